@@ -1,0 +1,85 @@
+# Two commands do everything, on any machine with make and Python 3.11 or newer:
+#   make report    prove every claim and replay the proofs
+#   make test      check the code and the notebooks
+# Both install what they need into .venv first.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+CERTIFICATES := build/certificates
+
+UV := $(shell command -v uv 2>/dev/null)
+ifneq ($(UV),)
+INSTALL_LOCK = $(UV) pip install --quiet --python $(BIN)/python
+else
+INSTALL_LOCK = $(BIN)/python -m pip install --quiet --disable-pip-version-check
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help install report test lint types notebooks notebooks-check bench random-losses \
+	lock format clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
+
+install: $(STAMP) ## create .venv with the locked packages and klsym in it
+
+# The lock holds the build backend too, so that klsym itself needs no further download.
+# The last step writes matplotlib's font list: left to the first notebook that draws, the
+# notice about it on stderr could end up among the outputs that nbval compares.
+$(STAMP): pyproject.toml requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit("klsym needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
+	@echo "Installing the packages of requirements.lock into $(VENV) (seconds with uv, a minute with pip)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(INSTALL_LOCK) --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(BIN)/python -c 'import matplotlib.font_manager'
+	@touch $(STAMP)
+
+report: install ## prove every claim, then replay each certificate with the kernel alone
+	@rm -rf $(CERTIFICATES)
+	$(BIN)/klsym prove --certificates $(CERTIFICATES)
+	$(BIN)/klsym check $(CERTIFICATES)/*.json
+	@echo
+	@echo "The proofs, replayed by the kernel, are in $(CERTIFICATES)/, one file a claim."
+	@echo "The derivations behind them are in derivations/, worked examples in notebooks/."
+
+# Cells of one notebook share a kernel: loadscope keeps a file on one worker.
+test: lint types ## lint, types, tests, doctests, and every notebook against its stored outputs
+	$(BIN)/pytest -n auto
+	$(BIN)/pytest --nbval --nbval-current-env --nbval-cell-timeout 120 --dist loadscope -n auto notebooks/
+
+lint: install ## ruff
+	$(BIN)/ruff check
+
+types: install ## mypy, strict for the kernel, the normal form and the statements
+	$(BIN)/mypy
+
+notebooks: install ## run the notebooks and store their outputs in place
+	$(BIN)/python notebooks/regenerate.py
+
+notebooks-check: install ## fail if running the notebooks again would change a byte
+	$(BIN)/python notebooks/regenerate.py --check
+
+bench: install ## time the engine
+	$(BIN)/python benchmarks/run.py
+
+random-losses: install ## the full run over 10,000 random losses
+	$(BIN)/python benchmarks/random_losses.py --count 10000
+
+# Keeps the pinned versions that still fit; `make lock LOCK_FLAGS=--upgrade` takes the newest.
+# Universal, hence one lock for all systems and Pythons; no index is named in it.
+lock: ## remake requirements.lock (needs uv)
+	uv pip compile pyproject.toml --extra notebook --extra dev --python-version 3.11 --universal \
+		--fork-strategy fewest --generate-hashes --no-emit-index-url --no-annotate --no-header \
+		--quiet --output-file requirements.lock $(LOCK_FLAGS)
+
+format: install ## format the code and mend what ruff can mend
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+clean: ## remove builds and caches, keep .venv
+	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	find . -path ./$(VENV) -prune -o -type d \( -name __pycache__ -o -name .ipynb_checkpoints \) \
+		-exec rm -rf {} +

@@ -1,0 +1,163 @@
+"""SymPy expressions to exponential polynomials, and back.
+
+The coordinates are k1 = log q - log p, w = log q - log mu and log q, so that log p = log q - k1 and
+log mu = log q - w.  What is no exponential polynomial raises NotInRing with the subexpression.
+
+>>> from klsym.language import k3, rho
+>>> to_ring(rho * k3).to_json()
+[['-1', {}, [['1', {'w': 1}]]], ['1', {}, [['-1', {'k1': 1}], ['1', {'w': 1}]]], ['1', {'k1': 1}, [['1', {'w': 1}]]]]
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import lru_cache, reduce
+from operator import add, mul
+from typing import Any
+
+import sympy
+from sympy.core.function import AppliedUndef
+
+from klsym.errors import NotInRing
+from klsym.language import K1, K2, K3, Estimator, Ratio, Weight, log_mu, log_p, log_q, s, sg
+from klsym.normal_form import ONE, ExpPoly, Exponent, Monomial, Number
+from klsym.statements import SAMPLE_BASES, detach_name, parse_name
+
+VK1, VW, VQ = (ExpPoly.variable(name) for name in ("k1", "w", "log_q"))
+SYMBOLS = {log_q: VQ, log_p: VQ - VK1, log_mu: VQ - VW}
+ESTIMATORS = {
+    K1: VK1,
+    K2: VK1**2 * Fraction(1, 2),
+    Ratio: (-VK1).exp(),
+    K3: (-VK1).exp() - 1 + VK1,
+    Weight: VW.exp(),
+}
+ANY = ("k1", "log_q", "w")  # the arguments of a generic function of everything
+
+
+def to_ring(expression: Any) -> ExpPoly:
+    """The normal form of a SymPy expression; raises NotInRing outside the ring."""
+    return _convert(sympy.sympify(expression, strict=True))
+
+
+@lru_cache(maxsize=16384)
+def _convert(e: Any) -> ExpPoly:
+    if e.is_Symbol:
+        return SYMBOLS.get(e) or ExpPoly.variable(e.name)
+    if e.is_Rational:
+        return ExpPoly.number(Fraction(int(e.p), int(e.q)))
+    if e is sympy.E:
+        return ONE.exp()
+    if e.is_Add or e.is_Mul:
+        return reduce(add if e.is_Add else mul, map(_convert, e.args))
+    if isinstance(e, Estimator):
+        return ESTIMATORS[type(e)]
+    if isinstance(e, sg):
+        return detach(_convert(e.args[0]))
+    if isinstance(e, sympy.exp):
+        return _convert(e.args[0]).exp()
+    if isinstance(e, sympy.log):
+        return _logarithm(_convert(e.args[0]), e)
+    if e.is_Pow:
+        return _power(_convert(e.base), e.exp, e)
+    if isinstance(e, AppliedUndef):
+        return ExpPoly.variable(e.func.__name__)
+    raise NotInRing(f"{e} is no exponential polynomial")
+
+
+def detach(element: ExpPoly) -> ExpPoly:
+    """sg(.): every random variable becomes its detached copy; parameters stay."""
+    return element.rename(lambda name: detach_name(name) if _is_random(name) else name)
+
+
+def _is_random(name: str) -> bool:
+    base = parse_name(name).base
+    return base in SAMPLE_BASES and base not in ("R", "A")
+
+
+def _power(base: ExpPoly, exponent: Any, e: Any) -> ExpPoly:
+    """Integer powers; and (exp Q)^a = exp(aQ) for any rational or parameter a."""
+    if exponent.is_Integer:
+        return base ** int(exponent)
+    return (_logarithm(base, e) * _convert(exponent)).exp()
+
+
+def _logarithm(element: ExpPoly, e: Any) -> ExpPoly:
+    match list(element.terms.items()):
+        case [(((), exponent), 1)]:
+            return ExpPoly({(monomial, ()): value for monomial, value in exponent})
+    raise NotInRing(f"{e} is no exponential polynomial")
+
+
+def generic_functions(expression: Any) -> dict[str, tuple[str, ...]]:
+    """The generic functions of an expression, with what they may depend on.
+
+    >>> from sympy import Function
+    >>> from klsym.language import k1
+    >>> generic_functions(Function("g")(k1))
+    {'g': ('k1',)}
+    """
+    found = {}
+    for call in sympy.sympify(expression, strict=True).atoms(AppliedUndef):
+        found[call.func.__name__] = ("k1",) if all(isinstance(a, K1) for a in call.args) else ANY
+    return dict(sorted(found.items()))
+
+
+def split_score(expression: Any) -> dict[int, ExpPoly]:
+    """The coefficients of the powers of the score function s.
+
+    >>> from klsym.language import k1
+    >>> sorted(split_score(k1 * s + s**2))
+    [1, 2]
+    """
+    parts: dict[int, dict[Any, Any]] = {}
+    for (monomial, exponent), value in to_ring(expression).terms.items():
+        powers = dict(monomial)
+        power = powers.pop(s.name, 0)
+        parts.setdefault(power, {})[(tuple(sorted(powers.items())), exponent)] = value
+    return {power: ExpPoly(terms) for power, terms in parts.items()}
+
+
+# ---------------------------------------------------------------------------- and back
+def to_sympy(element: ExpPoly) -> Any:
+    """A SymPy expression in k1, r, rho (and log_q) with the same normal form.
+
+    >>> from klsym.language import k3
+    >>> to_sympy(to_ring(k3))
+    k1 + r - 1
+    """
+    total = sympy.S.Zero
+    for (monomial, exponent), value in sorted(element.terms.items()):
+        total += _number(value) * _monomial(monomial) * _exponential(exponent)
+    return total
+
+
+def _number(value: Number) -> Any:
+    return sympy.Rational(value.numerator, value.denominator)
+
+
+def _variable(name: str) -> Any:
+    parsed = parse_name(name)
+    known = {"k1": K1(log_q, log_p), "w": sympy.log(Weight(log_q, log_mu)), "log_q": log_q}
+    inner = known.get(parsed.base) or sympy.Symbol(name, real=True)
+    return sg(inner) if parsed.detached else inner
+
+
+def _monomial(monomial: Monomial) -> Any:
+    return sympy.Mul(*(_variable(name) ** power for name, power in monomial))
+
+
+def _exponential(exponent: Exponent) -> Any:
+    return sympy.Mul(*(_factor(monomial, value) for monomial, value in exponent))
+
+
+def _factor(monomial: Monomial, value: Number) -> Any:
+    """exp(value * monomial), with exp(-k1) written r and exp(w) written rho."""
+    for name, power in monomial:
+        parsed = parse_name(name)
+        if power == 1 and parsed.base in ("k1", "w") and parsed.slot == "x":
+            rest = tuple(item for item in monomial if item[0] != name)
+            ratio = Ratio(log_q, log_p) if parsed.base == "k1" else Weight(log_q, log_mu)
+            sign = -1 if parsed.base == "k1" else 1
+            return (sg(ratio) if parsed.detached else ratio) ** (sign * _number(value) * _monomial(rest))
+    return sympy.exp(_number(value) * _monomial(monomial))

@@ -1,0 +1,284 @@
+"""Derivations: chains that read like the proof on paper and end as certificates.  Untrusted.
+
+>>> from klsym.engine.quantities import KL, expected_gradient, grad, mu, p, q
+>>> from klsym.language import k3, rho
+>>> proof = expected_gradient(rho * k3, under=mu)
+>>> proof = derive(proof).differentiate().change_measure(to=q).equals(grad(KL(q, p)))
+>>> proof.theorem.kind, proof.trust
+('proved', 'kernel')
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from klsym.convert import to_ring
+from klsym.engine.quantities import Quantity, quantity
+from klsym.engine.reduce import Step, make_step, reduction
+from klsym.engine.witness import find_model
+from klsym.errors import ProofError, Refused
+from klsym.kernel import Theorem, check_part
+from klsym.kernel.closing import score_coefficient
+from klsym.kernel.replay import collect_hypotheses
+from klsym.normal_form import ExpPoly
+from klsym.statements import (
+    SAMPLE_BASES,
+    Context,
+    ExpectedGradient,
+    PointGradient,
+    Side,
+    Statement,
+    elements,
+    parse_name,
+)
+
+
+def derive(start: Quantity, **setting: Any) -> Derivation:
+    """Start a derivation from its left side.
+
+    setting: on_policy (the sampler mu is q, detached), given ({R: value at every sample}),
+    premises (pairs of quantities equal for every theta), parameters (names that must count as
+    parameters though the left side does not hold them).
+    """
+    given = tuple(sorted((str(n), to_ring(v)) for n, v in setting.pop("given", {}).items()))
+    premises = tuple(setting.pop("premises", ()))
+    on_policy = bool(setting.pop("on_policy", False))
+    if setting:
+        raise ProofError(f"derive: unknown setting {sorted(setting)}")
+    context = Context(
+        functions=_functions(start, *(item for pair in premises for item in pair)),
+        on_policy=on_policy,
+        given=given,
+        premises=tuple((a.side, b.side) for a, b in premises),
+    )
+    labels = {k: v for item in (start, *(i for pair in premises for i in pair)) for k, v in item.labels.items()}
+    sides = (start.side, *(side for pair in context.premises for side in pair))
+    context = _with_parameters(context, [e for side in sides for e in elements(side)])
+    return Derivation(context, start.side, start.side, (), labels)
+
+
+def _functions(*quantities: Quantity) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    return tuple(sorted({n: a for item in quantities for n, a in item.functions.items()}.items()))
+
+
+def _with_parameters(context: Context, found: Iterable[ExpPoly]) -> Context:
+    """Declare as parameters all names that are neither sample variables nor generic functions."""
+    names = {n for element in found for n in element.names()}
+    names |= {n for _, value in context.given for n in value.names()}
+    known = (*SAMPLE_BASES, *context.function_arguments)
+    new = {n for n in names if parse_name(n).base not in known}
+    return replace(context, parameters=tuple(sorted(new | set(context.parameters))))
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """The left side so far, and the steps that brought it there."""
+
+    context: Context
+    start: Side
+    left: Side
+    steps: tuple[Step, ...]
+    labels: dict[ExpPoly, Any]
+
+    # -- steps on the left side ------------------------------------------------------------
+    def step(self, rule: str, term: int = 0, factor: int = 0, **data: Any) -> Derivation:
+        """Apply one rule of the kernel to one atom."""
+        made = make_step(self.left, self.context, "left", term, factor, rule, data)
+        return replace(self, left=Side.from_json(made["result"]), steps=(*self.steps, made))
+
+    def _everywhere(self, kinds: tuple[type, ...], rule: str) -> Derivation:
+        current = self
+        for _ in range(len(self.left.terms) + 8):
+            places = [
+                (i, j)
+                for i, (_, atoms) in enumerate(current.left.terms)
+                for j, atom in enumerate(atoms)
+                if isinstance(atom, kinds)
+            ]
+            if not places:
+                return current
+            current = current.step(rule, *places[0])
+        return current
+
+    def differentiate(self) -> Derivation:
+        """grad L = (dL/dlog q) s with sg(.) held constant, then sg dropped."""
+        done = self._everywhere((ExpectedGradient, PointGradient), "chain rule")
+        if done is self:
+            raise ProofError(f"differentiate: no gradient of a loss in {self.left.to_json()}")
+        return done.drop_stop_gradients()
+
+    def drop_stop_gradients(self) -> Derivation:
+        current = self
+        for i, (_, atoms) in enumerate(self.left.terms):
+            for j, atom in enumerate(atoms):
+                names = {n for e in elements(Side.atom(atom)) for n in e.names()}
+                if any(parse_name(n).detached for n in names if self.context.is_sample(n)):
+                    current = current.step("stop-gradient", i, j)
+        return current
+
+    def unfold(self, term: int = 0, factor: int = 0) -> Derivation:
+        return self.step("definition", term, factor)
+
+    def log_derivative(self, term: int = 0) -> Derivation:
+        return self.step("log-derivative", term)
+
+    def change_measure(self, to: str, term: int = 0, factor: int = 0, part: Any = None) -> Derivation:
+        """E_m[a] = E_to[a m/to]."""
+        return self.step("change of measure", term, factor, to=to, **_part(part))
+
+    def drop_score_mean(self, part: Any = None, term: int = 0) -> Derivation:
+        """E_q[c s] = 0 for a constant c."""
+        return self.step("score mean zero", term, **_part(part))
+
+    def normalise(self, part: Any = None, term: int = 0, factor: int = 0) -> Derivation:
+        return self.step("normalisation", term, factor, **_part(part))
+
+    def ratio_mean_one(self, of: str, part: Any = None, term: int = 0, factor: int = 0) -> Derivation:
+        return self.step("ratio mean one", term, factor, of=of, **_part(part))
+
+    def on_policy(self, term: int = 0) -> Derivation:
+        return self.step("on-policy", term)
+
+    def put_in_given(self, term: int = 0) -> Derivation:
+        return self.step("given", term)
+
+    def use_premise(self, number: int = 0, term: int = 0) -> Derivation:
+        return self.step("premise", term, number=number)
+
+    def reduce(self) -> Derivation:
+        """All remaining steps to the canonical form."""
+        made = tuple(reduction(self.left, self.context))
+        left = Side.from_json(made[-1]["result"]) if made else self.left
+        return replace(self, left=left, steps=(*self.steps, *made))
+
+    # -- endings ---------------------------------------------------------------------------
+    def equals(self, right: Any) -> Proof:
+        """The left side equals the right one; what is left to do is filled in on both."""
+        return self._end(right, "=", lambda *_: {"by": "ring equality"})
+
+    def at_most(self, right: Any, by: str, **data: Any) -> Proof:
+        """left <= right, by `tangent` (terms of (scale, measure, v, u)) or by `square` (b, measure, power)."""
+        return self._end(right, "<=", lambda *_: {"by": by, **_inequality(by, data)})
+
+    def differs_from(self, right: Any, relation: str = "=", model: dict[str, Any] | None = None) -> Proof:
+        """Refute left = right (or left <= right) by an explicit finite model."""
+
+        def close(left: Side, other: Side, context: Context) -> dict[str, Any]:
+            return find_model(Statement(left, other, context, relation), model)
+
+        return self._end(right, relation, close)
+
+    def iff(self, function: str, is_: Any, constants: tuple[Any, ...], coordinate: str = "k1") -> Proof:
+        """left = 0 for all q, p, mu if and only if the generic function is this family."""
+        family = to_ring(is_)
+
+        def close(left: Side, other: Side, context: Context) -> dict[str, Any]:
+            c = score_coefficient(left, other)
+            return solve(c, function, family, [str(a) for a in constants], coordinate, context)
+
+        return self._end(0, "=", close, family)
+
+    def is_no_combination(self) -> Proof:
+        """left is no combination of grad KL(q||p), grad KL(p||q) and policy gradients."""
+
+        def close(left: Side, other: Side, context: Context) -> dict[str, Any]:
+            return {"by": "independence", "term": foreign_term(score_coefficient(left, other), context).to_json()}
+
+        return self._end(0, "=", close)
+
+    def _end(self, right: Any, relation: str, close: Any, *more: ExpPoly) -> Proof:
+        other = quantity(right)
+        merged = dict(self.context.functions) | dict(other.functions)
+        context = replace(self.context, functions=tuple(sorted(merged.items())))
+        context = _with_parameters(context, [*elements(other.side), *more])
+        done = replace(self, context=context).reduce()
+        right_steps = tuple(reduction(other.side, context, "right"))
+        end = Side.from_json(right_steps[-1]["result"]) if right_steps else other.side
+        part = {
+            "context": context.to_json(),
+            "relation": relation,
+            "left": self.start.to_json(),
+            "right": other.side.to_json(),
+            "steps": [*done.steps, *right_steps],
+            "close": close(done.left, end, context),
+        }
+        part["hypotheses"] = collect_hypotheses(part)
+        return Proof(part, {**self.labels, **other.labels})
+
+
+def _part(part: Any) -> dict[str, Any]:
+    return {} if part is None else {"part": to_ring(part).to_json()}
+
+
+def _inequality(by: str, data: dict[str, Any]) -> dict[str, Any]:
+    if by == "square":
+        return {"b": to_ring(data["b"]).to_json(), "measure": data["measure"], "score": ["x"] * data["power"]}
+    rows = [
+        {"scale": str(scale), "measure": m, "v": to_ring(v).to_json(), "u": to_ring(u).to_json()}
+        for scale, m, v, u in data["terms"]
+    ]
+    return {"terms": rows}
+
+
+def solve(
+    c: ExpPoly, function: str, family: ExpPoly, constants: list[str], coordinate: str, context: Context
+) -> dict[str, Any]:
+    """The data of a completeness step: the unit that turns dc/dv = 0 into g^(n) = h."""
+    from klsym.kernel.closing import partial
+
+    order = len(constants)
+    top = function + "'" * order
+    condition = partial(c, coordinate, context)
+    leading = [ExpPoly({key: value}) for key, value in condition.terms.items() if top in dict(key[0])]
+    if len(leading) != 1:
+        raise ProofError(f"iff: dc/d{coordinate} holds no single term in {top}")
+    unit = leading[0].inverse() * ExpPoly.variable(top)
+    close = {"by": "completeness", "function": function, "family": family.to_json(), "order": order}
+    return {**close, "unit": unit.to_json(), "coordinate": coordinate, "constants": constants}
+
+
+def foreign_term(c: ExpPoly, context: Context) -> ExpPoly:
+    """A term of c that is neither a reward nor a multiple of k1 or r; raises ProofError if there is none."""
+    from klsym.kernel.closing import is_foreign
+
+    for key, value in sorted(c.terms.items()):
+        term = ExpPoly({key: value})
+        if is_foreign(term, context):
+            return term
+    raise ProofError("the coefficient is a combination of k1, r and rewards")
+
+
+@dataclass(frozen=True)
+class Proof:
+    """A finished derivation: its certificate part, and the theorem the kernel makes of it."""
+
+    part: dict[str, Any]
+    labels: dict[ExpPoly, Any]
+
+    @cached_property
+    def theorem(self) -> Theorem:
+        """Replay; raises ProofError when the kernel refuses."""
+        try:
+            return check_part(self.part)
+        except Refused as refusal:
+            raise ProofError(f"the derivation does not hold: {refusal}") from None
+
+    @property
+    def trust(self) -> str:
+        """"kernel" once replayed (a refused derivation raises instead)."""
+        return "kernel" if self.theorem else "none"
+
+    def __repr__(self) -> str:
+        from klsym.render.text import show_theorem
+
+        return show_theorem(self.theorem, self.labels)
+
+    def _repr_latex_(self) -> str:
+        from klsym.render.latex import derivation_block
+
+        return derivation_block(self)
+
+

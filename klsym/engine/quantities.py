@@ -1,0 +1,151 @@
+"""What a derivation is about: expectations, gradients and divergences, as values that add.  Untrusted.
+
+>>> from klsym.language import k3, rho, s
+>>> expected_gradient(rho * k3, under=mu) - grad(KL(q, p))
+E_mu[grad(rho*k3)] - grad KL(q||p)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import sympy
+
+from klsym.convert import generic_functions, split_score, to_ring
+from klsym.errors import ProofError
+from klsym.language import r
+from klsym.language import s as score_symbol
+from klsym.normal_form import ExpPoly
+from klsym.statements import (
+    MEASURES,
+    PROBABILITIES,
+    Atom,
+    Bregman,
+    Covariance,
+    Divergence,
+    E,
+    ExpectedGradient,
+    Gradient,
+    Point,
+    PointGradient,
+    Side,
+)
+
+q, p, mu, count = MEASURES
+
+@dataclass(frozen=True)
+class Quantity:
+    """A side of a statement, the generic functions in it, and how its losses were written."""
+
+    side: Side
+    functions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    labels: Mapping[ExpPoly, Any] = field(default_factory=dict)
+
+    def __add__(self, other: Any) -> Quantity:
+        other = quantity(other)
+        functions = {**self.functions, **other.functions}
+        return Quantity(self.side + other.side, functions, {**self.labels, **other.labels})
+
+    def __mul__(self, scale: Any) -> Quantity:
+        if isinstance(scale, Quantity):
+            product = self.side.times(scale.side)
+            return Quantity(product, {**self.functions, **scale.functions}, {**self.labels, **scale.labels})
+        return Quantity(self.side * to_ring(scale), self.functions, self.labels)
+
+    def __neg__(self) -> Quantity:
+        return self * -1
+
+    def __sub__(self, other: Any) -> Quantity:
+        return self + -quantity(other)
+
+    def __rsub__(self, other: Any) -> Quantity:
+        return quantity(other) - self
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+    def __repr__(self) -> str:
+        from klsym.render.text import show_side
+
+        return show_side(self.side, self.labels)
+
+def quantity(value: Any) -> Quantity:
+    """A Quantity, or a number that is one."""
+    return value if isinstance(value, Quantity) else Quantity(Side.constant(to_ring(value)))
+
+def _measure(name: str, allowed: tuple[str, ...] = PROBABILITIES) -> str:
+    if name not in allowed:
+        raise ProofError(f"under={name!r}: one of {', '.join(allowed)} expected")
+    return name
+
+def _labelled(atom: Atom, *written: tuple[ExpPoly, Any]) -> Quantity:
+    functions: dict[str, tuple[str, ...]] = {}
+    for _, expression in written:
+        functions.update(generic_functions(expression))
+    return Quantity(Side.atom(atom), functions, dict(written))
+
+def expectation(of: Any, under: str) -> Quantity:
+    """E_m[a], with the score function s wherever `of` holds it.
+
+    >>> from klsym.language import k1, s, sg
+    >>> expectation(s * sg(k1), under=q)
+    E_q[sg(k1)*s]
+    """
+    total = Quantity(Side(), generic_functions(of))
+    for power, part in split_score(of).items():
+        atom = E(_measure(under, MEASURES), part, ("x",) * power)
+        written = sympy.diff(of, score_symbol, power).subs(score_symbol, 0) / sympy.factorial(power)
+        total = total + Quantity(Side.atom(atom), {}, {part: written})
+    return total
+
+def expected_gradient(loss: Any, under: str = q) -> Quantity:
+    """E_m[grad L]: what automatic differentiation of the sample mean converges to."""
+    element = to_ring(loss)
+    return _labelled(ExpectedGradient(_measure(under), element), (element, loss))
+
+def sample_gradient(loss: Any) -> Quantity:
+    """grad L at one sample."""
+    element = to_ring(loss)
+    return _labelled(PointGradient(element), (element, loss))
+
+def sample(of: Any) -> Quantity:
+    """a s at one sample: a pointwise quantity."""
+    total = Quantity(Side(), generic_functions(of))
+    for power, part in split_score(of).items():
+        total = total + Quantity(Side.atom(Point(part, ("x",) * power)))
+    return total
+
+def grad(of: Quantity) -> Quantity:
+    """The gradient of a functional of theta, such as grad(KL(q, p)) or grad(expectation(k2, under=q))."""
+    return Quantity(Side.atom(Gradient(of.side)), of.functions, of.labels)
+
+def KL(a: str, b: str) -> Quantity:
+    """KL(a||b) = E_a[log a/b]; KL(q, p) is the reverse KL, KL(p, q) the forward KL."""
+    return Quantity(Side.atom(Divergence("KL", _measure(a), _measure(b))))
+
+def chi2(a: str, b: str) -> Quantity:
+    """chi^2(a||b) = E_b[(a/b - 1)^2]."""
+    return Quantity(Side.atom(Divergence("chi2", _measure(a), _measure(b))))
+
+def jeffreys(a: str, b: str) -> Quantity:
+    """J(a, b) = KL(a||b) + KL(b||a)."""
+    return Quantity(Side.atom(Divergence("J", _measure(a), _measure(b))))
+
+def covariance(a: Any, b: Any, under: str) -> Quantity:
+    """Cov_m(a, b); the variance when a and b are the same."""
+    first, second = to_ring(a), to_ring(b)
+    return _labelled(Covariance(_measure(under), first, second), (first, a), (second, b))
+
+def bregman(phi: Any) -> Quantity:
+    """phi(r) - phi(1) - phi'(1)(r - 1) at one sample, for phi an expression in r.
+
+    >>> from klsym.language import log
+    >>> bregman(-log(r))
+    D_phi(r, 1) with phi = k1
+    """
+    if sympy.sympify(phi, strict=True).free_symbols - r.free_symbols:
+        raise ProofError("bregman: an expression in r alone expected")
+    return Quantity(Side.atom(Bregman(to_ring(phi))))
+

@@ -1,0 +1,145 @@
+"""The strategy: which rule brings a side one step closer to its canonical form.  Untrusted.
+
+The canonical form holds expectations under q alone, E_q[c s] with the constant of c dropped and
+E_q[v] with constants, multiples of r and of 1/rho evaluated.  The kernel replays what is proposed.
+
+>>> from klsym.normal_form import ExpPoly
+>>> from klsym.statements import Divergence, Gradient
+>>> side = Side.atom(Gradient(Side.atom(Divergence("KL", "q", "p"))))
+>>> [step["rule"] for step in reduction(side, Context())]
+['definition', 'log-derivative', 'chain rule', 'score mean zero']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from klsym.errors import ProofError
+from klsym.kernel import apply_step
+from klsym.kernel.rules import density_ratio
+from klsym.normal_form import ExpPoly
+from klsym.statements import (
+    Atom,
+    Bregman,
+    Context,
+    Covariance,
+    Divergence,
+    E,
+    ExpectedGradient,
+    Gradient,
+    Point,
+    PointGradient,
+    Side,
+    parse_name,
+)
+
+MAX_STEPS = 500
+Step = dict[str, Any]
+
+
+def reduction(side: Side, context: Context, which: str = "left") -> Iterator[Step]:
+    """The steps (with their results) that bring `side` into canonical form."""
+    for _ in range(MAX_STEPS):
+        proposal = propose(side, context)
+        if proposal is None:
+            return
+        term, factor, rule, data = proposal
+        step = make_step(side, context, which, term, factor, rule, data)
+        side = Side.from_json(step["result"])
+        yield step
+    raise ProofError(f"no canonical form after {MAX_STEPS} steps; last side {side.to_json()}")
+
+
+def make_step(
+    side: Side, context: Context, which: str, term: int, factor: int, rule: str, data: Step
+) -> Step:
+    """One step, its result computed by the kernel's own rule."""
+    step: Step = {"rule": rule, "side": which, "term": term, "factor": factor, "data": data}
+    result, _ = apply_step({which: side}, step, context)
+    return {**step, "result": result.to_json()}
+
+
+def propose(side: Side, context: Context) -> tuple[int, int, str, Step] | None:
+    for term, (_, atoms) in enumerate(side.terms):
+        for factor, atom in enumerate(atoms):
+            found = _rule_for(atom, context)
+            if found:
+                return term, factor, *found
+    return None
+
+
+def _rule_for(atom: Atom, context: Context) -> tuple[str, Step] | None:
+    match atom:
+        case Divergence() | Covariance() | Bregman():
+            return "definition", {}
+        case ExpectedGradient() | PointGradient():
+            return "chain rule", {}
+        case Gradient(of):
+            return _rule_for_gradient(atom, of, context)
+        case E(_, a, _) | Point(a, _):
+            return _rule_for_values(a, context) or (
+                _rule_for_expectation(atom, context) if isinstance(atom, E) else None
+            )
+    return None
+
+
+def _rule_for_gradient(atom: Gradient, of: Side, context: Context) -> tuple[str, Step]:
+    for number, (left, _) in enumerate(context.premises):
+        if left == of:
+            return "premise", {"number": number}
+    atoms = [atom for _, factors in of.terms for atom in factors]
+    if atoms and all(isinstance(a, Divergence) for a in atoms):
+        return "definition", {}
+    single = len(of.terms) == 1 and len(atoms) == 1 and isinstance(atoms[0], E)
+    return ("log-derivative" if single else "linearity"), {}
+
+
+def _rule_for_values(a: ExpPoly, context: Context) -> tuple[str, Step] | None:
+    names = a.names()
+    if any(context.is_sample(name) and parse_name(name).detached for name in names):
+        return "stop-gradient", {}
+    if names & {name for name, _ in context.given}:
+        return "given", {}
+    return ("on-policy", {}) if context.on_policy and "w" in names else None
+
+
+def _rule_for_expectation(atom: E, context: Context) -> tuple[str, Step] | None:
+    if context.on_policy and atom.measure == "mu":
+        return "on-policy", {}
+    if len(atom.score) > 1:
+        return None
+    if not atom.score:
+        return _evaluate(atom, context)
+    if atom.measure != "q":
+        return "change of measure", {"to": "q"}
+    constant = part_of(atom.coefficient, context, ExpPoly.number(1))
+    return ("score mean zero", _part(constant, atom)) if constant else None
+
+
+def _evaluate(atom: E, context: Context) -> tuple[str, Step] | None:
+    """E_m[c] = c, E_m[c m'/m] = c, and the rest under q."""
+    if atom.measure != "count":
+        constant = part_of(atom.coefficient, context, ExpPoly.number(1))
+        if constant:
+            return "normalisation", _part(constant, atom)
+        for other in ("q", "p", "mu"):
+            if other != atom.measure and not (context.on_policy and other == "mu"):
+                part = part_of(atom.coefficient, context, density_ratio(other, atom.measure))
+                if part:
+                    return "ratio mean one", {"of": other, **_part(part, atom)}
+    return ("change of measure", {"to": "q"}) if atom.measure != "q" else None
+
+
+def _part(part: ExpPoly, atom: E) -> Step:
+    return {} if part == atom.coefficient else {"part": part.to_json()}
+
+
+def part_of(a: ExpPoly, context: Context, pattern: ExpPoly) -> ExpPoly:
+    """The terms of `a` that are a constant times the single term `pattern`."""
+    back = pattern.inverse()
+    terms = {}
+    for key, value in a.terms.items():
+        if context.is_constant(ExpPoly({key: value}) * back):
+            terms[key] = value
+    return ExpPoly(terms)

@@ -1,0 +1,75 @@
+"""Witnesses: explicit finite models in which the two sides of a false statement differ.  Untrusted.
+
+Models are tried from the simplest on; by completeness (three outcomes suffice) one is found for
+every false equation between score forms.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+from klsym.errors import ProofError
+from klsym.kernel.intervals import Interval
+from klsym.kernel.model import Model, enclose
+from klsym.statements import Context, Statement
+
+MODELS_TRIED = 200
+# q, p, mu, u: small and readable first
+SIMPLE = (
+    ("1/2 1/2", "1/4 3/4", "1/3 2/3", "1 0"),
+    ("1/3 2/3", "3/4 1/4", "1/2 1/2", "1 0"),
+    ("1/2 1/4 1/4", "1/4 1/4 1/2", "1/3 1/3 1/3", "1 0 0"),
+    ("1/2 1/4 1/4", "1/8 3/8 1/2", "1/4 1/2 1/4", "0 1 0"),
+)
+
+
+def models(context: Context) -> Iterator[dict[str, Any]]:
+    """Candidate models in JSON form, deterministic."""
+    for rows in SIMPLE:
+        q, p, mu, u = (row.split() for row in rows)
+        yield _model(context, q, p, mu, u, step=0)
+    stream = random.Random(20250)
+    for step in range(1, MODELS_TRIED):
+        size = 3 + step % 2
+        q, p, mu = (_distribution(stream, size) for _ in range(3))
+        yield _model(context, q, p, mu, [str(int(i == step % size)) for i in range(size)], step)
+
+
+def _distribution(stream: random.Random, size: int) -> list[str]:
+    weights = [stream.randint(1, 9) for _ in range(size)]
+    return [str(Fraction(w, sum(weights))) for w in weights]
+
+
+def _model(
+    context: Context, q: list[str], p: list[str], mu: list[str], u: list[str], step: int
+) -> dict[str, Any]:
+    rewards = {"R": [str((3 * x + step) % 4) for x in range(len(q))]}
+    rewards["A"] = [str((2 * x + step) % 3 - 1) for x in range(len(q))]
+    parameters = {name: str(Fraction(2 + i + step % 3, 3)) for i, name in enumerate(context.parameters)}
+    return {
+        "q": q, "p": p, "mu": q if context.on_policy else mu, "u": u,
+        "parameters": parameters, "rewards": rewards, "outcome": 0,
+    }  # fmt: skip
+
+
+def find_model(statement: Statement, model: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The close data of a refutation; raises ProofError when no model tells the sides apart."""
+    for candidate in [model] if model else models(statement.context):
+        read = Model.from_json(candidate, statement.context)
+        left, right = enclose(statement.left, read), enclose(statement.right, read)
+        above, below = left.lower > right.upper, left.upper < right.lower
+        if above or (below and statement.relation == "="):
+            return {
+                "by": "finite model",
+                "model": candidate,
+                "left": _ends(left),
+                "right": _ends(right),
+            }
+    raise ProofError("no finite model tells the two sides apart")
+
+
+def _ends(interval: Interval) -> list[str]:
+    return [str(interval.lower), str(interval.upper)]

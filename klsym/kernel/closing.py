@@ -1,0 +1,209 @@
+"""The ways a derivation may end, each checked against the two sides it arrived at.  Trusted.
+
+    ring equality   the two sides have the same normal form
+    tangent         right - left is a positive sum of E_m[exp(v)(exp(u) - 1 - u)]  (exp(u) >= 1 + u)
+    square          right - left is E_m[b^2 s^2] - E_m[b s]^2  (a variance)
+    finite model    an explicit model encloses the two sides in disjoint intervals: a refutation
+    completeness    E_q[c s] = 0 for all q, p, mu iff c is constant: solved for a generic function
+    independence    c holds a term outside span{1, k1, r, rewards}: no combination of the KL gradients
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from klsym.errors import Refused
+from klsym.kernel.intervals import Interval
+from klsym.kernel.model import Model, enclose
+from klsym.kernel.rules import d_log_q, density_ratio
+from klsym.normal_form import ONE, ZERO, ExpPoly, Exponent, Monomial, read_number
+from klsym.statements import Context, E, Side, Statement, elements, parse_name
+
+Data = dict[str, Any]
+COORDINATES = ("k1", "w", "log_q")
+
+
+def _refuse_unless(condition: bool, reason: str) -> None:
+    if not condition:
+        raise Refused(reason)
+
+
+def ring_equality(left: Side, right: Side, data: Data, statement: Statement) -> None:
+    if left != right:
+        raise Refused(f"the two sides differ: left - right = {(left - right).to_json()}")
+
+
+def tangent(left: Side, right: Side, data: Data, statement: Statement) -> None:
+    """right - left = sum_i c_i E_m[exp(v_i) (exp(u_i) - 1 - u_i)], c_i > 0."""
+    _refuse_unless(statement.relation == "<=", "tangent closes an inequality")
+    total = Side()
+    for row in data["terms"]:
+        scale, v, u = read_number(row["scale"]), *(ExpPoly.from_json(row[k]) for k in ("v", "u"))
+        _refuse_unless(scale > 0, f"tangent: the factor {scale} is not positive")
+        for element in (u, v):
+            statement.context.check(element)
+        gap = v.exp() * (u.exp() - 1 - u) * scale
+        total = total + Side.atom(E(row["measure"], gap))
+    ring_equality(right - left, total, data, statement)
+
+
+def square(left: Side, right: Side, data: Data, statement: Statement) -> None:
+    """right - left = E_m[b^2 s^2k] - E_m[b s^k]^2 >= 0."""
+    _refuse_unless(statement.relation == "<=", "square closes an inequality")
+    b, m, score = ExpPoly.from_json(data["b"]), data["measure"], tuple(data["score"])
+    _refuse_unless(m in ("q", "p", "mu"), "square: a probability measure expected")
+    mean = Side.atom(E(m, b, score))
+    variance = Side.atom(E(m, b * b, score + score)) - mean.times(mean)
+    ring_equality(right - left, variance, data, statement)
+
+
+def finite_model(left: Side, right: Side, data: Data, statement: Statement) -> None:
+    """The recorded enclosures are recomputed; they must contradict the relation."""
+    _refuse_unless(not statement.context.premises, "a model need not satisfy the premises")
+    _without_given(statement.context, left, right)
+    model = Model.from_json(data["model"], statement.context)
+    got = {"left": enclose(left, model), "right": enclose(right, model)}
+    for name, interval in got.items():
+        recorded = Interval(*(_fraction(end) for end in data[name]))
+        if recorded != interval:
+            raise Refused(f"{name} side: enclosed in {_show(interval)}, recorded {_show(recorded)}")
+    above = got["left"].lower > got["right"].upper
+    below = got["left"].upper < got["right"].lower
+    _refuse_unless(above or (below and statement.relation == "="), "the enclosures do not contradict the relation")
+
+
+def _fraction(text: Any) -> Any:
+    return Interval.exact(read_number(text)).lower
+
+
+def _show(interval: Interval) -> str:
+    return f"[{float(interval.lower):.12g}, {float(interval.upper):.12g}]"
+
+
+def _without_given(context: Context, *sides: Side) -> None:
+    names = {name for side in sides for element in elements(side) for name in element.names()}
+    _refuse_unless(not names & {name for name, _ in context.given}, "put the given values in first")
+
+
+# ---------------------------------------------------------------------------- completeness
+def score_coefficient(left: Side, right: Side) -> ExpPoly:
+    match (left - right).terms:
+        case ((_, (E("q", c, ("x",)),)),):
+            return c
+        case ():
+            return ZERO
+    raise Refused("reduce the equation to E_q[c s] = 0 first")
+
+
+def _for_all_models(context: Context, left: Side, right: Side) -> None:
+    """Completeness quantifies over every q, p, mu, which premises would narrow."""
+    _refuse_unless(not context.premises, "completeness needs every q, p, mu: no premises")
+    _without_given(context, left, right)
+
+
+def completeness(left: Side, right: Side, data: Data, statement: Statement) -> None:
+    """E_q[c s] = 0 for all q, p, mu iff c is constant; solved for the unknown function g.
+
+    A constant c has dc/dv = 0 for each coordinate v.  With a unit m, m dc/dv = g^(n) - h gives
+    g^(n) = h, whose solutions are one antiderivative plus n powers with free constants.  In
+    return, putting the family back must make c constant.
+    """
+    context, c = statement.context, score_coefficient(left, right)
+    _for_all_models(context, left, right)
+    unknown, family = data["function"], ExpPoly.from_json(data["family"])
+    _refuse_unless(context.function_arguments == {unknown: ("k1",)}, "one unknown function of k1 expected")
+    context.check(family)
+    _refuse_unless(family.names() <= {"k1", *context.parameters}, "family: a function of k1 alone")
+    unit = ExpPoly.from_json(data["unit"])
+    unit.inverse()  # refuses zero and sums
+    _refuse_unless(data["coordinate"] in COORDINATES, f"coordinate: one of {COORDINATES}")
+    condition = unit * partial(c, data["coordinate"], context)
+    order, constants = data["order"], list(data["constants"])
+    _refuse_unless(type(order) is int and 0 < order <= 8, "order: an integer from 1 to 8")
+    top = unknown + "'" * order
+    h = ExpPoly.variable(top) - condition
+    _refuse_unless(h.names() <= {"k1", *context.parameters}, f"the condition is not {top} = h(k1)")
+    _check_family(family, h, order, constants, c, context)
+    solved = c.substitute(_jets(unknown, family, c, context))
+    _refuse_unless(context.is_constant(solved), "the family does not make the coefficient constant")
+
+
+def partial(c: ExpPoly, coordinate: str, context: Context) -> ExpPoly:
+    def rule(name: str) -> ExpPoly:
+        if name in context.parameters:
+            return ZERO
+        parsed = parse_name(name)
+        _refuse_unless(not parsed.detached, "drop sg(.) before completeness is used")
+        if parsed.base in context.function_arguments:
+            return ExpPoly.variable(name + "'") if coordinate == "k1" else ZERO
+        return ONE if name == coordinate else ZERO
+
+    return c.derive(rule)
+
+
+def _check_family(
+    family: ExpPoly, h: ExpPoly, order: int, constants: list[str], c: ExpPoly, context: Context
+) -> None:
+    _refuse_unless(len(set(constants)) == order, f"{order} free constants expected, got {constants}")
+    _refuse_unless(set(constants) <= set(context.parameters), "a free constant is not declared")
+    _refuse_unless(not (c.names() | h.names()) & set(constants), "a free constant stands in the equation")
+    k1 = ExpPoly.variable("k1")
+    free = sum((ExpPoly.variable(a) * k1**i for i, a in enumerate(constants)), ZERO)
+    _refuse_unless(not (family - free).names() & set(constants), "the free constants do not span 1, k1, ...")
+    derived = family
+    for _ in range(order):
+        derived = d_log_q(derived, context)
+    _refuse_unless(derived == h, "the family does not solve the condition")
+
+
+def _jets(unknown: str, family: ExpPoly, c: ExpPoly, context: Context) -> dict[str, ExpPoly]:
+    depth = max((parse_name(n).primes for n in c.names() if parse_name(n).base == unknown), default=0)
+    jets, derived = {}, family
+    for n in range(depth + 1):
+        jets[unknown + "'" * n] = derived
+        derived = d_log_q(derived, context)
+    return jets
+
+
+def independence(left: Side, right: Side, data: Data, statement: Statement) -> None:
+    """The coefficient has a term in k1, w, log_q that is neither k1 nor r times a constant."""
+    context, c = statement.context, score_coefficient(left, right)
+    _for_all_models(context, left, right)
+    _refuse_unless(not context.functions, "independence: no generic functions expected")
+    _refuse_unless(all(not parse_name(n).detached for n in c.names()), "drop sg(.) first")
+    term = ExpPoly.from_json(data["term"])
+    _refuse_unless(len(term.terms) == 1, "term: a single term expected")
+    [(key, value)] = term.terms.items()
+    _refuse_unless(c.terms.get(key) == value, "term: it does not stand in the coefficient")
+    _refuse_unless(is_foreign(term, context), "term: a reward, or a multiple of k1 or of r")
+
+
+def is_foreign(term: ExpPoly, context: Context) -> bool:
+    """Does a single term depend on a log ratio other than as a constant times k1 or r?"""
+    [key] = term.terms
+    sample = _sample_part(*key, context)
+    known = (ExpPoly.variable("k1"), density_ratio("p", "q"))
+    return bool(sample.names() & set(COORDINATES)) and sample not in known
+
+
+def _sample_part(monomial: Monomial, exponent: Exponent, context: Context) -> ExpPoly:
+    """The factor of a term that changes from sample to sample."""
+    powers = tuple((n, p) for n, p in monomial if context.is_sample(n))
+    inside = tuple((m, v) for m, v in exponent if any(context.is_sample(n) for n, _ in m))
+    return ExpPoly({(powers, inside): 1})
+
+
+CLOSINGS: dict[str, tuple[str, Callable[[Side, Side, Data, Statement], None], frozenset[str]]] = {
+    # name: (what the theorem then says, the check, the keys of its data)
+    "ring equality": ("proved", ring_equality, frozenset()),
+    "tangent": ("proved", tangent, frozenset({"terms"})),
+    "square": ("proved", square, frozenset({"b", "measure", "score"})),
+    "finite model": ("refuted", finite_model, frozenset({"model", "left", "right"})),
+    "completeness": (
+        "unique",
+        completeness,
+        frozenset({"function", "family", "unit", "coordinate", "order", "constants"}),
+    ),
+    "independence": ("independent", independence, frozenset({"term"})),
+}

@@ -1,0 +1,193 @@
+"""Replay: a certificate is checked line by line.  Trusted; standard library only; no search.
+
+A certificate is a JSON object {format, claim, parts, digest}.  Each part holds a statement, the
+steps that rewrite its sides, how it closes, and the hypotheses it used.  Every recorded result is
+recomputed and compared; the first difference is refused with the step that made it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from klsym.errors import NotInRing, Refused
+from klsym.kernel.closing import CLOSINGS
+from klsym.kernel.rules import RULES, Hypothesis
+from klsym.statements import THETA_FREE, Context, Side, Statement, elements
+
+FORMAT = "klsym-certificate/1"
+CERTIFICATE_KEYS = {"format", "claim", "parts", "digest"}
+PART_KEYS = {"context", "relation", "left", "right", "steps", "close", "hypotheses"}
+STEP_KEYS = {"rule", "side", "term", "factor", "data", "result"}
+
+
+@dataclass(frozen=True)
+class Theorem:
+    """What one part establishes: `kind` is proved, refuted, unique or independent."""
+
+    kind: str
+    statement: Statement
+    rules: tuple[str, ...]
+    hypotheses: tuple[Hypothesis, ...]
+    close: dict[str, Any]
+
+
+def digest(certificate: dict[str, Any]) -> str:
+    """SHA-256 of the certificate without its digest, in canonical JSON."""
+    body = {key: value for key, value in certificate.items() if key != "digest"}
+    text = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def check(certificate: Any) -> tuple[Theorem, ...]:
+    """Replay a certificate; the theorem of each part, or `Refused` with the step and the reason."""
+    if not isinstance(certificate, dict) or set(certificate) != CERTIFICATE_KEYS:
+        raise Refused(f"a certificate has the keys {sorted(CERTIFICATE_KEYS)}")
+    if certificate["format"] != FORMAT:
+        raise Refused(f"format {str(certificate['format'])[:40]!r}: this kernel reads {FORMAT!r}")
+    if certificate["digest"] != digest(certificate):
+        raise Refused("digest: the content was changed after it was written")
+    parts = certificate["parts"]
+    if not isinstance(parts, list) or not parts:
+        raise Refused("parts: a nonempty list expected")
+    return tuple(check_part(part, f"part {i + 1}") for i, part in enumerate(parts))
+
+
+def check_part(part: Any, where: str = "part 1") -> Theorem:
+    """Replay one part."""
+    try:
+        if not isinstance(part, dict) or set(part) != PART_KEYS:
+            raise Refused(f"a part has the keys {sorted(PART_KEYS)}")
+        statement = read_statement(part)
+        sides = {"left": statement.left, "right": statement.right}
+        hypotheses = _nonzero(statement.context, *sides.values())
+        for number, step in enumerate(part["steps"]):
+            place = f"{where}, step {number + 1}"
+            sides, added = _replay_step(sides, step, statement.context, place)
+            hypotheses |= added
+        kind = _close(sides, part["close"], statement, f"{where}, close")
+        recorded = hypotheses_to_json(hypotheses)
+        if part["hypotheses"] != recorded:
+            raise Refused(f"hypotheses: the steps use {recorded}, recorded {part['hypotheses']}")
+    except Refused as error:
+        raise error if error.where else Refused(error.reason, where) from None
+    except NotInRing as error:
+        raise Refused(str(error), where) from None
+    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
+        raise Refused(f"malformed ({type(error).__name__}: {str(error)[:80]})", where) from None
+    rules = tuple(dict.fromkeys(step["rule"] for step in part["steps"])) + (part["close"]["by"],)
+    return Theorem(kind, statement, rules, tuple(sorted(hypotheses, key=_hypothesis_key)), part["close"])
+
+
+def read_statement(part: dict[str, Any]) -> Statement:
+    """The statement of a part, with every name declared and every outer coefficient constant."""
+    context = Context.from_json(part["context"])
+    if part["relation"] not in ("=", "<="):
+        raise Refused(f"relation {str(part['relation'])[:20]!r}: '=' or '<=' expected")
+    left, right = Side.from_json(part["left"]), Side.from_json(part["right"])
+    premises = [side for pair in context.premises for side in pair]
+    for side in (left, right, *premises):
+        _well_formed(side, context)
+    for name, value in context.given:
+        if name not in THETA_FREE:
+            raise Refused(f"given: only {THETA_FREE} can be given a value, not {name!r}")
+        context.check(value)
+    for name, side in (("left", left), ("right", right)):
+        if side.to_json() != part[name]:
+            raise Refused(f"{name} side is not in normal form: expected {side.to_json()}, got {part[name]}")
+    return Statement(left, right, context, part["relation"])
+
+
+def _well_formed(side: Side, context: Context) -> None:
+    for element in elements(side):
+        context.check(element)
+    for coefficient, _ in side.terms:
+        if not context.is_constant(coefficient):
+            raise Refused("a random coefficient stands outside its expectation")
+
+
+def _replay_step(
+    sides: dict[str, Side], step: Any, context: Context, where: str
+) -> tuple[dict[str, Side], set[Hypothesis]]:
+    try:
+        if not isinstance(step, dict) or set(step) != STEP_KEYS:
+            raise Refused(f"a step has the keys {sorted(STEP_KEYS)}")
+        result, added = apply_step(sides, step, context)
+        if step["result"] != result.to_json():
+            raise Refused(f"{step['rule']}: got {result.to_json()}, recorded {step['result']}")
+    except (Refused, NotInRing) as error:
+        raise Refused(str(error), where) from None
+    return {**sides, step["side"]: result}, added | _nonzero(context, result)
+
+
+def apply_step(
+    sides: dict[str, Side], step: dict[str, Any], context: Context
+) -> tuple[Side, set[Hypothesis]]:
+    """The side that a step produces (its recorded result is not looked at), and what it assumes."""
+    rule = RULES.get(step["rule"]) if isinstance(step["rule"], str) else None
+    if rule is None:
+        raise Refused(f"unknown rule {str(step['rule'])[:40]!r}")
+    if step["side"] not in sides:
+        raise Refused("side: 'left' or 'right' expected")
+    terms = sides[step["side"]].terms
+    coefficient, atoms = _pick(terms, step["term"], "term")
+    atom = _pick(atoms, step["factor"], "factor")
+    replacement, added = rule.apply(atom, step["data"], context)
+    others = atoms[: step["factor"]] + atoms[step["factor"] + 1 :]
+    changed = Side.of((coefficient, others)).times(replacement)
+    rest = Side.of(*(terms[: step["term"]] + terms[step["term"] + 1 :]))
+    return rest + changed, added
+
+
+def _pick(items: Any, index: Any, name: str) -> Any:
+    if type(index) is not int or not 0 <= index < len(items):
+        raise Refused(f"{name} {str(index)[:20]}: there are {len(items)}")
+    return items[index]
+
+
+def _close(sides: dict[str, Side], close: Any, statement: Statement, where: str) -> str:
+    entry = CLOSINGS.get(close.get("by")) if isinstance(close, dict) else None
+    if entry is None:
+        raise Refused(f"close: one of {sorted(CLOSINGS)} expected", where)
+    kind, verify, keys = entry
+    if set(close) != keys | {"by"}:
+        raise Refused(f"{close['by']}: the keys {sorted(keys)} expected", where)
+    try:
+        verify(sides["left"], sides["right"], close, statement)
+    except (Refused, NotInRing) as error:
+        raise Refused(f"{close['by']}: {error}", where) from None
+    return kind
+
+
+def _nonzero(context: Context, *sides: Side) -> set[Hypothesis]:
+    inverted: set[str] = set()
+    for side in sides:
+        for element in elements(side):
+            inverted |= element.inverted()
+    return {("nonzero", name) for name in inverted if name in context.parameters}
+
+
+def collect_hypotheses(part: dict[str, Any]) -> list[Any]:
+    """What the steps of a part assume, in JSON: for whoever writes a certificate."""
+    statement = read_statement(part)
+    sides = {"left": statement.left, "right": statement.right}
+    hypotheses = _nonzero(statement.context, *sides.values())
+    for step in part["steps"]:
+        sides, added = _replay_step(sides, step, statement.context, "")
+        hypotheses |= added
+    return hypotheses_to_json(hypotheses)
+
+
+def hypotheses_to_json(hypotheses: set[Hypothesis]) -> list[Any]:
+    return sorted((_one_to_json(h) for h in hypotheses), key=json.dumps)
+
+
+def _one_to_json(hypothesis: Hypothesis) -> list[Any]:
+    return [item if isinstance(item, str | int) else item.to_json() for item in hypothesis]
+
+
+def _hypothesis_key(hypothesis: Hypothesis) -> str:
+    return json.dumps(_one_to_json(hypothesis))
+

@@ -1,0 +1,240 @@
+"""The language of losses: SymPy atoms, the stop-gradient, and the estimators defined from them.
+
+Every symbol of klsym is made here.  Losses are SymPy expressions in `log_q`, `log_p`, `log_mu`; the
+estimators are functions that keep their names and know their derivatives:
+
+>>> from sympy import diff
+>>> diff(k2, log_q), diff(k3, log_q), diff(sg(rho) * k2, log_q)
+(k1, 1 - r, k1*sg(rho))
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sympy
+from sympy import Function, Heaviside, Rational, Symbol, exp, log
+
+log_q = Symbol("log_q", real=True)
+log_p = Symbol("log_p", real=True)
+log_mu = Symbol("log_mu", real=True)
+R = Symbol("R", real=True)
+A = Symbol("A", real=True)
+
+LATEX_NAMES = {
+    "log_q": r"\log q", "log_p": r"\log p", "log_mu": r"\log\mu", "lam": r"\lambda",
+    "beta": r"\beta", "eps": r"\varepsilon", "alpha": r"\alpha", "nu": r"\nu",
+}  # fmt: skip
+PARAMETERS = ("lam", "beta", "eps", "alpha", "n", "T")
+COUNTS = ("n", "T")  # batch size and length are positive
+s = Symbol("s", commutative=True)  # the score function grad log q
+
+
+def parameter(name: str) -> Symbol:
+    """A parameter: a real number that depends on neither the sample nor theta.
+
+    >>> parameter("beta")
+    beta
+    """
+    return Symbol(name, real=True, positive=True if name in COUNTS else None)
+
+
+lam, beta, eps, alpha = (parameter(name) for name in ("lam", "beta", "eps", "alpha"))
+
+
+def _powered(latex: str, exponent: str | None) -> str:
+    """SymPy hands the exponent of a power to `_latex`; a method that ignores it loses the power."""
+    return latex if exponent is None else f"{latex}^{{{exponent}}}"
+
+
+class sg(Function):
+    """The stop-gradient: the value of its argument, with derivative zero.
+
+    >>> from sympy import diff, latex
+    >>> diff(sg(log_q) * log_q, log_q)
+    sg(log_q)
+    >>> latex(sg(r) ** 2)
+    '\\\\mathrm{sg}(r)^{2}'
+    """
+
+    nargs = 1
+    is_real = True
+
+    @classmethod
+    def eval(cls, argument: Any) -> Any:
+        if isinstance(argument, sg) or not argument.has(log_q):
+            return argument  # sg(sg(x)) = sg(x); what is free of theta is already constant
+
+    def fdiff(self, argindex: int = 1) -> Any:
+        return sympy.S.Zero
+
+    def _latex(self, printer: Any, exp: str | None = None) -> str:
+        return _powered(rf"\mathrm{{sg}}({printer._print(self.args[0])})", exp)
+
+
+class Estimator(Function):
+    """A named function of log densities; `definition()` unfolds it."""
+
+    name = latex_name = ""
+    is_real = True
+
+    def definition(self) -> Any:
+        """The expression in log_q, log_p, log_mu that the name stands for."""
+        raise TypeError("an estimator defines itself in a subclass")
+
+    def doit(self, **hints: Any) -> Any:
+        return self.definition().doit(**hints)
+
+    def slope(self) -> Any:
+        """The derivative with respect to log q."""
+        raise TypeError("an estimator states its slope in a subclass")
+
+    def fdiff(self, argindex: int = 1) -> Any:
+        """Each estimator depends on the difference of its two log densities."""
+        return self.slope() if argindex == 1 else -self.slope()
+
+    def _sympystr(self, printer: Any) -> str:
+        return self.name
+
+    def _latex(self, printer: Any, exp: str | None = None) -> str:
+        return _powered(self.latex_name, exp)
+
+    def _eval_is_extended_real(self) -> bool:
+        return True
+
+
+class K1(Estimator):
+    """k1 = log q - log p."""
+
+    nargs, name, latex_name = 2, "k1", "k_1"
+
+    def definition(self) -> Any:
+        return self.args[0] - self.args[1]
+
+    def slope(self) -> Any:
+        return sympy.S.One
+
+
+class K2(Estimator):
+    """k2 = k1^2 / 2."""
+
+    nargs, name, latex_name = 2, "k2", "k_2"
+    is_nonnegative = True
+
+    def definition(self) -> Any:
+        return (self.args[0] - self.args[1]) ** 2 / 2
+
+    def slope(self) -> Any:
+        return K1(*self.args)
+
+
+class Ratio(Estimator):
+    """r = p/q = exp(-k1)."""
+
+    nargs, name, latex_name = 2, "r", "r"
+    is_positive = True
+
+    def definition(self) -> Any:
+        return exp(self.args[1] - self.args[0])
+
+    def slope(self) -> Any:
+        return -Ratio(*self.args)
+
+
+class K3(Estimator):
+    """k3 = r - 1 - log r = r - 1 + k1."""
+
+    nargs, name, latex_name = 2, "k3", "k_3"
+    is_nonnegative = True
+
+    def definition(self) -> Any:
+        return exp(self.args[1] - self.args[0]) - 1 + self.args[0] - self.args[1]
+
+    def slope(self) -> Any:
+        return 1 - Ratio(*self.args)
+
+
+class Weight(Estimator):
+    """rho = q/sg(mu), the importance weight; on-policy q/sg(q): value 1, gradient s."""
+
+    nargs, name, latex_name = 2, "rho", r"\rho"
+    is_positive = True
+
+    def definition(self) -> Any:
+        return exp(self.args[0] - self.args[1])
+
+    def slope(self) -> Any:
+        return Weight(*self.args)
+
+
+class clip(Function):
+    """clip(x, lo, hi), with derivative 1 on [lo, hi] and 0 outside, as `torch.clamp` has it.
+
+    >>> clip(Rational(5), 0, 2)
+    2
+    """
+
+    nargs = 3
+    is_real = True
+
+    @classmethod
+    def eval(cls, x: Any, lo: Any, hi: Any) -> Any:
+        if all(item.is_number for item in (x, lo, hi)):
+            return sympy.Min(sympy.Max(x, lo), hi)
+
+    def fdiff(self, argindex: int = 1) -> Any:
+        x, lo, hi = self.args
+        inside = Heaviside(x - lo, 1) * Heaviside(hi - x, 1)
+        below, above = 1 - Heaviside(x - lo, 1), 1 - Heaviside(hi - x, 1)
+        return (inside, below, above)[argindex - 1]
+
+    def _latex(self, printer: Any, exp: str | None = None) -> str:
+        inner = ", ".join(printer._print(item) for item in self.args)
+        return _powered(rf"\mathrm{{clip}}({inner})", exp)
+
+
+k1 = K1(log_q, log_p)
+k2 = K2(log_q, log_p)
+k3 = K3(log_q, log_p)
+r = Ratio(log_q, log_p)
+rho = Weight(log_q, log_mu)
+
+
+def k(weight: Any) -> Any:
+    """k(lam) = k1 + lam (r - 1), Schulman's family of control variates.
+
+    >>> k(lam)
+    k1 + lam*(r - 1)
+    """
+    return k1 + sympy.sympify(weight, strict=True) * (r - 1)
+
+
+ATOMS = {
+    "log_q": log_q, "log_p": log_p, "log_mu": log_mu, "R": R, "A": A,
+    "k1": k1, "k2": k2, "k3": k3, "r": r, "rho": rho,
+}  # fmt: skip
+
+
+def unfold(expression: Any) -> Any:
+    """Replace every estimator by its definition in log_q, log_p, log_mu.
+
+    >>> unfold(k2)
+    (-log_p + log_q)**2/2
+    """
+    return expression.replace(lambda e: isinstance(e, Estimator), lambda e: e.definition())
+
+
+def latex(expression: Any) -> str:
+    """LaTeX of a loss, with the field's names for its symbols.
+
+    >>> latex(sg(rho) * k2)
+    'k_2 \\\\mathrm{sg}(\\\\rho)'
+    """
+    names = {s: LATEX_NAMES[s.name] for s in expression.free_symbols if s.name in LATEX_NAMES}
+    return str(sympy.latex(expression, symbol_names=names))
+
+
+__all__ = [
+    "ATOMS", "PARAMETERS", "A", "R", "Rational", "alpha", "beta", "clip", "eps", "exp", "k", "k1", "k2",
+    "k3", "lam", "latex", "log", "log_mu", "log_p", "log_q", "parameter", "r", "rho", "s", "sg", "unfold",
+]  # fmt: skip

@@ -1,0 +1,177 @@
+"""Text to expression by a whitelist; nothing that is typed is ever evaluated.
+
+Python's `ast` gives the tree; only names, exact numbers, + - * / ** and a few functions are read, and
+each is built from `klsym.language`.  Decimals are exact, and size and depth are bounded.
+
+>>> parse("sg(rho) * k2 + 0.1")
+k2*sg(rho) + 1/10
+>>> parse("k1 + kk")
+Traceback (most recent call last):
+    ...
+klsym.errors.UsageError: unknown name 'kk' at character 6 of 'k1 + kk' (known: A R alpha beta eps k1 k2 k3 lam log_mu log_p log_q n r rho T; declare a parameter with --param kk)
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from sympy import Abs, Max, Min, Rational, exp, log, sqrt
+
+from klsym.errors import UsageError
+from klsym.language import ATOMS, PARAMETERS, clip, k, parameter, sg
+
+MAX_LENGTH = 4000  # characters
+MAX_DEPTH = 60  # nested operations
+MAX_POWER = 64
+MAX_BITS = 4096  # of a number
+NUMBER = re.compile(r"\d+(\.\d*)?([eE][+-]?\d{1,3})?|\.\d+([eE][+-]?\d{1,3})?")
+PARAMETER = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
+
+
+def parse(text: str, parameters: Iterable[str] = ()) -> Any:
+    """Read a loss; raises UsageError that points at the character that is wrong.
+
+    parameters: names declared beside lam, beta, eps, alpha, n, T.
+    """
+    return _Reader(text, parameters).read()
+
+
+class _Reader:
+    """One pass over one text."""
+
+    def __init__(self, text: str, parameters: Iterable[str]) -> None:
+        self.text, self.lead = text, 0
+        self.names = dict(ATOMS) | {name: parameter(name) for name in PARAMETERS}
+        for name in parameters:
+            if not PARAMETER.fullmatch(name) or name in ATOMS or name in FUNCTIONS:
+                raise UsageError(f"parameter {name[:40]!r}: a new plain name expected")
+            self.names[name] = parameter(name)
+
+    def read(self) -> Any:
+        if not self.text.strip():
+            raise UsageError("an empty loss: write for example 'sg(rho)*k2'")
+        if len(self.text) > MAX_LENGTH:
+            raise UsageError(f"the loss has {len(self.text)} characters, the limit is {MAX_LENGTH}")
+        for position, character in enumerate(self.text):
+            if not (character.isascii() and (character.isprintable())) or character in "#;\\'\"`":
+                raise self.error(f"unexpected {character!r}", position)
+        lead = len(self.text) - len(self.text.lstrip())
+        try:
+            tree = ast.parse(self.text[lead:], mode="eval")
+        except SyntaxError as error:
+            position = lead + (error.offset or 1) - 1
+            raise self.error(f"cannot be read ({error.msg})", position) from None
+        except (RecursionError, MemoryError, ValueError):
+            raise UsageError("the loss is nested too deeply to be read") from None
+        self.lead = lead
+        return self.build(tree.body, 0)
+
+    def error(self, reason: str, position: int) -> UsageError:
+        shown = self.text if len(self.text) <= 60 else self.text[max(0, position - 25) :][:50]
+        return UsageError(f"{reason} at character {position + 1} of {shown!r}")
+
+    def at(self, reason: str, node: ast.expr) -> UsageError:
+        return self.error(reason, self.lead + node.col_offset)
+
+    def build(self, node: ast.expr, depth: int) -> Any:
+        if depth > MAX_DEPTH:
+            raise self.at(f"nested more than {MAX_DEPTH} deep", node)
+        match node:
+            case ast.Constant():
+                return self.number(node)
+            case ast.Name(name):
+                return self.name(name, node)
+            case ast.UnaryOp(ast.USub() | ast.UAdd() as sign, operand):
+                value = self.build(operand, depth + 1)
+                return -value if isinstance(sign, ast.USub) else value
+            case ast.BinOp(a, operator, b) if type(operator) in OPERATORS:
+                left, right = self.build(a, depth + 1), self.build(b, depth + 1)
+                return self.bounded(self.operate(operator, left, right, node), node)
+            case ast.Call(ast.Name(name), arguments, []) if name in FUNCTIONS:
+                return self.call(name, [self.build(item, depth + 1) for item in arguments], node)
+            case ast.Call(ast.Name(name)) if name not in FUNCTIONS:
+                raise self.at(f"unknown function {name!r} (known: {' '.join(sorted(FUNCTIONS))})", node)
+        hint = "; powers are written **" if isinstance(node, ast.BinOp) else ""
+        raise self.at(f"{type(node).__name__} is not part of the loss grammar{hint}", node)
+
+    def number(self, node: ast.Constant) -> Any:
+        start = self.lead + node.col_offset
+        source = self.text[start : self.lead + (node.end_col_offset or 0)]
+        if not NUMBER.fullmatch(source):
+            raise self.at(f"{source[:20]!r} is no number", node)
+        return Rational(source)
+
+    def name(self, name: str, node: ast.expr) -> Any:
+        if name not in self.names:
+            known = " ".join(sorted(self.names, key=str.lower))
+            hint = f"{name} is a function" if name in FUNCTIONS else f"known: {known}"
+            declare = "" if name in FUNCTIONS else f"; declare a parameter with --param {name}"
+            raise self.at_hint(f"unknown name {name!r}", f" ({hint}{declare})", node)
+        return self.names[name]
+
+    def at_hint(self, reason: str, hint: str, node: ast.expr) -> UsageError:
+        return UsageError(str(self.at(reason, node)) + hint)
+
+    def bounded(self, value: Any, node: ast.expr) -> Any:
+        if value.is_Rational and max(abs(value.p), value.q).bit_length() > MAX_BITS:
+            raise self.at("a number too large", node)
+        return value
+
+    def operate(self, operator: ast.operator, left: Any, right: Any, node: ast.expr) -> Any:
+        if isinstance(operator, ast.Div) and right.is_zero:
+            raise self.at("division by zero", node)
+        if isinstance(operator, ast.Pow):
+            return self.power(left, right, node)
+        return OPERATORS[type(operator)](left, right)
+
+    def power(self, base: Any, exponent: Any, node: ast.expr) -> Any:
+        if exponent.is_Rational and abs(exponent) > MAX_POWER:
+            raise self.at(f"a power beyond {MAX_POWER}", node)
+        if base.is_zero and (exponent.is_negative or not exponent.is_Rational):
+            raise self.at("division by zero", node)
+        bits = max(abs(base.p), base.q).bit_length() if base.is_Rational else 0
+        if bits and exponent.is_Rational and bits * abs(exponent) > MAX_BITS:
+            raise self.at("a number too large", node)
+        if not exponent.is_Integer and not base.is_nonnegative:
+            raise self.at(f"a fractional power of {base}, which may be negative", node)
+        return base**exponent
+
+    def call(self, name: str, arguments: list[Any], node: ast.expr) -> Any:
+        function, count = FUNCTIONS[name]
+        if len(arguments) not in count:
+            wanted = f"{min(count)}" if len(count) == 1 else f"{min(count)} or more"
+            raise self.at(f"{name} takes {wanted} arguments, got {len(arguments)}", node)
+        x = arguments[0]
+        if name == "log" and not x.is_positive:
+            raise self.at(f"log of {x}, which need not be positive", node)
+        if name == "sqrt" and not x.is_nonnegative:
+            raise self.at(f"sqrt of {x}, which may be negative", node)
+        if name == "exp" and x.is_number and not (x.is_Rational and abs(x) <= 1000):
+            raise self.at("exp of a number beyond 1000", node)
+        if name == "clip" and all(item.is_number for item in arguments[1:]) and arguments[1] > arguments[2]:
+            raise self.at("clip with lo above hi", node)
+        return function(*arguments)
+
+
+OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: lambda a, b: a + b,
+    ast.Sub: lambda a, b: a - b,
+    ast.Mult: lambda a, b: a * b,
+    ast.Div: lambda a, b: a / b,
+    ast.Pow: lambda a, b: a**b,
+}
+ONE_ARGUMENT, SEVERAL = range(1, 2), range(2, 9)
+FUNCTIONS: dict[str, tuple[Callable[..., Any], range]] = {
+    "sg": (sg, ONE_ARGUMENT),
+    "exp": (exp, ONE_ARGUMENT),
+    "log": (log, ONE_ARGUMENT),
+    "sqrt": (sqrt, ONE_ARGUMENT),
+    "abs": (Abs, ONE_ARGUMENT),
+    "k": (k, ONE_ARGUMENT),
+    "min": (Min, SEVERAL),
+    "max": (Max, SEVERAL),
+    "clip": (clip, range(3, 4)),
+}

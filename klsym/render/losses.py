@@ -1,0 +1,118 @@
+"""Losses as they were written: SymPy expressions in either spelling, weights before estimators.
+
+>>> from klsym.language import k2, rho, sg
+>>> from klsym.render.spelling import LATEX, TEXT
+>>> show(sg(rho) * k2, TEXT), show(sg(rho) * k2, LATEX)
+('sg(rho)*k2', '\\\\mathrm{sg}(\\\\rho)\\\\,k_2')
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import sympy
+from sympy.core.function import AppliedUndef
+
+from klsym.language import Estimator, clip, sg
+from klsym.render.spelling import TEXT, Text
+
+SUM, PRODUCT, ATOM = range(3)  # how tightly a piece binds
+CALLS = {sympy.exp: "exp", sympy.log: "log", sympy.Abs: "abs", sympy.Min: "min", sympy.Max: "max"}
+
+
+@dataclass(frozen=True)
+class Written:
+    """A loss with the text that the user typed for it."""
+
+    text: str
+    expression: Any
+
+
+def show(loss: Any, spell: Text) -> str:
+    """The loss in one spelling; typed text is kept as it is."""
+    if isinstance(loss, Written):
+        return loss.text if spell is TEXT else show(loss.expression, spell)
+    return _walk(sympy.sympify(loss, strict=True), spell)[0]
+
+
+def _walk(e: Any, spell: Text) -> tuple[str, int]:
+    if e.is_Rational:
+        return spell.number(Fraction(int(e.p), int(e.q))), ATOM if e.is_nonnegative and e.is_Integer else PRODUCT
+    if e.is_Symbol or isinstance(e, Estimator):
+        return spell.name(str(e)), ATOM
+    if e.is_Add:
+        return _sum(e, spell), SUM
+    if e.is_Mul:
+        return _product(e, spell), PRODUCT
+    if e.is_Pow and e.exp == sympy.Rational(1, 2):
+        return spell.call("sqrt", _walk(e.base, spell)[0]), ATOM
+    if e.is_Pow:
+        base, exponent = (_walk(part, spell)[0] for part in (e.base, e.exp))
+        return spell.power(base, exponent), ATOM
+    if isinstance(e, AppliedUndef) and len(e.args) > 1:
+        return spell.name(e.func.__name__), ATOM  # a generic function of everything
+    name = _function_name(e)
+    return spell.call(name, ", ".join(_walk(a, spell)[0] for a in e.args)), ATOM
+
+
+def _function_name(e: Any) -> str:
+    if isinstance(e, sg | clip):
+        return type(e).__name__
+    return CALLS.get(e.func) or str(e.func.__name__)
+
+
+def _sum(e: Any, spell: Text) -> str:
+    rows = []
+    for argument in sorted(e.args, key=_term_order):
+        sign, body = argument.as_coeff_Mul()
+        negative = bool(sign.is_negative)
+        shown, _ = _walk(-argument if negative else argument, spell)
+        rows.append((negative, shown))
+    rows = sorted(rows, key=lambda row: row[0] and rows[0][0])  # a positive term first, if any
+    text = ("-" if rows[0][0] else "") + rows[0][1]
+    return text + "".join((" - " if negative else " + ") + body for negative, body in rows[1:])
+
+
+def _term_order(e: Any) -> tuple[Any, ...]:
+    return (bool(e.is_number), bool(e.has(sg)), str(e))
+
+
+def _product(e: Any, spell: Text) -> str:
+    numerator, denominator = e.as_numer_denom()
+    if denominator != 1:
+        top = _factors(numerator, spell)
+        bottom, binding = _walk(denominator, spell)
+        if spell is TEXT and binding != ATOM:
+            bottom = f"({bottom})"
+        return spell.fraction(top, bottom)
+    return _factors(e, spell)
+
+
+def _factors(e: Any, spell: Text) -> str:
+    if not e.is_Mul:
+        shown, binding = _walk(e, spell)
+        return spell.bracket(shown) if binding == SUM and spell is TEXT else shown
+    sign, rest = e.as_coeff_Mul()
+    prefix = "-" if sign == -1 else ""
+    factors = list(rest.args if rest.is_Mul else [rest]) + ([] if abs(sign) == 1 else [sign])
+    shown = []
+    for factor in sorted(factors, key=_factor_order):
+        text, binding = _walk(factor, spell)
+        shown.append(spell.bracket(text) if binding == SUM else text)
+    return prefix + spell.product_sign.join(shown)
+
+
+def _factor_order(e: Any) -> tuple[int, str]:
+    """Numbers, parameters, weights, rewards, then the rest."""
+    text = str(e)
+    if e.is_number:
+        return 0, text
+    if e.is_Symbol and text not in ("R", "A", "log_q", "log_p", "log_mu", "s"):
+        return 1, text
+    if text in ("rho", "sg(rho)"):
+        return 2, text
+    if text == "s":
+        return 5, text
+    return (3 if text in ("R", "A") else 4), text

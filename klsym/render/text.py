@@ -1,0 +1,120 @@
+"""Plain text: statements, theorems, hypotheses, derivations.
+
+>>> from klsym.statements import Divergence, Gradient, Side
+>>> show_side(Side.atom(Gradient(Side.atom(Divergence("KL", "q", "p")))))
+'grad KL(q||p)'
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from klsym.kernel import Theorem
+from klsym.kernel.rules import Hypothesis
+from klsym.render import formulas
+from klsym.render.formulas import Labels
+from klsym.render.spelling import TEXT, Text
+from klsym.statements import Context, E, Side, Statement
+
+
+def show_side(side: Side, labels: Labels | None = None) -> str:
+    return formulas.side(side, labels, TEXT)
+
+
+def show_statement(
+    statement: Statement, labels: Labels | None = None, kind: str = "proved", spell: Text = TEXT
+) -> str:
+    """The equation or inequality; a refuted one is printed with its negation."""
+    left, right = (formulas.side(s, labels, spell) for s in (statement.left, statement.right))
+    relation = statement.relation
+    if kind == "refuted":
+        relation = {"=": "!=", "<=": ">"}[relation]
+    return f"{left} {spell.relation.get(relation, relation)} {right}"
+
+
+def show_theorem(theorem: Theorem, labels: Labels | None = None, spell: Text = TEXT) -> str:
+    """What a part establishes, in one line."""
+    shown = show_statement(theorem.statement, labels, theorem.kind, spell)
+    if theorem.kind == "unique":
+        from klsym.normal_form import ExpPoly
+
+        name = theorem.close["function"]
+        family = formulas.element(ExpPoly.from_json(theorem.close["family"]), spell)
+        constants = ", ".join(spell.name(a) for a in theorem.close["constants"])
+        link = " iff " if spell is TEXT else r"\iff "
+        free = f" (any {constants})" if spell is TEXT else rf"\quad({constants}\in\mathbb{{R}})"
+        return f"{shown}{link}{spell.name(name)} = {family}{free}"
+    if theorem.kind == "independent":
+        left = formulas.side(theorem.statement.left, labels, spell)
+        if spell is TEXT:
+            return f"{left} is no combination of grad KL(q||p), grad KL(p||q) and policy gradients"
+        return rf"{left} \notin \mathrm{{span}}\{{\nabla\mathrm{{KL}}(q\Vert p), \nabla\mathrm{{KL}}(p\Vert q)\}}"
+    if theorem.kind == "refuted" and spell is TEXT:
+        return shown + " in general"
+    return shown
+
+
+WORDS = {"q": "q", "p": "p", "mu": "mu"}
+
+
+def show_hypothesis(hypothesis: Hypothesis, context: Context, labels: Labels | None = None) -> str:
+    """One hypothesis in words."""
+    match hypothesis:
+        case ("support", a, b):
+            return f"{a} << {b}: wherever {a} > 0, also {b} > 0"
+        case ("exchange", m):
+            return f"grad and E_{m} may be exchanged (dominated derivative near theta)"
+        case ("moment", E() as moment):
+            return f"{formulas.atom(moment, labels or {}, TEXT)} exists"
+        case ("nonzero", name):
+            return f"{name} is not 0"
+        case ("on-policy",):
+            return "on-policy: samples come from q itself, and the sampler is not differentiated (mu = sg(q))"
+        case ("given",):
+            values = ", ".join(f"{n} = {formulas.element(v)}" for n, v in context.given)
+            return f"at every sample {values}"
+        case ("premise", number):
+            left, right = context.premises[number]
+            return f"for every theta {show_side(left, labels)} = {show_side(right, labels)}"
+    raise ValueError(f"unknown hypothesis {hypothesis!r}")
+
+
+def show_hypotheses(theorem: Theorem, labels: Labels | None = None) -> list[str]:
+    return [show_hypothesis(h, theorem.statement.context, labels) for h in theorem.hypotheses]
+
+
+def show_interval(ends: list[str]) -> str:
+    """A rational enclosure as the decimal digits on which both ends agree."""
+    from klsym.normal_form import read_number
+
+    low, high = (float(read_number(end)) for end in ends)
+    return f"{low:.10g}" if f"{low:.10g}" == f"{high:.10g}" else f"{low:.6g}..{high:.6g}"
+
+
+def derivation_lines(part: dict[str, Any], labels: Labels | None = None) -> list[tuple[str, str]]:
+    """The chain as (formula, reason) rows: down the left side, then up the right side."""
+    return chain(part, labels, TEXT)
+
+
+def chain(part: dict[str, Any], labels: Labels | None, spell: Text) -> list[tuple[str, str]]:
+    left = [(part["left"], "")] + [(s["result"], s["rule"]) for s in part["steps"] if s["side"] == "left"]
+    right = [(part["right"], "")] + [(s["result"], s["rule"]) for s in part["steps"] if s["side"] == "right"]
+    rows = list(left)
+    if part["close"]["by"] == "ring equality":
+        for position in range(len(right) - 1, 0, -1):
+            rows.append((right[position - 1][0], right[position][1]))
+        if len(right) == 1 and right[0][0] != left[-1][0]:
+            rows.append((right[0][0], "ring equality"))
+    return _merged([(formulas.side(Side.from_json(data), labels, spell), why) for data, why in rows])
+
+
+def _merged(rows: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """A step that changes nothing in print joins the next one's reasons."""
+    shown: list[tuple[str, str]] = []
+    for formula, why in rows:
+        if shown and shown[-1][0] == formula:
+            reasons = [r for r in (shown[-1][1], why) if r]
+            shown[-1] = (formula, ", ".join(dict.fromkeys(reasons)))
+        else:
+            shown.append((formula, why))
+    return shown

@@ -1,0 +1,427 @@
+"""The term language: what a claim says, as data that every reader shares.  Trusted; standard library only.
+
+A *side* of a statement is a linear combination of products of atoms.  The atoms are
+
+    E(m, a, score)     E_m[a s...s]: expectation under m of a coefficient times score functions
+    ExpectedGradient   E_m[grad L]: what automatic differentiation averages
+    Gradient           grad of a side: the gradient of a functional of theta
+    Point, PointGradient   a s...s and grad L at one sample
+    Divergence, Covariance, Bregman   named quantities, unfolded by the rule `definition`
+
+Coefficients are exponential polynomials in the variables of a *slot* (a random position): `k1`, `w`
+(log q - log mu), `log_q`, the theta-free rewards `R` and `A`, generic functions, and their detached
+copies `sg(k1)`, ...  A single sample is the slot "x", whose name is left out; another slot is
+written `k1[self]`.  `score` lists the slots whose score functions multiply, so ("x", "x") is s^2.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any
+
+from klsym.errors import NotInRing, Refused
+from klsym.normal_form import ONE, ExpPoly, Number
+
+MEASURES = ("q", "p", "mu", "count")  # count: the counting (reference) measure, sum over x
+PROBABILITIES = ("q", "p", "mu")
+SAMPLE_BASES = ("k1", "w", "log_q", "R", "A")
+THETA_FREE = ("R", "A")
+DIVERGENCES = ("KL", "chi2", "J")
+
+Score = tuple[str, ...]
+
+
+# ---------------------------------------------------------------------------- variables
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A parsed variable name: sg(base''[slot])."""
+
+    base: str
+    primes: int
+    slot: str
+    detached: bool
+
+
+_NAME = re.compile(r"([A-Za-z][A-Za-z0-9_]*)('*)(?:\[([a-z_]+)\])?")
+
+
+@lru_cache(maxsize=4096)
+def parse_name(text: str) -> Name:
+    """Split a variable name into its parts.
+
+    >>> parse_name("sg(k1)")
+    Name(base='k1', primes=0, slot='x', detached=True)
+    """
+    detached = text.startswith("sg(") and text.endswith(")")
+    match = _NAME.fullmatch(text[3:-1] if detached else text)
+    if match is None:
+        raise NotInRing(f"{text!r} is no variable name")
+    base, primes, slot = match.groups()
+    return Name(base, len(primes), slot or "x", detached)
+
+
+@lru_cache(maxsize=4096)
+def detach_name(text: str) -> str:
+    return text if parse_name(text).detached else f"sg({text})"
+
+
+@lru_cache(maxsize=4096)
+def attach_name(text: str) -> str:
+    return text[3:-1] if parse_name(text).detached else text
+
+
+# ---------------------------------------------------------------------------- the setting
+@dataclass(frozen=True)
+class Context:
+    """What a statement quantifies over, and what it is given.
+
+    parameters: names that are constant over samples and theta.
+    functions:  generic function name -> the live variables it may depend on.
+    on_policy:  the sampler mu is q itself, detached (so w is 0 once differentiated).
+    given:      variable -> the value it is known to have at every sample.
+    premises:   pairs of sides known to be equal for every theta.
+    """
+
+    parameters: tuple[str, ...] = ()
+    functions: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    on_policy: bool = False
+    given: tuple[tuple[str, ExpPoly], ...] = ()
+    premises: tuple[tuple[Side, Side], ...] = ()
+
+    @cached_property
+    def function_arguments(self) -> dict[str, tuple[str, ...]]:
+        return dict(self.functions)
+
+    def is_sample(self, name: str) -> bool:
+        """Does the variable change from sample to sample?"""
+        return name not in self.parameters
+
+    def check(self, element: ExpPoly) -> None:
+        """Refuse undeclared names, and division by anything but a parameter."""
+        for name in element.names():
+            if name in self.parameters:
+                continue
+            parsed = parse_name(name)
+            function = parsed.base in self.function_arguments
+            if not function and (parsed.base not in SAMPLE_BASES or parsed.primes):
+                raise Refused(f"unknown name {name!r}")
+        for name in element.inverted():
+            if name not in self.parameters:
+                raise Refused(f"division by the random variable {name}: only parameters divide")
+
+    def is_constant(self, element: ExpPoly) -> bool:
+        return not any(self.is_sample(name) for name in element.names())
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "parameters": list(self.parameters),
+            "functions": {name: list(args) for name, args in self.functions},
+            "on_policy": self.on_policy,
+            "given": {name: value.to_json() for name, value in self.given},
+            "premises": [[left.to_json(), right.to_json()] for left, right in self.premises],
+        }
+
+    @staticmethod
+    def from_json(data: Any) -> Context:
+        keys = {"parameters", "functions", "on_policy", "given", "premises"}
+        if not isinstance(data, dict) or set(data) != keys or not isinstance(data["on_policy"], bool):
+            raise Refused(f"context: the keys {sorted(keys)} expected")
+        parameters = tuple(data["parameters"])
+        for name in (*parameters, *data["functions"]):
+            if parse_name(name) != Name(name, 0, "x", False) or name in SAMPLE_BASES:
+                raise Refused(f"context: {name!r} cannot be declared")
+        if set(parameters) & set(data["functions"]):
+            raise Refused("context: a name is declared twice")
+        return Context(
+            parameters=parameters,
+            functions=tuple((name, tuple(args)) for name, args in sorted(data["functions"].items())),
+            on_policy=data["on_policy"],
+            given=tuple((n, ExpPoly.from_json(v)) for n, v in sorted(data["given"].items())),
+            premises=tuple((Side.from_json(a), Side.from_json(b)) for a, b in data["premises"]),
+        )
+
+
+# ---------------------------------------------------------------------------- atoms
+@dataclass(frozen=True)
+class E:
+    """E_m[a s...s]."""
+
+    measure: str
+    coefficient: ExpPoly
+    score: Score = ()
+
+    def to_json(self) -> list[Any]:
+        return ["E", self.measure, self.coefficient.to_json(), list(self.score)]
+
+
+@dataclass(frozen=True)
+class ExpectedGradient:
+    """E_m[grad L], the gradient taken at each sample with sg(.) held constant."""
+
+    measure: str
+    loss: ExpPoly
+
+    def to_json(self) -> list[Any]:
+        return ["expected gradient", self.measure, self.loss.to_json()]
+
+
+@dataclass(frozen=True)
+class Point:
+    """a s...s at one sample."""
+
+    coefficient: ExpPoly
+    score: Score = ()
+
+    def to_json(self) -> list[Any]:
+        return ["point", self.coefficient.to_json(), list(self.score)]
+
+
+@dataclass(frozen=True)
+class PointGradient:
+    """grad L at one sample."""
+
+    loss: ExpPoly
+
+    def to_json(self) -> list[Any]:
+        return ["point gradient", self.loss.to_json()]
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """KL(a||b), chi2(a||b) or Jeffreys' J(a, b) between two of q, p, mu."""
+
+    kind: str
+    first: str
+    second: str
+
+    def to_json(self) -> list[Any]:
+        return ["divergence", self.kind, self.first, self.second]
+
+
+@dataclass(frozen=True)
+class Covariance:
+    """Cov_m(a, b); the variance when a = b."""
+
+    measure: str
+    first: ExpPoly
+    second: ExpPoly
+
+    def to_json(self) -> list[Any]:
+        return ["covariance", self.measure, self.first.to_json(), self.second.to_json()]
+
+
+@dataclass(frozen=True)
+class Bregman:
+    """phi(r) - phi(1) - phi'(1)(r - 1), phi given as an exponential polynomial in k1 = -log r."""
+
+    phi: ExpPoly
+
+    def to_json(self) -> list[Any]:
+        return ["bregman", self.phi.to_json()]
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """grad of a side that holds no score function."""
+
+    of: Side
+
+    def to_json(self) -> list[Any]:
+        return ["gradient", self.of.to_json()]
+
+
+Atom = E | ExpectedGradient | Point | PointGradient | Divergence | Covariance | Bregman | Gradient
+
+
+def atom_from_json(data: Any) -> Atom:
+    """Read one atom; raises Refused on anything malformed."""
+    match data:
+        case ["E", str() as m, a, list() as score] if m in MEASURES:
+            return E(m, ExpPoly.from_json(a), _score(score))
+        case ["expected gradient", str() as m, loss] if m in PROBABILITIES:
+            return ExpectedGradient(m, ExpPoly.from_json(loss))
+        case ["point", a, list() as score]:
+            return Point(ExpPoly.from_json(a), _score(score))
+        case ["point gradient", loss]:
+            return PointGradient(ExpPoly.from_json(loss))
+        case ["divergence", str() as kind, str() as a, str() as b] if (
+            kind in DIVERGENCES and a in PROBABILITIES and b in PROBABILITIES
+        ):
+            return Divergence(kind, a, b)
+        case ["covariance", str() as m, a, b] if m in PROBABILITIES:
+            return Covariance(m, ExpPoly.from_json(a), ExpPoly.from_json(b))
+        case ["bregman", phi]:
+            return Bregman(ExpPoly.from_json(phi))
+        case ["gradient", side]:
+            return Gradient(Side.from_json(side))
+    raise Refused(f"unknown atom {json.dumps(data)[:80]}")
+
+
+def _score(data: list[Any]) -> Score:
+    if not all(isinstance(slot, str) and slot for slot in data):
+        raise Refused(f"score: a list of slot names expected, got {str(data)[:60]}")
+    return tuple(sorted(data))
+
+
+# ---------------------------------------------------------------------------- sides
+@dataclass(frozen=True)
+class Side:
+    """A linear combination of products of atoms, in canonical form.
+
+    Lone expectations absorb their coefficients and merge by linearity: E_m[a] + c E_m[b] is
+    E_m[a + c b].  `terms` is a sorted tuple of (coefficient, atoms).
+    """
+
+    terms: tuple[tuple[ExpPoly, tuple[Atom, ...]], ...] = field(default=())
+
+    @staticmethod
+    def of(*terms: tuple[ExpPoly | Number, tuple[Atom, ...]]) -> Side:
+        return Side(_canonical(terms))
+
+    @staticmethod
+    def atom(atom: Atom) -> Side:
+        return Side.of((ONE, (atom,)))
+
+    @staticmethod
+    def constant(value: ExpPoly | Number) -> Side:
+        return Side.of((value, ()))
+
+    def __add__(self, other: Side) -> Side:
+        return Side.of(*self.terms, *other.terms)
+
+    def __sub__(self, other: Side) -> Side:
+        return self + other * -1
+
+    def __mul__(self, scale: ExpPoly | Number) -> Side:
+        return Side.of(*((scale * c, atoms) for c, atoms in self.terms))
+
+    __rmul__ = __mul__
+
+    def __neg__(self) -> Side:
+        return self * -1
+
+    def times(self, other: Side) -> Side:
+        return Side.of(*((c * d, a + b) for c, a in self.terms for d, b in other.terms))
+
+    @cached_property
+    def _json(self) -> list[Any]:
+        return [[c.to_json(), [atom.to_json() for atom in atoms]] for c, atoms in self.terms]
+
+    def to_json(self) -> list[Any]:
+        return self._json
+
+    @staticmethod
+    def from_json(data: Any) -> Side:
+        if not isinstance(data, list):
+            raise Refused(f"a side: a list of terms expected, got {str(data)[:60]}")
+        rows = []
+        for row in data:
+            if not isinstance(row, list) or len(row) != 2 or not isinstance(row[1], list):
+                raise Refused(f"a side: [coefficient, atoms] expected, got {str(row)[:60]}")
+            atoms = tuple(atom_from_json(item) for item in row[1])
+            rows.append((ExpPoly.from_json(row[0]), atoms))
+        return Side.of(*rows)
+
+
+def _sort_key(atom: Atom) -> str:
+    return json.dumps(atom.to_json(), separators=(",", ":"))
+
+
+def _canonical(
+    terms: Iterable[tuple[ExpPoly | Number, tuple[Atom, ...]]],
+) -> tuple[tuple[ExpPoly, tuple[Atom, ...]], ...]:
+    expectations: dict[tuple[str, Score], ExpPoly] = {}
+    others: dict[tuple[Atom, ...], ExpPoly] = {}
+    for raw, atoms in terms:
+        coefficient = raw if isinstance(raw, ExpPoly) else ExpPoly.number(raw)
+        match atoms:
+            case (E(measure, a, score),):
+                key = (measure, score)
+                expectations[key] = expectations.get(key, ExpPoly({})) + coefficient * a
+            case (Point(a, score),):
+                key = ("", score)
+                expectations[key] = expectations.get(key, ExpPoly({})) + coefficient * a
+            case _:
+                scale, ordered = _monic(atoms)
+                others[ordered] = others.get(ordered, ExpPoly({})) + coefficient * scale
+    result: list[tuple[ExpPoly, tuple[Atom, ...]]] = []
+    for (measure, score), a in expectations.items():
+        if a:
+            result.append((ONE, (E(measure, a, score) if measure else Point(a, score),)))
+    result.extend((c, atoms) for atoms, c in others.items() if c)
+    if len(result) > 1:
+        result.sort(key=lambda term: [_sort_key(atom) for atom in term[1]])
+    return tuple(result)
+
+
+def _monic(atoms: tuple[Atom, ...]) -> tuple[Number, tuple[Atom, ...]]:
+    """In a product, pull each expectation's leading rational out, and sort the factors."""
+    scale: Number = 1
+    factors: list[Atom] = []
+    for atom in atoms:
+        if isinstance(atom, E) and atom.coefficient:
+            lead = atom.coefficient.terms[min(atom.coefficient.terms)]
+            scale = scale * lead
+            atom = E(atom.measure, atom.coefficient * ExpPoly.number(lead).inverse(), atom.score)
+        elif isinstance(atom, E):
+            scale = 0
+        factors.append(atom)
+    if len(factors) > 1:
+        factors.sort(key=_sort_key)
+    return scale, tuple(factors)
+
+
+# ---------------------------------------------------------------------------- statements
+@dataclass(frozen=True)
+class Statement:
+    """`left relation right` in a context; the relation is "=" or "<="."""
+
+    left: Side
+    right: Side
+    context: Context = Context()
+    relation: str = "="
+
+    def map_elements(self, change: Callable[[ExpPoly], ExpPoly]) -> Statement:
+        left, right = (map_side(side, change) for side in (self.left, self.right))
+        return Statement(left, right, self.context, self.relation)
+
+
+def map_side(side: Side, change: Callable[[ExpPoly], ExpPoly]) -> Side:
+    """Apply `change` to every exponential polynomial of a side."""
+    return Side.of(*((change(c), tuple(_map_atom(a, change) for a in atoms)) for c, atoms in side.terms))
+
+
+def _map_atom(atom: Atom, change: Callable[[ExpPoly], ExpPoly]) -> Atom:
+    match atom:
+        case E(m, a, score):
+            return E(m, change(a), score)
+        case ExpectedGradient(m, loss):
+            return ExpectedGradient(m, change(loss))
+        case Point(a, score):
+            return Point(change(a), score)
+        case PointGradient(loss):
+            return PointGradient(change(loss))
+        case Covariance(m, a, b):
+            return Covariance(m, change(a), change(b))
+        case Bregman(phi):
+            return Bregman(change(phi))
+        case Gradient(of):
+            return Gradient(map_side(of, change))
+        case Divergence():
+            return atom
+
+
+def elements(side: Side) -> Iterable[ExpPoly]:
+    """Every exponential polynomial that a side mentions."""
+    found: list[ExpPoly] = []
+
+    def note(element: ExpPoly) -> ExpPoly:
+        found.append(element)
+        return element
+
+    map_side(side, note)
+    return found
