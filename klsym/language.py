@@ -184,9 +184,8 @@ class clip(Function):
 
     def fdiff(self, argindex: int = 1) -> Any:
         x, lo, hi = self.args
-        inside = Heaviside(x - lo, 1) * Heaviside(hi - x, 1)
-        below, above = 1 - Heaviside(x - lo, 1), 1 - Heaviside(hi - x, 1)
-        return (inside, below, above)[argindex - 1]
+        above_lo, above_hi = Heaviside(x - lo, 1), Heaviside(x - hi, 0)
+        return (above_lo - above_hi, 1 - above_lo, above_hi)[argindex - 1]
 
     def _latex(self, printer: Any, exp: str | None = None) -> str:
         inner = ", ".join(printer._print(item) for item in self.args)

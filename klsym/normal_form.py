@@ -269,7 +269,7 @@ def read_number(text: Any) -> Number:
     numerator, _, denominator = text.partition("/") if isinstance(text, str) else ("", "", "")
     digits = numerator.removeprefix("-")
     if not (_is_digits(digits) and (not denominator or _is_digits(denominator))):
-        raise NotInRing(f"an exact number such as \"-3/2\" expected, got {str(text)[:40]!r}")
+        raise NotInRing(f'an exact number such as "-3/2" expected, got {str(text)[:40]!r}')
     if not denominator:
         return int(numerator)
     if int(denominator) == 0:

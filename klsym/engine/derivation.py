@@ -54,7 +54,9 @@ def derive(start: Quantity, **setting: Any) -> Derivation:
         given=given,
         premises=tuple((a.side, b.side) for a, b in premises),
     )
-    labels = {k: v for item in (start, *(i for pair in premises for i in pair)) for k, v in item.labels.items()}
+    labels = {
+        k: v for item in (start, *(i for pair in premises for i in pair)) for k, v in item.labels.items()
+    }
     sides = (start.side, *(side for pair in context.premises for side in pair))
     context = _with_parameters(context, [e for side in sides for e in elements(side)])
     return Derivation(context, start.side, start.side, (), labels)
@@ -185,7 +187,10 @@ class Derivation:
         """left is no combination of grad KL(q||p), grad KL(p||q) and policy gradients."""
 
         def close(left: Side, other: Side, context: Context) -> dict[str, Any]:
-            return {"by": "independence", "term": foreign_term(score_coefficient(left, other), context).to_json()}
+            return {
+                "by": "independence",
+                "term": foreign_term(score_coefficient(left, other), context).to_json(),
+            }
 
         return self._end(0, "=", close)
 
@@ -215,7 +220,11 @@ def _part(part: Any) -> dict[str, Any]:
 
 def _inequality(by: str, data: dict[str, Any]) -> dict[str, Any]:
     if by == "square":
-        return {"b": to_ring(data["b"]).to_json(), "measure": data["measure"], "score": ["x"] * data["power"]}
+        return {
+            "b": to_ring(data["b"]).to_json(),
+            "measure": data["measure"],
+            "score": ["x"] * data["power"],
+        }
     rows = [
         {"scale": str(scale), "measure": m, "v": to_ring(v).to_json(), "u": to_ring(u).to_json()}
         for scale, m, v, u in data["terms"]
@@ -224,7 +233,12 @@ def _inequality(by: str, data: dict[str, Any]) -> dict[str, Any]:
 
 
 def solve(
-    c: ExpPoly, function: str, family: ExpPoly, constants: list[str], coordinate: str, context: Context
+    c: ExpPoly,
+    function: str,
+    family: ExpPoly,
+    constants: list[str],
+    coordinate: str,
+    context: Context,
 ) -> dict[str, Any]:
     """The data of a completeness step: the unit that turns dc/dv = 0 into g^(n) = h."""
     from klsym.kernel.closing import partial
@@ -268,7 +282,7 @@ class Proof:
 
     @property
     def trust(self) -> str:
-        """"kernel" once replayed (a refused derivation raises instead)."""
+        """ "kernel" once replayed (a refused derivation raises instead)."""
         return "kernel" if self.theorem else "none"
 
     def __repr__(self) -> str:
@@ -280,5 +294,3 @@ class Proof:
         from klsym.render.latex import derivation_block
 
         return derivation_block(self)
-
-

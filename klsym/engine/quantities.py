@@ -35,6 +35,7 @@ from klsym.statements import (
 
 q, p, mu, count = MEASURES
 
+
 @dataclass(frozen=True)
 class Quantity:
     """A side of a statement, the generic functions in it, and how its losses were written."""
@@ -71,20 +72,24 @@ class Quantity:
 
         return show_side(self.side, self.labels)
 
+
 def quantity(value: Any) -> Quantity:
     """A Quantity, or a number that is one."""
     return value if isinstance(value, Quantity) else Quantity(Side.constant(to_ring(value)))
+
 
 def _measure(name: str, allowed: tuple[str, ...] = PROBABILITIES) -> str:
     if name not in allowed:
         raise ProofError(f"under={name!r}: one of {', '.join(allowed)} expected")
     return name
 
+
 def _labelled(atom: Atom, *written: tuple[ExpPoly, Any]) -> Quantity:
     functions: dict[str, tuple[str, ...]] = {}
     for _, expression in written:
         functions.update(generic_functions(expression))
     return Quantity(Side.atom(atom), functions, dict(written))
+
 
 def expectation(of: Any, under: str) -> Quantity:
     """E_m[a], with the score function s wherever `of` holds it.
@@ -100,15 +105,18 @@ def expectation(of: Any, under: str) -> Quantity:
         total = total + Quantity(Side.atom(atom), {}, {part: written})
     return total
 
+
 def expected_gradient(loss: Any, under: str = q) -> Quantity:
     """E_m[grad L]: what automatic differentiation of the sample mean converges to."""
     element = to_ring(loss)
     return _labelled(ExpectedGradient(_measure(under), element), (element, loss))
 
+
 def sample_gradient(loss: Any) -> Quantity:
     """grad L at one sample."""
     element = to_ring(loss)
     return _labelled(PointGradient(element), (element, loss))
+
 
 def sample(of: Any) -> Quantity:
     """a s at one sample: a pointwise quantity."""
@@ -117,26 +125,32 @@ def sample(of: Any) -> Quantity:
         total = total + Quantity(Side.atom(Point(part, ("x",) * power)))
     return total
 
+
 def grad(of: Quantity) -> Quantity:
     """The gradient of a functional of theta, such as grad(KL(q, p)) or grad(expectation(k2, under=q))."""
     return Quantity(Side.atom(Gradient(of.side)), of.functions, of.labels)
+
 
 def KL(a: str, b: str) -> Quantity:
     """KL(a||b) = E_a[log a/b]; KL(q, p) is the reverse KL, KL(p, q) the forward KL."""
     return Quantity(Side.atom(Divergence("KL", _measure(a), _measure(b))))
 
+
 def chi2(a: str, b: str) -> Quantity:
     """chi^2(a||b) = E_b[(a/b - 1)^2]."""
     return Quantity(Side.atom(Divergence("chi2", _measure(a), _measure(b))))
+
 
 def jeffreys(a: str, b: str) -> Quantity:
     """J(a, b) = KL(a||b) + KL(b||a)."""
     return Quantity(Side.atom(Divergence("J", _measure(a), _measure(b))))
 
+
 def covariance(a: Any, b: Any, under: str) -> Quantity:
     """Cov_m(a, b); the variance when a and b are the same."""
     first, second = to_ring(a), to_ring(b)
     return _labelled(Covariance(_measure(under), first, second), (first, a), (second, b))
+
 
 def bregman(phi: Any) -> Quantity:
     """phi(r) - phi(1) - phi'(1)(r - 1) at one sample, for phi an expression in r.
@@ -148,4 +162,3 @@ def bregman(phi: Any) -> Quantity:
     if sympy.sympify(phi, strict=True).free_symbols - r.free_symbols:
         raise ProofError("bregman: an expression in r alone expected")
     return Quantity(Side.atom(Bregman(to_ring(phi))))
-

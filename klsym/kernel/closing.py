@@ -1,11 +1,11 @@
 """The ways a derivation may end, each checked against the two sides it arrived at.  Trusted.
 
-    ring equality   the two sides have the same normal form
-    tangent         right - left is a positive sum of E_m[exp(v)(exp(u) - 1 - u)]  (exp(u) >= 1 + u)
-    square          right - left is E_m[b^2 s^2] - E_m[b s]^2  (a variance)
-    finite model    an explicit model encloses the two sides in disjoint intervals: a refutation
-    completeness    E_q[c s] = 0 for all q, p, mu iff c is constant: solved for a generic function
-    independence    c holds a term outside span{1, k1, r, rewards}: no combination of the KL gradients
+ring equality   the two sides have the same normal form
+tangent         right - left is a positive sum of E_m[exp(v)(exp(u) - 1 - u)]  (exp(u) >= 1 + u)
+square          right - left is E_m[b^2 s^2] - E_m[b s]^2  (a variance)
+finite model    an explicit model encloses the two sides in disjoint intervals: a refutation
+completeness    E_q[c s] = 0 for all q, p, mu iff c is constant: solved for a generic function
+independence    c holds a term outside span{1, k1, r, rewards}: no combination of the KL gradients
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from klsym.errors import Refused
 from klsym.kernel.intervals import Interval
 from klsym.kernel.model import Model, enclose
 from klsym.kernel.rules import d_log_q, density_ratio
-from klsym.normal_form import ONE, ZERO, ExpPoly, Exponent, Monomial, read_number
+from klsym.normal_form import ONE, ZERO, Exponent, ExpPoly, Monomial, read_number
 from klsym.statements import Context, E, Side, Statement, elements, parse_name
 
 Data = dict[str, Any]
@@ -70,7 +70,10 @@ def finite_model(left: Side, right: Side, data: Data, statement: Statement) -> N
             raise Refused(f"{name} side: enclosed in {_show(interval)}, recorded {_show(recorded)}")
     above = got["left"].lower > got["right"].upper
     below = got["left"].upper < got["right"].lower
-    _refuse_unless(above or (below and statement.relation == "="), "the enclosures do not contradict the relation")
+    _refuse_unless(
+        above or (below and statement.relation == "="),
+        "the enclosures do not contradict the relation",
+    )
 
 
 def _fraction(text: Any) -> Any:

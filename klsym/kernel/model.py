@@ -14,7 +14,7 @@ from typing import Any
 
 from klsym.errors import Refused
 from klsym.kernel.intervals import Interval, exp_of_interval, log_enclosure
-from klsym.normal_form import ExpPoly, Exponent, Monomial, read_number
+from klsym.normal_form import Exponent, ExpPoly, Monomial, read_number
 from klsym.statements import THETA_FREE, Atom, Context, E, Point, Side, parse_name
 
 ONE = Interval.exact(1)

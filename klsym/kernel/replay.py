@@ -148,7 +148,7 @@ def _pick(items: Any, index: Any, name: str) -> Any:
 
 
 def _close(sides: dict[str, Side], close: Any, statement: Statement, where: str) -> str:
-    entry = CLOSINGS.get(close.get("by")) if isinstance(close, dict) else None
+    entry = CLOSINGS.get(str(close.get("by"))) if isinstance(close, dict) else None
     if entry is None:
         raise Refused(f"close: one of {sorted(CLOSINGS)} expected", where)
     kind, verify, keys = entry
@@ -190,4 +190,3 @@ def _one_to_json(hypothesis: Hypothesis) -> list[Any]:
 
 def _hypothesis_key(hypothesis: Hypothesis) -> str:
     return json.dumps(_one_to_json(hypothesis))
-

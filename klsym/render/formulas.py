@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from klsym.normal_form import ExpPoly, Exponent, Monomial, Number
+from klsym.normal_form import Exponent, ExpPoly, Monomial, Number
 from klsym.render.spelling import TEXT, Text, is_sum
 from klsym.statements import (
     Atom,
@@ -33,15 +33,23 @@ Labels = Mapping[ExpPoly, Any]
 
 
 # ---------------------------------------------------------------------------- coefficients
-def element(value: ExpPoly, spell: Text = TEXT) -> str:
-    """An exponential polynomial as a formula in k1, r, rho; the text form is in the loss grammar."""
+def element(value: ExpPoly, spell: Text = TEXT, tail: tuple[str, ...] = ()) -> str:
+    """An exponential polynomial as a formula in k1, r, rho; the text form is in the loss grammar.
+
+    tail: factors that follow, such as the score function.
+    """
     if not value:
         return "0"
     found = _common_factor(value)
     if found:
         common, rest = found
-        return _join_factors([_term(*common, 1, spell)[1], spell.bracket(_sum(rest, spell))], spell)
-    return _sum(value, spell)
+        return _term(*common, 1, spell, (spell.bracket(_sum(rest, spell)), *tail))[1]
+    if len(value.terms) == 1:
+        [((monomial, exponent), number)] = value.terms.items()
+        sign, body = _term(monomial, exponent, number, spell, tail)
+        return ("-" if sign < 0 else "") + body
+    total = _sum(value, spell)
+    return _join_factors([spell.bracket(total), *tail], spell) if tail else total
 
 
 def _sum(value: ExpPoly, spell: Text) -> str:
@@ -71,23 +79,28 @@ def _common_factor(value: ExpPoly) -> tuple[tuple[Monomial, Exponent], ExpPoly] 
     monomial = tuple(
         (n, min(p.get(n, 0) for p in powers))
         for n in sorted(powers[0])
-        if all(p.get(n, 0) > 0 for p in powers)
+        if _is_parameter(n) and all(p.get(n, 0) > 0 for p in powers)
     )
-    shared = tuple((m, v) for m, v in sorted(exponents[0].items()) if all(e.get(m) == v for e in exponents))
+    shared = tuple(
+        (m, v)
+        for m, v in sorted(exponents[0].items())
+        if all(e.get(m) == v for e in exponents) and any(parse_name(n).base == "w" for n, _ in m)
+    )
     if not monomial and not shared:
         return None
     factor = ExpPoly({(monomial, shared): 1})
     return (monomial, shared), value * factor.inverse()
 
 
-def _term(monomial: Monomial, exponent: Exponent, value: Number, spell: Text) -> tuple[int, str]:
+def _term(
+    monomial: Monomial, exponent: Exponent, value: Number, spell: Text, tail: tuple[str, ...] = ()
+) -> tuple[int, str]:
     """The sign and the body of one term: numbers, parameters, weights, the rest, over a denominator."""
     over = [(n, p) for n, p in monomial if p > 0]
-    under = [(n, -p) for n, p in monomial if p < 0]
-    front = [_power(n, p, spell) for n, p in over if _is_parameter(n)]
-    back = [_power(n, p, spell) for n, p in over if not _is_parameter(n)]
-    numerator = [*front, *_exponential(exponent, spell), *back]
-    bottom = [_power(n, p, spell) for n, p in under]
+    weights, below = _exponential(exponent, spell)
+    numerator = [_power(n, p, spell) for n, p in over if _is_parameter(n)] + weights
+    numerator += [_power(n, p, spell) for n, p in over if not _is_parameter(n)] + list(tail)
+    bottom = [_power(n, -p, spell) for n, p in monomial if p < 0] + below
     size = abs(Fraction(value))
     if size.denominator != 1 and numerator:
         bottom.insert(0, str(size.denominator))
@@ -96,8 +109,8 @@ def _term(monomial: Monomial, exponent: Exponent, value: Number, spell: Text) ->
         numerator.insert(0, spell.number(size))
     body = _join_factors(numerator, spell)
     if bottom:
-        below = _join_factors(bottom, spell)
-        body = spell.fraction(body, below if len(bottom) == 1 or spell is not TEXT else f"({below})")
+        under = _join_factors(bottom, spell)
+        body = spell.fraction(body, under if len(bottom) == 1 or spell is not TEXT else f"({under})")
     return (-1 if value < 0 else 1), body
 
 
@@ -124,8 +137,8 @@ def variable(name: str, spell: Text) -> str:
     return spell.call("sg", inner) if parsed.detached else inner
 
 
-def _exponential(exponent: Exponent, spell: Text) -> list[str]:
-    """exp(Q) as powers of rho and r, and exp of what is left."""
+def _exponential(exponent: Exponent, spell: Text) -> tuple[list[str], list[str]]:
+    """exp(Q) as powers of rho and r, and exp of what is left: (numerator, denominator)."""
     ratios: dict[str, list[tuple[Monomial, Number]]] = {}
     rest: dict[Monomial, Number] = {}
     for monomial, value in exponent:
@@ -135,11 +148,17 @@ def _exponential(exponent: Exponent, spell: Text) -> list[str]:
             continue
         others = tuple(item for item in monomial if item[0] != name)
         ratios.setdefault(name, []).append((others, -value if parse_name(name).base == "k1" else value))
-    shown = [_ratio(name, ratios[name], spell) for name in sorted(ratios, reverse=True)]
+    above: list[str] = []
+    below: list[str] = []
+    for name in sorted(ratios, reverse=True):  # rho before r
+        [*_, (monomial, value)] = ratios[name]
+        inverted = len(ratios[name]) == 1 and not monomial and value < 0
+        power = [(m, -v) for m, v in ratios[name]] if inverted else ratios[name]
+        (below if inverted else above).append(_ratio(name, power, spell))
     if rest:
         inner = ExpPoly({(m, ()): v for m, v in rest.items()})
-        shown.append(spell.call("exp", element(inner, spell)))
-    return shown
+        above.append(spell.call("exp", element(inner, spell)))
+    return above, below
 
 
 def _ratio(name: str, power: list[tuple[Monomial, Number]], spell: Text) -> str:
@@ -214,12 +233,10 @@ def label(value: ExpPoly, labels: Labels, spell: Text) -> str:
 
 def scored(a: ExpPoly, score: Score, labels: Labels, spell: Text) -> str:
     """a s, a s^2, or a alone."""
-    shown = label(a, labels, spell)
     if not score:
-        return shown
+        return label(a, labels, spell)
     power = spell.score if len(score) == 1 else spell.power(spell.score, str(len(score)))
-    if a == ExpPoly.number(1):
-        return power
-    if a == ExpPoly.number(-1):
-        return "-" + power
+    if a not in labels:
+        return element(a, spell, (power,))
+    shown = label(a, labels, spell)
     return _join_factors([spell.bracket(shown) if is_sum(shown) else shown, power], spell)

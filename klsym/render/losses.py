@@ -39,7 +39,9 @@ def show(loss: Any, spell: Text) -> str:
 
 def _walk(e: Any, spell: Text) -> tuple[str, int]:
     if e.is_Rational:
-        return spell.number(Fraction(int(e.p), int(e.q))), ATOM if e.is_nonnegative and e.is_Integer else PRODUCT
+        return spell.number(
+            Fraction(int(e.p), int(e.q))
+        ), ATOM if e.is_nonnegative and e.is_Integer else PRODUCT
     if e.is_Symbol or isinstance(e, Estimator):
         return spell.name(str(e)), ATOM
     if e.is_Add:
@@ -53,8 +55,21 @@ def _walk(e: Any, spell: Text) -> tuple[str, int]:
         return spell.power(base, exponent), ATOM
     if isinstance(e, AppliedUndef) and len(e.args) > 1:
         return spell.name(e.func.__name__), ATOM  # a generic function of everything
+    if isinstance(e, sympy.Heaviside | sympy.sign):
+        return _step(e, spell)
     name = _function_name(e)
     return spell.call(name, ", ".join(_walk(a, spell)[0] for a in e.args)), ATOM
+
+
+def _step(e: Any, spell: Text) -> tuple[str, int]:
+    """sign(x) = x/|x| and the indicator of x > 0, (1 + x/|x|)/2: in text, within the loss grammar."""
+    inner, binding = _walk(e.args[0], spell)
+    sign = isinstance(e, sympy.sign)
+    if spell is not TEXT:
+        return (rf"\mathrm{{sgn}}({inner})" if sign else rf"\mathbf{{1}}[{inner} > 0]"), ATOM
+    top = inner if binding == ATOM else f"({inner})"
+    ratio = f"{top}/abs({inner})"
+    return (ratio, PRODUCT) if sign else (f"((1 + {ratio})/2)", ATOM)
 
 
 def _function_name(e: Any) -> str:
@@ -64,10 +79,9 @@ def _function_name(e: Any) -> str:
 
 
 def _sum(e: Any, spell: Text) -> str:
-    rows = []
+    rows: list[tuple[bool, str]] = []
     for argument in sorted(e.args, key=_term_order):
-        sign, body = argument.as_coeff_Mul()
-        negative = bool(sign.is_negative)
+        negative = bool(argument.as_coeff_Mul()[0].is_negative)
         shown, _ = _walk(-argument if negative else argument, spell)
         rows.append((negative, shown))
     rows = sorted(rows, key=lambda row: row[0] and rows[0][0])  # a positive term first, if any
@@ -97,11 +111,11 @@ def _factors(e: Any, spell: Text) -> str:
     sign, rest = e.as_coeff_Mul()
     prefix = "-" if sign == -1 else ""
     factors = list(rest.args if rest.is_Mul else [rest]) + ([] if abs(sign) == 1 else [sign])
-    shown = []
+    pieces = []
     for factor in sorted(factors, key=_factor_order):
         text, binding = _walk(factor, spell)
-        shown.append(spell.bracket(text) if binding == SUM else text)
-    return prefix + spell.product_sign.join(shown)
+        pieces.append(spell.bracket(text) if binding == SUM else text)
+    return prefix + spell.product_sign.join(pieces)
 
 
 def _factor_order(e: Any) -> tuple[int, str]:

@@ -42,7 +42,12 @@ def is_sum(text: str) -> bool:
 class Text:
     """The loss grammar, as the parser reads it."""
 
-    product_sign, exp_sign, gradient, relation = "*", "exp", "grad", {"=": "=", "<=": "<=", "!=": "!="}
+    product_sign, exp_sign, gradient, relation = (
+        "*",
+        "exp",
+        "grad",
+        {"=": "=", "<=": "<=", "!=": "!="},
+    )
     score = "s"
 
     def is_single(self, text: str) -> bool:
@@ -109,7 +114,7 @@ class Latex(Text):
         return f"{letter}_{{{plain}}}" if plain else letter
 
     def power(self, base: str, exponent: str) -> str:
-        simple = is_atomic(base) or base.startswith("\\") and base[1:].isalpha() or base.endswith(")")
+        simple = is_atomic(base) or (base.startswith("\\") and base[1:].isalpha()) or base.endswith(")")
         simple = simple or (base.startswith("k_") and len(base) == 3)
         return f"{base if simple else self.bracket(base)}^{{{exponent}}}"
 

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 from klsym.kernel import Theorem
@@ -84,10 +85,8 @@ def show_hypotheses(theorem: Theorem, labels: Labels | None = None) -> list[str]
 
 
 def show_interval(ends: list[str]) -> str:
-    """A rational enclosure as the decimal digits on which both ends agree."""
-    from klsym.normal_form import read_number
-
-    low, high = (float(read_number(end)) for end in ends)
+    """An enclosure as the decimal digits on which both ends agree."""
+    low, high = (float(Fraction(end)) for end in ends)
     return f"{low:.10g}" if f"{low:.10g}" == f"{high:.10g}" else f"{low:.6g}..{high:.6g}"
 
 

@@ -1,0 +1,87 @@
+"""Recognition: what a score coefficient or a value is, read off its normal form.  Untrusted.
+
+c = k1 is grad KL(q||p), c = -r is grad KL(p||q), c = h(R, A) is grad E_q[h]; constants drop.  By
+completeness nothing else is any of these, so reading the normal form decides the question.
+
+>>> from klsym.convert import to_ring
+>>> from klsym.language import k3
+>>> recognise(to_ring(k3)).target
+'combination'
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from klsym.normal_form import ZERO, ExpPoly
+from klsym.statements import SAMPLE_BASES, parse_name
+
+K1 = ExpPoly.variable("k1")
+R_RATIO = (-K1).exp()
+
+
+@dataclass(frozen=True)
+class Target:
+    """Multiples of the named parts, and the rest that is none of them."""
+
+    reverse: ExpPoly
+    forward: ExpPoly
+    reward: ExpPoly
+    constant: ExpPoly
+    rest: ExpPoly
+
+    @property
+    def target(self) -> str:
+        """zero, reverse-kl, forward-kl, combination, f-divergence or separable."""
+        if self.rest:
+            return "f-divergence" if self._in_r_alone() else "separable"
+        present = [name for name in ("reverse", "forward", "reward") if getattr(self, name)]
+        return {(): "zero", ("reverse",): "reverse-kl", ("forward",): "forward-kl"}.get(
+            tuple(present), "combination"
+        )
+
+    def _in_r_alone(self) -> bool:
+        return not self.reward and {parse_name(n).base for n in _sample_names(self.rest)} <= {"k1"}
+
+    @property
+    def multiples(self) -> dict[str, ExpPoly]:
+        named = {"reverse-kl": self.reverse, "forward-kl": self.forward, "reward": self.reward}
+        return {name: value for name, value in named.items() if value}
+
+
+def _sample_names(element: ExpPoly) -> set[str]:
+    return {n for n in element.names() if parse_name(n).base in SAMPLE_BASES}
+
+
+def recognise(c: ExpPoly) -> Target:
+    """The parts of a score coefficient: E_q[c s] with c = a k1 - b r + h(R, A) + constant + rest."""
+    return _sorted_into(c, {"reverse": K1, "forward": -R_RATIO})
+
+
+def recognise_value(v: ExpPoly) -> Target:
+    """The parts of a value: E_q[v] with v = a k1 - b r k1 + h(R, A) + constant + rest."""
+    return _sorted_into(v, {"reverse": K1, "forward": -R_RATIO * K1})
+
+
+def _sorted_into(element: ExpPoly, patterns: dict[str, ExpPoly]) -> Target:
+    parts = dict.fromkeys(("reverse", "forward", "reward", "constant", "rest"), ZERO)
+    for key, value in element.terms.items():
+        term = ExpPoly({key: value})
+        name = _part_of(term, patterns)
+        parts[name] = parts[name] + (_over(term, patterns[name]) if name in patterns else term)
+    return Target(**parts)
+
+
+def _part_of(term: ExpPoly, patterns: dict[str, ExpPoly]) -> str:
+    sample = _sample_names(term)
+    if not sample:
+        return "constant"
+    if {parse_name(n).base for n in sample} <= {"R", "A"}:
+        return "reward"
+    matching = (name for name, p in patterns.items() if not _sample_names(_over(term, p)))
+    return next(matching, "rest")
+
+
+def _over(term: ExpPoly, pattern: ExpPoly) -> ExpPoly:
+    """term / pattern, where negative powers show that the pattern is no factor."""
+    return term * pattern.inverse()

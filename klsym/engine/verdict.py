@@ -1,0 +1,178 @@
+"""The verdict on a loss: what it optimises, how far that is proved, and under which hypotheses.  Untrusted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from klsym.engine.derivation import Proof
+from klsym.engine.targets import Target
+from klsym.normal_form import ExpPoly
+from klsym.render import formulas
+from klsym.render.spelling import LATEX
+
+Step = tuple[str, str, str]  # rule, text, LaTeX
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How the loss is used."""
+
+    sampling: str = "on-policy"
+    use: str = "loss"
+    level: str = "sample"
+    batch: str = "none"
+
+    @property
+    def on_policy(self) -> bool:
+        return self.sampling == "on-policy"
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """A target with its multiples, as grammar strings."""
+
+    target: str
+    multiples: dict[str, str]
+    latex: str = ""  # of the combination, as an objective
+
+    @staticmethod
+    def of(found: Target) -> Meaning:
+        named = found.multiples
+        if found.rest:  # beside a rest, only the policy gradient of the rewards is worth naming
+            named = {name: value for name, value in named.items() if name == "reward"}
+        shown = {name: formulas.element(value) for name, value in named.items()}
+        return Meaning(found.target, shown, combination_latex(named))
+
+    def to_json(self) -> dict[str, Any]:
+        return {"target": self.target, "combination": self.multiples or None}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The answer of `explain`; it prints as text and shows itself in Jupyter.
+
+    gradient and value say what the expected gradient and the expected value are; `proofs` are the
+    kernel's theorems behind them (empty when the loss lies outside the ring); `witness` is a finite
+    model in which the expected gradient is not grad KL(q||p).
+    """
+
+    loss: str
+    loss_latex: str
+    setting: Setting
+    per_sample: str
+    coefficient: str
+    coefficient_latex: str
+    gradient: Meaning
+    value: Meaning
+    value_constant: str
+    trust: str
+    hypotheses: tuple[str, ...]
+    steps: tuple[Step, ...]
+    witness: dict[str, Any] | None
+    inside_clamps: Meaning | None
+    warnings: tuple[str, ...] = ()
+    proofs: tuple[Proof, ...] = ()
+    check: dict[str, Any] | None = field(default=None)
+
+    @property
+    def target(self) -> str:
+        return self.gradient.target
+
+    @property
+    def objective(self) -> str | None:
+        """LaTeX of the implied objective, for combinations of the named targets."""
+        if self.target in ("f-divergence", "separable"):
+            return None
+        return self.gradient.latex
+
+    def unbiased_for(self, name: str) -> bool:
+        return (
+            self.value.multiples == {name: "1"} and self.value_constant == "0" and self.value.target == name
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The object of the command-line contract."""
+        gradient = {
+            "per_sample": self.per_sample, "coefficient": self.coefficient, "target": self.target,
+            "combination": self.gradient.multiples or None, "objective": self.objective, "f": None,
+            "genuine_divergence": None, "fisher_strength": None,
+            "inside_clamps": self.inside_clamps.to_json() if self.inside_clamps else None,
+        }  # fmt: skip
+        value = {
+            "target": self.value.target,
+            "unbiased_for_reverse_kl": self.unbiased_for("reverse-kl"),
+            "unbiased_for_forward_kl": self.unbiased_for("forward-kl"),
+        }
+        answer = {
+            "loss": self.loss, "sampling": self.setting.sampling, "use": self.setting.use,
+            "level": self.setting.level, "batch": self.setting.batch, "gradient": gradient, "value": value,
+            "trust": self.trust, "hypotheses": list(self.hypotheses),
+            "steps": [{"rule": rule, "latex": latex} for rule, _, latex in self.steps],
+            "witness": self.witness, "warnings": list(self.warnings),
+        }  # fmt: skip
+        return answer if self.check is None else {**answer, "check": self.check}
+
+    def __str__(self) -> str:
+        from klsym.render.verdict import verdict_text
+
+        return verdict_text(self)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        from klsym.render.verdict import verdict_html
+
+        return verdict_html(self)
+
+    def _repr_latex_(self) -> str:
+        from klsym.render.verdict import verdict_latex
+
+        return verdict_latex(self)
+
+
+def combination_text(multiples: dict[str, str]) -> str:
+    """grad KL(q||p) - grad KL(p||q), from the multiples.
+
+    >>> combination_text({"reverse-kl": "1", "forward-kl": "-lam"})
+    'grad KL(q||p) - lam grad KL(p||q)'
+    """
+    names = {"reverse-kl": "grad KL(q||p)", "forward-kl": "grad KL(p||q)"}
+    rows = [(value, f"grad E_q[{value}]" if n == "reward" else names[n]) for n, value in multiples.items()]
+    return _signed([("1" if "E_q" in name else value, name) for value, name in rows])
+
+
+def _signed(rows: list[tuple[str, str]]) -> str:
+    text = ""
+    for value, name in rows:
+        negative = value.startswith("-") and " " not in value
+        size = value[1:] if negative else value
+        scale = "" if size == "1" else (f"({size}) " if " " in size else f"{size} ")
+        text += (" - " if negative else " + ") + scale + name
+    text = text.removeprefix(" + ")
+    return "-" + text[3:] if text.startswith(" - ") else text or "0"
+
+
+def combination_latex(multiples: dict[str, ExpPoly]) -> str:
+    r"""The implied objective in LaTeX.
+
+    >>> combination_latex({"reverse-kl": ExpPoly.variable("beta")})
+    '\\beta\\,\\mathrm{KL}(q\\,\\Vert\\,p)'
+    """
+    rows = []
+    for name, value in multiples.items():
+        if name == "reward":
+            rows.append(LATEX.expectation("q", formulas.element(value, LATEX)))
+        else:
+            pair = ("q", "p") if name == "reverse-kl" else ("p", "q")
+            rows.append(_scale(value) + LATEX.divergence("KL", *pair))
+    return " + ".join(rows).replace("+ -", "- ") or "0"
+
+
+def _scale(element: ExpPoly) -> str:
+    if element == ExpPoly.number(1):
+        return ""
+    if element == ExpPoly.number(-1):
+        return "-"
+    shown = formulas.element(element, LATEX)
+    return (LATEX.bracket(shown) if len(element.terms) > 1 else shown) + r"\,"
