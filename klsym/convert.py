@@ -10,6 +10,7 @@ True
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from fractions import Fraction
 from functools import lru_cache, reduce
 from operator import add, mul
@@ -21,7 +22,7 @@ from sympy.core.function import AppliedUndef
 from klsym.errors import NotInRing
 from klsym.language import K1, K2, K3, Estimator, Ratio, Weight, log_mu, log_p, log_q, s, sg
 from klsym.normal_form import ONE, Exponent, ExpPoly, Monomial, Number
-from klsym.statements import SAMPLE_BASES, detach_name, parse_name
+from klsym.statements import SAMPLE_BASES, THETA_FREE, detach_name, parse_name
 
 VK1, VW, VQ = (ExpPoly.variable(name) for name in ("k1", "w", "log_q"))
 SYMBOLS = {log_q: VQ, log_p: VQ - VK1, log_mu: VQ - VW}
@@ -53,7 +54,8 @@ def _convert(e: Any) -> ExpPoly:
     if isinstance(e, Estimator):
         return ESTIMATORS[type(e)]
     if isinstance(e, sg):
-        return detach(_convert(e.args[0]))
+        functions = {call.func.__name__ for call in e.atoms(AppliedUndef)}
+        return detach(_convert(e.args[0]), functions)
     if isinstance(e, sympy.exp):
         return _convert(e.args[0]).exp()
     if isinstance(e, sympy.log):
@@ -65,14 +67,10 @@ def _convert(e: Any) -> ExpPoly:
     raise NotInRing(f"{e} is no exponential polynomial")
 
 
-def detach(element: ExpPoly) -> ExpPoly:
-    """sg(.): every random variable becomes its detached copy; parameters stay."""
-    return element.rename(lambda name: detach_name(name) if _is_random(name) else name)
-
-
-def _is_random(name: str) -> bool:
-    base = parse_name(name).base
-    return base in SAMPLE_BASES and base not in ("R", "A")
+def detach(element: ExpPoly, functions: Iterable[str] = ()) -> ExpPoly:
+    """sg(.): whatever depends on theta becomes its detached copy; rewards and parameters stay."""
+    moving = ({*SAMPLE_BASES} - {*THETA_FREE}) | {*functions}
+    return element.rename(lambda name: detach_name(name) if parse_name(name).base in moving else name)
 
 
 def _power(base: ExpPoly, exponent: Any, e: Any) -> ExpPoly:

@@ -81,5 +81,6 @@ def heavy_tail(verdict: Verdict, loss: ExpPoly, per_sample: ExpPoly, c: ExpPoly)
 
 
 CHECKS: tuple[Warn, ...] = (
-    zero_gradient, value_is_not_gradient, missing_weight, literal_weight, mean_zero_noise, wrong_sign, heavy_tail,
+    zero_gradient, value_is_not_gradient, missing_weight, literal_weight, mean_zero_noise,
+    wrong_sign, heavy_tail,
 )  # fmt: skip

@@ -162,7 +162,7 @@ class Derivation:
         return self._end(right, "=", lambda *_: {"by": "ring equality"})
 
     def at_most(self, right: Any, by: str, **data: Any) -> Proof:
-        """left <= right, by `tangent` (terms of (scale, measure, v, u)) or by `square` (b, measure, power)."""
+        """left <= right, by `tangent` (terms (scale, measure, v, u)) or `square` (b, measure, power)."""
         return self._end(right, "<=", lambda *_: {"by": by, **_inequality(by, data)})
 
     def differs_from(self, right: Any, relation: str = "=", model: dict[str, Any] | None = None) -> Proof:

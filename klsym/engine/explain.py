@@ -266,11 +266,23 @@ def _outside_steps(written: Written, setting: Setting, per_sample: Any, c: Any) 
         return spell.expectation(under, spell.call("sg", shown) + spell.product_sign + spell.score)
 
     steps = [("", first(TEXT), first(LATEX))]
-    for rule, measure, a in (("chain rule", under, per_sample), ("change of measure", "q", c)):
+    first_rule = "chain rule" if setting.use == "loss" else "stop-gradient"
+    for rule, measure, a in ((first_rule, under, per_sample), ("change of measure", "q", c)):
         text, latex = scored(a, measure, TEXT), scored(a, measure, LATEX)
         if steps[-1][1] != text:
             steps.append((rule, text, latex))
     return tuple(steps)
+
+
+def _outside_hypotheses(setting: Setting) -> tuple[str, ...]:
+    differentiable = ("the loss is differentiable at every sample (no tie at a bound)",)
+    support = ("mu << q: wherever mu > 0, also q > 0",)
+    exchange = ("grad and E_q may be exchanged (dominated derivative near theta)",)
+    return (
+        *(differentiable if setting.use == "loss" else ()),
+        *exchange,
+        *(() if setting.on_policy else support),
+    )
 
 
 def _witness_outside(c: Any, found: Meaning, setting: Setting, left: str) -> dict[str, Any] | None:

@@ -7,7 +7,7 @@ E_mu[grad(rho*k3)] - grad KL(q||p)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +30,7 @@ from klsym.statements import (
     Gradient,
     Point,
     PointGradient,
+    Score,
     Side,
 )
 
@@ -54,6 +55,9 @@ class Quantity:
             product = self.side.times(scale.side)
             return Quantity(product, {**self.functions, **scale.functions}, {**self.labels, **scale.labels})
         return Quantity(self.side * to_ring(scale), self.functions, self.labels)
+
+    def __truediv__(self, scale: Any) -> Quantity:
+        return self * (sympy.Integer(1) / scale)
 
     def __neg__(self) -> Quantity:
         return self * -1
@@ -98,11 +102,16 @@ def expectation(of: Any, under: str) -> Quantity:
     >>> expectation(s * sg(k1), under=q)
     E_q[sg(k1)*s]
     """
+    _measure(under, MEASURES)
+    return _scored(of, lambda a, score: E(under, a, score))
+
+
+def _scored(of: Any, build: Callable[[ExpPoly, Score], Atom]) -> Quantity:
+    """One atom for each power of the score function s in `of`."""
     total = Quantity(Side(), generic_functions(of))
     for power, part in split_score(of).items():
-        atom = E(_measure(under, MEASURES), part, ("x",) * power)
         written = sympy.diff(of, score_symbol, power).subs(score_symbol, 0) / sympy.factorial(power)
-        total = total + Quantity(Side.atom(atom), {}, {part: written})
+        total = total + Quantity(Side.atom(build(part, ("x",) * power)), {}, {part: written})
     return total
 
 
@@ -120,10 +129,7 @@ def sample_gradient(loss: Any) -> Quantity:
 
 def sample(of: Any) -> Quantity:
     """a s at one sample: a pointwise quantity."""
-    total = Quantity(Side(), generic_functions(of))
-    for power, part in split_score(of).items():
-        total = total + Quantity(Side.atom(Point(part, ("x",) * power)))
-    return total
+    return _scored(of, Point)
 
 
 def grad(of: Quantity) -> Quantity:

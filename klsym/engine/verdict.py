@@ -1,4 +1,4 @@
-"""The verdict on a loss: what it optimises, how far that is proved, and under which hypotheses.  Untrusted."""
+"""The verdict on a loss: what it optimises, how far that is proved, under which hypotheses."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ independence    c holds a term outside span{1, k1, r, rewards}: no combination o
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from klsym.errors import Refused
@@ -197,16 +198,35 @@ def _sample_part(monomial: Monomial, exponent: Exponent, context: Context) -> Ex
     return ExpPoly({(powers, inside): 1})
 
 
-CLOSINGS: dict[str, tuple[str, Callable[[Side, Side, Data, Statement], None], frozenset[str]]] = {
-    # name: (what the theorem then says, the check, the keys of its data)
-    "ring equality": ("proved", ring_equality, frozenset()),
-    "tangent": ("proved", tangent, frozenset({"terms"})),
-    "square": ("proved", square, frozenset({"b", "measure", "score"})),
-    "finite model": ("refuted", finite_model, frozenset({"model", "left", "right"})),
-    "completeness": (
-        "unique",
-        completeness,
-        frozenset({"function", "family", "unit", "coordinate", "order", "constants"}),
-    ),
-    "independence": ("independent", independence, frozenset({"term"})),
-}
+@dataclass(frozen=True)
+class Closing:
+    """One ending: what the theorem then says, the check, the keys of its data, and why it is sound."""
+
+    kind: str
+    verify: Callable[[Side, Side, Data, Statement], None]
+    keys: frozenset[str]
+    why: str
+
+
+FAMILY_KEYS = frozenset({"function", "family", "unit", "coordinate", "order", "constants"})
+CLOSINGS: dict[str, Closing] = {
+    "ring equality": Closing(
+        "proved", ring_equality, frozenset(),
+        "Equal normal forms are equal functions of the sample."),
+    "tangent": Closing(
+        "proved", tangent, frozenset({"terms"}),
+        "exp(u) >= 1 + u, so a positive sum of exp(v) (exp(u) - 1 - u) has a mean of at least 0."),
+    "square": Closing(
+        "proved", square, frozenset({"b", "measure", "score"}),
+        "A variance is never negative."),
+    "finite model": Closing(
+        "refuted", finite_model, frozenset({"model", "left", "right"}),
+        "One model in which the two sides lie in disjoint intervals refutes the statement."),
+    "completeness": Closing(
+        "unique", completeness, FAMILY_KEYS,
+        "E_q[c s] = 0 for all q, p, mu on three outcomes with softmax logits forces c to be constant."),
+    "independence": Closing(
+        "independent", independence, frozenset({"term"}),
+        "E_q[c s] vanishes for all q, p, mu only if c is constant, and distinct terms of the ring are"
+        " linearly independent."),
+}  # fmt: skip

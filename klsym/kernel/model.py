@@ -1,4 +1,4 @@
-"""Finite models: statements evaluated exactly, enclosed in rational intervals.  Trusted; standard library only.
+"""Finite models: statements enclosed in rational intervals.  Trusted; standard library only.
 
 A model gives rational probabilities q, p, mu on outcomes 0..n-1, a direction u of the softmax
 logits, and rational values for parameters and rewards.  Along u the score function is

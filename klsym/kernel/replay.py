@@ -77,7 +77,7 @@ def check_part(part: Any, where: str = "part 1") -> Theorem:
         raise Refused(str(error), where) from None
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         raise Refused(f"malformed ({type(error).__name__}: {str(error)[:80]})", where) from None
-    rules = tuple(dict.fromkeys(step["rule"] for step in part["steps"])) + (part["close"]["by"],)
+    rules = (*dict.fromkeys(step["rule"] for step in part["steps"]), part["close"]["by"])
     return Theorem(kind, statement, rules, tuple(sorted(hypotheses, key=_hypothesis_key)), part["close"])
 
 
@@ -151,14 +151,13 @@ def _close(sides: dict[str, Side], close: Any, statement: Statement, where: str)
     entry = CLOSINGS.get(str(close.get("by"))) if isinstance(close, dict) else None
     if entry is None:
         raise Refused(f"close: one of {sorted(CLOSINGS)} expected", where)
-    kind, verify, keys = entry
-    if set(close) != keys | {"by"}:
-        raise Refused(f"{close['by']}: the keys {sorted(keys)} expected", where)
+    if set(close) != entry.keys | {"by"}:
+        raise Refused(f"{close['by']}: the keys {sorted(entry.keys)} expected", where)
     try:
-        verify(sides["left"], sides["right"], close, statement)
+        entry.verify(sides["left"], sides["right"], close, statement)
     except (Refused, NotInRing) as error:
         raise Refused(f"{close['by']}: {error}", where) from None
-    return kind
+    return entry.kind
 
 
 def _nonzero(context: Context, *sides: Side) -> set[Hypothesis]:

@@ -43,10 +43,11 @@ LOG_DENSITY = {"q": LOG_Q, "p": LOG_Q - K1, "mu": LOG_Q - W, "count": ZERO}
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule: its name, the equation (LaTeX), the hypotheses it adds, one sentence why, a citation."""
+    """One rule: its name, the equation in LaTeX and in text, what it assumes, why it holds, a citation."""
 
     name: str
     latex: str
+    text: str
     hypotheses: str
     why: str
     cite: str
@@ -268,36 +269,48 @@ def premise(atom: Atom, data: Data, context: Context) -> Outcome:
 RULES: dict[str, Rule] = {
     rule.name: rule
     for rule in (
-        Rule("definition", r"\mathrm{KL}(a\Vert b) := \mathbb{E}_a[\log a/b]", "support",
-             "A named quantity is what it abbreviates.", "Cover & Thomas 2006, ch. 2", definition),
-        Rule("chain rule", r"\nabla L = \frac{\partial L}{\partial \log q}\, s", "none",
+        Rule("definition", r"\mathrm{KL}(a\Vert b) := \mathbb{E}_a[\log a/b]",
+             "KL(a||b) := E_a[log a/b], and likewise chi2, J, Cov, D_phi",
+             "support of a in b; the moments of a covariance",
+             "A named quantity is what it abbreviates.",
+             "Cover & Thomas 2006, Elements of Information Theory, ch. 2", definition),
+        Rule("chain rule", r"\nabla L = \frac{\partial L}{\partial \log q}\, s",
+             "grad L = (dL/dlog q) s", "none",
              "theta enters a loss through log q alone, and sg(.) is held constant.",
              "Schulman et al. 2015, Stochastic computation graphs", chain_rule),
-        Rule("stop-gradient", r"\mathrm{sg}(x) = x", "none",
+        Rule("stop-gradient", r"\mathrm{sg}(x) = x", "sg(x) = x", "none",
              "Outside a gradient a detached quantity has its ordinary value.",
              "Foerster et al. 2018, DiCE", stop_gradient),
         Rule("log-derivative", r"\nabla\mathbb{E}_q[a] = \mathbb{E}_q[a\,s] + \mathbb{E}_q[\nabla a]",
-             "exchange", "grad q = q s, and p and mu do not depend on theta.",
+             "grad E_q[a] = E_q[a s] + E_q[grad a]; grad E_m[a] = E_m[grad a] for m = p, mu",
+             "a dominated derivative near theta",
+             "grad q = q s, and p and mu do not depend on theta.",
              "Williams 1992; Glasserman 2004, ch. 7", log_derivative),
-        Rule("linearity", r"\nabla(c\,F + G) = c\,\nabla F + \nabla G", "none",
+        Rule("linearity", r"\nabla(c\,F + G) = c\,\nabla F + \nabla G",
+             "grad(c F + G) = c grad F + grad G", "none",
              "Gradients are linear, and constants have none.", "calculus", linearity),
         Rule("change of measure", r"\mathbb{E}_m[a] = \mathbb{E}_{m'}\!\left[a\,\tfrac{m}{m'}\right]",
-             "support", "The same sum, with the weight moved into the integrand.",
-             "Owen 2013, Monte Carlo theory, ch. 9", change_of_measure),
-        Rule("score mean zero", r"\mathbb{E}_q[c\,s] = 0", "exchange",
+             "E_m[a] = E_m'[a m/m']", "support of m in m'",
+             "The same sum, with the weight moved into the integrand.",
+             "Owen 2013, Monte Carlo theory, methods and examples, ch. 9", change_of_measure),
+        Rule("score mean zero", r"\mathbb{E}_q[c\,s] = 0", "E_q[c s] = 0 for a constant c",
+             "a dominated derivative near theta",
              "The sum of q over x is 1 for every theta, so its gradient is 0.",
              "Williams 1992", score_mean_zero),
-        Rule("normalisation", r"\mathbb{E}_m[c] = c", "none",
+        Rule("normalisation", r"\mathbb{E}_m[c] = c", "E_m[c] = c for a constant c", "none",
              "A probability measure has total mass one.", "Kolmogorov 1933", normalisation),
-        Rule("ratio mean one", r"\mathbb{E}_m[c\,m'/m] = c", "support",
+        Rule("ratio mean one", r"\mathbb{E}_m[c\,m'/m] = c", "E_m[c m'/m] = c for a constant c",
+             "support of m' in m",
              "A density ratio integrates to the mass of its numerator.",
-             "Owen 2013, Monte Carlo theory, ch. 9", ratio_mean_one),
-        Rule("on-policy", r"\mu = \mathrm{sg}(q) \Rightarrow w = 0,\ \rho = 1", "on-policy",
+             "Owen 2013, Monte Carlo theory, methods and examples, ch. 9", ratio_mean_one),
+        Rule("on-policy", r"\mu = \mathrm{sg}(q) \Rightarrow w = 0,\ \rho = 1",
+             "mu = sg(q): E_mu = E_q and rho = 1", "the sampler is q itself, not differentiated",
              "Once differentiated, the sampler is q itself and the weight is 1.",
              "Wang & Zhang 2025, sec. 2.1", on_policy),
-        Rule("given", r"x = x_0", "given", "The statement gives the value at every sample.",
-             "hypothesis of the statement", given),
-        Rule("premise", r"F = G \Rightarrow \nabla F = \nabla G", "premise",
+        Rule("given", r"x = x_0", "x = x_0", "what the statement gives",
+             "The statement gives the value at every sample.", "hypothesis of the statement", given),
+        Rule("premise", r"F = G \Rightarrow \nabla F = \nabla G", "F = G implies grad F = grad G",
+             "F = G for every theta",
              "Two functionals that agree for every theta have the same gradient.",
              "hypothesis of the statement", premise),
     )

@@ -1,16 +1,18 @@
-"""Finite models, and the two number systems in which statements are evaluated on them.
+"""Finite models, the two number systems in which they are evaluated, and the values of variables.
 
-A model holds probabilities q, p, mu on outcomes 0..n-1 and a direction u of the softmax logits of q:
+A model holds probabilities q, p, mu on outcomes 0..n-1 and a direction u of the logits of q:
 
-    q_t(x) = q(x) exp(t u_x) / sum_y q(y) exp(t u_y),    u.s(x) = d/dt log q_t(x) at 0 = u_x - sum q u
+    q_t(x) = q(x) exp(t u_x) / sum_y q(y) exp(t u_y)
+    u.s(x) = d/dt log q_t(x) at t = 0 = u_x - sum_y q(y) u_y
 
-Derivatives in t come from one more number t with t^2 = 0: `FLOAT` takes t = 1e-30 i (complex step, exact
+Derivatives in t come from a number t with t^2 = 0: `FLOAT` takes t = 1e-30 i (complex step, exact
 to rounding), `EXACT` takes dual numbers over rational enclosures (exact, with an error bound).
 """
 
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -21,8 +23,8 @@ import numpy as np
 
 from klsym.errors import UsageError
 from klsym.kernel.intervals import Interval, exp_of_interval, log_enclosure
-from klsym.normal_form import ExpPoly
-from klsym.statements import Context
+from klsym.normal_form import Exponent, ExpPoly, Monomial
+from klsym.statements import MEASURES, THETA_FREE, Context, parse_name
 
 Number = Fraction | float
 SUM_TOLERANCE = 1e-12  # of float probabilities; rational ones must sum to one exactly
@@ -42,7 +44,7 @@ class FiniteModel:
     u: direction of the logits, shape (n,).
     parameters: name -> number.  rewards: "R" and "A" -> numbers, shape (n,).
     outcome: where pointwise quantities are evaluated.
-    Integers, Fractions and strings such as "1/2" are exact; a model of exact numbers can be enclosed.
+    Integers, Fractions and strings such as "1/2" are exact; exact models can be enclosed.
     Raises UsageError: sizes that differ, nan, no full-support distribution, unknown outcome.
     """
 
@@ -171,25 +173,30 @@ def random_model(
     """
     context = context or Context()
     stream = np.random.default_rng([seed, size, int(exact)])
-    if exact:
-        draw = lambda: _ratios(stream.integers(1, 10, size).tolist())  # noqa: E731
-        row = lambda: [Fraction(k, 4) for k in stream.integers(-8, 9, size).tolist()]  # noqa: E731
-    else:
-        draw = lambda: _softmax(spread * stream.normal(size=size))  # noqa: E731
-        row = lambda: stream.normal(size=size).tolist()  # noqa: E731
-    q, p, mu = draw(), draw(), draw()
+    q, p, mu = (_distribution(stream, size, exact, spread) for _ in range(3))
     return FiniteModel(
-        q=q, p=p, mu=q if context.on_policy else mu, u=row(),
+        q=q, p=p, mu=q if context.on_policy else mu, u=_row(stream, size, exact),
         parameters={name: _parameter(name, stream, exact) for name in context.parameters},
-        rewards={"R": row(), "A": row()}, outcome=int(stream.integers(size)),
+        rewards={name: _row(stream, size, exact) for name in ("R", "A")},
+        outcome=int(stream.integers(size)),
     )  # fmt: skip
 
 
-def _ratios(weights: list[int]) -> list[Fraction]:
+def _distribution(stream: Any, size: int, exact: bool, spread: float) -> Sequence[Number]:
+    if not exact:
+        return _softmax(spread * stream.normal(size=size))
+    weights = stream.integers(1, 10, size).tolist()
     return [Fraction(weight, sum(weights)) for weight in weights]
 
 
-def _parameter(name: str, stream: np.random.Generator, exact: bool) -> Number:
+def _row(stream: Any, size: int, exact: bool) -> Sequence[Number]:
+    """Never constant: a constant direction moves nothing, so every gradient along it is 0."""
+    if not exact:
+        return stream.normal(size=size).tolist()
+    return [Fraction(2 * k - size, 4) for k in stream.permutation(size).tolist()]
+
+
+def _parameter(name: str, stream: Any, exact: bool) -> Number:
     if name in COUNTS:
         return Fraction(int(stream.integers(2, 7)))
     sign, size = int(stream.choice([-1, 1])), int(stream.integers(3, 18))
@@ -301,7 +308,6 @@ class System:
     majorant: array -> |value| + |slope| t, from which the size of the terms is summed.
     """
 
-    name: str
     lift: Callable[[Any], Any]
     step: Any
     slope: Callable[[Any], Any]
@@ -320,18 +326,170 @@ def _lift_dual(values: Any) -> Any:
 
 
 FLOAT = System(
-    "float",
     lift=lambda values: np.asarray(values, dtype=float),
     step=1j * H,
     slope=lambda element: np.imag(element) / H,
     majorant=lambda array: np.abs(np.real(array)) + 1j * np.abs(np.imag(array)),
 )
 EXACT = System(
-    "exact",
     lift=_lift_dual,
     step=Dual.of(0, 1),
     slope=lambda element: Dual(element.slope, Interval.exact(0)),
-    majorant=lambda array: Dual.of(0),  # an enclosure knows its own error
+    majorant=lambda array: array * 0,  # an enclosure knows its own error
 )
 
 Instance = Callable[..., Any] | ExpPoly  # what a generic function may be
+Functions = Mapping[str, Instance]
+
+
+def refuse_unless(condition: bool, reason: str) -> None:
+    """Raise UsageError with the reason; for what the oracle cannot evaluate."""
+    if not condition:
+        raise UsageError(f"oracle: {reason}")
+
+
+# ---------------------------------------------------------------------------- variables
+class Scope:
+    """Variables that are logs of given ratios, and parameters."""
+
+    def __init__(self, model: FiniteModel, system: System, ratios: Mapping[str, Any]) -> None:
+        self.model, self.system, self.ratios = model, system, ratios
+        self.known: dict[str, Any] = {}
+
+    def variable(self, name: str) -> Any:
+        if name not in self.known:
+            self.known[name] = self._find(name)
+        return self.known[name]
+
+    def _find(self, name: str) -> Any:
+        if name in self.model.parameters:
+            return self.system.lift(self.model.parameters[name])
+        refuse_unless(name in self.ratios, f"no value for {name!r}")
+        return np.log(self.ratios[name])
+
+    def ratio(self, monomial: Monomial) -> Any:
+        """The ratio whose log a monomial is, or None."""
+        name, power = monomial[0] if len(monomial) == 1 else ("", 0)
+        return self.ratios.get(name) if power == 1 else None
+
+    def terms(self, a: ExpPoly) -> Any:
+        """The terms of an exponential polynomial at each outcome, shape (terms, n)."""
+        shape = next(iter(self.ratios.values()))
+        rows = [shape * self.system.lift(0)]
+        for (monomial, exponent), value in a.terms.items():
+            scale = self.system.lift(Fraction(value))
+            rows.append(rows[0] + self._monomial(monomial) * self._exponential(exponent) * scale)
+        return np.stack(rows)
+
+    def _monomial(self, monomial: Monomial) -> Any:
+        product = self.system.lift(1)
+        for name, power in monomial:
+            if power < 0:
+                nonzero = bool(self.model.parameters.get(name))
+                refuse_unless(nonzero, f"division by {name}, which is zero or random")
+            product = product * self.variable(name) ** power
+        return product
+
+    def _exponential(self, exponent: Exponent) -> Any:
+        """exp of a polynomial; exp(n log x) is x^n, which keeps rationals rational."""
+        product, rest = self.system.lift(1), self.system.lift(0)
+        for monomial, value in exponent:
+            ratio = self.ratio(monomial)
+            if ratio is not None and value.denominator == 1:
+                product = product * ratio ** int(value)
+            else:
+                rest = rest + self._monomial(monomial) * self.system.lift(Fraction(value))
+        return product * np.exp(rest)
+
+
+class Frame(Scope):
+    """All variables at theta + t u; `still` is the frame at theta, where what is detached lives."""
+
+    def __init__(
+        self, model: FiniteModel, system: System, context: Context, functions: Functions,
+        still: Frame | None = None,
+    ) -> None:  # fmt: skip
+        self.context, self.functions = context, functions
+        self.still, self.moving = still or self, still is not None
+        self.u = system.lift(model.u)
+        weights = system.lift(model.q) * np.exp((system.step if still else system.lift(0)) * self.u)
+        q, p, mu = weights / weights.sum(), system.lift(model.p), system.lift(model.mu)
+        self.densities = {"q": q, "p": p, "mu": mu, "count": system.lift([1] * model.size)}
+        self.live = {"k1": q / p, "w": q / mu, "log_q": q}
+        detached = {f"sg({name})": ratio for name, ratio in self.still.live.items()}
+        super().__init__(model, system, {**self.live, **detached})
+
+    def moved(self) -> Frame:
+        """The frame whose q, k1, w, log_q move along u."""
+        refuse_unless(not self.moving, "a gradient inside a gradient is not evaluated")
+        return Frame(self.model, self.system, self.context, self.functions, self)
+
+    def density(self, measure: str) -> Any:
+        refuse_unless(measure in MEASURES, f"unknown measure {measure!r}")
+        return self.densities[measure]
+
+    def score(self) -> Any:
+        """u.s(x) = u_x - sum q u."""
+        refuse_unless(not self.moving, "the gradient of a score function is not evaluated")
+        return self.u - (self.densities["q"] * self.u).sum()
+
+    def _find(self, name: str) -> Any:
+        if name in self.context.parameters or name in self.ratios:
+            return super()._find(name)
+        parsed, given = parse_name(name), dict(self.context.given)
+        refuse_unless(not parsed.primes, f"{name!r} is a derivative, which no statement holds")
+        refuse_unless(parsed.slot == "x", f"{name!r}: only single samples are evaluated")
+        if parsed.detached:
+            return self.still.variable(parsed.base)
+        if name in given:  # the value at theta, a constant from then on
+            refuse_unless(not given[name].names() & set(given), "given values name one another")
+            return self.still.terms(given[name]).sum(axis=0)
+        if name in self.context.function_arguments:
+            return self._call(name)
+        known = name in THETA_FREE and name in self.model.rewards
+        refuse_unless(known, f"no value for {name!r}")
+        return self.system.lift(self.model.rewards[name])
+
+    def _call(self, name: str) -> Any:
+        names = self.context.function_arguments[name]
+        instance = self.functions[name] if name in self.functions else default_function(name)
+        if isinstance(instance, ExpPoly):
+            foreign = instance.names() - {*names, *self.context.parameters}
+            refuse_unless(not foreign, f"function {name}: may depend on {', '.join(names)} only")
+            return self.terms(instance).sum(axis=0)
+        refuse_unless(self.system is FLOAT, f"function {name} is a callable, known in floats only")
+        arguments = [self.variable(argument) for argument in names]
+        if self.moving:
+            _refuse_unless_analytic(name, instance, arguments)
+        return np.broadcast_to(instance(*arguments), arguments[0].shape)
+
+
+def default_function(name: str) -> Any:
+    """A smooth function for a generic one: sin(a.x) + exp(b.x)/2 + (c.x)^2/4, by its name.
+
+    >>> g, h = default_function("g"), default_function("h")
+    >>> bool(g(1.0) != h(1.0))
+    True
+
+    name: what chooses a, b, c.  The function takes its arguments as arrays, shape (n,) each.
+    """
+    seed = zlib.crc32(name.encode())
+    a, b, c = np.random.default_rng(seed).uniform(0.2, 0.9, size=(3, 8)) * [[1], [0.5], [1]]
+
+    def function(*arguments: Any) -> Any:
+        ax, bx, cx = (sum(w * x for w, x in zip(v, arguments, strict=False)) for v in (a, b, c))
+        return np.sin(ax) + np.exp(bx) / 2 + cx**2 / 4
+
+    return function
+
+
+def _refuse_unless_analytic(name: str, function: Any, arguments: list[Any]) -> None:
+    """Complex steps need f(x + ih) = f(x) + ih f'(x); abs, maximum and comparisons break it."""
+    h = 1e-5
+    real = [np.real(argument) for argument in arguments]
+    above, below = function(*(x + h for x in real)), function(*(x - h for x in real))
+    central = (np.asarray(above) - np.asarray(below)) / (2 * h)
+    step = FLOAT.slope(function(*(x + FLOAT.step for x in real)))
+    scale = 1 + np.max(np.abs(central)) + np.max(np.abs(above))
+    close = bool(np.all(np.abs(central - step) <= 1e-4 * scale))
+    refuse_unless(close, f"function {name}: not smooth in complex arithmetic, or not finite")

@@ -236,7 +236,7 @@ def scored(a: ExpPoly, score: Score, labels: Labels, spell: Text) -> str:
     if not score:
         return label(a, labels, spell)
     power = spell.score if len(score) == 1 else spell.power(spell.score, str(len(score)))
-    if a not in labels:
+    if a not in labels or a in (ExpPoly.number(1), ExpPoly.number(-1)):
         return element(a, spell, (power,))
     shown = label(a, labels, spell)
     return _join_factors([spell.bracket(shown) if is_sum(shown) else shown, power], spell)

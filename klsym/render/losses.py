@@ -50,6 +50,10 @@ def _walk(e: Any, spell: Text) -> tuple[str, int]:
         return _product(e, spell), PRODUCT
     if e.is_Pow and e.exp == sympy.Rational(1, 2):
         return spell.call("sqrt", _walk(e.base, spell)[0]), ATOM
+    if e.is_Pow and e.exp.is_Rational and e.exp < 0:
+        base, binding = _walk(e.base**-e.exp, spell)
+        bottom = f"({base})" if spell is TEXT and binding != ATOM else base
+        return spell.fraction("1", bottom), PRODUCT
     if e.is_Pow:
         base, exponent = (_walk(part, spell)[0] for part in (e.base, e.exp))
         return spell.power(base, exponent), ATOM

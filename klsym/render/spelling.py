@@ -74,7 +74,7 @@ class Text:
         return f"{numerator}/{denominator}"
 
     def expectation(self, measure: str, inner: str) -> str:
-        return f"E_{measure}[{inner}]"
+        return f"sum_x[{inner}]" if measure == "count" else f"E_{measure}[{inner}]"
 
     def divergence(self, kind: str, a: str, b: str) -> str:
         return f"J({a}, {b})" if kind == "J" else f"{kind}({a}||{b})"

@@ -49,7 +49,8 @@ def show_theorem(theorem: Theorem, labels: Labels | None = None, spell: Text = T
         left = formulas.side(theorem.statement.left, labels, spell)
         if spell is TEXT:
             return f"{left} is no combination of grad KL(q||p), grad KL(p||q) and policy gradients"
-        return rf"{left} \notin \mathrm{{span}}\{{\nabla\mathrm{{KL}}(q\Vert p), \nabla\mathrm{{KL}}(p\Vert q)\}}"
+        targets = r"\nabla\mathrm{KL}(q\Vert p),\ \nabla\mathrm{KL}(p\Vert q)"
+        return rf"{left} \notin \mathrm{{span}}\{{{targets}\}}"
     if theorem.kind == "refuted" and spell is TEXT:
         return shown + " in general"
     return shown

@@ -1,0 +1,182 @@
+"""Off-policy losses: which importance weights, attached or detached, give which gradient.
+
+Sources: WZ1, WZ2 = Wang & Zhang 2025 (two versions); TM = Tang & Munos 2025.
+"""
+
+from klsym.calculus import (
+    KL,
+    Function,
+    R,
+    beta,
+    claim,
+    derive,
+    expectation,
+    expected_gradient,
+    grad,
+    k1,
+    k2,
+    k3,
+    log_mu,
+    log_p,
+    log_q,
+    mu,
+    p,
+    parameter,
+    q,
+    rho,
+    s,
+    sample,
+    sample_gradient,
+    sg,
+)
+
+f = Function("f")(log_q, log_p, log_mu)  # any differentiable function of the sample and theta
+g = Function("g")(k1)  # any differentiable function of k1
+above = Function("I")(log_q, log_p, log_mu)  # the indicator of rho > C
+a, b, nu, C = (parameter(name) for name in ("a", "b", "nu", "C"))
+
+
+@claim("offpolicy.weight-gradient", source="WZ1 Gradients with weights; WZ2 6.2")
+def gradient_of_the_weight():
+    """rho = q/mu with mu fixed, so its gradient is rho s."""
+    return derive(sample_gradient(rho)).differentiate().equals(sample(rho * s))
+
+
+@claim("offpolicy.per-sample", source="WZ1 Gradients with weights; WZ2 6.2")
+def weighted_gradients_at_one_sample():
+    """The product rule at each sample; in rho k3 all but k1 cancels."""
+    return (
+        derive(sample_gradient(rho * k1)).differentiate().equals(sample(rho * (k1 + 1) * s)),
+        derive(sample_gradient(rho * k2)).differentiate().equals(sample(rho * (k2 + k1) * s)),
+        derive(sample_gradient(rho * k3)).differentiate().equals(sample(rho * k1 * s)),
+        derive(sample_gradient(sg(rho) * k2)).differentiate().equals(sample(rho * k1 * s)),
+    )
+
+
+@claim("offpolicy.rho-k1", source="WZ1 Gradients with weights; WZ2 6.2")
+def weighted_k1():
+    """Right on average; the 1 in k1 + 1 is noise."""
+    return (
+        derive(expected_gradient(rho * k1, under=mu))
+        .differentiate()  # E_mu[rho (k1 + 1) s]
+        .change_measure(to=q)  # E_q[(k1 + 1) s]
+        .drop_score_mean(part=1)  # E_q[k1 s]
+        .equals(grad(KL(q, p)))
+    )
+
+
+@claim("offpolicy.rho-k2", source="WZ1 Gradients with weights; WZ2 6.2")
+def weighted_k2():
+    """With the weight attached, k2 descends its own expectation."""
+    chain = derive(expected_gradient(rho * k2, under=mu)).differentiate().change_measure(to=q)
+    return chain.equals(grad(expectation(k2, under=q)))
+
+
+@claim("offpolicy.rho-k2-not-reverse", verdict="refuted", source="WZ1 trap 4; WZ2 6.2, 9.4")
+def weighted_k2_is_not_the_reverse_kl():
+    """E_q[k2] is another functional, and its gradient another vector."""
+    chain = derive(expected_gradient(rho * k2, under=mu)).differentiate().change_measure(to=q)
+    return chain.differs_from(grad(KL(q, p)))
+
+
+@claim("offpolicy.sg-rho-k2", source="WZ1 Gradients with weights; WZ2 6.2")
+def detached_weight_k2():
+    """Detaching the weight leaves k1 s, weighted back to q."""
+    chain = derive(expected_gradient(sg(rho) * k2, under=mu)).differentiate().change_measure(to=q)
+    return chain.equals(grad(KL(q, p)))
+
+
+@claim("offpolicy.rho-k3", source="WZ1 Gradients with weights; WZ2 6.2")
+def weighted_k3():
+    """The value and the gradient of the reverse KL at once (the estimate of DeepSeek-V3.2)."""
+    return (
+        derive(expected_gradient(rho * k3, under=mu))
+        .differentiate()  # E_mu[rho k1 s]
+        .change_measure(to=q)  # E_q[k1 s]
+        .equals(grad(KL(q, p))),
+        derive(expectation(rho * k3, under=mu)).change_measure(to=q).equals(KL(q, p)),
+    )
+
+
+@claim("offpolicy.samplewise-equal", source="WZ1 Variance of the three; WZ2 6.2")
+def two_losses_with_one_gradient():
+    """sg(rho) k2 and rho k3 have the same gradient at every sample, hence the same moments."""
+    return (
+        derive(sample_gradient(sg(rho) * k2)).differentiate().equals(sample_gradient(rho * k3)),
+        derive(sample_gradient(rho * k3)).differentiate().equals(sample(rho * k1 * s)),
+    )
+
+
+@claim("offpolicy.orders-agree", source="WZ1 Crucial observation; WZ2 6.2")
+def orders_of_differentiation_agree():
+    """mu does not move with theta, so averaging and differentiating commute."""
+    return derive(grad(expectation(f, under=mu))).log_derivative().equals(expected_gradient(f, under=mu))
+
+
+@claim("offpolicy.detach-trap", source="WZ1 trap 5")
+def detaching_the_wrong_weight():
+    """Detached, k1 loses its gradient and k3 falls back to the forward KL."""
+
+    def chain(loss):
+        return derive(expected_gradient(loss, under=mu)).differentiate().change_measure(to=q)
+
+    return chain(sg(rho) * k1).equals(0), chain(sg(rho) * k3).equals(grad(KL(p, q)))
+
+
+@claim("offpolicy.unweighted", source="WZ1 trap 4; closed forms new")
+def without_a_weight():
+    """Unweighted losses descend functionals of mu; k1 even drives q away from mu.
+
+    E_mu[k1] = KL(mu||p) - KL(mu||q) has no lower bound in q.
+    """
+    reverse = grad(KL(q, p))
+    k1_loss, k2_loss, k3_loss = (derive(expected_gradient(loss, under=mu)) for loss in (k1, k2, k3))
+    return (
+        k1_loss.differentiate().equals(-grad(KL(mu, q))),
+        k2_loss.differentiate().equals(grad(expectation(k1**2, under=mu)) / 2),
+        k3_loss.differentiate().equals(grad(expectation(k3, under=mu))),
+        *(loss.differentiate().differs_from(reverse) for loss in (k1_loss, k2_loss, k3_loss)),
+    )
+
+
+@claim(
+    "offpolicy.squared-keeps-optimum",
+    source="TM 6",
+    reading=(
+        "R = nu + beta*k1 says that q is the optimum, q proportional to p exp(R/beta) with normaliser nu",
+        "a shifts the baseline nu: only a shifted baseline makes room for the affine term a*k1/beta",
+    ),
+)
+def squared_loss_keeps_the_optimum():
+    """Off-policy regression with k2 leaves the optimum where it is, for every sampler; no other loss does.
+
+    With nu the exact normaliser g must be k2 + b: an affine term a k1 would leave a E_mu[s], which is not
+    zero for mu other than q.  A baseline shifted by a admits k2 + (a/beta) k1 + b and nothing else.
+    """
+    exact = expected_gradient(beta * g - (R - nu) * log_q, under=mu)
+    shifted = expected_gradient(beta * g - (R - nu + a) * log_q, under=mu)
+    affine = expected_gradient(beta * (k2 + k1) - (R - nu) * log_q, under=mu)
+    optimum = {"R": nu + beta * k1}
+
+    def at_optimum(start):
+        return derive(start, given=optimum).differentiate().put_in_given()
+
+    return (
+        at_optimum(exact).iff("g", is_=k2 + b, constants=(b,), coordinate="w"),
+        at_optimum(shifted).iff("g", is_=k2 + a * k1 / beta + b, constants=(b,), coordinate="w"),
+        at_optimum(affine).differs_from(0),
+    )
+
+
+@claim(
+    "offpolicy.truncated-weight",
+    source="new",
+    instances={"I": lambda k1, log_q, w, C: (w.real > C) * 1.0},
+    reading=("I is the indicator of rho > C, so that rho - I*(rho - C) is min(rho, C)",),
+)
+def truncated_weight():
+    """Truncating the weight at C takes (1 - C/rho)_+ k1 s out of the gradient of the reverse KL."""
+    weight = rho - above * (rho - C)
+    lost = expectation(above * (1 - C / rho) * k1 * s, under=q)
+    chain = derive(expected_gradient(sg(weight) * k2, under=mu)).differentiate()
+    return chain.change_measure(to=q).equals(grad(KL(q, p)) - lost)

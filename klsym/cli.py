@@ -1,0 +1,275 @@
+"""The command line: results on stdout, the rest on stderr; exit 0 done, 1 a claim failed, 2 bad input."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from klsym import __version__
+from klsym.errors import KlsymError, Refused, UsageError
+
+FORMATS = ("text", "latex", "markdown", "json")
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with one-line errors."""
+
+    def error(self, message: str) -> Any:
+        raise UsageError(f"{message} (see {self.prog} --help)")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command; the exit code."""
+    try:
+        options = build_parser().parse_args(_guard_minus(sys.argv[1:] if argv is None else argv))
+        run: Callable[[argparse.Namespace], int] = options.run
+        code = run(options)
+        sys.stdout.flush()
+        return code
+    except KlsymError as error:
+        print(f"klsym: {one_line(str(error))}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # the reader, such as `head`, went away
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        print("klsym: interrupted", file=sys.stderr)
+        return 130
+
+
+def _guard_minus(argv: list[str]) -> list[str]:
+    """`explain -k1` means the loss -k1: argparse takes what starts with a space for no option."""
+    if argv[:1] != ["explain"]:
+        return argv
+    return [f" {a}" if a.startswith("-") and a[1:2] not in ("", "-", "h") else a for a in argv]
+
+
+def one_line(text: str, limit: int = 400) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def build_parser() -> Parser:
+    parser = Parser(prog="klsym", description="Proves what a KL penalty really optimises.")
+    parser.add_argument("--version", action="version", version=f"klsym {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _add_explain(commands)
+    _add_ledger_commands(commands)
+    return parser
+
+
+def _add_explain(commands: Any) -> None:
+    explain = commands.add_parser(
+        "explain",
+        help="derive what a loss targets",
+        description="Derive what LOSS targets: the verdict, the proof, the hypotheses, the warnings.",
+        epilog="Grammar: log_q log_p log_mu k1 k2 k3 k(lam) r rho R A, numbers, + - * / **, "
+        "sg exp log sqrt abs min max clip(x, lo, hi), parameters lam beta eps alpha n T. r is p/q.",
+    )
+    explain.add_argument(
+        "loss", metavar="LOSS", help="a loss such as 'sg(rho)*k2'; - reads one a line from stdin"
+    )
+    explain.add_argument("--sampling", choices=("on-policy", "off-policy"), default="on-policy")
+    explain.add_argument(
+        "--use", choices=("loss", "reward"), default="loss", help="differentiated, or detached"
+    )
+    explain.add_argument("--level", choices=("sample",), default="sample")
+    explain.add_argument("--batch", choices=("none",), default="none")
+    explain.add_argument("--format", choices=FORMATS, default="text")
+    explain.add_argument(
+        "--json", action="store_const", const="json", dest="format", help="same as --format json"
+    )
+    explain.add_argument("--param", action="append", default=[], metavar="NAME", help="declare a parameter")
+    explain.add_argument("--check", action="store_true", help="cross-check on exact finite models")
+    explain.set_defaults(run=run_explain)
+
+
+def _add_ledger_commands(commands: Any) -> None:
+    prove = commands.add_parser(
+        "prove",
+        help="settle the ledger",
+        description="Prove the claims and check each on exact finite models.",
+    )
+    prove.add_argument("ids", nargs="*", metavar="ID", help="claims or areas (all)")
+    prove.add_argument("--certificates", metavar="DIR", help="write one certificate a claim into DIR")
+    prove.set_defaults(run=run_prove)
+    check = commands.add_parser(
+        "check", help="replay certificates", description="Replay certificates with the kernel alone."
+    )
+    check.add_argument("files", nargs="+", metavar="FILE", help="certificate files, or folders of them")
+    check.set_defaults(run=run_check)
+    claims = commands.add_parser(
+        "claims", help="list the ledger", description="List the claims and their status."
+    )
+    claims.add_argument("ids", nargs="*", metavar="ID", help="claims or areas (all)")
+    claims.add_argument("--json", action="store_true", help="a JSON list")
+    claims.set_defaults(run=run_claims)
+    axioms = commands.add_parser(
+        "axioms", help="what a claim rests on", description="Every rule and hypothesis that a claim rests on."
+    )
+    axioms.add_argument("id", metavar="ID")
+    axioms.set_defaults(run=run_axioms)
+
+
+# ---------------------------------------------------------------------------- explain
+def run_explain(options: argparse.Namespace) -> int:
+    if options.loss == "-":
+        return _explain_stream(options)
+    print(_render(_explain(options.loss.strip(" "), options), options.format))
+    return 0
+
+
+def _explain(loss: str, options: argparse.Namespace) -> Any:
+    from klsym.engine.explain import explain
+
+    verdict = explain(loss, options.sampling, options.use, options.level, options.batch, options.param)
+    if not options.check:
+        return verdict
+    from klsym.numeric.cross_check import with_check
+
+    return with_check(verdict)
+
+
+def _explain_stream(options: argparse.Namespace) -> int:
+    """One JSON object a line, also for a line that cannot be read; then the exit code is 2."""
+    code = 0
+    for line in sys.stdin:
+        loss = line.strip()
+        if not loss:
+            continue
+        try:
+            answer = _explain(loss, options).to_json()
+        except KlsymError as error:
+            answer, code = {"loss": loss[:200], "error": one_line(str(error))}, 2
+        print(json.dumps(answer), flush=True)
+    return code
+
+
+def _render(verdict: Any, form: str) -> str:
+    if form == "json":
+        return json.dumps(verdict.to_json())
+    from klsym.render.verdict import aligned, verdict_markdown
+
+    if form == "latex":
+        return f"\\[\n{aligned(verdict)}\n\\]"
+    return verdict_markdown(verdict) if form == "markdown" else str(verdict)
+
+
+# ---------------------------------------------------------------------------- the ledger
+def run_prove(options: argparse.Namespace) -> int:
+    from klsym.ledger import select
+    from klsym.settling import settle_all, table, write_certificates
+
+    claims = select(options.ids)
+    folder = Path(options.certificates) if options.certificates else None
+    if folder is not None:
+        _make_folder(folder)
+    results = settle_all(claims, progress=_progress)
+    print(table(results))
+    failed = [result for result in results if result.error]
+    for result in failed:
+        print(f"FAILED {result.settled.claim.id}: {one_line(result.error)}")
+    if folder is not None:
+        count = write_certificates(results, folder)
+        print(f"{count} certificates in {folder}")
+    return 1 if failed else 0
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot write into {folder}: {error.strerror}") from None
+
+
+def _progress(items: list[Any], describe: Callable[[Any], str]) -> Iterator[Any]:
+    """A bar on stderr, silent when stderr is no terminal."""
+    from tqdm import tqdm
+
+    with tqdm(
+        items, disable=None, leave=False, unit="claim", bar_format="{l_bar}{bar:24}| {n}/{total} {desc}"
+    ) as bar:
+        for item in bar:
+            bar.set_description_str(describe(item))
+            yield item
+
+
+def run_check(options: argparse.Namespace) -> int:
+    from klsym.kernel import check
+    from klsym.render.text import show_theorem
+
+    code = 0
+    for path in _certificate_files(options.files):
+        try:
+            certificate = _read_json(path)
+            theorems = check(certificate)
+        except Refused as refusal:
+            print(f"REFUSED {path}: {one_line(str(refusal))}")
+            code = max(code, 1)
+        except UsageError as error:
+            print(f"klsym: {one_line(str(error))}", file=sys.stderr)
+            code = 2
+        else:
+            print(f"ok {certificate['claim']}: " + "; ".join(show_theorem(t) for t in theorems))
+    return code
+
+
+def _certificate_files(names: list[str]) -> Iterator[Path]:
+    for name in names:
+        path = Path(name)
+        if not path.is_dir():
+            yield path
+            continue
+        inside = sorted(path.glob("*.json"))
+        if not inside:
+            raise UsageError(f"{name}: no certificates (*.json) in this folder")
+        yield from inside
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or 'cannot be read'}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{path}: not a text file") from None
+    except json.JSONDecodeError as error:
+        raise UsageError(
+            f"{path}: no valid JSON ({error.msg} at line {error.lineno}); half written?"
+        ) from None
+    except (RecursionError, ValueError):
+        raise UsageError(f"{path}: no certificate (nested too deeply, or a number too long)") from None
+
+
+def run_claims(options: argparse.Namespace) -> int:
+    from klsym.ledger import select, settle
+
+    settled = [settle(claim) for claim in select(options.ids)]
+    if options.json:
+        print(json.dumps([item.to_json() for item in settled], indent=1))
+    else:
+        width = max(len(item.claim.id) for item in settled)
+        for item in settled:
+            row = (f"{item.claim.id:<{width}}", f"{item.claim.verdict:<9}", f"{item.status:<7}", f"{item.trust:<6}")
+            print(" ".join(row), item.statement)
+    return 1 if any(item.error for item in settled) else 0
+
+
+def run_axioms(options: argparse.Namespace) -> int:
+    from klsym.ledger import select, settle
+    from klsym.render.axioms import show_axioms
+
+    found = select([options.id])
+    if len(found) != 1:
+        raise UsageError(f"{options.id!r} is an area; name one claim of it, such as {found[0].id}")
+    settled = settle(found[0])
+    if settled.error:
+        print(f"FAILED {options.id}: {one_line(settled.error)}")
+        return 1
+    print(show_axioms(settled))
+    return 0

@@ -1,0 +1,186 @@
+"""The ledger: every claim, its source, and how it is settled.
+
+A claim is a function that returns its proofs.  It registers itself with `claim`; `settle` builds the
+proofs, lets the kernel replay them, and says whether they give what the ledger states.
+
+>>> settled = settle(load()["gradient.k3-loss"])
+>>> settled.status, settled.trust, settled.statement
+('settled', 'kernel', 'E_q[grad k3] = grad KL(p||q)')
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from klsym.errors import KlsymError, UsageError
+from klsym.kernel import FORMAT, Theorem, digest
+from klsym.render.text import show_hypotheses, show_statement, show_theorem
+
+VERDICTS = ("proved", "refuted", "corrected")
+ESTABLISHED = ("proved", "unique", "independent")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One entry of the ledger.
+
+    verdict: "proved", "refuted" (a finite model shows the two sides differ) or "corrected" (false as
+    printed in the source; the true form is proved and the printed one refuted).
+    instances: what the numeric oracle puts in for generic functions that a premise constrains.
+    reading: how the formula is to be read, where it needs saying.
+    """
+
+    id: str
+    verdict: str
+    source: str
+    explanation: str
+    build: Callable[[], Any]
+    instances: Mapping[str, Any] = field(default_factory=dict)
+    reading: tuple[str, ...] = ()
+
+    @property
+    def area(self) -> str:
+        return self.id.partition(".")[0]
+
+
+REGISTRY: dict[str, Claim] = {}
+
+
+def claim(
+    id: str,
+    verdict: str = "proved",
+    source: str = "",
+    instances: Mapping[str, Any] | None = None,
+    reading: tuple[str, ...] = (),
+) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
+    """Register the decorated function, which returns one proof or several, as a claim."""
+    if verdict not in VERDICTS:
+        raise ValueError(f"claim {id}: verdict {verdict!r} is not one of {VERDICTS}")
+
+    def register(build: Callable[[], Any]) -> Callable[[], Any]:
+        known = REGISTRY.get(id)
+        if known is not None and known.build.__qualname__ != build.__qualname__:
+            raise ValueError(f"claim {id}: already registered by {known.build.__qualname__}")
+        words = " ".join((build.__doc__ or "").split())
+        REGISTRY[id] = Claim(id, verdict, source, words, build, instances or {}, reading)
+        return build
+
+    return register
+
+
+def load() -> dict[str, Claim]:
+    """All claims of the derivations that ship with klsym, in the order of their files."""
+    package = importlib.import_module("klsym.derivations")
+    for module in sorted(pkgutil.iter_modules(package.__path__), key=lambda m: m.name):
+        importlib.import_module(f"klsym.derivations.{module.name}")
+    return REGISTRY
+
+
+def select(ids: list[str]) -> list[Claim]:
+    """The claims with these ids; an area such as `gradient` stands for all of its claims."""
+    claims = load()
+    if not ids:
+        return list(claims.values())
+    chosen: dict[str, Claim] = {}
+    for name in ids:
+        found = {i: c for i, c in claims.items() if name in (i, c.area)}
+        if not found:
+            raise UsageError(f"unknown claim {name[:60]!r}: `klsym claims` lists them")
+        chosen |= found
+    return list(chosen.values())
+
+
+@dataclass(frozen=True)
+class Settled:
+    """What became of a claim: its theorems, or the reason why it failed."""
+
+    claim: Claim
+    proofs: tuple[Any, ...] = ()
+    error: str = ""
+
+    @property
+    def theorems(self) -> tuple[Theorem, ...]:
+        return tuple(proof.theorem for proof in self.proofs)
+
+    @property
+    def status(self) -> str:
+        return "failed" if self.error else "settled"
+
+    @property
+    def trust(self) -> str:
+        """The weakest trust among the proofs."""
+        order = ("kernel", "sympy", "numeric")
+        return max((proof.trust for proof in self.proofs), key=order.index, default="numeric")
+
+    @property
+    def true_proofs(self) -> list[Any]:
+        if self.claim.verdict == "corrected":
+            return [proof for proof in self.proofs if proof.theorem.kind != "refuted"]
+        return list(self.proofs)
+
+    @property
+    def statement(self) -> str:
+        """The theorems in text; of a refuted claim the equation that is false."""
+        if self.claim.verdict == "refuted":
+            return "; ".join(show_statement(p.theorem.statement, p.labels) for p in self.proofs)
+        return "; ".join(show_theorem(proof.theorem, proof.labels) for proof in self.true_proofs)
+
+    @property
+    def printed(self) -> str | None:
+        """The false form that stands in the source, for a corrected claim."""
+        if self.claim.verdict != "corrected":
+            return None
+        false = [proof for proof in self.proofs if proof.theorem.kind == "refuted"]
+        return "; ".join(show_statement(p.theorem.statement, p.labels) for p in false)
+
+    @property
+    def hypotheses(self) -> list[str]:
+        found = dict.fromkeys(h for p in self.proofs for h in show_hypotheses(p.theorem, p.labels))
+        return [*self.claim.reading, *found]
+
+    def certificate(self) -> dict[str, Any]:
+        """The certificate that `klsym check` replays."""
+        body = {"format": FORMAT, "claim": self.claim.id, "parts": [proof.part for proof in self.proofs]}
+        return {**body, "digest": digest(body)}
+
+    def to_json(self) -> dict[str, Any]:
+        """One entry of `klsym claims --json`."""
+        return {
+            "id": self.claim.id,
+            "verdict": self.claim.verdict,
+            "status": self.status,
+            "trust": self.trust,
+            "source": self.claim.source,
+            "statement": self.statement,
+            "hypotheses": self.hypotheses,
+            "printed": self.printed,
+        }
+
+
+def settle(entry: Claim) -> Settled:
+    """Build the proofs of a claim and replay them; a failure is recorded, not raised."""
+    try:
+        built = entry.build()
+        proofs = built if isinstance(built, tuple) else (built,)
+        kinds = [proof.theorem.kind for proof in proofs]
+    except KlsymError as error:
+        return Settled(entry, (), f"{type(error).__name__}: {error}")
+    return Settled(entry, proofs, _mismatch(entry.verdict, kinds))
+
+
+def _mismatch(verdict: str, kinds: list[str]) -> str:
+    """Why theorems of these kinds do not give the verdict; empty when they do."""
+    established = any(kind in ESTABLISHED for kind in kinds)
+    refuted = "refuted" in kinds
+    wanted = {
+        "proved": established,
+        "refuted": refuted and not established,
+        "corrected": established and refuted,
+    }
+    return (
+        "" if wanted[verdict] else f"the ledger says {verdict}, the proofs are {', '.join(kinds) or 'none'}"
+    )

@@ -1,0 +1,82 @@
+"""Settling the whole ledger: proofs replayed, each checked on exact finite models, certificates written."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from klsym.ledger import Claim, Settled, settle
+
+Progress = Callable[[list[Any], Callable[[Any], str]], Iterable[Any]]
+
+
+@dataclass(frozen=True)
+class Result:
+    """A settled claim, and what the exact oracle found."""
+
+    settled: Settled
+    oracle: tuple[str, ...]  # one line for each part that disagrees
+    checked: int
+
+    @property
+    def error(self) -> str:
+        return self.settled.error or "; ".join(self.oracle)
+
+
+def plainly(items: list[Any], describe: Callable[[Any], str]) -> Iterator[Any]:
+    """No progress shown."""
+    yield from items
+
+
+def settle_all(claims: list[Claim], progress: Progress = plainly) -> list[Result]:
+    """Settle each claim and let the exact oracle judge each of its theorems."""
+    return [check_settled(settle(claim)) for claim in progress(claims, lambda claim: claim.id)]
+
+
+def check_settled(settled: Settled) -> Result:
+    from klsym.numeric.exact import check_theorem
+
+    disagreements = []
+    for number, theorem in enumerate(settled.theorems, start=1):
+        outcome = check_theorem(theorem, functions=settled.claim.instances or None)
+        if not outcome.passed:
+            disagreements.append(f"part {number}: the exact oracle disagrees: {outcome.text}")
+    return Result(settled, tuple(disagreements), len(settled.theorems))
+
+
+def table(results: list[Result]) -> str:
+    """Counts by area."""
+    rows = [("area", "claims", "settled", "trust kernel", "parts", "exact oracle agrees")]
+    areas = list(dict.fromkeys(result.settled.claim.area for result in results))
+    for area in [*areas, "all"]:
+        chosen = [r for r in results if area in (r.settled.claim.area, "all")]
+        settled = [r for r in chosen if not r.settled.error]
+        kernel = [r for r in settled if r.settled.trust == "kernel"]
+        parts = sum(r.checked for r in chosen)
+        agrees = parts - sum(len(r.oracle) for r in chosen)
+        rows.append((area, *map(str, (len(chosen), len(settled), len(kernel), parts, agrees))))
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = []
+    for name, *counts in rows:
+        shown = [c.rjust(w) for c, w in zip(counts, widths[1:], strict=True)]
+        lines.append("  ".join([name.ljust(widths[0]), *shown]))
+    return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:-1], "-" * len(lines[0]), lines[-1]])
+
+
+def write_certificates(results: list[Result], folder: Path) -> int:
+    """One file a claim, written whole or not at all."""
+    written = 0
+    for result in results:
+        if result.settled.error:
+            continue
+        text = json.dumps(result.settled.certificate(), indent=1, sort_keys=True) + "\n"
+        target = folder / f"{result.settled.claim.id}.json"
+        draft = target.with_suffix(".json.part")
+        draft.write_text(text, encoding="utf-8")
+        os.replace(draft, target)
+        written += 1
+    return written
