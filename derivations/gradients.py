@@ -3,6 +3,8 @@
 Sources: WZ1, WZ2 = Wang & Zhang 2025 (two versions); TM = Tang & Munos 2025; SH = Shah et al. 2025.
 """
 
+from math import e
+
 from klsym.calculus import (
     KL,
     Function,
@@ -131,7 +133,7 @@ def orders_of_differentiation_differ():
     )
 
 
-@claim("gradient.two-parts", source="TM app. B", instances={"f": k3})
+@claim("gradient.two-parts", source="TM app. B", instances={"f": lambda k1, log_q, w: e ** (-k1) - 1 + k1})
 def score_part_and_path_part():
     """grad E_q[f] has a pathwise and a score part; both together repair any unbiased estimator."""
     both = expected_gradient(f, under=q) + expectation(f * s, under=q)

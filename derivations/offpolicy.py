@@ -3,6 +3,8 @@
 Sources: WZ1, WZ2 = Wang & Zhang 2025 (two versions); TM = Tang & Munos 2025.
 """
 
+from fractions import Fraction
+
 from klsym.calculus import (
     KL,
     Function,
@@ -12,6 +14,7 @@ from klsym.calculus import (
     derive,
     expectation,
     expected_gradient,
+    finite_model,
     grad,
     k1,
     k2,
@@ -127,8 +130,12 @@ def detaching_the_wrong_weight():
 def without_a_weight():
     """Unweighted losses descend functionals of mu; k1 even drives q away from mu.
 
-    E_mu[k1] = KL(mu||p) - KL(mu||q) has no lower bound in q.
+    E_mu[k1] = KL(mu||p) - KL(mu||q) has no lower bound in q: the model with q = (2^-m, 1 - 2^-m) and
+    p = mu uniform has the value (log(2 q_1) + log(2 q_2))/2, below -1000 at m = 3000, and
+    below any bound for m large enough.
     """
+    tiny, half = Fraction(1, 2**3000), "1/2"
+    far_model = finite_model(q=[tiny, 1 - tiny], p=[half, half], mu=[half, half], u=[1, 0])
     reverse = grad(KL(q, p))
     k1_loss, k2_loss, k3_loss = (derive(expected_gradient(loss, under=mu)) for loss in (k1, k2, k3))
     return (
@@ -136,6 +143,7 @@ def without_a_weight():
         k2_loss.differentiate().equals(grad(expectation(k1**2, under=mu)) / 2),
         k3_loss.differentiate().equals(grad(expectation(k3, under=mu))),
         *(loss.differentiate().differs_from(reverse) for loss in (k1_loss, k2_loss, k3_loss)),
+        derive(-expectation(k1, under=mu)).differs_from(1000, relation="<=", model=far_model),
     )
 
 
@@ -171,7 +179,7 @@ def squared_loss_keeps_the_optimum():
 @claim(
     "offpolicy.truncated-weight",
     source="new",
-    instances={"I": lambda k1, log_q, w, C: (w.real > C) * 1.0},
+    instances={"I": lambda k1, log_q, w: (w.real > 0.25) * 1.0},
     reading=("I is the indicator of rho > C, so that rho - I*(rho - C) is min(rho, C)",),
 )
 def truncated_weight():

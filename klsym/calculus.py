@@ -25,6 +25,7 @@ from klsym.engine.quantities import (
     sample,
     sample_gradient,
 )
+from klsym.engine.witness import finite_model
 from klsym.language import (
     A,
     R,
@@ -51,6 +52,6 @@ from klsym.ledger import claim
 __all__ = [
     "KL", "A", "Derivation", "Function", "Proof", "Quantity", "R", "alpha", "beta", "bregman", "chi2",
     "claim", "clip", "count", "covariance", "derive", "eps", "exp", "expectation", "expected_gradient",
-    "grad", "jeffreys", "k", "k1", "k2", "k3", "lam", "log", "log_mu", "log_p", "log_q", "mu", "p",
-    "parameter", "q", "r", "rho", "s", "sample", "sample_gradient", "sg",
+    "finite_model", "grad", "jeffreys", "k", "k1", "k2", "k3", "lam", "log", "log_mu", "log_p", "log_q", "mu",
+    "p", "parameter", "q", "r", "rho", "s", "sample", "sample_gradient", "sg",
 ]  # fmt: skip

@@ -153,10 +153,10 @@ def _explain_stream(options: argparse.Namespace) -> int:
 def _render(verdict: Any, form: str) -> str:
     if form == "json":
         return json.dumps(verdict.to_json())
-    from klsym.render.verdict import aligned, verdict_markdown
+    from klsym.render.verdict import derivation_latex, verdict_markdown
 
     if form == "latex":
-        return f"\\[\n{aligned(verdict)}\n\\]"
+        return f"\\[\n{derivation_latex(verdict)}\n\\]"
     return verdict_markdown(verdict) if form == "markdown" else str(verdict)
 
 
@@ -255,8 +255,8 @@ def run_claims(options: argparse.Namespace) -> int:
     else:
         width = max(len(item.claim.id) for item in settled)
         for item in settled:
-            row = (f"{item.claim.id:<{width}}", f"{item.claim.verdict:<9}", f"{item.status:<7}", f"{item.trust:<6}")
-            print(" ".join(row), item.statement)
+            claim = item.claim
+            print(f"{claim.id:<{width}} {claim.verdict:<9} {item.status:<7} {item.trust:<6} {item.statement}")
     return 1 if any(item.error for item in settled) else 0
 
 

@@ -13,7 +13,7 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -54,6 +54,9 @@ def _plus(a: Exponent, b: Exponent) -> Exponent:
     return tuple(sorted((m, v) for m, v in total.items() if v))
 
 
+_ONE: Terms = {((), ()): 1}
+
+
 class ExpPoly:
     """An exponential polynomial; immutable, hashable, with exact equality.
 
@@ -67,7 +70,7 @@ class ExpPoly:
     __slots__ = ("_hash", "terms")
 
     def __init__(self, terms: Terms) -> None:
-        self.terms = {key: value for key, value in terms.items() if value}
+        self.terms = terms if all(terms.values()) else {k: v for k, v in terms.items() if v}
         self._hash: int | None = None
 
     # -- construction -------------------------------------------------------------------
@@ -91,6 +94,8 @@ class ExpPoly:
     # -- ring operations ----------------------------------------------------------------
     def __add__(self, other: ExpPoly | Number) -> ExpPoly:
         other = _element(other)
+        if not self.terms or not other.terms:
+            return self if self.terms else other
         total = dict(self.terms)
         for key, value in other.terms.items():
             total[key] = _plain(total.get(key, 0) + value)
@@ -107,6 +112,8 @@ class ExpPoly:
 
     def __mul__(self, other: ExpPoly | Number) -> ExpPoly:
         other = _element(other)
+        if other.terms == _ONE or self.terms == _ONE:
+            return self if other.terms == _ONE else other
         if len(self.terms) * len(other.terms) > MAX_TERMS:
             raise NotInRing(f"a product of more than {MAX_TERMS} terms")
         total: Terms = {}
@@ -236,7 +243,7 @@ class ExpPoly:
 
 
 ZERO = ExpPoly({})
-ONE = ExpPoly({((), ()): 1})
+ONE = ExpPoly(_ONE)
 
 
 def _element(value: ExpPoly | Number) -> ExpPoly:
@@ -301,9 +308,3 @@ def _read_polynomial(data: Any) -> Exponent:
         total[monomial] = _plain(total.get(monomial, 0) + read_number(row[0]))
     return tuple(sorted((m, v) for m, v in total.items() if v))
 
-
-def linear_sum(items: Iterable[ExpPoly]) -> ExpPoly:
-    total = ZERO
-    for item in items:
-        total = total + item
-    return total

@@ -50,7 +50,9 @@ def check_settled(settled: Settled) -> Result:
 
 def table(results: list[Result]) -> str:
     """Counts by area."""
-    rows = [("area", "claims", "settled", "trust kernel", "parts", "exact oracle agrees")]
+    rows: list[tuple[str, ...]] = [
+        ("area", "claims", "settled", "trust kernel", "parts", "exact oracle agrees")
+    ]
     areas = list(dict.fromkeys(result.settled.claim.area for result in results))
     for area in [*areas, "all"]:
         chosen = [r for r in results if area in (r.settled.claim.area, "all")]

@@ -18,13 +18,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
 
 from klsym.errors import NotInRing, Refused
-from klsym.normal_form import ONE, ExpPoly, Number
+from klsym.normal_form import ONE, ZERO, ExpPoly, Number
 
 MEASURES = ("q", "p", "mu", "count")  # count: the counting (reference) measure, sum over x
 PROBABILITIES = ("q", "p", "mu")
@@ -334,24 +334,22 @@ def _sort_key(atom: Atom) -> str:
 def _canonical(
     terms: Iterable[tuple[ExpPoly | Number, tuple[Atom, ...]]],
 ) -> tuple[tuple[ExpPoly, tuple[Atom, ...]], ...]:
-    expectations: dict[tuple[str, Score], ExpPoly] = {}
+    lone: dict[tuple[str, Score], ExpPoly] = {}  # measure ("" for a sample value), score -> coefficient
     others: dict[tuple[Atom, ...], ExpPoly] = {}
     for raw, atoms in terms:
         coefficient = raw if isinstance(raw, ExpPoly) else ExpPoly.number(raw)
-        match atoms:
-            case (E(measure, a, score),):
-                key = (measure, score)
-                expectations[key] = expectations.get(key, ExpPoly({})) + coefficient * a
-            case (Point(a, score),):
-                key = ("", score)
-                expectations[key] = expectations.get(key, ExpPoly({})) + coefficient * a
-            case _:
-                scale, ordered = _monic(atoms)
-                others[ordered] = others.get(ordered, ExpPoly({})) + coefficient * scale
-    result: list[tuple[ExpPoly, tuple[Atom, ...]]] = []
-    for (measure, score), a in expectations.items():
-        if a:
-            result.append((ONE, (E(measure, a, score) if measure else Point(a, score),)))
+        atom = atoms[0] if len(atoms) == 1 else None
+        if isinstance(atom, E | Point):
+            key = (atom.measure if isinstance(atom, E) else "", atom.score)
+            lone[key] = lone.get(key, ZERO) + coefficient * atom.coefficient
+        else:
+            scale, ordered = _monic(atoms) if len(atoms) > 1 else (1, atoms)
+            others[ordered] = others.get(ordered, ZERO) + coefficient * scale
+    result: list[tuple[ExpPoly, tuple[Atom, ...]]] = [
+        (ONE, (E(measure, a, score) if measure else Point(a, score),))
+        for (measure, score), a in lone.items()
+        if a
+    ]
     result.extend((c, atoms) for atoms, c in others.items() if c)
     if len(result) > 1:
         result.sort(key=lambda term: [_sort_key(atom) for atom in term[1]])
@@ -385,43 +383,16 @@ class Statement:
     context: Context = Context()
     relation: str = "="
 
-    def map_elements(self, change: Callable[[ExpPoly], ExpPoly]) -> Statement:
-        left, right = (map_side(side, change) for side in (self.left, self.right))
-        return Statement(left, right, self.context, self.relation)
 
-
-def map_side(side: Side, change: Callable[[ExpPoly], ExpPoly]) -> Side:
-    """Apply `change` to every exponential polynomial of a side."""
-    return Side.of(*((change(c), tuple(_map_atom(a, change) for a in atoms)) for c, atoms in side.terms))
-
-
-def _map_atom(atom: Atom, change: Callable[[ExpPoly], ExpPoly]) -> Atom:
-    match atom:
-        case E(m, a, score):
-            return E(m, change(a), score)
-        case ExpectedGradient(m, loss):
-            return ExpectedGradient(m, change(loss))
-        case Point(a, score):
-            return Point(change(a), score)
-        case PointGradient(loss):
-            return PointGradient(change(loss))
-        case Covariance(m, a, b):
-            return Covariance(m, change(a), change(b))
-        case Bregman(phi):
-            return Bregman(change(phi))
-        case Gradient(of):
-            return Gradient(map_side(of, change))
-        case Divergence():
-            return atom
-
-
-def elements(side: Side) -> Iterable[ExpPoly]:
+def elements(side: Side) -> Iterator[ExpPoly]:
     """Every exponential polynomial that a side mentions."""
-    found: list[ExpPoly] = []
-
-    def note(element: ExpPoly) -> ExpPoly:
-        found.append(element)
-        return element
-
-    map_side(side, note)
-    return found
+    for coefficient, atoms in side.terms:
+        yield coefficient
+        for atom in atoms:
+            match atom:
+                case E(_, a, _) | ExpectedGradient(_, a) | Point(a, _) | PointGradient(a) | Bregman(a):
+                    yield a
+                case Covariance(_, a, b):
+                    yield from (a, b)
+                case Gradient(of):
+                    yield from elements(of)

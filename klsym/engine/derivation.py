@@ -156,10 +156,22 @@ class Derivation:
         left = Side.from_json(made[-1]["result"]) if made else self.left
         return replace(self, left=left, steps=(*self.steps, *made))
 
+    @property
+    def left_text(self) -> str:
+        """The left side so far, as text."""
+        return _text(self.left, self.labels)
+
     # -- endings ---------------------------------------------------------------------------
     def equals(self, right: Any) -> Proof:
         """The left side equals the right one; what is left to do is filled in on both."""
-        return self._end(right, "=", lambda *_: {"by": "ring equality"})
+
+        def close(left: Side, other: Side, context: Context) -> dict[str, Any]:
+            if left != other:
+                reason = f"the left one is {_text(left)}, the right one {_text(other)}"
+                raise ProofError(f"the two sides differ: {reason}")
+            return {"by": "ring equality"}
+
+        return self._end(right, "=", close)
 
     def at_most(self, right: Any, by: str, **data: Any) -> Proof:
         """left <= right, by `tangent` (terms (scale, measure, v, u)) or `square` (b, measure, power)."""
@@ -201,17 +213,47 @@ class Derivation:
         context = _with_parameters(context, [*elements(other.side), *more])
         done = replace(self, context=context).reduce()
         right_steps = tuple(reduction(other.side, context, "right"))
-        end = Side.from_json(right_steps[-1]["result"]) if right_steps else other.side
+        left_steps, right_steps = _meet(self, done.steps, other.side, right_steps)
+        ends = (_after(self.start, left_steps), _after(other.side, right_steps))
         part = {
             "context": context.to_json(),
             "relation": relation,
             "left": self.start.to_json(),
             "right": other.side.to_json(),
-            "steps": [*done.steps, *right_steps],
-            "close": close(done.left, end, context),
+            "steps": [*left_steps, *right_steps],
+            "close": close(*ends, context),
         }
-        part["hypotheses"] = collect_hypotheses(part)
+        part["hypotheses"] = _hypotheses(part)
         return Proof(part, {**self.labels, **other.labels})
+
+
+def _meet(
+    chain: Derivation, left: tuple[Step, ...], start: Side, right: tuple[Step, ...]
+) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
+    """Leave out the filled-in steps beyond the first place where the two sides agree."""
+    ups = [start.to_json(), *(step["result"] for step in right)]
+    downs = [chain.start.to_json(), *(step["result"] for step in left)]
+    for i in range(len(chain.steps), len(downs)):
+        if downs[i] in ups:
+            return left[:i], right[: ups.index(downs[i])]
+    return left, right
+
+
+def _after(start: Side, steps: tuple[Step, ...]) -> Side:
+    return Side.from_json(steps[-1]["result"]) if steps else start
+
+
+def _hypotheses(part: dict[str, Any]) -> list[Any]:
+    try:
+        return collect_hypotheses(part)
+    except Refused as refusal:
+        raise ProofError(f"the derivation does not hold: {refusal}") from None
+
+
+def _text(side: Side, labels: dict[ExpPoly, Any] | None = None) -> str:
+    from klsym.render.text import show_side
+
+    return show_side(side, labels)
 
 
 def _part(part: Any) -> dict[str, Any]:
@@ -284,6 +326,13 @@ class Proof:
     def trust(self) -> str:
         """ "kernel" once replayed (a refused derivation raises instead)."""
         return "kernel" if self.theorem else "none"
+
+    @property
+    def hypotheses(self) -> list[str]:
+        """What the theorem assumes, in words."""
+        from klsym.render.text import show_hypotheses
+
+        return show_hypotheses(self.theorem, self.labels)
 
     def __repr__(self) -> str:
         from klsym.render.text import show_theorem

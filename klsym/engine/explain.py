@@ -29,7 +29,7 @@ from klsym.parser import parse
 from klsym.render import formulas, losses
 from klsym.render.losses import Written
 from klsym.render.spelling import LATEX, TEXT, Text, is_sum
-from klsym.render.text import chain, show_hypotheses, show_theorem
+from klsym.render.text import chain, show_theorem
 from klsym.statements import Context, E, Side, Statement, elements, parse_name
 
 CHOICES = {
@@ -104,7 +104,7 @@ def _in_ring(written: Written, setting: Setting) -> Verdict:
         value=Meaning.of(value),
         value_constant=formulas.element(constant),
         trust="kernel",
-        hypotheses=tuple(show_hypotheses(main.theorem, main.labels)),
+        hypotheses=tuple(dict.fromkeys(line for proof in proofs for line in proof.hypotheses)),
         steps=_steps(main),
         witness=witness,
         inside_clamps=None,

@@ -108,7 +108,7 @@ class Verdict:
             "loss": self.loss, "sampling": self.setting.sampling, "use": self.setting.use,
             "level": self.setting.level, "batch": self.setting.batch, "gradient": gradient, "value": value,
             "trust": self.trust, "hypotheses": list(self.hypotheses),
-            "steps": [{"rule": rule, "latex": latex} for rule, _, latex in self.steps],
+            "steps": [{"rule": rule or "statement", "latex": latex} for rule, _, latex in self.steps],
             "witness": self.witness, "warnings": list(self.warnings),
         }  # fmt: skip
         return answer if self.check is None else {**answer, "check": self.check}

@@ -55,6 +55,19 @@ def _model(
     }  # fmt: skip
 
 
+def finite_model(
+    q: list[Any], p: list[Any], mu: list[Any], u: list[Any], **parameters: Any
+) -> dict[str, Any]:
+    """A model in JSON form, for a witness chosen by hand.
+
+    q, p, mu: exact probabilities of the outcomes; u: a direction of the softmax logits.
+    """
+    rows = {"q": q, "p": p, "mu": mu, "u": u}
+    exact = {name: [str(Fraction(x)) for x in row] for name, row in rows.items()}
+    numbers = {name: str(Fraction(value)) for name, value in parameters.items()}
+    return {**exact, "parameters": numbers, "rewards": {}, "outcome": 0}
+
+
 def find_model(statement: Statement, model: dict[str, Any] | None = None) -> dict[str, Any]:
     """The close data of a refutation; raises ProofError when no model tells the sides apart."""
     for candidate in [model] if model else models(statement.context):

@@ -17,11 +17,12 @@ from typing import Any
 from klsym.errors import Refused
 from klsym.kernel.intervals import Interval
 from klsym.kernel.model import Model, enclose
-from klsym.kernel.rules import d_log_q, density_ratio
-from klsym.normal_form import ONE, ZERO, Exponent, ExpPoly, Monomial, read_number
+from klsym.kernel.rules import Hypothesis, d_log_q, density_ratio
+from klsym.normal_form import ONE, ZERO, Exponent, ExpPoly, Key, Monomial, read_number
 from klsym.statements import Context, E, Side, Statement, elements, parse_name
 
 Data = dict[str, Any]
+Assumed = set[Hypothesis]
 COORDINATES = ("k1", "w", "log_q")
 
 
@@ -30,12 +31,13 @@ def _refuse_unless(condition: bool, reason: str) -> None:
         raise Refused(reason)
 
 
-def ring_equality(left: Side, right: Side, data: Data, statement: Statement) -> None:
+def ring_equality(left: Side, right: Side, data: Data, statement: Statement) -> Assumed:
     if left != right:
         raise Refused(f"the two sides differ: left - right = {(left - right).to_json()}")
+    return set()
 
 
-def tangent(left: Side, right: Side, data: Data, statement: Statement) -> None:
+def tangent(left: Side, right: Side, data: Data, statement: Statement) -> Assumed:
     """right - left = sum_i c_i E_m[exp(v_i) (exp(u_i) - 1 - u_i)], c_i > 0."""
     _refuse_unless(statement.relation == "<=", "tangent closes an inequality")
     total = Side()
@@ -46,20 +48,20 @@ def tangent(left: Side, right: Side, data: Data, statement: Statement) -> None:
             statement.context.check(element)
         gap = v.exp() * (u.exp() - 1 - u) * scale
         total = total + Side.atom(E(row["measure"], gap))
-    ring_equality(right - left, total, data, statement)
+    return ring_equality(right - left, total, data, statement)
 
 
-def square(left: Side, right: Side, data: Data, statement: Statement) -> None:
+def square(left: Side, right: Side, data: Data, statement: Statement) -> Assumed:
     """right - left = E_m[b^2 s^2k] - E_m[b s^k]^2 >= 0."""
     _refuse_unless(statement.relation == "<=", "square closes an inequality")
     b, m, score = ExpPoly.from_json(data["b"]), data["measure"], tuple(data["score"])
     _refuse_unless(m in ("q", "p", "mu"), "square: a probability measure expected")
     mean = Side.atom(E(m, b, score))
     variance = Side.atom(E(m, b * b, score + score)) - mean.times(mean)
-    ring_equality(right - left, variance, data, statement)
+    return ring_equality(right - left, variance, data, statement)
 
 
-def finite_model(left: Side, right: Side, data: Data, statement: Statement) -> None:
+def finite_model(left: Side, right: Side, data: Data, statement: Statement) -> Assumed:
     """The recorded enclosures are recomputed; they must contradict the relation."""
     _refuse_unless(not statement.context.premises, "a model need not satisfy the premises")
     _without_given(statement.context, left, right)
@@ -75,6 +77,7 @@ def finite_model(left: Side, right: Side, data: Data, statement: Statement) -> N
         above or (below and statement.relation == "="),
         "the enclosures do not contradict the relation",
     )
+    return set()
 
 
 def _fraction(text: Any) -> Any:
@@ -106,7 +109,7 @@ def _for_all_models(context: Context, left: Side, right: Side) -> None:
     _without_given(context, left, right)
 
 
-def completeness(left: Side, right: Side, data: Data, statement: Statement) -> None:
+def completeness(left: Side, right: Side, data: Data, statement: Statement) -> Assumed:
     """E_q[c s] = 0 for all q, p, mu iff c is constant; solved for the unknown function g.
 
     A constant c has dc/dv = 0 for each coordinate v.  With a unit m, m dc/dv = g^(n) - h gives
@@ -131,6 +134,7 @@ def completeness(left: Side, right: Side, data: Data, statement: Statement) -> N
     _check_family(family, h, order, constants, c, context)
     solved = c.substitute(_jets(unknown, family, c, context))
     _refuse_unless(context.is_constant(solved), "the family does not make the coefficient constant")
+    return {("nonzero", name) for name in unit.names() & set(context.parameters)}
 
 
 def partial(c: ExpPoly, coordinate: str, context: Context) -> ExpPoly:
@@ -170,7 +174,7 @@ def _jets(unknown: str, family: ExpPoly, c: ExpPoly, context: Context) -> dict[s
     return jets
 
 
-def independence(left: Side, right: Side, data: Data, statement: Statement) -> None:
+def independence(left: Side, right: Side, data: Data, statement: Statement) -> Assumed:
     """The coefficient has a term in k1, w, log_q that is neither k1 nor r times a constant."""
     context, c = statement.context, score_coefficient(left, right)
     _for_all_models(context, left, right)
@@ -181,6 +185,21 @@ def independence(left: Side, right: Side, data: Data, statement: Statement) -> N
     [(key, value)] = term.terms.items()
     _refuse_unless(c.terms.get(key) == value, "term: it does not stand in the coefficient")
     _refuse_unless(is_foreign(term, context), "term: a reward, or a multiple of k1 or of r")
+    return _where_it_survives(c, key, context)
+
+
+def _where_it_survives(c: ExpPoly, key: Key, context: Context) -> Assumed:
+    """For which parameters the term neither vanishes nor merges with another one."""
+    sample = _sample_part(*key, context)
+    group = [k for k in c.terms if _sample_part(*k, context) == sample]
+    exponents = {n for k in c.terms for n in _sample_part(*k, context).names()}
+    parameters = set(context.parameters)
+    if exponents & parameters:  # exponents may coincide, as those of r**lam and r do at lam = 1
+        return {("generic", name) for name in c.names() & parameters}
+    if len(group) > 1:  # a sum such as lam - 1
+        names = {n for k in group for n, _ in k[0]}
+        return {("generic", name) for name in names & parameters}
+    return {("nonzero", name) for name, _ in key[0] if name in parameters}
 
 
 def is_foreign(term: ExpPoly, context: Context) -> bool:
@@ -203,7 +222,7 @@ class Closing:
     """One ending: what the theorem then says, the check, the keys of its data, and why it is sound."""
 
     kind: str
-    verify: Callable[[Side, Side, Data, Statement], None]
+    verify: Callable[[Side, Side, Data, Statement], Assumed]
     keys: frozenset[str]
     why: str
 

@@ -58,19 +58,10 @@ def check(certificate: Any) -> tuple[Theorem, ...]:
 def check_part(part: Any, where: str = "part 1") -> Theorem:
     """Replay one part."""
     try:
-        if not isinstance(part, dict) or set(part) != PART_KEYS:
-            raise Refused(f"a part has the keys {sorted(PART_KEYS)}")
-        statement = read_statement(part)
-        sides = {"left": statement.left, "right": statement.right}
-        hypotheses = _nonzero(statement.context, *sides.values())
-        for number, step in enumerate(part["steps"]):
-            place = f"{where}, step {number + 1}"
-            sides, added = _replay_step(sides, step, statement.context, place)
-            hypotheses |= added
-        kind = _close(sides, part["close"], statement, f"{where}, close")
+        statement, kind, hypotheses = _replay(part, where)
         recorded = hypotheses_to_json(hypotheses)
         if part["hypotheses"] != recorded:
-            raise Refused(f"hypotheses: the steps use {recorded}, recorded {part['hypotheses']}")
+            raise Refused(f"hypotheses: the proof uses {recorded}, recorded {part['hypotheses']}")
     except Refused as error:
         raise error if error.where else Refused(error.reason, where) from None
     except NotInRing as error:
@@ -78,7 +69,27 @@ def check_part(part: Any, where: str = "part 1") -> Theorem:
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         raise Refused(f"malformed ({type(error).__name__}: {str(error)[:80]})", where) from None
     rules = (*dict.fromkeys(step["rule"] for step in part["steps"]), part["close"]["by"])
-    return Theorem(kind, statement, rules, tuple(sorted(hypotheses, key=_hypothesis_key)), part["close"])
+    ordered = tuple(sorted(hypotheses, key=_hypothesis_key))
+    return Theorem(kind, statement, rules, ordered, part["close"])
+
+
+def collect_hypotheses(part: dict[str, Any]) -> list[Any]:
+    """What a part assumes, in JSON: for whoever writes a certificate."""
+    return hypotheses_to_json(_replay({**part, "hypotheses": []}, "")[2])
+
+
+def _replay(part: Any, where: str) -> tuple[Statement, str, set[Hypothesis]]:
+    """The statement, what is established about it, and under which hypotheses."""
+    if not isinstance(part, dict) or set(part) != PART_KEYS:
+        raise Refused(f"a part has the keys {sorted(PART_KEYS)}")
+    statement = read_statement(part)
+    sides = {"left": statement.left, "right": statement.right}
+    hypotheses = _nonzero(statement.context, *sides.values())
+    for number, step in enumerate(part["steps"]):
+        sides, added = _replay_step(sides, step, statement.context, f"{where}, step {number + 1}")
+        hypotheses |= added
+    kind, added = _close(sides, part["close"], statement, f"{where}, close")
+    return statement, kind, hypotheses | added
 
 
 def read_statement(part: dict[str, Any]) -> Statement:
@@ -136,9 +147,9 @@ def apply_step(
     atom = _pick(atoms, step["factor"], "factor")
     replacement, added = rule.apply(atom, step["data"], context)
     others = atoms[: step["factor"]] + atoms[step["factor"] + 1 :]
-    changed = Side.of((coefficient, others)).times(replacement)
-    rest = Side.of(*(terms[: step["term"]] + terms[step["term"] + 1 :]))
-    return rest + changed, added
+    rest = terms[: step["term"]] + terms[step["term"] + 1 :]
+    changed = ((coefficient * c, others + new) for c, new in replacement.terms)
+    return Side.of(*rest, *changed), added
 
 
 def _pick(items: Any, index: Any, name: str) -> Any:
@@ -147,17 +158,18 @@ def _pick(items: Any, index: Any, name: str) -> Any:
     return items[index]
 
 
-def _close(sides: dict[str, Side], close: Any, statement: Statement, where: str) -> str:
+def _close(
+    sides: dict[str, Side], close: Any, statement: Statement, where: str
+) -> tuple[str, set[Hypothesis]]:
     entry = CLOSINGS.get(str(close.get("by"))) if isinstance(close, dict) else None
     if entry is None:
         raise Refused(f"close: one of {sorted(CLOSINGS)} expected", where)
     if set(close) != entry.keys | {"by"}:
         raise Refused(f"{close['by']}: the keys {sorted(entry.keys)} expected", where)
     try:
-        entry.verify(sides["left"], sides["right"], close, statement)
+        return entry.kind, entry.verify(sides["left"], sides["right"], close, statement)
     except (Refused, NotInRing) as error:
         raise Refused(f"{close['by']}: {error}", where) from None
-    return entry.kind
 
 
 def _nonzero(context: Context, *sides: Side) -> set[Hypothesis]:
@@ -166,17 +178,6 @@ def _nonzero(context: Context, *sides: Side) -> set[Hypothesis]:
         for element in elements(side):
             inverted |= element.inverted()
     return {("nonzero", name) for name in inverted if name in context.parameters}
-
-
-def collect_hypotheses(part: dict[str, Any]) -> list[Any]:
-    """What the steps of a part assume, in JSON: for whoever writes a certificate."""
-    statement = read_statement(part)
-    sides = {"left": statement.left, "right": statement.right}
-    hypotheses = _nonzero(statement.context, *sides.values())
-    for step in part["steps"]:
-        sides, added = _replay_step(sides, step, statement.context, "")
-        hypotheses |= added
-    return hypotheses_to_json(hypotheses)
 
 
 def hypotheses_to_json(hypotheses: set[Hypothesis]) -> list[Any]:

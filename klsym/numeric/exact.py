@@ -25,6 +25,7 @@ from klsym.errors import UsageError
 from klsym.kernel.intervals import Interval
 from klsym.normal_form import ExpPoly
 from klsym.numeric.models import (
+    COUNTS,
     EXACT,
     FLOAT,
     FiniteModel,
@@ -295,7 +296,7 @@ def check_theorem(
 
     proved       the relation holds to 1e-10, and in enclosures 1e-15 wide
     refuted      its own model separates the sides, in enclosures
-    unique       equality for the family, and for no family + perturbation
+    unique       equality for the family, and for no other function that is tried
     independent  least squares on grad KL(q||p) and grad KL(p||q) leaves a residual
 
     >>> from klsym.engine.derivation import derive
@@ -305,10 +306,11 @@ def check_theorem(
     >>> check_theorem(proof.theorem).passed
     True
 
-    seeds: one random model each.  functions: as in `evaluate`.
+    seeds: one random model each.  functions: as in `evaluate`; others than the theorem's are left out.
     Raises UsageError: premises that the functions do not satisfy; never for a claim that fails.
     """
-    seeds = list(seeds)
+    seeds, declared = list(seeds), theorem.statement.context.function_arguments
+    functions = {n: instance for n, instance in (functions or {}).items() if n in declared}
     match theorem.kind:
         case "proved":
             return _check_proved(theorem, seeds, functions)
@@ -325,12 +327,12 @@ def _models(context: Context, seeds: Iterable[int], exact: bool = False) -> list
     return [random_model(seed, 2 + seed % 5, context, exact) for seed in seeds]
 
 
-def _check_proved(theorem: Theorem, seeds: list[int], functions: Functions | None) -> Check:
+def _check_proved(theorem: Theorem, seeds: list[int], functions: Functions) -> Check:
     statement, equal = theorem.statement, theorem.statement.relation == "="
     found = agreement(statement, _models(statement.context, seeds), functions)
     measured = found.difference if equal else max(found.excess, 0.0)
     passed, width, enclosed = measured <= TOLERANCE, 0.0, 0
-    instances = [(functions or {}).get(name) for name, _ in statement.context.functions]
+    instances = [functions.get(name) for name, _ in statement.context.functions]
     if all(isinstance(instance, ExpPoly) for instance in instances):
         for model in _models(statement.context, (1, 3), exact=True):
             holds, wide = _enclosed(statement, model, functions)
@@ -341,9 +343,7 @@ def _check_proved(theorem: Theorem, seeds: list[int], functions: Functions | Non
     return Check(passed, "proved", {"difference": measured, "width": width}, text)
 
 
-def _enclosed(
-    statement: Statement, model: FiniteModel, functions: Functions | None
-) -> tuple[bool, float]:
+def _enclosed(statement: Statement, model: FiniteModel, functions: Functions | None) -> tuple[bool, float]:
     """Does the enclosure of left - right allow the relation, and how wide is it, relatively?"""
     left, right = enclose(statement, model, functions)
     gap = left + right * Interval.exact(-1)
@@ -363,19 +363,44 @@ def _check_refuted(theorem: Theorem) -> Check:
 
 
 def _check_unique(theorem: Theorem, seeds: list[int]) -> Check:
-    statement, close = theorem.statement, theorem.close
-    family, name = ExpPoly.from_json(close["family"]), close["function"]
+    """Other functions must fail for every value of the parameters that the hypotheses allow."""
+    statement, name = theorem.statement, theorem.close["function"]
+    family = ExpPoly.from_json(theorem.close["family"])
     models = _models(statement.context, seeds)
     same = agreement(statement, models, {name: family}).difference
-    k1, order = ExpPoly.variable("k1"), int(close["order"])
-    others = (  # none is a combination of 1, ..., k1^(order - 1)
+    settings = {"": models}
+    for parameter in sorted(_may_vanish(theorem) - family.inverted()):
+        values = [replace(m, parameters={**m.parameters, parameter: 0}) for m in models]
+        settings[f" when {parameter} = 0"] = values
+    apart, where = min(
+        (agreement(statement, values, {name: other}).difference, label)
+        for label, values in settings.items()
+        for other in _outside(family, int(theorem.close["order"]))
+    )
+    text = f"family: largest relative difference {same:.1e}; others: at least {apart:.1e}{where}"
+    passed = same <= TOLERANCE and apart >= SEPARATION
+    return Check(passed, "unique", {"difference": same, "others": apart}, text)
+
+
+def _may_vanish(theorem: Theorem) -> set[str]:
+    """The parameters of the equation that no hypothesis makes nonzero."""
+    nonzero = {item[1] for item in theorem.hypotheses if item[0] == "nonzero"}
+    free = {*theorem.close["constants"], *COUNTS}
+    return set(theorem.statement.context.parameters) - nonzero - free
+
+
+def _outside(family: ExpPoly, order: int) -> list[ExpPoly]:
+    """Functions that are not the family plus a combination of 1, ..., k1^(order - 1)."""
+    k1 = ExpPoly.variable("k1")
+    changes = [
         k1 ** max(order, 3) * Fraction(3, 10), k1**order * Fraction(1, 2),
         (k1 * Fraction(1, 2)).exp() * Fraction(1, 3), (-k1).exp() * Fraction(1, 5),
-    )  # fmt: skip
-    apart = min(agreement(statement, models, {name: family + o}).difference for o in others)
-    text = f"family: largest relative difference {same:.1e}; perturbed: at least {apart:.1e}"
-    passed = same <= TOLERANCE and apart >= SEPARATION
-    return Check(passed, "unique", {"difference": same, "perturbed": apart}, text)
+    ]  # fmt: skip
+    combination = all(
+        dict(monomial).get("k1", 0) < order and not any("k1" in dict(m) for m, _ in exponent)
+        for monomial, exponent in family.terms
+    )
+    return [family + change for change in changes] + ([] if combination else [ExpPoly({})])
 
 
 def _check_independent(theorem: Theorem, seeds: list[int]) -> Check:
@@ -384,7 +409,7 @@ def _check_independent(theorem: Theorem, seeds: list[int]) -> Check:
     Rewards are constant over outcomes, so that E_q[h(R) s] = 0, but differ between models, so that
     R k1 is no multiple of k1.
     """
-    statement, rows = theorem.statement, []
+    statement, rows, sizes = theorem.statement, [], []
     targets = [Side.atom(Gradient(Side.atom(Divergence("KL", a, b)))) for a, b in ("qp", "pq")]
     models = _models(statement.context, seeds)
     for number, model in enumerate(models):
@@ -393,12 +418,14 @@ def _check_independent(theorem: Theorem, seeds: list[int]) -> Check:
         for shift in range(3):
             u = [*model.u[shift:], *model.u[:shift]]
             model = replace(model, u=u, parameters=models[0].parameters, rewards=rewards)
-            left, right = evaluate(statement, model)
+            left, right = _sides(statement, model, None, FLOAT)
             at = Frame(model, FLOAT, statement.context, {})
-            rows.append([left - right, *(float(_side(side, at).value) for side in targets)])
-    table = np.array(rows)
-    scale = np.linalg.norm(table[:, 0])
+            both = (_side(target, at) for target in targets)
+            rows.append([left.value - right.value, *(side.value for side in both)])
+            sizes.append(left.size + right.size)
+    table, scale = np.real(rows), float(np.linalg.norm(sizes))
     fit = np.linalg.lstsq(table[:, 1:], table[:, 0], rcond=None)[0]
-    residual = float(np.linalg.norm(table[:, 0] - table[:, 1:] @ fit) / scale) if scale else 0.0
+    rest = float(np.linalg.norm(table[:, 0] - table[:, 1:] @ fit))
+    residual = rest / scale if scale else 0.0
     text = f"relative residual {residual:.1e} of a fit by both KL gradients on {len(rows)} rows"
     return Check(residual >= SEPARATION, "independent", {"residual": residual}, text)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from klsym.render import formulas
 from klsym.render.spelling import LATEX
-from klsym.render.text import chain, show_theorem
+from klsym.render.text import SPAN, chain, show_theorem, solution
 
 if TYPE_CHECKING:
     from klsym.engine.derivation import Proof
@@ -16,13 +17,34 @@ def theorem_latex(proof: Proof) -> str:
     return show_theorem(proof.theorem, proof.labels, LATEX)
 
 
+def aligned(rows: list[tuple[str, str]], ending: tuple[str, str] | None = None) -> str:
+    """(formula, rule) rows as one aligned block, the rule names in the right margin.
+
+    ending: a last row that brings its own relation sign.
+    """
+    (first, _), *rest = rows
+    lines = [rf"= {formula} && \text{{{rule}}}" for formula, rule in rest]
+    if ending and ending[0]:
+        lines.append(rf"{ending[0]} && \text{{{ending[1]}}}")
+    body = " \\\\\n".join(f"&{line}" for line in lines)
+    return "\\begin{aligned}\n" + f"{first} {body}" + "\n\\end{aligned}"
+
+
 def derivation_block(proof: Proof) -> str:
     """The chain, for a notebook or a paper (needs amsmath)."""
-    rows = []
-    for position, (formula, rule) in enumerate(chain(proof.part, proof.labels, LATEX)):
-        why = rf" && \text{{{rule}}}" if rule else " &&"
-        rows.append((formula + " &" if position == 0 else rf"&= {formula}") + why)
-    if proof.theorem.kind != "proved" or proof.theorem.statement.relation == "<=":
-        rows.append(rf"\Rightarrow\quad & {theorem_latex(proof)} && \text{{{proof.part['close']['by']}}}")
-    body = " \\\\\n".join(rows)
-    return "$\\displaystyle \\begin{aligned}\n" + body + "\n\\end{aligned}$"
+    ending = (conclusion(proof), str(proof.part["close"]["by"]))
+    return f"$\\displaystyle {aligned(chain(proof.part, proof.labels, LATEX), ending)}$"
+
+
+def conclusion(proof: Proof) -> str:
+    """How the chain ends when it does not end in an equality."""
+    theorem = proof.theorem
+    statement = theorem.statement
+    right = formulas.side(statement.right, proof.labels, LATEX)
+    if theorem.kind == "unique":
+        return r"= 0\ \text{for all } q, p, \mu \iff " + solution(theorem, LATEX)
+    if theorem.kind == "independent":
+        return rf"\notin {SPAN}"
+    if theorem.kind == "refuted":
+        return (r"\ne " if statement.relation == "=" else r"\not\le ") + right
+    return rf"\le {right}" if statement.relation == "<=" else ""

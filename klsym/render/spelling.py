@@ -124,7 +124,8 @@ class Latex(Text):
             return rf"\sqrt{{{argument}}}"
         if function == "abs":
             return rf"\left|{argument}\right|"
-        return known.get(function, rf"\mathrm{{{function}}}") + f"({argument})"
+        plain = function if len(function) == 1 else rf"\mathrm{{{function}}}"
+        return known.get(function, plain) + f"({argument})"
 
     def bracket(self, inner: str) -> str:
         return rf"\left({inner}\right)"

@@ -12,6 +12,7 @@ from typing import Any
 
 from klsym.kernel import Theorem
 from klsym.kernel.rules import Hypothesis
+from klsym.normal_form import ExpPoly
 from klsym.render import formulas
 from klsym.render.formulas import Labels
 from klsym.render.spelling import TEXT, Text
@@ -27,36 +28,34 @@ def show_statement(
 ) -> str:
     """The equation or inequality; a refuted one is printed with its negation."""
     left, right = (formulas.side(s, labels, spell) for s in (statement.left, statement.right))
-    relation = statement.relation
-    if kind == "refuted":
-        relation = {"=": "!=", "<=": ">"}[relation]
-    return f"{left} {spell.relation.get(relation, relation)} {right}"
+    relation = "!=" if kind == "refuted" and statement.relation == "=" else statement.relation
+    return f"{left} {spell.relation[relation]} {right}"
+
+
+SPAN = r"\mathrm{span}\{\nabla\mathrm{KL}(q\Vert p),\ \nabla\mathrm{KL}(p\Vert q)\}"
 
 
 def show_theorem(theorem: Theorem, labels: Labels | None = None, spell: Text = TEXT) -> str:
     """What a part establishes, in one line."""
     shown = show_statement(theorem.statement, labels, theorem.kind, spell)
     if theorem.kind == "unique":
-        from klsym.normal_form import ExpPoly
-
-        name = theorem.close["function"]
-        family = formulas.element(ExpPoly.from_json(theorem.close["family"]), spell)
-        constants = ", ".join(spell.name(a) for a in theorem.close["constants"])
-        link = " iff " if spell is TEXT else r"\iff "
-        free = f" (any {constants})" if spell is TEXT else rf"\quad({constants}\in\mathbb{{R}})"
-        return f"{shown}{link}{spell.name(name)} = {family}{free}"
+        return shown + (" iff " if spell is TEXT else r" \iff ") + solution(theorem, spell)
     if theorem.kind == "independent":
         left = formulas.side(theorem.statement.left, labels, spell)
         if spell is TEXT:
             return f"{left} is no combination of grad KL(q||p), grad KL(p||q) and policy gradients"
-        targets = r"\nabla\mathrm{KL}(q\Vert p),\ \nabla\mathrm{KL}(p\Vert q)"
-        return rf"{left} \notin \mathrm{{span}}\{{{targets}\}}"
+        return rf"{left} \notin {SPAN}"
     if theorem.kind == "refuted" and spell is TEXT:
-        return shown + " in general"
+        return shown + (" in general" if theorem.statement.relation == "=" else " fails in a model")
     return shown
 
 
-WORDS = {"q": "q", "p": "p", "mu": "mu"}
+def solution(theorem: Theorem, spell: Text) -> str:
+    """The family of a uniqueness theorem, with its free constants."""
+    family = formulas.element(ExpPoly.from_json(theorem.close["family"]), spell)
+    constants = ", ".join(spell.name(a) for a in sorted(theorem.close["constants"]))
+    free = f" (any {constants})" if spell is TEXT else rf"\quad({constants}\in\mathbb{{R}})"
+    return f"{spell.name(theorem.close['function'])} = {family}{free}"
 
 
 def show_hypothesis(hypothesis: Hypothesis, context: Context, labels: Labels | None = None) -> str:
@@ -70,6 +69,8 @@ def show_hypothesis(hypothesis: Hypothesis, context: Context, labels: Labels | N
             return f"{formulas.atom(moment, labels or {}, TEXT)} exists"
         case ("nonzero", name):
             return f"{name} is not 0"
+        case ("generic", name):
+            return f"{name} takes none of the isolated values at which terms merge or vanish"
         case ("on-policy",):
             return "on-policy: samples come from q itself, and the sampler is not differentiated (mu = sg(q))"
         case ("given",):

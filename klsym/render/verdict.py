@@ -6,6 +6,7 @@ from html import escape
 from typing import Any
 
 from klsym.engine.verdict import Verdict, combination_text
+from klsym.render.latex import aligned
 from klsym.render.spelling import is_sum
 from klsym.render.text import show_interval
 
@@ -104,22 +105,13 @@ def _listed(title: str, items: tuple[str, ...]) -> list[str]:
     return ["", title, *(f"  - {item}" for item in items)] if items else []
 
 
-def aligned(verdict: Verdict) -> str:
-    """The derivation as one aligned block, the rule names in the right margin."""
-    rows = []
-    for position, (rule, _, latex) in enumerate(verdict.steps):
-        why = rf" && \text{{{rule}}}" if rule else " &&"
-        rows.append((latex + " &" if position == 0 else rf"&= {latex}") + why)
-    return aligned_rows(rows)
-
-
-def aligned_rows(rows: list[str]) -> str:
-    body = " \\\\\n".join(rows)
-    return "\\begin{aligned}\n" + body + "\n\\end{aligned}"
+def derivation_latex(verdict: Verdict) -> str:
+    """The derivation as one aligned block."""
+    return aligned([(latex, rule) for rule, _, latex in verdict.steps])
 
 
 def verdict_latex(verdict: Verdict) -> str:
-    return f"$\\displaystyle {aligned(verdict)}$"
+    return f"$\\displaystyle {derivation_latex(verdict)}$"
 
 
 def verdict_markdown(verdict: Verdict) -> str:
@@ -127,7 +119,7 @@ def verdict_markdown(verdict: Verdict) -> str:
     lines = [f"**{_markdown(headline(verdict))}**", ""]
     lines += [f"- trust: {proof_word(verdict)}", f"- value: {_markdown(value_line(verdict))}"]
     lines += [f"- gradient at each sample: `{_product(verdict.per_sample)}`"]
-    lines += ["", "$$", aligned(verdict), "$$"]
+    lines += ["", "$$", derivation_latex(verdict), "$$"]
     if verdict.witness:
         lines += ["", "```", *_witness_lines(verdict.witness)[1:], "```"]
     for title, items in (("Hypotheses", verdict.hypotheses), ("Warnings", verdict.warnings)):
