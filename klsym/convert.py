@@ -19,8 +19,23 @@ from typing import Any
 import sympy
 from sympy.core.function import AppliedUndef
 
-from klsym.errors import NotInRing
-from klsym.language import K1, K2, K3, Estimator, Ratio, Weight, log_mu, log_p, log_q, s, sg
+from klsym.errors import NotInRing, UsageError
+from klsym.language import (
+    K1,
+    K2,
+    K3,
+    A,
+    Estimator,
+    R,
+    Ratio,
+    Weight,
+    as_expression,
+    log_mu,
+    log_p,
+    log_q,
+    s,
+    sg,
+)
 from klsym.normal_form import ONE, Exponent, ExpPoly, Monomial, Number
 from klsym.statements import SAMPLE_BASES, THETA_FREE, detach_name, parse_name
 
@@ -38,13 +53,13 @@ ANY = ("k1", "log_q", "w")  # the arguments of a generic function of everything
 
 def to_ring(expression: Any) -> ExpPoly:
     """The normal form of a SymPy expression; raises NotInRing outside the ring."""
-    return _convert(sympy.sympify(expression, strict=True))
+    return _convert(as_expression(expression))
 
 
 @lru_cache(maxsize=16384)
 def _convert(e: Any) -> ExpPoly:
     if e.is_Symbol:
-        return SYMBOLS.get(e) or ExpPoly.variable(e.name)
+        return _symbol(e)
     if e.is_Rational:
         return ExpPoly.number(Fraction(int(e.p), int(e.q)))
     if e is sympy.E:
@@ -65,6 +80,16 @@ def _convert(e: Any) -> ExpPoly:
     if isinstance(e, AppliedUndef):
         return ExpPoly.variable(e.func.__name__)
     raise NotInRing(f"{e} is no exponential polynomial")
+
+
+def _symbol(e: Any) -> ExpPoly:
+    if e in SYMBOLS:
+        return SYMBOLS[e]
+    if e.name in SAMPLE_BASES and e not in (R, A):
+        raise UsageError(f"the symbol {e.name} is klsym's own: take it from klsym.language")
+    if not (e.name.isidentifier() and e.name.isascii()):
+        raise UsageError(f"the symbol {e.name!r} has no plain name: letters, digits and _ only")
+    return ExpPoly.variable(e.name)
 
 
 def detach(element: ExpPoly, functions: Iterable[str] = ()) -> ExpPoly:
@@ -96,7 +121,7 @@ def generic_functions(expression: Any) -> dict[str, tuple[str, ...]]:
     {'g': ('k1',)}
     """
     found = {}
-    for call in sympy.sympify(expression, strict=True).atoms(AppliedUndef):
+    for call in as_expression(expression).atoms(AppliedUndef):
         found[call.func.__name__] = ("k1",) if all(isinstance(a, K1) for a in call.args) else ANY
     return dict(sorted(found.items()))
 

@@ -14,6 +14,9 @@ from typing import Any
 
 import sympy
 from sympy import Function, Heaviside, Rational, Symbol, exp, log
+from sympy.core.sympify import SympifyError, _sympify
+
+from klsym.errors import UsageError
 
 log_q = Symbol("log_q", real=True)
 log_p = Symbol("log_p", real=True)
@@ -28,6 +31,24 @@ LATEX_NAMES = {
 PARAMETERS = ("lam", "beta", "eps", "alpha", "n", "T")
 COUNTS = ("n", "T")  # batch size and length are positive
 s = Symbol("s", commutative=True)  # the score function grad log q
+
+
+def as_expression(value: Any) -> Any:
+    """A SymPy expression from an expression or an exact number; text is refused, never evaluated.
+
+    >>> as_expression(2) / 3
+    2/3
+    """
+    try:
+        expression = _sympify(value)
+    except SympifyError:
+        kind = type(value).__name__
+        raise UsageError(f"a SymPy expression expected, got {kind} {str(value)[:40]!r}") from None
+    if not isinstance(expression, sympy.Expr):
+        raise UsageError(f"a SymPy expression expected, got {type(value).__name__}")
+    if expression.has(sympy.Float):
+        raise UsageError(f"{str(expression)[:60]} holds a float: write an exact Rational instead")
+    return expression
 
 
 def parameter(name: str) -> Symbol:
@@ -203,9 +224,9 @@ def k(weight: Any) -> Any:
     """k(lam) = k1 + lam (r - 1), Schulman's family of control variates.
 
     >>> k(lam)
-    k1 + lam*(r - 1)
+    lam*(r - 1) + k1
     """
-    return k1 + sympy.sympify(weight, strict=True) * (r - 1)
+    return k1 + as_expression(weight) * (r - 1)
 
 
 ATOMS = {

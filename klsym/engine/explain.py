@@ -23,7 +23,7 @@ from klsym.engine.verdict import Meaning, Setting, Step, Verdict
 from klsym.engine.witness import models
 from klsym.errors import NotInRing, UsageError
 from klsym.kernel.closing import score_coefficient
-from klsym.language import ATOMS, s, sg
+from klsym.language import ATOMS, as_expression, s, sg
 from klsym.normal_form import ZERO, ExpPoly
 from klsym.parser import parse
 from klsym.render import formulas, losses
@@ -60,16 +60,20 @@ def explain(
     for name, allowed in CHOICES.items():
         if getattr(setting, name) not in allowed:
             raise UsageError(f"{name}={getattr(setting, name)!r}: one of {', '.join(allowed)} expected")
-    written = Written(loss, parse(loss, parameters)) if isinstance(loss, str) else Written("", loss)
-    if not written.text:
-        written = replace(written, text=losses.show(written.expression, TEXT))
+    written = _written(loss, parameters)
     try:
-        found = _in_ring(written, setting)
+        return _in_ring(written, setting)
     except NotInRing as error:
         if "division by zero" in str(error):
             raise UsageError(f"division by zero in {written.text!r}") from None
         return _outside_ring(written, setting)
-    return found
+
+
+def _written(loss: Any, parameters: Iterable[str]) -> Written:
+    if isinstance(loss, str):
+        return Written(loss, parse(loss, parameters))
+    expression = as_expression(loss)
+    return Written(losses.show(expression, TEXT), expression)
 
 
 # ---------------------------------------------------------------------------- in the ring

@@ -15,7 +15,7 @@ import sympy
 
 from klsym.convert import generic_functions, split_score, to_ring
 from klsym.errors import ProofError
-from klsym.language import r
+from klsym.language import as_expression, r
 from klsym.language import s as score_symbol
 from klsym.normal_form import ExpPoly
 from klsym.statements import (
@@ -165,6 +165,6 @@ def bregman(phi: Any) -> Quantity:
     >>> bregman(-log(r))
     D_phi(r, 1) with phi = k1
     """
-    if sympy.sympify(phi, strict=True).free_symbols - r.free_symbols:
+    if as_expression(phi).free_symbols - r.free_symbols:
         raise ProofError("bregman: an expression in r alone expected")
     return Quantity(Side.atom(Bregman(to_ring(phi))))

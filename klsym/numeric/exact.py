@@ -14,10 +14,11 @@ differences are judged.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,7 +32,10 @@ from klsym.numeric.models import (
     FiniteModel,
     Frame,
     Functions,
+    Instance,
+    Ratio,
     Scope,
+    Sized,
     System,
     from_certificate,
     random_model,
@@ -62,115 +66,149 @@ THETAS = (0.0, 0.5, -0.5, 1.0)  # steps along u at which premises are compared
 
 
 # ---------------------------------------------------------------------------- sides and atoms
-class _Sized(NamedTuple):
-    """A number, and the sum of the absolute values of the terms it was summed from."""
-
-    value: Any
-    size: Any
-
-    def times(self, other: _Sized) -> _Sized:
-        return _Sized(self.value * other.value, self.size * other.size)
-
-
-def _sum(parts: Any, system: System) -> _Sized:
-    return _Sized(parts.sum(), system.majorant(parts).sum())
-
-
-def _side(side: Side, at: Frame) -> _Sized:
-    zero = at.system.lift(0)
-    total = _Sized(zero, zero)
+def _side(side: Side, at: Frame) -> Sized:
+    total = at.constant(0)
     for coefficient, atoms in side.terms:
         constant = coefficient.names() <= set(at.context.parameters)
         refuse_unless(constant, "a random coefficient stands outside its expectation")
-        product = _sum(at.terms(coefficient)[:, 0], at.system)
+        product = at.polynomial(coefficient).at(0)
         for atom in atoms:
-            product = product.times(_atom(atom, at))
-        total = _Sized(total.value + product.value, total.size + product.size)
+            product = product * _atom(atom, at)
+        total = total + product
     return total
 
 
-def _atom(atom: Atom, at: Frame) -> _Sized:
+def _atom(atom: Atom, at: Frame) -> Sized:
+    x = at.model.outcome
     match atom:
         case E(m, a, score):
-            return _sum(at.density(m) * _scores(score, at) * at.terms(a), at.system)
+            return (at.density(m).power(1) * _scores(score, at) * at.polynomial(a)).sum()
         case Point(a, score):
-            return _sum((_scores(score, at) * at.terms(a))[:, at.model.outcome], at.system)
+            return (_scores(score, at) * at.polynomial(a)).at(x)
         case ExpectedGradient(m, loss):
-            return _slope(_sum(at.density(m) * at.moved().terms(loss), at.system), at)
+            return _slope((at.density(m).power(1) * at.moved().polynomial(loss)).sum(), at)
         case PointGradient(loss):
-            return _slope(_sum(at.moved().terms(loss)[:, at.model.outcome], at.system), at)
+            return _slope(at.moved().polynomial(loss).at(x), at)
         case Gradient(of):
             return _slope(_side(of, at.moved()), at)
         case Divergence(kind, first, second):
-            return _divergence(kind, at.density(first), at.density(second), at.system)
+            return _divergence(kind, at.density(first), at.density(second))
         case Covariance(m, a, b):
-            return _covariance(at.density(m), at.terms(a), at.terms(b), at.system)
+            return _covariance(at.density(m).power(1), at.polynomial(a), at.polynomial(b))
         case Bregman(phi):
             return _bregman(phi, at)
     raise UsageError(f"oracle: unknown atom {type(atom).__name__}")
 
 
-def _scores(score: tuple[str, ...], at: Frame) -> Any:
+def _scores(score: tuple[str, ...], at: Frame) -> Sized:
     refuse_unless(set(score) <= {"x"}, f"score {list(score)}: only single samples are evaluated")
-    return at.score() ** len(score) if score else at.system.lift(1)
+    product = at.constant(1)
+    for _ in score:
+        product = product * at.score()
+    return product
 
 
-def _slope(quantity: _Sized, at: Frame) -> _Sized:
-    return _Sized(at.system.slope(quantity.value), at.system.slope(quantity.size))
+def _slope(quantity: Sized, at: Frame) -> Sized:
+    return Sized(at.system.slope(quantity.value), FLOAT.slope(quantity.size))
 
 
-def _divergence(kind: str, a: Any, b: Any, system: System) -> _Sized:
+def _divergence(kind: str, a: Ratio, b: Ratio) -> Sized:
     """KL = sum a log(a/b), chi2 = sum (a - b)^2 / b, J = KL(a||b) + KL(b||a)."""
     match kind:
         case "KL":
-            return _sum(a * np.log(a / b), system)
+            return (a.power(1) * a.over(b).log()).sum()
         case "chi2":
-            return _sum((a - b) ** 2 / b, system)
+            gap = a.power(1) - b.power(1)
+            return (gap * gap * b.power(-1)).sum()
         case "J":
-            return _sum(np.stack([a * np.log(a / b), b * np.log(b / a)]), system)
+            return _divergence("KL", a, b) + _divergence("KL", b, a)
     raise UsageError(f"oracle: unknown divergence {kind!r}")
 
 
-def _covariance(m: Any, a: Any, b: Any, system: System) -> _Sized:
+def _covariance(m: Sized, a: Sized, b: Sized) -> Sized:
     """sum_x m (a - E_m a)(b - E_m b)."""
-    centred, sizes = [], []
-    for terms in (a, b):
-        size = system.majorant(terms).sum(axis=0)
-        values = terms.sum(axis=0)
-        centred.append(values - (m * values).sum())
-        sizes.append(size + (system.majorant(m) * size).sum())
-    value = (m * centred[0] * centred[1]).sum()
-    return _Sized(value, (system.majorant(m) * sizes[0] * sizes[1]).sum())
+    return (m * (a - (m * a).sum()) * (b - (m * b).sum())).sum()
 
 
-def _bregman(phi: ExpPoly, at: Frame) -> _Sized:
+def _bregman(phi: ExpPoly, at: Frame) -> Sized:
     """phi(r) - phi(1) - phi'(1)(r - 1) at one sample; phi is given in k1 = -log r."""
     refuse_unless(phi.names() <= {"k1", *at.context.parameters}, "bregman: a function of r alone")
-    one = at.system.lift([1])
-    near_one = Scope(at.model, at.system, {"k1": 1 / (one + at.system.step)})  # r = 1 + t
-    slope = at.system.slope(near_one.terms(phi).sum())
-    at_one = _sum(Scope(at.model, at.system, {"k1": one}).terms(phi), at.system)
-    at_r = _sum(at.terms(phi)[:, at.model.outcome], at.system)
-    line = slope * (1 / at.ratios["k1"][at.model.outcome] - 1)
-    value = at_r.value - at_one.value - line
-    return _Sized(value, at_r.size + at_one.size + at.system.majorant(line))
+    one, x = at.system.lift([1]), at.model.outcome
+    none, all_ = np.zeros(1), at.system.magnitude(one)
+    near_one = Ratio(at.system, 1 / (one + at.system.step), none, all_)  # r = 1 + t
+    slope = _slope(Scope(at.model, at.system, {"k1": near_one}).polynomial(phi).at(0), at)
+    exactly_one = Ratio(at.system, one, none, none)
+    at_one = Scope(at.model, at.system, {"k1": exactly_one}).polynomial(phi).at(0)
+    line = slope * (at.ratios["k1"].power(-1).at(x) - at.constant(1))
+    return at.polynomial(phi).at(x) - at_one - line
+
+
+# ---------------------------------------------------------------------------- generic functions
+def default_function(name: str) -> Any:
+    """A smooth function for a generic one: sin(a.x) + exp(b.x)/2 + (c.x)^2/4, by its name.
+
+    >>> g, h = default_function("g"), default_function("h")
+    >>> bool(g(1.0) != h(1.0))
+    True
+
+    name: what chooses a, b, c.  The function takes its arguments as arrays, shape (n,) each.
+    """
+    seed = zlib.crc32(name.encode())
+    a, b, c = np.random.default_rng(seed).uniform(0.2, 0.9, size=(3, 8)) * [[1], [0.5], [1]]
+
+    def function(*arguments: Any) -> Any:
+        ax, bx, cx = (sum(w * x for w, x in zip(v, arguments, strict=False)) for v in (a, b, c))
+        return np.sin(ax) + np.exp(bx) / 2 + cx**2 / 4
+
+    return function
+
+
+def _refuse_unless_analytic(name: str, function: Any, arguments: Any) -> None:
+    """Complex steps need f(x + ih) = f(x) + ih f'(x); abs, maximum and comparisons break it."""
+    h = 1e-5
+    real = [np.real(argument) for argument in arguments]
+    above, below = function(*(x + h for x in real)), function(*(x - h for x in real))
+    central = (np.asarray(above) - np.asarray(below)) / (2 * h)
+    step = FLOAT.slope(function(*(x + FLOAT.step for x in real)))
+    scale = 1 + np.max(np.abs(central)) + np.max(np.abs(above))
+    close = bool(np.all(np.abs(central - step) <= 1e-4 * scale))
+    refuse_unless(close, f"function {name}: not smooth in complex arithmetic, or not finite")
+
+
+def _instances(context: Context, functions: Functions | None) -> Functions:
+    """An instance for every generic function of a statement; callables check what they are given."""
+    given = dict(functions or {})
+    undeclared = sorted(set(given) - set(context.function_arguments))
+    refuse_unless(not undeclared, f"the statement has no function {', '.join(undeclared)}")
+    chosen = {name: given.get(name) for name in context.function_arguments}
+    return {name: _checked(name, default_function(name) if f is None else f) for name, f in chosen.items()}
+
+
+def _checked(name: str, function: Instance) -> Instance:
+    if isinstance(function, ExpPoly):
+        return function
+
+    def checked(*arguments: Any) -> Any:
+        if any(np.iscomplexobj(argument) for argument in arguments):
+            _refuse_unless_analytic(name, function, arguments)
+        return function(*arguments)
+
+    return checked
 
 
 # ---------------------------------------------------------------------------- both sides
 def _sides(
     statement: Statement, model: FiniteModel, functions: Functions | None, system: System
-) -> tuple[_Sized, _Sized]:
-    context, known = statement.context, dict(functions or {})
+) -> tuple[Sized, Sized]:
+    context, known = statement.context, _instances(statement.context, functions)
     model.check(context)
-    undeclared = set(known) - set(context.function_arguments)
-    refuse_unless(not undeclared, f"the statement has no function {', '.join(sorted(undeclared))}")
-    check_premises(context, model, known)
+    check_premises(context, model, functions)
     at = Frame(model, system, context, known)
     with np.errstate(all="ignore"):  # what is not finite is reported as such
         return _side(statement.left, at), _side(statement.right, at)
 
 
-def check_premises(context: Context, model: FiniteModel, functions: Functions) -> None:
+def check_premises(context: Context, model: FiniteModel, functions: Functions | None) -> None:
     """Refuse functions that do not satisfy the premises of a statement, F = G at theta + t u.
 
     >>> from klsym.engine.quantities import KL, expectation
@@ -181,9 +219,10 @@ def check_premises(context: Context, model: FiniteModel, functions: Functions) -
     functions: name -> callable or ExpPoly; t is 0, 1/2, -1/2 and 1.
     Raises UsageError: a premise that fails, with its two values.
     """
+    known = _instances(context, functions)
     for number, pair in enumerate(context.premises, start=1):
         for t in THETAS:
-            at = Frame(model.moved(t, context), FLOAT, context, functions)
+            at = Frame(model.moved(t, context), FLOAT, context, known)
             left, right = (_side(side, at) for side in pair)
             gap, size = abs(left.value - right.value), abs(left.size) + abs(right.size)
             if not gap <= TOLERANCE * size:
@@ -270,7 +309,7 @@ def agreement(
     return Agreement(max(map(abs, gaps)), max(gaps), len(gaps))
 
 
-def _gap(left: _Sized, right: _Sized) -> float:
+def _gap(left: Sized, right: Sized) -> float:
     gap = float(np.real(left.value - right.value))
     size = float(np.real(left.size + right.size))
     if not np.isfinite(gap + size):

@@ -12,7 +12,6 @@ to rounding), `EXACT` takes dual numbers over rational enclosures (exact, with a
 from __future__ import annotations
 
 import math
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -28,6 +27,7 @@ from klsym.statements import MEASURES, THETA_FREE, Context, parse_name
 
 Number = Fraction | float
 SUM_TOLERANCE = 1e-12  # of float probabilities; rational ones must sum to one exactly
+BELOW = {"k1": "p", "w": "mu", "log_q": "count"}  # each is the log of q over this density
 COUNTS = ("n", "T")  # parameters that stand for a batch size and a length
 
 
@@ -58,6 +58,8 @@ class FiniteModel:
 
     def __post_init__(self) -> None:
         set_ = object.__setattr__
+        if not (isinstance(self.parameters, Mapping) and isinstance(self.rewards, Mapping)):
+            raise UsageError("model: parameters and rewards: name -> value expected")
         set_(self, "mu", self.q if self.mu is None else self.mu)
         for name in ("q", "p", "mu", "u"):
             set_(self, name, _numbers(getattr(self, name), name))
@@ -95,31 +97,19 @@ class FiniteModel:
     @property
     def exact(self) -> bool:
         """Are all numbers rational?"""
-        rows = [self.q, self.p, self.u, self.mu or (), list(self.parameters.values())]
-        rows.extend(self.rewards.values())
+        rows = [self.q, self.p, self.u, self.mu or (), *self.rewards.values()]
+        rows.append(list(self.parameters.values()))
         return all(isinstance(value, Fraction) for row in rows for value in row)
 
     def moved(self, t: float, context: Context) -> FiniteModel:
-        """The model at theta + t u, in floats; on-policy the sampler moves along.
-
-        >>> model = FiniteModel(q=["1/2", "1/2"], p=["1/4", "3/4"], u=[1, 0])
-        >>> moved = model.moved(math.log(3), Context())
-        >>> [round(float(value), 12) for value in moved.q]
-        [0.75, 0.25]
-        """
+        """The model at theta + t u, in floats; on-policy the sampler moves along."""
         q, u = (np.array([float(v) for v in row]) for row in (self.q, self.u))
         moved = _softmax(np.log(q) + t * u)
         mu = moved if context.on_policy else self.mu
         return FiniteModel(moved, self.p, self.u, mu, self.parameters, self.rewards, self.outcome)
 
     def check(self, context: Context) -> None:
-        """Refuse a model that is none of the statement: parameters missing, or mu != q on-policy.
-
-        >>> FiniteModel(q=["1/2", "1/2"], p=["1/4", "3/4"], u=[1, 0]).check(Context(("beta",)))
-        Traceback (most recent call last):
-            ...
-        klsym.errors.UsageError: model: no value for the parameter beta
-        """
+        """Raise UsageError: a parameter of the statement is missing, or mu != q on-policy."""
         for name in context.parameters:
             if name not in self.parameters:
                 raise UsageError(f"model: no value for the parameter {name}")
@@ -131,7 +121,7 @@ def _numbers(row: Any, name: str) -> tuple[Number, ...]:
     if isinstance(row, str) or not hasattr(row, "__iter__"):
         raise UsageError(f"model: {name}: a list of numbers expected, got {str(row)[:40]!r}")
     try:
-        values = tuple(_number(value) for value in row)
+        values = tuple(Fraction(v) if isinstance(v, Rational | str) else float(v) for v in row)
     except (TypeError, ValueError, ZeroDivisionError):
         raise UsageError(f"model: {name}: numbers expected, got {str(row)[:60]}") from None
     if not all(math.isfinite(value) for value in values):
@@ -139,16 +129,13 @@ def _numbers(row: Any, name: str) -> tuple[Number, ...]:
     return values
 
 
-def _number(value: Any) -> Number:
-    return Fraction(value) if isinstance(value, Rational | str) else float(value)
-
-
 def _refuse_unless_distribution(row: tuple[Number, ...], name: str) -> None:
     for x, value in enumerate(row):
         if value <= 0:
             raise UsageError(f"model: {name}[{x}] = {value} is not positive")
-    total = sum(row)
-    if total != 1 and (isinstance(total, Fraction) or abs(total - 1) > SUM_TOLERANCE):
+    exact = all(isinstance(value, Fraction) for value in row)
+    total = sum(row) if exact else math.fsum(row)
+    if abs(total - 1) > (0 if exact else SUM_TOLERANCE):
         raise UsageError(f"model: {name} sums to {total}, not to 1")
 
 
@@ -169,8 +156,10 @@ def random_model(
 
     seed: 0 or more.  size: number of outcomes.  spread: standard deviation of the logits.
     Parameters are nonzero, of both signs; n and T are integers from 2 to 6.
-    Raises UsageError: size below 2.
+    Raises UsageError: size below 2, seed below 0.
     """
+    if size < 2 or seed < 0:
+        raise UsageError(f"model: seed {seed} and size {size}: at least 0 and 2 expected")
     context = context or Context()
     stream = np.random.default_rng([seed, size, int(exact)])
     q, p, mu = (_distribution(stream, size, exact, spread) for _ in range(3))
@@ -214,9 +203,8 @@ def from_certificate(data: Any) -> FiniteModel:
     data: an object with the seven fields of FiniteModel, numbers written as strings.
     Raises UsageError: other fields, or what FiniteModel refuses.
     """
-    fields = set(FiniteModel.__dataclass_fields__)
-    if not isinstance(data, dict) or set(data) != fields:
-        raise UsageError(f"model: the keys {sorted(fields)} expected")
+    if not isinstance(data, dict) or data.keys() != FiniteModel.__dataclass_fields__.keys():
+        raise UsageError(f"model: the keys {', '.join(FiniteModel.__dataclass_fields__)} expected")
     return FiniteModel(**data)
 
 
@@ -234,7 +222,7 @@ class Dual:
     slope: Interval
 
     @staticmethod
-    def of(value: int | Fraction, slope: int | Fraction = 0) -> Dual:
+    def of(value: int | Fraction, slope: int = 0) -> Dual:
         return Dual(Interval.exact(value), Interval.exact(slope))
 
     def __add__(self, other: Any) -> Dual:
@@ -282,8 +270,7 @@ class Dual:
 
     def log(self) -> Dual:
         """d log x = dx / x; NumPy's log calls this on object arrays."""
-        ends = (log_enclosure(end) for end in (self.value.lower, self.value.upper))
-        low, high = ends
+        low, high = log_enclosure(self.value.lower), log_enclosure(self.value.upper)
         return Dual(Interval(low.lower, high.upper), _tidy(self.value**-1 * self.slope))
 
 
@@ -299,107 +286,153 @@ def _tidy(interval: Interval) -> Interval:
 
 
 # ---------------------------------------------------------------------------- number systems
+H = 1e-30  # so small that h^2 is lost to rounding
+
+
 @dataclass(frozen=True)
 class System:
     """Numbers of the form value + slope t with t^2 = 0, as the evaluator needs them.
 
     lift: a rational or float, or a list of them, -> an element, or an array of shape (n,).
     step: the element t.  slope: element -> its slope, as an element.
-    majorant: array -> |value| + |slope| t, from which the size of the terms is summed.
+    magnitude: element or array -> |value| in floats; 0 where rounding needs no scale.
     """
 
     lift: Callable[[Any], Any]
     step: Any
     slope: Callable[[Any], Any]
-    majorant: Callable[[Any], Any]
-
-
-H = 1e-30  # so small that h^2 is lost to rounding
+    magnitude: Callable[[Any], Any]
 
 
 def _lift_dual(values: Any) -> Any:
     if isinstance(values, int | Fraction):
         return Dual.of(values)
-    lifted = np.empty(len(values), dtype=object)
-    lifted[:] = [Dual.of(value) for value in values]
-    return lifted
+    return np.array([Dual.of(value) for value in values], dtype=object)
 
 
 FLOAT = System(
     lift=lambda values: np.asarray(values, dtype=float),
     step=1j * H,
     slope=lambda element: np.imag(element) / H,
-    majorant=lambda array: np.abs(np.real(array)) + 1j * np.abs(np.imag(array)),
+    magnitude=lambda array: np.abs(np.real(array)),
 )
 EXACT = System(
     lift=_lift_dual,
     step=Dual.of(0, 1),
     slope=lambda element: Dual(element.slope, Interval.exact(0)),
-    majorant=lambda array: array * 0,  # an enclosure knows its own error
+    magnitude=lambda array: np.zeros(np.shape(array)),
 )
 
-Instance = Callable[..., Any] | ExpPoly  # what a generic function may be
-Functions = Mapping[str, Instance]
+
+@dataclass(frozen=True, slots=True)
+class Sized:
+    """A number or array, and the size of the terms that it was summed from, |value| + |slope| i H.
+
+    >>> Sized(1.0, 1.0) - Sized(1.0, 1.0)
+    Sized(value=0.0, size=2.0)
+    """
+
+    value: Any
+    size: Any
+
+    def __add__(self, other: Sized) -> Sized:
+        return Sized(self.value + other.value, self.size + other.size)
+
+    def __sub__(self, other: Sized) -> Sized:
+        return Sized(self.value - other.value, self.size + other.size)
+
+    def __mul__(self, other: Sized) -> Sized:
+        return Sized(self.value * other.value, self.size * other.size)
+
+    def sum(self) -> Sized:
+        return Sized(np.sum(self.value), np.sum(self.size))
+
+    def at(self, x: int) -> Sized:
+        return Sized(self.value[x], self.size[x])
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """A positive array x; drift bounds |d log x|, and size is that of log x."""
+
+    system: System
+    value: Any
+    size: Any
+    drift: Any
+
+    def log(self) -> Sized:
+        return Sized(np.log(self.value), self.size + 1j * H * self.drift)
+
+    def power(self, n: int) -> Sized:
+        """x^n, which stays rational where exp(n log x) would not."""
+        value = self.value**n
+        return Sized(value, self.system.magnitude(value) * (1 + 1j * H * abs(n) * self.drift))
+
+    def over(self, other: Ratio) -> Ratio:
+        size, drift = self.size + other.size, self.drift + other.drift
+        return Ratio(self.system, self.value / other.value, size, drift)
 
 
 def refuse_unless(condition: bool, reason: str) -> None:
-    """Raise UsageError with the reason; for what the oracle cannot evaluate."""
+    """Raise UsageError for what the oracle cannot evaluate."""
     if not condition:
         raise UsageError(f"oracle: {reason}")
 
 
 # ---------------------------------------------------------------------------- variables
+Instance = Callable[..., Any] | ExpPoly  # what a generic function may be
+Functions = Mapping[str, Instance]
+
+
 class Scope:
     """Variables that are logs of given ratios, and parameters."""
 
-    def __init__(self, model: FiniteModel, system: System, ratios: Mapping[str, Any]) -> None:
+    def __init__(self, model: FiniteModel, system: System, ratios: Mapping[str, Ratio]) -> None:
         self.model, self.system, self.ratios = model, system, ratios
-        self.known: dict[str, Any] = {}
+        self.known: dict[str, Sized] = {}
 
-    def variable(self, name: str) -> Any:
+    def variable(self, name: str) -> Sized:
         if name not in self.known:
             self.known[name] = self._find(name)
         return self.known[name]
 
-    def _find(self, name: str) -> Any:
+    def _find(self, name: str) -> Sized:
         if name in self.model.parameters:
-            return self.system.lift(self.model.parameters[name])
+            return self.constant(self.model.parameters[name])
         refuse_unless(name in self.ratios, f"no value for {name!r}")
-        return np.log(self.ratios[name])
+        return self.ratios[name].log()
 
-    def ratio(self, monomial: Monomial) -> Any:
-        """The ratio whose log a monomial is, or None."""
-        name, power = monomial[0] if len(monomial) == 1 else ("", 0)
-        return self.ratios.get(name) if power == 1 else None
+    def constant(self, value: Any) -> Sized:
+        lifted = self.system.lift(value)
+        return Sized(lifted, self.system.magnitude(lifted))
 
-    def terms(self, a: ExpPoly) -> Any:
-        """The terms of an exponential polynomial at each outcome, shape (terms, n)."""
-        shape = next(iter(self.ratios.values()))
-        rows = [shape * self.system.lift(0)]
+    def polynomial(self, a: ExpPoly) -> Sized:
+        """An exponential polynomial at each outcome, shape (n,)."""
+        total = self.constant([0] * len(next(iter(self.ratios.values())).value))
         for (monomial, exponent), value in a.terms.items():
-            scale = self.system.lift(Fraction(value))
-            rows.append(rows[0] + self._monomial(monomial) * self._exponential(exponent) * scale)
-        return np.stack(rows)
+            scale = self.constant(Fraction(value))
+            total = total + scale * self._monomial(monomial) * self._exponential(exponent)
+        return total
 
-    def _monomial(self, monomial: Monomial) -> Any:
-        product = self.system.lift(1)
+    def _monomial(self, monomial: Monomial) -> Sized:
+        product = self.constant(1)
         for name, power in monomial:
-            if power < 0:
-                nonzero = bool(self.model.parameters.get(name))
-                refuse_unless(nonzero, f"division by {name}, which is zero or random")
-            product = product * self.variable(name) ** power
+            nonzero = power > 0 or bool(self.model.parameters.get(name))
+            refuse_unless(nonzero, f"division by {name}, which is zero or random")
+            factor = self.variable(name)
+            product = product * Sized(factor.value**power, factor.size**power)
         return product
 
-    def _exponential(self, exponent: Exponent) -> Any:
-        """exp of a polynomial; exp(n log x) is x^n, which keeps rationals rational."""
-        product, rest = self.system.lift(1), self.system.lift(0)
+    def _exponential(self, exponent: Exponent) -> Sized:
+        product, rest = self.constant(1), self.constant(0)
         for monomial, value in exponent:
-            ratio = self.ratio(monomial)
-            if ratio is not None and value.denominator == 1:
-                product = product * ratio ** int(value)
+            name, power = monomial[0] if len(monomial) == 1 else ("", 0)
+            if name in self.ratios and power == 1 and value.denominator == 1:
+                product = product * self.ratios[name].power(int(value))
             else:
-                rest = rest + self._monomial(monomial) * self.system.lift(Fraction(value))
-        return product * np.exp(rest)
+                rest = rest + self.constant(Fraction(value)) * self._monomial(monomial)
+        value = np.exp(rest.value)
+        return product * Sized(value, self.system.magnitude(value) * (1 + 1j * np.imag(rest.size)))
 
 
 class Frame(Scope):
@@ -411,29 +444,36 @@ class Frame(Scope):
     ) -> None:  # fmt: skip
         self.context, self.functions = context, functions
         self.still, self.moving = still or self, still is not None
-        self.u = system.lift(model.u)
-        weights = system.lift(model.q) * np.exp((system.step if still else system.lift(0)) * self.u)
-        q, p, mu = weights / weights.sum(), system.lift(model.p), system.lift(model.mu)
-        self.densities = {"q": q, "p": p, "mu": mu, "count": system.lift([1] * model.size)}
-        self.live = {"k1": q / p, "w": q / mu, "log_q": q}
-        detached = {f"sg({name})": ratio for name, ratio in self.still.live.items()}
-        super().__init__(model, system, {**self.live, **detached})
+        u, start = system.lift(model.u), system.lift(model.q)
+        weights = start * np.exp((system.step if still else system.lift(0)) * u)
+        values = {"q": weights / weights.sum(), "count": system.lift([1] * model.size)}
+        values |= {"p": system.lift(model.p), "mu": system.lift(model.mu)}
+        mean = Sized((start * u).sum(), np.sum(system.magnitude(start) * system.magnitude(u)))
+        self.scores = Sized(u, system.magnitude(u)) - mean
+        self.densities = {}
+        for name, value in values.items():
+            drift = self.scores.size * (self.moving and name == "q")
+            self.densities[name] = Ratio(system, value, system.magnitude(np.log(value)), drift)
+        q = self.densities["q"]
+        live = {name: q.over(self.densities[m]) for name, m in BELOW.items()}
+        detached = {f"sg({name})": (still.ratios if still else live)[name] for name in live}
+        super().__init__(model, system, live | detached)
 
     def moved(self) -> Frame:
         """The frame whose q, k1, w, log_q move along u."""
         refuse_unless(not self.moving, "a gradient inside a gradient is not evaluated")
         return Frame(self.model, self.system, self.context, self.functions, self)
 
-    def density(self, measure: str) -> Any:
+    def density(self, measure: str) -> Ratio:
         refuse_unless(measure in MEASURES, f"unknown measure {measure!r}")
         return self.densities[measure]
 
-    def score(self) -> Any:
+    def score(self) -> Sized:
         """u.s(x) = u_x - sum q u."""
         refuse_unless(not self.moving, "the gradient of a score function is not evaluated")
-        return self.u - (self.densities["q"] * self.u).sum()
+        return self.scores
 
-    def _find(self, name: str) -> Any:
+    def _find(self, name: str) -> Sized:
         if name in self.context.parameters or name in self.ratios:
             return super()._find(name)
         parsed, given = parse_name(name), dict(self.context.given)
@@ -443,53 +483,21 @@ class Frame(Scope):
             return self.still.variable(parsed.base)
         if name in given:  # the value at theta, a constant from then on
             refuse_unless(not given[name].names() & set(given), "given values name one another")
-            return self.still.terms(given[name]).sum(axis=0)
+            return self.still.polynomial(given[name])
         if name in self.context.function_arguments:
             return self._call(name)
         known = name in THETA_FREE and name in self.model.rewards
         refuse_unless(known, f"no value for {name!r}")
-        return self.system.lift(self.model.rewards[name])
+        return self.constant(self.model.rewards[name])
 
-    def _call(self, name: str) -> Any:
+    def _call(self, name: str) -> Sized:
         names = self.context.function_arguments[name]
-        instance = self.functions[name] if name in self.functions else default_function(name)
+        instance = self.functions[name]
         if isinstance(instance, ExpPoly):
             foreign = instance.names() - {*names, *self.context.parameters}
             refuse_unless(not foreign, f"function {name}: may depend on {', '.join(names)} only")
-            return self.terms(instance).sum(axis=0)
+            return self.polynomial(instance)
         refuse_unless(self.system is FLOAT, f"function {name} is a callable, known in floats only")
-        arguments = [self.variable(argument) for argument in names]
-        if self.moving:
-            _refuse_unless_analytic(name, instance, arguments)
-        return np.broadcast_to(instance(*arguments), arguments[0].shape)
-
-
-def default_function(name: str) -> Any:
-    """A smooth function for a generic one: sin(a.x) + exp(b.x)/2 + (c.x)^2/4, by its name.
-
-    >>> g, h = default_function("g"), default_function("h")
-    >>> bool(g(1.0) != h(1.0))
-    True
-
-    name: what chooses a, b, c.  The function takes its arguments as arrays, shape (n,) each.
-    """
-    seed = zlib.crc32(name.encode())
-    a, b, c = np.random.default_rng(seed).uniform(0.2, 0.9, size=(3, 8)) * [[1], [0.5], [1]]
-
-    def function(*arguments: Any) -> Any:
-        ax, bx, cx = (sum(w * x for w, x in zip(v, arguments, strict=False)) for v in (a, b, c))
-        return np.sin(ax) + np.exp(bx) / 2 + cx**2 / 4
-
-    return function
-
-
-def _refuse_unless_analytic(name: str, function: Any, arguments: list[Any]) -> None:
-    """Complex steps need f(x + ih) = f(x) + ih f'(x); abs, maximum and comparisons break it."""
-    h = 1e-5
-    real = [np.real(argument) for argument in arguments]
-    above, below = function(*(x + h for x in real)), function(*(x - h for x in real))
-    central = (np.asarray(above) - np.asarray(below)) / (2 * h)
-    step = FLOAT.slope(function(*(x + FLOAT.step for x in real)))
-    scale = 1 + np.max(np.abs(central)) + np.max(np.abs(above))
-    close = bool(np.all(np.abs(central - step) <= 1e-4 * scale))
-    refuse_unless(close, f"function {name}: not smooth in complex arithmetic, or not finite")
+        arguments = [self.variable(argument).value for argument in names]
+        value = np.broadcast_to(instance(*arguments), arguments[0].shape)
+        return Sized(value, np.abs(np.real(value)) + 1j * np.abs(np.imag(value)))

@@ -15,7 +15,7 @@ from typing import Any
 import sympy
 from sympy.core.function import AppliedUndef
 
-from klsym.language import Estimator, clip, sg
+from klsym.language import Estimator, as_expression, clip, sg
 from klsym.render.spelling import TEXT, Text
 
 SUM, PRODUCT, ATOM = range(3)  # how tightly a piece binds
@@ -34,7 +34,7 @@ def show(loss: Any, spell: Text) -> str:
     """The loss in one spelling; typed text is kept as it is."""
     if isinstance(loss, Written):
         return loss.text if spell is TEXT else show(loss.expression, spell)
-    return _walk(sympy.sympify(loss, strict=True), spell)[0]
+    return _walk(as_expression(loss), spell)[0]
 
 
 def _walk(e: Any, spell: Text) -> tuple[str, int]:
