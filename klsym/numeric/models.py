@@ -97,8 +97,7 @@ class FiniteModel:
     @property
     def exact(self) -> bool:
         """Are all numbers rational?"""
-        rows = [self.q, self.p, self.u, self.mu or (), *self.rewards.values()]
-        rows.append(list(self.parameters.values()))
+        rows = [self.q, self.p, self.u, self.mu or (), *self.rewards.values(), [*self.parameters.values()]]
         return all(isinstance(value, Fraction) for row in rows for value in row)
 
     def moved(self, t: float, context: Context) -> FiniteModel:
@@ -134,7 +133,7 @@ def _refuse_unless_distribution(row: tuple[Number, ...], name: str) -> None:
         if value <= 0:
             raise UsageError(f"model: {name}[{x}] = {value} is not positive")
     exact = all(isinstance(value, Fraction) for value in row)
-    total = sum(row) if exact else math.fsum(row)
+    total: Any = sum(row) if exact else math.fsum(row)
     if abs(total - 1) > (0 if exact else SUM_TOLERANCE):
         raise UsageError(f"model: {name} sums to {total}, not to 1")
 
@@ -240,14 +239,11 @@ class Dual:
 
     __radd__, __rmul__ = __add__, __mul__
 
-    def __neg__(self) -> Dual:
-        return self * -1
-
     def __sub__(self, other: Any) -> Dual:
         return self + other * -1
 
     def __rsub__(self, other: Any) -> Dual:
-        return -self + other
+        return self * -1 + other
 
     def __pow__(self, power: int) -> Dual:
         """d x^n = n x^(n-1) dx."""

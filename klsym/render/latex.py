@@ -33,7 +33,7 @@ def aligned(rows: list[tuple[str, str]], ending: tuple[str, str] | None = None) 
 def derivation_block(proof: Proof) -> str:
     """The chain, for a notebook or a paper (needs amsmath)."""
     ending = (conclusion(proof), str(proof.part["close"]["by"]))
-    return f"$\\displaystyle {aligned(chain(proof.part, proof.labels, LATEX), ending)}$"
+    return f"$$\n{aligned(chain(proof.part, proof.labels, LATEX), ending)}\n$$"
 
 
 def conclusion(proof: Proof) -> str:
@@ -42,7 +42,7 @@ def conclusion(proof: Proof) -> str:
     statement = theorem.statement
     right = formulas.side(statement.right, proof.labels, LATEX)
     if theorem.kind == "unique":
-        return r"= 0\ \text{for all } q, p, \mu \iff " + solution(theorem, LATEX)
+        return r"= 0\ \forall q, p, \mu \iff " + solution(theorem, LATEX)
     if theorem.kind == "independent":
         return rf"\notin {SPAN}"
     if theorem.kind == "refuted":

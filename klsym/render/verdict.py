@@ -111,7 +111,7 @@ def derivation_latex(verdict: Verdict) -> str:
 
 
 def verdict_latex(verdict: Verdict) -> str:
-    return f"$\\displaystyle {derivation_latex(verdict)}$"
+    return f"$$\n{derivation_latex(verdict)}\n$$"
 
 
 def verdict_markdown(verdict: Verdict) -> str:
