@@ -30,6 +30,7 @@ MEASURES = ("q", "p", "mu", "count")  # count: the counting (reference) measure,
 PROBABILITIES = ("q", "p", "mu")
 SAMPLE_BASES = ("k1", "w", "log_q", "R", "A")
 THETA_FREE = ("R", "A")
+SLOTS = ("x",)  # one sample; batches and sequences will bring more
 DIVERGENCES = ("KL", "chi2", "J")
 
 Score = tuple[str, ...]
@@ -106,6 +107,8 @@ class Context:
             if name in self.parameters:
                 continue
             parsed = parse_name(name)
+            if parsed.slot not in SLOTS:
+                raise Refused(f"unknown slot {parsed.slot!r} in {name!r}")
             function = parsed.base in self.function_arguments
             if not function and (parsed.base not in SAMPLE_BASES or parsed.primes):
                 raise Refused(f"unknown name {name!r}")
@@ -262,8 +265,8 @@ def atom_from_json(data: Any) -> Atom:
 
 
 def _score(data: list[Any]) -> Score:
-    if not all(isinstance(slot, str) and slot for slot in data):
-        raise Refused(f"score: a list of slot names expected, got {str(data)[:60]}")
+    if not all(slot in SLOTS for slot in data):
+        raise Refused(f"score: a list of slots among {list(SLOTS)} expected, got {str(data)[:60]}")
     return tuple(sorted(data))
 
 

@@ -21,9 +21,11 @@ from klsym.engine.reduce import Step, make_step, reduction
 from klsym.engine.witness import find_model
 from klsym.errors import ProofError, Refused
 from klsym.kernel import Theorem, check_part
-from klsym.kernel.closing import score_coefficient
+from klsym.kernel.closing import is_foreign, partial, score_coefficient
 from klsym.kernel.replay import collect_hypotheses
 from klsym.normal_form import ExpPoly
+from klsym.render.latex import ProofView
+from klsym.render.text import show_side
 from klsym.statements import (
     SAMPLE_BASES,
     Context,
@@ -251,8 +253,6 @@ def _hypotheses(part: dict[str, Any]) -> list[Any]:
 
 
 def _text(side: Side, labels: dict[ExpPoly, Any] | None = None) -> str:
-    from klsym.render.text import show_side
-
     return show_side(side, labels)
 
 
@@ -283,8 +283,6 @@ def solve(
     context: Context,
 ) -> dict[str, Any]:
     """The data of a completeness step: the unit that turns dc/dv = 0 into g^(n) = h."""
-    from klsym.kernel.closing import partial
-
     order = len(constants)
     top = function + "'" * order
     condition = partial(c, coordinate, context)
@@ -298,8 +296,6 @@ def solve(
 
 def foreign_term(c: ExpPoly, context: Context) -> ExpPoly:
     """A term of c that is neither a reward nor a multiple of k1 or r; raises ProofError if there is none."""
-    from klsym.kernel.closing import is_foreign
-
     for key, value in sorted(c.terms.items()):
         term = ExpPoly({key: value})
         if is_foreign(term, context):
@@ -307,15 +303,15 @@ def foreign_term(c: ExpPoly, context: Context) -> ExpPoly:
     raise ProofError("the coefficient is a combination of k1, r and rewards")
 
 
-@dataclass(frozen=True)
-class Proof:
+@dataclass(frozen=True, repr=False)
+class Proof(ProofView):
     """A finished derivation: its certificate part, and the theorem the kernel makes of it."""
 
     part: dict[str, Any]
     labels: dict[ExpPoly, Any]
 
     @cached_property
-    def theorem(self) -> Theorem:
+    def theorem(self) -> Theorem:  # type: ignore[override]
         """Replay; raises ProofError when the kernel refuses."""
         try:
             return check_part(self.part)
@@ -324,22 +320,5 @@ class Proof:
 
     @property
     def trust(self) -> str:
-        """ "kernel" once replayed (a refused derivation raises instead)."""
+        """kernel, once replayed (a refused derivation raises instead)."""
         return "kernel" if self.theorem else "none"
-
-    @property
-    def hypotheses(self) -> list[str]:
-        """What the theorem assumes, in words."""
-        from klsym.render.text import show_hypotheses
-
-        return show_hypotheses(self.theorem, self.labels)
-
-    def __repr__(self) -> str:
-        from klsym.render.text import show_theorem
-
-        return show_theorem(self.theorem, self.labels)
-
-    def _repr_latex_(self) -> str:
-        from klsym.render.latex import derivation_block
-
-        return derivation_block(self)

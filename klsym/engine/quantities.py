@@ -18,6 +18,7 @@ from klsym.errors import ProofError
 from klsym.language import as_expression, r
 from klsym.language import s as score_symbol
 from klsym.normal_form import ExpPoly
+from klsym.render.text import show_side
 from klsym.statements import (
     MEASURES,
     PROBABILITIES,
@@ -72,8 +73,6 @@ class Quantity:
     __rmul__ = __mul__
 
     def __repr__(self) -> str:
-        from klsym.render.text import show_side
-
         return show_side(self.side, self.labels)
 
 

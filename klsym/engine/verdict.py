@@ -7,9 +7,9 @@ from typing import Any
 
 from klsym.engine.derivation import Proof
 from klsym.engine.targets import Target
-from klsym.normal_form import ExpPoly
 from klsym.render import formulas
-from klsym.render.spelling import LATEX
+from klsym.render.combination import combination_latex
+from klsym.render.verdict import VerdictView
 
 Step = tuple[str, str, str]  # rule, text, LaTeX
 
@@ -48,8 +48,8 @@ class Meaning:
         return {"target": self.target, "combination": self.multiples or None}
 
 
-@dataclass(frozen=True)
-class Verdict:
+@dataclass(frozen=True, repr=False)
+class Verdict(VerdictView):
     """The answer of `explain`; it prints as text and shows itself in Jupyter.
 
     gradient and value say what the expected gradient and the expected value are; `proofs` are the
@@ -86,11 +86,6 @@ class Verdict:
             return None
         return self.gradient.latex
 
-    def unbiased_for(self, name: str) -> bool:
-        return (
-            self.value.multiples == {name: "1"} and self.value_constant == "0" and self.value.target == name
-        )
-
     def to_json(self) -> dict[str, Any]:
         """The object of the command-line contract."""
         gradient = {
@@ -112,67 +107,3 @@ class Verdict:
             "witness": self.witness, "warnings": list(self.warnings),
         }  # fmt: skip
         return answer if self.check is None else {**answer, "check": self.check}
-
-    def __str__(self) -> str:
-        from klsym.render.verdict import verdict_text
-
-        return verdict_text(self)
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        from klsym.render.verdict import verdict_html
-
-        return verdict_html(self)
-
-    def _repr_latex_(self) -> str:
-        from klsym.render.verdict import verdict_latex
-
-        return verdict_latex(self)
-
-
-def combination_text(multiples: dict[str, str]) -> str:
-    """grad KL(q||p) - grad KL(p||q), from the multiples.
-
-    >>> combination_text({"reverse-kl": "1", "forward-kl": "-lam"})
-    'grad KL(q||p) - lam grad KL(p||q)'
-    """
-    names = {"reverse-kl": "grad KL(q||p)", "forward-kl": "grad KL(p||q)"}
-    rows = [(value, f"grad E_q[{value}]" if n == "reward" else names[n]) for n, value in multiples.items()]
-    return _signed([("1" if "E_q" in name else value, name) for value, name in rows])
-
-
-def _signed(rows: list[tuple[str, str]]) -> str:
-    text = ""
-    for value, name in rows:
-        negative = value.startswith("-") and " " not in value
-        size = value[1:] if negative else value
-        scale = "" if size == "1" else (f"({size}) " if " " in size else f"{size} ")
-        text += (" - " if negative else " + ") + scale + name
-    text = text.removeprefix(" + ")
-    return "-" + text[3:] if text.startswith(" - ") else text or "0"
-
-
-def combination_latex(multiples: dict[str, ExpPoly]) -> str:
-    r"""The implied objective in LaTeX.
-
-    >>> combination_latex({"reverse-kl": ExpPoly.variable("beta")})
-    '\\beta\\,\\mathrm{KL}(q\\,\\Vert\\,p)'
-    """
-    rows = []
-    for name, value in multiples.items():
-        if name == "reward":
-            rows.append(LATEX.expectation("q", formulas.element(value, LATEX)))
-        else:
-            pair = ("q", "p") if name == "reverse-kl" else ("p", "q")
-            rows.append(_scale(value) + LATEX.divergence("KL", *pair))
-    return " + ".join(rows).replace("+ -", "- ") or "0"
-
-
-def _scale(element: ExpPoly) -> str:
-    if element == ExpPoly.number(1):
-        return ""
-    if element == ExpPoly.number(-1):
-        return "-"
-    shown = formulas.element(element, LATEX)
-    return (LATEX.bracket(shown) if len(element.terms) > 1 else shown) + r"\,"

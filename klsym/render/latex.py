@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
+from klsym.kernel import Theorem
 from klsym.render import formulas
+from klsym.render.formulas import Labels
 from klsym.render.spelling import LATEX
-from klsym.render.text import SPAN, chain, show_theorem, solution
-
-if TYPE_CHECKING:
-    from klsym.engine.derivation import Proof
+from klsym.render.text import SPAN, chain, show_hypotheses, show_theorem, solution
 
 
-def theorem_latex(proof: Proof) -> str:
+class ProofView:
+    """What a proof shows, and how it shows itself: as text, and in Jupyter."""
+
+    part: dict[str, Any]
+    labels: Labels
+    theorem: Theorem
+
+    @property
+    def hypotheses(self) -> list[str]:
+        """What the theorem assumes, in words."""
+        return show_hypotheses(self.theorem, self.labels)
+
+    def __repr__(self) -> str:
+        return show_theorem(self.theorem, self.labels)
+
+    def _repr_latex_(self) -> str:
+        return derivation_block(self)
+
+
+def theorem_latex(proof: ProofView) -> str:
     """The statement alone."""
     return show_theorem(proof.theorem, proof.labels, LATEX)
 
@@ -30,13 +48,13 @@ def aligned(rows: list[tuple[str, str]], ending: tuple[str, str] | None = None) 
     return "\\begin{aligned}\n" + f"{first} {body}" + "\n\\end{aligned}"
 
 
-def derivation_block(proof: Proof) -> str:
+def derivation_block(proof: ProofView) -> str:
     """The chain, for a notebook or a paper (needs amsmath)."""
     ending = (conclusion(proof), str(proof.part["close"]["by"]))
     return f"$$\n{aligned(chain(proof.part, proof.labels, LATEX), ending)}\n$$"
 
 
-def conclusion(proof: Proof) -> str:
+def conclusion(proof: ProofView) -> str:
     """How the chain ends when it does not end in an equality."""
     theorem = proof.theorem
     statement = theorem.statement

@@ -61,6 +61,8 @@ def solution(theorem: Theorem, spell: Text) -> str:
 def show_hypothesis(hypothesis: Hypothesis, context: Context, labels: Labels | None = None) -> str:
     """One hypothesis in words."""
     match hypothesis:
+        case ("support", "count", b):
+            return f"{b} > 0 at every outcome"
         case ("support", a, b):
             return f"{a} << {b}: wherever {a} > 0, also {b} > 0"
         case ("exchange", m):

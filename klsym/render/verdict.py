@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
-from klsym.engine.verdict import Verdict, combination_text
+from klsym.render.combination import combination_text
 from klsym.render.latex import aligned
 from klsym.render.spelling import is_sum
 from klsym.render.text import show_interval
@@ -20,7 +20,42 @@ TARGETS = {
 }
 
 
-def headline(verdict: Verdict) -> str:
+class VerdictView:
+    """What a verdict shows, and how it shows itself: as text, and in Jupyter."""
+
+    loss: str
+    setting: Any
+    per_sample: str
+    coefficient: str
+    gradient: Any
+    value: Any
+    value_constant: str
+    trust: str
+    hypotheses: tuple[str, ...]
+    steps: tuple[tuple[str, str, str], ...]
+    witness: dict[str, Any] | None
+    inside_clamps: Any
+    warnings: tuple[str, ...]
+    check: dict[str, Any] | None
+
+    def unbiased_for(self, name: str) -> bool:
+        """Is the value an unbiased estimate of this KL ("reverse-kl" or "forward-kl")?"""
+        exact = self.value.multiples == {name: "1"} and self.value_constant == "0"
+        return bool(exact and self.value.target == name)
+
+    def __str__(self) -> str:
+        return verdict_text(self)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return verdict_html(self)
+
+    def _repr_latex_(self) -> str:
+        return f"$$\n{derivation_latex(self)}\n$$"
+
+
+def headline(verdict: VerdictView) -> str:
     """The verdict in one line."""
     setting = verdict.setting
     use = "as a detached reward" if setting.use == "reward" else "as a loss"
@@ -35,7 +70,7 @@ def headline(verdict: Verdict) -> str:
     return f"{place} targets {what}"
 
 
-def proof_word(verdict: Verdict) -> str:
+def proof_word(verdict: VerdictView) -> str:
     return {
         "kernel": "proved, replayed by the kernel",
         "sympy": "rests on SymPy (outside the decidable core)",
@@ -43,7 +78,7 @@ def proof_word(verdict: Verdict) -> str:
     }[verdict.trust]
 
 
-def value_line(verdict: Verdict) -> str:
+def value_line(verdict: VerdictView) -> str:
     """What the expected value of the loss is."""
     names = {"reverse-kl": "KL(q||p)", "forward-kl": "KL(p||q)", "reward": ""}
     for name in ("reverse-kl", "forward-kl"):
@@ -57,7 +92,7 @@ def value_line(verdict: Verdict) -> str:
     return text if verdict.value_constant == "0" else f"{text} + {verdict.value_constant}"
 
 
-def verdict_text(verdict: Verdict) -> str:
+def verdict_text(verdict: VerdictView) -> str:
     """For a terminal."""
     width = max(len(text) for _, text, _ in verdict.steps)
     lines = [
@@ -105,16 +140,12 @@ def _listed(title: str, items: tuple[str, ...]) -> list[str]:
     return ["", title, *(f"  - {item}" for item in items)] if items else []
 
 
-def derivation_latex(verdict: Verdict) -> str:
+def derivation_latex(verdict: VerdictView) -> str:
     """The derivation as one aligned block."""
     return aligned([(latex, rule) for rule, _, latex in verdict.steps])
 
 
-def verdict_latex(verdict: Verdict) -> str:
-    return f"$$\n{derivation_latex(verdict)}\n$$"
-
-
-def verdict_markdown(verdict: Verdict) -> str:
+def verdict_markdown(verdict: VerdictView) -> str:
     """For a page or an issue."""
     lines = [f"**{_markdown(headline(verdict))}**", ""]
     lines += [f"- trust: {proof_word(verdict)}", f"- value: {_markdown(value_line(verdict))}"]
@@ -134,7 +165,7 @@ def _markdown(text: str) -> str:
     return text
 
 
-def verdict_html(verdict: Verdict) -> str:
+def verdict_html(verdict: VerdictView) -> str:
     """For Jupyter: the headline, the facts, the warnings."""
     facts = [
         ("trust", proof_word(verdict)),

@@ -1,0 +1,54 @@
+"""Combinations of the named targets, such as grad KL(q||p) - lam grad KL(p||q)."""
+
+from __future__ import annotations
+
+from klsym.normal_form import ExpPoly
+from klsym.render import formulas
+from klsym.render.spelling import LATEX
+
+
+def combination_text(multiples: dict[str, str]) -> str:
+    """grad KL(q||p) - grad KL(p||q), from the multiples.
+
+    >>> combination_text({"reverse-kl": "1", "forward-kl": "-lam"})
+    'grad KL(q||p) - lam grad KL(p||q)'
+    """
+    names = {"reverse-kl": "grad KL(q||p)", "forward-kl": "grad KL(p||q)"}
+    rows = [(value, f"grad E_q[{value}]" if n == "reward" else names[n]) for n, value in multiples.items()]
+    return _signed([("1" if "E_q" in name else value, name) for value, name in rows])
+
+
+def _signed(rows: list[tuple[str, str]]) -> str:
+    text = ""
+    for value, name in rows:
+        negative = value.startswith("-") and " " not in value
+        size = value[1:] if negative else value
+        scale = "" if size == "1" else (f"({size}) " if " " in size else f"{size} ")
+        text += (" - " if negative else " + ") + scale + name
+    text = text.removeprefix(" + ")
+    return "-" + text[3:] if text.startswith(" - ") else text or "0"
+
+
+def combination_latex(multiples: dict[str, ExpPoly]) -> str:
+    r"""The implied objective in LaTeX.
+
+    >>> combination_latex({"reverse-kl": ExpPoly.variable("beta")})
+    '\\beta\\,\\mathrm{KL}(q\\,\\Vert\\,p)'
+    """
+    rows = []
+    for name, value in multiples.items():
+        if name == "reward":
+            rows.append(LATEX.expectation("q", formulas.element(value, LATEX)))
+        else:
+            pair = ("q", "p") if name == "reverse-kl" else ("p", "q")
+            rows.append(_scale(value) + LATEX.divergence("KL", *pair))
+    return " + ".join(rows).replace("+ -", "- ") or "0"
+
+
+def _scale(element: ExpPoly) -> str:
+    if element == ExpPoly.number(1):
+        return ""
+    if element == ExpPoly.number(-1):
+        return "-"
+    shown = formulas.element(element, LATEX)
+    return (LATEX.bracket(shown) if len(element.terms) > 1 else shown) + r"\,"
