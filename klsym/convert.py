@@ -48,7 +48,8 @@ ESTIMATORS = {
     K3: (-VK1).exp() - 1 + VK1,
     Weight: VW.exp(),
 }
-ANY = ("k1", "log_q", "w")  # the arguments of a generic function of everything
+# how a generic function is written -> the coordinates it may depend on
+ARGUMENTS = {(K1(log_q, log_p),): ("k1",), (log_q, log_p, log_mu): ("k1", "log_q", "w")}
 
 
 def to_ring(expression: Any) -> ExpPoly:
@@ -67,7 +68,8 @@ def _convert(e: Any) -> ExpPoly:
     if e.is_Add or e.is_Mul:
         return reduce(add if e.is_Add else mul, map(_convert, e.args))
     if isinstance(e, Estimator):
-        return ESTIMATORS[type(e)]
+        own = e.args == (log_q, log_mu if isinstance(e, Weight) else log_p)
+        return ESTIMATORS[type(e)] if own else _convert(e.definition())
     if isinstance(e, sg):
         functions = {call.func.__name__ for call in e.atoms(AppliedUndef)}
         return detach(_convert(e.args[0]), functions)
@@ -78,7 +80,7 @@ def _convert(e: Any) -> ExpPoly:
     if e.is_Pow:
         return _power(_convert(e.base), e.exp, e)
     if isinstance(e, AppliedUndef):
-        return ExpPoly.variable(e.func.__name__)
+        return ExpPoly.variable(_function_name(e))
     raise NotInRing(f"{e} is no exponential polynomial")
 
 
@@ -96,6 +98,14 @@ def detach(element: ExpPoly, functions: Iterable[str] = ()) -> ExpPoly:
     """sg(.): whatever depends on theta becomes its detached copy; rewards and parameters stay."""
     moving = ({*SAMPLE_BASES} - {*THETA_FREE}) | {*functions}
     return element.rename(lambda name: detach_name(name) if parse_name(name).base in moving else name)
+
+
+def _function_name(call: Any) -> str:
+    """A generic function stands for one random variable: its arguments are fixed."""
+    name = str(call.func.__name__)
+    if call.args not in ARGUMENTS:
+        raise UsageError(f"{call}: a generic function is written {name}(k1) or {name}(log_q, log_p, log_mu)")
+    return name
 
 
 def _power(base: ExpPoly, exponent: Any, e: Any) -> ExpPoly:
@@ -120,9 +130,11 @@ def generic_functions(expression: Any) -> dict[str, tuple[str, ...]]:
     >>> generic_functions(Function("g")(k1))
     {'g': ('k1',)}
     """
-    found = {}
+    found: dict[str, tuple[str, ...]] = {}
     for call in as_expression(expression).atoms(AppliedUndef):
-        found[call.func.__name__] = ("k1",) if all(isinstance(a, K1) for a in call.args) else ANY
+        name, arguments = _function_name(call), ARGUMENTS[call.args]
+        if found.setdefault(name, arguments) != arguments:
+            raise UsageError(f"the generic function {name} is used with two lists of arguments")
     return dict(sorted(found.items()))
 
 

@@ -17,8 +17,14 @@ class Refused(ProofError):
     """The kernel refuses a certificate; `where` names the part and the step."""
 
     def __init__(self, reason: str, where: str = "") -> None:
-        self.reason, self.where = reason, where
-        super().__init__(f"{where}: {reason}" if where else reason)
+        self.reason, self.where = _one_line(reason), where
+        super().__init__(f"{where}: {self.reason}" if where else self.reason)
+
+
+def _one_line(text: str, limit: int = 600) -> str:
+    """What a message quotes may be long, or hold line breaks."""
+    text = " ".join(text.split())
+    return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
 class NotInRing(KlsymError):

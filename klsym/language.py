@@ -29,6 +29,17 @@ LATEX_NAMES = {
     "beta": r"\beta", "eps": r"\varepsilon", "alpha": r"\alpha", "nu": r"\nu",
 }  # fmt: skip
 PARAMETERS = ("lam", "beta", "eps", "alpha", "n", "T")
+GRAMMAR_NODES = (
+    sympy.Add
+    | sympy.Mul
+    | sympy.Pow
+    | sympy.Rational
+    | sympy.exp
+    | sympy.log
+    | sympy.Abs
+    | sympy.Min
+    | sympy.Max
+)
 COUNTS = ("n", "T")  # batch size and length are positive
 s = Symbol("s", commutative=True)  # the score function grad log q
 
@@ -49,6 +60,30 @@ def as_expression(value: Any) -> Any:
     if expression.has(sympy.Float):
         raise UsageError(f"{str(expression)[:60]} holds a float: write an exact Rational instead")
     return expression
+
+
+def as_loss(value: Any) -> Any:
+    """An expression in the loss grammar; anything else is named in the error.
+
+    >>> as_loss(sympy.cos(k1))
+    Traceback (most recent call last):
+        ...
+    klsym.errors.UsageError: cos is not part of the loss grammar, in cos(k1)
+    """
+    expression = as_expression(value)
+    for node in sympy.preorder_traversal(expression):
+        name = _foreign_name(node)
+        if name:
+            raise UsageError(f"{name} is not part of the loss grammar, in {str(expression)[:60]}")
+    return expression
+
+
+def _foreign_name(node: Any) -> str:
+    if isinstance(node, Estimator | sg | clip | GRAMMAR_NODES) or node is sympy.E:
+        return ""
+    if isinstance(node, Symbol):
+        return "s (the score function)" if node == s else ""
+    return str(node) if node.is_Atom else type(node).__name__
 
 
 def parameter(name: str) -> Symbol:

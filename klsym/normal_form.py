@@ -26,6 +26,8 @@ Exponent = tuple[tuple[Monomial, Number], ...]  # a polynomial, sorted by monomi
 Key = tuple[Monomial, Exponent]
 Terms = dict[Key, Number]
 
+MAX_DIGITS = 4000  # of an integer, when read
+MAX_POWER = 4096  # of a variable, when read
 MAX_TERMS = 20_000  # a bound on what one product may grow to; far above any loss met in practice
 
 
@@ -277,23 +279,24 @@ def read_number(text: Any) -> Number:
     digits = numerator.removeprefix("-")
     if not (_is_digits(digits) and (not denominator or _is_digits(denominator))):
         raise NotInRing(f'an exact number such as "-3/2" expected, got {str(text)[:40]!r}')
-    if not denominator:
-        return int(numerator)
-    if int(denominator) == 0:
-        raise NotInRing(f"zero denominator in {text!r}")
-    return _plain(Fraction(int(numerator), int(denominator)))
+    if denominator and int(denominator) == 0:
+        raise NotInRing(f"zero denominator in {text[:40]!r}")
+    value = _plain(Fraction(int(numerator), int(denominator or 1)))
+    if str(value) != text:
+        raise NotInRing(f"a number in lowest terms expected, got {text[:40]!r}")
+    return value
 
 
 def _is_digits(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= 4000
+    return text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS
 
 
 def _read_monomial(data: Any) -> Monomial:
     if not isinstance(data, dict):
         raise NotInRing(f"powers {{name: power}} expected, got {str(data)[:60]}")
     for name, power in data.items():
-        if isinstance(power, bool) or not isinstance(power, int) or not power:
-            raise NotInRing(f"power of {name}: a nonzero integer expected, got {str(power)[:40]}")
+        if type(power) is not int or not 0 < abs(power) <= MAX_POWER:
+            raise NotInRing(f"power of {name!r}: a nonzero integer up to {MAX_POWER} expected")
     return tuple(sorted(data.items()))
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterable
+from keyword import iskeyword
 from typing import Any
 
 from sympy import Abs, Max, Min, Rational, exp, log, sqrt
@@ -23,9 +24,10 @@ from sympy import Abs, Max, Min, Rational, exp, log, sqrt
 from klsym.errors import UsageError
 from klsym.language import ATOMS, PARAMETERS, clip, k, parameter, sg
 
-MAX_LENGTH = 4000  # characters
+MAX_LENGTH = 20_000  # characters
 MAX_DEPTH = 60  # nested operations
 MAX_POWER = 64
+MAX_EXP = 1000  # of a plain number, as in exp(2)
 MAX_BITS = 4096  # of a number
 NUMBER = re.compile(r"\d+(\.\d*)?([eE][+-]?\d{1,3})?|\.\d+([eE][+-]?\d{1,3})?")
 PARAMETER = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
@@ -45,9 +47,12 @@ class _Reader:
     def __init__(self, text: str, parameters: Iterable[str]) -> None:
         self.text, self.lead = text, 0
         self.names = dict(ATOMS) | {name: parameter(name) for name in PARAMETERS}
+        if isinstance(parameters, str):
+            raise UsageError("parameters: a list of names expected")
         for name in parameters:
-            if not PARAMETER.fullmatch(name) or name in ATOMS or name in FUNCTIONS:
-                raise UsageError(f"parameter {name[:40]!r}: a new plain name expected")
+            plain = isinstance(name, str) and PARAMETER.fullmatch(name) and not iskeyword(name)
+            if not plain or name in ATOMS or name in FUNCTIONS or name in ("s", "w"):
+                raise UsageError(f"parameter {str(name)[:40]!r}: a new plain name expected")
             self.names[name] = parameter(name)
 
     def read(self) -> Any:
@@ -60,7 +65,7 @@ class _Reader:
                 raise self.error(f"unexpected {character!r}", position)
         lead = len(self.text) - len(self.text.lstrip())
         try:
-            tree = ast.parse(self.text[lead:], mode="eval")
+            tree = ast.parse(self.text.strip(), mode="eval")
         except SyntaxError as error:
             position = lead + (error.offset or 1) - 1
             raise self.error(f"cannot be read ({error.msg})", position) from None
@@ -87,15 +92,37 @@ class _Reader:
             case ast.UnaryOp(ast.USub() | ast.UAdd() as sign, operand):
                 value = self.build(operand, depth + 1)
                 return -value if isinstance(sign, ast.USub) else value
-            case ast.BinOp(a, operator, b) if type(operator) in OPERATORS:
-                left, right = self.build(a, depth + 1), self.build(b, depth + 1)
-                return self.bounded(self.operate(operator, left, right, node), node)
+            case ast.BinOp(_, operator, _) if type(operator) in OPERATORS:
+                return self.chain(node, depth)
             case ast.Call(ast.Name(name), arguments, []) if name in FUNCTIONS:
                 return self.call(name, [self.build(item, depth + 1) for item in arguments], node)
             case ast.Call(ast.Name(name)) if name not in FUNCTIONS:
                 raise self.at(f"unknown function {name!r} (known: {' '.join(sorted(FUNCTIONS))})", node)
-        hint = "; powers are written **" if isinstance(node, ast.BinOp) else ""
-        raise self.at(f"{type(node).__name__} is not part of the loss grammar{hint}", node)
+        if isinstance(node, ast.BinOp):
+            raise self.foreign_operator(node)
+        what = FOREIGN.get(type(node), "this")
+        raise self.at(f"{what} is not part of the loss grammar", node)
+
+    def foreign_operator(self, node: ast.BinOp) -> UsageError:
+        position = self.lead + (node.left.end_col_offset or 0)
+        while self.text[position] in " )":
+            position += 1
+        sign = self.text[position : position + 2].rstrip("0123456789 (")
+        hint = "; powers are written **" if sign == "^" else ""
+        return self.error(f"the operator {sign} is not part of the loss grammar{hint}", position)
+
+    def chain(self, node: ast.BinOp, depth: int) -> Any:
+        """a + b + c + ... is a left-deep tree: walked in a loop, so that long sums are not deep."""
+        links: list[ast.BinOp] = []
+        first: ast.expr = node
+        while isinstance(first, ast.BinOp) and type(first.op) in OPERATORS:
+            links.append(first)
+            first = first.left
+        total = self.build(first, depth + 1)
+        for link in reversed(links):
+            right = self.build(link.right, depth + 1)
+            total = self.bounded(self.operate(link.op, total, right, link), link)
+        return total
 
     def number(self, node: ast.Constant) -> Any:
         start = self.lead + node.col_offset
@@ -142,15 +169,16 @@ class _Reader:
     def call(self, name: str, arguments: list[Any], node: ast.expr) -> Any:
         function, count = FUNCTIONS[name]
         if len(arguments) not in count:
-            wanted = f"{min(count)}" if len(count) == 1 else f"{min(count)} or more"
-            raise self.at(f"{name} takes {wanted} arguments, got {len(arguments)}", node)
+            wanted = f"{min(count)}" if len(count) == 1 else f"{min(count)} to {max(count)}"
+            plural = "" if wanted == "1" else "s"
+            raise self.at(f"{name} takes {wanted} argument{plural}, got {len(arguments)}", node)
         x = arguments[0]
         if name == "log" and not x.is_positive:
             raise self.at(f"log of {x}, which need not be positive", node)
         if name == "sqrt" and not x.is_nonnegative:
             raise self.at(f"sqrt of {x}, which may be negative", node)
-        if name == "exp" and x.is_number and not (x.is_Rational and abs(x) <= 1000):
-            raise self.at("exp of a number beyond 1000", node)
+        if name == "exp" and x.is_number and not (x.is_Rational and abs(x) <= MAX_EXP):
+            raise self.at(f"exp of a number beyond {MAX_EXP}", node)
         if name == "clip" and all(item.is_number for item in arguments[1:]) and arguments[1] > arguments[2]:
             raise self.at("clip with lo above hi", node)
         return function(*arguments)
@@ -162,6 +190,22 @@ OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Mult: lambda a, b: a * b,
     ast.Div: lambda a, b: a / b,
     ast.Pow: lambda a, b: a**b,
+}
+FOREIGN: dict[type[ast.expr], str] = {
+    ast.Attribute: "an attribute (x.y)",
+    ast.Subscript: "an index (x[y])",
+    ast.Lambda: "a lambda",
+    ast.IfExp: "if and else",
+    ast.Compare: "a comparison",
+    ast.BoolOp: "and, or",
+    ast.UnaryOp: "this sign",
+    ast.Tuple: "a tuple",
+    ast.List: "a list",
+    ast.Call: "a call with named or starred arguments",
+    ast.Starred: "a starred argument",
+    ast.NamedExpr: "an assignment",
+    ast.Set: "a set",
+    ast.Dict: "a dict",
 }
 ONE_ARGUMENT, SEVERAL = range(1, 2), range(2, 9)
 FUNCTIONS: dict[str, tuple[Callable[..., Any], range]] = {

@@ -133,7 +133,10 @@ class Context:
         keys = {"parameters", "functions", "on_policy", "given", "premises"}
         if not isinstance(data, dict) or set(data) != keys or not isinstance(data["on_policy"], bool):
             raise Refused(f"context: the keys {sorted(keys)} expected")
-        parameters = tuple(data["parameters"])
+        names = data["parameters"]
+        if not isinstance(names, list) or len(set(names)) != len(names):
+            raise Refused("context: parameters: a list of distinct names expected")
+        parameters = tuple(names)
         for name in (*parameters, *data["functions"]):
             if parse_name(name) != Name(name, 0, "x", False) or name in SAMPLE_BASES:
                 raise Refused(f"context: {name!r} cannot be declared")
@@ -385,6 +388,21 @@ class Statement:
     right: Side
     context: Context = Context()
     relation: str = "="
+
+
+def measures(side: Side) -> set[str]:
+    """Every measure that a side mentions."""
+    found: set[str] = set()
+    for _, atoms in side.terms:
+        for atom in atoms:
+            match atom:
+                case E(m, _, _) | ExpectedGradient(m, _) | Covariance(m, _, _):
+                    found.add(m)
+                case Divergence(_, a, b):
+                    found |= {a, b}
+                case Gradient(of):
+                    found |= measures(of)
+    return found
 
 
 def elements(side: Side) -> Iterator[ExpPoly]:

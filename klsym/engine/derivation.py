@@ -198,7 +198,7 @@ class Derivation:
         return self._end(0, "=", close, family)
 
     def is_no_combination(self) -> Proof:
-        """left is no combination of grad KL(q||p), grad KL(p||q) and policy gradients."""
+        """left is no combination of grad KL(q||p), grad KL(p||q) and grad E_q[h(R, A)]."""
 
         def close(left: Side, other: Side, context: Context) -> dict[str, Any]:
             return {

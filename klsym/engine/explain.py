@@ -9,28 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
-import sympy
-
 from klsym.convert import to_ring, to_sympy
-from klsym.engine import outside
-from klsym.engine.advice import warnings_for
+from klsym.engine.advice import facts_of, warnings_for
 from klsym.engine.derivation import Derivation, Proof, derive
+from klsym.engine.explain_outside import explain_outside
 from klsym.engine.quantities import KL, Quantity, expectation, expected_gradient, grad
 from klsym.engine.targets import Target, recognise, recognise_value
 from klsym.engine.verdict import Meaning, Setting, Step, Verdict
-from klsym.engine.witness import models
+from klsym.engine.witness import shown_model
 from klsym.errors import NotInRing, UsageError
 from klsym.kernel.closing import score_coefficient
-from klsym.language import ATOMS, as_expression, s, sg
+from klsym.language import as_loss, s, sg
 from klsym.normal_form import ZERO, ExpPoly
-from klsym.parser import parse
+from klsym.parser import MAX_EXP, MAX_POWER, parse
 from klsym.render import formulas, losses
 from klsym.render.losses import Written
-from klsym.render.spelling import LATEX, TEXT, Text, is_sum
+from klsym.render.spelling import LATEX, TEXT
 from klsym.render.text import chain, show_theorem
-from klsym.statements import Context, E, Side, Statement, elements, parse_name
+from klsym.statements import SAMPLE_BASES, E, Side, Statement, elements, parse_name
 
 CHOICES = {
     "sampling": ("on-policy", "off-policy"),
@@ -66,13 +65,13 @@ def explain(
     except NotInRing as error:
         if "division by zero" in str(error):
             raise UsageError(f"division by zero in {written.text!r}") from None
-        return _outside_ring(written, setting)
+        return explain_outside(written, setting, lambda e: explain(e, sampling, use).gradient)
 
 
 def _written(loss: Any, parameters: Iterable[str]) -> Written:
     if isinstance(loss, str):
         return Written(loss, parse(loss, parameters))
-    expression = as_expression(loss)
+    expression = as_loss(loss)
     return Written(losses.show(expression, TEXT), expression)
 
 
@@ -88,6 +87,7 @@ class Canonical:
 
 def _in_ring(written: Written, setting: Setting) -> Verdict:
     element = to_ring(written.expression)
+    _refuse_unless_moderate(element, written)
     start = _start(written, setting, element)
     reduced = derive(start, on_policy=_uses_sampler(element, setting)).reduce()
     c = score_coefficient(reduced.left, Side())
@@ -97,7 +97,7 @@ def _in_ring(written: Written, setting: Setting) -> Verdict:
     witness = _witness(form, start)
     main = proofs[0]
     per_sample = _per_sample(form)
-    clamped = Verdict(
+    verdict = Verdict(
         loss=written.text,
         loss_latex=losses.show(written, LATEX),
         setting=setting,
@@ -114,7 +114,23 @@ def _in_ring(written: Written, setting: Setting) -> Verdict:
         inside_clamps=None,
         proofs=proofs,
     )
-    return replace(clamped, warnings=warnings_for(clamped, element, per_sample, c))
+    facts = facts_of(element, per_sample, c, setting.on_policy)
+    return replace(verdict, warnings=warnings_for(verdict, facts))
+
+
+def _refuse_unless_moderate(element: ExpPoly, written: Written) -> None:
+    """Random variables do not divide, and powers stay within what the grammar can write."""
+    random = {n for n in element.inverted() if parse_name(n).base in SAMPLE_BASES}
+    if random:
+        name = formulas.variable(min(random), TEXT)
+        raise UsageError(f"division by {name} in {written.text[:60]!r}: it is 0 at some samples")
+    exponents = [(m, v) for _, e in element.terms for m, v in e]
+    powers = [Fraction(p) for m, _ in element.terms for _, p in m]
+    powers += [Fraction(v) for m, v in exponents if m]
+    if any(abs(p) > MAX_POWER for p in powers):
+        raise UsageError(f"a power beyond {MAX_POWER} in {written.text[:60]!r}")
+    if any(abs(Fraction(v)) > MAX_EXP for m, v in exponents if not m):
+        raise UsageError(f"exp of a number beyond {MAX_EXP} in {written.text[:60]!r}")
 
 
 def _uses_sampler(element: ExpPoly, setting: Setting) -> bool:
@@ -192,7 +208,7 @@ def _witness(form: Canonical, start: Quantity) -> dict[str, Any] | None:
     close = proof.part["close"]
     refuted = show_theorem(proof.theorem, proof.labels).removesuffix(" in general").replace("!=", "=")
     used = _used_names(proof.theorem.statement)
-    return _witness_json(refuted, close["model"], close["left"], close["right"], used)
+    return shown_model(refuted, close["model"], close["left"], close["right"], used)
 
 
 def _used_names(statement: Statement) -> set[str]:
@@ -201,121 +217,6 @@ def _used_names(statement: Statement) -> set[str]:
     return {parse_name(n).base for n in names} | ({"w"} if "mu" in measures else set())
 
 
-def _witness_json(refuted: str, model: Any, left: Any, right: Any, used: set[str]) -> dict[str, Any]:
-    """The model, less what the equation does not mention."""
-    shown = {name: model[name] for name in ("q", "p", "mu", "u") if name != "mu" or "w" in used}
-    rewards = {name: values for name, values in model["rewards"].items() if name in used}
-    extra = {"parameters": model["parameters"], "rewards": rewards}
-    return {
-        "refutes": refuted,
-        **shown,
-        **{k: v for k, v in extra.items() if v},
-        "left": left,
-        "right": right,
-    }
-
-
 def _steps(proof: Proof) -> tuple[Step, ...]:
     text, latex = (chain(proof.part, proof.labels, spell) for spell in (TEXT, LATEX))
     return tuple((why, a, b) for (a, why), (b, _) in zip(text, latex, strict=True))
-
-
-# ---------------------------------------------------------------------------- outside it
-def _outside_ring(written: Written, setting: Setting) -> Verdict:
-    loss = written.expression
-    per_sample = outside.drop_sg(loss) if setting.use == "reward" else outside.gradient_coefficient(loss)
-    if setting.on_policy:
-        per_sample = outside.at_policy(per_sample)
-    c = outside.score_coefficient(per_sample, setting.on_policy)
-    found, trust = _recognise_outside(c)
-    value = outside.drop_sg(loss) if not setting.on_policy else outside.at_policy(outside.drop_sg(loss))
-    inside = outside.inside_clamps(loss)
-    clamps = None
-    if inside is not None:
-        clamps = explain(inside, setting.sampling, setting.use).gradient
-    steps = _outside_steps(written, setting, per_sample, c)
-    return Verdict(
-        loss=written.text,
-        loss_latex=losses.show(written, LATEX),
-        setting=setting,
-        per_sample=losses.show(per_sample, TEXT),
-        coefficient=losses.show(c, TEXT),
-        coefficient_latex=losses.show(c, LATEX),
-        gradient=found,
-        value=_value_outside(value, setting),
-        value_constant="0",
-        trust=trust,
-        hypotheses=("the loss is differentiable at every sample (no tie at a bound)",
-                    "grad and E may be exchanged (dominated derivative near theta)",
-                    *(() if setting.on_policy else ("mu << q: wherever mu > 0, also q > 0",))),
-        steps=steps,
-        witness=_witness_outside(c, found, setting, steps[0][1]),
-        inside_clamps=clamps,
-        warnings=("outside the decidable core: this verdict rests on SymPy, not on the kernel",),
-    )  # fmt: skip
-
-
-def _outside_steps(written: Written, setting: Setting, per_sample: Any, c: Any) -> tuple[Step, ...]:
-    under = "q" if setting.on_policy else "mu"
-
-    def scored(a: Any, measure: str, spell: Text) -> str:
-        shown = losses.show(a, spell)
-        inner = spell.bracket(shown) if is_sum(shown) else shown
-        return spell.expectation(measure, inner + spell.product_sign + spell.score)
-
-    def first(spell: Text) -> str:
-        shown = losses.show(written, spell)
-        if setting.use == "loss":
-            return spell.expectation(under, spell.gradient_of(shown, spell.is_single(shown)))
-        return spell.expectation(under, spell.call("sg", shown) + spell.product_sign + spell.score)
-
-    steps = [("", first(TEXT), first(LATEX))]
-    first_rule = "chain rule" if setting.use == "loss" else "stop-gradient"
-    for rule, measure, a in ((first_rule, under, per_sample), ("change of measure", "q", c)):
-        text, latex = scored(a, measure, TEXT), scored(a, measure, LATEX)
-        if steps[-1][1] != text:
-            steps.append((rule, text, latex))
-    return tuple(steps)
-
-
-def _outside_hypotheses(setting: Setting) -> tuple[str, ...]:
-    differentiable = ("the loss is differentiable at every sample (no tie at a bound)",)
-    support = ("mu << q: wherever mu > 0, also q > 0",)
-    exchange = ("grad and E_q may be exchanged (dominated derivative near theta)",)
-    return (
-        *(differentiable if setting.use == "loss" else ()),
-        *exchange,
-        *(() if setting.on_policy else support),
-    )
-
-
-def _witness_outside(c: Any, found: Meaning, setting: Setting, left: str) -> dict[str, Any] | None:
-    if found.target in ("reverse-kl", "combination"):
-        return None
-    names = tuple(sorted(str(x) for x in c.free_symbols if str(x) not in ATOMS))
-    context = Context(parameters=names, on_policy=setting.on_policy)
-    model = outside.witness(c, models(context))
-    if model is None:
-        return None
-    used = {str(x) for x in c.free_symbols} | (set() if setting.on_policy else {"w"})
-    return _witness_json(f"{left} = grad KL(q||p)", model, model["left"], model["right"], used)
-
-
-def _recognise_outside(c: Any) -> tuple[Meaning, str]:
-    element = outside.as_ring(c)
-    if element is not None:
-        return Meaning.of(recognise(element)), "sympy"
-    fitted = outside.fit(c)
-    if fitted.multiples is None:
-        only_r = not outside.depends_beyond_r(c)
-        return Meaning("f-divergence" if only_r else "separable", {}), fitted.trust
-    reverse, forward, reward, advantage, _ = (to_ring(m) for m in fitted.multiples)
-    rewards = reward * ExpPoly.variable("R") + advantage * ExpPoly.variable("A")
-    return Meaning.of(Target(reverse, forward, rewards, ZERO, ZERO)), fitted.trust
-
-
-def _value_outside(value: Any, setting: Setting) -> Meaning:
-    element = outside.as_ring(value if setting.on_policy else sympy.powsimp(value / outside.rho))
-    if element is not None:
-        return Meaning.of(recognise_value(element))
-    return Meaning("separable" if outside.depends_beyond_r(value) else "f-divergence", {})

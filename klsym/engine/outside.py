@@ -1,26 +1,32 @@
 """Losses outside the ring (clip, min, max, abs, sqrt, log(1 + r), ...): SymPy differentiates them.
 
 The verdict rests on SymPy and says so.  Derivatives are taken where they exist, case by case over the
-regions of a piecewise loss (a tie has probability zero or follows the convention of `clip`).  A target
-is first fitted in 40-digit arithmetic, then confirmed by `simplify`; a fit alone is only numeric.
+regions of a piecewise loss (a tie has probability zero, or follows the convention of `clip`).  What is
+free of the sample, such as sqrt(2) or 1/(1 + beta), counts as an opaque constant, and what depends on
+rewards alone as an opaque reward; often the coefficient then lies in the ring after all.  Otherwise a
+combination is fitted in 40-digit arithmetic and must be confirmed by `simplify`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import mpmath
 import sympy
-from sympy import Rational
+from sympy import DiracDelta, Rational
 
-from klsym.convert import to_ring
+from klsym.convert import to_ring, to_sympy
+from klsym.engine.targets import Target, recognise, recognise_value
 from klsym.errors import NotInRing
 from klsym.language import A, Estimator, R, clip, k1, log_mu, log_p, log_q, r, rho, sg, unfold
-from klsym.normal_form import ExpPoly
+from klsym.normal_form import ZERO, ExpPoly
 
 DIGITS = 40
+TINY = mpmath.mpf(10) ** -18
+DENSITIES = (log_q, log_p, log_mu)
+NOTHING = sympy.Integer(0)
 BASIS = (k1, -r, R, A, sympy.Integer(1))  # reverse KL, forward KL, rewards, the constant that drops
 # log q, log p, log mu at which coefficients are compared: far apart, so that every clamp is crossed
 POINTS = [
@@ -34,16 +40,20 @@ POINTS = [
 
 
 @dataclass(frozen=True)
-class Fitted:
-    """The multiples of k1, -r, R, A and 1 in a coefficient, and how they were confirmed."""
+class Found:
+    """What a coefficient or value is: its parts as SymPy expressions, and how that was established."""
 
-    multiples: tuple[Any, ...] | None
+    target: str
+    multiples: dict[str, Any]
+    constant: Any
     trust: str
 
 
+# ---------------------------------------------------------------------------- differentiation
 def gradient_coefficient(loss: Any) -> Any:
     """dL/dlog q with sg(.) held constant, then sg dropped: the per-sample gradient over s."""
-    return drop_sg(sympy.diff(loss, log_q))
+    derivative = sympy.diff(loss, log_q)
+    return drop_sg(derivative.replace(DiracDelta, lambda *_: sympy.S.Zero))
 
 
 def drop_sg(expression: Any) -> Any:
@@ -52,113 +62,175 @@ def drop_sg(expression: Any) -> Any:
     return expression
 
 
-def score_coefficient(per_sample: Any, on_policy: bool) -> Any:
-    """c in E_q[c s]: on-policy with w = 0, off-policy divided by rho."""
-    if on_policy:
-        return at_policy(per_sample)
-    return sympy.powsimp(per_sample / rho)
-
-
 def at_policy(expression: Any) -> Any:
     """The sampler is q: log mu = log q, rho = 1."""
     return expression.xreplace({rho: sympy.Integer(1)}).subs(log_mu, log_q)
 
 
-def as_ring(expression: Any) -> ExpPoly | None:
-    """The normal form, where the coefficient happens to be an exponential polynomial."""
+def under_q(expression: Any, on_policy: bool) -> Any:
+    """The integrand under q: on-policy with w = 0, off-policy divided by rho."""
+    return at_policy(expression) if on_policy else sympy.powsimp(expression / rho)
+
+
+# ---------------------------------------------------------------------------- recognition
+def find(c: Any, value: bool = False) -> Found:
+    """The target of E_q[c s] (or of E_q[c] for a value)."""
+    tried = []
+    for prepare in (lambda e: e, sympy.expand, lambda e: sympy.simplify(unfold(e))):
+        found = _in_ring(prepare(c), value)
+        if found is not None and found.target not in ("f-divergence", "separable"):
+            return found
+        tried.append(found)
+    fitted = None if value else _fit(c)
+    if fitted is not None:
+        return fitted
+    known = next((found for found in tried if found is not None), None)
+    if known is not None:
+        return known
+    return Found("separable" if depends_beyond_r(c) else "f-divergence", {}, sympy.S.Zero, "sympy")
+
+
+def _in_ring(c: Any, value: bool) -> Found | None:
+    hidden: dict[Any, Any] = {}
     try:
-        return to_ring(expression)
+        element = to_ring(_hide(c, hidden))
     except NotInRing:
         return None
+    rewards = frozenset(symbol.name for symbol, e in hidden.items() if e.has(R, A))
+    found = recognise_value(_without_ratios(element), rewards) if value else recognise(element, rewards)
+    back = {name: to_sympy(part).xreplace(hidden) for name, part in found.multiples.items()}
+    if found.rest:
+        back = {name: part for name, part in back.items() if name == "reward"}
+    return Found(found.target, back, to_sympy(found.constant).xreplace(hidden), "sympy")
 
 
-def fit(c: Any) -> Fitted:
-    """Write c as a combination of BASIS if it is one.
+def _hide(e: Any, hidden: dict[Any, Any]) -> Any:
+    """Replace what is free of the sample and no ring element by a symbol of its own."""
+    if not e.has(*DENSITIES):
+        try:
+            to_ring(e)
+            return e
+        except NotInRing:
+            if not (e.is_Add or e.is_Mul) or not e.has(R, A):
+                return _symbol_for(e, hidden)
+    if e.is_Atom or isinstance(e, Estimator | sympy.Piecewise):
+        return e
+    return e.func(*(_hide(argument, hidden) for argument in e.args))
 
-    The numbers on POINTS decide: off them c is no combination; on them `simplify` must agree before
-    the verdict may rest on SymPy rather than on numbers.
-    """
-    free = sorted(c.free_symbols - {log_q, log_p, log_mu, R, A}, key=str)
-    values = {symbol: Rational(7 + 2 * i, 5) for i, symbol in enumerate(free)}
+
+def _symbol_for(e: Any, hidden: dict[Any, Any]) -> Any:
+    for symbol, known in hidden.items():
+        if known == e:
+            return symbol
+    symbol = sympy.Symbol(f"opaque{len(hidden)}", real=True)
+    hidden[symbol] = e
+    return symbol
+
+
+def _without_ratios(v: ExpPoly) -> ExpPoly:
+    """E_q[c r] = c and E_q[c/rho] = c: the ratios leave their constants behind."""
+    k, w = ExpPoly.variable("k1"), ExpPoly.variable("w")
+    for ratio in ((-k).exp(), (-w).exp()):
+        for key, value in list(v.terms.items()):
+            term = ExpPoly({key: value})
+            factor = term * ratio.inverse()
+            if not {"k1", "w", "log_q", "R", "A"} & factor.names():
+                v = v - term + factor
+    return v
+
+
+def _fit(c: Any) -> Found | None:
+    """c as a combination of BASIS with rational multiples, fitted on POINTS."""
+    if c.free_symbols - {*DENSITIES, R, A}:
+        return None
     with mpmath.workdps(DIGITS):
-        rows = [_row(c.subs(values), point, i) for i, point in enumerate(POINTS)]
-        solution = _least_squares(rows)
-        if solution is None:
-            return Fitted(None, "sympy")
-        if free:
-            return _with_parameters(c)
-        multiples = tuple(sympy.nsimplify(sympy.Float(str(x), 30), rational=True) for x in solution)
-    exact = all(abs(m.p) < 10**9 and m.q < 10**9 for m in multiples)
-    return _confirm(c, multiples) if exact else Fitted(None, "sympy")
+        rows = [_row(c, point, i) for i, point in enumerate(POINTS)]
+        solution = _least_squares([row for row in rows if row is not None])
+    if solution is None:
+        return None
+    multiples = [sympy.nsimplify(sympy.Float(str(x), 30), rational=True) for x in solution]
+    if any(m.q > 10**6 or abs(m.p) > 10**6 for m in multiples):
+        return None
+    combination = sum(m * b for m, b in zip(multiples, BASIS, strict=True))
+    confirmed = sympy.simplify(unfold(c - combination)) == 0
+    reverse, forward, reward, advantage, constant = multiples
+    rewards = to_ring(reward * R + advantage * A)
+    found = Target(to_ring(reverse), to_ring(forward), rewards, to_ring(constant), ZERO)
+    back = {name: to_sympy(part) for name, part in found.multiples.items()}
+    return Found(found.target, back, constant, "sympy" if confirmed else "numeric")
 
 
-def _row(c: Any, point: tuple[Any, ...], i: int) -> tuple[list[Any], Any]:
-    at = dict(zip((log_q, log_p, log_mu), point, strict=True)) | {
-        R: Rational(3 * i % 7),
-        A: Rational(5 * i % 11),
-    }
-    numbers = [_value(unfold(e), at) for e in (*BASIS, c)]
-    return numbers[:-1], numbers[-1]
-
-
-def _value(expression: Any, at: dict[Any, Any]) -> Any:
-    return mpmath.mpmathify(sympy.N(expression.subs(at), DIGITS))
+def _row(c: Any, point: tuple[Any, ...], i: int) -> tuple[list[Any], Any] | None:
+    at = dict(zip(DENSITIES, point, strict=True)) | {R: Rational(3 * i % 7), A: Rational(5 * i % 11)}
+    numbers = [number(e, at) for e in (*BASIS, c)]
+    return None if numbers[-1] is None else (numbers[:-1], numbers[-1])
 
 
 def _least_squares(rows: list[tuple[list[Any], Any]]) -> list[Any] | None:
+    if len(rows) < 2 * len(BASIS):
+        return None
     matrix = mpmath.matrix([row for row, _ in rows])
     target = mpmath.matrix([value for _, value in rows])
     solution = mpmath.lu_solve(matrix, target)
     residual = mpmath.norm(matrix * solution - target, mpmath.inf)
     scale = 1 + mpmath.norm(target, mpmath.inf)
-    return list(solution) if residual < scale * mpmath.mpf(10) ** (-DIGITS // 2) else None
+    return list(solution) if residual < scale * TINY else None
 
 
-def _with_parameters(c: Any) -> Fitted:
-    """Multiples may hold parameters: each is a difference quotient of c along its own basis element."""
-    expanded = sympy.expand(sympy.powsimp(unfold(c)))
-    x = sympy.Dummy("x", real=True)
-    in_x = expanded.subs(log_q, log_p + x)
-    linear, ratio = in_x.coeff(x, 1), in_x.coeff(sympy.exp(-x), 1)
-    multiples = (linear, -ratio, in_x.coeff(R, 1), in_x.coeff(A, 1), sympy.Integer(0))
-    if any(m.has(x) or m.has(log_p) for m in multiples):
-        return Fitted(None, "sympy")
-    return _confirm(c, multiples)
-
-
-def _confirm(c: Any, multiples: tuple[Any, ...]) -> Fitted:
-    combination = sum(m * b for m, b in zip(multiples, BASIS, strict=True))
-    difference = sympy.simplify(unfold(c - combination))
-    if not difference.free_symbols & {log_q, log_p, log_mu, R, A}:
-        return Fitted(multiples, "sympy")
-    return Fitted(multiples, "numeric")
+def number(expression: Any, at: dict[Any, Any]) -> Any | None:
+    """The real value of an expression to DIGITS digits, or None where it has none."""
+    value = sympy.N(unfold(expression).subs(at), DIGITS)
+    return mpmath.mpf(value._mpf_) if value.is_Float else (
+        mpmath.mpf(int(value)) if value.is_Integer else None
+    )  # fmt: skip
 
 
 def depends_beyond_r(c: Any) -> bool:
-    """Does c depend on more than k1 = log q - log p?  Shift both log q and log p alike and compare."""
-    shift = sympy.Dummy("shift", real=True)
-    moved = unfold(c).subs({log_q: log_q + shift, log_p: log_p + shift}, simultaneous=True)
-    return bool({R, A, log_mu} & c.free_symbols) or bool(sympy.simplify(moved - unfold(c)) != 0)
+    """Does c change when log q and log p move together, or when log mu or a reward moves?"""
+    fixed = {s: Rational(7 + 2 * i, 5) for i, s in enumerate(_parameters(c))}
+    with mpmath.workdps(DIGITS):
+        for i, (q, p, m) in enumerate(POINTS):
+            here = fixed | {log_q: q, log_p: p, log_mu: m, R: Rational(i % 3), A: Rational(i % 5)}
+            moved = fixed | {log_q: q - 1, log_p: p - 1, log_mu: m - 2, R: Rational(2), A: Rational(-1)}
+            before, after = number(c, here), number(c, moved)
+            if before is None or after is None:
+                continue
+            if abs(before - after) > TINY * (1 + abs(before)):
+                return True
+    return False
 
 
-def witness(c: Any, models: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
+def _parameters(c: Any) -> list[Any]:
+    return sorted(c.free_symbols - {*DENSITIES, R, A}, key=str)
+
+
+# ---------------------------------------------------------------------------- witnesses and clamps
+def witness(c: Any, models: Callable[[tuple[str, ...]], Iterable[dict[str, Any]]]) -> Any:
     """A finite model in which E_q[c s] is not E_q[k1 s] = grad KL(q||p), to 15 decimals."""
-    for model in models:
-        q, p, mu, u = ([Rational(x) for x in model[name]] for name in ("q", "p", "mu", "u"))
-        fixed = {sympy.Symbol(n, real=True): Rational(v) for n, v in model["parameters"].items()}
-        mean = sum(a * b for a, b in zip(q, u, strict=True))
-        sides = [sympy.Integer(0), sympy.Integer(0)]
-        for x in range(len(q)):
-            rewards = {R: Rational(model["rewards"]["R"][x]), A: Rational(model["rewards"]["A"][x])}
-            at = {log_q: sympy.log(q[x]), log_p: sympy.log(p[x]), log_mu: sympy.log(mu[x])} | rewards | fixed
-            for i, coefficient in enumerate((c, k1)):
-                sides[i] += q[x] * (u[x] - mean) * sympy.N(unfold(coefficient).subs(at), DIGITS)
-        if abs(sides[0] - sides[1]) > Rational(1, 10**9):
-            return model | {
-                "left": [str(sympy.N(sides[0], 15))] * 2,
-                "right": [str(sympy.N(sides[1], 15))] * 2,
-            }
+    parameters = _parameters(c)
+    for model in models(tuple(str(s) for s in parameters)):
+        fixed = {s: Rational(model["parameters"][str(s)]) for s in parameters}
+        left, right = (_scored(e, model, fixed) for e in (c, k1))
+        if left is not None and abs(left - right) > 1e-9:
+            shown = [mpmath.nstr(side, 15) for side in (left, right)]
+            return model | {"left": [shown[0]] * 2, "right": [shown[1]] * 2}
     return None
+
+
+def _scored(coefficient: Any, model: dict[str, Any], fixed: dict[Any, Any]) -> Any | None:
+    """E_q[coefficient u.s] in a model."""
+    q, p, mu, u = ([Rational(x) for x in model[name]] for name in ("q", "p", "mu", "u"))
+    mean = sum(a * b for a, b in zip(q, u, strict=True))
+    total = mpmath.mpf(0)
+    for x in range(len(q)):
+        rewards = {R: Rational(model["rewards"]["R"][x]), A: Rational(model["rewards"]["A"][x])}
+        at = {log_q: sympy.log(q[x]), log_p: sympy.log(p[x]), log_mu: sympy.log(mu[x])} | rewards | fixed
+        value = number(coefficient, at)
+        if value is None:
+            return None
+        weight = q[x] * (u[x] - mean)
+        total += value * weight.p / weight.q
+    return total
 
 
 def inside_clamps(loss: Any) -> Any | None:
@@ -170,5 +242,5 @@ def inside_clamps(loss: Any) -> Any | None:
 
 
 def _unclamped(e: Any) -> Any:
-    random = {a for a in e.args if a.has(Estimator, log_q, log_p, log_mu, R, A)}
+    random = {a for a in e.args if a.has(Estimator, *DENSITIES, R, A)}
     return random.pop() if len(random) == 1 else e

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from klsym.normal_form import ZERO, ExpPoly
-from klsym.statements import SAMPLE_BASES, parse_name
+from klsym.statements import SAMPLE_BASES, THETA_FREE, parse_name
 
 K1 = ExpPoly.variable("k1")
 R_RATIO = (-K1).exp()
@@ -53,31 +53,35 @@ def _sample_names(element: ExpPoly) -> set[str]:
     return {n for n in element.names() if parse_name(n).base in SAMPLE_BASES}
 
 
-def recognise(c: ExpPoly) -> Target:
-    """The parts of a score coefficient: E_q[c s] with c = a k1 - b r + h(R, A) + constant + rest."""
-    return _sorted_into(c, {"reverse": K1, "forward": -R_RATIO})
+def recognise(c: ExpPoly, rewards: frozenset[str] = frozenset()) -> Target:
+    """The parts of a score coefficient: E_q[c s] with c = a k1 - b r + h(R, A) + constant + rest.
+
+    rewards: names that stand for functions of the rewards, beside R and A.
+    """
+    return _sorted_into(c, {"reverse": K1, "forward": -R_RATIO}, rewards)
 
 
-def recognise_value(v: ExpPoly) -> Target:
+def recognise_value(v: ExpPoly, rewards: frozenset[str] = frozenset()) -> Target:
     """The parts of a value: E_q[v] with v = a k1 - b r k1 + h(R, A) + constant + rest."""
-    return _sorted_into(v, {"reverse": K1, "forward": -R_RATIO * K1})
+    return _sorted_into(v, {"reverse": K1, "forward": -R_RATIO * K1}, rewards)
 
 
-def _sorted_into(element: ExpPoly, patterns: dict[str, ExpPoly]) -> Target:
+def _sorted_into(element: ExpPoly, patterns: dict[str, ExpPoly], rewards: frozenset[str]) -> Target:
     parts = dict.fromkeys(("reverse", "forward", "reward", "constant", "rest"), ZERO)
     for key, value in element.terms.items():
         term = ExpPoly({key: value})
-        name = _part_of(term, patterns)
+        name = _part_of(term, patterns, rewards)
         parts[name] = parts[name] + (_over(term, patterns[name]) if name in patterns else term)
     return Target(**parts)
 
 
-def _part_of(term: ExpPoly, patterns: dict[str, ExpPoly]) -> str:
-    sample = _sample_names(term)
-    if not sample:
-        return "constant"
-    if {parse_name(n).base for n in sample} <= {"R", "A"}:
-        return "reward"
+def _part_of(term: ExpPoly, patterns: dict[str, ExpPoly], rewards: frozenset[str]) -> str:
+    densities = {n for n in _sample_names(term) if parse_name(n).base not in THETA_FREE}
+    rewarded = term.names() & rewards or _sample_names(term) - densities
+    if not densities:
+        return "reward" if rewarded else "constant"
+    if rewarded:
+        return "rest"
     matching = (name for name, p in patterns.items() if not _sample_names(_over(term, p)))
     return next(matching, "rest")
 

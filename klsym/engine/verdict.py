@@ -9,6 +9,7 @@ from klsym.engine.derivation import Proof
 from klsym.engine.targets import Target
 from klsym.render import formulas
 from klsym.render.combination import combination_latex
+from klsym.render.spelling import LATEX, TEXT
 from klsym.render.verdict import VerdictView
 
 Step = tuple[str, str, str]  # rule, text, LaTeX
@@ -41,8 +42,10 @@ class Meaning:
         named = found.multiples
         if found.rest:  # beside a rest, only the policy gradient of the rewards is worth naming
             named = {name: value for name, value in named.items() if name == "reward"}
-        shown = {name: formulas.element(value) for name, value in named.items()}
-        return Meaning(found.target, shown, combination_latex(named))
+        text, latex = (
+            {name: formulas.element(value, spell) for name, value in named.items()} for spell in (TEXT, LATEX)
+        )
+        return Meaning(found.target, text, combination_latex(latex))
 
     def to_json(self) -> dict[str, Any]:
         return {"target": self.target, "combination": self.multiples or None}

@@ -84,5 +84,19 @@ def find_model(statement: Statement, model: dict[str, Any] | None = None) -> dic
     raise ProofError("no finite model tells the two sides apart")
 
 
+def shown_model(refuted: str, model: Any, left: Any, right: Any, used: set[str]) -> dict[str, Any]:
+    """The model, less what the equation does not mention."""
+    shown = {name: model[name] for name in ("q", "p", "mu", "u") if name != "mu" or "w" in used}
+    rewards = {name: values for name, values in model["rewards"].items() if name in used}
+    extra = {"parameters": model["parameters"], "rewards": rewards}
+    return {
+        "refutes": refuted,
+        **shown,
+        **{k: v for k, v in extra.items() if v},
+        "left": left,
+        "right": right,
+    }
+
+
 def _ends(interval: Interval) -> list[str]:
     return [str(interval.lower), str(interval.upper)]

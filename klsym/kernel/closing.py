@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from klsym.errors import Refused
@@ -85,11 +86,16 @@ def _fraction(text: Any) -> Any:
 
 
 def _show(interval: Interval) -> str:
-    return f"[{float(interval.lower):.12g}, {float(interval.upper):.12g}]"
+    return f"[{_decimal(interval.lower)}, {_decimal(interval.upper)}]"
+
+
+def _decimal(value: Fraction) -> str:
+    return f"{float(value):.12g}" if abs(value) < 10**300 else "beyond 1e300"
 
 
 def _without_given(context: Context, *sides: Side) -> None:
-    names = {name for side in sides for element in elements(side) for name in element.names()}
+    found = {name for side in sides for element in elements(side) for name in element.names()}
+    names = {parse_name(name).base for name in found}
     _refuse_unless(not names & {name for name, _ in context.given}, "put the given values in first")
 
 
@@ -103,10 +109,15 @@ def score_coefficient(left: Side, right: Side) -> ExpPoly:
     raise Refused("reduce the equation to E_q[c s] = 0 first")
 
 
-def _for_all_models(context: Context, left: Side, right: Side) -> None:
+def _for_all_models(statement: Statement, left: Side, right: Side) -> None:
     """Completeness quantifies over every q, p, mu, which premises would narrow."""
+    context = statement.context
+    _refuse_unless(statement.relation == "=", "an equation expected, not an inequality")
     _refuse_unless(not context.premises, "completeness needs every q, p, mu: no premises")
     _without_given(context, left, right)
+    if context.on_policy:
+        names = score_coefficient(left, right).names()
+        _refuse_unless("w" not in names, "on-policy w is 0: put that in first")
 
 
 def completeness(left: Side, right: Side, data: Data, statement: Statement) -> Assumed:
@@ -117,13 +128,15 @@ def completeness(left: Side, right: Side, data: Data, statement: Statement) -> A
     return, putting the family back must make c constant.
     """
     context, c = statement.context, score_coefficient(left, right)
-    _for_all_models(context, left, right)
+    _for_all_models(statement, left, right)
     unknown, family = data["function"], ExpPoly.from_json(data["family"])
     _refuse_unless(context.function_arguments == {unknown: ("k1",)}, "one unknown function of k1 expected")
     context.check(family)
     _refuse_unless(family.names() <= {"k1", *context.parameters}, "family: a function of k1 alone")
     unit = ExpPoly.from_json(data["unit"])
     unit.inverse()  # refuses zero and sums
+    context.check(unit)
+    _refuse_unless(all(parse_name(n).base != unknown for n in unit.names()), "unit: free of the unknown")
     _refuse_unless(data["coordinate"] in COORDINATES, f"coordinate: one of {COORDINATES}")
     condition = unit * partial(c, data["coordinate"], context)
     order, constants = data["order"], list(data["constants"])
@@ -177,7 +190,8 @@ def _jets(unknown: str, family: ExpPoly, c: ExpPoly, context: Context) -> dict[s
 def independence(left: Side, right: Side, data: Data, statement: Statement) -> Assumed:
     """The coefficient has a term in k1, w, log_q that is neither k1 nor r times a constant."""
     context, c = statement.context, score_coefficient(left, right)
-    _for_all_models(context, left, right)
+    _for_all_models(statement, left, right)
+    _refuse_unless(not context.given, "a given reward is no free one: no given values expected")
     _refuse_unless(not context.functions, "independence: no generic functions expected")
     _refuse_unless(all(not parse_name(n).detached for n in c.names()), "drop sg(.) first")
     term = ExpPoly.from_json(data["term"])
@@ -197,7 +211,7 @@ def _where_it_survives(c: ExpPoly, key: Key, context: Context) -> Assumed:
     if exponents & parameters:  # exponents may coincide, as those of r**lam and r do at lam = 1
         return {("generic", name) for name in c.names() & parameters}
     if len(group) > 1:  # a sum such as lam - 1
-        names = {n for k in group for n, _ in k[0]}
+        names = {n for k in group for n in ExpPoly({k: 1}).names()}
         return {("generic", name) for name in names & parameters}
     return {("nonzero", name) for name, _ in key[0] if name in parameters}
 

@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from klsym.errors import Refused
-from klsym.kernel.intervals import Interval, exp_of_interval, log_enclosure
+from klsym.kernel.intervals import LARGEST_EXPONENT, Interval, exp_of_interval, log_enclosure
 from klsym.normal_form import Exponent, ExpPoly, Monomial, read_number
 from klsym.statements import THETA_FREE, Atom, Context, E, Point, Side, parse_name
 
@@ -43,7 +43,7 @@ class Model:
         rewards = {name: _numbers(data["rewards"][name], name) for name in data["rewards"]}
         for name, values in (*lists.items(), *rewards.items()):
             if len(values) != size or size < 2:
-                raise Refused(f"finite model: {name} has {len(values)} entries, q has {size} (2 or more)")
+                raise Refused(f"finite model: {name!r} has {len(values)} entries, q has {size} (2 or more)")
         for name in ("q", "p", "mu"):
             if min(lists[name]) <= 0 or sum(lists[name]) != 1:
                 raise Refused(f"finite model: {name} is no full-support distribution")
@@ -135,6 +135,8 @@ def _exponential(exponent: Exponent, model: Model, x: int) -> Interval:
     """exp(Q); an integer multiple of a log ratio gives an exact rational power."""
     exact, rest = Fraction(1), Interval.exact(0)
     for monomial, value in exponent:
+        if not -LARGEST_EXPONENT <= value <= LARGEST_EXPONENT:
+            raise Refused(f"finite model: a power beyond {LARGEST_EXPONENT}")
         if len(monomial) == 1 and monomial[0][1] == 1 and isinstance(value, int):
             base = parse_name(monomial[0][0]).base
             if monomial[0][0] not in model.parameters and base in ("k1", "w", "log_q"):

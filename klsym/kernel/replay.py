@@ -9,13 +9,24 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from klsym.errors import NotInRing, Refused
 from klsym.kernel.closing import CLOSINGS
 from klsym.kernel.rules import RULES, Hypothesis
-from klsym.statements import THETA_FREE, Context, Side, Statement, elements
+from klsym.statements import (
+    THETA_FREE,
+    Context,
+    Gradient,
+    Point,
+    Side,
+    Statement,
+    elements,
+    measures,
+    parse_name,
+)
 
 FORMAT = "klsym-certificate/1"
 CERTIFICATE_KEYS = {"format", "claim", "parts", "digest"}
@@ -45,13 +56,19 @@ def check(certificate: Any) -> tuple[Theorem, ...]:
     """Replay a certificate; the theorem of each part, or `Refused` with the step and the reason."""
     if not isinstance(certificate, dict) or set(certificate) != CERTIFICATE_KEYS:
         raise Refused(f"a certificate has the keys {sorted(CERTIFICATE_KEYS)}")
+    if not isinstance(certificate["claim"], str) or not isinstance(certificate["format"], str):
+        raise Refused("format and claim: texts expected")
     if certificate["format"] != FORMAT:
-        raise Refused(f"format {str(certificate['format'])[:40]!r}: this kernel reads {FORMAT!r}")
-    if certificate["digest"] != digest(certificate):
-        raise Refused("digest: the content was changed after it was written")
+        raise Refused(f"format {certificate['format'][:40]!r}: this kernel reads {FORMAT!r}")
     parts = certificate["parts"]
     if not isinstance(parts, list) or not parts:
         raise Refused("parts: a nonempty list expected")
+    try:
+        intact = certificate["digest"] == digest(certificate)
+    except (RecursionError, TypeError, ValueError):
+        raise Refused("digest: no JSON, or nested too deeply") from None
+    if not intact:
+        raise Refused("digest: the content was changed after it was written")
     return tuple(check_part(part, f"part {i + 1}") for i, part in enumerate(parts))
 
 
@@ -60,13 +77,15 @@ def check_part(part: Any, where: str = "part 1") -> Theorem:
     try:
         statement, kind, hypotheses = _replay(part, where)
         recorded = hypotheses_to_json(hypotheses)
-        if part["hypotheses"] != recorded:
+        if not _same(part["hypotheses"], recorded):
             raise Refused(f"hypotheses: the proof uses {recorded}, recorded {part['hypotheses']}")
     except Refused as error:
         raise error if error.where else Refused(error.reason, where) from None
     except NotInRing as error:
         raise Refused(str(error), where) from None
-    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
+    except RecursionError:
+        raise Refused("nested too deeply", where) from None
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise Refused(f"malformed ({type(error).__name__}: {str(error)[:80]})", where) from None
     rules = (*dict.fromkeys(step["rule"] for step in part["steps"]), part["close"]["by"])
     ordered = tuple(sorted(hypotheses, key=_hypothesis_key))
@@ -75,7 +94,7 @@ def check_part(part: Any, where: str = "part 1") -> Theorem:
 
 def collect_hypotheses(part: dict[str, Any]) -> list[Any]:
     """What a part assumes, in JSON: for whoever writes a certificate."""
-    return hypotheses_to_json(_replay({**part, "hypotheses": []}, "")[2])
+    return hypotheses_to_json(_replay({**part, "hypotheses": []}, "derivation")[2])
 
 
 def _replay(part: Any, where: str) -> tuple[Statement, str, set[Hypothesis]]:
@@ -84,7 +103,7 @@ def _replay(part: Any, where: str) -> tuple[Statement, str, set[Hypothesis]]:
         raise Refused(f"a part has the keys {sorted(PART_KEYS)}")
     statement = read_statement(part)
     sides = {"left": statement.left, "right": statement.right}
-    hypotheses = _nonzero(statement.context, *sides.values())
+    hypotheses = _nonzero(statement.context, *sides.values(), *_assumed_sides(statement.context))
     for number, step in enumerate(part["steps"]):
         sides, added = _replay_step(sides, step, statement.context, f"{where}, step {number + 1}")
         hypotheses |= added
@@ -101,22 +120,39 @@ def read_statement(part: dict[str, Any]) -> Statement:
     premises = [side for pair in context.premises for side in pair]
     for side in (left, right, *premises):
         _well_formed(side, context)
+    for side in premises:
+        _moves_with_theta(side, context)
     for name, value in context.given:
         if name not in THETA_FREE:
             raise Refused(f"given: only {THETA_FREE} can be given a value, not {name!r}")
         context.check(value)
+        if {parse_name(n).base for n in value.names()} & {known for known, _ in context.given}:
+            raise Refused(f"given: the value of {name} mentions a given name")
     for name, side in (("left", left), ("right", right)):
-        if side.to_json() != part[name]:
+        if not _same(side.to_json(), part[name]):
             raise Refused(f"{name} side is not in normal form: expected {side.to_json()}, got {part[name]}")
     return Statement(left, right, context, part["relation"])
+
+
+def _moves_with_theta(side: Side, context: Context) -> None:
+    """Premises carry over to gradients only if nothing in them is held constant."""
+    names = {name for element in elements(side) for name in element.names() if context.is_sample(name)}
+    if any(parse_name(name).detached for name in names):
+        raise Refused("premise: it holds a detached quantity, whose gradient its value does not tell")
+    hidden = any("w" in context.function_arguments.get(parse_name(n).base, ()) for n in names)
+    if context.on_policy and (hidden or "w" in names or "mu" in measures(side)):
+        raise Refused("premise: on-policy, mu is a detached copy of q: its value does not tell a gradient")
 
 
 def _well_formed(side: Side, context: Context) -> None:
     for element in elements(side):
         context.check(element)
-    for coefficient, _ in side.terms:
+    for coefficient, atoms in side.terms:
         if not context.is_constant(coefficient):
             raise Refused("a random coefficient stands outside its expectation")
+        for atom in atoms:
+            if isinstance(atom, Gradient):
+                _well_formed(atom.of, context)
 
 
 def _replay_step(
@@ -126,7 +162,7 @@ def _replay_step(
         if not isinstance(step, dict) or set(step) != STEP_KEYS:
             raise Refused(f"a step has the keys {sorted(STEP_KEYS)}")
         result, added = apply_step(sides, step, context)
-        if step["result"] != result.to_json():
+        if not _same(step["result"], result.to_json()):
             raise Refused(f"{step['rule']}: got {result.to_json()}, recorded {step['result']}")
     except (Refused, NotInRing) as error:
         raise Refused(str(error), where) from None
@@ -145,11 +181,24 @@ def apply_step(
     terms = sides[step["side"]].terms
     coefficient, atoms = _pick(terms, step["term"], "term")
     atom = _pick(atoms, step["factor"], "factor")
+    if not isinstance(step["data"], dict):
+        raise Refused("data: an object expected")
     replacement, added = rule.apply(atom, step["data"], context)
     others = atoms[: step["factor"]] + atoms[step["factor"] + 1 :]
     rest = terms[: step["term"]] + terms[step["term"] + 1 :]
     changed = ((coefficient * c, others + new) for c, new in replacement.terms)
     return Side.of(*rest, *changed), added
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Equal JSON: unlike ==, 1 is neither 1.0 nor true."""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, list):
+        return len(a) == len(b) and all(map(_same, a, b))
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(_same(value, b[key]) for key, value in a.items())
+    return bool(a == b)
 
 
 def _pick(items: Any, index: Any, name: str) -> Any:
@@ -163,13 +212,22 @@ def _close(
 ) -> tuple[str, set[Hypothesis]]:
     entry = CLOSINGS.get(str(close.get("by"))) if isinstance(close, dict) else None
     if entry is None:
-        raise Refused(f"close: one of {sorted(CLOSINGS)} expected", where)
+        raise Refused(f"one of {sorted(CLOSINGS)} expected", where)
     if set(close) != entry.keys | {"by"}:
         raise Refused(f"{close['by']}: the keys {sorted(entry.keys)} expected", where)
     try:
         return entry.kind, entry.verify(sides["left"], sides["right"], close, statement)
     except (Refused, NotInRing) as error:
-        raise Refused(f"{close['by']}: {error}", where) from None
+        reason = str(error).removeprefix(f"{close['by']}: ")
+        raise Refused(f"{close['by']}: {reason}", where) from None
+
+
+def _assumed_sides(context: Context) -> Iterator[Side]:
+    """What the context brings in: premises, and the given values."""
+    for pair in context.premises:
+        yield from pair
+    for _, value in context.given:
+        yield Side.atom(Point(value))
 
 
 def _nonzero(context: Context, *sides: Side) -> set[Hypothesis]:

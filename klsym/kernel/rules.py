@@ -108,6 +108,11 @@ def _split(atom: Atom, data: Data, context: Context) -> tuple[E, Side, set[Hypot
     return chosen, rest, {("moment", chosen)}
 
 
+def _kind(atom: Atom) -> str:
+    names = {"E": "this expectation", "Gradient": "a gradient", "Covariance": "a covariance"}
+    return names.get(type(atom).__name__, type(atom).__name__)
+
+
 def _measure(data: Data, key: str) -> str:
     _refuse_unless(data.get(key) in MEASURES, f"{key}: one of {MEASURES} expected, got {data.get(key)!r}")
     return str(data[key])
@@ -160,7 +165,7 @@ def stop_gradient(atom: Atom, data: Data, context: Context) -> Outcome:
             return Side.atom(E(m, attach(a, context), score)), set()
         case Point(a, score):
             return Side.atom(Point(attach(a, context), score)), set()
-    raise Refused("sg(.) is dropped only once differentiated, not inside a gradient")
+    raise Refused(f"sg(.) is dropped in expectations and sample values, not in {_kind(atom)}")
 
 
 def log_derivative(atom: Atom, data: Data, context: Context) -> Outcome:
@@ -171,7 +176,7 @@ def log_derivative(atom: Atom, data: Data, context: Context) -> Outcome:
             if m == "q":  # only q depends on theta
                 return Side.of((coefficient, (E(m, a, ("x",)),))) + pathwise, {("exchange", m)}
             return pathwise, {("exchange", m)}
-    raise Refused("the gradient of one expectation expected")
+    raise Refused("the gradient of one expectation under q, p or mu, without score function, expected")
 
 
 def linearity(atom: Atom, data: Data, context: Context) -> Outcome:
@@ -235,7 +240,7 @@ def on_policy(atom: Atom, data: Data, context: Context) -> Outcome:
             return Side.atom(E("q" if m == "mu" else m, _at(a, context), score)), {("on-policy",)}
         case Point(a, score):
             return Side.atom(Point(_at(a, context), score)), {("on-policy",)}
-    raise Refused("w is 0 only once differentiated, not inside a gradient")
+    raise Refused(f"an expectation under q, p or mu expected, got {_kind(atom)}")
 
 
 def _at(a: ExpPoly, context: Context) -> ExpPoly:
@@ -251,7 +256,7 @@ def given(atom: Atom, data: Data, context: Context) -> Outcome:
             return Side.atom(E(m, attach(a, context).substitute(values), score)), used
         case Point(a, score):
             return Side.atom(Point(attach(a, context).substitute(values), score)), used
-    raise Refused("values are put in only once differentiated, not inside a gradient")
+    raise Refused(f"values are put into expectations and sample values, not into {_kind(atom)}")
 
 
 def premise(atom: Atom, data: Data, context: Context) -> Outcome:

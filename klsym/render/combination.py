@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from klsym.normal_form import ExpPoly
-from klsym.render import formulas
-from klsym.render.spelling import LATEX
+from klsym.render.spelling import LATEX, is_sum
 
 
 def combination_text(multiples: dict[str, str]) -> str:
@@ -29,26 +27,23 @@ def _signed(rows: list[tuple[str, str]]) -> str:
     return "-" + text[3:] if text.startswith(" - ") else text or "0"
 
 
-def combination_latex(multiples: dict[str, ExpPoly]) -> str:
-    r"""The implied objective in LaTeX.
+def combination_latex(multiples: dict[str, str]) -> str:
+    r"""The implied objective, from the multiples in LaTeX.
 
-    >>> combination_latex({"reverse-kl": ExpPoly.variable("beta")})
-    '\\beta\\,\\mathrm{KL}(q\\,\\Vert\\,p)'
+    >>> combination_latex({"reverse-kl": r"\beta", "reward": "-A"})
+    '\\beta\\,\\mathrm{KL}(q\\,\\Vert\\,p) + \\mathbb{E}_{q}\\!\\left[-A\\right]'
     """
     rows = []
     for name, value in multiples.items():
         if name == "reward":
-            rows.append(LATEX.expectation("q", formulas.element(value, LATEX)))
+            rows.append(LATEX.expectation("q", value))
         else:
             pair = ("q", "p") if name == "reverse-kl" else ("p", "q")
             rows.append(_scale(value) + LATEX.divergence("KL", *pair))
     return " + ".join(rows).replace("+ -", "- ") or "0"
 
 
-def _scale(element: ExpPoly) -> str:
-    if element == ExpPoly.number(1):
-        return ""
-    if element == ExpPoly.number(-1):
-        return "-"
-    shown = formulas.element(element, LATEX)
-    return (LATEX.bracket(shown) if len(element.terms) > 1 else shown) + r"\,"
+def _scale(shown: str) -> str:
+    if shown in ("1", "-1"):
+        return shown.removesuffix("1")
+    return (LATEX.bracket(shown) if is_sum(shown) else shown) + r"\,"

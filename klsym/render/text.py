@@ -43,7 +43,7 @@ def show_theorem(theorem: Theorem, labels: Labels | None = None, spell: Text = T
     if theorem.kind == "independent":
         left = formulas.side(theorem.statement.left, labels, spell)
         if spell is TEXT:
-            return f"{left} is no combination of grad KL(q||p), grad KL(p||q) and policy gradients"
+            return f"{left} is no combination of grad KL(q||p), grad KL(p||q) and grad E_q[h(R, A)]"
         return rf"{left} \notin {SPAN}"
     if theorem.kind == "refuted" and spell is TEXT:
         return shown + (" in general" if theorem.statement.relation == "=" else " fails in a model")

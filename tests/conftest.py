@@ -1,0 +1,34 @@
+"""Settings shared by the tests: hypothesis is deterministic, and a test that asks for it may not hang."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("klsym", derandomize=True, deadline=None, max_examples=60)
+settings.load_profile("klsym")
+
+
+@contextlib.contextmanager
+def _at_most(seconds: int) -> Iterator[None]:
+    def stop(*_: Any) -> None:
+        pytest.fail(f"no answer within {seconds} s", pytrace=False)
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture(scope="session")
+def at_most() -> Callable[[int], Any]:
+    """`with at_most(5): ...` fails the test when the block is not done within 5 seconds."""
+    return _at_most

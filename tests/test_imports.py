@@ -1,0 +1,112 @@
+"""Who may import whom, and what an import may load."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import klsym
+
+FOLDER = Path(klsym.__file__).parent
+FILES = sorted(path for path in FOLDER.rglob("*.py"))
+
+
+def module_name(path: Path) -> str:
+    parts = ("klsym", *path.relative_to(FOLDER).with_suffix("").parts)
+    return ".".join(parts).removesuffix(".__init__")
+
+
+def imported(path: Path) -> set[str]:
+    """The modules that a file names in an import, wherever it stands."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path}: relative import"
+            module = node.module or ""
+            found.add(module)
+            inside = {f"{module}.{alias.name}" for alias in node.names}
+            found |= inside & {module_name(file) for file in FILES}
+    return found
+
+
+GRAPH = {module_name(path): imported(path) for path in FILES}
+# Each trusted module, and all of klsym that it may import.
+ALLOWED = {
+    "klsym.errors": set(),
+    "klsym.normal_form": {"klsym.errors"},
+    "klsym.statements": {"klsym.errors", "klsym.normal_form"},
+}
+KERNEL = {name for name in GRAPH if name.split(".")[:2] == ["klsym", "kernel"]}
+
+
+def test_the_graph_is_not_empty():
+    assert {*ALLOWED, "klsym.kernel.rules", "klsym.language"} <= set(GRAPH)
+    assert "klsym.kernel" in GRAPH["klsym.engine.derivation"] and "sympy" in GRAPH["klsym.language"]
+
+
+@pytest.mark.parametrize("name", ALLOWED)
+def test_the_foundation_imports_only_what_lies_below(name):
+    assert {m for m in GRAPH[name] if m.startswith("klsym")} <= ALLOWED[name]
+
+
+@pytest.mark.parametrize("name", sorted(KERNEL))
+def test_the_kernel_imports_only_itself_and_the_foundation(name):
+    assert {m for m in GRAPH[name] if m.startswith("klsym")} <= KERNEL | set(ALLOWED)
+
+
+@pytest.mark.parametrize("name", sorted(KERNEL | set(ALLOWED)))
+def test_the_trusted_part_is_standard_library_only(name):
+    outside = {module.partition(".")[0] for module in GRAPH[name]} - {"klsym"}
+    assert outside <= sys.stdlib_module_names
+
+
+def test_no_module_imports_itself_through_others():
+    """The graph of imports at the top of modules has no cycle among trusted modules."""
+    reached: dict[str, set[str]] = {}
+    for name in KERNEL | set(ALLOWED):
+        seen, stack = set(), [name]
+        while stack:
+            for module in GRAPH[stack.pop()] & set(GRAPH):
+                inside = module != "klsym.kernel" and module not in seen
+                stack += [module] if inside else []
+                seen |= {module} if inside else set()
+        reached[name] = seen
+    assert [name for name, seen in reached.items() if name in seen] == []
+
+
+def loaded(statement: str) -> set[str]:
+    """The top-level modules that a fresh interpreter holds after a statement."""
+    code = f"{statement}; import sys; print(*sorted({{m.partition('.')[0] for m in sys.modules}}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("statement", "absent"),
+    [
+        ("import klsym.kernel", {"sympy", "numpy", "mpmath", "matplotlib", "torch", "jax"}),
+        ("import klsym.normal_form, klsym.statements", {"sympy", "numpy"}),
+        ("import klsym", {"torch", "jax", "matplotlib"}),
+        ("import klsym.engine.derivation", {"torch", "jax", "matplotlib"}),
+    ],
+)
+def test_an_import_loads_only_what_it_needs(statement, absent):
+    modules = loaded(statement)
+    assert "klsym" in modules and not modules & absent
+
+
+def test_what_is_loaded_is_seen():
+    assert {"klsym", "sympy"} <= loaded("import klsym.language")
+
+
+def test_replay_loads_neither_engine_nor_sympy():
+    names = "[m for m in sys.modules if m.startswith('klsym') or m == 'sympy']"
+    code = f"import klsym.kernel, sys; print(*{names})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) <= {"klsym"} | KERNEL | set(ALLOWED)

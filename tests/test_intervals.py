@@ -1,0 +1,168 @@
+"""Enclosures of log and exp against mpmath at 60 digits."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import mpmath
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from klsym.errors import Refused
+from klsym.kernel.intervals import (
+    LARGEST_EXPONENT,
+    Interval,
+    exp_enclosure,
+    exp_of_interval,
+    log_enclosure,
+)  # fmt: skip
+
+CHECK = settings(derandomize=True, database=None, deadline=None, max_examples=150)
+DIGITS = 60
+WIDTH = Fraction(1, 2**80)  # enclosures are documented as about 2**-90 wide
+INTEGERS = st.one_of(st.integers(1, 50), st.integers(1, 10**30))
+POSITIVE = st.builds(Fraction, INTEGERS, INTEGERS)
+SMALL = st.builds(Fraction, st.integers(-300, 300), st.integers(1, 40))
+ANY = st.builds(Fraction, st.integers(-(10**6), 10**6), st.integers(1, 10**4))
+
+
+def exact(value: Fraction) -> mpmath.mpf:
+    return mpmath.mpf(value.numerator) / mpmath.mpf(value.denominator)
+
+
+def holds(interval: Interval, value: mpmath.mpf) -> bool:
+    """lower <= value <= upper, up to the error of the reference itself."""
+    slack = mpmath.mpf(10) ** (5 - DIGITS) * (1 + abs(value))
+    return exact(interval.lower) - slack <= value <= exact(interval.upper) + slack
+
+
+@pytest.fixture(autouse=True)
+def digits():
+    with mpmath.workdps(DIGITS):
+        yield
+
+
+@CHECK
+@given(POSITIVE)
+def test_log(x):
+    interval = log_enclosure(x)
+    with mpmath.workdps(DIGITS):
+        assert holds(interval, mpmath.log(exact(x)))
+    assert 0 <= interval.upper - interval.lower < WIDTH
+
+
+@CHECK
+@given(SMALL)
+def test_exp(x):
+    interval = exp_enclosure(x)
+    with mpmath.workdps(DIGITS + 150):
+        assert exact(interval.lower) <= mpmath.exp(exact(x)) <= exact(interval.upper)
+    assert interval.upper - interval.lower < WIDTH * max(1, interval.upper) * 2**12
+
+
+def test_the_reference_would_notice():
+    narrow = log_enclosure(Fraction(2))
+    shifted = Interval(narrow.lower + 2 * WIDTH, narrow.upper + 2 * WIDTH)
+    assert holds(narrow, mpmath.log(2)) and not holds(shifted, mpmath.log(2))
+
+
+@CHECK
+@given(POSITIVE, POSITIVE)
+def test_log_is_increasing(x, y):
+    if x < y:
+        assert log_enclosure(x).lower <= log_enclosure(y).upper
+        assert y - x < Fraction(1, 10**12) * y or log_enclosure(x).upper < log_enclosure(y).lower
+
+
+@CHECK
+@given(SMALL, SMALL)
+def test_exp_is_increasing(x, y):
+    if x < y and abs(x) < 30 and abs(y) < 30:
+        assert exp_enclosure(x).upper < exp_enclosure(y).lower
+
+
+@CHECK
+@given(SMALL, SMALL)
+def test_exp_of_an_interval(x, y):
+    low, high = sorted((x, y))
+    interval = exp_of_interval(Interval(low, high))
+    assert interval.lower <= exp_enclosure((low + high) / 2).lower
+    assert interval.upper >= exp_enclosure((low + high) / 2).upper
+
+
+@pytest.mark.parametrize(
+    "x", [Fraction(4, 3), Fraction(2, 3), Fraction(4, 3) + WIDTH, Fraction(1, 3)]
+)
+def test_log_where_the_reduction_changes(x):
+    assert holds(log_enclosure(x), mpmath.log(exact(x)))
+    assert holds(log_enclosure(1 / x), -mpmath.log(exact(x)))
+
+
+def test_exact_values():
+    assert log_enclosure(Fraction(1)) == Interval.exact(0)
+    one = exp_enclosure(Fraction(0))
+    assert one.lower <= 1 <= one.upper and one.upper - one.lower < WIDTH
+
+
+@pytest.mark.parametrize("power", [1, 100, 2000])
+def test_log_of_extreme_arguments(power):
+    for x in (Fraction(10) ** power, Fraction(1, 10**power), 1 + Fraction(1, 10**power)):
+        with mpmath.workdps(DIGITS + power):
+            assert holds(log_enclosure(x), mpmath.log(exact(x)))
+
+
+@pytest.mark.parametrize(
+    "x", [Fraction(LARGEST_EXPONENT), Fraction(-LARGEST_EXPONENT), Fraction(1, 10**40)]
+)
+def test_exp_of_extreme_arguments(x):
+    interval = exp_enclosure(x)
+    with mpmath.workdps(2000):
+        assert exact(interval.lower) <= mpmath.exp(exact(x)) <= exact(interval.upper)
+    assert interval.upper < interval.lower * (1 + 256 * WIDTH) or x < 0
+
+
+def test_refusals():
+    for x in (Fraction(0), Fraction(-1, 3)):
+        with pytest.raises(Refused, match="log of"):
+            log_enclosure(x)
+    for x in (Fraction(LARGEST_EXPONENT + 1), Fraction(-LARGEST_EXPONENT * 2 - 1, 2)):
+        with pytest.raises(Refused, match="an exponent beyond"):
+            exp_enclosure(x)
+    for ends in ((-1, 1), (0, 1), (-1, 0), (0, 0)):
+        with pytest.raises(Refused, match="contains zero"):
+            Interval(Fraction(ends[0]), Fraction(ends[1])) ** -1
+
+
+# ---------------------------------------------------------------------------- interval arithmetic
+@st.composite
+def intervals(draw):
+    ends = sorted((draw(ANY), draw(ANY)))
+    inside = draw(st.fractions(0, 1, max_denominator=7))
+    return Interval(*ends), ends[0] + inside * (ends[1] - ends[0])
+
+
+@CHECK
+@given(intervals(), intervals(), st.integers(-3, 5))
+def test_operations_contain_the_results_of_points(first, second, power):
+    (a, x), (b, y) = first, second
+    for interval, value in ((a + b, x + y), (a * b, x * y), (a.rounded(), x)):
+        assert interval.lower <= value <= interval.upper
+    if power >= 0 or a.lower > 0 or a.upper < 0:
+        assert (a**power).lower <= x**power <= (a**power).upper
+
+
+def test_operations_are_tight():
+    a = Interval(Fraction(-2), Fraction(3))
+    assert a * a == Interval(Fraction(-6), Fraction(9))
+    assert a**2 == Interval(Fraction(0), Fraction(9))
+    assert a**3 == Interval(Fraction(-8), Fraction(27)) and a**0 == Interval.exact(1)
+    assert Interval(Fraction(2), Fraction(4)) ** -1 == Interval(Fraction(1, 4), Fraction(1, 2))
+
+
+@CHECK
+@given(ANY)
+def test_rounding_is_outward_and_small(x):
+    interval = Interval.exact(x).rounded()
+    assert interval.lower <= x <= interval.upper and interval.upper - interval.lower <= WIDTH
+    assert interval.rounded() == interval

@@ -1,0 +1,423 @@
+"""The ledger: every claim is settled by the kernel, and no claim's wrong neighbour can be proved."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sympy import Function, log
+
+from klsym import ledger
+from klsym.calculus import (
+    KL,
+    Proof,
+    R,
+    beta,
+    bregman,
+    chi2,
+    count,
+    covariance,
+    derive,
+    exp,
+    expectation,
+    expected_gradient,
+    finite_model,
+    grad,
+    jeffreys,
+    k,
+    k1,
+    k2,
+    k3,
+    lam,
+    log_mu,
+    log_p,
+    log_q,
+    mu,
+    p,
+    parameter,
+    q,
+    r,
+    rho,
+    s,
+    sample,
+    sample_gradient,
+    sg,
+)
+from klsym.errors import ProofError, UsageError
+from klsym.kernel import check
+from klsym.ledger import Claim, load, select, settle
+
+# id: verdict, and theorems that its statement must hold
+EXPECTED: dict[str, tuple[str, ...]] = {
+    "gradient.score-mean-zero": ("proved", "E_q[s] = 0", "E_q[b*s] = 0"),
+    "gradient.reverse-kl": ("proved", "grad KL(q||p) = E_q[k1*s]", "grad KL(q||p) = E_q[-log(r)*s]"),
+    "gradient.forward-kl": ("proved", "grad KL(p||q) = E_p[-s]", "grad KL(p||q) = E_q[(1 - r)*s]"),
+    "gradient.per-sample": ("proved", "grad k1 = s", "grad k2 = k1*s", "grad k3 = (1 - r)*s"),
+    "gradient.k1-loss": ("proved", "E_q[grad k1] = 0"),
+    "gradient.k2-loss": ("proved", "E_q[grad k2] = grad KL(q||p)"),
+    "gradient.k3-loss": ("proved", "E_q[grad k3] = grad KL(p||q)"),
+    "gradient.k3-loss-not-reverse": ("refuted", "E_q[grad k3] = grad KL(q||p)"),
+    "gradient.k-lambda-loss": ("corrected", "E_q[grad(k1 + lam*(r - 1))] = lam grad KL(p||q)"),
+    "gradient.orders-differ": ("proved", "grad E_q[k1] = grad KL(q||p)", "E_q[grad k1] = 0"),
+    "gradient.two-parts": ("proved", "grad E_q[f] = E_q[f*s] + E_q[grad f]"),
+    "gradient.surrogate": ("proved", "grad(log_q*sg(k1)) = grad k2"),
+    "gradient.k2-unique": (
+        "proved", "E_q[grad g(k1)] - grad KL(q||p) = 0 iff g = k1**2/2 + a*k1 + b (any a, b)"),
+    "gradient.straight-through": ("proved", "E_q[grad(k2 - sg(k2) + sg(k3))] = grad KL(q||p)"),
+    "gradient.explicit-rho": ("proved", "E_mu[grad(rho*k3)] = grad KL(q||p)", "E_q[grad k1] = 0"),
+    "gradient.appendix-a-sign": ("corrected", "E_q[-r*s] = E_p[-s]", "E_p[-s] = grad KL(p||q)"),
+    "gradient.analytic": ("proved", "E_q[k1*s] E_q[k1*s] <= E_q[k1**2*s**2]"),
+    "offpolicy.weight-gradient": ("proved", "grad rho = rho*s"),
+    "offpolicy.per-sample": ("proved", "grad(rho*k1) = rho*(k1 + 1)*s", "grad(rho*k3) = rho*k1*s"),
+    "offpolicy.rho-k1": ("proved", "E_mu[grad(rho*k1)] = grad KL(q||p)"),
+    "offpolicy.rho-k2": ("proved", "E_mu[grad(rho*k2)] = grad E_q[k2]"),
+    "offpolicy.rho-k2-not-reverse": ("refuted", "E_mu[grad(rho*k2)] = grad KL(q||p)"),
+    "offpolicy.sg-rho-k2": ("proved", "E_mu[grad(sg(rho)*k2)] = grad KL(q||p)"),
+    "offpolicy.rho-k3": ("proved", "E_mu[grad(rho*k3)] = grad KL(q||p)", "E_mu[rho*k3] = KL(q||p)"),
+    "offpolicy.samplewise-equal": ("proved", "grad(sg(rho)*k2) = grad(rho*k3)", "grad(rho*k3) = rho*k1*s"),
+    "offpolicy.orders-agree": ("proved", "grad E_mu[f] = E_mu[grad f]"),
+    "offpolicy.detach-trap": (
+        "proved", "E_mu[grad(sg(rho)*k1)] = 0", "E_mu[grad(sg(rho)*k3)] = grad KL(p||q)"),
+    "offpolicy.unweighted": ("proved", "E_mu[grad k1] = -grad KL(mu||q)", "E_mu[grad k3] = grad E_mu[k3]"),
+    "offpolicy.squared-keeps-optimum": ("proved",),
+    "offpolicy.truncated-weight": ("proved",),
+    "reward.k1": ("proved", "E_q[sg(k1)*s] = grad KL(q||p)"),
+    "reward.k2": ("proved", "E_q[sg(k2)*s] = grad E_q[k2] - grad KL(q||p)"),
+    "reward.k3": ("proved", "E_q[sg(k3)*s] = grad KL(q||p) - grad KL(p||q)"),
+    "reward.k-lambda": ("proved", "E_q[sg(k1 + lam*(r - 1))*s] = grad KL(q||p) - lam grad KL(p||q)"),
+    "reward.k1-unique": ("proved", "E_q[sg(h(k1))*s] - grad KL(q||p) = 0 iff h = k1 + b (any b)"),
+    "reward.offpolicy": ("proved", "E_mu[rho*sg(k1)*s] = grad KL(q||p)"),
+    "reward.double-weight": ("refuted", "E_mu[rho*sg(rho*k1)*s] = grad KL(q||p)"),
+    "reward.samplewise-loss-equivalence": ("proved", "-beta grad(rho*k3) = -beta*rho*sg(k1)*s"),
+    "value.ratio-mean-one": ("proved", "E_q[r] = 1", "E_mu[rho] = 1"),
+    "value.k1-unbiased": ("proved", "E_q[k1] = KL(q||p)"),
+    "value.k3-unbiased": ("proved", "E_q[k3] = KL(q||p)"),
+    "value.k2-biased": ("refuted", "E_q[k2] = KL(q||p)"),
+    "value.k-lambda-unbiased": ("proved", "E_q[k1 + lam*(r - 1)] = KL(q||p)"),
+    "value.forward-by-importance": ("proved", "E_q[log(r)*r] = KL(p||q)"),
+    "value.offpolicy-weighted": (
+        "proved", "E_mu[rho*k1] = KL(q||p)", "E_mu[rho*k3] = KL(q||p)", "E_mu[rho*k2] = E_q[k2]"),
+    "value.offpolicy-unweighted": ("proved", "E_mu[k1] = KL(mu||p) - KL(mu||q)"),
+    "value.control-variate-covariance": ("proved", "Cov_q(k1, r - 1) = -J(p, q)", "Cov_q(k1, r - 1) <= 0"),
+    "value.ratio-direction": ("corrected", "E_q[1/r - 1] = chi2(q||p)"),
+    "value.zero-mean-variable": ("corrected", "E_q[r - 1] = 0", "E_q[1 - 1/r] = -chi2(q||p)"),
+    "value.k3-bregman": ("proved", "D_phi(r, 1) with phi = k1 = k3"),
+}  # fmt: skip
+JSON_KEYS = {"id", "verdict", "status", "trust", "source", "statement", "hypotheses", "printed"}
+
+
+def test_the_ledger_holds_exactly_these_claims() -> None:
+    assert sorted(load()) == sorted(EXPECTED) and len(EXPECTED) == 50
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_claim_settles(name: str) -> None:
+    verdict, *theorems = EXPECTED[name]
+    settled = settle(load()[name])
+    assert (settled.status, settled.trust, settled.error) == ("settled", "kernel", "")
+    assert settled.claim.verdict == verdict and settled.claim.area == name.partition(".")[0]
+    assert settled.claim.source and settled.claim.explanation.endswith(".")
+    assert set(theorems) <= set(settled.statement.split("; ")), settled.statement
+    assert (settled.printed is not None) == (verdict == "corrected")
+    answer = settled.to_json()
+    assert set(answer) == JSON_KEYS and answer == json.loads(json.dumps(answer))
+    assert answer["id"] == name and all(isinstance(line, str) for line in answer["hypotheses"])
+    for text in (answer["statement"], answer["printed"] or "-", *answer["hypotheses"]):
+        assert text and text.isprintable()
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_certificate_is_replayed_from_its_json(name: str) -> None:
+    settled = settle(load()[name])
+    certificate = json.loads(json.dumps(settled.certificate()))
+    assert certificate["claim"] == name
+    assert [t.kind for t in check(certificate)] == [t.kind for t in settled.theorems]
+
+
+def test_what_is_printed_in_the_sources_is_what_was_refuted() -> None:
+    corrected = [name for name, row in EXPECTED.items() if row[0] == "corrected"]
+    printed = {name: settle(load()[name]).printed for name in corrected}
+    assert printed["gradient.k-lambda-loss"] == "E_q[grad(k1 + lam*(r - 1))] = lam KL(p||q)"
+    assert printed["value.zero-mean-variable"] == "E_q[1 - 1/r] = 0"
+    assert "KL(q||p)" in str(printed["value.ratio-direction"])
+    assert "= grad KL(p||q)" in str(printed["gradient.appendix-a-sign"])
+
+
+# ---------------------------------------------------------------------------- selection
+@pytest.mark.parametrize(
+    ("ids", "count_"),
+    [
+        ([], 50),
+        (["gradient"], 17),
+        (["offpolicy"], 13),
+        (["reward"], 8),
+        (["value"], 12),
+        (["reward", "value"], 20),
+        (["value.k2-biased"], 1),
+        (["reward", "reward.k1", "reward"], 8),
+        (["value.k2-biased", "reward.k1"], 2),
+    ],
+)
+def test_select(ids: list[str], count_: int) -> None:
+    chosen = [claim.id for claim in select(ids)]
+    assert len(chosen) == len(set(chosen)) == count_
+    assert all(any(name in (i, i.partition(".")[0]) for name in ids or [i]) for i in chosen)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "gradient.", "k3", "gradient.k3", "GRADIENT", "x" * 10_000, "a\nb", "*"]
+)
+def test_unknown_claim(name: str) -> None:
+    with pytest.raises(UsageError, match="unknown claim") as caught:
+        select(["value.k2-biased", name])
+    assert str(caught.value).isprintable() and len(str(caught.value)) < 200
+
+
+# ---------------------------------------------------------------------------- registration and failure
+def truth() -> Proof:
+    return derive(expectation(r, under=q)).equals(1)
+
+
+def refutation() -> Proof:
+    return derive(expectation(k2, under=q)).differs_from(KL(q, p))
+
+
+def falsehood() -> Proof:
+    return derive(expectation(k2, under=q)).equals(KL(q, p))
+
+
+def entry(build: Callable[[], Any], verdict: str = "proved") -> Claim:
+    return Claim("test.claim", verdict, "test", "A test.", build)
+
+
+@pytest.mark.parametrize(
+    ("build", "verdict", "reason"),
+    [
+        (refutation, "proved", "the ledger says proved, the proofs are refuted"),
+        (truth, "refuted", "the ledger says refuted, the proofs are proved"),
+        (truth, "corrected", "the ledger says corrected"),
+        (refutation, "corrected", "the ledger says corrected"),
+        (lambda: (truth(), refutation()), "refuted", "the proofs are proved, refuted"),
+        (lambda: (), "proved", "the proofs are none"),
+        (falsehood, "proved", "ProofError: the two sides differ: the left one is E_q"),
+        (lambda: (truth(), falsehood()), "proved", "the two sides differ"),
+        (lambda: derive(KL(q, p)).change_measure(to=p), "proved", "an expectation expected"),
+        (lambda: derive(KL(q, p)).unfold(), "proved", "Derivation"),
+        (lambda: None, "proved", "None"),
+        (lambda: 1 // 0, "proved", "ZeroDivisionError"),
+    ],
+)
+def test_a_claim_that_is_not_what_it_says_has_failed(build: Any, verdict: str, reason: str) -> None:
+    settled = settle(entry(build, verdict))
+    assert settled.status == "failed" and reason in settled.error
+    assert settled.error.isprintable() and len(settled.error) < 400
+    answer = settled.to_json()
+    assert set(answer) == JSON_KEYS and answer["status"] == "failed"
+
+
+@pytest.mark.parametrize(
+    ("build", "verdict"),
+    [(truth, "proved"), (refutation, "refuted"), (lambda: (truth(), refutation()), "corrected")],
+)
+def test_a_claim_that_is_what_it_says_is_settled(build: Any, verdict: str) -> None:
+    settled = settle(entry(build, verdict))
+    assert (settled.status, settled.error, settled.trust) == ("settled", "", "kernel")
+
+
+def test_registration(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger, "REGISTRY", {})
+    ledger.claim("test.one", source="here")(truth)
+    assert ledger.REGISTRY["test.one"].verdict == "proved"
+    ledger.claim("test.one", source="there")(truth)  # the same function again: a reloaded module
+    with pytest.raises(ValueError, match=r"test.one: already registered by truth"):
+        ledger.claim("test.one")(refutation)
+    with pytest.raises(ValueError, match="'maybe' is not one of"):
+        ledger.claim("test.two", verdict="maybe")
+    assert list(ledger.REGISTRY) == ["test.one"]
+
+
+# ---------------------------------------------------------------------------- wrong neighbours
+a, b, nu, C = (parameter(name) for name in ("a", "b", "nu", "C"))
+f = Function("f")(log_q, log_p, log_mu)
+g, h = Function("g")(k1), Function("h")(k1)
+above = Function("I")(log_q, log_p, log_mu)
+REVERSE, FORWARD = grad(KL(q, p)), grad(KL(p, q))
+HALVES = finite_model(q=["1/2", "1/2"], p=["1/4", "3/4"], mu=["1/3", "2/3"], u=[1, 0])
+
+
+def E(of: Any, m: str = q) -> Any:
+    return derive(expectation(of, under=m))
+
+
+def loss(of: Any, m: str = q, **setting: Any) -> Any:
+    return derive(expected_gradient(of, under=m), **setting)
+
+
+def point(of: Any) -> Any:
+    return derive(sample_gradient(of))
+
+
+def unique(excess: Any, name: str, family: Any, *constants: Any, along: str = "k1", **setting: Any) -> Any:
+    return derive(excess, **setting).reduce().iff(name, is_=family, constants=constants, coordinate=along)
+
+
+EXCESS, REWARD_EXCESS = expected_gradient(g, under=q) - REVERSE, expectation(s * sg(h), under=q) - REVERSE
+SQUARED = expected_gradient(beta * g - (R - nu) * log_q, under=mu)
+OPTIMUM = {"R": nu + beta * k1}
+WRONG: dict[str, list[Callable[[], Proof]]] = {
+    "gradient.score-mean-zero": [
+        lambda: E(s, p).equals(0), lambda: E(s, mu).equals(0), lambda: E(k1 * s).equals(0)],
+    "gradient.reverse-kl": [
+        lambda: derive(REVERSE).equals(expectation(log(r) * s, under=q)),
+        lambda: derive(REVERSE).equals(expectation(k1 * s, under=p))],
+    "gradient.forward-kl": [
+        lambda: derive(FORWARD).equals(expectation(s, under=p)),
+        lambda: derive(FORWARD).equals(expectation(r * s, under=q))],
+    "gradient.per-sample": [
+        lambda: point(k1).equals(sample(k1 * s)), lambda: point(k2).equals(sample(k2 * s)),
+        lambda: point(k3).equals(sample(-r * s))],  # the constant drops on average only
+    "gradient.k1-loss": [lambda: loss(k1).equals(REVERSE), lambda: loss(k1, mu).equals(0)],
+    "gradient.k2-loss": [lambda: loss(k2).equals(FORWARD), lambda: loss(k2, mu).equals(REVERSE)],
+    "gradient.k3-loss": [lambda: loss(k3).equals(REVERSE), lambda: loss(k3).equals(-FORWARD)],
+    "gradient.k3-loss-not-reverse": [
+        lambda: loss(k3).equals(REVERSE), lambda: loss(k3).differs_from(FORWARD)],
+    "gradient.k-lambda-loss": [
+        lambda: loss(k(lam)).equals(FORWARD), lambda: loss(k(lam)).equals(lam * REVERSE),
+        lambda: loss(k(lam)).equals(lam * KL(p, q)), lambda: loss(k(lam)).differs_from(lam * FORWARD)],
+    "gradient.orders-differ": [
+        lambda: derive(grad(expectation(k1, under=q))).equals(0),
+        lambda: derive(grad(expectation(k3, under=q))).equals(FORWARD)],
+    "gradient.two-parts": [
+        lambda: derive(grad(expectation(f, under=q))).equals(expected_gradient(f, under=q)),
+        lambda: derive(grad(expectation(f, under=q)), premises=((expectation(f, under=q), KL(p, q)),)).equals(
+            REVERSE),
+        lambda: derive(grad(expectation(f, under=q))).equals(REVERSE)],
+    "gradient.surrogate": [
+        lambda: point(k1 * log_q).equals(sample_gradient(k2)),
+        lambda: point(k1 * sg(log_q)).equals(sample_gradient(k2))],
+    "gradient.k2-unique": [
+        lambda: unique(EXCESS, "g", k2 + b, b), lambda: unique(EXCESS, "g", k3 + a * k1 + b, b, a),
+        lambda: unique(EXCESS, "g", 2 * k2 + a * k1 + b, b, a)],
+    "gradient.straight-through": [
+        lambda: loss(k2 - sg(k2) + k3).equals(REVERSE), lambda: loss(k3 - sg(k3) + sg(k2)).equals(REVERSE),
+        lambda: derive(sample(k2 - sg(k2) + sg(k3))).equals(sample(k2))],
+    "gradient.explicit-rho": [
+        lambda: loss(rho * k2, mu, on_policy=True).equals(REVERSE),
+        lambda: loss(sg(rho) * k1, mu, on_policy=True).equals(REVERSE),
+        lambda: loss(sg(rho) * k3, mu, on_policy=True).equals(REVERSE),
+        lambda: loss(k3, mu, on_policy=True).equals(REVERSE)],
+    "gradient.appendix-a-sign": [
+        lambda: E(r * s).equals(FORWARD), lambda: E(-r * s).equals(expectation(s, under=p))],
+    "gradient.analytic": [
+        lambda: E(k1 * s, count).equals(REVERSE),
+        lambda: derive(expectation((k1 * s) ** 2, under=q)).at_most(
+            expectation(k1 * s, under=q) * expectation(k1 * s, under=q), by="square", b=k1, measure=q,
+            power=1),
+        lambda: derive(expectation(k1 * s, under=q) * expectation(k1 * s, under=q)).at_most(
+            expectation(k1**2, under=q), by="square", b=k1, measure=q, power=1)],
+    "offpolicy.weight-gradient": [
+        lambda: point(rho).equals(sample(s)), lambda: point(sg(rho)).equals(sample(rho * s))],
+    "offpolicy.per-sample": [
+        lambda: point(rho * k1).equals(sample(rho * k1 * s)),
+        lambda: point(rho * k3).equals(sample(rho * (1 - r) * s)),
+        lambda: point(rho * k2).equals(sample(rho * k1 * s))],
+    "offpolicy.rho-k1": [lambda: loss(k1, mu).equals(REVERSE), lambda: loss(rho * k1, mu).equals(FORWARD)],
+    "offpolicy.rho-k2": [
+        lambda: loss(sg(rho) * k2, mu).equals(grad(expectation(k2, under=q))),
+        lambda: loss(rho * k2, mu).equals(grad(expectation(k2, under=mu)))],
+    "offpolicy.rho-k2-not-reverse": [
+        lambda: loss(rho * k2, mu).equals(REVERSE), lambda: loss(sg(rho) * k2, mu).differs_from(REVERSE)],
+    "offpolicy.sg-rho-k2": [
+        lambda: loss(rho * k2, mu).equals(REVERSE), lambda: loss(sg(rho * k2), mu).equals(REVERSE)],
+    "offpolicy.rho-k3": [
+        lambda: loss(sg(rho) * k3, mu).equals(REVERSE), lambda: loss(k3, mu).equals(REVERSE),
+        lambda: E(k3, mu).equals(KL(q, p))],
+    "offpolicy.samplewise-equal": [
+        lambda: point(sg(rho) * k2).equals(sample_gradient(rho * k1)),
+        lambda: point(sg(rho) * k2).equals(sample_gradient(rho * k2))],
+    "offpolicy.orders-agree": [
+        lambda: derive(grad(expectation(f, under=q))).equals(expected_gradient(f, under=q))],
+    "offpolicy.detach-trap": [
+        lambda: loss(sg(rho) * k1, mu).equals(REVERSE), lambda: loss(sg(rho) * k3, mu).equals(REVERSE)],
+    "offpolicy.unweighted": [
+        lambda: loss(k1, mu).equals(grad(KL(mu, q))), lambda: loss(k2, mu).equals(REVERSE),
+        lambda: loss(k3, mu).equals(FORWARD),
+        lambda: loss(k3, mu).differs_from(grad(expectation(k3, under=mu))),
+        lambda: E(-k1, mu).differs_from(1000, relation="<=", model=HALVES)],
+    "offpolicy.squared-keeps-optimum": [
+        lambda: unique(SQUARED, "g", k3 + b, b, along="w", given=OPTIMUM),
+        lambda: unique(SQUARED, "g", k2 + a * k1 + b, b, along="w", given=OPTIMUM),
+        lambda: unique(SQUARED, "g", k2 + b, b, along="w")],  # away from the optimum
+    "offpolicy.truncated-weight": [
+        lambda: loss(sg(rho - above * (rho - C)) * k2, mu).equals(REVERSE),
+        lambda: loss((rho - above * (rho - C)) * k2, mu).equals(
+            REVERSE - expectation(above * (1 - C / rho) * k1 * s, under=q))],
+    "reward.k1": [lambda: E(sg(k1) * s).equals(FORWARD), lambda: E(sg(k1) * s, mu).equals(REVERSE)],
+    "reward.k2": [
+        lambda: E(sg(k2) * s).equals(REVERSE), lambda: E(sg(k2) * s).equals(grad(expectation(k2, under=q)))],
+    "reward.k3": [lambda: E(sg(k3) * s).equals(REVERSE), lambda: E(sg(k3) * s).equals(REVERSE + FORWARD)],
+    "reward.k-lambda": [
+        lambda: E(sg(k(lam)) * s).equals(REVERSE), lambda: E(sg(k(lam)) * s).equals(REVERSE - FORWARD)],
+    "reward.k1-unique": [
+        lambda: unique(REWARD_EXCESS, "h", k2 + b, b), lambda: unique(REWARD_EXCESS, "h", 2 * k1 + b, b),
+        lambda: unique(REWARD_EXCESS, "h", k1 + a * k1 + b, b, a)],
+    "reward.offpolicy": [
+        lambda: E(sg(k1) * s, mu).equals(REVERSE), lambda: E(rho**2 * sg(k1) * s, mu).equals(REVERSE)],
+    "reward.double-weight": [
+        lambda: E(rho * s * sg(rho * k1), mu).equals(REVERSE),
+        lambda: E(rho * s * sg(k1), mu).differs_from(REVERSE)],
+    "reward.samplewise-loss-equivalence": [
+        lambda: point(beta * rho * k3).equals(sample(-beta * rho * s * sg(k1))),
+        lambda: point(-beta * rho * k1).equals(sample(-beta * rho * s * sg(k1))),
+        lambda: point(-beta * rho * k3).equals(sample(-beta * s * sg(k1)))],
+    "value.ratio-mean-one": [
+        lambda: E(r, p).equals(1), lambda: E(rho).equals(1), lambda: E(1 / r).equals(1)],
+    "value.k1-unbiased": [lambda: E(k1).equals(KL(p, q)), lambda: E(k1, p).equals(KL(q, p))],
+    "value.k3-unbiased": [lambda: E(k3 + 1).equals(KL(q, p)), lambda: E(k3, p).equals(KL(q, p))],
+    "value.k2-biased": [lambda: E(k2).equals(KL(q, p)), lambda: E(k3).differs_from(KL(q, p))],
+    "value.k-lambda-unbiased": [
+        lambda: E(k(lam)).equals(lam * KL(q, p)), lambda: E(k1 + lam * r).equals(KL(q, p))],
+    "value.forward-by-importance": [
+        lambda: E(r * k1).equals(KL(p, q)), lambda: E(log(r)).equals(KL(p, q))],
+    "value.offpolicy-weighted": [
+        lambda: E(k1, mu).equals(KL(q, p)), lambda: E(rho * k2, mu).equals(KL(q, p)),
+        lambda: E(rho * k1).equals(KL(q, p))],
+    "value.offpolicy-unweighted": [
+        lambda: E(k1, mu).equals(KL(mu, q) - KL(mu, p)), lambda: E(k1, mu).equals(KL(mu, p))],
+    "value.control-variate-covariance": [
+        lambda: derive(covariance(k1, r - 1, under=q)).equals(jeffreys(p, q)),
+        lambda: derive(covariance(k1, r - 1, under=q)).equals(0),
+        lambda: derive(covariance(k1, r - 1, under=q)).at_most(0, by="tangent", terms=((1, q, 0, -k1),)),
+        lambda: derive(-covariance(k1, r - 1, under=q)).at_most(
+            0, by="tangent", terms=((-1, q, 0, -k1), (-1, q, -k1, k1)))],
+    "value.ratio-direction": [
+        lambda: E(-log(1 / r)).equals(KL(q, p)), lambda: E(1 / r - 1).equals(chi2(p, q)),
+        lambda: E(-log(1 / r)).differs_from(-KL(q, p))],
+    "value.zero-mean-variable": [
+        lambda: E(1 - 1 / r).equals(0), lambda: E(1 - 1 / r).equals(chi2(q, p)),
+        lambda: E(r - 1).differs_from(0)],
+    "value.k3-bregman": [
+        lambda: derive(bregman(log(r))).equals(sample(k3)),
+        lambda: derive(bregman(-log(r))).equals(sample(k2)),
+        lambda: derive(bregman(r**2)).equals(sample(k3)),
+        lambda: derive(bregman(exp(k1))).equals(sample(k3))],
+}  # fmt: skip
+NEIGHBOURS = [pytest.param(make, id=f"{name} {i}") for name in WRONG for i, make in enumerate(WRONG[name])]
+# the mistake itself, not a slip in how it is written down
+REASONS = (
+    r"the two sides differ|no finite model tells|family does not (solve|make)|holds no single term"
+    r"|is not positive|the condition is not"
+)
+
+
+def test_every_claim_has_a_wrong_neighbour() -> None:
+    assert list(WRONG) == list(EXPECTED)
+
+
+@pytest.mark.parametrize("make", NEIGHBOURS)
+def test_a_wrong_neighbour_is_refused(make: Callable[[], Proof]) -> None:
+    with pytest.raises(ProofError, match=REASONS) as caught:
+        make().theorem  # noqa: B018
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,408 @@
+"""The cheat sheet of the literature: what each placement of each estimator targets.
+
+Every row is judged twice: against what the papers say, and against the gradient of the loss itself,
+which `expected_gradient` computes on finite models in plain floats, sharing no code with klsym.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import pytest
+
+from klsym.convert import to_ring
+from klsym.engine.explain import explain
+from klsym.engine.targets import recognise, recognise_value
+from klsym.parser import parse
+
+Point = Mapping[str, float]
+PARAMETERS = {"lam": 0.37, "beta": 1.43, "eps": 0.19, "alpha": 0.61, "n": 7.0, "T": 11.0, "har": -0.83}
+STEP = 1e-5
+
+
+# ---------------------------------------------------------------------------- plain arithmetic
+def evaluate(text: str, at: Point, frozen: Point | None = None) -> float:
+    """The value of a loss at one sample; inside sg(.) every name has its `frozen` value."""
+    return _value(_tree(text), _names(at), _names(frozen or at))
+
+
+@cache
+def _tree(text: str) -> ast.expr:
+    return ast.parse(text.strip(), mode="eval").body
+
+
+def _names(at: Point) -> Point:
+    k1 = at["log_q"] - at["log_p"]
+    r, rho = math.exp(-k1), math.exp(at["log_q"] - at["log_mu"])
+    return {**PARAMETERS, **at, "k1": k1, "k2": k1 * k1 / 2, "k3": r - 1 + k1, "r": r, "rho": rho}
+
+
+def _value(node: ast.expr, live: Point, frozen: Point) -> float:
+    match node:
+        case ast.Constant(value):
+            return float(value)
+        case ast.Name(name):
+            return live[name]
+        case ast.UnaryOp(sign, inner):
+            value = _value(inner, live, frozen)
+            return -value if isinstance(sign, ast.USub) else value
+        case ast.BinOp(a, operator, b):
+            return BINARY[type(operator)](_value(a, live, frozen), _value(b, live, frozen))
+        case ast.Call(ast.Name("sg"), [inner]):
+            return _value(inner, frozen, frozen)
+        case ast.Call(ast.Name(name), arguments):
+            values = [_value(item, live, frozen) for item in arguments]
+            return values[0] ** 0.5 if name == "sqrt" else FUNCTIONS[name](*values, **_for_k(name, live))
+    raise AssertionError(f"not in the grammar: {ast.dump(node)}")
+
+
+def _for_k(name: str, live: Point) -> dict[str, Any]:
+    return {"live": live} if name == "k" else {}
+
+
+def _k(weight: float, live: Point) -> float:
+    return live["k1"] + weight * (live["r"] - 1)
+
+
+BINARY = {
+    ast.Add: lambda a, b: a + b,
+    ast.Sub: lambda a, b: a - b,
+    ast.Mult: lambda a, b: a * b,
+    ast.Div: lambda a, b: a / b,
+    ast.Pow: lambda a, b: a**b,
+}
+FUNCTIONS = {
+    "exp": math.exp,
+    "log": math.log,
+    "abs": abs,
+    "min": min,
+    "max": max,
+    "clip": lambda x, lo, hi: min(max(x, lo), hi),
+    "k": _k,
+}
+
+
+def derivative(text: str, at: Point) -> float:
+    """dL/dlog q at one sample with sg(.) held constant: a central difference."""
+    up, down = ({**at, "log_q": at["log_q"] + h} for h in (STEP, -STEP))
+    return (evaluate(text, up, at) - evaluate(text, down, at)) / (2 * STEP)
+
+
+# q, p, mu, u (a direction of the softmax logits), R, A
+MODELS = (
+    ((0.5, 0.5), (0.25, 0.75), (0.3, 0.7), (1, 0), (1, 3), (-1, 2)),
+    ((0.2, 0.3, 0.5), (0.6, 0.15, 0.25), (0.35, 0.4, 0.25), (1, 0, 0), (0, 2, 1), (1, -2, 0.5)),
+    ((0.1, 0.2, 0.3, 0.4), (0.3, 0.3, 0.1, 0.3), (0.25, 0.15, 0.2, 0.4), (0, 1, 0.5, 0), (1, 0, 2, 2),
+     (3, 1, 0, 1)),
+)  # fmt: skip
+
+
+def samples(model: tuple[Any, ...], sampling: str) -> list[tuple[float, float, Point]]:
+    """For each outcome: the sampler's probability, q(x) s(x) along u, and the log densities."""
+    q, p, mu, u, R, A = model
+    mu = q if sampling == "on-policy" else mu
+    mean = sum(a * b for a, b in zip(q, u, strict=True))
+    rows = []
+    for x in range(len(q)):
+        logs = {"log_q": math.log(q[x]), "log_p": math.log(p[x]), "log_mu": math.log(mu[x])}
+        rows.append((mu[x], u[x] - mean, {**logs, "R": R[x], "A": A[x], "q": q[x]}))
+    return rows
+
+
+def expected_gradient(loss: str, model: tuple[Any, ...], sampling: str, use: str) -> float:
+    """E_m[grad L] (a loss) or E_m[L s] (a reward), along u."""
+    pushed = derivative if use == "loss" else evaluate
+    return sum(m * score * pushed(loss, at) for m, score, at in samples(model, sampling))
+
+
+def score_form(c: str, model: tuple[Any, ...], sampling: str) -> float:
+    """E_q[c s] along u."""
+    return sum(at["q"] * score * evaluate(c, at) for _, score, at in samples(model, sampling))
+
+
+def mean(v: str, model: tuple[Any, ...], sampling: str) -> float:
+    """E_q[v]."""
+    return sum(at["q"] * evaluate(v, at) for _, _, at in samples(model, sampling))
+
+
+def expected_value(loss: str, model: tuple[Any, ...], sampling: str) -> float:
+    return sum(m * evaluate(loss, at) for m, _, at in samples(model, sampling))
+
+
+def close(a: float, b: float) -> bool:
+    return math.isclose(a, b, rel_tol=1e-6, abs_tol=1e-7)
+
+
+def same(a: str, b: str, sampling: str = "off-policy") -> bool:
+    """Do two grammar strings have the same value at every sample of the models?"""
+    points = [at for model in MODELS for _, _, at in samples(model, sampling)]
+    return all(close(evaluate(a, at), evaluate(b, at)) for at in points)
+
+
+SCORE_FORMS = {"reverse-kl": "({})*k1", "forward-kl": "-({})*r", "reward": "{}"}
+
+
+def combined(combination: Mapping[str, str]) -> str:
+    return " + ".join(SCORE_FORMS[name].format(value) for name, value in combination.items()) or "0"
+
+
+# ---------------------------------------------------------------------------- the cheat sheet
+# loss: target, combination, gradient at one sample over s, score coefficient, value (! = unbiased)
+REVERSE, FORWARD = {"reverse-kl": "1"}, {"forward-kl": "1"}
+PLUS, MINUS = {**REVERSE, **FORWARD}, {**REVERSE, "forward-kl": "-1"}
+ON_POLICY_LOSS = {
+    "k1": ("zero", {}, "1", "0", "reverse-kl!"),
+    "k2": ("reverse-kl", REVERSE, "k1", "k1", "f-divergence"),
+    "k3": ("forward-kl", FORWARD, "1 - r", "-r", "reverse-kl!"),
+    "k(lam)": ("forward-kl", {"forward-kl": "lam"}, "1 - lam*r", "-lam*r", "reverse-kl!"),
+    "k(0.5)": ("forward-kl", {"forward-kl": "1/2"}, "1 - r/2", "-r/2", "reverse-kl!"),
+    "k(-1)": ("forward-kl", {"forward-kl": "-1"}, "1 + r", "r", "reverse-kl!"),
+    "rho*k1": ("reverse-kl", REVERSE, "k1 + 1", "k1", "reverse-kl!"),
+    "rho*k2": ("f-divergence", {}, "k1 + k2", "k1 + k2", "f-divergence"),
+    "rho*k3": ("reverse-kl", REVERSE, "k1", "k1", "reverse-kl!"),
+    "rho*k(lam)": ("reverse-kl", REVERSE, "k1 + 1 - lam", "k1", "reverse-kl!"),
+    "rho": ("zero", {}, "1", "0", "zero"),
+    "sg(rho)*k1": ("zero", {}, "1", "0", "reverse-kl!"),
+    "sg(rho)*k2": ("reverse-kl", REVERSE, "k1", "k1", "f-divergence"),
+    "sg(rho)*k3": ("forward-kl", FORWARD, "1 - r", "-r", "reverse-kl!"),
+    "sg(rho)*k(lam)": ("forward-kl", {"forward-kl": "lam"}, "1 - lam*r", "-lam*r", "reverse-kl!"),
+    "exp(log_q - sg(log_q))*k3": ("reverse-kl", REVERSE, "k1", "k1", "reverse-kl!"),
+    "rho**2*k3": (
+        "combination", {"reverse-kl": "2", "forward-kl": "-1"}, "2*k3 + 1 - r", "2*k1 + r", "reverse-kl!"),
+    "rho**2*k1": ("reverse-kl", {"reverse-kl": "2"}, "2*k1 + 1", "2*k1", "reverse-kl!"),
+    # straight-through, surrogates
+    "k2 - sg(k2) + sg(k3)": ("reverse-kl", REVERSE, "k1", "k1", "reverse-kl!"),
+    "k3 - sg(k3) + sg(k2)": ("forward-kl", FORWARD, "1 - r", "-r", "f-divergence"),
+    "k2 - sg(k2) + sg(k1)": ("reverse-kl", REVERSE, "k1", "k1", "reverse-kl!"),
+    "sg(k1)*log_q": ("reverse-kl", REVERSE, "k1", "k1", "separable"),
+    "sg(k3)*log_q": ("combination", MINUS, "k3", "k1 + r", "separable"),
+    "sg(k1)*k1": ("reverse-kl", REVERSE, "k1", "k1", "f-divergence"),
+    "sg(k1)": ("zero", {}, "0", "0", "reverse-kl!"),
+    # the same functions in other words
+    "-log(r)": ("zero", {}, "1", "0", "reverse-kl!"),
+    "r - 1 - log(r)": ("forward-kl", FORWARD, "1 - r", "-r", "reverse-kl!"),
+    "(log_q - log_p)**2/2": ("reverse-kl", REVERSE, "k1", "k1", "f-divergence"),
+    "r": ("forward-kl", FORWARD, "-r", "-r", "zero"),
+    "r*log(r)": ("f-divergence", {}, "r*k1 - r", "r*k1 - r", "forward-kl!"),
+    "-r*k1": ("f-divergence", {}, "r*k1 - r", "r*k1 - r", "forward-kl!"),
+    "(r - 1)**2/2": ("f-divergence", {}, "r - r**2", "r - r**2", "f-divergence"),
+    "sqrt(r)": ("f-divergence", {}, "-sqrt(r)/2", "-sqrt(r)/2", "f-divergence"),
+    "r**alpha": ("f-divergence", {}, "-alpha*r**alpha", "-alpha*r**alpha", "f-divergence"),
+    "1/r": ("f-divergence", {}, "1/r", "1/r", "f-divergence"),
+    "k1**3": ("f-divergence", {}, "3*k1**2", "3*k1**2", "f-divergence"),
+    # multiples and combinations
+    "2*k2": ("reverse-kl", {"reverse-kl": "2"}, "2*k1", "2*k1", "f-divergence"),
+    "-k2": ("reverse-kl", {"reverse-kl": "-1"}, "-k1", "-k1", "f-divergence"),
+    "k1**2": ("reverse-kl", {"reverse-kl": "2"}, "2*k1", "2*k1", "f-divergence"),
+    "beta*k2": ("reverse-kl", {"reverse-kl": "beta"}, "beta*k1", "beta*k1", "f-divergence"),
+    "0.1*k3/n": ("forward-kl", {"forward-kl": "1/(10*n)"}, "(1 - r)/(10*n)", "-r/(10*n)", "reverse-kl"),
+    "har*k3": ("forward-kl", {"forward-kl": "har"}, "har*(1 - r)", "-har*r", "reverse-kl"),
+    "exp(lam)*k2": ("reverse-kl", {"reverse-kl": "exp(lam)"}, "exp(lam)*k1", "exp(lam)*k1", "f-divergence"),
+    "k2 + lam*k1 + beta": ("reverse-kl", REVERSE, "k1 + lam", "k1", "f-divergence"),
+    "k2 + k3": ("combination", PLUS, "k1 + 1 - r", "k1 - r", "f-divergence"),
+    "k2 - k3": ("combination", MINUS, "k1 - 1 + r", "k1 + r", "f-divergence"),
+    "(1 - lam)*k2 + lam*k3": (
+        "combination", {"reverse-kl": "1 - lam", "forward-kl": "lam"},
+        "(1 - lam)*k1 + lam*(1 - r)", "(1 - lam)*k1 - lam*r", "f-divergence"),
+    "rho*k3 + rho*k1": ("reverse-kl", {"reverse-kl": "2"}, "2*k1 + 1", "2*k1", "reverse-kl"),
+    "k1 - k1": ("zero", {}, "0", "0", "zero"),
+    # policy gradients and entropy
+    "A*log_q": ("combination", {"reward": "A"}, "A", "A", "separable"),
+    "sg(A)*log_q": ("combination", {"reward": "A"}, "A", "A", "separable"),
+    "rho*A": ("combination", {"reward": "A"}, "A", "A", "combination"),
+    "R*k1": ("combination", {"reward": "R"}, "R", "R", "separable"),
+    "k2*R": ("separable", {}, "R*k1", "R*k1", "separable"),
+    "-A*log_q + beta*k2": (
+        "combination", {"reward": "-A", "reverse-kl": "beta"}, "beta*k1 - A", "beta*k1 - A", "separable"),
+    "-(rho*A - beta*k3)": (
+        "combination", {"reward": "-A", "forward-kl": "beta"},
+        "beta*(1 - r) - A", "-beta*r - A", "combination"),
+    "-rho*(R - beta*k1)": (
+        "combination", {"reward": "-R", "reverse-kl": "beta"},
+        "beta*(k1 + 1) - R", "beta*k1 - R", "combination"),
+    "-(R - beta*sg(k1))*log_q": (
+        "combination", {"reward": "-R", "reverse-kl": "beta"}, "beta*k1 - R", "beta*k1 - R", "separable"),
+    "log_q": ("zero", {}, "1", "0", "separable"),
+    "sg(log_q)*log_q": ("separable", {}, "log_q", "log_q", "separable"),
+    "rho*log_q": ("separable", {}, "log_q + 1", "log_q", "separable"),
+    "log_p": ("zero", {}, "0", "0", "separable"),
+    "R": ("zero", {}, "0", "0", "combination"),
+    "3": ("zero", {}, "0", "0", "zero"),
+}  # fmt: skip
+OFF_POLICY_LOSS = {
+    "k1": ("separable", {}, "1", "1/rho", "separable"),
+    "k2": ("separable", {}, "k1", "k1/rho", "separable"),
+    "k3": ("separable", {}, "1 - r", "(1 - r)/rho", "separable"),
+    "rho*k1": ("reverse-kl", REVERSE, "rho*(k1 + 1)", "k1", "reverse-kl!"),
+    "rho*k2": ("f-divergence", {}, "rho*(k1 + k2)", "k1 + k2", "f-divergence"),
+    "rho*k3": ("reverse-kl", REVERSE, "rho*k1", "k1", "reverse-kl!"),
+    "rho*k(lam)": ("reverse-kl", REVERSE, "rho*(k1 + 1 - lam)", "k1", "reverse-kl!"),
+    "sg(rho)*k1": ("zero", {}, "rho", "0", "reverse-kl!"),
+    "sg(rho)*k2": ("reverse-kl", REVERSE, "rho*k1", "k1", "f-divergence"),
+    "sg(rho)*k3": ("forward-kl", FORWARD, "rho*(1 - r)", "-r", "reverse-kl!"),
+    "sg(rho)*k(lam)": ("forward-kl", {"forward-kl": "lam"}, "rho*(1 - lam*r)", "-lam*r", "reverse-kl!"),
+    "rho": ("zero", {}, "rho", "0", "zero"),
+    "1/rho": ("separable", {}, "-1/rho", "-1/rho**2", "separable"),
+    "rho*r": ("zero", {}, "0", "0", "zero"),
+    "rho**2*k1": ("separable", {}, "rho**2*(2*k1 + 1)", "rho*(2*k1 + 1)", "separable"),
+    "sg(rho)*rho*k3": ("separable", {}, "rho**2*k1", "rho*k1", "separable"),
+    "sg(rho*k1)*log_q": ("reverse-kl", REVERSE, "rho*k1", "k1", "separable"),
+    "sg(rho)*(k2 - sg(k2) + sg(k3))": ("reverse-kl", REVERSE, "rho*k1", "k1", "reverse-kl!"),
+    "exp(log_q - log_mu)*k3": ("reverse-kl", REVERSE, "rho*k1", "k1", "reverse-kl!"),
+    "beta*rho*k3": ("reverse-kl", {"reverse-kl": "beta"}, "beta*rho*k1", "beta*k1", "reverse-kl"),
+    "rho*k3 + sg(rho)*k3": ("combination", PLUS, "rho*(k1 + 1 - r)", "k1 - r", "reverse-kl"),
+    "rho*A": ("combination", {"reward": "A"}, "rho*A", "A", "combination"),
+    "A*log_q": ("separable", {}, "A", "A/rho", "separable"),
+    "sg(rho)*A*log_q": ("combination", {"reward": "A"}, "rho*A", "A", "separable"),
+    "-rho*A + beta*rho*k3": (
+        "combination", {"reward": "-A", "reverse-kl": "beta"},
+        "rho*(beta*k1 - A)", "beta*k1 - A", "combination"),
+    "-rho*A + beta*sg(rho)*k3": (
+        "combination", {"reward": "-A", "forward-kl": "beta"},
+        "rho*(beta*(1 - r) - A)", "-beta*r - A", "combination"),
+    "-(rho*A - beta*k3)": (
+        "separable", {"reward": "-A"}, "beta*(1 - r) - rho*A", "beta*(1 - r)/rho - A", "separable"),
+    "rho*log_q": ("separable", {}, "rho*(log_q + 1)", "log_q", "separable"),
+    "log(rho)": ("separable", {}, "1", "1/rho", "separable"),
+    "log_mu": ("zero", {}, "0", "0", "separable"),
+}  # fmt: skip
+ON_POLICY_REWARD = {
+    "k1": ("reverse-kl", REVERSE, "k1", "k1", "reverse-kl!"),
+    "k2": ("f-divergence", {}, "k2", "k2", "f-divergence"),
+    "k3": ("combination", MINUS, "k3", "k1 + r", "reverse-kl!"),
+    "k(lam)": ("combination", {**REVERSE, "forward-kl": "-lam"}, "k(lam)", "k1 + lam*r", "reverse-kl!"),
+    "-k1": ("reverse-kl", {"reverse-kl": "-1"}, "-k1", "-k1", "reverse-kl"),
+    "sg(k1)": ("reverse-kl", REVERSE, "k1", "k1", "reverse-kl!"),
+    "rho*k1": ("reverse-kl", REVERSE, "k1", "k1", "reverse-kl!"),
+    "R": ("combination", {"reward": "R"}, "R", "R", "combination"),
+    "R*A": ("combination", {"reward": "R*A"}, "R*A", "R*A", "combination"),
+    "R - beta*k1": (
+        "combination", {"reward": "R", "reverse-kl": "-beta"}, "R - beta*k1", "R - beta*k1", "combination"),
+    "A - beta*k3": (
+        "combination", {"reward": "A", "reverse-kl": "-beta", "forward-kl": "beta"},
+        "A - beta*k3", "A - beta*k1 - beta*r", "combination"),
+    "r": ("forward-kl", {"forward-kl": "-1"}, "r", "r", "zero"),
+    "r - 1": ("forward-kl", {"forward-kl": "-1"}, "r - 1", "r", "zero"),
+    "r*k1": ("f-divergence", {}, "r*k1", "r*k1", "forward-kl"),
+    "1": ("zero", {}, "1", "0", "zero"),
+    "beta": ("zero", {}, "beta", "0", "zero"),
+    "log_q": ("separable", {}, "log_q", "log_q", "separable"),
+    "k1 + 5": ("reverse-kl", REVERSE, "k1 + 5", "k1", "reverse-kl"),
+}  # fmt: skip
+OFF_POLICY_REWARD = {
+    "k1": ("separable", {}, "k1", "k1/rho", "separable"),
+    "rho*k1": ("reverse-kl", REVERSE, "rho*k1", "k1", "reverse-kl!"),
+    "sg(rho)*k1": ("reverse-kl", REVERSE, "rho*k1", "k1", "reverse-kl!"),
+    "rho*k2": ("f-divergence", {}, "rho*k2", "k2", "f-divergence"),
+    "rho*k3": ("combination", MINUS, "rho*k3", "k1 + r", "reverse-kl!"),
+    "rho**2*k1": ("separable", {}, "rho**2*k1", "rho*k1", "separable"),
+    "rho*(R - beta*k1)": (
+        "combination", {"reward": "R", "reverse-kl": "-beta"},
+        "rho*(R - beta*k1)", "R - beta*k1", "combination"),
+    "R": ("separable", {}, "R", "R/rho", "separable"),
+    "rho": ("zero", {}, "rho", "0", "zero"),
+    "1": ("separable", {}, "1", "1/rho", "zero"),
+}  # fmt: skip
+SHEET = [
+    pytest.param(loss, sampling, use, row, id=f"{loss} {sampling} {use}")
+    for sampling, use, rows in (
+        ("on-policy", "loss", ON_POLICY_LOSS),
+        ("off-policy", "loss", OFF_POLICY_LOSS),
+        ("on-policy", "reward", ON_POLICY_REWARD),
+        ("off-policy", "reward", OFF_POLICY_REWARD),
+    )
+    for loss, row in rows.items()
+]
+
+
+@pytest.mark.parametrize(("loss", "sampling", "use", "row"), SHEET)
+def test_the_cheat_sheet_itself_holds(loss: str, sampling: str, use: str, row: Any) -> None:
+    """No klsym here: the table against the plain gradients and values."""
+    target, combination, per_sample, coefficient, value = row
+    for model in MODELS:
+        gradient = expected_gradient(loss, model, sampling, use)
+        assert close(gradient, score_form(coefficient, model, sampling))
+        if target in ("zero", "reverse-kl", "forward-kl", "combination"):
+            assert close(gradient, score_form(combined(combination), model, sampling))
+    for name, divergence in (("reverse-kl!", "k1"), ("forward-kl!", "-r*k1")):
+        values = [(expected_value(loss, m, sampling), mean(divergence, m, sampling)) for m in MODELS]
+        assert all(close(a, b) for a, b in values) == (value == name)
+    pushed = derivative if use == "loss" else evaluate
+    points = [at for model in MODELS for _, _, at in samples(model, sampling)]
+    assert all(close(pushed(loss, at), evaluate(per_sample, at)) for at in points)
+
+
+@pytest.mark.parametrize(("loss", "sampling", "use", "row"), SHEET)
+def test_cheat_sheet(loss: str, sampling: str, use: str, row: Any) -> None:
+    target, combination, per_sample, coefficient, value = row
+    verdict = explain(loss, sampling=sampling, use=use, parameters=["har"])
+    answer = verdict.to_json()
+    gradient = answer["gradient"]
+    assert (gradient["target"], verdict.trust) == (target, "kernel")
+    assert same(gradient["per_sample"], per_sample, sampling)
+    assert same(gradient["coefficient"], coefficient, sampling)
+    got = gradient["combination"] or {}
+    assert set(got) == set(combination)
+    assert all(same(got[name], combination[name]) for name in got)
+    assert answer["value"] == {
+        "target": value.rstrip("!"),
+        "unbiased_for_reverse_kl": value == "reverse-kl!",
+        "unbiased_for_forward_kl": value == "forward-kl!",
+    }
+
+
+# ---------------------------------------------------------------------------- recognition by itself
+RECOGNISED = {
+    "0": ("zero", set()),
+    "5": ("zero", set()),
+    "beta": ("zero", set()),
+    "k1": ("reverse-kl", {"reverse-kl"}),
+    "-k1/3": ("reverse-kl", {"reverse-kl"}),
+    "r": ("forward-kl", {"forward-kl"}),
+    "exp(lam)*r": ("forward-kl", {"forward-kl"}),
+    "beta*k1 - r + 1": ("combination", {"reverse-kl", "forward-kl"}),
+    "R**2": ("combination", {"reward"}),
+    "exp(R/beta) + k1": ("combination", {"reward", "reverse-kl"}),
+    "k1**2": ("f-divergence", set()),
+    "r*k1": ("f-divergence", set()),
+    "r**2 + k1": ("f-divergence", {"reverse-kl"}),
+    "log_q": ("separable", set()),
+    "k1*rho": ("separable", set()),
+    "k1*R": ("separable", set()),
+    "r*R": ("separable", set()),
+    "k1**2 + R": ("separable", {"reward"}),
+    "log(rho)": ("separable", set()),
+}
+
+
+@pytest.mark.parametrize("c", RECOGNISED)
+def test_recognise(c: str) -> None:
+    found = recognise(to_ring(parse(c)))
+    assert (found.target, set(found.multiples)) == RECOGNISED[c]
+
+
+@pytest.mark.parametrize("c", RECOGNISED)
+def test_the_parts_add_up(c: str) -> None:
+    element = to_ring(parse(c))
+    k1, r = to_ring(parse("k1")), to_ring(parse("r"))
+    found, value = recognise(element), recognise_value(element)
+    whole = found.reverse * k1 - found.forward * r + found.reward + found.constant + found.rest
+    assert whole == element
+    whole = value.reverse * k1 - value.forward * r * k1 + value.reward + value.constant + value.rest
+    assert whole == element
+
+
+@pytest.mark.parametrize(
+    ("v", "target"),
+    [
+        *(("k1", "reverse-kl"), ("-r*k1", "forward-kl"), ("r*k1/2", "forward-kl"), ("3", "zero")),
+        *(("k1 - lam*r*k1", "combination"), ("R", "combination"), ("k1**2", "f-divergence")),
+        *(("log_q", "separable"), ("rho*k1", "separable"), ("r**2", "f-divergence")),
+    ],
+)
+def test_recognise_value(v: str, target: str) -> None:
+    assert recognise_value(to_ring(parse(v))).target == target
