@@ -103,6 +103,8 @@ def detach(element: ExpPoly, functions: Iterable[str] = ()) -> ExpPoly:
 def _function_name(call: Any) -> str:
     """A generic function stands for one random variable: its arguments are fixed."""
     name = str(call.func.__name__)
+    if name in SAMPLE_BASES or name == s.name:
+        raise UsageError(f"{call}: the name {name} is klsym's own")
     if call.args not in ARGUMENTS:
         raise UsageError(f"{call}: a generic function is written {name}(k1) or {name}(log_q, log_p, log_mu)")
     return name
@@ -149,6 +151,8 @@ def split_score(expression: Any) -> dict[int, ExpPoly]:
     for (monomial, exponent), value in to_ring(expression).terms.items():
         powers = dict(monomial)
         power = powers.pop(s.name, 0)
+        if power < 0 or any(s.name in dict(m) for m, _ in exponent):
+            raise UsageError(f"{expression}: the score function s stands in positive powers only")
         parts.setdefault(power, {})[(tuple(sorted(powers.items())), exponent)] = value
     return {power: ExpPoly(terms) for power, terms in parts.items()}
 

@@ -10,6 +10,7 @@ estimators are functions that keep their names and know their derivatives:
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import sympy
@@ -124,6 +125,12 @@ class sg(Function):
     def fdiff(self, argindex: int = 1) -> Any:
         return sympy.S.Zero
 
+    def _eval_is_positive(self) -> Any:
+        return self.args[0].is_positive
+
+    def _eval_is_nonnegative(self) -> Any:
+        return self.args[0].is_nonnegative
+
     def _latex(self, printer: Any, exp: str | None = None) -> str:
         return _powered(rf"\mathrm{{sg}}({printer._print(self.args[0])})", exp)
 
@@ -134,9 +141,19 @@ class Estimator(Function):
     name = latex_name = ""
     is_real = True
 
-    def definition(self) -> Any:
-        """The expression in log_q, log_p, log_mu that the name stands for."""
+    @classmethod
+    def eval(cls, a: Any, b: Any) -> Any:
+        if a.is_number and b.is_number:
+            return cls.formula(a, b)
+
+    @staticmethod
+    def formula(a: Any, b: Any) -> Any:
+        """The expression in log q (a) and log p or log mu (b) that the name stands for."""
         raise TypeError("an estimator defines itself in a subclass")
+
+    def definition(self) -> Any:
+        """The formula, with this estimator's arguments."""
+        return self.formula(*self.args)
 
     def doit(self, **hints: Any) -> Any:
         return self.definition().doit(**hints)
@@ -164,8 +181,9 @@ class K1(Estimator):
 
     nargs, name, latex_name = 2, "k1", "k_1"
 
-    def definition(self) -> Any:
-        return self.args[0] - self.args[1]
+    @staticmethod
+    def formula(a: Any, b: Any) -> Any:
+        return a - b
 
     def slope(self) -> Any:
         return sympy.S.One
@@ -177,8 +195,9 @@ class K2(Estimator):
     nargs, name, latex_name = 2, "k2", "k_2"
     is_nonnegative = True
 
-    def definition(self) -> Any:
-        return (self.args[0] - self.args[1]) ** 2 / 2
+    @staticmethod
+    def formula(a: Any, b: Any) -> Any:
+        return (a - b) ** 2 / 2
 
     def slope(self) -> Any:
         return K1(*self.args)
@@ -190,8 +209,9 @@ class Ratio(Estimator):
     nargs, name, latex_name = 2, "r", "r"
     is_positive = True
 
-    def definition(self) -> Any:
-        return exp(self.args[1] - self.args[0])
+    @staticmethod
+    def formula(a: Any, b: Any) -> Any:
+        return exp(b - a)
 
     def slope(self) -> Any:
         return -Ratio(*self.args)
@@ -203,8 +223,9 @@ class K3(Estimator):
     nargs, name, latex_name = 2, "k3", "k_3"
     is_nonnegative = True
 
-    def definition(self) -> Any:
-        return exp(self.args[1] - self.args[0]) - 1 + self.args[0] - self.args[1]
+    @staticmethod
+    def formula(a: Any, b: Any) -> Any:
+        return exp(b - a) - 1 + a - b
 
     def slope(self) -> Any:
         return 1 - Ratio(*self.args)
@@ -216,8 +237,9 @@ class Weight(Estimator):
     nargs, name, latex_name = 2, "rho", r"\rho"
     is_positive = True
 
-    def definition(self) -> Any:
-        return exp(self.args[0] - self.args[1])
+    @staticmethod
+    def formula(a: Any, b: Any) -> Any:
+        return exp(a - b)
 
     def slope(self) -> Any:
         return Weight(*self.args)
@@ -286,7 +308,8 @@ def latex(expression: Any) -> str:
     'k_2 \\\\mathrm{sg}(\\\\rho)'
     """
     names = {s: LATEX_NAMES[s.name] for s in expression.free_symbols if s.name in LATEX_NAMES}
-    return str(sympy.latex(expression, symbol_names=names))
+    text = str(sympy.latex(expression, symbol_names=names))
+    return re.sub(r"(\\log (?:q|p)|\\log\\mu)\^\{", r"\\left(\1\\right)^{", text)
 
 
 __all__ = [

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from keyword import iskeyword
 from typing import Any
 
-from sympy import Abs, Max, Min, Rational, exp, log, sqrt
+from sympy import Abs, Max, Min, Pow, Rational, exp, log, sqrt
 
 from klsym.errors import UsageError
 from klsym.language import ATOMS, PARAMETERS, clip, k, parameter, sg
@@ -67,7 +67,9 @@ class _Reader:
         try:
             tree = ast.parse(self.text.strip(), mode="eval")
         except SyntaxError as error:
-            position = lead + (error.offset or 1) - 1
+            open_end = self.text.rstrip()[-1] in "+-*/(,"
+            end = len(self.text.rstrip()) + 1 if open_end else 1
+            position = (lead + error.offset if error.offset else end) - 1
             raise self.error(f"cannot be read ({error.msg})", position) from None
         except (RecursionError, MemoryError, ValueError):
             raise UsageError("the loss is nested too deeply to be read") from None
@@ -129,7 +131,7 @@ class _Reader:
         source = self.text[start : self.lead + (node.end_col_offset or 0)]
         if not NUMBER.fullmatch(source):
             raise self.at(f"{source[:20]!r} is no number", node)
-        return Rational(source)
+        return self.bounded(Rational(source), node)
 
     def name(self, name: str, node: ast.expr) -> Any:
         if name not in self.names:
@@ -145,6 +147,14 @@ class _Reader:
     def bounded(self, value: Any, node: ast.expr) -> Any:
         if value.is_Rational and max(abs(value.p), value.q).bit_length() > MAX_BITS:
             raise self.at("a number too large", node)
+        for power in value.atoms(Pow):
+            if power.exp.is_Rational and abs(power.exp) > MAX_POWER:
+                raise self.at(f"a power beyond {MAX_POWER}", node)
+        for inner in value.atoms(exp):
+            x = inner.args[0]
+            nested = any(y.args[0].is_number for y in x.atoms(exp))
+            if nested or (x.is_number and not (x.is_Rational and abs(x) <= MAX_EXP)):
+                raise self.at(f"exp of a number beyond {MAX_EXP}", node)
         return value
 
     def operate(self, operator: ast.operator, left: Any, right: Any, node: ast.expr) -> Any:
@@ -169,7 +179,8 @@ class _Reader:
     def call(self, name: str, arguments: list[Any], node: ast.expr) -> Any:
         function, count = FUNCTIONS[name]
         if len(arguments) not in count:
-            wanted = f"{min(count)}" if len(count) == 1 else f"{min(count)} to {max(count)}"
+            upper = " or more" if len(arguments) < min(count) else f" to {max(count)}"
+            wanted = f"{min(count)}" + (upper if len(count) > 1 else "")
             plural = "" if wanted == "1" else "s"
             raise self.at(f"{name} takes {wanted} argument{plural}, got {len(arguments)}", node)
         x = arguments[0]
@@ -181,7 +192,7 @@ class _Reader:
             raise self.at(f"exp of a number beyond {MAX_EXP}", node)
         if name == "clip" and all(item.is_number for item in arguments[1:]) and arguments[1] > arguments[2]:
             raise self.at("clip with lo above hi", node)
-        return function(*arguments)
+        return self.bounded(function(*arguments), node)
 
 
 OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {

@@ -10,6 +10,7 @@ from klsym.engine import outside
 from klsym.engine.advice import facts_outside, warnings_for
 from klsym.engine.verdict import Meaning, Setting, Step, Verdict
 from klsym.engine.witness import models, shown_model
+from klsym.errors import UsageError
 from klsym.render import losses
 from klsym.render.combination import combination_latex
 from klsym.render.losses import Written
@@ -23,6 +24,8 @@ def explain_outside(written: Written, setting: Setting, meaning_of: Callable[[An
     per_sample = outside.drop_sg(loss) if setting.use == "reward" else outside.gradient_coefficient(loss)
     per_sample = outside.at_policy(per_sample) if on_policy else per_sample
     c = outside.under_q(per_sample, on_policy)
+    if not outside.has_values(c):
+        raise UsageError(f"{written.text[:60]!r} has no value at any sample: a division by zero?")
     found = outside.find(c)
     value = outside.find(outside.under_q(outside.drop_sg(loss), on_policy), value=True)
     inside = outside.inside_clamps(loss)

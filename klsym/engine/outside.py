@@ -76,7 +76,9 @@ def under_q(expression: Any, on_policy: bool) -> Any:
 def find(c: Any, value: bool = False) -> Found:
     """The target of E_q[c s] (or of E_q[c] for a value)."""
     tried = []
-    for prepare in (lambda e: e, sympy.expand, lambda e: sympy.simplify(unfold(e))):
+    smooth = not c.has(sympy.Heaviside, sympy.Min, sympy.Max, clip)  # else simplify is slow, and no help
+    preparations = (lambda e: e, sympy.expand, lambda e: sympy.simplify(unfold(e)))
+    for prepare in preparations if smooth else preparations[:2]:
         found = _in_ring(prepare(c), value)
         if found is not None and found.target not in ("f-divergence", "separable"):
             return found
@@ -161,8 +163,7 @@ def _fit(c: Any) -> Found | None:
 
 
 def _row(c: Any, point: tuple[Any, ...], i: int) -> tuple[list[Any], Any] | None:
-    at = dict(zip(DENSITIES, point, strict=True)) | {R: Rational(3 * i % 7), A: Rational(5 * i % 11)}
-    numbers = [number(e, at) for e in (*BASIS, c)]
+    numbers = [number(e, _point(point, i)) for e in (*BASIS, c)]
     return None if numbers[-1] is None else (numbers[:-1], numbers[-1])
 
 
@@ -183,6 +184,17 @@ def number(expression: Any, at: dict[Any, Any]) -> Any | None:
     return mpmath.mpf(value._mpf_) if value.is_Float else (
         mpmath.mpf(int(value)) if value.is_Integer else None
     )  # fmt: skip
+
+
+def has_values(c: Any) -> bool:
+    """Is c a real number of moderate size at any of the points?  1/0 by rounding is a huge one."""
+    fixed = {s: Rational(7 + 2 * i, 5) for i, s in enumerate(_parameters(c))}
+    values = (number(c, fixed | _point(point, i)) for i, point in enumerate(POINTS))
+    return any(value is not None and abs(value) < 1e30 for value in values)
+
+
+def _point(point: tuple[Any, ...], i: int) -> dict[Any, Any]:
+    return dict(zip(DENSITIES, point, strict=True)) | {R: Rational(3 * i % 7), A: Rational(5 * i % 11)}
 
 
 def depends_beyond_r(c: Any) -> bool:
@@ -235,10 +247,9 @@ def _scored(coefficient: Any, model: dict[str, Any], fixed: dict[Any, Any]) -> A
 
 def inside_clamps(loss: Any) -> Any | None:
     """The loss where no bound binds: clip(x, lo, hi) -> x, min and max -> their one random argument."""
-    if not loss.has(clip, sympy.Min, sympy.Max):
-        return None
-    loss = loss.replace(lambda e: isinstance(e, clip), lambda e: e.args[0])
-    return loss.replace(lambda e: isinstance(e, sympy.Min | sympy.Max), _unclamped)
+    free = loss.replace(lambda e: isinstance(e, clip), lambda e: e.args[0])
+    free = free.replace(lambda e: isinstance(e, sympy.Min | sympy.Max), _unclamped)
+    return None if free == loss else free
 
 
 def _unclamped(e: Any) -> Any:

@@ -42,6 +42,8 @@ def _walk(e: Any, spell: Text) -> tuple[str, int]:
         return spell.number(
             Fraction(int(e.p), int(e.q))
         ), ATOM if e.is_nonnegative and e.is_Integer else PRODUCT
+    if e is sympy.E:
+        return spell.call("exp", "1"), ATOM
     if e.is_Symbol or isinstance(e, Estimator):
         return spell.name(str(e)), ATOM
     if e.is_Add:
@@ -72,7 +74,8 @@ def _step(e: Any, spell: Text) -> tuple[str, int]:
     if spell is not TEXT:
         return (rf"\mathrm{{sgn}}({inner})" if sign else rf"\mathbf{{1}}[{inner} > 0]"), ATOM
     top = inner if binding == ATOM else f"({inner})"
-    ratio = f"{top}/abs({inner})"
+    halved = not sign and e.args[1] == sympy.Rational(1, 2)  # min and max may tie on whole regions
+    ratio = f"{top}/max(abs({inner}), 1e-300)" if halved else f"{top}/abs({inner})"
     return (ratio, PRODUCT) if sign else (f"((1 + {ratio})/2)", ATOM)
 
 
