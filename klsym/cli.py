@@ -131,8 +131,9 @@ def _explain(loss: str, options: argparse.Namespace) -> Any:
     if not options.check:
         return verdict
     from klsym.numeric.cross_check import with_check
+    from klsym.parser import parse
 
-    return with_check(verdict)
+    return with_check(verdict, parse(loss, options.param))
 
 
 def _explain_stream(options: argparse.Namespace) -> int:
