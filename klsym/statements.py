@@ -333,6 +333,14 @@ class Side:
         return Side.of(*rows)
 
 
+def _is_canonical(coefficient: ExpPoly | Number, atoms: tuple[Atom, ...]) -> bool:
+    """One atom with the coefficient one, and nothing to merge."""
+    if len(atoms) != 1 or not (isinstance(coefficient, ExpPoly) and coefficient == ONE):
+        return False
+    return not isinstance(atoms[0], E | Point) or bool(atoms[0].coefficient)
+
+
+@lru_cache(maxsize=8192)
 def _sort_key(atom: Atom) -> str:
     return json.dumps(atom.to_json(), separators=(",", ":"))
 
@@ -340,6 +348,9 @@ def _sort_key(atom: Atom) -> str:
 def _canonical(
     terms: Iterable[tuple[ExpPoly | Number, tuple[Atom, ...]]],
 ) -> tuple[tuple[ExpPoly, tuple[Atom, ...]], ...]:
+    terms = tuple(terms)
+    if not terms or (len(terms) == 1 and _is_canonical(*terms[0])):
+        return terms  # type: ignore[return-value]
     lone: dict[tuple[str, Score], ExpPoly] = {}  # measure ("" for a sample value), score -> coefficient
     others: dict[tuple[Atom, ...], ExpPoly] = {}
     for raw, atoms in terms:

@@ -12,17 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 from klsym.convert import to_ring
 from klsym.engine.quantities import Quantity, quantity
-from klsym.engine.reduce import Step, make_step, reduction
+from klsym.engine.reduce import Move, Step, make_step, reduction
 from klsym.engine.witness import find_model
 from klsym.errors import ProofError, Refused
-from klsym.kernel import Theorem, check_part
+from klsym.kernel import Theorem, certify
 from klsym.kernel.closing import is_foreign, partial, score_coefficient
-from klsym.kernel.replay import collect_hypotheses
 from klsym.normal_form import ExpPoly
 from klsym.render.latex import ProofView
 from klsym.render.text import show_side
@@ -61,7 +59,7 @@ def derive(start: Quantity, **setting: Any) -> Derivation:
     }
     sides = (start.side, *(side for pair in context.premises for side in pair))
     context = _with_parameters(context, [e for side in sides for e in elements(side)])
-    return Derivation(context, start.side, start.side, (), labels)
+    return Derivation(context, start.side, (), labels)
 
 
 def _functions(*quantities: Quantity) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -79,19 +77,27 @@ def _with_parameters(context: Context, found: Iterable[ExpPoly]) -> Context:
 
 @dataclass(frozen=True)
 class Derivation:
-    """The left side so far, and the steps that brought it there."""
+    """Where the left side starts, and the moves (step, side after it) that brought it on."""
 
     context: Context
     start: Side
-    left: Side
-    steps: tuple[Step, ...]
+    moves: tuple[Move, ...]
     labels: dict[ExpPoly, Any]
+
+    @property
+    def left(self) -> Side:
+        """The left side so far."""
+        return _after(self.start, self.moves)
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        return tuple(step for step, _ in self.moves)
 
     # -- steps on the left side ------------------------------------------------------------
     def step(self, rule: str, term: int = 0, factor: int = 0, **data: Any) -> Derivation:
         """Apply one rule of the kernel to one atom."""
-        made = make_step(self.left, self.context, "left", term, factor, rule, data)
-        return replace(self, left=Side.from_json(made["result"]), steps=(*self.steps, made))
+        move = make_step(self.left, self.context, "left", term, factor, rule, data)
+        return replace(self, moves=(*self.moves, move))
 
     def _everywhere(self, kinds: tuple[type, ...], rule: str) -> Derivation:
         current = self
@@ -154,9 +160,7 @@ class Derivation:
 
     def reduce(self) -> Derivation:
         """All remaining steps to the canonical form."""
-        made = tuple(reduction(self.left, self.context))
-        left = Side.from_json(made[-1]["result"]) if made else self.left
-        return replace(self, left=left, steps=(*self.steps, *made))
+        return replace(self, moves=(*self.moves, *reduction(self.left, self.context)))
 
     @property
     def left_text(self) -> str:
@@ -214,42 +218,37 @@ class Derivation:
         context = replace(self.context, functions=tuple(sorted(merged.items())))
         context = _with_parameters(context, [*elements(other.side), *more])
         done = replace(self, context=context).reduce()
-        right_steps = tuple(reduction(other.side, context, "right"))
-        left_steps, right_steps = _meet(self, done.steps, other.side, right_steps)
-        ends = (_after(self.start, left_steps), _after(other.side, right_steps))
+        left, right_moves = _meet(
+            self, done.moves, other.side, tuple(reduction(other.side, context, "right"))
+        )
         part = {
             "context": context.to_json(),
             "relation": relation,
             "left": self.start.to_json(),
             "right": other.side.to_json(),
-            "steps": [*left_steps, *right_steps],
-            "close": close(*ends, context),
+            "steps": [step for step, _ in (*left, *right_moves)],
+            "close": close(_after(self.start, left), _after(other.side, right_moves), context),
         }
-        part["hypotheses"] = _hypotheses(part)
-        return Proof(part, {**self.labels, **other.labels})
+        try:
+            return Proof(*certify(part), {**self.labels, **other.labels})
+        except Refused as refusal:
+            raise ProofError(f"the derivation does not hold: {refusal}") from None
 
 
 def _meet(
-    chain: Derivation, left: tuple[Step, ...], start: Side, right: tuple[Step, ...]
-) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
-    """Leave out the filled-in steps beyond the first place where the two sides agree."""
-    ups = [start.to_json(), *(step["result"] for step in right)]
-    downs = [chain.start.to_json(), *(step["result"] for step in left)]
-    for i in range(len(chain.steps), len(downs)):
+    chain: Derivation, left: tuple[Move, ...], start: Side, right: tuple[Move, ...]
+) -> tuple[tuple[Move, ...], tuple[Move, ...]]:
+    """Leave out the filled-in moves beyond the first place where the two sides agree."""
+    ups = [start, *(side for _, side in right)]
+    downs = [chain.start, *(side for _, side in left)]
+    for i in range(len(chain.moves), len(downs)):
         if downs[i] in ups:
             return left[:i], right[: ups.index(downs[i])]
     return left, right
 
 
-def _after(start: Side, steps: tuple[Step, ...]) -> Side:
-    return Side.from_json(steps[-1]["result"]) if steps else start
-
-
-def _hypotheses(part: dict[str, Any]) -> list[Any]:
-    try:
-        return collect_hypotheses(part)
-    except Refused as refusal:
-        raise ProofError(f"the derivation does not hold: {refusal}") from None
+def _after(start: Side, moves: tuple[Move, ...]) -> Side:
+    return moves[-1][1] if moves else start
 
 
 def _text(side: Side, labels: dict[ExpPoly, Any] | None = None) -> str:
@@ -305,20 +304,13 @@ def foreign_term(c: ExpPoly, context: Context) -> ExpPoly:
 
 @dataclass(frozen=True, repr=False)
 class Proof(ProofView):
-    """A finished derivation: its certificate part, and the theorem the kernel makes of it."""
+    """A finished derivation: its certificate part, and the theorem that the kernel's replay gave."""
 
     part: dict[str, Any]
+    theorem: Theorem
     labels: dict[ExpPoly, Any]
-
-    @cached_property
-    def theorem(self) -> Theorem:  # type: ignore[override]
-        """Replay; raises ProofError when the kernel refuses."""
-        try:
-            return check_part(self.part)
-        except Refused as refusal:
-            raise ProofError(f"the derivation does not hold: {refusal}") from None
 
     @property
     def trust(self) -> str:
-        """kernel, once replayed (a refused derivation raises instead)."""
-        return "kernel" if self.theorem else "none"
+        """kernel: a proof exists only once the kernel has replayed it."""
+        return "kernel"

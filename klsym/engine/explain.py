@@ -29,7 +29,7 @@ from klsym.render import formulas, losses
 from klsym.render.losses import Written
 from klsym.render.spelling import LATEX, TEXT
 from klsym.render.text import chain, show_theorem
-from klsym.statements import SAMPLE_BASES, E, Side, Statement, elements, parse_name
+from klsym.statements import SAMPLE_BASES, E, Side, Statement, elements, measures, parse_name
 
 CHOICES = {
     "sampling": ("on-policy", "off-policy"),
@@ -213,8 +213,8 @@ def _witness(form: Canonical, start: Quantity) -> dict[str, Any] | None:
 
 def _used_names(statement: Statement) -> set[str]:
     names = {n for side in (statement.left, statement.right) for e in elements(side) for n in e.names()}
-    measures = {item[1] for item in statement.left.to_json()[0][1] if len(item) > 2}
-    return {parse_name(n).base for n in names} | ({"w"} if "mu" in measures else set())
+    sampled = "mu" in measures(statement.left)
+    return {parse_name(n).base for n in names} | ({"w"} if sampled else set())
 
 
 def _steps(proof: Proof) -> tuple[Step, ...]:

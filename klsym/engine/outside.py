@@ -99,7 +99,9 @@ def _in_ring(c: Any, value: bool) -> Found | None:
     except NotInRing:
         return None
     rewards = frozenset(symbol.name for symbol, e in hidden.items() if e.has(R, A))
-    found = recognise_value(_without_ratios(element), rewards) if value else recognise(element, rewards)
+    found = (
+        recognise_value(_without_ratios(element, rewards), rewards) if value else recognise(element, rewards)
+    )
     back = {name: to_sympy(part).xreplace(hidden) for name, part in found.multiples.items()}
     if found.rest:
         back = {name: part for name, part in back.items() if name == "reward"}
@@ -129,14 +131,14 @@ def _symbol_for(e: Any, hidden: dict[Any, Any]) -> Any:
     return symbol
 
 
-def _without_ratios(v: ExpPoly) -> ExpPoly:
+def _without_ratios(v: ExpPoly, rewards: frozenset[str]) -> ExpPoly:
     """E_q[c r] = c and E_q[c/rho] = c: the ratios leave their constants behind."""
     k, w = ExpPoly.variable("k1"), ExpPoly.variable("w")
     for ratio in ((-k).exp(), (-w).exp()):
         for key, value in list(v.terms.items()):
             term = ExpPoly({key: value})
             factor = term * ratio.inverse()
-            if not {"k1", "w", "log_q", "R", "A"} & factor.names():
+            if not ({"k1", "w", "log_q", "R", "A"} | rewards) & factor.names():
                 v = v - term + factor
     return v
 
@@ -150,16 +152,38 @@ def _fit(c: Any) -> Found | None:
         solution = _least_squares([row for row in rows if row is not None])
     if solution is None:
         return None
-    multiples = [sympy.nsimplify(sympy.Float(str(x), 30), rational=True) for x in solution]
+    multiples = [_rational(x) for x in solution]
     if any(m.q > 10**6 or abs(m.p) > 10**6 for m in multiples):
         return None
     combination = sum(m * b for m, b in zip(multiples, BASIS, strict=True))
+    if not _agree_far_out(c, combination):
+        return None
     confirmed = sympy.simplify(unfold(c - combination)) == 0
     reverse, forward, reward, advantage, constant = multiples
     rewards = to_ring(reward * R + advantage * A)
     found = Target(to_ring(reverse), to_ring(forward), rewards, to_ring(constant), ZERO)
     back = {name: to_sympy(part) for name, part in found.multiples.items()}
     return Found(found.target, back, constant, "sympy" if confirmed else "numeric")
+
+
+def _rational(x: Any) -> Any:
+    """The simplest rational within 1e-18."""
+    if abs(x) < TINY:
+        return NOTHING
+    return sympy.nsimplify(sympy.Float(mpmath.nstr(x, 30), 30), tolerance=Rational(1, 10**18), rational=True)
+
+
+def _agree_far_out(c: Any, combination: Any) -> bool:
+    """Do the two agree beyond every bound that c mentions, too?"""
+    numbers = [abs(x) for x in c.atoms(sympy.Rational)]
+    scale = 3 * (1 + max(numbers, default=0))
+    with mpmath.workdps(DIGITS):
+        for i, point in enumerate(POINTS):
+            at = _point(tuple(x * scale for x in point), i)
+            one, other = number(c, at), number(combination, at)
+            if one is not None and other is not None and abs(one - other) > TINY * (1 + abs(one)):
+                return False
+    return True
 
 
 def _row(c: Any, point: tuple[Any, ...], i: int) -> tuple[list[Any], Any] | None:

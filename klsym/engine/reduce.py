@@ -6,7 +6,7 @@ E_q[v] with constants, multiples of r and of 1/rho evaluated.  The kernel replay
 >>> from klsym.normal_form import ExpPoly
 >>> from klsym.statements import Divergence, Gradient
 >>> side = Side.atom(Gradient(Side.atom(Divergence("KL", "q", "p"))))
->>> [step["rule"] for step in reduction(side, Context())]
+>>> [step["rule"] for step, _ in reduction(side, Context())]
 ['definition', 'log-derivative', 'chain rule', 'score mean zero']
 """
 
@@ -36,28 +36,28 @@ from klsym.statements import (
 
 MAX_STEPS = 500
 Step = dict[str, Any]
+Move = tuple[Step, Side]
 
 
-def reduction(side: Side, context: Context, which: str = "left") -> Iterator[Step]:
-    """The steps (with their results) that bring `side` into canonical form."""
+def reduction(side: Side, context: Context, which: str = "left") -> Iterator[Move]:
+    """The steps that bring `side` into canonical form, each with the side that it gives."""
     for _ in range(MAX_STEPS):
         proposal = propose(side, context)
         if proposal is None:
             return
         term, factor, rule, data = proposal
-        step = make_step(side, context, which, term, factor, rule, data)
-        side = Side.from_json(step["result"])
-        yield step
+        step, side = make_step(side, context, which, term, factor, rule, data)
+        yield step, side
     raise ProofError(f"no canonical form after {MAX_STEPS} steps; last side {side.to_json()}")
 
 
 def make_step(
     side: Side, context: Context, which: str, term: int, factor: int, rule: str, data: Step
-) -> Step:
+) -> Move:
     """One step, its result computed by the kernel's own rule."""
     step: Step = {"rule": rule, "side": which, "term": term, "factor": factor, "data": data}
     result, _ = apply_step({which: side}, step, context)
-    return {**step, "result": result.to_json()}
+    return {**step, "result": result.to_json()}, result
 
 
 def propose(side: Side, context: Context) -> tuple[int, int, str, Step] | None:

@@ -35,6 +35,9 @@ class Interval:
         return Interval(self.lower + other.lower, self.upper + other.upper)
 
     def __mul__(self, other: Interval) -> Interval:
+        if self.lower == self.upper:  # one exact factor: two products do
+            ends = [self.lower * other.lower, self.lower * other.upper]
+            return Interval(min(ends), max(ends))
         ends = [a * b for a in (self.lower, self.upper) for b in (other.lower, other.upper)]
         return Interval(min(ends), max(ends))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 from klsym.errors import Refused
@@ -65,8 +66,11 @@ class Model:
 
     def score(self, x: int) -> Fraction:
         """u.s(x) for softmax logits."""
-        mean = sum((a * b for a, b in zip(self.q, self.u, strict=True)), Fraction(0))
-        return self.u[x] - mean
+        return self.u[x] - self._mean_direction
+
+    @cached_property
+    def _mean_direction(self) -> Fraction:
+        return sum((a * b for a, b in zip(self.q, self.u, strict=True)), Fraction(0))
 
     def ratio(self, base: str, x: int) -> Fraction:
         """The positive rational whose log is k1, w or log_q at outcome x."""
@@ -108,8 +112,10 @@ def _atom(atom: Atom, model: Model) -> Interval:
 def _coefficient(a: ExpPoly, model: Model, x: int) -> Interval:
     total = Interval.exact(0)
     for (monomial, exponent), value in a.terms.items():
-        term = Interval.exact(value) * _monomial(monomial, model, x)
-        total = total + term * _exponential(exponent, model, x)
+        term = Interval.exact(value)
+        if monomial:
+            term = term * _monomial(monomial, model, x)
+        total = total + (_exponential(exponent, model, x) * term if exponent else term)
     return total
 
 

@@ -77,7 +77,7 @@ def check_part(part: Any, where: str = "part 1") -> Theorem:
     try:
         statement, kind, hypotheses = _replay(part, where)
         recorded = hypotheses_to_json(hypotheses)
-        if not _same(part["hypotheses"], recorded):
+        if part["hypotheses"] != recorded:
             raise Refused(f"hypotheses: the proof uses {recorded}, recorded {part['hypotheses']}")
     except Refused as error:
         raise error if error.where else Refused(error.reason, where) from None
@@ -87,20 +87,28 @@ def check_part(part: Any, where: str = "part 1") -> Theorem:
         raise Refused("nested too deeply", where) from None
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise Refused(f"malformed ({type(error).__name__}: {str(error)[:80]})", where) from None
+    return _theorem(part, statement, kind, hypotheses)
+
+
+def certify(part: dict[str, Any]) -> tuple[dict[str, Any], Theorem]:
+    """Replay a part that lacks its hypotheses: the complete part, and its theorem."""
+    statement, kind, hypotheses = _replay({**part, "hypotheses": []}, "derivation")
+    complete = {**part, "hypotheses": hypotheses_to_json(hypotheses)}
+    return complete, _theorem(complete, statement, kind, hypotheses)
+
+
+def _theorem(part: dict[str, Any], statement: Statement, kind: str, hypotheses: set[Hypothesis]) -> Theorem:
     rules = (*dict.fromkeys(step["rule"] for step in part["steps"]), part["close"]["by"])
     ordered = tuple(sorted(hypotheses, key=_hypothesis_key))
     return Theorem(kind, statement, rules, ordered, part["close"])
-
-
-def collect_hypotheses(part: dict[str, Any]) -> list[Any]:
-    """What a part assumes, in JSON: for whoever writes a certificate."""
-    return hypotheses_to_json(_replay({**part, "hypotheses": []}, "derivation")[2])
 
 
 def _replay(part: Any, where: str) -> tuple[Statement, str, set[Hypothesis]]:
     """The statement, what is established about it, and under which hypotheses."""
     if not isinstance(part, dict) or set(part) != PART_KEYS:
         raise Refused(f"a part has the keys {sorted(PART_KEYS)}")
+    for key in ("left", "right", "steps", "close", "hypotheses"):
+        _refuse_foreign_leaves(part[key])
     statement = read_statement(part)
     sides = {"left": statement.left, "right": statement.right}
     hypotheses = _nonzero(statement.context, *sides.values(), *_assumed_sides(statement.context))
@@ -129,7 +137,7 @@ def read_statement(part: dict[str, Any]) -> Statement:
         if {parse_name(n).base for n in value.names()} & {known for known, _ in context.given}:
             raise Refused(f"given: the value of {name} mentions a given name")
     for name, side in (("left", left), ("right", right)):
-        if not _same(side.to_json(), part[name]):
+        if side.to_json() != part[name]:
             raise Refused(f"{name} side is not in normal form: expected {side.to_json()}, got {part[name]}")
     return Statement(left, right, context, part["relation"])
 
@@ -162,7 +170,7 @@ def _replay_step(
         if not isinstance(step, dict) or set(step) != STEP_KEYS:
             raise Refused(f"a step has the keys {sorted(STEP_KEYS)}")
         result, added = apply_step(sides, step, context)
-        if not _same(step["result"], result.to_json()):
+        if step["result"] != result.to_json():
             raise Refused(f"{step['rule']}: got {result.to_json()}, recorded {step['result']}")
     except (Refused, NotInRing) as error:
         raise Refused(str(error), where) from None
@@ -190,15 +198,16 @@ def apply_step(
     return Side.of(*rest, *changed), added
 
 
-def _same(a: Any, b: Any) -> bool:
-    """Equal JSON: unlike ==, 1 is neither 1.0 nor true."""
-    if type(a) is not type(b):
-        return False
-    if isinstance(a, list):
-        return len(a) == len(b) and all(map(_same, a, b))
-    if isinstance(a, dict):
-        return a.keys() == b.keys() and all(_same(value, b[key]) for key, value in a.items())
-    return bool(a == b)
+def _refuse_foreign_leaves(data: Any) -> None:
+    """Texts and integers only: with ==, 1.0 and true would pass for 1."""
+    if type(data) is list:
+        for item in data:
+            _refuse_foreign_leaves(item)
+    elif type(data) is dict:
+        for item in data.values():
+            _refuse_foreign_leaves(item)
+    elif type(data) not in (str, int):
+        raise Refused(f"a text or an integer expected, got {str(data)[:40]}")
 
 
 def _pick(items: Any, index: Any, name: str) -> Any:

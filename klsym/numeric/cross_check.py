@@ -61,7 +61,8 @@ def _at(model: FiniteModel, x: int, shift: Any = 0) -> dict[Any, Any]:
     """Values at outcome x, the logits of q moved by shift * u."""
     total = sum(mpmath.mpf(q) * mpmath.exp(shift * u) for q, u in zip(model.q, model.u, strict=True))
     values = {log_q: mpmath.log(model.q[x]) + shift * model.u[x] - mpmath.log(total)}
-    values |= {log_p: mpmath.log(model.p[x]), log_mu: mpmath.log(model.mu[x])}
+    mu = model.q if model.mu is None else model.mu
+    values |= {log_p: mpmath.log(model.p[x]), log_mu: mpmath.log(mu[x])}
     rewards = {R: model.rewards.get("R"), A: model.rewards.get("A")}
     values |= {symbol: mpmath.mpf(row[x]) for symbol, row in rewards.items() if row is not None}
     return {k: sympy.Float(str(v), DIGITS) for k, v in values.items()}
