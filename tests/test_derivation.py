@@ -216,7 +216,7 @@ ENDINGS: dict[str, tuple[Make, str, str]] = {
     "no combination": (
         lambda: derive(expected_gradient(k1 * k2, under=q)).is_no_combination(),
         "independent",
-        "E_q[grad(k1*k2)] is no combination of grad KL(q||p), grad KL(p||q) and policy gradients",
+        "E_q[grad(k1*k2)] is no combination of grad KL(q||p), grad KL(p||q) and grad E_q[h(R, A)]",
     ),
 }
 
@@ -320,7 +320,7 @@ MISUSE: dict[str, tuple[Make, str]] = {
     ),
     "w = 0 too early": (
         lambda: derive(expected_gradient(rho * k1, under=mu), on_policy=True).on_policy(),
-        "once differentiated",
+        "once differentiated|an expectation",
     ),
     "nothing given": (lambda: derive(expectation(R * s, under=q)).put_in_given(), "given no values"),
     "k1 cannot be given": (

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bad_derivations import (
+from drafts import (
     KL,
     ONE,
     Eg,
@@ -277,10 +277,10 @@ CASES: dict[str, list[Any]] = {
         ("function", only(Em("q", sg(f) * f)), PLAIN, Em("q", f * f)),
         ("at a sample", only(point(sg(k1) - k1, 1)), PLAIN, N),
         ("nothing detached", only(Em("p", k1)), PLAIN, Em("p", k1)),
-        ("loss", only(Eg("q", sg(k1))), PLAIN, "not inside a gradient"),
-        ("loss at a sample", only(pg(sg(k1))), PLAIN, "not inside a gradient"),
-        ("gradient", only(grad(Em("q", sg(k1)))), PLAIN, "not inside a gradient"),
-        ("covariance", only(cov(sg(k1), k1)), PLAIN, "sg"),
+        ("loss", only(Eg("q", sg(k1))), PLAIN, "sample values, not in ExpectedGradient"),
+        ("loss at a sample", only(pg(sg(k1))), PLAIN, "sample values, not in PointGradient"),
+        ("gradient", only(grad(Em("q", sg(k1)))), PLAIN, "sample values, not in a gradient"),
+        ("covariance", only(cov(sg(k1), k1)), PLAIN, "sample values, not in a covariance"),
     ],
     "log-derivative": [
         ("under q", only(grad(Em("q", k2))), PLAIN, Em("q", k2, 1) + Eg("q", k2)),
@@ -359,9 +359,9 @@ CASES: dict[str, list[Any]] = {
         ("under p", only(Em("p", w + k1)), ON, Em("p", k1)),
         ("at a sample", only(point(rho * R)), ON, point(R)),
         ("off-policy", only(Em("mu", rho * k1, 1)), PLAIN, "does not say that the sampler is q"),
-        ("loss", only(Eg("mu", rho * k1)), ON, "w is 0 only once differentiated"),
-        ("gradient", only(grad(Em("mu", w))), ON, "w is 0 only once differentiated"),
-        ("sum", only(Em("count", w)), ON, "w is 0 only once differentiated"),
+        ("loss", only(Eg("mu", rho * k1)), ON, "under q, p or mu expected, got ExpectedG"),
+        ("gradient", only(grad(Em("mu", w))), ON, "q, p or mu expected, got a gradient"),
+        ("sum", only(Em("count", w)), ON, "an expectation under q, p or mu expected"),
     ],
     "given": [
         ("reward", only(Em("q", R - nu, 1)), GIVEN, Em("q", beta * k1, 1)),
@@ -369,9 +369,9 @@ CASES: dict[str, list[Any]] = {
         ("detached", only(Em("mu", sg(R) * k1)), GIVEN, Em("mu", (nu + beta * k1) * k1)),
         ("exponent", only(Em("p", R.exp())), GIVEN, Em("p", (nu + beta * k1).exp())),
         ("nothing given", only(Em("q", R)), PLAIN, "given no values"),
-        ("loss", only(Eg("q", R * log_q)), GIVEN, "only once differentiated"),
-        ("gradient", only(grad(Em("q", R))), GIVEN, "only once differentiated"),
-        ("covariance", only(cov(R, k1)), GIVEN, "only once differentiated"),
+        ("loss", only(Eg("q", R * log_q)), GIVEN, "sample values, not into Expected"),
+        ("gradient", only(grad(Em("q", R))), GIVEN, "not into a gradient"),
+        ("covariance", only(cov(R, k1)), GIVEN, "not into a covariance"),
     ],
     "premise": [
         ("value", only(KL("q", "p"), number=0), FACTS, Em("q", k3)),
@@ -387,9 +387,7 @@ CASES: dict[str, list[Any]] = {
     ],
 }  # fmt: skip
 ROWS = [
-    pytest.param(rule, *case, id=f"{rule}-{name}")
-    for rule, cases in CASES.items()
-    for name, *case in cases
+    pytest.param(rule, *case, id=f"{rule}-{name}") for rule, cases in CASES.items() for name, *case in cases
 ]
 
 

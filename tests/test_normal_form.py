@@ -239,10 +239,18 @@ def test_json_round_trip(a):
         ([["\u00b2", {}]], "an exact number"),
         ([["1" * 4001, {}]], "an exact number"),
         ([["1", []]], "powers"),
-        ([["1", {"x": 0}]], "a nonzero integer expected"),
-        ([["1", {"x": 1.0}]], "a nonzero integer expected"),
-        ([["1", {"x": True}]], "a nonzero integer expected"),
-        ([["1", {"x": "1"}]], "a nonzero integer expected"),
+        ([["4/2", {}]], "a number in lowest terms expected, got '4/2'"),
+        ([["2/-4", {}]], "an exact number"),
+        ([["3/1", {}]], "lowest terms"),
+        ([["01", {}]], "lowest terms"),
+        ([["-0", {}]], "lowest terms"),
+        ([["+1", {}]], "an exact number"),
+        ([["1", {"x": 0}]], "power of 'x': a nonzero integer up to 4096 expected"),
+        ([["1", {"x": 1.0}]], "a nonzero integer up to 4096 expected"),
+        ([["1", {"x": True}]], "a nonzero integer up to 4096 expected"),
+        ([["1", {"x": "1"}]], "a nonzero integer up to 4096 expected"),
+        ([["1", {"x": 4097}]], "a nonzero integer up to 4096 expected"),
+        ([["1", {}, [["1", {"x": -4097}]]]], "a nonzero integer up to 4096 expected"),
         ([["1", {}, {}]], "an exponent"),
         ([["1", {}, [["1"]]]], "in an exponent"),
         ([["1", {}, [["1", {"x": 1}, []]]]], "in an exponent"),
@@ -255,10 +263,11 @@ def test_malformed_json_is_refused(data, message):
 
 
 def test_numbers_are_read_exactly():
-    cases = {"-3": -3, "22/7": Fraction(22, 7), "-4/2": -2, "0": 0, "1" * 4000: int("1" * 4000)}
+    cases = {"-3": -3, "22/7": Fraction(22, 7), "-2": -2, "0": 0, "1" * 4000: int("1" * 4000)}
     for text, expected in cases.items():
         assert read_number(text) == expected
-    assert type(read_number("4/2")) is int
+    assert type(read_number("2")) is int
+    assert ExpPoly.from_json([["1", {"x": -4096}]]).terms
 
 
 # ---------------------------------------------------------------------------- refusals

@@ -168,7 +168,7 @@ LOSSES = [
     ("min(k1, 2)", r"\min(2, k_1)"),
     ("exp(1)*k1", r"\exp(1)\,k_1"),
     ("exp(-lam*k1)", r"\exp(-\lambda\,k_1)"),
-    ("(k1 + r)**2", r"\left(k_1 + r\right)^{2}"),
+    ("(k1 + sg(r))**2", r"\left(k_1 + \mathrm{sg}(r)\right)^{2}"),
     ("log_q**2", r"\left(\log q\right)^{2}"),
     ("log(1 + r)", r"\log(r + 1)"),
 ]

@@ -292,6 +292,7 @@ ON_POLICY_REWARD = {
     "beta": ("zero", {}, "beta", "0", "zero"),
     "log_q": ("separable", {}, "log_q", "log_q", "separable"),
     "k1 + 5": ("reverse-kl", REVERSE, "k1 + 5", "k1", "reverse-kl"),
+    "k1 - k1": ("zero", {}, "0", "0", "zero"),
 }  # fmt: skip
 OFF_POLICY_REWARD = {
     "k1": ("separable", {}, "k1", "k1/rho", "separable"),
@@ -306,6 +307,7 @@ OFF_POLICY_REWARD = {
     "R": ("separable", {}, "R", "R/rho", "separable"),
     "rho": ("zero", {}, "rho", "0", "zero"),
     "1": ("separable", {}, "1", "1/rho", "zero"),
+    "0*k1": ("zero", {}, "0", "0", "zero"),
 }  # fmt: skip
 SHEET = [
     pytest.param(loss, sampling, use, row, id=f"{loss} {sampling} {use}")

@@ -18,9 +18,9 @@ from klsym.convert import to_ring
 from klsym.engine.quantities import Quantity, quantity
 from klsym.engine.reduce import Move, Step, make_step, reduction
 from klsym.engine.witness import find_model
-from klsym.errors import ProofError, Refused
+from klsym.errors import ProofError, Refused, UsageError
 from klsym.kernel import Theorem, certify
-from klsym.kernel.closing import is_foreign, partial, score_coefficient
+from klsym.kernel.closing import CLOSINGS, is_foreign, partial, score_coefficient
 from klsym.normal_form import ExpPoly
 from klsym.render.latex import ProofView
 from klsym.render.text import show_side
@@ -43,6 +43,11 @@ def derive(start: Quantity, **setting: Any) -> Derivation:
     premises (pairs of quantities equal for every theta), parameters (names that must count as
     parameters though the left side does not hold them).
     """
+    if not isinstance(start, Quantity):
+        kind = type(start).__name__
+        raise UsageError(
+            f"derive: a quantity such as expectation(...) or grad(KL(q, p)) expected, got {kind}"
+        )
     given = tuple(sorted((str(n), to_ring(v)) for n, v in setting.pop("given", {}).items()))
     premises = tuple(setting.pop("premises", ()))
     on_policy = bool(setting.pop("on_policy", False))
@@ -75,7 +80,7 @@ def _with_parameters(context: Context, found: Iterable[ExpPoly]) -> Context:
     return replace(context, parameters=tuple(sorted(new | set(context.parameters))))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Derivation:
     """Where the left side starts, and the moves (step, side after it) that brought it on."""
 
@@ -117,7 +122,7 @@ class Derivation:
         """grad L = (dL/dlog q) s with sg(.) held constant, then sg dropped."""
         done = self._everywhere((ExpectedGradient, PointGradient), "chain rule")
         if done is self:
-            raise ProofError(f"differentiate: no gradient of a loss in {self.left.to_json()}")
+            raise ProofError(f"differentiate: no gradient of a loss in {self.left_text}")
         return done.drop_stop_gradients()
 
     def drop_stop_gradients(self) -> Derivation:
@@ -162,6 +167,9 @@ class Derivation:
         """All remaining steps to the canonical form."""
         return replace(self, moves=(*self.moves, *reduction(self.left, self.context)))
 
+    def __repr__(self) -> str:
+        return self.left_text
+
     @property
     def left_text(self) -> str:
         """The left side so far, as text."""
@@ -181,7 +189,19 @@ class Derivation:
 
     def at_most(self, right: Any, by: str, **data: Any) -> Proof:
         """left <= right, by `tangent` (terms (scale, measure, v, u)) or `square` (b, measure, power)."""
-        return self._end(right, "<=", lambda *_: {"by": by, **_inequality(by, data)})
+        written = {"by": by, **_inequality(by, data)}
+
+        def close(left: Side, other: Side, context: Context) -> dict[str, Any]:
+            try:
+                CLOSINGS[by].verify(left, other, written, Statement(left, other, context, "<="))
+            except Refused:
+                names = f"the left one is {_text(left)}, the right one {_text(other)}"
+                positive = all(row.get("scale", "1")[0] != "-" for row in written.get("terms", []))
+                reason = names if positive else "a factor is not positive"
+                raise ProofError(f"the two sides differ by no such {by}: {reason}") from None
+            return written
+
+        return self._end(right, "<=", close)
 
     def differs_from(self, right: Any, relation: str = "=", model: dict[str, Any] | None = None) -> Proof:
         """Refute left = right (or left <= right) by an explicit finite model."""
@@ -259,7 +279,13 @@ def _part(part: Any) -> dict[str, Any]:
     return {} if part is None else {"part": to_ring(part).to_json()}
 
 
+INEQUALITIES = {"square": {"b", "measure", "power"}, "tangent": {"terms"}}
+
+
 def _inequality(by: str, data: dict[str, Any]) -> dict[str, Any]:
+    if set(data) != INEQUALITIES.get(by):
+        known = "; ".join(f"{name}: {', '.join(sorted(keys))}" for name, keys in INEQUALITIES.items())
+        raise UsageError(f"at_most by={by!r}: known are {known}")
     if by == "square":
         return {
             "b": to_ring(data["b"]).to_json(),

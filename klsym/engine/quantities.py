@@ -14,7 +14,7 @@ from typing import Any
 import sympy
 
 from klsym.convert import generic_functions, split_score, to_ring
-from klsym.errors import ProofError
+from klsym.errors import ProofError, UsageError
 from klsym.language import as_expression, r
 from klsym.language import s as score_symbol
 from klsym.normal_form import ExpPoly
@@ -22,6 +22,7 @@ from klsym.render.text import show_side
 from klsym.statements import (
     MEASURES,
     PROBABILITIES,
+    SAMPLE_BASES,
     Atom,
     Bregman,
     Covariance,
@@ -33,6 +34,7 @@ from klsym.statements import (
     PointGradient,
     Score,
     Side,
+    parse_name,
 )
 
 q, p, mu, count = MEASURES
@@ -55,9 +57,11 @@ class Quantity:
         if isinstance(scale, Quantity):
             product = self.side.times(scale.side)
             return Quantity(product, {**self.functions, **scale.functions}, {**self.labels, **scale.labels})
-        return Quantity(self.side * to_ring(scale), self.functions, self.labels)
+        return Quantity(self.side * _constant(scale), self.functions, self.labels)
 
     def __truediv__(self, scale: Any) -> Quantity:
+        if as_expression(scale).is_zero:
+            raise UsageError("division by zero")
         return self * (sympy.Integer(1) / scale)
 
     def __neg__(self) -> Quantity:
@@ -78,7 +82,18 @@ class Quantity:
 
 def quantity(value: Any) -> Quantity:
     """A Quantity, or a number that is one."""
-    return value if isinstance(value, Quantity) else Quantity(Side.constant(to_ring(value)))
+    return value if isinstance(value, Quantity) else Quantity(Side.constant(_constant(value)))
+
+
+def _constant(value: Any) -> ExpPoly:
+    """A number or parameter; what changes from sample to sample must stand in an expectation."""
+    element = to_ring(value)
+    random = bool(generic_functions(value)) or any(
+        parse_name(n).base in SAMPLE_BASES for n in element.names()
+    )
+    if random or score_symbol.name in element.names():
+        raise UsageError(f"{value} is random: write expectation({value}, under=...) or sample({value})")
+    return element
 
 
 def _measure(name: str, allowed: tuple[str, ...] = PROBABILITIES) -> str:
@@ -116,13 +131,20 @@ def _scored(of: Any, build: Callable[[ExpPoly, Score], Atom]) -> Quantity:
 
 def expected_gradient(loss: Any, under: str = q) -> Quantity:
     """E_m[grad L]: what automatic differentiation of the sample mean converges to."""
-    element = to_ring(loss)
+    element = _loss(loss)
     return _labelled(ExpectedGradient(_measure(under), element), (element, loss))
+
+
+def _loss(loss: Any) -> ExpPoly:
+    element = to_ring(loss)
+    if score_symbol.name in element.names():
+        raise UsageError(f"{loss}: a loss does not hold the score function s")
+    return element
 
 
 def sample_gradient(loss: Any) -> Quantity:
     """grad L at one sample."""
-    element = to_ring(loss)
+    element = _loss(loss)
     return _labelled(PointGradient(element), (element, loss))
 
 

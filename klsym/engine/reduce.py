@@ -48,7 +48,7 @@ def reduction(side: Side, context: Context, which: str = "left") -> Iterator[Mov
         term, factor, rule, data = proposal
         step, side = make_step(side, context, which, term, factor, rule, data)
         yield step, side
-    raise ProofError(f"no canonical form after {MAX_STEPS} steps; last side {side.to_json()}")
+    raise ProofError(f"no canonical form after {MAX_STEPS} steps: is a gradient of a gradient meant?")
 
 
 def make_step(

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
-from klsym.errors import ProofError
+from klsym.errors import ProofError, UsageError
 from klsym.kernel.intervals import Interval
 from klsym.kernel.model import Model, enclose
 from klsym.statements import Context, Statement
@@ -64,9 +64,20 @@ def finite_model(
     q, p, mu: exact probabilities of the outcomes; u: a direction of the softmax logits.
     """
     rows = {"q": q, "p": p, "mu": mu, "u": u}
-    exact = {name: [str(Fraction(x)) for x in row] for name, row in rows.items()}
-    numbers = {name: str(Fraction(value)) for name, value in parameters.items()}
+    exact = {name: [_exact(x) for x in row] for name, row in rows.items()}
+    numbers = {name: _exact(value) for name, value in parameters.items()}
     return {**exact, "parameters": numbers, "rewards": {}, "outcome": 0}
+
+
+def _exact(value: Any) -> str:
+    if isinstance(value, int | Fraction | str):
+        try:
+            return str(Fraction(value))
+        except (ValueError, ZeroDivisionError):
+            pass
+    raise UsageError(
+        f"finite_model: an exact number such as 1/3 (text, int or Fraction) expected, got {value!r}"
+    )
 
 
 def find_model(statement: Statement, model: dict[str, Any] | None = None) -> dict[str, Any]:

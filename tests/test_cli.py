@@ -1,0 +1,499 @@
+"""The command line: exit codes, one clear line for bad input, valid JSON, certificates, pipes."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from klsym import __version__, ledger
+from klsym.calculus import KL, derive, expectation, k2, p, q
+from klsym.cli import FORMATS, main
+from klsym.kernel import digest
+from klsym.ledger import Claim
+
+COMMANDS = ("explain", "prove", "check", "claims", "axioms")
+Out = Any  # capsys
+
+
+def run(capsys: Out, *argv: str) -> tuple[int, str, str]:
+    code = main(list(argv))
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def start(*argv: Any, **options: Any) -> subprocess.Popen[bytes]:
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    return subprocess.Popen([sys.executable, "-m", "klsym", *argv], **pipes, **options)
+
+
+def shell(*argv: Any, text: bytes = b"", **environment: str) -> tuple[int, str, str]:
+    done = start(*argv, env={**os.environ, **environment})
+    out, err = done.communicate(text, timeout=60)
+    return done.returncode, out.decode(), err.decode()
+
+
+def one_line_of_complaint(err: str) -> None:
+    assert re.fullmatch(r"klsym: [^\n]{5,400}\n", err), err
+    assert err.strip().isprintable() and "Traceback" not in err
+
+
+# ---------------------------------------------------------------------------- bad input
+BAD: list[tuple[list[str], str]] = [
+    ([], "COMMAND"),
+    (["bogus"], "invalid choice: 'bogus'"),
+    (["explain"], "LOSS"),
+    (["explain", "k1", "k2"], "k2"),
+    (["explain", ""], "empty loss"),
+    (["explain", "k9"], "unknown name 'k9' at character 1"),
+    (["explain", "__import__('os').system('id')"], "unexpected"),
+    (["explain", "k1/(k1 - k1)"], "division by zero"),
+    (["explain", "1/k1"], "divi"),
+    (["explain", "\udcff"], "unexpected"),
+    (["explain", "k1\nk2"], "unexpected"),
+    (["explain", "(" * 3000], "nested|parenthes|closed"),
+    (["explain", "k1", "--sampling", "sometimes"], "--sampling.*sometimes"),
+    (["explain", "k1", "--use", "penalty"], "--use.*penalty"),
+    (["explain", "k1", "--level", "word"], "--level.*word"),
+    (["explain", "k1", "--batch", "median"], "--batch.*median"),
+    (["explain", "k1", "--format", "pdf"], "--format.*pdf"),
+    (["explain", "k1", "--param", "a b"], "parameter 'a b'"),
+    (["explain", "k1", "--param", "r"], "parameter 'r'"),
+    (["explain", "w*k1", "--param", "w"], "parameter 'w'"),
+    (["explain", "k1", "--nonsense"], "nonsense"),
+    (["explain", "har*k1"], "--param har"),
+    (["prove", "nope"], "unknown claim 'nope'"),
+    (["prove", "value.k2-biased", "nope"], "unknown claim 'nope'"),
+    (["prove", "--certificates"], "--certificates"),
+    (["claims", "nope"], "unknown claim"),
+    (["claims", "\udcff"], "unknown claim"),
+    (["axioms"], "ID"),
+    (["axioms", "nope"], "unknown claim"),
+    (["axioms", "gradient"], "is an area"),
+    (["check"], "FILE"),
+    (["check", "/no/such/file.json"], "No such file"),
+    (["check", ""], "[Ff]ile|folder"),
+]
+
+
+@pytest.mark.parametrize(("argv", "words"), BAD, ids=[ascii(" ".join(argv)[:40]) for argv, _ in BAD])
+def test_bad_input_is_one_line_on_stderr_and_exit_2(argv: list[str], words: str, capsys: Out) -> None:
+    code, out, err = run(capsys, *argv)
+    assert (code, out) == (2, "")
+    one_line_of_complaint(err)
+    assert re.search(words, err), err
+
+
+def test_an_uninstalled_level_is_refused_and_not_ignored(capsys: Out) -> None:
+    for option in (["--level", "token"], ["--batch", "mean"]):
+        code, out, err = run(capsys, "explain", "k1", *option, "--json")
+        assert (code, out) == (2, "") or json.loads(out)[option[0].strip("-")] == option[1], err
+
+
+# ---------------------------------------------------------------------------- help and version
+@pytest.mark.parametrize(
+    ("command", "mentioned"),
+    [
+        ("", [*COMMANDS, "--version"]),
+        (
+            "explain",
+            ["LOSS", "--sampling", "--use", "--level", "--batch", "--format", "--json", "--check", "--param"],
+        ),
+        ("prove", ["ID", "--certificates"]),
+        ("check", ["FILE"]),
+        ("claims", ["ID", "--json"]),
+        ("axioms", ["ID"]),
+    ],
+)
+def test_help(command: str, mentioned: list[str], capsys: Out) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main([*filter(None, [command]), "--help"])
+    out, err = capsys.readouterr()
+    assert (caught.value.code, err) == (0, "")
+    assert out.startswith("usage: klsym") and all(word in out for word in mentioned)
+
+
+def test_version(capsys: Out) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["--version"])
+    assert caught.value.code == 0 and capsys.readouterr().out == f"klsym {__version__}\n"
+
+
+# ---------------------------------------------------------------------------- explain
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("loss", ["k3", "k1**3", "clip(k3, 0, 5)"])
+def test_formats(loss: str, form: str, capsys: Out) -> None:
+    code, out, err = run(capsys, "explain", loss, "--format", form)
+    assert (code, err) == (0, "")
+    sign = {
+        "text": f"{loss}  (on-policy, as a loss) targets",
+        "latex": r"\begin{aligned}",
+        "markdown": "**" + loss.replace("*", r"\*"),
+        "json": '{"loss": "' + loss,
+    }
+    assert sign[form] in out
+    if form == "json":
+        assert out.count("\n") == 1 and json.loads(out)["loss"] == loss
+
+
+def test_json_is_short_for_format_json(capsys: Out) -> None:
+    assert run(capsys, "explain", "k3", "--json") == run(capsys, "explain", "k3", "--format", "json")
+
+
+@pytest.mark.parametrize(
+    ("argv", "loss"),
+    [
+        (["-k1"], "-k1"),
+        (["-k1", "--json"], "-k1"),
+        (["--json", "-k1"], "-k1"),
+        (["--sampling", "off-policy", "-rho*k3"], "-rho*k3"),
+        (["-0.5*k1"], "-0.5*k1"),
+        (["-.5*k1"], "-.5*k1"),
+        (["-(k1 + k2)"], "-(k1 + k2)"),
+        (["--", "-k1"], "-k1"),
+        (["--k1"], "--k1"),
+        (["-har*k1", "--param", "har"], "-har*k1"),
+        (["-sg(rho)*k2", "--use", "reward"], "-sg(rho)*k2"),
+        (["- k1"], "- k1"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_loss_may_start_with_a_minus(argv: list[str], loss: str, capsys: Out) -> None:
+    code, out, err = run(capsys, "explain", "--format", "json", *argv)
+    assert (code, err) == (0, ""), err
+    assert json.loads(out)["loss"] == loss
+
+
+def test_options_reach_the_answer(capsys: Out) -> None:
+    argv = [
+        "explain",
+        "har*rho*k1",
+        "--param",
+        "har",
+        "--sampling",
+        "off-policy",
+        "--use",
+        "reward",
+        "--json",
+    ]
+    code, out, _ = run(capsys, *argv)
+    answer = json.loads(out)
+    assert (code, answer["sampling"], answer["use"]) == (0, "off-policy", "reward")
+    assert answer["gradient"]["combination"] == {"reverse-kl": "har"}
+
+
+@pytest.mark.parametrize(("loss", "passed"), [("k3", True), ("rho*k2", True), ("abs(k1)", None)])
+def test_check_adds_the_cross_check(loss: str, passed: bool | None, capsys: Out) -> None:
+    code, out, _ = run(capsys, "explain", loss, "--check", "--json")
+    answer = json.loads(out)
+    assert code == 0 and answer["check"]["text"]
+    assert answer["check"]["passed"] is passed
+    assert "check" not in json.loads(run(capsys, "explain", loss, "--json")[1])
+
+
+STREAM = [
+    "k1",
+    "",
+    "k9",
+    "  rho*k3  ",
+    "1/(1 - 1)",
+    "k3/(n - 1)",
+    "1/k1",
+    "(((",
+    "λ",
+    "x" * 9000,
+    "k2",
+    "-k1",
+]
+
+
+def test_stream(capsys: Out, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every line is answered, in order, also after a bad one; the exit code remembers."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(STREAM)))
+    code, out, err = run(capsys, "explain", "-", "--sampling", "off-policy")
+    answers = [json.loads(line) for line in out.splitlines()]
+    asked = [line.strip() for line in STREAM if line.strip()]
+    assert (code, err) == (2, "")
+    assert [a["loss"][:200] for a in answers] == [line[:200] for line in asked]
+    bad = {a["loss"] for a in answers if "error" in a}
+    assert {"k9", "1/(1 - 1)", "(((", "λ"} <= bad and not bad & {"k1", "rho*k3", "k2", "-k1"}
+    for answer in answers:
+        assert set(answer) == {"loss", "error"} or answer["sampling"] == "off-policy"
+        assert "\n" not in answer.get("error", "") and len(answer.get("error", "")) <= 400
+
+
+def test_stream_of_good_lines_ends_with_0(capsys: Out, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("k1\nk2\n"))
+    code, out, err = run(capsys, "explain", "-")
+    assert (code, err, len(out.splitlines())) == (0, "", 2)
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    assert run(capsys, "explain", "-") == (0, "", "")
+
+
+# ---------------------------------------------------------------------------- the ledger
+def test_claims(capsys: Out) -> None:
+    code, out, err = run(capsys, "claims")
+    lines = out.splitlines()
+    assert (code, err, len(lines)) == (0, "", 50)
+    assert all(
+        re.match(r"[a-z]+\.[a-z0-9-]+ +(proved|refuted|corrected) +settled +kernel +\S", x) for x in lines
+    )
+    assert len(run(capsys, "claims", "reward", "value.k2-biased")[1].splitlines()) == 9
+
+
+def test_claims_json(capsys: Out) -> None:
+    code, out, err = run(capsys, "claims", "--json")
+    rows = json.loads(out)
+    assert (code, err, len(rows), len({row["id"] for row in rows})) == (0, "", 50, 50)
+    text, listed = (str, type(None)), ("hypotheses",)
+    for row in rows:
+        assert list(row) == [
+            "id", "verdict", "status", "trust", "source", "statement", "hypotheses", "printed"
+        ]  # fmt: skip
+        assert all(isinstance(row[key], text) for key in row if key not in listed)
+        assert all(isinstance(line, str) for line in row["hypotheses"])
+        assert row["verdict"] in ("proved", "refuted", "corrected") and row["status"] == "settled"
+
+
+def test_axioms(capsys: Out) -> None:
+    code, out, err = run(capsys, "axioms", "gradient.k3-loss")
+    assert (code, err) == (0, "")
+    parts = [
+        "E_q[grad k3] = grad KL(p||q)",
+        "Rules",
+        "score mean zero: E_q[c s] = 0",
+        "Closed by",
+        "Hypotheses",
+    ]
+    assert [part for part in parts if part not in out] == []
+    assert "p << q" in out and "[Williams 1992]" in out
+    assert run(capsys, "axioms", "gradient.per-sample")[1].rstrip().endswith("- none")
+
+
+def test_prove(capsys: Out) -> None:
+    code, out, _ = run(capsys, "prove", "reward", "value.k2-biased")
+    assert code == 0 and "FAILED" not in out
+    rows = {
+        line.split()[0]: line.split()[1:]
+        for line in out.splitlines()
+        if re.match(r"(reward|value|all) ", line)
+    }
+    assert rows["reward"][:3] == ["8", "8", "8"] and rows["value"][:3] == ["1", "1", "1"]
+    assert rows["all"][:3] == ["9", "9", "9"] and rows["all"][3] == rows["all"][4]
+
+
+@pytest.fixture
+def false_claim(monkeypatch: pytest.MonkeyPatch) -> str:
+    def build() -> Any:
+        return derive(expectation(k2, under=q)).equals(KL(q, p))
+
+    ledger.load()
+    monkeypatch.setitem(ledger.REGISTRY, "test.false", Claim("test.false", "proved", "test", "False.", build))
+    return "test.false"
+
+
+@pytest.mark.parametrize("command", ["prove", "claims", "axioms"])
+def test_a_false_claim_ends_with_1(command: str, false_claim: str, capsys: Out, tmp_path: Path) -> None:
+    extra = ["--certificates", str(tmp_path)] if command == "prove" else []
+    code, out, _ = run(capsys, command, false_claim, *extra)
+    assert code == 1 and list(tmp_path.iterdir()) == []
+    assert (
+        "failed" in out
+        if command == "claims"
+        else "FAILED test.false: ProofError: the two sides differ" in out
+    )
+
+
+# ---------------------------------------------------------------------------- certificates
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("certificates") / "a" / "b"
+    assert main(["prove", "value", "--certificates", str(folder)]) == 0
+    return folder
+
+
+def test_certificates_are_whole_and_reproducible(certificates: Path, tmp_path: Path, capsys: Out) -> None:
+    names = sorted(path.name for path in certificates.iterdir())
+    assert len(names) == 12 and all(re.fullmatch(r"value\.[a-z0-9-]+\.json", name) for name in names)
+    code, out, _ = run(capsys, "prove", "value", "--certificates", str(tmp_path))
+    assert code == 0 and "12 certificates in" in out
+    assert all((tmp_path / name).read_bytes() == (certificates / name).read_bytes() for name in names)
+
+
+def test_check_replays_a_folder(certificates: Path, capsys: Out) -> None:
+    code, out, err = run(capsys, "check", str(certificates))
+    assert (code, err) == (0, "") and len(out.splitlines()) == 12
+    assert "ok value.ratio-mean-one: E_q[r] = 1; E_mu[rho] = 1" in out.splitlines()
+
+
+@pytest.mark.parametrize(
+    "where", ["a file", "under a file", "a folder in the way", "no permission", "disk full"]
+)
+def test_unwritable(where: str, tmp_path: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "out"
+    if where in ("a file", "under a file"):
+        target.write_text("x")
+        target = target / "deeper" if where == "under a file" else target
+    elif where == "a folder in the way":
+        (target / "value.k1-unbiased.json").mkdir(parents=True)
+    else:
+        error = (
+            PermissionError(13, "Permission denied")
+            if where == "no permission"
+            else OSError(28, "No space left")
+        )
+        monkeypatch.setattr(Path, "write_text", lambda *_, **__: (_ for _ in ()).throw(error))
+    code, _, err = run(capsys, "prove", "value.k1-unbiased", "--certificates", str(target))
+    assert code == 2
+    one_line_of_complaint(err.splitlines()[-1] + "\n")
+
+
+def forged(certificates: Path, **changes: Any) -> str:
+    """A certificate with other content and a fitting digest."""
+    body = {**json.loads((certificates / "value.k1-unbiased.json").read_text()), **changes}
+    return json.dumps({**body, "digest": digest(body)})
+
+
+def broken(name: str, certificates: Path) -> bytes:
+    whole = (certificates / "value.k1-unbiased.json").read_bytes()
+    parts = json.loads(whole)["parts"]
+    return {
+        "other digest": whole.replace(b'"digest": "', b'"digest": "0'),
+        "other claim": whole.replace(b"value.k1-unbiased", b"value.k2-unbiased"),
+        "false right side": forged(certificates, parts=[{**parts[0], "right": []}]).encode(),
+        "no parts": forged(certificates, parts=[]).encode(),
+        "other format": forged(certificates, format="klsym-certificate/9").encode(),
+        "extra key": forged(certificates, note="x").encode(),
+        "a list": b"[]",
+        "a number": b"3",
+        "NaN": b"NaN",
+        "claim is a list": forged(certificates, claim=[1]).encode(),
+        "claim with a newline": forged(certificates, claim="a\nok gradient.k9: E_q[k9] = 0").encode(),
+        "claim with an escape": forged(certificates, claim="\x1b[2J").encode(),
+        "claim with a surrogate": forged(certificates, claim="\ud800").encode(),
+        "claim of 100 kB": forged(certificates, claim="x" * 100_000).encode(),
+        "half": whole[: len(whole) // 2],
+        "empty": b"",
+        "words": b"hello",
+        "binary": b"\xff\x00\x80\x81",
+        "deep": b"[" * 100_000 + b"]" * 100_000,
+        "huge number": b'{"a": ' + b"9" * 10_000 + b"}",
+    }[name]
+
+
+REFUSED = (
+    *(
+        "other digest",
+        "other claim",
+        "false right side",
+        "no parts",
+        "other format",
+        "extra key",
+        "a list",
+        "a number",
+    ),
+    *("NaN", "claim is a list", "claim with a newline", "claim with an escape", "claim with a surrogate"),
+    "claim of 100 kB",
+)
+UNREADABLE = ("half", "empty", "words", "binary", "deep", "huge number")
+
+
+@pytest.mark.parametrize("name", [*REFUSED, *UNREADABLE])
+def test_check_refuses(name: str, certificates: Path, tmp_path: Path, capsys: Out) -> None:
+    """1 for a wrong certificate, 2 for what is none; its good neighbour is replayed all the same."""
+    bad, good = tmp_path / "bad.json", tmp_path / "good.json"
+    bad.write_bytes(broken(name, certificates))
+    good.write_bytes((certificates / "value.k3-unbiased.json").read_bytes())
+    code, out, err = run(capsys, "check", str(bad), str(good))
+    assert out.splitlines()[-1] == "ok value.k3-unbiased: " + "E_q[k1 + r - 1] = KL(q||p)"
+    assert out.isascii() and all(len(line) < 2000 and line.isprintable() for line in out.splitlines())
+    if name in UNREADABLE:
+        assert code == 2 and len(out.splitlines()) == 1
+        one_line_of_complaint(err)
+    else:
+        assert (code, err) == (1, "") and len(out.splitlines()) == 2
+        assert out.startswith(f"REFUSED {bad}: ")
+
+
+def test_check_an_empty_folder_and_a_mixture(certificates: Path, tmp_path: Path, capsys: Out) -> None:
+    code, out, err = run(capsys, "check", str(tmp_path))
+    assert (code, out) == (2, "")
+    one_line_of_complaint(err)
+    (tmp_path / "half.json").write_bytes(broken("half", certificates))
+    (tmp_path / "tampered.json").write_bytes(broken("other claim", certificates))
+    code, out, err = run(capsys, "check", str(tmp_path), str(certificates))
+    assert code == 2 and out.count("REFUSED") == 1 and out.count("ok ") == 12
+    one_line_of_complaint(err)
+
+
+# ---------------------------------------------------------------------------- as a process
+def test_check_needs_no_sympy(certificates: Path) -> None:
+    code = (
+        "import sys; from klsym.cli import main; code = main(['check', sys.argv[1]]);"
+        "print([m for m in ('sympy', 'numpy', 'torch', 'matplotlib', 'tqdm') if m in sys.modules], code)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(certificates)], capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "[] 0" and done.stderr == ""
+
+
+def test_both_ways_to_start() -> None:
+    script = Path(sys.executable).with_name("klsym")
+    done = subprocess.run([script, "explain", "k2", "--json"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == shell("explain", "k2", "--json")
+    assert json.loads(done.stdout)["gradient"]["target"] == "reverse-kl"
+
+
+def test_exit_codes_of_the_process(certificates: Path, tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_bytes(broken("other claim", certificates))
+    assert shell("check", str(tmp_path))[0] == 1
+    for argv in (["explain", "k9"], ["check", b"/no/such/\xff.json"]):
+        code, out, err = shell(*argv)
+        assert (code, out) == (2, "")
+        one_line_of_complaint(err)
+
+
+def test_no_progress_bar_into_a_file() -> None:
+    code, out, err = shell("prove", "value.k1-unbiased", "value.k2-biased")
+    assert (code, err) == (0, "") and "%" not in out
+
+
+@pytest.mark.parametrize("strictness", ["strict", "surrogateescape"])
+def test_stream_with_bytes_that_are_no_text(strictness: str) -> None:
+    code, out, err = shell("explain", "-", text=b"k1\n\xff\xfe\nk3\n", PYTHONIOENCODING=f"utf-8:{strictness}")
+    answers = [json.loads(line) for line in out.splitlines()]
+    assert (code, err) == (2, "") and [("error" in a) for a in answers] == [False, True, False]
+
+
+def test_plain_ascii_output_in_any_locale() -> None:
+    code, out, err = shell("explain", "k3", LC_ALL="C", PYTHONIOENCODING="ascii")
+    assert (code, err) == (0, "") and out.isascii()
+
+
+def test_a_reader_that_goes_away() -> None:
+    """klsym explain - | head -1."""
+    process = start("explain", "-")
+    assert process.stdin and process.stdout and process.stderr
+    process.stdin.write(b"k3\n" * 400)
+    process.stdin.flush()
+    assert json.loads(process.stdout.readline())["loss"] == "k3"
+    process.stdout.close()
+    process.stdin.close()
+    assert process.stderr.read() == b"" and process.wait(60) == 0
+
+
+def test_interrupt() -> None:
+    process = start("explain", "-")
+    assert process.stdin and process.stdout and process.stderr
+    process.stdin.write(b"k3\n")
+    process.stdin.flush()
+    process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 130 and process.stderr.read() == b"klsym: interrupted\n"
