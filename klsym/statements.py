@@ -62,6 +62,8 @@ def parse_name(text: str) -> Name:
     if match is None:
         raise NotInRing(f"{text!r} is no variable name")
     base, primes, slot = match.groups()
+    if slot == "x":  # one variable, one name
+        raise NotInRing(f"{text!r}: the slot x is not written out")
     return Name(base, len(primes), slot or "x", detached)
 
 
@@ -140,6 +142,9 @@ class Context:
         for name in (*parameters, *data["functions"]):
             if parse_name(name) != Name(name, 0, "x", False) or name in SAMPLE_BASES:
                 raise Refused(f"context: {name!r} cannot be declared")
+        for name, arguments in data["functions"].items():
+            if not isinstance(arguments, list) or not set(arguments) <= {"k1", "w", "log_q"}:
+                raise Refused(f"context: {name} may depend on k1, w and log_q only")
         if set(parameters) & set(data["functions"]):
             raise Refused("context: a name is declared twice")
         return Context(

@@ -188,29 +188,15 @@ def test_loss_text_is_in_the_grammar_and_denotes_the_loss(text: str) -> None:
     assert complaints(show(loss, LATEX)) == []
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *(
-            "exp(1)*abs(k1)",
-            "k2**(3/2)",
-            "r**(r + 1)",
-            "2**lam",
-            "(1/3)**lam",
-            "(k2 + 1)**lam",
-            "(k2/3)**0.5",
-        ),
-        *("k1/(k2 + 1)/(r + 1)", "-(k1 + 1)*r", "1/(1 + r)**2", "r**(-1/3)", "min(k1, max(r, 2), 3)", "-1/r"),
-        *(
-            "abs(k1)**3",
-            "k1 - (r - 1)",
-            "k1 - (-r)",
-            "2*(k1 + 1)/3",
-            "-2*k1*(r - 1)/(3*beta)",
-            "sg(1/(1 + r))",
-        ),
-    ],
-)
+ROUND_TRIPS = (
+    "exp(1)*abs(k1)", "k2**(3/2)", "r**(r + 1)", "2**lam", "(1/3)**lam", "(k2 + 1)**lam", "(k2/3)**0.5",
+    "k1/(k2 + 1)/(r + 1)", "-(k1 + 1)*r", "1/(1 + r)**2", "r**(-1/3)", "min(k1, max(r, 2), 3)", "-1/r",
+    "abs(k1)**3", "k1 - (r - 1)", "k1 - (-r)", "2*(k1 + 1)/3", "-2*k1*(r - 1)/(3*beta)", "sg(1/(1 + r))",
+    "(k1 + sg(k2))**2", "1/(r + sg(rho))**2", "k1/(k3 + exp(1/2))", "(1 - log(1 + r))**3", "(k1*sg(k2))**3",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ROUND_TRIPS)
 def test_loss_text_outside_the_ring(text: str) -> None:
     assert same(show(parse(text), TEXT), text)
 

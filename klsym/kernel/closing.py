@@ -147,7 +147,8 @@ def completeness(left: Side, right: Side, data: Data, statement: Statement) -> A
     _check_family(family, h, order, constants, c, context)
     solved = c.substitute(_jets(unknown, family, c, context))
     _refuse_unless(context.is_constant(solved), "the family does not make the coefficient constant")
-    return {("nonzero", name) for name in unit.names() & set(context.parameters)}
+    divisors = family.inverted() | unit.names()
+    return {("nonzero", name) for name in divisors & set(context.parameters)}
 
 
 def partial(c: ExpPoly, coordinate: str, context: Context) -> ExpPoly:

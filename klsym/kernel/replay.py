@@ -147,6 +147,8 @@ def _moves_with_theta(side: Side, context: Context) -> None:
     names = {name for element in elements(side) for name in element.names() if context.is_sample(name)}
     if any(parse_name(name).detached for name in names):
         raise Refused("premise: it holds a detached quantity, whose gradient its value does not tell")
+    if {parse_name(name).base for name in names} & {name for name, _ in context.given}:
+        raise Refused("premise: it mentions a reward whose value is given at one theta only")
     hidden = any("w" in context.function_arguments.get(parse_name(n).base, ()) for n in names)
     if context.on_policy and (hidden or "w" in names or "mu" in measures(side)):
         raise Refused("premise: on-policy, mu is a detached copy of q: its value does not tell a gradient")

@@ -109,8 +109,17 @@ def _split(atom: Atom, data: Data, context: Context) -> tuple[E, Side, set[Hypot
 
 
 def _kind(atom: Atom) -> str:
-    names = {"E": "this expectation", "Gradient": "a gradient", "Covariance": "a covariance"}
-    return names.get(type(atom).__name__, type(atom).__name__)
+    names = {
+        E: "one under the counting measure",
+        Point: "a sample value",
+        Gradient: "a gradient",
+        ExpectedGradient: "the gradient of a loss",
+        PointGradient: "the gradient of a loss",
+        Covariance: "a covariance",
+        Divergence: "a divergence",
+        Bregman: "a Bregman divergence",
+    }
+    return names[type(atom)]
 
 
 def _measure(data: Data, key: str) -> str:
