@@ -8,6 +8,7 @@ from typing import Any
 
 from klsym.engine import outside
 from klsym.engine.advice import facts_outside, warnings_for
+from klsym.engine.piecewise import is_piecewise
 from klsym.engine.verdict import Meaning, Setting, Step, Verdict
 from klsym.engine.witness import models, shown_model
 from klsym.errors import UsageError
@@ -26,8 +27,7 @@ def explain_outside(written: Written, setting: Setting, meaning_of: Callable[[An
     c = outside.under_q(per_sample, on_policy)
     if not outside.has_values(c):
         raise UsageError(f"{written.text[:60]!r} has no value at any sample: a division by zero?")
-    found = outside.find(c)
-    value = outside.find(outside.under_q(outside.drop_sg(loss), on_policy), value=True)
+    found, value = _findings(loss, c, setting)
     inside = outside.inside_clamps(loss)
     steps = _steps(written, setting, per_sample, c)
     verdict = Verdict(
@@ -47,6 +47,16 @@ def explain_outside(written: Written, setting: Setting, meaning_of: Callable[[An
         inside_clamps=None if inside is None else meaning_of(inside),
     )
     return replace(verdict, warnings=warnings_for(verdict, facts_outside(loss, per_sample)))
+
+
+def _findings(loss: Any, c: Any, setting: Setting) -> tuple[outside.Found, outside.Found]:
+    """What the expected gradient and the expected value are."""
+    if is_piecewise(loss):
+        on_policy, use = setting.on_policy, setting.use
+        found = outside.find_piecewise(loss, on_policy, use)
+        return found, outside.find_piecewise(loss, on_policy, use, value=True)
+    v = outside.under_q(outside.drop_sg(loss), setting.on_policy)
+    return outside.find(c), outside.find(v, value=True)
 
 
 def _meaning(found: outside.Found) -> Meaning:

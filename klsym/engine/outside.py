@@ -18,6 +18,7 @@ import sympy
 from sympy import DiracDelta, Rational
 
 from klsym.convert import to_ring, to_sympy
+from klsym.engine.piecewise import Table, idempotent, in_indicators, reread
 from klsym.engine.targets import Target, recognise, recognise_value
 from klsym.errors import NotInRing
 from klsym.language import A, Estimator, R, clip, k1, log_mu, log_p, log_q, r, rho, sg, unfold
@@ -74,11 +75,9 @@ def under_q(expression: Any, on_policy: bool) -> Any:
 
 # ---------------------------------------------------------------------------- recognition
 def find(c: Any, value: bool = False) -> Found:
-    """The target of E_q[c s] (or of E_q[c] for a value)."""
+    """The target of E_q[c s] (or of E_q[c] for a value), for a smooth c."""
     tried = []
-    smooth = not c.has(sympy.Heaviside, sympy.Min, sympy.Max, clip)  # else simplify is slow, and no help
-    preparations = (lambda e: e, sympy.expand, lambda e: sympy.simplify(unfold(e)))
-    for prepare in preparations if smooth else preparations[:2]:
+    for prepare in (lambda e: e, sympy.expand, lambda e: sympy.simplify(unfold(e))):
         found = _in_ring(prepare(c), value)
         if found is not None and found.target not in ("f-divergence", "separable"):
             return found
@@ -92,15 +91,36 @@ def find(c: Any, value: bool = False) -> Found:
     return Found("separable" if depends_beyond_r(c) else "f-divergence", {}, sympy.S.Zero, "sympy")
 
 
-def _in_ring(c: Any, value: bool) -> Found | None:
+def find_piecewise(loss: Any, on_policy: bool, use: str, value: bool = False) -> Found:
+    """The target of a loss with min, max, clip or abs: decided region by region."""
+    table: Table = {}
+    e = in_indicators(drop_sg(loss) if value or use == "reward" else loss, table)
+    e = e if value or use == "reward" else drop_sg(sympy.diff(e, log_q))
+    if on_policy:
+        e, table = reread(e, at_policy, table)
+    else:
+        e = sympy.powsimp(e / rho)
+    found = _in_ring(sympy.expand(e), value, table) or _in_ring(sympy.expand(unfold(e)), value, table)
+    if found is not None and found.target not in ("f-divergence", "separable"):
+        return found
+    smooth = e.xreplace(dict.fromkeys(table, Rational(1, 2)))
+    beyond = depends_beyond_r(smooth) or any(depends_beyond_r(x) for x in table.values())
+    return Found("separable" if beyond else "f-divergence", {}, sympy.S.Zero, "sympy")
+
+
+def _in_ring(c: Any, value: bool, table: Table | None = None) -> Found | None:
     hidden: dict[Any, Any] = {}
     try:
         element = to_ring(_hide(c, hidden))
     except NotInRing:
         return None
+    indicators = frozenset(symbol.name for symbol in table or {})
+    element = idempotent(element, indicators)
     rewards = frozenset(symbol.name for symbol, e in hidden.items() if e.has(R, A))
     found = (
-        recognise_value(_without_ratios(element, rewards), rewards) if value else recognise(element, rewards)
+        recognise_value(_without_ratios(element, rewards | indicators), rewards, indicators)
+        if value
+        else recognise(element, rewards, indicators)
     )
     back = {name: to_sympy(part).xreplace(hidden) for name, part in found.multiples.items()}
     if found.rest:
@@ -204,7 +224,10 @@ def _least_squares(rows: list[tuple[list[Any], Any]]) -> list[Any] | None:
 
 def number(expression: Any, at: dict[Any, Any]) -> Any | None:
     """The real value of an expression to DIGITS digits, or None where it has none."""
-    value = sympy.N(unfold(expression).subs(at), DIGITS)
+    try:
+        value = sympy.N(unfold(expression).subs(at), DIGITS)
+    except (ValueError, TypeError):  # such as a comparison with infinity
+        return None
     return mpmath.mpf(value._mpf_) if value.is_Float else (
         mpmath.mpf(int(value)) if value.is_Integer else None
     )  # fmt: skip
@@ -218,7 +241,10 @@ def has_values(c: Any) -> bool:
 
 
 def _point(point: tuple[Any, ...], i: int) -> dict[Any, Any]:
-    return dict(zip(DENSITIES, point, strict=True)) | {R: Rational(3 * i % 7), A: Rational(5 * i % 11)}
+    return dict(zip(DENSITIES, point, strict=True)) | {
+        R: Rational(1 + 3 * i % 7),
+        A: Rational(1 + 5 * i % 11),
+    }
 
 
 def depends_beyond_r(c: Any) -> bool:
@@ -226,7 +252,7 @@ def depends_beyond_r(c: Any) -> bool:
     fixed = {s: Rational(7 + 2 * i, 5) for i, s in enumerate(_parameters(c))}
     with mpmath.workdps(DIGITS):
         for i, (q, p, m) in enumerate(POINTS):
-            here = fixed | {log_q: q, log_p: p, log_mu: m, R: Rational(i % 3), A: Rational(i % 5)}
+            here = fixed | {log_q: q, log_p: p, log_mu: m, R: Rational(1 + i % 3), A: Rational(1 + i % 5)}
             moved = fixed | {log_q: q - 1, log_p: p - 1, log_mu: m - 2, R: Rational(2), A: Rational(-1)}
             before, after = number(c, here), number(c, moved)
             if before is None or after is None:

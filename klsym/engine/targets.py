@@ -53,24 +53,29 @@ def _sample_names(element: ExpPoly) -> set[str]:
     return {n for n in element.names() if parse_name(n).base in SAMPLE_BASES}
 
 
-def recognise(c: ExpPoly, rewards: frozenset[str] = frozenset()) -> Target:
+Names = frozenset[str]
+NONE: Names = frozenset()
+
+
+def recognise(c: ExpPoly, rewards: Names = NONE, random: Names = NONE) -> Target:
     """The parts of a score coefficient: E_q[c s] with c = a k1 - b r + h(R, A) + constant + rest.
 
     rewards: names that stand for functions of the rewards, beside R and A.
+    random: names of other random variables, such as indicators.
     """
-    return _sorted_into(c, {"reverse": K1, "forward": -R_RATIO}, rewards)
+    return _sorted_into(c, {"reverse": K1, "forward": -R_RATIO}, rewards, random)
 
 
-def recognise_value(v: ExpPoly, rewards: frozenset[str] = frozenset()) -> Target:
+def recognise_value(v: ExpPoly, rewards: Names = NONE, random: Names = NONE) -> Target:
     """The parts of a value: E_q[v] with v = a k1 - b r k1 + h(R, A) + constant + rest."""
-    return _sorted_into(v, {"reverse": K1, "forward": -R_RATIO * K1}, rewards)
+    return _sorted_into(v, {"reverse": K1, "forward": -R_RATIO * K1}, rewards, random)
 
 
-def _sorted_into(element: ExpPoly, patterns: dict[str, ExpPoly], rewards: frozenset[str]) -> Target:
+def _sorted_into(element: ExpPoly, patterns: dict[str, ExpPoly], rewards: Names, random: Names) -> Target:
     parts = dict.fromkeys(("reverse", "forward", "reward", "constant", "rest"), ZERO)
     for key, value in element.terms.items():
         term = ExpPoly({key: value})
-        name = _part_of(term, patterns, rewards)
+        name = "rest" if term.names() & random else _part_of(term, patterns, rewards)
         parts[name] = parts[name] + (_over(term, patterns[name]) if name in patterns else term)
     return Target(**parts)
 

@@ -21,7 +21,8 @@ def _signed(rows: list[tuple[str, str]]) -> str:
     for value, name in rows:
         negative = value.startswith("-") and " " not in value
         size = value[1:] if negative else value
-        scale = "" if size == "1" else (f"({size}) " if " " in size else f"{size} ")
+        compound = " " in size or "/" in size.strip("0123456789/")
+        scale = "" if size == "1" else (f"({size}) " if compound else f"{size} ")
         text += (" - " if negative else " + ") + scale + name
     text = text.removeprefix(" + ")
     return "-" + text[3:] if text.startswith(" - ") else text or "0"

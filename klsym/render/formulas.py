@@ -102,7 +102,7 @@ def _term(
     numerator += [_power(n, p, spell) for n, p in over if not _is_parameter(n)] + list(tail)
     bottom = [_power(n, -p, spell) for n, p in monomial if p < 0] + below
     size = abs(Fraction(value))
-    if size.denominator != 1 and numerator:
+    if size.denominator != 1 and (numerator or bottom):
         bottom.insert(0, str(size.denominator))
         size = Fraction(size.numerator)
     if size != 1 or not numerator:
@@ -193,7 +193,8 @@ def _side_term(coefficient: ExpPoly, atoms: tuple[Atom, ...], labels: Labels, sp
     factors = [atom(item, labels, spell) for item in atoms]
     if coefficient != ExpPoly.number(1) or not factors:
         shown = element(coefficient, spell)
-        factors.insert(0, spell.bracket(shown) if len(coefficient.terms) > 1 and factors else shown)
+        compound = len(coefficient.terms) > 1 or (spell is TEXT and "/" in shown.strip("0123456789/"))
+        factors.insert(0, spell.bracket(shown) if compound and factors else shown)
     return (" " if spell is TEXT else r"\,").join(factors)
 
 

@@ -39,6 +39,27 @@ def is_sum(text: str) -> bool:
     return False
 
 
+def is_call(text: str) -> bool:
+    """One call or bracket, such as sg(rho): its last bracket closes the first.
+
+    >>> is_call("sg(rho)"), is_call("k1 + sg(k2)"), is_call("(a)*(b)")
+    (True, False, False)
+    """
+    head, opened, _ = text.partition("(")
+    if (
+        not opened
+        or not text.endswith(")")
+        or not head.lstrip("\\").replace("{", "").replace("}", "").isalnum()
+    ):
+        return False
+    depth = 0
+    for i, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if depth == 0 and character == ")" and i < len(text) - 1:
+            return False
+    return True
+
+
 class Text:
     """The loss grammar, as the parser reads it."""
 
@@ -61,7 +82,7 @@ class Text:
         return name
 
     def power(self, base: str, exponent: str) -> str:
-        base = base if is_atomic(base) or base.endswith(")") else f"({base})"
+        base = base if is_atomic(base) or is_call(base) else f"({base})"
         return f"{base}**{exponent if is_atomic(exponent) else f'({exponent})'}"
 
     def call(self, function: str, argument: str) -> str:
@@ -95,7 +116,7 @@ class Latex(Text):
 
     def __post_init__(self) -> None:
         self.product_sign, self.exp_sign, self.score = r"\,", r"\exp", "s"
-        self.relation = {"=": "=", "<=": r"\le", "!=": r"\ne"}
+        self.relation = {"=": "=", "<=": r"\le", "!=": r"\ne", "not <=": r"\not\le"}
 
     def number(self, value: Fraction | int) -> str:
         if value.denominator == 1:
@@ -138,7 +159,7 @@ class Latex(Text):
 
     def expectation(self, measure: str, inner: str) -> str:
         if measure == "count":
-            return rf"\sum_x {inner}"
+            return rf"\sum_x {self.bracket(inner) if is_sum(inner) else inner}"
         return rf"\mathbb{{E}}_{{{self.measure(measure)}}}\!\left[{inner}\right]"
 
     def divergence(self, kind: str, a: str, b: str) -> str:

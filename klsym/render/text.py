@@ -28,7 +28,9 @@ def show_statement(
 ) -> str:
     """The equation or inequality; a refuted one is printed with its negation."""
     left, right = (formulas.side(s, labels, spell) for s in (statement.left, statement.right))
-    relation = "!=" if kind == "refuted" and statement.relation == "=" else statement.relation
+    relation = statement.relation
+    if kind == "refuted" and (relation == "=" or spell is not TEXT):
+        relation = {"=": "!=", "<=": "not <="}[relation]
     return f"{left} {spell.relation[relation]} {right}"
 
 
