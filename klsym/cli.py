@@ -44,9 +44,11 @@ def main(argv: list[str] | None = None) -> int:
 
 def _guard_minus(argv: list[str]) -> list[str]:
     """`explain -k1` means the loss -k1: argparse takes what starts with a space for no option."""
-    if argv[:1] != ["explain"]:
+    if argv[:1] != ["explain"] or "--" in argv:
         return argv
-    return [f" {a}" if a.startswith("-") and a[1:2] not in ("", "-", "h") else a for a in argv]
+    known = ("-", "-h", *(a for a in argv if a.startswith("--") and a[2:3].isalpha()))
+    losses = ("--k", "--r", "--l", "--sg", "--R", "--A")  # such as --k1, which is k1
+    return [f" {a}" if a.startswith("-") and (a not in known or a.startswith(losses)) else a for a in argv]
 
 
 def one_line(text: str, limit: int = 400) -> str:
@@ -139,6 +141,9 @@ def _explain(loss: str, options: argparse.Namespace) -> Any:
 def _explain_stream(options: argparse.Namespace) -> int:
     """One JSON object a line, also for a line that cannot be read; then the exit code is 2."""
     code = 0
+    reconfigure = getattr(sys.stdin, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(errors="replace")  # a line that is no text is answered like any other bad line
     for line in sys.stdin:
         loss = line.strip()
         if not loss:
@@ -176,7 +181,10 @@ def run_prove(options: argparse.Namespace) -> int:
     for result in failed:
         print(f"FAILED {result.settled.claim.id}: {one_line(result.error)}")
     if folder is not None:
-        count = write_certificates(results, folder)
+        try:
+            count = write_certificates(results, folder)
+        except OSError as error:
+            raise UsageError(f"cannot write into {folder}: {error.strerror}") from None
         print(f"{count} certificates in {folder}")
     return 1 if failed else 0
 

@@ -16,7 +16,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from klsym.errors import KlsymError, UsageError
+from klsym.engine.derivation import Proof
+from klsym.errors import UsageError
 from klsym.kernel import FORMAT, Theorem, digest
 from klsym.render.text import show_hypotheses, show_statement, show_theorem
 
@@ -165,10 +166,13 @@ def settle(entry: Claim) -> Settled:
     """Build the proofs of a claim and replay them; a failure is recorded, not raised."""
     try:
         built = entry.build()
-        proofs = built if isinstance(built, tuple) else (built,)
-        kinds = [proof.theorem.kind for proof in proofs]
-    except KlsymError as error:
+    except Exception as error:  # one bad script must not stop the others
         return Settled(entry, (), f"{type(error).__name__}: {error}")
+    proofs = built if isinstance(built, tuple) else (built,)
+    if not all(isinstance(proof, Proof) for proof in proofs):
+        names = ", ".join(type(proof).__name__ for proof in proofs)
+        return Settled(entry, (), f"the derivation returns {names}: end it with equals(...) or its like")
+    kinds = [proof.theorem.kind for proof in proofs]
     return Settled(entry, proofs, _mismatch(entry.verdict, kinds))
 
 

@@ -310,4 +310,3 @@ def _read_polynomial(data: Any) -> Exponent:
         monomial = _read_monomial(row[1])
         total[monomial] = _plain(total.get(monomial, 0) + read_number(row[0]))
     return tuple(sorted((m, v) for m, v in total.items() if v))
-

@@ -78,7 +78,11 @@ def write_certificates(results: list[Result], folder: Path) -> int:
         text = json.dumps(result.settled.certificate(), indent=1, sort_keys=True) + "\n"
         target = folder / f"{result.settled.claim.id}.json"
         draft = target.with_suffix(".json.part")
-        draft.write_text(text, encoding="utf-8")
-        os.replace(draft, target)
+        try:
+            draft.write_text(text, encoding="utf-8")
+            os.replace(draft, target)
+        except OSError:
+            draft.unlink(missing_ok=True)
+            raise
         written += 1
     return written

@@ -353,12 +353,12 @@ def deep(depth: int) -> Any:
 
 HOSTILE = [  # what is no plain JSON, too large or too deep; messages that quote line breaks
     ("an enclosure of 400 digits", "recorded .beyond 1e300", lambda: enclosure("1" + "0" * 400)),
-    ("a claim nested 2000 deep", "claim: texts expected", lambda: with_parts(claim=deep(2000))),
-    ("a format nested 2000 deep", "format and claim: texts", lambda: with_parts(format=deep(2000))),
+    ("a claim nested 2000 deep", "claim: plain texts of at most", lambda: with_parts(claim=deep(2000))),
+    ("a format nested 2000 deep", "format and claim: plain texts", lambda: with_parts(format=deep(2000))),
     ("parts nested 2000 deep", "nested too deeply", lambda: with_parts(parts=deep(2000))),
-    ("a claim of 5000 digits", "claim: texts expected", lambda: with_parts(claim=10**5000)),
-    ("a format of 5000 digits", "format and claim: texts", lambda: with_parts(format=10**5000)),
-    ("a claim that is no JSON", "claim: texts expected", lambda: with_parts(claim={1, 2})),
+    ("a claim of 5000 digits", "claim: plain texts of at most", lambda: with_parts(claim=10**5000)),
+    ("a format of 5000 digits", "format and claim: plain texts", lambda: with_parts(format=10**5000)),
+    ("a claim that is no JSON", "claim: plain texts of at most", lambda: with_parts(claim={1, 2})),
     ("parts that are no JSON", "digest: no JSON", lambda: with_parts(parts=[{1, 2}])),
     ("a name of two lines", "power of 'a.nb'", lambda: of_side(mean([["1", {"a\nb": 0}]]))),
     ("a long name", "^.{500,620}$", lambda: of_side(mean([["1", {"a" * 9000: 1}]]))),

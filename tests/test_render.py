@@ -428,7 +428,7 @@ def test_a_witness_with_rewards_shows_them() -> None:
         ({"reverse-kl": "-1"}, "-grad KL(q||p)"),
         ({"forward-kl": "1 - lam", "reverse-kl": "2"}, "(1 - lam) grad KL(p||q) + 2 grad KL(q||p)"),
         ({"reverse-kl": "1", "reward": "R"}, "grad KL(q||p) + grad E_q[R]"),
-        ({"reward": "-R"}, "grad E_q[-R]"),
+        ({"reward": "-R"}, "-grad E_q[R]"),
     ],
 )
 def test_combination_text(multiples: dict[str, str], text: str) -> None:

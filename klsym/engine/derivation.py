@@ -185,7 +185,7 @@ class Derivation:
                 raise ProofError(f"the two sides differ: {reason}")
             return {"by": "ring equality"}
 
-        return self._end(right, "=", close)
+        return self._end(right, "=", close, meet=True)
 
     def at_most(self, right: Any, by: str, **data: Any) -> Proof:
         """left <= right, by `tangent` (terms (scale, measure, v, u)) or `square` (b, measure, power)."""
@@ -232,15 +232,15 @@ class Derivation:
 
         return self._end(0, "=", close)
 
-    def _end(self, right: Any, relation: str, close: Any, *more: ExpPoly) -> Proof:
+    def _end(self, right: Any, relation: str, close: Any, *more: ExpPoly, meet: bool = False) -> Proof:
         other = quantity(right)
         merged = dict(self.context.functions) | dict(other.functions)
         context = replace(self.context, functions=tuple(sorted(merged.items())))
         context = _with_parameters(context, [*elements(other.side), *more])
         done = replace(self, context=context).reduce()
-        left, right_moves = _meet(
-            self, done.moves, other.side, tuple(reduction(other.side, context, "right"))
-        )
+        left = done.moves
+        if meet:  # a refutation evaluates both sides in canonical form
+            left, right_moves = _meet(self, left, other.side, right_moves)
         part = {
             "context": context.to_json(),
             "relation": relation,

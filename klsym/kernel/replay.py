@@ -56,8 +56,8 @@ def check(certificate: Any) -> tuple[Theorem, ...]:
     """Replay a certificate; the theorem of each part, or `Refused` with the step and the reason."""
     if not isinstance(certificate, dict) or set(certificate) != CERTIFICATE_KEYS:
         raise Refused(f"a certificate has the keys {sorted(CERTIFICATE_KEYS)}")
-    if not isinstance(certificate["claim"], str) or not isinstance(certificate["format"], str):
-        raise Refused("format and claim: texts expected")
+    if not all(_is_plain(certificate[key]) for key in ("claim", "format")):
+        raise Refused("format and claim: plain texts of at most 200 characters expected")
     if certificate["format"] != FORMAT:
         raise Refused(f"format {certificate['format'][:40]!r}: this kernel reads {FORMAT!r}")
     parts = certificate["parts"]
@@ -70,6 +70,10 @@ def check(certificate: Any) -> tuple[Theorem, ...]:
     if not intact:
         raise Refused("digest: the content was changed after it was written")
     return tuple(check_part(part, f"part {i + 1}") for i, part in enumerate(parts))
+
+
+def _is_plain(text: Any) -> bool:
+    return isinstance(text, str) and len(text) <= 200 and text.isascii() and text.isprintable()
 
 
 def check_part(part: Any, where: str = "part 1") -> Theorem:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from klsym.render.spelling import LATEX, is_sum
+from klsym.render.spelling import LATEX, is_quotient, is_sum
 
 
 def combination_text(multiples: dict[str, str]) -> str:
@@ -12,8 +12,14 @@ def combination_text(multiples: dict[str, str]) -> str:
     'grad KL(q||p) - lam grad KL(p||q)'
     """
     names = {"reverse-kl": "grad KL(q||p)", "forward-kl": "grad KL(p||q)"}
-    rows = [(value, f"grad E_q[{value}]" if n == "reward" else names[n]) for n, value in multiples.items()]
-    return _signed([("1" if "E_q" in name else value, name) for value, name in rows])
+    rows = []
+    for name, value in multiples.items():
+        if name == "reward":  # one sign comes out of the mean
+            negative = value.startswith("-") and not is_sum(value)
+            rows.append(("-1", f"grad E_q[{value[1:]}]") if negative else ("1", f"grad E_q[{value}]"))
+        else:
+            rows.append((value, names[name]))
+    return _signed(rows)
 
 
 def _signed(rows: list[tuple[str, str]]) -> str:
@@ -21,7 +27,7 @@ def _signed(rows: list[tuple[str, str]]) -> str:
     for value, name in rows:
         negative = value.startswith("-") and " " not in value
         size = value[1:] if negative else value
-        compound = " " in size or "/" in size.strip("0123456789/")
+        compound = " " in size or is_quotient(size)
         scale = "" if size == "1" else (f"({size}) " if compound else f"{size} ")
         text += (" - " if negative else " + ") + scale + name
     text = text.removeprefix(" + ")

@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from klsym.normal_form import Exponent, ExpPoly, Monomial, Number
-from klsym.render.spelling import TEXT, Text, is_sum
+from klsym.render.spelling import TEXT, Text, is_quotient, is_sum
 from klsym.statements import (
     Atom,
     Bregman,
@@ -193,7 +193,7 @@ def _side_term(coefficient: ExpPoly, atoms: tuple[Atom, ...], labels: Labels, sp
     factors = [atom(item, labels, spell) for item in atoms]
     if coefficient != ExpPoly.number(1) or not factors:
         shown = element(coefficient, spell)
-        compound = len(coefficient.terms) > 1 or (spell is TEXT and "/" in shown.strip("0123456789/"))
+        compound = len(coefficient.terms) > 1 or (spell is TEXT and is_quotient(shown))
         factors.insert(0, spell.bracket(shown) if compound and factors else shown)
     return (" " if spell is TEXT else r"\,").join(factors)
 

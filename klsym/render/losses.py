@@ -15,7 +15,7 @@ from typing import Any
 import sympy
 from sympy.core.function import AppliedUndef
 
-from klsym.language import Estimator, as_expression, clip, sg
+from klsym.language import ATOMS, Estimator, as_expression, clip, sg
 from klsym.render.spelling import TEXT, Text
 
 SUM, PRODUCT, ATOM = range(3)  # how tightly a piece binds
@@ -44,8 +44,10 @@ def _walk(e: Any, spell: Text) -> tuple[str, int]:
         ), ATOM if e.is_nonnegative and e.is_Integer else PRODUCT
     if e is sympy.E:
         return spell.call("exp", "1"), ATOM
-    if e.is_Symbol or isinstance(e, Estimator):
+    if e.is_Symbol or (isinstance(e, Estimator) and e in ATOMS.values()):
         return spell.name(str(e)), ATOM
+    if isinstance(e, Estimator):  # of other densities than its name says
+        return _walk(e.definition(), spell)
     if e.is_Add:
         return _sum(e, spell), SUM
     if e.is_Mul:

@@ -39,6 +39,11 @@ def is_sum(text: str) -> bool:
     return False
 
 
+def is_quotient(text: str) -> bool:
+    """A quotient other than a plain number: 1/beta KL would read as 1/(beta KL)."""
+    return "/" in text and not text.replace("/", "").lstrip("-").isdigit()
+
+
 def is_call(text: str) -> bool:
     """One call or bracket, such as sg(rho): its last bracket closes the first.
 
@@ -135,7 +140,7 @@ class Latex(Text):
         return f"{letter}_{{{plain}}}" if plain else letter
 
     def power(self, base: str, exponent: str) -> str:
-        simple = is_atomic(base) or (base.startswith("\\") and base[1:].isalpha()) or base.endswith(")")
+        simple = is_atomic(base) or (base.startswith("\\") and base[1:].isalpha()) or is_call(base)
         simple = simple or (base.startswith("k_") and len(base) == 3)
         return f"{base if simple else self.bracket(base)}^{{{exponent}}}"
 

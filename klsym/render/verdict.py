@@ -89,7 +89,14 @@ def value_line(verdict: VerdictView) -> str:
     if verdict.value.target in ("f-divergence", "separable"):
         return "not an unbiased estimate of either KL"
     text = combination_text(verdict.value.multiples).replace("grad ", "")
-    return text if verdict.value_constant == "0" else f"{text} + {verdict.value_constant}"
+    constant = verdict.value_constant
+    if constant == "0":
+        return text
+    return (
+        f"{text} - {constant[1:]}"
+        if constant.startswith("-") and not is_sum(constant)
+        else f"{text} + {constant}"
+    )
 
 
 def verdict_text(verdict: VerdictView) -> str:
@@ -131,6 +138,7 @@ def _witness_lines(witness: dict[str, Any] | None) -> list[str]:
     names = [n for n in ("q", "p", "mu") if n in witness]
     lines += [f"  {name:<3} = ({', '.join(witness[name])})" for name in names]
     lines += [f"  along the logit direction u = ({', '.join(witness['u'])})"]
+    lines += [f"  {n:<3} = ({', '.join(v)})" for n, v in witness.get("rewards", {}).items()]
     lines += [f"  {n} = {v}" for n, v in witness.get("parameters", {}).items()]
     left, right = show_interval(witness["left"]), show_interval(witness["right"])
     return [*lines, f"  left side {left}, right side {right}"]
