@@ -331,12 +331,14 @@ FORMER_HOLES: dict[str, list[Any]] = {  # once accepted, each found by reading t
             lambda: apart(k2 - KX * KX * Fraction(1, 2), k2)),
         ("a second name of w", PART, "the slot x is not written out",  # on-policy the coefficient is 0
             lambda: apart(WX * k1, WX * k1, on_policy=True)),
-        ("an argument of a function that is no live variable", PART, "may depend on k1, w and log_q only",  # f = k1 + w k1
+        ("an argument of a function that is no live variable", PART,  # f = k1 + w k1
+            "may depend on k1, w and log_q only",
             lambda: Draft(grad(Em("q", f)), grad(QP), on_policy=True, premises=((Em("q", f), QP),),
                           functions=(("f", ("k1", "w[x]")),)).step("premise", number=0)),
     ],
     "premise": [
-        ("values of a reward whose gradients differ", PART, "given at one theta only",  # R is k1, held constant
+        ("values of a reward whose gradients differ", PART,  # R is k1, held constant
+            "given at one theta only",
             lambda: Draft(grad(Em("q", R * R)), Em("q", k1 * k1 + 2 * k1, 1), given=(("R", k1),),
                           premises=((Em("q", R * R), Em("q", k1 * k1)),))
             .step("premise", number=0).step("log-derivative").step("chain rule", term=1)),

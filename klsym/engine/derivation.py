@@ -238,7 +238,7 @@ class Derivation:
         context = replace(self.context, functions=tuple(sorted(merged.items())))
         context = _with_parameters(context, [*elements(other.side), *more])
         done = replace(self, context=context).reduce()
-        left = done.moves
+        left, right_moves = done.moves, tuple(reduction(other.side, context, "right"))
         if meet:  # a refutation evaluates both sides in canonical form
             left, right_moves = _meet(self, left, other.side, right_moves)
         part = {
