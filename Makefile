@@ -34,6 +34,7 @@ $(STAMP): pyproject.toml requirements.lock
 	@$(PYTHON) -m venv $(VENV)
 	@$(INSTALL_LOCK) --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m compileall -q klsym derivations
 	@$(BIN)/python -c 'import matplotlib.font_manager'
 	@touch $(STAMP)
 

@@ -220,6 +220,18 @@ def forget() -> None:
                     value.cache_clear()
 
 
+def by_hand(parts: list[tuple[Plain, Any]]) -> None:
+    """The difference of the two sides of each equation, simplified once."""
+    for plain, statement in parts:
+        sympy.simplify(plain.difference(statement.left, statement.right))
+
+
+def line_by_line(lines: list[tuple[Plain, Side]]) -> None:
+    """Each line of the derivation, simplified as it is written down."""
+    for plain, side in lines:
+        sympy.simplify(plain.side(side))
+
+
 def compare(settled: Settled, repeats: int) -> Compared | None:
     """Time one claim four ways; None when plain SymPy has nothing to try.
 
@@ -232,16 +244,7 @@ def compare(settled: Settled, repeats: int) -> Compared | None:
     if not parts:
         return None
     differences = [plain.difference(s.left, s.right) for plain, s in parts]
-
-    def by_hand() -> None:
-        for plain, statement in parts:
-            sympy.simplify(plain.difference(statement.left, statement.right))
-
     lines = list(plain_lines(settled))
-
-    def line_by_line() -> None:
-        for plain, side in lines:
-            sympy.simplify(plain.side(side))
 
     def replay() -> None:
         for proof in settled.proofs:
@@ -253,9 +256,9 @@ def compare(settled: Settled, repeats: int) -> Compared | None:
     return Compared(
         claim=settled.claim.id,
         parts=len(parts),
-        simplify=best(by_hand, min(repeats, 3), forget),
+        simplify=best(lambda: by_hand(parts), min(repeats, 3), forget),
         lines=len(lines),
-        simplify_lines=best(line_by_line, min(repeats, 2), forget),
+        simplify_lines=best(lambda: line_by_line(lines), min(repeats, 2), forget),
         prove_warm=best(prove, repeats),
         prove_cold=best(prove, repeats, forget),
         replay_warm=best(replay, repeats),
@@ -273,6 +276,7 @@ def _decide(difference: Any) -> None:
 
 def ratios(compared: list[Compared], name: str, by: str = "simplify") -> dict[str, float]:
     """How many times faster than simplify, claim by claim and in total."""
+    compared = [item for item in compared if by == "simplify" or item.lines]
     each = [getattr(item, by) / getattr(item, name) for item in compared]
     total = sum(getattr(item, by) for item in compared) / sum(getattr(item, name) for item in compared)
     return {
