@@ -92,9 +92,9 @@ def _in_ring(written: Written, setting: Setting) -> Verdict:
     reduced = derive(start, on_policy=_uses_sampler(element, setting)).reduce()
     c = score_coefficient(reduced.left, Side())
     form = Canonical(reduced, c, recognise(c))
-    proofs = _prove(form, start)
+    proofs = _prove(form)
     value, constant = _value(written, setting, element)
-    witness = _witness(form, start)
+    witness = _witness(form)
     main = proofs[0]
     per_sample = _per_sample(form)
     verdict = Verdict(
@@ -164,7 +164,7 @@ def _first_coefficient(side: Side) -> ExpPoly:
     return ZERO
 
 
-def _prove(form: Canonical, start: Quantity) -> tuple[Proof, ...]:
+def _prove(form: Canonical) -> tuple[Proof, ...]:
     """The theorem that names the target; for an unnamed one: the canonical form, and that it is none."""
     if not form.found.rest:
         return (form.derivation.equals(target_quantity(form.found)),)
@@ -196,7 +196,7 @@ def _value(written: Written, setting: Setting, element: ExpPoly) -> tuple[Target
     return recognise_value(v), constant
 
 
-def _witness(form: Canonical, start: Quantity) -> dict[str, Any] | None:
+def _witness(form: Canonical) -> dict[str, Any] | None:
     """A model in which the expected gradient is not grad KL(q||p) (beside the policy gradient of rewards)."""
     found = form.found
     if found.target == "reverse-kl" or (found.target == "combination" and not found.forward):

@@ -4,7 +4,8 @@ The verdict rests on SymPy and says so.  Derivatives are taken where they exist,
 regions of a piecewise loss (a tie has probability zero, or follows the convention of `clip`).  What is
 free of the sample, such as sqrt(2) or 1/(1 + beta), counts as an opaque constant, and what depends on
 rewards alone as an opaque reward; often the coefficient then lies in the ring after all.  Otherwise a
-combination is fitted in 40-digit arithmetic and must be confirmed by `simplify`.
+combination of smooth functions is fitted in 40-digit arithmetic and confirmed by `simplify`; what was
+only fitted, or could not be tried at all, carries the trust label `numeric`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ TINY = mpmath.mpf(10) ** -18
 DENSITIES = (log_q, log_p, log_mu)
 NOTHING = sympy.Integer(0)
 BASIS = (k1, -r, R, A, sympy.Integer(1))  # reverse KL, forward KL, rewards, the constant that drops
-# log q, log p, log mu at which coefficients are compared: far apart, so that every clamp is crossed
+# log q, log p, log mu at which smooth coefficients are compared
 POINTS = [
     tuple(Rational(n, 100) for n in row)
     for row in (
@@ -88,7 +89,8 @@ def find(c: Any, value: bool = False) -> Found:
     known = next((found for found in tried if found is not None), None)
     if known is not None:
         return known
-    return Found("separable" if depends_beyond_r(c) else "f-divergence", {}, sympy.S.Zero, "sympy")
+    trust = "numeric" if _parameters(c) else "sympy"  # with free parameters no fit was tried
+    return Found("separable" if depends_beyond_r(c) else "f-divergence", {}, sympy.S.Zero, trust)
 
 
 def find_piecewise(loss: Any, on_policy: bool, use: str, value: bool = False) -> Found:
@@ -105,7 +107,8 @@ def find_piecewise(loss: Any, on_policy: bool, use: str, value: bool = False) ->
         return found
     smooth = e.xreplace(dict.fromkeys(table, Rational(1, 2)))
     beyond = depends_beyond_r(smooth) or any(depends_beyond_r(x) for x in table.values())
-    return Found("separable" if beyond else "f-divergence", {}, sympy.S.Zero, "sympy")
+    trust = "numeric" if found is None else "sympy"  # undecided: pieces that are no ring elements
+    return Found("separable" if beyond else "f-divergence", {}, sympy.S.Zero, trust)
 
 
 def _in_ring(c: Any, value: bool, table: Table | None = None) -> Found | None:

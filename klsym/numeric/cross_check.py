@@ -9,7 +9,7 @@ import mpmath
 import sympy
 
 from klsym.engine.verdict import Verdict
-from klsym.language import A, R, log_mu, log_p, log_q, sg, unfold
+from klsym.language import PARAMETERS, A, R, log_mu, log_p, log_q, sg, unfold
 from klsym.numeric.exact import check_theorem
 from klsym.numeric.models import FiniteModel, random_model
 from klsym.parser import parse
@@ -52,8 +52,6 @@ def _literal_check(verdict: Verdict, loss: Any) -> dict[str, Any]:
 
 
 def _known(name: str) -> bool:
-    from klsym.language import PARAMETERS
-
     return name in PARAMETERS
 
 

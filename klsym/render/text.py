@@ -96,12 +96,8 @@ def show_interval(ends: list[str]) -> str:
     return f"{low:.10g}" if f"{low:.10g}" == f"{high:.10g}" else f"{low:.6g}..{high:.6g}"
 
 
-def derivation_lines(part: dict[str, Any], labels: Labels | None = None) -> list[tuple[str, str]]:
-    """The chain as (formula, reason) rows: down the left side, then up the right side."""
-    return chain(part, labels, TEXT)
-
-
 def chain(part: dict[str, Any], labels: Labels | None, spell: Text) -> list[tuple[str, str]]:
+    """The chain as (formula, reason) rows: down the left side, then up the right side."""
     left = [(part["left"], "")] + [(s["result"], s["rule"]) for s in part["steps"] if s["side"] == "left"]
     right = [(part["right"], "")] + [(s["result"], s["rule"]) for s in part["steps"] if s["side"] == "right"]
     rows = list(left)
