@@ -18,19 +18,21 @@ from typing import Any
 
 from klsym.engine.derivation import Proof
 from klsym.errors import UsageError
+from klsym.evidence import Evidence
 from klsym.kernel import FORMAT, Theorem, digest
-from klsym.render.text import show_hypotheses, show_statement, show_theorem
 
-VERDICTS = ("proved", "refuted", "corrected")
+VERDICTS = ("proved", "refuted", "corrected", "exact", "computed")
 ESTABLISHED = ("proved", "unique", "independent")
+TRUSTS = ("kernel", "sympy", "numeric")  # strongest first
 
 
 @dataclass(frozen=True)
 class Claim:
     """One entry of the ledger.
 
-    verdict: "proved", "refuted" (a finite model shows the two sides differ) or "corrected" (false as
-    printed in the source; the true form is proved and the printed one refuted).
+    verdict: "proved" (by the kernel), "refuted" (a finite model shows the two sides differ),
+    "corrected" (false as printed in the source; the true form is established and the printed one
+    refuted), "exact" (an exact calculation beyond the kernel's ring) or "computed" (an experiment).
     instances: what the numeric oracle puts in for generic functions that a premise constrains.
     reading: how the formula is to be read, where it needs saying.
     """
@@ -58,7 +60,7 @@ def claim(
     instances: Mapping[str, Any] | None = None,
     reading: tuple[str, ...] = (),
 ) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
-    """Register the decorated function, which returns one proof or several, as a claim."""
+    """Register the decorated function, which returns proofs or other evidence, as a claim."""
     if verdict not in VERDICTS:
         raise ValueError(f"claim {id}: verdict {verdict!r} is not one of {VERDICTS}")
 
@@ -97,11 +99,16 @@ def select(ids: list[str]) -> list[Claim]:
 
 @dataclass(frozen=True)
 class Settled:
-    """What became of a claim: its theorems, or the reason why it failed."""
+    """What became of a claim: what settles it, part by part, or the reason why it failed."""
 
     claim: Claim
-    proofs: tuple[Any, ...] = ()
+    parts: tuple[Proof | Evidence, ...] = ()
     error: str = ""
+
+    @property
+    def proofs(self) -> tuple[Proof, ...]:
+        """The parts that the kernel replays."""
+        return tuple(part for part in self.parts if isinstance(part, Proof))
 
     @property
     def theorems(self) -> tuple[Theorem, ...]:
@@ -113,38 +120,31 @@ class Settled:
 
     @property
     def trust(self) -> str:
-        """The weakest trust among the proofs."""
-        order = ("kernel", "sympy", "numeric")
-        return max((proof.trust for proof in self.proofs), key=order.index, default="numeric")
-
-    @property
-    def true_proofs(self) -> list[Any]:
-        if self.claim.verdict == "corrected":
-            return [proof for proof in self.proofs if proof.theorem.kind != "refuted"]
-        return list(self.proofs)
+        """The weakest trust among the parts."""
+        return max((part.trust for part in self.parts), key=TRUSTS.index, default="numeric")
 
     @property
     def statement(self) -> str:
-        """The theorems in text; of a refuted claim the equation that is false."""
+        """What the parts establish, in text; of a refuted claim the equation that is false."""
         if self.claim.verdict == "refuted":
-            return "; ".join(show_statement(p.theorem.statement, p.labels) for p in self.proofs)
-        return "; ".join(show_theorem(proof.theorem, proof.labels) for proof in self.true_proofs)
+            return "; ".join(_as_printed(part) for part in self.parts)
+        corrected = self.claim.verdict == "corrected"
+        return "; ".join(repr(part) for part in self.parts if not (corrected and _kind(part) == "refuted"))
 
     @property
     def printed(self) -> str | None:
         """The false form that stands in the source, for a corrected claim."""
         if self.claim.verdict != "corrected":
             return None
-        false = [proof for proof in self.proofs if proof.theorem.kind == "refuted"]
-        return "; ".join(show_statement(p.theorem.statement, p.labels) for p in false)
+        return "; ".join(_as_printed(part) for part in self.parts if _kind(part) == "refuted")
 
     @property
     def hypotheses(self) -> list[str]:
-        found = dict.fromkeys(h for p in self.proofs for h in show_hypotheses(p.theorem, p.labels))
+        found = dict.fromkeys(line for part in self.parts for line in part.hypotheses)
         return [*self.claim.reading, *found]
 
     def certificate(self) -> dict[str, Any]:
-        """The certificate that `klsym check` replays."""
+        """The certificate that `klsym check` replays: the parts that are kernel proofs."""
         body = {"format": FORMAT, "claim": self.claim.id, "parts": [proof.part for proof in self.proofs]}
         return {**body, "digest": digest(body)}
 
@@ -168,22 +168,35 @@ def settle(entry: Claim) -> Settled:
         built = entry.build()
     except Exception as error:  # one bad script must not stop the others
         return Settled(entry, (), f"{type(error).__name__}: {error}")
-    proofs = built if isinstance(built, tuple) else (built,)
-    if not all(isinstance(proof, Proof) for proof in proofs):
-        names = ", ".join(type(proof).__name__ for proof in proofs)
+    parts = built if isinstance(built, tuple) else (built,)
+    if not all(isinstance(part, Proof | Evidence) for part in parts):
+        names = ", ".join(type(part).__name__ for part in parts)
         return Settled(entry, (), f"the derivation returns {names}: end it with equals(...) or its like")
-    kinds = [proof.theorem.kind for proof in proofs]
-    return Settled(entry, proofs, _mismatch(entry.verdict, kinds))
+    missed = [part for part in parts if isinstance(part, Evidence) and not part.holds]
+    if missed:
+        return Settled(entry, parts, f"not what was computed: {missed[0]}")
+    return Settled(entry, parts, _mismatch(entry.verdict, [_kind(part) for part in parts]))
+
+
+def _kind(part: Proof | Evidence) -> str:
+    return part.kind if isinstance(part, Evidence) else part.theorem.kind
+
+
+def _as_printed(part: Proof | Evidence) -> str:
+    """The statement itself, also where it is false."""
+    return part.text if isinstance(part, Evidence) else part.stated
 
 
 def _mismatch(verdict: str, kinds: list[str]) -> str:
-    """Why theorems of these kinds do not give the verdict; empty when they do."""
+    """Why parts of these kinds do not give the verdict; empty when they do."""
     established = any(kind in ESTABLISHED for kind in kinds)
-    refuted = "refuted" in kinds
+    refuted, exact = "refuted" in kinds, "exact" in kinds
     wanted = {
         "proved": established,
         "refuted": refuted and not established,
-        "corrected": established and refuted,
+        "corrected": refuted and (established or exact),
+        "exact": exact and not refuted,
+        "computed": bool(kinds) and set(kinds) == {"computed"},
     }
     return (
         "" if wanted[verdict] else f"the ledger says {verdict}, the proofs are {', '.join(kinds) or 'none'}"

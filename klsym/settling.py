@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from klsym.engine.derivation import Proof
+from klsym.evidence import Evidence
 from klsym.ledger import Claim, Settled, settle
 
 Progress = Callable[[list[Any], Callable[[Any], str]], Iterable[Any]]
@@ -38,14 +40,23 @@ def settle_all(claims: list[Claim], progress: Progress = plainly) -> list[Result
 
 
 def check_settled(settled: Settled) -> Result:
+    outcomes = [judge(part, settled.claim) for part in settled.parts]
+    disagreements = [
+        f"part {number}: the exact oracle disagrees: {text}"
+        for number, (passed, text) in enumerate(outcomes, start=1)
+        if not passed
+    ]
+    return Result(settled, tuple(disagreements), len(settled.parts))
+
+
+def judge(part: Proof | Evidence, claim: Claim) -> tuple[bool, str]:
+    """Does the independent check bear a part out?  Experiments are their own measurement."""
+    if isinstance(part, Evidence):
+        return part.oracle() if part.oracle else (part.holds, "computed")
     from klsym.numeric.exact import check_theorem
 
-    disagreements = []
-    for number, theorem in enumerate(settled.theorems, start=1):
-        outcome = check_theorem(theorem, functions=settled.claim.instances or None)
-        if not outcome.passed:
-            disagreements.append(f"part {number}: the exact oracle disagrees: {outcome.text}")
-    return Result(settled, tuple(disagreements), len(settled.theorems))
+    outcome = check_theorem(part.theorem, functions=claim.instances or None)
+    return outcome.passed, outcome.text
 
 
 def table(results: list[Result]) -> str:
@@ -73,7 +84,7 @@ def write_certificates(results: list[Result], folder: Path) -> int:
     """One file a claim, written whole or not at all."""
     written = 0
     for result in results:
-        if result.settled.error:
+        if result.settled.error or not result.settled.proofs:
             continue
         text = json.dumps(result.settled.certificate(), indent=1, sort_keys=True) + "\n"
         target = folder / f"{result.settled.claim.id}.json"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from klsym.evidence import Evidence
 from klsym.kernel import RULES
 from klsym.kernel.closing import CLOSINGS
-from klsym.render.text import show_theorem
 
 if TYPE_CHECKING:
     from klsym.ledger import Settled
@@ -16,16 +16,27 @@ def show_axioms(settled: Settled) -> str:
     """For a terminal."""
     claim = settled.claim
     lines = [f"{claim.id}  ({claim.verdict}; trust {settled.trust}; {claim.source})"]
-    lines += [f"  {show_theorem(proof.theorem, proof.labels)}" for proof in settled.proofs]
+    lines += [f"  {part!r}" for part in settled.parts]
     if claim.explanation:
         lines += ["", claim.explanation]
+    lines += _calculated(settled)
     used = dict.fromkeys(name for theorem in settled.theorems for name in theorem.rules)
-    lines += ["", "Rules"]
+    lines += ["", "Rules"] if used else []
     for name in used:
         if name in RULES:
             rule = RULES[name]
             lines += [f"  {name}: {rule.text}", f"      {rule.why} [{rule.cite}]"]
-    lines += ["", "Closed by"]
+    lines += ["", "Closed by"] if used else []
     lines += [f"  {name}: {CLOSINGS[name].why}" for name in used if name in CLOSINGS]
     lines += ["", "Hypotheses", *(f"  - {item}" for item in settled.hypotheses or ["none"])]
     return "\n".join(lines)
+
+
+def _calculated(settled: Settled) -> list[str]:
+    """What stands outside the kernel: the lines of each calculation, what a source says of an experiment."""
+    lines = []
+    for part in settled.parts:
+        if isinstance(part, Evidence):
+            lines += [f"  {reason}: {latex}" for reason, latex in part.steps]
+            lines += [f"  the source says: {part.source_says}"] if part.source_says else []
+    return ["", "Beyond the kernel", *lines] if lines else []

@@ -8,7 +8,7 @@ from klsym.kernel import Theorem
 from klsym.render import formulas
 from klsym.render.formulas import Labels
 from klsym.render.spelling import LATEX
-from klsym.render.text import SPAN, chain, show_hypotheses, show_theorem, solution
+from klsym.render.text import SPAN, chain, show_hypotheses, show_statement, show_theorem, solution
 
 
 class ProofView:
@@ -22,6 +22,11 @@ class ProofView:
     def hypotheses(self) -> list[str]:
         """What the theorem assumes, in words."""
         return show_hypotheses(self.theorem, self.labels)
+
+    @property
+    def stated(self) -> str:
+        """The statement itself, true or refuted."""
+        return show_statement(self.theorem.statement, self.labels)
 
     def __repr__(self) -> str:
         return show_theorem(self.theorem, self.labels)

@@ -1,0 +1,117 @@
+"""The look of every figure: fonts, sizes, colours that colour-blind readers can tell apart, labels at lines.
+
+matplotlib is imported inside the functions, and drawn without a display.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from klsym.errors import UsageError
+
+# Okabe & Ito 2008, Color universal design: eight colours told apart with any kind of colour vision.
+BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
+YELLOW, BLUE, VERMILION, PURPLE = "#F0E442", "#0072B2", "#D55E00", "#CC79A7"
+GREY = "#767676"
+COLUMN, PAGE = 3.4, 7.0  # widths of one and two columns, inches
+
+SETTINGS: Any = {
+    "font.family": "STIXGeneral",
+    "mathtext.fontset": "stix",
+    "font.size": 9,
+    "axes.titlesize": 9,
+    "axes.labelsize": 9,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "legend.fontsize": 8,
+    "legend.frameon": False,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.6,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.minor.width": 0.4,
+    "ytick.minor.width": 0.4,
+    "lines.linewidth": 1.3,
+    "lines.markersize": 3.5,
+    "pdf.fonttype": 42,
+    "figure.dpi": 100,
+    "savefig.dpi": 300,
+}
+
+
+@contextmanager
+def styled() -> Iterator[Any]:
+    """matplotlib's Figure class, with the house style set while the block runs.
+
+    >>> with styled() as Figure:
+    ...     figure = Figure(figsize=(COLUMN, 2.4), layout="constrained")
+    >>> len(figure.subplots(1, 2))
+    2
+    """
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context(SETTINGS):
+        yield Figure
+
+
+def band(ax: Any, x: Any, mean: Any, error: Any, colour: str, **line: Any) -> Any:
+    """A line with a band of plus and minus `error` around it; the line is returned."""
+    (drawn,) = ax.plot(x, mean, color=colour, **line)
+    ax.fill_between(x, mean - error, mean + error, color=colour, alpha=0.2, linewidth=0)
+    return drawn
+
+
+def label_ends(ax: Any, entries: Sequence[tuple[float, str, str]], x: float, gap: float = 0.075) -> None:
+    """Write the name of each line beside its right end, pushed apart where they would touch.
+
+    entries: (y at the right end, text, colour).  x: the right end, in data units.
+    gap: the least distance of two labels, as a fraction of the height of the axes.
+    """
+    to_axes = (ax.transData + ax.transAxes.inverted()).transform
+    heights = sorted((float(to_axes((x, y))[1]), text, colour) for y, text, colour in entries)
+    placed = _spread([h for h, _, _ in heights], gap)
+    edge = float(to_axes((x, entries[0][0]))[0])
+    for height, (start, text, colour) in zip(placed, heights, strict=True):
+        ax.annotate(
+            text, (edge, min(max(start, 0), 1)), (edge + 0.03, height), xycoords="axes fraction",
+            textcoords="axes fraction", color=colour, va="center", ha="left", fontsize=8,
+            arrowprops={"arrowstyle": "-", "color": colour, "lw": 0.4, "shrinkA": 0, "shrinkB": 0},
+            annotation_clip=False,
+        )  # fmt: skip
+
+
+def _spread(heights: list[float], gap: float) -> list[float]:
+    """The nearest heights to the given sorted ones, within [0, 1], at least `gap` apart.
+
+    >>> [round(h, 3) for h in _spread([0.5, 0.5], 0.1)]
+    [0.45, 0.55]
+    """
+    groups: list[tuple[float, int]] = []  # centre of a run of touching labels, and how many
+    for height in heights:
+        centre, count = height, 1
+        while groups and groups[-1][0] + groups[-1][1] * gap / 2 > centre - count * gap / 2:
+            before, many = groups.pop()
+            centre, count = (before * many + centre * count) / (many + count), many + count
+        half = (count - 1) * gap / 2
+        groups.append((min(max(centre, half), max(1 - half, half)), count))
+    return [c + (i - (n - 1) / 2) * gap for c, n in groups for i in range(n)]
+
+
+def save(figure: Any, folder: Path, name: str) -> list[Path]:
+    """Write name.pdf and name.png into a folder; the same figure gives the same bytes.
+
+    Raises UsageError: a folder that cannot be written.
+    """
+    paths = [folder / f"{name}.pdf", folder / f"{name}.png"]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        figure.savefig(paths[0], metadata={"CreationDate": None, "Producer": None, "Creator": "klsym"})
+        figure.savefig(paths[1], metadata={"Software": None})
+    except OSError as error:
+        raise UsageError(f"cannot write {name} into {folder}: {error.strerror}") from None
+    return paths
