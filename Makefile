@@ -1,5 +1,5 @@
 # Two commands do everything, on any machine with make and Python 3.11 or newer:
-#   make report    prove every claim and replay the proofs
+#   make report    settle every claim, replay the proofs, cross-check them, draw the figures
 #   make test      check the code and the notebooks
 # Both install what they need into .venv first.
 
@@ -7,7 +7,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-CERTIFICATES := build/certificates
+BUILD := build
+CERTIFICATES := $(BUILD)/certificates
 
 UV := $(shell command -v uv 2>/dev/null)
 ifneq ($(UV),)
@@ -17,7 +18,7 @@ INSTALL_LOCK = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install report test lint types notebooks notebooks-check bench random-losses \
+.PHONY: help install report test lint types notebooks notebooks-check bench calibrate random-losses \
 	lock format clean
 
 help: ## list the targets
@@ -38,13 +39,20 @@ $(STAMP): pyproject.toml requirements.lock
 	@$(BIN)/python -c 'import matplotlib.font_manager'
 	@touch $(STAMP)
 
-report: install ## prove every claim, then replay each certificate with the kernel alone
-	@rm -rf $(CERTIFICATES)
+report: install ## settle every claim, replay the proofs, cross-check with numbers, draw the figures
+	@rm -rf $(CERTIFICATES) $(BUILD)/figures
 	$(BIN)/klsym prove --certificates $(CERTIFICATES)
-	$(BIN)/klsym check $(CERTIFICATES)/*.json
+	$(BIN)/klsym check $(CERTIFICATES)/*.json > $(BUILD)/check.txt || { cat $(BUILD)/check.txt; exit 1; }
+	$(BIN)/klsym claims > $(BUILD)/claims.txt
+	$(BIN)/klsym verify > $(BUILD)/verify.txt || { cat $(BUILD)/verify.txt; exit 1; }
+	@cat $(BUILD)/verify.txt
+	$(BIN)/klsym figures -o $(BUILD)/figures
 	@echo
-	@echo "The proofs, replayed by the kernel, are in $(CERTIFICATES)/, one file a claim."
-	@echo "The derivations behind them are in derivations/, worked examples in notebooks/."
+	@echo "What was found, claim by claim:            $(BUILD)/claims.txt"
+	@echo "The proofs, replayed by the kernel:        $(CERTIFICATES)/, one file a claim; $(BUILD)/check.txt"
+	@echo "The numeric cross-check of each identity:  $(BUILD)/verify.txt"
+	@echo "The experiments, drawn, with their data:   $(BUILD)/figures/"
+	@echo "The derivations are in derivations/, worked examples in notebooks/."
 
 # Cells of one notebook share a kernel: loadscope keeps a file on one worker.
 test: lint types ## lint, types, tests, doctests, and every notebook against its stored outputs
@@ -63,8 +71,13 @@ notebooks: install ## run the notebooks and store their outputs in place
 notebooks-check: install ## fail if running the notebooks again would change a byte
 	$(BIN)/python notebooks/regenerate.py --check
 
-bench: install ## time the engine
+bench: install ## time the engine, the sampling and the experiments
 	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/sampling.py
+	$(BIN)/python benchmarks/figures_loop.py
+
+calibrate: install ## measure over many seeds that error rates are what they say
+	$(BIN)/python benchmarks/calibration.py
 
 random-losses: install ## the full run over 10,000 random losses
 	$(BIN)/python benchmarks/random_losses.py --count 10000

@@ -7,6 +7,8 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -111,11 +113,40 @@ def _add_ledger_commands(commands: Any) -> None:
     claims.add_argument("ids", nargs="*", metavar="ID", help="claims or areas (all)")
     claims.add_argument("--json", action="store_true", help="a JSON list")
     claims.set_defaults(run=run_claims)
+    _add_verify(commands)
+    figures = commands.add_parser(
+        "figures",
+        help="run the experiments and draw them",
+        description="Run the experiments of the ledger; write each figure as PDF and PNG, its numbers as CSV.",
+    )
+    figures.add_argument("ids", nargs="*", metavar="ID", help="experiments, such as tm-fig2 (all)")
+    figures.add_argument("-o", "--output", default="figures", metavar="DIR", help="where to (figures)")
+    figures.set_defaults(run=run_figures)
     axioms = commands.add_parser(
         "axioms", help="what a claim rests on", description="Every rule and hypothesis that a claim rests on."
     )
     axioms.add_argument("id", metavar="ID")
     axioms.set_defaults(run=run_axioms)
+
+
+def _add_verify(commands: Any) -> None:
+    verify = commands.add_parser(
+        "verify",
+        help="cross-check every identity exactly and by sampling",
+        description="Cross-check the claims: exactly on finite models, by sampling finite models (multinomial"
+        " counts) and Gaussians, and by automatic differentiation where the backend has it. One false-alarm"
+        " rate for the whole run; every check has a negative control.",
+    )
+    verify.add_argument("ids", nargs="*", metavar="ID", help="claims or areas (all)")
+    verify.add_argument("--backend", default="numpy", metavar="NAME", help="numpy (default), torch or jax")
+    verify.add_argument("--device", metavar="D", help="cpu (default), cuda, cuda:1, ...")
+    verify.add_argument(
+        "--samples", metavar="N",
+        help="samples of each check, such as 1e6 (default: 1e12 by counting, 2e6 drawn one by one)",
+    )  # fmt: skip
+    verify.add_argument("--seed", default="0", metavar="S", help="what all random streams come from (0)")
+    verify.add_argument("--scheduler", metavar="ADDRESS", help="a Dask scheduler, such as tcp://host:8786")
+    verify.set_defaults(run=run_verify)
 
 
 # ---------------------------------------------------------------------------- explain
@@ -206,6 +237,69 @@ def _progress(items: list[Any], describe: Callable[[Any], str]) -> Iterator[Any]
         for item in bar:
             bar.set_description_str(describe(item))
             yield item
+
+
+def run_verify(options: argparse.Namespace) -> int:
+    from klsym.ledger import select, settle
+    from klsym.sampling.backends import backend
+    from klsym.sampling.identities import Options
+    from klsym.sampling.verify import summary, table, verify
+
+    on, seed = backend(options.backend, options.device), _whole("--seed", options.seed, 0)
+    chosen = [claim for claim in select(options.ids) if claim.verdict != "computed"]
+    if not chosen:
+        raise UsageError(
+            "experiments are no identities: `klsym prove` runs them, verify has nothing to check"
+        )
+    settings = Options(on, seed=seed)
+    if options.samples is not None:
+        samples = _whole("--samples", options.samples, 1)
+        settings = Options(on, samples, samples, seed)
+    settled = [settle(claim) for claim in chosen]
+    with _bar("sample") as bar:
+        report = verify(settled, settings, options.scheduler, bar)
+    print(table(report))
+    print("\n".join(["", f"sampled with {on.describe()}, seed {seed}", *summary(report)]))
+    return 0 if report.passed else 1
+
+
+def _whole(name: str, text: str, least: int) -> int:
+    """A whole number, also written as 1e6."""
+    try:
+        value = Decimal(text)
+        whole = int(value) if value == value.to_integral_value() and abs(value) < 10**18 else None
+    except (ArithmeticError, ValueError):
+        whole = None
+    if whole is None or whole < least:
+        raise UsageError(f"{name} {text[:40]!r}: a whole number, {least} or more, expected")
+    return whole
+
+
+@contextmanager
+def _bar(unit: str) -> Iterator[Callable[[int, int], None]]:
+    """(done, total) -> a bar on stderr, silent when stderr is no terminal."""
+    from tqdm import tqdm
+
+    with tqdm(disable=None, leave=False, unit=unit, unit_scale=True) as bar:
+
+        def show(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        yield show
+
+
+def run_figures(options: argparse.Namespace) -> int:
+    from klsym.experiments.catalogue import EXPERIMENTS, draw, select
+
+    folder = Path(options.output)
+    names = select(options.ids)
+    _make_folder(folder)
+    for name in _progress(names, str):
+        paths = draw(name, folder)
+        print(f"{name:<16} {EXPERIMENTS[name].title:<48} {', '.join(path.name for path in paths)}")
+    print(f"{len(names)} figures in {folder}")
+    return 0
 
 
 def run_check(options: argparse.Namespace) -> int:

@@ -8,8 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from klsym.experiments.finding import Finding
+from klsym.statements import Side
+
+if TYPE_CHECKING:  # NumPy is not needed to hold a calculation
+    from klsym.numeric.gaussian_exact import GaussianModel
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """An estimator under Gaussians whose exact mean or variance a calculation gives, to be sampled.
+
+    text: its name.  side: what it estimates, such as a covariance.  value: the exact one, as a float.
+    """
+
+    text: str
+    side: Side
+    model: GaussianModel
+    value: float
+
 
 KINDS = ("exact", "refuted", "computed")
 TRUSTS = ("sympy", "numeric")
@@ -28,6 +47,7 @@ class Evidence:
     oracle: an independent numeric check, () -> (passed, one line with the measured difference).
     steps: (reason, LaTeX) lines of the calculation.  holds: is the statement what was computed?
     source_says: for an experiment, what its source says and whether that was found.
+    estimates: what of it `klsym verify` samples.
     Raises ValueError: an unknown kind or trust.
     """
 
@@ -40,6 +60,7 @@ class Evidence:
     steps: tuple[tuple[str, str], ...] = ()
     holds: bool = True
     source_says: str = ""
+    estimates: tuple[Estimate, ...] = ()
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS or self.trust not in TRUSTS:

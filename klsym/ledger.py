@@ -22,7 +22,7 @@ from klsym.evidence import Evidence
 from klsym.kernel import FORMAT, Theorem, digest
 
 VERDICTS = ("proved", "refuted", "corrected", "exact", "computed")
-ESTABLISHED = ("proved", "unique", "independent")
+ESTABLISHED = ("proved", "unique", "independent", "iff")
 TRUSTS = ("kernel", "sympy", "numeric")  # strongest first
 
 

@@ -210,6 +210,10 @@ class ExpPoly:
             self._hash = hash(frozenset(self.terms.items()))
         return self._hash
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Hashes of texts differ between processes: the cached one stays behind."""
+        return ExpPoly, (self.terms,)
+
     def __repr__(self) -> str:
         return f"ExpPoly({self.to_json()})"
 

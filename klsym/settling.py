@@ -52,11 +52,18 @@ def check_settled(settled: Settled) -> Result:
 def judge(part: Proof | Evidence, claim: Claim) -> tuple[bool, str]:
     """Does the independent check bear a part out?  Experiments are their own measurement."""
     if isinstance(part, Evidence):
-        return part.oracle() if part.oracle else (part.holds, "computed")
+        return _ask(part) if part.oracle else (part.holds, "computed")
     from klsym.numeric.exact import check_theorem
 
     outcome = check_theorem(part.theorem, functions=claim.instances or None)
     return outcome.passed, outcome.text
+
+
+def _ask(part: Evidence) -> tuple[bool, str]:
+    try:
+        return part.oracle() if part.oracle else (True, "")
+    except Exception as error:  # one bad check must not stop the others
+        return False, f"its check failed: {type(error).__name__}: {error}"
 
 
 def table(results: list[Result]) -> str:

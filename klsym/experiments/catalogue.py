@@ -1,0 +1,82 @@
+"""The experiments of the ledger by name: what runs each, and what draws it."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import io
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from klsym.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Where an experiment is run and drawn: "module:function" each, called as run() and draw(data)."""
+
+    title: str
+    run: str
+    draw: str
+
+
+TM, DRAW = "klsym.experiments.tang_munos", "klsym.figures.tang_munos"
+EXPERIMENTS: dict[str, Experiment] = {
+    "gaussian-estimators": Experiment(
+        "bias and spread of k1, k2, k3 between Gaussians",
+        "klsym.experiments.gaussian_estimators:gaussian_estimators", "klsym.figures.gaussian_estimators:draw"),
+    "tm-fig1": Experiment("error of the KL estimates", f"{TM}:figure1", f"{DRAW}:draw1"),
+    "tm-fig2": Experiment("error of the gradient estimates", f"{TM}:figure2", f"{DRAW}:draw2"),
+    "tm-fig3": Experiment("descending the KL divergence", f"{TM}:figure3", f"{DRAW}:draw3"),
+    "tm-fig4": Experiment("KL-regularised reward maximisation", f"{TM}:figure4", f"{DRAW}:draw4"),
+    "tm-fig5": Experiment("what the estimates converge to", f"{TM}:figure5", f"{DRAW}:draw5"),
+    "tm-fig6": Experiment("the true target of the k3 loss", f"{TM}:figure6", f"{DRAW}:draw6"),
+    "tm-fig8": Experiment(
+        "sequence KL under token and sequence estimates",
+        "klsym.experiments.distillation:figure8", "klsym.figures.distillation:draw"),
+    "reward-collapse": Experiment(
+        "k1, k2 and k3 in the reward",
+        "klsym.experiments.reward_collapse:reward_collapse", "klsym.figures.reward_collapse:draw"),
+}  # fmt: skip
+
+
+@cache
+def result(name: str) -> Any:
+    """The data of an experiment at its default set-up, run once a process."""
+    return _function(EXPERIMENTS[name].run)()
+
+
+def select(names: list[str]) -> list[str]:
+    """The experiments with these names, all when there are none; `experiment.` in front is allowed."""
+    chosen = [name.removeprefix("experiment.") for name in names] or list(EXPERIMENTS)
+    for name in chosen:
+        if name not in EXPERIMENTS:
+            raise UsageError(f"unknown figure {name[:60]!r}: known are {', '.join(EXPERIMENTS)}")
+    return list(dict.fromkeys(chosen))
+
+
+def draw(name: str, folder: Path) -> list[Path]:
+    """Run an experiment and write its figure (PDF, PNG) and the numbers behind it (CSV) into a folder.
+
+    Raises UsageError: a folder that cannot be written.
+    """
+    from klsym.figures.style import save
+
+    data = result(name)
+    paths = save(_function(EXPERIMENTS[name].draw)(data), folder, name)
+    header, rows = data.table()
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([header, *rows])
+    numbers = folder / f"{name}.csv"
+    try:
+        numbers.write_text(text.getvalue(), encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write {numbers}: {error.strerror}") from None
+    return [*paths, numbers]
+
+
+def _function(place: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(module), name)

@@ -1,0 +1,195 @@
+"""Schulman's table as curves: bias and spread of k1, k2, k3 between two Gaussians, exact and sampled.
+
+q = N(0, 1).  Moving the mean of p, p = N(d, 1) and KL = d^2/2, shows where k3 stops helping; widening p,
+p = N(0, v), shows where its variance ends (v = 2) and k1's does not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from klsym.convert import to_ring
+from klsym.errors import UsageError
+from klsym.experiments.finding import Finding
+from klsym.language import k1, k2, k3
+from klsym.numeric.gaussian import Divergent
+from klsym.numeric.gaussian_exact import GaussianModel
+from klsym.sampling.gaussians import GaussianSampler
+from klsym.sampling.means import Mean
+from klsym.sampling.streams import Stream
+
+ESTIMATORS = ("k1", "k2", "k3")
+ELEMENTS = {"k1": to_ring(k1), "k2": to_ring(k2), "k3": to_ring(k3)}
+SHIFTS = (0.1, 0.2, 0.4, 0.7, 1.0, 1.4)  # sampled; the first and the fifth are Schulman's
+WIDTHS = (0.4, 0.7, 1.3, 1.6)
+BATCHES = 20  # by whose scatter the sampled figures are given an error
+
+
+@dataclass(frozen=True)
+class Curve:
+    """bias/KL and sd/KL of one estimator at the places `at`; `error` is that of a sampled sd/KL."""
+
+    at: Any
+    bias: Any
+    sd: Any
+    error: Any
+
+
+@dataclass(frozen=True)
+class GaussianEstimators:
+    """Exact and sampled curves of each estimator, against the shift d of p and against its variance v.
+
+    shift, shift_sampled, width, width_sampled: estimator -> Curve.  samples: of each sampled figure.
+    """
+
+    samples: int
+    shift: dict[str, Curve]
+    shift_sampled: dict[str, Curve]
+    width: dict[str, Curve]
+    width_sampled: dict[str, Curve]
+
+    @property
+    def setup(self) -> str:
+        return (
+            f"q = N(0, 1), p = N(d, 1) and N(0, v); closed forms, and {self.samples:,} samples a figure with"
+            f" errors from {BATCHES} batches"
+        )
+
+    @cached_property
+    def crossover(self) -> float:
+        """The KL at which Var k3 overtakes Var k1, by bisection of the closed forms in d^2."""
+        low, high = 0.5, 3.0
+        for _ in range(80):
+            middle = (low + high) / 2
+            p = (float(np.sqrt(middle)), 1.0)
+            low, high = (middle, high) if _sd("k3", p) < _sd("k1", p) else (low, middle)
+        return low / 2
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        near, far = self.shift_sampled["k2"].bias[[0, SHIFTS.index(1.0)]]
+        worst = max(
+            float(
+                np.max(np.abs(sampled.sd - exact.sd[np.searchsorted(exact.at, sampled.at)]) / sampled.error)
+            )
+            for exact, sampled in ((self.shift[k], self.shift_sampled[k]) for k in ("k1", "k2"))
+        )
+        return (
+            Finding(
+                f"Var k3 < Var k1 up to KL = {self.crossover:.3f}, and not beyond",
+                self._crosses(), "k3 varies less than k1 when q is near p", True,
+            ),
+            Finding(
+                f"the sampled sd of k1 and k2 lie within {np.ceil(worst):.0f} batch errors of the closed form",
+                bool(worst < 6),
+            ),
+            Finding(
+                f"k2 overestimates the KL by {far:.1%} at d = 1 and {near:.1%} at d = 0.1 (sampled)",
+                bool(abs(far - 0.25) < 0.02 and abs(near) < 0.03),
+                "bias/true of k2 is 0.25 and 0.002", True,
+            ),
+        )  # fmt: skip
+
+    def _crosses(self) -> bool:
+        kl = self.shift["k1"].at ** 2 / 2
+        below = self.shift["k3"].sd < self.shift["k1"].sd
+        return bool(np.all(below == (kl < self.crossover)))
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """p, KL, then bias/KL and sd/KL of each estimator, exact and sampled."""
+        header = ["p", "KL", "estimator", "bias/KL exact", "bias/KL sampled", "sd/KL exact", "sd/KL sampled",
+                  "sampling error"]  # fmt: skip
+        rows = []
+        for name, exact, sampled in (
+            ("N({}, 1)", self.shift, self.shift_sampled), ("N(0, {})", self.width, self.width_sampled)
+        ):  # fmt: skip
+            for estimator in ESTIMATORS:
+                one, other = exact[estimator], sampled[estimator]
+                for i, at in enumerate(other.at):
+                    j = int(np.searchsorted(one.at, at))
+                    p = (at, 1.0) if name == "N({}, 1)" else (0.0, at)
+                    values = (one.bias[j], other.bias[i], one.sd[j], other.sd[i], other.error[i])
+                    cells = [f"{v:.4g}" if abs(v) > 1e-12 else "0" for v in values]
+                    rows.append([name.format(f"{at:g}"), f"{_kl(p):.6g}", estimator, *cells])
+        return header, rows
+
+
+def gaussian_estimators(seed: int = 0, samples: int = 10**6) -> GaussianEstimators:
+    """Closed forms along both families, and samples at some places.
+
+    >>> data = gaussian_estimators(samples=2000)
+    >>> round(data.crossover, 4)
+    0.6282
+
+    seed: 0 or more.  samples: of each sampled figure, at least 40.
+    Raises UsageError: numbers out of range.
+    Source: J. Schulman, "Approximating KL divergence" (2020).
+    """
+    if samples < 2 * BATCHES:
+        raise UsageError(f"gaussian estimators: {samples} samples: at least {2 * BATCHES} expected")
+    shifts = np.unique([*np.geomspace(0.05, 2.0, 60), *SHIFTS])
+    runs = ((0.2, 0.95, 40), (1.05, 1.99, 60), (2.0, 4.0, 20))
+    widths = np.unique([*(v for run in runs for v in np.linspace(*run)), *WIDTHS])
+    stream = Stream(seed)
+    return GaussianEstimators(
+        samples,
+        {k: _exact(k, shifts, _shifted) for k in ESTIMATORS},
+        _sampled(SHIFTS, _shifted, samples, stream.child(0)),
+        {k: _exact(k, widths, _widened) for k in ESTIMATORS},
+        _sampled(WIDTHS, _widened, samples, stream.child(1)),
+    )
+
+
+def _shifted(d: float) -> tuple[float, float]:
+    return float(d), 1.0
+
+
+def _widened(v: float) -> tuple[float, float]:
+    return 0.0, float(v)
+
+
+def _mean(estimator: str, p: tuple[float, float], power: int = 1) -> float:
+    element = ELEMENTS[estimator] ** power
+    return float(GaussianModel((0.0, 1.0), p).setting().expectation("q", element))
+
+
+def _kl(p: tuple[float, float]) -> float:
+    return _mean("k1", p)
+
+
+def _sd(estimator: str, p: tuple[float, float]) -> float:
+    """The standard deviation of one sample; infinite where its second moment is."""
+    try:
+        return float(np.sqrt(_mean(estimator, p, 2) - _mean(estimator, p) ** 2))
+    except Divergent:
+        return float("inf")
+
+
+def _exact(estimator: str, places: Any, family: Any) -> Curve:
+    ps = [family(at) for at in places]
+    bias = np.array([_mean(estimator, p) / _kl(p) - 1 for p in ps])
+    sd = np.array([_sd(estimator, p) / _kl(p) for p in ps])
+    return Curve(np.asarray(places), bias, sd, np.zeros(len(ps)))
+
+
+def _sampled(places: tuple[float, ...], family: Any, samples: int, stream: Stream) -> dict[str, Curve]:
+    means = [Mean("q", ELEMENTS[k] ** power) for k in ESTIMATORS for power in (1, 2)]
+    found = np.empty((len(places), BATCHES, len(ESTIMATORS), 2))
+    for i, at in enumerate(places):
+        sampler = GaussianSampler(GaussianModel((0.0, 1.0), family(at)))
+        for batch in range(BATCHES):
+            seen = sampler.averages(means, samples // BATCHES, stream.child(i, batch))
+            found[i, batch] = np.reshape([seen[mean][0] for mean in means], (len(ESTIMATORS), 2))
+    kl = np.array([_kl(family(at)) for at in places])
+    curves = {}
+    for j, k in enumerate(ESTIMATORS):
+        first, second = found[:, :, j, 0], found[:, :, j, 1]
+        sds = np.sqrt(second - first**2) / kl[:, None]
+        mean, square = first.mean(axis=1), second.mean(axis=1)
+        error = sds.std(axis=1, ddof=1) / np.sqrt(BATCHES)
+        curves[k] = Curve(np.array(places), mean / kl - 1, np.sqrt(square - mean**2) / kl, error)
+    return curves

@@ -1,0 +1,299 @@
+"""Sampling Gaussians: a stream of blocks, each evaluated on the backend and folded into moments.
+
+x = m + sqrt(v) z with z standard normal; k1, w and log q are quadratics in z, and so are the score
+functions.  A block is small enough for a processor's cache; memory does not grow with the samples.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from klsym.errors import UsageError
+from klsym.normal_form import Exponent, ExpPoly
+from klsym.numeric.gaussian import DENSITIES, Condition, Divergent
+from klsym.numeric.gaussian_exact import DIRECTIONS, GaussianModel
+from klsym.numeric.gaussian_float import MEASURES
+from klsym.sampling.backends import Backend, backend
+from klsym.sampling.evaluate import Variables
+from klsym.sampling.means import Mean
+from klsym.sampling.moments import Moments
+from klsym.sampling.runner import run
+from klsym.sampling.sampler import Averages, Parts, Sampler
+from klsym.sampling.streams import Chunk, Plan, Stream
+
+BLOCK = 2**14  # samples evaluated at once on a processor: arrays of 128 KiB, which malloc keeps at hand
+DEVICE_BLOCK = 2**22  # and on an accelerator
+Quadratic = tuple[float, float, float]  # coefficients of 1, z, z^2
+Scored = dict[int, ExpPoly]  # a sum over powers of the score function: power -> its coefficient
+Row = tuple[ExpPoly, tuple[int, ...]]  # an element, times one score function for each direction listed
+
+
+def log_density(mean: float, variance: float, centre: float = 0.0, width: float = 1.0) -> Quadratic:
+    """log N(x; mean, variance) as a quadratic in z, x = centre + width z.
+
+    -(h + width z)^2 / (2 variance) - log(2 pi variance)/2,  h = centre - mean
+
+    >>> log_density(1.0, 2.0)[1:], log_density(1.0, 4.0, centre=1.0, width=2.0)[1:]
+    ((0.5, -0.25), (0.0, -0.5))
+    """
+    h = centre - mean
+    constant = -(h**2) / (2 * variance) - math.log(2 * math.pi * variance) / 2
+    return constant, -h * width / variance + 0.0, -(width**2) / (2 * variance)
+
+
+@dataclass(frozen=True)
+class GaussianTask:
+    """One chunk of standard normal numbers z folded into the moments of some rows.
+
+    rows: (element, directions): the element times a score function of q for each direction, 0 for the
+    mean and 1 for the log scale.  coordinates: variable -> quadratic in z.  parameters: name -> float.
+    standard: (x - m_q)/sd_q as a + b z.  deviation: sd_q.
+    """
+
+    backend: Backend
+    standard: tuple[float, float]
+    deviation: float
+    coordinates: tuple[tuple[str, Quadratic], ...]
+    parameters: tuple[tuple[str, float], ...]
+    rows: tuple[Row, ...]
+    block: int
+
+    def __call__(self, chunk: Chunk) -> Moments:
+        total: Moments | None = None
+        for number, start in enumerate(range(0, chunk.size, self.block)):
+            size = min(self.block, chunk.size - start)
+            z = self.backend.normals(chunk.stream.child(number), (size,))
+            found = Moments.of(self.values(z), self.backend)
+            total = found if total is None else total.merge(found)
+        assert total is not None  # a chunk holds at least one sample
+        return total
+
+    def values(self, z: Any) -> Any:
+        """The rows at samples z, shape (rows, n)."""
+        xp = self.backend.xp
+        variables = Variables(xp, self._lookup(z))
+        scores = self._scores(z)
+        rows = []
+        for element, directions in self.rows:
+            value = variables.ring(element)
+            for direction in directions:
+                value = value * scores(direction)
+            rows.append(value if not isinstance(value, float) else xp.zeros_like(z) + value)
+        return xp.stack(rows) if len(rows) > 1 else xp.reshape(rows[0], (1, -1))
+
+    def _lookup(self, z: Any) -> Callable[[str], Any]:
+        known, numbers = dict(self.coordinates), dict(self.parameters)
+
+        def lookup(name: str) -> Any:
+            if name in numbers:
+                return numbers[name]
+            if name not in known:
+                raise UsageError(f"sampling: {name!r} has no value on Gaussians")
+            c, b, a = known[name]
+            return (a * z + b) * z + c if a else b * z + c
+
+        return lookup
+
+    def _scores(self, z: Any) -> Callable[[int], Any]:
+        a, b = self.standard
+        scale = 1 / self.deviation
+        found: dict[int, Any] = {}
+
+        def score(direction: int) -> Any:
+            if direction not in found:
+                if direction == 0:
+                    found[0] = z * (b * scale) + a * scale if (a, b, scale) != (0, 1, 1) else z
+                else:
+                    found[1] = (z * (b * b) + 2 * a * b) * z + (a * a - 1) if a else z * z * (b * b) - 1
+            return found[direction]
+
+        return score
+
+
+MISSING = {  # moments of this order are infinite
+    2: "the standard error is infinite",
+    3: "no error rate can be stated without a third moment",
+    4: "no error rate can be stated without a fourth moment",
+}
+
+
+class Unsound(Divergent):
+    """A moment that the judgement of an estimate needs is infinite: it is not sampled."""
+
+    def __init__(self, reason: str, condition: Condition) -> None:
+        super().__init__(condition)
+        self.reason = f"{reason}: that needs {condition.text}"
+
+
+class GaussianSampler(Sampler):
+    """Gaussians q, p, mu in one variable, with the score functions of q's mean and log scale.
+
+    s_mean = (x - m)/v,  s_log_scale = (x - m)^2/v - 1
+
+    >>> from klsym.engine.quantities import KL
+    >>> from klsym.sampling.means import means_of
+    >>> from klsym.statements import Context
+    >>> sampler = GaussianSampler(GaussianModel((0.0, 1.0), (1.0, 1.0)))
+    >>> products = means_of(KL("q", "p").side, Context())
+    >>> sampler.spread(products).value.tolist(), sampler.spread(products).deviation.tolist()
+    ([0.5, 0.5], [1.0, 1.0])
+
+    parameters: name -> number.  on: the backend.
+    Raises UsageError: variables other than k1, w, log_q and parameters; Unsound where a moment that the
+    judgement needs is infinite.
+    """
+
+    def __init__(
+        self,
+        model: GaussianModel,
+        parameters: Mapping[str, Any] | None = None,
+        on: Backend | None = None,
+    ) -> None:
+        self.parameters = {name: float(value) for name, value in (parameters or {}).items()}
+        self.setting = model.setting(self.parameters)
+        self.model, self.backend = model, on or backend("numpy")
+        self._exact: dict[Any, float] = {}
+
+    # -- sampling --------------------------------------------------------------------------
+    def task(self, measure: str, rows: tuple[Row, ...]) -> GaussianTask:
+        """The work on one chunk of samples of a measure."""
+        pairs = {name: (p.real, v.real) for name in MEASURES for p, v in [self._density(name)]}
+        mean, width = pairs[measure][0], math.sqrt(pairs[measure][1])
+        q, p, mu = (np.array(log_density(*pairs[name], mean, width)) for name in MEASURES)
+        coordinates = {"k1": q - p, "w": q - mu, "log_q": q}
+        m, deviation = pairs["q"][0], math.sqrt(pairs["q"][1])
+        return GaussianTask(
+            self.backend, ((mean - m) / deviation, width / deviation), deviation,
+            tuple((name, tuple(c.tolist())) for name, c in coordinates.items()),
+            tuple(sorted(self.parameters.items())), rows,
+            BLOCK if self.backend.device == "cpu" else DEVICE_BLOCK,
+        )  # fmt: skip
+
+    def _density(self, name: str) -> tuple[complex, complex]:
+        return self.setting.density(name)
+
+    def requests(self, means: Sequence[Mean], samples: int, stream: Stream) -> list[tuple[Any, Plan]]:
+        return [
+            (self.task(measure, _rows(chosen)), Plan(samples, stream.child(MEASURES.index(measure))))
+            for measure, chosen in _by_measure(means).items()
+        ]
+
+    def averages(
+        self, means: Sequence[Mean], samples: int, stream: Stream, results: Sequence[Moments] = ()
+    ) -> Averages:
+        moments = results or [run(task, plan) for task, plan in self.requests(means, samples, stream)]
+        found: dict[Mean, Any] = {}
+        for chosen, result in zip(_by_measure(means).values(), moments, strict=True):
+            found |= _unpacked(chosen, result.mean)
+        return found
+
+    # -- exact -----------------------------------------------------------------------------
+    def exact_mean(self, mean: Mean) -> Any:
+        each = range(len(DIRECTIONS))
+        return np.array([self._expect(mean.measure, mean.element, (i,) * mean.power) for i in each])
+
+    def central_moment(self, factors: Sequence[Parts]) -> Any:
+        measure, found = factors[0][0][0].measure, []
+        for i in range(len(DIRECTIONS)):
+            product = {0: ExpPoly.number(1)}
+            for parts in factors:
+                product = _times(product, self._centred(parts, i))
+            try:
+                found.append(sum(self._expect(measure, e, (i,) * power) for power, e in product.items()))
+            except Divergent as error:
+                raise Unsound(MISSING[len(factors)], error.condition) from None
+        return np.array(found)
+
+    def _centred(self, parts: Parts, i: int) -> Scored:
+        """h - E h for h = sum weight f along direction i."""
+        h: Scored = {}
+        for mean, weights in parts:
+            weight = float(np.broadcast_to(weights, (len(DIRECTIONS),))[i])
+            centre = weight * self._expect(mean.measure, mean.element, (i,) * mean.power)
+            for power, element in ((mean.power, mean.element * Fraction(weight)), (0, -Fraction(centre))):
+                h[power] = h.get(power, ExpPoly({})) + element
+        return h
+
+    def _expect(self, measure: str, element: ExpPoly, score: tuple[int, ...]) -> float:
+        key = (measure, element, score)
+        if key not in self._exact:
+            try:
+                self._exact[key] = float(np.real(self.setting.expectation(measure, element, score)))
+            except Divergent as error:
+                raise Divergent(self._condition(measure, element) or error.condition) from None
+        return self._exact[key]
+
+    def _condition(self, measure: str, element: ExpPoly) -> Condition | None:
+        """The condition that fails most: sum weight/sigma^2 > 0 over the densities in an exponential."""
+        each = [precisions(measure, exponent) for _, exponent in element.terms]
+        worst = min((weights for weights in each if weights), key=self._precision, default={})
+        fails = bool(worst) and self._precision(worst) <= 0
+        return Condition(condition_text(worst), False) if fails else None
+
+    def _precision(self, weights: Mapping[str, Fraction]) -> float:
+        return sum(float(w) / self.setting.density(name)[1].real for name, w in weights.items())
+
+
+def _by_measure(means: Sequence[Mean]) -> dict[str, list[Mean]]:
+    return {m: chosen for m in MEASURES if (chosen := [mean for mean in means if mean.measure == m])}
+
+
+def precisions(measure: str, exponent: Exponent) -> dict[str, Fraction]:
+    """The integrand m exp(exponent) as exp(-x^2/2 sum weight/sigma^2 + ...): the weights.
+
+    >>> [((_, exponent), _)] = (ExpPoly.variable("k1") * -4).exp().terms.items()
+    >>> condition_text(precisions("q", exponent))
+    'sigma_q^2 > 3/4 sigma_p^2'
+
+    Empty where the exponent is not linear in k1, w and log q with rational coefficients.
+    """
+    weights = {measure: Fraction(1)}
+    for monomial, value in exponent:
+        if len(monomial) != 1 or monomial[0][1] != 1 or monomial[0][0] not in DENSITIES:
+            return {}
+        over, *below = DENSITIES[monomial[0][0]]
+        weights[over] = weights.get(over, Fraction(0)) + value
+        for other in below:
+            weights[other] = weights.get(other, Fraction(0)) - value
+    return {name: weight for name, weight in weights.items() if weight}
+
+
+def condition_text(weights: Mapping[str, Fraction]) -> str:
+    """sum weight/sigma^2 > 0, solved for one variance where there are two."""
+    high = [name for name, weight in weights.items() if weight > 0]
+    if len(weights) == 2 and len(high) == 1:
+        [low] = weights.keys() - set(high)
+        return f"sigma_{low}^2 > {-weights[low] / weights[high[0]]} sigma_{high[0]}^2"
+    return " + ".join(f"({weight})/sigma_{name}^2" for name, weight in sorted(weights.items())) + " > 0"
+
+
+def _times(a: Scored, b: Scored) -> Scored:
+    product: Scored = {}
+    for j, x in a.items():
+        for k, y in b.items():
+            product[j + k] = product.get(j + k, ExpPoly({})) + x * y
+    return product
+
+
+def _rows(means: Sequence[Mean]) -> tuple[Row, ...]:
+    rows: list[Row] = []
+    for mean in means:
+        directions = range(len(DIRECTIONS)) if mean.power else (0,)
+        rows += [(mean.element, (i,) * mean.power) for i in directions]
+    return tuple(rows)
+
+
+def _unpacked(means: Sequence[Mean], values: Any) -> dict[Mean, Any]:
+    """The averages of `_rows`, back along every direction."""
+    found, at = {}, 0
+    for mean in means:
+        width = len(DIRECTIONS) if mean.power else 1
+        found[mean] = np.broadcast_to(values[at : at + width], (len(DIRECTIONS),))
+        at += width
+    return found

@@ -1,0 +1,232 @@
+"""From a settled claim to the sampled cross-checks of each of its parts, or the reason why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from klsym.convert import to_sympy
+from klsym.engine.derivation import Proof
+from klsym.errors import UsageError
+from klsym.evidence import Evidence
+from klsym.kernel import Theorem
+from klsym.ledger import Claim, Settled
+from klsym.normal_form import ExpPoly
+from klsym.numeric.exact import evaluate
+from klsym.numeric.gaussian_exact import GaussianModel, refuse_unless_gaussian
+from klsym.numeric.models import FiniteModel, from_certificate, random_model
+from klsym.sampling.backends import Backend
+from klsym.sampling.categorical import LARGEST_SAMPLES, FiniteSampler
+from klsym.sampling.gaussians import GaussianSampler, Unsound
+from klsym.sampling.means import Deterministic, gradient_losses, means_of
+from klsym.sampling.streams import Stream
+from klsym.sampling.trials import Trial, both_ways, sampled_means
+from klsym.statements import Context, Statement, parse_name
+
+OUTCOMES = 8  # of the finite model that a proved identity is sampled on
+# Tails such that every moment the judgements need is finite for weights, ratios and their inverses.
+GAUSSIANS = GaussianModel((0.0, 1.0), (0.5, 0.9), (-0.2, 1.2))
+SIGHT = 14.0  # standard errors by which a refutation must show
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a verification samples.
+
+    on: the backend.  counted: samples of a finite model, where counts stand for any number of them.
+    drawn: samples of Gaussians, drawn one by one.  seed: what all streams come from.
+    """
+
+    on: Backend
+    counted: int = 10**12
+    drawn: int = 2 * 10**6
+    seed: int = 0
+
+
+@dataclass
+class Identity:
+    """One part of a claim, and how it is cross-checked by sampling.
+
+    finite, gaussian: the trials on a finite model and on Gaussians, or the reason why there are none.
+    losses: the expected gradients that autograd can estimate from the same counts.
+    notes: estimates that are not sampled, and why.
+    """
+
+    claim: Claim
+    number: int
+    of: int
+    part: Proof | Evidence
+    finite: list[Trial] | str = "no finite model"
+    gaussian: list[Trial] | str = "no Gaussian closed form"
+    losses: list[tuple[str, Any, ExpPoly]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return self.claim.id if self.of == 1 else f"{self.claim.id} {self.number}/{self.of}"
+
+    @property
+    def trials(self) -> list[Trial]:
+        return [t for group in (self.finite, self.gaussian) if not isinstance(group, str) for t in group]
+
+
+def identities(settled: Settled, number: int, options: Options) -> list[Identity]:
+    """The parts of a claim with their trials; `number` keeps the streams of claims apart."""
+    found = []
+    for i, part in enumerate(settled.parts, start=1):
+        identity = Identity(settled.claim, i, len(settled.parts), part)
+        stream = Stream(options.seed).child(number, i)
+        if isinstance(part, Evidence):
+            identity.finite = "a calculation on Gaussians" if part.estimates else "an exact calculation"
+            identity.gaussian, identity.notes = _estimates(part, options, stream)
+        else:
+            _arrange(identity, part, options, stream)
+        found.append(identity)
+    return found
+
+
+def _arrange(identity: Identity, part: Proof, options: Options, stream: Stream) -> None:
+    theorem, functions = part.theorem, _declared(identity.claim, part.theorem)
+    try:
+        identity.finite, identity.gaussian = _by_kind(theorem, functions, options, stream)
+    except Deterministic as reason:
+        identity.finite = identity.gaussian = str(reason)
+    except UsageError as reason:
+        identity.finite = identity.gaussian = str(reason).removeprefix("sampling: ")
+    if isinstance(identity.finite, list) and theorem.kind == "proved":
+        identity.losses = [
+            (atom.measure, part.labels.get(atom.loss, None) or to_sympy(atom.loss), atom.loss)
+            for atom in gradient_losses(theorem.statement)
+            if not _generic(atom.loss, theorem.statement.context)
+        ]
+
+
+def _generic(loss: ExpPoly, context: Context) -> bool:
+    """Does a loss hold a generic function or a reward whose value the statement gives?"""
+    names = {*context.function_arguments, *(name for name, _ in context.given)}
+    return bool({parse_name(name).base for name in loss.names()} & names)
+
+
+def _declared(claim: Claim, theorem: Theorem) -> dict[str, Any]:
+    names = theorem.statement.context.function_arguments
+    return {name: instance for name, instance in claim.instances.items() if name in names}
+
+
+def _by_kind(
+    theorem: Theorem, functions: Mapping[str, Any], options: Options, stream: Stream
+) -> tuple[list[Trial] | str, list[Trial] | str]:
+    statement = theorem.statement
+    match theorem.kind:
+        case "proved":
+            finite = _on_outcomes(statement, functions, options, stream.child(0))
+            return finite, _on_gaussians(statement, options, stream.child(1))
+        case "refuted":
+            return _refuted(theorem, options, stream.child(0)), "refuted by a finite model"
+        case "unique":
+            return _unique(theorem, options, stream.child(0)), "refers to every function"
+    return f"{theorem.kind}: a statement about all combinations", "no single identity"
+
+
+# ---------------------------------------------------------------------------- finite models
+def _on_outcomes(
+    statement: Statement, functions: Mapping[str, Any], options: Options, stream: Stream
+) -> list[Trial]:
+    model = random_model(stream.integer64() % 2**31, OUTCOMES, statement.context)
+    return _finite_trials(statement, model, functions, options.counted, stream, options.on)
+
+
+def _finite_trials(
+    statement: Statement, model: FiniteModel, functions: Mapping[str, Any], samples: int,
+    stream: Stream, on: Backend, directions: Any = None, relation: str | None = None,
+) -> list[Trial]:  # fmt: skip
+    """Both sides on a finite model, along each logit; values need one direction only."""
+    u = _directions(statement, model) if directions is None else directions
+    sampler = FiniteSampler(model, statement.context, functions, u, on)
+    rows = [evaluate(statement, replace(model, u=list(row)), dict(functions)) for row in u]
+    exact = tuple(np.array(side) for side in zip(*rows, strict=True))
+    sides = (statement.left, statement.right)
+    related = relation or statement.relation
+    return _sound(both_ways(sampler, sides, exact, related, statement.context, samples, stream))  # type: ignore[arg-type]
+
+
+def _directions(statement: Statement, model: FiniteModel) -> Any:
+    """Every logit for a gradient; a value has no direction, so one does."""
+    each = np.eye(model.size)
+    return each if any(mean.power for mean in sampled_means(statement)) else each[:1]
+
+
+def _refuted(theorem: Theorem, options: Options, stream: Stream) -> list[Trial]:
+    """The recorded model must show the difference, with as many samples as that takes."""
+    statement, model = theorem.statement, from_certificate(theorem.close["model"])
+    u = np.array([[float(v) for v in model.u]])
+    trials = _finite_trials(statement, model, {}, options.counted, stream, options.on, u, "!=")
+    return [replace(trial, samples=_enough(trial)) for trial in trials]
+
+
+def _enough(trial: Trial) -> int:
+    """Samples that put the two sides, and the control and its side, SIGHT standard errors apart."""
+    gap = float(np.max(np.abs(trial.spread.value - trial.reference)))
+    needed = (SIGHT * float(np.max(trial.spread.deviation)) / gap) ** 2 if gap else float(LARGEST_SAMPLES)
+    control = (SIGHT * float(np.max(trial.control_spread.deviation)) / float(np.max(trial.shift))) ** 2
+    return int(min(max(trial.samples, needed, control), LARGEST_SAMPLES))
+
+
+def _unique(theorem: Theorem, options: Options, stream: Stream) -> list[Trial]:
+    """The family solves the equation; the family with k1^3 added does not."""
+    statement, name = theorem.statement, theorem.close["function"]
+    family = ExpPoly.from_json(theorem.close["family"])
+    other = family + ExpPoly.variable("k1") ** 3 * Fraction(3, 10)
+    model = random_model(stream.integer64() % 2**31, OUTCOMES, statement.context)
+    found = []
+    for i, (function, relation) in enumerate(((family, "="), (other, "!="))):
+        given = {name: function}
+        found += _finite_trials(
+            statement, model, given, options.counted, stream.child(i), options.on, None, relation
+        )
+    return found
+
+
+# ---------------------------------------------------------------------------- Gaussians
+def _on_gaussians(statement: Statement, options: Options, stream: Stream) -> list[Trial] | str:
+    context = statement.context
+    model = replace(GAUSSIANS, mu=None) if context.on_policy else GAUSSIANS
+    numbers = random_model(stream.integer64() % 2**31, OUTCOMES, Context(context.parameters)).parameters
+    try:
+        refuse_unless_gaussian(context)
+        exact = model.evaluate(statement, numbers)
+        sampler = GaussianSampler(model, numbers, options.on)
+        sides = (statement.left, statement.right)
+        return _sound(both_ways(sampler, sides, exact, statement.relation, context, options.drawn, stream))
+    except Unsound as error:
+        return error.reason
+    except UsageError as error:
+        return str(error)
+
+
+def _estimates(part: Evidence, options: Options, stream: Stream) -> tuple[list[Trial] | str, list[str]]:
+    """What a calculation on Gaussians says of estimators: trials, and why some have none."""
+    found: list[Trial] = []
+    notes = []
+    for i, estimate in enumerate(part.estimates):
+        sampler = GaussianSampler(estimate.model, {}, options.on)
+        products = means_of(estimate.side, Context())
+        exact = np.full(2, estimate.value)
+        try:
+            trial = Trial(sampler, products, exact, "=", options.drawn, stream.child(i), estimate.text)
+            found += _sound([trial])
+        except Unsound as error:
+            notes.append(f"{estimate.text}: {error.reason}")
+        except UsageError as error:
+            notes.append(f"{estimate.text}: {error}")
+    return found or "nothing to sample", notes
+
+
+def _sound(trials: list[Trial]) -> list[Trial]:
+    """The same trials, once every moment that their judgement needs is known to be finite."""
+    for trial in trials:
+        trial.refuse_unless_sound()
+    return trials

@@ -1,0 +1,294 @@
+"""Losses on arrays: an expression of the klsym language evaluated in NumPy, PyTorch, JAX, ...
+
+The expression tree is walked node by node; no code is generated.  Numbers stay exact Fractions until
+they meet an array, k3 keeps its digits near k1 = 0, and sg(.) is whatever the library calls it
+(`tensor.detach()`, `jax.lax.stop_gradient`), so that automatic differentiation of the result is a
+second route to the gradient.
+
+At ties all libraries follow klsym: the slope of clip is 1 on [lo, hi], of |x| at 0 it is 0, and min and
+max share it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from functools import reduce
+from numbers import Rational, Real
+from operator import add, mul
+from typing import Any
+
+import sympy
+from numpy import broadcast_shapes
+
+from klsym.errors import UsageError
+from klsym.language import K1, K2, K3, Ratio, Weight, as_expression, clip, sg
+
+Value = Any  # an array, or an exact Fraction or a float
+K3_SERIES = 0.25  # below this |k1| the terms of k3 cancel, and its series takes over
+K3_TERMS = 12  # 0.25^12 * 2/14! is below the rounding of float64
+
+
+def evaluate(
+    loss: Any, values: Mapping[str, Any], xp: Any, stop_gradient: Callable[[Any], Any] = lambda x: x
+) -> Any:
+    """The value of a loss at each sample.
+
+    >>> import numpy as np
+    >>> from klsym.language import k2, rho, sg
+    >>> log_q, log_p, log_mu = np.log([[0.5, 0.25], [0.5, 0.5], [0.25, 0.5]])
+    >>> values = {"log_q": log_q, "log_p": log_p, "log_mu": log_mu}
+    >>> evaluate(sg(rho) * k2, values, np).round(3)
+    array([0.  , 0.12])
+
+    loss: SymPy expression of the loss grammar; its derivatives (with `sign` and `Heaviside`) also will do.
+    values: name of each symbol (log_q, log_p, log_mu, R, A, parameters) -> real floating array, or a
+      number; integers and Fractions are exact.  log densities are in nats.
+    xp: the array namespace, as of `array_api_compat.array_namespace`.
+    stop_gradient: array -> the same array, held constant; the identity where nothing is differentiated.
+    Returns an array: of the shape of the arrays that the loss mentions, broadcast together; a constant
+      loss has that of log_q, or of the first array in values.
+    Raises UsageError: a symbol without a value or with one that is no number or real array, a node
+      outside the grammar, a number without a real value, such as log(lam) at lam = -1.
+    """
+    walk = _Walk(as_expression(loss), values, xp, stop_gradient)
+    return walk.checked(_Walk.whole, walk.loss)
+
+
+class _Walk:
+    """One evaluation; `value` hands each node to the method for its class."""
+
+    def __init__(self, loss: Any, values: Mapping[str, Any], xp: Any, stop_gradient: Any) -> None:
+        self.loss, self.values, self.xp, self.stop_gradient = loss, values, xp, stop_gradient
+        self.known: dict[Any, Value] = {}  # estimators and symbols, which come up again and again
+        self.shape: tuple[int, ...] = ()
+
+    def whole(self, e: Any) -> Any:
+        result = self.value(e)
+        if not _is_number(result):
+            return result
+        candidates = (self.values.get("log_q"), *self.values.values())
+        array = next((value for value in candidates if self.is_floating(value)), None)
+        return self.xp.asarray(float(result)) if array is None else self.like(result, array)
+
+    def value(self, e: Any) -> Value:
+        if e in self.known:
+            return self.known[e]
+        for kind in type(e).__mro__:
+            if kind in NODES:
+                result = self.checked(NODES[kind], e)
+                if kind in KEPT:
+                    self.known[e] = result
+                return result
+        name = str(e) if e.is_Atom else type(e).__name__
+        raise UsageError(f"{name} cannot be evaluated, in {self.shown()}: it is not part of the loss grammar")
+
+    def checked(self, method: Callable[[_Walk, Any], Value], e: Any) -> Value:
+        """Python's own numbers raise where arrays hold nan or infinity."""
+        try:
+            return method(self, e)
+        except (OverflowError, ValueError, ZeroDivisionError):
+            raise UsageError(f"{str(e)[:60]} has no finite real value, in {self.shown()}") from None
+
+    def shown(self) -> str:
+        return str(self.loss)[:60]
+
+    # -- atoms --------------------------------------------------------------------------
+    def symbol(self, e: Any) -> Value:
+        if e.name not in self.values:
+            raise UsageError(f"no value for {e.name}, which {self.shown()} needs: pass values[{e.name!r}]")
+        value = self.values[e.name]
+        if isinstance(value, Real) and not isinstance(value, bool):
+            return Fraction(value) if isinstance(value, Rational) else float(value)
+        if not _is_array(value):
+            kind = type(value).__name__
+            raise UsageError(f"values[{e.name!r}]: an array or a number expected, got {kind}")
+        if not self.is_floating(value):
+            raise UsageError(f"values[{e.name!r}]: real floating numbers expected, got {value.dtype}")
+        try:
+            self.shape = broadcast_shapes(self.shape, tuple(value.shape))
+        except ValueError:
+            shapes = f"{tuple(value.shape)} does not fit {self.shape}, the shape of the values before"
+            raise UsageError(f"values[{e.name!r}]: shape {shapes}") from None
+        return value
+
+    def is_floating(self, value: Any) -> bool:
+        return _is_array(value) and bool(self.xp.isdtype(value.dtype, "real floating"))
+
+    def rational(self, e: Any) -> Value:
+        return Fraction(int(e.p), int(e.q))
+
+    def euler(self, e: Any) -> Value:
+        return math.e
+
+    # -- arithmetic ---------------------------------------------------------------------
+    def sum(self, e: Any) -> Value:
+        return self.combined(e.args, add, Fraction(0))
+
+    def product(self, e: Any) -> Value:
+        return self.combined(e.args, mul, Fraction(1))
+
+    def combined(self, arguments: Any, operation: Callable[[Any, Any], Any], neutral: Fraction) -> Value:
+        """Numbers with numbers first, exactly; the array that remains meets one float."""
+        values = [self.value(argument) for argument in arguments]
+        number = reduce(operation, filter(_is_number, values), neutral)
+        arrays = [value for value in values if not _is_number(value)]
+        if not arrays:
+            return number
+        array = reduce(operation, arrays)
+        return array if number == neutral else operation(float(number), array)
+
+    def power(self, e: Any) -> Value:
+        base, exponent = self.value(e.base), self.value(e.exp)
+        if _is_number(base) and _is_number(exponent):
+            if base < 0 and exponent != int(exponent):
+                raise ValueError
+            return base**exponent
+        if not _is_number(exponent):
+            return _plain(base) ** exponent
+        if abs(exponent) == Fraction(1, 2):
+            root = self.xp.sqrt(base)
+            return root if exponent > 0 else 1.0 / root
+        if exponent == int(exponent):
+            n = int(exponent)
+            return base**n if n > 0 else 1.0 / base**-n
+        return base ** float(exponent)
+
+    # -- functions ----------------------------------------------------------------------
+    def exp(self, e: Any) -> Value:
+        return self.exponential(self.value(e.args[0]))
+
+    def exponential(self, x: Value) -> Value:
+        return math.exp(x) if _is_number(x) else self.xp.exp(x)
+
+    def log(self, e: Any) -> Value:
+        """log r and log rho are differences: exact where the ratio over- or underflows."""
+        [inner] = e.args
+        if isinstance(inner, Ratio | Weight):
+            difference = self.difference(inner)
+            return -difference if isinstance(inner, Ratio) else difference
+        x = self.value(inner)
+        return math.log(x) if _is_number(x) else self.xp.log(x)
+
+    def absolute(self, e: Any) -> Value:
+        """x sign(x), with slope 0 at 0; the slope of JAX's own abs is 1 there."""
+        x = self.value(e.args[0])
+        return abs(x) if _is_number(x) else x * self.xp.sign(x)
+
+    def sign(self, e: Any) -> Value:
+        x = self.value(e.args[0])
+        return Fraction((x > 0) - (x < 0)) if _is_number(x) else self.xp.sign(x)
+
+    def step(self, e: Any) -> Value:
+        """Heaviside(x, h): 0, h or 1 as x is negative, 0 or positive."""
+        x, at_zero = (self.value(argument) for argument in e.args)
+        if _is_number(x):
+            return at_zero if x == 0 else Fraction(int(x > 0))
+        below = self.xp.where(x == 0, self.like(at_zero, x), self.like(0, x))
+        return self.xp.where(x > 0, self.like(1, x), below)
+
+    def minimum(self, e: Any) -> Value:
+        return self.extreme(e, min, self.xp.minimum)
+
+    def maximum(self, e: Any) -> Value:
+        return self.extreme(e, max, self.xp.maximum)
+
+    def extreme(
+        self, e: Any, of_numbers: Callable[[Any], Any], of_arrays: Callable[[Any, Any], Any]
+    ) -> Value:
+        values = [self.value(argument) for argument in e.args]
+        arrays = [value for value in values if not _is_number(value)]
+        numbers = [value for value in values if _is_number(value)]
+        if not arrays:
+            return of_numbers(numbers)
+        array = reduce(of_arrays, arrays)
+        return of_arrays(array, self.like(of_numbers(numbers), array)) if numbers else array
+
+    def clip(self, e: Any) -> Value:
+        """min(max(x, lo), hi) by comparisons, which keep the slope 1 at both ends."""
+        x, lo, hi = (self.value(argument) for argument in e.args)
+        if all(map(_is_number, (x, lo, hi))):
+            return min(max(x, lo), hi)
+        like = next(value for value in (x, lo, hi) if not _is_number(value))
+        x, lo, hi = (self.like(value, like) for value in (x, lo, hi))
+        raised = self.xp.where(x < lo, lo, x)
+        return self.xp.where(raised > hi, hi, raised)
+
+    def detached(self, e: Any) -> Value:
+        x = self.value(e.args[0])
+        return x if _is_number(x) else self.stop_gradient(x)
+
+    def like(self, x: Value, array: Any) -> Any:
+        return self.xp.full_like(array, float(x)) if _is_number(x) else x
+
+    # -- estimators ---------------------------------------------------------------------
+    def difference(self, e: Any) -> Value:
+        first, second = (self.value(argument) for argument in e.args)
+        return first - second if _is_number(first) == _is_number(second) else _plain(first) - _plain(second)
+
+    def k2(self, e: Any) -> Value:
+        difference = self.difference(e)
+        return difference * difference / 2
+
+    def ratio(self, e: Any) -> Value:
+        return self.exponential(-self.difference(e))
+
+    def weight(self, e: Any) -> Value:
+        return self.exponential(self.difference(e))
+
+    def k3(self, e: Any) -> Value:
+        """expm1(d) - d with d = -k1; for small d the series, as the two terms cancel."""
+        d = -self.difference(e)
+        if _is_number(d):
+            return _k3_series(float(d)) if abs(d) < K3_SERIES else math.expm1(d) - float(d)
+        near = self.xp.abs(d) < K3_SERIES
+        # the branch that is not chosen sees 0, so that it adds no nan to a gradient
+        zero = self.like(0, d)
+        series, far = _k3_series(self.xp.where(near, d, zero)), self.xp.where(near, zero, d)
+        return self.xp.where(near, series, self.xp.expm1(far) - far)
+
+
+def _k3_series(d: Any) -> Any:
+    """exp(d) - 1 - d = d^2 (1/2! + d/3! + d^2/4! + ...)."""
+    total = 1.0 / math.factorial(K3_TERMS + 2)
+    for n in range(K3_TERMS + 1, 1, -1):
+        total = total * d + 1.0 / math.factorial(n)
+    return d * d * total
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Fraction | float)
+
+
+def _plain(value: Value) -> Value:
+    return float(value) if isinstance(value, Fraction) else value
+
+
+def _is_array(value: Any) -> bool:
+    return hasattr(value, "dtype") and hasattr(value, "shape") and not isinstance(value, Real)
+
+
+NODES: dict[type, Callable[[_Walk, Any], Value]] = {
+    sympy.Symbol: _Walk.symbol,
+    sympy.Rational: _Walk.rational,
+    type(sympy.E): _Walk.euler,
+    sympy.Add: _Walk.sum,
+    sympy.Mul: _Walk.product,
+    sympy.Pow: _Walk.power,
+    sympy.exp: _Walk.exp,
+    sympy.log: _Walk.log,
+    sympy.Abs: _Walk.absolute,
+    sympy.Min: _Walk.minimum,
+    sympy.Max: _Walk.maximum,
+    sympy.sign: _Walk.sign,
+    sympy.Heaviside: _Walk.step,
+    clip: _Walk.clip,
+    sg: _Walk.detached,
+    K1: _Walk.difference,
+    K2: _Walk.k2,
+    K3: _Walk.k3,
+    Ratio: _Walk.ratio,
+    Weight: _Walk.weight,
+}
+KEPT = (sympy.Symbol, K1, K2, K3, Ratio, Weight)

@@ -1,0 +1,140 @@
+"""What sampling a side of a statement averages: a polynomial in sample means, each under one measure.
+
+Every atom becomes E_m[a s...s] with the per-sample gradient written out symbolically,
+
+    E_m[grad L]  ->  E_m[(dL/dlog q) s]               sg(.) held constant, then dropped
+    grad E_q[a]  ->  E_q[(a + da/dlog q) s]           grad of a product by the product rule
+    KL, chi2, J, Cov  ->  their definitions           count: E_count[a] = E_q[a / q]
+
+This is how training code estimates them; the exact oracle differentiates literally and shares none of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from klsym.errors import UsageError
+from klsym.kernel.rules import attach, d_log_q, definition, density_ratio
+from klsym.normal_form import ExpPoly
+from klsym.statements import (
+    Atom,
+    Bregman,
+    Context,
+    Covariance,
+    Divergence,
+    E,
+    ExpectedGradient,
+    Gradient,
+    Point,
+    PointGradient,
+    Side,
+    Statement,
+)
+
+
+class Deterministic(UsageError):
+    """A side that speaks of one sample: there is nothing to average."""
+
+
+@dataclass(frozen=True)
+class Mean:
+    """E_measure[element * s^power], the element free of sg(.)."""
+
+    measure: str
+    element: ExpPoly
+    power: int = 0
+
+
+Product = tuple[ExpPoly, tuple[Mean, ...]]  # a constant coefficient, and the means that it multiplies
+
+
+def means_of(side: Side, context: Context) -> tuple[Product, ...]:
+    """A side as a sum of products of means.
+
+    >>> from klsym.engine.quantities import KL, grad
+    >>> [(_, (mean,))] = means_of(grad(KL("p", "q")).side, Context())
+    >>> mean.measure, mean.power
+    ('p', 1)
+
+    Raises Deterministic: the side holds a quantity at one sample, or no mean at all.
+    """
+    products = tuple(_merged(_expand(side, context)))
+    if not any(means for _, means in products):
+        raise Deterministic("nothing random: there is nothing to sample")
+    return products
+
+
+def _merged(products: Iterator[Product]) -> Iterator[Product]:
+    """Lone means of one measure and power are one mean."""
+    lone: dict[tuple[str, int], ExpPoly] = {}
+    for coefficient, means in products:
+        if len(means) == 1:
+            key = (means[0].measure, means[0].power)
+            lone[key] = lone.get(key, ExpPoly({})) + coefficient * means[0].element
+        else:
+            yield coefficient, means
+    for (measure, power), element in lone.items():
+        if element:
+            yield ExpPoly.number(1), (Mean(measure, element, power),)
+
+
+def _expand(side: Side, context: Context) -> Iterator[Product]:
+    for coefficient, atoms in side.terms:
+        products: list[Product] = [(coefficient, ())]
+        for atom in atoms:
+            inner = list(_atom(atom, context))
+            products = [(c * d, means + more) for c, means in products for d, more in inner]
+        yield from products
+
+
+def _atom(atom: Atom, context: Context) -> Iterator[Product]:
+    match atom:
+        case E(measure, a, score):
+            yield _mean(measure, a, len(score), context)
+        case ExpectedGradient(measure, loss):
+            yield _mean(measure, d_log_q(loss, context), 1, context)
+        case Divergence() | Covariance():
+            yield from _expand(definition(atom, {}, context)[0], context)
+        case Gradient(of):
+            yield from _gradient(of, context)
+        case Point() | PointGradient() | Bregman():
+            raise Deterministic("a quantity at one sample: there is nothing to average")
+
+
+def _mean(measure: str, a: ExpPoly, power: int, context: Context) -> Product:
+    if measure == "count":
+        measure, a = "q", a * density_ratio("count", "q")
+    return ExpPoly.number(1), (Mean(measure, attach(a, context), power),)
+
+
+def _gradient(of: Side, context: Context) -> Iterator[Product]:
+    """The product rule over the means of a side; a detached quantity is a constant in it."""
+    for coefficient, atoms in of.terms:
+        for j, atom in enumerate(atoms):
+            others: list[Product] = [(coefficient, ())]
+            for other in atoms[:j] + atoms[j + 1 :]:
+                inner = list(_atom(other, context))
+                others = [(c * d, means + more) for c, means in others for d, more in inner]
+            for slope, moved in _moved(atom, context):
+                for rest, still in others:
+                    yield rest * slope, moved + still
+
+
+def _moved(atom: Atom, context: Context) -> Iterator[Product]:
+    """The gradient of one atom without score function."""
+    match atom:
+        case E(measure, a, ()):
+            slope = d_log_q(a, context)
+            yield _mean(measure, a + slope if measure == "q" else slope, 1, context)
+        case Divergence() | Covariance():
+            yield from _gradient(definition(atom, {}, context)[0], context)
+        case _:
+            raise Deterministic(f"the gradient of {type(atom).__name__} is not sampled")
+
+
+def gradient_losses(statement: Statement) -> list[ExpectedGradient]:
+    """The expected gradients of losses in a statement: what autograd can estimate as well."""
+    sides = (statement.left, statement.right)
+    found = [a for side in sides for _, atoms in side.terms for a in atoms]
+    return [atom for atom in dict.fromkeys(found) if isinstance(atom, ExpectedGradient)]

@@ -1,0 +1,189 @@
+"""Count, mean and comoment of samples: computed block by block, merged without loss.
+
+    mean = sum x / n        comoment = sum (x - mean)(x - mean)^T
+
+Sums are taken about a shift c near the data, in float64, so that nothing large cancels:
+
+    mean = c + s/n        comoment = sum d d^T - s s^T / n        d = x - c,  s = sum d
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from klsym.errors import UsageError
+from klsym.sampling.backends import Backend
+
+# Tiles are summed one by one, for two reasons: rounding errors grow with the tile and with the number
+# of tiles, not with their product, and BLAS never splits a product of this length over threads, which
+# would let the last bits depend on their number.
+TILE = 1024  # samples
+PIECE = 32 * TILE  # samples in one pass: d stays in the cache
+EXACT = 2**53  # counts up to here are float64 numbers
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """The first two moments of n samples of k quantities.
+
+        mean = sum x / n        comoment = sum (x - mean)(x - mean)^T
+
+    >>> moments = Moments.of(np.array([[1.0, 2.0, 6.0]]), Backend("numpy"))
+    >>> moments.count, moments.mean.tolist(), moments.covariance.tolist()
+    (3, [3.0], [[7.0]])
+
+    count: n.  mean: shape (k,).  comoment: shape (k, k), symmetric.  Both float64, on the host.
+    A value that is infinite or nan makes the moments of its row nan.
+    """
+
+    count: int
+    mean: Any
+    comoment: Any
+
+    @staticmethod
+    def of(values: Any, backend: Backend) -> Moments:
+        """The moments of a block, about a shift near its mean; float32 values are summed in float64.
+
+            mean = c + s/n        comoment = sum d d^T - s s^T / n        d = x - c,  s = sum d
+
+        values: shape (k, n), n >= 1, an array of the backend.  On the CPU equal values give equal bits,
+        whatever the backend and the number of threads.  The rounding error of the comoment is a few
+        eps relative to its diagonal where the first 1024 samples are like the others, n eps in any case.
+        A constant row has its value as mean and comoment 0, exactly.
+        Raises UsageError: another shape.
+        """
+        if len(values.shape) != 2 or 0 in values.shape:
+            raise UsageError(f"moments: values of shape (k, n) expected, got {tuple(values.shape)}")
+        with np.errstate(invalid="ignore", over="ignore"):
+            if backend.device == "cpu":
+                shift, total, products = _sums(backend.to_host(values))
+            else:
+                shift, total, products = _sums_on_device(values, backend)
+            return _about_the_mean(values.shape[1], shift, total, products)
+
+    @staticmethod
+    def from_counts(counts: Any, values: Any) -> Moments:
+        """The moments of a finite sample in which outcome x has been drawn `counts` times.
+
+            mean = sum n_x v_x / n        comoment = sum n_x (v_x - mean)(v_x - mean)^T        n = sum n_x
+
+        >>> Moments.from_counts([1, 2], [[0.0, 3.0]]).mean.tolist()
+        [2.0]
+
+        counts: whole numbers, shape (n,), 2^53 in total at most: so far they are float64 numbers.
+        values: shape (k, n); the values of outcomes that were never drawn are not looked at.
+        Rounding errors are a few eps relative to the comoment's diagonal and to the mean of |v|.
+        Raises UsageError: negative, too large or no counts, other shapes.
+        """
+        n, table = _checked_counts(counts), np.asarray(values, dtype=np.float64)
+        if table.ndim != 2 or table.shape[1:] != n.shape or not table.shape[0]:
+            raise UsageError(f"moments: values of shape (k, {len(n)}) expected, got {table.shape}")
+        drawn = n > 0
+        n, table = n[drawn], table[:, drawn]
+        count = int(n.sum())
+        with np.errstate(invalid="ignore", over="ignore"):
+            start = table[:, 0]
+            shift = start + ((table - start[:, None]) * (n / count)).sum(axis=1)
+            d = table - shift[:, None]
+            total = (d * n).sum(axis=1)
+            products = np.stack([(d * (row * n)).sum(axis=1) for row in d])
+            return _about_the_mean(count, shift, total, (products + products.T) / 2)
+
+    def merge(self, other: Moments) -> Moments:
+        """The moments of both samples together; merging in one fixed order gives one result.
+
+            mean = mean_a + (n_b/n) delta        comoment = C_a + C_b + (n_a n_b/n) delta delta^T
+
+        delta = mean_b - mean_a.  Each merge rounds the mean, by eps |mean|: felt only where |mean| is
+        very many deviations.
+        Raises UsageError: different numbers of rows.
+        Source: Chan, Golub & LeVeque 1983, Algorithms for computing the sample variance, (2.1).
+        """
+        if self.mean.shape != other.mean.shape:
+            raise UsageError(f"moments: {len(self.mean)} and {len(other.mean)} rows do not merge")
+        count = self.count + other.count
+        with np.errstate(invalid="ignore", over="ignore"):
+            delta = other.mean - self.mean
+            between = (self.count * other.count / count) * np.outer(delta, delta)
+            mean = self.mean + (other.count / count) * delta
+            return Moments(count, mean, self.comoment + other.comoment + between)
+
+    @property
+    def covariance(self) -> Any:
+        """The unbiased covariance, comoment / (n - 1), shape (k, k); UsageError when n = 1."""
+        if self.count < 2:
+            raise UsageError("moments: a covariance needs at least 2 samples, got 1")
+        return self.comoment / (self.count - 1)
+
+    @property
+    def standard_error(self) -> Any:
+        """The standard error of the mean, sqrt(diag(covariance) / n), shape (k,); UsageError when n = 1."""
+        return np.sqrt(np.diagonal(self.covariance) / self.count)
+
+
+def _about_the_mean(count: int, shift: Any, total: Any, products: Any) -> Moments:
+    """From sums about a shift to the moments.  Rounding never leaves a negative variance."""
+    comoment = products - np.outer(total, total) / count
+    diagonal = np.einsum("ii->i", comoment)
+    diagonal[diagonal < 0] = 0.0
+    return Moments(count, shift + total / count, comoment)
+
+
+def _sums(x: Any) -> tuple[Any, Any, Any]:
+    """c, s = sum d and sum d d^T of x, shape (k, n), on the host."""
+    k, n = x.shape
+    start = x[:, :1].astype(np.float64)  # a constant is its own mean, without rounding
+    shift = start[:, 0] + (x[:, :TILE] - start).mean(axis=1)
+    total, products = np.zeros(k), np.zeros((k, k))
+    space = np.empty((k, min(n, PIECE)))
+    for first in range(0, n, PIECE):
+        piece = x[:, first : first + PIECE]
+        width = piece.shape[1]
+        d = np.subtract(piece, shift[:, None], out=space[:, :width])
+        whole = width - width % TILE
+        tiles = d[:, :whole].reshape(k, -1, TILE).transpose(1, 0, 2)
+        rest = d[:, whole:]
+        total += tiles.sum(axis=2).sum(axis=0) + rest.sum(axis=1)
+        products += (tiles @ tiles.transpose(0, 2, 1)).sum(axis=0) + rest @ rest.T
+    return shift, total, products
+
+
+def _sums_on_device(x: Any, backend: Backend) -> tuple[Any, Any, Any]:
+    """The same on the device, in float64; only the sums travel to the host.
+
+    Rows of products, not a matrix product: GPUs may round the factors of the latter to 10 bits.
+    """
+    xp = backend.xp
+    with _float64(backend):
+        x = xp.astype(x, xp.float64)
+        shift = x[:, 0] + xp.mean(x[:, :TILE] - x[:, :1], axis=1)
+        d = x - shift[:, None]
+        total = xp.sum(d, axis=1)
+        products = xp.stack([xp.sum(d[i, :] * d, axis=1) for i in range(d.shape[0])])
+        shift, total, products = (backend.to_numpy(array) for array in (shift, total, products))
+    return shift, total, (products + products.T) / 2
+
+
+def _float64(backend: Backend) -> contextlib.AbstractContextManager[Any]:
+    """Where JAX has float64, for this thread and this block only."""
+    if backend.name == "jax":
+        import jax
+
+        return jax.enable_x64(True)
+    return contextlib.nullcontext()
+
+
+def _checked_counts(counts: Any) -> Any:
+    """Counts as float64, exact."""
+    n = np.asarray(counts)
+    whole = n.ndim == 1 and (n.dtype.kind in "iu" or (n.dtype.kind == "f" and bool((n == np.floor(n)).all())))
+    if not whole or bool((n < 0).any()):
+        raise UsageError("moments: counts: one row of whole numbers, 0 or more, expected")
+    total = sum(n.tolist())
+    if not 0 < total <= EXACT:
+        raise UsageError(f"moments: counts: a total from 1 to 2^53 expected, got {total}")
+    return n.astype(np.float64)

@@ -1,0 +1,230 @@
+"""Backends: the same code on NumPy, PyTorch and JAX, and clear refusals."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+
+from klsym.errors import UsageError
+from klsym.sampling import backends
+from klsym.sampling.backends import DTYPES, NAMES, Backend, backend
+from klsym.sampling.streams import Stream
+
+EVERY = pytest.mark.parametrize(("name", "dtype"), [(name, dtype) for name in NAMES for dtype in DTYPES])
+OTHERS = pytest.mark.parametrize("name", ["torch", "jax"])
+
+
+def on_cpu(name: str, dtype: str = "float64") -> Backend:
+    pytest.importorskip(name)
+    return backend(name, "cpu", dtype)
+
+
+# ---------------------------------------------------------------------------- arrays
+@EVERY
+def test_one_code_path_computes_the_same_everywhere(name, dtype):
+    on = on_cpu(name, dtype)
+    xp = on.xp
+    x = on.asarray([[-1.0, 0.5], [2.0, 3.0]])
+    found = on.to_numpy(xp.sum(xp.exp(x) * xp.where(x > 0, x, xp.zeros_like(x)), axis=1))
+    true = [0.5 * math.exp(0.5), 2 * math.exp(2) + 3 * math.exp(3)]
+    assert found.dtype == np.float64
+    np.testing.assert_allclose(found, true, rtol=1e-14 if dtype == "float64" else 1e-6)
+
+
+@EVERY
+@pytest.mark.parametrize("given", [[1, 2], (0.25,), 7, np.arange(3, dtype=np.int32), np.eye(2, dtype=">f8")])
+def test_arrays_have_the_dtype_and_come_back(name, dtype, given):
+    on = on_cpu(name, dtype)
+    array = on.asarray(given)
+    assert str(array.dtype).removeprefix("torch.") == dtype and tuple(array.shape) == np.shape(given)
+    assert on.to_numpy(array).tolist() == np.asarray(given, dtype=float).tolist()
+
+
+@EVERY
+def test_read_only_arrays_are_taken_without_a_warning(name, dtype):
+    given = np.arange(4.0)
+    given.flags.writeable = False
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert on_cpu(name, dtype).to_numpy(on_cpu(name, dtype).asarray(given)).tolist() == [0, 1, 2, 3]
+
+
+@EVERY
+def test_a_backend_travels_as_three_words(name, dtype):
+    on = on_cpu(name, dtype)
+    sent = pickle.dumps(on)
+    assert pickle.loads(sent) == on and len(sent) < 200
+    on.synchronise()
+    version = sys.modules[name].__version__
+    assert on.describe() == f"{name} {version} on cpu, {dtype}"
+
+
+# ---------------------------------------------------------------------------- random numbers
+@OTHERS
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("law", ["normals", "uniforms"])
+def test_on_the_cpu_all_backends_draw_the_same(name, dtype, law):
+    one, other = Backend("numpy", dtype=dtype), on_cpu(name, dtype)
+    mine = getattr(one, law)(Stream(3, (1,)), (2, 50))
+    assert mine.dtype == dtype
+    assert (other.to_numpy(getattr(other, law)(Stream(3, (1,)), (2, 50))) == mine).all()
+
+
+def drawn(name: str, dtype: str, law: str, on_device: bool, stream: Stream, shape):
+    on = on_cpu(name, dtype)
+    array = on._draw(law, stream, shape) if on_device else getattr(on, law + "s")(stream, shape)
+    assert str(array.dtype).removeprefix("torch.") == dtype
+    return on.to_numpy(array)
+
+
+SOURCES = pytest.mark.parametrize(
+    ("name", "dtype", "law", "on_device"),
+    [
+        (name, dtype, law, on_device)
+        for name in NAMES
+        for dtype in DTYPES
+        for law in ("normal", "uniform")
+        for on_device in (False, True)
+        if not (name == "numpy" and on_device)
+    ],
+)
+
+
+@SOURCES
+def test_a_stream_repeats_itself_and_no_other(name, dtype, law, on_device):
+    source = name, dtype, law, on_device
+    first = drawn(*source, Stream(5), (3, 4))
+    assert first.shape == (3, 4) and drawn(*source, Stream(5), 4).shape == (4,)
+    assert (drawn(*source, Stream(5), (3, 4)) == first).all()
+    for other in (Stream(6), Stream(5, (0,)), Stream(5 + 2**32), Stream(5 + 2**64)):
+        assert not np.isin(drawn(*source, other, (3, 4)), first).any()
+
+
+N = 50_000
+BAND = math.sqrt(math.log(2 / 1e-9) / (2 * N))  # Dvoretzky, Kiefer & Wolfowitz: left once in 1e9 samples
+
+
+def distance(law: str, found: np.ndarray) -> float:
+    """sup |F_n - F|, the empirical distribution function against the law's."""
+    values = np.sort(found)
+    true = [0.5 * math.erfc(-x / math.sqrt(2)) if law == "normal" else x for x in values.tolist()]
+    return np.abs(np.array(true) - (np.arange(N) + 0.5) / N).max() + 0.5 / N
+
+
+@SOURCES
+def test_the_numbers_follow_their_law(name, dtype, law, on_device):
+    found = drawn(name, dtype, law, on_device, Stream(7), N)
+    assert distance(law, found) < BAND
+    assert law == "normal" or (found.min() >= 0 and found.max() < 1)
+
+
+@pytest.mark.parametrize("law", ["normal", "uniform"])
+def test_the_band_is_left_by_a_wrong_law(law):
+    found = drawn("numpy", "float64", law, False, Stream(7), N)
+    assert distance(law, 1.1 * found) > BAND and distance(law, found + 0.05) > BAND
+
+
+# ---------------------------------------------------------------------------- refusals
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("tensorflow",), "backend 'tensorflow': unknown; known: numpy, torch, jax"),
+        (("NumPy",), "backend 'NumPy': unknown; known: numpy, torch, jax"),
+        (("numpy", "cuda"), "backend numpy: no device 'cuda', it has cpu only; for a GPU take torch or jax"),
+        (("numpy", ""), "backend numpy: no device '', it has cpu only; for a GPU take torch or jax"),
+        (("numpy", None, "f8"), "backend numpy: dtype 'f8': unknown; known: float64, float32"),
+        (("torch", "cpu", "float16"), "backend torch: dtype 'float16': unknown; known: float64, float32"),
+    ],
+)
+def test_what_is_unknown_is_refused(arguments, message):
+    with pytest.raises(UsageError) as refused:
+        backend(*arguments)
+    assert str(refused.value) == message
+
+
+@OTHERS
+@pytest.mark.parametrize("device", ["cuda:99", "gpu", "cpu:0", "mps", "", "CPU", "cuda:", "cuda:-1"])
+def test_a_device_that_is_not_there_is_refused(name, device):
+    pytest.importorskip(name)
+    with pytest.raises(UsageError, match=rf"^backend {name}: no device '{device}'; this machine has cpu"):
+        backend(name, device)
+
+
+@OTHERS
+def test_the_devices_that_are_there_are_named(name, monkeypatch):
+    pytest.importorskip(name)
+    monkeypatch.setattr(backends, "_devices", lambda name: ["cpu", "cuda:0", "cuda:1"])
+    with pytest.raises(UsageError, match=r"no device 'cuda:7'; this machine has cpu, cuda:0, cuda:1$"):
+        backend(name, "cuda:7")
+
+
+@OTHERS
+def test_a_device_is_asked_for_where_it_is_used(name):
+    pytest.importorskip(name)
+    elsewhere = Backend(name, "cuda:99")
+    assert pickle.loads(pickle.dumps(elsewhere)) == elsewhere
+    for use in (elsewhere.describe, lambda: elsewhere.asarray([1]), lambda: elsewhere.normals(Stream(0), 2)):
+        with pytest.raises(UsageError, match="no device 'cuda:99'"):
+            use()
+
+
+@OTHERS
+def test_without_a_gpu_the_cpu_is_taken(name, monkeypatch):
+    pytest.importorskip(name)
+    monkeypatch.setattr(backends, "_devices", lambda name: ["cpu"])
+    assert backend(name) == Backend(name, "cpu", "float64")
+
+
+@OTHERS
+def test_a_package_that_is_not_installed_is_named(name, monkeypatch):
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(UsageError) as refused:
+        backend(name, "cpu")
+    assert str(refused.value) == f'backend {name}: not installed; try: pip install "klsym[{name}]"'
+
+
+def test_a_package_that_is_broken_says_why(monkeypatch):
+    def broken(name):
+        raise ImportError("libcuda.so: cannot\nopen")
+
+    monkeypatch.setattr(backends.importlib, "import_module", broken)
+    with pytest.raises(UsageError, match=r"^backend torch: libcuda\.so: cannot open; try: pip install"):
+        backend("torch", "cpu")
+
+
+# ---------------------------------------------------------------------------- what is loaded and switched
+def printed(code: str) -> list[str]:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+def test_the_engine_room_loads_no_framework():
+    code = (
+        "import sys, klsym.sampling.runner, klsym.sampling.moments\n"
+        "from klsym.sampling.backends import backend\n"
+        "backend().xp\n"
+        "print(*{m.partition('.')[0] for m in sys.modules})"
+    )
+    names = set(printed(code))
+    assert "numpy" in names and not names & {"torch", "jax", "dask", "distributed", "sympy"}
+
+
+def test_only_a_float64_jax_backend_switches_x64_on():
+    pytest.importorskip("jax")
+    code = (
+        "import jax\n"
+        "from klsym.sampling.backends import backend, Stream\n"
+        "from klsym.sampling.moments import _sums_on_device\n"
+        "single = backend('jax', 'cpu', 'float32')\n"
+        "z = single.normals(Stream(0), (2, 5))\n"
+        "print(z.dtype, _sums_on_device(z, single)[2].dtype, jax.config.jax_enable_x64)\n"
+        "double = backend('jax', 'cpu')\n"
+        "print(double.asarray([1]).dtype, single.asarray([1]).dtype, jax.config.jax_enable_x64)\n"
+    )
+    assert printed(code) == ["float32", "float64", "False", "float64", "float32", "True"]
