@@ -76,11 +76,12 @@ def label_ends(ax: Any, entries: Sequence[tuple[float, str, str]], x: float, gap
     heights = sorted((float(to_axes((x, y))[1]), text, colour) for y, text, colour in entries)
     placed = _spread([h for h, _, _ in heights], gap)
     edge = float(to_axes((x, entries[0][0]))[0])
+    no_gap = {"shrinkA": 0, "shrinkB": 0}
     for height, (start, text, colour) in zip(placed, heights, strict=True):
         ax.annotate(
             text, (edge, min(max(start, 0), 1)), (edge + 0.03, height), xycoords="axes fraction",
             textcoords="axes fraction", color=colour, va="center", ha="left", fontsize=8,
-            arrowprops={"arrowstyle": "-", "color": colour, "lw": 0.4, "shrinkA": 0, "shrinkB": 0},
+            arrowprops={"arrowstyle": "-", "color": colour, "lw": 0.4, "relpos": (0, 0.5), **no_gap},
             annotation_clip=False,
         )  # fmt: skip
 
@@ -107,11 +108,14 @@ def save(figure: Any, folder: Path, name: str) -> list[Path]:
 
     Raises UsageError: a folder that cannot be written.
     """
+    import matplotlib as mpl
+
     paths = [folder / f"{name}.pdf", folder / f"{name}.png"]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        figure.savefig(paths[0], metadata={"CreationDate": None, "Producer": None, "Creator": "klsym"})
-        figure.savefig(paths[1], metadata={"Software": None})
+        with mpl.rc_context(SETTINGS):  # resolution and fonts are read on saving
+            figure.savefig(paths[0], metadata={"CreationDate": None, "Producer": None, "Creator": "klsym"})
+            figure.savefig(paths[1], metadata={"Software": None})
     except OSError as error:
         raise UsageError(f"cannot write {name} into {folder}: {error.strerror}") from None
     return paths

@@ -1,0 +1,259 @@
+"""Descending the estimates: theta <- theta + step (l - beta g), for all repeats and estimates at once.
+
+    l = 1/n sum (R_i - mean of the other R) s_i      g = 1/n sum c_i s_i      s(y) = e_y - q
+
+with the coefficients c of `bandits.score_coefficients`.  The four estimates of a repeat share the
+uniform numbers that their samples come from (common random numbers), so they differ by what they do
+with a sample and not by luck.  `flow` replaces a sampled update by its mean.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from klsym.errors import UsageError
+from klsym.experiments.bandit_numbers import show, shows
+from klsym.experiments.bandits import (
+    GRADIENTS,
+    Array,
+    Bandits,
+    at_least,
+    draw_bandits,
+    kl,
+    kl_gradient,
+    log_softmax,
+    optimum,
+    positive,
+    reversed_optimum,
+    score_coefficient,
+)
+
+Times = np.ndarray[Any, np.dtype[np.int64]]
+Tick = Callable[[int], Any] | None
+STARTS = ("reference", "policy")
+FLOWS = ("none", "forward", "reverse")  # the penalty whose exact gradient the mean update follows
+CURVE, EVENLY = 60, 100  # times at which divergences are recorded: evenly in log t, and in t
+KEPT = 24  # runs that stay in memory
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is descended: the set-up of one optimisation experiment; every field is a choice that can vary.
+
+    >>> Problem(repeats=3, arms=5, iterations=10).times().tolist()
+    [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
+
+    seed, repeats, arms: of the bandits.  beta: weight of the penalty.  step: learning rate.
+    iterations: number of updates.  start: "reference" (q = p) or "policy" (logits eps1 + eps2).
+    rewarded: with the reward term, or the penalty alone.
+    Raises UsageError: a number out of range, an unknown start.
+    """
+
+    seed: int = 0
+    repeats: int = 100
+    arms: int = 100
+    beta: float = 1.0
+    step: float = 1.0
+    iterations: int = 4000
+    start: str = "reference"
+    rewarded: bool = True
+
+    def __post_init__(self) -> None:
+        at_least("arms", self.arms, 2), at_least("repeats", self.repeats, 1), at_least("seed", self.seed, 0)
+        at_least("iterations", self.iterations, 4)
+        positive("beta", self.beta), positive("step", self.step)
+        if self.start not in STARTS:
+            raise UsageError(f"start = {self.start!r}: one of {', '.join(STARTS)}")
+
+    def times(self) -> Times:
+        """The iterations at which divergences are recorded."""
+        log_spaced = np.geomspace(1, self.iterations, CURVE).round()
+        evenly = np.linspace(0, self.iterations, EVENLY + 1).round()
+        return np.unique(np.concatenate([log_spaced, evenly])).astype(np.int64)
+
+    def describe(self, ns: Sequence[int]) -> str:
+        """The set-up in one line."""
+        reward = f"beta = {show(self.beta)}, " if self.rewarded else "no reward, "
+        return (
+            f"{self.repeats} bandits of {self.arms} arms (seed {self.seed}), n = {shows(ns)}, {reward}"
+            f"step {show(self.step)}, {self.iterations} iterations, start at the {self.start}"
+        )
+
+    def bandits(self) -> Bandits:
+        """The bandits; without the reward term their rewards are zero."""
+        drawn = draw_bandits(self.seed, self.repeats, self.arms)
+        return drawn if self.rewarded else Bandits(drawn.log_p, drawn.log_q, np.zeros_like(drawn.rewards))
+
+    def targets(self, bandits: Bandits) -> dict[str, Array]:
+        """log of pi* and pi*_rev; without rewards both are the reference."""
+        if not self.rewarded:
+            return {"optimum": bandits.log_p}
+        return {
+            "optimum": optimum(bandits.log_p, bandits.rewards, self.beta),
+            "reversed": reversed_optimum(bandits.log_p, bandits.rewards, self.beta),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Course:
+    """How runs went.
+
+    times: shape (K,), the iterations looked at.
+    divergence: target -> KL(q||target) in nats, shape (curves, K, repeats); the curves are those of
+    GRADIENTS for sampled updates, of FLOWS for exact ones.
+    last: log q at the end, shape (curves, repeats, arms).
+    """
+
+    times: Times
+    divergence: dict[str, Array]
+    last: Array
+
+
+# ---------------------------------------------------------------------------- sampled updates
+def inverse_cdf(weights: Array, uniforms: Array) -> tuple[Any, Array]:
+    """Samples from the rows of unnormalised weights, as indices into the raveled weights; and the totals.
+
+    One sorted search over all rows: row i of the distribution functions is shifted by i, and so are its
+    uniforms.  Sorted uniforms make the search fast, and no estimate depends on the order of its samples.
+
+    weights: shape (rows, arms), positive somewhere.  uniforms: shape (rows, n), sorted in each row.
+    """
+    rows, arms = weights.shape
+    shift = np.arange(rows)[:, None]
+    sums = np.cumsum(weights, axis=1)
+    totals = sums[:, -1:].copy()
+    sums /= totals
+    sums += shift
+    found = np.searchsorted(sums.ravel(), (uniforms + shift).ravel(), side="right").reshape(uniforms.shape)
+    # u + row may round up to row + 1
+    return np.minimum(found, shift * arms + (arms - 1), out=found), totals
+
+
+def sampled(problem: Problem, n: int, tick: Tick = None) -> Course:
+    """The course of the four estimates at n samples an update; kept in memory for the next caller.
+
+    >>> sampled(Problem(repeats=2, arms=3, iterations=4), n=2).divergence["optimum"].shape
+    (4, 5, 2)
+
+    tick: called with the number of further iterations done, now and then.
+    Raises UsageError: n < 2 (the control variate needs another sample).
+    """
+    return _kept((problem, at_least("n", n, 2)), lambda: _sampled(problem, n, tick), tick)
+
+
+def _sampled(problem: Problem, n: int, tick: Tick) -> Course:
+    bandits = problem.bandits()
+    start = bandits.log_p if problem.start == "reference" else bandits.log_q
+    shape = (len(GRADIENTS), *start.shape)
+    logits, log_p, rewards = (_stack(x) for x in (start, bandits.log_p, bandits.rewards))
+    rng = np.random.default_rng([problem.seed, 1, n])
+    recorder = _Recorder(problem, bandits, tick)
+    for t in range(problem.iterations + 1):
+        top = logits.max(1, keepdims=True)
+        weights = np.exp(logits - top)
+        recorder.look(t, logits.reshape(shape))
+        if t == problem.iterations:
+            break
+        uniforms = _stack(np.sort(rng.random((problem.repeats, n)), axis=1))
+        at, totals = inverse_cdf(weights, uniforms)
+        k1 = logits.ravel()[at] - (top + np.log(totals)) - log_p.ravel()[at]
+        c = _coefficients(k1, rewards.ravel()[at], problem.beta)
+        c *= problem.step / n
+        # sum c_i (e_i - q)
+        logits += np.bincount(at.ravel(), weights=c.ravel(), minlength=logits.size).reshape(logits.shape)
+        weights *= c.sum(1, keepdims=True) / totals
+        logits -= weights
+    return recorder.course(logits.reshape(shape))
+
+
+def _coefficients(k1: Array, rewards: Array, beta: float) -> Array:
+    """R_i - mean of the other R - beta c_i at the samples, shape (estimates * repeats, n)."""
+    n = k1.shape[1]
+    c = (rewards - rewards.mean(1, keepdims=True)) * (n / (n - 1))
+    blocks = (len(GRADIENTS), -1, n)
+    for name, mine, theirs in zip(GRADIENTS, c.reshape(blocks), k1.reshape(blocks), strict=True):
+        mean_k1 = theirs.mean(1, keepdims=True) if name == "leave-one-out" else 0.0
+        mine -= beta * score_coefficient(name, theirs, mean_k1, n)
+    return c
+
+
+def _stack(rows: Array) -> Array:
+    """The same rows once for each estimate, one block below the other."""
+    return np.tile(rows, (len(GRADIENTS), 1))
+
+
+# ---------------------------------------------------------------------------- exact updates
+def flow(problem: Problem, tick: Tick = None) -> Course:
+    """The course when each update is its mean, q (R - E_q R) - beta times the gradient of the penalty.
+
+    The penalty is none (what the k1 loss has on average), KL(p||q) with gradient q - p ("forward", the k3
+    loss), or KL(q||p) ("reverse", the other two, and the analytic gradient of Tang & Munos).
+    """
+    return _kept((problem, 0), lambda: _flow(problem, tick), tick)
+
+
+def _flow(problem: Problem, tick: Tick) -> Course:
+    bandits = problem.bandits()
+    start = bandits.log_p if problem.start == "reference" else bandits.log_q
+    logits, recorder = np.stack([start] * len(FLOWS)), _Recorder(problem, bandits, tick)
+    p, penalty = np.exp(bandits.log_p), np.zeros_like(logits)
+    for t in range(problem.iterations + 1):
+        recorder.look(t, logits)
+        if t == problem.iterations:
+            break
+        log_q = log_softmax(logits)
+        q = np.exp(log_q)
+        penalty[1] = q[1] - p
+        penalty[2] = kl_gradient(log_q[2], bandits.log_p)
+        reward = (q * bandits.rewards).sum(-1, keepdims=True)
+        logits += problem.step * (q * (bandits.rewards - reward) - problem.beta * penalty)
+    return recorder.course(logits)
+
+
+# ---------------------------------------------------------------------------- keeping books
+class _Recorder:
+    """Divergences from the targets, at the times of the problem."""
+
+    def __init__(self, problem: Problem, bandits: Bandits, tick: Tick) -> None:
+        self.times, self.targets, self.tick = problem.times(), problem.targets(bandits), tick
+        self.found: dict[str, list[Array]] = {name: [] for name in self.targets}
+        self.due, self.before = iter(self.times), 0
+        self.next = next(self.due)
+
+    def look(self, t: int, logits: Array) -> None:
+        if t != self.next:
+            return
+        log_q = log_softmax(logits)
+        for name, target in self.targets.items():
+            self.found[name].append(kl(log_q, target))
+        if self.tick is not None:
+            self.tick(t - self.before)
+        self.before, self.next = t, next(self.due, -1)
+
+    def course(self, logits: Array) -> Course:
+        curves = {name: np.stack(found, axis=1) for name, found in self.found.items()}
+        last = log_softmax(logits)
+        for array in (*curves.values(), last):
+            array.setflags(write=False)  # shared by all who ask
+        return Course(self.times, curves, last)
+
+
+_COURSES: OrderedDict[tuple[Problem, int], Course] = OrderedDict()
+
+
+def _kept(key: tuple[Problem, int], run: Callable[[], Course], tick: Tick) -> Course:
+    """The course, computed once; the oldest of more than KEPT is forgotten."""
+    if key in _COURSES:
+        _COURSES.move_to_end(key)
+        if tick is not None:
+            tick(key[0].iterations)
+    else:
+        _COURSES[key] = run()
+        while len(_COURSES) > KEPT:
+            _COURSES.popitem(last=False)
+    return _COURSES[key]

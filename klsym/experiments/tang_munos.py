@@ -1,0 +1,47 @@
+"""The tabular experiments of Tang & Munos 2025, "On a few pitfalls in KL divergence gradient estimation for
+RL": figures 1 to 6, each as a function that returns its data.
+
+>>> data = figure1(repeats=2, arms=5, ns=(1, 4))
+>>> data.setup
+'2 bandits of 5 arms (seed 0), one simulation each at every n'
+>>> len(data.findings), data.findings[0].mark
+(4, 'as the paper says')
+
+Every function takes `seed`, `repeats`, `arms`, `ns`, and `progress`, a callback (done, total); those that
+optimise also `step` and `iterations`, those with a reward `beta` and `start`.  What they return is frozen
+and has `setup` (a line), `table()` (header, rows) and `findings`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from klsym.experiments.tang_munos_errors import Figure1, Figure2, figure1, figure2
+from klsym.experiments.tang_munos_limits import Figure5, Figure6, figure5, figure6
+from klsym.experiments.tang_munos_runs import Figure3, Figure4, figure3, figure4
+
+FIGURES: dict[int, Callable[..., Any]] = {
+    1: figure1,
+    2: figure2,
+    3: figure3,
+    4: figure4,
+    5: figure5,
+    6: figure6,
+}
+
+__all__ = [
+    "FIGURES",
+    "Figure1",
+    "Figure2",
+    "Figure3",
+    "Figure4",
+    "Figure5",
+    "Figure6",
+    "figure1",
+    "figure2",
+    "figure3",
+    "figure4",
+    "figure5",
+    "figure6",
+]

@@ -1,0 +1,250 @@
+"""The six tabular figures of Tang & Munos 2025, drawn from the data of `klsym.experiments.tang_munos`.
+
+Every estimate keeps its colour, line style and marker in all figures, so that they can be told apart without
+colour.  Bands and bars are one standard error over repeats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from klsym.experiments.bandit_numbers import error, mean
+from klsym.experiments.bandit_runs import Times
+from klsym.experiments.bandits import GRADIENTS, VALUES, Array
+from klsym.experiments.tang_munos import Figure1, Figure2, Figure3, Figure4, Figure5, Figure6
+from klsym.experiments.tang_munos_runs import FORWARD, K3_LOSS, REVERSE, VANILLA
+from klsym.figures.style import (
+    BLACK,
+    BLUE,
+    COLUMN,
+    GREEN,
+    GREY,
+    ORANGE,
+    PAGE,
+    VERMILION,
+    band,
+    label_ends,
+    styled,
+)
+
+DASHED, DOTTED, MIXED = (0, (4, 1.5)), (0, (1, 1.2)), (0, (5, 1.2, 1, 1.2))
+LOOK = {  # colour, line style, marker
+    "k1": (BLUE, "-", "o"),
+    "k2": (ORANGE, DASHED, "s"),
+    "k3": (VERMILION, MIXED, "^"),
+    "k1 loss": (ORANGE, DOTTED, "s"),
+    "k3 loss": (VERMILION, MIXED, "^"),
+    "vanilla": (BLUE, "-", "o"),
+    "leave-one-out": (GREEN, DASHED, "D"),
+    "reversed": (BLUE, "-", "o"),
+}
+NAME = {
+    "k1": "$k_1$",
+    "k2": "$k_2$",
+    "k3": "$k_3$",
+    "k1 loss": "$k_1$ loss",
+    "k3 loss": "$k_3$ loss",
+    "vanilla": "vanilla",
+    "leave-one-out": "leave-one-out",
+}
+THEORY = {"color": BLACK, "linewidth": 0.7, "linestyle": (0, (2, 2)), "zorder": 1}
+ANALYTIC = {"color": BLACK, "linewidth": 0.8, "zorder": 3}
+MEAN_K3 = {"color": GREY, "linewidth": 0.8, "zorder": 1}
+
+
+def draw1(data: Figure1) -> Any:
+    """Figure 1: MSE of the value estimates against n; lines exact, markers simulated."""
+    with styled() as Figure:
+        figure = Figure(figsize=(COLUMN, 2.7), layout="constrained")
+        ax = figure.subplots()
+        _errors(ax, data.ns, VALUES, data.squared, mean(data.exact))
+        ax.set(ylabel="MSE of the KL estimate (nats$^2$)")
+        return figure
+
+
+def draw2(data: Figure2) -> Any:
+    """Figure 2: root-MSE of the gradient estimates against n; lines exact, markers simulated."""
+    with styled() as Figure:
+        figure = Figure(figsize=(COLUMN, 2.9), layout="constrained")
+        ax = figure.subplots()
+        _errors(ax, data.ns, GRADIENTS, data.norms, mean(data.exact))
+        ax.set(ylabel="root-MSE of the gradient estimate")
+        return figure
+
+
+def draw3(data: Figure3) -> Any:
+    """Figure 3: KL(q||p) over iterations, one panel for each n, with the median run of the k3 loss."""
+    figure = _courses(data.times, data.ns, data.divergence, data.exact, r"KL$(q\,\Vert\,p)$ (nats)")
+    medians = np.median(data.divergence[:, K3_LOSS], axis=-1)
+    for ax, median in zip(figure.axes, medians, strict=True):
+        ax.plot(data.times, median, color=VERMILION, linewidth=0.8, linestyle=DASHED, zorder=1)
+    figure.axes[0].texts[0].set_text("bands: one standard error\nthin dashes: median of the $k_3$ loss")
+    return figure
+
+
+def draw4(data: Figure4) -> Any:
+    """Figure 4: KL(q||pi*) over KL(p||pi*) over iterations, one panel for each n."""
+    label = r"KL$(q\,\Vert\,\pi^\star)$ / KL$(p\,\Vert\,\pi^\star)$"
+    return _courses(data.times, data.ns, data.normalised, data.exact, label)
+
+
+def draw5(data: Figure5) -> Any:
+    """Figure 5: converged KL(q||pi*) against n; thin lines: linear-noise theory, exact limits."""
+    with styled() as Figure:
+        figure = Figure(figsize=(COLUMN, 2.9), layout="constrained")
+        ax = figure.subplots()
+        _level(ax, float(mean(data.limit)), r"KL$(\pi^\star_{\rm rev}\,\Vert\,\pi^\star)$")
+        _level(ax, float(mean(data.analytic)), "analytic gradient")
+        _theory(ax, data.ns, data.theory)
+        for i, name in enumerate(GRADIENTS):
+            _points(ax, data.ns, data.ends[i], name)
+        _sizes(ax, data.ns)
+        ax.set(ylabel=r"converged KL$(q\,\Vert\,\pi^\star)$ (nats)", yscale="log")
+        _roomy(ax, mean(data.ends), float(mean(data.analytic)))
+        ends = [
+            (float(x), NAME[n], LOOK[n][0]) for n, x in zip(GRADIENTS, mean(data.ends[:, -1]), strict=True)
+        ]
+        label_ends(ax, ends, ax.get_xlim()[1])
+        return figure
+
+
+def draw6(data: Figure6) -> Any:
+    """Figure 6: converged KL of the k3 loss from pi* and from pi*_rev against n.
+
+    Thin lines: KL(pi*_rev||pi*), and the linear-noise value of KL(q||pi*_rev).
+    """
+    with styled() as Figure:
+        figure = Figure(figsize=(COLUMN, 2.7), layout="constrained")
+        ax = figure.subplots()
+        _level(ax, float(mean(data.limit)), r"KL$(\pi^\star_{\rm rev}\,\Vert\,\pi^\star)$")
+        _theory(ax, data.ns, data.theory)
+        _points(ax, data.ns, data.to_optimum, "k3 loss")
+        _points(ax, data.ns, data.to_reversed, "reversed")
+        medians = np.median(data.to_reversed, axis=-1)
+        ax.plot(data.ns, medians, linestyle="none", marker="_", markersize=9, color=LOOK["reversed"][0])
+        _note(ax, "short bars: medians")
+        _sizes(ax, data.ns)
+        ax.set(ylabel="converged KL of the $k_3$ loss (nats)", yscale="log")
+        _roomy(ax, mean(data.to_optimum), mean(data.theory))
+        pairs = (
+            ("k3 loss", r"to $\pi^\star$", data.to_optimum),
+            ("reversed", r"to $\pi^\star_{\rm rev}$", data.to_reversed),
+        )
+        ends = [(float(mean(x[-1])), text, LOOK[name][0]) for name, text, x in pairs]
+        label_ends(ax, ends, ax.get_xlim()[1])
+        return figure
+
+
+# ---------------------------------------------------------------------------- parts
+def _errors(ax: Any, ns: Sequence[int], names: Sequence[str], sampled: Array, exact: Array) -> None:
+    """Exact lines, with simulated means and their standard errors as markers."""
+    for i, name in enumerate(names):
+        colour, style, marker = LOOK[name]
+        ax.plot(ns, exact[i], color=colour, linestyle=style)
+        centre, bar = mean(sampled[i]), error(sampled[i])
+        # on a log axis a bar must end above zero
+        bars = [np.minimum(bar, 0.9 * centre), bar]
+        ax.errorbar(ns, centre, bars, color=colour, fmt=marker, elinewidth=0.7, markerfacecolor="white")
+    _sizes(ax, ns)
+    ax.set(yscale="log")
+    _note(ax, f"lines: exact\nmarkers: {sampled.shape[-1]} simulations")
+    ends = [(float(exact[i, -1]), NAME[name], LOOK[name][0]) for i, name in enumerate(names)]
+    label_ends(ax, ends, ax.get_xlim()[1])
+
+
+def _courses(times: Times, ns: Sequence[int], sampled: Array, exact: Array, ylabel: str) -> Any:
+    """One panel for each n, on log axes, with bands; the exact descents are thin lines."""
+    with styled() as Figure:
+        figure = Figure(figsize=(PAGE, 2.7), layout="constrained")
+        panels = figure.subplots(1, len(ns), sharex=True, sharey=True, squeeze=False)[0]
+        seen = times > 0  # a log axis has no zero
+        for j, (ax, n) in enumerate(zip(panels, ns, strict=True)):
+            for i, name in enumerate(GRADIENTS):
+                colour, style, marker = LOOK[name]
+                every = _evenly(times[seen], 6, 0.4 * i)
+                band(
+                    ax, times[seen], mean(sampled[j, i])[seen], error(sampled[j, i])[seen], colour,
+                    linestyle=style, marker=marker, markevery=every, markerfacecolor="white",
+                )  # fmt: skip
+            ax.plot(times[seen], mean(exact[REVERSE])[seen], **ANALYTIC)
+            ax.plot(times[seen], mean(exact[FORWARD])[seen], **MEAN_K3)
+            ax.set(xscale="log", yscale="log", title=f"$n = {n}$", xlabel="iteration")
+            ax.set_xlim(1, times[-1])
+        panels[0].set(ylabel=ylabel)
+        _note(panels[0], "bands: one standard error")
+        low = min(mean(sampled[:, VANILLA:]).min(), mean(exact[1:]).min())
+        panels[0].set_ylim(low / 1.5, 1.5 * mean(sampled).max())
+        ends = [(float(mean(sampled[-1, i, -1])), NAME[n], LOOK[n][0]) for i, n in enumerate(GRADIENTS)]
+        ends.append((float(mean(exact[REVERSE, -1])), "analytic", BLACK))
+        ends.append((float(mean(exact[FORWARD, -1])), "exact $k_3$ loss", GREY))
+        label_ends(panels[-1], ends, times[-1], gap=0.085)
+        return figure
+
+
+def _evenly(times: Any, count: int, offset: float) -> list[int]:
+    """Indices of about `count` times, evenly spaced in log t; `offset` shifts them by a part of a space."""
+    wanted = np.linspace(0, np.log(times[-1]), count + 1)[:-1] + (offset % 1) * np.log(times[-1]) / count
+    return sorted({int(np.abs(np.log(times) - x).argmin()) for x in wanted})
+
+
+def _note(ax: Any, text: str) -> None:
+    ax.text(0.04, 0.04, text, transform=ax.transAxes, fontsize=7.5, va="bottom")
+
+
+def _points(ax: Any, ns: Sequence[int], values: Array, name: str) -> None:
+    """Means over bandits with standard errors, joined."""
+    colour, style, marker = LOOK[name]
+    centre, bar = mean(values), error(values)
+    bars = [np.minimum(bar, 0.9 * centre), bar]
+    ax.errorbar(
+        ns,
+        centre,
+        bars,
+        color=colour,
+        linestyle=style,
+        marker=marker,
+        elinewidth=0.7,
+        markerfacecolor="white",
+    )
+
+
+def _level(ax: Any, height: float, text: str) -> None:
+    """A thin horizontal line with its name under it, between the first marker and the middle."""
+    ax.axhline(height, **THEORY)
+    ax.annotate(
+        text, (0.27, height), (0, -4), xycoords=("axes fraction", "data"), textcoords="offset points",
+        fontsize=7.5, va="top", ha="center", color=THEORY["color"],
+    )  # fmt: skip
+
+
+def _theory(ax: Any, ns: Sequence[int], values: Array) -> None:
+    """The linear-noise values, with their name under the first segment."""
+    heights = mean(values)
+    ax.plot(ns, heights, **THEORY)
+    middle = (np.sqrt(ns[0] * ns[min(1, len(ns) - 1)]), np.sqrt(heights[0] * heights[min(1, len(ns) - 1)]))
+    ax.annotate(
+        "linear noise", middle, (-5, -2), textcoords="offset points",
+        fontsize=7.5, va="top", ha="right", color=THEORY["color"],
+    )  # fmt: skip
+
+
+def _sizes(ax: Any, ns: Sequence[int]) -> None:
+    """A log axis of sample sizes, with the sizes themselves as ticks where they fit."""
+    ax.set_xscale("log", base=2)
+    few = ns if len(ns) <= 6 else ns[:: -(-len(ns) // 6)]
+    ax.set_xticks(few, [str(n) for n in few])
+    ax.set_xlabel("samples $n$")
+    pad = 2**0.3
+    ax.set_xlim(ns[0] / pad, ns[-1] * pad)
+
+
+def _roomy(ax: Any, *heights: Any) -> None:
+    """Limits of a log axis around some values, with room for a name under the lowest."""
+    values = np.concatenate([np.ravel(h) for h in heights])
+    ax.set_ylim(values.min() / 3, values.max() * 2)
+
+
+DRAW: dict[int, Callable[[Any], Any]] = {1: draw1, 2: draw2, 3: draw3, 4: draw4, 5: draw5, 6: draw6}
