@@ -1,4 +1,4 @@
-"""False endings: what no tangent, square, model or completeness argument shows."""
+"""False endings: what no equality, model or completeness argument shows."""
 
 from __future__ import annotations
 
@@ -38,13 +38,6 @@ from drafts import (
 from klsym.normal_form import ExpPoly
 from klsym.statements import E, PointGradient, Side
 
-SKEW = [{"scale": "1", "measure": "q", "v": [], "u": (-k1).to_json()}]  # E_q[k3]
-
-
-def gap(**change: Any) -> list[dict[str, Any]]:
-    return [{**SKEW[0], **change}]
-
-
 EQUALITIES = {
     "ring equality": [
         ("forward for reverse", CLOSE, "ring equality: the two sides differ: left - right = ",
@@ -59,36 +52,6 @@ EQUALITIES = {
             .step("chain rule")),
         ("mean of a product is no product of means", CLOSE, "the two sides differ",
             lambda: Draft(Em("q", k1 * r), Em("q", k1).times(Em("q", r)))),
-    ],
-    "tangent": [
-        ("a negative factor", CLOSE, "tangent: the factor -1 is not positive",
-            lambda: Draft(Em("q", k3), NOTHING, "<=").close("tangent", terms=gap(scale="-1"))),
-        ("closes an equality", CLOSE, "tangent closes an inequality",
-            lambda: Draft(NOTHING, Em("q", k3)).close("tangent", terms=SKEW)),
-        ("sign of the exponent", CLOSE, "the two sides differ",
-            lambda: Draft(Em("q", k1), Em("q", r - 1), "<=").close("tangent", terms=SKEW)),
-        ("kl bounds chi2 from above", CLOSE, "the two sides differ",
-            lambda: Draft(Em("q", (r - 1) ** 2), Em("q", -r * k1), "<=")
-            .close("tangent", terms=gap(v=(-k1).to_json(), u=(-k1).to_json()))),
-        ("weighted by another measure", CLOSE, "the two sides differ",
-            lambda: Draft(NOTHING, Em("q", k3), "<=").close("tangent", terms=gap(measure="mu"))),
-    ],
-    "square": [
-        ("the wrong way round", CLOSE, "the two sides differ",
-            lambda: Draft(Em("q", k1 * k1), Em("q", k1).times(Em("q", k1)), "<=")
-            .close("square", b=k1, measure="q", score=[])),
-        ("under the counting measure", CLOSE, "a probability measure expected",
-            lambda: Draft(Em("count", k1).times(Em("count", k1)), Em("count", k1 * k1), "<=")
-            .close("square", b=k1, measure="count", score=[])),
-        ("score not squared", CLOSE, "the two sides differ",
-            lambda: Draft(REVERSE.times(REVERSE), Em("q", k1 * k1, 1), "<=")
-            .close("square", b=k1, measure="q", score=["x"])),
-        ("closes an equality", CLOSE, "square closes an inequality",
-            lambda: Draft(REVERSE.times(REVERSE), Em("q", k1 * k1, 2))
-            .close("square", b=k1, measure="q", score=["x"])),
-        ("means under two measures", CLOSE, "the two sides differ",
-            lambda: Draft(Em("q", k1).times(Em("p", k1)), Em("q", k1 * k1), "<=")
-            .close("square", b=k1, measure="q", score=[])),
     ],
 }  # fmt: skip
 

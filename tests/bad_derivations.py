@@ -1,7 +1,8 @@
 """False derivations, one plausible mistake each; running this file writes them to tests/bad.
 
 Every row is a complete certificate with a correct digest, so that the replay itself has to find the
-mistake.  The rows about rules and statements are here, those about closings in bad_closings.py.
+mistake.  The rows about rules and statements are here, those about closings in bad_closings.py
+and bad_inequalities.py.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bad_closings import COMPLETENESS, EQUALITIES, QUADRATIC, REFUTATIONS, apart, solved
+from bad_inequalities import INEQUALITIES
 from drafts import (
     ANY_F,
     GOT,
@@ -356,7 +358,7 @@ def rows(*tables: dict[str, list[Any]]) -> list[Bad]:
 
 TABLE = rows(
     DEFINITIONS, DERIVATIVES, MEASURES, SETTINGS,
-    EQUALITIES, REFUTATIONS, COMPLETENESS, STATEMENTS, FORMER_HOLES,
+    EQUALITIES, INEQUALITIES, REFUTATIONS, COMPLETENESS, STATEMENTS, FORMER_HOLES,
 )  # fmt: skip
 
 

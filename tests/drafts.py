@@ -28,7 +28,7 @@ V, number = ExpPoly.variable, ExpPoly.number
 SELF = V("k1[self]")
 ONE, ZERO = number(1), number(0)
 k1, w, log_q, R, A, g, g1, f = (V(n) for n in ("k1", "w", "log_q", "R", "A", "g", "g'", "f"))
-a, b, beta, nu = (V(n) for n in ("a", "b", "beta", "nu"))
+a, b, beta, lam, nu = (V(n) for n in ("a", "b", "beta", "lam", "nu"))
 r, rho, k2 = (-k1).exp(), w.exp(), k1 * k1 * Fraction(1, 2)
 k3 = r - 1 + k1
 

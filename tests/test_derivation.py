@@ -182,14 +182,14 @@ ENDINGS: dict[str, tuple[Make, str, str]] = {
             0, by="tangent", terms=((1, q, 0, -k1), (1, q, -k1, k1))
         ),
         "proved",
-        "Cov_q(k1, r - 1) <= 0",
+        "Cov_q(k1, r - 1) <= 0; equality iff r = 1 wherever q > 0",
     ),
     "at most, square": (
         lambda: derive(expectation(k1, under=q) * expectation(k1, under=q)).at_most(
             expectation(k1**2, under=q), by="square", b=k1, measure=q, power=0
         ),
         "proved",
-        "E_q[k1] E_q[k1] <= E_q[k1**2]",
+        "E_q[k1] E_q[k1] <= E_q[k1**2]; equality iff k1 is constant wherever q > 0",
     ),
     "differs": (
         lambda: derive(expectation(k2, under=q)).differs_from(KL(q, p)),

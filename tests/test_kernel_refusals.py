@@ -107,41 +107,6 @@ def values(left: Side, right: Side, world: World) -> tuple[float, float]:
     return world.side(left, world.theta), world.side(right, world.theta)
 
 
-def at_most(left: Side, right: Side) -> bool:
-    pairs = [values(left, right, World(seed)) for seed in range(4)]
-    return all(x <= y + 1e-9 * (1 + abs(x) + abs(y)) for x, y in pairs)
-
-
-ERRORS = st.sampled_from([NOTHING, NOTHING, Em("q", k1), Em("p", r)])
-
-
-@CHECK
-@given(st.data())
-def test_what_tangent_accepts_is_an_inequality(data):
-    left, total, rows = Em("q", data.draw(elements())), data.draw(ERRORS), []
-    for _ in range(data.draw(st.integers(0, 2))):
-        scale, m = data.draw(st.one_of(SMALL, st.just(0))), data.draw(MEASURE)
-        u, v = (data.draw(st.sampled_from([k1, -k1, w * 2, k2, beta * w])) for _ in range(2))
-        total = total + Em(m, v.exp() * (u.exp() - 1 - u) * scale)
-        rows.append({"scale": str(scale), "measure": m, "u": u.to_json(), "v": v.to_json()})
-    right = left + total
-    honest = accepts("tangent", left, right, {"terms": rows}, Statement(left, right, BETA, "<="))
-    assert not honest or at_most(left, right)
-    assert not accepts("tangent", left, right, {"terms": rows}, Statement(left, right, BETA, "="))
-
-
-@CHECK
-@given(elements(), MEASURE, SCORE, SCORE, ERRORS)
-def test_what_square_accepts_is_an_inequality(element, measure, score, other, error):
-    mean = Side.atom(E(measure, element, score))
-    left, right = mean.times(mean), Side.atom(E(measure, element * element, score + other)) + error
-    data = {"b": element.to_json(), "measure": measure, "score": list(score)}
-    honest = accepts("square", left, right, data, Statement(left, right, BETA, "<="))
-    fits = other == score or not element
-    assert honest == (measure != "count" and fits and not error.terms)
-    assert not honest or at_most(left, right)
-
-
 def world_of(model: dict[str, Any]) -> World:
     """The world that the numbers of a witness describe."""
 

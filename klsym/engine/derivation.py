@@ -15,10 +15,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from klsym.convert import to_ring
+from klsym.engine.inequalities import data_elements, inequality, positive_terms, premises
 from klsym.engine.quantities import Quantity, quantity
 from klsym.engine.reduce import Move, Step, make_step, reduction
 from klsym.engine.witness import find_model
-from klsym.errors import ProofError, Refused, UsageError
+from klsym.errors import NotInRing, ProofError, Refused, UsageError
 from klsym.kernel import Theorem, certify
 from klsym.kernel.closing import CLOSINGS, is_foreign, partial, score_coefficient
 from klsym.normal_form import ExpPoly
@@ -49,7 +50,7 @@ def derive(start: Quantity, **setting: Any) -> Derivation:
             f"derive: a quantity such as expectation(...) or grad(KL(q, p)) expected, got {kind}"
         )
     given = tuple(sorted((str(n), to_ring(v)) for n, v in setting.pop("given", {}).items()))
-    premises = tuple(setting.pop("premises", ()))
+    premises = tuple((quantity(a), quantity(b)) for a, b in setting.pop("premises", ()))
     on_policy = bool(setting.pop("on_policy", False))
     if setting:
         raise ProofError(f"derive: unknown setting {sorted(setting)}")
@@ -176,32 +177,67 @@ class Derivation:
         return _text(self.left, self.labels)
 
     # -- endings ---------------------------------------------------------------------------
-    def equals(self, right: Any) -> Proof:
-        """The left side equals the right one; what is left to do is filled in on both."""
+    def equals(self, right: Any, by: str = "ring equality", using: Iterable[Any] = ()) -> Proof:
+        """The left side equals the right one; what is left to do is filled in on both.
+
+        by="evaluation" leaves it to the kernel to put in definitions, constants and ratio means.
+        using: pairs (number of a premise F = G, multiple m) where right - left is a sum of m (F - G).
+        """
+        if by == "evaluation" or using:
+            return self._compare(right, "=", {"by": "evaluation", "premises": premises(using)})
+        if by != "ring equality":
+            raise UsageError(f"equals by={by!r}: known are ring equality and evaluation")
 
         def close(left: Side, other: Side, context: Context) -> dict[str, Any]:
             if left != other:
-                reason = f"the left one is {_text(left)}, the right one {_text(other)}"
-                raise ProofError(f"the two sides differ: {reason}")
+                raise ProofError(f"the two sides differ: {_both(left, other)}")
             return {"by": "ring equality"}
 
         return self._end(right, "=", close, meet=True)
 
     def at_most(self, right: Any, by: str, **data: Any) -> Proof:
-        """left <= right, by `tangent` (terms (scale, measure, v, u)) or `square` (b, measure, power)."""
-        written = {"by": by, **_inequality(by, data)}
+        """left <= right, for right - left is a positive sum of what is never negative.
+
+        by="tangent": terms (c, place, v, u) are c E_m[exp(v) (exp(u) - 1 - u)].
+        by="sum of squares": terms (c, place, v, b, f, k) are c f^2 E_m[exp(v) (b s^k)^2]; f = 1, k = 0.
+        by="square": b, measure, power k and scale c stand for c (E_m[(b s^k)^2] - E_m[b s^k]^2).
+        The place is q, p, mu or "sample"; a term may be a dict.  using: premises, as in `equals`.
+        """
+        return self._compare(right, "<=", inequality(by, data))
+
+    def at_most_iff(self, right: Any, parameter: Any, is_: Any, terms: Iterable[Any]) -> Proof:
+        """left <= right at one sample for every r > 0 if and only if the parameter has this value.
+
+        terms: dicts with u (a tangent) or b (a square), of which right - left is then a sum.
+        """
+        value = to_ring(is_).to_json()
+        written = {"parameter": str(parameter), "value": value, "terms": positive_terms(terms)}
+        return self._compare(right, "<=", {"by": "contact", **written})
+
+    def _compare(self, right: Any, relation: str, written: dict[str, Any]) -> Proof:
+        """Close with data that the author gave, on the sides as they are or in canonical form."""
+
+        def refusal(left: Side, other: Side, context: Context) -> str:
+            try:
+                CLOSINGS[written["by"]].verify(
+                    left, other, written, Statement(left, other, context, relation)
+                )
+            except (Refused, NotInRing) as error:
+                return str(error)
+            return ""
 
         def close(left: Side, other: Side, context: Context) -> dict[str, Any]:
-            try:
-                CLOSINGS[by].verify(left, other, written, Statement(left, other, context, "<="))
-            except Refused:
-                names = f"the left one is {_text(left)}, the right one {_text(other)}"
-                positive = all(row.get("scale", "1")[0] != "-" for row in written.get("terms", []))
-                reason = names if positive else "a factor is not positive"
-                raise ProofError(f"the two sides differ by no such {by}: {reason}") from None
+            reason = refusal(left, other, context)
+            if reason:
+                differ = "the two sides differ" in reason or "[[" in reason
+                shown = f"the two sides differ by no such {written['by']}: {_both(left, other)}"
+                raise ProofError(shown if differ else f"{written['by']}: {reason}")
             return written
 
-        return self._end(right, "<=", close)
+        def done(left: Side, other: Side, context: Context) -> bool:
+            return not refusal(left, other, context)
+
+        return self._end(right, relation, close, *data_elements(written), done=done)
 
     def differs_from(self, right: Any, relation: str = "=", model: dict[str, Any] | None = None) -> Proof:
         """Refute left = right (or left <= right) by an explicit finite model."""
@@ -232,13 +268,17 @@ class Derivation:
 
         return self._end(0, "=", close)
 
-    def _end(self, right: Any, relation: str, close: Any, *more: ExpPoly, meet: bool = False) -> Proof:
+    def _end(
+        self, right: Any, relation: str, close: Any, *more: ExpPoly, meet: bool = False, done: Any = None
+    ) -> Proof:
         other = quantity(right)
         merged = dict(self.context.functions) | dict(other.functions)
         context = replace(self.context, functions=tuple(sorted(merged.items())))
         context = _with_parameters(context, [*elements(other.side), *more])
-        done = replace(self, context=context).reduce()
-        left, right_moves = done.moves, tuple(reduction(other.side, context, "right"))
+        left, right_moves = self.moves, tuple[Move, ...]()
+        if done is None or not done(self.left, other.side, context):
+            left = replace(self, context=context).reduce().moves
+            right_moves = tuple(reduction(other.side, context, "right"))
         if meet:  # a refutation evaluates both sides in canonical form
             left, right_moves = _meet(self, left, other.side, right_moves)
         part = {
@@ -275,28 +315,12 @@ def _text(side: Side, labels: dict[ExpPoly, Any] | None = None) -> str:
     return show_side(side, labels)
 
 
+def _both(left: Side, right: Side) -> str:
+    return f"the left one is {_text(left)}, the right one {_text(right)}"
+
+
 def _part(part: Any) -> dict[str, Any]:
     return {} if part is None else {"part": to_ring(part).to_json()}
-
-
-INEQUALITIES = {"square": {"b", "measure", "power"}, "tangent": {"terms"}}
-
-
-def _inequality(by: str, data: dict[str, Any]) -> dict[str, Any]:
-    if set(data) != INEQUALITIES.get(by):
-        known = "; ".join(f"{name}: {', '.join(sorted(keys))}" for name, keys in INEQUALITIES.items())
-        raise UsageError(f"at_most by={by!r}: known are {known}")
-    if by == "square":
-        return {
-            "b": to_ring(data["b"]).to_json(),
-            "measure": data["measure"],
-            "score": ["x"] * data["power"],
-        }
-    rows = [
-        {"scale": str(scale), "measure": m, "v": to_ring(v).to_json(), "u": to_ring(u).to_json()}
-        for scale, m, v, u in data["terms"]
-    ]
-    return {"terms": rows}
 
 
 def solve(

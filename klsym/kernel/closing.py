@@ -1,8 +1,8 @@
 """The ways a derivation may end, each checked against the two sides it arrived at.  Trusted.
 
 ring equality   the two sides have the same normal form
-tangent         right - left is a positive sum of E_m[exp(v)(exp(u) - 1 - u)]  (exp(u) >= 1 + u)
-square          right - left is E_m[b^2 s^2] - E_m[b s]^2  (a variance)
+evaluation      they are worth the same: constants, ratio means, named values, premises (evaluation.py)
+tangent, sum of squares, square, contact   inequalities (inequalities.py)
 finite model    an explicit model encloses the two sides in disjoint intervals: a refutation
 completeness    E_q[c s] = 0 for all q, p, mu iff c is constant: solved for a generic function
 independence    c holds a term outside span{1, k1, r, rewards}: no combination of the KL gradients
@@ -16,20 +16,15 @@ from fractions import Fraction
 from typing import Any
 
 from klsym.errors import Refused
+from klsym.kernel.evaluation import Assumed, Data, evaluation, refuse_unless, sample_part
+from klsym.kernel.inequalities import contact, square, sum_of_squares, tangent
 from klsym.kernel.intervals import Interval
 from klsym.kernel.model import Model, enclose
-from klsym.kernel.rules import Hypothesis, d_log_q, density_ratio
-from klsym.normal_form import ONE, ZERO, Exponent, ExpPoly, Key, Monomial, read_number
+from klsym.kernel.rules import d_log_q, density_ratio
+from klsym.normal_form import ONE, ZERO, ExpPoly, Key, read_number
 from klsym.statements import Context, E, Side, Statement, elements, parse_name
 
-Data = dict[str, Any]
-Assumed = set[Hypothesis]
 COORDINATES = ("k1", "w", "log_q")
-
-
-def _refuse_unless(condition: bool, reason: str) -> None:
-    if not condition:
-        raise Refused(reason)
 
 
 def ring_equality(left: Side, right: Side, data: Data, statement: Statement) -> Assumed:
@@ -38,33 +33,9 @@ def ring_equality(left: Side, right: Side, data: Data, statement: Statement) -> 
     return set()
 
 
-def tangent(left: Side, right: Side, data: Data, statement: Statement) -> Assumed:
-    """right - left = sum_i c_i E_m[exp(v_i) (exp(u_i) - 1 - u_i)], c_i > 0."""
-    _refuse_unless(statement.relation == "<=", "tangent closes an inequality")
-    total = Side()
-    for row in data["terms"]:
-        scale, v, u = read_number(row["scale"]), *(ExpPoly.from_json(row[k]) for k in ("v", "u"))
-        _refuse_unless(scale > 0, f"tangent: the factor {scale} is not positive")
-        for element in (u, v):
-            statement.context.check(element)
-        gap = v.exp() * (u.exp() - 1 - u) * scale
-        total = total + Side.atom(E(row["measure"], gap))
-    return ring_equality(right - left, total, data, statement)
-
-
-def square(left: Side, right: Side, data: Data, statement: Statement) -> Assumed:
-    """right - left = E_m[b^2 s^2k] - E_m[b s^k]^2 >= 0."""
-    _refuse_unless(statement.relation == "<=", "square closes an inequality")
-    b, m, score = ExpPoly.from_json(data["b"]), data["measure"], tuple(data["score"])
-    _refuse_unless(m in ("q", "p", "mu"), "square: a probability measure expected")
-    mean = Side.atom(E(m, b, score))
-    variance = Side.atom(E(m, b * b, score + score)) - mean.times(mean)
-    return ring_equality(right - left, variance, data, statement)
-
-
 def finite_model(left: Side, right: Side, data: Data, statement: Statement) -> Assumed:
     """The recorded enclosures are recomputed; they must contradict the relation."""
-    _refuse_unless(not statement.context.premises, "a model need not satisfy the premises")
+    refuse_unless(not statement.context.premises, "a model need not satisfy the premises")
     _without_given(statement.context, left, right)
     model = Model.from_json(data["model"], statement.context)
     got = {"left": enclose(left, model), "right": enclose(right, model)}
@@ -74,7 +45,7 @@ def finite_model(left: Side, right: Side, data: Data, statement: Statement) -> A
             raise Refused(f"{name} side: enclosed in {_show(interval)}, recorded {_show(recorded)}")
     above = got["left"].lower > got["right"].upper
     below = got["left"].upper < got["right"].lower
-    _refuse_unless(
+    refuse_unless(
         above or (below and statement.relation == "="),
         "the enclosures do not contradict the relation",
     )
@@ -96,7 +67,7 @@ def _decimal(value: Fraction) -> str:
 def _without_given(context: Context, *sides: Side) -> None:
     found = {name for side in sides for element in elements(side) for name in element.names()}
     names = {parse_name(name).base for name in found}
-    _refuse_unless(not names & {name for name, _ in context.given}, "put the given values in first")
+    refuse_unless(not names & {name for name, _ in context.given}, "put the given values in first")
 
 
 # ---------------------------------------------------------------------------- completeness
@@ -112,12 +83,12 @@ def score_coefficient(left: Side, right: Side) -> ExpPoly:
 def _for_all_models(statement: Statement, left: Side, right: Side) -> None:
     """Completeness quantifies over every q, p, mu, which premises would narrow."""
     context = statement.context
-    _refuse_unless(statement.relation == "=", "an equation expected, not an inequality")
-    _refuse_unless(not context.premises, "completeness needs every q, p, mu: no premises")
+    refuse_unless(statement.relation == "=", "an equation expected, not an inequality")
+    refuse_unless(not context.premises, "completeness needs every q, p, mu: no premises")
     _without_given(context, left, right)
     if context.on_policy:
         names = score_coefficient(left, right).names()
-        _refuse_unless("w" not in names, "on-policy w is 0: put that in first")
+        refuse_unless("w" not in names, "on-policy w is 0: put that in first")
 
 
 def completeness(left: Side, right: Side, data: Data, statement: Statement) -> Assumed:
@@ -130,23 +101,23 @@ def completeness(left: Side, right: Side, data: Data, statement: Statement) -> A
     context, c = statement.context, score_coefficient(left, right)
     _for_all_models(statement, left, right)
     unknown, family = data["function"], ExpPoly.from_json(data["family"])
-    _refuse_unless(context.function_arguments == {unknown: ("k1",)}, "one unknown function of k1 expected")
+    refuse_unless(context.function_arguments == {unknown: ("k1",)}, "one unknown function of k1 expected")
     context.check(family)
-    _refuse_unless(family.names() <= {"k1", *context.parameters}, "family: a function of k1 alone")
+    refuse_unless(family.names() <= {"k1", *context.parameters}, "family: a function of k1 alone")
     unit = ExpPoly.from_json(data["unit"])
     unit.inverse()  # refuses zero and sums
     context.check(unit)
-    _refuse_unless(all(parse_name(n).base != unknown for n in unit.names()), "unit: free of the unknown")
-    _refuse_unless(data["coordinate"] in COORDINATES, f"coordinate: one of {COORDINATES}")
+    refuse_unless(all(parse_name(n).base != unknown for n in unit.names()), "unit: free of the unknown")
+    refuse_unless(data["coordinate"] in COORDINATES, f"coordinate: one of {COORDINATES}")
     condition = unit * partial(c, data["coordinate"], context)
     order, constants = data["order"], list(data["constants"])
-    _refuse_unless(type(order) is int and 0 < order <= 8, "order: an integer from 1 to 8")
+    refuse_unless(type(order) is int and 0 < order <= 8, "order: an integer from 1 to 8")
     top = unknown + "'" * order
     h = ExpPoly.variable(top) - condition
-    _refuse_unless(h.names() <= {"k1", *context.parameters}, f"the condition is not {top} = h(k1)")
+    refuse_unless(h.names() <= {"k1", *context.parameters}, f"the condition is not {top} = h(k1)")
     _check_family(family, h, order, constants, c, context)
     solved = c.substitute(_jets(unknown, family, c, context))
-    _refuse_unless(context.is_constant(solved), "the family does not make the coefficient constant")
+    refuse_unless(context.is_constant(solved), "the family does not make the coefficient constant")
     divisors = family.inverted() | unit.names()
     return {("nonzero", name) for name in divisors & set(context.parameters)}
 
@@ -156,7 +127,7 @@ def partial(c: ExpPoly, coordinate: str, context: Context) -> ExpPoly:
         if name in context.parameters:
             return ZERO
         parsed = parse_name(name)
-        _refuse_unless(not parsed.detached, "drop sg(.) before completeness is used")
+        refuse_unless(not parsed.detached, "drop sg(.) before completeness is used")
         if parsed.base in context.function_arguments:
             return ExpPoly.variable(name + "'") if coordinate == "k1" else ZERO
         return ONE if name == coordinate else ZERO
@@ -167,16 +138,16 @@ def partial(c: ExpPoly, coordinate: str, context: Context) -> ExpPoly:
 def _check_family(
     family: ExpPoly, h: ExpPoly, order: int, constants: list[str], c: ExpPoly, context: Context
 ) -> None:
-    _refuse_unless(len(set(constants)) == order, f"{order} free constants expected, got {constants}")
-    _refuse_unless(set(constants) <= set(context.parameters), "a free constant is not declared")
-    _refuse_unless(not (c.names() | h.names()) & set(constants), "a free constant stands in the equation")
+    refuse_unless(len(set(constants)) == order, f"{order} free constants expected, got {constants}")
+    refuse_unless(set(constants) <= set(context.parameters), "a free constant is not declared")
+    refuse_unless(not (c.names() | h.names()) & set(constants), "a free constant stands in the equation")
     k1 = ExpPoly.variable("k1")
     free = sum((ExpPoly.variable(a) * k1**i for i, a in enumerate(constants)), ZERO)
-    _refuse_unless(not (family - free).names() & set(constants), "the free constants do not span 1, k1, ...")
+    refuse_unless(not (family - free).names() & set(constants), "the free constants do not span 1, k1, ...")
     derived = family
     for _ in range(order):
         derived = d_log_q(derived, context)
-    _refuse_unless(derived == h, "the family does not solve the condition")
+    refuse_unless(derived == h, "the family does not solve the condition")
 
 
 def _jets(unknown: str, family: ExpPoly, c: ExpPoly, context: Context) -> dict[str, ExpPoly]:
@@ -192,22 +163,22 @@ def independence(left: Side, right: Side, data: Data, statement: Statement) -> A
     """The coefficient has a term in k1, w, log_q that is neither k1 nor r times a constant."""
     context, c = statement.context, score_coefficient(left, right)
     _for_all_models(statement, left, right)
-    _refuse_unless(not context.given, "a given reward is no free one: no given values expected")
-    _refuse_unless(not context.functions, "independence: no generic functions expected")
-    _refuse_unless(all(not parse_name(n).detached for n in c.names()), "drop sg(.) first")
+    refuse_unless(not context.given, "a given reward is no free one: no given values expected")
+    refuse_unless(not context.functions, "independence: no generic functions expected")
+    refuse_unless(all(not parse_name(n).detached for n in c.names()), "drop sg(.) first")
     term = ExpPoly.from_json(data["term"])
-    _refuse_unless(len(term.terms) == 1, "term: a single term expected")
+    refuse_unless(len(term.terms) == 1, "term: a single term expected")
     [(key, value)] = term.terms.items()
-    _refuse_unless(c.terms.get(key) == value, "term: it does not stand in the coefficient")
-    _refuse_unless(is_foreign(term, context), "term: a reward, or a multiple of k1 or of r")
+    refuse_unless(c.terms.get(key) == value, "term: it does not stand in the coefficient")
+    refuse_unless(is_foreign(term, context), "term: a reward, or a multiple of k1 or of r")
     return _where_it_survives(c, key, context)
 
 
 def _where_it_survives(c: ExpPoly, key: Key, context: Context) -> Assumed:
     """For which parameters the term neither vanishes nor merges with another one."""
-    sample = _sample_part(*key, context)
-    group = [k for k in c.terms if _sample_part(*k, context) == sample]
-    exponents = {n for k in c.terms for n in _sample_part(*k, context).names()}
+    sample = sample_part(*key, context)
+    group = [k for k in c.terms if sample_part(*k, context) == sample]
+    exponents = {n for k in c.terms for n in sample_part(*k, context).names()}
     parameters = set(context.parameters)
     if exponents & parameters:  # exponents may coincide, as those of r**lam and r do at lam = 1
         return {("generic", name) for name in c.names() & parameters}
@@ -220,16 +191,9 @@ def _where_it_survives(c: ExpPoly, key: Key, context: Context) -> Assumed:
 def is_foreign(term: ExpPoly, context: Context) -> bool:
     """Does a single term depend on a log ratio other than as a constant times k1 or r?"""
     [key] = term.terms
-    sample = _sample_part(*key, context)
+    sample = sample_part(*key, context)
     known = (ExpPoly.variable("k1"), density_ratio("p", "q"))
     return bool(sample.names() & set(COORDINATES)) and sample not in known
-
-
-def _sample_part(monomial: Monomial, exponent: Exponent, context: Context) -> ExpPoly:
-    """The factor of a term that changes from sample to sample."""
-    powers = tuple((n, p) for n, p in monomial if context.is_sample(n))
-    inside = tuple((m, v) for m, v in exponent if any(context.is_sample(n) for n, _ in m))
-    return ExpPoly({(powers, inside): 1})
 
 
 @dataclass(frozen=True)
@@ -242,17 +206,33 @@ class Closing:
     why: str
 
 
+BY_VALUE = (
+    "Sides are compared with definitions, changes of measure, constants and ratio means put in, and products"
+    " of means multiplied out."
+)
 FAMILY_KEYS = frozenset({"function", "family", "unit", "coordinate", "order", "constants"})
 CLOSINGS: dict[str, Closing] = {
     "ring equality": Closing(
         "proved", ring_equality, frozenset(),
         "Equal normal forms are equal functions of the sample."),
+    "evaluation": Closing(
+        "proved", evaluation, frozenset({"premises"}),
+        f"Both sides are worth the same. {BY_VALUE}"),
     "tangent": Closing(
-        "proved", tangent, frozenset({"terms"}),
-        "exp(u) >= 1 + u, so a positive sum of exp(v) (exp(u) - 1 - u) has a mean of at least 0."),
+        "proved", tangent, frozenset({"terms", "premises"}),
+        "exp(u) > 1 + u unless u = 0, so a positive sum of exp(v) (exp(u) - 1 - u) is at least 0, at a"
+        f" sample as in the mean, and 0 only where each u is. {BY_VALUE}"),
+    "sum of squares": Closing(
+        "proved", sum_of_squares, frozenset({"terms", "premises"}),
+        "A positive sum of squares is at least 0, at a sample as in the mean, and 0 only where each is."
+        f" {BY_VALUE}"),
     "square": Closing(
-        "proved", square, frozenset({"b", "measure", "score"}),
-        "A variance is never negative."),
+        "proved", square, frozenset({"scale", "b", "measure", "score", "premises"}),
+        f"A variance is never negative, and 0 only where its variable is constant. {BY_VALUE}"),
+    "contact": Closing(
+        "iff", contact, frozenset({"parameter", "value", "terms"}),
+        "What is 0 at r = 1 and nowhere negative has slope 0 there, which fixes the parameter; with that"
+        " value it is a positive sum of tangents and squares."),
     "finite model": Closing(
         "refuted", finite_model, frozenset({"model", "left", "right"}),
         "One model in which the two sides lie in disjoint intervals refutes the statement."),

@@ -36,7 +36,7 @@ STEP_KEYS = {"rule", "side", "term", "factor", "data", "result"}
 
 @dataclass(frozen=True)
 class Theorem:
-    """What one part establishes: `kind` is proved, refuted, unique or independent."""
+    """What one part establishes: `kind` is proved, refuted, unique, independent or iff."""
 
     kind: str
     statement: Statement

@@ -14,8 +14,7 @@ differences are judged.
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -32,29 +31,14 @@ from klsym.numeric.models import (
     FiniteModel,
     Frame,
     Functions,
-    Instance,
-    Ratio,
-    Scope,
     Sized,
     System,
     from_certificate,
     random_model,
     refuse_unless,
 )
-from klsym.statements import (
-    Atom,
-    Bregman,
-    Context,
-    Covariance,
-    Divergence,
-    E,
-    ExpectedGradient,
-    Gradient,
-    Point,
-    PointGradient,
-    Side,
-    Statement,
-)
+from klsym.numeric.sides import default_function, instances, side_value
+from klsym.statements import Context, Divergence, Gradient, Side, Statement, elements
 
 if TYPE_CHECKING:  # a theorem is data here
     from klsym.kernel import Theorem
@@ -64,166 +48,49 @@ WIDTH = Fraction(1, 10**15)  # of the enclosure of left - right
 SEPARATION = 1e-6  # relative difference of sides that are not
 THETAS = (0.0, 0.5, -0.5, 1.0)  # steps along u at which premises are compared
 
-
-# ---------------------------------------------------------------------------- sides and atoms
-def _side(side: Side, at: Frame) -> Sized:
-    total = at.constant(0)
-    for coefficient, atoms in side.terms:
-        constant = coefficient.names() <= set(at.context.parameters)
-        refuse_unless(constant, "a random coefficient stands outside its expectation")
-        product = at.polynomial(coefficient).at(0)
-        for atom in atoms:
-            product = product * _atom(atom, at)
-        total = total + product
-    return total
-
-
-def _atom(atom: Atom, at: Frame) -> Sized:
-    x = at.model.outcome
-    match atom:
-        case E(m, a, score):
-            return (at.density(m).power(1) * _scores(score, at) * at.polynomial(a)).sum()
-        case Point(a, score):
-            return (_scores(score, at) * at.polynomial(a)).at(x)
-        case ExpectedGradient(m, loss):
-            return _slope((at.density(m).power(1) * at.moved().polynomial(loss)).sum(), at)
-        case PointGradient(loss):
-            return _slope(at.moved().polynomial(loss).at(x), at)
-        case Gradient(of):
-            return _slope(_side(of, at.moved()), at)
-        case Divergence(kind, first, second):
-            return _divergence(kind, at.density(first), at.density(second))
-        case Covariance(m, a, b):
-            return _covariance(at.density(m).power(1), at.polynomial(a), at.polynomial(b))
-        case Bregman(phi):
-            return _bregman(phi, at)
-    raise UsageError(f"oracle: unknown atom {type(atom).__name__}")
-
-
-def _scores(score: tuple[str, ...], at: Frame) -> Sized:
-    refuse_unless(set(score) <= {"x"}, f"score {list(score)}: only single samples are evaluated")
-    product = at.constant(1)
-    for _ in score:
-        product = product * at.score()
-    return product
-
-
-def _slope(quantity: Sized, at: Frame) -> Sized:
-    return Sized(at.system.slope(quantity.value), FLOAT.slope(quantity.size))
-
-
-def _divergence(kind: str, a: Ratio, b: Ratio) -> Sized:
-    """KL = sum a log(a/b), chi2 = sum (a - b)^2 / b, J = KL(a||b) + KL(b||a)."""
-    match kind:
-        case "KL":
-            return (a.power(1) * a.over(b).log()).sum()
-        case "chi2":
-            gap = a.power(1) - b.power(1)
-            return (gap * gap * b.power(-1)).sum()
-        case "J":
-            return _divergence("KL", a, b) + _divergence("KL", b, a)
-    raise UsageError(f"oracle: unknown divergence {kind!r}")
-
-
-def _covariance(m: Sized, a: Sized, b: Sized) -> Sized:
-    """sum_x m (a - E_m a)(b - E_m b)."""
-    return (m * (a - (m * a).sum()) * (b - (m * b).sum())).sum()
-
-
-def _bregman(phi: ExpPoly, at: Frame) -> Sized:
-    """phi(r) - phi(1) - phi'(1)(r - 1) at one sample; phi is given in k1 = -log r."""
-    refuse_unless(phi.names() <= {"k1", *at.context.parameters}, "bregman: a function of r alone")
-    one, x = at.system.lift([1]), at.model.outcome
-    none, all_ = np.zeros(1), at.system.magnitude(one)
-    near_one = Ratio(at.system, 1 / (one + at.system.step), none, all_)  # r = 1 + t
-    slope = _slope(Scope(at.model, at.system, {"k1": near_one}).polynomial(phi).at(0), at)
-    exactly_one = Ratio(at.system, one, none, none)
-    at_one = Scope(at.model, at.system, {"k1": exactly_one}).polynomial(phi).at(0)
-    line = slope * (at.ratios["k1"].power(-1).at(x) - at.constant(1))
-    return at.polynomial(phi).at(x) - at_one - line
-
-
-# ---------------------------------------------------------------------------- generic functions
-def default_function(name: str) -> Any:
-    """A smooth function for a generic one: sin(a.x) + exp(b.x)/2 + (c.x)^2/4, by its name.
-
-    >>> g, h = default_function("g"), default_function("h")
-    >>> bool(g(1.0) != h(1.0))
-    True
-
-    name: what chooses a, b, c.  The function takes its arguments as arrays, shape (n,) each.
-    """
-    seed = zlib.crc32(name.encode())
-    a, b, c = np.random.default_rng(seed).uniform(0.2, 0.9, size=(3, 8)) * [[1], [0.5], [1]]
-
-    def function(*arguments: Any) -> Any:
-        ax, bx, cx = (sum(w * x for w, x in zip(v, arguments, strict=False)) for v in (a, b, c))
-        return np.sin(ax) + np.exp(bx) / 2 + cx**2 / 4
-
-    return function
-
-
-def _refuse_unless_analytic(name: str, function: Any, arguments: Any) -> None:
-    """Complex steps need f(x + ih) = f(x) + ih f'(x); abs, maximum and comparisons break it."""
-    h = 1e-5
-    real = [np.real(argument) for argument in arguments]
-    above, below = function(*(x + h for x in real)), function(*(x - h for x in real))
-    central = (np.asarray(above) - np.asarray(below)) / (2 * h)
-    step = FLOAT.slope(function(*(x + FLOAT.step for x in real)))
-    scale = 1 + np.max(np.abs(central)) + np.max(np.abs(above))
-    close = bool(np.all(np.abs(central - step) <= 1e-4 * scale))
-    refuse_unless(close, f"function {name}: not smooth in complex arithmetic, or not finite")
-
-
-def _instances(context: Context, functions: Functions | None) -> Functions:
-    """An instance for every generic function of a statement; callables check what they are given."""
-    given = dict(functions or {})
-    undeclared = sorted(set(given) - set(context.function_arguments))
-    refuse_unless(not undeclared, f"the statement has no function {', '.join(undeclared)}")
-    chosen = {name: given.get(name) for name in context.function_arguments}
-    return {name: _checked(name, default_function(name) if f is None else f) for name, f in chosen.items()}
-
-
-def _checked(name: str, function: Instance) -> Instance:
-    if isinstance(function, ExpPoly):
-        return function
-
-    def checked(*arguments: Any) -> Any:
-        if any(np.iscomplexobj(argument) for argument in arguments):
-            _refuse_unless_analytic(name, function, arguments)
-        return function(*arguments)
-
-    return checked
+__all__ = [
+    "Agreement", "Check", "agreement", "allowed", "check_premises", "check_theorem", "default_function",
+    "enclose", "evaluate", "thetas_of",
+]  # fmt: skip
 
 
 # ---------------------------------------------------------------------------- both sides
 def _sides(
-    statement: Statement, model: FiniteModel, functions: Functions | None, system: System
+    statement: Statement,
+    model: FiniteModel,
+    functions: Functions | None,
+    system: System,
+    thetas: Iterable[float] = THETAS,
 ) -> tuple[Sized, Sized]:
-    context, known = statement.context, _instances(statement.context, functions)
+    context, known = statement.context, instances(statement.context, functions)
     model.check(context)
-    check_premises(context, model, functions)
+    check_premises(context, model, functions, thetas)
     at = Frame(model, system, context, known)
     with np.errstate(all="ignore"):  # what is not finite is reported as such
-        return _side(statement.left, at), _side(statement.right, at)
+        return side_value(statement.left, at), side_value(statement.right, at)
 
 
-def check_premises(context: Context, model: FiniteModel, functions: Functions | None) -> None:
-    """Refuse functions that do not satisfy the premises of a statement, F = G at theta + t u.
+def check_premises(
+    context: Context,
+    model: FiniteModel,
+    functions: Functions | None,
+    thetas: Iterable[float] = THETAS,
+) -> None:
+    """Refuse what does not satisfy the premises of a statement, F = G at theta + t u.
 
     >>> from klsym.engine.quantities import KL, expectation
     >>> from klsym.language import k1
     >>> pair = (KL("q", "p").side, expectation(k1, under="q").side)
     >>> check_premises(Context(premises=(pair,)), random_model(0, 3), {})
 
-    functions: name -> callable or ExpPoly; t is 0, 1/2, -1/2 and 1.
+    functions: name -> callable or ExpPoly.  thetas: the values of t.
     Raises UsageError: a premise that fails, with its two values.
     """
-    known = _instances(context, functions)
+    known = instances(context, functions)
     for number, pair in enumerate(context.premises, start=1):
-        for t in THETAS:
+        for t in thetas:
             at = Frame(model.moved(t, context), FLOAT, context, known)
-            left, right = (_side(side, at) for side in pair)
+            left, right = (side_value(side, at) for side in pair)
             gap, size = abs(left.value - right.value), abs(left.size) + abs(right.size)
             if not gap <= TOLERANCE * size:
                 values = f"{float(np.real(left.value)):.6g} != {float(np.real(right.value)):.6g}"
@@ -232,7 +99,10 @@ def check_premises(context: Context, model: FiniteModel, functions: Functions | 
 
 
 def evaluate(
-    statement: Statement, model: FiniteModel, functions: Functions | None = None
+    statement: Statement,
+    model: FiniteModel,
+    functions: Functions | None = None,
+    thetas: Iterable[float] = THETAS,
 ) -> tuple[float, float]:
     """The two sides of a statement on a finite model, in floats.
 
@@ -247,10 +117,11 @@ def evaluate(
 
     functions: generic function name -> a callable of its arguments (arrays, shape (n,)), made of
     NumPy functions that are smooth in complex arithmetic; or an ExpPoly.  Others get a default.
+    thetas: as in `check_premises`.
     Raises UsageError: a name without a value; a model or functions that the statement forbids.
     Source: Squire & Trapp 1998, Using complex variables to estimate derivatives of real functions.
     """
-    left, right = _sides(statement, model, functions, FLOAT)
+    left, right = _sides(statement, model, functions, FLOAT, thetas)
     return float(np.real(left.value)), float(np.real(right.value))
 
 
@@ -288,7 +159,10 @@ class Agreement:
 
 
 def agreement(
-    statement: Statement, models: Iterable[FiniteModel], functions: Functions | None = None
+    statement: Statement,
+    models: Iterable[FiniteModel],
+    functions: Functions | None = None,
+    thetas: Iterable[float] = THETAS,
 ) -> Agreement:
     """The largest relative difference of the two sides over models.
 
@@ -302,9 +176,10 @@ def agreement(
     >>> agreement(statement, [random_model(seed, 3) for seed in range(4)]).difference < 1e-15
     True
 
-    functions and errors as in `evaluate`.  A side that is not finite differs by infinity.
+    functions and errors as in `evaluate`, thetas as in `check_premises`.  A side that is not finite
+    differs by infinity.
     """
-    gaps = [_gap(*_sides(statement, model, functions, FLOAT)) for model in models]
+    gaps = [_gap(*_sides(statement, model, functions, FLOAT, thetas)) for model in models]
     refuse_unless(bool(gaps), "agreement: no models")
     return Agreement(max(map(abs, gaps)), max(gaps), len(gaps))
 
@@ -333,7 +208,9 @@ def check_theorem(
 ) -> Check:
     """Judge what a theorem says by this oracle, on random models of 2 to 6 outcomes.
 
-    proved       the relation holds to 1e-10, and in enclosures 1e-15 wide
+    proved       the relation holds to 1e-10, and in enclosures 1e-15 wide; an inequality is an equality
+                 just where the terms of its proof vanish
+    iff          the inequality holds for this parameter at every outcome, and for others it fails near r = 1
     refuted      its own model separates the sides, in enclosures
     unique       equality for the family, and for no other function that is tried
     independent  least squares on grad KL(q||p) and grad KL(p||q) leaves a residual
@@ -359,6 +236,8 @@ def check_theorem(
             return _check_unique(theorem, seeds)
         case "independent":
             return _check_independent(theorem, seeds)
+        case "iff":
+            return _check_iff(theorem, seeds)
     raise UsageError(f"oracle: unknown kind of theorem {theorem.kind!r}")
 
 
@@ -366,20 +245,122 @@ def _models(context: Context, seeds: Iterable[int], exact: bool = False) -> list
     return [random_model(seed, 2 + seed % 5, context, exact) for seed in seeds]
 
 
+def allowed(theorem: Theorem, model: FiniteModel, functions: Functions) -> FiniteModel:
+    """The model with parameters that the hypotheses allow: positive ones, and one for each premise."""
+    context = theorem.statement.context
+    positive = {h[1] for h in theorem.hypotheses if h[0] == "positive"}
+    signed = {name: abs(v) if name in positive else v for name, v in model.parameters.items()}
+    model = replace(model, parameters=signed)
+    for number in _used_here(theorem):
+        left, right = context.premises[number]
+        names = {n for e in elements(left - right) for n in e.names()} & set(context.parameters)
+        if len(names) == 1:
+            model = _rooted(
+                model, names.pop(), lambda at, gap=left - right: side_value(gap, at), theorem, functions
+            )
+    return model
+
+
+def _used_here(theorem: Theorem) -> list[int]:
+    """The premises that are used at one theta, for their values."""
+    return [h[1] for h in theorem.hypotheses if h[0] == "equal"]
+
+
+def thetas_of(theorem: Theorem) -> tuple[float, ...]:
+    everywhere = any(h[0] == "premise" for h in theorem.hypotheses)
+    return THETAS if everywhere or not _used_here(theorem) else THETAS[:1]
+
+
+def _rooted(
+    model: FiniteModel, name: str, function: Any, theorem: Theorem, functions: Functions
+) -> FiniteModel:
+    """The model with the root of a function that is affine in one parameter; as it was if there is none."""
+    context = theorem.statement.context
+    at = [replace(model, parameters={**model.parameters, name: value}) for value in (1.0, 2.0)]
+    known = instances(context, functions)
+    one, two = (float(np.real(function(Frame(m, FLOAT, context, known)).value)) for m in at)
+    root = 1 - one / (two - one) if two != one else model.parameters[name]
+    return replace(model, parameters={**model.parameters, name: root})
+
+
 def _check_proved(theorem: Theorem, seeds: list[int], functions: Functions) -> Check:
     statement, equal = theorem.statement, theorem.statement.relation == "="
-    found = agreement(statement, _models(statement.context, seeds), functions)
+    models = [allowed(theorem, m, functions) for m in _models(statement.context, seeds)]
+    found = agreement(statement, models, functions, thetas_of(theorem))
     measured = found.difference if equal else max(found.excess, 0.0)
     passed, width, enclosed = measured <= TOLERANCE, 0.0, 0
-    instances = [functions.get(name) for name, _ in statement.context.functions]
-    if all(isinstance(instance, ExpPoly) for instance in instances):
-        for model in _models(statement.context, (1, 3), exact=True):
-            holds, wide = _enclosed(statement, model, functions)
-            passed, width, enclosed = passed and holds, max(width, wide), enclosed + 1
+    exact = all(isinstance(functions.get(name), ExpPoly) for name, _ in statement.context.functions)
+    for model in _models(statement.context, (1, 3) if exact and not _used_here(theorem) else (), exact=True):
+        holds, wide = _enclosed(statement, allowed(theorem, model, functions), functions)
+        passed, width, enclosed = passed and holds, max(width, wide), enclosed + 1
     what = "difference" if equal else "excess"
     text = f"largest relative {what} {measured:.1e} over {found.models} models"
     text += f", enclosures {width:.1e} wide on {enclosed}" if enclosed else ""
+    rows = [] if equal else _terms(theorem.close)
+    if rows:
+        special = _special(theorem, models, functions)
+        wrong = sum(not _equal_where_claimed(theorem, rows, m, functions) for m in special)
+        passed, text = passed and not wrong, text + f", equality misjudged on {wrong}"
     return Check(passed, "proved", {"difference": measured, "width": width}, text)
+
+
+def _terms(close: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The terms of an inequality; all of them vanish where it is an equality."""
+    if close.get("by") == "square":
+        return [{**close, "at": close["measure"], "constant": True}]
+    return close["terms"] if close.get("by") in ("tangent", "sum of squares") else []
+
+
+def _special(theorem: Theorem, models: list[FiniteModel], functions: Functions) -> Iterator[FiniteModel]:
+    """The models, those in which densities or parameters agree, and those in which a factor is zero."""
+    context = theorem.statement.context
+    premises = [element for pair in context.premises for side in pair for element in elements(side)]
+    free = sorted(set(context.parameters) - {name for element in premises for name in element.names()})
+    for model in models:
+        yield model
+        mu = model.mu if not context.on_policy else model.q
+        turned = _turned(model.q, model.outcome)
+        for p, sampler in ((model.q, mu), (model.p, model.q), (model.q, model.q), (turned, mu)):
+            yield allowed(theorem, replace(model, p=p, mu=sampler), functions)
+        for name in free:
+            for value in {1, *model.parameters.values()}:
+                changed = replace(model, parameters={**model.parameters, name: value})
+                yield allowed(theorem, changed, functions)
+        for row in _terms(theorem.close):
+            factor = ExpPoly.from_json(row.get("factor", []))
+            for name in sorted(factor.names() & set(free)):
+                yield _rooted(model, name, lambda at, a=factor: at.polynomial(a).at(0), theorem, functions)
+
+
+def _turned(q: Sequence[Any], x: int) -> list[Any]:
+    """The probabilities q, changed everywhere but at x."""
+    rest = [value for y, value in enumerate(q) if y != x]
+    rest = [*rest[1:], *rest[:1]]
+    return [*rest[:x], q[x], *rest[x:]]
+
+
+def _equal_where_claimed(
+    theorem: Theorem, rows: list[Mapping[str, Any]], model: FiniteModel, functions: Functions
+) -> bool:
+    """Are the sides equal on this model just if every term of the inequality vanishes there?"""
+    statement = theorem.statement
+    at = Frame(model, FLOAT, statement.context, instances(statement.context, functions))
+    gap = -_gap(*_sides(statement, model, functions, FLOAT, thetas_of(theorem)))
+    return abs(gap) <= TOLERANCE if all(_vanishes(row, at) for row in rows) else gap > TOLERANCE
+
+
+def _vanishes(row: Mapping[str, Any], at: Frame) -> bool:
+    """f = 0; or u = 0, b s^k = 0 at the sample or at each outcome; of a variance: b s^k is constant."""
+    values = at.polynomial(ExpPoly.from_json(row["u"] if "u" in row else row["b"]))
+    for _ in row.get("score", []):
+        values = values * at.score()
+    numbers = np.real(values.value)
+    if row["at"] == "sample":
+        numbers = numbers[at.model.outcome]
+    elif row.get("constant"):
+        numbers = numbers - numbers[0]
+    factor = at.polynomial(ExpPoly.from_json(row["factor"])).at(0).value if "factor" in row else 1.0
+    return bool(np.max(np.abs(numbers)) * abs(factor) <= TOLERANCE)
 
 
 def _enclosed(statement: Statement, model: FiniteModel, functions: Functions | None) -> tuple[bool, float]:
@@ -442,6 +423,37 @@ def _outside(family: ExpPoly, order: int) -> list[ExpPoly]:
     return [family + change for change in changes] + ([] if combination else [ExpPoly({})])
 
 
+OFFSETS = (0.05, -0.05, 0.5, -0.5, 2.0, -2.0)  # of the parameter from the value that is claimed
+NEAR_ONE = tuple(sign * size for size in (0.003, 0.01, 0.03, 0.1, 0.3, 0.6, 1.5) for sign in (1, -1))
+
+
+def _check_iff(theorem: Theorem, seeds: list[int]) -> Check:
+    """At the value: no excess at any outcome.  Next to it: an excess where k1 is one of NEAR_ONE."""
+    statement, name = theorem.statement, theorem.close["parameter"]
+    value, worst, least = ExpPoly.from_json(theorem.close["value"]), 0.0, float("inf")
+    for model in [allowed(theorem, m, {}) for m in _models(statement.context, seeds)]:
+        exact = float(np.real(Frame(model, FLOAT, statement.context, {}).polynomial(value).at(0).value))
+        near = [_with_k1(model, k1) for k1 in NEAR_ONE]
+        outcomes = [replace(model, outcome=x) for x in range(model.size)]
+
+        def excess(models: list[FiniteModel], at: float) -> float:
+            changed = [replace(m, parameters={**m.parameters, name: at}) for m in models]
+            return agreement(statement, changed).excess
+
+        worst = max(worst, excess(outcomes + near, exact))
+        least = min(least, *(excess(near, exact + offset) for offset in OFFSETS))
+    text = f"at the value: largest relative excess {worst:.1e}; elsewhere: at least {least:.1e}"
+    passed = worst <= TOLERANCE and least >= SEPARATION
+    return Check(passed, "iff", {"difference": worst, "others": least}, text)
+
+
+def _with_k1(model: FiniteModel, k1: float) -> FiniteModel:
+    """Two outcomes, k1 = log q/p at the first; on-policy."""
+    p = float(np.exp(-k1)) / 5
+    rewards = {"R": [0, 1], "A": [1, 0]}
+    return FiniteModel([0.2, 0.8], [p, 1 - p], u=[1, 0], parameters=model.parameters, rewards=rewards)
+
+
 def _check_independent(theorem: Theorem, seeds: list[int]) -> Check:
     """One pair (a, b) for all models, with the same parameters.
 
@@ -459,7 +471,7 @@ def _check_independent(theorem: Theorem, seeds: list[int]) -> Check:
             model = replace(model, u=u, parameters=models[0].parameters, rewards=rewards)
             left, right = _sides(statement, model, None, FLOAT)
             at = Frame(model, FLOAT, statement.context, {})
-            both = (_side(target, at) for target in targets)
+            both = (side_value(target, at) for target in targets)
             rows.append([left.value - right.value, *(side.value for side in both)])
             sizes.append(left.size + right.size)
     table, scale = np.real(rows), float(np.linalg.norm(sizes))

@@ -177,8 +177,9 @@ def side(value: Side, labels: Labels | None = None, spell: Text = TEXT) -> str:
     """A side of a statement; losses appear as they were written where `labels` knows them."""
     if not value.terms:
         return "0"
+    terms = [_as_written(*term, labels or {}) for term in value.terms]
     text = ""
-    for coefficient, atoms in sorted(value.terms, key=lambda t: _is_negative(t[0])):
+    for coefficient, atoms in sorted(terms, key=lambda t: _is_negative(t[0])):
         negative = _is_negative(coefficient)
         shown = _side_term(-coefficient if negative else coefficient, atoms, labels or {}, spell)
         text += (" - " if negative else " + ") + shown
@@ -196,6 +197,28 @@ def _side_term(coefficient: ExpPoly, atoms: tuple[Atom, ...], labels: Labels, sp
         compound = len(coefficient.terms) > 1 or (spell is TEXT and is_quotient(shown))
         factors.insert(0, spell.bracket(shown) if compound and factors else shown)
     return (" " if spell is TEXT else r"\,").join(factors)
+
+
+def _as_written(
+    coefficient: ExpPoly, atoms: tuple[Atom, ...], labels: Labels
+) -> tuple[ExpPoly, tuple[Atom, ...]]:
+    """A product with each mean as it was written: E_q[k2] E_q[k2], not E_q[k1^2] E_q[k1^2] / 4."""
+    factors: list[Atom] = []
+    for item in atoms:
+        if len(atoms) > 1 and isinstance(item, E) and item.coefficient not in labels:
+            lead = {known: _multiple(known, item.coefficient) for known in labels}
+            known = next((known for known, number in lead.items() if number), item.coefficient)
+            coefficient = coefficient * (1 / Fraction(lead.get(known, 1)))
+            item = E(item.measure, known, item.score)
+        factors.append(item)
+    return coefficient, tuple(factors)
+
+
+def _multiple(a: ExpPoly, b: ExpPoly) -> Number:
+    """The rational c with a = c b, or 0."""
+    key = min(b.terms)
+    c = Fraction(a.terms.get(key, 0)) / b.terms[key]
+    return c if a == b * c else 0
 
 
 def atom(value: Atom, labels: Labels, spell: Text) -> str:

@@ -8,7 +8,7 @@ from klsym.kernel import Theorem
 from klsym.render import formulas
 from klsym.render.formulas import Labels
 from klsym.render.spelling import LATEX
-from klsym.render.text import SPAN, chain, show_hypotheses, show_statement, show_theorem, solution
+from klsym.render.text import SPAN, chain, condition, show_hypotheses, show_statement, show_theorem, solution
 
 
 class ProofView:
@@ -70,4 +70,4 @@ def conclusion(proof: ProofView) -> str:
         return rf"\notin {SPAN}"
     if theorem.kind == "refuted":
         return (r"\ne " if statement.relation == "=" else r"\not\le ") + right
-    return rf"\le {right}" if statement.relation == "<=" else ""
+    return rf"\le {right}" + condition(theorem, LATEX) if statement.relation == "<=" else ""

@@ -136,7 +136,7 @@ class Latex(Text):
             return GREEK[name]
         stem, _, index = name.partition("_")
         letter = GREEK.get(stem, stem if len(stem) == 1 else rf"\mathit{{{stem}}}")
-        plain = index.replace("_", ",")
+        plain = r"\star" if index == "star" else index.replace("_", ",")
         return f"{letter}_{{{plain}}}" if plain else letter
 
     def power(self, base: str, exponent: str) -> str:

@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 from klsym.kernel import Theorem
+from klsym.kernel.inequalities import SAMPLE, Zero, equality
 from klsym.kernel.rules import Hypothesis
 from klsym.normal_form import ExpPoly
 from klsym.render import formulas
@@ -41,7 +42,7 @@ def show_theorem(theorem: Theorem, labels: Labels | None = None, spell: Text = T
     """What a part establishes, in one line."""
     shown = show_statement(theorem.statement, labels, theorem.kind, spell)
     if theorem.kind == "unique":
-        return shown + (" iff " if spell is TEXT else r" \iff ") + solution(theorem, spell)
+        return shown + _iff(spell) + solution(theorem, spell)
     if theorem.kind == "independent":
         left = formulas.side(theorem.statement.left, labels, spell)
         if spell is TEXT:
@@ -49,7 +50,54 @@ def show_theorem(theorem: Theorem, labels: Labels | None = None, spell: Text = T
         return rf"{left} \notin {SPAN}"
     if theorem.kind == "refuted" and spell is TEXT:
         return shown + (" in general" if theorem.statement.relation == "=" else " fails in a model")
-    return shown
+    return shown + condition(theorem, spell)
+
+
+def condition(theorem: Theorem, spell: Text) -> str:
+    """When an inequality holds, or when it is an equality; empty for what is neither."""
+    if theorem.kind == "iff":
+        name, value = theorem.close["parameter"], ExpPoly.from_json(theorem.close["value"])
+        words = _words(" for every ", spell, f"{spell.name('r')} > 0")
+        return f"{words}{_iff(spell)}{spell.name(name)} = {formulas.element(value, spell)}"
+    zeros = dict.fromkeys(_zero(zero, spell) for zero in equality(theorem.close))
+    if theorem.kind != "proved" or not zeros:
+        return ""
+    lead = "; equality iff " if spell is TEXT else r"\quad\text{with equality iff }"
+    return lead + _words(" and ", spell).join(zeros)
+
+
+def _zero(zero: Zero, spell: Text) -> str:
+    """lam = 1 or r = 1 wherever q > 0."""
+    if zero.constant:
+        shown = formulas.scored(zero.element, zero.score, {}, spell) + _words(" is constant", spell)
+    else:
+        shown = _equation(zero.element, spell)
+        shown = formulas.scored(zero.element, zero.score, {}, spell) + " = 0" if zero.score else shown
+    if zero.at == "count":
+        shown += _words(" at every outcome", spell)
+    elif zero.at != SAMPLE:
+        shown += _words(" wherever ", spell, f"{spell.name(zero.at)} > 0")
+    free = _equation(zero.factor, spell) + _words(" or ", spell) if zero.factor.names() else ""
+    return free + shown
+
+
+def _equation(element: ExpPoly, spell: Text) -> str:
+    """element = 0 with its negative terms on the right; k1 = 0 is r = 1."""
+    for name, ratio in (("k1", "r"), ("w", "rho")):
+        if set(element.terms) == {(((name, 1),), ())}:
+            return f"{spell.name(ratio)} = 1"
+    above = ExpPoly({key: value for key, value in element.terms.items() if value > 0})
+    sides = (above, above - element) if above else (-element, above)
+    return " = ".join(formulas.element(side, spell) for side in sides)
+
+
+def _words(words: str, spell: Text, formula: str = "") -> str:
+    """Words before a formula."""
+    return (words if spell is TEXT else rf"\text{{{words}}}") + formula
+
+
+def _iff(spell: Text) -> str:
+    return " iff " if spell is TEXT else r" \iff "
 
 
 def solution(theorem: Theorem, spell: Text) -> str:
@@ -73,6 +121,8 @@ def show_hypothesis(hypothesis: Hypothesis, context: Context, labels: Labels | N
             return f"{formulas.atom(moment, labels or {}, TEXT)} exists"
         case ("nonzero", name):
             return f"{name} is not 0"
+        case ("positive", name):
+            return f"{name} > 0"
         case ("generic", name):
             return f"{name} takes none of the isolated values at which terms merge or vanish"
         case ("on-policy",):
@@ -80,14 +130,18 @@ def show_hypothesis(hypothesis: Hypothesis, context: Context, labels: Labels | N
         case ("given",):
             values = ", ".join(f"{n} = {formulas.element(v)}" for n, v in context.given)
             return f"at every sample {values}"
-        case ("premise", number):
+        case ("premise" | "equal" as use, number):
             left, right = context.premises[number]
-            return f"for every theta {show_side(left, labels)} = {show_side(right, labels)}"
+            lead = "for every theta " if use == "premise" else ""
+            return f"{lead}{show_side(left, labels)} = {show_side(right, labels)}"
     raise ValueError(f"unknown hypothesis {hypothesis!r}")
 
 
 def show_hypotheses(theorem: Theorem, labels: Labels | None = None) -> list[str]:
-    return [show_hypothesis(h, theorem.statement.context, labels) for h in theorem.hypotheses]
+    """In words; that a positive parameter is not 0 goes without saying."""
+    positive = {("nonzero", h[1]) for h in theorem.hypotheses if h[0] == "positive"}
+    shown = [h for h in theorem.hypotheses if h not in positive]
+    return [show_hypothesis(h, theorem.statement.context, labels) for h in shown]
 
 
 def show_interval(ends: list[str]) -> str:
@@ -101,11 +155,14 @@ def chain(part: dict[str, Any], labels: Labels | None, spell: Text) -> list[tupl
     left = [(part["left"], "")] + [(s["result"], s["rule"]) for s in part["steps"] if s["side"] == "left"]
     right = [(part["right"], "")] + [(s["result"], s["rule"]) for s in part["steps"] if s["side"] == "right"]
     rows = list(left)
-    if part["close"]["by"] == "ring equality":
+    by = part["close"]["by"]
+    if by == "evaluation":
+        rows.append((right[-1][0], by))
+    if by in ("ring equality", "evaluation"):
         for position in range(len(right) - 1, 0, -1):
             rows.append((right[position - 1][0], right[position][1]))
-        if len(right) == 1 and right[0][0] != left[-1][0]:
-            rows.append((right[0][0], "ring equality"))
+        if by == "ring equality" and len(right) == 1 and right[0][0] != left[-1][0]:
+            rows.append((right[0][0], by))
     return _merged([(formulas.side(Side.from_json(data), labels, spell), why) for data, why in rows])
 
 

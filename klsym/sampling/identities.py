@@ -16,7 +16,7 @@ from klsym.evidence import Evidence
 from klsym.kernel import Theorem
 from klsym.ledger import Claim, Settled
 from klsym.normal_form import ExpPoly
-from klsym.numeric.exact import evaluate
+from klsym.numeric.exact import THETAS, allowed, evaluate, thetas_of
 from klsym.numeric.gaussian_exact import GaussianModel, refuse_unless_gaussian
 from klsym.numeric.models import FiniteModel, from_certificate, random_model
 from klsym.sampling.backends import Backend
@@ -122,31 +122,37 @@ def _by_kind(
     statement = theorem.statement
     match theorem.kind:
         case "proved":
-            finite = _on_outcomes(statement, functions, options, stream.child(0))
-            return finite, _on_gaussians(statement, options, stream.child(1))
+            finite = _on_outcomes(theorem, functions, options, stream.child(0))
+            return finite, _on_gaussians(theorem, options, stream.child(1))
         case "refuted":
             return _refuted(theorem, options, stream.child(0)), "refuted by a finite model"
         case "unique":
             return _unique(theorem, options, stream.child(0)), "refers to every function"
-    return f"{theorem.kind}: a statement about all combinations", "no single identity"
+        case "iff":
+            return "a statement about every r", "a statement about every r"
+    return "a statement about all combinations", "a statement about all combinations"
 
 
 # ---------------------------------------------------------------------------- finite models
 def _on_outcomes(
-    statement: Statement, functions: Mapping[str, Any], options: Options, stream: Stream
+    theorem: Theorem, functions: Mapping[str, Any], options: Options, stream: Stream
 ) -> list[Trial]:
+    """On a random model whose parameters satisfy the hypotheses."""
+    statement = theorem.statement
     model = random_model(stream.integer64() % 2**31, OUTCOMES, statement.context)
-    return _finite_trials(statement, model, functions, options.counted, stream, options.on)
+    model, thetas = allowed(theorem, model, dict(functions)), thetas_of(theorem)
+    return _finite_trials(statement, model, functions, options.counted, stream, options.on, thetas=thetas)
 
 
 def _finite_trials(
     statement: Statement, model: FiniteModel, functions: Mapping[str, Any], samples: int,
     stream: Stream, on: Backend, directions: Any = None, relation: str | None = None,
+    thetas: tuple[float, ...] = THETAS,
 ) -> list[Trial]:  # fmt: skip
     """Both sides on a finite model, along each logit; values need one direction only."""
     u = _directions(statement, model) if directions is None else directions
     sampler = FiniteSampler(model, statement.context, functions, u, on)
-    rows = [evaluate(statement, replace(model, u=list(row)), dict(functions)) for row in u]
+    rows = [evaluate(statement, replace(model, u=list(row)), dict(functions), thetas) for row in u]
     exact = tuple(np.array(side) for side in zip(*rows, strict=True))
     sides = (statement.left, statement.right)
     related = relation or statement.relation
@@ -191,10 +197,12 @@ def _unique(theorem: Theorem, options: Options, stream: Stream) -> list[Trial]:
 
 
 # ---------------------------------------------------------------------------- Gaussians
-def _on_gaussians(statement: Statement, options: Options, stream: Stream) -> list[Trial] | str:
-    context = statement.context
+def _on_gaussians(theorem: Theorem, options: Options, stream: Stream) -> list[Trial] | str:
+    statement, context = theorem.statement, theorem.statement.context
     model = replace(GAUSSIANS, mu=None) if context.on_policy else GAUSSIANS
-    numbers = random_model(stream.integer64() % 2**31, OUTCOMES, Context(context.parameters)).parameters
+    positive = {h[1] for h in theorem.hypotheses if h[0] == "positive"}
+    random = random_model(stream.integer64() % 2**31, OUTCOMES, Context(context.parameters)).parameters
+    numbers = {name: abs(value) if name in positive else value for name, value in random.items()}
     try:
         refuse_unless_gaussian(context)
         exact = model.evaluate(statement, numbers)

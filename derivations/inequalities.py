@@ -1,0 +1,147 @@
+"""Signs and variances of the estimators: what is never negative, and which control variate is best.
+
+exp(u) > 1 + u unless u = 0 gives every sign here, squares give every order of variances.
+
+Sources: WZ1, WZ2 = Wang & Zhang 2025 (two versions); TM = Tang & Munos 2025; RE = the notes
+"Re-understanding KL Approximation from an RL-for-LLM Lens".
+"""
+
+from fractions import Fraction
+
+from klsym.calculus import (
+    KL,
+    Function,
+    chi2,
+    claim,
+    covariance,
+    derive,
+    expectation,
+    jeffreys,
+    k,
+    k1,
+    k2,
+    k3,
+    lam,
+    log_mu,
+    log_p,
+    log_q,
+    p,
+    parameter,
+    q,
+    r,
+    sample,
+)
+from klsym.derivations.expansions import optimal_lambda_limit
+
+zero = sample(0)
+lam_star, kl, n = (parameter(name) for name in ("lam_star", "kl", "n"))
+f = Function("f")(log_q, log_p, log_mu)  # any estimator
+
+
+def variance(a):
+    return covariance(a, a, under=q)
+
+
+@claim("value.k3-nonnegative", source="WZ1 k3; WZ2 3.1; RE")
+def k3_is_nonnegative():
+    """k3 = exp(u) - 1 - u with u = -k1, and exp(u) > 1 + u unless u = 0; k1 is a log ratio of either sign."""
+    return (
+        derive(zero).at_most(sample(k3), by="tangent", terms=[{"u": -k1, "at": "sample"}]),
+        derive(zero).at_most(
+            sample(k2), by="sum of squares", terms=[{"b": k1, "scale": Fraction(1, 2), "at": "sample"}]
+        ),
+        derive(zero).differs_from(sample(k1), relation="<="),
+        derive(sample(k1)).differs_from(zero, relation="<="),
+        derive(zero).at_most(KL(q, p), by="tangent", terms=[{"u": -k1, "at": q}]),
+        derive(zero).at_most(KL(p, q), by="tangent", terms=[{"u": k1, "v": -k1, "at": q}]),
+        derive(zero).at_most(chi2(p, q), by="sum of squares", terms=[{"b": r - 1, "at": q}]),
+    )
+
+
+@claim("value.lambda-one-unique", source="WZ1 trap; RE; uniqueness new")
+def only_lambda_one_is_nonnegative():
+    """k(lam) is 0 at r = 1 with slope lam - 1 in r: any other lam is negative on one side of r = 1."""
+    return derive(zero).at_most_iff(sample(k(lam)), lam, is_=1, terms=[{"u": -k1}])
+
+
+LAM_STAR = ((jeffreys(p, q), lam_star * chi2(p, q)),)
+EXISTS = (
+    "lam_star is J(p, q)/chi2(p||q) at the theta in question: both and Var_q(k1) are finite, and"
+    " chi2(p||q) is not 0",
+)
+
+
+@claim("value.optimal-lambda", source="RE (left open there); new", reading=EXISTS)
+def optimal_lambda():
+    """Var_q k(lam) is a parabola in lam, for Cov_q(k1, r - 1) = -J and Var_q(r - 1) = chi2."""
+    gap = lam - lam_star
+    parabola = variance(k1) - 2 * lam * jeffreys(p, q) + lam**2 * chi2(p, q)
+    return (
+        derive(variance(k(lam))).equals(parabola, by="evaluation"),
+        derive(variance(k(lam)), premises=LAM_STAR).equals(
+            variance(k(lam_star)) + gap**2 * chi2(p, q), using=[(0, 2 * gap)]
+        ),
+        derive(variance(k(lam_star)), premises=LAM_STAR).at_most(
+            variance(k(lam)),
+            by="sum of squares",
+            terms=[{"b": r - 1, "factor": gap, "at": q}],
+            using=[(0, -2 * gap)],
+        ),
+        optimal_lambda_limit(),
+    )
+
+
+@claim("value.nonnegativity-is-not-the-cause", source="RE (argued in words); new proof", reading=EXISTS)
+def nonnegativity_is_not_the_cause():
+    """k(lam_star) is unbiased and, unless lam_star = 1, negative for some r; yet it varies less than k3."""
+    gap = lam_star - 1
+    return (
+        derive(expectation(k(lam_star), under=q)).equals(KL(q, p)),
+        derive(zero).at_most_iff(sample(k(lam_star)), lam_star, is_=1, terms=[{"u": -k1}]),
+        derive(variance(k3) - variance(k(lam_star)), premises=LAM_STAR).equals(
+            gap**2 * chi2(p, q), using=[(0, -2 * gap)]
+        ),
+        derive(variance(k(lam_star)), premises=LAM_STAR).at_most(
+            variance(k3),
+            by="sum of squares",
+            terms=[{"b": r - 1, "factor": gap, "at": q}],
+            using=[(0, 2 * gap)],
+        ),
+    )
+
+
+def bias(a):
+    return expectation(a - kl, under=q)
+
+
+def squared(a):
+    return a * a
+
+
+def mean_square_error(a):
+    """Of the mean of n samples: of its n^2 pairs, n are a sample with itself, the others independent."""
+    return expectation((a - kl) ** 2 / n, under=q) + squared(bias(a)) * (1 - 1 / n)
+
+
+MEAN_OF_N = (
+    "MSE_n(a), of the mean of n independent samples of a, is E_q[(a - kl)^2]/n + (1 - 1/n) E_q[a - kl]^2:"
+    " of the n^2 pairs of samples, n are a sample with itself, and in the others the two are independent",
+    "kl is KL(q||p)",
+)
+
+
+@claim("value.mse-crossover", source="TM fig. 1", reading=MEAN_OF_N)
+def mean_square_errors_cross():
+    """MSE = bias^2 + Var/n, so k2 beats k1 while n < (Var k1 - Var k2)/bias(k2)^2, down to bias^2 at best."""
+    n_times_the_difference = expectation((k1 - kl) ** 2 - (k2 - kl) ** 2, under=q) + (
+        squared(bias(k1)) - squared(bias(k2))
+    ) * (n - 1)
+    return (
+        derive(mean_square_error(f)).equals(squared(bias(f)) + variance(f) / n, by="evaluation"),
+        derive(n_times_the_difference, premises=((KL(q, p), kl),)).equals(
+            variance(k1) - variance(k2) - squared(bias(k2)) * n, using=[(0, bias(k1) * -n)]
+        ),
+        derive(squared(bias(k2))).at_most(
+            mean_square_error(k2), by="square", b=k2, measure=q, power=0, scale=1 / n
+        ),
+    )
