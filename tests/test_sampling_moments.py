@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from klsym.errors import UsageError
 from klsym.sampling.backends import Backend, backend
-from klsym.sampling.moments import PIECE, TILE, Moments, _about_the_mean, _sums_on_device
+from klsym.sampling.moments import PIECE, TILE, Accumulator, Moments
 from klsym.sampling.streams import Stream
 
 NUMPY = Backend("numpy")
@@ -110,9 +110,35 @@ def test_a_constant_is_its_own_mean_without_variance(value):
     for name in ("numpy", "torch", "jax"):
         if importlib.util.find_spec(name):
             on = backend(name, "cpu")
-            found.append(_about_the_mean(5000, *_sums_on_device(on.asarray(np.full((2, 5000), value)), on)))
+            found.append(as_on_a_gpu(on, np.full((2, 5000), value)))
     for moments in found:
         assert moments.mean.tolist() == [value, value] and not moments.comoment.any()
+
+
+def as_on_a_gpu(on, values):
+    """The moments by the path for other devices, on the CPU."""
+    sums = Accumulator(on)
+    sums._total, sums._products = sums._sums_on_device([on.asarray(row) for row in values])
+    sums.count = values.shape[1]
+    return sums.moments()
+
+
+@pytest.mark.parametrize("sizes", [(1, 1, 5), (1500, 3000, 7), (TILE, PIECE + 3)])
+def test_blocks_add_up_to_one_block(sizes):
+    values = normals(3, (3, sum(sizes)), 5.0, 2.0)
+    sums, at = Accumulator(NUMPY), 0
+    for size in sizes:
+        sums.add(list(values[:, at : at + size]))
+        at += size
+    found, whole = sums.moments(), Moments.of(values, NUMPY)
+    assert found.count == whole.count == sum(sizes)
+    assert np.allclose(found.mean, whole.mean, rtol=1e-14, atol=0)
+    assert np.allclose(found.comoment, whole.comoment, rtol=1e-12, atol=1e-12)
+
+
+def test_no_block_has_no_moments():
+    with pytest.raises(UsageError, match="no samples"):
+        Accumulator(NUMPY).moments()
 
 
 def test_ten_million_float32_values_are_summed_in_float64():
@@ -212,7 +238,7 @@ def test_what_a_gpu_would_do_is_right_too(name, dtype, mean, deviation):
     pytest.importorskip(name)
     on = backend(name, "cpu", dtype)
     values = normals(11, (2, 1500), mean, deviation).astype(dtype)
-    found = _about_the_mean(1500, *_sums_on_device(on.asarray(values), on))
+    found = as_on_a_gpu(on, values)
     means, comoment = exact(values)
     of_mean, of_comoment = errors(found, means, comoment)
     size = float(max(np.abs(values).max(axis=1) / np.abs(np.array(means, dtype=float))))

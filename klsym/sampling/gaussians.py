@@ -22,12 +22,12 @@ from klsym.numeric.gaussian_float import MEASURES
 from klsym.sampling.backends import Backend, backend
 from klsym.sampling.evaluate import Variables
 from klsym.sampling.means import Mean
-from klsym.sampling.moments import Moments
+from klsym.sampling.moments import Accumulator, Moments
 from klsym.sampling.runner import run
 from klsym.sampling.sampler import Averages, Parts, Sampler
 from klsym.sampling.streams import Chunk, Plan, Stream
 
-BLOCK = 2**14  # samples evaluated at once on a processor: arrays of 128 KiB, which malloc keeps at hand
+BLOCK = 2**13  # samples evaluated at once on a processor: few arrays of 64 KiB, which malloc keeps at hand
 DEVICE_BLOCK = 2**22  # and on an accelerator
 Quadratic = tuple[float, float, float]  # coefficients of 1, z, z^2
 Scored = dict[int, ExpPoly]  # a sum over powers of the score function: power -> its coefficient
@@ -65,17 +65,14 @@ class GaussianTask:
     block: int
 
     def __call__(self, chunk: Chunk) -> Moments:
-        total: Moments | None = None
+        sums = Accumulator(self.backend)
         for number, start in enumerate(range(0, chunk.size, self.block)):
             size = min(self.block, chunk.size - start)
-            z = self.backend.normals(chunk.stream.child(number), (size,))
-            found = Moments.of(self.values(z), self.backend)
-            total = found if total is None else total.merge(found)
-        assert total is not None  # a chunk holds at least one sample
-        return total
+            sums.add(self.values(self.backend.normals(chunk.stream.child(number), (size,))))
+        return sums.moments()
 
-    def values(self, z: Any) -> Any:
-        """The rows at samples z, shape (rows, n)."""
+    def values(self, z: Any) -> list[Any]:
+        """The rows at samples z, shape (n,) each."""
         xp = self.backend.xp
         variables = Variables(xp, self._lookup(z))
         scores = self._scores(z)
@@ -85,7 +82,7 @@ class GaussianTask:
             for direction in directions:
                 value = value * scores(direction)
             rows.append(value if not isinstance(value, float) else xp.zeros_like(z) + value)
-        return xp.stack(rows) if len(rows) > 1 else xp.reshape(rows[0], (1, -1))
+        return rows
 
     def _lookup(self, z: Any) -> Callable[[str], Any]:
         known, numbers = dict(self.coordinates), dict(self.parameters)

@@ -119,7 +119,6 @@ def _declared(claim: Claim, theorem: Theorem) -> dict[str, Any]:
 def _by_kind(
     theorem: Theorem, functions: Mapping[str, Any], options: Options, stream: Stream
 ) -> tuple[list[Trial] | str, list[Trial] | str]:
-    statement = theorem.statement
     match theorem.kind:
         case "proved":
             finite = _on_outcomes(theorem, functions, options, stream.child(0))

@@ -10,6 +10,7 @@ Sums are taken about a shift c near the data, in float64, so that nothing large 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,12 +59,9 @@ class Moments:
         """
         if len(values.shape) != 2 or 0 in values.shape:
             raise UsageError(f"moments: values of shape (k, n) expected, got {tuple(values.shape)}")
-        with np.errstate(invalid="ignore", over="ignore"):
-            if backend.device == "cpu":
-                shift, total, products = _sums(backend.to_host(values))
-            else:
-                shift, total, products = _sums_on_device(values, backend)
-            return _about_the_mean(values.shape[1], shift, total, products)
+        sums = Accumulator(backend)
+        sums.add([values[i, :] for i in range(values.shape[0])])
+        return sums.moments()
 
     @staticmethod
     def from_counts(counts: Any, values: Any) -> Moments:
@@ -125,47 +123,91 @@ class Moments:
         return np.sqrt(np.diagonal(self.covariance) / self.count)
 
 
+class Accumulator:
+    """Blocks of samples summed about one shift, the mean of the first 1024 samples.
+
+    >>> sums = Accumulator(Backend("numpy"))
+    >>> for block in ([1.0, 2.0], [6.0]):
+    ...     sums.add([np.array(block)])
+    >>> sums.moments().mean.tolist(), sums.moments().covariance.tolist()
+    ([3.0], [[7.0]])
+
+    For blocks of one law, such as those of one chunk: merging moments is for what may differ.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend, self.count = backend, 0
+        self._shift: Any = None
+        self._total: Any = 0.0
+        self._products: Any = 0.0
+        self._space: Any = np.empty((0, 0))
+
+    def add(self, rows: Sequence[Any]) -> None:
+        """One block: k arrays of the backend, shape (n,) each, n >= 1."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            if self.backend.device == "cpu":
+                total, products = self._sums([self.backend.to_host(row) for row in rows])
+            else:
+                total, products = self._sums_on_device(rows)
+        self.count += int(rows[0].shape[0])
+        self._total, self._products = self._total + total, self._products + products
+
+    def moments(self) -> Moments:
+        """The moments of all blocks so far; UsageError when there is none."""
+        if not self.count:
+            raise UsageError("moments: no samples")
+        with np.errstate(invalid="ignore", over="ignore"):
+            return _about_the_mean(self.count, self._shift, self._total, self._products)
+
+    def _sums(self, rows: Sequence[Any]) -> tuple[Any, Any]:
+        """s = sum d and sum d d^T about the shift, on the host."""
+        k, n = len(rows), len(rows[0])
+        if self._shift is None:
+            self._shift = np.array([_start(row) for row in rows])
+        if self._space.shape[0] != k or self._space.shape[1] < min(n, PIECE):
+            self._space = np.empty((k, min(n, PIECE)))
+        total, products = np.zeros(k), np.zeros((k, k))
+        for first in range(0, n, PIECE):
+            width = min(PIECE, n - first)
+            d = self._space[:, :width]
+            for i, row in enumerate(rows):
+                np.subtract(row[first : first + width], self._shift[i], out=d[i])
+            whole = width - width % TILE
+            tiles = d[:, :whole].reshape(k, -1, TILE).transpose(1, 0, 2)
+            rest = d[:, whole:]
+            total += tiles.sum(axis=2).sum(axis=0) + rest.sum(axis=1)
+            products += (tiles @ tiles.transpose(0, 2, 1)).sum(axis=0) + rest @ rest.T
+        return total, products
+
+    def _sums_on_device(self, rows: Sequence[Any]) -> tuple[Any, Any]:
+        """The same on the device, in float64; only the sums travel to the host.
+
+        Rows of products, not a matrix product: GPUs may round the factors of the latter to 10 bits.
+        """
+        xp, backend = self.backend.xp, self.backend
+        with _float64(backend):
+            x = xp.astype(xp.stack(list(rows)), xp.float64)
+            if self._shift is None:
+                self._shift = backend.to_numpy(x[:, 0] + xp.mean(x[:, :TILE] - x[:, :1], axis=1))
+            d = xp.stack([x[i, :] - float(self._shift[i]) for i in range(x.shape[0])])
+            total = xp.sum(d, axis=1)
+            products = xp.stack([xp.sum(d[i, :] * d, axis=1) for i in range(d.shape[0])])
+            total, products = backend.to_numpy(total), backend.to_numpy(products)
+        return total, (products + products.T) / 2
+
+
+def _start(row: Any) -> float:
+    """The mean of the first samples; a constant is its own mean, without rounding."""
+    head = row[:TILE].astype(np.float64)
+    return float(head[0] + (head - head[0]).mean())
+
+
 def _about_the_mean(count: int, shift: Any, total: Any, products: Any) -> Moments:
     """From sums about a shift to the moments.  Rounding never leaves a negative variance."""
     comoment = products - np.outer(total, total) / count
     diagonal = np.einsum("ii->i", comoment)
     diagonal[diagonal < 0] = 0.0
     return Moments(count, shift + total / count, comoment)
-
-
-def _sums(x: Any) -> tuple[Any, Any, Any]:
-    """c, s = sum d and sum d d^T of x, shape (k, n), on the host."""
-    k, n = x.shape
-    start = x[:, :1].astype(np.float64)  # a constant is its own mean, without rounding
-    shift = start[:, 0] + (x[:, :TILE] - start).mean(axis=1)
-    total, products = np.zeros(k), np.zeros((k, k))
-    space = np.empty((k, min(n, PIECE)))
-    for first in range(0, n, PIECE):
-        piece = x[:, first : first + PIECE]
-        width = piece.shape[1]
-        d = np.subtract(piece, shift[:, None], out=space[:, :width])
-        whole = width - width % TILE
-        tiles = d[:, :whole].reshape(k, -1, TILE).transpose(1, 0, 2)
-        rest = d[:, whole:]
-        total += tiles.sum(axis=2).sum(axis=0) + rest.sum(axis=1)
-        products += (tiles @ tiles.transpose(0, 2, 1)).sum(axis=0) + rest @ rest.T
-    return shift, total, products
-
-
-def _sums_on_device(x: Any, backend: Backend) -> tuple[Any, Any, Any]:
-    """The same on the device, in float64; only the sums travel to the host.
-
-    Rows of products, not a matrix product: GPUs may round the factors of the latter to 10 bits.
-    """
-    xp = backend.xp
-    with _float64(backend):
-        x = xp.astype(x, xp.float64)
-        shift = x[:, 0] + xp.mean(x[:, :TILE] - x[:, :1], axis=1)
-        d = x - shift[:, None]
-        total = xp.sum(d, axis=1)
-        products = xp.stack([xp.sum(d[i, :] * d, axis=1) for i in range(d.shape[0])])
-        shift, total, products = (backend.to_numpy(array) for array in (shift, total, products))
-    return shift, total, (products + products.T) / 2
 
 
 def _float64(backend: Backend) -> contextlib.AbstractContextManager[Any]:
