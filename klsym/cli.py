@@ -117,7 +117,7 @@ def _add_ledger_commands(commands: Any) -> None:
     figures = commands.add_parser(
         "figures",
         help="run the experiments and draw them",
-        description="Run the experiments of the ledger; write each figure as PDF and PNG, its numbers as CSV.",
+        description="Run the experiments; write each figure as PDF and PNG, and its numbers as CSV.",
     )
     figures.add_argument("ids", nargs="*", metavar="ID", help="experiments, such as tm-fig2 (all)")
     figures.add_argument("-o", "--output", default="figures", metavar="DIR", help="where to (figures)")
@@ -290,14 +290,17 @@ def _bar(unit: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def run_figures(options: argparse.Namespace) -> int:
-    from klsym.experiments.catalogue import EXPERIMENTS, draw, select
+    from klsym.experiments.catalogue import EXPERIMENTS, draw, result, select
 
     folder = Path(options.output)
     names = select(options.ids)
     _make_folder(folder)
     for name in _progress(names, str):
         paths = draw(name, folder)
-        print(f"{name:<16} {EXPERIMENTS[name].title:<48} {', '.join(path.name for path in paths)}")
+        print(f"{name}: {EXPERIMENTS[name].title}  ({', '.join(path.name for path in paths)})")
+        for finding in result(name).findings:
+            said = f" [{finding.mark}: {finding.paper}]" if finding.paper else ""
+            print(f"  - {finding.text}{said}")
     print(f"{len(names)} figures in {folder}")
     return 0
 
@@ -352,7 +355,7 @@ def _read_json(path: Path) -> Any:
 def run_claims(options: argparse.Namespace) -> int:
     from klsym.ledger import select, settle
 
-    settled = [settle(claim) for claim in select(options.ids)]
+    settled = [settle(claim) for claim in _progress(select(options.ids), lambda claim: claim.id)]
     if options.json:
         print(json.dumps([item.to_json() for item in settled], indent=1))
     else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,6 +64,8 @@ def test_select_refuses(name):
 class Small:
     """A stand-in for an experiment: the command is tested here, the experiments are elsewhere."""
 
+    findings = (Finding("it falls", True, "yes", True),)
+
     def table(self):
         return ["n", "words"], [["1", 'a "quoted", cell'], ["2", ""]]
 
@@ -92,7 +93,8 @@ def test_figures_writes_pdf_png_and_csv(small, tmp_path: Path, capsys):
     folder = tmp_path / "a" / "b"
     assert main(["figures", "-o", str(folder)]) == 0
     shown = capsys.readouterr().out
-    assert re.search(r"^small +a line +small.pdf, small.png, small.csv$", shown, re.MULTILINE)
+    assert "small: a line  (small.pdf, small.png, small.csv)" in shown.splitlines()
+    assert "  - it falls [as the paper says: yes]" in shown.splitlines()
     files = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert sorted(files) == ["small.csv", "small.pdf", "small.png"]
     assert files["small.pdf"].startswith(b"%PDF") and files["small.png"].startswith(b"\x89PNG")
