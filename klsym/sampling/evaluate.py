@@ -52,7 +52,10 @@ class Variables:
         total: Value = 0.0
         for exponent, polynomial in groups.items():
             factor = self._exponential(exponent)
-            product = factor if _is(polynomial, 1.0) else self._product(polynomial, factor)
+            if _is(polynomial, -1.0) and not _is(total, 0.0):
+                total = total - factor  # one pass over the samples instead of two
+                continue
+            product = self._product(polynomial, factor)
             total = product if _is(total, 0.0) else total + product
         return total
 
