@@ -246,10 +246,13 @@ class Weight(Estimator):
 
 
 class clip(Function):
-    """clip(x, lo, hi), with derivative 1 on [lo, hi] and 0 outside, as `torch.clamp` has it.
+    """clip(x, lo, hi) = min(max(x, lo), hi), with derivative 1 on [lo, hi] and 0 outside.
 
-    >>> clip(Rational(5), 0, 2)
-    2
+    Where lo > hi it is hi, and the slope is that of hi, as in `torch.clamp`.  At x = lo or x = hi the slope
+    of x is 1: so `torch.clamp` has it up to PyTorch 2.13 (for number bounds it is 0 from 2.14 on).
+
+    >>> clip(Rational(5), 0, 2), clip(Rational(5), 2, 0)
+    (2, 0)
     """
 
     nargs = 3
@@ -259,11 +262,20 @@ class clip(Function):
     def eval(cls, x: Any, lo: Any, hi: Any) -> Any:
         if all(item.is_number for item in (x, lo, hi)):
             return sympy.Min(sympy.Max(x, lo), hi)
+        if (x - lo).is_nonnegative and (hi - x).is_nonnegative:
+            return x  # it never binds, as clip(1, 1 - eps, 1 + eps) for a positive eps
 
     def fdiff(self, argindex: int = 1) -> Any:
         x, lo, hi = self.args
         above_lo, above_hi = Heaviside(x - lo, 1), Heaviside(x - hi, 0)
-        return (above_lo - above_hi, 1 - above_lo, above_hi)[argindex - 1]
+        if (hi - lo).is_nonnegative:  # then x > hi implies x >= lo
+            return (above_lo - above_hi, 1 - above_lo, above_hi)[argindex - 1]
+        crossed = Heaviside(lo - hi, 0)
+        return (
+            above_lo * (1 - above_hi),
+            (1 - above_lo) * (1 - crossed),
+            above_lo * above_hi + (1 - above_lo) * crossed,
+        )[argindex - 1]
 
     def _latex(self, printer: Any, exp: str | None = None) -> str:
         inner = ", ".join(printer._print(item) for item in self.args)

@@ -26,7 +26,7 @@ import sympy
 from random_losses import Case
 
 from klsym.convert import to_ring
-from klsym.engine import outside
+from klsym.engine import slopes
 from klsym.kernel.rules import attach, d_log_q
 from klsym.language import Estimator, clip, log_mu, log_q, rho, sg
 from klsym.normal_form import ZERO, ExpPoly
@@ -126,9 +126,8 @@ def ring_gradient(case: Case, names: oracle.Names | None = None) -> Gradient:
 def outside_gradient(case: Case) -> Gradient:
     """The printed per-sample gradient, read by the oracle."""
     loss, names = parse(case.text), atoms(case.sampling)
-    per_sample = outside.gradient_coefficient(loss) if case.use == "loss" else outside.drop_sg(loss)
-    if case.sampling == "on-policy":
-        per_sample = outside.at_policy(per_sample)
+    gradient = slopes.gradient_coefficient if case.use == "loss" else slopes.sampled
+    per_sample = gradient(loss, case.sampling == "on-policy")
     value = oracle.evaluate(losses.show(per_sample, TEXT), names)
     return Gradient(np.broadcast_to(value, POINTS), size(loss, case.use, names))
 
@@ -214,7 +213,7 @@ def softmax_misses(case: Case, models: oracle.Models, backend: str) -> float:
 
 # ---------------------------------------------------------------------------- wrong detaches
 def drop_sg(loss: Any, case: Case) -> Any:
-    return outside.drop_sg(loss)
+    return slopes.sampled(loss, on_policy=False)
 
 
 def detach_rho(loss: Any, case: Case) -> Any:

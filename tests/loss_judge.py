@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -27,6 +27,8 @@ FLOOR = 1e-2
 NAMED = ("zero", "reverse-kl", "forward-kl", "combination")
 SEED = 20250
 
+Check = Callable[[Case, Any], Iterator[str]]
+
 
 @cache
 def models(rewards: str) -> tuple[oracle.Models, ...]:
@@ -43,23 +45,20 @@ class Outcome:
     complaints: tuple[str, ...]
 
 
-def examine(case: Case) -> Outcome:
+def examine(case: Case, checks: tuple[Check, ...] | None = None) -> Outcome:
     """Let klsym explain a loss and judge the verdict; a crash is a complaint too."""
     import klsym
 
     try:
         verdict = klsym.explain(case.text, sampling=case.sampling, use=case.use)
-        return Outcome(case, verdict.target, tuple(complaints(case, verdict)))
+        return Outcome(case, verdict.target, tuple(complaints(case, verdict, checks)))
     except Exception as error:
         return Outcome(case, "crashed", (f"{type(error).__name__}: {error}",))
 
 
-def complaints(case: Case, verdict: Any) -> list[str]:
+def complaints(case: Case, verdict: Any, checks: tuple[Check, ...] | None = None) -> list[str]:
     """All that the oracle holds against a verdict."""
-    found: list[str] = []
-    for check in (_coefficient, _target, _multiples, _dependence, _values, _proofs, _witness):
-        found.extend(check(case, verdict))
-    return found
+    return [line for check in checks or (*NUMERIC, _proofs) for line in check(case, verdict)]
 
 
 def _scale(contributions: np.ndarray) -> np.ndarray:
@@ -280,6 +279,9 @@ def _witness(case: Case, verdict: Any) -> Iterator[str]:
             yield f"witness {name}: {value} recomputed, recorded [{low}, {high}]"
     if not abs(values["left"] - values["right"]) > 1e-12:
         yield "witness: the two sides are equal"
+
+
+NUMERIC: tuple[Check, ...] = (_coefficient, _target, _multiples, _dependence, _values, _witness)
 
 
 def _witness_model(witness: dict[str, Any]) -> tuple[oracle.Models, np.ndarray]:

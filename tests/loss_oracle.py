@@ -132,8 +132,9 @@ def _choose(better: Callable[[Any, Any], Any]) -> Callable[..., Any]:
 
 
 def _clip(x: Any, lo: Any, hi: Any) -> Any:
-    """Slope 1 on [lo, hi], the ends included, as `torch.clamp` has it."""
-    return np.where(np.real(x) < np.real(lo), lo, np.where(np.real(x) > np.real(hi), hi, x))
+    """min(max(x, lo), hi) with slope 1 on [lo, hi], the ends included; hi where the bounds cross."""
+    raised = np.where(np.real(x) < np.real(lo), lo, x)
+    return np.where(np.real(raised) > np.real(hi), hi, raised)
 
 
 BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -165,10 +166,14 @@ def _moved(models: Models, step: complex) -> tuple[np.ndarray, dict[str, Any], d
     """log q with each logit in turn moved by `step`, and the atoms live and frozen.
 
     Shapes are (models, logit moved, outcome) for what moves, (models, 1, outcome) for what does not.
+    A complex step leaves the real part alone, and the frozen atoms are complex too: so that what is equal,
+    as rho and 1 on-policy or r and sg(r), is equal to the last digit, and ties are ties.
     """
     held = [array[:, None, :] for array in (np.log(models.q), np.log(models.p), np.log(models.mu))]
     rest = (models.R[:, None, :], models.A[:, None, :], models.parameters)
     log_q = log_softmax(held[0] + step * np.eye(models.q.shape[1]))
+    if isinstance(step, complex):
+        log_q, held = held[0] + 1j * np.imag(log_q), [array + 0j for array in held]
     return log_q, names(log_q, *held[1:], *rest), names(*held, *rest)
 
 

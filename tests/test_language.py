@@ -227,6 +227,49 @@ def test_clip_with_moving_bounds() -> None:
     assert [f.subs(above) for f in slopes] == [0, 0, 1]
 
 
+@pytest.mark.parametrize(
+    ("at", "value", "slopes"),
+    [
+        # x, lo, hi: the value, and the slopes along them
+        ((0, 1, 2), 1, (0, 1, 0)),
+        ((1, 1, 2), 1, (1, 0, 0)),
+        ((2, 1, 2), 2, (1, 0, 0)),
+        ((3, 1, 2), 2, (0, 0, 1)),
+        ((0, 2, 1), 1, (0, 0, 1)),  # lo > hi
+        ((1, 2, 1), 1, (0, 0, 1)),
+        ((Rational(3, 2), 2, 1), 1, (0, 0, 1)),
+        ((2, 2, 1), 1, (0, 0, 1)),
+        ((3, 2, 1), 1, (0, 0, 1)),
+        ((0, 1, 1), 1, (0, 1, 0)),
+        ((1, 1, 1), 1, (1, 0, 0)),
+        ((2, 1, 1), 1, (0, 0, 1)),
+    ],
+)
+def test_clip_with_bounds_that_cross(at: Any, value: int, slopes: tuple[int, ...]) -> None:
+    """min(max(x, lo), hi), with the slope 1 of x at both bounds."""
+    names = tuple(Symbol(name, real=True) for name in ("x", "lo", "hi"))
+    numbers = dict(zip(names, map(sympy.sympify, at), strict=True))
+    assert clip(*names).subs(numbers) == value
+    assert tuple(diff(clip(*names), name).subs(numbers) for name in names) == slopes
+
+
+@pytest.mark.parametrize(
+    ("expression", "is_x"),
+    [
+        (clip(1, 1 - parameter("T"), 1 + parameter("T")), True),  # T is positive
+        (clip(k2, 0, k2 + r), True),
+        (clip(1, 1 - eps, 1 + eps), False),
+        (clip(k2, 0, 5), False),
+        (clip(r, 0, 0), False),
+        (clip(rho, 1, 1), False),
+    ],
+    ids=str,
+)
+def test_a_clip_that_cannot_bind_is_left_out(expression: Any, is_x: bool) -> None:
+    assert expression.has(clip) == (not is_x)
+    assert not is_x or expression in (1, k2)
+
+
 def test_clip_in_a_loss() -> None:
     got = diff(clip(k3, 0, 5), log_q)
     assert sympy.expand(got - (1 - r) * (Heaviside(k3, 1) - Heaviside(k3 - 5, 0))) == 0

@@ -2,33 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from klsym.engine import outside
+from klsym.engine import outside, slopes
 from klsym.engine.advice import facts_outside, warnings_for
 from klsym.engine.piecewise import is_piecewise
 from klsym.engine.verdict import Meaning, Setting, Step, Verdict
 from klsym.engine.witness import models, shown_model
 from klsym.errors import UsageError
+from klsym.language import clip, k1
 from klsym.render import losses
 from klsym.render.combination import combination_latex
 from klsym.render.losses import Written
 from klsym.render.spelling import LATEX, TEXT, Text, is_sum
 from klsym.statements import Context
 
+# what ties -> the slope taken there, and what other code has
+SLOPES = {
+    "abs": ("abs at 0 is taken as 0", "(as in PyTorch; in JAX it is 1)"),
+    "clip": (
+        "clip at its bounds is taken as 1",
+        "(as in PyTorch up to 2.13; from 2.14 on it is 0, in JAX 1/2)",
+    ),
+    "min": ("min and max at a tie is shared by halves", "(as in torch.minimum and in JAX)"),
+}
+
 
 def explain_outside(written: Written, setting: Setting, meaning_of: Callable[[Any], Meaning]) -> Verdict:
     """The verdict; `meaning_of` explains the loss in which no clamp binds."""
-    loss, on_policy = written.expression, setting.on_policy
-    per_sample = outside.drop_sg(loss) if setting.use == "reward" else outside.gradient_coefficient(loss)
-    per_sample = outside.at_policy(per_sample) if on_policy else per_sample
+    bounds = slopes.assumed_positive(written.expression)
+    loss, on_policy = written.expression.xreplace(bounds), setting.on_policy
+    if setting.use == "reward":
+        per_sample = slopes.settled(slopes.sampled(loss, on_policy))
+    else:
+        per_sample = slopes.gradient_coefficient(loss, on_policy)
     c = outside.under_q(per_sample, on_policy)
     if not outside.has_values(c):
         raise UsageError(f"{written.text[:60]!r} has no value at any sample: a division by zero?")
-    found, value = _findings(loss, c, setting)
-    inside = outside.inside_clamps(loss)
+    found = _find(c)
+    value = _find(outside.under_q(slopes.sampled(loss, on_policy=False), on_policy), value=True)
+    inside = outside.inside_clamps(written.expression)
+    tied = slopes.conventions(loss, on_policy) if setting.use == "loss" else set()
     steps = _steps(written, setting, per_sample, c)
     verdict = Verdict(
         loss=written.text,
@@ -41,22 +57,18 @@ def explain_outside(written: Written, setting: Setting, meaning_of: Callable[[An
         value=_meaning(value),
         value_constant=losses.show(value.constant, TEXT),
         trust=found.trust,
-        hypotheses=_hypotheses(setting),
+        hypotheses=_hypotheses(setting, tied, bounds),
         steps=steps,
-        witness=_witness(c, found.target, setting, steps[0][1]),
+        witness=_witness(c, found, setting, steps[0][1]),
         inside_clamps=None if inside is None else meaning_of(inside),
     )
-    return replace(verdict, warnings=warnings_for(verdict, facts_outside(loss, per_sample)))
+    warnings = warnings_for(verdict, facts_outside(loss, per_sample))
+    return replace(verdict, warnings=warnings + _kinks(loss, setting, tied))
 
 
-def _findings(loss: Any, c: Any, setting: Setting) -> tuple[outside.Found, outside.Found]:
-    """What the expected gradient and the expected value are."""
-    if is_piecewise(loss):
-        on_policy, use = setting.on_policy, setting.use
-        found = outside.find_piecewise(loss, on_policy, use)
-        return found, outside.find_piecewise(loss, on_policy, use, value=True)
-    v = outside.under_q(outside.drop_sg(loss), setting.on_policy)
-    return outside.find(c), outside.find(v, value=True)
+def _find(c: Any, value: bool = False) -> outside.Found:
+    """What an expected gradient or an expected value is."""
+    return outside.find_piecewise(c, value) if is_piecewise(c) else outside.find(c, value)
 
 
 def _meaning(found: outside.Found) -> Meaning:
@@ -98,25 +110,46 @@ def _steps(written: Written, setting: Setting, per_sample: Any, c: Any) -> tuple
     return tuple(steps)
 
 
-def _hypotheses(setting: Setting) -> tuple[str, ...]:
-    differentiable = ("the loss is differentiable at every sample (no tie at a bound)",)
+def _hypotheses(setting: Setting, tied: set[str], bounds: Iterable[Any]) -> tuple[str, ...]:
+    smooth = "the loss is differentiable at every sample (no tie at a bound)"
+    lines = tuple(f"the slope of {SLOPES[name][0]}" for name in sorted(tied)) or (smooth,)
     support = ("mu << q: wherever mu > 0, also q > 0",)
     return (
-        *(differentiable if setting.use == "loss" else ()),
+        *(lines if setting.use == "loss" else ()),
+        *(f"{parameter} > 0 (so that the bounds of clip do not cross)" for parameter in bounds),
         "grad and E_q may be exchanged (dominated derivative near theta)",
         *(() if setting.on_policy else support),
     )
 
 
-def _witness(c: Any, target: str, setting: Setting, left: str) -> dict[str, Any] | None:
-    if target in ("reverse-kl", "combination"):
+def _kinks(loss: Any, setting: Setting, tied: set[str]) -> tuple[str, ...]:
+    """Warnings: where real code may differ from what is derived here."""
+    found = [f"every sample meets a tie: the slope of {' '.join(SLOPES[name])}" for name in sorted(tied)]
+    if setting.use == "loss" and slopes.rests_on_nesting(loss, setting.on_policy):
+        found.append(
+            "three arguments of one min or max tie at every sample: the gradient depends on the order in "
+            "which code takes them by pairs"
+        )
+    if any(slopes.may_cross(e) for e in loss.atoms(clip)):
+        found.append("the bounds of clip may cross: where lo > hi it is hi, as in torch.clamp")
+    return tuple(found)
+
+
+def _witness(c: Any, found: outside.Found, setting: Setting, left: str) -> dict[str, Any] | None:
+    """A model in which the expected gradient is not grad KL(q||p), beside the policy gradient of rewards."""
+    if found.target == "reverse-kl" or (
+        found.target == "combination" and "forward-kl" not in found.multiples
+    ):
         return None
 
     def candidates(names: tuple[str, ...]) -> Any:
         return models(Context(parameters=names, on_policy=setting.on_policy))
 
-    model = outside.witness(c, candidates)
+    reward = found.multiples.get("reward", outside.NOTHING)
+    model = outside.witness(c, k1 + reward, candidates)
     if model is None:
         return None
+    policy = TEXT.gradient_of(TEXT.expectation("q", losses.show(reward, TEXT)), simple=True)
+    right = f"{policy} + grad KL(q||p)" if reward else "grad KL(q||p)"
     used = {str(x) for x in c.free_symbols} | (set() if setting.on_policy else {"w"})
-    return shown_model(f"{left} = grad KL(q||p)", model, model["left"], model["right"], used)
+    return shown_model(f"{left} = {right}", model, model["left"], model["right"], used)

@@ -1,33 +1,35 @@
-"""Losses outside the ring (clip, min, max, abs, sqrt, log(1 + r), ...): SymPy differentiates them.
+"""Losses outside the ring (clip, min, max, abs, sqrt, log(1 + r), ...): what their coefficient is.
 
-The verdict rests on SymPy and says so.  Derivatives are taken where they exist, case by case over the
-regions of a piecewise loss (a tie has probability zero, or follows the convention of `clip`).  What is
-free of the sample, such as sqrt(2) or 1/(1 + beta), counts as an opaque constant, and what depends on
-rewards alone as an opaque reward; often the coefficient then lies in the ring after all.  Otherwise a
-combination of smooth functions is fitted in 40-digit arithmetic and confirmed by `simplify`; what was
-only fitted, or could not be tried at all, carries the trust label `numeric`.
+The verdict rests on SymPy and says so.  The target is read off the very coefficient that is shown, for a
+piecewise loss region by region (`engine.piecewise`).  What is free of the sample, such as sqrt(2) or
+1/(1 + beta), counts as an opaque constant, and what depends on rewards alone as an opaque reward; often the
+coefficient then lies in the ring after all.  Otherwise a combination of smooth functions is fitted in
+40-digit arithmetic and confirmed by `simplify`.  The trust label is `numeric` for what was only fitted or
+could not be tried at all, and where no numbers tell an unnamed coefficient from a named one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 import mpmath
 import sympy
-from sympy import DiracDelta, Rational
+from sympy import Rational
 
 from klsym.convert import to_ring, to_sympy
-from klsym.engine.piecewise import Table, idempotent, in_indicators, reread
+from klsym.engine.piecewise import DENSITIES, OWN, Regions
+from klsym.engine.slopes import at_policy
 from klsym.engine.targets import Target, recognise, recognise_value
 from klsym.errors import NotInRing
-from klsym.language import A, Estimator, R, clip, k1, log_mu, log_p, log_q, r, rho, sg, unfold
+from klsym.language import A, Estimator, R, clip, k1, log_mu, log_p, log_q, r, rho, unfold
 from klsym.normal_form import ZERO, ExpPoly
 
 DIGITS = 40
+BISECTIONS = 40
 TINY = mpmath.mpf(10) ** -18
-DENSITIES = (log_q, log_p, log_mu)
 NOTHING = sympy.Integer(0)
 BASIS = (k1, -r, R, A, sympy.Integer(1))  # reverse KL, forward KL, rewards, the constant that drops
 # log q, log p, log mu at which smooth coefficients are compared
@@ -49,24 +51,6 @@ class Found:
     multiples: dict[str, Any]
     constant: Any
     trust: str
-
-
-# ---------------------------------------------------------------------------- differentiation
-def gradient_coefficient(loss: Any) -> Any:
-    """dL/dlog q with sg(.) held constant, then sg dropped: the per-sample gradient over s."""
-    derivative = sympy.diff(loss, log_q)
-    return drop_sg(derivative.replace(DiracDelta, lambda *_: sympy.S.Zero))
-
-
-def drop_sg(expression: Any) -> Any:
-    while expression.has(sg):
-        expression = expression.replace(lambda e: isinstance(e, sg), lambda e: e.args[0])
-    return expression
-
-
-def at_policy(expression: Any) -> Any:
-    """The sampler is q: log mu = log q, rho = 1."""
-    return expression.xreplace({rho: sympy.Integer(1)}).subs(log_mu, log_q)
 
 
 def under_q(expression: Any, on_policy: bool) -> Any:
@@ -93,32 +77,32 @@ def find(c: Any, value: bool = False) -> Found:
     return Found("separable" if depends_beyond_r(c) else "f-divergence", {}, sympy.S.Zero, trust)
 
 
-def find_piecewise(loss: Any, on_policy: bool, use: str, value: bool = False) -> Found:
-    """The target of a loss with min, max, clip or abs: decided region by region."""
-    table: Table = {}
-    e = in_indicators(drop_sg(loss) if value or use == "reward" else loss, table)
-    e = e if value or use == "reward" else drop_sg(sympy.diff(e, log_q))
-    if on_policy:
-        e, table = reread(e, at_policy, table)
+def find_piecewise(c: Any, value: bool = False) -> Found:
+    """The target of E_q[c s] (or of E_q[c]) for a c with steps, min, max, clip or abs: region by region."""
+    regions = Regions()
+    try:
+        e = regions.polynomial(c)
+    except NotInRing:
+        found = None
     else:
-        e = sympy.powsimp(e / rho)
-    found = _in_ring(sympy.expand(e), value, table) or _in_ring(sympy.expand(unfold(e)), value, table)
-    if found is not None and found.target not in ("f-divergence", "separable"):
-        return found
-    smooth = e.xreplace(dict.fromkeys(table, Rational(1, 2)))
-    beyond = depends_beyond_r(smooth) or any(depends_beyond_r(x) for x in table.values())
-    trust = "numeric" if found is None else "sympy"  # undecided: pieces that are no ring elements
-    return Found("separable" if beyond else "f-divergence", {}, sympy.S.Zero, trust)
+        found = _in_ring(sympy.expand(e), value, regions) or _in_ring(sympy.expand(unfold(e)), value, regions)
+    if found is not None:
+        unnamed = found.target in ("f-divergence", "separable")
+        return (
+            replace(found, trust="numeric") if unnamed and _fits_a_name(c, regions.table.values()) else found
+        )
+    beyond = depends_beyond_r(c)  # undecided: pieces that are no ring elements
+    return Found("separable" if beyond else "f-divergence", {}, sympy.S.Zero, "numeric")
 
 
-def _in_ring(c: Any, value: bool, table: Table | None = None) -> Found | None:
+def _in_ring(c: Any, value: bool, regions: Regions | None = None) -> Found | None:
+    regions = regions or Regions()
     hidden: dict[Any, Any] = {}
     try:
-        element = to_ring(_hide(c, hidden))
+        element = regions.reduced(to_ring(_hide(c, hidden, regions)))
     except NotInRing:
         return None
-    indicators = frozenset(symbol.name for symbol in table or {})
-    element = idempotent(element, indicators)
+    indicators = frozenset(symbol.name for symbol in regions.table)
     rewards = frozenset(symbol.name for symbol, e in hidden.items() if e.has(R, A))
     found = (
         recognise_value(_without_ratios(element, rewards | indicators), rewards, indicators)
@@ -126,14 +110,24 @@ def _in_ring(c: Any, value: bool, table: Table | None = None) -> Found | None:
         else recognise(element, rewards, indicators)
     )
     back = {name: to_sympy(part).xreplace(hidden) for name, part in found.multiples.items()}
-    if found.rest:
-        back = {name: part for name, part in back.items() if name == "reward"}
-    return Found(found.target, back, to_sympy(found.constant).xreplace(hidden), "sympy")
+    if found.rest:  # a reward times an indicator: what is the reward's own part depends on the writing
+        mixed = any({"R", "A", *rewards} & names and indicators & names for names in _terms(found.rest))
+        back = {name: part for name, part in back.items() if name == "reward" and not mixed}
+    bounds = [x for symbol, x in regions.table.items() if symbol.name in found.rest.names()]
+    target = found.target
+    if target == "f-divergence" and (rewards & found.rest.names() or any(map(depends_beyond_r, bounds))):
+        target = "separable"
+    return Found(target, back, to_sympy(found.constant).xreplace(hidden), "sympy")
 
 
-def _hide(e: Any, hidden: dict[Any, Any]) -> Any:
+def _terms(element: ExpPoly) -> list[frozenset[str]]:
+    """The names in each term."""
+    return [frozenset(ExpPoly({key: value}).names()) for key, value in element.terms.items()]
+
+
+def _hide(e: Any, hidden: dict[Any, Any], regions: Regions) -> Any:
     """Replace what is free of the sample and no ring element by a symbol of its own."""
-    if not e.has(*DENSITIES):
+    if not e.has(*DENSITIES, *regions.table):
         try:
             to_ring(e)
             return e
@@ -142,14 +136,14 @@ def _hide(e: Any, hidden: dict[Any, Any]) -> Any:
                 return _symbol_for(e, hidden)
     if e.is_Atom or isinstance(e, Estimator | sympy.Piecewise):
         return e
-    return e.func(*(_hide(argument, hidden) for argument in e.args))
+    return e.func(*(_hide(argument, hidden, regions) for argument in e.args))
 
 
 def _symbol_for(e: Any, hidden: dict[Any, Any]) -> Any:
     for symbol, known in hidden.items():
         if known == e:
             return symbol
-    symbol = sympy.Symbol(f"opaque{len(hidden)}", real=True)
+    symbol = sympy.Symbol(f"opaque{OWN}{len(hidden)}", real=True)
     hidden[symbol] = e
     return symbol
 
@@ -187,6 +181,56 @@ def _fit(c: Any) -> Found | None:
     found = Target(to_ring(reverse), to_ring(forward), rewards, to_ring(constant), ZERO)
     back = {name: to_sympy(part) for name, part in found.multiples.items()}
     return Found(found.target, back, constant, "sympy" if confirmed else "numeric")
+
+
+def _fits_a_name(c: Any, bounds: Iterable[Any]) -> bool:
+    """Is c = a k1 + b r + h(rewards) at all points, as if what tells them apart were an empty region?"""
+    scale = 3 * (1 + max(map(abs, c.atoms(sympy.Rational)), default=0))
+    seeds = [*POINTS, *(tuple(scale * x for x in point) for point in POINTS)]
+    symbols = sorted(c.free_symbols - {*DENSITIES, R, A}, key=str)
+
+    def at(point: tuple[Any, ...], i: int) -> dict[Any, Any]:
+        fixed = {s: Rational(1 + (i + j) % 5, 5) for j, s in enumerate(symbols)}
+        rewards = {R: Rational(i % 2), A: Rational(1 - 3 * (i % 2))}
+        return dict(zip(DENSITIES, point, strict=True)) | fixed | rewards
+
+    with mpmath.workdps(2 * DIGITS):
+        places = [at(point, i) for i, point in enumerate(seeds)]
+        for rows in (places[:8], places):
+            if not _spanned(c, rows):
+                return False
+        meet = tuple([Rational(-1)] * 3)
+        near = [end for x in bounds for i in (0, 1) for end in _sides(x, [at(p, i) for p in (*seeds, meet)])]
+        return _spanned(c, places + near)
+
+
+def _sides(x: Any, places: list[dict[Any, Any]]) -> list[dict[Any, Any]]:
+    """Two places close to x = 0, on either side of it; none where x keeps its sign."""
+    values = [(number(x, at), at) for at in places]
+    over, under = (
+        next((at for value, at in values if value is not None and sign * value > 0), None) for sign in (1, -1)
+    )
+    if over is None or under is None:
+        return []
+    for _ in range(BISECTIONS):
+        middle = {symbol: (over[symbol] + under[symbol]) / 2 for symbol in over}
+        value = number(x, middle)
+        over, under = (middle, under) if value is not None and value > 0 else (over, middle)
+    return [over, under]
+
+
+def _spanned(c: Any, places: list[dict[Any, Any]]) -> bool:
+    """Is c a combination of k1, r and a function of two values of the rewards at these places?"""
+    rows = []
+    for at in places:
+        row = [x for x in (number(e, at) for e in (k1, r, A, sympy.Integer(1), c)) if x is not None]
+        if len(row) == 5:
+            size = max(map(abs, row))
+            rows.append([x / size for x in row])
+    matrix, target = mpmath.matrix([row[:-1] for row in rows]), mpmath.matrix([row[-1] for row in rows])
+    if len(rows) < matrix.cols + 2:
+        return True
+    return bool(mpmath.norm(matrix * mpmath.lu_solve(matrix, target) - target, mpmath.inf) < TINY)
 
 
 def _rational(x: Any) -> Any:
@@ -228,7 +272,7 @@ def _least_squares(rows: list[tuple[list[Any], Any]]) -> list[Any] | None:
 def number(expression: Any, at: dict[Any, Any]) -> Any | None:
     """The real value of an expression to DIGITS digits, or None where it has none."""
     try:
-        value = sympy.N(unfold(expression).subs(at), DIGITS)
+        value = sympy.N(unfold(expression).xreplace(at), DIGITS)
     except (ValueError, TypeError):  # such as a comparison with infinity
         return None
     return mpmath.mpf(value._mpf_) if value.is_Float else (
@@ -252,6 +296,8 @@ def _point(point: tuple[Any, ...], i: int) -> dict[Any, Any]:
 
 def depends_beyond_r(c: Any) -> bool:
     """Does c change when log q and log p move together, or when log mu or a reward moves?"""
+    with suppress(NotInRing):
+        return bool({"w", "log_q", "R", "A"} & to_ring(c).names())
     fixed = {s: Rational(7 + 2 * i, 5) for i, s in enumerate(_parameters(c))}
     with mpmath.workdps(DIGITS):
         for i, (q, p, m) in enumerate(POINTS):
@@ -270,30 +316,64 @@ def _parameters(c: Any) -> list[Any]:
 
 
 # ---------------------------------------------------------------------------- witnesses and clamps
-def witness(c: Any, models: Callable[[tuple[str, ...]], Iterable[dict[str, Any]]]) -> Any:
-    """A finite model in which E_q[c s] is not E_q[k1 s] = grad KL(q||p), to 15 decimals."""
-    parameters = _parameters(c)
+def witness(c: Any, right: Any, models: Callable[[tuple[str, ...]], Iterable[dict[str, Any]]]) -> Any:
+    """A finite model in which E_q[c s] is not E_q[right s], to 15 decimals, with no tie that matters."""
+    parameters, tied = _parameters(c), _ties_of(c)
     for model in models(tuple(str(s) for s in parameters)):
-        fixed = {s: Rational(model["parameters"][str(s)]) for s in parameters}
-        left, right = (_scored(e, model, fixed) for e in (c, k1))
-        if left is not None and abs(left - right) > 1e-9:
-            shown = [mpmath.nstr(side, 15) for side in (left, right)]
+        outcomes = _outcomes(model, {s: Rational(model["parameters"][str(s)]) for s in parameters})
+        if any(tied(at) for _, at in outcomes):
+            continue
+        sides = [x for x in (_scored(e, outcomes) for e in (c, right)) if x is not None]
+        if len(sides) == 2 and abs(sides[0] - sides[1]) > 1e-9:
+            shown = [mpmath.nstr(side, 15) for side in sides]
             return model | {"left": [shown[0]] * 2, "right": [shown[1]] * 2}
     return None
 
 
-def _scored(coefficient: Any, model: dict[str, Any], fixed: dict[Any, Any]) -> Any | None:
-    """E_q[coefficient u.s] in a model."""
-    q, p, mu, u = ([Rational(x) for x in model[name]] for name in ("q", "p", "mu", "u"))
+def _ties_of(c: Any) -> Callable[[dict[Any, Any]], bool]:
+    """Does c sit at a tie at these values of the symbols, and does its slope there matter?"""
+    steps, regions = c.atoms(sympy.Heaviside, sympy.sign), Regions()
+    with suppress(NotInRing):
+        for step in steps:
+            regions.step(step.args[0])
+    ends = [c.xreplace({step: _step_with(step, end) for step in steps}) for end in (0, 1)]
+
+    def tied(at: dict[Any, Any]) -> bool:
+        met = any(number(x, at) == 0 for x in regions.table.values())
+        return met and number(ends[0], at) != number(ends[1], at)
+
+    return tied
+
+
+def _step_with(step: Any, at_zero: int) -> Any:
+    """The step with another value at a tie."""
+    x = step.args[0]
+    return (
+        2 * sympy.Heaviside(x, at_zero) - 1 if isinstance(step, sympy.sign) else sympy.Heaviside(x, at_zero)
+    )
+
+
+def _outcomes(model: dict[str, Any], fixed: dict[Any, Any]) -> list[tuple[Any, dict[Any, Any]]]:
+    """For each outcome q (u - E_q[u]), and the values of the symbols."""
+    q, p, mu, u, R_, A_ = (
+        [Rational(x) for x in row]
+        for row in (*(model[name] for name in ("q", "p", "mu", "u")), *map(model["rewards"].get, "RA"))
+    )
     mean = sum(a * b for a, b in zip(q, u, strict=True))
-    total = mpmath.mpf(0)
+    rows = []
     for x in range(len(q)):
-        rewards = {R: Rational(model["rewards"]["R"][x]), A: Rational(model["rewards"]["A"][x])}
-        at = {log_q: sympy.log(q[x]), log_p: sympy.log(p[x]), log_mu: sympy.log(mu[x])} | rewards | fixed
+        logs = {log_q: sympy.log(q[x]), log_p: sympy.log(p[x]), log_mu: sympy.log(mu[x])}
+        rows.append((q[x] * (u[x] - mean), logs | {R: R_[x], A: A_[x]} | fixed))
+    return rows
+
+
+def _scored(coefficient: Any, outcomes: list[tuple[Any, dict[Any, Any]]]) -> Any | None:
+    """E_q[coefficient u.s] in a model."""
+    total = mpmath.mpf(0)
+    for weight, at in outcomes:
         value = number(coefficient, at)
         if value is None:
             return None
-        weight = q[x] * (u[x] - mean)
         total += value * weight.p / weight.q
     return total
 

@@ -1,80 +1,187 @@
-"""Piecewise losses case by case: min, max, clip and abs as sums over indicators of regions.
+"""Piecewise expressions region by region: polynomials in indicators.
 
-    min(a, b) = a + (b - a) 1[a > b]        clip(x, lo, hi) = lo + (x - lo) 1[x > lo] - (x - hi) 1[x > hi]
+    min(a, b) = a + (b - a) 1[a > b]        clip(x, lo, hi) = min(max(x, lo), hi)
     max(a, b) = a + (b - a) 1[b > a]        |x| = x (2 1[x > 0] - 1)
 
-Within a region an indicator is constant, so it differentiates to zero; and an indicator is its own
-square.  What remains is a polynomial in indicators with coefficients that the ring can decide.
+A derivative holds steps Heaviside(x, h) too, which are h at x = 0 (`engine.slopes`).  Where x is 0 at every
+sample, or in a whole region, the step is this h there; any other tie has probability zero.  Then only
+indicators are left; an indicator is its own square, and x > 1 implies x > 0.  What remains is a polynomial
+whose coefficients the ring can decide.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from functools import reduce
+from itertools import permutations, product
 from typing import Any
 
 import sympy
+from sympy import Heaviside, Rational
 
-from klsym.language import Estimator, clip, log_mu, log_p, log_q, unfold
+from klsym.errors import NotInRing
+from klsym.language import K3, Estimator, clip, log_mu, log_p, log_q, unfold
 from klsym.normal_form import ExpPoly
 
 DENSITIES = (log_q, log_p, log_mu)
-Table = dict[Any, Any]  # indicator symbol -> the expression whose sign it tells
+HALF = Rational(1, 2)
+OWN = "_" * 32  # in names of the engine's own: longer than any that a user may declare
+MAX_NESTED = 8  # indicators inside one indicator: 2^8 regions
 
 
 def is_piecewise(e: Any) -> bool:
-    return bool(e.has(sympy.Min, sympy.Max, sympy.Abs, clip, sympy.Heaviside, sympy.sign))
+    return bool(e.has(sympy.Min, sympy.Max, sympy.Abs, clip, Heaviside, sympy.sign))
 
 
-def in_indicators(e: Any, table: Table) -> Any:
-    """The expression with every min, max, clip and abs of the sample written with indicators."""
-    if not e.has(*DENSITIES) or e.is_Atom or isinstance(e, Estimator):
-        return e
-    arguments = [in_indicators(argument, table) for argument in e.args]
-    if isinstance(e, sympy.Abs):
-        [x] = arguments
-        return x * (2 * indicator(x, table) - 1)
-    if isinstance(e, sympy.Min):
-        return reduce(lambda a, b: a + (b - a) * indicator(a - b, table), arguments)
-    if isinstance(e, sympy.Max):
-        return reduce(lambda a, b: a + (b - a) * indicator(b - a, table), arguments)
-    if isinstance(e, clip):
-        x, lo, hi = arguments
-        return lo + (x - lo) * indicator(x - lo, table) - (x - hi) * indicator(x - hi, table)
-    return e.func(*arguments)
+class Regions:
+    """Indicators of regions: symbol -> x, where it stands for 1[x > 0] and x is no longer piecewise."""
+
+    def __init__(self) -> None:
+        self.table: dict[Any, Any] = {}
+        self.known: dict[tuple[Any, Any], bool] = {}
+
+    def polynomial(self, e: Any) -> Any:
+        """e with min, max, clip, abs, steps written with indicators, none of them inside exp or log."""
+        if not e.has(*DENSITIES) or e.is_Atom or isinstance(e, Estimator):
+            return e
+        arguments = [self.polynomial(argument) for argument in e.args]
+        match e:
+            case sympy.Abs():
+                return arguments[0] * (2 * self.step(arguments[0]) - 1)
+            case sympy.sign():
+                return 2 * self.step(arguments[0]) - 1
+            case Heaviside():
+                return self.step(*arguments)
+            case sympy.Min():
+                return reduce(lambda a, b: a + (b - a) * self.step(a - b), arguments)
+            case sympy.Max():
+                return reduce(lambda a, b: a + (b - a) * self.step(b - a), arguments)
+            case clip():
+                return self.clipped(*arguments)
+        whole = e.is_Add or e.is_Mul or (e.is_Pow and e.exp.is_Integer and e.exp > 0)
+        return e.func(*arguments) if whole else self.by_region(e.func, arguments)
+
+    def clipped(self, x: Any, lo: Any, hi: Any) -> Any:
+        """min(max(x, lo), hi): x in between, hi where x > hi or lo > hi."""
+        above_lo, above_hi, crossed = self.step(x - lo), self.step(x - hi), self.step(lo - hi)
+        under = 1 - above_lo
+        at_hi = above_lo * above_hi + under * crossed
+        return above_lo * (1 - above_hi) * x + under * (1 - crossed) * lo + at_hi * hi
+
+    def step(self, x: Any, at_zero: Any = HALF) -> Any:
+        """Heaviside(x, at_zero) for an x that may be piecewise."""
+        return self.tidied(self.by_region(lambda value: self._step(value, at_zero), [self.polynomial(x)]))
+
+    def by_region(self, function: Callable[..., Any], arguments: Iterable[Any]) -> Any:
+        """function(arguments), for each answer of the indicators in them."""
+        arguments = list(arguments)
+        found = {symbol for argument in arguments for symbol in argument.free_symbols & self.table.keys()}
+        indicators = sorted(found, key=str)
+        if len(indicators) > MAX_NESTED:
+            raise NotInRing(f"more than {2**MAX_NESTED} regions")
+        parts = []
+        for answer in product((1, 0), repeat=len(indicators)):
+            region = dict(zip(indicators, map(sympy.Integer, answer), strict=True))
+            if self._contradicts(region):
+                continue
+            here = sympy.Mul(*(symbol if yes else 1 - symbol for symbol, yes in region.items()))
+            value = function(*(argument.xreplace(region) for argument in arguments))
+            if value.has(sympy.zoo, sympy.nan, sympy.oo):
+                raise NotInRing(f"{value} in a region")
+            parts.append((here, value))
+        values = {value for _, value in parts}
+        return values.pop() if len(values) == 1 else sum(here * value for here, value in parts)
+
+    def _step(self, x: Any, at_zero: Any) -> Any:
+        """A number where the sign is known; an opaque step of parameters and rewards; or an indicator."""
+        expanded = sympy.expand(unfold(x))
+        if expanded.is_zero:
+            return at_zero
+        for y in (x, expanded, _with_k3(expanded)):
+            known = _known_step(y, at_zero)
+            if known is not None:
+                return known
+        scale, x = _led_by_one(expanded)
+        if scale < 0:
+            return 1 - self._step_of(x, 1 - at_zero)
+        return self._step_of(x, at_zero)
+
+    def _step_of(self, x: Any, at_zero: Any) -> Any:
+        if not x.has(*DENSITIES):
+            return Heaviside(x, at_zero)
+        known = next((symbol for symbol, y in self.table.items() if y == x), None)
+        if known is None:
+            known = sympy.Symbol(f"indicator{OWN}{len(self.table)}", real=True)
+            self.table[known] = x
+        return known
+
+    # -- arithmetic -----------------------------------------------------------------
+    def implies(self, one: Any, other: Any) -> bool:
+        """x > 0 implies y > 0 if y - x >= 0."""
+        if (one, other) not in self.known:
+            self.known[one, other] = bool((self.table[other] - self.table[one]).is_nonnegative)
+        return self.known[one, other]
+
+    def _contradicts(self, region: dict[Any, Any]) -> bool:
+        yes = [symbol for symbol, answer in region.items() if answer]
+        no = [symbol for symbol, answer in region.items() if not answer]
+        return any(self.implies(one, other) for one in yes for other in no)
+
+    def tidied(self, e: Any) -> Any:
+        """A polynomial in indicators with few terms: implied ones dropped, each to the first power."""
+        terms = []
+        for term in sympy.Add.make_args(sympy.expand(e)):
+            present = term.free_symbols & self.table.keys()
+            rest = term.xreplace(dict.fromkeys(present, sympy.S.One))
+            terms.append(sympy.Mul(rest, *(present - self._implied(present))))
+        return sympy.Add(*terms)
+
+    def reduced(self, element: ExpPoly) -> ExpPoly:
+        """1[x > 0]^2 = 1[x > 0], and 1[x > 0] 1[y > 0] = 1[x > 0] where x > 0 implies y > 0."""
+        symbols = {symbol.name: symbol for symbol in self.table}
+        total = ExpPoly({})
+        for (monomial, exponent), value in element.terms.items():
+            implied = self._implied({symbols[name] for name, _ in monomial if name in symbols})
+            names = {symbol.name for symbol in implied}
+            powers = tuple((n, 1 if n in symbols else p) for n, p in monomial if n not in names)
+            total = total + ExpPoly({(powers, exponent): value})
+        return total
+
+    def _implied(self, present: set[Any]) -> set[Any]:
+        pairs = ((one, other) for one in present for other in present if one != other)
+        return {other for one, other in pairs if self.implies(one, other)}
 
 
-def indicator(x: Any, table: Table) -> Any:
-    """1[x > 0], with 1[-x > 0] = 1 - 1[x > 0] almost everywhere."""
-    scale, x = sympy.expand(unfold(x)).as_coeff_Mul()
-    if x.is_number or scale == 0:
-        return sympy.Heaviside(scale * x)
-    if x.could_extract_minus_sign():
-        scale, x = -scale, -x
-    if x.is_nonnegative or x.is_nonpositive:
-        positive = sympy.Integer(1 if x.is_nonnegative else 0)
-    elif not x.has(*DENSITIES):
-        positive = sympy.Heaviside(x)
-    else:
-        positive = next((s for s, known in table.items() if known == x), None)
-        if positive is None:
-            positive = sympy.Symbol(f"indicator{len(table)}", real=True)
-            table[positive] = x
-    return positive if scale > 0 else 1 - positive
+def _known_step(x: Any, at_zero: Any) -> Any | None:
+    """1 or 0 where the sign of x is known; a tie that is no identity has probability zero."""
+    sampled = x.has(*DENSITIES)
+    if x.is_positive or (x.is_nonnegative and (sampled or at_zero == 1)):
+        return sympy.S.One
+    if x.is_negative or (x.is_nonpositive and (sampled or at_zero == 0)):
+        return sympy.S.Zero
+    return None
 
 
-def reread(e: Any, change: Any, table: Table) -> tuple[Any, Table]:
-    """Apply `change` (such as w = 0) to an expression and to what its indicators tell the sign of."""
-    fresh: Table = {}
-    renamed: Table = {}
-    for symbol, x in table.items():  # what an indicator looks at may hold earlier ones
-        renamed[symbol] = indicator(change(x).xreplace(renamed), fresh)
-    return change(e).xreplace(renamed), fresh
+def _with_k3(x: Any) -> Any:
+    """exp(a - b) - 1 - (a - b) >= 0 written as the k3 of b and a, which SymPy knows is not negative."""
+    coefficients = x.as_coefficients_dict()
+    for a, b in permutations(DENSITIES, 2):
+        ratio = sympy.expand(sympy.exp(a - b))
+        if coefficients[ratio]:
+            x = sympy.expand(x - coefficients[ratio] * (ratio - 1 - a + b))
+            x += coefficients[ratio] * K3(b, a)
+    return x
 
 
-def idempotent(element: ExpPoly, names: frozenset[str]) -> ExpPoly:
-    """1[x > 0]^2 = 1[x > 0]."""
-    total = ExpPoly({})
-    for (monomial, exponent), value in element.terms.items():
-        powers = tuple((n, 1 if n in names else p) for n, p in monomial)
-        total = total + ExpPoly({(powers, exponent): value})
-    return total
+def _led_by_one(x: Any) -> tuple[Any, Any]:
+    """x = c y with a rational c, where the first term of y has the coefficient 1: one of the sample if any.
+
+    >>> _led_by_one(6 - 3 * log_q)
+    (-3, log_q - 2)
+    """
+    terms = [term.as_coeff_Mul() for term in sympy.Add.make_args(x)]
+    _, scale = min(
+        ((rest, number) for number, rest in terms),
+        key=lambda row: (not row[0].has(*DENSITIES), row[0].is_number, row[0].sort_key()),
+    )
+    return scale, sympy.Add(*(number / scale * rest for number, rest in terms))

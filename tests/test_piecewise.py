@@ -1,0 +1,309 @@
+"""Piecewise losses: what `explain` prints, against exact expectations and against PyTorch as it is written.
+
+Neither route shares code with the engine: the oracle of `loss_oracle` takes a complex step, and `read` below
+turns the text of a loss into PyTorch calls with a real `detach`.  Nearly half of the losses meet a tie at
+every sample.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from dataclasses import replace
+from functools import cache, reduce
+from typing import Any
+
+import autograd_judge
+import loss_oracle as oracle
+import numpy as np
+import piecewise_losses as losses
+import pytest
+from loss_judge import NUMERIC, complaints
+from random_losses import Case
+
+import klsym
+from klsym.engine.piecewise import MAX_NESTED
+from klsym.engine.slopes import assumed_positive, conventions
+from klsym.language import clip, k1
+from klsym.parser import parse
+
+CASES = losses.cases(seed=5, count=30)
+BATCH = 16
+BATCHES = range(0, len(CASES), BATCH)
+OFF = {"sampling": "off-policy"}
+REWARD = {"use": "reward"}
+
+
+@cache
+def verdict_of(case: Case) -> Any:
+    return klsym.explain(case.text, sampling=case.sampling, use=case.use)
+
+
+def on_policy(case: Case) -> bool:
+    return case.sampling == "on-policy"
+
+
+# ---------------------------------------------------------------------------- exact expectations
+@pytest.mark.parametrize("first", BATCHES)
+def test_verdicts_against_exact_expectations(first: int) -> None:
+    """per_sample at each outcome, the coefficient, the target, its multiples, the value, the witness."""
+    found = {case: complaints(case, verdict_of(case), NUMERIC) for case in CASES[first : first + BATCH]}
+    assert not {case: lines for case, lines in found.items() if lines}
+
+
+def test_the_cases_hold_ties_and_every_target() -> None:
+    assert len(set(CASES)) >= 150
+    tied = [case for case in CASES if case.use == "loss" and conventions(parse(case.text), on_policy(case))]
+    assert len(tied) >= 50
+    targets = Counter(verdict_of(case).target for case in CASES)
+    assert len(targets) == 6 and min(targets.values()) >= 6, targets
+
+
+WRONG = {"half a slope": "({})/2 + k1/5", "no kink": "2*({}) + k1/5"}
+
+
+@pytest.mark.parametrize("text", losses.ON_POLICY_TIES[:8])
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_wrong_slope_is_complained_about(text: str, wrong: str) -> None:
+    case = Case(text, "on-policy", "loss")
+    verdict = verdict_of(case)
+    for field in ("coefficient", "per_sample"):
+        changed = replace(verdict, **{field: WRONG[wrong].format(getattr(verdict, field))})
+        assert any(field in line for line in complaints(case, changed, NUMERIC))
+
+
+# ---------------------------------------------------------------------------- PyTorch as it is written
+def literal_gradient(case: Case, torch: Any) -> np.ndarray:
+    """dL/dlog q at the points, by PyTorch; a detached reward h is trained as sg(h) log q."""
+    given = {
+        name: torch.as_tensor(value) if isinstance(value, np.ndarray) else value
+        for name, value in autograd_judge.given(autograd_judge.atoms(case.sampling), case.sampling).items()
+    }
+    log_q = torch.tensor(autograd_judge.atoms(case.sampling)["log_q"], requires_grad=True)
+    given = {"log_mu": log_q.detach(), **given, "log_q": log_q}
+    k1_, r_ = log_q - given["log_p"], torch.exp(given["log_p"] - log_q)
+    rho = torch.exp(log_q - given["log_mu"])
+    given |= {"k1": k1_, "k2": k1_ * k1_ / 2, "r": r_, "k3": r_ - 1 + k1_, "rho": rho}
+    loss = torch.as_tensor(read(ast.parse(case.text, mode="eval").body, given, torch), dtype=torch.float64)
+    loss = loss.detach() * log_q if case.use == "reward" else loss
+    [gradient] = torch.autograd.grad((loss + 0 * log_q).sum(), log_q)
+    return np.asarray(gradient.numpy())
+
+
+def read(node: ast.expr, names: dict[str, Any], torch: Any) -> Any:
+    """The value of a loss, by the calls that training code makes; numbers stay numbers."""
+    match node:
+        case ast.Constant(value):
+            return value
+        case ast.Name(name):
+            return names[name]
+        case ast.UnaryOp(ast.USub(), operand):
+            return -read(operand, names, torch)
+        case ast.BinOp(left, operator, right):
+            return oracle.BINARY[type(operator)](read(left, names, torch), read(right, names, torch))
+        case ast.Call(ast.Name(name), arguments):
+            return call(name, [read(item, names, torch) for item in arguments], torch)
+    raise AssertionError(ast.dump(node))
+
+
+def call(name: str, values: list[Any], torch: Any) -> Any:
+    if name == "clip" and slope_of_clamp(torch) == 1 and not any(map(torch.is_tensor, values[1:])):
+        return torch.clamp(torch.as_tensor(values[0]), *values[1:])
+    tensors = [torch.as_tensor(value, dtype=torch.float64) for value in values]
+    if name == "clip":
+        return clamp(*tensors, torch)
+    if name in ("min", "max"):
+        return reduce(torch.minimum if name == "min" else torch.maximum, tensors)
+    return tensors[0].detach() if name == "sg" else getattr(torch, name)(tensors[0])
+
+
+def clamp(x: Any, lo: Any, hi: Any, torch: Any) -> Any:
+    """torch.clamp up to 2.13; written out where its slope at the bounds is no longer 1."""
+    if slope_of_clamp(torch) == 1 and not bool((lo == hi).any()):
+        return torch.clamp(x, lo, hi)
+    raised = torch.where(x < lo, lo, x)
+    return torch.where(raised > hi, hi, raised)
+
+
+def slope_of_clamp(torch: Any) -> float:
+    x = torch.tensor(1.0, requires_grad=True)
+    torch.clamp(x, 1.0, 2.0).backward()
+    return float(x.grad)
+
+
+@pytest.mark.parametrize("first", BATCHES)
+def test_printed_gradients_against_torch(first: int) -> None:
+    """The string that is printed as the per-sample gradient, and the symbolic one through `evaluate`."""
+    torch = pytest.importorskip("torch")
+    wrong = {}
+    for case in CASES[first : first + BATCH]:
+        names = autograd_judge.atoms(case.sampling)
+        printed = oracle.evaluate(verdict_of(case).per_sample, names)
+        size = autograd_judge.size(parse(case.text), case.use, names)
+        gradient = autograd_judge.Gradient(np.broadcast_to(printed, autograd_judge.POINTS), size)
+        for route in (
+            literal_gradient(case, torch),
+            autograd_judge.autograd(parse(case.text), case, "torch"),
+        ):
+            if not gradient.misses(route) < autograd_judge.AGREE:
+                wrong[case] = gradient.misses(route)
+    assert not wrong
+
+
+def test_torch_clamp_has_the_slopes_that_the_warning_names() -> None:
+    torch = pytest.importorskip("torch")
+    version = tuple(int(part) for part in torch.__version__.split(".")[:2])
+    assert slope_of_clamp(torch) == (1 if version <= (2, 13) else 0)
+    [line] = [
+        line for line in klsym.explain("clip(rho, 1, 2)*A").warnings if "every sample meets a tie" in line
+    ]
+    assert "PyTorch up to 2.13" in line
+
+
+# ---------------------------------------------------------------------------- the verdicts in words
+NAMED = [
+    # loss, per_sample, target, combination
+    ("clip(rho, 1, 2)*A", "A", "combination", {"reward": "A"}),
+    ("clip(rho, 0.5, 1)*A", "A", "combination", {"reward": "A"}),
+    ("clip(log_q - log_mu, 0, 3)*A", "A", "combination", {"reward": "A"}),
+    ("clip(rho, 1, 1)*A", "A", "combination", {"reward": "A"}),
+    ("min(rho*A, clip(rho, 1, 1.2)*A)", "A", "combination", {"reward": "A"}),
+    ("min(rho*A, clip(rho, 1 - eps, 1 + eps)*A)", "A", "combination", {"reward": "A"}),
+    ("clip(rho, 1 - eps, 1 + alpha)*A", "A", "combination", {"reward": "A"}),
+    ("min(rho, 1)*A", "A/2", "combination", {"reward": "A/2"}),
+    ("max(rho, 1)*k2", "k1 + k2/2", "f-divergence", {}),
+    ("max(k1, sg(k1))", "1/2", "zero", {}),
+    ("abs(k1 - sg(k1))", "0", "zero", {}),
+    ("min(rho, 1, sg(rho))", "1/4", "zero", {}),
+    ("clip(k2 - sg(log_q) + 3*k3 + rho + log_q, -0.4, 0.9)", "0", "zero", {}),
+    ("clip(k3, -1, 0)", "0", "zero", {}),
+    ("max(r - 1, -k1)", "-r", "forward-kl", {"forward-kl": "1"}),
+]
+
+
+@pytest.mark.parametrize(
+    ("loss", "per_sample", "target", "combination"), NAMED, ids=[row[0] for row in NAMED]
+)
+def test_ties_on_policy(loss: str, per_sample: str, target: str, combination: dict[str, str]) -> None:
+    verdict = klsym.explain(loss)
+    assert (verdict.per_sample, verdict.target, verdict.trust) == (per_sample, target, "sympy")
+    assert verdict.gradient.multiples == combination
+
+
+SMOOTH = "differentiable at every sample"
+CLIP, MIN, ABS = "slope of clip at its bounds", "slope of min and max", "slope of abs at 0"
+NESTED, CROSS, POSITIVE = (
+    "three arguments of one min or max",
+    "bounds of clip may cross",
+    "> 0 (so that the bounds",
+)
+WORDS = [
+    # loss, options, words in the hypotheses, words in the warnings
+    ("clip(k1, 0, 1)", {}, {SMOOTH}, set()),
+    ("clip(rho, 1, 2)*A", {}, {CLIP}, {CLIP}),
+    ("clip(rho, 1, 2)*A", OFF, {SMOOTH}, set()),
+    ("clip(rho, 1, 2)*A", REWARD, set(), set()),
+    ("clip(rho, 0.8, 1.2)*A", {}, {SMOOTH}, set()),
+    ("min(rho*A, clip(rho, 0.8, 1.2)*A)", {}, {SMOOTH}, set()),  # the two slopes are equal
+    ("min(rho*A, clip(rho, 0.8, 1.2)*A)", OFF, {SMOOTH}, set()),
+    ("min(rho*A, clip(rho, 1, 1.2)*A)", {}, {CLIP, MIN}, {CLIP, MIN}),
+    ("max(rho, 1)*A", {}, {MIN}, {MIN}),
+    ("max(k1, sg(k1))", {}, {MIN}, {MIN}),
+    ("max(k1, sg(k1))", OFF, {MIN}, {MIN}),
+    ("max(k1 - sg(k1), min(k1, 0))", {}, {MIN}, {MIN}),  # a tie where k1 > 0
+    ("abs(k1 - sg(k1))", {}, {ABS}, {ABS}),
+    ("abs(rho - 1)/2 + min(rho, 1)", {}, {SMOOTH}, set()),  # (rho + 1)/2
+    ("min(rho, 1, sg(rho))", {}, {MIN}, {MIN, NESTED}),
+    ("min(rho, 1, k1)", {}, {MIN}, {MIN}),
+    ("min(k1, sg(k1), 2*k1 - sg(k1))", {}, {MIN}, {MIN, NESTED}),
+    ("max(k1, k2, r)", {}, {SMOOTH}, set()),
+    ("clip(rho, 1 - eps, 1 + eps)*A", {}, {SMOOTH, "eps " + POSITIVE}, set()),
+    ("clip(rho, 1 - eps, 1 + eps)*A", OFF, {SMOOTH, "eps " + POSITIVE}, set()),
+    ("clip(k1, -beta, alpha)", REWARD, {"beta " + POSITIVE, "alpha " + POSITIVE}, set()),
+    ("clip(k1, -1, n)", {}, {SMOOTH}, set()),  # n is positive anyway
+    ("clip(k1, eps, 2)", {}, {SMOOTH}, {CROSS}),
+    ("clip(k1, 1 + eps, 1 - eps)", {}, {SMOOTH}, {CROSS}),
+    ("clip(k1, r, 2)", {}, {SMOOTH}, {CROSS}),
+    ("clip(k1, r, r + 1)", {}, {SMOOTH}, set()),
+]
+
+
+@pytest.mark.parametrize(
+    ("loss", "options", "hypotheses", "warnings"), WORDS, ids=[str(row[:2]) for row in WORDS]
+)
+def test_hypotheses_and_warnings(
+    loss: str, options: dict[str, str], hypotheses: set[str], warnings: set[str]
+) -> None:
+    verdict = klsym.explain(loss, **options)
+    parameters = {f"{name} {POSITIVE}" for name in ("eps", "beta", "alpha", "n")}
+    for words, lines, expected in (
+        ({SMOOTH, CLIP, MIN, ABS} | parameters, verdict.hypotheses, hypotheses),
+        ({CLIP, MIN, ABS, NESTED, CROSS}, verdict.warnings, warnings),
+    ):
+        assert {word for word in words if any(word in line for line in lines)} == expected
+        assert all(len(line) < 160 for line in lines)
+
+
+def test_bounds_that_cross_in_an_expression() -> None:
+    """In text they are refused at the character; an expression gets the value hi, and the warning."""
+    verdict = klsym.explain(clip(k1, 2, 1) + k1**2 / 2)
+    assert (verdict.target, verdict.gradient.multiples) == ("reverse-kl", {"reverse-kl": "1"})
+    assert any(CROSS in line for line in verdict.warnings)
+
+
+# ---------------------------------------------------------------------------- what cannot be decided
+@pytest.mark.parametrize(
+    ("loss", "options", "trust"),
+    [
+        ("max(k1, 0)", {}, "sympy"),
+        ("clip(rho, 0.9997, 1.0004)*A", OFF, "sympy"),  # a narrow region
+        ("max(k3, 1e-10)", {}, "sympy"),
+        ("clip(k1, -40, 40)", {}, "sympy"),
+        ("max(2*r + k1, 0)", {}, "numeric"),  # 2 r + k1 >= 1 + log(2), which the engine does not see
+        ("max(k1, 0)*max(r - 1, 0)", {}, "numeric"),  # k1 > 0 and r > 1 exclude each other
+        ("log(1 + abs(k1))", {}, "numeric"),
+    ],
+)
+def test_an_unnamed_target_is_labelled_by_what_supports_it(
+    loss: str, options: dict[str, str], trust: str
+) -> None:
+    verdict = klsym.explain(loss, **options)
+    assert verdict.trust == trust and verdict.target in ("f-divergence", "separable")
+
+
+def test_too_many_regions_are_left_open(at_most: Any) -> None:
+    deep = "k1"
+    for i in range(MAX_NESTED + 2):
+        deep = f"abs({deep} - {i + 2})"
+    with at_most(20):
+        verdict = klsym.explain(deep)
+    assert (verdict.target, verdict.trust) == ("f-divergence", "numeric")
+
+
+@pytest.mark.parametrize(
+    ("loss", "names"),
+    [
+        ("clip(rho, 1 - eps, 1 + eps)", "eps"),
+        ("clip(rho, 1 - eps, 1 + eps)*clip(k1, -beta, beta)", "beta eps"),
+        ("clip(k1, 0, lam*beta)", "beta lam"),
+        ("clip(k1, -eps**2, eps**2)", ""),
+        ("clip(k1, beta, 2)", ""),
+        ("clip(k1, r, eps)", ""),
+        ("clip(k1, r - eps, r)", "eps"),
+        ("min(max(rho, 1 - eps), 1 + eps)", ""),
+        ("sg(clip(k1, -T, T))", ""),
+    ],
+)
+def test_parameters_that_are_assumed_positive(loss: str, names: str) -> None:
+    found = assumed_positive(parse(loss))
+    assert " ".join(map(str, found)) == names
+    assert all(new.is_positive and new.name == old.name for old, new in found.items())
+
+
+@pytest.mark.parametrize("name", ["indicator0", "tie0", "opaque0"])
+def test_names_of_the_engine_are_free_for_parameters(name: str) -> None:
+    loss = "{0}*max(k1, 0)*clip(rho, 1, 2) + sqrt(2)*k2"
+    verdict = klsym.explain(loss.format(name), parameters=[name])
+    other = klsym.explain(loss.format(name + "x"), parameters=[name + "x"])
+    assert verdict.per_sample == other.per_sample.replace(name + "x", name)
+    assert (verdict.target, verdict.hypotheses) == (other.target, other.hypotheses)
