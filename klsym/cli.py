@@ -142,7 +142,8 @@ def _add_verify(commands: Any) -> None:
     verify.add_argument("--device", metavar="D", help="cpu (default), cuda, cuda:1, ...")
     verify.add_argument(
         "--samples", metavar="N",
-        help="samples of each check, such as 1e6 (default: 1e12 by counting, 2e6 drawn one by one)",
+        help="samples of each check, such as 1e6 (default: 1e12 by counting, 2e6 drawn one by one; drawn"
+        " one by one are 1e9 at most)",
     )  # fmt: skip
     verify.add_argument("--seed", default="0", metavar="S", help="what all random streams come from (0)")
     verify.add_argument("--scheduler", metavar="ADDRESS", help="a Dask scheduler, such as tcp://host:8786")
@@ -242,7 +243,7 @@ def _progress(items: list[Any], describe: Callable[[Any], str]) -> Iterator[Any]
 def run_verify(options: argparse.Namespace) -> int:
     from klsym.ledger import select, settle
     from klsym.sampling.backends import backend
-    from klsym.sampling.identities import Options
+    from klsym.sampling.identities import LARGEST_DRAW, Options
     from klsym.sampling.verify import summary, table, verify
 
     on, seed = backend(options.backend, options.device), _whole("--seed", options.seed, 0)
@@ -254,7 +255,7 @@ def run_verify(options: argparse.Namespace) -> int:
     settings = Options(on, seed=seed)
     if options.samples is not None:
         samples = _whole("--samples", options.samples, 1)
-        settings = Options(on, samples, samples, seed)
+        settings = Options(on, samples, min(samples, LARGEST_DRAW), seed)
     settled = [settle(claim) for claim in chosen]
     with _bar("sample") as bar:
         report = verify(settled, settings, options.scheduler, bar)

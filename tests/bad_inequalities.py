@@ -1,4 +1,4 @@
-"""False inequalities and evaluations: what no tangent, square or contact shows, or is worth something else."""
+"""False inequalities and evaluations: what no tangent, square or contact shows, or has another value."""
 
 from __future__ import annotations
 

@@ -220,10 +220,11 @@ def test_only_a_float64_jax_backend_switches_x64_on():
     code = (
         "import jax\n"
         "from klsym.sampling.backends import backend, Stream\n"
-        "from klsym.sampling.moments import _sums_on_device\n"
+        "from klsym.sampling.moments import Accumulator\n"
         "single = backend('jax', 'cpu', 'float32')\n"
         "z = single.normals(Stream(0), (2, 5))\n"
-        "print(z.dtype, _sums_on_device(z, single)[2].dtype, jax.config.jax_enable_x64)\n"
+        "products = Accumulator(single)._sums_on_device(list(z))[1]\n"
+        "print(z.dtype, products.dtype, jax.config.jax_enable_x64)\n"
         "double = backend('jax', 'cpu')\n"
         "print(double.asarray([1]).dtype, single.asarray([1]).dtype, jax.config.jax_enable_x64)\n"
     )

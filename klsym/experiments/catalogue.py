@@ -26,7 +26,8 @@ TM, DRAW = "klsym.experiments.tang_munos", "klsym.figures.tang_munos"
 EXPERIMENTS: dict[str, Experiment] = {
     "gaussian-estimators": Experiment(
         "bias and spread of k1, k2, k3 between Gaussians",
-        "klsym.experiments.gaussian_estimators:gaussian_estimators", "klsym.figures.gaussian_estimators:draw"),
+        "klsym.experiments.gaussian_estimators:gaussian_estimators",
+        "klsym.figures.gaussian_estimators:draw"),
     "tm-fig1": Experiment("error of the KL estimates", f"{TM}:figure1", f"{DRAW}:draw1"),
     "tm-fig2": Experiment("error of the gradient estimates", f"{TM}:figure2", f"{DRAW}:draw2"),
     "tm-fig3": Experiment("descending the KL divergence", f"{TM}:figure3", f"{DRAW}:draw3"),

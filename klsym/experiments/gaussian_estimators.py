@@ -84,7 +84,7 @@ class GaussianEstimators:
                 self._crosses(), "k3 varies less than k1 when q is near p", True,
             ),
             Finding(
-                f"the sampled sd of k1 and k2 lie within {np.ceil(worst):.0f} batch errors of the closed form",
+                f"the sampled sd of k1 and k2 lie within {np.ceil(worst):.0f} errors of the closed form",
                 bool(worst < 6),
             ),
             Finding(

@@ -88,13 +88,16 @@ def expected_gradient(
       its exact probabilities; never differentiated.
     values: as in `per_sample_gradient`, arrays of shape (n,), one entry an outcome.
     Returns float64 of shape (n,).
-    Raises UsageError: as `per_sample_gradient`, and weights that do not sum to one.
+    Raises UsageError: as `per_sample_gradient`, logits that are not finite, weights that do not sum to
+    one.
     """
     library = _library(backend, device)
     live, fixed = library.read(logits, "logits"), library.read(weights, "weights")
     if live.ndim != 1 or fixed.shape != live.shape:
         shapes = f"{tuple(live.shape)} and {tuple(fixed.shape)}"
         raise UsageError(f"logits and weights of one shape (n,) expected, got {shapes}")
+    if not np.isfinite(library.on.to_numpy(live)).all():
+        raise UsageError("logits: finite numbers expected, got nan or infinity")
     total = float(fixed.sum())
     if not abs(total - 1) < SUM_TOLERANCE:
         raise UsageError(f"weights sum to {total}, not to 1: pass counts/N")

@@ -30,6 +30,7 @@ from klsym.statements import Context, Statement, parse_name
 OUTCOMES = 8  # of the finite model that a proved identity is sampled on
 # Tails such that every moment the judgements need is finite for weights, ratios and their inverses.
 GAUSSIANS = GaussianModel((0.0, 1.0), (0.5, 0.9), (-0.2, 1.2))
+LARGEST_DRAW = 10**9  # samples drawn one by one: some ten seconds for each check
 SIGHT = 14.0  # standard errors by which a refutation must show
 
 
