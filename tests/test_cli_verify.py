@@ -6,7 +6,6 @@ import math
 import re
 from typing import Any
 
-import numpy as np
 import pytest
 
 from klsym import ledger
