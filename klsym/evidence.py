@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from klsym.experiments.finding import Finding
+from klsym.finding import Finding
 from klsym.statements import Side
 
 if TYPE_CHECKING:  # NumPy is not needed to hold a calculation

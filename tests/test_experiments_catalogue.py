@@ -13,7 +13,7 @@ from klsym.errors import UsageError
 from klsym.evidence import Evidence, computed
 from klsym.experiments import catalogue
 from klsym.experiments.catalogue import EXPERIMENTS, result, select
-from klsym.experiments.finding import Finding
+from klsym.finding import Finding
 from klsym.ledger import load, settle
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from klsym.errors import UsageError
 from klsym.experiments.bandits import GRADIENTS, VALUES
-from klsym.experiments.finding import Finding
 from klsym.experiments.tang_munos import FIGURES, figure1, figure2, figure3, figure4, figure5, figure6
 from klsym.experiments.tang_munos_sensitivity import CHANGES, sensitivity
+from klsym.finding import Finding
 
 K1, K3, VANILLA, LOO = (GRADIENTS.index(x) for x in ("k1 loss", "k3 loss", "vanilla", "leave-one-out"))
 RUN = {"repeats": 40}  # of figures 4 to 6; the figures proper have 100

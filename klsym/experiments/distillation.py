@@ -20,7 +20,7 @@ import numpy as np
 from klsym.experiments.distillation_models import ESTIMATORS, refuse_unless
 from klsym.experiments.distillation_reward import RewardAgainstKL, reward_against_kl
 from klsym.experiments.distillation_runs import FIELDS, Setup, check_runs, descend, noise
-from klsym.experiments.finding import Finding
+from klsym.finding import Finding
 
 STEPS = 10.0 ** np.arange(-2.0, 1.25, 0.5)  # step sizes; Adam's are a tenth of them
 EVERY = 3  # iterations between two records

@@ -28,7 +28,7 @@ from klsym.experiments.distillation_models import (
     snap,
 )
 from klsym.experiments.distillation_runs import Setup, check_runs, start, uniforms
-from klsym.experiments.finding import Finding
+from klsym.finding import Finding
 
 LOSSES = ("token vanilla", "token k3", "token k1")  # k1 as a loss: score coefficient 1, no KL force at all
 SETUP = Setup("at the reference", memory=1, reference=1.0, policy=0.0, near=True, iterations=200)

@@ -14,7 +14,7 @@ import numpy as np
 
 from klsym.convert import to_ring
 from klsym.errors import UsageError
-from klsym.experiments.finding import Finding
+from klsym.finding import Finding
 from klsym.language import k1, k2, k3
 from klsym.numeric.gaussian import Divergent
 from klsym.numeric.gaussian_exact import GaussianModel

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from klsym.experiments.distillation_models import is_count
-from klsym.experiments.finding import Finding
 from klsym.experiments.reward_collapse_runs import Paths, Setup, flow, log_softmax, run
 from klsym.experiments.reward_collapse_theory import (
     PENALTIES,
@@ -22,6 +21,7 @@ from klsym.experiments.reward_collapse_theory import (
     refuse_unless,
     stationary_points,
 )
+from klsym.finding import Finding
 
 EXACT = Setup("base")
 SAMPLED = replace(EXACT, name="step 0.1, n = 4", step=0.1)

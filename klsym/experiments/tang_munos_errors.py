@@ -34,7 +34,7 @@ from klsym.experiments.bandits import (
     sample_sizes,
     value_estimates,
 )
-from klsym.experiments.finding import Finding
+from klsym.finding import Finding
 
 VALUE_SIZES = tuple(2**k for k in range(11))
 GRADIENT_SIZES = tuple(2**k for k in range(1, 13))

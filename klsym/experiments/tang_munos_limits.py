@@ -28,7 +28,6 @@ from klsym.experiments.bandit_numbers import (
 )
 from klsym.experiments.bandit_runs import Problem
 from klsym.experiments.bandits import GRADIENTS, Array, kl
-from klsym.experiments.finding import Finding
 from klsym.experiments.tang_munos_runs import (
     FORWARD,
     K1_LOSS,
@@ -40,6 +39,7 @@ from klsym.experiments.tang_munos_runs import (
     VANILLA,
     courses,
 )
+from klsym.finding import Finding
 
 
 @dataclass(frozen=True, eq=False)

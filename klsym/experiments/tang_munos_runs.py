@@ -41,7 +41,7 @@ from klsym.experiments.bandits import (
     reversed_optimum,
     sample_sizes,
 )
-from klsym.experiments.finding import Finding
+from klsym.finding import Finding
 
 DISTANCE_SIZES, SIZES = (4, 16), (4, 16, 64)
 K1_LOSS, K3_LOSS, VANILLA, LEAVE_ONE_OUT = range(len(GRADIENTS))

@@ -15,8 +15,8 @@ import numpy as np
 from klsym.experiments.bandit_numbers import Progress, Table, Ticker, converged, mean, show
 from klsym.experiments.bandit_runs import Problem, flow, sampled
 from klsym.experiments.bandits import GRADIENTS, Array, at_least, kl
-from klsym.experiments.finding import Finding
 from klsym.experiments.tang_munos_runs import K1_LOSS, K3_LOSS, LEAVE_ONE_OUT, REVERSE, VANILLA
+from klsym.finding import Finding
 
 CHANGES: tuple[dict[str, Any], ...] = (
     {},
