@@ -230,7 +230,7 @@ def _estimates(part: Evidence, options: Options, stream: Stream) -> tuple[list[T
             notes.append(f"{estimate.text}: {error.reason}")
         except UsageError as error:
             notes.append(f"{estimate.text}: {error}")
-    return found or "nothing to sample", notes
+    return found or "an exact calculation", notes
 
 
 def _sound(trials: list[Trial]) -> list[Trial]:

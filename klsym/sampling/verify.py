@@ -219,9 +219,12 @@ def summary(report: Report) -> list[str]:
 def _reasons(report: Report) -> list[str]:
     found: dict[str, list[str]] = {}
     for one in report.checked:
-        for where, group in (("finite model", one.finite), ("Gaussians", one.gaussian)):
+        if isinstance(one.finite, str) and one.finite == one.gaussian:
+            found.setdefault(f"not sampled: {one.finite}", []).append(one.identity.name)
+            continue
+        for where, group in (("finite models", one.finite), ("Gaussians", one.gaussian)):
             if isinstance(group, str):
-                found.setdefault(f"not on {where}: {group}", []).append(one.identity.name)
+                found.setdefault(f"not sampled on {where}: {group}", []).append(one.identity.name)
     for one in report.checked:
         for note in one.identity.notes:
             found.setdefault(f"not sampled: {note}", []).append(one.identity.name)
