@@ -214,7 +214,7 @@ def _k2_in_floats(blocks):
 # ---------------------------------------------------------------------------- the evidence
 def _expanded(text, latex, expansion, constant, exact, steps):
     """An expansion with a bound on its remainder, checked on finite models as p -> q."""
-    order, constant = expansion.order, _rounded_up(constant)
+    order, constant = expansion.order, rounded_up(constant)
     return Evidence(
         "exact",
         f"{text} = {expansion}, the remainder at most {constant} e^{order}",
@@ -275,6 +275,6 @@ def _mean(name, q, ratios):
     return mean(q, [OF_RATIO[name](ratio) for ratio in ratios])
 
 
-def _rounded_up(constant):
+def rounded_up(constant):
     """Three decimals, upwards: a bound stays a bound."""
     return f"{math.ceil(constant * 1000) / 1000:.3f}"

@@ -81,6 +81,8 @@ def _convert(e: Any) -> ExpPoly:
         return _power(_convert(e.base), e.exp, e)
     if isinstance(e, AppliedUndef):
         return ExpPoly.variable(_function_name(e))
+    if isinstance(e, sympy.Subs):
+        return ExpPoly.variable(_derivative_name(e))
     raise NotInRing(f"{e} is no exponential polynomial")
 
 
@@ -110,6 +112,20 @@ def _function_name(call: Any) -> str:
     return name
 
 
+def _derivative_name(e: Any) -> str:
+    """g(k1).diff(log_q) is g'(k1), which SymPy writes as Subs(Derivative(g(x), x), x, k1)."""
+    call = _undifferentiated(e)
+    return _function_name(call) + "'" * int(e.expr.derivative_count)
+
+
+def _undifferentiated(e: Any) -> Any:
+    """g(k1), where e is a derivative of g at k1."""
+    call = e.expr.expr if isinstance(e.expr, sympy.Derivative) else None
+    if not isinstance(call, AppliedUndef) or call.args != tuple(e.variables):
+        raise NotInRing(f"{e} is no exponential polynomial")
+    return call.func(*e.point)
+
+
 def _power(base: ExpPoly, exponent: Any, e: Any) -> ExpPoly:
     """Integer powers; and (exp Q)^a = exp(aQ) for any rational or parameter a."""
     if exponent.is_Integer:
@@ -133,7 +149,8 @@ def generic_functions(expression: Any) -> dict[str, tuple[str, ...]]:
     {'g': ('k1',)}
     """
     found: dict[str, tuple[str, ...]] = {}
-    for call in as_expression(expression).atoms(AppliedUndef):
+    written = as_expression(expression).replace(lambda e: isinstance(e, sympy.Subs), _undifferentiated)
+    for call in written.atoms(AppliedUndef):
         name, arguments = _function_name(call), ARGUMENTS[call.args]
         if found.setdefault(name, arguments) != arguments:
             raise UsageError(f"the generic function {name} is used with two lists of arguments")

@@ -21,13 +21,14 @@ if TYPE_CHECKING:  # NumPy is not needed to hold a calculation
 class Estimate:
     """An estimator under Gaussians whose exact mean or variance a calculation gives, to be sampled.
 
-    text: its name.  side: what it estimates, such as a covariance.  value: the exact one, as a float.
+    text: its name.  side: what it estimates, such as a covariance.  value: the exact one, a float; of a
+    gradient two, along the mean and along the log scale of q.
     """
 
     text: str
     side: Side
     model: GaussianModel
-    value: float
+    value: float | tuple[float, float]
 
 
 KINDS = ("exact", "refuted", "computed")

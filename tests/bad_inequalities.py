@@ -40,6 +40,15 @@ SKEW = {"scale": ONE.to_json(), "at": "q", "v": [], "u": (-k1).to_json()}  # E_q
 FLAT = {"scale": ONE.to_json(), "factor": ONE.to_json(), "at": "q", "v": [], "b": k1.to_json(), "score": []}
 
 
+UP_TO_ROOT_E = 2 * k1 + 1  # at least 0 where r <= exp(1/2)
+
+
+def assuming(hypothesis: Any, draft: Draft) -> Draft:
+    """The draft, with a hypothesis that its author believes to suffice."""
+    draft.hypotheses.add(hypothesis)
+    return draft
+
+
 def plain(data: dict[str, Any]) -> dict[str, Any]:
     return {key: value.to_json() if isinstance(value, ExpPoly) else value for key, value in data.items()}
 
@@ -168,6 +177,8 @@ INEQUALITIES = {
             lambda: Draft(NOTHING, NOTHING, "<=").close("tangent", terms=[], premises=[])),
         ("a term that is zero", CLOSE, "u: it is zero",  # equality everywhere, not where u = 0
             lambda: tangent(Em("q", k1), Em("q", k1), {"u": ZERO})),
+        ("a region", CLOSE, "terms: the keys",
+            lambda: tangent(NOTHING, Em("q", (k1 + 1) * k3), {"nonnegative": k1 + 1})),
         ("exp of an exp", CLOSE, "exp of an exponential",
             lambda: tangent(NOTHING, Em("q", k3), {"u": r - 1})),
     ],
@@ -199,6 +210,37 @@ INEQUALITIES = {
             lambda: squares(var(k1 + a * (r - 1)), var(K_LAM), {"b": r - 1, "factor": a - lam},
                             using=[(0, Side.constant(2 * (lam - a)))],
                             premises=IS_LAM, parameters=("a", "lam"))),
+        ("a region that is not recorded", PART, "hypotheses: .*nonnegative.*recorded \\[\\]",
+            lambda: squares(NOTHING, Em("q", UP_TO_ROOT_E * k1 * k1), {"nonnegative": UP_TO_ROOT_E})),
+        ("a region that is recorded under another measure", PART, "hypotheses: .*nonnegative.*recorded",
+            lambda: assuming(("nonnegative", "p", UP_TO_ROOT_E), squares(
+                NOTHING, Em("q", UP_TO_ROOT_E * k1 * k1), {"nonnegative": UP_TO_ROOT_E}))),
+        ("a larger region than is recorded", PART, "hypotheses: .*nonnegative.*recorded",
+            lambda: assuming(("nonnegative", "q", k1 + 1), squares(
+                NOTHING, Em("q", UP_TO_ROOT_E * k1 * k1), {"nonnegative": UP_TO_ROOT_E}))),
+        ("a region that is left out", CLOSE, "the two sides differ",
+            lambda: squares(NOTHING, Em("q", UP_TO_ROOT_E * k1 * k1))),
+        ("a region of another inequality", CLOSE, "the two sides differ",
+            lambda: squares(NOTHING, Em("q", UP_TO_ROOT_E * k1 * k1), {"nonnegative": k1 + 1})),
+        ("a region without q and p that agree", CLOSE, "not positive at q = p = mu",  # r < 1/e everywhere
+            lambda: squares(NOTHING, Em("q", (k1 - 1) * k1 * k1), {"nonnegative": k1 - 1})),
+        ("a region of q and p that agree", CLOSE, "not positive at q = p = mu",  # r <= 1 everywhere
+            lambda: squares(NOTHING, Em("q", k1 * k1 * k1), {"nonnegative": k1})),
+        ("an empty region", CLOSE, "not positive at q = p = mu",
+            lambda: squares(Em("q", k1 * k1 * (k1 * k1 + 1)), NOTHING, {"nonnegative": -k1 * k1 - 1})),
+        ("an empty region of constants", CLOSE, "a function of k1 and w expected",
+            lambda: squares(Em("q", k1 * k1), NOTHING, {"nonnegative": -ONE})),
+        ("a region that a parameter empties", CLOSE, "a function of k1 and w expected",  # beta = -1
+            lambda: squares(NOTHING, Em("q", (beta + r) * k1 * k1), {"nonnegative": beta + r},
+                            parameters=("beta",))),
+        ("a region of rewards", CLOSE, "a function of k1 and w expected",
+            lambda: squares(NOTHING, Em("q", (R + 1) * k1 * k1), {"nonnegative": R + 1})),
+        ("a detached region", CLOSE, "a function of k1 and w expected",
+            lambda: squares(NOTHING, Em("q", (sg(k1) + 1) * k1 * k1), {"nonnegative": sg(k1) + 1})),
+        ("a region with a division", CLOSE, "division by k1 or w",
+            lambda: squares(NOTHING, Em("q", k1 + k1 * k1), {"nonnegative": k1.inverse() + 1})),
+        ("a region at no place", CLOSE, "at: 'sample' or one of",
+            lambda: squares(NOTHING, point(k1 + 1), {"at": "", "b": ONE, "nonnegative": k1 + 1})),
         ("best for lambda without the premise", CLOSE, "the two sides differ",
             lambda: squares(var(K_LAM), var(k3), {"b": r - 1, "factor": lam - 1}, **JEFFREYS)),
     ],
@@ -225,6 +267,8 @@ INEQUALITIES = {
             lambda: variance(Side.constant(1), Em("p", r * r), b=r, measure="p")),
     ],
     "contact": [
+        ("in a region only", CLOSE, "contact speaks of every r",
+            lambda: contact(k1 * k1 * (k1 + 1) + (lam - 1) * k1, ONE, {"b": k1, "nonnegative": k1 + 1})),
         ("another value", CLOSE, "the slope at r = 1 does not vanish there",
             lambda: contact(K_LAM, number(2))),
         ("no value has contact", CLOSE, "the two sides differ at r = 1",  # k1 + lam r <= 0 for small r

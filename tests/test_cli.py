@@ -239,13 +239,13 @@ def test_stream_of_good_lines_ends_with_0(capsys: Out, monkeypatch: pytest.Monke
 
 
 # ---------------------------------------------------------------------------- the ledger
-PROOFS = ("gradient", "offpolicy", "reward", "value")  # the experiments take longer, and have tests
+PROOFS = ("gradient", "neighbour", "offpolicy", "reward", "value", "variance")  # no experiments
 
 
 def test_claims(capsys: Out) -> None:
     code, out, err = run(capsys, "claims", *PROOFS)
     lines = out.splitlines()
-    assert (code, err, len(lines)) == (0, "", 62)
+    assert (code, err, len(lines)) == (0, "", 77)
     row = r"[a-z]+\.[a-z0-9-]+ +(proved|refuted|corrected|exact) +settled +(kernel|sympy) +\S"
     assert all(re.match(row, line) for line in lines)
     assert len(run(capsys, "claims", "reward", "value.k2-biased")[1].splitlines()) == 9
@@ -254,7 +254,7 @@ def test_claims(capsys: Out) -> None:
 def test_claims_json(capsys: Out) -> None:
     code, out, err = run(capsys, "claims", "--json", *PROOFS)
     rows = json.loads(out)
-    assert (code, err, len(rows), len({row["id"] for row in rows})) == (0, "", 62, 62)
+    assert (code, err, len(rows), len({row["id"] for row in rows})) == (0, "", 77, 77)
     text, listed = (str, type(None)), ("hypotheses",)
     for row in rows:
         assert list(row) == [

@@ -57,8 +57,9 @@ from klsym.language import (
 )
 from klsym.normal_form import ExpPoly
 from klsym.numeric import exact, models
+from klsym.numeric.dual import Dual
 from klsym.numeric.exact import agreement, check_theorem, enclose, evaluate
-from klsym.numeric.models import EXACT, Dual, FiniteModel, from_certificate, random_model
+from klsym.numeric.models import EXACT, FiniteModel, from_certificate, random_model
 from klsym.statements import (
     Bregman,
     Context,
@@ -505,7 +506,8 @@ def test_from_certificate_wants_all_fields():
 
 K1_, W = ExpPoly.variable("k1"), ExpPoly.variable("w")
 UNREADABLE = {
-    "a derivative": (E("q", ExpPoly.variable("g'")), "derivative, which no statement holds"),
+    "a second derivative": (E("q", ExpPoly.variable("g''")), "differentiated once more"),
+    "grad of a derivative": (ExpectedGradient("q", ExpPoly.variable("g'")), "differentiated once more"),
     "another slot": (E("q", ExpPoly.variable("k1[self]")), "only single samples"),
     "another score": (E("q", K1_, ("self",)), "only single samples"),
     "an unknown name": (E("q", ExpPoly.variable("k7")), "no value for 'k7'"),

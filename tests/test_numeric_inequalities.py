@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sympy import Function
+from sympy import Function, Rational
 
 from klsym.calculus import (
     KL,
@@ -81,6 +81,13 @@ def squares(left: Any, right: Any, *rows: Any, **how: Any) -> Theorem:
     return theorem("proved", left, right, inequality("sum of squares", {"terms": rows}), **how)
 
 
+ROOT_E = 2 * k1 + 1  # at least 0 where r <= exp(1/2)
+WITHIN = (("nonnegative", mu, to_ring(ROOT_E)),)
+
+
+IN_REGION = {"b": k1, "at": mu, "nonnegative": ROOT_E}
+
+
 def spread(left: Any, right: Any, **data: Any) -> Theorem:
     return theorem("proved", left, right, inequality("square", {"measure": q, "power": 0, **data}))
 
@@ -111,6 +118,10 @@ TRUE = {
         var(k(lam)), var(k(a)), {"b": r - 1, "factor": a - lam}, hypotheses=HERE, premises=KNOWN),
     "an equation from a premise": theorem(
         "proved", var(k3) - var(k(lam)), (1 - lam) ** 2 * chi2(p, q), EVALUATED, HERE, KNOWN),
+    "a region": squares(0, mean(ROOT_E * k1**2, mu), IN_REGION, hypotheses=WITHIN),
+    "a region at one sample": squares(
+        0, sample((1 - 2 * W) * k2), {"b": k1, "scale": Rational(1, 2), "nonnegative": 1 - 2 * W, **AT},
+        hypotheses=(("nonnegative", "sample", to_ring(1 - 2 * W)),)),
     "one lambda": iff(sample(k(lam)), 1),
     "one lambda for each beta": iff(sample(k3 + (lam - beta) * k1), beta),
     "one lambda and a sign": iff(sample(beta * k(lam)), 1, POSITIVE),
@@ -134,6 +145,10 @@ FALSE = {
         var(k(a)), var(k(lam)), {"b": r - 1, "factor": a - lam}, hypotheses=HERE, premises=KNOWN),
     "a premise with another factor": theorem(
         "proved", var(k3) - var(k(lam)), (1 + lam) ** 2 * chi2(p, q), EVALUATED, HERE, KNOWN),
+    "a region left out": squares(0, mean(ROOT_E * k1**2, mu), IN_REGION),
+    "a region of another variable": squares(
+        0, mean(ROOT_E * k1**2, mu), IN_REGION, hypotheses=(("nonnegative", mu, to_ring(2 * W + 1)),)),
+    "a region and another sign": squares(0, mean(-ROOT_E * k1**2, mu), IN_REGION, hypotheses=WITHIN),
     "another lambda": iff(sample(k(lam)), 2),
     "any lambda": iff(sample(k3 + (lam - 1) ** 2 * k2), 1),
     "every lambda on one side": iff(sample(k3 + (lam - 1) * k2), 1),

@@ -23,6 +23,7 @@ from klsym.errors import NotInRing, ProofError, Refused, UsageError
 from klsym.kernel import Theorem, certify
 from klsym.kernel.closing import CLOSINGS, is_foreign, partial, score_coefficient
 from klsym.normal_form import ExpPoly
+from klsym.render.formulas import SidedLabels
 from klsym.render.latex import ProofView
 from klsym.render.text import show_side
 from klsym.statements import (
@@ -202,6 +203,8 @@ class Derivation:
         by="sum of squares": terms (c, place, v, b, f, k) are c f^2 E_m[exp(v) (b s^k)^2]; f = 1, k = 0.
         by="square": b, measure, power k and scale c stand for c (E_m[(b s^k)^2] - E_m[b s^k]^2).
         The place is q, p, mu or "sample"; a term may be a dict.  using: premises, as in `equals`.
+        A square given as a dict may hold "nonnegative": a function of k1 and w that multiplies it, and
+        that the theorem assumes to be at least 0 wherever the place has mass: the region it speaks of.
         """
         return self._compare(right, "<=", inequality(by, data))
 
@@ -290,9 +293,17 @@ class Derivation:
             "close": close(_after(self.start, left), _after(other.side, right_moves), context),
         }
         try:
-            return Proof(*certify(part), {**self.labels, **other.labels})
+            return Proof(*certify(part), _written(self, other))
         except Refused as refusal:
             raise ProofError(f"the derivation does not hold: {refusal}") from None
+
+
+def _written(chain: Derivation, right: Quantity) -> dict[ExpPoly, Any]:
+    """How losses were written: by the right side, unless the left side is the same function."""
+    labels = {**chain.labels, **right.labels}
+    if chain.start != right.side or not chain.labels:
+        return labels
+    return SidedLabels({**right.labels, **chain.labels}, labels)
 
 
 def _meet(

@@ -14,14 +14,16 @@ from typing import Any
 from klsym.convert import to_ring
 from klsym.engine.quantities import quantity
 from klsym.errors import UsageError
+from klsym.kernel.inequalities import REGION
 from klsym.normal_form import ExpPoly
 from klsym.statements import Side, elements
 
 Data = dict[str, Any]
+SQUARES = "sum of squares"
 # what a term may hold, in the order of a tuple; None must be given
 TERMS: dict[str, Data] = {
     "tangent": {"scale": 1, "at": "q", "v": 0, "u": None},
-    "sum of squares": {"scale": 1, "at": "q", "v": 0, "b": None, "factor": 1, "power": 0},
+    SQUARES: {"scale": 1, "at": "q", "v": 0, "b": None, "factor": 1, "power": 0},
 }
 SQUARE: Data = {"b": None, "measure": None, "power": None, "scale": 1}
 
@@ -43,7 +45,7 @@ def inequality(by: str, data: Data) -> Data:
 
 
 def terms(by: str, rows: Iterable[Any]) -> list[Data]:
-    """Each term as a tuple or a dict; `by` is "tangent" or "sum of squares"."""
+    """Each term as a tuple or a dict; `by` is "tangent" or "sum of squares", which may name a region."""
     defaults = TERMS[by]
     if isinstance(rows, str | dict) or not isinstance(rows, Iterable):
         raise UsageError(f"{by}: terms: a list of ({', '.join(defaults)}) expected")
@@ -63,7 +65,7 @@ def positive_terms(rows: Iterable[Data]) -> list[Data]:
     rows = list(rows)
     if not all(isinstance(row, dict) for row in rows):
         raise UsageError("terms: a list of dicts such as {'u': -k1} expected")
-    kinds = ["sum of squares" if "b" in row else "tangent" for row in rows]
+    kinds = [SQUARES if "b" in row else "tangent" for row in rows]
     return [terms(by, [{"at": "sample", **row}])[0] for by, row in zip(kinds, rows, strict=True)]
 
 
@@ -85,7 +87,7 @@ def _pairs(using: Any) -> list[Any]:
 
 def _filled(row: Data, defaults: Data, by: str) -> Data:
     missing = [name for name, value in defaults.items() if value is None and name not in row]
-    unknown = [str(name) for name in row if name not in defaults]
+    unknown = [str(name) for name in row if name not in defaults and (name, by) != (REGION, SQUARES)]
     if missing or unknown:
         names = ", ".join(defaults)
         raise UsageError(f"{by}: a term holds {names}; got {', '.join(map(str, row)) or 'nothing'}")
@@ -105,7 +107,7 @@ def _written(row: Data) -> Data:
 def data_elements(data: Any) -> Iterator[ExpPoly]:
     """The coefficients in the data of an inequality, for the parameters that they name."""
     for row in [data, *data.get("terms", [])]:
-        for name in ("scale", "factor", "v", "u", "b", "value"):
+        for name in ("scale", "factor", "v", "u", "b", "value", REGION):
             if name in row:
                 yield ExpPoly.from_json(row[name])
     for row in data.get("premises", []):

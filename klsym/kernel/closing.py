@@ -225,7 +225,7 @@ CLOSINGS: dict[str, Closing] = {
     "sum of squares": Closing(
         "proved", sum_of_squares, frozenset({"terms", "premises"}),
         "A positive sum of squares is at least 0, at a sample as in the mean, and 0 only where each is."
-        f" {BY_VALUE}"),
+        f" A square may be weighted by what the theorem assumes to be at least 0. {BY_VALUE}"),
     "square": Closing(
         "proved", square, frozenset({"scale", "b", "measure", "score", "premises"}),
         f"A variance is never negative, and 0 only where its variable is constant. {BY_VALUE}"),

@@ -1,11 +1,12 @@
 """Inequalities: right - left is a positive sum of what is never negative.  Trusted; standard library only.
 
 tangent         c E_m[exp(v) (exp(u) - 1 - u)]        0 exactly where u = 0, since exp(u) > 1 + u elsewhere
-sum of squares  c f^2 E_m[exp(v) (b s^k)^2]           0 exactly where f = 0 or b s^k = 0
+sum of squares  c f^2 E_m[exp(v) a (b s^k)^2]         0 exactly where f = 0 or a b s^k = 0
 square          c (E_m[(b s^k)^2] - E_m[b s^k]^2)     a variance: 0 exactly where b s^k is constant
 contact         such a sum at lam = lam0 and for no other lam: the slope at r = 1 is a multiple of lam - lam0
 
 c > 0 is a single term in parameters, f a constant; the first two also hold at one sample, without E_m.
+a is 1, or a function of k1 and w that the theorem assumes to be at least 0 wherever m > 0: its region.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from klsym.statements import MEASURES, PROBABILITIES, SLOTS, Context, E, Point, 
 SAMPLE = "sample"  # the place of a term at one sample, not averaged
 TANGENT_KEYS = {"scale", "at", "v", "u"}
 SQUARE_KEYS = {"scale", "factor", "at", "v", "b", "score"}
+REGION = "nonnegative"  # a further key of a square: what is assumed to be at least 0
 Term = tuple[Side, Assumed]
 
 
@@ -37,14 +39,34 @@ def tangent_term(row: Any, context: Context) -> Term:
 
 
 def square_term(row: Any, context: Context) -> Term:
-    """c f^2 exp(v) b^2 s^2k, averaged under a measure or at one sample."""
-    _keys(row, SQUARE_KEYS)
+    """c f^2 exp(v) a b^2 s^2k, averaged under a measure or at one sample; a >= 0 is assumed there."""
+    region = isinstance(row, dict) and REGION in row
+    _keys(row, SQUARE_KEYS | {REGION} if region else SQUARE_KEYS)
     scale, assumed = _positive(row["scale"], context)
     factor, v, b = (_element(row[key], context) for key in ("factor", "v", "b"))
     refuse_unless(context.is_constant(factor), "factor: a constant expected")
     refuse_unless(bool(factor) and bool(b), "a square of zero")
-    term = _placed(row["at"], scale * factor**2 * v.exp() * b**2, _score(row["score"]) * 2)
-    return term, assumed | divisors(context, factor, v, b)
+    assumed = assumed | divisors(context, factor, v, b)
+    squared = scale * factor**2 * v.exp() * b**2
+    if region:
+        a = _region(row[REGION])
+        squared, assumed = squared * a, assumed | {(REGION, row["at"], a)}
+    return _placed(row["at"], squared, _score(row["score"]) * 2), assumed
+
+
+def _region(data: Any) -> ExpPoly:
+    """a(k1, w) with a > 0 at k1 = w = 0: q, p and mu that are close enough to one another are in it.
+
+    So the assumption a >= 0 is never empty, whatever a is; it says nothing of parameters.
+    """
+    a = ExpPoly.from_json(data)
+    refuse_unless(bool(a.names()) and a.names() <= {"k1", "w"}, f"{REGION}: a function of k1 and w expected")
+    refuse_unless(not a.inverted(), f"{REGION}: division by k1 or w, which may be zero")
+    at_equality = a.substitute({"k1": ZERO, "w": ZERO})
+    number = at_equality.terms.get(((), ()), 0)
+    known = at_equality == ExpPoly.number(number)
+    refuse_unless(known and number > 0, f"{REGION}: it is not positive at q = p = mu")
+    return a
 
 
 def _keys(row: Any, keys: set[str]) -> None:
@@ -166,6 +188,7 @@ def _at_a_sample(row: Any, context: Context) -> Term:
     square_row = isinstance(row, dict) and "b" in row
     side, assumed = (square_term if square_row else tangent_term)(row, context)
     refuse_unless(row["at"] == SAMPLE, "terms: values at one sample expected")
+    refuse_unless(REGION not in row, f"{REGION}: contact speaks of every r")
     return side, assumed
 
 
@@ -199,4 +222,5 @@ def _zero(row: Data) -> Zero:
     if "u" in row:
         return Zero(row["at"], ExpPoly.from_json(row["u"]))
     b, factor = (ExpPoly.from_json(row[key]) for key in ("b", "factor"))
-    return Zero(row["at"], b, tuple(row["score"]), factor)
+    within = ExpPoly.from_json(row[REGION]) if REGION in row else ONE
+    return Zero(row["at"], within * b, tuple(row["score"]), factor)

@@ -37,6 +37,7 @@ from klsym.numeric.models import (
     random_model,
     refuse_unless,
 )
+from klsym.numeric.regions import drawn_into
 from klsym.numeric.sides import default_function, instances, side_value
 from klsym.statements import Context, Divergence, Gradient, Side, Statement, elements
 
@@ -208,8 +209,8 @@ def check_theorem(
 ) -> Check:
     """Judge what a theorem says by this oracle, on random models of 2 to 6 outcomes.
 
-    proved       the relation holds to 1e-10, and in enclosures 1e-15 wide; an inequality is an equality
-                 just where the terms of its proof vanish
+    proved       the relation holds to 1e-10, and in enclosures 1e-15 wide, on models in its region; an
+                 inequality is an equality just where the terms of its proof vanish
     iff          the inequality holds for this parameter at every outcome, and for others it fails near r = 1
     refuted      its own model separates the sides, in enclosures
     unique       equality for the family, and for no other function that is tried
@@ -246,11 +247,13 @@ def _models(context: Context, seeds: Iterable[int], exact: bool = False) -> list
 
 
 def allowed(theorem: Theorem, model: FiniteModel, functions: Functions) -> FiniteModel:
-    """The model with parameters that the hypotheses allow: positive ones, and one for each premise."""
+    """The model in the region of the theorem, with parameters that the hypotheses allow: positive ones,
+    and one for each premise.
+    """
     context = theorem.statement.context
     positive = {h[1] for h in theorem.hypotheses if h[0] == "positive"}
     signed = {name: abs(v) if name in positive else v for name, v in model.parameters.items()}
-    model = replace(model, parameters=signed)
+    model = drawn_into(replace(model, parameters=signed), regions_of(theorem))
     for number in _used_here(theorem):
         left, right = context.premises[number]
         names = {n for e in elements(left - right) for n in e.names()} & set(context.parameters)
@@ -259,6 +262,11 @@ def allowed(theorem: Theorem, model: FiniteModel, functions: Functions) -> Finit
                 model, names.pop(), lambda at, gap=left - right: side_value(gap, at), theorem, functions
             )
     return model
+
+
+def regions_of(theorem: Theorem) -> list[tuple[str, ExpPoly]]:
+    """Where the theorem assumes that a function of k1 and w is at least 0."""
+    return [(str(h[1]), h[2]) for h in theorem.hypotheses if h[0] == "nonnegative"]
 
 
 def _used_here(theorem: Theorem) -> list[int]:
@@ -352,6 +360,8 @@ def _equal_where_claimed(
 def _vanishes(row: Mapping[str, Any], at: Frame) -> bool:
     """f = 0; or u = 0, b s^k = 0 at the sample or at each outcome; of a variance: b s^k is constant."""
     values = at.polynomial(ExpPoly.from_json(row["u"] if "u" in row else row["b"]))
+    if "nonnegative" in row:
+        values = values * at.polynomial(ExpPoly.from_json(row["nonnegative"]))
     for _ in row.get("score", []):
         values = values * at.score()
     numbers = np.real(values.value)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from fractions import Fraction
 from numbers import Rational
@@ -21,8 +22,9 @@ from typing import Any
 import numpy as np
 
 from klsym.errors import UsageError
-from klsym.kernel.intervals import Interval, exp_of_interval, log_enclosure
+from klsym.kernel.intervals import Interval
 from klsym.normal_form import Exponent, ExpPoly, Monomial
+from klsym.numeric.dual import Dual
 from klsym.statements import MEASURES, THETA_FREE, Context, parse_name
 
 Number = Fraction | float
@@ -205,80 +207,6 @@ def from_certificate(data: Any) -> FiniteModel:
     if not isinstance(data, dict) or data.keys() != FiniteModel.__dataclass_fields__.keys():
         raise UsageError(f"model: the keys {', '.join(FiniteModel.__dataclass_fields__)} expected")
     return FiniteModel(**data)
-
-
-# ---------------------------------------------------------------------------- dual numbers
-@dataclass(frozen=True, slots=True)
-class Dual:
-    """value + slope t with t^2 = 0, both enclosed in rational intervals.
-
-    >>> x = Dual.of(Fraction(2), Fraction(1))
-    >>> (x ** 3 / x).slope == Interval.exact(4)
-    True
-    """
-
-    value: Interval
-    slope: Interval
-
-    @staticmethod
-    def of(value: int | Fraction, slope: int = 0) -> Dual:
-        return Dual(Interval.exact(value), Interval.exact(slope))
-
-    def __add__(self, other: Any) -> Dual:
-        other = _dual(other)
-        if other is NotImplemented:
-            return NotImplemented
-        return Dual(self.value + other.value, self.slope + other.slope)
-
-    def __mul__(self, other: Any) -> Dual:
-        other = _dual(other)
-        if other is NotImplemented:
-            return NotImplemented
-        slope = self.slope * other.value + self.value * other.slope
-        return Dual(_tidy(self.value * other.value), _tidy(slope))
-
-    __radd__, __rmul__ = __add__, __mul__
-
-    def __sub__(self, other: Any) -> Dual:
-        return self + other * -1
-
-    def __rsub__(self, other: Any) -> Dual:
-        return self * -1 + other
-
-    def __pow__(self, power: int) -> Dual:
-        """d x^n = n x^(n-1) dx."""
-        if power == 0:
-            return Dual.of(1)
-        slope = Interval.exact(power) * self.value ** (power - 1) * self.slope
-        return Dual(_tidy(self.value**power), _tidy(slope))
-
-    def __truediv__(self, other: Any) -> Dual:
-        other = _dual(other)
-        return NotImplemented if other is NotImplemented else self * other**-1
-
-    def __rtruediv__(self, other: Any) -> Dual:
-        return self**-1 * other
-
-    def exp(self) -> Dual:
-        """d exp x = exp x dx; NumPy's exp calls this on object arrays."""
-        value = exp_of_interval(self.value)
-        return Dual(value, _tidy(value * self.slope))
-
-    def log(self) -> Dual:
-        """d log x = dx / x; NumPy's log calls this on object arrays."""
-        low, high = log_enclosure(self.value.lower), log_enclosure(self.value.upper)
-        return Dual(Interval(low.lower, high.upper), _tidy(self.value**-1 * self.slope))
-
-
-def _dual(value: Any) -> Any:
-    if isinstance(value, Dual):
-        return value
-    return Dual.of(value) if isinstance(value, int | Fraction) else NotImplemented
-
-
-def _tidy(interval: Interval) -> Interval:
-    """Points stay exact; what has a width is rounded outwards, so that its ends stay short."""
-    return interval if interval.lower == interval.upper else interval.rounded()
 
 
 # ---------------------------------------------------------------------------- number systems
@@ -473,10 +401,12 @@ class Frame(Scope):
         if name in self.context.parameters or name in self.ratios:
             return super()._find(name)
         parsed, given = parse_name(name), dict(self.context.given)
-        refuse_unless(not parsed.primes, f"{name!r} is a derivative, which no statement holds")
         refuse_unless(parsed.slot == "x", f"{name!r}: only single samples are evaluated")
         if parsed.detached:
-            return self.still.variable(parsed.base)
+            return self.still.variable(name[3:-1])
+        if parsed.primes:
+            refuse_unless(parsed.primes == 1 and not self.moving, f"{name!r} is differentiated once more")
+            return self._slope(parsed.base)
         if name in given:  # the value at theta, a constant from then on
             refuse_unless(not given[name].names() & set(given), "given values name one another")
             return self.still.polynomial(given[name])
@@ -485,6 +415,14 @@ class Frame(Scope):
         known = name in THETA_FREE and name in self.model.rewards
         refuse_unless(known, f"no value for {name!r}")
         return self.constant(self.model.rewards[name])
+
+    def _slope(self, name: str) -> Sized:
+        """df/dlog q, along which k1, w and log q all move by t."""
+        moved, one = copy(self), self.system.lift(1) + self.system.step
+        ratios = {n: Ratio(r.system, r.value * one, r.size, 1.0) for n, r in self.ratios.items()}
+        moved.ratios, moved.known = ratios, {}
+        value = moved._call(name)
+        return Sized(np.array([self.system.slope(v) for v in value.value]), FLOAT.slope(value.size))
 
     def _call(self, name: str) -> Sized:
         names = self.context.function_arguments[name]

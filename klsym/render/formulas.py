@@ -32,6 +32,21 @@ from klsym.statements import (
 Labels = Mapping[ExpPoly, Any]
 
 
+class SidedLabels(dict[ExpPoly, Any]):
+    """How the losses of the left side are written, and in `right` those of the right side.
+
+    For statements that write one and the same function in two ways.
+    """
+
+    def __init__(self, left: Labels, right: Labels) -> None:
+        super().__init__(left)
+        self.right = right
+
+
+def on_the_right(labels: Labels | None) -> Labels | None:
+    return labels.right if isinstance(labels, SidedLabels) else labels
+
+
 # ---------------------------------------------------------------------------- coefficients
 def element(value: ExpPoly, spell: Text = TEXT, tail: tuple[str, ...] = ()) -> str:
     """An exponential polynomial as a formula in k1, r, rho; the text form is in the loss grammar.
@@ -202,7 +217,14 @@ def _side_term(coefficient: ExpPoly, atoms: tuple[Atom, ...], labels: Labels, sp
 def _as_written(
     coefficient: ExpPoly, atoms: tuple[Atom, ...], labels: Labels
 ) -> tuple[ExpPoly, tuple[Atom, ...]]:
-    """A product with each mean as it was written: E_q[k2] E_q[k2], not E_q[k1^2] E_q[k1^2] / 4."""
+    """A product with each mean as it was written: E_q[k2] E_q[k2], not E_q[k1^2] E_q[k1^2] / 4.
+
+    A single negative value at a sample is subtracted: grad L - k1 s, not grad L + -k1 s.
+    """
+    if len(atoms) == 1 and isinstance(atoms[0], Point):
+        a = atoms[0].coefficient
+        if len(a.terms) == 1 and _is_negative(a) and a not in labels:
+            return -coefficient, (Point(-a, atoms[0].score),)
     factors: list[Atom] = []
     for item in atoms:
         if len(atoms) > 1 and isinstance(item, E) and item.coefficient not in labels:

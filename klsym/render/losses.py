@@ -61,6 +61,10 @@ def _walk(e: Any, spell: Text) -> tuple[str, int]:
     if e.is_Pow:
         base, exponent = (_walk(part, spell)[0] for part in (e.base, e.exp))
         return spell.power(base, exponent), ATOM
+    if isinstance(e, sympy.Subs):  # g'(k1)
+        primed = spell.name(e.expr.expr.func.__name__) + "'" * int(e.expr.derivative_count)
+        arguments = ", ".join(_walk(a, spell)[0] for a in e.point)
+        return (primed if len(e.point) > 1 else f"{primed}({arguments})"), ATOM
     if isinstance(e, AppliedUndef) and len(e.args) > 1:
         return spell.name(e.func.__name__), ATOM  # a generic function of everything
     if isinstance(e, sympy.Heaviside | sympy.sign):

@@ -28,7 +28,8 @@ def show_statement(
     statement: Statement, labels: Labels | None = None, kind: str = "proved", spell: Text = TEXT
 ) -> str:
     """The equation or inequality; a refuted one is printed with its negation."""
-    left, right = (formulas.side(s, labels, spell) for s in (statement.left, statement.right))
+    left = formulas.side(statement.left, labels, spell)
+    right = formulas.side(statement.right, formulas.on_the_right(labels), spell)
     relation = statement.relation
     if kind == "refuted" and (relation == "=" or spell is not TEXT):
         relation = {"=": "!=", "<=": "not <="}[relation]
@@ -123,6 +124,8 @@ def show_hypothesis(hypothesis: Hypothesis, context: Context, labels: Labels | N
             return f"{name} is not 0"
         case ("positive", name):
             return f"{name} > 0"
+        case ("nonnegative", at, ExpPoly() as element):
+            return _region(str(at), element)
         case ("generic", name):
             return f"{name} takes none of the isolated values at which terms merge or vanish"
         case ("on-policy",):
@@ -135,6 +138,18 @@ def show_hypothesis(hypothesis: Hypothesis, context: Context, labels: Labels | N
             lead = "for every theta " if use == "premise" else ""
             return f"{lead}{show_side(left, labels)} = {show_side(right, labels)}"
     raise ValueError(f"unknown hypothesis {hypothesis!r}")
+
+
+def _region(at: str, element: ExpPoly) -> str:
+    """2*k1 + 1 >= 0 wherever mu > 0, that is r <= exp(1/2); c + d k1 >= 0 just if log r <= c/d (d > 0)."""
+    place = " at every outcome" if at == "count" else "" if at == SAMPLE else f" wherever {at} > 0"
+    shown = f"{formulas.element(element)} >= 0{place}"
+    for name, ratio, sign in (("k1", "r", 1), ("w", "rho", -1)):
+        slope, rest = element.terms.get((((name, 1),), ()), 0), element.terms.get(((), ()), 0)
+        if slope and element == ExpPoly.variable(name) * slope + rest:
+            edge = formulas.element(ExpPoly.number(Fraction(rest) / slope * sign).exp())
+            shown += f", that is {ratio} {'<=' if slope * sign > 0 else '>='} {edge}"
+    return shown
 
 
 def show_hypotheses(theorem: Theorem, labels: Labels | None = None) -> list[str]:
@@ -156,6 +171,9 @@ def chain(part: dict[str, Any], labels: Labels | None, spell: Text) -> list[tupl
     right = [(part["right"], "")] + [(s["result"], s["rule"]) for s in part["steps"] if s["side"] == "right"]
     rows = list(left)
     by = part["close"]["by"]
+    if left == right and isinstance(labels, formulas.SidedLabels):  # one function, written in two ways
+        start = Side.from_json(part["left"])
+        return [(formulas.side(start, labels, spell), ""), (formulas.side(start, labels.right, spell), by)]
     if by == "evaluation":
         rows.append((right[-1][0], by))
     if by in ("ring equality", "evaluation"):

@@ -16,7 +16,7 @@ from klsym.evidence import Evidence
 from klsym.kernel import Theorem
 from klsym.ledger import Claim, Settled
 from klsym.normal_form import ExpPoly
-from klsym.numeric.exact import THETAS, allowed, evaluate, thetas_of
+from klsym.numeric.exact import THETAS, allowed, evaluate, regions_of, thetas_of
 from klsym.numeric.gaussian_exact import GaussianModel, refuse_unless_gaussian
 from klsym.numeric.models import FiniteModel, from_certificate, random_model
 from klsym.sampling.backends import Backend
@@ -25,7 +25,7 @@ from klsym.sampling.gaussians import GaussianSampler, Unsound
 from klsym.sampling.means import Deterministic, gradient_losses, means_of
 from klsym.sampling.streams import Stream
 from klsym.sampling.trials import Trial, both_ways, sampled_means
-from klsym.statements import Context, Statement, parse_name
+from klsym.statements import Context, E, Statement, parse_name
 
 OUTCOMES = 8  # of the finite model that a proved identity is sampled on
 # Tails such that every moment the judgements need is finite for weights, ratios and their inverses.
@@ -141,7 +141,16 @@ def _on_outcomes(
     statement = theorem.statement
     model = random_model(stream.integer64() % 2**31, OUTCOMES, statement.context)
     model, thetas = allowed(theorem, model, dict(functions)), thetas_of(theorem)
-    return _finite_trials(statement, model, functions, options.counted, stream, options.on, thetas=thetas)
+    along = np.array([[float(v) for v in model.u]]) if _tied_to_a_direction(theorem) else None
+    return _finite_trials(
+        statement, model, functions, options.counted, stream, options.on, along, thetas=thetas
+    )
+
+
+def _tied_to_a_direction(theorem: Theorem) -> bool:
+    """Does a premise hold score functions, so that it fixes a parameter along one direction only?"""
+    sides = [side for pair in theorem.statement.context.premises for side in pair]
+    return any(isinstance(a, E) and a.score for side in sides for _, atoms in side.terms for a in atoms)
 
 
 def _finite_trials(
@@ -199,6 +208,8 @@ def _unique(theorem: Theorem, options: Options, stream: Stream) -> list[Trial]:
 # ---------------------------------------------------------------------------- Gaussians
 def _on_gaussians(theorem: Theorem, options: Options, stream: Stream) -> list[Trial] | str:
     statement, context = theorem.statement, theorem.statement.context
+    if regions_of(theorem):
+        return "a bound on p/q that no two Gaussians keep to"
     model = replace(GAUSSIANS, mu=None) if context.on_policy else GAUSSIANS
     positive = {h[1] for h in theorem.hypotheses if h[0] == "positive"}
     random = random_model(stream.integer64() % 2**31, OUTCOMES, Context(context.parameters)).parameters

@@ -1,0 +1,234 @@
+"""Variances of gradient estimates: what the noise of a loss adds and where, and which baseline is best.
+
+Along a direction u the variance of a s is E_m[(a s)^2] - E_m[a s]^2, s standing for u.s.
+
+Sources: WZ1, WZ2 = Wang & Zhang 2025 (two versions); TM = Tang & Munos 2025.
+"""
+
+import random
+
+import mpmath
+import sympy
+
+from klsym.calculus import (
+    KL,
+    claim,
+    derive,
+    expectation,
+    k1,
+    k3,
+    log,
+    mu,
+    p,
+    parameter,
+    q,
+    rho,
+    s,
+    sample,
+    sample_gradient,
+)
+from klsym.convert import to_sympy
+from klsym.derivations.expansions import HYPOTHESES as NEAR
+from klsym.derivations.expansions import rounded_up
+from klsym.engine.expansion import expand, expectation_bound, show_series
+from klsym.evidence import Evidence
+from klsym.numeric.small_steps import check_order, mean
+
+G1, G_STAR = rho * (k1 + 1), rho * k1  # per-sample gradients of the losses rho k1 and rho k3, over s
+b, b_star, kl = (parameter(name) for name in ("b", "b_star", "kl"))
+
+
+def average(a, under):
+    return expectation(a * s, under=under)
+
+
+def variance(a, under):
+    return expectation((a * s) ** 2, under=under) - average(a, under) * average(a, under)
+
+
+ALONG = ("s stands for u.s, the score function along any direction u of the parameters",)
+WEIGHTS = (*ALONG, "q << mu: wherever q > 0, also mu > 0")
+GRADIENTS = (
+    *WEIGHTS,
+    "g1 = rho (k1 + 1) s is the gradient of the loss rho k1 at a sample, g* = rho k1 s that of rho k3",
+    "Var_mu a s is E_mu[(a s)^2] - E_mu[a s]^2, and E_mu[(rho s)^2] and E_mu[(rho k1 s)^2] are finite",
+)
+
+
+@claim("variance.difference", source="WZ1 Variance of the three; WZ2 6.2", reading=GRADIENTS)
+def difference_of_the_variances():
+    """The means agree, so the variances differ as the squares do: (k1 + 1)^2 - k1^2 = 2 k1 + 1."""
+    return (
+        derive(average(G1, mu)).equals(average(G_STAR, mu)),
+        derive(variance(G1, mu) - variance(G_STAR, mu)).equals(
+            expectation(rho**2 * (2 * k1 + 1) * s**2, under=mu)
+        ),
+    )
+
+
+@claim("variance.noise-term", source="WZ1 Variance of the three; WZ2 6.2", reading=GRADIENTS[:3])
+def noise_in_weighted_k1():
+    """What rho k1 has in excess of rho k3 is rho s, whatever p is: noise of mean zero."""
+    return (
+        derive(sample_gradient(rho * k1) - sample_gradient(rho * k3)).differentiate().equals(sample(rho * s)),
+        derive(average(rho, mu)).equals(0),
+    )
+
+
+@claim(
+    "variance.sufficient-region",
+    source="WZ1 Variance of the three; WZ2 6.2; exact region new",
+    reading=(
+        *GRADIENTS,
+        "where r < exp(1/2), 2 k1 + 1 > 0, and the order is strict unless s = 0 wherever mu > 0",
+    ),
+)
+def where_g_star_varies_less():
+    """Up to r = exp(1/2) each term of E_mu[rho^2 s^2 (2 k1 + 1)] is at least 0."""
+    return derive(variance(G_STAR, mu)).at_most(
+        variance(G1, mu),
+        by="sum of squares",
+        terms=[{"at": mu, "b": 1, "power": 1, "v": 2 * log(rho), "nonnegative": 2 * k1 + 1}],
+    )
+
+
+@claim(
+    "variance.no-universal-order",
+    verdict="refuted",
+    source="WZ1 Variance of the three; WZ2 6.2",
+    reading=GRADIENTS,
+)
+def no_order_of_the_variances_everywhere():
+    """Where r > exp(1/2) carries enough weight, g* varies more than g1."""
+    return derive(variance(G_STAR, mu)).differs_from(variance(G1, mu), relation="<=")
+
+
+# ---------------------------------------------------------------------------- the best baseline
+BEST = ((expectation(b_star * s**2, under=q), expectation(k1 * s**2, under=q)),)
+
+
+@claim(
+    "variance.optimal-baseline",
+    source="TM 3 (calls the true KL near-optimal); closed form new",
+    reading=(
+        *ALONG,
+        "b_star is E_q[k1 s^2]/E_q[s^2] at the theta in question, kl is KL(q||p): E_q[k1^2 s^2] is finite and"
+        " E_q[s^2] is not 0",
+        "Var_q (k1 - b) s is E_q[(k1 - b)^2 s^2] - E_q[(k1 - b) s]^2",
+        "by the second part kl is as good as b_star just if kl = b_star, by the third just if"
+        " Cov_q(k1, s^2) = E_q[k1 s^2] - E_q[k1] E_q[s^2] is 0",
+    ),
+)
+def best_baseline():
+    """The mean does not depend on b; the second moment is a parabola in b, least at b_star."""
+    gap, squares = b - b_star, expectation(s**2, under=q)
+    covariance = expectation(k1 * s**2, under=q) - expectation(k1, under=q) * squares
+    return (
+        derive(variance(k1 - b, q) - variance(k1 - b_star, q), premises=BEST).equals(
+            expectation(gap**2 * s**2, under=q), using=[(0, -2 * gap)]
+        ),
+        derive(variance(k1 - b_star, q), premises=BEST).at_most(
+            variance(k1 - b, q),
+            by="sum of squares",
+            terms=[{"b": 1, "factor": gap, "at": q, "power": 1}],
+            using=[(0, 2 * gap)],
+        ),
+        derive(covariance, premises=(*BEST, (KL(q, p), kl))).equals(
+            expectation((b_star - kl) * s**2, under=q), using=[(0, 1), (1, squares)]
+        ),
+    )
+
+
+# ---------------------------------------------------------------------------- near p = q
+@claim("variance.orders", verdict="exact", source="WZ1 Variance of the three; WZ2 6.2; quantified new")
+def orders_of_the_variances():
+    """g1 keeps the noise rho s as p -> q; the variance of g* vanishes like eps^2.
+
+    Var_mu(rho a s) = E_mu[rho^2 s^2 a^2] - E_q[a s]^2 with a = k1 + 1 or k1, whose series in eps = r - 1
+    are put in; E_q[s] = 0, so the mean is E_q[k1 s] for both.
+    """
+    return _expanded("g1", k1 + 1, 2), _expanded("g*", k1, 3)
+
+
+def _expanded(name, a, order):
+    """Everything below eps^order, which is 2 or 3, and a bound on the rest."""
+    squares = [(to_sympy(c), i) for i, c in enumerate(expand(a**2, order)) if c]
+    slope = to_sympy(expand(k1, 2)[1]) if order == 3 else 0  # of the mean, whose square has order 2
+    constant, (text, latex) = rounded_up(_bound(a, order)), _shown(squares, slope)
+    return Evidence(
+        "exact",
+        f"Var_mu {name} = {text} + O(eps^{order}),"
+        f" the remainder at most {constant} e^{order} E_mu[rho^2 s^2]",
+        rf"\operatorname{{Var}}_\mu {LATEX[name]} = {latex} + O(\varepsilon^{order}),\quad"
+        rf" |O(\varepsilon^{order})| \le {constant}\, e^{order}\, E_\mu[\rho^2 s^2]",
+        "sympy",
+        (*NEAR, "E_mu[rho^2 s^2] is finite", *WEIGHTS),
+        lambda: check_order(
+            lambda q, ratios: _literal(name, q, ratios),
+            lambda q, ratios: _leading(squares, slope, q, ratios),
+            order,
+            lambda q, ratios: mpmath.mpf(constant) * max(abs(r - 1) for r in ratios) ** order * _noise(q),
+        ),
+        (
+            ("the square", f"({sympy.latex(a)})^2 = {show_series(a**2, order)}"),
+            ("the mean, as E[s] = 0", rf"E_\mu[{LATEX[name]}] = E_q[k_1 s],\quad k_1 = {show_series(k1, 3)}"),
+            ("Cauchy, Schwarz", r"E_q[a s]^2 = E_\mu[\rho a s]^2 \le \sup|a|^2\, E_\mu[\rho^2 s^2]"),
+        ),
+    )
+
+
+LATEX = {"g1": "g_1", "g*": r"g_\star"}
+
+
+def _bound(a, order):
+    """C with |remainder| <= C e^order E_mu[rho^2 s^2], for e = sup|eps| <= 1/2.
+
+    |a^2 - its terms| <= C2 e^order.  Of the squared mean, order 2 leaves out all of E_q[k1 s]^2, at most
+    sup k1^2; order 3 leaves out E_q[k1 s]^2 - E_q[eps s]^2, at most 2 e C1 e^2 + (C1 e^2)^2 by
+    |k1 + eps| <= C1 e^2.
+    """
+    above, near = expectation_bound(a**2, order), expectation_bound(k1, 2)
+    return above + (expectation_bound(k1**2, 2) if order == 2 else 2 * near + near**2 / 2)
+
+
+def _shown(squares, slope):
+    """sum_i c_i E_mu[rho^2 s^2 eps^i] - slope^2 E_q[s eps]^2, as text and as LaTeX."""
+    powers = ["", " eps", " eps^2"]
+    text = [(c, f"E_mu[rho^2 s^2{powers[i]}]") for c, i in squares]
+    text += [(-(slope**2), "E_q[s eps]^2")] if slope else []
+    signs = {1: "", -1: "-"}
+    line = " + ".join(f"{signs.get(c, f'{c} ')}{name}" for c, name in text).replace("+ -", "- ")
+    latex = line.replace("mu", r"\mu").replace("rho", r"\rho").replace("eps", r"\varepsilon")
+    return line, latex
+
+
+# ---------------------------------------------------------------------------- and its check
+def _setting(q):
+    """A sampler mu, and scores s = u - E_q[u], for a model with these weights q."""
+    rng = random.Random(len(q))
+    weights, u = ([mpmath.mpf(rng.randint(1, 50)) for _ in q] for _ in range(2))
+    return [w / sum(weights) for w in weights], [x - mean(q, u) for x in u]
+
+
+def _literal(name, q, ratios):
+    """E_mu[g^2] - E_mu[g]^2, from the densities."""
+    mu, scores = _setting(q)
+    g = [
+        w / m * (-mpmath.log(ratio) + (name == "g1")) * score
+        for w, m, ratio, score in zip(q, mu, ratios, scores, strict=True)
+    ]
+    return mean(mu, [x**2 for x in g]) - mean(mu, g) ** 2
+
+
+def _noise(q, power=0, ratios=None):
+    """E_mu[rho^2 s^2 eps^power]."""
+    mu, scores = _setting(q)
+    eps = [ratio - 1 for ratio in ratios or q]
+    rows = zip(q, mu, scores, eps, strict=True)
+    return sum((w**2 / m * score**2 * e**power for w, m, score, e in rows), mpmath.mpf(0))
+
+
+def _leading(squares, slope, q, ratios):
+    _, scores = _setting(q)
+    line = mean(q, [score * (ratio - 1) for score, ratio in zip(scores, ratios, strict=True)])
+    return sum(int(c) * _noise(q, i, ratios) for c, i in squares) - int(slope) ** 2 * line**2
