@@ -172,6 +172,10 @@ MEASURES = {
         ("support hypothesis left out", PART, "hypotheses: .*support.*recorded \\[\\]",
             lambda: Draft(Em("mu", rho * k1, 1), REVERSE).step("change of measure", to="q")
             .without("support")),
+        ("the weight says nothing of the support", PART,
+            "hypotheses: .*.support., .q., .mu.",
+            lambda: Draft(Em("mu", rho * k1, 1), REVERSE).step("change of measure", to="q")
+            .without("support", "q", "mu")),
         ("moment hypothesis left out", PART, "hypotheses: .*moment",
             lambda: Draft(Em("q", k1 - r), Em("q", k1) - Em("p", ONE))
             .step("change of measure", to="p", part=-r).without("moment")),

@@ -92,10 +92,11 @@ class Draft:
         self.part["close"] = {"by": by, **data}
         return self
 
-    def without(self, kind: str) -> Draft:
-        """The same derivation, silent about one kind of hypothesis."""
-        assert kind in {h[0] for h in self.hypotheses}, f"{kind} is not used"
-        self.hypotheses = {h for h in self.hypotheses if h[0] != kind}
+    def without(self, *start: str) -> Draft:
+        """The same derivation, silent about the hypotheses that begin like this."""
+        left = {h for h in self.hypotheses if h[: len(start)] != start}
+        assert left != self.hypotheses, f"{start} is not used"
+        self.hypotheses = left
         return self
 
     def certificate(self, claim: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from klsym.errors import Refused
-from klsym.normal_form import ONE, ZERO, ExpPoly
+from klsym.normal_form import ONE, ZERO, Exponent, ExpPoly, Number
 from klsym.statements import (
     MEASURES,
     PROBABILITIES,
@@ -208,7 +208,41 @@ def change_of_measure(atom: Atom, data: Data, context: Context) -> Outcome:
     moved = E(target, part.coefficient * density_ratio(part.measure, target), part.score)
     if target != "count":
         hypotheses = hypotheses | {("support", part.measure, target)}
+    if target != part.measure and not _fades(part, context):
+        hypotheses = hypotheses | {("support", target, part.measure)}
     return Side.atom(moved) + rest, hypotheses
+
+
+def _fades(part: E, context: Context) -> bool:
+    """Does m a vanish where m does, and nothing else?  Then E_m[a] has no share there after the move.
+
+    Each term of a is a polynomial in logs times q^i p^j mu^k with powers from its exponent; m^(n + 1) times
+    powers of log m tends to 0 for n > -1.  E_mu[rho a] = E_q[a], n = -1, needs q << mu.
+    """
+    if part.measure == "count":
+        return True
+    for monomial, exponent in part.coefficient.terms:
+        bases = {n if n in context.parameters else parse_name(n).base for n, _ in monomial}
+        power = _power(part.measure, exponent, context)
+        if bases & set(context.function_arguments) or power is None or power <= -1:
+            return False
+    return True
+
+
+def _power(measure: str, exponent: Exponent, context: Context) -> Number | None:
+    """The power of a density in exp(exponent); None where it depends on parameters or is no power."""
+    total: Number = 0
+    for monomial, value in exponent:
+        if len(monomial) != 1 or monomial[0][1] != 1 or monomial[0][0] in context.parameters:
+            if any(n not in context.parameters for n, _ in monomial):
+                return None
+            continue  # a constant factor
+        name = parse_name(monomial[0][0]).base
+        shares = {"k1": ("q", "p"), "w": ("q", "mu"), "log_q": ("q",)}.get(name)
+        if shares is None:
+            return None
+        total += value * (1 if measure == shares[0] else -1 if measure in shares else 0)
+    return total
 
 
 def score_mean_zero(atom: Atom, data: Data, context: Context) -> Outcome:
@@ -304,7 +338,8 @@ RULES: dict[str, Rule] = {
              "grad(c F + G) = c grad F + grad G", "none",
              "Gradients are linear, and constants have none.", "calculus", linearity),
         Rule("change of measure", r"\mathbb{E}_m[a] = \mathbb{E}_{m'}\!\left[a\,\tfrac{m}{m'}\right]",
-             "E_m[a] = E_m'[a m/m']", "support of m in m'",
+             "E_m[a] = E_m'[a m/m']",
+             "support of m in m', and of m' in m unless m a vanishes with m",
              "The same sum, with the weight moved into the integrand.",
              "Owen 2013, Monte Carlo theory, methods and examples, ch. 9", change_of_measure),
         Rule("score mean zero", r"\mathbb{E}_q[c\,s] = 0", "E_q[c s] = 0 for a constant c",
