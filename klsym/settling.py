@@ -69,7 +69,7 @@ def _ask(part: Evidence) -> tuple[bool, str]:
 def table(results: list[Result]) -> str:
     """Counts by area."""
     rows: list[tuple[str, ...]] = [
-        ("area", "claims", "settled", "trust kernel", "parts", "exact oracle agrees")
+        ("area", "claims", "settled", "trust kernel", "parts", "checks agree")
     ]
     areas = list(dict.fromkeys(result.settled.claim.area for result in results))
     for area in [*areas, "all"]:

@@ -16,7 +16,10 @@ def show_axioms(settled: Settled) -> str:
     """For a terminal."""
     claim = settled.claim
     lines = [f"{claim.id}  ({claim.verdict}; trust {settled.trust}; {claim.source})"]
-    lines += [f"  {part!r}" for part in settled.parts]
+    for part in settled.parts:
+        lines.append(f"  {part!r}")
+        if isinstance(part, Evidence) and part.source_says:
+            lines.append(f"      the source says: {part.source_says}")
     if claim.explanation:
         lines += ["", claim.explanation]
     lines += _calculated(settled)
@@ -33,10 +36,9 @@ def show_axioms(settled: Settled) -> str:
 
 
 def _calculated(settled: Settled) -> list[str]:
-    """What stands outside the kernel: the lines of each calculation, what a source says of an experiment."""
+    """What stands outside the kernel: the lines of each calculation."""
     lines = []
     for part in settled.parts:
         if isinstance(part, Evidence):
             lines += [f"  {reason}: {latex}" for reason, latex in part.steps]
-            lines += [f"  the source says: {part.source_says}"] if part.source_says else []
     return ["", "Beyond the kernel", *lines] if lines else []
