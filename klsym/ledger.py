@@ -140,8 +140,8 @@ class Settled:
 
     @property
     def hypotheses(self) -> list[str]:
-        found = dict.fromkeys(line for part in self.parts for line in part.hypotheses)
-        return [*self.claim.reading, *found]
+        found = (line for part in self.parts for line in part.hypotheses)
+        return list(dict.fromkeys((*self.claim.reading, *found)))
 
     def certificate(self) -> dict[str, Any]:
         """The certificate that `klsym check` replays: the parts that are kernel proofs."""

@@ -1,0 +1,90 @@
+"""Which of two gradients with one mean varies less: per-sample coefficients, and the best baseline."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from klsym.figures.style import BLACK, BLUE, GREEN, GREY, PAGE, VERMILION, label_ends, styled
+from klsym.numeric.models import FiniteModel
+
+
+def draw(model: FiniteModel) -> Any:
+    """Left: the squared coefficients of grad(rho k1) and grad(rho k3) against r.  Right: Var (k1 - b) s.
+
+    (k1 + 1)^2 and k1^2, equal at r = sqrt(e); total variance over the logits of `model`, exactly.
+    """
+    with styled() as Figure:
+        figure = Figure(figsize=(PAGE, 2.6), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        _coefficients(left)
+        _baselines(right, *baseline_curve(model))
+    return figure
+
+
+def _coefficients(ax: Any) -> None:
+    r = np.geomspace(0.1, 20, 400)
+    first, best = (1 - np.log(r)) ** 2, np.log(r) ** 2
+    ax.plot(r, first, color=VERMILION)
+    ax.plot(r, best, color=BLUE, ls="--")
+    ax.axvline(np.sqrt(np.e), color=GREY, lw=0.6, ls=":")
+    ax.annotate(
+        r"$r=\sqrt{e}$", (np.sqrt(np.e), 8.5), (3, 0), textcoords="offset points", color=GREY, fontsize=8
+    )
+    ax.set(
+        xscale="log",
+        xlabel=r"$r = p/q$ at a sample",
+        ylabel=r"squared coefficient of $\rho\,s$",
+        ylim=(0, 9.5),
+    )
+    ends = [(first[-1], r"$\nabla(\rho k_1)$", VERMILION), (best[-1], r"$\nabla(\rho k_3)$", BLUE)]
+    label_ends(ax, ends, float(r[-1]))
+
+
+def baseline_curve(model: FiniteModel) -> tuple[Any, Any, dict[str, tuple[float, float]]]:
+    """b, the total variance of (k1 - b) s over the logits at each b, and three special points (b, variance).
+
+    sum_i Var_q((k1 - b) s_i) = E_q[(k1 - b)^2 |s|^2] - |E_q[k1 s]|^2,  s_i = 1[x = i] - q_i
+
+    >>> model = FiniteModel(q=[0.5, 0.5], p=[0.25, 0.75], u=[1, 0])
+    >>> b, variance, points = baseline_curve(model)
+    >>> bool(points["b*"][1] <= variance.min() + 1e-12)
+    True
+    """
+    q, p = (np.array([float(v) for v in row]) for row in (model.q, model.p))
+    k1, scores = np.log(q / p), np.eye(len(q)) - q
+    squares, mean = (scores**2).sum(axis=1), (q * k1) @ scores
+    best, kl = float(q @ (k1 * squares) / (q @ squares)), float(q @ k1)
+
+    def variance(at: float) -> float:
+        return float(q @ ((k1 - at) ** 2 * squares) - mean @ mean)
+
+    reach = 1.6 * max(abs(best), abs(kl), abs(best - kl), 0.1)
+    b = np.linspace(best - reach, best + reach, 201)
+    points = {name: (at, variance(at)) for name, at in (("none", 0.0), ("KL", kl), ("b*", best))}
+    return b, np.array([variance(at) for at in b]), points
+
+
+def _baselines(ax: Any, b: Any, variance: Any, points: dict[str, tuple[float, float]]) -> None:
+    ax.plot(b, variance, color=BLACK)
+    shown = {
+        "none": ("no baseline", VERMILION, "o"),
+        "KL": ("the true KL", GREEN, "s"),
+        "b*": ("$b^\\star$", BLUE, "^"),
+    }
+    for name, (x, y) in points.items():
+        text, colour, mark = shown[name]
+        ax.plot([x], [y], mark, color=colour, ms=5)
+        side = -1 if x < points["b*"][0] else 1
+        place = (0, -12) if name == "b*" else (8 * side, 0)
+        ax.annotate(
+            text, (x, y), place, textcoords="offset points", color=colour, fontsize=8, va="center",
+            ha="center" if name == "b*" else ("right" if side < 0 else "left"),
+        )  # fmt: skip
+    low, high = float(variance.min()), float(variance.max())
+    ax.set(
+        xlabel="baseline $b$, nats",
+        ylabel=r"total variance of $(k_1-b)\,s$",
+        ylim=(low - 0.18 * (high - low), high),
+    )
