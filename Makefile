@@ -73,6 +73,7 @@ notebooks-check: install ## fail if running the notebooks again would change a b
 bench: install ## time the engine, the sampling and the experiments
 	$(BIN)/python benchmarks/run.py
 	$(BIN)/python benchmarks/sampling.py
+	$(BIN)/python benchmarks/sequences.py
 	$(BIN)/python benchmarks/figures_loop.py
 
 calibrate: install ## measure over many seeds that error rates are what they say
