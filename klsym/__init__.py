@@ -18,6 +18,8 @@ __version__ = "0.1.0"
 _HOME = {
     "explain": "klsym.engine.explain",
     "Verdict": "klsym.engine.verdict",
+    "compare": "klsym.engine.compare",
+    "Comparison": "klsym.engine.compare",
     "parse": "klsym.parser",
     "check": "klsym.kernel",
     "Refused": "klsym.errors",

@@ -16,6 +16,10 @@ from klsym import __version__
 from klsym.errors import KlsymError, Refused, UsageError
 
 FORMATS = ("text", "latex", "markdown", "json")
+GRAMMAR = (
+    "Grammar: log_q log_p log_mu k1 k2 k3 k(lam) r rho R A, numbers, + - * / **, "
+    "sg exp log sqrt abs min max clip(x, lo, hi), parameters lam beta eps alpha n T. r is p/q."
+)
 
 
 class Parser(argparse.ArgumentParser):
@@ -46,7 +50,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _guard_minus(argv: list[str]) -> list[str]:
     """`explain -k1` means the loss -k1: argparse takes what starts with a space for no option."""
-    if argv[:1] != ["explain"] or "--" in argv:
+    if argv[:1] not in (["explain"], ["compare"]) or "--" in argv:
         return argv
     known = ("-", "-h", *(a for a in argv if a.startswith("--") and a[2:3].isalpha()))
     losses = ("--k", "--r", "--l", "--sg", "--R", "--A")  # such as --k1, which is k1
@@ -63,6 +67,7 @@ def build_parser() -> Parser:
     parser.add_argument("--version", action="version", version=f"klsym {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_explain(commands)
+    _add_compare(commands)
     _add_ledger_commands(commands)
     return parser
 
@@ -72,25 +77,47 @@ def _add_explain(commands: Any) -> None:
         "explain",
         help="derive what a loss targets",
         description="Derive what LOSS targets: the verdict, the proof, the hypotheses, the warnings.",
-        epilog="Grammar: log_q log_p log_mu k1 k2 k3 k(lam) r rho R A, numbers, + - * / **, "
-        "sg exp log sqrt abs min max clip(x, lo, hi), parameters lam beta eps alpha n T. r is p/q.",
+        epilog=GRAMMAR,
     )
     explain.add_argument(
         "loss", metavar="LOSS", help="a loss such as 'sg(rho)*k2'; - reads one a line from stdin"
     )
-    explain.add_argument("--sampling", choices=("on-policy", "off-policy"), default="on-policy")
-    explain.add_argument(
-        "--use", choices=("loss", "reward"), default="loss", help="differentiated, or detached"
-    )
+    _add_setting(explain)
     explain.add_argument("--level", choices=("sample",), default="sample")
     explain.add_argument("--batch", choices=("none",), default="none")
-    explain.add_argument("--format", choices=FORMATS, default="text")
-    explain.add_argument(
-        "--json", action="store_const", const="json", dest="format", help="same as --format json"
-    )
-    explain.add_argument("--param", action="append", default=[], metavar="NAME", help="declare a parameter")
+    _add_format(explain, FORMATS)
     explain.add_argument("--check", action="store_true", help="cross-check on exact finite models")
     explain.set_defaults(run=run_explain)
+
+
+def _add_setting(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--sampling", choices=("on-policy", "off-policy"), default="on-policy")
+    command.add_argument(
+        "--use", choices=("loss", "reward"), default="loss", help="differentiated, or detached"
+    )
+
+
+def _add_format(command: argparse.ArgumentParser, formats: tuple[str, ...]) -> None:
+    command.add_argument("--format", choices=formats, default="text")
+    command.add_argument(
+        "--json", action="store_const", const="json", dest="format", help="same as --format json"
+    )
+    command.add_argument("--param", action="append", default=[], metavar="NAME", help="declare a parameter")
+
+
+def _add_compare(commands: Any) -> None:
+    compare = commands.add_parser(
+        "compare",
+        help="put two losses beside one another",
+        description="Say whether two losses have the same value, gradient and expected gradient, and which"
+        " one has the lower variance where.",
+        epilog=GRAMMAR,
+    )
+    for name in ("A", "B"):
+        compare.add_argument(f"loss_{name.lower()}", metavar=f"LOSS_{name}", help="such as 'rho*k3'")
+    _add_setting(compare)
+    _add_format(compare, ("text", "json"))
+    compare.set_defaults(run=run_compare)
 
 
 def _add_ledger_commands(commands: Any) -> None:
@@ -196,6 +223,15 @@ def _render(verdict: Any, form: str) -> str:
     if form == "latex":
         return f"\\[\n{derivation_latex(verdict)}\n\\]"
     return verdict_markdown(verdict) if form == "markdown" else str(verdict)
+
+
+def run_compare(options: argparse.Namespace) -> int:
+    from klsym.engine.compare import compare
+
+    losses = (options.loss_a.strip(" "), options.loss_b.strip(" "))
+    found = compare(*losses, options.sampling, options.use, options.param)
+    print(json.dumps(found.to_json()) if options.format == "json" else found)
+    return 0
 
 
 # ---------------------------------------------------------------------------- the ledger

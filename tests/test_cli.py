@@ -20,7 +20,7 @@ from klsym.cli import FORMATS, main
 from klsym.kernel import digest
 from klsym.ledger import Claim
 
-COMMANDS = ("explain", "prove", "check", "claims", "axioms")
+COMMANDS = ("explain", "compare", "prove", "check", "claims", "axioms")
 Out = Any  # capsys
 
 
@@ -107,6 +107,7 @@ def test_an_uninstalled_level_is_refused_and_not_ignored(capsys: Out) -> None:
             "explain",
             ["LOSS", "--sampling", "--use", "--level", "--batch", "--format", "--json", "--check", "--param"],
         ),
+        ("compare", ["LOSS_A", "LOSS_B", "--sampling", "--use", "--format", "--json", "--param"]),
         ("prove", ["ID", "--certificates"]),
         ("check", ["FILE"]),
         ("claims", ["ID", "--json"]),
@@ -142,6 +143,11 @@ def test_formats(loss: str, form: str, capsys: Out) -> None:
     assert sign[form] in out
     if form == "json":
         assert out.count("\n") == 1 and json.loads(out)["loss"] == loss
+
+
+def test_numbers_beyond_floats_are_printed(capsys: Out) -> None:
+    code, out, err = run(capsys, "explain", "exp(1000)*k3")
+    assert (code, err) == (0, "") and re.search(r"left side \d\.\d+e\+43\d", out)
 
 
 def test_json_is_short_for_format_json(capsys: Out) -> None:

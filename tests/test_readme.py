@@ -3,6 +3,7 @@
 import contextlib
 import io
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,7 @@ def commands() -> list[tuple[list[str], str]]:
     for block in CONSOLE:
         first, _, output = block.partition("\n")
         if first.startswith("$ klsym ") and output:
-            found.append((first.removeprefix("$ klsym ").split(), output))
+            found.append((shlex.split(first.removeprefix("$ klsym ")), output))
     return found
 
 
@@ -50,7 +51,10 @@ def test_console_output_is_real(arguments, output, capsys):
 
 
 def test_the_commands_are_shown():
-    assert [arguments for arguments, _ in commands()] == [["explain", "k3"]]
+    assert [arguments for arguments, _ in commands()] == [
+        ["explain", "k3"],
+        ["compare", "rho*k1", "rho*k3", "--sampling", "off-policy"],
+    ]
 
 
 def test_make_targets_exist():

@@ -55,11 +55,8 @@ def explain(
     parameters: names declared beside lam, beta, eps, alpha, n, T (for text).
     Raises UsageError for text that cannot be read and for unknown options.
     """
-    setting = Setting(sampling, use, level, batch)
-    for name, allowed in CHOICES.items():
-        if getattr(setting, name) not in allowed:
-            raise UsageError(f"{name}={getattr(setting, name)!r}: one of {', '.join(allowed)} expected")
-    written = _written(loss, parameters)
+    setting = checked_setting(sampling, use, level, batch)
+    written = as_written(loss, parameters)
     try:
         return _in_ring(written, setting)
     except NotInRing as error:
@@ -68,7 +65,17 @@ def explain(
         return explain_outside(written, setting, lambda e: explain(e, sampling, use).gradient)
 
 
-def _written(loss: Any, parameters: Iterable[str]) -> Written:
+def checked_setting(*choices: str) -> Setting:
+    """How a loss is used; raises UsageError for what is not among CHOICES."""
+    setting = Setting(*choices)
+    for name, allowed in CHOICES.items():
+        if getattr(setting, name) not in allowed:
+            raise UsageError(f"{name}={getattr(setting, name)!r}: one of {', '.join(allowed)} expected")
+    return setting
+
+
+def as_written(loss: Any, parameters: Iterable[str]) -> Written:
+    """A loss with the text that stands for it, typed or printed."""
     if isinstance(loss, str):
         return Written(loss, parse(loss, parameters))
     expression = as_loss(loss)
@@ -87,7 +94,7 @@ class Canonical:
 
 def _in_ring(written: Written, setting: Setting) -> Verdict:
     element = to_ring(written.expression)
-    _refuse_unless_moderate(element, written)
+    refuse_unless_moderate(element, written)
     start = _start(written, setting, element)
     reduced = derive(start, on_policy=_uses_sampler(element, setting)).reduce()
     c = score_coefficient(reduced.left, Side())
@@ -118,7 +125,7 @@ def _in_ring(written: Written, setting: Setting) -> Verdict:
     return replace(verdict, warnings=warnings_for(verdict, facts))
 
 
-def _refuse_unless_moderate(element: ExpPoly, written: Written) -> None:
+def refuse_unless_moderate(element: ExpPoly, written: Written) -> None:
     """Random variables do not divide, and powers stay within what the grammar can write."""
     random = {n for n in element.inverted() if parse_name(n).base in SAMPLE_BASES}
     if random:
@@ -207,13 +214,14 @@ def _witness(form: Canonical) -> dict[str, Any] | None:
     proof = form.derivation.differs_from(right)
     close = proof.part["close"]
     refuted = show_theorem(proof.theorem, proof.labels).removesuffix(" in general").replace("!=", "=")
-    used = _used_names(proof.theorem.statement)
+    used = used_names(proof.theorem.statement)
     return shown_model(refuted, close["model"], close["left"], close["right"], used)
 
 
-def _used_names(statement: Statement) -> set[str]:
+def used_names(statement: Statement) -> set[str]:
+    """What a model must say for both sides to have values."""
     names = {n for side in (statement.left, statement.right) for e in elements(side) for n in e.names()}
-    sampled = "mu" in measures(statement.left)
+    sampled = "mu" in measures(statement.left) | measures(statement.right)
     return {parse_name(n).base for n in names} | ({"w"} if sampled else set())
 
 

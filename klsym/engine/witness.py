@@ -26,6 +26,9 @@ SIMPLE = (
     ("1/2 1/2", "1/1000 999/1000", "1/100 99/100", "1 0"),  # beyond the usual clamps
 )
 
+VALUES = ("1/3", "2", "1/2", "3")  # of parameters, in every order
+RATIOS = ("1/2", "2", "1/5", "5", "4/5", "5/4", "1/20", "20", "1/400", "400")
+
 
 def models(context: Context) -> Iterator[dict[str, Any]]:
     """Candidate models in JSON form, deterministic."""
@@ -37,6 +40,28 @@ def models(context: Context) -> Iterator[dict[str, Any]]:
         size = 3 + step % 2
         q, p, mu = (_distribution(stream, size) for _ in range(3))
         yield _model(context, q, p, mu, [str(int(i == step % size)) for i in range(size)], step)
+
+
+def uneven_models(context: Context) -> Iterator[dict[str, Any]]:
+    """Two outcomes, one of them rare under q, on which the log ratios range from about -6 to 6.
+
+    Along u = (1, 0) the rare outcome outweighs the other one in E_q[a s^2], so any sign that `a` takes
+    in that range shows in the mean.
+    """
+    number = 0
+    for rare in ("1/10", "1/1000", "1/1000000"):
+        for times_p in RATIOS:
+            for times_mu in RATIOS[:1] if context.on_policy else RATIOS:
+                rows = [Fraction(rare) * Fraction(ratio) for ratio in ("1", times_p, times_mu)]
+                if max(rows) < 1:
+                    q, p, mu = ([str(x), str(1 - x)] for x in rows)
+                    model = _model(context, q, p, mu, ["1", "0"], number)
+                    values = {
+                        name: VALUES[(number + i * (1 + number // 4)) % 4]
+                        for i, name in enumerate(context.parameters)
+                    }
+                    yield {**model, "parameters": values}
+                    number += 1
 
 
 def _distribution(stream: random.Random, size: int) -> list[str]:

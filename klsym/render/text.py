@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -161,8 +162,15 @@ def show_hypotheses(theorem: Theorem, labels: Labels | None = None) -> list[str]
 
 def show_interval(ends: list[str]) -> str:
     """An enclosure as the decimal digits on which both ends agree."""
-    low, high = (float(Fraction(end)) for end in ends)
+    low, high = (_decimal(Fraction(end)) for end in ends)
     return f"{low:.10g}" if f"{low:.10g}" == f"{high:.10g}" else f"{low:.6g}..{high:.6g}"
+
+
+def _decimal(value: Fraction) -> float | Decimal:
+    """Floats end at 1.8e308, decimals do not."""
+    if abs(value) < 10**300:
+        return float(value)
+    return Decimal(value.numerator) / value.denominator
 
 
 def chain(part: dict[str, Any], labels: Labels | None, spell: Text) -> list[tuple[str, str]]:

@@ -1,0 +1,208 @@
+"""compare: two losses beside one another.  Untrusted; the kernel replays every theorem in the answer.
+
+>>> answer = compare("rho*k1", "rho*k3", sampling="off-policy")
+>>> answer.value.same, answer.per_sample.same, answer.gradient.same, answer.variance.lower
+(True, False, True, 'depends')
+>>> answer.variance.region
+'2*k1 + 1 >= 0, that is r <= exp(1/2)'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from klsym.convert import to_ring
+from klsym.engine.compare_outside import compare_outside
+from klsym.engine.derivation import Proof, derive
+from klsym.engine.explain import as_written, checked_setting, explain, refuse_unless_moderate
+from klsym.engine.quantities import Quantity, expectation, expected_gradient, sample_gradient
+from klsym.engine.quantities import sample as at_a_sample
+from klsym.engine.variances import Estimate, Spread, model_of, spread
+from klsym.engine.verdict import Setting
+from klsym.errors import NotInRing, ProofError, UsageError
+from klsym.language import ATOMS, s, sg
+from klsym.normal_form import ZERO, ExpPoly
+from klsym.render.compare import ComparisonView
+from klsym.render.losses import Written
+from klsym.statements import Point, Side
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Is something the same for both losses?  None: open."""
+
+    same: bool | None
+    statement: str
+    trust: str
+    proof: Proof | None = None
+    witness: dict[str, Any] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "same": self.same, "statement": self.statement, "trust": self.trust, "witness": self.witness,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison(ComparisonView):
+    """The answer of `compare`; it prints as text and shows itself in Jupyter.
+
+    value, per_sample and gradient say whether both losses have the same value E[L], gradient at each
+    sample and expected gradient; `variance` is None where nothing is decided about it.
+    """
+
+    losses: tuple[str, str]
+    setting: Setting
+    value: Answer
+    per_sample: Answer
+    gradient: Answer
+    variance: Spread | None
+    trust: str
+    undecided: tuple[str, ...] = ()
+
+    @property
+    def proofs(self) -> tuple[Proof, ...]:
+        """The kernel's theorems."""
+        answers = (self.value, self.per_sample, self.gradient)
+        own = tuple(answer.proof for answer in answers if answer.proof)
+        return own + (self.variance.proofs if self.variance else ())
+
+    @property
+    def hypotheses(self) -> tuple[str, ...]:
+        """What the theorems rest on; a region is named with the theorem that speaks of it."""
+        region, moments = (self.variance.where, self.variance.finite) if self.variance else ("", ())
+        lines = (line for proof in self.proofs for line in proof.hypotheses if line != region)
+        return tuple(dict.fromkeys((*lines, *moments)))
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that `klsym compare --json` prints."""
+        return {
+            "losses": list(self.losses), "sampling": self.setting.sampling, "use": self.setting.use,
+            "value": self.value.to_json(), "per_sample": self.per_sample.to_json(),
+            "expected_gradient": self.gradient.to_json(),
+            "variance": self.variance.to_json() if self.variance else None,
+            "trust": self.trust, "hypotheses": list(self.hypotheses), "undecided": list(self.undecided),
+        }  # fmt: skip
+
+
+def compare(
+    a: Any, b: Any, sampling: str = "on-policy", use: str = "loss", parameters: Iterable[str] = ()
+) -> Comparison:
+    """Say in what two losses of one sample agree, and which has the less noisy gradient where.
+
+    grad L = a s at a sample from m (q on-policy, mu off-policy), s standing for u.s along any direction u:
+
+        Var_m a s - Var_m b s = E_m[(a^2 - b^2) s^2] - (E_m[a s]^2 - E_m[b s]^2)
+
+    a, b: text in the loss grammar, or SymPy expressions in the atoms of `klsym.language`.
+    sampling: "on-policy" (samples from q itself) or "off-policy" (from mu).
+    use: "loss" (differentiated), or "reward" (detached; the loss is all that multiplies the score).
+    parameters: names declared beside lam, beta, eps, alpha, n, T (for text).
+    Raises UsageError for text that cannot be read and for unknown options.
+    """
+    setting = checked_setting(sampling, use, "sample", "none")
+    names = parameters if isinstance(parameters, str) else tuple(parameters)
+    pair = (as_written(a, names), as_written(b, names))
+    try:
+        elements = tuple(_element(written) for written in pair)
+    except NotInRing:
+        first, second = (explain(loss, sampling, use, parameters=names) for loss in (a, b))
+        value, gradient, trust = compare_outside(first, second, _parameters(pair))
+        return Comparison(
+            (pair[0].text, pair[1].text), setting, Answer(*value, trust), Answer(None, "", trust),
+            Answer(*gradient, trust), None, trust, UNDECIDED,
+        )  # fmt: skip
+    return _in_ring(pair, setting, any({"w", "sg(w)"} & e.names() for e in elements))
+
+
+def _parameters(pair: Iterable[Written]) -> set[str]:
+    return {str(x) for written in pair for x in written.expression.free_symbols} - set(ATOMS)
+
+
+UNDECIDED = (
+    "the gradient at each sample: a loss lies outside the decidable core",
+    "the variances: a loss lies outside the decidable core",
+)
+
+
+def _element(written: Written) -> ExpPoly:
+    try:
+        element = to_ring(written.expression)
+    except NotInRing as error:
+        if "division by zero" in str(error):
+            raise UsageError(f"division by zero in {written.text!r}") from None
+        raise
+    refuse_unless_moderate(element, written)
+    return element
+
+
+# ---------------------------------------------------------------------------- in the ring
+def _in_ring(pair: tuple[Written, Written], setting: Setting, weighted: bool) -> Comparison:
+    """weighted: a loss mentions the sampler, which on-policy is a detached copy of q."""
+    copied = setting.on_policy and weighted
+    under = "mu" if copied or not setting.on_policy else "q"
+
+    def same(quantity: Callable[[Written], Quantity]) -> Answer:
+        return _decided(quantity(pair[0]), quantity(pair[1]), copied)
+
+    value = same(lambda written: _labelled(expectation(written.expression, under), written))
+    gradient = same(lambda written: _expected(written, under, setting.use))
+    per_sample = same(lambda written: _sampled(written, setting.use))
+    first, second = (_estimate(_sampled(written, setting.use), copied) for written in pair)
+    variance = spread(first, second, "q" if setting.on_policy else "mu", gradient.same is True)
+    texts = (pair[0].text, pair[1].text)
+    open_ = tuple(
+        f"{name}: neither a proof nor a model was found"
+        for name, answer in (("value", value), ("gradient", per_sample), ("expected gradient", gradient))
+        if answer.same is None
+    )
+    return Comparison(texts, setting, value, per_sample, gradient, variance, "kernel", open_)
+
+
+def _labelled(quantity: Quantity, written: Written) -> Quantity:
+    return Quantity(quantity.side, quantity.functions, {to_ring(written.expression): written})
+
+
+def _expected(written: Written, under: str, use: str) -> Quantity:
+    if use == "loss":
+        return _labelled(expected_gradient(written.expression, under), written)
+    return _detached(expectation(sg(written.expression) * s, under), written)
+
+
+def _sampled(written: Written, use: str) -> Quantity:
+    if use == "loss":
+        return _labelled(sample_gradient(written.expression), written)
+    return _detached(at_a_sample(sg(written.expression) * s), written)
+
+
+def _detached(quantity: Quantity, written: Written) -> Quantity:
+    detached = sg(written.expression)
+    text = written.text if detached == written.expression else f"sg({written.text})"
+    return _labelled(quantity, Written(text, detached))
+
+
+def _decided(left: Quantity, right: Quantity, copied: bool) -> Answer:
+    """A proof that both are equal for all q, p, mu, or a model in which they are not."""
+    start = derive(left, on_policy=copied)
+    try:
+        proof = start.equals(right)
+        return Answer(True, str(proof), "kernel", proof)
+    except ProofError:
+        pass
+    try:
+        proof = start.differs_from(right)
+    except ProofError:
+        return Answer(None, "", "open")
+    return Answer(False, str(proof), "kernel", proof, model_of(proof))
+
+
+def _estimate(gradient: Quantity, copied: bool) -> Estimate:
+    """grad L = a s, with the kernel's theorem that says so."""
+    start = derive(gradient, on_policy=copied)
+    a = ZERO
+    for _, atoms in start.reduce().left.terms:
+        if isinstance(atoms[0], Point):
+            a = a + atoms[0].coefficient
+    return Estimate(a, start.equals(Quantity(Side.atom(Point(a, ("x",))))))

@@ -1,0 +1,74 @@
+"""What the verdicts on two losses say about both, when one lies outside the ring.  Untrusted.
+
+Nothing is derived here: named targets are compared, and whatever has no name is left open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from sympy import Rational
+
+from klsym.engine.verdict import Meaning, Verdict
+from klsym.parser import parse
+from klsym.render.combination import combination_text
+
+Found = tuple[bool | None, str]  # the same?  and in words
+Names = Collection[str]  # of the parameters
+SMALL = Rational(1, 10**9)
+TRUSTS = ("kernel", "sympy", "numeric")  # from the strongest on
+UNNAMED = ("f-divergence", "separable")
+
+
+def compare_outside(a: Verdict, b: Verdict, names: Names) -> tuple[Found, Found, str]:
+    """The expected values, the expected gradients, and the weaker trust of the two verdicts."""
+    gradient = _compared(a, b, (a.gradient, b.gradient), ("0", "0"), names)
+    constants = (a.value_constant, b.value_constant)
+    value = _compared(a, b, (a.value, b.value), constants, names)
+    value = value[0], value[1].replace("grad ", "")
+    return value, gradient, max((a.trust, b.trust), key=TRUSTS.index)
+
+
+def _compared(
+    a: Verdict, b: Verdict, meanings: tuple[Meaning, Meaning], constants: tuple[str, str], parameters: Names
+) -> Found:
+    first, second = meanings
+    shown = f"{a.loss}: {_named(first, constants[0])}; {b.loss}: {_named(second, constants[1])}"
+    unnamed = [m.target in UNNAMED for m in (first, second)]
+    if all(unnamed):
+        return None, shown
+    if any(unnamed):
+        return False, shown
+    names = {*first.multiples, *second.multiples}
+    pairs = [(first.multiples.get(name, "0"), second.multiples.get(name, "0")) for name in sorted(names)]
+    equal = [_equal(*pair, parameters) for pair in (*pairs, constants)]
+    if False in equal:
+        return False, shown
+    return (None if None in equal else True), shown
+
+
+def _equal(x: str, y: str, parameters: Names) -> bool | None:
+    if x == y:
+        return True
+    difference = parse(x, parameters) - parse(y, parameters)
+    answer = difference.equals(0)
+    return bool(answer) if answer is not None else _nonzero_somewhere(difference)
+
+
+def _nonzero_somewhere(difference: Any) -> bool | None:
+    """False (not equal) once a value shows it; None if none does.  Batch sizes and lengths are positive."""
+    names = sorted(difference.free_symbols, key=str)
+    for sign in (1, -1):
+        values = {x: Rational(2 * i + 3, 2) * (1 if x.is_positive else sign) for i, x in enumerate(names)}
+        value = difference.subs(values).evalf(30)
+        if value.is_number and abs(value) > SMALL:
+            return False
+    return None
+
+
+def _named(meaning: Meaning, constant: str) -> str:
+    if meaning.target in UNNAMED:
+        return "no combination of the KLs"
+    text = combination_text(meaning.multiples) if meaning.multiples else "0"
+    return text if constant == "0" else f"{text} + {constant}"

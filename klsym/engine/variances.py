@@ -1,0 +1,310 @@
+"""Which of two gradient estimates a s and b s varies less, and where.  Untrusted.
+
+    Var_m a s - Var_m b s = E_m[(a^2 - b^2) s^2] - (E_m[a s]^2 - E_m[b s]^2)
+
+The last bracket is 0 where the expected gradients agree, so at each sample (a - b)(a + b) says which one
+adds more.  An order for all models is proved by squares and tangents; models show that there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import Any
+
+from klsym.convert import to_sympy
+from klsym.engine.derivation import Proof, derive
+from klsym.engine.explain import used_names
+from klsym.engine.quantities import Quantity
+from klsym.engine.signs import Rows, Split, difference_of_squares, multiple, positive_sum, square
+from klsym.engine.witness import models, shown_model, uneven_models
+from klsym.errors import NotInRing, ProofError
+from klsym.kernel.model import Model, enclose
+from klsym.language import COUNTS
+from klsym.normal_form import ZERO, ExpPoly
+from klsym.render import formulas
+from klsym.render.compare import region
+from klsym.render.text import show_theorem
+from klsym.statements import Context, E, Point, PointGradient, Side
+
+TWICE = ("x", "x")
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The gradient a s of a loss at a sample, and the theorem grad L = a s."""
+
+    coefficient: ExpPoly
+    proof: Proof
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How the variances of a s (loss A) and b s (loss B) compare.
+
+    exact: the expected gradients agree, so `difference` is that of the variances; otherwise it is that of
+    the second moments, and `correction` is to be taken off.  region: where b^2 <= a^2.  lower: the loss
+    with the lower variance in every model ("A", "B"), "equal", "depends" (both happen), or "open".
+    regional: what is proved if `where` holds, that `regional_lower` has the lower variance (or, unless
+    exact, the lower second moment).  signs: factors of a^2 - b^2 that are nowhere negative.
+    """
+
+    coefficients: tuple[str, str]
+    measure: str
+    exact: bool
+    difference: str
+    correction: str
+    region: str
+    lower: str
+    order: tuple[Proof, ...]
+    regional: Proof | None
+    regional_lower: str
+    signs: tuple[Proof, ...]
+    a_less: Proof | None
+    b_less: Proof | None
+    base: tuple[Proof, ...]
+
+    @property
+    def finite(self) -> tuple[str, ...]:
+        """The moments without which there are no variances."""
+        given = (c for c in self.coefficients if c != "0")
+        return tuple(f"E_{self.measure}[({c})^2 s^2] is finite" for c in dict.fromkeys(given))
+
+    @property
+    def where(self) -> str:
+        """The region of `regional`, which is no hypothesis of anything else."""
+        lines = self.regional.hypotheses if self.regional else ()
+        return next((line for line in lines if ">= 0" in line), "")
+
+    @property
+    def proofs(self) -> tuple[Proof, ...]:
+        found = (*self.base, *self.order, *self.signs, self.regional, self.a_less, self.b_less)
+        return tuple(proof for proof in found if proof)
+
+    @staticmethod
+    def witness(proof: Proof) -> dict[str, Any]:
+        """The model behind a_less or b_less."""
+        return model_of(proof)
+
+    def to_json(self) -> dict[str, Any]:
+        witnesses = [proof and model_of(proof) for proof in (self.a_less, self.b_less)]
+        return {
+            "coefficients": list(self.coefficients), "under": self.measure, "exact": self.exact,
+            "difference": self.difference, "correction": self.correction or None,
+            "b_at_most_a_where": self.region, "lower": self.lower,
+            "statement": str(self.order[-1]) if self.order else None,
+            "in_region": self.regional and {
+                "lower": self.regional_lower, "where": self.where, "statement": str(self.regional),
+            },
+            "a_varies_less": witnesses[0], "b_varies_less": witnesses[1],
+            "trust": "open" if self.lower == "open" else "kernel",
+        }  # fmt: skip
+
+
+def spread(a: Estimate, b: Estimate, m: str, exact: bool) -> Spread:
+    """exact: the kernel proved that the expected gradients agree."""
+    pair = Pair(a.coefficient, b.coefficient, m, exact)
+    lower, order = _order(pair)
+    regional, regional_lower = (None, "") if order else _in_region(pair)
+    signs = () if order else _signs(pair)
+    a_less, b_less = (None, None) if lower != "open" else _models(pair)
+    if a_less and b_less:
+        lower = "depends"
+    correction = "" if exact else pair.correction()
+    return Spread(
+        coefficients=(formulas.element(pair.a), formulas.element(pair.b)),
+        measure=m,
+        exact=exact,
+        difference=str(pair.gap),
+        correction=correction,
+        region=region(*pair.split.shown),
+        lower=lower,
+        order=order,
+        regional=regional,
+        regional_lower=regional_lower,
+        signs=signs,
+        a_less=a_less,
+        b_less=b_less,
+        base=(a.proof, b.proof, pair.identity()),
+    )
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The coefficients of two estimates under the sampler m."""
+
+    a: ExpPoly
+    b: ExpPoly
+    m: str
+    exact: bool
+
+    @property
+    def split(self) -> Split:
+        return difference_of_squares(self.a, self.b)
+
+    @property
+    def gap(self) -> Quantity:
+        """E_m[(a^2 - b^2) s^2]."""
+        return Quantity(Side.atom(E(self.m, self.a * self.a - self.b * self.b, TWICE)))
+
+    def mean(self, a: ExpPoly) -> Quantity:
+        return Quantity(Side.atom(E(self.m, a, ("x",))))
+
+    def correction(self) -> str:
+        """E_m[a s]^2 - E_m[b s]^2."""
+        first, second = (f"{self.mean(x)}^2" if x else "0" for x in (self.a, self.b))
+        return f"({first} - {second})" if self.b else first
+
+    def second(self, a: ExpPoly) -> Quantity:
+        return Quantity(Side.atom(E(self.m, a * a, TWICE)))
+
+    def variance(self, a: ExpPoly) -> Quantity:
+        return self.second(a) - self.mean(a) * self.mean(a)
+
+    def judged(self, a: ExpPoly) -> Quantity:
+        """What an order at each sample speaks of: variances where the means agree."""
+        return self.variance(a) if self.exact else self.second(a)
+
+    def identity(self) -> Proof:
+        """The difference of the variances."""
+        right = self.gap
+        if not self.exact:
+            squares = [self.mean(x) * self.mean(x) for x in (self.a, self.b)]
+            right = right - (squares[0] - squares[1])
+        return derive(self.variance(self.a) - self.variance(self.b)).equals(right)
+
+
+# ---------------------------------------------------------------------------- an order for all models
+def _order(pair: Pair) -> tuple[str, tuple[Proof, ...]]:
+    """The loss with the lower variance in every model, and the theorems that say so."""
+    equal = _attempt(lambda: derive(pair.variance(pair.a)).equals(pair.variance(pair.b)))
+    if equal:
+        return "equal", equal
+    for name, low, high in (("A", pair.a, pair.b), ("B", pair.b, pair.a)):
+        proofs = _proportional(pair, low, high)
+        if not proofs and pair.exact:
+            proofs = _summed(pair, low, high)
+        if proofs:
+            return name, proofs
+    return "open", ()
+
+
+def _attempt(build: Any) -> tuple[Proof, ...]:
+    try:
+        found = build()
+    except (ProofError, NotInRing):
+        return ()
+    return found if isinstance(found, tuple) else (found,)
+
+
+def _proportional(pair: Pair, low: ExpPoly, high: ExpPoly) -> tuple[Proof, ...]:
+    """low = c high with a number |c| < 1: the variances differ by (1 - c^2) Var_m."""
+    c = multiple(low, high)
+    if not high or high * c != low or c * c >= 1:
+        return ()
+    data = {"measure": pair.m, "b": to_sympy(high), "power": 1, "scale": to_sympy(ExpPoly.number(1 - c * c))}
+    start = derive(pair.variance(low))
+    return _attempt(lambda: start.at_most(pair.variance(high), by="square", **data))
+
+
+def _summed(pair: Pair, low: ExpPoly, high: ExpPoly) -> tuple[Proof, ...]:
+    """high^2 - low^2 as squares alone, in the mean; with tangents, at each sample."""
+    rows = positive_sum(high * high - low * low)
+    if rows is None:
+        return ()
+    if not rows.tangents:
+        terms = [{**row, "at": pair.m, "power": 1} for row in rows.squares]
+        return _attempt(partial(_by_squares, pair.judged(low), pair.judged(high), terms))
+    return _attempt(lambda: _at_a_sample(high * high - low * low, rows))
+
+
+def _at_a_sample(gap: ExpPoly, rows: Rows) -> tuple[Proof, ...]:
+    """0 <= the squares <= gap."""
+    start, between, proofs = Side(), ZERO, []
+    for row in rows.squares:
+        between = between + square(row)
+    for by, kind, end in (("sum of squares", rows.squares, between), ("tangent", rows.tangents, gap)):
+        if kind:
+            terms = [{**row, "at": "sample"} for row in kind]
+            reached = Side.atom(Point(end))
+            proofs.append(derive(Quantity(start)).at_most(Quantity(reached), by=by, terms=terms))
+            start = reached
+    return tuple(proofs)
+
+
+# ---------------------------------------------------------------------------- where
+def _in_region(pair: Pair) -> tuple[Proof | None, str]:
+    """The order in the region that the sign of a^2 - b^2 at each sample names, if it holds q = p = mu."""
+    split = pair.split
+    for name, rest, low, high in (("B", split.rest, pair.b, pair.a), ("A", -split.rest, pair.a, pair.b)):
+        row = {
+            "at": pair.m, "power": 1, "b": to_sympy(split.root), "nonnegative": to_sympy(rest),
+            "scale": to_sympy(ExpPoly.number(split.scale)), "v": to_sympy(_logarithm(split.unit)),
+        }  # fmt: skip
+        found = _attempt(partial(_by_squares, pair.judged(low), pair.judged(high), [row]))
+        if found:
+            return found[0], name
+    return None, ""
+
+
+def _by_squares(low: Quantity, high: Quantity, terms: list[Any]) -> Proof:
+    return derive(low).at_most(high, by="sum of squares", terms=terms)
+
+
+def _signs(pair: Pair) -> tuple[Proof, ...]:
+    """The order of the second moments for all models; else 0 <= f for the factors that the region drops."""
+    for low, high in ((pair.a, pair.b), (pair.b, pair.a)):
+        found = _summed(pair, low, high)
+        if found:
+            return found
+    for factor in pair.split.decided:
+        rows = positive_sum(factor)
+        found += _at_a_sample(factor, rows) if rows else ()
+    return found
+
+
+def _logarithm(unit: ExpPoly) -> ExpPoly:
+    [(_, exponent)] = unit.terms
+    return ExpPoly({(monomial, ()): value for monomial, value in exponent})
+
+
+# ---------------------------------------------------------------------------- models
+def _models(pair: Pair) -> tuple[Proof | None, Proof | None]:
+    """Models in which A, and in which B, varies less; the first that is found of each."""
+    a, b = (derive(pair.variance(x)) for x in (pair.a, pair.b))
+    context = derive(pair.variance(pair.a) - pair.variance(pair.b)).context
+    ends = [x.reduce().left for x in (a, b)]
+    found: dict[str, Proof] = {}
+    for model in _candidates(context):
+        read = Model.from_json(model, context)
+        try:
+            left, right = (enclose(end, read) for end in ends)
+        except ProofError:  # a power beyond what is enclosed
+            break
+        if left.upper < right.lower and "A" not in found:
+            found["A"] = b.differs_from(pair.variance(pair.a), relation="<=", model=model)
+        if right.upper < left.lower and "B" not in found:
+            found["B"] = a.differs_from(pair.variance(pair.b), relation="<=", model=model)
+        if len(found) == 2:
+            break
+    return found.get("A"), found.get("B")
+
+
+def _candidates(context: Context) -> Iterator[dict[str, Any]]:
+    """Batch sizes and lengths are whole numbers."""
+    for number, model in enumerate(chain(models(context), uneven_models(context))):
+        counts = {name: str(2 + number % 3) for name in context.parameters if name in COUNTS}
+        yield {**model, "parameters": {**model["parameters"], **counts}}
+
+
+def model_of(proof: Proof) -> dict[str, Any]:
+    """The model of a refutation, less what the statement does not mention."""
+    close, statement = proof.part["close"], proof.theorem.statement
+    refuted = show_theorem(proof.theorem, proof.labels).removesuffix(" in general")
+    refuted = refuted.removesuffix(" fails in a model").replace("!=", "=")
+    shown = shown_model(refuted, close["model"], close["left"], close["right"], used_names(statement))
+    atoms = [atom for side in (statement.left, statement.right) for _, row in side.terms for atom in row]
+    at_sample = any(isinstance(atom, Point | PointGradient) for atom in atoms)
+    return {**shown, "outcome": close["model"]["outcome"]} if at_sample else shown

@@ -1,0 +1,470 @@
+"""compare: a table of pairs, judged by literal enumeration of finite models in plain floats."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import re
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis.strategies import composite, integers, lists, sampled_from
+from test_targets import PARAMETERS, derivative, evaluate
+
+import klsym
+from klsym.cli import main
+from klsym.engine.compare import Comparison, compare
+from klsym.errors import UsageError
+from klsym.kernel import check_part
+from klsym.language import k1, k3, rho
+
+OFF = {"sampling": "off-policy"}
+REWARD = {"use": "reward"}
+OFF_REWARD = {**OFF, **REWARD}
+YES, NO = True, False
+
+# A, B, setting, same value?, same gradient at a sample?, same expected gradient?, who varies less
+TABLE: list[tuple[str, str, dict[str, str], bool, bool, bool, str]] = [
+    ("k1", "k3", {}, YES, NO, NO, "depends"),
+    ("k1", "k2", {}, NO, NO, NO, "depends"),
+    ("k2", "k3", {}, NO, NO, NO, "depends"),
+    ("k1", "0", {}, NO, NO, YES, "B"),
+    ("sg(k1)", "3", {}, NO, YES, YES, "equal"),
+    ("k2", "sg(k1)*log_q", {}, NO, YES, YES, "equal"),
+    ("k2", "-k2", {}, NO, NO, NO, "equal"),
+    ("k2", "2*k2", {}, NO, NO, NO, "A"),
+    ("k3", "k(1)", {}, YES, YES, YES, "equal"),
+    ("k3", "k(lam)", {}, YES, NO, NO, "depends"),
+    ("k2 + lam*k1", "k2", {}, NO, NO, YES, "depends"),
+    ("beta*k2", "lam*k2", {}, NO, NO, NO, "depends"),
+    ("rho*k1", "k2 + k1", {}, NO, YES, YES, "equal"),
+    ("rho*k2", "sg(rho)*k2", {}, YES, NO, NO, "depends"),
+    ("rho*k3", "sg(rho)*k2", {}, NO, YES, YES, "equal"),
+    ("k1**3", "k1**3 + k1", {}, NO, NO, YES, "A"),
+    ("k1**3 + k1**2/2 + k1", "k1**3 + k1**2/2", {}, NO, NO, YES, "B"),
+    ("k2*R", "k2*A", {}, NO, NO, NO, "depends"),
+    ("A*log_q", "(A - 1)*log_q", {}, NO, NO, YES, "depends"),
+    ("rho*k1", "rho*k3", OFF, YES, NO, YES, "depends"),
+    ("sg(rho)*k2", "rho*k3", OFF, NO, YES, YES, "equal"),
+    ("rho*k2", "sg(rho)*k2", OFF, YES, NO, NO, "depends"),
+    ("rho*k1**3", "rho*(k1**3 + 1)", OFF, NO, NO, YES, "depends"),
+    ("rho*k1", "rho*k1 + rho - 1", OFF, YES, NO, YES, "depends"),
+    ("k3", "rho*k3", OFF, NO, NO, NO, "depends"),
+    ("rho*k3", "0", OFF, NO, NO, NO, "B"),
+    ("k2", "k2 + log_mu", OFF, NO, YES, YES, "equal"),
+    ("k3", "k3 + 1", REWARD, NO, NO, YES, "A"),
+    ("k3 + 1/2", "k3 - 1/2", REWARD, NO, NO, YES, "B"),
+    ("k1", "k1 + r - 1", REWARD, YES, NO, NO, "depends"),
+    ("k1 - R", "k1", REWARD, NO, NO, NO, "depends"),
+    ("k1**2 + 2", "k1**2 + 1", REWARD, NO, NO, YES, "B"),
+    ("rho*k1", "rho*(k1 - 1)", OFF_REWARD, NO, NO, YES, "depends"),
+    ("rho*k3", "rho*(k3 + 1)", OFF_REWARD, NO, NO, YES, "A"),
+    ("rho*k1", "k1", REWARD, YES, YES, YES, "equal"),
+]  # fmt: skip
+IDS = [f"{a} {b} {' '.join(setting.values())}" for a, b, setting, *_ in TABLE]
+pairs = pytest.mark.parametrize(("a", "b", "setting", "value", "sample", "mean", "lower"), TABLE, ids=IDS)
+
+
+@cache
+def _ask(a: str, b: str, setting: tuple[tuple[str, str], ...]) -> Comparison:
+    return compare(a, b, **dict(setting))
+
+
+def ask(a: str, b: str, setting: dict[str, str]) -> Comparison:
+    return _ask(a, b, tuple(setting.items()))
+
+
+# ---------------------------------------------------------------------------- literal enumeration
+Model = dict[str, Any]
+
+
+def random_models(spread: float, count: int = 12) -> list[Model]:
+    stream = random.Random(f"compare {spread}")
+    found = []
+    for number in range(count):
+        size = 2 + number % 3
+        rows = [[math.exp(spread * stream.gauss(0, 1)) for _ in range(size)] for _ in range(3)]
+        q, p, mu = ([w / sum(row) for w in row] for row in rows)
+        u, R, A = ([stream.uniform(-2, 2) for _ in range(size)] for _ in range(3))
+        found.append({"q": q, "p": p, "mu": mu, "u": u, "R": R, "A": A})
+    return found
+
+
+MODELS = random_models(1.0) + random_models(2.5)
+
+
+def points(model: Model, sampling: str) -> list[tuple[float, float, dict[str, float]]]:
+    """m(x), u.s(x) and the sample, for every outcome."""
+    q, p, u = model["q"], model["p"], model["u"]
+    mu = q if sampling == "on-policy" else model["mu"]
+    mean = sum(a * b for a, b in zip(q, u, strict=True))
+    return [
+        (mu[x], u[x] - mean, {"log_q": math.log(q[x]), "log_p": math.log(p[x]), "log_mu": math.log(mu[x]),
+                              "R": model["R"][x], "A": model["A"][x]})
+        for x in range(len(q))
+    ]  # fmt: skip
+
+
+def factor(loss: str, at: dict[str, float], use: str) -> float:
+    """a in grad L = a s."""
+    return derivative(loss, at) if use == "loss" else evaluate(loss, at)
+
+
+def moments(loss: str, model: Model, setting: dict[str, str]) -> tuple[float, float, float, list[float]]:
+    """E[L], E[a s], Var(a s), and a s at each outcome."""
+    rows = points(model, setting.get("sampling", "on-policy"))
+    g = [factor(loss, at, setting.get("use", "loss")) * s for _, s, at in rows]
+    mean = sum(m * x for (m, _, _), x in zip(rows, g, strict=True))
+    value = sum(m * evaluate(loss, at) for m, _, at in rows)
+    return value, mean, sum(m * (x - mean) ** 2 for (m, _, _), x in zip(rows, g, strict=True)), g
+
+
+def near(x: float, y: float) -> bool:
+    return abs(x - y) <= 1e-6 * (1 + abs(x) + abs(y))
+
+
+@pairs
+def test_the_table_itself_holds(
+    a: str, b: str, setting: dict[str, str], value: bool, sample: bool, mean: bool, lower: str
+) -> None:
+    """No klsym here: sums over the outcomes, slopes by central differences."""
+    both = [(moments(a, model, setting), moments(b, model, setting)) for model in MODELS]
+    assert all(near(x[0], y[0]) for x, y in both) == value
+    assert all(near(x[1], y[1]) for x, y in both) == mean
+    assert all(near(v, w) for x, y in both for v, w in zip(x[3], y[3], strict=True)) == sample
+    assert all(near(x[2], y[2]) for x, y in both) == (lower == "equal")
+    if lower in ("A", "B"):
+        sign = 1 if lower == "A" else -1
+        assert all(sign * (y[2] - x[2]) >= -1e-6 * (x[2] + y[2]) for x, y in both)
+
+
+@pairs
+def test_answers(
+    a: str, b: str, setting: dict[str, str], value: bool, sample: bool, mean: bool, lower: str
+) -> None:
+    found = ask(a, b, setting)
+    assert found.variance is not None
+    got = (found.value.same, found.per_sample.same, found.gradient.same, found.variance.lower)
+    assert got == (value, sample, mean, lower)
+    assert found.trust == "kernel" and found.undecided == ()
+    assert found.variance.exact == mean
+    for proof in found.proofs:
+        assert proof.trust == "kernel" and check_part(proof.part) == proof.theorem
+
+
+@pairs
+def test_difference_of_the_variances(
+    a: str, b: str, setting: dict[str, str], value: bool, sample: bool, mean: bool, lower: str
+) -> None:
+    """Var A - Var B = E_m[(a^2 - b^2) s^2] - (E_m[a s]^2 - E_m[b s]^2), and each part of it as printed."""
+    spread = ask(a, b, setting).variance
+    assert spread is not None
+    gap = spread_gap(spread.difference)
+    assert spread.measure == ("q" if setting.get("sampling", "on-policy") == "on-policy" else "mu")
+    for model in MODELS:
+        rows = points(model, setting.get("sampling", "on-policy"))
+        (_, mean_a, var_a, _), (_, mean_b, var_b, _) = (moments(x, model, setting) for x in (a, b))
+        for m, _, at in rows:
+            pair = [factor(x, at, setting.get("use", "loss")) for x in (a, b)]
+            assert m > 0 and all(
+                near(x, evaluate(c, at)) for x, c in zip(pair, spread.coefficients, strict=True)
+            )
+        seconds = sum(m * s**2 * evaluate(gap, at) for m, s, at in rows)
+        means = 0 if spread.exact else mean_a**2 - mean_b**2
+        assert abs(var_a - var_b - (seconds - means)) <= 1e-6 * (1 + var_a + var_b + abs(seconds) + mean_a**2)
+
+
+def spread_gap(shown: str) -> str:
+    """a^2 - b^2 out of E_m[(a^2 - b^2)*s**2]."""
+    if shown == "0":
+        return "0"
+    if shown.startswith("-"):
+        return f"-({spread_gap(shown[1:])})"
+    inner = re.fullmatch(r"E_\w+\[(.*)\]", shown)
+    assert inner
+    return re.sub(r"(\*?)s\*\*2$", r"\g<1>1", re.sub(r"\*s\*\*2/", "/", inner[1]))
+
+
+@pairs
+def test_region(
+    a: str, b: str, setting: dict[str, str], value: bool, sample: bool, mean: bool, lower: str
+) -> None:
+    """b^2 <= a^2 just where the region says."""
+    spread = ask(a, b, setting).variance
+    assert spread is not None
+    signs = set()
+    for model in MODELS:
+        for _, _, at in points(model, setting.get("sampling", "on-policy")):
+            x, y = (factor(loss, at, setting.get("use", "loss")) for loss in (a, b))
+            gap = x * x - y * y
+            if abs(gap) > 1e-5 * (x * x + y * y):
+                signs.add(gap > 0)
+                assert inside(spread.region, at) == (gap > 0), (spread.region, at)
+    decided = spread.region == "everywhere" or spread.region.startswith(("nowhere", "only where"))
+    if not re.search("beta|lam", spread.region):  # these have one value here
+        assert decided == (len(signs) < 2)
+
+
+def inside(region: str, at: dict[str, float]) -> bool:
+    if region == "everywhere" or region.startswith(("nowhere", "only where")):
+        return region == "everywhere"
+    read = re.fullmatch(r"(.*?) >= 0(?:, that is (.*?))?(?: \(or .*\))?", region)
+    assert read
+    product, edge = read.groups()
+    answer = evaluate(product, at) >= 0
+    if edge:
+        left, relation, right = edge.split(" ", 2)
+        below = evaluate(left, at) <= evaluate(right, at)
+        assert answer == (below if relation == "<=" else not below)
+    return answer
+
+
+@pairs
+def test_witnesses(
+    a: str, b: str, setting: dict[str, str], value: bool, sample: bool, mean: bool, lower: str
+) -> None:
+    """A model stands beside each "different" and each "varies less", and says what it is said to say."""
+    found = ask(a, b, setting)
+    answer = found.to_json()
+    before = dict(PARAMETERS)
+    for name, position in (("value", 0), ("expected_gradient", 1), ("per_sample", 3)):
+        witness = answer[name]["witness"]
+        assert (witness is None) == answer[name]["same"]
+        if witness:
+            pair = at_witness(witness, (a, b), setting)
+            x, y = (row[3][witness["outcome"]] if position == 3 else row[position] for row in pair)
+            assert enclosed(x, witness["left"]) and enclosed(y, witness["right"]) and abs(x - y) > 1e-7
+    for name, high in (("a_varies_less", 1), ("b_varies_less", 0)):
+        witness = answer["variance"][name]
+        assert (witness is not None) == (lower == "depends")
+        if witness:
+            pair = at_witness(witness, (a, b), setting)
+            assert enclosed(pair[high][2], witness["left"]) and enclosed(pair[1 - high][2], witness["right"])
+            assert pair[high][2] > pair[1 - high][2]
+    assert before == PARAMETERS
+
+
+def at_witness(witness: dict[str, Any], losses: tuple[str, str], setting: dict[str, str]) -> list[Any]:
+    rows = {n: [float(Fraction(x)) for x in witness.get(n, witness["q"])] for n in ("q", "p", "mu", "u")}
+    rewards = witness.get("rewards", {})
+    for name in ("R", "A"):
+        rows[name] = [float(Fraction(x)) for x in rewards.get(name, ["0"] * len(rows["q"]))]
+    before = dict(PARAMETERS)
+    PARAMETERS.update({n: float(Fraction(v)) for n, v in witness.get("parameters", {}).items()})
+    try:
+        return [moments(loss, rows, setting) for loss in losses]
+    finally:
+        PARAMETERS.update(before)
+
+
+def enclosed(x: float, ends: list[str]) -> bool:
+    low, high = (float(Fraction(end)) for end in ends)
+    return low - 1e-6 * (1 + abs(low)) <= x <= high + 1e-6 * (1 + abs(high))
+
+
+ATOMS = ("k1", "r", "k3", "rho", "R", "1", "k1**2", "2", "sg(k1)")
+
+
+@composite
+def coefficients(draw: Any) -> str:
+    """Small random losses, such as 2*k1*rho - r."""
+    terms = [
+        "*".join(draw(lists(sampled_from(ATOMS), min_size=1, max_size=2)))
+        for _ in range(draw(integers(1, 2)))
+    ]
+    return draw(sampled_from([" + ", " - "])).join(terms)
+
+
+# ---------------------------------------------------------------------------- the worked example
+def test_rho_k1_beside_rho_k3_says_what_the_ledger_says() -> None:
+    spread = ask("rho*k1", "rho*k3", OFF).variance
+    assert spread is not None and spread.regional is not None
+    assert spread.difference == "E_mu[rho**2*(2*k1 + 1)*s**2]"
+    assert spread.region == "2*k1 + 1 >= 0, that is r <= exp(1/2)"
+    assert spread.regional_lower == "B" and spread.where.endswith("that is r <= exp(1/2)")
+    difference, region = (
+        klsym.settle(klsym.load()[name]).proofs[-1].theorem
+        for name in ("variance.difference", "variance.sufficient-region")
+    )
+    assert (spread.base[-1].theorem.statement, spread.regional.theorem.statement) == (
+        difference.statement, region.statement,
+    )  # fmt: skip
+
+
+def test_what_is_one_region_has_the_other_order_outside() -> None:
+    """Swapping the losses swaps every answer."""
+    for a, b, setting, *_ in TABLE:
+        one, two = ask(a, b, setting).variance, compare(b, a, **setting).variance
+        assert one is not None and two is not None
+        swapped = {"A": "B", "B": "A"}
+        assert two.lower == swapped.get(one.lower, one.lower) and two.coefficients == one.coefficients[::-1]
+        assert two.regional_lower == swapped.get(one.regional_lower, "")
+
+
+def test_open_is_said() -> None:
+    """n is a whole number, so k2/n never varies more than k2, which the kernel cannot know."""
+    found = compare("k2", "k2/n")
+    assert found.variance is not None and found.variance.lower == "open"
+    assert found.variance.a_less is None and found.variance.b_less is not None
+    assert found.to_json()["variance"]["trust"] == "open" and "open: no order is proved" in str(found)
+
+
+# ---------------------------------------------------------------------------- random pairs
+@settings(max_examples=25)
+@given(
+    coefficients(),
+    coefficients(),
+    sampled_from(["on-policy", "off-policy"]),
+    sampled_from(["loss", "reward"]),
+)
+def test_random_pairs(a: str, b: str, sampling: str, use: str) -> None:
+    """No answer about random losses contradicts a random model."""
+    setting = {"sampling": sampling, "use": use}
+    found = compare(a, b, **setting)
+    assert found.variance is not None
+    both = [(moments(a, model, setting), moments(b, model, setting)) for model in MODELS[:8]]
+    for position, answer in ((0, found.value), (1, found.gradient)):
+        if answer.same:
+            assert all(near(x[position], y[position]) for x, y in both)
+    lower = found.variance.lower
+    for x, y in both:
+        slack = 1e-6 * (1 + x[2] + y[2])
+        assert lower not in ("A", "equal") or x[2] <= y[2] + slack
+        assert lower not in ("B", "equal") or y[2] <= x[2] + slack
+
+
+# ---------------------------------------------------------------------------- outside the ring
+OUTSIDE: list[tuple[str, str, dict[str, str], bool | None, bool | None]] = [
+    ("clip(k3, 0, 5)", "k3", {}, False, False),
+    ("clip(k1, 0.3, 0.4)", "0", {}, False, False),
+    ("log(2)*k2", "log(2)*k3", {}, False, False),
+    ("sqrt(2)*k1", "0", {}, False, True),
+    ("k1 + k2*abs(k1) - sg(k2*abs(k1))", "k1", {}, True, False),
+    ("abs(k1)", "abs(k1)**3", {}, None, None),
+    ("abs(lam)*k3", "lam*k3", {}, False, False),
+    ("k3/(1 + beta)", "k3/(beta + 1)", {}, None, True),
+    ("har*sqrt(2)*k2", "har*k2", {}, None, False),
+]
+
+
+HALF = 0.5 * math.exp(-0.35)
+NARROW = {"q": [0.5, 0.5], "p": [HALF, 1 - HALF], "mu": [0.5, 0.5], "u": [1, 0], "R": [1, 3], "A": [-1, 2]}
+
+
+@pytest.mark.parametrize(("a", "b", "setting", "value", "mean"), OUTSIDE)
+def test_outside_the_ring(
+    a: str,
+    b: str,
+    setting: dict[str, str],
+    value: bool | None,
+    mean: bool | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = compare(a, b, parameters=["har"], **setting)
+    assert (found.gradient.same, found.per_sample.same, found.variance) == (mean, None, None)
+    assert value is None or found.value.same == value
+    assert found.trust in ("sympy", "numeric") and found.proofs == () and len(found.undecided) == 2
+    assert found.value.trust == found.gradient.trust == found.trust
+    if mean is not None:
+        both = []
+        for lam in (0.37, -0.4):
+            monkeypatch.setitem(PARAMETERS, "lam", lam)
+            both += [(moments(a, model, setting), moments(b, model, setting)) for model in (*MODELS, NARROW)]
+        assert all(near(x[1], y[1]) for x, y in both) == mean
+    assert "not decided" in str(found) and "proved" not in str(found).replace("not proved", "")
+
+
+# ---------------------------------------------------------------------------- input and output
+REFUSED = [
+    (("k9", "k1"), {}, "unknown name 'k9'"),
+    (("k1", "k9"), {}, "unknown name 'k9'"),
+    (("k1", ""), {}, "empty"),
+    (("k1", "1/k1"), {}, "divi"),
+    (("k1", "k1/(k1 - k1)"), {}, "division by zero"),
+    (("k1", "abs(k1)/(k1 - k1)"), {}, "division by zero"),
+    (("har*k1", "k1"), {}, "--param har"),
+    (("k1", "k1"), {"sampling": "sometimes"}, "sampling='sometimes'"),
+    (("k1", "k1"), {"use": "penalty"}, "use='penalty'"),
+    (("k1", "k1"), {"parameters": "har"}, "parameters"),
+    (("k1", "k1"), {"parameters": ["w"]}, "parameter"),
+    (("k1", 2.5), {}, "exact Rational"),
+    ((None, k1), {}, "expression expected"),
+    (("k1", "exp(500*k1)"), {}, "power beyond"),
+]
+
+
+@pytest.mark.parametrize(("losses", "options", "words"), REFUSED, ids=str)
+def test_wrong_input(losses: tuple[Any, Any], options: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        compare(*losses, **options)
+
+
+KEYS = {"losses", "sampling", "use", "value", "per_sample", "expected_gradient", "variance", "trust",
+        "hypotheses", "undecided"}  # fmt: skip
+ANSWER = {"same", "statement", "trust", "witness"}
+VARIANCE = {"coefficients", "under", "exact", "difference", "correction", "b_at_most_a_where", "lower",
+            "statement", "in_region", "a_varies_less", "b_varies_less", "trust"}  # fmt: skip
+
+
+@pytest.mark.parametrize(("a", "b", "setting"), [*(row[:3] for row in TABLE[::5]), ("abs(k1)", "k1", OFF)])
+def test_json(a: str, b: str, setting: dict[str, str], capsys: Any) -> None:
+    options = [f"--{name}={value}" for name, value in setting.items()]
+    assert main(["compare", a, b, *options, "--format", "json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer == compare(a, b, **setting).to_json() and set(answer) == KEYS
+    assert answer["losses"] == [a, b]
+    assert all(set(answer[name]) == ANSWER for name in ("value", "per_sample", "expected_gradient"))
+    assert answer["variance"] is None or set(answer["variance"]) == VARIANCE
+    assert main(["compare", a, b, *options, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == answer
+
+
+@pairs
+def test_text(
+    a: str, b: str, setting: dict[str, str], value: bool, sample: bool, mean: bool, lower: str
+) -> None:
+    found = ask(a, b, setting)
+    lines = str(found).splitlines()
+    assert lines[:2] == [f"A = {a}", f"B = {b}  ({found.setting.sampling}, {in_words(setting)})"]
+    words = {True: "the same", False: "different"}
+    for name, same in (("value E[.]", value), ("gradient at a sample", sample), ("expected gradient", mean)):
+        assert sum(line.startswith(f"  {name:<21} {words[same]}: ") for line in lines) == 1
+    assert all(line.isprintable() and line == line.rstrip() for line in lines)
+    assert lines.count("A varies less here") == lines.count("B varies less here") == (lower == "depends")
+    assert "<pre>A = " in found._repr_html_()
+
+
+def in_words(setting: dict[str, str]) -> str:
+    return "as detached rewards" if setting.get("use") == "reward" else "as losses"
+
+
+def test_expressions_and_the_namespace() -> None:
+    found = klsym.compare(rho * k1, rho * k3, sampling="off-policy")
+    assert isinstance(found, klsym.Comparison) and found.losses == ("rho*k1", "rho*k3")
+    assert found.to_json() == ask("rho*k1", "rho*k3", OFF).to_json()
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "words"),
+    [
+        (["k1", "k1", "--use", "reward"], 0, "the same in every model"),
+        (["-k1", "-k2"], 0, "A = -k1"),
+        (["har*k1", "k1", "--param", "har"], 0, "har"),
+        (["exp(1000)*k2", "k2"], 0, "Var A = 2.007564102e+866"),
+        (["k1"], 2, "LOSS_B"),
+        (["k1", "k2", "k3"], 2, "k3"),
+        (["k1", "k9"], 2, "unknown name 'k9'"),
+        (["k1", "k2", "--format", "latex"], 2, "latex"),
+        (["k1", "k2", "--sampling", "sometimes"], 2, "sometimes"),
+    ],
+    ids=str,
+)
+def test_command(argv: list[str], code: int, words: str, capsys: Any) -> None:
+    assert main(["compare", *argv]) == code
+    out, err = capsys.readouterr()
+    assert words in (err if code else out)
+    assert (out, err.count("\n")) == ("", 1) if code else err == ""
