@@ -45,6 +45,11 @@ def test_a_finding_that_does_not_hold_fails_the_claim():
     assert part.source_says == "it falls (not what the paper says)"
 
 
+def test_the_latex_of_a_finding_comments_nothing_out():
+    (part,) = computed([Finding("5% of p_x & more", holds=True)], "2 arms")
+    assert part.latex == r"\text{5\% of p\_x \& more}"
+
+
 @pytest.mark.parametrize(
     ("names", "chosen"),
     [([], list(EXPERIMENTS)), (["tm-fig2"], ["tm-fig2"]), (["experiment.tm-fig2", "tm-fig2"], ["tm-fig2"])],

@@ -19,6 +19,7 @@ def data():
 
 def test_findings_hold(data):
     assert all(finding.holds for finding in data.findings)
+    assert [finding.agrees for finding in data.findings] == [True, None, False]  # 0.0025 is printed as 0.002
     assert not gaussian_estimators(seed=1, samples=40).findings[2].holds  # 40 samples show nothing
 
 
