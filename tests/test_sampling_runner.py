@@ -347,11 +347,13 @@ def test_a_run_here_needs_no_dask():
 
 
 # Last, because they take the workers away.
-def test_a_run_that_loses_all_workers_says_so(cluster, three, monkeypatch):
+def test_a_run_that_loses_all_workers_says_so(cluster, address, monkeypatch):
+    """One worker only: a chunk that outlives two of them is given up for another reason."""
+    workers(cluster, 1)
     monkeypatch.setattr(module, "LOST", 1)
     monkeypatch.setattr(module, "CONNECT", 1)
     with pytest.raises(UsageError, match=r"it lost all its workers and got no new ones$"):
-        run(slow, steps(1000), scheduler=three, progress=lambda done, total: cluster.scale(0))
+        run(slow, steps(1000), scheduler=address, progress=lambda done, total: cluster.scale(0))
 
 
 def test_a_scheduler_without_workers_is_refused(cluster, hasty):
