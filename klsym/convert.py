@@ -24,20 +24,25 @@ from klsym.language import (
     K1,
     K2,
     K3,
+    SLOTTED,
     A,
     Estimator,
+    H,
     R,
     Ratio,
+    Slot,
     Weight,
     as_expression,
+    length,
     log_mu,
     log_p,
     log_q,
     s,
     sg,
 )
+from klsym.names import SAMPLE_BASES, THETA_FREE, detach_name, parse_name
 from klsym.normal_form import ONE, Exponent, ExpPoly, Monomial, Number
-from klsym.statements import SAMPLE_BASES, THETA_FREE, detach_name, parse_name
+from klsym.slots import at_slot
 
 VK1, VW, VQ = (ExpPoly.variable(name) for name in ("k1", "w", "log_q"))
 SYMBOLS = {log_q: VQ, log_p: VQ - VK1, log_mu: VQ - VW}
@@ -89,11 +94,25 @@ def _convert(e: Any) -> ExpPoly:
 def _symbol(e: Any) -> ExpPoly:
     if e in SYMBOLS:
         return SYMBOLS[e]
-    if e.name in SAMPLE_BASES and e not in (R, A):
+    base, slot = _plain(e)
+    if slot:
+        plain = SYMBOLS.get(base) or ExpPoly.variable(base.name)
+        return plain.rename(lambda name: at_slot(name, slot))
+    if e.name in SAMPLE_BASES and e not in (R, A, H, length):
         raise UsageError(f"the symbol {e.name} is klsym's own: take it from klsym.language")
     if not (e.name.isidentifier() and e.name.isascii()):
         raise UsageError(f"the symbol {e.name!r} has no plain name: letters, digits and _ only")
     return ExpPoly.variable(e.name)
+
+
+def _plain(e: Any) -> tuple[Any, str]:
+    """The one-sample symbol that a symbol of a slot is a copy of, and the slot."""
+    name, bracket, slot = e.name.partition("[")
+    slot = slot.removesuffix("]") if bracket else ""
+    known = next((symbol for symbol in SLOTTED if symbol.name == name), None) if slot else e
+    if known is None:
+        raise UsageError(f"the symbol {e.name!r} has no plain name: letters, digits and _ only")
+    return known, slot
 
 
 def detach(element: ExpPoly, functions: Iterable[str] = ()) -> ExpPoly:
@@ -107,15 +126,21 @@ def _function_name(call: Any) -> str:
     name = str(call.func.__name__)
     if name in SAMPLE_BASES or name == s.name:
         raise UsageError(f"{call}: the name {name} is klsym's own")
-    if call.args not in ARGUMENTS:
+    slots = {_plain(symbol)[1] for argument in call.args for symbol in argument.free_symbols}
+    if len(slots) != 1 or _one_sample(call.args) not in ARGUMENTS:
         raise UsageError(f"{call}: a generic function is written {name}(k1) or {name}(log_q, log_p, log_mu)")
-    return name
+    return at_slot(name, slots.pop() or "x")
+
+
+def _one_sample(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(a.xreplace({symbol: _plain(symbol)[0] for symbol in a.free_symbols}) for a in arguments)
 
 
 def _derivative_name(e: Any) -> str:
     """g(k1).diff(log_q) is g'(k1), which SymPy writes as Subs(Derivative(g(x), x), x, k1)."""
     call = _undifferentiated(e)
-    return _function_name(call) + "'" * int(e.expr.derivative_count)
+    name, bracket, slot = _function_name(call).partition("[")
+    return name + "'" * int(e.expr.derivative_count) + bracket + slot
 
 
 def _undifferentiated(e: Any) -> Any:
@@ -151,7 +176,7 @@ def generic_functions(expression: Any) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     written = as_expression(expression).replace(lambda e: isinstance(e, sympy.Subs), _undifferentiated)
     for call in written.atoms(AppliedUndef):
-        name, arguments = _function_name(call), ARGUMENTS[call.args]
+        name, arguments = parse_name(_function_name(call)).base, ARGUMENTS[_one_sample(call.args)]
         if found.setdefault(name, arguments) != arguments:
             raise UsageError(f"the generic function {name} is used with two lists of arguments")
     return dict(sorted(found.items()))
@@ -194,9 +219,15 @@ def _number(value: Number) -> Any:
 
 def _variable(name: str) -> Any:
     parsed = parse_name(name)
-    known = {"k1": K1(log_q, log_p), "w": sympy.log(Weight(log_q, log_mu)), "log_q": log_q}
-    inner = known.get(parsed.base) or sympy.Symbol(name, real=True)
-    return sg(inner) if parsed.detached else inner
+    known = {"k1": K1(log_q, log_p), "w": sympy.log(Weight(log_q, log_mu)), "log_q": log_q, "length": length}
+    if parsed.base not in SAMPLE_BASES:
+        return sympy.Symbol(name, real=True)
+    inner = known.get(parsed.base) or sympy.Symbol(parsed.base, real=True)
+    return _in_slot(sg(inner) if parsed.detached else inner, parsed.slot)
+
+
+def _in_slot(expression: Any, slot: str) -> Any:
+    return expression if slot == "x" else Slot(slot)(expression)
 
 
 def _monomial(monomial: Monomial) -> Any:
@@ -211,9 +242,10 @@ def _factor(monomial: Monomial, value: Number) -> Any:
     """exp(value * monomial), with exp(-k1) written r and exp(w) written rho."""
     for name, power in monomial:
         parsed = parse_name(name)
-        if power == 1 and parsed.base in ("k1", "w") and parsed.slot == "x":
+        if power == 1 and parsed.base in ("k1", "w"):
             rest = tuple(item for item in monomial if item[0] != name)
             ratio = Ratio(log_q, log_p) if parsed.base == "k1" else Weight(log_q, log_mu)
             sign = -1 if parsed.base == "k1" else 1
-            return (sg(ratio) if parsed.detached else ratio) ** (sign * _number(value) * _monomial(rest))
+            ratio = _in_slot(sg(ratio) if parsed.detached else ratio, parsed.slot)
+            return ratio ** (sign * _number(value) * _monomial(rest))
     return sympy.exp(_number(value) * _monomial(monomial))

@@ -43,6 +43,9 @@ GRAMMAR_NODES = (
 )
 COUNTS = ("n", "T")  # batch size and length are positive
 s = Symbol("s", commutative=True)  # the score function grad log q
+length = Symbol("length", positive=True)  # T, the number of steps of a sequence
+H = Symbol("H", real=True)  # a detached quantity whose value a statement gives
+SLOTTED = (log_q, log_p, log_mu, R, A, H, length, s)  # what a slot has its own copy of
 
 
 def as_expression(value: Any) -> Any:
@@ -119,7 +122,8 @@ class sg(Function):
 
     @classmethod
     def eval(cls, argument: Any) -> Any:
-        if isinstance(argument, sg) or not argument.has(log_q):
+        moving = any(symbol.name.partition("[")[0] == log_q.name for symbol in argument.free_symbols)
+        if isinstance(argument, sg) or not moving:
             return argument  # sg(sg(x)) = sg(x); what is free of theta is already constant
 
     def fdiff(self, argindex: int = 1) -> Any:
@@ -167,10 +171,15 @@ class Estimator(Function):
         return self.slope() if argindex == 1 else -self.slope()
 
     def _sympystr(self, printer: Any) -> str:
-        return self.name
+        return f"{self.name}_{self.slot}" if self.slot else self.name
 
     def _latex(self, printer: Any, exp: str | None = None) -> str:
         return _powered(self.latex_name, exp)
+
+    @property
+    def slot(self) -> str:
+        """The slot that the log densities are of; empty for a single sample."""
+        return str(self.args[0]).partition("[")[2].removesuffix("]")
 
     def _eval_is_extended_real(self) -> bool:
         return True
@@ -296,6 +305,30 @@ def k(weight: Any) -> Any:
     lam*(r - 1) + k1
     """
     return k1 + as_expression(weight) * (r - 1)
+
+
+class Slot:
+    """A slot of a batch or sequence: applied to an expression, it speaks of that slot.
+
+    A variable of a slot is its sum over the positions in the slot, as past(k1) = sum_{u<t} k1_u.
+
+    >>> now(k1), past(rho)
+    (k1_now, rho_past)
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __call__(self, expression: Any) -> Any:
+        copies = {v: Symbol(f"{v.name}[{self.name}]", **v.assumptions0) for v in SLOTTED}
+        return as_expression(expression).xreplace(copies)
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+past, now, future = (Slot(name) for name in ("past", "now", "future"))
+own, others = Slot("self"), Slot("others")
 
 
 ATOMS = {

@@ -7,74 +7,32 @@ A *side* of a statement is a linear combination of products of atoms.  The atoms
     Gradient           grad of a side: the gradient of a functional of theta
     Point, PointGradient   a s...s and grad L at one sample
     Divergence, Covariance, Bregman   named quantities, unfolded by the rule `definition`
+    Indexed, IndexedGradient   E_m[mean_i a s..], E_m[sum_t a s..], or the value at one batch or sequence
+    TokenDivergence, Curl, MeanVariance   named quantities of sequences and batches
 
 Coefficients are exponential polynomials in the variables of a *slot* (a random position): `k1`, `w`
-(log q - log mu), `log_q`, the theta-free rewards `R` and `A`, generic functions, and their detached
-copies `sg(k1)`, ...  A single sample is the slot "x", whose name is left out; another slot is
-written `k1[self]`.  `score` lists the slots whose score functions multiply, so ("x", "x") is s^2.
+(log q - log mu), `log_q`, the theta-free rewards `R` and `A`, the length of a sequence, generic
+functions, and their detached copies `sg(k1)`, ...  A single sample is the slot "x", whose name is left
+out; another slot (slots.py) is written `k1[self]`.  `score` lists the slots whose score functions
+multiply, so ("x", "x") is s^2.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
-from klsym.errors import NotInRing, Refused
+from klsym.errors import Refused
+from klsym.names import MEASURES, PROBABILITIES, SAMPLE, SAMPLE_BASES, WHOLE, Name, parse_name
 from klsym.normal_form import ONE, ZERO, ExpPoly, Number
+from klsym.slots import SLOTS, is_score
 
-MEASURES = ("q", "p", "mu", "count")  # count: the counting (reference) measure, sum over x
-PROBABILITIES = ("q", "p", "mu")
-SAMPLE_BASES = ("k1", "w", "log_q", "R", "A")
-THETA_FREE = ("R", "A")
-SLOTS = ("x",)  # one sample; batches and sequences will bring more
 DIVERGENCES = ("KL", "chi2", "J")
 
 Score = tuple[str, ...]
-
-
-# ---------------------------------------------------------------------------- variables
-@dataclass(frozen=True, slots=True)
-class Name:
-    """A parsed variable name: sg(base''[slot])."""
-
-    base: str
-    primes: int
-    slot: str
-    detached: bool
-
-
-_NAME = re.compile(r"([A-Za-z][A-Za-z0-9_]*)('*)(?:\[([a-z_]+)\])?")
-
-
-@lru_cache(maxsize=4096)
-def parse_name(text: str) -> Name:
-    """Split a variable name into its parts.
-
-    >>> parse_name("sg(k1)")
-    Name(base='k1', primes=0, slot='x', detached=True)
-    """
-    detached = text.startswith("sg(") and text.endswith(")")
-    match = _NAME.fullmatch(text[3:-1] if detached else text)
-    if match is None:
-        raise NotInRing(f"{text!r} is no variable name")
-    base, primes, slot = match.groups()
-    if slot == "x":  # one variable, one name
-        raise NotInRing(f"{text!r}: the slot x is not written out")
-    return Name(base, len(primes), slot or "x", detached)
-
-
-@lru_cache(maxsize=4096)
-def detach_name(text: str) -> str:
-    return text if parse_name(text).detached else f"sg({text})"
-
-
-@lru_cache(maxsize=4096)
-def attach_name(text: str) -> str:
-    return text[3:-1] if parse_name(text).detached else text
 
 
 # ---------------------------------------------------------------------------- the setting
@@ -103,19 +61,19 @@ class Context:
         """Does the variable change from sample to sample?"""
         return name not in self.parameters
 
-    def check(self, element: ExpPoly) -> None:
-        """Refuse undeclared names, and division by anything but a parameter."""
+    def check(self, element: ExpPoly, slots: Iterable[str] = WHOLE) -> None:
+        """Refuse undeclared names, foreign slots, and division by anything but a parameter or a length."""
         for name in element.names():
             if name in self.parameters:
                 continue
             parsed = parse_name(name)
-            if parsed.slot not in SLOTS:
+            if parsed.slot not in slots:
                 raise Refused(f"unknown slot {parsed.slot!r} in {name!r}")
             function = parsed.base in self.function_arguments
             if not function and (parsed.base not in SAMPLE_BASES or parsed.primes):
                 raise Refused(f"unknown name {name!r}")
         for name in element.inverted():
-            if name not in self.parameters:
+            if name not in (*self.parameters, "length"):
                 raise Refused(f"division by the random variable {name}: only parameters divide")
 
     def is_constant(self, element: ExpPoly) -> bool:
@@ -245,7 +203,69 @@ class Gradient:
         return ["gradient", self.of.to_json()]
 
 
-Atom = E | ExpectedGradient | Point | PointGradient | Divergence | Covariance | Bregman | Gradient
+@dataclass(frozen=True)
+class Indexed:
+    """E_m[mean_i a s..s] or E_m[sum_t a s..s]; if m is "sample", its value at one i of a batch, or one y."""
+
+    index: str
+    measure: str
+    coefficient: ExpPoly
+    score: Score = ()
+
+    def to_json(self) -> list[Any]:
+        return ["indexed", self.index, self.measure, self.coefficient.to_json(), list(self.score)]
+
+
+@dataclass(frozen=True)
+class IndexedGradient:
+    """E_m[mean_i grad L] or E_m[sum_t grad L], sg(.) held constant; at one sample if m is "sample"."""
+
+    index: str
+    measure: str
+    loss: ExpPoly
+
+    def to_json(self) -> list[Any]:
+        return ["indexed gradient", self.index, self.measure, self.loss.to_json()]
+
+
+@dataclass(frozen=True)
+class TokenDivergence:
+    """E_m[sum_t KL(a(.|y_<t)||b(.|y_<t))], or E_m[sum_t grad KL(..)] with the prefixes held fixed."""
+
+    measure: str
+    first: str
+    second: str
+    gradient: bool = False
+
+    def to_json(self) -> list[Any]:
+        return ["token divergence", self.measure, self.first, self.second, int(self.gradient)]
+
+
+@dataclass(frozen=True)
+class Curl:
+    """d_v F.u - d_u F.v for the field F = E_m[sum_t grad L]: 0 if F is the gradient of a function."""
+
+    measure: str
+    loss: ExpPoly
+
+    def to_json(self) -> list[Any]:
+        return ["curl", self.measure, self.loss.to_json()]
+
+
+@dataclass(frozen=True)
+class MeanVariance:
+    """Var_m(mean_i a s_i^k) over a batch of n independent samples, a in the slots self and others."""
+
+    measure: str
+    coefficient: ExpPoly
+    score: Score = ()
+
+    def to_json(self) -> list[Any]:
+        return ["variance of a mean", self.measure, self.coefficient.to_json(), list(self.score)]
+
+
+Named = Divergence | Covariance | Bregman | TokenDivergence | Curl | MeanVariance
+Atom = E | ExpectedGradient | Point | PointGradient | Indexed | IndexedGradient | Gradient | Named
 
 
 def atom_from_json(data: Any) -> Atom:
@@ -269,22 +289,38 @@ def atom_from_json(data: Any) -> Atom:
             return Bregman(ExpPoly.from_json(phi))
         case ["gradient", side]:
             return Gradient(Side.from_json(side))
+        case ["indexed", str() as index, str() as m, a, list() as score] if _is_indexed(index, m):
+            return Indexed(index, m, ExpPoly.from_json(a), _score(score, index))
+        case ["indexed gradient", str() as index, str() as m, loss] if _is_indexed(index, m):
+            return IndexedGradient(index, m, ExpPoly.from_json(loss))
+        case ["token divergence", str() as m, str() as a, str() as b, 0 | 1 as gradient] if {m, a, b} <= set(
+            PROBABILITIES
+        ):
+            return TokenDivergence(m, a, b, bool(gradient))
+        case ["curl", str() as m, loss] if m in PROBABILITIES:
+            return Curl(m, ExpPoly.from_json(loss))
+        case ["variance of a mean", str() as m, a, list() as score] if m in PROBABILITIES:
+            return MeanVariance(m, ExpPoly.from_json(a), _score(score, "i"))
     raise Refused(f"unknown atom {json.dumps(data)[:80]}")
 
 
-def _score(data: list[Any]) -> Score:
-    if not all(slot in SLOTS for slot in data):
-        raise Refused(f"score: a list of slots among {list(SLOTS)} expected, got {str(data)[:60]}")
+def _is_indexed(index: str, measure: str) -> bool:
+    return index in SLOTS and measure in (*PROBABILITIES, SAMPLE)
+
+
+def _score(data: list[Any], index: str = "") -> Score:
+    slots = SLOTS.get(index, WHOLE)
+    if not all(is_score(slot, index) if index else slot in slots for slot in data):
+        raise Refused(f"score: a list of slots among {list(slots)} expected, got {str(data)[:60]}")
     return tuple(sorted(data))
 
 
 # ---------------------------------------------------------------------------- sides
 @dataclass(frozen=True)
 class Side:
-    """A linear combination of products of atoms, in canonical form.
+    """A linear combination of products of atoms, in canonical form: sorted (coefficient, atoms).
 
-    Lone expectations absorb their coefficients and merge by linearity: E_m[a] + c E_m[b] is
-    E_m[a + c b].  `terms` is a sorted tuple of (coefficient, atoms).
+    Lone expectations absorb their coefficients and merge: E_m[a] + c E_m[b] is E_m[a + c b].
     """
 
     terms: tuple[tuple[ExpPoly, tuple[Atom, ...]], ...] = field(default=())
@@ -342,7 +378,21 @@ def _is_canonical(coefficient: ExpPoly | Number, atoms: tuple[Atom, ...]) -> boo
     """One atom with the coefficient one, and nothing to merge."""
     if len(atoms) != 1 or not (isinstance(coefficient, ExpPoly) and coefficient == ONE):
         return False
-    return not isinstance(atoms[0], E | Point) or bool(atoms[0].coefficient)
+    return not isinstance(atoms[0], Linear) or bool(atoms[0].coefficient)
+
+
+Linear = E | Point | Indexed  # linear in their coefficients, so that they merge
+
+
+def _shape(atom: E | Point | Indexed) -> tuple[str, str, Score]:
+    """What atoms that merge have in common."""
+    index = atom.index if isinstance(atom, Indexed) else "E" if isinstance(atom, E) else ""
+    return index, "" if isinstance(atom, Point) else atom.measure, atom.score
+
+
+def with_coefficient(atom: E | Point | Indexed, a: ExpPoly) -> E | Point | Indexed:
+    """The same atom with another coefficient."""
+    return replace(atom, coefficient=a)
 
 
 @lru_cache(maxsize=8192)
@@ -356,21 +406,19 @@ def _canonical(
     terms = tuple(terms)
     if not terms or (len(terms) == 1 and _is_canonical(*terms[0])):
         return terms  # type: ignore[return-value]
-    lone: dict[tuple[str, Score], ExpPoly] = {}  # measure ("" for a sample value), score -> coefficient
+    lone: dict[tuple[str, str, Score], tuple[Any, ExpPoly]] = {}  # shape -> an atom, the coefficient
     others: dict[tuple[Atom, ...], ExpPoly] = {}
     for raw, atoms in terms:
         coefficient = raw if isinstance(raw, ExpPoly) else ExpPoly.number(raw)
         atom = atoms[0] if len(atoms) == 1 else None
-        if isinstance(atom, E | Point):
-            key = (atom.measure if isinstance(atom, E) else "", atom.score)
-            lone[key] = lone.get(key, ZERO) + coefficient * atom.coefficient
+        if isinstance(atom, Linear):
+            key = _shape(atom)
+            lone[key] = (atom, lone.get(key, (atom, ZERO))[1] + coefficient * atom.coefficient)
         else:
             scale, ordered = _monic(atoms) if len(atoms) > 1 else (1, atoms)
             others[ordered] = others.get(ordered, ZERO) + coefficient * scale
     result: list[tuple[ExpPoly, tuple[Atom, ...]]] = [
-        (ONE, (E(measure, a, score) if measure else Point(a, score),))
-        for (measure, score), a in lone.items()
-        if a
+        (ONE, (with_coefficient(atom, a),)) for atom, a in lone.values() if a
     ]
     result.extend((c, atoms) for atoms, c in others.items() if c)
     if len(result) > 1:
@@ -383,11 +431,11 @@ def _monic(atoms: tuple[Atom, ...]) -> tuple[Number, tuple[Atom, ...]]:
     scale: Number = 1
     factors: list[Atom] = []
     for atom in atoms:
-        if isinstance(atom, E) and atom.coefficient:
+        if isinstance(atom, E | Indexed) and atom.coefficient:
             lead = atom.coefficient.terms[min(atom.coefficient.terms)]
             scale = scale * lead
-            atom = E(atom.measure, atom.coefficient * ExpPoly.number(lead).inverse(), atom.score)
-        elif isinstance(atom, E):
+            atom = with_coefficient(atom, atom.coefficient * ExpPoly.number(lead).inverse())
+        elif isinstance(atom, E | Indexed):
             scale = 0
         factors.append(atom)
     if len(factors) > 1:
@@ -412,10 +460,14 @@ def measures(side: Side) -> set[str]:
     for _, atoms in side.terms:
         for atom in atoms:
             match atom:
-                case E(m, _, _) | ExpectedGradient(m, _) | Covariance(m, _, _):
+                case E() | ExpectedGradient() | Covariance() | MeanVariance() | Curl():
+                    found.add(atom.measure)
+                case Indexed(_, m, _, _) | IndexedGradient(_, m, _) if m != SAMPLE:
                     found.add(m)
                 case Divergence(_, a, b):
                     found |= {a, b}
+                case TokenDivergence(m, a, b, _):
+                    found |= {m, a, b}
                 case Gradient(of):
                     found |= measures(of)
     return found
@@ -423,13 +475,24 @@ def measures(side: Side) -> set[str]:
 
 def elements(side: Side) -> Iterator[ExpPoly]:
     """Every exponential polynomial that a side mentions."""
+    return (element for element, _ in slotted(side))
+
+
+def slotted(side: Side) -> Iterator[tuple[ExpPoly, tuple[str, ...]]]:
+    """Every exponential polynomial that a side mentions, with the slots that it may speak of."""
     for coefficient, atoms in side.terms:
-        yield coefficient
+        yield coefficient, WHOLE
         for atom in atoms:
             match atom:
                 case E(_, a, _) | ExpectedGradient(_, a) | Point(a, _) | PointGradient(a) | Bregman(a):
-                    yield a
+                    yield a, WHOLE
                 case Covariance(_, a, b):
-                    yield from (a, b)
+                    yield from ((a, WHOLE), (b, WHOLE))
+                case Indexed(index, _, a, _) | IndexedGradient(index, _, a):
+                    yield a, SLOTS[index]
+                case Curl(_, a):
+                    yield a, SLOTS["t"]
+                case MeanVariance(_, a, _):
+                    yield a, SLOTS["i"]
                 case Gradient(of):
-                    yield from elements(of)
+                    yield from slotted(of)

@@ -27,7 +27,7 @@ from random_losses import Case
 
 from klsym.convert import to_ring
 from klsym.engine import slopes
-from klsym.kernel.rules import attach, d_log_q
+from klsym.kernel.derivatives import attach, d_log_q
 from klsym.language import Estimator, clip, log_mu, log_q, rho, sg
 from klsym.normal_form import ZERO, ExpPoly
 from klsym.parser import parse

@@ -1,8 +1,8 @@
 """False derivations, one plausible mistake each; running this file writes them to tests/bad.
 
 Every row is a complete certificate with a correct digest, so that the replay itself has to find the
-mistake.  The rows about rules and statements are here, those about closings in bad_closings.py
-and bad_inequalities.py.
+mistake.  The rows about rules and statements are here, those about an index of a batch or a sequence in
+bad_indexed.py and bad_trees.py, those about closings in bad_closings.py and bad_inequalities.py.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from bad_closings import COMPLETENESS, EQUALITIES, QUADRATIC, REFUTATIONS, apart, solved
+from bad_indexed import INDEXED
 from bad_inequalities import INEQUALITIES
+from bad_trees import TREES
 from drafts import (
     ANY_F,
     GOT,
@@ -362,7 +364,7 @@ def rows(*tables: dict[str, list[Any]]) -> list[Bad]:
 
 TABLE = rows(
     DEFINITIONS, DERIVATIVES, MEASURES, SETTINGS,
-    EQUALITIES, INEQUALITIES, REFUTATIONS, COMPLETENESS, STATEMENTS, FORMER_HOLES,
+    EQUALITIES, INEQUALITIES, REFUTATIONS, COMPLETENESS, STATEMENTS, FORMER_HOLES, *INDEXED, *TREES,
 )  # fmt: skip
 
 

@@ -12,17 +12,9 @@ from typing import Any, NamedTuple
 
 from klsym.kernel import FORMAT, apply_step, digest
 from klsym.kernel.replay import hypotheses_to_json
+from klsym.names import detach_name
 from klsym.normal_form import ExpPoly
-from klsym.statements import (
-    Context,
-    Divergence,
-    E,
-    ExpectedGradient,
-    Gradient,
-    Point,
-    Side,
-    detach_name,
-)
+from klsym.statements import Context, Divergence, E, ExpectedGradient, Gradient, Point, Side
 
 V, number = ExpPoly.variable, ExpPoly.number
 SELF = V("k1[self]")

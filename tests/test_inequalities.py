@@ -270,7 +270,7 @@ CLAIMS: dict[str, tuple[str, ...]] = {
     "value.nonnegativity-is-not-the-cause": (
         "E_q[k1 + lam_star*(r - 1)] = KL(q||p)",
         "0 <= k1 + lam_star*(r - 1) for every r > 0 iff lam_star = 1",
-        "Var_q(k3) - Var_q(k1 + lam_star*(r - 1)) = (1 - 2*lam_star + lam_star**2) chi2(p||q)",
+        "Var_q(k3) - Var_q(k1 + lam_star*(r - 1)) = (lam_star**2 - 2*lam_star + 1) chi2(p||q)",
         "Var_q(k1 + lam_star*(r - 1)) <= Var_q(k3); equality iff lam_star = 1 or r = 1 wherever q > 0",
     ),
     "value.mse-crossover": (

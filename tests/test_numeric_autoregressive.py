@@ -100,9 +100,7 @@ def test_scores_are_gradients_of_log_probabilities(shape):
     for s, a in np.ndindex(model.logits.shape):
         step = np.zeros(model.logits.shape)
         step[s, a] = h
-        up, down = (
-            Autoregressive(model.logits + d, model.memory, model.max_length) for d in (step, -step)
-        )
+        up, down = (Autoregressive(model.logits + d, model.memory, model.max_length) for d in (step, -step))
         assert_close(found[:, s, a], (log_probabilities(up, y) - log_probabilities(down, y)) / (2 * h), 1e-8)
 
 

@@ -37,9 +37,10 @@ from klsym.engine.inequalities import data_elements, inequality, positive_terms
 from klsym.engine.quantities import quantity
 from klsym.errors import UsageError
 from klsym.kernel import Theorem
+from klsym.names import parse_name
 from klsym.numeric import sides
 from klsym.numeric.exact import check_theorem
-from klsym.statements import Context, Statement, elements, parse_name
+from klsym.statements import Context, Statement, elements
 
 a, b = parameter("a"), parameter("b")
 POSITIVE = ("positive", "beta")

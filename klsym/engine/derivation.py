@@ -15,27 +15,30 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from klsym.convert import to_ring
-from klsym.engine.inequalities import data_elements, inequality, positive_terms, premises
+from klsym.engine.inequalities import data_elements, filled, inequality, positive_terms, premises
 from klsym.engine.quantities import Quantity, quantity
 from klsym.engine.reduce import Move, Step, make_step, reduction
-from klsym.engine.witness import find_model
+from klsym.engine.witness import find_model, speaks_of_steps
 from klsym.errors import NotInRing, ProofError, Refused, UsageError
 from klsym.kernel import Theorem, certify
+from klsym.kernel.batches import SIZES
 from klsym.kernel.closing import CLOSINGS, is_foreign, partial, score_coefficient
+from klsym.names import SAMPLE_BASES, parse_name
 from klsym.normal_form import ExpPoly
 from klsym.render.formulas import SidedLabels
 from klsym.render.latex import ProofView
 from klsym.render.text import show_side
 from klsym.statements import (
-    SAMPLE_BASES,
     Context,
     ExpectedGradient,
+    IndexedGradient,
     PointGradient,
     Side,
     Statement,
     elements,
-    parse_name,
 )
+
+BATCH_SLOTS = (*SIZES, "self", "other")
 
 
 def derive(start: Quantity, **setting: Any) -> Derivation:
@@ -74,8 +77,12 @@ def _functions(*quantities: Quantity) -> tuple[tuple[str, tuple[str, ...]], ...]
 
 
 def _with_parameters(context: Context, found: Iterable[ExpPoly]) -> Context:
-    """Declare as parameters all names that are neither sample variables nor generic functions."""
+    """Declare as parameters all names that are neither sample variables nor generic functions.
+
+    n, the size of a batch, is one wherever the slots of a batch are spoken of.
+    """
     names = {n for element in found for n in element.names()}
+    names |= {"n" for n in names if parse_name(n).slot in BATCH_SLOTS}
     names |= {n for _, value in context.given for n in value.names()}
     known = (*SAMPLE_BASES, *context.function_arguments)
     new = {n for n in names if parse_name(n).base not in known}
@@ -122,7 +129,7 @@ class Derivation:
 
     def differentiate(self) -> Derivation:
         """grad L = (dL/dlog q) s with sg(.) held constant, then sg dropped."""
-        done = self._everywhere((ExpectedGradient, PointGradient), "chain rule")
+        done = self._everywhere((ExpectedGradient, PointGradient, IndexedGradient), "chain rule")
         if done is self:
             raise ProofError(f"differentiate: no gradient of a loss in {self.left_text}")
         return done.drop_stop_gradients()
@@ -182,7 +189,8 @@ class Derivation:
         """The left side equals the right one; what is left to do is filled in on both.
 
         by="evaluation" leaves it to the kernel to put in definitions, constants and ratio means.
-        using: pairs (number of a premise F = G, multiple m) where right - left is a sum of m (F - G).
+        using: pairs (number of a premise F = G, multiple m) where right - left is a sum of m (F - G); for
+        a premise between parameters, such as n = m + 1, None stands for the multiple that it takes.
         """
         if by == "evaluation" or using:
             return self._compare(right, "=", {"by": "evaluation", "premises": premises(using)})
@@ -223,7 +231,10 @@ class Derivation:
         def refusal(left: Side, other: Side, context: Context) -> str:
             try:
                 CLOSINGS[written["by"]].verify(
-                    left, other, written, Statement(left, other, context, relation)
+                    left,
+                    other,
+                    filled(written, left, other, context),
+                    Statement(left, other, context, relation),
                 )
             except (Refused, NotInRing) as error:
                 return str(error)
@@ -235,7 +246,7 @@ class Derivation:
                 differ = "the two sides differ" in reason or "[[" in reason
                 shown = f"the two sides differ by no such {written['by']}: {_both(left, other)}"
                 raise ProofError(shown if differ else f"{written['by']}: {reason}")
-            return written
+            return filled(written, left, other, context)
 
         def done(left: Side, other: Side, context: Context) -> bool:
             return not refusal(left, other, context)
@@ -258,7 +269,7 @@ class Derivation:
             c = score_coefficient(left, other)
             return solve(c, function, family, [str(a) for a in constants], coordinate, context)
 
-        return self._end(0, "=", close, family)
+        return self._end(0, "=", close, family, whole=True)
 
     def is_no_combination(self) -> Proof:
         """left is no combination of grad KL(q||p), grad KL(p||q) and grad E_q[h(R, A)]."""
@@ -269,19 +280,28 @@ class Derivation:
                 "term": foreign_term(score_coefficient(left, other), context).to_json(),
             }
 
-        return self._end(0, "=", close)
+        return self._end(0, "=", close, whole=True)
 
     def _end(
-        self, right: Any, relation: str, close: Any, *more: ExpPoly, meet: bool = False, done: Any = None
+        self,
+        right: Any,
+        relation: str,
+        close: Any,
+        *more: ExpPoly,
+        meet: bool = False,
+        done: Any = None,
+        whole: bool = False,
     ) -> Proof:
+        """Bring both sides into canonical form and close; whole: sequences are not taken apart into steps."""
         other = quantity(right)
         merged = dict(self.context.functions) | dict(other.functions)
         context = replace(self.context, functions=tuple(sorted(merged.items())))
         context = _with_parameters(context, [*elements(other.side), *more])
         left, right_moves = self.moves, tuple[Move, ...]()
         if done is None or not done(self.left, other.side, context):
-            left = replace(self, context=context).reduce().moves
-            right_moves = tuple(reduction(other.side, context, "right"))
+            steps = not whole and speaks_of_steps(self.start, other.side)
+            left = (*self.moves, *reduction(self.left, context, stepwise=steps))
+            right_moves = tuple(reduction(other.side, context, "right", steps))
         if meet:  # a refutation evaluates both sides in canonical form
             left, right_moves = _meet(self, left, other.side, right_moves)
         part = {

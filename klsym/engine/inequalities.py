@@ -11,12 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from klsym.convert import to_ring
+import sympy
+
+from klsym.convert import to_ring, to_sympy
 from klsym.engine.quantities import quantity
-from klsym.errors import UsageError
+from klsym.errors import NotInRing, UsageError
+from klsym.kernel.evaluation import evaluated
 from klsym.kernel.inequalities import REGION
 from klsym.normal_form import ExpPoly
-from klsym.statements import Side, elements
+from klsym.statements import Context, Linear, Side, elements, with_coefficient
 
 Data = dict[str, Any]
 SQUARES = "sum of squares"
@@ -75,7 +78,41 @@ def premises(using: Iterable[Any]) -> list[Data]:
     >>> premises([(0, -2)])
     [{'number': 0, 'times': [[[['-2', {}]], []]]}]
     """
-    return [{"number": number, "times": quantity(m).side.to_json()} for number, m in _pairs(using)]
+    return [
+        {"number": number, "times": None if m is None else quantity(m).side.to_json()}
+        for number, m in _pairs(using)
+    ]
+
+
+def filled(written: Data, left: Side, right: Side, context: Context) -> Data:
+    """The data with every multiple: None is (right - left)/(F - G), F = G a premise between parameters."""
+    rows = written.get("premises", [])
+    if not any(row["times"] is None for row in rows):
+        return written
+    gap, known = evaluated(right - left, context)[0], []
+    for row in rows:
+        times = row["times"]
+        if times is None and row["number"] in range(len(context.premises)):
+            first, second = context.premises[row["number"]]
+            times = _quotient(gap, first - second).to_json()
+        known.append({**row, "times": times})
+    return {**written, "premises": known}
+
+
+def _quotient(gap: Side, divisor: Side) -> Side:
+    """The terms of a side that a difference of parameters divides, over it."""
+    below = sum((to_sympy(c) for c, atoms in divisor.terms if not atoms), sympy.S.Zero)
+    total = Side()
+    for coefficient, atoms in gap.terms:
+        inside = atoms[0] if len(atoms) == 1 and isinstance(atoms[0], Linear) else None
+        divided = inside.coefficient if inside else coefficient
+        try:
+            quotient = to_ring(sympy.cancel(to_sympy(divided) / below))
+        except NotInRing:
+            continue
+        found = Side.atom(with_coefficient(inside, quotient)) if inside else Side.of((quotient, atoms))
+        total = total + found
+    return total
 
 
 def _pairs(using: Any) -> list[Any]:
@@ -111,4 +148,5 @@ def data_elements(data: Any) -> Iterator[ExpPoly]:
             if name in row:
                 yield ExpPoly.from_json(row[name])
     for row in data.get("premises", []):
-        yield from elements(Side.from_json(row["times"]))
+        if row["times"] is not None:
+            yield from elements(Side.from_json(row["times"]))

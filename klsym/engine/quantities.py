@@ -17,12 +17,10 @@ from klsym.convert import generic_functions, split_score, to_ring
 from klsym.errors import ProofError, UsageError
 from klsym.language import as_expression, r
 from klsym.language import s as score_symbol
+from klsym.names import MEASURES, PROBABILITIES, SAMPLE_BASES, parse_name
 from klsym.normal_form import ExpPoly
 from klsym.render.text import show_side
 from klsym.statements import (
-    MEASURES,
-    PROBABILITIES,
-    SAMPLE_BASES,
     Atom,
     Bregman,
     Covariance,
@@ -34,7 +32,6 @@ from klsym.statements import (
     PointGradient,
     Score,
     Side,
-    parse_name,
 )
 
 q, p, mu, count = MEASURES

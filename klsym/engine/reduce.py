@@ -15,34 +15,44 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from klsym.engine.reduce_indexed import into_steps, rule_at_index
 from klsym.errors import ProofError
 from klsym.kernel import apply_step
-from klsym.kernel.rules import density_ratio
+from klsym.kernel.derivatives import density_ratio
+from klsym.names import parse_name
 from klsym.normal_form import ExpPoly
 from klsym.statements import (
     Atom,
     Bregman,
     Context,
     Covariance,
+    Curl,
     Divergence,
     E,
     ExpectedGradient,
     Gradient,
+    Indexed,
+    IndexedGradient,
+    MeanVariance,
     Point,
     PointGradient,
     Side,
-    parse_name,
+    TokenDivergence,
 )
 
 MAX_STEPS = 500
+UNFOLDED = {TokenDivergence: "tower", Curl: "curl", MeanVariance: "variance of a mean"}
 Step = dict[str, Any]
 Move = tuple[Step, Side]
 
 
-def reduction(side: Side, context: Context, which: str = "left") -> Iterator[Move]:
-    """The steps that bring `side` into canonical form, each with the side that it gives."""
+def reduction(side: Side, context: Context, which: str = "left", stepwise: bool = False) -> Iterator[Move]:
+    """The steps that bring `side` into canonical form, each with the side that it gives.
+
+    stepwise: whole-sequence quantities become sums over t, to be compared with such sums.
+    """
     for _ in range(MAX_STEPS):
-        proposal = propose(side, context)
+        proposal = propose(side, context, stepwise)
         if proposal is None:
             return
         term, factor, rule, data = proposal
@@ -60,10 +70,10 @@ def make_step(
     return {**step, "result": result.to_json()}, result
 
 
-def propose(side: Side, context: Context) -> tuple[int, int, str, Step] | None:
+def propose(side: Side, context: Context, stepwise: bool = False) -> tuple[int, int, str, Step] | None:
     for term, (_, atoms) in enumerate(side.terms):
         for factor, atom in enumerate(atoms):
-            found = _rule_for(atom, context)
+            found = _rule_for(atom, context) or (into_steps(atom) if stepwise else None)
             if found:
                 return term, factor, *found
     return None
@@ -73,8 +83,12 @@ def _rule_for(atom: Atom, context: Context) -> tuple[str, Step] | None:
     match atom:
         case Divergence() | Covariance() | Bregman():
             return "definition", {}
-        case ExpectedGradient() | PointGradient():
+        case ExpectedGradient() | PointGradient() | IndexedGradient():
             return "chain rule", {}
+        case TokenDivergence() | Curl() | MeanVariance():
+            return UNFOLDED[type(atom)], {}
+        case Indexed():
+            return _rule_for_values(atom.coefficient, context) or rule_at_index(atom, context)
         case Gradient(of):
             return _rule_for_gradient(atom, of, context)
         case E(_, a, _) | Point(a, _):
@@ -91,7 +105,9 @@ def _rule_for_gradient(atom: Gradient, of: Side, context: Context) -> tuple[str,
     atoms = [atom for _, factors in of.terms for atom in factors]
     if atoms and all(isinstance(a, Divergence) for a in atoms):
         return "definition", {}
-    single = len(of.terms) == 1 and len(atoms) == 1 and isinstance(atoms[0], E)
+    single = len(of.terms) == 1 and len(atoms) == 1 and isinstance(atoms[0], E | Indexed | TokenDivergence)
+    if single and isinstance(atoms[0], TokenDivergence):
+        return "tower", {}
     return ("log-derivative" if single else "linearity"), {}
 
 
@@ -101,7 +117,8 @@ def _rule_for_values(a: ExpPoly, context: Context) -> tuple[str, Step] | None:
         return "stop-gradient", {}
     if names & {name for name, _ in context.given}:
         return "given", {}
-    return ("on-policy", {}) if context.on_policy and "w" in names else None
+    weighted = any(context.is_sample(name) and parse_name(name).base == "w" for name in names)
+    return ("on-policy", {}) if context.on_policy and weighted else None
 
 
 def _rule_for_expectation(atom: E, context: Context) -> tuple[str, Step] | None:

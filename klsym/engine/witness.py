@@ -12,9 +12,22 @@ from fractions import Fraction
 from typing import Any
 
 from klsym.errors import ProofError, UsageError
+from klsym.kernel.closing import read_model
 from klsym.kernel.intervals import Interval
-from klsym.kernel.model import Model, enclose
-from klsym.statements import Context, Statement
+from klsym.kernel.model import enclose
+from klsym.kernel.trees import Tree
+from klsym.statements import (
+    Context,
+    Curl,
+    Gradient,
+    Indexed,
+    IndexedGradient,
+    Side,
+    Statement,
+    TokenDivergence,
+    elements,
+    slotted,
+)
 
 MODELS_TRIED = 200
 # q, p, mu, u: small and readable first
@@ -69,12 +82,31 @@ def _distribution(stream: random.Random, size: int) -> list[str]:
     return [str(Fraction(w, sum(weights))) for w in weights]
 
 
+def _parameters(context: Context, step: int) -> dict[str, str]:
+    """Simple values, a batch size that is a whole number, and what premises about parameters demand."""
+    values = {name: Fraction(2 + i + step % 3, 3) for i, name in enumerate(context.parameters)}
+    if "n" in values:
+        values["n"] = Fraction(2 + step % 3)
+    for left, right in context.premises:
+        gap = left - right
+        free = sorted({n for element in elements(gap) for n in element.names()} & set(values) - {"n"})
+        if free and all(not atoms for _, atoms in gap.terms):
+            at = [_parameter_value(gap, {**values, free[0]: Fraction(x)}) for x in (0, 1)]
+            if at[0] != at[1]:
+                values[free[0]] = at[0] / (at[0] - at[1])
+    return {name: str(value) for name, value in values.items()}
+
+
+def _parameter_value(gap: Side, values: dict[str, Fraction]) -> Fraction:
+    return enclose(gap, Tree((), values)).lower
+
+
 def _model(
     context: Context, q: list[str], p: list[str], mu: list[str], u: list[str], step: int
 ) -> dict[str, Any]:
     rewards = {"R": [str((3 * x + step) % 4) for x in range(len(q))]}
     rewards["A"] = [str((2 * x + step) % 3 - 1) for x in range(len(q))]
-    parameters = {name: str(Fraction(2 + i + step % 3, 3)) for i, name in enumerate(context.parameters)}
+    parameters = _parameters(context, step)
     return {
         "q": q, "p": p, "mu": q if context.on_policy else mu, "u": u,
         "parameters": parameters, "rewards": rewards, "outcome": 0,
@@ -94,6 +126,52 @@ def finite_model(
     return {**exact, "parameters": numbers, "rewards": {}, "outcome": 0}
 
 
+# ---------------------------------------------------------------------------- sequences
+def speaks_of_steps(*sides: Side) -> bool:
+    """Do sides hold a sum over the steps of sequences, or their length?"""
+    for side in sides:
+        atoms = [atom for _, factors in side.terms for atom in factors]
+        if any("t" in a.index for a in atoms if isinstance(a, Indexed | IndexedGradient)):
+            return True
+        if any(isinstance(a, TokenDivergence | Curl) for a in atoms):
+            return True
+        if speaks_of_steps(*(a.of for a in atoms if isinstance(a, Gradient))):
+            return True
+    return any("length" in element.names() for side in sides for element, _ in slotted(side))
+
+
+Node = dict[str, Any]
+
+
+def tree_models(context: Context) -> Iterator[dict[str, Any]]:
+    """Candidate trees: one token, then stop or another one, from simple numbers on; deterministic."""
+    stream = random.Random(20251)
+    for step in range(MODELS_TRIED):
+        last = [_node(stream, context, step, [None, None]) for _ in range(2)]
+        following = [last[0], last[1] if step % 2 else None]
+        if step % 4 == 3:
+            following = [_node(stream, context, step, [last[0], None]), last[1]]
+        yield {"tree": _node(stream, context, step, following), "parameters": _parameters(context, step)}
+
+
+def _node(stream: random.Random, context: Context, step: int, following: list[Node | None]) -> Node:
+    size, most = len(following), 2 + step // 4
+    rows = {name: _weights(stream, size, most) for name in ("q", "p", "mu")}
+    while rows["p"] == rows["q"]:  # where they agree k1 is 0, and much is equal by accident
+        rows["p"] = _weights(stream, size, most)
+    along, across = (stream.choice([("1", "0"), ("0", "1"), ("1", "-1")]) for _ in range(2))
+    rewards = [str(stream.randint(0, 2)) for _ in range(size)]
+    return {
+        "q": rows["q"], "p": rows["p"], "mu": rows["q"] if context.on_policy else rows["mu"],
+        "u": list(along), "v": list(across), "R": rewards, "next": following,
+    }  # fmt: skip
+
+
+def _weights(stream: random.Random, size: int, most: int) -> list[str]:
+    weights = [stream.randint(1, most) for _ in range(size)]
+    return [str(Fraction(w, sum(weights))) for w in weights]
+
+
 def _exact(value: Any) -> str:
     if isinstance(value, int | Fraction | str):
         try:
@@ -107,8 +185,9 @@ def _exact(value: Any) -> str:
 
 def find_model(statement: Statement, model: dict[str, Any] | None = None) -> dict[str, Any]:
     """The close data of a refutation; raises ProofError when no model tells the sides apart."""
-    for candidate in [model] if model else models(statement.context):
-        read = Model.from_json(candidate, statement.context)
+    tried = tree_models if speaks_of_steps(statement.left, statement.right) else models
+    for candidate in [model] if model else tried(statement.context):
+        read = read_model(candidate, statement.context)
         left, right = enclose(statement.left, read), enclose(statement.right, read)
         above, below = left.lower > right.upper, left.upper < right.lower
         if above or (below and statement.relation == "="):

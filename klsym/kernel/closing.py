@@ -16,13 +16,25 @@ from fractions import Fraction
 from typing import Any
 
 from klsym.errors import Refused
-from klsym.kernel.evaluation import Assumed, Data, evaluation, refuse_unless, sample_part
+from klsym.kernel.derivatives import d_log_q, density_ratio, given_bases, sample_part
+from klsym.kernel.evaluation import Assumed, Data, evaluation, refuse_unless
 from klsym.kernel.inequalities import contact, square, sum_of_squares, tangent
 from klsym.kernel.intervals import Interval
 from klsym.kernel.model import Model, enclose
-from klsym.kernel.rules import d_log_q, density_ratio
+from klsym.kernel.trees import Tree
+from klsym.names import parse_name
 from klsym.normal_form import ONE, ZERO, ExpPoly, Key, read_number
-from klsym.statements import Context, E, Side, Statement, elements, parse_name
+from klsym.statements import (
+    Context,
+    E,
+    Gradient,
+    Indexed,
+    IndexedGradient,
+    MeanVariance,
+    Side,
+    Statement,
+    elements,
+)
 
 COORDINATES = ("k1", "w", "log_q")
 
@@ -35,9 +47,9 @@ def ring_equality(left: Side, right: Side, data: Data, statement: Statement) -> 
 
 def finite_model(left: Side, right: Side, data: Data, statement: Statement) -> Assumed:
     """The recorded enclosures are recomputed; they must contradict the relation."""
-    refuse_unless(not statement.context.premises, "a model need not satisfy the premises")
     _without_given(statement.context, left, right)
-    model = Model.from_json(data["model"], statement.context)
+    model = read_model(data["model"], statement.context)
+    _as_assumed(model, statement)
     got = {"left": enclose(left, model), "right": enclose(right, model)}
     for name, interval in got.items():
         recorded = Interval(*(_fraction(end) for end in data[name]))
@@ -50,6 +62,34 @@ def finite_model(left: Side, right: Side, data: Data, statement: Statement) -> A
         "the enclosures do not contradict the relation",
     )
     return set()
+
+
+def read_model(data: Any, context: Context) -> Model | Tree:
+    """A model of single samples, or one of sequences, which has the key "tree"."""
+    kind = Tree if isinstance(data, dict) and "tree" in data else Model
+    return kind.from_json(data, context)
+
+
+def _speaks_of_batches(side: Side) -> bool:
+    """Does a side hold a mean over a batch, whose size is the parameter n?"""
+    for atom in (atom for _, atoms in side.terms for atom in atoms):
+        batch = isinstance(atom, Indexed | IndexedGradient) and atom.index != "t"
+        inside = isinstance(atom, Gradient) and _speaks_of_batches(atom.of)
+        if batch or inside or isinstance(atom, MeanVariance):
+            return True
+    return False
+
+
+def _as_assumed(model: Model | Tree, statement: Statement) -> None:
+    """Premises about parameters alone hold in the model, and the size of a batch is a whole number."""
+    for left, right in statement.context.premises:
+        gap = left - right
+        plain = all(not atoms for _, atoms in gap.terms)
+        refuse_unless(plain, "a model need not satisfy the premises")
+        refuse_unless(enclose(gap, model) == Interval.exact(0), "the model does not satisfy the premises")
+    if any(_speaks_of_batches(side) for side in (statement.left, statement.right)):
+        n = model.parameters.get("n", Fraction(2))
+        refuse_unless(n.denominator == 1 and n >= 2, f"the model has a batch of size {n}: 2 or more expected")
 
 
 def _fraction(text: Any) -> Any:
@@ -67,7 +107,7 @@ def _decimal(value: Fraction) -> str:
 def _without_given(context: Context, *sides: Side) -> None:
     found = {name for side in sides for element in elements(side) for name in element.names()}
     names = {parse_name(name).base for name in found}
-    refuse_unless(not names & {name for name, _ in context.given}, "put the given values in first")
+    refuse_unless(not names & given_bases(context), "put the given values in first")
 
 
 # ---------------------------------------------------------------------------- completeness

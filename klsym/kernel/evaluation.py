@@ -13,27 +13,23 @@ from collections.abc import Sequence
 from typing import Any
 
 from klsym.errors import Refused
-from klsym.kernel.rules import (
-    Hypothesis,
-    change_of_measure,
-    definition,
-    density_ratio,
-    normalisation,
-    ratio_mean_one,
-)
-from klsym.normal_form import ONE, ZERO, Exponent, ExpPoly, Monomial
+from klsym.kernel.derivatives import Hypothesis, density_ratio, sample_part
+from klsym.kernel.rules import change_of_measure, definition, normalisation, ratio_mean_one
+from klsym.names import PROBABILITIES, SAMPLE
+from klsym.normal_form import ONE, ZERO, ExpPoly
 from klsym.statements import (
-    PROBABILITIES,
     Atom,
     Bregman,
     Context,
     Covariance,
     Divergence,
     E,
+    Indexed,
     Point,
     Side,
     Statement,
     elements,
+    slotted,
 )
 
 Data = dict[str, Any]
@@ -80,13 +76,6 @@ def _split(side: Side, context: Context) -> tuple[Sequence[Row], Assumed]:
             if len(groups) > 1 or constant.names():
                 assumed.add(("moment", part))
     return rows, assumed
-
-
-def sample_part(monomial: Monomial, exponent: Exponent, context: Context) -> ExpPoly:
-    """The factor of a term that changes from sample to sample."""
-    powers = tuple((n, p) for n, p in monomial if context.is_sample(n))
-    inside = tuple((m, v) for m, v in exponent if any(context.is_sample(n) for n, _ in m))
-    return ExpPoly({(powers, inside): 1})
 
 
 def _value(atom: Atom, context: Context) -> tuple[Side, Assumed]:
@@ -150,13 +139,15 @@ def _means(data: Any, context: Context) -> tuple[Side, Assumed]:
     """Constants and means that exist: what a premise may be multiplied by."""
     side = Side.from_json(data)
     atoms = {atom for _, factors in side.terms for atom in factors}
-    for element in elements(side):
-        context.check(element)
+    for element, slots in slotted(side):
+        context.check(element, slots)
     constant = all(context.is_constant(coefficient) for coefficient, _ in side.terms)
     refuse_unless(
-        constant and all(isinstance(atom, E) for atom in atoms), "times: constants and means expected"
+        constant and all(isinstance(atom, E | Indexed) for atom in atoms),
+        "times: constants and means expected",
     )
-    return side, {("moment", atom) for atom in atoms} | divisors(context, *elements(side))
+    moments = {("moment", a) for a in atoms if isinstance(a, E | Indexed) and a.measure != SAMPLE}
+    return side, moments | divisors(context, *elements(side))
 
 
 def divisors(context: Context, *found: ExpPoly) -> Assumed:

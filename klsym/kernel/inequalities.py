@@ -17,8 +17,9 @@ from typing import Any
 
 from klsym.errors import Refused
 from klsym.kernel.evaluation import Assumed, Data, divisors, refuse_unless, vanishes
+from klsym.names import MEASURES, PROBABILITIES, WHOLE
 from klsym.normal_form import ONE, ZERO, ExpPoly
-from klsym.statements import MEASURES, PROBABILITIES, SLOTS, Context, E, Point, Score, Side, Statement
+from klsym.statements import Context, E, Point, Score, Side, Statement
 
 SAMPLE = "sample"  # the place of a term at one sample, not averaged
 TANGENT_KEYS = {"scale", "at", "v", "u"}
@@ -91,8 +92,8 @@ def _positive(data: Any, context: Context) -> tuple[ExpPoly, Assumed]:
 
 
 def _score(data: Any) -> Score:
-    known = isinstance(data, list) and all(slot in SLOTS for slot in data)
-    refuse_unless(known, f"score: a list of slots among {list(SLOTS)} expected")
+    known = isinstance(data, list) and all(slot in WHOLE for slot in data)
+    refuse_unless(known, f"score: a list of slots among {list(WHOLE)} expected")
     return tuple(data)
 
 

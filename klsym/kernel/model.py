@@ -11,12 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 from klsym.errors import Refused
+from klsym.kernel.derivatives import LOG_RATIOS
 from klsym.kernel.intervals import LARGEST_EXPONENT, Interval, exp_of_interval, log_enclosure
+from klsym.names import REWARDS, Name, parse_name
 from klsym.normal_form import Exponent, ExpPoly, Monomial, read_number
-from klsym.statements import THETA_FREE, Atom, Context, E, Point, Side, parse_name
+from klsym.statements import Atom, Context, E, Point, Side
 
 ONE = Interval.exact(1)
 KEYS = {"q", "p", "mu", "u", "parameters", "rewards", "outcome"}
@@ -64,6 +66,20 @@ class Model:
         values: tuple[Fraction, ...] = getattr(self, measure)
         return values[x]
 
+    def mean(self, atom: Atom) -> Interval:
+        """What an expectation or a sample value is worth; raises Refused for other atoms."""
+        match atom:
+            case E(measure, a, score):
+                total = Interval.exact(0)
+                for x in range(len(self.q)):
+                    weight = self.density(measure, x) * self.score(x) ** len(score)
+                    total = total + Interval.exact(weight) * coefficient(a, Outcome(self, x))
+                return total
+            case Point(a, score):
+                here = Outcome(self, self.outcome)
+                return Interval.exact(self.score(self.outcome) ** len(score)) * coefficient(a, here)
+        raise Refused(f"finite model: {type(atom).__name__} must be reduced to expectations first")
+
     def score(self, x: int) -> Fraction:
         """u.s(x) for softmax logits."""
         return self.u[x] - self._mean_direction
@@ -84,71 +100,113 @@ def _numbers(data: Any, name: str) -> tuple[Fraction, ...]:
     return tuple(Fraction(read_number(item)) for item in data)
 
 
-def enclose(side: Side, model: Model) -> Interval:
+# ---------------------------------------------------------------------------- variables
+class Place(Protocol):
+    """Where a coefficient is evaluated: an outcome, or a step of a sequence."""
+
+    @property
+    def parameters(self) -> Mapping[str, Fraction]: ...
+
+    def ratio(self, name: Name) -> Fraction | None:
+        """The positive rational whose log the variable is, if it is a log."""
+
+    def number(self, name: Name) -> Fraction | None:
+        """The value of a reward or a length."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """An outcome of a finite model."""
+
+    model: Model
+    x: int
+
+    @property
+    def parameters(self) -> Mapping[str, Fraction]:
+        return self.model.parameters
+
+    def ratio(self, name: Name) -> Fraction | None:
+        return self.model.ratio(name.base, self.x) if name.base in LOG_RATIOS else None
+
+    def number(self, name: Name) -> Fraction | None:
+        values = self.model.rewards.get(name.base) if name.base in REWARDS else None
+        return values[self.x] if values else None
+
+
+class AnyModel(Protocol):
+    def mean(self, atom: Atom) -> Interval: ...
+
+    @property
+    def parameters(self) -> Mapping[str, Fraction]: ...
+
+
+def enclose(side: Side, model: AnyModel) -> Interval:
     """The value of a side, whose atoms must be expectations or sample values by now."""
     total = Interval.exact(0)
-    for coefficient, atoms in side.terms:
-        product = _coefficient(coefficient, model, 0)
+    for scale, atoms in side.terms:
+        product = coefficient(scale, Constants(model.parameters))
         for atom in atoms:
-            product = product * _atom(atom, model)
+            product = product * model.mean(atom)
         total = total + product
     return total.rounded()
 
 
-def _atom(atom: Atom, model: Model) -> Interval:
-    match atom:
-        case E(measure, a, score):
-            total = Interval.exact(0)
-            for x in range(len(model.q)):
-                weight = model.density(measure, x) * model.score(x) ** len(score)
-                total = total + Interval.exact(weight) * _coefficient(a, model, x)
-            return total
-        case Point(a, score):
-            x = model.outcome
-            return Interval.exact(model.score(x) ** len(score)) * _coefficient(a, model, x)
-    raise Refused(f"finite model: {type(atom).__name__} must be reduced to expectations first")
+@dataclass(frozen=True)
+class Constants:
+    """No place at all: parameters alone have values."""
+
+    parameters: Mapping[str, Fraction]
+
+    def ratio(self, name: Name) -> Fraction | None:
+        return None
+
+    def number(self, name: Name) -> Fraction | None:
+        return None
 
 
-def _coefficient(a: ExpPoly, model: Model, x: int) -> Interval:
+def coefficient(a: ExpPoly, at: Place) -> Interval:
+    """The value of a coefficient at a place."""
     total = Interval.exact(0)
     for (monomial, exponent), value in a.terms.items():
         term = Interval.exact(value)
         if monomial:
-            term = term * _monomial(monomial, model, x)
-        total = total + (_exponential(exponent, model, x) * term if exponent else term)
+            term = term * _monomial(monomial, at)
+        total = total + (_exponential(exponent, at) * term if exponent else term)
     return total
 
 
-def _monomial(monomial: Monomial, model: Model, x: int) -> Interval:
+def _monomial(monomial: Monomial, at: Place) -> Interval:
     product = ONE
     for name, power in monomial:
-        product = product * _variable(name, model, x) ** power
+        product = product * _variable(name, at) ** power
     return product
 
 
-def _variable(name: str, model: Model, x: int) -> Interval:
-    if name in model.parameters:
-        return Interval.exact(model.parameters[name])
-    base = parse_name(name).base
-    if base in THETA_FREE and base in model.rewards:
-        return Interval.exact(model.rewards[base][x])
-    if base in ("k1", "w", "log_q"):
-        return log_enclosure(model.ratio(base, x))
-    raise Refused(f"finite model: no value for {name}")
+def _variable(name: str, at: Place) -> Interval:
+    if name in at.parameters:
+        return Interval.exact(at.parameters[name])
+    parsed = parse_name(name)
+    ratio, number = at.ratio(parsed), at.number(parsed)
+    if ratio is not None:
+        return log_enclosure(ratio)
+    if number is None or parsed.primes:
+        raise Refused(f"finite model: no value for {name}")
+    return Interval.exact(number)
 
 
-def _exponential(exponent: Exponent, model: Model, x: int) -> Interval:
+def _exponential(exponent: Exponent, at: Place) -> Interval:
     """exp(Q); an integer multiple of a log ratio gives an exact rational power."""
     exact, rest = Fraction(1), Interval.exact(0)
     for monomial, value in exponent:
         if not -LARGEST_EXPONENT <= value <= LARGEST_EXPONENT:
             raise Refused(f"finite model: a power beyond {LARGEST_EXPONENT}")
         if len(monomial) == 1 and monomial[0][1] == 1 and isinstance(value, int):
-            base = parse_name(monomial[0][0]).base
-            if monomial[0][0] not in model.parameters and base in ("k1", "w", "log_q"):
-                exact *= model.ratio(base, x) ** value
+            name = monomial[0][0]
+            ratio = None if name in at.parameters else at.ratio(parse_name(name))
+            if ratio is not None:
+                exact *= ratio**value
                 continue
-        rest = rest + Interval.exact(value) * _monomial(monomial, model, x)
+        rest = rest + Interval.exact(value) * _monomial(monomial, at)
     if rest == Interval.exact(0):
         return Interval.exact(exact)
     return Interval.exact(exact) * exp_of_interval(rest)

@@ -15,18 +15,10 @@ from typing import Any
 
 from klsym.errors import NotInRing, Refused
 from klsym.kernel.closing import CLOSINGS
-from klsym.kernel.rules import RULES, Hypothesis
-from klsym.statements import (
-    THETA_FREE,
-    Context,
-    Gradient,
-    Point,
-    Side,
-    Statement,
-    elements,
-    measures,
-    parse_name,
-)
+from klsym.kernel.derivatives import Hypothesis, given_bases
+from klsym.kernel.rules import RULES
+from klsym.names import REWARDS, WHOLE, parse_name
+from klsym.statements import Context, Gradient, Point, Side, Statement, elements, measures, slotted
 
 FORMAT = "klsym-certificate/1"
 CERTIFICATE_KEYS = {"format", "claim", "parts", "digest"}
@@ -135,10 +127,13 @@ def read_statement(part: dict[str, Any]) -> Statement:
     for side in premises:
         _moves_with_theta(side, context)
     for name, value in context.given:
-        if name not in THETA_FREE:
-            raise Refused(f"given: only {THETA_FREE} can be given a value, not {name!r}")
-        context.check(value)
-        if {parse_name(n).base for n in value.names()} & {known for known, _ in context.given}:
+        parsed = parse_name(name)
+        if name not in (parsed.base, f"{parsed.base}[now]") or parsed.base not in REWARDS:
+            raise Refused(f"given: only {REWARDS}, and at a step t, can be given a value, not {name!r}")
+        context.check(value, KNOWN_AT_A_STEP if parsed.slot == "now" else WHOLE)
+        if len(given_bases(context)) < len(context.given):
+            raise Refused(f"given: {parsed.base} is given two values")
+        if {parse_name(n).base for n in value.names()} & given_bases(context):
             raise Refused(f"given: the value of {name} mentions a given name")
     for name, side in (("left", left), ("right", right)):
         if side.to_json() != part[name]:
@@ -146,21 +141,25 @@ def read_statement(part: dict[str, Any]) -> Statement:
     return Statement(left, right, context, part["relation"])
 
 
+KNOWN_AT_A_STEP = ("past", "now")
+
+
 def _moves_with_theta(side: Side, context: Context) -> None:
     """Premises carry over to gradients only if nothing in them is held constant."""
     names = {name for element in elements(side) for name in element.names() if context.is_sample(name)}
     if any(parse_name(name).detached for name in names):
         raise Refused("premise: it holds a detached quantity, whose gradient its value does not tell")
-    if {parse_name(name).base for name in names} & {name for name, _ in context.given}:
+    if {parse_name(name).base for name in names} & given_bases(context):
         raise Refused("premise: it mentions a reward whose value is given at one theta only")
-    hidden = any("w" in context.function_arguments.get(parse_name(n).base, ()) for n in names)
-    if context.on_policy and (hidden or "w" in names or "mu" in measures(side)):
+    bases = {parse_name(name).base for name in names}
+    hidden = any("w" in context.function_arguments.get(base, ()) for base in bases)
+    if context.on_policy and (hidden or "w" in bases or "mu" in measures(side)):
         raise Refused("premise: on-policy, mu is a detached copy of q: its value does not tell a gradient")
 
 
 def _well_formed(side: Side, context: Context) -> None:
-    for element in elements(side):
-        context.check(element)
+    for element, slots in slotted(side):
+        context.check(element, slots)
     for coefficient, atoms in side.terms:
         if not context.is_constant(coefficient):
             raise Refused("a random coefficient stands outside its expectation")
@@ -205,14 +204,14 @@ def apply_step(
 
 
 def _refuse_foreign_leaves(data: Any) -> None:
-    """Texts and integers only: with ==, 1.0 and true would pass for 1."""
+    """Texts, integers and null only: with ==, 1.0 and true would pass for 1."""
     if type(data) is list:
         for item in data:
             _refuse_foreign_leaves(item)
     elif type(data) is dict:
         for item in data.values():
             _refuse_foreign_leaves(item)
-    elif type(data) not in (str, int):
+    elif type(data) not in (str, int, type(None)):
         raise Refused(f"a text or an integer expected, got {str(data)[:40]}")
 
 

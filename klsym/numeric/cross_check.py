@@ -36,6 +36,7 @@ def with_check(verdict: Verdict, loss: Any) -> Verdict:
 
 def _literal_check(verdict: Verdict, loss: Any) -> dict[str, Any]:
     names = sorted(str(x) for x in loss.free_symbols - {log_q, log_p, log_mu, R, A})
+    assert verdict.coefficient is not None, "outside the ring it is always printed"
     strings = (verdict.per_sample, verdict.coefficient)
     per_sample, coefficient = (parse(text, [n for n in names if not _known(n)]) for text in strings)
     worst = 0.0

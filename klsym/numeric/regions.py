@@ -10,17 +10,20 @@ import numpy as np
 
 from klsym.errors import UsageError
 from klsym.normal_form import ExpPoly
-from klsym.numeric.models import FLOAT, FiniteModel, Frame
+from klsym.numeric.frames import Frame
+from klsym.numeric.systems import FLOAT
+from klsym.numeric.trees import Model
 from klsym.statements import Context
 
 HALVINGS = 60
 
 
-def inside(model: FiniteModel, region: ExpPoly, place: str) -> bool:
+def inside(model: Model, region: ExpPoly, place: str) -> bool:
     """Is the function of k1 and w at least 0: at the sample, or at each outcome of a full-support model?
 
     >>> from klsym.convert import to_ring
     >>> from klsym.language import k1
+    >>> from klsym.numeric.models import FiniteModel
     >>> model = FiniteModel(q=["1/2", "1/2"], p=["1/4", "3/4"], u=[1, 0])
     >>> inside(model, to_ring(2 * k1 + 1), "mu"), inside(model, to_ring(3 * k1 + 1), "mu")
     (True, False)
@@ -29,7 +32,7 @@ def inside(model: FiniteModel, region: ExpPoly, place: str) -> bool:
     return bool(values[model.outcome] >= 0 if place == "sample" else np.min(values) >= 0)
 
 
-def drawn_into(model: FiniteModel, regions: Iterable[tuple[str, ExpPoly]]) -> FiniteModel:
+def drawn_into(model: Model, regions: Iterable[tuple[str, ExpPoly]]) -> Model:
     """The model with p and mu moved towards q, by halves, until it lies in every region.
 
     regions: pairs (place, function of k1 and w that is positive at q = p = mu).  Exact models stay exact.

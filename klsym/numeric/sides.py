@@ -1,4 +1,4 @@
-"""What sides, atoms and generic functions are worth on a finite model, from what they literally mean.
+"""What sides, atoms and generic functions are worth on a model, from what they literally mean.
 
 A gradient along u is d/dt at t = 0, with sg(.) at theta; a divergence is its own sum over outcomes.
 """
@@ -12,19 +12,28 @@ import numpy as np
 
 from klsym.errors import UsageError
 from klsym.normal_form import ExpPoly
-from klsym.numeric.models import FLOAT, Frame, Functions, Instance, Ratio, Scope, Sized, refuse_unless
+from klsym.numeric.curl import curl
+from klsym.numeric.frames import Frame
+from klsym.numeric.indexed import indexed, indexed_gradient, means_of_batches, token_divergence
+from klsym.numeric.systems import FLOAT, Ratio, Sized, refuse_unless
+from klsym.numeric.values import Functions, Instance, Scope
 from klsym.statements import (
     Atom,
     Bregman,
     Context,
     Covariance,
+    Curl,
     Divergence,
     E,
     ExpectedGradient,
     Gradient,
+    Indexed,
+    IndexedGradient,
+    MeanVariance,
     Point,
     PointGradient,
     Side,
+    TokenDivergence,
 )
 
 
@@ -49,17 +58,33 @@ def _atom(atom: Atom, at: Frame) -> Sized:
         case Point(a, score):
             return (_scores(score, at) * at.polynomial(a)).at(x)
         case ExpectedGradient(m, loss):
-            return _slope((at.density(m).power(1) * at.moved().polynomial(loss)).sum(), at)
+            return (at.density(m).power(1) * at.moved().polynomial(loss)).sum().slope(at.system)
         case PointGradient(loss):
-            return _slope(at.moved().polynomial(loss).at(x), at)
+            return at.moved().polynomial(loss).at(x).slope(at.system)
         case Gradient(of):
-            return _slope(side_value(of, at.moved()), at)
+            return side_value(of, at.moved()).slope(at.system)
         case Divergence(kind, first, second):
             return _divergence(kind, at.density(first), at.density(second))
         case Covariance(m, a, b):
             return _covariance(at.density(m).power(1), at.polynomial(a), at.polynomial(b))
         case Bregman(phi):
             return _bregman(phi, at)
+    return _slotted_atom(atom, at)
+
+
+def _slotted_atom(atom: Atom, at: Frame) -> Sized:
+    match atom:
+        case Indexed(index, m, a, score):
+            return indexed(index, m, a, score, at)
+        case IndexedGradient(index, m, loss):
+            return indexed_gradient(index, m, loss, at)
+        case TokenDivergence(m, first, second, gradient):
+            return token_divergence(m, first, second, gradient, at)
+        case Curl(m, loss):
+            return curl(m, loss, at)
+        case MeanVariance(m, a, score):
+            mean = means_of_batches(a, score, at)
+            return _covariance(at.rows("i").density(m).power(1), mean, mean)
     raise UsageError(f"oracle: unknown atom {type(atom).__name__}")
 
 
@@ -69,10 +94,6 @@ def _scores(score: tuple[str, ...], at: Frame) -> Sized:
     for _ in score:
         product = product * at.score()
     return product
-
-
-def _slope(quantity: Sized, at: Frame) -> Sized:
-    return Sized(at.system.slope(quantity.value), FLOAT.slope(quantity.size))
 
 
 def _divergence(kind: str, a: Ratio, b: Ratio) -> Sized:
@@ -99,7 +120,7 @@ def _bregman(phi: ExpPoly, at: Frame) -> Sized:
     one, x = at.system.lift([1]), at.model.outcome
     none, all_ = np.zeros(1), at.system.magnitude(one)
     near_one = Ratio(at.system, 1 / (one + at.system.step), none, all_)  # r = 1 + t
-    slope = _slope(Scope(at.model, at.system, {"k1": near_one}).polynomial(phi).at(0), at)
+    slope = Scope(at.model, at.system, {"k1": near_one}).polynomial(phi).at(0).slope(at.system)
     exactly_one = Ratio(at.system, one, none, none)
     at_one = Scope(at.model, at.system, {"k1": exactly_one}).polynomial(phi).at(0)
     line = slope * (at.ratios["k1"].power(-1).at(x) - at.constant(1))

@@ -16,6 +16,7 @@ from klsym.normal_form import ONE, ExpPoly
 from klsym.render import formulas
 from klsym.render.spelling import TEXT, is_sum
 from klsym.render.text import show_hypothesis, show_interval
+from klsym.render.verdict import tree_lines
 from klsym.statements import Context
 
 MINUS_ONE = ExpPoly.number(-1)
@@ -76,18 +77,23 @@ LOWER = {
 }
 
 
+LEVELS = {"token": ("per token",), "sequence": ("per sequence",)}
+
+
 def comparison_text(found: Any) -> str:
     """For a terminal."""
     use = "as detached rewards" if found.setting.use == "reward" else "as losses"
     rows = [("value E[.]", found.value), ("gradient at a sample", found.per_sample)]
     rows += [("expected gradient", found.gradient)]
-    lines = [f"A = {found.losses[0]}", f"B = {found.losses[1]}  ({found.setting.sampling}, {use})", ""]
+    said = ", ".join((found.setting.sampling, use, *LEVELS.get(found.setting.level, ())))
+    lines = [f"A = {found.losses[0]}", f"B = {found.losses[1]}  ({said})", ""]
     lines += [f"  trust                 {TRUST[found.trust]}"]
     for name, answer in rows:
         said = f": {answer.statement}" if answer.statement else ""
         lines.append(f"  {name:<21} {WORDS[answer.same]}{said}")
     spread = found.variance
-    lines.append(f"  {'variance':<21} {LOWER[spread.lower] if spread else WORDS[None]}")
+    known = spread.lower if spread else "equal" if found.per_sample.same else None
+    lines.append(f"  {'variance':<21} {LOWER[known] if known else WORDS[None]}")
     if spread:
         lines += _spread_lines(spread)
     for name, answer in rows:
@@ -152,6 +158,9 @@ def _variance_lines(name: str, witness: dict[str, Any]) -> list[str]:
 
 
 def _model_lines(witness: dict[str, Any]) -> list[str]:
+    if "tree" in witness:
+        left, right = show_interval(witness["left"]), show_interval(witness["right"])
+        return [*tree_lines(witness["tree"]), f"  left side {left}, right side {right}"]
     lines = [f"  {n:<3} = ({', '.join(witness[n])})" for n in ("q", "p", "mu") if n in witness]
     lines += [f"  along the logit direction u = ({', '.join(witness['u'])})"]
     lines += [f"  {n:<3} = ({', '.join(v)})" for n, v in witness.get("rewards", {}).items()]

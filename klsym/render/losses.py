@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -15,9 +16,10 @@ from typing import Any
 import sympy
 from sympy.core.function import AppliedUndef
 
-from klsym.language import ATOMS, Estimator, as_expression, clip, sg
-from klsym.render.spelling import TEXT, Text
+from klsym.language import ATOMS, SLOTTED, Estimator, as_expression, clip, sg
+from klsym.render.spelling import SLOT_ORDER, TEXT, Text
 
+WEIGHT = re.compile(r"rho(_[a-z]+)?|sg\(rho(_[a-z]+)?\)")
 SUM, PRODUCT, ATOM = range(3)  # how tightly a piece binds
 CALLS = {sympy.exp: "exp", sympy.log: "log", sympy.Abs: "abs", sympy.Min: "min", sympy.Max: "max"}
 
@@ -45,7 +47,10 @@ def _walk(e: Any, spell: Text) -> tuple[str, int]:
     if e is sympy.E:
         return spell.call("exp", "1"), ATOM
     if e.is_Symbol or (isinstance(e, Estimator) and e in ATOMS.values()):
-        return spell.name(str(e)), ATOM
+        name, _, slot = str(e).partition("[")
+        return spell.in_slot(name, slot.removesuffix("]") or "x"), ATOM
+    if isinstance(e, Estimator) and e.slot and e.xreplace(_plain(e)) in ATOMS.values():
+        return spell.in_slot(e.name, e.slot, ratio=e.name in ("r", "rho")), ATOM
     if isinstance(e, Estimator):  # of other densities than its name says
         return _walk(e.definition(), spell)
     if e.is_Add:
@@ -71,6 +76,13 @@ def _walk(e: Any, spell: Text) -> tuple[str, int]:
         return _step(e, spell)
     name = _function_name(e)
     return spell.call(name, ", ".join(_walk(a, spell)[0] for a in e.args)), ATOM
+
+
+def _plain(e: Any) -> dict[Any, Any]:
+    """The symbols of a slot, and the one-sample symbols that they are copies of."""
+    return {
+        symbol: known for symbol in e.free_symbols for known in SLOTTED if symbol.name.startswith(f"{known}[")
+    }
 
 
 def _step(e: Any, spell: Text) -> tuple[str, int]:
@@ -103,7 +115,13 @@ def _sum(e: Any, spell: Text) -> str:
 
 
 def _term_order(e: Any) -> tuple[Any, ...]:
-    return (bool(e.is_number), bool(e.has(sg)), str(e))
+    return (bool(e.is_number), bool(e.has(sg)), _slot_rank(e), str(e))
+
+
+def _slot_rank(e: Any) -> int:
+    """past before now before future, self before others."""
+    slots = {symbol.name.partition("[")[2].removesuffix("]") for symbol in e.free_symbols}
+    return max((SLOT_ORDER.index(slot) for slot in slots if slot in SLOT_ORDER), default=-1)
 
 
 def _product(e: Any, spell: Text) -> str:
@@ -128,7 +146,19 @@ def _factors(e: Any, spell: Text) -> str:
     for factor in sorted(factors, key=_factor_order):
         text, binding = _walk(factor, spell)
         pieces.append(spell.bracket(text) if binding == SUM else text)
-    return prefix + spell.product_sign.join(pieces)
+    return prefix + spell.product(_side_by_side(pieces))
+
+
+def _side_by_side(factors: list[str]) -> list[str]:
+    """rho_{<t} rho_t is rho_{<=t} in LaTeX."""
+    for ratio in (r"\rho", "r"):
+        for before, after, both in (("{<t}", "t", r"{\le t}"), ("t", "{>t}", r"{\ge t}")):
+            pair = [f"{ratio}_{before}", f"{ratio}_{after}"]
+            if pair[0] in factors and pair[1] in factors:
+                at = factors.index(pair[0])
+                rest = [factor for factor in factors if factor not in pair]
+                factors = [*rest[:at], f"{ratio}_{both}", *rest[at:]]
+    return factors
 
 
 def _factor_order(e: Any) -> tuple[int, str]:
@@ -138,8 +168,8 @@ def _factor_order(e: Any) -> tuple[int, str]:
         return 0, text
     if e.is_Symbol and text not in ("R", "A", "log_q", "log_p", "log_mu", "s"):
         return 1, text
-    if text in ("rho", "sg(rho)"):
-        return 2, text
+    if WEIGHT.fullmatch(text):
+        return 2, f"{_slot_rank(e)} {text}"
     if text == "s":
         return 5, text
     return (3 if text in ("R", "A") else 4), text

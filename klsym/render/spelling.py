@@ -8,6 +8,7 @@ A printer walks a formula once and asks a spelling how to write each piece.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -18,6 +19,44 @@ GREEK = {
 NAMES = {
     "k1": "k_1", "k2": "k_2", "k3": "k_3", "log_q": r"\log q", "log_p": r"\log p", "log_mu": r"\log\mu",
 }  # fmt: skip
+
+
+SLOT_ORDER = ("past", "now", "future", "self", "other", "others", "rest")
+# slot -> how its sum begins, the index of what is summed, and that of a product over the slot
+POSITIONS = {
+    "now": ("", "t", "t"),
+    "past": (r"\sum_{u<t} ", "u", "<t"),
+    "future": (r"\sum_{u>t} ", "u", ">t"),
+    "upto": (r"\sum_{u\le t} ", "u", r"\le t"),
+    "from": (r"\sum_{u\ge t} ", "u", r"\ge t"),
+    "all": (r"\sum_u ", "u", ""),
+    "self": ("", "i", "i"),
+    "other": ("", "j", "j"),
+    "others": (r"\sum_{j\ne i} ", "j", r"\ne i"),
+    "both": (r"\sum_j ", "j", ""),
+    "rest": (r"\sum_{l\ne i,j} ", "l", r"\ne i,j"),
+    "batch": (r"\sum_l ", "l", ""),
+}
+POSITIONS |= {
+    f"i_{slot}": (lead, f"i,{index}", f"i,{beyond}" if beyond else "i")
+    for slot, (lead, index, beyond) in POSITIONS.items()
+    if index in ("t", "u")
+}
+POSITIONS["i_x"] = ("", "i", "i")
+STEPS = {"past": "(t-1)", "now": "1", "upto": "t", "future": "(T-t)", "from": "(T-t+1)", "all": "T"}
+KNOWN = {"now": r"\le t", "future": r"\le T"}  # what is known once a token, or everything, is drawn
+
+
+def trails(text: str) -> bool:
+    r"""Does a formula end in a sum or product over positions, so that what follows would join it?
+
+    >>> trails(r"s_t \sum_{u<t} k_{1,u}"), trails(r"\left(\sum_{u<t} k_{1,u}\right)\,s_t")
+    (True, False)
+    """
+    return max(text.rfind(r"\sum"), text.rfind(r"\prod")) > text.rfind(r"\right")
+
+
+AT_POSITION = re.compile(r"(?:k_\{\d|r_\{|\\rho_\{|s_\{)[^{}]*\}|\\rho_[a-z]")  # k_{1,t}, \rho_{<t}, \rho_t
 
 
 def is_atomic(text: str) -> bool:
@@ -84,7 +123,19 @@ class Text:
         return str(value)
 
     def name(self, name: str) -> str:
-        return name
+        return "T" if name == "length" else name
+
+    def in_slot(self, name: str, slot: str, primes: int = 0, ratio: bool = False) -> str:
+        """A variable of a slot, k1_now; that of a single sample has no slot."""
+        shown = self.name(name) + "'" * primes
+        return shown if slot == "x" else f"{shown}_{slot}"
+
+    def token_divergence(self, a: str, b: str) -> str:
+        return f"KL({a}||{b})"
+
+    def product(self, factors: list[str]) -> str:
+        """Factors side by side."""
+        return self.product_sign.join(factors)
 
     def power(self, base: str, exponent: str) -> str:
         base = base if is_atomic(base) or is_call(base) else f"({base})"
@@ -98,6 +149,10 @@ class Text:
 
     def fraction(self, numerator: str, denominator: str) -> str:
         return f"{numerator}/{denominator}"
+
+    def small_fraction(self, numerator: str, denominator: str) -> str:
+        """A number or a parameter that stands before a sum."""
+        return self.fraction(numerator, denominator)
 
     def expectation(self, measure: str, inner: str) -> str:
         return f"sum_x[{inner}]" if measure == "count" else f"E_{measure}[{inner}]"
@@ -134,6 +189,8 @@ class Latex(Text):
             return NAMES[name]
         if name in GREEK:
             return GREEK[name]
+        if name == "length":
+            return "T"
         stem, _, index = name.partition("_")
         letter = GREEK.get(stem, stem if len(stem) == 1 else rf"\mathit{{{stem}}}")
         plain = r"\star" if index == "star" else index.replace("_", ",")
@@ -141,7 +198,7 @@ class Latex(Text):
 
     def power(self, base: str, exponent: str) -> str:
         simple = is_atomic(base) or (base.startswith("\\") and base[1:].isalpha()) or is_call(base)
-        simple = simple or (base.startswith("k_") and len(base) == 3)
+        simple = simple or (base.startswith("k_") and len(base) == 3) or bool(AT_POSITION.fullmatch(base))
         return f"{base if simple else self.bracket(base)}^{{{exponent}}}"
 
     def call(self, function: str, argument: str) -> str:
@@ -151,13 +208,57 @@ class Latex(Text):
         if function == "abs":
             return rf"\left|{argument}\right|"
         plain = function if len(function) == 1 else rf"\mathrm{{{function}}}"
-        return known.get(function, plain) + f"({argument})"
+        return known.get(function, plain) + self._brackets(argument)
 
     def bracket(self, inner: str) -> str:
         return rf"\left({inner}\right)"
 
+    def _brackets(self, argument: str) -> str:
+        """Round a function's argument: large enough for a sum over positions."""
+        return (
+            rf"\!{self.bracket(argument)}" if r"\sum" in argument or r"\prod" in argument else f"({argument})"
+        )
+
+    def product(self, factors: list[str]) -> str:
+        """A factor that ends in a sum over positions goes last, others of its kind in brackets."""
+        sums = [factor for factor in factors if trails(factor)]
+        if not sums or len(factors) == 1:
+            return self.product_sign.join(factors)
+        before = [factor for factor in factors if not trails(factor)] + [self.bracket(f) for f in sums[:-1]]
+        sign = " " if sums[-1].startswith((r"\sum", r"\prod")) else self.product_sign
+        return sign.join([self.product_sign.join(before), sums[-1]])
+
     def fraction(self, numerator: str, denominator: str) -> str:
+        if trails(numerator):
+            return rf"{self.small_fraction('1', denominator)} {numerator}"
         return rf"\frac{{{numerator}}}{{{denominator}}}"
+
+    def small_fraction(self, numerator: str, denominator: str) -> str:
+        return rf"\tfrac{{{numerator}}}{{{denominator}}}"
+
+    def in_slot(self, name: str, slot: str, primes: int = 0, ratio: bool = False) -> str:
+        """k_{1,t}, a sum such as \\sum_{u<t} k_{1,u}, or a product of ratios r_{<t}."""
+        if slot == "x":
+            return self.name(name) + "'" * primes
+        of_one = slot.removeprefix("i_")  # of a sequence of a batch
+        if name == "length" and of_one in STEPS:
+            return STEPS[of_one].replace("T", "T_i") if of_one != slot else STEPS[slot]
+        lead, index, beyond = POSITIONS[slot]
+        if name == "A":
+            beyond = ("i," if of_one != slot else "") + KNOWN[of_one] if of_one in KNOWN else beyond
+        elif ratio and index in ("j", "l"):  # of other samples
+            lead, beyond, ratio = lead.replace("sum", "prod"), index, False
+        stem, _, below = self.name(name).partition("_")
+        below = below.strip("{}")
+        index = beyond if ratio or name == "A" else index
+        joined = ",".join(part for part in (below, index) if part)
+        shown = (
+            stem + "'" * primes + (f"_{{{joined}}}" if len(joined) > 1 else f"_{joined}" if joined else "")
+        )
+        return shown if ratio or name == "A" else lead + shown
+
+    def token_divergence(self, a: str, b: str) -> str:
+        return rf"\mathrm{{KL}}({a}\,\Vert\,{b})"
 
     def measure(self, name: str) -> str:
         return {"mu": r"\mu", "count": r"\#"}.get(name, name)
@@ -180,7 +281,7 @@ class Latex(Text):
     def covariance(self, measure: str, a: str, b: str) -> str:
         m = self.measure(measure)
         if a == b:
-            return rf"\mathrm{{Var}}_{{{m}}}({a})"
+            return rf"\mathrm{{Var}}_{{{m}}}{self._brackets(a)}"
         return rf"\mathrm{{Cov}}_{{{m}}}({a},\,{b})"
 
     def bregman(self, phi: str) -> str:

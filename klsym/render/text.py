@@ -12,13 +12,13 @@ from fractions import Fraction
 from typing import Any
 
 from klsym.kernel import Theorem
+from klsym.kernel.derivatives import Hypothesis
 from klsym.kernel.inequalities import SAMPLE, Zero, equality
-from klsym.kernel.rules import Hypothesis
 from klsym.normal_form import ExpPoly
 from klsym.render import formulas
 from klsym.render.formulas import Labels
 from klsym.render.spelling import TEXT, Text
-from klsym.statements import Context, E, Side, Statement
+from klsym.statements import Context, Side, Statement
 
 
 def show_side(side: Side, labels: Labels | None = None) -> str:
@@ -119,7 +119,11 @@ def show_hypothesis(hypothesis: Hypothesis, context: Context, labels: Labels | N
             return f"{a} << {b}: wherever {a} > 0, also {b} > 0"
         case ("exchange", m):
             return f"grad and E_{m} may be exchanged (dominated derivative near theta)"
-        case ("moment", E() as moment):
+        case ("batch", m):
+            return f"the n samples of a batch are independent draws from {m}"
+        case ("ends", m):
+            return f"after any prefix, sequences from {m} end with probability 1, and sums over t have means"
+        case ("moment", moment):
             return f"{formulas.atom(moment, labels or {}, TEXT)} exists"
         case ("nonzero", name):
             return f"{name} is not 0"
@@ -132,8 +136,10 @@ def show_hypothesis(hypothesis: Hypothesis, context: Context, labels: Labels | N
         case ("on-policy",):
             return "on-policy: samples come from q itself, and the sampler is not differentiated (mu = sg(q))"
         case ("given",):
-            values = ", ".join(f"{n} = {formulas.element(v)}" for n, v in context.given)
-            return f"at every sample {values}"
+            values = ", ".join(
+                f"{formulas.variable(n, TEXT)} = {formulas.element(v)}" for n, v in context.given
+            )
+            return f"at every {'step' if '[' in context.given[0][0] else 'sample'} {values}"
         case ("premise" | "equal" as use, number):
             left, right = context.premises[number]
             lead = "for every theta " if use == "premise" else ""
@@ -175,13 +181,18 @@ def _decimal(value: Fraction) -> float | Decimal:
 
 def chain(part: dict[str, Any], labels: Labels | None, spell: Text) -> list[tuple[str, str]]:
     """The chain as (formula, reason) rows: down the left side, then up the right side."""
+    return [(shown, why) for (shown,), why in chain_in(part, labels, spell)]
+
+
+def chain_in(part: dict[str, Any], labels: Labels | None, *spells: Text) -> list[tuple[tuple[str, ...], str]]:
+    """The chain with each formula in several spellings."""
     left = [(part["left"], "")] + [(s["result"], s["rule"]) for s in part["steps"] if s["side"] == "left"]
     right = [(part["right"], "")] + [(s["result"], s["rule"]) for s in part["steps"] if s["side"] == "right"]
     rows = list(left)
     by = part["close"]["by"]
     if left == right and isinstance(labels, formulas.SidedLabels):  # one function, written in two ways
         start = Side.from_json(part["left"])
-        return [(formulas.side(start, labels, spell), ""), (formulas.side(start, labels.right, spell), by)]
+        return [(_spelled(start, labels, spells), ""), (_spelled(start, labels.right, spells), by)]
     if by == "evaluation":
         rows.append((right[-1][0], by))
     if by in ("ring equality", "evaluation"):
@@ -189,12 +200,16 @@ def chain(part: dict[str, Any], labels: Labels | None, spell: Text) -> list[tupl
             rows.append((right[position - 1][0], right[position][1]))
         if by == "ring equality" and len(right) == 1 and right[0][0] != left[-1][0]:
             rows.append((right[0][0], by))
-    return _merged([(formulas.side(Side.from_json(data), labels, spell), why) for data, why in rows])
+    return _merged([(_spelled(Side.from_json(data), labels, spells), why) for data, why in rows])
 
 
-def _merged(rows: list[tuple[str, str]]) -> list[tuple[str, str]]:
+def _spelled(side: Side, labels: Labels | None, spells: tuple[Text, ...]) -> tuple[str, ...]:
+    return tuple(formulas.side(side, labels, spell) for spell in spells)
+
+
+def _merged(rows: list[tuple[tuple[str, ...], str]]) -> list[tuple[tuple[str, ...], str]]:
     """A step that changes nothing in print joins the next one's reasons."""
-    shown: list[tuple[str, str]] = []
+    shown: list[tuple[tuple[str, ...], str]] = []
     for formula, why in rows:
         if shown and shown[-1][0] == formula:
             reasons = [r for r in (shown[-1][1], why) if r]

@@ -17,6 +17,15 @@ TARGETS = {
     "combination": "a combination",
     "f-divergence": "neither KL nor a combination of the two: some E_q[f(r)]",
     "separable": "neither KL nor a combination of the two, and it depends on more than r = p/q",
+    "none": "no objective: the expected gradient is the gradient of no function",
+    None: "open: neither a named objective nor shown to be none",
+}
+LEVELS = {
+    "token": (
+        "_now is of one token given its prefix, _past and _future are sums over the tokens before and after"
+        " it; KL(q||p) is that of whole sequences"
+    ),
+    "sequence": "k1, r, rho and s are those of a whole sequence; KL(q||p) is that of whole sequences",
 }
 
 
@@ -26,7 +35,7 @@ class VerdictView:
     loss: str
     setting: Any
     per_sample: str
-    coefficient: str
+    coefficient: str | None
     gradient: Any
     value: Any
     value_constant: str
@@ -37,6 +46,8 @@ class VerdictView:
     inside_clamps: Any
     warnings: tuple[str, ...]
     check: dict[str, Any] | None
+    shown: str
+    notes: tuple[str, ...]
 
     def unbiased_for(self, name: str) -> bool:
         """Is the value an unbiased estimate of this KL ("reverse-kl" or "forward-kl")?"""
@@ -57,20 +68,32 @@ class VerdictView:
 
 def headline(verdict: VerdictView) -> str:
     """The verdict in one line."""
-    setting = verdict.setting
-    use = "as a detached reward" if setting.use == "reward" else "as a loss"
-    place = f"{verdict.loss}  ({setting.sampling}, {use})"
+    verb = "is" if verdict.gradient.target is None else "targets"
+    return f"{verdict.loss}  ({', '.join(_setting_words(verdict.setting))}) {verb} {_target_words(verdict)}"
+
+
+def _setting_words(setting: Any) -> list[str]:
+    words = [setting.sampling, "as a detached reward" if setting.use == "reward" else "as a loss"]
+    words += {"token": ["per token"], "sequence": ["per sequence"]}.get(setting.level, [])
+    words += [f"credit {setting.credit}"] if setting.credit else []
+    words += [f"{setting.weights} weights"] if setting.weights and not setting.on_policy else []
+    words += ["over T"] if setting.averaged else []
+    return words + ([f"batch {setting.batch}"] if setting.batch != "none" else [])
+
+
+def _target_words(verdict: VerdictView) -> str:
     gradient = verdict.gradient
-    if gradient.target in ("f-divergence", "separable"):
-        return f"{place} targets {TARGETS[gradient.target]}"
-    if gradient.target == "zero":
-        return f"{place} targets {TARGETS['zero']}"
+    if verdict.shown and gradient.target in ("combination", "separable"):
+        return verdict.shown
+    if gradient.target not in ("reverse-kl", "forward-kl", "combination"):
+        return TARGETS[gradient.target]
     single = gradient.multiples in ({"reverse-kl": "1"}, {"forward-kl": "1"})
-    what = TARGETS[gradient.target] if single else combination_text(gradient.multiples)
-    return f"{place} targets {what}"
+    return TARGETS[gradient.target] if single else combination_text(gradient.multiples)
 
 
 def proof_word(verdict: VerdictView) -> str:
+    if verdict.gradient.target is None:
+        return "open: the target is neither proved nor refuted"
     return {
         "kernel": "proved, replayed by the kernel",
         "sympy": "rests on SymPy (outside the decidable core)",
@@ -101,28 +124,64 @@ def value_line(verdict: VerdictView) -> str:
 
 def verdict_text(verdict: VerdictView) -> str:
     """For a terminal."""
-    width = max(len(text) for _, text, _ in verdict.steps)
     lines = [
         headline(verdict),
         "",
         f"  trust     {proof_word(verdict)}",
         f"  value     {value_line(verdict)}",
     ]
-    lines += [f"  gradient  {_product(verdict.per_sample)} at each sample"]
-    lines += [f"  in q      E_q[c s] with c = {verdict.coefficient}"]
+    lines += [f"  {name:<9} {text}" for name, text in _gradient_rows(verdict)]
     if verdict.inside_clamps:
         inside = verdict.inside_clamps
         shown = combination_text(inside.multiples) if inside.multiples else inside.target
         lines += [f"  clamps    where no bound binds: {shown}"]
-    lines += ["", "Derivation"]
-    for position, (rule, text, _) in enumerate(verdict.steps):
-        sign = "  " if position == 0 else "= "
-        lines.append(f"  {sign}{text:<{width}}  {rule}".rstrip())
-    lines += _witness_lines(verdict.witness)
+    lines += _derivation_lines(verdict) + _listed("Parts", verdict.notes)
+    lines += _witness_lines(verdict.witness, verdict.setting.level)
     lines += _listed("Hypotheses", verdict.hypotheses) + _listed("Warnings", verdict.warnings)
     if verdict.check:
         lines += ["", f"Check  {verdict.check['text']}"]
     return "\n".join(lines)
+
+
+def _gradient_rows(verdict: VerdictView) -> list[tuple[str, str]]:
+    """What multiplies the score: where samples are drawn, under q, and what the letters stand for."""
+    setting = verdict.setting
+    tokens, batches = setting.level == "token", setting.batch != "none"
+    place = "token" if tokens else "sequence" if setting.level == "sequence" else "sample"
+    rows = [("gradient", f"{_scored(verdict.per_sample, tokens, batches)} at each {place}")]
+    if verdict.coefficient is not None:
+        mean = (
+            "E_q[sum_t c]"
+            if _names_scores(verdict.coefficient)
+            else "E_q[sum_t c s_now]"
+            if tokens
+            else "E_q[c s]"
+        )
+        rows.append(("in q", f"{mean} with c = {verdict.coefficient}"))
+    if verdict.shown and verdict.gradient.target in ("none", None):
+        rows.append(("equals", verdict.shown))
+    return rows + ([("level", LEVELS[setting.level])] if setting.level in LEVELS else [])
+
+
+def _names_scores(coefficient: str) -> bool:
+    return any(f"s_{slot}" in coefficient for slot in ("past", "now", "future"))
+
+
+def _scored(coefficient: str, tokens: bool, batches: bool) -> str:
+    if coefficient == "0" or (tokens and (_names_scores(coefficient) or coefficient.endswith("*s"))):
+        return coefficient
+    slot = "_now" if tokens else "_self" if batches else ""
+    return _product(coefficient) + slot
+
+
+def _derivation_lines(verdict: VerdictView) -> list[str]:
+    if not verdict.steps:
+        return []
+    width, lines = max(len(text) for _, text, _ in verdict.steps), ["", "Derivation"]
+    for position, (rule, text, _) in enumerate(verdict.steps):
+        sign = "  " if position == 0 else "= "
+        lines.append(f"  {sign}{text:<{width}}  {rule}".rstrip())
+    return lines
 
 
 def _product(coefficient: str) -> str:
@@ -131,10 +190,17 @@ def _product(coefficient: str) -> str:
     return f"({coefficient}) s" if is_sum(coefficient) else f"{coefficient} s"
 
 
-def _witness_lines(witness: dict[str, Any] | None) -> list[str]:
+def _witness_lines(witness: dict[str, Any] | None, level: str = "sample") -> list[str]:
     if witness is None:
         return []
     lines = ["", f"Counterexample to {witness['refutes']}"]
+    if "tree" in witness:
+        lines[-1] += ", which holds for gradients" if witness["refutes"].startswith("curl") else ""
+        lines += tree_lines(witness["tree"])
+        lines += [f"  {n} = {v}" for n, v in witness.get("parameters", {}).items()]
+        left, right = show_interval(witness["left"]), show_interval(witness["right"])
+        return [*lines, f"  left side {left}, right side {right}"]
+    lines[-1] += "; each outcome is a whole sequence" if level == "sequence" else ""
     names = [n for n in ("q", "p", "mu") if n in witness]
     lines += [f"  {name:<3} = ({', '.join(witness[name])})" for name in names]
     lines += [f"  along the logit direction u = ({', '.join(witness['u'])})"]
@@ -142,6 +208,29 @@ def _witness_lines(witness: dict[str, Any] | None) -> list[str]:
     lines += [f"  {n} = {v}" for n, v in witness.get("parameters", {}).items()]
     left, right = show_interval(witness["left"]), show_interval(witness["right"])
     return [*lines, f"  left side {left}, right side {right}"]
+
+
+def tree_lines(tree: dict[str, Any]) -> list[str]:
+    """One row for each prefix after which a token is drawn; a token after which none is drawn is the last."""
+    found: list[tuple[str, dict[str, Any]]] = []
+
+    def walk(prefix: str, node: dict[str, Any]) -> None:
+        found.append((prefix or "start", node))
+        for token, after in zip("abcdefghijklmnopqrstuvwxyz", node["next"], strict=False):
+            if after is not None:
+                walk(prefix + token, after)
+
+    walk("", tree)
+    names = [name for name in ("q", "p", "mu", "R", "u", "v") if name in tree]
+    shown = [[prefix, *(", ".join(node[name]) for name in names)] for prefix, node in found]
+    table = [["after", *names], *shown]
+    widths = [max(len(row[i]) for row in table) for i in range(len(names) + 1)]
+    rows = ("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)) for row in table)
+    tokens = ", ".join("abcdefghijklmnopqrstuvwxyz"[: len(tree["q"])])
+    return [
+        f"  next token {tokens}; a sequence ends after a prefix that is not listed",
+        *(f"  {row}".rstrip() for row in rows),
+    ]
 
 
 def _listed(title: str, items: tuple[str, ...]) -> list[str]:
@@ -157,11 +246,13 @@ def verdict_markdown(verdict: VerdictView) -> str:
     """For a page or an issue."""
     lines = [f"**{_markdown(headline(verdict))}**", ""]
     lines += [f"- trust: {proof_word(verdict)}", f"- value: {_markdown(value_line(verdict))}"]
-    lines += [f"- gradient at each sample: `{_product(verdict.per_sample)}`"]
-    lines += ["", "$$", derivation_latex(verdict), "$$"]
+    lines += [f"- {name}: `{text}`" for name, text in _gradient_rows(verdict)]
+    if verdict.steps:
+        lines += ["", "$$", derivation_latex(verdict), "$$"]
     if verdict.witness:
-        lines += ["", "```", *_witness_lines(verdict.witness)[1:], "```"]
-    for title, items in (("Hypotheses", verdict.hypotheses), ("Warnings", verdict.warnings)):
+        lines += ["", "```", *_witness_lines(verdict.witness, verdict.setting.level)[1:], "```"]
+    titled = (("Parts", verdict.notes), ("Hypotheses", verdict.hypotheses), ("Warnings", verdict.warnings))
+    for title, items in titled:
         if items:
             lines += ["", f"{title}:", "", *(f"- {_markdown(item)}" for item in items)]
     return "\n".join(lines)
@@ -178,8 +269,8 @@ def verdict_html(verdict: VerdictView) -> str:
     facts = [
         ("trust", proof_word(verdict)),
         ("value", value_line(verdict)),
-        ("gradient at each sample", _product(verdict.per_sample)),
-        ("score coefficient c", verdict.coefficient),
+        *_gradient_rows(verdict),
+        *(("", note) for note in verdict.notes),
     ]
     rows = "".join(
         f"<tr><th style='text-align:left'>{escape(a)}</th><td>{escape(b)}</td></tr>" for a, b in facts

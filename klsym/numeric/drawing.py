@@ -1,0 +1,196 @@
+"""The models that a statement is judged on, and what the hypotheses of a theorem allow of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from klsym.names import parse_name
+from klsym.normal_form import ExpPoly
+from klsym.numeric.evaluation import THETAS
+from klsym.numeric.frames import Frame
+from klsym.numeric.models import FiniteModel, random_model
+from klsym.numeric.regions import drawn_into
+from klsym.numeric.sides import instances, side_value
+from klsym.numeric.systems import EXACT, FLOAT, Sized
+from klsym.numeric.trees import Model, TreeModel, random_tree
+from klsym.numeric.values import Functions
+from klsym.slots import SECOND
+from klsym.statements import (
+    Atom,
+    Context,
+    Curl,
+    Gradient,
+    Indexed,
+    IndexedGradient,
+    MeanVariance,
+    Side,
+    Statement,
+    TokenDivergence,
+    elements,
+)
+
+if TYPE_CHECKING:  # a theorem is data here
+    from klsym.kernel import Theorem
+
+
+# ---------------------------------------------------------------------------- what a statement needs
+@dataclass(frozen=True)
+class Needs:
+    """Does a statement speak of sequences, of batches?"""
+
+    sequences: bool
+    batches: bool
+
+
+def needs_of(statement: Statement) -> Needs:
+    """What the models of a statement must have.
+
+    >>> from klsym.statements import TokenDivergence
+    >>> needs_of(Statement(Side.atom(TokenDivergence("q", "q", "p")), Side()))
+    Needs(sequences=True, batches=False)
+    """
+    context = statement.context
+    sides = [statement.left, statement.right, *(side for pair in context.premises for side in pair)]
+    atoms = [atom for side in sides for atom in atoms_of(side)]
+    indices = {atom.index for atom in atoms if isinstance(atom, Indexed | IndexedGradient)}
+    batches = bool(indices & {"i", "ij", "it"}) or any(isinstance(a, MeanVariance) for a in atoms)
+    second = any(entry.endswith(SECOND) for atom in atoms for entry in getattr(atom, "score", ()))
+    named = any(isinstance(atom, TokenDivergence | Curl) for atom in atoms)
+    parts = [*(a for side in sides for a in elements(side)), *(value for _, value in context.given)]
+    names = {name for part in parts for name in part.names() if name not in context.parameters}
+    lengths = any(parse_name(name).base == "length" for name in names)
+    steps = any(parse_name(name).slot != "x" for name, _ in context.given)
+    return Needs(bool(indices & {"t", "it"}) or named or second or lengths or steps, batches)
+
+
+def atoms_of(side: Side) -> Iterator[Atom]:
+    """Every atom of a side, those under a gradient too."""
+    for _, atoms in side.terms:
+        for atom in atoms:
+            yield atom
+            if isinstance(atom, Gradient):
+                yield from atoms_of(atom.of)
+
+
+def models_for(statement: Statement, seeds: Iterable[int], exact: bool = False) -> list[Model]:
+    """Random models that a statement can be evaluated on, one for each seed.
+
+    Trees for what speaks of sequences; 2 or 3 outcomes and a batch size n of 2 or 3 for what speaks of
+    batches, small trees for batches of sequences; 2 to 6 outcomes for the rest.
+
+    >>> from klsym.statements import TokenDivergence
+    >>> statement = Statement(Side.atom(TokenDivergence("q", "q", "p")), Side())
+    >>> [max(model.lengths) for model in models_for(statement, range(3))]
+    [3, 3, 3]
+    """
+    needs, context = needs_of(statement), statement.context
+    return [_model(needs, context, seed, exact) for seed in seeds]
+
+
+def _model(needs: Needs, context: Context, seed: int, exact: bool) -> Model:
+    if not needs.batches:
+        if needs.sequences:
+            return random_tree(seed, context, exact, tokens=3 - seed % 2)
+        return random_model(seed, 2 + seed % 5, context, exact)
+    model: Model
+    if needs.sequences:
+        model = random_tree(seed, context, exact, tokens=2, depth=2 if exact else 2 + seed % 2)
+    else:
+        model = random_model(seed, 2 + seed % 2, context, exact)
+    return with_parameter(model, "n", Fraction(2 + seed // 2 % 2))
+
+
+def with_parameter(model: Model, name: str, value: Any) -> Model:
+    """The model with another value of a parameter."""
+    return replace(model, parameters={**model.parameters, name: value})
+
+
+# ---------------------------------------------------------------------------- what a theorem allows
+def allowed(theorem: Theorem, model: Model, functions: Functions) -> Model:
+    """The model in the region of the theorem, with parameters that the hypotheses allow: positive ones,
+    and one for each premise, such as m where n = m + 1; the batch size n stays.
+    """
+    context = theorem.statement.context
+    positive = {h[1] for h in theorem.hypotheses if h[0] == "positive"}
+    signed = {name: abs(v) if name in positive else v for name, v in model.parameters.items()}
+    model, fixed = drawn_into(replace(model, parameters=signed), regions_of(theorem)), {"n"}
+    for number, (left, right) in enumerate(context.premises):
+        gap = left - right
+        names = {n for e in elements(gap) for n in e.names()} & set(context.parameters)
+        unknown = sorted(names - fixed or names)
+        plain = not any(True for _ in atoms_of(gap))
+        if unknown and (plain or (number in used_here(theorem) and len(unknown) == 1)):
+            model = rooted(model, unknown[-1], partial(side_value, gap), theorem, functions, plain)
+            fixed |= {unknown[-1]}
+    return model
+
+
+def regions_of(theorem: Theorem) -> list[tuple[str, ExpPoly]]:
+    """Where the theorem assumes that a function of k1 and w is at least 0."""
+    return [(str(h[1]), h[2]) for h in theorem.hypotheses if h[0] == "nonnegative"]
+
+
+def used_here(theorem: Theorem) -> list[int]:
+    """The premises that are used at one theta, for their values."""
+    return [h[1] for h in theorem.hypotheses if h[0] == "equal"]
+
+
+def thetas_of(theorem: Theorem) -> tuple[float, ...]:
+    everywhere = any(h[0] == "premise" for h in theorem.hypotheses)
+    return THETAS if everywhere or not used_here(theorem) else THETAS[:1]
+
+
+def rooted(
+    model: Model,
+    name: str,
+    function: Callable[[Frame], Sized],
+    theorem: Theorem,
+    functions: Functions,
+    plain: bool = False,
+) -> Model:
+    """The model with the root of a function that is affine in one parameter; as it was if there is none.
+
+    plain: the function is one of parameters alone, so that rational ones have a rational root.
+    """
+    context = theorem.statement.context
+    known, system = instances(context, functions), EXACT if plain and model.exact else FLOAT
+
+    def value(at: int) -> Any:
+        found = function(Frame(with_parameter(model, name, Fraction(at)), system, context, known)).value
+        return found.value.lower if system is EXACT else float(np.real(found))
+
+    one, two = value(1), value(2)
+    return with_parameter(model, name, 1 - one / (two - one)) if two != one else model
+
+
+# ---------------------------------------------------------------------------- other models
+def turned(model: Model) -> list[Any]:
+    """The probabilities q, changed everywhere but at the outcome."""
+    if isinstance(model, FiniteModel):
+        return _turned(model.q, model.outcome)
+    path = model.layout.paths[model.outcome]
+    found: list[Any] = []
+    for node in model.nodes:
+        q, kept = model.q[node], [branch - node.start for branch in path if node.start <= branch < node.stop]
+        found += _turned(q, kept[0]) if kept else [*q[1:], q[0]]
+    return found
+
+
+def _turned(q: Any, x: int) -> list[Any]:
+    rest = [value for y, value in enumerate(q) if y != x]
+    rest = [*rest[1:], *rest[:1]]
+    return [*rest[:x], q[x], *rest[x:]]
+
+
+def levelled(model: Model, R: float, A: float) -> Model:
+    """The model with the same rewards for all; a sequence earns R with its first token."""
+    if isinstance(model, TreeModel):
+        first = [float(R) if not before else 0.0 for before in model.layout.before]
+        return replace(model, R=first, advantage=(A, 0))
+    return replace(model, rewards={"R": [R] * model.size, "A": [A] * model.size})

@@ -1,0 +1,123 @@
+"""The number systems in which models are evaluated, and numbers that know the size of their terms.
+
+Derivatives in t come from a number t with t^2 = 0: `FLOAT` takes t = 1e-30 i (complex step, exact
+to rounding), `EXACT` takes dual numbers over rational enclosures (exact, with an error bound).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from klsym.errors import UsageError
+from klsym.kernel.intervals import Interval
+from klsym.numeric.dual import Dual
+
+H = 1e-30  # so small that h^2 is lost to rounding
+
+
+def refuse_unless(condition: bool, reason: str) -> None:
+    """Raise UsageError for what the oracle cannot evaluate."""
+    if not condition:
+        raise UsageError(f"oracle: {reason}")
+
+
+@dataclass(frozen=True)
+class System:
+    """Numbers of the form value + slope t with t^2 = 0, as the evaluator needs them.
+
+    lift: a rational or float, or a list of them, -> an element, or an array of shape (n,).
+    step: the element t.  slope: element -> its slope, as an element.
+    magnitude: element or array -> |value| in floats; 0 where rounding needs no scale.
+    log_magnitude: the same of log(array).
+    """
+
+    lift: Callable[[Any], Any]
+    step: Any
+    slope: Callable[[Any], Any]
+    magnitude: Callable[[Any], Any]
+    log_magnitude: Callable[[Any], Any]
+
+
+def _lift_dual(values: Any) -> Any:
+    if isinstance(values, int | Fraction):
+        return Dual.of(values)
+    return np.array([Dual.of(value) for value in values], dtype=object)
+
+
+def no_size(array: Any) -> Any:
+    """Enclosures carry their own error."""
+    return np.zeros(np.shape(array))
+
+
+FLOAT = System(
+    lift=lambda values: np.asarray(values, dtype=float),
+    step=1j * H,
+    slope=lambda element: np.imag(element) / H,
+    magnitude=lambda array: np.abs(np.real(array)),
+    log_magnitude=lambda array: np.abs(np.real(np.log(array))),
+)
+EXACT = System(
+    lift=_lift_dual,
+    step=Dual.of(0, 1),
+    slope=lambda element: Dual(element.slope, Interval.exact(0)),
+    magnitude=no_size,
+    log_magnitude=no_size,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sized:
+    """A number or array, and the size of the terms that it was summed from, |value| + |slope| i H.
+
+    >>> Sized(1.0, 1.0) - Sized(1.0, 1.0)
+    Sized(value=0.0, size=2.0)
+    """
+
+    value: Any
+    size: Any
+
+    def __add__(self, other: Sized) -> Sized:
+        return Sized(self.value + other.value, self.size + other.size)
+
+    def __sub__(self, other: Sized) -> Sized:
+        return Sized(self.value - other.value, self.size + other.size)
+
+    def __mul__(self, other: Sized) -> Sized:
+        return Sized(self.value * other.value, self.size * other.size)
+
+    def sum(self) -> Sized:
+        return Sized(np.sum(self.value), np.sum(self.size))
+
+    def at(self, x: Any) -> Sized:
+        return Sized(self.value[x], self.size[x])
+
+    def slope(self, system: System) -> Sized:
+        """The derivative in t."""
+        return Sized(system.slope(self.value), FLOAT.slope(self.size))
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """A positive array x; drift bounds |d log x|, and size is that of log x."""
+
+    system: System
+    value: Any
+    size: Any
+    drift: Any
+
+    def log(self) -> Sized:
+        return Sized(np.log(self.value), self.size + 1j * H * self.drift)
+
+    def power(self, n: int) -> Sized:
+        """x^n, which stays rational where exp(n log x) would not."""
+        value = self.value**n
+        return Sized(value, self.system.magnitude(value) * (1 + 1j * H * abs(n) * self.drift))
+
+    def over(self, other: Ratio) -> Ratio:
+        size, drift = self.size + other.size, self.drift + other.drift
+        return Ratio(self.system, self.value / other.value, size, drift)

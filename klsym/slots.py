@@ -1,0 +1,65 @@
+"""Slots: the random positions that a value at an index of a batch or a sequence speaks of.  Trusted.
+
+A batch holds n independent samples, a sequence T steps.  A value at an index mentions
+
+    i    one sample of a batch       self, others (the n - 1 others)
+    ij   two samples of a batch      self, other, rest (the n - 2 remaining ones)
+    t    one step of a sequence      past (u < t), now (t), future (u > t), x (the whole sequence)
+    it   one step of one sequence of a batch: those of t, and others (the other sequences, whole)
+
+A variable of a slot is its sum over the positions in the slot: k1[past] = sum_{u<t} k1_u, so that
+exp(k1[past]) is a product of ratios; likewise R, H, generic functions, length (1 at each step) and the score
+function.  A alone is no sum but any theta-free function of what is known once the slot is drawn: A[past]
+of the prefix y_<t, A[now] of y_<=t, A of everything.
+"""
+
+from __future__ import annotations
+
+PARTS = {
+    "i": ("self", "others"),
+    "ij": ("self", "other", "rest"),
+    "t": ("past", "now", "future"),
+    "it": ("past", "now", "future", "others"),
+}
+SLOTS = {index: parts + ("x",) * ("t" in index) for index, parts in PARTS.items()}
+SEQUENCE = PARTS["t"]
+SINGLE = ("self", "other", "now")  # slots that hold one position
+
+# slot -> what may be mentioned beside it and does not depend on it: what comes before, and other samples
+UPSTREAM: dict[str, dict[str, tuple[str, ...]]] = {
+    "i": {"self": ("others",), "others": ("self",)},
+    "ij": {"self": ("other", "rest"), "other": ("self", "rest"), "rest": ("self", "other")},
+    "t": {"now": ("past",), "future": ("past", "now")},
+    "it": {
+        "now": ("past", "others"),
+        "future": ("past", "now", "others"),
+        "others": ("past", "now", "future", "x"),
+    },
+}
+
+SECOND = "'"  # marks a score function along the second of two directions, as in s[now'] u.s and v.s
+
+
+def slot_of_score(entry: str) -> str:
+    """The slot of a score entry.
+
+    >>> slot_of_score("past'")
+    'past'
+    """
+    return entry.removesuffix(SECOND)
+
+
+def is_score(entry: object, index: str) -> bool:
+    """Is this a score entry for a value at the index?"""
+    return isinstance(entry, str) and slot_of_score(entry) in SLOTS[index]
+
+
+def at_slot(name: str, slot: str) -> str:
+    """The name of a one-sample variable in a slot.
+
+    >>> at_slot("sg(k1)", "now"), at_slot("k1", "x")
+    ('sg(k1[now])', 'k1')
+    """
+    if slot == "x":
+        return name
+    return f"sg({name[3:-1]}[{slot}])" if name.startswith("sg(") else f"{name}[{slot}]"

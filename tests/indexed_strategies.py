@@ -1,0 +1,346 @@
+"""Random atoms at an index, and rule data that a rule may well accept."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+from drafts import KL, ONE, V, beta, k1, number, r, rho, w
+from hypothesis import strategies as st
+from indexed_cases import FACTS, FUNCTIONS, lone
+from slotted import n
+
+from klsym.normal_form import ZERO, ExpPoly
+from klsym.slots import PARTS, SINGLE, SLOTS, at_slot, slot_of_score
+from klsym.statements import (
+    Context,
+    Curl,
+    E,
+    Gradient,
+    Indexed,
+    IndexedGradient,
+    MeanVariance,
+    Point,
+    Side,
+    TokenDivergence,
+)
+
+SUMS = ("k1", "w", "log_q", "R", "H", "length")
+BASES = (*SUMS, "A", "f", "g", "f'", "sg(k1)", "sg(w)", "sg(R)", "sg(f)")
+SMALL = st.sampled_from([-2, -1, 1, 2, Fraction(1, 2), Fraction(-3, 2)])
+PROBABILITY = st.sampled_from(["q", "q", "p", "mu"])
+INDEX = st.sampled_from(["t", "t", "i", "ij", "it"])
+# what does not depend on a slot, as the tests know it: what comes before, and other samples
+BEFORE = {
+    ("t", "now"): ("past",), ("t", "future"): ("past", "now"),
+    ("i", "self"): ("others",), ("i", "others"): ("self",),
+    ("ij", "self"): ("other", "rest"), ("ij", "other"): ("self", "rest"), ("ij", "rest"): ("self", "other"),
+    ("it", "now"): ("past", "others"), ("it", "future"): ("past", "now", "others"),
+    ("it", "others"): ("past", "now", "future", "x"),
+}  # fmt: skip
+
+
+def in_slots(slots: Any, bases: Any = BASES) -> list[str]:
+    """Names of variables in slots."""
+    return [at_slot(base, slot) for slot in slots for base in bases]
+
+
+@st.composite
+def elements(draw: Any, names: Any, largest: int = 2) -> ExpPoly:
+    """A sum of products of powers of names and exp of small multiples of them."""
+    total = ZERO
+    for _ in range(draw(st.integers(1, largest))):
+        term = number(draw(SMALL))
+        for name in draw(st.lists(st.sampled_from(names), max_size=2)) if names else ():
+            term = term * V(name)
+        for name in draw(st.lists(st.sampled_from(names), max_size=1)) if names else ():
+            term = term * (V(name) * draw(SMALL) * Fraction(1, 2)).exp()
+        if draw(st.integers(0, 3)) == 0:
+            term = term * draw(st.sampled_from([beta, beta.inverse(), n, V("nu")]))
+        if "length" in names and draw(st.integers(0, 3)) == 0:
+            term = term * V("length").inverse()
+        total = total + term
+    return total
+
+
+def scores(index: str, most: int = 2, second: bool = False) -> Any:
+    slots = [*SLOTS[index], *(slot + "'" for slot in SLOTS[index] if second)]
+    return st.lists(st.sampled_from(slots), max_size=most).map(lambda found: tuple(sorted(found)))
+
+
+CONSTANTS = elements(["beta", "nu", "n"], 2)
+
+
+def of_one(factor: ExpPoly, slot: str) -> ExpPoly:
+    return factor.rename(lambda name: at_slot(name, slot))
+
+
+@st.composite
+def atoms(draw: Any) -> Any:
+    """Any atom that may stand at an index."""
+    index = draw(INDEX)
+    names = in_slots(SLOTS[index])
+    match draw(st.sampled_from(["mean", "mean", "mean", "sample", "loss", "named", "gradient"])):
+        case "mean":
+            return Indexed(index, draw(PROBABILITY), draw(elements(names)), draw(scores(index, 2, True)))
+        case "sample":
+            return Indexed(index, "sample", draw(elements(names)), draw(scores(index)))
+        case "loss":
+            return IndexedGradient(index, draw(PROBABILITY), draw(elements(names)))
+        case "named":
+            found = draw(st.one_of(likely("tower"), likely("variance of a mean"), likely("curl"))).atom
+            return TokenDivergence("q", "q", "p") if isinstance(found, Gradient) else found
+        case _:
+            return Gradient(Side.atom(Indexed(index, draw(PROBABILITY), draw(elements(names)))))
+
+
+class Case:
+    """An atom and the data of a rule."""
+
+    def __init__(self, atom: Any, **data: Any) -> None:
+        self.atom = atom
+        self.data = {k: v.to_json() if isinstance(v, ExpPoly) else v for k, v in data.items()}
+
+    def __repr__(self) -> str:
+        return f"Case({self.atom}, {self.data})"
+
+
+@st.composite
+def likely(draw: Any, rule: str) -> Case:
+    """An atom of the kind that a rule works on, with data that suit it: some of them only nearly."""
+    return draw(MAKERS[rule](draw(INDEX), draw(PROBABILITY)))
+
+
+@st.composite
+def _summed(draw: Any, index: str, m: str) -> Case:
+    base = draw(st.sampled_from([*SUMS, "s"]))
+    a = draw(elements(in_slots(["x"])))
+    score = ("x",) * draw(st.integers(0, 2) if base != "s" else st.integers(0, 3).map(lambda k: k and 1))
+    a = a * V(base) if base != "s" else a
+    extra = draw(elements(in_slots(["x"]), 1))
+    match draw(st.sampled_from(["whole", "whole", "part", "point", "more", "of A"])):
+        case "part":
+            return Case(E(m, a + extra, score), of=base, part=a)
+        case "point":
+            return Case(Point(a, score), of=base)
+        case "more":
+            return Case(E(m, a + extra, score), of=base)
+        case "of A":
+            return Case(E(m, a * V("A"), score), of="A")
+    return Case(E(m, a, score), of=base)
+
+
+@st.composite
+def _in_parts(draw: Any, index: str, m: str) -> Case:
+    index, m = draw(st.sampled_from(["t", "t", "it", "i"])), draw(st.sampled_from([m, "sample"]))
+    whole = [V(base) for base in draw(st.lists(st.sampled_from(SUMS), max_size=2))]
+    a = draw(elements(in_slots(PARTS[index] if index == "i" else ("x", "now"))))
+    for factor in whole if index != "i" else ():
+        a = a * draw(st.sampled_from([factor, (factor * Fraction(1, 2)).exp()]))
+    of = draw(st.lists(st.sampled_from([*SUMS, "s", "s", "k1"]), unique=True, max_size=3))
+    of = draw(st.sampled_from([of, of, of, [*of, "A"], [*of, "f"]]))
+    score = draw(st.lists(st.sampled_from(SLOTS[index][-1:] + SLOTS[index]), max_size=2))
+    extra = draw(elements(in_slots(SLOTS[index]), 1))
+    part = {"part": a} if draw(st.integers(0, 3)) == 0 else {}
+    return Case(Indexed(index, m, a + extra if part else a, tuple(sorted(score))), of=of, **part)
+
+
+@st.composite
+def _swapped(draw: Any, index: str, m: str) -> Case:
+    index, m = draw(st.sampled_from(["t", "it"])), draw(st.sampled_from([m, "sample"]))
+    fixed = [slot for slot in SLOTS[index] if slot not in PARTS["t"]]
+    x, y = (draw(st.sampled_from([*SUMS, "f", "f'", "g'", "s", "s"])) for _ in range(2))
+    slot = draw(st.sampled_from(["past", "future"]))
+    nearly = draw(st.integers(0, 3)) == 0
+    names = in_slots(SLOTS[index] if nearly else fixed)
+    a, score = draw(elements(names)), draw(st.lists(st.sampled_from(fixed), max_size=1))
+    for name, where in ((x, "now"), (y, slot)):
+        score = [*score, where] if name == "s" else score
+        a = a * V(at_slot(name, where)) if name != "s" and (name, where) != ("length", "now") else a
+    extra = draw(elements(in_slots(SLOTS[index]), 1))
+    part = {"part": a} if draw(st.integers(0, 3)) == 0 else {}
+    atom = Indexed(index, m, a + extra if part else a, tuple(sorted(score)))
+    return Case(atom, now=x, other=y, slot=draw(st.sampled_from([slot] * 5 + ["now"])), **part)
+
+
+@st.composite
+def _mean_zero(draw: Any, index: str, m: str) -> Case:
+    slot = draw(st.sampled_from([z for i, z in BEFORE if i == index]))
+    known = BEFORE[index, slot] if draw(st.integers(0, 2)) else SLOTS[index]
+    a = draw(elements(in_slots(known)))
+    beside = draw(st.lists(st.sampled_from([*known, *(z + "'" for z in known)]), max_size=1))
+    score = tuple(sorted([slot, *beside]))
+    m = draw(st.sampled_from(["q", "q", "q", m]))
+    slot = draw(st.sampled_from([slot] * 6 + ["past", "x", "now", "self"]))
+    if draw(st.integers(0, 3)) == 0:
+        more = a + draw(elements(in_slots(SLOTS[index]), 1))
+        return Case(Indexed(index, m, more, score), slot=slot, part=a)
+    return Case(Indexed(index, m, a, score), slot=slot)
+
+
+RATIO = {  # log of over/under
+    ("q", "q"): ZERO, ("p", "q"): -k1, ("mu", "q"): -w, ("q", "p"): k1, ("q", "mu"): w,
+    ("p", "mu"): w - k1, ("mu", "p"): k1 - w, ("p", "p"): ZERO, ("mu", "mu"): ZERO,
+}  # fmt: skip
+
+
+@st.composite
+def _mean_one(draw: Any, index: str, m: str) -> Case:
+    slot = draw(st.sampled_from([z for i, z in BEFORE if i == index]))
+    known = BEFORE[index, slot] if draw(st.integers(0, 2)) else SLOTS[index]
+    over, of = draw(PROBABILITY), draw(st.sampled_from(["q", "p", "mu", "mu", "count"]))
+    over = draw(st.sampled_from([of, of, of, over])) if of != "count" else over
+    a = draw(elements(in_slots(known))) * of_one(RATIO[over, m].exp(), slot)
+    score = draw(st.lists(st.sampled_from([*known, *(z + "'" for z in known)]), max_size=1))
+    slot = draw(st.sampled_from([slot] * 6 + ["past", "x"]))
+    if draw(st.integers(0, 3)) == 0:
+        more = a + draw(elements(in_slots(SLOTS[index]), 1))
+        return Case(Indexed(index, m, more, tuple(score)), slot=slot, part=a, of=of)
+    return Case(Indexed(index, m, a, tuple(score)), slot=slot, of=of)
+
+
+@st.composite
+def _moved(draw: Any, index: str, m: str) -> Case:
+    a = draw(elements(in_slots(SLOTS[index])))
+    for slot in draw(st.lists(st.sampled_from(PARTS[index]), max_size=3)):
+        a = a * of_one(draw(st.sampled_from([r, rho, (-w).exp()])), slot)
+    part = {"part": draw(st.sampled_from([a, ONE]))} if draw(st.integers(0, 3)) == 0 else {}
+    m = draw(st.sampled_from([m, m, m, "sample"]))
+    atom = Indexed(index, m, a, draw(scores(index)))
+    return Case(atom, to=draw(st.sampled_from(["q", "p", "mu", "mu", "count", "sample"])), **part)
+
+
+@st.composite
+def _independent(draw: Any, index: str, m: str) -> Case:
+    index, total = draw(st.sampled_from(["i", "ij", "it", "i", "t"])), ZERO
+    groups = {"i": ("self", "others"), "ij": ("self", "other", "rest"), "it": ("now", "others")}
+    for _ in range(draw(st.integers(1, 2))):
+        term = number(draw(SMALL)) * draw(st.sampled_from([ONE, beta, n]))
+        for slot in groups.get(index, ("now",)):
+            own = SLOTS["t"] if slot == "now" else (slot,)
+            if slot in ("others", "rest"):
+                for base in draw(st.lists(st.sampled_from([*SUMS, *BASES]), max_size=2)):
+                    term = term * V(at_slot(base, slot))
+            else:
+                term = term * draw(elements(in_slots(own), 1))
+        total = total + term
+    extra = draw(elements(in_slots(SLOTS[index]), 1))
+    m = draw(st.sampled_from([m, m, m, m, "sample"]))
+    score = draw(scores(index, 1, draw(st.integers(0, 4)) == 0))
+    match draw(st.sampled_from(["whole", "whole", "part", "more"])):
+        case "part":
+            return Case(Indexed(index, m, total + extra, score), part=total)
+        case "more":
+            return Case(Indexed(index, m, total + extra, score))
+    return Case(Indexed(index, m, total, score))
+
+
+@st.composite
+def _spread(draw: Any, index: str, m: str) -> Case:
+    bases = draw(st.sampled_from([BASES, [base for base in BASES if base != "A"]]))
+    a = draw(elements(in_slots(("self",), ("A",)) + in_slots(("self", "others"), bases)))
+    score = draw(st.sampled_from([(), ("self",), ("self",), ("self", "self"), ("others",), ("self'",)]))
+    return Case(MeanVariance(m, a, score))
+
+
+@st.composite
+def _curled(draw: Any, index: str, m: str) -> Case:
+    live = in_slots(SLOTS["t"], SUMS) + in_slots(("now", "x"), ("A", "f", "g", "sg(k1)", "sg(f)"))
+    hidden = in_slots(("past",), ("f", "sg(f)", "sg(w)", "A"))
+    return Case(Curl(m, draw(elements(live + hidden * 3 if draw(st.booleans()) else live))))
+
+
+@st.composite
+def _towered(draw: Any, index: str, m: str) -> Case:
+    atom = TokenDivergence(m, draw(PROBABILITY), draw(PROBABILITY), draw(st.booleans()))
+    kinds = [Gradient(Side.of((draw(CONSTANTS), (atom,)))), lone(KL("q", "p"))]
+    return Case(draw(st.sampled_from([atom, atom, *kinds])))
+
+
+@st.composite
+def _loss(draw: Any, index: str, m: str) -> Case:
+    at_one = in_slots([z for z in SLOTS[index] if z in (*SINGLE, "x")])
+    sums = in_slots(SLOTS[index], ("k1", "w", "R", "A", "sg(k1)", "sg(f)", "length"))
+    nearly = in_slots(SLOTS[index], ("f", "g'"))
+    names = at_one + sums + (nearly * 3 if draw(st.booleans()) else [])
+    atom = IndexedGradient(index, draw(st.sampled_from([m, "sample"])), draw(elements(names)))
+    means = [Indexed(index, m, atom.loss), Gradient(Side.atom(Indexed(index, m, atom.loss)))]
+    return Case(draw(st.sampled_from([atom] * 6 + means)))
+
+
+@st.composite
+def _gradient(draw: Any, index: str, m: str) -> Case:
+    m = draw(st.sampled_from([m, m, m, "sample"]))
+    score = draw(st.sampled_from([(), (), (), (SLOTS[index][0],)]))
+    inner = Side.atom(Indexed(index, m, draw(elements(in_slots(SLOTS[index]))), score))
+    return Case(Gradient(inner * draw(CONSTANTS)))
+
+
+@st.composite
+def _mean(draw: Any, index: str, m: str) -> Case:
+    """For the rules that put values in."""
+    m = draw(st.sampled_from([m, "sample"]))
+    names = in_slots(SLOTS[index], (*BASES, "w", "sg(H)")) + ["H[now]"] * (6 if "t" in index else 0)
+    a, score = draw(elements(names)), draw(scores(index))
+    atom = draw(st.sampled_from([Indexed(index, m, a, score)] * 3 + [IndexedGradient(index, m, a)]))
+    return Case(atom, **draw(st.sampled_from([{}] * 8 + [{"to": "q"}])))
+
+
+@st.composite
+def _known(draw: Any, index: str, m: str) -> Case:
+    k = draw(st.integers(0, len(FACTS)))
+    atom = lone(FACTS[draw(st.sampled_from([min(k, len(FACTS) - 1)] * 2 + [0]))][0])
+    return Case(draw(st.sampled_from([atom, Gradient(Side.atom(atom))])), number=k)
+
+
+MAKERS: dict[str, Any] = {
+    "sum over t": _summed, "parts of a sum": _in_parts, "exchange of sums": _swapped, "tower": _towered,
+    "independence": _independent, "variance of a mean": _spread, "curl": _curled, "chain rule": _loss,
+    "stop-gradient": _mean, "log-derivative": _gradient, "change of measure": _moved,
+    "score mean zero": _mean_zero, "ratio mean one": _mean_one, "on-policy": _mean, "given": _mean,
+    "premise": _known,
+}  # fmt: skip
+
+
+@st.composite
+def data_for(draw: Any, rule: str, atom: Any) -> dict[str, Any]:
+    """Data for an atom that was not made for the rule."""
+    of = st.sampled_from([*SUMS, "s"])
+    scored = [slot_of_score(z) for z in getattr(atom, "score", ())]
+    slot = st.sampled_from(scored or ["now", "others", "past"])
+    a = getattr(atom, "coefficient", ONE)
+    terms = [ExpPoly(dict([term])) for term in sorted(a.terms.items())]
+    data: dict[str, Any] = {}
+    match rule:
+        case "sum over t":
+            data = {"of": draw(of)}
+        case "parts of a sum":
+            data = {"of": draw(st.lists(of, unique=True, max_size=3))}
+        case "exchange of sums":
+            data = {"now": draw(of), "other": draw(of), "slot": draw(slot)}
+        case "score mean zero":
+            data = {"slot": draw(slot)}
+        case "ratio mean one":
+            data = {"slot": draw(slot), "of": draw(PROBABILITY)}
+        case "change of measure":
+            data = {"to": draw(PROBABILITY)}
+        case "premise":
+            data = {"number": draw(st.integers(0, len(FACTS) - 1))}
+    if terms and rule != "premise" and data and draw(st.booleans()):
+        data["part"] = draw(st.sampled_from(terms)).to_json()
+    return data
+
+
+@st.composite
+def contexts(draw: Any) -> Context:
+    names = in_slots(("past", "now"), ("k1", "w", "A", "R", "sg(k1)", "length")) + in_slots(("now",), ("f",))
+    step = (draw(st.sampled_from(["H[now]", "H[now]", "A[now]"])), None)
+    banned = step[0].partition("[")[0]
+    value = draw(elements([name for name in names if not name.startswith(banned)]))
+    return Context(
+        parameters=("beta", "nu", "n"),
+        functions=FUNCTIONS,
+        on_policy=draw(st.booleans()),
+        given=((step[0], value),) if draw(st.booleans()) else (),
+        premises=FACTS,
+    )

@@ -1,0 +1,139 @@
+"""What a rule of the kernel puts in the place of an atom has the atom's value; the oracle knows no rule."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+from oracle_atoms import (
+    V,
+    at,
+    curl,
+    grad,
+    gradient_over,
+    k1,
+    k2,
+    k3,
+    lam,
+    length,
+    mean,
+    n,
+    r,
+    rho,
+    sg,
+    tokens,
+    variance,
+    whole,
+)
+
+from klsym.errors import NotInRing, Refused
+from klsym.kernel.rules import RULES
+from klsym.numeric.exact import agreement, models_for
+from klsym.statements import Context, Point, Side, Statement
+
+CONTEXT = Context(
+    parameters=("lam", "n"),
+    functions=(("f", ("k1", "log_q", "w")),),
+    given=(("H[now]", k1("past") + lam * k1("now")),),
+)
+F = V("f[now]")
+STEPS = [
+    k1("now") * k1("past"), sg(rho("now")) * k3("now") + lam,
+    rho("past") * k1("now") + r("now") * at("R", "past"),
+    k1("x") * at("R", "now"), F * sg(k1("past")), at("A", "past") * at("length", "future") + r("future"),
+    at("H", "now") * k1("now"), (-at("w", "now")).exp() * k2("past"),
+    k1("future") + at("R", "future") * k1("now"),
+    k1("now") * length.inverse(), lam,
+]  # fmt: skip
+SCORES = [(), ("now",), ("past",), ("x",), ("future",), ("now", "past"), ("now'", "past"), ("x", "x'")]
+BATCH = [
+    k1("self") * k1("others") + lam, sg(k1("others")) * r("self"), rho("self") * k1("others") ** 2,
+    at("A", "others") * k1("self"), n.inverse() * k1("others") - at("R", "self"), r("others") * k2("self"),
+]  # fmt: skip
+PAIRS = [k1("self") * k1("other"), k1("rest") * r("other"), k1("rest") ** 2 * k1("self") + lam]
+OF_STEPS = [
+    k1("others") * k1("now"),
+    r("others") * k1("past") + lam,
+    k1("others") * at("R", "x") * rho("now"),
+]
+
+
+def atoms():
+    for m in ("q", "p", "mu", "sample"):
+        for a in STEPS:
+            yield from (mean("t", m, a, *score) for score in SCORES)
+            yield gradient_over("t", a, m=m)
+        for a in BATCH:
+            yield from (mean("i", m, a, *score) for score in ((), ("self",), ("others",), ("self", "self")))
+            yield gradient_over("i", a, m=m)
+        for a in PAIRS:
+            yield from (mean("ij", m, a, *score) for score in ((), ("other",), ("rest", "self")))
+        for a in OF_STEPS:
+            yield from (mean("it", m, a, *score) for score in ((), ("now",), ("others",), ("others", "x")))
+            yield gradient_over("it", a, m=m)
+    yield from named()
+
+
+def named():
+    for m in ("q", "p", "mu"):
+        for pair in (("q", "p"), ("p", "q"), ("mu", "q"), ("q", "mu")):
+            yield from (tokens(*pair, m=m), tokens(*pair, m=m, gradient=True), grad(tokens(*pair, m=m) * 2))
+        for a in (k2("now"), k3("now") * at("R", "now"), sg(k1("past")) * k1("now"), rho("past") * k1("now")):
+            yield curl(a, m=m)
+        for a in (k1("self"), k1("self") - k1("others") * lam, r("self") * k1("others"), at("A", "others")):
+            yield from (variance(a, m=m), variance(a, "self", m=m))
+        for a in (k1("now") * k1("past"), r("now"), k1("self") * k1("others")):
+            index = "i" if a == k1("self") * k1("others") else "t"
+            yield from (grad(mean(index, m, a)), grad(mean(index, m, a) * lam + mean(index, m, a * a)))
+        for a in (k1("x") * at("R", "x"), k1("x"), at("length", "x") * k1("x"), at("H", "x")):
+            yield from (whole(a, 0, m), whole(a, 1, m), whole(a, 2, m))
+    yield Side.atom(Point(k1("x") * at("R", "x"), ("x",)))
+
+
+SUMS = ("s", "k1", "R", "length", "H", "w")
+DATA = [
+    {}, *({"slot": slot} for slot in ("now", "past", "future", "self", "other", "others", "rest")),
+    *({"to": m} for m in ("q", "p", "mu")),
+    *({"of": m, "slot": z} for m in ("q", "p") for z in ("now", "future", "others")),
+    *({"of": name} for name in SUMS), *({"of": [name]} for name in SUMS), {"of": ["s", "k1"]},
+    *({"now": x, "other": y, "slot": z} for x, y in (("k1", "s"), ("s", "R"), ("R", "k1"), ("length", "s"))
+      for z in ("past", "future")),
+]  # fmt: skip
+MOST = 150  # applications of one rule that are judged
+SLOTTED = (
+    "chain rule", "stop-gradient", "log-derivative", "linearity", "change of measure", "score mean zero",
+    "ratio mean one", "on-policy", "given", "sum over t", "parts of a sum", "exchange of sums", "tower",
+    "independence", "variance of a mean", "curl",
+)  # fmt: skip
+
+
+def one(side):
+    [(_, (atom,))] = side.terms
+    return atom
+
+
+ATOMS = [one(side) for side in atoms() if side.terms]
+
+
+def applications(rule, context):
+    """What the rule makes of the atoms, with any data that it takes."""
+    for atom, data in product(ATOMS, DATA):
+        try:
+            yield atom, data, RULES[rule].apply(atom, data, context)[0]
+        except (Refused, NotInRing):
+            continue
+
+
+@pytest.mark.parametrize(
+    ("rule", "on_policy"),
+    [(rule, on) for rule in SLOTTED for on in (False, True) if on or rule != "on-policy"],
+)
+def test_every_rule_keeps_the_value(rule, on_policy):
+    context = replace(CONTEXT, on_policy=on_policy)
+    found = list(applications(rule, context))
+    assert len(found) >= 10
+    for seed, (atom, data, result) in enumerate(found[:: 1 + len(found) // MOST]):
+        claim = Statement(Side.atom(atom), result, context)
+        off = agreement(claim, models_for(claim, (2 + seed % 2,))).difference
+        assert off < 1e-13, (atom, data, off)
