@@ -13,12 +13,14 @@ import sympy
 from klsym.calculus import (
     KL,
     claim,
+    covariance,
     derive,
     expectation,
     k1,
     k3,
     log,
     mu,
+    own,
     p,
     parameter,
     q,
@@ -26,8 +28,10 @@ from klsym.calculus import (
     s,
     sample,
     sample_gradient,
+    variance_of_mean,
 )
 from klsym.convert import to_sympy
+from klsym.derivations.batches import BATCH, SIZE, leave_one_out, m, n
 from klsym.derivations.expansions import HYPOTHESES as NEAR
 from klsym.derivations.expansions import rounded_up
 from klsym.engine.expansion import expand, expectation_bound, show_series
@@ -136,6 +140,47 @@ def best_baseline():
         derive(covariance, premises=(*BEST, (KL(q, p), kl))).equals(
             expectation((b_star - kl) * s**2, under=q), using=[(0, 1), (1, squares)]
         ),
+    )
+
+
+# ---------------------------------------------------------------------------- leave-one-out
+CENTRED = variance_of_mean((own(k1) - leave_one_out(k1)) * own(s), under=q)
+PLAIN = variance_of_mean(own(k1 * s), under=q)
+G, SQUARES = average(k1, q), expectation(s**2, under=q)
+SPREAD = covariance(k1, k1, under=q) * SQUARES + G * G  # Var(k1) E[s^2] + g^2
+CROSS = 2 * KL(q, p) * expectation(k1 * s**2, under=q) - KL(q, p) * KL(q, p) * SQUARES
+LEAVE_ONE_OUT = (
+    *ALONG,
+    *BATCH,
+    "m is n - 1, n at least 2; kbar_-i is the mean of k1 over the n - 1 others, g = E_q[k1 s]",
+)
+
+
+@claim("variance.loo", source="TM 3, WZ2 8 (in words); closed form new", reading=LEAVE_ONE_OUT)
+def variance_of_leave_one_out():
+    """Known means would give (E[(k1 - KL)^2 s^2] - g^2)/n; estimating KL by the others costs the rest."""
+    second_moment = expectation(k1**2 * s**2, under=q) - CROSS  # E[(k1 - KL)^2 s^2]
+    return derive(CENTRED, premises=SIZE).equals(
+        (second_moment - G * G) / n + SPREAD / (n * m), using=[(0, None)]
+    )
+
+
+@claim(
+    "variance.loo-not-always-better",
+    verdict="corrected",
+    source="WZ2 8",
+    reading=(
+        *LEAVE_ONE_OUT,
+        "n > 0, so by the first part leave-one-out lowers the variance just if"
+        " 2 KL E[k1 s^2] - KL^2 E[s^2] > (Var(k1) E[s^2] + g^2)/(n - 1)",
+        "printed: leave-one-out remains unbiased while enjoying variance reduction; the model has n = 2",
+    ),
+)
+def leave_one_out_may_cost_more():
+    """What centring takes from the second moment against what the estimated baseline adds."""
+    return (
+        derive(n * (PLAIN - CENTRED), premises=SIZE).equals(CROSS - SPREAD / m, using=[(0, None)]),
+        derive(CENTRED, premises=SIZE).differs_from(PLAIN, relation="<="),
     )
 
 

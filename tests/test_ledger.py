@@ -106,6 +106,34 @@ EXPECTED: dict[str, tuple[str, ...]] = {
     "value.zero-mean-variable": ("corrected", "E_q[r - 1] = 0", "E_q[1 - 1/r] = -chi2(q||p)"),
     "value.k3-bregman": ("proved", "D_phi(r, 1) with phi = k1 = k3"),
 }  # fmt: skip
+BATCHES_AND_SEQUENCES = {
+    "batch.no-centering": "proved",
+    "batch.mean-centering": "proved",
+    "batch.leave-one-out": "proved",
+    "batch.centering-identity": "proved",
+    "batch.reward-only-centering": "proved",
+    "batch.std-normalisation-pair": "proved",
+    "sequence.chain-rule": "proved",
+    "sequence.vanilla": "proved",
+    "sequence.causality": "proved",
+    "sequence.cumulative": "proved",
+    "sequence.token-loss-partial": "proved",
+    "sequence.token-k3": "proved",
+    "sequence.token-k3-not-forward": "refuted",
+    "sequence.token-field-not-conservative": "refuted",
+    "sequence.whole-k3": "proved",
+    "sequence.leave-one-out": "proved",
+    "sequence.reward-to-go": "proved",
+    "sequence.prefix-weights": "proved",
+    "sequence.token-weight-only": "refuted",
+    "sequence.length-normalised-k1": "proved",
+    "variance.loo": "proved",
+    "variance.loo-not-always-better": "corrected",
+    "neighbour.offpolicy-sequence-k3": "proved",
+    "neighbour.offpolicy-sequence-whole": "proved",
+    "neighbour.token-rho-k3-partial": "proved",
+    "neighbour.gspo-ratio": "refuted",
+}
 # Tested in files of their own: id -> verdict, trust.
 ELSEWHERE: dict[str, tuple[str, str]] = {
     "value.k3-nonnegative": ("proved", "kernel"),
@@ -135,6 +163,8 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     "variance.no-universal-order": ("refuted", "kernel"),
     "variance.optimal-baseline": ("proved", "kernel"),
     "variance.orders": ("exact", "sympy"),
+    "neighbour.rao-blackwell": ("corrected", "sympy"),
+    **{name: (verdict, "kernel") for name, verdict in BATCHES_AND_SEQUENCES.items()},
 }
 EXPERIMENTS = (*(f"experiment.tm-fig{i}" for i in (1, 2, 3, 4, 5, 6, 8)), "experiment.reward-collapse")
 JSON_KEYS = {"id", "verdict", "status", "trust", "source", "statement", "hypotheses", "printed"}
@@ -142,7 +172,7 @@ JSON_KEYS = {"id", "verdict", "status", "trust", "source", "statement", "hypothe
 
 def test_the_ledger_holds_exactly_these_claims() -> None:
     assert sorted(load()) == sorted([*EXPECTED, *ELSEWHERE, *EXPERIMENTS])
-    assert (len(EXPECTED), len(ELSEWHERE), len(EXPERIMENTS)) == (50, 27, 8)
+    assert (len(EXPECTED), len(ELSEWHERE), len(EXPERIMENTS)) == (50, 54, 8)
     assert {load()[name].verdict for name in EXPERIMENTS} == {"computed"}
 
 
@@ -195,13 +225,15 @@ def test_what_is_printed_in_the_sources_is_what_was_refuted() -> None:
 @pytest.mark.parametrize(
     ("ids", "count_"),
     [
-        ([], 85),
+        ([], 112),
         (["gradient"], 17),
         (["offpolicy"], 13),
         (["reward"], 8),
         (["value"], 24),
-        (["variance"], 6),
-        (["neighbour"], 9),
+        (["variance"], 8),
+        (["neighbour"], 14),
+        (["batch"], 6),
+        (["sequence"], 14),
         (["experiment"], 8),
         (["reward", "value"], 32),
         (["value.k2-biased"], 1),
