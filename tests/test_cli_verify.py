@@ -15,6 +15,7 @@ from klsym.errors import UsageError
 from klsym.ledger import Claim
 from klsym.numeric.autoregressive import Autoregressive
 from klsym.numeric.models import FiniteModel
+from klsym.numeric.systems import Sized
 from klsym.sampling import identities
 
 Out = Any  # capsys
@@ -204,13 +205,13 @@ def test_a_wrong_verdict_fails_the_run(capsys: Out, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_sample_that_disagrees_fails_the_run(capsys: Out, monkeypatch: pytest.MonkeyPatch) -> None:
-    correct = identities.evaluate
+    correct = identities.both_sides
 
-    def wrong(*arguments: Any) -> tuple[float, float]:
+    def wrong(*arguments: Any) -> tuple[Sized, Sized]:
         left, right = correct(*arguments)
-        return 1.1 * left, 1.1 * right
+        return Sized(1.1 * left.value, left.size), Sized(1.1 * right.value, right.size)
 
-    monkeypatch.setattr(identities, "evaluate", wrong)
+    monkeypatch.setattr(identities, "both_sides", wrong)
     code, out, _ = run(capsys, "reward.k1", *QUICK)
     assert code == 1 and "<-- FAILED" in out and out.rstrip().endswith("FAILED: reward.k1")
 

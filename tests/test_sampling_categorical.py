@@ -36,7 +36,8 @@ from klsym.errors import UsageError
 from klsym.normal_form import ExpPoly
 from klsym.numeric.models import FiniteModel, random_model
 from klsym.sampling.backends import backend
-from klsym.sampling.categorical import LARGEST_SAMPLES, FiniteSampler
+from klsym.sampling.categorical import FiniteSampler
+from klsym.sampling.counted import LARGEST_SAMPLES
 from klsym.sampling.means import Mean, means_of
 from klsym.sampling.sampler import all_means
 from klsym.sampling.streams import Stream

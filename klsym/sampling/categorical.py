@@ -1,36 +1,31 @@
-"""Sampling finite models: one multinomial draw stands for any number of samples.
+"""Sampling finite models by the counts of their outcomes.
 
-The counts of the outcomes are sufficient for every average, (1/N) sum_x count_x f(x), so N = 10^12
-samples cost what 10^3 do.  The integrands are evaluated on the backend, a few numbers for each outcome;
-the counts are drawn on the host, so that one seed gives the same counts with every backend.
+The integrands are evaluated on the backend, a few numbers for each outcome.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from klsym.errors import UsageError
-from klsym.kernel.rules import attach
+from klsym.kernel.derivatives import attach
+from klsym.names import parse_name
 from klsym.normal_form import ExpPoly
 from klsym.numeric.exact import default_function
 from klsym.numeric.models import FLOAT, FiniteModel
 from klsym.sampling.backends import Backend, backend
+from klsym.sampling.counted import SMALLEST, CountedSampler
 from klsym.sampling.evaluate import Variables
 from klsym.sampling.means import Mean
-from klsym.sampling.moments import Moments
-from klsym.sampling.sampler import Averages, Parts, Products, Sampler
-from klsym.sampling.streams import Stream
-from klsym.statements import Context, parse_name
-
-SMALLEST = 1e-200  # a probability whose powers stay within the floats
-LARGEST_SAMPLES = 2**53  # counts are exact in float64 up to here
+from klsym.sampling.sampler import Averages, Products
+from klsym.statements import Context
 
 
-class FiniteSampler(Sampler):
+class FiniteSampler(CountedSampler):
     """A finite model, sampled by multinomial counts.
 
     s_u(x) = u.s(x) = u_x - sum_y q(y) u_y for each direction u of the logits
@@ -38,6 +33,7 @@ class FiniteSampler(Sampler):
     >>> from klsym.numeric.models import random_model
     >>> from klsym.sampling.means import means_of
     >>> from klsym.engine.quantities import KL
+    >>> from klsym.sampling.streams import Stream
     >>> sampler = FiniteSampler(random_model(0, 4), Context())
     >>> products = means_of(KL("q", "p").side, Context())
     >>> spread, seen = sampler.spread(products), sampler.averages([products[0][1][0]], 10**12, Stream(7))
@@ -47,8 +43,7 @@ class FiniteSampler(Sampler):
     model: the model, with a value for each parameter of the context.  directions: shape (d, n), the
     model's own u when not given.  functions: generic function -> callable or ExpPoly, as the exact
     oracle takes them.  on: the backend of the integrands.
-    Raises UsageError: a name without a value, probabilities below 1e-200, more than 2^53 samples.
-    Source: Owen 2013, Monte Carlo theory, methods and examples, ch. 2.
+    Raises UsageError: a name without a value, probabilities below 1e-200.
     """
 
     def __init__(
@@ -132,21 +127,6 @@ class FiniteSampler(Sampler):
         other._rows = {}
         return other
 
-    # -- sampling --------------------------------------------------------------------------
-    def counts(self, measure: str, samples: int, stream: Stream) -> Any:
-        """How often each outcome is drawn, shape (n,)."""
-        if not 0 < samples <= LARGEST_SAMPLES:
-            raise UsageError(f"{samples} samples: from 1 to 2^53 expected")
-        key = ("q", "p", "mu").index(measure)
-        return stream.child(key).generator().multinomial(samples, _normalised(self.probabilities[measure]))
-
-    def averages(
-        self, means: Sequence[Mean], samples: int, stream: Stream, results: Sequence[Moments] = ()
-    ) -> Averages:
-        measures = dict.fromkeys(mean.measure for mean in means)
-        shares = {m: self.counts(m, samples, stream) / samples for m in measures}
-        return {mean: self.rows(mean) @ shares[mean.measure] for mean in means}
-
     def size(self, products: Products, exact: Averages) -> Any:
         total: Any = 0.0
         for coefficient, means in products:
@@ -159,19 +139,3 @@ class FiniteSampler(Sampler):
                 )
             total = total + term
         return total
-
-    # -- exact -----------------------------------------------------------------------------
-    def exact_mean(self, mean: Mean) -> Any:
-        return self.rows(mean) @ self.probabilities[mean.measure]
-
-    def central_moment(self, factors: Sequence[Parts]) -> Any:
-        weights, product = self.probabilities[factors[0][0][0].measure], 1.0
-        for parts in factors:
-            h = sum(np.reshape(weight, (-1, 1)) * self.rows(mean) for mean, weight in parts)
-            product = product * (h - (h @ weights)[:, None])
-        return product @ weights
-
-
-def _normalised(probabilities: Any) -> Any:
-    """Probabilities whose sum a multinomial draw accepts: rounding may put it above one."""
-    return probabilities / probabilities.sum()

@@ -15,17 +15,25 @@ from klsym.errors import UsageError
 from klsym.evidence import Evidence
 from klsym.kernel import Theorem
 from klsym.ledger import Claim, Settled
+from klsym.names import parse_name
 from klsym.normal_form import ExpPoly
-from klsym.numeric.exact import THETAS, allowed, evaluate, regions_of, thetas_of
+from klsym.numeric.drawing import models_for, needs_of
+from klsym.numeric.evaluation import both_sides
+from klsym.numeric.exact import THETAS, allowed, regions_of, thetas_of
 from klsym.numeric.gaussian_exact import GaussianModel, refuse_unless_gaussian
-from klsym.numeric.models import FiniteModel, from_certificate, random_model
+from klsym.numeric.models import FLOAT, FiniteModel, random_model
+from klsym.numeric.programmes import by_programme, random_chains
+from klsym.numeric.trees import Model, model_from_certificate
 from klsym.sampling.backends import Backend
-from klsym.sampling.categorical import LARGEST_SAMPLES, FiniteSampler
+from klsym.sampling.categorical import FiniteSampler
+from klsym.sampling.counted import LARGEST_SAMPLES
 from klsym.sampling.gaussians import GaussianSampler, Unsound
+from klsym.sampling.indexed import IndexedSampler
 from klsym.sampling.means import Deterministic, gradient_losses, means_of
+from klsym.sampling.sampler import Sampler
 from klsym.sampling.streams import Stream
 from klsym.sampling.trials import Trial, both_ways, sampled_means
-from klsym.statements import Context, E, Statement, parse_name
+from klsym.statements import Context, E, Statement
 
 OUTCOMES = 8  # of the finite model that a proved identity is sampled on
 # Tails such that every moment the judgements need is finite for weights, ratios and their inverses.
@@ -123,6 +131,7 @@ def _by_kind(
     match theorem.kind:
         case "proved":
             finite = _on_outcomes(theorem, functions, options, stream.child(0))
+            finite += _by_programme(theorem, options, stream.child(2))
             return finite, _on_gaussians(theorem, options, stream.child(1))
         case "refuted":
             return _refuted(theorem, options, stream.child(0)), "refuted by a finite model"
@@ -138,13 +147,38 @@ def _on_outcomes(
     theorem: Theorem, functions: Mapping[str, Any], options: Options, stream: Stream
 ) -> list[Trial]:
     """On a random model whose parameters satisfy the hypotheses."""
-    statement = theorem.statement
-    model = random_model(stream.integer64() % 2**31, OUTCOMES, statement.context)
+    statement, seed = theorem.statement, stream.integer64() % 2**31
+    needs = needs_of(statement)
+    model: Model = random_model(seed, OUTCOMES, statement.context)
+    if needs.batches or needs.sequences:
+        [model] = models_for(statement, [seed])
     model, thetas = allowed(theorem, model, dict(functions)), thetas_of(theorem)
     along = np.array([[float(v) for v in model.u]]) if _tied_to_a_direction(theorem) else None
     return _finite_trials(
         statement, model, functions, options.counted, stream, options.on, along, thetas=thetas
     )
+
+
+def _by_programme(theorem: Theorem, options: Options, stream: Stream) -> list[Trial]:
+    """Each side, sampled on an autoregressive model, against the other one by dynamic programming."""
+    statement, needs = theorem.statement, needs_of(theorem.statement)
+    context, sides, found = statement.context, (statement.left, statement.right), list[Trial]()
+    if needs.batches or not needs.sequences or context.parameters or statement.relation != "=":
+        return found
+    chains = random_chains(stream.integer64() % 2**31, context)
+    each = any(mean.power for mean in sampled_means(statement))
+    directions = chains.directions if each else chains.directions[:1]
+    sampler = IndexedSampler(chains.tree, context, {}, directions, options.on, batches=False)
+    for i, side in enumerate(sides):
+        exact = by_programme(sides[1 - i], chains)
+        if exact is not None and sides[1 - i].terms:
+            products, name = means_of(side, context), ("left", "right")[i]
+            judge, chosen = exact[: len(directions)], stream.child(i)
+            trial = Trial(
+                sampler, products, judge, "=", options.counted, chosen, f"{name} side, by programme"
+            )
+            found += _sound([trial])
+    return found
 
 
 def _tied_to_a_direction(theorem: Theorem) -> bool:
@@ -154,29 +188,41 @@ def _tied_to_a_direction(theorem: Theorem) -> bool:
 
 
 def _finite_trials(
-    statement: Statement, model: FiniteModel, functions: Mapping[str, Any], samples: int,
+    statement: Statement, model: Model, functions: Mapping[str, Any], samples: int,
     stream: Stream, on: Backend, directions: Any = None, relation: str | None = None,
     thetas: tuple[float, ...] = THETAS,
 ) -> list[Trial]:  # fmt: skip
     """Both sides on a finite model, along each logit; values need one direction only."""
     u = _directions(statement, model) if directions is None else directions
-    sampler = FiniteSampler(model, statement.context, functions, u, on)
-    rows = [evaluate(statement, replace(model, u=list(row)), dict(functions), thetas) for row in u]
-    exact = tuple(np.array(side) for side in zip(*rows, strict=True))
+    needs, context = needs_of(statement), statement.context
+    sampler: Sampler
+    if isinstance(model, FiniteModel) and not needs.batches:
+        sampler = FiniteSampler(model, context, functions, u, on)
+    else:
+        sampler = IndexedSampler(model, context, functions, u, on, needs.batches)
+    rows = [both_sides(statement, replace(model, u=list(row)), dict(functions), FLOAT, thetas) for row in u]
+    exact, sizes = (
+        tuple(
+            np.array([float(np.real(getattr(side, part))) for side in one]) for one in zip(*rows, strict=True)
+        )
+        for part in ("value", "size")
+    )
     sides = (statement.left, statement.right)
     related = relation or statement.relation
-    return _sound(both_ways(sampler, sides, exact, related, statement.context, samples, stream))  # type: ignore[arg-type]
+    return _sound(
+        both_ways(sampler, sides, exact, related, statement.context, samples, stream, sizes)  # type: ignore[arg-type]
+    )
 
 
-def _directions(statement: Statement, model: FiniteModel) -> Any:
+def _directions(statement: Statement, model: Model) -> Any:
     """Every logit for a gradient; a value has no direction, so one does."""
-    each = np.eye(model.size)
+    each = np.eye(len(model.q))
     return each if any(mean.power for mean in sampled_means(statement)) else each[:1]
 
 
 def _refuted(theorem: Theorem, options: Options, stream: Stream) -> list[Trial]:
     """The recorded model must show the difference, with as many samples as that takes."""
-    statement, model = theorem.statement, from_certificate(theorem.close["model"])
+    statement, model = theorem.statement, model_from_certificate(theorem.close["model"])
     u = np.array([[float(v) for v in model.u]])
     trials = _finite_trials(statement, model, {}, options.counted, stream, options.on, u, "!=")
     return [replace(trial, samples=_enough(trial)) for trial in trials]
@@ -208,6 +254,9 @@ def _unique(theorem: Theorem, options: Options, stream: Stream) -> list[Trial]:
 # ---------------------------------------------------------------------------- Gaussians
 def _on_gaussians(theorem: Theorem, options: Options, stream: Stream) -> list[Trial] | str:
     statement, context = theorem.statement, theorem.statement.context
+    needs = needs_of(statement)
+    if needs.batches or needs.sequences:
+        return "a batch or a sequence: the sampled models are finite"
     if regions_of(theorem):
         return "a bound on p/q that no two Gaussians keep to"
     model = replace(GAUSSIANS, mu=None) if context.on_policy else GAUSSIANS

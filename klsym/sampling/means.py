@@ -5,6 +5,7 @@ Every atom becomes E_m[a s...s] with the per-sample gradient written out symboli
     E_m[grad L]  ->  E_m[(dL/dlog q) s]               sg(.) held constant, then dropped
     grad E_q[a]  ->  E_q[(a + da/dlog q) s]           grad of a product by the product rule
     KL, chi2, J, Cov  ->  their definitions           count: E_count[a] = E_q[a / q]
+    E_m[sum_t grad L] ->  E_m[sum_t sum_z (dL/dlog q[z]) s_z], z the slots; a curl and others likewise
 
 This is how training code estimates them; the exact oracle differentiates literally and shares none of it.
 """
@@ -12,24 +13,31 @@ This is how training code estimates them; the exact oracle differentiates litera
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from klsym.errors import UsageError
-from klsym.kernel.rules import attach, d_log_q, definition, density_ratio
+from klsym.kernel.batches import variance_of_a_mean
+from klsym.kernel.derivatives import attach, d_log_q, density_ratio
+from klsym.kernel.indexed import chain_rule, curl, log_derivative, tower
+from klsym.kernel.rules import definition
+from klsym.names import SAMPLE
 from klsym.normal_form import ExpPoly
+from klsym.slots import at_slot
 from klsym.statements import (
     Atom,
-    Bregman,
     Context,
     Covariance,
+    Curl,
     Divergence,
     E,
     ExpectedGradient,
     Gradient,
-    Point,
-    PointGradient,
+    Indexed,
+    IndexedGradient,
+    MeanVariance,
     Side,
     Statement,
+    TokenDivergence,
 )
 
 
@@ -39,13 +47,28 @@ class Deterministic(UsageError):
 
 @dataclass(frozen=True)
 class Mean:
-    """E_measure[element * s^power], the element free of sg(.)."""
+    """E_measure[element * s^power], the element free of sg(.).
+
+    index, score: of a mean over batches or of a sum over t, see `slots`; power is then how many scores stand
+    in it.
+    """
 
     measure: str
     element: ExpPoly
     power: int = 0
+    index: str = ""
+    score: tuple[str, ...] = ()
+
+    @property
+    def disturbance(self) -> ExpPoly:
+        """k1 of the slot that every index has: what a negative control adds to the coefficient."""
+        return ExpPoly.variable(at_slot("k1", MAIN[self.index]))
 
 
+MAIN = {"": "x", "i": "self", "ij": "self", "t": "now", "it": "now"}
+
+
+UNFOLD = {TokenDivergence: tower, Curl: curl, MeanVariance: variance_of_a_mean}
 Product = tuple[ExpPoly, tuple[Mean, ...]]  # a constant coefficient, and the means that it multiplies
 
 
@@ -67,16 +90,16 @@ def means_of(side: Side, context: Context) -> tuple[Product, ...]:
 
 def _merged(products: Iterator[Product]) -> Iterator[Product]:
     """Lone means of one measure and power are one mean."""
-    lone: dict[tuple[str, int], ExpPoly] = {}
+    lone: dict[Mean, ExpPoly] = {}  # a mean without its coefficient -> the coefficients together
     for coefficient, means in products:
         if len(means) == 1:
-            key = (means[0].measure, means[0].power)
+            key = replace(means[0], element=ExpPoly({}))
             lone[key] = lone.get(key, ExpPoly({})) + coefficient * means[0].element
         else:
             yield coefficient, means
-    for (measure, power), element in lone.items():
+    for mean, element in lone.items():
         if element:
-            yield ExpPoly.number(1), (Mean(measure, element, power),)
+            yield ExpPoly.number(1), (replace(mean, element=element),)
 
 
 def _expand(side: Side, context: Context) -> Iterator[Product]:
@@ -98,7 +121,14 @@ def _atom(atom: Atom, context: Context) -> Iterator[Product]:
             yield from _expand(definition(atom, {}, context)[0], context)
         case Gradient(of):
             yield from _gradient(of, context)
-        case Point() | PointGradient() | Bregman():
+        case Indexed(index, measure, a, score) if measure != SAMPLE:
+            element = attach(a, context)
+            yield ExpPoly.number(1), (Mean(measure, element, len(score), index, score),)
+        case IndexedGradient(_, measure, _) if measure != SAMPLE:
+            yield from _expand(chain_rule(atom, context)[0], context)
+        case TokenDivergence() | Curl() | MeanVariance():
+            yield from _expand(UNFOLD[type(atom)](atom, {}, context)[0], context)
+        case _:
             raise Deterministic("a quantity at one sample: there is nothing to average")
 
 
@@ -124,6 +154,10 @@ def _gradient(of: Side, context: Context) -> Iterator[Product]:
 def _moved(atom: Atom, context: Context) -> Iterator[Product]:
     """The gradient of one atom without score function."""
     match atom:
+        case Indexed(_, measure, _, ()) if measure != SAMPLE:
+            yield from _expand(log_derivative(atom)[0], context)
+        case TokenDivergence():
+            yield from _gradient(tower(atom, {}, context)[0], context)
         case E(measure, a, ()):
             slope = d_log_q(a, context)
             yield _mean(measure, a + slope if measure == "q" else slope, 1, context)

@@ -17,7 +17,7 @@ import numpy as np
 from klsym.errors import UsageError
 from klsym.normal_form import ExpPoly
 from klsym.sampling.means import Deterministic, Mean, means_of
-from klsym.sampling.sampler import Averages, Products, Sampler, Spread, all_means
+from klsym.sampling.sampler import ROUNDING, Averages, Products, Sampler, Spread, all_means
 from klsym.sampling.statistics import Level, TooFew
 from klsym.sampling.streams import Stream
 from klsym.statements import Context, Side, Statement
@@ -36,7 +36,7 @@ class Trial:
 
     sampler: the model.  side: what is sampled.  reference: the exact value of the other side, (d,).
     relation: how the sampled side stands to the reference; "!=" must be seen to differ.
-    name: of what is sampled, for a report.
+    name: of what is sampled, for a report.  blur: how far rounding may move the reference, (d,).
     """
 
     sampler: Sampler
@@ -46,6 +46,7 @@ class Trial:
     samples: int
     stream: Stream
     name: str = "a side"
+    blur: Any = 0.0
 
     @cached_property
     def control(self) -> Products:
@@ -55,8 +56,8 @@ class Trial:
 
     @staticmethod
     def disturbance(mean: Mean) -> Mean:
-        """E_m[k1 s^j] beside E_m[a s^j]."""
-        return replace(mean, element=ExpPoly.variable("k1"))
+        """E_m[k1 s^j] beside E_m[a s^j]; at an index, k1 of the sample or step itself."""
+        return replace(mean, element=mean.disturbance)
 
     @cached_property
     def spread(self) -> Spread:
@@ -100,7 +101,7 @@ class Trial:
         except TooFew:
             raise TooFew(self.samples, self.needed(level)) from None
         averages = self.sampler.averages(all_means(self.control), self.samples, self.stream, results)
-        z = self._z(self.side, averages, self.spread, self.reference)
+        z = self._z(self.side, averages, self.spread, self.reference, self.blur)
         wrong = self._z(self.control, averages, self.control_spread, self.spread.value)
         error = self.spread.deviation / np.sqrt(self.samples)
         worst = np.argmax(_against(z, self.relation) / threshold)
@@ -136,11 +137,13 @@ class Trial:
             raise TooFew(samples, math.ceil(samples / nearest**2))
         return side, control
 
-    def _z(self, products: Products, averages: Averages, spread: Spread, reference: Any) -> Any:
+    def _z(
+        self, products: Products, averages: Averages, spread: Spread, reference: Any, blur: Any = 0.0
+    ) -> Any:
         gap = self.sampler.combine(products, averages) - spread.bias / self.samples - reference
         error = spread.deviation / np.sqrt(self.samples)
         still = error <= spread.rounding  # every sample is the same: the gap itself is judged
-        certain = np.where(np.abs(gap) <= spread.rounding, 0.0, np.copysign(np.inf, gap))
+        certain = np.where(np.abs(gap) <= spread.rounding + blur, 0.0, np.copysign(np.inf, gap))
         return np.where(still, certain, gap / np.where(still, 1.0, error))
 
     def _holds(self, z: Any, threshold: Any) -> bool:
@@ -203,10 +206,11 @@ class Outcome:
 
 def both_ways(
     sampler: Sampler, sides: tuple[Side, Side], exact: tuple[Any, Any], relation: str,
-    context: Context, samples: int, stream: Stream,
+    context: Context, samples: int, stream: Stream, sizes: tuple[Any, Any] = (0.0, 0.0),
 ) -> list[Trial]:  # fmt: skip
     """A trial for each side that can be sampled: it against the exact value of the other.
 
+    sizes: of the terms that each exact value was summed from, by which its rounding is judged.
     Raises Deterministic: neither side can.
     """
     turned = {"<=": ">="}.get(relation, relation)
@@ -215,7 +219,8 @@ def both_ways(
     for i, products in chosen.items():
         name, related = (("left side", relation), ("right side", turned))[i]
         judge = np.asarray(exact[1 - i])
-        found.append(Trial(sampler, products, judge, related, samples, stream.child(i), name))
+        blur = ROUNDING * np.asarray(sizes[1 - i])
+        found.append(Trial(sampler, products, judge, related, samples, stream.child(i), name, blur))
     return found
 
 
