@@ -53,7 +53,7 @@ def _guard_minus(argv: list[str]) -> list[str]:
     if argv[:1] not in (["explain"], ["compare"]) or "--" in argv:
         return argv
     known = ("-", "-h", *(a for a in argv if a.startswith("--") and a[2:3].isalpha()))
-    losses = ("--k", "--r", "--l", "--sg", "--R", "--A")  # such as --k1, which is k1
+    losses = ("--k", "--r", "--log", "--lam", "--sg", "--R", "--A")  # such as --k1, which is k1
     return [f" {a}" if a.startswith("-") and (a not in known or a.startswith(losses)) else a for a in argv]
 
 
@@ -83,11 +83,38 @@ def _add_explain(commands: Any) -> None:
         "loss", metavar="LOSS", help="a loss such as 'sg(rho)*k2'; - reads one a line from stdin"
     )
     _add_setting(explain)
-    explain.add_argument("--level", choices=("sample",), default="sample")
-    explain.add_argument("--batch", choices=("none",), default="none")
+    _add_level(explain)
+    explain.add_argument(
+        "--batch",
+        choices=("none", "mean", "leave-one-out", "std"),
+        default="none",
+        help="what the score's coefficient is centred by; std also divides (none)",
+    )
     _add_format(explain, FORMATS)
     explain.add_argument("--check", action="store_true", help="cross-check on exact finite models")
     explain.set_defaults(run=run_explain)
+
+
+def _add_level(command: Any) -> None:
+    """What the loss is applied to."""
+    options = {
+        "--level": (
+            ("sample", "token", "sequence"),
+            "one sample (default); each token, summed; a whole sequence",
+        ),
+        "--credit": (
+            ("to-go", "same-token", "total"),
+            "the rewards that a token's score meets, with --use reward (to-go)",
+        ),
+        "--weights": (
+            ("token", "prefix", "sequence"),
+            "what rho means at a token: its own ratio (default), the product up to it, or of all",
+        ),
+        "--aggregate": (("sum", "mean"), "mean: 1/T in front, T the random length (sum)"),
+    }
+    for name, (choices, words) in options.items():
+        default = {"--level": "sample"}.get(name)
+        command.add_argument(name, choices=choices, default=default, help=words)
 
 
 def _add_setting(command: argparse.ArgumentParser) -> None:
@@ -116,6 +143,7 @@ def _add_compare(commands: Any) -> None:
     for name in ("A", "B"):
         compare.add_argument(f"loss_{name.lower()}", metavar=f"LOSS_{name}", help="such as 'rho*k3'")
     _add_setting(compare)
+    _add_level(compare)
     _add_format(compare, ("text", "json"))
     compare.set_defaults(run=run_compare)
 
@@ -188,7 +216,10 @@ def run_explain(options: argparse.Namespace) -> int:
 def _explain(loss: str, options: argparse.Namespace) -> Any:
     from klsym.engine.explain import explain
 
-    verdict = explain(loss, options.sampling, options.use, options.level, options.batch, options.param)
+    verdict = explain(
+        loss, options.sampling, options.use, options.level, options.batch, options.param, options.credit,
+        options.weights, options.aggregate,
+    )  # fmt: skip
     if not options.check:
         return verdict
     from klsym.numeric.cross_check import with_check
@@ -229,7 +260,8 @@ def run_compare(options: argparse.Namespace) -> int:
     from klsym.engine.compare import compare
 
     losses = (options.loss_a.strip(" "), options.loss_b.strip(" "))
-    found = compare(*losses, options.sampling, options.use, options.param)
+    level = {name: getattr(options, name) for name in ("level", "credit", "weights", "aggregate")}
+    found = compare(*losses, options.sampling, options.use, options.param, **level)
     print(json.dumps(found.to_json()) if options.format == "json" else found)
     return 0
 

@@ -64,6 +64,13 @@ BAD: list[tuple[list[str], str]] = [
     (["explain", "k1", "--use", "penalty"], "--use.*penalty"),
     (["explain", "k1", "--level", "word"], "--level.*word"),
     (["explain", "k1", "--batch", "median"], "--batch.*median"),
+    (["explain", "k1", "--level", "token", "--credit", "total"], "credit: a differentiated loss"),
+    (["explain", "k1", "--level", "token", "--weights", "tokens"], "--weights.*tokens"),
+    (["explain", "k1", "--level", "token", "--batch", "mean"], "batch: samples are centred whole"),
+    (["explain", "k1", "--aggregate", "mean"], "aggregate: a single sample has no length"),
+    (["explain", "k1", "--weights", "prefix"], "weights: this is said of tokens"),
+    (["explain", "clip(k1, 0, 1)", "--level", "token"], "with level token only exponential polynomials"),
+    (["explain", "k1/T", "--level", "sequence"], "the length of a sequence is random"),
     (["explain", "k1", "--format", "pdf"], "--format.*pdf"),
     (["explain", "k1", "--param", "a b"], "parameter 'a b'"),
     (["explain", "k1", "--param", "r"], "parameter 'r'"),
@@ -92,10 +99,70 @@ def test_bad_input_is_one_line_on_stderr_and_exit_2(argv: list[str], words: str,
     assert re.search(words, err), err
 
 
-def test_an_uninstalled_level_is_refused_and_not_ignored(capsys: Out) -> None:
-    for option in (["--level", "token"], ["--batch", "mean"]):
-        code, out, err = run(capsys, "explain", "k1", *option, "--json")
-        assert (code, out) == (2, "") or json.loads(out)[option[0].strip("-")] == option[1], err
+@pytest.mark.parametrize(
+    ("option", "beside"),
+    [
+        (["--level", "token"], []),
+        (["--level", "sequence"], []),
+        (["--batch", "mean"], []),
+        (["--batch", "leave-one-out"], ["--use", "reward"]),
+        (["--batch", "std"], []),
+        (["--credit", "total"], ["--level", "token", "--use", "reward"]),
+        (["--weights", "prefix"], ["--level", "token"]),
+        (["--aggregate", "mean"], ["--level", "sequence"]),
+    ],
+    ids=lambda value: " ".join(value),
+)
+def test_an_option_is_not_ignored(option: list[str], beside: list[str], capsys: Out) -> None:
+    code, out, err = run(capsys, "explain", "k1", *beside, *option, "--json")
+    assert (code, err) == (0, "") and json.loads(out)[option[0].strip("-")] == option[1]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--level", "token"],
+        ["--level", "sequence", "--aggregate", "mean"],
+        ["--batch", "mean"],
+        ["--batch", "std"],
+    ],
+    ids=lambda value: " ".join(value),
+)
+def test_formats_of_tokens_and_batches(options: list[str], form: str, capsys: Out) -> None:
+    code, out, err = run(capsys, "explain", "k3", *options, "--format", form)
+    assert (code, err) == (0, "")
+    sign = {
+        "text": "k3  (on-policy, as a loss",
+        "latex": r"\begin{aligned}",
+        "markdown": "**k3",
+        "json": '{"loss": "k3',
+    }
+    assert sign[form] in out and "ExpPoly" not in out
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["k3", "--level", "token"],
+        ["rho*k1", "--level", "token", "--use", "reward", "--sampling", "off-policy", "--weights", "prefix"],
+        ["k1", "--level", "sequence", "--aggregate", "mean"],
+        ["rho*k1", "--batch", "leave-one-out", "--use", "reward", "--sampling", "off-policy"],
+        ["k1", "--batch", "std"],
+    ],
+    ids=lambda value: " ".join(value),
+)
+def test_check_of_tokens_and_batches(argv: list[str], capsys: Out) -> None:
+    code, out, err = run(capsys, "explain", *argv, "--check", "--json")
+    assert (code, err) == (0, "") and json.loads(out)["check"]["passed"] is True
+
+
+def test_a_stream_takes_the_options_of_tokens(monkeypatch: pytest.MonkeyPatch, capsys: Out) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("k1\nclip(k1, 0, 1)\nrho*k1\n"))
+    code, out, _ = run(capsys, "explain", "-", "--level", "token", "--weights", "prefix")
+    answers = [json.loads(line) for line in out.splitlines()]
+    assert code == 2 and "error" in answers[1]
+    assert [answers[i]["gradient"]["target"] for i in (0, 2)] == ["zero", "reverse-kl"]
 
 
 # ---------------------------------------------------------------------------- help and version
@@ -105,7 +172,20 @@ def test_an_uninstalled_level_is_refused_and_not_ignored(capsys: Out) -> None:
         ("", [*COMMANDS, "--version"]),
         (
             "explain",
-            ["LOSS", "--sampling", "--use", "--level", "--batch", "--format", "--json", "--check", "--param"],
+            [
+                "LOSS",
+                "--sampling",
+                "--use",
+                "--level",
+                "--batch",
+                "--credit",
+                "--weights",
+                "--aggregate",
+                "--format",
+                "--json",
+                "--check",
+                "--param",
+            ],
         ),
         ("compare", ["LOSS_A", "LOSS_B", "--sampling", "--use", "--format", "--json", "--param"]),
         ("prove", ["ID", "--certificates"]),
@@ -245,13 +325,22 @@ def test_stream_of_good_lines_ends_with_0(capsys: Out, monkeypatch: pytest.Monke
 
 
 # ---------------------------------------------------------------------------- the ledger
-PROOFS = ("gradient", "neighbour", "offpolicy", "reward", "value", "variance")  # no experiments
+PROOFS = (
+    "batch",
+    "gradient",
+    "neighbour",
+    "offpolicy",
+    "reward",
+    "sequence",
+    "value",
+    "variance",
+)  # no experiments
 
 
 def test_claims(capsys: Out) -> None:
     code, out, err = run(capsys, "claims", *PROOFS)
     lines = out.splitlines()
-    assert (code, err, len(lines)) == (0, "", 77)
+    assert (code, err, len(lines)) == (0, "", 104)
     row = r"[a-z]+\.[a-z0-9-]+ +(proved|refuted|corrected|exact) +settled +(kernel|sympy) +\S"
     assert all(re.match(row, line) for line in lines)
     assert len(run(capsys, "claims", "reward", "value.k2-biased")[1].splitlines()) == 9
@@ -260,7 +349,7 @@ def test_claims(capsys: Out) -> None:
 def test_claims_json(capsys: Out) -> None:
     code, out, err = run(capsys, "claims", "--json", *PROOFS)
     rows = json.loads(out)
-    assert (code, err, len(rows), len({row["id"] for row in rows})) == (0, "", 77, 77)
+    assert (code, err, len(rows), len({row["id"] for row in rows})) == (0, "", 104, 104)
     text, listed = (str, type(None)), ("hypotheses",)
     for row in rows:
         assert list(row) == [

@@ -54,6 +54,7 @@ def test_the_commands_are_shown():
     assert [arguments for arguments, _ in commands()] == [
         ["explain", "k3"],
         ["compare", "rho*k1", "rho*k3", "--sampling", "off-policy"],
+        ["explain", "k1", "--level", "token", "--aggregate", "mean"],
     ]
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import sympy
 
 from klsym.engine.targets import recognise
 from klsym.language import Weight, log_mu, rho, sg
-from klsym.normal_form import ExpPoly
+from klsym.names import SAMPLE_BASES
+from klsym.normal_form import ExpPoly, Monomial
 
 if TYPE_CHECKING:
     from klsym.engine.verdict import Verdict
@@ -22,6 +23,7 @@ class Facts:
 
     vanishes: the gradient is zero at every sample.  weighted: it mentions the sampler.  attached: the
     loss holds rho outside sg.  noisy: a multiple of rho s stands beside the rest.  heavy: r in c.
+    pieces: the multiples of E_q[1/T] and of other named quantities of sequences, as text.
     """
 
     vanishes: bool
@@ -29,6 +31,7 @@ class Facts:
     attached: bool
     noisy: bool = False
     heavy: bool = False
+    pieces: Mapping[str, str] = field(default_factory=dict)
 
 
 def facts_of(loss: ExpPoly, per_sample: ExpPoly, c: ExpPoly, on_policy: bool) -> Facts:
@@ -41,7 +44,22 @@ def facts_of(loss: ExpPoly, per_sample: ExpPoly, c: ExpPoly, on_policy: bool) ->
         attached=any("w" in dict(m) for _, exponent in loss.terms for m, _ in exponent),
         noisy=bool(recognise(unweighted).constant),
         heavy=any(v < 0 for _, exponent in c.terms for m, v in exponent if dict(m).get("k1")),
+        pieces=_per_length(c),
     )
+
+
+def _per_length(c: ExpPoly) -> dict[str, str]:
+    """The multiple of 1/T in a coefficient, if it is one number or parameter."""
+    found = [
+        str(value)
+        for (monomial, exponent), value in c.terms.items()
+        if dict(monomial).get("length") == -1 and not exponent and not _samples(monomial)
+    ]
+    return {"1/T": found[0]} if len(found) == 1 else {}
+
+
+def _samples(monomial: Monomial) -> set[str]:
+    return {name for name, _ in monomial} & set(SAMPLE_BASES) - {"length"}
 
 
 def facts_outside(loss: Any, per_sample: Any) -> Facts:
@@ -76,7 +94,7 @@ def zero_gradient(verdict: Verdict, facts: Facts) -> str:
 def value_is_not_gradient(verdict: Verdict, facts: Facts) -> str:
     if verdict.unbiased_for("reverse-kl") and verdict.target != "reverse-kl":
         what = {"zero": "is zero", "forward-kl": "is that of KL(p||q)"}
-        end = what.get(verdict.target, "is not that of KL(q||p)")
+        end = what.get(str(verdict.target), "is not that of KL(q||p)")
         return f"the value is unbiased for KL(q||p), but the expected gradient {end}"
     return ""
 
@@ -119,7 +137,91 @@ def heavy_tail(verdict: Verdict, facts: Facts) -> str:
     )
 
 
+def length_in_front(verdict: Verdict, facts: Facts) -> str:
+    if not verdict.setting.averaged or facts.vanishes:
+        return ""
+    start = "1/T depends on the tokens to come, so that what has mean zero without it need not have it"
+    multiple = facts.pieces.get("1/T", "")
+    if not multiple or verdict.setting.use == "reward":
+        return start
+    way = "shortens" if multiple.startswith("-") else "lengthens"
+    return f"{start}: descending E_q[1/T] {way} sequences"
+
+
 CHECKS: tuple[Callable[[Verdict, Facts], str], ...] = (
     outside_the_core, zero_gradient, value_is_not_gradient, missing_weight, literal_weight,
-    mean_zero_noise, wrong_sign, heavy_tail,
+    mean_zero_noise, wrong_sign, length_in_front, heavy_tail,
 )  # fmt: skip
+
+
+# ---------------------------------------------------------------------------- tokens
+def token_weight_missing(verdict: Verdict, facts: Facts) -> str:
+    if verdict.setting.on_policy or facts.vanishes or facts.weighted:
+        return ""
+    fix = "multiply by rho" if verdict.setting.use == "reward" else "use rho*k3"
+    return (
+        "no importance weight: sequences come from mu, not from q "
+        f"({fix} with weights prefix to target grad KL(q||p))"
+    )
+
+
+def prefixes_of_mu(verdict: Verdict, facts: Facts) -> str:
+    """rho_t alone weighs a token given its prefix, and the prefix is still drawn from mu."""
+    setting = verdict.setting
+    if setting.on_policy or setting.weights != "token" or not facts.weighted:
+        return ""
+    return "rho_t alone leaves the prefix of t distributed as mu: choose weights prefix, or level sequence"
+
+
+def effect_on_later_tokens(verdict: Verdict, facts: Facts) -> str:
+    setting = verdict.setting
+    if verdict.target == "zero" or "reverse-kl" in facts.pieces:
+        return ""
+    if setting.use == "reward":
+        same = setting.credit == "same-token" and not {"advantage", "advantage/T"} & set(facts.pieces)
+        return "a token is not credited with the rewards after it: choose credit to-go" * same
+    if not {"reverse at q", "forward at q", "reverse at mu", "forward at mu"} & set(facts.pieces):
+        return ""
+    fix = "k1 as a reward with credit to-go" if setting.on_policy else "rho*k3 with weights prefix"
+    return f"what a token does to later ones is dropped: use {fix}, or level sequence"
+
+
+def counted_tokens(verdict: Verdict, facts: Facts) -> str:
+    if "T" not in facts.pieces:
+        return ""
+    way = "ascending" if verdict.setting.use == "reward" else "descending"
+    longer = facts.pieces["T"].startswith("-") != (verdict.setting.use == "reward")
+    change = "lengthens" if longer else "shortens"
+    return f"a constant at each token counts tokens: {way} it {change} sequences"
+
+
+TOKEN_CHECKS = (
+    zero_gradient, value_is_not_gradient, token_weight_missing, prefixes_of_mu, effect_on_later_tokens,
+    literal_weight, wrong_sign, length_in_front, counted_tokens, heavy_tail,
+)  # fmt: skip
+
+
+def token_warnings(verdict: Verdict, facts: Facts) -> tuple[str, ...]:
+    """All warnings about token losses."""
+    return tuple(text for text in (check(verdict, facts) for check in TOKEN_CHECKS) if text)
+
+
+# ---------------------------------------------------------------------------- batches
+def batch_warnings(verdict: Verdict, facts: Facts) -> tuple[str, ...]:
+    """Those of one sample, and what centring does."""
+    found = list(warnings_for(verdict, facts))
+    setting = verdict.setting
+    shrinks = setting.batch == "mean" and verdict.target != "zero"
+    if shrinks:
+        found.append(
+            "each sample stands in the mean that is taken off it: the gradient shrinks by 1 - 1/n (multiply"
+            " by n/(n - 1), or leave each sample out of its mean)"
+        )
+    if shrinks and {"reward", "reverse-kl"} <= set(verdict.gradient.multiples):
+        found.append("the reward and the penalty shrink together; centring one alone shrinks that one alone")
+    if "mean_h" in (verdict.coefficient or ""):
+        found.append(
+            "off-policy the score has no mean zero under mu: what is taken off adds E_mu[h] grad KL(mu||q),"
+            " for h the coefficient of the score"
+        )
+    return tuple(found)

@@ -10,39 +10,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from klsym.convert import to_ring
+from klsym.engine.answers import Answer, decided
 from klsym.engine.compare_outside import compare_outside
+from klsym.engine.compare_tokens import compare_tokens
 from klsym.engine.derivation import Proof, derive
 from klsym.engine.explain import as_written, checked_setting, explain, refuse_unless_moderate
 from klsym.engine.quantities import Quantity, expectation, expected_gradient, sample_gradient
 from klsym.engine.quantities import sample as at_a_sample
-from klsym.engine.variances import Estimate, Spread, model_of, spread
+from klsym.engine.variances import Estimate, Spread, spread
 from klsym.engine.verdict import Setting
-from klsym.errors import NotInRing, ProofError, UsageError
-from klsym.language import ATOMS, s, sg
+from klsym.errors import NotInRing, UsageError
+from klsym.language import ATOMS, length, s, sg
 from klsym.normal_form import ZERO, ExpPoly
 from klsym.render.compare import ComparisonView
 from klsym.render.losses import Written
 from klsym.statements import Point, Side
-
-
-@dataclass(frozen=True)
-class Answer:
-    """Is something the same for both losses?  None: open."""
-
-    same: bool | None
-    statement: str
-    trust: str
-    proof: Proof | None = None
-    witness: dict[str, Any] | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "same": self.same, "statement": self.statement, "trust": self.trust, "witness": self.witness,
-        }  # fmt: skip
 
 
 @dataclass(frozen=True, repr=False)
@@ -79,7 +65,7 @@ class Comparison(ComparisonView):
     def to_json(self) -> dict[str, Any]:
         """The object that `klsym compare --json` prints."""
         return {
-            "losses": list(self.losses), "sampling": self.setting.sampling, "use": self.setting.use,
+            "losses": list(self.losses), **self.setting.to_json(),
             "value": self.value.to_json(), "per_sample": self.per_sample.to_json(),
             "expected_gradient": self.gradient.to_json(),
             "variance": self.variance.to_json() if self.variance else None,
@@ -88,7 +74,15 @@ class Comparison(ComparisonView):
 
 
 def compare(
-    a: Any, b: Any, sampling: str = "on-policy", use: str = "loss", parameters: Iterable[str] = ()
+    a: Any,
+    b: Any,
+    sampling: str = "on-policy",
+    use: str = "loss",
+    parameters: Iterable[str] = (),
+    level: str = "sample",
+    credit: str | None = None,
+    weights: str | None = None,
+    aggregate: str | None = None,
 ) -> Comparison:
     """Say in what two losses of one sample agree, and which has the less noisy gradient where.
 
@@ -100,11 +94,17 @@ def compare(
     sampling: "on-policy" (samples from q itself) or "off-policy" (from mu).
     use: "loss" (differentiated), or "reward" (detached; the loss is all that multiplies the score).
     parameters: names declared beside lam, beta, eps, alpha, n, T (for text).
+    level: "sample", "sequence" (a sample is a whole sequence), or "token" (the losses of all tokens, summed;
+    of these the variances are not compared).  credit, weights, aggregate: as in `explain`.
     Raises UsageError for text that cannot be read and for unknown options.
     """
-    setting = checked_setting(sampling, use, "sample", "none")
+    setting = checked_setting(sampling, use, level, "none", credit, weights, aggregate)
     names = parameters if isinstance(parameters, str) else tuple(parameters)
     pair = (as_written(a, names), as_written(b, names))
+    if setting.averaged and level == "sequence":
+        pair = tuple(replace(one, expression=one.expression / length) for one in pair)  # type: ignore[assignment]
+    if level == "token":
+        return _of_tokens(pair, setting)
     try:
         elements = tuple(_element(written) for written in pair)
     except NotInRing:
@@ -115,6 +115,20 @@ def compare(
             Answer(*gradient, trust), None, trust, UNDECIDED,
         )  # fmt: skip
     return _in_ring(pair, setting, any({"w", "sg(w)"} & e.names() for e in elements))
+
+
+def _of_tokens(pair: tuple[Written, Written], setting: Setting) -> Comparison:
+    answers = compare_tokens(pair, setting)
+    open_ = tuple(
+        f"{name}: neither a proof nor a model was found"
+        for name, answer in zip(("value", "gradient", "expected gradient"), answers, strict=True)
+        if answer.same is None
+    )
+    value, per_sample, gradient = answers
+    if per_sample.same is not True:
+        open_ = (*open_, "the variances: those of sums over tokens are not compared")
+    texts = (pair[0].text, pair[1].text)
+    return Comparison(texts, setting, value, per_sample, gradient, None, "kernel", open_)
 
 
 def _parameters(pair: Iterable[Written]) -> set[str]:
@@ -134,7 +148,7 @@ def _element(written: Written) -> ExpPoly:
         if "division by zero" in str(error):
             raise UsageError(f"division by zero in {written.text!r}") from None
         raise
-    refuse_unless_moderate(element, written)
+    refuse_unless_moderate(element, written, {"length"})
     return element
 
 
@@ -145,7 +159,7 @@ def _in_ring(pair: tuple[Written, Written], setting: Setting, weighted: bool) ->
     under = "mu" if copied or not setting.on_policy else "q"
 
     def same(quantity: Callable[[Written], Quantity]) -> Answer:
-        return _decided(quantity(pair[0]), quantity(pair[1]), copied)
+        return decided(quantity(pair[0]), quantity(pair[1]), copied)
 
     value = same(lambda written: _labelled(expectation(written.expression, under), written))
     gradient = same(lambda written: _expected(written, under, setting.use))
@@ -181,21 +195,6 @@ def _detached(quantity: Quantity, written: Written) -> Quantity:
     detached = sg(written.expression)
     text = written.text if detached == written.expression else f"sg({written.text})"
     return _labelled(quantity, Written(text, detached))
-
-
-def _decided(left: Quantity, right: Quantity, copied: bool) -> Answer:
-    """A proof that both are equal for all q, p, mu, or a model in which they are not."""
-    start = derive(left, on_policy=copied)
-    try:
-        proof = start.equals(right)
-        return Answer(True, str(proof), "kernel", proof)
-    except ProofError:
-        pass
-    try:
-        proof = start.differs_from(right)
-    except ProofError:
-        return Answer(None, "", "open")
-    return Answer(False, str(proof), "kernel", proof, model_of(proof))
 
 
 def _estimate(gradient: Quantity, copied: bool) -> Estimate:

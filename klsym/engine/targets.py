@@ -1,7 +1,8 @@
 """Recognition: what a score coefficient or a value is, read off its normal form.  Untrusted.
 
 c = k1 is grad KL(q||p), c = -r is grad KL(p||q), c = h(R, A) is grad E_q[h]; constants drop.  By
-completeness nothing else is any of these, so reading the normal form decides the question.
+completeness nothing else is any of these, so reading the normal form decides the question.  The random
+length of a sequence is no reward: c = 1/T is part of the rest.
 
 >>> from klsym.convert import to_ring
 >>> from klsym.language import k3
@@ -13,11 +14,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from klsym.names import SAMPLE_BASES, THETA_FREE, parse_name
 from klsym.normal_form import ZERO, ExpPoly
-from klsym.statements import SAMPLE_BASES, THETA_FREE, parse_name
 
 K1 = ExpPoly.variable("k1")
 R_RATIO = (-K1).exp()
+LENGTH = frozenset({"length"})  # the number of tokens of a sequence, which is random
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ def _sorted_into(element: ExpPoly, patterns: dict[str, ExpPoly], rewards: Names,
     parts = dict.fromkeys(("reverse", "forward", "reward", "constant", "rest"), ZERO)
     for key, value in element.terms.items():
         term = ExpPoly({key: value})
-        name = "rest" if term.names() & random else _part_of(term, patterns, rewards)
+        name = "rest" if term.names() & (random | LENGTH) else _part_of(term, patterns, rewards)
         parts[name] = parts[name] + (_over(term, patterns[name]) if name in patterns else term)
     return Target(**parts)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from klsym.engine.derivation import Proof
+from klsym.engine.explain_setting import Setting as Setting
 from klsym.engine.targets import Target
 from klsym.render import formulas
 from klsym.render.combination import combination_latex
@@ -13,27 +14,14 @@ from klsym.render.spelling import LATEX, TEXT
 from klsym.render.verdict import VerdictView
 
 Step = tuple[str, str, str]  # rule, text, LaTeX
-
-
-@dataclass(frozen=True)
-class Setting:
-    """How the loss is used."""
-
-    sampling: str = "on-policy"
-    use: str = "loss"
-    level: str = "sample"
-    batch: str = "none"
-
-    @property
-    def on_policy(self) -> bool:
-        return self.sampling == "on-policy"
+UNNAMED = ("f-divergence", "separable", "none", None)  # targets whose objective no combination names
 
 
 @dataclass(frozen=True)
 class Meaning:
-    """A target with its multiples, as grammar strings."""
+    """A target with its multiples, as grammar strings; the target None is open."""
 
-    target: str
+    target: str | None
     multiples: dict[str, str]
     latex: str = ""  # of the combination, as an objective
 
@@ -42,10 +30,16 @@ class Meaning:
         named = found.multiples
         if found.rest:  # beside a rest, only the policy gradient of the rewards is worth naming
             named = {name: value for name, value in named.items() if name == "reward"}
+        return Meaning.named(found.target, named)
+
+    @staticmethod
+    def named(target: str | None, multiples: dict[str, Any]) -> Meaning:
+        """From multiples that are exponential polynomials."""
         text, latex = (
-            {name: formulas.element(value, spell) for name, value in named.items()} for spell in (TEXT, LATEX)
+            {name: formulas.element(value, spell) for name, value in multiples.items()}
+            for spell in (TEXT, LATEX)
         )
-        return Meaning(found.target, text, combination_latex(latex))
+        return Meaning(target, text, combination_latex(latex))
 
     def to_json(self) -> dict[str, Any]:
         return {"target": self.target, "combination": self.multiples or None}
@@ -57,14 +51,15 @@ class Verdict(VerdictView):
 
     gradient and value say what the expected gradient and the expected value are; `proofs` are the
     kernel's theorems behind them (empty when the loss lies outside the ring); `witness` is a finite
-    model in which the expected gradient is not grad KL(q||p).
+    model in which the expected gradient is not grad KL(q||p), or for the target "none" not the gradient
+    of anything.  shown: the expected gradient in words of named quantities; notes: what it keeps and drops.
     """
 
     loss: str
     loss_latex: str
     setting: Setting
     per_sample: str
-    coefficient: str
+    coefficient: str | None
     coefficient_latex: str
     gradient: Meaning
     value: Meaning
@@ -77,17 +72,20 @@ class Verdict(VerdictView):
     warnings: tuple[str, ...] = ()
     proofs: tuple[Proof, ...] = ()
     check: dict[str, Any] | None = field(default=None)
+    objective_latex: str | None = None
+    shown: str = ""
+    notes: tuple[str, ...] = ()
 
     @property
-    def target(self) -> str:
+    def target(self) -> str | None:
         return self.gradient.target
 
     @property
     def objective(self) -> str | None:
-        """LaTeX of the implied objective, for combinations of the named targets."""
-        if self.target in ("f-divergence", "separable"):
-            return None
-        return self.gradient.latex
+        """LaTeX of the implied objective, where it has a name."""
+        if self.objective_latex or self.target in UNNAMED:
+            return self.objective_latex
+        return self.gradient.latex or None
 
     def to_json(self) -> dict[str, Any]:
         """The object of the command-line contract."""
@@ -103,8 +101,7 @@ class Verdict(VerdictView):
             "unbiased_for_forward_kl": self.unbiased_for("forward-kl"),
         }
         answer = {
-            "loss": self.loss, "sampling": self.setting.sampling, "use": self.setting.use,
-            "level": self.setting.level, "batch": self.setting.batch, "gradient": gradient, "value": value,
+            "loss": self.loss, **self.setting.to_json(), "gradient": gradient, "value": value,
             "trust": self.trust, "hypotheses": list(self.hypotheses),
             "steps": [{"rule": rule or "statement", "latex": latex} for rule, _, latex in self.steps],
             "witness": self.witness, "warnings": list(self.warnings),

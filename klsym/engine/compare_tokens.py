@@ -1,0 +1,76 @@
+"""compare for token losses: values, gradients at a sequence, and expected gradients.  Untrusted.
+
+>>> from klsym.engine.explain import as_written
+>>> pair = tuple(as_written(loss, ()) for loss in ("rho*k3", "sg(rho)*k2"))
+>>> setting = Setting("off-policy", level="token", weights="token", aggregate="sum")
+>>> [answer.same for answer in compare_tokens(pair, setting)]
+[False, True, True]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from klsym.convert import to_ring
+from klsym.engine.answers import Answer, decided
+from klsym.engine.explain_fields import field_of, token_loss
+from klsym.engine.explain_samples import refuse_unless_moderate, uses_sampler
+from klsym.engine.explain_setting import Setting
+from klsym.engine.indexed import sum_over_t
+from klsym.engine.quantities import Quantity
+from klsym.errors import NotInRing, UsageError
+from klsym.names import SAMPLE
+from klsym.render.losses import Written
+from klsym.statements import Indexed, IndexedGradient, Side
+
+NOT_COMPARED = (
+    "compare: rewards of other tokens that are no sums of k1, log q, R and constants are not compared; choose"
+    " credit same-token"
+)
+
+
+def compare_tokens(pair: tuple[Written, Written], setting: Setting) -> tuple[Answer, Answer, Answer]:
+    """Value, gradient at a sequence, and expected gradient; raises UsageError beyond the ring."""
+    losses = tuple(_loss(written, setting) for written in pair)
+    weighted = any(uses_sampler(to_ring(loss), setting) for loss in losses)
+    copied = setting.on_policy and weighted
+    under = "mu" if copied or not setting.on_policy else "q"
+    fields = tuple(_field(loss, setting) for loss in losses)
+
+    def same(of: Callable[[int], Quantity]) -> Answer:
+        return decided(of(0), of(1), copied)
+
+    value = same(lambda i: sum_over_t(losses[i], under))
+    gradient = same(lambda i: _under(fields[i], under))
+    per_sample = same(lambda i: _under(fields[i], SAMPLE))
+    if per_sample.same is None and gradient.same is False:  # one mean, one gradient at each sequence
+        per_sample = replace(gradient, same=False, statement="their means differ", witness=None)
+    return value, per_sample, gradient
+
+
+def _loss(written: Written, setting: Setting) -> Any:
+    try:
+        refuse_unless_moderate(to_ring(written.expression), written)
+        return token_loss(written.expression, setting)
+    except NotInRing as error:
+        raise UsageError(
+            f"compare: at level token only exponential polynomials are compared: {error}"
+        ) from None
+
+
+def _field(loss: Any, setting: Setting) -> Quantity:
+    start = field_of(loss, setting).start
+    if start.context.given:
+        raise UsageError(NOT_COMPARED)
+    return Quantity(start.start, dict(start.context.functions), start.labels)
+
+
+def _under(field: Quantity, measure: str) -> Quantity:
+    """The same sum over t under another measure, or at one sequence."""
+    terms = []
+    for coefficient, atoms in field.side.terms:
+        sums = (atom for atom in atoms if isinstance(atom, Indexed | IndexedGradient))
+        terms.append((coefficient, tuple(replace(atom, measure=measure) for atom in sums)))
+    return replace(field, side=Side.of(*terms))

@@ -1,0 +1,312 @@
+"""explain for batches of n independent samples whose score coefficients are centred.  Untrusted.
+
+With h the coefficient that one sample would have, E_m[h s], a batch has
+
+    mean            E_m[mean_i (h_i - (h_i + sum_{j != i} h_j)/n) s_i] = (1 - 1/n) (E_m[h s] - E_m[h] E_m[s])
+    leave-one-out   E_m[mean_i (h_i - sum_{j != i} h_j/(n - 1)) s_i] = E_m[h s] - E_m[h] E_m[s]
+
+On-policy E_q[s] = 0.  Off-policy E_mu[s] = -grad KL(mu||q), and what is taken off stays.  Where h is not
+linear in k1 and rewards it is written H, whose value at each sample is given.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from fractions import Fraction
+from typing import Any
+
+from klsym.convert import to_ring, to_sympy
+from klsym.engine.advice import batch_warnings, facts_of
+from klsym.engine.derivation import Derivation, Proof, derive
+from klsym.engine.explain_samples import (
+    Canonical,
+    aggregated,
+    canonical_form,
+    explain_sample,
+    hypotheses_of,
+    objective_of,
+    steps_of,
+    target_quantity,
+    uses_sampler,
+    with_objective,
+    witness_against_reverse_kl,
+)
+from klsym.engine.explain_setting import Setting
+from klsym.engine.indexed import mean_over_i
+from klsym.engine.quantities import KL, Quantity, expectation, grad, sample, sample_gradient
+from klsym.engine.targets import Target, recognise
+from klsym.engine.verdict import Meaning, Verdict
+from klsym.errors import ProofError
+from klsym.kernel.derivatives import d_log_q
+from klsym.kernel.indexed import in_slot
+from klsym.language import H, R, others, own, parameter, s
+from klsym.names import SAMPLE_BASES
+from klsym.normal_form import ONE, ZERO, ExpPoly
+from klsym.render import formulas
+from klsym.render.losses import Written
+from klsym.render.spelling import LATEX, TEXT, Text, is_sum
+from klsym.statements import E, Indexed, Side
+
+n, m = parameter("n"), parameter("m")
+SIZE = ((n, m + 1),)
+READINGS = {
+    "mean": "x_1..x_n are independent samples, n at least 2; others is the sum over the other n - 1",
+    "leave-one-out": "x_1..x_n are independent samples, n at least 2; others is the sum over the other"
+    " m = n - 1",
+}
+
+
+@dataclass(frozen=True)
+class Centred:
+    """A centred coefficient: as written, the values given, and the factor that its gradient takes."""
+
+    derivation: Derivation
+    scale: Any
+    h: ExpPoly
+    per_sample: str
+
+
+def explain_batch(written: Written, setting: Setting) -> Verdict:
+    """The verdict; raises NotInRing outside the ring."""
+    single = explain_sample(written, setting)
+    whole = aggregated(written, setting)
+    form = canonical_form(whole, setting)
+    if setting.batch == "std":
+        return _normalised(single, form)
+    centred = _centred(form, setting)
+    link = _at_one_sample(whole, form, setting)
+    mean = ZERO if setting.on_policy else _constant_mean(centred.h)
+    if mean is None:
+        verdict = _biased(single, form, centred, link)
+    else:  # E_mu[h] is a number: so much less of E_mu[s] = E_q[s/rho]
+        c = form.coefficient - mean * (-ExpPoly.variable("w")).exp()
+        verdict = _one_term(single, Canonical(form.derivation, c, recognise(c)), centred, link)
+    facts = facts_of(to_ring(whole.expression), form.per_sample, form.coefficient, setting.on_policy)
+    facts = replace(facts, vanishes=verdict.per_sample == "0")
+    return replace(verdict, warnings=batch_warnings(verdict, facts))
+
+
+def _centred(form: Canonical, setting: Setting) -> Centred:
+    h, under = form.per_sample, "q" if setting.on_policy else "mu"
+    linear = _is_linear(h)
+    value = to_sympy(h) if linear else H
+    given = {} if linear else {"H": to_sympy(h)}
+    mine, rest = formulas.element(to_ring(own(value))), formulas.element(to_ring(others(value)))
+    if setting.batch == "mean":
+        coefficient, scale = own(value) - (own(value) + others(value)) / n, 1 - 1 / n
+        shown = f"{mine} - ({mine} {'- ' + rest[1:] if rest.startswith('-') else '+ ' + rest})/n"
+    else:
+        coefficient, scale = own(value) - others(value) / m, 1
+        shown = f"{mine} - {_factor(rest, TEXT)}/(n - 1)"
+    if not any(name in SAMPLE_BASES for name in h.names()):
+        shown = "0"  # equal numbers less their mean
+    premises = SIZE if setting.batch == "leave-one-out" and not setting.on_policy else ()
+    start = mean_over_i(coefficient * own(s), under)
+    return Centred(derive(start, given=given, premises=premises), scale, h, shown)
+
+
+def _is_linear(h: ExpPoly) -> bool:
+    """Constants times k1 or a token reward, of which a sum over samples can be written."""
+    for monomial, exponent in h.terms:
+        inside = [name for inner, _ in exponent for name, _ in inner if name in SAMPLE_BASES]
+        random = [(name, power) for name, power in monomial if name in SAMPLE_BASES]
+        if inside or len(random) != 1 or random[0] not in (("k1", 1), ("R", 1), ("log_q", 1)):
+            return False
+    return bool(h)
+
+
+def _at_one_sample(written: Written, form: Canonical, setting: Setting) -> tuple[Proof, ...]:
+    """grad L = h s at each sample: the coefficient that is centred."""
+    if setting.use == "reward":
+        return ()
+    element = to_ring(written.expression)
+    start = derive(sample_gradient(written.expression), on_policy=uses_sampler(element, setting))
+    return (start.equals(sample(to_sympy(form.per_sample) * s)),)
+
+
+def _batched(single: Verdict, centred: Centred, proofs: tuple[Proof, ...]) -> Verdict:
+    """The verdict on one sample, with the theorem of the batch in front."""
+    return replace(
+        single,
+        per_sample=centred.per_sample,
+        hypotheses=(*_readings(single), *hypotheses_of(proofs)),
+        steps=steps_of(proofs[0]),
+        proofs=proofs,
+        objective_latex=None,
+        shown="",
+    )
+
+
+def _readings(single: Verdict) -> tuple[str, ...]:
+    centred = "what is centred is the coefficient h in grad L = h s, detached"
+    return (READINGS[single.setting.batch], *((centred,) if single.setting.use == "loss" else ()))
+
+
+# ---------------------------------------------------------------------------- E[s] = 0, or E[h] is a number
+def _one_term(single: Verdict, form: Canonical, centred: Centred, link: tuple[Proof, ...]) -> Verdict:
+    """E_q[c s], times 1 - 1/n where a sample stands in its own mean."""
+    scale = to_ring(centred.scale)
+    found = _scaled(form.found, scale)
+    named = not found.rest or objective_of(found) is not None
+    plain = Quantity(Side.atom(E("q", form.coefficient, ("x",))))
+    right = target_quantity(found) if named else plain * centred.scale
+    proofs: tuple[Proof, ...] = (_equation(centred, right),)
+    proofs += () if named else (derive(right).is_no_combination(),)
+    text, latex = (_times(centred.scale, form.coefficient, spell) for spell in (TEXT, LATEX))
+    verdict = replace(
+        _batched(single, centred, (*proofs, *link)),
+        coefficient=text,
+        coefficient_latex=latex,
+        gradient=Meaning.of(found),
+        witness=None if _is_reverse(found) else witness_against_reverse_kl(centred.derivation, found.reward),
+    )
+    return with_objective(verdict, found)
+
+
+def _is_reverse(found: Target) -> bool:
+    """grad KL(q||p), and the policy gradient of rewards beside it or alone."""
+    return found.target == "reverse-kl" or (found.target == "combination" and not found.forward)
+
+
+def _equation(centred: Centred, right: Quantity) -> Proof:
+    """The theorem of the batch; off-policy means are multiplied out, and (n - 1)/m is 1 by the premise."""
+    derivation = centred.derivation
+    if derivation.context.premises:
+        return derivation.equals(right, "evaluation", using=[(0, None)])
+    try:
+        return derivation.equals(right)
+    except ProofError:
+        return derivation.equals(right, "evaluation")
+
+
+def _times(scale: Any, c: ExpPoly, spell: Text) -> str:
+    """(1 - 1/n) c."""
+    shown = formulas.element(c, spell)
+    if scale == 1 or not c:
+        return shown
+    factor = spell.bracket(formulas.element(to_ring(scale), spell))
+    return spell.product_sign.join((factor, _factor(shown, spell)))
+
+
+def _factor(shown: str, spell: Text) -> str:
+    return spell.bracket(shown) if is_sum(shown) or shown.startswith("-") else shown
+
+
+def _scaled(found: Target, scale: ExpPoly) -> Target:
+    return Target(**{part.name: getattr(found, part.name) * scale for part in fields(Target)})
+
+
+# ---------------------------------------------------------------------------- where it is not
+MEAN = "mean_h"
+APART = "E_mu[h] and KL(mu||q) move along different directions, so that E_mu[h] grad KL(mu||q) has a curl"
+
+
+def _biased(single: Verdict, form: Canonical, centred: Centred, link: tuple[Proof, ...]) -> Verdict:
+    """What is taken off is E_mu[h] E_mu[s] = -E_mu[h] grad KL(mu||q)."""
+    mean = expectation(to_sympy(centred.h), "mu")
+    named = not form.found.rest or objective_of(form.found) is not None
+    first = target_quantity(form.found) if named else Quantity(form.derivation.left)
+    right = (first + mean * grad(KL("mu", "q"))) * centred.scale
+    target, proofs = _turning(centred.h)
+    c = form.coefficient - ExpPoly.variable(MEAN) * (-ExpPoly.variable("w")).exp()
+    text, latex = (_times(centred.scale, c, spell) for spell in (TEXT, LATEX))
+    verdict = _batched(single, centred, (_equation(centred, right), *proofs, *link))
+    return replace(
+        verdict,
+        coefficient=text,
+        coefficient_latex=latex,
+        gradient=Meaning(target, {}),
+        witness=witness_against_reverse_kl(centred.derivation, ZERO),
+        hypotheses=(f"{MEAN} stands for {mean}", *verdict.hypotheses),
+        shown=formulas.side(right.side),
+        notes=tuple(f"{APART}: {proof}" for proof in proofs if target == "none"),
+    )
+
+
+def _constant_mean(h: ExpPoly) -> ExpPoly | None:
+    """E_mu[h], where it is a number."""
+    side = derive(expectation(to_sympy(h), "mu")).reduce().left
+    constant = sum((c for c, atoms in side.terms if not atoms), ZERO)
+    return constant if all(not atoms for _, atoms in side.terms) else None
+
+
+# q, p, mu and two directions on three sequences of one token: one sample
+ONE_TOKEN = {
+    "q": ["1/2", "1/4", "1/4"], "p": ["1/4", "1/2", "1/4"], "mu": ["1/5", "2/5", "2/5"],
+    "u": ["1", "0", "0"], "v": ["0", "1", "0"], "R": ["0", "1", "2"], "next": [None, None, None],
+}  # fmt: skip
+
+
+def _turning(h: ExpPoly) -> tuple[str | None, tuple[Proof, ...]]:
+    """Is g grad G a gradient, for g = E_mu[h] and G = -KL(mu||q)?  If so d_u g d_v G - d_v g d_u G = 0."""
+    try:
+        return "separable", (derive(_curl_of_product(h)).equals(0),)
+    except ProofError:
+        pass
+    start = _curl_of_product(h.substitute({"A": ExpPoly.variable("R")}))  # one A
+    names = derive(start).context.parameters
+    numbers = {name: str(Fraction(2 + i, 3)) for i, name in enumerate(names)}
+    try:
+        return "none", (derive(start).differs_from(0, model={"tree": ONE_TOKEN, "parameters": numbers}),)
+    except ProofError:
+        return None, ()
+
+
+def _curl_of_product(h: ExpPoly) -> Quantity:
+    """d_u g d_v G - d_v g d_u G over sequences of one token, which are samples."""
+    context = derive(expectation(to_sympy(h), "mu")).context
+    slope = in_slot(d_log_q(h.substitute({"length": ONE}), context), "now", context)
+
+    def mean(a: ExpPoly, along: str) -> Indexed:
+        return Indexed("t", "mu", a, (along,))
+
+    across = (mean(slope, "now"), mean(ONE, "now'")), (mean(slope, "now'"), mean(ONE, "now"))
+    return Quantity(Side.of((1, across[0]), (-1, across[1])))
+
+
+# ---------------------------------------------------------------------------- divided by the spread
+def _at_one(a: Any) -> Quantity:
+    """The value at one sample of a batch."""
+    return mean_over_i(a, under="sample")
+
+
+NORMALISED = "(H_self - (H_self + H_others)/n)/std"
+NORMALISED_LATEX = r"\tfrac1n\sum_i \frac{H_i - \frac1n\sum_j H_j}{\mathrm{std}}\,s_i"
+
+
+def _normalised_start(under: str) -> tuple[str, str]:
+    return f"E_{under}[mean_i {NORMALISED}*s_self]", LATEX.expectation(under, NORMALISED_LATEX)
+
+
+def _normalised(single: Verdict, form: Canonical) -> Verdict:
+    """(h_i - hbar)/std: for n = 2 a sign, for large n E_q[h s]/sd(h); between them nothing is decided."""
+    mean = (own(R) + others(R)) / 2  # R may be any two numbers
+    spread = ((own(R) - mean) ** 2 + (others(R) - mean) ** 2) / 2
+    half = derive(_at_one(own(R) - mean)).equals(_at_one((own(R) - others(R)) / 2))
+    square = derive(_at_one((own(R) - mean) ** 2)).equals(_at_one(spread))
+    h = formulas.element(form.per_sample)
+    under = "q" if single.setting.on_policy else "mu"
+    limit = "E_q[h s]" if single.setting.on_policy else "(E_mu[h s] - E_mu[h] E_mu[s])"
+    return replace(
+        single,
+        per_sample=NORMALISED,
+        coefficient=None,
+        coefficient_latex="",
+        gradient=Meaning(None, {}),
+        trust="numeric",
+        hypotheses=(READINGS["mean"], f"H = {h} at every sample, std^2 = mean_i (H_i - mean H)^2"),
+        steps=(("", *_normalised_start(under)),),
+        proofs=(half, square),
+        witness=None,
+        objective_latex=None,
+        shown="",
+        notes=(
+            f"n = 2: two numbers R differ from their mean by {half}, whose square is std^2, {square}: divided"
+            " by std only the sign is left, 1 or -1",
+            f"large n (a limit, not proved here): {limit}/sd(h), for h = {h}; sd(h) moves with theta, so that"
+            " no fixed objective is descended",
+        ),
+        warnings=(
+            "dividing by the standard deviation loses the size of the coefficient: at n = 2 all of it",
+        ),
+    )

@@ -1,0 +1,168 @@
+"""What the expected gradient of token losses is made of: named pieces, and what is left of it.  Untrusted.
+
+The canonical form (reduce_indexed.py) is a sum of E_q[sum_t c s_now] and E_q[sum_t c s_past], such as
+
+    grad KL(q||p) = E_q[sum_t k1_now (s_now + s_past)]        grad E_q[T] = E_q[sum_t s_past]
+
+Each piece has a term that no later piece has; its multiple is read off there.  The kernel checks the sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+from klsym.convert import to_ring, to_sympy
+from klsym.engine.indexed import sum_over_t, token_KL, token_KL_gradient
+from klsym.engine.quantities import KL, Quantity, expectation, grad
+from klsym.engine.reduce import reduction
+from klsym.language import A, R, future, k1, length, now, past, r, rho, s
+from klsym.normal_form import ONE, ZERO, ExpPoly
+from klsym.statements import Context, Indexed, Side
+
+Slots = dict[str, ExpPoly]  # the slot of the score function -> its coefficient, all under q
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A named quantity: its canonical form holds the term `lead` beside the score of `slot`.
+
+    objective: what it is the gradient of, if anything; field: the quantity itself, where it is no gradient.
+    part: what the multiple counts among the combination of the contract.
+    """
+
+    name: str
+    slot: str
+    lead: ExpPoly
+    objective: Quantity | None
+    field: Quantity | None = None
+    part: str = ""
+
+    @property
+    def quantity(self) -> Quantity:
+        if self.field is not None:
+            return self.field
+        assert self.objective is not None
+        return grad(self.objective)
+
+    @cached_property
+    def canonical(self) -> Slots:
+        side = self.quantity.side
+        for _, reached in reduction(side, Context(), stepwise=True):
+            side = reached
+        return slots_of(side)
+
+
+def slots_of(side: Side) -> Slots:
+    """A canonical side as coefficients of the scores of slots."""
+    found: Slots = {}
+    for coefficient, atoms in side.terms:
+        [atom] = atoms
+        assert isinstance(atom, Indexed) and atom.measure == "q" and len(atom.score) == 1
+        found[atom.score[0]] = atom.coefficient * coefficient
+    return found
+
+
+def _objective(name: str, slot: str, lead: object, objective: Quantity, part: str = "") -> Piece:
+    return Piece(name, slot, to_ring(lead), objective, None, part)
+
+
+def _field(name: str, slot: str, lead: object, field: Quantity, part: str = "") -> Piece:
+    return Piece(name, slot, to_ring(lead), None, field, part)
+
+
+def _mean(of: object) -> Quantity:
+    return expectation(of, under="q")
+
+
+ADVANTAGE = future(A)  # theta-free, of the whole sequence and of t
+OVER_T = ADVANTAGE / length
+BEFORE = past(rho) ** -1  # brings the tokens before t from q to mu
+PIECES = (
+    _objective("reverse-kl", "past", now(k1), KL("q", "p"), "reverse-kl"),
+    _objective("reward", "past", now(R), _mean(R), "reward"),
+    _objective("k1/T", "past", now(k1) / length, _mean((k1 - 1) / length)),
+    _objective("R/T", "past", now(R) / length, _mean(R / length)),
+    _objective("T", "past", 1, _mean(length)),
+    _objective("1/T", "now", 1 / length, _mean(1 / length)),
+    _objective("kl of mu", "now", BEFORE / now(rho), KL("mu", "q")),
+    _objective("reverse at mu", "now", now(k1) * BEFORE, token_KL("q", "p", prefixes="mu")),
+    _objective("forward at mu", "now", -now(r) * BEFORE, token_KL("p", "q", prefixes="mu")),
+    _objective("advantages", "past", ADVANTAGE, sum_over_t(ADVANTAGE, under="q"), "reward"),
+    _field("advantage", "now", ADVANTAGE, sum_over_t(ADVANTAGE * now(s), under="q"), "reward"),
+    _field("advantage/T", "now", OVER_T, sum_over_t(OVER_T * now(s), under="q"), "reward"),
+    _field("reverse at q", "now", now(k1), token_KL_gradient("q", "p")),
+    _field("forward at q", "now", -now(r), token_KL_gradient("p", "q")),
+)
+
+# what is rewarded, as a function of the whole sample; A at t where it is a function of t too
+REWARDS = {"reward": R, "advantages": A, "advantage": A, "advantage/T": A / length}
+REWARDED = {name: to_ring(of) for name, of in REWARDS.items()}
+POLICY_GRADIENTS = frozenset(REWARDED)
+
+
+@dataclass(frozen=True)
+class Decomposition:
+    """The multiples of pieces, by name, and the rest."""
+
+    multiples: dict[str, ExpPoly]
+    rest: Slots
+
+    def quantity(
+        self, of: Callable[[Piece], Quantity | None] = lambda piece: piece.quantity
+    ) -> Quantity | None:
+        """The sum of multiples of pieces, or of their objectives; None if one of them has none."""
+        total = Quantity(Side())
+        for piece in PIECES:
+            if piece.name in self.multiples:
+                value = of(piece)
+                if value is None:
+                    return None
+                total = total + value * to_sympy(self.multiples[piece.name])
+        return total
+
+    @property
+    def whole(self) -> Quantity:
+        """Everything, the rest included."""
+        named = self.quantity()
+        assert named is not None
+        atoms = (Side.atom(Indexed("t", "q", c, (slot,))) for slot, c in self.rest.items())
+        return sum((Quantity(side) for side in atoms), named)
+
+    @property
+    def objective(self) -> Quantity | None:
+        """What the pieces are the gradient of; None where one is no gradient, or something is left."""
+        return None if self.rest else self.quantity(lambda piece: piece.objective)
+
+    @property
+    def combination(self) -> dict[str, ExpPoly]:
+        """The multiples of the contract, rewards as functions of the whole sample."""
+        found: dict[str, ExpPoly] = {}
+        for piece in PIECES:
+            if piece.part and piece.name in self.multiples:
+                value = self.multiples[piece.name] * REWARDED.get(piece.name, ONE)
+                found[piece.part] = found.get(piece.part, ZERO) + value
+        return found
+
+
+def decompose(field: Slots, parameters: tuple[str, ...]) -> Decomposition:
+    """Take off multiples of the pieces, one after the other."""
+    context, multiples = Context(parameters=parameters), {}
+    for piece in PIECES:
+        multiple = _multiple(field.get(piece.slot, ZERO), piece.lead, context)
+        if multiple:
+            multiples[piece.name] = multiple
+            taken = {slot: c * multiple for slot, c in piece.canonical.items()}
+            field = {slot: field.get(slot, ZERO) - taken.get(slot, ZERO) for slot in {*field, *taken}}
+    return Decomposition(multiples, {slot: c for slot, c in sorted(field.items()) if c})
+
+
+def _multiple(a: ExpPoly, lead: ExpPoly, context: Context) -> ExpPoly:
+    """The constant c of the terms c * lead of a."""
+    back, total = lead.inverse(), ZERO
+    for key, value in a.terms.items():
+        factor = ExpPoly({key: value}) * back
+        if context.is_constant(factor):
+            total = total + factor
+    return total

@@ -1,0 +1,283 @@
+"""explain for one sample, and for a whole sequence, which is one sample with a random length T.
+
+    E_m[grad L] = E_q[c s]        c modulo constants decides the target (targets.py)
+
+With 1/T in front (aggregate mean) c holds the length, and what is linear in k1 and r still has an objective:
+
+    E_q[a s] = grad E_q[a]     E_q[a k1 s] = grad E_q[a (k1 - 1)]     E_q[b r s] = grad E_q[b r k1]
+
+for a, b free of theta.  Untrusted; the kernel replays every theorem.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from klsym.convert import to_ring, to_sympy
+from klsym.engine.advice import facts_of, warnings_for
+from klsym.engine.derivation import Derivation, Proof, derive
+from klsym.engine.explain_setting import Setting
+from klsym.engine.quantities import KL, Quantity, expectation, expected_gradient, grad
+from klsym.engine.targets import K1, R_RATIO, Target, recognise, recognise_value
+from klsym.engine.verdict import Meaning, Step, Verdict
+from klsym.engine.witness import shown_model
+from klsym.errors import ProofError, Refused, UsageError
+from klsym.kernel.closing import score_coefficient
+from klsym.language import length, parameter, s, sg
+from klsym.names import SAMPLE_BASES, THETA_FREE, parse_name
+from klsym.normal_form import ZERO, ExpPoly
+from klsym.parser import MAX_EXP, MAX_POWER
+from klsym.render import formulas, losses
+from klsym.render.losses import Written
+from klsym.render.spelling import LATEX, TEXT, is_call
+from klsym.render.text import chain_in, show_theorem
+from klsym.statements import Curl, E, Side, Statement, elements, measures
+
+
+@dataclass(frozen=True)
+class Canonical:
+    """A derivation brought to canonical form, its score coefficient, and what that is."""
+
+    derivation: Derivation
+    coefficient: ExpPoly
+    found: Target
+
+    @property
+    def per_sample(self) -> ExpPoly:
+        """The coefficient of s at one sample: after differentiation, before any change of measure."""
+        for step in reversed(self.derivation.steps):
+            if step["rule"] not in ("score mean zero", "change of measure"):
+                return _first_coefficient(Side.from_json(step["result"]))
+        return _first_coefficient(self.derivation.start)
+
+
+def _first_coefficient(side: Side) -> ExpPoly:
+    for _, atoms in side.terms:
+        if isinstance(atoms[0], E):
+            return atoms[0].coefficient
+    return ZERO
+
+
+def explain_sample(written: Written, setting: Setting) -> Verdict:
+    """The verdict; raises NotInRing outside the ring."""
+    whole = aggregated(written, setting)
+    form = canonical_form(whole, setting)
+    proofs = _prove(form)
+    element, per_sample = to_ring(whole.expression), form.per_sample
+    value, constant = value_of(whole, setting)
+    verdict = Verdict(
+        loss=written.text,
+        loss_latex=losses.show(written, LATEX),
+        setting=setting,
+        per_sample=formulas.element(per_sample),
+        coefficient=formulas.element(form.coefficient),
+        coefficient_latex=formulas.element(form.coefficient, LATEX),
+        gradient=Meaning.of(form.found),
+        value=Meaning.of(value),
+        value_constant=formulas.element(constant),
+        trust="kernel",
+        hypotheses=hypotheses_of(proofs),
+        steps=steps_of(proofs[0]),
+        witness=_witness(form),
+        inside_clamps=None,
+        proofs=proofs,
+    )
+    verdict = with_objective(verdict, form.found)
+    facts = facts_of(element, per_sample, form.coefficient, setting.on_policy)
+    return replace(verdict, warnings=warnings_for(verdict, facts))
+
+
+def with_objective(verdict: Verdict, found: Target) -> Verdict:
+    """The verdict, with the objective of a length-normalised loss where it has one."""
+    objective = objective_of(found)
+    if objective is None:
+        return verdict
+    named = Meaning.of(replace(found, rest=ZERO)).latex
+    shown = formulas.side(Side.atom(E("q", objective)), None, LATEX)
+    stated = shown if named == "0" else f"{named} + {shown}"
+    return replace(verdict, objective_latex=stated, shown=formulas.side(target_quantity(found).side))
+
+
+def canonical_form(written: Written, setting: Setting) -> Canonical:
+    """E_m[grad L], or E_m[sg(L) s], as E_q[c s]."""
+    element = to_ring(written.expression)
+    refuse_unless_moderate(element, written, allowed={"length"})
+    start = _start(written, setting, element)
+    reduced = derive(start, on_policy=uses_sampler(element, setting)).reduce()
+    c = score_coefficient(reduced.left, Side())
+    return Canonical(reduced, c, recognise(c))
+
+
+def aggregated(written: Written, setting: Setting) -> Written:
+    """The loss, over T where a sequence is averaged; T is written for the random length."""
+    refuse_unless_moderate(to_ring(written.expression), written)
+    if not setting.averaged:
+        return written
+    shown = written.text if TEXT.is_single(written.text) or is_call(written.text) else f"({written.text})"
+    return Written(f"{shown}/T", written.expression / length)
+
+
+def refuse_unless_moderate(element: ExpPoly, written: Written, allowed: set[str] | None = None) -> None:
+    """Random variables do not divide, and powers stay within what the grammar can write."""
+    random = {n for n in element.inverted() if parse_name(n).base in SAMPLE_BASES} - (allowed or set())
+    if random:
+        name = formulas.variable(min(random), TEXT)
+        raise UsageError(f"division by {name} in {written.text[:60]!r}: it is 0 at some samples")
+    exponents = [(m, v) for _, e in element.terms for m, v in e]
+    powers = [Fraction(p) for m, _ in element.terms for _, p in m]
+    powers += [Fraction(v) for m, v in exponents if m]
+    if any(abs(p) > MAX_POWER for p in powers):
+        raise UsageError(f"a power beyond {MAX_POWER} in {written.text[:60]!r}")
+    if any(abs(Fraction(v)) > MAX_EXP for m, v in exponents if not m):
+        raise UsageError(f"exp of a number beyond {MAX_EXP} in {written.text[:60]!r}")
+
+
+def uses_sampler(element: ExpPoly, setting: Setting) -> bool:
+    """On-policy a loss without rho or log mu needs no sampler beside q."""
+    return setting.on_policy and any(parse_name(n).base == "w" for n in element.names())
+
+
+def sampled_from(element: ExpPoly, setting: Setting) -> str:
+    """The measure under which the mean is taken."""
+    return "q" if setting.on_policy and not uses_sampler(element, setting) else "mu"
+
+
+def _start(written: Written, setting: Setting, element: ExpPoly) -> Quantity:
+    under = sampled_from(element, setting)
+    shown = Written(written.text, written.expression.subs(length, parameter("T")))
+    if setting.use == "loss":
+        quantity = expected_gradient(written.expression, under)
+        return replace(quantity, labels={element: shown})
+    detached = sg(written.expression)
+    quantity = expectation(detached * s, under)
+    text = written.text if detached == written.expression else f"sg({written.text})"
+    return replace(quantity, labels={to_ring(detached): Written(text, sg(shown.expression))})
+
+
+# ---------------------------------------------------------------------------- what is proved
+def _prove(form: Canonical) -> tuple[Proof, ...]:
+    """The theorem that names the target; for an unnamed one: the canonical form, and that it is none."""
+    if not form.found.rest or objective_of(form.found) is not None:
+        return (form.derivation.equals(target_quantity(form.found)),)
+    canonical = form.derivation.equals(Quantity(form.derivation.left))
+    return canonical, form.derivation.is_no_combination()
+
+
+def target_quantity(found: Target) -> Quantity:
+    """a grad KL(q||p) + b grad KL(p||q) + grad E_q[h], and grad E_q[..] of an objective of the rest."""
+    total = Quantity(Side())
+    total = total + grad(KL("q", "p")) * to_sympy(found.reverse)
+    total = total + grad(KL("p", "q")) * to_sympy(found.forward)
+    for objective in (found.reward, objective_of(found)):
+        if objective:
+            total = total + grad(Quantity(Side.atom(E("q", objective))))
+    return total
+
+
+def objective_of(found: Target) -> ExpPoly | None:
+    """F with grad E_q[F] = E_q[c s] for the rest c of a length-normalised loss; None where there is none."""
+    if "length" not in found.rest.names():
+        return None
+    total = ZERO
+    for key, value in found.rest.terms.items():
+        term = ExpPoly({key: value})
+        a, b = term * K1.inverse(), term * R_RATIO.inverse()
+        parts = ((term, term), (a, term - a), (b, term * K1))
+        free = (objective for factor, objective in parts if _is_theta_free(factor))
+        objective = next(free, None)
+        if objective is None:
+            return None
+        total = total + objective
+    return total
+
+
+def _is_theta_free(factor: ExpPoly) -> bool:
+    bases = {parse_name(n).base for n in factor.names()} & set(SAMPLE_BASES)
+    return bases <= set(THETA_FREE)
+
+
+def value_of(written: Written, setting: Setting) -> tuple[Target, ExpPoly]:
+    """What E_m[L] is: a target, and a constant beside it."""
+    element = to_ring(written.expression)
+    start = expectation(written.expression, sampled_from(element, setting))
+    reduced = derive(start, on_policy=uses_sampler(element, setting)).reduce().left
+    constant, v = ZERO, ZERO
+    for coefficient, atoms in reduced.terms:
+        match atoms:
+            case ():
+                constant = constant + coefficient
+            case (E(_, a, ()),):
+                v = v + a
+    return recognise_value(v), constant
+
+
+def _witness(form: Canonical) -> dict[str, Any] | None:
+    """A model in which the expected gradient is not grad KL(q||p) (beside the policy gradient of rewards)."""
+    found = form.found
+    if found.target == "reverse-kl" or (found.target == "combination" and not found.forward):
+        return None
+    return witness_against_reverse_kl(form.derivation, found.reward)
+
+
+def witness_against_reverse_kl(derivation: Derivation, reward: ExpPoly) -> dict[str, Any] | None:
+    """A model in which the left side is not grad KL(q||p) + grad E_q[reward]; no tree holds values of A."""
+    right = grad(KL("q", "p"))
+    if reward:
+        right = right + grad(Quantity(Side.atom(E("q", reward))))
+    try:
+        return shown_witness(derivation.differs_from(right))
+    except (ProofError, Refused):
+        return None
+
+
+def shown_witness(proof: Proof) -> dict[str, Any]:
+    """The model of a refutation, less what the equation does not mention."""
+    close = proof.part["close"]
+    refuted = show_theorem(proof.theorem, proof.labels).removesuffix(" in general").replace("!=", "=")
+    used = used_names(proof.theorem.statement)
+    if "tree" not in close["model"]:
+        return shown_model(refuted, close["model"], close["left"], close["right"], used)
+    rows = {"q", "u", "next", "p", "mu", "R", "v"} - _unused_rows(proof.theorem.statement, used)
+    numbers = close["model"]["parameters"]
+    return {
+        "refutes": refuted,
+        "tree": _pruned(close["model"]["tree"], rows),
+        **({"parameters": numbers} if numbers else {}),
+        "left": close["left"],
+        "right": close["right"],
+    }
+
+
+def _unused_rows(statement: Statement, used: set[str]) -> set[str]:
+    atoms = {a for side in (statement.left, statement.right) for _, factors in side.terms for a in factors}
+    named = {m for side in (statement.left, statement.right) for m in measures(side)}
+    wanted = {
+        "p": "k1" in used or "p" in named,
+        "mu": "w" in used,
+        "R": "R" in used,
+        "v": any(isinstance(atom, Curl) for atom in atoms),
+    }
+    return {name for name, needed in wanted.items() if not needed}
+
+
+def _pruned(node: dict[str, Any], rows: set[str]) -> dict[str, Any]:
+    following = [after and _pruned(after, rows) for after in node["next"]]
+    return {name: following if name == "next" else row for name, row in node.items() if name in rows}
+
+
+def used_names(statement: Statement) -> set[str]:
+    """What a model must say for both sides to have values."""
+    names = {n for side in (statement.left, statement.right) for e in elements(side) for n in e.names()}
+    sampled = "mu" in measures(statement.left) | measures(statement.right)
+    return {parse_name(n).base for n in names} | ({"w"} if sampled else set())
+
+
+def hypotheses_of(proofs: tuple[Proof, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(line for proof in proofs for line in proof.hypotheses))
+
+
+def steps_of(proof: Proof) -> tuple[Step, ...]:
+    """The chain of a proof, in text and in LaTeX."""
+    return tuple((why, text, latex) for (text, latex), why in chain_in(proof.part, proof.labels, TEXT, LATEX))

@@ -1,0 +1,273 @@
+"""explain for token losses: the loss of each token, summed over a sequence of random length T.  Untrusted.
+
+The expected gradient (explain_fields.py) is brought under q and sorted into named pieces (explain_pieces.py).
+Where a piece is no gradient, the whole is refuted to be one by its curl on an explicit tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from klsym.convert import to_ring
+from klsym.engine.advice import Facts, token_warnings
+from klsym.engine.derivation import Derivation, Proof, derive
+from klsym.engine.explain_fields import Field, field_of, token_loss
+from klsym.engine.explain_pieces import ADVANTAGE, POLICY_GRADIENTS, Decomposition, Slots, decompose, slots_of
+from klsym.engine.explain_samples import (
+    hypotheses_of,
+    refuse_unless_moderate,
+    sampled_from,
+    shown_witness,
+    steps_of,
+    uses_sampler,
+    witness_against_reverse_kl,
+)
+from klsym.engine.explain_setting import Setting
+from klsym.engine.indexed import curl, sum_over_t, token_gradient, token_KL_gradient
+from klsym.engine.quantities import KL, Quantity, expectation, grad
+from klsym.engine.verdict import Meaning, Verdict
+from klsym.errors import ProofError
+from klsym.language import A, R, future, k1, now, s
+from klsym.names import SAMPLE_BASES, parse_name
+from klsym.normal_form import ZERO, ExpPoly
+from klsym.render import formulas, losses
+from klsym.render.losses import Written
+from klsym.render.spelling import LATEX, TEXT, Text, is_sum
+from klsym.statements import Indexed
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A target, the proofs of it beside the main equation, and the objective where it has a name."""
+
+    target: str | None
+    proofs: tuple[Proof, ...] = ()
+    objective: Quantity | None = None
+
+
+def explain_tokens(written: Written, setting: Setting) -> Verdict:
+    """The verdict; raises NotInRing outside the ring."""
+    refuse_unless_moderate(to_ring(written.expression), written)
+    loss = token_loss(written.expression, setting)
+    field = field_of(loss, setting)
+    reduced = field.exchanged.reduce()
+    slots = slots_of(reduced.left)
+    found = decompose(slots, reduced.context.parameters)
+    answer = _answer(field, found, loss, setting)
+    main, notes = field.exchanged.equals(found.whole), tuple(_notes(found))
+    proofs = (main, *answer.proofs, *(proof for _, proof in notes))
+    per_token = _per_token(field.start)
+    verdict = Verdict(
+        loss=written.text,
+        loss_latex=losses.show(written, LATEX),
+        setting=setting,
+        per_sample=scored(per_token),
+        coefficient=scored(slots),
+        coefficient_latex=scored(slots, LATEX),
+        gradient=_meaning(answer, found),
+        value=_value(loss, setting),
+        value_constant="0",
+        trust="kernel",
+        hypotheses=(*_readings(loss, setting), *hypotheses_of(proofs)),
+        steps=steps_of(main),
+        witness=_witness(field, answer, found),
+        inside_clamps=None,
+        proofs=proofs,
+        objective_latex=formulas.side(answer.objective.side, None, LATEX) if answer.objective else None,
+        shown=formulas.side((grad(answer.objective) if answer.objective else found.whole).side),
+        notes=tuple(f"{words}: {proof}" for words, proof in notes),
+    )
+    facts = _facts(to_ring(loss), per_token, slots, found)
+    return replace(verdict, warnings=token_warnings(verdict, facts))
+
+
+# ---------------------------------------------------------------------------- the target
+def _answer(field: Field, found: Decomposition, loss: Any, setting: Setting) -> Answer:
+    """Named pieces that are gradients name the target; what else there is, the curl decides."""
+    names = set(found.multiples)
+    if not found.rest and not names & {"reverse at q", "forward at q"}:
+        if not names:
+            return Answer("zero")
+        if names <= {"reverse-kl", *POLICY_GRADIENTS}:
+            return Answer("reverse-kl" if names == {"reverse-kl"} else "combination")
+        return Answer("separable", (), found.objective)
+    if not setting.on_policy and setting.use == "loss" and not _detached(loss):
+        surrogate = sum_over_t(loss, "mu")  # mu does not move: E_mu[grad L] = grad E_mu[L]
+        return Answer("separable", (field.start.equals(grad(surrogate)),), surrogate)
+    if field.whole is not None:  # a whole sequence is one sample, of which every E_m[h s] is a gradient
+        return Answer("separable", (field.start.equals(expectation(field.whole * s, field.under)),))
+    return _by_curl(field)
+
+
+def _detached(loss: Any) -> bool:
+    return any(parse_name(name).detached for name in to_ring(loss).names())
+
+
+def _by_curl(field: Field) -> Answer:
+    """separable where the curl is 0, none where it is not on some tree, and open otherwise."""
+    on_policy = field.start.context.on_policy
+    try:
+        flat = derive(curl(field.attached, field.under), on_policy=on_policy).equals(0)
+        return Answer("separable", (flat,))
+    except ProofError:
+        pass
+    attached = field.attached.xreplace({ADVANTAGE: R})  # one A: the sum of the token rewards
+    try:
+        twisted = derive(curl(attached, field.under), on_policy=on_policy).differs_from(0)
+    except ProofError:
+        return Answer(None)
+    same = (field.exchanged.equals(token_gradient(field.attached, field.under)),)
+    return Answer("none", (twisted, *(same if field.start.start != same[0].theorem.statement.right else ())))
+
+
+def _meaning(answer: Answer, found: Decomposition) -> Meaning:
+    """The multiples of the contract; beside other pieces only those of rewards are worth naming."""
+    multiples = found.combination
+    if answer.target not in ("reverse-kl", "combination"):
+        multiples = {name: value for name, value in multiples.items() if name == "reward"}
+    meaning = Meaning.named(answer.target, multiples)
+    return replace(meaning, latex="") if {"advantage", "advantage/T"} & set(found.multiples) else meaning
+
+
+def _witness(field: Field, answer: Answer, found: Decomposition) -> dict[str, Any] | None:
+    """A tree on which the field is not grad KL(q||p), or has a curl."""
+    if answer.target in ("reverse-kl", "combination"):
+        return None
+    if answer.target == "none":
+        return shown_witness(answer.proofs[0])
+    return witness_against_reverse_kl(field.exchanged, found.combination.get("reward", ZERO))
+
+
+# ---------------------------------------------------------------------------- what is kept and what is not
+def _notes(found: Decomposition) -> Iterator[tuple[str, Proof]]:
+    """What a piece at one token keeps and drops of a full gradient, with the identity or a counterexample."""
+    full, forward = grad(KL("q", "p")), grad(KL("p", "q"))
+    later = sum_over_t(now(s) * future(k1), "q")
+    at_q, at_mu = token_KL_gradient("q", "p"), token_KL_gradient("q", "p", prefixes="mu")
+    yield from _when(
+        "reverse at q" in found.multiples,
+        "keeps the KL of each next token at the prefix drawn, drops what a token does to later ones",
+        lambda: derive(at_q).equals(full - later),
+    )
+    yield from _when(
+        "forward at q" in found.multiples,
+        "a forward KL of each next token, at prefixes drawn from q where KL(p||q) draws them from p",
+        lambda: derive(token_KL_gradient("p", "q")).differs_from(forward),
+    )
+    yield from _when(
+        "reverse at mu" in found.multiples,
+        "the KL of each next token, at prefixes drawn from mu where KL(q||p) draws them from q",
+        lambda: derive(at_mu).differs_from(full),
+    )
+    yield from _when(
+        "forward at mu" in found.multiples,
+        "a forward KL of each next token, at prefixes drawn from mu where KL(p||q) draws them from p",
+        lambda: derive(token_KL_gradient("p", "q", prefixes="mu")).differs_from(forward),
+    )
+    yield from _when(
+        "advantage" in found.multiples,
+        "the policy gradient of advantages A_t, which has an objective where A is the same at every token",
+        lambda: derive(sum_over_t(A * now(s), "q")).equals(grad(expectation(A, "q"))),
+    )
+    alone = sum_over_t(now(R) * now(s), "q")
+    yield from _when(
+        to_ring(now(R)).terms.keys() <= found.rest.get("now", ZERO).terms.keys(),
+        "keeps the reward of the same token, drops that of later ones",
+        lambda: derive(alone).equals(grad(expectation(R, "q")) - sum_over_t(future(R) * now(s), "q")),
+    )
+
+
+def _when(holds: bool, words: str, proof: Any) -> Iterator[tuple[str, Proof]]:
+    if holds:
+        yield words, proof()
+
+
+# ---------------------------------------------------------------------------- gradient and value of tokens
+def _per_token(start: Derivation) -> Slots:
+    """The coefficients of scores at one token: after differentiation, before any change of measure."""
+    current = start
+    if any(not isinstance(atom, Indexed) for _, atoms in start.left.terms for atom in atoms):
+        current = start.differentiate()
+    while start.context.on_policy and (place := _unsettled(current)) is not None:
+        current = current.step("on-policy", place)
+    return {atom.score[0]: atom.coefficient * c for c, (atom,) in current.left.terms}  # type: ignore[union-attr]
+
+
+def _unsettled(current: Derivation) -> int | None:
+    found = (i for i, (_, (atom,)) in enumerate(current.left.terms) if getattr(atom, "measure", "") == "mu")
+    return next(found, None)
+
+
+def _value(loss: Any, setting: Setting) -> Meaning:
+    """E_m[sum_t L_t] = E_q[sum_t v_t]: k1_now gives KL(q||p), R_now the mean reward."""
+    element = to_ring(loss)
+    start = derive(sum_over_t(loss, sampled_from(element, setting)), on_policy=uses_sampler(element, setting))
+    side = start.reduce().left
+    v = sum((atom.coefficient * scale for scale, (atom,) in side.terms), ZERO)  # type: ignore[union-attr]
+    parts = {"reverse-kl": ZERO, "reward": ZERO, "rest": ZERO}
+    for key, value in v.terms.items():
+        name, term = _value_part(ExpPoly({key: value}))
+        parts[name] = parts[name] + term
+    rest = parts.pop("rest")
+    multiples = {name: formulas.element(value) for name, value in parts.items() if value}
+    if "A" in parts["reward"].names():  # a function of t: its sum has no name
+        each = formulas.element(parts["reward"].rename(lambda name: f"{name}_t" if name in "RA" else name))
+        multiples["reward"] = f"sum_t {f'({each})' if is_sum(each) or each.startswith('-') else each}"
+    target = {(): "zero", ("reverse-kl",): "reverse-kl"}.get(tuple(multiples), "combination")
+    return Meaning("separable", {}) if rest else Meaning(target, multiples)
+
+
+def _value_part(term: ExpPoly) -> tuple[str, ExpPoly]:
+    for name, variable in (("reverse-kl", "k1[now]"), ("reward", "R[now]"), ("reward", "A[future]")):
+        factor = term * ExpPoly.variable(variable).inverse()
+        if not any(parse_name(n).slot != "x" or n in SAMPLE_BASES for n in factor.names()):
+            return name, factor if name == "reverse-kl" else factor * ExpPoly.variable(variable[0])
+    return "rest", term
+
+
+def scored(slots: Slots, spell: Text = TEXT) -> str:
+    """Coefficients of the scores of slots; that of the token itself goes without saying when it is alone."""
+    if set(slots) <= {"now"}:
+        return formulas.element(slots.get("now", ZERO), spell)
+    rows = [formulas.element(c, spell, (_score(slot, spell),)) for slot, c in sorted(slots.items())]
+    rows.sort(key=lambda row: row.startswith("-"))
+    return "".join([rows[0], *(f" - {row[1:]}" if row.startswith("-") else f" + {row}" for row in rows[1:])])
+
+
+def _score(slot: str, spell: Text) -> str:
+    if slot == "x":
+        return spell.score
+    return f"{spell.score}_{slot}" if spell is TEXT else f"{spell.score}_{{{slot}}}"
+
+
+OF_A = "any function of the whole sequence and of t that is free of theta"
+READINGS = {
+    "R": "R_now is the reward of token t, R that of the whole sequence, their sum",
+    "A": f"A_future is A at token t: {OF_A}",
+    "summed": f"A_future is the sum of A over the tokens credited to t: {OF_A}",
+}
+
+
+def _readings(loss: Any, setting: Setting) -> tuple[str, ...]:
+    bases = {parse_name(name).base for name in to_ring(loss).names()}
+    if "A" in bases and setting.credit in ("to-go", "total"):
+        bases = {"summed", *bases} - {"A"}
+    return tuple(words for base, words in READINGS.items() if base in bases)
+
+
+def _facts(loss: ExpPoly, per_token: Slots, slots: Slots, found: Decomposition) -> Facts:
+    names = {name for c in per_token.values() for name in c.names()}
+    powers = [(m, v) for c in slots.values() for _, exponent in c.terms for m, v in exponent if v < 0]
+    return Facts(
+        vanishes=not per_token,
+        weighted=any(parse_name(name).base in ("w", "H") for name in names),
+        attached=any(_is_live_weight(m) for _, exponent in loss.terms for m, _ in exponent),
+        heavy=any(parse_name(name).base == "k1" for m, _ in powers for name, _ in m),
+        pieces={name: formulas.element(value) for name, value in found.multiples.items()},
+    )
+
+
+def _is_live_weight(monomial: Any) -> bool:
+    return any(parse_name(name).base == "w" and not parse_name(name).detached for name, _ in monomial)

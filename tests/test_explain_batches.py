@@ -1,0 +1,308 @@
+"""explain for centred batches, judged by enumeration of all batches (batch_judge.py)."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any
+
+import batch_judge as judge
+import numpy as np
+import pytest
+from conftest import labelled
+
+from klsym.engine.explain import explain
+from klsym.engine.verdict import Verdict
+from klsym.errors import UsageError
+from klsym.kernel import check_part
+from klsym.numeric.cross_check import with_check
+from klsym.parser import parse
+
+OFF = {"sampling": "off-policy"}
+REWARD = {"use": "reward"}
+OFF_REWARD = {**OFF, **REWARD}
+# loss, options, h: what multiplies the score of one sample, target with leave-one-out
+ROWS: list[tuple[str, dict[str, str], str, str]] = [
+    ("k1", {}, "1", "zero"),
+    ("k2", {}, "k1", "reverse-kl"),
+    ("k3", {}, "1 - r", "forward-kl"),
+    ("beta*k2 - rho*A", {}, "beta*k1 - A", "combination"),
+    ("k1**3", {}, "3*k1**2", "f-divergence"),
+    ("R", {}, "0*k1", "zero"),
+    ("k1", REWARD, "k1", "reverse-kl"),
+    ("k3", REWARD, "k1 + r - 1", "combination"),
+    ("R - beta*k1", REWARD, "R - beta*k1", "combination"),
+    ("A - k1", REWARD, "A - k1", "combination"),
+    ("k2", REWARD, "k1**2/2", "f-divergence"),
+    ("R*k1", REWARD, "R*k1", "separable"),
+    ("log_q", REWARD, "log_q", "separable"),
+    ("rho*k1", OFF_REWARD, "rho*k1", "none"),
+    ("rho*k3", OFF, "rho*k1", "none"),
+    ("rho*(R - beta*k1)", OFF_REWARD, "rho*(R - beta*k1)", "none"),
+    ("rho*A", OFF, "rho*A", "none"),
+    ("rho**2*k1", OFF_REWARD, "rho**2*k1", "none"),
+    ("rho", OFF_REWARD, "rho", "separable"),
+    ("rho*(1 - r)", OFF_REWARD, "rho*(1 - r)", "forward-kl"),
+    ("k1", OFF_REWARD, "k1", "separable"),
+    ("R", OFF_REWARD, "R", "separable"),
+    ("k1", OFF, "1", "zero"),
+    ("rho*k1 + 1", OFF_REWARD, "rho*k1 + 1", "none"),
+    ("R", OFF, "0*k1", "zero"),
+]
+IDS = [" ".join([row[0], *row[1].values()]) for row in ROWS]
+rows = pytest.mark.parametrize(("loss", "options", "h", "target"), ROWS, ids=IDS)
+both = pytest.mark.parametrize("batch", ["mean", "leave-one-out"])
+CLOSE = 1e-10
+
+
+@cache
+def _ask(loss: str, options: tuple[tuple[str, str], ...]) -> Verdict:
+    return explain(loss, **dict(options))
+
+
+def ask(loss: str, options: dict[str, str], **more: str) -> Verdict:
+    return _ask(loss, tuple(sorted({**options, **more}.items())))
+
+
+def is_on_policy(options: dict[str, str]) -> bool:
+    return "sampling" not in options
+
+
+def found_field(h: str, options: dict[str, str], batch: str, n: int, theta: Any = judge.THETA) -> Any:
+    return judge.field(judge.formula(h), theta, is_on_policy(options), batch, n)
+
+
+@rows
+def test_the_table_itself_holds(loss: str, options: dict[str, str], h: str, target: str) -> None:
+    """No klsym here: with leave-one-out the field has a potential or has none, and may be that of a KL."""
+
+    def field(theta: Any) -> Any:
+        return found_field(h, options, "leave-one-out", 2, theta)
+
+    twist = judge.twist(field)
+    assert twist > 1e-3 if target == "none" else twist < 1e-7
+    found = field(judge.THETA)
+    assert (np.abs(found).max() < CLOSE) == (target == "zero")
+    for name, c in (("reverse-kl", "k1"), ("forward-kl", "-r")):
+        gradient = judge.score_form(c, judge.THETA)
+        multiple = np.dot(found, gradient) / np.dot(gradient, gradient)
+        parallel = np.abs(found - multiple * gradient).max() < CLOSE
+        assert parallel == (target in (name, "zero"))
+
+
+@rows
+@both
+def test_target(loss: str, options: dict[str, str], h: str, target: str, batch: str) -> None:
+    verdict = ask(loss, options, batch=batch)
+    assert (verdict.target, verdict.trust) == (target, "kernel")
+
+
+@rows
+@both
+@pytest.mark.parametrize("n", [2, 3])
+def test_coefficient(loss: str, options: dict[str, str], h: str, target: str, batch: str, n: int) -> None:
+    """E_q[c s] of the printed c is what all batches give on average."""
+    verdict, found = ask(loss, options, batch=batch), found_field(h, options, batch, n)
+    assert verdict.coefficient is not None
+    mean = judge.mean_under_mu(h, judge.THETA)
+    form = judge.score_form(verdict.coefficient, judge.THETA, n=n, mean_h=mean)
+    assert np.abs(form - found).max() < CLOSE
+
+
+@rows
+def test_no_centring_and_leave_one_out_agree_on_policy(
+    loss: str, options: dict[str, str], h: str, target: str
+) -> None:
+    single, out = ask(loss, options, batch="none"), ask(loss, options, batch="leave-one-out")
+    if is_on_policy(options):
+        assert (single.target, single.coefficient) == (out.target, out.coefficient)
+        assert single.gradient == out.gradient
+    assert (single.value, single.value_constant) == (out.value, out.value_constant)
+
+
+@rows
+@both
+def test_every_proof_replays(loss: str, options: dict[str, str], h: str, target: str, batch: str) -> None:
+    proofs = ask(loss, options, batch=batch).proofs
+    assert proofs and proofs[0].theorem.kind == "proved"
+    assert all(check_part(proof.part) == proof.theorem for proof in proofs)
+
+
+@pytest.mark.parametrize(("loss", "options", "h", "target"), ROWS[::3], ids=IDS[::3])
+@both
+def test_the_cross_check_agrees(loss: str, options: dict[str, str], h: str, target: str, batch: str) -> None:
+    checked = with_check(ask(loss, options, batch=batch), parse(loss))
+    assert checked.check is not None and checked.check["passed"], checked.check
+
+
+@pytest.mark.parametrize(
+    ("loss", "options", "per_sample"),
+    [
+        ("k1", {**REWARD, "batch": "leave-one-out"}, "k1_self - k1_others/(n - 1)"),
+        ("k1", {**REWARD, "batch": "mean"}, "k1_self - (k1_self + k1_others)/n"),
+        ("R - beta*k1", {**REWARD, "batch": "leave-one-out"},
+         "R_self - beta*k1_self - (R_others - beta*k1_others)/(n - 1)"),
+        ("k3", {"batch": "leave-one-out"}, "H_self - H_others/(n - 1)"),
+        ("k1", {"batch": "mean"}, "0"),
+    ],
+    ids=labelled,
+)  # fmt: skip
+def test_per_sample(loss: str, options: dict[str, str], per_sample: str) -> None:
+    assert ask(loss, options).per_sample == per_sample
+
+
+def test_h_is_given_where_it_is_not_linear() -> None:
+    assert "at every sample H = 1 - r" in ask("k3", {"batch": "leave-one-out"}).hypotheses
+
+
+def test_multiples_shrink_with_the_batch_mean() -> None:
+    answer = ask("R - beta*k1", {**REWARD, "batch": "mean"}).to_json()["gradient"]["combination"]
+    at = {"n": 4, "beta": 0.7, "R": 1.7}
+    assert judge.value(answer["reverse-kl"], at) == pytest.approx(-0.7 * 3 / 4)
+    assert judge.value(answer["reward"], at) == pytest.approx(1.7 * 3 / 4)
+
+
+WARNINGS: list[tuple[str, dict[str, str], list[str]]] = [
+    ("k1", {**REWARD, "batch": "mean"}, [r"shrinks by 1 - 1/n \(multiply by n/\(n - 1\)"]),
+    ("R - beta*k1", {**REWARD, "batch": "mean"}, ["shrinks by", "reward and the penalty shrink together"]),
+    ("k1", {**REWARD, "batch": "leave-one-out"}, []),
+    ("k1", {"batch": "mean"}, ["zero gradient at every sample", "value is unbiased"]),
+    ("rho*k1", {**OFF_REWARD, "batch": "leave-one-out"},
+     ["value is unbiased", r"what is taken off adds E_mu\[h\] grad KL\(mu\|\|q\)"]),
+    ("k1", {**REWARD, "batch": "std"}, ["loses the size of the coefficient"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("loss", "options", "words"), WARNINGS, ids=labelled)
+def test_warnings(loss: str, options: dict[str, str], words: list[str]) -> None:
+    lines = ask(loss, options).warnings
+    for expected in words:
+        assert any(re.search(expected, line) for line in lines), lines
+    assert len(lines) == len(words), lines
+
+
+# ---------------------------------------------------------------------------- std
+STD = [row for row in ROWS if row[2] != "0*k1"]
+
+
+STD_IDS = [" ".join([row[0], *row[1].values()]) for row in STD]
+
+
+@pytest.mark.parametrize(("loss", "options", "h", "target"), STD[::2], ids=STD_IDS[::2])
+def test_std_is_open_and_says_so(loss: str, options: dict[str, str], h: str, target: str) -> None:
+    verdict = ask(loss, options, batch="std")
+    answer = verdict.to_json()["gradient"]
+    assert (answer["target"], answer["coefficient"], answer["objective"]) == (None, None, None)
+    assert verdict.trust == "numeric" and "open" in str(verdict).splitlines()[0]
+    assert all(check_part(proof.part).kind == "proved" for proof in verdict.proofs)
+
+
+@pytest.mark.parametrize("h", ["k1", "7*k1", "k1 + 3"])
+def test_std_keeps_the_sign_alone_at_n_2(h: str) -> None:
+    """What the note says: at n = 2 the coefficient is 1 or -1 whatever its size is."""
+    pairs = [judge.centred(np.array([a, b]), "std") for a in (0.3, -2.0) for b in (1.0, 5.0, -7.0)]
+    assert all(np.allclose(np.abs(pair), 1) for pair in pairs)
+    sizes = [found_field(text, {}, "std", 2) for text in ("k1", h)]
+    assert np.abs(sizes[0] - sizes[1]).max() < CLOSE
+
+
+def test_std_has_a_limit_for_large_n() -> None:
+    """E_q[h s]/sd(h): the error falls with n."""
+    q, h = judge.softmax(judge.THETA), [judge.formula("k1")(x, judge.THETA) for x in range(3)]
+    spread = np.sqrt(np.dot(q, np.square(h)) - np.dot(q, h) ** 2)
+    limit = judge.score_form("k1", judge.THETA) / spread
+    errors = [np.abs(found_field("k1", {}, "std", n) - limit).max() for n in (2, 4, 8)]
+    assert errors[0] > errors[1] > errors[2]
+
+
+# ---------------------------------------------------------------------------- whole sequences
+@pytest.mark.parametrize(("loss", "options", "h", "target"), ROWS[:12], ids=IDS[:12])
+@pytest.mark.parametrize("batch", ["none", "mean", "leave-one-out"])
+def test_a_whole_sequence_is_one_sample(
+    loss: str, options: dict[str, str], h: str, target: str, batch: str
+) -> None:
+    sample, whole = (ask(loss, options, batch=batch, level=level) for level in ("sample", "sequence"))
+    for name in ("gradient", "per_sample", "coefficient", "value", "trust", "objective"):
+        assert getattr(sample, name) == getattr(whole, name)
+    assert whole.to_json()["aggregate"] == "sum" and "KL(q||p) is that of whole sequences" in str(whole)
+
+
+@pytest.mark.parametrize("loss", ["clip(k3, 0, 5)", "abs(k1)"])
+def test_whole_sequences_outside_the_ring(loss: str) -> None:
+    sample, whole = (ask(loss, {}, level=level) for level in ("sample", "sequence"))
+    assert (sample.target, sample.coefficient) == (whole.target, whole.coefficient)
+
+
+OVER_T: list[tuple[str, dict[str, str], str, str, str | None]] = [
+    ("k1", {}, "separable", "1/T", r"\mathbb{E}_{q}\!\left[\frac{1}{T}\right]"),
+    ("k2", {}, "separable", "k1/T", r"\mathbb{E}_{q}\!\left[\frac{k_1}{T} - \frac{1}{T}\right]"),
+    ("k3", {}, "separable", "1/T - r/T", r"\mathbb{E}_{q}\!\left[\frac{1}{T} - \frac{r\,k_1}{T}\right]"),
+    ("k1**3", {}, "separable", "3*k1**2/T", None),
+    ("R", REWARD, "separable", "R/T", r"\mathbb{E}_{q}\!\left[\frac{R}{T}\right]"),
+    ("A - k1", REWARD, "separable", "A/T - k1/T",
+     r"\mathbb{E}_{q}\!\left[\frac{A}{T} - \frac{k_1}{T} + \frac{1}{T}\right]"),
+    ("rho*k1", OFF_REWARD, "separable", "k1/T", r"\mathbb{E}_{q}\!\left[\frac{k_1}{T} - \frac{1}{T}\right]"),
+    ("R", {}, "zero", "0", "0"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("loss", "options", "target", "coefficient", "objective"), OVER_T, ids=labelled)
+def test_over_the_length(
+    loss: str, options: dict[str, str], target: str, coefficient: str, objective: str | None
+) -> None:
+    verdict = ask(loss, options, level="sequence", aggregate="mean")
+    assert (verdict.target, verdict.coefficient) == (target, coefficient)
+    assert verdict.objective == objective
+    assert all(check_part(proof.part) == proof.theorem for proof in verdict.proofs)
+    assert any(line.startswith("1/T depends") for line in verdict.warnings) == (target != "zero")
+    checked = with_check(verdict, parse(loss))
+    assert checked.check is not None and checked.check["passed"]
+
+
+def test_the_objectives_over_the_length_are_right() -> None:
+    """grad E_q[F/T] by differences, for sequences of lengths 1, 2, 3 as the three outcomes."""
+    lengths = (1, 2, 3)
+    for c, objective in (
+        ("k1/T", "(k1 - 1)/T"),
+        ("1/T - r/T", "1/T - r*k1/T"),
+        ("A/T - k1/T", "(A - k1 + 1)/T"),
+    ):
+
+        def mean(theta: Any, text: str = objective) -> float:
+            q = judge.softmax(theta)
+            return sum(q[x] * judge.value(text, judge.names(x, theta, T=lengths[x])) for x in range(3))
+
+        q, s = judge.softmax(judge.THETA), judge.scores(judge.THETA)
+        form = sum(q[x] * judge.value(c, judge.names(x, judge.THETA, T=lengths[x])) * s[x] for x in range(3))
+        slopes = [(mean(judge.THETA + 1e-5 * e) - mean(judge.THETA - 1e-5 * e)) / 2e-5 for e in np.eye(3)]
+        assert np.abs(form - slopes).max() < 1e-9
+
+
+# ---------------------------------------------------------------------------- refusals
+@pytest.mark.parametrize(
+    ("loss", "options", "words"),
+    [
+        ("clip(k1, -1, 1)", {"batch": "mean"}, "with batch mean only exponential polynomials"),
+        ("abs(k1)", {"batch": "leave-one-out"}, "with batch leave-one-out only"),
+        ("sqrt(k2)", {"batch": "std"}, "with batch std only"),
+        ("clip(k3, 0, 5)", {"level": "sequence", "aggregate": "mean"}, "with aggregate mean only"),
+        ("abs(k1)", {"level": "sequence", "aggregate": "mean", "batch": "mean"},
+         "with batch mean and aggregate mean only"),
+        ("k1/T", {"level": "sequence"}, "the length of a sequence is random"),
+        ("1/k1", {"level": "sequence", "aggregate": "mean"}, "division by k1"),
+        ("m*k1", {"batch": "leave-one-out", "parameters": ("m",)}, "m in 'm.k1' stands for n - 1"),
+        ("k1", {"batch": "median"}, "batch='median': one of none, mean, leave-one-out, std"),
+        ("k1/(k1 - k1)", {"batch": "mean"}, "division by zero"),
+    ],
+    ids=labelled,
+)  # fmt: skip
+def test_refused(loss: str, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        explain(loss, **options)
+    assert re.search(words, str(caught.value)) and str(caught.value).isprintable()
+
+
+def test_n_is_the_size_of_the_batch() -> None:
+    """A loss may name n: multiplying by n/(n - 1) needs division by a sum, n alone does not."""
+    verdict = ask("n*k1", {**REWARD, "batch": "mean"})
+    assert judge.value(verdict.gradient.multiples["reverse-kl"], {"n": 5}) == pytest.approx(4)

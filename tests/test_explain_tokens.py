@@ -1,0 +1,484 @@
+"""explain at level token: targets, objectives and parts, judged by enumeration of a tree (token_judge.py)."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import token_judge as judge
+from conftest import labelled
+from hypothesis import given
+from hypothesis import strategies as st
+
+from klsym.engine.explain import explain
+from klsym.engine.verdict import Verdict
+from klsym.errors import UsageError
+from klsym.kernel import check_part
+from klsym.numeric.cross_check import with_check
+from klsym.parser import parse
+
+OFF = {"sampling": "off-policy"}
+REWARD = {"use": "reward"}
+SAME, TOTAL = {**REWARD, "credit": "same-token"}, {**REWARD, "credit": "total"}
+PREFIX, WHOLE = {"weights": "prefix"}, {"weights": "sequence"}
+OVER_T = {"aggregate": "mean"}
+
+
+def kl() -> Any:
+    return judge.gradient(judge.reverse)
+
+
+def reward() -> Any:
+    return judge.gradient(judge.rewards)
+
+
+def length(power: int) -> Any:
+    return judge.gradient(lambda path: len(path) ** power)
+
+
+def per_length(scale: float) -> Any:
+    """grad E_q[scale (k1 - 1)/T]."""
+    return judge.gradient(lambda path: (judge.reverse(path) - 1) * (scale / len(path)))
+
+
+def surrogate(text: str, weights: str = "token") -> Any:
+    """grad E_mu[sum_t L_t]."""
+
+    def loss(path: judge.Path) -> Any:
+        return sum((judge.loss_of_token(text, path, t, weights) for t in range(len(path))), judge.Live(0))
+
+    return judge.gradient(loss, under="mu")
+
+
+def advantages_of_sequences() -> Any:
+    """grad E_q[sum_t A_t]."""
+    return judge.gradient(lambda path: sum(token.A for token in path))
+
+
+def from_mu() -> Any:
+    """grad E_mu[sum_t KL(q_t||p_t)]."""
+    return judge.gradient(judge.token_kl, under="mu")
+
+
+def forward_from_mu() -> Any:
+    return judge.gradient(judge.token_forward, under="mu")
+
+
+ZERO = np.zeros(judge.LOGITS)
+BETA = judge.NUMBERS["beta"]
+# loss, options, target, what the field is (None: that it is a gradient, or not, is all that is said)
+ROWS: list[tuple[str, dict[str, str], str, Any]] = [
+    ("k1", {}, "zero", lambda: ZERO),
+    ("log_q", {}, "zero", lambda: ZERO),
+    ("R", {}, "zero", lambda: ZERO),
+    ("sg(k1)", {}, "zero", lambda: ZERO),
+    ("k2", {}, "none", None),
+    ("k3", {}, "none", None),
+    ("k(lam)", {}, "none", None),
+    ("r", {}, "none", None),
+    ("k1**2", {}, "none", None),
+    ("beta*k2 - lam*k3", {}, "none", None),
+    ("rho*k1", {}, "none", None),
+    ("rho*k3", {}, "none", None),
+    ("rho*k1", PREFIX, "reverse-kl", kl),
+    ("rho*k3", PREFIX, "reverse-kl", kl),
+    ("beta*rho*k3", WHOLE, "reverse-kl", lambda: BETA * kl()),
+    ("sg(rho)*k2", PREFIX, "none", None),
+    ("-rho*A", {}, "combination", lambda: -judge.policy_gradient()),
+    ("-rho*A + beta*k3", {}, "none", None),
+    ("-rho*R", WHOLE, "combination", lambda: -reward()),
+    # over T
+    ("k1", OVER_T, "separable", lambda: length(-1)),
+    ("-beta*k1", OVER_T, "separable", lambda: -BETA * length(-1)),
+    ("k2", OVER_T, "none", None),
+    ("k3", OVER_T, "none", None),
+    ("1", {**SAME, **OVER_T}, "separable", lambda: length(-1)),
+    ("1", {**TOTAL, **OVER_T}, "zero", lambda: ZERO),
+    ("1", {**REWARD, **OVER_T}, "none", None),
+    ("k1", {**REWARD, **OVER_T}, "none", None),
+    ("k1", {**TOTAL, **OVER_T}, "separable", lambda: per_length(1)),
+    ("-beta*k1", {**TOTAL, **OVER_T}, "separable", lambda: per_length(-BETA)),
+    # rewards
+    ("k1", REWARD, "reverse-kl", kl),
+    ("k1", TOTAL, "reverse-kl", kl),
+    ("k1", SAME, "none", None),
+    ("rho*k1", REWARD, "reverse-kl", kl),
+    ("R - beta*k1", REWARD, "combination", lambda: reward() - BETA * kl()),
+    ("R - beta*k1", TOTAL, "combination", lambda: reward() - BETA * kl()),
+    ("R - beta*k1", SAME, "none", None),
+    ("A - beta*k1", REWARD, "combination", lambda: judge.policy_gradient("to-go") - BETA * kl()),
+    ("A", SAME, "combination", judge.policy_gradient),
+    ("A - beta*k1", SAME, "none", None),
+    ("k3", REWARD, "none", None),
+    ("R - beta*k3", TOTAL, "none", None),
+    ("1", REWARD, "separable", lambda: length(1)),
+    ("1", SAME, "zero", lambda: ZERO),
+    ("k1 + 1", REWARD, "separable", lambda: kl() + length(1)),
+    # off-policy
+    ("k1", OFF, "separable", lambda: surrogate("k1")),
+    ("k2", OFF, "separable", lambda: surrogate("k2")),
+    ("rho*k1", OFF, "separable", from_mu),
+    ("rho*k3", OFF, "separable", from_mu),
+    ("sg(rho)*k2", OFF, "separable", from_mu),
+    ("sg(rho)*k3", OFF, "separable", forward_from_mu),
+    ("rho*k2", OFF, "separable", lambda: surrogate("rho*k2")),
+    ("rho*k2", {**OFF, **PREFIX}, "separable", lambda: surrogate("rho*k2", "prefix")),
+    ("-rho*A", OFF, "separable", lambda: surrogate("-rho*A")),
+    ("-rho*A", {**OFF, **WHOLE}, "combination", lambda: -advantages_of_sequences()),
+    ("rho*R", {**OFF, **PREFIX}, "combination", reward),
+    ("rho*k1", {**OFF, **PREFIX}, "reverse-kl", kl),
+    ("rho*k3", {**OFF, **PREFIX}, "reverse-kl", kl),
+    ("rho*k3", {**OFF, **WHOLE}, "reverse-kl", kl),
+    ("sg(rho)*k2", {**OFF, **PREFIX}, "none", None),
+    ("sg(rho)*k2", {**OFF, **WHOLE}, "none", None),
+    ("rho*k1", {**OFF, **REWARD}, "none", None),
+    ("rho*k1", {**OFF, **REWARD, **PREFIX}, "reverse-kl", kl),
+    ("rho*k1", {**OFF, **REWARD, **WHOLE}, "reverse-kl", kl),
+    ("rho*k1", {**OFF, **TOTAL, **WHOLE}, "reverse-kl", kl),
+    ("rho*k1", {**OFF, **TOTAL, **PREFIX}, "none", None),
+    ("rho*(R - beta*k1)", {**OFF, **REWARD, **PREFIX}, "combination", lambda: reward() - BETA * kl()),
+    ("rho*(A - beta*k1)", {**OFF, **REWARD, **WHOLE}, "combination",
+     lambda: judge.policy_gradient("to-go") - BETA * kl()),
+    ("rho*(R - beta*k3)", {**OFF, **REWARD, **PREFIX}, "none", None),
+    ("rho*k1", {**OFF, **SAME}, "separable", from_mu),
+    ("rho*k1", {**OFF, **SAME, **PREFIX}, "none", None),
+    ("rho*A", {**OFF, **SAME}, "separable", None),
+    ("k1", {**OFF, **REWARD}, "none", None),
+    ("k1", {**OFF, **TOTAL}, "separable", lambda: judge.gradient(lambda y: judge.reverse(y) ** 2 / 2, "mu")),
+    ("rho*k1", {**OFF, **OVER_T, **WHOLE}, "separable", None),
+]  # fmt: skip
+IDS = [" ".join([row[0], *row[1].values()]) for row in ROWS]
+rows = pytest.mark.parametrize(("loss", "options", "target", "field"), ROWS, ids=IDS)
+CLOSE = 1e-9
+
+
+@cache
+def _ask(loss: str, options: tuple[tuple[str, str], ...]) -> Verdict:
+    return explain(loss, level="token", **dict(options))
+
+
+def ask(loss: str, options: dict[str, str]) -> Verdict:
+    return _ask(loss, tuple(sorted(options.items())))
+
+
+def plain(text: str) -> str:
+    """The judge writes k(lam) out."""
+    return text.replace("k(lam)", "(k1 + lam*(r - 1))")
+
+
+@rows
+def test_the_table_itself_holds(loss: str, options: dict[str, str], target: str, field: Any) -> None:
+    """No klsym here: the field is what the table says, and has a potential or has none."""
+    found = judge.field(plain(loss), judge.THETA, options)
+    if field is not None:
+        assert np.abs(found - field()).max() < CLOSE
+    if "A" not in loss:  # the A of the judge is arbitrary, and no gradient
+        twist = judge.twist(plain(loss), options)
+        assert twist > 1e-3 if target == "none" else twist < 1e-6
+    named = {"zero": ZERO, "reverse-kl": kl()}
+    for name, gradient in named.items():
+        multiple = np.dot(found, gradient) / max(np.dot(gradient, gradient), 1e-300)
+        assert (np.abs(found - multiple * gradient).max() < CLOSE) == (target == name or target == "zero")
+
+
+@rows
+def test_target(loss: str, options: dict[str, str], target: str, field: Any) -> None:
+    verdict = ask(loss, options)
+    assert (verdict.target, verdict.trust) == (target, "kernel")
+
+
+@rows
+def test_the_coefficients_have_the_field_for_their_mean(
+    loss: str, options: dict[str, str], target: str, field: Any
+) -> None:
+    verdict, found = ask(loss, options), judge.field(plain(loss), judge.THETA, options)
+    on_policy, credit = verdict.setting.on_policy, verdict.setting.credit or "same-token"
+    assert verdict.coefficient is not None
+    assert np.abs(judge.of_slots(verdict.coefficient, "q", False, credit) - found).max() < CLOSE
+    if "H" not in verdict.per_sample:
+        under = "q" if on_policy else "mu"
+        assert np.abs(judge.of_slots(verdict.per_sample, under, on_policy, credit) - found).max() < CLOSE
+
+
+@rows
+def test_combination_and_witness(loss: str, options: dict[str, str], target: str, field: Any) -> None:
+    verdict = ask(loss, options)
+    if target in ("reverse-kl", "combination"):
+        assert verdict.witness is None
+        named = verdict.gradient.multiples
+        total = kl() * judge.value(named.get("reverse-kl", "0"), {})
+        if "R" in named.get("reward", ""):
+            total = total + judge.gradient(lambda y: judge.value(named["reward"], {"R": judge.rewards(y)}))
+        if "A" not in named.get("reward", ""):
+            assert np.abs(judge.field(plain(loss), judge.THETA, options) - total).max() < CLOSE
+    elif "A" not in loss or target == "none":
+        assert verdict.witness is not None
+        start = "curl " if target == "none" else r"-?E_(q|mu)\[sum_t|0 = "
+        assert re.match(start, verdict.witness["refutes"])
+        ends = [float_of(end) for side in ("left", "right") for end in verdict.witness[side]]
+        assert ends[1] < ends[2] or ends[3] < ends[0]
+
+
+def float_of(text: str) -> float:
+    above, _, below = text.partition("/")
+    return int(above) / int(below or 1)
+
+
+@rows
+def test_every_proof_replays(loss: str, options: dict[str, str], target: str, field: Any) -> None:
+    verdict = ask(loss, options)
+    assert verdict.proofs
+    for proof in verdict.proofs:
+        assert check_part(proof.part) == proof.theorem
+    kinds = {proof.theorem.kind for proof in verdict.proofs}
+    assert ("refuted" in kinds) or target != "none"
+    assert verdict.proofs[0].theorem.kind == "proved"
+
+
+@pytest.mark.parametrize(("loss", "options", "target", "field"), ROWS[::3], ids=IDS[::3])
+def test_the_cross_check_agrees(loss: str, options: dict[str, str], target: str, field: Any) -> None:
+    checked = with_check(ask(loss, options), parse(loss))
+    assert checked.check is not None and checked.check["passed"], checked.check
+
+
+ATOMS = st.sampled_from(["k1", "k2", "k3", "r", "R", "sg(k1)", "sg(r)", "1"])
+TERMS = st.tuples(st.sampled_from(["", "rho*", "sg(rho)*"]), ATOMS, ATOMS).map(
+    lambda t: f"{t[0]}{t[1]}*{t[2]}"
+)
+LOSSES = st.lists(TERMS, min_size=1, max_size=2).map(" - beta*".join)
+SETTINGS = st.fixed_dictionaries(
+    {
+        "sampling": st.sampled_from(["on-policy", "off-policy"]),
+        "weights": st.sampled_from(["token", "prefix", "sequence"]),
+        "aggregate": st.sampled_from(["sum", "mean"]),
+    }
+)
+CREDITS = st.sampled_from([{}, SAME, REWARD, TOTAL])
+
+
+@given(LOSSES, SETTINGS, CREDITS)
+def test_random_losses(loss: str, setting: dict[str, str], credit: dict[str, str]) -> None:
+    """The printed coefficient has the field for its mean, and what is called a gradient has no twist."""
+    options = {**setting, **credit}
+    try:
+        verdict = ask(loss, options)
+    except UsageError as error:
+        assert re.search("one power of rho|the same at every token", str(error))
+        return
+    found = judge.field(loss, judge.THETA, options)
+    assert verdict.coefficient is not None
+    scale = max(1.0, np.abs(found).max())
+    assert np.abs(judge.of_slots(verdict.coefficient, "q", False) - found).max() < CLOSE * scale
+    if verdict.target == "zero":
+        assert np.abs(found).max() < CLOSE
+    if verdict.target == "reverse-kl":
+        assert np.abs(found - judge.value(verdict.gradient.multiples["reverse-kl"], {}) * kl()).max() < CLOSE
+    twist = judge.twist(loss, options)
+    if verdict.target not in ("none", None):
+        assert twist < 1e-5 * scale
+    elif verdict.target is None:
+        assert "open" in str(verdict).splitlines()[0]
+
+
+# ---------------------------------------------------------------------------- values
+VALUES: list[tuple[str, dict[str, str], str, bool]] = [
+    ("k1", {}, "reverse-kl", True),
+    ("k3", {}, "reverse-kl", True),
+    ("2*k1", {}, "reverse-kl", False),
+    ("k2", {}, "separable", False),
+    ("R - beta*k1", {}, "combination", False),
+    ("r - 1", {}, "zero", False),
+    ("k1 + 1", {}, "separable", False),
+    ("k1", OVER_T, "separable", False),
+    ("k1", OFF, "separable", False),
+    ("rho*k1", OFF, "separable", False),
+    ("rho*k1", {**OFF, **PREFIX}, "reverse-kl", True),
+    ("rho*k3", {**OFF, **PREFIX}, "reverse-kl", True),
+    ("rho*k3", {**OFF, **WHOLE}, "reverse-kl", True),
+    ("rho*k1", REWARD, "reverse-kl", True),
+]
+
+
+@pytest.mark.parametrize(("loss", "options", "target", "unbiased"), VALUES, ids=labelled)
+def test_value(loss: str, options: dict[str, str], target: str, unbiased: bool) -> None:
+    answer = ask(loss, options).to_json()["value"]
+    assert (answer["target"], answer["unbiased_for_reverse_kl"]) == (target, unbiased)
+    assert answer["unbiased_for_forward_kl"] is False
+    exact = sum(
+        np.exp(judge.total(path, "log_q").value) * judge.reverse(path).value
+        for path in judge.paths(judge.THETA, False)
+    )
+    assert (abs(judge.mean_value(loss, options) - exact) < 1e-12) == unbiased
+
+
+# ---------------------------------------------------------------------------- words
+NOTES: list[tuple[str, dict[str, str], list[str]]] = [
+    ("k2", {}, ["= grad KL(q||p) - E_q[sum_t k1_future*s_now]"]),
+    ("k3", {}, ["E_q[sum_t grad KL(p_t||q_t)] != grad KL(p||q) in general"]),
+    ("rho*k3", OFF, ["E_mu[sum_t grad KL(q_t||p_t)] != grad KL(q||p) in general"]),
+    ("sg(rho)*k3", OFF, ["E_mu[sum_t grad KL(p_t||q_t)] != grad KL(p||q) in general"]),
+    ("R - beta*k1", SAME, ["= grad KL(q||p) - E_q", "= grad E_q[R] - E_q[sum_t R_future*s_now]"]),
+    ("-rho*A", {}, ["E_q[sum_t A*s_now] = grad E_q[A]"]),
+    ("k1", REWARD, []),
+]
+
+
+@pytest.mark.parametrize(("loss", "options", "words"), NOTES, ids=labelled)
+def test_what_is_kept_and_dropped_is_said_with_its_proof(
+    loss: str, options: dict[str, str], words: list[str]
+) -> None:
+    verdict = ask(loss, options)
+    assert len(verdict.notes) == len(words)
+    for expected in words:
+        assert any(expected in note for note in verdict.notes), verdict.notes
+    assert all(note in str(verdict) for note in verdict.notes)
+
+
+WARNINGS: list[tuple[str, dict[str, str], list[str]]] = [
+    ("k1", {}, ["zero expected gradient", "value is unbiased"]),
+    ("k2", {}, ["what a token does to later ones is dropped"]),
+    ("k1", SAME, ["a token is not credited with the rewards after it", "value is unbiased"]),
+    ("k1", REWARD, []),
+    ("k1", OVER_T, ["1/T depends on the tokens to come.*lengthens sequences"]),
+    ("-k1", OVER_T, ["1/T depends on the tokens to come.*shortens sequences"]),
+    ("1", REWARD, ["a constant at each token counts tokens: ascending it lengthens sequences"]),
+    ("k1", OFF, ["no importance weight.*rho\\*k3 with weights prefix"]),
+    ("rho*k1", {**OFF, **REWARD}, ["leaves the prefix of t distributed as mu: choose weights prefix"]),
+    ("rho*k3", {**OFF, **PREFIX}, []),
+    ("rho*k2", {}, ["on-policy rho has the value 1", "what a token does to later ones is dropped"]),
+    (
+        "rho*k3",
+        OFF,
+        ["leaves the prefix of t distributed as mu", "what a token does to later ones is dropped"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("loss", "options", "words"), WARNINGS, ids=labelled)
+def test_warnings(loss: str, options: dict[str, str], words: list[str]) -> None:
+    lines = ask(loss, options).warnings
+    for expected in words:
+        assert any(re.search(expected, line) for line in lines), lines
+    assert len(lines) == len(words), lines
+
+
+@pytest.mark.parametrize(
+    ("loss", "options", "line"),
+    [
+        ("k3", {}, "k3  (on-policy, as a loss, per token) targets no objective"),
+        ("k1", OVER_T, "targets grad E_q[1/T]"),
+        ("rho*k3", OFF, "targets grad E_mu[sum_t KL(q_t||p_t)]"),
+        ("rho*k3", {**OFF, **PREFIX}, "prefix weights) targets the reverse KL, KL(q||p)"),
+        ("R - beta*k1", REWARD, "credit to-go) targets grad E_q[R] - beta grad KL(q||p)"),
+    ],
+    ids=labelled,
+)
+def test_headline(loss: str, options: dict[str, str], line: str) -> None:
+    assert line in str(ask(loss, options)).splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("loss", "options", "objective"),
+    [
+        ("k1", OVER_T, r"\mathbb{E}_{q}\!\left[\frac{1}{T}\right]"),
+        ("1", REWARD, r"\mathbb{E}_{q}\!\left[T\right]"),
+        ("k1", REWARD, r"\mathrm{KL}(q\,\Vert\,p)"),
+        ("k3", {}, None),
+        ("-rho*A", {}, None),
+        ("k1", {}, "0"),
+    ],
+    ids=labelled,
+)
+def test_objective(loss: str, options: dict[str, str], objective: str | None) -> None:
+    assert ask(loss, options).objective == objective
+
+
+def test_the_value_of_h_is_a_hypothesis() -> None:
+    verdict = ask("rho*k1", {**OFF, **REWARD, **PREFIX})
+    assert verdict.per_sample == "H_now + H_future"
+    assert "at every step H_now = rho_past*rho_now*k1_now" in verdict.hypotheses
+
+
+def test_a_weight_of_the_whole_sequence_stands_in_front_of_the_sum() -> None:
+    verdict = ask("rho*k3", {**OFF, **REWARD, **WHOLE})
+    assert verdict.per_sample == "rho*(H_now + H_future)"
+    assert any(line.startswith("at every step H_now = k1_now") for line in verdict.hypotheses)
+
+
+KEYS = {"loss", "sampling", "use", "level", "batch", "credit", "weights", "aggregate", "gradient", "value",
+        "trust", "hypotheses", "steps", "witness", "warnings"}  # fmt: skip
+
+
+@rows
+def test_json(loss: str, options: dict[str, str], target: str, field: Any) -> None:
+    answer = ask(loss, options).to_json()
+    assert set(answer) == KEYS
+    setting = {"sampling": "on-policy", "use": "loss", "weights": "token", "aggregate": "sum", **options}
+    assert {name: answer[name] for name in setting if name != "credit"} == {
+        name: value for name, value in setting.items() if name != "credit"
+    }
+    rewarded = options.get("use") == "reward"
+    assert answer["credit"] == (options.get("credit", "to-go") if rewarded else None)
+    for name in ("hypotheses", "warnings"):
+        assert len(set(answer[name])) == len(answer[name])
+        assert all(line.isprintable() for line in answer[name])
+    tree = answer["witness"] and answer["witness"].get("tree")
+    assert tree is None or {"q", "u", "next"} <= set(tree)
+
+
+# ---------------------------------------------------------------------------- refusals
+REFUSED: list[tuple[str, dict[str, str], str]] = [
+    ("clip(k3, 0, 5)", {}, "with level token only exponential polynomials"),
+    ("abs(k1)", {}, "with level token only"),
+    ("sqrt(k2)", REWARD, "with level token only"),
+    ("log(1 + r)", {}, "with level token only"),
+    ("min(rho*A, clip(rho, 0.8, 1.2)*A)", OFF, "with level token only"),
+    ("k1/T", {}, "T in 'k1/T': the length of a sequence is random; choose aggregate mean"),
+    ("1/k1", {}, "divi"),
+    ("1/R", REWARD, "divi"),
+    ("k1/(k1 - k1)", {}, "division by zero"),
+    ("rho*A", {**OFF, **REWARD}, "A times something random .* choose credit same-token"),
+    ("rho*A", {**OFF, **REWARD, **PREFIX}, "A times something random"),
+    ("A*k1", REWARD, "A times something random"),
+    ("A**2", REWARD, "A times something random"),
+    ("rho + rho**2", {**OFF, **REWARD, **WHOLE}, "one power of rho times what holds no rho"),
+    ("k1 + rho*k1", {**OFF, **REWARD, **WHOLE}, "one power of rho"),
+    ("rho", WHOLE, "the same at every token: choose level sequence"),
+    ("sg(rho)", {**OFF, **WHOLE}, "the same at every token"),
+    ("log(rho)*rho", {**OFF, **REWARD, **WHOLE}, "one power of rho"),
+    ("k1", {"credit": "to-go"}, "credit: a differentiated loss pushes on its own token"),
+    ("k1", {"batch": "mean"}, "batch: samples are centred whole"),
+    ("k1", {"batch": "std"}, "batch: samples are centred whole"),
+    ("k1", {"weights": "tokens"}, "weights='tokens': one of token, prefix, sequence expected"),
+    ("k1", {**REWARD, "credit": "later"}, "credit='later': one of to-go, same-token, total"),
+    ("k1", {"aggregate": "max"}, "aggregate='max': one of sum, mean"),
+    ("k9", {}, "unknown name 'k9'"),
+]
+
+
+@pytest.mark.parametrize(("loss", "options", "words"), REFUSED, ids=labelled)
+def test_refused(loss: str, options: dict[str, str], words: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        explain(loss, level="token", **options)
+    message = str(caught.value)
+    assert re.search(words, message) and message.isprintable() and len(message) < 400
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"credit": "total", "use": "reward"}, "credit: this is said of tokens"),
+        ({"weights": "prefix"}, "weights: this is said of tokens"),
+        ({"aggregate": "mean"}, "aggregate: a single sample has no length"),
+        ({"level": "sequence", "weights": "token"}, "weights: this is said of tokens"),
+        ({"level": "sequence", "credit": "total", "use": "reward"}, "credit: this is said of tokens"),
+        ({"level": "batch"}, "level='batch': one of sample, token, sequence expected"),
+    ],
+    ids=labelled,
+)
+def test_options_without_effect_are_refused(options: dict[str, str], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        explain("k1", **options)
