@@ -74,6 +74,7 @@ bench: install ## time the engine, the sampling and the experiments
 	$(BIN)/python benchmarks/run.py
 	$(BIN)/python benchmarks/sampling.py
 	$(BIN)/python benchmarks/sequences.py
+	$(BIN)/python benchmarks/any_length.py
 	$(BIN)/python benchmarks/figures_loop.py
 
 calibrate: install ## measure over many seeds that error rates are what they say
@@ -81,6 +82,7 @@ calibrate: install ## measure over many seeds that error rates are what they say
 
 random-losses: install ## the full run over 10,000 random losses
 	$(BIN)/python benchmarks/random_losses.py --count 10000
+	$(BIN)/python benchmarks/random_losses.py --tokens --count 10000
 
 # Keeps the pinned versions that still fit; `make lock LOCK_FLAGS=--upgrade` takes the newest.
 # Universal, hence one lock for all systems and Pythons; no index is named in it.

@@ -1,0 +1,93 @@
+"""Centring in a batch: how much of the penalty is left, and whether leave-one-out pays.
+
+Both are the two sides of theorems, evaluated by the exact oracle along every logit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from klsym.engine.derivation import Proof
+from klsym.figures.style import BLACK, BLUE, GREEN, GREY, PAGE, VERMILION, styled
+from klsym.numeric.evaluation import evaluate
+from klsym.numeric.models import FiniteModel
+from klsym.statements import Side, Statement
+
+
+def along_logits(side: Side, proof: Proof, model: FiniteModel, n: int) -> Any:
+    """A side of a theorem with a batch of n, along each logit, shape (outcomes,); m is n - 1."""
+    context = proof.theorem.statement.context
+    values = {"n": Fraction(n), "m": Fraction(n - 1)}
+    known = replace(model, parameters={name: values[name] for name in context.parameters})
+    rows = [replace(known, u=row) for row in np.eye(model.size).tolist()]
+    return np.array([evaluate(Statement(side, Side(), context), row)[0] for row in rows])
+
+
+def share_left(proof: Proof, unshrunk: Proof, model: FiniteModel, n: int) -> float:
+    """The multiple of grad KL(q||p) that the left side of a theorem is, by enumeration of all batches."""
+    found = along_logits(proof.theorem.statement.left, proof, model, n)
+    whole = along_logits(unshrunk.theorem.statement.right, unshrunk, model, n)
+    return float(found @ whole / (whole @ whole))
+
+
+def variance_ratio(loo: Proof, gain: Proof, model: FiniteModel, n: int) -> float:
+    """Total variance with leave-one-out over that without centring.
+
+    loo: Var(centred) = right side.  gain: n (Var(plain) - Var(centred)) = right side.
+    """
+    centred = along_logits(loo.theorem.statement.right, loo, model, n).sum()
+    gained = along_logits(gain.theorem.statement.right, gain, model, n).sum() / n
+    return float(centred / (centred + gained))
+
+
+def draw(
+    proofs: dict[str, Proof], loo: Proof, gain: Proof, small: FiniteModel, models: Sequence[FiniteModel]
+) -> Any:
+    """Left: the share of the penalty that is left, enumerated.  Right: the ratio of total variances.
+
+    proofs: "none", "mean" and "leave-one-out" -> theorem.  small: enumerated; models: two of the right panel.
+    """
+    with styled() as Figure:
+        figure = Figure(figsize=(PAGE, 2.6), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        _shares(left, proofs, small)
+        _ratios(right, loo, gain, models)
+    return figure
+
+
+def _shares(ax: Any, proofs: dict[str, Proof], model: FiniteModel) -> None:
+    sizes = range(2, 9)
+    shown = {
+        "none": ("no centring", BLACK, "o", 8),
+        "leave-one-out": ("leave-one-out", BLUE, "x", 5),
+        "mean": ("batch mean", VERMILION, "s", 4),
+    }
+    for name, (label, colour, mark, size) in shown.items():
+        shares = [share_left(proofs[name], proofs["none"], model, n) for n in sizes]
+        filled = "none" if mark == "o" else colour
+        ax.plot(sizes, shares, mark, color=colour, ms=size, label=label, mfc=filled)
+    n = np.linspace(2, 8, 200)
+    ax.plot(n, 1 - 1 / n, color=VERMILION, lw=0.8, zorder=0)
+    ax.annotate("$1-1/n$", (3.1, 1 - 1 / 3.1), (4, -10), textcoords="offset points", color=VERMILION)
+    ax.set(xlabel="batch size $n$", ylabel=r"multiple of $\nabla\mathrm{KL}(q\,\Vert\,p)$", ylim=(0.4, 1.1))
+    ax.legend(loc="lower right")
+
+
+def _ratios(ax: Any, loo: Proof, gain: Proof, models: Sequence[FiniteModel]) -> None:
+    sizes = [2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64]
+    for model, colour, mark in zip(models, (VERMILION, GREEN), "s^", strict=True):
+        ratios = [variance_ratio(loo, gain, model, n) for n in sizes]
+        p = ", ".join(str(value) for value in model.p)
+        ax.plot(sizes, ratios, mark + "-", color=colour, ms=4, lw=0.8, label=f"$p$ = ({p})")
+    ax.axhline(1, color=GREY, lw=0.6, ls=":")
+    ax.set(
+        xscale="log", xlabel="batch size $n$", ylabel="total variance, leave-one-out / none",
+        xticks=[2, 4, 8, 16, 32, 64], xticklabels=["2", "4", "8", "16", "32", "64"],
+    )  # fmt: skip
+    ax.minorticks_off()
+    ax.legend(loc="upper right", title="$q$ uniform")
