@@ -50,7 +50,10 @@ def variance(a, under):
     return expectation((a * s) ** 2, under=under) - average(a, under) * average(a, under)
 
 
-ALONG = ("s stands for u.s, the score function along any direction u of the parameters",)
+ALONG = (
+    "s stands for u.s, the score function along any direction u; sums over the coordinates of theta give the"
+    " total variance, the trace of the covariance",
+)
 WEIGHTS = (*ALONG, "q << mu: wherever q > 0, also mu > 0")
 GRADIENTS = (
     *WEIGHTS,
