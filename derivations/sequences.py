@@ -104,6 +104,7 @@ def token_loss_is_partial():
             grad(KL(q, p)) - sum_over_t(now(s) * future(k1), under=q)
         ),
         derive(token_gradient(now(k2), under=q)).equals(token_KL_gradient(q, p)),
+        derive(token_gradient(now(k2), under=q)).differs_from(grad(KL(q, p))),
     )
 
 
@@ -142,7 +143,8 @@ def token_fields_are_no_gradients():
     source="new",
     reading=(
         *SEQUENCES,
-        "descending E_q[1/T] lengthens sequences",
+        "descending lowers E_q[1/T], whose inverse is the harmonic mean of the length; the mean E_q[T] need not"
+        " rise at every step",
         "the loss is k1 of a token over T, summed",
     ),
 )
@@ -153,6 +155,7 @@ def length_normalised_k1():
         derive(field).equals(sum_over_t(now(s) / length, under=q)),
         derive(field).equals(grad(expectation(1 / length, under=q))),
         derive(token_gradient(now(k1), under=q)).equals(0),
+        derive(field).differs_from(0),
     )
 
 
@@ -179,6 +182,7 @@ def rewards_to_go_and_the_token_loss():
         derive(grad(beta * KL(q, p)) - token_gradient(loss, under=q)).equals(
             sum_over_t(beta * future(k1) * now(s), under=q)
         ),
+        derive(token_gradient(loss, under=q)).differs_from(beta * grad(KL(q, p))),
     )
 
 

@@ -10,7 +10,8 @@ A batch holds n independent samples, a sequence T steps.  A value at an index me
 A variable of a slot is its sum over the positions in the slot: k1[past] = sum_{u<t} k1_u, so that
 exp(k1[past]) is a product of ratios; likewise R, H, generic functions, length (1 at each step) and the score
 function.  A alone is no sum but any theta-free function of what is known once the slot is drawn: A[past]
-of the prefix y_<t, A[now] of y_<=t, A of everything.
+of t and the prefix y_<t, A[now] of t and y_<=t, A[future] of t and the whole sequence; A, without a slot, of
+the whole sequence alone, the same at each of its steps.
 """
 
 from __future__ import annotations

@@ -337,6 +337,14 @@ PROOFS = (
 )  # no experiments
 
 
+def test_axioms_name_the_closing_that_was_used(capsys: Out) -> None:
+    """The rule and the closing that are both called independence are told apart."""
+    _, out, _ = run(capsys, "axioms", "variance.loo")
+    rules, closed = out.split("\nClosed by\n")
+    assert "  independence: E_m[a(self) b(others)]" in rules
+    assert closed.startswith("  evaluation: ") and "independence" not in closed.split("\n\n")[0]
+
+
 def test_claims(capsys: Out) -> None:
     code, out, err = run(capsys, "claims", *PROOFS)
     lines = out.splitlines()

@@ -306,3 +306,23 @@ def test_n_is_the_size_of_the_batch() -> None:
     """A loss may name n: multiplying by n/(n - 1) needs division by a sum, n alone does not."""
     verdict = ask("n*k1", {**REWARD, "batch": "mean"})
     assert judge.value(verdict.gradient.multiples["reverse-kl"], {"n": 5}) == pytest.approx(4)
+
+
+@pytest.mark.parametrize(
+    ("loss", "options"),
+    [("k3", {"batch": "leave-one-out"}), ("k2", {"batch": "leave-one-out", "use": "reward"})],
+    ids=str,
+)
+def test_a_counterexample_has_m_one_less_than_n(loss: str, options: dict[str, str]) -> None:
+    witness = explain(loss, **options).witness
+    assert witness is not None
+    numbers = witness["parameters"]
+    assert int(numbers["n"]) == int(numbers["m"]) + 1
+
+
+def test_what_is_centred_away_is_no_noise() -> None:
+    """The constant of 1 - r is subtracted at each sample."""
+    warned = explain("k3").warnings
+    assert any("only the variance" in line for line in warned)
+    for batch in ("mean", "leave-one-out"):
+        assert not any("only the variance" in line for line in explain("k3", batch=batch).warnings)

@@ -104,10 +104,10 @@ Path = tuple[Token, ...]
 
 
 def paths(theta: Vector, on_policy: bool) -> list[Path]:
-    """All sequences; A is an arbitrary table of the sequence and the step."""
+    """All sequences; A is an arbitrary table of the sequence."""
     found = [list(steps) for steps in _walk(TREE, theta, on_policy)]
     return [
-        tuple(Token(*step, A=math.sin(3 * number + 5 * t + 1)) for t, step in enumerate(steps))
+        tuple(Token(*step, A=math.sin(3 * number + 1)) for step in steps)
         for number, steps in enumerate(found)
     ]
 
@@ -172,14 +172,14 @@ def _value(node: ast.expr, names: dict[str, Any]) -> Any:
     raise AssertionError(ast.dump(node))
 
 
-def loss_of_token(text: str, path: Path, t: int, weights: str) -> Live:
-    """LOSS at token t."""
+def loss_of_token(text: str, path: Path, t: int, weights: str, advantage: float = 1) -> Live:
+    """LOSS at token t, A times `advantage` being that of the sequence."""
     token = path[t]
     weighted = {"token": path[t : t + 1], "prefix": path[: t + 1], "sequence": path}[weights]
     k1 = token.log_q - token.log_p
     names = {
         "log_q": token.log_q, "log_p": token.log_p, "log_mu": token.log_mu, "k1": k1, "k2": k1 * k1 / 2,
-        "r": (-k1).exp(), "k3": (-k1).exp() - 1 + k1, "R": token.R, "A": token.A,
+        "r": (-k1).exp(), "k3": (-k1).exp() - 1 + k1, "R": token.R, "A": advantage * token.A,
         "rho": (total(weighted, "log_q") - total(weighted, "log_mu")).exp(),
     }  # fmt: skip
     return live(value(text, names))
@@ -203,8 +203,10 @@ def field(text: str, theta: Vector, setting: dict[str, str]) -> Vector:
         chance /= len(path) if setting.get("aggregate") == "mean" else 1
         losses = [loss_of_token(text, path, t, weights) for t in range(len(path))]
         for t, token in enumerate(path):
-            if rewarded:
-                answer += chance * token.log_q.slope * sum(losses[u].value for u in credit(t, len(path)))
+            if rewarded:  # A meets each score once, the rest is credited
+                plain = [loss_of_token(text, path, u, weights, 0).value for u in range(len(path))]
+                met = losses[t].value - plain[t] + sum(plain[u] for u in credit(t, len(path)))
+                answer += chance * token.log_q.slope * met
             else:
                 answer += chance * losses[t].slope
     return answer
@@ -257,28 +259,18 @@ def token_forward(path: Path) -> Live:
     return sum(ratios, Live(0))
 
 
-def credited(path: Path, t: int, credit: str) -> float:
-    """The sum of A over the tokens whose rewards the score of t meets."""
-    return sum(path[u].A for u in CREDIT[credit](t, len(path)))
+def advantage(path: Path) -> float:
+    return path[0].A
 
 
-def policy_gradient(credit: str = "same-token") -> Vector:
-    """E_q[sum_t A_t s_t], A_t summed as the credit says."""
-    answer = np.zeros(LOGITS)
-    for path in paths(THETA, False):
-        chance = math.exp(total(path, "log_q").value)
-        answer += chance * sum(credited(path, t, credit) * token.log_q.slope for t, token in enumerate(path))
-    return answer
-
-
-def of_slots(text: str, under: str, on_policy: bool, credit: str = "same-token") -> Vector:
+def of_slots(text: str, under: str, on_policy: bool) -> Vector:
     """E_m[sum_t c], a formula in slots such as k1_now*s_now + k1_now*s_past; without scores it is c s_now."""
     answer = np.zeros(LOGITS)
     for path in paths(THETA, on_policy):
         chance = math.exp(total(path, f"log_{under}").value)
         for t in range(len(path)):
             places = {"past": path[:t], "now": path[t : t + 1], "future": path[t + 1 :], "x": path}
-            names: dict[str, Any] = {"T": len(path), "A_future": credited(path, t, credit)}
+            names: dict[str, Any] = {"T": len(path), "A": advantage(path)}
             for slot, tokens in places.items():
                 tail = "" if slot == "x" else f"_{slot}"
                 k1, w = (total(tokens, "log_q") - total(tokens, f"log_{m}") for m in ("p", "mu"))

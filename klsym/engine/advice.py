@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import sympy
@@ -144,8 +144,8 @@ def length_in_front(verdict: Verdict, facts: Facts) -> str:
     multiple = facts.pieces.get("1/T", "")
     if not multiple or verdict.setting.use == "reward":
         return start
-    way = "shortens" if multiple.startswith("-") else "lengthens"
-    return f"{start}: descending E_q[1/T] {way} sequences"
+    way = ("raises", "shorter") if multiple.startswith("-") else ("lowers", "longer")
+    return f"{start}: descending this {way[0]} E_q[1/T], whose inverse is a mean length: {way[1]} sequences"
 
 
 CHECKS: tuple[Callable[[Verdict, Facts], str], ...] = (
@@ -182,6 +182,10 @@ def effect_on_later_tokens(verdict: Verdict, facts: Facts) -> str:
         return "a token is not credited with the rewards after it: choose credit to-go" * same
     if not {"reverse at q", "forward at q", "reverse at mu", "forward at mu"} & set(facts.pieces):
         return ""
+    if not setting.on_policy and setting.weights != "token" and facts.attached:
+        return (
+            ""  # the attached weight of the prefix carries its scores: the value is at fault, not the level
+        )
     fix = "k1 as a reward with credit to-go" if setting.on_policy else "rho*k3 with weights prefix"
     return f"what a token does to later ones is dropped: use {fix}, or level sequence"
 
@@ -209,7 +213,7 @@ def token_warnings(verdict: Verdict, facts: Facts) -> tuple[str, ...]:
 # ---------------------------------------------------------------------------- batches
 def batch_warnings(verdict: Verdict, facts: Facts) -> tuple[str, ...]:
     """Those of one sample, and what centring does."""
-    found = list(warnings_for(verdict, facts))
+    found = list(warnings_for(verdict, replace(facts, noisy=False)))  # a constant is centred away
     setting = verdict.setting
     shrinks = setting.batch == "mean" and verdict.target != "zero"
     if shrinks:

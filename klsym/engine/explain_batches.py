@@ -100,7 +100,7 @@ def _centred(form: Canonical, setting: Setting) -> Centred:
         shown = f"{mine} - {_factor(rest, TEXT)}/(n - 1)"
     if not any(name in SAMPLE_BASES for name in h.names()):
         shown = "0"  # equal numbers less their mean
-    premises = SIZE if setting.batch == "leave-one-out" and not setting.on_policy else ()
+    premises = SIZE if setting.batch == "leave-one-out" else ()
     start = mean_over_i(coefficient * own(s), under)
     return Centred(derive(start, given=given, premises=premises), scale, h, shown)
 
@@ -210,16 +210,18 @@ def _biased(single: Verdict, form: Canonical, centred: Centred, link: tuple[Proo
     target, proofs = _turning(centred.h)
     c = form.coefficient - ExpPoly.variable(MEAN) * (-ExpPoly.variable("w")).exp()
     text, latex = (_times(centred.scale, c, spell) for spell in (TEXT, LATEX))
-    verdict = _batched(single, centred, (_equation(centred, right), *proofs, *link))
+    told = (_equation(centred, right), *link)  # a refutation on one model assumes nothing of others
+    verdict = _batched(single, centred, told)
     return replace(
         verdict,
+        proofs=(told[0], *proofs, *told[1:]),
         coefficient=text,
         coefficient_latex=latex,
         gradient=Meaning(target, {}),
         witness=witness_against_reverse_kl(centred.derivation, ZERO),
         hypotheses=(f"{MEAN} stands for {mean}", *verdict.hypotheses),
         shown=formulas.side(right.side),
-        notes=tuple(f"{APART}: {proof}" for proof in proofs if target == "none"),
+        notes=(f"{APART} on a model of three outcomes",) if target == "none" else (),
     )
 
 
@@ -280,10 +282,13 @@ def _normalised_start(under: str) -> tuple[str, str]:
 
 def _normalised(single: Verdict, form: Canonical) -> Verdict:
     """(h_i - hbar)/std: for n = 2 a sign, for large n E_q[h s]/sd(h); between them nothing is decided."""
-    mean = (own(R) + others(R)) / 2  # R may be any two numbers
-    spread = ((own(R) - mean) ** 2 + (others(R) - mean) ** 2) / 2
-    half = derive(_at_one(own(R) - mean)).equals(_at_one((own(R) - others(R)) / 2))
-    square = derive(_at_one((own(R) - mean) ** 2)).equals(_at_one(spread))
+    mean = (own(R) + others(R)) / n  # R may be any two numbers
+    spread = ((own(R) - mean) ** 2 + (others(R) - mean) ** 2) / n
+    pair = ((n, 2),)
+    half = derive(_at_one(own(R) - mean), premises=pair).equals(
+        _at_one((own(R) - others(R)) / 2), using=[(0, None)]
+    )
+    square = derive(_at_one((own(R) - mean) ** 2), premises=pair).equals(_at_one(spread), using=[(0, None)])
     h = formulas.element(form.per_sample)
     under = "q" if single.setting.on_policy else "mu"
     limit = "E_q[h s]" if single.setting.on_policy else "(E_mu[h s] - E_mu[h] E_mu[s])"
@@ -301,8 +306,8 @@ def _normalised(single: Verdict, form: Canonical) -> Verdict:
         objective_latex=None,
         shown="",
         notes=(
-            f"n = 2: two numbers R differ from their mean by {half}, whose square is std^2, {square}: divided"
-            " by std only the sign is left, 1 or -1",
+            f"n = 2, for any two numbers R: {half}, whose square is std^2, {square}: divided by std only the"
+            " sign is left, 1 or -1",
             f"large n (a limit, not proved here): {limit}/sd(h), for h = {h}; sd(h) moves with theta, so that"
             " no fixed objective is descended",
         ),

@@ -54,7 +54,7 @@ class Field:
 
 
 def token_loss(expression: Any, setting: Setting) -> Any:
-    """LOSS at token t, over T for aggregate mean: A is any theta-free function of the sequence and of t."""
+    """LOSS at token t, over T for aggregate mean: A is any theta-free function of the whole sequence."""
     at_t = now(expression).xreplace({now(A): ADVANTAGE, now(rho): WEIGHTS[setting.weights]})
     return at_t / length if setting.averaged else at_t
 
@@ -127,7 +127,7 @@ def _split(h: ExpPoly, setting: Setting) -> tuple[ExpPoly, ExpPoly, ExpPoly]:
 
 def _is_random(name: str) -> bool:
     parsed = parse_name(name)
-    return parsed.slot != "x" or parsed.base in SUMS
+    return parsed.slot != "x" or parsed.base in (*SUMS, "A")
 
 
 def _is_linear(reward: ExpPoly) -> bool:

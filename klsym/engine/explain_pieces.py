@@ -17,7 +17,7 @@ from klsym.convert import to_ring, to_sympy
 from klsym.engine.indexed import sum_over_t, token_KL, token_KL_gradient
 from klsym.engine.quantities import KL, Quantity, expectation, grad
 from klsym.engine.reduce import reduction
-from klsym.language import A, R, future, k1, length, now, past, r, rho, s
+from klsym.language import A, R, k1, length, now, past, r, rho
 from klsym.normal_form import ONE, ZERO, ExpPoly
 from klsym.statements import Context, Indexed, Side
 
@@ -76,7 +76,7 @@ def _mean(of: object) -> Quantity:
     return expectation(of, under="q")
 
 
-ADVANTAGE = future(A)  # theta-free, of the whole sequence and of t
+ADVANTAGE = A  # theta-free, of the whole sequence: the same at each of its tokens
 OVER_T = ADVANTAGE / length
 BEFORE = past(rho) ** -1  # brings the tokens before t from q to mu
 PIECES = (
@@ -90,13 +90,13 @@ PIECES = (
     _objective("reverse at mu", "now", now(k1) * BEFORE, token_KL("q", "p", prefixes="mu")),
     _objective("forward at mu", "now", -now(r) * BEFORE, token_KL("p", "q", prefixes="mu")),
     _objective("advantages", "past", ADVANTAGE, sum_over_t(ADVANTAGE, under="q"), "reward"),
-    _field("advantage", "now", ADVANTAGE, sum_over_t(ADVANTAGE * now(s), under="q"), "reward"),
-    _field("advantage/T", "now", OVER_T, sum_over_t(OVER_T * now(s), under="q"), "reward"),
+    _objective("advantage", "now", ADVANTAGE, _mean(ADVANTAGE), "reward"),
+    _objective("advantage/T", "now", OVER_T, _mean(OVER_T), "reward"),
     _field("reverse at q", "now", now(k1), token_KL_gradient("q", "p")),
     _field("forward at q", "now", -now(r), token_KL_gradient("p", "q")),
 )
 
-# what is rewarded, as a function of the whole sample; A at t where it is a function of t too
+# what is rewarded, as a function of the whole sample
 REWARDS = {"reward": R, "advantages": A, "advantage": A, "advantage/T": A / length}
 REWARDED = {name: to_ring(of) for name, of in REWARDS.items()}
 POLICY_GRADIENTS = frozenset(REWARDED)

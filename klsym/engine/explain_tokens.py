@@ -29,7 +29,7 @@ from klsym.engine.indexed import curl, sum_over_t, token_gradient, token_KL_grad
 from klsym.engine.quantities import KL, Quantity, expectation, grad
 from klsym.engine.verdict import Meaning, Verdict
 from klsym.errors import ProofError
-from klsym.language import A, R, future, k1, now, s
+from klsym.language import R, future, k1, now, s
 from klsym.names import SAMPLE_BASES, parse_name
 from klsym.normal_form import ZERO, ExpPoly
 from klsym.render import formulas, losses
@@ -128,7 +128,7 @@ def _meaning(answer: Answer, found: Decomposition) -> Meaning:
     if answer.target not in ("reverse-kl", "combination"):
         multiples = {name: value for name, value in multiples.items() if name == "reward"}
     meaning = Meaning.named(answer.target, multiples)
-    return replace(meaning, latex="") if {"advantage", "advantage/T"} & set(found.multiples) else meaning
+    return meaning
 
 
 def _witness(field: Field, answer: Answer, found: Decomposition) -> dict[str, Any] | None:
@@ -165,11 +165,6 @@ def _notes(found: Decomposition) -> Iterator[tuple[str, Proof]]:
         "forward at mu" in found.multiples,
         "a forward KL of each next token, at prefixes drawn from mu where KL(p||q) draws them from p",
         lambda: derive(token_KL_gradient("p", "q", prefixes="mu")).differs_from(forward),
-    )
-    yield from _when(
-        "advantage" in found.multiples,
-        "the policy gradient of advantages A_t, which has an objective where A is the same at every token",
-        lambda: derive(sum_over_t(A * now(s), "q")).equals(grad(expectation(A, "q"))),
     )
     alone = sum_over_t(now(R) * now(s), "q")
     yield from _when(
@@ -242,18 +237,15 @@ def _score(slot: str, spell: Text) -> str:
     return f"{spell.score}_{slot}" if spell is TEXT else f"{spell.score}_{{{slot}}}"
 
 
-OF_A = "any function of the whole sequence and of t that is free of theta"
 READINGS = {
     "R": "R_now is the reward of token t, R that of the whole sequence, their sum",
-    "A": f"A_future is A at token t: {OF_A}",
-    "summed": f"A_future is the sum of A over the tokens credited to t: {OF_A}",
+    "A": "A is any function of the whole sequence that is free of theta: the same at each of its tokens,"
+    " whose scores it meets once",
 }
 
 
 def _readings(loss: Any, setting: Setting) -> tuple[str, ...]:
     bases = {parse_name(name).base for name in to_ring(loss).names()}
-    if "A" in bases and setting.credit in ("to-go", "total"):
-        bases = {"summed", *bases} - {"A"}
     return tuple(words for base, words in READINGS.items() if base in bases)
 
 
@@ -262,7 +254,7 @@ def _facts(loss: ExpPoly, per_token: Slots, slots: Slots, found: Decomposition) 
     powers = [(m, v) for c in slots.values() for _, exponent in c.terms for m, v in exponent if v < 0]
     return Facts(
         vanishes=not per_token,
-        weighted=any(parse_name(name).base in ("w", "H") for name in names),
+        weighted=any(parse_name(name).base == "w" for name in names | loss.names()),
         attached=any(_is_live_weight(m) for _, exponent in loss.terms for m, _ in exponent),
         heavy=any(parse_name(name).base == "k1" for m, _ in powers for name, _ in m),
         pieces={name: formulas.element(value) for name, value in found.multiples.items()},

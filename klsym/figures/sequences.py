@@ -53,6 +53,7 @@ def draw(
     """Left: the products of l_u and s_t.  Right: mean lengths under the length-normalised k1 loss."""
     with styled() as Figure:
         figure = Figure(figsize=(PAGE, 2.7), layout="constrained")
+        figure.get_layout_engine().set(wspace=0.08)
         left, right = figure.subplots(1, 2, width_ratios=(1, 1.15))
         _pairs(figure, left, products(q, p)[: q.max_length - 1, : q.max_length - 1])
         for start, colour in zip(starts, (BLUE, VERMILION, GREEN), strict=True):

@@ -23,14 +23,15 @@ def show_axioms(settled: Settled) -> str:
     if claim.explanation:
         lines += ["", claim.explanation]
     lines += _calculated(settled)
-    used = dict.fromkeys(name for theorem in settled.theorems for name in theorem.rules)
+    used = dict.fromkeys(name for theorem in settled.theorems for name in theorem.rules[:-1])
+    closed = dict.fromkeys(theorem.close["by"] for theorem in settled.theorems)
     lines += ["", "Rules"] if used else []
     for name in used:
         if name in RULES:
             rule = RULES[name]
             lines += [f"  {name}: {rule.text}", f"      {rule.why} [{rule.cite}]"]
-    lines += ["", "Closed by"] if used else []
-    lines += [f"  {name}: {CLOSINGS[name].why}" for name in used if name in CLOSINGS]
+    lines += ["", "Closed by"] if closed else []
+    lines += [f"  {name}: {CLOSINGS[name].why}" for name in closed]
     lines += ["", "Hypotheses", *(f"  - {item}" for item in settled.hypotheses or ["none"])]
     return "\n".join(lines)
 

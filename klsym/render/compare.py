@@ -16,7 +16,7 @@ from klsym.normal_form import ONE, ExpPoly
 from klsym.render import formulas
 from klsym.render.spelling import TEXT, is_sum
 from klsym.render.text import show_hypothesis, show_interval
-from klsym.render.verdict import tree_lines
+from klsym.render.verdict import setting_words, tree_lines
 from klsym.statements import Context
 
 MINUS_ONE = ExpPoly.number(-1)
@@ -77,17 +77,14 @@ LOWER = {
 }
 
 
-LEVELS = {"token": ("per token",), "sequence": ("per sequence",)}
-
-
 def comparison_text(found: Any) -> str:
     """For a terminal."""
-    use = "as detached rewards" if found.setting.use == "reward" else "as losses"
     rows = [("value E[.]", found.value), ("gradient at a sample", found.per_sample)]
     rows += [("expected gradient", found.gradient)]
-    said = ", ".join((found.setting.sampling, use, *LEVELS.get(found.setting.level, ())))
+    said = ", ".join(setting_words(found.setting, ("as losses", "as detached rewards")))
     lines = [f"A = {found.losses[0]}", f"B = {found.losses[1]}  ({said})", ""]
-    lines += [f"  trust                 {TRUST[found.trust]}"]
+    decided = found.variance or any(answer.same is not None for _, answer in rows)
+    lines += [f"  trust                 {TRUST[found.trust]}"] if decided else []
     for name, answer in rows:
         said = f": {answer.statement}" if answer.statement else ""
         lines.append(f"  {name:<21} {WORDS[answer.same]}{said}")

@@ -69,14 +69,15 @@ class VerdictView:
 def headline(verdict: VerdictView) -> str:
     """The verdict in one line."""
     verb = "is" if verdict.gradient.target is None else "targets"
-    return f"{verdict.loss}  ({', '.join(_setting_words(verdict.setting))}) {verb} {_target_words(verdict)}"
+    return f"{verdict.loss}  ({', '.join(setting_words(verdict.setting))}) {verb} {_target_words(verdict)}"
 
 
-def _setting_words(setting: Any) -> list[str]:
-    words = [setting.sampling, "as a detached reward" if setting.use == "reward" else "as a loss"]
+def setting_words(setting: Any, of: tuple[str, str] = ("as a loss", "as a detached reward")) -> list[str]:
+    """How a loss is used, in words; of: how one that is differentiated and one that is detached is called."""
+    words = [setting.sampling, of[setting.use == "reward"]]
     words += {"token": ["per token"], "sequence": ["per sequence"]}.get(setting.level, [])
     words += [f"credit {setting.credit}"] if setting.credit else []
-    words += [f"{setting.weights} weights"] if setting.weights and not setting.on_policy else []
+    words += [f"{setting.weights} weights"] if setting.weights not in ("", "token") else []
     words += ["over T"] if setting.averaged else []
     return words + ([f"batch {setting.batch}"] if setting.batch != "none" else [])
 
