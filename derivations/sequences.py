@@ -143,8 +143,8 @@ def token_fields_are_no_gradients():
     source="new",
     reading=(
         *SEQUENCES,
-        "descending lowers E_q[1/T], whose inverse is the harmonic mean of the length; the mean E_q[T] need not"
-        " rise at every step",
+        "descending lowers E_q[1/T], whose inverse is the harmonic mean of the length; E_q[T] need not rise"
+        " at every step",
         "the loss is k1 of a token over T, summed",
     ),
 )
