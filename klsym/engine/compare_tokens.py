@@ -23,7 +23,7 @@ from klsym.engine.quantities import Quantity
 from klsym.errors import NotInRing, UsageError
 from klsym.names import SAMPLE
 from klsym.render.losses import Written
-from klsym.statements import Indexed, IndexedGradient, Side
+from klsym.statements import Atom, Indexed, IndexedGradient, Side
 
 NOT_COMPARED = (
     "compare: rewards of other tokens that are no sums of k1, log q, R and constants are not compared; choose"
@@ -69,8 +69,11 @@ def _field(loss: Any, setting: Setting) -> Quantity:
 
 def _under(field: Quantity, measure: str) -> Quantity:
     """The same sum over t under another measure, or at one sequence."""
-    terms = []
-    for coefficient, atoms in field.side.terms:
-        sums = (atom for atom in atoms if isinstance(atom, Indexed | IndexedGradient))
-        terms.append((coefficient, tuple(replace(atom, measure=measure) for atom in sums)))
+    terms = ((c, tuple(_moved(atom, measure) for atom in atoms)) for c, atoms in field.side.terms)
     return replace(field, side=Side.of(*terms))
+
+
+def _moved(atom: Atom, measure: str) -> Atom:
+    if not isinstance(atom, Indexed | IndexedGradient):
+        raise TypeError(f"a sum over t expected, got {type(atom).__name__}")
+    return replace(atom, measure=measure)
