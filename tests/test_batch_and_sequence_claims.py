@@ -44,6 +44,7 @@ from klsym.calculus import (
     variance_of_mean,
 )
 from klsym.derivations.batches import SIZE, leave_one_out
+from klsym.derivations.variances import CENTRED, CROSS, PLAIN, SPREAD
 from klsym.errors import KlsymError
 from klsym.kernel import check
 from klsym.ledger import load, settle
@@ -167,6 +168,16 @@ WRONG: dict[str, Any] = {
     "token weights at a sample": lambda: tokens(now(rho * k2), "sample").equals(
         tokens_at_a_sample(now(rho * k3))
     ),
+    "the spread of a pair needs n = 2": lambda: derive(
+        mean_over_i((own(k1) - MEAN) ** 2, under="sample")
+    ).equals(mean_over_i(((own(k1) - MEAN) ** 2 + (others(k1) - MEAN) ** 2) / n, under="sample")),
+    "what leave-one-out gains has a sign": lambda: derive(n * (CENTRED - PLAIN), premises=SIZE).equals(
+        CROSS - SPREAD / m, using=[(0, None)]
+    ),
+    "the batch mean of sequences shrinks": lambda: derive(
+        mean_over_i((TO_GO - (k1 + others(k1)) / n) * now(s), under=q, steps=True)
+    ).equals(REVERSE),
+    "whole weights on token k2": lambda: tokens(rho * now(k2), mu).equals(REVERSE),
     "the length-normalised ratio": lambda: derive(expectation(rho ** (1 / length), under=mu)).equals(1),
 }  # fmt: skip
 
