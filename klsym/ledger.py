@@ -17,9 +17,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from klsym.engine.derivation import Proof
-from klsym.errors import UsageError
+from klsym.errors import ProofError, UsageError
 from klsym.evidence import Evidence
 from klsym.kernel import FORMAT, Theorem, digest
+from klsym.render.claims import SettledView
 
 VERDICTS = ("proved", "refuted", "corrected", "exact", "computed")
 ESTABLISHED = ("proved", "unique", "independent", "iff")
@@ -97,8 +98,8 @@ def select(ids: list[str]) -> list[Claim]:
     return list(chosen.values())
 
 
-@dataclass(frozen=True)
-class Settled:
+@dataclass(frozen=True, repr=False)
+class Settled(SettledView):
     """What became of a claim: what settles it, part by part, or the reason why it failed."""
 
     claim: Claim
@@ -160,6 +161,23 @@ class Settled:
             "hypotheses": self.hypotheses,
             "printed": self.printed,
         }
+
+
+def recall(id: str) -> Settled:
+    """The settled claim of this id, to be quoted.
+
+    >>> recall("gradient.k1-loss").statement
+    'E_q[grad k1] = 0'
+
+    Raises UsageError: an unknown id.  ProofError: a claim that does not hold as the ledger states it.
+    """
+    entry = load().get(id)
+    if entry is None:
+        raise UsageError(f"unknown claim {id[:60]!r}: `klsym claims` lists them")
+    settled = settle(entry)
+    if settled.error:
+        raise ProofError(f"claim {id}: {settled.error}")
+    return settled
 
 
 def settle(entry: Claim) -> Settled:
