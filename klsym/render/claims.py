@@ -28,24 +28,25 @@ TRUST = {
 class SettledView:
     """What a settled claim shows, and how it shows itself: as text, and in Jupyter."""
 
-    claim: Any
-    parts: tuple[Any, ...]
-    trust: str
-    statement: str
-    printed: str | None
-    hypotheses: list[str]
-    error: str
-
     def __repr__(self) -> str:
-        lines = [heading(self)]
-        lines += [self.error] if self.error else [f"  {part!r}" for part in self.parts]
-        return "\n".join(lines)
+        return claim_text(self)
 
     def _repr_markdown_(self) -> str:
         return claim_markdown(self)
 
 
-def heading(settled: SettledView) -> str:
+def claim_text(settled: Any) -> str:
+    """The heading and, line by line, what each part says; or why the claim failed."""
+    return "\n".join(
+        [
+            heading(settled),
+            *(f"  {line}" for line in [settled.error] if line),
+            *(f"  {part!r}" for part in settled.parts),
+        ]
+    )
+
+
+def heading(settled: Any) -> str:
     """The id, the verdict and the trust in one line.
 
     >>> from klsym.ledger import recall
@@ -62,7 +63,7 @@ def statement_latex(part: Any) -> str:
     return rf"\text{{not: }}{part.latex}" if part.kind == "refuted" else part.latex
 
 
-def claim_markdown(settled: SettledView) -> str:
+def claim_markdown(settled: Any) -> str:
     """The claim with its statements and its hypotheses."""
     claim = settled.claim
     lines = [f"**`{claim.id}`** *{VERDICTS[claim.verdict]}; {TRUST[settled.trust]}; {claim.source}*"]
@@ -73,7 +74,7 @@ def claim_markdown(settled: SettledView) -> str:
     return "\n".join([*lines, *_hypotheses(settled)])
 
 
-def _hypotheses(settled: SettledView) -> Iterator[str]:
+def _hypotheses(settled: Any) -> Iterator[str]:
     if settled.hypotheses:
         yield "\nHypotheses:\n"
         yield from (f"- {_escaped(line)}" for line in settled.hypotheses)
