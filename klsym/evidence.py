@@ -71,7 +71,7 @@ class Evidence:
         return self.text
 
     def _repr_latex_(self) -> str:
-        lines = [rf"&{latex} && \text{{{_escaped(reason)}}}" for reason, latex in self.steps]
+        lines = [rf"&{latex} && \text{{{escaped(reason)}}}" for reason, latex in self.steps]
         return "$$\n\\begin{aligned}\n" + " \\\\\n".join([f"&{self.latex}", *lines]) + "\n\\end{aligned}\n$$"
 
 
@@ -80,10 +80,10 @@ _SPECIAL = {c: "\\" + c for c in "%#&_${}"} | {
 }  # fmt: skip
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     r"""Plain text inside \text{...}; a bare % would comment out the rest of the line.
 
-    >>> _escaped("5% of p_x")
+    >>> escaped("5% of p_x")
     '5\\% of p\\_x'
     """
     return "".join(_SPECIAL.get(c, c) for c in text)
@@ -99,7 +99,7 @@ def computed(findings: Iterable[Finding], setup: str) -> tuple[Evidence, ...]:
     """
     return tuple(
         Evidence(
-            "computed", finding.text, rf"\text{{{_escaped(finding.text)}}}", "numeric", (setup,),
+            "computed", finding.text, rf"\text{{{escaped(finding.text)}}}", "numeric", (setup,),
             holds=finding.holds,
             source_says=f"{finding.paper} ({finding.mark})" if finding.paper else "",
         )

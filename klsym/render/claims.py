@@ -41,9 +41,15 @@ def claim_text(settled: Any) -> str:
         [
             heading(settled),
             *(f"  {line}" for line in [settled.error] if line),
-            *(f"  {part!r}" for part in settled.parts),
+            *(f"  {statement_text(part)}" for part in settled.parts),
         ]
     )
+
+
+def statement_text(part: Any) -> str:
+    """The statement of a part; what a calculation refutes is printed with its negation."""
+    false = isinstance(part, Evidence) and part.kind == "refuted"
+    return f"not: {part!r}" if false else repr(part)
 
 
 def heading(settled: Any) -> str:

@@ -230,7 +230,8 @@ class Latex(Text):
 
     def fraction(self, numerator: str, denominator: str) -> str:
         if trails(numerator):
-            return rf"{self.small_fraction('1', denominator)} {numerator}"
+            whole = self.bracket(numerator) if is_sum(numerator) else numerator
+            return rf"{self.small_fraction('1', denominator)} {whole}"
         return rf"\frac{{{numerator}}}{{{denominator}}}"
 
     def small_fraction(self, numerator: str, denominator: str) -> str:

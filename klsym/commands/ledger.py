@@ -1,0 +1,111 @@
+"""The commands on the ledger: `klsym prove`, `check`, `claims`, `axioms`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from klsym.commands.console import make_folder, one_line, progress
+from klsym.errors import Refused, UsageError
+
+
+def prove(options: argparse.Namespace) -> int:
+    from klsym.ledger import select
+    from klsym.settling import settle_all, table, write_certificates
+
+    claims = select(options.ids)
+    folder = Path(options.certificates) if options.certificates else None
+    if folder is not None:
+        make_folder(folder)
+    results = settle_all(claims, progress=progress)
+    print(table(results))
+    failed = [result for result in results if result.error]
+    for result in failed:
+        print(f"FAILED {result.settled.claim.id}: {one_line(result.error)}")
+    if folder is not None:
+        try:
+            count = write_certificates(results, folder)
+        except OSError as error:
+            raise UsageError(f"cannot write into {folder}: {error.strerror}") from None
+        print(f"{count} certificates in {folder}")
+    return 1 if failed else 0
+
+
+def replay(options: argparse.Namespace) -> int:
+    from klsym.kernel import check
+    from klsym.render.text import show_theorem
+
+    code = 0
+    for path in _certificate_files(options.files):
+        try:
+            certificate = _read_json(path)
+            theorems = check(certificate)
+        except Refused as refusal:
+            print(f"REFUSED {path}: {one_line(str(refusal))}")
+            code = max(code, 1)
+        except UsageError as error:
+            print(f"klsym: {one_line(str(error))}", file=sys.stderr)
+            code = 2
+        else:
+            print(f"ok {certificate['claim']}: " + "; ".join(show_theorem(t) for t in theorems))
+    return code
+
+
+def _certificate_files(names: list[str]) -> Iterator[Path]:
+    for name in names:
+        path = Path(name)
+        if not path.is_dir():
+            yield path
+            continue
+        inside = sorted(path.glob("*.json"))
+        if not inside:
+            raise UsageError(f"{name}: no certificates (*.json) in this folder")
+        yield from inside
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or 'cannot be read'}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{path}: not a text file") from None
+    except json.JSONDecodeError as error:
+        raise UsageError(
+            f"{path}: no valid JSON ({error.msg} at line {error.lineno}); half written?"
+        ) from None
+    except (RecursionError, ValueError):
+        raise UsageError(f"{path}: no certificate (nested too deeply, or a number too long)") from None
+
+
+def list_claims(options: argparse.Namespace) -> int:
+    from klsym.ledger import select, settle
+
+    settled = [settle(claim) for claim in progress(select(options.ids), lambda claim: claim.id)]
+    if options.json:
+        print(json.dumps([item.to_json() for item in settled], indent=1))
+    else:
+        width = max(len(item.claim.id) for item in settled)
+        for item in settled:
+            claim = item.claim
+            print(f"{claim.id:<{width}} {claim.verdict:<9} {item.status:<7} {item.trust:<6} {item.statement}")
+    return 1 if any(item.error for item in settled) else 0
+
+
+def show_grounds(options: argparse.Namespace) -> int:
+    from klsym.ledger import select, settle
+    from klsym.render.axioms import show_axioms
+
+    found = select([options.id])
+    if len(found) != 1:
+        raise UsageError(f"{options.id!r} is an area; name one claim of it, such as {found[0].id}")
+    settled = settle(found[0])
+    if settled.error:
+        print(f"FAILED {options.id}: {one_line(settled.error)}")
+        return 1
+    print(show_axioms(settled))
+    return 0

@@ -1,0 +1,49 @@
+"""The commands on numbers: `klsym verify` and `klsym figures`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from klsym.commands.console import bar, make_folder, progress, whole_number
+from klsym.errors import UsageError
+
+
+def cross_check(options: argparse.Namespace) -> int:
+    from klsym.ledger import select, settle
+    from klsym.sampling.backends import backend
+    from klsym.sampling.identities import LARGEST_DRAW, Options
+    from klsym.sampling.verify import summary, table, verify
+
+    on, seed = backend(options.backend, options.device), whole_number("--seed", options.seed, 0)
+    chosen = [claim for claim in select(options.ids) if claim.verdict != "computed"]
+    if not chosen:
+        raise UsageError(
+            "experiments are no identities: `klsym prove` runs them, verify has nothing to check"
+        )
+    settings = Options(on, seed=seed)
+    if options.samples is not None:
+        samples = whole_number("--samples", options.samples, 1)
+        settings = Options(on, samples, min(samples, LARGEST_DRAW), seed)
+    settled = [settle(claim) for claim in chosen]
+    with bar("sample") as shown:
+        report = verify(settled, settings, options.scheduler, shown)
+    print(table(report))
+    print("\n".join(["", f"sampled with {on.describe()}, seed {seed}", *summary(report)]))
+    return 0 if report.passed else 1
+
+
+def figures(options: argparse.Namespace) -> int:
+    from klsym.experiments.catalogue import EXPERIMENTS, draw, result, select
+
+    folder = Path(options.output)
+    names = select(options.ids)
+    make_folder(folder)
+    for name in progress(names, str):
+        paths = draw(name, folder)
+        print(f"{name}: {EXPERIMENTS[name].title}  ({', '.join(path.name for path in paths)})")
+        for finding in result(name).findings:
+            said = f" [{finding.mark}: {finding.paper}]" if finding.paper else ""
+            print(f"  - {finding.text}{said}")
+    print(f"{len(names)} figures in {folder}")
+    return 0

@@ -1,0 +1,35 @@
+"""What the published experiments show when they are run again, beside what their papers say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from klsym.experiments.catalogue import EXPERIMENTS, result
+from klsym.ledger import load
+from klsym.tables.table import NONE, Column, Row, Table, words
+
+CAPTION = words("Published experiments, run again. ") + words(
+    "What was found at the documented set-up, and what the paper says of it; numbers come from the run."
+)
+COLUMNS = (
+    Column("finding", words("found"), 0.52),
+    Column("paper", words("the paper says"), 0.27),
+    Column("mark", words("agreement"), 0.14),
+)
+MARKS = {True: "as found", False: "not found", None: "silent"}
+
+
+def table() -> Table:
+    """One row for each finding; the first call runs the experiments, about a minute."""
+    return Table("experiments", CAPTION, COLUMNS, tuple(_rows()))
+
+
+def _rows() -> Iterator[Row]:
+    claims = load()
+    for name, experiment in EXPERIMENTS.items():
+        claim = f"experiment.{name}"
+        behind = (claim,) if claim in claims else ()
+        for finding in result(name).findings:
+            said = words(finding.paper) if finding.paper else NONE
+            cells = (words(finding.text, *behind), said, words(MARKS[finding.agrees]))
+            yield Row(cells, (name,), f"{name}: {experiment.title}")

@@ -1,0 +1,301 @@
+r"""A table as LaTeX (booktabs and amsmath only), Markdown or HTML; the same table gives the same bytes."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Callable, Iterator
+from html import escape
+from pathlib import Path
+
+from klsym import __version__
+from klsym.errors import UsageError
+from klsym.evidence import escaped
+from klsym.tables.notation import respell, respell_words
+from klsym.tables.table import CODE, MATH, Cell, Column, Row, Table, listed
+
+Piece = Callable[[str, str], str]
+SHORT = re.compile(r"\\left\(((?:(?!\\left|\\right).){1,24})\\right\)")  # brackets not worth breaking
+PAGE = 590  # points of a float with its caption, by the estimate of `_lines`, which errs upwards
+FONTS = {"footnotesize": (10.5, 80), "scriptsize": (9.2, 90)}  # points a line, characters in 345 points
+SILENT = re.compile(r"\\(?:left|right|mathrm|mathbb|operatorname|frac|tfrac|text|[!,])|[{}_^]")
+
+
+def command(table: Table, form: str) -> str:
+    """What makes this table again."""
+    return " ".join(part for part in ("klsym tables", table.name, "--format", form, table.options) if part)
+
+
+# ---------------------------------------------------------------------------- LaTeX
+def latex(table: Table, notation: str = "wang-zhang") -> str:
+    r"""Floats for \input, one row a line; a long table goes on in further floats between its groups.
+
+    >>> from klsym.tables.table import Column, Row, Table, math, words
+    >>> columns = (Column("loss", words("loss")), Column("c", words("c")))
+    >>> small = Table("x", words("5% of all."), columns, (Row((math("k_3"), math("-r"))),))
+    >>> print(latex(small))
+    % Made by `klsym tables x --format latex`, klsym 0.1.0: do not edit.
+    % Needs \usepackage{booktabs,amsmath}.
+    \begin{table}[tbp]
+      \centering\footnotesize\setlength{\tabcolsep}{4pt}\renewcommand{\arraystretch}{1.12}
+      \caption{5\% of all.}
+      \label{tab:klsym-x}
+      \begin{tabular}{@{}ll@{}}
+        \toprule
+        loss & c \\
+        \midrule
+        $k_3$ & $-r$ \\
+        \bottomrule
+      \end{tabular}
+    \end{table}
+    """
+    lines = [f"% Made by `{command(table, 'latex')}`, klsym {__version__}: do not edit."]
+    lines.append(r"% Needs \usepackage{booktabs,amsmath}.")
+    for number, rows in enumerate(_floats(table)):
+        lines += _float(table, rows, number, notation)
+    return "\n".join(lines)
+
+
+def _float(table: Table, rows: list[Row], number: int, notation: str) -> Iterator[str]:
+    caption = _joined(table.caption, latex_piece, notation)
+    yield r"\begin{table}[tbp]"
+    yield rf"  \centering\{table.size}\setlength{{\tabcolsep}}{{4pt}}\renewcommand{{\arraystretch}}{{1.12}}"
+    if number:
+        yield r"  \addtocounter{table}{-1}"
+        caption = caption.partition(". ")[0].removesuffix(".") + " (continued)."
+    yield rf"  \caption{{{caption}}}"
+    yield from () if number else [rf"  \label{{tab:klsym-{table.name}}}"]
+    yield rf"  \begin{{tabular}}{{@{{}}{''.join(map(_column, table.columns))}@{{}}}}"
+    yield r"    \toprule"
+    yield from _spanning(table.columns, notation)
+    yield "    " + _line(Row(tuple(column.head for column in table.columns)), table.columns, notation)
+    yield r"    \midrule"
+    group = ""
+    for position, row in enumerate(rows):
+        if row.group != group:
+            group = row.group
+            yield from [r"    \addlinespace"] if position else []
+            yield rf"    \multicolumn{{{len(table.columns)}}}{{@{{}}l}}{{\emph{{{escaped(group)}}}}} \\"
+        elif position and not group and any(column.width for column in table.columns):
+            yield r"    \addlinespace[2pt]"
+        yield "    " + _line(row, table.columns, notation)
+    yield r"    \bottomrule"
+    yield r"  \end{tabular}"
+    yield r"\end{table}"
+
+
+def _runs(columns: tuple[Column, ...]) -> Iterator[tuple[Cell, int, int]]:
+    """What stands above the heads: (cell, first, last column, counted from 1)."""
+    start = 0
+    for place, column in enumerate(columns):
+        if place + 1 == len(columns) or columns[place + 1].over != column.over:
+            yield column.over, start + 1, place + 1
+            start = place + 1
+
+
+def _spanning(columns: tuple[Column, ...], notation: str) -> Iterator[str]:
+    runs = [(over, first, last) for over, first, last in _runs(columns)]
+    if not any(over.pieces for over, _, _ in runs):
+        return
+    cells = (
+        rf"\multicolumn{{{last - first + 1}}}{{c}}{{{_joined(over, latex_piece, notation)}}}"
+        for over, first, last in runs
+    )
+    yield "    " + " & ".join(cells) + r" \\"
+    rules = (rf"\cmidrule(lr){{{first}-{last}}}" for over, first, last in runs if over.pieces)
+    yield "    " + "".join(rules)
+
+
+def _column(column: Column) -> str:
+    return rf"p{{{column.width:g}\linewidth}}" if column.width else column.align
+
+
+def _line(row: Row, columns: tuple[Column, ...], notation: str) -> str:
+    cells = []
+    for cell, column in zip(row.cells, columns, strict=True):
+        shown = _joined(cell, latex_piece_breaking if column.width else latex_piece, notation)
+        cells.append(rf"\raggedright {shown}" if column.width and shown else shown)
+    ending = r"\tabularnewline" if any(column.width for column in columns) else r"\\"
+    return " & ".join(cells) + f" {ending}"
+
+
+def latex_piece(kind: str, text: str) -> str:
+    r"""One piece; blackboard letters would need amssymb.
+
+    >>> latex_piece("code", "a_b"), latex_piece("math", r"\mathbb{E}_q")
+    ('\\texttt{a\\_b}', '$\\mathrm{E}_q$')
+    """
+    if kind == MATH:
+        return "$" + text.replace("mathbb", "mathrm") + "$"
+    shown = escaped(text)
+    for sign, name in (("<", "less"), (">", "greater"), ("|", "bar")):  # other signs in the oldest fonts
+        shown = shown.replace(sign, rf"\text{name}{{}}")
+    return rf"\texttt{{{shown}}}" if kind == CODE else shown
+
+
+def latex_piece_breaking(kind: str, text: str) -> str:
+    r"""In a column that breaks lines: an id may break behind its stops, a formula between brackets too."""
+    shown = latex_piece(kind, text)
+    if kind == CODE:
+        return r"{\scriptsize " + re.sub(r"([.\-*])(?=\w)", r"\1\\allowbreak{}", shown) + "}"
+    if kind == MATH:
+        shown = SHORT.sub(r"\\bigl({\1}\\bigr)", shown)
+        shown = shown.replace(r"\left", r"\bigl").replace(r"\right", r"\bigr")
+        shown = re.sub(r"([,;:])\\(?:quad|qquad| )\s*", r"\1$ $", shown)
+        shown = re.sub(r"\\,(?=\\(?:mathrm\{(?:E|Var|KL)\}|nabla|chi))", r"\\,\\penalty900 ", shown)
+        return re.sub(r", (?=\S)", r",\\allowbreak ", shown)
+    return shown
+
+
+def _floats(table: Table) -> Iterator[list[Row]]:
+    """The rows of each float: as many blocks as fit, by an estimate of their heights."""
+    line = FONTS[table.size][0]
+    room = PAGE - 12 * math.ceil(sum(len(text) for _, text in table.caption.pieces) / 80)
+    rows: list[Row] = []
+    height = 0.0
+    for block, lines in _blocks(table, room / line):
+        if rows and height + line * lines > room:
+            yield rows
+            rows, height = [], 0
+        rows, height = rows + block, height + line * lines
+    if rows:
+        yield rows
+
+
+def _blocks(table: Table, room: float) -> Iterator[tuple[list[Row], float]]:
+    """What should stay together, with its lines: a group; single rows where there is none, or a tall one."""
+    for group in _groups(table.rows):
+        heading = 1.5 * bool(group[0].group)
+        lines = [_lines(row, table) for row in group]
+        if group[0].group and sum(lines) + heading <= room:
+            yield group, sum(lines) + heading
+        else:
+            yield from (([row], height) for row, height in zip(group, lines, strict=True))
+
+
+def _groups(rows: tuple[Row, ...]) -> Iterator[list[Row]]:
+    found: list[Row] = []
+    for row in rows:
+        if found and row.group != found[-1].group:
+            yield found
+            found = []
+        found.append(row)
+    if found:
+        yield found
+
+
+def _lines(row: Row, table: Table) -> float:
+    """Lines of the tallest cell; fractions make each of them taller."""
+    lines = [1.0]
+    for cell, column in zip(row.cells, table.columns, strict=True):
+        length = sum(len(SILENT.sub("", text) if kind == MATH else text) for kind, text in cell.pieces)
+        tall = 1.2 if any(r"\frac" in text for _, text in cell.pieces) else 1.0
+        ragged = 0.8 if column.width < 0.35 and length > 24 else 1.0  # narrow columns break early
+        room = FONTS[table.size][1] * column.width * ragged if column.width else length + 1
+        lines.append(tall * math.ceil(length / room))
+    return max(lines)
+
+
+# ---------------------------------------------------------------------------- Markdown, HTML
+def markdown(table: Table, notation: str = "wang-zhang") -> str:
+    """A pipe table with formulas between dollar signs, under its caption."""
+    grouped = any(row.group for row in table.rows)
+    heads = [
+        _joined(listed([c.over, c.head], ": ") if c.over.pieces else c.head, markdown_piece, notation)
+        for c in table.columns
+    ]
+    lines = [f"<!-- Made by `{command(table, 'markdown')}`, klsym {__version__}: do not edit. -->", ""]
+    lines += [f"**{_joined(table.caption, markdown_piece, notation)}**", ""]
+    lines.append(_piped((["case"] if grouped else []) + heads))
+    lines.append(_piped(["---"] * (len(heads) + grouped)))
+    for row in table.rows:
+        cells = [_joined(cell, markdown_piece, notation) for cell in row.cells]
+        lines.append(_piped(([markdown_piece("words", row.group)] if grouped else []) + cells))
+    return "\n".join(lines)
+
+
+def _piped(cells: list[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def markdown_piece(kind: str, text: str) -> str:
+    r"""One piece; a bar would end the cell.
+
+    >>> markdown_piece("math", r"\left|x\right|"), markdown_piece("words", "a*b | c")
+    ('$\\left\\vert x\\right\\vert $', 'a\\*b \\| c')
+    """
+    if kind == MATH:
+        return "$" + text.replace("|", r"\vert ") + "$"
+    if kind == CODE:
+        return f"`{text}`".replace("|", r"\|")
+    return re.sub(r"([*_|<`\\])", r"\\\1", text)
+
+
+def html(table: Table, notation: str = "wang-zhang") -> str:
+    """A table with its caption; formulas are MathML, which browsers show without a script."""
+    lines = [f"<!-- Made by `{command(table, 'html')}`, klsym {__version__}: do not edit. -->"]
+    lines += [f'<table class="klsym" id="table-{table.name}">']
+    lines.append(f"<caption>{_joined(table.caption, html_piece, notation)}</caption>")
+    heads = "".join(f"<th scope='col'>{_joined(c.head, html_piece, notation)}</th>" for c in table.columns)
+    above = "".join(
+        f"<th scope='colgroup' colspan='{last - first + 1}'>{_joined(over, html_piece, notation)}</th>"
+        for over, first, last in _runs(table.columns)
+    )
+    above = f"<tr>{above}</tr>" if any(column.over.pieces for column in table.columns) else ""
+    lines.append(f"<thead>{above}<tr>{heads}</tr></thead>")
+    for group in _groups(table.rows):
+        lines.append("<tbody>")
+        if group[0].group:
+            span = len(table.columns)
+            lines.append(f"<tr><th scope='rowgroup' colspan='{span}'>{escape(group[0].group)}</th></tr>")
+        for row in group:
+            cells = "".join(f"<td>{_joined(cell, html_piece, notation)}</td>" for cell in row.cells)
+            lines.append(f"<tr>{cells}</tr>")
+        lines.append("</tbody>")
+    return "\n".join([*lines, "</table>"])
+
+
+def html_piece(kind: str, text: str) -> str:
+    """One piece.
+
+    >>> html_piece("words", "p << q")
+    'p &lt;&lt; q'
+    """
+    if kind == MATH:
+        from klsym.render.mathml import mathml
+
+        return mathml(text)
+    return f"<code>{escape(text)}</code>" if kind == CODE else escape(text)
+
+
+def _joined(cell: Cell, piece: Piece, notation: str) -> str:
+    return "".join(
+        piece(kind, respell(text, notation) if kind == MATH else respell_words(text, notation))
+        if kind != CODE
+        else piece(kind, text)
+        for kind, text in cell.pieces
+    )
+
+
+LAYOUTS = {"latex": (latex, "tex"), "markdown": (markdown, "md"), "html": (html, "html")}
+
+
+def write(tables: list[Table], folder: Path, form: str, notation: str = "wang-zhang") -> list[Path]:
+    """One file a table, each whole or not at all.
+
+    Raises UsageError: a folder that cannot be written.
+    """
+    layout, ending = LAYOUTS[form]
+    paths = []
+    for table in tables:
+        target = folder / f"{table.name}.{ending}"
+        draft = target.with_suffix(f".{ending}.part")
+        try:
+            draft.write_text(layout(table, notation) + "\n", encoding="utf-8")
+            os.replace(draft, target)
+        except OSError as error:
+            draft.unlink(missing_ok=True)
+            raise UsageError(f"cannot write {target}: {error.strerror}") from None
+        paths.append(target)
+    return paths

@@ -1,0 +1,67 @@
+"""Rows that speak of one loss: what the ledger says of it, else what `explain` proves on the spot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from klsym.engine.explain import explain
+from klsym.engine.quantities import Quantity, expectation, expected_gradient, mu, q
+from klsym.engine.verdict import Verdict
+from klsym.language import k, k1, k2, k3, lam, rho, s, sg
+from klsym.render.losses import show
+from klsym.render.spelling import LATEX, TEXT
+from klsym.tables.quotes import Quote, about
+from klsym.tables.table import NONE, Cell, code, math, words
+
+ESTIMATORS = (k1, k2, k3, k(lam))
+WEIGHTS = {"none": 1, "attached": rho, "detached": sg(rho)}
+ON, OFF = "on-policy", "off-policy"
+
+
+def verdict(loss: Any, sampling: str, use: str) -> Verdict:
+    """What `klsym explain` says of a loss."""
+    return explain(show(loss, TEXT), sampling, use)
+
+
+def field(loss: Any, sampling: str, use: str) -> Quantity:
+    """The expected gradient: E_m[grad L], or E_m[w sg(h) s] for a reward h with a weight w."""
+    under = q if sampling == ON else mu
+    if use == "loss":
+        return expected_gradient(loss, under=under)
+    weight = rho if loss.has(rho) else 1
+    return expectation(weight * sg(loss / weight) * s, under=under)
+
+
+def gradient(loss: Any, sampling: str, use: str) -> Quote:
+    """The theorem on the expected gradient."""
+    found = about(field(loss, sampling, use))
+    return found or Quote(verdict(loss, sampling, use).proofs[0], ())
+
+
+def mean(loss: Any, sampling: str) -> Quote | None:
+    """The theorem on the expected value."""
+    return about(expectation(loss, under=q if sampling == ON else mu))
+
+
+def written(loss: Any) -> Cell:
+    """The loss, with k(lam) by its name."""
+    named = show(k(lam), LATEX)
+    short = rf"k({LATEX.name('lam')})"
+    return math(show(loss, LATEX).replace(rf"\left({named}\right)", short).replace(named, short))
+
+
+def tags(loss: Any, sampling: str, use: str) -> tuple[str, ...]:
+    """What chooses a row: the loss, the estimator in it, the sampling, the use, the weight."""
+    names = {k1: "k1", k2: "k2", k3: "k3", k(lam): "k(lam)"}
+    estimator = next((name for e, name in names.items() if loss in (e, rho * e, sg(rho) * e)), "")
+    weight = "detached" if loss.has(sg(rho)) else "attached" if loss.has(rho) else "unweighted"
+    return (show(loss, TEXT), *([estimator] if estimator else []), sampling, use, weight)
+
+
+def claims(*quotes: Quote | None) -> Cell:
+    """The claims that say so, the most special one of each; a dash where `explain` proved it."""
+    found = dict.fromkeys(quote.claims[0] for quote in quotes if quote and quote.claims)
+    cell = Cell()
+    for name in found:
+        cell = (cell + words(", ") if cell.pieces else cell) + code(name, name)
+    return cell if found else NONE

@@ -1,0 +1,62 @@
+r"""The letters of a paper: klsym's LaTeX with its densities renamed.
+
+>>> respell(r"\mathrm{KL}(q\,\Vert\,p)", "tang-munos")
+'\\mathrm{KL}(\\pi\\,\\Vert\\,\\pi_{\\mathrm{ref}})'
+"""
+
+from __future__ import annotations
+
+import re
+
+NOTATIONS: dict[str, dict[str, tuple[str, str]]] = {  # letter -> (symbol, what stands below it)
+    "wang-zhang": {},  # q, p, \mu: Wang & Zhang 2025, and klsym throughout
+    "tang-munos": {"q": (r"\pi", ""), "p": (r"\pi", r"\mathrm{ref}")},  # Tang & Munos 2025, section 2
+}
+# A control word, a group of upright words, a letter with its index, any other sign.
+TOKEN = re.compile(
+    r"\\(?:text|mathrm|operatorname|mathit|mathcal|mathbb)\s*\{[^{}]*\}|\\[A-Za-z]+|\\."
+    r"|(?P<letter>[A-Za-z])(?:_(?:\{(?P<group>[^{}]*)\}|(?P<one>[A-Za-z0-9])))?|.",
+    re.DOTALL,
+)
+
+
+def respell(latex: str, notation: str) -> str:
+    r"""A formula in the letters of a notation; words and names of functions stay.
+
+    >>> respell(r"\mathbb{E}_p[\log p_t]", "tang-munos")
+    '\\mathbb{E}_{\\pi_{\\mathrm{ref}}}[\\log \\pi_{\\mathrm{ref},t}]'
+    """
+    letters = NOTATIONS[notation]
+    out = ""
+    for token in TOKEN.finditer(latex):
+        letter = token["letter"]
+        if letter not in letters:
+            shown = token.group()
+            if letter and token["group"]:  # the index of another letter may name a density
+                shown = f"{letter}_{{{respell(token['group'], notation)}}}"
+        else:
+            shown = _indexed(*letters[letter], token["group"] or token["one"] or "")
+            shown = f"{{{shown}}}" if out.endswith(("_", "^")) else shown
+        if shown[:1].isalpha() and re.search(r"\\[A-Za-z]+$", out):
+            out += " "  # \pi x, not \pix
+        out += shown
+    return out
+
+
+def _indexed(symbol: str, below: str, index: str) -> str:
+    under = ",".join(part for part in (below, index) if part)
+    return f"{symbol}_{{{under}}}" if under else symbol
+
+
+def respell_words(text: str, notation: str) -> str:
+    """Words that name densities, such as "samples from q", in the letters of a notation.
+
+    >>> respell_words("p << mu wherever q > 0", "tang-munos")
+    'pi_ref << mu wherever pi > 0'
+    """
+    names = {letter: "_".join([s.strip("\\"), *_plain(b)]) for letter, (s, b) in NOTATIONS[notation].items()}
+    return re.sub(r"(?<![\w'])[qp](?![\w'(])", lambda found: names.get(found.group(), found.group()), text)
+
+
+def _plain(below: str) -> list[str]:
+    return [below.removeprefix(r"\mathrm{").removesuffix("}")] if below else []

@@ -1,0 +1,170 @@
+"""Estimators on sequences of random length: what their expected gradient keeps of that of the KL."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from klsym.engine.derivation import Proof
+from klsym.engine.explain import explain
+from klsym.engine.verdict import Verdict
+from klsym.render import formulas
+from klsym.render.spelling import LATEX
+from klsym.statements import (
+    Atom,
+    Curl,
+    E,
+    ExpectedGradient,
+    Indexed,
+    IndexedGradient,
+    Point,
+    PointGradient,
+    Side,
+)
+from klsym.tables.losses import OFF, ON
+from klsym.tables.quotes import Quote, quote
+from klsym.tables.table import NONE, Cell, Column, Row, Table, math, words
+from klsym.tables.theorems import cited, naming, noted, speaking_of
+
+CAPTION = (
+    words("Estimators on sequences. The gradient at one sequence of random length ") + math("T")
+    + words(", the sum over tokens ") + math("t") + words(", and its mean: under ") + math("q")
+    + words(" on-policy, under ") + math(r"\mu") + words(" off-policy. ")
+    + math(r"q_t") + words(" is the distribution of the next token after the prefix drawn, ")
+    + math(r"k_{1,t}") + words(" its log ratio, ") + math(r"\rho_{\le t}")
+    + words(" the product of the ratios up to ") + math("t") + words(" and ") + math(r"\rho")
+    + words(" that of all of them; ") + math("m = n - 1")
+    + words(". No function: the field has a curl on a tree of tokens. Under claim, a dash: proved for")
+    + words(" this table.")
+)  # fmt: skip
+COLUMNS = (
+    Column("estimator", words("at one sequence"), 0.223),
+    Column("gradient", words("expected gradient"), 0.27),
+    Column("keeps", words("keeps and drops"), 0.178),
+    Column("of", words("gradient of"), 0.093),
+    Column("claim", words("claim"), 0.143),
+)
+TOKEN, SCORE = "A loss at each token, on-policy", "What multiplies the score of each token, on-policy"
+WHOLE = "The whole sequence as one sample, on-policy"
+WEIGHTED, WHOLE_WEIGHTED = "Tokens, off-policy", "The whole sequence as one sample, off-policy"
+# group, loss, options of `explain`
+CASES: tuple[tuple[str, str, dict[str, str]], ...] = (
+    (TOKEN, "k1", {"level": "token"}),
+    (TOKEN, "k1", {"level": "token", "aggregate": "mean"}),
+    (TOKEN, "k2", {"level": "token"}),
+    (TOKEN, "k3", {"level": "token"}),
+    (SCORE, "k1", {"level": "token", "use": "reward", "credit": "same-token"}),
+    (SCORE, "k1", {"level": "token", "use": "reward", "credit": "to-go"}),
+    (WHOLE, "k2", {"level": "sequence"}),
+    (WHOLE, "k3", {"level": "sequence"}),
+    (WEIGHTED, "rho*k1", {"level": "token", "use": "reward", "credit": "same-token", "weights": "token"}),
+    (WEIGHTED, "rho*k3", {"level": "token", "weights": "token"}),
+    (WEIGHTED, "sg(rho)*k2", {"level": "token", "weights": "token"}),
+    (WEIGHTED, "rho*k1", {"level": "token", "weights": "prefix"}),
+    (WEIGHTED, "rho*k3", {"level": "token", "weights": "prefix"}),
+    (WEIGHTED, "rho*k3", {"level": "token", "weights": "sequence"}),
+    (WHOLE_WEIGHTED, "rho*k3", {"level": "sequence"}),
+    (WHOLE_WEIGHTED, "sg(rho)*k2", {"level": "sequence"}),
+)
+# What `explain` has no option for: group, claim, part, tags
+MORE: tuple[tuple[str, str, int, str], ...] = (
+    (SCORE, "sequence.vanilla", 1, "k1 token reward total"),
+    (SCORE, "sequence.leave-one-out", 2, "k1 token reward leave-one-out"),
+    (WHOLE, "sequence.vanilla", 0, "k1 sequence reward"),
+    (WHOLE, "sequence.leave-one-out", 0, "k1 sequence reward leave-one-out"),
+    (WEIGHTED, "sequence.prefix-weights", 0, "rho*k1 token reward prefix"),
+)
+TARGETS = {
+    "reverse-kl": "reverse KL",
+    "forward-kl": "forward KL",
+    "none": "no function",
+    "zero": "a constant",
+    "separable": "another function",
+}
+
+
+def table() -> Table:
+    """The estimators: what `explain` proves of each, and the claims that speak of it.
+
+    >>> [row.claims for row in table().only(("k3",)).only(("forward KL",)).rows]
+    [('sequence.whole-k3',)]
+    """
+    rows = [_explained(*case) for case in CASES] + [_quoted(*case) for case in MORE]
+    rows.append(_normalised_ratio())
+    order = [TOKEN, SCORE, WHOLE, WEIGHTED, WHOLE_WEIGHTED]
+    return Table("sequences", CAPTION, COLUMNS, tuple(sorted(rows, key=lambda row: order.index(row.group))))
+
+
+def _row(group: str, tags: tuple[str, ...], *cells: Cell) -> Row:
+    return Row((*cells, cited(cells)), (*tags, OFF if "off-policy" in group else ON), group)
+
+
+def _explained(group: str, loss: str, options: dict[str, str]) -> Row:
+    found = explain(loss, OFF if "off-policy" in group else ON, **options)
+    target, main = TARGETS[str(found.target)], found.proofs[0]
+    left = at_sequence(main) + Cell((), speaking(found))
+    tags = (loss, *loss.split("*")[1:], *options.values(), target)
+    right = Quote(main, ()).right
+    if (group, loss) == (TOKEN, "k2"):
+        right = right + words(", that is ") + quote("sequence.token-loss-partial").right
+    return _row(group, tags, left, right, _keeps(found, options), words(target))
+
+
+def _quoted(group: str, claim: str, number: int, tags: str) -> Row:
+    """An equation of the ledger whose right side is grad KL(q||p)."""
+    found = quote(claim, number)
+    left, kept = at_sequence(found.proof) + Cell((), (claim,)), words("keeps all")
+    return _row(group, tuple(tags.split()), left, found.right, kept, words(TARGETS["reverse-kl"]))
+
+
+def _normalised_ratio() -> Row:
+    """rho^(1/T) as a weight: values, which are no longer those under q."""
+    mean, value = quote("neighbour.gspo-ratio"), quote("neighbour.gspo-ratio", 1)
+    remark = words("as a weight it has not even mean one: ") + mean.statement
+    cells = (at_sequence(value.proof), words("its value: ") + value.statement, remark, NONE)
+    return _row(WHOLE_WEIGHTED, ("rho**(1/T)", "sequence"), *cells)
+
+
+# ---------------------------------------------------------------------------- pieces
+def speaking(found: Verdict) -> tuple[str, ...]:
+    """The claims on this field, also at one sequence, and on its curl; those on sequences, if any."""
+    main, *others = (proof.theorem.statement.left for proof in found.proofs)
+    theorems = [*speaking_of(main), *(naming(one_sequence(main)) if found.setting.level == "token" else ())]
+    theorems += [theorem for side in others if _is_curl(side) for theorem in speaking_of(side)]
+    names = tuple(dict.fromkeys(claim for theorem in theorems for claim in theorem.claims))
+    return tuple(name for name in names if name.startswith(("sequence.", "neighbour."))) or names[:1]
+
+
+def _is_curl(side: Side) -> bool:
+    return any(isinstance(atom, Curl) for _, atoms in side.terms for atom in atoms)
+
+
+def _keeps(found: Verdict, options: dict[str, str]) -> Cell:
+    """The notes of `explain`; what has mean zero may be dropped."""
+    if options.get("credit") == "to-go":
+        dropped, count = quote("sequence.causality", 1), quote("sequence.cumulative", 1)
+        lead = words("drops ") + count.right + words(" terms of mean zero, ")
+        return lead + at_sequence(dropped.proof) + Cell((), (*dropped.claims, "sequence.reward-to-go"))
+    if found.notes:
+        return noted(found.notes[0].partition(": ")[0])
+    return {"reverse-kl": words("keeps all"), "zero": words("drops all")}.get(str(found.target), NONE)
+
+
+def at_sequence(proof: Proof) -> Cell:
+    """The left side at one sequence."""
+    return math(formulas.side(one_sequence(proof.theorem.statement.left), proof.labels, LATEX))
+
+
+def one_sequence(side: Side) -> Side:
+    """A side without its mean: E_q[sum_t grad L_t] at one sequence is sum_t grad L_t."""
+    return Side.of(*((c, tuple(map(_at_sequence, atoms))) for c, atoms in side.terms))
+
+
+def _at_sequence(atom: Atom) -> Atom:
+    match atom:
+        case Indexed() | IndexedGradient():
+            return replace(atom, measure="sample")
+        case E(_, a, score):
+            return Point(a, score)
+        case ExpectedGradient(_, loss):
+            return PointGradient(loss)
+    raise ValueError(f"a mean expected, not {type(atom).__name__}")

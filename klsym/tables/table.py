@@ -1,0 +1,123 @@
+"""A table before it has a format: cells of words, code and formulas, each with the claims behind it.
+
+>>> row = Row((words("k3"), math("-r", "gradient.k3-loss")), ("k3",))
+>>> row.claims
+('gradient.k3-loss',)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from klsym.errors import UsageError
+
+WORDS, CODE, MATH = "words", "code", "math"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Pieces of (kind, text), set one after the other; a formula is LaTeX without dollar signs."""
+
+    pieces: tuple[tuple[str, str], ...] = ()
+    claims: tuple[str, ...] = ()
+
+    def __add__(self, other: Cell) -> Cell:
+        return Cell(self.pieces + other.pieces, tuple(dict.fromkeys(self.claims + other.claims)))
+
+
+def words(text: str, *claims: str) -> Cell:
+    """Plain text."""
+    return Cell(((WORDS, text),) if text else (), claims)
+
+
+def code(text: str, *claims: str) -> Cell:
+    """What a user types: a loss, an id."""
+    return Cell(((CODE, text),), claims)
+
+
+def math(latex: str, *claims: str) -> Cell:
+    """A formula, in LaTeX for amsmath."""
+    return Cell(((MATH, latex),), claims)
+
+
+NONE = words("–")
+
+
+def listed(cells: list[Cell], sign: str = "; ") -> Cell:
+    """Cells one after the other."""
+    found = Cell()
+    for cell in cells:
+        found = found + words(sign) + cell if found.pieces else cell
+    return found
+
+
+@dataclass(frozen=True)
+class Column:
+    """key: the name for `--columns`.  width: of a column that breaks lines, as a share of the line.
+
+    over: what stands above the heads of neighbouring columns.
+    """
+
+    key: str
+    head: Cell
+    width: float = 0.0
+    align: str = "l"
+    over: Cell = Cell()
+
+
+@dataclass(frozen=True)
+class Row:
+    """One cell for each column; `--only` chooses it by a tag or by a claim behind it."""
+
+    cells: tuple[Cell, ...]
+    tags: tuple[str, ...] = ()
+    group: str = ""
+
+    @property
+    def claims(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(claim for cell in self.cells for claim in cell.claims))
+
+    def answers(self, names: tuple[str, ...]) -> bool:
+        """Is the row asked for by one of these names: a tag, a claim, an area?"""
+        areas = {claim.partition(".")[0] for claim in self.claims}
+        return bool({*self.tags, *self.claims, *areas} & set(names))
+
+
+@dataclass(frozen=True)
+class Table:
+    """caption: a title and what the letters mean.  Rows of one group stand together, under its name.
+
+    Raises ValueError: a row with too few or too many cells.
+    """
+
+    name: str
+    caption: Cell
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    options: str = ""  # what was chosen, as typed
+    size: str = "footnotesize"  # of the LaTeX font
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row.cells) != len(self.columns):
+                raise ValueError(f"table {self.name}: {len(row.cells)} cells in {row.tags}")
+
+    def only(self, names: tuple[str, ...]) -> Table:
+        """The rows that answer to one of the names; all of them where none is given."""
+        chosen = tuple(row for row in self.rows if not names or row.answers(names))
+        return replace(self, rows=chosen)
+
+    def with_columns(self, keys: tuple[str, ...]) -> Table:
+        """The columns of these keys, in this order; all of them where none is given.
+
+        Raises UsageError: none of the keys is a column of this table.
+        """
+        known = [column.key for column in self.columns]
+        places = [known.index(key) for key in keys if key in known]
+        if not keys:
+            return self
+        if not places:
+            raise UsageError(f"table {self.name} has no column {keys[0][:40]!r}: it has {', '.join(known)}")
+        columns = tuple(self.columns[place] for place in places)
+        rows = (replace(row, cells=tuple(row.cells[place] for place in places)) for row in self.rows)
+        return replace(self, columns=columns, rows=tuple(rows))

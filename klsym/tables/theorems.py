@@ -1,0 +1,127 @@
+"""Pieces of a theorem as cells: its region, its premises, when it is an equality.
+
+>>> from klsym.tables.quotes import quote
+>>> where(quote("variance.sufficient-region")).pieces[0]
+('math', 'r \\\\le \\\\exp(\\\\tfrac{1}{2})')
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from fractions import Fraction
+from functools import cache
+
+from klsym.engine.derivation import Proof
+from klsym.normal_form import ExpPoly
+from klsym.render import formulas
+from klsym.render.spelling import LATEX
+from klsym.render.text import condition
+from klsym.statements import Side
+from klsym.tables.quotes import Quote, all_settled
+from klsym.tables.table import NONE, Cell, code, listed, math, words
+
+
+def stated(proof: Proof) -> Quote:
+    """The claim that states this theorem.
+
+    Raises ValueError: there is none.
+    """
+    for found in speaking_of(proof.theorem.statement.left):
+        theorem = found.proof.theorem
+        if (theorem.kind, theorem.statement) == (proof.theorem.kind, proof.theorem.statement):
+            return found
+    raise ValueError(f"no claim says {proof}")
+
+
+def speaking_of(left: Side) -> tuple[Quote, ...]:
+    """All theorems of the ledger with this left side, the refuted ones too."""
+    return tuple(found for found in naming(left) if found.proof.theorem.statement.left == left)
+
+
+def naming(value: Side) -> tuple[Quote, ...]:
+    """All theorems of the ledger with this side, left or right."""
+    return tuple(_by_side().get(value, ()))
+
+
+@cache
+def _by_side() -> dict[Side, list[Quote]]:
+    found: dict[Side, list[Quote]] = {}
+    for claim in all_settled():
+        for proof in claim.proofs:
+            statement = proof.theorem.statement
+            for value in dict.fromkeys((statement.left, statement.right)):
+                found.setdefault(value, []).append(Quote(proof, (claim.claim.id,)))
+    return found
+
+
+def side(value: Side, found: Quote) -> Cell:
+    """What follows from a theorem by adding and scaling its sides."""
+    return math(formulas.side(value, found.proof.labels, LATEX), *found.claims)
+
+
+def cited(cells: Iterable[Cell]) -> Cell:
+    """The claims behind these cells, each once; a dash where there are none."""
+    found = dict.fromkeys(claim for cell in cells for claim in cell.claims)
+    return listed([code(claim, claim) for claim in found], ", ") if found else NONE
+
+
+def where(found: Quote) -> Cell:
+    """The region among the hypotheses of a theorem: c + d k1 >= 0 is log r <= c/d, for d > 0.
+
+    Raises ValueError: no such region.
+    """
+    regions = [row for row in found.proof.theorem.hypotheses if row[0] == "nonnegative"]
+    if len(regions) != 1:
+        raise ValueError(f"no region among the hypotheses of {found.text}")
+    [(_, at, element)] = regions
+    slope, rest = (Fraction(element.terms.get(key, 0)) for key in (((("k1", 1),), ()), ((), ())))
+    if slope <= 0 or element != ExpPoly.variable("k1") * slope + rest:
+        raise ValueError(f"a region without a bound on r: {formulas.element(element)}")
+    edge = formulas.element(ExpPoly.number(rest / slope).exp(), LATEX)
+    shown = math(rf"r \le {edge}", *found.claims) + words(", that is ")
+    shown = shown + math(rf"{formulas.element(element, LATEX)} \ge 0") + words(", wherever ")
+    return shown + math(rf"{LATEX.name(str(at))} > 0")
+
+
+def equality(found: Quote) -> Cell:
+    """When an inequality is an equality."""
+    shown = condition(found.proof.theorem, LATEX).removeprefix(r"\quad\text{with equality iff }")
+    return words("; equal if and only if ") + texts(shown, *found.claims)
+
+
+def texts(latex: str, *claims: str) -> Cell:
+    r"""A formula with words inside, which may then break: \text{...} becomes words.
+
+    >>> texts(r"k_1\text{ is constant}").pieces
+    (('math', 'k_1'), ('words', ' is constant'))
+    """
+    cell = Cell((), claims)
+    for place, piece in enumerate(re.split(r"\\text\{([^{}]*)\}", latex)):
+        if piece.strip():
+            cell = cell + (words(piece) if place % 2 else math(piece.strip()))
+    return cell
+
+
+def noted(text: str) -> Cell:
+    """Words with their densities and divergences as formulas.
+
+    >>> noted("from q where KL(p||q) has p").pieces[1:4:2]
+    (('math', 'q'), ('math', '\\\\mathrm{KL}(p\\\\,\\\\Vert\\\\,q)'))
+    """
+    cell = Cell()
+    for piece in re.split(r"(KL\(\w+\|\|\w+\)|\b(?:q|p|mu)\b)", text):
+        divergence = re.fullmatch(r"KL\((\w+)\|\|(\w+)\)", piece)
+        if divergence:
+            cell = cell + math(LATEX.divergence("KL", *divergence.groups()))
+        else:
+            cell = cell + (math(LATEX.name(piece)) if piece in ("q", "p", "mu") else words(piece))
+    return cell
+
+
+def premise(found: Quote, number: int = 0) -> Cell:
+    """An equation that a theorem assumes, such as that of the best baseline."""
+    labels = found.proof.labels
+    pair = found.proof.theorem.statement.context.premises[number]
+    left, right = (formulas.side(value, labels, LATEX) for value in pair)
+    return math(f"{left} = {right}", *found.claims)
