@@ -19,6 +19,7 @@ _HOME = {
     "explain": "klsym.engine.explain",
     "Verdict": "klsym.engine.verdict",
     "compare": "klsym.engine.compare",
+    "explore": "klsym.explorer",
     "Comparison": "klsym.engine.compare",
     "parse": "klsym.parser",
     "check": "klsym.kernel",

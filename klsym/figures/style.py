@@ -5,8 +5,10 @@ matplotlib is imported inside the functions, and drawn without a display.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 YELLOW, BLUE, VERMILION, PURPLE = "#F0E442", "#0072B2", "#D55E00", "#CC79A7"
 GREY = "#767676"
 COLUMN, PAGE = 3.4, 7.0  # widths of one and two columns, inches
+SCREEN = 120  # dots an inch of a picture in a notebook
 
 SETTINGS: Any = {
     "font.family": "STIXGeneral",
@@ -53,10 +56,26 @@ def styled() -> Iterator[Any]:
     2
     """
     import matplotlib as mpl
-    from matplotlib.figure import Figure
 
     with mpl.rc_context(SETTINGS):
-        yield Figure
+        yield _figure_class()
+
+
+@cache
+def _figure_class() -> Any:
+    """matplotlib's Figure, shown by Jupyter as a picture without a display or pyplot."""
+    from matplotlib.figure import Figure as Plain
+
+    class Figure(Plain):
+        def _repr_png_(self) -> bytes:
+            import matplotlib as mpl
+
+            picture = io.BytesIO()
+            with mpl.rc_context(SETTINGS):
+                self.savefig(picture, format="png", dpi=SCREEN, metadata={"Software": None})
+            return picture.getvalue()
+
+    return Figure
 
 
 def band(ax: Any, x: Any, mean: Any, error: Any, colour: str, **line: Any) -> Any:

@@ -132,10 +132,6 @@ def verdict_text(verdict: VerdictView) -> str:
         f"  value     {value_line(verdict)}",
     ]
     lines += [f"  {name:<9} {text}" for name, text in _gradient_rows(verdict)]
-    if verdict.inside_clamps:
-        inside = verdict.inside_clamps
-        shown = combination_text(inside.multiples) if inside.multiples else inside.target
-        lines += [f"  clamps    where no bound binds: {shown}"]
     lines += _derivation_lines(verdict) + _listed("Parts", verdict.notes)
     lines += _witness_lines(verdict.witness, verdict.setting.level)
     lines += _listed("Hypotheses", verdict.hypotheses) + _listed("Warnings", verdict.warnings)
@@ -161,7 +157,13 @@ def _gradient_rows(verdict: VerdictView) -> list[tuple[str, str]]:
         rows.append(("in q", f"{mean} with c = {verdict.coefficient}"))
     if verdict.shown and verdict.gradient.target in ("none", None):
         rows.append(("equals", verdict.shown))
-    return rows + ([("level", LEVELS[setting.level])] if setting.level in LEVELS else [])
+    if setting.level in LEVELS:
+        rows.append(("level", LEVELS[setting.level]))
+    if verdict.inside_clamps:
+        inside = verdict.inside_clamps
+        shown = combination_text(inside.multiples) if inside.multiples else inside.target
+        rows.append(("clamps", f"where no bound binds: {shown}"))
+    return rows
 
 
 def _names_scores(coefficient: str) -> bool:

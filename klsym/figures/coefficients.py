@@ -1,0 +1,119 @@
+"""The score coefficients of losses against r: how hard each one pulls at a sample, and which way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import sympy
+
+from klsym.errors import UsageError
+from klsym.figures.style import (
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PAGE,
+    PURPLE,
+    SKY,
+    VERMILION,
+    label_ends,
+    styled,
+)
+from klsym.language import log_p, log_q, unfold
+from klsym.parser import parse
+
+COLOURS = (BLACK, BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY)
+DIGITS = 30
+NEAR_ONE = sympy.Rational(1, 10**20)  # |log r| at the two points that stand for r = 1
+MARKS = (1, 2, 5, 10, 20, 50, 100)  # on the axis of r, and their inverses
+SHARED = 0.3  # of the points of two lines that are drawn as one
+POINTS = 160  # an even number: r = 1, where a slope may jump, is none of them
+
+
+def curve(verdict: Any, r: Sequence[float]) -> Any:
+    """c(r) of a verdict, less its value at r = 1: E_q[c s] does not change with a constant.
+
+    >>> from klsym.engine.explain import explain
+    >>> curve(explain("k3"), [0.5, 2.0])
+    array([ 0.5, -1. ])
+
+    Where c jumps at r = 1, it is the middle of the jump that is 0.
+    Raises UsageError: no coefficient, or one that depends on more than r.
+    """
+    name = f"the coefficient of {verdict.loss!r}"
+    if verdict.coefficient is None or verdict.setting.level == "token":
+        raise UsageError(f"{name}: no function of one sample's r")
+    c = unfold(parse(verdict.coefficient)).subs(log_q, 0)
+    others = sorted(str(symbol) for symbol in c.free_symbols - {log_p})
+    if others:
+        raise UsageError(f"{name} depends on {', '.join(others)} beside r: nothing to draw against r alone")
+
+    def at(log_r: Any) -> Any:
+        return sympy.N(c.subs(log_p, sympy.Float(log_r, DIGITS)), DIGITS)
+
+    level = (at(NEAR_ONE) + at(-NEAR_ONE)) / 2
+    return np.array([float(at(sympy.log(sympy.Float(x, DIGITS))) - level) for x in r])
+
+
+def curves(verdicts: Mapping[str, Any], r: Sequence[float]) -> dict[str, Any]:
+    """The curve of each verdict; verdicts with one coefficient share one, and their names.
+
+    >>> from klsym.engine.explain import explain
+    >>> list(curves({"k2": explain("k2"), "rho k3": explain("rho*k3")}, [2.0]))
+    ['k2, rho k3']
+    """
+    names: dict[str, list[str]] = {}
+    for name, verdict in verdicts.items():
+        names.setdefault(str(verdict.coefficient), []).append(name)
+    return {", ".join(same): curve(verdicts[same[0]], r) for same in names.values()}
+
+
+def draw(verdicts: Mapping[str, Any], reach: float = 20.0) -> Any:
+    """c(r) - c(1) against r, for r from 1/reach to 1 and from 1 to reach, on two scales.
+
+    verdicts: name -> verdict, at most seven coefficients, each of r alone.
+    Raises UsageError: too many curves, and what `curve` raises.
+    """
+    if len({verdict.coefficient for verdict in verdicts.values()}) > len(COLOURS):
+        raise UsageError(f"more than {len(COLOURS)} curves cannot be told apart: draw fewer")
+    r = np.geomspace(1 / reach, reach, POINTS)
+    drawn = curves(verdicts, r.tolist())
+    with styled() as Figure:
+        figure = Figure(figsize=(PAGE, 2.9), layout="constrained")
+        panels = figure.subplots(1, 2)
+        for ax, side in zip(panels, (r < 1, r > 1), strict=True):
+            _panel(ax, r[side], {name: c[side] for name, c in drawn.items()})
+        left, right = panels
+        left.set_title("$r<1$: $q$ draws it too often")
+        right.set_title("$r>1$: $q$ draws it too rarely")
+        left.set_ylabel("$c(r)-c(1)$")
+        ends = [(float(c[-1]), n, colour) for (n, c), colour in zip(drawn.items(), COLOURS, strict=False)]
+        label_ends(right, ends, float(r[-1]))
+    return figure
+
+
+def _panel(ax: Any, r: Any, drawn: Mapping[str, Any]) -> None:
+    """One side of r = 1; a line that runs along an earlier one is dashed, so that both are seen."""
+    earlier: list[Any] = []
+    for c, colour in zip(drawn.values(), COLOURS, strict=False):
+        along = any(np.isclose(c, other).mean() > SHARED for other in earlier)
+        ax.plot(r, c, color=colour, ls=(0, (3, 2)) if along else "-")
+        earlier.append(c)
+    lowest, highest = float(np.min(earlier)), float(np.max(earlier))
+    room = 0.06 * (highest - lowest)
+    rare = bool(r[0] > 1)
+    ax.set(xscale="log", ylim=(lowest - room, highest + room), xlabel="$r = p/q$ at the sample")
+    ax.set_xlim(*((1, r[-1]) if rare else (r[0], 1)))
+    marks = [n for n in MARKS if n <= max(r[-1], 1 / r[0])]
+    ax.set_xticks(
+        [n if rare else 1 / n for n in marks], [f"{n}" if rare or n == 1 else f"1/{n}" for n in marks]
+    )
+    ax.minorticks_off()
+    note = {"x": 0.5, "color": GREY, "fontsize": 8, "ha": "center", "transform": ax.transAxes}
+    if highest > room:
+        ax.text(y=0.97, s="the higher, the rarer it gets", va="top", **note)
+    if lowest < -room:
+        ax.text(y=0.03, s="the lower, the more frequent", va="bottom", **note)
