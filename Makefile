@@ -18,7 +18,7 @@ INSTALL_LOCK = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install report test lint types notebooks notebooks-check bench calibrate random-losses \
+.PHONY: help install report paper test lint types notebooks notebooks-check bench calibrate random-losses \
 	lock format clean
 
 help: ## list the targets
@@ -39,19 +39,18 @@ $(STAMP): pyproject.toml requirements.lock
 	@$(BIN)/python -c 'import matplotlib.font_manager'
 	@touch $(STAMP)
 
-report: install ## settle every claim, replay the proofs, cross-check with numbers, draw the figures
+report: install ## settle every claim, replay the proofs, cross-check, draw, and write it all up as one page
 	@rm -rf $(CERTIFICATES) $(BUILD)/figures
-	$(BIN)/klsym prove --certificates $(CERTIFICATES)
-	$(BIN)/klsym check $(CERTIFICATES)/*.json > $(BUILD)/check.txt || { cat $(BUILD)/check.txt; exit 1; }
-	$(BIN)/klsym verify > $(BUILD)/verify.txt || { cat $(BUILD)/verify.txt; exit 1; }
-	@cat $(BUILD)/verify.txt
-	$(BIN)/klsym figures -o $(BUILD)/figures > $(BUILD)/findings.txt || { cat $(BUILD)/findings.txt; exit 1; }
-	@cat $(BUILD)/findings.txt
+	$(BIN)/klsym report -o $(BUILD)
+	$(BIN)/klsym check $(CERTIFICATES) > $(BUILD)/check.txt || { cat $(BUILD)/check.txt; exit 1; }
+	@echo "Replayed from their files by the kernel alone: $$(grep -c ^ok $(BUILD)/check.txt) certificates ($(BUILD)/check.txt)"
 	@echo
-	@echo "The proofs, replayed by the kernel:        $(CERTIFICATES)/, one file a claim; $(BUILD)/check.txt"
-	@echo "The numeric cross-check of each identity:  $(BUILD)/verify.txt"
-	@echo "The experiments, drawn, with their data:   $(BUILD)/figures/; what was found: $(BUILD)/findings.txt"
-	@echo "The derivations are in derivations/, worked examples in notebooks/; klsym claims lists the ledger."
+	@echo "Open $(BUILD)/report.html: every claim with its proof, its cross-check, the figures and the tables."
+
+paper: install ## write the paper as PDF; needs pdflatex (Debian: texlive-latex-recommended)
+	$(BIN)/klsym paper -o $(BUILD)/paper
+	$(BIN)/klsym tables -o $(BUILD)/paper/tables
+	$(BIN)/python -m klsym.write_up.compile paper/klsym.tex $(BUILD)/paper
 
 # Cells of one notebook share a kernel: loadscope keeps a file on one worker.
 test: lint types ## lint, types, tests, doctests, and every notebook against its stored outputs

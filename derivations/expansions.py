@@ -24,7 +24,9 @@ from klsym.engine.expansion import (
 from klsym.evidence import Evidence
 from klsym.kernel.intervals import Interval, log_enclosure
 from klsym.numeric.small_steps import check_order, mean, moments
+from klsym.render.spelling import LATEX
 
+K2_MEAN = LATEX.expectation("q", "k_2")
 HYPOTHESES = ("p << q: wherever p > 0, also q > 0", "e = sup |p/q - 1| is at most 1/2")
 ESTIMATORS = {"k1": k1, "k2": k2, "k3": k3}
 OF_RATIO = {  # the same as functions of the number r, for the checks
@@ -41,7 +43,7 @@ def k2_bias_is_of_third_order():
     return (
         _expanded(
             "E_q[k2] - KL(q||p)",
-            r"E_q[k_2] - \mathrm{KL}(q\|p)",
+            f"{LATEX.expectation('q', 'k_2')} - {LATEX.divergence('KL', 'q', 'p')}",
             bias,
             expectation_bound(k2 - k1, 4),
             lambda q, ratios: _mean("k2", q, ratios) - _mean("k1", q, ratios),
@@ -63,13 +65,13 @@ def _leading(name):
     factor = found.coefficient(4)
     of = sympy.Symbol("V")
     text = str(to_sympy(factor) * of).replace("V", "Var(eps^2)")
-    latex = sympy.latex(to_sympy(factor) * of).replace("V", r"\operatorname{Var}_q(\varepsilon^2)")
+    latex = sympy.latex(to_sympy(factor) * of).replace("V", _variance_latex(r"\varepsilon^2"))
     plain = _variance(name, 5)
     return replace(
         plain,
         text=plain.text.replace(str(found), f"{text} + O(eps^5)"),
         latex=plain.latex.replace(found.latex, rf"{latex} + O(\varepsilon^5)"),
-        steps=(*plain.steps, ("E[eps] = 0", rf"\operatorname{{Var}}_q(k_{name[1]}) = {found.latex}")),
+        steps=(*plain.steps, ("E[eps] = 0", f"{_variance_latex(f'k_{name[1]}')} = {found.latex}")),
         holds=found.polynomial == square.polynomial * factor,
     )
 
@@ -88,7 +90,10 @@ def optimal_lambda_limit():
             mean(q, [(ratio - 1) * mpmath.log(ratio) for ratio in ratios])
             / mean(q, [(ratio - 1) ** 2 for ratio in ratios])
         ),
-        (("numerator", f"J(p, q) = {jeffreys.latex}"), ("denominator", rf"\chi^2(p\|q) = {chi2.latex}")),
+        (
+            ("numerator", f"{LATEX.divergence('J', 'p', 'q')} = {jeffreys.latex}"),
+            ("denominator", f"{LATEX.divergence('chi2', 'p', 'q')} = {chi2.latex}"),
+        ),
     )
     return replace(
         plain,
@@ -156,10 +161,11 @@ def _divergence_up_to_e():
         return least > -1e-14, f"g(a) + g(b) - 2 g((a+b)/2) is at least {least:.1e} on a grid up to 10"
 
     text = str(tangent).replace("*exp(-1)", "/e")
+    same = f"{K2_MEAN} = {LATEX.expectation('q', 'g(r)')}"
     return Evidence(
         "exact",
         f"where p <= e q, E_q[k2] = E_q[g(r)] with g convex: g = (log x)^2/2 for x <= e, g = {text} beyond",
-        rf"p \le e\,q \implies E_q[k_2] = E_q[g(r)],\quad g(x) = {sympy.latex(tangent)} \text{{ for }} x > e",
+        rf"p \le e\,q \implies {same},\quad g(x) = {sympy.latex(tangent)} \text{{ for }} x > e",
         "sympy",
         oracle=oracle,
         steps=(
@@ -182,13 +188,13 @@ def _merging_increases_k2():
     return Evidence(
         "refuted",
         "E_q[k2] is a Csiszar f-divergence, with f(x) = (log x)^2/2",
-        r"E_q[k_2] = D_f(p\|q),\quad f(x) = \tfrac{1}{2}(\log x)^2",
+        rf"{K2_MEAN} = D_f(p\,\Vert\,q),\quad f(x) = \tfrac{{1}}{{2}}(\log x)^2",
         "sympy",
         oracle=oracle,
         steps=(
             ("three outcomes", rf"q = ({q}),\quad p = ({p})"),
-            ("their value, enclosed", rf"E_q[k_2] = {low}\ldots"),
-            ("the first two merged", rf"E_q[k_2] = {high}\ldots"),
+            ("their value, enclosed", rf"{K2_MEAN} = {low}\ldots"),
+            ("the first two merged", rf"{K2_MEAN} = {high}\ldots"),
             ("no Csiszar divergence increases when outcomes are merged", f"{high} > {low}"),
         ),
         holds=after.lower > before.upper,
@@ -231,6 +237,10 @@ def _expanded(text, latex, expansion, constant, exact, steps):
     )
 
 
+def _variance_latex(of):
+    return LATEX.covariance("q", of, of)
+
+
 def _variance(name, order):
     estimator, function = ESTIMATORS[name], OF_RATIO[name]
 
@@ -240,7 +250,7 @@ def _variance(name, order):
         return mean(q, [(value - centre) ** 2 for value in values])
 
     constant = covariance_bound(estimator, estimator, order)
-    latex = rf"\operatorname{{Var}}_q(k_{name[1]})"
+    latex = _variance_latex(f"k_{name[1]}")
     return _expanded(f"Var {name}", latex, variance(estimator, order), constant, exact, _series(name))
 
 

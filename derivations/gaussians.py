@@ -12,8 +12,12 @@ from klsym.evidence import Estimate, Evidence
 from klsym.numeric.gaussian import Divergent, Gaussian, expect, log_ratio, table, variance, x
 from klsym.numeric.gaussian_exact import GaussianModel
 from klsym.numeric.gaussian_quadrature import ESTIMATORS, mean, mean_and_sd
+from klsym.render.spelling import LATEX
 
 STANDARD = Gaussian(0, 1)
+NAMES = {"k1": "k_1", "k2": "k_2", "k3": "k_3"}
+MEAN = {name: LATEX.expectation("q", latex) for name, latex in NAMES.items()}
+VAR = {name: LATEX.covariance("q", latex, latex) for name, latex in NAMES.items()}
 HALF = sympy.Rational(1, 2)
 PRINTED_BIAS = sympy.Rational("0.002")  # of k2 over the true KL at p = N(0.1, 1), in WZ1
 
@@ -29,7 +33,7 @@ def table_near():
     refuted = Evidence(
         "refuted",
         f"q = N(0,1), p = N({at},1): bias/true of k2 = {float(PRINTED_BIAS)}",
-        rf"\frac{{E_q[k_2] - \mathrm{{KL}}}}{{\mathrm{{KL}}}} = {float(PRINTED_BIAS)}",
+        rf"\frac{{{MEAN['k2']} - \mathrm{{KL}}}}{{\mathrm{{KL}}}} = {float(PRINTED_BIAS)}",
         "sympy",
         oracle=lambda: _bias_oracle(float(at)),
         steps=(("exactly", rf"{sympy.latex(bias)} = {float(bias)}"),),
@@ -68,8 +72,8 @@ def _table(at):
         steps=(
             ("log q - log p", rf"k_1 = {sympy.latex(log_ratio(STANDARD, Gaussian(at, 1)))}"),
             *(
-                (f"{name} under q", rf"E_q[k_{name[1]}] = {sympy.latex(row.mean)},\quad "
-                 rf"\operatorname{{Var}}_q k_{name[1]} = {sympy.latex(row.sd**2)}")
+                (f"{name} under q", rf"{MEAN[name]} = {sympy.latex(row.mean)},\quad "
+                 f"{VAR[name]} = {sympy.latex(row.sd**2)}")
                 for name, row in rows.items()
             ),
         ),
@@ -104,7 +108,7 @@ def crossover():
         "exact",
         f"q = N(0,1), p = N(d,1): Var k3 < Var k1 iff 0 < d^2 < u*, u* = {root} = {edge[0]}..., "
         f"that is 0 < KL < {edge[1]}...",
-        rf"\operatorname{{Var}}_q k_3 < \operatorname{{Var}}_q k_1 \iff 0 < d^2 < u^*,\quad "
+        rf"{VAR['k3']} < {VAR['k1']} \iff 0 < d^2 < u^*,\quad "
         rf"u^* = {sympy.latex(root)} = {edge[0]}\ldots,\quad 0 < \mathrm{{KL}} < {edge[1]}\ldots",
         "sympy",
         oracle=lambda: _crossover_oracle(float(root), float(kl.subs(u, root))),
@@ -114,8 +118,7 @@ def crossover():
             for estimate in _estimates(loss, kl.subs(u, HALF), spread.subs(u, HALF), sympy.sqrt(HALF), 1)
         ),
         steps=(
-            ("u = d^2", rf"\operatorname{{Var}}_q k_1 = {sympy.latex(var1)},\quad "
-             rf"\operatorname{{Var}}_q k_3 = {sympy.latex(var3)}"),
+            ("u = d^2", rf"{VAR['k1']} = {sympy.latex(var1)},\quad {VAR['k3']} = {sympy.latex(var3)}"),
             ("the gap", rf"g(u) = {sympy.latex(gap)},\quad g(0) = {start},\quad g'(0) = {slope}"),
             ("strictly convex: one positive root", rf"g''(u) = {sympy.latex(curvature)} > 0"),
             ("w = -u - 1/2, w e^w = z", rf"g(u^*) = 0,\quad u^* = {sympy.latex(root)}"),
@@ -146,15 +149,14 @@ def heavy_tail():
     return (
         _heavy(
             f"Var k1 = {values['k1']}, finite for every v > 0".replace("**", "^"),
-            rf"\operatorname{{Var}}_q k_1 = {sympy.latex(values['k1'])} < \infty \text{{ for every }} v > 0",
+            rf"{VAR['k1']} = {sympy.latex(values['k1'])} < \infty \text{{ for every }} v > 0",
             lambda: _variance_oracle("k1", values["k1"], v, (0.25, 1.5, 2.0, 9.0)),
             (("a quadratic in x", rf"k_1 = {sympy.latex(log_ratio(STANDARD, p))}"),),
             first.finite is sympy.true,
         ),
         _heavy(
             f"Var k3 is finite iff v < {edge}, and is then {values['k3']}".replace("**", "^"),
-            rf"\operatorname{{Var}}_q k_3 < \infty \iff v < {edge},\quad "
-            rf"\operatorname{{Var}}_q k_3 = {sympy.latex(values['k3'])}",
+            rf"{VAR['k3']} < \infty \iff v < {edge},\quad {VAR['k3']} = {sympy.latex(values['k3'])}",
             lambda: _tail_oracle(values["k3"], v, rate),
             (
                 (

@@ -45,6 +45,7 @@ from klsym.engine.expansion import expand, expectation_bound, show_series
 from klsym.evidence import Estimate, Evidence
 from klsym.numeric.gaussian import Gaussian, expect
 from klsym.numeric.gaussian_exact import GaussianModel
+from klsym.render.spelling import LATEX
 
 g = Function("g")(k1)  # any differentiable function of k1
 f = Function("f")(log_q, log_p, log_mu)  # any differentiable function of the sample and theta
@@ -248,19 +249,23 @@ def k3_in_the_reward_of_gaussians():
             "the mean",
             0,
             f"0, where grad KL(q||p) = {sympy.factor(towards)}",
-            rf"0,\quad \nabla\mathrm{{KL}}(q\Vert p) = {sympy.latex(sympy.factor(towards))}",
-            ("any variances", rf"E_q[s\,\mathrm{{sg}}(k_3)] = {sympy.latex(vanishing)}"),
+            rf"0,\quad {TRUE} = {sympy.latex(sympy.factor(towards))}",
+            ("any variances", f"{FORCE} = {sympy.latex(vanishing)}"),
             _same(mean, vanishing) and _same(mean.subs(u, v), 0) and not _same(towards, 0),
         ),
         _gaussian(
             "the log scale",
             1,
             f"{shrinking}, where grad KL(q||p) = {flat}".replace("**", "^"),
-            rf"{sympy.latex(shrinking)},\quad \nabla\mathrm{{KL}}(q\Vert p) = {sympy.latex(flat)}",
-            ("any variances: 0 at q = p only", rf"E_q[s\,\mathrm{{sg}}(k_3)] = {sympy.latex(pull)} \ge 0"),
+            rf"{sympy.latex(shrinking)},\quad {TRUE} = {sympy.latex(flat)}",
+            ("any variances: 0 at q = p only", rf"{FORCE} = {sympy.latex(pull)} \ge 0"),
             _same(scale, pull) and flat == 0,
         ),
     )  # fmt: skip
+
+
+FORCE = LATEX.expectation("q", r"\mathrm{sg}(k_3)\,s")
+TRUE = LATEX.gradient_of(LATEX.divergence("KL", "q", "p"), simple=True)
 
 
 def _force(estimator):
@@ -281,7 +286,7 @@ def _gaussian(place, direction, text, latex, step, holds):
     return Evidence(
         "exact",
         f"q = N(m,v), p = N(n,v): along {place} of q, E_q[s sg(k3)] = {text}",
-        rf"\text{{along {place} of }} q:\quad E_q[s\,\mathrm{{sg}}(k_3)] = {latex}",
+        rf"\text{{along {place} of }} q:\quad {FORCE} = {latex}",
         "sympy",
         ("q = N(m,v) and p = N(n,v) have the same variance; the scale of q is sqrt(v)",),
         lambda: _measured(direction),

@@ -19,6 +19,7 @@ from klsym.numeric.autoregressive import (
 )
 from klsym.numeric.sequence_examples import offset_pair, offset_variances
 from klsym.numeric.sequence_fields import kl_variances
+from klsym.render.spelling import LATEX
 
 STEPS = (
     "y is drawn from q; KL_t is KL(q(.|y_<t)||p(.|y_<t)) at the prefix drawn, l_t = log q/p of the token",
@@ -42,21 +43,29 @@ def exact_steps():
     return derive(KL(q, p)).equals(token_KL(q, p)), _difference(), _counterexample()
 
 
+def _variance(of):
+    return LATEX.covariance("q", of, of)
+
+
+GAP, LATER = r"l_t - \mathrm{KL}_t", r"\mathrm{KL}_u"
+SAMPLED, EXACT = r"\sum_t l_t", r"\sum_t \mathrm{KL}_t"
+GAPS = rf"\sum_t ({GAP})"
+NOISE = LATEX.expectation("q", r"\sum_t " + _variance(r"l_t \mid y_{<t}"))
+
+
 def _difference():
     return Evidence(
         "exact",
         "Var(sum_t l_t) - Var(sum_t KL_t) = sum_t E[Var(l_t | y_<t)] + 2 sum_{t<u} Cov(l_t - KL_t, KL_u)",
-        r"\operatorname{Var}\sum_t \ell_t - \operatorname{Var}\sum_t \mathrm{KL}_t"
-        r" = \sum_t E[\operatorname{Var}(\ell_t \mid y_{<t})]"
-        r" + 2\sum_{t<u}\operatorname{Cov}(\ell_t - \mathrm{KL}_t,\ \mathrm{KL}_u)",
+        rf"{_variance(SAMPLED)} - {_variance(EXACT)} = {NOISE}"
+        rf" + 2\sum_{{t<u}} {LATEX.covariance('q', GAP, LATER)}",
         "sympy",
         (*STEPS, "both variances are finite"),
         _check,
         (
-            ("l_t - KL_t has mean 0 given y_<t", r"\operatorname{Var}\sum_t(\ell_t - \mathrm{KL}_t)"
-             r" = \sum_t E[\operatorname{Var}(\ell_t \mid y_{<t})]"),
+            ("l_t - KL_t has mean 0 given y_<t", f"{_variance(GAPS)} = {NOISE}"),
             ("and for u <= t KL_u is known by then",
-             r"\operatorname{Cov}(\ell_t - \mathrm{KL}_t,\ \mathrm{KL}_u) = 0\quad(u \le t)"),
+             rf"{LATEX.covariance('q', GAP, LATER)} = 0\quad(u \le t)"),
         ),
     )  # fmt: skip
 
@@ -68,7 +77,7 @@ def _counterexample():
     return Evidence(
         "refuted",
         "Var(sum_t KL_t) <= Var(sum_t l_t) for all q and p",
-        r"\operatorname{Var}\sum_t \mathrm{KL}_t \le \operatorname{Var}\sum_t \ell_t\quad\forall q, p",
+        rf"{_variance(EXACT)} \le {_variance(SAMPLED)}\quad\forall q, p",
         "sympy",
         (
             *STEPS,

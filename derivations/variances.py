@@ -37,6 +37,7 @@ from klsym.derivations.expansions import rounded_up
 from klsym.engine.expansion import expand, expectation_bound, show_series
 from klsym.evidence import Evidence
 from klsym.numeric.small_steps import check_order, mean
+from klsym.render.spelling import LATEX
 
 G1, G_STAR = rho * (k1 + 1), rho * k1  # per-sample gradients of the losses rho k1 and rho k3, over s
 b, b_star, kl = (parameter(name) for name in ("b", "b_star", "kl"))
@@ -207,8 +208,8 @@ def _expanded(name, a, order):
         "exact",
         f"Var_mu {name} = {text} + O(eps^{order}),"
         f" the remainder at most {constant} e^{order} E_mu[rho^2 s^2]",
-        rf"\operatorname{{Var}}_\mu {LATEX[name]} = {latex} + O(\varepsilon^{order}),\quad"
-        rf" |O(\varepsilon^{order})| \le {constant}\, e^{order}\, E_\mu[\rho^2 s^2]",
+        rf"{LATEX.covariance('mu', SHOWN[name], SHOWN[name])} = {latex} + O(\varepsilon^{order}),\quad"
+        rf" |O(\varepsilon^{order})| \le {constant}\, e^{order}\, {SECOND}",
         "sympy",
         (*NEAR, "E_mu[rho^2 s^2] is finite", *WEIGHTS),
         lambda: check_order(
@@ -219,13 +220,21 @@ def _expanded(name, a, order):
         ),
         (
             ("the square", f"({sympy.latex(a)})^2 = {show_series(a**2, order)}"),
-            ("the mean, as E[s] = 0", rf"E_\mu[{LATEX[name]}] = E_q[k_1 s],\quad k_1 = {show_series(k1, 3)}"),
-            ("Cauchy, Schwarz", r"E_q[a s]^2 = E_\mu[\rho a s]^2 \le \sup|a|^2\, E_\mu[\rho^2 s^2]"),
+            ("the mean, as E[s] = 0", _same_mean(name)),
+            ("Cauchy, Schwarz", CAUCHY_SCHWARZ),
         ),
     )
 
 
-LATEX = {"g1": "g_1", "g*": r"g_\star"}
+SHOWN = {"g1": "g_1", "g*": r"g_\star"}
+SECOND = LATEX.expectation("mu", r"\rho^2\,s^2")
+A_S, RHO_A_S = LATEX.expectation("q", r"a\,s"), LATEX.expectation("mu", r"\rho\,a\,s")
+CAUCHY_SCHWARZ = rf"{A_S}^2 = {RHO_A_S}^2 \le \sup|a|^2\, {SECOND}"
+
+
+def _same_mean(name):
+    means = LATEX.expectation("mu", SHOWN[name]), LATEX.expectation("q", r"k_1\,s")
+    return rf"{means[0]} = {means[1]},\quad k_1 = {show_series(k1, 3)}"
 
 
 def _bound(a, order):
@@ -242,12 +251,20 @@ def _bound(a, order):
 def _shown(squares, slope):
     """sum_i c_i E_mu[rho^2 s^2 eps^i] - slope^2 E_q[s eps]^2, as text and as LaTeX."""
     powers = ["", " eps", " eps^2"]
-    text = [(c, f"E_mu[rho^2 s^2{powers[i]}]") for c, i in squares]
-    text += [(-(slope**2), "E_q[s eps]^2")] if slope else []
+    raised = ["", r"\,\varepsilon", r"\,\varepsilon^2"]
+    terms = [
+        (c, f"E_mu[rho^2 s^2{powers[i]}]", LATEX.expectation("mu", rf"\rho^2\,s^2{raised[i]}"))
+        for c, i in squares
+    ]
+    centre = LATEX.expectation("q", r"\varepsilon\,s")
+    terms += [(-(slope**2), "E_q[s eps]^2", f"{centre}^2")] if slope else []
+    text, latex = (_sum((term[0], term[place]) for term in terms) for place in (1, 2))
+    return text, latex
+
+
+def _sum(terms):
     signs = {1: "", -1: "-"}
-    line = " + ".join(f"{signs.get(c, f'{c} ')}{name}" for c, name in text).replace("+ -", "- ")
-    latex = line.replace("mu", r"\mu").replace("rho", r"\rho").replace("eps", r"\varepsilon")
-    return line, latex
+    return " + ".join(f"{signs.get(c, f'{c} ')}{name}" for c, name in terms).replace("+ -", "- ")
 
 
 # ---------------------------------------------------------------------------- and its check

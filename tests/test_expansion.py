@@ -135,9 +135,11 @@ def test_text(expansion, text):
 
 
 def test_latex():
-    assert expectation(k2 - k1, 4).latex == r"-\frac{E_q[\varepsilon^{3}]}{6} + O(\varepsilon^{4})"
+    assert expectation(k2 - k1, 4).latex == (
+        r"-\frac{\mathbb{E}_{q}\!\left[\varepsilon^{3}\right]}{6} + O(\varepsilon^{4})"
+    )
     assert variance(k(lam), 3).latex == (
-        r"E_q[\varepsilon^{2}] \left(\lambda - 1\right)^{2} + O(\varepsilon^{3})"
+        r"\mathbb{E}_{q}\!\left[\varepsilon^{2}\right] \left(\lambda - 1\right)^{2} + O(\varepsilon^{3})"
     )
     assert show_series(k1, 3) == r"-\varepsilon + \frac{\varepsilon^{2}}{2} + O(\varepsilon^{3})"
     assert show_series(k1**4, 3) == r"O(\varepsilon^{3})"

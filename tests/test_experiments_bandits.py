@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from klsym.errors import UsageError
 from klsym.experiments import bandit_errors as errors
-from klsym.experiments import bandits
+from klsym.experiments import bandit_runs, bandits
 from klsym.experiments.bandit_floors import floors
 from klsym.experiments.bandit_numbers import converged, drift, error, show
 from klsym.experiments.bandit_runs import FLOWS, Problem, flow, inverse_cdf, sampled
@@ -205,8 +205,9 @@ def test_inverse_cdf_stays_in_its_row_at_the_edges():
     [{}, {"start": "policy", "rewarded": False}, {"beta": 2.5, "step": 0.4, "start": "policy"}],
 )
 @pytest.mark.parametrize("n", [2, 5])
-def test_runs_are_those_of_the_loop(changes, n):
-    """The same uniform numbers give the same course, repeat by repeat."""
+def test_runs_are_those_of_the_loop(changes, n, monkeypatch):
+    """The same uniform numbers give the same course, repeat by repeat; the loop does not round its logits."""
+    monkeypatch.setattr(bandit_runs, "snap", lambda logits: logits)
     problem = Problem(seed=1, repeats=3, arms=6, iterations=25, **changes)
     course, drawn = sampled(problem, n), problem.bandits()
     assert course.times.tolist() == list(range(26))
@@ -255,6 +256,19 @@ def test_exact_updates_are_the_means_of_sampled_ones():
         found = flow(problem).divergence["optimum"][FLOWS.index(kind), 1, 0]
         assert close(found, after[kind])
     assert len({round(x, 6) for x in after.values()}) == 3
+
+
+def test_the_last_bits_of_the_start_do_not_change_a_run(monkeypatch):
+    """Logits are rounded to a grid: else the k1 loss, which pulls nothing back, doubles an error again and
+    again, and machines whose exp differs in the last bit end in other runs."""
+    problem = Problem(seed=1, repeats=4, arms=20, iterations=400, start="policy", rewarded=False)
+    plain = bandit_runs._sampled(problem, 2, None).last
+    drawn = problem.bandits()
+    nudged = bandits.Bandits(drawn.log_p, drawn.log_q * (1 + 1e-14), drawn.rewards)
+    monkeypatch.setattr(Problem, "bandits", lambda self: nudged)
+    assert np.allclose(bandit_runs._sampled(problem, 2, None).last, plain, rtol=0, atol=1e-9)
+    monkeypatch.setattr(bandit_runs, "snap", lambda logits: logits)
+    assert not np.allclose(bandit_runs._sampled(problem, 2, None).last, plain, rtol=0, atol=1e-3)
 
 
 def test_nothing_is_nan_when_runs_collapse():

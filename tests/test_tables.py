@@ -32,7 +32,7 @@ NASTY = Table(
     words("100% of q_1 & {x} #1 ~ ^ \\ $ <b>"),
     COLUMNS,
     (
-        Row((words("a|b <c> \\ _x"), math(r"\left|x\right| < 1", "gradient.k1-loss")), ("x",), "first & last"),
+        Row((words("a|b <c> \\ _x"), math(r"\left|x\right| < 1", "gradient.k1-loss")), ("x",), "one & two"),
         Row((code("sg(rho)*k_2|"), words("")), ("y",), "other"),
     ),
 )
@@ -55,7 +55,7 @@ def test_each_expected_gradient_is_the_right_side_of_the_claims_beside_it(name):
         shown = row.cells[place]
         for claim in shown.claims:
             endings = [statement_latex(part) for part in recall(claim).parts]
-            assert any(text.endswith(f" {shown.pieces[0][1].removeprefix('= ')}") for text in endings), claim
+            assert any(text.endswith(f" {shown.pieces[0][1]}") for text in endings), claim
             traced += 1
     assert traced >= 2 * len(table.rows) / 3  # the others say that no claim states them
 
@@ -103,7 +103,7 @@ def test_gaussian_figures_against_quadrature(place, estimator):
     assert float(bias) == pytest.approx((mean - true) / true, abs=1e-9)
     assert float(spread) == pytest.approx(sd / true, rel=1e-9)
     shown = [sympy.sympify(v) for v in gaussian.closed(estimator)]
-    at = {symbol: gaussian.PLACES[place] for symbol in shown[1].free_symbols}
+    at = dict.fromkeys(shown[1].free_symbols, gaussian.PLACES[place])
     assert float(shown[0].subs(at)) == pytest.approx((mean - true) / true, abs=1e-9)
     assert float(shown[1].subs(at)) == pytest.approx(sd**2, rel=1e-8)
 
@@ -112,7 +112,8 @@ def test_gaussian_figures_against_quadrature(place, estimator):
     ("printed", "exact", "shown"),
     [
         ("0.002", sympy.Rational(1, 400), "-20.0"), ("0.25", sympy.Rational(1, 4), "0"),
-        ("1.73", sympy.sqrt(3), "-0.1"), ("1.7", 2 * sympy.sqrt(sympy.E - 2), "+0.3"), ("0", sympy.S.Zero, "0"),
+        ("1.73", sympy.sqrt(3), "-0.1"), ("1.7", 2 * sympy.sqrt(sympy.E - 2), "+0.3"),
+        ("0", sympy.S.Zero, "0"),
     ],
 )  # fmt: skip
 def test_how_far_a_printed_figure_is_off(printed, exact, shown):
@@ -195,9 +196,8 @@ PDFLATEX = shutil.which("pdflatex")
 @pytest.mark.parametrize("name", QUICK)
 def test_each_table_compiles_alone_with_booktabs_and_amsmath(name, notation, tmp_path):
     (tmp_path / "table.tex").write_text(latex(build(name), notation))
-    (tmp_path / "alone.tex").write_text(
-        "\\documentclass{article}\n\\usepackage{booktabs,amsmath}\n\\begin{document}\n\\input{table}\n\\end{document}\n"
-    )
+    head = r"\documentclass{article}\usepackage{booktabs,amsmath}"
+    (tmp_path / "alone.tex").write_text(head + r"\begin{document}\input{table}\end{document}")
     command = [PDFLATEX, "-halt-on-error", "-interaction=nonstopmode", "alone.tex"]
     for _ in range(2):  # the label settles
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)

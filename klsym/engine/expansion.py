@@ -24,6 +24,7 @@ from klsym.kernel.intervals import exp_enclosure, log_enclosure
 from klsym.language import LATEX_NAMES
 from klsym.names import SAMPLE_BASES, parse_name
 from klsym.normal_form import ONE, ZERO, ExpPoly, Monomial
+from klsym.render.spelling import LATEX
 
 MAX_ORDER = 64
 TAIL = 24  # coefficients kept exactly beyond the order before a majorant takes over
@@ -301,7 +302,8 @@ def _sympy_term(moments: Monomial, coefficient: ExpPoly) -> Any:
 
 def _latex_term(term: Any) -> str:
     names = {s: LATEX_NAMES[s.name] for s in term.free_symbols if s.name in LATEX_NAMES}
-    names |= {s: rf"E_q[\varepsilon^{{{s.name[6:-1]}}}]" for s in term.free_symbols if _is_moment(s.name)}
+    moments = (s for s in term.free_symbols if _is_moment(s.name))
+    names |= {s: LATEX.expectation("q", rf"\varepsilon^{{{s.name[6:-1]}}}") for s in moments}
     return str(sympy.latex(term, symbol_names=names))
 
 

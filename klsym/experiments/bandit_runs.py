@@ -5,6 +5,9 @@
 with the coefficients c of `bandits.score_coefficients`.  The four estimates of a repeat share the
 uniform numbers that their samples come from (common random numbers), so they differ by what they do
 with a sample and not by luck.  `flow` replaces a sampled update by its mean.
+
+Logits are rounded after each sampled update (`snap`): the k1 loss pulls nothing back, so that the last bits
+of exp, which differ between machines, would grow into other runs.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ from klsym.experiments.bandits import (
     reversed_optimum,
     score_coefficient,
 )
+from klsym.experiments.distillation_models import snap
 
 Times = np.ndarray[Any, np.dtype[np.int64]]
 Tick = Callable[[int], Any] | None
@@ -167,7 +171,7 @@ def _sampled(problem: Problem, n: int, tick: Tick) -> Course:
         # sum c_i (e_i - q)
         logits += np.bincount(at.ravel(), weights=c.ravel(), minlength=logits.size).reshape(logits.shape)
         weights *= c.sum(1, keepdims=True) / totals
-        logits -= weights
+        logits = snap(logits - weights)
     return recorder.course(logits.reshape(shape))
 
 

@@ -13,7 +13,7 @@ from klsym import __version__
 from klsym.errors import UsageError
 from klsym.evidence import escaped
 from klsym.tables.notation import respell, respell_words
-from klsym.tables.table import CODE, MATH, Cell, Column, Row, Table, listed
+from klsym.tables.table import CODE, MATH, WORDS, Cell, Column, Row, Table, listed
 
 Piece = Callable[[str, str], str]
 SHORT = re.compile(r"\\left\(((?:(?!\\left|\\right).){1,24})\\right\)")  # brackets not worth breaking
@@ -76,7 +76,8 @@ def _float(table: Table, rows: list[Row], number: int, notation: str) -> Iterato
         if row.group != group:
             group = row.group
             yield from [r"    \addlinespace"] if position else []
-            yield rf"    \multicolumn{{{len(table.columns)}}}{{@{{}}l}}{{\emph{{{escaped(group)}}}}} \\"
+            shown = latex_piece(WORDS, respell_words(group, notation))
+            yield rf"    \multicolumn{{{len(table.columns)}}}{{@{{}}l}}{{\emph{{{shown}}}}} \\"
         elif position and not group and any(column.width for column in table.columns):
             yield r"    \addlinespace[2pt]"
         yield "    " + _line(row, table.columns, notation)
@@ -211,7 +212,8 @@ def markdown(table: Table, notation: str = "wang-zhang") -> str:
     lines.append(_piped(["---"] * (len(heads) + grouped)))
     for row in table.rows:
         cells = [_joined(cell, markdown_piece, notation) for cell in row.cells]
-        lines.append(_piped(([markdown_piece("words", row.group)] if grouped else []) + cells))
+        case = [markdown_piece(WORDS, respell_words(row.group, notation))] if grouped else []
+        lines.append(_piped(case + cells))
     return "\n".join(lines)
 
 
@@ -248,7 +250,8 @@ def html(table: Table, notation: str = "wang-zhang") -> str:
         lines.append("<tbody>")
         if group[0].group:
             span = len(table.columns)
-            lines.append(f"<tr><th scope='rowgroup' colspan='{span}'>{escape(group[0].group)}</th></tr>")
+            shown = escape(respell_words(group[0].group, notation))
+            lines.append(f"<tr><th scope='rowgroup' colspan='{span}'>{shown}</th></tr>")
         for row in group:
             cells = "".join(f"<td>{_joined(cell, html_piece, notation)}</td>" for cell in row.cells)
             lines.append(f"<tr>{cells}</tr>")

@@ -1,0 +1,257 @@
+"""One claim of the ledger on the report page: its line, and what opens beneath it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from html import escape
+from typing import Any
+
+from klsym.engine.derivation import Proof
+from klsym.engine.explain_samples import shown_witness
+from klsym.evidence import Evidence
+from klsym.kernel import RULES
+from klsym.kernel.closing import CLOSINGS
+from klsym.render.claims import TRUST, statement_latex
+from klsym.render.latex import conclusion
+from klsym.render.mathml import mathml
+from klsym.render.spelling import LATEX
+from klsym.render.text import chain, show_interval, show_statement
+from klsym.write_up.page_checks import cross_check
+from klsym.write_up.page_style import MARKS
+from klsym.write_up.page_tables import html_table
+
+KINDS = {
+    "proved": "proved",
+    "refuted": "refuted by a finite model",
+    "unique": "proved, for this function and no other",
+    "independent": "proved to be no combination",
+    "iff": "proved, for this value and no other",
+    "exact": "calculated",
+}
+RELATION = re.compile(r"(=|\\ne|\\not\\le|\\le|\\notin)(?![a-z])\s*")
+TOKENS = "abcdefghijklmnopqrstuvwxyz"
+
+
+def claim_html(settled: Any, checks: Sequence[Any] = (), certificate: str = "", sources: Any = ()) -> str:
+    """A claim as <details id="area.name">.
+
+    checks: its part of the cross-check (klsym.sampling.verify).  certificate: a link to its file, if any.
+    sources: the tags that the bibliography explains.
+    """
+    claim = settled.claim
+    verdict = "failed" if settled.error else claim.verdict
+    found = f"{claim.id} {verdict} {settled.trust} {claim.source} {settled.statement} {claim.explanation}"
+    return "\n".join(
+        [
+            f'<details class="claim {verdict}" id="{escape(claim.id)}" data-words="{escape(found.lower())}">',
+            f"<summary>{verdict_mark(verdict)}"
+            f'<span class="id">{escape(claim.id)}<small>{escape(TRUST[settled.trust])}</small></span>'
+            f'<span class="lead-statement">{_lead(settled)}</span></summary>',
+            '<div class="body">',
+            *_body(settled, checks, certificate, sources),
+            "</div></details>",
+        ]
+    )
+
+
+def verdict_mark(verdict: str, words: str = "") -> str:
+    """A shape, a colour and a word."""
+    shape = f'<svg viewBox="0 0 16 16" aria-hidden="true">{MARKS[verdict]}</svg>'
+    return f'<span class="verdict {verdict}">{shape}{escape(words or verdict)}</span>'
+
+
+def formula(latex: str, kind: str = "formula") -> str:
+    """A formula in a box of its own, which scrolls where it is wide."""
+    return f'<div class="{kind}">{mathml(latex, display=True)}</div>'
+
+
+def _lead(settled: Any) -> str:
+    """The first statement that is true, or the words of an experiment or of a claim that failed."""
+    if settled.error or settled.claim.verdict == "computed":
+        return f'<span class="words">{escape(settled.claim.explanation)}</span>'
+    parts = settled.parts
+    if settled.claim.verdict == "corrected":
+        parts = [part for part in parts if not _is_refuted(part)]
+    rest = len(settled.parts) - 1
+    more = f' <span class="more">and {rest} more</span>' if rest else ""
+    return formula(statement_latex(parts[0])) + more
+
+
+def _is_refuted(part: Any) -> bool:
+    return (part.kind if isinstance(part, Evidence) else part.theorem.kind) == "refuted"
+
+
+def _body(settled: Any, checks: Sequence[Any], certificate: str, sources: Any) -> Iterator[str]:
+    claim = settled.claim
+    if claim.explanation and claim.verdict != "computed":
+        yield f"<p>{escape(claim.explanation)}</p>"
+    if settled.error:
+        yield f'<p class="failure">Not settled: {escape(settled.error)}</p>'
+    yield f'<p class="facts">Source: {_linked(claim.source, sources)}.</p>'
+    yield from _printed(settled)
+    if claim.verdict == "computed":
+        yield findings_html([(part.text, part.source_says) for part in settled.parts])
+        yield from hypotheses(settled.hypotheses, "Set-up")
+        return
+    for number, part in enumerate(settled.parts, start=1):
+        yield f'<div class="part">{"".join(_part(part, number, len(settled.parts)))}</div>'
+    yield from hypotheses(settled.hypotheses)
+    yield from cross_check(checks)
+    yield from _certificate(settled, certificate)
+
+
+def _linked(source: str, tags: Any) -> str:
+    """The tags of sources as links to the bibliography."""
+    shown = escape(source or "none given")
+    for tag in tags:
+        shown = re.sub(rf"\b{re.escape(tag)}\b", f'<a href="#source.{escape(tag)}">{escape(tag)}</a>', shown)
+    return shown
+
+
+def _printed(settled: Any) -> Iterator[str]:
+    """The false form, as its source prints it."""
+    if settled.claim.verdict != "corrected":
+        return
+    yield "<h4>As printed in the source, and false</h4>"
+    for part in settled.parts:
+        if isinstance(part, Evidence) and _is_refuted(part):
+            yield formula(part.latex)
+        elif _is_refuted(part):
+            yield formula(show_statement(part.theorem.statement, part.labels, spell=LATEX))
+
+
+def findings_html(findings: Sequence[tuple[str, str]]) -> str:
+    """What an experiment found, each with what its source says, if anything."""
+    items = (
+        f"<li>{escape(text)}{f'<small>{escape(said)}</small>' if said else ''}</li>"
+        for text, said in findings
+    )
+    return f'<ul class="findings">{"".join(items)}</ul>'
+
+
+def hypotheses(lines: Sequence[str], title: str = "Hypotheses") -> Iterator[str]:
+    yield f"<h4>{title}</h4>"
+    items = "".join(f"<li>{escape(line)}</li>" for line in lines or ["none"])
+    yield f'<ul class="plain hypotheses">{items}</ul>'
+
+
+def _certificate(settled: Any, link: str) -> Iterator[str]:
+    if not settled.proofs:
+        return
+    digest = settled.certificate()["digest"]
+    named = f'<a href="{escape(link)}">certificate</a>' if link else "certificate"
+    yield f'<p class="facts">The {named} that the kernel replays has the digest <code>{digest}</code>.</p>'
+
+
+# ---------------------------------------------------------------------------- one statement
+def _part(part: Any, number: int, of: int) -> Iterator[str]:
+    """A single statement stands in the line of its claim already."""
+    kind = part.kind if isinstance(part, Evidence) else part.theorem.kind
+    if of > 1:
+        words = (
+            "refuted by a calculation" if isinstance(part, Evidence) and kind == "refuted" else KINDS[kind]
+        )
+        yield f"<h4>Statement {number} of {of}: {words}</h4>"
+        yield formula(statement_latex(part), "formula stated")
+    if isinstance(part, Evidence):
+        yield from _calculation(part)
+    else:
+        yield from derivation(part)
+        yield from witness(part) if kind == "refuted" else ()
+
+
+def _calculation(part: Evidence) -> Iterator[str]:
+    if part.steps:
+        rows = "".join(
+            f'<li>{formula(latex)}<span class="rule">{escape(reason)}</span></li>'
+            for reason, latex in part.steps
+        )
+        yield f'<h4>Calculation</h4><ol class="chain steps">{rows}</ol>'
+
+
+def derivation(proof: Proof) -> Iterator[str]:
+    """The chain of a proof: relation sign, formula, rule."""
+    rows = chain(proof.part, proof.labels, LATEX)
+    lines = [("" if i == 0 else "=", latex, _rule_links(why)) for i, (latex, why) in enumerate(rows)]
+    ending = conclusion(proof)
+    if ending:
+        sign = RELATION.match(ending)
+        rest = ending[sign.end() :] if sign else ending
+        lines.append((sign[1] if sign else "", rest, closing_link(str(proof.part["close"]["by"]))))
+    if len(lines) < 2:
+        return
+    yield '<h4>Derivation</h4><ol class="chain">'
+    for sign_latex, latex, rules in lines:
+        sign_html = mathml(sign_latex) if sign_latex else ""
+        yield f'<li><span class="sign">{sign_html}</span>{formula(latex)}'
+        yield f'<span class="rule">{rules}</span></li>'
+    yield "</ol>"
+
+
+def rule_id(name: str) -> str:
+    return "rule." + name.replace(" ", "-")
+
+
+def closing_id(name: str) -> str:
+    return "closing." + name.replace(" ", "-")
+
+
+def _rule_links(names: str) -> str:
+    return ", ".join(rule_link(name) for name in names.split(", ") if name)
+
+
+def rule_link(name: str) -> str:
+    """The name of a rule; its reason on hovering, all of it where the link leads."""
+    if name not in RULES:
+        return closing_link(name)
+    return _link(rule_id(name), name, f"{RULES[name].why} [{RULES[name].cite}]")
+
+
+def closing_link(name: str) -> str:
+    """The name of an ending, likewise; a rule may have the same name."""
+    return _link(closing_id(name), name, CLOSINGS[name].why)
+
+
+def _link(id: str, name: str, reason: str) -> str:
+    return f'<a href="#{id}" title="{escape(reason)}">{escape(name)}</a>'
+
+
+# ---------------------------------------------------------------------------- counterexamples
+def witness(proof: Proof) -> Iterator[str]:
+    """The finite model or the tree in which the two sides differ, and what they are there."""
+    shown = shown_witness(proof)
+    yield "<h4>Counterexample</h4>"
+    if "tree" in shown:
+        yield _tree(shown["tree"])
+    else:
+        yield _outcomes(shown)
+    parameters = ", ".join(f"{name} = {value}" for name, value in shown.get("parameters", {}).items())
+    left, right = show_interval(shown["left"]), show_interval(shown["right"])
+    lead = f"With {escape(parameters)}: the" if parameters else "The"
+    yield f"<p>{lead} left side is {left}, the right side {right}, both enclosed in rational intervals.</p>"
+
+
+def _outcomes(shown: Any) -> str:
+    rows = {name: shown[name] for name in ("q", "p", "mu") if name in shown}
+    rows |= shown.get("rewards", {})
+    rows["direction u of the logits"] = shown["u"]
+    head = ["outcome", *map(str, range(len(shown["q"])))]
+    return html_table(head, [[name, *row] for name, row in rows.items()], numbers=True)
+
+
+def _tree(tree: Any) -> str:
+    """One row for each prefix after which a token is drawn."""
+    names = [name for name in ("q", "p", "mu", "R", "u", "v") if name in tree]
+    rows = []
+
+    def walk(prefix: str, node: Any) -> None:
+        rows.append([prefix or "start", *(", ".join(node[name]) for name in names)])
+        for token, after in zip(TOKENS, node["next"], strict=False):
+            if after is not None:
+                walk(prefix + token, after)
+
+    walk("", tree)
+    tokens = ", ".join(TOKENS[: len(tree["q"])])
+    caption = f"Next token {tokens}; a sequence ends after a prefix that is not listed."
+    return html_table(["after", *names], rows, caption)

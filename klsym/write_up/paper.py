@@ -1,0 +1,210 @@
+r"""The generated parts of klsym's own paper: each a file that paper/klsym.tex takes in with \input.
+
+    theorems, experiments    the settled claims, area by area
+    quotes                   every statement by the claim's id, so that the text types no formula again
+    ledger, corrections      counts; what the sources print and what holds
+    rules, closings          what a derivation may use, and how it may end
+    bibliography, figures/   the sources, and the experiments drawn
+
+The same ledger gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from klsym import __version__
+from klsym.errors import ProofError, UsageError
+from klsym.evidence import Evidence
+from klsym.kernel import RULES
+from klsym.kernel.closing import CLOSINGS
+from klsym.ledger import Claim, Settled, load, settle
+from klsym.render.claims import TRUST, statement_latex
+from klsym.settling import Progress, plainly
+from klsym.write_up.bibliography import bibliography, cited
+from klsym.write_up.prose import prose
+from klsym.write_up.tex import breakable, escape
+from klsym.write_up.theorems import claim_latex, statements
+
+AREAS = {
+    "value": "Values",
+    "gradient": "Gradients, on-policy",
+    "offpolicy": "Off-policy weighting",
+    "reward": "KL as a detached reward",
+    "variance": "Variance of gradient estimates",
+    "batch": "Centring in a batch",
+    "sequence": "Sequences",
+    "neighbour": "Neighbouring facts",
+}
+VERDICTS = ("proved", "refuted", "corrected", "exact", "computed")
+HEADER = "% Made by `klsym paper` (klsym.write_up.paper) from the ledger; do not edit.\n"
+NEGATIVE = "not what the paper says"
+
+
+def write_parts(folder: Path, progress: Progress = plainly, figures: bool = True) -> list[Path]:
+    """Settle the ledger and write every part; the files written.
+
+    progress: wraps the list of claims, as in `settle_all`.  figures: also draw the experiments.
+    Raises ProofError: a claim that does not hold.  UsageError: a folder that cannot be written.
+    """
+    settled = [settle(claim) for claim in progress(list(load().values()), _id)]
+    failed = [f"{item.claim.id}: {item.error}" for item in settled if item.error]
+    if failed:
+        raise ProofError(f"no paper from a ledger that does not hold: {failed[0]}")
+    written = [_write(folder / f"{name}.tex", HEADER + body) for name, body in parts(settled).items()]
+    if figures:
+        from klsym.experiments.catalogue import EXPERIMENTS, draw
+
+        for name in EXPERIMENTS:
+            written += draw(name, folder / "figures")
+    return written
+
+
+def _id(claim: Claim) -> str:
+    return claim.id
+
+
+def _write(path: Path, text: str) -> Path:
+    """Whole or not at all."""
+    draft = path.with_suffix(".part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_text(text, encoding="utf-8")
+        os.replace(draft, path)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}") from None
+    return path
+
+
+def parts(settled: list[Settled]) -> dict[str, str]:
+    """Name -> LaTeX of each part."""
+    makers: dict[str, Callable[[list[Settled]], Iterable[str]]] = {
+        "theorems": _theorems,
+        "experiments": _experiments,
+        "quotes": _quotes,
+        "ledger": _ledger,
+        "corrections": _corrections,
+        "contradictions": _contradictions,
+        "rules": lambda _: _rules(),
+        "closings": lambda _: _closings(),
+        "bibliography": lambda _: [bibliography()],
+    }
+    return {name: "\n".join(make(settled)) + "\n" for name, make in makers.items()}
+
+
+def _in_area(settled: list[Settled], area: str) -> list[Settled]:
+    return [item for item in settled if item.claim.area == area]
+
+
+def _theorems(settled: list[Settled]) -> Iterator[str]:
+    """The areas in reading order; one that the paper does not know comes last."""
+    areas = dict.fromkeys((*AREAS, *(item.claim.area for item in settled)))
+    for area in areas:
+        chosen = [item for item in _in_area(settled, area) if item.claim.verdict != "computed"]
+        if chosen:
+            yield rf"\subsection{{{escape(AREAS.get(area, area.capitalize()))}}}\label{{sec:{area}}}"
+            yield from map(claim_latex, chosen)
+
+
+def _experiments(settled: list[Settled]) -> Iterator[str]:
+    """The findings, then every figure that the text has not placed before."""
+    from klsym.experiments.catalogue import EXPERIMENTS
+
+    for item in (item for item in settled if item.claim.verdict == "computed"):
+        yield claim_latex(item)
+    yield from (rf"\klfigureonce{{{name}}}" for name in EXPERIMENTS)
+
+
+def _captions(settled: list[Settled]) -> Iterator[str]:
+    from klsym.experiments.catalogue import EXPERIMENTS
+
+    for name, experiment in EXPERIMENTS.items():
+        title = prose(experiment.title)
+        title = title[0].upper() + title[1:]  # a formula begins with a dollar sign, and stays
+        known = [item for item in settled if item.claim.id.endswith(f".{name}")]
+        beside = rf" (\klref{{{known[0].claim.id}}})" if known else ""
+        yield rf"\kldefine{{figure/{name}}}{{{title}{beside}.}}"
+
+
+def _quotes(settled: list[Settled]) -> Iterator[str]:
+    for item in settled:
+        for name, latex in statements(item):
+            yield rf"\kldefine{{{name}}}{{{latex}}}"
+    yield from _captions(settled)
+    yield rf"\kldefine{{version}}{{{escape(__version__)}}}"
+    yield rf"\kldefine{{count/claims}}{{{len(settled)}}}"
+    for verdict in VERDICTS:
+        count = sum(item.claim.verdict == verdict for item in settled)
+        yield rf"\kldefine{{count/{verdict}}}{{{count}}}"
+    for trust in TRUST:
+        yield rf"\kldefine{{count/{trust}}}{{{sum(item.trust == trust for item in settled)}}}"
+    theorems = sum(len(item.proofs) for item in settled)
+    steps = sum(len(proof.part["steps"]) for item in settled for proof in item.proofs)
+    counts = {"theorems": theorems, "steps": steps, "rules": len(RULES), "closings": len(CLOSINGS)}
+    yield from (rf"\kldefine{{count/{name}}}{{{count}}}" for name, count in counts.items())
+
+
+def _ledger(settled: list[Settled]) -> Iterator[str]:
+    """Counts by area."""
+    yield rf"\begin{{tabular}}{{@{{}}l{'r' * (len(VERDICTS) + 1 + len(TRUST))}@{{}}}} \toprule"
+    head = " & ".join(("", "claims", *VERDICTS, "kernel", "SymPy", "numbers"))
+    groups = ((len(VERDICTS), "verdict"), (len(TRUST), "trust"))
+    yield " & " + "".join(rf" & \multicolumn{{{n}}}{{c}}{{{words}}}" for n, words in groups) + r" \\"
+    yield rf"\cmidrule(lr){{3-{len(VERDICTS) + 2}}}\cmidrule(l){{{len(VERDICTS) + 3}-{len(VERDICTS) + 5}}}"
+    yield head + r" \\ \midrule"
+    areas = dict.fromkeys((*AREAS, *(item.claim.area for item in settled)))
+    for area in areas:
+        yield " & ".join((escape(AREAS.get(area, "Experiments")), *_counts(_in_area(settled, area)))) + r" \\"
+    yield r"\midrule all & " + " & ".join(_counts(settled)) + r" \\ \bottomrule"
+    yield r"\end{tabular}"
+
+
+def _counts(chosen: list[Settled]) -> Iterator[str]:
+    """An empty cell is easier to pass over than a 0."""
+    yield str(len(chosen))
+    for verdict in VERDICTS:
+        yield str(sum(item.claim.verdict == verdict for item in chosen) or "")
+    for trust in TRUST:
+        yield str(sum(item.trust == trust for item in chosen) or "")
+
+
+def _kind(part: Any) -> str:
+    return part.kind if isinstance(part, Evidence) else part.theorem.kind
+
+
+def _corrections(settled: list[Settled]) -> Iterator[str]:
+    """What is false as printed, and the true form beside it."""
+    yield r"\begin{klcorrections}"
+    for item in (item for item in settled if item.claim.verdict == "corrected"):
+        false = [part for part in item.parts if _kind(part) == "refuted"]
+        true = [part for part in item.parts if _kind(part) != "refuted"]
+        about = (item.claim.id, cited(item.claim.source), prose(item.claim.explanation))
+        yield r"\klcorrection" + "".join(f"{{{text}}}" for text in about)
+        yield from (rf"\klfalse{{{breakable(statement_latex(part))}}}" for part in false[:1])
+        yield from (rf"\kltrue{{{breakable(statement_latex(part))}}}" for part in true[:1])
+    yield r"\end{klcorrections}"
+
+
+def _contradictions(settled: list[Settled]) -> Iterator[str]:
+    """The findings of experiments that are not what their source says."""
+    yield r"\begin{itemize}"
+    for item in settled:
+        for part in item.parts:
+            if isinstance(part, Evidence) and part.source_says.endswith(f"({NEGATIVE})"):
+                said = part.source_says.removesuffix(f"({NEGATIVE})").strip()
+                yield rf"\item \klref{{{item.claim.id}}}. Said: {prose(said)}. Found: {prose(part.text)}."
+    yield r"\end{itemize}"
+
+
+def _rules() -> Iterator[str]:
+    for rule in RULES.values():
+        body = (breakable(rule.latex), prose(rule.hypotheses), prose(rule.why), escape(rule.cite))
+        yield rf"\klrule{{{escape(rule.name)}}}" + "".join(f"{{{text}}}" for text in body)
+
+
+def _closings() -> Iterator[str]:
+    for name, closing in CLOSINGS.items():
+        yield rf"\klclosing{{{escape(name)}}}{{{escape(closing.kind)}}}{{{prose(closing.why)}}}"

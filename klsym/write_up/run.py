@@ -1,0 +1,149 @@
+"""Everything that `klsym report` does: settle, certify, cross-check, draw, tabulate, and write the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from klsym.errors import UsageError
+from klsym.experiments.catalogue import EXPERIMENTS, draw, result
+from klsym.ledger import Claim, select
+from klsym.settling import Progress, Result, plainly, settle_all, table, write_certificates
+from klsym.write_up.page import Figure, Material
+from klsym.write_up.report import write_report, write_whole
+
+CERTIFICATES, FIGURES = "certificates", "figures"
+VERIFIED, FOUND = "verify.txt", "findings.txt"
+Sampled = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a report came to: `str` of it is for the terminal.
+
+    passed: every claim settled, the exact oracle and every sampled comparison agree, and each finding of an
+    experiment is borne out.
+    """
+
+    passed: bool
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def produce(
+    folder: Path,
+    progress: Progress = plainly,
+    sampled: Sampled | None = None,
+    claims: list[Claim] | None = None,
+    experiments: list[str] | None = None,
+    tables: list[str] | None = None,
+) -> Summary:
+    """Make the report in a folder, with all that it links to beside it.
+
+    folder: made where it is missing; files of a report before this one are written over, nothing is removed.
+    progress: shown while claims settle and figures are drawn.  sampled: called with (done, total).
+    claims, experiments, tables: a part of them (claims, names, HTML fragments); all if None.
+    Raises UsageError: a folder that cannot be written.
+    """
+    for name in (CERTIFICATES, FIGURES):
+        _make(folder / name)
+    results = settle_all(select([]) if claims is None else claims, progress)
+    _certify(results, folder / CERTIFICATES)
+    report, verified = cross_check(results, sampled)
+    write_whole(folder / VERIFIED, verified + "\n")
+    names = list(EXPERIMENTS) if experiments is None else experiments
+    figures = [_drawn(name, folder / FIGURES) for name in progress(names, str)]
+    found = "\n".join(findings(figures))
+    write_whole(folder / FOUND, found + "\n")
+    certified = (r.settled.claim.id for r in results if r.settled.proofs and not r.settled.error)
+    links = {name: f"{CERTIFICATES}/{name}.json" for name in certified}
+    fragments = _tables() if tables is None else tables
+    page = write_report(folder, Material(results, report, figures, fragments, sources(), links))
+    failed = [f"FAILED {r.settled.claim.id}: {' '.join(r.error.split())}" for r in results if r.error]
+    passed = not failed and (report is None or report.passed)
+    lines = [table(results), *failed, "", verified, "", found, "", *_where(folder, page)]
+    return Summary(passed, "\n".join(lines))
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot write into {folder}: {error.strerror}") from None
+
+
+def _certify(results: list[Result], folder: Path) -> None:
+    try:
+        write_certificates(results, folder)
+    except OSError as error:
+        raise UsageError(f"cannot write into {folder}: {error.strerror}") from None
+
+
+def cross_check(results: list[Result], sampled: Sampled | None = None) -> tuple[Any, str]:
+    """The run of `klsym verify` on settled claims, and what it prints; experiments are no identities."""
+    from klsym.sampling import verify
+    from klsym.sampling.backends import backend
+    from klsym.sampling.identities import Options
+
+    chosen = [r.settled for r in results if r.settled.claim.verdict != "computed"]
+    if not chosen:
+        return None, "experiments are no identities: nothing to cross-check"
+    on = backend("numpy", None)
+    options = Options(on)
+    report = verify.verify(chosen, options, progress=sampled)
+    lines = ["", f"sampled with {on.describe()}, seed {options.seed}", *verify.summary(report)]
+    return report, "\n".join([verify.table(report), *lines])
+
+
+def _drawn(name: str, folder: Path) -> Figure:
+    """Draw an experiment: PDF, PNG and CSV into the folder, the PNG for the page."""
+    [image] = [path for path in draw(name, folder) if path.suffix == ".png"]
+    data = result(name)
+    header, rows = data.table()
+    title = EXPERIMENTS[name].title
+    return Figure(name, title, image.read_bytes(), ".png", data.setup, data.findings, header, rows)
+
+
+def findings(figures: list[Figure]) -> list[str]:
+    """What the experiments found, beside what their sources say, in text."""
+    lines = []
+    for figure in figures:
+        lines.append(f"{figure.name}: {figure.title}")
+        for finding in figure.findings:
+            said = f" [{finding.mark}: {finding.paper}]" if finding.paper else ""
+            lines.append(f"  - {finding.text}{said}")
+    return lines
+
+
+def _tables() -> list[str]:
+    from klsym.tables.catalogue import tables
+    from klsym.tables.layouts import html
+
+    return [html(made) for made in tables()]
+
+
+def sources() -> dict[str, str]:
+    """Tag -> reference in words.
+
+    >>> "Tang" in sources()["TM"]
+    True
+    """
+    from klsym.write_up.bibliography import SOURCES, in_words
+
+    return {tag: in_words(source) for tag, source in SOURCES.items()}
+
+
+def _where(folder: Path, page: Path) -> list[str]:
+    rows = {
+        "The report, one page:": page,
+        "The proofs, one certificate a claim:": folder / CERTIFICATES,
+        "The numeric cross-check:": folder / VERIFIED,
+        "The experiments, drawn, with their data:": folder / FIGURES,
+        "What they found:": folder / FOUND,
+    }
+    width = max(map(len, rows))
+    return [f"{words:<{width}}  {path}" for words, path in rows.items()]

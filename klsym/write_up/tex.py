@@ -1,0 +1,116 @@
+r"""LaTeX for a column of text: plain words escaped, and formulas that TeX may break between two lines.
+
+>>> breakable(r"\mathbb{E}_{q}\!\left[k_1\,s\right] = 0")
+'\\mathbb{E}_{q}[k_1\\,s] \\brk= 0'
+"""
+
+from __future__ import annotations
+
+import re
+
+from klsym.evidence import escaped
+
+FIXED = {
+    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': "''", "\u2013": "--",
+    "é": r"\'e",
+}  # fmt: skip
+BRACKETS = re.compile(r"(\\!)?\\left([(\[|.])|\\right([)\]|.])")
+PLAIN, BIG, LARGE = 0, 1, 2
+SIZES = {PLAIN: ("", ""), BIG: (r"\bigl", r"\bigr"), LARGE: (r"\Bigl", r"\Bigr")}
+# Signs of a sum or a relation, before which a line may end; those of a product come second.
+SIGNS = re.compile(r" (?=[+\-] )| (?==|\\ne |\\le |\\not\\le |\\iff|\\implies|\\notin |\\ge |<|>)")
+FACTORS = re.compile(
+    r"\\,(?=\\mathbb\{E\}|\\mathrm\{(?:Var|KL)\}|\\nabla|\(|\\[bB]igl)|(?<=\])\\,"
+    r"|(?<=[^\\][,;:])(?:\\ | |\\quad ?)"
+)
+
+
+def escape(text: str) -> str:
+    r"""Plain text for a page of LaTeX.
+
+    >>> escape("5% of p_x < 1")
+    '5\\% of p\\_x \\textless{} 1'
+    """
+    return "".join(FIXED.get(c, c) for c in escaped(text))
+
+
+def breakable(latex: str) -> str:
+    r"""A formula whose lines may end before a sign, also inside its brackets.
+
+    TeX breaks no line between \left and \right, so each pair becomes brackets of the size that its
+    content needs: the height of a fraction or of a sum sign, else of a letter.
+    """
+    return may_break(_sized(latex)[0])
+
+
+def _sized(latex: str) -> tuple[str, int]:
+    r"""A formula without \left and \right, and the size of its tallest bracket."""
+    found, start = BRACKETS.search(latex), 0
+    text, tallest = "", PLAIN
+    while found:
+        if found.group(2) is None:
+            raise ValueError(f"a closing bracket without an opening one: {latex}")
+        end = _closing(latex, found.end())
+        closing = BRACKETS.match(latex, end)
+        assert closing is not None
+        inner, size = _sized(latex[found.end() : end])
+        size = max(size, _height(inner, found.group(2)))
+        before, after = SIZES[size]
+        opened, closed = (f"{lead}{sign}" if sign != "." else "" for lead, sign in
+                          ((before, found.group(2)), (after, closing.group(3))))  # fmt: skip
+        text += latex[start : found.start()] + opened + inner.strip() + closed
+        tallest, start = max(tallest, size), closing.end()
+        found = BRACKETS.search(latex, start)
+    return text + latex[start:], tallest
+
+
+def _closing(latex: str, start: int) -> int:
+    r"""Where the \right of a \left stands."""
+    depth = 1
+    for found in BRACKETS.finditer(latex, start):
+        depth += 1 if found.group(2) else -1
+        if depth == 0:
+            return found.start()
+    raise ValueError(f"an opening bracket without a closing one: {latex}")
+
+
+def _height(inner: str, sign: str) -> int:
+    if re.search(r"\\(?:sum|prod|frac)(?![A-Za-z])", inner):
+        return LARGE
+    return BIG if sign == "|" or re.search(r"\\(?:tfrac|sqrt)(?![A-Za-z])|[\])]\^", inner) else PLAIN
+
+
+def may_break(latex: str) -> str:
+    r"""\brk before each sign (\sbrk within brackets), \cut between factors; none inside of braces."""
+    text, depth, brackets, place = "", 0, 0, 0
+    while place < len(latex):
+        sign, factor = SIGNS.match(latex, place), FACTORS.match(latex, place)
+        if depth == 0 and sign and place:
+            text += r" \sbrk" if brackets else r" \brk"
+            place = sign.end()
+        elif depth == 0 and factor and place:
+            text += factor.group() + r"\cut "
+            place = factor.end()
+        else:
+            character = latex[place : place + 2] if latex[place] == "\\" else latex[place]
+            depth += (character == "{") - (character == "}")
+            brackets += 0 if depth else (character in "([") - (character in ")]")
+            text += character
+            place += len(character)
+    return text.replace(r"\quad\text{", r"\cut\quad\text{")
+
+
+def balanced(latex: str) -> bool:
+    r"""Do braces and environments close in order?
+
+    >>> balanced(r"\begin{a}{x}\end{a}"), balanced(r"\begin{a}{\end{a}}")
+    (True, False)
+    """
+    stack: list[str] = []
+    for found in re.finditer(r"\\begin\{(\w+\*?)\}|\\end\{(\w+\*?)\}|\\.|[{}]", latex, re.DOTALL):
+        opened, closed, sign = found.group(1), found.group(2), found.group()
+        if opened or sign == "{":
+            stack.append(opened or "}")
+        elif (closed or sign == "}") and (not stack or stack.pop() != (closed or "}")):
+            return False
+    return not stack

@@ -1,0 +1,331 @@
+"""The report page: well formed, self-contained, escaped, and every text on it traced to what was settled."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from klsym.errors import UsageError
+from klsym.experiments.catalogue import EXPERIMENTS
+from klsym.finding import Finding
+from klsym.kernel import RULES, check
+from klsym.kernel.closing import CLOSINGS
+from klsym.ledger import Claim, Settled, load, settle
+from klsym.render.claims import statement_latex
+from klsym.render.mathml import mathml
+from klsym.render.spelling import LATEX
+from klsym.render.text import chain, show_statement
+from klsym.settling import Result, settle_all
+from klsym.write_up import run
+from klsym.write_up.page import Figure, Material, page, summary
+from klsym.write_up.page_checks import cross_check
+from klsym.write_up.page_claims import claim_html, closing_id, rule_id
+from klsym.write_up.page_glossary import GLOSSARY
+from klsym.write_up.report import write_report
+
+VOID = ("meta", "img", "input", "br", "hr", "link")
+PIXEL = b"\x89PNG\r\n\x1a\n"
+
+
+class Reader(HTMLParser):
+    """Tags that do not match, ids, attributes and the words of each element with an id."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.faults: list[str] = []
+        self.ids: Counter[str] = Counter()
+        self.attributes: list[tuple[str, str, str]] = []
+        self.words: list[str] = []
+        self.feed(text)
+        self.faults += self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        self.ids.update(value or "" for name, value in attrs if name == "id")
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+
+    def handle_endtag(self, tag: str) -> None:
+        if not self.open or self.open.pop() != tag:
+            self.faults.append(f"/{tag}")
+
+    def handle_data(self, data: str) -> None:
+        if self.open[-1:] not in (["style"], ["script"]):
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+
+@pytest.fixture(scope="module")
+def results() -> list[Result]:
+    """The whole ledger but for the experiments, which take a minute."""
+    return [Result(settle(claim), (), 0) for claim in load().values() if claim.verdict != "computed"]
+
+
+@pytest.fixture(scope="module")
+def whole(results: list[Result]) -> str:
+    finding = Finding("5 < 6 & so", True, "it <falls>", False)
+    figure = Figure("f&1", "a < b", PIXEL, ".png", "n < 4", (finding,), ("x",), (("1 & 2",),))
+    table = "<table id='table-x'><tbody><tr><td><code>gradient.k1-loss</code></td></tr></tbody></table>"
+    return page(Material(results, None, (figure,), (table,), run.sources(), {"gradient.k1-loss": "c.json"}))
+
+
+def test_the_page_is_well_formed(whole: str) -> None:
+    reader = Reader(whole)
+    assert reader.faults == []
+    assert [id for id, count in reader.ids.items() if count > 1] == []
+    assert whole.startswith("<!DOCTYPE html>") and whole.endswith("</html>\n")
+
+
+def test_a_page_that_is_not_well_formed_is_noticed() -> None:
+    assert Reader("<p><b></p>").faults
+    assert Reader("<p id='a'></p><p id='a'></p>").ids["a"] == 2
+
+
+def test_every_claim_stands_on_it_once(whole: str, results: list[Result]) -> None:
+    ids = Reader(whole).ids
+    assert len(results) > 90
+    assert all(ids[result.settled.claim.id] == 1 for result in results)
+    assert whole.count('<details class="claim ') == len(results)
+
+
+def test_nothing_is_fetched_and_every_link_leads_somewhere(whole: str) -> None:
+    reader = Reader(whole)
+    loads = [v for _, name, v in reader.attributes if name in ("src", "srcset", "data", "action", "poster")]
+    assert loads and all(value.startswith("data:") for value in loads)
+    links = [v for _, name, v in reader.attributes if name == "href"]
+    assert {v for v in links if not v.startswith("#")} == {"c.json"}
+    assert [v for v in links if v.startswith("#") and v[1:] not in reader.ids] == []
+    assert not re.search(r"https?:|url\(|@import|<link|<iframe|<object", whole)
+    assert "default-src 'none'" in whole
+
+
+def test_signs_are_escaped(whole: str) -> None:
+    assert "5 &lt; 6 &amp; so" in whole and "it &lt;falls&gt;" in whole and "it <falls>" not in whole
+    assert 'id="figure.f&amp;1"' in whole and "1 &amp; 2" in whole
+    evil = Claim("x.<i>", "proved", '"><script>', "a <b> & c", lambda: None)
+    shown = claim_html(Settled(evil, (), "no <u> proof"))
+    assert not re.search(r"<(i|b|u|script)>", shown) and Reader(shown).faults == []
+
+
+def test_every_statement_is_traced_to_its_proof(whole: str, results: list[Result]) -> None:
+    for result in results:
+        settled = result.settled
+        mine = claim_of(whole, settled.claim.id)
+        assert settled.claim.verdict in mine and settled.trust in mine
+        for part in settled.parts:
+            assert mathml(statement_latex(part), True) in mine, settled.claim.id
+        words = Reader(mine).text
+        assert all(" ".join(line.split()) in words for line in settled.hypotheses), settled.claim.id
+        assert settled.claim.explanation in words
+        if settled.proofs:
+            assert settled.certificate()["digest"] in words
+
+
+def test_every_step_is_there_with_its_rule(whole: str, results: list[Result]) -> None:
+    steps = 0
+    for result in results:
+        mine = claim_of(whole, result.settled.claim.id)
+        for proof in result.settled.proofs:
+            for latex, why in chain(proof.part, proof.labels, LATEX)[1:]:
+                assert mathml(latex, True) in mine
+                assert all(link_of(name) in mine for name in why.split(", "))
+                steps += 1
+    assert steps > 500
+
+
+def test_refutations_show_their_model(whole: str, results: list[Result]) -> None:
+    refuted = 0
+    for result in results:
+        mine = claim_of(whole, result.settled.claim.id)
+        kinds = [theorem.kind for theorem in result.settled.theorems]
+        assert mine.count("<h4>Counterexample</h4>") == kinds.count("refuted")
+        refuted += kinds.count("refuted")
+    assert refuted > 15
+    k3 = Reader(claim_of(whole, "gradient.k3-loss-not-reverse")).text
+    assert "q 1/2 1/2 p 1/4 3/4" in k3 and "mu" not in k3.partition("Counterexample")[2].split("Hyp")[0]
+    tree = Reader(claim_of(whole, "sequence.token-loss-partial")).text
+    assert "start 1/2, 1/2 2/3, 1/3" in tree
+
+
+def test_a_corrected_claim_shows_what_its_source_prints(whole: str, results: list[Result]) -> None:
+    shown = claim_of(whole, "gradient.appendix-a-sign")
+    [wrong] = [p for p in settle(load()["gradient.appendix-a-sign"]).proofs if p.theorem.kind == "refuted"]
+    printed = mathml(show_statement(wrong.theorem.statement, wrong.labels, spell=LATEX), True)
+    assert printed in shown.partition("As printed")[2].partition("Statement 1")[0]
+    corrected = [r for r in results if r.settled.claim.verdict == "corrected"]
+    assert whole.count("As printed in the source") == len(corrected) > 0
+
+
+def test_all_rules_and_closings_are_explained(whole: str) -> None:
+    text = Reader(whole).text
+    assert all(rule.why in text and rule.cite in text for rule in RULES.values())
+    assert all(" ".join(closing.why.split()) in text for closing in CLOSINGS.values())
+
+
+def test_a_certificate_is_linked_where_it_lies_beside(whole: str) -> None:
+    assert '<a href="c.json">certificate</a>' in claim_of(whole, "gradient.k1-loss")
+    assert "<a href" not in claim_of(whole, "gradient.k3-loss").partition("digest")[2]
+    assert '<a href="#gradient.k1-loss"><code>gradient.k1-loss</code></a>' in whole  # from the table
+
+
+def test_the_counts_are_those_of_the_run(results: list[Result]) -> None:
+    failed = Result(replace(results[0].settled, error="it <fails>"), (), 1)
+    some = [failed, *results[1:4]]
+    assert summary(Material(some))[0].startswith("3 of 4 claims")
+    shown = page(Material(some))
+    assert "it &lt;fails&gt;" in shown and 'class="failure"' in shown
+    assert 'class="failure"' not in page(Material(results[1:4]))
+
+
+def test_the_glossary_is_that_of_the_readme() -> None:
+    readme = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (.+?) +\| (.+) \|$", readme.partition("## Glossary")[2], re.MULTILINE)
+    listed = [(a, b.replace(r"\|", "|")) for a, b in rows if a != "term" and not a.startswith("---")]
+    assert listed == list(GLOSSARY)
+
+
+# ---------------------------------------------------------------------------- the cross-check
+def checked(**changes: Any) -> SimpleNamespace:
+    outcome = SimpleNamespace(
+        z=-1.24,
+        threshold=5.99,
+        holds=True,
+        sees=2e-5,
+        control=141.0,
+        rejected=True,
+        samples=10**12,
+        relation="=",
+    )
+    identity = SimpleNamespace(
+        number=1, of=2, finite=[SimpleNamespace(name="left side")], gaussian="", notes=[]
+    )
+    plain = {"identity": identity, "exact": (True, "apart by 0"), "finite": [outcome], "gaussian": "p < q",
+             "autograd": None, "few": [], "outcomes": [outcome]}  # fmt: skip
+    return SimpleNamespace(**(plain | changes))
+
+
+def test_the_cross_check_says_what_was_seen() -> None:
+    shown = "".join(cross_check([checked()]))
+    text = Reader(shown).text
+    assert "statement 1, exactly: apart by 0" in text and "finite model, left side" in text
+    assert "10 12 −1.2 |z| ≤ 5.99 2×10 −5 rejected, |z| = 1.4e+02" in text
+    assert "not sampled on Gaussians: p < q" in text and "failure" not in shown
+    assert "".join(cross_check([])) == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "word"), [({"holds": False}, "−1.2"), ({"rejected": False}, "not rejected")]
+)
+def test_a_failed_comparison_is_marked(change: dict[str, bool], word: str) -> None:
+    outcome = SimpleNamespace(**(vars(checked().outcomes[0]) | change))
+    shown = "".join(cross_check([checked(finite=[outcome], outcomes=[outcome])]))
+    assert re.search(rf'class="failure">{word}', shown)
+
+
+def test_an_oracle_that_disagrees_is_marked() -> None:
+    assert 'class="failure"' in "".join(cross_check([checked(exact=(False, "apart"))]))
+
+
+# ---------------------------------------------------------------------------- files
+def test_the_report_is_written_whole_or_not_at_all(
+    tmp_path: Path, results: list[Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = Material(results[:2])
+    assert write_report(tmp_path, few).read_text(encoding="utf-8") == page(few)
+    (tmp_path / "report.html").write_text("before", encoding="utf-8")
+
+    def refuse(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", refuse)
+    with pytest.raises(UsageError, match=r"cannot write .*report\.html: No space left"):
+        write_report(tmp_path, few)
+    assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
+    assert (tmp_path / "report.html").read_text(encoding="utf-8") == "before"
+
+
+@pytest.mark.parametrize("name", ["missing", "file"])
+def test_a_folder_that_is_none_is_refused(tmp_path: Path, results: list[Result], name: str) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    with pytest.raises(UsageError, match="cannot write"):
+        write_report(tmp_path / name, Material(results[:1]))
+
+
+def test_everything_is_made_and_said_where(tmp_path: Path) -> None:
+    claims = [load()["gradient.k1-loss"], load()["gradient.k3-loss-not-reverse"]]
+    folder = tmp_path / "out"
+    (folder / "certificates").mkdir(parents=True)
+    (folder / "certificates" / "old.json").write_text("{}", encoding="utf-8")
+    made = run.produce(folder, claims=claims, experiments=[], tables=["<p>t</p>"])
+    assert made.passed and str(folder / "report.html") in str(made)
+    text = (folder / "report.html").read_text(encoding="utf-8")
+    assert (
+        'href="certificates/gradient.k1-loss.json"' in text
+        and "<p>t</p>" in text
+        and "old" not in str(list((folder / "certificates").iterdir()))
+    )
+    for path in (folder / "certificates").iterdir():
+        assert check(json.loads(path.read_text(encoding="utf-8")))
+        assert json.loads(path.read_text(encoding="utf-8"))["digest"] in text
+    verified = (folder / "verify.txt").read_text(encoding="utf-8")
+    assert "all 2 identities agree" in verified and verified.strip() in str(made)
+    assert "2 of 2 identities agree" in Reader(text).text
+
+
+def test_a_claim_that_fails_fails_the_report(tmp_path: Path) -> None:
+    def broken() -> None:
+        raise ValueError("no such step")
+
+    made = run.produce(tmp_path, claims=[Claim("x.y", "proved", "", "", broken)], experiments=[], tables=[])
+    assert not made.passed and "FAILED x.y: ValueError: no such step" in str(made)
+    assert "no such step" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_report_into_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    with pytest.raises(UsageError, match="cannot write into"):
+        run.produce(tmp_path / "file", claims=[], experiments=[], tables=[])
+
+
+def test_findings_are_listed_as_the_experiments_have_them() -> None:
+    figure = Figure("f", "t", PIXEL, findings=(Finding("up", True, "down", False), Finding("flat", True)))
+    assert run.findings([figure]) == ["f: t", "  - up [not what the paper says: down]", "  - flat"]
+    assert all(experiment.title for experiment in EXPERIMENTS.values())
+
+
+def test_a_claim_is_found_by_its_words(results: list[Result]) -> None:
+    [k1] = [r.settled for r in results if r.settled.claim.id == "gradient.k1-loss"]
+    words = next(v for _, name, v in Reader(claim_html(k1)).attributes if name == "data-words")
+    assert k1.statement.lower() in words and "proved" in words and "kernel" in words
+
+
+def link_of(name: str) -> str:
+    return f'href="#{rule_id(name) if name in RULES else closing_id(name)}"'
+
+
+def claim_of(whole: str, id: str) -> str:
+    """The markup of one claim."""
+    _, _, rest = whole.partition(f'id="{id}"')
+    assert rest, id
+    mine = re.split(r'<details class="claim|</section>', rest)[0]
+    return f'<details id="{id}"{mine}'
+
+
+def test_settling_gives_the_same_page_twice() -> None:
+    claim = [load()["gradient.k3-loss"]]
+    assert page(Material(settle_all(claim))) == page(Material(settle_all(claim)))

@@ -1,0 +1,160 @@
+"""Settled claims in LaTeX: escaping, where formulas may be broken, every claim whole, models of refusals."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from klsym.evidence import Evidence
+from klsym.ledger import Settled, load, settle
+from klsym.settling import check_settled
+from klsym.write_up.prose import prose
+from klsym.write_up.tex import balanced, breakable, escape
+from klsym.write_up.theorems import claim_latex, digest_of, hypotheses, statements
+
+FAST = [claim.id for claim in load().values() if claim.verdict != "computed"]
+
+
+@pytest.fixture(scope="module")
+def ledger() -> dict[str, Settled]:
+    """The ledger without its experiments, which take a minute."""
+    return {id: settle(load()[id]) for id in FAST}
+
+
+@pytest.mark.parametrize(
+    "text, latex",
+    [
+        ("5% of a_b & c#1 $2 {x}", r"5\% of a\_b \& c\#1 \$2 \{x\}"),
+        (r"a\b", r"a\textbackslash{}b"),
+        ("a < b | c > d", r"a \textless{} b \textbar{} c \textgreater{} d"),
+        ("x^2 ~ y", r"x\textasciicircum{}2 \textasciitilde{} y"),
+        ("plain words", "plain words"),
+    ],
+)
+def test_escape(text, latex):
+    assert escape(text) == latex
+
+
+@pytest.mark.parametrize(
+    "text, latex",
+    [
+        ("q << p: wherever q > 0", r"$q \ll p$: wherever $q \brk> 0$"),
+        ("E_q[k1^2 s^2] is finite", r"$\mathbb{E}_{q}[k_1^{2}\, s^{2}]$ is finite"),
+        ("grad and E_q may be exchanged", r"$\nabla$ and $\mathbb{E}_{q}$ may be exchanged"),
+        ("(near theta)", r"(near $\theta$)"),
+        ("sup |p/q - 1| is small", r"$\sup |p/q \brk- 1|$ is small"),
+        ("a sample, and 5% of a_plain_name[0]", r"a sample, and 5\% of \texttt{a\_plain\_name[0]}"),
+        ("8.6e-05 nats", r"$8.6\cdot 10^{-5}$ nats"),
+        ("KL(q||pi*) is 0.76", r"$\mathrm{KL}(q\,\Vert\,\pi^\star)$ is 0.76"),
+    ],
+)
+def test_prose(text, latex):
+    shown = prose(text)
+    assert latex in (None, shown), shown
+    assert balanced(shown) and shown.count("$") % 2 == 0
+
+
+@pytest.mark.parametrize(
+    "latex, broken",
+    [
+        (r"a + b = c", r"a \brk+ b \brk= c"),
+        (r"\left(a + b\right)^{2}", r"(a \sbrk+ b)^{2}"),
+        (r"\left(\frac{1}{n} - 1\right)", r"\Bigl(\frac{1}{n} \sbrk- 1\Bigr)"),
+        (r"E\!\left[\left(\sum_t k_t\right)\,s\right]", r"E\Bigl[\Bigl(\sum_t k_t\Bigr)\,s\Bigr]"),
+        (r"\text{not: a + b} x", r"\text{not: a + b} x"),
+        (r"\frac{a + b}{2}", r"\frac{a + b}{2}"),
+        (r"x,\quad y", r"x,\quad \cut y"),
+        (r"x,\ y", r"x,\ \cut y"),
+    ],
+)  # fmt: skip
+def test_formulas_may_be_broken_outside_braces(latex, broken):
+    assert breakable(latex) == broken
+
+
+@pytest.mark.parametrize("latex", [r"\left(a", r"a\right)"])
+def test_a_lone_bracket_is_refused(latex):
+    with pytest.raises(ValueError, match="bracket"):
+        breakable(latex)
+
+
+@pytest.mark.parametrize(
+    "latex, good",
+    [
+        (r"\begin{a}{x}\end{a}", True), (r"\{", True), (r"{", False), (r"}{", False),
+        (r"\begin{a}", False), (r"\end{a}", False), (r"\begin{a}{\end{a}}", False),
+        (r"\begin{a}\end{b}", False), (r"\begin{tabular}{@{}l@{}} \\ \end{tabular}", True),
+    ],
+)  # fmt: skip
+def test_balanced(latex, good):
+    assert balanced(latex) is good
+
+
+def test_no_claim_is_missing_from_the_cases():
+    assert len(FAST) > 90
+
+
+@pytest.mark.parametrize("id", FAST)
+def test_every_claim_is_whole(id, ledger):
+    settled = ledger[id]
+    latex = claim_latex(settled)
+    assert balanced(latex), latex
+    assert latex.count(rf"\klclaim{{{id}}}") == 1
+    assert r"\left" not in latex.replace(r"\leftskip", "") and r"\right" not in latex
+    assert len(re.findall(r"(?<!\\)\$", latex)) % 2 == 0
+    for name, shown in statements(settled):
+        assert name.startswith(f"{id}/") and shown in latex
+    assert len(list(hypotheses(settled))) == len(settled.hypotheses)
+
+
+@pytest.mark.parametrize("id", FAST)
+def test_the_digest_is_that_of_the_certificate(id, ledger):
+    settled = ledger[id]
+    if not settled.proofs:
+        assert r"\klnodigest" in claim_latex(settled)
+        return
+    digest = settled.certificate()["digest"]
+    assert len(digest) == 64 and digest_of(settled) == digest
+    assert rf"\kldigest{{{digest}}}" in claim_latex(settled)
+
+
+def test_a_refuted_part_is_shown_with_its_model(ledger):
+    shown = 0
+    for settled in ledger.values():
+        latex = claim_latex(settled)
+        refuted = [proof for proof in settled.proofs if proof.theorem.kind == "refuted"]
+        assert latex.count(r"\klwitness") == len(refuted)
+        for proof in refuted:
+            model = proof.part["close"]["model"]
+            first = (model.get("tree") or model)["q"][0]
+            assert first in ("1",) or r"\tfrac{1}" in latex or first in latex
+        shown += len(refuted)
+    assert shown > 10
+
+
+def test_witness_names_the_values_of_the_model():
+    latex = claim_latex(settle(load()["gradient.k3-loss-not-reverse"]))
+    assert r"$q = (\tfrac{1}{2},\, \tfrac{1}{2})$, $p = (\tfrac{1}{4},\, \tfrac{3}{4})$" in latex
+    assert r"\brk\ne" in latex and r"u = (1,\, 0)" in latex
+    assert r"\mu" not in latex  # the statement does not speak of it
+
+
+def test_rules_stand_beside_their_steps(ledger):
+    for settled in ledger.values():
+        latex = claim_latex(settled)
+        for proof in settled.proofs:
+            if proof.part["close"]["by"] == "ring equality":
+                assert all(step["rule"] in latex for step in proof.part["steps"])
+
+
+def test_a_finding_stands_beside_what_its_source_says():
+    found = Evidence("computed", "k3 is 5% off at n < 4", "", "numeric", source_says="it is not (not so)")
+    settled = Settled(load()["gradient.k1-loss"], (found,))
+    latex = claim_latex(settled)
+    assert r"\klfinding{$k_3$ is 5\% off at $n \brk< 4$}{\klsays{it is not (not so)}}" in latex
+
+
+def test_the_page_shows_what_the_oracle_judged(ledger):
+    """The claims printed are those that `klsym prove` settles: same parts, no error."""
+    result = check_settled(ledger["gradient.k2-loss"])
+    assert not result.error and result.checked == len(list(statements(ledger["gradient.k2-loss"])))
