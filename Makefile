@@ -65,9 +65,11 @@ types: install ## mypy, strict for the kernel, the normal form and the statement
 
 notebooks: install ## run the notebooks and store their outputs in place
 	$(BIN)/python notebooks/regenerate.py
+	$(BIN)/python notebooks/readme_figure.py
 
 notebooks-check: install ## fail if running the notebooks again would change a byte
 	$(BIN)/python notebooks/regenerate.py --check
+	$(BIN)/python notebooks/readme_figure.py --check
 
 bench: install ## time the engine, the sampling and the experiments
 	$(BIN)/python benchmarks/run.py

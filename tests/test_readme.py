@@ -1,7 +1,9 @@
 """The README's code runs, and prints what the README says."""
 
+import base64
 import contextlib
 import io
+import json
 import re
 import shlex
 from pathlib import Path
@@ -29,29 +31,52 @@ def promised(code: str) -> list[str]:
 
 def test_python_blocks_print_what_they_promise():
     namespace: dict = {}
-    assert len(PYTHON) == 3
+    assert len(PYTHON) == 4
     for code in PYTHON:
         assert printed_by(code, namespace).splitlines() == promised(code)
 
 
-def commands() -> list[tuple[list[str], str]]:
-    """(arguments, output) of each klsym command that is shown with its output."""
+HEAD = re.compile(r" \| head -(\d+)$")
+
+
+def commands() -> list[tuple[list[str], int | None, str]]:
+    """(arguments, lines shown or None for all, output) of each klsym command that is shown with its output."""
     found = []
     for block in CONSOLE:
         first, _, output = block.partition("\n")
         if first.startswith("$ klsym ") and output:
-            found.append((shlex.split(first.removeprefix("$ klsym ")), output))
+            cut = HEAD.search(first)
+            words = shlex.split(HEAD.sub("", first).removeprefix("$ klsym "))
+            found.append((words, int(cut[1]) if cut else None, output))
     return found
 
 
-@pytest.mark.parametrize(("arguments", "output"), commands(), ids=str)
-def test_console_output_is_real(arguments, output, capsys):
+@pytest.mark.parametrize(("arguments", "lines", "output"), commands(), ids=str)
+def test_console_output_is_real(arguments, lines, output, capsys):
     assert main(arguments) == 0
-    assert capsys.readouterr().out == output
+    assert capsys.readouterr().out.splitlines()[:lines] == output.splitlines()
+
+
+def test_the_table_is_what_the_command_prints(capsys):
+    chosen = ["--only", "k2", "k3", "--columns", "loss", "gradient", "coefficient", "claim"]
+    assert main(["tables", "gradients", *chosen, "--format", "markdown"]) == 0
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
+    assert len(rows) > 10 and "\n".join(rows) in README
+
+
+def test_each_notebook_is_linked_and_the_figure_is_the_one_of_its_notebook():
+    folder = Path(__file__).parent.parent / "notebooks"
+    for path in folder.glob("*.ipynb"):
+        assert f"(notebooks/{path.name})" in README
+    cells = json.loads((folder / "03-off-policy-weighting.ipynb").read_text(encoding="utf-8"))["cells"]
+    data = (output.get("data", {}) for cell in cells for output in cell.get("outputs", []))
+    pictures = ["".join(one["image/png"]) for one in data if "image/png" in one]
+    assert [base64.b64decode(one) for one in pictures] == [(folder / "figure.png").read_bytes()]
 
 
 def test_the_commands_are_shown():
-    assert [arguments for arguments, _ in commands()] == [
+    assert [arguments for arguments, *_ in commands()] == [
+        ["explain", "k3"],
         ["explain", "k3"],
         ["compare", "rho*k1", "rho*k3", "--sampling", "off-policy"],
         ["explain", "k1", "--level", "token", "--aggregate", "mean"],
