@@ -1,4 +1,4 @@
-"""Takes the README's figure out of the notebook that draws it: `python notebooks/readme_figure.py [--check]`."""
+"""Takes the README's figure out of the notebook that draws it; --check only compares."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ HEAD = re.compile(r" \| head -(\d+)$")
 
 
 def commands() -> list[tuple[list[str], int | None, str]]:
-    """(arguments, lines shown or None for all, output) of each klsym command that is shown with its output."""
+    """(arguments, lines shown or None, output) of each klsym command that is shown with its output."""
     found = []
     for block in CONSOLE:
         first, _, output = block.partition("\n")

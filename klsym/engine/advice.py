@@ -145,7 +145,8 @@ def length_in_front(verdict: Verdict, facts: Facts) -> str:
     if not multiple or verdict.setting.use == "reward":
         return start
     way = ("raises", "shorter") if multiple.startswith("-") else ("lowers", "longer")
-    return f"{start}: descending this {way[0]} E_q[1/T], whose inverse is the harmonic mean length: {way[1]} sequences"
+    mean = "E_q[1/T], whose inverse is the harmonic mean length"
+    return f"{start}: descending this {way[0]} {mean}: {way[1]} sequences"
 
 
 CHECKS: tuple[Callable[[Verdict, Facts], str], ...] = (
