@@ -56,7 +56,24 @@ def trails(text: str) -> bool:
     return max(text.rfind(r"\sum"), text.rfind(r"\prod")) > text.rfind(r"\right")
 
 
-AT_POSITION = re.compile(r"(?:k_\{\d|r_\{|\\rho_\{|s_\{)[^{}]*\}|\\rho_[a-z]")  # k_{1,t}, \rho_{<t}, \rho_t
+INDEXED = re.compile(r"(?:[A-Za-z]|\\[a-z]+)_(?:\{[^{}]*\}|[A-Za-z0-9])")  # k_{1,t}, \rho_{<t}, b_{\star}
+
+
+def unbracketed(text: str) -> str:
+    r"""What stands over or under a fraction's bar needs no brackets round the whole.
+
+    >>> unbracketed(r"\left(1 - r\right)"), unbracketed(r"\left(a\right)\,\left(b\right)")
+    ('1 - r', '\\left(a\\right)\\,\\left(b\\right)')
+    """
+    inner = text.removeprefix(r"\left(").removesuffix(r"\right)")
+    if len(text) - len(inner) != len(r"\left(\right)"):
+        return text
+    depth = 0
+    for sign in re.findall(r"\\(left|right)\b", inner):
+        depth += 1 if sign == "left" else -1
+        if depth < 0:
+            return text
+    return inner
 
 
 def is_atomic(text: str) -> bool:
@@ -198,7 +215,7 @@ class Latex(Text):
 
     def power(self, base: str, exponent: str) -> str:
         simple = is_atomic(base) or (base.startswith("\\") and base[1:].isalpha()) or is_call(base)
-        simple = simple or (base.startswith("k_") and len(base) == 3) or bool(AT_POSITION.fullmatch(base))
+        simple = simple or bool(INDEXED.fullmatch(base))
         return f"{base if simple else self.bracket(base)}^{{{exponent}}}"
 
     def call(self, function: str, argument: str) -> str:
@@ -232,7 +249,7 @@ class Latex(Text):
         if trails(numerator):
             whole = self.bracket(numerator) if is_sum(numerator) else numerator
             return rf"{self.small_fraction('1', denominator)} {whole}"
-        return rf"\frac{{{numerator}}}{{{denominator}}}"
+        return rf"\frac{{{unbracketed(numerator)}}}{{{unbracketed(denominator)}}}"
 
     def small_fraction(self, numerator: str, denominator: str) -> str:
         return rf"\tfrac{{{numerator}}}{{{denominator}}}"
