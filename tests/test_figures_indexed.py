@@ -93,11 +93,3 @@ def test_the_figures_have_labelled_panels() -> None:
     ):
         assert len(figure.axes) == panels
         assert all(ax.get_xlabel() or ax.get_ylabel() for ax in figure.axes)
-
-
-def test_m_is_one_less_than_n() -> None:
-    """Otherwise the sides of variance.loo differ: the figure puts m = n - 1 in."""
-    loo = proof("variance.loo")
-    sides = loo.theorem.statement
-    left, right = (batches.along_logits(side, loo, SMALL, 3) for side in (sides.left, sides.right))
-    assert left == pytest.approx(right, rel=1e-10)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from klsym.figures.rewards import Penalty, back, between_gaussians, draw, tilted
+from klsym.figures.rewards import Penalty, back, between_gaussians, draw
 from klsym.ledger import recall
 
 VALUES = {"k1": "k1-unbiased", "k2": "k2-biased", "k3": "k3-unbiased"}
@@ -51,12 +51,6 @@ def test_only_k1_pulls_back_from_everywhere() -> None:
     pulls = {name: back(penalty, [0.25, 0.75], ts) for name, penalty in PENALTIES.items()}
     assert (pulls["k1"] > 0).all()
     assert pulls["k2"].min() < 0 and pulls["k3"].min() < 0 and (pulls["k3"][[0, -1]] < -0.2).all()
-
-
-def test_the_path_starts_at_p() -> None:
-    assert tilted([0.25, 0.75], 0.0).q == pytest.approx([0.25, 0.75])
-    q = tilted([0.25, 0.75], 1.0).q
-    assert np.log(float(q[0]) / float(q[1])) - np.log(1 / 3) == pytest.approx(1)
 
 
 def test_the_figure_has_three_labelled_panels() -> None:

@@ -6,32 +6,20 @@ Both are the two sides of theorems, evaluated by the exact oracle along every lo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from klsym.engine.derivation import Proof
+from klsym.figures.models import along_logits, left, right
 from klsym.figures.style import BLACK, BLUE, GREEN, GREY, PAGE, VERMILION, styled
-from klsym.numeric.evaluation import evaluate
 from klsym.numeric.models import FiniteModel
-from klsym.statements import Side, Statement
-
-
-def along_logits(side: Side, proof: Proof, model: FiniteModel, n: int) -> Any:
-    """A side of a theorem with a batch of n, along each logit, shape (outcomes,); m is n - 1."""
-    context = proof.theorem.statement.context
-    values = {"n": Fraction(n), "m": Fraction(n - 1)}
-    known = replace(model, parameters={name: values[name] for name in context.parameters})
-    rows = [replace(known, u=row) for row in np.eye(model.size).tolist()]
-    return np.array([evaluate(Statement(side, Side(), context), row)[0] for row in rows])
 
 
 def share_left(proof: Proof, unshrunk: Proof, model: FiniteModel, n: int) -> float:
     """The multiple of grad KL(q||p) that the left side of a theorem is, by enumeration of all batches."""
-    found = along_logits(proof.theorem.statement.left, proof, model, n)
-    whole = along_logits(unshrunk.theorem.statement.right, unshrunk, model, n)
+    found = along_logits(left(proof), model, n)
+    whole = along_logits(right(unshrunk), model, n)
     return float(found @ whole / (whole @ whole))
 
 
@@ -40,8 +28,8 @@ def variance_ratio(loo: Proof, gain: Proof, model: FiniteModel, n: int) -> float
 
     loo: Var(centred) = right side.  gain: n (Var(plain) - Var(centred)) = right side.
     """
-    centred = along_logits(loo.theorem.statement.right, loo, model, n).sum()
-    gained = along_logits(gain.theorem.statement.right, gain, model, n).sum() / n
+    centred = along_logits(right(loo), model, n).sum()
+    gained = along_logits(right(gain), model, n).sum() / n
     return float(centred / (centred + gained))
 
 
@@ -54,9 +42,9 @@ def draw(
     """
     with styled() as Figure:
         figure = Figure(figsize=(PAGE, 2.6), layout="constrained")
-        left, right = figure.subplots(1, 2)
-        _shares(left, proofs, small)
-        _ratios(right, loo, gain, models)
+        shares, ratios = figure.subplots(1, 2)
+        _shares(shares, proofs, small)
+        _ratios(ratios, loo, gain, models)
     return figure
 
 

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 
 from klsym.engine.derivation import Proof
+from klsym.figures.models import along_logits, left, right
 from klsym.figures.style import BLACK, BLUE, GREEN, GREY, PAGE, VERMILION, label_ends, styled
-from klsym.numeric.evaluation import evaluate
 from klsym.numeric.models import FiniteModel
-from klsym.statements import Side, Statement
 
 COLOURS = {"k1": BLUE, "k2": GREEN, "k3": VERMILION}
 WEIGHTS: dict[str, Any] = {"rho": "-", "sg(rho)": (0, (4, 1.5)), "": (0, (1, 1.2))}  # line styles
@@ -26,15 +25,9 @@ STILL = 1e-6  # slope in every logit below which descent has ended
 TOGETHER = 1e-6  # gradients and ends that are closer than this are one curve, one point
 
 
-def along_logits(side: Side, proof: Proof, model: FiniteModel) -> Any:
-    """A side of a theorem on a model, along each logit, shape (outcomes,)."""
-    statement = Statement(side, Side(), proof.theorem.statement.context)
-    return np.array([evaluate(statement, replace(model, u=row))[0] for row in np.eye(model.size).tolist()])
-
-
 def expected_gradient(proof: Proof, model: FiniteModel) -> Any:
     """The left side of a theorem, the expected gradient of a loss, along each logit."""
-    return along_logits(proof.theorem.statement.left, proof, model)
+    return along_logits(left(proof), model)
 
 
 def away(model: FiniteModel, t: float) -> FiniteModel:
@@ -49,7 +42,7 @@ def errors(losses: Mapping[str, Proof], reverse: Proof, model: FiniteModel, ts: 
 
     reverse: a theorem whose right side is grad KL(q||p).  ts: see `away`.  Returns name -> shape (ts,).
     """
-    truth = along_logits(reverse.theorem.statement.right, reverse, model)
+    truth = along_logits(right(reverse), model)
     found: dict[str, list[float]] = {name: [] for name in losses}
     for t in ts:
         at = away(model, float(t))
@@ -86,9 +79,9 @@ def draw(
     """
     with styled() as Figure:
         figure = Figure(figsize=(PAGE, 3.0), layout="constrained")
-        left, right = figure.subplots(1, 2, width_ratios=(1, 1.2))
-        _errors(left, errors(losses, reverse, model, ts), ts)
-        _simplex(right, paths, model, optimum)
+        distances, simplex = figure.subplots(1, 2, width_ratios=(1, 1.2))
+        _errors(distances, errors(losses, reverse, model, ts), ts)
+        _simplex(simplex, paths, model, optimum)
     return figure
 
 

@@ -12,13 +12,11 @@ from typing import Any
 import numpy as np
 
 from klsym.engine.derivation import Proof
-from klsym.figures.style import BLACK, BLUE, GREEN, GREY, PAGE, VERMILION, label_ends, styled
-from klsym.numeric.evaluation import evaluate
+from klsym.figures.models import along_odds, left
+from klsym.figures.onpolicy import COLOURS, ends
+from klsym.figures.style import GREY, PAGE, label_ends, styled
 from klsym.numeric.gaussian_exact import DIRECTIONS, GaussianModel
-from klsym.numeric.models import FiniteModel
-from klsym.statements import Side, Statement
 
-COLOURS = {"k1": BLUE, "k2": GREEN, "k3": VERMILION}
 LINES: dict[str, Any] = {"k1": "-", "k2": "-", "k3": (0, (4, 1.5))}
 
 
@@ -33,11 +31,6 @@ class Penalty:
     push: Proof
 
 
-def left(proof: Proof) -> Statement:
-    """The left side of a theorem alone, to be evaluated."""
-    return Statement(proof.theorem.statement.left, Side(), proof.theorem.statement.context)
-
-
 def between_gaussians(penalty: Penalty, shift: float) -> tuple[float, dict[str, float]]:
     """The mean, and the push along each parameter of q, for q = N(shift, 1) and p = N(0, 1)."""
     model = GaussianModel((float(shift), 1.0), (0.0, 1.0))
@@ -45,28 +38,18 @@ def between_gaussians(penalty: Penalty, shift: float) -> tuple[float, dict[str, 
     return float(value[0]), {name: float(x) for name, x in zip(DIRECTIONS, push, strict=True)}
 
 
-def tilted(p: Sequence[float], t: float) -> FiniteModel:
-    """q = (p_0 e^t, p_1)/Z, a path that starts at p; its direction is the first logit.
-
-    >>> [round(value, 12) for value in tilted([0.25, 0.75], 0.0).q]
-    [0.25, 0.75]
-    """
-    return FiniteModel.from_logits([np.log(p[0]) + t, np.log(p[1])], p=p, u=[1, 0])
-
-
 def back(penalty: Penalty, p: Sequence[float], ts: Any) -> Any:
-    """How hard descent along the push pulls q back to p, for each t of the path; below 0 it drives q away.
+    """How hard descent along the push pulls q back to p along `models.tilted`; below 0 it drives q away.
 
-    sign(t) u.E_q[s sg(a)], u the direction of the path.  Returns shape (ts,).
+    sign(t) u.E_q[s sg(a)], u the direction of the path, for each t of it.  Returns shape (ts,).
     """
-    found = [evaluate(left(penalty.push), tilted(p, float(t)))[0] for t in ts]
-    return np.sign(ts) * np.array(found)
+    return np.sign(ts) * along_odds(left(penalty.push), p, ts)
 
 
 def draw(penalties: Mapping[str, Penalty], shifts: Any, p: Sequence[float], ts: Any) -> Any:
     """Means and pushes between two Gaussians, and the pull back to p on two outcomes; three panels.
 
-    penalties: "k1", "k2", "k3".  shifts: of the mean.  p, ts: see `tilted`.
+    penalties: "k1", "k2", "k3".  shifts: of the mean.  p, ts: see `models.tilted`.
     """
     gaussian = {name: [between_gaussians(penalty, d) for d in shifts] for name, penalty in penalties.items()}
     values = {name: np.array([value for value, _ in row]) for name, row in gaussian.items()}
@@ -101,17 +84,9 @@ def _sides(ax: Any) -> None:
 
 def _panel(ax: Any, x: Any, curves: dict[str, Any], title: str) -> None:
     """One curve an estimator; those that end together share a label."""
-    ends: dict[float, list[str]] = {}
     for name, curve in curves.items():
         ax.plot(x, curve, color=COLOURS[name], ls=LINES[name])
-        known = next((y for y in ends if abs(y - curve[-1]) < 1e-9), float(curve[-1]))
-        ends.setdefault(known, []).append(name)
     ax.axhline(0, color=GREY, lw=0.6, zorder=0)
     ax.set_xlim(x[0], x[-1])
     ax.set_title(title, loc="left")
-    label_ends(ax, [(y, *_named(names)) for y, names in ends.items()], float(x[-1]))
-
-
-def _named(names: list[str]) -> tuple[str, str]:
-    colour = COLOURS[names[0]] if len(names) == 1 else BLACK
-    return ", ".join(f"$k_{name[1]}$" for name in names), colour
+    label_ends(ax, ends(curves), float(x[-1]))

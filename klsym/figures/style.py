@@ -41,6 +41,7 @@ SETTINGS: Any = {
     "lines.linewidth": 1.3,
     "lines.markersize": 3.5,
     "pdf.fonttype": 42,
+    "path.simplify": False,  # which points of a line it drops hangs on their last bit, that is on the CPU
     "figure.dpi": 100,
     "savefig.dpi": 300,
 }
