@@ -7,6 +7,7 @@ import importlib
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from klsym import __version__
@@ -28,7 +29,14 @@ class Parser(argparse.ArgumentParser):
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command; the exit code."""
+    """Run one command; the exit code.
+
+    >>> main(["claims", "gradient.k1-loss"])
+    gradient.k1-loss proved    settled kernel E_q[grad k1] = 0
+    0
+
+    argv: the words after `klsym`; those of the process if None.
+    """
     try:
         options = build_parser().parse_args(_guard_minus(sys.argv[1:] if argv is None else argv))
         module, _, name = options.run.partition(":")
@@ -36,17 +44,33 @@ def main(argv: list[str] | None = None) -> int:
             importlib.import_module(f"klsym.commands.{module}"), name
         )
         code = run(options)
-        sys.stdout.flush()
+        print(end="", flush=True)
         return code
     except KlsymError as error:
-        print(f"klsym: {one_line(str(error))}", file=sys.stderr)
-        return 2
+        return _refuse(one_line(str(error)))
+    except UnicodeEncodeError as error:
+        sign = error.object[error.start : error.start + 1]
+        return _refuse(f"{error.encoding} has no {sign!a}: set PYTHONIOENCODING=utf-8")
     except BrokenPipeError:  # the reader, such as `head`, went away
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return 0
+    except OSError as error:  # such as a full disk behind stdout
+        _discard_output()
+        return _refuse(f"{error.filename or 'standard output'}: {error.strerror or error}")
     except KeyboardInterrupt:
         print("klsym: interrupted", file=sys.stderr)
         return 130
+
+
+def _refuse(message: str) -> int:
+    print(f"klsym: {message}", file=sys.stderr)
+    return 2
+
+
+def _discard_output() -> None:
+    """What is still to be written would fail once more when Python exits."""
+    with suppress(OSError, AttributeError):  # no file behind stdout
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _guard_minus(argv: list[str]) -> list[str]:
@@ -59,6 +83,7 @@ def _guard_minus(argv: list[str]) -> list[str]:
 
 
 def build_parser() -> Parser:
+    """All commands with their options; `run` of what is parsed says which function of klsym.commands runs."""
     parser = Parser(prog="klsym", description="Proves what a KL penalty really optimises.")
     parser.add_argument("--version", action="version", version=f"klsym {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
@@ -183,13 +208,18 @@ def _add_ledger_commands(commands: Any) -> None:
 
 
 def _add_tables(commands: Any) -> None:
+    from klsym.tables.catalogue import NAMES  # loads no more than its own list
+    from klsym.tables.notation import NOTATIONS, USUAL
+
     tables = commands.add_parser(
         "tables",
         help="the tables for write-ups",
-        description="Tables made from the claims: gradients, values, rewards, variances, centring, sequences,"
-        " schulman, experiments, errata.  LaTeX needs booktabs and amsmath only.",
+        description="Tables made from the claims. LaTeX needs booktabs and amsmath only.",
+        epilog="tables:\n" + "\n".join(f"  {name:<12} {shows}" for name, shows in NAMES.items()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     tables.add_argument("names", nargs="*", metavar="TABLE", help="which tables (all)")
+    tables.add_argument("--list", action="store_true", help="list the tables with their columns, make none")
     tables.add_argument("-o", "--output", metavar="DIR", help="one file a table into DIR (all to stdout)")
     tables.add_argument("--format", choices=("latex", "markdown", "html"), default="latex")
     tables.add_argument(
@@ -198,9 +228,8 @@ def _add_tables(commands: Any) -> None:
     )  # fmt: skip
     tables.add_argument("--columns", nargs="+", default=[], metavar="COLUMN", help="columns, in this order")
     tables.add_argument(
-        "--notation", choices=("wang-zhang", "tang-munos"), default="wang-zhang",
-        help="q, p, mu (default), or pi, pi_ref, mu",
-    )  # fmt: skip
+        "--notation", choices=tuple(NOTATIONS), default=USUAL, help="q, p, mu (default), or pi, pi_ref, mu"
+    )
     tables.set_defaults(run="write_ups:write_tables")
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from klsym.escaping import escape_inside
 from klsym.finding import Finding
 from klsym.statements import Side
 
@@ -71,22 +72,8 @@ class Evidence:
         return self.text
 
     def _repr_latex_(self) -> str:
-        lines = [rf"&{latex} && \text{{{escaped(reason)}}}" for reason, latex in self.steps]
+        lines = [rf"&{latex} && \text{{{escape_inside(reason)}}}" for reason, latex in self.steps]
         return "$$\n\\begin{aligned}\n" + " \\\\\n".join([f"&{self.latex}", *lines]) + "\n\\end{aligned}\n$$"
-
-
-_SPECIAL = {c: "\\" + c for c in "%#&_${}"} | {
-    "\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}",
-}  # fmt: skip
-
-
-def escaped(text: str) -> str:
-    r"""Plain text inside \text{...}; a bare % would comment out the rest of the line.
-
-    >>> escaped("5% of p_x")
-    '5\\% of p\\_x'
-    """
-    return "".join(_SPECIAL.get(c, c) for c in text)
 
 
 def computed(findings: Iterable[Finding], setup: str) -> tuple[Evidence, ...]:
@@ -99,7 +86,7 @@ def computed(findings: Iterable[Finding], setup: str) -> tuple[Evidence, ...]:
     """
     return tuple(
         Evidence(
-            "computed", finding.text, rf"\text{{{escaped(finding.text)}}}", "numeric", (setup,),
+            "computed", finding.text, rf"\text{{{escape_inside(finding.text)}}}", "numeric", (setup,),
             holds=finding.holds,
             source_says=f"{finding.paper} ({finding.mark})" if finding.paper else "",
         )

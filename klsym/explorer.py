@@ -139,7 +139,11 @@ class Explorer:
             self._form.show()
 
     def page(self) -> Page:
-        """The answer as text and as Markdown."""
+        """The answer as text and as Markdown.
+
+        >>> sorted(explore("k1").page())
+        ['text/markdown', 'text/plain']
+        """
         if self.verdict is None:
             return {"text/plain": self.error, "text/markdown": f"```text\n{self.error}\n```"}
         return {"text/plain": str(self.verdict), "text/markdown": verdict_markdown(self.verdict)}

@@ -130,14 +130,14 @@ class Settled(SettledView):
         if self.claim.verdict == "refuted":
             return "; ".join(_as_printed(part) for part in self.parts)
         corrected = self.claim.verdict == "corrected"
-        return "; ".join(repr(part) for part in self.parts if not (corrected and _kind(part) == "refuted"))
+        return "; ".join(repr(part) for part in self.parts if not (corrected and part.kind == "refuted"))
 
     @property
     def printed(self) -> str | None:
         """The false form that stands in the source, for a corrected claim."""
         if self.claim.verdict != "corrected":
             return None
-        return "; ".join(_as_printed(part) for part in self.parts if _kind(part) == "refuted")
+        return "; ".join(_as_printed(part) for part in self.parts if part.kind == "refuted")
 
     @property
     def hypotheses(self) -> list[str]:
@@ -193,11 +193,7 @@ def settle(entry: Claim) -> Settled:
     missed = [part for part in parts if isinstance(part, Evidence) and not part.holds]
     if missed:
         return Settled(entry, parts, f"not what was computed: {missed[0]}")
-    return Settled(entry, parts, _mismatch(entry.verdict, [_kind(part) for part in parts]))
-
-
-def _kind(part: Proof | Evidence) -> str:
-    return part.kind if isinstance(part, Evidence) else part.theorem.kind
+    return Settled(entry, parts, _mismatch(entry.verdict, [part.kind for part in parts]))
 
 
 def _as_printed(part: Proof | Evidence) -> str:

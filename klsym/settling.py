@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from klsym.engine.derivation import Proof
 from klsym.evidence import Evidence
+from klsym.files import write_whole
 from klsym.ledger import Claim, Settled, settle
-
-Progress = Callable[[list[Any], Callable[[Any], str]], Iterable[Any]]
+from klsym.progress import Progress as Progress  # that of callers who settle
+from klsym.progress import plainly as plainly
 
 
 @dataclass(frozen=True)
@@ -27,11 +25,6 @@ class Result:
     @property
     def error(self) -> str:
         return self.settled.error or "; ".join(self.oracle)
-
-
-def plainly(items: list[Any], describe: Callable[[Any], str]) -> Iterator[Any]:
-    """No progress shown."""
-    yield from items
 
 
 def settle_all(claims: list[Claim], progress: Progress = plainly) -> list[Result]:
@@ -88,19 +81,15 @@ def table(results: list[Result]) -> str:
 
 
 def write_certificates(results: list[Result], folder: Path) -> int:
-    """One file a claim, written whole or not at all."""
+    """One file a claim, each whole or not at all; how many.
+
+    Raises UsageError: a file that cannot be written.
+    """
     written = 0
     for result in results:
         if result.settled.error or not result.settled.proofs:
             continue
         text = json.dumps(result.settled.certificate(), indent=1, sort_keys=True) + "\n"
-        target = folder / f"{result.settled.claim.id}.json"
-        draft = target.with_suffix(".json.part")
-        try:
-            draft.write_text(text, encoding="utf-8")
-            os.replace(draft, target)
-        except OSError:
-            draft.unlink(missing_ok=True)
-            raise
+        write_whole(folder / f"{result.settled.claim.id}.json", text)
         written += 1
     return written

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -20,10 +21,20 @@ def module_name(path: Path) -> str:
     return ".".join(parts).removesuffix(".__init__")
 
 
-def imported(path: Path) -> set[str]:
-    """The modules that a file names in an import, wherever it stands."""
+def for_types_alone(tree: ast.Module) -> set[ast.AST]:
+    """What stands below `if TYPE_CHECKING:`, which nothing runs."""
+    blocks = (n for n in ast.walk(tree) if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING")
+    return {inside for block in blocks for inside in ast.walk(block)}
+
+
+def imported(path: Path, run: bool = False) -> set[str]:
+    """The modules that a file names in an import, wherever it stands; with `run`, those it may load."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    tree = ast.parse(path.read_text())
+    left_out = for_types_alone(tree) if run else set()
+    for node in ast.walk(tree):
+        if node in left_out:
+            continue
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -44,6 +55,15 @@ ALLOWED = {
     "klsym.slots": set(),
     "klsym.statements": {"klsym.errors", "klsym.names", "klsym.normal_form", "klsym.slots"},
 }
+RUN = {module_name(path): imported(path, run=True) for path in FILES}
+# The rooms of the house, from the ground up: each may use what stands before it.
+ROOMS = [
+    "errors", "escaping", "files", "progress", "normal_form", "names", "slots", "statements", "kernel",
+    "language", "parser", "convert", "finding", "evidence", "render", "engine", "numeric", "ledger",
+    "calculus", "explorer", "settling", "sampling", "experiments", "tables", "figures", "write_up",
+    "commands", "cli", "__main__",
+]  # fmt: skip
+HOUSE = (Path(__file__).parents[1] / "ARCHITECTURE.md").read_text(encoding="utf-8")
 KERNEL = {name for name in GRAPH if name.split(".")[:2] == ["klsym", "kernel"]}
 
 
@@ -66,6 +86,38 @@ def test_the_kernel_imports_only_itself_and_the_foundation(name):
 def test_the_trusted_part_is_standard_library_only(name):
     outside = {module.partition(".")[0] for module in GRAPH[name]} - {"klsym"}
     assert outside <= sys.stdlib_module_names
+
+
+def room(name: str) -> str:
+    return name.split(".")[1] if "." in name else ""
+
+
+def test_every_room_has_its_place():
+    assert {room(name) for name in GRAPH} - {""} == set(ROOMS)
+
+
+def test_the_description_of_the_house_has_the_rooms_in_this_order():
+    library = HOUSE.partition("\nklsym/\n")[2].partition("\nderivations/")[0]
+    assert [*re.findall(r"^  (\w+)(?:\.py|/) ", library, re.MULTILINE), "__main__"] == ROOMS
+
+
+def test_imports_run_one_way():
+    place = {name: number for number, name in enumerate(["", *ROOMS])}
+    ours = [(name, m) for name in set(RUN) - {"klsym"} for m in RUN[name] if m.partition(".")[0] == "klsym"]
+    assert len(ours) > len(RUN)
+    assert [(name, m) for name, m in ours if place[room(m)] > place[room(name)]] == []
+
+
+def test_imports_that_run_and_those_for_types_are_told_apart():
+    assert "klsym.ledger" in GRAPH["klsym.render.axioms"] - RUN["klsym.render.axioms"]
+    assert "klsym.sampling.verify" in RUN["klsym.commands.numbers"]  # within a function
+
+
+@pytest.mark.parametrize("name", sorted(n for n in GRAPH if room(n) == "numeric"))
+def test_the_oracle_shares_nothing_with_what_it_judges(name):
+    """Arithmetic of intervals is no rule; `explain --check` alone holds a verdict in its hands."""
+    shared = {m for m in RUN[name] if room(m) in ("engine", "kernel")} - {"klsym.kernel.intervals"}
+    assert shared <= ({"klsym.engine.verdict"} if name == "klsym.numeric.cross_check" else set())
 
 
 def test_no_module_imports_itself_through_others():

@@ -3,11 +3,12 @@
 nbval skips a cell without execution count, ignores the order of the counts, and runs
 into false alarms on stderr, addresses and paths. Nor does it read: a notebook asks a
 question under the number of its file, quotes a claim of the ledger instead of typing
-its formula again, and ends with what to do in code. So each stored notebook is held to a
+its formula again, ends with what to do in code, and names the next one. So each stored notebook is held to a
 few rules here, and each rule is shown to catch the notebook that breaks it.
 """
 
 import copy
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ NAME = re.compile(r"(\d\d)-[a-z-]+\.ipynb")
 HEADING = re.compile(r"^#+ .*$", re.MULTILINE)
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)  # a # in there is a comment
 ADVICE = "## What to do in code"
+LINKED = re.compile(r"\]\((\d\d-[a-z-]+\.ipynb)\)")
 QUOTING = re.compile(r"""^[^#\n]*\brecall\(""", re.MULTILINE)
 DISPLAYED = re.compile(r"\$\$|\\\[|\\begin\{")
 # Markers with which a cell is not run, not compared, or allowed to fail.
@@ -89,6 +91,12 @@ def output_defects(notebook: dict) -> list[str]:
         "no assertion": not any(map(ASSERTION.search, sources)),
     }
     return [rule for rule, broken in rules.items() if broken]
+
+
+def pointed_at(notebook: dict) -> list[str]:
+    """The notebooks that its last cell links to, if that is prose."""
+    last = notebook["cells"][-1]
+    return LINKED.findall(text(last["source"])) if last["cell_type"] == "markdown" else []
 
 
 def text(lines: str | list[str]) -> str:
@@ -198,6 +206,19 @@ def test_the_numbers_are_a_reading_order():
     """No number twice, none left out."""
     numbers = [int(path.name[:2]) for path in NOTEBOOKS]
     assert numbers == list(range(1, len(NOTEBOOKS) + 1))
+
+
+@pytest.mark.parametrize(("path", "following"), list(itertools.pairwise([*NOTEBOOKS, *NOTEBOOKS[:1]])))
+def test_each_notebook_ends_with_the_next(path, following):
+    """The last one points back to the first."""
+    assert pointed_at(json.loads(path.read_text(encoding="utf-8"))) == [following.name]
+
+
+def test_a_link_counts_in_the_last_cell_and_in_prose_only():
+    link = "**Next.** [notebook 5](05-next.ipynb) asks more."
+    assert pointed_at({"cells": [*GOOD["cells"], prose_cell(link)]}) == ["05-next.ipynb"]
+    assert pointed_at(GOOD) == pointed_at({"cells": [prose_cell(link), *GOOD["cells"]]}) == []
+    assert pointed_at({"cells": [code_cell(1, f"# {link}")]}) == []
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)

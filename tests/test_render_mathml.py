@@ -119,7 +119,8 @@ CASES = [
     (r"\left(\frac{1}{r}\right)", '<mo stretchy="true"'),
     (r"\bigl(x\bigr)", 'minsize="1.2em"'),
     (r"\left.x\right|_0", "<mi>x</mi>"),
-    ("r'", "<msup><mi>r</mi><mi>′</mi></msup>"),
+    ("r'", '<mi>r</mi><mo lspace="0" rspace="0" form="postfix">′</mo>'),
+    (r"\left[\tfrac{1}{n}r\right]", '>[</mo><mspace width="0.167em" /><mstyle'),
 ]
 
 

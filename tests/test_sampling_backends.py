@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.machinery
 import math
 import pickle
 import subprocess
 import sys
+import types
 import warnings
 
 import numpy as np
@@ -13,7 +15,7 @@ import pytest
 
 from klsym.errors import UsageError
 from klsym.sampling import backends
-from klsym.sampling.backends import DTYPES, NAMES, Backend, backend
+from klsym.sampling.backends import DTYPES, NAMES, Backend, backend, fastest
 from klsym.sampling.streams import Stream
 
 EVERY = pytest.mark.parametrize(("name", "dtype"), [(name, dtype) for name in NAMES for dtype in DTYPES])
@@ -196,6 +198,62 @@ def test_a_package_that_is_broken_says_why(monkeypatch):
     monkeypatch.setattr(backends.importlib, "import_module", broken)
     with pytest.raises(UsageError, match=r"^backend torch: libcuda\.so: cannot open; try: pip install"):
         backend("torch", "cpu")
+
+
+# ---------------------------------------------------------------------------- the fastest one
+class FakeCuda:
+    """As much of torch.cuda as is asked: how many GPUs there are, with or without trouble."""
+
+    def __init__(self, count: int, trouble: Exception | Warning | None = None) -> None:
+        self.count, self.trouble = count, trouble
+
+    def device_count(self) -> int:
+        if isinstance(self.trouble, Warning):
+            warnings.warn(self.trouble, stacklevel=2)
+        elif self.trouble is not None:
+            raise self.trouble
+        return self.count
+
+
+def with_torch(monkeypatch, cuda: FakeCuda | None) -> None:
+    """A machine with a PyTorch that has this torch.cuda, or with none."""
+    module = types.ModuleType("torch")
+    module.cuda = cuda  # type: ignore[attr-defined]
+    module.__spec__ = importlib.machinery.ModuleSpec("torch", None)
+    monkeypatch.setitem(sys.modules, "torch", None if cuda is None else module)
+    monkeypatch.setitem(sys.modules, "array_api_compat.torch", types.ModuleType("array_api_compat.torch"))
+    spec = None if cuda is None else module.__spec__
+    monkeypatch.setattr(backends.importlib.util, "find_spec", lambda name: spec)
+
+
+@pytest.mark.parametrize(
+    ("cuda", "expected"),
+    [
+        (FakeCuda(1), Backend("torch", "cuda")),
+        (FakeCuda(8), Backend("torch", "cuda")),
+        (FakeCuda(0), Backend("numpy")),
+        (FakeCuda(0, UserWarning("the NVIDIA driver is too old")), Backend("numpy")),
+        (FakeCuda(1, UserWarning("one of the GPUs is old")), Backend("torch", "cuda")),
+        (FakeCuda(1, RuntimeError("no kernel image is available")), Backend("numpy")),
+        (None, Backend("numpy")),
+    ],
+    ids=["one GPU", "eight", "none", "old driver", "old GPU", "broken", "no torch"],
+)
+def test_the_fastest_backend_is_a_gpu_or_numpy(cuda, expected, monkeypatch, capsys):
+    with_torch(monkeypatch, cuda)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert fastest() == expected
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_torch_that_cannot_be_loaded_is_passed_over(monkeypatch):
+    def broken(name):
+        raise ImportError("libcuda.so: cannot open")
+
+    with_torch(monkeypatch, FakeCuda(1))
+    monkeypatch.setattr(backends.importlib, "import_module", broken)
+    assert fastest() == Backend("numpy")
 
 
 # ---------------------------------------------------------------------------- what is loaded and switched

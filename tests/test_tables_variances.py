@@ -20,8 +20,8 @@ from klsym.numeric.sequence_examples import offset_pair
 from klsym.numeric.sequence_fields import kl_variances
 from klsym.tables import variances
 from klsym.tables.notation import NOTATIONS
-from klsym.tables.quotes import quote
-from klsym.tables.theorems import stated, where
+from klsym.tables.pieces import where
+from klsym.tables.quotes import quote, stated
 
 TABLE = variances.table()
 PAIR, DIFFERENCE, LOWER = range(3)

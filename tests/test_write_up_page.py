@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import struct
 from collections import Counter
 from dataclasses import replace
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +18,7 @@ import pytest
 from klsym.errors import UsageError
 from klsym.experiments.catalogue import EXPERIMENTS
 from klsym.finding import Finding
-from klsym.kernel import RULES, check
+from klsym.kernel import FORMAT, RULES, check
 from klsym.kernel.closing import CLOSINGS
 from klsym.ledger import Claim, Settled, load, settle
 from klsym.render.claims import statement_latex
@@ -25,13 +27,16 @@ from klsym.render.spelling import LATEX
 from klsym.render.text import chain, show_statement
 from klsym.settling import Result, settle_all
 from klsym.write_up import run
-from klsym.write_up.page import Figure, Material, page, summary
+from klsym.write_up.page import Figure, Material, _figure, page
 from klsym.write_up.page_checks import cross_check
-from klsym.write_up.page_claims import claim_html, closing_id, rule_id
+from klsym.write_up.page_claims import claim_html, closing_id, printed_latex, rule_id, true_parts
 from klsym.write_up.page_glossary import GLOSSARY
+from klsym.write_up.page_prose import prose_html
+from klsym.write_up.page_top import HEADLINES, failures, top
+from klsym.write_up.prose import LETTERS
 from klsym.write_up.report import write_report
 
-VOID = ("meta", "img", "input", "br", "hr", "link")
+VOID = ("meta", "img", "input", "br", "hr", "link", "wbr")
 PIXEL = b"\x89PNG\r\n\x1a\n"
 
 
@@ -128,12 +133,11 @@ def test_every_statement_is_traced_to_its_proof(whole: str, results: list[Result
         mine = claim_of(whole, settled.claim.id)
         assert settled.claim.verdict in mine and settled.trust in mine
         for part in settled.parts:
-            assert mathml(statement_latex(part), True) in mine, settled.claim.id
-        words = Reader(mine).text
-        assert all(" ".join(line.split()) in words for line in settled.hypotheses), settled.claim.id
-        assert settled.claim.explanation in words
+            assert mathml(statement_latex(part), True, True) in mine, settled.claim.id
+        assert all(f"<li>{prose_html(line)}</li>" in mine for line in settled.hypotheses), settled.claim.id
+        assert prose_html(settled.claim.explanation) in mine
         if settled.proofs:
-            assert settled.certificate()["digest"] in words
+            assert settled.certificate()["digest"] in mine
 
 
 def test_every_step_is_there_with_its_rule(whole: str, results: list[Result]) -> None:
@@ -142,7 +146,7 @@ def test_every_step_is_there_with_its_rule(whole: str, results: list[Result]) ->
         mine = claim_of(whole, result.settled.claim.id)
         for proof in result.settled.proofs:
             for latex, why in chain(proof.part, proof.labels, LATEX)[1:]:
-                assert mathml(latex, True) in mine
+                assert mathml(latex, True, True) in mine
                 assert all(link_of(name) in mine for name in why.split(", "))
                 steps += 1
     assert steps > 500
@@ -165,31 +169,125 @@ def test_refutations_show_their_model(whole: str, results: list[Result]) -> None
 def test_a_corrected_claim_shows_what_its_source_prints(whole: str, results: list[Result]) -> None:
     shown = claim_of(whole, "gradient.appendix-a-sign")
     [wrong] = [p for p in settle(load()["gradient.appendix-a-sign"]).proofs if p.theorem.kind == "refuted"]
-    printed = mathml(show_statement(wrong.theorem.statement, wrong.labels, spell=LATEX), True)
+    printed = mathml(show_statement(wrong.theorem.statement, wrong.labels, spell=LATEX), True, True)
     assert printed in shown.partition("As printed")[2].partition("Statement 1")[0]
     corrected = [r for r in results if r.settled.claim.verdict == "corrected"]
     assert whole.count("As printed in the source") == len(corrected) > 0
 
 
 def test_all_rules_and_closings_are_explained(whole: str) -> None:
-    text = Reader(whole).text
-    assert all(rule.why in text and rule.cite in text for rule in RULES.values())
-    assert all(" ".join(closing.why.split()) in text for closing in CLOSINGS.values())
+    assert all(prose_html(rule.why) in whole and escape(rule.cite) in whole for rule in RULES.values())
+    assert all(prose_html(" ".join(closing.why.split())) in whole for closing in CLOSINGS.values())
 
 
 def test_a_certificate_is_linked_where_it_lies_beside(whole: str) -> None:
     assert '<a href="c.json">certificate</a>' in claim_of(whole, "gradient.k1-loss")
     assert "<a href" not in claim_of(whole, "gradient.k3-loss").partition("digest")[2]
-    assert '<a href="#gradient.k1-loss"><code>gradient.k1-loss</code></a>' in whole  # from the table
+    [table] = re.findall(r"<table id='table-x'>.*?</table>", whole)
+    assert 'href="#gradient.k1-loss"><code>gradient.k1-loss</code></a>' in table
 
 
 def test_the_counts_are_those_of_the_run(results: list[Result]) -> None:
-    failed = Result(replace(results[0].settled, error="it <fails>"), (), 1)
-    some = [failed, *results[1:4]]
-    assert summary(Material(some))[0].startswith("3 of 4 claims")
-    shown = page(Material(some))
-    assert "it &lt;fails&gt;" in shown and 'class="failure"' in shown
-    assert 'class="failure"' not in page(Material(results[1:4]))
+    some = Material(results[:4])
+    counted = Reader("".join(top(some))).text
+    trusted = sum(result.settled.trust == "kernel" for result in results[:4])
+    assert "All 4 claims are settled" in counted and f"{trusted} replayed by a small kernel" in counted
+    assert 'class="failure"' not in page(some) and "failed" not in counted
+
+
+def _fails(result: Result) -> Result:
+    return Result(replace(result.settled, error="it <fails>"), (), 1)
+
+
+def _disagrees(result: Result) -> Result:
+    return Result(result.settled, ("part 1: it <fails>",), 1)
+
+
+@pytest.mark.parametrize("spoil", [_fails, _disagrees])
+def test_a_claim_that_fails_is_seen_at_the_top_and_in_its_line(results: list[Result], spoil: Any) -> None:
+    """Whether it did not settle, or the exact oracle disagrees."""
+    id = results[0].settled.claim.id
+    material = Material([spoil(results[0]), *results[1:4]])
+    shown = page(material)
+    words = Reader("".join(top(material))).text
+    assert "1 of 4 claims failed" in words and "it <fails>" in words and "All 4" not in words
+    assert f'<details class="claim failed" id="{id}" open' in shown
+    assert "it &lt;fails&gt;" in claim_of(shown, id)
+    assert failures(material).keys() == {id}
+    assert shown.count('class="claim failed"') == 1
+
+
+def test_a_claim_that_samples_contradict_has_failed(results: list[Result]) -> None:
+    [k3] = [result for result in results if result.settled.claim.id == "gradient.k3-loss"]
+    wrong = SimpleNamespace(**vars(checked(passed=False)))
+    wrong.identity.claim = k3.settled.claim
+    right = SimpleNamespace(**vars(checked()))
+    right.identity.claim = k3.settled.claim
+    for one, expected in ((wrong, {"gradient.k3-loss"}), (right, set())):
+        run_of = SimpleNamespace(checked=[one])
+        assert failures(Material([k3], run_of)).keys() == expected  # type: ignore[arg-type]
+
+
+def test_the_errata_stand_near_the_top(whole: str, results: list[Result]) -> None:
+    [shown] = re.findall(r'<section id="errata">.*?</section>', whole, re.DOTALL)
+    assert whole.index(shown) < whole.index('<section id="ledger">')
+    corrected = [r.settled for r in results if r.settled.claim.verdict == "corrected"]
+    assert shown.count('class="erratum"') == len(corrected) > 0
+    for settled in corrected:
+        assert f'href="#{settled.claim.id}"' in shown
+        for latex in printed_latex(settled):
+            assert mathml(latex, True, True) in shown
+        for part in true_parts(settled):
+            assert mathml(statement_latex(part), True, True) in shown
+
+
+def test_what_most_people_come_for_is_quoted(whole: str) -> None:
+    [shown] = re.findall(r'<section id="short">.*?</section>', whole, re.DOTALL)
+    assert all(f'href="#{id}"' in shown for id in HEADLINES) and set(HEADLINES) <= load().keys()
+
+
+def test_the_ledger_at_a_glance_adds_up(whole: str, results: list[Result]) -> None:
+    rows = re.findall(r'<tr><th scope="row"><a href="#area[^"]*">.*?</tr>', whole)
+    cells = [[int(n or 0) for n in re.findall(r'<td class="n">(\d*)</td>', row)] for row in rows]
+    assert all(sum(row[:-1]) == row[-1] for row in cells)
+    assert sum(row[-1] for row in cells) == len(results)
+
+
+def test_sentences_are_set_with_their_formulas(results: list[Result]) -> None:
+    """No LaTeX is left, no word is lost."""
+    every = [result.settled for result in results]
+    texts = {settled.claim.explanation for settled in every} | {h for one in every for h in one.hypotheses}
+    texts |= {rule.why for rule in RULES.values()} | {words for pair in GLOSSARY for words in pair}
+    assert len(texts) > 200
+    for text in texts:
+        shown = Reader(f"<p>{prose_html(text)}</p>")
+        assert shown.faults == [] and not set(shown.text) & set("\\$`"), text
+        words = [word for word in re.findall(r"(?<![\w*])[a-z]{6,}(?![\w(*])", text) if word not in LETTERS]
+        assert [word for word in words if word not in shown.text] == [], text
+    assert sum("<math" in prose_html(text) for text in texts) > 100
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ('say "<b>no & c"', 'say "&lt;b&gt;no &amp; c"'),
+        ("`detach` it", "<code>detach</code> it"),
+        ("5% of both", "5% of both"),
+        ("it is k1.", "it is <math><msub><mi>k</mi><mn>1</mn></msub></math>&NoBreak;."),
+        (" spaced ", " spaced "),
+        ("", ""),
+    ],
+)
+def test_how_a_sentence_is_set(text: str, shown: str) -> None:
+    assert prose_html(text) == shown
+
+
+def test_a_figure_is_as_large_as_its_letters_need() -> None:
+    head = PIXEL + struct.pack(">I4sII5s", 13, b"IHDR", 2100, 780, bytes(5))
+    dense = struct.pack(">I4sIIB", 9, b"pHYs", 11811, 11811, 1)
+    for image, size in ((head + dense, (1008, 374)), (head, (1008, 374)), (PIXEL, None)):
+        shown = "".join(_figure(Figure("f", "t", image), ()))
+        assert re.findall(r'width="(\d+)" height="(\d+)"', shown) == ([tuple(map(str, size))] if size else [])
 
 
 def test_the_glossary_is_that_of_the_readme() -> None:
@@ -214,26 +312,29 @@ def checked(**changes: Any) -> SimpleNamespace:
     identity = SimpleNamespace(
         number=1, of=2, finite=[SimpleNamespace(name="left side")], gaussian="", notes=[]
     )
-    plain = {"identity": identity, "exact": (True, "apart by 0"), "finite": [outcome], "gaussian": "p < q",
-             "autograd": None, "few": [], "outcomes": [outcome]}  # fmt: skip
+    plain = {"identity": identity, "passed": True, "exact": (True, "apart by 0"), "finite": [outcome],
+             "gaussian": "p < q", "autograd": None, "few": [], "outcomes": [outcome]}  # fmt: skip
     return SimpleNamespace(**(plain | changes))
 
 
 def test_the_cross_check_says_what_was_seen() -> None:
     shown = "".join(cross_check([checked()]))
     text = Reader(shown).text
-    assert "statement 1, exactly: apart by 0" in text and "finite model, left side" in text
-    assert "10 12 −1.2 |z| ≤ 5.99 2×10 −5 rejected, |z| = 1.4e+02" in text
+    assert "Statement 1, exactly: apart by 0" in text and "finite model, left side" in text
+    assert "10 12 −1.2 |z| ≤ 5.99 2×10 −5 told apart, |z| = 140" in text
+    assert "agrees : the exact oracle bears out 1 of 1 statement; 1 of 1 sampled side as required" in text
+    assert "a bias of 2×10 −5 of its size would have shown; 1 of 1 wrong control told apart" in text
     assert "not sampled on Gaussians: p < q" in text and "failure" not in shown
     assert "".join(cross_check([])) == ""
 
 
 @pytest.mark.parametrize(
-    ("change", "word"), [({"holds": False}, "−1.2"), ({"rejected": False}, "not rejected")]
+    ("change", "word"), [({"holds": False}, "−1.2"), ({"rejected": False}, "not told apart")]
 )
 def test_a_failed_comparison_is_marked(change: dict[str, bool], word: str) -> None:
     outcome = SimpleNamespace(**(vars(checked().outcomes[0]) | change))
-    shown = "".join(cross_check([checked(finite=[outcome], outcomes=[outcome])]))
+    shown = "".join(cross_check([checked(finite=[outcome], outcomes=[outcome], passed=False)]))
+    assert "does not agree" in shown
     assert re.search(rf'class="failure">{word}', shown)
 
 
@@ -270,21 +371,22 @@ def test_everything_is_made_and_said_where(tmp_path: Path) -> None:
     claims = [load()["gradient.k1-loss"], load()["gradient.k3-loss-not-reverse"]]
     folder = tmp_path / "out"
     (folder / "certificates").mkdir(parents=True)
-    (folder / "certificates" / "old.json").write_text("{}", encoding="utf-8")
+    (folder / "certificates" / "notes.json").write_text("[1]", encoding="utf-8")
+    stale = json.dumps({"format": FORMAT, "claim": "gradient.gone", "parts": []})
+    (folder / "certificates" / "gradient.gone.json").write_text(stale, encoding="utf-8")
     made = run.produce(folder, claims=claims, experiments=[], tables=["<p>t</p>"])
     assert made.passed and str(folder / "report.html") in str(made)
     text = (folder / "report.html").read_text(encoding="utf-8")
-    assert (
-        'href="certificates/gradient.k1-loss.json"' in text
-        and "<p>t</p>" in text
-        and "old" not in str(list((folder / "certificates").iterdir()))
-    )
-    for path in (folder / "certificates").iterdir():
+    assert 'href="certificates/gradient.k1-loss.json"' in text and "<p>t</p>" in text
+    (folder / "certificates" / "notes.json").unlink()  # is not ours to remove
+    made_now = sorted((folder / "certificates").iterdir())
+    assert [path.stem for path in made_now] == sorted(claim.id for claim in claims)
+    for path in made_now:
         assert check(json.loads(path.read_text(encoding="utf-8")))
         assert json.loads(path.read_text(encoding="utf-8"))["digest"] in text
     verified = (folder / "verify.txt").read_text(encoding="utf-8")
     assert "all 2 identities agree" in verified and verified.strip() in str(made)
-    assert "2 of 2 identities agree" in Reader(text).text
+    assert "2 of 2 statements agree" in Reader(text).text
 
 
 def test_a_claim_that_fails_fails_the_report(tmp_path: Path) -> None:

@@ -11,10 +11,13 @@ import pytest
 from klsym.errors import KlsymError, UsageError
 from klsym.evidence import Evidence
 from klsym.experiments.catalogue import EXPERIMENTS
+from klsym.figures.gallery import GALLERY
 from klsym.figures.style import save, styled
 from klsym.kernel import RULES
 from klsym.kernel.closing import CLOSINGS
 from klsym.ledger import Settled, load, settle
+from klsym.tables.catalogue import tables
+from klsym.tables.layouts import write
 from klsym.write_up import paper
 from klsym.write_up.bibliography import SOURCES, TAG, bibliography, cited, listing
 from klsym.write_up.compile import compile_paper, first_fault, main
@@ -43,11 +46,13 @@ def test_parts_are_deterministic(ledger, parts):
 
 
 def test_each_claim_stands_in_the_parts_once(ledger, parts):
-    found = re.findall(r"\\klclaim\{([^}]*)\}", parts["theorems"] + parts["experiments"])
+    found = re.findall(r"\\klclaim\{([^}]*)\}", parts["claims"] + parts["experiments"])
     assert sorted(found) == sorted(item.claim.id for item in ledger)
+    derived = re.findall(r"\\klderived\{([^}]*)\}", parts["derivations"])
+    assert sorted(derived) == sorted(item.claim.id for item in ledger if item.claim.verdict != "computed")
 
 
-@pytest.mark.parametrize("name", ["theorems", "experiments", "quotes", "ledger", "corrections",
+@pytest.mark.parametrize("name", ["claims", "derivations", "experiments", "quotes", "ledger", "corrections",
                                   "contradictions", "rules", "closings", "bibliography"])  # fmt: skip
 def test_each_part_is_balanced(name, parts):
     assert balanced(parts[name])
@@ -82,8 +87,11 @@ def test_the_frame_quotes_and_names_only_what_there_is(parts, ledger):
     known = set(re.findall(r"\\kldefine\{([^}]*)\}", parts["quotes"]))
     quoted = set(re.findall(r"\\kl(?:show|quote)\{([^}#]*)\}", body))
     assert quoted and quoted <= known
-    named = set(re.findall(r"\\klref\{([^}#]*)\}", body))
+    named = set(re.findall(r"\\ref\{claim:([^}#]*)\}", body))
+    named |= {name for name in re.findall(r"\\klwide\{([^}#]*)\}", body) if "." in name}
     assert named and named <= {item.claim.id for item in ledger}
+    drawn = set(re.findall(r"\\klfigure\{([^}#]*)\}", body))
+    assert set(GALLERY) <= drawn <= {*EXPERIMENTS, *GALLERY}
 
 
 def test_citations_are_defined(parts):
@@ -184,8 +192,10 @@ def test_the_paper_compiles_twice_to_the_same_bytes(parts, tmp_path):
     for name, body in parts.items():
         (tmp_path / f"{name}.tex").write_text(body, encoding="utf-8")
     with styled() as Figure:
-        for name in EXPERIMENTS:
+        for name in (*EXPERIMENTS, *GALLERY):
             save(Figure(figsize=(1, 1)), tmp_path / "figures", name)
+    (tmp_path / "tables").mkdir()
+    write(list(tables()), tmp_path / "tables", "latex")
     first = compile_paper(FRAME, tmp_path).read_bytes()
     assert first.startswith(b"%PDF")
     assert compile_paper(FRAME, tmp_path).read_bytes() == first

@@ -9,9 +9,10 @@ import pytest
 from klsym.evidence import Evidence
 from klsym.ledger import Settled, load, settle
 from klsym.settling import check_settled
+from klsym.write_up.assumptions import hypotheses, in_short
 from klsym.write_up.prose import prose
 from klsym.write_up.tex import balanced, breakable, escape
-from klsym.write_up.theorems import claim_latex, digest_of, hypotheses, statements
+from klsym.write_up.theorems import claim_latex, derivation_latex, digest_of, models, statements
 
 FAST = [claim.id for claim in load().values() if claim.verdict != "computed"]
 
@@ -97,33 +98,70 @@ def test_no_claim_is_missing_from_the_cases():
 @pytest.mark.parametrize("id", FAST)
 def test_every_claim_is_whole(id, ledger):
     settled = ledger[id]
-    latex = claim_latex(settled)
-    assert balanced(latex), latex
-    assert latex.count(rf"\klclaim{{{id}}}") == 1
-    assert r"\left" not in latex.replace(r"\leftskip", "") and r"\right" not in latex
-    assert len(re.findall(r"(?<!\\)\$", latex)) % 2 == 0
+    latex, derived = claim_latex(settled), derivation_latex(settled)
+    assert latex.count(rf"\klclaim{{{id}}}") == 1 and derived.count(rf"\klderived{{{id}}}") == 1
+    for text in (latex, derived):
+        assert balanced(text), text
+        assert r"\left" not in text.replace(r"\leftskip", "") and r"\right" not in text
+        assert len(re.findall(r"(?<!\\)\$", text)) % 2 == 0
     for name, shown in statements(settled):
-        assert name.startswith(f"{id}/") and shown in latex
+        assert name.startswith(f"{id}/") and rf"\klpart{{{shown}}}" in latex
     assert len(list(hypotheses(settled))) == len(settled.hypotheses)
+    assert all(line in derived for line in hypotheses(settled))
+
+
+@pytest.mark.parametrize("id", FAST)
+def test_a_derivation_says_its_statement(id, ledger):
+    """A chain begins with the left side and ends with the right one; one step stands beside the statement."""
+    derived = derivation_latex(ledger[id])
+    for (_, shown), part in zip(statements(ledger[id]), ledger[id].parts, strict=True):
+        if rf"\klby{{{shown}}}" in derived:
+            continue
+        assert not isinstance(part, Evidence)
+        rows = re.findall(r"\\kl(?:first|row)\{(.*?)\}(?:\{[^{}]*\})?$", derived, re.MULTILINE)
+        assert any(shown.startswith(row) for row in rows), shown
+        ends = [re.sub(r"^(\{\})?(\\brk)?= ", "", row.rpartition(r"\iff ")[2]) for row in rows]
+        assert any(shown.endswith(end) for end in ends), shown
 
 
 @pytest.mark.parametrize("id", FAST)
 def test_the_digest_is_that_of_the_certificate(id, ledger):
     settled = ledger[id]
     if not settled.proofs:
-        assert r"\klnodigest" in claim_latex(settled)
+        assert r"\klnodigest" in derivation_latex(settled)
         return
     digest = settled.certificate()["digest"]
     assert len(digest) == 64 and digest_of(settled) == digest
-    assert rf"\kldigest{{{digest}}}" in claim_latex(settled)
+    assert rf"\kldigest{{{digest}}}" in derivation_latex(settled)
+
+
+@pytest.mark.parametrize("id", FAST)
+def test_short_hypotheses_leave_none_out(id, ledger):
+    """Each measure of an exchange, each support, and as many moments as the ledger names."""
+    settled, short = ledger[id], "; ".join(in_short(ledger[id]))
+    kinds = [h for proof in settled.proofs for h in proof.theorem.hypotheses]
+    named = {"q": "$q$", "p": "$p$", "mu": r"$\mu$"}
+    for kind in kinds:
+        if kind[0] == "exchange":
+            assert named[kind[1]] in short.partition(";")[0]
+        if kind[0] == "support" and kind[1] != "count":
+            assert named[kind[1]][:-1] + r" \ll " + named[kind[2]][1:] in short
+    assert ("exist" in short) == any(kind[0] == "moment" for kind in kinds)
+    assert bool(short) == bool(kinds or any(part.hypotheses for part in settled.parts))
+
+
+def test_what_an_area_reads_alike_is_said_once(ledger):
+    settled = ledger["sequence.token-loss-partial"]
+    assert r"\klreading" in claim_latex(settled)
+    assert r"\klreading" not in claim_latex(settled, known=settled.claim.reading)
 
 
 def test_a_refuted_part_is_shown_with_its_model(ledger):
     shown = 0
     for settled in ledger.values():
-        latex = claim_latex(settled)
+        latex = derivation_latex(settled)
         refuted = [proof for proof in settled.proofs if proof.theorem.kind == "refuted"]
-        assert latex.count(r"\klwitness") == len(refuted)
+        assert latex.count(r"\klwitness") == len(refuted) == len(list(models(settled)))
         for proof in refuted:
             model = proof.part["close"]["model"]
             first = (model.get("tree") or model)["q"][0]
@@ -133,15 +171,15 @@ def test_a_refuted_part_is_shown_with_its_model(ledger):
 
 
 def test_witness_names_the_values_of_the_model():
-    latex = claim_latex(settle(load()["gradient.k3-loss-not-reverse"]))
+    latex = derivation_latex(settle(load()["gradient.k3-loss-not-reverse"]))
     assert r"$q = (\tfrac{1}{2},\, \tfrac{1}{2})$, $p = (\tfrac{1}{4},\, \tfrac{3}{4})$" in latex
-    assert r"\brk\ne" in latex and r"u = (1,\, 0)" in latex
+    assert r"{\ne \nabla" in latex and r"u = (1,\, 0)" in latex
     assert r"\mu" not in latex  # the statement does not speak of it
 
 
 def test_rules_stand_beside_their_steps(ledger):
     for settled in ledger.values():
-        latex = claim_latex(settled)
+        latex = derivation_latex(settled)
         for proof in settled.proofs:
             if proof.part["close"]["by"] == "ring equality":
                 assert all(step["rule"] in latex for step in proof.part["steps"])

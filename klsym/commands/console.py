@@ -1,4 +1,4 @@
-"""What the commands share: bars on stderr, folders, numbers, one-line messages."""
+"""What the commands share: bars on stderr, numbers, one-line messages."""
 
 from __future__ import annotations
 
@@ -9,19 +9,27 @@ from pathlib import Path
 from typing import Any
 
 from klsym.errors import UsageError
+from klsym.files import make_folder
 
 
 def one_line(text: str, limit: int = 400) -> str:
+    """A message without its line breaks, cut where it is long.
+
+    >>> one_line("no such\\n  loss")
+    'no such loss'
+    """
     text = " ".join(text.split())
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
-def make_folder(folder: Path) -> None:
-    """Raises UsageError: a folder that cannot be written."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"cannot write into {folder}: {error.strerror}") from None
+def output_folder(text: str) -> Path:
+    """The folder that a user names, made where it is missing.
+
+    Raises UsageError: no name; a folder that cannot be made.
+    """
+    if not text.strip():  # Path("") is the folder that one happens to stand in
+        raise UsageError("the name of a folder is empty; a dot stands for this one")
+    return make_folder(Path(text))
 
 
 def progress(items: list[Any], describe: Callable[[Any], str]) -> Iterator[Any]:
@@ -36,8 +44,29 @@ def progress(items: list[Any], describe: Callable[[Any], str]) -> Iterator[Any]:
             yield item
 
 
+def separated(option: str, texts: list[str]) -> tuple[str, ...]:
+    """The names given to an option, separated by spaces or commas, each once.
+
+    >>> separated("--only", ["k1,k2", "k1"])
+    ('k1', 'k2')
+
+    Raises UsageError: there is no name in what was given.
+    """
+    pieces = (piece.strip() for text in texts for piece in text.split(","))
+    found = tuple(dict.fromkeys(piece for piece in pieces if piece))
+    if texts and not found:
+        raise UsageError(f"{option}: a name expected, not {' '.join(texts)[:40]!r}")
+    return found
+
+
 def whole_number(name: str, text: str, least: int) -> int:
-    """A whole number, also written as 1e6."""
+    """A whole number, also written as 1e6.
+
+    >>> whole_number("--samples", "1e6", least=1)
+    1000000
+
+    Raises UsageError: no whole number, or one below the least.
+    """
     try:
         value = Decimal(text)
         whole = int(value) if value == value.to_integral_value() and abs(value) < 10**18 else None

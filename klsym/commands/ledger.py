@@ -9,33 +9,29 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from klsym.commands.console import make_folder, one_line, progress
+from klsym.commands.console import one_line, output_folder, progress
 from klsym.errors import Refused, UsageError
 
 
 def prove(options: argparse.Namespace) -> int:
+    """Settle claims, with the exact oracle beside them; 1 if one fails."""
     from klsym.ledger import select
     from klsym.settling import settle_all, table, write_certificates
 
     claims = select(options.ids)
-    folder = Path(options.certificates) if options.certificates else None
-    if folder is not None:
-        make_folder(folder)
+    folder = None if options.certificates is None else output_folder(options.certificates)
     results = settle_all(claims, progress=progress)
     print(table(results))
     failed = [result for result in results if result.error]
     for result in failed:
         print(f"FAILED {result.settled.claim.id}: {one_line(result.error)}")
     if folder is not None:
-        try:
-            count = write_certificates(results, folder)
-        except OSError as error:
-            raise UsageError(f"cannot write into {folder}: {error.strerror}") from None
-        print(f"{count} certificates in {folder}")
+        print(f"{write_certificates(results, folder)} certificates in {folder}")
     return 1 if failed else 0
 
 
 def replay(options: argparse.Namespace) -> int:
+    """Replay certificates; 1 if one is refused, 2 if one cannot be read."""
     from klsym.kernel import check
     from klsym.render.text import show_theorem
 
@@ -83,6 +79,7 @@ def _read_json(path: Path) -> Any:
 
 
 def list_claims(options: argparse.Namespace) -> int:
+    """The ledger, settled; 1 if a claim fails."""
     from klsym.ledger import select, settle
 
     settled = [settle(claim) for claim in progress(select(options.ids), lambda claim: claim.id)]
@@ -97,6 +94,7 @@ def list_claims(options: argparse.Namespace) -> int:
 
 
 def show_grounds(options: argparse.Namespace) -> int:
+    """What one claim rests on; 1 if it fails."""
     from klsym.ledger import select, settle
     from klsym.render.axioms import show_axioms
 

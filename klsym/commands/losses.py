@@ -12,6 +12,7 @@ from klsym.errors import KlsymError
 
 
 def explain_loss(options: argparse.Namespace) -> int:
+    """The verdict on a loss, or on each line of standard input."""
     if options.loss == "-":
         return _explain_stream(options)
     print(_render(_explain(options.loss.strip(" "), options), options.format))
@@ -62,6 +63,7 @@ def _render(verdict: Any, form: str) -> str:
 
 
 def compare_losses(options: argparse.Namespace) -> int:
+    """Two losses beside one another."""
     from klsym.engine.compare import compare
 
     losses = (options.loss_a.strip(" "), options.loss_b.strip(" "))

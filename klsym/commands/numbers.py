@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from klsym.commands.console import bar, make_folder, progress, whole_number
+from klsym.commands.console import bar, output_folder, progress, whole_number
 from klsym.errors import UsageError
 
 
 def cross_check(options: argparse.Namespace) -> int:
+    """Every identity exactly and by sampling; 1 if one disagrees."""
     from klsym.ledger import select, settle
     from klsym.sampling.backends import backend
     from klsym.sampling.identities import LARGEST_DRAW, Options
@@ -34,11 +34,11 @@ def cross_check(options: argparse.Namespace) -> int:
 
 
 def figures(options: argparse.Namespace) -> int:
-    from klsym.experiments.catalogue import EXPERIMENTS, draw, result, select
+    """The experiments, run, drawn and told."""
+    from klsym.experiments.catalogue import EXPERIMENTS, result, select
+    from klsym.figures.drawn import draw
 
-    folder = Path(options.output)
-    names = select(options.ids)
-    make_folder(folder)
+    names, folder = select(options.ids), output_folder(options.output)
     for name in progress(names, str):
         paths = draw(name, folder)
         print(f"{name}: {EXPERIMENTS[name].title}  ({', '.join(path.name for path in paths)})")

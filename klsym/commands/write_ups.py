@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from klsym.commands.console import bar, make_folder, progress
+from klsym.commands.console import bar, output_folder, progress, separated
 
 
 def write_tables(options: argparse.Namespace) -> int:
-    from klsym.tables.catalogue import tables
+    """The tables to stdout, or one file each; 2 before anything is written if a name is unknown."""
+    from klsym.tables.catalogue import listing, select, tables
     from klsym.tables.layouts import LAYOUTS, write
 
-    layout, _ = LAYOUTS[options.format]
-    made = list(tables(tuple(options.names), tuple(options.only), tuple(options.columns)))
-    if options.output is None:
-        print("\n\n".join(layout(table, options.notation) for table in made))
+    if options.list:
+        print(listing())
         return 0
-    folder = Path(options.output)
-    make_folder(folder)
-    for path in write(made, folder, options.format, options.notation):
-        print(path)
+    names = select(separated("TABLE", options.names))
+    only, columns = separated("--only", options.only), separated("--columns", options.columns)
+    folder = None if options.output is None else output_folder(options.output)
+    made = list(tables(tuple(names), only, columns, progress))
+    if folder is None:
+        layout, _ = LAYOUTS[options.format]
+        print("\n\n".join(layout(table, options.notation) for table in made))
+    else:
+        print(*write(made, folder, options.format, options.notation), sep="\n")
     return 0
 
 
@@ -28,16 +31,16 @@ def write_report(options: argparse.Namespace) -> int:
     from klsym.write_up.run import produce
 
     with bar("check") as sampled:
-        summary = produce(Path(options.output), progress=progress, sampled=sampled)
+        summary = produce(output_folder(options.output), progress=progress, sampled=sampled)
     print(summary)
     return 0 if summary.passed else 1
 
 
 def write_paper(options: argparse.Namespace) -> int:
+    """The generated parts of the paper."""
     from klsym.write_up.paper import write_parts
 
-    folder = Path(options.output)
-    make_folder(folder)
+    folder = output_folder(options.output)
     written = write_parts(folder, progress=progress)
     print(f"{len(written)} files in {folder}")
     return 0

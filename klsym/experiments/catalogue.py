@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import importlib
-import io
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from klsym.errors import UsageError
@@ -58,24 +55,13 @@ def select(names: list[str]) -> list[str]:
     return list(dict.fromkeys(chosen))
 
 
-def draw(name: str, folder: Path) -> list[Path]:
-    """Run an experiment and write its figure (PDF, PNG) and the numbers behind it (CSV) into a folder.
+def drawer(name: str) -> Any:
+    """What makes the figure of an experiment from its data.
 
-    Raises UsageError: a folder that cannot be written.
+    >>> drawer("tm-fig1").__name__
+    'draw1'
     """
-    from klsym.figures.style import save
-
-    data = result(name)
-    paths = save(_function(EXPERIMENTS[name].draw)(data), folder, name)
-    header, rows = data.table()
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([header, *rows])
-    numbers = folder / f"{name}.csv"
-    try:
-        numbers.write_text(text.getvalue(), encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot write {numbers}: {error.strerror}") from None
-    return [*paths, numbers]
+    return _function(EXPERIMENTS[name].draw)
 
 
 def _function(place: str) -> Any:

@@ -5,6 +5,7 @@ The same statements serve notebooks, the report and the paper; each comes from i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,6 +24,8 @@ TRUST = {
     "sympy": "rests on SymPy",
     "numeric": "rests on numbers",
 }
+MARKUP = re.compile(r"([\\`*_\[\]<>#|$&~!])")
+STARTS_A_BLOCK = re.compile(r"^(\d*)([.)](?=\s|$)|[-+=])")  # a list, a rule, a heading
 
 
 class SettledView:
@@ -72,21 +75,30 @@ def statement_latex(part: Any) -> str:
 def claim_markdown(settled: Any) -> str:
     """The claim with its statements and its hypotheses."""
     claim = settled.claim
-    lines = [f"**`{claim.id}`** *{VERDICTS[claim.verdict]}; {TRUST[settled.trust]}; {claim.source}*"]
-    lines += [f"\n{claim.explanation}"] if claim.explanation else []
+    source = shown_as_it_is(claim.source)
+    lines = [f"**`{claim.id}`** *{VERDICTS[claim.verdict]}; {TRUST[settled.trust]}; {source}*"]
+    lines += [f"\n{shown_as_it_is(claim.explanation)}"] if claim.explanation else []
     for part in settled.parts:
         words = isinstance(part, Evidence) and part.kind == "computed"
-        lines.append(f"\n- {part.text}" if words else f"\n$$ {statement_latex(part)} $$")
+        lines.append(f"\n- {shown_as_it_is(part.text)}" if words else f"\n$$ {statement_latex(part)} $$")
     return "\n".join([*lines, *_hypotheses(settled)])
 
 
 def _hypotheses(settled: Any) -> Iterator[str]:
     if settled.hypotheses:
         yield "\nHypotheses:\n"
-        yield from (f"- {_escaped(line)}" for line in settled.hypotheses)
+        yield from (f"- {shown_as_it_is(line)}" for line in settled.hypotheses)
 
 
-def _escaped(text: str) -> str:
-    for sign in ("*", "_", "<"):
-        text = text.replace(sign, "\\" + sign)
-    return text
+def shown_as_it_is(text: str) -> str:
+    r"""Text with formulas in it as Markdown that shows every character, and no other.
+
+    >>> print(shown_as_it_is("g* = E_q[k1**2], y_<t & $5"))
+    g\* = E\_q\[k1\*\*2\], y\_\<t \& \$5
+
+    In Jupyter, as on GitHub, a sign that can begin markup, HTML or a formula stands for itself after a
+    backslash.  Text is one paragraph: other space becomes a blank, and what would begin a list or a rule is
+    escaped.
+    """
+    escaped = MARKUP.sub(r"\\\1", " ".join(text.split()))
+    return STARTS_A_BLOCK.sub(r"\1\\\2", escaped)

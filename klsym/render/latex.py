@@ -19,6 +19,11 @@ class ProofView:
     theorem: Theorem
 
     @property
+    def kind(self) -> str:
+        """What was done with the statement: proved, refuted, unique, independent or iff."""
+        return self.theorem.kind
+
+    @property
     def hypotheses(self) -> list[str]:
         """What the theorem assumes, in words."""
         return show_hypotheses(self.theorem, self.labels)

@@ -26,17 +26,23 @@ SCRIPTED = ("msub", "msup", "msubsup", "munder", "mover", "munderover")
 ARROWS = "⟺⟹⟸"  # relations, which latex2mathml takes for letters
 SUMS = ("∑", "∏")
 FUNCTIONS = ("exp", "log", "min", "max", "sup", "inf", "lim")
+RELATIONS = frozenset("=<>≠≤≥≪≰∉∈≔∝→⇒" + ARROWS)
+SHORT, LONG = 4, 40  # signs: what is shorter stays together, what is longer breaks in brackets too
+PRIMES = ("\N{PRIME}", "\N{DOUBLE PRIME}")
 THIN = "0.167em"  # the space that TeX sets between a function's name and its argument
 
 
 @cache
-def mathml(latex: str, display: bool = False) -> str:
+def mathml(latex: str, display: bool = False, breaking: bool = False) -> str:
     r"""One formula as a <math> element.
 
     >>> mathml(r"\log q")
     '<math><mi>log</mi><mspace width="0.167em" /><mi>q</mi></math>'
+    >>> mathml("1000 = b", breaking=True)
+    '<math><mn>1000</mn></math><wbr/><math><mo form="infix">=</mo><mi>b</mi></math>'
 
     latex: one formula: no alignment, no environments.  display: large sums have their limits below.
+    breaking: as several elements, between which a line may end: browsers break no line within one.
     Raises UsageError: an unknown command, brackets that do not match, words with a formula in them that is
     wrong, no latex2mathml.
     """
@@ -52,8 +58,41 @@ def mathml(latex: str, display: bool = False) -> str:
     _mend(root)
     _refuse_leftovers(root, latex)
     inner = list(root[0]) if len(root) == 1 and root[0].tag == "mrow" else list(root)
-    shown = "".join(ElementTree.tostring(child, encoding="unicode") for child in inner)
-    return f"<math display='block'>{shown}</math>" if display else f"<math>{shown}</math>"
+    start = "<math display='block'>" if display else "<math>"
+    pieces = _pieces(inner) if breaking else [inner]
+    return "<wbr/>".join(f"{start}{_written(piece)}</math>" for piece in pieces)
+
+
+def _written(elements: list[Any]) -> str:
+    return "".join(ElementTree.tostring(element, encoding="unicode") for element in elements)
+
+
+def _pieces(row: list[Any]) -> list[list[Any]]:
+    """A row cut before relations, sums and differences, and behind wide spaces."""
+    pieces: list[list[Any]] = [[]]
+    inside = _signs(row) > LONG
+    depth, before = 0, None
+    for element in row:
+        sign = _sign(element)
+        depth -= sign in (")", "]")
+        wide = before is not None and before.tag == "mspace" and before.get("width") == "1em"
+        joins = sign in RELATIONS or (sign in ("+", "\N{MINUS SIGN}") and element.get("form") != "prefix")
+        if (wide or joins) and (inside or not depth) and _signs(pieces[-1]) >= SHORT:
+            pieces.append([])
+            if joins and element.tag == "mo":
+                element.set("form", "infix")  # at the start of a row it would lose its spaces
+        depth += sign in ("(", "[")
+        pieces[-1].append(element)
+        before = element
+    return pieces
+
+
+def _signs(elements: list[Any]) -> int:
+    return sum(len("".join(element.itertext())) for element in elements)
+
+
+def _sign(element: Any) -> str:
+    return (element.text or "") if element.tag == "mo" else ""
 
 
 def _refused(latex: str, reason: str) -> UsageError:
@@ -146,12 +185,15 @@ def _mend(row: Any) -> None:
             if element.tag == "msub" and element[0].text in SUMS:
                 element.tag = "munder"  # set below in display style, beside the sign elsewhere
     if row.tag in ("math", "mrow", "mstyle", "msqrt"):
+        _set_primes(row)
         _set_signs(row)
         _set_functions(row)
     if row.tag == "mrow" and len(row) and all(_is_upright(letter) for letter in row):
         word = "".join(letter.text or "" for letter in row)
         row.clear()
         row.tag, row.text = "mi", word
+    if _is_fenced(row) and row[1].tag in ("mfrac", "mstyle"):
+        row.insert(1, _thin())  # its line would touch the bracket
     if _is_fenced(row) and not any(_is_tall(element) for element in row.iter() if element is not row):
         for fence in (row[0], row[-1]):
             fence.set("stretchy", "false")  # some fonts have gaps round brackets that stretch
@@ -180,6 +222,17 @@ def _mend_leaf(element: Any) -> None:
         element.text = chr(start + ord(text))
     if variant not in (None, "normal"):
         del element.attrib["mathvariant"]  # browsers know the letters, not the attribute
+
+
+def _set_primes(row: Any) -> None:
+    """A prime is drawn raised; as an exponent it would stand too high, and too small to be seen."""
+    for place, element in enumerate(list(row)):
+        if element.tag == "msup" and element[1].text in PRIMES:
+            prime = ElementTree.Element("mo", {"lspace": "0", "rspace": "0", "form": "postfix"})
+            prime.text = element[1].text
+            whole = ElementTree.Element("mrow")
+            whole.extend([element[0], prime])
+            row[place] = whole
 
 
 def _set_signs(row: Any) -> None:

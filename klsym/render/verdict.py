@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from html import escape
+from string import ascii_lowercase
 from typing import Any
 
 from klsym.render.combination import combination_text
@@ -214,26 +215,33 @@ def _witness_lines(witness: dict[str, Any] | None, level: str = "sample") -> lis
 
 
 def tree_lines(tree: dict[str, Any]) -> list[str]:
-    """One row for each prefix after which a token is drawn; a token after which none is drawn is the last."""
-    found: list[tuple[str, dict[str, Any]]] = []
+    """The tree of a counterexample in text, under a line that says how to read it."""
+    head, rows, caption = tree_rows(tree)
+    table = [head, *rows]
+    widths = [max(len(row[i]) for row in table) for i in range(len(head))]
+    lines = ("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)) for row in table)
+    return [f"  {caption}", *(f"  {line}".rstrip() for line in lines)]
+
+
+def tree_rows(tree: dict[str, Any]) -> tuple[list[str], list[list[str]], str]:
+    """Heads, one row for each prefix after which a token is drawn, and how they are to be read.
+
+    >>> leaf = {"q": ["1/2", "1/2"], "u": ["1", "0"], "next": [None, None]}
+    >>> tree_rows({**leaf, "next": [leaf, None]})[:2]
+    (['after', 'q', 'u'], [['start', '1/2, 1/2', '1, 0'], ['a', '1/2, 1/2', '1, 0']])
+    """
+    names = [name for name in ("q", "p", "mu", "R", "u", "v") if name in tree]
+    rows: list[list[str]] = []
 
     def walk(prefix: str, node: dict[str, Any]) -> None:
-        found.append((prefix or "start", node))
-        for token, after in zip("abcdefghijklmnopqrstuvwxyz", node["next"], strict=False):
+        rows.append([prefix or "start", *(", ".join(node[name]) for name in names)])
+        for token, after in zip(ascii_lowercase, node["next"], strict=False):
             if after is not None:
                 walk(prefix + token, after)
 
     walk("", tree)
-    names = [name for name in ("q", "p", "mu", "R", "u", "v") if name in tree]
-    shown = [[prefix, *(", ".join(node[name]) for name in names)] for prefix, node in found]
-    table = [["after", *names], *shown]
-    widths = [max(len(row[i]) for row in table) for i in range(len(names) + 1)]
-    rows = ("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)) for row in table)
-    tokens = ", ".join("abcdefghijklmnopqrstuvwxyz"[: len(tree["q"])])
-    return [
-        f"  next token {tokens}; a sequence ends after a prefix that is not listed",
-        *(f"  {row}".rstrip() for row in rows),
-    ]
+    tokens = ", ".join(ascii_lowercase[: len(tree["q"])])
+    return ["after", *names], rows, f"next token {tokens}; a sequence ends after a prefix that is not listed"
 
 
 def _listed(title: str, items: tuple[str, ...]) -> list[str]:

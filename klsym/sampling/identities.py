@@ -108,10 +108,15 @@ def _arrange(identity: Identity, part: Proof, options: Options, stream: Stream) 
         identity.finite = identity.gaussian = str(reason).removeprefix("sampling: ")
     if isinstance(identity.finite, list) and theorem.kind == "proved":
         identity.losses = [
-            (atom.measure, part.labels.get(atom.loss, None) or to_sympy(atom.loss), atom.loss)
+            (atom.measure, _in_sympy(part.labels.get(atom.loss), atom.loss), atom.loss)
             for atom in gradient_losses(theorem.statement)
             if not _generic(atom.loss, theorem.statement.context)
         ]
+
+
+def _in_sympy(label: Any, loss: ExpPoly) -> Any:
+    """A loss as its author wrote it, in SymPy or as text with its expression; else from its normal form."""
+    return to_sympy(loss) if label is None else getattr(label, "expression", label)
 
 
 def _generic(loss: ExpPoly, context: Context) -> bool:

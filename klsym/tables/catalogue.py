@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 
 from klsym.errors import UsageError
+from klsym.progress import Progress, plainly
 from klsym.tables.table import Table
 
 # name -> what it shows; the module of that name makes it
@@ -24,7 +26,10 @@ NAMES = {
 
 
 def tables(
-    names: tuple[str, ...] = (), only: tuple[str, ...] = (), columns: tuple[str, ...] = ()
+    names: tuple[str, ...] = (),
+    only: tuple[str, ...] = (),
+    columns: tuple[str, ...] = (),
+    progress: Progress = plainly,
 ) -> Iterator[Table]:
     """The chosen tables, all where none is named, with the chosen rows and columns.
 
@@ -32,29 +37,63 @@ def tables(
     ['gradients', 'rewards']
 
     names: of tables.  only: tags of rows (a loss such as k3, on-policy, reward), claims or areas; a table
-    without such a row is left out.  columns: their keys, in this order.
-    Raises UsageError: an unknown table; no row that answers; a column that no chosen table has.
+    without such a row is left out.  columns: their keys, in this order; likewise.
+    progress: wraps the list of names, as in `settle_all`.
+    Raises UsageError: an unknown table; a name in `only` to which no row answers; a column that no chosen
+    table has.
     """
-    for name in names:
-        if name not in NAMES:
-            raise UsageError(f"unknown table {name[:60]!r}: known are {', '.join(NAMES)}")
-    made = [table.only(only) for table in (build(name) for name in names or NAMES)]
-    made = [table for table in made if table.rows]
-    if not made:
-        raise UsageError(f"--only {' '.join(only)[:60]}: no row of these tables answers to that")
+    made = [build(name, only) for name in progress(select(names), str)]
+    for name in only:
+        if not any(table.only((name,)).rows for table in made):
+            raise UsageError(f"--only {name[:60]!r}: {_advice(name, made)}")
+    made = [table for table in (table.only(only) for table in made) if table.rows]
     known = {column.key for table in made for column in table.columns}
     for key in columns:
         if key not in known:
             raise UsageError(f"no column {key[:60]!r}: there are {', '.join(sorted(known))}")
-    options = " ".join(
-        ["--only " + " ".join(only)] * bool(only) + ["--columns " + " ".join(columns)] * bool(columns)
-    )
+    options = [*(["--only", *only] if only else []), *(["--columns", *columns] if columns else [])]
     for table in made:
         if not columns or {column.key for column in table.columns} & set(columns):
-            yield replace(table.with_columns(columns), options=options)
+            yield replace(table.with_columns(columns), options=shlex.join(options))
 
 
-def build(name: str) -> Table:
-    """One table, whole."""
-    made: Table = importlib.import_module(f"klsym.tables.{name}").table()
+def select(names: tuple[str, ...]) -> list[str]:
+    """The tables with these names, each once; all where there are none.
+
+    >>> select(("values", "values")), len(select(())) == len(NAMES)
+    (['values'], True)
+
+    Raises UsageError: an unknown name.
+    """
+    for name in names:
+        if name not in NAMES:
+            raise UsageError(f"unknown table {name[:60]!r}: known are {', '.join(NAMES)}")
+    return list(dict.fromkeys(names or NAMES))
+
+
+def _advice(name: str, made: list[Table]) -> str:
+    if name in NAMES:
+        return "this names a table, and tables come before --only"
+    tags = dict.fromkeys(tag for table in made for row in table.rows for tag in row.tags)
+    some = ", ".join(tags) or "the names of the others"
+    return f"no row of these tables answers to that; claims and areas do, and {some}"
+
+
+def build(name: str, only: tuple[str, ...] = ()) -> Table:
+    """One table, whole; of the experiments, which take seconds each, those asked for."""
+    module = importlib.import_module(f"klsym.tables.{name}")
+    made: Table = module.table(only) if name == "experiments" else module.table()
     return made
+
+
+def listing() -> str:
+    """Every table with what it shows and the keys of its columns.
+
+    >>> print(listing().splitlines()[1].strip())
+    columns: loss gradient coefficient reverse claim
+    """
+    lines = []
+    for name, shows in NAMES.items():
+        columns = importlib.import_module(f"klsym.tables.{name}").COLUMNS
+        lines += [f"{name:<12} {shows}", f"{'':<12} columns: {' '.join(column.key for column in columns)}"]
+    return "\n".join(lines)

@@ -15,9 +15,9 @@ from klsym.render.losses import show
 from klsym.render.spelling import LATEX, TEXT
 from klsym.statements import Indexed, Side
 from klsym.tables.losses import OFF, ON, gradient, written
+from klsym.tables.pieces import premise
 from klsym.tables.quotes import Quote, quote
-from klsym.tables.table import NONE, Cell, Column, Row, Table, math, words
-from klsym.tables.theorems import cited, premise
+from klsym.tables.table import NONE, Cell, Column, Row, Table, behind, cited, math, words
 from klsym.tables.witness import witness
 
 CAPTION = (
@@ -58,7 +58,7 @@ def _rows() -> Iterator[Row]:
 
 
 def _row(group: str, tags: tuple[str, ...], *cells: Cell) -> Row:
-    return Row((*cells, cited(cells)), tags, group)
+    return Row((*cells, cited(behind(cells))), tags, group)
 
 
 # ---------------------------------------------------------------------------- on-policy

@@ -45,8 +45,8 @@ def _rows() -> Iterator[Row]:
 
 def _row(item: Settled) -> Row:
     name = item.claim.id
-    wrong = [part for part in item.parts if _kind(part) == "refuted"]
-    right = [part for part in item.parts if _kind(part) != "refuted"]
+    wrong = [part for part in item.parts if part.kind == "refuted"]
+    right = [part for part in item.parts if part.kind != "refuted"]
     cells = (
         words(item.claim.source, name),
         listed([_printed(part, name) for part in wrong]),
@@ -55,10 +55,6 @@ def _row(item: Settled) -> Row:
         code(name, name),
     )
     return Row(cells, (name,))
-
-
-def _kind(part: Any) -> str:
-    return part.theorem.kind if isinstance(part, Proof) else part.kind
 
 
 def _printed(part: Any, claim: str) -> Cell:

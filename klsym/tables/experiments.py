@@ -19,15 +19,23 @@ COLUMNS = (
 MARKS = {True: "as found", False: "not found", None: "silent"}
 
 
-def table() -> Table:
-    """One row for each finding; the first call runs the experiments, about a minute."""
-    return Table("experiments", CAPTION, COLUMNS, tuple(_rows()))
+def table(only: tuple[str, ...] = ()) -> Table:
+    """One row for each finding; the first call runs the experiments, about a minute.
+
+    >>> table(("no experiment",)).rows
+    ()
+
+    only: experiments, their claims or the area `experiment`; no other experiment is run.  All if empty.
+    """
+    return Table("experiments", CAPTION, COLUMNS, tuple(_rows(only)))
 
 
-def _rows() -> Iterator[Row]:
+def _rows(only: tuple[str, ...]) -> Iterator[Row]:
     claims = load()
     for name, experiment in EXPERIMENTS.items():
         claim = f"experiment.{name}"
+        if only and not {name, claim, "experiment"} & set(only):
+            continue
         behind = (claim,) if claim in claims else ()
         for finding in result(name).findings:
             said = words(finding.paper) if finding.paper else NONE

@@ -3,32 +3,47 @@ r"""A table as LaTeX (booktabs and amsmath only), Markdown or HTML; the same tab
 from __future__ import annotations
 
 import math
-import os
 import re
 from collections.abc import Callable, Iterator
 from html import escape
 from pathlib import Path
 
 from klsym import __version__
-from klsym.errors import UsageError
-from klsym.evidence import escaped
-from klsym.tables.notation import respell, respell_words
+from klsym.escaping import escape as in_text
+from klsym.files import write_whole
+from klsym.tables.notation import USUAL, respell, respell_words
 from klsym.tables.table import CODE, MATH, WORDS, Cell, Column, Row, Table, listed
 
 Piece = Callable[[str, str], str]
 SHORT = re.compile(r"\\left\(((?:(?!\\left|\\right).){1,24})\\right\)")  # brackets not worth breaking
 PAGE = 590  # points of a float with its caption, by the estimate of `_lines`, which errs upwards
 FONTS = {"footnotesize": (10.5, 80), "scriptsize": (9.2, 90)}  # points a line, characters in 345 points
+SYMBOLS = {name: f"$k_{name[1]}$" for name in ("k1", "k2", "k3")}
+SYMBOLS |= {"mu": r"$\mu$", "rho": r"$\rho$", "beta": r"$\beta$", "pi*": r"$\pi^\star$"}
+SYMBOLS |= {"pi": r"$\pi$", r"pi\_ref": r"$\pi_{\mathrm{ref}}$", r"pi*\_rev": r"$\pi^\star_{\mathrm{rev}}$"}
+NAMES = re.compile(
+    "|".join(rf"(?<![\w-]){re.escape(name)}(?![\w\\*-])" for name in sorted(SYMBOLS, key=len, reverse=True))
+)
 SILENT = re.compile(r"\\(?:left|right|mathrm|mathbb|operatorname|frac|tfrac|text|[!,])|[{}_^]")
 
 
-def command(table: Table, form: str) -> str:
-    """What makes this table again."""
-    return " ".join(part for part in ("klsym tables", table.name, "--format", form, table.options) if part)
+def command(table: Table, form: str, notation: str = USUAL) -> str:
+    """What makes this table again.
+
+    >>> command(Table("x", Cell(), (), (), options="--only k3"), "html", "tang-munos")
+    'klsym tables x --format html --notation tang-munos --only k3'
+    """
+    letters = f"--notation {notation}" if notation != USUAL else ""
+    parts = ("klsym tables", table.name, "--format", form, letters, table.options)
+    return " ".join(part for part in parts if part)
+
+
+def _made_by(table: Table, form: str, notation: str) -> str:
+    return f"Made by `{command(table, form, notation)}`, klsym {__version__}: do not edit."
 
 
 # ---------------------------------------------------------------------------- LaTeX
-def latex(table: Table, notation: str = "wang-zhang") -> str:
+def latex(table: Table, notation: str = USUAL) -> str:
     r"""Floats for \input, one row a line; a long table goes on in further floats between its groups.
 
     >>> from klsym.tables.table import Column, Row, Table, math, words
@@ -39,6 +54,7 @@ def latex(table: Table, notation: str = "wang-zhang") -> str:
     % Needs \usepackage{booktabs,amsmath}.
     \begin{table}[tbp]
       \centering\footnotesize\setlength{\tabcolsep}{4pt}\renewcommand{\arraystretch}{1.12}
+      \setlength{\belowcaptionskip}{5pt}
       \caption{5\% of all.}
       \label{tab:klsym-x}
       \begin{tabular}{@{}ll@{}}
@@ -50,7 +66,7 @@ def latex(table: Table, notation: str = "wang-zhang") -> str:
       \end{tabular}
     \end{table}
     """
-    lines = [f"% Made by `{command(table, 'latex')}`, klsym {__version__}: do not edit."]
+    lines = [f"% {_made_by(table, 'latex', notation)}"]
     lines.append(r"% Needs \usepackage{booktabs,amsmath}.")
     for number, rows in enumerate(_floats(table)):
         lines += _float(table, rows, number, notation)
@@ -61,6 +77,7 @@ def _float(table: Table, rows: list[Row], number: int, notation: str) -> Iterato
     caption = _joined(table.caption, latex_piece, notation)
     yield r"\begin{table}[tbp]"
     yield rf"  \centering\{table.size}\setlength{{\tabcolsep}}{{4pt}}\renewcommand{{\arraystretch}}{{1.12}}"
+    yield r"  \setlength{\belowcaptionskip}{5pt}"
     if number:
         yield r"  \addtocounter{table}{-1}"
         caption = caption.partition(". ")[0].removesuffix(".") + " (continued)."
@@ -122,17 +139,17 @@ def _line(row: Row, columns: tuple[Column, ...], notation: str) -> str:
 
 
 def latex_piece(kind: str, text: str) -> str:
-    r"""One piece; blackboard letters would need amssymb.
+    r"""One piece; blackboard letters would need amssymb, and names of variables are set as such.
 
     >>> latex_piece("code", "a_b"), latex_piece("math", r"\mathbb{E}_q")
     ('\\texttt{a\\_b}', '$\\mathrm{E}_q$')
+    >>> latex_piece("words", "k3 at samples from mu")
+    '$k_3$ at samples from $\\mu$'
     """
     if kind == MATH:
         return "$" + text.replace("mathbb", "mathrm") + "$"
-    shown = escaped(text)
-    for sign, name in (("<", "less"), (">", "greater"), ("|", "bar")):  # other signs in the oldest fonts
-        shown = shown.replace(sign, rf"\text{name}{{}}")
-    return rf"\texttt{{{shown}}}" if kind == CODE else shown
+    shown = in_text(text)
+    return rf"\texttt{{{shown}}}" if kind == CODE else NAMES.sub(lambda found: SYMBOLS[found.group()], shown)
 
 
 def latex_piece_breaking(kind: str, text: str) -> str:
@@ -199,14 +216,24 @@ def _lines(row: Row, table: Table) -> float:
 
 
 # ---------------------------------------------------------------------------- Markdown, HTML
-def markdown(table: Table, notation: str = "wang-zhang") -> str:
-    """A pipe table with formulas between dollar signs, under its caption."""
+def markdown(table: Table, notation: str = USUAL) -> str:
+    """A pipe table with formulas between dollar signs, under its caption.
+
+    >>> from klsym.tables.table import math, words
+    >>> small = Table("x", words("All."), (Column("c", words("c")),), (Row((math("-r"),)),))
+    >>> print(markdown(small).partition("\\n\\n")[2])
+    **All.**
+    <BLANKLINE>
+    | c |
+    | --- |
+    | $-r$ |
+    """
     grouped = any(row.group for row in table.rows)
     heads = [
         _joined(listed([c.over, c.head], ": ") if c.over.pieces else c.head, markdown_piece, notation)
         for c in table.columns
     ]
-    lines = [f"<!-- Made by `{command(table, 'markdown')}`, klsym {__version__}: do not edit. -->", ""]
+    lines = [f"<!-- {_made_by(table, 'markdown', notation)} -->", ""]
     lines += [f"**{_joined(table.caption, markdown_piece, notation)}**", ""]
     lines.append(_piped((["case"] if grouped else []) + heads))
     lines.append(_piped(["---"] * (len(heads) + grouped)))
@@ -234,9 +261,9 @@ def markdown_piece(kind: str, text: str) -> str:
     return re.sub(r"([*_|<`\\])", r"\\\1", text)
 
 
-def html(table: Table, notation: str = "wang-zhang") -> str:
+def html(table: Table, notation: str = USUAL) -> str:
     """A table with its caption; formulas are MathML, which browsers show without a script."""
-    lines = [f"<!-- Made by `{command(table, 'html')}`, klsym {__version__}: do not edit. -->"]
+    lines = [f"<!-- {_made_by(table, 'html', notation)} -->"]
     lines += [f'<table class="klsym" id="table-{table.name}">']
     lines.append(f"<caption>{_joined(table.caption, html_piece, notation)}</caption>")
     heads = "".join(f"<th scope='col'>{_joined(c.head, html_piece, notation)}</th>" for c in table.columns)
@@ -268,7 +295,7 @@ def html_piece(kind: str, text: str) -> str:
     if kind == MATH:
         from klsym.render.mathml import mathml
 
-        return mathml(text)
+        return mathml(text, breaking=True)
     return f"<code>{escape(text)}</code>" if kind == CODE else escape(text)
 
 
@@ -284,8 +311,10 @@ def _joined(cell: Cell, piece: Piece, notation: str) -> str:
 LAYOUTS = {"latex": (latex, "tex"), "markdown": (markdown, "md"), "html": (html, "html")}
 
 
-def write(tables: list[Table], folder: Path, form: str, notation: str = "wang-zhang") -> list[Path]:
-    """One file a table, each whole or not at all.
+def write(tables: list[Table], folder: Path, form: str, notation: str = USUAL) -> list[Path]:
+    """One file a table, each whole or not at all; the files.
+
+    folder: must exist.  form: latex, markdown or html.
 
     Raises UsageError: a folder that cannot be written.
     """
@@ -293,12 +322,5 @@ def write(tables: list[Table], folder: Path, form: str, notation: str = "wang-zh
     paths = []
     for table in tables:
         target = folder / f"{table.name}.{ending}"
-        draft = target.with_suffix(f".{ending}.part")
-        try:
-            draft.write_text(layout(table, notation) + "\n", encoding="utf-8")
-            os.replace(draft, target)
-        except OSError as error:
-            draft.unlink(missing_ok=True)
-            raise UsageError(f"cannot write {target}: {error.strerror}") from None
-        paths.append(target)
+        paths.append(write_whole(target, layout(table, notation) + "\n"))
     return paths

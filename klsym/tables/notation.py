@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 
+USUAL = "wang-zhang"
 NOTATIONS: dict[str, dict[str, tuple[str, str]]] = {  # letter -> (symbol, what stands below it)
-    "wang-zhang": {},  # q, p, \mu: Wang & Zhang 2025, and klsym throughout
+    USUAL: {},  # q, p, \mu: Wang & Zhang 2025, and klsym throughout
     "tang-munos": {"q": (r"\pi", ""), "p": (r"\pi", r"\mathrm{ref}")},  # Tang & Munos 2025, section 2
 }
 # A control word, a group of upright words, a letter with its index, any other sign.

@@ -21,9 +21,9 @@ from klsym.statements import (
     Side,
 )
 from klsym.tables.losses import OFF, ON
-from klsym.tables.quotes import Quote, quote
-from klsym.tables.table import NONE, Cell, Column, Row, Table, math, words
-from klsym.tables.theorems import cited, naming, noted, speaking_of
+from klsym.tables.pieces import noted
+from klsym.tables.quotes import Quote, naming, quote, speaking_of
+from klsym.tables.table import NONE, Cell, Column, Row, Table, behind, cited, math, words
 
 CAPTION = (
     words("Estimators on sequences. The gradient at one sequence of random length ") + math("T")
@@ -95,7 +95,7 @@ def table() -> Table:
 
 
 def _row(group: str, tags: tuple[str, ...], *cells: Cell) -> Row:
-    return Row((*cells, cited(cells)), (*tags, OFF if "off-policy" in group else ON), group)
+    return Row((*cells, cited(behind(cells))), (*tags, OFF if "off-policy" in group else ON), group)
 
 
 def _explained(group: str, loss: str, options: dict[str, str]) -> Row:

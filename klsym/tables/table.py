@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from klsym.errors import UsageError
@@ -16,7 +17,11 @@ WORDS, CODE, MATH = "words", "code", "math"
 
 @dataclass(frozen=True)
 class Cell:
-    """Pieces of (kind, text), set one after the other; a formula is LaTeX without dollar signs."""
+    """Pieces of (kind, text), set one after the other; a formula is LaTeX without dollar signs.
+
+    >>> words("for ", "value.a") + math("r < 1", "value.b")
+    Cell(pieces=(('words', 'for '), ('math', 'r < 1')), claims=('value.a', 'value.b'))
+    """
 
     pieces: tuple[tuple[str, str], ...] = ()
     claims: tuple[str, ...] = ()
@@ -26,7 +31,7 @@ class Cell:
 
 
 def words(text: str, *claims: str) -> Cell:
-    """Plain text."""
+    """Plain text; claims: the ids of those behind it."""
     return Cell(((WORDS, text),) if text else (), claims)
 
 
@@ -44,11 +49,33 @@ NONE = words("–")
 
 
 def listed(cells: list[Cell], sign: str = "; ") -> Cell:
-    """Cells one after the other."""
+    """Cells one after the other.
+
+    >>> [text for _, text in listed([math("q"), math("p")], " and ").pieces]
+    ['q', ' and ', 'p']
+    """
     found = Cell()
     for cell in cells:
         found = found + words(sign) + cell if found.pieces else cell
     return found
+
+
+def behind(cells: Iterable[Cell]) -> tuple[str, ...]:
+    """The claims behind these cells, each once.
+
+    >>> behind([math("r", "value.a"), words("so"), math("k_3", "value.b", "value.a")])
+    ('value.a', 'value.b')
+    """
+    return tuple(dict.fromkeys(claim for cell in cells for claim in cell.claims))
+
+
+def cited(claims: Collection[str]) -> Cell:
+    """The last cell of a row: its claims, each once; a dash where there are none.
+
+    >>> cited(["value.a", "value.a"]).pieces, cited([]) == NONE
+    ((('code', 'value.a'),), True)
+    """
+    return listed([code(claim, claim) for claim in dict.fromkeys(claims)], ", ") if claims else NONE
 
 
 @dataclass(frozen=True)
@@ -75,7 +102,8 @@ class Row:
 
     @property
     def claims(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(claim for cell in self.cells for claim in cell.claims))
+        """Those behind its cells, each once."""
+        return behind(self.cells)
 
     def answers(self, names: tuple[str, ...]) -> bool:
         """Is the row asked for by one of these names: a tag, a claim, an area?"""

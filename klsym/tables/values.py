@@ -74,7 +74,7 @@ def _sign(loss: Any) -> Cell:
         )
         return words("both, but at ", *unique.claims) + math(only)
     found = [quote(SIGNED, number) for number in inequalities[base]]
-    kinds = {one.proof.theorem.kind for one in found}
+    kinds = {one.proof.kind for one in found}
     return math(r"\ge 0", SIGNED) if kinds == {"proved"} else words("both", SIGNED)
 
 

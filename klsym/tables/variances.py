@@ -16,9 +16,9 @@ from klsym.render.losses import show
 from klsym.render.spelling import LATEX, TEXT
 from klsym.statements import Covariance, Side
 from klsym.tables.losses import OFF, written
-from klsym.tables.quotes import Quote, about, evidence, parts, quote
-from klsym.tables.table import NONE, Cell, Column, Row, Table, listed, math, words
-from klsym.tables.theorems import cited, equality, noted, premise, side, stated, texts, where
+from klsym.tables.pieces import equality, noted, premise, side, texts, where
+from klsym.tables.quotes import Quote, about, evidence, parts, quote, stated
+from klsym.tables.table import NONE, Cell, Column, Row, Table, behind, cited, listed, math, words
 from klsym.tables.witness import witness
 
 CAPTION = (
@@ -60,7 +60,7 @@ def _rows() -> Iterator[Row]:
 def _row(group: str, tags: str, pair: Cell, difference: Cell, lower: Cell) -> Row:
     """A row under its claims; those that back a cell stand in the last column, each once."""
     cells = (pair, difference, lower)
-    return Row((*cells, cited(cells)), tuple(tags.split()), group)
+    return Row((*cells, cited(behind(cells))), tuple(tags.split()), group)
 
 
 # ---------------------------------------------------------------------------- gradients

@@ -21,7 +21,11 @@ DIGITS = 4
 
 
 def witness(part: Proof | Evidence, *claims: str) -> Cell:
-    """What refutes a statement: a model, a tree of tokens, or the lines of a calculation."""
+    """What refutes a statement: a model, a tree of tokens, or the lines of a calculation.
+
+    part: refuted, with its finite model in the certificate, or a calculation with its steps.
+    claims: the ids of those that the part settles.
+    """
     if isinstance(part, Evidence):
         return listed([words(f"{reason}: ", *claims) + math(latex, *claims) for reason, latex in part.steps])
     shown = shown_witness(part)

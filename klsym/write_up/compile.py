@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from klsym.errors import KlsymError, UsageError
+from klsym.files import make_folder
 
 RUNS = 5
 RERUN = re.compile(r"Rerun to get|Label\(s\) may have changed")
@@ -36,7 +37,7 @@ def compile_paper(source: Path, folder: Path) -> Path:
         raise UsageError("pdflatex not found: install texlive-latex-recommended")
     if not source.is_file():
         raise UsageError(f"{source}: no such file")
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     log = ""
     for _ in range(RUNS):
         log = _run(program, source, folder)

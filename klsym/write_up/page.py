@@ -6,22 +6,25 @@ What it shows was computed by others and is handed over as `Material`; here it i
 from __future__ import annotations
 
 import base64
-import re
-from collections.abc import Iterator, Mapping, Sequence
+import struct
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 from klsym import __version__
 from klsym.finding import Finding
-from klsym.kernel import RULES
+from klsym.kernel import RULES, digest
 from klsym.kernel.closing import CLOSINGS
-from klsym.ledger import TRUSTS, VERDICTS
+from klsym.ledger import TRUSTS
 from klsym.render.mathml import mathml
-from klsym.write_up.page_claims import claim_html, closing_id, findings_html, rule_id, verdict_mark
+from klsym.write_up.page_checks import HOW
+from klsym.write_up.page_claims import claim_html, closing_id, findings_html, rule_id
 from klsym.write_up.page_glossary import GLOSSARY
+from klsym.write_up.page_prose import prose_html
 from klsym.write_up.page_style import SCRIPT, STYLE
-from klsym.write_up.page_tables import html_table
+from klsym.write_up.page_tables import html_table, sheets
+from klsym.write_up.page_top import errata, failures, figure_counts, heading, in_short, overview, top
 
 if TYPE_CHECKING:
     from klsym.sampling.verify import Report
@@ -42,11 +45,7 @@ AREAS = {
 # Nothing may be fetched, whatever stands on the page.
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 KINDS = {".png": "image/png", ".svg": "image/svg+xml"}
-TRUSTED = {
-    "kernel": "replayed by the kernel, which needs the standard library alone",
-    "sympy": "resting on SymPy",
-    "numeric": "resting on numbers",
-}
+DPI, ENLARGED = 300, 1.5  # of a figure that does not say; print size is small on a screen
 
 
 @dataclass(frozen=True)
@@ -93,19 +92,22 @@ def page(material: Material) -> str:
 
     Raises UsageError: a formula that is none, no latex2mathml.
     """
+    known = {result.settled.claim.id for result in material.results}
     sections = {
+        "short": ("In short", list(in_short(material))),
+        "errata": ("Errata", list(errata(material))),
         "ledger": ("Ledger", list(_ledger(material))),
-        "figures": ("Figures", [line for f in material.figures for line in _figure(f, material)]),
-        "tables": ("Tables", [_sheet(table, material) for table in material.tables]),
-        "rules": ("Rules", list(_rules())),
+        "figures": ("Figures", list(_figures(material, known))),
+        "tables": ("Tables", list(sheets(material.tables, known))),
+        "rules": ("Rules", [*_rules(), *_checks()]),
         "glossary": ("Glossary", list(_glossary())),
         "sources": ("Sources", list(_sources(material.sources))),
     }
     shown = {name: both for name, both in sections.items() if both[1]}
-    body = [*_top(material), _bar([(name, title) for name, (title, _) in shown.items()]), "<main>"]
+    body = [*top(material), _bar([(name, title) for name, (title, _) in shown.items()]), "<main>"]
     for name, (title, lines) in shown.items():
         body += [f'<section id="{name}"><h2>{title}</h2>', *lines, "</section>"]
-    body += ["</main>", f"<footer>Made by klsym {__version__}. MIT licence.</footer>"]
+    body += ["</main>", _footer(material)]
     return "\n".join(
         [
             '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
@@ -118,73 +120,28 @@ def page(material: Material) -> str:
     )
 
 
-# ---------------------------------------------------------------------------- the top
-def _top(material: Material) -> Iterator[str]:
-    yield '<header class="top"><h1>What a KL penalty optimises</h1>'
-    yield f'<p class="lead">{escape(" ".join(summary(material)))}</p>'
-    failed = [result for result in material.results if result.error]
-    for result in failed:
-        yield f'<p class="failure">{escape(result.settled.claim.id)} failed: {escape(result.error)}</p>'
-    if material.cross_check is not None and material.cross_check.failed:
-        names = ", ".join(material.cross_check.failed)
-        yield f'<p class="failure">The cross-check failed for {escape(names)}.</p>'
-    yield _counts(material.results)
-    yield "</header>"
-
-
-def summary(material: Material) -> list[str]:
-    """What the run found, in a few sentences; every count is of this run."""
-    results = material.results
-    settled = [result.settled for result in results if not result.error]
-    trusts = [(sum(s.trust == trust for s in settled), TRUSTED[trust]) for trust in TRUSTS]
-    by_trust = ", ".join(f"{count} {words}" for count, words in trusts if count)
-    lines = [
-        f"{len(settled)} of {len(results)} claims about KL penalties in reinforcement learning are settled"
-    ]
-    lines[0] += f": {by_trust}." if by_trust else "."
+def _footer(material: Material) -> str:
+    """What made the page; no date, so that the same run makes the same page."""
+    made = [f"Made by <code>klsym report</code>, klsym {__version__}."]
     if material.cross_check is not None:
-        lines += list(_cross_checked(material.cross_check))
-    return lines
-
-
-def _cross_checked(report: Report) -> Iterator[str]:
-    agreeing = sum(one.passed for one in report.checked)
-    outcomes = report.outcomes
-    yield (
-        f"{agreeing} of {len(report.checked)} identities agree with an exact numeric oracle that shares no"
-        " code with the proofs."
+        options = material.cross_check.options
+        made.append(f"Sampled with {escape(options.on.describe())}, seed {options.seed}.")
+    made.append(
+        "The page carries no date: the same version makes the same page again, but for the last digits of"
+        " floating-point numbers on another machine."
     )
-    if outcomes and report.level is not None:
-        sampled = sum(bool(one.outcomes) for one in report.checked)
-        rejected = sum(outcome.rejected for outcome in outcomes)
-        yield (
-            f"{sampled} of them were sampled as well, in {report.level.comparisons} comparisons that share"
-            f" a false-alarm rate of 1 in {1 / report.level.false_alarm:,.0f}; {rejected} of {len(outcomes)}"
-            " deliberately wrong controls were told apart."
-        )
-
-
-def _counts(results: Sequence[Any]) -> str:
-    """How many claims of each verdict, which is also what the marks mean."""
-    counts = {v: sum(r.settled.claim.verdict == v and not r.error for r in results) for v in VERDICTS}
-    words = {
-        "proved": "proved",
-        "refuted": "refuted: false in an explicit model",
-        "corrected": "corrected: printed wrongly in its source",
-        "exact": "exact: calculated",
-        "computed": "computed: found by experiment",
-    }
-    items = "".join(
-        f"<li>{verdict_mark(v, str(count))} {escape(words[v])}</li>" for v, count in counts.items() if count
-    )
-    return f'<ul class="legend">{items}</ul>'
+    proofs = {r.settled.claim.id: r.settled.certificate()["digest"] for r in material.results if not r.error}
+    made.append(f"Digest of all certificates: <code>{digest(proofs)}</code>.")
+    return f"<footer>{' '.join(made)} MIT licence.</footer>"
 
 
 def _bar(links: list[tuple[str, str]]) -> str:
     shown = "".join(f'<a href="#{name}">{title}</a>' for name, title in links)
     return (
-        f'<nav class="bar"><div>{shown}<span class="tools"><span id="found" role="status"></span>'
-        '<input id="search" type="search" placeholder="Search the ledger" aria-label="Search the ledger">'
+        f'<nav class="bar" aria-label="Sections"><div><span class="links">{shown}</span>'
+        '<span class="tools"><span id="found" role="status"></span>'
+        '<input id="search" type="search" placeholder="Search the ledger" aria-label="Search the ledger"'
+        ' aria-keyshortcuts="/" title="/ leads here">'
         '<button id="open" type="button">open all</button><button id="close" type="button">close</button>'
         "</span></div></nav>"
     )
@@ -192,30 +149,44 @@ def _bar(links: list[tuple[str, str]]) -> str:
 
 # ---------------------------------------------------------------------------- the ledger
 def _ledger(material: Material) -> Iterator[str]:
+    """All claims by area, those that rest on least first."""
     checks: dict[str, list[Any]] = {}
     for one in material.cross_check.checked if material.cross_check is not None else []:
         checks.setdefault(one.identity.claim.id, []).append(one)
+    failed = failures(material)
     present = list(dict.fromkeys(result.settled.claim.area for result in material.results))
-    for area in [*(a for a in AREAS if a in present), *(a for a in present if a not in AREAS)]:
+    areas = [*(a for a in AREAS if a in present), *(a for a in present if a not in AREAS)]
+    yield "<p>A line opens to the derivation, the hypotheses and the cross-check. Printing prints what is"
+    yield " open.</p>"
+    yield from overview(material, {area: AREAS.get(area, area) for area in areas})
+    for area in areas:
         yield f'<section class="area" id="area.{escape(area)}"><h3>{escape(AREAS.get(area, area))}</h3>'
-        for result in material.results:
-            claim = result.settled.claim
-            if claim.area == area:
-                link = material.certificates.get(claim.id, "")
-                yield claim_html(result.settled, checks.get(claim.id, ()), link, material.sources)
+        mine = [result.settled for result in material.results if result.settled.claim.area == area]
+        for settled in sorted(mine, key=lambda settled: TRUSTS.index(settled.trust)):
+            id = settled.claim.id
+            link, error = material.certificates.get(id, ""), failed.get(id, "")
+            yield claim_html(settled, checks.get(id, ()), link, material.sources, error)
         yield "</section>"
 
 
 # ---------------------------------------------------------------------------- figures
-def _figure(figure: Figure, material: Material) -> Iterator[str]:
+def _figures(material: Material, known: Collection[str]) -> Iterator[str]:
+    if len(material.figures) > 1:
+        yield f'<ul class="contents">{"".join(figure_counts(material.figures))}</ul>'
+    for figure in material.figures:
+        yield from _figure(figure, known)
+
+
+def _figure(figure: Figure, known: Collection[str]) -> Iterator[str]:
     data = base64.b64encode(figure.image).decode("ascii")
     told = figure.findings[0].text if figure.findings else figure.title
-    title = escape(figure.title[:1].upper() + figure.title[1:])
+    title = prose_html(heading(figure.title))
+    alt = escape(f"{figure.title}: {told}")
     yield f'<figure id="figure.{escape(figure.name)}"><h3>{title}</h3>'
-    yield f'<img alt="{escape(figure.title)}: {escape(told)}" src="data:{KINDS[figure.kind]};base64,{data}">'
+    yield f'<img alt="{alt}"{_size(figure)} src="data:{KINDS[figure.kind]};base64,{data}">'
     yield "<figcaption>"
     if figure.setup:
-        yield f'<p class="facts">{escape(figure.setup)}{_its_claim(figure, material)}</p>'
+        yield f'<p class="facts">{prose_html(figure.setup)}{_its_claim(figure, known)}</p>'
     said = [(f.text, f"{f.mark}: {f.paper}" if f.paper else "") for f in figure.findings]
     yield findings_html(said)
     if figure.rows:
@@ -223,11 +194,21 @@ def _figure(figure: Figure, material: Material) -> Iterator[str]:
     yield "</figcaption></figure>"
 
 
-def _its_claim(figure: Figure, material: Material) -> str:
+def _size(figure: Figure) -> str:
+    """Width and height of a PNG in CSS pixels, so that letters are as large in every figure."""
+    if figure.kind != ".png" or figure.image[12:16] != b"IHDR":
+        return ""
+    found = figure.image.find(b"pHYs")
+    metre, unit = struct.unpack(">IxxxxB", figure.image[found + 4 : found + 13]) if found > 0 else (0, 0)
+    dpi = metre * 0.0254 if unit and metre else DPI
+    width, height = (round(n / dpi * 96 * ENLARGED) for n in struct.unpack(">II", figure.image[16:24]))
+    return f' width="{width}" height="{height}"'
+
+
+def _its_claim(figure: Figure, known: Collection[str]) -> str:
     """A link to the claim that states the findings."""
     id = f"experiment.{figure.name}"
-    known = any(result.settled.claim.id == id for result in material.results)
-    return f'. In the ledger: <a href="#{id}">{id}</a>.' if known else ""
+    return f'. In the ledger: <a href="#{id}">{id}</a>.' if id in known else ""
 
 
 def _numbers(figure: Figure) -> str:
@@ -235,41 +216,36 @@ def _numbers(figure: Figure) -> str:
     return html_table(figure.header, rows)
 
 
-def _sheet(table: str, material: Material) -> str:
-    """A table whose claim ids lead to the claims."""
-    known = {result.settled.claim.id for result in material.results}
-
-    def linked(found: re.Match[str]) -> str:
-        return f'<a href="#{found[1]}">{found[0]}</a>' if found[1] in known else found[0]
-
-    shown = re.sub(r"<code>([a-z0-9.-]+)</code>", linked, table)
-    return f'<div class="sheet scroll">{shown}</div>'
-
-
 # ---------------------------------------------------------------------------- rules and words
 def _rules() -> Iterator[str]:
     yield "<p>A derivation is a chain of these steps; the kernel carries out each one and records what it"
     yield " costs.</p>"
     heads = "".join(f'<th scope="col">{word}</th>' for word in ("rule", "says", "because", "assumes"))
-    yield f'<div class="scroll"><table class="rules"><thead><tr>{heads}</tr></thead><tbody>'
+    yield f'<div class="scroll wide"><table class="rules"><thead><tr>{heads}</tr></thead><tbody>'
     for name, rule in RULES.items():
+        cite = f'<span class="quiet">{escape(rule.cite)}</span>'
         yield (
-            f'<tr id="{rule_id(name)}"><th scope="row">{escape(name)}</th><td>{mathml(rule.latex)}</td>'
-            f'<td>{escape(rule.why)} <span class="quiet">{escape(rule.cite)}</span></td>'
-            f"<td>{escape(rule.hypotheses)}</td></tr>"
+            f'<tr id="{rule_id(name)}"><th scope="row">{escape(name)}</th>'
+            f'<td data-head="says">{mathml(rule.latex, breaking=True)}</td>'
+            f'<td data-head="because">{prose_html(rule.why)} {cite}</td>'
+            f'<td data-head="assumes">{prose_html(rule.hypotheses)}</td></tr>'
         )
     yield "</tbody></table></div><h3>How a derivation may end</h3>"
-    yield '<div class="scroll"><table class="rules"><tbody>'
+    yield '<div class="scroll wide"><table class="rules"><tbody>'
     for name, closing in CLOSINGS.items():
         yield (
             f'<tr id="{closing_id(name)}"><th scope="row">{escape(name)}</th><td>{escape(closing.kind)}</td>'
-            f"<td>{escape(closing.why)}</td></tr>"
+            f"<td>{prose_html(' '.join(closing.why.split()))}</td></tr>"
         )
     yield "</tbody></table></div>"
 
 
+def _checks() -> Iterator[str]:
+    yield f'<h3 id="checks">How the numbers are checked</h3><p>{prose_html(HOW)}</p>'
+
+
 def _glossary() -> Iterator[str]:
-    items = "".join(f"<dt>{escape(term)}</dt><dd>{escape(words)}</dd>" for term, words in GLOSSARY)
+    items = "".join(f"<dt>{prose_html(term)}</dt><dd>{prose_html(words)}</dd>" for term, words in GLOSSARY)
     yield f'<dl class="glossary">{items}</dl>'
 
 

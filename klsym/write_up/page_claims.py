@@ -17,8 +17,10 @@ from klsym.render.latex import conclusion
 from klsym.render.mathml import mathml
 from klsym.render.spelling import LATEX
 from klsym.render.text import chain, show_interval, show_statement
+from klsym.render.verdict import tree_rows
 from klsym.write_up.page_checks import cross_check
-from klsym.write_up.page_style import MARKS
+from klsym.write_up.page_prose import prose_html
+from klsym.write_up.page_style import mark
 from klsym.write_up.page_tables import html_table
 
 KINDS = {
@@ -30,73 +32,77 @@ KINDS = {
     "exact": "calculated",
 }
 RELATION = re.compile(r"(=|\\ne|\\not\\le|\\le|\\notin)(?![a-z])\s*")
-TOKENS = "abcdefghijklmnopqrstuvwxyz"
 
 
-def claim_html(settled: Any, checks: Sequence[Any] = (), certificate: str = "", sources: Any = ()) -> str:
-    """A claim as <details id="area.name">.
+def claim_html(
+    settled: Any, checks: Sequence[Any] = (), certificate: str = "", sources: Any = (), error: str = ""
+) -> str:
+    """A claim as <details id="area.name">; one that failed is open.
 
     checks: its part of the cross-check (klsym.sampling.verify).  certificate: a link to its file, if any.
-    sources: the tags that the bibliography explains.
+    sources: the tags that the bibliography explains.  error: what fails although it was settled.
     """
-    claim = settled.claim
-    verdict = "failed" if settled.error else claim.verdict
+    claim, error = settled.claim, settled.error or error
+    verdict = "failed" if error else claim.verdict
     found = f"{claim.id} {verdict} {settled.trust} {claim.source} {settled.statement} {claim.explanation}"
+    opened = " open" if error else ""
     return "\n".join(
         [
-            f'<details class="claim {verdict}" id="{escape(claim.id)}" data-words="{escape(found.lower())}">',
-            f"<summary>{verdict_mark(verdict)}"
+            f'<details class="claim {verdict}" id="{escape(claim.id)}"{opened}'
+            f' data-words="{escape(found.lower())}">',
+            f"<summary>{mark(verdict)}"
             f'<span class="id">{escape(claim.id)}<small>{escape(TRUST[settled.trust])}</small></span>'
-            f'<span class="lead-statement">{_lead(settled)}</span></summary>',
+            f'<span class="lead-statement">{_lead(settled, error)}</span></summary>',
             '<div class="body">',
-            *_body(settled, checks, certificate, sources),
+            *_body(settled, checks, certificate, sources, error),
             "</div></details>",
         ]
     )
 
 
-def verdict_mark(verdict: str, words: str = "") -> str:
-    """A shape, a colour and a word."""
-    shape = f'<svg viewBox="0 0 16 16" aria-hidden="true">{MARKS[verdict]}</svg>'
-    return f'<span class="verdict {verdict}">{shape}{escape(words or verdict)}</span>'
-
-
 def formula(latex: str, kind: str = "formula") -> str:
-    """A formula in a box of its own, which scrolls where it is wide."""
-    return f'<div class="{kind}">{mathml(latex, display=True)}</div>'
+    """A formula in a box of its own; where it is wide, it is broken between its terms."""
+    return f'<div class="{kind}">{mathml(latex, display=True, breaking=True)}</div>'
 
 
-def _lead(settled: Any) -> str:
+def _lead(settled: Any, error: str) -> str:
     """The first statement that is true, or the words of an experiment or of a claim that failed."""
-    if settled.error or settled.claim.verdict == "computed":
-        return f'<span class="words">{escape(settled.claim.explanation)}</span>'
-    parts = settled.parts
-    if settled.claim.verdict == "corrected":
-        parts = [part for part in parts if not _is_refuted(part)]
+    if error or settled.claim.verdict == "computed":
+        return f'<span class="words">{prose_html(settled.claim.explanation)}</span>'
+    parts = true_parts(settled)
     rest = len(settled.parts) - 1
     more = f' <span class="more">and {rest} more</span>' if rest else ""
     return formula(statement_latex(parts[0])) + more
 
 
+def true_parts(settled: Any) -> list[Any]:
+    """The parts without the printed forms that a corrected claim refutes."""
+    corrected = settled.claim.verdict == "corrected"
+    return [part for part in settled.parts if not (corrected and _is_refuted(part))]
+
+
 def _is_refuted(part: Any) -> bool:
-    return (part.kind if isinstance(part, Evidence) else part.theorem.kind) == "refuted"
+    return bool(part.kind == "refuted")
 
 
-def _body(settled: Any, checks: Sequence[Any], certificate: str, sources: Any) -> Iterator[str]:
+def _body(settled: Any, checks: Sequence[Any], certificate: str, sources: Any, error: str) -> Iterator[str]:
     claim = settled.claim
+    if error:
+        yield f'<p class="failure">{mark("failed")}: {escape(error)}</p>'
     if claim.explanation and claim.verdict != "computed":
-        yield f"<p>{escape(claim.explanation)}</p>"
-    if settled.error:
-        yield f'<p class="failure">Not settled: {escape(settled.error)}</p>'
-    yield f'<p class="facts">Source: {_linked(claim.source, sources)}.</p>'
-    yield from _printed(settled)
+        yield f"<p>{prose_html(claim.explanation)}</p>"
+    link = f'<a href="#{escape(claim.id)}">Link to this claim</a>'
+    yield f'<p class="facts">Source: {_linked(claim.source, sources)}. {link}.</p>'
+    yield from _as_printed(settled)
     if claim.verdict == "computed":
         yield findings_html([(part.text, part.source_says) for part in settled.parts])
-        yield from hypotheses(settled.hypotheses, "Set-up")
+        yield from listed(settled.hypotheses, "Set-up")
         return
     for number, part in enumerate(settled.parts, start=1):
         yield f'<div class="part">{"".join(_part(part, number, len(settled.parts)))}</div>'
-    yield from hypotheses(settled.hypotheses)
+    if claim.reading:
+        yield from listed(claim.reading, "How the formulas are to be read")
+    yield from listed([line for line in settled.hypotheses if line not in claim.reading])
     yield from cross_check(checks)
     yield from _certificate(settled, certificate)
 
@@ -109,30 +115,39 @@ def _linked(source: str, tags: Any) -> str:
     return shown
 
 
-def _printed(settled: Any) -> Iterator[str]:
-    """The false form, as its source prints it."""
+def _as_printed(settled: Any) -> Iterator[str]:
+    """The false forms, as their source prints them."""
+    printed = printed_latex(settled)
+    if printed:
+        yield "<h4>As printed in the source, and false</h4>"
+        yield from (formula(latex) for latex in printed)
+
+
+def printed_latex(settled: Any) -> list[str]:
+    """What the source of a corrected claim prints, without the negation that the ledger proves."""
     if settled.claim.verdict != "corrected":
-        return
-    yield "<h4>As printed in the source, and false</h4>"
-    for part in settled.parts:
-        if isinstance(part, Evidence) and _is_refuted(part):
-            yield formula(part.latex)
-        elif _is_refuted(part):
-            yield formula(show_statement(part.theorem.statement, part.labels, spell=LATEX))
+        return []
+    return [
+        part.latex
+        if isinstance(part, Evidence)
+        else show_statement(part.theorem.statement, part.labels, spell=LATEX)
+        for part in settled.parts
+        if _is_refuted(part)
+    ]
 
 
 def findings_html(findings: Sequence[tuple[str, str]]) -> str:
     """What an experiment found, each with what its source says, if anything."""
     items = (
-        f"<li>{escape(text)}{f'<small>{escape(said)}</small>' if said else ''}</li>"
+        f"<li>{prose_html(text)}{f'<small>{prose_html(said)}</small>' if said else ''}</li>"
         for text, said in findings
     )
     return f'<ul class="findings">{"".join(items)}</ul>'
 
 
-def hypotheses(lines: Sequence[str], title: str = "Hypotheses") -> Iterator[str]:
+def listed(lines: Sequence[str], title: str = "Hypotheses") -> Iterator[str]:
     yield f"<h4>{title}</h4>"
-    items = "".join(f"<li>{escape(line)}</li>" for line in lines or ["none"])
+    items = "".join(f"<li>{prose_html(line)}</li>" for line in lines or ["none"])
     yield f'<ul class="plain hypotheses">{items}</ul>'
 
 
@@ -147,7 +162,7 @@ def _certificate(settled: Any, link: str) -> Iterator[str]:
 # ---------------------------------------------------------------------------- one statement
 def _part(part: Any, number: int, of: int) -> Iterator[str]:
     """A single statement stands in the line of its claim already."""
-    kind = part.kind if isinstance(part, Evidence) else part.theorem.kind
+    kind = part.kind
     if of > 1:
         words = (
             "refuted by a calculation" if isinstance(part, Evidence) and kind == "refuted" else KINDS[kind]
@@ -164,7 +179,7 @@ def _part(part: Any, number: int, of: int) -> Iterator[str]:
 def _calculation(part: Evidence) -> Iterator[str]:
     if part.steps:
         rows = "".join(
-            f'<li>{formula(latex)}<span class="rule">{escape(reason)}</span></li>'
+            f'<li>{formula(latex)}<span class="rule">{prose_html(reason)}</span></li>'
             for reason, latex in part.steps
         )
         yield f'<h4>Calculation</h4><ol class="chain steps">{rows}</ol>'
@@ -223,13 +238,15 @@ def witness(proof: Proof) -> Iterator[str]:
     shown = shown_witness(proof)
     yield "<h4>Counterexample</h4>"
     if "tree" in shown:
-        yield _tree(shown["tree"])
+        head, rows, caption = tree_rows(shown["tree"])
+        yield html_table(head, rows, f"{caption[:1].upper()}{caption[1:]}.")
     else:
         yield _outcomes(shown)
     parameters = ", ".join(f"{name} = {value}" for name, value in shown.get("parameters", {}).items())
     left, right = show_interval(shown["left"]), show_interval(shown["right"])
     lead = f"With {escape(parameters)}: the" if parameters else "The"
-    yield f"<p>{lead} left side is {left}, the right side {right}, both enclosed in rational intervals.</p>"
+    sides = f"left side is {left}, the right side {right}, both enclosed in rational intervals"
+    yield f'<p class="sides">{lead} {sides}.</p>'
 
 
 def _outcomes(shown: Any) -> str:
@@ -238,20 +255,3 @@ def _outcomes(shown: Any) -> str:
     rows["direction u of the logits"] = shown["u"]
     head = ["outcome", *map(str, range(len(shown["q"])))]
     return html_table(head, [[name, *row] for name, row in rows.items()], numbers=True)
-
-
-def _tree(tree: Any) -> str:
-    """One row for each prefix after which a token is drawn."""
-    names = [name for name in ("q", "p", "mu", "R", "u", "v") if name in tree]
-    rows = []
-
-    def walk(prefix: str, node: Any) -> None:
-        rows.append([prefix or "start", *(", ".join(node[name]) for name in names)])
-        for token, after in zip(TOKENS, node["next"], strict=False):
-            if after is not None:
-                walk(prefix + token, after)
-
-    walk("", tree)
-    tokens = ", ".join(TOKENS[: len(tree["q"])])
-    caption = f"Next token {tokens}; a sequence ends after a prefix that is not listed."
-    return html_table(["after", *names], rows, caption)

@@ -1,6 +1,10 @@
 """How the report page looks, and the little it does: CSS, marks drawn as shapes, a script without which it
 is complete."""
 
+from __future__ import annotations
+
+from html import escape
+
 # Each verdict has a shape of its own, so that none is told by its colour alone.
 MARKS = {
     "proved": '<path d="M3 8.5 6.5 12 13 4.5"/>',
@@ -10,6 +14,13 @@ MARKS = {
     "computed": '<circle cx="4" cy="11" r="1"/><circle cx="8" cy="7" r="1"/><circle cx="12" cy="4" r="1"/>',
     "failed": '<path d="M8 2.5v7M8 12.5v.6"/>',
 }
+
+
+def mark(verdict: str, words: str = "") -> str:
+    """A shape, a colour and a word."""
+    shape = f'<svg viewBox="0 0 16 16" aria-hidden="true">{MARKS[verdict]}</svg>'
+    return f'<span class="verdict {verdict}">{shape}{escape(words or verdict)}</span>'
+
 
 STYLE = """
 :root {
@@ -42,6 +53,14 @@ p { margin: .5rem 0; max-width: 46rem; }
 a { color: var(--link); text-decoration-thickness: .06em; text-underline-offset: .18em; }
 code { font: .86em var(--mono); }
 .lead { font-size: 1.12rem; max-width: 46rem; }
+.skip { position: absolute; left: -100vw; } .skip:focus { position: static; }
+.status { font: 600 1.02rem/1.5 var(--sans); margin: 1.2rem 0; padding: .5rem .9rem; max-width: 46rem;
+  border: 1.5px solid var(--v); border-radius: 4px; }
+.status .verdict { font-size: 1.02rem; white-space: normal; }
+.status p { margin: 0; } .status ul { margin: .3rem 0 0; padding-left: 1.2rem; font-size: .9rem; }
+dl.facts-of-run { display: grid; grid-template-columns: 9.5rem minmax(0, 1fr); gap: .45rem 1rem; margin: 0;
+  max-width: 58rem; font: .9rem/1.55 var(--sans); }
+.facts-of-run dt { color: var(--quiet); } .facts-of-run dd { margin: 0; }
 sup { line-height: 0; font-size: .78em; }
 .quiet, small { color: var(--quiet); }
 .failure { color: var(--failed); font-weight: 600; }
@@ -50,13 +69,17 @@ sup { line-height: 0; font-size: .78em; }
 math { font-family: "STIX Two Math", "Latin Modern Math", "Cambria Math", "Noto Sans Math", math;
   font-size: 1.06em; }
 math[display="block"] { display: inline math; }
-.formula { overflow-x: auto; overflow-y: hidden; padding: .22em 0; scrollbar-width: thin; min-width: 0; }
+.formula { overflow-x: auto; overflow-y: hidden; padding: .22em 0 .22em 1.6em; text-indent: -1.6em;
+  scrollbar-width: thin; min-width: 0; line-height: 1.5; }
+.formula math { text-indent: 0; margin: .18em 0; } .sheet td math { margin: .1em 0; }
+:not(.formula) > math { line-height: 1; }
 .scroll { overflow-x: auto; scrollbar-width: thin; max-width: 100%; }
 
 nav.bar { position: sticky; top: 0; z-index: 2; background: var(--page); border-bottom: 1px solid var(--line);
   margin-top: 1.6rem; font: .88rem/1.4 var(--sans); }
 nav.bar > div { max-width: 62rem; margin: 0 auto; padding: .55rem 1.25rem; display: flex; flex-wrap: wrap;
   gap: .4rem 1.1rem; align-items: center; }
+.links { display: flex; gap: .4rem 1.1rem; white-space: nowrap; }
 nav.bar a { text-decoration: none; }
 nav.bar a:hover { text-decoration: underline; }
 .tools { display: none; gap: .5rem; align-items: center; margin-left: auto; }
@@ -72,8 +95,19 @@ nav.bar a:hover { text-decoration: underline; }
   stroke: currentColor; stroke-width: 2.1; stroke-linecap: round; stroke-linejoin: round; }
 .proved { --v: var(--proved); } .refuted { --v: var(--refuted); } .corrected { --v: var(--corrected); }
 .exact { --v: var(--exact); } .computed { --v: var(--computed); } .failed { --v: var(--failed); }
-.legend { display: flex; flex-wrap: wrap; gap: .2rem 1.6rem; margin: 1rem 0 0; padding: 0; list-style: none;
-  font: .86rem/1.6 var(--sans); color: var(--quiet); }
+.legend { display: flex; flex-wrap: wrap; gap: 0 1.4rem; margin: 0; padding: 0; list-style: none; }
+.legend .verdict { font-size: inherit; }
+a.claim-id { font-size: .92em; text-decoration: none; white-space: nowrap; }
+a.claim-id:hover { text-decoration: underline; }
+ul.contents { columns: 2 20rem; column-gap: 2rem; padding-left: 1.1rem; margin: .6rem 0 1.4rem;
+  font: .88rem/1.6 var(--sans); }
+ul.short { list-style: none; margin: .4rem 0; padding: 0; }
+.short > li { display: grid; grid-template-columns: minmax(0, 2fr) minmax(0, 3fr); gap: 0 1.6rem;
+  align-items: center; padding: .35rem 0; border-top: 1px solid var(--line); }
+.short > li:last-child { border-bottom: 1px solid var(--line); }
+.erratum { border-top: 1px solid var(--line); padding: .3rem 0 .6rem; break-inside: avoid; }
+.erratum .facts { margin: .1rem 0 .2rem; }
+.pair { display: grid; grid-template-columns: minmax(0, 2fr) minmax(0, 3fr); gap: .2rem 1.6rem; }
 
 details.claim { border-top: 1px solid var(--line); }
 section.area details.claim:last-of-type { border-bottom: 1px solid var(--line); }
@@ -92,11 +126,14 @@ summary .more { font: .76rem var(--sans); color: var(--quiet); }
 .part { margin-top: 1.1rem; padding-top: .1rem; }
 .part + .part { border-top: 1px dotted var(--line); }
 .stated { font-size: 1.06rem; }
+.agrees { font: .88rem/1.5 var(--sans); } .agrees .verdict { font-size: inherit; }
+.sides { font: .88rem/1.5 var(--sans); }
 .part h4 { margin-top: .8rem; }
 
 ol.chain { list-style: none; margin: .2rem 0 .4rem; padding: 0; display: grid;
   grid-template-columns: 1.7rem minmax(0, max-content) minmax(8rem, max-content); gap: .04rem .5rem; }
-.chain > li { display: grid; grid-column: 1 / -1; grid-template-columns: subgrid; align-items: center; }
+.chain > li { display: grid; grid-column: 1 / -1; grid-template-columns: subgrid;
+  align-items: first baseline; }
 .chain .sign { text-align: center; }
 .chain .rule { font: .8rem/1.4 var(--sans); color: var(--quiet); padding-left: 1.2rem; max-width: 17rem; }
 .chain .rule a { color: inherit; text-decoration-style: dotted; }
@@ -117,14 +154,20 @@ tbody th { font-weight: 400; }
 tbody th[colspan], th[scope="rowgroup"] { padding-top: .6rem; color: var(--quiet); }
 td.n, th.n { text-align: right; white-space: nowrap; }
 table.counts td, table.counts th { padding-right: 1.6rem; }
+td math, caption math { font-size: 1.14em; }
+.sheet a.claim-id { white-space: normal; overflow-wrap: anywhere; }
+.sheet td:last-child { min-width: 8.4rem; }
+.sheet td { min-width: 5rem; line-height: 1.6; } .sheet td:has(wbr) { min-width: 10rem; }
+.sheet tbody tr:not(:first-child) td { border-top: 1px solid var(--faint); }
+table.checks td:first-child { padding-left: 1rem; } table.checks td.quiet { padding-left: 1rem; }
 .rules td, .rules th { padding-top: .45rem; padding-bottom: .45rem; }
 .rules th { white-space: nowrap; }
 .sheet { margin: 1.6rem 0 2.4rem; }
-tr:target, li:target { background: var(--faint); }
+tr:target, li:target, h3:target { background: var(--faint); }
 
 figure { margin: 2.4rem 0; }
 figure h3 { margin: 0 0 .6rem; }
-figure img { display: block; width: 100%; height: auto; background: #fff; border: 1px solid var(--line);
+figure img { display: block; max-width: 100%; height: auto; background: #fff; border: 1px solid var(--line);
   padding: .5rem; border-radius: 3px; }
 figcaption { margin-top: .7rem; }
 .findings { margin: .4rem 0; padding-left: 1.1rem; max-width: 50rem; }
@@ -144,13 +187,31 @@ footer { max-width: 62rem; margin: 4rem auto 0; padding: 1rem 1.25rem 3rem; bord
   summary .lead-statement { grid-column: 1 / -1; }
   .body { padding-left: .4rem; }
 }
+@media (max-width: 44rem) {
+  .wide table, .wide tbody, .wide tr, .wide td, .wide th { display: block; } .wide thead { display: none; }
+  .wide caption { display: block; }
+  .wide tr { padding: .5rem 0; border-top: 1px solid var(--line); }
+  .sheet.wide tbody tr:not(:first-child) td { border: 0; }
+  .wide tbody td, .wide tbody th { padding: .1rem 0; white-space: normal; }
+  .wide tbody th { font-weight: 600; }
+  .wide tbody td { min-width: 0; overflow-x: auto; overflow-y: hidden; }
+  .wide td::before { content: attr(data-head); display: block; color: var(--quiet); font-size: .78rem; }
+  .short > li, .pair { grid-template-columns: minmax(0, 1fr); }
+  .short > li p { margin: 0 0 .3rem; }
+  dl.facts-of-run { grid-template-columns: minmax(0, 1fr); gap: 0; }
+  .facts-of-run dd { margin-bottom: .5rem; }
+}
 @media (max-width: 38rem) {
   main, header.top { padding-left: 1rem; padding-right: 1rem; }
   header.top { padding-top: 1.6rem; }
   h1 { font-size: 1.6rem; }
-  nav.bar > div { padding: .45rem 1rem; gap: .25rem .9rem; }
-  .tools { width: 100%; margin: 0; } .tools input { flex: 1; width: auto; max-width: none; min-width: 0; }
-  html { scroll-padding-top: 5.6rem; }
+  nav.bar { top: -3rem; }  /* the row of tools scrolls away, that of the links stays */
+  nav.bar > div { padding: 0 1rem; gap: 0; }
+  .tools { order: -1; width: 100%; height: 3rem; margin: 0; }
+  .tools input { flex: 1; width: auto; max-width: none; min-width: 0; }
+  .links { width: 100%; overflow-x: auto; scrollbar-width: none; padding: .35rem 0 .5rem; gap: 1rem; }
+  html { scroll-padding-top: 3rem; }
+  .formula { padding-left: 1em; text-indent: -1em; }
   ol.chain { grid-template-columns: 1.4rem minmax(0, 1fr); gap: .2rem .3rem; }
   .chain .rule { grid-column: 2; padding-left: 0; }
   ol.steps { grid-template-columns: minmax(0, 1fr); } ol.steps .rule { grid-column: 1; }
@@ -158,9 +219,11 @@ footer { max-width: 62rem; margin: 4rem auto 0; padding: 1rem 1.25rem 3rem; bord
 }
 @media print {
   :root { --page: #fff; --raised: #fff; --ink: #000; --quiet: #444; --line: #bbb; --faint: #fff; }
-  nav.bar, details.numbers { display: none; }
+  nav.bar, details.numbers, .skip, footer a { display: none; }
   body { font-size: 9.5pt; } main, header.top { max-width: none; padding: 0; }
   .formula, .scroll { overflow: visible; }
+  figure img { max-height: 14cm; width: auto; }
+  table { font-size: 8pt; } .sheet td, .sheet td:has(wbr) { min-width: 0; }
   figure, table, .chain > li { break-inside: avoid; }
   h2, h3, h4, summary { break-after: avoid; }
   a { color: inherit; text-decoration: none; }
@@ -193,6 +256,13 @@ SCRIPT = """
   document.getElementById("open").addEventListener("click", () => openAll(true));
   document.getElementById("close").addEventListener("click", () => openAll(false));
   addEventListener("hashchange", showTarget);
+  addEventListener("keydown", event => {
+    const typing = /^(input|textarea|select)$/i.test(event.target.tagName);
+    if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey && !event.altKey) {
+      event.preventDefault();
+      search.focus();
+    }
+  });
   filter();
   showTarget();
 })();

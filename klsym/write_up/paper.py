@@ -1,33 +1,34 @@
 r"""The generated parts of klsym's own paper: each a file that paper/klsym.tex takes in with \input.
 
-    theorems, experiments    the settled claims, area by area
+    claims, experiments      what each claim states and assumes, area by area
+    derivations              how each is derived, with its rules, its hypotheses in full, its certificate
     quotes                   every statement by the claim's id, so that the text types no formula again
     ledger, corrections      counts; what the sources print and what holds
     rules, closings          what a derivation may use, and how it may end
-    bibliography, figures/   the sources, and the experiments drawn
+    bibliography, figures/   the sources; the experiments and the pictures of the notebooks, drawn
 
 The same ledger gives the same bytes.
 """
 
 from __future__ import annotations
 
-import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from klsym import __version__
-from klsym.errors import ProofError, UsageError
+from klsym.errors import ProofError
 from klsym.evidence import Evidence
+from klsym.files import make_folder, write_whole
 from klsym.kernel import RULES
 from klsym.kernel.closing import CLOSINGS
 from klsym.ledger import Claim, Settled, load, settle
-from klsym.render.claims import TRUST, statement_latex
+from klsym.render.claims import statement_latex
 from klsym.settling import Progress, plainly
 from klsym.write_up.bibliography import bibliography, cited
 from klsym.write_up.prose import prose
 from klsym.write_up.tex import breakable, escape
-from klsym.write_up.theorems import claim_latex, statements
+from klsym.write_up.theorems import TRUST, claim_latex, derivation_latex, models, statements
 
 AREAS = {
     "value": "Values",
@@ -42,24 +43,31 @@ AREAS = {
 VERDICTS = ("proved", "refuted", "corrected", "exact", "computed")
 HEADER = "% Made by `klsym paper` (klsym.write_up.paper) from the ledger; do not edit.\n"
 NEGATIVE = "not what the paper says"
+OFTEN = 3  # a reading shared by so many claims of an area is printed once
 
 
 def write_parts(folder: Path, progress: Progress = plainly, figures: bool = True) -> list[Path]:
     """Settle the ledger and write every part; the files written.
 
-    progress: wraps the list of claims, as in `settle_all`.  figures: also draw the experiments.
+    progress: wraps the list of claims, as in `settle_all`.  figures: also draw them.
     Raises ProofError: a claim that does not hold.  UsageError: a folder that cannot be written.
     """
     settled = [settle(claim) for claim in progress(list(load().values()), _id)]
     failed = [f"{item.claim.id}: {item.error}" for item in settled if item.error]
     if failed:
         raise ProofError(f"no paper from a ledger that does not hold: {failed[0]}")
-    written = [_write(folder / f"{name}.tex", HEADER + body) for name, body in parts(settled).items()]
+    make_folder(folder)
+    written = [write_whole(folder / f"{name}.tex", HEADER + body) for name, body in parts(settled).items()]
     if figures:
-        from klsym.experiments.catalogue import EXPERIMENTS, draw
+        from klsym.experiments.catalogue import EXPERIMENTS
+        from klsym.figures.drawn import draw
+        from klsym.figures.gallery import GALLERY
+        from klsym.figures.style import save
 
         for name in EXPERIMENTS:
             written += draw(name, folder / "figures")
+        for name, picture in GALLERY.items():
+            written += save(picture.make(), folder / "figures", name)
     return written
 
 
@@ -67,22 +75,11 @@ def _id(claim: Claim) -> str:
     return claim.id
 
 
-def _write(path: Path, text: str) -> Path:
-    """Whole or not at all."""
-    draft = path.with_suffix(".part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_text(text, encoding="utf-8")
-        os.replace(draft, path)
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}") from None
-    return path
-
-
 def parts(settled: list[Settled]) -> dict[str, str]:
     """Name -> LaTeX of each part."""
     makers: dict[str, Callable[[list[Settled]], Iterable[str]]] = {
-        "theorems": _theorems,
+        "claims": _claims,
+        "derivations": _derivations,
         "experiments": _experiments,
         "quotes": _quotes,
         "ledger": _ledger,
@@ -99,27 +96,44 @@ def _in_area(settled: list[Settled], area: str) -> list[Settled]:
     return [item for item in settled if item.claim.area == area]
 
 
-def _theorems(settled: list[Settled]) -> Iterator[str]:
+def _areas(settled: list[Settled]) -> Iterator[tuple[str, list[Settled]]]:
     """The areas in reading order; one that the paper does not know comes last."""
-    areas = dict.fromkeys((*AREAS, *(item.claim.area for item in settled)))
-    for area in areas:
+    for area in dict.fromkeys((*AREAS, *(item.claim.area for item in settled))):
         chosen = [item for item in _in_area(settled, area) if item.claim.verdict != "computed"]
         if chosen:
-            yield rf"\subsection{{{escape(AREAS.get(area, area.capitalize()))}}}\label{{sec:{area}}}"
-            yield from map(claim_latex, chosen)
+            yield area, chosen
+
+
+def _claims(settled: list[Settled]) -> Iterator[str]:
+    """What is read into many claims of an area is said once, at its head."""
+    for area, chosen in _areas(settled):
+        lines = Counter(line for item in chosen for line in item.claim.reading)
+        known = [line for line, count in lines.items() if count >= OFTEN]
+        yield rf"\klarea{{{area}}}{{{escape(AREAS.get(area, area.capitalize()))}}}"
+        yield from [rf"\klthroughout{{{'; '.join(map(prose, known))}}}"] if known else []
+        yield from (claim_latex(item, known) for item in chosen)
+
+
+def _derivations(settled: list[Settled]) -> Iterator[str]:
+    for area, chosen in _areas(settled):
+        yield rf"\klproofs{{{area}}}{{{escape(AREAS.get(area, area.capitalize()))}}}"
+        yield from map(derivation_latex, chosen)
+        yield r"\klproofsend"
 
 
 def _experiments(settled: list[Settled]) -> Iterator[str]:
-    """The findings, then every figure that the text has not placed before."""
+    """The findings, each beside its figure if the text has not placed it before; the other figures."""
     from klsym.experiments.catalogue import EXPERIMENTS
 
     for item in (item for item in settled if item.claim.verdict == "computed"):
+        yield from (rf"\klfigureonce{{{name}}}" for name in EXPERIMENTS if item.claim.id.endswith(f".{name}"))
         yield claim_latex(item)
     yield from (rf"\klfigureonce{{{name}}}" for name in EXPERIMENTS)
 
 
 def _captions(settled: list[Settled]) -> Iterator[str]:
     from klsym.experiments.catalogue import EXPERIMENTS
+    from klsym.figures.gallery import GALLERY
 
     for name, experiment in EXPERIMENTS.items():
         title = prose(experiment.title)
@@ -127,11 +141,13 @@ def _captions(settled: list[Settled]) -> Iterator[str]:
         known = [item for item in settled if item.claim.id.endswith(f".{name}")]
         beside = rf" (\klref{{{known[0].claim.id}}})" if known else ""
         yield rf"\kldefine{{figure/{name}}}{{{title}{beside}.}}"
+    for name, picture in GALLERY.items():
+        yield rf"\kldefine{{figure/{name}}}{{{prose(picture.caption)}.}}"
 
 
 def _quotes(settled: list[Settled]) -> Iterator[str]:
     for item in settled:
-        for name, latex in statements(item):
+        for name, latex in (*statements(item), *models(item)):
             yield rf"\kldefine{{{name}}}{{{latex}}}"
     yield from _captions(settled)
     yield rf"\kldefine{{version}}{{{escape(__version__)}}}"
@@ -143,7 +159,11 @@ def _quotes(settled: list[Settled]) -> Iterator[str]:
         yield rf"\kldefine{{count/{trust}}}{{{sum(item.trust == trust for item in settled)}}}"
     theorems = sum(len(item.proofs) for item in settled)
     steps = sum(len(proof.part["steps"]) for item in settled for proof in item.proofs)
-    counts = {"theorems": theorems, "steps": steps, "rules": len(RULES), "closings": len(CLOSINGS)}
+    kinds = Counter(proof.theorem.kind for item in settled for proof in item.proofs)
+    said = [part.source_says for item in settled for part in item.parts if isinstance(part, Evidence)]
+    contradicted = sum(words.endswith(f"({NEGATIVE})") for words in said)
+    counts = {"refutations": kinds["refuted"], "compared": sum(map(bool, said)), "contradicted": contradicted}
+    counts |= {"theorems": theorems, "steps": steps, "rules": len(RULES), "closings": len(CLOSINGS)}
     yield from (rf"\kldefine{{count/{name}}}{{{count}}}" for name, count in counts.items())
 
 
@@ -171,16 +191,12 @@ def _counts(chosen: list[Settled]) -> Iterator[str]:
         yield str(sum(item.trust == trust for item in chosen) or "")
 
 
-def _kind(part: Any) -> str:
-    return part.kind if isinstance(part, Evidence) else part.theorem.kind
-
-
 def _corrections(settled: list[Settled]) -> Iterator[str]:
     """What is false as printed, and the true form beside it."""
     yield r"\begin{klcorrections}"
     for item in (item for item in settled if item.claim.verdict == "corrected"):
-        false = [part for part in item.parts if _kind(part) == "refuted"]
-        true = [part for part in item.parts if _kind(part) != "refuted"]
+        false = [part for part in item.parts if part.kind == "refuted"]
+        true = [part for part in item.parts if part.kind != "refuted"]
         about = (item.claim.id, cited(item.claim.source), prose(item.claim.explanation))
         yield r"\klcorrection" + "".join(f"{{{text}}}" for text in about)
         yield from (rf"\klfalse{{{breakable(statement_latex(part))}}}" for part in false[:1])
@@ -190,13 +206,14 @@ def _corrections(settled: list[Settled]) -> Iterator[str]:
 
 def _contradictions(settled: list[Settled]) -> Iterator[str]:
     """The findings of experiments that are not what their source says."""
-    yield r"\begin{itemize}"
+    yield r"\begin{klfindings}"
     for item in settled:
         for part in item.parts:
             if isinstance(part, Evidence) and part.source_says.endswith(f"({NEGATIVE})"):
                 said = part.source_says.removesuffix(f"({NEGATIVE})").strip()
-                yield rf"\item \klref{{{item.claim.id}}}. Said: {prose(said)}. Found: {prose(part.text)}."
-    yield r"\end{itemize}"
+                yield rf"\item \klref{{{item.claim.id}}}. \emph{{Said:}} {prose(said)}."
+                yield rf"\emph{{Found:}} {prose(part.text)}."
+    yield r"\end{klfindings}"
 
 
 def _rules() -> Iterator[str]:

@@ -66,6 +66,8 @@ def prose(text: str) -> str:
 
 
 def _plain(word: str) -> str:
+    if re.fullmatch(r"-\d[\d.]*[,;:]?", word):  # a minus sign, no hyphen
+        return f"${word.rstrip(',;:.')}$" + word[len(word.rstrip(",;:.")) :]
     return rf"\texttt{{{escape(word)}}}" if re.search(r"\w[_\[]|[\]^]", word) else escape(word)
 
 

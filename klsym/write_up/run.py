@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from klsym.errors import UsageError
-from klsym.experiments.catalogue import EXPERIMENTS, draw, result
+from klsym.experiments.catalogue import EXPERIMENTS, result
+from klsym.figures.drawn import draw
+from klsym.files import make_folder, write_whole
+from klsym.kernel import FORMAT
 from klsym.ledger import Claim, select
 from klsym.settling import Progress, Result, plainly, settle_all, table, write_certificates
 from klsym.write_up.page import Figure, Material
-from klsym.write_up.report import write_report, write_whole
+from klsym.write_up.report import NAME, write_report
 
 CERTIFICATES, FIGURES = "certificates", "figures"
 VERIFIED, FOUND = "verify.txt", "findings.txt"
+PROBE = ".klsym"  # an empty file that is written and removed
 Sampled = Callable[[int, int], None]
 
 
@@ -44,22 +49,23 @@ def produce(
 ) -> Summary:
     """Make the report in a folder, with all that it links to beside it.
 
-    folder: made where it is missing; files of a report before this one are written over, nothing is removed.
+    folder: made where it is missing; files of a report before this one are written over.  Certificates that
+    this run did not make are removed, other files never.
     progress: shown while claims settle and figures are drawn.  sampled: called with (done, total).
     claims, experiments, tables: a part of them (claims, names, HTML fragments); all if None.
     Raises UsageError: a folder that cannot be written.
     """
-    for name in (CERTIFICATES, FIGURES):
-        _make(folder / name)
+    _prepare(folder)
     results = settle_all(select([]) if claims is None else claims, progress)
-    _certify(results, folder / CERTIFICATES)
+    write_certificates(results, folder / CERTIFICATES)
+    certified = [r.settled.claim.id for r in results if r.settled.proofs and not r.error]
+    _remove_old(folder / CERTIFICATES, certified)
     report, verified = cross_check(results, sampled)
     write_whole(folder / VERIFIED, verified + "\n")
     names = list(EXPERIMENTS) if experiments is None else experiments
     figures = [_drawn(name, folder / FIGURES) for name in progress(names, str)]
     found = "\n".join(findings(figures))
     write_whole(folder / FOUND, found + "\n")
-    certified = (r.settled.claim.id for r in results if r.settled.proofs and not r.settled.error)
     links = {name: f"{CERTIFICATES}/{name}.json" for name in certified}
     fragments = _tables() if tables is None else tables
     page = write_report(folder, Material(results, report, figures, fragments, sources(), links))
@@ -69,18 +75,33 @@ def produce(
     return Summary(passed, "\n".join(lines))
 
 
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"cannot write into {folder}: {error.strerror}") from None
+def _prepare(folder: Path) -> None:
+    """Refuse what cannot be written before a minute of work, and before anything is made."""
+    folders = [folder, folder / CERTIFICATES, folder / FIGURES]
+    for path in (folder / name for name in (VERIFIED, FOUND, NAME)):
+        if path.is_dir():
+            raise UsageError(f"cannot write {path}: it is a folder; move it away")
+    for path in folders[1:]:
+        if path.exists() and not path.is_dir():
+            raise UsageError(f"cannot write into {path}: it is a file; move it away")
+    for path in folders:
+        make_folder(path)
+        write_whole(path / PROBE, "").unlink()
 
 
-def _certify(results: list[Result], folder: Path) -> None:
+def _remove_old(folder: Path, certified: list[str]) -> None:
+    """Certificates of a run before this one: they would be taken for those of this run."""
+    for path in folder.glob("*.json"):
+        if path.stem not in certified and _is_certificate(path):
+            path.unlink()
+
+
+def _is_certificate(path: Path) -> bool:
     try:
-        write_certificates(results, folder)
-    except OSError as error:
-        raise UsageError(f"cannot write into {folder}: {error.strerror}") from None
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(found, dict) and found.get("format") == FORMAT
 
 
 def cross_check(results: list[Result], sampled: Sampled | None = None) -> tuple[Any, str]:

@@ -8,12 +8,8 @@ from __future__ import annotations
 
 import re
 
-from klsym.evidence import escaped
+from klsym.escaping import escape as escape  # the words of the same page
 
-FIXED = {
-    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': "''", "\u2013": "--",
-    "é": r"\'e",
-}  # fmt: skip
 BRACKETS = re.compile(r"(\\!)?\\left([(\[|.])|\\right([)\]|.])")
 PLAIN, BIG, LARGE = 0, 1, 2
 SIZES = {PLAIN: ("", ""), BIG: (r"\bigl", r"\bigr"), LARGE: (r"\Bigl", r"\Bigr")}
@@ -23,15 +19,6 @@ FACTORS = re.compile(
     r"\\,(?=\\mathbb\{E\}|\\mathrm\{(?:Var|KL)\}|\\nabla|\(|\\[bB]igl)|(?<=\])\\,"
     r"|(?<=[^\\][,;:])(?:\\ | |\\quad ?)"
 )
-
-
-def escape(text: str) -> str:
-    r"""Plain text for a page of LaTeX.
-
-    >>> escape("5% of p_x < 1")
-    '5\\% of p\\_x \\textless{} 1'
-    """
-    return "".join(FIXED.get(c, c) for c in escaped(text))
 
 
 def breakable(latex: str) -> str:

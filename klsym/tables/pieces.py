@@ -8,62 +8,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from fractions import Fraction
-from functools import cache
 
-from klsym.engine.derivation import Proof
 from klsym.normal_form import ExpPoly
 from klsym.render import formulas
 from klsym.render.spelling import LATEX
 from klsym.render.text import condition
 from klsym.statements import Side
-from klsym.tables.quotes import Quote, all_settled
-from klsym.tables.table import NONE, Cell, code, listed, math, words
-
-
-def stated(proof: Proof) -> Quote:
-    """The claim that states this theorem.
-
-    Raises ValueError: there is none.
-    """
-    for found in speaking_of(proof.theorem.statement.left):
-        theorem = found.proof.theorem
-        if (theorem.kind, theorem.statement) == (proof.theorem.kind, proof.theorem.statement):
-            return found
-    raise ValueError(f"no claim says {proof}")
-
-
-def speaking_of(left: Side) -> tuple[Quote, ...]:
-    """All theorems of the ledger with this left side, the refuted ones too."""
-    return tuple(found for found in naming(left) if found.proof.theorem.statement.left == left)
-
-
-def naming(value: Side) -> tuple[Quote, ...]:
-    """All theorems of the ledger with this side, left or right."""
-    return tuple(_by_side().get(value, ()))
-
-
-@cache
-def _by_side() -> dict[Side, list[Quote]]:
-    found: dict[Side, list[Quote]] = {}
-    for claim in all_settled():
-        for proof in claim.proofs:
-            statement = proof.theorem.statement
-            for value in dict.fromkeys((statement.left, statement.right)):
-                found.setdefault(value, []).append(Quote(proof, (claim.claim.id,)))
-    return found
+from klsym.tables.quotes import Quote
+from klsym.tables.table import Cell, math, words
 
 
 def side(value: Side, found: Quote) -> Cell:
-    """What follows from a theorem by adding and scaling its sides."""
+    """A side that follows from those of a theorem by adding and scaling, with its letters and its claims."""
     return math(formulas.side(value, found.proof.labels, LATEX), *found.claims)
-
-
-def cited(cells: Iterable[Cell]) -> Cell:
-    """The claims behind these cells, each once; a dash where there are none."""
-    found = dict.fromkeys(claim for cell in cells for claim in cell.claims)
-    return listed([code(claim, claim) for claim in found], ", ") if found else NONE
 
 
 def where(found: Quote) -> Cell:
@@ -85,7 +43,12 @@ def where(found: Quote) -> Cell:
 
 
 def equality(found: Quote) -> Cell:
-    """When an inequality is an equality."""
+    """When an inequality is an equality.
+
+    >>> from klsym.tables.quotes import quote
+    >>> equality(quote("variance.optimal-baseline", 1)).pieces[0][1]
+    '; equal if and only if '
+    """
     shown = condition(found.proof.theorem, LATEX).removeprefix(r"\quad\text{with equality iff }")
     return words("; equal if and only if ") + texts(shown, *found.claims)
 
@@ -120,7 +83,10 @@ def noted(text: str) -> Cell:
 
 
 def premise(found: Quote, number: int = 0) -> Cell:
-    """An equation that a theorem assumes, such as that of the best baseline."""
+    """An equation that a theorem assumes, such as that of the best baseline.
+
+    number: which of them, counted from 0.  Raises IndexError: there are not as many.
+    """
     labels = found.proof.labels
     pair = found.proof.theorem.statement.context.premises[number]
     left, right = (formulas.side(value, labels, LATEX) for value in pair)

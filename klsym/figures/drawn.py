@@ -1,0 +1,25 @@
+"""An experiment in a folder: its figure as PDF and PNG, and the numbers behind it as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+from klsym.experiments.catalogue import drawer, result
+from klsym.figures.style import save
+from klsym.files import write_whole
+
+
+def draw(name: str, folder: Path) -> list[Path]:
+    """Run an experiment, unless this process has, and write what came of it; the files.
+
+    name: one of the catalogue.  folder: made where it is missing.
+    Raises UsageError: a folder that cannot be written.
+    """
+    data = result(name)
+    paths = save(drawer(name)(data), folder, name)
+    header, rows = data.table()
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([header, *rows])
+    return [*paths, write_whole(folder / f"{name}.csv", text.getvalue())]

@@ -1,0 +1,65 @@
+"""What a verification says on every machine: verdicts, error rates, visible biases, but no drawn number."""
+
+from __future__ import annotations
+
+from klsym.sampling.verify import Checked, Report, summary
+
+
+def verdict_lines(report: Report) -> list[str]:
+    """One line an identity and the summary, the same text whatever the backend draws.
+
+    sees: the smallest bias, relative to the size of what is estimated, that would have been noticed; it
+    comes from exact standard errors.
+
+    >>> from klsym.ledger import recall
+    >>> from klsym.sampling.backends import backend
+    >>> from klsym.sampling.identities import Options
+    >>> from klsym.sampling.verify import verify
+    >>> report = verify([recall("gradient.per-sample")], Options(backend(), drawn=1000))
+    >>> verdict_lines(report)[0]
+    'gradient.per-sample 1/4  exact oracle agrees; not sampled'
+    """
+    width = max((len(one.identity.name) for one in report.checked), default=0)
+    lines = [f"{one.identity.name:<{width}}  {verdict(one)}" for one in report.checked]
+    found = summary(report)
+    return [*lines, *found] if report.level is None else [*lines, rates(report), *found[1:]]
+
+
+def rates(report: Report) -> str:
+    """How many comparisons share which rates.
+
+    The thresholds are left out: the table of `klsym verify` quotes that of the worst direction, which is a
+    matter of what was drawn.
+    """
+    assert report.level is not None
+    return (
+        f"{report.level.comparisons} comparisons in {len(report.outcomes)} trials share a false-alarm rate of"
+        f" {report.level.false_alarm:.0e}; a bias of the size shown is seen with probability"
+        f" 1 - {report.level.miss:.0e}"
+    )
+
+
+def verdict(one: Checked) -> str:
+    """What the exact oracle, the trials and their controls say of one identity, in words."""
+    exact = f"exact oracle {'agrees' if one.exact[0] else 'DISAGREES'}"
+    outcomes = one.outcomes
+    if not outcomes:
+        return f"{exact}; not sampled"
+    agree, rejected = sum(o.passed for o in outcomes), sum(o.rejected for o in outcomes)
+    trials, controls = (_share(count, len(outcomes)) for count in (agree, rejected))
+    return f"{exact}; {trials} trials agree, {controls} controls rejected, sees {_sees(one)}"
+
+
+def _share(count: int, of: int) -> str:
+    return f"{of}" if count == of else f"ONLY {count} of {of}"
+
+
+def _sees(one: Checked) -> str:
+    """The smallest visible bias of the worst trial, on finite models and on Gaussians."""
+    groups = (("finite models", one.finite), ("Gaussians", one.gaussian))
+    seen = [
+        f"{max(outcome.sees for outcome in group):.0e} on {where}"
+        for where, group in groups
+        if not isinstance(group, str)
+    ]
+    return ", ".join(seen)

@@ -1,0 +1,108 @@
+r"""What a claim assumes, in LaTeX: each hypothesis in full, or in the short forms that the paper explains.
+
+Short: the exchange of gradient and integral by its measures, supports by their sign, moments by their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from klsym.engine.derivation import Proof
+from klsym.evidence import Evidence
+from klsym.kernel.derivatives import Hypothesis
+from klsym.ledger import Settled
+from klsym.normal_form import ExpPoly
+from klsym.render import formulas
+from klsym.render.spelling import LATEX
+from klsym.render.text import show_hypothesis
+from klsym.write_up.prose import prose
+from klsym.write_up.tex import breakable
+
+NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+
+
+def hypotheses(settled: Settled) -> Iterator[str]:
+    """How the claim is to be read and what it assumes, each once, in the order of the ledger."""
+    shown: dict[str, str] = {line: prose(line) for line in settled.claim.reading}
+    for part in settled.parts:
+        if isinstance(part, Evidence):
+            shown |= {line: prose(line) for line in part.hypotheses if line not in shown}
+            continue
+        texts = dict.fromkeys(part.hypotheses)
+        for hypothesis in part.theorem.hypotheses:
+            text = show_hypothesis(hypothesis, part.theorem.statement.context, part.labels)
+            if text in texts and text not in shown:
+                shown[text] = _in_full(hypothesis, text, part)
+    return iter(shown.values())
+
+
+def _in_full(hypothesis: Hypothesis, text: str, proof: Proof) -> str:
+    """Moments and premises from their formulas; the rest is a sentence."""
+    context: Any = proof.theorem.statement.context
+    match hypothesis:
+        case ("moment", moment):
+            return _inline(formulas.atom(moment, proof.labels or {}, LATEX)) + " exists"
+        case ("premise" | "equal" as use, number):
+            left, right = (formulas.side(side, proof.labels, LATEX) for side in context.premises[number])
+            lead = r"for every $\theta$, " if use == "premise" else ""
+            return lead + _inline(f"{left} = {right}")
+        case ("given",):
+            values = (
+                f"{formulas.variable(name, LATEX)} = {formulas.element(value, LATEX)}"
+                for name, value in context.given
+            )
+            place = "step" if "[" in context.given[0][0] else "sample"
+            return rf"at every {place} " + ", ".join(map(_inline, values))
+        case ("nonnegative", _, ExpPoly()):
+            return prose(text)
+    return prose(text)
+
+
+def _inline(latex: str) -> str:
+    return f"${breakable(latex)}$"
+
+
+def in_short(settled: Settled) -> Iterator[str]:
+    r"""What the claim assumes, without its reading, in few words.
+
+    >>> from klsym.ledger import recall
+    >>> list(in_short(recall("gradient.k2-loss")))
+    ['exchange under $q$', '$q \\ll p$']
+    """
+    exchanged: dict[str, None] = {}
+    moments: set[str] = set()
+    rest: dict[str, None] = {}
+    for part in settled.parts:
+        if isinstance(part, Evidence):
+            rest |= {prose(_abbreviated(line)): None for line in part.hypotheses}
+            continue
+        for hypothesis in part.theorem.hypotheses:
+            text = show_hypothesis(hypothesis, part.theorem.statement.context, part.labels)
+            match hypothesis:
+                case ("exchange", measure):
+                    exchanged[f"${LATEX.measure(measure)}$"] = None
+                case ("moment", _):
+                    moments.add(text)
+                case ("ends", measure):
+                    rest[f"sequences from ${LATEX.measure(measure)}$ end"] = None
+                case ("batch", measure):
+                    rest[f"samples of ${LATEX.measure(measure)}$ are independent"] = None
+                case ("on-policy",):
+                    rest["on-policy"] = None
+                case ("support", *_):
+                    rest[prose(_abbreviated(text))] = None
+                case _:
+                    rest[_in_full(hypothesis, text, part)] = None
+    if exchanged:
+        yield "exchange under " + ", ".join(exchanged)
+    yield from rest
+    if moments:
+        count = NUMBERS[len(moments)] if len(moments) < len(NUMBERS) else str(len(moments))
+        yield f"{count} moment{'s' if len(moments) > 1 else ''} exist{'' if len(moments) > 1 else 's'}"
+
+
+def _abbreviated(text: str) -> str:
+    """A support by its sign alone, which the paper explains."""
+    sign, _, words = text.partition(":")
+    return sign if words.startswith(" wherever") else text
