@@ -1,4 +1,4 @@
-"""A stored picture stays only while it is the same, up to a shade in few corners; the gallery draws it too."""
+"""A stored picture stays only while it is the same, up to a shade in corners; the gallery draws it too."""
 
 from __future__ import annotations
 
