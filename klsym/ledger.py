@@ -81,7 +81,8 @@ def load() -> dict[str, Claim]:
     package = importlib.import_module("klsym.derivations")
     for module in sorted(pkgutil.iter_modules(package.__path__), key=lambda m: m.name):
         importlib.import_module(f"klsym.derivations.{module.name}")
-    return REGISTRY
+    # stable: in the order of the files, whichever of them was imported first
+    return dict(sorted(REGISTRY.items(), key=lambda item: item[1].build.__module__))
 
 
 def select(ids: list[str]) -> list[Claim]:

@@ -54,7 +54,8 @@ def judge(part: Proof | Evidence, claim: Claim) -> tuple[bool, str]:
 
 def _ask(part: Evidence) -> tuple[bool, str]:
     try:
-        return part.oracle() if part.oracle else (True, "")
+        passed, text = part.oracle() if part.oracle else (True, "")
+        return bool(passed), text
     except Exception as error:  # one bad check must not stop the others
         return False, f"its check failed: {type(error).__name__}: {error}"
 

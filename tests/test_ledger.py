@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -515,3 +517,15 @@ def test_a_wrong_neighbour_is_refused(make: Callable[[], Proof]) -> None:
     with pytest.raises(ProofError, match=REASONS) as caught:
         make().theorem  # noqa: B018
     assert "\n" not in str(caught.value)
+
+
+def test_the_order_of_the_ledger_does_not_depend_on_what_was_imported_first():
+    code = (
+        "import sys, importlib; [importlib.import_module(f'klsym.derivations.{n}') for n in sys.argv[1:]];"
+        "from klsym.ledger import load; print(*load())"
+    )
+    orders = {
+        subprocess.run([sys.executable, "-c", code, *first], capture_output=True, text=True).stdout
+        for first in ([], ["variances", "values"], ["neighbours"])
+    }
+    assert len(orders) == 1 and orders.pop().split()[0].startswith("batch.")

@@ -377,6 +377,14 @@ def test_html_shows_the_hypotheses() -> None:
     assert "p << q" in text and "forward KL" in text and "has mean zero" in text
 
 
+def test_html_shows_the_derivation_and_the_counterexample() -> None:
+    text = html_text(verdict_html(explain("k3")))
+    assert r"\begin{aligned}" in text and r"\text{change of measure}" in text
+    assert "Counterexample to E_q[grad k3] = grad KL(q||p)" in text and "q   = (1/2, 1/2)" in text
+    outside = html_text(verdict_html(explain("k2")))
+    assert "Counterexample" not in outside
+
+
 @pytest.mark.parametrize(
     ("loss", "options", "line"),
     [

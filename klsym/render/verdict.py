@@ -276,7 +276,7 @@ def _markdown(text: str) -> str:
 
 
 def verdict_html(verdict: VerdictView) -> str:
-    """For Jupyter: the headline, the facts, the warnings."""
+    """For Jupyter: the headline, the facts, the derivation, the counterexample, the warnings."""
     facts = [
         ("trust", proof_word(verdict)),
         ("value", value_line(verdict)),
@@ -288,8 +288,11 @@ def verdict_html(verdict: VerdictView) -> str:
     )
     notes = "".join(f"<li>{escape(w)}</li>" for w in verdict.warnings)
     hypotheses = "".join(f"<li>{escape(h)}</li>" for h in verdict.hypotheses)
+    model = "\n".join(_witness_lines(verdict.witness, verdict.setting.level)[1:])
     return (
         f"<p><b>{escape(headline(verdict))}</b></p><table>{rows}</table>"
-        f"<details><summary>hypotheses</summary><ul>{hypotheses}</ul></details>"
+        + (f"<div>$$\n{escape(derivation_latex(verdict))}\n$$</div>" if verdict.steps else "")
+        + (f"<pre>{escape(model)}</pre>" if model else "")
+        + f"<details><summary>hypotheses</summary><ul>{hypotheses}</ul></details>"
         + (f"<p>warnings</p><ul>{notes}</ul>" if notes else "")
     )

@@ -41,12 +41,13 @@ STRONG = re.compile(
 )
 WEAK = set("qprsnmuvtijxygfbdhRTW")
 ALWAYS = {"grad", "k1", "k2", "k3", "kl", "kbar", "log", "sup", "theta", "pi"} | set(GREEK)
+BARE_VARIANCE = re.compile(r"\bVar (k\d)\b")  # a variance of one letter needs its brackets to be set as one
 JOINS = {"+", "-", "=", "<", ">", "<<", "<=", ">=", "!=", "->", "/"}
 
 
 def prose(text: str) -> str:
     """A sentence with its formulas set as such."""
-    pieces, words = "", _words(text)
+    pieces, words = "", _words(BARE_VARIANCE.sub(r"Var(\1)", text))
     place = 0
     while place < len(words):
         end = _formula(words, place)
