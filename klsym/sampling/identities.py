@@ -48,12 +48,17 @@ class Options:
 
     on: the backend.  counted: samples of a finite model, where counts stand for any number of them.
     drawn: samples of Gaussians, drawn one by one.  seed: what all streams come from.
+    Raises UsageError: more samples than can be counted, before any of them is drawn.
     """
 
     on: Backend
     counted: int = 10**12
     drawn: int = 2 * 10**6
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.counted <= LARGEST_SAMPLES:
+            raise UsageError(f"{self.counted} samples: from 1 to 2^53 expected")
 
 
 @dataclass
