@@ -24,7 +24,7 @@ from klsym.ledger import load, settle
 from klsym.settling import Result
 from klsym.tables.layouts import html
 from klsym.tables.table import Column, Row, Table, math, words
-from klsym.write_up.page import Figure, Material
+from klsym.write_up.page_material import Figure, Material
 from klsym.write_up.report import write_report
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

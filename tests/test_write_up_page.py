@@ -27,10 +27,11 @@ from klsym.render.spelling import LATEX
 from klsym.render.text import chain, show_statement
 from klsym.settling import Result, settle_all
 from klsym.write_up import run
-from klsym.write_up.page import Figure, Material, _figure, page
+from klsym.write_up.page import _figure, page
 from klsym.write_up.page_checks import cross_check
 from klsym.write_up.page_claims import claim_html, closing_id, printed_latex, rule_id, true_parts
 from klsym.write_up.page_glossary import GLOSSARY
+from klsym.write_up.page_material import Figure, Material
 from klsym.write_up.page_prose import prose_html
 from klsym.write_up.page_top import HEADLINES, failures, top
 from klsym.write_up.prose import LETTERS

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import base64
 import struct
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 from klsym import __version__
-from klsym.finding import Finding
 from klsym.kernel import RULES, digest
 from klsym.kernel.closing import CLOSINGS
 from klsym.ledger import TRUSTS
@@ -21,14 +19,14 @@ from klsym.render.mathml import mathml
 from klsym.write_up.page_checks import HOW
 from klsym.write_up.page_claims import claim_html, closing_id, findings_html, rule_id
 from klsym.write_up.page_glossary import GLOSSARY
+from klsym.write_up.page_material import Figure, Material
 from klsym.write_up.page_prose import prose_html
 from klsym.write_up.page_style import SCRIPT, STYLE
 from klsym.write_up.page_tables import html_table, sheets
 from klsym.write_up.page_top import errata, failures, figure_counts, heading, in_short, overview, top
 
 if TYPE_CHECKING:
-    from klsym.sampling.verify import Report
-    from klsym.settling import Result
+    pass
 
 # The areas in the order in which the notebooks tell the story.
 AREAS = {
@@ -46,39 +44,6 @@ AREAS = {
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 KINDS = {".png": "image/png", ".svg": "image/svg+xml"}
 DPI, ENLARGED = 300, 1.5  # of a figure that does not say; print size is small on a screen
-
-
-@dataclass(frozen=True)
-class Figure:
-    """An experiment, drawn.
-
-    image: the bytes of a PNG or SVG.  kind: its suffix.  header, rows: the numbers behind it.
-    """
-
-    name: str
-    title: str
-    image: bytes
-    kind: str = ".png"
-    setup: str = ""
-    findings: Sequence[Finding] = ()
-    header: Sequence[str] = ()
-    rows: Sequence[Sequence[str]] = ()
-
-
-@dataclass(frozen=True)
-class Material:
-    """What a report is made from.
-
-    results: the settled claims.  cross_check: the run of klsym.sampling.verify on them, if there was one.
-    tables: HTML fragments.  sources: tag -> full reference.  certificates: claim id -> link to its file.
-    """
-
-    results: Sequence[Result]
-    cross_check: Report | None = None
-    figures: Sequence[Figure] = ()
-    tables: Sequence[str] = ()
-    sources: Mapping[str, str] = field(default_factory=dict)
-    certificates: Mapping[str, str] = field(default_factory=dict)
 
 
 def page(material: Material) -> str:

@@ -16,7 +16,7 @@ from klsym.write_up.page_tables import claim_link
 
 if TYPE_CHECKING:
     from klsym.sampling.verify import Report
-    from klsym.write_up.page import Figure, Material
+    from klsym.write_up.page_material import Figure, Material
 
 LEAD = (
     "Training code adds a KL penalty in a dozen ways: k1, k2 or k3, in the loss or in the reward, with an"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from klsym.files import write_whole
-from klsym.write_up.page import Material, page
+from klsym.write_up.page import page
+from klsym.write_up.page_material import Material
 
 NAME = "report.html"
 

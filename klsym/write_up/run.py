@@ -15,7 +15,7 @@ from klsym.files import make_folder, write_whole
 from klsym.kernel import FORMAT
 from klsym.ledger import Claim, select
 from klsym.settling import Progress, Result, plainly, settle_all, table, write_certificates
-from klsym.write_up.page import Figure, Material
+from klsym.write_up.page_material import Figure, Material
 from klsym.write_up.report import NAME, write_report
 
 CERTIFICATES, FIGURES = "certificates", "figures"
