@@ -28,3 +28,9 @@ class Finding:
         """The comparison with the source in three or four words."""
         words = {True: "as the paper says", False: "not what the paper says", None: "the paper is silent"}
         return words[self.agrees]
+
+    @property
+    def line(self) -> str:
+        """The finding with what its source says, in one line of a list."""
+        said = f" [{self.mark}: {self.paper}]" if self.paper else ""
+        return f"  - {self.text}{said}"

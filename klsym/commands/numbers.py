@@ -43,7 +43,6 @@ def figures(options: argparse.Namespace) -> int:
         paths = draw(name, folder)
         print(f"{name}: {EXPERIMENTS[name].title}  ({', '.join(path.name for path in paths)})")
         for finding in result(name).findings:
-            said = f" [{finding.mark}: {finding.paper}]" if finding.paper else ""
-            print(f"  - {finding.text}{said}")
+            print(finding.line)
     print(f"{len(names)} figures in {folder}")
     return 0

@@ -134,9 +134,7 @@ def findings(figures: list[Figure]) -> list[str]:
     lines = []
     for figure in figures:
         lines.append(f"{figure.name}: {figure.title}")
-        for finding in figure.findings:
-            said = f" [{finding.mark}: {finding.paper}]" if finding.paper else ""
-            lines.append(f"  - {finding.text}{said}")
+        lines += [finding.line for finding in figure.findings]
     return lines
 
 
