@@ -5,15 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import sympy
 
+from klsym.convert import to_sympy
+from klsym.engine.quantities import sample_gradient
 from klsym.figures.style import BLACK, BLUE, GREEN, GREY, PAGE, VERMILION, label_ends, styled
+from klsym.language import k1, k3, log_p, log_q, rho
+from klsym.ledger import recall
 from klsym.numeric.models import FiniteModel
+from klsym.statements import Point
 
 
 def draw(model: FiniteModel) -> Any:
     """Left: the squared coefficients of grad(rho k1) and grad(rho k3) against r.  Right: Var (k1 - b) s.
 
-    (k1 + 1)^2 and k1^2, equal at r = sqrt(e); total variance over the logits of `model`, exactly.
+    The coefficients are those of the claim offpolicy.per-sample, equal at r = sqrt(e).
+    The total variance over the logits of `model` is exact.
     """
     with styled() as Figure:
         figure = Figure(figsize=(PAGE, 2.6), layout="constrained")
@@ -23,9 +30,27 @@ def draw(model: FiniteModel) -> Any:
     return figure
 
 
+def coefficient(loss: Any, r: Any) -> Any:
+    """a(r) in grad L = rho a s, from the theorem on the gradient of L at a sample.
+
+    >>> coefficient(rho * k3, np.array([2.0, np.e])).round(3)
+    array([-0.693, -1.   ])
+
+    r: values of p/q.  Raises ValueError: no part of the claim offpolicy.per-sample speaks of this loss.
+    """
+    left = sample_gradient(loss).side
+    for theorem in recall("offpolicy.per-sample").theorems:
+        if theorem.statement.left == left:
+            ((_, (point,)),) = theorem.statement.right.terms
+            assert isinstance(point, Point)  # the right side is a value at one sample
+            a = sympy.expand(to_sympy(point.coefficient) / rho).subs(k1, log_q - log_p).subs(log_q, 0)
+            return sympy.lambdify(log_p, a, "numpy")(np.log(r))
+    raise ValueError(f"offpolicy.per-sample does not speak of {loss}")
+
+
 def _coefficients(ax: Any) -> None:
     r = np.geomspace(0.1, 20, 400)
-    first, best = (1 - np.log(r)) ** 2, np.log(r) ** 2
+    first, best = coefficient(rho * k1, r) ** 2, coefficient(rho * k3, r) ** 2
     ax.plot(r, first, color=VERMILION)
     ax.plot(r, best, color=BLUE, ls="--")
     ax.axvline(np.sqrt(np.e), color=GREY, lw=0.6, ls=":")
