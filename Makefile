@@ -18,7 +18,7 @@ INSTALL_LOCK = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install report paper test lint types notebooks notebooks-check bench calibrate random-losses \
+.PHONY: help install report paper test lint types notebooks notebooks-check bench calibrate attacks mutants random-losses \
 	lock format clean
 
 help: ## list the targets
@@ -60,7 +60,7 @@ test: lint types ## lint, types, tests, doctests, and every notebook against its
 lint: install ## ruff
 	$(BIN)/ruff check
 
-types: install ## mypy, strict for the kernel, the normal form and the statements
+types: install ## mypy, strict for the trusted base
 	$(BIN)/mypy
 
 notebooks: install ## run the notebooks and store their outputs in place
@@ -80,6 +80,12 @@ bench: install ## time the engine, the sampling and the experiments
 
 calibrate: install ## measure over many seeds that error rates are what they say
 	$(BIN)/python benchmarks/calibration.py
+
+attacks: install ## attack the kernel with random certificates; every theorem is judged by a literal oracle
+	$(BIN)/python -m tests.attacks --count 20000 --seed 1
+
+mutants: install ## change the trusted base line by line; the kernel's tests must notice each change
+	$(BIN)/python tests/mutants.py --jobs 2
 
 random-losses: install ## the full run over 10,000 random losses
 	$(BIN)/python benchmarks/random_losses.py --count 10000

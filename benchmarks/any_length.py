@@ -21,15 +21,15 @@ from typing import Any
 
 from tqdm import tqdm
 
+from klsym.abbreviations import Context
 from klsym.engine.derivation import Proof
-from klsym.kernel import check_part
+from klsym.kernel import check
 from klsym.ledger import load, settle
 from klsym.numeric.drawing import allowed
 from klsym.numeric.evaluation import evaluate
 from klsym.numeric.models import random_model
 from klsym.numeric.programmes import random_chains
 from klsym.numeric.trees import Model
-from klsym.statements import Context
 
 BATCHES = ("batch.mean-centering", "batch.leave-one-out", "variance.loo")
 SEQUENCES = ("sequence.cumulative", "sequence.prefix-weights", "sequence.token-loss-partial")
@@ -66,10 +66,10 @@ def sequences_of(length: int) -> Model:
 def row(name: str, models: list[Model], repeats: int, bar: Any) -> list[str]:
     """The proof's time and certificate, and the times of enumerations in units of its replay."""
     proof = proof_of(name)
-    part = json.loads(json.dumps(proof.part))
+    certificate = json.loads(json.dumps(proof.certificate()))
     found = best(lambda: proof_of(name), repeats)
-    replayed = best(lambda: check_part(part), repeats)
-    cells = [name, f"{1e3 * found:.1f} ms", f"{1e3 * replayed:.2f} ms", f"{len(json.dumps(part)):,} B"]
+    replayed = best(lambda: check(certificate), repeats)
+    cells = [name, f"{1e3 * found:.1f} ms", f"{1e3 * replayed:.2f} ms", f"{len(json.dumps(certificate)):,} B"]
     for model in models:
         spent = best(lambda model=model: evaluate(proof.theorem.statement, model), repeats)  # type: ignore[misc]
         cells.append(f"{spent / replayed:,.1f}")

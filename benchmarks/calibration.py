@@ -26,6 +26,7 @@ sys.path.append(str(Path(__file__).resolve().parent.parent / "tests"))
 
 from test_sampling_statistics import LAWS, least_samples
 
+from klsym.abbreviations import Context
 from klsym.calculus import KL, covariance, expectation, expected_gradient, grad, k1, k3, mu, p, q, r, rho
 from klsym.ledger import select, settle
 from klsym.numeric.models import random_model
@@ -38,7 +39,6 @@ from klsym.sampling.sampler import Sampler
 from klsym.sampling.statistics import Level, TooFew
 from klsym.sampling.streams import Stream
 from klsym.sampling.trials import Trial
-from klsym.statements import Context
 
 RATES = (0.4, 0.1, 0.01)
 SURE = 3.3  # standard errors of a count: both sides of a 99.9 % interval

@@ -26,13 +26,7 @@ from typing import Any
 import sympy
 from sympy.core.cache import clear_cache
 
-from klsym.convert import to_ring, to_sympy
-from klsym.errors import NotInRing
-from klsym.kernel import check, check_part
-from klsym.language import log_mu, log_p, log_q, sg, unfold
-from klsym.ledger import Settled, load, settle
-from klsym.normal_form import ExpPoly
-from klsym.statements import (
+from klsym.abbreviations import (
     Context,
     Divergence,
     E,
@@ -43,6 +37,13 @@ from klsym.statements import (
     Side,
     elements,
 )
+from klsym.convert import to_ring, to_sympy
+from klsym.errors import NotInRing
+from klsym.kernel import check
+from klsym.kernel import replay as kernel
+from klsym.language import log_mu, log_p, log_q, sg, unfold
+from klsym.ledger import Settled, load, settle
+from klsym.ring import ExpPoly
 
 Row = tuple[str, str, str]  # what, measured, aim
 WORDS = {
@@ -218,6 +219,7 @@ def forget() -> None:
             for value in vars(module).values():
                 if callable(getattr(value, "cache_clear", None)):
                     value.cache_clear()
+    kernel._CHECKED.clear()
 
 
 def by_hand(parts: list[tuple[Plain, Any]]) -> None:
@@ -244,11 +246,10 @@ def compare(settled: Settled, repeats: int) -> Compared | None:
     if not parts:
         return None
     differences = [plain.difference(s.left, s.right) for plain, s in parts]
-    lines = list(plain_lines(settled))
+    lines, certificate = list(plain_lines(settled)), settled.certificate()
 
     def replay() -> None:
-        for proof in settled.proofs:
-            check_part(proof.part)
+        check(certificate)
 
     def prove() -> None:
         settle(settled.claim)

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from klsym.abbreviations import Context
 from klsym.engine.quantities import Quantity, expectation, expected_gradient
 from klsym.language import k1, k3, rho
 from klsym.numeric.gaussian_exact import GaussianModel
@@ -30,7 +31,6 @@ from klsym.sampling.gaussians import BLOCK, DEVICE_BLOCK, GaussianSampler
 from klsym.sampling.means import means_of
 from klsym.sampling.sampler import Sampler, all_means
 from klsym.sampling.streams import Plan, Stream
-from klsym.statements import Context
 
 Row = tuple[str, str, str]  # what, measured, aim
 DRAWN = 2**23

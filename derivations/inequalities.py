@@ -46,22 +46,32 @@ def variance(a):
 def k3_is_nonnegative():
     """k3 = exp(u) - 1 - u with u = -k1, and exp(u) > 1 + u unless u = 0; k1 is a log ratio of either sign."""
     return (
-        derive(zero).at_most(sample(k3), by="tangent", terms=[{"u": -k1, "at": "sample"}]),
-        derive(zero).at_most(
-            sample(k2), by="sum of squares", terms=[{"b": k1, "scale": Fraction(1, 2), "at": "sample"}]
-        ),
+        derive(zero).at_most(sample(k3), rows=[{"u": -k1, "at": "sample"}]),
+        derive(zero).at_most(sample(k2), rows=[{"b": k1, "scale": Fraction(1, 2), "at": "sample"}]),
         derive(zero).differs_from(sample(k1), relation="<="),
         derive(sample(k1)).differs_from(zero, relation="<="),
-        derive(zero).at_most(KL(q, p), by="tangent", terms=[{"u": -k1, "at": q}]),
-        derive(zero).at_most(KL(p, q), by="tangent", terms=[{"u": k1, "v": -k1, "at": q}]),
-        derive(zero).at_most(chi2(p, q), by="sum of squares", terms=[{"b": r - 1, "at": q}]),
+        derive(zero).at_most(KL(q, p), rows=[{"u": -k1, "at": q}]),
+        derive(zero).at_most(KL(p, q), rows=[{"u": k1, "v": -k1, "at": q}]),
+        derive(zero).at_most(chi2(p, q), rows=[{"b": r - 1, "at": q}]),
     )
 
 
 @claim("value.lambda-one-unique", source="WZ1 trap; RE; uniqueness new")
 def only_lambda_one_is_nonnegative():
-    """k(lam) is 0 at r = 1 with slope lam - 1 in r: any other lam is negative on one side of r = 1."""
-    return derive(zero).at_most_iff(sample(k(lam)), lam, is_=1, terms=[{"u": -k1}])
+    """k(1) is nowhere negative; any other k(lam) is where r lies strictly between 1 and 1/lam.
+
+    There (r - 1)(lam - 1/r) is negative; for lam <= 0 it is negative wherever r > 1.
+    """
+    return nonnegative_for_one_alone(lam)
+
+
+def nonnegative_for_one_alone(parameter):
+    """0 <= k(1), and k(lam) <= (r - 1)(lam - 1/r), from exp(u) >= 1 + u at u = -k1 and at u = k1."""
+    ceiling = (r - 1) * (parameter - 1 / r)
+    return (
+        derive(zero).at_most(sample(k(1)), rows=[{"u": -k1, "at": "sample"}]),
+        derive(sample(k(parameter))).at_most(sample(ceiling), rows=[{"u": k1, "at": "sample"}]),
+    )
 
 
 LAM_STAR = ((jeffreys(p, q), lam_star * chi2(p, q)),)
@@ -77,14 +87,13 @@ def optimal_lambda():
     gap = lam - lam_star
     parabola = variance(k1) - 2 * lam * jeffreys(p, q) + lam**2 * chi2(p, q)
     return (
-        derive(variance(k(lam))).equals(parabola, by="evaluation"),
+        derive(variance(k(lam))).equals(parabola, evaluate=True),
         derive(variance(k(lam)), premises=LAM_STAR).equals(
             variance(k(lam_star)) + gap**2 * chi2(p, q), using=[(0, 2 * gap)]
         ),
         derive(variance(k(lam_star)), premises=LAM_STAR).at_most(
             variance(k(lam)),
-            by="sum of squares",
-            terms=[{"b": r - 1, "factor": gap, "at": q}],
+            rows=[{"b": r - 1, "factor": gap, "at": q}],
             using=[(0, -2 * gap)],
         ),
         optimal_lambda_limit(),
@@ -97,14 +106,13 @@ def nonnegativity_is_not_the_cause():
     gap = lam_star - 1
     return (
         derive(expectation(k(lam_star), under=q)).equals(KL(q, p)),
-        derive(zero).at_most_iff(sample(k(lam_star)), lam_star, is_=1, terms=[{"u": -k1}]),
+        *nonnegative_for_one_alone(lam_star),
         derive(variance(k3) - variance(k(lam_star)), premises=LAM_STAR).equals(
             gap**2 * chi2(p, q), using=[(0, -2 * gap)]
         ),
         derive(variance(k(lam_star)), premises=LAM_STAR).at_most(
             variance(k3),
-            by="sum of squares",
-            terms=[{"b": r - 1, "factor": gap, "at": q}],
+            rows=[{"b": r - 1, "factor": gap, "at": q}],
             using=[(0, 2 * gap)],
         ),
     )
@@ -137,11 +145,11 @@ def mean_square_errors_cross():
         squared(bias(k1)) - squared(bias(k2))
     ) * (n - 1)
     return (
-        derive(mean_square_error(f)).equals(squared(bias(f)) + variance(f) / n, by="evaluation"),
+        derive(mean_square_error(f)).equals(squared(bias(f)) + variance(f) / n, evaluate=True),
         derive(n_times_the_difference, premises=((KL(q, p), kl),)).equals(
             variance(k1) - variance(k2) - squared(bias(k2)) * n, using=[(0, bias(k1) * -n)]
         ),
         derive(squared(bias(k2))).at_most(
-            mean_square_error(k2), by="square", b=k2, measure=q, power=0, scale=1 / n
+            mean_square_error(k2), rows=[{"variance": k2, "at": q, "scale": 1 / n}]
         ),
     )

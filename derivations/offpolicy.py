@@ -167,7 +167,7 @@ def squared_loss_keeps_the_optimum():
     optimum = {"R": nu + beta * k1}
 
     def at_optimum(start):
-        return derive(start, given=optimum).differentiate().put_in_given()
+        return derive(start, given=optimum).differentiate()
 
     return (
         at_optimum(exact).iff("g", is_=k2 + b, constants=(b,), coordinate="w"),

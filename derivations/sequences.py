@@ -26,6 +26,7 @@ from klsym.calculus import (
     p,
     past,
     q,
+    r,
     rho,
     s,
     sample,
@@ -191,7 +192,12 @@ def rewards_to_go_and_the_token_loss():
 def prefix_weights():
     """rho_{1:u} brings the tokens up to u from mu to q, which is all that l_u and its scores depend on."""
     weight = past(rho) * now(rho)
-    return derive(sum_over_t(weight * now(k1) * TO_DATE, under=mu)).equals(grad(KL(q, p)))
+    return (
+        derive(sum_over_t(weight * now(k1) * TO_DATE, under=mu))
+        .to(sum_over_t(now(k1) * TO_DATE / future(rho), under=q), by="change of measure, slot by slot")
+        .to(sum_over_t(now(k1) * TO_DATE, under=q), by="later ratios have mean one")
+        .equals(grad(KL(q, p)))
+    )
 
 
 @claim("sequence.token-weight-only", verdict="refuted", source="WZ2 7 (note)", reading=SEQUENCES)
@@ -208,9 +214,14 @@ def token_weights_alone():
 )
 def prefix_weighted_estimators():
     """Attached, the prefix weight carries the score of the past to l_u: r has mean one given the prefix."""
-    weight = past(rho) * now(rho)
+    weight, slope = past(rho) * now(rho), now(k1) + now(r) - 1
+    on_q = sum_over_t((now(k1) * now(s) + slope * past(s)) / future(rho), under=q)
     return (
-        derive(token_gradient(weight * now(k3), under=mu)).equals(grad(KL(q, p))),
+        derive(token_gradient(weight * now(k3), under=mu))
+        .differentiate()
+        .to(on_q, by="change of measure, slot by slot")
+        .to(sum_over_t(now(k1) * TO_DATE, under=q), by="r of this step and later ratios have mean one")
+        .equals(grad(KL(q, p))),
         derive(token_gradient(weight * now(k1), under=mu)).equals(grad(KL(q, p))),
     )
 

@@ -96,10 +96,10 @@ def control_variate_covariance():
 
     J = E_q[exp(-k1) - 1 + k1] + E_q[exp(-k1) (exp(k1) - 1 - k1)], and exp(u) >= 1 + u.
     """
-    tangents = ((1, q, 0, -k1), (1, q, -k1, k1))
+    tangents = [{"u": -k1, "at": q}, {"u": k1, "v": -k1, "at": q}]
     return (
         derive(covariance(k1, r - 1, under=q)).equals(-jeffreys(p, q)),
-        derive(covariance(k1, r - 1, under=q)).at_most(0, by="tangent", terms=tangents),
+        derive(covariance(k1, r - 1, under=q)).at_most(0, rows=tangents),
     )
 
 

@@ -95,8 +95,7 @@ def where_g_star_varies_less():
     """Up to r = exp(1/2) each term of E_mu[rho^2 s^2 (2 k1 + 1)] is at least 0."""
     return derive(variance(G_STAR, mu)).at_most(
         variance(G1, mu),
-        by="sum of squares",
-        terms=[{"at": mu, "b": 1, "power": 1, "v": 2 * log(rho), "nonnegative": 2 * k1 + 1}],
+        rows=[{"at": mu, "b": 1, "power": 1, "v": 2 * log(rho), "nonnegative": 2 * k1 + 1}],
     )
 
 
@@ -137,8 +136,7 @@ def best_baseline():
         ),
         derive(variance(k1 - b_star, q), premises=BEST).at_most(
             variance(k1 - b, q),
-            by="sum of squares",
-            terms=[{"b": 1, "factor": gap, "at": q, "power": 1}],
+            rows=[{"b": 1, "factor": gap, "at": q, "power": 1}],
             using=[(0, 2 * gap)],
         ),
         derive(covariance, premises=(*BEST, (KL(q, p), kl))).equals(

@@ -41,7 +41,7 @@ from klsym.language import (
     sg,
 )
 from klsym.names import SAMPLE_BASES, THETA_FREE, detach_name, parse_name
-from klsym.normal_form import ONE, Exponent, ExpPoly, Monomial, Number
+from klsym.ring import ONE, Exponent, ExpPoly, Monomial, Number
 from klsym.slots import at_slot
 
 VK1, VW, VQ = (ExpPoly.variable(name) for name in ("k1", "w", "log_q"))

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from klsym.abbreviations import Side
 from klsym.escaping import escape_inside
 from klsym.finding import Finding
-from klsym.statements import Side
 
 if TYPE_CHECKING:  # NumPy is not needed to hold a calculation
     from klsym.numeric.gaussian_exact import GaussianModel

@@ -17,13 +17,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from klsym.engine.derivation import Proof
+from klsym.engine.lemmas import carried
 from klsym.errors import ProofError, UsageError
 from klsym.evidence import Evidence
-from klsym.kernel import FORMAT, Theorem, digest
+from klsym.kernel import FORMAT, digest
 from klsym.render.claims import SettledView
+from klsym.unfolding import Theorem
 
 VERDICTS = ("proved", "refuted", "corrected", "exact", "computed")
-ESTABLISHED = ("proved", "unique", "independent", "iff")
+ESTABLISHED = ("proved", "unique", "independent")
 TRUSTS = ("kernel", "sympy", "numeric")  # strongest first
 
 
@@ -147,8 +149,8 @@ class Settled(SettledView):
 
     def certificate(self) -> dict[str, Any]:
         """The certificate that `klsym check` replays: the parts that are kernel proofs."""
-        body = {"format": FORMAT, "claim": self.claim.id, "parts": [proof.part for proof in self.proofs]}
-        return {**body, "digest": digest(body)}
+        parts = [proof.part for proof in self.proofs]
+        return {"format": FORMAT, "cites": carried(parts), "parts": parts, "digest": digest(parts)}
 
     def to_json(self) -> dict[str, Any]:
         """One entry of `klsym claims --json`."""

@@ -8,13 +8,20 @@ from functools import lru_cache
 
 from klsym.errors import NotInRing
 
-MEASURES = ("q", "p", "mu", "count")  # count: the counting (reference) measure, sum over x
 PROBABILITIES = ("q", "p", "mu")
-SAMPLE_BASES = ("k1", "w", "log_q", "R", "A", "H", "length")
+MEASURES = (*PROBABILITIES, "count")  # count: the counting (reference) measure, sum over x
+SAMPLE = "sample"  # in place of a measure: the value at one sample, batch or sequence
+LOG_RATIOS = ("k1", "w", "log_q")
 REWARDS = ("R", "A", "H")  # H: a detached quantity whose value a statement gives
 THETA_FREE = (*REWARDS, "length")
-SAMPLE = "sample"  # in place of a measure: the value at one batch or sequence
+SAMPLE_BASES = (*LOG_RATIOS, *THETA_FREE)
 WHOLE = ("x",)  # the slots of a single sample
+SLOT_WORDS = ("past", "now", "future", "self", "other", "others", "rest")
+# Words of the loss grammar and of the printers: no parameter or function may be named so.
+_WORDS = """q p mu count sample x y i j t u v s r rho k k2 k3 log_p log_mu log_old rho_old sg exp log sqrt abs
+min max clip sum total value mean E grad curl KL chi2 J D Var Cov T loo centred normalised togo seqmean M
+where wherever iff if and or not in is for every theta exists constant"""
+RESERVED = frozenset(re.findall(r"\w+", _WORDS)) | {*SAMPLE_BASES, *SLOT_WORDS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +35,18 @@ class Name:
 
 
 _NAME = re.compile(r"([A-Za-z][A-Za-z0-9_]*)('*)(?:\[([a-z_]+)\])?")
+
+
+def is_declarable(name: object) -> bool:
+    """May a parameter or a function have this name, so that it reads as nothing else in print?
+
+    >>> is_declarable("b_star"), is_declarable("rho"), is_declarable("k1_now")
+    (True, False, False)
+    """
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,59}", name):
+        return False
+    first, last = name.split("_", 1)[0] + "_", name.rpartition("_")[2]
+    return not (name in RESERVED or first in ("E_", "sum_", "mean_") or (last != name and last in SLOT_WORDS))
 
 
 @lru_cache(maxsize=4096)

@@ -62,9 +62,7 @@ def _ask(part: Evidence) -> tuple[bool, str]:
 
 def table(results: list[Result]) -> str:
     """Counts by area."""
-    rows: list[tuple[str, ...]] = [
-        ("area", "claims", "settled", "trust kernel", "parts", "checks agree")
-    ]
+    rows: list[tuple[str, ...]] = [("area", "claims", "settled", "trust kernel", "parts", "checks agree")]
     areas = list(dict.fromkeys(result.settled.claim.area for result in results))
     for area in [*areas, "all"]:
         chosen = [r for r in results if area in (r.settled.claim.area, "all")]

@@ -1,7 +1,9 @@
-"""Slots: the random positions that a value at an index of a batch or a sequence speaks of.  Trusted.
+"""Slots: the random positions that a mean speaks of.  Trusted.
 
-A batch holds n independent samples, a sequence T steps.  A value at an index mentions
+A single sample is one slot, a batch holds n independent samples, a sequence T steps.  By its index, a mean
+mentions
 
+    ""   one sample                  x
     i    one sample of a batch       self, others (the n - 1 others)
     ij   two samples of a batch      self, other, rest (the n - 2 remaining ones)
     t    one step of a sequence      past (u < t), now (t), future (u > t), x (the whole sequence)
@@ -16,18 +18,22 @@ the whole sequence alone, the same at each of its steps.
 
 from __future__ import annotations
 
+# The density of all that an index speaks of is the product over these slots.
 PARTS = {
+    "": ("x",),
     "i": ("self", "others"),
     "ij": ("self", "other", "rest"),
     "t": ("past", "now", "future"),
     "it": ("past", "now", "future", "others"),
 }
 SLOTS = {index: parts + ("x",) * ("t" in index) for index, parts in PARTS.items()}
+SCORES = PARTS | {"t": ("x",), "it": ("x", "others")}  # its score function is the sum over these
 SEQUENCE = PARTS["t"]
-SINGLE = ("self", "other", "now")  # slots that hold one position
+SINGLE = ("x", "self", "other", "now")  # slots that hold one position, or are one sample
 
 # slot -> what may be mentioned beside it and does not depend on it: what comes before, and other samples
 UPSTREAM: dict[str, dict[str, tuple[str, ...]]] = {
+    "": {"x": ()},
     "i": {"self": ("others",), "others": ("self",)},
     "ij": {"self": ("other", "rest"), "other": ("self", "rest"), "rest": ("self", "other")},
     "t": {"now": ("past",), "future": ("past", "now")},
@@ -51,7 +57,7 @@ def slot_of_score(entry: str) -> str:
 
 
 def is_score(entry: object, index: str) -> bool:
-    """Is this a score entry for a value at the index?"""
+    """Is this a score entry for a mean at the index?"""
     return isinstance(entry, str) and slot_of_score(entry) in SLOTS[index]
 
 

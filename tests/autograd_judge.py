@@ -25,16 +25,17 @@ import random_losses
 import sympy
 from random_losses import Case
 
+from klsym.abbreviations import Context
 from klsym.convert import to_ring
 from klsym.engine import slopes
-from klsym.kernel.derivatives import attach, d_log_q
+from klsym.kernel.derivatives import attach
 from klsym.language import Estimator, clip, log_mu, log_q, rho, sg
-from klsym.normal_form import ZERO, ExpPoly
 from klsym.parser import parse
 from klsym.render import losses
 from klsym.render.spelling import TEXT
+from klsym.ring import ZERO, ExpPoly
 from klsym.sampling.autograd import expected_gradient, per_sample_gradient
-from klsym.statements import Context
+from klsym.unfolding import d_log_q
 
 AGREE = 1e-12
 POINTS = 24

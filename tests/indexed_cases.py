@@ -5,82 +5,48 @@ from __future__ import annotations
 from typing import Any
 
 from drafts import (
-    KL,
     NOTHING,
     ONE,
     A,
     Em,
+    H,
     R,
+    T,
     V,
     beta,
+    constant,
+    curl,
+    f,
     g,
     grad,
     k1,
     k2,
     k3,
     log_q,
+    mean,
+    mean_grad,
+    nu,
     point,
     r,
     rho,
     sg,
     w,
 )  # fmt: skip
-from slotted import (
-    at_index,
-    curl,
-    f,
-    future,
-    gradient_of,
-    mean_i,
-    n,
-    now,
-    other,
-    others,
-    own,
-    past,
-    rest,
-    spread,
-    sum_t,
-    token_gradient_KL,
-    token_KL,
-)  # fmt: skip
+from slotted import future, lone, mean_i, n, now, only, other, others, own, past, rest, sum_t
 
-from klsym.normal_form import ExpPoly
-from klsym.statements import Context, Side
+from klsym.statements import Atom, Context, Side
 
-H, T = V("H"), V("length")
 FUNCTIONS = (("f", ("k1", "log_q", "w")), ("g", ("k1",)))
 PLAIN = Context(parameters=("beta", "nu", "n"), functions=FUNCTIONS)
 BARE = Context(parameters=("beta",))  # no batch size
-ON = Context(parameters=("beta", "nu", "n"), functions=FUNCTIONS, on_policy=True)
-RETURN = past(k1) + beta * now(k1)
-GIVEN = Context(parameters=("beta", "nu", "n"), functions=FUNCTIONS, given=(("H[now]", RETURN),))
-# true in every world and for every theta
-FACTS = (
-    (token_KL("q", "q", "p"), KL("q", "p")),
-    (sum_t("q", now(k1)), Em("q", k1)),
-    (sum_t("q", ONE, "now"), NOTHING),
-    (mean_i("mu", own(rho * R)), Em("q", R)),
-)
-TRUE = Context(parameters=("beta", "nu", "n"), functions=FUNCTIONS, premises=FACTS)
 f1, N2 = V("f'"), n - 2
 
 
-def lone(side: Side) -> Any:
-    """The single atom of a side."""
-    ((_, (atom,)),) = side.terms
-    return atom
+def of(side: Side, *names: str) -> tuple[Atom, dict[str, Any]]:
+    return only(side, of=list(names))
 
 
-def only(side: Side, **data: Any) -> tuple[Any, dict[str, Any]]:
-    return lone(side), {k: v.to_json() if isinstance(v, ExpPoly) else v for k, v in data.items()}
-
-
-def of(side: Side, *names: str) -> tuple[Any, dict[str, Any]]:
-    return lone(side), {"of": list(names)}
-
-
-def swap(side: Side, x: Any, y: Any, slot: Any = "future", **data: Any) -> tuple[Any, dict[str, Any]]:
+def swap(side: Side, x: Any, y: Any, slot: Any = "future", **data: Any) -> tuple[Atom, dict[str, Any]]:
     return only(side, now=x, other=y, slot=slot, **data)
 
 
@@ -102,9 +68,10 @@ SUMS = {
         ("function", only(Em("q", f), of="f"), PLAIN, "of: one of"),
         ("no score", only(Em("q", k1), of="s"), PLAIN, "there is no score function"),
         ("in a denominator", only(Em("q", T.inverse()), of="length"), PLAIN, "length is no factor"),
-        ("counting measure", only(Em("count", k1), of="k1"), PLAIN, "a mean over sequences expected"),
-        ("part at a sample", only(point(k1 + 1), of="k1", part=k1), PLAIN, "a sample value is taken whole"),
-        ("a sum over t", only(sum_t("q", k1), of="k1"), PLAIN, "over single samples expected"),
+        ("counting measure", only(Em("count", k1), of="k1"), PLAIN, "a mean over whole sequences expected"),
+        ("part at a sample", only(point(k1 + 1), of="k1", part=k1), PLAIN,
+            sum_t("sample", now(k1)) + point(ONE)),
+        ("a sum over t", only(sum_t("q", k1), of="k1"), PLAIN, "a mean over whole sequences expected"),
     ],
     "parts of a sum": [
         ("log ratio", of(sum_t("q", k1, "now"), "k1"), PLAIN,
@@ -119,13 +86,13 @@ SUMS = {
             for z in ("past", "now", "future")))),
         ("second direction", of(sum_t("q", A, "x'", "now"), "s"), PLAIN, Side.of(*(
             (1, (lone(sum_t("q", A, z, "now")),)) for z in ("past'", "now'", "future'")))),
-        ("of a batch of sequences", of(at_index("it", "q", H * others(k1)), "H"), PLAIN,
-            at_index("it", "q", (past(H) + now(H) + future(H)) * others(k1))),
+        ("of a batch of sequences", of(mean("it", "q", H * others(k1)), "H"), PLAIN,
+            mean("it", "q", (past(H) + now(H) + future(H)) * others(k1))),
         ("a quotient", of(sum_t("q", T.inverse()), "length"), PLAIN, "division by a sum"),
         ("function", of(sum_t("q", f), "f"), PLAIN, "of: a list of names"),
         ("advantage", of(sum_t("q", A), "A"), PLAIN, "of: a list of names"),
         ("no list", only(sum_t("q", k1), of="k1"), PLAIN, "of: a list of names"),
-        ("single samples", of(Em("q", k1), "k1"), PLAIN, "a sum over t expected, got E"),
+        ("single samples", of(Em("q", k1), "k1"), PLAIN, "a sum over t expected"),
         ("a batch", of(mean_i("q", own(k1)), "k1"), PLAIN, "a sum over t expected"),
         ("part", only(sum_t("q", R + k1, "now"), of=["k1"], part=k1), PLAIN,
             sum_t("q", R + past(k1) + now(k1) + future(k1), "now")),
@@ -143,8 +110,8 @@ SUMS = {
         ("generic functions", swap(sum_t("q", now(f1) * future(f)), "f'", "f"), PLAIN,
             sum_t("q", past(f1) * now(f))),
         ("two scores", swap(sum_t("q", A, "now", "future"), "s", "s"), PLAIN, sum_t("q", A, "past", "now")),
-        ("beside other sequences", swap(at_index("it", "q", others(R) * future(H), "now"), "s", "H"), PLAIN,
-            at_index("it", "q", others(R) * now(H), "past")),
+        ("beside other sequences", swap(mean("it", "q", others(R) * future(H), "now"), "s", "H"), PLAIN,
+            mean("it", "q", others(R) * now(H), "past")),
         ("part", swap(sum_t("q", future(R) - past(R), "now"), "s", "R", part=future(R)), PLAIN,
             sum_t("q", -past(R), "now") + sum_t("q", now(R), "past")),
         ("the past as well", swap(sum_t("q", future(R) * past(A), "now"), "s", "R"), PLAIN,
@@ -158,37 +125,29 @@ SUMS = {
         ("now for later", swap(sum_t("q", now(k1) * now(R)), "k1", "R", "now"), PLAIN, "slot: 'past' or"),
         ("a score that is not there", swap(sum_t("q", future(R)), "s", "R"), PLAIN, "no score function"),
         ("a batch", swap(mean_i("q", own(k1)), "k1", "k1"), PLAIN, "a sum over t expected"),
-        ("single samples", swap(Em("q", k1), "k1", "k1"), PLAIN, "a sum over t expected, got E"),
-    ],
-    "tower": [
-        ("reverse", only(token_KL("q", "q", "p")), PLAIN, sum_t("q", now(k1))),
-        ("forward", only(token_KL("q", "p", "q")), PLAIN, sum_t("q", now(-k1 * r))),
-        ("along mu", only(token_KL("mu", "q", "p")), PLAIN, sum_t("mu", now(rho * k1))),
-        ("gradient at fixed prefixes", only(token_gradient_KL("q", "p", "q")), PLAIN,
-            sum_t("q", now(-r), "now")),
-        ("both terms", only(token_gradient_KL("q", "q", "p")), PLAIN, sum_t("q", now(k1) + 1, "now")),
-        ("nothing moves", only(token_gradient_KL("mu", "mu", "p")), PLAIN, NOTHING),
-        ("under a gradient", only(grad(token_KL("p", "q", "mu") * beta)), PLAIN,
-            grad(sum_t("p", beta * now(w * k1.exp())))),
-        ("of a divergence", only(KL("q", "p")), PLAIN, "next-token divergences expected, got Divergence"),
-        ("of a sum", only(sum_t("q", now(k1))), PLAIN, "next-token divergences expected, got Indexed"),
-        ("gradient of a gradient", only(grad(token_gradient_KL("q", "q", "p"))), PLAIN, "got Gradient"),
-        ("data", only(token_KL("q", "q", "p"), to="q"), PLAIN, "data: expected \\[\\]"),
+        ("single samples", swap(Em("q", k1), "k1", "k1"), PLAIN, "a sum over t expected"),
     ],
     "curl": [
-        ("sequence k2", only(curl("q", k2)), PLAIN, NOTHING),
-        ("token k2", only(curl("q", now(k2))), PLAIN,
+        ("sequence k2", only(curl("t", "q", k2)), PLAIN, NOTHING),
+        ("token k2", only(curl("t", "q", now(k2))), PLAIN,
             sum_t("q", now(k1), "now", "x'") - sum_t("q", now(k1), "now'", "x")),
-        ("weighted", only(curl("mu", past(rho) * now(k1))), PLAIN, NOTHING),
-        ("detached weight", only(curl("p", past(sg(w)) * now(k1))), PLAIN,
+        ("weighted", only(curl("t", "mu", past(rho) * now(k1))), PLAIN, NOTHING),
+        ("detached weight", only(curl("t", "p", past(sg(w)) * now(k1))), PLAIN,
             sum_t("p", ONE, "now", "past'") - sum_t("p", ONE, "now'", "past")),
-        ("on-policy", only(curl("mu", now(rho * k1))), ON,
+        ("a copy of the sampler", only(curl("t", "q", now((log_q - sg(log_q)).exp() * k1))), PLAIN,
             sum_t("q", now(k1) + 1, "now", "x'") - sum_t("q", now(k1) + 1, "now'", "x")),
-        ("function of earlier steps", only(curl("q", past(f))), PLAIN, "is a sum over positions"),
-        ("detached function of earlier steps", only(curl("q", past(sg(f)) * now(k1))), PLAIN, "is a sum"),
-        ("function of w on-policy", only(curl("mu", f * now(R * k1))), ON, "w"),
-        ("of a sum", only(sum_t("q", now(k1))), PLAIN, "the curl of a field expected, got Indexed"),
-        ("data", only(curl("q", now(k2)), to="q"), PLAIN, "data: expected \\[\\]"),
+        ("one sample", only(curl("", "q", k3)), PLAIN, NOTHING),
+        ("one sample of a detached weight", only(curl("", "p", sg(k1) * w)), PLAIN, NOTHING),
+        ("a batch", only(curl("i", "mu", own(k1) * others(sg(k1)))), PLAIN,
+            mean_i("mu", ONE, "self", "others'") - mean_i("mu", ONE, "others", "self'")),
+        ("at one sample", only(curl("", "sample", k1)), PLAIN, "a field is a mean under q, p or mu"),
+        ("under the counting measure", only(curl("", "count", k1)), PLAIN, "a field is a mean"),
+        ("function of the others", only(curl("i", "q", others(f))), PLAIN, "is a sum over positions"),
+        ("function of earlier steps", only(curl("t", "q", past(f))), PLAIN, "is a sum over positions"),
+        ("detached function of earlier steps", only(curl("t", "q", past(sg(f)) * now(k1))), PLAIN,
+            "is a sum over positions"),
+        ("of a sum", only(sum_t("q", now(k1))), PLAIN, "Curl expected, got Mean"),
+        ("data", only(curl("t", "q", now(k2)), to="q"), PLAIN, "data: expected \\[\\]"),
     ],
 }  # fmt: skip
 
@@ -203,9 +162,9 @@ BATCHES = {
         ("a score and a sum", only(mean_i("q", own(A) * others(R), "others")), PLAIN,
             Em("q", A).times(Em("q", R, 1)) * (n - 1)
             + Em("q", A).times(Em("q", ONE, 1)).times(Em("q", R)) * ((n - 1) * N2)),
-        ("pairs", only(at_index("ij", "q", own(r) * other(A.exp()) * rest(w), "other")), PLAIN,
+        ("pairs", only(mean("ij", "q", own(r) * other(A.exp()) * rest(w), "other")), PLAIN,
             Em("q", r).times(Em("q", A.exp(), 1)).times(Em("q", w)) * N2),
-        ("sequences", only(at_index("it", "q", past(A) * T * others(R), "now")), PLAIN,
+        ("sequences", only(mean("it", "q", past(A) * T * others(R), "now")), PLAIN,
             sum_t("q", past(A) * T, "now").times(Em("q", R)) * (n - 1)),
         ("advantages of others", only(mean_i("q", others(A))), PLAIN, "is any function of its slot"),
         ("part", only(mean_i("q", own(k1) - others(k1).exp()), part=own(k1)), PLAIN,
@@ -216,92 +175,78 @@ BATCHES = {
         ("three factors", only(mean_i("q", others(k1) ** 3)), PLAIN, "a product of 3 sums"),
         ("two scores and a sum", only(mean_i("q", others(k1), "others", "others")), PLAIN, "of 3 sums"),
         ("no batch size", only(mean_i("q", others(k1))), BARE, "the batch size n is not declared"),
-        ("one sequence", only(sum_t("q", now(k1) * past(k1))), PLAIN, "a batch expected"),
+        ("one sequence", only(sum_t("q", now(k1) * past(k1))), PLAIN, "a mean over batches expected"),
         ("one batch", only(mean_i("sample", own(k1) * others(k1))), PLAIN, "a mean over batches expected"),
-        ("two directions", only(at_index("ij", "q", own(k1), "self", "other'")), PLAIN, "one direction"),
+        ("two directions", only(mean("ij", "q", own(k1), "self", "other'")), PLAIN, "one direction"),
         ("a second direction of self", only(mean_i("q", own(k1), "self'")), PLAIN, "one direction"),
-        ("a second direction now", only(at_index("it", "q", now(k1), "now'")), PLAIN, "one direction"),
-        ("single samples", only(Em("q", k1 * k1)), PLAIN, "a mean over a batch expected, got E"),
-    ],
-    "variance of a mean": [
-        ("plain", only(spread("q", own(k1))), PLAIN,
-            mean_i("q", own(k1) ** 2) * n.inverse()
-            + at_index("ij", "q", own(k1) * other(k1)) * (1 - n.inverse())
-            - mean_i("q", own(k1)).times(mean_i("q", own(k1)))),
-        ("with a baseline", only(spread("mu", own(R) - others(R), "self")), PLAIN,
-            mean_i("mu", (own(R) - others(R)) ** 2, "self", "self") * n.inverse()
-            + at_index("ij", "mu", (own(R) - other(R) - rest(R)) * (other(R) - own(R) - rest(R)),
-                       "self", "other") * (1 - n.inverse())
-            - mean_i("mu", own(R) - others(R), "self").times(mean_i("mu", own(R) - others(R), "self"))),
-        ("a derivative of a function", only(spread("q", own(f1))), PLAIN,
-            mean_i("q", own(f1) ** 2) * n.inverse()
-            + at_index("ij", "q", own(f1) * other(f1)) * (1 - n.inverse())
-            - mean_i("q", own(f1)).times(mean_i("q", own(f1)))),
-        ("an advantage of all the others", only(spread("q", own(k1) * others(A))), PLAIN, "is any function"),
-        ("score of others", only(spread("q", own(k1), "others")), PLAIN, "score functions of self expected"),
-        ("second direction", only(spread("q", own(k1), "self'")), PLAIN, "score functions of self expected"),
-        ("no batch size", only(spread("q", own(k1))), BARE, "the batch size n is not declared"),
-        ("of a mean", only(mean_i("q", own(k1))), PLAIN, "the variance of a mean expected, got Indexed"),
-        ("data", only(spread("q", own(k1)), part=ONE), PLAIN, "data: expected \\[\\]"),
+        ("a second direction now", only(mean("it", "q", now(k1), "now'")), PLAIN, "one direction"),
+        ("single samples", only(Em("q", k1 * k1)), PLAIN, "a mean over batches expected"),
     ],
 }  # fmt: skip
 
 DERIVATIVES = {
     "chain rule": [
-        ("token loss", only(gradient_of("t", "q", now(k2))), PLAIN, sum_t("q", now(k1), "now")),
-        ("prefix weight", only(gradient_of("t", "mu", past(rho) * now(k1))), PLAIN,
+        ("token loss", only(mean_grad("t", "q", now(k2))), PLAIN, sum_t("q", now(k1), "now")),
+        ("prefix weight", only(mean_grad("t", "mu", past(rho) * now(k1))), PLAIN,
             sum_t("mu", past(rho) * now(k1), "past") + sum_t("mu", past(rho), "now")),
-        ("detached prefix weight", only(gradient_of("t", "mu", past(sg(rho)) * now(k1))), PLAIN,
-            sum_t("mu", past(sg(rho)), "now")),
-        ("theta-free", only(gradient_of("t", "q", past(R * T) * H * T.inverse() * A)), PLAIN, NOTHING),
-        ("functions at one position", only(gradient_of("t", "sample", now(f) * f)), PLAIN,
+        ("detached prefix weight", only(mean_grad("t", "mu", past(sg(rho)) * now(k1))), PLAIN,
+            sum_t("mu", past(rho), "now")),
+        ("theta-free", only(mean_grad("t", "q", past(R * T) * H * T.inverse() * A)), PLAIN, NOTHING),
+        ("functions at one position", only(mean_grad("t", "sample", now(f) * f)), PLAIN,
             sum_t("sample", now(f1) * f, "now") + sum_t("sample", now(f) * f1, "x")),
-        ("a mean of others", only(gradient_of("i", "q", own(k1) * others(k1))), PLAIN,
+        ("a mean of others", only(mean_grad("i", "q", own(k1) * others(k1))), PLAIN,
             mean_i("q", others(k1), "self") + mean_i("q", own(k1), "others")),
-        ("pairs", only(gradient_of("ij", "q", other(f) * rest(k1))), PLAIN,
-            at_index("ij", "q", other(f1) * rest(k1), "other") + at_index("ij", "q", other(f), "rest")),
-        ("function of the past", only(gradient_of("t", "q", past(f))), PLAIN,
+        ("pairs", only(mean_grad("ij", "q", other(f) * rest(k1))), PLAIN,
+            mean("ij", "q", other(f1) * rest(k1), "other") + mean("ij", "q", other(f), "rest")),
+        ("function of the past", only(mean_grad("t", "q", past(f))), PLAIN,
             "f\\[past\\] is a sum over positions"),
-        ("function of others", only(gradient_of("i", "q", others(g))), PLAIN, "is a sum over positions"),
-        ("function of other sequences", only(gradient_of("it", "q", others(f) * now(k1))), PLAIN, "is a sum"),
-        ("a mean", only(sum_t("q", now(k2))), PLAIN, "a gradient of a loss expected, got Indexed"),
+        ("function of others", only(mean_grad("i", "q", others(g))), PLAIN, "is a sum over positions"),
+        ("function of other sequences", only(mean_grad("it", "q", others(f) * now(k1))), PLAIN, "is a sum"),
+        ("a mean", only(sum_t("q", now(k2))), PLAIN, "MeanGradient expected, got Mean"),
     ],
     "stop-gradient": [
         ("prefix weight", only(sum_t("mu", past(sg(rho)), "now")), PLAIN, sum_t("mu", past(rho), "now")),
         ("baseline", only(mean_i("q", own(k1) - others(sg(k1)), "self")), PLAIN,
             mean_i("q", own(k1) - others(k1), "self")),
         ("function of the past", only(sum_t("q", past(sg(f)))), PLAIN, sum_t("q", past(f))),
-        ("loss", only(gradient_of("t", "q", past(sg(k1)))), PLAIN, "sg\\(.\\) is dropped in expectations"),
-        ("gradient", only(grad(sum_t("q", past(sg(k1))))), PLAIN, "not in a gradient"),
-        ("curl", only(curl("q", past(sg(k1)))), PLAIN, "sg\\(.\\) is dropped in expectations"),
+        ("loss", only(mean_grad("t", "q", past(sg(k1)))), PLAIN, "Mean expected, got MeanGradient"),
+        ("gradient", only(grad(sum_t("q", past(sg(k1))))), PLAIN, "Mean expected, got Gradient"),
+        ("curl", only(curl("t", "q", past(sg(k1)))), PLAIN, "Mean expected, got Curl"),
     ],
     "log-derivative": [
         ("under q", only(grad(sum_t("q", now(k1)))), PLAIN,
-            sum_t("q", now(k1), "x") + gradient_of("t", "q", now(k1))),
-        ("under mu", only(grad(sum_t("mu", now(rho)))), PLAIN, gradient_of("t", "mu", now(rho))),
+            sum_t("q", now(k1), "x") + mean_grad("t", "q", now(k1))),
+        ("under mu", only(grad(sum_t("mu", now(rho)))), PLAIN, mean_grad("t", "mu", now(rho))),
         ("a batch", only(grad(mean_i("q", own(R) * others(R)))), PLAIN,
             mean_i("q", own(R) * others(R), "self") + mean_i("q", own(R) * others(R), "others")
-            + gradient_of("i", "q", own(R) * others(R))),
-        ("a batch of sequences", only(grad(at_index("it", "q", now(k1) * others(R)) * beta)), PLAIN,
-            at_index("it", "q", beta * now(k1) * others(R), "x")
-            + at_index("it", "q", beta * now(k1) * others(R), "others")
-            + gradient_of("it", "q", beta * now(k1) * others(R))),
-        ("with a score", only(grad(sum_t("q", k1, "now"))), PLAIN, "the gradient of one expectation"),
-        ("one sequence", only(grad(sum_t("sample", now(k1)))), PLAIN, "the gradient of one expectation"),
-        ("a sum", only(grad(sum_t("q", now(k1)) + sum_t("p", now(k1)))), PLAIN, "of one expectation"),
+            + mean_grad("i", "q", own(R) * others(R))),
+        ("a batch of sequences", only(grad(mean("it", "q", now(k1) * others(R)) * beta)), PLAIN,
+            mean("it", "q", beta * now(k1) * others(R), "x")
+            + mean("it", "q", beta * now(k1) * others(R), "others")
+            + mean_grad("it", "q", beta * now(k1) * others(R))),
+        ("with a score", only(grad(sum_t("q", k1, "now"))), PLAIN, "without score function expected"),
+        ("one sequence", only(grad(sum_t("sample", now(k1)))), PLAIN, mean_grad("t", "sample", now(k1))),
+        ("a sum", only(grad(sum_t("q", now(k1)) + sum_t("p", now(k1)) * beta + constant(nu))), PLAIN,
+            sum_t("q", now(k1), "x") + mean_grad("t", "q", now(k1)) + mean_grad("t", "p", beta * now(k1))),
+        ("one sample", only(grad(Em("q", k2))), PLAIN, Em("q", k2, 1) + mean_grad("", "q", k2)),
+        ("the counting measure", only(grad(Em("count", k2))), PLAIN, mean_grad("", "count", k2)),
+        ("a product", only(grad(Em("q", R).times(sum_t("q", now(R))))), PLAIN, "is not linear"),
+        ("a gradient of a loss", only(grad(mean_grad("t", "q", now(k1)))), PLAIN, "score function expected"),
+        ("not under a gradient", only(sum_t("q", now(k1))), PLAIN, "Gradient expected, got Mean"),
     ],
 }  # fmt: skip
 
+MEAN = mean_i("q", own(k1))
 MEANS = {
     "change of measure": [
         ("a sequence", only(sum_t("mu", past(rho) * now(rho * k1)), to="q"), PLAIN,
             sum_t("q", now(k1) * future((-w).exp()))),
         ("a batch", only(mean_i("q", own(r) * others(r)), to="p"), PLAIN, mean_i("p", ONE)),
-        ("a batch of sequences", only(at_index("it", "mu", now(A), "x"), to="q"), PLAIN,
-            at_index("it", "q", now(A) * past((-w).exp()) * now((-w).exp()) * future((-w).exp())
+        ("a batch of sequences", only(mean("it", "mu", now(A), "x"), to="q"), PLAIN,
+            mean("it", "q", now(A) * past((-w).exp()) * now((-w).exp()) * future((-w).exp())
                      * others((-w).exp()), "x")),
-        ("to the counting measure", only(sum_t("q", now(k1)), to="count"), PLAIN, "from one probability"),
-        ("from one batch", only(mean_i("sample", own(k1)), to="q"), PLAIN, "from one probability measure"),
+        ("to the counting measure", only(sum_t("q", now(k1)), to="count"), PLAIN, "speaks of single samples"),
+        ("from one batch", only(mean_i("sample", own(k1)), to="q"), PLAIN, "not the value at one sample"),
         ("unknown", only(sum_t("q", now(k1)), to="sample"), PLAIN, "to: one of"),
     ],
     "score mean zero": [
@@ -310,11 +255,11 @@ MEANS = {
             NOTHING),
         ("earlier scores beside", only(sum_t("q", past(R), "now", "past'"), slot="now"), PLAIN, NOTHING),
         ("baseline of others", only(mean_i("q", others(r * A), "self"), slot="self"), PLAIN, NOTHING),
-        ("pairs", only(at_index("ij", "q", own(k1) * rest(k1), "self", "other"), slot="other"), PLAIN,
+        ("pairs", only(mean("ij", "q", own(k1) * rest(k1), "self", "other"), slot="other"), PLAIN,
             NOTHING),
-        ("a batch of sequences", only(at_index("it", "q", others(R) * past(R), "now"), slot="now"), PLAIN,
+        ("a batch of sequences", only(mean("it", "q", others(R) * past(R), "now"), slot="now"), PLAIN,
             NOTHING),
-        ("other sequences", only(at_index("it", "q", R * T.inverse() * future(A), "others"), slot="others"),
+        ("other sequences", only(mean("it", "q", R * T.inverse() * future(A), "others"), slot="others"),
             PLAIN, NOTHING),
         ("part", only(sum_t("q", past(R) + now(R), "now"), slot="now", part=past(R)), PLAIN,
             sum_t("q", now(R), "now")),
@@ -333,8 +278,12 @@ MEANS = {
         ("under mu", only(sum_t("mu", ONE, "now"), slot="now"), PLAIN, "needs m = q, got m = mu"),
         ("one sequence", only(sum_t("sample", ONE, "now"), slot="now"), PLAIN, "got m = sample"),
         ("own value", only(mean_i("q", own(R) * others(R), "self"), slot="self"), PLAIN, "\\['self'\\]"),
-        ("the slot left out", only(sum_t("q", ONE, "now")), PLAIN, "over single samples expected"),
-        ("a slot of what has none", only(Em("q", ONE, 1), slot="x"), PLAIN, "a mean over a batch or"),
+        ("the slot left out", only(sum_t("q", ONE, "now")), PLAIN, "data: expected"),
+        ("one sample", only(Em("q", beta, 1), slot="x"), PLAIN, NOTHING),
+        ("one sample beside a second direction", only(mean("", "q", beta, "x", "x'"), slot="x"), PLAIN,
+            "one score function"),
+        ("a score of what has none", only(Em("q", k1), slot="x"), PLAIN, "one score function"),
+        ("a batch of sequences, the whole", only(mean("it", "q", ONE, "x"), slot="x"), PLAIN, "slot: one of"),
     ],
     "ratio mean one": [
         ("this step", only(sum_t("q", past(k1) * now(r)), of="p", slot="now"), PLAIN, sum_t("q", past(k1))),
@@ -343,8 +292,8 @@ MEANS = {
         ("others", only(mean_i("q", own(k1) * others(r), "self"), of="p", slot="others"), PLAIN,
             mean_i("q", own(k1), "self")),
         ("a batch of sequences",
-            only(at_index("it", "p", now((k1 - w).exp()) * others(R)), of="mu", slot="now"), PLAIN,
-            at_index("it", "p", others(R))),
+            only(mean("it", "p", now((k1 - w).exp()) * others(R)), of="mu", slot="now"), PLAIN,
+            mean("it", "p", others(R))),
         ("the future beside", only(sum_t("q", now(r) * future(k1)), of="p", slot="now"), PLAIN,
             "\\['future'\\] may depend on the slot now"),
         ("earlier steps", only(sum_t("q", past(r)), of="p", slot="past"), PLAIN, "slot: one of"),
@@ -355,34 +304,34 @@ MEANS = {
         ("of the counting measure", only(sum_t("q", now((-log_q).exp())), of="count", slot="now"), PLAIN,
             "two probability measures expected"),
         ("one batch", only(mean_i("sample", others(r)), of="p", slot="others"), PLAIN, "two probability"),
-        ("a foreign slot", only(mean_i("q", own(r)), of="p", slot="now"), PLAIN, "unknown slot 'now'"),
+        ("a foreign slot", only(mean_i("q", own(r)), of="p", slot="now"), PLAIN, "slot: one of"),
+        ("one sample", only(Em("mu", beta * rho), of="q", slot="x"), PLAIN, Em("mu", beta)),
+        ("one sample at a step", only(Em("mu", rho), of="q", slot="now"), PLAIN, "slot: one of"),
     ],
-    "on-policy": [
-        ("prefix weight", only(sum_t("mu", past(sg(rho)) * now(rho * k1), "now")), ON,
-            sum_t("q", now(k1), "now")),
-        ("others", only(mean_i("mu", own(R) * others(w))), ON, NOTHING),
-        ("one sequence", only(sum_t("sample", rho * future(w) + now(k1))), ON, sum_t("sample", now(k1))),
-        ("off-policy", only(sum_t("mu", now(rho))), PLAIN, "does not say that the sampler is q"),
-        ("loss", only(gradient_of("t", "mu", now(rho * k1))), ON, "under q, p or mu expected"),
-        ("divergence", only(token_KL("mu", "q", "p")), ON, "under q, p or mu expected"),
+    "normalisation": [
+        ("one sample", only(Em("mu", beta * nu)), PLAIN, constant(beta * nu)),
+        ("a batch", only(mean_i("q", beta)), PLAIN, constant(beta)),
+        ("a pair", only(mean("ij", "sample", beta.inverse())), PLAIN, constant(beta.inverse())),
+        ("part", only(mean_i("q", own(k1) + beta), part=beta), PLAIN, MEAN + constant(beta)),
+        ("steps", only(sum_t("q", ONE)), PLAIN, "a multiple of the length"),
+        ("steps of a batch", only(mean("it", "q", ONE)), PLAIN, "a multiple of the length"),
+        ("the counting measure", only(Em("count", ONE)), PLAIN, "no total mass one"),
+        ("a score", only(mean_i("q", ONE, "self")), PLAIN, "no score function expected"),
+        ("what varies", only(mean_i("q", own(T))), PLAIN, "depends on the sample"),
     ],
-    "given": [
-        ("this step", only(sum_t("q", now(H), "now")), GIVEN, sum_t("q", RETURN, "now")),
-        ("detached", only(sum_t("sample", now(sg(H)) * past(H))), GIVEN, sum_t("sample", RETURN * past(H))),
-        ("a batch of sequences", only(at_index("it", "q", now(H) * others(R))), GIVEN,
-            at_index("it", "q", RETURN * others(R))),
-        ("the past is not known by it", only(sum_t("q", past(H) * H)), GIVEN, sum_t("q", past(H) * H)),
-        ("a batch", only(mean_i("q", own(H))), GIVEN, "values are put into expectations"),
-        ("loss", only(gradient_of("t", "q", now(H * k1))), GIVEN, "values are put into expectations"),
-        ("nothing given", only(sum_t("q", now(H))), PLAIN, "given no values"),
-    ],
-    "premise": [
-        ("value", only(token_KL("q", "q", "p"), number=0), TRUE, KL("q", "p")),
-        ("gradient", only(grad(sum_t("q", now(k1))), number=1), TRUE, grad(Em("q", k1))),
-        ("a batch", only(mean_i("mu", own(rho * R)), number=3), TRUE, Em("q", R)),
-        ("another slot", only(sum_t("q", past(k1)), number=1), TRUE, "speaks of something else"),
-        ("another score", only(sum_t("q", ONE, "past"), number=2), TRUE, "speaks of something else"),
-        ("a batch for a sequence", only(at_index("it", "q", now(k1)), number=1), TRUE, "something else"),
+    "linearity": [
+        ("a sum over t", only(sum_t("q", beta * now(k1), "now"), constant=beta), PLAIN,
+            sum_t("q", now(k1), "now") * beta),
+        ("a batch", only(mean_i("mu", nu * own(k1)), constant=(nu * 2).exp()), PLAIN,
+            mean_i("mu", nu * own(k1))),
+        ("one sample of a batch", only(mean_i("sample", nu * own(k1)), constant=nu * 2), PLAIN,
+            mean_i("sample", nu * own(k1))),
+        ("part", only(sum_t("q", beta * now(k1) + R), constant=beta, part=beta * now(k1)), PLAIN,
+            sum_t("q", beta * now(k1) + R)),
+        ("the length", only(sum_t("q", T * now(k1)), constant=T), PLAIN, "it depends on the sample"),
+        ("a sum", only(sum_t("q", (beta + 1) * now(k1)), constant=beta + 1), PLAIN, "division by a sum"),
+        ("zero", only(sum_t("q", now(k1)), constant=ONE * 0), PLAIN, "division by zero"),
+        ("another slot", only(sum_t("q", now(k1)), constant=past(R)), PLAIN, "unknown slot"),
     ],
 }  # fmt: skip
 

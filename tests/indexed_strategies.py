@@ -5,33 +5,24 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from drafts import KL, ONE, V, beta, k1, number, r, rho, w
+from drafts import ONE, V, beta, k1, number, plain, r, rho, w
 from hypothesis import strategies as st
-from indexed_cases import FACTS, FUNCTIONS, lone
 from slotted import n
 
-from klsym.normal_form import ZERO, ExpPoly
+from klsym.ring import ZERO, ExpPoly
 from klsym.slots import PARTS, SINGLE, SLOTS, at_slot, slot_of_score
-from klsym.statements import (
-    Context,
-    Curl,
-    E,
-    Gradient,
-    Indexed,
-    IndexedGradient,
-    MeanVariance,
-    Point,
-    Side,
-    TokenDivergence,
-)
+from klsym.statements import Context, Curl, Gradient, Mean, MeanGradient, Side
 
+FUNCTIONS = (("f", ("k1", "log_q", "w")), ("g", ("k1",)))
+PLAIN = Context(parameters=("beta", "nu", "n"), functions=FUNCTIONS)
 SUMS = ("k1", "w", "log_q", "R", "H", "length")
 BASES = (*SUMS, "A", "f", "g", "f'", "sg(k1)", "sg(w)", "sg(R)", "sg(f)")
 SMALL = st.sampled_from([-2, -1, 1, 2, Fraction(1, 2), Fraction(-3, 2)])
 PROBABILITY = st.sampled_from(["q", "q", "p", "mu"])
-INDEX = st.sampled_from(["t", "t", "i", "ij", "it"])
+INDEX = st.sampled_from(["t", "t", "i", "ij", "it", ""])
 # what does not depend on a slot, as the tests know it: what comes before, and other samples
 BEFORE = {
+    ("", "x"): (),
     ("t", "now"): ("past",), ("t", "future"): ("past", "now"),
     ("i", "self"): ("others",), ("i", "others"): ("self",),
     ("ij", "self"): ("other", "rest"), ("ij", "other"): ("self", "rest"), ("ij", "rest"): ("self", "other"),
@@ -68,6 +59,12 @@ def scores(index: str, most: int = 2, second: bool = False) -> Any:
     return st.lists(st.sampled_from(slots), max_size=most).map(lambda found: tuple(sorted(found)))
 
 
+def some_scores(slots: Any) -> Any:
+    """At most one score function of some slots, along either direction."""
+    found = [*slots, *(slot + "'" for slot in slots)]
+    return st.lists(st.sampled_from(found), max_size=1) if found else st.just([])
+
+
 CONSTANTS = elements(["beta", "nu", "n"], 2)
 
 
@@ -77,29 +74,26 @@ def of_one(factor: ExpPoly, slot: str) -> ExpPoly:
 
 @st.composite
 def atoms(draw: Any) -> Any:
-    """Any atom that may stand at an index."""
+    """Any atom, at any index."""
     index = draw(INDEX)
     names = in_slots(SLOTS[index])
-    match draw(st.sampled_from(["mean", "mean", "mean", "sample", "loss", "named", "gradient"])):
+    under = st.one_of(PROBABILITY, st.just("sample"), *([] if index else [st.just("count")]))
+    match draw(st.sampled_from(["mean", "mean", "mean", "loss", "gradient", "curl"])):
         case "mean":
-            return Indexed(index, draw(PROBABILITY), draw(elements(names)), draw(scores(index, 2, True)))
-        case "sample":
-            return Indexed(index, "sample", draw(elements(names)), draw(scores(index)))
+            return Mean(index, draw(under), draw(elements(names)), draw(scores(index, 2, True)))
         case "loss":
-            return IndexedGradient(index, draw(PROBABILITY), draw(elements(names)))
-        case "named":
-            found = draw(st.one_of(likely("tower"), likely("variance of a mean"), likely("curl"))).atom
-            return TokenDivergence("q", "q", "p") if isinstance(found, Gradient) else found
-        case _:
-            return Gradient(Side.atom(Indexed(index, draw(PROBABILITY), draw(elements(names)))))
+            return MeanGradient(index, draw(under), draw(elements(names)))
+        case "curl":
+            return draw(likely("curl")).atom
+    inner = st.builds(Mean, st.just(index), under, elements(names))
+    return Gradient(Side.of(*((draw(SMALL), (draw(inner),)) for _ in range(draw(st.integers(1, 2))))))
 
 
 class Case:
     """An atom and the data of a rule."""
 
     def __init__(self, atom: Any, **data: Any) -> None:
-        self.atom = atom
-        self.data = {k: v.to_json() if isinstance(v, ExpPoly) else v for k, v in data.items()}
+        self.atom, self.data = atom, plain(data)
 
     def __repr__(self) -> str:
         return f"Case({self.atom}, {self.data})"
@@ -120,14 +114,14 @@ def _summed(draw: Any, index: str, m: str) -> Case:
     extra = draw(elements(in_slots(["x"]), 1))
     match draw(st.sampled_from(["whole", "whole", "part", "point", "more", "of A"])):
         case "part":
-            return Case(E(m, a + extra, score), of=base, part=a)
+            return Case(Mean("", m, a + extra, score), of=base, part=a)
         case "point":
-            return Case(Point(a, score), of=base)
+            return Case(Mean("", "sample", a, score), of=base)
         case "more":
-            return Case(E(m, a + extra, score), of=base)
+            return Case(Mean("", m, a + extra, score), of=base)
         case "of A":
-            return Case(E(m, a * V("A"), score), of="A")
-    return Case(E(m, a, score), of=base)
+            return Case(Mean("", m, a * V("A"), score), of="A")
+    return Case(Mean("", m, a, score), of=base)
 
 
 @st.composite
@@ -142,7 +136,7 @@ def _in_parts(draw: Any, index: str, m: str) -> Case:
     score = draw(st.lists(st.sampled_from(SLOTS[index][-1:] + SLOTS[index]), max_size=2))
     extra = draw(elements(in_slots(SLOTS[index]), 1))
     part = {"part": a} if draw(st.integers(0, 3)) == 0 else {}
-    return Case(Indexed(index, m, a + extra if part else a, tuple(sorted(score))), of=of, **part)
+    return Case(Mean(index, m, a + extra if part else a, tuple(sorted(score))), of=of, **part)
 
 
 @st.composite
@@ -159,7 +153,7 @@ def _swapped(draw: Any, index: str, m: str) -> Case:
         a = a * V(at_slot(name, where)) if name != "s" and (name, where) != ("length", "now") else a
     extra = draw(elements(in_slots(SLOTS[index]), 1))
     part = {"part": a} if draw(st.integers(0, 3)) == 0 else {}
-    atom = Indexed(index, m, a + extra if part else a, tuple(sorted(score)))
+    atom = Mean(index, m, a + extra if part else a, tuple(sorted(score)))
     return Case(atom, now=x, other=y, slot=draw(st.sampled_from([slot] * 5 + ["now"])), **part)
 
 
@@ -168,14 +162,14 @@ def _mean_zero(draw: Any, index: str, m: str) -> Case:
     slot = draw(st.sampled_from([z for i, z in BEFORE if i == index]))
     known = BEFORE[index, slot] if draw(st.integers(0, 2)) else SLOTS[index]
     a = draw(elements(in_slots(known)))
-    beside = draw(st.lists(st.sampled_from([*known, *(z + "'" for z in known)]), max_size=1))
+    beside = draw(some_scores(known))
     score = tuple(sorted([slot, *beside]))
     m = draw(st.sampled_from(["q", "q", "q", m]))
     slot = draw(st.sampled_from([slot] * 6 + ["past", "x", "now", "self"]))
     if draw(st.integers(0, 3)) == 0:
         more = a + draw(elements(in_slots(SLOTS[index]), 1))
-        return Case(Indexed(index, m, more, score), slot=slot, part=a)
-    return Case(Indexed(index, m, a, score), slot=slot)
+        return Case(Mean(index, m, more, score), slot=slot, part=a)
+    return Case(Mean(index, m, a, score), slot=slot)
 
 
 RATIO = {  # log of over/under
@@ -188,15 +182,15 @@ RATIO = {  # log of over/under
 def _mean_one(draw: Any, index: str, m: str) -> Case:
     slot = draw(st.sampled_from([z for i, z in BEFORE if i == index]))
     known = BEFORE[index, slot] if draw(st.integers(0, 2)) else SLOTS[index]
-    over, of = draw(PROBABILITY), draw(st.sampled_from(["q", "p", "mu", "mu", "count"]))
+    over, of = draw(PROBABILITY), draw(st.sampled_from(["q", "p", "mu", "mu", "mu", "count"]))
     over = draw(st.sampled_from([of, of, of, over])) if of != "count" else over
     a = draw(elements(in_slots(known))) * of_one(RATIO[over, m].exp(), slot)
-    score = draw(st.lists(st.sampled_from([*known, *(z + "'" for z in known)]), max_size=1))
+    score = draw(some_scores(known))
     slot = draw(st.sampled_from([slot] * 6 + ["past", "x"]))
     if draw(st.integers(0, 3)) == 0:
         more = a + draw(elements(in_slots(SLOTS[index]), 1))
-        return Case(Indexed(index, m, more, tuple(score)), slot=slot, part=a, of=of)
-    return Case(Indexed(index, m, a, tuple(score)), slot=slot, of=of)
+        return Case(Mean(index, m, more, tuple(score)), slot=slot, part=a, of=of)
+    return Case(Mean(index, m, a, tuple(score)), slot=slot, of=of)
 
 
 @st.composite
@@ -205,8 +199,8 @@ def _moved(draw: Any, index: str, m: str) -> Case:
     for slot in draw(st.lists(st.sampled_from(PARTS[index]), max_size=3)):
         a = a * of_one(draw(st.sampled_from([r, rho, (-w).exp()])), slot)
     part = {"part": draw(st.sampled_from([a, ONE]))} if draw(st.integers(0, 3)) == 0 else {}
-    m = draw(st.sampled_from([m, m, m, "sample"]))
-    atom = Indexed(index, m, a, draw(scores(index)))
+    m = draw(st.sampled_from([m, m, m, "sample", *["count"] * (2 * (index == ""))]))
+    atom = Mean(index, m, a, draw(scores(index)))
     return Case(atom, to=draw(st.sampled_from(["q", "p", "mu", "mu", "count", "sample"])), **part)
 
 
@@ -229,32 +223,19 @@ def _independent(draw: Any, index: str, m: str) -> Case:
     score = draw(scores(index, 1, draw(st.integers(0, 4)) == 0))
     match draw(st.sampled_from(["whole", "whole", "part", "more"])):
         case "part":
-            return Case(Indexed(index, m, total + extra, score), part=total)
+            return Case(Mean(index, m, total + extra, score), part=total)
         case "more":
-            return Case(Indexed(index, m, total + extra, score))
-    return Case(Indexed(index, m, total, score))
-
-
-@st.composite
-def _spread(draw: Any, index: str, m: str) -> Case:
-    bases = draw(st.sampled_from([BASES, [base for base in BASES if base != "A"]]))
-    a = draw(elements(in_slots(("self",), ("A",)) + in_slots(("self", "others"), bases)))
-    score = draw(st.sampled_from([(), ("self",), ("self",), ("self", "self"), ("others",), ("self'",)]))
-    return Case(MeanVariance(m, a, score))
+            return Case(Mean(index, m, total + extra, score))
+    return Case(Mean(index, m, total, score))
 
 
 @st.composite
 def _curled(draw: Any, index: str, m: str) -> Case:
-    live = in_slots(SLOTS["t"], SUMS) + in_slots(("now", "x"), ("A", "f", "g", "sg(k1)", "sg(f)"))
-    hidden = in_slots(("past",), ("f", "sg(f)", "sg(w)", "A"))
-    return Case(Curl(m, draw(elements(live + hidden * 3 if draw(st.booleans()) else live))))
-
-
-@st.composite
-def _towered(draw: Any, index: str, m: str) -> Case:
-    atom = TokenDivergence(m, draw(PROBABILITY), draw(PROBABILITY), draw(st.booleans()))
-    kinds = [Gradient(Side.of((draw(CONSTANTS), (atom,)))), lone(KL("q", "p"))]
-    return Case(draw(st.sampled_from([atom, atom, *kinds])))
+    small = [z for z in SLOTS[index] if z in SINGLE]
+    live = in_slots(SLOTS[index], SUMS) + in_slots(small, ("A", "f", "g", "sg(k1)", "sg(f)"))
+    hidden = in_slots(SLOTS[index], ("f", "sg(f)", "sg(w)", "A"))
+    names = live + hidden * 3 if draw(st.booleans()) else live
+    return Case(Curl(index, draw(st.sampled_from([m, m, m, "sample"])), draw(elements(names))))
 
 
 @st.composite
@@ -263,42 +244,62 @@ def _loss(draw: Any, index: str, m: str) -> Case:
     sums = in_slots(SLOTS[index], ("k1", "w", "R", "A", "sg(k1)", "sg(f)", "length"))
     nearly = in_slots(SLOTS[index], ("f", "g'"))
     names = at_one + sums + (nearly * 3 if draw(st.booleans()) else [])
-    atom = IndexedGradient(index, draw(st.sampled_from([m, "sample"])), draw(elements(names)))
-    means = [Indexed(index, m, atom.loss), Gradient(Side.atom(Indexed(index, m, atom.loss)))]
+    atom = MeanGradient(index, draw(st.sampled_from([m, "sample"])), draw(elements(names)))
+    means = [Mean(index, m, atom.loss), Gradient(Side.atom(Mean(index, m, atom.loss)))]
     return Case(draw(st.sampled_from([atom] * 6 + means)))
 
 
 @st.composite
 def _gradient(draw: Any, index: str, m: str) -> Case:
-    m = draw(st.sampled_from([m, m, m, "sample"]))
-    score = draw(st.sampled_from([(), (), (), (SLOTS[index][0],)]))
-    inner = Side.atom(Indexed(index, m, draw(elements(in_slots(SLOTS[index]))), score))
-    return Case(Gradient(inner * draw(CONSTANTS)))
+    inner = Side()
+    for _ in range(draw(st.integers(1, 2))):
+        index = draw(st.sampled_from([index, index, index, ""]))
+        under = draw(st.sampled_from([m, m, m, "sample"]))
+        score = (SLOTS[index][0],) if draw(st.integers(0, 9)) == 9 else ()
+        mean = Mean(index, under, draw(elements(in_slots(SLOTS[index]))), score)
+        inner = inner + Side.of((draw(CONSTANTS), (mean,)))
+    product = inner.times(inner) if draw(st.integers(0, 9)) == 9 else inner
+    return Case(Gradient(product + Side.constant(draw(CONSTANTS))))
 
 
 @st.composite
 def _mean(draw: Any, index: str, m: str) -> Case:
-    """For the rules that put values in."""
+    """For the rule that drops sg(.)."""
     m = draw(st.sampled_from([m, "sample"]))
-    names = in_slots(SLOTS[index], (*BASES, "w", "sg(H)")) + ["H[now]"] * (6 if "t" in index else 0)
-    a, score = draw(elements(names)), draw(scores(index))
-    atom = draw(st.sampled_from([Indexed(index, m, a, score)] * 3 + [IndexedGradient(index, m, a)]))
+    a, score = draw(elements(in_slots(SLOTS[index], (*BASES, "w", "sg(H)")))), draw(scores(index))
+    atom = draw(st.sampled_from([Mean(index, m, a, score)] * 3 + [MeanGradient(index, m, a)]))
     return Case(atom, **draw(st.sampled_from([{}] * 8 + [{"to": "q"}])))
 
 
 @st.composite
-def _known(draw: Any, index: str, m: str) -> Case:
-    k = draw(st.integers(0, len(FACTS)))
-    atom = lone(FACTS[draw(st.sampled_from([min(k, len(FACTS) - 1)] * 2 + [0]))][0])
-    return Case(draw(st.sampled_from([atom, Gradient(Side.atom(atom))])), number=k)
+def _constant(draw: Any, index: str, m: str) -> Case:
+    """For the rules about constants."""
+    m = draw(st.sampled_from([m, m, "sample"]))
+    c = draw(
+        st.sampled_from([CONSTANTS, CONSTANTS, elements(in_slots(SLOTS[index]), 1)]).flatmap(lambda x: x)
+    )
+    extra, score = draw(elements(in_slots(SLOTS[index]), 1)), draw(scores(index, 1))
+    score = draw(st.sampled_from([(), (), score]))
+    if draw(st.integers(0, 2)) == 0:
+        return Case(Mean(index, m, c + extra, score), part=c)
+    return Case(Mean(index, m, c, score))
+
+
+@st.composite
+def _scaled(draw: Any, index: str, m: str) -> Case:
+    case = draw(_mean(index, m))
+    c = draw(st.one_of(elements(["beta", "nu", "n"], 1), CONSTANTS, elements(in_slots(SLOTS[index]), 1)))
+    a = getattr(case.atom, "coefficient", ONE)
+    part = {"part": a * c} if draw(st.integers(0, 3)) == 0 else {}
+    m = draw(st.sampled_from([m, "sample"]))
+    return Case(Mean(index, m, a, getattr(case.atom, "score", ())), constant=c, **part)
 
 
 MAKERS: dict[str, Any] = {
-    "sum over t": _summed, "parts of a sum": _in_parts, "exchange of sums": _swapped, "tower": _towered,
-    "independence": _independent, "variance of a mean": _spread, "curl": _curled, "chain rule": _loss,
-    "stop-gradient": _mean, "log-derivative": _gradient, "change of measure": _moved,
-    "score mean zero": _mean_zero, "ratio mean one": _mean_one, "on-policy": _mean, "given": _mean,
-    "premise": _known,
+    "sum over t": _summed, "parts of a sum": _in_parts, "exchange of sums": _swapped,
+    "independence": _independent, "curl": _curled, "chain rule": _loss, "stop-gradient": _mean,
+    "log-derivative": _gradient, "change of measure": _moved, "score mean zero": _mean_zero,
+    "ratio mean one": _mean_one, "normalisation": _constant, "linearity": _scaled,
 }  # fmt: skip
 
 
@@ -324,23 +325,8 @@ def data_for(draw: Any, rule: str, atom: Any) -> dict[str, Any]:
             data = {"slot": draw(slot), "of": draw(PROBABILITY)}
         case "change of measure":
             data = {"to": draw(PROBABILITY)}
-        case "premise":
-            data = {"number": draw(st.integers(0, len(FACTS) - 1))}
-    if terms and rule != "premise" and data and draw(st.booleans()):
+        case "linearity":
+            data = {"constant": draw(elements(["beta", "nu"], 1)).to_json()}
+    if terms and isinstance(atom, Mean) and draw(st.booleans()):
         data["part"] = draw(st.sampled_from(terms)).to_json()
     return data
-
-
-@st.composite
-def contexts(draw: Any) -> Context:
-    names = in_slots(("past", "now"), ("k1", "w", "A", "R", "sg(k1)", "length")) + in_slots(("now",), ("f",))
-    step = (draw(st.sampled_from(["H[now]", "H[now]", "A[now]"])), None)
-    banned = step[0].partition("[")[0]
-    value = draw(elements([name for name in names if not name.startswith(banned)]))
-    return Context(
-        parameters=("beta", "nu", "n"),
-        functions=FUNCTIONS,
-        on_policy=draw(st.booleans()),
-        given=((step[0], value),) if draw(st.booleans()) else (),
-        premises=FACTS,
-    )

@@ -244,18 +244,20 @@ def fit_value(case: Case) -> Fit:
 def _proofs(case: Case, verdict: Any) -> Iterator[str]:
     """Each proof replays from its JSON text alone, and has the kind that the target calls for."""
     from klsym.errors import Refused
-    from klsym.kernel import check_part
+    from klsym.kernel import check, read
 
     if verdict.trust != "kernel":
         yield f"trust {verdict.trust!r}, not 'kernel'"
     try:
-        kinds = tuple(check_part(json.loads(json.dumps(proof.part))).kind for proof in verdict.proofs)
-        theorems = tuple(proof.theorem.kind for proof in verdict.proofs)
+        texts = [json.dumps(proof.certificate()) for proof in verdict.proofs]
+        replayed = tuple(theorem for text in texts for theorem in check(read(text)))
+        theorems = tuple(proof.theorem.proved for proof in verdict.proofs)
     except Refused as refusal:
         yield f"proofs: {refusal}"
         return
     wanted = ("proved",) if verdict.target in NAMED else ("proved", "independent")
-    if not kinds == theorems == wanted:
+    kinds = tuple(theorem.kind for theorem in replayed)
+    if replayed != theorems or kinds != wanted:
         yield f"proofs {kinds} for the target {verdict.target}, {wanted} expected"
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from klsym.names import detach_name
-from klsym.normal_form import ExpPoly
-from klsym.statements import (
+from klsym.abbreviations import (
     Context,
     Curl,
     Divergence,
@@ -21,6 +19,8 @@ from klsym.statements import (
     Statement,
     TokenDivergence,
 )
+from klsym.names import detach_name
+from klsym.ring import ExpPoly
 
 V, HALF = ExpPoly.variable, Fraction(1, 2)
 ONE, NOTHING = ExpPoly.number(1), Side()
@@ -88,7 +88,7 @@ def tokens(a: str, b: str, m: str = "q", gradient: bool = False) -> Side:
 
 
 def curl(loss: ExpPoly, m: str = "q") -> Side:
-    return Side.atom(Curl(m, loss))
+    return Side.atom(Curl("t", m, loss))
 
 
 def variance(a: ExpPoly, *score: str, m: str = "q") -> Side:

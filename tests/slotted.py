@@ -1,15 +1,17 @@
-"""Shorthand for atoms at an index of a batch or a sequence, shared by the kernel's tests."""
+"""Shorthand for what stands at an index of a batch or a sequence, shared by the kernel's tests."""
 
 from __future__ import annotations
 
-from drafts import V
+from typing import Any
 
-from klsym.normal_form import ExpPoly
+from drafts import LOG, V, mean, plain
+
+from klsym.ring import ExpPoly
 from klsym.slots import at_slot
-from klsym.statements import Curl, Indexed, IndexedGradient, MeanVariance, Side, TokenDivergence
+from klsym.statements import Atom, Side
 
-PARAMETERS = ("beta", "nu", "n", "a", "lam")
-n, f = V("n"), V("f")
+PARAMETERS = ("beta", "nu", "n", "m", "a", "lam")
+n = V("n")
 
 
 def at(slot: str, of: ExpPoly) -> ExpPoly:
@@ -45,33 +47,38 @@ def rest(of: ExpPoly) -> ExpPoly:
     return at("rest", of)
 
 
-def at_index(index: str, measure: str, of: ExpPoly, *score: str) -> Side:
-    return Side.atom(Indexed(index, measure, of, tuple(sorted(score))))
-
-
 def sum_t(measure: str, of: ExpPoly, *score: str) -> Side:
-    return at_index("t", measure, of, *score)
+    return mean("t", measure, of, *score)
 
 
 def mean_i(measure: str, of: ExpPoly, *score: str) -> Side:
-    return at_index("i", measure, of, *score)
-
-
-def gradient_of(index: str, measure: str, loss: ExpPoly) -> Side:
-    return Side.atom(IndexedGradient(index, measure, loss))
+    return mean("i", measure, of, *score)
 
 
 def token_KL(measure: str, first: str, second: str) -> Side:
-    return Side.atom(TokenDivergence(measure, first, second))
+    """E_m[sum_t KL(a||b) of the next token], written out."""
+    weight = (LOG[first] - LOG[measure]).exp()
+    return sum_t(measure, now(weight * (LOG[first] - LOG[second])))
 
 
-def token_gradient_KL(measure: str, first: str, second: str) -> Side:
-    return Side.atom(TokenDivergence(measure, first, second, True))
+def spread(measure: str, mine: ExpPoly, yours: ExpPoly, *score: str) -> Side:
+    """Var(mean_i X_i) written out, with X_j beside X_i as given."""
+    both = [*score, *(z.replace("self", "other") for z in score)]
+    single = mean_i(measure, mine, *score)
+    pair = mean("ij", measure, mine * yours, *both)
+    return (
+        mean_i(measure, mine * mine, *score, *score) * n.inverse()
+        + pair * (1 - n.inverse())
+        - single.times(single)
+    )
 
 
-def curl(measure: str, loss: ExpPoly) -> Side:
-    return Side.atom(Curl(measure, loss))
+def lone(side: Side) -> Atom:
+    """The single atom of a side."""
+    ((_, (atom,)),) = side.terms
+    return atom
 
 
-def spread(measure: str, of: ExpPoly, *score: str) -> Side:
-    return Side.atom(MeanVariance(measure, of, score))
+def only(side: Side, **data: Any) -> tuple[Atom, dict[str, Any]]:
+    """The single atom of a side, and the data of a rule."""
+    return lone(side), plain(data)

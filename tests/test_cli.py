@@ -17,7 +17,7 @@ import pytest
 from klsym import __version__, ledger
 from klsym.calculus import KL, derive, expectation, k2, p, q
 from klsym.cli import FORMATS, main
-from klsym.kernel import digest
+from klsym.kernel import check, digest, read, show
 from klsym.ledger import Claim
 
 COMMANDS = ("explain", "compare", "prove", "check", "claims", "axioms")
@@ -342,7 +342,7 @@ def test_axioms_name_the_closing_that_was_used(capsys: Out) -> None:
     _, out, _ = run(capsys, "axioms", "variance.loo")
     rules, closed = out.split("\nClosed by\n")
     assert "  independence: E_m[a(self) b(others)]" in rules
-    assert closed.startswith("  evaluation: ") and "independence" not in closed.split("\n\n")[0]
+    assert closed.startswith("  equality: ") and "independence" not in closed.split("\n\n")[0]
 
 
 def test_claims(capsys: Out) -> None:
@@ -374,7 +374,7 @@ def test_axioms(capsys: Out) -> None:
     parts = [
         "E_q[grad k3] = grad KL(p||q)",
         "Rules",
-        "score mean zero: E_q[c s] = 0",
+        "score mean zero: E_q[c s_z] = 0",
         "Closed by",
         "Hypotheses",
     ]
@@ -435,8 +435,31 @@ def test_certificates_are_whole_and_reproducible(certificates: Path, tmp_path: P
 
 def test_check_replays_a_folder(certificates: Path, capsys: Out) -> None:
     code, out, err = run(capsys, "check", str(certificates))
-    assert (code, err) == (0, "") and len(out.splitlines()) == 17
-    assert "ok value.ratio-mean-one: E_q[r] = 1; E_mu[rho] = 1" in out.splitlines()
+    lines = out.splitlines()
+    ok = [line for line in lines if line.startswith("ok ")]
+    assert (code, err) == (0, "") and ok == [f"ok {path}" for path in sorted(certificates.iterdir())]
+    start = lines.index(f"ok {certificates / 'value.ratio-mean-one.json'}")
+    theorems = check(read((certificates / "value.ratio-mean-one.json").read_text()))
+    assert lines[start + 1 : start + 3] == [f"  {show(theorem, False)}" for theorem in theorems]
+    assert [line.split(" = ")[0] for line in lines[start + 1 : start + 3]] == [
+        "  E_q[exp(-k1)]",
+        "  E_mu[exp(w)]",
+    ]
+    assert all(line.startswith(("ok ", "  ")) for line in lines)
+
+
+def test_check_in_full(certificates: Path, capsys: Out) -> None:
+    """Every hypothesis, premise and model, in the words of the kernel."""
+    names = ("value.k3-unbiased", "value.k2-biased", "value.optimal-lambda")
+    files = [str(certificates / f"{name}.json") for name in names]
+    code, short, _ = run(capsys, "check", *files)
+    assert code == 0 and "p << q" not in short and "model" not in short
+    code, full, err = run(capsys, "check", "--full", *files)
+    assert (code, err) == (0, "") and full.isascii()
+    assert "p << q: wherever p > 0, also q > 0" in full
+    assert "lam_star" in full and "1/2" in full
+    shown = show(*check(read(Path(files[0]).read_text())), True)
+    assert all(f"  {line}" in full.splitlines() for line in shown.splitlines())
 
 
 @pytest.mark.parametrize(
@@ -464,15 +487,29 @@ def test_unwritable(where: str, tmp_path: Path, capsys: Out, monkeypatch: pytest
 def forged(certificates: Path, **changes: Any) -> str:
     """A certificate with other content and a fitting digest."""
     body = {**json.loads((certificates / "value.k1-unbiased.json").read_text()), **changes}
-    return json.dumps({**body, "digest": digest(body)})
+    return json.dumps({**body, "digest": digest(body["parts"])})
 
 
 def broken(name: str, certificates: Path) -> bytes:
     whole = (certificates / "value.k1-unbiased.json").read_bytes()
     parts = json.loads(whole)["parts"]
+
+    def changed(**fields: Any) -> bytes:
+        return forged(certificates, parts=[{**parts[0], **fields}]).encode()
+
+    def named(relation: Any) -> bytes:
+        return changed(relation=relation)
+
+    def ruled(name: str) -> bytes:
+        step = {"rule": name, "side": "left", "term": 0, "factor": 0, "data": {}, "result": []}
+        return changed(steps=[step])
+
+    def declared(name: str) -> bytes:
+        return changed(context={**parts[0]["context"], "parameters": [name]})
+
     return {
         "other digest": whole.replace(b'"digest": "', b'"digest": "0'),
-        "other claim": whole.replace(b"value.k1-unbiased", b"value.k2-unbiased"),
+        "other content": whole.replace(b'"k1"', b'"w"'),
         "false right side": forged(certificates, parts=[{**parts[0], "right": []}]).encode(),
         "no parts": forged(certificates, parts=[]).encode(),
         "other format": forged(certificates, format="klsym-certificate/9").encode(),
@@ -480,11 +517,22 @@ def broken(name: str, certificates: Path) -> bytes:
         "a list": b"[]",
         "a number": b"3",
         "NaN": b"NaN",
-        "claim is a list": forged(certificates, claim=[1]).encode(),
-        "claim with a newline": forged(certificates, claim="a\nok gradient.k9: E_q[k9] = 0").encode(),
-        "claim with an escape": forged(certificates, claim="\x1b[2J").encode(),
-        "claim with a surrogate": forged(certificates, claim="\ud800").encode(),
-        "claim of 100 kB": forged(certificates, claim="x" * 100_000).encode(),
+        "a claim": forged(certificates, claim="value.k1-unbiased").encode(),
+        "cites that are no list": forged(certificates, cites={}).encode(),
+        "a relation that is a list": named([1]),
+        "a relation with a newline": named("a\nok gradient.k9\n  E_q[k9] = 0"),
+        "a relation with an escape": named("\x1b[2J"),
+        "a relation with a surrogate": named("\ud800"),
+        "a relation of 100 kB": named("x" * 100_000),
+        "a rule with a newline": ruled("a\nok gradient.k9\n  E_q[k9] = 0"),
+        "a rule with an escape": ruled("\x1b[2J"),
+        "a rule with a surrogate": ruled("\ud800"),
+        "a rule of 100 kB": ruled("x" * 100_000),
+        "a parameter with a newline": declared("a\nok gradient.k9\n  E_q[k9] = 0"),
+        "a parameter with an escape": declared("\x1b[2J"),
+        "a parameter of 100 kB": declared("x" * 100_000),
+        "a key twice": whole.replace(b'"cites": [],', b'"cites": [], "cites": [],'),
+        "two megabytes": whole + b" " * 2_000_000,
         "half": whole[: len(whole) // 2],
         "empty": b"",
         "words": b"hello",
@@ -497,7 +545,7 @@ def broken(name: str, certificates: Path) -> bytes:
 REFUSED = (
     *(
         "other digest",
-        "other claim",
+        "other content",
         "false right side",
         "no parts",
         "other format",
@@ -505,10 +553,14 @@ REFUSED = (
         "a list",
         "a number",
     ),
-    *("NaN", "claim is a list", "claim with a newline", "claim with an escape", "claim with a surrogate"),
-    "claim of 100 kB",
+    *("a claim", "cites that are no list", "a relation that is a list"),
+    *(f"a {what} {how}" for what in ("relation", "rule") for how in ("with a newline", "with an escape")),
+    *(f"a {what} {how}" for what in ("relation", "rule") for how in ("with a surrogate", "of 100 kB")),
+    *(f"a parameter {how}" for how in ("with a newline", "with an escape", "of 100 kB")),
 )
-UNREADABLE = ("half", "empty", "words", "binary", "deep", "huge number")
+UNREADABLE = (
+    *("half", "empty", "words", "binary", "deep", "huge number", "NaN", "a key twice", "two megabytes"),
+)
 
 
 @pytest.mark.parametrize("name", [*REFUSED, *UNREADABLE])
@@ -518,13 +570,14 @@ def test_check_refuses(name: str, certificates: Path, tmp_path: Path, capsys: Ou
     bad.write_bytes(broken(name, certificates))
     good.write_bytes((certificates / "value.k3-unbiased.json").read_bytes())
     code, out, err = run(capsys, "check", str(bad), str(good))
-    assert out.splitlines()[-1] == "ok value.k3-unbiased: " + "E_q[k1 + r - 1] = KL(q||p)"
+    told = [f"ok {good}", "  E_q[-1 + exp(-k1) + k1] = E_q[k1]   (1 hypothesis)"]
+    assert out.splitlines()[-2:] == told
     assert out.isascii() and all(len(line) < 2000 and line.isprintable() for line in out.splitlines())
     if name in UNREADABLE:
-        assert code == 2 and len(out.splitlines()) == 1
+        assert code == 2 and len(out.splitlines()) == 2
         one_line_of_complaint(err)
     else:
-        assert (code, err) == (1, "") and len(out.splitlines()) == 2
+        assert (code, err) == (1, "") and len(out.splitlines()) == 3
         assert out.startswith(f"REFUSED {bad}: ")
 
 
@@ -533,10 +586,21 @@ def test_check_an_empty_folder_and_a_mixture(certificates: Path, tmp_path: Path,
     assert (code, out) == (2, "")
     one_line_of_complaint(err)
     (tmp_path / "half.json").write_bytes(broken("half", certificates))
-    (tmp_path / "tampered.json").write_bytes(broken("other claim", certificates))
+    (tmp_path / "tampered.json").write_bytes(broken("other content", certificates))
     code, out, err = run(capsys, "check", str(tmp_path), str(certificates))
-    assert code == 2 and out.count("REFUSED") == 1 and out.count("ok ") == 17
+    assert code == 2 and out.count("REFUSED") == 1
+    assert sum(line.startswith("ok ") for line in out.splitlines()) == 17
     one_line_of_complaint(err)
+
+
+def test_the_name_of_a_file_is_one_line(certificates: Path, tmp_path: Path, capsys: Out) -> None:
+    """A file's name cannot say that another one has been checked."""
+    whole = (certificates / "value.k1-unbiased.json").read_bytes()
+    for content, code in ((whole, 0), (b"{}", 1), (b"", 2)):
+        path = tmp_path / "a\nok b.json"
+        path.write_bytes(content)
+        found, out, err = run(capsys, "check", str(path))
+        assert found == code and not any(line.startswith("ok b") for line in (out + err).splitlines())
 
 
 # ---------------------------------------------------------------------------- as a process
@@ -557,7 +621,7 @@ def test_both_ways_to_start() -> None:
 
 
 def test_exit_codes_of_the_process(certificates: Path, tmp_path: Path) -> None:
-    (tmp_path / "x.json").write_bytes(broken("other claim", certificates))
+    (tmp_path / "x.json").write_bytes(broken("other content", certificates))
     assert shell("check", str(tmp_path))[0] == 1
     for argv in (["explain", "k9"], ["check", b"/no/such/\xff.json"]):
         code, out, err = shell(*argv)

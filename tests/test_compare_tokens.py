@@ -11,7 +11,9 @@ from token_loss_oracle import expected_gradient, random_trees
 from klsym.cli import main
 from klsym.engine.compare import compare
 from klsym.errors import UsageError
-from klsym.kernel import check_part
+from klsym.kernel import check, read
+from klsym.numeric.exact import check_theorem
+from klsym.numeric.trees import TreeModel
 
 OFF = {"sampling": "off-policy"}
 PREFIX = {**OFF, "weights": "prefix"}
@@ -20,31 +22,31 @@ SAME = {**REWARD, "credit": "same-token"}
 MEAN = {"aggregate": "mean"}
 YES, NO = True, False
 # A, B, setting, same value?, same gradient at a sequence?, same expected gradient?
-TABLE: list[tuple[str, str, dict[str, str], bool | None, bool | None, bool]] = [
+TABLE: list[tuple[str, str, dict[str, str], bool, bool, bool]] = [
     ("rho*k3", "sg(rho)*k2", OFF, NO, YES, YES),
     ("rho*k3", "sg(rho)*k2", PREFIX, NO, NO, NO),
-    ("rho*k3", "rho*k1", PREFIX, YES, None, YES),
+    ("rho*k3", "rho*k1", PREFIX, YES, NO, YES),
     ("rho*k3", "rho*k3", OFF, YES, YES, YES),
     ("k2", "k3", {}, NO, NO, NO),
-    ("k1", "0", {}, NO, None, YES),
+    ("k1", "0", {}, NO, NO, YES),
     ("k1", "0", MEAN, NO, NO, NO),
     ("k2", "sg(k1)*log_q", {}, NO, YES, YES),
     ("k3", "k1 + r - 1", {}, YES, YES, YES),
     ("k1", "k3", {}, YES, NO, NO),
-    ("R*log_q", "(R + 1)*log_q", {}, NO, None, YES),
+    ("R*log_q", "(R + 1)*log_q", {}, NO, NO, YES),
     ("k1", "k1 + 1", REWARD, NO, NO, NO),
-    ("k1", "k1 + 1", SAME, NO, None, YES),
+    ("k1", "k1 + 1", SAME, NO, NO, YES),
     ("R - beta*k1", "R - beta*log_q + beta*log_p", REWARD, YES, YES, YES),
 ]
 
 
 @pytest.mark.parametrize(("a", "b", "setting", "value", "sample", "mean"), TABLE)
-def test_pairs(a: str, b: str, setting: dict[str, str], value: Any, sample: Any, mean: bool) -> None:
+def test_pairs(a: str, b: str, setting: dict[str, str], value: bool, sample: bool, mean: bool) -> None:
     found = compare(a, b, level="token", **setting)  # type: ignore[arg-type]
     assert (found.value.same, found.per_sample.same, found.gradient.same) == (value, sample, mean)
     assert found.trust == "kernel" and found.variance is None
     for proof in found.proofs:
-        assert check_part(json.loads(json.dumps(proof.part))).kind == proof.theorem.kind
+        assert check(read(json.dumps(proof.certificate()))) == (proof.theorem.proved,)
     shown = str(found)
     assert "per token" in shown and all(line.isprintable() for line in shown.splitlines())
     assert ("the same in every model" in shown) == (sample is True)
@@ -101,3 +103,24 @@ def test_the_command(capsys: Any) -> None:
     assert main(["compare", "k2", "k3", "--level", "token"]) == 0
     assert "next token a, b" in capsys.readouterr().out
     assert main(["compare", "k2", "k3", "--level", "token", "--credit", "total"]) == 2
+
+
+def test_a_counterexample_at_a_sequence_says_which_one() -> None:
+    found = compare("k1", "0", level="token")
+    witness = found.to_json()["per_sample"]["witness"]
+    assert witness["path"] == [0, 0] and "  at the sequence aa" in str(found).splitlines()
+    for answer in (found.value, found.gradient):
+        assert "path" not in (answer.witness or {})
+    [refuted] = [p for p in found.proofs if p.theorem.kind == "refuted" and "sum_t grad k1_now" in str(p)]
+    outcome = check_theorem(refuted.theorem)
+    assert outcome.passed and outcome.measured["gap"] == pytest.approx(5 / 6), outcome.text
+
+
+@pytest.mark.parametrize(("path", "number"), [([0, 0], 0), ([0, 1], 1), ([1], 2), ([], 0)])
+def test_a_tree_is_read_with_the_sequence_of_its_path(path: list[int], number: int) -> None:
+    half = ["1/2", "1/2"]
+    leaf = {"q": half, "p": half, "mu": half, "u": [1, 0], "v": [0, 1], "R": [0, 0], "next": [None, None]}
+    tree = {**leaf, "next": [leaf, None]}
+    assert TreeModel.from_json({"tree": tree, "path": path, "parameters": {}}).outcome == number
+    with pytest.raises(UsageError, match="no sequence"):
+        TreeModel.from_json({"tree": tree, "path": [*path, 2], "parameters": {}})

@@ -16,8 +16,8 @@ from test_targets import close, evaluate
 from klsym.convert import detach, generic_functions, split_score, to_ring, to_sympy
 from klsym.errors import KlsymError, NotInRing, UsageError
 from klsym.language import A, R, beta, clip, k, k1, k2, k3, lam, log_mu, log_p, log_q, r, rho, s, sg
-from klsym.normal_form import ExpPoly
 from klsym.parser import parse
+from klsym.ring import ExpPoly
 
 V = ExpPoly.variable
 VK1, VW, VQ = V("k1"), V("w"), V("log_q")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import sympy
 
+from klsym.abbreviations import Context, Indexed, Statement
 from klsym.calculus import (
     KL,
     A,
@@ -48,11 +49,10 @@ from klsym.engine.indexed import split_scores
 from klsym.engine.reduce import reduction
 from klsym.engine.witness import find_model, speaks_of_steps, tree_models
 from klsym.errors import KlsymError, NotInRing, ProofError, UsageError
-from klsym.kernel import check_part
-from klsym.kernel.trees import Tree
+from klsym.kernel import check, read
+from klsym.kernel.models import Model
 from klsym.language import H, Slot
-from klsym.normal_form import ExpPoly
-from klsym.statements import Context, Indexed, Statement
+from klsym.ring import ExpPoly
 
 n, m, beta = parameter("n"), parameter("m"), parameter("beta")
 f = Function("f")(k1)
@@ -186,19 +186,20 @@ def test_a_given_token_reward() -> None:
 
 # ---------------------------------------------------------------------------- witnesses
 def test_candidate_trees_are_models() -> None:
-    context = Context(parameters=("n", "beta"), on_policy=True)
-    for _, candidate in zip(range(40), tree_models(context), strict=False):
-        tree = Tree.from_json(json.loads(json.dumps(candidate)), context)
-        assert {len(path) for path in tree.sequences} >= {2}
-        assert all(step.mu == step.q for path in tree.sequences for step in path)
-        assert any(step.q != step.p for path in tree.sequences for step in path)
+    context = Context(parameters=("n", "beta"))
+    for _, candidate in zip(range(40), tree_models(context, on_policy=True), strict=False):
+        tree = Model.from_json(json.loads(json.dumps(candidate)), context)
+        assert {len(path) for path in tree.sequences} >= {2} and tree.sample in tree.sequences
+        steps = [step.values for path in tree.sequences for step in path]
+        assert all(step["mu"] == step["q"] for step in steps)
+        assert any(step["q"] != step["p"] for step in steps)
         assert tree.parameters["n"].denominator == 1
 
 
 def test_a_witness_is_found_for_what_is_false_only() -> None:
     false = derive(sum_over_t(future(k1) * now(s), q)).differs_from(0)
     assert false.theorem.kind == "refuted" and "tree" in false.part["close"]["model"]
-    assert check_part(json.loads(json.dumps(false.part))).kind == "refuted"
+    assert check(read(json.dumps(false.certificate()))) == (false.theorem.proved,)
     with pytest.raises(ProofError, match="no finite model"):
         derive(sum_over_t(past(k1) * now(s), q)).differs_from(0)
 

@@ -12,7 +12,7 @@ from klsym.derivations import expansions
 from klsym.engine.expansion import Expansion
 from klsym.evidence import Evidence
 from klsym.ledger import load, settle
-from klsym.normal_form import ExpPoly
+from klsym.ring import ExpPoly
 
 TEXTS = {
     "value.k2-bias-order": [

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from klsym.engine.explain import explain
 from klsym.engine.verdict import Verdict
 from klsym.errors import UsageError
-from klsym.kernel import check_part
+from klsym.kernel import check
 from klsym.numeric.cross_check import with_check
 from klsym.parser import parse
 
@@ -228,7 +228,7 @@ def test_every_proof_replays(loss: str, options: dict[str, str], target: str, fi
     verdict = ask(loss, options)
     assert verdict.proofs
     for proof in verdict.proofs:
-        assert check_part(proof.part) == proof.theorem
+        assert check(proof.certificate()) == (proof.theorem.proved,)
     kinds = {proof.theorem.kind for proof in verdict.proofs}
     assert ("refuted" in kinds) or target != "none"
     assert verdict.proofs[0].theorem.kind == "proved"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from klsym.abbreviations import Context
 from klsym.figures.variance import baseline_curve, coefficient, draw
 from klsym.language import k1, k2, k3, rho
 from klsym.numeric.models import random_model
-from klsym.statements import Context
 
 
 def literal_variance(q: list[float], p: list[float], b: float) -> float:

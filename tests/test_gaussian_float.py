@@ -16,9 +16,9 @@ from sympy import Rational, exp
 from klsym.convert import to_ring
 from klsym.errors import UsageError
 from klsym.language import A, R, k, k1, k2, k3, lam, log_q, r, rho, s, sg
-from klsym.normal_form import ExpPoly
 from klsym.numeric.gaussian import Divergent, Gaussian, expect
 from klsym.numeric.gaussian_float import GaussianSetting
+from klsym.ring import ExpPoly
 
 w = sympy.log(rho)
 STEP = 1e-30

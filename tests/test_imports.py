@@ -50,25 +50,25 @@ GRAPH = {module_name(path): imported(path) for path in FILES}
 # Each trusted module, and all of klsym that it may import.
 ALLOWED = {
     "klsym.errors": set(),
-    "klsym.normal_form": {"klsym.errors"},
+    "klsym.ring": {"klsym.errors"},
     "klsym.names": {"klsym.errors"},
     "klsym.slots": set(),
-    "klsym.statements": {"klsym.errors", "klsym.names", "klsym.normal_form", "klsym.slots"},
+    "klsym.statements": {"klsym.errors", "klsym.names", "klsym.ring", "klsym.slots"},
 }
 RUN = {module_name(path): imported(path, run=True) for path in FILES}
 # The rooms of the house, from the ground up: each may use what stands before it.
 ROOMS = [
-    "errors", "escaping", "files", "progress", "normal_form", "names", "slots", "statements", "kernel",
-    "language", "parser", "convert", "finding", "evidence", "render", "engine", "numeric", "ledger",
-    "calculus", "explorer", "settling", "sampling", "experiments", "tables", "figures", "write_up",
-    "commands", "cli", "__main__",
+    "errors", "escaping", "files", "progress", "ring", "names", "slots", "statements", "abbreviations",
+    "kernel", "unfolding", "language", "parser", "convert", "finding", "evidence", "render", "engine",
+    "numeric", "ledger", "calculus", "explorer", "settling", "sampling", "experiments", "tables", "figures",
+    "write_up", "commands", "cli", "__main__",
 ]  # fmt: skip
 HOUSE = (Path(__file__).parents[1] / "ARCHITECTURE.md").read_text(encoding="utf-8")
 KERNEL = {name for name in GRAPH if name.split(".")[:2] == ["klsym", "kernel"]}
 
 
 def test_the_graph_is_not_empty():
-    assert {*ALLOWED, "klsym.kernel.rules", "klsym.language"} <= set(GRAPH)
+    assert {*ALLOWED, "klsym.kernel.means", "klsym.language"} <= set(GRAPH)
     assert "klsym.kernel" in GRAPH["klsym.engine.derivation"] and "sympy" in GRAPH["klsym.language"]
 
 
@@ -116,8 +116,15 @@ def test_imports_that_run_and_those_for_types_are_told_apart():
 @pytest.mark.parametrize("name", sorted(n for n in GRAPH if room(n) == "numeric"))
 def test_the_oracle_shares_nothing_with_what_it_judges(name):
     """Arithmetic of intervals is no rule; `explain --check` alone holds a verdict in its hands."""
-    shared = {m for m in RUN[name] if room(m) in ("engine", "kernel")} - {"klsym.kernel.intervals"}
+    judged = ("engine", "kernel", "unfolding")
+    shared = {m for m in RUN[name] if room(m) in judged} - {"klsym.kernel.intervals"}
     assert shared <= ({"klsym.engine.verdict"} if name == "klsym.numeric.cross_check" else set())
+
+
+def test_abbreviations_are_data():
+    """What the judge reads statements in rests on the foundation alone."""
+    ours = {m for m in GRAPH["klsym.abbreviations"] if m.startswith("klsym")}
+    assert ours <= {"klsym", *ALLOWED}
 
 
 def test_no_module_imports_itself_through_others():
@@ -145,7 +152,7 @@ def loaded(statement: str) -> set[str]:
     ("statement", "absent"),
     [
         ("import klsym.kernel", {"sympy", "numpy", "mpmath", "matplotlib", "torch", "jax"}),
-        ("import klsym.normal_form, klsym.statements", {"sympy", "numpy"}),
+        ("import klsym.ring, klsym.statements", {"sympy", "numpy"}),
         ("import klsym", {"torch", "jax", "matplotlib"}),
         ("import klsym.engine.derivation", {"torch", "jax", "matplotlib"}),
     ],

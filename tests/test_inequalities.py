@@ -22,6 +22,7 @@ from klsym.calculus import (
     covariance,
     derive,
     expectation,
+    grad,
     jeffreys,
     k,
     k1,
@@ -39,7 +40,7 @@ from klsym.calculus import (
 )
 from klsym.derivations.inequalities import bias, mean_square_error, squared
 from klsym.errors import KlsymError, ProofError
-from klsym.kernel import check, check_part
+from klsym.kernel import check, read
 from klsym.ledger import load, settle
 from klsym.numeric.exact import check_theorem
 from klsym.render.latex import theorem_latex
@@ -48,30 +49,35 @@ a, b = parameter("a"), parameter("b")
 
 ENDINGS: dict[str, tuple[Make, str, str]] = {
     "at most, at a sample": (
-        lambda: derive(sample(k2)).at_most(sample(k3 + k2), by="tangent", terms=[{"u": -k1, "at": "sample"}]),
+        lambda: derive(sample(k2)).at_most(sample(k3 + k2), rows=[{"u": -k1, "at": "sample"}]),
         "proved",
         "k2 <= k2 + k3; equality iff r = 1",
     ),
     "at most, a divergence": (
-        lambda: derive(sample(0)).at_most(KL(mu, q), by="tangent", terms=((1, mu, 0, log(rho)),)),
+        lambda: derive(sample(0)).at_most(KL(mu, q), rows=[{"u": log(rho), "at": mu}]),
         "proved",
         "0 <= KL(mu||q); equality iff rho = 1 wherever mu > 0",
+    ),
+    "at most, a tangent with a weight": (
+        lambda: derive(sample(0)).at_most(
+            expectation(r**2 * k3, under=q), rows=[{"u": -k1, "v": -2 * k1, "at": q}]
+        ),
+        "proved",
+        "0 <= E_q[k3*r**2]; equality iff r = 1 wherever q*(r**3 + r**2) > 0",
     ),
     "at most, squares": (
         lambda: derive(sample(0)).at_most(
             expectation((k1 - a) ** 2 + beta**2 * r * k1**2, under=q),
-            by="sum of squares",
-            terms=((1, q, 0, k1 - a), {"scale": beta**2, "v": -k1, "b": k1}),
+            rows=[{"b": k1 - a, "at": q}, {"scale": beta**2, "v": -k1, "b": k1}],
         ),
         "proved",
         "0 <= E_q[(k1 - a)**2 + beta**2*k1**2*r]; equality iff k1 = a wherever q > 0"
-        " and r = 1 wherever q > 0",
+        " and r = 1 wherever q*r > 0",
     ),
     "at most, a square with a score and a factor": (
         lambda: derive(sample(0)).at_most(
             expectation((a - b) ** 2 * (k1 * s) ** 2, under=mu),
-            by="sum of squares",
-            terms=[{"at": mu, "b": k1, "power": 1, "factor": a - b}],
+            rows=[{"at": mu, "b": k1, "power": 1, "factor": a - b}],
         ),
         "proved",
         "0 <= E_mu[(a - b)**2*k1**2*s**2]; equality iff a = b or k1*s = 0 wherever mu > 0",
@@ -79,28 +85,29 @@ ENDINGS: dict[str, tuple[Make, str, str]] = {
     "at most, by a premise": (
         lambda: derive(sample(0), premises=((KL(q, p), a * chi2(p, q)),)).at_most(
             KL(q, p) - a * chi2(p, q) + expectation(k2, under=count),
-            by="sum of squares",
-            terms=[{"scale": Rational(1, 2), "at": count, "b": k1}],
+            rows=[{"scale": Rational(1, 2), "at": count, "b": k1}],
             using=[(0, 1)],
         ),
         "proved",
         "0 <= sum_x[k2] + KL(q||p) - a chi2(p||q); equality iff r = 1 at every outcome",
     ),
-    "at most iff": (
-        lambda: derive(sample(-k1)).at_most_iff(sample(beta * (r - 1)), beta, is_=1, terms=[{"u": -k1}]),
-        "iff",
-        "-k1 <= beta*(r - 1) for every r > 0 iff beta = 1",
-    ),
-    "at most iff, a square": (
-        lambda: derive(sample(0)).at_most_iff(
-            sample(k2 + (a - b / 2) * k1), a, is_=b / 2, terms=[{"b": k1, "scale": Rational(1, 2)}]
+    "at most, a region": (
+        lambda: derive(sample(0)).at_most(
+            expectation((1 - k1) * k1**2, under=q), rows=[{"b": k1, "at": q, "nonnegative": 1 - k1}]
         ),
-        "iff",
-        "0 <= (2*a - b)*k1/2 + k2 for every r > 0 iff a = b/2",
+        "proved",
+        "0 <= E_q[(1 - k1)*k1**2]; equality iff k1 = k1**2 wherever q > 0",
+    ),
+    "at most, a variance with a score": (
+        lambda: derive(expectation(k1 * s, under=mu) * expectation(k1 * s, under=mu)).at_most(
+            expectation((k1 * s) ** 2, under=mu), rows=[{"variance": k1, "at": mu, "power": 1}]
+        ),
+        "proved",
+        "E_mu[k1*s] E_mu[k1*s] <= E_mu[k1**2*s**2]; equality iff k1*s is constant wherever mu > 0",
     ),
     "equals, by evaluation": (
         lambda: derive(covariance(k1, k3, under=q)).equals(
-            covariance(k1, k1, under=q) - jeffreys(p, q), by="evaluation"
+            covariance(k1, k1, under=q) - jeffreys(p, q), evaluate=True
         ),
         "proved",
         "Cov_q(k1, k3) = Var_q(k1) - J(p, q)",
@@ -121,8 +128,7 @@ def test_ending(name: str) -> None:
     proof = make()
     assert isinstance(proof, Proof)
     assert (proof.theorem.kind, proof.trust, str(proof)) == (kind, "kernel", text)
-    again = check_part(json.loads(json.dumps(proof.part)))
-    assert again.kind == kind and again.statement == proof.theorem.statement
+    assert check(read(json.dumps(proof.certificate()))) == (proof.theorem.proved,)
     outcome = check_theorem(proof.theorem)
     assert outcome.passed and outcome.kind == kind, outcome.text
 
@@ -148,19 +154,26 @@ def test_latex(name: str) -> None:
         ),
         (
             lambda: derive(sample(0)).at_most(
-                expectation(k3 / beta, under=q), by="tangent", terms=((1 / beta, q, 0, -k1),)
+                expectation(k3 / beta, under=q), rows=[{"scale": 1 / beta, "u": -k1}]
             ),
             ["^beta > 0$"],
         ),
         (
-            lambda: derive(sample(0)).at_most_iff(
-                sample(beta * k(lam)), lam, is_=1, terms=[{"u": -k1, "scale": beta}]
+            lambda: derive(sample(0)).at_most(
+                sample(beta**2 * k3), rows=[{"u": -k1, "at": "sample", "scale": beta**2}]
             ),
-            ["^beta > 0$"],
+            ["^beta is not 0$"],
         ),
         (
-            lambda: derive(sample(0)).at_most_iff(
-                sample(k3 + beta * (lam - 1) * k1), lam, is_=1, terms=[{"u": -k1}]
+            lambda: derive(sample(0)).at_most(
+                expectation((2 - k1) * s**2, under=mu),
+                rows=[{"b": 1, "at": mu, "power": 1, "nonnegative": 2 - k1}],
+            ),
+            ["^2 - k1 >= 0 wherever mu > 0, that is r >= exp\\(-2\\)$"],
+        ),
+        (
+            lambda: derive(sample(0)).at_most(
+                expectation(k1**2 / beta**2, under=q), rows=[{"b": k1, "factor": 1 / beta}]
             ),
             ["^beta is not 0$"],
         ),
@@ -176,61 +189,86 @@ def test_hypotheses_are_carried(make: Make, lines: list[str]) -> None:
 
 MISUSE: dict[str, tuple[Make, str]] = {
     "tangent of a sample": (
-        lambda: derive(sample(0)).at_most(sample(k1), by="tangent", terms=[{"u": -k1, "at": "sample"}]),
+        lambda: derive(sample(0)).at_most(sample(k1), rows=[{"u": -k1, "at": "sample"}]),
         SIDES,
     ),
-    "a term that lacks u": (
-        lambda: derive(sample(0)).at_most(sample(k3), by="tangent", terms=[{"at": "sample"}]),
-        "tangent: a term holds scale, at, v, u; got at",
+    "a row that lacks u": (
+        lambda: derive(sample(0)).at_most(sample(k3), rows=[{"at": "sample"}]),
+        "a row holds u, b or variance, and of .*; got at$",
     ),
-    "a term with a name too many": (
-        lambda: derive(sample(0)).at_most(sample(k3), by="tangent", terms=[{"u": -k1, "under": q}]),
-        "got u, under",
+    "a row with two of them": (
+        lambda: derive(sample(0)).at_most(sample(k3), rows=[{"u": -k1, "b": k1}]),
+        "got u, b$",
     ),
-    "terms that are none": (
-        lambda: derive(sample(0)).at_most(sample(k3), by="tangent", terms=-k1),
+    "a row with a name too many": (
+        lambda: derive(sample(0)).at_most(sample(k3), rows=[{"u": -k1, "under": q}]),
+        "got u, under$",
+    ),
+    "rows that are none": (
+        lambda: derive(sample(0)).at_most(sample(k3), rows=-k1),
         "a list of",
     ),
-    "a term that is no row": (
-        lambda: derive(sample(0)).at_most(sample(k3), by="tangent", terms=[-k1]),
-        "tangent: a term",
+    "a row by itself": (
+        lambda: derive(sample(0)).at_most(sample(k3), rows={"u": -k1, "at": "sample"}),
+        "a list of",
+    ),
+    "a row that is none": (
+        lambda: derive(sample(0)).at_most(sample(k3), rows=[-k1]),
+        "a row holds u, b or variance",
     ),
     "a place that is none": (
-        lambda: derive(sample(0)).at_most(sample(k3), by="tangent", terms=((1, "z", 0, -k1),)),
-        "'sample' or one of",
+        lambda: derive(sample(0)).at_most(sample(k3), rows=[{"u": -k1, "at": "z"}]),
+        "at: one of q, p, mu, count, sample expected, got 'z'",
     ),
     "a power that is no number": (
-        lambda: derive(sample(0)).at_most(
-            expectation(k2, under=q), by="sum of squares", terms=[{"b": k1, "power": "1"}]
-        ),
+        lambda: derive(sample(0)).at_most(expectation(k2, under=q), rows=[{"b": k1, "power": "1"}]),
         "power: 0, 1, 2",
     ),
+    "a tangent with a score": (
+        lambda: derive(sample(0)).at_most(expectation(k3 * s, under=q), rows=[{"u": -k1, "power": 1}]),
+        "tangent: no score function",
+    ),
+    "a tangent in a region": (
+        lambda: derive(sample(0)).at_most(KL(q, p), rows=[{"u": -k1, "nonnegative": 1 - k1}]),
+        "nonnegative: squares",
+    ),
+    "a region of a parameter": (
+        lambda: derive(sample(0)).at_most(
+            expectation(beta * k1**2, under=q), rows=[{"b": k1, "nonnegative": beta}]
+        ),
+        "a function of k1 and w",
+    ),
+    "a region that is empty": (
+        lambda: derive(sample(0)).at_most(
+            expectation(-(k1**2) - k1**4, under=q), rows=[{"b": k1, "nonnegative": -1 - k1**2}]
+        ),
+        "not positive at q = p = mu",
+    ),
+    "a variance at one sample": (
+        lambda: derive(sample(0)).at_most(sample(k1), rows=[{"variance": k1, "at": "sample"}]),
+        "a probability measure expected",
+    ),
+    "a scale that is negative": (
+        lambda: derive(sample(0)).at_most(sample(-k2), rows=[{"b": k1, "at": "sample", "scale": -1}]),
+        "is not positive",
+    ),
+    "a scale that is random": (
+        lambda: derive(sample(0)).at_most(sample(k1**4), rows=[{"b": k1, "at": "sample", "scale": k1**2}]),
+        "scale: a constant expected",
+    ),
     "using nothing": (lambda: derive(KL(q, p)).equals(1, using=[0]), "pairs"),
-    "using no premise": (lambda: derive(KL(q, p)).equals(1, using=[(0, 1)]), "no such premise"),
-    "a premise times a divergence": (
-        lambda: derive(KL(q, p), premises=((KL(q, p), beta),)).equals(1, using=[(0, KL(q, p))]),
+    "using no premise": (lambda: derive(KL(q, p)).equals(1, using=[(0, 1)]), "premise 0: there are 0"),
+    "a premise times a gradient": (
+        lambda: derive(KL(q, p), premises=((KL(q, p), beta),)).equals(1, using=[(0, grad(KL(q, p)))]),
         "constants and means",
     ),
-    "equals by magic": (lambda: derive(KL(q, p)).equals(KL(q, p), by="magic"), "magic.*evaluation"),
+    "a premise times what it does not need": (
+        lambda: derive(KL(q, p), premises=((KL(q, p), beta),)).equals(beta, using=[(0, KL(q, p))]),
+        SIDES,
+    ),
     "equals by the wrong premise": (
         lambda: derive(KL(q, p), premises=((KL(p, q), beta),)).equals(beta, using=[(0, -1)]),
         SIDES,
-    ),
-    "iff another value": (
-        lambda: derive(sample(0)).at_most_iff(sample(k(lam)), lam, is_=2, terms=[{"u": -k1}]),
-        "slope|differ",
-    ),
-    "iff a parameter that is not there": (
-        lambda: derive(sample(0)).at_most_iff(sample(k(lam)), "alpha", is_=1, terms=[{"u": -k1}]),
-        "not declared",
-    ),
-    "iff a mean": (
-        lambda: derive(sample(0)).at_most_iff(expectation(k(lam), under=q), lam, is_=1, terms=[{"u": -k1}]),
-        "k1 alone at one sample",
-    ),
-    "iff with tuples": (
-        lambda: derive(sample(0)).at_most_iff(sample(k(lam)), lam, is_=1, terms=((1, "sample", 0, -k1),)),
-        "a list of dicts",
     ),
 }
 
@@ -259,7 +297,10 @@ CLAIMS: dict[str, tuple[str, ...]] = {
         "0 <= KL(p||q); equality iff r = 1 wherever q > 0",
         "0 <= chi2(p||q); equality iff r = 1 wherever q > 0",
     ),
-    "value.lambda-one-unique": ("0 <= k1 + lam*(r - 1) for every r > 0 iff lam = 1",),
+    "value.lambda-one-unique": (
+        "0 <= k1 + r - 1; equality iff r = 1",
+        "k1 + lam*(r - 1) <= (lam*r - 1)*(r - 1)/r; equality iff r = 1",
+    ),
     "value.optimal-lambda": (
         "Var_q(k1 + lam*(r - 1)) = Var_q(k1) + lam**2 chi2(p||q) - 2*lam J(p, q)",
         "Var_q(k1 + lam*(r - 1)) = Var_q(k1 + lam_star*(r - 1))"
@@ -269,7 +310,8 @@ CLAIMS: dict[str, tuple[str, ...]] = {
     ),
     "value.nonnegativity-is-not-the-cause": (
         "E_q[k1 + lam_star*(r - 1)] = KL(q||p)",
-        "0 <= k1 + lam_star*(r - 1) for every r > 0 iff lam_star = 1",
+        "0 <= k1 + r - 1; equality iff r = 1",
+        "k1 + lam_star*(r - 1) <= (lam_star*r - 1)*(r - 1)/r; equality iff r = 1",
         "Var_q(k3) - Var_q(k1 + lam_star*(r - 1)) = (lam_star**2 - 2*lam_star + 1) chi2(p||q)",
         "Var_q(k1 + lam_star*(r - 1)) <= Var_q(k3); equality iff lam_star = 1 or r = 1 wherever q > 0",
     ),
@@ -301,7 +343,7 @@ def test_n_times_the_difference_of_the_errors_is_what_the_claim_writes() -> None
     proof = settle(load()["value.mse-crossover"]).proofs[1]
     difference = N * mean_square_error(k1) - N * mean_square_error(k2)
     left = Quantity(proof.theorem.statement.left)
-    assert derive(difference).equals(left, by="evaluation").theorem.kind == "proved"
+    assert derive(difference).equals(left, evaluate=True).theorem.kind == "proved"
 
 
 @pytest.mark.parametrize(("n", "trials"), [(1, 4), (2, 4), (5, 6)])
@@ -325,22 +367,28 @@ def var(of: Any) -> Any:
 
 WRONG: dict[str, list[Make]] = {
     "value.k3-nonnegative": [
-        lambda: derive(sample(0)).at_most(sample(k3 - k2), by="tangent", terms=[{"u": -k1, "at": "sample"}]),
+        lambda: derive(sample(0)).at_most(sample(k3 - k2), rows=[{"u": -k1, "at": "sample"}]),
         lambda: derive(sample(k3)).at_most(
-            sample(k2), by="sum of squares", terms=[{"b": k1, "at": "sample"}]),
+            sample(k2), rows=[{"b": k1, "at": "sample"}]),
         lambda: derive(sample(0)).differs_from(sample(k3), relation="<="),
-        lambda: derive(KL(q, p)).at_most(KL(p, q), by="tangent", terms=[{"u": -k1}]),
+        lambda: derive(KL(q, p)).at_most(KL(p, q), rows=[{"u": -k1}]),
     ],
     "value.lambda-one-unique": [
-        lambda: derive(sample(0)).at_most_iff(sample(k(lam)), lam, is_=0, terms=[{"u": -k1}]),
-        lambda: derive(sample(0)).at_most_iff(sample(k(lam) + k2), lam, is_=1, terms=[{"u": -k1}]),
-        lambda: derive(sample(0)).at_most_iff(sample(lam * k3), lam, is_=1, terms=[{"u": -k1}]),
+        lambda: derive(sample(0)).at_most(sample(k(lam)), rows=[{"u": -k1, "at": "sample"}]),
+        lambda: derive(sample(0)).at_most(sample(k(0)), rows=[{"u": -k1, "at": "sample"}]),
+        lambda: derive(sample(0)).differs_from(sample(k(1)), relation="<="),
+        lambda: derive(sample(k(lam))).at_most(
+            sample((r - 1) * (lam + 1 / r)), rows=[{"u": k1, "at": "sample"}]),
+        lambda: derive(sample(k(lam))).at_most(
+            sample((r - 1) * (lam - 1 / r)), rows=[{"u": -k1, "at": "sample"}]),
+        lambda: derive(sample((r - 1) * (lam - 1 / r))).at_most(
+            sample(k(lam)), rows=[{"u": k1, "at": "sample"}]),
     ],
     "value.optimal-lambda": [
         lambda: derive(var(k(lam))).equals(
-            var(k1) + 2 * lam * jeffreys(p, q) + lam**2 * chi2(p, q), by="evaluation"),
+            var(k1) + 2 * lam * jeffreys(p, q) + lam**2 * chi2(p, q), evaluate=True),
         lambda: derive(var(k(lam)), premises=KNOWN).at_most(
-            var(k(STAR)), "sum of squares", terms=[{"b": r - 1, "factor": lam - STAR}],
+            var(k(STAR)), rows=[{"b": r - 1, "factor": lam - STAR}],
             using=[(0, -2 * (lam - STAR))]),
         lambda: derive(var(k(lam)), premises=((jeffreys(p, q), STAR * chi2(q, p)),)).equals(
             var(k(STAR)) + (lam - STAR) ** 2 * chi2(p, q), using=[(0, 2 * (lam - STAR))]),
@@ -349,16 +397,16 @@ WRONG: dict[str, list[Make]] = {
         lambda: derive(var(k3) - var(k(STAR)), premises=KNOWN).equals(
             (STAR - 1) * chi2(p, q), using=[(0, -2 * (STAR - 1))]),
         lambda: derive(var(k(STAR))).at_most(
-            var(k3), "sum of squares", terms=[{"b": r - 1, "factor": STAR - 1}]),
+            var(k3), rows=[{"b": r - 1, "factor": STAR - 1}]),
     ],
     "value.mse-crossover": [
-        lambda: derive(mean_square_error(k2)).equals(squared(bias(k2)) + var(k2), by="evaluation"),
+        lambda: derive(mean_square_error(k2)).equals(squared(bias(k2)) + var(k2), evaluate=True),
         lambda: derive(N * (mean_square_error(k1) - mean_square_error(k2))).equals(
-            var(k1) - var(k2) - squared(bias(k2)) * N, by="evaluation"),  # k1 is biased for another kl
+            var(k1) - var(k2) - squared(bias(k2)) * N, evaluate=True),  # k1 is biased for another kl
         lambda: derive(mean_square_error(k2)).at_most(
-            squared(bias(k2)), by="square", b=k2, measure=q, power=0, scale=1 / N),
+            squared(bias(k2)), rows=[{"variance": k2, "at": q, "scale": 1 / N}]),
         lambda: derive(squared(bias(k2))).at_most(
-            mean_square_error(k2), by="square", b=k2, measure=q, power=0, scale=1),
+            mean_square_error(k2), rows=[{"variance": k2, "at": q}]),
     ],
 }  # fmt: skip
 NEIGHBOURS = [pytest.param(make, id=f"{name} {i}") for name in WRONG for i, make in enumerate(WRONG[name])]
@@ -370,7 +418,5 @@ def test_every_claim_has_a_wrong_neighbour() -> None:
 
 @pytest.mark.parametrize("make", NEIGHBOURS)
 def test_a_wrong_neighbour_is_refused(make: Make) -> None:
-    with pytest.raises(
-        ProofError, match=r"the two sides differ|no finite model tells|slope at r = 1|not linear"
-    ):
+    with pytest.raises(ProofError, match=r"the two sides differ|no finite model tells"):
         make()

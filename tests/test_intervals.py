@@ -1,4 +1,4 @@
-"""Enclosures of log and exp against mpmath at 60 digits."""
+"""Enclosures of log and exp against mpmath: at 60 digits, and at 4 to 8 bits, where each rounding counts."""
 
 from __future__ import annotations
 
@@ -10,13 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from klsym.errors import Refused
+from klsym.kernel import intervals
 from klsym.kernel.intervals import (
     LARGEST_EXPONENT,
+    LONGEST,
     Interval,
     exp_enclosure,
     exp_of_interval,
     log_enclosure,
-)  # fmt: skip
+    rational_power,
+    weighed,
+)
+from klsym.ring import budget
 
 CHECK = settings(derandomize=True, database=None, deadline=None, max_examples=150)
 DIGITS = 60
@@ -91,9 +96,7 @@ def test_exp_of_an_interval(x, y):
     assert interval.upper >= exp_enclosure((low + high) / 2).upper
 
 
-@pytest.mark.parametrize(
-    "x", [Fraction(4, 3), Fraction(2, 3), Fraction(4, 3) + WIDTH, Fraction(1, 3)]
-)
+@pytest.mark.parametrize("x", [Fraction(4, 3), Fraction(2, 3), Fraction(4, 3) + WIDTH, Fraction(1, 3)])
 def test_log_where_the_reduction_changes(x):
     assert holds(log_enclosure(x), mpmath.log(exact(x)))
     assert holds(log_enclosure(1 / x), -mpmath.log(exact(x)))
@@ -112,9 +115,7 @@ def test_log_of_extreme_arguments(power):
             assert holds(log_enclosure(x), mpmath.log(exact(x)))
 
 
-@pytest.mark.parametrize(
-    "x", [Fraction(LARGEST_EXPONENT), Fraction(-LARGEST_EXPONENT), Fraction(1, 10**40)]
-)
+@pytest.mark.parametrize("x", [Fraction(LARGEST_EXPONENT), Fraction(-LARGEST_EXPONENT), Fraction(1, 10**40)])
 def test_exp_of_extreme_arguments(x):
     interval = exp_enclosure(x)
     with mpmath.workdps(2000):
@@ -136,14 +137,14 @@ def test_refusals():
 
 # ---------------------------------------------------------------------------- interval arithmetic
 @st.composite
-def intervals(draw):
+def enclosed(draw):
     ends = sorted((draw(ANY), draw(ANY)))
     inside = draw(st.fractions(0, 1, max_denominator=7))
     return Interval(*ends), ends[0] + inside * (ends[1] - ends[0])
 
 
 @CHECK
-@given(intervals(), intervals(), st.integers(-3, 5))
+@given(enclosed(), enclosed(), st.integers(-3, 5))
 def test_operations_contain_the_results_of_points(first, second, power):
     (a, x), (b, y) = first, second
     for interval, value in ((a + b, x + y), (a * b, x * y), (a.rounded(), x)):
@@ -166,3 +167,133 @@ def test_rounding_is_outward_and_small(x):
     interval = Interval.exact(x).rounded()
     assert interval.lower <= x <= interval.upper and interval.upper - interval.lower <= WIDTH
     assert interval.rounded() == interval
+
+
+@pytest.mark.parametrize(
+    ("ends", "power", "expected"),
+    [
+        ((0, 2), 2, (0, 4)),
+        ((-2, 0), 2, (0, 4)),
+        ((-3, 2), 4, (0, 81)),
+        ((-3, -2), 2, (4, 9)),
+        ((-2, 3), 1, (-2, 3)),
+        ((0, 0), 0, (1, 1)),
+        ((-1, 1), 0, (1, 1)),
+        ((-1, 1), 2, (0, 1)),
+        ((Fraction(1, 2), 1), 2, (Fraction(1, 4), 1)),
+        ((Fraction(-1, 2), Fraction(1, 3)), 2, (0, Fraction(1, 4))),
+        ((-4, -2), -1, (Fraction(-1, 2), Fraction(-1, 4))),
+        ((-4, -2), -2, (Fraction(1, 16), Fraction(1, 4))),
+    ],
+)
+def test_powers(ends, power, expected):
+    assert Interval(*map(Fraction, ends)) ** power == Interval(*map(Fraction, expected))
+
+
+def test_products_of_an_exact_factor():
+    exact, wide = Interval.exact(-2), Interval(Fraction(3), Fraction(5))
+    assert exact * wide == wide * exact == Interval(Fraction(-10), Fraction(-6))
+    assert wide + exact == Interval(Fraction(1), Fraction(3))
+
+
+def test_long_powers_are_refused():
+    assert rational_power(Fraction(2), LONGEST // 2) == 2 ** (LONGEST // 2)
+    for value, power in ((2, LONGEST // 2 + 1), (Fraction(1, 2), -LONGEST // 2 - 1)):
+        with pytest.raises(Refused, match="a power of more than"):
+            rational_power(Fraction(value), power)
+
+
+def test_long_numbers_are_refused():
+    longest = Fraction(2 ** (LONGEST - 1))
+    assert weighed(longest) == longest and weighed(1 / longest) * longest == 1
+    for value in (longest * 2, -longest * 2, 1 / (longest * 2)):
+        for interval in (Interval.exact(value), Interval(value, value + 1)):
+            with pytest.raises(Refused, match="a number of more than"):
+                interval * Interval.exact(1)
+
+
+def test_products_are_charged():
+    for interval in (Interval.exact(2), Interval(Fraction(1), Fraction(2))):
+        with budget(20):
+            for _ in range(10):
+                assert interval * Interval.exact(1) == interval
+            with pytest.raises(Refused, match="budget"):
+                interval * Interval.exact(1)
+
+
+def test_powers_are_charged():
+    with budget(20):
+        for _ in range(20):
+            rational_power(Fraction(3), 2)
+        with pytest.raises(Refused, match="budget"):
+            rational_power(Fraction(3), 2)
+    with budget(100_000), pytest.raises(Refused, match="budget"):
+        rational_power(Fraction(3), LONGEST // 2)
+
+
+# ---------------------------------------------------------------------------- at a few bits
+NEAR_ONE = [Fraction(a, b) for b in range(1, 25) for a in range(1, 80)]
+EXPONENTS = [Fraction(a, b) for b in (1, 2, 3, 4, 5, 7, 8, 16, 32, 100, 256) for a in range(-40, 41)]
+
+
+@pytest.fixture(params=[4, 5, 6, 7, 8])
+def bits(request, monkeypatch):
+    monkeypatch.setattr(intervals, "BITS", request.param)
+    log_enclosure.cache_clear()
+    exp_enclosure.cache_clear()
+    yield request.param
+    log_enclosure.cache_clear()
+    exp_enclosure.cache_clear()
+
+
+def test_logs_at_a_few_bits(bits):
+    for x in NEAR_ONE:
+        interval, value = log_enclosure(x), mpmath.log(exact(x))
+        assert exact(interval.lower) <= value <= exact(interval.upper), x
+
+
+def test_exponentials_at_a_few_bits(bits):
+    for x in EXPONENTS:
+        interval, value = exp_enclosure(x), mpmath.exp(exact(x))
+        assert exact(interval.lower) <= value <= exact(interval.upper), x
+
+
+def test_exponentials_of_intervals_at_a_few_bits(bits):
+    for x in EXPONENTS:
+        interval, low, high = exp_of_interval(Interval(x, x + 1)), exact(x), exact(x + 1)
+        assert exact(interval.lower) <= mpmath.exp(low) < mpmath.exp(high) <= exact(interval.upper)
+
+
+@pytest.mark.parametrize("bits", [6], indirect=True)
+@pytest.mark.parametrize(
+    ("enclosure", "x", "lower", "upper"),  # in units of 2**-6
+    [
+        (log_enclosure, "1", 0, 0),
+        (log_enclosure, "2", 42, 50),
+        (log_enclosure, "3/7", -64, -50),
+        (log_enclosure, "4/3", 12, 26),
+        (log_enclosure, "2/3", -30, -24),
+        (log_enclosure, "5/4", 14, 20),
+        (log_enclosure, "9/10", -12, -6),
+        (log_enclosure, "4/7", -42, -28),
+        (log_enclosure, "17", 170, 208),
+        (log_enclosure, "100", 274, 336),
+        (exp_enclosure, "0", 64, 64),
+        (exp_enclosure, "1/7", 73, 76),
+        (exp_enclosure, "1/3", 88, 92),
+        (exp_enclosure, "1/2", 105, 108),
+        (exp_enclosure, "1", 172, 183),
+        (exp_enclosure, "3", 1156, 1561),
+        (exp_enclosure, "-1", 22, 24),
+        (exp_enclosure, "-5/2", 4, 6),
+    ],
+)
+def test_the_ends_are_those_that_certificates_record(bits, enclosure, x, lower, upper):
+    assert enclosure(Fraction(x)) == Interval(Fraction(lower, 2**bits), Fraction(upper, 2**bits))
+
+
+@pytest.mark.parametrize("bits", [4], indirect=True)
+def test_rounding_at_a_few_bits(bits):
+    interval = Interval(Fraction(-1, 3), Fraction(1, 3)).rounded()
+    assert interval == Interval(Fraction(-6, 16), Fraction(6, 16))
+    assert Interval.exact(Fraction(5, 16)).rounded() == Interval.exact(Fraction(5, 16))

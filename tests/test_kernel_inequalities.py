@@ -1,253 +1,366 @@
-"""Inequalities and evaluations: what the kernel accepts is true in numbers, and it accepts what is."""
+"""Rows of an inequality: what the kernel accepts is true in numbers, and 0 exactly when it says so."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
-from bad_inequalities import contact, var
-from drafts import NOTHING, ONE, Em, beta, k1, k2, k3, lam, number, point, r, w
-from hypothesis import given
+import pytest
+from boundary import ONE_STEP, TWO_STEPS, Boundary
+from drafts import NOTHING, Draft, Em, H, R, V, beta, constant, k1, k2, lam, log_q, mean, number, r, rho, w
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_kernel_refusals import accepts, assumed, values
-from test_kernel_rules import CHECK, MEASURE, PLAIN, SCORE, World, elements, same, sides
+from kernel_words import row
+from slotted import now, others, own, past
 
-from klsym.errors import NotInRing, Refused
-from klsym.kernel.evaluation import evaluated
-from klsym.kernel.inequalities import SAMPLE
-from klsym.normal_form import ExpPoly
-from klsym.statements import Context, Divergence, E, Point, Side, Statement
+from klsym.errors import Refused
+from klsym.kernel import check
+from klsym.ring import ONE, ZERO, ExpPoly
+from klsym.slots import SLOTS, at_slot
+from klsym.statements import Side
 
-
-def assert_at_most(left: Side, right: Side, found: set[Any]) -> None:
-    """left <= right in worlds whose beta is any value that the hypotheses allow."""
-    allowed = [0.7] if ("positive", "beta") in found else [0.7, -1.3]
-    for seed in range(4):
-        for beta_is in allowed:
-            world = World(seed)
-            world.parameters["beta"] = beta_is
-            draw_into_the_region(world, found)
-            x, y = values(left, right, world)
-            assert x <= y + 1e-9 * (1 + abs(x) + abs(y)), beta_is
+CHECK = settings(
+    derandomize=True, database=None, deadline=None, max_examples=250,
+    suppress_health_check=list(HealthCheck),
+)  # fmt: skip
+HALF, THIRD = Fraction(1, 2), Fraction(1, 3)
+SHAPES = {"": ONE_STEP, "i": ONE_STEP, "ij": ONE_STEP, "t": TWO_STEPS, "it": TWO_STEPS}
+PARAMETERS = ("beta", "lam", "n")
 
 
-def draw_into_the_region(world: World, found: set[Any]) -> None:
-    """p and mu move towards q until what is assumed to be nonnegative is so at every outcome."""
-    q = np.exp(world.theta) / np.exp(world.theta).sum()
-    regions = [h[2] for h in found if h[0] == "nonnegative"]
-    while any(np.min(world.value(region, world.theta)) < 0 for region in regions):
-        world.p, world.mu = 0.9 * world.p + 0.1 * q, 0.9 * world.mu + 0.1 * q
+# ---------------------------------------------------------------------------- a row, written down by hand
+def worth(kind: str, of: ExpPoly, at: tuple[str, str], *score: str, **more: ExpPoly) -> Side:
+    """What a row is worth, by its definition."""
+    scale, factor, v, region = (
+        more.get(key, default)
+        for key, default in (("scale", ONE), ("factor", ONE), ("v", ZERO), ("nonnegative", ONE))
+    )
+    c = scale * factor * factor
+    if kind == "tangent":
+        return mean(*at, v.exp() * (of.exp() - 1 - of) * c)
+    if kind == "square":
+        return mean(*at, v.exp() * of * of * region * c, *score, *score)
+    first = mean(*at, of, *score)
+    return mean(*at, of * of * c, *score, *score) - first.times(first) * c
 
 
-ERRORS = st.sampled_from([NOTHING, NOTHING, Em("q", k1), Em("p", r), Em("q", r) - Side.constant(1)])
-POSITIVE = [
-    number(1),
-    number(2),
-    number(3),
-    number(Fraction(1, 2)),
-    beta,
-    beta**2,
-    beta.inverse(),
-    beta.exp(),
-]
-SCALES = st.sampled_from([*POSITIVE, *POSITIVE, number(0), -ONE, -beta, beta - 1, k1])
-REGIONS = [2 * k1 + 1, 1 - w, 2 - r, 1 + k1 - w, k1, r - 3, k1 + beta, -ONE]  # the last four are refused
-PLACES = st.one_of(MEASURE, st.just(SAMPLE))
+def claim(left: Side, right: Side, *rows: Any, relation: str = "<=") -> Any:
+    """The theorem that left <= right by these rows, or None where it is refused."""
+    draft = Draft(left, right, relation, parameters=PARAMETERS).rows(*rows)
+    try:
+        return check(draft.certificate())[0]
+    except Refused:
+        return None
 
 
-def placed(at: str, element: ExpPoly, score: tuple[str, ...] = ()) -> Side:
-    return Side.atom(Point(element, score) if at == SAMPLE else E(at, element, score))
+POSITIVE = [ONE, ONE, number(2), number(HALF), beta, beta**2, beta.inverse(), beta.exp(), beta * lam**-2]
+SCALES = st.sampled_from([*POSITIVE, *POSITIVE, ZERO, -ONE, -beta, beta - 1, k1])
+FACTORS = st.sampled_from([ONE, ONE, beta - 1, beta - lam, beta.inverse(), lam * beta, k1])
+REGIONS = [1 + 2 * k1, 1 - w, 2 - r, 1 + k1 - w, 1 - k1 * k1]
+WRONG_REGIONS = [k1, r - 3, k1 + beta, -ONE, R + 1]
 
 
-def claims_an_inequality(by: str, total: Side, rows: list[Any], data: Any) -> bool:
-    """Is left <= left + total + error accepted?  Then it is true; and never as an equation."""
-    left, error = Em("q", data.draw(elements())), data.draw(ERRORS)
-    right = left + total + error
-    close = {"by": by, "premises": [], "terms": [{k: json_of(v) for k, v in row.items()} for row in rows]}
-    found = assumed(by, left, right, close, Statement(left, right, PLAIN, "<="))
-    if found is not None:
-        assert_at_most(left, right, found)
-    assert not accepts(by, left, right, close, Statement(left, right, PLAIN, "="))
-    return found is not None
-
-
-def json_of(value: Any) -> Any:
-    return value.to_json() if isinstance(value, ExpPoly) else value
-
-
-def counted(run: Any, least: int = 10) -> None:
-    """Draw many; both answers must occur."""
-    counts: Counter[bool] = Counter()
-
-    @CHECK
-    @given(st.data())
-    def draw(data: Any) -> None:
-        counts[run(data)] += 1
-
-    draw()
-    assert min(counts[True], counts[False]) >= least, counts
-
-
-def test_what_tangent_accepts_is_an_inequality():
-    def run(data: Any) -> bool:
-        total, rows = NOTHING, []
-        for _ in range(data.draw(st.integers(1, 2))):
-            scale, at = data.draw(SCALES), data.draw(PLACES)
-            u, v = (data.draw(st.sampled_from([k1, -k1, w * 2, k2, beta * w])) for _ in range(2))
-            total = total + placed(at, v.exp() * (u.exp() - 1 - u) * scale)
-            rows.append({"scale": scale, "at": at, "u": u, "v": v})
-        return claims_an_inequality("tangent", total, rows, data)
-
-    counted(run)
-
-
-def test_what_is_a_sum_of_squares_is_an_inequality():
-    def run(data: Any) -> bool:
-        total, rows = NOTHING, []
-        for _ in range(data.draw(st.integers(1, 2))):
-            scale, at, score = data.draw(SCALES), data.draw(PLACES), data.draw(SCORE)
-            b, v = data.draw(elements()), data.draw(st.sampled_from([number(0), k1, w * 2]))
-            factor = data.draw(st.sampled_from([ONE, ONE, beta - 1, beta.inverse(), k1]))
-            other = data.draw(st.sampled_from([score + score] * 4 + [score]))
-            region = data.draw(st.sampled_from([ONE] * 4 + REGIONS))
-            total = total + placed(at, scale * factor**2 * v.exp() * b**2 * region, other)
-            rows.append({"scale": scale, "factor": factor, "at": at, "v": v, "b": b, "score": list(score)})
-            if region != ONE:
-                rows[-1]["nonnegative"] = region
-        return claims_an_inequality("sum of squares", total, rows, data)
-
-    counted(run)
-
-
-@CHECK
-@given(
-    elements(), MEASURE, SCORE, SCORE, st.sampled_from([NOTHING, NOTHING, Em("q", k1), Em("p", r)]), SCALES
-)
-def test_what_square_accepts_is_an_inequality(element, measure, score, other, error, scale):
-    mean = Side.atom(E(measure, element, score))
-    left, right = mean.times(mean), Side.atom(E(measure, element * element, score + other)) + error
-    if scale != k1:
-        left, right = left * scale, right * scale
-    data = {"b": element.to_json(), "measure": measure, "score": list(score), "scale": scale.to_json()}
-    found = assumed("square", left, right, data | {"premises": []}, Statement(left, right, PLAIN, "<="))
-    fits = (other == score or not element) and not error.terms
-    assert (found is not None) == (measure != "count" and fits and scale in POSITIVE)
-    if found is not None:
-        assert_at_most(left, right, found)
-
-
-def test_a_side_is_worth_what_it_is_worth():
-    """Named values, means of constants and of ratios put in, products multiplied out; the rest stays."""
-
-    def run(data: Any) -> bool:
-        context = Context(("beta", "nu"), PLAIN.functions, data.draw(st.booleans()))
-        side = data.draw(sides())
-        if data.draw(st.booleans()):
-            side = side.times(Em(data.draw(MEASURE), data.draw(elements()) + r + beta))
-        try:
-            worth, _ = evaluated(side, context)
-        except (Refused, NotInRing):
-            return False
-        for seed in range(3):
-            world = World(seed, context)
-            assert same(*values(side, worth, world))
-        return worth != side
-
-    counted(run)
-
-
-def test_means_are_recognised():
-    """What is worth the same is accepted, under its hypotheses; what is not is refused."""
-    chi2, J = (Side.atom(Divergence(kind, "p", "q")) for kind in ("chi2", "J"))
-    K_BETA = k1 + beta * (r - 1)
-    SUPPORTS = {("support", "p", "q"), ("support", "q", "p")}
-    for left, right, found in (
-        (Em("q", r), Side.constant(1), {("support", "p", "q")}),
-        (Em("mu", w.exp() * 2 + beta), Side.constant(beta + 2), {("support", "q", "mu")}),
-        (chi2 + Side.constant(1), Em("q", r * r), {("support", "p", "q")}),
-        (Em("p", ONE).times(Em("q", k1)), Em("q", k1), set()),
-        (
-            Em("q", beta * k1 + r).times(Em("p", k2)),
-            (Em("q", k1).times(Em("q", r * k2))) * beta + Em("q", r * k2),
-            {("support", "p", "q"), ("moment", E("q", k1))},
-        ),
-        (
-            chi2.times(var(K_BETA)),
-            chi2.times(var(k1)) - J.times(J) + (chi2 * beta - J).times(chi2 * beta - J),
-            SUPPORTS | {("moment", E("q", of)) for of in (k1, r * r, r * k1, k1 * k1, K_BETA)},
-        ),
-        (Em("q", k1 * r), Em("q", k1).times(Em("q", r)), None),
-        (Em("count", ONE), Side.constant(1), None),
-        (Em("q", r * r), Side.constant(1), None),
-        (Em("p", r), Side.constant(1), None),
-        (Em("q", r, 1), Side.constant(1), None),
-    ):
-        statement = Statement(left, right, PLAIN)
-        assert assumed("evaluation", left, right, {"premises": []}, statement) == found
-
-
-# ---------------------------------------------------------------------------- contact
-BENDS = [k3, k1 * k1, k1.exp() - 1 - k1, (k1 * 2).exp() - 1 - k1 * 2]  # positive sums for contact, and rows
-BEND_ROWS = [{"u": -k1}, {"b": k1}, {"u": k1}, {"u": k1 * 2}]
-SLOPES = [
-    k1,
-    r - 1,
-    k1 + k1 * k1,
-    (k1 * beta).exp() - 1,
-    k1 * beta,
-    k1 * k1,
-    r,
-    k1 * beta.exp(),
-    k1 * (beta - 1),
-]
-VALUES_OF_LAM = [number(1), number(0), number(-2), beta, beta.inverse(), beta.exp(), beta - 1]
-
-
-def scalar(element: ExpPoly, at: dict[str, Any]) -> Any:
-    """An element in numbers; a name that has none is an error."""
-
-    def product(powers: Any) -> Any:
-        total = np.ones_like(at["k1"])
-        for name, power in powers:
-            total = total * np.asarray(at[name], float) ** power
-        return total
-
-    total = 0 * product(())
-    for (powers, exponent), c in element.terms.items():
-        total = total + float(c) * product(powers) * np.exp(sum(float(v) * product(m) for m, v in exponent))
+@st.composite
+def spoken(draw: Any, index: str, largest: int = 2) -> ExpPoly:
+    """What may be squared, or stand in a tangent, at an index."""
+    names = st.sampled_from([at_slot(base, slot) for slot in SLOTS[index] for base in ("k1", "w", "R")])
+    total = ZERO
+    for _ in range(draw(st.integers(1, largest))):
+        term = V(draw(names)) * draw(st.sampled_from([1, -1, 2, HALF]))
+        match draw(st.integers(0, 5)):
+            case 0:
+                term = term * V(draw(names))
+            case 1:
+                name = draw(names.filter(lambda name: not name.startswith("R")))
+                term = (V(name) * draw(st.sampled_from([1, -1]))).exp() - 1
+            case 2:
+                term = term * beta
+        total = total + term
     return total
 
 
-NEAR = np.array([sign * 10.0**-n for n in range(6) for sign in (1, -1)] + [0.0, 2.0, -2.0, 4.0, -4.0])
+@st.composite
+def rows(draw: Any, wrong: bool = True) -> dict[str, Any]:
+    """The words of one row; some of them are not licensed."""
+    kind = draw(st.sampled_from(["tangent", "square", "square", "variance"]))
+    index = draw(st.sampled_from(["", "", "i", "t", "it", "ij"]))
+    if kind == "variance" and not wrong:
+        index = draw(st.sampled_from(["", "i"]))
+    measure = draw(st.sampled_from(["q", "q", "p", "mu", "sample", "count"]))
+    measure = "q" if measure == "count" and index else measure
+    if kind == "variance" and not wrong:
+        measure = draw(st.sampled_from(["q", "p", "mu"]))
+    of = draw(spoken(index))
+    of = draw(st.sampled_from([V(name) for name in of.names()])) if kind == "tangent" else of
+    score = () if kind == "tangent" else draw(st.lists(st.sampled_from(SLOTS[index]), max_size=1))
+    found = {"kind": kind, "of": of, "at": (index, measure), "score": list(score)}
+    found["scale"] = draw(SCALES if wrong else st.sampled_from(POSITIVE))
+    found["factor"] = draw(FACTORS if wrong else st.sampled_from([ONE, beta - 1, beta - lam]))
+    slot = SLOTS[index][0]
+    weights = [ZERO] * 3 + [V(at_slot("w", slot)), -V(at_slot("k1", slot)), V(at_slot("log_q", slot)) * HALF]
+    found["v"] = draw(st.sampled_from(weights)) if kind != "variance" else ZERO
+    if kind == "square" and not index and draw(st.booleans()):
+        found["nonnegative"] = draw(st.sampled_from([*REGIONS, *WRONG_REGIONS * wrong]))
+    return found
 
 
-def negative_somewhere(c: ExpPoly, lam_is: float, beta_is: float) -> bool:
-    return bool(np.min(scalar(c, {"k1": NEAR, "lam": lam_is, "beta": beta_is})) < -1e-13)
+def written(words: dict[str, Any]) -> tuple[dict[str, Any], Side]:
+    """A row as data, and what it is worth."""
+    kind, of, at, score = (words[key] for key in ("kind", "of", "at", "score"))
+    more = {key: words[key] for key in ("scale", "factor", "v", "nonnegative") if key in words}
+    return row(kind, of, at, *score, **more), worth(kind, of, at, *score, **more)
 
 
-def test_contact_is_for_one_value_only():
-    def run(data: Any) -> bool:
-        value, slope = data.draw(st.sampled_from(VALUES_OF_LAM)), data.draw(st.sampled_from(SLOPES))
-        index = data.draw(st.integers(0, len(BENDS) - 1))
-        error = data.draw(st.sampled_from([number(0)] * 5 + [k1, ONE, lam * k1, -k1 * k1]))
-        scale = data.draw(st.sampled_from([ONE, ONE, beta, beta.inverse(), -ONE, beta**2]))
-        power = data.draw(st.sampled_from([1, 1, 1, 2, 3]))
-        c = BENDS[index] * scale + (lam - value) ** power * slope + error
-        draft = contact(c, value, {**BEND_ROWS[index], "scale": scale})
-        statement = Statement(NOTHING, point(c), draft.context, "<=")
-        found = assumed("contact", NOTHING, statement.right, draft.part["close"], statement)
-        if found is None:
-            return False
-        zero = ("nonzero", "beta") in found or ("positive", "beta") in found or "beta" in c.inverted()
-        negative = [] if ("positive", "beta") in found else [-0.6]
-        for beta_is in [0.8, 1.0, *negative, *([] if zero else [0.0])]:
-            exact = float(scalar(value, {"k1": 0.0, "beta": beta_is}))
-            assert not negative_somewhere(c, exact, beta_is)
-            assert all(
-                negative_somewhere(c, exact + step, beta_is) for step in (0.1, -0.1, 0.01, -0.01, 1, -1)
-            )
+# ---------------------------------------------------------------------------- true in numbers
+def models(theorem: Any, index: str, seed: int, zeros: float = 0.0, count: int = 4) -> Iterator[Boundary]:
+    """Models that satisfy the hypotheses of the theorem, with parameters of both signs where they may be."""
+    for k in range(count):
+        model = Boundary(seed + k, SHAPES[index], zeros=zeros)
+        for name in ("beta", "lam"):
+            if ("positive", name) not in theorem.hypotheses and k % 2:
+                model.parameters[name] *= -1
+        draw_together(model, theorem)
+        if in_regions(model, theorem):
+            yield model
+
+
+def in_regions(model: Boundary, theorem: Any) -> bool:
+    """Is what is assumed to be nonnegative so, wherever the measure it is said of has mass?"""
+    found = [
+        model.at(h[2], x)
+        for h in theorem.hypotheses
+        if h[0] == "nonnegative"
+        for x in (model.rows("")[:1] if h[1] == "sample" else model.counted("", h[1]))
+    ]
+    return all(value is not None and value >= 0 for value in found)
+
+
+def draw_together(model: Boundary, theorem: Any) -> None:
+    """p and mu move towards q until the regions hold, where no density is 0."""
+    for _ in range(60):
+        if in_regions(model, theorem):
+            return
+        for token in {token for y in model.sequences for token in y}:
+            for m in ("p", "mu"):
+                q = math.exp(token.logs["q"])
+                token.logs[m] = math.log(max(0.8 * math.exp(token.logs[m]) + 0.2 * q, 1e-300))
+
+
+def at_most(x: float, y: float) -> bool:
+    return x <= y + 1e-9 * (1 + abs(x) + abs(y))
+
+
+LEFT = st.sampled_from([NOTHING, Em("q", k1), Em("p", r * R, 1), constant(beta), Em("mu", w)])
+ERRORS = st.sampled_from([NOTHING] * 4 + [Em("q", -k1), Em("p", r), Em("q", r) - constant(1), constant(-1)])
+
+
+def test_what_is_accepted_is_an_inequality():
+    counts: Counter[str] = Counter()
+
+    @CHECK
+    @given(
+        st.lists(st.one_of(rows(wrong=False), rows()), min_size=1, max_size=2),
+        LEFT,
+        ERRORS,
+        st.integers(0, 10**6),
+    )
+    def run(several: list[Any], left: Side, error: Side, seed: int) -> None:
+        data, values = zip(*(written(words) for words in several), strict=True)
+        right = sum(values, left) + error
+        theorem = claim(left, right, *data)
+        assert claim(left, right, *data, relation="=") is None
+        counts["accepted" if theorem else "refused"] += 1
+        if not theorem:
+            return
+        assert right == sum(values, left)
+        for words in several:
+            counts[f"{words['kind']} at {words['at'][0]!r}"] += 1
+            counts[f"{words['kind']} under {words['at'][1]}"] += 1
+        index = max((words["at"][0] for words in several), key=lambda name: len(SLOTS[name]))
+        for zeros in (0.0, 0.3):
+            for model in models(theorem, index, seed, zeros):
+                x, y = model.side(left), model.side(right)
+                if x is not None and y is not None:
+                    assert at_most(x, y), (several, x, y)
+                    counts["judged"] += 1
+
+    run()
+    assert min(counts["accepted"], counts["refused"]) >= 40 and counts["judged"] >= 300, counts
+    assert all(counts[f"square at {index!r}"] for index in SLOTS), counts
+    assert all(counts[f"square under {m}"] for m in ("q", "p", "mu", "sample", "count")), counts
+    assert counts["tangent at ''"] and counts["tangent at 't'"] and counts["tangent at 'i'"], counts
+    assert counts["variance at ''"] and counts["variance at 'i'"], counts
+
+
+def test_without_its_rows_an_inequality_is_refused():
+    words = {"kind": "square", "of": k1, "at": ("", "q"), "score": []}
+    data, value = written(words)
+    assert claim(NOTHING, value, data) and not claim(NOTHING, value)
+    assert not claim(NOTHING, value * 2, data) and not claim(value, NOTHING, data)
+    assert claim(NOTHING, value * 2, data, data) and claim(NOTHING, NOTHING)
+
+
+# ---------------------------------------------------------------------------- when it is an equality
+def alike(model: Boundary, ties: str) -> None:
+    """Some of what rows look at is the same: densities, rewards, scores that are 0."""
+    for token in {token for y in model.sequences for token in y}:
+        for m in ("p", "mu"):
+            if m in ties:
+                token.logs[m] = token.logs["q"]
+        if "R" in ties:
+            token.values["R"] = 0.0
+        if "s" in ties:
+            token.score = 0.0
+
+
+def said_to_be_zero(zero: Any, model: Boundary) -> bool | None:
+    """The printed condition, word for word; None where it speaks of what has no value."""
+    if abs(model.at(zero.factor, {"x": []})) < 1e-12:
         return True
+    if zero.measure == "sample":
+        places = [x for x in model.rows(zero.index) if set(model.drawn(x)) == set(model.sequences[0])]
+    else:
+        places = model.counted(zero.index, zero.measure)
+    weights = [model.at(zero.weight, x) for x in places]
+    values = [
+        model.at(zero.element, x, None, zero.score)
+        for x, weight in zip(places, weights, strict=True)
+        if weight is None or weight > 0
+    ]
+    if None in weights or None in values:
+        return None
+    aim = values[0] if zero.constant and values else 0.0
+    return all(abs(value - aim) < 1e-7 for value in values)
 
-    counted(run)
+
+def test_a_row_is_zero_exactly_when_the_theorem_says_so():
+    """Models with zeros in q, p and mu, with densities that agree, and with parameters that meet."""
+    counts: Counter[Any] = Counter()
+
+    @CHECK
+    @given(
+        rows(wrong=False), st.integers(0, 10**6), st.sampled_from(["", "p", "mu", "p mu", "R", "p mu R", "s"])
+    )
+    def run(words: dict[str, Any], seed: int, ties: str) -> None:
+        data, value = written(words)
+        theorem = claim(NOTHING, value, data)
+        if theorem is None:  # the row is 0, or what it is worth cancels
+            counts["refused"] += 1
+            return
+        (zero,) = theorem.zeros
+        for zeros in (0.0, 0.5, 0.7):
+            model = Boundary(seed, SHAPES[words["at"][0]], zeros=zeros)
+            alike(model, ties)
+            if seed % 3 == 0:
+                model.parameters["lam"] = model.parameters["beta"]
+            worth_of = model.side(value)
+            if (
+                not in_regions(model, theorem)
+                or worth_of is None
+                or (said := said_to_be_zero(zero, model)) is None
+            ):
+                continue
+            assert (abs(worth_of) < 1e-12) == said, (words, worth_of, said)
+            counts[words["at"][0], said] += 1
+            counts["with zeros", said] += zeros > 0
+            counts[words["kind"], said] += 1
+
+    run()
+    for key in ("", "i", "t", "with zeros", "tangent", "square", "variance"):
+        assert counts[key, True] >= 3 and counts[key, False] >= 3, counts
+
+
+@pytest.mark.parametrize(
+    ("words", "q", "p", "equal"),
+    [
+        ({"of": r}, (1, 0), (0, 1), True),  # r = 0 wherever q > 0
+        ({"of": r}, (1, 0), (HALF, HALF), False),
+        ({"of": r - 1}, (HALF, HALF), (HALF, HALF), True),
+        ({"of": r - 1}, (1, 0), (HALF, HALF), False),
+        ({"of": R, "v": -k1}, (HALF, HALF), (0, 1), False),
+        ({"of": R, "v": -k1}, (1, 0), (0, 1), True),  # exp(v) = r has no mass
+        ({"of": k1 + log_q, "v": -k1}, (1, 0), (0, 1), True),
+        ({"of": R, "factor": beta - lam}, (HALF, HALF), (HALF, HALF), True),  # beta = lam
+        (
+            {"of": r - HALF, "nonnegative": 2 - r},
+            (THIRD, 2 * THIRD),
+            (2 * THIRD, THIRD),
+            True,
+        ),  # r = 2 or 1/2
+        ({"of": r - HALF, "nonnegative": 3 - r}, (THIRD, 2 * THIRD), (2 * THIRD, THIRD), False),
+    ],
+)
+def test_named_equality(words, q, p, equal):
+    words = {"kind": "square", "at": ("", "q"), "score": [], **words}
+    data, value = written(words)
+    theorem = claim(NOTHING, value, data)
+    model = Boundary(0, ONE_STEP[:2], zeros=0.0)
+    for k, (token,) in enumerate(model.sequences):
+        token.logs |= {m: math.log(x[k]) if x[k] else -math.inf for m, x in (("q", q), ("p", p), ("mu", q))}
+    model.parameters["lam"] = model.parameters["beta"]
+    assert said_to_be_zero(theorem.zeros[0], model) is equal
+    assert (abs(model.side(value)) < 1e-12) is equal
+
+
+# ---------------------------------------------------------------------------- refusals
+S = {"kind": "square", "of": k1, "at": ("", "q"), "score": []}
+REFUSED = {
+    "a negative scale": ({**S, "scale": -ONE}, "is not positive"),
+    "a scale of 0": ({**S, "scale": ZERO}, "scale: a single term expected"),
+    "a scale that is a sum": ({**S, "scale": beta - 1}, "scale: a single term expected"),
+    "a random scale": ({**S, "scale": rho}, "scale: a constant expected"),
+    "a random factor": ({**S, "factor": k1}, "no constant factor"),
+    "a factor of 0": ({**S, "factor": ZERO}, "a row that is 0"),
+    "a row of 0": ({**S, "of": ZERO}, "a row that is 0"),
+    "an unknown kind": ({**S, "kind": "cube"}, "kind: one of"),
+    "another slot": ({**S, "of": now(k1)}, "unknown slot 'now'"),
+    "a weight of another slot": ({**S, "v": past(k1)}, "unknown slot 'past'"),
+    "an undeclared parameter": ({**S, "factor": V("c")}, "unknown name 'c'|unknown slot"),
+    "a score of another slot": ({**S, "score": ["now"]}, "score: a list of slots"),
+    "a tangent with a score": ({**S, "kind": "tangent", "score": ["x"]}, "tangent: no score function"),
+    "a tangent of an exponential": ({**S, "kind": "tangent", "of": r}, "exp of an exponential"),
+    "a weight that is an exponential": ({**S, "v": rho}, "exp of an exponential"),
+    "a variance over all outcomes": ({**S, "kind": "variance", "at": ("", "count")}, "a probability measure"),
+    "a variance at a sample": ({**S, "kind": "variance", "at": ("", "sample")}, "a probability measure"),
+    "a variance with a weight": ({**S, "kind": "variance", "v": w}, "and unweighted"),
+    "a variance of a sum over t": ({**S, "kind": "variance", "of": now(R), "at": ("t", "q")}, "of one"),
+    "a variance in a batch of sequences": (
+        {**S, "kind": "variance", "of": others(R), "at": ("it", "q")}, "of one sample"),
+    "all outcomes of a batch": ({**S, "of": own(R), "at": ("i", "count")}, "unknown atom"),
+    "a region of a tangent": ({**S, "kind": "tangent", "nonnegative": 1 + k1}, "squares at one sample"),
+    "a region of a variance": ({**S, "kind": "variance", "nonnegative": 1 + k1}, "squares at one sample"),
+    "a region in a batch": (
+        {**S, "of": own(k1), "at": ("i", "q"), "nonnegative": 1 + k1}, "squares at one sample have one"),
+    "a region that is empty": ({**S, "nonnegative": k1 - 1}, "not positive at q = p = mu"),
+    "a region with its end at equality": ({**S, "nonnegative": k1}, "not positive at q = p = mu"),
+    "a region of a parameter": ({**S, "nonnegative": 1 + beta * k1}, "a function of k1 and w expected"),
+    "a region of rewards": ({**S, "nonnegative": 1 + H}, "a function of k1 and w expected"),
+    "a region that is a number": ({**S, "nonnegative": ONE}, "a function of k1 and w expected"),
+    "a region that divides": ({**S, "nonnegative": 1 + k2 * w.inverse()}, "division by k1 or w"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_named_refusal(name):
+    words, message = REFUSED[name]
+    more = {key: words[key] for key in ("scale", "factor", "v", "nonnegative") if key in words}
+    data = row(words["kind"], words["of"], words["at"], *words["score"], **more)
+    draft = Draft(NOTHING, Em("q", k1 * k1), "<=", parameters=PARAMETERS).close("equality", rows=[data])
+    with pytest.raises(Refused, match=message):
+        check(draft.certificate())
+
+
+@pytest.mark.parametrize(
+    "rows_data",
+    [None, {}, "x", [None], [[]], [{}], [{**row("square", k1), "more": "1"}],
+     [{**row("square", k1), "at": "q"}],
+     [{**row("square", k1), "at": ["", "q", "x"]}], [{**row("square", k1), "kind": []}],
+     [{key: x for key, x in row("square", k1).items() if key != "v"}]],
+)  # fmt: skip
+def test_malformed_rows_are_refused(rows_data):
+    draft = Draft(NOTHING, Em("q", k1 * k1), "<=").close("equality", rows=rows_data)
+    with pytest.raises(Refused):
+        check(draft.certificate())

@@ -42,9 +42,9 @@ from klsym.derivations import neighbours as module
 from klsym.errors import NotInRing, ProofError
 from klsym.kernel import check
 from klsym.ledger import load, settle
-from klsym.normal_form import ExpPoly
 from klsym.numeric.exact import check_theorem, evaluate
 from klsym.numeric.models import random_model
+from klsym.ring import ExpPoly
 from klsym.settling import judge
 
 INTEGRAND = "(log_q - log_p)*exp(log_q) - exp(log_q) + exp(log_p)"

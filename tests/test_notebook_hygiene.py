@@ -75,8 +75,7 @@ def output_defects(notebook: dict) -> list[str]:
     sources = [text(cell["source"]) for cell in code]
     shown = [string for output in outputs for string in printed(output)]
     rules = {
-        "counts are not 1..n": [cell["execution_count"] for cell in code]
-        != list(range(1, len(code) + 1)),
+        "counts are not 1..n": [cell["execution_count"] for cell in code] != list(range(1, len(code) + 1)),
         "a code cell is empty": not all(source.strip() for source in sources),
         "output on stderr": any(output.get("name") == "stderr" for output in outputs),
         "an address": any(map(ADDRESS.search, shown)),
@@ -85,8 +84,7 @@ def output_defects(notebook: dict) -> list[str]:
         or any(cell["metadata"].keys() - {"tags"} for cell in cells),
         "no stored output": not outputs,
         "a cell hides from nbval": any(
-            SKIPPING.search(f"{text(cell['source'])} {cell['metadata'].get('tags')}")
-            for cell in code
+            SKIPPING.search(f"{text(cell['source'])} {cell['metadata'].get('tags')}") for cell in code
         ),
         "no assertion": not any(map(ASSERTION.search, sources)),
     }

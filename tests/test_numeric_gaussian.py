@@ -13,8 +13,8 @@ from sympy import Rational, exp, oo, sqrt
 from klsym.convert import to_ring
 from klsym.errors import NotInRing, UsageError
 from klsym.language import A, R, k1, k2, k3, lam, log_p, log_q, r, rho, s, sg
-from klsym.normal_form import ExpPoly
 from klsym.numeric.gaussian import Divergent, Gaussian, expect, log_ratio, table, variance
+from klsym.ring import ExpPoly
 
 d = sympy.Symbol("d", real=True)
 v, v2 = sympy.symbols("v v2", positive=True)

@@ -16,6 +16,7 @@ import pytest
 from conftest import labelled
 from sympy import Function
 
+from klsym.abbreviations import Context, Side, Statement
 from klsym.calculus import (
     KL,
     R,
@@ -45,10 +46,9 @@ from klsym.calculus import (
 )
 from klsym.engine.quantities import quantity
 from klsym.errors import UsageError
-from klsym.normal_form import ExpPoly
 from klsym.numeric.gaussian import Divergent
 from klsym.numeric.gaussian_exact import GaussianModel, refuse_unless_gaussian
-from klsym.statements import Context, Side, Statement
+from klsym.ring import ExpPoly
 
 X = np.linspace(-40, 40, 8001)
 STEP = X[1] - X[0]
@@ -209,13 +209,13 @@ PREMISE = Context(premises=((expectation(k1, q).side, expectation(k1, q).side),)
         (lambda: evaluate(expectation(lam * k1, q)), "give a number for lam"),
         (lambda: evaluate(lam * KL(q, p)), "give a number for lam"),
         (lambda: evaluate(lam * KL(q, p), lam=math.nan), "lam is a finite number"),
-        (lambda: evaluate(sample(k1)), "Point has no Gaussian closed form"),
-        (lambda: evaluate(sample_gradient(k1)), "PointGradient has no Gaussian closed form"),
+        (lambda: evaluate(sample(k1)), "Mean has no Gaussian closed form"),
+        (lambda: evaluate(sample_gradient(k1)), "MeanGradient has no Gaussian closed form"),
         (lambda: evaluate(bregman(r**2)), "Bregman has no Gaussian closed form"),
-        (lambda: evaluate(expectation(k1 * s, count)), "E has no Gaussian closed form"),
-        (lambda: evaluate(grad(expectation(k1 * s, q))), "E has no Gaussian closed form"),
+        (lambda: evaluate(expectation(k1 * s, count)), "Mean has no Gaussian closed form"),
+        (lambda: evaluate(grad(expectation(k1 * s, q))), "Mean has no Gaussian closed form"),
         (lambda: evaluate(grad(grad(KL(q, p)))), "Gradient has no Gaussian closed form"),
-        (lambda: evaluate(grad(expected_gradient(k3, q))), "ExpectedGradient has no Gaussian closed form"),
+        (lambda: evaluate(grad(expected_gradient(k3, q))), "MeanGradient has no Gaussian closed form"),
         (lambda: evaluate(expectation(exp(k1**2), q)), "exp of a polynomial of degree 4"),
         (lambda: evaluate(KL(q, p), GaussianModel((0.0, 0.0), (0.0, 1.0))), "variance of q is positive"),
         (lambda: evaluate(KL(q, p), GaussianModel((0.0, 1.0), (0.0, -1.0))), "variance of p is positive"),

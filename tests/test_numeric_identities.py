@@ -37,9 +37,9 @@ from oracle_atoms import (
     whole_gradient,
 )
 
+from klsym.abbreviations import Covariance, E, Side
 from klsym.kernel.intervals import Interval
 from klsym.numeric.exact import agreement, enclose, evaluate, models_for
-from klsym.statements import Covariance, E, Side
 
 N = {"parameters": ("n",)}
 ON = {"on_policy": True}

@@ -38,8 +38,10 @@ from oracle_atoms import (
     whole,
 )
 
+from klsym.abbreviations import Context, Side
 from klsym.errors import UsageError
 from klsym.kernel import Theorem
+from klsym.kernel.closings import Zero
 from klsym.kernel.intervals import Interval
 from klsym.numeric import (
     curl as curl_module,
@@ -65,7 +67,7 @@ from klsym.numeric.exact import agreement, check_theorem, enclose, evaluate, mod
 from klsym.numeric.models import FiniteModel
 from klsym.numeric.nested import Nested
 from klsym.numeric.trees import TreeModel, model_from_certificate, random_tree
-from klsym.statements import Context, Side
+from klsym.ring import ONE
 
 LATER = {
     "q": ["1/3", "2/3"], "p": ["1/2", "1/2"], "mu": ["1/4", "3/4"],
@@ -240,10 +242,10 @@ def test_models_are_those_that_a_statement_needs(name):
 
 
 # ---------------------------------------------------------------------------- theorems
-def theorem(kind, left, right=0, close=None, relation="=", hypotheses=(), **setting):
+def theorem(kind, left, right=0, close=None, relation="=", hypotheses=(), zeros=(), **setting):
     """A theorem that no kernel made."""
     statement = replace(claim(left, right, **setting), relation=relation)
-    return Theorem(kind, statement, (), hypotheses, close or {})
+    return Theorem(kind, statement, (), hypotheses, close or {}, zeros)
 
 
 def premise(left, right, *names):
@@ -256,8 +258,8 @@ F = {"functions": (("f", ("k1", "log_q", "w")),)}
 
 
 def vanishing(u):
-    """An inequality by one term of the tangents of exp, an equality where u = 0."""
-    return {"by": "tangent", "terms": [{"scale": "1", "at": "q", "v": [], "u": u.to_json()}]}
+    """An inequality by one row, an equality where u = 0."""
+    return (Zero("", "q", ONE, u, (), ONE, False),)
 
 
 PROVED = {
@@ -272,7 +274,7 @@ PROVED = {
     ),
     "a mean": theorem("proved", KL("q", "p"), over_t(k3("now")), relation="<="),
     "a term that vanishes where q = p": theorem(
-        "proved", NOTHING, tokens("q", "p"), vanishing(k1("x")), relation="<=",
+        "proved", NOTHING, tokens("q", "p"), zeros=vanishing(k1("x")), relation="<=",
     ),
     "positive": theorem(
         "proved", NOTHING, over_t(k3("now")) * lam, relation="<=", parameters=("lam",),
@@ -296,8 +298,12 @@ WRONG = {
     "an order": theorem("proved", over_t(k3("now")), KL("q", "p") * Fraction(1, 2), relation="<="),
     "a sign": theorem("proved", NOTHING, over_t(k3("now")) * lam, relation="<=", parameters=("lam",)),
     "functions": theorem("proved", grad(over_t(V("f[now]"))), gradient_over("t", V("f[now]")), **F),
-    "equality elsewhere": theorem("proved", NOTHING, tokens("q", "p"), vanishing(k1("x") - 5), relation="<="),
-    "equality everywhere": theorem("proved", NOTHING, tokens("q", "p"), vanishing(lam * 0), relation="<="),
+    "equality elsewhere": theorem(
+        "proved", NOTHING, tokens("q", "p"), zeros=vanishing(k1("x") - 5), relation="<=",
+    ),
+    "equality everywhere": theorem(
+        "proved", NOTHING, tokens("q", "p"), zeros=vanishing(lam * 0), relation="<=",
+    ),
 }  # fmt: skip
 
 

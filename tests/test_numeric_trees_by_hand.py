@@ -28,10 +28,10 @@ from oracle_atoms import (
 )
 from oracle_atoms import at as slot
 
+from klsym.abbreviations import Context
 from klsym.kernel.intervals import Interval
 from klsym.numeric.exact import enclose, evaluate
 from klsym.numeric.trees import TreeModel
-from klsym.statements import Context
 
 LATER = {
     "q": ["1/3", "2/3"], "p": ["1/2", "1/2"], "mu": ["1/4", "3/4"],

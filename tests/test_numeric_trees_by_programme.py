@@ -23,12 +23,12 @@ from oracle_atoms import (
     whole,
 )
 
+from klsym.abbreviations import Covariance, Side
 from klsym.numeric import autoregressive as chain
 from klsym.numeric import sequence_fields as fields
 from klsym.numeric.exact import evaluate
 from klsym.numeric.sequence_examples import asymmetric_entries, asymmetric_pair, offset_pair
 from klsym.numeric.trees import TreeModel
-from klsym.statements import Covariance, Side
 
 
 def tree_of(q, p, mu, u, v):

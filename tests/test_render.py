@@ -15,20 +15,7 @@ from test_convert import losses as loss_texts
 from test_convert import ring_elements
 from test_targets import SHEET, same
 
-from klsym.convert import to_ring
-from klsym.engine.explain import explain
-from klsym.language import K1, clip, k1, k2, k3, lam, log_mu, log_p, log_q, parameter, r, rho, s, sg
-from klsym.ledger import load, settle
-from klsym.normal_form import ExpPoly
-from klsym.parser import parse
-from klsym.render import formulas
-from klsym.render.combination import combination_latex, combination_text
-from klsym.render.latex import derivation_block, theorem_latex
-from klsym.render.losses import show
-from klsym.render.spelling import LATEX, TEXT, is_sum
-from klsym.render.text import show_hypothesis, show_interval, show_statement, show_theorem
-from klsym.render.verdict import headline, value_line, verdict_html, verdict_markdown
-from klsym.statements import (
+from klsym.abbreviations import (
     Bregman,
     Context,
     Covariance,
@@ -41,6 +28,19 @@ from klsym.statements import (
     Side,
     Statement,
 )
+from klsym.convert import to_ring
+from klsym.engine.explain import explain
+from klsym.language import K1, clip, k1, k2, k3, lam, log_mu, log_p, log_q, parameter, r, rho, s, sg
+from klsym.ledger import load, settle
+from klsym.parser import parse
+from klsym.render import formulas
+from klsym.render.combination import combination_latex, combination_text
+from klsym.render.latex import derivation_block, theorem_latex
+from klsym.render.losses import show
+from klsym.render.spelling import LATEX, TEXT, is_sum
+from klsym.render.text import show_hypothesis, show_interval, show_statement, show_theorem
+from klsym.render.verdict import headline, value_line, verdict_html, verdict_markdown
+from klsym.ring import ExpPoly
 
 V = ExpPoly.variable
 VK1, VW, ONE = V("k1"), V("w"), ExpPoly.number(1)
@@ -271,12 +271,21 @@ def test_side(side: Side, text: str, latex: str) -> None:
     ("hypothesis", "words"),
     [
         (("support", "p", "q"), "p << q: wherever p > 0, also q > 0"),
-        (("exchange", "mu"), "grad and E_mu may be exchanged (dominated derivative near theta)"),
-        (("moment", E("q", K2E)), "E_q[k2] exists"),
+        (("support", "count", "q"), "q > 0 at every outcome"),
+        (
+            ("exchange", E("mu", K2E)),
+            "grad and E_mu may be exchanged in E_mu[k2] (dominated derivative near theta)",
+        ),
+        (("exists", E("q", K2E)), "E_q[k2] exists"),
+        (("exists", Gradient(Side.atom(E("q", K2E)))), "grad E_q[k2] exists"),
+        (("positive", "beta"), "beta > 0"),
+        (("generic", "beta"), "beta takes none of the isolated values at which terms merge or vanish"),
+        (("nonnegative", "mu", 2 * VK1 + 1), r"2\*k1 \+ 1 >= 0 wherever mu > 0, that is r <= exp\(1/2\)"),
         (("nonzero", "beta"), "beta is not 0"),
         (("on-policy",), r"on-policy: .*\(mu = sg\(q\)\)"),
         (("given",), r"at every sample R = k1 \+ 1"),
         (("premise", 0), r"for every theta E_q\[k1\] = KL\(q\|\|p\)"),
+        (("equal", 0), r"E_q\[k1\] = KL\(q\|\|p\)"),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )
@@ -379,10 +388,11 @@ def test_html_shows_the_hypotheses() -> None:
 
 def test_html_shows_the_derivation_and_the_counterexample() -> None:
     text = html_text(verdict_html(explain("k3")))
-    assert r"\begin{aligned}" in text and r"\text{change of measure}" in text
+    assert r"\begin{aligned}" in text and r"\text{chain rule}" in text and r"\text{theorem}" in text
     assert "Counterexample to E_q[grad k3] = grad KL(q||p)" in text and "q   = (1/2, 1/2)" in text
-    outside = html_text(verdict_html(explain("k2")))
-    assert "Counterexample" not in outside
+    moved = html_text(verdict_html(explain("rho*k3", **OFF)))
+    assert r"\text{change of measure}" in moved and "Counterexample" not in moved
+    assert "Counterexample" not in html_text(verdict_html(explain("k2")))
 
 
 @pytest.mark.parametrize(

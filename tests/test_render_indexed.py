@@ -12,15 +12,7 @@ from hypothesis import strategies as st
 from latex_judge import World, total, value_of
 from test_render import complaints
 
-from klsym.convert import to_ring
-from klsym.names import attach_name
-from klsym.normal_form import ExpPoly
-from klsym.parser import parse
-from klsym.render import formulas, indexed
-from klsym.render.spelling import LATEX, TEXT
-from klsym.render.text import show_hypothesis
-from klsym.slots import SLOTS, at_slot
-from klsym.statements import (
+from klsym.abbreviations import (
     Atom,
     Context,
     Curl,
@@ -32,6 +24,14 @@ from klsym.statements import (
     Side,
     TokenDivergence,
 )
+from klsym.convert import to_ring
+from klsym.names import attach_name
+from klsym.parser import parse
+from klsym.render import formulas, indexed
+from klsym.render.spelling import LATEX, TEXT
+from klsym.render.text import show_hypothesis
+from klsym.ring import ExpPoly
+from klsym.slots import SLOTS, at_slot
 
 ONE, BETA, M, N = ExpPoly.number(1), *map(ExpPoly.variable, ("beta", "m", "n"))
 T = ExpPoly.variable("length")
@@ -151,7 +151,7 @@ WHOLE: list[tuple[Atom, str, str]] = [  # those that are no mean, or more than o
     (IndexedGradient("i", "sample", k("self")), "grad k1_self", r"\nabla k_{1,i}"),
     (t(k("now"), "now", m="mu"), "E_mu[sum_t k1_now*s_now]",
      r"\mathbb{E}_{\mu}\!\left[\sum_t k_{1,t}\,s_t\right]"),
-    (Curl("q", K2), "curl E_q[sum_t grad(k1_now**2/2)]",
+    (Curl("t", "q", K2), "curl E_q[sum_t grad(k1_now**2/2)]",
      r"\operatorname{curl}\,\mathbb{E}_{q}\!\left[\sum_t \nabla\!\left(\frac{k_{1,t}^{2}}{2}\right)\right]"),
     (MeanVariance("q", LEAVE_ONE_OUT, ("self",)), "Var_q(mean_i (k1_self - k1_others/m)*s_self)",
      r"\mathrm{Var}_{q}\!\left(\tfrac1n\sum_i \left(k_{1,i} - \tfrac{1}{m} \sum_{j\ne i} k_{1,j}\right)"
@@ -227,10 +227,14 @@ def test_what_has_no_index_is_refused(value: Any) -> None:
     [
         (("batch", "mu"), r"the n samples of a batch are independent draws from mu"),
         (("ends", "q"), r".*prefix.* sequences .*from q end with probability 1.* over t have .*means?"),
-        (("moment", t(k("now"), "now")), r"E_q\[sum_t k1_now\*s_now\] exists"),
-        (("moment", i(k("self"))), r"E_q\[mean_i k1_self\] exists"),
+        (("exists", t(k("now"), "now")), r"E_q\[sum_t k1_now\*s_now\] exists"),
+        (("exists", i(k("self"))), r"E_q\[mean_i k1_self\] exists"),
+        (
+            ("exchange", t(k("now"))),
+            r"grad and E_q may be exchanged in E_q\[sum_t k1_now\] \(dominated derivative near theta\)",
+        ),
     ],
-    ids=["batch", "ends", "a moment of a sequence", "a moment of a batch"],
+    ids=["batch", "ends", "a mean of a sequence", "a mean of a batch", "exchange at an index"],
 )
 def test_hypothesis(hypothesis: Any, words: str) -> None:
     assert re.fullmatch(words, show_hypothesis(hypothesis, Context()))

@@ -11,11 +11,11 @@ import pytest
 
 from klsym.errors import UsageError
 from klsym.evidence import Evidence
-from klsym.kernel import RULES
 from klsym.ledger import load, settle
 from klsym.render.claims import statement_latex
 from klsym.render.latex import conclusion
 from klsym.render.mathml import mathml
+from klsym.render.rules import RULES
 from klsym.render.spelling import LATEX
 from klsym.render.text import chain, show_statement
 
@@ -51,7 +51,7 @@ def formulas() -> Iterator[str]:
                 yield from (latex for _, latex in part.steps)
             else:
                 yield show_statement(part.theorem.statement, part.labels, spell=LATEX)
-                yield from (latex for latex, _ in chain(part.part, part.labels, LATEX))
+                yield from (latex for latex, _ in chain(part, LATEX))
                 yield from [conclusion(part)] if conclusion(part) else []
 
 

@@ -11,6 +11,7 @@ import pytest
 from conftest import labelled
 from sympy import Function
 
+from klsym.abbreviations import Context
 from klsym.calculus import (
     KL,
     R,
@@ -33,15 +34,14 @@ from klsym.calculus import (
     sg,
 )
 from klsym.errors import UsageError
-from klsym.normal_form import ExpPoly
 from klsym.numeric.models import FiniteModel, random_model
+from klsym.ring import ExpPoly
 from klsym.sampling.backends import backend
 from klsym.sampling.categorical import FiniteSampler
 from klsym.sampling.counted import LARGEST_SAMPLES
 from klsym.sampling.means import Mean, means_of
 from klsym.sampling.sampler import all_means
 from klsym.sampling.streams import Stream
-from klsym.statements import Context
 
 MODEL = FiniteModel([0.2, 0.5, 0.3], [0.45, 0.15, 0.4], [0.4, -1.0, 0.9], [0.3, 0.3, 0.4])
 Q, P, MU = (np.array(row) for row in (MODEL.q, MODEL.p, MODEL.mu))

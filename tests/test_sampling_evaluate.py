@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from klsym.errors import UsageError
-from klsym.normal_form import ExpPoly
+from klsym.ring import ExpPoly
 from klsym.sampling.backends import backend
 from klsym.sampling.evaluate import Variables
 

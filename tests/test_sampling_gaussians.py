@@ -10,17 +10,17 @@ import mpmath
 import numpy as np
 import pytest
 
+from klsym.abbreviations import Context
 from klsym.calculus import KL, covariance, exp, expectation, k1, k2, k3, lam, log_q, mu, p, q, r, rho, s, sg
 from klsym.errors import UsageError
-from klsym.normal_form import ExpPoly
 from klsym.numeric.gaussian import Divergent
 from klsym.numeric.gaussian_exact import GaussianModel
+from klsym.ring import ExpPoly
 from klsym.sampling.backends import backend
 from klsym.sampling.gaussians import GaussianSampler, Unsound, log_density
 from klsym.sampling.means import Mean, means_of
 from klsym.sampling.sampler import all_means
 from klsym.sampling.streams import Stream
-from klsym.statements import Context
 
 MODEL = GaussianModel((0.3, 1.0), (0.5, 0.9), (-0.2, 1.2))
 PAIRS = {"q": MODEL.q, "p": MODEL.p, "mu": MODEL.mu}

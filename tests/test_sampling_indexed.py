@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from klsym.abbreviations import Context, Side, Statement
 from klsym.calculus import (
     KL,
     A,
@@ -43,15 +44,14 @@ from klsym.calculus import (
 )
 from klsym.errors import UsageError
 from klsym.language import H, log_mu, log_p, log_q
-from klsym.normal_form import ExpPoly
 from klsym.numeric.evaluation import evaluate
 from klsym.numeric.models import random_model
 from klsym.numeric.programmes import by_programme, random_chains
 from klsym.numeric.trees import random_tree
+from klsym.ring import ExpPoly
 from klsym.sampling.indexed import IndexedSampler
 from klsym.sampling.means import Deterministic, means_of
 from klsym.sampling.streams import Stream
-from klsym.statements import Context, Side, Statement
 
 n = parameter("n")
 f = Function("f")(log_q, log_p, log_mu)

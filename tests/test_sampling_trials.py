@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from klsym.abbreviations import Context, Side, Statement
 from klsym.calculus import (
     KL,
     covariance,
@@ -34,7 +35,6 @@ from klsym.sampling.means import Deterministic, means_of
 from klsym.sampling.statistics import Level, TooFew
 from klsym.sampling.streams import Stream
 from klsym.sampling.trials import CONTROL, Trial, both_ways, sampled_means
-from klsym.statements import Context, Side, Statement
 
 MODEL = random_model(4, 6)
 N = 10**12

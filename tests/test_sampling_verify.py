@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from sympy import Function, Rational
 
+from klsym.abbreviations import Context, Statement
 from klsym.calculus import (
     KL,
     A,
@@ -46,8 +47,8 @@ from klsym.engine.quantities import quantity
 from klsym.evidence import Estimate, Evidence
 from klsym.kernel import Theorem
 from klsym.ledger import Claim, Settled, load, select, settle
-from klsym.normal_form import ExpPoly
 from klsym.numeric.gaussian_exact import GaussianModel
+from klsym.ring import ExpPoly
 from klsym.sampling import verify as module
 from klsym.sampling.backends import backend
 from klsym.sampling.categorical import FiniteSampler
@@ -56,7 +57,6 @@ from klsym.sampling.identities import Options, identities
 from klsym.sampling.means import means_of
 from klsym.sampling.statistics import Level
 from klsym.sampling.verify import Checked, Report, summary, table, verify
-from klsym.statements import Context, Statement
 
 NUMPY = backend("numpy")
 QUICK = Options(NUMPY, drawn=2 * 10**5)
@@ -68,7 +68,7 @@ def stated(left: Any, right: Any, relation: str = "=", on_policy: bool = False, 
     """A claim whose theorem says this, whether it is true or not."""
     left, right = quantity(left), quantity(right)
     functions = tuple({**left.functions, **right.functions}.items())
-    context = Context(("beta", "lam"), functions, on_policy)
+    context = Context(("beta", "lam"), functions, on_policy=on_policy)
     statement = Statement(left.side, right.side, context, relation)
     theorem = Theorem(close.pop("kind", "proved"), statement, (), (), close)
     part: Any = SimpleNamespace(theorem=theorem, labels={**left.labels, **right.labels})
@@ -199,7 +199,8 @@ def test_a_wrong_solution_is_flagged() -> None:
     settled = settle(load()["gradient.k2-unique"])
     theorem = settled.theorems[0]
     k3_ring = (-ExpPoly.variable("k1")).exp() - 1 + ExpPoly.variable("k1")
-    wrong = Theorem(**{**vars(theorem), "close": {**theorem.close, "family": k3_ring.to_json()}})
+    proved = replace(theorem.proved, close={**theorem.close, "family": k3_ring.to_json()})
+    wrong = replace(theorem, proved=proved)
     part: Any = SimpleNamespace(theorem=wrong, labels={})
     assert verify([settled], QUICK).passed
     report = verify([Settled(settled.claim, (part,))], QUICK)

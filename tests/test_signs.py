@@ -9,9 +9,9 @@ from test_targets import evaluate
 
 from klsym.convert import to_ring
 from klsym.engine.signs import difference_of_squares, positive_sum, square
-from klsym.normal_form import ZERO
 from klsym.parser import parse
 from klsym.render.compare import region
+from klsym.ring import ZERO
 
 POSITIVE = ["k1**2", "k3", "2*k3 + 1", "rho*k3", "r**2 - 1 + 2*k1", "k1**2 + k1 + 1", "1/r - 1 - k1",
             "rho - 1 - log(rho)", "r*k1**4 + 3", "k3 + 2*(rho - 1 - log(rho)) + k1**2",

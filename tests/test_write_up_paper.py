@@ -13,9 +13,8 @@ from klsym.evidence import Evidence
 from klsym.experiments.catalogue import EXPERIMENTS
 from klsym.figures.gallery import GALLERY
 from klsym.figures.style import save, styled
-from klsym.kernel import RULES
-from klsym.kernel.closing import CLOSINGS
 from klsym.ledger import Settled, load, settle
+from klsym.render.rules import CLOSINGS, RULES
 from klsym.tables.catalogue import tables
 from klsym.tables.layouts import write
 from klsym.write_up import paper

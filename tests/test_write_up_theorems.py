@@ -8,6 +8,8 @@ import pytest
 
 from klsym.evidence import Evidence
 from klsym.ledger import Settled, load, settle
+from klsym.render.rules import RULE_OF
+from klsym.render.text import STANDING
 from klsym.settling import check_settled
 from klsym.write_up.assumptions import hypotheses, in_short
 from klsym.write_up.prose import prose
@@ -144,11 +146,15 @@ def test_short_hypotheses_leave_none_out(id, ledger):
     named = {"q": "$q$", "p": "$p$", "mu": r"$\mu$"}
     for kind in kinds:
         if kind[0] == "exchange":
-            assert named[kind[1]] in short.partition(";")[0]
+            assert named[kind[1].measure] in short.partition(";")[0]
         if kind[0] == "support" and kind[1] != "count":
             assert named[kind[1]][:-1] + r" \ll " + named[kind[2]][1:] in short
-    assert ("exist" in short) == any(kind[0] == "moment" for kind in kinds)
-    assert bool(short) == bool(kinds or any(part.hypotheses for part in settled.parts))
+    assert ("exist" in short) == any(kind[0] == "exists" for kind in kinds)
+    said = [line for part in settled.parts for line in part.hypotheses if line != STANDING]
+    assert bool(short) == bool(kinds or said)
+    for line in said:
+        supports = line.removeprefix(f"{STANDING}, so that ").split(" and ") if STANDING in line else ()
+        assert all(prose(support) in short for support in supports)
 
 
 def test_what_an_area_reads_alike_is_said_once(ledger):
@@ -164,8 +170,7 @@ def test_a_refuted_part_is_shown_with_its_model(ledger):
         refuted = [proof for proof in settled.proofs if proof.theorem.kind == "refuted"]
         assert latex.count(r"\klwitness") == len(refuted) == len(list(models(settled)))
         for proof in refuted:
-            model = proof.part["close"]["model"]
-            first = (model.get("tree") or model)["q"][0]
+            first = proof.part["close"]["model"]["tree"]["q"][0]
             assert first in ("1",) or r"\tfrac{1}" in latex or first in latex
         shown += len(refuted)
     assert shown > 10
@@ -182,8 +187,10 @@ def test_rules_stand_beside_their_steps(ledger):
     for settled in ledger.values():
         latex = derivation_latex(settled)
         for proof in settled.proofs:
-            if proof.part["close"]["by"] == "ring equality":
-                assert all(step["rule"] in latex for step in proof.part["steps"])
+            if proof.part["close"]["by"] == "equality" and not (proof.brief or proof.notes):
+                for step in proof.part["steps"]:
+                    said = [step["rule"], *(name for name, rule in RULE_OF.items() if rule == step["rule"])]
+                    assert any(name in latex for name in said)
 
 
 def test_a_finding_stands_beside_what_its_source_says():

@@ -24,9 +24,10 @@ import token_loss_oracle as oracle
 from random_token_losses import Case
 
 from klsym import calculus, language
-from klsym.engine.reduce import reduction
+from klsym.engine.reduce import Strategy, reduction
 from klsym.errors import KlsymError
-from klsym.kernel import check_part
+from klsym.kernel import check, read
+from klsym.unfolding import written_out
 
 AGREE = 1e-11  # relative to the sum of the absolute values of all that is added up
 DIFFER = 1e-9  # a misfit between the two is no answer, and is complained about
@@ -89,7 +90,7 @@ def derivation(case: Case) -> calculus.Derivation:
 def in_steps(reduced: calculus.Derivation) -> Form:
     """The canonical form, what it holds of whole sequences as sums over t: to be compared with such sums."""
     left = reduced.left
-    for _, side in reduction(left, reduced.context, stepwise=True):
+    for _, side in reduction(left, written_out(reduced.context), strategy=Strategy(stepwise=True)):
         left = side
     return left.to_json()
 
@@ -142,7 +143,7 @@ def _misfits(errors: dict[str, float]) -> Iterator[str]:
 def changed(form: Form, case: Case) -> Form:
     """One coefficient of the form off by a hundredth; of nothing, a hundredth of sum_t k1 s_t."""
     if not form:
-        return [[[["1", {}]], [["indexed", "t", "q", [[str(CHANGE), {"k1[now]": 1}]], ["now"]]]]]
+        return [[[["1", {}]], [["Mean", "t", "q", [[str(CHANGE), {"k1[now]": 1}]], ["now"]]]]]
     form, stream = copy.deepcopy(form), random.Random(case.text)
     _, [atom] = stream.choice(form)
     term = stream.choice(atom[-2])
@@ -153,7 +154,7 @@ def changed(form: Form, case: Case) -> Form:
 def _certificate(case: Case, reduced: calculus.Derivation) -> Iterator[str]:
     """Gradient = canonical form is a certificate, which replays from its JSON text alone."""
     proof = derivation(case).equals(calculus.Quantity(reduced.left))
-    kind = check_part(json.loads(json.dumps(proof.part))).kind
+    [kind] = [theorem.kind for theorem in check(read(json.dumps(proof.certificate())))]
     if kind != "proved":
         yield f"certificate: {kind}"
 

@@ -330,16 +330,16 @@ VARIABLE = re.compile(r"(?:sg\()?(\w+)(?:\[(\w+)\])?\)?")
 def score_form(side: list[Any], trees: Trees) -> Vector:
     """The value of a side of a statement given as JSON, which is a sum of E_m[a s..s] and E_m[sum_t a s..s].
 
-    side: rows [[["1", {}]], [atom]] with the atom ["E", m, a, slots of the scores] or
-    ["indexed", "t", m, a, slots], and a a list of terms [number, {variable: power}], or, with an exponent,
+    side: rows [[["1", {}]], [atom]] with the atom ["Mean", "", m, a, slots of the scores] or
+    ["Mean", "t", m, a, slots], and a a list of terms [number, {variable: power}], or, with an exponent,
     [number, {variable: power}, [[number, {variable: power}], ...]].  The size is that of the single terms.
     """
     total = Vector(*np.zeros((2, *trees.scores["x"].shape[:2])))
     for row in side:
         match row:
-            case [[["1", outer]], [["E", measure, a, [slot]]]] if not outer:
+            case [[["1", outer]], [["Mean", "", measure, a, [slot]]]] if not outer:
                 kind = "sequence"
-            case [[["1", outer]], [["indexed", "t", measure, a, [slot]]]] if not outer:
+            case [[["1", outer]], [["Mean", "t", measure, a, [slot]]]] if not outer:
                 kind = "token"
             case _:
                 raise ValueError(f"no gradient: {row}"[:200])

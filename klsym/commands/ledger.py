@@ -32,23 +32,26 @@ def prove(options: argparse.Namespace) -> int:
 
 def replay(options: argparse.Namespace) -> int:
     """Replay certificates; 1 if one is refused, 2 if one cannot be read."""
-    from klsym.kernel import check
-    from klsym.render.text import show_theorem
+    from klsym.kernel import check, show
 
     code = 0
     for path in _certificate_files(options.files):
         try:
-            certificate = _read_json(path)
-            theorems = check(certificate)
+            theorems = check(_read_json(path))
         except Refused as refusal:
-            print(f"REFUSED {path}: {one_line(str(refusal))}")
+            print(f"REFUSED {one_line(str(path))}: {one_line(str(refusal))}")
             code = max(code, 1)
         except UsageError as error:
             print(f"klsym: {one_line(str(error))}", file=sys.stderr)
             code = 2
         else:
-            print(f"ok {certificate['claim']}: " + "; ".join(show_theorem(t) for t in theorems))
+            print(f"ok {one_line(str(path))}")
+            print("\n".join(_indented(show(theorem, options.full)) for theorem in theorems))
     return code
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.splitlines())
 
 
 def _certificate_files(names: list[str]) -> Iterator[Path]:
@@ -64,18 +67,20 @@ def _certificate_files(names: list[str]) -> Iterator[Path]:
 
 
 def _read_json(path: Path) -> Any:
+    from klsym.kernel import read
+    from klsym.kernel.replay import MAX_SIZE
+
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        if path.exists() and not path.is_file():
+            raise UsageError(f"{path}: not a regular file")
+        with path.open(encoding="utf-8") as file:
+            return read(file.read(MAX_SIZE + 1))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or 'cannot be read'}") from None
     except UnicodeDecodeError:
         raise UsageError(f"{path}: not a text file") from None
-    except json.JSONDecodeError as error:
-        raise UsageError(
-            f"{path}: no valid JSON ({error.msg} at line {error.lineno}); half written?"
-        ) from None
-    except (RecursionError, ValueError):
-        raise UsageError(f"{path}: no certificate (nested too deeply, or a number too long)") from None
+    except Refused as refusal:
+        raise UsageError(f"{path}: {one_line(str(refusal))}") from None
 
 
 def list_claims(options: argparse.Namespace) -> int:

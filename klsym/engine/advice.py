@@ -11,7 +11,7 @@ import sympy
 from klsym.engine.targets import recognise
 from klsym.language import Weight, log_mu, rho, sg
 from klsym.names import SAMPLE_BASES
-from klsym.normal_form import ExpPoly, Monomial
+from klsym.ring import ExpPoly, Monomial
 
 if TYPE_CHECKING:
     from klsym.engine.verdict import Verdict

@@ -40,5 +40,5 @@ def decided(left: Quantity, right: Quantity, copied: bool) -> Answer:
         proof = start.differs_from(right)
     except ProofError:
         return Answer(None, "", "open")
-    shown = shown_witness if "tree" in proof.part["close"]["model"] else model_of
+    shown = shown_witness if "tree" in proof.theorem.close["model"] else model_of
     return Answer(False, str(proof), "kernel", proof, shown(proof))

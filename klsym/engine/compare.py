@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from klsym.abbreviations import Point, Side
 from klsym.convert import to_ring
 from klsym.engine.answers import Answer, decided
 from klsym.engine.compare_outside import compare_outside
@@ -25,10 +26,9 @@ from klsym.engine.variances import Estimate, Spread, spread
 from klsym.engine.verdict import Setting
 from klsym.errors import NotInRing, UsageError
 from klsym.language import ATOMS, length, s, sg
-from klsym.normal_form import ZERO, ExpPoly
 from klsym.render.compare import ComparisonView
 from klsym.render.losses import Written
-from klsym.statements import Point, Side
+from klsym.ring import ZERO, ExpPoly
 
 
 @dataclass(frozen=True, repr=False)

@@ -12,31 +12,30 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
+from klsym.abbreviations import Context, Side, Statement, elements
 from klsym.convert import to_ring
-from klsym.engine.inequalities import data_elements, filled, inequality, positive_terms, premises
+from klsym.engine.inequalities import filled, inequality, premises
+from klsym.engine.lemmas import carried, lemmas
 from klsym.engine.quantities import Quantity, quantity
-from klsym.engine.reduce import Move, Step, make_step, reduction
+from klsym.engine.reduce import Move, Step, Strategy, make_step, reduction
+from klsym.engine.uniqueness import foreign_term, solve
 from klsym.engine.witness import find_model, speaks_of_steps
-from klsym.errors import NotInRing, ProofError, Refused, UsageError
-from klsym.kernel import Theorem, certify
+from klsym.errors import ProofError, Refused, UsageError
+from klsym.kernel import EQUATION, FORMAT, certify, digest
 from klsym.kernel.batches import SIZES
-from klsym.kernel.closing import CLOSINGS, is_foreign, partial, score_coefficient
+from klsym.kernel.closings import read_row
+from klsym.kernel.meta import score_coefficient
 from klsym.names import SAMPLE_BASES, parse_name
-from klsym.normal_form import ExpPoly
 from klsym.render.formulas import SidedLabels
 from klsym.render.latex import ProofView
 from klsym.render.text import show_side
-from klsym.statements import (
-    Context,
-    ExpectedGradient,
-    IndexedGradient,
-    PointGradient,
-    Side,
-    Statement,
-    elements,
-)
+from klsym.ring import ExpPoly
+from klsym.statements import MeanGradient
+from klsym.statements import Statement as Plain
+from klsym.unfolding import Theorem, check_setting, live_in, means_given, unfold, written_out
 
 BATCH_SLOTS = (*SIZES, "self", "other")
 
@@ -69,6 +68,7 @@ def derive(start: Quantity, **setting: Any) -> Derivation:
     }
     sides = (start.side, *(side for pair in context.premises for side in pair))
     context = _with_parameters(context, [e for side in sides for e in elements(side)])
+    check_setting(context)
     return Derivation(context, start.side, (), labels)
 
 
@@ -91,26 +91,31 @@ def _with_parameters(context: Context, found: Iterable[ExpPoly]) -> Context:
 
 @dataclass(frozen=True, repr=False)
 class Derivation:
-    """Where the left side starts, and the moves (step, side after it) that brought it on."""
+    """Where the left side starts, and the moves (step, side after it) that brought it on.
+
+    labels: how losses were written; notes: (first move, last move, what the author says they do).
+    """
 
     context: Context
     start: Side
     moves: tuple[Move, ...]
     labels: dict[ExpPoly, Any]
+    notes: tuple[tuple[int, int, str], ...] = ()
 
     @property
     def left(self) -> Side:
-        """The left side so far."""
-        return _after(self.start, self.moves)
+        """The left side so far, every abbreviation written out."""
+        return _after(unfold(self.start, self.context), self.moves)
 
     @property
     def steps(self) -> tuple[Step, ...]:
         return tuple(step for step, _ in self.moves)
 
     # -- steps on the left side ------------------------------------------------------------
-    def step(self, rule: str, term: int = 0, factor: int = 0, **data: Any) -> Derivation:
+    def step(self, rule: str, term: int | None = 0, factor: int | None = 0, **data: Any) -> Derivation:
         """Apply one rule of the kernel to one atom."""
-        move = make_step(self.left, self.context, "left", term, factor, rule, data)
+        known = lemmas().known
+        move = make_step(self.left, written_out(self.context), "left", term, factor, rule, data, known)
         return replace(self, moves=(*self.moves, move))
 
     def _everywhere(self, kinds: tuple[type, ...], rule: str) -> Derivation:
@@ -129,7 +134,7 @@ class Derivation:
 
     def differentiate(self) -> Derivation:
         """grad L = (dL/dlog q) s with sg(.) held constant, then sg dropped."""
-        done = self._everywhere((ExpectedGradient, PointGradient, IndexedGradient), "chain rule")
+        done = self._everywhere((MeanGradient,), "chain rule")
         if done is self:
             raise ProofError(f"differentiate: no gradient of a loss in {self.left_text}")
         return done.drop_stop_gradients()
@@ -143,9 +148,6 @@ class Derivation:
                     current = current.step("stop-gradient", i, j)
         return current
 
-    def unfold(self, term: int = 0, factor: int = 0) -> Derivation:
-        return self.step("definition", term, factor)
-
     def log_derivative(self, term: int = 0) -> Derivation:
         return self.step("log-derivative", term)
 
@@ -153,28 +155,58 @@ class Derivation:
         """E_m[a] = E_to[a m/to]."""
         return self.step("change of measure", term, factor, to=to, **_part(part))
 
-    def drop_score_mean(self, part: Any = None, term: int = 0) -> Derivation:
+    def drop_score_mean(self, part: Any = None, term: int = 0, slot: str = "x") -> Derivation:
         """E_q[c s] = 0 for a constant c."""
-        return self.step("score mean zero", term, **_part(part))
+        return self.step("score mean zero", term, slot=slot, **_part(part))
 
     def normalise(self, part: Any = None, term: int = 0, factor: int = 0) -> Derivation:
         return self.step("normalisation", term, factor, **_part(part))
 
-    def ratio_mean_one(self, of: str, part: Any = None, term: int = 0, factor: int = 0) -> Derivation:
-        return self.step("ratio mean one", term, factor, of=of, **_part(part))
+    def ratio_mean_one(
+        self, of: str, part: Any = None, term: int = 0, factor: int = 0, slot: str = "x"
+    ) -> Derivation:
+        """E_m[c m'/m] = E_m[c]."""
+        return self.step("ratio mean one", term, factor, of=of, slot=slot, **_part(part))
 
-    def on_policy(self, term: int = 0) -> Derivation:
-        return self.step("on-policy", term)
-
-    def put_in_given(self, term: int = 0) -> Derivation:
-        return self.step("given", term)
-
-    def use_premise(self, number: int = 0, term: int = 0) -> Derivation:
-        return self.step("premise", term, number=number)
+    def use_premise(self, number: int = 0, times: Any = 1, gradient: bool = False) -> Derivation:
+        """Add times (G - F) for the premise F = G, or times (grad G - grad F)."""
+        multiple = unfold(quantity(times).side, self.context).to_json()
+        return self.step(EQUATION, None, None, of=number, times=multiple, gradient=int(gradient))
 
     def reduce(self) -> Derivation:
         """All remaining steps to the canonical form."""
-        return replace(self, moves=(*self.moves, *reduction(self.left, self.context)))
+        chain = self._with_given_means(self.left, strategy=Strategy(cited=lemmas()))
+        moves = reduction(self.left, written_out(chain.context), strategy=Strategy(cited=lemmas()))
+        return replace(chain, moves=(*self.moves, *moves))
+
+    def _with_given_means(self, *sides: Side, strategy: Strategy) -> Derivation:
+        """Premises for the means of H that the canonical forms of these sides hold, where H is given."""
+        chain = self
+        while any(parse_name(name).base == "H" for name, _ in chain.context.given):
+            plain = written_out(chain.context)
+            ends = ([side, *(s for _, s in reduction(side, plain, strategy=strategy))][-1] for side in sides)
+            new = [pair for end in ends for pair in means_given(end, chain.context)]
+            new = [pair for pair in dict.fromkeys(new) if pair not in chain.context.premises]
+            if not new:
+                break
+            chain = replace(chain, context=replace(chain.context, premises=(*chain.context.premises, *new)))
+        return chain
+
+    def to(self, waypoint: Any, by: str) -> Derivation:
+        """Bring the left side to the waypoint; `by` says in the author's words how, and is printed there.
+
+        Raises ProofError: the strategy does not pass through it.
+        """
+        target = unfold(quantity(waypoint).side, self.context)
+        stepwise = speaks_of_steps(self.start, target)
+        strategy = Strategy(stepwise=stepwise, cited=lemmas())
+        moves = list(reduction(self.left, written_out(self.context), strategy=strategy))
+        way = [self.left, *(side for _, side in moves)]
+        if target not in way:
+            reached = "; ".join(_text(side, self.labels) for side in way)
+            raise ProofError(f"to: {_text(target, self.labels)} is not on the way: {reached}")
+        done = replace(self, moves=(*self.moves, *moves[: way.index(target)]))
+        return replace(done, notes=(*self.notes, (len(self.moves), len(done.moves), by)))
 
     def __repr__(self) -> str:
         return self.left_text
@@ -182,82 +214,70 @@ class Derivation:
     @property
     def left_text(self) -> str:
         """The left side so far, as text."""
-        return _text(self.left, self.labels)
+        return _text(self.left if self.moves else self.start, self.labels)
 
     # -- endings ---------------------------------------------------------------------------
-    def equals(self, right: Any, by: str = "ring equality", using: Iterable[Any] = ()) -> Proof:
+    def equals(self, right: Any, using: Iterable[Any] = (), evaluate: bool = False) -> Proof:
         """The left side equals the right one; what is left to do is filled in on both.
 
-        by="evaluation" leaves it to the kernel to put in definitions, constants and ratio means.
         using: pairs (number of a premise F = G, multiple m) where right - left is a sum of m (F - G); for
         a premise between parameters, such as n = m + 1, None stands for the multiple that it takes.
+        evaluate: products of means are multiplied out, as they are where premises are used.
         """
-        if by == "evaluation" or using:
-            return self._compare(right, "=", {"by": "evaluation", "premises": premises(using)})
-        if by != "ring equality":
-            raise UsageError(f"equals by={by!r}: known are ring equality and evaluation")
+        if using or evaluate:
+            return self._compare(right, "=", [], using)
 
         def close(left: Side, other: Side, context: Context) -> dict[str, Any]:
             if left != other:
                 raise ProofError(f"the two sides differ: {_both(left, other)}")
-            return {"by": "ring equality"}
+            return {"by": "equality", "rows": []}
 
         return self._end(right, "=", close, meet=True)
 
-    def at_most(self, right: Any, by: str, **data: Any) -> Proof:
-        """left <= right, for right - left is a positive sum of what is never negative.
+    def at_most(self, right: Any, rows: Iterable[Any], using: Iterable[Any] = ()) -> Proof:
+        """left <= right: right - left is a sum of rows, none of which is ever negative.
 
-        by="tangent": terms (c, place, v, u) are c E_m[exp(v) (exp(u) - 1 - u)].
-        by="sum of squares": terms (c, place, v, b, f, k) are c f^2 E_m[exp(v) (b s^k)^2]; f = 1, k = 0.
-        by="square": b, measure, power k and scale c stand for c (E_m[(b s^k)^2] - E_m[b s^k]^2).
-        The place is q, p, mu or "sample"; a term may be a dict.  using: premises, as in `equals`.
-        A square given as a dict may hold "nonnegative": a function of k1 and w that multiplies it, and
-        that the theorem assumes to be at least 0 wherever the place has mass: the region it speaks of.
+        rows: dicts that hold u (c E_m[exp(v) (exp(u) - 1 - u)]), b (c f^2 E_m[exp(v) (b s^k)^2]) or variance
+        (c f^2 Var_m(b s^k)); c is scale, m is at (q, p, mu or "sample"), f is factor, k is power.
+        A square may hold "nonnegative": a function of k1 and w that multiplies it, and that the theorem
+        assumes to be at least 0 wherever m has mass: the region it speaks of.  using: as in `equals`.
         """
-        return self._compare(right, "<=", inequality(by, data))
+        return self._compare(right, "<=", inequality(rows), using)
 
-    def at_most_iff(self, right: Any, parameter: Any, is_: Any, terms: Iterable[Any]) -> Proof:
-        """left <= right at one sample for every r > 0 if and only if the parameter has this value.
-
-        terms: dicts with u (a tangent) or b (a square), of which right - left is then a sum.
-        """
-        value = to_ring(is_).to_json()
-        written = {"parameter": str(parameter), "value": value, "terms": positive_terms(terms)}
-        return self._compare(right, "<=", {"by": "contact", **written})
-
-    def _compare(self, right: Any, relation: str, written: dict[str, Any]) -> Proof:
-        """Close with data that the author gave, on the sides as they are or in canonical form."""
-
-        def refusal(left: Side, other: Side, context: Context) -> str:
-            try:
-                CLOSINGS[written["by"]].verify(
-                    left,
-                    other,
-                    filled(written, left, other, context),
-                    Statement(left, other, context, relation),
-                )
-            except (Refused, NotInRing) as error:
-                return str(error)
-            return ""
-
-        def close(left: Side, other: Side, context: Context) -> dict[str, Any]:
-            reason = refusal(left, other, context)
-            if reason:
-                differ = "the two sides differ" in reason or "[[" in reason
-                shown = f"the two sides differ by no such {written['by']}: {_both(left, other)}"
-                raise ProofError(shown if differ else f"{written['by']}: {reason}")
-            return filled(written, left, other, context)
-
-        def done(left: Side, other: Side, context: Context) -> bool:
-            return not refusal(left, other, context)
-
-        return self._end(right, relation, close, *data_elements(written), done=done)
+    def _compare(self, right: Any, relation: str, rows: list[Any], using: Iterable[Any]) -> Proof:
+        """Both sides evaluated, after what the rows and the premises add to the left one."""
+        other, uses = quantity(right), premises(using, self.context)
+        multiples = (e for _, times in uses if times for e in elements(times))
+        chain = self._speaking_of(other, *_row_elements(rows), *multiples)
+        plain = written_out(chain.context)
+        start = unfold(self.start, chain.context)
+        for row in rows:
+            start = start + _refusing(lambda row=row: read_row(row, plain)[0])
+        target = unfold(other.side, chain.context)
+        stepwise = speaks_of_steps(self.start, other.side)
+        strategy = Strategy(stepwise=stepwise, evaluate=True, cited=lemmas())
+        chain = chain._with_given_means(start, target, strategy=strategy)
+        plain = written_out(chain.context)
+        moves: list[Move] = []
+        known = filled(uses, start, target, plain, strategy)
+        for number, times in known:
+            data = {"of": number, "times": times.to_json(), "gradient": 0}
+            moves.append(make_step(_after(start, tuple(moves)), plain, "left", None, None, EQUATION, data))
+        moves += reduction(_after(start, tuple(moves)), plain, strategy=strategy)
+        ups = tuple(reduction(target, plain, "right", strategy))
+        left, arrived = _after(start, tuple(moves)), _after(target, ups)
+        if left != arrived:
+            raise ProofError(f"the two sides differ: {_both(left, arrived)}")
+        close = {"by": "equality", "rows": rows}
+        return replace(chain._certified(other, relation, tuple(moves), ups, close), brief=True)
 
     def differs_from(self, right: Any, relation: str = "=", model: dict[str, Any] | None = None) -> Proof:
         """Refute left = right (or left <= right) by an explicit finite model."""
 
         def close(left: Side, other: Side, context: Context) -> dict[str, Any]:
-            return find_model(Statement(left, other, context, relation), model)
+            plain = Plain(left, other, written_out(context), relation)
+            steps = speaks_of_steps(self.start, quantity(right).side)
+            return find_model(plain, model, context.on_policy, steps)
 
         return self._end(right, relation, close)
 
@@ -267,7 +287,7 @@ class Derivation:
 
         def close(left: Side, other: Side, context: Context) -> dict[str, Any]:
             c = score_coefficient(left, other)
-            return solve(c, function, family, [str(a) for a in constants], coordinate, context)
+            return solve(c, function, family, [str(a) for a in constants], coordinate, written_out(context))
 
         return self._end(0, "=", close, family, whole=True)
 
@@ -275,63 +295,98 @@ class Derivation:
         """left is no combination of grad KL(q||p), grad KL(p||q) and grad E_q[h(R, A)]."""
 
         def close(left: Side, other: Side, context: Context) -> dict[str, Any]:
-            return {
-                "by": "independence",
-                "term": foreign_term(score_coefficient(left, other), context).to_json(),
-            }
+            term = foreign_term(score_coefficient(left, other), written_out(context))
+            return {"by": "independence", "term": term.to_json()}
 
         return self._end(0, "=", close, whole=True)
 
+    def _speaking_of(self, other: Quantity, *more: ExpPoly) -> Derivation:
+        """With the functions and parameters of the other side declared as well."""
+        merged = dict(self.context.functions) | dict(other.functions)
+        context = replace(self.context, functions=tuple(sorted(merged.items())))
+        return replace(self, context=_with_parameters(context, [*elements(other.side), *more]))
+
     def _end(
-        self,
-        right: Any,
-        relation: str,
-        close: Any,
-        *more: ExpPoly,
-        meet: bool = False,
-        done: Any = None,
-        whole: bool = False,
+        self, right: Any, relation: str, close: Any, *more: ExpPoly, meet: bool = False, whole: bool = False
     ) -> Proof:
         """Bring both sides into canonical form and close; whole: sequences are not taken apart into steps."""
         other = quantity(right)
-        merged = dict(self.context.functions) | dict(other.functions)
-        context = replace(self.context, functions=tuple(sorted(merged.items())))
-        context = _with_parameters(context, [*elements(other.side), *more])
-        left, right_moves = self.moves, tuple[Move, ...]()
-        if done is None or not done(self.left, other.side, context):
-            steps = not whole and speaks_of_steps(self.start, other.side)
-            left = (*self.moves, *reduction(self.left, context, stepwise=steps))
-            right_moves = tuple(reduction(other.side, context, "right", steps))
+        steps = not whole and speaks_of_steps(self.start, other.side)
+        strategy = Strategy(stepwise=steps, cited=lemmas())
+        chain = self._speaking_of(other, *more)
+        target = unfold(other.side, chain.context)
+        chain = chain._with_given_means(self.left, target, strategy=strategy)
+        context, plain = chain.context, written_out(chain.context)
+        left = (*self.moves, *reduction(self.left, plain, strategy=strategy))
+        ups = tuple(reduction(target, plain, "right", strategy))
+        start = unfold(self.start, context)
         if meet:  # a refutation evaluates both sides in canonical form
-            left, right_moves = _meet(self, left, other.side, right_moves)
+            left, ups = _meet(self, start, left, target, ups)
+        closed = close(_after(start, left), _after(target, ups), context)
+        return chain._certified(other, relation, left, ups, closed)
+
+    def _certified(
+        self,
+        other: Quantity,
+        relation: str,
+        left: tuple[Move, ...],
+        ups: tuple[Move, ...],
+        close: dict[str, Any],
+    ) -> Proof:
+        steps = [step for step, _ in (*left, *ups)]
         part = {
-            "context": context.to_json(),
+            "context": written_out(self.context).to_json(),
             "relation": relation,
-            "left": self.start.to_json(),
-            "right": other.side.to_json(),
-            "steps": [step for step, _ in (*left, *right_moves)],
-            "close": close(_after(self.start, left), _after(other.side, right_moves), context),
+            "left": unfold(self.start, self.context).to_json(),
+            "right": unfold(other.side, self.context).to_json(),
+            "steps": steps,
+            "close": close,
         }
+        cited = lemmas() if any(isinstance(step["data"].get("of"), list) for step in steps) else None
         try:
-            return Proof(*certify(part), _written(self, other))
+            complete, theorem = certify(part, cited.known if cited else {})
         except Refused as refusal:
             raise ProofError(f"the derivation does not hold: {refusal}") from None
+        statement = Statement(self.start, other.side, self.context, relation)
+        return Proof(complete, Theorem(statement, theorem), _written(self, other), self.notes)
+
+
+def _refusing(make: Any) -> Any:
+    try:
+        return make()
+    except Refused as refusal:
+        raise ProofError(str(refusal)) from None
+
+
+def _row_elements(rows: list[Any]) -> Iterable[ExpPoly]:
+    for row in rows:
+        for name in ("scale", "factor", "v", "of", "nonnegative"):
+            if name in row:
+                yield ExpPoly.from_json(row[name])
 
 
 def _written(chain: Derivation, right: Quantity) -> dict[ExpPoly, Any]:
     """How losses were written: by the right side, unless the left side is the same function."""
-    labels = {**chain.labels, **right.labels}
+    labels = _unfolded_labels({**chain.labels, **right.labels}, chain.context)
     if chain.start != right.side or not chain.labels:
         return labels
-    return SidedLabels({**right.labels, **chain.labels}, labels)
+    return SidedLabels(_unfolded_labels({**right.labels, **chain.labels}, chain.context), labels)
+
+
+def _unfolded_labels(labels: dict[ExpPoly, Any], context: Context) -> dict[ExpPoly, Any]:
+    """A loss is written in the same way where the setting has been put in."""
+    if not (context.on_policy or context.given):
+        return labels
+    put_in = ((live_in(loss, index, context), shown) for loss, shown in labels.items() for index in ("", "t"))
+    return dict(put_in) | labels
 
 
 def _meet(
-    chain: Derivation, left: tuple[Move, ...], start: Side, right: tuple[Move, ...]
+    chain: Derivation, start: Side, left: tuple[Move, ...], target: Side, right: tuple[Move, ...]
 ) -> tuple[tuple[Move, ...], tuple[Move, ...]]:
     """Leave out the filled-in moves beyond the first place where the two sides agree."""
-    ups = [start, *(side for _, side in right)]
-    downs = [chain.start, *(side for _, side in left)]
+    ups = [target, *(side for _, side in right)]
+    downs = [start, *(side for _, side in left)]
     for i in range(len(chain.moves), len(downs)):
         if downs[i] in ups:
             return left[:i], right[: ups.index(downs[i])]
@@ -354,35 +409,6 @@ def _part(part: Any) -> dict[str, Any]:
     return {} if part is None else {"part": to_ring(part).to_json()}
 
 
-def solve(
-    c: ExpPoly,
-    function: str,
-    family: ExpPoly,
-    constants: list[str],
-    coordinate: str,
-    context: Context,
-) -> dict[str, Any]:
-    """The data of a completeness step: the unit that turns dc/dv = 0 into g^(n) = h."""
-    order = len(constants)
-    top = function + "'" * order
-    condition = partial(c, coordinate, context)
-    leading = [ExpPoly({key: value}) for key, value in condition.terms.items() if top in dict(key[0])]
-    if len(leading) != 1:
-        raise ProofError(f"iff: dc/d{coordinate} holds no single term in {top}")
-    unit = leading[0].inverse() * ExpPoly.variable(top)
-    close = {"by": "completeness", "function": function, "family": family.to_json(), "order": order}
-    return {**close, "unit": unit.to_json(), "coordinate": coordinate, "constants": constants}
-
-
-def foreign_term(c: ExpPoly, context: Context) -> ExpPoly:
-    """A term of c that is neither a reward nor a multiple of k1 or r; raises ProofError if there is none."""
-    for key, value in sorted(c.terms.items()):
-        term = ExpPoly({key: value})
-        if is_foreign(term, context):
-            return term
-    raise ProofError("the coefficient is a combination of k1, r and rewards")
-
-
 @dataclass(frozen=True, repr=False)
 class Proof(ProofView):
     """A finished derivation: its certificate part, and the theorem that the kernel's replay gave."""
@@ -390,8 +416,19 @@ class Proof(ProofView):
     part: dict[str, Any]
     theorem: Theorem
     labels: dict[ExpPoly, Any]
+    notes: tuple[tuple[int, int, str], ...] = ()
+    brief: bool = False  # both sides evaluated: the chain shows where it starts and ends
 
     @property
     def trust(self) -> str:
         """kernel: a proof exists only once the kernel has replayed it."""
         return "kernel"
+
+    @cached_property
+    def cites(self) -> list[list[Any]]:
+        """The parts of the theorems that it cites."""
+        return carried([self.part])
+
+    def certificate(self) -> dict[str, Any]:
+        """What `klsym check` replays."""
+        return {"format": FORMAT, "cites": self.cites, "parts": [self.part], "digest": digest([self.part])}

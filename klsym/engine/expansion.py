@@ -23,8 +23,8 @@ from klsym.errors import UsageError
 from klsym.kernel.intervals import exp_enclosure, log_enclosure
 from klsym.language import LATEX_NAMES
 from klsym.names import SAMPLE_BASES, parse_name
-from klsym.normal_form import ONE, ZERO, ExpPoly, Monomial
 from klsym.render.spelling import LATEX
+from klsym.ring import ONE, ZERO, ExpPoly, Monomial
 
 MAX_ORDER = 64
 TAIL = 24  # coefficients kept exactly beyond the order before a majorant takes over

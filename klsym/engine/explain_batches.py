@@ -15,6 +15,7 @@ from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from typing import Any
 
+from klsym.abbreviations import E, Indexed, Side
 from klsym.convert import to_ring, to_sympy
 from klsym.engine.advice import batch_warnings, facts_of
 from klsym.engine.derivation import Derivation, Proof, derive
@@ -37,15 +38,14 @@ from klsym.engine.quantities import KL, Quantity, expectation, grad, sample, sam
 from klsym.engine.targets import Target, recognise
 from klsym.engine.verdict import Meaning, Verdict
 from klsym.errors import ProofError
-from klsym.kernel.derivatives import d_log_q
-from klsym.kernel.indexed import in_slot
+from klsym.kernel.derivatives import in_slot
 from klsym.language import H, R, others, own, parameter, s
 from klsym.names import SAMPLE_BASES
-from klsym.normal_form import ONE, ZERO, ExpPoly
 from klsym.render import formulas
 from klsym.render.losses import Written
 from klsym.render.spelling import LATEX, TEXT, Text, is_sum
-from klsym.statements import E, Indexed, Side
+from klsym.ring import ONE, ZERO, ExpPoly
+from klsym.unfolding import d_log_q
 
 n, m = parameter("n"), parameter("m")
 SIZE = ((n, m + 1),)
@@ -158,9 +158,15 @@ def _one_term(single: Verdict, form: Canonical, centred: Centred, link: tuple[Pr
         coefficient=text,
         coefficient_latex=latex,
         gradient=Meaning.of(found),
-        witness=None if _is_reverse(found) else witness_against_reverse_kl(centred.derivation, found.reward),
+        witness=None if _is_reverse(found) else _witness(centred, right, found.reward),
     )
     return with_objective(verdict, found)
+
+
+def _witness(centred: Centred, right: Quantity, reward: ExpPoly) -> dict[str, Any] | None:
+    """A model for the batch or, where H is given by premises, which bind no model, for what it is worth."""
+    start = derive(right) if centred.derivation.context.given else centred.derivation
+    return witness_against_reverse_kl(start, reward)
 
 
 def _is_reverse(found: Target) -> bool:
@@ -172,11 +178,11 @@ def _equation(centred: Centred, right: Quantity) -> Proof:
     """The theorem of the batch; off-policy means are multiplied out, and (n - 1)/m is 1 by the premise."""
     derivation = centred.derivation
     if derivation.context.premises:
-        return derivation.equals(right, "evaluation", using=[(0, None)])
+        return derivation.equals(right, using=[(0, None)])
     try:
         return derivation.equals(right)
     except ProofError:
-        return derivation.equals(right, "evaluation")
+        return derivation.equals(right, evaluate=True)
 
 
 def _times(scale: Any, c: ExpPoly, spell: Text) -> str:
@@ -218,7 +224,7 @@ def _biased(single: Verdict, form: Canonical, centred: Centred, link: tuple[Proo
         coefficient=text,
         coefficient_latex=latex,
         gradient=Meaning(target, {}),
-        witness=witness_against_reverse_kl(centred.derivation, ZERO),
+        witness=_witness(centred, right, ZERO),
         hypotheses=(f"{MEAN} stands for {mean}", *verdict.hypotheses),
         shown=formulas.side(right.side),
         notes=(f"{APART} on a model of three outcomes",) if target == "none" else (),
@@ -235,7 +241,8 @@ def _constant_mean(h: ExpPoly) -> ExpPoly | None:
 # q, p, mu and two directions on three sequences of one token: one sample
 ONE_TOKEN = {
     "q": ["1/2", "1/4", "1/4"], "p": ["1/4", "1/2", "1/4"], "mu": ["1/5", "2/5", "2/5"],
-    "u": ["1", "0", "0"], "v": ["0", "1", "0"], "R": ["0", "1", "2"], "next": [None, None, None],
+    "u": ["1", "0", "0"], "v": ["0", "1", "0"], "rewards": {"R": ["0", "1", "2"]},
+    "next": [None, None, None],
 }  # fmt: skip
 
 
@@ -249,7 +256,8 @@ def _turning(h: ExpPoly) -> tuple[str | None, tuple[Proof, ...]]:
     names = derive(start).context.parameters
     numbers = {name: str(Fraction(2 + i, 3)) for i, name in enumerate(names)}
     try:
-        return "none", (derive(start).differs_from(0, model={"tree": ONE_TOKEN, "parameters": numbers}),)
+        model = {"tree": ONE_TOKEN, "path": [], "parameters": numbers}
+        return "none", (derive(start).differs_from(0, model=model),)
     except ProofError:
         return None, ()
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from klsym.abbreviations import Indexed
 from klsym.convert import to_ring, to_sympy
 from klsym.engine.derivation import Derivation, derive
 from klsym.engine.explain_pieces import ADVANTAGE
@@ -19,12 +20,12 @@ from klsym.engine.explain_samples import sampled_from, uses_sampler
 from klsym.engine.explain_setting import Setting
 from klsym.engine.indexed import sum_over_t, token_gradient
 from klsym.errors import UsageError
-from klsym.kernel.indexed import SUMS
+from klsym.kernel.sums import SUMS
 from klsym.language import A, H, future, length, log_q, now, past, rho, s, sg
 from klsym.names import parse_name
-from klsym.normal_form import ONE, ZERO, ExpPoly
+from klsym.ring import ONE, ZERO, ExpPoly
 from klsym.slots import at_slot
-from klsym.statements import Indexed
+from klsym.unfolding import value_in
 
 WEIGHTS = {"token": now(rho), "prefix": past(rho) * now(rho), "sequence": rho}
 CREDITED = {"to-go": (now, future), "total": (past, now, future)}  # the u of the rewards at t
@@ -161,7 +162,8 @@ def _exchanged(start: Derivation, front: ExpPoly) -> Derivation:
     current = start
     for slot in ("future", "past"):
         rewards = ExpPoly.variable(at_slot("H", slot))
-        data: dict[str, Any] = {"now": "s", "other": "H", "slot": slot, "part": (front * rewards).to_json()}
+        part = value_in(front * rewards, "t", start.context)
+        data: dict[str, Any] = {"now": "s", "other": "H", "slot": slot, "part": part.to_json()}
         for number, (_, (atom,)) in enumerate(current.left.terms):
             if isinstance(atom, Indexed) and rewards.names() <= atom.coefficient.names():
                 current = current.step("exchange of sums", number, **data)

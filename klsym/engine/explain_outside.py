@@ -17,7 +17,8 @@ from klsym.render import losses
 from klsym.render.combination import combination_latex
 from klsym.render.losses import Written
 from klsym.render.spelling import LATEX, TEXT, Text, is_sum
-from klsym.statements import Context
+from klsym.statements import Context as Plain
+from klsym.unfolding import plain_model
 
 # what ties -> the slope taken there, and what other code has
 SLOPES = {
@@ -143,7 +144,8 @@ def _witness(c: Any, found: outside.Found, setting: Setting, left: str) -> dict[
         return None
 
     def candidates(names: tuple[str, ...]) -> Any:
-        return models(Context(parameters=names, on_policy=setting.on_policy))
+        tried = models(Plain(parameters=names), setting.on_policy)
+        return (plain_model(model) for model in tried)
 
     reward = found.multiples.get("reward", outside.NOTHING)
     model = outside.witness(c, k1 + reward, candidates)

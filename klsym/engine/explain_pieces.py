@@ -1,6 +1,6 @@
 """What the expected gradient of token losses is made of: named pieces, and what is left of it.  Untrusted.
 
-The canonical form (reduce_indexed.py) is a sum of E_q[sum_t c s_now] and E_q[sum_t c s_past], such as
+The canonical form (reduce.py) is a sum of E_q[sum_t c s_now] and E_q[sum_t c s_past], such as
 
     grad KL(q||p) = E_q[sum_t k1_now (s_now + s_past)]        grad E_q[T] = E_q[sum_t s_past]
 
@@ -13,13 +13,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
+from klsym.abbreviations import Context, Indexed, Side
 from klsym.convert import to_ring, to_sympy
 from klsym.engine.indexed import sum_over_t, token_KL, token_KL_gradient
 from klsym.engine.quantities import KL, Quantity, expectation, grad
-from klsym.engine.reduce import reduction
+from klsym.engine.reduce import Strategy, reduction
 from klsym.language import A, R, k1, length, now, past, r, rho
-from klsym.normal_form import ONE, ZERO, ExpPoly
-from klsym.statements import Context, Indexed, Side
+from klsym.ring import ONE, ZERO, ExpPoly
+from klsym.statements import Context as Plain
+from klsym.unfolding import unfold
 
 Slots = dict[str, ExpPoly]  # the slot of the score function -> its coefficient, all under q
 
@@ -48,8 +50,8 @@ class Piece:
 
     @cached_property
     def canonical(self) -> Slots:
-        side = self.quantity.side
-        for _, reached in reduction(side, Context(), stepwise=True):
+        side = unfold(self.quantity.side, Context())
+        for _, reached in reduction(side, Plain(), strategy=Strategy(stepwise=True)):
             side = reached
         return slots_of(side)
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+from klsym.abbreviations import Curl, E, Side, Statement, atoms_of, elements, measures
 from klsym.convert import to_ring, to_sympy
 from klsym.engine.advice import facts_of, warnings_for
 from klsym.engine.derivation import Derivation, Proof, derive
@@ -24,16 +25,15 @@ from klsym.engine.targets import K1, R_RATIO, Target, recognise, recognise_value
 from klsym.engine.verdict import Meaning, Step, Verdict
 from klsym.engine.witness import shown_model
 from klsym.errors import ProofError, Refused, UsageError
-from klsym.kernel.closing import score_coefficient
+from klsym.kernel.meta import score_coefficient
 from klsym.language import length, parameter, s, sg
-from klsym.names import SAMPLE_BASES, THETA_FREE, parse_name
-from klsym.normal_form import ZERO, ExpPoly
+from klsym.names import SAMPLE, SAMPLE_BASES, THETA_FREE, parse_name
 from klsym.parser import MAX_EXP, MAX_POWER
 from klsym.render import formulas, losses
 from klsym.render.losses import Written
 from klsym.render.spelling import LATEX, TEXT, is_call
 from klsym.render.text import chain_in, show_theorem
-from klsym.statements import Curl, E, Side, Statement, elements, measures
+from klsym.ring import ZERO, ExpPoly
 
 
 @dataclass(frozen=True)
@@ -234,7 +234,7 @@ def witness_against_reverse_kl(derivation: Derivation, reward: ExpPoly) -> dict[
 
 def shown_witness(proof: Proof) -> dict[str, Any]:
     """The model of a refutation, less what the equation does not mention."""
-    close = proof.part["close"]
+    close = proof.theorem.close
     refuted = show_theorem(proof.theorem, proof.labels).removesuffix(" in general").replace("!=", "=")
     used = used_names(proof.theorem.statement)
     if "tree" not in close["model"]:
@@ -244,10 +244,17 @@ def shown_witness(proof: Proof) -> dict[str, Any]:
     return {
         "refutes": refuted,
         "tree": _pruned(close["model"]["tree"], rows),
+        **({"path": close["model"]["path"]} if at_one_sample(proof.theorem.statement) else {}),
         **({"parameters": numbers} if numbers else {}),
         "left": close["left"],
         "right": close["right"],
     }
+
+
+def at_one_sample(statement: Statement) -> bool:
+    """Does the statement speak of a value at one sample or sequence?"""
+    sides = (statement.left, statement.right)
+    return any(getattr(atom, "measure", "") == SAMPLE for atom in atoms_of(*sides))
 
 
 def _unused_rows(statement: Statement, used: set[str]) -> set[str]:
@@ -280,4 +287,4 @@ def hypotheses_of(proofs: tuple[Proof, ...]) -> tuple[str, ...]:
 
 def steps_of(proof: Proof) -> tuple[Step, ...]:
     """The chain of a proof, in text and in LaTeX."""
-    return tuple((why, text, latex) for (text, latex), why in chain_in(proof.part, proof.labels, TEXT, LATEX))
+    return tuple((why, text, latex) for (text, latex), why in chain_in(proof, TEXT, LATEX))

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from klsym.abbreviations import Indexed
 from klsym.convert import to_ring
 from klsym.engine.advice import Facts, token_warnings
 from klsym.engine.derivation import Derivation, Proof, derive
@@ -31,11 +32,10 @@ from klsym.engine.verdict import Meaning, Verdict
 from klsym.errors import ProofError
 from klsym.language import R, future, k1, now, s
 from klsym.names import SAMPLE_BASES, parse_name
-from klsym.normal_form import ZERO, ExpPoly
 from klsym.render import formulas, losses
 from klsym.render.losses import Written
 from klsym.render.spelling import LATEX, TEXT, Text, is_sum
-from klsym.statements import Indexed
+from klsym.ring import ZERO, ExpPoly
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,10 @@ def _witness(field: Field, answer: Answer, found: Decomposition) -> dict[str, An
         return None
     if answer.target == "none":
         return shown_witness(answer.proofs[0])
-    return witness_against_reverse_kl(field.exchanged, found.combination.get("reward", ZERO))
+    start = field.exchanged
+    if start.context.given:  # what is given are premises, which a model need not satisfy
+        start = derive(token_gradient(field.attached, field.under), on_policy=start.context.on_policy)
+    return witness_against_reverse_kl(start, found.combination.get("reward", ZERO))
 
 
 # ---------------------------------------------------------------------------- what is kept and what is not
@@ -185,14 +188,7 @@ def _per_token(start: Derivation) -> Slots:
     current = start
     if any(not isinstance(atom, Indexed) for _, atoms in start.left.terms for atom in atoms):
         current = start.differentiate()
-    while start.context.on_policy and (place := _unsettled(current)) is not None:
-        current = current.step("on-policy", place)
     return {atom.score[0]: atom.coefficient * c for c, (atom,) in current.left.terms}  # type: ignore[union-attr]
-
-
-def _unsettled(current: Derivation) -> int | None:
-    found = (i for i, (_, (atom,)) in enumerate(current.left.terms) if getattr(atom, "measure", "") == "mu")
-    return next(found, None)
 
 
 def _value(loss: Any, setting: Setting) -> Meaning:

@@ -10,15 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from klsym.convert import generic_functions, to_ring
-from klsym.engine.quantities import Quantity
-from klsym.errors import UsageError
-from klsym.language import s as score_symbol
-from klsym.names import PROBABILITIES, SAMPLE
-from klsym.normal_form import ExpPoly
-from klsym.slots import is_score
-from klsym.statements import (
-    Atom,
+from klsym.abbreviations import (
     Curl,
     Indexed,
     IndexedGradient,
@@ -26,7 +18,15 @@ from klsym.statements import (
     Score,
     Side,
     TokenDivergence,
+    side_of,
 )
+from klsym.convert import generic_functions, to_ring
+from klsym.engine.quantities import Quantity
+from klsym.errors import UsageError
+from klsym.language import s as score_symbol
+from klsym.names import PROBABILITIES, SAMPLE
+from klsym.ring import ExpPoly
+from klsym.slots import is_score
 
 
 def split_scores(expression: Any, index: str) -> dict[Score, ExpPoly]:
@@ -68,11 +68,11 @@ def _measure(under: str, also: tuple[str, ...] = ()) -> str:
     return under
 
 
-def _scored(of: Any, index: str, build: Callable[[ExpPoly, Score], Atom]) -> Quantity:
+def _scored(of: Any, index: str, build: Callable[[ExpPoly, Score], Any]) -> Quantity:
     total = Quantity(Side(), generic_functions(of))
     for score, part in split_scores(of, index).items():
         labels = {} if score else {part: of}
-        total = total + Quantity(Side.atom(build(part, score)), {}, labels)
+        total = total + Quantity(side_of(build(part, score)), {}, labels)
     return total
 
 
@@ -116,18 +116,18 @@ def _loss(loss: Any) -> ExpPoly:
 
 def token_KL(a: str, b: str, prefixes: str = "q") -> Quantity:
     """E_m[sum_t KL(a(.|y_<t)||b(.|y_<t))]: exact next-token divergences along prefixes drawn from m."""
-    return Quantity(Side.atom(TokenDivergence(_measure(prefixes), _measure(a), _measure(b))))
+    return Quantity(side_of(TokenDivergence(_measure(prefixes), _measure(a), _measure(b))))
 
 
 def token_KL_gradient(a: str, b: str, prefixes: str = "q") -> Quantity:
     """E_m[sum_t grad KL(a(.|y_<t)||b(.|y_<t))], the prefixes drawn from m and held fixed."""
-    return Quantity(Side.atom(TokenDivergence(_measure(prefixes), _measure(a), _measure(b), True)))
+    return Quantity(side_of(TokenDivergence(_measure(prefixes), _measure(a), _measure(b), True)))
 
 
 def curl(loss: Any, under: str) -> Quantity:
     """d_v F.u - d_u F.v for the field F = E_m[sum_t grad L_t]: 0 if F is the gradient of any function."""
     element = _loss(loss)
-    return Quantity(Side.atom(Curl(_measure(under), element)), generic_functions(loss), {element: loss})
+    return Quantity(Side.atom(Curl("t", _measure(under), element)), generic_functions(loss), {element: loss})
 
 
 # ---------------------------------------------------------------------------- batches
@@ -155,4 +155,4 @@ def variance_of_mean(of: Any, under: str) -> Quantity:
     if len(parts) != 1 or set(next(iter(parts))) - {"self"}:
         raise UsageError(f"variance_of_mean: a product with one power of own(s) expected, got {of}")
     [(score, a)] = parts.items()
-    return Quantity(Side.atom(MeanVariance(under, a, score)), generic_functions(of))
+    return Quantity(side_of(MeanVariance(under, a, score)), generic_functions(of))

@@ -1,102 +1,89 @@
-"""What an inequality rests on, from Python values to the data of a certificate.  Untrusted.
+"""What inequalities and premises rest on, from Python values to the data of a certificate.  Untrusted.
 
 >>> from klsym.language import k1
->>> written = inequality("tangent", {"terms": [(1, "sample", 0, -k1)]})
->>> [row["at"] for row in written["terms"]], written["premises"]
-(['sample'], [])
+>>> [row["kind"] for row in inequality([{"u": -k1, "at": "sample"}])]
+['tangent']
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import sympy
 
+from klsym.abbreviations import Context, with_coefficient
 from klsym.convert import to_ring, to_sympy
 from klsym.engine.quantities import quantity
+from klsym.engine.reduce import Strategy, reduction
 from klsym.errors import NotInRing, UsageError
-from klsym.kernel.evaluation import evaluated
-from klsym.kernel.inequalities import REGION
-from klsym.normal_form import ExpPoly
-from klsym.statements import Context, Linear, Side, elements, with_coefficient
+from klsym.kernel.closings import REGION
+from klsym.names import MEASURES, SAMPLE
+from klsym.statements import Context as Plain
+from klsym.statements import Mean, Side
+from klsym.unfolding import unfold
 
 Data = dict[str, Any]
-SQUARES = "sum of squares"
-# what a term may hold, in the order of a tuple; None must be given
-TERMS: dict[str, Data] = {
-    "tangent": {"scale": 1, "at": "q", "v": 0, "u": None},
-    SQUARES: {"scale": 1, "at": "q", "v": 0, "b": None, "factor": 1, "power": 0},
-}
-SQUARE: Data = {"b": None, "measure": None, "power": None, "scale": 1}
+KINDS = {"u": "tangent", "b": "square", "variance": "variance"}  # the key that a row holds -> its kind
+DEFAULTS = {"scale": 1, "factor": 1, "v": 0}
 
 
-def inequality(by: str, data: Data) -> Data:
-    """The data of `tangent`, `sum of squares` or `square`, as the kernel reads it.
+def inequality(rows: Iterable[Any]) -> list[Data]:
+    """Rows as the kernel reads them.
 
-    data: `terms`, or for `square` b, measure, power and scale; `using` as in `premises`.
+    rows: dicts with one of u, b and variance; also at, scale, factor, v, power, and nonnegative for a square.
     Raises UsageError: an unknown name, or a value that is missing.
     """
-    data = dict(data)
-    using = premises(data.pop("using", ()))
-    if by in TERMS and set(data) == {"terms"}:
-        return {"by": by, "terms": terms(by, data["terms"]), "premises": using}
-    if by == "square":
-        return {"by": by, **_written(_filled(data, SQUARE, by)), "premises": using}
-    known = ", ".join(f"{name} with terms" for name in TERMS)
-    raise UsageError(f"at_most by={by!r}: known are {known}, and square with b, measure, power")
-
-
-def terms(by: str, rows: Iterable[Any]) -> list[Data]:
-    """Each term as a tuple or a dict; `by` is "tangent" or "sum of squares", which may name a region."""
-    defaults = TERMS[by]
     if isinstance(rows, str | dict) or not isinstance(rows, Iterable):
-        raise UsageError(f"{by}: terms: a list of ({', '.join(defaults)}) expected")
-    return [_written(_filled(_named(row, defaults, by), defaults, by)) for row in rows]
+        raise UsageError("rows: a list of dicts such as {'u': -k1, 'at': 'q'} expected")
+    return [_row(row) for row in rows]
 
 
-def _named(row: Any, defaults: Data, by: str) -> Data:
-    if isinstance(row, dict):
-        return row
-    if not isinstance(row, tuple) or len(row) > len(defaults):
-        raise UsageError(f"{by}: a term ({', '.join(defaults)}) expected, got {str(row)[:60]}")
-    return dict(zip(defaults, row, strict=False))
+def _row(row: Any) -> Data:
+    kinds = [key for key in KINDS if isinstance(row, dict) and key in row]
+    known = {*KINDS, *DEFAULTS, "at", "power", REGION}
+    if len(kinds) != 1 or set(row) - known:
+        shown = ", ".join(map(str, row)) if isinstance(row, dict) else str(row)[:60]
+        raise UsageError(f"a row holds u, b or variance, and of {', '.join(sorted(known))} some; got {shown}")
+    power, at = row.get("power", 0), row.get("at", "q")
+    if type(power) is not int or power < 0:
+        raise UsageError(f"power: 0, 1, 2 or more expected, got {str(power)[:20]}")
+    if at not in (*MEASURES, SAMPLE):
+        raise UsageError(f"at: one of {', '.join((*MEASURES, SAMPLE))} expected, got {str(at)[:20]!r}")
+    given = {"of": row[kinds[0]], **{name: row.get(name, value) for name, value in DEFAULTS.items()}}
+    given |= {REGION: row[REGION]} if REGION in row else {}
+    written = {name: to_ring(value).to_json() for name, value in given.items()}
+    return {"kind": KINDS[kinds[0]], "at": ["", at], "score": ["x"] * power, **written}
 
 
-def positive_terms(rows: Iterable[Data]) -> list[Data]:
-    """Dicts that hold u (a tangent) or b (a square), at one sample."""
-    rows = list(rows)
-    if not all(isinstance(row, dict) for row in rows):
-        raise UsageError("terms: a list of dicts such as {'u': -k1} expected")
-    kinds = [SQUARES if "b" in row else "tangent" for row in rows]
-    return [terms(by, [{"at": "sample", **row}])[0] for by, row in zip(kinds, rows, strict=True)]
-
-
-def premises(using: Iterable[Any]) -> list[Data]:
+def premises(using: Iterable[Any], context: Context) -> list[tuple[int, Side | None]]:
     """Pairs (number of a premise F = G, multiple m): right - left holds m (F - G) besides.
 
-    >>> premises([(0, -2)])
-    [{'number': 0, 'times': [[[['-2', {}]], []]]}]
+    The kernel adds a multiple of G - F to the left side: that multiple is -m.
     """
-    return [
-        {"number": number, "times": None if m is None else quantity(m).side.to_json()}
-        for number, m in _pairs(using)
-    ]
+    pairs = list(using) if isinstance(using, Iterable) else [using]
+    if not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
+        raise UsageError("using: pairs (number of a premise, multiple) expected")
+    return [(number, None if m is None else unfold(quantity(m).side, context) * -1) for number, m in pairs]
 
 
-def filled(written: Data, left: Side, right: Side, context: Context) -> Data:
-    """The data with every multiple: None is (right - left)/(F - G), F = G a premise between parameters."""
-    rows = written.get("premises", [])
-    if not any(row["times"] is None for row in rows):
-        return written
-    gap, known = evaluated(right - left, context)[0], []
-    for row in rows:
-        times = row["times"]
-        if times is None and row["number"] in range(len(context.premises)):
-            first, second = context.premises[row["number"]]
-            times = _quotient(gap, first - second).to_json()
-        known.append({**row, "times": times})
-    return {**written, "premises": known}
+def filled(
+    uses: list[tuple[int, Side | None]], left: Side, right: Side, context: Plain, strategy: Strategy
+) -> list[tuple[int, Side]]:
+    """Every multiple: None is (right - left)/(G - F), where F = G is a premise between parameters."""
+    if all(times is not None for _, times in uses):
+        return [(number, times) for number, times in uses if times is not None]
+    gap, known = _reduced(right, context, strategy) - _reduced(left, context, strategy), []
+    for number, times in uses:
+        if times is None and number in range(len(context.premises)):
+            first, second = context.premises[number]
+            times = _quotient(gap, second - first)
+        known.append((number, times or Side()))
+    return known
+
+
+def _reduced(side: Side, context: Plain, strategy: Strategy) -> Side:
+    return [side, *(reached for _, reached in reduction(side, context, strategy=strategy))][-1]
 
 
 def _quotient(gap: Side, divisor: Side) -> Side:
@@ -104,7 +91,7 @@ def _quotient(gap: Side, divisor: Side) -> Side:
     below = sum((to_sympy(c) for c, atoms in divisor.terms if not atoms), sympy.S.Zero)
     total = Side()
     for coefficient, atoms in gap.terms:
-        inside = atoms[0] if len(atoms) == 1 and isinstance(atoms[0], Linear) else None
+        inside = atoms[0] if len(atoms) == 1 and isinstance(atoms[0], Mean) else None
         divided = inside.coefficient if inside else coefficient
         try:
             quotient = to_ring(sympy.cancel(to_sympy(divided) / below))
@@ -113,40 +100,3 @@ def _quotient(gap: Side, divisor: Side) -> Side:
         found = Side.atom(with_coefficient(inside, quotient)) if inside else Side.of((quotient, atoms))
         total = total + found
     return total
-
-
-def _pairs(using: Any) -> list[Any]:
-    pairs = list(using) if isinstance(using, Iterable) else [using]
-    if not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
-        raise UsageError("using: pairs (number of a premise, multiple) expected")
-    return pairs
-
-
-def _filled(row: Data, defaults: Data, by: str) -> Data:
-    missing = [name for name, value in defaults.items() if value is None and name not in row]
-    unknown = [str(name) for name in row if name not in defaults and (name, by) != (REGION, SQUARES)]
-    if missing or unknown:
-        names = ", ".join(defaults)
-        raise UsageError(f"{by}: a term holds {names}; got {', '.join(map(str, row)) or 'nothing'}")
-    return {**defaults, **row}
-
-
-def _written(row: Data) -> Data:
-    plain = {name: value for name, value in row.items() if name in ("at", "measure")}
-    if "power" in row:
-        power = row.pop("power")
-        if type(power) is not int or power < 0:
-            raise UsageError(f"power: 0, 1, 2 or more expected, got {str(power)[:20]}")
-        plain["score"] = ["x"] * power
-    return plain | {name: to_ring(row[name]).to_json() for name in row if name not in plain}
-
-
-def data_elements(data: Any) -> Iterator[ExpPoly]:
-    """The coefficients in the data of an inequality, for the parameters that they name."""
-    for row in [data, *data.get("terms", [])]:
-        for name in ("scale", "factor", "v", "u", "b", "value", REGION):
-            if name in row:
-                yield ExpPoly.from_json(row[name])
-    for row in data.get("premises", []):
-        if row["times"] is not None:
-            yield from elements(Side.from_json(row["times"]))

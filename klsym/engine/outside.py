@@ -25,7 +25,7 @@ from klsym.engine.slopes import at_policy
 from klsym.engine.targets import Target, recognise, recognise_value
 from klsym.errors import NotInRing
 from klsym.language import A, Estimator, R, clip, k1, log_mu, log_p, log_q, r, rho, unfold
-from klsym.normal_form import ZERO, ExpPoly
+from klsym.ring import ZERO, ExpPoly
 
 DIGITS = 40
 BISECTIONS = 40

@@ -21,7 +21,7 @@ from sympy import Heaviside, Rational
 
 from klsym.errors import NotInRing
 from klsym.language import K3, Estimator, clip, log_mu, log_p, log_q, unfold
-from klsym.normal_form import ExpPoly
+from klsym.ring import ExpPoly
 
 DENSITIES = (log_q, log_p, log_mu)
 HALF = Rational(1, 2)

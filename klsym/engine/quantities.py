@@ -13,15 +13,7 @@ from typing import Any
 
 import sympy
 
-from klsym.convert import generic_functions, split_score, to_ring
-from klsym.errors import ProofError, UsageError
-from klsym.language import as_expression, r
-from klsym.language import s as score_symbol
-from klsym.names import MEASURES, PROBABILITIES, SAMPLE_BASES, parse_name
-from klsym.normal_form import ExpPoly
-from klsym.render.text import show_side
-from klsym.statements import (
-    Atom,
+from klsym.abbreviations import (
     Bregman,
     Covariance,
     Divergence,
@@ -32,7 +24,15 @@ from klsym.statements import (
     PointGradient,
     Score,
     Side,
+    side_of,
 )
+from klsym.convert import generic_functions, split_score, to_ring
+from klsym.errors import ProofError, UsageError
+from klsym.language import as_expression, r
+from klsym.language import s as score_symbol
+from klsym.names import MEASURES, PROBABILITIES, SAMPLE_BASES, parse_name
+from klsym.render.text import show_side
+from klsym.ring import ExpPoly
 
 q, p, mu, count = MEASURES
 
@@ -99,11 +99,11 @@ def _measure(name: str, allowed: tuple[str, ...] = PROBABILITIES) -> str:
     return name
 
 
-def _labelled(atom: Atom, *written: tuple[ExpPoly, Any]) -> Quantity:
+def _labelled(atom: Any, *written: tuple[ExpPoly, Any]) -> Quantity:
     functions: dict[str, tuple[str, ...]] = {}
     for _, expression in written:
         functions.update(generic_functions(expression))
-    return Quantity(Side.atom(atom), functions, dict(written))
+    return Quantity(side_of(atom), functions, dict(written))
 
 
 def expectation(of: Any, under: str) -> Quantity:
@@ -117,12 +117,12 @@ def expectation(of: Any, under: str) -> Quantity:
     return _scored(of, lambda a, score: E(under, a, score))
 
 
-def _scored(of: Any, build: Callable[[ExpPoly, Score], Atom]) -> Quantity:
+def _scored(of: Any, build: Callable[[ExpPoly, Score], Any]) -> Quantity:
     """One atom for each power of the score function s in `of`."""
     total = Quantity(Side(), generic_functions(of))
     for power, part in split_score(of).items():
         written = sympy.diff(of, score_symbol, power).subs(score_symbol, 0) / sympy.factorial(power)
-        total = total + Quantity(Side.atom(build(part, ("x",) * power)), {}, {part: written})
+        total = total + Quantity(side_of(build(part, ("x",) * power)), {}, {part: written})
     return total
 
 
@@ -157,17 +157,17 @@ def grad(of: Quantity) -> Quantity:
 
 def KL(a: str, b: str) -> Quantity:
     """KL(a||b) = E_a[log a/b]; KL(q, p) is the reverse KL, KL(p, q) the forward KL."""
-    return Quantity(Side.atom(Divergence("KL", _measure(a), _measure(b))))
+    return Quantity(side_of(Divergence("KL", _measure(a), _measure(b))))
 
 
 def chi2(a: str, b: str) -> Quantity:
     """chi^2(a||b) = E_b[(a/b - 1)^2]."""
-    return Quantity(Side.atom(Divergence("chi2", _measure(a), _measure(b))))
+    return Quantity(side_of(Divergence("chi2", _measure(a), _measure(b))))
 
 
 def jeffreys(a: str, b: str) -> Quantity:
     """J(a, b) = KL(a||b) + KL(b||a)."""
-    return Quantity(Side.atom(Divergence("J", _measure(a), _measure(b))))
+    return Quantity(side_of(Divergence("J", _measure(a), _measure(b))))
 
 
 def covariance(a: Any, b: Any, under: str) -> Quantity:
@@ -185,4 +185,4 @@ def bregman(phi: Any) -> Quantity:
     """
     if as_expression(phi).free_symbols - r.free_symbols:
         raise ProofError("bregman: an expression in r alone expected")
-    return Quantity(Side.atom(Bregman(to_ring(phi))))
+    return Quantity(side_of(Bregman(to_ring(phi))))

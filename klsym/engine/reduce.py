@@ -1,162 +1,315 @@
 """The strategy: which rule brings a side one step closer to its canonical form.  Untrusted.
 
-The canonical form holds expectations under q alone, E_q[c s] with the constant of c dropped and
-E_q[v] with constants, multiples of r and of 1/rho evaluated.  The kernel replays what is proposed.
+The canonical form of a mean over samples stands under q, E_q[c s] with the constant of c dropped and E_q[v]
+with constants, multiples of r and of 1/rho evaluated.  A sum over t stands under q and speaks of slots alone;
+what does not depend on a later slot has lost the ratio and the score of that slot; of two sums over pairs of
+steps, the later step is `now`: sum_t s_t sum_{u>t} V_u becomes sum_u V_u sum_{t<u} s_t.  Means over batches
+become products of means.  The kernel replays what is proposed.
 
->>> from klsym.normal_form import ExpPoly
->>> from klsym.statements import Divergence, Gradient
->>> side = Side.atom(Gradient(Side.atom(Divergence("KL", "q", "p"))))
+>>> side = Side.atom(Gradient(Side.atom(Mean("", "q", ExpPoly.variable("k1")))))
 >>> [step["rule"] for step, _ in reduction(side, Context())]
-['definition', 'log-derivative', 'chain rule', 'score mean zero']
+['log-derivative', 'chain rule', 'score mean zero']
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
-from klsym.engine.reduce_indexed import into_steps, rule_at_index
 from klsym.errors import ProofError
-from klsym.kernel import apply_step
-from klsym.kernel.derivatives import density_ratio
-from klsym.names import parse_name
-from klsym.normal_form import ExpPoly
-from klsym.statements import (
-    Atom,
-    Bregman,
-    Context,
-    Covariance,
-    Curl,
-    Divergence,
-    E,
-    ExpectedGradient,
-    Gradient,
-    Indexed,
-    IndexedGradient,
-    MeanVariance,
-    Point,
-    PointGradient,
-    Side,
-    TokenDivergence,
-)
+from klsym.kernel import EQUATION, apply_step
+from klsym.kernel.derivatives import density_ratio, in_slot, mentioned
+from klsym.kernel.sums import SCORE, SUMS
+from klsym.names import PROBABILITIES, SAMPLE, parse_name
+from klsym.ring import ONE, ExpPoly, Key
+from klsym.slots import UPSTREAM, at_slot, slot_of_score
+from klsym.statements import Atom, Context, Curl, Gradient, Mean, MeanGradient, Side, elements
 
 MAX_STEPS = 500
-UNFOLDED = {TokenDivergence: "tower", Curl: "curl", MeanVariance: "variance of a mean"}
 Step = dict[str, Any]
 Move = tuple[Step, Side]
+Found = tuple[str, Step] | None
 
 
-def reduction(side: Side, context: Context, which: str = "left", stepwise: bool = False) -> Iterator[Move]:
-    """The steps that bring `side` into canonical form, each with the side that it gives.
+@dataclass(frozen=True)
+class Cited:
+    """Theorems at hand: by the gradient that is their left side, and by the digest of their parts."""
 
-    stepwise: whole-sequence quantities become sums over t, to be compared with such sums.
-    """
+    by_left: dict[Atom, tuple[list[Any], Side, Side]] = field(default_factory=dict)
+    known: dict[str, Any] = field(default_factory=dict)
+    bodies: dict[str, list[Any]] = field(default_factory=dict)
+
+
+NOTHING = Cited()
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """How far to go: stepwise, whole-sequence quantities become sums over t; evaluate, products of means are
+    multiplied out; cited, theorems that may be used."""
+
+    stepwise: bool = False
+    evaluate: bool = False
+    cited: Cited = NOTHING
+
+
+def reduction(
+    side: Side, context: Context, which: str = "left", strategy: Strategy = Strategy()
+) -> Iterator[Move]:
+    """The steps that bring `side` into canonical form, each with the side that it gives."""
     for _ in range(MAX_STEPS):
-        proposal = propose(side, context, stepwise)
+        proposal = propose(side, context, strategy)
         if proposal is None:
             return
-        term, factor, rule, data = proposal
-        step, side = make_step(side, context, which, term, factor, rule, data)
+        step, side = make_step(side, context, which, *proposal, known=strategy.cited.known)
         yield step, side
     raise ProofError(f"no canonical form after {MAX_STEPS} steps: is a gradient of a gradient meant?")
 
 
 def make_step(
-    side: Side, context: Context, which: str, term: int, factor: int, rule: str, data: Step
+    side: Side,
+    context: Context,
+    which: str,
+    term: int | None,
+    factor: int | None,
+    rule: str,
+    data: Step,
+    known: Any = None,
 ) -> Move:
     """One step, its result computed by the kernel's own rule."""
-    step: Step = {"rule": rule, "side": which, "term": term, "factor": factor, "data": data}
-    result, _ = apply_step({which: side}, step, context)
+    step: Step = {"rule": rule, "side": which, "term": term, "factor": factor, "data": data, "result": None}
+    result, _ = apply_step({which: side}, step, context, known or {})
     return {**step, "result": result.to_json()}, result
 
 
-def propose(side: Side, context: Context, stepwise: bool = False) -> tuple[int, int, str, Step] | None:
-    for term, (_, atoms) in enumerate(side.terms):
+def propose(
+    side: Side, context: Context, strategy: Strategy
+) -> tuple[int | None, int | None, str, Step] | None:
+    for term, (coefficient, atoms) in enumerate(side.terms):
         for factor, atom in enumerate(atoms):
-            found = _rule_for(atom, context) or (into_steps(atom) if stepwise else None)
+            times = Side(((coefficient, atoms[:factor] + atoms[factor + 1 :]),))
+            equation = _equation(atom, times, context, strategy.cited)
+            if equation:
+                return None, None, EQUATION, equation
+            found = _rule_for(atom, len(atoms) > 1, context, strategy)
             if found:
                 return term, factor, *found
     return None
 
 
-def _rule_for(atom: Atom, context: Context) -> tuple[str, Step] | None:
-    match atom:
-        case Divergence() | Covariance() | Bregman():
-            return "definition", {}
-        case ExpectedGradient() | PointGradient() | IndexedGradient():
-            return "chain rule", {}
-        case TokenDivergence() | Curl() | MeanVariance():
-            return UNFOLDED[type(atom)], {}
-        case Indexed():
-            return _rule_for_values(atom.coefficient, context) or rule_at_index(atom, context)
-        case Gradient(of):
-            return _rule_for_gradient(atom, of, context)
-        case E(_, a, _) | Point(a, _):
-            return _rule_for_values(a, context) or (
-                _rule_for_expectation(atom, context) if isinstance(atom, E) else None
-            )
+def _equation(atom: Atom, times: Side, context: Context, cited: Cited) -> Step | None:
+    """A gradient of which a premise or a cited theorem speaks, or a mean of H, whose value is given."""
+    if not all(isinstance(a, Mean) for _, atoms in times.terms for a in atoms):
+        return None
+    if isinstance(atom, Mean):
+        return _of_given(atom, times, context)
+    if isinstance(atom, Gradient):
+        for number, (left, _) in enumerate(context.premises):
+            if left == atom.of and not any(map(_is_given, elements(left))):
+                return {"of": number, "times": times.to_json(), "gradient": 1}
+    if atom in cited.by_left:
+        return {"of": cited.by_left[atom][0], "times": times.to_json(), "gradient": 0}
     return None
 
 
-def _rule_for_gradient(atom: Gradient, of: Side, context: Context) -> tuple[str, Step]:
-    for number, (left, _) in enumerate(context.premises):
-        if left == of:
-            return "premise", {"number": number}
-    atoms = [atom for _, factors in of.terms for atom in factors]
-    if atoms and all(isinstance(a, Divergence) for a in atoms):
-        return "definition", {}
-    single = len(of.terms) == 1 and len(atoms) == 1 and isinstance(atoms[0], E | Indexed | TokenDivergence)
-    if single and isinstance(atoms[0], TokenDivergence):
-        return "tower", {}
-    return ("log-derivative" if single else "linearity"), {}
+def _is_given(element: ExpPoly) -> bool:
+    """Does it hold H, the value of which is known at one theta?"""
+    return any(parse_name(n).base == "H" for n in element.names())
 
 
-def _rule_for_values(a: ExpPoly, context: Context) -> tuple[str, Step] | None:
-    names = a.names()
-    if any(context.is_sample(name) and parse_name(name).detached for name in names):
-        return "stop-gradient", {}
-    if names & {name for name, _ in context.given}:
-        return "given", {}
-    weighted = any(context.is_sample(name) and parse_name(name).base == "w" for name in names)
-    return ("on-policy", {}) if context.on_policy and weighted else None
-
-
-def _rule_for_expectation(atom: E, context: Context) -> tuple[str, Step] | None:
-    if context.on_policy and atom.measure == "mu":
-        return "on-policy", {}
-    if len(atom.score) > 1:
+def _of_given(mean: Mean, times: Side, context: Context) -> Step | None:
+    """E_m[H a] = E_m[v a] is a premise: the terms that hold H."""
+    part = _select(mean.coefficient, _is_given)
+    alone = all(not atoms for _, atoms in times.terms)  # a lone mean merges with what is put in
+    if not part or not (alone or part == mean.coefficient):
         return None
-    if not atom.score:
-        return _evaluate(atom, context)
-    if atom.measure != "q":
-        return "change of measure", {"to": "q"}
-    constant = part_of(atom.coefficient, context, ExpPoly.number(1))
-    return ("score mean zero", _part(constant, atom)) if constant else None
+    held = Side.atom(Mean(mean.index, mean.measure, part, mean.score))
+    for number, (left, _) in enumerate(context.premises):
+        if left == held:
+            return {"of": number, "times": times.to_json(), "gradient": 0}
+    return None
 
 
-def _evaluate(atom: E, context: Context) -> tuple[str, Step] | None:
-    """E_m[c] = c, E_m[c m'/m] = c, and the rest under q."""
-    if atom.measure != "count":
-        constant = part_of(atom.coefficient, context, ExpPoly.number(1))
-        if constant:
-            return "normalisation", _part(constant, atom)
-        for other in ("q", "p", "mu"):
-            if other != atom.measure and not (context.on_policy and other == "mu"):
-                part = part_of(atom.coefficient, context, density_ratio(other, atom.measure))
-                if part:
-                    return "ratio mean one", {"of": other, **_part(part, atom)}
-    return ("change of measure", {"to": "q"}) if atom.measure != "q" else None
+def _rule_for(atom: Atom, in_product: bool, context: Context, strategy: Strategy) -> Found:
+    match atom:
+        case MeanGradient():
+            return "chain rule", {}
+        case Curl():
+            return "curl", {}
+        case Gradient():
+            return "log-derivative", {}
+        case Mean(_, _, a, _):
+            if any(parse_name(name).detached for name in a.names() if context.is_sample(name)):
+                return "stop-gradient", {}
+            found = _for_mean(atom, context, strategy)
+            return found or (_single(atom, context) if strategy.evaluate and in_product else None)
+    return None
 
 
-def _part(part: ExpPoly, atom: E) -> Step:
-    return {} if part == atom.coefficient else {"part": part.to_json()}
+def _for_mean(mean: Mean, context: Context, strategy: Strategy) -> Found:
+    along = "t" in mean.index
+    if along and (found := _parts(mean)):
+        return found
+    if "i" in mean.index and mean.measure != SAMPLE:
+        if along and mean.measure != "q":
+            return "change of measure", {"to": "q"}
+        return "independence", {}
+    if mean.measure != SAMPLE and (along or len(mean.score) < 2):
+        found = _evaluate(mean, context) if not along and not mean.score else None
+        if not found and mean.measure != "q":
+            return "change of measure", {"to": "q"}
+        found = found or _ratio_mean_one(mean, context) or _score_mean_zero(mean, context)
+        if found:
+            return found
+    if mean.measure == SAMPLE and strategy.evaluate and not along and not mean.score:
+        constant = part_of(mean.coefficient, context, ONE)
+        return ("normalisation", _part(constant, mean)) if constant else None
+    return _exchange(mean, context) if along else into_steps(mean) if strategy.stepwise else None
+
+
+# ---------------------------------------------------------------------------- single samples
+def _evaluate(mean: Mean, context: Context) -> Found:
+    """E_m[c] = c and E_m[c m'/m] = E_m[c]."""
+    if mean.measure not in PROBABILITIES:
+        return None
+    constant = part_of(mean.coefficient, context, ONE)
+    if constant:
+        return "normalisation", _part(constant, mean)
+    for other in PROBABILITIES:
+        if other != mean.measure:
+            part = part_of(mean.coefficient, context, density_ratio(other, mean.measure))
+            if part:
+                return "ratio mean one", {"of": other, "slot": "x", **_part(part, mean)}
+    return None
 
 
 def part_of(a: ExpPoly, context: Context, pattern: ExpPoly) -> ExpPoly:
     """The terms of `a` that are a constant times the single term `pattern`."""
     back = pattern.inverse()
-    terms = {}
-    for key, value in a.terms.items():
-        if context.is_constant(ExpPoly({key: value}) * back):
-            terms[key] = value
-    return ExpPoly(terms)
+    return _select(a, lambda term: context.is_constant(term * back))
+
+
+def _single(mean: Mean, context: Context) -> Found:
+    """In a product: E_m[c a + b] = c E_m[a] + E_m[b] for a constant c."""
+    [first, *rest] = sorted(mean.coefficient.terms.items())
+    (monomial, exponent), value = first
+    constants = tuple((n, p) for n, p in monomial if not context.is_sample(n))
+    fixed = tuple((m, v) for m, v in exponent if all(not context.is_sample(n) for n, _ in m))
+    constant = ExpPoly({(constants, fixed): 1})
+    if rest:
+        part = ExpPoly({(monomial, exponent): value})
+        return "linearity", {"constant": constant.to_json(), "part": part.to_json()}
+    return ("linearity", {"constant": constant.to_json()}) if constant != ONE else None
+
+
+# ---------------------------------------------------------------------------- slots
+def _select(a: ExpPoly, keep: Callable[[ExpPoly], bool]) -> ExpPoly:
+    return ExpPoly({key: value for key, value in a.terms.items() if keep(ExpPoly({key: value}))})
+
+
+def _part(part: ExpPoly, mean: Mean) -> Step:
+    return {} if part == mean.coefficient else {"part": part.to_json()}
+
+
+def _parts(mean: Mean) -> Found:
+    """Sums that are written for the whole sequence; a length in a denominator stays whole."""
+    names = mean.coefficient.names()
+    whole = [name for name in SUMS if name in names and name != "length"]
+    whole += [SCORE] * any(slot_of_score(entry) == "x" for entry in mean.score)
+    if whole:
+        return "parts of a sum", {"of": whole}
+    part = _select(mean.coefficient, _has_length)
+    return ("parts of a sum", {"of": ["length"], **_part(part, mean)}) if part else None
+
+
+def _has_length(term: ExpPoly) -> bool:
+    """Does a term hold T, or the length 1 of a step, and no 1/T?"""
+    return bool({"length", "length[now]"} & term.names()) and "length" not in term.inverted()
+
+
+def _free_of(slot: str, mean: Mean, context: Context) -> Callable[[ExpPoly], bool]:
+    """Does a factor speak only of what does not depend on the slot?"""
+    allowed = set(UPSTREAM[mean.index][slot])
+    return lambda factor: mentioned(factor, context) <= allowed
+
+
+def _latest_first(mean: Mean) -> list[str]:
+    return list(UPSTREAM[mean.index])[::-1]
+
+
+def _ratio_mean_one(mean: Mean, context: Context) -> Found:
+    scores = {slot_of_score(entry) for entry in mean.score}
+    for slot in _latest_first(mean):
+        if not scores <= set(UPSTREAM[mean.index][slot]):
+            continue
+        free = _free_of(slot, mean, context)
+        for other in ("p", "mu"):
+            back = in_slot(density_ratio("q", other), slot, context)
+            part = _select(mean.coefficient, lambda term, back=back, free=free: free(term * back))  # type: ignore[misc]
+            if part:
+                return "ratio mean one", {"of": other, "slot": slot, **_part(part, mean)}
+    return None
+
+
+def _score_mean_zero(mean: Mean, context: Context) -> Found:
+    for slot in _latest_first(mean):
+        own = [entry for entry in mean.score if slot_of_score(entry) == slot]
+        rest = {slot_of_score(entry) for entry in mean.score} - {slot}
+        if len(own) == 1 and rest <= set(UPSTREAM[mean.index][slot]):
+            part = _select(mean.coefficient, _free_of(slot, mean, context))
+            if part:
+                return "score mean zero", {"slot": slot, **_part(part, mean)}
+    return None
+
+
+def _exchange(mean: Mean, context: Context) -> Found:
+    """One factor of the future against one of the present, all else the same for every pair of steps.
+
+    H stays at its own step, where its value may be given.
+    """
+    for key, value in sorted(mean.coefficient.terms.items()):
+        term = ExpPoly({key: value})
+        later = _factor(key, mean, "future", context)
+        here = _factor(key, mean, "now", context) or "length"
+        if later is None or here == "H" or not _left_is_fixed(term, mean, here, later, context):
+            continue
+        return "exchange of sums", {"now": here, "other": later, "slot": "future", **_part(term, mean)}
+    return None
+
+
+def _factor(key: Key, mean: Mean, slot: str, context: Context) -> str | None:
+    """The one summed variable, or score function, that a term holds in the slot."""
+    names = [n for n, _ in key[0] if context.is_sample(n) and parse_name(n).slot == slot]
+    names += [SCORE] * mean.score.count(slot)
+    return names[0].partition("[")[0] if len(names) == 1 else None
+
+
+def _left_is_fixed(term: ExpPoly, mean: Mean, here: str, later: str, context: Context) -> bool:
+    score = list(mean.score)
+    for name, slot in ((here, "now"), (later, "future")):
+        if name == SCORE:
+            score.remove(slot)
+        elif not (name == "length" and slot == "now"):
+            if name not in SUMS and parse_name(name).base not in context.function_arguments:
+                return False
+            term = term * ExpPoly.variable(at_slot(name, slot)).inverse()
+    return mentioned(term, context) | {slot_of_score(entry) for entry in score} <= {"x", "others"}
+
+
+def into_steps(mean: Mean) -> Found:
+    """A whole-sequence value as a sum over t, by its score function or by a factor that is a sum."""
+    if mean.index or mean.measure == "count":
+        return None
+    if mean.score:
+        return "sum over t", {"of": SCORE}
+    for name in SUMS:
+        part = _select(mean.coefficient, lambda term, name=name: _has_factor(term, name))  # type: ignore[misc]
+        if part:
+            return "sum over t", {"of": name, **_part(part, mean)}
+    return None
+
+
+def _has_factor(term: ExpPoly, name: str) -> bool:
+    [(monomial, _)] = term.terms
+    return dict(monomial).get(name, 0) > 0

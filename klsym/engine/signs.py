@@ -19,7 +19,7 @@ from math import gcd, lcm
 from typing import Any
 
 from klsym.convert import to_ring, to_sympy
-from klsym.normal_form import ONE, ZERO, Exponent, ExpPoly, Number
+from klsym.ring import ONE, ZERO, Exponent, ExpPoly, Number
 
 MAX_TANGENTS = 3  # that are taken out of one sum
 MAX_TERMS = 30  # of a sum that is searched

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from klsym.names import SAMPLE_BASES, THETA_FREE, parse_name
-from klsym.normal_form import ZERO, ExpPoly
+from klsym.ring import ZERO, ExpPoly
 
 K1 = ExpPoly.variable("k1")
 R_RATIO = (-K1).exp()

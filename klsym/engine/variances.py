@@ -14,20 +14,22 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
+from klsym.abbreviations import E, Point, Side
 from klsym.convert import to_sympy
 from klsym.engine.derivation import Proof, derive
-from klsym.engine.explain import used_names
+from klsym.engine.explain_samples import at_one_sample, used_names
 from klsym.engine.quantities import Quantity
-from klsym.engine.signs import Rows, Split, difference_of_squares, multiple, positive_sum, square
+from klsym.engine.signs import Rows, Split, difference_of_squares, multiple, positive_sum
 from klsym.engine.witness import models, shown_model, uneven_models
 from klsym.errors import NotInRing, ProofError
-from klsym.kernel.model import Model, enclose
+from klsym.kernel.models import Model, enclose
 from klsym.language import COUNTS
-from klsym.normal_form import ZERO, ExpPoly
 from klsym.render import formulas
 from klsym.render.compare import region
 from klsym.render.text import show_theorem
-from klsym.statements import Context, E, Point, PointGradient, Side
+from klsym.ring import ExpPoly
+from klsym.statements import Context
+from klsym.unfolding import written_out
 
 TWICE = ("x", "x")
 
@@ -204,9 +206,10 @@ def _proportional(pair: Pair, low: ExpPoly, high: ExpPoly) -> tuple[Proof, ...]:
     c = multiple(low, high)
     if not high or high * c != low or c * c >= 1:
         return ()
-    data = {"measure": pair.m, "b": to_sympy(high), "power": 1, "scale": to_sympy(ExpPoly.number(1 - c * c))}
-    start = derive(pair.variance(low))
-    return _attempt(lambda: start.at_most(pair.variance(high), by="square", **data))
+    row = {
+        "at": pair.m, "variance": to_sympy(high), "power": 1, "scale": to_sympy(ExpPoly.number(1 - c * c)),
+    }  # fmt: skip
+    return _attempt(lambda: derive(pair.variance(low)).at_most(pair.variance(high), rows=[row]))
 
 
 def _summed(pair: Pair, low: ExpPoly, high: ExpPoly) -> tuple[Proof, ...]:
@@ -221,17 +224,9 @@ def _summed(pair: Pair, low: ExpPoly, high: ExpPoly) -> tuple[Proof, ...]:
 
 
 def _at_a_sample(gap: ExpPoly, rows: Rows) -> tuple[Proof, ...]:
-    """0 <= the squares <= gap."""
-    start, between, proofs = Side(), ZERO, []
-    for row in rows.squares:
-        between = between + square(row)
-    for by, kind, end in (("sum of squares", rows.squares, between), ("tangent", rows.tangents, gap)):
-        if kind:
-            terms = [{**row, "at": "sample"} for row in kind]
-            reached = Side.atom(Point(end))
-            proofs.append(derive(Quantity(start)).at_most(Quantity(reached), by=by, terms=terms))
-            start = reached
-    return tuple(proofs)
+    """0 <= gap, the sum of the rows."""
+    shown = [{**row, "at": "sample"} for row in (*rows.squares, *rows.tangents)]
+    return (derive(Quantity(Side())).at_most(Quantity(Side.atom(Point(gap))), rows=shown),)
 
 
 # ---------------------------------------------------------------------------- where
@@ -250,7 +245,7 @@ def _in_region(pair: Pair) -> tuple[Proof | None, str]:
 
 
 def _by_squares(low: Quantity, high: Quantity, terms: list[Any]) -> Proof:
-    return derive(low).at_most(high, by="sum of squares", terms=terms)
+    return derive(low).at_most(high, rows=terms)
 
 
 def _signs(pair: Pair) -> tuple[Proof, ...]:
@@ -274,7 +269,7 @@ def _logarithm(unit: ExpPoly) -> ExpPoly:
 def _models(pair: Pair) -> tuple[Proof | None, Proof | None]:
     """Models in which A, and in which B, varies less; the first that is found of each."""
     a, b = (derive(pair.variance(x)) for x in (pair.a, pair.b))
-    context = derive(pair.variance(pair.a) - pair.variance(pair.b)).context
+    context = written_out(derive(pair.variance(pair.a) - pair.variance(pair.b)).context)
     ends = [x.reduce().left for x in (a, b)]
     found: dict[str, Proof] = {}
     for model in _candidates(context):
@@ -301,10 +296,8 @@ def _candidates(context: Context) -> Iterator[dict[str, Any]]:
 
 def model_of(proof: Proof) -> dict[str, Any]:
     """The model of a refutation, less what the statement does not mention."""
-    close, statement = proof.part["close"], proof.theorem.statement
+    close, statement = proof.theorem.close, proof.theorem.statement
     refuted = show_theorem(proof.theorem, proof.labels).removesuffix(" in general")
     refuted = refuted.removesuffix(" fails in a model").replace("!=", "=")
     shown = shown_model(refuted, close["model"], close["left"], close["right"], used_names(statement))
-    atoms = [atom for side in (statement.left, statement.right) for _, row in side.terms for atom in row]
-    at_sample = any(isinstance(atom, Point | PointGradient) for atom in atoms)
-    return {**shown, "outcome": close["model"]["outcome"]} if at_sample else shown
+    return {**shown, "outcome": close["model"]["outcome"]} if at_one_sample(statement) else shown

@@ -11,23 +11,21 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
-from klsym.errors import ProofError, UsageError
-from klsym.kernel.closing import read_model
-from klsym.kernel.intervals import Interval
-from klsym.kernel.model import enclose
-from klsym.kernel.trees import Tree
-from klsym.statements import (
-    Context,
+from klsym.abbreviations import (
     Curl,
     Gradient,
     Indexed,
     IndexedGradient,
     Side,
-    Statement,
     TokenDivergence,
     elements,
     slotted,
 )
+from klsym.errors import ProofError, UsageError
+from klsym.kernel.intervals import Interval
+from klsym.kernel.models import Model, enclose
+from klsym.statements import Context
+from klsym.statements import Statement as Plain
 
 MODELS_TRIED = 200
 # q, p, mu, u: small and readable first
@@ -43,16 +41,17 @@ VALUES = ("1/3", "2", "1/2", "3")  # of parameters, in every order
 RATIOS = ("1/2", "2", "1/5", "5", "4/5", "5/4", "1/20", "20", "1/400", "400")
 
 
-def models(context: Context) -> Iterator[dict[str, Any]]:
-    """Candidate models in JSON form, deterministic."""
+def models(context: Context, on_policy: bool = False) -> Iterator[dict[str, Any]]:
+    """Candidate models of one sample in JSON form, deterministic; on-policy the row mu repeats q."""
     for rows in SIMPLE:
         q, p, mu, u = (row.split() for row in rows)
-        yield _model(context, q, p, mu, u, step=0)
+        yield _model(context, q, p, q if on_policy else mu, u, step=0)
     stream = random.Random(20250)
     for step in range(1, MODELS_TRIED):
         size = 3 + step % 2
         q, p, mu = (_distribution(stream, size) for _ in range(3))
-        yield _model(context, q, p, mu, [str(int(i == step % size)) for i in range(size)], step)
+        u = [str(int(i == step % size)) for i in range(size)]
+        yield _model(context, q, p, q if on_policy else mu, u, step)
 
 
 def uneven_models(context: Context) -> Iterator[dict[str, Any]]:
@@ -64,7 +63,7 @@ def uneven_models(context: Context) -> Iterator[dict[str, Any]]:
     number = 0
     for rare in ("1/10", "1/1000", "1/1000000"):
         for times_p in RATIOS:
-            for times_mu in RATIOS[:1] if context.on_policy else RATIOS:
+            for times_mu in RATIOS:
                 rows = [Fraction(rare) * Fraction(ratio) for ratio in ("1", times_p, times_mu)]
                 if max(rows) < 1:
                     q, p, mu = ([str(x), str(1 - x)] for x in rows)
@@ -98,7 +97,7 @@ def _parameters(context: Context, step: int) -> dict[str, str]:
 
 
 def _parameter_value(gap: Side, values: dict[str, Fraction]) -> Fraction:
-    return enclose(gap, Tree((), values)).lower
+    return enclose(gap, Model((), (), values)).lower
 
 
 def _model(
@@ -106,11 +105,16 @@ def _model(
 ) -> dict[str, Any]:
     rewards = {"R": [str((3 * x + step) % 4) for x in range(len(q))]}
     rewards["A"] = [str((2 * x + step) % 3 - 1) for x in range(len(q))]
-    parameters = _parameters(context, step)
-    return {
-        "q": q, "p": p, "mu": q if context.on_policy else mu, "u": u,
-        "parameters": parameters, "rewards": rewards, "outcome": 0,
-    }  # fmt: skip
+    return one_node({"q": q, "p": p, "mu": mu, "u": u}, rewards, _parameters(context, step))
+
+
+def one_node(
+    rows: dict[str, list[str]], rewards: dict[str, list[str]], parameters: dict[str, str]
+) -> dict[str, Any]:
+    """A model of single samples: a tree of one node, whose first outcome is the sample of "sample"."""
+    ends = [None] * len(rows["q"])
+    node = {**rows, "v": ["0"] * len(ends), "rewards": rewards, "next": ends}
+    return {"tree": node, "path": [0], "parameters": parameters}
 
 
 def finite_model(
@@ -122,8 +126,7 @@ def finite_model(
     """
     rows = {"q": q, "p": p, "mu": mu, "u": u}
     exact = {name: [_exact(x) for x in row] for name, row in rows.items()}
-    numbers = {name: _exact(value) for name, value in parameters.items()}
-    return {**exact, "parameters": numbers, "rewards": {}, "outcome": 0}
+    return one_node(exact, {}, {name: _exact(value) for name, value in parameters.items()})
 
 
 # ---------------------------------------------------------------------------- sequences
@@ -143,18 +146,28 @@ def speaks_of_steps(*sides: Side) -> bool:
 Node = dict[str, Any]
 
 
-def tree_models(context: Context) -> Iterator[dict[str, Any]]:
+def tree_models(context: Context, on_policy: bool = False) -> Iterator[dict[str, Any]]:
     """Candidate trees: one token, then stop or another one, from simple numbers on; deterministic."""
     stream = random.Random(20251)
     for step in range(MODELS_TRIED):
-        last = [_node(stream, context, step, [None, None]) for _ in range(2)]
+        last = [_node(stream, on_policy, step, [None, None]) for _ in range(2)]
         following = [last[0], last[1] if step % 2 else None]
         if step % 4 == 3:
-            following = [_node(stream, context, step, [last[0], None]), last[1]]
-        yield {"tree": _node(stream, context, step, following), "parameters": _parameters(context, step)}
+            following = [_node(stream, on_policy, step, [last[0], None]), last[1]]
+        tree, path = _node(stream, on_policy, step, following), [0]
+        while _end_of(tree, path) is not None:
+            path = [*path, 0]
+        yield {"tree": tree, "path": path, "parameters": _parameters(context, step)}
 
 
-def _node(stream: random.Random, context: Context, step: int, following: list[Node | None]) -> Node:
+def _end_of(node: Node | None, path: list[int]) -> Node | None:
+    """What follows a path of branches; None where the sequence ends."""
+    for branch in path:
+        node = node and node["next"][branch]
+    return node
+
+
+def _node(stream: random.Random, on_policy: bool, step: int, following: list[Node | None]) -> Node:
     size, most = len(following), 2 + step // 4
     rows = {name: _weights(stream, size, most) for name in ("q", "p", "mu")}
     while rows["p"] == rows["q"]:  # where they agree k1 is 0, and much is equal by accident
@@ -162,8 +175,8 @@ def _node(stream: random.Random, context: Context, step: int, following: list[No
     along, across = (stream.choice([("1", "0"), ("0", "1"), ("1", "-1")]) for _ in range(2))
     rewards = [str(stream.randint(0, 2)) for _ in range(size)]
     return {
-        "q": rows["q"], "p": rows["p"], "mu": rows["q"] if context.on_policy else rows["mu"],
-        "u": list(along), "v": list(across), "R": rewards, "next": following,
+        "q": rows["q"], "p": rows["p"], "mu": rows["q"] if on_policy else rows["mu"],
+        "u": list(along), "v": list(across), "rewards": {"R": rewards}, "next": following,
     }  # fmt: skip
 
 
@@ -183,11 +196,19 @@ def _exact(value: Any) -> str:
     )
 
 
-def find_model(statement: Statement, model: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The close data of a refutation; raises ProofError when no model tells the sides apart."""
-    tried = tree_models if speaks_of_steps(statement.left, statement.right) else models
-    for candidate in [model] if model else tried(statement.context):
-        read = read_model(candidate, statement.context)
+def find_model(
+    statement: Plain,
+    model: dict[str, Any] | None = None,
+    on_policy: bool = False,
+    steps: bool = False,
+) -> dict[str, Any]:
+    """The close data of a refutation; raises ProofError when no model tells the sides apart.
+
+    steps: sequences are spoken of, so trees are tried; on_policy: the row mu of a model repeats q.
+    """
+    tried = tree_models if steps else models
+    for candidate in [model] if model else tried(statement.context, on_policy):
+        read = Model.from_json(candidate, statement.context)
         left, right = enclose(statement.left, read), enclose(statement.right, read)
         above, below = left.lower > right.upper, left.upper < right.lower
         if above or (below and statement.relation == "="):

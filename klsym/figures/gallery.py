@@ -81,9 +81,9 @@ def rewards() -> Any:
 
 def variance() -> Any:
     """Which of two gradients with one mean varies less, and the best baseline."""
+    from klsym.abbreviations import Context
     from klsym.figures.variance import draw
     from klsym.numeric.models import random_model
-    from klsym.statements import Context
 
     return draw(random_model(3, 8, Context(on_policy=True)))
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from klsym.abbreviations import Side, Statement
 from klsym.engine.derivation import Proof
 from klsym.numeric.evaluation import evaluate
 from klsym.numeric.models import FiniteModel
-from klsym.statements import Side, Statement
 
 
 def left(proof: Proof) -> Statement:

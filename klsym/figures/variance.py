@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import sympy
 
+from klsym.abbreviations import Point
 from klsym.convert import to_sympy
 from klsym.engine.quantities import sample_gradient
 from klsym.figures.style import BLACK, BLUE, GREEN, GREY, PAGE, VERMILION, label_ends, styled
 from klsym.language import k1, k3, log_p, log_q, rho
 from klsym.ledger import recall
 from klsym.numeric.models import FiniteModel
-from klsym.statements import Point
 
 
 def draw(model: FiniteModel) -> Any:

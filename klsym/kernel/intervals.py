@@ -14,10 +14,11 @@ from fractions import Fraction
 from functools import lru_cache
 
 from klsym.errors import Refused
+from klsym.ring import charge, size_of
 
 BITS = 96  # fixed-point precision of log and exp; enclosures are about 2**-90 wide
-ONE = 1 << BITS
 LARGEST_EXPONENT = 4096
+LONGEST = 200_000  # bits of a number
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,23 +38,43 @@ class Interval:
     def __mul__(self, other: Interval) -> Interval:
         if self.lower == self.upper:  # one exact factor: two products do
             ends = [self.lower * other.lower, self.lower * other.upper]
-            return Interval(min(ends), max(ends))
+            return Interval(weighed(min(ends)), weighed(max(ends)))
         ends = [a * b for a in (self.lower, self.upper) for b in (other.lower, other.upper)]
-        return Interval(min(ends), max(ends))
+        return Interval(weighed(min(ends)), weighed(max(ends)))
 
     def __pow__(self, power: int) -> Interval:
         if power < 0:
             if self.lower <= 0 <= self.upper:
                 raise Refused("finite model: division by an enclosure that contains zero")
             return Interval(1 / self.upper, 1 / self.lower) ** -power
-        ends = sorted((self.lower**power, self.upper**power))
+        ends = sorted((rational_power(self.lower, power), rational_power(self.upper, power)))
         if power % 2 == 0 and power and self.lower <= 0 <= self.upper:
             ends[0] = Fraction(0)
         return Interval(ends[0], ends[1])
 
     def rounded(self) -> Interval:
         """The ends moved outwards to multiples of 2**-BITS."""
-        return Interval(Fraction(_floor(self.lower), ONE), Fraction(-_floor(-self.upper), ONE))
+        return Interval(Fraction(_floor(self.lower), 1 << BITS), Fraction(-_floor(-self.upper), 1 << BITS))
+
+    def shortened(self) -> Interval:
+        """Rounded where an end is long; short ones stay exact, so that an exact 0 is 0."""
+        short = max(size_of(self.lower), size_of(self.upper)) <= 4 * BITS
+        return self if short else self.rounded()
+
+
+def rational_power(value: Fraction, power: int) -> Fraction:
+    """An exact power, refused where it is too long."""
+    if size_of(value) * abs(power) > LONGEST:
+        raise Refused(f"finite model: a power of more than {LONGEST} bits")
+    return weighed(value**power)
+
+
+def weighed(value: Fraction, times: int = 1) -> Fraction:
+    """The same number, once arithmetic with numbers as long is paid for."""
+    if size_of(value) > LONGEST:
+        raise Refused(f"finite model: a number of more than {LONGEST} bits")
+    charge(times * (1 + ((size_of(value) >> 6) ** 2 >> 4)))
+    return value
 
 
 def _floor(value: Fraction) -> int:
@@ -68,12 +89,11 @@ def _shift_up(value: int, bits: int) -> int:
 def log_enclosure(x: Fraction) -> Interval:
     """log x for a positive rational: x = 2^k m with m in [2/3, 4/3], log m = 2 atanh((m-1)/(m+1))."""
     if x <= 0:
-        raise Refused(f"finite model: log of {x}")
-    k = 0
-    while x > Fraction(4, 3):
-        x, k = x / 2, k + 1
-    while x < Fraction(2, 3):
-        x, k = x * 2, k - 1
+        raise Refused(f"finite model: log of {str(x)[:40]}")
+    k = x.numerator.bit_length() - x.denominator.bit_length()
+    x = x / Fraction(2) ** k  # between 1/2 and 2
+    if not Fraction(2, 3) <= x <= Fraction(4, 3):
+        x, k = (x / 2, k + 1) if x > 1 else (x * 2, k - 1)
     two_atanh = _two_atanh((x - 1) / (x + 1))
     return (two_atanh + Interval.exact(k) * _two_atanh(Fraction(1, 3))).rounded()
 
@@ -92,7 +112,7 @@ def _two_atanh(t: Fraction) -> Interval:
         high_sum += -(-high // odd)
         low, high = low * low_square >> BITS, _shift_up(high * high_square, BITS)
         odd += 2
-    return Interval(Fraction(2 * low_sum, ONE), Fraction(2 * (high_sum + 2 * high), ONE))
+    return Interval(Fraction(2 * low_sum, 1 << BITS), Fraction(2 * (high_sum + 2 * high), 1 << BITS))
 
 
 @lru_cache(maxsize=4096)
@@ -106,7 +126,7 @@ def exp_enclosure(x: Fraction) -> Interval:
     while x > Fraction(1, 2):
         x, k = x / 2, k + 1
     low, high = _floor(x), -_floor(-x)
-    low_term = high_term = ONE
+    low_term = high_term = 1 << BITS
     low_sum = high_sum = 0
     n = 0
     while high_term > 1:
@@ -116,7 +136,7 @@ def exp_enclosure(x: Fraction) -> Interval:
     high_sum += 2 * high_term
     for _ in range(k):
         low_sum, high_sum = low_sum * low_sum >> BITS, _shift_up(high_sum * high_sum, BITS)
-    return Interval(Fraction(low_sum, ONE), Fraction(high_sum, ONE))
+    return Interval(Fraction(low_sum, 1 << BITS), Fraction(high_sum, 1 << BITS))
 
 
 def exp_of_interval(x: Interval) -> Interval:

@@ -1,218 +1,377 @@
 """Replay: a certificate is checked line by line.  Trusted; standard library only; no search.
 
-A certificate is a JSON object {format, claim, parts, digest}.  Each part holds a statement, the
-steps that rewrite its sides, how it closes, and the hypotheses it used.  Every recorded result is
-recomputed and compared; the first difference is refused with the step that made it.
+A certificate is a JSON object {format, cites, parts, digest}.  Each part holds a statement, the steps that
+rewrite its sides, how it closes, and the hypotheses it used.  Every recorded result is recomputed and
+compared; the first difference is refused with the step that made it.  `cites` carries the parts of other
+certificates, each before those that cite it; a step `equation` names them by the digest of their content.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from klsym.errors import NotInRing, Refused
-from klsym.kernel.closing import CLOSINGS
-from klsym.kernel.derivatives import Hypothesis, given_bases
-from klsym.kernel.rules import RULES
-from klsym.names import REWARDS, WHOLE, parse_name
-from klsym.statements import Context, Gradient, Point, Side, Statement, elements, measures, slotted
+from klsym.kernel import batches, means, sums
+from klsym.kernel.closings import Zero, equality, rows_of
+from klsym.kernel.derivatives import Data, Hypothesis, Outcome, divisors, exist, is_finite, refuse_unless
+from klsym.kernel.meta import completeness, independence
+from klsym.kernel.models import finite_model
+from klsym.names import parse_name
+from klsym.ring import ExpPoly, budget
+from klsym.slots import SLOTS
+from klsym.statements import (
+    Atom,
+    Context,
+    Curl,
+    Gradient,
+    Mean,
+    MeanGradient,
+    Side,
+    Statement,
+    atoms_of,
+    elements,
+    slotted,
+)
 
-FORMAT = "klsym-certificate/1"
-CERTIFICATE_KEYS = {"format", "claim", "parts", "digest"}
+FORMAT = "klsym-certificate/2"
+BUDGET = 1_000_000  # units of work for one certificate, what it cites included
+MAX_SIZE = 1_000_000  # characters of a file
+CERTIFICATE_KEYS = {"format", "cites", "parts", "digest"}
 PART_KEYS = {"context", "relation", "left", "right", "steps", "close", "hypotheses"}
 STEP_KEYS = {"rule", "side", "term", "factor", "data", "result"}
 
 
 @dataclass(frozen=True)
 class Theorem:
-    """What one part establishes: `kind` is proved, refuted, unique, independent or iff."""
+    """What one part establishes: `kind` is proved, refuted, unique or independent."""
 
     kind: str
     statement: Statement
     rules: tuple[str, ...]
     hypotheses: tuple[Hypothesis, ...]
     close: dict[str, Any]
+    zeros: tuple[Zero, ...] = ()  # an inequality is an equality exactly where all of these are 0
 
 
-def digest(certificate: dict[str, Any]) -> str:
-    """SHA-256 of the certificate without its digest, in canonical JSON."""
-    body = {key: value for key, value in certificate.items() if key != "digest"}
-    text = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+Cited = Mapping[str, tuple[Theorem, ...]]  # by digest
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The atom that a rule replaces, the keys of its data, and what it does."""
+
+    on: type
+    keys: frozenset[str]
+    apply: Callable[[Any, Data, Context], Outcome]
+
+
+def _rule(on: type, apply: Callable[[Any, Data, Context], Outcome], *keys: str) -> Rule:
+    return Rule(on, frozenset(keys), apply)
+
+
+RULES: dict[str, Rule] = {
+    "chain rule": _rule(MeanGradient, means.chain_rule),
+    "stop-gradient": _rule(Mean, means.stop_gradient),
+    "log-derivative": _rule(Gradient, means.log_derivative),
+    "linearity": _rule(Mean, means.linearity, "constant"),
+    "change of measure": _rule(Mean, means.change_of_measure, "to"),
+    "score mean zero": _rule(Mean, means.score_mean_zero, "slot"),
+    "ratio mean one": _rule(Mean, means.ratio_mean_one, "of", "slot"),
+    "normalisation": _rule(Mean, means.normalisation),
+    "sum over t": _rule(Mean, sums.sum_over_t, "of"),
+    "parts of a sum": _rule(Mean, sums.parts_of_a_sum, "of"),
+    "exchange of sums": _rule(Mean, sums.exchange_of_sums, "now", "other", "slot"),
+    "curl": _rule(Curl, sums.curl),
+    "independence": _rule(Mean, batches.independence),
+}
+EQUATION = "equation"  # the one rule on a whole side
+Close = Callable[[Side, Side, Data, Statement, set[Hypothesis]], set[Hypothesis]]
+CLOSINGS: dict[str, tuple[str, frozenset[str], Close]] = {
+    "equality": ("proved", frozenset({"rows"}), equality),
+    "finite model": ("refuted", frozenset({"model", "left", "right"}), finite_model),
+    "completeness": (
+        "unique",
+        frozenset({"function", "family", "unit", "coordinate", "order", "constants"}),
+        completeness,
+    ),
+    "independence": ("independent", frozenset({"term"}), independence),
+}
+
+
+# ---------------------------------------------------------------------------- certificates
+def read(text: str) -> Any:
+    """JSON without repeated keys, floats or long integers; raises Refused."""
+    if len(text) > MAX_SIZE:
+        raise Refused(f"more than {MAX_SIZE} characters")
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        refuse_unless(len(found) == len(pairs), "an object has a key twice")
+        return found
+
+    def no_number(digits: str) -> Any:
+        raise Refused(f"{digits[:20]} is no exact number: write it as a text")
+
+    def short(digits: str) -> int:
+        return int(digits) if len(digits) < 20 else no_number(digits)
+
+    try:
+        return json.loads(
+            text, object_pairs_hook=unique, parse_float=no_number, parse_constant=no_number, parse_int=short
+        )
+    except (ValueError, RecursionError) as error:
+        raise Refused(f"no JSON: {str(error)[:80] or 'nested too deeply'}") from None
+
+
+def digest(parts: Any) -> str:
+    """SHA-256 of the parts of a certificate, in canonical JSON."""
+    text = json.dumps([FORMAT, parts], sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+_CHECKED: dict[str, tuple[set[str], tuple[Theorem, ...]]] = {}  # digest -> what it cites itself, its theorems
 
 
 def check(certificate: Any) -> tuple[Theorem, ...]:
     """Replay a certificate; the theorem of each part, or `Refused` with the step and the reason."""
     if not isinstance(certificate, dict) or set(certificate) != CERTIFICATE_KEYS:
         raise Refused(f"a certificate has the keys {sorted(CERTIFICATE_KEYS)}")
-    if not all(_is_plain(certificate[key]) for key in ("claim", "format")):
-        raise Refused("format and claim: plain texts of at most 200 characters expected")
-    if certificate["format"] != FORMAT:
-        raise Refused(f"format {certificate['format'][:40]!r}: this kernel reads {FORMAT!r}")
-    parts = certificate["parts"]
-    if not isinstance(parts, list) or not parts:
-        raise Refused("parts: a nonempty list expected")
+    bodies, named = certificate["cites"], certificate["format"]
+    if not isinstance(named, str) or named != FORMAT:
+        shown = named[:40] if isinstance(named, str) else type(named).__name__
+        raise Refused(f"format {shown!r}: this kernel reads {FORMAT!r}")
+    refuse_unless(isinstance(bodies, list), "cites: a list expected")
     try:
-        intact = certificate["digest"] == digest(certificate)
+        _refuse_foreign_leaves(certificate)
+        names = [digest(parts) for parts in (*bodies, certificate["parts"])]
     except (RecursionError, TypeError, ValueError):
         raise Refused("digest: no JSON, or nested too deeply") from None
-    if not intact:
-        raise Refused("digest: the content was changed after it was written")
-    return tuple(check_part(part, f"part {i + 1}") for i, part in enumerate(parts))
+    refuse_unless(certificate["digest"] == names[-1], "digest: the content was changed after it was written")
+    known: dict[str, tuple[Theorem, ...]] = {}
+    with budget(BUDGET):
+        for number, (name, parts) in enumerate(zip(names, bodies, strict=False), start=1):
+            needs, theorems = _CHECKED.get(name) or (None, ())
+            if needs is None or not needs <= set(known):
+                theorems = check_parts(parts, known, f"cited {number}, ")
+                if len(_CHECKED) < 1000:
+                    _CHECKED[name] = _cited_in(parts), theorems
+            known[name] = theorems
+        return check_parts(certificate["parts"], known)
 
 
-def _is_plain(text: Any) -> bool:
-    return isinstance(text, str) and len(text) <= 200 and text.isascii() and text.isprintable()
+def _cited_in(parts: Any) -> set[str]:
+    """The digests that parts cite; they have been checked, so that they are well formed."""
+    steps = (step for part in parts for step in part["steps"] if step["rule"] == EQUATION)
+    return {step["data"]["of"][0] for step in steps if isinstance(step["data"]["of"], list)}
 
 
-def check_part(part: Any, where: str = "part 1") -> Theorem:
+def check_parts(parts: Any, known: Cited, where: str = "") -> tuple[Theorem, ...]:
+    refuse_unless(isinstance(parts, list) and bool(parts), f"{where}parts: a nonempty list expected")
+    return tuple(check_part(part, known, f"{where}part {i + 1}") for i, part in enumerate(parts))
+
+
+def check_part(part: Any, known: Cited, where: str = "part 1") -> Theorem:
     """Replay one part."""
     try:
-        statement, kind, hypotheses = _replay(part, where)
-        recorded = hypotheses_to_json(hypotheses)
+        theorem = _replay(part, known, where)
+        recorded = hypotheses_to_json(theorem.hypotheses)
         if part["hypotheses"] != recorded:
             raise Refused(f"hypotheses: the proof uses {recorded}, recorded {part['hypotheses']}")
+        return theorem
     except Refused as error:
         raise error if error.where else Refused(error.reason, where) from None
     except NotInRing as error:
         raise Refused(str(error), where) from None
     except RecursionError:
         raise Refused("nested too deeply", where) from None
-    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError, IndexError) as error:
         raise Refused(f"malformed ({type(error).__name__}: {str(error)[:80]})", where) from None
-    return _theorem(part, statement, kind, hypotheses)
 
 
-def certify(part: dict[str, Any]) -> tuple[dict[str, Any], Theorem]:
+def certify(part: dict[str, Any], known: Cited) -> tuple[dict[str, Any], Theorem]:
     """Replay a part that lacks its hypotheses: the complete part, and its theorem."""
-    statement, kind, hypotheses = _replay({**part, "hypotheses": []}, "derivation")
-    complete = {**part, "hypotheses": hypotheses_to_json(hypotheses)}
-    return complete, _theorem(complete, statement, kind, hypotheses)
+    with budget(BUDGET):
+        theorem = _replay({**part, "hypotheses": []}, known, "derivation")
+    return {**part, "hypotheses": hypotheses_to_json(theorem.hypotheses)}, theorem
 
 
-def _theorem(part: dict[str, Any], statement: Statement, kind: str, hypotheses: set[Hypothesis]) -> Theorem:
-    rules = (*dict.fromkeys(step["rule"] for step in part["steps"]), part["close"]["by"])
-    ordered = tuple(sorted(hypotheses, key=_hypothesis_key))
-    return Theorem(kind, statement, rules, ordered, part["close"])
-
-
-def _replay(part: Any, where: str) -> tuple[Statement, str, set[Hypothesis]]:
-    """The statement, what is established about it, and under which hypotheses."""
-    if not isinstance(part, dict) or set(part) != PART_KEYS:
-        raise Refused(f"a part has the keys {sorted(PART_KEYS)}")
-    for key in ("left", "right", "steps", "close", "hypotheses"):
-        _refuse_foreign_leaves(part[key])
-    statement = read_statement(part)
-    sides = {"left": statement.left, "right": statement.right}
-    hypotheses = _nonzero(statement.context, *sides.values(), *_assumed_sides(statement.context))
-    for number, step in enumerate(part["steps"]):
-        sides, added = _replay_step(sides, step, statement.context, f"{where}, step {number + 1}")
-        hypotheses |= added
-    kind, added = _close(sides, part["close"], statement, f"{where}, close")
-    return statement, kind, hypotheses | added
+def _replay(part: Any, known: Cited, where: str) -> Theorem:
+    """What a part establishes, and under which hypotheses; those it records are not looked at."""
+    refuse_unless(
+        isinstance(part, dict) and set(part) == PART_KEYS, f"a part has the keys {sorted(PART_KEYS)}"
+    )
+    statement, close = read_statement(part), part["close"]
+    by = close.get("by") if isinstance(close, dict) else None
+    if by not in CLOSINGS:
+        raise Refused(f"one of {sorted(CLOSINGS)} expected", f"{where}, close")
+    kind, keys, end = CLOSINGS[by]
+    refuse_unless(set(close) == keys | {"by"}, f"close: the keys {sorted(keys)} expected")
+    sides, context = {"left": statement.left, "right": statement.right}, statement.context
+    refuse_unless(isinstance(part["steps"], list), "steps: a list expected")
+    hypotheses, zeros = set[Hypothesis](), []
+    for side, assumed, zero in rows_of(close, statement):
+        sides["left"], hypotheses = sides["left"] + side, hypotheses | assumed
+        zeros.append(zero)
+    hypotheses |= _nonzero(context, *sides.values(), *(side for pair in context.premises for side in pair))
+    for number, step in enumerate(part["steps"], start=1):
+        try:
+            result, added = apply_step(sides, step, context, known)
+            if step["result"] != result.to_json():
+                raise Refused(f"{step['rule']}: got {result.to_json()}, recorded {step['result']}")
+        except (Refused, NotInRing) as error:
+            raise Refused(str(error), f"{where}, step {number}") from None
+        sides[step["side"]], hypotheses = result, hypotheses | added | _nonzero(context, result)
+    try:
+        hypotheses |= end(sides["left"], sides["right"], close, statement, hypotheses)
+    except (Refused, NotInRing) as error:
+        raise Refused(f"{by}: {error}", f"{where}, close") from None
+    rules = (*dict.fromkeys(step["rule"] for step in part["steps"]), by)
+    return Theorem(kind, statement, rules, tuple(sorted(hypotheses, key=_key)), close, tuple(zeros))
 
 
 def read_statement(part: dict[str, Any]) -> Statement:
     """The statement of a part, with every name declared and every outer coefficient constant."""
     context = Context.from_json(part["context"])
-    if part["relation"] not in ("=", "<="):
-        raise Refused(f"relation {str(part['relation'])[:20]!r}: '=' or '<=' expected")
+    refuse_unless(part["relation"] in ("=", "<="), "relation: '=' or '<=' expected")
     left, right = Side.from_json(part["left"]), Side.from_json(part["right"])
-    premises = [side for pair in context.premises for side in pair]
-    for side in (left, right, *premises):
+    for side in (left, right, *(side for pair in context.premises for side in pair)):
         _well_formed(side, context)
-    for side in premises:
-        _moves_with_theta(side, context)
-    for name, value in context.given:
-        parsed = parse_name(name)
-        if name not in (parsed.base, f"{parsed.base}[now]") or parsed.base not in REWARDS:
-            raise Refused(f"given: only {REWARDS}, and at a step t, can be given a value, not {name!r}")
-        context.check(value, KNOWN_AT_A_STEP if parsed.slot == "now" else WHOLE)
-        if len(given_bases(context)) < len(context.given):
-            raise Refused(f"given: {parsed.base} is given two values")
-        if {parse_name(n).base for n in value.names()} & given_bases(context):
-            raise Refused(f"given: the value of {name} mentions a given name")
     for name, side in (("left", left), ("right", right)):
         if side.to_json() != part[name]:
             raise Refused(f"{name} side is not in normal form: expected {side.to_json()}, got {part[name]}")
     return Statement(left, right, context, part["relation"])
 
 
-KNOWN_AT_A_STEP = ("past", "now")
-
-
-def _moves_with_theta(side: Side, context: Context) -> None:
-    """Premises carry over to gradients only if nothing in them is held constant."""
-    names = {name for element in elements(side) for name in element.names() if context.is_sample(name)}
-    if any(parse_name(name).detached for name in names):
-        raise Refused("premise: it holds a detached quantity, whose gradient its value does not tell")
-    if {parse_name(name).base for name in names} & given_bases(context):
-        raise Refused("premise: it mentions a reward whose value is given at one theta only")
-    bases = {parse_name(name).base for name in names}
-    hidden = any("w" in context.function_arguments.get(base, ()) for base in bases)
-    if context.on_policy and (hidden or "w" in bases or "mu" in measures(side)):
-        raise Refused("premise: on-policy, mu is a detached copy of q: its value does not tell a gradient")
-
-
 def _well_formed(side: Side, context: Context) -> None:
     for element, slots in slotted(side):
         context.check(element, slots)
-    for coefficient, atoms in side.terms:
-        if not context.is_constant(coefficient):
-            raise Refused("a random coefficient stands outside its expectation")
-        for atom in atoms:
-            if isinstance(atom, Gradient):
-                _well_formed(atom.of, context)
+    for inner in (side, *(atom.of for atom in atoms_of(side) if isinstance(atom, Gradient))):
+        constant = all(context.is_constant(coefficient) for coefficient, _ in inner.terms)
+        refuse_unless(constant, "a random coefficient stands outside its mean")
 
 
-def _replay_step(
-    sides: dict[str, Side], step: Any, context: Context, where: str
-) -> tuple[dict[str, Side], set[Hypothesis]]:
-    try:
-        if not isinstance(step, dict) or set(step) != STEP_KEYS:
-            raise Refused(f"a step has the keys {sorted(STEP_KEYS)}")
-        result, added = apply_step(sides, step, context)
-        if step["result"] != result.to_json():
-            raise Refused(f"{step['rule']}: got {result.to_json()}, recorded {step['result']}")
-    except (Refused, NotInRing) as error:
-        raise Refused(str(error), where) from None
-    return {**sides, step["side"]: result}, added | _nonzero(context, result)
-
-
+# ---------------------------------------------------------------------------- steps
 def apply_step(
-    sides: dict[str, Side], step: dict[str, Any], context: Context
+    sides: dict[str, Side], step: Any, context: Context, known: Cited
 ) -> tuple[Side, set[Hypothesis]]:
     """The side that a step produces (its recorded result is not looked at), and what it assumes."""
-    rule = RULES.get(step["rule"]) if isinstance(step["rule"], str) else None
+    refuse_unless(
+        isinstance(step, dict) and set(step) == STEP_KEYS, f"a step has the keys {sorted(STEP_KEYS)}"
+    )
+    name, data = step["rule"], step["data"]
+    refuse_unless(step["side"] in sides, "side: 'left' or 'right' expected")
+    refuse_unless(isinstance(data, dict), "data: an object expected")
+    side = sides[step["side"]]
+    if name == EQUATION:
+        refuse_unless(step["term"] is None is step["factor"], "equation: term and factor: null expected")
+        return equation(side, data, context, known)
+    rule = RULES.get(name) if isinstance(name, str) else None
     if rule is None:
-        raise Refused(f"unknown rule {str(step['rule'])[:40]!r}")
-    if step["side"] not in sides:
-        raise Refused("side: 'left' or 'right' expected")
-    terms = sides[step["side"]].terms
-    coefficient, atoms = _pick(terms, step["term"], "term")
+        raise Refused(f"unknown rule {str(name)[:40]!r}")
+    coefficient, atoms = _pick(side.terms, step["term"], "term")
     atom = _pick(atoms, step["factor"], "factor")
-    if not isinstance(step["data"], dict):
-        raise Refused("data: an object expected")
-    replacement, added = rule.apply(atom, step["data"], context)
+    refuse_unless(isinstance(atom, rule.on), f"{rule.on.__name__} expected, got {type(atom).__name__}")
+    keys = set(data) - {"part"} if rule.on is Mean else set(data)
+    refuse_unless(keys == rule.keys, f"data: expected {sorted(rule.keys)}, got {sorted(data)}")
+    chosen, rest = _split(atom, data, context)
+    replacement, added = rule.apply(chosen, data, context)
+    if rest.terms and isinstance(chosen, Mean) and not _implied(chosen, replacement, name, context):
+        added = added | exist([chosen], context)
     others = atoms[: step["factor"]] + atoms[step["factor"] + 1 :]
-    rest = terms[: step["term"]] + terms[step["term"] + 1 :]
-    changed = ((coefficient * c, others + new) for c, new in replacement.terms)
-    return Side.of(*rest, *changed), added
+    apart = side.terms[: step["term"]] + side.terms[step["term"] + 1 :]
+    changed = ((coefficient * c, others + new) for c, new in (*replacement.terms, *rest.terms))
+    return Side.of(*apart, *changed), added
+
+
+def _split(atom: Atom, data: Data, context: Context) -> tuple[Atom, Side]:
+    """E_m[a] = E_m[part] + E_m[a - part]: the part that a rule works on, and the rest."""
+    if "part" not in data or not isinstance(atom, Mean):
+        return atom, Side()
+    part = ExpPoly.from_json(data["part"])
+    context.check(part, SLOTS[atom.index])
+    rest = Mean(atom.index, atom.measure, atom.coefficient - part, atom.score)
+    return Mean(atom.index, atom.measure, part, atom.score), Side.atom(rest)
+
+
+def _implied(chosen: Mean, replacement: Side, rule: str, context: Context) -> bool:
+    """Does what a rule assumes imply that the mean it was given exists?
+
+    A dominated derivative of the mass of q gives E_q[s], and a ratio is positive and has mean one.
+    """
+    if rule == "score mean zero":
+        return context.is_constant(chosen.coefficient) and not chosen.index
+    means = [atom for _, atoms in replacement.terms for atom in atoms]
+    return rule == "ratio mean one" and all(_is_finite(mean, context) for mean in means)
+
+
+def equation(side: Side, data: Data, context: Context, known: Cited) -> tuple[Side, set[Hypothesis]]:
+    """side + m (G - F), or side + m (grad G - grad F), for a premise or a cited theorem F = G."""
+    refuse_unless(set(data) == {"of", "times", "gradient"}, "data: expected ['gradient', 'of', 'times']")
+    times, of, gradient = Side.as_written(data["times"]), data["of"], data["gradient"]
+    _well_formed(times, context)
+    plain = all(isinstance(atom, Mean) for atom in atoms_of(times))
+    refuse_unless(plain and gradient in (0, 1), "times: constants and means expected; gradient: 0 or 1")
+    assumed = exist([atom for atom in atoms_of(times) if isinstance(atom, Mean)], context)
+    assumed |= _nonzero(context, times)
+    if isinstance(of, list):
+        theorem = _cited(of, context, known)
+        left, right = theorem.statement.left, theorem.statement.right
+        refuse_unless(not gradient, "a theorem may hold at one theta alone: it has no gradient")
+        here = set(atoms_of(side))
+        new = {atom for atom in atoms_of(left, right) if atom not in here}
+        assumed |= {*theorem.hypotheses} | {("exists", a) for a in new if not _is_finite(a, context)}
+    else:
+        left, right = _pick(context.premises, of, "premise")
+        assumed |= {("premise" if gradient else "equal", left, right)}
+    if gradient:
+        _refuse_detached(context, left, right)
+        left, right = Side.atom(Gradient(left)), Side.atom(Gradient(right))
+    return side + right.times(times) - left.times(times), assumed
+
+
+def _is_finite(atom: Atom, context: Context) -> bool:
+    return isinstance(atom, Mean) and is_finite(atom, context)
+
+
+def _refuse_detached(context: Context, *sides: Side) -> None:
+    """A premise carries over to gradients only if nothing in it is held constant."""
+    names = {
+        n for side in sides for element in elements(side) for n in element.names() if context.is_sample(n)
+    }
+    if any(parse_name(name).detached for name in names):
+        raise Refused("premise: it holds a detached quantity, whose gradient its value does not tell")
+
+
+def _cited(of: list[Any], context: Context, known: Cited) -> Theorem:
+    """The theorem of a digest and a number, if it is an equation about what this one speaks of."""
+    refuse_unless(len(of) == 2 and isinstance(of[0], str), "of: a digest and the number of a part expected")
+    refuse_unless(of[0] in known, f"of: no theorem {str(of[0])[:12]} is carried before this one")
+    theorem: Theorem = _pick(known[of[0]], of[1], "part")
+    own = theorem.statement.context
+    equal = (theorem.kind, theorem.statement.relation) == ("proved", "=")
+    refuse_unless(equal, "only equations that are proved may be used")
+    within = set(own.parameters) <= set(context.parameters) and set(own.functions) <= set(context.functions)
+    refuse_unless(
+        within and set(own.premises) <= set(context.premises), "it speaks of names or premises not declared"
+    )
+    return theorem
 
 
 def _refuse_foreign_leaves(data: Any) -> None:
     """Texts, integers and null only: with ==, 1.0 and true would pass for 1."""
-    if type(data) is list:
-        for item in data:
-            _refuse_foreign_leaves(item)
-    elif type(data) is dict:
-        for item in data.values():
-            _refuse_foreign_leaves(item)
-    elif type(data) not in (str, int, type(None)):
-        raise Refused(f"a text or an integer expected, got {str(data)[:40]}")
+    waiting = [data]
+    while waiting:
+        item = waiting.pop()
+        if type(item) is list:
+            waiting += item
+        elif type(item) is dict and all(type(key) is str for key in item):
+            waiting += item.values()
+        elif type(item) not in (str, int, type(None)):
+            raise Refused(f"a text or an integer expected, got {str(item)[:40]}")
 
 
 def _pick(items: Any, index: Any, name: str) -> Any:
@@ -221,44 +380,17 @@ def _pick(items: Any, index: Any, name: str) -> Any:
     return items[index]
 
 
-def _close(
-    sides: dict[str, Side], close: Any, statement: Statement, where: str
-) -> tuple[str, set[Hypothesis]]:
-    entry = CLOSINGS.get(str(close.get("by"))) if isinstance(close, dict) else None
-    if entry is None:
-        raise Refused(f"one of {sorted(CLOSINGS)} expected", where)
-    if set(close) != entry.keys | {"by"}:
-        raise Refused(f"{close['by']}: the keys {sorted(entry.keys)} expected", where)
-    try:
-        return entry.kind, entry.verify(sides["left"], sides["right"], close, statement)
-    except (Refused, NotInRing) as error:
-        reason = str(error).removeprefix(f"{close['by']}: ")
-        raise Refused(f"{close['by']}: {reason}", where) from None
-
-
-def _assumed_sides(context: Context) -> Iterator[Side]:
-    """What the context brings in: premises, and the given values."""
-    for pair in context.premises:
-        yield from pair
-    for _, value in context.given:
-        yield Side.atom(Point(value))
-
-
 def _nonzero(context: Context, *sides: Side) -> set[Hypothesis]:
-    inverted: set[str] = set()
-    for side in sides:
-        for element in elements(side):
-            inverted |= element.inverted()
-    return {("nonzero", name) for name in inverted if name in context.parameters}
+    return divisors(context, *(element for side in sides for element in elements(side)))
 
 
-def hypotheses_to_json(hypotheses: set[Hypothesis]) -> list[Any]:
-    return sorted((_one_to_json(h) for h in hypotheses), key=json.dumps)
+def hypotheses_to_json(hypotheses: tuple[Hypothesis, ...]) -> list[Any]:
+    return [_to_json(hypothesis) for hypothesis in sorted(hypotheses, key=_key)]
 
 
-def _one_to_json(hypothesis: Hypothesis) -> list[Any]:
-    return [item if isinstance(item, str | int) else item.to_json() for item in hypothesis]
+def _to_json(hypothesis: Hypothesis) -> list[Any]:
+    return [item if isinstance(item, str) else item.to_json() for item in hypothesis]
 
 
-def _hypothesis_key(hypothesis: Hypothesis) -> str:
-    return json.dumps(_one_to_json(hypothesis))
+def _key(hypothesis: Hypothesis) -> str:
+    return json.dumps(_to_json(hypothesis))

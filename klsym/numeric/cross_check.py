@@ -8,12 +8,12 @@ from typing import Any
 import mpmath
 import sympy
 
+from klsym.abbreviations import Context
 from klsym.engine.verdict import Verdict
 from klsym.language import PARAMETERS, A, R, log_mu, log_p, log_q, sg, unfold
 from klsym.numeric.exact import check_theorem
 from klsym.numeric.models import FiniteModel, random_model
 from klsym.parser import parse
-from klsym.statements import Context
 
 DIGITS = 40
 STEP = mpmath.mpf(10) ** -12  # a central difference in 40 digits errs by about STEP^2

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from klsym.normal_form import ExpPoly
 from klsym.numeric.frames import Frame
 from klsym.numeric.indexed import indexed_gradient
 from klsym.numeric.nested import NESTED, OUTER
 from klsym.numeric.systems import FLOAT, Sized, refuse_unless
 from klsym.numeric.trees import TreeModel
+from klsym.ring import ExpPoly
 
 STEP = 0.02  # by which no log q moves more: a central difference of order 8 errs by about STEP^8 / 630
 WEIGHTS = (4 / 5, -1 / 5, 4 / 105, -1 / 280)  # of F(k h) - F(-k h), k = 1..4
@@ -26,7 +26,7 @@ def curl(measure: str, loss: ExpPoly, at: Frame) -> Sized:
     """d_v F.u - d_u F.v: by central differences in floats, by nested dual numbers in enclosures.
 
     >>> from klsym.numeric.trees import random_tree
-    >>> from klsym.statements import Context
+    >>> from klsym.abbreviations import Context
     >>> at, k1 = Frame(random_tree(0), FLOAT, Context(), {}), ExpPoly.variable("k1[now]")
     >>> [bool(abs(curl(m, a, at).value) > 1e-9) for a, m in ((k1, "q"), (k1 * k1, "q"), (k1 * k1, "p"))]
     [False, True, False]

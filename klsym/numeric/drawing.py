@@ -10,18 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from klsym.names import parse_name
-from klsym.normal_form import ExpPoly
-from klsym.numeric.evaluation import THETAS
-from klsym.numeric.frames import Frame
-from klsym.numeric.models import FiniteModel, random_model
-from klsym.numeric.regions import drawn_into
-from klsym.numeric.sides import instances, side_value
-from klsym.numeric.systems import EXACT, FLOAT, Sized
-from klsym.numeric.trees import Model, TreeModel, random_tree
-from klsym.numeric.values import Functions
-from klsym.slots import SECOND
-from klsym.statements import (
+from klsym.abbreviations import (
     Atom,
     Context,
     Curl,
@@ -34,9 +23,20 @@ from klsym.statements import (
     TokenDivergence,
     elements,
 )
+from klsym.names import parse_name
+from klsym.numeric.evaluation import THETAS
+from klsym.numeric.frames import Frame
+from klsym.numeric.models import FiniteModel, random_model
+from klsym.numeric.regions import drawn_into
+from klsym.numeric.sides import instances, side_value
+from klsym.numeric.systems import EXACT, FLOAT, Sized
+from klsym.numeric.trees import Model, TreeModel, random_tree
+from klsym.numeric.values import Functions
+from klsym.ring import ExpPoly
+from klsym.slots import SECOND
 
 if TYPE_CHECKING:  # a theorem is data here
-    from klsym.kernel import Theorem
+    from klsym.unfolding import Theorem
 
 
 # ---------------------------------------------------------------------------- what a statement needs
@@ -51,7 +51,7 @@ class Needs:
 def needs_of(statement: Statement) -> Needs:
     """What the models of a statement must have.
 
-    >>> from klsym.statements import TokenDivergence
+    >>> from klsym.abbreviations import TokenDivergence
     >>> needs_of(Statement(Side.atom(TokenDivergence("q", "q", "p")), Side()))
     Needs(sequences=True, batches=False)
     """
@@ -84,7 +84,7 @@ def models_for(statement: Statement, seeds: Iterable[int], exact: bool = False) 
     Trees for what speaks of sequences; 2 or 3 outcomes and a batch size n of 2 or 3 for what speaks of
     batches, small trees for batches of sequences; 2 to 6 outcomes for the rest.
 
-    >>> from klsym.statements import TokenDivergence
+    >>> from klsym.abbreviations import TokenDivergence
     >>> statement = Statement(Side.atom(TokenDivergence("q", "q", "p")), Side())
     >>> [max(model.lengths) for model in models_for(statement, range(3))]
     [3, 3, 3]
@@ -114,15 +114,20 @@ def with_parameter(model: Model, name: str, value: Any) -> Model:
 # ---------------------------------------------------------------------------- what a theorem allows
 def allowed(theorem: Theorem, model: Model, functions: Functions) -> Model:
     """The model in the region of the theorem, with parameters that the hypotheses allow: positive ones,
-    and one for each premise, such as m where n = m + 1; the batch size n stays.
+    and one for each premise, such as m where n = m + 1; the batch size n stays.  What is given makes the
+    premises hold that name it.
     """
     context = theorem.statement.context
     positive = {h[1] for h in theorem.hypotheses if h[0] == "positive"}
     signed = {name: abs(v) if name in positive else v for name, v in model.parameters.items()}
     model, fixed = drawn_into(replace(model, parameters=signed), regions_of(theorem)), {"n"}
+    given = {parse_name(name).base for name, _ in context.given}
     for number, (left, right) in enumerate(context.premises):
         gap = left - right
-        names = {n for e in elements(gap) for n in e.names()} & set(context.parameters)
+        spoken = {n for e in elements(gap) for n in e.names()}
+        if given & {parse_name(name).base for name in spoken}:
+            continue
+        names = spoken & set(context.parameters)
         unknown = sorted(names - fixed or names)
         plain = not any(True for _ in atoms_of(gap))
         if unknown and (plain or (number in used_here(theorem) and len(unknown) == 1)):

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from klsym.abbreviations import Context, Statement
 from klsym.errors import UsageError
 from klsym.kernel.intervals import Interval
 from klsym.numeric.frames import Frame
@@ -27,7 +28,6 @@ from klsym.numeric.sides import instances, side_value
 from klsym.numeric.systems import EXACT, FLOAT, Sized, System, refuse_unless
 from klsym.numeric.trees import Model
 from klsym.numeric.values import Functions
-from klsym.statements import Context, Statement
 
 TOLERANCE = 1e-10  # relative difference of sides that are equal
 THETAS = (0.0, 0.5, -0.5, 1.0)  # steps along u at which premises are compared

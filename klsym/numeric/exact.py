@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from klsym.abbreviations import Divergence, Gradient, Side, Statement, elements, side_of
 from klsym.errors import UsageError
 from klsym.kernel.intervals import Interval
-from klsym.names import parse_name
-from klsym.normal_form import ExpPoly
+from klsym.names import SAMPLE, parse_name
 from klsym.numeric.drawing import (
     allowed,
     levelled,
@@ -41,15 +41,15 @@ from klsym.numeric.evaluation import (
     gap_of,
 )
 from klsym.numeric.frames import Frame
-from klsym.numeric.models import COUNTS, FiniteModel
+from klsym.numeric.models import COUNTS
 from klsym.numeric.sides import default_function, instances, side_value
 from klsym.numeric.systems import FLOAT, Sized, refuse_unless
 from klsym.numeric.trees import Model, model_from_certificate
 from klsym.numeric.values import Functions
-from klsym.statements import Divergence, Gradient, Side, Statement, elements
+from klsym.ring import ExpPoly
 
 if TYPE_CHECKING:  # a theorem is data here
-    from klsym.kernel import Theorem
+    from klsym.unfolding import Theorem
 
 WIDTH = Fraction(1, 10**15)  # of the enclosure of left - right
 SEPARATION = 1e-6  # relative difference of sides that are not
@@ -77,7 +77,6 @@ def check_theorem(
 
     proved       the relation holds to 1e-10, and in enclosures 1e-15 wide, on models in its region; an
                  inequality is an equality just where the terms of its proof vanish
-    iff          the inequality holds for this parameter at every outcome, and for others it fails near r = 1
     refuted      its own model separates the sides, in enclosures
     unique       equality for the family, and for no other function that is tried
     independent  least squares on grad KL(q||p) and grad KL(p||q) leaves a residual
@@ -103,8 +102,6 @@ def check_theorem(
             return _check_unique(theorem, seeds)
         case "independent":
             return _check_independent(theorem, seeds)
-        case "iff":
-            return _check_iff(theorem, seeds)
     raise UsageError(f"oracle: unknown kind of theorem {theorem.kind!r}")
 
 
@@ -124,19 +121,11 @@ def _check_proved(theorem: Theorem, seeds: list[int], functions: Functions) -> C
     what = "difference" if equal else "excess"
     text = f"largest relative {what} {measured:.1e} over {found.models} models"
     text += f", enclosures {width:.1e} wide on {enclosed}" if enclosed else ""
-    rows = [] if equal else _terms(theorem.close)
-    if rows:
+    if theorem.zeros:
         special = _special(theorem, models, functions)
-        wrong = sum(not _equal_where_claimed(theorem, rows, m, functions) for m in special)
+        wrong = sum(not _equal_where_claimed(theorem, m, functions) for m in special)
         passed, text = passed and not wrong, text + f", equality misjudged on {wrong}"
     return Check(passed, "proved", {"difference": measured, "width": width}, text)
-
-
-def _terms(close: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The terms of an inequality; all of them vanish where it is an equality."""
-    if close.get("by") == "square":
-        return [{**close, "at": close["measure"], "constant": True}]
-    return close["terms"] if close.get("by") in ("tangent", "sum of squares") else []
 
 
 def _special(theorem: Theorem, models: list[Model], functions: Functions) -> Iterator[Model]:
@@ -154,39 +143,34 @@ def _special(theorem: Theorem, models: list[Model], functions: Functions) -> Ite
         for name in free:
             for value in {1, *model.parameters.values()}:
                 yield allowed(theorem, with_parameter(model, name, value), functions)
-        for row in _terms(theorem.close):
-            factor = ExpPoly.from_json(row.get("factor", []))
-            for name in sorted(factor.names() & set(free)):
-                yield rooted(model, name, partial(_constant, factor), theorem, functions)
+        for zero in theorem.zeros:
+            for name in sorted(zero.factor.names() & set(free)):
+                yield rooted(model, name, partial(_constant, zero.factor), theorem, functions)
 
 
 def _constant(a: ExpPoly, at: Frame) -> Sized:
     return at.polynomial(a).at(0)
 
 
-def _equal_where_claimed(
-    theorem: Theorem, rows: list[Mapping[str, Any]], model: Model, functions: Functions
-) -> bool:
-    """Are the sides equal on this model just if every term of the inequality vanishes there?"""
+def _equal_where_claimed(theorem: Theorem, model: Model, functions: Functions) -> bool:
+    """Are the sides equal on this model just if every row of the inequality vanishes there?"""
     statement = theorem.statement
     at = Frame(model, FLOAT, statement.context, instances(statement.context, functions))
     gap = -gap_of(*both_sides(statement, model, functions, FLOAT, thetas_of(theorem)))
-    return abs(gap) <= TOLERANCE if all(_vanishes(row, at) for row in rows) else gap > TOLERANCE
+    return abs(gap) <= TOLERANCE if all(_vanishes(zero, at) for zero in theorem.zeros) else gap > TOLERANCE
 
 
-def _vanishes(row: Mapping[str, Any], at: Frame) -> bool:
-    """f = 0; or u = 0, b s^k = 0 at the sample or at each outcome; of a variance: b s^k is constant."""
-    values = at.polynomial(ExpPoly.from_json(row["u"] if "u" in row else row["b"]))
-    if "nonnegative" in row:
-        values = values * at.polynomial(ExpPoly.from_json(row["nonnegative"]))
-    for _ in row.get("score", []):
+def _vanishes(zero: Any, at: Frame) -> bool:
+    """f = 0; or the element times scores is 0 at the sample or at each outcome, or is constant."""
+    values = at.polynomial(zero.element)
+    for _ in zero.score:
         values = values * at.score()
     numbers = np.real(values.value)
-    if row["at"] == "sample":
+    if zero.measure == SAMPLE:
         numbers = numbers[at.model.outcome]
-    elif row.get("constant"):
+    elif zero.constant:
         numbers = numbers - numbers[0]
-    factor = at.polynomial(ExpPoly.from_json(row["factor"])).at(0).value if "factor" in row else 1.0
+    factor = at.polynomial(zero.factor).at(0).value
     return bool(np.max(np.abs(numbers)) * abs(factor) <= TOLERANCE)
 
 
@@ -253,36 +237,6 @@ def _outside(family: ExpPoly, order: int) -> list[ExpPoly]:
     return [family + change for change in changes] + ([] if combination else [ExpPoly({})])
 
 
-OFFSETS = (0.05, -0.05, 0.5, -0.5, 2.0, -2.0)  # of the parameter from the value that is claimed
-NEAR_ONE = tuple(sign * size for size in (0.003, 0.01, 0.03, 0.1, 0.3, 0.6, 1.5) for sign in (1, -1))
-
-
-def _check_iff(theorem: Theorem, seeds: list[int]) -> Check:
-    """At the value: no excess at any outcome.  Next to it: an excess where k1 is one of NEAR_ONE."""
-    statement, name = theorem.statement, theorem.close["parameter"]
-    value, worst, least = ExpPoly.from_json(theorem.close["value"]), 0.0, float("inf")
-    for model in [allowed(theorem, m, {}) for m in models_for(statement, seeds)]:
-        exact = float(np.real(Frame(model, FLOAT, statement.context, {}).polynomial(value).at(0).value))
-        near: list[Model] = [_with_k1(model, k1) for k1 in NEAR_ONE]
-        outcomes = [replace(model, outcome=x) for x in range(model.size)]
-
-        def excess(models: list[Model], at: float) -> float:
-            return agreement(statement, [with_parameter(m, name, at) for m in models]).excess
-
-        worst = max(worst, excess(outcomes + near, exact))
-        least = min(least, *(excess(near, exact + offset) for offset in OFFSETS))
-    text = f"at the value: largest relative excess {worst:.1e}; elsewhere: at least {least:.1e}"
-    passed = worst <= TOLERANCE and least >= SEPARATION
-    return Check(passed, "iff", {"difference": worst, "others": least}, text)
-
-
-def _with_k1(model: Model, k1: float) -> FiniteModel:
-    """Two outcomes, k1 = log q/p at the first; on-policy."""
-    p = float(np.exp(-k1)) / 5
-    rewards = {"R": [0, 1], "A": [1, 0]}
-    return FiniteModel([0.2, 0.8], [p, 1 - p], u=[1, 0], parameters=model.parameters, rewards=rewards)
-
-
 def _check_independent(theorem: Theorem, seeds: list[int]) -> Check:
     """One pair (a, b) for all models, with the same parameters.
 
@@ -290,7 +244,7 @@ def _check_independent(theorem: Theorem, seeds: list[int]) -> Check:
     R k1 is no multiple of k1.
     """
     statement, rows, sizes = theorem.statement, [], []
-    targets = [Side.atom(Gradient(Side.atom(Divergence("KL", a, b)))) for a, b in ("qp", "pq")]
+    targets = [Side.atom(Gradient(side_of(Divergence("KL", a, b)))) for a, b in ("qp", "pq")]
     models = models_for(statement, seeds)
     for number, model in enumerate(models):
         level = levelled(model, R=1 + number / 3, A=2 - number / 5)

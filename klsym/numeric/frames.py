@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from klsym.abbreviations import Context
 from klsym.names import parse_name
-from klsym.normal_form import ExpPoly
 from klsym.numeric.indices import PREFIX, Index, index_of
 from klsym.numeric.positions import Moves, Places
 from klsym.numeric.systems import Ratio, Sized, System, refuse_unless
 from klsym.numeric.trees import Model, TreeModel
 from klsym.numeric.values import BELOW, Functions, Scope, Values
+from klsym.ring import ExpPoly
 from klsym.slots import SECOND, slot_of_score
-from klsym.statements import Context
 
 ONE_SAMPLE = ("self", "other", "x")  # slots where A is that of one whole sample
 

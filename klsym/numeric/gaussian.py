@@ -23,7 +23,7 @@ from klsym.convert import generic_functions, to_ring
 from klsym.errors import UsageError
 from klsym.language import as_expression, k1, k2, k3, parameter, s
 from klsym.names import SAMPLE_BASES, parse_name
-from klsym.normal_form import Exponent, ExpPoly, Monomial, Number
+from klsym.ring import Exponent, ExpPoly, Monomial, Number
 
 x = sympy.Symbol("x", real=True)
 MAX_DEGREE = 256  # of a polynomial in x

@@ -13,10 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from klsym.errors import UsageError
-from klsym.normal_form import ExpPoly
-from klsym.numeric.gaussian_float import GaussianSetting
-from klsym.statements import (
+from klsym.abbreviations import (
     Atom,
     Context,
     Covariance,
@@ -27,6 +24,9 @@ from klsym.statements import (
     Side,
     Statement,
 )
+from klsym.errors import UsageError
+from klsym.numeric.gaussian_float import GaussianSetting
+from klsym.ring import ExpPoly
 
 H = 1e-30
 DIRECTIONS = ("mean", "log scale")

@@ -23,8 +23,8 @@ import sympy
 
 from klsym.errors import UsageError
 from klsym.names import SAMPLE_BASES, parse_name
-from klsym.normal_form import Exponent, ExpPoly, Monomial
 from klsym.numeric.gaussian import DENSITIES, MAX_DEGREE, Condition, Divergent
+from klsym.ring import Exponent, ExpPoly, Monomial
 
 Pair = tuple[complex, complex]  # mean, variance
 Poly = list[complex]  # coefficients of 1, z, z^2, ...

@@ -7,11 +7,11 @@ from fractions import Fraction
 import numpy as np
 
 from klsym.names import SAMPLE
-from klsym.normal_form import ExpPoly
 from klsym.numeric.frames import Frame, Rows
 from klsym.numeric.positions import Places
 from klsym.numeric.systems import Ratio, Sized
 from klsym.numeric.trees import TreeModel
+from klsym.ring import ExpPoly
 
 
 def indexed(index: str, measure: str, a: ExpPoly, score: tuple[str, ...], at: Frame) -> Sized:

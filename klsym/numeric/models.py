@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from klsym.abbreviations import Context
 from klsym.errors import UsageError
 from klsym.numeric.positions import Moves, Positions, Table
 from klsym.numeric.systems import EXACT, FLOAT, System
-from klsym.statements import Context
 
 __all__ = [
     "EXACT", "FLOAT", "FiniteModel", "checked_numbers", "from_certificate", "noise",

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from klsym.normal_form import ExpPoly
+from klsym.abbreviations import Atom, Context, Divergence, E, Gradient, IndexedGradient, Side, TokenDivergence
 from klsym.numeric.autoregressive import Autoregressive, random_autoregressive, sequence_kl, token_field
 from klsym.numeric.sequence_fields import forward_kl, length_gradient, token_weighted_field
 from klsym.numeric.trees import TreeModel
-from klsym.statements import Atom, Context, Divergence, E, Gradient, IndexedGradient, Side, TokenDivergence
+from klsym.ring import ExpPoly
 
 K1 = ExpPoly.variable("k1[now]")
 LOSSES = {K1**2 * ExpPoly.number(2).inverse(): "k2", (-K1).exp() - 1 + K1: "k3"}

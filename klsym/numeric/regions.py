@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from klsym.abbreviations import Context
 from klsym.errors import UsageError
-from klsym.normal_form import ExpPoly
 from klsym.numeric.frames import Frame
 from klsym.numeric.systems import FLOAT
 from klsym.numeric.trees import Model
-from klsym.statements import Context
+from klsym.ring import ExpPoly
 
 HALVINGS = 60
 

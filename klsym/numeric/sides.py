@@ -10,14 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from klsym.errors import UsageError
-from klsym.normal_form import ExpPoly
-from klsym.numeric.curl import curl
-from klsym.numeric.frames import Frame
-from klsym.numeric.indexed import indexed, indexed_gradient, means_of_batches, token_divergence
-from klsym.numeric.systems import FLOAT, Ratio, Sized, refuse_unless
-from klsym.numeric.values import Functions, Instance, Scope
-from klsym.statements import (
+from klsym.abbreviations import (
     Atom,
     Bregman,
     Context,
@@ -35,6 +28,13 @@ from klsym.statements import (
     Side,
     TokenDivergence,
 )
+from klsym.errors import UsageError
+from klsym.numeric.curl import curl
+from klsym.numeric.frames import Frame
+from klsym.numeric.indexed import indexed, indexed_gradient, means_of_batches, token_divergence
+from klsym.numeric.systems import FLOAT, Ratio, Sized, refuse_unless
+from klsym.numeric.values import Functions, Instance, Scope
+from klsym.ring import ExpPoly
 
 
 # ---------------------------------------------------------------------------- sides and atoms
@@ -80,7 +80,7 @@ def _slotted_atom(atom: Atom, at: Frame) -> Sized:
             return indexed_gradient(index, m, loss, at)
         case TokenDivergence(m, first, second, gradient):
             return token_divergence(m, first, second, gradient, at)
-        case Curl(m, loss):
+        case Curl("t", m, loss):
             return curl(m, loss, at)
         case MeanVariance(m, a, score):
             mean = means_of_batches(a, score, at)

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from klsym.abbreviations import Context
 from klsym.errors import UsageError
 from klsym.numeric.models import (
     FiniteModel,
@@ -33,7 +34,6 @@ from klsym.numeric.models import (
 )
 from klsym.numeric.positions import Moves, Places, Positions, Table
 from klsym.numeric.systems import System
-from klsym.statements import Context
 
 ROWS = ("q", "p", "mu", "u", "v", "R")
 LARGEST, DEEPEST = 2000, 200  # sequences, steps
@@ -138,18 +138,21 @@ class TreeModel:
 
     @staticmethod
     def from_json(data: Any, advantage: tuple[Any, Any] | None = None) -> TreeModel:
-        """A tree written as in a certificate, {"tree": node, "parameters": {name: number}}, where
+        """A tree written as {"tree": node, "path": [..], "parameters": {name: number}}, where
 
             node = {"q": [..], "p": [..], "mu": [..], "u": [..], "v": [..], "R": [..], "next": [..]}
 
-        next: for each branch another node, or None.  Raises UsageError as TreeModel does.
+        next: for each branch another node, or None.  path: the branches to the sequence where pointwise
+        quantities are evaluated; without it the first one.  Raises UsageError as TreeModel does.
         """
         keys = {"tree", "parameters"}
-        _refuse_unless(isinstance(data, dict) and set(data) == keys, f"the keys {sorted(keys)} expected")
+        known = isinstance(data, dict) and set(data) - {"path"} == keys
+        _refuse_unless(known, f"the keys {sorted(keys)} expected")
         rows: dict[str, list[Any]] = {name: [] for name in ROWS}
         shape = _read(data["tree"], rows, 0)
         q, p, mu, u, v, R = (rows[name] for name in ROWS)
-        return TreeModel(shape, q, p, u, v, R, mu, data["parameters"], advantage)
+        outcome = _number(shape, data["path"]) if data.get("path") else 0
+        return TreeModel(shape, q, p, u, v, R, mu, data["parameters"], advantage, outcome)
 
     @cached_property
     def layout(self) -> Layout:
@@ -218,6 +221,19 @@ class TreeModel:
 @lru_cache(maxsize=512)
 def _whole(shape: Shape) -> Places:
     return Places.of(layout_of(shape).paths, whole=False)
+
+
+def _number(shape: Shape, path: list[int]) -> int:
+    """The number of the sequence to which the branches lead."""
+    ends = [*_ends(shape)]
+    _refuse_unless(tuple(path) in ends, f"there is no sequence {str(path)[:40]}")
+    return ends.index(tuple(path))
+
+
+def _ends(node: Shape, prefix: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
+    for branch, after in enumerate(node):
+        way = (*prefix, branch)
+        yield from (way,) if after is None else _ends(after, way)
 
 
 def _read(node: Any, rows: dict[str, list[Any]], depth: int) -> Shape:

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from klsym.abbreviations import Context
 from klsym.names import MEASURES, THETA_FREE, parse_name
-from klsym.normal_form import Exponent, ExpPoly, Monomial
 from klsym.numeric.positions import Positions
 from klsym.numeric.systems import FLOAT, Ratio, Sized, System, refuse_unless
 from klsym.numeric.trees import Model
-from klsym.statements import Context
+from klsym.ring import Exponent, ExpPoly, Monomial
 
 BELOW = {"k1": "p", "w": "mu", "log_q": "count"}  # each is the log of q over this density
 

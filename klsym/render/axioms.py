@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from klsym.evidence import Evidence
-from klsym.kernel import RULES
-from klsym.kernel.closing import CLOSINGS
+from klsym.render.rules import CLOSINGS, RULES
 
 if TYPE_CHECKING:
     from klsym.ledger import Settled
@@ -31,7 +30,7 @@ def show_axioms(settled: Settled) -> str:
             rule = RULES[name]
             lines += [f"  {name}: {rule.text}", f"      {rule.why} [{rule.cite}]"]
     lines += ["", "Closed by"] if closed else []
-    lines += [f"  {name}: {CLOSINGS[name].why}" for name in closed]
+    lines += [f"  {name}: {CLOSINGS[name]}" for name in closed]
     lines += ["", "Hypotheses", *(f"  - {item}" for item in settled.hypotheses or ["none"])]
     return "\n".join(lines)
 

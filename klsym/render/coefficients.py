@@ -1,6 +1,6 @@
 """Coefficients and losses in either spelling.  Standard library only.
 
->>> from klsym.normal_form import ExpPoly
+>>> from klsym.ring import ExpPoly
 >>> k1 = ExpPoly.variable("k1")
 >>> element((-k1).exp() - 1 + k1), element(ExpPoly.variable("w").exp() * k1)
 ('k1 + r - 1', 'rho*k1')
@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
+from klsym.abbreviations import Score
 from klsym.names import SAMPLE_BASES, parse_name
-from klsym.normal_form import Exponent, ExpPoly, Monomial, Number
 from klsym.render.spelling import SLOT_ORDER, TEXT, Text, is_sum, trails
-from klsym.statements import Score
+from klsym.ring import Exponent, ExpPoly, Monomial, Number
 
 Labels = Mapping[ExpPoly, Any]
 

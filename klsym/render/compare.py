@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import re
 from html import escape
+from string import ascii_lowercase
 from typing import Any
 
-from klsym.kernel.inequalities import SAMPLE
-from klsym.normal_form import ONE, ExpPoly
+from klsym.abbreviations import Context
+from klsym.names import SAMPLE
 from klsym.render import formulas
 from klsym.render.spelling import TEXT, is_sum
 from klsym.render.text import show_hypothesis, show_interval
 from klsym.render.verdict import setting_words, tree_lines
-from klsym.statements import Context
+from klsym.ring import ONE, ExpPoly
 
 MINUS_ONE = ExpPoly.number(-1)
 
@@ -157,7 +158,9 @@ def _variance_lines(name: str, witness: dict[str, Any]) -> list[str]:
 def _model_lines(witness: dict[str, Any]) -> list[str]:
     if "tree" in witness:
         left, right = show_interval(witness["left"]), show_interval(witness["right"])
-        return [*tree_lines(witness["tree"]), f"  left side {left}, right side {right}"]
+        at = "".join(ascii_lowercase[branch] for branch in witness.get("path", ()))
+        lines = [*tree_lines(witness["tree"]), *([f"  at the sequence {at}"] if at else [])]
+        return [*lines, f"  left side {left}, right side {right}"]
     lines = [f"  {n:<3} = ({', '.join(witness[n])})" for n in ("q", "p", "mu") if n in witness]
     lines += [f"  along the logit direction u = ({', '.join(witness['u'])})"]
     lines += [f"  {n:<3} = ({', '.join(v)})" for n, v in witness.get("rewards", {}).items()]

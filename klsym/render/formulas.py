@@ -1,6 +1,6 @@
 """Sides of statements and their atoms in either spelling.  Standard library only.
 
->>> from klsym.normal_form import ExpPoly
+>>> from klsym.ring import ExpPoly
 >>> side(Side.atom(E("q", ExpPoly.variable("k1"), ("x",))))
 'E_q[k1*s]'
 """
@@ -10,21 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
-from klsym.names import SAMPLE
-from klsym.normal_form import ExpPoly, Number
-from klsym.render import indexed
-from klsym.render.coefficients import (
-    Labels,
-    SidedLabels,
-    element,
-    label,
-    loss_gradient,
-    on_the_right,
-    scored,
-    variable,
-)
-from klsym.render.spelling import TEXT, Text, is_quotient, is_sum
-from klsym.statements import (
+from klsym.abbreviations import (
     Atom,
     Bregman,
     Covariance,
@@ -37,6 +23,20 @@ from klsym.statements import (
     PointGradient,
     Side,
 )
+from klsym.names import SAMPLE
+from klsym.render import indexed
+from klsym.render.coefficients import (
+    Labels,
+    SidedLabels,
+    element,
+    label,
+    loss_gradient,
+    on_the_right,
+    scored,
+    variable,
+)
+from klsym.render.spelling import TEXT, Text, is_quotient, is_sum
+from klsym.ring import ExpPoly, Number
 
 __all__ = [
     "Labels", "SidedLabels", "atom", "element", "label", "loss_gradient", "on_the_right", "scored", "side",

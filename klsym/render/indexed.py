@@ -1,6 +1,6 @@
 """Values at an index of a batch or a sequence, in either spelling: sums are written as sums.
 
->>> from klsym.normal_form import ExpPoly
+>>> from klsym.ring import ExpPoly
 >>> from klsym.render.spelling import LATEX, TEXT
 >>> togo = ExpPoly.variable("k1[now]") + ExpPoly.variable("k1[future]")
 >>> atom(Indexed("t", "q", togo, ("now",)), {}, TEXT)
@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from klsym.abbreviations import Atom, Curl, Indexed, IndexedGradient, MeanVariance, TokenDivergence
 from klsym.names import SAMPLE, SAMPLE_BASES, parse_name
-from klsym.normal_form import ExpPoly
 from klsym.render import coefficients
 from klsym.render.spelling import SLOT_ORDER, TEXT, Text, is_sum
+from klsym.ring import ExpPoly
 from klsym.slots import SECOND, at_slot, slot_of_score
-from klsym.statements import Atom, Curl, Indexed, IndexedGradient, MeanVariance, TokenDivergence
 
 Term = tuple[ExpPoly, tuple[Atom, ...]]
 # Sums over slots together, in print only: sum_{u <= t}, sum_{u >= t}, sum_u, sum_j.
@@ -54,7 +54,7 @@ def atom(value: Atom, labels: coefficients.Labels, spell: Text) -> str:
             shown = spell.token_divergence(a, b)
             shown = spell.gradient_of(shown, True) if gradient else shown
             return spell.expectation(measure, _joined("t", measure, shown, spell))
-        case Curl(measure, loss):
+        case Curl(_, measure, loss):
             field = spell.expectation(
                 measure, _joined("t", measure, _gradient("t", loss, labels, spell), spell)
             )

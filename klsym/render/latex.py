@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from klsym.kernel import Theorem
 from klsym.render import formulas
 from klsym.render.formulas import Labels
 from klsym.render.spelling import LATEX
 from klsym.render.text import SPAN, chain, condition, show_hypotheses, show_statement, show_theorem, solution
+from klsym.unfolding import Theorem
 
 
 class ProofView:
@@ -61,7 +61,7 @@ def aligned(rows: list[tuple[str, str]], ending: tuple[str, str] | None = None) 
 def derivation_block(proof: ProofView) -> str:
     """The chain, for a notebook or a paper (needs amsmath)."""
     ending = (conclusion(proof), str(proof.part["close"]["by"]))
-    return f"$$\n{aligned(chain(proof.part, proof.labels, LATEX), ending)}\n$$"
+    return f"$$\n{aligned(chain(proof, LATEX), ending)}\n$$"
 
 
 def conclusion(proof: ProofView) -> str:

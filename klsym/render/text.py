@@ -1,24 +1,38 @@
 """Plain text: statements, theorems, hypotheses, derivations.
 
->>> from klsym.statements import Divergence, Gradient, Side
+>>> from klsym.abbreviations import Divergence, Gradient
 >>> show_side(Side.atom(Gradient(Side.atom(Divergence("KL", "q", "p")))))
 'grad KL(q||p)'
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from klsym.kernel import Theorem
+from klsym.abbreviations import (
+    NAMED,
+    Bregman,
+    Context,
+    Divergence,
+    Gradient,
+    Side,
+    Statement,
+    TokenDivergence,
+    atoms_of,
+)
+from klsym.kernel import EQUATION
+from klsym.kernel.closings import Zero
 from klsym.kernel.derivatives import Hypothesis
-from klsym.kernel.inequalities import SAMPLE, Zero, equality
-from klsym.normal_form import ExpPoly
+from klsym.names import SAMPLE
 from klsym.render import formulas
 from klsym.render.formulas import Labels
-from klsym.render.spelling import TEXT, Text
-from klsym.statements import Context, Side, Statement
+from klsym.render.spelling import TEXT, Text, is_sum
+from klsym.ring import ONE, ExpPoly
+from klsym.statements import Mean
+from klsym.unfolding import Theorem, unfold
 
 
 def show_side(side: Side, labels: Labels | None = None) -> str:
@@ -56,13 +70,9 @@ def show_theorem(theorem: Theorem, labels: Labels | None = None, spell: Text = T
 
 
 def condition(theorem: Theorem, spell: Text) -> str:
-    """When an inequality holds, or when it is an equality; empty for what is neither."""
-    if theorem.kind == "iff":
-        name, value = theorem.close["parameter"], ExpPoly.from_json(theorem.close["value"])
-        words = _words(" for every ", spell, f"{spell.name('r')} > 0")
-        return f"{words}{_iff(spell)}{spell.name(name)} = {formulas.element(value, spell)}"
-    zeros = dict.fromkeys(_zero(zero, spell) for zero in equality(theorem.close))
-    if theorem.kind != "proved" or not zeros:
+    """When an inequality is an equality; empty for what is none."""
+    zeros = dict.fromkeys(_zero(zero, spell) for zero in theorem.zeros)
+    if not zeros:
         return ""
     lead = "; equality iff " if spell is TEXT else r"\quad\text{with equality iff }"
     return lead + _words(" and ", spell).join(zeros)
@@ -75,10 +85,13 @@ def _zero(zero: Zero, spell: Text) -> str:
     else:
         shown = _equation(zero.element, spell)
         shown = formulas.scored(zero.element, zero.score, {}, spell) + " = 0" if zero.score else shown
-    if zero.at == "count":
+    mass = [spell.name(zero.measure)] if zero.measure not in ("count", SAMPLE) else []
+    weight = formulas.element(zero.weight, spell)
+    mass += [spell.bracket(weight) if is_sum(weight) else weight] if zero.weight != ONE else []
+    if mass:
+        shown += _words(" wherever ", spell, f"{spell.product(mass)} > 0")
+    elif zero.measure == "count":
         shown += _words(" at every outcome", spell)
-    elif zero.at != SAMPLE:
-        shown += _words(" wherever ", spell, f"{spell.name(zero.at)} > 0")
     free = _equation(zero.factor, spell) + _words(" or ", spell) if zero.factor.names() else ""
     return free + shown
 
@@ -117,14 +130,15 @@ def show_hypothesis(hypothesis: Hypothesis, context: Context, labels: Labels | N
             return f"{b} > 0 at every outcome"
         case ("support", a, b):
             return f"{a} << {b}: wherever {a} > 0, also {b} > 0"
-        case ("exchange", m):
-            return f"grad and E_{m} may be exchanged (dominated derivative near theta)"
+        case ("exchange", Mean() as mean):
+            shown = formulas.atom(mean, labels or {}, TEXT)
+            return f"grad and E_{mean.measure} may be exchanged in {shown} (dominated derivative near theta)"
         case ("batch", m):
             return f"the n samples of a batch are independent draws from {m}"
         case ("ends", m):
             return f"after any prefix, sequences from {m} end with probability 1, and sums over t have means"
-        case ("moment", moment):
-            return f"{formulas.atom(moment, labels or {}, TEXT)} exists"
+        case ("exists", atom):
+            return f"{formulas.atom(atom, labels or {}, TEXT)} exists"
         case ("nonzero", name):
             return f"{name} is not 0"
         case ("positive", name):
@@ -163,7 +177,35 @@ def show_hypotheses(theorem: Theorem, labels: Labels | None = None) -> list[str]
     """In words; that a positive parameter is not 0 goes without saying."""
     positive = {("nonzero", h[1]) for h in theorem.hypotheses if h[0] == "positive"}
     shown = [h for h in theorem.hypotheses if h not in positive]
-    return [show_hypothesis(h, theorem.statement.context, labels) for h in shown]
+    standing = [show_standing(theorem)] if named_means(theorem) else []
+    return standing + [show_hypothesis(h, theorem.statement.context, labels) for h in shown]
+
+
+def named_means(theorem: Theorem) -> bool:
+    """Does the statement name a mean, which must exist?  A finite model has all of them."""
+    statement = theorem.statement
+    sides = [statement.left, statement.right, *(side for pair in statement.context.premises for side in pair)]
+    means = (atom for atom in atoms_of(*sides) if not isinstance(atom, Gradient | Bregman))
+    return theorem.kind != "refuted" and any(getattr(atom, "measure", "") != SAMPLE for atom in means)
+
+
+def named_supports(theorem: Theorem) -> list[str]:
+    """The supports without which a divergence that the statement names is infinite."""
+    found = []
+    for atom in atoms_of(theorem.statement.left, theorem.statement.right):
+        if isinstance(atom, Divergence | TokenDivergence):
+            pairs = [(atom.first, atom.second), (atom.second, atom.first)]
+            found += [f"{a} << {b}" for a, b in pairs[: 2 if getattr(atom, "kind", "") == "J" else 1]]
+    return list(dict.fromkeys(found))
+
+
+def show_standing(theorem: Theorem) -> str:
+    """What every theorem presupposes."""
+    supports = named_supports(theorem)
+    return STANDING + (f", so that {' and '.join(supports)}" if supports else "")
+
+
+STANDING = "every mean that the statement names exists"
 
 
 def show_interval(ends: list[str]) -> str:
@@ -179,28 +221,63 @@ def _decimal(value: Fraction) -> float | Decimal:
     return Decimal(value.numerator) / value.denominator
 
 
-def chain(part: dict[str, Any], labels: Labels | None, spell: Text) -> list[tuple[str, str]]:
+def chain(proof: Any, spell: Text) -> list[tuple[str, str]]:
     """The chain as (formula, reason) rows: down the left side, then up the right side."""
-    return [(shown, why) for (shown,), why in chain_in(part, labels, spell)]
+    return [(shown, why) for (shown,), why in chain_in(proof, spell)]
 
 
-def chain_in(part: dict[str, Any], labels: Labels | None, *spells: Text) -> list[tuple[tuple[str, ...], str]]:
+def chain_in(proof: Any, *spells: Text) -> list[tuple[tuple[str, ...], str]]:
     """The chain with each formula in several spellings."""
-    left = [(part["left"], "")] + [(s["result"], s["rule"]) for s in part["steps"] if s["side"] == "left"]
-    right = [(part["right"], "")] + [(s["result"], s["rule"]) for s in part["steps"] if s["side"] == "right"]
-    rows = list(left)
-    by = part["close"]["by"]
-    if left == right and isinstance(labels, formulas.SidedLabels):  # one function, written in two ways
-        start = Side.from_json(part["left"])
-        return [(_spelled(start, labels, spells), ""), (_spelled(start, labels.right, spells), by)]
-    if by == "evaluation":
-        rows.append((right[-1][0], by))
-    if by in ("ring equality", "evaluation"):
-        for position in range(len(right) - 1, 0, -1):
-            rows.append((right[position - 1][0], right[position][1]))
-        if by == "ring equality" and len(right) == 1 and right[0][0] != left[-1][0]:
-            rows.append((right[0][0], by))
-    return _merged([(_spelled(Side.from_json(data), labels, spells), why) for data, why in rows])
+    statement, labels = proof.theorem.statement, proof.labels
+    left, right = _path(proof, "left"), _path(proof, "right")
+    if proof.brief:
+        rows = [(statement.left, "")] + [(statement.right, "evaluation")] * (statement.relation == "=")
+    elif [side for side, _ in left] == [side for side, _ in right] and isinstance(
+        labels, formulas.SidedLabels
+    ):
+        # one function, written in two ways
+        by = proof.part["close"]["by"]
+        return [
+            (_spelled(statement.left, labels, spells), ""),
+            (_spelled(statement.left, labels.right, spells), by),
+        ]
+    else:
+        rows = list(left)
+        if proof.part["close"]["by"] == "equality":
+            rows += [(right[i - 1][0], right[i][1]) for i in range(len(right) - 1, 0, -1)]
+    return _merged([(_spelled(side, labels, spells), why) for side, why in rows])
+
+
+def _path(proof: Any, which: str) -> list[tuple[Side, str]]:
+    """From one side as written, over what it abbreviates, to where its steps lead, by its waypoints."""
+    statement = proof.theorem.statement
+    written = statement.left if which == "left" else statement.right
+    start = Side.from_json(proof.part[which])
+    rows = [(start, "")]
+    rows += [(Side.from_json(s["result"]), _reason(s)) for s in proof.part["steps"] if s["side"] == which]
+    for begin, end, by in reversed(proof.notes if which == "left" else ()):
+        rows[begin + 1 : end + 1] = [(rows[end][0], by)]
+    if written != start:
+        rows[:1] = [(written, ""), (start, _abbreviated(written, statement.context))]
+    return rows
+
+
+def _reason(step: dict[str, Any]) -> str:
+    """The rule; an equation is a premise, or a theorem that is cited."""
+    if step["rule"] != EQUATION:
+        return str(step["rule"])
+    return "theorem" if isinstance(step["data"]["of"], list) else "premise"
+
+
+def _abbreviated(side: Side, context: Context) -> str:
+    """What is put in when a side is written out."""
+    written = unfold(side, context)
+    reasons = {
+        "definition": any(isinstance(atom, NAMED) for atom in atoms_of(side)),
+        "on-policy": unfold(side, replace(context, on_policy=False)) != written,
+        "given": unfold(side, replace(context, given=())) != written,
+    }
+    return ", ".join(reason for reason, holds in reasons.items() if holds)
 
 
 def _spelled(side: Side, labels: Labels | None, spells: tuple[Text, ...]) -> tuple[str, ...]:

@@ -11,18 +11,18 @@ from typing import Any
 
 import numpy as np
 
+from klsym.abbreviations import Context
 from klsym.errors import UsageError
 from klsym.kernel.derivatives import attach
 from klsym.names import parse_name
-from klsym.normal_form import ExpPoly
 from klsym.numeric.exact import default_function
 from klsym.numeric.models import FLOAT, FiniteModel
+from klsym.ring import ExpPoly
 from klsym.sampling.backends import Backend, backend
 from klsym.sampling.counted import SMALLEST, CountedSampler
 from klsym.sampling.evaluate import Variables
 from klsym.sampling.means import Mean
 from klsym.sampling.sampler import Averages, Products
-from klsym.statements import Context
 
 
 class FiniteSampler(CountedSampler):

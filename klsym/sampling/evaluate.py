@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from klsym.errors import UsageError
-from klsym.normal_form import Exponent, ExpPoly, Monomial
+from klsym.ring import Exponent, ExpPoly, Monomial
 
 Value = Any  # a Python float, or an array of the backend
 

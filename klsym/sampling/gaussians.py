@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from klsym.errors import UsageError
-from klsym.normal_form import Exponent, ExpPoly
 from klsym.numeric.gaussian import DENSITIES, Condition, Divergent
 from klsym.numeric.gaussian_exact import DIRECTIONS, GaussianModel
 from klsym.numeric.gaussian_float import MEASURES
+from klsym.ring import Exponent, ExpPoly
 from klsym.sampling.backends import Backend, backend
 from klsym.sampling.evaluate import Variables
 from klsym.sampling.means import Mean
@@ -139,7 +139,7 @@ class GaussianSampler(Sampler):
 
     >>> from klsym.engine.quantities import KL
     >>> from klsym.sampling.means import means_of
-    >>> from klsym.statements import Context
+    >>> from klsym.abbreviations import Context
     >>> sampler = GaussianSampler(GaussianModel((0.0, 1.0), (1.0, 1.0)))
     >>> products = means_of(KL("q", "p").side, Context())
     >>> sampler.spread(products).value.tolist(), sampler.spread(products).deviation.tolist()

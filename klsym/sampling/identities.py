@@ -9,14 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from klsym.abbreviations import Context, E, Statement
 from klsym.convert import to_sympy
 from klsym.engine.derivation import Proof
 from klsym.errors import UsageError
 from klsym.evidence import Evidence
-from klsym.kernel import Theorem
 from klsym.ledger import Claim, Settled
 from klsym.names import parse_name
-from klsym.normal_form import ExpPoly
 from klsym.numeric.drawing import models_for, needs_of
 from klsym.numeric.evaluation import both_sides
 from klsym.numeric.exact import THETAS, allowed, regions_of, thetas_of
@@ -24,6 +23,7 @@ from klsym.numeric.gaussian_exact import GaussianModel, refuse_unless_gaussian
 from klsym.numeric.models import FLOAT, FiniteModel, random_model
 from klsym.numeric.programmes import by_programme, random_chains
 from klsym.numeric.trees import Model, model_from_certificate
+from klsym.ring import ExpPoly
 from klsym.sampling.backends import Backend
 from klsym.sampling.categorical import FiniteSampler
 from klsym.sampling.counted import LARGEST_SAMPLES
@@ -33,7 +33,7 @@ from klsym.sampling.means import Deterministic, gradient_losses, means_of
 from klsym.sampling.sampler import Sampler
 from klsym.sampling.streams import Stream
 from klsym.sampling.trials import Trial, both_ways, sampled_means
-from klsym.statements import Context, E, Statement
+from klsym.unfolding import Theorem
 
 OUTCOMES = 8  # of the finite model that a proved identity is sampled on
 # Tails such that every moment the judgements need is finite for weights, ratios and their inverses.
@@ -147,8 +147,6 @@ def _by_kind(
             return _refuted(theorem, options, stream.child(0)), "refuted by a finite model"
         case "unique":
             return _unique(theorem, options, stream.child(0)), "refers to every function"
-        case "iff":
-            return "a statement about every r", "a statement about every r"
     return "a statement about all combinations", "a statement about all combinations"
 
 

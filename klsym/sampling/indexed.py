@@ -18,22 +18,22 @@ from typing import Any
 
 import numpy as np
 
+from klsym.abbreviations import Context
 from klsym.errors import UsageError
 from klsym.kernel.derivatives import attach
 from klsym.names import parse_name
-from klsym.normal_form import ExpPoly
 from klsym.numeric.exact import default_function
 from klsym.numeric.indices import PREFIX, Index, batch_size, index_of
 from klsym.numeric.models import FLOAT, FiniteModel
 from klsym.numeric.positions import Places
 from klsym.numeric.trees import Model, TreeModel
+from klsym.ring import ExpPoly
 from klsym.sampling.backends import Backend, backend
 from klsym.sampling.counted import SMALLEST, CountedSampler
 from klsym.sampling.evaluate import Variables
 from klsym.sampling.means import Mean
 from klsym.sampling.sampler import Averages, Products
 from klsym.slots import SECOND, slot_of_score
-from klsym.statements import Context
 
 ONE_SAMPLE = ("self", "other", "x")  # slots in which A is that of one whole sample
 

@@ -15,30 +15,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from klsym import statements
+from klsym.abbreviations import Context, Curl, ExpectedGradient, Gradient, MeanGradient, Side, Statement
 from klsym.errors import UsageError
-from klsym.kernel.batches import variance_of_a_mean
-from klsym.kernel.derivatives import attach, d_log_q, density_ratio
-from klsym.kernel.indexed import chain_rule, curl, log_derivative, tower
-from klsym.kernel.rules import definition
+from klsym.kernel.derivatives import attach, density_ratio
+from klsym.kernel.means import chain_rule, log_derivative
+from klsym.kernel.sums import curl
 from klsym.names import SAMPLE
-from klsym.normal_form import ExpPoly
+from klsym.ring import ExpPoly
 from klsym.slots import at_slot
-from klsym.statements import (
-    Atom,
-    Context,
-    Covariance,
-    Curl,
-    Divergence,
-    E,
-    ExpectedGradient,
-    Gradient,
-    Indexed,
-    IndexedGradient,
-    MeanVariance,
-    Side,
-    Statement,
-    TokenDivergence,
-)
+from klsym.unfolding import unfold, written_out
 
 
 class Deterministic(UsageError):
@@ -68,7 +54,6 @@ class Mean:
 MAIN = {"": "x", "i": "self", "ij": "self", "t": "now", "it": "now"}
 
 
-UNFOLD = {TokenDivergence: tower, Curl: curl, MeanVariance: variance_of_a_mean}
 Product = tuple[ExpPoly, tuple[Mean, ...]]  # a constant coefficient, and the means that it multiplies
 
 
@@ -82,7 +67,7 @@ def means_of(side: Side, context: Context) -> tuple[Product, ...]:
 
     Raises Deterministic: the side holds a quantity at one sample, or no mean at all.
     """
-    products = tuple(_merged(_expand(side, context)))
+    products = tuple(_merged(_expand(unfold(side, context), written_out(context))))
     if not any(means for _, means in products):
         raise Deterministic("nothing random: there is nothing to sample")
     return products
@@ -102,7 +87,7 @@ def _merged(products: Iterator[Product]) -> Iterator[Product]:
             yield ExpPoly.number(1), (replace(mean, element=element),)
 
 
-def _expand(side: Side, context: Context) -> Iterator[Product]:
+def _expand(side: Side, context: statements.Context) -> Iterator[Product]:
     for coefficient, atoms in side.terms:
         products: list[Product] = [(coefficient, ())]
         for atom in atoms:
@@ -111,34 +96,26 @@ def _expand(side: Side, context: Context) -> Iterator[Product]:
         yield from products
 
 
-def _atom(atom: Atom, context: Context) -> Iterator[Product]:
+def _atom(atom: statements.Atom, context: statements.Context) -> Iterator[Product]:
     match atom:
-        case E(measure, a, score):
-            yield _mean(measure, a, len(score), context)
-        case ExpectedGradient(measure, loss):
-            yield _mean(measure, d_log_q(loss, context), 1, context)
-        case Divergence() | Covariance():
-            yield from _expand(definition(atom, {}, context)[0], context)
         case Gradient(of):
             yield from _gradient(of, context)
-        case Indexed(index, measure, a, score) if measure != SAMPLE:
-            element = attach(a, context)
-            yield ExpPoly.number(1), (Mean(measure, element, len(score), index, score),)
-        case IndexedGradient(_, measure, _) if measure != SAMPLE:
-            yield from _expand(chain_rule(atom, context)[0], context)
-        case TokenDivergence() | Curl() | MeanVariance():
-            yield from _expand(UNFOLD[type(atom)](atom, {}, context)[0], context)
+        case statements.Mean(index, measure, a, score) if measure != SAMPLE:
+            if measure == "count":
+                measure, a = "q", a * density_ratio("count", "q")
+            yield (
+                ExpPoly.number(1),
+                (Mean(measure, attach(a, context), len(score), index, score if index else ()),),
+            )
+        case MeanGradient(_, measure, _) if measure != SAMPLE:
+            yield from _expand(chain_rule(atom, {}, context)[0], context)
+        case Curl():
+            yield from _expand(curl(atom, {}, context)[0], context)
         case _:
             raise Deterministic("a quantity at one sample: there is nothing to average")
 
 
-def _mean(measure: str, a: ExpPoly, power: int, context: Context) -> Product:
-    if measure == "count":
-        measure, a = "q", a * density_ratio("count", "q")
-    return ExpPoly.number(1), (Mean(measure, attach(a, context), power),)
-
-
-def _gradient(of: Side, context: Context) -> Iterator[Product]:
+def _gradient(of: Side, context: statements.Context) -> Iterator[Product]:
     """The product rule over the means of a side; a detached quantity is a constant in it."""
     for coefficient, atoms in of.terms:
         for j, atom in enumerate(atoms):
@@ -146,25 +123,12 @@ def _gradient(of: Side, context: Context) -> Iterator[Product]:
             for other in atoms[:j] + atoms[j + 1 :]:
                 inner = list(_atom(other, context))
                 others = [(c * d, means + more) for c, means in others for d, more in inner]
-            for slope, moved in _moved(atom, context):
+            if not isinstance(atom, statements.Mean) or atom.score or atom.measure == SAMPLE:
+                raise Deterministic(f"the gradient of {type(atom).__name__} is not sampled")
+            moved = log_derivative(Gradient(Side.atom(atom)), {}, context)[0]
+            for slope, means in _expand(moved, context):
                 for rest, still in others:
-                    yield rest * slope, moved + still
-
-
-def _moved(atom: Atom, context: Context) -> Iterator[Product]:
-    """The gradient of one atom without score function."""
-    match atom:
-        case Indexed(_, measure, _, ()) if measure != SAMPLE:
-            yield from _expand(log_derivative(atom)[0], context)
-        case TokenDivergence():
-            yield from _gradient(tower(atom, {}, context)[0], context)
-        case E(measure, a, ()):
-            slope = d_log_q(a, context)
-            yield _mean(measure, a + slope if measure == "q" else slope, 1, context)
-        case Divergence() | Covariance():
-            yield from _gradient(definition(atom, {}, context)[0], context)
-        case _:
-            raise Deterministic(f"the gradient of {type(atom).__name__} is not sampled")
+                    yield rest * slope, means + still
 
 
 def gradient_losses(statement: Statement) -> list[ExpectedGradient]:

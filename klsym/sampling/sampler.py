@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from klsym.errors import UsageError
-from klsym.normal_form import ExpPoly
+from klsym.ring import ExpPoly
 from klsym.sampling.evaluate import Variables
 from klsym.sampling.means import Mean, Product
 from klsym.sampling.moments import Moments

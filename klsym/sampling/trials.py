@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from klsym.abbreviations import Context, Side, Statement
 from klsym.errors import UsageError
-from klsym.normal_form import ExpPoly
+from klsym.ring import ExpPoly
 from klsym.sampling.means import Deterministic, Mean, means_of
 from klsym.sampling.sampler import ROUNDING, Averages, Products, Sampler, Spread, all_means
 from klsym.sampling.statistics import Level, TooFew
 from klsym.sampling.streams import Stream
-from klsym.statements import Context, Side, Statement
 
 if TYPE_CHECKING:
     from klsym.sampling.moments import Moments

@@ -140,10 +140,10 @@ def _autograd(identity: Identity, options: Options) -> float | None:
 
 
 def _difference(trial: Trial, measure: str, loss: Any, options: Options) -> float:
+    from klsym.abbreviations import ExpectedGradient, Side
     from klsym.convert import to_ring
     from klsym.sampling.autograd import expected_gradient
     from klsym.sampling.means import means_of
-    from klsym.statements import ExpectedGradient, Side
 
     sampler = trial.sampler
     assert isinstance(sampler, FiniteSampler)

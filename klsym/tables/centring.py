@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from klsym.abbreviations import Indexed, Side
 from klsym.convert import to_ring
 from klsym.engine.explain import explain
 from klsym.engine.quantities import KL, expectation, grad, p, q
 from klsym.language import R, beta, k1, rho
-from klsym.normal_form import ONE, ZERO, ExpPoly
 from klsym.render import formulas
 from klsym.render.losses import show
 from klsym.render.spelling import LATEX, TEXT
-from klsym.statements import Indexed, Side
+from klsym.ring import ONE, ZERO, ExpPoly
 from klsym.tables.losses import OFF, ON, gradient, written
 from klsym.tables.pieces import premise
 from klsym.tables.quotes import Quote, quote

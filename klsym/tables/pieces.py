@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from klsym.normal_form import ExpPoly
+from klsym.abbreviations import Side
 from klsym.render import formulas
 from klsym.render.spelling import LATEX
 from klsym.render.text import condition
-from klsym.statements import Side
+from klsym.ring import ExpPoly
 from klsym.tables.quotes import Quote
 from klsym.tables.table import Cell, math, words
 

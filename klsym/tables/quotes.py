@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from klsym.abbreviations import E, ExpectedGradient, Side
 from klsym.engine.derivation import Proof
 from klsym.engine.quantities import Quantity
 from klsym.evidence import Evidence
@@ -20,7 +21,6 @@ from klsym.ledger import Settled, load, recall
 from klsym.render import formulas
 from klsym.render.claims import statement_latex
 from klsym.render.spelling import LATEX
-from klsym.statements import E, ExpectedGradient, Side
 from klsym.tables.table import Cell, math
 
 settled = cache(recall)

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
-from klsym.engine.derivation import Proof
-from klsym.engine.explain import explain
-from klsym.engine.verdict import Verdict
-from klsym.render import formulas
-from klsym.render.spelling import LATEX
-from klsym.statements import (
-    Atom,
+from klsym.abbreviations import (
     Curl,
     E,
     ExpectedGradient,
@@ -20,6 +15,11 @@ from klsym.statements import (
     PointGradient,
     Side,
 )
+from klsym.engine.derivation import Proof
+from klsym.engine.explain import explain
+from klsym.engine.verdict import Verdict
+from klsym.render import formulas
+from klsym.render.spelling import LATEX
 from klsym.tables.losses import OFF, ON
 from klsym.tables.pieces import noted
 from klsym.tables.quotes import Quote, naming, quote, speaking_of
@@ -159,7 +159,7 @@ def one_sequence(side: Side) -> Side:
     return Side.of(*((c, tuple(map(_at_sequence, atoms))) for c, atoms in side.terms))
 
 
-def _at_sequence(atom: Atom) -> Atom:
+def _at_sequence(atom: Any) -> Any:
     match atom:
         case Indexed() | IndexedGradient():
             return replace(atom, measure="sample")

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from klsym.abbreviations import atoms_of
 from klsym.language import k, k1, k2, k3, lam, rho
-from klsym.normal_form import ExpPoly
 from klsym.render import formulas
 from klsym.render.spelling import LATEX
+from klsym.ring import ONE, ZERO, ExpPoly
 from klsym.tables.gaussian import family
 from klsym.tables.losses import ESTIMATORS, OFF, ON, claims, mean, tags, written
-from klsym.tables.quotes import parts, quote
+from klsym.tables.quotes import Quote, parts, quote
 from klsym.tables.table import NONE, Cell, Column, Row, Table, math, words
 
 CAPTION = (
@@ -67,15 +68,24 @@ def _sign(loss: Any) -> Cell:
     base = loss / rho if loss.has(rho) else loss
     inequalities = {k3: (0,), k2: (1,), k1: (2, 3)}
     if base == k(lam):
-        unique = quote("value.lambda-one-unique")
-        close = unique.proof.theorem.close
-        only = (
-            f"{LATEX.name(close['parameter'])} = {formulas.element(ExpPoly.from_json(close['value']), LATEX)}"
-        )
-        return words("both, but at ", *unique.claims) + math(only)
+        return _but_at_one(quote("value.lambda-one-unique", 1))
     found = [quote(SIGNED, number) for number in inequalities[base]]
     kinds = {one.proof.kind for one in found}
     return math(r"\ge 0", SIGNED) if kinds == {"proved"} else words("both", SIGNED)
+
+
+def _but_at_one(above: Quote) -> Cell:
+    """The bound above k(lam) is 0 at r = 1, and changes its sign there unless its slope is 0."""
+    statement = above.proof.theorem.statement
+    [bound], [parameter] = atoms_of(statement.right), statement.context.parameters
+    slope = _slope(bound.coefficient, "k1").substitute({"k1": ZERO})
+    only = -slope.substitute({parameter: ZERO}) * _slope(slope, parameter).inverse()
+    found = f"{LATEX.name(parameter)} = {formulas.element(only, LATEX)}"
+    return words("both, but at ", *above.claims) + math(found)
+
+
+def _slope(element: ExpPoly, variable: str) -> ExpPoly:
+    return element.derive(lambda name: ONE if name == variable else ZERO)
 
 
 def _variance(loss: Any) -> Cell:

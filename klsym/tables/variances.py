@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from klsym.abbreviations import Covariance, side_of
 from klsym.convert import to_ring
 from klsym.engine.compare import compare
 from klsym.engine.quantities import sample_gradient
@@ -14,7 +15,6 @@ from klsym.language import k, k1, k2, k3, lam, parameter, rho, s, sg
 from klsym.render import formulas
 from klsym.render.losses import show
 from klsym.render.spelling import LATEX, TEXT
-from klsym.statements import Covariance, Side
 from klsym.tables.losses import OFF, written
 from klsym.tables.pieces import equality, noted, premise, side, texts, where
 from klsym.tables.quotes import Quote, about, evidence, parts, quote, stated
@@ -171,7 +171,7 @@ def _leave_one_out() -> Row:
 def _any_multiple() -> Row:
     """Var k(lam) = Var k1 + ..., of which Var k1 is taken off."""
     found, why = quote("value.optimal-lambda"), quote("value.control-variate-covariance")
-    own = Side.atom(Covariance("q", to_ring(k1), to_ring(k1)))
+    own = side_of(Covariance("q", to_ring(k1), to_ring(k1)))
     difference = side(found.proof.theorem.statement.right - own, found)
     lower = math("A") + words(" just where this is negative; the covariance helps: ") + why.statement
     return _row(VALUES, "k(lam) k1 on-policy value", _and(k(lam), k1), difference, lower)
@@ -181,7 +181,7 @@ def _best_multiple() -> Row:
     name = "value.optimal-lambda"
     found, order, limit = quote(name, 1), quote(name, 2), evidence(name)
     statement = found.proof.theorem.statement
-    best = Side.atom(Covariance("q", to_ring(k(lam_star)), to_ring(k(lam_star))))
+    best = side_of(Covariance("q", to_ring(k(lam_star)), to_ring(k(lam_star))))
     lower = math("B") + words(", always, for ") + premise(order) + equality(order)
     lower = lower + words("; ") + texts(limit.latex.split(r",\quad ")[-1], name)
     pair = _and(k(lam), k(lam_star))

@@ -12,10 +12,10 @@ from klsym.engine.derivation import Proof
 from klsym.evidence import Evidence
 from klsym.kernel.derivatives import Hypothesis
 from klsym.ledger import Settled
-from klsym.normal_form import ExpPoly
 from klsym.render import formulas
 from klsym.render.spelling import LATEX
-from klsym.render.text import show_hypothesis
+from klsym.render.text import STANDING, named_supports, show_hypothesis
+from klsym.ring import ExpPoly
 from klsym.write_up.prose import prose
 from klsym.write_up.tex import breakable
 
@@ -30,6 +30,7 @@ def hypotheses(settled: Settled) -> Iterator[str]:
             shown |= {line: prose(line) for line in part.hypotheses if line not in shown}
             continue
         texts = dict.fromkeys(part.hypotheses)
+        shown |= {line: prose(line) for line in texts if line.startswith(STANDING)}
         for hypothesis in part.theorem.hypotheses:
             text = show_hypothesis(hypothesis, part.theorem.statement.context, part.labels)
             if text in texts and text not in shown:
@@ -41,8 +42,11 @@ def _in_full(hypothesis: Hypothesis, text: str, proof: Proof) -> str:
     """Moments and premises from their formulas; the rest is a sentence."""
     context: Any = proof.theorem.statement.context
     match hypothesis:
-        case ("moment", moment):
-            return _inline(formulas.atom(moment, proof.labels or {}, LATEX)) + " exists"
+        case ("exists", atom):
+            return _inline(formulas.atom(atom, proof.labels or {}, LATEX)) + " exists"
+        case ("exchange", mean):
+            shown = _inline(formulas.atom(mean, proof.labels or {}, LATEX))
+            return prose(text.partition(" in ")[0]) + f" in {shown} (dominated derivative near theta)"
         case ("premise" | "equal" as use, number):
             left, right = (formulas.side(side, proof.labels, LATEX) for side in context.premises[number])
             lead = r"for every $\theta$, " if use == "premise" else ""
@@ -68,7 +72,7 @@ def in_short(settled: Settled) -> Iterator[str]:
 
     >>> from klsym.ledger import recall
     >>> list(in_short(recall("gradient.k2-loss")))
-    ['exchange under $q$', '$q \\ll p$']
+    ['exchange under $q$', '$q \\ll p$', 'one moment exists']
     """
     exchanged: dict[str, None] = {}
     moments: set[str] = set()
@@ -77,12 +81,14 @@ def in_short(settled: Settled) -> Iterator[str]:
         if isinstance(part, Evidence):
             rest |= {prose(_abbreviated(line)): None for line in part.hypotheses}
             continue
+        if part.kind != "refuted":
+            rest |= {prose(support): None for support in named_supports(part.theorem)}
         for hypothesis in part.theorem.hypotheses:
             text = show_hypothesis(hypothesis, part.theorem.statement.context, part.labels)
             match hypothesis:
-                case ("exchange", measure):
-                    exchanged[f"${LATEX.measure(measure)}$"] = None
-                case ("moment", _):
+                case ("exchange", mean):
+                    exchanged[f"${LATEX.measure(mean.measure)}$"] = None
+                case ("exists", _):
                     moments.add(text)
                 case ("ends", measure):
                     rest[f"sequences from ${LATEX.measure(measure)}$ end"] = None

@@ -12,10 +12,11 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from klsym import __version__
-from klsym.kernel import RULES, digest
-from klsym.kernel.closing import CLOSINGS
+from klsym.kernel import CLOSINGS as ENDINGS
+from klsym.kernel import digest
 from klsym.ledger import TRUSTS
 from klsym.render.mathml import mathml
+from klsym.render.rules import CLOSINGS, RULES
 from klsym.write_up.page_checks import HOW
 from klsym.write_up.page_claims import claim_html, closing_id, findings_html, rule_id
 from klsym.write_up.page_glossary import GLOSSARY
@@ -197,10 +198,11 @@ def _rules() -> Iterator[str]:
         )
     yield "</tbody></table></div><h3>How a derivation may end</h3>"
     yield '<div class="scroll wide"><table class="rules"><tbody>'
-    for name, closing in CLOSINGS.items():
+    for name, why in CLOSINGS.items():
         yield (
-            f'<tr id="{closing_id(name)}"><th scope="row">{escape(name)}</th><td>{escape(closing.kind)}</td>'
-            f"<td>{prose_html(' '.join(closing.why.split()))}</td></tr>"
+            f'<tr id="{closing_id(name)}"><th scope="row">{escape(name)}</th>'
+            f"<td>{escape(ENDINGS[name][0])}</td>"
+            f"<td>{prose_html(' '.join(why.split()))}</td></tr>"
         )
     yield "</tbody></table></div>"
 

@@ -10,11 +10,10 @@ from typing import Any
 from klsym.engine.derivation import Proof
 from klsym.engine.explain_samples import shown_witness
 from klsym.evidence import Evidence
-from klsym.kernel import RULES
-from klsym.kernel.closing import CLOSINGS
 from klsym.render.claims import TRUST, statement_latex
 from klsym.render.latex import conclusion
 from klsym.render.mathml import mathml
+from klsym.render.rules import CLOSINGS, RULE_OF, RULES
 from klsym.render.spelling import LATEX
 from klsym.render.text import chain, show_interval, show_statement
 from klsym.render.verdict import tree_rows
@@ -28,7 +27,6 @@ KINDS = {
     "refuted": "refuted by a finite model",
     "unique": "proved, for this function and no other",
     "independent": "proved to be no combination",
-    "iff": "proved, for this value and no other",
     "exact": "calculated",
 }
 RELATION = re.compile(r"(=|\\ne|\\not\\le|\\le|\\notin)(?![a-z])\s*")
@@ -187,7 +185,7 @@ def _calculation(part: Evidence) -> Iterator[str]:
 
 def derivation(proof: Proof) -> Iterator[str]:
     """The chain of a proof: relation sign, formula, rule."""
-    rows = chain(proof.part, proof.labels, LATEX)
+    rows = chain(proof, LATEX)
     lines = [("" if i == 0 else "=", latex, _rule_links(why)) for i, (latex, why) in enumerate(rows)]
     ending = conclusion(proof)
     if ending:
@@ -218,14 +216,15 @@ def _rule_links(names: str) -> str:
 
 def rule_link(name: str) -> str:
     """The name of a rule; its reason on hovering, all of it where the link leads."""
-    if name not in RULES:
-        return closing_link(name)
-    return _link(rule_id(name), name, f"{RULES[name].why} [{RULES[name].cite}]")
+    rule = RULES.get(RULE_OF.get(name, name))
+    if rule is None:
+        return closing_link(name) if name in CLOSINGS else escape(name)
+    return _link(rule_id(rule.name), name, f"{rule.why} [{rule.cite}]")
 
 
 def closing_link(name: str) -> str:
     """The name of an ending, likewise; a rule may have the same name."""
-    return _link(closing_id(name), name, CLOSINGS[name].why)
+    return _link(closing_id(name), name, CLOSINGS[name])
 
 
 def _link(id: str, name: str, reason: str) -> str:

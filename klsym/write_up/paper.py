@@ -20,10 +20,10 @@ from klsym import __version__
 from klsym.errors import ProofError
 from klsym.evidence import Evidence
 from klsym.files import make_folder, write_whole
-from klsym.kernel import RULES
-from klsym.kernel.closing import CLOSINGS
+from klsym.kernel import CLOSINGS as ENDINGS
 from klsym.ledger import Claim, Settled, load, settle
 from klsym.render.claims import statement_latex
+from klsym.render.rules import CLOSINGS, RULES
 from klsym.settling import Progress, plainly
 from klsym.write_up.bibliography import bibliography, cited
 from klsym.write_up.prose import prose
@@ -223,5 +223,5 @@ def _rules() -> Iterator[str]:
 
 
 def _closings() -> Iterator[str]:
-    for name, closing in CLOSINGS.items():
-        yield rf"\klclosing{{{escape(name)}}}{{{escape(closing.kind)}}}{{{prose(closing.why)}}}"
+    for name, why in CLOSINGS.items():
+        yield rf"\klclosing{{{escape(name)}}}{{{escape(ENDINGS[name][0])}}}{{{prose(why)}}}"

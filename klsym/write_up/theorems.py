@@ -92,7 +92,7 @@ def models(settled: Settled) -> Iterator[tuple[str, str]]:
 
 def _proof(proof: Proof) -> list[str]:
     """The chain from the left side to the right one; a refuted statement is followed by its model."""
-    (first, _), *rest = chain(proof.part, proof.labels, LATEX)
+    (first, _), *rest = chain(proof, LATEX)
     rows = [("", first, ""), *((r"{}= ", formula, rule) for formula, rule in rest)]
     ending = conclusion(proof)
     if ending:

@@ -5,11 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from klsym.engine.derivation import Proof
-from klsym.names import parse_name
-from klsym.render.spelling import LATEX
-from klsym.render.text import show_interval
-from klsym.statements import (
+from klsym.abbreviations import (
     Curl,
     ExpectedGradient,
     Gradient,
@@ -21,6 +17,10 @@ from klsym.statements import (
     elements,
     measures,
 )
+from klsym.engine.derivation import Proof
+from klsym.names import parse_name
+from klsym.render.spelling import LATEX
+from klsym.render.text import show_interval
 
 LONGEST = 24  # digits of a fraction that is printed as such
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -28,7 +28,7 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 def counterexample(proof: Proof) -> str:
     """The model of a refutation: a sentence, and for sequences a table of their tokens."""
-    close, statement = proof.part["close"], proof.theorem.statement
+    close, statement = proof.theorem.close, proof.theorem.statement
     model, used = close["model"], _used(statement)
     left, right = (show_interval(close[side]) for side in ("left", "right"))
     verdict = rf"The left side is ${_decimal(left)}$, the right side ${_decimal(right)}$."

@@ -1,0 +1,44 @@
+"""What theorems about all densities are told: a family that solves an equation, a foreign term.  Untrusted.
+
+>>> k1 = ExpPoly.variable("k1")
+>>> foreign_term(k1 * k1 + k1, Context()).to_json()
+[['1', {'k1': 2}]]
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from klsym.errors import ProofError
+from klsym.kernel.meta import derivative, is_foreign
+from klsym.ring import ExpPoly
+from klsym.statements import Context
+
+
+def solve(
+    c: ExpPoly,
+    function: str,
+    family: ExpPoly,
+    constants: list[str],
+    coordinate: str,
+    context: Context,
+) -> dict[str, Any]:
+    """The data of a completeness step: the unit that turns dc/dv = 0 into g^(n) = h."""
+    order = len(constants)
+    top = function + "'" * order
+    condition = derivative(c, coordinate, context)
+    leading = [ExpPoly({key: value}) for key, value in condition.terms.items() if top in dict(key[0])]
+    if len(leading) != 1:
+        raise ProofError(f"iff: dc/d{coordinate} holds no single term in {top}")
+    unit = leading[0].inverse() * ExpPoly.variable(top)
+    close = {"by": "completeness", "function": function, "family": family.to_json(), "order": order}
+    return {**close, "unit": unit.to_json(), "coordinate": coordinate, "constants": constants}
+
+
+def foreign_term(c: ExpPoly, context: Context) -> ExpPoly:
+    """A term of c that is neither a reward nor a multiple of k1 or r; raises ProofError if there is none."""
+    for key, value in sorted(c.terms.items()):
+        term = ExpPoly({key: value})
+        if is_foreign(term, context):
+            return term
+    raise ProofError("the coefficient is a combination of k1, r and rewards")

@@ -1,0 +1,161 @@
+"""How a derivation ends with what it set out to prove: equal normal forms.  Trusted; standard library only.
+
+left = right    both sides have arrived at the same normal form
+left <= right   left plus some rows has, and a row is never negative:
+
+    tangent     c f^2 E_m[exp(v) (exp(u) - 1 - u)]    0 where u = 0, since exp(u) > 1 + u elsewhere
+    square      c f^2 E_m[exp(v) a (b s..s)^2]        0 where f = 0 or a b s..s = 0
+    variance    c f^2 (E_m[(b s..s)^2] - E_m[b s..s]^2)   0 where f = 0 or b s..s is constant
+
+c > 0 is a single term in parameters, f a constant, m any place of a mean ("sample" for a value at one
+sample).  a is 1, or a function of k1 and w that the theorem assumes to be at least 0 wherever m > 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from klsym.errors import Refused
+from klsym.kernel.derivatives import Data, Hypothesis, divisors, drawn, exist, power_of, refuse_unless
+from klsym.names import PROBABILITIES, SAMPLE
+from klsym.ring import ONE, ZERO, ExpPoly
+from klsym.slots import PARTS, SLOTS
+from klsym.statements import Context, Mean, Score, Side, Statement, atom_from_json
+
+ROW = {"kind", "scale", "factor", "at", "v", "of", "score"}
+KINDS = ("tangent", "square", "variance")
+REGION = "nonnegative"  # a further key of a square: what is assumed to be at least 0
+
+
+@dataclass(frozen=True)
+class Zero:
+    """A row is 0 just where `factor` is, or where `element` s..s is 0 wherever place and weight have mass.
+
+    constant: it suffices that it is the same at each outcome (a variance).
+    """
+
+    index: str
+    measure: str
+    weight: ExpPoly
+    element: ExpPoly
+    score: Score
+    factor: ExpPoly
+    constant: bool
+
+
+Row = tuple[Side, set[Hypothesis], Zero]
+
+
+def read_row(data: Any, context: Context) -> Row:
+    """What is never negative: its value, what that assumes, and when it is 0."""
+    keys = ROW | ({REGION} if isinstance(data, dict) and REGION in data else set())
+    refuse_unless(isinstance(data, dict) and set(data) == keys, f"rows: the keys {sorted(ROW)} expected")
+    place = atom_from_json(["Mean", *_pair(data["at"]), [], data["score"]])
+    assert isinstance(place, Mean)
+    index, measure, kind = place.index, place.measure, data["kind"]
+    scale, factor, v, of = (ExpPoly.from_json(data[key]) for key in ("scale", "factor", "v", "of"))
+    for element, slots in (
+        (scale, SLOTS[index]),
+        (factor, SLOTS[index]),
+        (v, SLOTS[index]),
+        (of, SLOTS[index]),
+    ):
+        context.check(element, slots)
+    refuse_unless(
+        context.is_constant(factor) and bool(factor) and bool(of), "a row that is 0, or no constant factor"
+    )
+    refuse_unless(kind in KINDS, f"kind: one of {KINDS} expected")
+    refuse_unless(
+        REGION not in keys or (kind == "square" and not index), f"{REGION}: squares at one sample have one"
+    )
+    region, assumed = _region(data[REGION], place) if REGION in keys else (ONE, set())
+    value, score = _value(kind, v, of * of * region if kind == "square" else of, place)
+    means = [Mean(index, measure, c * v.exp(), tuple(sorted(score * n))) for n, c in value]
+    side = Side.of(*((1, (mean,)) for mean in means[:1]))
+    if kind == "variance":
+        side = side - Side.atom(means[1]).times(Side.atom(means[1]))
+    assumed = assumed | _positive(scale, context) | divisors(context, factor, v, of)
+    assumed |= drawn(index, measure) | exist(means, context)
+    if kind != "tangent":
+        assumed |= _supports(place, (v.exp() * of, of, region), context)
+    weight = v.exp() + (v + of).exp() if kind == "tangent" else v.exp()
+    weight = ONE if v == ZERO or (kind == "tangent" and v + of == ZERO) else weight
+    zero = Zero(index, measure, weight, of * region, score, factor, kind == "variance")
+    return side * (scale * factor**2), assumed, zero
+
+
+def _supports(place: Mean, elements: tuple[ExpPoly, ...], context: Context) -> set[Hypothesis]:
+    """m << d for each density d that stands in a denominator.
+
+    Where d is 0, a product with a positive power of it is 0, but b = d/e - e/d has a square that holds -2.
+    """
+    found = set()
+    for density in PROBABILITIES if place.measure != SAMPLE else ():
+        powers = {
+            power_of(density, slot, exponent, context)
+            for element in elements
+            for _, exponent in element.terms
+            for slot in PARTS[place.index]
+        }
+        if density != place.measure and any(power is None or power < 0 for power in powers):
+            found.add(("support", place.measure, density))
+    return found
+
+
+def _value(kind: str, v: ExpPoly, of: ExpPoly, place: Mean) -> tuple[list[tuple[int, ExpPoly]], Score]:
+    """(power of the scores, coefficient) of the means that a row is made of, less exp(v)."""
+    if kind == "tangent":
+        refuse_unless(not place.score, "tangent: no score function expected")
+        return [(1, of.exp() - 1 - of)], ()
+    if kind == "square":
+        return [(2, of)], place.score
+    refuse_unless(place.measure in PROBABILITIES, "variance: a probability measure expected")
+    refuse_unless("t" not in place.index and not v, "variance: of one sample or batch, and unweighted")
+    return [(2, of * of), (1, of)], place.score
+
+
+def _pair(data: Any) -> list[Any]:
+    refuse_unless(isinstance(data, list) and len(data) == 2, "at: an index and a measure expected")
+    return list(data)
+
+
+def _region(data: Any, place: Mean) -> tuple[ExpPoly, set[Hypothesis]]:
+    """a(k1, w) with a > 0 at k1 = w = 0: q, p and mu that are close enough to one another are in it.
+
+    So the assumption a >= 0 is never empty, whatever a is; it says nothing of parameters.
+    """
+    a = ExpPoly.from_json(data)
+    refuse_unless(bool(a.names()) and a.names() <= {"k1", "w"}, f"{REGION}: a function of k1 and w expected")
+    refuse_unless(not a.inverted(), f"{REGION}: division by k1 or w, which may be zero")
+    at_equality = a.substitute({"k1": ZERO, "w": ZERO})
+    number = at_equality.terms.get(((), ()), 0)
+    refuse_unless(
+        at_equality == ExpPoly.number(number) and number > 0, f"{REGION}: it is not positive at q = p = mu"
+    )
+    return a, {(REGION, place.measure, a)}
+
+
+def _positive(scale: ExpPoly, context: Context) -> set[Hypothesis]:
+    """A term c x^i exp(..) in parameters: positive when c > 0 and x > 0 (for even i: x is not 0)."""
+    refuse_unless(len(scale.terms) == 1, "scale: a single term expected, not a sum or zero")
+    refuse_unless(context.is_constant(scale), "scale: a constant expected")
+    [((monomial, _), number)] = scale.terms.items()
+    refuse_unless(number > 0, f"the factor {number} is not positive")
+    return {("positive" if power % 2 else "nonzero", name) for name, power in monomial}
+
+
+def equality(
+    left: Side, right: Side, data: Data, statement: Statement, assumed: set[Hypothesis]
+) -> set[Hypothesis]:
+    if left != right:
+        raise Refused(f"the two sides differ: left - right = {(left - right).to_json()}")
+    return set()
+
+
+def rows_of(close: Data, statement: Statement) -> list[Row]:
+    """The rows that an inequality starts with beside its left side."""
+    rows = close.get("rows", [])
+    refuse_unless(isinstance(rows, list), "rows: a list expected")
+    refuse_unless(statement.relation == "<=" or not rows, "rows: an inequality expected, not an equation")
+    return [read_row(row, statement.context) for row in rows]

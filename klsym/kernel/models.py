@@ -1,0 +1,270 @@
+"""Finite models: token trees of rational conditional probabilities, on which sides are enclosed.
+
+Each node holds q, p, mu on its branches, two directions u and v of the softmax logits of q, rewards, and
+what follows each branch: another node, or nothing, which ends the sequence.  A sequence is a path from the
+root to an end; a log ratio, a reward, the length and the score function are sums over it.  A single sample is
+a tree of one node.  `path` is the sequence whose values "sample" means.  Trusted; standard library only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from math import prod
+from typing import Any
+
+from klsym.errors import Refused
+from klsym.kernel.derivatives import Data, Hypothesis, is_second, refuse_unless
+from klsym.kernel.intervals import (
+    LARGEST_EXPONENT,
+    Interval,
+    exp_of_interval,
+    log_enclosure,
+    rational_power,
+    weighed,
+)
+from klsym.names import LOG_RATIOS, REWARDS, SAMPLE, Name, parse_name
+from klsym.ring import MAX_BITS, Exponent, ExpPoly, Monomial, charge, read_number, size_of
+from klsym.slots import SEQUENCE, slot_of_score
+from klsym.statements import Atom, Context, Mean, Side, Statement
+
+NODE = {"q", "p", "mu", "u", "v", "rewards", "next"}
+LARGEST = 2000  # sequences, and steps of one
+MOST_WORK = 100_000  # sum of T^2 over sequences: each step looks at all others
+UNDER = {"k1": "p", "w": "mu"}  # the denominators of the ratios whose logs they are
+
+
+@dataclass(frozen=True)
+class Step:
+    """A token: its probability given the prefix under each measure, the scores along u and v, its rewards."""
+
+    values: Mapping[str, Fraction]  # q, p, mu, u, v
+    rewards: Mapping[str, Fraction]
+
+
+Path = tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class Model:
+    """All sequences of a tree, the one that "sample" means, and the values of parameters."""
+
+    sequences: tuple[Path, ...]
+    sample: Path
+    parameters: Mapping[str, Fraction]
+
+    @staticmethod
+    def from_json(data: Any, context: Context) -> Model:
+        """Read and validate; raises Refused unless every node holds full-support distributions."""
+        keys = ["parameters", "path", "tree"]
+        refuse_unless(
+            isinstance(data, dict) and sorted(data) == keys, f"finite model: the keys {keys} expected"
+        )
+        sequences, work = [], 0
+        for path in _paths(data["tree"], ()):
+            sequences.append(path)
+            work += len(path) ** 2
+            small = len(sequences) <= LARGEST and work <= MOST_WORK
+            refuse_unless(small, f"finite model: more than {LARGEST} sequences, or too long ones")
+        parameters = {name: Fraction(read_number(v)) for name, v in data["parameters"].items()}
+        refuse_unless(set(parameters) <= set(context.parameters), "finite model: an undeclared parameter")
+        n = parameters.get("n", Fraction(2))
+        refuse_unless(n.denominator == 1 and n >= 2, f"finite model: a batch of size {n}: 2 or more expected")
+        return Model(tuple(sequences), _chosen(data["tree"], data["path"]), parameters)
+
+    def mean(self, atom: Atom) -> Interval:
+        """What a mean is worth; raises Refused for other atoms, and for batches."""
+        if not isinstance(atom, Mean) or atom.index not in ("", "t"):
+            raise Refused("finite model: reduce both sides to means over single samples and sequences first")
+        total, one = Interval.exact(0), atom.measure == SAMPLE
+        refuse_unless(bool(self.sample) or not one, "finite model: path: a value at one sample needs one")
+        for path in [self.sample] if one else self.sequences:
+            weight = Fraction(1)
+            if atom.measure not in (SAMPLE, "count"):
+                weight = weighed(prod((step.values[atom.measure] for step in path), start=weight))
+            for t in range(len(path) if atom.index else 1):
+                at = Position(path, t, self.parameters)
+                scores = prod((at.score(entry) for entry in atom.score), start=Fraction(1))
+                if scores:
+                    exact = Interval.exact(weighed(weight * scores))
+                    total = total + (exact * coefficient(atom.coefficient, at)).shortened()
+        return total
+
+
+def _paths(node: Any, prefix: Path) -> Iterator[Path]:
+    refuse_unless(len(prefix) < LARGEST, f"finite model: a sequence of more than {LARGEST} steps")
+    for step, after in _branches(node):
+        if after is None:
+            yield (*prefix, step)
+        else:
+            yield from _paths(after, (*prefix, step))
+
+
+def _branches(node: Any) -> list[tuple[Step, Any]]:
+    """The branches of one node, their scores u - sum_x q u, and what follows each."""
+    refuse_unless(
+        isinstance(node, dict) and set(node) == NODE, f"finite model: a node has the keys {sorted(NODE)}"
+    )
+    count, rewards = len(node["next"]), node["rewards"]
+    refuse_unless(set(rewards) <= set(REWARDS), f"finite model: rewards: {REWARDS} expected")
+    rows = {name: _numbers(node[name], count) for name in ("q", "p", "mu", "u", "v")}
+    paid = {name: _numbers(row, count) for name, row in rewards.items()}
+    for name in ("q", "p", "mu"):
+        full = min(rows[name], default=0) > 0 and sum(rows[name]) == 1
+        refuse_unless(full, f"finite model: {name} is no full-support distribution")
+    for name in ("u", "v"):
+        mean = sum((a * b for a, b in zip(rows["q"], rows[name], strict=True)), Fraction(0))
+        rows[name] = [value - weighed(mean) for value in rows[name]]
+    steps = [Step(*({n: row[i] for n, row in group.items()} for group in (rows, paid))) for i in range(count)]
+    return list(zip(steps, node["next"], strict=True))
+
+
+def _numbers(data: Any, count: int) -> list[Fraction]:
+    fitting = isinstance(data, list) and len(data) == count
+    refuse_unless(fitting, "finite model: the lists of a node differ in length")
+    return [Fraction(read_number(item)) for item in data]
+
+
+def _chosen(node: Any, path: Any) -> Path:
+    """The sequence that a list of branches leads to."""
+    refuse_unless(isinstance(path, list), "finite model: path: a list of branches expected")
+    steps: list[Step] = []
+    for branch in path:
+        branches = _branches(node)
+        known = type(branch) is int and 0 <= branch < len(branches)
+        refuse_unless(known, f"finite model: there is no branch {str(branch)[:20]}")
+        step, node = branches[branch]
+        steps.append(step)
+    refuse_unless(not path or node is None, "finite model: path: the sequence goes on")
+    return tuple(steps)
+
+
+@dataclass(frozen=True)
+class Position:
+    """A step of a sequence, counted from 0; without a path, parameters alone have values."""
+
+    path: Path
+    t: int
+    parameters: Mapping[str, Fraction]
+
+    @cached_property
+    def _slots(self) -> dict[str, Path]:
+        past, now, future = self.path[: self.t], self.path[self.t : self.t + 1], self.path[self.t + 1 :]
+        return dict(zip((*SEQUENCE, "x"), (past, now, future, self.path), strict=True))
+
+    def ratio(self, name: str) -> Fraction | None:
+        """The positive rational whose log the variable is: a product over the steps of its slot."""
+        if name in self.parameters or (parsed := parse_name(name)).base not in LOG_RATIOS:
+            return None
+        steps = self._steps(parsed)
+        under = UNDER.get(parsed.base)
+        ratios = (step.values["q"] / (step.values[under] if under else 1) for step in steps)
+        return weighed(prod(ratios, start=Fraction(1)))
+
+    def _steps(self, name: Name) -> Path:
+        if not self.path:
+            raise Refused(f"finite model: no value for {name.base} outside of a mean, or path is missing")
+        return self._slots[name.slot]
+
+    def number(self, name: str) -> Fraction:
+        """The value of a parameter, a reward or a length."""
+        if name in self.parameters:
+            return self.parameters[name]
+        parsed = parse_name(name)
+        steps, base = self._steps(parsed), parsed.base
+        if base == "length":
+            return Fraction(len(steps))
+        refuse_unless(base != "A" or len(steps) == 1, "finite model: A is given for single steps alone")
+        if parsed.primes or any(base not in step.rewards for step in steps) or base not in REWARDS:
+            raise Refused(f"finite model: no value for {name}")
+        return sum((step.rewards[base] for step in steps), Fraction(0))
+
+    def score(self, entry: str) -> Fraction:
+        """The score function of a slot along u, or along v where it is marked so."""
+        along, steps = "v" if is_second(entry) else "u", self._slots[slot_of_score(entry)]
+        return weighed(sum((step.values[along] for step in steps), Fraction(0)))
+
+
+# ---------------------------------------------------------------------------- enclosures
+def enclose(side: Side, model: Model) -> Interval:
+    """The value of a side, whose atoms must be means by now."""
+    total = Interval.exact(0)
+    for scale, atoms in side.terms:
+        product = coefficient(scale, Position((), 0, model.parameters))
+        for atom in atoms:
+            product = product * model.mean(atom)
+        total = total + product
+    total = total.rounded()
+    longest = max(size_of(total.lower), size_of(total.upper))
+    refuse_unless(longest <= MAX_BITS, f"finite model: an enclosure of more than {MAX_BITS} bits")
+    return total
+
+
+def coefficient(a: ExpPoly, at: Position) -> Interval:
+    """The value of a coefficient at a position."""
+    total = Interval.exact(0)
+    for (monomial, exponent), value in a.terms.items():
+        charge(20 + 20 * len(at.path) * (len(monomial) + len(exponent)))
+        term = Interval.exact(value) * _monomial(monomial, at)
+        total = total + (_exponential(exponent, at) * term if exponent else term)
+    return total
+
+
+def _monomial(monomial: Monomial, at: Position) -> Interval:
+    product = Interval.exact(1)
+    for name, power in monomial:
+        product = product * _variable(name, at) ** power
+    return product
+
+
+def _variable(name: str, at: Position) -> Interval:
+    ratio = at.ratio(name)
+    return Interval.exact(at.number(name)) if ratio is None else log_enclosure(ratio)
+
+
+def _exponential(exponent: Exponent, at: Position) -> Interval:
+    """exp(Q); an integer multiple of a log ratio gives an exact rational power."""
+    exact, rest = Fraction(1), Interval.exact(0)
+    for monomial, value in exponent:
+        if not -LARGEST_EXPONENT <= value <= LARGEST_EXPONENT:
+            raise Refused(f"finite model: a power beyond {LARGEST_EXPONENT}")
+        if len(monomial) == 1 and monomial[0][1] == 1 and isinstance(value, int):
+            ratio = at.ratio(monomial[0][0])
+            if ratio is not None:
+                exact *= rational_power(ratio, value)
+                continue
+        rest = rest + Interval.exact(value) * _monomial(monomial, at)
+    if rest == Interval.exact(0):
+        return Interval.exact(exact)
+    return Interval.exact(exact) * exp_of_interval(rest.rounded())
+
+
+# ---------------------------------------------------------------------------- refutation
+def finite_model(
+    left: Side, right: Side, data: Data, statement: Statement, assumed: set[Hypothesis]
+) -> set[Hypothesis]:
+    """The recorded enclosures are recomputed; they must contradict the relation where what is assumed holds.
+
+    Of what steps assume, supports and the existence of means hold in every model.
+    """
+    model = Model.from_json(data["model"], statement.context)
+    for kind, name in (h for h in assumed if h[0] in ("nonzero", "positive")):
+        value = model.parameters.get(name, Fraction(0))
+        refuse_unless(value > 0 or (value < 0 and kind == "nonzero"), f"the model has {name} = {value}")
+    for first, second in statement.context.premises:
+        gap = first - second
+        refuse_unless(all(not atoms for _, atoms in gap.terms), "a model need not satisfy the premises")
+        refuse_unless(enclose(gap, model) == Interval.exact(0), "the model does not satisfy the premises")
+    got = {"left": enclose(left, model), "right": enclose(right, model)}
+    for name, interval in got.items():
+        recorded = [Fraction(read_number(end)) for end in data[name]]
+        if recorded != [interval.lower, interval.upper]:
+            shown = [str(interval.lower), str(interval.upper)]
+            raise Refused(f"{name} side: enclosed in {shown}, recorded {data[name]}")
+    above = got["left"].lower > got["right"].upper
+    below = got["left"].upper < got["right"].lower
+    contradicted = above or (below and statement.relation == "=")
+    refuse_unless(contradicted, "the enclosures do not contradict the relation")
+    return set()

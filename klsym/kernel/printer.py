@@ -1,0 +1,185 @@
+"""What `klsym check` says: the whole theorem in one notation of its own.  Trusted; standard library only.
+
+The notation is plain and injective: names are those of the data, with slots in brackets, k1[now], and no name
+may be a word of this printer (names.RESERVED), so that two theorems that differ are printed differently.
+
+    E_q[k1*s]   E_mu[sum_t k1[now]*s[past]]   value[..] at one sample   total[..] the sum over all outcomes
+"""
+
+from __future__ import annotations
+
+import json
+
+from klsym.kernel.closings import Zero
+from klsym.kernel.derivatives import Hypothesis, is_second
+from klsym.kernel.replay import Theorem
+from klsym.names import SAMPLE
+from klsym.ring import ONE, ExpPoly, Monomial, Number
+from klsym.slots import slot_of_score
+from klsym.statements import Atom, Context, Curl, Gradient, Mean, MeanGradient, Score, Side
+
+OVER = {"": "", "i": "mean_i ", "ij": "mean_ij ", "t": "sum_t ", "it": "mean_i sum_t "}
+PLACES = {"count": "total", SAMPLE: "value"}
+CONVENTIONS = (
+    "Every mean that the statement names exists; grad holds sg(..) constant; s is grad log q.",
+    "Where a density is 0, a product that holds a positive power of it is 0.",
+    "A value is taken where q, p and mu are positive; at index i it is that at one i of a batch.",
+    "Of sequences, a << b is said of each token after any prefix.",
+)
+
+
+# ---------------------------------------------------------------------------- formulas
+def show_element(a: ExpPoly) -> str:
+    """An exponential polynomial, its terms in canonical order.
+
+    >>> show_element((-ExpPoly.variable("k1")).exp() * 2 - 1)
+    '-1 + 2*exp(-k1)'
+    """
+    return _sum(
+        [(value, monomial, _exp(exponent)) for (monomial, exponent), value in sorted(a.terms.items())]
+    )
+
+
+def _exp(exponent: tuple[tuple[Monomial, Number], ...]) -> list[str]:
+    return [f"exp({_sum([(v, m, []) for m, v in exponent])})"] if exponent else []
+
+
+def _sum(terms: list[tuple[Number, Monomial, list[str]]]) -> str:
+    text = ""
+    for value, monomial, more in terms:
+        factors = [name if power == 1 else f"{name}^{power}" for name, power in monomial] + more
+        size = [str(abs(value))] if abs(value) != 1 or not factors else []
+        text += (" - " if value < 0 else " + ") + "*".join(size + factors)
+    sign = "-" if text.startswith(" - ") else ""
+    return sign + text[3:] if text else "0"
+
+
+def show_scored(a: ExpPoly, score: Score) -> str:
+    """a s..s; along two directions u and v, (u.s) and (v.s)."""
+    two = any(is_second(entry) for entry in score)
+    scores = []
+    for entry in score:
+        slot = slot_of_score(entry)
+        shown = "s" if slot == "x" else f"s[{slot}]"
+        scores.append(f"({'v' if is_second(entry) else 'u'}.{shown})" if two else shown)
+    inner = show_element(a)
+    bracketed = f"({inner})" if len(a.terms) > 1 and score else inner
+    return "*".join([bracketed, *scores])
+
+
+def show_atom(atom: Atom) -> str:
+    if isinstance(atom, Gradient):
+        return f"grad({show_side(atom.of)})"
+    place = PLACES.get(atom.measure, f"E_{atom.measure}")
+    if isinstance(atom, Mean):
+        return f"{place}[{OVER[atom.index]}{show_scored(atom.coefficient, atom.score)}]"
+    shown = f"{place}[{OVER[atom.index]}grad({show_element(atom.loss)})]"
+    return f"curl {shown}" if isinstance(atom, Curl) else shown
+
+
+def show_side(side: Side) -> str:
+    """A side, its terms in canonical order."""
+    terms = []
+    for coefficient, atoms in side.terms:
+        shown = [show_atom(atom) for atom in atoms]
+        if coefficient != ExpPoly.number(1) or not atoms:
+            shown.insert(0, f"({show_element(coefficient)})")
+        terms.append(" * ".join(shown))
+    return " + ".join(terms) or "0"
+
+
+# ---------------------------------------------------------------------------- sentences
+def show_hypothesis(hypothesis: Hypothesis) -> str:
+    """One hypothesis as a sentence."""
+    match hypothesis:
+        case ("support", "count", b):
+            return f"{b} > 0 at every outcome"
+        case ("support", a, b):
+            return f"{a} << {b}: wherever {a} > 0, also {b} > 0"
+        case ("exchange", Mean() as mean):
+            return (
+                f"grad may be taken inside {show_atom(mean)}: its sum has a dominated derivative near theta"
+            )
+        case ("exists", (Mean() | MeanGradient() | Gradient() | Curl()) as atom):
+            return f"{show_atom(atom)} exists"
+        case ("ends", m):
+            return f"after any prefix, sequences from {m} end with probability 1, and sums over t have means"
+        case ("batch", m):
+            return f"a batch holds n independent samples from {m}, n a whole number, at least 2"
+        case ("nonzero", name):
+            return f"{name} is not 0"
+        case ("positive", name):
+            return f"{name} > 0"
+        case ("generic", name):
+            return f"{name} takes none of the isolated values at which terms merge or vanish"
+        case ("nonnegative", place, ExpPoly() as a):
+            return f"{show_element(a)} >= 0{_where(place, ONE)}"
+        case ("equal", Side() as left, Side() as right):
+            return f"{show_side(left)} = {show_side(right)}"
+        case ("premise", Side() as left, Side() as right):
+            return f"for every theta, {show_side(left)} = {show_side(right)}"
+    raise ValueError(f"unknown hypothesis {hypothesis!r}")
+
+
+def _where(place: str, weight: ExpPoly) -> str:
+    """Where a place and a weight have mass."""
+    mass = [] if place in PLACES else [place]
+    shown = show_element(weight)
+    mass += [f"({shown})" if len(weight.terms) > 1 else shown] if weight != ONE else []
+    if mass:
+        return f" wherever {'*'.join(mass)} > 0"
+    return " at every outcome" if place == "count" else ""
+
+
+def show_zero(zero: Zero) -> str:
+    """When one row of an inequality is 0."""
+    shown = show_scored(zero.element, zero.score)
+    shown += " is constant" if zero.constant else " = 0"
+    shown += _where(zero.measure, zero.weight) + (f", at each {zero.index}" if zero.index else "")
+    return f"{show_element(zero.factor)} = 0 or {shown}" if zero.factor.names() else shown
+
+
+def show_statement(theorem: Theorem) -> str:
+    """What is established, in one line."""
+    statement, close = theorem.statement, theorem.close
+    left, right = show_side(statement.left), show_side(statement.right)
+    shown = f"{left} {statement.relation} {right}"
+    if theorem.kind == "unique":
+        family = show_element(ExpPoly.from_json(close["family"]))
+        free = ", ".join(close["constants"])
+        return f"{shown} for all q, p, mu if and only if {close['function']} = {family}, for any {free}"
+    if theorem.kind == "independent":
+        return f"{left} is no combination of grad KL(q||p), grad KL(p||q) and grad E_q[h(R, A)]"
+    if theorem.kind == "refuted":
+        return f"not in general: {shown}"
+    return shown
+
+
+def show(theorem: Theorem, full: bool = False) -> str:
+    """A theorem: its statement and what it rests on; with `full` also every hypothesis, one a line."""
+    context = theorem.statement.context
+    lines = [show_statement(theorem)]
+    if theorem.zeros:
+        lines.append(f"  equality if and only if {' and '.join(show_zero(zero) for zero in theorem.zeros)}")
+    lines += [f"  under the premise {show_side(a)} = {show_side(b)}" for a, b in context.premises]
+    if not full:
+        count = len(theorem.hypotheses)
+        lines[0] += f"   ({count} {'hypothesis' if count == 1 else 'hypotheses'})"
+        return "\n".join(lines)
+    if theorem.kind == "refuted":
+        model, ends = (
+            json.dumps(theorem.close["model"], sort_keys=True),
+            (theorem.close["left"], theorem.close["right"]),
+        )
+        lines.append(
+            f"  in the model {model} the left side is within {ends[0]}, the right side within {ends[1]}"
+        )
+    lines += [f"  for every {line}" for line in _quantified(context)]
+    lines += [f"  if {show_hypothesis(hypothesis)}" for hypothesis in theorem.hypotheses]
+    return "\n".join([*lines, *(f"  {line}" for line in CONVENTIONS)])
+
+
+def _quantified(context: Context) -> list[str]:
+    functions = [f"{name}({', '.join(arguments)})" for name, arguments in context.functions]
+    lines = [f"number {', '.join(context.parameters)}"] if context.parameters else []
+    return lines + ([f"differentiable function {', '.join(functions)}"] if functions else [])

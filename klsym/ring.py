@@ -1,0 +1,346 @@
+"""Exponential polynomials: the ring in which equality is decidable.  Trusted; standard library only.
+
+An element is a finite sum  sum_i c_i * m_i * exp(Q_i)  with rational c_i, Laurent monomials m_i and
+Laurent polynomials Q_i in named variables.  Distinct exponents are linearly independent over rational
+functions, and e**a, e**b for distinct rationals a, b over the rationals (Lindemann-Weierstrass), so
+the dictionary of terms is unique: an element is zero exactly when its dictionary is empty.
+
+>>> k1 = ExpPoly.variable("k1")
+>>> k3 = (-k1).exp() - 1 + k1
+>>> (k3 - (k1 - 1)) * k1.exp() == ExpPoly.number(1)
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+from klsym.errors import NotInRing, Refused
+
+Number = int | Fraction
+Monomial = tuple[tuple[str, int], ...]  # sorted by name, powers nonzero
+Exponent = tuple[tuple[Monomial, Number], ...]  # a polynomial, sorted by monomial
+Key = tuple[Monomial, Exponent]
+Terms = dict[Key, Number]
+
+MAX_DIGITS, MAX_BITS = 4000, 13_280  # of an integer, when read and when computed
+MAX_POWER, MAX_NAMES = 4096, 64  # of a variable, and in one product, when read
+MAX_TERMS = 20_000  # a bound on what one product may grow to; far above any loss met in practice
+
+
+# ---------------------------------------------------------------------------- the budget
+_LEFT: ContextVar[list[int] | None] = ContextVar("budget", default=None)
+
+
+@contextmanager
+def budget(units: int) -> Iterator[None]:
+    """Within this block, `charge` refuses once so many units of work (about a microsecond each) are spent."""
+    token = _LEFT.set([units])
+    try:
+        yield
+    finally:
+        _LEFT.reset(token)
+
+
+def charge(units: int) -> None:
+    left = _LEFT.get()
+    if left is not None:
+        left[0] -= units
+        if left[0] < 0:
+            raise Refused("the budget of work for one certificate is spent")
+
+
+def size_of(value: Number) -> int:
+    """The bits of an exact number."""
+    if type(value) is int:
+        return value.bit_length()
+    return max(value.numerator.bit_length(), value.denominator.bit_length())
+
+
+def _work(terms: Terms) -> int:
+    """What a factor costs: its terms, those in exponents included, each by the longest number squared."""
+    rows = sum(1 + len(m) // 8 + sum(1 + len(inner) // 8 for inner, _ in e) for m, e in terms)
+    return rows * (1 + _per_number(terms))
+
+
+def _per_number(terms: Terms) -> int:
+    numbers = (v for (_, e), value in terms.items() for v in (value, *(x for _, x in e)))
+    longest = max(map(size_of, numbers), default=0)
+    if longest > MAX_BITS:
+        raise Refused(f"a number of more than {MAX_DIGITS} digits")
+    return int((longest >> 8) ** 2)
+
+
+# ---------------------------------------------------------------------------- terms
+def _plain(value: Number) -> Number:
+    """Integers stay `int`: they are several times faster than `Fraction`."""
+    if value.denominator == 1:
+        return value.numerator
+    if value.denominator.bit_length() > MAX_BITS:
+        raise Refused(f"a number of more than {MAX_DIGITS} digits")
+    return value
+
+
+@lru_cache(maxsize=65536)
+def _times(a: Monomial, b: Monomial) -> Monomial:
+    if not a or not b:
+        return a or b
+    powers = dict(a)
+    for name, power in b:
+        powers[name] = powers.get(name, 0) + power
+    return tuple(sorted((n, p) for n, p in powers.items() if p))
+
+
+@lru_cache(maxsize=65536)
+def _plus(a: Exponent, b: Exponent) -> Exponent:
+    if not a or not b:
+        return a or b
+    total = dict(a)
+    for monomial, value in b:
+        total[monomial] = _plain(total.get(monomial, 0) + value)
+    return tuple(sorted((m, v) for m, v in total.items() if v))
+
+
+class ExpPoly:
+    """An exponential polynomial; immutable, hashable, with exact equality.
+
+    >>> x = ExpPoly.variable("x")
+    >>> (x + 1) ** 2 == x * x + 2 * x + 1, x.exp() * (-x).exp() == ExpPoly.number(1)
+    (True, True)
+    """
+
+    __slots__ = ("_hash", "terms")
+
+    def __init__(self, terms: Terms) -> None:
+        self.terms = terms if all(terms.values()) else {k: v for k, v in terms.items() if v}
+        self._hash: int | None = None
+
+    @staticmethod
+    def number(value: Number) -> ExpPoly:
+        """The constant `value`, an int or a Fraction; floats are refused."""
+        if isinstance(value, bool) or not isinstance(value, int | Fraction):
+            raise NotInRing(f"{value!r} is not an exact rational number")
+        return ExpPoly({((), ()): _plain(value)})
+
+    @staticmethod
+    def variable(name: str) -> ExpPoly:
+        return ExpPoly({(((name, 1),), ()): 1})
+
+    def exp(self) -> ExpPoly:
+        """exp of a polynomial; an exp inside exp is outside the ring."""
+        if any(exponent for _, exponent in self.terms):
+            raise NotInRing("exp of an exponential")
+        return ExpPoly({((), tuple(sorted((m, v) for (m, _), v in self.terms.items()))): 1})
+
+    # -- ring operations ----------------------------------------------------------------
+    def __add__(self, other: ExpPoly | Number) -> ExpPoly:
+        other = _element(other)
+        if not self.terms or not other.terms:
+            return self if self.terms else other
+        charge(len(self.terms) + len(other.terms) >> 2)
+        total = dict(self.terms)
+        for key, value in other.terms.items():
+            total[key] = _plain(total.get(key, 0) + value)
+        return ExpPoly(total)
+
+    def __neg__(self) -> ExpPoly:
+        return ExpPoly({key: -value for key, value in self.terms.items()})
+
+    def __sub__(self, other: ExpPoly | Number) -> ExpPoly:
+        return self + (-_element(other))
+
+    def __rsub__(self, other: Number) -> ExpPoly:
+        return _element(other) + (-self)
+
+    def __mul__(self, other: ExpPoly | Number) -> ExpPoly:
+        other = _element(other)
+        if other.terms == _ONE or self.terms == _ONE:
+            return self if other.terms == _ONE else other
+        pairs, limited = len(self.terms) * len(other.terms), _LEFT.get() is not None
+        if pairs > MAX_TERMS:
+            raise NotInRing(f"a product of more than {MAX_TERMS} terms")
+        if limited:
+            charge(_work(self.terms) * _work(other.terms))
+        total: Terms = {}
+        for (m1, e1), v1 in self.terms.items():
+            for (m2, e2), v2 in other.terms.items():
+                key = (_times(m1, m2), _plus(e1, e2))
+                total[key] = _plain(total.get(key, 0) + v1 * v2)
+        if limited:
+            charge(pairs * _per_number(total))
+        return ExpPoly(total)
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+    def __pow__(self, power: int) -> ExpPoly:
+        if power < 0:
+            return self.inverse() ** (-power)
+        if power > 64 and len(self.terms) > 1:
+            raise NotInRing(f"power {power} of a sum is above the limit of 64")
+        result, base = ONE, self
+        while power:
+            result = result * base if power & 1 else result
+            power >>= 1
+            base = base * base if power else base
+        return result
+
+    def inverse(self) -> ExpPoly:
+        """1/x for a single term; the inverse of a sum is outside the ring."""
+        if len(self.terms) != 1:
+            raise NotInRing("division by zero" if not self.terms else "division by a sum")
+        [((monomial, exponent), value)] = self.terms.items()
+        flipped = tuple((name, -power) for name, power in monomial)
+        return ExpPoly({(flipped, tuple((m, -v) for m, v in exponent)): _plain(1 / Fraction(value))})
+
+    # -- calculus and substitution ------------------------------------------------------
+    def derive(self, rule: Callable[[str], ExpPoly]) -> ExpPoly:
+        """The derivation that sends each variable to `rule(name)`.
+
+        D(m exp(Q)) = D(m) exp(Q) + m D(Q) exp(Q), D by the product rule on monomials.
+        """
+        total = ZERO
+        for (monomial, exponent), value in self.terms.items():
+            inner = _derive_monomial(monomial, rule)
+            for m, v in exponent:
+                inner = inner + ExpPoly({(monomial, ()): v}) * _derive_monomial(m, rule)
+            total = total + inner * ExpPoly({((), exponent): value})
+        return total
+
+    def substitute(self, values: Mapping[str, ExpPoly]) -> ExpPoly:
+        """Replace variables by elements (inside an exponent: by polynomials)."""
+        if not values.keys() & self.names():
+            return self
+        total = ZERO
+        for (monomial, exponent), value in self.terms.items():
+            inside = sum((_substitute_monomial(m, values) * v for m, v in exponent), ZERO)
+            total = total + _substitute_monomial(monomial, values) * value * inside.exp()
+        return total
+
+    def rename(self, new_name: Callable[[str], str]) -> ExpPoly:
+        renamed = {name: new_name(name) for name in self.names()}
+        return self.substitute({a: ExpPoly.variable(b) for a, b in renamed.items() if a != b})
+
+    # -- inspection ---------------------------------------------------------------------
+    def _monomials(self) -> Iterator[Monomial]:
+        for monomial, exponent in self.terms:
+            yield monomial
+            yield from (m for m, _ in exponent)
+
+    def names(self) -> set[str]:
+        return {name for m in self._monomials() for name, _ in m}
+
+    def inverted(self) -> set[str]:
+        """Names that stand in a denominator."""
+        return {name for m in self._monomials() for name, power in m if power < 0}
+
+    def __bool__(self) -> bool:
+        return bool(self.terms)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ExpPoly) and self.terms == other.terms
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash(frozenset(self.terms.items()))
+        return self._hash
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Hashes of texts differ between processes: the cached one stays behind."""
+        return ExpPoly, (self.terms,)
+
+    def __repr__(self) -> str:
+        return f"ExpPoly({self.to_json()})"
+
+    # -- JSON: [[coefficient, {name: power}, [[coefficient, {name: power}], ...]], ...] -------
+    def to_json(self) -> list[Any]:
+        """The canonical JSON form: terms sorted, numbers as exact strings."""
+        rows: list[Any] = []
+        for (monomial, exponent), value in sorted(self.terms.items()):
+            inside = [[[str(v), dict(m)] for m, v in exponent]] if exponent else []
+            rows.append([str(value), dict(monomial), *inside])
+        return rows
+
+    @staticmethod
+    def from_json(data: Any) -> ExpPoly:
+        """Read `to_json` back; raises NotInRing on anything malformed."""
+        total: Terms = {}
+        for row in _rows(data, (2, 3), "a term [coefficient, powers, exponent]"):
+            inner: dict[Monomial, Number] = {}
+            for value, powers in (
+                _rows(row[2], (2,), "[coefficient, powers] in an exponent") if row[2:] else ()
+            ):
+                monomial = _read_monomial(powers)
+                inner[monomial] = _plain(inner.get(monomial, 0) + read_number(value))
+            key = _read_monomial(row[1]), tuple(sorted((m, v) for m, v in inner.items() if v))
+            total[key] = _plain(total.get(key, 0) + read_number(row[0]))
+        return ExpPoly(total)
+
+
+_ONE: Terms = {((), ()): 1}
+ZERO, ONE = ExpPoly({}), ExpPoly(_ONE)
+
+
+def _element(value: ExpPoly | Number) -> ExpPoly:
+    return value if isinstance(value, ExpPoly) else ExpPoly.number(value)
+
+
+def _derive_monomial(monomial: Monomial, rule: Callable[[str], ExpPoly]) -> ExpPoly:
+    """D(x^a y^b) = a x^(a-1) y^b Dx + b x^a y^(b-1) Dy."""
+    total = ZERO
+    for name, power in monomial:
+        change = rule(name)
+        if change:
+            total = total + ExpPoly({(_times(monomial, ((name, -1),)), ()): power}) * change
+    return total
+
+
+def _substitute_monomial(monomial: Monomial, values: Mapping[str, ExpPoly]) -> ExpPoly:
+    product = ExpPoly({(tuple(item for item in monomial if item[0] not in values), ()): 1})
+    for name, power in monomial:
+        if name in values:
+            product = product * values[name] ** power
+    return product
+
+
+# ---------------------------------------------------------------------------- reading
+def _rows(data: Any, lengths: tuple[int, ...], what: str) -> list[Any]:
+    if not isinstance(data, list):
+        raise NotInRing(f"a list of terms expected, each {what}, got {str(data)[:60]}")
+    for row in data:
+        if not isinstance(row, list) or len(row) not in lengths:
+            raise NotInRing(f"{what} expected, got {str(row)[:60]}")
+    return data
+
+
+def read_number(text: Any) -> Number:
+    """An exact rational from its JSON string `"-3"` or `"22/7"`, in lowest terms; nothing else."""
+    numerator, _, denominator = text.partition("/") if isinstance(text, str) else ("", "", "")
+    if not all(map(_is_digits, (numerator.removeprefix("-"), denominator or "1"))):
+        raise NotInRing(f'an exact number such as "-3/2" expected, got {str(text)[:40]!r}')
+    if denominator and int(denominator) == 0:
+        raise NotInRing(f"zero denominator in {text[:40]!r}")
+    value = _plain(Fraction(int(numerator), int(denominator or 1)))
+    if str(value) != text:
+        raise NotInRing(f"a number in lowest terms expected, got {text[:40]!r}")
+    return value
+
+
+def _is_digits(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS
+
+
+def _read_monomial(data: Any) -> Monomial:
+    if not isinstance(data, dict):
+        raise NotInRing(f"powers {{name: power}} expected, got {str(data)[:60]}")
+    if len(data) > MAX_NAMES:
+        raise NotInRing(f"a product of more than {MAX_NAMES} names")
+    for name, power in data.items():
+        if type(power) is not int or not 0 < abs(power) <= MAX_POWER:
+            raise NotInRing(f"power of {name!r}: a nonzero integer up to {MAX_POWER} expected")
+    return tuple(sorted(data.items()))

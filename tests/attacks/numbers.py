@@ -1,0 +1,115 @@
+"""Numbers that carry derivatives along two axes, over floats or over numbers of fifty digits."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import mpmath
+
+mpmath.mp.dps = 50
+
+
+class Undefined(Exception):
+    """A mean that a statement names does not exist in a model: the model is outside the statement."""
+
+
+class Unsupported(Exception):
+    """What the oracle has no value for, such as a score function under a gradient."""
+
+
+class Jet:
+    """A value with its derivatives along a, along b, and along both."""
+
+    __slots__ = ("a", "ab", "b", "value")
+
+    def __init__(self, value: Any, a: Any = 0.0, b: Any = 0.0, ab: Any = 0.0) -> None:
+        self.value, self.a, self.b, self.ab = value, a, b, ab
+
+    def __add__(self, other: Any) -> Jet:
+        if not isinstance(other, Jet):
+            return Jet(self.value + other, self.a, self.b, self.ab)
+        return Jet(self.value + other.value, self.a + other.a, self.b + other.b, self.ab + other.ab)
+
+    def __mul__(self, other: Any) -> Jet:
+        if not isinstance(other, Jet):
+            return Jet(self.value * other, self.a * other, self.b * other, self.ab * other)
+        x, y = self, other
+        return Jet(
+            x.value * y.value,
+            x.a * y.value + x.value * y.a,
+            x.b * y.value + x.value * y.b,
+            x.ab * y.value + x.a * y.b + x.b * y.a + x.value * y.ab,
+        )
+
+    def __neg__(self) -> Jet:
+        return self * -1
+
+    def __sub__(self, other: Any) -> Jet:
+        return self + -other
+
+    def __rsub__(self, other: Any) -> Jet:
+        return -self + other
+
+    def __pow__(self, power: int) -> Jet:
+        if power < 0:
+            return self.lift(1 / self.value, -1 / self.value**2, 2 / self.value**3) ** -power
+        result = Jet(self.value * 0 + 1)
+        for _ in range(power):
+            result = result * self
+        return result
+
+    def lift(self, value: Any, first: Any, second: Any) -> Jet:
+        """A function of this number, from its value and first two derivatives there."""
+        return Jet(value, first * self.a, first * self.b, first * self.ab + second * self.a * self.b)
+
+    __radd__, __rmul__ = __add__, __mul__
+
+
+def value_of(x: Any) -> Any:
+    return x.value if isinstance(x, Jet) else x
+
+
+def is_plain(x: Any) -> bool:
+    """Finite, with all its derivatives."""
+    parts = (x.value, x.a, x.b, x.ab) if isinstance(x, Jet) else (x,)
+    return all(mpmath.isfinite(part) for part in parts)
+
+
+def exp(x: Any) -> Any:
+    if isinstance(x, Jet):
+        e = exp(x.value)
+        return x.lift(e, e, e)
+    return mpmath.exp(x) if isinstance(x, mpmath.mpf) else math.exp(x)
+
+
+def sine(x: Any, quarter: int) -> Any:
+    """sin(x + quarter pi / 2); at infinity it has no value."""
+    if isinstance(x, Jet):
+        return x.lift(sine(x.value, quarter), sine(x.value, quarter + 1), sine(x.value, quarter + 2))
+    if not mpmath.isfinite(x):
+        return x * 0
+    library = mpmath if isinstance(x, mpmath.mpf) else math
+    plain = library.cos(x) if quarter % 2 else library.sin(x)
+    return -plain if quarter % 4 > 1 else plain
+
+
+def log(x: Any) -> Any:
+    """log, minus infinity at 0."""
+    if isinstance(x, Jet):
+        if x.value == 0:
+            return Jet(log(x.value), *[x.value * math.nan] * 3)
+        return x.lift(log(x.value), 1 / x.value, -1 / x.value**2)
+    if x == 0:
+        return x - math.inf
+    return mpmath.log(x) if isinstance(x, mpmath.mpf) else math.log(x)
+
+
+def as_float(x: Fraction | float) -> float:
+    return float(x)
+
+
+def as_long(x: Any) -> Any:
+    """A number of fifty digits."""
+    return mpmath.mpf(x.numerator) / x.denominator if isinstance(x, Fraction) else mpmath.mpf(x)

@@ -1,0 +1,241 @@
+"""Completeness, independence and premises in numbers: what the kernel accepts is true."""
+
+from __future__ import annotations
+
+from collections import Counter
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from bad_closings import QUADRATIC, apart, solved
+from drafts import NOTHING, ONE, A, Draft, Em, R, a, b, beta, g1, grad, k1, k2, log_q, number, r, rho, sg, w
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.polynomial import Polynomial
+from test_kernel_rules import CHECK, World, elements, same
+
+from klsym.errors import NotInRing, Refused
+from klsym.kernel import Theorem, certify
+from klsym.ring import ExpPoly
+
+
+def accepted(draft: Draft) -> Theorem | None:
+    """The theorem of a draft, or None."""
+    try:
+        return certify(draft.part, {})[1]
+    except (Refused, NotInRing):
+        return None
+
+
+# ---------------------------------------------------------------------------- completeness
+HALF = ExpPoly.number(2).inverse()
+X = Polynomial([0, 1])
+BEND = X**3 / 10 + X**2
+# coefficient, family, letters, how; then a member and functions outside the family, all numeric
+SOLVED = [
+    ("k2", g1 - k1, QUADRATIC, "ba", {}, X**2 / 2 + 3 * X + 5, 0, [X**2, BEND, 0 * X + 7]),
+    ("k3", g1 + r, r + a * k1 + b, "ba", {}, 2 * X - 1, 1, [X, BEND, 0 * X]),
+    ("under mu", (-w).exp() * (g1 - k1), k2 + b, "b", {"coordinate": "w", "unit": -w.exp()},
+        X**2 / 2 + 7, 0, [X**2 / 2 + X, X**2, 0 * X]),
+    ("scaled", g1 * 2 - k1, k2 * HALF + a * k1 + b, "ba",
+        {"unit": HALF}, X**2 / 4 - X, 0, [X**2, BEND, 0 * X]),
+]  # fmt: skip
+
+
+def worlds_where(c: ExpPoly, polynomial: Polynomial, exponential: float) -> list[bool]:
+    """Is E_q[c s] = 0, world by world, when g is the polynomial plus a multiple of exp(-k1)?"""
+
+    def jet(x: Any, n: int) -> Any:
+        return polynomial.deriv(n)(x) + exponential * (-1) ** n * np.exp(-x)
+
+    found = []
+    for seed in range(4):
+        world = World(seed)
+        world.g = jet
+        found.append(same(world.side(Em("q", c, 1)), 0.0))
+    return found
+
+
+@pytest.mark.parametrize("case", SOLVED, ids=lambda case: case[0])
+def test_completeness_finds_exactly_the_solutions(case):
+    _, c, family, letters, how, member, exponential, outsiders = case
+    theorem = accepted(solved(c, family, letters, **how))
+    assert theorem is not None and theorem.kind == "unique"
+    assert all(worlds_where(c, member, exponential))
+    for outsider in outsiders:
+        assert not all(worlds_where(c, outsider, 0))
+
+
+GOALS = [k1, -r, k2, k1 * 2 - r * 3, k2 * beta + r]  # what g^(n) must be, along k1
+SETUPS = [  # the factor of g^(n) - goal, the coordinate that tells it, and the unit that frees it
+    (ONE, "k1", ONE), (number(2), "k1", HALF), (beta, "k1", beta.inverse()), (R, "k1", R.inverse()),
+    (beta.exp(), "k1", (-beta).exp()), (w, "w", ONE), (w * beta, "w", beta.inverse()),
+    (w * R, "w", R.inverse()), ((-w).exp(), "w", -w.exp()), (log_q, "log_q", ONE),
+    ((-w).exp() * A, "w", -w.exp() * A.inverse()), (w * R, "w", ONE), (w + k1, "w", ONE),
+]  # fmt: skip
+EXTRAS = [number(0), number(0), number(0), beta - 2, R, w, log_q * A]
+
+
+def integral(goal: ExpPoly) -> ExpPoly:
+    """One antiderivative along k1 of a sum of powers of k1 and multiples of r."""
+    total = number(0)
+    for (powers, exponent), value in goal.terms.items():
+        n, term = dict(powers).get("k1", 0), ExpPoly({(powers, exponent): value})
+        total = total + (-term if exponent else term * k1 * Fraction(1, n + 1))
+    return total
+
+
+def test_what_completeness_accepts_is_the_family():
+    """Rewards that vanish and parameters of any value (not zero, where that is assumed) included."""
+    counts: Counter[str] = Counter()
+
+    @CHECK
+    @given(st.data())
+    def run(data: Any) -> None:
+        def draw(*rows: Any) -> Any:
+            return data.draw(st.sampled_from(rows))
+
+        (factor, how, unit), goal = draw(*SETUPS), draw(*GOALS)
+        jet = draw(0, 1, 2) if how == "k1" else draw(1, 2)
+        c = (ExpPoly.variable("g" + "'" * jet) - goal) * factor + draw(*EXTRAS)
+        family = goal
+        for _ in range(jet):
+            family = integral(family)
+        order = jet + (how == "k1")
+        letters = data.draw(st.permutations("ab"[:order] if order < 3 else ("a", "b", "nu")))
+        free = sum((ExpPoly.variable(x) * k1**i for i, x in enumerate(letters)), number(0))
+        relation = draw("=", "=", "=", "=", "<=")
+        how = {"unit": unit, "coordinate": how, "relation": relation}
+        draft = solved(c, family + free, letters, parameters=("a", "b", "nu", "beta"), **how)
+        theorem = accepted(draft)
+        counts["refused" if theorem is None else "accepted"] += 1
+        if theorem is None:
+            return
+        assert relation == "="
+        for beta_is in (0.7, -2.0, *(() if ("nonzero", "beta") in theorem.hypotheses else (0.0,))):
+            for scale in (1.0, 0.0):  # of the rewards
+                cases = [(seed, beta_is, scale) for seed in range(3)]
+                assert all(zero_with(c, family + free, *case) for case in cases)
+                assert not all(zero_with(c, family + free + k1**order, *case) for case in cases)
+
+    run()
+    assert counts["accepted"] >= 10 and counts["refused"] >= 10, counts
+
+
+def zero_with(c: ExpPoly, member: ExpPoly, seed: int, beta_is: float, scale: float) -> bool:
+    """Is E_q[c s] = 0 in a world with this function for g?"""
+    world = World(seed)
+    world.parameters = {"a": 0.6, "b": -1.1, "nu": 0.4, "beta": beta_is}
+    world.free = {name: scale * row for name, row in world.free.items()}
+    jets = [member]
+    for _ in range(4):
+        jets.append(jets[-1].derive(lambda n: ONE if n == "k1" else number(0)))
+    world.g = lambda x, n: world.value(jets[n])
+    return same(world.side(Em("q", c, 1)), 0.0)
+
+
+# ---------------------------------------------------------------------------- independence
+class Grid(World):
+    """Independent values of k1, w and log_q at each of a few values of the rewards R and A."""
+
+    def __init__(self, beta_is: float) -> None:
+        super().__init__(0)
+        stream = np.random.default_rng(7)
+        self.group = np.repeat(np.arange(5), 16)
+        self.live = dict(zip(("k1", "w", "log_q"), stream.uniform(-1, 1.5, (3, 80)), strict=True))
+        self.free = dict(zip(("R", "A"), stream.uniform(-1, 1.5, (2, 5))[:, self.group], strict=True))
+        self.p, self.parameters = np.zeros(80), {"beta": beta_is}
+
+    def variable(self, name: str, theta: Any) -> Any:
+        return {**self.live, **self.parameters, **self.free}[name]
+
+
+def is_combination(c: ExpPoly, beta_is: float = 0.7310585) -> bool:
+    """Is c = x k1 + y r + h(R, A)?  The columns of h say at which rewards a point lies."""
+    grid = Grid(beta_is)
+    values = grid.value(c)
+    columns = [grid.live["k1"], np.exp(-grid.live["k1"]), *np.eye(5)[:, grid.group]]
+    basis = np.stack(columns, axis=1)
+    solution = np.linalg.lstsq(basis, values, rcond=None)[0]
+    return bool(np.abs(basis @ solution - values).max() <= 1e-9 * (1 + np.abs(values).max()))
+
+
+def test_the_oracle_knows_combinations():
+    assert all(map(is_combination, (k1 * 2 - r * beta, R.exp() * A - k1, beta.exp() * r + 3)))
+    assert not any(map(is_combination, (k2, w - k1, log_q, (w - k1).exp(), R * k1, A * r, w)))
+    assert is_combination((beta * k1).exp(), -1) and not is_combination((beta * k1).exp())
+
+
+FIXED = ("k1", "w", "log_q", "R", "A", "beta")
+OTHERS = [  # combinations, and what becomes one for a single beta
+    number(0), k1, -r, R.exp(), beta * r, (beta - 1) * k2, (beta.exp() - ONE.exp()) * w,
+    (beta * k1).exp() - k1.exp(), (beta * k1).exp() * 2, beta * log_q, (beta * 2 - 4) * w * R,
+]  # fmt: skip
+
+
+def test_independence_accepts_what_is_no_combination():
+    counts: Counter[bool] = Counter()
+
+    @CHECK
+    @given(st.one_of(elements(FIXED), elements(("R", "A", "beta"))), st.sampled_from(OTHERS))
+    def run(c: ExpPoly, other: ExpPoly) -> None:
+        c = c + other
+        drafts = [apart(c, ExpPoly({key: value}), parameters=("beta",)) for key, value in c.terms.items()]
+        theorems = [theorem for theorem in map(accepted, drafts) if theorem is not None]
+        assert bool(theorems) == (not is_combination(c))
+        counts[bool(theorems)] += 1
+        for theorem in theorems:
+            assumed = theorem.hypotheses
+            excluded = {0.0} if "beta" in c.inverted() or ("nonzero", "beta") in assumed else set()
+            special = () if ("generic", "beta") in assumed else {0.0, 1.0, -1.0, 2.0, -2 / 3} - excluded
+            assert not any(is_combination(c, value) for value in special)
+
+    run()
+    assert min(counts.values()) >= 8, counts
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"functions": (("f", ("w",)),)}, {"premises": ((NOTHING, NOTHING),)}, {"right": Em("q", k1, 1)}],
+)
+def test_independence_speaks_of_all_models_and_of_the_left_side(change):
+    assert accepted(apart(w * k1, w * k1)) is not None
+    assert accepted(apart(w * k1, w * k1, **change)) is None
+
+
+# ---------------------------------------------------------------------------- premises
+NAMES = [("k1", "w", "log_q", "f", "sg(k1)", "sg(f)"), ("k1", "f", "R"), ("k1", "log_q", "sg(w)")]
+
+
+def attached(x: ExpPoly) -> ExpPoly:
+    return x.rename(lambda n: n.removeprefix("sg(").removesuffix(")"))
+
+
+def test_the_gradient_of_a_premise_is_that_of_its_sides():
+    """Two sides with the same value for every theta, as the author of a premise may see it."""
+    counts: Counter[bool] = Counter()
+
+    @CHECK
+    @given(st.sampled_from(NAMES).flatmap(lambda names: elements(names, 2)), st.booleans(), st.booleans())
+    def run(element: ExpPoly, other: bool, forward: bool) -> None:
+        second = Em("mu", rho * attached(element)) if other else Em("q", attached(element))
+        left, right = (Em("q", element), second) if forward else (second, Em("q", element))
+        context: dict[str, Any] = {"parameters": (), "functions": (("f", ("k1", "log_q", "w")),)}
+        draft = Draft(grad(left), grad(right), premises=((left, right),), **context)
+        worlds = [World(seed) for seed in range(2)]
+        assert all(same(world.side(left), world.side(right)) for world in worlds)
+        found = accepted(draft.equation(0, grad(right), gradient=1))
+        counts[found is not None] += 1
+        assert (found is not None) == (not any(name.startswith("sg(") for name in element.names()))
+        if found is not None:
+            assert all(same(world.side(grad(left)), world.side(grad(right))) for world in worlds)
+
+    run()
+    assert min(counts[True], counts[False]) >= 10, counts
+
+
+def test_equal_values_with_unlike_gradients_are_told_apart_by_the_oracle():
+    world = World(1)
+    assert same(world.side(Em("q", sg(k2))), world.side(Em("q", k2)))
+    assert not same(world.side(grad(Em("q", sg(k2)))), world.side(grad(Em("q", k2))))
