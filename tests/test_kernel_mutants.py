@@ -77,3 +77,14 @@ def test_the_longest_file_is_read():
     assert read(" " * (MAX_SIZE - 1) + "1") == 1
     with pytest.raises(Refused, match="characters"):
         read(" " * MAX_SIZE + "1")
+
+
+# ---------------------------------------------------------------------------- batches
+def test_the_constants_of_independent_factors_stand_before_their_product():
+    one = mean(B * ExpPoly.variable("k1[self]") * ExpPoly.variable("w[others]"), index="i")
+    result, assumed = apply_step({"left": one, "right": NOTHING}, step("independence"), CONTEXT, {})
+    assert result == mean(K1).times(mean(W)) * (B * (N - 1))
+    assert assumed == {("batch", "q"), *(("exists", Mean("", "q", a)) for a in (K1, W))}
+    sums = mean((B * ExpPoly.variable("k1[self]") + 1) * ExpPoly.variable("w[others]"), index="i")
+    result, _ = apply_step({"left": sums, "right": NOTHING}, step("independence"), CONTEXT, {})
+    assert result == mean(B * K1 + 1).times(mean(W)) * (N - 1)

@@ -81,7 +81,10 @@ def _node(wanted: Wanted, depth: int, rng: random.Random) -> Node:
 def densities(wanted: Wanted, size: int, rng: random.Random) -> list[tuple[Any, Fraction, Fraction, bool]]:
     """q with derivatives, p, mu on the branches of a node, with zeros where they are wanted."""
     while True:
-        zeros = [_zeros(wanted, i, size, rng) for i in range(size)]
+        apart = (
+            rng.sample(MEASURES, 2) if wanted.boundary and rng.random() < 0.2 else []
+        )  # no outcome has both
+        zeros = [_zeros(wanted, i, apart, rng) for i in range(size)]
         if all(any(name not in z for z in zeros) for name in MEASURES):
             break
     rows = []
@@ -102,11 +105,11 @@ def densities(wanted: Wanted, size: int, rng: random.Random) -> list[tuple[Any, 
     return list(zip(q, p, mu, moving, strict=True))
 
 
-def _zeros(wanted: Wanted, i: int, size: int, rng: random.Random) -> set[str]:
+def _zeros(wanted: Wanted, i: int, apart: list[str], rng: random.Random) -> set[str]:
     """Which densities vanish at a branch, closed under the supports: a << b and b = 0 give a = 0."""
-    if not wanted.boundary or (wanted.sample and i == 0) or rng.random() < 0.4:
+    if not wanted.boundary or (wanted.sample and i == 0) or (not apart and rng.random() < 0.4):
         return set()
-    found = set(rng.choice(KINDS))
+    found = {rng.choice(apart)} if apart else set(rng.choice(KINDS))
     for _ in MEASURES:
         for a, b in wanted.supports:
             if b in found:

@@ -219,14 +219,18 @@ class Maker:
         return Mean(index, self.rng.choice(PROBABILITIES), total, score)
 
     def fading(self, index: str) -> Mean:
-        """A mean in which densities stand with positive powers in every slot, at times."""
-        mean = self.mean(index)
-        weight = ONE
-        for slot in ("x",) if index in ("", "t") else SLOTS[index]:
-            over, under = self.rng.choice((*PROBABILITIES, "count")), self.rng.choice(PROBABILITIES)
-            if slot in ("past", "now", "future") and "x" in SLOTS[index]:
-                continue
+        """A mean in which densities stand with positive powers in every slot, at times but for one."""
+        mean, weight = self.mean(index), ONE
+        over, under = self.rng.choice((*PROBABILITIES, "count")), self.rng.choice(PROBABILITIES)
+        slots = [z for z in SLOTS[index] if z != "x"] or ["x"]
+        if "t" in index and self.chance(0.5):
+            slots = [z for z in SLOTS[index] if z not in ("past", "now", "future")]
+        for slot in slots:
+            if self.chance(0.3):
+                over, under = self.rng.choice((*PROBABILITIES, "count")), self.rng.choice(PROBABILITIES)
             weight = weight * self.ratio(over, under, slot)
+        if self.chance(0.3):
+            weight = weight * self.ratio(under, over, self.rng.choice(SLOTS[index]))
         return Mean(mean.index, mean.measure, mean.coefficient * weight, mean.score)
 
     # -- parts of a coefficient -------------------------------------------------------------
