@@ -48,8 +48,9 @@ def row(maker: Maker) -> dict[str, Any]:
         x = maker.exponent(slots)
         of = x.exp() + (-x).exp() * rng.choice((-1, 1)) + rng.choice((0, 0, 1)) if kind != "tangent" else x
     v = maker.exponent(slots) if maker.chance(0.4) and kind != "variance" else ZERO
-    if v and maker.chance(0.3):
-        v = -of * rng.choice((1, 2)) if not any(exponent for _, exponent in of.terms) else v
+    if kind == "tangent" and maker.chance(0.4):
+        of = maker.exponent(slots)
+        v = -of * rng.choice((1, 1, 2))
     scale, factor = ExpPoly.number(Fraction(rng.choice((1, 1, 2, 3, 1, 1, 2, -1)), 2)), ExpPoly.number(1)
     for name in maker.context.parameters:
         scale = scale * variable(name) ** rng.choice((0, 0, 0, 1, 2, -1))

@@ -231,6 +231,11 @@ class Maker:
             weight = weight * self.ratio(over, under, slot)
         if self.chance(0.3):
             weight = weight * self.ratio(under, over, self.rng.choice(SLOTS[index]))
+        if self.chance(0.3):  # a power that is no number
+            slot = self.rng.choice(SLOTS[index])
+            unknown = self.rng.choice((*self.context.parameters, at_slot("R", slot), at_slot("k1", slot)))
+            power = variable(unknown) * self.rng.choice((-2, -1, 1))
+            weight = weight * (variable(at_slot(self.rng.choice(LOGS), slot)) * power).exp()
         return Mean(mean.index, mean.measure, mean.coefficient * weight, mean.score)
 
     # -- parts of a coefficient -------------------------------------------------------------
