@@ -14,13 +14,13 @@ SECONDS, MEGABYTES, SMALL = 10, 500, 100_000
 
 
 def limited() -> None:
-    """In the child: a limit on what it may allocate, and on its processor time."""
+    """In the child: a limit on what it may allocate, beyond which it fails, and on its processor time."""
     resource.setrlimit(resource.RLIMIT_AS, (MEGABYTES << 20, MEGABYTES << 20))
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 5))
 
 
 PROGRAM = """
-import resource, sys, time
+import sys, time
 from klsym.errors import Refused
 from klsym.kernel import check, read
 start = time.process_time()
@@ -29,24 +29,24 @@ try:
     said = "accepted"
 except Refused as refusal:
     said = str(refusal)
-print(time.process_time() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10, said)
+print(time.process_time() - start, said)
 """
 
 
-def refusal_of(text: str) -> tuple[float, int, str]:
-    """Seconds, megabytes and what the kernel says, in a process of its own."""
+def refusal_of(text: str) -> tuple[float, str]:
+    """Seconds and what the kernel says, in a process of its own, whose memory is limited."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], input=text, capture_output=True, text=True, preexec_fn=limited
     )
     assert done.returncode == 0, done.stderr[-500:]
-    seconds, size, said = done.stdout.split(" ", 2)
-    return float(seconds), int(size), said.removesuffix("\n")
+    seconds, said = done.stdout.split(" ", 1)
+    return float(seconds), said.removesuffix("\n")
 
 
 @pytest.mark.parametrize("name", COSTS)
 def test_an_expensive_file_is_refused_within_the_limits(name):
     message, build = COSTS[name]
-    seconds, size, said = refusal_of(build())
+    seconds, said = refusal_of(build())
     assert said != "accepted" and "\n" not in said and len(said) < 700 and len(build()) < 1_100_000
     assert re.search(message, said), said
-    assert seconds < SECONDS and size < MEGABYTES
+    assert seconds < SECONDS

@@ -49,8 +49,8 @@ def row(maker: Maker) -> dict[str, Any]:
         of = x.exp() + (-x).exp() * rng.choice((-1, 1)) + rng.choice((0, 0, 1)) if kind != "tangent" else x
     v = maker.exponent(slots) if maker.chance(0.4) and kind != "variance" else ZERO
     if kind == "tangent" and maker.chance(0.4):
-        of = maker.exponent(slots)
-        v = -of * rng.choice((1, 1, 2))
+        x = maker.exponent(slots)
+        v, of = -x * rng.choice((1, 1, 2)), x + (plain(maker, slots) if maker.chance(0.5) else 0)
     scale, factor = ExpPoly.number(Fraction(rng.choice((1, 1, 2, 3, 1, 1, 2, -1)), 2)), ExpPoly.number(1)
     for name in maker.context.parameters:
         scale = scale * variable(name) ** rng.choice((0, 0, 0, 1, 2, -1))
