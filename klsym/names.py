@@ -46,7 +46,7 @@ def is_declarable(name: object) -> bool:
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,59}", name):
         return False
     first, last = name.split("_", 1)[0] + "_", name.rpartition("_")[2]
-    return not (name in RESERVED or first in ("E_", "sum_", "mean_") or (last != name and last in SLOT_WORDS))
+    return not (name in RESERVED or first in ("E_", "sum_", "mean_") or last in SLOT_WORDS)
 
 
 @lru_cache(maxsize=4096)

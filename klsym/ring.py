@@ -13,6 +13,7 @@ True
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -31,9 +32,7 @@ Terms = dict[Key, Number]
 MAX_DIGITS, MAX_BITS = 4000, 13_280  # of an integer, when read and when computed
 MAX_POWER, MAX_NAMES = 4096, 64  # of a variable, and in one product, when read
 MAX_TERMS = 20_000  # a bound on what one product may grow to; far above any loss met in practice
-
-
-# ---------------------------------------------------------------------------- the budget
+_NUMBER = re.compile(rf"-?[0-9]{{1,{MAX_DIGITS}}}(/[1-9][0-9]{{0,{MAX_DIGITS - 1}}})?")
 _LEFT: ContextVar[list[int] | None] = ContextVar("budget", default=None)
 
 
@@ -48,8 +47,7 @@ def budget(units: int) -> Iterator[None]:
 
 
 def charge(units: int) -> None:
-    left = _LEFT.get()
-    if left is not None:
+    if (left := _LEFT.get()) is not None:
         left[0] -= units
         if left[0] < 0:
             raise Refused("the budget of work for one certificate is spent")
@@ -62,21 +60,6 @@ def size_of(value: Number) -> int:
     return max(value.numerator.bit_length(), value.denominator.bit_length())
 
 
-def _work(terms: Terms) -> int:
-    """What a factor costs: its terms, those in exponents included, each by the longest number squared."""
-    rows = sum(1 + len(m) // 8 + sum(1 + len(inner) // 8 for inner, _ in e) for m, e in terms)
-    return rows * (1 + _per_number(terms))
-
-
-def _per_number(terms: Terms) -> int:
-    numbers = (v for (_, e), value in terms.items() for v in (value, *(x for _, x in e)))
-    longest = max(map(size_of, numbers), default=0)
-    if longest > MAX_BITS:
-        raise Refused(f"a number of more than {MAX_DIGITS} digits")
-    return int((longest >> 8) ** 2)
-
-
-# ---------------------------------------------------------------------------- terms
 def _plain(value: Number) -> Number:
     """Integers stay `int`: they are several times faster than `Fraction`."""
     if value.denominator == 1:
@@ -114,11 +97,13 @@ class ExpPoly:
     (True, True)
     """
 
-    __slots__ = ("_hash", "terms")
+    __slots__ = ("_hash", "_names", "_work", "terms")
 
     def __init__(self, terms: Terms) -> None:
         self.terms = terms if all(terms.values()) else {k: v for k, v in terms.items() if v}
         self._hash: int | None = None
+        self._names: frozenset[str] | None = None
+        self._work: tuple[int, int] | None = None
 
     @staticmethod
     def number(value: Number) -> ExpPoly:
@@ -161,19 +146,19 @@ class ExpPoly:
         other = _element(other)
         if other.terms == _ONE or self.terms == _ONE:
             return self if other.terms == _ONE else other
-        pairs, limited = len(self.terms) * len(other.terms), _LEFT.get() is not None
+        pairs = len(self.terms) * len(other.terms)
         if pairs > MAX_TERMS:
             raise NotInRing(f"a product of more than {MAX_TERMS} terms")
-        if limited:
-            charge(_work(self.terms) * _work(other.terms))
+        (rows, long), (more, longer) = self.work(), other.work()
+        charge(rows * more * (1 + long) * (1 + longer))
         total: Terms = {}
         for (m1, e1), v1 in self.terms.items():
             for (m2, e2), v2 in other.terms.items():
                 key = (_times(m1, m2), _plus(e1, e2))
                 total[key] = _plain(total.get(key, 0) + v1 * v2)
-        if limited:
-            charge(pairs * _per_number(total))
-        return ExpPoly(total)
+        product = ExpPoly(total)
+        charge(pairs * product.work()[1])
+        return product
 
     __radd__ = __add__
     __rmul__ = __mul__
@@ -202,13 +187,15 @@ class ExpPoly:
     def derive(self, rule: Callable[[str], ExpPoly]) -> ExpPoly:
         """The derivation that sends each variable to `rule(name)`.
 
-        D(m exp(Q)) = D(m) exp(Q) + m D(Q) exp(Q), D by the product rule on monomials.
+        D(m exp(Q)) = D(m) exp(Q) + m D(Q) exp(Q), with D(x^a y^b) = a x^(a-1) y^b Dx + b x^a y^(b-1) Dy.
         """
         total = ZERO
         for (monomial, exponent), value in self.terms.items():
-            inner = _derive_monomial(monomial, rule)
-            for m, v in exponent:
-                inner = inner + ExpPoly({(monomial, ()): v}) * _derive_monomial(m, rule)
+            inner = ExpPoly({(monomial, ()): 1}) * _polynomial(exponent).derive(rule) if exponent else ZERO
+            for name, power in monomial:
+                change = rule(name)
+                if change:
+                    inner = inner + ExpPoly({(_times(monomial, ((name, -1),)), ()): power}) * change
             total = total + inner * ExpPoly({((), exponent): value})
         return total
 
@@ -218,8 +205,10 @@ class ExpPoly:
             return self
         total = ZERO
         for (monomial, exponent), value in self.terms.items():
-            inside = sum((_substitute_monomial(m, values) * v for m, v in exponent), ZERO)
-            total = total + _substitute_monomial(monomial, values) * value * inside.exp()
+            term = ExpPoly({(tuple(item for item in monomial if item[0] not in values), ()): value})
+            for name, power in monomial:
+                term = term * values[name] ** power if name in values else term
+            total = total + term * _polynomial(exponent).substitute(values).exp()
         return total
 
     def rename(self, new_name: Callable[[str], str]) -> ExpPoly:
@@ -232,8 +221,20 @@ class ExpPoly:
             yield monomial
             yield from (m for m, _ in exponent)
 
-    def names(self) -> set[str]:
-        return {name for m in self._monomials() for name, _ in m}
+    def work(self) -> tuple[int, int]:
+        """What a factor costs: its monomials, those in exponents included, and its longest number squared."""
+        if self._work is None:
+            inside = [v for _, exponent in self.terms for _, v in exponent]
+            longest = max(map(size_of, [*self.terms.values(), *inside]), default=0)
+            if longest > MAX_BITS:
+                raise Refused(f"a number of more than {MAX_DIGITS} digits")
+            self._work = sum(1 + len(m) // 8 for m in self._monomials()), (longest >> 8) ** 2
+        return self._work
+
+    def names(self) -> frozenset[str]:
+        if self._names is None:
+            self._names = frozenset(name for m in self._monomials() for name, _ in m)
+        return self._names
 
     def inverted(self) -> set[str]:
         """Names that stand in a denominator."""
@@ -251,7 +252,7 @@ class ExpPoly:
         return self._hash
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Hashes of texts differ between processes: the cached one stays behind."""
+        """Hashes of texts differ between processes: what is cached stays behind."""
         return ExpPoly, (self.terms,)
 
     def __repr__(self) -> str:
@@ -260,24 +261,22 @@ class ExpPoly:
     # -- JSON: [[coefficient, {name: power}, [[coefficient, {name: power}], ...]], ...] -------
     def to_json(self) -> list[Any]:
         """The canonical JSON form: terms sorted, numbers as exact strings."""
-        rows: list[Any] = []
-        for (monomial, exponent), value in sorted(self.terms.items()):
-            inside = [[[str(v), dict(m)] for m, v in exponent]] if exponent else []
-            rows.append([str(value), dict(monomial), *inside])
-        return rows
+        return [
+            [str(value), dict(m), *([[[str(v), dict(inner)] for inner, v in exponent]] if exponent else ())]
+            for (m, exponent), value in sorted(self.terms.items())
+        ]
 
     @staticmethod
     def from_json(data: Any) -> ExpPoly:
         """Read `to_json` back; raises NotInRing on anything malformed."""
         total: Terms = {}
-        for row in _rows(data, (2, 3), "a term [coefficient, powers, exponent]"):
-            inner: dict[Monomial, Number] = {}
-            for value, powers in (
-                _rows(row[2], (2,), "[coefficient, powers] in an exponent") if row[2:] else ()
-            ):
-                monomial = _read_monomial(powers)
-                inner[monomial] = _plain(inner.get(monomial, 0) + read_number(value))
-            key = _read_monomial(row[1]), tuple(sorted((m, v) for m, v in inner.items() if v))
+        for row in data if isinstance(data, list) else [data]:
+            if not isinstance(row, list) or len(row) not in (2, 3):
+                raise NotInRing(
+                    f"a list of terms expected, each [coefficient, powers, exponent], got {str(row)[:60]}"
+                )
+            [(_, exponent)] = (ExpPoly.from_json(row[2]).exp() if row[2:] else ONE).terms
+            key = _read_monomial(row[1]), exponent
             total[key] = _plain(total.get(key, 0) + read_number(row[0]))
         return ExpPoly(total)
 
@@ -290,49 +289,18 @@ def _element(value: ExpPoly | Number) -> ExpPoly:
     return value if isinstance(value, ExpPoly) else ExpPoly.number(value)
 
 
-def _derive_monomial(monomial: Monomial, rule: Callable[[str], ExpPoly]) -> ExpPoly:
-    """D(x^a y^b) = a x^(a-1) y^b Dx + b x^a y^(b-1) Dy."""
-    total = ZERO
-    for name, power in monomial:
-        change = rule(name)
-        if change:
-            total = total + ExpPoly({(_times(monomial, ((name, -1),)), ()): power}) * change
-    return total
-
-
-def _substitute_monomial(monomial: Monomial, values: Mapping[str, ExpPoly]) -> ExpPoly:
-    product = ExpPoly({(tuple(item for item in monomial if item[0] not in values), ()): 1})
-    for name, power in monomial:
-        if name in values:
-            product = product * values[name] ** power
-    return product
-
-
-# ---------------------------------------------------------------------------- reading
-def _rows(data: Any, lengths: tuple[int, ...], what: str) -> list[Any]:
-    if not isinstance(data, list):
-        raise NotInRing(f"a list of terms expected, each {what}, got {str(data)[:60]}")
-    for row in data:
-        if not isinstance(row, list) or len(row) not in lengths:
-            raise NotInRing(f"{what} expected, got {str(row)[:60]}")
-    return data
+def _polynomial(exponent: Exponent) -> ExpPoly:
+    return ExpPoly({(monomial, ()): value for monomial, value in exponent})
 
 
 def read_number(text: Any) -> Number:
-    """An exact rational from its JSON string `"-3"` or `"22/7"`, in lowest terms; nothing else."""
-    numerator, _, denominator = text.partition("/") if isinstance(text, str) else ("", "", "")
-    if not all(map(_is_digits, (numerator.removeprefix("-"), denominator or "1"))):
-        raise NotInRing(f'an exact number such as "-3/2" expected, got {str(text)[:40]!r}')
-    if denominator and int(denominator) == 0:
-        raise NotInRing(f"zero denominator in {text[:40]!r}")
-    value = _plain(Fraction(int(numerator), int(denominator or 1)))
-    if str(value) != text:
-        raise NotInRing(f"a number in lowest terms expected, got {text[:40]!r}")
-    return value
-
-
-def _is_digits(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS
+    """An exact rational in lowest terms from its text, such as "-3" or "22/7"; nothing else."""
+    if isinstance(text, str) and _NUMBER.fullmatch(text):
+        numerator, _, denominator = text.partition("/")
+        value = _plain(Fraction(int(numerator), int(denominator))) if denominator else int(numerator)
+        if str(value) == text:
+            return value
+    raise NotInRing(f'an exact number such as "-3/2" in lowest terms expected, got {str(text)[:40]!r}')
 
 
 def _read_monomial(data: Any) -> Monomial:

@@ -56,6 +56,10 @@ def slot_of_score(entry: str) -> str:
     return entry.removesuffix(SECOND)
 
 
+def is_second(entry: str) -> bool:
+    return entry.endswith(SECOND)
+
+
 def is_score(entry: object, index: str) -> bool:
     """Is this a score entry for a mean at the index?"""
     return isinstance(entry, str) and slot_of_score(entry) in SLOTS[index]

@@ -25,11 +25,12 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from klsym.errors import Refused
-from klsym.names import MEASURES, SAMPLE, SAMPLE_BASES, WHOLE, is_declarable, parse_name
+from klsym.names import LOG_RATIOS, MEASURES, SAMPLE, SAMPLE_BASES, WHOLE, is_declarable, parse_name
 from klsym.ring import ONE, ZERO, ExpPoly, Number, charge
 from klsym.slots import SLOTS, is_score
 
 Score = tuple[str, ...]
+canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode  # JSON without spaces, in ASCII
 
 
 # ---------------------------------------------------------------------------- the setting
@@ -59,18 +60,16 @@ class Context:
 
     def check(self, element: ExpPoly, slots: Iterable[str] = WHOLE) -> None:
         """Refuse undeclared names, foreign slots, and division by anything but a parameter or a length."""
-        for name in element.names():
-            if name in self.parameters:
-                continue
+        for name in element.names() - set(self.parameters):
             parsed = parse_name(name)
             if parsed.slot not in slots:
                 raise Refused(f"unknown slot {parsed.slot!r} in {name!r}")
-            function = parsed.base in self.function_arguments
-            if not function and (parsed.base not in SAMPLE_BASES or parsed.primes):
+            if parsed.base not in self.function_arguments and (
+                parsed.base not in SAMPLE_BASES or parsed.primes
+            ):
                 raise Refused(f"unknown name {name!r}")
-        for name in element.inverted():
-            if name not in (*self.parameters, "length"):
-                raise Refused(f"division by the random variable {name}: only parameters divide")
+        for name in element.inverted() - {*self.parameters, "length"}:
+            raise Refused(f"division by the random variable {name}: only parameters divide")
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -95,7 +94,7 @@ class Context:
                     f"context: {str(name)[:60]!r} cannot be declared: it is reserved, or no plain name"
                 )
         for name, arguments in functions.items():
-            if not isinstance(arguments, list) or not set(arguments) <= {"k1", "w", "log_q"}:
+            if not isinstance(arguments, list) or not set(arguments) <= set(LOG_RATIOS):
                 raise Refused(f"context: {name} may depend on k1, w and log_q only")
         return Context(
             parameters=tuple(names),
@@ -105,8 +104,22 @@ class Context:
 
 
 # ---------------------------------------------------------------------------- atoms
+class Atom:
+    """What a side is made of; written as [class name, *fields]."""
+
+    __match_args__: tuple[str, ...]
+
+    def to_json(self) -> list[Any]:
+        values = (getattr(self, name) for name in self.__match_args__)
+        return [type(self).__name__, *(v if isinstance(v, str) else _json(v) for v in values)]
+
+
+def _json(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value.to_json()
+
+
 @dataclass(frozen=True)
-class Mean:
+class Mean(Atom):
     """E_m[a s..s] at an index; its value at one sample, batch or sequence if m is "sample"."""
 
     index: str
@@ -114,46 +127,29 @@ class Mean:
     coefficient: ExpPoly
     score: Score = ()
 
-    def to_json(self) -> list[Any]:
-        return ["Mean", self.index, self.measure, self.coefficient.to_json(), list(self.score)]
-
 
 @dataclass(frozen=True)
-class MeanGradient:
-    """E_m[grad L] at an index, the gradient taken at each sample with sg(.) held constant."""
+class Field(Atom):
+    """What a loss, a measure and an index name."""
 
     index: str
     measure: str
     loss: ExpPoly
 
-    def to_json(self) -> list[Any]:
-        return ["MeanGradient", self.index, self.measure, self.loss.to_json()]
+
+class MeanGradient(Field):
+    """E_m[grad L] at an index, the gradient taken at each sample with sg(.) held constant."""
+
+
+class Curl(Field):
+    """d_v F.u - d_u F.v for the field F = E_m[grad L] at the index: 0 if F is the gradient of a function."""
 
 
 @dataclass(frozen=True)
-class Gradient:
+class Gradient(Atom):
     """grad of a linear combination of means that hold no score function."""
 
     of: Side
-
-    def to_json(self) -> list[Any]:
-        return ["Gradient", self.of.to_json()]
-
-
-@dataclass(frozen=True)
-class Curl:
-    """d_v F.u - d_u F.v for the field F = E_m[grad L] at the index: 0 if F is the gradient of a function."""
-
-    index: str
-    measure: str
-    loss: ExpPoly
-
-    def to_json(self) -> list[Any]:
-        return ["Curl", self.index, self.measure, self.loss.to_json()]
-
-
-Atom = Mean | MeanGradient | Gradient | Curl
-FIELDS: dict[str, type[MeanGradient] | type[Curl]] = {"MeanGradient": MeanGradient, "Curl": Curl}
 
 
 def atom_from_json(data: Any) -> Atom:
@@ -166,7 +162,7 @@ def atom_from_json(data: Any) -> Atom:
                 )
             return Mean(index, m, ExpPoly.from_json(a), tuple(sorted(score)))
         case ["MeanGradient" | "Curl" as kind, str() as index, str() as m, loss] if _is_place(index, m):
-            return FIELDS[kind](index, m, ExpPoly.from_json(loss))
+            return (Curl if kind == "Curl" else MeanGradient)(index, m, ExpPoly.from_json(loss))
         case ["Gradient", side]:
             return Gradient(Side.from_json(side))
     raise Refused(f"unknown atom {json.dumps(data)[:80]}")
@@ -188,12 +184,12 @@ class Side:
     terms: tuple[tuple[ExpPoly, tuple[Atom, ...]], ...] = field(default=())
 
     @staticmethod
-    def of(*terms: tuple[ExpPoly | Number, tuple[Atom, ...]]) -> Side:
+    def of(*terms: Term) -> Side:
         return Side(_canonical(terms))
 
     @staticmethod
     def atom(atom: Atom) -> Side:
-        return Side.of((ONE, (atom,)))
+        return Side(((ONE, (atom,)),) if not isinstance(atom, Mean) or atom.coefficient else ())
 
     @staticmethod
     def constant(value: ExpPoly | Number) -> Side:
@@ -217,12 +213,14 @@ class Side:
         charge(4 * sum(1 + len(a) + len(b) for _, a in self.terms for _, b in other.terms))
         return Side.of(*((c * d, a + b) for c, a in self.terms for d, b in other.terms))
 
-    @cached_property
-    def _json(self) -> list[Any]:
+    def to_json(self) -> list[Any]:
         return [[c.to_json(), [atom.to_json() for atom in atoms]] for c, atoms in self.terms]
 
-    def to_json(self) -> list[Any]:
-        return self._json
+    @cached_property
+    def text(self) -> str:
+        """The canonical text of `to_json`."""
+        terms = (f"[{_text(c)},[{','.join(map(_text, atoms))}]]" for c, atoms in self.terms)
+        return f"[{','.join(terms)}]"
 
     @staticmethod
     def from_json(data: Any) -> Side:
@@ -231,38 +229,34 @@ class Side:
     @staticmethod
     def as_written(data: Any) -> Side:
         """Read the terms of a side without merging them."""
-        if not isinstance(data, list):
-            raise Refused(f"a side: a list of terms expected, got {str(data)[:60]}")
         rows = []
-        for row in data:
+        for row in data if isinstance(data, list) else [data]:
             if not isinstance(row, list) or len(row) != 2 or not isinstance(row[1], list):
-                raise Refused(f"a side: [coefficient, atoms] expected, got {str(row)[:60]}")
-            atoms = tuple(atom_from_json(item) for item in row[1])
-            rows.append((ExpPoly.from_json(row[0]), atoms))
+                raise Refused(
+                    f"a side: a list of terms expected, each [coefficient, atoms], got {str(row)[:60]}"
+                )
+            rows.append((ExpPoly.from_json(row[0]), tuple(atom_from_json(item) for item in row[1])))
         return Side(tuple(rows))
 
 
+Term = tuple[ExpPoly | Number, tuple[Atom, ...]]
+
+
 @lru_cache(maxsize=8192)
-def _sort_key(atom: Atom) -> str:
-    return json.dumps(atom.to_json(), separators=(",", ":"))
+def _text(item: Atom | ExpPoly) -> str:
+    return canonical(item.to_json())
 
 
-def _canonical(
-    terms: Iterable[tuple[ExpPoly | Number, tuple[Atom, ...]]],
-) -> tuple[tuple[ExpPoly, tuple[Atom, ...]], ...]:
-    terms = tuple(terms)
-    match terms:
-        case ((ExpPoly() as c, (Mean(_, _, a, _),)),) if a and c == ONE:
-            return ((c, terms[0][1]),)
+def _canonical(terms: tuple[Term, ...]) -> tuple[tuple[ExpPoly, tuple[Atom, ...]], ...]:
     means: dict[tuple[str, str, Score], ExpPoly] = {}  # index, measure, score -> the coefficient
     others: dict[tuple[Atom, ...], ExpPoly] = {}
     for raw, atoms in terms:
         charge(1 + 20 * len(atoms))
         coefficient = raw if isinstance(raw, ExpPoly) else ExpPoly.number(raw)
-        atom = atoms[0] if len(atoms) == 1 else None
-        if isinstance(atom, Mean):
-            key = atom.index, atom.measure, atom.score
-            means[key] = means.get(key, ZERO) + coefficient * atom.coefficient
+        first = atoms[0] if len(atoms) == 1 else None
+        if isinstance(first, Mean):
+            key = first.index, first.measure, first.score
+            means[key] = means.get(key, ZERO) + coefficient * first.coefficient
         else:
             scale, ordered = _monic(atoms) if len(atoms) > 1 else (1, atoms)
             others[ordered] = others.get(ordered, ZERO) + coefficient * scale
@@ -271,7 +265,7 @@ def _canonical(
     ]
     result.extend((c, atoms) for atoms, c in others.items() if c)
     if len(result) > 1:
-        result.sort(key=lambda term: [_sort_key(atom) for atom in term[1]])
+        result.sort(key=lambda term: [_text(atom) for atom in term[1]])
     return tuple(result)
 
 
@@ -287,7 +281,7 @@ def _monic(atoms: tuple[Atom, ...]) -> tuple[Number, tuple[Atom, ...]]:
             if lead not in (0, 1):
                 atom = replace(atom, coefficient=atom.coefficient * ExpPoly.number(lead).inverse())
         factors.append(atom)
-    return scale, tuple(sorted(factors, key=_sort_key))
+    return scale, tuple(sorted(factors, key=_text))
 
 
 # ---------------------------------------------------------------------------- statements
@@ -303,26 +297,22 @@ class Statement:
 
 def atoms_of(*sides: Side) -> Iterator[Atom]:
     """Every atom of sides, those under a gradient included."""
-    for side in sides:
-        for _, atoms in side.terms:
-            for atom in atoms:
-                yield atom
-                if isinstance(atom, Gradient):
-                    yield from atoms_of(atom.of)
+    for atom in (atom for side in sides for _, atoms in side.terms for atom in atoms):
+        yield atom
+        if isinstance(atom, Gradient):
+            yield from atoms_of(atom.of)
 
 
-def slotted(side: Side) -> Iterator[tuple[ExpPoly, tuple[str, ...]]]:
-    """Every exponential polynomial that a side mentions, with the slots that it may speak of."""
-    yield from ((coefficient, WHOLE) for coefficient, _ in side.terms)
-    for atom in atoms_of(side):
-        if isinstance(atom, Mean):
-            yield atom.coefficient, SLOTS[atom.index]
-        elif isinstance(atom, Gradient):
-            yield from ((coefficient, WHOLE) for coefficient, _ in atom.of.terms)
-        else:
-            yield atom.loss, SLOTS[atom.index]
+def slotted(*sides: Side) -> Iterator[tuple[ExpPoly, tuple[str, ...]]]:
+    """Every exponential polynomial that sides mention, with the slots that it may speak of."""
+    atoms = tuple(atoms_of(*sides))
+    for side in (*sides, *(atom.of for atom in atoms if isinstance(atom, Gradient))):
+        yield from ((coefficient, WHOLE) for coefficient, _ in side.terms)
+    for atom in atoms:
+        if isinstance(atom, Mean | Field):
+            yield atom.coefficient if isinstance(atom, Mean) else atom.loss, SLOTS[atom.index]
 
 
-def elements(side: Side) -> Iterator[ExpPoly]:
-    """Every exponential polynomial that a side mentions."""
-    return (element for element, _ in slotted(side))
+def elements(*sides: Side) -> Iterator[ExpPoly]:
+    """Every exponential polynomial that sides mention."""
+    return (element for element, _ in slotted(*sides))

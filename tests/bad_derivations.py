@@ -181,10 +181,10 @@ DERIVATIVES = {
         ("the reference differentiated", STEP1, GOT,
             lambda: Draft(grad(PQ), Em("p", -k1 - 1, 1))
             .step("log-derivative", Em("p", -k1, 1) + Eg("p", -k1)).step("chain rule", term=1)),
-        ("the gradient of a product", STEP1, "the gradient of a product is not linear",
+        ("the gradient of a product", STEP1, "without score function expected, and of no product",
             lambda: Draft(grad(QP.times(PQ)), grad(QP).times(PQ))
             .step("log-derivative", grad(QP).times(PQ))),
-        ("of a product of expectations", STEP1, "the gradient of a product is not linear",
+        ("of a product of expectations", STEP1, "without score function expected, and of no product",
             lambda: Draft(grad(Em("q", k1).times(Em("p", k1))), NOTHING).step("log-derivative", NOTHING)),
         ("of a mean with a score", STEP1, "means without score function expected",
             lambda: Draft(grad(REVERSE), Em("q", ONE, 1)).step("log-derivative", Em("q", ONE, 1))),

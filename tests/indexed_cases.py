@@ -230,7 +230,7 @@ DERIVATIVES = {
             sum_t("q", now(k1), "x") + mean_grad("t", "q", now(k1)) + mean_grad("t", "p", beta * now(k1))),
         ("one sample", only(grad(Em("q", k2))), PLAIN, Em("q", k2, 1) + mean_grad("", "q", k2)),
         ("the counting measure", only(grad(Em("count", k2))), PLAIN, mean_grad("", "count", k2)),
-        ("a product", only(grad(Em("q", R).times(sum_t("q", now(R))))), PLAIN, "is not linear"),
+        ("a product", only(grad(Em("q", R).times(sum_t("q", now(R))))), PLAIN, "and of no product"),
         ("a gradient of a loss", only(grad(mean_grad("t", "q", now(k1)))), PLAIN, "score function expected"),
         ("not under a gradient", only(sum_t("q", now(k1))), PLAIN, "Gradient expected, got Mean"),
     ],

@@ -93,7 +93,7 @@ CASES: dict[str, list[Any]] = {
             Mg("p", k1 * beta) + Mg("mu", -w), {exchange(Em("p", k1 * beta)), exchange(Em("mu", -w))}),
         ("a constant", grad(C(beta)), {}, NOTHING, set()),
         ("with a score", grad(Em("q", k2, 1)), {}, "means without score function expected"),
-        ("a product", grad(Em("q", k1).times(Em("p", k1))), {}, "the gradient of a product is not linear"),
+        ("a product", grad(Em("q", k1).times(Em("p", k1))), {}, "and of no product"),
         ("a gradient", grad(grad(Em("q", k1))), {}, "means without score function expected"),
         ("the mean of a gradient", grad(Mg("q", k1)), {}, "means without score function expected"),
         ("a loss", Mg("q", k2), {}, "Gradient expected, got MeanGradient"),
@@ -185,7 +185,7 @@ CASES: dict[str, list[Any]] = {
     "normalisation": [
         ("under q", Em("q", beta), {}, C(beta), set()),
         ("under mu", Em("mu", number(3)), {}, C(3), set()),
-        ("at a sample", Em("sample", a.inverse()), {}, C(a.inverse()), set()),
+        ("at a sample", Em("sample", a.inverse()), {}, C(a.inverse()), {("nonzero", "a")}),
         ("part", Em("p", k1 - 1), {"part": -ONE}, Em("p", k1) - C(1), set()),
         ("all outcomes", Em("count", ONE), {}, "no total mass one"),
         ("random", Em("q", R), {}, "the coefficient depends on the sample"),

@@ -317,7 +317,7 @@ MISUSE: dict[str, tuple[Make, str]] = {
     "log-derivative of a value": (lambda: derive(KL(q, p)).log_derivative(), "Gradient expected, got Mean"),
     "log-derivative of a product": (
         lambda: derive(grad(KL(q, p) * KL(p, q))).log_derivative(),
-        "the gradient of a product",
+        "and of no product",
     ),
     "log-derivative of a score": (
         lambda: derive(grad(expectation(k1 * s, under=q))).equals(0),

@@ -1,4 +1,6 @@
-"""Enclosures of log and exp against mpmath: at 60 digits, and at 4 to 8 bits, where each rounding counts."""
+"""Enclosures of log and exp against mpmath: at 60 digits, and at 4 to 8 bits or 1 to 3 digits, where each
+rounding counts.
+"""
 
 from __future__ import annotations
 
@@ -236,12 +238,14 @@ NEAR_ONE = [Fraction(a, b) for b in range(1, 25) for a in range(1, 80)]
 EXPONENTS = [Fraction(a, b) for b in (1, 2, 3, 4, 5, 7, 8, 16, 32, 100, 256) for a in range(-40, 41)]
 
 
-@pytest.fixture(params=[4, 5, 6, 7, 8])
+@pytest.fixture(params=[(4, 30), (5, 30), (8, 30), (96, 1), (96, 2), (96, 3), (6, 2), (4, 1)])
 def bits(request, monkeypatch):
-    monkeypatch.setattr(intervals, "BITS", request.param)
+    """The last bit of an end, and the digits of log and exp."""
+    for name, value in zip(("BITS", "DIGITS"), request.param, strict=True):
+        monkeypatch.setattr(intervals, name, value)
     log_enclosure.cache_clear()
     exp_enclosure.cache_clear()
-    yield request.param
+    yield request.param[0]
     log_enclosure.cache_clear()
     exp_enclosure.cache_clear()
 
@@ -264,27 +268,27 @@ def test_exponentials_of_intervals_at_a_few_bits(bits):
         assert exact(interval.lower) <= mpmath.exp(low) < mpmath.exp(high) <= exact(interval.upper)
 
 
-@pytest.mark.parametrize("bits", [6], indirect=True)
+@pytest.mark.parametrize("bits", [(6, 2)], indirect=True)
 @pytest.mark.parametrize(
     ("enclosure", "x", "lower", "upper"),  # in units of 2**-6
     [
         (log_enclosure, "1", 0, 0),
-        (log_enclosure, "2", 42, 50),
-        (log_enclosure, "3/7", -64, -50),
-        (log_enclosure, "4/3", 12, 26),
-        (log_enclosure, "2/3", -30, -24),
-        (log_enclosure, "5/4", 14, 20),
-        (log_enclosure, "9/10", -12, -6),
-        (log_enclosure, "4/7", -42, -28),
-        (log_enclosure, "17", 170, 208),
-        (log_enclosure, "100", 274, 336),
+        (log_enclosure, "2", 39, 49),
+        (log_enclosure, "3/7", -62, -48),
+        (log_enclosure, "4/3", 14, 24),
+        (log_enclosure, "2/3", -30, -23),
+        (log_enclosure, "5/4", 10, 19),
+        (log_enclosure, "9/10", -8, -6),
+        (log_enclosure, "4/7", -40, -31),
+        (log_enclosure, "17", 161, 198),
+        (log_enclosure, "100", 264, 324),
         (exp_enclosure, "0", 64, 64),
-        (exp_enclosure, "1/7", 73, 76),
-        (exp_enclosure, "1/3", 88, 92),
-        (exp_enclosure, "1/2", 105, 108),
-        (exp_enclosure, "1", 172, 183),
-        (exp_enclosure, "3", 1156, 1561),
-        (exp_enclosure, "-1", 22, 24),
+        (exp_enclosure, "1/7", 69, 85),
+        (exp_enclosure, "1/3", 80, 99),
+        (exp_enclosure, "1/2", 92, 113),
+        (exp_enclosure, "1", 155, 191),
+        (exp_enclosure, "3", 1152, 1408),
+        (exp_enclosure, "-1", 21, 27),
         (exp_enclosure, "-5/2", 4, 6),
     ],
 )
@@ -292,7 +296,7 @@ def test_the_ends_are_those_that_certificates_record(bits, enclosure, x, lower, 
     assert enclosure(Fraction(x)) == Interval(Fraction(lower, 2**bits), Fraction(upper, 2**bits))
 
 
-@pytest.mark.parametrize("bits", [4], indirect=True)
+@pytest.mark.parametrize("bits", [(4, 30)], indirect=True)
 def test_rounding_at_a_few_bits(bits):
     interval = Interval(Fraction(-1, 3), Fraction(1, 3)).rounded()
     assert interval == Interval(Fraction(-6, 16), Fraction(6, 16))

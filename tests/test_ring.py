@@ -247,6 +247,7 @@ def test_json_round_trip(a):
         ([["1", {}, [["1", {"y": 1}], ["1", {"x": 1}]]]], (x + y).exp()),
         ([["1/2", {}, [["1", {"x": 1}]]], ["1/2", {}, [["1", {"x": 1}]]]], x.exp()),
         ([["1", {}, [["3", {}]]]], (ONE * 3).exp()),
+        ([["1", {}, [["1", {"x": 1}, []]]]], x.exp()),
     ],
 )
 def test_every_spelling_of_an_element_is_read_as_one(data, expected):
@@ -255,16 +256,19 @@ def test_every_spelling_of_an_element_is_read_as_one(data, expected):
     assert all(type(v) is type(w) for v, w in zip(read.terms.values(), expected.terms.values(), strict=True))
 
 
+TERMS = "a list of terms expected"
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (None, "a list of terms expected"),
-        ({}, "a list of terms expected"),
-        ("x", "a list of terms expected"),
-        ([["1"]], "a term"),
-        (["12"], "a term"),
-        ([{"1": {}, "2": {}}], "a term"),
-        ([["1", {}, [], 4]], "a term"),
+        (None, TERMS),
+        ({}, TERMS),
+        ("x", TERMS),
+        ([["1"]], TERMS),
+        (["12"], TERMS),
+        ([{"1": {}, "2": {}}], TERMS),
+        ([["1", {}, [], 4]], TERMS),
         ([[1, {}]], "an exact number"),
         ([[1.5, {}]], "an exact number"),
         ([["1.5", {}]], "an exact number"),
@@ -272,12 +276,12 @@ def test_every_spelling_of_an_element_is_read_as_one(data, expected):
         ([["--1", {}]], "an exact number"),
         ([["1/-2", {}]], "an exact number"),
         ([["1/2/3", {}]], "an exact number"),
-        ([["1/0", {}]], "zero denominator"),
+        ([["1/0", {}]], "in lowest terms expected, got '1/0'"),
         ([[None, {}]], "an exact number"),
         ([["\u00b2", {}]], "an exact number"),
         ([["1" * 4001, {}]], "an exact number"),
         ([["1", []]], "powers"),
-        ([["4/2", {}]], "a number in lowest terms expected, got '4/2'"),
+        ([["4/2", {}]], "in lowest terms expected, got '4/2'"),
         ([["2/-4", {}]], "an exact number"),
         ([["3/1", {}]], "lowest terms"),
         ([["01", {}]], "lowest terms"),
@@ -289,9 +293,9 @@ def test_every_spelling_of_an_element_is_read_as_one(data, expected):
         ([["1", {"x": "1"}]], "a nonzero integer up to 4096 expected"),
         ([["1", {"x": 4097}]], "a nonzero integer up to 4096 expected"),
         ([["1", {}, [["1", {"x": -4097}]]]], "a nonzero integer up to 4096 expected"),
-        ([["1", {}, {}]], "an exponent"),
-        ([["1", {}, [["1"]]]], "in an exponent"),
-        ([["1", {}, [["1", {"x": 1}, []]]]], "in an exponent"),
+        ([["1", {}, {}]], TERMS),
+        ([["1", {}, [["1"]]]], TERMS),
+        ([["1", {}, [["1", {"x": 1}, [["1", {"x": 1}]]]]]], "exp of an exponential"),
         ([["1", {}, [[1, {"x": 1}]]]], "an exact number"),
     ],
 )
@@ -442,7 +446,7 @@ def test_a_budget_holds_within_its_block_alone():
     charge(10**12)
 
 
-def test_numbers_too_long_to_print_are_refused_within_a_budget():
+def test_numbers_too_long_to_print_are_refused():
     longest = ExpPoly.number(2 ** (MAX_BITS - 1))
     longer = longest + longest
     with budget(10**9):
@@ -450,7 +454,7 @@ def test_numbers_too_long_to_print_are_refused_within_a_budget():
         for number in (longer, longer.exp()):
             with pytest.raises(Refused, match="a number of more than 4000 digits"):
                 number * (x + 1)
-    assert longer * (x + 1) and longest.inverse()
+        assert longest.inverse()
     with pytest.raises(Refused, match="a number of more than 4000 digits"):
         longer.inverse()
     assert [size_of(v) for v in (1, -4, Fraction(1, 4), Fraction(-9, 2))] == [1, 3, 3, 4]

@@ -188,7 +188,7 @@ def _per_token(start: Derivation) -> Slots:
     current = start
     if any(not isinstance(atom, Indexed) for _, atoms in start.left.terms for atom in atoms):
         current = start.differentiate()
-    return {atom.score[0]: atom.coefficient * c for c, (atom,) in current.left.terms}  # type: ignore[union-attr]
+    return {atom.score[0]: atom.coefficient * c for c, (atom,) in current.left.terms}  # type: ignore[attr-defined]
 
 
 def _value(loss: Any, setting: Setting) -> Meaning:
@@ -196,7 +196,7 @@ def _value(loss: Any, setting: Setting) -> Meaning:
     element = to_ring(loss)
     start = derive(sum_over_t(loss, sampled_from(element, setting)), on_policy=uses_sampler(element, setting))
     side = start.reduce().left
-    v = sum((atom.coefficient * scale for scale, (atom,) in side.terms), ZERO)  # type: ignore[union-attr]
+    v = sum((atom.coefficient * scale for scale, (atom,) in side.terms), ZERO)  # type: ignore[attr-defined]
     parts = {"reverse-kl": ZERO, "reward": ZERO, "rest": ZERO}
     for key, value in v.terms.items():
         name, term = _value_part(ExpPoly({key: value}))

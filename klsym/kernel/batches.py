@@ -16,13 +16,12 @@ from klsym.kernel.derivatives import (
     Outcome,
     drawn,
     exist,
-    is_second,
     refuse_unless,
     sample_part,
 )
 from klsym.names import PROBABILITIES, parse_name
 from klsym.ring import ONE, ZERO, ExpPoly, Key, charge
-from klsym.slots import PARTS, SEQUENCE
+from klsym.slots import PARTS, SEQUENCE, is_second
 from klsym.statements import Atom, Context, Mean, Side
 
 Row = tuple[ExpPoly, tuple[Atom, ...]]

@@ -55,16 +55,10 @@ def read_row(data: Any, context: Context) -> Row:
     assert isinstance(place, Mean)
     index, measure, kind = place.index, place.measure, data["kind"]
     scale, factor, v, of = (ExpPoly.from_json(data[key]) for key in ("scale", "factor", "v", "of"))
-    for element, slots in (
-        (scale, SLOTS[index]),
-        (factor, SLOTS[index]),
-        (v, SLOTS[index]),
-        (of, SLOTS[index]),
-    ):
-        context.check(element, slots)
-    refuse_unless(
-        context.is_constant(factor) and bool(factor) and bool(of), "a row that is 0, or no constant factor"
-    )
+    for element in (scale, factor, v, of):
+        context.check(element, SLOTS[index])
+    plain = context.is_constant(factor) and factor and of
+    refuse_unless(bool(plain), "a row that is 0, or no constant factor")
     refuse_unless(kind in KINDS, f"kind: one of {KINDS} expected")
     refuse_unless(
         REGION not in keys or (kind == "square" and not index), f"{REGION}: squares at one sample have one"
@@ -75,7 +69,7 @@ def read_row(data: Any, context: Context) -> Row:
     side = Side.of(*((1, (mean,)) for mean in means[:1]))
     if kind == "variance":
         side = side - Side.atom(means[1]).times(Side.atom(means[1]))
-    assumed = assumed | _positive(scale, context) | divisors(context, factor, v, of)
+    assumed = assumed | _positive(scale, context) | divisors(context, (factor, v, of))
     assumed |= drawn(index, measure) | exist(means, context)
     if kind != "tangent":
         assumed |= _supports(place, (v.exp() * of, of, region), context)
@@ -128,11 +122,9 @@ def _region(data: Any, place: Mean) -> tuple[ExpPoly, set[Hypothesis]]:
     a = ExpPoly.from_json(data)
     refuse_unless(bool(a.names()) and a.names() <= {"k1", "w"}, f"{REGION}: a function of k1 and w expected")
     refuse_unless(not a.inverted(), f"{REGION}: division by k1 or w, which may be zero")
-    at_equality = a.substitute({"k1": ZERO, "w": ZERO})
-    number = at_equality.terms.get(((), ()), 0)
-    refuse_unless(
-        at_equality == ExpPoly.number(number) and number > 0, f"{REGION}: it is not positive at q = p = mu"
-    )
+    number = a.substitute({"k1": ZERO, "w": ZERO}).terms
+    positive = set(number) == {((), ())} and min(number.values()) > 0
+    refuse_unless(positive, f"{REGION}: it is not positive at q = p = mu")
     return a, {(REGION, place.measure, a)}
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from klsym.errors import Refused
 from klsym.names import LOG_RATIOS, MEASURES, SAMPLE, THETA_FREE, attach_name, parse_name
 from klsym.ring import ONE, ZERO, Exponent, ExpPoly, Monomial, Number
-from klsym.slots import PARTS, SECOND, SEQUENCE, SINGLE, SLOTS, at_slot, slot_of_score
-from klsym.statements import Context, Mean, Side
+from klsym.slots import PARTS, SEQUENCE, SINGLE, SLOTS, at_slot, slot_of_score
+from klsym.statements import Atom, Context, Mean, Side
 
 Hypothesis = tuple[Any, ...]
 Outcome = tuple[Side, set[Hypothesis]]
@@ -30,9 +30,8 @@ def refuse_unless(condition: bool, reason: str) -> None:
 
 
 def measure_in(data: Data, key: str) -> str:
-    refuse_unless(
-        data.get(key) in MEASURES, f"{key}: one of {MEASURES} expected, got {str(data.get(key))[:20]!r}"
-    )
+    known = data[key] in MEASURES
+    refuse_unless(known, f"{key}: one of {MEASURES} expected, got {str(data[key])[:20]!r}")
     return str(data[key])
 
 
@@ -150,26 +149,25 @@ def drawn(index: str, *measures: str) -> set[Hypothesis]:
     return {(kind, m) for kind in kinds for m in measures if m != SAMPLE}
 
 
-def exist(means: Iterable[Mean], context: Context) -> set[Hypothesis]:
+def exist(atoms: Iterable[Atom], context: Context) -> set[Hypothesis]:
     """Each of several means into which one is split exists; constants and values at one sample do."""
-    return {("exists", mean) for mean in means if not is_finite(mean, context)}
+    return {("exists", atom) for atom in atoms if not is_finite(atom, context)}
 
 
-def divisors(context: Context, *elements: ExpPoly) -> set[Hypothesis]:
+def divisors(context: Context, elements: Iterable[ExpPoly]) -> set[Hypothesis]:
     """The parameters in denominators, which are not 0."""
     inverted = {name for element in elements for name in element.inverted()}
     return {("nonzero", name) for name in inverted & set(context.parameters)}
 
 
-def is_finite(mean: Mean, context: Context) -> bool:
-    constant = not mean.score and context.is_constant(mean.coefficient) and "t" not in mean.index
-    return mean.measure == SAMPLE or (constant and mean.measure != "count")
+def is_finite(atom: Atom, context: Context) -> bool:
+    match atom:
+        case Mean(index, measure, a, score):
+            constant = not score and context.is_constant(a) and "t" not in index
+            return measure == SAMPLE or (constant and measure != "count")
+    return False
 
 
 def several(means: list[Mean], context: Context) -> Outcome:
     """One mean as a sum of several."""
-    return Side.of(*((1, (mean,)) for mean in means)), exist(means if len(means) > 1 else [], context)
-
-
-def is_second(entry: str) -> bool:
-    return entry.endswith(SECOND)
+    return Side.of(*((ONE, (mean,)) for mean in means)), exist(means if len(means) > 1 else [], context)

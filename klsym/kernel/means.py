@@ -6,6 +6,7 @@ What the theorem must then assume is returned beside the result.
 
 from __future__ import annotations
 
+from klsym.errors import Refused
 from klsym.kernel.derivatives import (
     Data,
     Outcome,
@@ -47,11 +48,9 @@ def log_derivative(atom: Gradient, data: Data, context: Context) -> Outcome:
     for coefficient, atoms in atom.of.terms:
         if not atoms:
             continue  # a constant
-        refuse_unless(len(atoms) == 1, "the gradient of a product is not linear")
-        [mean] = atoms
-        plain = isinstance(mean, Mean) and not mean.score
-        refuse_unless(plain, "the gradient of means without score function expected")
-        assert isinstance(mean, Mean)
+        mean = atoms[0]
+        if len(atoms) > 1 or not isinstance(mean, Mean) or mean.score:
+            raise Refused("the gradient of a sum of means without score function expected, and of no product")
         moved = SCORES[mean.index] if mean.measure == "q" else ()
         scored = [Mean(mean.index, "q", mean.coefficient, (z,)) for z in moved]
         pathwise = Side.atom(MeanGradient(mean.index, mean.measure, mean.coefficient))
@@ -69,7 +68,7 @@ def linearity(mean: Mean, data: Data, context: Context) -> Outcome:
     context.check(c)
     refuse_unless(context.is_constant(c), "constant: it depends on the sample")
     inner = Mean(mean.index, mean.measure, mean.coefficient * c.inverse(), mean.score)
-    assumed = exist([inner] if c.names() else [], context) | divisors(context, inner.coefficient)
+    assumed = exist([inner] if c.names() else [], context) | divisors(context, [inner.coefficient])
     return Side(((c, (inner,)),)), assumed  # a lone mean takes c back in
 
 
@@ -100,15 +99,12 @@ def score_mean_zero(mean: Mean, data: Data, context: Context) -> Outcome:
     """E_q[c s_z] = 0 where c and other scores do not depend on z: the mass of q is 1 for every theta."""
     slot, a = data["slot"], mean.coefficient
     refuse_unless(mean.measure == "q", f"E_m[c s] = 0 needs m = q, got m = {mean.measure}")
-    own = [z for z in mean.score if slot_of_score(z) == slot]
-    refuse_unless(
-        len(own) == 1, f"one score function of the slot {str(slot)[:20]} expected, got {list(mean.score)}"
-    )
-    score = list(mean.score)
-    score.remove(own[0])
-    refuse_downstream(mean.index, a, tuple(score), slot, context)
+    score = tuple(z for z in mean.score if slot_of_score(z) != slot)
+    one = len(mean.score) - len(score) == 1
+    refuse_unless(one, f"one score function of the slot {str(slot)[:20]} expected, got {list(mean.score)}")
+    refuse_downstream(mean.index, a, score, slot, context)
     a = ONE if context.is_constant(a) else a
-    return Side(), {("exchange", Mean(mean.index, "q", a, tuple(score))), *drawn(mean.index, "q")}
+    return Side(), {("exchange", Mean(mean.index, "q", a, score)), *drawn(mean.index, "q")}
 
 
 def ratio_mean_one(mean: Mean, data: Data, context: Context) -> Outcome:

@@ -92,7 +92,7 @@ def completeness(left: Side, right: Side, data: Data, statement: Statement, assu
         context.is_constant(c.substitute(jets)), "the family does not make the coefficient constant"
     )
     [(monomial, _)] = unit.terms
-    return divisors(context, family) | {("nonzero", name) for name, _ in monomial}
+    return divisors(context, [family]) | {("nonzero", name) for name, _ in monomial}
 
 
 def _check_family(

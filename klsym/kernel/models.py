@@ -16,7 +16,7 @@ from math import prod
 from typing import Any
 
 from klsym.errors import Refused
-from klsym.kernel.derivatives import Data, Hypothesis, is_second, refuse_unless
+from klsym.kernel.derivatives import Data, Hypothesis, refuse_unless
 from klsym.kernel.intervals import (
     LARGEST_EXPONENT,
     Interval,
@@ -27,7 +27,7 @@ from klsym.kernel.intervals import (
 )
 from klsym.names import LOG_RATIOS, REWARDS, SAMPLE, Name, parse_name
 from klsym.ring import MAX_BITS, Exponent, ExpPoly, Monomial, charge, read_number, size_of
-from klsym.slots import SEQUENCE, slot_of_score
+from klsym.slots import SEQUENCE, is_second, slot_of_score
 from klsym.statements import Atom, Context, Mean, Side, Statement
 
 NODE = {"q", "p", "mu", "u", "v", "rewards", "next"}
@@ -236,8 +236,6 @@ def _exponential(exponent: Exponent, at: Position) -> Interval:
                 exact *= rational_power(ratio, value)
                 continue
         rest = rest + Interval.exact(value) * _monomial(monomial, at)
-    if rest == Interval.exact(0):
-        return Interval.exact(exact)
     return Interval.exact(exact) * exp_of_interval(rest.rounded())
 
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 import json
 
 from klsym.kernel.closings import Zero
-from klsym.kernel.derivatives import Hypothesis, is_second
+from klsym.kernel.derivatives import Hypothesis
 from klsym.kernel.replay import Theorem
 from klsym.names import SAMPLE
 from klsym.ring import ONE, ExpPoly, Monomial, Number
-from klsym.slots import slot_of_score
-from klsym.statements import Atom, Context, Curl, Gradient, Mean, MeanGradient, Score, Side
+from klsym.slots import is_second, slot_of_score
+from klsym.statements import Atom, Context, Curl, Field, Gradient, Mean, Score, Side
 
 OVER = {"": "", "i": "mean_i ", "ij": "mean_ij ", "t": "sum_t ", "it": "mean_i sum_t "}
 PLACES = {"count": "total", SAMPLE: "value"}
@@ -35,9 +35,8 @@ def show_element(a: ExpPoly) -> str:
     >>> show_element((-ExpPoly.variable("k1")).exp() * 2 - 1)
     '-1 + 2*exp(-k1)'
     """
-    return _sum(
-        [(value, monomial, _exp(exponent)) for (monomial, exponent), value in sorted(a.terms.items())]
-    )
+    rows = sorted(a.terms.items())
+    return _sum([(value, monomial, _exp(exponent)) for (monomial, exponent), value in rows])
 
 
 def _exp(exponent: tuple[tuple[Monomial, Number], ...]) -> list[str]:
@@ -70,11 +69,11 @@ def show_scored(a: ExpPoly, score: Score) -> str:
 def show_atom(atom: Atom) -> str:
     if isinstance(atom, Gradient):
         return f"grad({show_side(atom.of)})"
-    place = PLACES.get(atom.measure, f"E_{atom.measure}")
+    assert isinstance(atom, Mean | Field)
+    place = f"{PLACES.get(atom.measure, f'E_{atom.measure}')}[{OVER[atom.index]}"
     if isinstance(atom, Mean):
-        return f"{place}[{OVER[atom.index]}{show_scored(atom.coefficient, atom.score)}]"
-    shown = f"{place}[{OVER[atom.index]}grad({show_element(atom.loss)})]"
-    return f"curl {shown}" if isinstance(atom, Curl) else shown
+        return f"{place}{show_scored(atom.coefficient, atom.score)}]"
+    return f"{'curl ' * isinstance(atom, Curl)}{place}grad({show_element(atom.loss)})]"
 
 
 def show_side(side: Side) -> str:
@@ -100,7 +99,7 @@ def show_hypothesis(hypothesis: Hypothesis) -> str:
             return (
                 f"grad may be taken inside {show_atom(mean)}: its sum has a dominated derivative near theta"
             )
-        case ("exists", (Mean() | MeanGradient() | Gradient() | Curl()) as atom):
+        case ("exists", Atom() as atom):
             return f"{show_atom(atom)} exists"
         case ("ends", m):
             return f"after any prefix, sequences from {m} end with probability 1, and sums over t have means"
@@ -167,13 +166,9 @@ def show(theorem: Theorem, full: bool = False) -> str:
         lines[0] += f"   ({count} {'hypothesis' if count == 1 else 'hypotheses'})"
         return "\n".join(lines)
     if theorem.kind == "refuted":
-        model, ends = (
-            json.dumps(theorem.close["model"], sort_keys=True),
-            (theorem.close["left"], theorem.close["right"]),
-        )
-        lines.append(
-            f"  in the model {model} the left side is within {ends[0]}, the right side within {ends[1]}"
-        )
+        model, ends = json.dumps(theorem.close["model"], sort_keys=True), theorem.close
+        within = f"the left side is within {ends['left']}, the right side within {ends['right']}"
+        lines.append(f"  in the model {model} {within}")
     lines += [f"  for every {line}" for line in _quantified(context)]
     lines += [f"  if {show_hypothesis(hypothesis)}" for hypothesis in theorem.hypotheses]
     return "\n".join([*lines, *(f"  {line}" for line in CONVENTIONS)])

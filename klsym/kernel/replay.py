@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from klsym.errors import NotInRing, Refused
 from klsym.kernel import batches, means, sums
@@ -33,6 +34,7 @@ from klsym.statements import (
     Side,
     Statement,
     atoms_of,
+    canonical,
     elements,
     slotted,
 )
@@ -60,46 +62,48 @@ class Theorem:
 Cited = Mapping[str, tuple[Theorem, ...]]  # by digest
 
 
-@dataclass(frozen=True)
-class Rule:
-    """The atom that a rule replaces, the keys of its data, and what it does."""
+class Rule(NamedTuple):
+    """The atom that a rule replaces, what it does, and the keys of its data."""
 
-    on: type
-    keys: frozenset[str]
+    on: type[Atom]
     apply: Callable[[Any, Data, Context], Outcome]
-
-
-def _rule(on: type, apply: Callable[[Any, Data, Context], Outcome], *keys: str) -> Rule:
-    return Rule(on, frozenset(keys), apply)
+    keys: frozenset[str] = frozenset()
 
 
 RULES: dict[str, Rule] = {
-    "chain rule": _rule(MeanGradient, means.chain_rule),
-    "stop-gradient": _rule(Mean, means.stop_gradient),
-    "log-derivative": _rule(Gradient, means.log_derivative),
-    "linearity": _rule(Mean, means.linearity, "constant"),
-    "change of measure": _rule(Mean, means.change_of_measure, "to"),
-    "score mean zero": _rule(Mean, means.score_mean_zero, "slot"),
-    "ratio mean one": _rule(Mean, means.ratio_mean_one, "of", "slot"),
-    "normalisation": _rule(Mean, means.normalisation),
-    "sum over t": _rule(Mean, sums.sum_over_t, "of"),
-    "parts of a sum": _rule(Mean, sums.parts_of_a_sum, "of"),
-    "exchange of sums": _rule(Mean, sums.exchange_of_sums, "now", "other", "slot"),
-    "curl": _rule(Curl, sums.curl),
-    "independence": _rule(Mean, batches.independence),
+    "chain rule": Rule(MeanGradient, means.chain_rule),
+    "stop-gradient": Rule(Mean, means.stop_gradient),
+    "log-derivative": Rule(Gradient, means.log_derivative),
+    "linearity": Rule(Mean, means.linearity, frozenset({"constant"})),
+    "change of measure": Rule(Mean, means.change_of_measure, frozenset({"to"})),
+    "score mean zero": Rule(Mean, means.score_mean_zero, frozenset({"slot"})),
+    "ratio mean one": Rule(Mean, means.ratio_mean_one, frozenset({"of", "slot"})),
+    "normalisation": Rule(Mean, means.normalisation),
+    "sum over t": Rule(Mean, sums.sum_over_t, frozenset({"of"})),
+    "parts of a sum": Rule(Mean, sums.parts_of_a_sum, frozenset({"of"})),
+    "exchange of sums": Rule(Mean, sums.exchange_of_sums, frozenset({"now", "other", "slot"})),
+    "curl": Rule(Curl, sums.curl),
+    "independence": Rule(Mean, batches.independence),
 }
 EQUATION = "equation"  # the one rule on a whole side
-Close = Callable[[Side, Side, Data, Statement, set[Hypothesis]], set[Hypothesis]]
-CLOSINGS: dict[str, tuple[str, frozenset[str], Close]] = {
-    "equality": ("proved", frozenset({"rows"}), equality),
-    "finite model": ("refuted", frozenset({"model", "left", "right"}), finite_model),
-    "completeness": (
-        "unique",
-        frozenset({"function", "family", "unit", "coordinate", "order", "constants"}),
-        completeness,
-    ),
-    "independence": ("independent", frozenset({"term"}), independence),
+
+
+class Closing(NamedTuple):
+    """The kind of theorem that a closing ends, what it asks, and the keys of its data."""
+
+    kind: str
+    end: Callable[[Side, Side, Data, Statement, set[Hypothesis]], set[Hypothesis]]
+    keys: frozenset[str]
+
+
+FAMILY = frozenset({"function", "family", "unit", "coordinate", "order", "constants"})
+CLOSINGS: dict[str, Closing] = {
+    "equality": Closing("proved", equality, frozenset({"rows"})),
+    "finite model": Closing("refuted", finite_model, frozenset({"model", "left", "right"})),
+    "completeness": Closing("unique", completeness, FAMILY),
+    "independence": Closing("independent", independence, frozenset({"term"})),
 }
+_FOREIGN = re.compile(r"[\[:,](true|false|NaN|-?Infinity|-?[0-9]+[.e])")  # what == takes for an integer
 
 
 # ---------------------------------------------------------------------------- certificates
@@ -129,11 +133,14 @@ def read(text: str) -> Any:
 
 def digest(parts: Any) -> str:
     """SHA-256 of the parts of a certificate, in canonical JSON."""
-    text = json.dumps([FORMAT, parts], sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return _digest(canonical(parts))
 
 
-_CHECKED: dict[str, tuple[set[str], tuple[Theorem, ...]]] = {}  # digest -> what it cites itself, its theorems
+def _digest(text: str) -> str:
+    return hashlib.sha256(f'["{FORMAT}",{text}]'.encode()).hexdigest()
+
+
+_CHECKED: dict[tuple[str, ...], tuple[Theorem, ...]] = {}  # digests, the last of what was checked beside them
 
 
 def check(certificate: Any) -> tuple[Theorem, ...]:
@@ -141,32 +148,28 @@ def check(certificate: Any) -> tuple[Theorem, ...]:
     if not isinstance(certificate, dict) or set(certificate) != CERTIFICATE_KEYS:
         raise Refused(f"a certificate has the keys {sorted(CERTIFICATE_KEYS)}")
     bodies, named = certificate["cites"], certificate["format"]
-    if not isinstance(named, str) or named != FORMAT:
-        shown = named[:40] if isinstance(named, str) else type(named).__name__
-        raise Refused(f"format {shown!r}: this kernel reads {FORMAT!r}")
+    shown = named[:40] if isinstance(named, str) else type(named).__name__
+    refuse_unless(shown == FORMAT, f"format {shown!r}: this kernel reads {FORMAT!r}")
     refuse_unless(isinstance(bodies, list), "cites: a list expected")
     try:
-        _refuse_foreign_leaves(certificate)
-        names = [digest(parts) for parts in (*bodies, certificate["parts"])]
+        texts = [canonical(parts) for parts in (*bodies, certificate["parts"])]
     except (RecursionError, TypeError, ValueError):
         raise Refused("digest: no JSON, or nested too deeply") from None
+    plain = not any(map(_FOREIGN.search, texts))
+    refuse_unless(plain, "a text or an integer expected, no truth value or decimal")
+    names = tuple(map(_digest, texts))
     refuse_unless(certificate["digest"] == names[-1], "digest: the content was changed after it was written")
     known: dict[str, tuple[Theorem, ...]] = {}
     with budget(BUDGET):
-        for number, (name, parts) in enumerate(zip(names, bodies, strict=False), start=1):
-            needs, theorems = _CHECKED.get(name) or (None, ())
-            if needs is None or not needs <= set(known):
+        for number, parts in enumerate(bodies, start=1):
+            before = names[:number]
+            if before not in _CHECKED:
                 theorems = check_parts(parts, known, f"cited {number}, ")
-                if len(_CHECKED) < 1000:
-                    _CHECKED[name] = _cited_in(parts), theorems
-            known[name] = theorems
+                if len(_CHECKED) >= 1000:
+                    _CHECKED.clear()
+                _CHECKED[before] = theorems
+            known[before[-1]] = _CHECKED[before]
         return check_parts(certificate["parts"], known)
-
-
-def _cited_in(parts: Any) -> set[str]:
-    """The digests that parts cite; they have been checked, so that they are well formed."""
-    steps = (step for part in parts for step in part["steps"] if step["rule"] == EQUATION)
-    return {step["data"]["of"][0] for step in steps if isinstance(step["data"]["of"], list)}
 
 
 def check_parts(parts: Any, known: Cited, where: str = "") -> tuple[Theorem, ...]:
@@ -201,14 +204,13 @@ def certify(part: dict[str, Any], known: Cited) -> tuple[dict[str, Any], Theorem
 
 def _replay(part: Any, known: Cited, where: str) -> Theorem:
     """What a part establishes, and under which hypotheses; those it records are not looked at."""
-    refuse_unless(
-        isinstance(part, dict) and set(part) == PART_KEYS, f"a part has the keys {sorted(PART_KEYS)}"
-    )
+    if not isinstance(part, dict) or set(part) != PART_KEYS:
+        raise Refused(f"a part has the keys {sorted(PART_KEYS)}")
     statement, close = read_statement(part), part["close"]
     by = close.get("by") if isinstance(close, dict) else None
     if by not in CLOSINGS:
         raise Refused(f"one of {sorted(CLOSINGS)} expected", f"{where}, close")
-    kind, keys, end = CLOSINGS[by]
+    kind, end, keys = CLOSINGS[by]
     refuse_unless(set(close) == keys | {"by"}, f"close: the keys {sorted(keys)} expected")
     sides, context = {"left": statement.left, "right": statement.right}, statement.context
     refuse_unless(isinstance(part["steps"], list), "steps: a list expected")
@@ -216,15 +218,16 @@ def _replay(part: Any, known: Cited, where: str) -> Theorem:
     for side, assumed, zero in rows_of(close, statement):
         sides["left"], hypotheses = sides["left"] + side, hypotheses | assumed
         zeros.append(zero)
-    hypotheses |= _nonzero(context, *sides.values(), *(side for pair in context.premises for side in pair))
+    premises = (side for pair in context.premises for side in pair)
+    hypotheses |= divisors(context, elements(*sides.values(), *premises))
     for number, step in enumerate(part["steps"], start=1):
         try:
             result, added = apply_step(sides, step, context, known)
-            if step["result"] != result.to_json():
+            if canonical(step["result"]) != result.text:
                 raise Refused(f"{step['rule']}: got {result.to_json()}, recorded {step['result']}")
         except (Refused, NotInRing) as error:
             raise Refused(str(error), f"{where}, step {number}") from None
-        sides[step["side"]], hypotheses = result, hypotheses | added | _nonzero(context, result)
+        sides[step["side"]], hypotheses = result, hypotheses | added
     try:
         hypotheses |= end(sides["left"], sides["right"], close, statement, hypotheses)
     except (Refused, NotInRing) as error:
@@ -241,7 +244,7 @@ def read_statement(part: dict[str, Any]) -> Statement:
     for side in (left, right, *(side for pair in context.premises for side in pair)):
         _well_formed(side, context)
     for name, side in (("left", left), ("right", right)):
-        if side.to_json() != part[name]:
+        if canonical(part[name]) != side.text:
             raise Refused(f"{name} side is not in normal form: expected {side.to_json()}, got {part[name]}")
     return Statement(left, right, context, part["relation"])
 
@@ -259,9 +262,8 @@ def apply_step(
     sides: dict[str, Side], step: Any, context: Context, known: Cited
 ) -> tuple[Side, set[Hypothesis]]:
     """The side that a step produces (its recorded result is not looked at), and what it assumes."""
-    refuse_unless(
-        isinstance(step, dict) and set(step) == STEP_KEYS, f"a step has the keys {sorted(STEP_KEYS)}"
-    )
+    if not isinstance(step, dict) or set(step) != STEP_KEYS:
+        raise Refused(f"a step has the keys {sorted(STEP_KEYS)}")
     name, data = step["rule"], step["data"]
     refuse_unless(step["side"] in sides, "side: 'left' or 'right' expected")
     refuse_unless(isinstance(data, dict), "data: an object expected")
@@ -284,7 +286,7 @@ def apply_step(
     others = atoms[: step["factor"]] + atoms[step["factor"] + 1 :]
     apart = side.terms[: step["term"]] + side.terms[step["term"] + 1 :]
     changed = ((coefficient * c, others + new) for c, new in (*replacement.terms, *rest.terms))
-    return Side.of(*apart, *changed), added
+    return Side.of(*apart, *changed), added | divisors(context, elements(replacement, rest))
 
 
 def _split(atom: Atom, data: Data, context: Context) -> tuple[Atom, Side]:
@@ -304,8 +306,8 @@ def _implied(chosen: Mean, replacement: Side, rule: str, context: Context) -> bo
     """
     if rule == "score mean zero":
         return context.is_constant(chosen.coefficient) and not chosen.index
-    means = [atom for _, atoms in replacement.terms for atom in atoms]
-    return rule == "ratio mean one" and all(_is_finite(mean, context) for mean in means)
+    means = (atom for _, atoms in replacement.terms for atom in atoms)
+    return rule == "ratio mean one" and all(is_finite(mean, context) for mean in means)
 
 
 def equation(side: Side, data: Data, context: Context, known: Cited) -> tuple[Side, set[Hypothesis]]:
@@ -315,15 +317,13 @@ def equation(side: Side, data: Data, context: Context, known: Cited) -> tuple[Si
     _well_formed(times, context)
     plain = all(isinstance(atom, Mean) for atom in atoms_of(times))
     refuse_unless(plain and gradient in (0, 1), "times: constants and means expected; gradient: 0 or 1")
-    assumed = exist([atom for atom in atoms_of(times) if isinstance(atom, Mean)], context)
-    assumed |= _nonzero(context, times)
+    assumed = exist(atoms_of(times), context) | divisors(context, elements(times))
     if isinstance(of, list):
         theorem = _cited(of, context, known)
         left, right = theorem.statement.left, theorem.statement.right
         refuse_unless(not gradient, "a theorem may hold at one theta alone: it has no gradient")
         here = set(atoms_of(side))
-        new = {atom for atom in atoms_of(left, right) if atom not in here}
-        assumed |= {*theorem.hypotheses} | {("exists", a) for a in new if not _is_finite(a, context)}
+        assumed |= {*theorem.hypotheses} | exist(set(atoms_of(left, right)) - here, context)
     else:
         left, right = _pick(context.premises, of, "premise")
         assumed |= {("premise" if gradient else "equal", left, right)}
@@ -333,17 +333,11 @@ def equation(side: Side, data: Data, context: Context, known: Cited) -> tuple[Si
     return side + right.times(times) - left.times(times), assumed
 
 
-def _is_finite(atom: Atom, context: Context) -> bool:
-    return isinstance(atom, Mean) and is_finite(atom, context)
-
-
 def _refuse_detached(context: Context, *sides: Side) -> None:
     """A premise carries over to gradients only if nothing in it is held constant."""
-    names = {
-        n for side in sides for element in elements(side) for n in element.names() if context.is_sample(n)
-    }
-    if any(parse_name(name).detached for name in names):
-        raise Refused("premise: it holds a detached quantity, whose gradient its value does not tell")
+    names = {name for element in elements(*sides) for name in element.names() if context.is_sample(name)}
+    attached = not any(parse_name(name).detached for name in names)
+    refuse_unless(attached, "premise: it holds a detached quantity, whose gradient its value does not tell")
 
 
 def _cited(of: list[Any], context: Context, known: Cited) -> Theorem:
@@ -354,34 +348,16 @@ def _cited(of: list[Any], context: Context, known: Cited) -> Theorem:
     own = theorem.statement.context
     equal = (theorem.kind, theorem.statement.relation) == ("proved", "=")
     refuse_unless(equal, "only equations that are proved may be used")
-    within = set(own.parameters) <= set(context.parameters) and set(own.functions) <= set(context.functions)
-    refuse_unless(
-        within and set(own.premises) <= set(context.premises), "it speaks of names or premises not declared"
-    )
+    spoken_of = ("parameters", "functions", "premises")
+    within = all(set(getattr(own, key)) <= set(getattr(context, key)) for key in spoken_of)
+    refuse_unless(within, "it speaks of names or premises not declared")
     return theorem
-
-
-def _refuse_foreign_leaves(data: Any) -> None:
-    """Texts, integers and null only: with ==, 1.0 and true would pass for 1."""
-    waiting = [data]
-    while waiting:
-        item = waiting.pop()
-        if type(item) is list:
-            waiting += item
-        elif type(item) is dict and all(type(key) is str for key in item):
-            waiting += item.values()
-        elif type(item) not in (str, int, type(None)):
-            raise Refused(f"a text or an integer expected, got {str(item)[:40]}")
 
 
 def _pick(items: Any, index: Any, name: str) -> Any:
     if type(index) is not int or not 0 <= index < len(items):
         raise Refused(f"{name} {str(index)[:20]}: there are {len(items)}")
     return items[index]
-
-
-def _nonzero(context: Context, *sides: Side) -> set[Hypothesis]:
-    return divisors(context, *(element for side in sides for element in elements(side)))
 
 
 def hypotheses_to_json(hypotheses: tuple[Hypothesis, ...]) -> list[Any]:

@@ -9,7 +9,6 @@ from klsym.kernel.derivatives import (
     Outcome,
     attach,
     drawn,
-    is_second,
     mentioned,
     refuse_unless,
     several,
@@ -17,7 +16,7 @@ from klsym.kernel.derivatives import (
 )
 from klsym.names import LOG_RATIOS, PROBABILITIES, parse_name
 from klsym.ring import ONE, ExpPoly
-from klsym.slots import SCORES, SECOND, SEQUENCE, at_slot, slot_of_score
+from klsym.slots import SCORES, SECOND, SEQUENCE, at_slot, is_second, slot_of_score
 from klsym.statements import Context, Curl, Mean, Side
 
 SUMS = (*LOG_RATIOS, "R", "H", "length")  # what a whole sequence has is the sum over its steps
