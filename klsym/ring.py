@@ -32,7 +32,7 @@ Terms = dict[Key, Number]
 MAX_DIGITS, MAX_BITS = 4000, 13_280  # of an integer, when read and when computed
 MAX_POWER, MAX_NAMES = 4096, 64  # of a variable, and in one product, when read
 MAX_TERMS = 20_000  # a bound on what one product may grow to; far above any loss met in practice
-_NUMBER = re.compile(rf"-?[0-9]{{1,{MAX_DIGITS}}}(/[1-9][0-9]{{0,{MAX_DIGITS - 1}}})?")
+_NUMBER = re.compile("-?[0-9]{1,4000}(/[1-9][0-9]{0,3999})?")
 _LEFT: ContextVar[list[int] | None] = ContextVar("budget", default=None)
 
 
@@ -125,8 +125,8 @@ class ExpPoly:
     # -- ring operations ----------------------------------------------------------------
     def __add__(self, other: ExpPoly | Number) -> ExpPoly:
         other = _element(other)
-        if not self.terms or not other.terms:
-            return self if self.terms else other
+        if not other.terms:
+            return self
         charge(len(self.terms) + len(other.terms) >> 2)
         total = dict(self.terms)
         for key, value in other.terms.items():
@@ -191,11 +191,9 @@ class ExpPoly:
         """
         total = ZERO
         for (monomial, exponent), value in self.terms.items():
-            inner = ExpPoly({(monomial, ()): 1}) * _polynomial(exponent).derive(rule) if exponent else ZERO
+            inner = ExpPoly({(monomial, ()): 1}) * _polynomial(exponent).derive(rule)
             for name, power in monomial:
-                change = rule(name)
-                if change:
-                    inner = inner + ExpPoly({(_times(monomial, ((name, -1),)), ()): power}) * change
+                inner = inner + ExpPoly({(_times(monomial, ((name, -1),)), ()): power}) * rule(name)
             total = total + inner * ExpPoly({((), exponent): value})
         return total
 

@@ -221,12 +221,12 @@ def live_in(a: ExpPoly, index: str, context: Context) -> ExpPoly:
 def _given(index: str, context: Context) -> dict[str, ExpPoly]:
     """What is known of one sample, of all rewards but H."""
     known = () if index else context.given
-    return {name: attach(value, context) for name, value in known if name != "H" and "[" not in name}
+    return {name: attach(value) for name, value in known if name != "H" and "[" not in name}
 
 
 def means_given(side: Side, context: Context) -> list[tuple[Side, Side]]:
     """E_m[H a] = E_m[v a] for each mean of H that a side holds, where H = v is given."""
-    values = {name: attach(value, context) for name, value in context.given if parse_name(name).base == "H"}
+    values = {name: attach(value) for name, value in context.given if parse_name(name).base == "H"}
     found: dict[Mean, Mean] = {}
     for mean in atoms_of(side):
         if isinstance(mean, Mean) and mean.measure != SAMPLE and mean.coefficient.names() & set(values):

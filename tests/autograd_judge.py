@@ -115,7 +115,7 @@ class Gradient:
 def slope(loss: Any, case: Case) -> ExpPoly:
     """The per-sample coefficient in the ring."""
     element, context = to_ring(loss), Context(parameters=tuple(oracle.PARAMETERS))
-    slope = attach(d_log_q(element, context) if case.use == "loss" else element, context)
+    slope = attach(d_log_q(element, context) if case.use == "loss" else element)
     return slope.substitute({"w": ZERO}) if case.sampling == "on-policy" else slope
 
 

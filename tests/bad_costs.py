@@ -106,6 +106,12 @@ def product(factors: int, rows: int) -> str:
     )
 
 
+def times_itself(count: int) -> str:
+    """A premise of many products, multiplied by as many."""
+    found = [row for i in range(count) for row in side(power(i + 1), power(1))]
+    return sealed(part([], step("equation", None, of=0, times=found, gradient=0), premises=[[found, []]]))
+
+
 def covariances(count: int) -> str:
     """Two products of covariances, multiplied out, as a premise and what multiplies it."""
     found = [
@@ -215,6 +221,7 @@ IN_PAIRS = ("k1[self]", "k1[other]", "w[self]", "w[other]")
 SIDES: Costs = {
     "30 products of 60 means": (DIFFER, lambda: product(60, 30)),
     "products of covariances": (BUDGET, lambda: covariances(150)),
+    "4000 products times 4000": (BUDGET, lambda: times_itself(4000)),
     "a gradient of a gradient": ("nested too deeply|no JSON", lambda: nested(3000)),
     "a product of 3500 functions": (ANY, lambda: functions(3500)),
     "a monomial of 5000 parameters": (ANY, lambda: parameters(5000)),

@@ -174,6 +174,7 @@ BATCHES = {
         ("an exponent of a sum", only(mean_i("q", others(r))), PLAIN, "an exponent holds the sum"),
         ("three factors", only(mean_i("q", others(k1) ** 3)), PLAIN, "a product of 3 sums"),
         ("two scores and a sum", only(mean_i("q", others(k1), "others", "others")), PLAIN, "of 3 sums"),
+        ("a sum in a denominator", only(mean_i("q", others(k1).inverse())), PLAIN, "division by k1\\[others"),
         ("no batch size", only(mean_i("q", others(k1))), BARE, "the batch size n is not declared"),
         ("one sequence", only(sum_t("q", now(k1) * past(k1))), PLAIN, "a mean over batches expected"),
         ("one batch", only(mean_i("sample", own(k1) * others(k1))), PLAIN, "a mean over batches expected"),

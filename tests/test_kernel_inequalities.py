@@ -18,9 +18,10 @@ from slotted import now, others, own, past
 
 from klsym.errors import Refused
 from klsym.kernel import check
+from klsym.kernel.closings import read_row
 from klsym.ring import ONE, ZERO, ExpPoly
 from klsym.slots import SLOTS, at_slot
-from klsym.statements import Side
+from klsym.statements import Context, Side
 
 CHECK = settings(
     derandomize=True, database=None, deadline=None, max_examples=250,
@@ -305,6 +306,47 @@ def test_named_equality(words, q, p, equal):
     assert (abs(model.side(value)) < 1e-12) is equal
 
 
+def read(kind: str, of: ExpPoly, measure: str = "q", **more: ExpPoly) -> tuple[Side, set[Any], Any]:
+    return read_row(row(kind, of, ("", measure), **more), Context(parameters=("beta",)))
+
+
+def supports(hypotheses: set[Any]) -> set[str]:
+    return {about[1] for kind, *about in hypotheses if kind == "support"}
+
+
+@pytest.mark.parametrize(
+    ("of", "v", "expected"),
+    [(k1, ZERO, ""), (k1.exp(), ZERO, "p"), (r, ZERO, ""), (r, k1, ""), (k1, k1, "p"), (k1.exp(), -k1, "p"),
+     (k1, w, "mu"), (k1, w + k1, "p mu"), ((beta * k1).exp(), ZERO, "p mu"), (k1, beta * w, "p mu")],
+)  # fmt: skip
+def test_the_supports_of_a_square(of, v, expected):
+    """A density in a denominator of the integrand, or of what is squared, and none at a single sample."""
+    assert supports(read("square", of, v=v)[1]) == set(expected.split())
+    assert not supports(read("square", of, "sample", v=v)[1])
+
+
+@pytest.mark.parametrize("v", [ZERO, w, -k1, log_q])
+def test_where_a_row_has_weight(v):
+    """exp(v) (exp(u) - 1 - u) is 0 where exp(v) and exp(v + u) are."""
+    assert read("square", k1, v=v)[2].weight == v.exp()
+    assert read("tangent", k1, v=v)[2].weight == (v.exp() + (v + k1).exp() if v + k1 and v else ONE)
+
+
+def test_scores_are_written_in_order():
+    side, _, _ = read_row(row("square", ONE, ("t", "q"), "past", "now"), Context())
+    [(_, (mean,))] = side.terms
+    assert mean.score == ("now", "now", "past", "past")
+
+
+@pytest.mark.parametrize("v", [k1, w, -k1])
+def test_a_tangent_needs_no_support(v):
+    """exp(v) may divide by a density: where it is 0, no mean is named that could be taken apart."""
+    _, tangent, _ = read_row(row("tangent", k1, ("", "q"), v=v), Context())
+    _, square, _ = read_row(row("square", k1, ("", "q"), v=v), Context())
+    assert not any(kind == "support" for kind, *_ in tangent)
+    assert any(kind == "support" for kind, *_ in square) == (v != -k1)
+
+
 # ---------------------------------------------------------------------------- refusals
 S = {"kind": "square", "of": k1, "at": ("", "q"), "score": []}
 REFUSED = {
@@ -335,6 +377,7 @@ REFUSED = {
     "a region in a batch": (
         {**S, "of": own(k1), "at": ("i", "q"), "nonnegative": 1 + k1}, "squares at one sample have one"),
     "a region that is empty": ({**S, "nonnegative": k1 - 1}, "not positive at q = p = mu"),
+    "a region that is nearly empty": ({**S, "nonnegative": k1 - HALF}, "not positive at q = p = mu"),
     "a region with its end at equality": ({**S, "nonnegative": k1}, "not positive at q = p = mu"),
     "a region of a parameter": ({**S, "nonnegative": 1 + beta * k1}, "a function of k1 and w expected"),
     "a region of rewards": ({**S, "nonnegative": 1 + H}, "a function of k1 and w expected"),
@@ -356,7 +399,7 @@ def test_named_refusal(name):
 @pytest.mark.parametrize(
     "rows_data",
     [None, {}, "x", [None], [[]], [{}], [{**row("square", k1), "more": "1"}],
-     [{**row("square", k1), "at": "q"}],
+     [{**row("square", k1), "at": "q"}], [{**row("square", k1), "at": "tq"}],
      [{**row("square", k1), "at": ["", "q", "x"]}], [{**row("square", k1), "kind": []}],
      [{key: x for key, x in row("square", k1).items() if key != "v"}]],
 )  # fmt: skip

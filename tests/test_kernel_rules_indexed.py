@@ -24,6 +24,7 @@ from slotted import future, lone, mean_i, n, now, only, other, others, own, past
 
 from klsym.errors import NotInRing, Refused
 from klsym.kernel import RULES, apply_step
+from klsym.kernel.batches import OWN, SIZES
 from klsym.slots import SLOTS
 from klsym.statements import Atom, Context, Curl, Gradient, Mean, MeanGradient, Side
 
@@ -91,6 +92,11 @@ INDICES = {  # where a rule applies
     "sum over t": {""}, "parts of a sum": {"t", "it"}, "exchange of sums": {"t", "it"},
     "independence": {"i", "ij", "it"}, "normalisation": {"", "i", "ij"},
 }  # fmt: skip
+
+
+def test_the_slots_of_a_sample_are_those_that_no_other_sample_has():
+    others = {*SIZES, "other"}
+    assert {i: set(own) for i, own in OWN.items()} == {i: set(SLOTS[i]) - others for i in ("i", "ij", "it")}
 
 
 @pytest.mark.parametrize("rule", CASES)

@@ -280,6 +280,7 @@ TERMS = "a list of terms expected"
         ([[None, {}]], "an exact number"),
         ([["\u00b2", {}]], "an exact number"),
         ([["1" * 4001, {}]], "an exact number"),
+        ([["1/" + "1" * 4001, {}]], "an exact number"),
         ([["1", []]], "powers"),
         ([["4/2", {}]], "in lowest terms expected, got '4/2'"),
         ([["2/-4", {}]], "an exact number"),
@@ -310,7 +311,7 @@ def test_the_canonical_form_is_written_in_order():
 
 
 def test_products_of_many_names_are_refused():
-    names = {f"b{i}": 1 for i in range(MAX_NAMES)}
+    names = {f"b{i}": 1 for i in range(64)}
     assert len(ExpPoly.from_json([["1", names]]).names()) == MAX_NAMES
     for row in (["1", names | {"c": 1}], ["1", {}, [["1", names | {"c": 1}]]]):
         with pytest.raises(NotInRing, match="a product of more than"):
@@ -446,7 +447,18 @@ def test_a_budget_holds_within_its_block_alone():
     charge(10**12)
 
 
+def test_what_a_factor_costs():
+    """A monomial of eight names counts twice; numbers beyond 256 bits count by their length squared."""
+    names = [monomial({f"b{i}": 1 for i in range(n)}) for n in (1, 7, 8, 15, 16)]
+    assert [a.work() for a in names] == [(1, 0), (1, 0), (2, 0), (2, 0), (3, 0)]
+    numbers = [x * 2**bits for bits in (254, 255, 511, 767)]
+    assert [a.work() for a in numbers] == [(1, 0), (1, 1), (1, 4), (1, 9)]
+    assert ((x + y).exp() * z + 1).work() == (4, 0) and (x * 2**255).exp().work() == (2, 1)
+
+
 def test_numbers_too_long_to_print_are_refused():
+    with pytest.raises(Refused, match="a number of more than 4000 digits"):
+        read_number("1/" + "1" * 4000)
     longest = ExpPoly.number(2 ** (MAX_BITS - 1))
     longer = longest + longest
     with budget(10**9):

@@ -12,7 +12,6 @@ from __future__ import annotations
 from klsym.errors import Refused
 from klsym.kernel.derivatives import (
     Data,
-    Hypothesis,
     Outcome,
     drawn,
     exist,
@@ -20,7 +19,7 @@ from klsym.kernel.derivatives import (
     sample_part,
 )
 from klsym.names import PROBABILITIES, parse_name
-from klsym.ring import ONE, ZERO, ExpPoly, Key, charge
+from klsym.ring import ONE, ZERO, ExpPoly, Key
 from klsym.slots import PARTS, SEQUENCE, is_second
 from klsym.statements import Atom, Context, Mean, Side
 
@@ -43,17 +42,13 @@ def independence(mean: Mean, data: Data, context: Context) -> Outcome:
     rows: list[Row] = []
     for others, factor in products.items():
         constant, varying = _without_constant(factor, context)
-        found: list[Row] = [(constant, (_of_self(mean, varying, own, context),))]
+        found: list[Row] = [(constant, (_of_self(mean, varying, own),))]
         for (slot,), other in zip(groups[1:], others, strict=True):
             moments = _of_group(mean, other, slot, context)
             found = [(c * d, a + b) for c, a in found for d, b in moments]
         rows += found
-    charge(8 * len(rows))
-    split = [
-        atom for _, atoms in rows for atom in atoms if isinstance(atom, Mean) and len(rows) + len(atoms) > 2
-    ]
-    assumed: set[Hypothesis] = exist(split, context)
-    return Side.of(*rows), assumed | drawn(mean.index, mean.measure)
+    split = [atom for _, atoms in rows for atom in atoms if len(rows) + len(atoms) > 2]
+    return Side.of(*rows), exist(split, context) | drawn(mean.index, mean.measure)
 
 
 def _without_constant(a: ExpPoly, context: Context) -> tuple[ExpPoly, ExpPoly]:
@@ -85,31 +80,30 @@ def _group_of(names: set[str], groups: tuple[tuple[str, ...], ...], context: Con
     return inside[0]
 
 
-def _as_one_sample(factor: ExpPoly, slot: str, context: Context) -> ExpPoly:
-    return factor.rename(lambda name: name if name in context.parameters else name.replace(f"[{slot}]", ""))
+def _as_one_sample(factor: ExpPoly, slot: str) -> ExpPoly:
+    return factor.rename(lambda name: name.replace(f"[{slot}]", ""))
 
 
-def _of_self(mean: Mean, factor: ExpPoly, own: tuple[str, ...], context: Context) -> Mean:
+def _of_self(mean: Mean, factor: ExpPoly, own: tuple[str, ...]) -> Mean:
     score = tuple(z for z in mean.score if z in own)
     if mean.index == "it":
         return Mean("t", mean.measure, factor, score)
-    return Mean("", mean.measure, _as_one_sample(factor, "self", context), ("x",) * len(score))
+    return Mean("", mean.measure, _as_one_sample(factor, "self"), ("x",) * len(score))
 
 
 def _of_group(mean: Mean, factor: ExpPoly, slot: str, context: Context) -> list[Row]:
     """The moments of one slot beside the sample itself."""
     score, m = ("x",) * mean.score.count(slot), mean.measure
     if slot not in SIZES:
-        return [(ONE, (Mean("", m, _as_one_sample(factor, slot, context), score),))]
+        return [(ONE, (Mean("", m, _as_one_sample(factor, slot), score),))]
     [(monomial, exponent)] = factor.terms
     refuse_unless(not exponent, f"an exponent holds the sum over {slot}")
     items: list[tuple[ExpPoly, tuple[str, ...]]] = [(ONE, ("x",)) for _ in score]
     for name, power in monomial:
         refuse_unless(power > 0, f"division by {name}")
-        refuse_unless(
-            parse_name(name).base != "A", f"{name} is any function of its slot, no sum over positions"
-        )
-        items += [(_as_one_sample(ExpPoly.variable(name), slot, context), ())] * min(power, 3)
+        summed = parse_name(name).base != "A"
+        refuse_unless(summed, f"{name} is any function of its slot, no sum over positions")
+        items += [(_as_one_sample(ExpPoly.variable(name), slot), ())] * power
     if not items:
         return [(ONE, ())]
     refuse_unless("n" in context.parameters, "the batch size n is not declared as a parameter")

@@ -49,8 +49,8 @@ Row = tuple[Side, set[Hypothesis], Zero]
 
 def read_row(data: Any, context: Context) -> Row:
     """What is never negative: its value, what that assumes, and when it is 0."""
-    keys = ROW | ({REGION} if isinstance(data, dict) and REGION in data else set())
-    refuse_unless(isinstance(data, dict) and set(data) == keys, f"rows: the keys {sorted(ROW)} expected")
+    keys = ROW | ({REGION} if REGION in data else set())
+    refuse_unless(set(data) == keys, f"rows: the keys {sorted(ROW)} expected")
     place = atom_from_json(["Mean", *_pair(data["at"]), [], data["score"]])
     assert isinstance(place, Mean)
     index, measure, kind = place.index, place.measure, data["kind"]
@@ -123,7 +123,7 @@ def _region(data: Any, place: Mean) -> tuple[ExpPoly, set[Hypothesis]]:
     refuse_unless(bool(a.names()) and a.names() <= {"k1", "w"}, f"{REGION}: a function of k1 and w expected")
     refuse_unless(not a.inverted(), f"{REGION}: division by k1 or w, which may be zero")
     number = a.substitute({"k1": ZERO, "w": ZERO}).terms
-    positive = set(number) == {((), ())} and min(number.values()) > 0
+    positive = len(number) == 1 and number.get(((), ()), 0) > 0
     refuse_unless(positive, f"{REGION}: it is not positive at q = p = mu")
     return a, {(REGION, place.measure, a)}
 

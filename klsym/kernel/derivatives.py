@@ -64,9 +64,9 @@ def slopes(loss: ExpPoly, index: str, context: Context) -> dict[str, ExpPoly]:
     return {z: c for z, c in found.items() if c}
 
 
-def attach(element: ExpPoly, context: Context) -> ExpPoly:
+def attach(element: ExpPoly) -> ExpPoly:
     """The value of a coefficient: sg(x) is x."""
-    return element.rename(lambda n: n if n in context.parameters else attach_name(n))
+    return element.rename(attach_name)
 
 
 # ---------------------------------------------------------------------------- slots

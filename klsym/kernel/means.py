@@ -34,12 +34,12 @@ from klsym.statements import Context, Gradient, Mean, MeanGradient, Score, Side
 def chain_rule(atom: MeanGradient, data: Data, context: Context) -> Outcome:
     """E_m[grad L] = sum_z E_m[(dL/dlog q_z) s_z]; differentiated, a detached quantity has its value."""
     found = slopes(atom.loss, atom.index, context).items()
-    return several([Mean(atom.index, atom.measure, attach(c, context), (z,)) for z, c in found], context)
+    return several([Mean(atom.index, atom.measure, attach(c), (z,)) for z, c in found], context)
 
 
 def stop_gradient(mean: Mean, data: Data, context: Context) -> Outcome:
     """Outside a gradient sg(x) is x."""
-    return Side.atom(Mean(mean.index, mean.measure, attach(mean.coefficient, context), mean.score)), set()
+    return Side.atom(Mean(mean.index, mean.measure, attach(mean.coefficient), mean.score)), set()
 
 
 def log_derivative(atom: Gradient, data: Data, context: Context) -> Outcome:

@@ -103,7 +103,7 @@ def curl(atom: Curl, data: Data, context: Context) -> Outcome:
     refuse_unless(m in PROBABILITIES, "a field is a mean under q, p or mu")
     terms: list[tuple[str, str, ExpPoly]] = []
     for z, detached in slopes(atom.loss, index, context).items():
-        c = attach(detached, context)
+        c = attach(detached)
         terms += [(y, z, c) for y in SCORES[index] if m == "q"]
         terms += [(y, z, d) for y, d in slopes(c, index, context).items()]
     total: list[tuple[int, tuple[Mean]]] = []
@@ -112,5 +112,5 @@ def curl(atom: Curl, data: Data, context: Context) -> Outcome:
         total.append((-1, (Mean(index, m, c, tuple(sorted((y, z + SECOND)))),)))
     side = Side.of(*total)
     means = [mean for _, atoms in side.terms for mean in atoms if isinstance(mean, Mean)]
-    field = Mean(index, m, attach(atom.loss, context))
+    field = Mean(index, m, attach(atom.loss))
     return side, {("exchange", field)} | several(means, context)[1] | drawn(index, m)

@@ -94,7 +94,7 @@ class FiniteSampler(CountedSampler):
                 return np.log(p["q"])
         given = dict(self.context.given)
         if name in given:
-            return np.broadcast_to(self._host_ring(attach(given[name], self.context)), p["q"].shape)
+            return np.broadcast_to(self._host_ring(attach(given[name])), p["q"].shape)
         if name in self.rewards:
             return self.rewards[name]
         parsed = parse_name(name)

@@ -246,7 +246,7 @@ class _Rows:
         """What the statement gives, at whole samples or at each token and its prefix."""
         index, name = ("", base) if base in given else (PREFIX, f"{base}[now]")
         at = _Rows(self.sampler, index)
-        value = at.variables.ring(attach(given[name], self.sampler.context))
+        value = at.variables.ring(attach(given[name]))
         on_host = value if isinstance(value, float) else self.sampler.backend.to_numpy(value)
         found = np.broadcast_to(on_host, (len(at.batches),))
         return found if index == "" else self.sampler.tables.summed(found, whole)

@@ -105,7 +105,7 @@ def _atom(atom: statements.Atom, context: statements.Context) -> Iterator[Produc
                 measure, a = "q", a * density_ratio("count", "q")
             yield (
                 ExpPoly.number(1),
-                (Mean(measure, attach(a, context), len(score), index, score if index else ()),),
+                (Mean(measure, attach(a), len(score), index, score if index else ()),),
             )
         case MeanGradient(_, measure, _) if measure != SAMPLE:
             yield from _expand(chain_rule(atom, {}, context)[0], context)

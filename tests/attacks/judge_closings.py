@@ -139,7 +139,7 @@ def unique(theorem: Theorem, rng: random.Random) -> Verdict:
         (-number, 0, rng.choice(VALUES[1:])),
     ]
     solved = [True] * len(others)
-    for _ in range(6):
+    while verdict.judged["full"] < 6 or (any(solved) and verdict.judged["full"] < 60):
         world = random_world(wanted_of(theorem, False, False), theorem.statement.context, (), rng)
         rows = of_k1(family, world.parameters).rows
         for i, more in enumerate([(), *((extra,) for extra in others)]):
