@@ -51,8 +51,7 @@ def centred(h: Vector, batch: str) -> Vector:
         return h - h.mean()
     if batch == "leave-one-out":
         return h - (h.sum() - h) / (n - 1)
-    spread = h.std()
-    return (h - h.mean()) / spread if spread else 0 * h
+    return (h - h.mean()) / h.std() if np.ptp(h) else 0 * h  # of equal numbers, rounding leaves no spread
 
 
 def field(coefficient: Coefficient, theta: Vector, on_policy: bool, batch: str, n: int) -> Vector:

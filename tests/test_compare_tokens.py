@@ -20,6 +20,7 @@ PREFIX = {**OFF, "weights": "prefix"}
 REWARD = {"use": "reward"}
 SAME = {**REWARD, "credit": "same-token"}
 MEAN = {"aggregate": "mean"}
+WHOLE = {"weights": "sequence"}
 YES, NO = True, False
 # A, B, setting, same value?, same gradient at a sequence?, same expected gradient?
 TABLE: list[tuple[str, str, dict[str, str], bool, bool, bool]] = [
@@ -31,6 +32,9 @@ TABLE: list[tuple[str, str, dict[str, str], bool, bool, bool]] = [
     ("k1", "0", {}, NO, NO, YES),
     ("k1", "0", MEAN, NO, NO, NO),
     ("k2", "sg(k1)*log_q", {}, NO, YES, YES),
+    ("rho + k1", "k1", {**WHOLE, **MEAN}, NO, NO, YES),
+    ("rho + k1", "k1", WHOLE, NO, NO, NO),
+    ("rho**2 + k3", "k3", {**OFF, **WHOLE, **MEAN}, NO, NO, NO),
     ("k3", "k1 + r - 1", {}, YES, YES, YES),
     ("k1", "k3", {}, YES, NO, NO),
     ("R*log_q", "(R + 1)*log_q", {}, NO, NO, YES),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from typing import Any
 
+import loss_oracle as oracle
 import pytest
 import sympy
 from sympy import Function, Piecewise, Rational, Symbol
@@ -422,6 +424,7 @@ KINDS = {
     "literal": r"on-policy rho has the value 1",
     "mean zero": r"has mean zero",
     "sign": r"increases .*KL",
+    "lowers": r"lowers E_q",
     "tail": r"heavy tails",
     "core": r"outside the decidable core",
 }
@@ -465,6 +468,19 @@ WARNINGS: list[tuple[str, dict[str, str], set[str]]] = [
     ("rho*clip(k1, -1, 1)", OFF_REWARD, {"core"}),
     ("rho*abs(k1)", {}, {"core", "literal"}),
     ("sqrt(2)*k1", {}, {"core", "noise"}),
+    ("rho", {}, {"noise"}),
+    ("1/rho", {}, {"noise"}),
+    ("sqrt(2)*rho", {}, {"core", "noise"}),
+    ("A*log_q", {}, {"lowers"}),
+    ("-A*log_q", {}, set()),
+    ("(A - R)*log_q", {}, set()),
+    ("-lam*k2", {}, {"sign"}),
+    ("(lam - 2)*k2", {}, {"sign"}),
+    ("lam*k2", {}, set()),
+    ("-rho*A + beta*k3", OFF, {"weight", "tail"}),
+    ("-rho*A + beta*rho*k3", OFF, set()),
+    ("-rho*A + beta*abs(k1)", OFF, {"core", "weight"}),
+    ("rho*R - beta*k1", OFF_REWARD, {"weight"}),
 ]
 
 
@@ -476,6 +492,65 @@ def test_warnings(loss: str, options: dict[str, str], kinds: set[str]) -> None:
     found = {kind for kind, words in KINDS.items() if any(re.search(words, line) for line in lines)}
     assert found == kinds
     assert len(lines) == len(kinds), "a warning that the table does not know"
+
+
+WRONG_WAYS: list[tuple[str, str, str]] = [  # loss, what it may move the wrong way, where ("1": everywhere)
+    ("-lam*k2", "increases KL(q||p)", "lam"),
+    ("(lam - 2)*k2", "increases KL(q||p)", "2 - lam"),
+    ("-exp(lam)*k2", "increases KL(q||p)", "1"),
+    ("k2 - 2*lam*k3", "increases KL(p||q)", "lam"),
+    ("(sqrt(2) - lam)*k2", "increases KL(q||p)", "lam - sqrt(2)"),
+    ("A*log_q", "lowers E_q[A]", "1"),
+    ("lam*A*log_q", "lowers E_q[A]", "lam"),
+    ("rho*A*(1 - lam)", "lowers E_q[A]", "1 - lam"),
+    ("log_q*exp(A)", "lowers E_q[exp(A)]", "1"),
+]
+
+
+@pytest.mark.parametrize(("loss", "words", "where"), WRONG_WAYS, ids=[row[0] for row in WRONG_WAYS])
+@pytest.mark.parametrize("size", [-3.0, -0.5, 0.5, 1.5, 3.0])
+def test_where_a_loss_moves_the_wrong_way(loss: str, words: str, where: str, size: float) -> None:
+    """The multiple of grad KL or of -grad E_q[h] is measured on finite models: negative where it is said."""
+    told = [line for line in explain(loss).warnings if words in line]
+    assert len(told) == 1
+    condition = re.search(r" where (.*) ([<>]) 0$", told[0])
+    meant = {"lam": size}
+    for models in oracle.random_models(3):
+        models = replace(models, parameters={**models.parameters, **meant})
+        found = oracle.expected_gradient(loss, models, "on-policy", "loss")
+        moved = {"KL(q||p)": oracle.grad_reverse_kl, "KL(p||q)": oracle.grad_forward_kl}
+        name = words.split()[-1]
+        if name in moved:
+            wanted = moved[name](models)
+        else:
+            wanted = -oracle.grad_mean(oracle.evaluate(name[4:-1], {"A": models.A}), models)
+        others = oracle.grad_reverse_kl(models) if loss.startswith("k2 -") else 0
+        multiple = ((found - others) * wanted).sum(axis=-1) / (wanted * wanted).sum(axis=-1)
+        wrong = oracle.evaluate(where, meant) > 0
+        assert ((multiple < 0) == wrong).all()
+        if condition:
+            value = oracle.evaluate(condition[1], meant)
+            assert (value > 0 if condition[2] == ">" else value < 0) == wrong
+        else:
+            assert where == "1"
+
+
+@pytest.mark.parametrize(
+    ("loss", "differs"),
+    [("rho", False), ("1/rho", False), ("rho*(k1 - sg(k1))", False), ("rho*k1", True), ("k2/rho", True),
+     ("rho*A", True), ("rho + k2", False), ("sqrt(2)*rho + k3", False), ("sqrt(2)*rho*k3", True)],
+)  # fmt: skip
+def test_the_literal_1_is_warned_of_where_it_gives_another_gradient(loss: str, differs: bool) -> None:
+    assert any("literal 1" in line for line in explain(loss).warnings) == differs
+    models = oracle.random_models(5)[1]
+    pair = [oracle.expected_gradient(text, models, "on-policy", "loss")
+            for text in (loss, loss.replace("rho", "(1 + 0*rho)"))]  # fmt: skip
+    assert (abs(pair[0] - pair[1]).max() > 1e-9) == differs
+
+
+def test_the_terms_without_a_weight_are_named() -> None:
+    [line] = [x for x in explain("-rho*A + beta*k3", **OFF).warnings if "no importance weight" in x]
+    assert "at beta*(1 - r) in the gradient" in line
 
 
 @pytest.mark.parametrize(

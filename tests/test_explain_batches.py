@@ -6,6 +6,7 @@ import json
 import re
 from fractions import Fraction
 from functools import cache
+from itertools import product
 from typing import Any
 
 import batch_judge as judge
@@ -37,6 +38,9 @@ ROWS: list[tuple[str, dict[str, str], str, str]] = [
     ("A - k1", REWARD, "A - k1", "combination"),
     ("k2", REWARD, "k1**2/2", "f-divergence"),
     ("R*k1", REWARD, "R*k1", "separable"),
+    ("rho*k1", REWARD, "k1", "reverse-kl"),
+    ("rho + R", REWARD, "1 + R", "combination"),
+    ("rho", REWARD, "1", "zero"),
     ("log_q", REWARD, "log_q", "separable"),
     ("rho*k1", OFF_REWARD, "rho*k1", "none"),
     ("rho*k3", OFF, "rho*k1", "none"),
@@ -48,6 +52,10 @@ ROWS: list[tuple[str, dict[str, str], str, str]] = [
     ("k1", OFF_REWARD, "k1", "separable"),
     ("R", OFF_REWARD, "R", "separable"),
     ("k1", OFF, "1", "zero"),
+    ("lam*k1", OFF_REWARD, "lam*k1", "separable"),
+    ("R - beta*k1", OFF_REWARD, "R - beta*k1", "separable"),
+    ("k1 + log_q", OFF_REWARD, "k1 + log_q", "separable"),
+    ("R*k1", OFF_REWARD, "R*k1", "none"),
     ("rho*k1 + 1", OFF_REWARD, "rho*k1 + 1", "none"),
     ("R", OFF, "0*k1", "zero"),
 ]
@@ -183,21 +191,142 @@ def test_warnings(loss: str, options: dict[str, str], words: list[str]) -> None:
     assert len(lines) == len(words), lines
 
 
+COVARIANCES: list[tuple[str, dict[str, str], str, list[tuple[float, str, str]]]] = [
+    # loss, options, as it is printed, and the objective: multiples of Cov_mu
+    ("k1", OFF_REWARD, "grad 1/2 Var_mu(k1)", [(0.5, "k1", "k1")]),
+    ("lam*k1", OFF_REWARD, "grad (lam/2) Var_mu(k1)", [(0.5, "lam*k1", "k1")]),
+    ("R", OFF_REWARD, "grad Cov_mu(R, log_q)", [(1, "R", "log_q")]),
+    ("R - beta*k1", OFF_REWARD, "grad(Cov_mu(R, log_q) - (beta/2) Var_mu(k1))",
+     [(1, "R", "log_q"), (-0.5, "beta*k1", "k1")]),
+    ("k2", OFF, "grad 1/2 Var_mu(k1)", [(0.5, "k1", "k1")]),
+    ("rho*r + log_q", OFF_REWARD, "grad(1/2 Var_mu(log_q) + Cov_mu(rho*r, log_q))",
+     [(0.5, "log_q", "log_q"), (1, "rho*r", "log_q")]),
+]  # fmt: skip
+
+
+def covariance(a: str, b: str, theta: Any) -> float:
+    return judge.mean_under_mu(f"({a})*({b})", theta) - judge.mean_under_mu(a, theta) * judge.mean_under_mu(
+        b, theta
+    )
+
+
+@pytest.mark.parametrize(("loss", "options", "words", "parts"), COVARIANCES, ids=labelled)
+@pytest.mark.parametrize("batch", ["mean", "leave-one-out"])
+def test_a_covariance_under_mu_is_the_objective(
+    loss: str, options: dict[str, str], words: str, parts: Any, batch: str
+) -> None:
+    """The field of all batches of three draws, beside central differences of covariances under a fixed mu."""
+
+    def objective(theta: Any) -> float:
+        return sum(scale * covariance(a, b, theta) for scale, a, b in parts)
+
+    def moved(e: Any) -> float:
+        up, down = judge.THETA + judge.STEP * e, judge.THETA - judge.STEP * e
+        return (objective(up) - objective(down)) / (2 * judge.STEP)
+
+    gradient = np.array([moved(e) for e in np.eye(3)])
+    verdict = ask(loss, options, batch=batch)
+    assert (verdict.target, verdict.trust) == ("separable", "kernel") and verdict.objective
+    scale, factor = (1, "") if batch == "leave-one-out" else (1 - 1 / 3, "(1 - 1/n) ")
+    assert np.abs(verdict_field(loss, options, batch) - scale * gradient).max() < 1e-8
+    assert str(verdict).splitlines()[0].endswith(f"targets {factor}{words}")
+
+
+def verdict_field(loss: str, options: dict[str, str], batch: str) -> Any:
+    h = {"k2": "k1"}[loss] if options == OFF else loss
+    return found_field(h, options, batch, 3)
+
+
+def test_no_covariance_where_a_reward_multiplies_k1() -> None:
+    """Cov_mu(R k1, s) has a curl: it is no gradient of E_mu[R k1**2]/2 less anything."""
+    verdict = ask("R*k1", OFF_REWARD, batch="leave-one-out")
+    assert verdict.target == "none" and verdict.objective is None and "Cov" not in str(verdict)
+
+
 # ---------------------------------------------------------------------------- std
-STD = [row for row in ROWS if row[2] != "0*k1"]
+STD = [*ROWS, ("A", REWARD, "A", ""), ("k1 - k1", REWARD, "0*k1", ""), ("2*k1", OFF_REWARD, "2*k1", "")]
 
 
 STD_IDS = [" ".join([row[0], *row[1].values()]) for row in STD]
 
 
-@pytest.mark.parametrize(("loss", "options", "h", "target"), STD[::2], ids=STD_IDS[::2])
-def test_std_is_open_and_says_so(loss: str, options: dict[str, str], h: str, target: str) -> None:
+def slope_of(h: str) -> float | None:
+    """dh/dlog q, if it is the same number at all outcomes: by central differences along each logit."""
+    scores, found = judge.scores(judge.THETA), []
+    for x in range(3):
+        for e, s in zip(np.eye(3), scores[x], strict=True):
+            up, down = (judge.formula(h)(x, judge.THETA + sign * judge.STEP * e) for sign in (1, -1))
+            found.append((up - down) / (2 * judge.STEP) / s)
+    return found[0] if np.ptp(found) < 1e-6 else None
+
+
+@pytest.mark.parametrize(("loss", "options", "h", "target"), STD, ids=STD_IDS)
+def test_std(loss: str, options: dict[str, str], h: str, target: str) -> None:
+    """zero for constants; on-policy refuted at n = 2; under mu a gradient where dh/dlog q is a constant."""
     verdict = ask(loss, options, batch="std")
     answer = verdict.to_json()["gradient"]
-    assert (answer["target"], answer["coefficient"], answer["objective"]) == (None, None, None)
-    assert verdict.trust == "numeric" and "open" in str(verdict).splitlines()[0]
+    values = [judge.formula(h)(x, judge.THETA) for x in range(3)]
+    fields = {n: lambda theta, n=n: found_field(h, options, "std", n, theta) for n in (2, 3)}
+    expected: str | None = None
+    if np.ptp(values) < 1e-12:
+        expected = "zero"
+        assert np.abs(fields[3](judge.THETA)).max() < CLOSE
+    elif is_on_policy(options):
+        expected = "none"
+        assert judge.twist(fields[2]) > 1e-3
+    elif slope_of(h) is not None:
+        expected = "separable"
+        assert max(judge.twist(field) for field in fields.values()) < 1e-8
+    assert answer["target"] == expected
+    assert verdict.trust == ("kernel" if expected == "zero" else "numeric")
+    assert (answer["objective"] is not None) == (expected in ("zero", "separable"))
     certificates = (read(json.dumps(proof.certificate())) for proof in verdict.proofs)
-    assert all(theorem.kind == "proved" for certificate in certificates for theorem in check(certificate))
+    assert all(check(certificate) for certificate in certificates)
+
+
+@pytest.mark.parametrize("h", ["k1", "2*k1", "R - beta*k1", "log_q", "R", "A + 3"])
+@pytest.mark.parametrize("n", [2, 3])
+def test_what_std_descends_under_mu(h: str, n: int) -> None:
+    """E_mu[std]/b for dh = b dlog q; E_mu[mean_i a_i log q_i] where b = 0: central differences, mu fixed."""
+    b = slope_of(h)
+    assert b is not None
+
+    def objective(theta: Any) -> float:
+        total = 0.0
+        for drawn in product(range(3), repeat=n):
+            values = np.array([judge.formula(h)(x, theta) for x in drawn])
+            logs = np.log(judge.softmax(theta))[list(drawn)]
+            inside = values.std() / b if abs(b) > 1e-6 else np.mean(judge.centred(values, "std") * logs)
+            total += np.prod(judge.MU[list(drawn)]) * inside
+        return total
+
+    def moved(e: Any) -> float:
+        up, down = judge.THETA + judge.STEP * e, judge.THETA - judge.STEP * e
+        return (objective(up) - objective(down)) / (2 * judge.STEP)
+
+    gradient = np.array([moved(e) for e in np.eye(3)])
+    assert np.abs(found_field(h, OFF_REWARD, "std", n) - gradient).max() < 1e-8
+    shown = str(ask(h, OFF_REWARD, batch="std")).splitlines()[0]
+    words = {"k1": "grad E_mu[std]", "2*k1": "grad (1/2)*E_mu[std]", "log_q": "grad E_mu[std]",
+             "R - beta*k1": "grad (-1/beta)*E_mu[std]"}  # fmt: skip
+    assert words.get(h, "/std*log_q_self]") in shown
+
+
+def test_std_of_binary_rewards_has_an_arcsine_for_its_limit() -> None:
+    """grad E_q[R]/sd(R) = grad 2 arcsin(sqrt(E_q[R])) at rewards 0 and 1; the error falls with n."""
+    assert any("2*arcsin(sqrt(E_q[R]))" in note for note in ask("R", REWARD, batch="std").notes)
+    assert not any("arcsin" in note for note in ask("k1", REWARD, batch="std").notes)
+    q, s = judge.softmax(judge.THETA), judge.scores(judge.THETA)
+
+    def limit(theta: Any) -> float:
+        return 2 * np.arcsin(np.sqrt(judge.softmax(theta)[0]))
+
+    moved = [limit(judge.THETA + judge.STEP * e) - limit(judge.THETA - judge.STEP * e) for e in np.eye(3)]
+    gradient = np.array(moved) / (2 * judge.STEP)
+    assert np.abs(q[0] * s[0] / np.sqrt(q[0] * (1 - q[0])) - gradient).max() < 1e-8
+    fields = [judge.field(lambda x, _: float(x == 0), judge.THETA, True, "std", n) for n in (2, 4, 8)]
+    errors = [np.abs(field - gradient).max() for field in fields]
+    assert errors[0] > errors[1] > errors[2]
 
 
 @pytest.mark.parametrize("h", ["k1", "7*k1", "k1 + 3"])

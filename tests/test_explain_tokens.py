@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from functools import cache
 from typing import Any
 
+import loss_oracle as oracle
 import numpy as np
 import pytest
 import token_judge as judge
@@ -13,12 +15,16 @@ from conftest import labelled
 from hypothesis import given
 from hypothesis import strategies as st
 
+from klsym.convert import to_ring
 from klsym.engine.explain import explain
+from klsym.engine.explain_fields import primitive
 from klsym.engine.verdict import Verdict
 from klsym.errors import UsageError
-from klsym.kernel import check
+from klsym.kernel import check, read
 from klsym.numeric.cross_check import with_check
 from klsym.parser import parse
+from klsym.render.formulas import element
+from klsym.render.verdict import value_line
 
 OFF = {"sampling": "off-policy"}
 REWARD = {"use": "reward"}
@@ -49,6 +55,16 @@ def surrogate(text: str, weights: str = "token") -> Any:
 
     def loss(path: judge.Path) -> Any:
         return sum((judge.loss_of_token(text, path, t, weights) for t in range(len(path))), judge.Live(0))
+
+    return judge.gradient(loss, under="mu")
+
+
+def surrogate_over_t(text: str) -> Any:
+    """grad E_mu[sum_t L_t/T]."""
+
+    def loss(path: judge.Path) -> Any:
+        each = (judge.loss_of_token(text, path, t, "token") for t in range(len(path)))
+        return sum(each, judge.Live(0)) * (1 / len(path))
 
     return judge.gradient(loss, under="mu")
 
@@ -88,6 +104,14 @@ ROWS: list[tuple[str, dict[str, str], str, Any]] = [
     # over T
     ("k1", OVER_T, "separable", lambda: length(-1)),
     ("-beta*k1", OVER_T, "separable", lambda: -BETA * length(-1)),
+    ("rho + R", {**WHOLE, **OVER_T}, "zero", lambda: ZERO),
+    ("rho + R", {**OFF, **WHOLE, **OVER_T}, "zero", lambda: ZERO),
+    ("rho + k1", {**WHOLE, **OVER_T}, "separable", lambda: length(-1)),
+    ("rho + k1", {**OFF, **WHOLE, **OVER_T}, "separable", lambda: surrogate_over_t("k1")),
+    ("rho + k3", {**WHOLE, **OVER_T}, "none", None),
+    ("rho + R", WHOLE, "separable", lambda: length(1)),
+    ("rho*A + k1", {**WHOLE, **OVER_T}, "separable",
+     lambda: judge.gradient(lambda path: judge.advantage(path) + 1 / len(path))),
     ("k2", OVER_T, "none", None),
     ("k3", OVER_T, "none", None),
     ("1", {**SAME, **OVER_T}, "separable", lambda: length(-1)),
@@ -163,6 +187,18 @@ def plain(text: str) -> str:
     return text.replace("k(lam)", "(k1 + lam*(r - 1))")
 
 
+def test_what_is_the_same_at_each_token_counts_once_over_t() -> None:
+    """sum_t 1/T = 1: E_q[sum_t s/T] = E_q[s] = 0, and the value of 1 over T is 1; 1 itself counts tokens."""
+    assert (value_line(ask("1", OVER_T)), value_line(ask("1", {}))) == (
+        "1",
+        "not an unbiased estimate of either KL",
+    )
+    assert judge.mean_value("1", OVER_T) == pytest.approx(1)
+    for loss in ("rho + R", "rho + k1"):
+        assert any("sum_t 1/T = 1" in line for line in ask(loss, {**WHOLE, **OVER_T}).hypotheses)
+        assert not any("sum_t 1/T = 1" in line for line in ask(loss, WHOLE).hypotheses)
+
+
 @rows
 def test_the_table_itself_holds(loss: str, options: dict[str, str], target: str, field: Any) -> None:
     """No klsym here: the field is what the table says, and has a potential or has none."""
@@ -208,7 +244,7 @@ def test_combination_and_witness(loss: str, options: dict[str, str], target: str
         assert np.abs(judge.field(plain(loss), judge.THETA, options) - total).max() < CLOSE
     elif "A" not in loss or target == "none":  # trees hold no values of A
         assert verdict.witness is not None
-        start = "curl " if target == "none" else r"-?E_(q|mu)\[sum_t|0 = "
+        start = "curl " if target == "none" else r"(E_mu\[grad rho\] \+ )?-?E_(q|mu)\[sum_t|0 = "
         assert re.match(start, verdict.witness["refutes"])
         ends = [float_of(end) for side in ("left", "right") for end in verdict.witness[side]]
         assert ends[1] < ends[2] or ends[3] < ends[0]
@@ -345,6 +381,13 @@ WARNINGS: list[tuple[str, dict[str, str], list[str]]] = [
     ("k1", OFF, ["no importance weight.*rho\\*k3 with weights prefix"]),
     ("rho*k1", {**OFF, **REWARD}, ["leaves the prefix of t distributed as mu: choose weights prefix"]),
     ("rho*k3", {**OFF, **PREFIX}, []),
+    ("rho", {}, ["zero expected gradient"]),
+    ("rho", OVER_T, ["on-policy rho has the value 1", "1/T depends on the tokens to come"]),
+    (
+        "rho*k3 + beta*k1",
+        {**OFF, **PREFIX},
+        ["no importance weight at beta in the gradient: sequences come from mu"],
+    ),
     ("rho*k2", {}, ["on-policy rho has the value 1", "what a token does to later ones is dropped"]),
     (
         "rho*k3",
@@ -375,6 +418,74 @@ def test_warnings(loss: str, options: dict[str, str], words: list[str]) -> None:
 )
 def test_headline(loss: str, options: dict[str, str], line: str) -> None:
     assert line in str(ask(loss, options)).splitlines()[0]
+
+
+def rewards_of_later(path: judge.Path) -> Any:
+    """sum_t R_t sum_{u<=t} log q_u."""
+    each = [judge.loss_of_token("log_q", path, t, "token") for t in range(len(path))]
+    reward = [judge.loss_of_token("R", path, t, "token") for t in range(len(path))]
+    return sum((reward[t] * each[u] for t in range(len(path)) for u in range(t + 1)), judge.Live(0))
+
+
+OF_MU = [  # loss, options, the tokens' part of an objective E_mu[..], as it is written
+    ("k1", {**OFF, **SAME}, surrogate("k1**2/2"), "k1_now**2/2"),
+    ("k1*R", {**OFF, **SAME}, surrogate("R*k1**2/2"), "R_now*k1_now**2/2"),
+    ("rho*R", {**OFF, **SAME}, surrogate("rho*R"), "rho_now*R_now"),
+    ("rho*k2", {**OFF, **SAME}, surrogate("rho*(k1**2/2 - k1 + 1)"), "rho_now*(k1_now**2/2 - k1_now + 1)"),
+    ("R", {**OFF, **REWARD}, judge.gradient(rewards_of_later, under="mu"),
+     "(R_now*log_q_past + R_now*log_q_now)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("loss", "options", "field", "words"), OF_MU, ids=labelled)
+def test_objectives_under_mu_of_detached_rewards(
+    loss: str, options: dict[str, str], field: Any, words: str
+) -> None:
+    """mu does not move: E_mu[sum_t h s] = grad E_mu[sum_t L] where dL = h dlog q."""
+    verdict = ask(loss, options)
+    assert np.abs(judge.field(loss, judge.THETA, options) - field).max() < CLOSE
+    assert (verdict.target, verdict.trust) == ("separable", "kernel") and verdict.objective
+    assert str(verdict).splitlines()[0].endswith(f"targets grad E_mu[sum_t {words}]")
+    for proof in verdict.proofs:
+        assert check(read(json.dumps(proof.certificate())))
+
+
+MOVED = [("k1", True), ("k2", True), ("rho*k1", True), ("rho*r", True), ("rho*k1**2 - R*r", True),
+         ("k1*log_q", False), ("rho*r*k1**3", True)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("h", "found"), MOVED)
+def test_a_primitive_has_h_for_its_slope(h: str, found: bool) -> None:
+    """dL/dlog q by central differences, at random values of log q, log p, log mu and R."""
+    text = primitive(to_ring(parse(h)), "x")
+    assert (text is not None) == found
+    for log_q, log_p, log_mu, reward in np.random.default_rng(4).normal(size=(5, 4)) if text else ():
+
+        def at(formula: str, x: float, rest: Any = (log_p, log_mu, reward)) -> float:
+            return float(oracle.evaluate(formula, oracle.names(x, rest[0], rest[1], rest[2], 0.0)))
+
+        shown = element(text)
+        slope = (at(shown, log_q + 1e-5) - at(shown, log_q - 1e-5)) / 2e-5
+        assert slope == pytest.approx(at(h, log_q), rel=1e-6, abs=1e-7)
+
+
+@pytest.mark.parametrize("sampling", ["on-policy", "off-policy"])
+@pytest.mark.parametrize("credit", ["same-token", "to-go", "total"])
+@pytest.mark.parametrize("weights", ["token", "prefix", "sequence"])
+@pytest.mark.parametrize("aggregate", ["sum", "mean"])
+def test_a_mean_that_holds_scores_is_never_called_a_target(
+    sampling: str, credit: str, weights: str, aggregate: str
+) -> None:
+    options = {"sampling": sampling, "credit": credit, "weights": weights, "aggregate": aggregate}
+    for loss in ("k1", "R", "rho*R", "log_q"):
+        try:
+            verdict = ask(loss, {**REWARD, **options})
+        except UsageError:
+            continue
+        lines = str(verdict).splitlines()
+        assert not re.search(r"(\bs|s_now|s_past|s_future)\b", lines[0].partition("targets")[2])
+        if verdict.target == "separable" and verdict.objective is None:
+            assert any(line.startswith("  equals    E_q[sum_t ") for line in lines)
 
 
 @pytest.mark.parametrize(

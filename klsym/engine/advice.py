@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -9,9 +10,12 @@ from typing import TYPE_CHECKING, Any
 import sympy
 
 from klsym.engine.targets import recognise
-from klsym.language import Weight, log_mu, rho, sg
-from klsym.names import SAMPLE_BASES
-from klsym.ring import ExpPoly, Monomial
+from klsym.language import ATOMS, COUNTS, A, R, Weight, log_mu, log_p, log_q, rho, sg
+from klsym.names import SAMPLE_BASES, parse_name
+from klsym.parser import FUNCTIONS, parse
+from klsym.render import formulas, losses
+from klsym.render.spelling import TEXT, is_sum
+from klsym.ring import ONE, ZERO, Exponent, ExpPoly, Monomial
 
 if TYPE_CHECKING:
     from klsym.engine.verdict import Verdict
@@ -21,14 +25,17 @@ if TYPE_CHECKING:
 class Facts:
     """What the warnings look at.
 
-    vanishes: the gradient is zero at every sample.  weighted: it mentions the sampler.  attached: the
-    loss holds rho outside sg.  noisy: a multiple of rho s stands beside the rest.  heavy: r in c.
+    vanishes: the gradient is zero at every sample.  weighted: some of its terms hold rho.  bare: the
+    terms that hold none, as text.  attached: the loss holds rho outside sg.  literal: on-policy, 1 in its
+    place gives another expected gradient.  noisy: a multiple of rho s stands beside the rest.  heavy: r in c.
     pieces: the multiples of E_q[1/T] and of other named quantities of sequences, as text.
     """
 
     vanishes: bool
     weighted: bool
+    bare: str
     attached: bool
+    literal: bool
     noisy: bool = False
     heavy: bool = False
     pieces: Mapping[str, str] = field(default_factory=dict)
@@ -38,14 +45,59 @@ def facts_of(loss: ExpPoly, per_sample: ExpPoly, c: ExpPoly, on_policy: bool) ->
     """The facts of a loss in the ring."""
     weight = ExpPoly.variable("w").exp()
     unweighted = per_sample if on_policy else per_sample * weight.inverse()
+    bare = without_weight(per_sample)
     return Facts(
         vanishes=not per_sample,
-        weighted="w" in per_sample.names(),
-        attached=any("w" in dict(m) for _, exponent in loss.terms for m, _ in exponent),
+        weighted=bare != per_sample,
+        bare=formulas.element(bare) if bare else "",
+        attached=is_attached(loss),
+        literal=needs_its_gradient(loss),
         noisy=bool(recognise(unweighted).constant),
         heavy=any(v < 0 for _, exponent in c.terms for m, v in exponent if dict(m).get("k1")),
         pieces=_per_length(c),
     )
+
+
+def without_weight(element: ExpPoly) -> ExpPoly:
+    """The terms that no power of rho multiplies, of whichever slot."""
+    kept = {key: value for key, value in element.terms.items() if not _weights(key[1], moving=False)}
+    return ExpPoly(kept)
+
+
+def is_attached(loss: ExpPoly) -> bool:
+    """Does rho stand outside sg?"""
+    return any(_weights(exponent) for _, exponent in loss.terms)
+
+
+def _weights(exponent: Exponent, moving: bool = True) -> set[str]:
+    names = {name for monomial, _ in exponent for name, _ in monomial if parse_name(name).base == "w"}
+    return {name for name in names if not (moving and parse_name(name).detached)}
+
+
+def needs_its_gradient(loss: ExpPoly) -> bool:
+    """On-policy w = 0: the literal 1 for rho = exp(w) drops E_q[(d_w L) s], which is 0 if d_w L is constant.
+
+    Polynomials in w are those of log mu, not of rho: their w does not move here.
+    """
+    fixed = ZERO
+    for (monomial, exponent), value in loss.terms.items():
+        factor = ExpPoly({(monomial, ()): value}).rename(_fixed)
+        fixed = fixed + factor * ExpPoly({((), exponent): 1})
+    for name in {name for _, exponent in loss.terms for name in _weights(exponent)}:
+        slope = fixed.derive(_along(name))
+        zero = {x: ZERO for x in slope.names() if parse_name(x).base == "w"}
+        at_q = slope.substitute(zero).rename(lambda x: x.removeprefix("sg(").removesuffix(")"))
+        if any(parse_name(x).base in SAMPLE_BASES for x in at_q.names()):
+            return True
+    return False
+
+
+def _along(name: str) -> Callable[[str], ExpPoly]:
+    return lambda variable: ONE if variable == name else ZERO
+
+
+def _fixed(name: str) -> str:
+    return name if parse_name(name).base != "w" or parse_name(name).detached else f"sg({name})"
 
 
 def _per_length(c: ExpPoly) -> dict[str, str]:
@@ -64,8 +116,18 @@ def _samples(monomial: Monomial) -> set[str]:
 
 def facts_outside(loss: Any, per_sample: Any) -> Facts:
     """The facts of a loss outside the ring."""
-    attached = loss.replace(lambda e: isinstance(e, sg), lambda e: sympy.Integer(1))
-    return Facts(per_sample == 0, per_sample.has(Weight, log_mu), attached.has(rho))
+    terms = sympy.Add.make_args(sympy.expand_mul(per_sample))
+    bare = sympy.Add(*(term for term in terms if not term.has(Weight, log_mu)))
+    other, x = sympy.Dummy(real=True), sympy.Dummy(positive=True)
+    detached = loss.replace(lambda e: isinstance(e, sg), lambda e: other)
+    slope = detached.xreplace({rho: x}).diff(x).subs(x, 1)  # as in `needs_its_gradient`
+    return Facts(
+        vanishes=per_sample == 0,
+        weighted=any(term.has(Weight, log_mu) for term in terms),
+        bare=losses.show(bare, TEXT) if bare else "",
+        attached=detached.has(rho),
+        literal=bool(slope.free_symbols & {other, log_q, log_p, log_mu, R, A}),
+    )
 
 
 def warnings_for(verdict: Verdict, facts: Facts) -> tuple[str, ...]:
@@ -101,14 +163,19 @@ def value_is_not_gradient(verdict: Verdict, facts: Facts) -> str:
 
 def missing_weight(verdict: Verdict, facts: Facts) -> str:
     setting = verdict.setting
-    if setting.on_policy or facts.vanishes or facts.weighted:
+    if setting.on_policy or facts.vanishes or not facts.bare:
         return ""
     fix = "multiply by rho" if setting.use == "reward" else "use rho*k3 or sg(rho)*k2"
-    return f"no importance weight: samples come from mu, not from q ({fix} to target grad KL(q||p))"
+    return f"{_bare(facts)}: samples come from mu, not from q ({fix} to target grad KL(q||p))"
+
+
+def _bare(facts: Facts) -> str:
+    """Where rho is missing: everywhere, or at these terms of the coefficient of s."""
+    return "no importance weight" + (f" at {facts.bare} in the gradient" if facts.weighted else "")
 
 
 def literal_weight(verdict: Verdict, facts: Facts) -> str:
-    if not verdict.setting.on_policy or verdict.setting.use == "reward" or not facts.attached:
+    if not verdict.setting.on_policy or verdict.setting.use == "reward" or not facts.literal:
         return ""
     return (
         "on-policy rho has the value 1 but not the gradient 0: build it as "
@@ -124,11 +191,40 @@ def mean_zero_noise(verdict: Verdict, facts: Facts) -> str:
 
 
 def wrong_sign(verdict: Verdict, facts: Facts) -> str:
+    """A KL with a negative multiple, or a mean reward with a positive one."""
     if verdict.setting.use == "reward":
         return ""
     names = {"reverse-kl": "KL(q||p)", "forward-kl": "KL(p||q)"}
-    found = [names[n] for n, v in verdict.gradient.multiples.items() if n in names and v.startswith("-")]
-    return f"descending this loss increases {' and '.join(found)}" if found else ""
+    multiples = {name: read(text) for name, text in verdict.gradient.multiples.items()}
+    found = [(f"increases {names[n]}", negative(v)) for n, v in multiples.items() if n in names]
+    reward = multiples.get("reward", sympy.S.Zero)
+    slopes = {x: reward.diff(x) for x in (R, A) if reward.has(x)}
+    for x, slope in slopes.items() if len(slopes) == 1 else ():  # two may be a reward and its baseline
+        mean = TEXT.expectation("q", losses.show(reward if slope.has(x) else x, TEXT))
+        found.append((f"lowers {mean}", negative(-slope)))
+    said = [f"{words}{where}" for words, where in found if where is not None]
+    return f"descending this loss {' and '.join(said)}" if said else ""
+
+
+def read(text: str) -> Any:
+    """A multiple, from its text."""
+    return parse(text, set(re.findall(r"[A-Za-z_]\w*", text)) - {*ATOMS, *FUNCTIONS})
+
+
+def negative(value: Any) -> str | None:
+    """Where a multiple is negative: "" for all parameters, " where .." for some, None for no positive ones.
+
+    Parameters are weights, meant to be positive; a condition that no positive ones meet is not told.
+    """
+    size = {x: sympy.Dummy(positive=True) + int(x.name == "n") for x in value.free_symbols}  # n is 2 or more
+    counts = {x: size[x] for x in size if x.name in COUNTS}
+    if value.subs(counts).factor().is_negative:
+        return ""
+    if value.subs(size).factor().is_nonnegative or value.has(R, A):
+        return None
+    shown = losses.show(value, TEXT)
+    alone = shown.startswith("-") and not is_sum(shown[1:])
+    return f" where {shown[1:]} > 0" if alone else f" where {shown} < 0"
 
 
 def heavy_tail(verdict: Verdict, facts: Facts) -> str:
@@ -157,11 +253,11 @@ CHECKS: tuple[Callable[[Verdict, Facts], str], ...] = (
 
 # ---------------------------------------------------------------------------- tokens
 def token_weight_missing(verdict: Verdict, facts: Facts) -> str:
-    if verdict.setting.on_policy or facts.vanishes or facts.weighted:
+    if verdict.setting.on_policy or facts.vanishes or not facts.bare:
         return ""
     fix = "multiply by rho" if verdict.setting.use == "reward" else "use rho*k3"
     return (
-        "no importance weight: sequences come from mu, not from q "
+        f"{_bare(facts)}: sequences come from mu, not from q "
         f"({fix} with weights prefix to target grad KL(q||p))"
     )
 

@@ -23,7 +23,7 @@ from klsym.engine.explain import as_written, checked_setting, explain, refuse_un
 from klsym.engine.quantities import Quantity, expectation, expected_gradient, sample_gradient
 from klsym.engine.quantities import sample as at_a_sample
 from klsym.engine.variances import Estimate, Spread, spread
-from klsym.engine.verdict import Setting
+from klsym.engine.verdict import Setting, Verdict
 from klsym.errors import NotInRing, UsageError
 from klsym.language import ATOMS, length, s, sg
 from klsym.render.compare import ComparisonView
@@ -36,7 +36,8 @@ class Comparison(ComparisonView):
     """The answer of `compare`; it prints as text and shows itself in Jupyter.
 
     value, per_sample and gradient say whether both losses have the same value E[L], gradient at each
-    sample and expected gradient; `variance` is None where nothing is decided about it.
+    sample and expected gradient; `variance` is None where nothing is decided about it.  trust: the weakest
+    of the answers, "open" where a question that was asked has none (`undecided` says which).
     """
 
     losses: tuple[str, str]
@@ -108,27 +109,38 @@ def compare(
     try:
         elements = tuple(_element(written) for written in pair)
     except NotInRing:
-        first, second = (explain(loss, sampling, use, parameters=names) for loss in (a, b))
-        value, gradient, trust = compare_outside(first, second, _parameters(pair))
-        return Comparison(
-            (pair[0].text, pair[1].text), setting, Answer(*value, trust), Answer(None, "", trust),
-            Answer(*gradient, trust), None, trust, UNDECIDED,
-        )  # fmt: skip
+        return _outside(pair, setting, tuple(explain(one, sampling, use, parameters=names) for one in (a, b)))
     return _in_ring(pair, setting, any({"w", "sg(w)"} & e.names() for e in elements))
 
 
+def _outside(pair: tuple[Written, Written], setting: Setting, verdicts: tuple[Verdict, ...]) -> Comparison:
+    value, gradient, trust = compare_outside(verdicts[0], verdicts[1], _parameters(pair))
+    answers = [Answer(*found, trust if found[0] is not None else "open") for found in (value, gradient)]
+    return Comparison(
+        (pair[0].text, pair[1].text), setting, answers[0], Answer(None, "", "open"), answers[1], None,
+        trust if any(answer.same is not None for answer in answers) else "open",
+        (*_open(answers[0], None, answers[1]), *UNDECIDED),
+    )  # fmt: skip
+
+
 def _of_tokens(pair: tuple[Written, Written], setting: Setting) -> Comparison:
-    answers = compare_tokens(pair, setting)
-    open_ = tuple(
-        f"{name}: neither a proof nor a model was found"
-        for name, answer in zip(("value", "gradient", "expected gradient"), answers, strict=True)
-        if answer.same is None
-    )
-    value, per_sample, gradient = answers
+    value, per_sample, gradient = compare_tokens(pair, setting)
+    open_ = _open(value, per_sample, gradient)
+    trust = "open" if open_ else "kernel"
     if per_sample.same is not True:
         open_ = (*open_, "the variances: those of sums over tokens are not compared")
     texts = (pair[0].text, pair[1].text)
-    return Comparison(texts, setting, value, per_sample, gradient, None, "kernel", open_)
+    return Comparison(texts, setting, value, per_sample, gradient, None, trust, open_)
+
+
+def _open(value: Answer, per_sample: Answer | None, gradient: Answer) -> tuple[str, ...]:
+    """The questions that were asked and left open."""
+    named = (("value", value), ("gradient", per_sample), ("expected gradient", gradient))
+    return tuple(
+        f"{name}: neither a proof nor a model was found"
+        for name, answer in named
+        if answer is not None and answer.same is None
+    )
 
 
 def _parameters(pair: Iterable[Written]) -> set[str]:
@@ -167,12 +179,11 @@ def _in_ring(pair: tuple[Written, Written], setting: Setting, weighted: bool) ->
     first, second = (_estimate(_sampled(written, setting.use), copied) for written in pair)
     variance = spread(first, second, "q" if setting.on_policy else "mu", gradient.same is True)
     texts = (pair[0].text, pair[1].text)
-    open_ = tuple(
-        f"{name}: neither a proof nor a model was found"
-        for name, answer in (("value", value), ("gradient", per_sample), ("expected gradient", gradient))
-        if answer.same is None
-    )
-    return Comparison(texts, setting, value, per_sample, gradient, variance, "kernel", open_)
+    open_ = _open(value, per_sample, gradient)
+    if variance.lower == "open":
+        open_ = (*open_, "the order of the variances: neither a proof nor models both ways were found")
+    trust = "open" if open_ else "kernel"
+    return Comparison(texts, setting, value, per_sample, gradient, variance, trust, open_)
 
 
 def _labelled(quantity: Quantity, written: Written) -> Quantity:

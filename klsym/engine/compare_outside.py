@@ -36,7 +36,7 @@ def _compared(
     first, second = meanings
     shown = f"{a.loss}: {_named(first, constants[0])}; {b.loss}: {_named(second, constants[1])}"
     unnamed = [m.target in UNNAMED for m in (first, second)]
-    if all(unnamed):
+    if all(unnamed) or None in (first.target, second.target):
         return None, shown
     if any(unnamed):
         return False, shown
@@ -68,6 +68,8 @@ def _nonzero_somewhere(difference: Any) -> bool | None:
 
 
 def _named(meaning: Meaning, constant: str) -> str:
+    if meaning.target is None:
+        return "open"
     if meaning.target in UNNAMED:
         return "no combination of the KLs"
     text = combination_text(meaning.multiples) if meaning.multiples else "0"

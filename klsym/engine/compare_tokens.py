@@ -13,13 +13,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from klsym.abbreviations import Indexed, IndexedGradient, Side
+from klsym.abbreviations import ExpectedGradient, Indexed, IndexedGradient, Side
 from klsym.convert import to_ring
 from klsym.engine.answers import Answer, decided
 from klsym.engine.explain_fields import field_of, token_loss
 from klsym.engine.explain_samples import refuse_unless_moderate, uses_sampler
 from klsym.engine.explain_setting import Setting
-from klsym.engine.indexed import sum_over_t
+from klsym.engine.indexed import sum_over_t, token_gradient
 from klsym.engine.quantities import Quantity
 from klsym.errors import NotInRing, UsageError
 from klsym.names import SAMPLE
@@ -38,13 +38,16 @@ def compare_tokens(pair: tuple[Written, Written], setting: Setting) -> tuple[Ans
     copied = setting.on_policy and weighted
     under = "mu" if copied or not setting.on_policy else "q"
     fields = tuple(_field(loss, setting) for loss in losses)
+    written = tuple(
+        _at_each_token(loss, setting) or field for loss, field in zip(losses, fields, strict=True)
+    )
 
     def same(of: Callable[[int], Quantity]) -> Answer:
         return decided(of(0), of(1), copied)
 
     value = same(lambda i: sum_over_t(losses[i], under))
     gradient = same(lambda i: _under(fields[i], under))
-    per_sample = same(lambda i: _under(fields[i], SAMPLE))
+    per_sample = same(lambda i: _under(written[i], SAMPLE))
     return value, per_sample, gradient
 
 
@@ -65,6 +68,11 @@ def _field(loss: Any, setting: Setting) -> Quantity:
     return Quantity(start.start, dict(start.context.functions), start.labels)
 
 
+def _at_each_token(loss: Any, setting: Setting) -> Quantity | None:
+    """The gradient of a token loss, with what is the same at each token left at each."""
+    return token_gradient(loss, SAMPLE) if setting.use == "loss" else None
+
+
 def _under(field: Quantity, measure: str) -> Quantity:
     """The same sum over t under another measure, or at one sequence."""
     terms = ((c, tuple(_moved(atom, measure) for atom in atoms)) for c, atoms in field.side.terms)
@@ -72,6 +80,6 @@ def _under(field: Quantity, measure: str) -> Quantity:
 
 
 def _moved(atom: Any, measure: str) -> Any:
-    if not isinstance(atom, Indexed | IndexedGradient):
+    if not isinstance(atom, Indexed | IndexedGradient | ExpectedGradient):
         raise TypeError(f"a sum over t expected, got {type(atom).__name__}")
     return replace(atom, measure=measure)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from klsym.convert import in_core
 from klsym.engine.explain_batches import explain_batch
 from klsym.engine.explain_outside import explain_outside
 from klsym.engine.explain_samples import explain_sample
@@ -62,8 +63,10 @@ def explain(
     except NotInRing as error:
         if "division by zero" in str(error):
             raise UsageError(f"division by zero in {written.text!r}") from None
+        if in_core(written.expression):
+            raise UsageError(f"{written.text[:60]!r} is too large once multiplied out: {error}") from None
         _refuse_outside(written, setting)
-        return explain_outside(written, setting, lambda e: explain(e, sampling, use).gradient)
+        return explain_outside(written, setting, lambda e: explain(e, sampling, use))
 
 
 def _explainer(setting: Setting) -> Callable[[Written, Setting], Verdict]:

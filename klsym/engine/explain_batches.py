@@ -33,14 +33,15 @@ from klsym.engine.explain_samples import (
     witness_against_reverse_kl,
 )
 from klsym.engine.explain_setting import Setting
+from klsym.engine.explain_spread import explain_spread
 from klsym.engine.indexed import mean_over_i
-from klsym.engine.quantities import KL, Quantity, expectation, grad, sample, sample_gradient
+from klsym.engine.quantities import KL, Quantity, covariance, expectation, grad, sample, sample_gradient
 from klsym.engine.targets import Target, recognise
 from klsym.engine.verdict import Meaning, Verdict
 from klsym.errors import ProofError
 from klsym.kernel.derivatives import in_slot
-from klsym.language import H, R, others, own, parameter, s
-from klsym.names import SAMPLE_BASES
+from klsym.language import H, log_q, others, own, parameter, s
+from klsym.names import LOG_RATIOS, SAMPLE_BASES
 from klsym.render import formulas
 from klsym.render.losses import Written
 from klsym.render.spelling import LATEX, TEXT, Text, is_sum
@@ -71,8 +72,9 @@ def explain_batch(written: Written, setting: Setting) -> Verdict:
     single = explain_sample(written, setting)
     whole = aggregated(written, setting)
     form = canonical_form(whole, setting)
-    if setting.batch == "std":
-        return _normalised(single, form)
+    h = _at_policy(form.per_sample, setting)
+    if setting.batch == "std" and any(name in SAMPLE_BASES for name in h.names()):
+        return explain_spread(single, h, READINGS["mean"])
     centred = _centred(form, setting)
     link = _at_one_sample(whole, form, setting)
     mean = ZERO if setting.on_policy else _constant_mean(centred.h)
@@ -87,12 +89,12 @@ def explain_batch(written: Written, setting: Setting) -> Verdict:
 
 
 def _centred(form: Canonical, setting: Setting) -> Centred:
-    h, under = form.per_sample, "q" if setting.on_policy else "mu"
+    h, under = _at_policy(form.per_sample, setting), "q" if setting.on_policy else "mu"
     linear = _is_linear(h)
     value = to_sympy(h) if linear else H
     given = {} if linear else {"H": to_sympy(h)}
     mine, rest = formulas.element(to_ring(own(value))), formulas.element(to_ring(others(value)))
-    if setting.batch == "mean":
+    if _reading(setting) == "mean":
         coefficient, scale = own(value) - (own(value) + others(value)) / n, 1 - 1 / n
         shown = f"{mine} - ({mine} {'- ' + rest[1:] if rest.startswith('-') else '+ ' + rest})/n"
     else:
@@ -103,6 +105,11 @@ def _centred(form: Canonical, setting: Setting) -> Centred:
     premises = SIZE if setting.batch == "leave-one-out" else ()
     start = mean_over_i(coefficient * own(s), under)
     return Centred(derive(start, given=given, premises=premises), scale, h, shown)
+
+
+def _at_policy(h: ExpPoly, setting: Setting) -> ExpPoly:
+    """The value at a sample: on-policy w = log q - log mu is 0."""
+    return h.substitute(dict.fromkeys(h.names() & {"w", "sg(w)"}, ZERO)) if setting.on_policy else h
 
 
 def _is_linear(h: ExpPoly) -> bool:
@@ -137,9 +144,14 @@ def _batched(single: Verdict, centred: Centred, proofs: tuple[Proof, ...]) -> Ve
     )
 
 
+def _reading(setting: Setting) -> str:
+    """With std what is left here is constant: it is 0 less its mean, and 0/0 is read as 0."""
+    return "leave-one-out" if setting.batch == "leave-one-out" else "mean"
+
+
 def _readings(single: Verdict) -> tuple[str, ...]:
     centred = "what is centred is the coefficient h in grad L = h s, detached"
-    return (READINGS[single.setting.batch], *((centred,) if single.setting.use == "loss" else ()))
+    return (READINGS[_reading(single.setting)], *((centred,) if single.setting.use == "loss" else ()))
 
 
 # ---------------------------------------------------------------------------- E[s] = 0, or E[h] is a number
@@ -212,7 +224,8 @@ def _biased(single: Verdict, form: Canonical, centred: Centred, link: tuple[Proo
     mean = expectation(to_sympy(centred.h), "mu")
     named = not form.found.rest or objective_of(form.found) is not None
     first = target_quantity(form.found) if named else Quantity(form.derivation.left)
-    right = (first + mean * grad(KL("mu", "q"))) * centred.scale
+    objective, moved = _covariances(centred.h) or (None, first + mean * grad(KL("mu", "q")))
+    right = moved * centred.scale
     target, proofs = _turning(centred.h)
     c = form.coefficient - ExpPoly.variable(MEAN) * (-ExpPoly.variable("w")).exp()
     text, latex = (_times(centred.scale, c, spell) for spell in (TEXT, LATEX))
@@ -226,9 +239,53 @@ def _biased(single: Verdict, form: Canonical, centred: Centred, link: tuple[Proo
         gradient=Meaning(target, {}),
         witness=_witness(centred, right, ZERO),
         hypotheses=(f"{MEAN} stands for {mean}", *verdict.hypotheses),
-        shown=formulas.side(right.side),
-        notes=(f"{APART} on a model of three outcomes",) if target == "none" else (),
+        objective_latex=formulas.side((objective * centred.scale).side, None, LATEX) if objective else None,
+        shown=formulas.side((grad(objective) * centred.scale if objective else right).side),
+        notes=tuple(
+            words
+            for words, holds in (
+                (f"{APART} on a model of three outcomes", target == "none"),
+                (PRODUCT_RULE, objective),
+            )
+            if holds
+        ),
     )
+
+
+def _covariances(h: ExpPoly) -> tuple[Quantity, Quantity] | None:
+    """Cov_mu(h, log q) and its gradient E_mu[h s] - E_mu[h] E_mu[s], for h = sum_x a_x x + b.
+
+    a_x: constants, x: k1, log q or log q - log mu.  b: what is free of theta.
+
+        sum_x a_x (grad E_mu[x^2]/2 - E_mu[x] grad E_mu[x]) + grad E_mu[b log q] - E_mu[b] grad E_mu[log q]
+    """
+    context = derive(expectation(to_sympy(h), "mu")).context
+    objective, gradient, free = Quantity(Side()), Quantity(Side()), h
+    for name in LOG_RATIOS:
+        x = ExpPoly.variable(name)
+        a = sum(
+            (ExpPoly({key: value}) for key, value in h.terms.items() if dict(key[0]).get(name) == 1), ZERO
+        )
+        free, a, of = free - a, a * x.inverse(), to_sympy(x)
+        if any(base in SAMPLE_BASES for base in a.names()):
+            return None
+        turned = grad(expectation(of**2 / 2, "mu")) - expectation(of, "mu") * grad(expectation(of, "mu"))
+        objective = objective + covariance(of, of, "mu") * (to_sympy(a) / 2)
+        gradient = gradient + turned * to_sympy(a)
+    if d_log_q(free, context):
+        return None
+    if any(base in SAMPLE_BASES for base in free.names()):
+        b = to_sympy(free)
+        objective = objective + covariance(b, log_q, "mu")
+        gradient = gradient + grad(expectation(b * log_q, "mu"))
+        gradient = gradient - expectation(b, "mu") * grad(expectation(log_q, "mu"))
+    return objective, gradient
+
+
+PRODUCT_RULE = (
+    "grad Var_mu(x)/2 = grad E_mu[x**2]/2 - E_mu[x] grad E_mu[x] and, for b free of theta,"
+    " grad Cov_mu(b, log_q) = grad E_mu[b*log_q] - E_mu[b] grad E_mu[log_q]"
+)
 
 
 def _constant_mean(h: ExpPoly) -> ExpPoly | None:
@@ -270,56 +327,9 @@ def _curl_of_product(h: ExpPoly) -> Quantity:
     def mean(a: ExpPoly, along: str) -> Indexed:
         return Indexed("t", "mu", a, (along,))
 
-    across = (mean(slope, "now"), mean(ONE, "now'")), (mean(slope, "now'"), mean(ONE, "now"))
-    return Quantity(Side.of((1, across[0]), (-1, across[1])))
-
-
-# ---------------------------------------------------------------------------- divided by the spread
-def _at_one(a: Any) -> Quantity:
-    """The value at one sample of a batch."""
-    return mean_over_i(a, under="sample")
-
-
-NORMALISED = "(H_self - (H_self + H_others)/n)/std"
-NORMALISED_LATEX = r"\tfrac1n\sum_i \frac{H_i - \frac1n\sum_j H_j}{\mathrm{std}}\,s_i"
-
-
-def _normalised_start(under: str) -> tuple[str, str]:
-    return f"E_{under}[mean_i {NORMALISED}*s_self]", LATEX.expectation(under, NORMALISED_LATEX)
-
-
-def _normalised(single: Verdict, form: Canonical) -> Verdict:
-    """(h_i - hbar)/std: for n = 2 a sign, for large n E_q[h s]/sd(h); between them nothing is decided."""
-    mean = (own(R) + others(R)) / n  # R may be any two numbers
-    spread = ((own(R) - mean) ** 2 + (others(R) - mean) ** 2) / n
-    pair = ((n, 2),)
-    half = derive(_at_one(own(R) - mean), premises=pair).equals(
-        _at_one((own(R) - others(R)) / 2), using=[(0, None)]
-    )
-    square = derive(_at_one((own(R) - mean) ** 2), premises=pair).equals(_at_one(spread), using=[(0, None)])
-    h = formulas.element(form.per_sample)
-    under = "q" if single.setting.on_policy else "mu"
-    limit = "E_q[h s]" if single.setting.on_policy else "(E_mu[h s] - E_mu[h] E_mu[s])"
-    return replace(
-        single,
-        per_sample=NORMALISED,
-        coefficient=None,
-        coefficient_latex="",
-        gradient=Meaning(None, {}),
-        trust="numeric",
-        hypotheses=(READINGS["mean"], f"H = {h} at every sample, std^2 = mean_i (H_i - mean H)^2"),
-        steps=(("", *_normalised_start(under)),),
-        proofs=(half, square),
-        witness=None,
-        objective_latex=None,
-        shown="",
-        notes=(
-            f"n = 2, for any two numbers R: {half}, whose square is std^2, {square}: divided by std only the"
-            " sign is left, 1 or -1",
-            f"large n (a limit, not proved here): {limit}/sd(h), for h = {h}; sd(h) moves with theta, so that"
-            " no fixed objective is descended",
-        ),
-        warnings=(
-            "dividing by the standard deviation loses the size of the coefficient: at n = 2 all of it",
-        ),
-    )
+    constant = ExpPoly({k: v for k, v in slope.terms.items() if context.is_constant(ExpPoly({k: v}))})
+    total = Side()
+    for factor, a in ((constant, ONE), (ONE, slope - constant)):
+        across = (mean(a, "now"), mean(ONE, "now'")), (mean(a, "now'"), mean(ONE, "now"))
+        total = total + Side.of((factor, across[0]), (-factor, across[1]))
+    return Quantity(total)

@@ -10,6 +10,7 @@ of H, whose value at each token is given: sum_t s_t sum_{u>t} H_u = sum_u H_u su
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from klsym.abbreviations import Indexed
@@ -19,10 +20,11 @@ from klsym.engine.explain_pieces import ADVANTAGE
 from klsym.engine.explain_samples import sampled_from, uses_sampler
 from klsym.engine.explain_setting import Setting
 from klsym.engine.indexed import sum_over_t, token_gradient
+from klsym.engine.quantities import expected_gradient
 from klsym.errors import UsageError
 from klsym.kernel.sums import SUMS
 from klsym.language import A, H, future, length, log_q, now, past, rho, s, sg
-from klsym.names import parse_name
+from klsym.names import LOG_RATIOS, parse_name
 from klsym.ring import ONE, ZERO, ExpPoly
 from klsym.slots import at_slot
 from klsym.unfolding import value_in
@@ -45,6 +47,7 @@ class Field:
     start: as it is written.  exchanged: the same with later rewards summed where they arise.
     attached: a loss with this gradient, sum_u sg(h_u) sum_{t<=u} log q_t for rewards-to-go.
     whole: h where the field is E_m[h s] for the whole sequence as one sample.
+    constant: what `attached` leaves out, a loss of the whole sequence.
     """
 
     start: Derivation
@@ -52,6 +55,7 @@ class Field:
     attached: Any
     under: str
     whole: Any = None
+    constant: Any = 0
 
 
 def token_loss(expression: Any, setting: Setting) -> Any:
@@ -66,13 +70,77 @@ def field_of(loss: Any, setting: Setting) -> Field:
     under, on_policy = sampled_from(element, setting), uses_sampler(element, setting)
     if setting.use == "loss":
         _refuse_the_same_at_every_token(element)
-        start = derive(token_gradient(loss, under), on_policy=on_policy)
-        return Field(start, start, loss, under)
+        constant, rest = same_at_every_token(loss, moving=True) if setting.averaged else (0, loss)
+        quantity = token_gradient(rest, under)
+        quantity = quantity + expected_gradient(constant, under) if constant else quantity
+        start = derive(quantity, on_policy=on_policy)
+        return Field(start, start, rest, under, constant=constant)
     h = loss.replace(lambda e: isinstance(e, sg), lambda e: e.args[0])
     if setting.credit == "same-token":
         start = derive(sum_over_t(h * now(s), under), on_policy=on_policy)
-        return Field(start, start, sg(h) * now(log_q), under)
+        found = None if setting.on_policy else primitive(to_ring(h), "now")
+        return Field(start, start, sg(h) * now(log_q) if found is None else to_sympy(found), under)
     return _credited(to_ring(h), setting, under, on_policy)
+
+
+def primitive(h: ExpPoly, slot: str) -> ExpPoly | None:
+    """L with dL/dlog q = h at a slot; None where h moves with other slots too, or no L is found.
+
+    >>> primitive(ExpPoly.variable("k1"), "x") == ExpPoly.variable("k1") ** 2 * Fraction(1, 2)
+    True
+    """
+    total = ZERO
+    for key, value in h.terms.items():
+        found = _of_term(ExpPoly({key: value}), slot)
+        if found is None:
+            return None
+        total = total + found
+    return total
+
+
+def _of_term(term: ExpPoly, slot: str) -> ExpPoly | None:
+    """m e/b - (1/b) int (dm) e for e = exp(..) of slope b; where b is 0, x^(a + 1)/(a + 1) for m = x^a."""
+    moving = {at_slot(base, slot) for base in LOG_RATIOS}
+    [((monomial, exponent), value)] = term.terms.items()
+    inside = {m: v for m, v in exponent if any(_moves(name) for name, _ in m)}
+    powers = [(name, power) for name, power in monomial if _moves(name)]
+    if any(m not in {((name, 1),) for name in moving} for m in inside):
+        return None
+    if not {name for name, _ in powers} <= moving or any(power < 0 for _, power in powers):
+        return None
+    slope = sum(inside.values())
+    if not slope:
+        name, power = powers[0] if powers else (at_slot("log_q", slot), 0)
+        raised = term * ExpPoly.variable(name) * Fraction(1, int(power) + 1)
+        return raised if len(powers) < 2 else None
+    change = ExpPoly({(monomial, ()): value}).derive(lambda name: ONE if name in moving else ZERO)
+    rest = primitive(change * ExpPoly({((), exponent): 1}), slot)
+    return None if rest is None else (term - rest) * (1 / Fraction(slope))
+
+
+def _moves(name: str) -> bool:
+    parsed = parse_name(name)
+    return parsed.base in LOG_RATIOS and not parsed.detached
+
+
+def same_at_every_token(loss: Any, moving: bool = False) -> tuple[Any, Any]:
+    """C and D_t with L_t = C/T + D_t, C of the whole sequence: as sum_t 1/T = 1, sum_t L_t = C + sum_t D_t.
+
+    moving: only what has a gradient.
+
+    >>> same_at_every_token(rho / length + now(log_q) / length)
+    (rho, log_q[now]/length)
+    """
+    element = to_ring(loss)
+    constant = ZERO
+    for key, value in element.terms.items():
+        term = ExpPoly({key: value})
+        whole = all(parse_name(name).slot == "x" for name in term.names())
+        if whole and (not moving or any(_moves(name) for name in term.names())):
+            constant = constant + term
+    if not constant:
+        return 0, loss
+    return to_sympy(constant * ExpPoly.variable("length")), to_sympy(element - constant)
 
 
 def _refuse_the_same_at_every_token(element: ExpPoly) -> None:

@@ -6,13 +6,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
+import sympy
+
+from klsym.convert import in_core
 from klsym.engine import outside, slopes
 from klsym.engine.advice import facts_outside, warnings_for
 from klsym.engine.piecewise import is_piecewise
 from klsym.engine.verdict import Meaning, Setting, Step, Verdict
 from klsym.engine.witness import models, shown_model
 from klsym.errors import UsageError
-from klsym.language import clip, k1
+from klsym.language import ATOMS, clip, k1
+from klsym.parser import parse
 from klsym.render import losses
 from klsym.render.combination import combination_latex
 from klsym.render.losses import Written
@@ -20,6 +24,7 @@ from klsym.render.spelling import LATEX, TEXT, Text, is_sum
 from klsym.statements import Context as Plain
 from klsym.unfolding import plain_model
 
+KINK = "the loss is differentiable at every sample (none lies where branches of different slopes meet)"
 # what ties -> the slope taken there, and what other code has
 SLOPES = {
     "abs": ("abs at 0 is taken as 0", "(as in PyTorch; in JAX it is 1)"),
@@ -31,10 +36,12 @@ SLOPES = {
 }
 
 
-def explain_outside(written: Written, setting: Setting, meaning_of: Callable[[Any], Meaning]) -> Verdict:
-    """The verdict; `meaning_of` explains the loss in which no clamp binds."""
+def explain_outside(written: Written, setting: Setting, explained: Callable[[Any], Verdict]) -> Verdict:
+    """The verdict; `explained` explains the loss in which no clamp binds."""
     bounds = slopes.assumed_positive(written.expression)
-    loss, on_policy = written.expression.xreplace(bounds), setting.on_policy
+    on_policy = setting.on_policy
+    typed = written.expression.xreplace(bounds)
+    loss = slopes.chosen(typed, on_policy)
     if setting.use == "reward":
         per_sample = slopes.settled(slopes.sampled(loss, on_policy))
     else:
@@ -44,7 +51,7 @@ def explain_outside(written: Written, setting: Setting, meaning_of: Callable[[An
         raise UsageError(f"{written.text[:60]!r} has no value at any sample: a division by zero?")
     found = _find(c)
     value = _find(outside.under_q(slopes.sampled(loss, on_policy=False), on_policy), value=True)
-    inside = outside.inside_clamps(written.expression)
+    inside = _inside(typed, loss)
     tied = slopes.conventions(loss, on_policy) if setting.use == "loss" else set()
     steps = _steps(written, setting, per_sample, c)
     verdict = Verdict(
@@ -58,13 +65,30 @@ def explain_outside(written: Written, setting: Setting, meaning_of: Callable[[An
         value=_meaning(value),
         value_constant=losses.show(value.constant, TEXT),
         trust=found.trust,
-        hypotheses=_hypotheses(setting, tied, bounds),
+        hypotheses=_hypotheses(setting, tied, bounds, smooth=in_core(loss)),
         steps=steps,
         witness=_witness(c, found, setting, steps[0][1]),
-        inside_clamps=None if inside is None else meaning_of(inside),
+        inside_clamps=None if inside is None else _with_rest(explained(inside), inside),
     )
     warnings = warnings_for(verdict, facts_outside(loss, per_sample))
-    return replace(verdict, warnings=warnings + _kinks(loss, setting, tied))
+    return replace(verdict, warnings=warnings + _kinks(typed, setting, tied))
+
+
+def _inside(typed: Any, loss: Any) -> Any | None:
+    """The loss where no bound binds; None if there is no bound that binds at some samples only."""
+    free = outside.inside_clamps(loss)
+    plain = outside.inside_clamps(typed)
+    return plain if free is None and plain == loss else free
+
+
+def _with_rest(inside: Verdict, loss: Any) -> Meaning:
+    """What is optimised where no bound binds; "rest": what is left of c, beside the named multiples."""
+    gradient = inside.gradient
+    if inside.trust != "kernel" or inside.target not in outside.UNNAMED or inside.coefficient is None:
+        return gradient
+    names = {str(x) for x in loss.free_symbols} - set(ATOMS)
+    rest = parse(inside.coefficient, names) - parse(gradient.multiples.get("reward", "0"), names)
+    return replace(gradient, multiples={**gradient.multiples, "rest": losses.show(sympy.expand(rest), TEXT)})
 
 
 def _find(c: Any, value: bool = False) -> outside.Found:
@@ -82,7 +106,7 @@ def _meaning(found: outside.Found) -> Meaning:
 
 def _tidy(c: Any, found: outside.Found) -> Any:
     """Where the target is named, the coefficient without its constant."""
-    if found.target in ("f-divergence", "separable"):
+    if found.target is None or found.target in outside.UNNAMED:
         return c
     parts = {"reverse-kl": outside.BASIS[0], "forward-kl": outside.BASIS[1], "reward": 1}
     return sum((value * parts[name] for name, value in found.multiples.items()), start=outside.NOTHING)
@@ -111,9 +135,10 @@ def _steps(written: Written, setting: Setting, per_sample: Any, c: Any) -> tuple
     return tuple(steps)
 
 
-def _hypotheses(setting: Setting, tied: set[str], bounds: Iterable[Any]) -> tuple[str, ...]:
-    smooth = "the loss is differentiable at every sample (no tie at a bound)"
-    lines = tuple(f"the slope of {SLOPES[name][0]}" for name in sorted(tied)) or (smooth,)
+def _hypotheses(setting: Setting, tied: set[str], bounds: Iterable[Any], smooth: bool) -> tuple[str, ...]:
+    """smooth: the loss has no kink."""
+    kinks = () if smooth else (KINK,)
+    lines = tuple(f"the slope of {SLOPES[name][0]}" for name in sorted(tied)) or kinks
     support = ("mu << q: wherever mu > 0, also q > 0",)
     return (
         *(lines if setting.use == "loss" else ()),

@@ -19,7 +19,8 @@ CHOICES = {
     "credit": ("to-go", "same-token", "total"),
     "weights": ("token", "prefix", "sequence"),
     "aggregate": ("sum", "mean"),
-}  # of the last three the first one is what holds where nothing is said
+}
+UNSAID = ("credit", "weights", "aggregate")  # None where nothing is said: then the first choice holds
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def checked_setting(
         "weights": weights, "aggregate": aggregate,
     }  # fmt: skip
     for name, value in given.items():
-        if value is not None and value not in CHOICES[name]:
+        if value not in CHOICES[name] and not (value is None and name in UNSAID):
             raise UsageError(f"{name}={value!r}: one of {', '.join(CHOICES[name])} expected")
     _refuse_idle(given)
     tokens, rewarded = level == "token", use == "reward"

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from klsym.abbreviations import Indexed
-from klsym.convert import to_ring
-from klsym.engine.advice import Facts, token_warnings
+from klsym.abbreviations import Indexed, Side
+from klsym.convert import to_ring, to_sympy
+from klsym.engine.advice import Facts, is_attached, needs_its_gradient, token_warnings, without_weight
 from klsym.engine.derivation import Derivation, Proof, derive
-from klsym.engine.explain_fields import Field, field_of, token_loss
+from klsym.engine.explain_fields import Field, field_of, primitive, same_at_every_token, token_loss
 from klsym.engine.explain_pieces import ADVANTAGE, POLICY_GRADIENTS, Decomposition, Slots, decompose, slots_of
 from klsym.engine.explain_samples import (
     hypotheses_of,
@@ -27,7 +27,8 @@ from klsym.engine.explain_samples import (
 )
 from klsym.engine.explain_setting import Setting
 from klsym.engine.indexed import curl, sum_over_t, token_gradient, token_KL_gradient
-from klsym.engine.quantities import KL, Quantity, expectation, grad
+from klsym.engine.quantities import KL, Quantity, expectation, expected_gradient, grad
+from klsym.engine.reduce import Strategy, reduction
 from klsym.engine.verdict import Meaning, Verdict
 from klsym.errors import ProofError
 from klsym.language import R, future, k1, now, s
@@ -36,6 +37,7 @@ from klsym.render import formulas, losses
 from klsym.render.losses import Written
 from klsym.render.spelling import LATEX, TEXT, Text, is_sum
 from klsym.ring import ZERO, ExpPoly
+from klsym.unfolding import written_out
 
 
 @dataclass(frozen=True)
@@ -53,12 +55,13 @@ def explain_tokens(written: Written, setting: Setting) -> Verdict:
     loss = token_loss(written.expression, setting)
     field = field_of(loss, setting)
     reduced = field.exchanged.reduce()
-    slots = slots_of(reduced.left)
+    slots = slots_of(_in_steps(reduced))
     found = decompose(slots, reduced.context.parameters)
     answer = _answer(field, found, loss, setting)
     main, notes = field.exchanged.equals(found.whole), tuple(_notes(found))
     proofs = (main, *answer.proofs, *(proof for _, proof in notes))
-    per_token = _per_token(field.start)
+    value, value_constant = _value(loss, setting)
+    per_token = _per_token(_written(loss, field))
     verdict = Verdict(
         loss=written.text,
         loss_latex=losses.show(written, LATEX),
@@ -67,10 +70,10 @@ def explain_tokens(written: Written, setting: Setting) -> Verdict:
         coefficient=scored(slots),
         coefficient_latex=scored(slots, LATEX),
         gradient=_meaning(answer, found),
-        value=_value(loss, setting),
-        value_constant="0",
+        value=value,
+        value_constant=value_constant,
         trust="kernel",
-        hypotheses=(*_readings(loss, setting), *hypotheses_of(proofs)),
+        hypotheses=(*_readings(loss, setting), *([ONCE] if field.constant else []), *hypotheses_of(proofs)),
         steps=steps_of(main),
         witness=_witness(field, answer, found),
         inside_clamps=None,
@@ -79,8 +82,24 @@ def explain_tokens(written: Written, setting: Setting) -> Verdict:
         shown=formulas.side((grad(answer.objective) if answer.objective else found.whole).side),
         notes=tuple(f"{words}: {proof}" for words, proof in notes),
     )
-    facts = _facts(to_ring(loss), per_token, slots, found)
+    facts = _facts(to_ring(loss), per_token, slots, found, setting.use == "reward")
     return replace(verdict, warnings=token_warnings(verdict, facts))
+
+
+def _in_steps(reduced: Derivation) -> Side:
+    """Means of whole sequences as sums over t."""
+    side = reduced.left
+    plain = written_out(reduced.context)
+    for _, reached in reduction(side, plain, strategy=Strategy(stepwise=True)):
+        side = reached
+    return side
+
+
+def _written(loss: Any, field: Field) -> Derivation:
+    """The field with every part at each token."""
+    if not field.constant:
+        return field.start
+    return derive(token_gradient(loss, field.under), on_policy=field.start.context.on_policy)
 
 
 # ---------------------------------------------------------------------------- the target
@@ -93,12 +112,23 @@ def _answer(field: Field, found: Decomposition, loss: Any, setting: Setting) -> 
         if names <= {"reverse-kl", *POLICY_GRADIENTS}:
             return Answer("reverse-kl" if names == {"reverse-kl"} else "combination")
         return Answer("separable", (), found.objective)
-    if not setting.on_policy and setting.use == "loss" and not _detached(loss):
-        surrogate = sum_over_t(loss, "mu")  # mu does not move: E_mu[grad L] = grad E_mu[L]
-        return Answer("separable", (field.start.equals(grad(surrogate)),), surrogate)
+    surrogate = None if setting.on_policy else _surrogate(field)
+    if surrogate is not None:
+        return Answer("separable", (field.exchanged.equals(grad(surrogate)),), surrogate)
     if field.whole is not None:  # a whole sequence is one sample, of which every E_m[h s] is a gradient
         return Answer("separable", (field.start.equals(expectation(field.whole * s, field.under)),))
     return _by_curl(field)
+
+
+def _surrogate(field: Field) -> Quantity | None:
+    """E_mu[L] with grad L as attached: mu does not move, so that E_mu[grad L] = grad E_mu[L]."""
+    if field.whole is not None:
+        found = primitive(to_ring(field.whole), "x")
+        return None if found is None else expectation(to_sympy(found), "mu")
+    if _detached(field.attached) or _detached(field.constant):
+        return None
+    constant = expectation(field.constant, "mu") if field.constant else Quantity(Side())
+    return sum_over_t(field.attached, "mu") + constant
 
 
 def _detached(loss: Any) -> bool:
@@ -109,7 +139,7 @@ def _by_curl(field: Field) -> Answer:
     """separable where the curl is 0, none where it is not on some tree, and open otherwise."""
     on_policy = field.start.context.on_policy
     try:
-        flat = derive(curl(field.attached, field.under), on_policy=on_policy).equals(0)
+        flat = derive(curl(field.attached, field.under), on_policy=on_policy).equals(0)  # the constant's is 0
         return Answer("separable", (flat,))
     except ProofError:
         pass
@@ -118,8 +148,13 @@ def _by_curl(field: Field) -> Answer:
         twisted = derive(curl(attached, field.under), on_policy=on_policy).differs_from(0)
     except ProofError:
         return Answer(None)
-    same = (field.exchanged.equals(token_gradient(field.attached, field.under)),)
-    return Answer("none", (twisted, *(same if field.start.start != same[0].theorem.statement.right else ())))
+    same = token_gradient(field.attached, field.under)
+    if field.constant:
+        same = same + expected_gradient(field.constant, field.under)
+    proof = field.exchanged.equals(same)
+    return Answer(
+        "none", (twisted, *((proof,) if field.start.start != proof.theorem.statement.right else ()))
+    )
 
 
 def _meaning(answer: Answer, found: Decomposition) -> Meaning:
@@ -191,23 +226,35 @@ def _per_token(start: Derivation) -> Slots:
     return {atom.score[0]: atom.coefficient * c for c, (atom,) in current.left.terms}  # type: ignore[attr-defined]
 
 
-def _value(loss: Any, setting: Setting) -> Meaning:
-    """E_m[sum_t L_t] = E_q[sum_t v_t]: k1_now gives KL(q||p), R_now the mean reward."""
-    element = to_ring(loss)
-    start = derive(sum_over_t(loss, sampled_from(element, setting)), on_policy=uses_sampler(element, setting))
-    side = start.reduce().left
-    v = sum((atom.coefficient * scale for scale, (atom,) in side.terms), ZERO)  # type: ignore[attr-defined]
-    parts = {"reverse-kl": ZERO, "reward": ZERO, "rest": ZERO}
-    for key, value in v.terms.items():
-        name, term = _value_part(ExpPoly({key: value}))
-        parts[name] = parts[name] + term
+def _value(loss: Any, setting: Setting) -> tuple[Meaning, str]:
+    """E_m[sum_t L_t] = E_q[sum_t v_t] and a constant: k1_now gives KL(q||p), R_now the mean reward."""
+    parts, number = _value_parts(loss, setting)
     rest = parts.pop("rest")
     multiples = {name: formulas.element(value) for name, value in parts.items() if value}
     if "A" in parts["reward"].names():  # a function of t: its sum has no name
         each = formulas.element(parts["reward"].rename(lambda name: f"{name}_t" if name in "RA" else name))
         multiples["reward"] = f"sum_t {f'({each})' if is_sum(each) or each.startswith('-') else each}"
     target = {(): "zero", ("reverse-kl",): "reverse-kl"}.get(tuple(multiples), "combination")
-    return Meaning("separable", {}) if rest else Meaning(target, multiples)
+    return Meaning("separable", {}) if rest else Meaning(target, multiples), formulas.element(number)
+
+
+def _value_parts(loss: Any, setting: Setting) -> tuple[dict[str, ExpPoly], ExpPoly]:
+    """What v_t is made of, and the constant; what is the same at each token counts once, over T."""
+    element = to_ring(loss)
+    constant, each = same_at_every_token(loss) if setting.averaged else (0, loss)
+    under = sampled_from(element, setting)
+    mean = sum_over_t(each, under) + (expectation(constant, under) if constant else 0)
+    side = derive(mean, on_policy=uses_sampler(element, setting)).reduce().left
+    parts, number = {"reverse-kl": ZERO, "reward": ZERO, "rest": ZERO}, ZERO
+    for scale, atoms in side.terms:
+        if not atoms:
+            number = number + scale
+            continue
+        for key, value in (atoms[0].coefficient * scale).terms.items():  # type: ignore[attr-defined]
+            term = ExpPoly({key: value})
+            name, term = _value_part(term) if atoms[0].index == "t" else ("rest", term)  # type: ignore[attr-defined]
+            parts[name] = parts[name] + term
+    return parts, number
 
 
 def _value_part(term: ExpPoly) -> tuple[str, ExpPoly]:
@@ -233,6 +280,9 @@ def _score(slot: str, spell: Text) -> str:
     return f"{spell.score}_{slot}" if spell is TEXT else f"{spell.score}_{{{slot}}}"
 
 
+ONCE = (
+    "a sequence has at least one token: what is the same at each of them, over T, counts once, sum_t 1/T = 1"
+)
 READINGS = {
     "R": "R_now is the reward of token t, R that of the whole sequence, their sum",
     "A": "A is any function of the whole sequence that is free of theta: the same at each of its tokens,"
@@ -245,17 +295,17 @@ def _readings(loss: Any, setting: Setting) -> tuple[str, ...]:
     return tuple(words for base, words in READINGS.items() if base in bases)
 
 
-def _facts(loss: ExpPoly, per_token: Slots, slots: Slots, found: Decomposition) -> Facts:
-    names = {name for c in per_token.values() for name in c.names()}
+def _facts(loss: ExpPoly, per_token: Slots, slots: Slots, found: Decomposition, reward: bool) -> Facts:
+    """reward: the loss itself multiplies scores, those of other tokens too."""
+    factors = [loss] if reward else list(per_token.values())
+    bare = {part: formulas.element(part) for part in map(without_weight, factors) if part}
     powers = [(m, v) for c in slots.values() for _, exponent in c.terms for m, v in exponent if v < 0]
     return Facts(
         vanishes=not per_token,
-        weighted=any(parse_name(name).base == "w" for name in names | loss.names()),
-        attached=any(_is_live_weight(m) for _, exponent in loss.terms for m, _ in exponent),
+        weighted=any(without_weight(c) != c for c in factors),
+        bare=" and ".join(bare.values()),
+        attached=is_attached(loss),
+        literal=needs_its_gradient(loss),
         heavy=any(parse_name(name).base == "k1" for m, _ in powers for name, _ in m),
         pieces={name: formulas.element(value) for name, value in found.multiples.items()},
     )
-
-
-def _is_live_weight(monomial: Any) -> bool:
-    return any(parse_name(name).base == "w" and not parse_name(name).detached for name, _ in monomial)

@@ -5,14 +5,15 @@ piecewise loss region by region (`engine.piecewise`).  What is free of the sampl
 1/(1 + beta), counts as an opaque constant, and what depends on rewards alone as an opaque reward; often the
 coefficient then lies in the ring after all.  Otherwise a combination of smooth functions is fitted in
 40-digit arithmetic and confirmed by `simplify`.  The trust label is `numeric` for what was only fitted or
-could not be tried at all, and where no numbers tell an unnamed coefficient from a named one.
+could not be tried at all.  Numbers judge every answer on a piecewise loss, on both sides of each bound:
+a name that they refute, and an unnamed coefficient that they do not tell from a named one, are open.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import mpmath
@@ -20,7 +21,7 @@ import sympy
 from sympy import Rational
 
 from klsym.convert import to_ring, to_sympy
-from klsym.engine.piecewise import DENSITIES, OWN, Regions
+from klsym.engine.piecewise import DENSITIES, OWN, Regions, joint_signs
 from klsym.engine.slopes import at_policy
 from klsym.engine.targets import Target, recognise, recognise_value
 from klsym.errors import NotInRing
@@ -45,12 +46,19 @@ POINTS = [
 
 @dataclass(frozen=True)
 class Found:
-    """What a coefficient or value is: its parts as SymPy expressions, and how that was established."""
+    """What a coefficient or value is: its parts as SymPy expressions, and how that was established.
 
-    target: str
+    The target None is open.
+    """
+
+    target: str | None
     multiples: dict[str, Any]
     constant: Any
     trust: str
+
+
+OPEN = Found(None, {}, sympy.S.Zero, "sympy")
+UNNAMED = ("f-divergence", "separable")
 
 
 def under_q(expression: Any, on_policy: bool) -> Any:
@@ -64,7 +72,7 @@ def find(c: Any, value: bool = False) -> Found:
     tried = []
     for prepare in (lambda e: e, sympy.expand, lambda e: sympy.simplify(unfold(e))):
         found = _in_ring(prepare(c), value)
-        if found is not None and found.target not in ("f-divergence", "separable"):
+        if found is not None and found.target not in UNNAMED:
             return found
         tried.append(found)
     fitted = None if value else _fit(c)
@@ -86,13 +94,13 @@ def find_piecewise(c: Any, value: bool = False) -> Found:
         found = None
     else:
         found = _in_ring(sympy.expand(e), value, regions) or _in_ring(sympy.expand(unfold(e)), value, regions)
+    if found is not None and found.target not in UNNAMED:
+        return found if value or _agrees(c, found, regions.table.values()) else OPEN
+    if _fits_a_name(c, regions.table.values(), value):
+        return OPEN
     if found is not None:
-        unnamed = found.target in ("f-divergence", "separable")
-        return (
-            replace(found, trust="numeric") if unnamed and _fits_a_name(c, regions.table.values()) else found
-        )
-    beyond = depends_beyond_r(c)  # undecided: pieces that are no ring elements
-    return Found("separable" if beyond else "f-divergence", {}, sympy.S.Zero, "numeric")
+        return found
+    return Found("separable" if depends_beyond_r(c) else "f-divergence", {}, sympy.S.Zero, "numeric")
 
 
 def _in_ring(c: Any, value: bool, regions: Regions | None = None) -> Found | None:
@@ -183,25 +191,67 @@ def _fit(c: Any) -> Found | None:
     return Found(found.target, back, constant, "sympy" if confirmed else "numeric")
 
 
-def _fits_a_name(c: Any, bounds: Iterable[Any]) -> bool:
-    """Is c = a k1 + b r + h(rewards) at all points, as if what tells them apart were an empty region?"""
-    scale = 3 * (1 + max(map(abs, c.atoms(sympy.Rational)), default=0))
-    seeds = [*POINTS, *(tuple(scale * x for x in point) for point in POINTS)]
-    symbols = sorted(c.free_symbols - {*DENSITIES, R, A}, key=str)
+def _fits_a_name(c: Any, bounds: Iterable[Any], value: bool = False) -> bool:
+    """Is c = a k1 + b r + h(rewards) at all places tried, as if what tells them apart were an empty region?
 
-    def at(point: tuple[Any, ...], i: int) -> dict[Any, Any]:
-        fixed = {s: Rational(1 + (i + j) % 5, 5) for j, s in enumerate(symbols)}
-        rewards = {R: Rational(i % 2), A: Rational(1 - 3 * (i % 2))}
-        return dict(zip(DENSITIES, point, strict=True)) | fixed | rewards
-
+    A mean value E_q[c] may also hold r k1, and 1/rho, whose mean is 1.
+    """
+    basis = (k1, r, A, sympy.Integer(1)) + ((k1 * r, 1 / rho) if value else ())
     with mpmath.workdps(2 * DIGITS):
-        places = [at(point, i) for i, point in enumerate(seeds)]
-        for rows in (places[:8], places):
-            if not _spanned(c, rows):
+        places = list(_seeds(c))
+        few = [place for i, place in enumerate(places) if i % len(POINTS) < 2 * len(basis)]
+        if not _spanned(c, few[: 2 * len(basis)], basis) or not _spanned(c, places, basis):
+            return False
+        return _spanned(c, places + _near(bounds, places), basis)
+
+
+def _agrees(c: Any, found: Found, bounds: Iterable[Any]) -> bool:
+    """Is c the named combination, up to one constant, at all places tried?"""
+    multiples = {"reverse-kl": NOTHING, "forward-kl": NOTHING, "reward": NOTHING} | found.multiples
+    named = multiples["reverse-kl"] * k1 - multiples["forward-kl"] * r + multiples["reward"]
+    with mpmath.workdps(2 * DIGITS):
+        places = list(_seeds(c - named))
+        for at in places + _near(bounds, places):
+            values = [x for x in (number(e, at) for e in (c, named + found.constant)) if x is not None]
+            if len(values) == 2 and abs(values[0] - values[1]) > TINY * (1 + abs(values[0])):
                 return False
-        meet = tuple([Rational(-1)] * 3)
-        near = [end for x in bounds for i in (0, 1) for end in _sides(x, [at(p, i) for p in (*seeds, meet)])]
-        return _spanned(c, places + near)
+    return True
+
+
+def _seeds(c: Any) -> Iterator[dict[Any, Any]]:
+    """Samples, the parameters being the same at all of them, and two values of the rewards."""
+    scale = 3 * (1 + max(map(abs, c.atoms(sympy.Rational)), default=0))
+    fixed = {s: Rational(1 + j % 5, 5) for j, s in enumerate(_parameters(c))}
+    for factor in (Rational(1), scale if scale < 1000 else Rational(1000), Rational(1, 10)):
+        for i, point in enumerate(POINTS):
+            rewards = {R: Rational(i % 2), A: Rational(1 - 3 * (i % 2))}
+            logs = zip(DENSITIES, (factor * x for x in point), strict=True)
+            yield dict(logs) | fixed | rewards
+
+
+def _near(bounds: Iterable[Any], places: list[dict[Any, Any]]) -> list[dict[Any, Any]]:
+    """Places in each region of one log ratio, and on both sides of what bounds any other region; no ties."""
+    bounds = list(bounds)
+    meet = places[0] | dict.fromkeys(DENSITIES, Rational(-1))
+    found = []
+    for x in bounds:
+        inside = _by_ratio([x], places) + [p for y in bounds if y != x for p in _by_ratio([x, y], places)]
+        ends = [places[:-1], [*reversed(places), meet]]
+        found += inside or [end for starts in ends for end in _sides(x, starts)]
+    return [at for at in found if all(number(x, at) != 0 for x in bounds)]
+
+
+def _by_ratio(bounds: list[Any], places: list[dict[Any, Any]]) -> list[dict[Any, Any]]:
+    """Places for each combination of signs of functions of one log ratio."""
+    regions = joint_signs(*bounds)
+    if regions is None:
+        return []
+    moved = log_p if any(x.has(log_p) for x in bounds) else log_mu
+    found = []
+    for ratio in (ratio for cell in regions.values() for ratio in cell):
+        for at in places[:2]:
+            found.append(at | {log_q: min(NOTHING, ratio) - 1, moved: min(NOTHING, ratio) - 1 - ratio})
+    return found
 
 
 def _sides(x: Any, places: list[dict[Any, Any]]) -> list[dict[Any, Any]]:
@@ -219,12 +269,12 @@ def _sides(x: Any, places: list[dict[Any, Any]]) -> list[dict[Any, Any]]:
     return [over, under]
 
 
-def _spanned(c: Any, places: list[dict[Any, Any]]) -> bool:
-    """Is c a combination of k1, r and a function of two values of the rewards at these places?"""
+def _spanned(c: Any, places: list[dict[Any, Any]], basis: tuple[Any, ...]) -> bool:
+    """Is c a combination of the basis at these places?"""
     rows = []
     for at in places:
-        row = [x for x in (number(e, at) for e in (k1, r, A, sympy.Integer(1), c)) if x is not None]
-        if len(row) == 5:
+        row = [x for x in (number(e, at) for e in (*basis, c)) if x is not None]
+        if len(row) == len(basis) + 1:
             size = max(map(abs, row))
             rows.append([x / size for x in row])
     matrix, target = mpmath.matrix([row[:-1] for row in rows]), mpmath.matrix([row[-1] for row in rows])

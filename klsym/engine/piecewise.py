@@ -4,21 +4,24 @@
     max(a, b) = a + (b - a) 1[b > a]        |x| = x (2 1[x > 0] - 1)
 
 A derivative holds steps Heaviside(x, h) too, which are h at x = 0 (`engine.slopes`).  Where x is 0 at every
-sample, or in a whole region, the step is this h there; any other tie has probability zero.  Then only
-indicators are left; an indicator is its own square, and x > 1 implies x > 0.  What remains is a polynomial
-whose coefficients the ring can decide.
+sample, or in a whole region, the step is this h there; any other tie has probability zero.  A step is 1 or 0
+where its argument has one sign at all samples (`engine.branches`).  Then only indicators are left; an
+indicator is its own square, x > 1 implies x > 0 and excludes x < 0.  What remains is a polynomial whose
+coefficients the ring can decide.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import reduce
-from itertools import permutations, product
+from itertools import combinations, permutations, product
 from typing import Any
 
 import sympy
 from sympy import Heaviside, Rational
 
+from klsym.convert import to_ring
+from klsym.engine.branches import joint, signs
 from klsym.errors import NotInRing
 from klsym.language import K3, Estimator, clip, log_mu, log_p, log_q, unfold
 from klsym.ring import ExpPoly
@@ -38,7 +41,7 @@ class Regions:
 
     def __init__(self) -> None:
         self.table: dict[Any, Any] = {}
-        self.known: dict[tuple[Any, Any], bool] = {}
+        self.known: dict[tuple[Any, Any], frozenset[Any]] = {}
 
     def polynomial(self, e: Any) -> Any:
         """e with min, max, clip, abs, steps written with indicators, none of them inside exp or log."""
@@ -101,6 +104,10 @@ class Regions:
             known = _known_step(y, at_zero)
             if known is not None:
                 return known
+        if expanded.has(*DENSITIES):
+            taken = signs_of(expanded)
+            if taken and len(taken) == 1:
+                return sympy.Integer(taken[0] > 0)
         scale, x = _led_by_one(expanded)
         if scale < 0:
             return 1 - self._step_of(x, 1 - at_zero)
@@ -109,39 +116,60 @@ class Regions:
     def _step_of(self, x: Any, at_zero: Any) -> Any:
         if not x.has(*DENSITIES):
             return Heaviside(x, at_zero)
-        known = next((symbol for symbol, y in self.table.items() if y == x), None)
-        if known is None:
-            known = sympy.Symbol(f"indicator{OWN}{len(self.table)}", real=True)
-            self.table[known] = x
-        return known
+        for symbol, y in self.table.items():
+            both = {(1, 1), (-1, -1)} if y == x else set(joint_signs(x, y) or ())
+            if both and both <= {(1, 1), (-1, -1)}:
+                return symbol
+            if both and both <= {(1, -1), (-1, 1)}:
+                return 1 - symbol
+        symbol = sympy.Symbol(f"indicator{OWN}{len(self.table)}", real=True)
+        self.table[symbol] = x
+        return symbol
 
     # -- arithmetic -----------------------------------------------------------------
-    def implies(self, one: Any, other: Any) -> bool:
-        """x > 0 implies y > 0 if y - x >= 0."""
+    def together(self, one: Any, other: Any) -> frozenset[Any]:
+        """The signs that x and y may take at one sample: a pair is left out where that is known."""
         if (one, other) not in self.known:
-            self.known[one, other] = bool((self.table[other] - self.table[one]).is_nonnegative)
+            x, y = self.table[one], self.table[other]
+            found = set(joint_signs(x, y) or product((1, -1), repeat=2))
+            found -= {(1, -1)} if (y - x).is_nonnegative else set()
+            found -= {(-1, 1)} if (x - y).is_nonnegative else set()
+            self.known[one, other] = frozenset(found)
         return self.known[one, other]
 
+    def implies(self, one: Any, other: Any) -> bool:
+        """Does x > 0 imply y > 0?"""
+        return (1, -1) not in self.together(one, other)
+
     def _contradicts(self, region: dict[Any, Any]) -> bool:
-        yes = [symbol for symbol, answer in region.items() if answer]
-        no = [symbol for symbol, answer in region.items() if not answer]
-        return any(self.implies(one, other) for one in yes for other in no)
+        signed = [(symbol, 1 if answer else -1) for symbol, answer in region.items()]
+        pairs = combinations(signed, 2)
+        return any((i, j) not in self.together(one, other) for (one, i), (other, j) in pairs)
+
+    def _excluded(self, present: set[Any]) -> bool:
+        """Are two of the regions disjoint?"""
+        return any((1, 1) not in self.together(*pair) for pair in combinations(sorted(present, key=str), 2))
 
     def tidied(self, e: Any) -> Any:
         """A polynomial in indicators with few terms: implied ones dropped, each to the first power."""
         terms = []
         for term in sympy.Add.make_args(sympy.expand(e)):
             present = term.free_symbols & self.table.keys()
+            if self._excluded(present):
+                continue
             rest = term.xreplace(dict.fromkeys(present, sympy.S.One))
             terms.append(sympy.Mul(rest, *(present - self._implied(present))))
         return sympy.Add(*terms)
 
     def reduced(self, element: ExpPoly) -> ExpPoly:
-        """1[x > 0]^2 = 1[x > 0], and 1[x > 0] 1[y > 0] = 1[x > 0] where x > 0 implies y > 0."""
+        """1[x > 0]^2 = 1[x > 0]; 1[x > 0] 1[y > 0] is 1[x > 0] if x > 0 implies y > 0, 0 if not both hold."""
         symbols = {symbol.name: symbol for symbol in self.table}
         total = ExpPoly({})
         for (monomial, exponent), value in element.terms.items():
-            implied = self._implied({symbols[name] for name, _ in monomial if name in symbols})
+            present = {symbols[name] for name, _ in monomial if name in symbols}
+            if self._excluded(present):
+                continue
+            implied = self._implied(present)
             names = {symbol.name for symbol in implied}
             powers = tuple((n, 1 if n in symbols else p) for n, p in monomial if n not in names)
             total = total + ExpPoly({(powers, exponent): value})
@@ -150,6 +178,23 @@ class Regions:
     def _implied(self, present: set[Any]) -> set[Any]:
         pairs = ((one, other) for one in present for other in present if one != other)
         return {other for one, other in pairs if self.implies(one, other)}
+
+
+def signs_of(x: Any) -> tuple[int, ...] | None:
+    """The signs that x takes at samples, where that is known."""
+    try:
+        return signs(to_ring(x))
+    except NotInRing:
+        return None
+
+
+def joint_signs(*values: Any) -> dict[tuple[int, ...], Any] | None:
+    """The signs that functions of one log ratio take together, each with places; None where it is open."""
+    try:
+        elements = tuple(map(to_ring, values))
+    except NotInRing:
+        return None
+    return joint(elements) if all(e.names() <= {"k1", "w"} for e in elements) else None
 
 
 def _known_step(x: Any, at_zero: Any) -> Any | None:

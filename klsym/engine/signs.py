@@ -103,6 +103,16 @@ def _stripped(f: ExpPoly) -> tuple[Fraction, ExpPoly, ExpPoly, ExpPoly]:
     return number, unit, monomial, rest * (1 / number)
 
 
+def without_positive_factors(f: ExpPoly) -> ExpPoly:
+    """f without the exponential and the even powers that all its terms share: it has the same signs."""
+    if not f:
+        return f
+    number, _, monomial, rest = _stripped(f)
+    [(powers, _)] = monomial.terms
+    odd = tuple((name, 1) for name, power in powers if power % 2)
+    return ExpPoly({(odd, ()): 1 if number > 0 else -1}) * rest
+
+
 def _shared(powers: list[dict[Any, Any]]) -> tuple[Any, ...]:
     """The common part of some products of powers: where all have one sign, the power nearest to 0."""
     found = []

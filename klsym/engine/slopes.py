@@ -9,6 +9,7 @@ rho is 1, so that clip(rho, 1, 2) sits on its bound, and max(k1, sg(k1)) is a ti
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
@@ -104,6 +105,44 @@ def _settled_step(step: Any) -> Any:
 def _at_zero(step: Any) -> Any:
     """The value at x = 0 of the step that sign(x) is twice of, or of Heaviside."""
     return HALF if isinstance(step, sympy.sign) else step.args[1]
+
+
+# ---------------------------------------------------------------------------- branches that no sample takes
+def chosen(loss: Any, on_policy: bool) -> Any:
+    """The loss without the branches of min, max, clip and abs that no sample takes.
+
+    A branch that ties with another one, as x and sg(x), stays: its slope counts.
+    """
+
+    def above(a: Any, b: Any) -> bool:
+        try:
+            tie = sympy.Symbol(f"tie{OWN}")
+            return bool(Regions().step(sampled(a - b, on_policy), tie) == 1)
+        except NotInRing:  # too many regions
+            return False
+
+    def taken(e: Any) -> Any:
+        match e:
+            case sympy.Max():
+                return e.func(*(b for b in e.args if not any(above(a, b) for a in e.args)))
+            case sympy.Min():
+                return e.func(*(b for b in e.args if not any(above(b, a) for a in e.args)))
+            case sympy.Abs():
+                [x] = e.args
+                return x if above(x, sympy.S.Zero) else -x if above(sympy.S.Zero, x) else e
+        return _bounded(e, above)
+
+    return loss.replace(lambda e: isinstance(e, sympy.Min | sympy.Max | sympy.Abs | clip), taken)
+
+
+def _bounded(e: Any, above: Callable[[Any, Any], bool]) -> Any:
+    """clip(x, lo, hi) = min(max(x, lo), hi), or the one of the three that it always is."""
+    x, lo, hi = e.args
+    if above(x, hi) or above(lo, hi):
+        return hi
+    if above(hi, x) and above(hi, lo):
+        return x if above(x, lo) else lo if above(lo, x) else e
+    return e
 
 
 # ---------------------------------------------------------------------------- ties that every sample meets

@@ -8,8 +8,9 @@ adds more.  An order for all models is proved by squares and tangents; models sh
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -91,15 +92,17 @@ class Spread:
         return model_of(proof)
 
     def to_json(self) -> dict[str, Any]:
+        in_region = self.regional and {
+            "lower": self.regional_lower, "where": self.where, "statement": str(self.regional),
+        }  # fmt: skip
         witnesses = [proof and model_of(proof) for proof in (self.a_less, self.b_less)]
         return {
             "coefficients": list(self.coefficients), "under": self.measure, "exact": self.exact,
             "difference": self.difference, "correction": self.correction or None,
             "b_at_most_a_where": self.region, "lower": self.lower,
             "statement": str(self.order[-1]) if self.order else None,
-            "in_region": self.regional and {
-                "lower": self.regional_lower, "where": self.where, "statement": str(self.regional),
-            },
+            "in_region": in_region if self.exact else None,
+            "second_moments_in_region": None if self.exact else in_region,
             "a_varies_less": witnesses[0], "b_varies_less": witnesses[1],
             "trust": "open" if self.lower == "open" else "kernel",
         }  # fmt: skip
@@ -272,7 +275,7 @@ def _models(pair: Pair) -> tuple[Proof | None, Proof | None]:
     context = written_out(derive(pair.variance(pair.a) - pair.variance(pair.b)).context)
     ends = [x.reduce().left for x in (a, b)]
     found: dict[str, Proof] = {}
-    for model in _candidates(context):
+    for model in _candidates(context, {"R", "A"} & (pair.a.names() | pair.b.names())):
         read = Model.from_json(model, context)
         try:
             left, right = (enclose(end, read) for end in ends)
@@ -287,11 +290,19 @@ def _models(pair: Pair) -> tuple[Proof | None, Proof | None]:
     return found.get("A"), found.get("B")
 
 
-def _candidates(context: Context) -> Iterator[dict[str, Any]]:
-    """Batch sizes and lengths are whole numbers."""
-    for number, model in enumerate(chain(models(context), uneven_models(context))):
+def _candidates(context: Context, rewards: Set[str]) -> Iterator[dict[str, Any]]:
+    """Batch sizes and lengths are whole numbers; where rewards matter, they are tried with both signs."""
+    tried = chain(models(context), uneven_models(context), map(_negated, models(context)) if rewards else ())
+    for number, model in enumerate(tried):
         counts = {name: str(2 + number % 3) for name in context.parameters if name in COUNTS}
         yield {**model, "parameters": {**model["parameters"], **counts}}
+
+
+def _negated(model: dict[str, Any]) -> dict[str, Any]:
+    """The same model with every reward times -1."""
+    tree = model["tree"]
+    rewards = {name: [str(-Fraction(x)) for x in row] for name, row in tree["rewards"].items()}
+    return {**model, "tree": {**tree, "rewards": rewards}}
 
 
 def model_of(proof: Proof) -> dict[str, Any]:

@@ -102,7 +102,7 @@ class Verdict(VerdictView):
         }
         answer = {
             "loss": self.loss, **self.setting.to_json(), "gradient": gradient, "value": value,
-            "trust": self.trust, "hypotheses": list(self.hypotheses),
+            "trust": "open" if self.target is None else self.trust, "hypotheses": list(self.hypotheses),
             "steps": [{"rule": rule or "statement", "latex": latex} for rule, _, latex in self.steps],
             "witness": self.witness, "warnings": list(self.warnings),
         }  # fmt: skip

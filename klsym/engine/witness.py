@@ -37,6 +37,9 @@ SIMPLE = (
     ("1/2 1/2", "1/1000 999/1000", "1/100 99/100", "1 0"),  # beyond the usual clamps
 )
 
+FAR = (6, 10, 20, 50)  # log10 of the ratios beyond larger clamps: exp(13) to exp(115)
+FAR_FROM = 8  # the random model before which they come
+
 VALUES = ("1/3", "2", "1/2", "3")  # of parameters, in every order
 RATIOS = ("1/2", "2", "1/5", "5", "4/5", "5/4", "1/20", "20", "1/400", "400")
 
@@ -48,10 +51,21 @@ def models(context: Context, on_policy: bool = False) -> Iterator[dict[str, Any]
         yield _model(context, q, p, q if on_policy else mu, u, step=0)
     stream = random.Random(20250)
     for step in range(1, MODELS_TRIED):
+        if step == FAR_FROM:
+            yield from _far_models(context, on_policy)
         size = 3 + step % 2
         q, p, mu = (_distribution(stream, size) for _ in range(3))
         u = [str(int(i == step % size)) for i in range(size)]
         yield _model(context, q, p, q if on_policy else mu, u, step)
+
+
+def _far_models(context: Context, on_policy: bool) -> Iterator[dict[str, Any]]:
+    """Two outcomes with q = 1/2, at one of which p, or mu, or both are tiny: beyond clamps from above."""
+    for power in FAR:
+        tiny, half = Fraction(1, 10**power), Fraction(1, 2)
+        for p, mu in ((tiny, half), *(() if on_policy else ((half, tiny), (tiny, tiny)))):
+            q, p_row, mu_row = ([str(x), str(1 - x)] for x in (half, p, mu))
+            yield _model(context, q, p_row, q if on_policy else mu_row, ["1", "0"], step=0)
 
 
 def uneven_models(context: Context) -> Iterator[dict[str, Any]]:

@@ -10,6 +10,8 @@ def combination_text(multiples: dict[str, str]) -> str:
 
     >>> combination_text({"reverse-kl": "1", "forward-kl": "-lam"})
     'grad KL(q||p) - lam grad KL(p||q)'
+    >>> combination_text({"reward": "-A", "rest": "beta/rho"})
+    '-grad E_q[A] + E_q[beta/rho*s]'
     """
     names = {"reverse-kl": "grad KL(q||p)", "forward-kl": "grad KL(p||q)"}
     rows = []
@@ -17,6 +19,8 @@ def combination_text(multiples: dict[str, str]) -> str:
         if name == "reward":  # one sign comes out of the mean
             negative = value.startswith("-") and not is_sum(value)
             rows.append(("-1", f"grad E_q[{value[1:]}]") if negative else ("1", f"grad E_q[{value}]"))
+        elif name == "rest":
+            rows.append(("1", f"E_q[{f'({value})' if is_sum(value) or value.startswith('-') else value}*s]"))
         else:
             rows.append((value, names[name]))
     return _signed(rows)

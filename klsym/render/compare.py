@@ -68,6 +68,7 @@ TRUST = {
     "kernel": "proved, replayed by the kernel",
     "sympy": "rests on SymPy (outside the decidable core)",
     "numeric": "supported by numbers only, not proved",
+    "open": "what is answered is proved, replayed by the kernel; the rest is open",
 }
 LOWER = {
     "A": "A varies no more than B in any model",

@@ -86,15 +86,19 @@ def _plain(e: Any) -> dict[Any, Any]:
 
 
 def _step(e: Any, spell: Text) -> tuple[str, int]:
-    """sign(x) = x/|x| and the indicator of x > 0, (1 + x/|x|)/2: in text, within the loss grammar."""
+    """sign(x) = x/|x|, 0 at x = 0, and steps of a given value there: in text, within the loss grammar.
+
+    (1 + sign(x))/2 is 1/2 at x = 0        min(1, 1 + sign(x)) is 1        max(0, sign(x)) is 0
+    """
     inner, binding = _walk(e.args[0], spell)
     sign = isinstance(e, sympy.sign)
     if spell is not TEXT:
         return (rf"\mathrm{{sgn}}({inner})" if sign else rf"\mathbf{{1}}[{inner} > 0]"), ATOM
-    top = inner if binding == ATOM else f"({inner})"
-    halved = not sign and e.args[1] == sympy.Rational(1, 2)  # min and max may tie on whole regions
-    ratio = f"{top}/max(abs({inner}), 1e-300)" if halved else f"{top}/abs({inner})"
-    return (ratio, PRODUCT) if sign else (f"((1 + {ratio})/2)", ATOM)
+    ratio = f"{inner if binding == ATOM else f'({inner})'}/max(abs({inner}), 1e-300)"
+    if sign:
+        return ratio, PRODUCT
+    at_zero = {1: f"min(1, 1 + {ratio})", 0: f"max(0, {ratio})"}
+    return at_zero.get(e.args[1], f"((1 + {ratio})/2)"), ATOM
 
 
 def _function_name(e: Any) -> str:

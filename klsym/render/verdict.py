@@ -50,6 +50,11 @@ class VerdictView:
     shown: str
     notes: tuple[str, ...]
 
+    @property
+    def objective(self) -> str | None:
+        """LaTeX of the implied objective, where it has a name."""
+        return None
+
     def unbiased_for(self, name: str) -> bool:
         """Is the value an unbiased estimate of this KL ("reverse-kl" or "forward-kl")?"""
         exact = self.value.multiples == {name: "1"} and self.value_constant == "0"
@@ -85,12 +90,18 @@ def setting_words(setting: Any, of: tuple[str, str] = ("as a loss", "as a detach
 
 def _target_words(verdict: VerdictView) -> str:
     gradient = verdict.gradient
-    if verdict.shown and gradient.target in ("combination", "separable"):
+    if _is_objective(verdict):
         return verdict.shown
     if gradient.target not in ("reverse-kl", "forward-kl", "combination"):
         return TARGETS[gradient.target]
     single = gradient.multiples in ({"reverse-kl": "1"}, {"forward-kl": "1"})
     return TARGETS[gradient.target] if single else combination_text(gradient.multiples)
+
+
+def _is_objective(verdict: VerdictView) -> bool:
+    """Is what is shown the gradient of something named?  A mean that holds scores is the gradient itself."""
+    named = verdict.gradient.target == "combination" or verdict.objective is not None
+    return bool(verdict.shown) and verdict.gradient.target in ("combination", "separable") and named
 
 
 def proof_word(verdict: VerdictView) -> str:
@@ -109,6 +120,8 @@ def value_line(verdict: VerdictView) -> str:
     for name in ("reverse-kl", "forward-kl"):
         if verdict.unbiased_for(name):
             return f"unbiased for {names[name]}"
+    if verdict.value.target is None:
+        return "open"
     if verdict.value.target == "zero":
         return verdict.value_constant
     if verdict.value.target in ("f-divergence", "separable"):
@@ -156,7 +169,11 @@ def _gradient_rows(verdict: VerdictView) -> list[tuple[str, str]]:
             else "E_q[c s]"
         )
         rows.append(("in q", f"{mean} with c = {verdict.coefficient}"))
-    if verdict.shown and verdict.gradient.target in ("none", None):
+    if (
+        verdict.shown
+        and verdict.gradient.target in ("separable", "none", None)
+        and not _is_objective(verdict)
+    ):
         rows.append(("equals", verdict.shown))
     if setting.level in LEVELS:
         rows.append(("level", LEVELS[setting.level]))
