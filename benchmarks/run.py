@@ -39,6 +39,7 @@ from klsym.abbreviations import (
 )
 from klsym.convert import to_ring, to_sympy
 from klsym.errors import NotInRing
+from klsym.files import make_folder, write_whole
 from klsym.kernel import check
 from klsym.kernel import replay as kernel
 from klsym.language import log_mu, log_p, log_q, sg, unfold
@@ -395,8 +396,8 @@ def main(argv: list[str] | None = None) -> None:
     chosen = options(argv)
     results, certificates = measure(chosen.repeats)
     print(table([("measure", "value", "aim"), *rows(results)]))
-    chosen.output.parent.mkdir(parents=True, exist_ok=True)
-    chosen.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    make_folder(chosen.output.parent)
+    write_whole(chosen.output, json.dumps(results, indent=1) + "\n")
     print(f"\nwritten to {chosen.output}", file=sys.stderr)
     if chosen.profile:
         profile(certificates, [claim for claim in load().values() if claim.verdict == "proved"])

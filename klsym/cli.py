@@ -15,6 +15,7 @@ from klsym.commands.console import one_line
 from klsym.errors import KlsymError, UsageError
 
 FORMATS = ("text", "latex", "markdown", "json")
+LONGEST_WAIT = 1_000_000  # seconds
 GRAMMAR = (
     "Grammar: log_q log_p log_mu k1 k2 k3 k(lam) r rho R A, numbers, + - * / **, "
     "sg exp log sqrt abs min max clip(x, lo, hi), parameters lam beta eps alpha n T. r is p/q."
@@ -112,8 +113,27 @@ def _add_explain(commands: Any) -> None:
         help="what the score's coefficient is centred by; std also divides (none)",
     )
     _add_format(explain, FORMATS)
-    explain.add_argument("--check", action="store_true", help="cross-check on exact finite models")
+    explain.add_argument(
+        "--check", action="store_true",
+        help="cross-check on exact finite models and on both sides of every bound; exit 1 if it fails",
+    )  # fmt: skip
+    explain.add_argument(
+        "--time-limit", type=_seconds, metavar="SECONDS",
+        help="give a loss up after so many seconds: it is answered in a process of its own, which is ended,"
+        " and a stream goes on with the next line; 0 for no limit (10 for each line of stdin, none for a"
+        " single loss)",
+    )  # fmt: skip
     explain.set_defaults(run="losses:explain_loss")
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= LONGEST_WAIT:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r}: seconds from 0 to {LONGEST_WAIT} expected")
+    return seconds
 
 
 def _add_level(command: Any) -> None:

@@ -91,6 +91,23 @@ def _convert(e: Any) -> ExpPoly:
     raise NotInRing(f"{e} is no exponential polynomial")
 
 
+def in_core(e: Any) -> bool:
+    """Is e an exponential polynomial, even if it is too large to be multiplied out?
+
+    >>> in_core((k1_ := K1(log_q, log_p)) ** 2), in_core(sympy.Max(k1_, 1))
+    (True, False)
+    """
+    if e.is_Add or e.is_Mul or isinstance(e, sg):
+        return all(map(in_core, e.args))
+    if e.is_Pow and e.exp.is_Integer and e.exp > 0:
+        return in_core(e.base)
+    try:
+        to_ring(e)
+    except NotInRing:
+        return False
+    return True
+
+
 def _symbol(e: Any) -> ExpPoly:
     if e in SYMBOLS:
         return SYMBOLS[e]

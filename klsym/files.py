@@ -1,8 +1,10 @@
-"""Files and folders that are written: whole or not at all, and a refusal is one line."""
+"""Files and folders: written whole or not at all, read up to a bound; a refusal is one line."""
 
 from __future__ import annotations
 
 import os
+import secrets
+import stat
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,8 +28,16 @@ def make_folder(folder: Path) -> Path:
     return folder
 
 
-def write_whole(target: Path, text: str) -> Path:
-    """Write a text file under another name, and rename it once it is complete.
+def refuse_unless_writable(folder: Path) -> None:
+    """Write an empty file of a new name, and remove it.
+
+    Raises UsageError: nothing can be written into the folder.
+    """
+    write_whole(folder / f".{secrets.token_hex(8)}", "").unlink()
+
+
+def write_whole(target: Path, content: str | bytes) -> Path:
+    """Write a file under a name of its own, and rename it once it is complete.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -35,18 +45,58 @@ def write_whole(target: Path, text: str) -> Path:
     ...     path.read_text(), len(list(path.parent.iterdir()))
     ('all of it', 1)
 
-    target: in a folder that exists; a file of that name is replaced.
+    target: in a folder that exists; a file of that name is replaced.  content: text is written as UTF-8.
+    Whoever writes the same file at the same time does the same: the last one to finish is read.
     Raises UsageError: it cannot be written; then nothing has changed.
     """
-    draft = target.with_name(target.name + ".part")
+    data = content.encode() if isinstance(content, str) else content
+    draft = target.with_name(f".{secrets.token_hex(8)}.part")
     try:
-        draft.write_text(text, encoding="utf-8")
-        os.replace(draft, target)
+        _write_and_rename(draft, target, data)
     except OSError as error:
-        with suppress(OSError):  # the folder itself may be missing, or be none
-            draft.unlink(missing_ok=True)
         raise UsageError(f"cannot write {_shown(target)}: {error.strerror}") from None
     return target
+
+
+def _write_and_rename(draft: Path, target: Path, data: bytes) -> None:
+    """Nothing is left of the draft, whatever ends this, ctrl-C too."""
+    try:
+        with draft.open("xb") as file:
+            file.write(data)
+        os.replace(draft, target)
+    except BaseException:
+        with suppress(OSError):  # the folder itself may be missing, or be none
+            draft.unlink(missing_ok=True)
+        raise
+
+
+def read_text(path: Path, most: int) -> str:
+    """The text of a regular file, as UTF-8.
+
+    most: bytes.  A file that says it is empty or short and never ends is read no further than that.
+    Raises UsageError: a folder, a device, a pipe, also behind a link; a file that is longer, no text, or
+    that cannot be read.
+    """
+    try:
+        with open(path, "rb", opener=_without_waiting) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise UsageError(f"{_shown(path)}: not a regular file")
+            data = file.read(most + 1)
+    except OSError as error:
+        raise UsageError(f"{_shown(path)}: {error.strerror or 'cannot be read'}") from None
+    except ValueError:  # a zero byte in the name
+        raise UsageError(f"{str(path)[:SHOWN]!a}: no name of a file") from None
+    if len(data) > most:
+        raise UsageError(f"{_shown(path)}: more than {most} bytes")
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise UsageError(f"{_shown(path)}: not a text file") from None
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """What is opened is looked at only then, so that nothing can be put in its place; a pipe is no wait."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
 def _shown(path: Path) -> str:

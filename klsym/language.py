@@ -48,6 +48,54 @@ H = Symbol("H", real=True)  # a detached quantity whose value a statement gives
 SLOTTED = (log_q, log_p, log_mu, R, A, H, length, s)  # what a slot has its own copy of
 
 
+# words in names of training code -> what they are here; a name is split at _ and before capitals
+LOGS = {"log", "logp", "logps", "logpi", "logq", "logprob", "logprobs", "logpis"}
+DENSITY = {
+    "p",
+    "q",
+    "pi",
+    "mu",
+    "prob",
+    "probs",
+    "policy",
+    "theta",
+    "token",
+    "per",
+    "seq",
+    "sum",
+    "mean",
+    "all",
+}
+BEHAVIOUR = {"old", "mu", "behavior", "behaviour", "sampler", "sampling", "rollout", "infer", "inference"}
+REFERENCE = {"ref", "reference", "base", "sft", "init", "teacher", "prior"}
+TRAINED = {"new", "cur", "curr", "current", "policy", "pi", "theta", "student", "actor"}
+WHOLE = {
+    "ratio": "rho", "ratios": "rho", "is_weight": "rho", "is_weights": "rho", "iw": "rho", "is_ratio": "rho",
+    "importance_weight": "rho", "importance_weights": "rho", "importance_ratio": "rho", "rho_old": "rho",
+    "prob_ratio": "rho", "policy_ratio": "rho", "adv": "A", "advs": "A", "advantage": "A", "advantages": "A",
+    **dict.fromkeys(("log_ratio", "logratio", "logr"), "k1 for log q - log p, or log_q - log_mu"),
+    "reward": "R", "rewards": "R", "ret": "R", "returns": "R",
+}  # fmt: skip
+
+
+def meant_by(name: str) -> str | None:
+    """What the grammar calls a density, ratio or reward that training code calls so; None for other names.
+
+    Such a name is no parameter: a parameter depends on neither the sample nor theta.
+
+    >>> [meant_by(name) for name in ("log_ref", "old_logprobs", "logp", "ratio", "log_alpha", "har")]
+    ['log_p', 'log_mu', 'log_q', 'rho', None, None]
+    """
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().strip("_")
+    if spaced in WHOLE:
+        return WHOLE[spaced]
+    words = set(filter(None, re.sub(r"(logprobs?|logps?)", r"_\1_", spaced).split("_")))
+    others = words - LOGS
+    if not words & LOGS or others - (DENSITY | BEHAVIOUR | REFERENCE | TRAINED) or words == {"log"}:
+        return None
+    return "log_p" if others & REFERENCE else "log_mu" if others & BEHAVIOUR else "log_q"
+
+
 def as_expression(value: Any) -> Any:
     """A SymPy expression from an expression or an exact number; text is refused, never evaluated.
 
@@ -86,7 +134,8 @@ def _foreign_name(node: Any) -> str:
     if isinstance(node, Estimator | sg | clip | GRAMMAR_NODES) or node is sympy.E:
         return ""
     if isinstance(node, Symbol):
-        return "s (the score function)" if node == s else ""
+        meant = None if node in ATOMS.values() else meant_by(node.name)
+        return "s (the score function)" if node == s else f"{node} (write {meant})" if meant else ""
     return str(node) if node.is_Atom else type(node).__name__
 
 

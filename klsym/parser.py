@@ -22,13 +22,14 @@ from typing import Any
 from sympy import Abs, Max, Min, Pow, Rational, exp, log, sqrt
 
 from klsym.errors import UsageError
-from klsym.language import ATOMS, PARAMETERS, clip, k, parameter, sg
+from klsym.language import ATOMS, PARAMETERS, clip, k, meant_by, parameter, sg
 
 MAX_LENGTH = 20_000  # characters
 MAX_DEPTH = 60  # nested operations
 MAX_POWER = 64
 MAX_EXP = 1000  # of a plain number, as in exp(2)
 MAX_BITS = 4096  # of a number
+MAX_DIGITS = 1000  # of a number as it is written; fewer than MAX_BITS allow
 NUMBER = re.compile(r"\d+(\.\d*)?([eE][+-]?\d{1,3})?|\.\d+([eE][+-]?\d{1,3})?")
 PARAMETER = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
 
@@ -53,6 +54,10 @@ class _Reader:
             plain = isinstance(name, str) and PARAMETER.fullmatch(name) and not iskeyword(name)
             if not plain or name in ATOMS or name in FUNCTIONS or name in ("s", "w"):
                 raise UsageError(f"parameter {str(name)[:40]!r}: a new plain name expected")
+            meant = meant_by(name)
+            if meant:
+                what = "a parameter depends on neither the sample nor theta"
+                raise UsageError(f"parameter {name!r}: {what}; write {meant}")
             self.names[name] = parameter(name)
 
     def read(self) -> Any:
@@ -99,7 +104,14 @@ class _Reader:
             case ast.Call(ast.Name(name), arguments, []) if name in FUNCTIONS:
                 return self.call(name, [self.build(item, depth + 1) for item in arguments], node)
             case ast.Call(ast.Name(name)) if name not in FUNCTIONS:
-                raise self.at(f"unknown function {name!r} (known: {' '.join(sorted(FUNCTIONS))})", node)
+                instead = self.instead(name, node.args)
+                known = "" if instead else f" (known: {' '.join(sorted(FUNCTIONS))})"
+                raise self.at_hint(f"unknown function {name!r}{known}", instead, node)
+            case ast.Call(ast.Attribute(of, name), arguments):
+                of_library = isinstance(of, ast.Name) and of.id not in self.names and not meant_by(of.id)
+                of_library = of_library or isinstance(of, ast.Attribute)
+                hint = self.instead(name, arguments if of_library else [of, *arguments])
+                raise self.at_hint(f"{FOREIGN[ast.Attribute]} is not part of the loss grammar", hint, node)
         if isinstance(node, ast.BinOp):
             raise self.foreign_operator(node)
         what = FOREIGN.get(type(node), "this")
@@ -131,15 +143,31 @@ class _Reader:
         source = self.text[start : self.lead + (node.end_col_offset or 0)]
         if not NUMBER.fullmatch(source):
             raise self.at(f"{source[:20]!r} is no number", node)
+        if len(source) > MAX_DIGITS:
+            raise self.at(f"a number of more than {MAX_DIGITS} characters", node)
         return self.bounded(Rational(source), node)
 
     def name(self, name: str, node: ast.expr) -> Any:
         if name not in self.names:
-            known = " ".join(sorted(self.names, key=str.lower))
-            hint = f"{name} is a function" if name in FUNCTIONS else f"known: {known}"
-            declare = "" if name in FUNCTIONS else f"; declare a parameter with --param {name}"
-            raise self.at_hint(f"unknown name {name!r}", f" ({hint}{declare})", node)
+            raise self.at_hint(f"unknown name {name!r}", self.meant(name), node)
         return self.names[name]
+
+    def meant(self, name: str) -> str:
+        if name in FUNCTIONS:
+            return f" ({name} is a function)"
+        if meant_by(name):
+            return f": write {meant_by(name)}"
+        known = " ".join(sorted(self.names, key=str.lower))
+        return f" (known: {known}; declare a parameter with --param {name})"
+
+    def instead(self, name: str, arguments: list[ast.expr]) -> str:
+        """What the grammar has for a function of PyTorch, JAX or NumPy; empty where it has nothing."""
+        if name not in INSTEAD:
+            return f": write {name}(...)" if name in FUNCTIONS else ""
+        source = [ast.get_source_segment(self.text.strip(), argument) or "" for argument in arguments]
+        x = source[0] if source and len(source[0]) <= 20 else "x"
+        inner = f"({x})" if re.search(r"[^\w.()]", x) else x
+        return ": " + INSTEAD[name].format(x=x, inner=inner)
 
     def at_hint(self, reason: str, hint: str, node: ast.expr) -> UsageError:
         return UsageError(str(self.at(reason, node)) + hint)
@@ -218,6 +246,20 @@ FOREIGN: dict[type[ast.expr], str] = {
     ast.Set: "a set",
     ast.Dict: "a dict",
 }
+DETACHED = "write sg({x})"
+CLAMPED = "write clip({x}, lo, hi), with one bound max({x}, lo) or min({x}, hi)"
+AVERAGED = "leave it out: a loss is that of one sample, and its mean is taken"
+INSTEAD = {
+    "detach": DETACHED, "stop_gradient": DETACHED, "data": DETACHED, "item": DETACHED,
+    "clamp": CLAMPED, "clip": CLAMPED, "clamp_": CLAMPED,
+    "clamp_min": "write max({x}, lo)", "clamp_max": "write min({x}, hi)", "relu": "write max({x}, 0)",
+    "minimum": "write min(x, y)", "maximum": "write max(x, y)",
+    "expm1": "write exp({x}) - 1", "log1p": "write log(1 + {x})", "square": "write {inner}**2",
+    "pow": "write {inner}**n", "reciprocal": "write 1/{inner}", "rsqrt": "write 1/sqrt({x})",
+    "exp2": "write 2**{inner}", "sigmoid": "write 1/(1 + exp(-{inner}))",
+    "logsigmoid": "write -log(1 + exp(-{inner}))", "softplus": "write log(1 + exp({x}))",
+    "mean": AVERAGED, "sum": AVERAGED,
+}  # fmt: skip
 ONE_ARGUMENT, SEVERAL = range(1, 2), range(2, 9)
 FUNCTIONS: dict[str, tuple[Callable[..., Any], range]] = {
     "sg": (sg, ONE_ARGUMENT),

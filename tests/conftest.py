@@ -1,8 +1,10 @@
-"""Settings shared by the tests: hypothesis is deterministic, and a test that asks for it may not hang."""
+"""Settings shared by the tests: hypothesis is deterministic, a test that asks for it may not hang, and
+nothing depends on what a shell hands down."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,6 +14,18 @@ from hypothesis import settings
 
 settings.register_profile("klsym", derandomize=True, deadline=None, max_examples=60)
 settings.load_profile("klsym")
+
+# what changes how klsym's processes print, and how wide
+HANDED_DOWN = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "MPLBACKEND", "PYTHONIOENCODING", "PYTHONUTF8",
+               "PYTHONWARNINGS", "PYTHONOPTIMIZE", "PYTHONUNBUFFERED", "PYTHONVERBOSE")  # fmt: skip
+
+
+def pytest_configure() -> None:
+    """`nohup make test &` hands down an ignored SIGINT, and others block it; processes inherit both."""
+    for name in HANDED_DOWN:
+        os.environ.pop(name, None)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 @contextlib.contextmanager

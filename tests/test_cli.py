@@ -478,7 +478,7 @@ def test_unwritable(where: str, tmp_path: Path, capsys: Out, monkeypatch: pytest
             if where == "no permission"
             else OSError(28, "No space left")
         )
-        monkeypatch.setattr(Path, "write_text", lambda *_, **__: (_ for _ in ()).throw(error))
+        monkeypatch.setattr(Path, "open", lambda *_, **__: (_ for _ in ()).throw(error))
     code, _, err = run(capsys, "prove", "value.k1-unbiased", "--certificates", str(target))
     assert code == 2
     one_line_of_complaint(err.splitlines()[-1] + "\n")
@@ -666,3 +666,19 @@ def test_interrupt() -> None:
     process.stdout.readline()
     process.send_signal(signal.SIGINT)
     assert process.wait(60) == 130 and process.stderr.read() == b"klsym: interrupted\n"
+
+
+def test_interrupt_where_a_shell_ignores_it() -> None:
+    """What `nohup make test &` hands to the tests, and a narrow screen with other letters beside it."""
+    code = (
+        "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN);"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT});"
+        "os.execv(sys.executable, [sys.executable, '-m', 'pytest', '-q', *sys.argv[1:]])"
+    )
+    tests = [f"{__file__}::{name}" for name in ("test_interrupt", "test_help")]
+    odd = {"COLUMNS": "20", "PYTHONIOENCODING": "latin-1", "LC_ALL": "C"}
+    done = subprocess.run(
+        [sys.executable, "-c", code, *tests], env={**os.environ, **odd}, capture_output=True, text=True,
+        timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0 and " passed" in done.stdout, done.stdout

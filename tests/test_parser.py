@@ -9,8 +9,9 @@ import pytest
 import sympy
 from hypothesis import given
 from hypothesis import strategies as st
-from sympy import Abs, Max, Min, Rational, exp, log, simplify, sqrt
+from sympy import Abs, Max, Min, Rational, Symbol, exp, log, simplify, sqrt
 
+from klsym.engine.explain import explain
 from klsym.errors import UsageError
 from klsym.language import (
     A,
@@ -447,3 +448,72 @@ def _grow(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 @given(st.recursive(LEAVES, _grow, max_leaves=6))
 def test_fuzz_grammatical_losses(text: str) -> None:
     read(text)
+
+
+# ---------------------------------------------------------------------------- training code
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("log_ref", "log_p"), ("ref_logprobs", "log_p"), ("refLogProb", "log_p"), ("logp_ref", "log_p"),
+        ("log_pi_ref", "log_p"), ("ref_per_token_logps", "log_p"), ("old_log_prob", "log_mu"),
+        ("old_per_token_logps", "log_mu"), ("rollout_log_probs", "log_mu"), ("log_old", "log_mu"),
+        ("log_pi", "log_q"), ("logprobs", "log_q"), ("newlogprob", "log_q"), ("per_token_logps", "log_q"),
+        ("ratio", "rho"), ("importance_weights", "rho"), ("logratio", "k1"), ("advantages", "A"),
+        ("reward", "R"),
+    ],
+)  # fmt: skip
+def test_densities_ratios_and_rewards_are_no_parameters(name: str, meant: str) -> None:
+    """Neither unasked, nor declared, nor as a symbol; and what to write is said."""
+    with pytest.raises(UsageError, match=rf"unknown name '{name}' at character 4 .*: write {meant}"):
+        parse(f"k1*{name}")
+    with pytest.raises(UsageError, match=rf"parameter '{name}': .*; write {meant}"):
+        parse(f"k1*{name}", [name])
+    with pytest.raises(UsageError, match=rf"{name} \(write {meant}"):
+        explain(Symbol(name, real=True) * k1)
+
+
+@pytest.mark.parametrize("name", ["har", "log_alpha", "log_scale", "kl_coef", "weight", "old", "ref"])
+def test_other_names_may_be_parameters(name: str) -> None:
+    assert unfold(parse(f"{name}*k1", [name])) == parameter(name) * k1
+    with pytest.raises(UsageError, match=rf"declare a parameter with --param {name}\)"):
+        parse(f"{name}*k1")
+
+
+@pytest.mark.parametrize(
+    ("text", "position", "instead"),
+    [
+        ("k1.detach()*k2", 1, "write sg(k1)"),
+        ("2*(log_q - log_p).detach()", 3, "write sg(log_q - log_p)"),
+        ("jax.lax.stop_gradient(rho)*k2", 1, "write sg(rho)"),
+        ("stop_gradient(rho)*k2", 1, "write sg(rho)"),
+        ("k2 + torch.exp(k1)", 6, "write exp(...)"),
+        ("log_q.exp()", 1, "write exp(...)"),
+        ("clamp(k1, -1, 1)", 1, "write clip(k1, lo, hi)"),
+        ("torch.clamp(k1, max=5)", 1, "min(k1, hi)"),
+        ("rho.clamp(0, 2)", 1, "write clip(rho, lo, hi)"),
+        ("expm1(-k1)", 1, "write exp(-k1) - 1"),
+        ("torch.expm1(-k1) + k1", 1, "write exp(-k1) - 1"),
+        ("torch.square(k1 + 1)/2", 1, "write (k1 + 1)**2"),
+        ("jnp.minimum(rho, 1)", 1, "write min(x, y)"),
+        ("F.logsigmoid(beta*k1)", 1, "write -log(1 + exp(-(beta*k1)))"),
+        ("k3.mean()", 1, "leave it out"),
+    ],
+)
+def test_training_code_is_told_what_to_write(text: str, position: int, instead: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(instead)) as caught:
+        parse(text)
+    assert f"at character {position} of" in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["torch.load(k1)", "os.system(k1)", "k1.__class__()", "torch.tanh(k1)"])
+def test_other_calls_are_refused_without_advice(text: str) -> None:
+    with pytest.raises(UsageError, match="not part of the loss grammar") as caught:
+        parse(text)
+    assert "write" not in str(caught.value)
+
+
+@pytest.mark.parametrize("option", ["use", "sampling", "level", "batch"])
+def test_none_is_no_choice(option: str) -> None:
+    with pytest.raises(UsageError, match=rf"{option}=None: one of "):
+        explain("k3", **{option: None})
+    assert explain("k3", credit=None, weights=None, aggregate=None).target == "forward-kl"

@@ -11,6 +11,7 @@ from typing import Any
 
 from klsym.commands.console import one_line, output_folder, progress
 from klsym.errors import Refused, UsageError
+from klsym.files import read_text
 
 
 def prove(options: argparse.Namespace) -> int:
@@ -71,14 +72,7 @@ def _read_json(path: Path) -> Any:
     from klsym.kernel.replay import MAX_SIZE
 
     try:
-        if path.exists() and not path.is_file():
-            raise UsageError(f"{path}: not a regular file")
-        with path.open(encoding="utf-8") as file:
-            return read(file.read(MAX_SIZE + 1))
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or 'cannot be read'}") from None
-    except UnicodeDecodeError:
-        raise UsageError(f"{path}: not a text file") from None
+        return read(read_text(path, MAX_SIZE))
     except Refused as refusal:
         raise UsageError(f"{path}: {one_line(str(refusal))}") from None
 

@@ -5,18 +5,61 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from klsym.commands.console import one_line
-from klsym.errors import KlsymError
+from klsym.errors import KlsymError, UsageError
+
+LONGEST = 1_000_000  # characters of a line that are read; the parser's own limit is below
+Reply = dict[str, Any]  # {"text", "code"}, or {"error"}
+STREAM_LIMIT = 10.0  # seconds a line
 
 
 def explain_loss(options: argparse.Namespace) -> int:
     """The verdict on a loss, or on each line of standard input."""
     if options.loss == "-":
         return _explain_stream(options)
-    print(_render(_explain(options.loss.strip(" "), options), options.format))
-    return 0
+    loss = options.loss.strip(" ")
+    if not options.time_limit:
+        verdict = _explain(loss, options)
+        reply: Reply = {"text": _render(verdict, options.format), "code": _code(verdict)}
+    else:
+        from klsym.commands.limited import Limited
+
+        with Limited(options) as limited:
+            reply = limited.answer(loss)
+        if "error" in reply:
+            raise UsageError(reply["error"])
+    print(reply["text"])
+    return int(reply["code"])
+
+
+def answered(loss: str, options: argparse.Namespace) -> Reply:
+    """What is printed and the exit code; or one line that says what is wrong, whatever happens."""
+    try:
+        verdict = _explain(loss, options)
+        return {"text": _render(verdict, options.format), "code": _code(verdict)}
+    except KlsymError as error:
+        return {"error": one_line(str(error))}
+    except Exception as error:  # a defect of klsym is no reason to leave the other lines unanswered
+        return {
+            "error": one_line(f"klsym fails on this loss, please report it: {type(error).__name__}: {error}")
+        }
+
+
+def load(options: argparse.Namespace) -> None:
+    """Import what answers."""
+    import klsym.engine.explain
+    import klsym.render.verdict
+
+    if options.check:
+        import klsym.numeric.cross_check  # noqa: F401
+
+
+def _code(verdict: Any) -> int:
+    """1 if the cross-check failed."""
+    return 0 if verdict.check is None or verdict.check["passed"] else 1
 
 
 def _explain(loss: str, options: argparse.Namespace) -> Any:
@@ -35,21 +78,32 @@ def _explain(loss: str, options: argparse.Namespace) -> Any:
 
 
 def _explain_stream(options: argparse.Namespace) -> int:
-    """One JSON object a line, also for a line that cannot be read; then the exit code is 2."""
-    code = 0
+    """One JSON object a line, also for a line that has no answer; then the exit code is 2."""
+    from klsym.commands.limited import Limited
+
+    code, options.format = 0, "json"
+    options.time_limit = STREAM_LIMIT if options.time_limit is None else options.time_limit
     reconfigure = getattr(sys.stdin, "reconfigure", None)
     if reconfigure is not None:
         reconfigure(errors="replace")  # a line that is no text is answered like any other bad line
-    for line in sys.stdin:
-        loss = line.strip()
-        if not loss:
-            continue
-        try:
-            answer = _explain(loss, options).to_json()
-        except KlsymError as error:
-            answer, code = {"loss": loss[:200], "error": one_line(str(error))}, 2
-        print(json.dumps(answer), flush=True)
+    with Limited(options) as limited:
+        for loss in _lines(sys.stdin):
+            reply = limited.answer(loss) if options.time_limit else answered(loss, options)
+            if "error" in reply:
+                reply = {"text": json.dumps({"loss": loss[:200], "error": reply["error"]}), "code": 2}
+            print(reply["text"], flush=True)
+            code = max(code, int(reply["code"]))
     return code
+
+
+def _lines(stream: Any) -> Iterator[str]:
+    """Lines that are not empty; of one beyond any loss only the beginning is kept."""
+    while line := stream.readline(LONGEST):
+        end = line
+        while len(end) == LONGEST and not end.endswith("\n"):
+            end = stream.readline(LONGEST)
+        if line.strip():
+            yield line.strip()
 
 
 def _render(verdict: Any, form: str) -> str:

@@ -1,102 +1,216 @@
-"""The numeric cross-check of a verdict: its theorems, or its formulas, judged on exact finite models."""
+"""The numeric cross-check of a verdict: its theorems on exact finite models, its formulas at samples.
+
+What is printed says of each sample and of the score coefficient c
+
+    grad L = a s        E_m[grad L] = E_q[c s], so that  c - a m/q  is the same number at all samples
+
+(completeness), and c is the named combination up to a constant.  Both are judged against the literal loss
+at random samples and on both sides of every bound of a clip, min, max or abs.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import random
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import mpmath
 import sympy
 
-from klsym.abbreviations import Context
 from klsym.engine.verdict import Verdict
-from klsym.language import PARAMETERS, A, R, log_mu, log_p, log_q, sg, unfold
+from klsym.errors import UsageError
+from klsym.language import COUNTS, PARAMETERS, k1, parameter, r
 from klsym.numeric.exact import check_theorem
-from klsym.numeric.models import FiniteModel, random_model
+from klsym.numeric.literal import SAMPLED, at_sample, bounds_of, crossings
 from klsym.parser import parse
 
-DIGITS = 40
-STEP = mpmath.mpf(10) ** -12  # a central difference in 40 digits errs by about STEP^2
-CLOSE = 1e-12
-SEEDS = range(4)
+SEEDS = range(8)
+DRAWS = 200  # of parameters, until the hypotheses hold
+DIGITS = 50  # that remain when numbers of the size of exp(coordinates) cancel
+CLOSE = 1e-20
+NEAR = 0.25  # distance of a sample from a bound, at most
+SAME = 1e-6  # below this distance, two bounds are met at one place
+FARTHEST = 400  # log ratios up to which bounds are looked for
+NAMED = {"zero", "reverse-kl", "forward-kl", "combination"}
+CONDITION = re.compile(r"(.+?) (>|>=|!=) 0( \(.*)?")
+
+Values = dict[str, Any]
 
 
 def with_check(verdict: Verdict, loss: Any) -> Verdict:
     """The verdict with `check`: {"passed", "text"}.
 
-    In the ring each theorem is judged by the exact oracle.  Outside it, the printed per-sample gradient
-    and score coefficient are compared with central differences of the literal loss.
+    Each theorem is judged by the exact oracle; for one sample, and a sequence as one, the printed
+    gradient, coefficient and target are compared with the literal loss as well.
     """
-    if not verdict.proofs:
-        return replace(verdict, check=_literal_check(verdict, loss))
     outcomes = [check_theorem(proof.theorem) for proof in verdict.proofs]
-    passed = all(outcome.passed for outcome in outcomes)
-    return replace(verdict, check={"passed": passed, "text": "; ".join(o.text for o in outcomes)})
+    passed, texts = all(outcome.passed for outcome in outcomes), [outcome.text for outcome in outcomes]
+    if verdict.setting.level != "token" and verdict.setting.batch == "none":
+        found = _literally(verdict, loss)
+        passed, texts = passed and found["passed"], [*texts, found["text"]]
+    text = "; ".join(texts)
+    return replace(verdict, check={"passed": passed, "text": text if passed else f"FAILED: {text}"})
 
 
-def _literal_check(verdict: Verdict, loss: Any) -> dict[str, Any]:
-    names = sorted(str(x) for x in loss.free_symbols - {log_q, log_p, log_mu, R, A})
-    assert verdict.coefficient is not None, "outside the ring it is always printed"
-    strings = (verdict.per_sample, verdict.coefficient)
-    per_sample, coefficient = (parse(text, [n for n in names if not _known(n)]) for text in strings)
-    worst = 0.0
+def _literally(verdict: Verdict, loss: Any) -> dict[str, Any]:
+    try:
+        printed = _Printed.of(verdict, loss)
+    except UsageError as error:
+        return {"passed": False, "text": f"a printed formula cannot be read: {error}"}
     with mpmath.workdps(DIGITS):
+        return printed.judged()
+
+
+@dataclass(frozen=True)
+class _Printed:
+    """What a verdict prints, beside the loss that it speaks of, and the parameters in all of it."""
+
+    verdict: Verdict
+    loss: Any
+    per_sample: Any
+    coefficient: Any
+    named: Any | None  # what the target says that the coefficient is, up to a constant
+    names: tuple[str, ...]
+
+    @staticmethod
+    def of(verdict: Verdict, loss: Any) -> _Printed:
+        loss = loss / parameter("T") if verdict.setting.averaged else loss
+        declared = {x.name for x in loss.free_symbols - {*SAMPLED}} - {*PARAMETERS}
+        assert verdict.coefficient is not None, "of one sample it is always printed"
+        per_sample, coefficient = (parse(t, declared) for t in (verdict.per_sample, verdict.coefficient))
+        parts = {"reverse-kl": k1, "forward-kl": -r, "reward": 1}
+        multiples = verdict.gradient.multiples if verdict.target in NAMED else {}
+        named = sum((parse(text, declared) * parts[n] for n, text in multiples.items()), sympy.S.Zero)
+        named = named if verdict.target in NAMED else None
+        names = {x.name for e in (loss, per_sample, coefficient, named or k1) for x in e.free_symbols}
+        return _Printed(
+            verdict, loss, per_sample, coefficient, named, tuple(sorted(names - {x.name for x in SAMPLED}))
+        )
+
+    # -- the judgement ------------------------------------------------------------------
+    def judged(self) -> dict[str, Any]:
+        on_policy = self.verdict.setting.on_policy
+        bounds = bounds_of(self.loss, self.per_sample, self.coefficient, on_policy=on_policy)
+        worst: dict[str, float] = {}
+        samples, reached = 0, set()
         for seed in SEEDS:
-            context = Context(parameters=tuple(names), on_policy=verdict.setting.on_policy)
-            model = random_model(seed, 4, context)
-            under = model.q if verdict.setting.on_policy or model.mu is None else model.mu
-            literal = _expected_gradient(loss, model, under, verdict.setting.use)
-            for measure, a in ((under, per_sample), (model.q, coefficient)):
-                worst = max(worst, abs(float(literal - _score_form(a, model, measure))))
-    text = f"literal loss on {len(SEEDS)} models: largest difference {worst:.1e}"
-    return {"passed": worst < CLOSE, "text": text}
+            stream = random.Random(seed)
+            fixed = self.parameters(stream)
+            if fixed is None:
+                return {"passed": False, "text": "no values of the parameters found that meet the hypotheses"}
+            rows = []
+            for met, values in self.samples(stream, fixed, bounds):
+                row = self.compared(values)
+                rows += [] if row is None else [row]
+                reached |= set() if row is None else met
+            samples += len(rows)
+            for name, gap in _differences(rows):
+                worst[name] = max(worst.get(name, 0.0), gap)
+        wrong = [name for name, gap in worst.items() if not gap <= CLOSE]
+        return {"passed": samples > 0 and not wrong, "text": _told(worst, samples, bounds, reached, wrong)}
+
+    def parameters(self, stream: random.Random) -> Values | None:
+        """Values of both signs that meet the hypotheses of the verdict, such as eps > 0."""
+        found = map(CONDITION.fullmatch, self.verdict.hypotheses)
+        conditions = [(self.condition(match[1]), match[2]) for match in found if match]
+        for _ in range(DRAWS):
+            values = {name: _drawn(name, stream) for name in self.names}
+            if all(e is None or _holds(e, relation, values) for e, relation in conditions):
+                return values
+        return None
+
+    def condition(self, text: str) -> Any | None:
+        """The left side of a hypothesis on parameters; None for one that speaks of more than them."""
+        try:
+            found = parse(text, [name for name in self.names if name not in PARAMETERS])
+        except UsageError:  # it speaks of measures, or is a sentence
+            return None
+        return found if {x.name for x in found.free_symbols} <= set(self.names) else None
+
+    # -- samples ------------------------------------------------------------------------
+    def samples(
+        self, stream: random.Random, fixed: Values, bounds: list[Any]
+    ) -> Iterator[tuple[set[Any], Values]]:
+        """Random ones, and along each coordinate one on either side of every bound that is met."""
+        for _ in range(4):
+            yield set(), self.drawn(stream, fixed)
+        numbers = [abs(float(x)) for e in bounds for x in e.atoms(sympy.Rational)]
+        reach = 3 * (4 + min(max(numbers, default=0.0), FARTHEST))
+        start = self.drawn(stream, fixed)
+        for symbol in SAMPLED:
+            name = symbol.name
+            moved = [bound for bound in bounds if bound.has(symbol)]
+
+            def line(t: Any, name: str = name) -> Values:
+                return self.at(start | {name: start[name] + t})
+
+            met = [(t, bound) for bound in moved for t in crossings(bound, line, reach)]
+            for t, bound in met:
+                gaps = (abs(t - other) / 2 for other, _ in met)
+                step = min([mpmath.mpf(NEAR), *(gap for gap in gaps if gap > SAME)])
+                yield from (({bound}, line(t + side * step)) for side in (-1, 1))
+
+    def drawn(self, stream: random.Random, fixed: Values) -> Values:
+        values = {x.name: mpmath.mpf(stream.gauss(0, 1.5)) for x in SAMPLED}
+        length = {"T": mpmath.mpf(stream.randint(1, 6))} if self.verdict.setting.averaged else {}
+        return self.at(values | fixed | length)
+
+    def at(self, values: Values) -> Values:
+        """On-policy the sampler is the policy."""
+        return values | {"log_mu": values["log_q"]} if self.verdict.setting.on_policy else values
+
+    def compared(self, values: Values) -> dict[str, Any] | None:
+        """At one sample: what is 0 if the print is right, and what is the same number at all samples."""
+        size = max(abs(values[x.name]) for x in SAMPLED)
+        with mpmath.workdps(DIGITS + int(2 * size)):
+            try:
+                value, slope = at_sample(self.loss, values)
+                literal = value if self.verdict.setting.use == "reward" else slope
+                a, c = (at_sample(e, values)[0] for e in (self.per_sample, self.coefficient))
+                named = None if self.named is None else at_sample(self.named, values)[0]
+            except (ArithmeticError, ValueError):
+                return None
+            under_q = literal * mpmath.exp(values["log_mu"] - values["log_q"])
+            rounding = max(map(abs, (value, literal, under_q, c))) * mpmath.mpf(10) ** -int(2 * size + 20)
+            scale = 1 + rounding
+            return {"gradient": (literal - a, scale), "coefficient": (under_q - c, scale)} | (
+                {} if named is None else {"target": (c - named, scale)}
+            )
 
 
-def _known(name: str) -> bool:
-    return name in PARAMETERS
+def _drawn(name: str, stream: random.Random) -> Any:
+    """A number of either sign; a batch size or length is a whole number."""
+    if name in COUNTS:
+        return mpmath.mpf(stream.randint(2, 6))
+    return mpmath.mpf(stream.choice((-1, 1)) * stream.uniform(0.3, 1.7))
 
 
-def _at(model: FiniteModel, x: int, shift: Any = 0) -> dict[Any, Any]:
-    """Values at outcome x, the logits of q moved by shift * u."""
-    total = sum(mpmath.mpf(q) * mpmath.exp(shift * u) for q, u in zip(model.q, model.u, strict=True))
-    values = {log_q: mpmath.log(model.q[x]) + shift * model.u[x] - mpmath.log(total)}
-    mu = model.q if model.mu is None else model.mu
-    values |= {log_p: mpmath.log(model.p[x]), log_mu: mpmath.log(mu[x])}
-    rewards = {R: model.rewards.get("R"), A: model.rewards.get("A")}
-    values |= {symbol: mpmath.mpf(row[x]) for symbol, row in rewards.items() if row is not None}
-    return {k: sympy.Float(str(v), DIGITS) for k, v in values.items()}
+def _holds(e: Any, relation: str, values: Values) -> bool:
+    try:
+        x = at_sample(e, values)[0]
+    except (ArithmeticError, ValueError):
+        return False
+    return bool(x > 0 or (relation == ">=" and x == 0) or (relation == "!=" and x != 0))
 
 
-def _value(expression: Any, at: dict[Any, Any], model: FiniteModel) -> Any:
-    numbers = {s: sympy.Float(str(model.parameters[s.name]), DIGITS)
-               for s in expression.free_symbols if s.name in model.parameters}  # fmt: skip
-    return mpmath.mpf(str(sympy.N(unfold(expression).subs(at | numbers), DIGITS)))
+def _differences(rows: list[dict[str, Any]]) -> Iterator[tuple[str, float]]:
+    """The gradient agrees at each sample; the coefficient and the target up to one constant."""
+    for row in rows:
+        for name, (gap, scale) in row.items():
+            first, first_scale = rows[0][name] if name != "gradient" else (0, 0)
+            yield name, float(abs(gap - first) / max(scale, first_scale))
 
 
-def _expected_gradient(loss: Any, model: FiniteModel, under: Any, use: str) -> Any:
-    """sum_x m(x) dL(x)/dt along u with sg(.) frozen, or sum_x m(x) L(x) u.s(x) for a reward."""
-    if use == "reward":
-        return _score_form(loss.replace(sg, lambda e: e), model, under)
-    total = mpmath.mpf(0)
-    for x in range(len(model.q)):
-        frozen = _freeze(loss, _at(model, x), model)
-        ahead, behind = (_value(frozen, _at(model, x, shift), model) for shift in (STEP, -STEP))
-        total += mpmath.mpf(under[x]) * (ahead - behind) / (2 * STEP)
-    return total
-
-
-def _freeze(loss: Any, at: dict[Any, Any], model: FiniteModel) -> Any:
-    """sg(x) becomes the number that x is at theta."""
-    return loss.replace(
-        lambda e: isinstance(e, sg),
-        lambda e: sympy.Float(str(_value(e.args[0], at, model)), DIGITS),
-    )
-
-
-def _score_form(a: Any, model: FiniteModel, under: Any) -> Any:
-    """sum_x m(x) a(x) u.s(x)."""
-    mean = sum(mpmath.mpf(q) * u for q, u in zip(model.q, model.u, strict=True))
-    return mpmath.fsum(
-        mpmath.mpf(m) * (u - mean) * _value(a, _at(model, x), model)
-        for x, (m, u) in enumerate(zip(under, model.u, strict=True))
-    )
+def _told(
+    worst: dict[str, float], samples: int, bounds: list[Any], reached: set[Any], wrong: list[str]
+) -> str:
+    if not samples:
+        return "the literal loss has no value at any sample that was tried"
+    sides = f", on both sides of {len(reached)} bound{'s' * (len(reached) != 1)}" if reached else ""
+    missed = len(bounds) - len(reached)
+    sides += f" ({missed} bound{'s' * (missed != 1)} met by no sample)" if missed else ""
+    largest = max(worst.values())
+    said = f"literal loss at {samples} samples{sides}: largest difference {largest:.1e}"
+    return said + (f" (in the {' and the '.join(wrong)})" if wrong else "")

@@ -1,0 +1,149 @@
+"""`klsym explain --check` can fail: verdicts with one wrong formula, and the exit code that says so."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from klsym.cli import main
+from klsym.engine import explain as engine
+from klsym.engine.verdict import Meaning, Verdict
+from klsym.numeric.cross_check import with_check
+from klsym.parser import parse
+
+STEP = "(1 + (k1 - {0})/abs(k1 - {0}))/2"  # 1[k1 > bound]
+UNDER = "(1 - (k1 + {0})/abs(k1 + {0}))/2"  # 1[k1 < -bound]
+PPO = "min(rho*A, clip(rho, 1 - eps, 1 + eps)*A)"
+RIGHT = [
+    "k3", "sg(rho)*k2", "beta*k1/(1 - lam) + k2*R", "k1/n", "r**64 + k1", "exp(k1/2)", "log(2 + r)", PPO,
+    "clip(k1, -10, 10)", "rho*clip(k1, -40, 40)", "clip(k1, 0, 1000)", "clip(k3, -1, 5)", "abs(abs(k1) - 1)",
+    "clip(rho, 1, 2)*k1", "max(k1, sg(k1), 0)", "max(k1, sg(k1), 2*k1 - sg(k1))", "clip(k1, lam, beta)",
+    "clip(rho, 1 - eps, 1 + eps)*A", "sqrt(r)*abs(k1 - eps)",
+]  # fmt: skip
+
+
+def checked(loss: str, sampling: str = "on-policy", **changes: Any) -> dict[str, Any]:
+    verdict = replace(engine.explain(loss, sampling), **changes)
+    found = with_check(verdict, parse(loss)).check
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("sampling", ["on-policy", "off-policy"])
+@pytest.mark.parametrize("loss", RIGHT)
+def test_right_verdicts_pass(loss: str, sampling: str) -> None:
+    found = checked(loss, sampling)
+    assert found["passed"] is True and "FAILED" not in found["text"]
+
+
+@pytest.mark.parametrize("sampling", ["on-policy", "off-policy"])
+@pytest.mark.parametrize("use", ["loss", "reward"])
+def test_rewards_and_sequences_pass(use: str, sampling: str) -> None:
+    for loss, options in (("rho*k2", {}), ("k1", {"level": "sequence", "aggregate": "mean"})):
+        verdict = engine.explain(loss, sampling, use, **options)
+        assert "literal loss" in with_check(verdict, parse(loss)).check["text"]
+        assert with_check(verdict, parse(loss)).check["passed"] is True
+        wrong = replace(verdict, coefficient=f"{verdict.coefficient} + k1**2")
+        assert with_check(wrong, parse(loss)).check["passed"] is False
+
+
+@pytest.mark.parametrize("bound", [10, 20, 40, 300])
+@pytest.mark.parametrize("beyond", [STEP, UNDER], ids=["above", "below"])
+@pytest.mark.parametrize("sampling", ["on-policy", "off-policy"])
+def test_what_is_wrong_beyond_a_clamp_alone_is_seen(bound: int, beyond: str, sampling: str) -> None:
+    """The coefficient is right between the bounds, and its slope beyond one of them is not 0."""
+    loss = f"clip(k1, -{bound}, {bound})"
+    verdict = engine.explain(loss, sampling)
+    extra = beyond.format(bound) + ("" if sampling == "on-policy" else "/rho")
+    assert checked(loss, sampling)["passed"] is True
+    found = checked(loss, sampling, coefficient=f"{verdict.coefficient} + {extra}")
+    assert found["passed"] is False and found["text"].startswith("FAILED") and "coefficient" in found["text"]
+    found = checked(loss, sampling, per_sample=f"{verdict.per_sample} + {beyond.format(bound)}")
+    assert found["passed"] is False and "in the gradient" in found["text"]
+
+
+@pytest.mark.parametrize(
+    ("loss", "changes"),
+    [
+        ("k3", {"coefficient": "-2*r"}),
+        ("k3", {"per_sample": "-r"}),
+        ("k2", {"coefficient": "k1 + lam*k1"}),
+        ("k2", {"coefficient": "k1 + undeclared"}),
+        ("k2", {"gradient": Meaning("forward-kl", {"forward-kl": "1"})}),
+        ("k2", {"gradient": Meaning("reverse-kl", {"reverse-kl": "2"})}),
+        ("k1", {"coefficient": "k1"}),
+        ("k1*R", {"per_sample": "R + 1/100000"}),
+        (PPO, {"per_sample": "rho*A"}),
+        ("abs(k1)", {"coefficient": "1"}),
+    ],
+)
+def test_one_wrong_formula_fails(loss: str, changes: dict[str, Any]) -> None:
+    verdict = engine.explain(loss, "off-policy" if "rho" in loss else "on-policy")
+    found = checked(loss, verdict.setting.sampling, **changes)
+    assert found["passed"] is False and found["text"].startswith("FAILED")
+
+
+def test_constants_drop() -> None:
+    assert checked("k3", coefficient="1 - r")["passed"] is True
+
+
+def test_the_hypotheses_are_respected_and_needed() -> None:
+    """eps > 0 is drawn as the verdict says; without the line, crossed bounds show that it was needed."""
+    loss = "clip(rho, 1 - eps, 1 + eps)*A"
+    verdict = engine.explain(loss, "off-policy")
+    assert any(line.startswith("eps > 0") for line in verdict.hypotheses)
+    assert checked(loss, "off-policy")["passed"] is True
+    assert checked(loss, "off-policy", hypotheses=())["passed"] is False
+    found = checked(loss, "off-policy", hypotheses=("eps > 0", "-eps > 0"))
+    assert found["passed"] is False and "hypotheses" in found["text"]
+
+
+def test_bounds_that_nothing_reaches_are_told() -> None:
+    assert "(1 bound met by no sample)" in checked("clip(k3, -1, 5)")["text"]
+    assert "met by no sample" not in checked("clip(k3, 1, 5)")["text"]
+
+
+@pytest.fixture
+def lying(monkeypatch: pytest.MonkeyPatch) -> None:
+    """explain, with twice the coefficient wherever it is no number."""
+    honest = engine.explain
+
+    def lie(*arguments: Any, **options: Any) -> Verdict:
+        verdict = honest(*arguments, **options)
+        return replace(verdict, coefficient=f"2*({verdict.coefficient})")
+
+    monkeypatch.setattr(engine, "explain", lie)
+
+
+@pytest.mark.parametrize(
+    "loss", ["k3", "rho*k1", *(f"clip(k1, -{bound}, {bound})" for bound in (10, 20, 40))]
+)
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_failed_check_exits_1(loss: str, form: str, lying: None, capsys: Any) -> None:
+    assert main(["explain", loss, "--sampling", "off-policy", "--check", "--format", form]) == 1
+    out = capsys.readouterr().out
+    assert "FAILED: " in out
+    assert form == "text" or json.loads(out)["check"]["passed"] is False
+    assert main(["explain", loss, "--sampling", "off-policy", "--format", form]) == 0
+
+
+def test_a_stream_with_a_failed_check_exits_1(
+    lying: None, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for lines, code in (("k3\nk1\n", 1), ("k3\nk9\n", 2)):
+        monkeypatch.setattr(sys, "stdin", io.StringIO(lines))
+        assert main(["explain", "-", "--check", "--time-limit", "0"]) == code
+        assert json.loads(capsys.readouterr().out.splitlines()[0])["check"]["passed"] is False
+
+
+@pytest.mark.parametrize("bound", [20, 40, 100])
+def test_there_is_a_witness_beyond_a_wide_clamp(bound: int) -> None:
+    """And none where nothing differs."""
+    witness = engine.explain(f"rho*clip(k1, -{bound}, {bound})", "off-policy").witness
+    assert witness is not None and witness["left"] != witness["right"]
+    assert engine.explain("rho*k1", "off-policy").witness is None
