@@ -9,6 +9,7 @@ import sympy
 
 from klsym.calculus import claim, covariance, expectation, k1, k2, k3, q
 from klsym.evidence import Estimate, Evidence
+from klsym.experiments.schulman import PRINTED, agrees
 from klsym.numeric.gaussian import Divergent, Gaussian, expect, log_ratio, table, variance, x
 from klsym.numeric.gaussian_exact import GaussianModel
 from klsym.numeric.gaussian_quadrature import ESTIMATORS, mean, mean_and_sd
@@ -19,36 +20,22 @@ NAMES = {"k1": "k_1", "k2": "k_2", "k3": "k_3"}
 MEAN = {name: LATEX.expectation("q", latex) for name, latex in NAMES.items()}
 VAR = {name: LATEX.covariance("q", latex, latex) for name, latex in NAMES.items()}
 HALF = sympy.Rational(1, 2)
-PRINTED_BIAS = sympy.Rational("0.002")  # of k2 over the true KL at p = N(0.1, 1), in WZ1
 
 
 # ---------------------------------------------------------------------------- Schulman's table
-@claim(
-    "value.gaussian-table-near", verdict="corrected", source="WZ1 Bias and variance for KL values; WZ2 3.1"
-)
+@claim("value.gaussian-table-near", verdict="exact", source="WZ1 Bias and variance for KL values; WZ2 3.1")
 def table_near():
-    """A small KL; the bias of k2 that is printed falls short of the exact one by a fifth."""
-    at = sympy.Rational(1, 10)
-    bias = table(STANDARD, Gaussian(at, 1))["k2"].bias_over_true
-    refuted = Evidence(
-        "refuted",
-        f"q = N(0,1), p = N({at},1): bias/true of k2 = {float(PRINTED_BIAS)}",
-        rf"\frac{{{MEAN['k2']} - \mathrm{{KL}}}}{{\mathrm{{KL}}}} = {float(PRINTED_BIAS)}",
-        "sympy",
-        oracle=lambda: _bias_oracle(float(at)),
-        steps=(("exactly", rf"{sympy.latex(bias)} = {float(bias)}"),),
-        holds=bias != PRINTED_BIAS,
-    )
-    return (_table(at), refuted)
+    """A small KL: the bias of k2 is 0.0025 of it, half a unit in the last digit from the printed 0.002."""
+    return _table(sympy.Rational(1, 10), PRINTED["near"])
 
 
 @claim("value.gaussian-table-far", verdict="exact", source="WZ1 Bias and variance for KL values; WZ2 3.1")
 def table_far():
     """A large KL: the bias of k2 is a quarter of it."""
-    return _table(sympy.Integer(1))
+    return _table(sympy.Integer(1), PRINTED["far"])
 
 
-def _table(at):
+def _table(at, printed):
     rows = table(STANDARD, Gaussian(at, 1))
     true = rows["k1"].mean
     columns = {
@@ -58,12 +45,18 @@ def _table(at):
     text = "; ".join(f"{name} {', '.join(map(_decimal, values))}" for name, values in columns.items())
     cells = {name: r",\ ".join(map(_decimal_latex, values)) for name, values in columns.items()}
     latex = r";\quad ".join(rf"\text{{{name}: }} {cell}" for name, cell in cells.items())
+    shown = dict(zip(columns, zip(*printed.values(), strict=True), strict=True))
+    right = all(agrees(*pair) for name in columns for pair in zip(shown[name], columns[name], strict=True))
+    printed_latex = r";\quad ".join(map(r",\ ".join, shown.values()))
     return Evidence(
         "exact",
-        f"q = N(0,1), p = N({at},1), KL = {true}: {text} (k1, k2, k3)",
+        f"q = N(0,1), p = N({at},1), KL = {true}: {text} (k1, k2, k3); the printed "
+        f"{'; '.join(map(', '.join, shown.values()))} agree to the digits given",
         rf"q = \mathcal{{N}}(0, 1),\ p = \mathcal{{N}}({sympy.latex(at)}, 1):\quad "
-        rf"\mathrm{{KL}} = {sympy.latex(true)};\quad {latex}",
+        rf"\mathrm{{KL}} = {sympy.latex(true)};\quad {latex};\quad \text{{the printed }} "
+        rf"{printed_latex} \text{{ agree to the digits given}}",
         "sympy",
+        holds=right,
         oracle=lambda: _table_oracle(float(at), columns),
         estimates=tuple(
             estimate for loss, row in zip((k1, k2, k3), rows.values(), strict=True)
@@ -217,11 +210,6 @@ def _table_oracle(at, columns):
     pairs = [(m, float(e)) for name in columns for m, e in zip(measured[name], columns[name], strict=True)]
     worst = max(abs(m - e) for m, e in pairs)
     return worst < 1e-8, f"quadrature: largest difference of the {len(pairs)} entries {worst:.1e}"
-
-
-def _bias_oracle(at):
-    found = _measured(at)["bias/true"][1]
-    return abs(found - float(PRINTED_BIAS)) > 1e-4, f"quadrature: bias/true of k2 = {found:.8f}"
 
 
 def _gap(squared):

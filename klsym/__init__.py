@@ -11,7 +11,7 @@ library alone.
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 __version__ = "0.1.0"
 
@@ -30,22 +30,117 @@ _HOME = {
     "load": "klsym.ledger",
     "settle": "klsym.ledger",
 }
-_CALCULUS = (
-    "KL", "A", "R", "alpha", "beta", "bregman", "chi2", "claim", "clip", "count", "covariance", "derive",
-    "eps", "expectation", "expected_gradient", "grad", "jeffreys", "k", "k1", "k2", "k3", "lam", "log_mu",
-    "log_p", "log_q", "mu", "p", "parameter", "q", "r", "rho", "s", "sample", "sample_gradient", "sg",
-)  # fmt: skip
-__all__ = [*_HOME, *_CALCULUS]
+__all__ = [  # those without a row above are of klsym.calculus
+    "KL", "A", "Comparison", "KlsymError", "ProofError", "R", "Refused", "UsageError", "Verdict", "alpha",
+    "beta", "bregman", "check", "chi2", "claim", "clip", "compare", "count", "covariance", "derive", "eps",
+    "expectation", "expected_gradient", "explain", "explore", "grad", "jeffreys", "k", "k1", "k2", "k3",
+    "lam", "load", "log_mu", "log_p", "log_q", "mu", "p", "parameter", "parse", "q", "r", "rho", "s",
+    "sample", "sample_gradient", "settle", "sg",
+]  # fmt: skip
 
+if TYPE_CHECKING:  # the same names for mypy: those of `_HOME` with the words that each option takes
+    from collections.abc import Iterable
 
-def __getattr__(name: str) -> Any:
-    home = _HOME.get(name) or ("klsym.calculus" if name in _CALCULUS else None)
-    if home is None:
-        raise AttributeError(f"module 'klsym' has no attribute {name!r}")
-    value = getattr(importlib.import_module(home), name)
-    globals()[name] = value
-    return value
+    from klsym.calculus import (
+        KL,
+        A,
+        R,
+        alpha,
+        beta,
+        bregman,
+        chi2,
+        claim,
+        clip,
+        count,
+        covariance,
+        derive,
+        eps,
+        expectation,
+        expected_gradient,
+        grad,
+        jeffreys,
+        k,
+        k1,
+        k2,
+        k3,
+        lam,
+        log_mu,
+        log_p,
+        log_q,
+        mu,
+        p,
+        parameter,
+        q,
+        r,
+        rho,
+        s,
+        sample,
+        sample_gradient,
+        sg,
+    )  # fmt: skip
+    from klsym.engine.compare import Comparison
+    from klsym.engine.verdict import Verdict
+    from klsym.errors import KlsymError, ProofError, Refused, UsageError
+    from klsym.explorer import Explorer
+    from klsym.kernel import check
+    from klsym.ledger import load, settle
+    from klsym.parser import parse
+
+    Sampling = Literal["on-policy", "off-policy"]
+    Use = Literal["loss", "reward"]
+    Level = Literal["sample", "token", "sequence"]
+    Batch = Literal["none", "mean", "leave-one-out", "std"]
+    Credit = Literal["to-go", "same-token", "total"]
+    Weights = Literal["token", "prefix", "sequence"]
+    Aggregate = Literal["sum", "mean"]
+
+    def explain(
+        loss: object,
+        sampling: Sampling = ...,
+        use: Use = ...,
+        level: Level = ...,
+        batch: Batch = ...,
+        parameters: Iterable[str] = ...,
+        credit: Credit | None = ...,
+        weights: Weights | None = ...,
+        aggregate: Aggregate | None = ...,
+    ) -> Verdict: ...
+
+    def compare(
+        a: object,
+        b: object,
+        sampling: Sampling = ...,
+        use: Use = ...,
+        parameters: Iterable[str] = ...,
+        level: Level = ...,
+        credit: Credit | None = ...,
+        weights: Weights | None = ...,
+        aggregate: Aggregate | None = ...,
+    ) -> Comparison: ...
+
+    def explore(
+        loss: str = ...,
+        sampling: Sampling = ...,
+        use: Use = ...,
+        level: Level = ...,
+        batch: Batch = ...,
+        parameters: Iterable[str] = ...,
+        credit: Credit | None = ...,
+        weights: Weights | None = ...,
+        aggregate: Aggregate | None = ...,
+        live: bool | None = ...,
+    ) -> Explorer: ...
+
+else:  # hidden from mypy, for which a module with __getattr__ has every name
+
+    def __getattr__(name: str) -> Any:
+        home = _HOME.get(name) or ("klsym.calculus" if name in __all__ else None)
+        if home is None:
+            raise AttributeError(f"module 'klsym' has no attribute {name!r}")
+        value = getattr(importlib.import_module(home), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted(__all__)

@@ -49,6 +49,7 @@ class Evidence:
     oracle: an independent numeric check, () -> (passed, one line with the measured difference).
     steps: (reason, LaTeX) lines of the calculation.  holds: is the statement what was computed?
     source_says: for an experiment, what its source says and whether that was found.
+    agrees: for an experiment, is that what was found?  None where that is not known.
     estimates: what of it `klsym verify` samples.
     Raises ValueError: an unknown kind or trust.
     """
@@ -62,6 +63,7 @@ class Evidence:
     steps: tuple[tuple[str, str], ...] = ()
     holds: bool = True
     source_says: str = ""
+    agrees: bool | None = None
     estimates: tuple[Estimate, ...] = ()
 
     def __post_init__(self) -> None:
@@ -89,6 +91,18 @@ def computed(findings: Iterable[Finding], setup: str) -> tuple[Evidence, ...]:
             "computed", finding.text, rf"\text{{{escape_inside(finding.text)}}}", "numeric", (setup,),
             holds=finding.holds,
             source_says=f"{finding.paper} ({finding.mark})" if finding.paper else "",
+            agrees=finding.compared,
         )
         for finding in findings
     )  # fmt: skip
+
+
+def against_sources(parts: Iterable[object]) -> tuple[int, int]:
+    """How many findings speak of what a source says, and how many of these came out differently.
+
+    >>> findings = [Finding("a", True, "b", False), Finding("c", True, "c", True), Finding("d", True)]
+    >>> against_sources(computed(findings, "10 arms"))
+    (2, 1)
+    """
+    said = [part.agrees for part in parts if isinstance(part, Evidence) and part.agrees is not None]
+    return len(said), said.count(False)

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+# A finding beside its source, in three or four words: is it what the source says?
+MARKS = {True: "as the paper says", False: "not what the paper says", None: "the paper is silent"}
+UNDECIDED = "not decided by these runs"
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -15,19 +19,33 @@ class Finding:
     text: what the data show, one line, the measured numbers in it (computed, never typed).
     holds: does the data bear `text` out?  Computed from the data, with a margin above its noise.
     paper: what the source says about it, in few words; empty where it says nothing.
-    agrees: is that what was found?  None where the source says nothing.
+    agrees: is that what was found?  None where the source says nothing, or where the runs do not decide it.
+    stand_in: what was run in place of the source's language models: of them it proves nothing.
     """
 
     text: str
     holds: bool
     paper: str = ""
     agrees: bool | None = None
+    stand_in: str = ""
 
     @property
     def mark(self) -> str:
-        """The comparison with the source in three or four words."""
-        words = {True: "as the paper says", False: "not what the paper says", None: "the paper is silent"}
-        return words[self.agrees]
+        """The comparison with the source in a few words.
+
+        >>> Finding("it falls", True, "it falls", True, "a small model").mark
+        'shows the same on a small model'
+        """
+        if self.paper and self.agrees is None:
+            return UNDECIDED
+        if self.paper and self.stand_in:
+            return f"shows {'the same' if self.agrees else 'otherwise'} on {self.stand_in}"
+        return MARKS[self.agrees]
+
+    @property
+    def compared(self) -> bool | None:
+        """Is the source right about what was run here?  None where that is not known."""
+        return None if self.stand_in else self.agrees
 
     @property
     def line(self) -> str:

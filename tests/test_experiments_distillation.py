@@ -22,7 +22,15 @@ from klsym.experiments.distillation_models import (
     log_softmax,
     snap,
 )
-from klsym.experiments.distillation_reward import BETAS, LOSSES, ascend, optimum, payoff, reward_against_kl
+from klsym.experiments.distillation_reward import (
+    BETAS,
+    LOSSES,
+    PAPER_BETA,
+    ascend,
+    optimum,
+    payoff,
+    reward_against_kl,
+)
 from klsym.experiments.distillation_runs import FIELDS, Adam, Setup, descend, noise, start
 from klsym.numeric import autoregressive
 
@@ -337,6 +345,21 @@ def test_within_reach_the_token_losses_end_lowest(data):
     assert data.findings[1].holds and data.findings[1].agrees is False
 
 
+def test_a_small_model_confirms_and_contradicts_nothing_about_language_models(data):
+    said = [finding for finding in data.findings if finding.paper]
+    assert len(said) > 10 and {finding.compared for finding in said} == {None}
+    marks = {finding.mark for finding in said}
+    assert marks == {f"shows {words} on a small model" for words in ("the same", "otherwise")}
+
+
+def test_the_sentence_on_token_k3_is_tested(data):
+    (found,) = [finding for finding in data.findings if "little progress" in finding.paper]
+    assert found.holds and found.agrees is False
+    still = [replace(runs, kl=np.repeat(runs.kl[:, :1], runs.kl.shape[1], axis=1)) for runs in data.base]
+    (other,) = [f for f in replace(data, base=tuple(still)).findings if "little progress" in f.paper]
+    assert other.agrees and not other.holds
+
+
 def test_a_small_step_favours_the_sequence_gradient(data):
     for runs in data.base:
         share = dict(zip(FIELDS, runs.share[:, 1], strict=True))
@@ -353,7 +376,7 @@ def test_variance_falls_from_sequence_vanilla_to_leave_one_out(data):
 
 
 def test_findings_and_table(data):
-    assert len(data.findings) == 12 and all(
+    assert len(data.findings) == 14 and all(
         finding.text and "\n" not in finding.text for finding in data.findings
     )
     header, rows = data.table()
@@ -394,19 +417,28 @@ def low():
 
 def test_no_policy_passes_the_frontier(low):
     for kl, reward in zip(
-        low.kl.mean(axis=-1).reshape(9, -1), low.reward.mean(axis=-1).reshape(9, -1), strict=True
+        low.kl.mean(axis=-1).reshape(12, -1), low.reward.mean(axis=-1).reshape(12, -1), strict=True
     ):
         assert (reward < np.interp(kl, *low.frontier) + 1e-9).all()
 
 
 def test_k3_and_vanilla_trace_one_curve_at_different_places(low):
     assert np.abs(low.gaps("token k3")).max() < 0.15 < np.abs(low.gaps("token k1")).max()
-    vanilla, k3, _ = low.last_kl
+    vanilla, k3, _ = low.last_kl[:, 1:]  # the first beta is too light to tell
     assert (k3 > vanilla).all() and (k3[1:] > 1.5 * vanilla[1:]).all()
 
 
 def test_k1_as_a_loss_does_not_hold_the_policy(low):
-    assert (low.last_kl[2] > low.last_kl[0]).all() and (low.gaps("token k1").mean(axis=1) < 0).all()
+    assert (low.last_kl[2, 1:] > low.last_kl[0, 1:]).all()
+    assert (low.gaps("token k1").mean(axis=1)[1:] < 0).all()
+
+
+def test_at_the_beta_of_the_paper_the_losses_are_not_told_apart(low):
+    assert BETAS[0] == PAPER_BETA == 0.001
+    assert max(np.abs(low.gaps(loss)[0]).max() for loss in LOSSES) < 0.03
+    assert low.findings[-1].holds and low.findings[-1].agrees
+    heavier = replace(low, kl=low.kl[:, ::-1], reward=low.reward[:, ::-1])
+    assert not heavier.findings[-1].holds  # the curves of beta = 1 in its place
 
 
 def test_without_penalty_weight_all_losses_agree():
@@ -415,7 +447,7 @@ def test_without_penalty_weight_all_losses_agree():
     for kl, reward in ends[1:]:
         assert_close(kl, ends[0][0], 1e-5)
         assert_close(reward, ends[0][1], 1e-5)
-    assert len(BETAS) == 3
+    assert len(BETAS) == 4
 
 
 # ---------------------------------------------------------------------------- refusals

@@ -335,6 +335,7 @@ def test_the_portrait_goes_to_p_under_k1_and_to_the_edges_under_k3(data):
 def test_findings_and_table(data):
     assert len(data.findings) == 9 and all(f.holds and "\n" not in f.text for f in data.findings)
     assert [f.agrees for f in data.findings[:3]] == [True, True, True]
+    assert {f.mark for f in data.findings[:3]} == {"shows the same on bandits"}
     header, rows = data.table()
     assert len(rows) == 7 and all(len(row) == len(header) for row in rows)
     assert "\n" not in data.setup

@@ -10,7 +10,7 @@ import pytest
 
 from klsym.engine.explain import explain
 from klsym.errors import UsageError
-from klsym.figures.coefficients import COLOURS, curve, curves, draw
+from klsym.figures.coefficients import OTHERS, curve, curves, draw
 
 Loss = Callable[[float, float], float]
 RATIOS = [1 / 20, 0.3, 0.5, 2.0, 5.0, 13.0, 20.0]
@@ -86,4 +86,4 @@ def test_the_figure_shows_the_curves_on_both_sides_of_one() -> None:
 
 def test_too_many_curves_are_refused() -> None:
     with pytest.raises(UsageError, match="draw fewer"):
-        draw({str(n): explain(f"{n}*k2") for n in range(1, len(COLOURS) + 2)})
+        draw({str(n): explain(f"{n}*k2") for n in range(2, len(OTHERS) + 3)})

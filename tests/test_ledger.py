@@ -149,7 +149,7 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     "value.k2-bias-order": ("exact", "sympy"),
     "value.variance-small-kl": ("exact", "sympy"),
     "value.k2-not-csiszar": ("corrected", "sympy"),
-    "value.gaussian-table-near": ("corrected", "sympy"),
+    "value.gaussian-table-near": ("exact", "sympy"),
     "value.gaussian-table-far": ("exact", "sympy"),
     "value.gaussian-crossover": ("exact", "sympy"),
     "value.heavy-tail": ("exact", "sympy"),

@@ -9,17 +9,21 @@ from pathlib import Path
 import pytest
 
 from klsym.errors import KlsymError, UsageError
-from klsym.evidence import Evidence
+from klsym.evidence import Evidence, computed
 from klsym.experiments.catalogue import EXPERIMENTS
 from klsym.figures.gallery import GALLERY
 from klsym.figures.style import save, styled
+from klsym.finding import Finding
 from klsym.ledger import Settled, load, settle
 from klsym.render.rules import CLOSINGS, RULES
+from klsym.settling import Result
 from klsym.tables.catalogue import tables
 from klsym.tables.layouts import write
 from klsym.write_up import paper
 from klsym.write_up.bibliography import SOURCES, TAG, bibliography, cited, listing
 from klsym.write_up.compile import compile_paper, first_fault, main
+from klsym.write_up.page_material import Figure, Material
+from klsym.write_up.page_top import top
 from klsym.write_up.tex import balanced
 
 FRAME = Path(__file__).parents[1] / "paper" / "klsym.tex"
@@ -29,7 +33,7 @@ FRAME = Path(__file__).parents[1] / "paper" / "klsym.tex"
 def ledger() -> list[Settled]:
     """The ledger, with a stand-in for the findings of experiments, which take a minute."""
     said = "it falls (not what the paper says)"
-    found = Evidence("computed", "k3 rises", "", "numeric", ("a stand-in",), source_says=said)
+    found = Evidence("computed", "k3 rises", "", "numeric", ("a stand-in",), source_says=said, agrees=False)
     claims = load().values()
     return [Settled(c, (found,)) if c.verdict == "computed" else settle(c) for c in claims]
 
@@ -68,6 +72,21 @@ def test_corrections_show_both_forms(ledger, parts):
     assert corrected
     shown = [parts["corrections"].count(macro) for macro in (r"\klcorrection{", r"\klfalse", r"\kltrue")]
     assert shown == [len(corrected)] * 3
+
+
+def test_page_and_paper_count_the_same_findings(parts, ledger):
+    """Also where the source is silent, or was found right; figures that no claim states count on neither."""
+    many = [
+        Finding("a", True, "rises", False), Finding("b", True, "falls", True), Finding("c", True),
+        Finding("d", True, "stays", False), Finding("e", True, "ends", True), Finding("f", True, "is", True),
+    ]  # fmt: skip
+    computed_ = next(item for item in ledger if item.claim.verdict == "computed")
+    settled = [Settled(computed_.claim, computed(many, "a set-up")), *ledger[:3]]
+    quotes = paper.parts(settled)["quotes"]
+    assert all(rf"\kldefine{{count/{words}}}" in quotes for words in ("compared}{5", "contradicted}{2"))
+    elsewhere = Figure("x", "X", b"", ".png", "a set-up", many)
+    page = "".join(top(Material([Result(item, (), 1) for item in settled], figures=[elsewhere])))
+    assert "<b>2</b> of 5 findings" in page
 
 
 def test_contradictions_are_those_that_say_so(parts, ledger):

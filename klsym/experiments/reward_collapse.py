@@ -53,6 +53,7 @@ RECORDS = 61
 PORTRAIT_P = (0.45, 0.33, 0.22)
 PORTRAIT_TIMES = np.concatenate([[0.0], np.geomspace(0.1, 300.0, 120)])
 CRITERIA = ("an arm lost", "low entropy", "farther from q*")
+STAND_IN = "bandits"  # Shah et al. ran language models
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,6 +167,7 @@ def _without_reward(data: RewardCollapse) -> Finding:
         bool(back.max() < 0.5 and np.median(back) < 0.01 and lost.mean() > 0.5),
         "k1 is stable, k3 can collapse",
         bool(back.max() < 0.5 and np.median(back) < 0.01 and lost.mean() > 0.5),
+        STAND_IN,
     )
 
 
@@ -180,6 +182,7 @@ def _with_reward(paths: Paths) -> Finding:
         bool(one.max() == 0 and three[0] > 0.5),
         "k1 in the reward is stable, k3 becomes unstable and can collapse",
         bool(one.max() == 0 and three[0] > 0.5),
+        STAND_IN,
     )
 
 
@@ -248,6 +251,7 @@ def _sensitivity(data: RewardCollapse) -> Finding:
         bool((shares[:, 2] > 0.4).all() and (shares[:, 2] > shares[:, 0]).all()),
         "k1 is stable, k3 is not",
         bool((shares[:, 2] > shares[:, 0]).all()),
+        STAND_IN,
     )
 
 

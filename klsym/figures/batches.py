@@ -12,7 +12,7 @@ import numpy as np
 
 from klsym.engine.derivation import Proof
 from klsym.figures.models import along_logits, left, right
-from klsym.figures.style import BLACK, BLUE, GREEN, GREY, PAGE, VERMILION, styled
+from klsym.figures.style import BLACK, COLOURS, GREY, ORANGE, PAGE, SKY, styled
 from klsym.numeric.models import FiniteModel
 
 
@@ -51,24 +51,24 @@ def draw(
 def _shares(ax: Any, proofs: dict[str, Proof], model: FiniteModel) -> None:
     sizes = range(2, 9)
     shown = {
-        "none": ("no centring", BLACK, "o", 8),
-        "leave-one-out": ("leave-one-out", BLUE, "x", 5),
-        "mean": ("batch mean", VERMILION, "s", 4),
+        "none": ("no centring", COLOURS["vanilla"], "o", 8),
+        "leave-one-out": ("leave-one-out", COLOURS["leave-one-out"], "x", 5),
+        "mean": ("batch mean", ORANGE, "s", 4),
     }
     for name, (label, colour, mark, size) in shown.items():
         shares = [share_left(proofs[name], proofs["none"], model, n) for n in sizes]
         filled = "none" if mark == "o" else colour
         ax.plot(sizes, shares, mark, color=colour, ms=size, label=label, mfc=filled)
     n = np.linspace(2, 8, 200)
-    ax.plot(n, 1 - 1 / n, color=VERMILION, lw=0.8, zorder=0)
-    ax.annotate("$1-1/n$", (3.1, 1 - 1 / 3.1), (4, -10), textcoords="offset points", color=VERMILION)
+    ax.plot(n, 1 - 1 / n, color=ORANGE, lw=0.8, zorder=0)
+    ax.annotate("$1-1/n$", (3.1, 1 - 1 / 3.1), (4, -10), textcoords="offset points", color=ORANGE)
     ax.set(xlabel="batch size $n$", ylabel=r"multiple of $\nabla\mathrm{KL}(q\,\Vert\,p)$", ylim=(0.4, 1.1))
     ax.legend(loc="lower right")
 
 
 def _ratios(ax: Any, loo: Proof, gain: Proof, models: Sequence[FiniteModel]) -> None:
     sizes = [2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64]
-    for model, colour, mark in zip(models, (VERMILION, GREEN), "s^", strict=True):
+    for model, colour, mark in zip(models, (SKY, BLACK), "s^", strict=True):
         ratios = [variance_ratio(loo, gain, model, n) for n in sizes]
         p = ", ".join(str(value) for value in model.p)
         ax.plot(sizes, ratios, mark + "-", color=colour, ms=4, lw=0.8, label=f"$p$ = ({p})")

@@ -11,21 +11,20 @@ import sympy
 from klsym.errors import UsageError
 from klsym.figures.style import (
     BLACK,
-    BLUE,
-    GREEN,
+    COLOURS,
     GREY,
     ORANGE,
     PAGE,
     PURPLE,
     SKY,
-    VERMILION,
     label_ends,
     styled,
 )
 from klsym.language import log_p, log_q, unfold
 from klsym.parser import parse
 
-COLOURS = (BLACK, BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY)
+OF_LOSSES = {"0": "k1", "k1": "k2", "-r": "k3"}  # the coefficient of a loss, less its constant
+OTHERS = (ORANGE, PURPLE, SKY, BLACK)  # for what is no estimator used as a loss
 DIGITS = 30
 NEAR_ONE = sympy.Rational(1, 10**20)  # |log r| at the two points that stand for r = 1
 MARKS = (1, 2, 5, 10, 20, 50, 100)  # on the axis of r, and their inverses
@@ -71,34 +70,50 @@ def curves(verdicts: Mapping[str, Any], r: Sequence[float]) -> dict[str, Any]:
     return {", ".join(same): curve(verdicts[same[0]], r) for same in names.values()}
 
 
+def colours(verdicts: Mapping[str, Any]) -> list[str]:
+    """A colour for each coefficient: that of the estimator whose loss has it, else one of OTHERS.
+
+    >>> from klsym.engine.explain import explain
+    >>> losses = {name: explain(name) for name in ("k2", "(log_q - log_p)**2/2", "rho*k3", "k3", "k1")}
+    >>> colours(losses) == [COLOURS[name] for name in ("k2", "k3", "k1")]
+    True
+    """
+    first = {
+        str(v.coefficient): COLOURS.get(OF_LOSSES.get(str(v.coefficient), ""), "") for v in verdicts.values()
+    }
+    others = [c for c, colour in first.items() if not colour]
+    if len(others) > len(OTHERS):
+        raise UsageError(f"more than {len(OTHERS)} curves beside k1, k2, k3 cannot be told apart: draw fewer")
+    return list((first | dict(zip(others, OTHERS, strict=False))).values())
+
+
 def draw(verdicts: Mapping[str, Any], reach: float = 20.0) -> Any:
     """c(r) - c(1) against r, for r from 1/reach to 1 and from 1 to reach, on two scales.
 
-    verdicts: name -> verdict, at most seven coefficients, each of r alone.
+    verdicts: name -> verdict, each with a coefficient of r alone; at most four that are not of k1, k2, k3.
     Raises UsageError: too many curves, and what `curve` raises.
     """
-    if len({verdict.coefficient for verdict in verdicts.values()}) > len(COLOURS):
-        raise UsageError(f"more than {len(COLOURS)} curves cannot be told apart: draw fewer")
+    shades = colours(verdicts)
     r = np.geomspace(1 / reach, reach, POINTS)
     drawn = curves(verdicts, r.tolist())
     with styled() as Figure:
         figure = Figure(figsize=(PAGE, 2.9), layout="constrained")
         panels = figure.subplots(1, 2)
         for ax, side in zip(panels, (r < 1, r > 1), strict=True):
-            _panel(ax, r[side], {name: c[side] for name, c in drawn.items()})
+            _panel(ax, r[side], [c[side] for c in drawn.values()], shades)
         left, right = panels
         left.set_title("$r<1$: $q$ draws it too often")
         right.set_title("$r>1$: $q$ draws it too rarely")
         left.set_ylabel("$c(r)-c(1)$")
-        ends = [(float(c[-1]), n, colour) for (n, c), colour in zip(drawn.items(), COLOURS, strict=False)]
+        ends = [(float(c[-1]), n, colour) for (n, c), colour in zip(drawn.items(), shades, strict=True)]
         label_ends(right, ends, float(r[-1]))
     return figure
 
 
-def _panel(ax: Any, r: Any, drawn: Mapping[str, Any]) -> None:
+def _panel(ax: Any, r: Any, drawn: Sequence[Any], shades: Sequence[str]) -> None:
     """One side of r = 1; a line that runs along an earlier one is dashed, so that both are seen."""
     earlier: list[Any] = []
-    for c, colour in zip(drawn.values(), COLOURS, strict=False):
+    for c, colour in zip(drawn, shades, strict=True):
         along = any(np.isclose(c, other).mean() > SHARED for other in earlier)
         ax.plot(r, c, color=colour, ls=(0, (3, 2)) if along else "-")
         earlier.append(c)

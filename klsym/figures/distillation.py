@@ -12,18 +12,12 @@ from klsym.experiments.distillation_reward import LOSSES
 from klsym.experiments.distillation_runs import FIELDS
 from klsym.figures import cells, style
 
-COLOURS = {
-    "token k3": style.VERMILION,
-    "token vanilla": style.ORANGE,
-    "sequence vanilla": style.SKY,
-    "leave-one-out": style.BLUE,
-    "cumulative": style.GREEN,
-    "exact gradient": style.BLACK,
-    "expected token vanilla": style.ORANGE,
-    "expected token k3": style.VERMILION,
-    "token k1": style.PURPLE,
+COLOURS = style.COLOURS | {
+    "exact gradient": style.COLOURS["analytic"],
+    "expected token vanilla": style.COLOURS["token vanilla"],
+    "expected token k3": style.COLOURS["token k3"],
 }
-NAMES = {"token k3": "token $k_3$", "exact gradient": "exact", "token k1": "$k_1$ loss"}
+NAMES = {"token k3": "token $k_3$", "exact gradient": "analytic", "token k1": "token $k_1$"}
 TITLES = ("reference out of reach", "reference within reach")
 DOTTED = {"expected token vanilla", "expected token k3"}
 SHADES = {1: "#78C4ED", -1: "#DE7F33", 0: "#EFEFEF"}  # sky and vermilion, lighter
@@ -137,7 +131,7 @@ def _reward(ax: Any, data: Figure8) -> None:
     low = data.low
     ax.plot(*low.frontier, color=style.GREY, lw=0.8)
     ax.text(1.1, 0.68, "optimum", color=style.GREY, fontsize=8, ha="right")
-    styles = ("-", (0, (4, 1.2)), (0, (1.2, 1)))
+    styles = ((0, (5, 1.2, 1, 1.2)), "-", (0, (4, 1.2)), (0, (1.2, 1)))
     for i, loss in enumerate(LOSSES):
         for j in range(len(low.betas)):
             kl, reward = low.kl[i, j].mean(axis=-1), low.reward[i, j].mean(axis=-1)
@@ -149,7 +143,8 @@ def _reward(ax: Any, data: Figure8) -> None:
     ax.set_xlabel("sequence KL, nats")
     ax.set_ylabel("expected reward")
     ax.set_title("(f) reward against KL", loc="left")
-    for y, beta, word in zip((0.58, 0.5, 0.42), low.betas, ("full", "dashed", "dotted"), strict=True):
+    words = ("dash-dotted", "full", "dashed", "dotted")
+    for y, beta, word in zip((0.58, 0.5, 0.42, 0.34), low.betas, words, strict=True):
         ax.text(4e-3, y, f"$\\beta={beta:g}$ {word}", fontsize=7, color=style.GREY)
     for loss, y in zip(LOSSES, (0.93, 0.83, 0.73), strict=True):
         ax.text(4e-3, y, NAMES.get(loss, loss), color=COLOURS[loss], fontsize=8)
@@ -170,7 +165,7 @@ def _matrix(ax: Any, data: Figure8) -> None:
         cells.beside(ax, (part[0] + part[-1]) / 2, text)
     for part, text in zip((columns[:split], columns[split:]), TITLES, strict=True):
         cells.above(ax, (part[0] + part[-1]) / 2, text)
-    words = "blue as the paper says, red the reverse, grey within 3 standard errors"
+    words = "blue the paper's order, red the reverse, grey within 3 standard errors"
     ax.set_title(f"(g) ratio of final KLs: {words}", loc="left", pad=20)
 
 

@@ -114,24 +114,17 @@ def sequences() -> Any:
 
 
 def errata() -> Any:
-    """Both sides of each refuted equation in its model; a printed bias beside the exact one."""
+    """Both sides of each refuted equation in its model."""
     from klsym.figures.errata import draw
-    from klsym.language import k2
     from klsym.ledger import load, recall
-    from klsym.tables.gaussian import PLACES, closed
-    from klsym.tables.schulman import PRINTED
 
     corrected = [recall(name) for name, claim in load().items() if claim.verdict == "corrected"]
-    refuted = [
+    return draw([
         (f"{settled.claim.id} ({number})", part)
         for settled in corrected
         for number, part in enumerate(settled.parts, start=1)
         if part in settled.proofs and part.theorem.kind == "refuted"
-    ]
-    bias, _ = closed(k2)
-    (d,) = bias.free_symbols
-    printed = [(float(PLACES[place]), float(PRINTED[place, k2][0])) for place in PLACES]
-    return draw(refuted, lambda at: float(bias.subs(d, at)), printed)
+    ])  # fmt: skip
 
 
 def coefficients() -> Any:
@@ -170,8 +163,7 @@ GALLERY: dict[str, Picture] = {
         "Sequences. Left, which pairs of a log ratio and a score an estimate keeps; right, what descending"
         " k1 over T does to the mean length", sequences),
     "errata": Picture(
-        "Printed equations in the models that refute them, both sides of each; and the bias of k2, exact and"
-        " as printed", errata),
+        "Printed equations in the models that refute them, both sides of each", errata),
     "coefficients": Picture(
         "How hard each loss pulls at a sample with ratio r: its score coefficient, moved to 0 at r = 1",
         coefficients),

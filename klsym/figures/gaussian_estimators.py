@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from klsym.experiments.gaussian_estimators import ESTIMATORS, GaussianEstimators
-from klsym.figures.style import BLUE, GREEN, GREY, PAGE, VERMILION, label_ends, styled
+from klsym.figures.style import COLOURS, GREY, PAGE, label_ends, styled
 
-COLOURS = {"k1": BLUE, "k2": GREEN, "k3": VERMILION}
 NAMES = {"k1": "$k_1$", "k2": "$k_2$", "k3": "$k_3$"}
 MARKS = {"k1": "o", "k2": "s", "k3": "^"}
 

@@ -14,10 +14,9 @@ import numpy as np
 
 from klsym.engine.derivation import Proof
 from klsym.figures.models import along_logits, left, right
-from klsym.figures.style import BLACK, BLUE, GREEN, GREY, PAGE, VERMILION, label_ends, styled
+from klsym.figures.style import BLACK, COLOURS, GREY, PAGE, label_ends, styled
 from klsym.numeric.models import FiniteModel
 
-COLOURS = {"k1": BLUE, "k2": GREEN, "k3": VERMILION}
 WEIGHTS: dict[str, Any] = {"rho": "-", "sg(rho)": (0, (4, 1.5)), "": (0, (1, 1.2))}  # line styles
 NAMES = {"rho": r"\rho\,", "sg(rho)": r"\mathrm{sg}(\rho)\,", "": ""}
 CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(3) / 2]])

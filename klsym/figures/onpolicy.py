@@ -11,9 +11,8 @@ from typing import Any
 
 from klsym.engine.derivation import Proof
 from klsym.figures.models import along_odds, left, right
-from klsym.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, PAGE, SKY, VERMILION, label_ends, styled
+from klsym.figures.style import BLACK, COLOURS, GREY, ORANGE, PAGE, SKY, label_ends, styled
 
-COLOURS = {"k1": BLUE, "k2": GREEN, "k3": VERMILION}
 # On one curve each stays visible: k1 is drawn over k3.
 LINES: dict[str, Any] = {"k1": (0, (1, 2)), "k2": "-", "k3": "-"}
 TARGETS = {

@@ -10,7 +10,6 @@ from klsym.experiments.reward_collapse import CRITERIA, RewardCollapse
 from klsym.experiments.reward_collapse_theory import PENALTIES, branch, penalty
 from klsym.figures import cells, style
 
-COLOURS = {"k1": style.BLUE, "k2": style.ORANGE, "k3": style.VERMILION}
 NAMES = {name: f"$k_{name[1]}$" for name in PENALTIES}
 LEVEL = 1.0  # (R - nu)/beta at which the branches are marked
 CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(3) / 2]])
@@ -41,15 +40,15 @@ def _branches(ax: Any) -> None:
     for name in PENALTIES:
         up = x >= 0 if name != "k1" else np.full(x.shape, True)
         y = penalty(name, x)
-        ax.plot(x[up], y[up], color=COLOURS[name])
-        ax.plot(x[~up], y[~up], color=COLOURS[name], ls=(0, (3, 1.5)))
+        ax.plot(x[up], y[up], color=style.COLOURS[name])
+        ax.plot(x[~up], y[~up], color=style.COLOURS[name], ls=(0, (3, 1.5)))
         places = [LEVEL] if name == "k1" else [float(branch(name, LEVEL, side)) for side in (1, -1)]
-        for k1, face in zip(places, (COLOURS[name], "white"), strict=False):
-            ax.plot(k1, LEVEL, "o", color=COLOURS[name], mfc=face, ms=4.5, zorder=3)
+        for k1, face in zip(places, (style.COLOURS[name], "white"), strict=False):
+            ax.plot(k1, LEVEL, "o", color=style.COLOURS[name], mfc=face, ms=4.5, zorder=3)
     ax.axhline(LEVEL, color=style.GREY, lw=0.6, zorder=0)
     ax.text(3, LEVEL - 0.06, r"$(R-\nu)/\beta$", color=style.GREY, fontsize=8, ha="right", va="top")
     for name, k1, value in (("k1", 2.72, 2.35), ("k2", 1.6, 2.4), ("k3", 2.75, 1.4)):
-        ax.text(k1, value, NAMES[name], color=COLOURS[name], ha="center", fontsize=9)
+        ax.text(k1, value, NAMES[name], color=style.COLOURS[name], ha="center", fontsize=9)
     ax.set_xlim(-2.2, 3)
     ax.set_ylim(-1, 3)
     ax.set_xlabel(r"$k_1=\log\,q/p$")
@@ -64,10 +63,10 @@ def _simplex(ax: Any, data: RewardCollapse, letter: str, name: str) -> None:
     ax.plot(*frame.T, color=style.BLACK, lw=0.7)
     for path in np.moveaxis(data.portrait.q[PENALTIES.index(name)], 2, 0):
         x, y = (path @ CORNERS).T
-        ax.plot(x, y, color=COLOURS[name], lw=0.7, alpha=0.8)
+        ax.plot(x, y, color=style.COLOURS[name], lw=0.7, alpha=0.8)
         ax.plot(x[0], y[0], ".", color=style.GREY, ms=2.5)
-        ax.plot(x[-1], y[-1], "o", color=COLOURS[name], ms=3.5, zorder=3)
-        _arrow(ax, x, y, COLOURS[name])
+        ax.plot(x[-1], y[-1], "o", color=style.COLOURS[name], ms=3.5, zorder=3)
+        _arrow(ax, x, y, style.COLOURS[name])
     ax.plot(*(data.portrait.p @ CORNERS), "+", color=style.BLACK, ms=9, mew=1.4, zorder=4)
     for corner, share in zip(CORNERS, data.portrait.p, strict=True):
         high = corner[1] > 0
@@ -94,31 +93,31 @@ def _distance(ax: Any, data: RewardCollapse) -> None:
         low, middle, high = (
             np.maximum(np.quantile(runs, f, axis=1), SMALLEST / 10) for f in (0.25, 0.5, 0.75)
         )
-        ax.plot(data.exact.times, middle, color=COLOURS[name])
-        ax.fill_between(data.exact.times, low, high, color=COLOURS[name], alpha=0.2, linewidth=0)
+        ax.plot(data.exact.times, middle, color=style.COLOURS[name])
+        ax.fill_between(data.exact.times, low, high, color=style.COLOURS[name], alpha=0.2, linewidth=0)
     for name, runs in zip(PENALTIES, data.sampled.kl, strict=True):
         middle = np.maximum(np.median(runs, axis=1), SMALLEST / 10)
-        ax.plot(data.sampled.times, middle, color=COLOURS[name], ls=(0, (3, 1.5)), lw=1)
+        ax.plot(data.sampled.times, middle, color=style.COLOURS[name], ls=(0, (3, 1.5)), lw=1)
     ax.set_yscale("log")
     ax.set_ylim(SMALLEST, 5)
     ax.set_xlim(0, data.exact.times[-1])
     ax.set_xlabel(r"time $\times\,\beta$ (dashed: sampled)")
     ax.set_ylabel(r"KL$(q\,\|\,q^*)$, nats")
-    ax.text(150, 1.9, NAMES["k3"], color=COLOURS["k3"])
-    ax.text(150, 0.18, NAMES["k2"], color=COLOURS["k2"])
-    ax.text(150, 2.5e-3, NAMES["k1"], color=COLOURS["k1"])
+    ax.text(150, 1.9, NAMES["k3"], color=style.COLOURS["k3"])
+    ax.text(150, 0.18, NAMES["k2"], color=style.COLOURS["k2"])
+    ax.text(150, 2.5e-3, NAMES["k1"], color=style.COLOURS["k1"])
     ax.set_title("(d) distance from the optimum", loc="left")
 
 
 def _lost(ax: Any, data: RewardCollapse) -> None:
     for paths, line in ((data.exact, "-"), (data.sampled, (0, (3, 1.5)))):
         for name, runs in zip(PENALTIES, paths.lost, strict=True):
-            ax.plot(paths.times, 100 * runs.mean(axis=1), color=COLOURS[name], ls=line, clip_on=False)
+            ax.plot(paths.times, 100 * runs.mean(axis=1), color=style.COLOURS[name], ls=line, clip_on=False)
     ax.set_xlim(0, data.exact.times[-1])
     ax.set_ylim(0, 100)
     ax.set_xlabel(r"time $\times\,\beta$ (dashed: sampled)")
     ax.set_ylabel("runs that lost an arm, %")
-    ax.text(120, 88, NAMES["k3"], color=COLOURS["k3"])
+    ax.text(120, 88, NAMES["k3"], color=style.COLOURS["k3"])
     ax.text(120, 4, "$k_1$ and $k_2$", color=style.GREY)
     ax.set_title("(e) collapse", loc="left")
 
@@ -127,7 +126,7 @@ def _points(ax: Any, data: RewardCollapse) -> None:
     ax.axhline(0, color=style.GREY, lw=0.6)
     ax.axvline(0.5, color=style.GREY, lw=0.6, ls=(0, (2, 2)))
     for points in data.points:
-        ax.plot(points.largest, points.rate, ".", color=COLOURS[points.name], ms=2.5, alpha=0.7, mew=0)
+        ax.plot(points.largest, points.rate, ".", color=style.COLOURS[points.name], ms=2.5, alpha=0.7, mew=0)
     ax.set_yscale("symlog", linthresh=1e-3, linscale=0.6)
     ax.set_ylim(-1, 3)
     ax.set_yticks([-0.1, -1e-3, 0, 1e-3, 0.1], ["$-10^{-1}$", "$-10^{-3}$", "0", "$10^{-3}$", "$10^{-1}$"])
@@ -150,7 +149,7 @@ def _matrix(ax: Any, data: RewardCollapse) -> None:
     names = [paths.setup.name for paths in data.rows]
     cells.frame(ax, columns, names, rows, list(NAMES.values()) * len(CRITERIA))
     for label, name in zip(ax.get_yticklabels(), list(PENALTIES) * len(CRITERIA), strict=True):
-        label.set_color(COLOURS[name])
+        label.set_color(style.COLOURS[name])
     for middle, text in zip(rows[1::size], CRITERIA, strict=True):
         cells.beside(ax, middle, text)
     for part, text in ((columns[:split], "exact update"), (columns[split:], "sampled updates")):
@@ -159,7 +158,7 @@ def _matrix(ax: Any, data: RewardCollapse) -> None:
 
 
 def _shade(share: float) -> tuple[float, ...]:
-    """From light grey to vermilion."""
+    """From light grey to orange."""
     from matplotlib.colors import to_rgb
 
-    return tuple(share * c + (1 - share) * 0.94 for c in to_rgb(style.VERMILION))
+    return tuple(share * c + (1 - share) * 0.94 for c in to_rgb(style.ORANGE))

@@ -13,8 +13,8 @@ import numpy as np
 
 from klsym.engine.derivation import Proof
 from klsym.figures.models import along_odds, left
-from klsym.figures.onpolicy import COLOURS, ends
-from klsym.figures.style import GREY, PAGE, label_ends, styled
+from klsym.figures.onpolicy import ends
+from klsym.figures.style import COLOURS, GREY, PAGE, label_ends, styled
 from klsym.numeric.gaussian_exact import DIRECTIONS, GaussianModel
 
 LINES: dict[str, Any] = {"k1": "-", "k2": "-", "k3": (0, (4, 1.5))}

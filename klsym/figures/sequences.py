@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from klsym.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, PAGE, VERMILION, styled
+from klsym.figures.style import BLACK, GREY, ORANGE, PAGE, SKY, styled
 from klsym.numeric.autoregressive import (
     Autoregressive,
     enumerate_sequences,
@@ -56,7 +56,7 @@ def draw(
         figure.get_layout_engine().set(wspace=0.08)
         left, right = figure.subplots(1, 2, width_ratios=(1, 1.15))
         _pairs(figure, left, products(q, p)[: q.max_length - 1, : q.max_length - 1])
-        for start, colour in zip(starts, (BLUE, VERMILION, GREEN), strict=True):
+        for start, colour in zip(starts, (SKY, ORANGE, BLACK), strict=True):
             right.plot(mean_lengths(start, rate, steps), color=colour)
         longest = starts[0].max_length
         right.axhline(longest, color=GREY, lw=0.6, ls=":")

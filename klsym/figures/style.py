@@ -12,12 +12,20 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from klsym.errors import UsageError
+from klsym.files import make_folder, write_whole
 
 # Okabe & Ito 2008, Color universal design: eight colours told apart with any kind of colour vision.
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 YELLOW, BLUE, VERMILION, PURPLE = "#F0E442", "#0072B2", "#D55E00", "#CC79A7"
 GREY = "#767676"
+# One estimator, one colour, in every figure.  A loss has the colour of its estimator; "vanilla", k1 s, is the
+# gradient of k2.
+COLOURS = {
+    "k1": BLUE, "k2": GREEN, "k3": VERMILION,
+    "k1 loss": BLUE, "k3 loss": VERMILION, "vanilla": GREEN, "leave-one-out": PURPLE, "analytic": BLACK,
+    "token k1": BLUE, "token k3": VERMILION, "token vanilla": GREEN,
+    "sequence vanilla": SKY, "cumulative": ORANGE,
+}  # fmt: skip
 COLUMN, PAGE = 3.4, 7.0  # widths of one and two columns, inches
 SCREEN = 120  # dots an inch of a picture in a notebook
 DIGITS = 6  # of the points of a line
@@ -157,12 +165,10 @@ def save(figure: Any, folder: Path, name: str) -> list[Path]:
     """
     import matplotlib as mpl
 
-    paths = [folder / f"{name}.pdf", folder / f"{name}.png"]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with mpl.rc_context(SETTINGS):  # resolution and fonts are read on saving
-            figure.savefig(paths[0], metadata={"CreationDate": None, "Producer": None, "Creator": "klsym"})
-            figure.savefig(paths[1], metadata={"Software": None})
-    except OSError as error:
-        raise UsageError(f"cannot write {name} into {folder}: {error.strerror}") from None
-    return paths
+    about = {"pdf": {"CreationDate": None, "Producer": None, "Creator": "klsym"}, "png": {"Software": None}}
+    drawn = {kind: io.BytesIO() for kind in about}
+    with mpl.rc_context(SETTINGS):  # resolution and fonts are read on saving
+        for kind, picture in drawn.items():
+            figure.savefig(picture, format=kind, metadata=about[kind])
+    make_folder(folder)
+    return [write_whole(folder / f"{name}.{kind}", picture.getvalue()) for kind, picture in drawn.items()]

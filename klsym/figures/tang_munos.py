@@ -18,13 +18,11 @@ from klsym.experiments.tang_munos import Figure1, Figure2, Figure3, Figure4, Fig
 from klsym.experiments.tang_munos_runs import FORWARD, K3_LOSS, REVERSE, VANILLA
 from klsym.figures.style import (
     BLACK,
-    BLUE,
+    COLOURS,
     COLUMN,
-    GREEN,
     GREY,
-    ORANGE,
     PAGE,
-    VERMILION,
+    SKY,
     band,
     label_ends,
     styled,
@@ -32,14 +30,14 @@ from klsym.figures.style import (
 
 DASHED, DOTTED, MIXED = (0, (4, 1.5)), (0, (1, 1.2)), (0, (5, 1.2, 1, 1.2))
 LOOK = {  # colour, line style, marker
-    "k1": (BLUE, "-", "o"),
-    "k2": (ORANGE, DASHED, "s"),
-    "k3": (VERMILION, MIXED, "^"),
-    "k1 loss": (ORANGE, DOTTED, "s"),
-    "k3 loss": (VERMILION, MIXED, "^"),
-    "vanilla": (BLUE, "-", "o"),
-    "leave-one-out": (GREEN, DASHED, "D"),
-    "reversed": (BLUE, "-", "o"),
+    "k1": (COLOURS["k1"], "-", "o"),
+    "k2": (COLOURS["k2"], DASHED, "s"),
+    "k3": (COLOURS["k3"], MIXED, "^"),
+    "k1 loss": (COLOURS["k1 loss"], DOTTED, "o"),
+    "k3 loss": (COLOURS["k3 loss"], MIXED, "^"),
+    "vanilla": (COLOURS["vanilla"], "-", "s"),
+    "leave-one-out": (COLOURS["leave-one-out"], DASHED, "D"),
+    "reversed": (SKY, "-", "o"),
 }
 NAME = {
     "k1": "$k_1$",
@@ -76,12 +74,19 @@ def draw2(data: Figure2) -> Any:
 
 
 def draw3(data: Figure3) -> Any:
-    """Figure 3: KL(q||p) over iterations, one panel for each n, with the median run of the k3 loss."""
+    """Figure 3: mean KL(q||p) over iterations, a panel for each n; of the k3 loss the median and strays."""
     figure = _courses(data.times, data.ns, data.divergence, data.exact, r"KL$(q\,\Vert\,p)$ (nats)")
     medians = np.median(data.divergence[:, K3_LOSS], axis=-1)
+    for ax, runs, stray in zip(figure.axes, data.divergence[:, K3_LOSS], data.strays, strict=True):
+        strays = {"color": COLOURS["k3 loss"], "linewidth": 0.3, "alpha": 0.5, "zorder": 0}
+        ax.plot(data.times, runs[:, stray], **strays)
+        with styled():
+            _note(ax, f"{stray.sum()} of {stray.size} runs of the $k_3$ loss stray", 0.32)
     for ax, median in zip(figure.axes, medians, strict=True):
-        ax.plot(data.times, median, color=VERMILION, linewidth=0.8, linestyle=DASHED, zorder=1)
-    figure.axes[0].texts[0].set_text("bands: one standard error\nthin dashes: median of the $k_3$ loss")
+        ax.plot(data.times, median, color=COLOURS["k3 loss"], linewidth=0.8, linestyle=DASHED, zorder=1)
+    figure.axes[0].texts[0].set_text(
+        "bands: one standard error\nthin dashes: median of the $k_3$ loss\nhair lines: its stray runs"
+    )
     return figure
 
 
@@ -190,8 +195,8 @@ def _evenly(times: Any, count: int, offset: float) -> list[int]:
     return sorted({int(np.abs(np.log(times) - x).argmin()) for x in wanted})
 
 
-def _note(ax: Any, text: str) -> None:
-    ax.text(0.04, 0.04, text, transform=ax.transAxes, fontsize=7.5, va="bottom")
+def _note(ax: Any, text: str, height: float = 0.04) -> None:
+    ax.text(0.04, height, text, transform=ax.transAxes, fontsize=7.5, va="bottom")
 
 
 def _points(ax: Any, ns: Sequence[int], values: Array, name: str) -> None:

@@ -10,7 +10,7 @@ import sympy
 from klsym.abbreviations import Point
 from klsym.convert import to_sympy
 from klsym.engine.quantities import sample_gradient
-from klsym.figures.style import BLACK, BLUE, GREEN, GREY, PAGE, VERMILION, label_ends, styled
+from klsym.figures.style import BLACK, COLOURS, GREY, ORANGE, PAGE, SKY, label_ends, styled
 from klsym.language import k1, k3, log_p, log_q, rho
 from klsym.ledger import recall
 from klsym.numeric.models import FiniteModel
@@ -51,8 +51,8 @@ def coefficient(loss: Any, r: Any) -> Any:
 def _coefficients(ax: Any) -> None:
     r = np.geomspace(0.1, 20, 400)
     first, best = coefficient(rho * k1, r) ** 2, coefficient(rho * k3, r) ** 2
-    ax.plot(r, first, color=VERMILION)
-    ax.plot(r, best, color=BLUE, ls="--")
+    ax.plot(r, first, color=COLOURS["k1"])
+    ax.plot(r, best, color=COLOURS["k3"], ls="--")
     ax.axvline(np.sqrt(np.e), color=GREY, lw=0.6, ls=":")
     ax.annotate(
         r"$r=\sqrt{e}$", (np.sqrt(np.e), 8.5), (3, 0), textcoords="offset points", color=GREY, fontsize=8
@@ -63,8 +63,8 @@ def _coefficients(ax: Any) -> None:
         ylabel=r"squared coefficient of $\rho\,s$",
         ylim=(0, 9.5),
     )
-    ends = [(first[-1], r"$\nabla(\rho k_1)$", VERMILION), (best[-1], r"$\nabla(\rho k_3)$", BLUE)]
-    label_ends(ax, ends, float(r[-1]))
+    names = (r"$\nabla(\rho k_1)$", COLOURS["k1"]), (r"$\nabla(\rho k_3)$", COLOURS["k3"])
+    label_ends(ax, [(first[-1], *names[0]), (best[-1], *names[1])], float(r[-1]))
 
 
 def baseline_curve(model: FiniteModel) -> tuple[Any, Any, dict[str, tuple[float, float]]]:
@@ -94,9 +94,9 @@ def baseline_curve(model: FiniteModel) -> tuple[Any, Any, dict[str, tuple[float,
 def _baselines(ax: Any, b: Any, variance: Any, points: dict[str, tuple[float, float]]) -> None:
     ax.plot(b, variance, color=BLACK)
     shown = {
-        "none": ("no baseline", VERMILION, "o"),
-        "KL": ("the true KL", GREEN, "s"),
-        "b*": ("$b^\\star$", BLUE, "^"),
+        "none": ("no baseline", COLOURS["vanilla"], "o"),
+        "KL": ("the true KL", ORANGE, "s"),
+        "b*": ("$b^\\star$", SKY, "^"),
     }
     for name, (x, y) in points.items():
         text, colour, mark = shown[name]

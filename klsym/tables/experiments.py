@@ -16,7 +16,6 @@ COLUMNS = (
     Column("paper", words("the paper says"), 0.27),
     Column("mark", words("agreement"), 0.14),
 )
-MARKS = {True: "as found", False: "not found", None: "silent"}
 
 
 def table(only: tuple[str, ...] = ()) -> Table:
@@ -39,5 +38,5 @@ def _rows(only: tuple[str, ...]) -> Iterator[Row]:
         behind = (claim,) if claim in claims else ()
         for finding in result(name).findings:
             said = words(finding.paper) if finding.paper else NONE
-            cells = (words(finding.text, *behind), said, words(MARKS[finding.agrees]))
+            cells = (words(finding.text, *behind), said, words(finding.mark))
             yield Row(cells, (name,), f"{name}: {experiment.title}")

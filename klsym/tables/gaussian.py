@@ -6,8 +6,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from fractions import Fraction
 from functools import cache
 from typing import Any
 
@@ -52,27 +50,3 @@ def family(estimator: Any) -> tuple[Cell, Cell]:
     behind = (*map(claim_of, PLACES), "value.gaussian-crossover")
     bias, spread = closed(estimator)
     return math(sympy.latex(bias), *behind), math(sympy.latex(spread), *behind)
-
-
-@dataclass(frozen=True)
-class Printed:
-    """A figure as it is printed, beside the exact one.
-
-    >>> Printed("0.002", sympy.Rational(1, 400)).off
-    Fraction(-1, 5)
-    """
-
-    printed: str
-    exact: Any
-
-    @property
-    def off(self) -> Fraction:
-        """How far the printed figure is off, relative to the exact one; exactly, or to 30 digits."""
-        exact = Fraction(str(self.exact if self.exact.is_rational else sympy.N(self.exact, 30)))
-        error = Fraction(self.printed) - exact
-        return error / exact if exact else error
-
-    @property
-    def shown(self) -> str:
-        """In percent, to one digit behind the point."""
-        return f"{float(self.off) * 100:+.1f}" if self.off else "0"

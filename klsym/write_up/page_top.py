@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from klsym.evidence import against_sources
+from klsym.finding import MARKS
 from klsym.ledger import TRUSTS, VERDICTS
 from klsym.render.claims import statement_latex
 from klsym.write_up.page_claims import formula, printed_latex, true_parts
@@ -74,7 +76,7 @@ def _facts(material: Material, failed: Mapping[str, str]) -> Iterator[tuple[str,
     yield "Trust", "; ".join(f"<b>{count}</b> {words}" for count, words in trusts if count)
     if material.cross_check is not None:
         yield from _cross_checked(material.cross_check)
-    yield from _literature(material, settled)
+    yield from _literature(settled)
 
 
 def _counts(settled: Sequence[Any]) -> str:
@@ -109,17 +111,16 @@ def _cross_checked(report: Report) -> Iterator[tuple[str, str]]:
     yield "Checked", f'{words} (<a href="#checks">how</a>)'
 
 
-def _literature(material: Material, settled: Sequence[Any]) -> Iterator[tuple[str, str]]:
+def _literature(settled: Sequence[Any]) -> Iterator[tuple[str, str]]:
     """What is false in print, and what experiments did not find again."""
     wrong = sum(s.claim.verdict == "corrected" for s in settled)
-    compared = [f for figure in material.figures for f in figure.findings if f.agrees is not None]
-    differing = sum(not finding.agrees for finding in compared)
+    compared, differing = against_sources(part for item in settled for part in item.parts)
     found = []
     if wrong:
         found.append(f'<a href="#errata"><b>{wrong}</b> printed forms are false</a>')
     if differing:
         found.append(
-            f'<a href="#figures"><b>{differing}</b> of {len(compared)} findings of published experiments</a>'
+            f'<a href="#figures"><b>{differing}</b> of {compared} findings of published experiments</a>'
             " came out differently"
         )
     if found:
@@ -198,7 +199,7 @@ def heading(title: str) -> str:
 def figure_counts(figures: Sequence[Figure]) -> Iterator[str]:
     """The figures by title, each with how many findings came out differently."""
     for figure in figures:
-        differing = sum(finding.agrees is False for finding in figure.findings)
+        differing = sum(finding.compared is False for finding in figure.findings)
         title = prose_html(heading(figure.title))
-        note = f' <span class="quiet">({differing} not as printed)</span>' if differing else ""
+        note = f' <span class="quiet">({differing} {MARKS[False]})</span>' if differing else ""
         yield f'<li><a href="#figure.{escape(figure.name)}">{title}</a>{note}</li>'

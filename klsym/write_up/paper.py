@@ -18,8 +18,9 @@ from pathlib import Path
 
 from klsym import __version__
 from klsym.errors import ProofError
-from klsym.evidence import Evidence
+from klsym.evidence import Evidence, against_sources
 from klsym.files import make_folder, write_whole
+from klsym.finding import MARKS
 from klsym.kernel import CLOSINGS as ENDINGS
 from klsym.ledger import Claim, Settled, load, settle
 from klsym.render.claims import statement_latex
@@ -42,7 +43,6 @@ AREAS = {
 }
 VERDICTS = ("proved", "refuted", "corrected", "exact", "computed")
 HEADER = "% Made by `klsym paper` (klsym.write_up.paper) from the ledger; do not edit.\n"
-NEGATIVE = "not what the paper says"
 OFTEN = 3  # a reading shared by so many claims of an area is printed once
 
 
@@ -160,9 +160,8 @@ def _quotes(settled: list[Settled]) -> Iterator[str]:
     theorems = sum(len(item.proofs) for item in settled)
     steps = sum(len(proof.part["steps"]) for item in settled for proof in item.proofs)
     kinds = Counter(proof.theorem.kind for item in settled for proof in item.proofs)
-    said = [part.source_says for item in settled for part in item.parts if isinstance(part, Evidence)]
-    contradicted = sum(words.endswith(f"({NEGATIVE})") for words in said)
-    counts = {"refutations": kinds["refuted"], "compared": sum(map(bool, said)), "contradicted": contradicted}
+    compared, contradicted = against_sources(part for item in settled for part in item.parts)
+    counts = {"refutations": kinds["refuted"], "compared": compared, "contradicted": contradicted}
     counts |= {"theorems": theorems, "steps": steps, "rules": len(RULES), "closings": len(CLOSINGS)}
     yield from (rf"\kldefine{{count/{name}}}{{{count}}}" for name, count in counts.items())
 
@@ -209,8 +208,8 @@ def _contradictions(settled: list[Settled]) -> Iterator[str]:
     yield r"\begin{klfindings}"
     for item in settled:
         for part in item.parts:
-            if isinstance(part, Evidence) and part.source_says.endswith(f"({NEGATIVE})"):
-                said = part.source_says.removesuffix(f"({NEGATIVE})").strip()
+            if isinstance(part, Evidence) and part.agrees is False:
+                said = part.source_says.removesuffix(f" ({MARKS[False]})")
                 yield rf"\item \klref{{{item.claim.id}}}. \emph{{Said:}} {prose(said)}."
                 yield rf"\emph{{Found:}} {prose(part.text)}."
     yield r"\end{klfindings}"

@@ -11,7 +11,7 @@ from typing import Any
 from klsym.errors import UsageError
 from klsym.experiments.catalogue import EXPERIMENTS, result
 from klsym.figures.drawn import draw
-from klsym.files import make_folder, write_whole
+from klsym.files import make_folder, refuse_unless_writable, write_whole
 from klsym.kernel import FORMAT
 from klsym.ledger import Claim, select
 from klsym.settling import Progress, Result, plainly, settle_all, table, write_certificates
@@ -20,7 +20,6 @@ from klsym.write_up.report import NAME, write_report
 
 CERTIFICATES, FIGURES = "certificates", "figures"
 VERIFIED, FOUND = "verify.txt", "findings.txt"
-PROBE = ".klsym"  # an empty file that is written and removed
 Sampled = Callable[[int, int], None]
 
 
@@ -86,7 +85,7 @@ def _prepare(folder: Path) -> None:
             raise UsageError(f"cannot write into {path}: it is a file; move it away")
     for path in folders:
         make_folder(path)
-        write_whole(path / PROBE, "").unlink()
+        refuse_unless_writable(path)
 
 
 def _remove_old(folder: Path, certified: list[str]) -> None:

@@ -1,0 +1,140 @@
+"""What an installed klsym offers: typed names, the API alone in `dir`, an sdist that can be tested."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import inspect
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import klsym
+from klsym.engine.explain_setting import CHOICES
+
+HOME = Path(__file__).parents[1]
+FUNCTIONS = ("explain", "compare", "explore")
+LEFT_OUT = ("__pycache__", ".*", "build", "dist", "*.egg-info", "*.pyc")
+
+
+def mypy(code: str, folder: Path) -> str:
+    """What `mypy --strict` says of code that uses klsym as a library."""
+    pytest.importorskip("mypy")
+    (folder / "user.py").write_text(code)
+    command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "user.py"]
+    places = os.environ | {"MYPYPATH": str(HOME)}
+    return subprocess.run(command, cwd=folder, env=places, capture_output=True, text=True).stdout
+
+
+def declared() -> dict[str, ast.FunctionDef]:
+    """The signatures that mypy reads in klsym/__init__.py."""
+    tree = ast.parse(Path(klsym.__file__).read_text())
+    return {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_declared_parameters_are_those_of_the_function(name):
+    assert [a.arg for a in declared()[name].args.args] == list(
+        inspect.signature(getattr(klsym, name)).parameters
+    )
+
+
+def options() -> list[tuple[str, str, str]]:
+    return [
+        (name, option, value)
+        for name in FUNCTIONS
+        for option, values in CHOICES.items()
+        for value in values
+        if option in inspect.signature(getattr(klsym, name)).parameters
+    ]
+
+
+def call(name: str, option: str, value: str) -> str:
+    losses = {"compare": '"k1", "k3"'}.get(name, '"k3"')
+    return f'klsym.{name}({losses}, {option}="{value}")'
+
+
+def test_mypy_knows_every_word_of_an_option_and_refuses_a_misspelt_one(tmp_path):
+    """An ignored line that holds no error is itself one, under `strict`."""
+    right = [call(*option) for option in options()]
+    wrong = [
+        f"{call(name, option, value[1:])}  # type: ignore[arg-type]" for name, option, value in options()
+    ]
+    assert len(right) > 40
+    assert mypy("\n".join(["import klsym", *right, *wrong]), tmp_path).startswith("Success")
+
+
+def test_a_misspelt_option_fails(tmp_path):
+    assert "[arg-type]" in mypy('import klsym\nklsym.explain("k3", sampling="of-policy")\n', tmp_path)
+
+
+def test_a_misspelt_name_fails(tmp_path):
+    assert "[attr-defined]" in mypy("import klsym\nklsym.explian\n", tmp_path)
+
+
+def test_what_functions_return_is_typed(tmp_path):
+    lines = (f"reveal_type(klsym.{name})" for name in klsym.__all__)
+    shown = mypy("\n".join(["import klsym", *lines]), tmp_path)
+    untyped = re.findall(r'user.py:(\d+): note: Revealed type is "Any"', shown)
+    assert "-> klsym.engine.verdict.Verdict" in shown and ": error:" not in shown
+    # SymPy has no types: its symbols are Any, and so is all that is made of them.
+    symbols = {name for name in klsym.__all__ if type(getattr(klsym, name)).__module__.startswith("sympy")}
+    assert {klsym.__all__[int(line) - 2] for line in untyped} <= symbols | {"s", "A", "R"}
+
+
+def test_dir_shows_the_api_alone():
+    assert dir(klsym) == sorted(klsym.__all__)
+    assert all(hasattr(klsym, name) for name in dir(klsym))
+
+
+def declared_packages() -> set[str]:
+    project = tomllib.loads((HOME / "pyproject.toml").read_text())["project"]
+    lists = [project["dependencies"], *project["optional-dependencies"].values()]
+    return {re.split(r"[>=<]", line)[0].replace("-", "_") for lines in lists for line in lines}
+
+
+def imported_packages() -> set[str]:
+    trees = (
+        ast.parse(path.read_text()) for top in ("klsym", "derivations") for path in (HOME / top).rglob("*.py")
+    )
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+    return {name.partition(".")[0] for name in names} - set(sys.stdlib_module_names) - {"klsym"}
+
+
+def test_every_package_that_is_imported_is_declared():
+    brought = {"IPython": "ipywidgets"}
+    assert "mpmath" in imported_packages()
+    assert {brought.get(name, name) for name in imported_packages()} <= declared_packages()
+
+
+def test_what_is_declared_is_locked():
+    locked = re.findall(r"^([\w-]+)==", (HOME / "requirements.lock").read_text(), re.MULTILINE)
+    project = tomllib.loads((HOME / "pyproject.toml").read_text())["project"]
+    assert {re.split(r"[>=<]", line)[0] for line in project["dependencies"]} <= set(locked)
+
+
+def test_the_sdist_holds_what_its_tests_need(tmp_path):
+    if importlib.util.find_spec("setuptools") is None:
+        pytest.skip("no setuptools here")
+    source = tmp_path / "source"
+    shutil.copytree(HOME, source, ignore=shutil.ignore_patterns(*LEFT_OUT))
+    code = "from setuptools import build_meta; build_meta.build_sdist('made')"
+    subprocess.run([sys.executable, "-c", code], cwd=source, check=True, capture_output=True)
+    with tarfile.open(next((source / "made").iterdir())) as archive:
+        held = {name.partition("/")[2] for name in archive.getnames()}
+    there = {str(path.relative_to(HOME)) for path in HOME.rglob("*") if path.is_file()}
+    needed = {
+        name for name in there if not any(Path(part).match(p) for part in Path(name).parts for p in LEFT_OUT)
+    }
+    assert {"tests/conftest.py", "notebooks/figure.png", "klsym/py.typed"} <= needed
+    assert needed <= held
+    assert not [name for name in held if name.endswith(".pyc")]
