@@ -163,6 +163,16 @@ def test_operations_are_tight():
     assert Interval(Fraction(2), Fraction(4)) ** -1 == Interval(Fraction(1, 4), Fraction(1, 2))
 
 
+@pytest.mark.parametrize(
+    ("bits", "kept"), [(97, True), (383, True), (384, False), (400, False), (500, False)]
+)
+def test_long_ends_are_rounded_and_short_ones_kept(bits, kept):
+    end = Fraction(1, 2**bits)
+    for interval in (Interval(Fraction(0), end), Interval(-end, Fraction(0)), Interval.exact(end)):
+        assert interval.shortened() == (interval if kept else interval.rounded())
+        assert interval != interval.rounded()
+
+
 @CHECK
 @given(ANY)
 def test_rounding_is_outward_and_small(x):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from drafts import ONE, V, beta, k1, lam, number, r, sg, w
 
-from klsym.kernel.derivatives import LOG_DENSITY, POWERS, attach, in_slot, sample_part
+from klsym.kernel.derivatives import LOG_DENSITY, POWERS, attach, drawn, in_slot, sample_part
+from klsym.kernel.means import log_derivative
 from klsym.ring import ExpPoly
-from klsym.statements import Context
+from klsym.statements import Context, Gradient, Mean, Side
 
 CONTEXT = Context(parameters=("beta", "lam"))
 
@@ -16,6 +17,20 @@ CONTEXT = Context(parameters=("beta", "lam"))
 def test_a_log_ratio_is_the_log_of_powers_of_densities(name):
     total = sum((LOG_DENSITY[density] * power for density, power in POWERS[name].items()), number(0))
     assert total == V(name)
+
+
+def test_values_at_one_sample_are_not_drawn():
+    assert drawn("t", "q", "sample") == {("ends", "q")}
+    assert drawn("it", "mu", "q") == {(kind, m) for kind in ("ends", "batch") for m in ("q", "mu")}
+    assert drawn("", "q") == drawn("i", "sample") == set()
+
+
+def test_the_gradient_of_a_multiple():
+    """A side that is not in normal form, as no certificate holds it: the coefficient is kept."""
+    side = Side(((beta, (Mean("", "q", k1),)),))
+    found, _ = log_derivative(Gradient(side), {}, CONTEXT)
+    [(_, (mean,))] = [term for term in found.terms if isinstance(term[1][0], Mean)]
+    assert mean == Mean("", "q", beta * k1, ("x",))
 
 
 def test_parameters_have_no_slot():

@@ -332,6 +332,12 @@ def test_where_a_row_has_weight(v):
     assert read("tangent", k1, v=v)[2].weight == (v.exp() + (v + k1).exp() if v + k1 and v else ONE)
 
 
+def test_a_place_is_an_index_and_a_measure():
+    for at in ("tq", ["t"], ["t", "q", "x"]):
+        with pytest.raises(Refused, match="an index and a measure expected"):
+            read_row(row("square", ONE, ("t", "q")) | {"at": at}, Context())
+
+
 def test_scores_are_written_in_order():
     side, _, _ = read_row(row("square", ONE, ("t", "q"), "past", "now"), Context())
     [(_, (mean,))] = side.terms

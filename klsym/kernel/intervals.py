@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, DivisionByZero, InvalidOperation, Overflow
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
 
@@ -101,8 +101,7 @@ def exp_enclosure(x: Fraction) -> Interval:
 
 def _enclosed(function: Callable[[Context, Decimal], Decimal], x: Fraction) -> Interval:
     """An increasing function at x rounded down and up to decimals, each result moved by one unit at most."""
-    limits, traps = (-99_999, 99_999, 1, 0), [DivisionByZero, InvalidOperation, Overflow]
-    down, up = (Context(DIGITS, way, *limits, [], traps) for way in (ROUND_FLOOR, ROUND_CEILING))
+    down, up = (Context(DIGITS, way, -99_999, 99_999, traps=[]) for way in (ROUND_FLOOR, ROUND_CEILING))
     low, high = (at.divide(Decimal(x.numerator), Decimal(x.denominator)) for at in (down, up))
     lower, upper, unit = (
         Fraction(function(down, low)),
