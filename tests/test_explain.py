@@ -50,8 +50,8 @@ KEYS = {"loss", "sampling", "use", "level", "batch", "gradient", "value", "trust
         "witness", "warnings"}  # fmt: skip
 GRADIENT = {"per_sample", "coefficient", "target", "combination", "objective", "f", "genuine_divergence",
             "fisher_strength", "inside_clamps"}  # fmt: skip
-VALUE = {"target", "unbiased_for_reverse_kl", "unbiased_for_forward_kl"}
-TARGETS = {"zero", "reverse-kl", "forward-kl", "combination", "f-divergence", "separable", "none"}
+VALUE = {"target", "combination", "constant", "unbiased_for_reverse_kl", "unbiased_for_forward_kl"}
+TARGETS = {"zero", "reverse-kl", "forward-kl", "combination", "f-divergence", "separable", "none", "open"}
 SAMPLES = [
     ("k1", {}),
     ("k3", OFF),
@@ -60,6 +60,7 @@ SAMPLES = [
     ("k2*R", {}),
     ("clip(k3, 0, 5)", {}),
     ("abs(k1)", OFF),
+    ("max(log_q, 0)", {}),
     (PPO, OFF),
 ]
 
@@ -72,7 +73,8 @@ def test_json_has_exactly_the_keys_of_the_contract(loss: str, options: dict[str,
     setting = {"sampling": "on-policy", "use": "loss", "level": "sample", "batch": "none", "loss": loss}
     assert {name: answer[name] for name in setting} == {**setting, **options}
     assert answer["gradient"]["target"] in TARGETS and answer["value"]["target"] in TARGETS
-    assert answer["trust"] in ("kernel", "sympy", "numeric")
+    assert answer["trust"] in ("kernel", "sympy", "numeric", "open")
+    assert (answer["trust"] == "open") == (answer["gradient"]["target"] == "open")
     assert all(set(step) == {"rule", "latex"} and all(step.values()) for step in answer["steps"])
     for name in ("hypotheses", "warnings"):
         assert all(isinstance(line, str) and line.isprintable() for line in answer[name])
@@ -391,6 +393,25 @@ def test_outside_the_ring_witness(loss: str, options: dict[str, str], at_most: A
 def test_values_outside_the_ring(loss: str, options: dict[str, str], target: str, unbiased: bool) -> None:
     value = explain(loss, **options).to_json()["value"]
     assert (value["target"], value["unbiased_for_reverse_kl"]) == (target, unbiased)
+
+
+@pytest.mark.parametrize(
+    ("loss", "combination", "constant"),
+    [
+        ("3*k1", {"reverse-kl": "3"}, "0"),
+        ("k1 + 1", {"reverse-kl": "1"}, "1"),
+        ("1", None, "1"),
+        ("2*k3 - 5", {"reverse-kl": "2"}, "-5"),
+        ("k1 - r*k1", {"reverse-kl": "1", "forward-kl": "1"}, "0"),
+        ("clip(1, 0, 5)*k1", {"reverse-kl": "1"}, "0"),
+        ("max(log_q, 0)", None, None),
+    ],
+)
+def test_the_value_is_given_exactly(
+    loss: str, combination: dict[str, str] | None, constant: str | None
+) -> None:
+    value = explain(loss).to_json()["value"]
+    assert (value["combination"], value["constant"]) == (combination, constant)
 
 
 ODD = (

@@ -90,13 +90,16 @@ class Verdict(VerdictView):
     def to_json(self) -> dict[str, Any]:
         """The object of the command-line contract."""
         gradient = {
-            "per_sample": self.per_sample, "coefficient": self.coefficient, "target": self.target,
+            "per_sample": self.per_sample, "coefficient": self.coefficient,
+            "target": self.target or "open",
             "combination": self.gradient.multiples or None, "objective": self.objective, "f": None,
             "genuine_divergence": None, "fisher_strength": None,
             "inside_clamps": self.inside_clamps.to_json() if self.inside_clamps else None,
         }  # fmt: skip
         value = {
-            "target": self.value.target,
+            "target": self.value.target or "open",
+            "combination": self.value.multiples or None,
+            "constant": None if self.value.target is None else self.value_constant,
             "unbiased_for_reverse_kl": self.unbiased_for("reverse-kl"),
             "unbiased_for_forward_kl": self.unbiased_for("forward-kl"),
         }
