@@ -17,7 +17,9 @@ from test_kernel_rules import CHECK, World, elements, same
 
 from klsym.errors import NotInRing, Refused
 from klsym.kernel import Theorem, certify
+from klsym.kernel.meta import completeness
 from klsym.ring import ExpPoly
+from klsym.statements import Context, Side, Statement
 
 
 def accepted(draft: Draft) -> Theorem | None:
@@ -239,3 +241,41 @@ def test_equal_values_with_unlike_gradients_are_told_apart_by_the_oracle():
     world = World(1)
     assert same(world.side(Em("q", sg(k2))), world.side(Em("q", k2)))
     assert not same(world.side(grad(Em("q", sg(k2)))), world.side(grad(Em("q", k2))))
+
+
+# ---------------------------------------------------------------------------- the theorem, called alone
+FREE = ("a0", "a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8")
+
+
+def called(
+    c: ExpPoly, right: Side = NOTHING, order: int = 1, family: ExpPoly | None = None, **more: Any
+) -> Any:
+    """completeness for E_q[c s] = 0 in g(k1), with the unit 1 and polynomials as the family."""
+    context = Context(parameters=FREE, functions=(("g", ("k1",)),))
+    free = sum((ExpPoly.variable(x) * k1**i for i, x in enumerate(FREE[:order])), number(0))
+    data = {
+        "function": "g", "family": (free if family is None else family).to_json(), "unit": ONE.to_json(),
+        "coordinate": "k1", "order": order, "constants": list(FREE[:order]),
+    } | more  # fmt: skip
+    return completeness(Em("q", c, 1), right, data, Statement(Em("q", c, 1), NOTHING, context), set())
+
+
+def test_up_to_eight_constants():
+    for order in (1, 2, 7, 8):
+        assert called(ExpPoly.variable("g" + "'" * (order - 1)), order=order) == set()
+    with pytest.raises(Refused, match="order: an integer from 1 to 8"):
+        called(ExpPoly.variable("g" + "'" * 8), order=9)
+    with pytest.raises(Refused, match="order: an integer from 1 to 8"):
+        called(ExpPoly.variable("g"), order=0)
+
+
+def test_the_right_side_stays_zero():
+    with pytest.raises(Refused, match="the right side is not 0"):
+        called(ExpPoly.variable("g"), right=Em("q", k1, 1) - Em("q", k1))
+
+
+def test_a_free_constant_is_new():
+    with pytest.raises(Refused, match="a free constant stands in the equation"):
+        called(ExpPoly.variable("g") + ExpPoly.variable("a0"))
+    with pytest.raises(Refused, match="family: a function of k1 alone"):
+        called(ExpPoly.variable("g"), family=ExpPoly.variable("c"), constants=["c"])
