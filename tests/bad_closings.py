@@ -217,8 +217,8 @@ def _model_is(model: Any) -> Draft:
 
 
 # ---------------------------------------------------------------------------- theorems about all densities
-def solved(c: ExpPoly | Side, family: ExpPoly, constants: str, **change: Any) -> Draft:
-    """E_q[c s] = 0 iff g is the family, with one letter for each free constant."""
+def solved(c: ExpPoly | Side, family: ExpPoly, constants: str | list[str], **change: Any) -> Draft:
+    """E_q[c s] = 0 iff g is the family, with a letter, or a name, for each free constant."""
     left = c if isinstance(c, Side) else Em("q", c, 1)
     data = {"function": "g", "family": family, "unit": ONE, "coordinate": "k1"}
     data |= {"constants": list(constants), "order": len(constants)}
@@ -252,6 +252,15 @@ COMPLETENESS = {
             lambda: solved(g1 - k1, QUADRATIC, "ab")),
         ("a free constant of the equation", CLOSE, "free constant stands in the equation",
             lambda: solved(g1 - a * k1, a * k2 + a * k1 + b, "ba")),
+        # g = k1 + b solves g' = 1: with k1 itself as the "constant", the family misses what it cannot see
+        ("the variable as the free constant", CLOSE, "a free constant is not declared",
+            lambda: solved((g1 - 1) * rho, k1, ["k1"], unit=rho.inverse(), coordinate="w")),
+        ("the variable in place of the linear term", CLOSE, "a free constant is not declared",
+            lambda: solved((ExpPoly.variable("g''") - 2) * rho, k1 * k1 + a, ["a", "k1"],
+                unit=rho.inverse(), coordinate="w")),
+        ("the variable in place of the constant term", CLOSE, "a free constant is not declared",
+            lambda: solved(ExpPoly.variable("g''") * rho, k1 + a * k1, ["k1", "a"],
+                unit=rho.inverse(), coordinate="w")),
         ("a free constant that is not declared", CLOSE, "family: a function of k1 alone",
             lambda: solved(g1 - k1, k2 + ExpPoly.variable("d") * k1 + b, "bd")),
         ("another coordinate is left over", CLOSE, "does not make the coefficient constant",

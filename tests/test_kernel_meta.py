@@ -277,5 +277,13 @@ def test_the_right_side_stays_zero():
 def test_a_free_constant_is_new():
     with pytest.raises(Refused, match="a free constant stands in the equation"):
         called(ExpPoly.variable("g") + ExpPoly.variable("a0"))
+    with pytest.raises(Refused, match="a free constant is not declared"):  # k1, which the family cannot see
+        called(
+            ExpPoly.variable("g'") * rho,
+            family=k1,
+            constants=["k1"],
+            unit=rho.inverse().to_json(),
+            coordinate="w",
+        )
     with pytest.raises(Refused, match="family: a function of k1 alone"):
         called(ExpPoly.variable("g"), family=ExpPoly.variable("c"), constants=["c"])

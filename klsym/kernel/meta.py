@@ -98,6 +98,7 @@ def _check_family(
     refuse_unless(
         len(set(constants)) == order == len(constants), f"{order} free constants expected, got {constants}"
     )
+    refuse_unless(set(constants) <= set(context.parameters), "a free constant is not declared")
     refuse_unless(not c.names() & set(constants), "a free constant stands in the equation")
     k1 = ExpPoly.variable("k1")
     free = sum((ExpPoly.variable(a) * k1**i for i, a in enumerate(constants)), ZERO)
