@@ -214,7 +214,7 @@ def chain(depth: int) -> dict[str, Any]:
     first = Draft(Mg("q", k2), Em("q", k1, 1)).step("chain rule")
     bodies, known = [[certify(first.part, {})[0]]], {}
     for n in range(depth):
-        known[digest(bodies[-1])] = tuple(check_part(part, known) for part in bodies[-1])
+        known[digest(bodies[-1])] = tuple(check_part(part, known, "cited") for part in bodies[-1])
         context = {**first.context.to_json(), "parameters": [f"c{i}" for i in range(n + 1)]}
         taken = step("equation", of=[digest(bodies[-1]), 0], times=constant(1), gradient=0)
         steps = [{**taken, "result": first.part["right"]}]

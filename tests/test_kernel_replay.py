@@ -366,7 +366,7 @@ def test_a_digest_is_that_of_the_content_in_any_order(name):
 def test_a_draft_is_refused_where_its_certificate_would_be():
     draft = Draft(Mg("q", k2), Em("q", k1, 1)).step("chain rule")
     part, theorem = certify(draft.part, {})
-    assert check_part(part, {}) == theorem == check(signed([part]))[0]
+    assert check_part(part, {}, "part 1") == theorem == check(signed([part]))[0]
     with pytest.raises(Refused, match="derivation, close: equality: the two sides differ"):
         certify({**draft.part, "right": Em("q", R, 1).to_json()}, {})
     with pytest.raises(Refused, match="derivation, step 1: unknown rule"):

@@ -299,7 +299,7 @@ def test_a_tree_that_is_too_deep_is_refused_in_one_line(length, at_most):
         at_most(20),
         pytest.raises(Refused, match=r"nested too deeply|too long ones|no value for") as refusal,
     ):
-        check_part(part, {})
+        check_part(part, {}, "part 1")
     assert "\n" not in str(refusal.value)
 
 

@@ -6,6 +6,8 @@ What the theorem must then assume is returned beside the result.
 
 from __future__ import annotations
 
+from typing import Any
+
 from klsym.errors import Refused
 from klsym.kernel.derivatives import (
     Data,
@@ -13,7 +15,6 @@ from klsym.kernel.derivatives import (
     attach,
     density_ratio,
     derivative_of_name,
-    divisors,
     drawn,
     exist,
     fades,
@@ -68,8 +69,7 @@ def linearity(mean: Mean, data: Data, context: Context) -> Outcome:
     context.check(c)
     refuse_unless(context.is_constant(c), "constant: it depends on the sample")
     inner = Mean(mean.index, mean.measure, mean.coefficient * c.inverse(), mean.score)
-    assumed = exist([inner] if c.names() else [], context) | divisors(context, [inner.coefficient])
-    return Side(((c, (inner,)),)), assumed  # a lone mean takes c back in
+    return Side(((c, (inner,)),)), exist([inner] if c.names() else [], context)  # a lone mean takes c back in
 
 
 def change_of_measure(mean: Mean, data: Data, context: Context) -> Outcome:
@@ -86,11 +86,11 @@ def change_of_measure(mean: Mean, data: Data, context: Context) -> Outcome:
     return Side.atom(moved), assumed | drawn(mean.index, m, to)
 
 
-def refuse_downstream(index: str, factor: ExpPoly, score: Score, slot: object, context: Context) -> None:
+def refuse_downstream(index: str, factor: ExpPoly, score: Score, slot: Any, context: Context) -> None:
     """Refuse unless the factor and the scores speak only of what does not depend on the slot."""
-    known = isinstance(slot, str) and slot in UPSTREAM[index]
+    known = slot in UPSTREAM[index]
     refuse_unless(known, f"slot: one of {sorted(UPSTREAM[index])} expected, got {str(slot)[:20]!r}")
-    allowed = UPSTREAM[index][str(slot)]
+    allowed = UPSTREAM[index][slot]
     foreign = sorted((mentioned(factor, context) | {slot_of_score(z) for z in score}) - set(allowed))
     refuse_unless(not foreign, f"{foreign} may depend on the slot {slot}: only {sorted(allowed)} do not")
 
@@ -111,11 +111,9 @@ def ratio_mean_one(mean: Mean, data: Data, context: Context) -> Outcome:
     """E_m[c (m'/m)_z] = E_m[c] where c and the scores do not depend on z."""
     m, of, slot = mean.measure, measure_in(data, "of"), data["slot"]
     refuse_unless({m, of} <= set(PROBABILITIES), "two probability measures expected")
-    refuse_unless(slot in UPSTREAM[mean.index], f"slot: one of {sorted(UPSTREAM[mean.index])} expected")
     rest = mean.coefficient * in_slot(density_ratio(m, of), slot, context)
     refuse_downstream(mean.index, rest, mean.score, slot, context)
-    assumed = {("support", of, m)} if of != m else set()
-    return Side.atom(Mean(mean.index, m, rest, mean.score)), assumed | drawn(mean.index, m, of)
+    return Side.atom(Mean(mean.index, m, rest, mean.score)), {("support", of, m), *drawn(mean.index, m, of)}
 
 
 def normalisation(mean: Mean, data: Data, context: Context) -> Outcome:

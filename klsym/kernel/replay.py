@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from klsym.errors import NotInRing, Refused
 from klsym.kernel import batches, means, sums
 from klsym.kernel.closings import Zero, equality, rows_of
-from klsym.kernel.derivatives import Data, Hypothesis, Outcome, divisors, exist, is_finite, refuse_unless
+from klsym.kernel.derivatives import Data, Hypothesis, Outcome, divisors, exist, refuse_unless
 from klsym.kernel.meta import completeness, independence
 from klsym.kernel.models import finite_model
 from klsym.names import parse_name
@@ -174,7 +174,7 @@ def check_parts(parts: Any, known: Cited, where: str = "") -> tuple[Theorem, ...
     return tuple(check_part(part, known, f"{where}part {i + 1}") for i, part in enumerate(parts))
 
 
-def check_part(part: Any, known: Cited, where: str = "part 1") -> Theorem:
+def check_part(part: Any, known: Cited, where: str) -> Theorem:
     """Replay one part."""
     try:
         theorem = _replay(part, known, where)
@@ -201,8 +201,7 @@ def certify(part: dict[str, Any], known: Cited) -> tuple[dict[str, Any], Theorem
 
 def _replay(part: Any, known: Cited, where: str) -> Theorem:
     """What a part establishes, and under which hypotheses; those it records are not looked at."""
-    if not isinstance(part, dict) or set(part) != PART_KEYS:
-        raise Refused(f"a part has the keys {sorted(PART_KEYS)}")
+    refuse_unless(set(part) == PART_KEYS, f"a part has the keys {sorted(PART_KEYS)}")
     statement, close = read_statement(part), part["close"]
     by = close.get("by") if isinstance(close, dict) else None
     if by not in CLOSINGS:
@@ -259,8 +258,7 @@ def apply_step(
     sides: dict[str, Side], step: Any, context: Context, known: Cited
 ) -> tuple[Side, set[Hypothesis]]:
     """The side that a step produces (its recorded result is not looked at), and what it assumes."""
-    if not isinstance(step, dict) or set(step) != STEP_KEYS:
-        raise Refused(f"a step has the keys {sorted(STEP_KEYS)}")
+    refuse_unless(set(step) == STEP_KEYS, f"a step has the keys {sorted(STEP_KEYS)}")
     name, data = step["rule"], step["data"]
     refuse_unless(step["side"] in sides, "side: 'left' or 'right' expected")
     refuse_unless(isinstance(data, dict), "data: an object expected")
@@ -278,7 +276,7 @@ def apply_step(
     refuse_unless(keys == rule.keys, f"data: expected {sorted(rule.keys)}, got {sorted(data)}")
     chosen, rest = _split(atom, data, context)
     replacement, added = rule.apply(chosen, data, context)
-    if rest.terms and isinstance(chosen, Mean) and not _implied(chosen, replacement, name, context):
+    if rest.terms and not _implied(chosen, replacement, name, context):
         added = added | exist([chosen], context)
     others = atoms[: step["factor"]] + atoms[step["factor"] + 1 :]
     apart = side.terms[: step["term"]] + side.terms[step["term"] + 1 :]
@@ -286,9 +284,9 @@ def apply_step(
     return Side.of(*apart, *changed), added | divisors(context, elements(replacement, rest))
 
 
-def _split(atom: Atom, data: Data, context: Context) -> tuple[Atom, Side]:
-    """E_m[a] = E_m[part] + E_m[a - part]: the part that a rule works on, and the rest."""
-    if "part" not in data or not isinstance(atom, Mean):
+def _split(atom: Any, data: Data, context: Context) -> tuple[Any, Side]:
+    """E_m[a] = E_m[part] + E_m[a - part]: the part that a rule on means works on, and the rest."""
+    if "part" not in data:
         return atom, Side()
     part = ExpPoly.from_json(data["part"])
     context.check(part, SLOTS[atom.index])
@@ -299,12 +297,13 @@ def _split(atom: Atom, data: Data, context: Context) -> tuple[Atom, Side]:
 def _implied(chosen: Mean, replacement: Side, rule: str, context: Context) -> bool:
     """Does what a rule assumes imply that the mean it was given exists?
 
-    A dominated derivative of the mass of q gives E_q[s], and a ratio is positive and has mean one.
+    A dominated derivative of the mass of q gives E_q[c s] at one sample, where c is constant, and a ratio is
+    positive and has mean one.
     """
     if rule == "score mean zero":
-        return context.is_constant(chosen.coefficient) and not chosen.index
+        return not chosen.index
     means = (atom for _, atoms in replacement.terms for atom in atoms)
-    return rule == "ratio mean one" and all(is_finite(mean, context) for mean in means)
+    return rule == "ratio mean one" and not exist(means, context)
 
 
 def equation(side: Side, data: Data, context: Context, known: Cited) -> tuple[Side, set[Hypothesis]]:
@@ -325,14 +324,14 @@ def equation(side: Side, data: Data, context: Context, known: Cited) -> tuple[Si
         left, right = _pick(context.premises, of, "premise")
         assumed |= {("premise" if gradient else "equal", left, right)}
     if gradient:
-        _refuse_detached(context, left, right)
+        _refuse_detached(left, right)
         left, right = Side.atom(Gradient(left)), Side.atom(Gradient(right))
     return side + right.times(times) - left.times(times), assumed
 
 
-def _refuse_detached(context: Context, *sides: Side) -> None:
+def _refuse_detached(*sides: Side) -> None:
     """A premise carries over to gradients only if nothing in it is held constant."""
-    names = {name for element in elements(*sides) for name in element.names() if context.is_sample(name)}
+    names = (name for element in elements(*sides) for name in element.names())
     attached = not any(parse_name(name).detached for name in names)
     refuse_unless(attached, "premise: it holds a detached quantity, whose gradient its value does not tell")
 
@@ -358,7 +357,7 @@ def _pick(items: Any, index: Any, name: str) -> Any:
 
 
 def hypotheses_to_json(hypotheses: tuple[Hypothesis, ...]) -> list[Any]:
-    return [_to_json(hypothesis) for hypothesis in sorted(hypotheses, key=_key)]
+    return [_to_json(hypothesis) for hypothesis in hypotheses]
 
 
 def _to_json(hypothesis: Hypothesis) -> list[Any]:

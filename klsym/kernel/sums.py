@@ -9,13 +9,14 @@ from klsym.kernel.derivatives import (
     Outcome,
     attach,
     drawn,
+    exist,
     mentioned,
     refuse_unless,
     several,
     slopes,
 )
 from klsym.names import LOG_RATIOS, PROBABILITIES, parse_name
-from klsym.ring import ONE, ExpPoly
+from klsym.ring import ONE, ZERO, ExpPoly
 from klsym.slots import SCORES, SECOND, SEQUENCE, at_slot, is_second, slot_of_score
 from klsym.statements import Context, Curl, Mean, Side
 
@@ -29,13 +30,13 @@ def sum_over_t(mean: Mean, data: Data, context: Context) -> Outcome:
     refuse_unless(mean.index == "" and mean.measure != "count", "a mean over whole sequences expected")
     if of == SCORE:
         refuse_unless("x" in score, "there is no score function")
-        score = ("now", *score[score.index("x") + 1 :], *score[: score.index("x")])
+        score = ("now", *score[1:])  # sorted: x before x'
     else:
         refuse_unless(of in SUMS, f"of: one of {sorted((SCORE, *SUMS))} expected, got {str(of)[:20]!r}")
-        powers = [dict(monomial).get(of, 0) for monomial, _ in a.terms]
-        refuse_unless(min(powers, default=0) > 0, f"{of} is no factor of the coefficient")
+        factor = all(dict(monomial).get(of, 0) > 0 for monomial, _ in a.terms)
+        refuse_unless(factor, f"{of} is no factor of the coefficient")
         a = a * ExpPoly.variable(of).inverse() * _one(of, "now")
-    return Side.atom(Mean("t", mean.measure, a, tuple(sorted(score)))), drawn("t", mean.measure)
+    return Side.atom(Mean("t", mean.measure, a, score)), drawn("t", mean.measure)
 
 
 def _one(name: str, slot: str) -> ExpPoly:
@@ -47,12 +48,10 @@ def parts_of_a_sum(mean: Mean, data: Data, context: Context) -> Outcome:
     """V = V_past + V_now + V_future for the variables named, and s for the score function; length_now = 1."""
     names = data["of"]
     refuse_unless("t" in mean.index, "a sum over t expected")
-    known = isinstance(names, list) and set(names) <= {SCORE, *SUMS}
+    known = set(names) <= {SCORE, *SUMS}
     refuse_unless(known, f"of: a list of names among {sorted((SCORE, *SUMS))} expected")
-    values = {n: sum((_one(n, slot) for slot in SEQUENCE), ExpPoly({})) for n in names if n != SCORE}
-    if "length" in values:
-        values["length[now]"] = ONE
-    a = mean.coefficient.substitute(values)
+    values = {n: sum((_one(n, slot) for slot in SEQUENCE), ZERO) for n in names}
+    a = mean.coefficient.substitute(values | {"length[now]": ONE})
     scores = [_score_parts(entry) if SCORE in names else (entry,) for entry in mean.score]
     found = (tuple(sorted(choice)) for choice in product(*scores))
     refuse_unless(len(scores) <= 4, "four score functions at most")
@@ -66,7 +65,7 @@ def _score_parts(entry: str) -> tuple[str, ...]:
 
 def exchange_of_sums(mean: Mean, data: Data, context: Context) -> Outcome:
     """sum_t X_t sum_{u>t} Y_u = sum_u Y_u sum_{t<u} X_t, times what does not depend on t and u."""
-    x, y, slot = data["now"], data["other"], data["slot"]
+    x, y, slot = str(data["now"]), str(data["other"]), data["slot"]
     refuse_unless("t" in mean.index, "a sum over t expected")
     refuse_unless(slot in ("past", "future"), "slot: 'past' or 'future' expected")
     rest = _times(_times(mean, x, "now", -1, context), y, slot, -1, context)
@@ -78,14 +77,13 @@ def exchange_of_sums(mean: Mean, data: Data, context: Context) -> Outcome:
     return Side.atom(_times(_times(rest, y, "now", 1, context), x, opposite, 1, context)), set()
 
 
-def _times(mean: Mean, name: object, slot: str, power: int, context: Context) -> Mean:
+def _times(mean: Mean, name: str, slot: str, power: int, context: Context) -> Mean:
     """The mean with one factor `name` of the slot more (1) or less (-1)."""
-    plain = isinstance(name, str) and not name.startswith("sg(") and "[" not in name
-    summed = plain and (name in (SCORE, *SUMS) or parse_name(str(name)).base in context.function_arguments)
-    refuse_unless(summed, f"{str(name)[:20]!r} is no sum over positions")
+    summed = name in (SCORE, *SUMS) or parse_name(name).base in context.function_arguments
+    refuse_unless(summed, f"{name[:20]!r} is no sum over positions")
     score, a = list(mean.score), mean.coefficient
     if name != SCORE:
-        a = a * _one(str(name), slot) ** power
+        a = a * _one(name, slot) ** power
     elif power == 1:
         score.append(slot)
     else:
@@ -111,6 +109,6 @@ def curl(atom: Curl, data: Data, context: Context) -> Outcome:
         total.append((1, (Mean(index, m, c, tuple(sorted((y + SECOND, z)))),)))
         total.append((-1, (Mean(index, m, c, tuple(sorted((y, z + SECOND)))),)))
     side = Side.of(*total)
-    means = [mean for _, atoms in side.terms for mean in atoms if isinstance(mean, Mean)]
+    means = [atoms[0] for _, atoms in side.terms]
     field = Mean(index, m, attach(atom.loss))
-    return side, {("exchange", field)} | several(means, context)[1] | drawn(index, m)
+    return side, {("exchange", field)} | exist(means if len(means) > 1 else [], context) | drawn(index, m)

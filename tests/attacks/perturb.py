@@ -67,7 +67,7 @@ def accepts_without(accepted: Accepted, pool: Pool, rng: random.Random) -> bool:
     else:
         part["hypotheses"].append(["nonzero", "zeta"])
     try:
-        check_part(part, pool.known)
+        check_part(part, pool.known, "part 1")
     except (Refused, NotInRing):
         return False
     return True
