@@ -55,6 +55,8 @@ HOLDS: dict[str, tuple[str, Side, dict[str, Any], Side]] = {
     "the length of a step": ("parts of a sum", sum_t("q", now(R) * now(T)), {"of": []}, sum_t("q", now(R))),
     "parts of one of two values": ("parts of a sum", sum_t("q", now(A) * R * H), {"of": ["R"]},
         sum_t("q", now(A) * (past(R) + now(R) + future(R)) * H)),
+    "parts of all at once": ("parts of a sum", sum_t("q", R, "now"),
+        {"of": ["k1", "w", "log_q", "R", "H", "length", "s"]}, sum_t("q", past(R) + now(R) + future(R), "now")),
     "parts beside a score of a step": ("parts of a sum", sum_t("q", ONE, "now", "x"), {"of": ["s"]},
         sum_t("q", ONE, "now", "past") + sum_t("q", ONE, "now", "now") + sum_t("q", ONE, "now", "future")),
     "parts of a second score": ("parts of a sum", sum_t("q", ONE, "now", "x'"), {"of": ["s"]},

@@ -109,6 +109,6 @@ def curl(atom: Curl, data: Data, context: Context) -> Outcome:
         total.append((1, (Mean(index, m, c, tuple(sorted((y + SECOND, z)))),)))
         total.append((-1, (Mean(index, m, c, tuple(sorted((y, z + SECOND)))),)))
     side = Side.of(*total)
-    means = [atoms[0] for _, atoms in side.terms]
+    means = (atoms[0] for _, atoms in side.terms)  # none or several: each has its counterpart
     field = Mean(index, m, attach(atom.loss))
-    return side, {("exchange", field)} | exist(means if len(means) > 1 else [], context) | drawn(index, m)
+    return side, {("exchange", field)} | exist(means, context) | drawn(index, m)
