@@ -50,6 +50,16 @@ def per_length(scale: float) -> Any:
     return judge.gradient(lambda path: (judge.reverse(path) - 1) * (scale / len(path)))
 
 
+def log_q_per_length() -> Any:
+    """grad E_q[(log q - 1)/T]."""
+
+    def value(path: judge.Path) -> Any:
+        each = (judge.loss_of_token("log_q", path, t, "token") for t in range(len(path)))
+        return (sum(each, judge.Live(0)) - 1) * (1 / len(path))
+
+    return judge.gradient(value)
+
+
 def surrogate(text: str, weights: str = "token") -> Any:
     """grad E_mu[sum_t L_t]."""
 
@@ -120,6 +130,11 @@ ROWS: list[tuple[str, dict[str, str], str, Any]] = [
     ("k1", {**REWARD, **OVER_T}, "none", None),
     ("k1", {**TOTAL, **OVER_T}, "separable", lambda: per_length(1)),
     ("-beta*k1", {**TOTAL, **OVER_T}, "separable", lambda: per_length(-BETA)),
+    ("log_q", {**TOTAL, **OVER_T}, "separable", log_q_per_length),
+    *(("rho", {**TOTAL, **weights, **OVER_T}, "zero", lambda: ZERO) for weights in ({}, PREFIX, WHOLE)),
+    *(("rho*log_q", {**TOTAL, **weights, **OVER_T}, "separable", log_q_per_length)
+      for weights in ({}, PREFIX, WHOLE)),
+    ("rho", {**SAME, **OVER_T}, "separable", lambda: length(-1)),
     # rewards
     ("k1", REWARD, "reverse-kl", kl),
     ("k1", TOTAL, "reverse-kl", kl),
@@ -451,7 +466,7 @@ def test_objectives_under_mu_of_detached_rewards(
 
 
 MOVED = [("k1", True), ("k2", True), ("rho*k1", True), ("rho*r", True), ("rho*k1**2 - R*r", True),
-         ("k1*log_q", False), ("rho*r*k1**3", True)]  # fmt: skip
+         ("k1*log_q", True), ("rho*r*k1**3", True), ("r**lam", False)]  # fmt: skip
 
 
 @pytest.mark.parametrize(("h", "found"), MOVED)

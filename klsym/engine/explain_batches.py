@@ -19,6 +19,7 @@ from klsym.abbreviations import E, Indexed, Side
 from klsym.convert import to_ring, to_sympy
 from klsym.engine.advice import batch_warnings, facts_of
 from klsym.engine.derivation import Derivation, Proof, derive
+from klsym.engine.explain_fields import at_policy
 from klsym.engine.explain_samples import (
     Canonical,
     aggregated,
@@ -72,7 +73,7 @@ def explain_batch(written: Written, setting: Setting) -> Verdict:
     single = explain_sample(written, setting)
     whole = aggregated(written, setting)
     form = canonical_form(whole, setting)
-    h = _at_policy(form.per_sample, setting)
+    h = _coefficient_of(form, setting)
     if setting.batch == "std" and any(name in SAMPLE_BASES for name in h.names()):
         return explain_spread(single, h, READINGS["mean"])
     centred = _centred(form, setting)
@@ -89,7 +90,7 @@ def explain_batch(written: Written, setting: Setting) -> Verdict:
 
 
 def _centred(form: Canonical, setting: Setting) -> Centred:
-    h, under = _at_policy(form.per_sample, setting), "q" if setting.on_policy else "mu"
+    h, under = _coefficient_of(form, setting), "q" if setting.on_policy else "mu"
     linear = _is_linear(h)
     value = to_sympy(h) if linear else H
     given = {} if linear else {"H": to_sympy(h)}
@@ -107,9 +108,8 @@ def _centred(form: Canonical, setting: Setting) -> Centred:
     return Centred(derive(start, given=given, premises=premises), scale, h, shown)
 
 
-def _at_policy(h: ExpPoly, setting: Setting) -> ExpPoly:
-    """The value at a sample: on-policy w = log q - log mu is 0."""
-    return h.substitute(dict.fromkeys(h.names() & {"w", "sg(w)"}, ZERO)) if setting.on_policy else h
+def _coefficient_of(form: Canonical, setting: Setting) -> ExpPoly:
+    return at_policy(form.per_sample) if setting.on_policy else form.per_sample
 
 
 def _is_linear(h: ExpPoly) -> bool:

@@ -76,6 +76,8 @@ def field_of(loss: Any, setting: Setting) -> Field:
         start = derive(quantity, on_policy=on_policy)
         return Field(start, start, rest, under, constant=constant)
     h = loss.replace(lambda e: isinstance(e, sg), lambda e: e.args[0])
+    if setting.on_policy:
+        h, under, on_policy = to_sympy(at_policy(to_ring(h))), "q", False
     if setting.credit == "same-token":
         start = derive(sum_over_t(h * now(s), under), on_policy=on_policy)
         found = None if setting.on_policy else primitive(to_ring(h), "now")
@@ -98,8 +100,23 @@ def primitive(h: ExpPoly, slot: str) -> ExpPoly | None:
     return total
 
 
+def objective_of(c: ExpPoly, measure: str) -> ExpPoly | None:
+    """F with grad E_m[F] = E_m[c s]: under q that is F + dF/dlog q = c, so that F q is a primitive of c q.
+
+    >>> k1 = ExpPoly.variable("k1")
+    >>> objective_of(k1, "q") == k1 - 1, objective_of(k1, "mu") == k1**2 * Fraction(1, 2)
+    (True, True)
+    """
+    density = ExpPoly.variable("log_q").exp() if measure == "q" else ONE
+    found = primitive(c * density, "x")
+    return None if found is None else found * density.inverse()
+
+
 def _of_term(term: ExpPoly, slot: str) -> ExpPoly | None:
-    """m e/b - (1/b) int (dm) e for e = exp(..) of slope b; where b is 0, x^(a + 1)/(a + 1) for m = x^a."""
+    """m e/b - (1/b) int (dm) e for e = exp(..) of slope b.
+
+    Where b is 0, by parts: for m = x^a y it is x^(a + 1)/(a + 1) y - int x^(a + 1)/(a + 1) (dy).
+    """
     moving = {at_slot(base, slot) for base in LOG_RATIOS}
     [((monomial, exponent), value)] = term.terms.items()
     inside = {m: v for m, v in exponent if any(_moves(name) for name, _ in m)}
@@ -109,18 +126,24 @@ def _of_term(term: ExpPoly, slot: str) -> ExpPoly | None:
     if not {name for name, _ in powers} <= moving or any(power < 0 for _, power in powers):
         return None
     slope = sum(inside.values())
-    if not slope:
-        name, power = powers[0] if powers else (at_slot("log_q", slot), 0)
-        raised = term * ExpPoly.variable(name) * Fraction(1, int(power) + 1)
-        return raised if len(powers) < 2 else None
-    change = ExpPoly({(monomial, ()): value}).derive(lambda name: ONE if name in moving else ZERO)
-    rest = primitive(change * ExpPoly({((), exponent): 1}), slot)
-    return None if rest is None else (term - rest) * (1 / Fraction(slope))
+    name, power = powers[0] if powers else (at_slot("log_q", slot), 0)
+    kept = () if slope else (name,)
+    change = ExpPoly({(monomial, ()): value}).derive(
+        lambda variable: ONE if variable in moving and variable not in kept else ZERO
+    )
+    scale = ExpPoly.number(slope).inverse() if slope else ExpPoly.variable(name) * Fraction(1, power + 1)
+    rest = primitive(change * ExpPoly({((), exponent): 1}) * scale, slot)
+    return None if rest is None else term * scale - rest
 
 
 def _moves(name: str) -> bool:
     parsed = parse_name(name)
     return parsed.base in LOG_RATIOS and not parsed.detached
+
+
+def at_policy(h: ExpPoly) -> ExpPoly:
+    """The value at a sample from q itself: w = log q - log mu is 0, so that rho is 1."""
+    return h.substitute({name: ZERO for name in h.names() if parse_name(name).base == "w"})
 
 
 def same_at_every_token(loss: Any, moving: bool = False) -> tuple[Any, Any]:

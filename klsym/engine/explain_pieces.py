@@ -18,7 +18,7 @@ from klsym.convert import to_ring, to_sympy
 from klsym.engine.indexed import sum_over_t, token_KL, token_KL_gradient
 from klsym.engine.quantities import KL, Quantity, expectation, grad
 from klsym.engine.reduce import Strategy, reduction
-from klsym.language import A, R, k1, length, now, past, r, rho
+from klsym.language import A, R, k1, length, log_q, now, past, r, rho
 from klsym.ring import ONE, ZERO, ExpPoly
 from klsym.statements import Context as Plain
 from klsym.unfolding import unfold
@@ -85,6 +85,7 @@ PIECES = (
     _objective("reverse-kl", "past", now(k1), KL("q", "p"), "reverse-kl"),
     _objective("reward", "past", now(R), _mean(R), "reward"),
     _objective("k1/T", "past", now(k1) / length, _mean((k1 - 1) / length)),
+    _objective("log_q/T", "past", now(log_q) / length, _mean((log_q - 1) / length)),
     _objective("R/T", "past", now(R) / length, _mean(R / length)),
     _objective("T", "past", 1, _mean(length)),
     _objective("1/T", "now", 1 / length, _mean(1 / length)),

@@ -14,7 +14,14 @@ from klsym.abbreviations import Indexed, Side
 from klsym.convert import to_ring, to_sympy
 from klsym.engine.advice import Facts, is_attached, needs_its_gradient, token_warnings, without_weight
 from klsym.engine.derivation import Derivation, Proof, derive
-from klsym.engine.explain_fields import Field, field_of, primitive, same_at_every_token, token_loss
+from klsym.engine.explain_fields import (
+    Field,
+    at_policy,
+    field_of,
+    objective_of,
+    same_at_every_token,
+    token_loss,
+)
 from klsym.engine.explain_pieces import ADVANTAGE, POLICY_GRADIENTS, Decomposition, Slots, decompose, slots_of
 from klsym.engine.explain_samples import (
     hypotheses_of,
@@ -116,16 +123,17 @@ def _answer(field: Field, found: Decomposition, loss: Any, setting: Setting) -> 
     if surrogate is not None:
         return Answer("separable", (field.exchanged.equals(grad(surrogate)),), surrogate)
     if field.whole is not None:  # a whole sequence is one sample, of which every E_m[h s] is a gradient
-        return Answer("separable", (field.start.equals(expectation(field.whole * s, field.under)),))
+        whole = expectation(field.whole * s, field.under)
+        found = objective_of(to_ring(field.whole), field.under)
+        objective = None if found is None else expectation(to_sympy(found), field.under)
+        told = (field.start.equals(grad(objective)),) if objective else ()
+        return Answer("separable", (field.start.equals(whole), *told), objective)
     return _by_curl(field)
 
 
 def _surrogate(field: Field) -> Quantity | None:
     """E_mu[L] with grad L as attached: mu does not move, so that E_mu[grad L] = grad E_mu[L]."""
-    if field.whole is not None:
-        found = primitive(to_ring(field.whole), "x")
-        return None if found is None else expectation(to_sympy(found), "mu")
-    if _detached(field.attached) or _detached(field.constant):
+    if field.whole is not None or _detached(field.attached) or _detached(field.constant):
         return None
     constant = expectation(field.constant, "mu") if field.constant else Quantity(Side())
     return sum_over_t(field.attached, "mu") + constant
@@ -240,6 +248,7 @@ def _value(loss: Any, setting: Setting) -> tuple[Meaning, str]:
 
 def _value_parts(loss: Any, setting: Setting) -> tuple[dict[str, ExpPoly], ExpPoly]:
     """What v_t is made of, and the constant; what is the same at each token counts once, over T."""
+    loss = to_sympy(at_policy(to_ring(loss))) if setting.on_policy else loss
     element = to_ring(loss)
     constant, each = same_at_every_token(loss) if setting.averaged else (0, loss)
     under = sampled_from(element, setting)
@@ -287,11 +296,14 @@ READINGS = {
     "R": "R_now is the reward of token t, R that of the whole sequence, their sum",
     "A": "A is any function of the whole sequence that is free of theta: the same at each of its tokens,"
     " whose scores it meets once",
+    "w": "on-policy rho is 1 at every token, and a reward is detached",
 }
 
 
 def _readings(loss: Any, setting: Setting) -> tuple[str, ...]:
     bases = {parse_name(name).base for name in to_ring(loss).names()}
+    if not (setting.on_policy and setting.use == "reward"):
+        bases -= {"w"}
     return tuple(words for base, words in READINGS.items() if base in bases)
 
 
