@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import sympy
 
+from klsym.abbreviations import Divergence
+from klsym.convert import to_sympy
 from klsym.engine.targets import recognise
 from klsym.language import ATOMS, COUNTS, A, R, Weight, log_mu, log_p, log_q, rho, sg
 from klsym.names import SAMPLE_BASES, parse_name
@@ -197,6 +199,9 @@ def wrong_sign(verdict: Verdict, facts: Facts) -> str:
     names = {"reverse-kl": "KL(q||p)", "forward-kl": "KL(p||q)"}
     multiples = {name: read(text) for name, text in verdict.gradient.multiples.items()}
     found = [(f"increases {names[n]}", negative(v)) for n, v in multiples.items() if n in names]
+    found += [
+        ("pushes q away from mu: it increases KL(mu||q)", negative(to_sympy(c))) for c in _of_mu(verdict)
+    ]
     reward = multiples.get("reward", sympy.S.Zero)
     slopes = {x: reward.diff(x) for x in (R, A) if reward.has(x)}
     for x, slope in slopes.items() if len(slopes) == 1 else ():  # two may be a reward and its baseline
@@ -204,6 +209,12 @@ def wrong_sign(verdict: Verdict, facts: Facts) -> str:
         found.append((f"lowers {mean}", negative(-slope)))
     said = [f"{words}{where}" for words, where in found if where is not None]
     return f"descending this loss {' and '.join(said)}" if said else ""
+
+
+def _of_mu(verdict: Verdict) -> list[ExpPoly]:
+    """The multiple of KL(mu||q) in the objective."""
+    terms = verdict.implied.side.terms if verdict.implied is not None else ()
+    return [c for c, atoms in terms if atoms == (Divergence("KL", "mu", "q"),)]
 
 
 def read(text: str) -> Any:

@@ -19,16 +19,14 @@ from klsym.abbreviations import E, Indexed, Side
 from klsym.convert import to_ring, to_sympy
 from klsym.engine.advice import batch_warnings, facts_of
 from klsym.engine.derivation import Derivation, Proof, derive
-from klsym.engine.explain_fields import at_policy
 from klsym.engine.explain_samples import (
     Canonical,
     aggregated,
     canonical_form,
     explain_sample,
     hypotheses_of,
-    objective_of,
+    named_gradient,
     steps_of,
-    target_quantity,
     uses_sampler,
     with_objective,
     witness_against_reverse_kl,
@@ -36,6 +34,7 @@ from klsym.engine.explain_samples import (
 from klsym.engine.explain_setting import Setting
 from klsym.engine.explain_spread import explain_spread
 from klsym.engine.indexed import mean_over_i
+from klsym.engine.objectives import at_policy
 from klsym.engine.quantities import KL, Quantity, covariance, expectation, grad, sample, sample_gradient
 from klsym.engine.targets import Target, recognise
 from klsym.engine.verdict import Meaning, Verdict
@@ -139,7 +138,8 @@ def _batched(single: Verdict, centred: Centred, proofs: tuple[Proof, ...]) -> Ve
         hypotheses=(*_readings(single), *hypotheses_of(proofs)),
         steps=steps_of(proofs[0]),
         proofs=proofs,
-        objective_latex=None,
+        implied=None,
+        implied_proof=None,
         shown="",
     )
 
@@ -159,11 +159,11 @@ def _one_term(single: Verdict, form: Canonical, centred: Centred, link: tuple[Pr
     """E_q[c s], times 1 - 1/n where a sample stands in its own mean."""
     scale = to_ring(centred.scale)
     found = _scaled(form.found, scale)
-    named = not found.rest or objective_of(found) is not None
+    named = named_gradient(found)
     plain = Quantity(Side.atom(E("q", form.coefficient, ("x",))))
-    right = target_quantity(found) if named else plain * centred.scale
+    right = plain * centred.scale if named is None else named
     proofs: tuple[Proof, ...] = (_equation(centred, right),)
-    proofs += () if named else (derive(right).is_no_combination(),)
+    proofs += () if named is not None else (derive(right).is_no_combination(),)
     text, latex = (_times(centred.scale, form.coefficient, spell) for spell in (TEXT, LATEX))
     verdict = replace(
         _batched(single, centred, (*proofs, *link)),
@@ -172,7 +172,7 @@ def _one_term(single: Verdict, form: Canonical, centred: Centred, link: tuple[Pr
         gradient=Meaning.of(found),
         witness=None if _is_reverse(found) else _witness(centred, right, found.reward),
     )
-    return with_objective(verdict, found)
+    return with_objective(verdict, found, derive(right))
 
 
 def _witness(centred: Centred, right: Quantity, reward: ExpPoly) -> dict[str, Any] | None:
@@ -222,8 +222,8 @@ APART = "E_mu[h] and KL(mu||q) move along different directions, so that E_mu[h] 
 def _biased(single: Verdict, form: Canonical, centred: Centred, link: tuple[Proof, ...]) -> Verdict:
     """What is taken off is E_mu[h] E_mu[s] = -E_mu[h] grad KL(mu||q)."""
     mean = expectation(to_sympy(centred.h), "mu")
-    named = not form.found.rest or objective_of(form.found) is not None
-    first = target_quantity(form.found) if named else Quantity(form.derivation.left)
+    named = named_gradient(form.found)
+    first = Quantity(form.derivation.left) if named is None else named
     objective, moved = _covariances(centred.h) or (None, first + mean * grad(KL("mu", "q")))
     right = moved * centred.scale
     target, proofs = _turning(centred.h)
@@ -239,7 +239,7 @@ def _biased(single: Verdict, form: Canonical, centred: Centred, link: tuple[Proo
         gradient=Meaning(target, {}),
         witness=_witness(centred, right, ZERO),
         hypotheses=(f"{MEAN} stands for {mean}", *verdict.hypotheses),
-        objective_latex=formulas.side((objective * centred.scale).side, None, LATEX) if objective else None,
+        implied=objective * centred.scale if objective else None,
         shown=formulas.side((grad(objective) * centred.scale if objective else right).side),
         notes=tuple(
             words

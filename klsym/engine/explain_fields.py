@@ -10,7 +10,6 @@ of H, whose value at each token is given: sum_t s_t sum_{u>t} H_u = sum_u H_u su
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 from klsym.abbreviations import Indexed
@@ -20,11 +19,12 @@ from klsym.engine.explain_pieces import ADVANTAGE
 from klsym.engine.explain_samples import sampled_from, uses_sampler
 from klsym.engine.explain_setting import Setting
 from klsym.engine.indexed import sum_over_t, token_gradient
+from klsym.engine.objectives import at_policy, moves, primitive
 from klsym.engine.quantities import expected_gradient
 from klsym.errors import UsageError
 from klsym.kernel.sums import SUMS
 from klsym.language import A, H, future, length, log_q, now, past, rho, s, sg
-from klsym.names import LOG_RATIOS, parse_name
+from klsym.names import parse_name
 from klsym.ring import ONE, ZERO, ExpPoly
 from klsym.slots import at_slot
 from klsym.unfolding import value_in
@@ -85,67 +85,6 @@ def field_of(loss: Any, setting: Setting) -> Field:
     return _credited(to_ring(h), setting, under, on_policy)
 
 
-def primitive(h: ExpPoly, slot: str) -> ExpPoly | None:
-    """L with dL/dlog q = h at a slot; None where h moves with other slots too, or no L is found.
-
-    >>> primitive(ExpPoly.variable("k1"), "x") == ExpPoly.variable("k1") ** 2 * Fraction(1, 2)
-    True
-    """
-    total = ZERO
-    for key, value in h.terms.items():
-        found = _of_term(ExpPoly({key: value}), slot)
-        if found is None:
-            return None
-        total = total + found
-    return total
-
-
-def objective_of(c: ExpPoly, measure: str) -> ExpPoly | None:
-    """F with grad E_m[F] = E_m[c s]: under q that is F + dF/dlog q = c, so that F q is a primitive of c q.
-
-    >>> k1 = ExpPoly.variable("k1")
-    >>> objective_of(k1, "q") == k1 - 1, objective_of(k1, "mu") == k1**2 * Fraction(1, 2)
-    (True, True)
-    """
-    density = ExpPoly.variable("log_q").exp() if measure == "q" else ONE
-    found = primitive(c * density, "x")
-    return None if found is None else found * density.inverse()
-
-
-def _of_term(term: ExpPoly, slot: str) -> ExpPoly | None:
-    """m e/b - (1/b) int (dm) e for e = exp(..) of slope b.
-
-    Where b is 0, by parts: for m = x^a y it is x^(a + 1)/(a + 1) y - int x^(a + 1)/(a + 1) (dy).
-    """
-    moving = {at_slot(base, slot) for base in LOG_RATIOS}
-    [((monomial, exponent), value)] = term.terms.items()
-    inside = {m: v for m, v in exponent if any(_moves(name) for name, _ in m)}
-    powers = [(name, power) for name, power in monomial if _moves(name)]
-    if any(m not in {((name, 1),) for name in moving} for m in inside):
-        return None
-    if not {name for name, _ in powers} <= moving or any(power < 0 for _, power in powers):
-        return None
-    slope = sum(inside.values())
-    name, power = powers[0] if powers else (at_slot("log_q", slot), 0)
-    kept = () if slope else (name,)
-    change = ExpPoly({(monomial, ()): value}).derive(
-        lambda variable: ONE if variable in moving and variable not in kept else ZERO
-    )
-    scale = ExpPoly.number(slope).inverse() if slope else ExpPoly.variable(name) * Fraction(1, power + 1)
-    rest = primitive(change * ExpPoly({((), exponent): 1}) * scale, slot)
-    return None if rest is None else term * scale - rest
-
-
-def _moves(name: str) -> bool:
-    parsed = parse_name(name)
-    return parsed.base in LOG_RATIOS and not parsed.detached
-
-
-def at_policy(h: ExpPoly) -> ExpPoly:
-    """The value at a sample from q itself: w = log q - log mu is 0, so that rho is 1."""
-    return h.substitute({name: ZERO for name in h.names() if parse_name(name).base == "w"})
-
-
 def same_at_every_token(loss: Any, moving: bool = False) -> tuple[Any, Any]:
     """C and D_t with L_t = C/T + D_t, C of the whole sequence: as sum_t 1/T = 1, sum_t L_t = C + sum_t D_t.
 
@@ -159,7 +98,7 @@ def same_at_every_token(loss: Any, moving: bool = False) -> tuple[Any, Any]:
     for key, value in element.terms.items():
         term = ExpPoly({key: value})
         whole = all(parse_name(name).slot == "x" for name in term.names())
-        if whole and (not moving or any(_moves(name) for name in term.names())):
+        if whole and (not moving or any(moves(name) for name in term.names())):
             constant = constant + term
     if not constant:
         return 0, loss

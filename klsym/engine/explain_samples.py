@@ -2,11 +2,8 @@
 
     E_m[grad L] = E_q[c s]        c modulo constants decides the target (targets.py)
 
-With 1/T in front (aggregate mean) c holds the length, and what is linear in k1 and r still has an objective:
-
-    E_q[a s] = grad E_q[a]     E_q[a k1 s] = grad E_q[a (k1 - 1)]     E_q[b r s] = grad E_q[b r k1]
-
-for a, b free of theta.  Untrusted; the kernel replays every theorem.
+What has no name still has an objective, E_q[c s] = grad E_q[F] (objectives.py).  With 1/T in front (aggregate
+mean) c holds the length, and the objective is the answer.  Untrusted; the kernel replays every theorem.
 """
 
 from __future__ import annotations
@@ -16,18 +13,19 @@ from fractions import Fraction
 from typing import Any
 
 from klsym.abbreviations import Curl, E, Side, Statement, atoms_of, elements, measures
-from klsym.convert import to_ring, to_sympy
+from klsym.convert import to_ring
 from klsym.engine.advice import facts_of, warnings_for
 from klsym.engine.derivation import Derivation, Proof, derive
 from klsym.engine.explain_setting import Setting
+from klsym.engine.objectives import gradient_of, objective
 from klsym.engine.quantities import KL, Quantity, expectation, expected_gradient, grad
-from klsym.engine.targets import K1, R_RATIO, Target, recognise, recognise_value
+from klsym.engine.targets import Target, recognise, recognise_value
 from klsym.engine.verdict import Meaning, Step, Verdict
 from klsym.engine.witness import shown_model
 from klsym.errors import ProofError, Refused, UsageError
 from klsym.kernel.meta import score_coefficient
 from klsym.language import length, parameter, s, sg
-from klsym.names import SAMPLE, SAMPLE_BASES, THETA_FREE, parse_name
+from klsym.names import SAMPLE, SAMPLE_BASES, parse_name
 from klsym.parser import MAX_EXP, MAX_POWER
 from klsym.render import formulas, losses
 from klsym.render.losses import Written
@@ -84,20 +82,22 @@ def explain_sample(written: Written, setting: Setting) -> Verdict:
         inside_clamps=None,
         proofs=proofs,
     )
-    verdict = with_objective(verdict, form.found)
+    verdict = with_objective(verdict, form.found, form.derivation)
     facts = facts_of(element, per_sample, form.coefficient, setting.on_policy)
     return replace(verdict, warnings=warnings_for(verdict, facts))
 
 
-def with_objective(verdict: Verdict, found: Target) -> Verdict:
-    """The verdict, with the objective of a length-normalised loss where it has one."""
-    objective = objective_of(found)
-    if objective is None:
+def with_objective(verdict: Verdict, found: Target, start: Derivation) -> Verdict:
+    """The verdict, with what the rest is the gradient of, where that is known."""
+    aim = objective(found) if found.rest else None
+    if aim is None:
         return verdict
-    named = Meaning.of(replace(found, rest=ZERO)).latex
-    shown = formulas.side(Side.atom(E("q", objective)), None, LATEX)
-    stated = shown if named == "0" else f"{named} + {shown}"
-    return replace(verdict, objective_latex=stated, shown=formulas.side(target_quantity(found).side))
+    stated = gradient_of(aim)
+    if named_gradient(found) is not None:
+        return replace(verdict, implied=aim, shown=formulas.side(stated.side))
+    proof = start.equals(stated)
+    lines = dict.fromkeys((*verdict.hypotheses, *proof.hypotheses))
+    return replace(verdict, implied=aim, implied_proof=proof, hypotheses=tuple(lines))
 
 
 def canonical_form(written: Written, setting: Setting) -> Canonical:
@@ -159,43 +159,19 @@ def _start(written: Written, setting: Setting, element: ExpPoly) -> Quantity:
 # ---------------------------------------------------------------------------- what is proved
 def _prove(form: Canonical) -> tuple[Proof, ...]:
     """The theorem that names the target; for an unnamed one: the canonical form, and that it is none."""
-    if not form.found.rest or objective_of(form.found) is not None:
-        return (form.derivation.equals(target_quantity(form.found)),)
+    named = named_gradient(form.found)
+    if named is not None:
+        return (form.derivation.equals(named),)
     canonical = form.derivation.equals(Quantity(form.derivation.left))
     return canonical, form.derivation.is_no_combination()
 
 
-def target_quantity(found: Target) -> Quantity:
-    """a grad KL(q||p) + b grad KL(p||q) + grad E_q[h], and grad E_q[..] of an objective of the rest."""
-    total = Quantity(Side())
-    total = total + grad(KL("q", "p")) * to_sympy(found.reverse)
-    total = total + grad(KL("p", "q")) * to_sympy(found.forward)
-    for objective in (found.reward, objective_of(found)):
-        if objective:
-            total = total + grad(Quantity(Side.atom(E("q", objective))))
-    return total
-
-
-def objective_of(found: Target) -> ExpPoly | None:
-    """F with grad E_q[F] = E_q[c s] for the rest c of a length-normalised loss; None where there is none."""
-    if "length" not in found.rest.names():
+def named_gradient(found: Target) -> Quantity | None:
+    """grad of the objective, where there is one that has a name: all is named, or the rest is over T."""
+    if found.rest and "length" not in found.rest.names():
         return None
-    total = ZERO
-    for key, value in found.rest.terms.items():
-        term = ExpPoly({key: value})
-        a, b = term * K1.inverse(), term * R_RATIO.inverse()
-        parts = ((term, term), (a, term - a), (b, term * K1))
-        free = (objective for factor, objective in parts if _is_theta_free(factor))
-        objective = next(free, None)
-        if objective is None:
-            return None
-        total = total + objective
-    return total
-
-
-def _is_theta_free(factor: ExpPoly) -> bool:
-    bases = {parse_name(n).base for n in factor.names()} & set(SAMPLE_BASES)
-    return bases <= set(THETA_FREE)
+    aim = objective(found)
+    return None if aim is None else gradient_of(aim)
 
 
 def value_of(written: Written, setting: Setting) -> tuple[Target, ExpPoly]:

@@ -16,9 +16,7 @@ from klsym.engine.advice import Facts, is_attached, needs_its_gradient, token_wa
 from klsym.engine.derivation import Derivation, Proof, derive
 from klsym.engine.explain_fields import (
     Field,
-    at_policy,
     field_of,
-    objective_of,
     same_at_every_token,
     token_loss,
 )
@@ -34,6 +32,7 @@ from klsym.engine.explain_samples import (
 )
 from klsym.engine.explain_setting import Setting
 from klsym.engine.indexed import curl, sum_over_t, token_gradient, token_KL_gradient
+from klsym.engine.objectives import at_policy, objective_under
 from klsym.engine.quantities import KL, Quantity, expectation, expected_gradient, grad
 from klsym.engine.reduce import Strategy, reduction
 from klsym.engine.verdict import Meaning, Verdict
@@ -85,7 +84,7 @@ def explain_tokens(written: Written, setting: Setting) -> Verdict:
         witness=_witness(field, answer, found),
         inside_clamps=None,
         proofs=proofs,
-        objective_latex=formulas.side(answer.objective.side, None, LATEX) if answer.objective else None,
+        implied=answer.objective,
         shown=formulas.side((grad(answer.objective) if answer.objective else found.whole).side),
         notes=tuple(f"{words}: {proof}" for words, proof in notes),
     )
@@ -124,8 +123,8 @@ def _answer(field: Field, found: Decomposition, loss: Any, setting: Setting) -> 
         return Answer("separable", (field.exchanged.equals(grad(surrogate)),), surrogate)
     if field.whole is not None:  # a whole sequence is one sample, of which every E_m[h s] is a gradient
         whole = expectation(field.whole * s, field.under)
-        found = objective_of(to_ring(field.whole), field.under)
-        objective = None if found is None else expectation(to_sympy(found), field.under)
+        aim = objective_under(to_ring(field.whole), field.under)
+        objective = None if aim is None else expectation(to_sympy(aim), field.under)
         told = (field.start.equals(grad(objective)),) if objective else ()
         return Answer("separable", (field.start.equals(whole), *told), objective)
     return _by_curl(field)

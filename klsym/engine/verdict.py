@@ -7,6 +7,7 @@ from typing import Any
 
 from klsym.engine.derivation import Proof
 from klsym.engine.explain_setting import Setting as Setting
+from klsym.engine.quantities import Quantity
 from klsym.engine.targets import Target
 from klsym.render import formulas
 from klsym.render.combination import combination_latex
@@ -52,7 +53,9 @@ class Verdict(VerdictView):
     gradient and value say what the expected gradient and the expected value are; `proofs` are the
     kernel's theorems behind them (empty when the loss lies outside the ring); `witness` is a finite
     model in which the expected gradient is not grad KL(q||p), or for the target "none" not the gradient
-    of anything.  shown: the expected gradient in words of named quantities; notes: what it keeps and drops.
+    of anything.  implied: what the expected gradient is the gradient of, `implied_proof` that it is, where
+    the target itself does not say so; objective_latex: the same in other words.
+    shown: the expected gradient in words of named quantities; notes: what it keeps and drops.
     """
 
     loss: str
@@ -72,6 +75,8 @@ class Verdict(VerdictView):
     warnings: tuple[str, ...] = ()
     proofs: tuple[Proof, ...] = ()
     check: dict[str, Any] | None = field(default=None)
+    implied: Quantity | None = None
+    implied_proof: Proof | None = None
     objective_latex: str | None = None
     shown: str = ""
     notes: tuple[str, ...] = ()
@@ -82,7 +87,9 @@ class Verdict(VerdictView):
 
     @property
     def objective(self) -> str | None:
-        """LaTeX of the implied objective, where it has a name."""
+        """LaTeX of the implied objective, where it is known."""
+        if self.implied is not None:
+            return formulas.side(self.implied.side, None, LATEX)
         if self.objective_latex or self.target in UNNAMED:
             return self.objective_latex
         return self.gradient.latex or None

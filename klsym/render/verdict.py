@@ -6,6 +6,7 @@ from html import escape
 from string import ascii_lowercase
 from typing import Any
 
+from klsym.render import formulas
 from klsym.render.combination import combination_text
 from klsym.render.latex import aligned
 from klsym.render.spelling import is_sum
@@ -47,6 +48,7 @@ class VerdictView:
     inside_clamps: Any
     warnings: tuple[str, ...]
     check: dict[str, Any] | None
+    implied: Any
     shown: str
     notes: tuple[str, ...]
 
@@ -175,6 +177,8 @@ def _gradient_rows(verdict: VerdictView) -> list[tuple[str, str]]:
         and not _is_objective(verdict)
     ):
         rows.append(("equals", verdict.shown))
+    if verdict.implied is not None and not verdict.shown:
+        rows.append(("objective", formulas.side(verdict.implied.side)))
     if setting.level in LEVELS:
         rows.append(("level", LEVELS[setting.level]))
     if verdict.inside_clamps:

@@ -1,0 +1,140 @@
+"""What an expected gradient is the gradient of: primitives of score coefficients.  Untrusted.
+
+E_mu[h s] = grad E_mu[H]  with dH/dlog q = h         E_q[c s] = grad E_q[F]  with F + dF/dlog q = c
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from klsym.abbreviations import Side
+from klsym.convert import to_sympy
+from klsym.engine.quantities import KL, Quantity, expectation, grad
+from klsym.engine.targets import K1, R_RATIO, Target
+from klsym.names import LOG_RATIOS, SAMPLE_BASES, parse_name
+from klsym.ring import ONE, ZERO, ExpPoly, Key
+from klsym.slots import at_slot
+
+WEIGHT = ExpPoly.variable("w").exp()
+MAX_TERMS = 40  # of what a primitive is looked for
+LOG_Q = ExpPoly.variable("log_q")
+
+
+def objective(found: Target) -> Quantity | None:
+    """a KL(q||p) + b KL(p||q) + E_q[h], and what the rest is the gradient of; None where that is not known.
+
+    Beside a rest that is not over T everything is one mean, up to a constant.
+
+    >>> from klsym.convert import to_ring
+    >>> from klsym.engine.targets import recognise
+    >>> from klsym.language import k1, rho
+    >>> objective(recognise(to_ring(k1 / rho + k1))), objective(recognise(to_ring(1 / rho)))
+    (E_mu[k1**2/2] + E_q[k1], -KL(mu||q))
+    """
+    if found.rest and "length" not in found.rest.names():
+        return _of_rest(found.reverse * K1 - found.forward * R_RATIO + found.reward + found.rest)
+    rest = _of_rest(found.rest)
+    if rest is None:
+        return None
+    total = KL("q", "p") * to_sympy(found.reverse) + KL("p", "q") * to_sympy(found.forward)
+    return total + (expectation(to_sympy(found.reward), "q") if found.reward else 0) + rest
+
+
+def _of_rest(rest: ExpPoly) -> Quantity | None:
+    """Terms that hold 1/rho are means under mu, the others under q."""
+    under_mu = ExpPoly({k: v for k, v in rest.terms.items() if dict(k[1]).get((("w", 1),)) == -1})
+    if len(rest.terms) > MAX_TERMS:
+        return None
+    total = Quantity(Side())
+    for measure, c in (("mu", under_mu * WEIGHT), ("q", rest - under_mu)):
+        found = objective_under(c, measure)
+        if found is None:
+            return None
+        away = sum((ExpPoly({key: value}) for key, value in found.terms.items() if _is_log_q(key)), ZERO)
+        if measure == "mu" and away:  # E_mu[log q] is -KL(mu||q), up to what does not move
+            total = total - KL("mu", "q") * to_sympy(away * LOG_Q.inverse())
+        found = found - away if measure == "mu" else found - _constant(found)
+        total = total + (expectation(to_sympy(found), measure) if found else 0)
+    return total
+
+
+def gradient_of(total: Quantity) -> Quantity:
+    """grad of each term, such as 3 grad KL(q||p) + grad E_q[R]."""
+    parts = (grad(Quantity(Side.of((1, atoms)))) * to_sympy(c) for c, atoms in total.side.terms)
+    return sum(parts, Quantity(Side()))
+
+
+def _constant(value: ExpPoly) -> ExpPoly:
+    """The terms that are the same at every sample."""
+    terms = (ExpPoly({key: number}) for key, number in value.terms.items())
+    return sum((t for t in terms if not {parse_name(n).base for n in t.names()} & {*SAMPLE_BASES}), ZERO)
+
+
+def _is_log_q(key: Key) -> bool:
+    """Is it a constant times log q?"""
+    monomial, exponent = key
+    random = [item for item in monomial if parse_name(item[0]).base in SAMPLE_BASES]
+    return random == [("log_q", 1)] and not any(m for m, _ in exponent)
+
+
+def primitive(h: ExpPoly, slot: str) -> ExpPoly | None:
+    """L with dL/dlog q = h at a slot; None where h moves with other slots too, or no L is found.
+
+    >>> primitive(ExpPoly.variable("k1"), "x") == ExpPoly.variable("k1") ** 2 * Fraction(1, 2)
+    True
+    """
+    total = ZERO
+    for key, value in h.terms.items():
+        found = _of_term(ExpPoly({key: value}), slot)
+        if found is None:
+            return None
+        total = total + found
+    return total
+
+
+def objective_under(c: ExpPoly, measure: str) -> ExpPoly | None:
+    """F with grad E_m[F] = E_m[c s]: under q that is F + dF/dlog q = c, so that F q is a primitive of c q.
+
+    >>> k1 = ExpPoly.variable("k1")
+    >>> objective_under(k1, "q") == k1 - 1, objective_under(k1, "mu") == k1**2 * Fraction(1, 2)
+    (True, True)
+    """
+    density = ExpPoly.variable("log_q").exp() if measure == "q" else ONE
+    found = primitive(c * density, "x")
+    return None if found is None else found * density.inverse()
+
+
+def _of_term(term: ExpPoly, slot: str) -> ExpPoly | None:
+    """m e/b - (1/b) int (dm) e for e = exp(..) of slope b.
+
+    Where b is 0, by parts: for m = x^a y it is x^(a + 1)/(a + 1) y - int x^(a + 1)/(a + 1) (dy).
+    """
+    moving = {at_slot(base, slot) for base in LOG_RATIOS}
+    [((monomial, exponent), value)] = term.terms.items()
+    inside = {m: v for m, v in exponent if any(moves(name) for name, _ in m)}
+    powers = [(name, power) for name, power in monomial if moves(name)]
+    if any(m not in {((name, 1),) for name in moving} for m in inside):
+        return None
+    if not {name for name, _ in powers} <= moving or any(power < 0 for _, power in powers):
+        return None
+    slope = sum(inside.values())
+    own = at_slot("k1", slot)
+    name, power = powers[0] if powers else (own if ((own, 1),) in inside else at_slot("log_q", slot), 0)
+    kept = () if slope else (name,)
+    change = ExpPoly({(monomial, ()): value}).derive(
+        lambda variable: ONE if variable in moving and variable not in kept else ZERO
+    )
+    scale = ExpPoly.number(slope).inverse() if slope else ExpPoly.variable(name) * Fraction(1, power + 1)
+    rest = primitive(change * ExpPoly({((), exponent): 1}) * scale, slot)
+    return None if rest is None else term * scale - rest
+
+
+def moves(name: str) -> bool:
+    """Is it a log ratio that moves with theta?"""
+    parsed = parse_name(name)
+    return parsed.base in LOG_RATIOS and not parsed.detached
+
+
+def at_policy(h: ExpPoly) -> ExpPoly:
+    """The value at a sample from q itself: w = log q - log mu is 0, so that rho is 1."""
+    return h.substitute({name: ZERO for name in h.names() if parse_name(name).base == "w"})
