@@ -27,9 +27,8 @@ from klsym.kernel import check
 from klsym.ledger import load, settle
 from klsym.numeric.drawing import allowed
 from klsym.numeric.evaluation import evaluate
-from klsym.numeric.models import random_model
+from klsym.numeric.models import FiniteModel, random_model
 from klsym.numeric.programmes import random_chains
-from klsym.numeric.trees import Model
 
 BATCHES = ("batch.mean-centering", "batch.leave-one-out", "variance.loo")
 SEQUENCES = ("sequence.cumulative", "sequence.prefix-weights", "sequence.token-loss-partial")
@@ -51,19 +50,19 @@ def proof_of(name: str) -> Proof:
     return settle(load()[name]).proofs[0]
 
 
-def batch_of(size: int, proof: Proof) -> Model:
+def batch_of(size: int, proof: Proof) -> FiniteModel:
     """Two outcomes, and batches of the given size; m = n - 1 where the statement has it."""
     model = random_model(0, 2, proof.theorem.statement.context)
     model = replace(model, parameters={**model.parameters, "n": Fraction(size)})
     return allowed(proof.theorem, model, {})
 
 
-def sequences_of(length: int) -> Model:
+def sequences_of(length: int) -> FiniteModel:
     """Two tokens or stop at each step, at most `length` steps."""
     return random_chains(0, Context(), vocabulary=2, max_length=length).tree
 
 
-def row(name: str, models: list[Model], repeats: int, bar: Any) -> list[str]:
+def row(name: str, models: list[FiniteModel], repeats: int, bar: Any) -> list[str]:
     """The proof's time and certificate, and the times of enumerations in units of its replay."""
     proof = proof_of(name)
     certificate = json.loads(json.dumps(proof.certificate()))

@@ -31,7 +31,7 @@ from klsym.calculus import KL, covariance, expectation, expected_gradient, grad,
 from klsym.ledger import select, settle
 from klsym.numeric.models import random_model
 from klsym.sampling.backends import backend
-from klsym.sampling.categorical import FiniteSampler
+from klsym.sampling.finite import FiniteSampler
 from klsym.sampling.gaussians import GaussianSampler
 from klsym.sampling.identities import GAUSSIANS, Options, identities
 from klsym.sampling.means import means_of
@@ -300,7 +300,7 @@ def influence_laws(trial: Trial, direction: int) -> Iterator[tuple[Any, Any]]:
             assert isinstance(sampler, GaussianSampler)
             x = np.linspace(-12, 12, 6001)
             weights = np.exp(-(x**2) / 2) / np.exp(-(x**2) / 2).sum()
-            asked = tuple((mean.element, (direction,) * mean.power) for mean, _ in parts)
+            asked = tuple((mean.coefficient, (direction,) * len(mean.score)) for mean, _ in parts)
             rows = list(sampler.task(measure, asked).values(x))
         h = sum(weight * row for (_, weight), row in zip(parts, rows, strict=True))
         yield h - h @ weights, weights

@@ -26,7 +26,7 @@ from klsym.language import k1, k3, rho
 from klsym.numeric.gaussian_exact import GaussianModel
 from klsym.numeric.models import random_model
 from klsym.sampling.backends import Backend, backend
-from klsym.sampling.categorical import FiniteSampler
+from klsym.sampling.finite import FiniteSampler
 from klsym.sampling.gaussians import BLOCK, DEVICE_BLOCK, GaussianSampler
 from klsym.sampling.means import means_of
 from klsym.sampling.sampler import Sampler, all_means

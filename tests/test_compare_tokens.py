@@ -13,7 +13,7 @@ from klsym.engine.compare import compare
 from klsym.errors import UsageError
 from klsym.kernel import check, read
 from klsym.numeric.exact import check_theorem
-from klsym.numeric.trees import TreeModel
+from klsym.numeric.models import from_certificate
 
 OFF = {"sampling": "off-policy"}
 PREFIX = {**OFF, "weights": "prefix"}
@@ -125,6 +125,6 @@ def test_a_tree_is_read_with_the_sequence_of_its_path(path: list[int], number: i
     half = ["1/2", "1/2"]
     leaf = {"q": half, "p": half, "mu": half, "u": [1, 0], "v": [0, 1], "R": [0, 0], "next": [None, None]}
     tree = {**leaf, "next": [leaf, None]}
-    assert TreeModel.from_json({"tree": tree, "path": path, "parameters": {}}).outcome == number
+    assert from_certificate({"tree": tree, "path": path, "parameters": {}}).outcome == number
     with pytest.raises(UsageError, match="no sequence"):
-        TreeModel.from_json({"tree": tree, "path": [*path, 2], "parameters": {}})
+        from_certificate({"tree": tree, "path": [*path, 2], "parameters": {}})

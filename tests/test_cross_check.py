@@ -88,6 +88,62 @@ def test_one_wrong_formula_fails(loss: str, changes: dict[str, Any]) -> None:
     assert found["passed"] is False and found["text"].startswith("FAILED")
 
 
+TOKENS: dict[str, Any] = {"level": "token"}
+OFF = {"sampling": "off-policy"}
+FIELDS: list[tuple[str, dict[str, Any], dict[str, str]]] = [
+    ("k2", TOKENS, {"per_sample": "k1_past", "coefficient": "k1_now*1001/1000"}),
+    ("k1", {**TOKENS, "aggregate": "mean"}, {"per_sample": "1", "coefficient": "1"}),
+    ("rho*k3", {**TOKENS, **OFF}, {"per_sample": "k1_now", "coefficient": "k1_now"}),
+    ("rho*k3", {**TOKENS, **OFF, "weights": "prefix"}, {"coefficient": "k1_now*s_now"}),
+    ("-rho*R", {**TOKENS, **OFF, "weights": "sequence"}, {"per_sample": "-rho*R*s"}),
+    ("R - lam*k3", {**TOKENS, "use": "reward"}, {"per_sample": "H_now", "coefficient": "R_now*s_now"}),
+    ("A - lam*k1", {**TOKENS, "use": "reward", "credit": "total"}, {"per_sample": "A - lam*k1_now"}),
+    ("k3", {"batch": "leave-one-out"}, {"per_sample": "r_others/(n - 1) - r_self/2", "coefficient": "-2*r"}),
+    ("R - lam*k1", {"batch": "mean", "use": "reward"}, {"coefficient": "R - lam*k1"}),
+    ("rho*k1", {"batch": "mean", "use": "reward", **OFF}, {"coefficient": "(1 - 1/n)*k1"}),
+    ("R - lam*k1", {"batch": "std", "use": "reward"}, {"per_sample": "(R_self - lam*k1_self)/std"}),
+    ("k1/n - R", {"batch": "leave-one-out", "level": "sequence", "use": "reward"}, {"coefficient": "k1 - R"}),
+]
+
+
+@pytest.mark.parametrize(("loss", "options", "wrong"), FIELDS, ids=[f"{row[0]} {row[1]}" for row in FIELDS])
+def test_tokens_and_batches_are_compared_with_the_literal_field(
+    loss: str, options: dict[str, Any], wrong: dict[str, str]
+) -> None:
+    verdict, parsed = engine.explain(loss, **options), parse(loss)
+    check = with_check(verdict, parsed).check
+    assert check["passed"] is True and "literal field on 6 models" in check["text"]
+    named = (
+        {} if verdict.target not in ("zero", "reverse-kl", "forward-kl", "combination") else {"gradient": "1"}
+    )
+    for part, text in {**wrong, **named}.items():
+        change = Meaning("combination", {"reward": f"R + {text}", "reverse-kl": "3"}) if named else None
+        lie = replace(verdict, **{part: change if part == "gradient" else text})
+        check = with_check(lie, parsed).check
+        place = {"per_sample": "gradient", "gradient": "target"}.get(part, part)
+        assert check["passed"] is False and f"(in the {place})" in check["text"], (part, check)
+
+
+def test_what_a_verdict_says_of_h_is_compared_too() -> None:
+    for loss, options, old in (
+        ("R - lam*k3", {**TOKENS, "use": "reward"}, "at every step H_now = "),
+        ("rho*k3", {"batch": "mean", "use": "reward", **OFF}, "at every sample H = "),
+        ("rho*k3", {"batch": "mean", "use": "reward", **OFF}, "mean_h stands for E_mu["),
+    ):
+        verdict = engine.explain(loss, **options)
+        lines = tuple(line.replace(old, f"{old}2 + ") for line in verdict.hypotheses)
+        assert lines != verdict.hypotheses and with_check(verdict, parse(loss)).check["passed"] is True
+        check = with_check(replace(verdict, hypotheses=lines), parse(loss)).check
+        assert check["passed"] is False and "(in the " in check["text"]
+
+
+@pytest.mark.parametrize("text", ["k1_now + ", "k1_now*s_now + k1_now", "undeclared", "k1_self"])
+def test_formulas_that_cannot_be_read_fail(text: str) -> None:
+    verdict = engine.explain("k2", level="token")
+    check = with_check(replace(verdict, coefficient=text), parse("k2")).check
+    assert check["passed"] is False and check["text"].startswith("FAILED")
+
+
 def test_constants_drop() -> None:
     assert checked("k3", coefficient="1 - r")["passed"] is True
 
@@ -118,6 +174,12 @@ def lying(monkeypatch: pytest.MonkeyPatch) -> None:
         return replace(verdict, coefficient=f"2*({verdict.coefficient})")
 
     monkeypatch.setattr(engine, "explain", lie)
+
+
+@pytest.mark.parametrize("options", [["--level", "token"], ["--batch", "mean", "--use", "reward"]])
+def test_a_failed_check_of_tokens_and_batches_exits_1(options: list[str], lying: None, capsys: Any) -> None:
+    assert main(["explain", "k2", *options, "--check"]) == 1
+    assert "(in the coefficient)" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,18 @@ def test_the_oracle_shares_nothing_with_what_it_judges(name):
     assert shared <= ({"klsym.engine.verdict"} if name == "klsym.numeric.cross_check" else set())
 
 
+def test_sampling_says_what_it_shares_with_the_kernel():
+    """README and ARCHITECTURE name it: the rules that write out a gradient at a sample, and no other."""
+    sampling = [name for name in GRAPH if room(name) == "sampling"]
+    shared = {m: n for n in sampling for m in RUN[n] if room(m) in ("kernel", "unfolding")}
+    rules = {f"klsym.kernel.{name}" for name in ("derivatives", "means", "sums")}
+    assert set(shared) == rules | {"klsym.unfolding"}
+    assert {n for n in sampling if RUN[n] & (set(shared) - {"klsym.kernel.derivatives"})} == {
+        "klsym.sampling.identities",  # the class of theorems
+        "klsym.sampling.means",
+    }
+
+
 def test_abbreviations_are_data():
     """What the judge reads statements in rests on the foundation alone."""
     ours = {m for m in GRAPH["klsym.abbreviations"] if m.startswith("klsym")}

@@ -15,8 +15,7 @@ from oracle_atoms import at as slot
 from klsym.errors import UsageError
 from klsym.kernel.intervals import Interval
 from klsym.numeric.exact import enclose, evaluate
-from klsym.numeric.models import FiniteModel
-from klsym.numeric.trees import TreeModel
+from klsym.numeric.models import FiniteModel, from_certificate
 
 ROWS = {"q": [0.5, 0.2, 0.3], "p": [0.25, 0.25, 0.5], "mu": [0.3, 0.6, 0.1], "u": [1.0, -0.5, 0.25]}
 R, A = [1.0, -2.0, 0.5], [0.5, 3.0, -1.0]
@@ -197,7 +196,7 @@ LATER = {
     "R": [-1, 2],
     "next": [None, None],
 }
-TREE = TreeModel.from_json({"tree": {**NODE, "next": [None, LATER]}, "parameters": {"n": 2}})
+TREE = from_certificate({"tree": {**NODE, "next": [None, LATER]}, "parameters": {"n": 2}})
 PATHS = [[(NODE, 0)], [(NODE, 1), (LATER, 0)], [(NODE, 1), (LATER, 1)]]
 
 
@@ -255,7 +254,6 @@ REFUSED = {
     "a score of pairs": (claim(over_i(1, "rest")), {"n": 2}, "'i' has no such slot"),
     "a slot of sequences": (claim(over_i(k1("past"))), {"n": 2}, "'i' has no such slot"),
     "a second direction": (claim(over_i(1, "self'")), {"n": 2}, "no direction 'v'"),
-    "a sequence": (claim(mean("t", "q", k1("now"))), {"n": 2}, "needs a model that is a tree"),
     "division by a sum": (claim(over_i(k1("others").inverse())), {"n": 2}, "division by"),
     "a second derivative": (claim(grad(over_i(1, "self"))), {"n": 2}, "gradient of a score function"),
 }

@@ -75,7 +75,8 @@ from klsym.names import parse_name
 from klsym.numeric import exact, models
 from klsym.numeric.dual import Dual
 from klsym.numeric.exact import agreement, check_theorem, enclose, evaluate
-from klsym.numeric.models import EXACT, FiniteModel, from_certificate, random_model
+from klsym.numeric.models import FiniteModel, from_certificate, random_model
+from klsym.numeric.systems import EXACT
 from klsym.ring import ExpPoly
 from klsym.unfolding import unfold, written_out
 
@@ -443,8 +444,8 @@ NAN = float("nan")
 BAD = {
     "nan": ({"q": [NAN, 0.5]}, "q holds nan"),
     "infinite": ({"u": [1, float("inf")]}, "u holds nan or infinity"),
-    "sizes": ({"p": ["1/4", "1/4", "1/2"]}, r"q has 2 entries \(2 or more\), p 3"),
-    "reward sizes": ({"rewards": {"R": [1]}}, "R 1"),
+    "sizes": ({"p": ["1/4", "1/4", "1/2"]}, "p has 3 entries, 2 expected"),
+    "reward sizes": ({"rewards": {"R": [1]}}, "R has 1 entries, 2 expected"),
     "one outcome": ({"q": [1], "p": [1], "u": [1]}, "q has 1 entries"),
     "zero": ({"q": [0, 1]}, r"q\[0\] = 0 is not positive"),
     "negative": ({"p": ["5/4", "-1/4"]}, r"p\[1\] = -1/4 is not positive"),
@@ -511,8 +512,8 @@ K1_, W = ExpPoly.variable("k1"), ExpPoly.variable("w")
 UNREADABLE = {
     "a second derivative": (E("q", ExpPoly.variable("g''")), "differentiated once more"),
     "grad of a derivative": (ExpectedGradient("q", ExpPoly.variable("g'")), "differentiated once more"),
-    "another slot": (E("q", ExpPoly.variable("k1[self]")), "only single samples"),
-    "another score": (E("q", K1_, ("self",)), "only single samples"),
+    "another slot": (E("q", ExpPoly.variable("k1[self]")), "no such slot"),
+    "another score": (E("q", K1_, ("self",)), "no such slot"),
     "an unknown name": (E("q", ExpPoly.variable("k7")), "no value for 'k7'"),
     "a measure": (E("nu", K1_), "unknown measure 'nu'"),
     "a divergence": (Divergence("TV", "q", "p"), "unknown divergence 'TV'"),

@@ -31,7 +31,7 @@ from oracle_atoms import at as slot
 from klsym.abbreviations import Context
 from klsym.kernel.intervals import Interval
 from klsym.numeric.exact import enclose, evaluate
-from klsym.numeric.trees import TreeModel
+from klsym.numeric.models import from_certificate
 
 LATER = {
     "q": ["1/3", "2/3"], "p": ["1/2", "1/2"], "mu": ["1/4", "3/4"],
@@ -44,7 +44,7 @@ ROOT = {
     }],
 }  # fmt: skip
 JSON = {"tree": ROOT, "parameters": {}}
-MODEL = TreeModel.from_json(JSON)
+MODEL = from_certificate(JSON)
 
 
 class Token:
@@ -316,7 +316,7 @@ def test_a_tree_is_a_model_of_single_samples():
 
 def test_the_sampler_moves_along_on_policy_in_a_curl_alone():
     on = {**JSON, "tree": on_policy(ROOT)}
-    model, same = TreeModel.from_json(on), curl(k3("now"), m="q")
+    model, same = from_certificate(on), curl(k3("now"), m="q")
     setting = {"on_policy": True}
     a, b = evaluate(claim(curl(k3("now"), m="mu"), same, **setting), model)
     assert a == pytest.approx(b, rel=1e-9) and abs(a) > 1e-3

@@ -27,8 +27,8 @@ from klsym.abbreviations import Covariance, Side
 from klsym.numeric import autoregressive as chain
 from klsym.numeric import sequence_fields as fields
 from klsym.numeric.exact import evaluate
+from klsym.numeric.models import from_certificate
 from klsym.numeric.sequence_examples import asymmetric_entries, asymmetric_pair, offset_pair
-from klsym.numeric.trees import TreeModel
 
 
 def tree_of(q, p, mu, u, v):
@@ -42,7 +42,7 @@ def tree_of(q, p, mu, u, v):
         rows |= {"u": u[state].tolist(), "v": v[state].tolist(), "R": [0] * (q.vocabulary + 1)}
         return {**rows, "next": [*after, None]}
 
-    return TreeModel.from_json({"tree": node(0, 1), "parameters": {}})
+    return from_certificate({"tree": node(0, 1), "parameters": {}})
 
 
 def drawn(seed, vocabulary=2, memory=1, max_length=4):

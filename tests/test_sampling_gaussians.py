@@ -10,7 +10,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from klsym.abbreviations import Context
+from klsym.abbreviations import Context, Mean
 from klsym.calculus import KL, covariance, exp, expectation, k1, k2, k3, lam, log_q, mu, p, q, r, rho, s, sg
 from klsym.errors import UsageError
 from klsym.numeric.gaussian import Divergent
@@ -18,7 +18,7 @@ from klsym.numeric.gaussian_exact import GaussianModel
 from klsym.ring import ExpPoly
 from klsym.sampling.backends import backend
 from klsym.sampling.gaussians import GaussianSampler, Unsound, log_density
-from klsym.sampling.means import Mean, means_of
+from klsym.sampling.means import means_of
 from klsym.sampling.sampler import all_means
 from klsym.sampling.streams import Stream
 
@@ -187,7 +187,7 @@ def test_one_seed_gives_the_same_bits_and_another_does_not() -> None:
 
 
 def test_a_single_sample() -> None:
-    mean = Mean("q", ExpPoly.variable("k1"), 0)
+    mean = Mean("", "q", ExpPoly.variable("k1"))
     found = sampler().averages([mean], 1, Stream(0))[mean]
     assert np.isfinite(found).all() and found[0] == found[1]
 
@@ -264,7 +264,7 @@ def test_refusals(make: Any, reason: str) -> None:
 
 def test_a_name_without_a_value_is_refused_while_sampling() -> None:
     for name in ("R", "lam"):
-        mean = Mean("q", ExpPoly.variable(name), 0)
+        mean = Mean("", "q", ExpPoly.variable(name))
         with pytest.raises(UsageError, match=f"{name}' has no value on Gaussians"):
             sampler().averages([mean], 10, Stream(0))
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from conftest import labelled
 
-from klsym.abbreviations import Context, Side, Statement
+from klsym.abbreviations import Context, Mean, Side, Statement
 from klsym.calculus import (
     KL,
     R,
@@ -42,8 +42,8 @@ from klsym.calculus import (
 )
 from klsym.numeric.models import FiniteModel
 from klsym.ring import ExpPoly
-from klsym.sampling.categorical import FiniteSampler
-from klsym.sampling.means import Deterministic, Mean, gradient_losses, means_of
+from klsym.sampling.finite import FiniteSampler
+from klsym.sampling.means import Deterministic, gradient_losses, means_of
 
 H = 1e-30
 LAM = 0.7
@@ -188,7 +188,7 @@ def test_lone_means_merge_and_products_do_not() -> None:
 
 def test_the_counting_measure_is_sampled_from_q() -> None:
     [(_, (mean,))] = means_of(expectation(k1, count).side, Context())
-    assert mean == Mean("q", ExpPoly.variable("k1") * (ExpPoly.variable("log_q") * -1).exp(), 0)
+    assert mean == Mean("", "q", ExpPoly.variable("k1") * (ExpPoly.variable("log_q") * -1).exp())
 
 
 @pytest.mark.parametrize(

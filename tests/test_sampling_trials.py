@@ -30,7 +30,7 @@ from klsym.calculus import (
 )
 from klsym.errors import UsageError
 from klsym.numeric.models import FiniteModel, random_model
-from klsym.sampling.categorical import FiniteSampler
+from klsym.sampling.finite import FiniteSampler
 from klsym.sampling.means import Deterministic, means_of
 from klsym.sampling.statistics import Level, TooFew
 from klsym.sampling.streams import Stream
@@ -130,7 +130,7 @@ def test_the_control_adds_a_tenth_of_k1(quantity: Any) -> None:
     densities = {"q": np.array(MODEL.q), "mu": np.array(MODEL.mu)}
     logs = np.log(densities["q"]) - np.log(np.array(MODEL.p))
     [(_, (mean,))] = one.side
-    score = (np.eye(6) - densities["q"][:, None]) ** mean.power
+    score = (np.eye(6) - densities["q"][:, None]) ** len(mean.score)
     shift = float(CONTROL) * (score * logs) @ densities[mean.measure]
     assert one.control_spread.value - one.spread.value == pytest.approx(shift)
     assert one.shift == pytest.approx(np.abs(shift)) and float(CONTROL) == 0.1

@@ -51,7 +51,7 @@ from klsym.numeric.gaussian_exact import GaussianModel
 from klsym.ring import ExpPoly
 from klsym.sampling import verify as module
 from klsym.sampling.backends import backend
-from klsym.sampling.categorical import FiniteSampler
+from klsym.sampling.finite import FiniteSampler
 from klsym.sampling.gaussians import GaussianSampler, GaussianTask
 from klsym.sampling.identities import Options, identities
 from klsym.sampling.means import means_of
@@ -236,11 +236,11 @@ def broken_counts(self: FiniteSampler, measure: str, samples: int, stream: Any) 
 
 
 def unscored(self: FiniteSampler, mean: Any) -> Any:
-    return CORRECT["rows"](self, replace(mean, power=0))
+    return CORRECT["rows"](self, replace(mean, score=()))
 
 
 def unweighted(self: FiniteSampler, mean: Any) -> Any:
-    return CORRECT["rows"](self, replace(mean, element=mean.element.substitute({"w": ExpPoly({})})))
+    return CORRECT["rows"](self, replace(mean, coefficient=mean.coefficient.substitute({"w": ExpPoly({})})))
 
 
 def fewer(self: FiniteSampler, measure: str, samples: int, stream: Any) -> Any:
@@ -293,7 +293,9 @@ def test_a_control_that_is_not_told_apart_is_a_failure(monkeypatch: pytest.Monke
 
     def clairvoyant(self: FiniteSampler, means: Any, samples: int, stream: Any, results: Any = ()) -> Any:
         exact = {mean: self.exact_mean(mean) for mean in means}
-        blind = {mean: value * 0 for mean, value in exact.items() if mean.element == ExpPoly.variable("k1")}
+        blind = {
+            mean: value * 0 for mean, value in exact.items() if mean.coefficient == ExpPoly.variable("k1")
+        }
         return exact | blind
 
     monkeypatch.setattr(FiniteSampler, "averages", clairvoyant)

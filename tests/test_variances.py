@@ -32,9 +32,9 @@ from klsym.engine.quantities import Quantity
 from klsym.errors import ProofError
 from klsym.kernel import check
 from klsym.ledger import load, settle
+from klsym.numeric.drawing import drawn_into, inside
 from klsym.numeric.exact import check_theorem, evaluate
 from klsym.numeric.models import FiniteModel, from_certificate, random_model
-from klsym.numeric.regions import drawn_into, inside
 from klsym.ring import ExpPoly
 from klsym.sampling.backends import backend
 from klsym.sampling.identities import Options, identities

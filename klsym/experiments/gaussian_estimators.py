@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import sympy
 
+from klsym.abbreviations import Mean
 from klsym.convert import to_ring
 from klsym.errors import UsageError
 from klsym.experiments.schulman import PRINTED, agrees
@@ -21,7 +22,6 @@ from klsym.language import k1, k2, k3
 from klsym.numeric.gaussian import Divergent
 from klsym.numeric.gaussian_exact import GaussianModel
 from klsym.sampling.gaussians import GaussianSampler
-from klsym.sampling.means import Mean
 from klsym.sampling.streams import Stream
 
 ESTIMATORS = ("k1", "k2", "k3")
@@ -201,7 +201,7 @@ def _exact(estimator: str, places: Any, family: Any) -> Curve:
 
 
 def _sampled(places: tuple[float, ...], family: Any, samples: int, stream: Stream) -> dict[str, Curve]:
-    means = [Mean("q", ELEMENTS[k] ** power) for k in ESTIMATORS for power in (1, 2)]
+    means = [Mean("", "q", ELEMENTS[k] ** power) for k in ESTIMATORS for power in (1, 2)]
     found = np.empty((len(places), BATCHES, len(ESTIMATORS), 2))
     for i, at in enumerate(places):
         sampler = GaussianSampler(GaussianModel((0.0, 1.0), family(at)))

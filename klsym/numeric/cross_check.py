@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,9 +20,10 @@ import mpmath
 import sympy
 
 from klsym.engine.verdict import Verdict
-from klsym.errors import UsageError
+from klsym.errors import KlsymError, UsageError
 from klsym.language import COUNTS, PARAMETERS, k1, parameter, r
 from klsym.numeric.exact import check_theorem
+from klsym.numeric.field_check import field_checked
 from klsym.numeric.literal import SAMPLED, at_sample, bounds_of, crossings
 from klsym.parser import parse
 
@@ -36,31 +37,37 @@ FARTHEST = 400  # log ratios up to which bounds are looked for
 NAMED = {"zero", "reverse-kl", "forward-kl", "combination"}
 CONDITION = re.compile(r"(.+?) (>|>=|!=) 0( \(.*)?")
 
+UNMET = "no values of the parameters found that meet the hypotheses"
+
 Values = dict[str, Any]
 
 
 def with_check(verdict: Verdict, loss: Any) -> Verdict:
     """The verdict with `check`: {"passed", "text"}.
 
-    Each theorem is judged by the exact oracle; for one sample, and a sequence as one, the printed
-    gradient, coefficient and target are compared with the literal loss as well.
+    Each theorem is judged by the exact oracle.  The printed gradient, coefficient and target are compared
+    with the literal loss as well: for one sample, and a sequence as one, at samples on both sides of every
+    bound; for tokens and batches on exact finite models (`field_check`).
     """
-    outcomes = [check_theorem(proof.theorem) for proof in verdict.proofs]
-    passed, texts = all(outcome.passed for outcome in outcomes), [outcome.text for outcome in outcomes]
-    if verdict.setting.level != "token" and verdict.setting.batch == "none":
-        found = _literally(verdict, loss)
-        passed, texts = passed and found["passed"], [*texts, found["text"]]
-    text = "; ".join(texts)
+    checks = [check_theorem(proof.theorem) for proof in verdict.proofs]
+    passed, text = _literally(verdict, loss)
+    passed, text = passed and all(c.passed for c in checks), "; ".join([*(c.text for c in checks), text])
     return replace(verdict, check={"passed": passed, "text": text if passed else f"FAILED: {text}"})
 
 
-def _literally(verdict: Verdict, loss: Any) -> dict[str, Any]:
+def _literally(verdict: Verdict, loss: Any) -> tuple[bool, str]:
+    single = verdict.setting.level != "token" and verdict.setting.batch == "none"
     try:
-        printed = _Printed.of(verdict, loss)
-    except UsageError as error:
-        return {"passed": False, "text": f"a printed formula cannot be read: {error}"}
-    with mpmath.workdps(DIGITS):
-        return printed.judged()
+        with mpmath.workdps(DIGITS):
+            if single:
+                return _Printed.of(verdict, loss).judged()
+            names = sorted({x.name for x in loss.free_symbols} - {x.name for x in SAMPLED})
+            drawn = drawn_parameters(names, verdict.hypotheses, random.Random(0))
+            if drawn is None:
+                return False, UNMET
+            return field_checked(verdict, loss, {name: float(value) for name, value in drawn.items()})
+    except KlsymError as error:
+        return False, f"a printed formula cannot be read: {error}"
 
 
 @dataclass(frozen=True)
@@ -90,16 +97,16 @@ class _Printed:
         )
 
     # -- the judgement ------------------------------------------------------------------
-    def judged(self) -> dict[str, Any]:
+    def judged(self) -> tuple[bool, str]:
         on_policy = self.verdict.setting.on_policy
         bounds = bounds_of(self.loss, self.per_sample, self.coefficient, on_policy=on_policy)
         worst: dict[str, float] = {}
         samples, reached = 0, set()
         for seed in SEEDS:
             stream = random.Random(seed)
-            fixed = self.parameters(stream)
+            fixed = drawn_parameters(self.names, self.verdict.hypotheses, stream)
             if fixed is None:
-                return {"passed": False, "text": "no values of the parameters found that meet the hypotheses"}
+                return False, UNMET
             rows = []
             for met, values in self.samples(stream, fixed, bounds):
                 row = self.compared(values)
@@ -109,25 +116,7 @@ class _Printed:
             for name, gap in _differences(rows):
                 worst[name] = max(worst.get(name, 0.0), gap)
         wrong = [name for name, gap in worst.items() if not gap <= CLOSE]
-        return {"passed": samples > 0 and not wrong, "text": _told(worst, samples, bounds, reached, wrong)}
-
-    def parameters(self, stream: random.Random) -> Values | None:
-        """Values of both signs that meet the hypotheses of the verdict, such as eps > 0."""
-        found = map(CONDITION.fullmatch, self.verdict.hypotheses)
-        conditions = [(self.condition(match[1]), match[2]) for match in found if match]
-        for _ in range(DRAWS):
-            values = {name: _drawn(name, stream) for name in self.names}
-            if all(e is None or _holds(e, relation, values) for e, relation in conditions):
-                return values
-        return None
-
-    def condition(self, text: str) -> Any | None:
-        """The left side of a hypothesis on parameters; None for one that speaks of more than them."""
-        try:
-            found = parse(text, [name for name in self.names if name not in PARAMETERS])
-        except UsageError:  # it speaks of measures, or is a sentence
-            return None
-        return found if {x.name for x in found.free_symbols} <= set(self.names) else None
+        return samples > 0 and not wrong, _told(worst, samples, bounds, reached, wrong)
 
     # -- samples ------------------------------------------------------------------------
     def samples(
@@ -178,6 +167,26 @@ class _Printed:
             return {"gradient": (literal - a, scale), "coefficient": (under_q - c, scale)} | (
                 {} if named is None else {"target": (c - named, scale)}
             )
+
+
+def drawn_parameters(names: Iterable[str], hypotheses: Iterable[str], stream: random.Random) -> Values | None:
+    """Values of both signs that meet the hypotheses of a verdict, such as eps > 0."""
+    names, found = list(names), map(CONDITION.fullmatch, hypotheses)
+    conditions = [(_condition(match[1], names), match[2]) for match in found if match]
+    for _ in range(DRAWS):
+        values = {name: _drawn(name, stream) for name in names}
+        if all(e is None or _holds(e, relation, values) for e, relation in conditions):
+            return values
+    return None
+
+
+def _condition(text: str, names: list[str]) -> Any | None:
+    """The left side of a hypothesis on parameters; None for one that speaks of more than them."""
+    try:
+        found = parse(text, [name for name in names if name not in PARAMETERS])
+    except UsageError:  # it speaks of measures, or is a sentence
+        return None
+    return found if {x.name for x in found.free_symbols} <= set(names) else None
 
 
 def _drawn(name: str, stream: random.Random) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -11,32 +11,30 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from klsym.abbreviations import (
-    Atom,
     Context,
     Curl,
-    Gradient,
-    Indexed,
-    IndexedGradient,
+    Mean,
+    MeanGradient,
     MeanVariance,
-    Side,
     Statement,
     TokenDivergence,
+    atoms_of,
     elements,
 )
-from klsym.names import parse_name
+from klsym.errors import UsageError
+from klsym.names import SAMPLE, parse_name
 from klsym.numeric.evaluation import THETAS
-from klsym.numeric.frames import Frame
-from klsym.numeric.models import FiniteModel, random_model
-from klsym.numeric.regions import drawn_into
+from klsym.numeric.frames import Frame, Functions
+from klsym.numeric.models import FiniteModel, random_model, random_tree
 from klsym.numeric.sides import instances, side_value
 from klsym.numeric.systems import EXACT, FLOAT, Sized
-from klsym.numeric.trees import Model, TreeModel, random_tree
-from klsym.numeric.values import Functions
 from klsym.ring import ExpPoly
 from klsym.slots import SECOND
 
 if TYPE_CHECKING:  # a theorem is data here
     from klsym.unfolding import Theorem
+
+HALVINGS = 60
 
 
 # ---------------------------------------------------------------------------- what a statement needs
@@ -57,8 +55,8 @@ def needs_of(statement: Statement) -> Needs:
     """
     context = statement.context
     sides = [statement.left, statement.right, *(side for pair in context.premises for side in pair)]
-    atoms = [atom for side in sides for atom in atoms_of(side)]
-    indices = {atom.index for atom in atoms if isinstance(atom, Indexed | IndexedGradient)}
+    atoms = [*atoms_of(*sides)]
+    indices = {atom.index for atom in atoms if isinstance(atom, Mean | MeanGradient)}
     batches = bool(indices & {"i", "ij", "it"}) or any(isinstance(a, MeanVariance) for a in atoms)
     second = any(entry.endswith(SECOND) for atom in atoms for entry in getattr(atom, "score", ()))
     named = any(isinstance(atom, TokenDivergence | Curl) for atom in atoms)
@@ -69,16 +67,7 @@ def needs_of(statement: Statement) -> Needs:
     return Needs(bool(indices & {"t", "it"}) or named or second or lengths or steps, batches)
 
 
-def atoms_of(side: Side) -> Iterator[Atom]:
-    """Every atom of a side, those under a gradient too."""
-    for _, atoms in side.terms:
-        for atom in atoms:
-            yield atom
-            if isinstance(atom, Gradient):
-                yield from atoms_of(atom.of)
-
-
-def models_for(statement: Statement, seeds: Iterable[int], exact: bool = False) -> list[Model]:
+def models_for(statement: Statement, seeds: Iterable[int], exact: bool = False) -> list[FiniteModel]:
     """Random models that a statement can be evaluated on, one for each seed.
 
     Trees for what speaks of sequences; 2 or 3 outcomes and a batch size n of 2 or 3 for what speaks of
@@ -93,12 +82,11 @@ def models_for(statement: Statement, seeds: Iterable[int], exact: bool = False) 
     return [_model(needs, context, seed, exact) for seed in seeds]
 
 
-def _model(needs: Needs, context: Context, seed: int, exact: bool) -> Model:
+def _model(needs: Needs, context: Context, seed: int, exact: bool) -> FiniteModel:
     if not needs.batches:
         if needs.sequences:
             return random_tree(seed, context, exact, tokens=3 - seed % 2)
         return random_model(seed, 2 + seed % 5, context, exact)
-    model: Model
     if needs.sequences:
         model = random_tree(seed, context, exact, tokens=2, depth=2 if exact else 2 + seed % 2)
     else:
@@ -106,13 +94,13 @@ def _model(needs: Needs, context: Context, seed: int, exact: bool) -> Model:
     return with_parameter(model, "n", Fraction(2 + seed // 2 % 2))
 
 
-def with_parameter(model: Model, name: str, value: Any) -> Model:
+def with_parameter(model: FiniteModel, name: str, value: Any) -> FiniteModel:
     """The model with another value of a parameter."""
     return replace(model, parameters={**model.parameters, name: value})
 
 
 # ---------------------------------------------------------------------------- what a theorem allows
-def allowed(theorem: Theorem, model: Model, functions: Functions) -> Model:
+def allowed(theorem: Theorem, model: FiniteModel, functions: Functions) -> FiniteModel:
     """The model in the region of the theorem, with parameters that the hypotheses allow: positive ones,
     and one for each premise, such as m where n = m + 1; the batch size n stays.  What is given makes the
     premises hold that name it.
@@ -152,13 +140,13 @@ def thetas_of(theorem: Theorem) -> tuple[float, ...]:
 
 
 def rooted(
-    model: Model,
+    model: FiniteModel,
     name: str,
     function: Callable[[Frame], Sized],
     theorem: Theorem,
     functions: Functions,
     plain: bool = False,
-) -> Model:
+) -> FiniteModel:
     """The model with the root of a function that is affine in one parameter; as it was if there is none.
 
     plain: the function is one of parameters alone, so that rational ones have a rational root.
@@ -175,13 +163,10 @@ def rooted(
 
 
 # ---------------------------------------------------------------------------- other models
-def turned(model: Model) -> list[Any]:
+def turned(model: FiniteModel) -> list[Any]:
     """The probabilities q, changed everywhere but at the outcome."""
-    if isinstance(model, FiniteModel):
-        return _turned(model.q, model.outcome)
-    path = model.layout.paths[model.outcome]
-    found: list[Any] = []
-    for node in model.nodes:
+    path, found = model.layout.paths[model.outcome], list[Any]()
+    for node in model.layout.nodes:
         q, kept = model.q[node], [branch - node.start for branch in path if node.start <= branch < node.stop]
         found += _turned(q, kept[0]) if kept else [*q[1:], q[0]]
     return found
@@ -193,9 +178,39 @@ def _turned(q: Any, x: int) -> list[Any]:
     return [*rest[:x], q[x], *rest[x:]]
 
 
-def levelled(model: Model, R: float, A: float) -> Model:
+def levelled(model: FiniteModel, R: float, A: float) -> FiniteModel:
     """The model with the same rewards for all; a sequence earns R with its first token."""
-    if isinstance(model, TreeModel):
-        first = [float(R) if not before else 0.0 for before in model.layout.before]
-        return replace(model, R=first, advantage=(A, 0))
-    return replace(model, rewards={"R": [R] * model.size, "A": [A] * model.size})
+    first = [float(R) if not before else 0.0 for before in model.layout.before]
+    return replace(model, rewards={"R": first, "A": [A] * model.size})
+
+
+# ---------------------------------------------------------------------------- regions
+def inside(model: FiniteModel, region: ExpPoly, place: str) -> bool:
+    """Is the function of k1 and w at least 0: at the sample, or at each outcome of a full-support model?
+
+    >>> from klsym.convert import to_ring
+    >>> from klsym.language import k1
+    >>> model = FiniteModel(q=["1/2", "1/2"], p=["1/4", "3/4"], u=[1, 0])
+    >>> inside(model, to_ring(2 * k1 + 1), "mu"), inside(model, to_ring(3 * k1 + 1), "mu")
+    (True, False)
+    """
+    values = np.real(Frame(model, FLOAT, Context(), {}).whole.polynomial(region).value)
+    return bool(values[model.outcome] >= 0 if place == SAMPLE else np.min(values) >= 0)
+
+
+def drawn_into(model: FiniteModel, regions: Iterable[tuple[str, ExpPoly]]) -> FiniteModel:
+    """The model with p and mu moved towards q, by halves, until it lies in every region.
+
+    regions: pairs (place, function of k1 and w that is positive at q = p = mu).  Exact models stay exact.
+    Raises UsageError: no such model is found.
+    """
+    regions = list(regions)
+    for _ in range(HALVINGS):
+        if all(inside(model, region, place) for place, region in regions):
+            return model
+        model = replace(model, p=_halfway(model.p, model.q), mu=_halfway(model.mu or model.q, model.q))
+    raise UsageError("oracle: no model near q = p = mu lies in the region of the theorem")
+
+
+def _halfway(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
+    return [(x + y) / 2 for x, y in zip(a, b, strict=True)]

@@ -23,11 +23,10 @@ import numpy as np
 from klsym.abbreviations import Context, Statement
 from klsym.errors import UsageError
 from klsym.kernel.intervals import Interval
-from klsym.numeric.frames import Frame
+from klsym.numeric.frames import Frame, Functions
+from klsym.numeric.models import FiniteModel
 from klsym.numeric.sides import instances, side_value
 from klsym.numeric.systems import EXACT, FLOAT, Sized, System, refuse_unless
-from klsym.numeric.trees import Model
-from klsym.numeric.values import Functions
 
 TOLERANCE = 1e-10  # relative difference of sides that are equal
 THETAS = (0.0, 0.5, -0.5, 1.0)  # steps along u at which premises are compared
@@ -35,7 +34,7 @@ THETAS = (0.0, 0.5, -0.5, 1.0)  # steps along u at which premises are compared
 
 def both_sides(
     statement: Statement,
-    model: Model,
+    model: FiniteModel,
     functions: Functions | None,
     system: System,
     thetas: Iterable[float] = THETAS,
@@ -50,7 +49,7 @@ def both_sides(
 
 def check_premises(
     context: Context,
-    model: Model,
+    model: FiniteModel,
     functions: Functions | None,
     thetas: Iterable[float] = THETAS,
 ) -> None:
@@ -79,7 +78,7 @@ def check_premises(
 
 def evaluate(
     statement: Statement,
-    model: Model,
+    model: FiniteModel,
     functions: Functions | None = None,
     thetas: Iterable[float] = THETAS,
 ) -> tuple[float, float]:
@@ -106,7 +105,7 @@ def evaluate(
 
 
 def enclose(
-    statement: Statement, model: Model, functions: Functions | None = None
+    statement: Statement, model: FiniteModel, functions: Functions | None = None
 ) -> tuple[Interval, Interval]:
     """The two sides of a statement on a rational model, each in a rational interval.
 
@@ -141,7 +140,7 @@ class Agreement:
 
 def agreement(
     statement: Statement,
-    models: Iterable[Model],
+    models: Iterable[FiniteModel],
     functions: Functions | None = None,
     thetas: Iterable[float] = THETAS,
 ) -> Agreement:

@@ -40,12 +40,10 @@ from klsym.numeric.evaluation import (
     evaluate,
     gap_of,
 )
-from klsym.numeric.frames import Frame
-from klsym.numeric.models import COUNTS
+from klsym.numeric.frames import Frame, Functions
+from klsym.numeric.models import COUNTS, FiniteModel, from_certificate
 from klsym.numeric.sides import default_function, instances, side_value
 from klsym.numeric.systems import FLOAT, Sized, refuse_unless
-from klsym.numeric.trees import Model, model_from_certificate
-from klsym.numeric.values import Functions
 from klsym.ring import ExpPoly
 
 if TYPE_CHECKING:  # a theorem is data here
@@ -128,7 +126,7 @@ def _check_proved(theorem: Theorem, seeds: list[int], functions: Functions) -> C
     return Check(passed, "proved", {"difference": measured, "width": width}, text)
 
 
-def _special(theorem: Theorem, models: list[Model], functions: Functions) -> Iterator[Model]:
+def _special(theorem: Theorem, models: list[FiniteModel], functions: Functions) -> Iterator[FiniteModel]:
     """The models, those in which densities or parameters agree, and those in which a factor is zero."""
     context = theorem.statement.context
     premises = [element for pair in context.premises for side in pair for element in elements(side)]
@@ -149,10 +147,10 @@ def _special(theorem: Theorem, models: list[Model], functions: Functions) -> Ite
 
 
 def _constant(a: ExpPoly, at: Frame) -> Sized:
-    return at.polynomial(a).at(0)
+    return at.whole.polynomial(a).at(0)
 
 
-def _equal_where_claimed(theorem: Theorem, model: Model, functions: Functions) -> bool:
+def _equal_where_claimed(theorem: Theorem, model: FiniteModel, functions: Functions) -> bool:
     """Are the sides equal on this model just if every row of the inequality vanishes there?"""
     statement = theorem.statement
     at = Frame(model, FLOAT, statement.context, instances(statement.context, functions))
@@ -162,19 +160,19 @@ def _equal_where_claimed(theorem: Theorem, model: Model, functions: Functions) -
 
 def _vanishes(zero: Any, at: Frame) -> bool:
     """f = 0; or the element times scores is 0 at the sample or at each outcome, or is constant."""
-    values = at.polynomial(zero.element)
+    values = at.whole.polynomial(zero.element)
     for _ in zero.score:
-        values = values * at.score()
+        values = values * at.whole.score()
     numbers = np.real(values.value)
     if zero.measure == SAMPLE:
         numbers = numbers[at.model.outcome]
     elif zero.constant:
         numbers = numbers - numbers[0]
-    factor = at.polynomial(zero.factor).at(0).value
+    factor = at.whole.polynomial(zero.factor).at(0).value
     return bool(np.max(np.abs(numbers)) * abs(factor) <= TOLERANCE)
 
 
-def _enclosed(statement: Statement, model: Model, functions: Functions | None) -> tuple[bool, float]:
+def _enclosed(statement: Statement, model: FiniteModel, functions: Functions | None) -> tuple[bool, float]:
     """Does the enclosure of left - right allow the relation, and how wide is it, relatively?"""
     left, right = enclose(statement, model, functions)
     gap = left + right * Interval.exact(-1)
@@ -190,7 +188,7 @@ def _check_refuted(theorem: Theorem) -> Check:
     named = {parse_name(name) for side in sides for part in elements(side) for name in part.names()}
     unknown = any(name.base == "A" and name.slot in ("others", "rest") for name in named)
     refuse_unless(not unknown, "no model records the A of several samples of a batch")
-    left, right = enclose(statement, model_from_certificate(theorem.close["model"]))
+    left, right = enclose(statement, from_certificate(theorem.close["model"]))
     above, below = left.lower > right.upper, left.upper < right.lower
     gap = float(max(left.lower - right.upper, right.lower - left.upper))
     text = f"the sides are {gap:.3g} apart on the recorded model"

@@ -1,97 +1,220 @@
-"""All variables of a model at one theta: of whole samples, of tokens, and at the rows of an index."""
+"""All variables of a model at one theta: of its tokens and whole sequences, and at the rows of an index."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from copy import copy
+from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
 from klsym.abbreviations import Context
-from klsym.names import parse_name
+from klsym.names import MEASURES, SAMPLE, THETA_FREE, parse_name
 from klsym.numeric.indices import PREFIX, Index, index_of
-from klsym.numeric.positions import Moves, Places
-from klsym.numeric.systems import Ratio, Sized, System, refuse_unless
-from klsym.numeric.trees import Model, TreeModel
-from klsym.numeric.values import BELOW, Functions, Scope, Values
-from klsym.ring import ExpPoly
+from klsym.numeric.models import FiniteModel
+from klsym.numeric.positions import Moves, Places, Positions, sequences, tokens_at
+from klsym.numeric.systems import FLOAT, Ratio, Sized, System, refuse_unless
+from klsym.ring import Exponent, ExpPoly, Monomial
 from klsym.slots import SECOND, slot_of_score
 
+BELOW = {"k1": "p", "w": "mu", "log_q": "count"}  # each is the log of q over this density
 ONE_SAMPLE = ("self", "other", "x")  # slots where A is that of one whole sample
 
+Instance = Callable[..., Any] | ExpPoly  # what a generic function may be
+Functions = Mapping[str, Instance]
 
-class Frame(Values):
-    """All variables of whole samples at theta + t u; `still` is the frame at theta.
+
+# ---------------------------------------------------------------------------- exponential polynomials
+class Scope:
+    """Variables that are logs of given ratios, and parameters."""
+
+    def __init__(self, model: FiniteModel, system: System, ratios: Mapping[str, Ratio]) -> None:
+        self.model, self.system, self.ratios = model, system, dict(ratios)
+        self.known: dict[str, Sized] = {}
+
+    @property
+    def count(self) -> int:
+        """How many values a variable has."""
+        return len(next(iter(self.ratios.values())).value)
+
+    def ratio(self, name: str) -> Ratio | None:
+        """What a variable is the log of."""
+        return self.ratios.get(name)
+
+    def variable(self, name: str) -> Sized:
+        if name not in self.known:
+            self.known[name] = self._find(name)
+        return self.known[name]
+
+    def _find(self, name: str) -> Sized:
+        if name in self.model.parameters:
+            return self.constant(self.model.parameters[name])
+        ratio = self.ratio(name)
+        refuse_unless(ratio is not None, f"no value for {name!r}")
+        assert ratio is not None
+        return ratio.log()
+
+    def constant(self, value: Any) -> Sized:
+        lifted = self.system.lift(value)
+        return Sized(lifted, self.system.magnitude(lifted))
+
+    def polynomial(self, a: ExpPoly) -> Sized:
+        """An exponential polynomial at each position, shape (count,)."""
+        total = self.constant([0] * self.count)
+        for (monomial, exponent), value in a.terms.items():
+            scale = self.constant(Fraction(value))
+            total = total + scale * self._monomial(monomial) * self._exponential(exponent)
+        return total
+
+    def _monomial(self, monomial: Monomial) -> Sized:
+        product = self.constant(1)
+        for name, power in monomial:
+            positive = power > 0 or name in ("length", "sg(length)")
+            nonzero = positive or bool(self.model.parameters.get(name))
+            refuse_unless(nonzero, f"division by {name}, which is zero or random")
+            factor = self.variable(name)
+            product = product * Sized(factor.value**power, factor.size**power)
+        return product
+
+    def _exponential(self, exponent: Exponent) -> Sized:
+        product, rest = self.constant(1), self.constant(0)
+        for monomial, value in exponent:
+            name, power = monomial[0] if len(monomial) == 1 else ("", 0)
+            ratio = self.ratio(name) if power == 1 and value.denominator == 1 else None
+            if ratio is not None:
+                product = product * ratio.power(int(value))
+            else:
+                rest = rest + self.constant(Fraction(value)) * self._monomial(monomial)
+        value = np.exp(rest.value)
+        return product * Sized(value, self.system.magnitude(value) * (1 + 1j * np.imag(rest.size)))
+
+
+# ---------------------------------------------------------------------------- theta
+class Frame:
+    """All variables of a model at theta + t u; `still` is the frame at theta.
 
     tilt: a change of theta itself, of the frame at theta too.  along: the direction of t, "u" or "v".
     origin: the frame whose values the statement gives; rewards stay what they are there.
+    tokens, whole: variables at each token and at each sequence.
     """
 
-    still: Frame
-
     def __init__(
-        self, model: Model, system: System, context: Context, functions: Functions,
+        self, model: FiniteModel, system: System, context: Context, functions: Functions,
         still: Frame | None = None, tilt: Moves = (), along: str = "u",
         origin: Frame | None = None,
     ) -> None:  # fmt: skip
-        self.origin = origin or still or self
-        self.tilt, self.cache = tilt, dict[str, Any]()
+        self.model, self.system, self.context, self.functions = model, system, context, functions
+        self.still, self.moving = still or self, still is not None
+        self.origin, self.tilt = origin or still or self, tilt
+        self._moved: dict[str, Frame] = {}
+        self._rows: dict[str, Rows] = {}
         step = ((system.step, along),) if still else ()
-        positions = model.positions(system, tilt, step, context.on_policy)
-        super().__init__(model, system, context, functions, positions, still)
+        tokens = tokens_at(model, system, tilt, step, context.on_policy)
+        self.tokens = Values(self, tokens, whole=False)
+        self.whole = Values(self, tokens.joined(sequences(model.layout.paths), system), whole=True)
 
     def moved(self, along: str = "u") -> Frame:
         """The frame whose q, k1, w, log_q move along a direction."""
         refuse_unless(not self.moving, "a gradient inside a gradient is not evaluated")
-        key = f"moved along {along}"
-        if key not in self.cache:
+        if along not in self._moved:
             system, context, functions = self.system, self.context, self.functions
-            self.cache[key] = Frame(
+            self._moved[along] = Frame(
                 self.model, system, context, functions, self, self.tilt, along, self.origin
             )
-        return self.cache[key]
+        return self._moved[along]
 
-    @property
-    def tokens(self) -> Tokens:
-        """All variables of the tokens of a tree."""
-        if "tokens" not in self.cache:
-            self.cache["tokens"] = Tokens(self)
-        return self.cache["tokens"]
-
-    def rows(self, index: str) -> Rows:
+    def rows(self, index: str = "") -> Rows:
         """All variables at the rows of an index."""
-        key = f"rows of {index}"
-        if key not in self.cache:
-            self.cache[key] = Rows(self, index)
-        return self.cache[key]
+        if index not in self._rows:
+            self._rows[index] = Rows(self, index)
+        return self._rows[index]
+
+    def constant(self, value: Any) -> Sized:
+        return self.whole.constant(value)
+
+
+class Values(Scope):
+    """All variables at the tokens of a model, or at its whole sequences."""
+
+    def __init__(self, at: Frame, positions: Positions, whole: bool) -> None:
+        self.at, self.whole, self.positions = at, whole, positions
+        self.still: Values = (at.still.whole if whole else at.still.tokens) if at.moving else self
+        q = positions.densities["q"]
+        live = {name: q.over(positions.densities[m]) for name, m in BELOW.items()}
+        detached = {f"sg({name})": (self.still.ratios if at.moving else live)[name] for name in live}
+        super().__init__(at.model, at.system, live | detached)
+
+    def density(self, measure: str) -> Ratio:
+        refuse_unless(measure in MEASURES, f"unknown measure {measure!r}")
+        return self.positions.densities[measure]
+
+    def score(self, along: str = "u") -> Sized:
+        """u.s(x) = u_x - sum q u."""
+        refuse_unless(not self.at.moving, "the gradient of a score function is not evaluated")
+        refuse_unless(along in self.positions.scores, f"the model has no direction {along!r}")
+        return self.positions.scores[along]
+
+    def _find(self, name: str) -> Sized:
+        if name in self.at.context.parameters or name in self.ratios:
+            return super()._find(name)
+        parsed = parse_name(name)
+        if parsed.detached:
+            return self.still.variable(name[3:-1])
+        if parsed.primes:
+            once = parsed.primes == 1 and not self.at.moving
+            refuse_unless(once, f"{name!r} is differentiated once more")
+            return self._slope(parsed.base)
+        if name in self.at.context.function_arguments:
+            return self._call(name)
+        given = self._given(name)
+        return self._reward(name) if given is None else given
+
+    def _reward(self, name: str) -> Sized:
+        """What does not depend on theta: A of whole sequences, and sums over tokens."""
+        rewards = self.model.token_rewards()
+        if self.whole and name == "A" and "A" in self.model.rewards:
+            return self.constant(self.model.rewards["A"])
+        refuse_unless(name in (*THETA_FREE, "length") and name in rewards, f"no value for {name!r}")
+        return self._summed(name) if self.whole else self.constant(rewards[name])
+
+    def _summed(self, name: str) -> Sized:
+        return sequences(self.model.layout.paths).summed(self.at.tokens.variable(name), self.system)
 
     def _given(self, name: str) -> Sized | None:
-        """The value at the origin, a constant from then on; a sum of what is given for tokens."""
-        given = dict(self.context.given)
-        if name in given:
+        """What the statement says that a reward is, at the origin: a constant from then on."""
+        given, origin = dict(self.at.context.given), self.at.origin
+        here = f"{name}[now]"
+        if self.whole and name in given:
             refuse_unless(not given[name].names() & set(given), "given values name one another")
-            return self.origin.polynomial(given[name])
-        if f"{name}[now]" in given and name != "A" and isinstance(self.model, TreeModel):
-            paths = Places.of(self.model.layout.paths, whole=False)
-            return paths.summed(self.tokens.variable(name), self.system)
-        return None
-
-
-class Tokens(Values):
-    """All variables of the tokens of a tree, at the theta of a frame."""
-
-    def __init__(self, at: Frame) -> None:
-        refuse_unless(at.positions.tokens is not None, "a sequence needs a model that is a tree")
-        assert at.positions.tokens is not None
-        self.at, still = at, at.still.tokens if at.moving else None
-        super().__init__(at.model, at.system, at.context, at.functions, at.positions.tokens, still)
-
-    def _given(self, name: str) -> Sized | None:
-        """The value at the origin for a token and its prefix."""
-        given = dict(self.context.given)
-        if f"{name}[now]" in given:
-            return self.at.origin.rows(PREFIX).polynomial(given[f"{name}[now]"])
+            return origin.rows().polynomial(given[name])
+        if here in given:
+            return self._summed(name) if self.whole else origin.rows(PREFIX).polynomial(given[here])
         refuse_unless(name not in given, f"{name!r} is given at whole samples, and asked for at a token")
         return None
 
+    def _slope(self, name: str) -> Sized:
+        """df/dlog q, along which k1, w and log q all move by t."""
+        moved, one = copy(self), self.system.lift(1) + self.system.step
+        moved.ratios = {n: Ratio(r.system, r.value * one, r.size, 1.0) for n, r in self.ratios.items()}
+        moved.known = {}
+        value = moved._call(name)
+        return Sized(np.array([self.system.slope(v) for v in value.value]), FLOAT.slope(value.size))
 
+    def _call(self, name: str) -> Sized:
+        names = self.at.context.function_arguments[name]
+        instance = self.at.functions[name]
+        if isinstance(instance, ExpPoly):
+            foreign = instance.names() - {*names, *self.at.context.parameters}
+            refuse_unless(not foreign, f"function {name}: may depend on {', '.join(names)} only")
+            return self.polynomial(instance)
+        refuse_unless(self.system is FLOAT, f"function {name} is a callable, known in floats only")
+        arguments = [self.variable(argument).value for argument in names]
+        value = np.broadcast_to(instance(*arguments), arguments[0].shape)
+        return Sized(value, np.abs(np.real(value)) + 1j * np.abs(np.imag(value)))
+
+
+# ---------------------------------------------------------------------------- the rows of an index
 class Rows(Scope):
     """All variables at the rows of an index: each is summed over the positions of its slot."""
 
@@ -105,8 +228,8 @@ class Rows(Scope):
         return self.where.count
 
     def density(self, measure: str) -> Ratio:
-        """The probability of what each row is a part of: a sequence, or all samples of a batch."""
-        return self.where.drawn.product(self.at.density(measure))
+        """The probability of what each row is a part of: a sequence, a batch, or a prefix."""
+        return self.where.drawn.product(self._values(self.where.drawn).density(measure))
 
     def score(self, entry: str) -> Sized:
         """The score of a slot, along u, or along v where it is marked."""
@@ -121,6 +244,12 @@ class Rows(Scope):
             values = values * self.score(entry)
         return values
 
+    def mean(self, measure: str, values: Sized) -> Sized:
+        """The sum over rows of m times values; over those of one batch or sequence for "sample"."""
+        if measure == SAMPLE:
+            return values.at(self.where.sample(self.model.outcome, self.model.size)).sum()
+        return (self.density(measure).power(1) * values).sum()
+
     def ratio(self, name: str) -> Ratio | None:
         """A log ratio of a slot is the log of a product over its positions."""
         if name in self.at.context.parameters:
@@ -131,7 +260,7 @@ class Rows(Scope):
                 return None
             places = self._places(parsed.slot, name)
             known = f"sg({parsed.base})" if parsed.detached else parsed.base
-            self.ratios = {**self.ratios, name: places.product(self._values(places).ratios[known])}
+            self.ratios[name] = places.product(self._values(places).ratios[known])
         return self.ratios[name]
 
     def _find(self, name: str) -> Sized:
@@ -142,8 +271,7 @@ class Rows(Scope):
         places = self._places(parsed.slot, name)
         if parsed.detached:
             return self.at.still.rows(self.index).variable(name[3:-1])
-        summed = parsed.base != "A" or parsed.slot in ONE_SAMPLE or name in dict(self.at.context.given)
-        if not summed:
+        if parsed.base == "A" and parsed.slot not in ONE_SAMPLE:
             keys = self.where.known[parsed.slot]
             return self.constant([self.model.advantage_at(parsed.slot, key) for key in keys])
         values = self._values(places).variable(parsed.base + "'" * parsed.primes)
@@ -154,4 +282,4 @@ class Rows(Scope):
         return self.where.slots[slot]
 
     def _values(self, places: Places) -> Values:
-        return self.at if places.whole else self.at.tokens
+        return self.at.whole if places.whole else self.at.tokens

@@ -1,31 +1,45 @@
-"""Where the slots of a batch or a sequence lie, by enumeration of all batches or sequences.
+"""Where the slots of a batch or a sequence lie, by enumeration: a row of a table for each index.
 
-i    a row is a batch (x_1, .., x_n): self is x_1, others are x_2, .., x_n
-ij   a row is a batch: self, other and rest are x_1, x_2 and x_3, .., x_n
-t    a row is a step t of a sequence: past, now and future are its tokens before, at and after t
-it   a row is a step of x_1, the first of a batch of sequences; others are x_2, .., x_n, whole
+A row of a mean is one batch (x_1, .., x_n) of whole samples, or a step t of the first of them.  Its slots
+are samples, all further samples, and the tokens of x_1 before, at and after t.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import product
 from typing import Any
 
 import numpy as np
 
+from klsym.numeric.models import FiniteModel
 from klsym.numeric.positions import Places
 from klsym.numeric.systems import refuse_unless
-from klsym.numeric.trees import Model, Shape, TreeModel, layout_of
 
 LARGEST = 20_000  # rows
-SAMPLES = {"i": ("self",), "ij": ("self", "other")}  # slots of one sample, in order; then the others
-OTHERS = {"i": "others", "ij": "rest"}
-PREFIX = "prefix"  # an index of its own: a row is a token, which knows what came before it
 Paths = tuple[tuple[int, ...], ...]
-Key = tuple[int, ...]
+Keys = Mapping[str, Sequence[tuple[int, ...]]]  # slot -> what it holds, or what is known there, in each row
+
+
+@dataclass(frozen=True)
+class Structure:
+    """The slots of an index: some samples, in order; the others, of which there are n less; or steps."""
+
+    samples: tuple[str, ...]
+    others: str = ""
+    steps: bool = False
+
+
+STRUCTURES = {
+    "": Structure(("x",)),
+    "i": Structure(("self",), "others"),
+    "ij": Structure(("self", "other"), "rest"),
+    "t": Structure(("x",), steps=True),
+    "it": Structure(("x",), "others", steps=True),
+}
+PREFIX = "prefix"  # an index of its own: a row is a token, which knows what came before it
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,22 +47,22 @@ class Index:
     """The rows of an index.
 
     slots: slot -> its positions in each row.  known: slot -> what is known there, for A.
-    batches: the batch of each row, shape (rows, n).
+    drawn: what a row is a part of, and is as likely as: a batch, a sequence, or a prefix.
     """
 
     slots: Mapping[str, Places]
-    known: Mapping[str, Sequence[Key]]
-    batches: Any
+    known: Keys
+    drawn: Places
 
     @property
     def count(self) -> int:
         """The number of rows."""
-        return len(self.batches)
+        return len(self.drawn.index)
 
-    @cached_property
-    def drawn(self) -> Places:
-        """The whole samples of each row."""
-        return Places(True, self.batches, np.ones(self.batches.shape, dtype=bool))
+    @property
+    def batches(self) -> Any:
+        """The whole samples of each row, shape (rows, n)."""
+        return self.drawn.index
 
     def sample(self, outcome: int, size: int) -> Any:
         """The rows of one batch or sequence: samples outcome, outcome + 1, ... modulo their number."""
@@ -63,76 +77,60 @@ class Index:
         )
 
 
-def batch_size(model: Model) -> int:
+def batch_size(model: FiniteModel) -> int:
     """The parameter n of a model, a whole number; 2 where the model leaves it open."""
     n = model.parameters.get("n", 2)
     refuse_unless(n == int(n) and n >= 1, f"n = {n}: a batch holds a whole number of samples")
     return int(n)
 
 
-def index_of(model: Model, index: str) -> Index:
-    """The rows of an index on a model; raises UsageError for sequences without a tree, or too many rows.
+def index_of(model: FiniteModel, index: str) -> Index:
+    """The rows of an index on a model; raises UsageError for too many.
 
     >>> from klsym.numeric.models import random_model
     >>> rows = index_of(random_model(0, 2), "i")
     >>> rows.batches.tolist()
     [[0, 0], [0, 1], [1, 0], [1, 1]]
     """
-    if index in SAMPLES:
-        return _batches(index, model.size, batch_size(model))
-    refuse_unless(isinstance(model, TreeModel), "a sequence needs a model that is a tree")
-    assert isinstance(model, TreeModel)
     if index == PREFIX:
-        return _prefixes(model.shape)
-    return _steps(index, model.layout.paths, batch_size(model) if index == "it" else 1)
+        return _prefixes(model.layout.before)
+    return _rows(index, model.layout.paths, batch_size(model) if STRUCTURES[index].others else 1)
 
 
-def _refuse_too_many(rows: int) -> None:
+@lru_cache(maxsize=512)
+def _rows(index: str, paths: Paths, n: int) -> Index:
+    structure = STRUCTURES[index]
+    refuse_unless(n >= len(structure.samples), f"n = {n}: no two samples of a batch")
+    rows = len(paths) ** n * (max(map(len, paths)) if structure.steps else 1)
     refuse_unless(rows <= LARGEST, f"{rows} rows are too many: n or the model is too large")
+    batches = list(product(range(len(paths)), repeat=n))
+    tokens: Keys = {}
+    seen: Keys = {}
+    if structure.steps:
+        steps = [(batch, t) for batch in batches for t in range(len(paths[batch[0]]))]
+        tokens, seen = _of_steps([(paths[batch[0]], t) for batch, t in steps])
+        batches = [batch for batch, _ in steps]
+    whole = {slot: [batch[i : i + 1] for batch in batches] for i, slot in enumerate(structure.samples)}
+    if structure.others:
+        whole[structure.others] = [batch[len(structure.samples) :] for batch in batches]
+    slots = {slot: Places.of(held, whole=False) for slot, held in tokens.items()}
+    slots |= {slot: Places.of(held, whole=True) for slot, held in whole.items()}
+    return Index(slots, {**seen, **whole}, Places.of(batches, whole=True))
+
+
+def _of_steps(steps: Sequence[tuple[tuple[int, ...], int]]) -> tuple[Keys, Keys]:
+    """The tokens of past, now and future, and the branches that are known there."""
+    now = [path[t : t + 1] for path, t in steps]
+    past, future = [path[:t] for path, t in steps], [path[t + 1 :] for path, t in steps]
+    seen = {
+        "past": past, "now": [path[: t + 1] for path, t in steps], "future": [(*path, t) for path, t in steps]
+    }  # fmt: skip
+    return {"past": past, "now": now, "future": future}, seen
 
 
 @lru_cache(maxsize=64)
-def _batches(index: str, size: int, n: int) -> Index:
-    refuse_unless(n >= len(SAMPLES[index]), f"n = {n}: no two samples of a batch")
-    _refuse_too_many(size**n)
-    batches = list(product(range(size), repeat=n))
-    singles = SAMPLES[index]
-    parts = {slot: [batch[i : i + 1] for batch in batches] for i, slot in enumerate(singles)}
-    parts[OTHERS[index]] = [batch[len(singles) :] for batch in batches]
-    slots = {slot: Places.of(rows, whole=True) for slot, rows in parts.items()}
-    return Index(slots, parts, np.array(batches))
-
-
-@lru_cache(maxsize=64)
-def _steps(index: str, paths: Paths, n: int) -> Index:
-    _refuse_too_many(len(paths) ** n * max(map(len, paths)))
-    batches = product(range(len(paths)), repeat=n)
-    rows = [(batch, t) for batch in batches for t in range(len(paths[batch[0]]))]
-    at = [(paths[batch[0]], t) for batch, t in rows]
-    drawn = [batch for batch, _ in rows]
-    tokens = {
-        "past": [path[:t] for path, t in at],
-        "now": [path[t : t + 1] for path, t in at],
-        "future": [path[t + 1 :] for path, t in at],
-    }
-    whole = {"x": [batch[:1] for batch in drawn]}
-    if index == "it":
-        whole["others"] = [batch[1:] for batch in drawn]
-    slots = {slot: Places.of(rows, whole=False) for slot, rows in tokens.items()}
-    slots |= {slot: Places.of(rows, whole=True) for slot, rows in whole.items()}
-    known = {
-        "past": tokens["past"],
-        "now": [path[: t + 1] for path, t in at],
-        "future": [(*path, t) for path, t in at],
-        **whole,
-    }
-    return Index(slots, known, np.array(drawn))
-
-
-@lru_cache(maxsize=64)
-def _prefixes(shape: Shape) -> Index:
-    before = layout_of(shape).before
-    parts: dict[str, list[Key]] = {"past": list(before), "now": [(token,) for token in range(len(before))]}
-    known = {"past": parts["past"], "now": [(*path, token) for token, path in enumerate(before)]}
-    slots = {slot: Places.of(rows, whole=False) for slot, rows in parts.items()}
-    return Index(slots, known, np.zeros((len(before), 0), dtype=np.intp))
+def _prefixes(before: Paths) -> Index:
+    now = [(token,) for token in range(len(before))]
+    slots = {"past": Places.of(before, whole=False), "now": Places.of(now, whole=False)}
+    known = {"past": before, "now": [(*path, token) for token, path in enumerate(before)]}
+    return Index(slots, known, slots["past"])

@@ -1,9 +1,9 @@
-"""Finite models: probabilities q, p, mu on outcomes 0..n-1, and a direction u of the logits of q.
+"""Finite models: probabilities q, p, mu at each node of a token tree, and directions of the logits of q.
 
-    q_t(x) = q(x) exp(t u_x) / sum_y q(y) exp(t u_y)
-    u.s(x) = d/dt log q_t(x) at t = 0 = u_x - sum_y q(y) u_y
+    q(y) = prod_t q(y_t | y_<t)        R(y) = sum_t R(y_t | y_<t)        length(y) = number of steps
+    q_t(x) = q(x) exp(t u_x) / sum_y q(y) exp(t u_y)        u.s(x) = u_x - sum_y q(y) u_y at each node
 
-They are evaluated in one of two number systems, `FLOAT` and `EXACT`.
+A single sample is a tree of one node.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 from numbers import Rational
 from typing import Any
 
@@ -20,33 +21,31 @@ import numpy as np
 
 from klsym.abbreviations import Context
 from klsym.errors import UsageError
-from klsym.numeric.positions import Moves, Positions, Table
-from klsym.numeric.systems import EXACT, FLOAT, System
-
-__all__ = [
-    "EXACT", "FLOAT", "FiniteModel", "checked_numbers", "from_certificate", "noise",
-    "random_direction", "random_distribution", "random_model", "random_parameter",
-    "refuse_unless_distribution", "refuse_unless_suited", "softmax",
-]  # fmt: skip
+from klsym.numeric.trees import Layout, Shape, layout_of, nodes_of, read_tree, sequence_at
 
 Number = Fraction | float
 SUM_TOLERANCE = 1e-12  # of float probabilities; rational ones must sum to one exactly
 COUNTS = ("n", "T")  # parameters that stand for a batch size and a length
+ONE_SAMPLE = ("q", "p", "mu", "u", "parameters", "rewards", "outcome")  # keys of a certificate's model
 
 
 # ---------------------------------------------------------------------------- models
 @dataclass(frozen=True)
 class FiniteModel:
-    """A finite model: what every variable of a statement is, at each of n outcomes.
+    """A finite model: what every variable of a statement is, at each sample and each token.
 
     >>> model = FiniteModel(q=["1/2", "1/2"], p=["1/4", "3/4"], mu=["1/3", "2/3"], u=[1, 0])
     >>> model.size, model.exact
     (2, True)
+    >>> replace(model, shape=((None, None),), q=[1, "1/2", "1/2"], p=[1, "1/2", "1/2"], mu=None,
+    ...         u=[0, 1, 0]).lengths
+    (2, 2)
 
-    q, p, mu: probabilities, shape (n,), positive; mu defaults to q (on-policy).
-    u: direction of the logits, shape (n,).
-    parameters: name -> number.  rewards: "R" and "A" -> numbers, shape (n,).
-    outcome: where pointwise quantities are evaluated.
+    q, p, mu: probabilities, one entry a branch, in the order of `layout_of`, positive; mu defaults to q
+    (on-policy).  u, v: directions of the logits, shape (branches,); only a curl needs v.
+    parameters: name -> number.  rewards: "R" -> one number a branch, "A" -> one a sequence.
+    outcome: the sequence where pointwise quantities are evaluated.
+    shape: of the tree; without it one node, whose branches are single samples.
     Integers, Fractions and strings such as "1/2" are exact; exact models can be enclosed.
     Raises UsageError: sizes that differ, nan, no full-support distribution, unknown outcome.
     """
@@ -58,24 +57,33 @@ class FiniteModel:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     rewards: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     outcome: int = 0
+    v: Sequence[Any] | None = None
+    shape: Shape | None = None
 
     def __post_init__(self) -> None:
         set_ = object.__setattr__
         if not (isinstance(self.parameters, Mapping) and isinstance(self.rewards, Mapping)):
             raise UsageError("model: parameters and rewards: name -> value expected")
         set_(self, "mu", self.q if self.mu is None else self.mu)
-        for name in ("q", "p", "mu", "u"):
+        for name in ("q", "p", "mu", "u", *(("v",) if self.v is not None else ())):
             set_(self, name, checked_numbers(getattr(self, name), name))
         set_(self, "parameters", {n: checked_numbers([v], n)[0] for n, v in self.parameters.items()})
         set_(self, "rewards", {n: checked_numbers(v, n) for n, v in self.rewards.items()})
-        rows = {name: getattr(self, name) for name in ("p", "mu", "u")} | dict(self.rewards)
-        for name, row in rows.items():
-            if len(row) != self.size or self.size < 2:
-                raise UsageError(f"model: q has {self.size} entries (2 or more), {name} {len(row)}")
-        for name in ("q", "p", "mu"):
-            refuse_unless_distribution(getattr(self, name), name)
+        self._refuse_unless_fitting()
         if type(self.outcome) is not int or not 0 <= self.outcome < self.size:
             raise UsageError(f"model: outcome {self.outcome!r} is not one of 0..{self.size - 1}")
+
+    def _refuse_unless_fitting(self) -> None:
+        if self.shape is None and len(self.q) < 2:
+            raise UsageError(f"model: q has {len(self.q)} entries, 2 or more expected")
+        rows = {**self.rows, **self.directions, **self.rewards}
+        for name, row in rows.items():
+            wanted = self.size if name == "A" else len(self.layout.before)
+            if len(row) != wanted:
+                raise UsageError(f"model: {name} has {len(row)} entries, {wanted} expected")
+        for name, row in self.rows.items():
+            for node in self.layout.nodes:
+                _refuse_unless_distribution(row[node], name)
 
     @staticmethod
     def from_logits(logits: Sequence[float], **rest: Any) -> FiniteModel:
@@ -92,48 +100,67 @@ class FiniteModel:
             raise UsageError(f"model: logits: a list of finite numbers expected, got {z.tolist()}")
         return FiniteModel(q=softmax(z), **rest)
 
+    # -- what it holds ------------------------------------------------------------------
+    @cached_property
+    def layout(self) -> Layout:
+        """The branches of the tree, numbered."""
+        return layout_of((None,) * len(self.q) if self.shape is None else self.shape)
+
     @property
     def size(self) -> int:
-        """The number of outcomes."""
-        return len(self.q)
+        """The number of sequences, or of single samples."""
+        return len(self.layout.paths)
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """The length of each sequence, in steps."""
+        return tuple(map(len, self.layout.paths))
+
+    @property
+    def rows(self) -> dict[str, Sequence[Any]]:
+        """The three densities, at each branch."""
+        return {"q": self.q, "p": self.p, "mu": self.mu or self.q}
+
+    @property
+    def directions(self) -> dict[str, Sequence[Any]]:
+        return {"u": self.u} | ({} if self.v is None else {"v": self.v})
 
     @property
     def exact(self) -> bool:
         """Are all numbers rational?"""
-        rows = [self.q, self.p, self.u, self.mu or (), *self.rewards.values(), [*self.parameters.values()]]
-        return all(isinstance(value, Fraction) for row in rows for value in row)
+        rows = [*self.rows.values(), *self.directions.values(), *self.rewards.values()]
+        return all(isinstance(value, Fraction) for row in (*rows, self.parameters.values()) for value in row)
 
-    def moved(self, t: float, context: Context) -> FiniteModel:
+    def token_rewards(self) -> dict[str, Sequence[Any]]:
+        """What is summed over the steps of a sequence, at each branch."""
+        known = {name: row for name, row in self.rewards.items() if name != "A"}
+        return {**known, "length": [Fraction(1)] * len(self.q)}
+
+    def advantage_at(self, slot: str, key: tuple[int, ...]) -> Number:
+        """A of a sequence; elsewhere, by what is known there, a number within the range that A has.
+
+        key: the branches of a prefix, or sequences of a batch.
+        """
+        if "A" not in self.rewards:
+            raise UsageError("oracle: the model has no value for A")
+        row = self.rewards["A"]
+        if slot in ("x", "self", "other"):
+            return row[key[0]]
+        return min(row) + (max(row) - min(row)) * (1 + noise(slot, key)) / 2
+
+    def moved(self, t: float, context: Context, along: str = "u") -> FiniteModel:
         """The model at theta + t u, in floats; on-policy the sampler moves along."""
-        q, u = (np.array([float(v) for v in row]) for row in (self.q, self.u))
-        moved = softmax(np.log(q) + t * u)
-        mu = moved if context.on_policy else self.mu
-        return FiniteModel(moved, self.p, self.u, mu, self.parameters, self.rewards, self.outcome)
+        q, step = (np.array([float(x) for x in row]) for row in (self.q, self.directions[along]))
+        moved = [x for node in self.layout.nodes for x in softmax(np.log(q[node]) + t * step[node])]
+        return replace(self, q=moved, mu=moved if context.on_policy else self.mu)
 
     def check(self, context: Context) -> None:
         """Raise UsageError: a parameter of the statement is missing, or mu != q on-policy."""
-        refuse_unless_suited(self, context)
-
-    def positions(self, system: System, tilt: Moves, step: Moves, on_policy: bool) -> Positions:
-        """What is known at each outcome, see Table.positions."""
-        rows = {"q": self.q, "p": self.p, "mu": self.mu or self.q}
-        return Table(rows, {"u": self.u}, [0], self.rewards).positions(system, tilt, step, on_policy)
-
-    def advantage_at(self, slot: str, key: tuple[int, ...]) -> Number:
-        """A of several samples of a batch, within the range that A has at one."""
-        if "A" not in self.rewards:
-            raise UsageError("oracle: the model has no value for A")
-        low, high = min(self.rewards["A"]), max(self.rewards["A"])
-        return low + (high - low) * (1 + noise(slot, key)) / 2
-
-
-def refuse_unless_suited(model: Any, context: Context) -> None:
-    """Raise UsageError: a parameter of the statement is missing, or mu != q on-policy."""
-    for name in context.parameters:
-        if name not in model.parameters:
-            raise UsageError(f"model: no value for the parameter {name}")
-    if context.on_policy and model.mu != model.q:
-        raise UsageError("model: the statement is on-policy, so mu must equal q")
+        for name in context.parameters:
+            if name not in self.parameters:
+                raise UsageError(f"model: no value for the parameter {name}")
+        if context.on_policy and self.mu != self.q:
+            raise UsageError("model: the statement is on-policy, so mu must equal q")
 
 
 def noise(slot: str, key: tuple[int, ...]) -> Fraction:
@@ -146,6 +173,7 @@ def noise(slot: str, key: tuple[int, ...]) -> Fraction:
 
 
 def checked_numbers(row: Any, name: str) -> tuple[Number, ...]:
+    """A row of numbers; raises UsageError for anything else, nan and infinity."""
     if isinstance(row, str) or not hasattr(row, "__iter__"):
         raise UsageError(f"model: {name}: a list of numbers expected, got {str(row)[:40]!r}")
     try:
@@ -157,7 +185,7 @@ def checked_numbers(row: Any, name: str) -> tuple[Number, ...]:
     return values
 
 
-def refuse_unless_distribution(row: tuple[Number, ...], name: str) -> None:
+def _refuse_unless_distribution(row: Sequence[Number], name: str) -> None:
     for x, value in enumerate(row):
         if value <= 0:
             raise UsageError(f"model: {name}[{x}] = {value} is not positive")
@@ -172,10 +200,11 @@ def softmax(z: Any) -> tuple[float, ...]:
     return tuple((weights / weights.sum()).tolist())
 
 
+# ---------------------------------------------------------------------------- random models
 def random_model(
     seed: int, size: int, context: Context | None = None, exact: bool = False, spread: float = 1.0
 ) -> FiniteModel:
-    """A random model for statements in `context`, the same for the same arguments.
+    """A random model of single samples for statements in `context`, the same for the same arguments.
 
     Logits of q, p, mu are spread * N(0, 1); exact models have weights 1..9 over their sum.
 
@@ -190,36 +219,86 @@ def random_model(
         raise UsageError(f"model: seed {seed} and size {size}: at least 0 and 2 expected")
     context = context or Context()
     stream = np.random.default_rng([seed, size, int(exact)])
-    q, p, mu = (random_distribution(stream, size, exact, spread) for _ in range(3))
+    q, p, mu = (_random_distribution(stream, size, exact, spread) for _ in range(3))
     return FiniteModel(
-        q=q, p=p, mu=q if context.on_policy else mu, u=random_direction(stream, size, exact),
-        parameters={name: random_parameter(name, stream, exact) for name in context.parameters},
-        rewards={name: random_direction(stream, size, exact) for name in ("R", "A")},
+        q=q, p=p, mu=q if context.on_policy else mu, u=_random_direction(stream, size, exact),
+        parameters={name: _random_parameter(name, stream, exact) for name in context.parameters},
+        rewards={name: _random_direction(stream, size, exact) for name in ("R", "A")},
         outcome=int(stream.integers(size)),
     )  # fmt: skip
 
 
-def random_distribution(stream: Any, size: int, exact: bool, spread: float) -> Sequence[Number]:
+def random_tree(
+    seed: int, context: Context | None = None, exact: bool = False, tokens: int = 3, depth: int = 3
+) -> FiniteModel:
+    """A random model of sequences; numbers as in `random_model`, A as in `FiniteModel.advantage_at`.
+
+    Lengths are random, from 1 to depth: one sequence is of each.
+
+    >>> model = random_tree(3, exact=True)
+    >>> model == random_tree(3, exact=True), {1, 2, 3} == set(model.lengths)
+    (True, True)
+
+    seed: 0 or more.  tokens: the most branches of a node.  depth: the most steps.
+    Raises UsageError: tokens or depth below 2, seed below 0.
+    """
+    if min(tokens, depth) < 2 or seed < 0:
+        raise UsageError(f"model: seed {seed}, tokens {tokens}, depth {depth}: at least 0, 2, 2 expected")
+    context = context or Context()
+    stream = np.random.default_rng([seed, tokens, depth, int(exact), 1])
+    shape = _random_shape(stream, tokens, depth, trunk=True)
+    sizes = [len(node) for node in nodes_of(shape)]
+
+    def distributions() -> list[Any]:
+        return [x for size in sizes for x in _random_distribution(stream, size, exact, 1.0)]
+
+    def directions() -> list[Any]:
+        return [x for size in sizes for x in _random_direction(stream, size, exact)]
+
+    q, p, mu = distributions(), distributions(), distributions()
+    level, leaves = _random_parameter("level", stream, exact), len(layout_of(shape).paths)
+    u, v, R = directions(), directions(), directions()
+    return FiniteModel(
+        q=q, p=p, mu=q if context.on_policy else mu, u=u, v=v, shape=shape,
+        rewards={"R": R, "A": [level + 2 * noise("x", (leaf,)) for leaf in range(leaves)]},
+        parameters={name: _random_parameter(name, stream, exact) for name in context.parameters},
+        outcome=int(stream.integers(leaves)),
+    )  # fmt: skip
+
+
+def _random_distribution(stream: Any, size: int, exact: bool, spread: float) -> Sequence[Number]:
     if not exact:
         return softmax(spread * stream.normal(size=size))
     weights = stream.integers(1, 10, size).tolist()
     return [Fraction(weight, sum(weights)) for weight in weights]
 
 
-def random_direction(stream: Any, size: int, exact: bool) -> Sequence[Number]:
+def _random_direction(stream: Any, size: int, exact: bool) -> Sequence[Number]:
     """Never constant: a constant direction moves nothing, so every gradient along it is 0."""
     if not exact:
         return stream.normal(size=size).tolist()
     return [Fraction(2 * k - size, 4) for k in stream.permutation(size).tolist()]
 
 
-def random_parameter(name: str, stream: Any, exact: bool) -> Number:
+def _random_parameter(name: str, stream: Any, exact: bool) -> Number:
     if name in COUNTS:
         return Fraction(int(stream.integers(2, 7)))
     sign, size = int(stream.choice([-1, 1])), int(stream.integers(3, 18))
     return Fraction(sign * size, 10) if exact else sign * stream.uniform(0.3, 1.7)
 
 
+def _random_shape(stream: Any, tokens: int, depth: int, trunk: bool) -> Shape:
+    """The trunk branches at every node, ends at one branch, and goes on at another while it can."""
+    count = int(stream.integers(2, tokens + 1)) if trunk or stream.random() < 0.8 else 1
+    ends, goes_on = stream.permutation(count)[:2] if trunk else (-1, -1)
+    after: list[Any] = []
+    for branch in range(count):
+        grows = depth > 1 and branch != ends and (branch == goes_on or stream.random() < 0.4)
+        after.append(_random_shape(stream, tokens, depth - 1, branch == goes_on) if grows else None)
+    return tuple(after)
+
+
+# ---------------------------------------------------------------------------- certificates
 def from_certificate(data: Any) -> FiniteModel:
     """The exact model of a refutation, from the JSON of its certificate.
 
@@ -228,9 +307,18 @@ def from_certificate(data: Any) -> FiniteModel:
     >>> from_certificate(data).p
     (Fraction(1, 4), Fraction(3, 4))
 
-    data: an object with the seven fields of FiniteModel, numbers written as strings.
+    data: of single samples, an object with these fields, numbers written as strings; of sequences,
+    {"tree": node, "path": choices, "parameters": {name: number}} with nodes as in `read_tree`, the path
+    that of the sequence where pointwise quantities are evaluated, or without it the first one.
     Raises UsageError: other fields, or what FiniteModel refuses.
     """
-    if not isinstance(data, dict) or data.keys() != FiniteModel.__dataclass_fields__.keys():
-        raise UsageError(f"model: the keys {', '.join(FiniteModel.__dataclass_fields__)} expected")
-    return FiniteModel(**data)
+    if not isinstance(data, dict) or "tree" not in data:
+        if not isinstance(data, dict) or data.keys() != set(ONE_SAMPLE):
+            raise UsageError(f"model: the keys {', '.join(ONE_SAMPLE)} expected")
+        return FiniteModel(**data)
+    if data.keys() - {"path"} != {"tree", "parameters"}:
+        raise UsageError("model: the keys tree, path, parameters expected")
+    shape, rows = read_tree(data["tree"])
+    outcome = sequence_at(shape, data["path"]) if data.get("path") else 0
+    rewards = {"R": rows.pop("R")}
+    return FiniteModel(**rows, rewards=rewards, parameters=data["parameters"], outcome=outcome, shape=shape)

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from klsym.abbreviations import Atom, Context, Divergence, E, Gradient, IndexedGradient, Side, TokenDivergence
+from klsym.abbreviations import Atom, Context, Divergence, Gradient, Mean, MeanGradient, Side, TokenDivergence
 from klsym.numeric.autoregressive import Autoregressive, random_autoregressive, sequence_kl, token_field
+from klsym.numeric.models import FiniteModel
 from klsym.numeric.sequence_fields import forward_kl, length_gradient, token_weighted_field
-from klsym.numeric.trees import TreeModel
 from klsym.ring import ExpPoly
 
 K1 = ExpPoly.variable("k1[now]")
@@ -51,7 +51,7 @@ class Chains:
         return node(0, 1), found
 
     @cached_property
-    def tree(self) -> TreeModel:
+    def tree(self) -> FiniteModel:
         """All sequences; u and v are two directions of the logits, in order."""
         shape, branches = self._branches
         rows = {
@@ -61,7 +61,8 @@ class Chains:
             for name, model in (("q", self.q), ("p", self.p), ("mu", self.mu))
         }
         u, v = self.directions[:2].tolist()
-        return TreeModel(shape, rows["q"], rows["p"], u, v, [0] * len(branches), rows["mu"])
+        zero = {"R": [0] * len(branches)}
+        return FiniteModel(rows["q"], rows["p"], u, rows["mu"], rewards=zero, v=v, shape=shape)
 
     @cached_property
     def directions(self) -> Any:
@@ -111,7 +112,7 @@ def _atom(atom: Atom, chains: Chains) -> Any:
             return token_field(q, p, "k3")
         case TokenDivergence("mu", "q", "p", True):
             return token_weighted_field(q, p, chains.mu)
-        case IndexedGradient("t", "q", loss) if loss in LOSSES:
+        case MeanGradient("t", "q", loss) if loss in LOSSES:
             return token_field(q, p, LOSSES[loss])
         case Gradient(of):
             return _gradient(of, chains)
@@ -129,8 +130,8 @@ def _gradient(of: Side, chains: Chains) -> Any:
             return scale * sequence_kl(chains.q, chains.p)[1]
         case Divergence("KL", "p", "q"):
             return scale * forward_kl(chains.q, chains.p)[1]
-        case E("q", a, ()) if a == INVERSE_LENGTH:
+        case Mean("", "q", a, ()) if a == INVERSE_LENGTH:
             return scale * length_gradient(chains.q).inverse_gradient
-        case E("q", a, ()) if a == ExpPoly.variable("length"):
+        case Mean("", "q", a, ()) if a == ExpPoly.variable("length"):
             return scale * length_gradient(chains.q).mean_gradient
     return None

@@ -1,11 +1,15 @@
 """What sides, atoms and generic functions are worth on a model, from what they literally mean.
 
-A gradient along u is d/dt at t = 0, with sg(.) at theta; a divergence is its own sum over outcomes.
+A gradient along u is d/dt at t = 0, with sg(.) at theta; a divergence is its own sum over outcomes.  The
+curl of the field F.u(theta) = E_m[grad_u L] is d/ds F.u(theta + s v) - d/ds F.v(theta + s u) at s = 0; the
+field is that of theta + s v throughout: sg(.), the on-policy sampler and m = q are those of that theta.
+Rewards, given or not, do not move.
 """
 
 from __future__ import annotations
 
 import zlib
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -17,24 +21,22 @@ from klsym.abbreviations import (
     Covariance,
     Curl,
     Divergence,
-    E,
-    ExpectedGradient,
     Gradient,
-    Indexed,
-    IndexedGradient,
+    Mean,
+    MeanGradient,
     MeanVariance,
-    Point,
-    PointGradient,
     Side,
     TokenDivergence,
 )
 from klsym.errors import UsageError
-from klsym.numeric.curl import curl
-from klsym.numeric.frames import Frame
-from klsym.numeric.indexed import indexed, indexed_gradient, means_of_batches, token_divergence
-from klsym.numeric.systems import FLOAT, Ratio, Sized, refuse_unless
-from klsym.numeric.values import Functions, Instance, Scope
+from klsym.numeric.frames import Frame, Functions, Instance, Scope
+from klsym.numeric.indices import PREFIX
+from klsym.numeric.systems import FLOAT, NESTED, OUTER, Ratio, Sized, refuse_unless
 from klsym.ring import ExpPoly
+
+STEP = 0.02  # by which no log q moves more: a central difference of order 8 errs by about STEP^8 / 630
+WEIGHTS = (4 / 5, -1 / 5, 4 / 105, -1 / 280)  # of F(k h) - F(-k h), k = 1..4
+# Source: Fornberg 1988, Generation of finite difference formulas on arbitrarily spaced grids, table 1.
 
 
 # ---------------------------------------------------------------------------- sides and atoms
@@ -43,7 +45,7 @@ def side_value(side: Side, at: Frame) -> Sized:
     for coefficient, atoms in side.terms:
         constant = coefficient.names() <= set(at.context.parameters)
         refuse_unless(constant, "a random coefficient stands outside its expectation")
-        product = at.polynomial(coefficient).at(0)
+        product = at.whole.polynomial(coefficient).at(0)
         for atom in atoms:
             product = product * _atom(atom, at)
         total = total + product
@@ -51,49 +53,51 @@ def side_value(side: Side, at: Frame) -> Sized:
 
 
 def _atom(atom: Atom, at: Frame) -> Sized:
-    x = at.model.outcome
     match atom:
-        case E(m, a, score):
-            return (at.density(m).power(1) * _scores(score, at) * at.polynomial(a)).sum()
-        case Point(a, score):
-            return (_scores(score, at) * at.polynomial(a)).at(x)
-        case ExpectedGradient(m, loss):
-            return (at.density(m).power(1) * at.moved().polynomial(loss)).sum().slope(at.system)
-        case PointGradient(loss):
-            return at.moved().polynomial(loss).at(x).slope(at.system)
+        case Mean(index, m, a, score):
+            rows = at.rows(index)
+            return rows.mean(m, rows.scored(a, score))
+        case MeanGradient(index, m, loss):
+            return _expected_gradient(index, m, loss, at)
         case Gradient(of):
             return side_value(of, at.moved()).slope(at.system)
+        case Curl(index, m, loss):
+            return _curl(index, m, loss, at)
         case Divergence(kind, first, second):
-            return _divergence(kind, at.density(first), at.density(second))
+            return _divergence(kind, at.whole.density(first), at.whole.density(second))
+        case TokenDivergence(m, first, second, gradient):
+            return _token_divergence(m, first, second, gradient, at)
         case Covariance(m, a, b):
-            return _covariance(at.density(m).power(1), at.polynomial(a), at.polynomial(b))
+            return _covariance(at.whole.density(m).power(1), at.whole.polynomial(a), at.whole.polynomial(b))
+        case MeanVariance(m, a, score):
+            mean = _means_of_batches(a, score, at)
+            return _covariance(at.rows("i").density(m).power(1), mean, mean)
         case Bregman(phi):
             return _bregman(phi, at)
-    return _slotted_atom(atom, at)
-
-
-def _slotted_atom(atom: Atom, at: Frame) -> Sized:
-    match atom:
-        case Indexed(index, m, a, score):
-            return indexed(index, m, a, score, at)
-        case IndexedGradient(index, m, loss):
-            return indexed_gradient(index, m, loss, at)
-        case TokenDivergence(m, first, second, gradient):
-            return token_divergence(m, first, second, gradient, at)
-        case Curl("t", m, loss):
-            return curl(m, loss, at)
-        case MeanVariance(m, a, score):
-            mean = means_of_batches(a, score, at)
-            return _covariance(at.rows("i").density(m).power(1), mean, mean)
     raise UsageError(f"oracle: unknown atom {type(atom).__name__}")
 
 
-def _scores(score: tuple[str, ...], at: Frame) -> Sized:
-    refuse_unless(set(score) <= {"x"}, f"score {list(score)}: only single samples are evaluated")
-    product = at.constant(1)
-    for _ in score:
-        product = product * at.score()
-    return product
+def _expected_gradient(index: str, m: str, loss: ExpPoly, at: Frame, along: str = "u") -> Sized:
+    """d/dt of the mean of L, m held fixed."""
+    moved = at.moved(along).rows(index).polynomial(loss)
+    return at.rows(index).mean(m, moved).slope(at.system)
+
+
+def _means_of_batches(a: ExpPoly, score: tuple[str, ...], at: Frame) -> Sized:
+    """For each batch, the mean over i of a s..s with x_i as self and the rest as others."""
+    rows = at.rows("i")
+    values, turns = rows.scored(a, score), rows.where.turns()
+    each = [values.at(turn) for turn in turns]
+    total = Sized(np.sum([v.value for v in each], axis=0), np.sum([v.size for v in each], axis=0))
+    return total * at.constant(Fraction(1, len(turns)))
+
+
+def _token_divergence(m: str, first: str, second: str, gradient: bool, at: Frame) -> Sized:
+    """The sum over tokens of m(prefix) a log(a/b); for its gradient, only a and b move."""
+    live = (at.moved() if gradient else at).tokens
+    a, b = live.density(first), live.density(second)
+    total = at.rows(PREFIX).mean(m, a.power(1) * a.over(b).log())
+    return total.slope(at.system) if gradient else total
 
 
 def _divergence(kind: str, a: Ratio, b: Ratio) -> Sized:
@@ -123,8 +127,41 @@ def _bregman(phi: ExpPoly, at: Frame) -> Sized:
     slope = Scope(at.model, at.system, {"k1": near_one}).polynomial(phi).at(0).slope(at.system)
     exactly_one = Ratio(at.system, one, none, none)
     at_one = Scope(at.model, at.system, {"k1": exactly_one}).polynomial(phi).at(0)
-    line = slope * (at.ratios["k1"].power(-1).at(x) - at.constant(1))
-    return at.polynomial(phi).at(x) - at_one - line
+    line = slope * (at.whole.ratios["k1"].power(-1).at(x) - at.constant(1))
+    return at.whole.polynomial(phi).at(x) - at_one - line
+
+
+# ---------------------------------------------------------------------------- the curl of a field
+def _curl(index: str, measure: str, loss: ExpPoly, at: Frame) -> Sized:
+    """By central differences in floats, by nested dual numbers in enclosures."""
+    refuse_unless(not at.moving, "the gradient of a curl is not evaluated")
+    refuse_unless(at.model.v is not None, "the model has no direction 'v'")
+    along_v, along_u = (
+        (_difference if at.system is FLOAT else _exact)(index, measure, loss, at, *pair)
+        for pair in (("u", "v"), ("v", "u"))
+    )
+    return along_v - along_u
+
+
+def _difference(index: str, measure: str, loss: ExpPoly, at: Frame, along: str, over: str) -> Sized:
+    """d/ds of F along one direction, s along the other; the size is that of the differences' terms."""
+    fastest = float(np.max(np.abs(at.whole.score(over).value)))
+    h = STEP / (fastest or 1.0)
+    total = at.constant(0)
+    for k, weight in enumerate(WEIGHTS, start=1):
+        for sign in (1, -1):
+            there = at.model.moved(sign * k * h, at.context, over)
+            moved = Frame(there, FLOAT, at.context, at.functions, origin=at)
+            field, scale = _expected_gradient(index, measure, loss, moved, along), sign * weight / h
+            total = total + Sized(field.value * scale, field.size * abs(scale))
+    return total
+
+
+def _exact(index: str, measure: str, loss: ExpPoly, at: Frame, along: str, over: str) -> Sized:
+    origin = Frame(at.model, NESTED, at.context, at.functions)
+    tilted = Frame(at.model, NESTED, at.context, at.functions, tilt=((OUTER, over),), origin=origin)
+    field = _expected_gradient(index, measure, loss, tilted, along)
+    return Sized(field.value.slope, field.size)
 
 
 # ---------------------------------------------------------------------------- generic functions

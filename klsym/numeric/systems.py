@@ -1,7 +1,8 @@
 """The number systems in which models are evaluated, and numbers that know the size of their terms.
 
 Derivatives in t come from a number t with t^2 = 0: `FLOAT` takes t = 1e-30 i (complex step, exact
-to rounding), `EXACT` takes dual numbers over rational enclosures (exact, with an error bound).
+to rounding), `EXACT` takes dual numbers over rational enclosures (exact, with an error bound), `NESTED`
+two such numbers, s and t, for second derivatives.
 """
 
 from __future__ import annotations
@@ -43,13 +44,18 @@ class System:
     log_magnitude: Callable[[Any], Any]
 
 
-def _lift_dual(values: Any) -> Any:
-    if isinstance(values, int | Fraction):
-        return Dual.of(values)
-    return np.array([Dual.of(value) for value in values], dtype=object)
+def _exact(one: Any) -> Callable[[Any], Any]:
+    """Numbers, and lists of them, as exact numbers of the same kind as one."""
+
+    def lift(values: Any) -> Any:
+        if isinstance(values, int | Fraction):
+            return one * values
+        return np.array([one * value for value in values], dtype=object)
+
+    return lift
 
 
-def no_size(array: Any) -> Any:
+def _no_size(array: Any) -> Any:
     """Enclosures carry their own error."""
     return np.zeros(np.shape(array))
 
@@ -62,12 +68,22 @@ FLOAT = System(
     log_magnitude=lambda array: np.abs(np.real(np.log(array))),
 )
 EXACT = System(
-    lift=_lift_dual,
+    lift=_exact(Dual.of(1)),
     step=Dual.of(0, 1),
     slope=lambda element: Dual(element.slope, Interval.exact(0)),
-    magnitude=no_size,
-    log_magnitude=no_size,
+    magnitude=_no_size,
+    log_magnitude=_no_size,
 )
+
+
+NESTED = System(
+    lift=_exact(Dual(Dual.of(1), Dual.of(0))),
+    step=Dual(EXACT.step, Dual.of(0)),
+    slope=lambda x: Dual(EXACT.slope(x.value), EXACT.slope(x.slope)),
+    magnitude=_no_size,
+    log_magnitude=_no_size,
+)
+OUTER = Dual(Dual.of(0), Dual.of(1))  # the number s
 
 
 @dataclass(frozen=True, slots=True)

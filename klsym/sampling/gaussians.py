@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from klsym.abbreviations import Mean
 from klsym.errors import UsageError
 from klsym.numeric.gaussian import DENSITIES, Condition, Divergent
 from klsym.numeric.gaussian_exact import DIRECTIONS, GaussianModel
@@ -21,7 +22,6 @@ from klsym.numeric.gaussian_float import MEASURES
 from klsym.ring import Exponent, ExpPoly
 from klsym.sampling.backends import Backend, backend
 from klsym.sampling.evaluate import Variables
-from klsym.sampling.means import Mean
 from klsym.sampling.moments import Accumulator, Moments
 from klsym.sampling.runner import run
 from klsym.sampling.sampler import Averages, Parts, Sampler
@@ -197,7 +197,7 @@ class GaussianSampler(Sampler):
     # -- exact -----------------------------------------------------------------------------
     def exact_mean(self, mean: Mean) -> Any:
         each = range(len(DIRECTIONS))
-        return np.array([self._expect(mean.measure, mean.element, (i,) * mean.power) for i in each])
+        return np.array([self._expect(mean.measure, mean.coefficient, (i,) * len(mean.score)) for i in each])
 
     def central_moment(self, factors: Sequence[Parts]) -> Any:
         measure, found = factors[0][0][0].measure, []
@@ -216,8 +216,9 @@ class GaussianSampler(Sampler):
         h: Scored = {}
         for mean, weights in parts:
             weight = float(np.broadcast_to(weights, (len(DIRECTIONS),))[i])
-            centre = weight * self._expect(mean.measure, mean.element, (i,) * mean.power)
-            for power, element in ((mean.power, mean.element * Fraction(weight)), (0, -Fraction(centre))):
+            centre = weight * self._expect(mean.measure, mean.coefficient, (i,) * len(mean.score))
+            scored = len(mean.score), mean.coefficient * Fraction(weight)
+            for power, element in (scored, (0, ExpPoly.number(-Fraction(centre)))):
                 h[power] = h.get(power, ExpPoly({})) + element
         return h
 
@@ -285,8 +286,8 @@ def _times(a: Scored, b: Scored) -> Scored:
 def _rows(means: Sequence[Mean]) -> tuple[Row, ...]:
     rows: list[Row] = []
     for mean in means:
-        directions = range(len(DIRECTIONS)) if mean.power else (0,)
-        rows += [(mean.element, (i,) * mean.power) for i in directions]
+        directions = range(len(DIRECTIONS)) if mean.score else (0,)
+        rows += [(mean.coefficient, (i,) * len(mean.score)) for i in directions]
     return tuple(rows)
 
 
@@ -294,7 +295,7 @@ def _unpacked(means: Sequence[Mean], values: Any) -> dict[Mean, Any]:
     """The averages of `_rows`, back along every direction."""
     found, at = {}, 0
     for mean in means:
-        width = len(DIRECTIONS) if mean.power else 1
+        width = len(DIRECTIONS) if mean.score else 1
         found[mean] = np.broadcast_to(values[at : at + width], (len(DIRECTIONS),))
         at += width
     return found

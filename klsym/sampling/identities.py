@@ -20,17 +20,14 @@ from klsym.numeric.drawing import models_for, needs_of
 from klsym.numeric.evaluation import both_sides
 from klsym.numeric.exact import THETAS, allowed, regions_of, thetas_of
 from klsym.numeric.gaussian_exact import GaussianModel, refuse_unless_gaussian
-from klsym.numeric.models import FLOAT, FiniteModel, random_model
+from klsym.numeric.models import FiniteModel, from_certificate, random_model
 from klsym.numeric.programmes import by_programme, random_chains
-from klsym.numeric.trees import Model, model_from_certificate
+from klsym.numeric.systems import FLOAT
 from klsym.ring import ExpPoly
 from klsym.sampling.backends import Backend
-from klsym.sampling.categorical import FiniteSampler
-from klsym.sampling.counted import LARGEST_SAMPLES
+from klsym.sampling.finite import LARGEST_SAMPLES, FiniteSampler
 from klsym.sampling.gaussians import GaussianSampler, Unsound
-from klsym.sampling.indexed import IndexedSampler
 from klsym.sampling.means import Deterministic, gradient_losses, means_of
-from klsym.sampling.sampler import Sampler
 from klsym.sampling.streams import Stream
 from klsym.sampling.trials import Trial, both_ways, sampled_means
 from klsym.unfolding import Theorem
@@ -157,9 +154,8 @@ def _on_outcomes(
     """On a random model whose parameters satisfy the hypotheses."""
     statement, seed = theorem.statement, stream.integer64() % 2**31
     needs = needs_of(statement)
-    model: Model = random_model(seed, OUTCOMES, statement.context)
-    if needs.batches or needs.sequences:
-        [model] = models_for(statement, [seed])
+    small = needs.batches or needs.sequences
+    model = models_for(statement, [seed])[0] if small else random_model(seed, OUTCOMES, statement.context)
     model, thetas = allowed(theorem, model, dict(functions)), thetas_of(theorem)
     along = np.array([[float(v) for v in model.u]]) if _tied_to_a_direction(theorem) else None
     return _finite_trials(
@@ -174,9 +170,9 @@ def _by_programme(theorem: Theorem, options: Options, stream: Stream) -> list[Tr
     if needs.batches or not needs.sequences or context.parameters or statement.relation != "=":
         return found
     chains = random_chains(stream.integer64() % 2**31, context)
-    each = any(mean.power for mean in sampled_means(statement))
+    each = any(mean.score for mean in sampled_means(statement))
     directions = chains.directions if each else chains.directions[:1]
-    sampler = IndexedSampler(chains.tree, context, {}, directions, options.on, batches=False)
+    sampler = FiniteSampler(chains.tree, context, {}, directions, options.on)
     for i, side in enumerate(sides):
         exact = by_programme(sides[1 - i], chains)
         if exact is not None and sides[1 - i].terms:
@@ -196,18 +192,14 @@ def _tied_to_a_direction(theorem: Theorem) -> bool:
 
 
 def _finite_trials(
-    statement: Statement, model: Model, functions: Mapping[str, Any], samples: int,
+    statement: Statement, model: FiniteModel, functions: Mapping[str, Any], samples: int,
     stream: Stream, on: Backend, directions: Any = None, relation: str | None = None,
     thetas: tuple[float, ...] = THETAS,
 ) -> list[Trial]:  # fmt: skip
     """Both sides on a finite model, along each logit; values need one direction only."""
     u = _directions(statement, model) if directions is None else directions
     needs, context = needs_of(statement), statement.context
-    sampler: Sampler
-    if isinstance(model, FiniteModel) and not needs.batches:
-        sampler = FiniteSampler(model, context, functions, u, on)
-    else:
-        sampler = IndexedSampler(model, context, functions, u, on, needs.batches)
+    sampler = FiniteSampler(model, context, functions, u, on, needs.batches)
     rows = [both_sides(statement, replace(model, u=list(row)), dict(functions), FLOAT, thetas) for row in u]
     exact, sizes = (
         tuple(
@@ -222,15 +214,15 @@ def _finite_trials(
     )
 
 
-def _directions(statement: Statement, model: Model) -> Any:
+def _directions(statement: Statement, model: FiniteModel) -> Any:
     """Every logit for a gradient; a value has no direction, so one does."""
     each = np.eye(len(model.q))
-    return each if any(mean.power for mean in sampled_means(statement)) else each[:1]
+    return each if any(mean.score for mean in sampled_means(statement)) else each[:1]
 
 
 def _refuted(theorem: Theorem, options: Options, stream: Stream) -> list[Trial]:
     """The recorded model must show the difference, with as many samples as that takes."""
-    statement, model = theorem.statement, model_from_certificate(theorem.close["model"])
+    statement, model = theorem.statement, from_certificate(theorem.close["model"])
     u = np.array([[float(v) for v in model.u]])
     trials = _finite_trials(statement, model, {}, options.counted, stream, options.on, u, "!=")
     return [replace(trial, samples=_enough(trial)) for trial in trials]

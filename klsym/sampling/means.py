@@ -1,22 +1,32 @@
 """What sampling a side of a statement averages: a polynomial in sample means, each under one measure.
 
-Every atom becomes E_m[a s...s] with the per-sample gradient written out symbolically,
+Every atom becomes means E_m[a s..s] at its index, with the per-sample gradient written out symbolically,
 
-    E_m[grad L]  ->  E_m[(dL/dlog q) s]               sg(.) held constant, then dropped
+    E_m[grad L]  ->  E_m[sum_z (dL/dlog q[z]) s_z]    z the slots; sg(.) held constant, then dropped
     grad E_q[a]  ->  E_q[(a + da/dlog q) s]           grad of a product by the product rule
     KL, chi2, J, Cov  ->  their definitions           count: E_count[a] = E_q[a / q]
-    E_m[sum_t grad L] ->  E_m[sum_t sum_z (dL/dlog q[z]) s_z], z the slots; a curl and others likewise
 
-This is how training code estimates them; the exact oracle differentiates literally and shares none of it.
+This is how training code estimates them.  It is done by the kernel's own rules (chain rule, log-derivative,
+curl) and by `unfolding`, as the proofs are; the exact oracle, which judges what is sampled, differentiates
+literally and shares none of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
 from klsym import statements
-from klsym.abbreviations import Context, Curl, ExpectedGradient, Gradient, MeanGradient, Side, Statement
+from klsym.abbreviations import (
+    Context,
+    Curl,
+    ExpectedGradient,
+    Gradient,
+    Mean,
+    MeanGradient,
+    Side,
+    Statement,
+    with_coefficient,
+)
 from klsym.errors import UsageError
 from klsym.kernel.derivatives import attach, density_ratio
 from klsym.kernel.means import chain_rule, log_derivative
@@ -31,28 +41,7 @@ class Deterministic(UsageError):
     """A side that speaks of one sample: there is nothing to average."""
 
 
-@dataclass(frozen=True)
-class Mean:
-    """E_measure[element * s^power], the element free of sg(.).
-
-    index, score: of a mean over batches or of a sum over t, see `slots`; power is then how many scores stand
-    in it.
-    """
-
-    measure: str
-    element: ExpPoly
-    power: int = 0
-    index: str = ""
-    score: tuple[str, ...] = ()
-
-    @property
-    def disturbance(self) -> ExpPoly:
-        """k1 of the slot that every index has: what a negative control adds to the coefficient."""
-        return ExpPoly.variable(at_slot("k1", MAIN[self.index]))
-
-
-MAIN = {"": "x", "i": "self", "ij": "self", "t": "now", "it": "now"}
-
+MAIN = {"": "x", "i": "self", "ij": "self", "t": "now", "it": "now"}  # a slot that each index has
 
 Product = tuple[ExpPoly, tuple[Mean, ...]]  # a constant coefficient, and the means that it multiplies
 
@@ -62,8 +51,8 @@ def means_of(side: Side, context: Context) -> tuple[Product, ...]:
 
     >>> from klsym.engine.quantities import KL, grad
     >>> [(_, (mean,))] = means_of(grad(KL("p", "q")).side, Context())
-    >>> mean.measure, mean.power
-    ('p', 1)
+    >>> mean.measure, mean.score
+    ('p', ('x',))
 
     Raises Deterministic: the side holds a quantity at one sample, or no mean at all.
     """
@@ -73,18 +62,23 @@ def means_of(side: Side, context: Context) -> tuple[Product, ...]:
     return products
 
 
+def disturbed(mean: Mean) -> Mean:
+    """E_m[k1 s^j] beside E_m[a s^j]; at an index, k1 of the sample or step itself."""
+    return with_coefficient(mean, ExpPoly.variable(at_slot("k1", MAIN[mean.index])))
+
+
 def _merged(products: Iterator[Product]) -> Iterator[Product]:
-    """Lone means of one measure and power are one mean."""
+    """Lone means of one index, measure and score are one mean."""
     lone: dict[Mean, ExpPoly] = {}  # a mean without its coefficient -> the coefficients together
     for coefficient, means in products:
         if len(means) == 1:
-            key = replace(means[0], element=ExpPoly({}))
-            lone[key] = lone.get(key, ExpPoly({})) + coefficient * means[0].element
+            key = with_coefficient(means[0], ExpPoly({}))
+            lone[key] = lone.get(key, ExpPoly({})) + coefficient * means[0].coefficient
         else:
             yield coefficient, means
     for mean, element in lone.items():
         if element:
-            yield ExpPoly.number(1), (replace(mean, element=element),)
+            yield ExpPoly.number(1), (with_coefficient(mean, element),)
 
 
 def _expand(side: Side, context: statements.Context) -> Iterator[Product]:
@@ -100,13 +94,10 @@ def _atom(atom: statements.Atom, context: statements.Context) -> Iterator[Produc
     match atom:
         case Gradient(of):
             yield from _gradient(of, context)
-        case statements.Mean(index, measure, a, score) if measure != SAMPLE:
+        case Mean(index, measure, a, score) if measure != SAMPLE:
             if measure == "count":
                 measure, a = "q", a * density_ratio("count", "q")
-            yield (
-                ExpPoly.number(1),
-                (Mean(measure, attach(a), len(score), index, score if index else ()),),
-            )
+            yield ExpPoly.number(1), (Mean(index, measure, attach(a), score),)
         case MeanGradient(_, measure, _) if measure != SAMPLE:
             yield from _expand(chain_rule(atom, {}, context)[0], context)
         case Curl():
@@ -123,7 +114,7 @@ def _gradient(of: Side, context: statements.Context) -> Iterator[Product]:
             for other in atoms[:j] + atoms[j + 1 :]:
                 inner = list(_atom(other, context))
                 others = [(c * d, means + more) for c, means in others for d, more in inner]
-            if not isinstance(atom, statements.Mean) or atom.score or atom.measure == SAMPLE:
+            if not isinstance(atom, Mean) or atom.score or atom.measure == SAMPLE:
                 raise Deterministic(f"the gradient of {type(atom).__name__} is not sampled")
             moved = log_derivative(Gradient(Side.atom(atom)), {}, context)[0]
             for slope, means in _expand(moved, context):

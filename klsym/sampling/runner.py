@@ -25,11 +25,11 @@ class Mergeable(Protocol):
 
 Result = TypeVar("Result", bound=Mergeable)
 Task = Callable[[Chunk], Result]
-Progress = Callable[[int, int], Any]
+Heard = Callable[[int, int], Any]  # how far a run is: samples done, of all
 
 
 def run(
-    task: Task[Result], plan: Plan, *, scheduler: str | None = None, progress: Progress | None = None
+    task: Task[Result], plan: Plan, *, scheduler: str | None = None, progress: Heard | None = None
 ) -> Result:
     """The merged results of a task over all chunks of a plan, in constant memory.
 
@@ -59,7 +59,7 @@ def run_all(
     jobs: Sequence[tuple[Task[Result], Plan]],
     *,
     scheduler: str | None = None,
-    progress: Progress | None = None,
+    progress: Heard | None = None,
 ) -> list[Result]:
     """Many runs at once: the chunks of all jobs go to the cluster together, and the results keep order.
 

@@ -25,10 +25,11 @@ from typing import Any
 
 import numpy as np
 
+from klsym.abbreviations import Mean
 from klsym.errors import UsageError
 from klsym.ring import ExpPoly
 from klsym.sampling.evaluate import Variables
-from klsym.sampling.means import Mean, Product
+from klsym.sampling.means import Product
 from klsym.sampling.moments import Moments
 from klsym.sampling.statistics import LARGEST_SHAPE
 from klsym.sampling.streams import Plan, Stream

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from klsym.abbreviations import Context, Side, Statement
+from klsym.abbreviations import Context, Mean, Side, Statement
 from klsym.errors import UsageError
 from klsym.ring import ExpPoly
-from klsym.sampling.means import Deterministic, Mean, means_of
+from klsym.sampling.means import Deterministic, disturbed, means_of
 from klsym.sampling.sampler import ROUNDING, Averages, Products, Sampler, Spread, all_means
 from klsym.sampling.statistics import Level, TooFew
 from klsym.sampling.streams import Stream
@@ -52,12 +52,7 @@ class Trial:
     def control(self) -> Products:
         """The side with CONTROL * k1 added to the coefficient of its first mean."""
         first = all_means(self.side)[0]
-        return (*self.side, (ExpPoly.number(CONTROL), (self.disturbance(first),)))
-
-    @staticmethod
-    def disturbance(mean: Mean) -> Mean:
-        """E_m[k1 s^j] beside E_m[a s^j]; at an index, k1 of the sample or step itself."""
-        return replace(mean, element=mean.disturbance)
+        return (*self.side, (ExpPoly.number(CONTROL), (disturbed(first),)))
 
     @cached_property
     def spread(self) -> Spread:
@@ -76,7 +71,7 @@ class Trial:
     def scale(self) -> float:
         """The size of the gradient or value; where that is zero, of E[k1 s^j], or else 1."""
         value = float(np.max(np.abs(self.spread.value)))
-        other = self.sampler.exact_mean(self.disturbance(all_means(self.side)[0]))
+        other = self.sampler.exact_mean(disturbed(all_means(self.side)[0]))
         return value if value > 1e-12 else float(np.max(np.abs(other))) or 1.0
 
     @property
@@ -94,7 +89,7 @@ class Trial:
         """The work that samples both, for `run_all`."""
         return self.sampler.requests(all_means(self.control), self.samples, self.stream)
 
-    def judge(self, level: Level, results: list[Moments]) -> Outcome:
+    def judge(self, level: Level, results: list[Moments]) -> TrialResult:
         """Sample, and compare at the level of the whole run.  Raises TooFew, as `needed` does not."""
         try:
             (threshold, seen), (limit, _) = self._limits(level, self.samples)
@@ -105,7 +100,7 @@ class Trial:
         wrong = self._z(self.control, averages, self.control_spread, self.spread.value)
         error = self.spread.deviation / np.sqrt(self.samples)
         worst = np.argmax(_against(z, self.relation) / threshold)
-        return Outcome(
+        return TrialResult(
             float(z[worst]), float(threshold[worst]), self._holds(z, threshold),
             float(np.max(seen * error)) / self.scale,
             float(np.max(np.abs(wrong))), bool(np.any(np.abs(wrong) > limit)), self.samples, self.relation,
@@ -177,7 +172,7 @@ def _against(z: Any, relation: str) -> Any:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TrialResult:
     """What a trial found.
 
     z: of the worst direction, against `threshold`.  holds: is the statement borne out?

@@ -6,25 +6,23 @@ then run together, on this machine or on a Dask cluster, and judged in the end.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from klsym.ledger import Settled
-from klsym.sampling.categorical import FiniteSampler
+from klsym.sampling.finite import FiniteSampler
 from klsym.sampling.identities import Identity, Options, identities
-from klsym.sampling.runner import run_all
+from klsym.sampling.runner import Heard, run_all
 from klsym.sampling.statistics import FALSE_ALARM, Level, TooFew, written
-from klsym.sampling.trials import Outcome, Trial
+from klsym.sampling.trials import Trial, TrialResult
 from klsym.settling import judge
 
 CELL = 22  # width of a column of the table
 SHOWN = 4  # sides with too few samples that are named one by one
 PATIENCE = 4  # times the samples asked for are drawn where a check needs them
 AGREEMENT = 1e-10  # of autograd with the symbolic per-sample gradient, relative to its terms
-Progress = Callable[[int, int], None]
 
 
 @dataclass
@@ -36,13 +34,13 @@ class Checked:
 
     identity: Identity
     exact: tuple[bool, str]
-    finite: list[Outcome] | str = "not sampled"
-    gaussian: list[Outcome] | str = "not sampled"
+    finite: list[TrialResult] | str = "not sampled"
+    gaussian: list[TrialResult] | str = "not sampled"
     autograd: float | None = None
     few: list[tuple[str, TooFew]] = field(default_factory=list)
 
     @property
-    def outcomes(self) -> list[Outcome]:
+    def outcomes(self) -> list[TrialResult]:
         return [o for group in (self.finite, self.gaussian) if not isinstance(group, str) for o in group]
 
     @property
@@ -71,7 +69,7 @@ class Report:
         return [*(one.claim.id for one in self.unsettled), *disagreeing]
 
     @property
-    def outcomes(self) -> list[Outcome]:
+    def outcomes(self) -> list[TrialResult]:
         return [outcome for one in self.checked for outcome in one.outcomes]
 
 
@@ -79,7 +77,7 @@ def verify(
     settled: list[Settled],
     options: Options,
     scheduler: str | None = None,
-    progress: Progress | None = None,
+    progress: Heard | None = None,
     false_alarm: float = FALSE_ALARM,
 ) -> Report:
     """Cross-check settled claims; `report.passed` says whether everything agrees.
@@ -116,10 +114,10 @@ def _enlarged(trials: list[Trial] | str, level: Level) -> list[Trial] | str:
 
 def _judged(
     trials: list[Trial] | str, level: Level | None, results: Any, few: list[tuple[str, TooFew]]
-) -> list[Outcome] | str:
+) -> list[TrialResult] | str:
     if isinstance(trials, str) or level is None:
         return trials if isinstance(trials, str) else "nothing to sample"
-    found: list[Outcome] = []
+    found: list[TrialResult] = []
     for trial in trials:
         given = [next(results) for _ in trial.requests()]
         try:
@@ -148,9 +146,10 @@ def _difference(trial: Trial, measure: str, loss: Any, options: Options) -> floa
     sampler = trial.sampler
     assert isinstance(sampler, FiniteSampler)
     shares = sampler.counts(measure, trial.samples, trial.stream) / trial.samples
-    p = sampler.probabilities
+    p, model = sampler.probabilities, sampler.model
     on_policy = sampler.context.on_policy  # then log mu is log q, detached
-    values = {"log_p": np.log(p["p"]), **sampler.rewards, **sampler.parameters}
+    rewards = {name: np.array([float(x) for x in row]) for name, row in model.rewards.items()}
+    values = {"log_p": np.log(p["p"]), **rewards, **sampler.parameters}
     values |= {} if on_policy else {"log_mu": np.log(p["mu"])}
     found = expected_gradient(
         loss, np.log(p["q"]), shares, values, backend=options.on.name, device=options.on.device,
@@ -158,7 +157,7 @@ def _difference(trial: Trial, measure: str, loss: Any, options: Options) -> floa
     )  # fmt: skip
     side = Side.atom(ExpectedGradient(measure, to_ring(loss)))
     [(_, (mean,))] = means_of(side, sampler.context)
-    rows = sampler.along_logits().rows(mean)
+    rows = sampler.along(np.eye(model.size)).rows(mean)
     size = float(np.max(np.abs(rows) @ shares))
     return float(np.max(np.abs(found - rows @ shares))) / size if size else float(np.max(np.abs(found)))
 
@@ -184,7 +183,7 @@ def _has_autograd(report: Report) -> bool:
     return any(one.autograd is not None for one in report.checked)
 
 
-def _cell(outcomes: list[Outcome] | str) -> str:
+def _cell(outcomes: list[TrialResult] | str) -> str:
     """The z nearest to a rejection, or a refutation's difference, and the smallest bias seen."""
     if isinstance(outcomes, str):
         return "-".center(CELL)

@@ -98,7 +98,7 @@ def _counts(settled: Sequence[Any]) -> str:
 def _cross_checked(report: Report) -> Iterator[tuple[str, str]]:
     agreeing = sum(one.passed for one in report.checked)
     words = f"<b>{agreeing}</b> of {len(report.checked)} statements agree with an exact numeric oracle that"
-    words += " shares no code with the proofs"
+    words += " shares no rule with the proofs"
     outcomes = report.outcomes
     if outcomes and report.level is not None:
         sampled = sum(bool(one.outcomes) for one in report.checked)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from klsym.abbreviations import Context, Side, Statement
+from klsym.abbreviations import Context, Mean, Side, Statement
 from klsym.calculus import (
     KL,
     A,
@@ -45,11 +45,10 @@ from klsym.calculus import (
 from klsym.errors import UsageError
 from klsym.language import H, log_mu, log_p, log_q
 from klsym.numeric.evaluation import evaluate
-from klsym.numeric.models import random_model
+from klsym.numeric.models import random_model, random_tree
 from klsym.numeric.programmes import by_programme, random_chains
-from klsym.numeric.trees import random_tree
 from klsym.ring import ExpPoly
-from klsym.sampling.indexed import IndexedSampler
+from klsym.sampling.finite import FiniteSampler
 from klsym.sampling.means import Deterministic, means_of
 from klsym.sampling.streams import Stream
 
@@ -94,8 +93,8 @@ def literal(side: Side, model: Any, rows: Any) -> Any:
     return np.array(found)
 
 
-def sampler_of(model: Any, rows: Any, batches: bool) -> IndexedSampler:
-    return IndexedSampler(model, CONTEXT, {}, rows, None, batches)
+def sampler_of(model: Any, rows: Any, batches: bool) -> FiniteSampler:
+    return FiniteSampler(model, CONTEXT, {}, rows, None, batches)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -150,7 +149,7 @@ def test_what_a_statement_gives_at_each_step() -> None:
     sides = [sum_over_t((now(v) + future(v)) * now(s), q).side for v in (H, k1)]
     values = []
     for side in sides:
-        sampler, products = IndexedSampler(model, context, batches=False), means_of(side, context)
+        sampler, products = FiniteSampler(model, context, batches=False), means_of(side, context)
         means = {mean: sampler.exact_mean(mean) for _, found in products for mean in found}
         values.append(sampler.combine(products, means))
     assert values[0] == pytest.approx(values[1], rel=1e-12)
@@ -176,8 +175,9 @@ def test_values_at_one_sample_are_not_sampled(side: Any) -> None:
 
 def test_refusals() -> None:
     model = random_model(0, 3, CONTEXT)
-    with pytest.raises(UsageError, match="tree"):
-        sampler_of(model, None, False).exact_mean(means_of(TOKENS["same token"].side, CONTEXT)[0][1][0])
+    for entry, reason in (("now'", "no second direction"), ("self", "no slot 'self'")):
+        with pytest.raises(UsageError, match=reason):
+            sampler_of(model, None, False).exact_mean(Mean("t", "q", ExpPoly.variable("k1[now]"), (entry,)))
     tree = random_tree(0, CONTEXT)
     with pytest.raises(UsageError, match="2\\^53"):
         sampler_of(tree, None, False).counts("q", 2**60, Stream(0))
@@ -203,7 +203,7 @@ PROGRAMMES = {
 def test_programmes_agree_with_sampling_their_trees(name: str) -> None:
     known, sampled = PROGRAMMES[name]
     chains = random_chains(4, Context(), vocabulary=2, max_length=5)
-    sampler = IndexedSampler(chains.tree, Context(), {}, chains.directions, None, False)
+    sampler = FiniteSampler(chains.tree, Context(), {}, chains.directions, None, False)
     products = means_of(sampled.side, Context())
     means = {mean: sampler.exact_mean(mean) for _, found in products for mean in found}
     expected = by_programme(known.side, chains)

@@ -11,7 +11,7 @@ import pytest
 from conftest import labelled
 from sympy import Function
 
-from klsym.abbreviations import Context
+from klsym.abbreviations import Context, Mean
 from klsym.calculus import (
     KL,
     R,
@@ -35,11 +35,10 @@ from klsym.calculus import (
 )
 from klsym.errors import UsageError
 from klsym.numeric.models import FiniteModel, random_model
-from klsym.ring import ExpPoly
+from klsym.ring import ONE, ExpPoly
 from klsym.sampling.backends import backend
-from klsym.sampling.categorical import FiniteSampler
-from klsym.sampling.counted import LARGEST_SAMPLES
-from klsym.sampling.means import Mean, means_of
+from klsym.sampling.finite import LARGEST_SAMPLES, FiniteSampler
+from klsym.sampling.means import means_of
 from klsym.sampling.sampler import all_means
 from klsym.sampling.streams import Stream
 
@@ -195,7 +194,7 @@ def test_measures_are_drawn_independently_and_seeds_matter() -> None:
 @pytest.mark.parametrize("samples", [1, 2, 7])
 def test_averages_of_a_few_samples_are_those_of_outcomes(samples: int) -> None:
     sampler = sampler_of()
-    mean = Mean("q", ExpPoly.variable("k1"), 1)
+    mean = Mean("", "q", ExpPoly.variable("k1"), ("x",))
     counts = sampler.counts("q", samples, Stream(11))
     average = sampler.averages([mean], samples, Stream(11))[mean]
     assert average[0] == pytest.approx(counts @ (K1 * SCORE) / samples) and counts.sum() == samples
@@ -220,11 +219,11 @@ def test_backends_agree_on_the_same_counts(name: str) -> None:
 def test_directions_and_scores() -> None:
     sampler = sampler_of(directions=np.eye(3))
     by_hand = np.array([[float(j == x) - Q[j] for x in range(3)] for j in range(3)])  # d log q(x) / d logit j
-    assert sampler.scores == pytest.approx(by_hand)
-    rows = sampler.rows(Mean("q", ExpPoly.variable("k1"), 2))
+    assert sampler.rows(Mean("", "q", ONE, ("x",))) == pytest.approx(by_hand)
+    rows = sampler.rows(Mean("", "q", ExpPoly.variable("k1"), ("x", "x")))
     assert rows == pytest.approx(K1 * by_hand**2)
-    again = sampler_of().along_logits()
-    assert again.rows(Mean("q", ExpPoly.variable("k1"), 2)) == pytest.approx(rows)
+    again = sampler_of().along(np.eye(3))
+    assert again.rows(Mean("", "q", ExpPoly.variable("k1"), ("x", "x"))) == pytest.approx(rows)
 
 
 def test_generic_functions_move_with_log_q() -> None:
@@ -309,8 +308,8 @@ def test_an_estimate_without_a_linear_part() -> None:
     [
         (lambda: FiniteSampler(MODEL, Context(("lam",))), "no value for the parameter lam"),
         (lambda: FiniteSampler(MODEL, Context(on_policy=True)), "mu must equal q"),
-        (lambda: sampler_of().rows(Mean("q", ExpPoly.variable("A"))), "no value for 'A'"),
-        (lambda: sampler_of().rows(Mean("q", ExpPoly.variable("lam"))), "no value for 'lam'"),
+        (lambda: sampler_of().rows(Mean("", "q", ExpPoly.variable("A"))), "no value for 'A'"),
+        (lambda: sampler_of().rows(Mean("", "q", ExpPoly.variable("lam"))), "no value for 'lam'"),
         (lambda: FiniteModel([1.0, 0.0], [0.5, 0.5], [1, 0]), r"q\[1\] = 0.0 is not positive"),
         (lambda: FiniteModel([0.5, 0.5], [1, 0], [1, 0]), r"p\[1\] = 0 is not positive"),
         (lambda: FiniteModel([0.5, 0.5], [0.5, 0.5], [1, 0], [1.5, -0.5]), r"mu\[1\] = -0.5 is not positive"),

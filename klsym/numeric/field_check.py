@@ -1,0 +1,218 @@
+"""What a verdict prints of tokens and batches, against the literal field on exact finite models.
+
+    tokens    E_m[sum_t grad L_t], or E_m[sum_t h_u s_t] over u = t, u >= t or all u
+    batches   E_m[mean_i (h_i - b_i) s_i], b_i the mean of h over the others or over all, or that over std
+
+What is printed says the same of one sequence or batch (the gradient per sample), of its mean
+(E_q[sum_t c s_t] or E_q[c s]) and of the target (a combination of grad KL and policy gradients).  Each is
+an equation, and `agreement` judges it: nothing is taken from how the verdict was found.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import mpmath
+import numpy as np
+import sympy
+
+from klsym.abbreviations import Context, Divergence, Gradient, Mean, MeanGradient, Side, Statement, side_of
+from klsym.convert import to_ring
+from klsym.errors import UsageError
+from klsym.language import ATOMS, A, H, future, length, now, others, own, parameter, past, rho, s
+from klsym.numeric.evaluation import TOLERANCE, agreement, evaluate
+from klsym.numeric.literal import at_sample
+from klsym.numeric.models import FiniteModel, random_model, random_tree
+from klsym.parser import parse
+from klsym.ring import ExpPoly
+
+SEEDS = range(6)
+DIGITS = 50
+SLOTS = {slot.name: slot for slot in (past, now, future, own, others)}
+IN_A_SLOT = re.compile(rf"\b([a-zA-Z]\w*?)_({'|'.join(SLOTS)})\b")
+GIVEN = re.compile(r"at every (?:step H_now|sample H) = (.+)|H = (.+) at every sample, std")
+MEAN = re.compile(r"mean_h stands for E_(\w+)\[(.+)\]")
+WEIGHT = {"token": now(rho), "prefix": past(rho) * now(rho), "sequence": rho}
+CREDITED = {"to-go": now(H) + future(H), "total": past(H) + now(H) + future(H)}
+n, m, std, mean_h = (parameter(name) for name in ("n", "m", "std", "mean_h"))
+CENTRED = {
+    "leave-one-out": own(H) - others(H) / m,
+    "mean": own(H) - (own(H) + others(H)) / n,
+    "std": (own(H) - (own(H) + others(H)) / n) / std,
+}
+
+
+@dataclass(frozen=True)
+class Literal:
+    """A loss in its setting, as training code averages it: at an index, the field under a measure.
+
+    reward: what the statement says that H is at each token; for batches H is a row of the model.
+    """
+
+    loss: Any
+    setting: Any
+
+    @property
+    def batched(self) -> bool:
+        return bool(self.setting.batch != "none")
+
+    @property
+    def index(self) -> str:
+        return "i" if self.batched else "t"
+
+    @cached_property
+    def at_t(self) -> Any:
+        """LOSS at token t; A is that of the whole sequence."""
+        return now(self.loss).xreplace({now(A): A, now(rho): WEIGHT[self.setting.weights]})
+
+    @cached_property
+    def front(self) -> Any:
+        """What stands in front of a sum of rewards: the weight of the whole sequence, a power of rho."""
+        if self.setting.weights != "sequence":
+            return sympy.S.One
+        weight = sympy.Dummy(positive=True)
+        terms = sympy.Add.make_args(sympy.expand(self.at_t.xreplace({rho: weight})))
+        return rho ** terms[0].as_coeff_exponent(weight)[1]
+
+    @cached_property
+    def reward(self) -> ExpPoly | None:
+        """h of a token, less what A adds: that meets each score once."""
+        if self.batched or self.setting.use == "loss" or self.setting.credit == "same-token":
+            return None
+        return to_ring((self.at_t / self.front).xreplace({A: sympy.S.Zero}))
+
+    def field(self, measure: str) -> Side:
+        if self.batched:
+            return Side.atom(Mean("i", measure, to_ring(CENTRED[self.setting.batch]), ("self",)))
+        over = 1 / length if self.setting.averaged else sympy.S.One
+        if self.setting.use == "loss":
+            return Side.atom(MeanGradient("t", measure, to_ring(over * self.at_t)))
+        h = self.at_t
+        if self.reward is not None:
+            h = h - h.xreplace({A: sympy.S.Zero}) + self.front * CREDITED[self.setting.credit]
+        return Side.atom(Mean("t", measure, to_ring(over * h), ("now",)))
+
+    def model(self, seed: int, context: Context, parameters: Mapping[str, float]) -> FiniteModel:
+        sequences = self.setting.level != "sample"
+        tokens = 2 if self.batched else 3 - seed % 2
+        found = random_tree(seed, context, tokens=tokens) if sequences else random_model(seed, 3, context)
+        size = 2.0 + seed % 2
+        found = replace(found, parameters={**found.parameters, **parameters, "n": size, "m": size - 1})
+        return self.rewarded(found) if self.batched else found
+
+    def rewarded(self, model: FiniteModel) -> FiniteModel:
+        """The model with H = h, of grad L = h s or the loss itself; a sequence earns it at its end."""
+        earned = [0.0] * len(model.q)
+        for number, path in enumerate(model.layout.paths):
+            logs = {f"log_{x}": sum(np.log(float(row[b])) for b in path) for x, row in model.rows.items()}
+            known = {"R": sum(model.rewards["R"][b] for b in path), "A": model.rewards["A"][number]}
+            values = {name: mpmath.mpf(x) for name, x in (logs | known | dict(model.parameters)).items()}
+            with mpmath.workdps(DIGITS):
+                value, slope = at_sample(self.loss, values)
+            h = value if self.setting.use == "reward" else slope
+            earned[path[-1]] = float(h / (len(path) if self.setting.averaged else 1))
+        return replace(model, rewards={**model.rewards, "H": earned})
+
+
+@dataclass(frozen=True)
+class Printed:
+    """The formulas of a verdict, as sides of statements."""
+
+    verdict: Any
+    literal: Literal
+    declared: frozenset[str]
+
+    def read(self, text: str) -> Any:
+        """A formula with names such as k1_now and s, T the length."""
+        text = re.sub(r"\bs\b", "s_x", text)
+        atoms = {**ATOMS, "H": H, "s": s, "T": length}
+        slotted = {a + "_" + z: SLOTS[z](atoms[a]) for a, z in IN_A_SLOT.findall(text) if a in atoms}
+        found = parse(text, {*slotted, *self.declared, "s_x", "std", "mean_h", "H"})
+        meant = {parameter(name): e for name, e in {**slotted, "s_x": s, "H": H}.items()}
+        if self.verdict.setting.level != "sample":
+            meant[parameter("T")] = length
+        if self.verdict.setting.batch == "leave-one-out":
+            meant[n - 1] = m
+        return found.xreplace(meant)
+
+    def scored(self, text: str, index: str, measure: str, slot: str) -> Side:
+        """E_m[sum of c s]; where no score is printed, that of the slot is meant."""
+        formula = sympy.expand(self.read(text))
+        marks = {"x": s, "past": past(s), "now": now(s), "future": future(s)}
+        parts = {z: formula.coeff(mark) for z, mark in marks.items() if formula.has(mark)}
+        rest = sympy.expand(formula - sum(c * marks[z] for z, c in parts.items()))
+        if parts and rest != 0:
+            raise UsageError(f"{text[:60]!r}: some terms have a score, and others have none")
+        parts = parts or {slot: formula}
+        sides = [Side.atom(Mean(index, measure, to_ring(c), (z,))) for z, c in parts.items() if c != 0]
+        return sum(sides, Side())
+
+    def named(self) -> Side | None:
+        """The gradient of what the target says, where it names all of it."""
+        parts = {"reverse-kl": ("q", "p"), "forward-kl": ("p", "q")}
+        if self.verdict.target not in ("zero", "combination", *parts):
+            return None
+        total = Side()
+        for name, text in self.verdict.gradient.multiples.items():
+            of = to_ring(self.read(text))
+            if name in parts:
+                total = total + Side.of((of, (Gradient(side_of(Divergence("KL", *parts[name]))),)))
+            else:
+                total = total + Side.atom(Gradient(Side.atom(Mean("", "q", of))))
+        return total
+
+    def given(self) -> Iterator[Any]:
+        for line in self.verdict.hypotheses:
+            if found := GIVEN.fullmatch(line) or GIVEN.match(line):
+                yield self.read(found[1] or found[2])
+
+    def equations(self) -> Iterator[tuple[str, Side, Side]]:
+        """Name, literal side, printed side."""
+        literal, slot = self.literal, "self" if self.literal.batched else "now"
+        field = literal.field("mu")
+        per_sample = self.scored(self.verdict.per_sample, literal.index, "sample", slot)
+        yield "gradient", literal.field("sample"), per_sample
+        for formula in self.given():
+            index, score = ("", "x") if literal.batched else ("t", "now")
+            mine = to_ring(H) if literal.reward is None else literal.reward
+            left, right = (Side.atom(Mean(index, "sample", a, (score,))) for a in (mine, to_ring(formula)))
+            yield "H", left, right
+        if self.verdict.coefficient is not None:
+            index, slot = ("", "x") if literal.batched else ("t", "now")
+            yield "coefficient", field, self.scored(self.verdict.coefficient, index, "q", slot)
+        named = self.named()
+        if named is not None:
+            yield "target", field, named
+
+    def with_mean(self, model: FiniteModel, context: Context) -> FiniteModel:
+        """The value of mean_h, as the verdict explains it."""
+        for line in self.verdict.hypotheses:
+            if found := MEAN.fullmatch(line):
+                side = Side.atom(Mean("", found[1], to_ring(self.read(found[2]))))
+                value, _ = evaluate(Statement(side, Side(), context), model)
+                return replace(model, parameters={**model.parameters, "mean_h": value})
+        return model
+
+
+def field_checked(verdict: Any, loss: Any, parameters: Mapping[str, float]) -> tuple[bool, str]:
+    """Do the printed gradient, coefficient and target have the values of the literal field?
+
+    parameters: values that meet the hypotheses.  Raises KlsymError: a formula that cannot be read.
+    """
+    literal = Literal(loss, verdict.setting)
+    printed = Printed(verdict, literal, frozenset(parameters) - {"n", "T"})
+    names = tuple(sorted({*parameters, "n", "m", "std", "mean_h"} - {"T"}))
+    given = () if literal.reward is None else (("H[now]", literal.reward),)
+    context = Context(names, on_policy=verdict.setting.on_policy, given=given)
+    models = [printed.with_mean(literal.model(seed, context, parameters), context) for seed in SEEDS]
+    worst: dict[str, float] = {}
+    for name, left, right in printed.equations():
+        found = agreement(Statement(left, right, context), models).difference
+        worst[name] = max(worst.get(name, 0.0), found)
+    wrong = [name for name, gap in worst.items() if not gap <= TOLERANCE]
+    said = f"literal field on {len(models)} models: largest difference {max(worst.values()):.1e}"
+    return not wrong, said + (f" (in the {' and the '.join(wrong)})" if wrong else "")
