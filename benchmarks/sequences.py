@@ -27,12 +27,9 @@ from klsym.numeric.autoregressive import (
     token_scores,
 )
 from klsym.numeric.sequence_fields import (
-    estimator_moments,
     forward_kl,
-    jacobian,
     kl_variances,
     length_gradient,
-    prefix_weighted_gradient,
     token_weighted_field,
 )
 
@@ -53,11 +50,6 @@ def ratios(q: Autoregressive, p: Autoregressive, y: Any) -> Any:
     return token_log_probabilities(q, y) - token_log_probabilities(p, y)
 
 
-def prefix_sums(q: Autoregressive, p: Autoregressive, mu: Autoregressive, y: Any) -> Any:
-    weighted = np.exp(np.cumsum(ratios(q, mu, y), axis=1)) * ratios(q, p, y)
-    return np.einsum("nt,ntsa->nsa", np.cumsum(weighted[:, ::-1], axis=1)[:, ::-1], token_scores(q, y))
-
-
 def inverse_lengths(q: Autoregressive, y: Any) -> Any:
     return token_scores(q, y).sum(axis=1) / y.lengths[:, None, None]
 
@@ -65,15 +57,13 @@ def inverse_lengths(q: Autoregressive, y: Any) -> Any:
 PROGRAMMES: dict[str, tuple[Callable[[Models], Any], Callable[[Models], Any] | None]] = {
     "sequence_kl": (
         lambda m: sequence_kl(m[0], m[1])[1],
-        lambda m: estimator_moments(m[0], m[1], "vanilla")[0],
+        lambda m: expectation(m[0], lambda y: np.einsum(
+            "n,ntsa->nsa", ratios(m[0], m[1], y).sum(axis=1), token_scores(m[0], y)
+        )),
     ),
     "forward_kl": (
         lambda m: forward_kl(m[0], m[1])[1],
         lambda m: -expectation(m[1], lambda y: token_scores(m[0], y).sum(axis=1)),
-    ),
-    "prefix_weighted_gradient": (
-        lambda m: prefix_weighted_gradient(*m),
-        lambda m: expectation(m[2], lambda y: prefix_sums(*m, y)),
     ),
     "token_weighted_field": (
         lambda m: token_weighted_field(*m),
@@ -87,10 +77,10 @@ PROGRAMMES: dict[str, tuple[Callable[[Models], Any], Callable[[Models], Any] | N
     ),
     "kl_variances": (
         lambda m: kl_variances(m[0], m[1]).sampled,
-        lambda m: estimator_moments(m[0], m[1], "sampled")[1],
+        lambda m: expectation(
+            m[0], lambda y: (ratios(m[0], m[1], y).sum(axis=1) - sequence_kl(m[0], m[1])[0]) ** 2
+        ),
     ),
-    "jacobian (kl)": (lambda m: jacobian("kl", m[0], m[1]), None),
-    "jacobian (k2)": (lambda m: jacobian("k2", m[0], m[1]), None),
 }  # fmt: skip
 
 

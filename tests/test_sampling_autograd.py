@@ -8,17 +8,13 @@ import subprocess
 import sys
 from typing import Any
 
-import autograd_judge as judge
-import loss_oracle as oracle
 import numpy as np
 import pytest
 import sympy
-from random_losses import Case
 
 from klsym.errors import UsageError
 from klsym.language import A, R, clip, k1, k2, k3, log_q, rho, sg
-from klsym.parser import parse
-from klsym.sampling.autograd import expected_gradient, gaussian_gradient, per_sample_gradient
+from klsym.sampling.autograd import expected_gradient, per_sample_gradient
 
 LQ, LP, LM = np.array([-1.0, -2.0, -0.5]), np.array([-0.7, -1.1, -2.0]), np.array([-2.0, -0.4, -1.0])
 REWARD = np.array([1.0, -2.0, 0.5])
@@ -149,50 +145,6 @@ def test_softmax_targets(backend: str) -> None:
     np.testing.assert_allclose(reward, expected, atol=1e-15)
 
 
-# ---------------------------------------------------------------------------- Gaussians
-def gaussian_form(case: Case, mean: float, log_scale: float, samples: np.ndarray) -> judge.Gradient:
-    """The mean of c(x) grad log q(x), from the per-sample coefficient c."""
-    z = (samples - mean) / np.exp(log_scale)
-    log_density = -(z**2) / 2 - log_scale - np.log(2 * np.pi) / 2
-    names = gaussian_names(samples)
-    log_mu = log_density if case.sampling == "on-policy" else names["log_mu"]
-    atoms = oracle.names(log_density, names["log_p"], log_mu, names["R"], names["A"])
-    sample = judge.ring_gradient(case, atoms)
-    score = np.array([z / np.exp(log_scale), z**2 - 1])
-    n = len(samples)
-    size = np.array([np.abs(z) / np.exp(log_scale), z**2 + 1]) @ sample.size / n
-    return judge.Gradient(score @ sample.value / n, size)
-
-
-def gaussian_names(x: np.ndarray) -> dict[str, Any]:
-    """p = N(1, 1), mu = N(0, 4), R and A two functions of x."""
-    log_p = -((x - 1) ** 2) / 2 - np.log(2 * np.pi) / 2
-    log_mu = -(x**2) / 8 - np.log(2) - np.log(2 * np.pi) / 2
-    return {"log_p": log_p, "log_mu": log_mu, "R": np.sin(x), "A": x**2 - 1} | oracle.PARAMETERS
-
-
-def test_gaussian_against_the_per_sample_form(backend: str) -> None:
-    mean, log_scale = 0.3, -0.2
-    samples = np.random.default_rng(4).normal(mean, 1.2, size=40)
-    wrong = {}
-    for case in judge.ring_cases(21, 120 if backend == "torch" else 24):
-        values = judge.given(gaussian_names(samples), case.sampling)
-        found = gaussian_gradient(
-            parse(case.text), mean, log_scale, samples, values,
-            sampling=case.sampling, use=case.use, backend=backend,
-        )  # fmt: skip
-        misses = gaussian_form(case, mean, log_scale, samples).misses(found)
-        if not misses < judge.AGREE:
-            wrong[case] = misses
-    assert not wrong
-
-
-def test_gaussian_by_hand(backend: str) -> None:
-    """k1 on-policy: the mean score, (mean z/scale, mean z^2 - 1)."""
-    found = gaussian_gradient(k1, 1.0, np.log(2.0), [1.0, 5.0], {"log_p": 0.0}, backend=backend)
-    np.testing.assert_allclose(found, [0.5, 1.0], rtol=1e-14)
-
-
 # ---------------------------------------------------------------------------- refusals
 def per_sample(**change: Any) -> Any:
     given = {"loss": k1 * A, "log_q": LQ, "values": FREE} | change
@@ -204,14 +156,9 @@ def softmax(**change: Any) -> Any:
     return expected_gradient(k1 * A, given.pop("logits"), given.pop("weights"), given.pop("values"), **given)
 
 
-def gaussian(**change: Any) -> Any:
-    given = {"mean": 0.0, "log_scale": 0.0, "samples": LQ, "values": FREE} | change
-    fixed = [given.pop(name) for name in ("mean", "log_scale", "samples", "values")]
-    return gaussian_gradient(k1 * A, *fixed, **given)
-
-
 REFUSED = (
     (per_sample, {"sampling": "on"}, "sampling='on': one of on-policy, off-policy expected"),
+    (per_sample, {"use": None}, "use=None: one of loss, reward expected"),
     (per_sample, {"use": "penalty"}, "use='penalty': one of loss, reward expected"),
     (per_sample, {"device": "abacus"}, "no device 'abacus'"),
     (per_sample, {"device": "cuda:99"}, "no device 'cuda:99'"),
@@ -231,11 +178,6 @@ REFUSED = (
     (softmax, {"logits": [LQ], "weights": [LQ]}, "got (1, 3) and (1, 3)"),
     (softmax, {"weights": [np.nan, 0.5, 0.5]}, "weights sum to nan"),
     (softmax, {"values": {"log_p": LP[:2], "A": 1.0}}, "values['log_p'] has shape (2,)"),
-    (gaussian, {"samples": 1.0}, "samples of shape (N,) expected, got ()"),
-    (gaussian, {"samples": []}, "samples of shape (N,) expected, got (0,)"),
-    (gaussian, {"mean": [0.0, 1.0]}, "mean and log_scale: one number each expected"),
-    (gaussian, {"log_scale": "wide"}, "log_scale: numbers expected"),
-    (gaussian, {"use": None}, "use=None: one of loss, reward expected"),
 )
 
 
@@ -246,7 +188,7 @@ def test_refusals(backend: str, call: Any, change: dict[str, Any], message: str)
     assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("call", [per_sample, softmax, gaussian])
+@pytest.mark.parametrize("call", [per_sample, softmax])
 def test_what_the_refusals_change_is_all_that_is_wrong(backend: str, call: Any) -> None:
     assert np.all(np.isfinite(call(backend=backend)))
 
@@ -254,13 +196,13 @@ def test_what_the_refusals_change_is_all_that_is_wrong(backend: str, call: Any) 
 @pytest.mark.parametrize("name", ["torch", "jax"])
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setitem(sys.modules, name, None)
-    for call in (per_sample, softmax, gaussian):
+    for call in (per_sample, softmax):
         with pytest.raises(UsageError) as caught:
             call(backend=name)
         assert str(caught.value) == f'backend {name}: not installed; try: pip install "klsym[{name}]"'
 
 
-@pytest.mark.parametrize("call", [per_sample, softmax, gaussian])
+@pytest.mark.parametrize("call", [per_sample, softmax])
 def test_an_unknown_backend_is_refused(call: Any) -> None:
     for name in ("numpy", "Torch", None):  # NumPy does not differentiate
         with pytest.raises(UsageError, match="one of torch, jax expected"):

@@ -362,7 +362,7 @@ def _check_pair(q: Autoregressive, p: Autoregressive) -> None:
     _refuse_unless(not len(differ), f"no common support: one model excludes what the other draws at {where}")
 
 
-def _log_ratios(q: Autoregressive, p: Autoregressive) -> Any:
+def log_ratios(q: Autoregressive, p: Autoregressive) -> Any:
     """l(s, a) = log q(a|s) - log p(a|s), and 0 for symbols that both exclude."""
     both = np.isfinite(q.logits)
     return np.subtract(q.log_probabilities, p.log_probabilities, where=both, out=np.zeros(both.shape))
@@ -381,7 +381,7 @@ def token_kl(q: Autoregressive, p: Autoregressive) -> Any:
     Raises UsageError: models of different shapes, or without common support.
     """
     _check_pair(q, p)
-    ratio = _log_ratios(q, p)
+    ratio = log_ratios(q, p)
     near = np.abs(ratio) < 1
     small = ratio + np.expm1(-np.where(near, ratio, 0.0))
     far = q.probabilities * ratio + p.probabilities - q.probabilities
@@ -434,7 +434,7 @@ def sequence_kl(q: Autoregressive, p: Autoregressive) -> tuple[float, Any]:
     Raises UsageError: models of different shapes, or without common support.
     Source: Sutton et al. 2000, Policy gradient methods, theorem 1; Cover & Thomas 2006, theorem 2.5.3.
     """
-    now, ratio, table = token_kl(q, p), _log_ratios(q, p), occupations(q)
+    now, ratio, table = token_kl(q, p), log_ratios(q, p), occupations(q)
     to_go, gradient = np.zeros(q.states), np.zeros(q.logits.shape)
     for occupation in table[::-1]:
         action = ratio.copy()
@@ -465,4 +465,4 @@ def token_field(q: Autoregressive, p: Autoregressive, loss: str) -> Any:
     visits = occupations(q).sum(axis=0)[:, None]
     if loss == "k3":
         return visits * (q.probabilities - p.probabilities)
-    return visits * q.probabilities * (_log_ratios(q, p) - now[:, None])
+    return visits * q.probabilities * (log_ratios(q, p) - now[:, None])

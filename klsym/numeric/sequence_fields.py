@@ -1,9 +1,8 @@
-"""What sequence losses do on average: exact fields, lengths, Jacobians and variances of finite models.
+"""What sequence losses do on average: exact fields, lengths and variances of finite models.
 
 Everything is taken over whole sequences y of `klsym.numeric.autoregressive`, with l_t = log q - log p
 and rho_t = q/mu of the symbol drawn at step t, and s_t its score under q.  At a forced stop all three
-are trivial: l_t = 0, rho_t = 1, s_t = 0.  Time is linear in max_length unless a sum over sequences is
-announced.
+are trivial: l_t = 0, rho_t = 1, s_t = 0.  Time is linear in max_length.
 """
 
 from __future__ import annotations
@@ -13,37 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from klsym.errors import UsageError
-from klsym.numeric.autoregressive import (
-    Autoregressive,
-    Sequences,
-    expectation,
-    occupations,
-    token_kl,
-    token_log_probabilities,
-    token_scores,
-)
-
-SMALL_STEP = 1e-30  # the error of a complex step is its square: nothing is subtracted
-FIELDS = ("kl", "k2", "k3")
-
-
-# ---------------------------------------------------------------------------- common pieces
-def _log_ratio(q: Autoregressive, other: Autoregressive) -> Any:
-    """log q(a|s) - log other(a|s), 0 where both exclude the symbol; `token_kl` has checked the pair."""
-    both = np.isfinite(q.logits)
-    return np.subtract(q.log_probabilities, other.log_probabilities, where=both, out=np.zeros(both.shape))
-
-
-def _weights(q: Autoregressive, mu: Autoregressive) -> Any:
-    """rho(s, a) = q(a|s) / mu(a|s), as mu and rho appear in a run: two factors, never simplified."""
-    token_kl(q, mu)  # refuses models that cannot be compared
-    return np.exp(_log_ratio(q, mu))
-
-
-def _scored(q: Autoregressive, coefficients: Any) -> Any:
-    """sum_a c(s, a) grad log q(a|s), whose entry at [s, b] is c(s, b) - q(b|s) sum_a c(s, a)."""
-    return coefficients - q.probabilities * coefficients.sum(axis=1, keepdims=True)
+from klsym.numeric.autoregressive import Autoregressive, log_ratios, occupations, token_kl
 
 
 def _after(q: Autoregressive, to_go: Any) -> Any:
@@ -74,40 +43,6 @@ def forward_kl(q: Autoregressive, p: Autoregressive) -> tuple[float, Any]:
     return float(visits @ token_kl(p, q)), visits[:, None] * (q.probabilities - p.probabilities)
 
 
-def prefix_weighted_gradient(q: Autoregressive, p: Autoregressive, mu: Autoregressive) -> Any:
-    """E_mu[sum_u rho_1 ... rho_u l_u sum_{t <= u} s_t]: off-policy, each l_u under its prefix weight.
-
-    m_1 = 1[start], m_{t+1}(s') = sum_{s, a: s' follows} m_t(s) mu(a|s) rho(s, a)
-    W_t(s) = sum_a mu rho (l + W_{t+1}(next state))
-    field = sum_t sum_{s, a} m_t(s) mu rho (l + W_{t+1}(next state)) grad log q(a|s)
-
-    m_t(s) is E_mu[rho_1 ... rho_{t-1}; state_t = s]; W_t(s) is E_mu[sum_{u >= t} rho_t ... rho_u l_u | s].
-
-    >>> from klsym.numeric.autoregressive import random_autoregressive, sequence_kl
-    >>> q, p, mu = (random_autoregressive(seed, 2, 1, 9) for seed in (0, 1, 2))
-    >>> bool(np.allclose(prefix_weighted_gradient(q, p, mu), sequence_kl(q, p)[1]))
-    True
-
-    Returns shape (states, vocabulary + 1).
-    Raises UsageError: models of different shapes, or without common support.
-    Source: Precup, Sutton & Singh 2000, Eligibility traces for off-policy policy evaluation.
-    """
-    token_kl(q, p)
-    weighted, ratio = mu.probabilities * _weights(q, mu), _log_ratio(q, p)
-    mass = np.zeros((q.max_length - 1, q.states))
-    if len(mass):
-        mass[0, 0] = 1
-    for t in range(1, len(mass)):
-        flow = mass[t - 1][:, None] * weighted[:, :-1]
-        mass[t] = np.bincount(q.successors.ravel(), weights=flow.ravel(), minlength=q.states)
-    to_go, coefficients = np.zeros(q.states), np.zeros(q.logits.shape)
-    for reached in mass[::-1]:
-        action = weighted * (ratio + _after(q, to_go))
-        coefficients += reached[:, None] * action
-        to_go = action.sum(axis=1)
-    return _scored(q, coefficients)
-
-
 def token_weighted_field(q: Autoregressive, p: Autoregressive, mu: Autoregressive) -> Any:
     """E_mu[sum_t rho_t l_t s_t]: off-policy, each token under its own weight, prefixes left to mu.
 
@@ -123,8 +58,10 @@ def token_weighted_field(q: Autoregressive, p: Autoregressive, mu: Autoregressiv
     Source: Schulman et al. 2017, Proximal policy optimization algorithms.
     """
     token_kl(q, p)
-    per_draw = mu.probabilities * _weights(q, mu) * _log_ratio(q, p)
-    return _scored(q, occupations(mu).sum(axis=0)[:, None] * per_draw)
+    token_kl(q, mu)  # both refuse models that cannot be compared
+    per_draw = mu.probabilities * np.exp(log_ratios(q, mu)) * log_ratios(q, p)
+    coefficients = occupations(mu).sum(axis=0)[:, None] * per_draw
+    return coefficients - q.probabilities * coefficients.sum(axis=1, keepdims=True)
 
 
 # ---------------------------------------------------------------------------- lengths
@@ -178,68 +115,6 @@ def _mean_over_lengths(q: Autoregressive, table: Any, values: Any) -> tuple[floa
     return float(to_go[0]), gradient
 
 
-# ---------------------------------------------------------------------------- Jacobians
-def jacobian(field: str, q: Autoregressive, p: Autoregressive) -> Any:
-    """The Jacobian of a field in the logits z of q, by complex steps: exact up to rounding.
-
-    J[s, a, s', b] = d field[s, a] / d z[s', b] = Im field(z + i h 1[s', b]) / h + O(h^2)
-
-    A gradient has a symmetric Jacobian; a field whose Jacobian is not symmetric has no objective.
-
-    >>> from klsym.numeric.sequence_examples import asymmetric_pair
-    >>> found = [asymmetry(jacobian(field, *asymmetric_pair())) for field in ("kl", "k2", "k3")]
-    >>> [round(x, 6) for x in found]  # 0, log(3)/16, 1/16
-    [0.0, 0.068663, 0.0625]
-
-    field: "kl", the gradient of the sequence KL; "k2" or "k3", the token-level field
-    E_q[sum_t grad loss(l_t)] of `token_field`.  Returns shape (states, symbols, states, symbols); its
-    rows and columns for excluded symbols are 0.
-    Raises UsageError: another field, models of different shapes, or without common support.
-    Source: Squire & Trapp 1998, Using complex variables to estimate derivatives of real functions.
-    """
-    if field not in FIELDS:
-        raise UsageError(f"jacobian: field {field!r}: 'kl', 'k2' or 'k3' expected")
-    token_kl(q, p)
-    parameters = q.logits.size
-    steps = 1j * SMALL_STEP * np.eye(parameters).reshape(parameters, *q.logits.shape)
-    moved = _complex_field(field, q, p, steps).imag / SMALL_STEP
-    return np.moveaxis(moved, 0, -1).reshape(*q.logits.shape, *q.logits.shape)
-
-
-def asymmetry(matrix: Any) -> float:
-    """The largest |J[i, j] - J[j, i]| of a Jacobian of shape (states, symbols, states, symbols).
-
-    >>> asymmetry(np.eye(4).reshape(2, 2, 2, 2))
-    0.0
-    """
-    return float(np.abs(matrix - np.transpose(matrix, (2, 3, 0, 1))).max())
-
-
-def _complex_field(field: str, q: Autoregressive, p: Autoregressive, steps: Any) -> Any:
-    """The fields at the logits z + step, for many complex steps: shape (steps, states, symbols)."""
-    both = np.isfinite(q.logits)
-    shift = q.logits.max(axis=1, keepdims=True)
-    moved = np.where(both, np.where(both, q.logits - shift, 0.0) + steps, 0.0)
-    mass = np.where(both, np.exp(moved), 0.0)
-    total = mass.sum(axis=2, keepdims=True)
-    draw = mass / total
-    ratio = np.where(both, moved - np.log(total) - np.where(both, p.log_probabilities, 0.0), 0.0)
-    leads = np.eye(q.states)[q.successors.ravel()]  # row s, a: the next state
-    table = [np.eye(q.states)[0] * np.ones((len(steps), 1), dtype=complex)] * (q.max_length > 1)
-    for _ in range(q.max_length - 2):
-        flow = table[-1][:, :, None] * draw[:, :, :-1]
-        table.append(flow.reshape(len(steps), -1) @ leads)
-    found, to_go = np.zeros(draw.shape, dtype=complex), np.zeros(draw.shape[:2], dtype=complex)
-    for occupation in table[::-1]:
-        action = ratio.copy()
-        if field == "kl":
-            action[:, :, :-1] += to_go[:, q.successors]
-        to_go = (draw * action).sum(axis=2)
-        centred = draw - p.probabilities if field == "k3" else draw * (action - to_go[:, :, None])
-        found += occupation[:, :, None] * centred
-    return found
-
-
 # ---------------------------------------------------------------------------- variances
 @dataclass(frozen=True)
 class KLVariances:
@@ -276,7 +151,7 @@ def kl_variances(q: Autoregressive, p: Autoregressive) -> KLVariances:
     Source: Amini, Vieira & Cotterell 2025, Better estimation of the KL divergence between language models.
     """
     now = token_kl(q, p)
-    ratio = _log_ratio(q, p)
+    ratio = log_ratios(q, p)
     to_go, sampled, steps = (np.zeros(q.states) for _ in range(3))
     for _ in range(q.max_length - 1):
         after = _after(q, to_go)
@@ -285,70 +160,3 @@ def kl_variances(q: Autoregressive, p: Autoregressive) -> KLVariances:
         sampled = (q.probabilities * ((ratio + off) ** 2 + _after(q, sampled))).sum(axis=1)
         steps = (q.probabilities * ((now[:, None] + off) ** 2 + _after(q, steps))).sum(axis=1)
     return KLVariances(float(to_go[0]), float(sampled[0]), float(steps[0]))
-
-
-ESTIMATORS = ("sampled", "exact-steps", "vanilla", "cumulative", "cumulative-exact-steps")
-
-
-def estimator_moments(q: Autoregressive, p: Autoregressive, estimator: str) -> tuple[Any, float]:
-    """Mean and total variance (trace of the covariance) of an estimate from one sequence, enumerated.
-
-    sampled                  sum_t l_t                                           of KL(q||p)
-    exact-steps              sum_t KL_t, KL_t = KL(q(.|state_t)||p(.|state_t))   of KL(q||p)
-    vanilla                  (sum_u l_u) (sum_t s_t)                             of its gradient
-    cumulative               sum_t s_t sum_{u >= t} l_u                          of its gradient
-    cumulative-exact-steps   sum_t (grad KL_t + s_t sum_{u > t} KL_u)            of its gradient
-
-    >>> q, p = (Autoregressive([[0.0, z]], memory=0, max_length=3) for z in (0.0, np.log(3)))
-    >>> [round(estimator_moments(q, p, name)[1], 3) for name in ("vanilla", "cumulative")]
-    [0.601, 0.24]
-
-    Returns the mean, a number or shape (states, vocabulary + 1), and a number.
-    Raises UsageError: another estimator, models of different shapes or without common support, too many
-    sequences.
-    """
-    if estimator not in ESTIMATORS:
-        raise UsageError(f"estimator_moments: {estimator!r}: one of {', '.join(ESTIMATORS)} expected")
-    token_kl(q, p)
-    mean = expectation(q, lambda y: _estimates(q, p, y, estimator))
-    return mean, float(expectation(q, lambda y: _squared(_estimates(q, p, y, estimator) - mean)))
-
-
-def _squared(values: Any) -> Any:
-    return (values.reshape(len(values), -1) ** 2).sum(axis=1)
-
-
-def _estimates(q: Autoregressive, p: Autoregressive, y: Sequences, estimator: str) -> Any:
-    """The estimate from each sequence, shape (n,) or (n, states, vocabulary + 1)."""
-    ratio = token_log_probabilities(q, y) - token_log_probabilities(p, y)
-    if estimator == "sampled":
-        return ratio.sum(axis=1)
-    score = token_scores(q, y)
-    if estimator == "vanilla":
-        return ratio.sum(axis=1)[:, None, None] * score.sum(axis=1)
-    if estimator == "cumulative":
-        return np.einsum("nt,ntsa->nsa", _sum_from(ratio), score)
-    visited = _visited(q, y)
-    steps = visited @ token_kl(q, p)
-    if estimator == "exact-steps":
-        return steps.sum(axis=1)
-    gradients = _scored(q, q.probabilities * _log_ratio(q, p))  # of KL_s in the logits of its own row
-    return visited.sum(axis=1)[:, :, None] * gradients + np.einsum(
-        "nt,ntsa->nsa", _sum_from(steps) - steps, score
-    )
-
-
-def _sum_from(values: Any) -> Any:
-    """sum_{u >= t} x_u, for each step t of shape (n, width)."""
-    return np.cumsum(values[:, ::-1], axis=1)[:, ::-1]
-
-
-def _visited(q: Autoregressive, y: Sequences) -> Any:
-    """1[step t is drawn, not forced, in state s], shape (n, width, states)."""
-    found = np.zeros((*y.symbols.shape, q.states))
-    state, drawn = np.zeros(len(y), dtype=np.intp), np.ones(len(y), dtype=bool)
-    for t in range(min(y.symbols.shape[1], q.max_length - 1)):
-        found[drawn, t, state[drawn]] = 1
-        drawn = drawn & (y.symbols[:, t] != q.stop)
-        state[drawn] = q.successors[state[drawn], y.symbols[drawn, t]]
-    return found

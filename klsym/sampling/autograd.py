@@ -8,7 +8,6 @@ detached).  Nothing of klsym's own differentiation is used.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from numbers import Real
@@ -108,50 +107,6 @@ def expected_gradient(
 
     [gradient] = library.gradient(mean, live)
     return gradient
-
-
-def gaussian_gradient(
-    loss: Any,
-    mean: float,
-    log_scale: float,
-    samples: Any,
-    values: Mapping[str, Any],
-    *,
-    sampling: str = "on-policy",
-    use: str = "loss",
-    backend: str = "torch",
-    device: str = "cpu",
-) -> np.ndarray:
-    """The gradient of the sample mean of L with respect to (mean, log_scale) of a Gaussian q.
-
-    log q(x) = -((x - mean)/scale)^2/2 - log scale - log(2 pi)/2, with the samples x held fixed.
-
-    >>> import pytest; torch = pytest.importorskip("torch")
-    >>> from klsym.language import k1
-    >>> gaussian_gradient(k1, 0.0, 0.0, [1.0, 3.0], {"log_p": [-1.0, -2.0]}).round(9)
-    array([2., 4.])
-
-    mean, log_scale: numbers, in the units of x and as a log.
-    samples: shape (N,), drawn from the sampler.
-    values: as in `per_sample_gradient`, arrays of shape (N,).
-    Returns float64 of shape (2,).
-    Raises UsageError: as `per_sample_gradient`, and samples that are no list.
-    """
-    library = _library(backend, device)
-    x, xp = library.read(samples, "samples"), library.on.xp
-    if x.ndim != 1 or not x.shape[0]:
-        raise UsageError(f"samples of shape (N,) expected, got {tuple(x.shape)}")
-    problem = _Problem(library, loss, values, sampling, use, tuple(x.shape))
-    live = library.read(mean, "mean"), library.read(log_scale, "log_scale")
-    if live[0].ndim or live[1].ndim:
-        raise UsageError("mean and log_scale: one number each expected")
-
-    def average(mean: Array, log_scale: Array) -> Array:
-        z = (x - mean) * xp.exp(-log_scale)
-        density = -z * z / 2 - log_scale - math.log(2 * math.pi) / 2
-        return xp.sum(problem.loss_at(density)) / x.shape[0]
-
-    return np.array(library.gradient(average, *live))
 
 
 # ---------------------------------------------------------------------------- the loss

@@ -24,7 +24,6 @@ from klsym.sampling.backends import Backend
 # would let the last bits depend on their number.
 TILE = 1024  # samples
 PIECE = 32 * TILE  # samples in one pass: d stays in the cache
-EXACT = 2**53  # counts up to here are float64 numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,34 +61,6 @@ class Moments:
         sums = Accumulator(backend)
         sums.add([values[i, :] for i in range(values.shape[0])])
         return sums.moments()
-
-    @staticmethod
-    def from_counts(counts: Any, values: Any) -> Moments:
-        """The moments of a finite sample in which outcome x has been drawn `counts` times.
-
-            mean = sum n_x v_x / n        comoment = sum n_x (v_x - mean)(v_x - mean)^T        n = sum n_x
-
-        >>> Moments.from_counts([1, 2], [[0.0, 3.0]]).mean.tolist()
-        [2.0]
-
-        counts: whole numbers, shape (n,), 2^53 in total at most: so far they are float64 numbers.
-        values: shape (k, n); the values of outcomes that were never drawn are not looked at.
-        Rounding errors are a few eps relative to the comoment's diagonal and to the mean of |v|.
-        Raises UsageError: negative, too large or no counts, other shapes.
-        """
-        n, table = _checked_counts(counts), np.asarray(values, dtype=np.float64)
-        if table.ndim != 2 or table.shape[1:] != n.shape or not table.shape[0]:
-            raise UsageError(f"moments: values of shape (k, {len(n)}) expected, got {table.shape}")
-        drawn = n > 0
-        n, table = n[drawn], table[:, drawn]
-        count = int(n.sum())
-        with np.errstate(invalid="ignore", over="ignore"):
-            start = table[:, 0]
-            shift = start + ((table - start[:, None]) * (n / count)).sum(axis=1)
-            d = table - shift[:, None]
-            total = (d * n).sum(axis=1)
-            products = np.stack([(d * (row * n)).sum(axis=1) for row in d])
-            return _about_the_mean(count, shift, total, (products + products.T) / 2)
 
     def merge(self, other: Moments) -> Moments:
         """The moments of both samples together; merging in one fixed order gives one result.
@@ -217,15 +188,3 @@ def _float64(backend: Backend) -> contextlib.AbstractContextManager[Any]:
 
         return jax.enable_x64(True)
     return contextlib.nullcontext()
-
-
-def _checked_counts(counts: Any) -> Any:
-    """Counts as float64, exact."""
-    n = np.asarray(counts)
-    whole = n.ndim == 1 and (n.dtype.kind in "iu" or (n.dtype.kind == "f" and bool((n == np.floor(n)).all())))
-    if not whole or bool((n < 0).any()):
-        raise UsageError("moments: counts: one row of whole numbers, 0 or more, expected")
-    total = sum(n.tolist())
-    if not 0 < total <= EXACT:
-        raise UsageError(f"moments: counts: a total from 1 to 2^53 expected, got {total}")
-    return n.astype(np.float64)
