@@ -119,6 +119,11 @@ def test_the_oracle_shares_nothing_with_what_it_judges(name):
     judged = ("engine", "kernel", "unfolding")
     shared = {m for m in RUN[name] if room(m) in judged} - {"klsym.kernel.intervals"}
     assert shared <= ({"klsym.engine.verdict"} if name == "klsym.numeric.cross_check" else set())
+    path = Path(__file__).parents[1].joinpath(*name.split("."))
+    found = [file for file in (path.with_suffix(".py"), path / "__init__.py") if file.exists()]
+    tree = ast.parse(found[0].read_text(encoding="utf-8"))
+    called = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    assert not called & {"derive", "substitute"}  # the ring's own derivatives
 
 
 def test_sampling_says_what_it_shares_with_the_kernel():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
 from dataclasses import replace
 from fractions import Fraction
 
@@ -14,22 +12,16 @@ import sympy
 from klsym.abbreviations import (
     Bregman,
     Context,
-    Covariance,
     Divergence,
     E,
     ExpectedGradient,
     Gradient,
-    Mean,
-    MeanGradient,
-    Point,
-    PointGradient,
     Side,
     Statement,
     elements,
 )
 from klsym.convert import to_ring
 from klsym.engine.derivation import derive
-from klsym.engine.lemmas import lemmas
 from klsym.engine.quantities import (
     KL,
     bregman,
@@ -47,8 +39,8 @@ from klsym.engine.quantities import (
     sample,
     sample_gradient,
 )
-from klsym.errors import NotInRing, Refused, UsageError
-from klsym.kernel import EQUATION, RULES, Theorem, apply_step
+from klsym.errors import UsageError
+from klsym.kernel import Theorem
 from klsym.kernel.intervals import Interval
 from klsym.language import (
     A,
@@ -72,13 +64,9 @@ from klsym.language import (
     sg,
 )
 from klsym.names import parse_name
-from klsym.numeric import exact, models
-from klsym.numeric.dual import Dual
 from klsym.numeric.exact import agreement, check_theorem, enclose, evaluate
 from klsym.numeric.models import FiniteModel, from_certificate, random_model
-from klsym.numeric.systems import EXACT
 from klsym.ring import ExpPoly
-from klsym.unfolding import unfold, written_out
 
 f, g, h = (sympy.Function(name) for name in "fgh")
 nu, a, b = (parameter(name) for name in ("nu", "a", "b"))
@@ -333,33 +321,6 @@ def test_a_logarithm_makes_no_point():
     assert 0 < left.upper - left.lower < Fraction(1, 10**25)
 
 
-@pytest.mark.parametrize(
-    ("function", "derivative"),
-    [
-        (lambda x: x * x * x - 2 * x, lambda x: 3 * x**2 - 2),
-        (lambda x: 1 / x, lambda x: -1 / x**2),
-        (lambda x: (3 - x) / (x + 1) ** 2, lambda x: (x - 7) / (x + 1) ** 3),
-        (lambda x: x**-3, lambda x: -3 / x**4),
-        (np.exp, np.exp),
-        (np.log, lambda x: 1 / x),
-        (lambda x: x**0, lambda x: 0),
-    ],
-)
-def test_dual_numbers_differentiate(function, derivative):
-    found = function(np.array([Dual.of(Fraction(5, 7), 1)]))[0]
-    value, slope = float(function(np.array([5 / 7]))[0]), float(derivative(5 / 7))
-    assert float(found.value.lower) == pytest.approx(value, rel=1e-13)
-    assert float(found.slope.lower) == pytest.approx(slope, rel=1e-13)
-    assert float(found.slope.upper) == pytest.approx(slope, rel=1e-13)
-
-
-def test_dual_numbers_refuse_floats():
-    with pytest.raises(TypeError):
-        Dual.of(1) + 0.5
-    with pytest.raises(TypeError):
-        EXACT.step * 1j
-
-
 # ---------------------------------------------------------------------------- generic functions
 def test_generic_functions_follow_the_caller():
     claim = statement(expected_gradient(g(k1)), REVERSE)
@@ -540,114 +501,7 @@ def test_random_coefficients_and_circular_givens_are_refused():
         evaluate(statement(expectation(R, under=q), 0, given={R: A, A: R}), random_model(0, 3))
 
 
-# ---------------------------------------------------------------------------- the kernel's rules
-CONTEXT = Context(
-    parameters=("lam", "nu"),
-    functions=(("f", ("k1", "log_q", "w")), ("g", ("k1",))),
-    given=(("R", to_ring(nu + lam * k1)),),
-)
-SHAPES = [
-    (name, measure, ring)
-    for name in ("value", "score", "squared score", "loss")
-    for measure in ("q", "p", "mu")
-    for ring in (
-        to_ring(sg(rho) * k3 + lam * log_q), to_ring(rho * sg(r) ** 2 + R * k1), to_ring(lam + 2 * r),
-        to_ring(3 + lam), to_ring(rho ** -1 * k2 + sg(g(k1)) * F), to_ring(g(k1) * exp(lam * k1)),
-    )
-]  # fmt: skip
-
-
-def atoms_for_rules():
-    for shape, measure, ring in SHAPES:
-        score = {"score": ("x",), "squared score": ("x", "x")}.get(shape, ())
-        if shape == "loss":
-            yield from (ExpectedGradient(measure, ring), PointGradient(ring))
-            yield Gradient(Side.of((to_ring(lam), (E(measure, ring),))))
-            yield Covariance(measure, ring, to_ring(k1 + lam))
-        else:
-            yield from (E(measure, ring, score), Point(ring, score))
-    for kind in ("KL", "chi2", "J"):
-        for pair in ("qp", "pq"):
-            yield from (d := Divergence(kind, *pair), Gradient(Side.of((2, (d,)))))
-        yield from (Divergence(kind, "mu", "q"), Gradient(Side.atom(Divergence(kind, "q", "mu"))))
-    yield from (Bregman(to_ring(k1**2)), Bregman(to_ring(r**3 - lam * k1)))
-    yield E("count", to_ring(exp(log_q) * k3))
-    yield Gradient(Side.atom(E("q", to_ring(k1))) + Side.atom(E("p", to_ring(k1))))
-
-
-MOVES = [
-    {}, {"slot": "x"}, *({"to": m} for m in ("q", "p", "mu", "count")),
-    *({"of": m, "slot": "x"} for m in ("q", "p", "mu")),
-    *({"constant": to_ring(c).to_json()} for c in (lam, 2 * lam**2)),
-]  # fmt: skip
-PARTS = [{}, *({"part": to_ring(part).to_json()} for part in (lam, lam + 2, 2 * r, 1 / rho, sg(rho) * k2))]
-DATA = [{**move, **part} for move in MOVES for part in PARTS]
-
-
-# Rules of batches and sequences alone: test_numeric_slot_rules.py
-AT_AN_INDEX = {"sum over t", "parts of a sum", "exchange of sums", "independence", "curl"}
-
-
-def step(rule, data, place=0):
-    return {"rule": rule, "side": "left", "term": place, "factor": place, "data": data, "result": None}
-
-
-def keeps_the_value(before, after, context):
-    claim = Statement(before, after, context)
-    return agreement(claim, at(context, (2,))).difference < 1e-13
-
-
-@pytest.mark.parametrize("rule", [rule for rule in RULES if rule not in AT_AN_INDEX])
-def test_every_rule_of_the_kernel_keeps_the_value(rule):
-    """What a rule puts in the place of an atom has the atom's value; the oracle knows no rule."""
-    found, plain = 0, written_out(CONTEXT)
-    kinds = (Mean, MeanGradient, Gradient)
-    for atom in (atom for atom in atoms_for_rules() if isinstance(atom, kinds)):
-        start = unfold(Side.atom(atom), CONTEXT) if isinstance(atom, Gradient) else Side.atom(atom)
-        for data in DATA:
-            try:
-                result, _ = apply_step({"left": start}, step(rule, data), plain, {})
-            except (Refused, NotInRing):
-                continue
-            if any(parse_name(n).primes for part in elements(result) for n in part.names()):
-                continue  # f' is the kernel's own
-            assert keeps_the_value(start, result, CONTEXT), (atom, data)
-            found += 1
-    assert found >= 6, found
-
-
-@pytest.mark.parametrize("setting", [CONTEXT, replace(CONTEXT, on_policy=True)], ids=["given", "on-policy"])
-def test_what_an_atom_abbreviates_has_its_value(setting):
-    atoms = [*atoms_for_rules(), *(Gradient(Side.atom(Divergence(k, "mu", "q"))) for k in ("KL", "chi2"))]
-    for atom in atoms:
-        written = unfold(Side.atom(atom), setting)
-        assert keeps_the_value(Side.atom(atom), written, setting), atom
-        assert not {"R", "sg(R)"} & {n for part in elements(written) for n in part.names()}
-
-
-MEAN_OF_R = (expectation(r, under=q).side, Side.constant(1))
-LEMMAS = [(name, number) for name, proved in lemmas().known.items() for number in range(len(proved))]
-
-
-@pytest.mark.parametrize(
-    "of", [0, *map(list, LEMMAS)], ids=["premise", *(f"lemma {i}" for i in range(len(LEMMAS)))]
-)
-@pytest.mark.parametrize("gradient", [0, 1])
-@pytest.mark.parametrize("times", [1, -2 * lam, expectation(k1 * r * s, under=p)], ids=["1", "lam", "mean"])
-def test_what_an_equation_adds_is_zero(of, gradient, times):
-    context = Context(("lam",), premises=(MEAN_OF_R,))
-    start, data = expectation(k2, under=q).side, {"of": of, "times": quantity(times).side.to_json()}
-    known = lemmas().known
-    try:
-        result, _ = apply_step(
-            {"left": start}, step(EQUATION, {**data, "gradient": gradient}, None), context, known
-        )
-    except Refused as refusal:
-        assert of != 0 and gradient and "gradient" in str(refusal)
-        return
-    assert result != start and keeps_the_value(start, result, context)
-
-
+# ---------------------------------------------------------------------------- the engine
 def random_loss(stream, depth=3):
     leaves = [k1, k2, k3, r, rho, log_q, log_p, log_mu, lam, R, A, exp(lam * k1), exp(k1 / 2), 1 / rho]
     kind = stream.integers(5) if depth else 0
@@ -839,20 +693,3 @@ def test_infinite_sides_never_agree():
     model = replace(random_model(0, 3, Context(("eps",))), parameters={"eps": 1e9})
     claim = statement(expectation(exp(eps * k1), under=q), 0)
     assert agreement(claim, [model]).difference == float("inf")
-
-
-def test_the_oracle_shares_no_code_with_rules_or_engine():
-    forbidden = tuple(
-        f"klsym.{name}"
-        for name in (
-            "engine", "unfolding", "kernel.means", "kernel.sums", "kernel.batches", "kernel.derivatives",
-            "kernel.closings", "kernel.meta", "kernel.models", "kernel.replay",
-        )
-    )  # fmt: skip
-    for module in (exact, models):
-        tree = ast.parse(inspect.getsource(module))
-        types = {n for top in tree.body if isinstance(top, ast.If) for n in ast.walk(top)}
-        imported = {n.module for n in set(ast.walk(tree)) - types if isinstance(n, ast.ImportFrom)}
-        assert imported and not {m for m in imported if str(m).startswith(forbidden)}
-        called = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute)}
-        assert not called & {"derive", "substitute", "rename"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
-import numpy as np
 import pytest
 from oracle_atoms import (
     FORWARD,
@@ -40,9 +39,7 @@ from klsym.abbreviations import Context, Side
 from klsym.errors import UsageError
 from klsym.kernel import Theorem
 from klsym.kernel.closings import Zero
-from klsym.kernel.intervals import Interval
 from klsym.numeric.drawing import Needs, allowed, needs_of, turned
-from klsym.numeric.dual import Dual
 from klsym.numeric.exact import agreement, check_theorem, enclose, evaluate, models_for
 from klsym.numeric.models import FiniteModel, from_certificate, random_tree
 from klsym.ring import ONE
@@ -393,35 +390,6 @@ def test_unique_functions_of_tokens():
     for family, expected in ((k2("x") + line, True), (k3("x") + line, False)):
         close = {"function": "g", "family": family.to_json(), "order": 2, "constants": ["b", "a"]}
         assert check_theorem(theorem("unique", left, 0, close, **setting)).passed is expected
-
-
-# ---------------------------------------------------------------------------- second derivatives
-@pytest.mark.parametrize(
-    ("function", "second"),
-    [
-        (lambda x: x * x * x - 2 * x, lambda x: 6 * x),
-        (lambda x: 1 / x, lambda x: 2 / x**3),
-        (lambda x: x**-3, lambda x: 12 / x**5),
-        (lambda x: (x - 3) / (x + 1), lambda x: -8 / (x + 1) ** 3),
-        (np.exp, np.exp),
-        (np.log, lambda x: -1 / x**2),
-        (lambda x: x**0, lambda x: 0),
-    ],
-)
-def test_nested_numbers_differentiate_twice(function, second):
-    """f(x + a t + b s) has the part f'' a b at s t."""
-    point = np.array([Dual(Dual.of(Fraction(5, 7), 3), Dual.of(2))])
-    found = function(point)[0].slope.slope
-    assert float(found.lower) == pytest.approx(6 * float(second(5 / 7)), rel=1e-13)
-    assert float(found.upper - found.lower) < 1e-20
-
-
-def test_nested_numbers_mix_with_what_they_hold():
-    x = Dual(Dual.of(2, 1), Dual.of(1))
-    product = (1 + Dual.of(3, 1) * x) * Fraction(1, 2)
-    assert product.slope.slope == Interval.exact(Fraction(1, 2))
-    with pytest.raises(TypeError):
-        x + 0.5
 
 
 # ---------------------------------------------------------------------------- the oracle itself

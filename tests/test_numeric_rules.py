@@ -1,4 +1,4 @@
-"""What a rule of the kernel puts in the place of an atom has the atom's value; the oracle knows no rule."""
+"""What a rule puts in the place of an atom has the atom's value, at every index; the oracle knows no rule."""
 
 from __future__ import annotations
 
@@ -27,15 +27,30 @@ from oracle_atoms import (
     whole,
 )
 
-from klsym.abbreviations import NAMED, Context, Curl, Gradient, MeanVariance, Point, Side, Statement
+from klsym.abbreviations import (
+    NAMED,
+    Bregman,
+    Context,
+    Covariance,
+    Curl,
+    Divergence,
+    Gradient,
+    MeanVariance,
+    Side,
+    Statement,
+    TokenDivergence,
+    elements,
+)
+from klsym.engine.lemmas import lemmas
 from klsym.errors import NotInRing, Refused
-from klsym.kernel import RULES, apply_step
+from klsym.kernel import EQUATION, RULES, apply_step
+from klsym.names import parse_name
 from klsym.numeric.exact import agreement, models_for
 from klsym.unfolding import means_given, unfold, written_out
 
 CONTEXT = Context(
     parameters=("lam", "n"),
-    functions=(("f", ("k1", "log_q", "w")),),
+    functions=(("f", ("k1", "log_q", "w")), ("g", ("k1",))),
     given=(("H[now]", k1("past") + lam * k1("now")),),
 )
 F = V("f[now]")
@@ -52,6 +67,11 @@ BATCH = [
     k1("self") * k1("others") + lam, sg(k1("others")) * r("self"), rho("self") * k1("others") ** 2,
     at("A", "others") * k1("self"), n.inverse() * k1("others") - at("R", "self"), r("others") * k2("self"),
     lam, lam * n,
+]  # fmt: skip
+SAMPLES = [
+    sg(rho("x")) * k3("x") + lam * at("log_q", "x"), rho("x") * sg(r("x")) ** 2 + at("R", "x") * k1("x"),
+    lam + 2 * r("x"), 3 + lam, rho("x").inverse() * k2("x") + sg(V("g")) * V("f"),
+    V("g") * (lam * k1("x")).exp(),
 ]  # fmt: skip
 PAIRS = [k1("self") * k1("other"), k1("rest") * r("other"), k1("rest") ** 2 * k1("self") + lam, n, lam * lam]
 OF_STEPS = [
@@ -74,6 +94,9 @@ def atoms():
         for a in OF_STEPS:
             yield from (mean("it", m, a, *score) for score in ((), ("now",), ("others",), ("others", "x")))
             yield gradient_over("it", a, m=m)
+        for a in SAMPLES:
+            yield from (mean("", m, a, *score) for score in ((), ("x",), ("x", "x")))
+            yield gradient_over("", a, m=m)
     yield from named()
 
 
@@ -91,16 +114,25 @@ def named():
             yield from (grad(mean(index, m, a)), grad(mean(index, m, a) * lam + mean(index, m, a * a)))
         for a in (k1("x") * at("R", "x"), k1("x"), at("length", "x") * k1("x"), at("H", "x")):
             yield from (whole(a, 0, m), whole(a, 1, m), whole(a, 2, m))
-    yield Side.atom(Point(k1("x") * at("R", "x"), ("x",)))
+        for a in SAMPLES[:3]:
+            yield from (Side.atom(Covariance(m, a, k1("x") + lam)), grad(whole(a, 0, m) * lam))
+    for kind, pair in product(("KL", "chi2", "J"), ("qp", "pq", ("mu", "q"), ("q", "mu"))):
+        divergence = Side.atom(Divergence(kind, *pair))
+        yield from (divergence, grad(divergence * 2))
+    yield from (Side.atom(Bregman(phi)) for phi in (k1("x") ** 2, r("x") ** 3 - lam * k1("x")))
+    yield whole(at("log_q", "x").exp() * k3("x"), 0, "count")
+    yield grad(whole(k1("x")) + whole(k1("x"), 0, "p"))
 
 
+PARTS = (lam, lam + 2, r("x") * 2, rho("x").inverse(), sg(rho("x")) * k2("x"))
 SUMS = ("s", "k1", "R", "length", "H", "w")
 DATA = [
     {}, *({"slot": slot} for slot in ("now", "past", "future", "self", "other", "others", "rest")),
-    *({"to": m} for m in ("q", "p", "mu")),
-    *({"of": m, "slot": z} for m in ("q", "p") for z in ("now", "future", "others")),
+    *({"to": m} for m in ("q", "p", "mu", "count")),
+    *({"of": m, "slot": z} for m in ("q", "p") for z in ("now", "future", "others", "x")),
     *({"of": name} for name in SUMS), *({"of": [name]} for name in SUMS), {"of": ["s", "k1"]},
-    {"constant": lam.to_json()},
+    *({"constant": c.to_json()} for c in (lam, lam**2 * 2)),
+    *({"slot": "x", "part": part.to_json()} for part in PARTS), *({"part": part.to_json()} for part in PARTS),
     *({"now": x, "other": y, "slot": z} for x, y in (("k1", "s"), ("s", "R"), ("R", "k1"), ("length", "s"))
       for z in ("past", "future")),
 ]  # fmt: skip
@@ -165,3 +197,38 @@ def test_means_of_what_is_given_have_those_of_its_value(setting):
     assert len(pairs) > 10
     for seed, (left, right) in enumerate(pairs):
         assert off(left, right, setting, seed) < 1e-13, left
+
+
+def test_what_rewards_are_given_is_put_in():
+    for setting in (replace(x, given=(("R", k1("x") * lam + 2),)) for x in SETTINGS):
+        for seed, atom in enumerate(x for x in ATOMS if getattr(x, "index", "") == ""):
+            bases = {parse_name(n).base for part in elements(Side.atom(atom)) for n in part.names()}
+            if bases & {"H", "length"} or isinstance(atom, TokenDivergence | MeanVariance):
+                continue  # of sequences and batches, where R is a sum
+            written = unfold(Side.atom(atom), setting)
+            assert off(Side.atom(atom), written, setting, seed) < 1e-13, atom
+            assert not {"R", "sg(R)"} & {n for part in elements(written) for n in part.names()}
+
+
+# ---------------------------------------------------------------------------- equations
+MEAN_OF_R = (whole(r("x")), Side.constant(1))
+LEMMAS = [[name, number] for name, proved in lemmas().known.items() for number in range(len(proved))]
+
+
+@pytest.mark.parametrize("of", [0, *LEMMAS], ids=["premise", *(f"lemma {i}" for i in range(len(LEMMAS)))])
+@pytest.mark.parametrize("gradient", [0, 1])
+@pytest.mark.parametrize(
+    "times",
+    [Side.constant(1), Side.constant(lam * -2), whole(k1("x") * r("x"), 1, "p")],
+    ids=["1", "lam", "mean"],
+)
+def test_what_an_equation_adds_is_zero(of, gradient, times):
+    context, start = Context(("lam",), premises=(MEAN_OF_R,)), whole(k2("x"))
+    data = {"of": of, "times": times.to_json(), "gradient": gradient}
+    step = {"rule": EQUATION, "side": "left", "term": None, "factor": None, "data": data, "result": None}
+    try:
+        result, _ = apply_step({"left": start}, step, context, lemmas().known)
+    except Refused as refusal:
+        assert of != 0 and gradient and "gradient" in str(refusal)
+        return
+    assert result != start and off(start, result, context, 0) < 1e-13
