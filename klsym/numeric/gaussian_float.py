@@ -1,12 +1,9 @@
 """Expectations of ring losses under Gaussians in floating point, also at complex parameters.
 
-The closed form of `klsym.numeric.gaussian` with numbers for symbols.  With z = x - m about the mean of
-the sampling distribution N(m, v), D = 1 - 2 a v, v' = v/D and z' = b v/D:
+The closed form of `gaussian_closed`, about the mean of the sampling distribution.  Every operation is
+analytic, so that a parameter with an imaginary part of 1e-30 carries an exact derivative:
 
-    E[P(z) exp(a z^2 + b z + c)] = exp(c + b^2 v/(2 D)) / sqrt(D) * E_{N(z', v')}[P],   finite iff D > 0
-
-Every operation is analytic, so that a parameter with an imaginary part of 1e-30 carries an exact
-derivative: d/dtheta E = Im E(theta + 1e-30 i) / 1e-30 (the complex step).
+    d/dtheta E = Im E(theta + 1e-30 i) / 1e-30 (the complex step)
 """
 
 from __future__ import annotations
@@ -14,7 +11,7 @@ from __future__ import annotations
 import cmath
 import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from numbers import Complex, Real
 from typing import Any
@@ -22,12 +19,10 @@ from typing import Any
 import sympy
 
 from klsym.errors import UsageError
-from klsym.names import SAMPLE_BASES, parse_name
-from klsym.numeric.gaussian import DENSITIES, MAX_DEGREE, Condition, Divergent
-from klsym.ring import Exponent, ExpPoly, Monomial
+from klsym.names import parse_name
+from klsym.numeric.gaussian_closed import Arithmetic, ClosedForm, Condition, Divergent, Group, Pair, Poly, add
+from klsym.ring import ExpPoly
 
-Pair = tuple[complex, complex]  # mean, variance
-Poly = list[complex]  # coefficients of 1, z, z^2, ...
 MEASURES = ("q", "p", "mu")
 ROUNDING = 16 * sys.float_info.epsilon  # D below this, over the size of its terms, counts as zero
 CANCELLED = 1e-12  # coefficients below this, over the size of their terms, count as zero
@@ -99,10 +94,8 @@ class GaussianSetting:
         Raises Divergent naming D = 1 - 2 a v, D within rounding of zero included; UsageError for
         rewards, generic functions, exp of more than a quadratic, values beyond the floats.
         """
-        integral = _Integral(self, measure, score)
-        integral.check_finite(element)
         try:
-            total = sum((integral.group(e, terms) for e, terms in _groups(element)), 0j)
+            total, _ = _Floating(self, measure, score).integrate(element)
         except OverflowError:
             total = complex(math.inf)
         if not cmath.isfinite(total):
@@ -118,7 +111,7 @@ class GaussianSetting:
         measure, element: as in `expectation`; score functions change nothing here.
         """
         try:
-            _Integral(self, measure, ()).check_finite(element)
+            _Floating(self, measure).finite_groups(element)
         except Divergent:
             return False
         return True
@@ -138,169 +131,60 @@ def _check_number(what: str, value: Any) -> None:
         raise UsageError(f"{what} is a finite number, got {str(value)[:40]}")
 
 
-def _groups(element: ExpPoly) -> Iterator[tuple[Exponent, list[tuple[Monomial, float]]]]:
-    """The terms of an element under their exponents: P_i(...) exp(Q_i)."""
-    groups: dict[Exponent, list[tuple[Monomial, float]]] = {}
-    for (monomial, exponent), value in element.terms.items():
-        groups.setdefault(exponent, []).append((monomial, float(value)))
-    yield from groups.items()
+def _alike(a: Any, b: Any) -> bool:
+    """Equal up to rounding; a derivative (the imaginary part) is compared by itself."""
+    a, b = complex(a), complex(b)
+    near = math.isclose(a.real, b.real, rel_tol=CANCELLED, abs_tol=CANCELLED)
+    return near and abs(a.imag - b.imag) <= CANCELLED * (abs(a.imag) + abs(b.imag))
 
 
-class _Integral:
-    """An expectation under one measure: every coordinate is a polynomial in the distance from a centre."""
-
-    def __init__(self, setting: GaussianSetting, measure: str, score: tuple[int, ...]) -> None:
-        if any(slot not in (0, 1) for slot in score):
-            raise UsageError(f"score is 0 (mean) or 1 (log scale), got {score}")
-        self.setting, self.score = setting, score
-        self.mean, self.variance = setting.density(measure)
-        self._cache: dict[tuple[str, complex], Poly] = {}
-
-    def group(self, exponent: Exponent, terms: list[tuple[Monomial, float]]) -> complex:
-        """E[P exp(Q)] by completing the square; a group that diverges has been found to cancel."""
-        c, b, a = self.quadratic(exponent)
-        d, sure = self.discriminant(exponent, a)
-        if not sure:
-            return 0j
-        factor = cmath.exp(c + b * b * self.variance / (2 * d)) / cmath.sqrt(d)
-        centre, spread = self.mean + b * self.variance / d, self.variance / d
-        return factor * _central_mean(self.polynomial(terms, centre), spread)
-
-    def polynomial(self, terms: list[tuple[Monomial, float]], centre: complex) -> Poly:
-        """P times the score functions, in powers of x - centre."""
-        total: Poly = []
-        for monomial, value in terms:
-            total = _add(total, self.monomial(monomial, value, centre))
-        m, v = self.setting.density("q")
-        for slot in self.score if total else ():
-            h = centre - m
-            score = [h / v, 1 / v] if slot == 0 else [h * h / v - 1, 2 * h / v, 1 / v]
-            total = _multiply(total, score)
-        return total
-
-    def monomial(self, monomial: Monomial, value: float, centre: complex) -> Poly:
-        product: Poly = [complex(value)]
-        for name, power in monomial:
-            base = self.variable(name, centre)
-            if power < 0:
-                if len(base) != 1:
-                    raise UsageError(f"1/{name} has no closed expectation: positive powers of {name} only")
-                if base[0] == 0:
-                    raise UsageError(f"1/{name}: {name} is zero here")
-                base = [1 / base[0]]
-            if abs(power) * (len(base) - 1) + len(product) > MAX_DEGREE:
-                raise UsageError(f"{name}^{power}: a degree above the limit of {MAX_DEGREE} in x")
-            for _ in range(abs(power)):
-                product = _multiply(product, base)
-        return product
-
-    def variable(self, name: str, centre: complex) -> Poly:
-        """A coordinate as a quadratic in x - centre, a parameter as a constant."""
-        key = (name, centre)
-        if key not in self._cache:
-            self._cache[key] = self._variable(name, centre)
-        return self._cache[key]
-
-    def _variable(self, name: str, centre: complex) -> Poly:
-        parsed = parse_name(name)
-        setting = (self.setting.still or self.setting) if parsed.detached else self.setting
-        if parsed.base in DENSITIES and parsed.slot == "x" and not parsed.primes:
-            over, *below = (_log_density(setting.density(d), centre) for d in DENSITIES[parsed.base])
-            return _trim(_add(over, [-c for c in below[0]]) if below else over)
-        if parsed.base in SAMPLE_BASES or parsed.base == "s":
-            raise UsageError(f"{name} is no function of k1, w and log_q: it has no Gaussian expectation")
-        if parsed.base not in setting.parameters:
-            raise UsageError(f"give a number for {name}: it is no parameter of this setting")
-        return [complex(setting.parameters[parsed.base])]
-
-    # -- the exponent --------------------------------------------------------------------
-    def quadratic(self, exponent: Exponent) -> tuple[complex, complex, complex]:
-        """The exponent as c + b z + a z^2, z = x - mean."""
-        total: Poly = []
-        for monomial, value in exponent:
-            total = _add(total, self.monomial(monomial, float(value), self.mean))
-        total = _trim(total)
-        if len(total) > 3:
-            raise UsageError(f"exp of a polynomial of degree {len(total) - 1} in x has no closed expectation")
-        c, b, a = (*total, 0j, 0j, 0j)[:3]
-        return c, b, a
-
-    def discriminant(self, exponent: Exponent, a: complex) -> tuple[complex, bool]:
-        """D = 1 - 2 a v, and whether its real part is positive beyond rounding."""
-        d = 1 - 2 * a * self.variance
-        parts = [self.monomial(monomial, float(value), self.mean) for monomial, value in exponent]
-        size = 1 + sum(2 * abs(part[2] * self.variance) for part in parts if len(part) > 2)
-        return d, d.real > ROUNDING * size
-
-    def check_finite(self, element: ExpPoly) -> None:
-        """Raise Divergent unless the exponentials with D <= 0 cancel among themselves."""
-        growing: list[tuple[complex, complex, complex, Poly]] = []
-        for exponent, terms in _groups(element):
-            c, b, a = self.quadratic(exponent)
-            if not self.discriminant(exponent, a)[1]:
-                growing.append((a, b, c, self.polynomial(terms, self.mean)))
-        while growing:
-            a, b, c, _ = growing[0]
-            alike = [item for item in growing if _close(item[0], a) and _close(item[1], b)]
-            growing = [item for item in growing if not any(item is other for other in alike)]
-            largest = max((item[2] for item in alike), key=lambda value: value.real)
-            scaled = [[x * cmath.exp(item[2] - largest) for x in item[3]] for item in alike]
-            if not _vanishes(scaled):
-                d = (1 - 2 * a * self.variance).real
-                text = f"1 - 2 a v > 0 (a = {a.real:.6g}, v = {self.variance.real:.6g}, 1 - 2 a v = {d:.6g})"
-                raise Divergent(Condition(text, sympy.false))
-
-
-def _vanishes(polynomials: list[Poly]) -> bool:
-    """Whether a sum of polynomials is zero up to rounding, real and imaginary parts each by itself."""
+def _cancel(parts: list[tuple[Any, Poly]]) -> bool:
+    """Up to rounding, real and imaginary parts each by itself."""
+    largest = max((complex(c) for c, _ in parts), key=lambda value: value.real)
+    scaled = [[x * cmath.exp(c - largest) for x in polynomial] for c, polynomial in parts]
     total: Poly = []
-    for polynomial in polynomials:
-        total = _add(total, polynomial)
-    every = [c for polynomial in polynomials for c in polynomial]
+    for polynomial in scaled:
+        total = add(total, polynomial)
+    every = [c for polynomial in scaled for c in polynomial]
     real, imaginary = max(abs(c.real) for c in every), max(abs(c.imag) for c in every)
     return all(abs(c.real) <= CANCELLED * real and abs(c.imag) <= CANCELLED * imaginary for c in total)
 
 
-def _close(a: complex, b: complex) -> bool:
-    """Equal up to rounding; a derivative (the imaginary part) is compared by itself."""
-    tiny = abs(a.imag) + abs(b.imag)
-    return math.isclose(a.real, b.real, rel_tol=CANCELLED, abs_tol=CANCELLED) and (
-        abs(a.imag - b.imag) <= CANCELLED * tiny
-    )
+_FLOATS = Arithmetic(
+    number=lambda value: complex(float(value)), exp=cmath.exp, sqrt=cmath.sqrt, log=cmath.log,
+    two_pi=2 * math.pi, alike=_alike, cancel=_cancel, tilts=True,
+)  # fmt: skip
 
 
-# ---------------------------------------------------------------------------- polynomials
-def _log_density(pair: Pair, centre: complex) -> Poly:
-    """log density in powers of x - centre: -(z + h)^2/(2 v) - log(2 pi v)/2, h = centre - m."""
-    m, v = pair
-    h = centre - m
-    return [-h * h / (2 * v) - cmath.log(2 * math.pi * v) / 2, -h / v, -1 / (2 * v)]
+class _Floating(ClosedForm):
+    """The closed form under one measure of a setting, times score functions of q."""
 
+    numbers = _FLOATS
 
-def _central_mean(polynomial: Poly, spread: complex) -> complex:
-    """E[P(z)] for z of mean 0: E[z^(2j)] = (2j - 1)!! spread^j, odd moments are zero."""
-    total, moment = 0j, 1 + 0j
-    for j, coefficient in enumerate(polynomial[::2]):
-        total += coefficient * moment
-        moment *= (2 * j + 1) * spread
-    return total
+    def __init__(self, setting: GaussianSetting, measure: str, score: tuple[int, ...] = ()) -> None:
+        super().__init__()
+        if any(slot not in (0, 1) for slot in score):
+            raise UsageError(f"score is 0 (mean) or 1 (log scale), got {score}")
+        self.setting, self.score, self.under = setting, score, setting.density(measure)
+        self.origin = self.under[0]
 
+    def density(self, name: str, detached: bool = False) -> Pair:
+        return self.setting.density(f"sg({name})" if detached else name)
 
-def _add(a: Poly, b: Poly) -> Poly:
-    if len(a) < len(b):
-        a, b = b, a
-    return [x + y for x, y in zip(a, b, strict=False)] + a[len(b) :]
+    def constant(self, name: str) -> complex:
+        parsed = parse_name(name)
+        setting = (self.setting.still or self.setting) if parsed.detached else self.setting
+        if parsed.base not in setting.parameters:
+            raise UsageError(f"give a number for {name}: it is no parameter of this setting")
+        return complex(setting.parameters[parsed.base])
 
-
-def _multiply(a: Poly, b: Poly) -> Poly:
-    product = [0j] * (len(a) + len(b) - 1)
-    for i, x in enumerate(a):
-        for j, y in enumerate(b):
-            product[i + j] += x * y
-    return product
-
-
-def _trim(polynomial: Poly) -> Poly:
-    while len(polynomial) > 1 and polynomial[-1] == 0:
-        polynomial = polynomial[:-1]
-    return polynomial
+    def need(self, group: Group) -> Condition | None:
+        """D = 1 - 2 a v, where its real part is not positive beyond rounding."""
+        a, v = complex(group.a), self.under[1]
+        d = 1 - 2 * a * v
+        parts = [self.monomial(monomial, value, self.origin) for monomial, value in group.exponent]
+        size = 1 + sum(2 * abs(part[2] * v) for part in parts if len(part) > 2)
+        if d.real > ROUNDING * size:
+            return None
+        text = f"1 - 2 a v > 0 (a = {a.real:.6g}, v = {v.real:.6g}, 1 - 2 a v = {d.real:.6g})"
+        return Condition(text, sympy.false)

@@ -16,7 +16,7 @@ import numpy as np
 
 from klsym.abbreviations import Mean
 from klsym.errors import UsageError
-from klsym.numeric.gaussian import DENSITIES, Condition, Divergent
+from klsym.numeric.gaussian_closed import DENSITIES, Condition, Divergent
 from klsym.numeric.gaussian_exact import DIRECTIONS, GaussianModel
 from klsym.numeric.gaussian_float import MEASURES
 from klsym.ring import Exponent, ExpPoly
