@@ -52,3 +52,12 @@ class Finding:
         """The finding with what its source says, in one line of a list."""
         said = f" [{self.mark}: {self.paper}]" if self.paper else ""
         return f"  - {self.text}{said}"
+
+
+def as_said(text: str, found: bool, paper: str, stand_in: str = "") -> Finding:
+    """A finding that holds just where what its source says was found.
+
+    >>> as_said("it falls by half", True, "it falls").mark
+    'as the paper says'
+    """
+    return Finding(text, found, paper, found, stand_in)

@@ -15,9 +15,10 @@ from klsym.errors import UsageError
 from klsym.experiments import bandit_errors as errors
 from klsym.experiments import bandit_runs, bandits
 from klsym.experiments.bandit_floors import floors
-from klsym.experiments.bandit_numbers import converged, drift, error, show
-from klsym.experiments.bandit_runs import FLOWS, Problem, flow, inverse_cdf, sampled
-from klsym.experiments.bandits import GRADIENTS, VALUES, log_softmax
+from klsym.experiments.bandit_runs import FLOWS, Problem, flow, sampled
+from klsym.experiments.bandits import GRADIENTS, VALUES
+from klsym.experiments.softmax import inverse_cdf, kl, log_softmax
+from klsym.experiments.summaries import converged, drift, error, show
 
 LOOP_FILE = Path(__file__).parent.parent / "benchmarks" / "figures_loop.py"
 SPEC = importlib.util.spec_from_file_location("figures_loop", LOOP_FILE)
@@ -53,7 +54,7 @@ def test_the_exact_gradient_is_a_finite_difference_of_the_divergence():
     logits, h = SMALL.log_q + 0.3, 1e-6
     for a in range(3):
         step = h * np.eye(3)[a]
-        up, down = (bandits.kl(log_softmax(logits + s), SMALL.log_p) for s in (step, -step))
+        up, down = (kl(log_softmax(logits + s), SMALL.log_p) for s in (step, -step))
         assert close(bandits.kl_gradient(SMALL.log_q, SMALL.log_p)[:, a], (up - down) / (2 * h), 1e-8)
 
 
@@ -179,24 +180,25 @@ def test_a_best_arm_that_is_rare_in_the_reference():
 
 
 # ---------------------------------------------------------------------------- sampling
-def test_inverse_cdf_finds_the_arm_of_each_uniform():
-    rng = np.random.default_rng(0)
-    weights = rng.exponential(size=(7, 5)) * (rng.random((7, 5)) < 0.7)
-    weights[:, 2] += 0.1
-    uniforms = np.sort(rng.random((7, 50)), axis=1)
+@pytest.mark.parametrize("arms", [1, 2, 5, 8, 100])
+def test_inverse_cdf_finds_the_arm_of_each_uniform(arms):
+    rng = np.random.default_rng(arms)
+    weights = rng.exponential(size=(arms, 7)) * (rng.random((arms, 7)) < 0.7)
+    weights[arms // 2] += 0.1
+    uniforms = rng.random((50, 7))
     found, totals = inverse_cdf(weights, uniforms)
-    assert close(totals[:, 0], weights.sum(1))
+    assert close(totals, weights.sum(0)) and (found % 7 == np.arange(7)).all()
     for i in range(7):
-        arms = found[i] - 5 * i
-        bounds = np.concatenate([[0], np.cumsum(weights[i])]) / weights[i].sum()
-        assert (bounds[arms] <= uniforms[i]).all() and (uniforms[i] < bounds[arms + 1]).all()
+        bounds = np.concatenate([[0], np.cumsum(weights[:, i])]) / weights[:, i].sum()
+        drawn = found[:, i] // 7
+        assert (bounds[drawn] <= uniforms[:, i]).all() and (uniforms[:, i] < bounds[drawn + 1]).all()
 
 
-def test_inverse_cdf_stays_in_its_row_at_the_edges():
-    weights = np.ones((1000, 3))
-    uniforms = np.tile([0.0, np.nextafter(1, 0)], (1000, 1))
-    arms = inverse_cdf(weights, uniforms)[0] - 3 * np.arange(1000)[:, None]
-    assert set(arms[:, 0]) == {0} and set(arms[:, 1]) == {2}
+def test_inverse_cdf_stays_in_its_column_at_the_edges():
+    for arms in (3, 4):
+        uniforms = np.tile([[0.0], [np.nextafter(1, 0)]], 1000)
+        first, last = inverse_cdf(np.ones((arms, 1000)), uniforms)[0] // 1000
+        assert set(first) == {0} and set(last) == {arms - 1}
 
 
 # ---------------------------------------------------------------------------- runs
@@ -276,6 +278,17 @@ def test_nothing_is_nan_when_runs_collapse():
     course = sampled(problem, 2)
     assert all(np.isfinite(x).all() for x in (*course.divergence.values(), course.last))
     assert course.last[GRADIENTS.index("k3 loss")].min() < -100  # it did collapse
+
+
+def test_runs_do_not_depend_on_the_blocks_that_they_are_run_in(monkeypatch):
+    problem, seen = Problem(seed=7, repeats=7, arms=4, iterations=30, start="policy"), []
+    whole = bandit_runs._sampled(problem, 3, seen.append), bandit_runs._flow(problem, seen.append)
+    assert sum(seen) == 2 * problem.updates == 2 * 7 * 30
+    monkeypatch.setattr(bandit_runs, "BLOCK", 3)
+    parts = bandit_runs._sampled(problem, 3, None), bandit_runs._flow(problem, None)
+    for one, other in zip(whole, parts, strict=True):
+        assert close(one.last, other.last)
+        assert all(close(one.divergence[name], other.divergence[name]) for name in one.divergence)
 
 
 def test_runs_are_reproducible_kept_and_read_only():

@@ -13,25 +13,9 @@ from hypothesis import strategies as st
 
 from klsym.errors import UsageError
 from klsym.experiments.reward_collapse import EXACT, FREE, OTHERS, SAMPLED, random_points, reward_collapse
-from klsym.experiments.reward_collapse_runs import (
-    LOST,
-    Setup,
-    bandits,
-    flow,
-    log_softmax,
-    run,
-    sampled,
-    sampled_update,
-)
-from klsym.experiments.reward_collapse_theory import (
-    PENALTIES,
-    branch,
-    expected_update,
-    growth,
-    penalty,
-    slope,
-    stationary_points,
-)
+from klsym.experiments.reward_collapse_runs import LOST, Setup, bandits, flow, run, sampled, sampled_update
+from klsym.experiments.reward_collapse_theory import branch, expected_update, growth, stationary_points
+from klsym.experiments.softmax import PENALTIES, log_softmax, penalty, slope
 
 ALL = pytest.mark.parametrize("name", PENALTIES)
 CURVED = pytest.mark.parametrize("name", ("k2", "k3"))
@@ -45,8 +29,8 @@ DEFINITIONS = {
 def random_bandits(arms, count, seed=0, spread=1.0):
     stream = np.random.default_rng(seed)
     return (
-        log_softmax(spread * stream.normal(size=(arms, count))),
-        log_softmax(stream.normal(size=(arms, count))),
+        log_softmax(spread * stream.normal(size=(arms, count)), 0),
+        log_softmax(stream.normal(size=(arms, count)), 0),
         stream.normal(size=(arms, count)),
     )
 

@@ -13,7 +13,7 @@ import pytest
 from klsym.experiments.distillation import BASE, CLAIMS, OTHERS, figure8
 from klsym.experiments.distillation_models import ESTIMATORS
 from klsym.experiments.reward_collapse import CRITERIA, FREE, SAMPLED, reward_collapse
-from klsym.experiments.reward_collapse_theory import PENALTIES
+from klsym.experiments.softmax import PENALTIES
 from klsym.figures import distillation as draws_distillation
 from klsym.figures import reward_collapse as draws_collapse
 from klsym.figures.style import save

@@ -11,16 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from klsym.errors import UsageError
-from klsym.experiments.bandits import (
-    GRADIENTS,
-    VALUES,
-    Array,
-    at_least,
-    integrands,
-    kl,
-    kl_gradient,
-    score_coefficient,
-)
+from klsym.experiments.bandits import GRADIENTS, VALUES, kl_gradient, score_coefficient
+from klsym.experiments.softmax import Array, at_least, kl, penalty
 
 
 def value_bias_variance(name: str, log_q: Array, log_p: Array) -> tuple[Array, Array]:
@@ -32,7 +24,7 @@ def value_bias_variance(name: str, log_q: Array, log_p: Array) -> tuple[Array, A
     """
     if name not in VALUES:
         raise UsageError(f"{name!r} is no estimate of the value: one of {', '.join(VALUES)}")
-    q, value = np.exp(log_q), integrands(log_q - log_p)[VALUES.index(name)]
+    q, value = np.exp(log_q), penalty(name, log_q - log_p)
     mean = (q * value).sum(-1, keepdims=True)
     bias = mean[..., 0] - kl(log_q, log_p) if name == "k2" else np.zeros(mean.shape[:-1])
     return bias, (q * (value - mean) ** 2).sum(-1)

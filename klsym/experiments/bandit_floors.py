@@ -23,7 +23,7 @@ import numpy as np
 
 from klsym.errors import UsageError
 from klsym.experiments.bandit_runs import Problem
-from klsym.experiments.bandits import Array, kl, sample_sizes
+from klsym.experiments.softmax import Array, kl, sample_sizes
 
 STILL = 1e-12  # rates below it are rounding
 

@@ -1,13 +1,16 @@
-"""Descending the estimates: theta <- theta + step (l - beta g), for all repeats and estimates at once.
+"""Descending the estimates: theta <- theta + step (l - beta g), for many repeats and all estimates at once.
 
     l = 1/n sum (R_i - mean of the other R) s_i      g = 1/n sum c_i s_i      s(y) = e_y - q
 
-with the coefficients c of `bandits.score_coefficients`.  The four estimates of a repeat share the
+with the coefficients c of `bandits.score_coefficient`.  The four estimates of a repeat share the
 uniform numbers that their samples come from (common random numbers), so they differ by what they do
 with a sample and not by luck.  `flow` replaces a sampled update by its mean.
 
 Logits are rounded after each sampled update (`snap`): the k1 loss pulls nothing back, so that the last bits
 of exp, which differ between machines, would grow into other runs.
+
+Bandits run in blocks whose arrays stay in the cache of a processor, each with its own part of one stream of
+uniform numbers: a run is the same whatever the blocks are.
 """
 
 from __future__ import annotations
@@ -20,22 +23,27 @@ from typing import Any
 import numpy as np
 
 from klsym.errors import UsageError
-from klsym.experiments.bandit_numbers import show, shows
 from klsym.experiments.bandits import (
     GRADIENTS,
-    Array,
     Bandits,
-    at_least,
     draw_bandits,
-    kl,
     kl_gradient,
-    log_softmax,
     optimum,
-    positive,
     reversed_optimum,
     score_coefficient,
 )
-from klsym.experiments.distillation_models import snap
+from klsym.experiments.softmax import (
+    Array,
+    at_least,
+    centred,
+    inverse_cdf,
+    kl,
+    log_softmax,
+    positive,
+    score_sum,
+    snap,
+)
+from klsym.experiments.summaries import show, shows
 
 Times = np.ndarray[Any, np.dtype[np.int64]]
 Tick = Callable[[int], Any] | None
@@ -43,6 +51,7 @@ STARTS = ("reference", "policy")
 FLOWS = ("none", "forward", "reverse")  # the penalty whose exact gradient the mean update follows
 CURVE, EVENLY = 60, 100  # times at which divergences are recorded: evenly in log t, and in t
 KEPT = 24  # runs that stay in memory
+BLOCK = 200  # bandits that run at once
 
 
 @dataclass(frozen=True)
@@ -79,6 +88,11 @@ class Problem:
         log_spaced = np.geomspace(1, self.iterations, CURVE).round()
         evenly = np.linspace(0, self.iterations, EVENLY + 1).round()
         return np.unique(np.concatenate([log_spaced, evenly])).astype(np.int64)
+
+    @property
+    def updates(self) -> int:
+        """How many updates one estimate takes, over all bandits."""
+        return self.repeats * self.iterations
 
     def describe(self, ns: Sequence[int]) -> str:
         """The set-up in one line."""
@@ -119,76 +133,65 @@ class Course:
 
 
 # ---------------------------------------------------------------------------- sampled updates
-def inverse_cdf(weights: Array, uniforms: Array) -> tuple[Any, Array]:
-    """Samples from the rows of unnormalised weights, as indices into the raveled weights; and the totals.
-
-    One sorted search over all rows: row i of the distribution functions is shifted by i, and so are its
-    uniforms.  Sorted uniforms make the search fast, and no estimate depends on the order of its samples.
-
-    weights: shape (rows, arms), positive somewhere.  uniforms: shape (rows, n), sorted in each row.
-    """
-    rows, arms = weights.shape
-    shift = np.arange(rows)[:, None]
-    sums = np.cumsum(weights, axis=1)
-    totals = sums[:, -1:].copy()
-    sums /= totals
-    sums += shift
-    found = np.searchsorted(sums.ravel(), (uniforms + shift).ravel(), side="right").reshape(uniforms.shape)
-    # u + row may round up to row + 1
-    return np.minimum(found, shift * arms + (arms - 1), out=found), totals
-
-
 def sampled(problem: Problem, n: int, tick: Tick = None) -> Course:
     """The course of the four estimates at n samples an update; kept in memory for the next caller.
 
     >>> sampled(Problem(repeats=2, arms=3, iterations=4), n=2).divergence["optimum"].shape
     (4, 5, 2)
 
-    tick: called with the number of further iterations done, now and then.
+    tick: called with the number of further updates of a bandit done, now and then.
     Raises UsageError: n < 2 (the control variate needs another sample).
     """
     return _kept((problem, at_least("n", n, 2)), lambda: _sampled(problem, n, tick), tick)
 
 
 def _sampled(problem: Problem, n: int, tick: Tick) -> Course:
-    bandits = problem.bandits()
-    start = bandits.log_p if problem.start == "reference" else bandits.log_q
-    shape = (len(GRADIENTS), *start.shape)
-    logits, log_p, rewards = (_stack(x) for x in (start, bandits.log_p, bandits.rewards))
-    rng = np.random.default_rng([problem.seed, 1, n])
-    recorder = _Recorder(problem, bandits, tick)
+    return _in_blocks(problem, lambda bandits, first: _sampled_block(problem, n, bandits, first, tick))
+
+
+def _sampled_block(problem: Problem, n: int, bandits: Bandits, first: int, tick: Tick) -> Course:
+    """One column for each estimate of each bandit."""
+    start = bandits.start(problem.start)
+    logits, log_p, rewards = (_columns(x.T) for x in (start, bandits.log_p, bandits.rewards))
+    bits = np.random.PCG64([problem.seed, 1, n]).advance(first * n)  # a step of the stream for each number
+    rng, others = np.random.Generator(bits), problem.repeats - len(start)
+    recorder, weights = _Recorder(problem, bandits, tick), np.empty_like(logits)
     for t in range(problem.iterations + 1):
-        top = logits.max(1, keepdims=True)
-        weights = np.exp(logits - top)
-        recorder.look(t, logits.reshape(shape))
+        recorder.look(t, _curves(logits, len(start)))
         if t == problem.iterations:
             break
-        uniforms = _stack(np.sort(rng.random((problem.repeats, n)), axis=1))
-        at, totals = inverse_cdf(weights, uniforms)
+        top = logits.max(0)
+        np.exp(np.subtract(logits, top, out=weights), out=weights)
+        at, totals = inverse_cdf(weights, _columns(rng.random((len(start), n)).T))
+        bits.advance(others * n)
         k1 = logits.ravel()[at] - (top + np.log(totals)) - log_p.ravel()[at]
         c = _coefficients(k1, rewards.ravel()[at], problem.beta)
         c *= problem.step / n
-        # sum c_i (e_i - q)
-        logits += np.bincount(at.ravel(), weights=c.ravel(), minlength=logits.size).reshape(logits.shape)
-        weights *= c.sum(1, keepdims=True) / totals
-        logits = snap(logits - weights)
-    return recorder.course(logits.reshape(shape))
+        weights /= totals
+        logits = snap(logits + score_sum(at, c, weights))
+    return recorder.course(_curves(logits, len(start)))
 
 
 def _coefficients(k1: Array, rewards: Array, beta: float) -> Array:
-    """R_i - mean of the other R - beta c_i at the samples, shape (estimates * repeats, n)."""
-    n = k1.shape[1]
-    c = (rewards - rewards.mean(1, keepdims=True)) * (n / (n - 1))
-    blocks = (len(GRADIENTS), -1, n)
-    for name, mine, theirs in zip(GRADIENTS, c.reshape(blocks), k1.reshape(blocks), strict=True):
-        mean_k1 = theirs.mean(1, keepdims=True) if name == "leave-one-out" else 0.0
-        mine -= beta * score_coefficient(name, theirs, mean_k1, n)
-    return c
+    """R_i - mean of the other R - beta c_i at the samples, shape (n, estimates * bandits)."""
+    n = len(k1)
+    c = centred(rewards)
+    blocks = (n, len(GRADIENTS), -1)
+    mine, theirs = c.reshape(blocks), k1.reshape(blocks)
+    for i, name in enumerate(GRADIENTS):
+        mean_k1 = theirs[:, i].mean(0) if name == "leave-one-out" else 0.0
+        mine[:, i] -= beta * score_coefficient(name, theirs[:, i], mean_k1, n)
+    return np.asarray(c)
 
 
-def _stack(rows: Array) -> Array:
-    """The same rows once for each estimate, one block below the other."""
-    return np.tile(rows, (len(GRADIENTS), 1))
+def _columns(values: Array) -> Array:
+    """The same columns once for each estimate, one block beside the other."""
+    return np.tile(values, len(GRADIENTS))
+
+
+def _curves(logits: Array, bandits: int) -> Array:
+    """Columns of logits as an array of shape (estimates, bandits, arms)."""
+    return np.moveaxis(logits.reshape(len(logits), -1, bandits), 0, -1)
 
 
 # ---------------------------------------------------------------------------- exact updates
@@ -202,20 +205,23 @@ def flow(problem: Problem, tick: Tick = None) -> Course:
 
 
 def _flow(problem: Problem, tick: Tick) -> Course:
-    bandits = problem.bandits()
-    start = bandits.log_p if problem.start == "reference" else bandits.log_q
-    logits, recorder = np.stack([start] * len(FLOWS)), _Recorder(problem, bandits, tick)
-    p, penalty = np.exp(bandits.log_p), np.zeros_like(logits)
+    return _in_blocks(problem, lambda bandits, first: _flow_block(problem, bandits, tick))
+
+
+def _flow_block(problem: Problem, bandits: Bandits, tick: Tick) -> Course:
+    logits = np.stack([bandits.start(problem.start)] * len(FLOWS))
+    recorder, moving = _Recorder(problem, bandits, tick), slice(0 if problem.rewarded else 1, None)
+    p, penalties = np.exp(bandits.log_p), np.zeros_like(logits)
     for t in range(problem.iterations + 1):
         recorder.look(t, logits)
         if t == problem.iterations:
             break
-        log_q = log_softmax(logits)
+        log_q = log_softmax(logits[moving])  # without reward and penalty nothing moves
         q = np.exp(log_q)
-        penalty[1] = q[1] - p
-        penalty[2] = kl_gradient(log_q[2], bandits.log_p)
+        penalties[1] = q[-2] - p
+        penalties[2] = kl_gradient(log_q[-1], bandits.log_p)
         reward = (q * bandits.rewards).sum(-1, keepdims=True)
-        logits += problem.step * (q * (bandits.rewards - reward) - problem.beta * penalty)
+        logits[moving] += problem.step * (q * (bandits.rewards - reward) - problem.beta * penalties[moving])
     return recorder.course(logits)
 
 
@@ -236,15 +242,30 @@ class _Recorder:
         for name, target in self.targets.items():
             self.found[name].append(kl(log_q, target))
         if self.tick is not None:
-            self.tick(t - self.before)
+            self.tick((t - self.before) * logits.shape[1])
         self.before, self.next = t, next(self.due, -1)
 
     def course(self, logits: Array) -> Course:
         curves = {name: np.stack(found, axis=1) for name, found in self.found.items()}
-        last = log_softmax(logits)
-        for array in (*curves.values(), last):
-            array.setflags(write=False)  # shared by all who ask
-        return Course(self.times, curves, last)
+        return Course(self.times, curves, log_softmax(logits))
+
+
+def _in_blocks(problem: Problem, run: Callable[[Bandits, int], Course]) -> Course:
+    """The courses of blocks of bandits, one beside the other; read-only, shared by all who ask."""
+    bandits = problem.bandits()
+    # The C library hands freed memory back above a threshold, which it raises to the largest block freed so
+    # far: after this one, not touched, the arrays of an update cost no page faults.
+    np.empty(2**21)
+    firsts = range(0, problem.repeats, BLOCK)
+    parts = [run(bandits.part(slice(first, first + BLOCK)), first) for first in firsts]
+    curves = {
+        name: np.concatenate([part.divergence[name] for part in parts], axis=-1)
+        for name in parts[0].divergence
+    }
+    last = np.concatenate([part.last for part in parts], axis=1)
+    for array in (*curves.values(), last):
+        array.setflags(write=False)
+    return Course(parts[0].times, curves, last)
 
 
 _COURSES: OrderedDict[tuple[Problem, int], Course] = OrderedDict()
@@ -255,7 +276,7 @@ def _kept(key: tuple[Problem, int], run: Callable[[], Course], tick: Tick) -> Co
     if key in _COURSES:
         _COURSES.move_to_end(key)
         if tick is not None:
-            tick(key[0].iterations)
+            tick(key[0].updates)
     else:
         _COURSES[key] = run()
         while len(_COURSES) > KEPT:

@@ -10,48 +10,28 @@ name pi*_rev for the policy that is best under it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from klsym.errors import UsageError
+from klsym.experiments.softmax import (
+    PENALTIES,
+    Array,
+    at_least,
+    kl,
+    log_softmax,
+    penalty,
+    positive,
+    refuse_unless,
+    slope,
+)
 
-Array = np.ndarray[Any, np.dtype[np.float64]]
-
-VALUES = ("k1", "k2", "k3")
+VALUES = PENALTIES
 GRADIENTS = ("k1 loss", "k3 loss", "vanilla", "leave-one-out")
-PAPER = {  # what Tang & Munos call them
-    "k1 loss": "vanilla (incorrect)",
-    "k3 loss": "variance reduced (incorrect)",
-    "vanilla": "vanilla",
-    "leave-one-out": "vanilla + leave-one-out",
-    "analytic": "analytic gradient",
-}
+SLOPE_OF = {"k1 loss": "k1", "k3 loss": "k3", "vanilla": "k2"}  # whose slope multiplies the score
 HALVINGS = 100  # of a bracket in log x: more than a float can tell apart
-EXPONENT = 700.0  # exp beyond it overflows; r is cut there
-
-
-# ---------------------------------------------------------------------------- log-probabilities
-def log_softmax(logits: Any) -> Array:
-    """log softmax over the last axis, log q = theta - log sum exp theta.
-
-    >>> [float(x) for x in np.exp(log_softmax([0.0, np.log(3.0)])).round(6)]
-    [0.25, 0.75]
-    """
-    logits = np.asarray(logits, float)
-    shifted = logits - logits.max(-1, keepdims=True)
-    return np.asarray(shifted - np.log(np.exp(shifted).sum(-1, keepdims=True)))
-
-
-def kl(log_a: Array, log_b: Array) -> Array:
-    """KL(a||b) = sum a (log a - log b) over the last axis, in nats, shape of the leading axes.
-
-    >>> float(kl(np.log([0.5, 0.5]), np.log([0.25, 0.75])).round(6))
-    0.143841
-    """
-    return np.asarray((np.exp(log_a) * (log_a - log_b)).sum(-1))
 
 
 # ---------------------------------------------------------------------------- the set-up
@@ -66,6 +46,14 @@ class Bandits:
     log_p: Array
     log_q: Array
     rewards: Array
+
+    def start(self, name: str) -> Array:
+        """The policy that a run begins with: the "reference", or the "policy"."""
+        return self.log_p if name == "reference" else self.log_q
+
+    def part(self, rows: slice) -> Bandits:
+        """Some of them."""
+        return Bandits(self.log_p[rows], self.log_q[rows], self.rewards[rows])
 
 
 def draw_bandits(seed: int, repeats: int, arms: int) -> Bandits:
@@ -92,12 +80,7 @@ def value_estimates(counts: Any, log_q: Array, log_p: Array) -> Array:
     counts, log_q, log_p: shape (..., arms).  Returns shape (3, ...), in nats, in the order of VALUES.
     """
     weights = counts / counts.sum(-1, keepdims=True)
-    return np.stack([(weights * value).sum(-1) for value in integrands(log_q - log_p)])
-
-
-def integrands(k1: Array) -> tuple[Array, Array, Array]:
-    """k1, k2 = k1^2/2 and k3 = r - 1 - log r at each arm."""
-    return k1, k1**2 / 2, np.expm1(-k1) + k1
+    return np.stack([(weights * penalty(name, log_q - log_p)).sum(-1) for name in VALUES])
 
 
 def score_coefficient(name: str, k1: Array, mean_k1: Any = 0.0, n: int = 2) -> Array:
@@ -112,11 +95,7 @@ def score_coefficient(name: str, k1: Array, mean_k1: Any = 0.0, n: int = 2) -> A
     k1: at the samples, or at the arms.  mean_k1: mean over all n samples, broadcast against k1; it and n
     matter to leave-one-out alone.
     """
-    if name == "k1 loss":
-        return np.ones_like(k1)
-    if name == "k3 loss":
-        return -np.expm1(np.minimum(-k1, EXPONENT))
-    return k1 if name == "vanilla" else (k1 - mean_k1) * (n / (n - 1))
+    return slope(SLOPE_OF[name], k1) if name in SLOPE_OF else (k1 - mean_k1) * (n / (n - 1))
 
 
 def gradient_estimates(counts: Any, log_q: Array, log_p: Array) -> Array:
@@ -193,32 +172,9 @@ def _log_sum_exp(x: Array) -> Array:
     return np.asarray(top + np.log(np.exp(x - top).sum(-1, keepdims=True)))
 
 
-# ---------------------------------------------------------------------------- refusals
-def at_least(name: str, number: Any, least: int) -> int:
-    """The number, or a UsageError: it is no integer, or it is too small."""
-    if isinstance(number, bool) or not isinstance(number, (int, np.integer)) or number < least:
-        raise UsageError(f"{name} = {number!r}: give an integer of at least {least}")
-    return int(number)
-
-
-def positive(name: str, number: Any) -> float:
-    """The number, or a UsageError: it is not finite and positive."""
-    if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 < number < float("inf"):
-        raise UsageError(f"{name} = {number!r}: give a finite number above 0")
-    return float(number)
-
-
-def sample_sizes(ns: Sequence[int], least: int) -> tuple[int, ...]:
-    """Increasing sample sizes, or a UsageError."""
-    sizes = tuple(at_least("n", n, least) for n in ns)
-    if not sizes or list(sizes) != sorted(set(sizes)):
-        raise UsageError(f"sample sizes {ns!r}: give one or more, in increasing order")
-    return sizes
-
-
 def _check_problem(rewards: Array, beta: float) -> None:
     positive("beta", beta)
     with np.errstate(over="ignore", invalid="ignore"):
         spread = np.ptp(rewards, -1) / beta
-    if not np.isfinite(spread).all():
-        raise UsageError("rewards that are nan or infinite, or too far apart for this beta: give finite ones")
+    reason = "rewards that are nan or infinite, or too far apart for this beta: give finite ones"
+    refuse_unless(bool(np.isfinite(spread).all()), reason)

@@ -11,15 +11,16 @@ fields vanishes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from klsym.experiments.distillation_models import ESTIMATORS, refuse_unless
+from klsym.experiments.distillation_models import ESTIMATORS
 from klsym.experiments.distillation_reward import RewardAgainstKL, reward_against_kl
-from klsym.experiments.distillation_runs import FIELDS, Setup, check_runs, descend, noise
+from klsym.experiments.distillation_runs import FIELDS, Setup, descend, noise
+from klsym.experiments.softmax import Progress, check_runs, refuse_unless
 from klsym.finding import Finding
 
 STEPS = 10.0 ** np.arange(-2.0, 1.25, 0.5)  # step sizes; Adam's are a tenth of them
@@ -298,7 +299,7 @@ def figure8(
     other_repeats: int = 40,
     base: tuple[Setup, Setup] = BASE,
     others: tuple[Setup, ...] = OTHERS,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress = None,
 ) -> Figure8:
     """Run the experiment.
 

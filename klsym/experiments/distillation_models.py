@@ -17,26 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from klsym.errors import UsageError
-
-GRID = 2.0**20  # steps a nat to which the logits of a run are rounded
-
-
-def refuse_unless(condition: bool, reason: str) -> None:
-    """UsageError with the reason, unless the condition holds."""
-    if not condition:
-        raise UsageError(f"distillation: {reason}")
-
-
-def is_count(value: Any, least: int) -> bool:
-    """A whole number, `least` or more."""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= least)
-
-
-def is_number(value: Any) -> bool:
-    """A finite real number."""
-    known = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    return known and bool(np.isfinite(value))
+from klsym.experiments.softmax import centred, is_count, refuse_unless, score_sum, slope
 
 
 # ---------------------------------------------------------------------------- the space of sequences
@@ -127,31 +108,6 @@ def _groups(labels: Any) -> tuple[Any, Any, Any]:
     return order, begins, found
 
 
-def log_softmax(logits: Any) -> Any:
-    """log q(a|row) = z - log sum exp z, along the symbols, which are axis 1.
-
-    >>> log_softmax(np.zeros((1, 2, 1))).round(3).ravel().tolist()
-    [-0.693, -0.693]
-
-    logits: shape (rows, symbols, models).  Raises UsageError: nan or inf, another number of axes.
-    """
-    z = np.asarray(logits, dtype=float)
-    refuse_unless(z.ndim == 3, f"logits: shape (rows, symbols, models) expected, got {z.shape}")
-    refuse_unless(bool(np.isfinite(z).all()), "logits: finite numbers expected")
-    shifted = z - z.max(axis=1, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
-
-
-def snap(logits: Any) -> Any:
-    """Logits as multiples of 2^-20, so that the last bits of exp and log, which differ between machines,
-    do not grow into another run.
-
-    >>> snap(np.array([0.3, 1.0])).tolist()
-    [0.3000001907348633, 1.0]
-    """
-    return np.rint(logits * GRID) / GRID
-
-
 def _check(space: Space, log_q: Any, log_p: Any) -> None:
     rows = int(space.rows.max()) + 1
     wanted = [(rows, space.symbols), (space.states, space.symbols)]
@@ -202,9 +158,10 @@ def expected_sum(space: Space, log_q: Any, payoff: Any, gradient: bool = True) -
 def exact(space: Space, log_q: Any, log_p: Any) -> tuple[Any, Any]:
     """KL(q||p) over sequences and its gradient in the policy's logits, for every model.
 
+    >>> from klsym.experiments.softmax import log_softmax
     >>> space = Space(2, 1, 1, 6)
     >>> z = np.random.default_rng(0).normal(size=(2, 3, 3, 4))
-    >>> kl, gradient = exact(space, log_softmax(z[0]), log_softmax(z[1]))
+    >>> kl, gradient = exact(space, log_softmax(z[0], 1), log_softmax(z[1], 1))
     >>> kl.shape, gradient.shape, bool((kl > 0).all())
     ((4,), (3, 3, 4), True)
 
@@ -303,14 +260,6 @@ def draw(space: Space, probabilities: Any, uniforms: Any) -> Draws:
 
 
 # ---------------------------------------------------------------------------- estimates of the gradient
-def _token_k3(draws: Draws, ratio: Any) -> Any:
-    return -np.expm1(-ratio)
-
-
-def _token_vanilla(draws: Draws, ratio: Any) -> Any:
-    return ratio
-
-
 def _sequence_vanilla(draws: Draws, ratio: Any) -> Any:
     return draws.totals(ratio).ravel()[draws.sequence]
 
@@ -330,44 +279,22 @@ def _cumulative(draws: Draws, ratio: Any) -> Any:
 
 # What multiplies the score of the token drawn at step t, from l_t = log(q/p) of every token.
 ESTIMATORS: dict[str, Callable[[Draws, Any], Any]] = {
-    "token k3": _token_k3,  # 1 - exp(-l_t), the gradient of k3(l_t)
-    "token vanilla": _token_vanilla,  # l_t
+    "token k3": lambda draws, ratio: slope("k3", ratio),  # 1 - exp(-l_t), the gradient of k3(l_t)
+    "token vanilla": lambda draws, ratio: slope("k2", ratio),  # l_t
     "sequence vanilla": _sequence_vanilla,  # sum_s l_s
     "leave-one-out": _leave_one_out,  # sum_s l_s less the mean of the other sequences
     "cumulative": _cumulative,  # sum_{s >= t} l_s
 }
 
 
-def centred(totals: Any) -> Any:
-    """x_i minus the mean of the others, for x of shape (n, models).
-
-    >>> centred(np.array([[1.0], [2.0], [6.0]])).ravel().tolist()
-    [-3.0, -1.5, 4.5]
-
-    Raises UsageError: n below 2.
-    """
-    n = len(totals)
-    refuse_unless(n >= 2, f"leave-one-out: {n} sequence a model: 2 or more expected")
-    return (totals - totals.mean(axis=0)) * (n / (n - 1))
-
-
-def score_sum(draws: Draws, coefficient: Any, probabilities: Any) -> Any:
-    """(1/n) sum_i sum_t c_{i,t} s_{i,t} in the logits, s[row, a] = 1[row drawn] (1[a drawn] - q(a|row)).
-
-    coefficient: c, one for each draw.  probabilities: q(a|row), shape (rows, symbols, models).
-    Returns shape (rows, symbols, models).  Source: Williams 1992.
-    """
-    drawn = np.bincount(draws.in_q, coefficient, minlength=probabilities.size).reshape(probabilities.shape)
-    return (drawn - probabilities * drawn.sum(axis=1, keepdims=True)) / draws.n
-
-
 def estimate(space: Space, log_q: Any, log_p: Any, estimator: str, uniforms: Any) -> Any:
     """One estimate of the gradient of KL(q||p) for every model, from n sequences of each.
 
+    >>> from klsym.experiments.softmax import log_softmax
     >>> space = Space(2, 1, 1, 6)
     >>> z = np.random.default_rng(0).normal(size=(2, 3, 3, 7))
     >>> u = np.random.default_rng(1).random((5, 4, 7))
-    >>> estimate(space, log_softmax(z[0]), log_softmax(z[1]), "cumulative", u).shape
+    >>> estimate(space, log_softmax(z[0], 1), log_softmax(z[1], 1), "cumulative", u).shape
     (3, 3, 7)
 
     log_q, log_p: as in exact.  estimator: a key of ESTIMATORS.  uniforms: as in draw.
@@ -381,4 +308,4 @@ def estimate(space: Space, log_q: Any, log_p: Any, estimator: str, uniforms: Any
     q = np.exp(log_q)
     draws = draw(space, q, uniforms)
     ratio = log_q.ravel()[draws.in_q] - log_p.ravel()[draws.in_p]
-    return score_sum(draws, ESTIMATORS[estimator](draws, ratio), q)
+    return score_sum(draws.in_q, ESTIMATORS[estimator](draws, ratio) / draws.n, q, axis=1)

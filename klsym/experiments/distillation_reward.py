@@ -14,20 +14,19 @@ from typing import Any
 
 import numpy as np
 
-from klsym.experiments.distillation_models import (
-    ESTIMATORS,
-    Draws,
-    Space,
+from klsym.experiments.distillation_models import ESTIMATORS, Draws, Space, draw, expected_sum, sequence_kl
+from klsym.experiments.distillation_runs import Setup, start, uniforms
+from klsym.experiments.softmax import (
     centred,
-    draw,
-    expected_sum,
+    check_runs,
     log_softmax,
+    positive,
+    positive_numbers,
     refuse_unless,
     score_sum,
-    sequence_kl,
+    slope,
     snap,
 )
-from klsym.experiments.distillation_runs import Setup, check_runs, start, uniforms
 from klsym.finding import Finding
 
 LOSSES = ("token vanilla", "token k3", "token k1")  # k1 as a loss: score coefficient 1, no KL force at all
@@ -145,7 +144,7 @@ def optimum(space: Space, log_p: Any, rewards: Any, beta: float) -> tuple[Any, A
     rewards: f, shape (states, symbols, 1).  beta: positive.
     Raises UsageError: beta not positive.  Source: Ziebart et al. 2008.
     """
-    refuse_unless(bool(np.isfinite(beta) and beta > 0), f"beta {beta!r}: a positive number expected")
+    positive("beta", beta)
     p, shape = np.exp(log_p), log_p[:, 0].shape
     log_z, value = np.zeros(shape), np.zeros(shape)
     for _ in range(space.max_length - 1):
@@ -162,7 +161,7 @@ def optimum(space: Space, log_p: Any, rewards: Any, beta: float) -> tuple[Any, A
 
 def _penalty(loss: str, draws: Draws, ratio: Any) -> Any:
     """The score coefficient of the token-level loss."""
-    return np.ones_like(ratio) if loss == "token k1" else ESTIMATORS[loss](draws, ratio)
+    return slope("k1", ratio) if loss == "token k1" else ESTIMATORS[loss](draws, ratio)
 
 
 def ascend(setup: Setup, loss: str, betas: Any, repeats: int, seed: int) -> tuple[Any, Any]:
@@ -173,13 +172,13 @@ def ascend(setup: Setup, loss: str, betas: Any, repeats: int, seed: int) -> tupl
     Source: Tang & Munos 2025, appendix C (the update), section 5.1.
     """
     refuse_unless(loss in LOSSES, f"loss {loss!r}: one of {', '.join(LOSSES)} expected")
-    check_runs(seed, repeats, betas)
+    check_runs(seed, repeats)
+    weight = np.repeat(positive_numbers("betas", betas), repeats)
     space, stream = setup.space, np.random.default_rng([seed, 3])
     z, log_p = (np.tile(x, len(betas)) for x in start(setup, repeats, seed))
-    weight, rewards = np.repeat(np.asarray(betas, dtype=float), repeats), payoff(space)
-    kept = []
+    rewards, kept = payoff(space), []
     for i in range(setup.iterations + 1):
-        log_q = log_softmax(z)
+        log_q = log_softmax(z, 1)
         if i % EVERY == 0:
             earned = expected_sum(space, log_q, rewards, gradient=False)[0]
             kept.append((sequence_kl(space, log_q, log_p), earned))
@@ -188,7 +187,7 @@ def ascend(setup: Setup, loss: str, betas: Any, repeats: int, seed: int) -> tupl
         got = rewards.ravel()[draws.in_p // draws.models]
         advantage = centred(draws.totals(got)).ravel()[draws.sequence]
         coefficient = advantage - weight[draws.sequence % draws.models] * _penalty(loss, draws, ratio)
-        z = snap(z + STEP * score_sum(draws, coefficient, np.exp(log_q)))
+        z = snap(z + STEP * score_sum(draws.in_q, coefficient / setup.n, np.exp(log_q), axis=1))
     kl, reward = np.moveaxis(np.array(kept).reshape(len(kept), 2, len(betas), repeats), 0, 2)
     return kl, reward
 

@@ -17,13 +17,17 @@ from klsym.experiments.distillation_models import (
     Space,
     estimate,
     exact,
+    sequence_kl,
+    token_field,
+)
+from klsym.experiments.softmax import (
+    check_runs,
     is_count,
     is_number,
     log_softmax,
+    positive_numbers,
     refuse_unless,
-    sequence_kl,
     snap,
-    token_field,
 )
 
 EXACT: dict[str, Callable[[Space, Any, Any], Any]] = {  # expected updates, n = infinity
@@ -82,15 +86,6 @@ class Setup:
         return self.student_memory == self.memory
 
 
-def check_runs(seed: Any, repeats: Any, steps: Any = (1.0,)) -> None:
-    """UsageError unless seed is 0 or more, repeats 2 or more, and every step positive and finite."""
-    fine = is_count(seed, 0) and is_count(repeats, 2)
-    refuse_unless(fine, f"seed {seed!r}, repeats {repeats!r}: whole numbers, at least 0 and 2, expected")
-    sizes = np.asarray(steps, dtype=float)
-    positive = sizes.ndim == 1 and len(sizes) > 0 and bool((np.isfinite(sizes) & (sizes > 0)).all())
-    refuse_unless(positive, f"steps {steps!r}: positive numbers expected")
-
-
 def start(setup: Setup, repeats: int, seed: int) -> tuple[Any, Any]:
     """Random starts: the policy's logits, shape (rows, symbols, repeats), and log p, with states for rows.
 
@@ -107,7 +102,7 @@ def start(setup: Setup, repeats: int, seed: int) -> tuple[Any, Any]:
     policy += reference if setup.near else 0.0
     for logits in (reference, policy):
         logits[:, -1] += setup.stop
-    return policy, log_softmax(reference)
+    return policy, log_softmax(reference, 1)
 
 
 def uniforms(setup: Setup, repeats: int, stream: np.random.Generator) -> Any:
@@ -136,20 +131,21 @@ def descend(setup: Setup, name: str, steps: Any, repeats: int, seed: int, record
     """
     known = ", ".join(FIELDS)
     refuse_unless(name in FIELDS, f"field {name!r}: one of {known} expected")
-    check_runs(seed, repeats, steps)
+    check_runs(seed, repeats)
+    sizes = positive_numbers("steps", steps)
     space, stream = setup.space, np.random.default_rng([seed, 1])
     policy, reference = start(setup, repeats, seed)
     z, log_p = (np.tile(x, len(steps)) for x in (policy, reference))
-    size = np.repeat(np.asarray(steps, dtype=float), repeats)
+    size = np.repeat(sizes, repeats)
     optimiser = Adam() if setup.adam else None
     kept = []
     for i in range(setup.iterations):
-        log_q = log_softmax(z)
+        log_q = log_softmax(z, 1)
         if i in record:
             kept.append(sequence_kl(space, log_q, log_p))
         update = field(space, log_q, log_p, name, uniforms(setup, repeats, stream))
         z = snap(z - size * (optimiser.scaled(update) if optimiser else update))
-    kept.append(sequence_kl(space, log_softmax(z), log_p))
+    kept.append(sequence_kl(space, log_softmax(z, 1), log_p))
     return np.array(kept).reshape(-1, len(steps), repeats)
 
 
@@ -177,7 +173,7 @@ def noise(setup: Setup, repeats: int, seed: int, draws: int = 50) -> dict[str, t
     """
     space = setup.space
     policy, log_p = start(setup, repeats, seed)
-    log_q = log_softmax(policy)
+    log_q = log_softmax(policy, 1)
     true = exact(space, log_q, log_p)[1]
     token = {f"token {n}": token_field(space, log_q, log_p, k) for n, k in (("k3", "k3"), ("vanilla", "k2"))}
     u = np.random.default_rng([seed, 2]).random((setup.max_length - 1, setup.n, repeats * draws))

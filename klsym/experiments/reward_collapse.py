@@ -7,20 +7,14 @@ klsym.experiments.reward_collapse_runs; here are the experiment and what it show
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from klsym.experiments.distillation_models import is_count
-from klsym.experiments.reward_collapse_runs import Paths, Setup, flow, log_softmax, run
-from klsym.experiments.reward_collapse_theory import (
-    PENALTIES,
-    growth,
-    refuse_unless,
-    stationary_points,
-)
+from klsym.experiments.reward_collapse_runs import Paths, Setup, flow, run
+from klsym.experiments.reward_collapse_theory import growth, stationary_points
+from klsym.experiments.softmax import PENALTIES, Progress, is_count, log_softmax, refuse_unless
 from klsym.finding import Finding
 
 EXACT = Setup("base")
@@ -276,7 +270,7 @@ def random_points(name: str, bandits: int, seed: int) -> Points:
         fine, f"penalty {name!r}, {bandits!r} bandits, seed {seed!r}: 'k2' or 'k3', 1 and 0 or more"
     )
     stream = np.random.default_rng([seed, 2])
-    log_p = log_softmax(stream.normal(size=(3, bandits)))
+    log_p = log_softmax(stream.normal(size=(3, bandits)), 0)
     reward = stream.normal(size=(3, bandits)) * 10.0 ** stream.uniform(-1.5, 0.5, size=bandits)
     k1, which = stationary_points(name, log_p, reward, 1.0)
     rate = np.array([growth(name, k, log_p[:, j], 1.0) for k, j in zip(k1.T, which, strict=True)])
@@ -305,7 +299,7 @@ def reward_collapse(
     other_repeats: int = 50,
     bandits: int = 300,
     others: tuple[Setup, ...] = OTHERS,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress = None,
 ) -> RewardCollapse:
     """Run the experiment.
 

@@ -12,14 +12,22 @@ from typing import Any
 
 import numpy as np
 
-from klsym.experiments.distillation_models import centred, is_count, is_number, snap
-from klsym.experiments.reward_collapse_theory import (
+from klsym.experiments.reward_collapse_theory import expected_update
+from klsym.experiments.softmax import (
     PENALTIES,
-    check_beta,
+    centred,
     check_penalty,
-    expected_update,
+    check_runs,
+    inverse_cdf,
+    is_count,
+    is_number,
+    kl,
+    log_softmax,
     penalty,
+    positive,
     refuse_unless,
+    score_sum,
+    snap,
 )
 
 LOST = 1e-6  # an arm is lost where q is below this share of the optimum q*
@@ -53,24 +61,17 @@ class Setup:
     horizon: float = 300.0
 
     def __post_init__(self) -> None:
-        check_beta(self.beta)
+        positive("beta", self.beta)
         refuse_unless(
             is_count(self.arms, 2) and is_count(self.n, 1), f"{self.name}: 2 arms, 1 sample at least"
         )
         spreads = (self.reference, self.reward, self.start)
         fine = all(is_number(x) and x >= 0 for x in spreads)
         refuse_unless(fine, f"{self.name}: spreads {spreads}: 0 or more expected")
-        times = (self.horizon, 1.0 if self.step is None else self.step)
-        positive = all(is_number(x) and x > 0 for x in times)
-        refuse_unless(positive, f"{self.name}: horizon, step {times}: positive numbers expected")
+        positive(f"{self.name}: horizon", self.horizon)
+        positive(f"{self.name}: step", 1.0 if self.step is None else self.step)
         paired = self.n >= 2 or not self.baseline or self.step is None
         refuse_unless(paired, f"{self.name}: a leave-one-out baseline needs 2 samples or more")
-
-
-def log_softmax(logits: Any) -> Any:
-    """log q, the arms along axis 0."""
-    shifted = logits - logits.max(axis=0)
-    return shifted - np.log(np.exp(shifted).sum(axis=0))
 
 
 def bandits(setup: Setup, repeats: int, seed: int) -> tuple[Any, Any, Any]:
@@ -78,10 +79,9 @@ def bandits(setup: Setup, repeats: int, seed: int) -> tuple[Any, Any, Any]:
 
     Raises UsageError: seed or repeats out of range.
     """
-    fine = is_count(seed, 0) and is_count(repeats, 1)
-    refuse_unless(fine, f"seed {seed!r}, repeats {repeats!r}: whole numbers, at least 0 and 1, expected")
+    check_runs(seed, repeats, 1)
     draws = np.random.default_rng([seed, 0]).normal(size=(3, setup.arms, repeats))
-    log_p = log_softmax(setup.reference * draws[0])
+    log_p = log_softmax(setup.reference * draws[0], 0)
     return log_p + setup.start * draws[1], log_p, setup.reward * draws[2]
 
 
@@ -92,7 +92,7 @@ def flow(name: str, setup: Setup, logits: Any, log_p: Any, reward: Any, times: A
     """
 
     def update(z: Any) -> Any:
-        return expected_update(name, log_softmax(z), log_p, reward, setup.beta)
+        return expected_update(name, log_softmax(z, 0), log_p, reward, setup.beta)
 
     z, now, kept = logits, 0.0, []
     largest = FLOW_STEP / max(setup.beta, setup.reward)
@@ -105,7 +105,7 @@ def flow(name: str, setup: Setup, logits: Any, log_p: Any, reward: Any, times: A
             three = update(z + h / 2 * two)
             z = z + h / 6 * (one + 2 * two + 2 * three + update(z + h * three))
         now = time
-        kept.append(log_softmax(z))
+        kept.append(log_softmax(z, 0))
     return np.array(kept)
 
 
@@ -114,14 +114,11 @@ def sampled_update(name: str, setup: Setup, log_q: Any, log_p: Any, reward: Any,
 
     uniforms: on [0, 1), shape (n, repeats).
     """
-    q, who = np.exp(log_q), np.arange(log_q.shape[1])
-    drawn = (uniforms[:, None] >= np.cumsum(q[:-1], axis=0)).sum(axis=1)
-    coefficient = reward[drawn, who] - setup.beta * penalty(name, log_q[drawn, who] - log_p[drawn, who])
+    at, _ = inverse_cdf(np.exp(log_q), uniforms)
+    gain = reward.ravel()[at] - setup.beta * penalty(name, (log_q - log_p).ravel()[at])
     if setup.baseline:
-        coefficient = centred(coefficient)
-    found = np.zeros_like(log_q)
-    np.add.at(found, (drawn, np.broadcast_to(who, drawn.shape)), coefficient / len(drawn))
-    return found - q * found.sum(axis=0)
+        gain = centred(gain)
+    return score_sum(at, gain / len(at), np.exp(log_q))
 
 
 def sampled(name: str, setup: Setup, logits: Any, log_p: Any, reward: Any, times: Any, seed: int) -> Any:
@@ -135,9 +132,9 @@ def sampled(name: str, setup: Setup, logits: Any, log_p: Any, reward: Any, times
         until = round(time / setup.beta / float(setup.step or 1))
         for _ in range(until - done):
             u = stream.random((setup.n, logits.shape[1]))
-            z = snap(z + setup.step * sampled_update(name, setup, log_softmax(z), log_p, reward, u))
+            z = snap(z + setup.step * sampled_update(name, setup, log_softmax(z, 0), log_p, reward, u))
         done = until
-        kept.append(log_softmax(z))
+        kept.append(log_softmax(z, 0))
     return np.array(kept)
 
 
@@ -159,7 +156,7 @@ class Paths:
     @property
     def kl(self) -> Any:
         """KL(q||q*), the shortfall of E_q[R] - beta KL(q||p) over beta; shape (penalties, times, repeats)."""
-        return (np.exp(self.log_q) * (self.log_q - self.log_best)).sum(axis=2)
+        return kl(self.log_q, self.log_best, axis=2)
 
     @property
     def lost(self) -> Any:
@@ -207,4 +204,4 @@ def run(
     times = np.linspace(0.0, setup.horizon, records)
     start = (setup, logits, log_p, reward, times)
     runs = [flow(k, *start) if setup.step is None else sampled(k, *start, seed) for k in penalties]
-    return Paths(setup, times, np.array(runs), log_p, log_softmax(log_p + reward / setup.beta))
+    return Paths(setup, times, np.array(runs), log_p, log_softmax(log_p + reward / setup.beta, 0))

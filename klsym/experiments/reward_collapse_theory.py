@@ -40,50 +40,12 @@ from typing import Any
 
 import numpy as np
 
-from klsym.errors import UsageError
+from klsym.experiments.softmax import check_penalty, penalty, positive, refuse_unless, slope
 
-PENALTIES = ("k1", "k2", "k3")
 NEWTON = 60  # steps at most; convergence is monotone, and quadratic at the end
 SCAN, BISECTIONS = 400, 55  # values of nu looked at, and halvings of a bracket
 LARGEST_LOG = 50.0  # log of a probability beyond which only its being above one matters
 LARGEST_ARMS = 8  # 2^arms combinations of branches
-
-
-def refuse_unless(condition: bool, reason: str) -> None:
-    """UsageError with the reason, unless the condition holds."""
-    if not condition:
-        raise UsageError(f"reward collapse: {reason}")
-
-
-def check_penalty(name: str) -> None:
-    """UsageError unless the name is one of PENALTIES."""
-    refuse_unless(name in PENALTIES, f"penalty {name!r}: one of {', '.join(PENALTIES)} expected")
-
-
-def check_beta(beta: Any) -> None:
-    """UsageError unless beta is a positive number."""
-    fine = isinstance(beta, int | float | np.number) and bool(np.isfinite(beta) and beta > 0)
-    refuse_unless(fine, f"beta {beta!r}: a positive number expected")
-
-
-def penalty(name: str, k1: Any) -> Any:
-    """The penalty as a function of k1 = log(q/p).
-
-    >>> [round(float(penalty(name, -1.0)), 3) for name in PENALTIES]
-    [-1.0, 0.5, 0.718]
-
-    Raises UsageError: another name.
-    """
-    check_penalty(name)
-    k1 = np.asarray(k1, dtype=float)
-    return {"k1": lambda: k1, "k2": lambda: k1**2 / 2, "k3": lambda: np.expm1(-k1) + k1}[name]()
-
-
-def slope(name: str, k1: Any) -> Any:
-    """Its derivative in k1: 1, k1 and 1 - exp(-k1).  Raises UsageError: another name."""
-    check_penalty(name)
-    k1 = np.asarray(k1, dtype=float)
-    return {"k1": lambda: np.ones_like(k1), "k2": lambda: k1, "k3": lambda: -np.expm1(-k1)}[name]()
 
 
 def expected_update(name: str, log_q: Any, log_p: Any, reward: Any, beta: float) -> Any:
@@ -149,7 +111,7 @@ def stationary_points(name: str, log_p: Any, reward: Any, beta: float) -> tuple[
     Raises UsageError: another penalty, beta not positive, shapes that do not fit, nan.
     """
     check_penalty(name)
-    check_beta(beta)
+    positive("beta", beta)
     log_p, reward = np.asarray(log_p, dtype=float), np.asarray(reward, dtype=float)
     fits = log_p.ndim == 2 and log_p.shape == reward.shape and 2 <= len(log_p) <= LARGEST_ARMS
     refuse_unless(fits, f"shapes {log_p.shape}, {reward.shape}: (arms, bandits), 2 to {LARGEST_ARMS} arms")

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from klsym.experiments.bandits import Array
+from klsym.experiments.softmax import Array, Progress
 
-Progress = Callable[[int, int], Any] | None
 MARGIN = 3.0  # standard errors by which one mean must lie below another to be called smaller
-Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
+NumberTable = tuple[tuple[str, ...], list[tuple[str, ...]]]
 
 
 def mean(values: Array) -> Array:

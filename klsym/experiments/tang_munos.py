@@ -8,8 +8,8 @@ RL": figures 1 to 6, each as a function that returns its data.
 (4, 'as the paper says')
 
 Every function takes `seed`, `repeats`, `arms`, `ns`, and `progress`, a callback (done, total); those that
-optimise also `step` and `iterations`, those with a reward `beta` and `start`.  What they return is frozen
-and has `setup` (a line), `table()` (header, rows) and `findings`.
+optimise any other field of `Problem` too.  What they return is frozen and has `setup` (a line), `table()`
+(header, rows) and `findings`.
 """
 
 from __future__ import annotations
@@ -17,31 +17,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from klsym.experiments.tang_munos_errors import Figure1, Figure2, figure1, figure2
-from klsym.experiments.tang_munos_limits import Figure5, Figure6, figure5, figure6
-from klsym.experiments.tang_munos_runs import Figure3, Figure4, figure3, figure4
+from klsym.experiments.tang_munos_descents import figure3, figure4
+from klsym.experiments.tang_munos_errors import figure1, figure2
+from klsym.experiments.tang_munos_limits import figure5, figure6
 
-FIGURES: dict[int, Callable[..., Any]] = {
-    1: figure1,
-    2: figure2,
-    3: figure3,
-    4: figure4,
-    5: figure5,
-    6: figure6,
-}
+FIGURES: dict[int, Callable[..., Any]] = dict(
+    enumerate((figure1, figure2, figure3, figure4, figure5, figure6), start=1)
+)
 
-__all__ = [
-    "FIGURES",
-    "Figure1",
-    "Figure2",
-    "Figure3",
-    "Figure4",
-    "Figure5",
-    "Figure6",
-    "figure1",
-    "figure2",
-    "figure3",
-    "figure4",
-    "figure5",
-    "figure6",
-]
+__all__ = ["FIGURES", "figure1", "figure2", "figure3", "figure4", "figure5", "figure6"]

@@ -18,32 +18,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
-from klsym.experiments.bandit_numbers import (
-    Progress,
-    Table,
-    Ticker,
-    below,
-    converged,
-    drift,
-    error,
-    mean,
-    show,
-    shows,
-)
 from klsym.experiments.bandit_runs import FLOWS, Course, Problem, Times, flow, sampled
-from klsym.experiments.bandits import (
-    GRADIENTS,
-    Array,
-    kl,
-    kl_gradient,
-    optimum,
-    reversed_optimum,
-    sample_sizes,
-)
-from klsym.finding import Finding
+from klsym.experiments.bandits import GRADIENTS, kl_gradient, optimum, reversed_optimum
+from klsym.experiments.softmax import Array, Progress, kl, sample_sizes
+from klsym.experiments.summaries import NumberTable, Ticker, below, converged, drift, error, mean, show, shows
+from klsym.finding import Finding, as_said
 
 DISTANCE_SIZES, SIZES = (4, 16), (4, 16, 64)
 K1_LOSS, K3_LOSS, VANILLA, LEAVE_ONE_OUT = range(len(GRADIENTS))
@@ -53,17 +36,30 @@ SHARES = {0.05: "5%", 0.5: "median", 0.95: "95%"}  # of the runs that lie below
 WEIGHTS = (0.25, 0.5, 1.0, 2.0, 4.0)  # values of beta at which limits are compared
 
 
+@dataclass(frozen=True, eq=False)
+class Descents:
+    """What figures 3 to 6 are seen in: runs of one problem at each n, shape (N,)."""
+
+    problem: Problem
+    ns: tuple[int, ...]
+
+    @property
+    def setup(self) -> str:
+        """The set-up in one line."""
+        return self.problem.describe(self.ns)
+
+
 def courses(
     problem: Problem, ns: Sequence[int], progress: Progress
 ) -> tuple[tuple[int, ...], list[Course], Course]:
-    """The sampled courses at each n, and the exact one."""
+    """The sizes, the sampled courses at each, and the exact one."""
     ns = sample_sizes(ns, 2)
-    tick = Ticker(progress, (len(ns) + 1) * problem.iterations)
+    tick = Ticker(progress, (len(ns) + 1) * problem.updates)
     exact = flow(problem, tick)
     return ns, [sampled(problem, n, tick) for n in ns], exact
 
 
-def _over_time(times: Times, ns: Sequence[int], sampled_: Array, exact: Array, unit: str) -> Table:
+def _over_time(times: Times, ns: Sequence[int], sampled_: Array, exact: Array, unit: str) -> NumberTable:
     """Mean over repeats at some iterations: a column for each n and estimate, and for each exact descent."""
     picked = np.unique(np.linspace(0, len(times) - 1, ROWS).round().astype(int))
     header = ["iteration", *(f"{name}, n = {n}" for n in ns for name in GRADIENTS)]
@@ -75,7 +71,7 @@ def _over_time(times: Times, ns: Sequence[int], sampled_: Array, exact: Array, u
 
 # ---------------------------------------------------------------------------- figure 3
 @dataclass(frozen=True, eq=False)
-class Figure3:
+class Figure3(Descents):
     """KL(q||p) over iterations when each estimate of its gradient is descended.
 
     times: shape (K,).  divergence: shape (N, 4, K, repeats), nats, estimates as GRADIENTS.
@@ -84,19 +80,12 @@ class Figure3:
     shape (N, repeats).
     """
 
-    problem: Problem
-    ns: tuple[int, ...]
     times: Times
     divergence: Array
     exact: Array
     downhill: Array
 
-    @property
-    def setup(self) -> str:
-        """The set-up in one line."""
-        return self.problem.describe(self.ns)
-
-    def table(self) -> Table:
+    def table(self) -> NumberTable:
         """Mean KL(q||p) at some iterations; of the k3 loss and vanilla quantiles too."""
         header, rows = _over_time(self.times, self.ns, self.divergence, self.exact, "nats")
         at = {str(time): k for k, time in enumerate(self.times)}
@@ -128,33 +117,28 @@ class Figure3:
         start, last = self.divergence[0, 0, 0], self.divergence[:, [VANILLA, LEAVE_ONE_OUT], -1]
         exact = self.exact[REVERSE, -1]
         fell = all(below(x, start / 10) for x in last.reshape(-1, last.shape[-1]))
-        return Finding(
+        return as_said(
             f"vanilla and leave-one-out fall from {show(mean(start))} to {shows(mean(last[0]))} nats at "
             f"n = {self.ns[0]}, the analytic gradient to {show(mean(exact))}",
-            holds=fell,
-            paper="the vanilla estimates behave as expected next to the analytic gradient",
-            agrees=fell,
+            fell,
+            "the vanilla estimates behave as expected next to the analytic gradient",
         )
 
     def _k1(self) -> Finding:
         start, last = self.divergence[0, K1_LOSS, 0], self.divergence[:, K1_LOSS, -1]
-        rises = all(below(start, x) for x in last)
-        return Finding(
+        return as_said(
             f"the k1 loss raises the divergence to {shows(mean(last))} nats at n = {shows(self.ns)}",
-            holds=rises,
-            paper="vanilla (incorrect) makes the divergence grow: a zero-mean update drifts randomly",
-            agrees=rises,
+            all(below(start, x) for x in last),
+            "vanilla (incorrect) makes the divergence grow: a zero-mean update drifts randomly",
         )
 
     def _drift(self) -> Finding:
         """Its logits are a martingale: no mean displacement along the gradient."""
         moved, noise = mean(self.downhill), error(self.downhill)
-        still = bool((np.abs(moved) < 4 * noise).all())
-        return Finding(
+        return as_said(
             f"yet its logits move downhill by {shows(moved)} with standard errors {shows(noise)}: no drift",
-            holds=still,
-            paper="the update is zero-mean",
-            agrees=still,
+            bool((np.abs(moved) < 4 * noise).all()),
+            "the update is zero-mean",
         )
 
     def _clock(self) -> Finding:
@@ -235,24 +219,18 @@ def _range(values: Array) -> str:
     return f"{show(middle)} ({show(low)} to {show(high)})"
 
 
-def figure3(
-    seed: int = 0,
-    repeats: int = 1000,
-    arms: int = 100,
-    ns: Sequence[int] = DISTANCE_SIZES,
-    step: float = 1.0,
-    iterations: int = 2000,
-    progress: Progress = None,
-) -> Figure3:
+def figure3(ns: Sequence[int] = DISTANCE_SIZES, progress: Progress = None, **choices: Any) -> Figure3:
     """Figure 3: KL(q||p) over iterations, from logits eps1 + eps2 and p = softmax(eps1).
 
     >>> figure3(repeats=2, arms=5, ns=(4,), iterations=4).divergence.shape
     (1, 4, 5, 2)
 
-    Raises UsageError: arms < 2, repeats < 1, n < 2, step not positive, iterations < 4.
+    choices: seed, repeats, arms, step and iterations, as in Problem.
+    Raises UsageError: n < 2, and what Problem refuses.
     Source: Tang & Munos 2025, section 3.1, figure 3, appendix C.
     """
-    problem = Problem(seed, repeats, arms, 1.0, step, iterations, start="policy", rewarded=False)
+    chosen = {"repeats": 1000, "iterations": 2000, **choices}
+    problem = Problem(**chosen, start="policy", rewarded=False)
     ns, runs, exact = courses(problem, ns, progress)
     bandits = problem.bandits()
     gradient = kl_gradient(bandits.log_q, bandits.log_p)
@@ -267,7 +245,7 @@ def figure3(
 
 # ---------------------------------------------------------------------------- figure 4
 @dataclass(frozen=True, eq=False)
-class Figure4:
+class Figure4(Descents):
     """KL(q||pi*) over KL(p||pi*) during KL-regularised reward maximisation, from q = p.
 
     times: shape (K,).  normalised: shape (N, 4, K, repeats).  exact: mean updates, shape (3, K, repeats), as
@@ -275,19 +253,12 @@ class Figure4:
     limits: beta -> mean over bandits of KL(pi*_rev||pi*) over mean of KL(p||pi*), exact, no run needed.
     """
 
-    problem: Problem
-    ns: tuple[int, ...]
     times: Times
     normalised: Array
     exact: Array
     limits: dict[float, float]
 
-    @property
-    def setup(self) -> str:
-        """The set-up in one line."""
-        return self.problem.describe(self.ns)
-
-    def table(self) -> Table:
+    def table(self) -> NumberTable:
         """Mean normalised KL(q||pi*) at some iterations."""
         return _over_time(self.times, self.ns, self.normalised, self.exact, "of the start")
 
@@ -301,12 +272,10 @@ class Figure4:
 
     def _vanilla(self) -> Finding:
         ends = self._end(VANILLA)
-        ordered = all(below(b, a) for a, b in pairwise(ends)) and below(ends[0], ends[0] * 0 + 1)
-        return Finding(
+        return as_said(
             f"vanilla falls and levels off at {shows(mean(ends))} of the start for n = {shows(self.ns)}",
-            holds=ordered,
-            paper="the vanilla estimates converge to a value that depends on n",
-            agrees=ordered,
+            all(below(b, a) for a, b in pairwise(ends)) and below(ends[0], np.ones_like(ends[0])),
+            "the vanilla estimates converge to a value that depends on n",
         )
 
     def _leave_one_out(self) -> Finding:
@@ -320,12 +289,10 @@ class Figure4:
 
     def _incorrect(self) -> Finding:
         k1, k3 = mean(self._end(K1_LOSS)), mean(self._end(K3_LOSS))
-        above = bool((k1 > 1).all() and (k3 > 1).all())
-        return Finding(
+        return as_said(
             f"the k1 loss ends at {shows(k1)} and the k3 loss at {shows(k3)} of the start",
-            holds=above,
-            paper="the incorrect estimates do not improve upon the divergence from pi* (beta is not given)",
-            agrees=above,
+            bool((k1 > 1).all() and (k3 > 1).all()),
+            "the incorrect estimates do not improve upon the divergence from pi* (beta is not given)",
         )
 
     def _early(self) -> Finding:
@@ -349,26 +316,16 @@ class Figure4:
         )
 
 
-def figure4(
-    seed: int = 0,
-    repeats: int = 100,
-    arms: int = 100,
-    ns: Sequence[int] = SIZES,
-    beta: float = 1.0,
-    step: float = 1.0,
-    iterations: int = 4000,
-    start: str = "reference",
-    progress: Progress = None,
-) -> Figure4:
+def figure4(ns: Sequence[int] = SIZES, progress: Progress = None, **choices: Any) -> Figure4:
     """Figure 4: KL(q||pi*)/KL(p||pi*) over iterations of theta + step (l - beta g), pi* = p exp(R/beta)/Z.
 
     >>> figure4(repeats=2, arms=5, ns=(4,), iterations=4).normalised.shape
     (1, 4, 5, 2)
 
-    Raises UsageError: arms < 2, repeats < 1, n < 2, beta or step not positive, iterations < 4.
+    choices: of Problem.  Raises UsageError: n < 2, and what Problem refuses.
     Source: Tang & Munos 2025, section 3.1, figure 4, appendix C.
     """
-    problem = Problem(seed, repeats, arms, beta, step, iterations, start)
+    problem = Problem(**choices)
     ns, runs, exact = courses(problem, ns, progress)
     bandits = problem.bandits()
     initial = kl(bandits.log_p, problem.targets(bandits)["optimum"])

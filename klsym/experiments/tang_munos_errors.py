@@ -6,35 +6,25 @@ Beside each sampled error stands the exact one, bandit by bandit (`bandit_errors
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from klsym.experiments.bandit_errors import gradient_bias, gradient_mse, value_bias_variance, value_mse
-from klsym.experiments.bandit_numbers import (
-    Progress,
-    Table,
-    Ticker,
-    error,
-    mean,
-    mostly_below,
-    show,
-    shows,
-    slope,
-)
 from klsym.experiments.bandits import (
     GRADIENTS,
     VALUES,
-    Array,
+    Bandits,
     draw_bandits,
     gradient_estimates,
-    kl,
     kl_gradient,
-    sample_sizes,
     value_estimates,
 )
-from klsym.finding import Finding
+from klsym.experiments.softmax import Array, Progress, kl, sample_sizes
+from klsym.experiments.summaries import NumberTable, Ticker, error, mean, mostly_below, show, shows, slope
+from klsym.finding import Finding, as_said
 
 VALUE_SIZES = tuple(2**k for k in range(11))
 GRADIENT_SIZES = tuple(2**k for k in range(1, 13))
@@ -42,7 +32,29 @@ FAR = 16  # from here on the slopes are measured
 
 
 @dataclass(frozen=True, eq=False)
-class Figure1:
+class _Errors:
+    """Errors of some estimates over bandits, against the sample sizes ns."""
+
+    seed: int
+    arms: int
+    ns: tuple[int, ...]
+
+    def describe(self, repeats: int) -> str:
+        """The set-up in one line."""
+        return f"{repeats} bandits of {self.arms} arms (seed {self.seed}), one simulation each at every n"
+
+    def rows(self, names: Sequence[str], sampled: Array, exact: Array, digits: int) -> NumberTable:
+        """Mean sampled error, its standard error and the exact one, one row for each n."""
+        header = ("n", *(f"{name} {what}" for name in names for what in ("sampled", "s.e.", "exact")))
+        columns = np.stack([mean(sampled), error(sampled), mean(exact)], axis=1)
+        return header, [
+            (str(n), *(show(x, digits) for x in columns[:, :, j].ravel())) for j, n in enumerate(self.ns)
+        ]
+
+
+# ---------------------------------------------------------------------------- values
+@dataclass(frozen=True, eq=False)
+class Figure1(_Errors):
     """Squared errors of k1, k2, k3 as estimates of KL(q||p), against n.
 
     ns: sample sizes, shape (N,).
@@ -51,9 +63,6 @@ class Figure1:
     bias, variance: of one sample, shape (3, repeats).
     """
 
-    seed: int
-    arms: int
-    ns: tuple[int, ...]
     squared: Array
     exact: Array
     bias: Array
@@ -62,20 +71,11 @@ class Figure1:
     @property
     def setup(self) -> str:
         """The set-up in one line."""
-        repeats = self.squared.shape[-1]
-        return f"{repeats} bandits of {self.arms} arms (seed {self.seed}), one simulation each at every n"
+        return self.describe(self.squared.shape[-1])
 
-    def table(self) -> Table:
+    def table(self) -> NumberTable:
         """MSE over the simulations, its standard error and the exact MSE, one row for each n."""
-        header = ["n"]
-        for name in VALUES:
-            header += [f"{name} sampled", f"{name} s.e.", f"{name} exact"]
-        sampled, errors, exact = mean(self.squared), error(self.squared), mean(self.exact)
-        rows = []
-        for j, n in enumerate(self.ns):
-            cells = [(sampled[i, j], errors[i, j], exact[i, j]) for i in range(len(VALUES))]
-            rows.append((str(n), *(show(x) for cell in cells for x in cell)))
-        return tuple(header), rows
+        return self.rows(VALUES, self.squared, self.exact, 2)
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -83,38 +83,31 @@ class Figure1:
         return (self._small_n(), self._bias(), self._k3(), self._simulations())
 
     def _small_n(self) -> Finding:
-        first = mean(self.exact[:, 0])
-        lower = mostly_below(self.exact[1, 0], self.exact[0, 0])
-        lower = lower and mostly_below(self.exact[2, 0], self.exact[0, 0])
-        return Finding(
-            f"exact MSE at n = {self.ns[0]}: k1 {show(first[0])}, k2 {show(first[1])}, k3 {show(first[2])}",
-            holds=lower,
-            paper="at small n the squared and the variance reduced estimates have lower MSE than vanilla",
-            agrees=lower,
+        k1, k2, k3 = self.exact[:, 0]
+        return as_said(
+            f"exact MSE at n = {self.ns[0]}: "
+            + ", ".join(f"{name} {show(mean(x))}" for name, x in zip(VALUES, (k1, k2, k3), strict=True)),
+            mostly_below(k2, k1) and mostly_below(k3, k1),
+            "at small n the squared and the variance reduced estimates have lower MSE than vanilla",
         )
 
     def _bias(self) -> Finding:
         squared = float(mean(self.bias[1] ** 2))
         crossing = float(mean(self.variance[0] - self.variance[1])) / squared
-        above = mostly_below(self.exact[0, -1], self.exact[1, -1])
-        return Finding(
+        return as_said(
             f"k2 levels off at its squared bias, {show(squared)}; its exact MSE passes that of k1 at "
             f"n = {crossing:.0f}",
-            holds=above,
-            paper="at large n the squared estimate saturates at a higher MSE",
-            agrees=above,
+            mostly_below(self.exact[0, -1], self.exact[1, -1]),
+            "at large n the squared estimate saturates at a higher MSE",
         )
 
     def _k3(self) -> Finding:
-        ratio = float(mean(self.variance[2]) / mean(self.variance[0]))
-        worse = int((self.variance[2] > self.variance[0]).sum())
-        lower = mostly_below(self.variance[2], self.variance[0])
-        return Finding(
-            f"k3 has {show(ratio)} times the variance of k1 on average, but the larger one in {worse} of "
-            f"{self.variance.shape[-1]} bandits",
-            holds=lower,
-            paper="overall the variance reduced estimate has lower MSE",
-            agrees=lower,
+        k1, _, k3 = self.variance
+        return as_said(
+            f"k3 has {show(mean(k3) / mean(k1))} times the variance of k1 on average, but the larger one in "
+            f"{int((k3 > k1).sum())} of {len(k1)} bandits",
+            mostly_below(k3, k1),
+            "overall the variance reduced estimate has lower MSE",
         )
 
     def _simulations(self) -> Finding:
@@ -143,22 +136,34 @@ def figure1(
     Raises UsageError: arms < 2, repeats < 1, n < 1, ns not increasing.
     Source: Tang & Munos 2025, section 2.1, figure 1, appendix C.
     """
-    ns = sample_sizes(ns, 1)
-    bandits, tick = draw_bandits(seed, repeats, arms), Ticker(progress, len(ns))
+    ns, bandits = sample_sizes(ns, 1), draw_bandits(seed, repeats, arms)
     log_q, log_p = bandits.log_q, bandits.log_p
-    truth, squared = kl(log_q, log_p), []
-    for n in ns:
-        counts = np.random.default_rng([seed, 2, n]).multinomial(n, np.exp(log_q))
-        squared.append((value_estimates(counts, log_q, log_p) - truth) ** 2)
-        tick(1)
+    truth = kl(log_q, log_p)
+    squared = _simulated(bandits, ns, (seed, 2), progress, lambda counts: (
+        value_estimates(counts, log_q, log_p) - truth) ** 2)  # fmt: skip
     exact = np.array([[value_mse(name, log_q, log_p, n) for n in ns] for name in VALUES])
     moments = np.array([value_bias_variance(name, log_q, log_p) for name in VALUES])
-    return Figure1(seed, arms, ns, np.stack(squared, axis=1), exact, moments[:, 0], moments[:, 1])
+    return Figure1(seed, arms, ns, squared, exact, moments[:, 0], moments[:, 1])
+
+
+def _simulated(
+    bandits: Bandits,
+    ns: tuple[int, ...],
+    stream: tuple[int, int],
+    progress: Progress,
+    measure: Callable[[Any], Any],
+) -> Array:
+    """What is measured of the counts of the arms at each n, one simulation a bandit."""
+    tick, found = Ticker(progress, len(ns)), []
+    for n in ns:
+        found.append(measure(np.random.default_rng([*stream, n]).multinomial(n, np.exp(bandits.log_q))))
+        tick(1)
+    return np.stack(found, axis=1)
 
 
 # ---------------------------------------------------------------------------- gradients
 @dataclass(frozen=True, eq=False)
-class Figure2:
+class Figure2(_Errors):
     """Root-MSE of the estimates of grad KL(q||p) in the logits, against n.
 
     ns: sample sizes, shape (N,).
@@ -168,9 +173,6 @@ class Figure2:
     bias: |bias|, shape (4, repeats).
     """
 
-    seed: int
-    arms: int
-    ns: tuple[int, ...]
     norms: Array
     exact: Array
     bias: Array
@@ -178,20 +180,11 @@ class Figure2:
     @property
     def setup(self) -> str:
         """The set-up in one line."""
-        repeats = self.norms.shape[-1]
-        return f"{repeats} bandits of {self.arms} arms (seed {self.seed}), one simulation each at every n"
+        return self.describe(self.norms.shape[-1])
 
-    def table(self) -> Table:
+    def table(self) -> NumberTable:
         """Mean norm of the error, its standard error and the exact root-MSE, one row for each n."""
-        header = ["n"]
-        for name in GRADIENTS:
-            header += [f"{name} sampled", f"{name} s.e.", f"{name} exact"]
-        norms, errors, exact = mean(self.norms), error(self.norms), mean(self.exact)
-        rows = []
-        for j, n in enumerate(self.ns):
-            cells = [(norms[i, j], errors[i, j], exact[i, j]) for i in range(len(GRADIENTS))]
-            rows.append((str(n), *(show(x, 3) for cell in cells for x in cell)))
-        return tuple(header), rows
+        return self.rows(GRADIENTS, self.norms, self.exact, 3)
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -213,29 +206,25 @@ class Figure2:
         far = [j for j, n in enumerate(self.ns) if n >= FAR] or [0, -1]
         ns = [self.ns[j] for j in far]
         slopes = [slope(ns, mean(self.norms[i, far])) for i in (2, 3)]
-        falls = all(abs(s + 0.5) < 0.05 for s in slopes)
-        return Finding(
+        return as_said(
             f"from n = {ns[0]} on, log-log slopes: vanilla {slopes[0]:.2f}, leave-one-out {slopes[1]:.2f}",
-            holds=falls,
-            paper="the error of the vanilla estimates falls, straight on a log scale",
-            agrees=falls,
+            all(abs(s + 0.5) < 0.05 for s in slopes),
+            "the error of the vanilla estimates falls, straight on a log scale",
         )
 
     def _many(self) -> Finding:
-        ratio = float(mean(self.exact[3, -1]) / mean(self.exact[2, -1]))
-        lower = mostly_below(self.exact[3, -1], self.exact[2, -1])
-        wins = [n for j, n in enumerate(self.ns) if mean(self.exact[3, j]) < mean(self.exact[2, j])]
-        return Finding(
+        vanilla, other = mean(self.exact[2:])
+        wins = [n for n, better in zip(self.ns, other < vanilla, strict=True) if better]
+        return as_said(
             f"leave-one-out has a lower exact root-MSE than vanilla from n = {min(wins, default='none')} on: "
-            f"{show(ratio)} times at n = {self.ns[-1]}",
-            holds=lower,
-            paper="the leave-one-out control variate lowers the variance marginally",
-            agrees=lower,
+            f"{show(other[-1] / vanilla[-1])} times at n = {self.ns[-1]}",
+            mostly_below(self.exact[3, -1], self.exact[2, -1]),
+            "the leave-one-out control variate lowers the variance marginally",
         )
 
     def _few(self) -> Finding:
         few = [j for j, n in enumerate(self.ns) if n <= 4] or [0]
-        ratios = [float(mean(self.exact[3, j]) / mean(self.exact[2, j])) for j in few]
+        ratios = mean(self.exact[3, few]) / mean(self.exact[2, few])
         higher = all(mostly_below(self.exact[2, j], self.exact[3, j]) for j in few)
         worse = int((self.exact[3, few[-1]] > self.exact[2, few[-1]]).sum())
         return Finding(
@@ -271,14 +260,11 @@ def figure2(
     Raises UsageError: arms < 2, repeats < 1, n < 2 (leave-one-out needs another sample), ns not increasing.
     Source: Tang & Munos 2025, section 3.1, figure 2, appendix C (its root-MSE sums over the logits).
     """
-    ns = sample_sizes(ns, 2)
-    bandits, tick = draw_bandits(seed, repeats, arms), Ticker(progress, len(ns))
+    ns, bandits = sample_sizes(ns, 2), draw_bandits(seed, repeats, arms)
     log_q, log_p = bandits.log_q, bandits.log_p
-    truth, norms = kl_gradient(log_q, log_p), []
-    for n in ns:
-        counts = np.random.default_rng([seed, 3, n]).multinomial(n, np.exp(log_q))
-        norms.append(np.linalg.norm(gradient_estimates(counts, log_q, log_p) - truth, axis=-1))
-        tick(1)
+    truth = kl_gradient(log_q, log_p)
+    norms = _simulated(bandits, ns, (seed, 3), progress, lambda counts: np.linalg.norm(
+        gradient_estimates(counts, log_q, log_p) - truth, axis=-1))  # fmt: skip
     exact = np.sqrt([[gradient_mse(name, log_q, log_p, n) for n in ns] for name in GRADIENTS])
     bias = np.linalg.norm([gradient_bias(name, log_q, log_p) for name in GRADIENTS], axis=-1)
-    return Figure2(seed, arms, ns, np.stack(norms, axis=1), exact, bias)
+    return Figure2(seed, arms, ns, norms, exact, bias)

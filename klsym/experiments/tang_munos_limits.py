@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from klsym.experiments.bandit_floors import floors
-from klsym.experiments.bandit_numbers import (
-    Progress,
-    Table,
+from klsym.experiments.bandit_runs import Problem
+from klsym.experiments.bandits import GRADIENTS
+from klsym.experiments.softmax import Array, Progress, kl
+from klsym.experiments.summaries import (
+    NumberTable,
     below,
     converged,
     drift,
@@ -26,9 +29,7 @@ from klsym.experiments.bandit_numbers import (
     shows,
     slope,
 )
-from klsym.experiments.bandit_runs import Problem
-from klsym.experiments.bandits import GRADIENTS, Array, kl
-from klsym.experiments.tang_munos_runs import (
+from klsym.experiments.tang_munos_descents import (
     FORWARD,
     K1_LOSS,
     K3_LOSS,
@@ -37,13 +38,14 @@ from klsym.experiments.tang_munos_runs import (
     REVERSE,
     SIZES,
     VANILLA,
+    Descents,
     courses,
 )
-from klsym.finding import Finding
+from klsym.finding import Finding, as_said
 
 
 @dataclass(frozen=True, eq=False)
-class Figure5:
+class Figure5(Descents):
     """Converged KL(q||pi*) against n, in nats.
 
     ends: shape (4, N, repeats), estimates as GRADIENTS.  drift: shape (4, N).
@@ -53,8 +55,6 @@ class Figure5:
     unpenalised: exact ascent of the reward alone, the same quarter of the run, shape (repeats,).
     """
 
-    problem: Problem
-    ns: tuple[int, ...]
     ends: Array
     drift: Array
     analytic: Array
@@ -62,22 +62,13 @@ class Figure5:
     theory: Array
     unpenalised: Array
 
-    @property
-    def setup(self) -> str:
-        """The set-up in one line."""
-        return self.problem.describe(self.ns)
-
-    def table(self) -> Table:
+    def table(self) -> NumberTable:
         """Converged KL(q||pi*), standard error, and last quarter over the one before; a row for each n."""
-        header = ["n"]
-        for name in GRADIENTS:
-            header += [name, "s.e.", "drift"]
-        means, errors = mean(self.ends), error(self.ends)
-        rows = []
-        for j, n in enumerate(self.ns):
-            cells = [(means[i, j], errors[i, j], self.drift[i, j]) for i in range(len(GRADIENTS))]
-            rows.append((str(n), *(show(x) for cell in cells for x in cell), show(mean(self.theory[j]))))
-        return (*header, "vanilla, theory"), rows
+        header = ("n", *(x for name in GRADIENTS for x in (name, "s.e.", "drift")), "vanilla, theory")
+        columns, theory = np.stack([mean(self.ends), error(self.ends), self.drift], axis=1), mean(self.theory)
+        return header, [
+            (str(n), *map(show, (*columns[:, :, j].ravel(), theory[j]))) for j, n in enumerate(self.ns)
+        ]
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -86,13 +77,11 @@ class Figure5:
 
     def _vanilla(self) -> Finding:
         ends = self.ends[VANILLA]
-        falls = all(below(b, a) for a, b in pairwise(ends))
         power = f", slope {slope(self.ns, mean(ends)):.1f}" if len(self.ns) > 1 else ""
-        return Finding(
+        return as_said(
             f"vanilla ends at {shows(mean(ends))} nats for n = {shows(self.ns)}{power}",
-            holds=falls,
-            paper="as n grows the vanilla estimates obtain lower values",
-            agrees=falls,
+            all(below(b, a) for a, b in pairwise(ends)),
+            "as n grows the vanilla estimates obtain lower values",
         )
 
     def _theory(self) -> Finding:
@@ -116,12 +105,10 @@ class Figure5:
     def _k3(self) -> Finding:
         ends = self.ends[K3_LOSS]
         ratios = mean(ends) / mean(self.limit)
-        level = bool((np.abs(ratios - 1) < 0.1).all()) and below(self.ends[VANILLA, -1], ends[-1])
-        return Finding(
+        return as_said(
             f"the k3 loss ends at {shows(mean(ends))} nats: {shows(ratios)} times KL(pi*_rev||pi*)",
-            holds=level,
-            paper="variance reduced (incorrect) plateaus at a higher value",
-            agrees=level,
+            bool((np.abs(ratios - 1) < 0.1).all()) and below(self.ends[VANILLA, -1], ends[-1]),
+            "variance reduced (incorrect) plateaus at a higher value",
         )
 
     def _k1(self) -> Finding:
@@ -136,26 +123,16 @@ class Figure5:
         )
 
 
-def figure5(
-    seed: int = 0,
-    repeats: int = 100,
-    arms: int = 100,
-    ns: Sequence[int] = SIZES,
-    beta: float = 1.0,
-    step: float = 1.0,
-    iterations: int = 4000,
-    start: str = "reference",
-    progress: Progress = None,
-) -> Figure5:
+def figure5(ns: Sequence[int] = SIZES, progress: Progress = None, **choices: Any) -> Figure5:
     """Figure 5: converged KL(q||pi*) against the number n of samples an update.
 
     >>> figure5(repeats=2, arms=5, ns=(4, 8), iterations=4).ends.shape
     (4, 2, 2)
 
-    Raises UsageError: arms < 2, repeats < 1, n < 2, beta or step not positive, iterations < 4.
+    choices: of Problem.  Raises UsageError: n < 2, and what Problem refuses.
     Source: Tang & Munos 2025, section 3.1, figure 5, appendix C.
     """
-    problem = Problem(seed, repeats, arms, beta, step, iterations, start)
+    problem = Problem(**choices)
     ns, runs, exact = courses(problem, ns, progress)
     curves = np.stack([run.divergence["optimum"] for run in runs], axis=1)
     targets = problem.targets(problem.bandits())
@@ -173,7 +150,7 @@ def figure5(
 
 # ---------------------------------------------------------------------------- figure 6
 @dataclass(frozen=True, eq=False)
-class Figure6:
+class Figure6(Descents):
     """Converged divergences of the k3 loss from the two optima, against n, in nats.
 
     to_optimum, to_reversed: KL(q||pi*) and KL(q||pi*_rev), shape (N, repeats).
@@ -182,20 +159,13 @@ class Figure6:
     theory: the linear-noise value of KL(q||pi*_rev), shape (N, repeats).
     """
 
-    problem: Problem
-    ns: tuple[int, ...]
     to_optimum: Array
     to_reversed: Array
     exact: Array
     limit: Array
     theory: Array
 
-    @property
-    def setup(self) -> str:
-        """The set-up in one line."""
-        return self.problem.describe(self.ns)
-
-    def table(self) -> Table:
+    def table(self) -> NumberTable:
         """Both divergences, their standard errors, the median of the second and theory; a row for each n."""
         header = ("n", "to pi*", "s.e.", "to pi*_rev", "s.e.", "median", "theory")
         rows = []
@@ -214,23 +184,20 @@ class Figure6:
         ends = self.to_reversed
         falls = sum((b < a) for a, b in pairwise(ends)) == len(self.ns) - 1
         share = float(np.mean(falls))
-        return Finding(
+        return as_said(
             f"KL(q||pi*_rev) has mean {shows(mean(ends))} and median {shows(np.median(ends, -1))} nats for "
             f"n = {shows(self.ns)}; it falls at each step in {100 * share:.0f}% of the bandits",
-            holds=share > 0.9,
-            paper="the divergence from pi*_rev decreases as n grows",
-            agrees=share > 0.9,
+            share > 0.9,
+            "the divergence from pi*_rev decreases as n grows",
         )
 
     def _level(self) -> Finding:
         ratios = mean(self.to_optimum) / mean(self.limit)
-        level = bool((np.abs(ratios - 1) < 0.1).all())
-        return Finding(
+        return as_said(
             f"KL(q||pi*) ends at {shows(mean(self.to_optimum))} nats; KL(pi*_rev||pi*) is "
             f"{show(mean(self.limit))}",
-            holds=level,
-            paper="the divergence from pi* plateaus: the limit is pi*_rev",
-            agrees=level,
+            bool((np.abs(ratios - 1) < 0.1).all()),
+            "the divergence from pi* plateaus: the limit is pi*_rev",
         )
 
     def _theory(self) -> Finding:
@@ -243,26 +210,16 @@ class Figure6:
         )
 
 
-def figure6(
-    seed: int = 0,
-    repeats: int = 100,
-    arms: int = 100,
-    ns: Sequence[int] = SIZES,
-    beta: float = 1.0,
-    step: float = 1.0,
-    iterations: int = 4000,
-    start: str = "reference",
-    progress: Progress = None,
-) -> Figure6:
+def figure6(ns: Sequence[int] = SIZES, progress: Progress = None, **choices: Any) -> Figure6:
     """Figure 6: converged KL(q||pi*) and KL(q||pi*_rev) of the k3 loss against n, pi*_rev = beta p/(nu - R).
 
     >>> figure6(repeats=2, arms=5, ns=(4, 8), iterations=4).to_reversed.shape
     (2, 2)
 
-    Raises UsageError: arms < 2, repeats < 1, n < 2, beta or step not positive, iterations < 4.
+    choices: of Problem.  Raises UsageError: n < 2, and what Problem refuses.
     Source: Tang & Munos 2025, section 3.1, figure 6, appendix C.
     """
-    problem = Problem(seed, repeats, arms, beta, step, iterations, start)
+    problem = Problem(**choices)
     ns, runs, exact = courses(problem, ns, progress)
     targets = problem.targets(problem.bandits())
     ends = {

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from klsym.experiments.bandit_numbers import Progress, Table, Ticker, converged, mean, show
 from klsym.experiments.bandit_runs import Problem, flow, sampled
-from klsym.experiments.bandits import GRADIENTS, Array, at_least, kl
-from klsym.experiments.tang_munos_runs import K1_LOSS, K3_LOSS, LEAVE_ONE_OUT, REVERSE, VANILLA
+from klsym.experiments.bandits import GRADIENTS
+from klsym.experiments.softmax import Array, Progress, at_least, kl
+from klsym.experiments.summaries import NumberTable, Ticker, converged, mean, show
+from klsym.experiments.tang_munos_descents import K1_LOSS, K3_LOSS, LEAVE_ONE_OUT, REVERSE, VANILLA
 from klsym.finding import Finding
 
 CHANGES: tuple[dict[str, Any], ...] = (
@@ -60,7 +61,7 @@ class Sensitivity:
         """The set-up of the first row."""
         return self.problems[0].describe([self.n])
 
-    def table(self) -> Table:
+    def table(self) -> NumberTable:
         """One row for each change; divergences from pi* in units of their start."""
         ends = ("least of k1 loss", "least of k3 loss", "limit of k3 loss", "k3 loss to pi*_rev, nats")
         header = ("change", "KL at the start", *GRADIENTS, "analytic", *ends)
@@ -130,7 +131,7 @@ def sensitivity(
     at_least("n", n, 2)
     base = Problem(seed, repeats, arms, iterations=iterations)
     problems = tuple(replace(base, **change) for change in changes)
-    tick = Ticker(progress, sum(2 * problem.iterations for problem in problems))
+    tick = Ticker(progress, sum(2 * problem.updates for problem in problems))
     names = tuple(", ".join(map(_written, c.items())) or "as documented" for c in changes)
     columns = [_row(problem, n, tick) for problem in problems]
     return Sensitivity(n, problems, names, *(np.array(column) for column in zip(*columns, strict=True)))

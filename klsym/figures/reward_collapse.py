@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from klsym.experiments.reward_collapse import CRITERIA, RewardCollapse
-from klsym.experiments.reward_collapse_theory import PENALTIES, branch, penalty
+from klsym.experiments.reward_collapse_theory import branch
+from klsym.experiments.softmax import PENALTIES, penalty
 from klsym.figures import cells, style
 
 NAMES = {name: f"$k_{name[1]}$" for name in PENALTIES}

@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from klsym.experiments.bandit_numbers import error, mean
 from klsym.experiments.bandit_runs import Times
-from klsym.experiments.bandits import GRADIENTS, VALUES, Array
-from klsym.experiments.tang_munos import Figure1, Figure2, Figure3, Figure4, Figure5, Figure6
-from klsym.experiments.tang_munos_runs import FORWARD, K3_LOSS, REVERSE, VANILLA
+from klsym.experiments.bandits import GRADIENTS, VALUES
+from klsym.experiments.softmax import Array
+from klsym.experiments.summaries import error, mean
+from klsym.experiments.tang_munos_descents import FORWARD, K3_LOSS, REVERSE, VANILLA, Figure3, Figure4
+from klsym.experiments.tang_munos_errors import Figure1, Figure2
+from klsym.experiments.tang_munos_limits import Figure5, Figure6
 from klsym.figures.style import (
     BLACK,
     COLOURS,
