@@ -52,9 +52,10 @@ paper: install ## write the paper as PDF; needs pdflatex (Debian: texlive-latex-
 	$(BIN)/klsym tables -o $(BUILD)/paper/tables
 	$(BIN)/python -m klsym.write_up.compile paper/klsym.tex $(BUILD)/paper
 
-# Cells of one notebook share a kernel: loadscope keeps a file on one worker.
+# Tests that look at the whole ledger share a worker (loadgroup), which settles it once; cells of one notebook
+# share a kernel (loadscope).
 test: lint types ## lint, types, tests, doctests, and every notebook against its stored outputs
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --dist loadgroup
 	$(BIN)/pytest --nbval --nbval-current-env --nbval-cell-timeout 120 --dist loadscope -n auto notebooks/
 
 lint: install ## ruff

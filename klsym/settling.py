@@ -19,8 +19,16 @@ class Result:
     """A settled claim, and what the exact oracle found."""
 
     settled: Settled
-    oracle: tuple[str, ...]  # one line for each part that disagrees
-    checked: int
+    judged: tuple[tuple[bool, str], ...]  # of each part: does the oracle agree, and what it measured
+
+    @property
+    def oracle(self) -> tuple[str, ...]:
+        """One line for each part that disagrees."""
+        return tuple(
+            f"part {number}: the exact oracle disagrees: {text}"
+            for number, (agrees, text) in enumerate(self.judged, start=1)
+            if not agrees
+        )
 
     @property
     def error(self) -> str:
@@ -33,13 +41,7 @@ def settle_all(claims: list[Claim], progress: Progress = plainly) -> list[Result
 
 
 def check_settled(settled: Settled) -> Result:
-    outcomes = [judge(part, settled.claim) for part in settled.parts]
-    disagreements = [
-        f"part {number}: the exact oracle disagrees: {text}"
-        for number, (passed, text) in enumerate(outcomes, start=1)
-        if not passed
-    ]
-    return Result(settled, tuple(disagreements), len(settled.parts))
+    return Result(settled, tuple(judge(part, settled.claim) for part in settled.parts))
 
 
 def judge(part: Proof | Evidence, claim: Claim) -> tuple[bool, str]:
@@ -68,7 +70,7 @@ def table(results: list[Result]) -> str:
         chosen = [r for r in results if area in (r.settled.claim.area, "all")]
         settled = [r for r in chosen if not r.settled.error]
         kernel = [r for r in settled if r.settled.trust == "kernel"]
-        parts = sum(r.checked for r in chosen)
+        parts = sum(len(r.judged) for r in chosen)
         agrees = parts - sum(len(r.oracle) for r in chosen)
         rows.append((area, *map(str, (len(chosen), len(settled), len(kernel), parts, agrees))))
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]

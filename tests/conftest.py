@@ -5,12 +5,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from hypothesis import settings
+
+from klsym.ledger import Settled, load, settle
 
 settings.register_profile("klsym", derandomize=True, deadline=None, max_examples=60)
 settings.load_profile("klsym")
@@ -21,11 +25,38 @@ HANDED_DOWN = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "MPLBACKEND", "PYT
 
 
 def pytest_configure() -> None:
-    """`nohup make test &` hands down an ignored SIGINT, and others block it; processes inherit both."""
+    """`nohup make test &` hands down an ignored SIGINT, and others block it; processes inherit both.
+
+    What commands keep between runs is kept for this run alone, in a folder that all its processes share.
+    """
+    if not _is_worker():
+        os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="klsym-tests-")
     for name in HANDED_DOWN:
         os.environ.pop(name, None)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def pytest_unconfigure() -> None:
+    if not _is_worker():
+        shutil.rmtree(os.environ["XDG_CACHE_HOME"], ignore_errors=True)
+
+
+def _is_worker() -> bool:
+    return "PYTEST_XDIST_WORKER" in os.environ
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The tests that look at the whole ledger go to one worker."""
+    for item in items:
+        if "proofs_settled" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("ledger"))
+
+
+@pytest.fixture(scope="session")
+def proofs_settled() -> dict[str, Settled]:
+    """Every claim but the experiments, which take a minute, settled once."""
+    return {id: settle(claim) for id, claim in load().items() if claim.verdict != "computed"}
 
 
 @contextlib.contextmanager

@@ -51,10 +51,11 @@ from klsym.calculus import (
 from klsym.errors import ProofError, UsageError
 from klsym.evidence import Evidence
 from klsym.kernel import check, read
-from klsym.ledger import Claim, load, select, settle
+from klsym.ledger import Claim, Settled, load, select, settle
 from klsym.statements import Curl, Gradient, Mean, MeanGradient
 from klsym.unfolding import unfold, written_out
 
+Ledger = dict[str, Settled]
 # id: verdict, and theorems that its statement must hold
 EXPECTED: dict[str, tuple[str, ...]] = {
     "gradient.score-mean-zero": ("proved", "E_q[s] = 0", "E_q[b*s] = 0"),
@@ -182,8 +183,8 @@ def test_the_ledger_holds_exactly_these_claims() -> None:
 
 
 @pytest.mark.parametrize("name", ELSEWHERE)
-def test_claim_beyond_the_ring_settles(name: str) -> None:
-    settled = settle(load()[name])
+def test_claim_beyond_the_ring_settles(name: str, proofs_settled: Ledger) -> None:
+    settled = proofs_settled[name]
     assert (settled.status, settled.error) == ("settled", "")
     assert (settled.claim.verdict, settled.trust) == ELSEWHERE[name]
     answer = settled.to_json()
@@ -194,9 +195,9 @@ def test_claim_beyond_the_ring_settles(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_claim_settles(name: str) -> None:
+def test_claim_settles(name: str, proofs_settled: Ledger) -> None:
     verdict, *theorems = EXPECTED[name]
-    settled = settle(load()[name])
+    settled = proofs_settled[name]
     assert (settled.status, settled.trust, settled.error) == ("settled", "kernel", "")
     assert settled.claim.verdict == verdict and settled.claim.area == name.partition(".")[0]
     assert settled.claim.source and settled.claim.explanation.endswith(".")
@@ -210,17 +211,17 @@ def test_claim_settles(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_certificate_is_replayed_from_its_json(name: str) -> None:
-    settled = settle(load()[name])
+def test_certificate_is_replayed_from_its_json(name: str, proofs_settled: Ledger) -> None:
+    settled = proofs_settled[name]
     certificate = json.loads(json.dumps(settled.certificate()))
     assert set(certificate) == {"format", "cites", "parts", "digest"}
     assert check(read(json.dumps(certificate))) == tuple(theorem.proved for theorem in settled.theorems)
 
 
 @pytest.mark.parametrize("name", [*EXPECTED, *ELSEWHERE])
-def test_the_folded_statement_unfolds_to_what_the_kernel_proved(name: str) -> None:
+def test_the_folded_statement_unfolds_to_what_the_kernel_proved(name: str, proofs_settled: Ledger) -> None:
     """What is printed is an abbreviation of the theorem: written out, it is that of the certificate."""
-    settled = settle(load()[name])
+    settled = proofs_settled[name]
     theorems = check(read(json.dumps(settled.certificate()))) if settled.proofs else ()
     assert len(theorems) == len(settled.proofs)
     for folded, proved in zip((theorem.statement for theorem in settled.theorems), theorems, strict=True):
@@ -232,18 +233,18 @@ def test_the_folded_statement_unfolds_to_what_the_kernel_proved(name: str) -> No
         assert atoms <= {Mean, MeanGradient, Gradient, Curl}
 
 
-def test_an_abbreviation_is_there_to_unfold() -> None:
+def test_an_abbreviation_is_there_to_unfold(proofs_settled: Ledger) -> None:
     statements = [
-        theorem.statement for name in (*EXPECTED, *ELSEWHERE) for theorem in settle(load()[name]).theorems
+        theorem.statement for name in (*EXPECTED, *ELSEWHERE) for theorem in proofs_settled[name].theorems
     ]
     kinds = {type(atom) for s in statements for atom in atoms_of(s.left, s.right)}
     assert set(NAMED) <= kinds
     assert any(s.context.on_policy for s in statements) and any(s.context.given for s in statements)
 
 
-def test_what_is_printed_in_the_sources_is_what_was_refuted() -> None:
+def test_what_is_printed_in_the_sources_is_what_was_refuted(proofs_settled: Ledger) -> None:
     corrected = [name for name, row in EXPECTED.items() if row[0] == "corrected"]
-    printed = {name: settle(load()[name]).printed for name in corrected}
+    printed = {name: proofs_settled[name].printed for name in corrected}
     assert printed["gradient.k-lambda-loss"] == "E_q[grad(k1 + lam*(r - 1))] = lam KL(p||q)"
     assert printed["value.zero-mean-variable"] == "E_q[1 - 1/r] = 0"
     assert "KL(q||p)" in str(printed["value.ratio-direction"])

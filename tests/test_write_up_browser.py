@@ -157,9 +157,9 @@ def _table() -> str:
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     known = load()
-    results = [Result(settle(known[id]), (), 0) for id in CLAIMS]
+    results = [Result(settle(known[id]), ()) for id in CLAIMS]
     assert not any(result.error for result in results)
-    results.append(Result(settle(known[FAILING]), ("the oracle disagrees",), 1))
+    results.append(Result(settle(known[FAILING]), ((False, "the oracle disagrees"),)))
     folder = tmp_path_factory.mktemp("page")
     return write_report(folder, Material(results, None, [_figure()], [_table()])).as_uri()
 

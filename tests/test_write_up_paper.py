@@ -30,12 +30,12 @@ FRAME = Path(__file__).parents[1] / "paper" / "klsym.tex"
 
 
 @pytest.fixture(scope="module")
-def ledger() -> list[Settled]:
+def ledger(proofs_settled: dict[str, Settled]) -> list[Settled]:
     """The ledger, with a stand-in for the findings of experiments, which take a minute."""
     said = "it falls (not what the paper says)"
     found = Evidence("computed", "k3 rises", "", "numeric", ("a stand-in",), source_says=said, agrees=False)
     claims = load().values()
-    return [Settled(c, (found,)) if c.verdict == "computed" else settle(c) for c in claims]
+    return [proofs_settled.get(claim.id, Settled(claim, (found,))) for claim in claims]
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def test_page_and_paper_count_the_same_findings(parts, ledger):
     quotes = paper.parts(settled)["quotes"]
     assert all(rf"\kldefine{{count/{words}}}" in quotes for words in ("compared}{5", "contradicted}{2"))
     elsewhere = Figure("x", "X", b"", ".png", "a set-up", many)
-    page = "".join(top(Material([Result(item, (), 1) for item in settled], figures=[elsewhere])))
+    page = "".join(top(Material([Result(item, ()) for item in settled], figures=[elsewhere])))
     assert "<b>2</b> of 5 findings" in page
 
 

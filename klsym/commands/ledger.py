@@ -16,12 +16,16 @@ from klsym.files import read_text
 
 def prove(options: argparse.Namespace) -> int:
     """Settle claims, with the exact oracle beside them; 1 if one fails."""
+    from klsym.experiments.ahead import ahead, of_claims
+    from klsym.kept import Kept
     from klsym.ledger import select
     from klsym.settling import settle_all, table, write_certificates
 
-    claims = select(options.ids)
+    claims, known = select(options.ids), Kept()
     folder = None if options.certificates is None else output_folder(options.certificates)
-    results = settle_all(claims, progress=progress)
+    with ahead(of_claims(claims)):
+        results = settle_all(claims, progress=progress)
+    known.add(result.settled for result in results if not result.error)
     print(table(results))
     failed = [result for result in results if result.error]
     for result in failed:
@@ -78,18 +82,27 @@ def _read_json(path: Path) -> Any:
 
 
 def list_claims(options: argparse.Namespace) -> int:
-    """The ledger, settled; 1 if a claim fails."""
+    """The ledger, settled now or by an earlier run of the same sources; 1 if a claim fails."""
+    from klsym.experiments.ahead import ahead, of_claims
+    from klsym.kept import Kept
     from klsym.ledger import select, settle
 
-    settled = [settle(claim) for claim in progress(select(options.ids), lambda claim: claim.id)]
+    claims, known = select(options.ids), Kept()
+    answers = known.answers(claims)
+    missing = [claim for claim in claims if claim.id not in answers]
+    with ahead(of_claims(missing)):
+        settled = [settle(claim) for claim in progress(missing, lambda claim: claim.id)]
+    known.add(settled)
+    answers |= {one.claim.id: one.to_json() for one in settled}
+    rows = [answers[claim.id] for claim in claims]
     if options.json:
-        print(json.dumps([item.to_json() for item in settled], indent=1))
+        print(json.dumps(rows, indent=1))
     else:
-        width = max(len(item.claim.id) for item in settled)
-        for item in settled:
-            claim = item.claim
-            print(f"{claim.id:<{width}} {claim.verdict:<9} {item.status:<7} {item.trust:<6} {item.statement}")
-    return 1 if any(item.error for item in settled) else 0
+        width = max(len(row["id"]) for row in rows)
+        for row in rows:
+            line = "{id:<{width}} {verdict:<9} {status:<7} {trust:<6} {statement}"
+            print(line.format(width=width, **row))
+    return 1 if any(row["status"] == "failed" for row in rows) else 0
 
 
 def show_grounds(options: argparse.Namespace) -> int:

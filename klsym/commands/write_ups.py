@@ -31,7 +31,7 @@ def write_report(options: argparse.Namespace) -> int:
     from klsym.write_up.run import produce
 
     with bar("check") as sampled:
-        summary = produce(output_folder(options.output), progress=progress, sampled=sampled)
+        summary = produce(output_folder(options.output), progress=progress, sampled=sampled, here=False)
     print(summary)
     return 0 if summary.passed else 1
 
@@ -41,6 +41,6 @@ def write_paper(options: argparse.Namespace) -> int:
     from klsym.write_up.paper import write_parts
 
     folder = output_folder(options.output)
-    written = write_parts(folder, progress=progress)
+    written = write_parts(folder, progress=progress, here=False)
     print(f"{len(written)} files in {folder}")
     return 0

@@ -11,9 +11,10 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from klsym.errors import KlsymError, UsageError
-from klsym.files import make_folder
+from klsym.files import make_folder, write_whole
 
 RUNS = 5
 RERUN = re.compile(r"Rerun to get|Label\(s\) may have changed")
@@ -27,7 +28,7 @@ DATES = r"\pdfinfoomitdate=1\pdfsuppressptexinfo=-1\pdftrailerid{}"
 
 
 def compile_paper(source: Path, folder: Path) -> Path:
-    """The PDF of a LaTeX file, whose parts are looked for in the folder that it is written into.
+    """The PDF of a LaTeX file, whose parts are looked for in the folder that it is written into, whole.
 
     Raises UsageError: no pdflatex, or no such file.  KlsymError: an error or a warning of LaTeX, its first
     line.
@@ -38,27 +39,29 @@ def compile_paper(source: Path, folder: Path) -> Path:
     if not source.is_file():
         raise UsageError(f"{source}: no such file")
     make_folder(folder)
-    log = ""
-    for _ in range(RUNS):
-        log = _run(program, source, folder)
-        fault = first_fault(log, final=not RERUN.search(log))
-        if fault:
-            raise KlsymError(f"{source.name}: {fault}")
-        if not RERUN.search(log):
-            return folder / source.with_suffix(".pdf").name
+    with TemporaryDirectory(prefix="klsym-") as scratch:
+        for _ in range(RUNS):
+            log = _run(program, source, folder, scratch)
+            write_whole(folder / f"{source.stem}.log", log)
+            fault = first_fault(log, final=not RERUN.search(log))
+            if fault:
+                raise KlsymError(f"{source.name}: {fault}")
+            if not RERUN.search(log):
+                name = f"{source.stem}.pdf"
+                return write_whole(folder / name, (Path(scratch) / name).read_bytes())
     raise KlsymError(f"{source.name}: references did not settle in {RUNS} runs")
 
 
-def _run(program: str, source: Path, folder: Path) -> str:
+def _run(program: str, source: Path, folder: Path, scratch: str) -> str:
     """The log of one run."""
-    path = os.pathsep.join((str(folder.resolve()), str(source.parent.resolve()), ""))
+    path = os.pathsep.join((scratch, str(folder.resolve()), str(source.parent.resolve()), ""))
     width = {"max_print_line": "1000"}  # no broken lines in the log
-    command = [program, *OPTIONS, f"-output-directory={folder.resolve()}", f"-jobname={source.stem}"]
+    command = [program, *OPTIONS, f"-output-directory={scratch}", f"-jobname={source.stem}"]
     subprocess.run(
         [*command, rf"{DATES}\input{{{source.name}}}"], cwd=source.parent, check=False, capture_output=True,
         env={**os.environ, **DATE, **width, "TEXINPUTS": path},
     )  # fmt: skip
-    return (folder / f"{source.stem}.log").read_text(encoding="utf-8", errors="replace")
+    return (Path(scratch) / f"{source.stem}.log").read_text(encoding="utf-8", errors="replace")
 
 
 def first_fault(log: str, final: bool = True) -> str:

@@ -14,11 +14,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from klsym import __version__
 from klsym.errors import ProofError
 from klsym.evidence import Evidence, against_sources
+from klsym.experiments.ahead import ahead
+from klsym.experiments.catalogue import EXPERIMENTS, result
+from klsym.figures.drawn import draw
+from klsym.figures.gallery import GALLERY
+from klsym.figures.style import save
 from klsym.files import make_folder, write_whole
 from klsym.finding import MARKS
 from klsym.kernel import CLOSINGS as ENDINGS
@@ -46,33 +53,38 @@ HEADER = "% Made by `klsym paper` (klsym.write_up.paper) from the ledger; do not
 OFTEN = 3  # a reading shared by so many claims of an area is printed once
 
 
-def write_parts(folder: Path, progress: Progress = plainly, figures: bool = True) -> list[Path]:
+def write_parts(
+    folder: Path, progress: Progress = plainly, figures: bool = True, here: bool = True
+) -> list[Path]:
     """Settle the ledger and write every part; the files written.
 
-    progress: wraps the list of claims, as in `settle_all`.  figures: also draw them.
+    progress: wraps the list of claims, as in `settle_all`.  figures: also draw them.  here: in this process
+    alone; else experiments run and are drawn in others, as `workers` starts them.
     Raises ProofError: a claim that does not hold.  UsageError: a folder that cannot be written.
     """
-    settled = [settle(claim) for claim in progress(list(load().values()), _id)]
-    failed = [f"{item.claim.id}: {item.error}" for item in settled if item.error]
-    if failed:
-        raise ProofError(f"no paper from a ledger that does not hold: {failed[0]}")
     make_folder(folder)
-    written = [write_whole(folder / f"{name}.tex", HEADER + body) for name, body in parts(settled).items()]
-    if figures:
-        from klsym.experiments.catalogue import EXPERIMENTS
-        from klsym.figures.drawn import draw
-        from klsym.figures.gallery import GALLERY
-        from klsym.figures.style import save
-
-        for name in EXPERIMENTS:
-            written += draw(name, folder / "figures")
-        for name, picture in GALLERY.items():
-            written += save(picture.make(), folder / "figures", name)
+    claims, pictures = list(load().values()), folder / "figures"
+    if not figures:
+        return _write_parts(folder, claims, progress)
+    with ahead(list(EXPERIMENTS), partial(_drawn, folder=pictures), here) as drawn:
+        written = _write_parts(folder, claims, progress)
+        written += [path for name in EXPERIMENTS for path in drawn(name)]
+    for name, picture in GALLERY.items():
+        written += save(picture.make(), pictures, name)
     return written
 
 
-def _id(claim: Claim) -> str:
-    return claim.id
+def _write_parts(folder: Path, claims: list[Claim], progress: Progress) -> list[Path]:
+    settled = [settle(claim) for claim in progress(claims, lambda claim: claim.id)]
+    failed = [f"{item.claim.id}: {item.error}" for item in settled if item.error]
+    if failed:
+        raise ProofError(f"no paper from a ledger that does not hold: {failed[0]}")
+    return [write_whole(folder / f"{name}.tex", HEADER + body) for name, body in parts(settled).items()]
+
+
+def _drawn(name: str, folder: Path) -> tuple[Any, list[Path]]:
+    paths = draw(name, folder)
+    return result(name), paths
 
 
 def parts(settled: list[Settled]) -> dict[str, str]:
@@ -123,8 +135,6 @@ def _derivations(settled: list[Settled]) -> Iterator[str]:
 
 def _experiments(settled: list[Settled]) -> Iterator[str]:
     """The findings, each beside its figure if the text has not placed it before; the other figures."""
-    from klsym.experiments.catalogue import EXPERIMENTS
-
     for item in (item for item in settled if item.claim.verdict == "computed"):
         yield from (rf"\klfigureonce{{{name}}}" for name in EXPERIMENTS if item.claim.id.endswith(f".{name}"))
         yield claim_latex(item)
@@ -132,9 +142,6 @@ def _experiments(settled: list[Settled]) -> Iterator[str]:
 
 
 def _captions(settled: list[Settled]) -> Iterator[str]:
-    from klsym.experiments.catalogue import EXPERIMENTS
-    from klsym.figures.gallery import GALLERY
-
     for name, experiment in EXPERIMENTS.items():
         title = prose(experiment.title)
         title = title[0].upper() + title[1:]  # a formula begins with a dollar sign, and stays

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from klsym.errors import UsageError
+from klsym.experiments.ahead import ahead
 from klsym.experiments.catalogue import EXPERIMENTS, result
 from klsym.figures.drawn import draw
 from klsym.files import make_folder, refuse_unless_writable, write_whole
+from klsym.kept import Kept
 from klsym.kernel import FORMAT
 from klsym.ledger import Claim, select
 from klsym.settling import Progress, Result, plainly, settle_all, table, write_certificates
@@ -45,6 +48,7 @@ def produce(
     claims: list[Claim] | None = None,
     experiments: list[str] | None = None,
     tables: list[str] | None = None,
+    here: bool = True,
 ) -> Summary:
     """Make the report in a folder, with all that it links to beside it.
 
@@ -52,17 +56,21 @@ def produce(
     this run did not make are removed, other files never.
     progress: shown while claims settle and figures are drawn.  sampled: called with (done, total).
     claims, experiments, tables: a part of them (claims, names, HTML fragments); all if None.
+    here: in this process alone; else experiments run and are drawn in others, as `workers` starts them.
     Raises UsageError: a folder that cannot be written.
     """
     _prepare(folder)
-    results = settle_all(select([]) if claims is None else claims, progress)
-    write_certificates(results, folder / CERTIFICATES)
-    certified = [r.settled.claim.id for r in results if r.settled.proofs and not r.error]
-    _remove_old(folder / CERTIFICATES, certified)
-    report, verified = cross_check(results, sampled)
-    write_whole(folder / VERIFIED, verified + "\n")
+    chosen, known = select([]) if claims is None else claims, Kept()
     names = list(EXPERIMENTS) if experiments is None else experiments
-    figures = [_drawn(name, folder / FIGURES) for name in progress(names, str)]
+    with ahead(names, partial(_drawn, folder=folder / FIGURES), here) as drawn:
+        results = settle_all(chosen, progress)
+        known.add(r.settled for r in results if not r.error)
+        certified = [r.settled.claim.id for r in results if r.settled.proofs and not r.error]
+        write_certificates(results, folder / CERTIFICATES)
+        _remove_old(folder / CERTIFICATES, certified)
+        report, verified = cross_check(results, sampled)
+        write_whole(folder / VERIFIED, verified + "\n")
+        figures = [drawn(name) for name in progress(names, str)]
     found = "\n".join(findings(figures))
     write_whole(folder / FOUND, found + "\n")
     links = {name: f"{CERTIFICATES}/{name}.json" for name in certified}
@@ -114,18 +122,21 @@ def cross_check(results: list[Result], sampled: Sampled | None = None) -> tuple[
         return None, "experiments are no identities: nothing to cross-check"
     on = backend("numpy", None)
     options = Options(on)
-    report = verify.verify(chosen, options, progress=sampled)
+    judged = {r.settled.claim.id: r.judged for r in results}
+    report = verify.verify(
+        chosen, options, progress=sampled, exactly=lambda one: judged[one.claim.id][one.number - 1]
+    )
     lines = ["", f"sampled with {on.describe()}, seed {options.seed}", *verify.summary(report)]
     return report, "\n".join([verify.table(report), *lines])
 
 
-def _drawn(name: str, folder: Path) -> Figure:
-    """Draw an experiment: PDF, PNG and CSV into the folder, the PNG for the page."""
+def _drawn(name: str, folder: Path) -> tuple[Any, Figure]:
+    """Run and draw an experiment: PDF, PNG and CSV into the folder, the PNG for the page."""
     [image] = [path for path in draw(name, folder) if path.suffix == ".png"]
     data = result(name)
     header, rows = data.table()
     title = EXPERIMENTS[name].title
-    return Figure(name, title, image.read_bytes(), ".png", data.setup, data.findings, header, rows)
+    return data, Figure(name, title, image.read_bytes(), ".png", data.setup, data.findings, header, rows)
 
 
 def findings(figures: list[Figure]) -> list[str]:
