@@ -6,6 +6,7 @@ then run together, on this machine or on a Dask cluster, and judged in the end.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
