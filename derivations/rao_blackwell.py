@@ -43,14 +43,15 @@ def exact_steps():
     return derive(KL(q, p)).equals(token_KL(q, p)), _difference(), _counterexample()
 
 
-def _variance(of):
-    return LATEX.covariance("q", of, of)
+def _variance(of, tall=True):
+    """tall: of a sum over t."""
+    return LATEX.covariance("q", of, of, tall)
 
 
 GAP, LATER = r"l_t - \mathrm{KL}_t", r"\mathrm{KL}_u"
 SAMPLED, EXACT = r"\sum_t l_t", r"\sum_t \mathrm{KL}_t"
 GAPS = rf"\sum_t ({GAP})"
-NOISE = LATEX.expectation("q", r"\sum_t " + _variance(r"l_t \mid y_{<t}"))
+NOISE = LATEX.expectation("q", r"\sum_t " + _variance(r"l_t \mid y_{<t}", tall=False))
 
 
 def _difference():

@@ -27,7 +27,7 @@ from klsym.abbreviations import (
 from klsym.convert import to_ring
 from klsym.names import attach_name
 from klsym.parser import parse
-from klsym.render import formulas, indexed
+from klsym.render import formulas
 from klsym.render.spelling import LATEX, TEXT
 from klsym.render.text import show_hypothesis
 from klsym.ring import ExpPoly
@@ -104,8 +104,9 @@ ATOMS: list[tuple[Atom, str, str]] = [
      r"\sum_t f_t\,s_t \sum_{u<t} f_u"),
     (t(v("f'", "now") ** 2, "now"), "E_q[sum_t (f'_now)**2*s_now]", r"\sum_t \left(f'_t\right)^{2}\,s_t"),
     (t(v("log_q", "past"), "now"), "E_q[sum_t log_q_past*s_now]", r"\sum_t s_t \sum_{u<t} \log q_u"),
-    (t(k("now") * v("length", "past")), "E_q[sum_t k1_now*T_past]", r"\sum_t k_{1,t}\,(t-1)"),
-    (t(k("now") * v("length", "future")), "E_q[sum_t k1_now*T_future]", r"\sum_t k_{1,t}\,(T-t)"),
+    (t(k("now") * v("length", "past")), "E_q[sum_t k1_now*T_past]", r"\sum_t k_{1,t}\,\left(t - 1\right)"),
+    (t(k("now") * v("length", "future")), "E_q[sum_t k1_now*T_future]",
+     r"\sum_t k_{1,t}\,\left(T - t\right)"),
     (t(k("now") * v("length", "now")), "E_q[sum_t k1_now*T_now]", r"\sum_t k_{1,t}"),
     (t(ONE, "now", "past'"), "E_q[sum_t u.s_now*v.s_past]",
      r"\sum_t \left(\mathbf{u}\cdot s_t\right)\,\left(\mathbf{v}\cdot \sum_{u<t} s_u\right)"),
@@ -216,10 +217,10 @@ def test_a_negative_sum_at_one_sample_keeps_its_sign_in_latex() -> None:
     assert shown == r"\mathbb{E}_{q}\!\left[k_1\right] - k_{1,i} + \sum_{j\ne i} k_{1,j}"
 
 
-@pytest.mark.parametrize("value", [Q, "k1", None])
-def test_what_has_no_index_is_refused(value: Any) -> None:
-    with pytest.raises(TypeError, match="no value at an index"):
-        indexed.atom(value, {}, TEXT)
+@pytest.mark.parametrize("value", ["k1", None])
+def test_what_is_no_atom_is_refused(value: Any) -> None:
+    with pytest.raises(TypeError, match="is no atom"):
+        formulas.atom(value, {}, TEXT)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,8 @@ from klsym.language import ATOMS, COUNTS, A, R, Weight, log_mu, log_p, log_q, rh
 from klsym.names import SAMPLE_BASES, parse_name
 from klsym.parser import FUNCTIONS, parse
 from klsym.render import formulas, losses
-from klsym.render.spelling import TEXT, is_sum
+from klsym.render.spelling import TEXT
+from klsym.render.tree import Minus
 from klsym.ring import ONE, ZERO, Exponent, ExpPoly, Monomial
 
 if TYPE_CHECKING:
@@ -233,9 +234,8 @@ def negative(value: Any) -> str | None:
         return ""
     if value.subs(size).factor().is_nonnegative or value.has(R, A):
         return None
-    shown = losses.show(value, TEXT)
-    alone = shown.startswith("-") and not is_sum(shown[1:])
-    return f" where {shown[1:]} > 0" if alone else f" where {shown} < 0"
+    shown = losses.tree_of(value)
+    return f" where {TEXT(shown.of)} > 0" if isinstance(shown, Minus) else f" where {TEXT(shown)} < 0"
 
 
 def heavy_tail(verdict: Verdict, facts: Facts) -> str:

@@ -43,8 +43,10 @@ from klsym.kernel.derivatives import in_slot
 from klsym.language import H, log_q, others, own, parameter, s
 from klsym.names import LOG_RATIOS, SAMPLE_BASES
 from klsym.render import formulas
+from klsym.render.coefficients import coefficient
 from klsym.render.losses import Written
-from klsym.render.spelling import LATEX, TEXT, Text, is_sum
+from klsym.render.spelling import LATEX, TEXT, Text
+from klsym.render.tree import Minus, Name, Number, negated, product, quotient, total
 from klsym.ring import ONE, ZERO, ExpPoly
 from klsym.unfolding import d_log_q
 
@@ -93,17 +95,17 @@ def _centred(form: Canonical, setting: Setting) -> Centred:
     linear = _is_linear(h)
     value = to_sympy(h) if linear else H
     given = {} if linear else {"H": to_sympy(h)}
-    mine, rest = formulas.element(to_ring(own(value))), formulas.element(to_ring(others(value)))
+    mine, rest = coefficient(to_ring(own(value))), coefficient(to_ring(others(value)))
     if _reading(setting) == "mean":
-        coefficient, scale = own(value) - (own(value) + others(value)) / n, 1 - 1 / n
-        shown = f"{mine} - ({mine} {'- ' + rest[1:] if rest.startswith('-') else '+ ' + rest})/n"
+        centred, scale = own(value) - (own(value) + others(value)) / n, 1 - 1 / n
+        shown = TEXT(total(mine, Minus(quotient(total(mine, rest), Name("n")))))
     else:
-        coefficient, scale = own(value) - others(value) / m, 1
-        shown = f"{mine} - {_factor(rest, TEXT)}/(n - 1)"
+        centred, scale = own(value) - others(value) / m, 1
+        shown = TEXT(total(mine, negated(quotient(rest, total(Name("n"), Minus(Number(1)))))))
     if not any(name in SAMPLE_BASES for name in h.names()):
         shown = "0"  # equal numbers less their mean
     premises = SIZE if setting.batch == "leave-one-out" else ()
-    start = mean_over_i(coefficient * own(s), under)
+    start = mean_over_i(centred * own(s), under)
     return Centred(derive(start, given=given, premises=premises), scale, h, shown)
 
 
@@ -199,15 +201,8 @@ def _equation(centred: Centred, right: Quantity) -> Proof:
 
 def _times(scale: Any, c: ExpPoly, spell: Text) -> str:
     """(1 - 1/n) c."""
-    shown = formulas.element(c, spell)
-    if scale == 1 or not c:
-        return shown
-    factor = spell.bracket(formulas.element(to_ring(scale), spell))
-    return spell.product_sign.join((factor, _factor(shown, spell)))
-
-
-def _factor(shown: str, spell: Text) -> str:
-    return spell.bracket(shown) if is_sum(shown) or shown.startswith("-") else shown
+    shown = coefficient(c, spell.positions)
+    return spell(shown if scale == 1 or not c else product(coefficient(to_ring(scale)), shown))
 
 
 def _scaled(found: Target, scale: ExpPoly) -> Target:

@@ -20,7 +20,8 @@ from klsym.parser import parse
 from klsym.render import losses
 from klsym.render.combination import combination_latex
 from klsym.render.losses import Written
-from klsym.render.spelling import LATEX, TEXT, Text, is_sum
+from klsym.render.spelling import LATEX, TEXT, Text
+from klsym.render.tree import Call, Formula, Gradient, Mean, Name, product
 from klsym.statements import Context as Plain
 from klsym.unfolding import plain_model
 
@@ -97,11 +98,8 @@ def _find(c: Any, value: bool = False) -> outside.Found:
 
 
 def _meaning(found: outside.Found) -> Meaning:
-    text, latex = (
-        {name: losses.show(value, spell) for name, value in found.multiples.items()}
-        for spell in (TEXT, LATEX)
-    )
-    return Meaning(found.target, text, combination_latex(latex))
+    text = {name: losses.show(value, TEXT) for name, value in found.multiples.items()}
+    return Meaning(found.target, text, combination_latex(text))
 
 
 def _tidy(c: Any, found: outside.Found) -> Any:
@@ -115,21 +113,19 @@ def _tidy(c: Any, found: outside.Found) -> Any:
 def _steps(written: Written, setting: Setting, per_sample: Any, c: Any) -> tuple[Step, ...]:
     under = "q" if setting.on_policy else "mu"
 
-    def scored(a: Any, measure: str, spell: Text) -> str:
-        shown = losses.show(a, spell)
-        inner = spell.bracket(shown) if is_sum(shown) else shown
-        return spell.expectation(measure, inner + spell.product_sign + spell.score)
+    def scored(a: Formula, measure: str, spell: Text) -> str:
+        return spell(Mean(measure, product(a, Name("s"))))
 
     def first(spell: Text) -> str:
-        shown = losses.show(written, spell)
+        loss = losses.tree_of(written, spell.positions)
         if setting.use == "loss":
-            return spell.expectation(under, spell.gradient_of(shown, spell.is_single(shown)))
-        return spell.expectation(under, spell.call("sg", shown) + spell.product_sign + spell.score)
+            return spell(Mean(under, Gradient(loss)))
+        return scored(Call("sg", (loss,)), under, spell)
 
     steps = [("", first(TEXT), first(LATEX))]
     first_rule = "chain rule" if setting.use == "loss" else "stop-gradient"
     for rule, measure, a in ((first_rule, under, per_sample), ("change of measure", "q", c)):
-        text, latex = scored(a, measure, TEXT), scored(a, measure, LATEX)
+        text, latex = (scored(losses.tree_of(a, spell.positions), measure, spell) for spell in (TEXT, LATEX))
         if steps[-1][1] != text:
             steps.append((rule, text, latex))
     return tuple(steps)
@@ -176,7 +172,7 @@ def _witness(c: Any, found: outside.Found, setting: Setting, left: str) -> dict[
     model = outside.witness(c, k1 + reward, candidates)
     if model is None:
         return None
-    policy = TEXT.gradient_of(TEXT.expectation("q", losses.show(reward, TEXT)), simple=True)
+    policy = TEXT(Gradient(Mean("q", losses.tree_of(reward))))
     right = f"{policy} + grad KL(q||p)" if reward else "grad KL(q||p)"
     used = {str(x) for x in c.free_symbols} | (set() if setting.on_policy else {"w"})
     return shown_model(f"{left} = {right}", model, model["left"], model["right"], used)

@@ -29,8 +29,9 @@ from klsym.names import SAMPLE, SAMPLE_BASES, parse_name
 from klsym.parser import MAX_EXP, MAX_POWER
 from klsym.render import formulas, losses
 from klsym.render.losses import Written
-from klsym.render.spelling import LATEX, TEXT, is_call
+from klsym.render.spelling import LATEX, TEXT
 from klsym.render.text import chain_in, show_theorem
+from klsym.render.tree import Name, quotient
 from klsym.ring import ZERO, ExpPoly
 
 
@@ -115,8 +116,7 @@ def aggregated(written: Written, setting: Setting) -> Written:
     refuse_unless_moderate(to_ring(written.expression), written)
     if not setting.averaged:
         return written
-    shown = written.text if TEXT.is_single(written.text) or is_call(written.text) else f"({written.text})"
-    return Written(f"{shown}/T", written.expression / length)
+    return Written(TEXT(quotient(losses.tree_of(written), Name("T"))), written.expression / length)
 
 
 def refuse_unless_moderate(element: ExpPoly, written: Written, allowed: set[str] | None = None) -> None:

@@ -148,8 +148,8 @@ def _fixed(verdict: Verdict, h: ExpPoly) -> Verdict:
 
 def _over(text: str, b: ExpPoly, spell: Text) -> str:
     """text/b."""
-    scale = losses.show(1 / to_sympy(b), spell)
-    return text if scale == "1" else f"{spell.bracket(scale)}{spell.product_sign}{text}"
+    scale = spell.bracket(losses.show(1 / to_sympy(b), spell))
+    return text if b == ExpPoly.number(1) else f"{scale}{spell.product_sign}{text}"
 
 
 # ---------------------------------------------------------------------------- samples that move

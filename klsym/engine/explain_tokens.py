@@ -40,8 +40,11 @@ from klsym.errors import ProofError
 from klsym.language import R, future, k1, now, s
 from klsym.names import SAMPLE_BASES, parse_name
 from klsym.render import formulas, losses
+from klsym.render.coefficients import coefficient
 from klsym.render.losses import Written
-from klsym.render.spelling import LATEX, TEXT, Text, is_sum
+from klsym.render.positions import in_slot
+from klsym.render.spelling import LATEX, TEXT, Text
+from klsym.render.tree import Minus, Over, total
 from klsym.ring import ZERO, ExpPoly
 from klsym.unfolding import written_out
 
@@ -239,8 +242,8 @@ def _value(loss: Any, setting: Setting) -> tuple[Meaning, str]:
     rest = parts.pop("rest")
     multiples = {name: formulas.element(value) for name, value in parts.items() if value}
     if "A" in parts["reward"].names():  # a function of t: its sum has no name
-        each = formulas.element(parts["reward"].rename(lambda name: f"{name}_t" if name in "RA" else name))
-        multiples["reward"] = f"sum_t {f'({each})' if is_sum(each) or each.startswith('-') else each}"
+        each = parts["reward"].rename(lambda name: f"{name}_t" if name in "RA" else name)
+        multiples["reward"] = TEXT(Over("t", coefficient(each)))
     target = {(): "zero", ("reverse-kl",): "reverse-kl"}.get(tuple(multiples), "combination")
     return Meaning("separable", {}) if rest else Meaning(target, multiples), formulas.element(number)
 
@@ -277,15 +280,9 @@ def scored(slots: Slots, spell: Text = TEXT) -> str:
     """Coefficients of the scores of slots; that of the token itself goes without saying when it is alone."""
     if set(slots) <= {"now"}:
         return formulas.element(slots.get("now", ZERO), spell)
-    rows = [formulas.element(c, spell, (_score(slot, spell),)) for slot, c in sorted(slots.items())]
-    rows.sort(key=lambda row: row.startswith("-"))
-    return "".join([rows[0], *(f" - {row[1:]}" if row.startswith("-") else f" + {row}" for row in rows[1:])])
-
-
-def _score(slot: str, spell: Text) -> str:
-    if slot == "x":
-        return spell.score
-    return f"{spell.score}_{slot}" if spell is TEXT else f"{spell.score}_{{{slot}}}"
+    sums = spell.positions
+    rows = [coefficient(c, sums, in_slot("s", slot, sums)) for slot, c in sorted(slots.items())]
+    return spell(total(*sorted(rows, key=lambda row: isinstance(row, Minus))))
 
 
 ONCE = (

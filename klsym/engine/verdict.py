@@ -11,7 +11,6 @@ from klsym.engine.quantities import Quantity
 from klsym.engine.targets import Target
 from klsym.render import formulas
 from klsym.render.combination import combination_latex
-from klsym.render.spelling import LATEX, TEXT
 from klsym.render.verdict import VerdictView
 
 Step = tuple[str, str, str]  # rule, text, LaTeX
@@ -36,11 +35,8 @@ class Meaning:
     @staticmethod
     def named(target: str | None, multiples: dict[str, Any]) -> Meaning:
         """From multiples that are exponential polynomials."""
-        text, latex = (
-            {name: formulas.element(value, spell) for name, value in multiples.items()}
-            for spell in (TEXT, LATEX)
-        )
-        return Meaning(target, text, combination_latex(latex))
+        text = {name: formulas.element(value) for name, value in multiples.items()}
+        return Meaning(target, text, combination_latex(text))
 
     def to_json(self) -> dict[str, Any]:
         return {"target": self.target, "combination": self.multiples or None}

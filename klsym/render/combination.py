@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
-from klsym.render.spelling import LATEX, is_quotient, is_sum
+from collections.abc import Mapping
+
+from klsym.render.reading import read
+from klsym.render.spelling import LATEX, TEXT
+from klsym.render.tree import (
+    Divergence,
+    Formula,
+    Gradient,
+    Mean,
+    Minus,
+    Name,
+    Number,
+    Product,
+    negated,
+    total,
+)
+
+REVERSE, FORWARD = (Divergence("KL", Name(a), Name(b)) for a, b in ("qp", "pq"))
+NAMES = {"reverse-kl": REVERSE, "forward-kl": FORWARD}
 
 
-def combination_text(multiples: dict[str, str]) -> str:
+def combination_text(multiples: Mapping[str, str]) -> str:
     """grad KL(q||p) - grad KL(p||q), from the multiples.
 
     >>> combination_text({"reverse-kl": "1", "forward-kl": "-lam"})
@@ -13,48 +31,44 @@ def combination_text(multiples: dict[str, str]) -> str:
     >>> combination_text({"reward": "-A", "rest": "beta/rho"})
     '-grad E_q[A] + E_q[beta/rho*s]'
     """
-    names = {"reverse-kl": "grad KL(q||p)", "forward-kl": "grad KL(p||q)"}
-    rows = []
-    for name, value in multiples.items():
-        if name == "reward":  # one sign comes out of the mean
-            negative = value.startswith("-") and not is_sum(value)
-            rows.append(("-1", f"grad E_q[{value[1:]}]") if negative else ("1", f"grad E_q[{value}]"))
-        elif name == "rest":
-            rows.append(("1", f"E_q[{f'({value})' if is_sum(value) or value.startswith('-') else value}*s]"))
-        else:
-            rows.append((value, names[name]))
-    return _signed(rows)
+    return TEXT(total(*(_gradient(name, read(value)) for name, value in multiples.items())))
 
 
-def _signed(rows: list[tuple[str, str]]) -> str:
-    text = ""
-    for value, name in rows:
-        negative = value.startswith("-") and " " not in value
-        size = value[1:] if negative else value
-        compound = " " in size or is_quotient(size)
-        scale = "" if size == "1" else (f"({size}) " if compound else f"{size} ")
-        text += (" - " if negative else " + ") + scale + name
-    text = text.removeprefix(" + ")
-    return "-" + text[3:] if text.startswith(" - ") else text or "0"
+def value_text(multiples: Mapping[str, str], constant: str) -> str:
+    """What a value comes to.
+
+    >>> value_text({"reverse-kl": "1", "reward": "-beta*R"}, "-3")
+    'KL(q||p) - E_q[beta*R] - 3'
+    """
+    rows = (_mean(read(v)) if n == "reward" else _times(read(v), NAMES[n]) for n, v in multiples.items())
+    return TEXT(total(*rows, *([read(constant)] if constant != "0" else [])))
 
 
-def combination_latex(multiples: dict[str, str]) -> str:
-    r"""The implied objective, from the multiples in LaTeX.
+def _mean(value: Formula) -> Formula:
+    """One sign comes out of the mean."""
+    return Minus(_mean(value.of)) if isinstance(value, Minus) else Mean("q", value)
 
-    >>> combination_latex({"reverse-kl": r"\beta", "reward": "-A"})
+
+def _gradient(name: str, value: Formula) -> Formula:
+    if name == "reward":
+        mean = _mean(value)
+        return Minus(Gradient(mean.of)) if isinstance(mean, Minus) else Gradient(mean)
+    if name == "rest":
+        return Mean("q", Product((value, Name("s"))))
+    return _times(value, Gradient(NAMES[name]))
+
+
+def combination_latex(multiples: Mapping[str, str]) -> str:
+    r"""The implied objective, from the multiples in text.
+
+    >>> combination_latex({"reverse-kl": "beta", "reward": "-A"})
     '\\beta\\,\\mathrm{KL}(q\\,\\Vert\\,p) + \\mathbb{E}_{q}\\!\\left[-A\\right]'
     """
-    rows = []
-    for name, value in multiples.items():
-        if name == "reward":
-            rows.append(LATEX.expectation("q", value))
-        else:
-            pair = ("q", "p") if name == "reverse-kl" else ("p", "q")
-            rows.append(_scale(value) + LATEX.divergence("KL", *pair))
-    return " + ".join(rows).replace("+ -", "- ") or "0"
+    rows = {name: read(value) for name, value in multiples.items()}
+    return LATEX(total(*(Mean("q", v) if n == "reward" else _times(v, NAMES[n]) for n, v in rows.items())))
 
 
-def _scale(shown: str) -> str:
-    if shown in ("1", "-1"):
-        return shown.removesuffix("1")
-    return (LATEX.bracket(shown) if is_sum(shown) else shown) + r"\,"
+def _times(value: Formula, target: Formula) -> Formula:
+    if isinstance(value, Minus):
+        return negated(_times(value.of, target))
+    return target if value == Number(1) else Product((value, target), loose=True)

@@ -1,140 +1,274 @@
-"""Sides of statements and their atoms in either spelling.  Standard library only.
+"""Sides of statements and their atoms as trees, and in print.  Standard library only.
+
+A mean is one thing at every index, that of a single sample included; sums over slots are sums over positions.
 
 >>> from klsym.ring import ExpPoly
->>> side(Side.atom(E("q", ExpPoly.variable("k1"), ("x",))))
-'E_q[k1*s]'
+>>> from klsym.render.spelling import LATEX
+>>> togo = ExpPoly.variable("k1[now]") + ExpPoly.variable("k1[future]")
+>>> side(Side.atom(Mean("t", "q", togo, ("now",))))
+'E_q[sum_t (k1_now + k1_future)*s_now]'
+>>> atom(Mean("t", "sample", togo, ("now",)), {}, LATEX)
+'\\\\sum_t s_t \\\\sum_{u\\\\ge t} k_{1,u}'
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 from klsym.abbreviations import (
     Atom,
     Bregman,
     Covariance,
+    Curl,
     Divergence,
-    E,
-    ExpectedGradient,
     Gradient,
-    Indexed,
-    Point,
-    PointGradient,
+    Mean,
+    MeanGradient,
+    MeanVariance,
+    Score,
     Side,
+    TokenDivergence,
 )
-from klsym.names import SAMPLE
-from klsym.render import indexed
-from klsym.render.coefficients import (
-    Labels,
-    SidedLabels,
-    element,
-    label,
-    loss_gradient,
-    on_the_right,
-    scored,
-    variable,
-)
-from klsym.render.spelling import TEXT, Text, is_quotient, is_sum
-from klsym.ring import ExpPoly, Number
+from klsym.names import SAMPLE, SAMPLE_BASES, parse_name
+from klsym.render import tree
+from klsym.render.coefficients import coefficient, element, variable
+from klsym.render.positions import SLOT_ORDER, TOGETHER, in_slot
+from klsym.render.spelling import TEXT, Text
+from klsym.render.tree import Formula, Minus, Name, Number, Power, Product, negated, product, total
+from klsym.ring import ONE, ExpPoly
+from klsym.ring import Number as Rational
+from klsym.slots import SECOND, at_slot, slot_of_score
 
 __all__ = [
-    "Labels", "SidedLabels", "atom", "element", "label", "loss_gradient", "on_the_right", "scored", "side",
+    "Labels",
+    "SidedLabels",
+    "atom",
+    "element",
+    "on_the_right",
+    "scored",
+    "side",
+    "tree_of",
     "variable",
-]  # fmt: skip
-OUTERMOST = ("sum_t ", r"\sum_t ")  # of the value at one sequence
+]
+
+Labels = Mapping[ExpPoly, Any]
+Term = tuple[ExpPoly, tuple[Atom, ...]]
+
+
+class SidedLabels(dict[ExpPoly, Any]):
+    """How the losses of the left side are written, and in `right` those of the right side.
+
+    For statements that write one and the same function in two ways.
+    """
+
+    def __init__(self, left: Labels, right: Labels) -> None:
+        super().__init__(left)
+        self.right = right
+
+
+def on_the_right(labels: Labels | None) -> Labels | None:
+    return labels.right if isinstance(labels, SidedLabels) else labels
 
 
 def side(value: Side, labels: Labels | None = None, spell: Text = TEXT) -> str:
     """A side of a statement; losses appear as they were written where `labels` knows them."""
-    if not value.terms:
-        return "0"
-    terms = [_as_written(*term, labels or {}) for term in indexed.with_scores_together(value.terms)]
-    text = ""
-    for coefficient, atoms in sorted(terms, key=lambda t: _is_negative(t[0])):
-        negative = _is_negative(coefficient)
-        shown = _side_term(-coefficient if negative else coefficient, atoms, labels or {}, spell)
-        if is_sum(shown) and _is_bare(atoms):
-            shown = spell.bracket(shown) if negative else shown
-            negative, shown = negative or shown.startswith("-"), shown.removeprefix("-")
-        text += (" - " if negative else " + ") + shown
-    return text.removeprefix(" + ") if text.startswith(" + ") else "-" + text.removeprefix(" - ")
+    return spell(tree_of(value, labels, spell.positions))
 
 
-def _is_negative(coefficient: ExpPoly) -> bool:
-    return all(value < 0 for value in coefficient.terms.values())
+def atom(value: Atom, labels: Labels, spell: Text) -> str:
+    return spell(_atom(value, labels, spell.positions))
 
 
-def _is_bare(atoms: tuple[Atom, ...]) -> bool:
-    """A constant or the value at one sample, which prints without brackets of its own."""
-    return all(isinstance(item, Indexed) and item.measure == SAMPLE for item in atoms) and len(atoms) < 2
+# ---------------------------------------------------------------------------- sides
+def tree_of(value: Side, labels: Labels | None = None, sums: bool = False) -> Formula:
+    """The tree of a side; sums: with sums over positions, as in mathematics."""
+    written = (_as_written(*term, labels or {}) for term in _with_scores_together(value.terms))
+    terms = [_term(scale, atoms, labels or {}, sums) for scale, atoms in written]
+    terms.sort(key=lambda term: isinstance(term, Minus))
+    return total(*terms)
 
 
-def _side_term(coefficient: ExpPoly, atoms: tuple[Atom, ...], labels: Labels, spell: Text) -> str:
-    alone = len(atoms) == 1 and coefficient == ExpPoly.number(1)
-    factors = [_factor(item, alone, labels, spell) for item in atoms]
-    if coefficient != ExpPoly.number(1) or not factors:
-        shown = element(coefficient, spell)
-        compound = len(coefficient.terms) > 1 or (spell is TEXT and is_quotient(shown))
-        factors.insert(0, spell.bracket(shown) if compound and factors else shown)
-    return (" " if spell is TEXT else r"\,").join(factors)
+def _is_negative(scale: ExpPoly) -> bool:
+    return all(value < 0 for value in scale.terms.values())
 
 
-def _factor(item: Atom, alone: bool, labels: Labels, spell: Text) -> str:
-    """An atom of a product; a value at one batch or sequence may be a sum."""
-    shown = atom(item, labels, spell)
-    open_ended = (isinstance(item, Indexed) and is_sum(shown)) or shown.startswith(OUTERMOST)
-    return spell.bracket(shown) if open_ended and not alone else shown
+def _term(scale: ExpPoly, atoms: tuple[Atom, ...], labels: Labels, sums: bool) -> Formula:
+    if _is_negative(scale):
+        return negated(_term(-scale, atoms, labels, sums))
+    factors = [_atom(item, labels, sums) for item in atoms]
+    if scale != ONE or not factors:
+        factors.insert(0, coefficient(scale, sums))
+    return Product(tuple(factors), loose=True) if len(factors) > 1 else factors[0]
 
 
-def _as_written(
-    coefficient: ExpPoly, atoms: tuple[Atom, ...], labels: Labels
-) -> tuple[ExpPoly, tuple[Atom, ...]]:
+def _as_written(scale: ExpPoly, atoms: tuple[Atom, ...], labels: Labels) -> Term:
     """A product with each mean as it was written: E_q[k2] E_q[k2], not E_q[k1^2] E_q[k1^2] / 4.
 
-    A single negative value at a sample is subtracted: grad L - k1 s, not grad L + -k1 s.
+    The sign of a mean over positions stands before it.
     """
-    if len(atoms) == 1 and isinstance(atoms[0], Point):
-        a = atoms[0].coefficient
-        if len(a.terms) == 1 and _is_negative(a) and a not in labels:
-            return -coefficient, (Point(-a, atoms[0].score),)
-    if len(atoms) == 1 and isinstance(atoms[0], Indexed) and _is_negative(atoms[0].coefficient):
-        return -coefficient, (replace(atoms[0], coefficient=-atoms[0].coefficient),)
+    first = atoms[0] if len(atoms) == 1 else None
+    if isinstance(first, Mean) and first.index and _is_negative(first.coefficient):
+        return -scale, (replace(first, coefficient=-first.coefficient),)
     factors: list[Atom] = []
     for item in atoms:
-        if len(atoms) > 1 and isinstance(item, E) and item.coefficient not in labels:
+        if len(atoms) > 1 and isinstance(item, Mean) and item.coefficient not in labels:
             lead = {known: _multiple(known, item.coefficient) for known in labels}
             known = next((known for known, number in lead.items() if number), item.coefficient)
-            coefficient = coefficient * (1 / Fraction(lead.get(known, 1)))
-            item = E(item.measure, known, item.score)
+            scale = scale * (1 / Fraction(lead.get(known, 1)))
+            item = replace(item, coefficient=known)
         factors.append(item)
-    return coefficient, tuple(factors)
+    return scale, tuple(factors)
 
 
-def _multiple(a: ExpPoly, b: ExpPoly) -> Number:
+def _multiple(a: ExpPoly, b: ExpPoly) -> Rational:
     """The rational c with a = c b, or 0."""
     key = min(b.terms)
     c = Fraction(a.terms.get(key, 0)) / b.terms[key]
     return c if a == b * c else 0
 
 
-def atom(value: Atom, labels: Labels, spell: Text) -> str:
+# ---------------------------------------------------------------------------- atoms
+def _atom(value: Atom, labels: Labels, sums: bool) -> Formula:
     match value:
-        case E(measure, a, score):
-            return spell.expectation(measure, scored(a, score, labels, spell))
-        case ExpectedGradient(measure, loss):
-            return spell.expectation(measure, loss_gradient(loss, labels, spell))
-        case Point(a, score):
-            return scored(a, score, labels, spell)
-        case PointGradient(loss):
-            return loss_gradient(loss, labels, spell)
+        case Mean(index, measure, a, score):
+            return _averaged(index, measure, scored(index, a, score, labels, sums))
+        case MeanGradient(index, measure, loss):
+            return _averaged(index, measure, tree.Gradient(_label(loss, index, labels, sums)))
+        case Curl(index, measure, loss):
+            return tree.Curl(_atom(MeanGradient(index, measure, loss), labels, sums))
+        case MeanVariance(measure, a, score):
+            mean = tree.Over("i", scored("i", a, score, {}, sums))
+            return tree.Covariance(measure, mean, mean)
+        case TokenDivergence(measure, a, b, gradient):
+            shown: Formula = tree.Divergence("KL", Name(a, "t"), Name(b, "t"))
+            return _averaged("t", measure, tree.Gradient(shown) if gradient else shown)
         case Divergence(kind, a, b):
-            return spell.divergence(kind, a, b)
+            return tree.Divergence(kind, Name(a), Name(b))
         case Covariance(measure, a, b):
-            return spell.covariance(measure, label(a, labels, spell), label(b, labels, spell))
+            return tree.Covariance(measure, *(_label(x, "", labels, sums) for x in (a, b)))
         case Bregman(phi):
-            return spell.bregman(label(phi, labels, spell))
+            return tree.Bregman(_label(phi, "", labels, sums))
         case Gradient(of):
-            shown = side(of, labels, spell)
-            return spell.gradient_of(shown, len(of.terms) == 1 and not shown.startswith("-"))
-    return indexed.atom(value, labels, spell)
+            return tree.Gradient(tree_of(of, labels, sums))
+    raise TypeError(f"{type(value).__name__} is no atom")
+
+
+def _averaged(index: str, measure: str, inner: Formula) -> Formula:
+    """E_m[sum_t inner]; the value at one batch is that at one i, at one sequence its sum over t."""
+    if measure != SAMPLE:
+        return tree.Mean(measure, tree.Over(index, inner) if index else inner)
+    return tree.Over("t", inner) if "t" in index else inner
+
+
+def _label(value: ExpPoly, index: str, labels: Labels, sums: bool) -> Formula:
+    """The loss as it was written, or its normal form."""
+    if value not in labels:
+        return coefficient(_merged(value, index, sums), sums)
+    from klsym.render import losses  # needs SymPy, as whoever made the label does
+
+    return losses.tree_of(labels[value], sums)
+
+
+def scored(index: str, a: ExpPoly, score: Score, labels: Labels, sums: bool) -> Formula:
+    """a s, a s^2, or a alone."""
+    tail = _scores(score, index, sums)
+    if a in labels and not (score and (index or a in (ONE, -ONE))):
+        return product(_label(a, index, labels, sums), *tail) if tail else _label(a, index, labels, sums)
+    return coefficient(_merged(a, index, sums), sums, *tail)
+
+
+def _scores(score: Score, index: str, sums: bool) -> tuple[Formula, ...]:
+    score = tuple(sorted(score, key=_score_order))
+    two = any(entry.endswith(SECOND) for entry in score)
+    tail = tuple(_one_score(entry, index, two, sums) for entry in score)
+    return (Power(tail[0], Number(len(tail))),) if len(tail) > 1 and len({*score}) == 1 else tail
+
+
+def _score_order(entry: str) -> tuple[bool, int]:
+    """The first direction before the second, past before now before future, self before other."""
+    slot = slot_of_score(entry)
+    return entry.endswith(SECOND), SLOT_ORDER.index(slot) if slot in SLOT_ORDER else len(SLOT_ORDER)
+
+
+def _one_score(entry: str, index: str, two: bool, sums: bool) -> Formula:
+    """s_t, sum_{u<t} s_u, or u.s_t and v.s_t along two directions."""
+    slot = slot_of_score(entry)
+    if sums:
+        shown = in_slot("s", _shown_slot(slot, index), sums)
+    else:
+        shown = total(*(in_slot("s", part, sums) for part in TOGETHER.get(slot, (slot,))))
+    return tree.Along("v" if entry.endswith(SECOND) else "u", shown) if two else shown
+
+
+def _shown_slot(slot: str, index: str) -> str:
+    """In a batch of sequences every step carries its i as well."""
+    return f"i_{slot}" if index == "it" and slot != "others" else slot
+
+
+# ---------------------------------------------------------------------------- merging
+def _merged(a: ExpPoly, index: str, sums: bool) -> ExpPoly:
+    """The coefficient with sums over adjacent slots as one, where that makes it shorter."""
+    if not index or not sums:
+        return a
+    for base in sorted({name for name in a.names() if parse_name(name).slot != "x"}):
+        a = _shortest(a, _without_slot(base))
+    a = a.substitute({"length[now]": ONE})
+    return a.rename(lambda name: at_slot(_without_slot(name), _slot_in_print(name, index)))
+
+
+def _slot_in_print(name: str, index: str) -> str:
+    parsed = parse_name(name)
+    is_parameter = parsed.slot == "x" and parsed.base not in SAMPLE_BASES
+    return "x" if is_parameter else _shown_slot(parsed.slot, index)
+
+
+def _without_slot(name: str) -> str:
+    head, _, tail = name.partition("[")
+    return head + tail.partition("]")[2]
+
+
+def _shortest(a: ExpPoly, base: str) -> ExpPoly:
+    """V_past = V_upto - V_now and the like, whichever leaves the fewest terms."""
+    best = a
+    for together, parts in TOGETHER.items():
+        for part in parts:
+            others = (ExpPoly.variable(at_slot(base, p)) for p in parts if p != part)
+            value = sum((other * -1 for other in others), ExpPoly.variable(at_slot(base, together)))
+            found = a.substitute({at_slot(base, part): value})
+            best = found if _size(found) < _size(best) else best
+    return best
+
+
+def _size(a: ExpPoly) -> int:
+    return sum(
+        1 + sum(abs(power) for m in (monomial, *(m for m, _ in exponent)) for _, power in m)
+        for monomial, exponent in a.terms
+    )
+
+
+def _with_scores_together(terms: Iterable[Term]) -> list[Term]:
+    """Sums over t that differ in the slot of their score alone, as one with the score of both slots."""
+    found: list[Term] = []
+    groups: dict[Mean, list[str]] = {}  # by the value without its score
+    for scale, atoms in terms:
+        item = atoms[0] if len(atoms) == 1 else None
+        if isinstance(item, Mean) and item.index and len(item.score) == 1 and scale == ONE:
+            groups.setdefault(replace(item, score=()), []).append(item.score[0])
+        else:
+            found.append((scale, atoms))
+    for item, slots in groups.items():
+        found += [(ONE, (replace(item, score=(slot,)),)) for slot in _together(slots)]
+    return found
+
+
+def _together(slots: list[str]) -> list[str]:
+    rest = list(slots)
+    chosen = []
+    for together, parts in TOGETHER.items():
+        if set(parts) <= set(rest):
+            chosen.append(together)
+            rest = [slot for slot in rest if slot not in parts]
+    return [*chosen, *rest]

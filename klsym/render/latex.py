@@ -7,7 +7,7 @@ from typing import Any
 from klsym.render import formulas
 from klsym.render.formulas import Labels
 from klsym.render.spelling import LATEX
-from klsym.render.text import SPAN, chain, condition, show_hypotheses, show_statement, show_theorem, solution
+from klsym.render.text import SPAN, chain, condition, family, show_hypotheses, show_statement, show_theorem
 from klsym.unfolding import Theorem
 
 
@@ -70,7 +70,7 @@ def conclusion(proof: ProofView) -> str:
     statement = theorem.statement
     right = formulas.side(statement.right, proof.labels, LATEX)
     if theorem.kind == "unique":
-        return r"= 0\ \forall q, p, \mu \iff " + solution(theorem, LATEX)
+        return r"= 0\ \forall q, p, \mu \iff " + LATEX(family(theorem, sums=True))
     if theorem.kind == "independent":
         return rf"\notin {SPAN}"
     if theorem.kind == "refuted":

@@ -1,4 +1,4 @@
-"""Losses as they were written: SymPy expressions in either spelling, weights before estimators.
+"""Losses as trees, as they were written: SymPy expressions, weights before estimators.
 
 >>> from klsym.language import k2, rho, sg
 >>> from klsym.render.spelling import LATEX, TEXT
@@ -17,11 +17,29 @@ import sympy
 from sympy.core.function import AppliedUndef
 
 from klsym.language import ATOMS, SLOTTED, Estimator, as_expression, clip, sg
-from klsym.render.spelling import SLOT_ORDER, TEXT, Text
+from klsym.render import tree
+from klsym.render.positions import SLOT_ORDER, in_slot
+from klsym.render.spelling import Text
+from klsym.render.tree import (
+    Call,
+    Cases,
+    Formula,
+    Minus,
+    Name,
+    Number,
+    Relation,
+    negated,
+    number,
+    product,
+    quotient,
+)
 
 WEIGHT = re.compile(r"rho(_[a-z]+)?|sg\(rho(_[a-z]+)?\)")
-SUM, PRODUCT, ATOM = range(3)  # how tightly a piece binds
-CALLS = {sympy.exp: "exp", sympy.log: "log", sympy.Abs: "abs", sympy.Min: "min", sympy.Max: "max"}
+CALLS = {
+    sympy.exp: "exp", sympy.log: "log", sympy.Abs: "abs", sympy.Min: "min", sympy.Max: "max", sg: "sg",
+    clip: "clip",
+}  # fmt: skip
+SIGNS = {"==": "="}
 
 
 @dataclass(frozen=True)
@@ -33,49 +51,70 @@ class Written:
 
 
 def show(loss: Any, spell: Text) -> str:
-    """The loss in one spelling; typed text is kept as it is."""
+    """The loss in one notation; typed text is kept as it is."""
+    return spell(tree_of(loss, spell.positions))
+
+
+def tree_of(loss: Any, sums: bool = False) -> Formula:
+    """The tree of a loss; sums: in the notation of mathematics, with sums over positions."""
     if isinstance(loss, Written):
-        return loss.text if spell is TEXT else show(loss.expression, spell)
-    return _walk(as_expression(loss), spell)[0]
+        return tree.Typed(loss.text, tree_of(loss.expression, sums))
+    return _walk(as_expression(loss), sums)
 
 
-def _walk(e: Any, spell: Text) -> tuple[str, int]:
+def _walk(e: Any, sums: bool) -> Formula:
     if e.is_Rational:
-        return spell.number(
-            Fraction(int(e.p), int(e.q))
-        ), ATOM if e.is_nonnegative and e.is_Integer else PRODUCT
+        return number(int(e.p) if e.q == 1 else Fraction(int(e.p), int(e.q)))
     if e is sympy.E:
-        return spell.call("exp", "1"), ATOM
+        return Call("exp", (Number(1),))
     if e.is_Symbol or (isinstance(e, Estimator) and e in ATOMS.values()):
         name, _, slot = str(e).partition("[")
-        return spell.in_slot(name, slot.removesuffix("]") or "x"), ATOM
+        return in_slot(name, slot.removesuffix("]") or "x", sums)
     if isinstance(e, Estimator) and e.slot and e.xreplace(_plain(e)) in ATOMS.values():
-        return spell.in_slot(e.name, e.slot, ratio=e.name in ("r", "rho")), ATOM
+        return in_slot(e.name, e.slot, sums, ratio=e.name in ("r", "rho"))
     if isinstance(e, Estimator):  # of other densities than its name says
-        return _walk(e.definition(), spell)
+        return _walk(e.definition(), sums)
     if e.is_Add:
-        return _sum(e, spell), SUM
+        return _sum(e, sums)
     if e.is_Mul:
-        return _product(e, spell), PRODUCT
-    if e.is_Pow and e.exp == sympy.Rational(1, 2):
-        return spell.call("sqrt", _walk(e.base, spell)[0]), ATOM
-    if e.is_Pow and e.exp.is_Rational and e.exp < 0:
-        base, binding = _walk(e.base**-e.exp, spell)
-        bottom = f"({base})" if spell is TEXT and binding != ATOM else base
-        return spell.fraction("1", bottom), PRODUCT
+        return _product(e, sums)
     if e.is_Pow:
-        base, exponent = (_walk(part, spell)[0] for part in (e.base, e.exp))
-        return spell.power(base, exponent), ATOM
+        return _power(e, sums)
+    if isinstance(e, sympy.Piecewise):
+        return Cases(tuple((_walk(value, sums), _condition(when, sums)) for value, when in e.args))
+    return _call(e, sums)
+
+
+def _power(e: Any, sums: bool) -> Formula:
+    if e.exp == sympy.Rational(1, 2):
+        return Call("sqrt", (_walk(e.base, sums),))
+    if e.exp.is_Rational and e.exp < 0:
+        return quotient(Number(1), _walk(e.base**-e.exp, sums))
+    return tree.Power(_walk(e.base, sums), _walk(e.exp, sums))
+
+
+def _call(e: Any, sums: bool) -> Formula:
     if isinstance(e, sympy.Subs):  # g'(k1)
-        primed = spell.name(e.expr.expr.func.__name__) + "'" * int(e.expr.derivative_count)
-        arguments = ", ".join(_walk(a, spell)[0] for a in e.point)
-        return (primed if len(e.point) > 1 else f"{primed}({arguments})"), ATOM
+        name, primes = e.expr.expr.func.__name__, int(e.expr.derivative_count)
+        if len(e.point) > 1:
+            return Name(name, primes=primes)
+        return Call(name, tuple(_walk(a, sums) for a in e.point), primes)
     if isinstance(e, AppliedUndef) and len(e.args) > 1:
-        return spell.name(e.func.__name__), ATOM  # a generic function of everything
+        return Name(e.func.__name__)  # a generic function of everything
     if isinstance(e, sympy.Heaviside | sympy.sign):
-        return _step(e, spell)
-    name = _function_name(e)
-    return spell.call(name, ", ".join(_walk(a, spell)[0] for a in e.args)), ATOM
+        return _step(e, sums)
+    return Call(CALLS.get(e.func) or str(e.func.__name__), tuple(_walk(a, sums) for a in e.args))
+
+
+def _condition(e: Any, sums: bool) -> Formula | None:
+    """When a case holds; None for true, otherwise."""
+    if e == True:  # noqa: E712  (SymPy's own truth)
+        return None
+    if isinstance(e, sympy.And | sympy.Or):
+        word = tree.Words(" and " if isinstance(e, sympy.And) else " or ")
+        first, *rest = (_condition(a, sums) or tree.Words("true") for a in e.args)
+        return tree.Phrase((first, *(part for item in rest for part in (word, item))))
+    return Relation(_walk(e.lhs, sums), SIGNS.get(e.rel_op, e.rel_op), _walk(e.rhs, sums))
 
 
 def _plain(e: Any) -> dict[Any, Any]:
@@ -85,37 +124,29 @@ def _plain(e: Any) -> dict[Any, Any]:
     }
 
 
-def _step(e: Any, spell: Text) -> tuple[str, int]:
+def _step(e: Any, sums: bool) -> Formula:
     """sign(x) = x/|x|, 0 at x = 0, and steps of a given value there: in text, within the loss grammar.
 
     (1 + sign(x))/2 is 1/2 at x = 0        min(1, 1 + sign(x)) is 1        max(0, sign(x)) is 0
     """
-    inner, binding = _walk(e.args[0], spell)
-    sign = isinstance(e, sympy.sign)
-    if spell is not TEXT:
-        return (rf"\mathrm{{sgn}}({inner})" if sign else rf"\mathbf{{1}}[{inner} > 0]"), ATOM
-    ratio = f"{inner if binding == ATOM else f'({inner})'}/max(abs({inner}), 1e-300)"
+    inner = _walk(e.args[0], sums)
+    sign, zero, one = isinstance(e, sympy.sign), Number(0), Number(1)
+    if sums:
+        return Call("sgn", (inner,)) if sign else tree.Indicator(Relation(inner, ">", zero))
+    ratio = quotient(inner, Call("max", (Call("abs", (inner,)), Name("1e-300"))))
     if sign:
-        return ratio, PRODUCT
-    at_zero = {1: f"min(1, 1 + {ratio})", 0: f"max(0, {ratio})"}
-    return at_zero.get(e.args[1], f"((1 + {ratio})/2)"), ATOM
+        return ratio
+    raised = tree.total(one, ratio)
+    if e.args[1] in (0, 1):
+        return Call("max", (zero, ratio)) if e.args[1] == 0 else Call("min", (one, raised))
+    return quotient(raised, Number(2))
 
 
-def _function_name(e: Any) -> str:
-    if isinstance(e, sg | clip):
-        return type(e).__name__
-    return CALLS.get(e.func) or str(e.func.__name__)
-
-
-def _sum(e: Any, spell: Text) -> str:
-    rows: list[tuple[bool, str]] = []
-    for argument in sorted(e.args, key=_term_order):
-        negative = bool(argument.as_coeff_Mul()[0].is_negative)
-        shown, _ = _walk(-argument if negative else argument, spell)
-        rows.append((negative, shown))
-    rows = sorted(rows, key=lambda row: row[0] and rows[0][0])  # a positive term first, if any
-    text = ("-" if rows[0][0] else "") + rows[0][1]
-    return text + "".join((" - " if negative else " + ") + body for negative, body in rows[1:])
+def _sum(e: Any, sums: bool) -> Formula:
+    rows = [_walk(argument, sums) for argument in sorted(e.args, key=_term_order)]
+    if isinstance(rows[0], Minus):  # a positive term first, if any
+        rows.sort(key=lambda row: isinstance(row, Minus))
+    return tree.total(*rows)
 
 
 def _term_order(e: Any) -> tuple[Any, ...]:
@@ -128,41 +159,24 @@ def _slot_rank(e: Any) -> int:
     return max((SLOT_ORDER.index(slot) for slot in slots if slot in SLOT_ORDER), default=-1)
 
 
-def _product(e: Any, spell: Text) -> str:
+def _product(e: Any, sums: bool) -> Formula:
+    if e.as_coeff_Mul()[0].is_negative:
+        return negated(_walk(-e, sums))
     numerator, denominator = e.as_numer_denom()
-    if denominator != 1:
-        top = _factors(numerator, spell)
-        bottom, binding = _walk(denominator, spell)
-        if spell is TEXT and binding != ATOM:
-            bottom = f"({bottom})"
-        return spell.fraction(top, bottom)
-    return _factors(e, spell)
+    over = _factors(numerator, sums)
+    return over if denominator == 1 else quotient(over, _walk(denominator, sums))
 
 
-def _factors(e: Any, spell: Text) -> str:
-    if not e.is_Mul:
-        shown, binding = _walk(e, spell)
-        return spell.bracket(shown) if binding == SUM and spell is TEXT else shown
-    sign, rest = e.as_coeff_Mul()
-    prefix = "-" if sign == -1 else ""
-    factors = list(rest.args if rest.is_Mul else [rest]) + ([] if abs(sign) == 1 else [sign])
-    pieces = []
-    for factor in sorted(factors, key=_factor_order):
-        text, binding = _walk(factor, spell)
-        pieces.append(spell.bracket(text) if binding == SUM else text)
-    return prefix + spell.product(_side_by_side(pieces))
-
-
-def _side_by_side(factors: list[str]) -> list[str]:
-    """rho_{<t} rho_t is rho_{<=t} in LaTeX."""
-    for ratio in (r"\rho", "r"):
-        for before, after, both in (("{<t}", "t", r"{\le t}"), ("t", "{>t}", r"{\ge t}")):
-            pair = [f"{ratio}_{before}", f"{ratio}_{after}"]
-            if pair[0] in factors and pair[1] in factors:
-                at = factors.index(pair[0])
-                rest = [factor for factor in factors if factor not in pair]
-                factors = [*rest[:at], f"{ratio}_{both}", *rest[at:]]
-    return factors
+def _factors(e: Any, sums: bool) -> Formula:
+    """A product in the order in which it is read; rho_{<t} rho_t is rho_{<=t} where slots are positions."""
+    factors = [_walk(factor, sums) for factor in sorted(sympy.Mul.make_args(e), key=_factor_order)]
+    for ratio in ("rho", "r") if sums else ():
+        for before, after, both in (("<t", "t", "upto"), ("t", ">t", "from")):
+            pair = [Name(ratio, before), Name(ratio, after)]
+            if all(name in factors for name in pair):
+                factors.insert(factors.index(pair[0]), in_slot(ratio, both, sums, ratio=True))
+                factors = [factor for factor in factors if factor not in pair]
+    return product(*factors)
 
 
 def _factor_order(e: Any) -> tuple[int, str]:

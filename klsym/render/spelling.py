@@ -1,199 +1,289 @@
-"""Two spellings of the same formulas: the loss grammar (plain text) and LaTeX.
+r"""Printers of formula trees: text in the loss grammar, which the parser reads back, and LaTeX.
 
-A printer walks a formula once and asks a spelling how to write each piece.
+A printer knows how tightly each node binds in its notation, and puts brackets where a place asks for more.
 
->>> TEXT.power("r", "2"), LATEX.power("r", "2")
-('r**2', 'r^{2}')
+>>> TEXT(Power(Sum((Name("k1"), Number(1))), Number(2))), LATEX(Power(Name("r"), Number(2)))
+('(k1 + 1)**2', 'r^{2}')
 """
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
+import ast
 from fractions import Fraction
+from typing import ClassVar
+
+from klsym.escaping import escape_inside
+from klsym.render.tree import (
+    Along,
+    Big,
+    Bregman,
+    Call,
+    Cases,
+    Covariance,
+    Curl,
+    Divergence,
+    Formula,
+    Gradient,
+    Indicator,
+    Mean,
+    Minus,
+    Name,
+    Number,
+    Over,
+    Phrase,
+    Power,
+    Product,
+    Quotient,
+    Relation,
+    Sum,
+    Typed,
+    Words,
+    is_open,
+    is_tall,
+)
 
 GREEK = {
     "lam": r"\lambda", "beta": r"\beta", "eps": r"\varepsilon", "alpha": r"\alpha", "nu": r"\nu",
     "gamma": r"\gamma", "mu": r"\mu", "rho": r"\rho",
 }  # fmt: skip
-NAMES = {
+NAMES = GREEK | {
     "k1": "k_1", "k2": "k_2", "k3": "k_3", "log_q": r"\log q", "log_p": r"\log p", "log_mu": r"\log\mu",
+    "length": "T",
+}  # fmt: skip
+LOGS = ("log_q", "log_p", "log_mu")  # prefixes in LaTeX, names in the grammar
+# How tightly a node binds; a place names the least that stands in it without brackets.
+SUM, MINUS, BIG, PRODUCT, PREFIX, POWER, ATOM = range(7)
+LEVELS: dict[type[Formula], int] = {
+    Relation: SUM, Phrase: SUM, Words: SUM, Sum: SUM, Minus: MINUS, Over: BIG, Product: PRODUCT,
+    Quotient: PRODUCT, Big: PRODUCT, Gradient: PREFIX, Curl: PREFIX, Along: PREFIX, Power: POWER,
+}  # fmt: skip
+BINDING: dict[type[ast.AST], int] = {
+    ast.Name: ATOM, ast.Constant: ATOM, ast.Call: ATOM, ast.Pow: POWER, ast.Mult: PRODUCT, ast.Div: PRODUCT,
+    ast.Add: SUM, ast.Sub: SUM, ast.UnaryOp: MINUS,
 }  # fmt: skip
 
 
-SLOT_ORDER = ("past", "now", "future", "self", "other", "others", "rest")
-# slot -> how its sum begins, the index of what is summed, and that of a product over the slot
-POSITIONS = {
-    "now": ("", "t", "t"),
-    "past": (r"\sum_{u<t} ", "u", "<t"),
-    "future": (r"\sum_{u>t} ", "u", ">t"),
-    "upto": (r"\sum_{u\le t} ", "u", r"\le t"),
-    "from": (r"\sum_{u\ge t} ", "u", r"\ge t"),
-    "all": (r"\sum_u ", "u", ""),
-    "self": ("", "i", "i"),
-    "other": ("", "j", "j"),
-    "others": (r"\sum_{j\ne i} ", "j", r"\ne i"),
-    "both": (r"\sum_j ", "j", ""),
-    "rest": (r"\sum_{l\ne i,j} ", "l", r"\ne i,j"),
-    "batch": (r"\sum_l ", "l", ""),
-}
-POSITIONS |= {
-    f"i_{slot}": (lead, f"i,{index}", f"i,{beyond}" if beyond else "i")
-    for slot, (lead, index, beyond) in POSITIONS.items()
-    if index in ("t", "u")
-}
-POSITIONS["i_x"] = ("", "i", "i")
-STEPS = {"past": "(t-1)", "now": "1", "upto": "t", "future": "(T-t)", "from": "(T-t+1)", "all": "T"}
-KNOWN = {"now": r"\le t", "future": r"\le T"}  # what is known once a token, or everything, is drawn
+def binding(text: str) -> int:
+    """How tightly typed text binds, from its syntax.
 
-
-def trails(text: str) -> bool:
-    r"""Does a formula end in a sum or product over positions, so that what follows would join it?
-
-    >>> trails(r"s_t \sum_{u<t} k_{1,u}"), trails(r"\left(\sum_{u<t} k_{1,u}\right)\,s_t")
-    (True, False)
+    >>> binding("k1 + 1") == SUM, binding("sg(rho)*k2") == PRODUCT, binding("sum_t R_t") == SUM
+    (True, True, True)
     """
-    return max(text.rfind(r"\sum"), text.rfind(r"\prod")) > text.rfind(r"\right")
+    try:
+        whole = ast.parse(text, mode="eval").body
+    except SyntaxError:
+        return SUM
+    return BINDING.get(type(whole.op if isinstance(whole, ast.BinOp) else whole), SUM)
 
 
-INDEXED = re.compile(r"(?:[A-Za-z]|\\[a-z]+)_(?:\{[^{}]*\}|[A-Za-z0-9])")  # k_{1,t}, \rho_{<t}, b_{\star}
-
-
-def unbracketed(text: str) -> str:
-    r"""What stands over or under a fraction's bar needs no brackets round the whole.
-
-    >>> unbracketed(r"\left(1 - r\right)"), unbracketed(r"\left(a\right)\,\left(b\right)")
-    ('1 - r', '\\left(a\\right)\\,\\left(b\\right)')
-    """
-    inner = text.removeprefix(r"\left(").removesuffix(r"\right)")
-    if len(text) - len(inner) != len(r"\left(\right)"):
-        return text
-    depth = 0
-    for sign in re.findall(r"\\(left|right)\b", inner):
-        depth += 1 if sign == "left" else -1
-        if depth < 0:
-            return text
-    return inner
-
-
-def is_atomic(text: str) -> bool:
-    """Does a piece need no brackets before a power?"""
-    return text.replace("_", "").isalnum()
-
-
-def is_sum(text: str) -> bool:
-    """Is there a + or - outside all brackets?
-
-    >>> is_sum("1 - r"), is_sum("rho*(k1 + 1)"), is_sum("-r")
-    (True, False, False)
-    """
-    depth = 0
-    for i, character in enumerate(text):
-        depth += (character in "([{") - (character in ")]}")
-        if depth == 0 and character in "+-" and i > 0 and text[i - 1] == " ":
-            return True
+def _is_multiple(formula: Formula) -> bool:
+    """Of one mean, as 1/2 Var_q(k1), which stands behind grad as it is."""
+    match formula:
+        case Product((scale, _), loose=True):
+            return not isinstance(scale, Mean | Covariance | Divergence)
     return False
 
 
-def is_quotient(text: str) -> bool:
-    """A quotient other than a plain number: 1/beta KL would read as 1/(beta KL)."""
-    return "/" in text and not text.replace("/", "").lstrip("-").isdigit()
-
-
-def is_call(text: str) -> bool:
-    """One call or bracket, such as sg(rho): its last bracket closes the first.
-
-    >>> is_call("sg(rho)"), is_call("k1 + sg(k2)"), is_call("(a)*(b)")
-    (True, False, False)
-    """
-    head, opened, _ = text.partition("(")
-    if (
-        not opened
-        or not text.endswith(")")
-        or not head.lstrip("\\").replace("{", "").replace("}", "").isalnum()
-    ):
-        return False
-    depth = 0
-    for i, character in enumerate(text):
-        depth += (character == "(") - (character == ")")
-        if depth == 0 and character == ")" and i < len(text) - 1:
-            return False
-    return True
+def is_sum(text: str) -> bool:
+    """Does typed text need brackets as a factor?"""
+    return binding(text) == SUM
 
 
 class Text:
-    """The loss grammar, as the parser reads it."""
+    """The loss grammar."""
 
-    product_sign, exp_sign, gradient, relation = (
-        "*",
-        "exp",
-        "grad",
-        {"=": "=", "<=": "<=", "!=": "!="},
-    )
-    score = "s"
+    product_sign, score = "*", "s"
+    positions = False  # are sums over positions written as sums?  Otherwise each slot has a name, k1_past
+    gradient_level = ATOM  # what grad stands before without brackets
+    signs: ClassVar = {sign: sign for sign in ("=", "!=", "<=", ">=", "<", ">", "not <=", "iff")}
+    averages: ClassVar = {"i": "mean_i ", "ij": "mean_{i!=j} ", "t": "sum_t ", "it": "mean_i sum_t "}
 
-    def is_single(self, text: str) -> bool:
-        """One name or call, such as k3 or sg(rho): grad needs no bracket before it."""
-        return not is_sum(text) and not any(sign in text for sign in ("*", "/", " ", r"\,", r"\frac", "-"))
+    def __call__(self, formula: Formula) -> str:
+        return self.show(formula, SUM)
 
+    def show(self, formula: Formula, least: int) -> str:
+        """The formula where something that binds less than `least` needs brackets."""
+        shown = self.inner(formula)
+        return shown if self.level(formula) >= least else self.bracket(shown)
+
+    def level(self, formula: Formula) -> int:
+        match formula:
+            case Number(value):
+                return ATOM if value.denominator == 1 else PRODUCT
+            case Name(_, _, primes):
+                return PREFIX if primes else ATOM
+            case Typed(text):
+                return binding(text)
+        return LEVELS.get(type(formula), ATOM)
+
+    def inner(self, formula: Formula) -> str:
+        """The formula without brackets round it."""
+        match formula:
+            case Number(value):
+                return self.number(value)
+            case Name(name, below, primes):
+                return self.variable(name, below, primes)
+            case Sum(terms):
+                first, *rest = terms
+                return self(first) + "".join(map(self._term, rest))
+            case Minus(of):
+                return "-" + self.show(of, BIG)
+            case Product(factors, loose):
+                return self.product(factors, loose)
+            case Quotient(over, under, small):
+                return self.quotient(over, under, small)
+            case Power(base, exponent):
+                return self.power(base, exponent)
+            case Call(function, arguments, primes):
+                shown, tall = ", ".join(map(self, arguments)), any(map(is_tall, arguments))
+                return self.call(function, shown, primes, tall)
+            case Typed(text, loss):
+                return self.typed(text, loss)
+            case Relation() | Cases() | Indicator() | Words() | Phrase():
+                return self._said(formula)
+        return self._named(formula)
+
+    def _named(self, formula: Formula) -> str:
+        """Means and what is made of them."""
+        match formula:
+            case Mean(measure, of):
+                return self.mean(measure, of)
+            case Over(index, of):
+                return self.averages[index] + self.show(of, BIG)
+            case Big(sign, below, of):
+                return self.big(sign, below, self.show(of, PREFIX))
+            case Gradient(of):
+                simple = self.level(of) >= self.gradient_level or _is_multiple(of)
+                return self.gradient_of(self(of), simple)
+            case Curl(of):
+                return self.curl(self(of))
+            case Along(direction, of):
+                return self.along(direction, of)
+            case Covariance(measure, first, second):
+                return self.covariance(measure, self(first), self(second), is_tall(first))
+            case Divergence(kind, first, second):
+                return self.between(kind, self(first), self(second))
+            case Bregman(phi):
+                return self.bregman(self(phi))
+        raise TypeError(f"{type(formula).__name__} is no formula")
+
+    def _said(self, formula: Formula) -> str:
+        match formula:
+            case Relation(left, sign, right):
+                return f"{self(left)} {self.signs[sign]} {self(right)}"
+            case Cases(rows):
+                return self.cases([(self(value), self(when) if when else "") for value, when in rows])
+            case Indicator(when):
+                return self.indicator(self(when))
+            case Words(text, latex):
+                return self.words(text, latex)
+            case Phrase(parts):
+                return "".join(map(self, parts))
+        raise TypeError(f"{type(formula).__name__} is no phrase")
+
+    def _term(self, term: Formula) -> str:
+        if isinstance(term, Minus):
+            return " - " + self.show(term.of, BIG)
+        return " + " + self.show(term, BIG)
+
+    # -- how each node is written -------------------------------------------------------
     def number(self, value: Fraction | int) -> str:
         return str(value)
 
     def name(self, name: str) -> str:
         return "T" if name == "length" else name
 
-    def in_slot(self, name: str, slot: str, primes: int = 0, ratio: bool = False) -> str:
-        """A variable of a slot, k1_now; that of a single sample has no slot."""
-        shown = self.name(name) + "'" * primes
-        return shown if slot == "x" else f"{shown}_{slot}"
+    def variable(self, name: str, below: str, primes: int) -> str:
+        return self.name(name) + "'" * primes + (f"_{below}" if below else "")
 
-    def token_divergence(self, a: str, b: str) -> str:
-        return f"KL({a}||{b})"
+    def product(self, factors: tuple[Formula, ...], loose: bool) -> str:
+        """A quotient in front of means is bracketed: 1/beta KL would read as 1/(beta KL)."""
+        if not loose:
+            return "*".join(self.show(factor, PRODUCT) for factor in factors)
+        least = (PREFIX if isinstance(factor, Quotient) else PRODUCT for factor in factors)
+        return " ".join(map(self.show, factors, least))
 
-    def product(self, factors: list[str]) -> str:
-        """Factors side by side."""
-        return self.product_sign.join(factors)
+    def quotient(self, over: Formula, under: Formula, small: bool) -> str:
+        return f"{self.show(over, PRODUCT)}/{self.show(under, PREFIX)}"
 
-    def power(self, base: str, exponent: str) -> str:
-        base = base if is_atomic(base) or is_call(base) else f"({base})"
-        return f"{base}**{exponent if is_atomic(exponent) else f'({exponent})'}"
+    def power(self, base: Formula, exponent: Formula) -> str:
+        return f"{self.show(base, ATOM)}**{self.show(exponent, ATOM)}"
 
-    def call(self, function: str, argument: str) -> str:
-        return f"{function}({argument})"
+    def call(self, function: str, argument: str, primes: int = 0, tall: bool = False) -> str:
+        return f"{function}{chr(39) * primes}({argument})"
+
+    def typed(self, text: str, loss: Formula) -> str:
+        return text
 
     def bracket(self, inner: str) -> str:
         return f"({inner})"
 
-    def fraction(self, numerator: str, denominator: str) -> str:
-        return f"{numerator}/{denominator}"
-
-    def small_fraction(self, numerator: str, denominator: str) -> str:
-        """A number or a parameter that stands before a sum."""
-        return self.fraction(numerator, denominator)
+    def mean(self, measure: str, of: Formula) -> str:
+        return f"sum_x[{self(of)}]" if measure == "count" else self.expectation(measure, self(of))
 
     def expectation(self, measure: str, inner: str) -> str:
-        return f"sum_x[{inner}]" if measure == "count" else f"E_{measure}[{inner}]"
+        return f"E_{measure}[{inner}]"
+
+    def big(self, sign: str, below: str, inner: str) -> str:
+        return f"{sign}_{{{below}}} {inner}"
 
     def divergence(self, kind: str, a: str, b: str) -> str:
+        """Between two measures by their names."""
+        return self.between(kind, self.name(a), self.name(b))
+
+    def between(self, kind: str, a: str, b: str) -> str:
         return f"J({a}, {b})" if kind == "J" else f"{kind}({a}||{b})"
 
     def gradient_of(self, inner: str, simple: bool) -> str:
         return f"grad {inner}" if simple else f"grad({inner})"
 
-    def covariance(self, measure: str, a: str, b: str) -> str:
+    def curl(self, inner: str) -> str:
+        return f"curl {inner}"
+
+    def along(self, direction: str, score: Formula) -> str:
+        return f"{direction}.{self.show(score, ATOM)}"
+
+    def covariance(self, measure: str, a: str, b: str, tall: bool = False) -> str:
         return f"Var_{measure}({a})" if a == b else f"Cov_{measure}({a}, {b})"
 
     def bregman(self, phi: str) -> str:
         return f"D_phi(r, 1) with phi = {phi}"
 
+    def cases(self, rows: list[tuple[str, str]]) -> str:
+        return "{" + "; ".join(f"{a} if {when}" if when else f"{a} otherwise" for a, when in rows) + "}"
 
-@dataclass
+    def indicator(self, when: str) -> str:
+        return f"1[{when}]"
+
+    def words(self, text: str, latex: str) -> str:
+        return text
+
+
 class Latex(Text):
     """LaTeX for amsmath."""
 
-    def __post_init__(self) -> None:
-        self.product_sign, self.exp_sign, self.score = r"\,", r"\exp", "s"
-        self.relation = {"=": "=", "<=": r"\le", "!=": r"\ne", "not <=": r"\not\le"}
+    product_sign = r"\,"
+    positions = True
+    gradient_level = POWER
+    signs: ClassVar = {
+        "=": "=", "<=": r"\le", ">=": r"\ge", "<": "<", ">": ">", "!=": r"\ne", "not <=": r"\not\le",
+        "iff": r"\iff",
+    }  # fmt: skip
+    averages: ClassVar = {
+        "i": r"\tfrac1n\sum_i ", "ij": r"\tfrac1{n(n-1)}\sum_{i\ne j} ", "t": r"\sum_t ",
+        "it": r"\tfrac1n\sum_i\sum_t ",
+    }  # fmt: skip
+    functions: ClassVar = {"exp": r"\exp", "log": r"\log", "min": r"\min", "max": r"\max"}
+
+    def level(self, formula: Formula) -> int:
+        match formula:
+            case Typed(_, loss):
+                return self.level(loss)
+            case Name(name) if name in LOGS:
+                return PREFIX
+            case Call("sqrt"):
+                return PREFIX
+        return super().level(formula)
 
     def number(self, value: Fraction | int) -> str:
         if value.denominator == 1:
@@ -204,90 +294,68 @@ class Latex(Text):
     def name(self, name: str) -> str:
         if name in NAMES:
             return NAMES[name]
-        if name in GREEK:
-            return GREEK[name]
-        if name == "length":
-            return "T"
         stem, _, index = name.partition("_")
         letter = GREEK.get(stem, stem if len(stem) == 1 else rf"\mathit{{{stem}}}")
         plain = r"\star" if index == "star" else index.replace("_", ",")
         return f"{letter}_{{{plain}}}" if plain else letter
 
-    def power(self, base: str, exponent: str) -> str:
-        simple = is_atomic(base) or (base.startswith("\\") and base[1:].isalpha()) or is_call(base)
-        simple = simple or bool(INDEXED.fullmatch(base))
-        return f"{base if simple else self.bracket(base)}^{{{exponent}}}"
+    def variable(self, name: str, below: str, primes: int) -> str:
+        """f'_t, or k_{1,t} for a letter that has an index of its own."""
+        shown = self.name(name)
+        if not below:
+            return shown + "'" * primes
+        stem, _, index = shown.partition("_")
+        index = f"{index.strip('{}')},{below}" if index else below
+        return stem + "'" * primes + (f"_{{{index}}}" if len(index) > 1 else f"_{index}")
 
-    def call(self, function: str, argument: str) -> str:
-        known = {"exp": r"\exp", "log": r"\log", "min": r"\min", "max": r"\max"}
+    def product(self, factors: tuple[Formula, ...], loose: bool) -> str:
+        """A sum over positions that is not the last factor needs brackets."""
+        *before, last = factors
+        shown = [
+            self.bracket(self(factor)) if is_open(factor) else self.show(factor, PRODUCT) for factor in before
+        ]
+        sign = " " if isinstance(last, Big) else r"\,"
+        return r"\,".join(shown) + sign + self.show(last, PRODUCT)
+
+    def quotient(self, over: Formula, under: Formula, small: bool) -> str:
+        command = r"\tfrac" if small else r"\frac"
+        return f"{command}{{{self(over)}}}{{{self(under)}}}"
+
+    def power(self, base: Formula, exponent: Formula) -> str:
+        return f"{self.show(base, ATOM)}^{{{self(exponent)}}}"
+
+    def call(self, function: str, argument: str, primes: int = 0, tall: bool = False) -> str:
         if function == "sqrt":
             return rf"\sqrt{{{argument}}}"
         if function == "abs":
             return rf"\left|{argument}\right|"
         plain = function if len(function) == 1 else rf"\mathrm{{{function}}}"
-        return known.get(function, plain) + self._brackets(argument)
+        return self.functions.get(function, plain) + "'" * primes + self._round(argument, tall)
+
+    def typed(self, text: str, loss: Formula) -> str:
+        return self.inner(loss)
 
     def bracket(self, inner: str) -> str:
         return rf"\left({inner}\right)"
 
-    def _brackets(self, argument: str) -> str:
-        """Round a function's argument: large enough for a sum over positions."""
-        return (
-            rf"\!{self.bracket(argument)}" if r"\sum" in argument or r"\prod" in argument else f"({argument})"
-        )
+    def _round(self, argument: str, tall: bool) -> str:
+        return rf"\!{self.bracket(argument)}" if tall else f"({argument})"
 
-    def product(self, factors: list[str]) -> str:
-        """A factor that ends in a sum over positions goes last, others of its kind in brackets."""
-        sums = [factor for factor in factors if trails(factor)]
-        if not sums or len(factors) == 1:
-            return self.product_sign.join(factors)
-        before = [factor for factor in factors if not trails(factor)] + [self.bracket(f) for f in sums[:-1]]
-        sign = " " if sums[-1].startswith((r"\sum", r"\prod")) else self.product_sign
-        return sign.join([self.product_sign.join(before), sums[-1]])
+    def mean(self, measure: str, of: Formula) -> str:
+        if measure == "count":
+            return rf"\sum_x {self.show(of, MINUS)}"
+        return self.expectation(measure, self(of))
 
-    def fraction(self, numerator: str, denominator: str) -> str:
-        if trails(numerator):
-            whole = self.bracket(numerator) if is_sum(numerator) else numerator
-            return rf"{self.small_fraction('1', denominator)} {whole}"
-        return rf"\frac{{{unbracketed(numerator)}}}{{{unbracketed(denominator)}}}"
-
-    def small_fraction(self, numerator: str, denominator: str) -> str:
-        return rf"\tfrac{{{numerator}}}{{{denominator}}}"
-
-    def in_slot(self, name: str, slot: str, primes: int = 0, ratio: bool = False) -> str:
-        """k_{1,t}, a sum such as \\sum_{u<t} k_{1,u}, or a product of ratios r_{<t}."""
-        if slot == "x":
-            return self.name(name) + "'" * primes
-        of_one = slot.removeprefix("i_")  # of a sequence of a batch
-        if name == "length" and of_one in STEPS:
-            return STEPS[of_one].replace("T", "T_i") if of_one != slot else STEPS[slot]
-        lead, index, beyond = POSITIONS[slot]
-        if name == "A":
-            beyond = ("i," if of_one != slot else "") + KNOWN[of_one] if of_one in KNOWN else beyond
-        elif ratio and index in ("j", "l"):  # of other samples
-            lead, beyond, ratio = lead.replace("sum", "prod"), index, False
-        stem, _, below = self.name(name).partition("_")
-        below = below.strip("{}")
-        index = beyond if ratio or name == "A" else index
-        joined = ",".join(part for part in (below, index) if part)
-        shown = (
-            stem + "'" * primes + (f"_{{{joined}}}" if len(joined) > 1 else f"_{joined}" if joined else "")
-        )
-        return shown if ratio or name == "A" else lead + shown
-
-    def token_divergence(self, a: str, b: str) -> str:
-        return rf"\mathrm{{KL}}({a}\,\Vert\,{b})"
+    def expectation(self, measure: str, inner: str) -> str:
+        return rf"\mathbb{{E}}_{{{self.measure(measure)}}}\!\left[{inner}\right]"
 
     def measure(self, name: str) -> str:
         return {"mu": r"\mu", "count": r"\#"}.get(name, name)
 
-    def expectation(self, measure: str, inner: str) -> str:
-        if measure == "count":
-            return rf"\sum_x {self.bracket(inner) if is_sum(inner) else inner}"
-        return rf"\mathbb{{E}}_{{{self.measure(measure)}}}\!\left[{inner}\right]"
+    def big(self, sign: str, below: str, inner: str) -> str:
+        return rf"\{sign}_{{{below}}} {inner}" if len(below) > 1 else rf"\{sign}_{below} {inner}"
 
-    def divergence(self, kind: str, a: str, b: str) -> str:
-        a, b = self.measure(a), self.measure(b)
+    def between(self, kind: str, a: str, b: str) -> str:
         if kind == "J":
             return rf"J({a},{b})"
         symbol = r"\chi^2" if kind == "chi2" else r"\mathrm{KL}"
@@ -296,14 +364,31 @@ class Latex(Text):
     def gradient_of(self, inner: str, simple: bool) -> str:
         return rf"\nabla {inner}" if simple else rf"\nabla\!\left({inner}\right)"
 
-    def covariance(self, measure: str, a: str, b: str) -> str:
+    def curl(self, inner: str) -> str:
+        return rf"\operatorname{{curl}}\,{inner}"
+
+    def along(self, direction: str, score: Formula) -> str:
+        """Bold: u is the index of a sum over tokens too."""
+        return self.bracket(rf"\mathbf{{{direction}}}\cdot {self(score)}")
+
+    def covariance(self, measure: str, a: str, b: str, tall: bool = False) -> str:
         m = self.measure(measure)
         if a == b:
-            return rf"\mathrm{{Var}}_{{{m}}}{self._brackets(a)}"
+            return rf"\mathrm{{Var}}_{{{m}}}{self._round(a, tall)}"
         return rf"\mathrm{{Cov}}_{{{m}}}({a},\,{b})"
 
     def bregman(self, phi: str) -> str:
         return rf"D_\phi(r, 1)\big|_{{\phi = {phi}}}"
+
+    def cases(self, rows: list[tuple[str, str]]) -> str:
+        lines = (rf"{a} & \text{{if }}{when}" if when else rf"{a} & \text{{otherwise}}" for a, when in rows)
+        return r"\begin{cases}" + r" \\ ".join(lines) + r"\end{cases}"
+
+    def indicator(self, when: str) -> str:
+        return rf"\mathbf{{1}}[{when}]"
+
+    def words(self, text: str, latex: str) -> str:
+        return latex or rf"\text{{{escape_inside(text)}}}"
 
 
 TEXT = Text()

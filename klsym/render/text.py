@@ -28,8 +28,10 @@ from klsym.kernel.closings import Zero
 from klsym.kernel.derivatives import Hypothesis
 from klsym.names import SAMPLE
 from klsym.render import formulas
+from klsym.render.coefficients import coefficient
 from klsym.render.formulas import Labels
-from klsym.render.spelling import TEXT, Text, is_sum
+from klsym.render.spelling import TEXT, Text
+from klsym.render.tree import Formula, Name, Number, Phrase, Relation, Words, product
 from klsym.ring import ONE, ExpPoly
 from klsym.statements import Mean
 from klsym.unfolding import Theorem, unfold
@@ -43,12 +45,16 @@ def show_statement(
     statement: Statement, labels: Labels | None = None, kind: str = "proved", spell: Text = TEXT
 ) -> str:
     """The equation or inequality; a refuted one is printed with its negation."""
-    left = formulas.side(statement.left, labels, spell)
-    right = formulas.side(statement.right, formulas.on_the_right(labels), spell)
+    return spell(_stated(statement, labels, kind, spell.positions))
+
+
+def _stated(statement: Statement, labels: Labels | None, kind: str, sums: bool) -> Formula:
+    left = formulas.tree_of(statement.left, labels, sums)
+    right = formulas.tree_of(statement.right, formulas.on_the_right(labels), sums)
     relation = statement.relation
-    if kind == "refuted" and (relation == "=" or spell is not TEXT):
+    if kind == "refuted" and (relation == "=" or sums):
         relation = {"=": "!=", "<=": "not <="}[relation]
-    return f"{left} {spell.relation[relation]} {right}"
+    return Relation(left, relation, right)
 
 
 SPAN = r"\mathrm{span}\{\nabla\mathrm{KL}(q\Vert p),\ \nabla\mathrm{KL}(p\Vert q)\}"
@@ -56,71 +62,71 @@ SPAN = r"\mathrm{span}\{\nabla\mathrm{KL}(q\Vert p),\ \nabla\mathrm{KL}(p\Vert q
 
 def show_theorem(theorem: Theorem, labels: Labels | None = None, spell: Text = TEXT) -> str:
     """What a part establishes, in one line."""
-    shown = show_statement(theorem.statement, labels, theorem.kind, spell)
+    sums = spell.positions
+    shown = _stated(theorem.statement, labels, theorem.kind, sums)
     if theorem.kind == "unique":
-        return shown + _iff(spell) + solution(theorem, spell)
+        return spell(Relation(shown, "iff", family(theorem, sums)))
     if theorem.kind == "independent":
-        left = formulas.side(theorem.statement.left, labels, spell)
-        if spell is TEXT:
-            return f"{left} is no combination of grad KL(q||p), grad KL(p||q) and grad E_q[h(R, A)]"
-        return rf"{left} \notin {SPAN}"
-    if theorem.kind == "refuted" and spell is TEXT:
-        return shown + (" in general" if theorem.statement.relation == "=" else " fails in a model")
-    return shown + condition(theorem, spell)
+        left = formulas.tree_of(theorem.statement.left, labels, sums)
+        none = " is no combination of grad KL(q||p), grad KL(p||q) and grad E_q[h(R, A)]"
+        return spell(Phrase((left, Words(none, rf" \notin {SPAN}"))))
+    if theorem.kind == "refuted" and not sums:
+        fails = " in general" if theorem.statement.relation == "=" else " fails in a model"
+        return spell(Phrase((shown, Words(fails))))
+    return spell(shown) + condition(theorem, spell)
 
 
 def condition(theorem: Theorem, spell: Text) -> str:
-    """When an inequality is an equality; empty for what is none."""
-    zeros = dict.fromkeys(_zero(zero, spell) for zero in theorem.zeros)
-    if not zeros:
-        return ""
-    lead = "; equality iff " if spell is TEXT else r"\quad\text{with equality iff }"
-    return lead + _words(" and ", spell).join(zeros)
+    """When an inequality is an equality, with the words before it; empty for what is none."""
+    equal = equality(theorem, spell.positions)
+    lead = Words("; equality iff ", r"\quad\text{with equality iff }")
+    return spell(Phrase((lead, equal))) if equal else ""
 
 
-def _zero(zero: Zero, spell: Text) -> str:
+def equality(theorem: Theorem, sums: bool) -> Formula | None:
+    """When an inequality is an equality."""
+    zeros = dict.fromkeys(_zero(zero, sums) for zero in theorem.zeros)
+    return Phrase(_joined(" and ", *zeros)) if zeros else None
+
+
+def _joined(word: str, *parts: Formula) -> tuple[Formula, ...]:
+    return tuple(item for part in parts for item in (Words(word), part))[1:]
+
+
+def _zero(zero: Zero, sums: bool) -> Formula:
     """lam = 1 or r = 1 wherever q > 0."""
+    scored = formulas.scored("", zero.element, zero.score, {}, sums)
     if zero.constant:
-        shown = formulas.scored(zero.element, zero.score, {}, spell) + _words(" is constant", spell)
+        shown: tuple[Formula, ...] = (scored, Words(" is constant"))
     else:
-        shown = _equation(zero.element, spell)
-        shown = formulas.scored(zero.element, zero.score, {}, spell) + " = 0" if zero.score else shown
-    mass = [spell.name(zero.measure)] if zero.measure not in ("count", SAMPLE) else []
-    weight = formulas.element(zero.weight, spell)
-    mass += [spell.bracket(weight) if is_sum(weight) else weight] if zero.weight != ONE else []
+        shown = (Relation(scored, "=", Number(0)) if zero.score else _equation(zero.element, sums),)
+    mass: list[Formula] = [Name(zero.measure)] if zero.measure not in ("count", SAMPLE) else []
+    mass += [coefficient(zero.weight, sums)] if zero.weight != ONE else []
     if mass:
-        shown += _words(" wherever ", spell, f"{spell.product(mass)} > 0")
+        shown += (Words(" wherever "), Relation(product(*mass), ">", Number(0)))
     elif zero.measure == "count":
-        shown += _words(" at every outcome", spell)
-    free = _equation(zero.factor, spell) + _words(" or ", spell) if zero.factor.names() else ""
-    return free + shown
+        shown += (Words(" at every outcome"),)
+    free = (_equation(zero.factor, sums), Words(" or ")) if zero.factor.names() else ()
+    return Phrase((*free, *shown))
 
 
-def _equation(element: ExpPoly, spell: Text) -> str:
+def _equation(element: ExpPoly, sums: bool) -> Formula:
     """element = 0 with its negative terms on the right; k1 = 0 is r = 1."""
     for name, ratio in (("k1", "r"), ("w", "rho")):
         if set(element.terms) == {(((name, 1),), ())}:
-            return f"{spell.name(ratio)} = 1"
+            return Relation(Name(ratio), "=", Number(1))
     above = ExpPoly({key: value for key, value in element.terms.items() if value > 0})
-    sides = (above, above - element) if above else (-element, above)
-    return " = ".join(formulas.element(side, spell) for side in sides)
+    left, right = (above, above - element) if above else (-element, above)
+    return Relation(coefficient(left, sums), "=", coefficient(right, sums))
 
 
-def _words(words: str, spell: Text, formula: str = "") -> str:
-    """Words before a formula."""
-    return (words if spell is TEXT else rf"\text{{{words}}}") + formula
-
-
-def _iff(spell: Text) -> str:
-    return " iff " if spell is TEXT else r" \iff "
-
-
-def solution(theorem: Theorem, spell: Text) -> str:
-    """The family of a uniqueness theorem, with its free constants."""
-    family = formulas.element(ExpPoly.from_json(theorem.close["family"]), spell)
-    constants = ", ".join(spell.name(a) for a in sorted(theorem.close["constants"]))
-    free = f" (any {constants})" if spell is TEXT else rf"\quad({constants}\in\mathbb{{R}})"
-    return f"{spell.name(theorem.close['function'])} = {family}{free}"
+def family(theorem: Theorem, sums: bool) -> Formula:
+    """The solutions of a uniqueness theorem, with their free constants."""
+    found = coefficient(ExpPoly.from_json(theorem.close["family"]), sums)
+    shown = Relation(Name(theorem.close["function"]), "=", found)
+    constants = _joined(", ", *map(Name, sorted(theorem.close["constants"])))
+    comma = tuple(Words(", ", ", ") if isinstance(part, Words) else part for part in constants)
+    return Phrase((shown, Words(" (any ", r"\quad("), *comma, Words(")", r"\in\mathbb{R})")))
 
 
 def show_hypothesis(hypothesis: Hypothesis, context: Context, labels: Labels | None = None) -> str:

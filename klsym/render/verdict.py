@@ -7,7 +7,7 @@ from string import ascii_lowercase
 from typing import Any
 
 from klsym.render import formulas
-from klsym.render.combination import combination_text
+from klsym.render.combination import combination_text, value_text
 from klsym.render.latex import aligned
 from klsym.render.spelling import is_sum
 from klsym.render.text import show_interval
@@ -128,15 +128,7 @@ def value_line(verdict: VerdictView) -> str:
         return verdict.value_constant
     if verdict.value.target in ("f-divergence", "separable"):
         return "not an unbiased estimate of either KL"
-    text = combination_text(verdict.value.multiples).replace("grad ", "")
-    constant = verdict.value_constant
-    if constant == "0":
-        return text
-    return (
-        f"{text} - {constant[1:]}"
-        if constant.startswith("-") and not is_sum(constant)
-        else f"{text} + {constant}"
-    )
+    return value_text(verdict.value.multiples, verdict.value_constant)
 
 
 def verdict_text(verdict: VerdictView) -> str:

@@ -11,8 +11,10 @@ from klsym.engine.explain import explain
 from klsym.engine.quantities import KL, expectation, grad, p, q
 from klsym.language import R, beta, k1, rho
 from klsym.render import formulas
+from klsym.render.coefficients import coefficient as coefficient_of
 from klsym.render.losses import show
 from klsym.render.spelling import LATEX, TEXT
+from klsym.render.tree import Number, Power
 from klsym.ring import ONE, ZERO, ExpPoly
 from klsym.tables.losses import OFF, ON, gradient, written
 from klsym.tables.pieces import premise
@@ -74,7 +76,7 @@ def _mean() -> Row:
     same = quote("batch.centering-identity")
     if same.proof.theorem.statement.right != _at_sample(other) * share:
         raise ValueError("the mean is no such multiple of leave-one-out")
-    factor = math(LATEX.power(formulas.element(share, LATEX), "2"), *same.claims)
+    factor = math(LATEX(Power(coefficient_of(share), Number(2))), *same.claims)
     return _on_policy(found, MEAN, "k1", kept(found), factor + words(" times that of leave-one-out"))
 
 

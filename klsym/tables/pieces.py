@@ -13,7 +13,7 @@ from fractions import Fraction
 from klsym.abbreviations import Side
 from klsym.render import formulas
 from klsym.render.spelling import LATEX
-from klsym.render.text import condition
+from klsym.render.text import equality as equality_of
 from klsym.ring import ExpPoly
 from klsym.tables.quotes import Quote
 from klsym.tables.table import Cell, math, words
@@ -49,8 +49,8 @@ def equality(found: Quote) -> Cell:
     >>> equality(quote("variance.optimal-baseline", 1)).pieces[0][1]
     '; equal if and only if '
     """
-    shown = condition(found.proof.theorem, LATEX).removeprefix(r"\quad\text{with equality iff }")
-    return words("; equal if and only if ") + texts(shown, *found.claims)
+    shown = equality_of(found.proof.theorem, sums=True)
+    return words("; equal if and only if ") + texts(LATEX(shown) if shown else "", *found.claims)
 
 
 def texts(latex: str, *claims: str) -> Cell:

@@ -1,0 +1,252 @@
+"""Formulas as trees: what stands between a statement and its print.  Standard library only.
+
+A tree says what is meant, a printer (`spelling`, `mathml`) how it is written and where brackets are needed.
+
+>>> from klsym.render.spelling import LATEX, TEXT
+>>> half = quotient(product(Name("k1"), total(Name("r"), Minus(Number(1)))), Number(2))
+>>> TEXT(half), LATEX(half)
+('k1*(r - 1)/2', '\\\\frac{k_1\\\\,\\\\left(r - 1\\\\right)}{2}')
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+
+class Formula:
+    """Any node."""
+
+
+@dataclass(frozen=True)
+class Number(Formula):
+    """A rational that is not negative; -1/2 is Minus(Number(1/2))."""
+
+    value: int | Fraction
+
+
+@dataclass(frozen=True)
+class Name(Formula):
+    """A letter of the loss grammar, a parameter or a function; below: its slot in text, else its index."""
+
+    name: str
+    below: str = ""
+    primes: int = 0
+
+
+@dataclass(frozen=True)
+class Minus(Formula):
+    of: Formula
+
+
+@dataclass(frozen=True)
+class Sum(Formula):
+    """Terms, of which each Minus is subtracted."""
+
+    terms: tuple[Formula, ...]
+
+
+@dataclass(frozen=True)
+class Product(Formula):
+    """Factors; loose: a coefficient beside means, as in lam KL(q||p)."""
+
+    factors: tuple[Formula, ...]
+    loose: bool = False
+
+
+@dataclass(frozen=True)
+class Quotient(Formula):
+    """small: a number or a parameter before a sum."""
+
+    over: Formula
+    under: Formula
+    small: bool = False
+
+
+@dataclass(frozen=True)
+class Power(Formula):
+    base: Formula
+    exponent: Formula
+
+
+@dataclass(frozen=True)
+class Call(Formula):
+    """A function by its name in the loss grammar, such as exp, sg, min or clip."""
+
+    function: str
+    arguments: tuple[Formula, ...]
+    primes: int = 0
+
+
+@dataclass(frozen=True)
+class Big(Formula):
+    """A sum or product over positions, which reaches to the end of its term: sum_{u<t} k_u."""
+
+    sign: str
+    below: str
+    of: Formula
+
+
+@dataclass(frozen=True)
+class Over(Formula):
+    """What a mean at an index averages: sum_t of, mean_i of."""
+
+    index: str
+    of: Formula
+
+
+@dataclass(frozen=True)
+class Mean(Formula):
+    measure: str
+    of: Formula
+
+
+@dataclass(frozen=True)
+class Covariance(Formula):
+    """Cov_m(a, b); the variance when a = b."""
+
+    measure: str
+    first: Formula
+    second: Formula
+
+
+@dataclass(frozen=True)
+class Divergence(Formula):
+    kind: str
+    first: Formula
+    second: Formula
+
+
+@dataclass(frozen=True)
+class Bregman(Formula):
+    phi: Formula
+
+
+@dataclass(frozen=True)
+class Gradient(Formula):
+    of: Formula
+
+
+@dataclass(frozen=True)
+class Curl(Formula):
+    of: Formula
+
+
+@dataclass(frozen=True)
+class Along(Formula):
+    """A score function along one of two directions: u.s."""
+
+    direction: str
+    of: Formula
+
+
+@dataclass(frozen=True)
+class Relation(Formula):
+    """left sign right, and so on; the sign is =, !=, <=, >=, <, >, "not <=" or iff."""
+
+    left: Formula
+    sign: str
+    right: Formula
+
+
+@dataclass(frozen=True)
+class Cases(Formula):
+    """Values with the condition of each; that of the last may be None, otherwise."""
+
+    rows: tuple[tuple[Formula, Formula | None], ...]
+
+
+@dataclass(frozen=True)
+class Indicator(Formula):
+    """1 where a condition holds, else 0."""
+
+    when: Formula
+
+
+@dataclass(frozen=True)
+class Words(Formula):
+    """Plain words between formulas; latex: how they are set where that says more."""
+
+    text: str
+    latex: str = ""
+
+
+@dataclass(frozen=True)
+class Phrase(Formula):
+    """Words and formulas, one after the other."""
+
+    parts: tuple[Formula, ...]
+
+
+@dataclass(frozen=True)
+class Typed(Formula):
+    """A loss with the text that the user typed for it, which stays as it is in text."""
+
+    text: str
+    formula: Formula
+
+
+# ---------------------------------------------------------------------------- putting trees together
+def is_open(formula: Formula) -> bool:
+    """Does it end in a sum or product over positions, which what follows would join?"""
+    match formula:
+        case Big():
+            return True
+        case Minus(last) | Product((*_, last)):
+            return not isinstance(last, Sum) and is_open(last)
+        case Sum((*_, last)):
+            return is_open(last)
+    return False
+
+
+def number(value: int | Fraction) -> Formula:
+    return Minus(Number(-value)) if value < 0 else Number(value)
+
+
+def negated(formula: Formula) -> Formula:
+    return formula.of if isinstance(formula, Minus) else Minus(formula)
+
+
+def product(*factors: Formula) -> Formula:
+    """(-a) b = -(a b); a sum over positions goes last."""
+    negative = False
+    flat: list[Formula] = []
+    for factor in factors:
+        if isinstance(factor, Minus):
+            negative, factor = not negative, factor.of
+        flat += factor.factors if isinstance(factor, Product) and not factor.loose else [factor]
+    flat.sort(key=lambda factor: not isinstance(factor, Sum) and is_open(factor))
+    whole = Product(tuple(flat)) if len(flat) > 1 else flat[0] if flat else Number(1)
+    return Minus(whole) if negative else whole
+
+
+def total(*terms: Formula) -> Formula:
+    """a + (b + c) = a + b + c; a sum over positions goes last."""
+    flat = [part for term in terms for part in (term.terms if isinstance(term, Sum) else (term,))]
+    flat.sort(key=is_open)
+    return Sum(tuple(flat)) if len(flat) > 1 else flat[0] if flat else Number(0)
+
+
+def quotient(over: Formula, under: Formula) -> Formula:
+    """(-a)/b = -(a/b); (1/b) sum_j k_j, since no sum over positions stands over a bar."""
+    if isinstance(over, Minus):
+        return negated(quotient(over.of, under))
+    if is_open(over):
+        return product(Quotient(Number(1), under, small=True), over)
+    return Quotient(over, under)
+
+
+def parts(formula: Formula) -> tuple[Formula, ...]:
+    """The formulas that a node is made of."""
+    found: list[Formula] = []
+    for name in formula.__dataclass_fields__:  # type: ignore[attr-defined]
+        value = getattr(formula, name)
+        rows = value if isinstance(value, tuple) else (value,)
+        found += (item for row in rows for item in (row if isinstance(row, tuple) else (row,))
+                  if isinstance(item, Formula))  # fmt: skip
+    return tuple(found)
+
+
+def is_tall(formula: Formula) -> bool:
+    """Is there a sum over positions in it, for which brackets must grow?"""
+    return isinstance(formula, Big | Over) or any(map(is_tall, parts(formula)))
