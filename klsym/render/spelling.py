@@ -1,6 +1,7 @@
 r"""Printers of formula trees: text in the loss grammar, which the parser reads back, and LaTeX.
 
-A printer knows how tightly each node binds in its notation, and puts brackets where a place asks for more.
+A notation is a table of templates, in which # stands for a part.  A printer knows how tightly each node
+binds in its notation, and puts brackets where a place asks for more.
 
 >>> TEXT(Power(Sum((Name("k1"), Number(1))), Number(2))), LATEX(Power(Name("r"), Number(2)))
 ('(k1 + 1)**2', 'r^{2}')
@@ -10,7 +11,8 @@ from __future__ import annotations
 
 import ast
 from fractions import Fraction
-from typing import ClassVar
+from functools import reduce
+from typing import Any, ClassVar
 
 from klsym.escaping import escape_inside
 from klsym.render.tree import (
@@ -51,6 +53,7 @@ NAMES = GREEK | {
     "length": "T",
 }  # fmt: skip
 LOGS = ("log_q", "log_p", "log_mu")  # prefixes in LaTeX, names in the grammar
+FUNCTIONS = {"exp": r"\exp", "log": r"\log", "min": r"\min", "max": r"\max"}
 # How tightly a node binds; a place names the least that stands in it without brackets.
 SUM, MINUS, BIG, PRODUCT, PREFIX, POWER, ATOM = range(7)
 LEVELS: dict[type[Formula], int] = {
@@ -61,6 +64,34 @@ BINDING: dict[type[ast.AST], int] = {
     ast.Name: ATOM, ast.Constant: ATOM, ast.Call: ATOM, ast.Pow: POWER, ast.Mult: PRODUCT, ast.Div: PRODUCT,
     ast.Add: SUM, ast.Sub: SUM, ast.UnaryOp: MINUS,
 }  # fmt: skip
+IN_TEXT = {
+    "bracket": "(#)", "tall": "(#)", "minus": "-#", "add": "# + #", "subtract": "# - #", "comma": "#, #",
+    "times": "#*#", "times a sum": "#*#", "beside": "# #", "quotient": "#/#", "small quotient": "#/#",
+    "power": "#**#", "mean": "E_#[#]", "total": "sum_x[#]", "i": "mean_i #", "ij": "mean_{i!=j} #",
+    "t": "sum_t #", "it": "mean_i sum_t #", "KL": "KL(#||#)", "chi2": "chi2(#||#)", "J": "J(#, #)",
+    "grad": "grad #", "grad of": "grad(#)", "curl": "curl #", "u": "u.#", "v": "v.#", "Var": "Var_#(#)",
+    "tall Var": "Var_#(#)", "Cov": "Cov_#(#, #)", "bregman": "D_phi(r, 1) with phi = #", "1": "1[#]",
+    "if": "# if #", "otherwise": "# otherwise", "next case": "#; #", "cases": "{#}",
+}  # fmt: skip
+IN_TEXT |= {sign: f"# {sign} #" for sign in ("=", "!=", "<=", ">=", "<", ">", "<<", "->", "not <=", "iff")}
+IN_LATEX = {
+    "bracket": r"\left(#\right)", "tall": r"\!\left(#\right)", "minus": "-#", "add": "# + #",
+    "subtract": "# - #", "comma": "#, #", "times": r"#\,#", "times a sum": "# #", "beside": r"#\,#",
+    "quotient": r"\frac{#}{#}", "small quotient": r"\tfrac{#}{#}", "power": "#^{#}",
+    "mean": r"\mathbb{E}_{#}\!\left[#\right]", "total": r"\sum_x #", "i": r"\tfrac1n\sum_i #",
+    "ij": r"\tfrac1{n(n-1)}\sum_{i\ne j} #", "t": r"\sum_t #", "it": r"\tfrac1n\sum_i\sum_t #",
+    "KL": r"\mathrm{KL}(#\,\Vert\,#)", "chi2": r"\chi^2(#\,\Vert\,#)", "J": "J(#,#)",
+    "grad": r"\nabla #", "grad of": r"\nabla\!\left(#\right)", "curl": r"\operatorname{curl}\,#",
+    # bold: u is the index of a sum over tokens too
+    "u": r"\left(\mathbf{u}\cdot #\right)", "v": r"\left(\mathbf{v}\cdot #\right)",
+    "Var": r"\mathrm{Var}_{#}(#)", "tall Var": r"\mathrm{Var}_{#}\!\left(#\right)",
+    "Cov": r"\mathrm{Cov}_{#}(#,\,#)", "bregman": r"D_\phi(r, 1)\big|_{\phi = #}", "1": r"\mathbf{1}[#]",
+    "if": r"# & \text{if }#", "otherwise": r"# & \text{otherwise}", "next case": r"# \\ #",
+    "cases": r"\begin{cases}#\end{cases}",
+    "=": "# = #", "!=": r"# \ne #", "<=": r"# \le #", ">=": r"# \ge #", "<": "# < #", ">": "# > #",
+    "<<": r"# \ll #", "->": r"# \to #", "not <=": r"# \not\le #", "iff": r"# \iff #",
+}  # fmt: skip
+Piece = Any  # what a printer puts together: strings; in MathML the items of a row
 
 
 def binding(text: str) -> int:
@@ -76,6 +107,11 @@ def binding(text: str) -> int:
     return BINDING.get(type(whole.op if isinstance(whole, ast.BinOp) else whole), SUM)
 
 
+def is_sum(text: str) -> bool:
+    """Does typed text need brackets as a factor?"""
+    return binding(text) == SUM
+
+
 def _is_multiple(formula: Formula) -> bool:
     """Of one mean, as 1/2 Var_q(k1), which stands behind grad as it is."""
     match formula:
@@ -84,27 +120,33 @@ def _is_multiple(formula: Formula) -> bool:
     return False
 
 
-def is_sum(text: str) -> bool:
-    """Does typed text need brackets as a factor?"""
-    return binding(text) == SUM
-
-
 class Text:
     """The loss grammar."""
 
-    product_sign, score = "*", "s"
+    templates: ClassVar = IN_TEXT
     positions = False  # are sums over positions written as sums?  Otherwise each slot has a name, k1_past
     gradient_level = ATOM  # what grad stands before without brackets
-    signs: ClassVar = {sign: sign for sign in ("=", "!=", "<=", ">=", "<", ">", "not <=", "iff")}
-    averages: ClassVar = {"i": "mean_i ", "ij": "mean_{i!=j} ", "t": "sum_t ", "it": "mean_i sum_t "}
+    product_sign, score = "*", "s"
 
     def __call__(self, formula: Formula) -> str:
-        return self.show(formula, SUM)
+        return str(self.inner(formula))
 
-    def show(self, formula: Formula, least: int) -> str:
+    def show(self, formula: Formula, least: int) -> Piece:
         """The formula where something that binds less than `least` needs brackets."""
         shown = self.inner(formula)
         return shown if self.level(formula) >= least else self.bracket(shown)
+
+    def put(self, key: str, *pieces: Piece) -> Piece:
+        return self.fill(self.templates[key], *pieces)
+
+    def fill(self, template: str, *pieces: Piece) -> Piece:
+        """A template with a piece for each #."""
+        first, *rest = template.split("#")
+        return first + "".join(piece + after for piece, after in zip(pieces, rest, strict=True))
+
+    def leaf(self, shown: str) -> Piece:
+        """A letter or a number."""
+        return shown
 
     def level(self, formula: Formula) -> int:
         match formula:
@@ -116,164 +158,145 @@ class Text:
                 return binding(text)
         return LEVELS.get(type(formula), ATOM)
 
-    def inner(self, formula: Formula) -> str:
+    def inner(self, formula: Formula) -> Piece:
         """The formula without brackets round it."""
         match formula:
             case Number(value):
-                return self.number(value)
+                return self.leaf(self.number(value))
             case Name(name, below, primes):
-                return self.variable(name, below, primes)
+                return self.leaf(self.variable(name, below, primes))
             case Sum(terms):
-                first, *rest = terms
-                return self(first) + "".join(map(self._term, rest))
+                return reduce(self._and_term, terms[1:], self.inner(terms[0]))
             case Minus(of):
-                return "-" + self.show(of, BIG)
+                return self.put("minus", self.show(of, BIG))
             case Product(factors, loose):
                 return self.product(factors, loose)
             case Quotient(over, under, small):
-                return self.quotient(over, under, small)
+                return self.quotient(over, under, "small quotient" if small else "quotient")
             case Power(base, exponent):
-                return self.power(base, exponent)
+                return self.put("power", self.show(base, ATOM), self.raised(exponent))
             case Call(function, arguments, primes):
-                shown, tall = ", ".join(map(self, arguments)), any(map(is_tall, arguments))
-                return self.call(function, shown, primes, tall)
+                shown = reduce(lambda a, b: self.put("comma", a, b), map(self.inner, arguments))
+                return self.call(function + "'" * primes, shown, any(map(is_tall, arguments)))
             case Typed(text, loss):
                 return self.typed(text, loss)
             case Relation() | Cases() | Indicator() | Words() | Phrase():
                 return self._said(formula)
         return self._named(formula)
 
-    def _named(self, formula: Formula) -> str:
+    def _and_term(self, before: Piece, term: Formula) -> Piece:
+        if isinstance(term, Minus):
+            return self.put("subtract", before, self.show(term.of, BIG))
+        return self.put("add", before, self.show(term, BIG))
+
+    def _named(self, formula: Formula) -> Piece:
         """Means and what is made of them."""
         match formula:
+            case Mean("count", of):
+                return self.put("total", self.show(of, MINUS if self.positions else SUM))
             case Mean(measure, of):
-                return self.mean(measure, of)
+                return self.expectation(measure, self.inner(of))
             case Over(index, of):
-                return self.averages[index] + self.show(of, BIG)
+                return self.put(index, self.show(of, BIG))
             case Big(sign, below, of):
-                return self.big(sign, below, self.show(of, PREFIX))
+                below = f"{{{below}}}" if len(below) > 1 else below
+                return self.fill(rf"\{sign}_{below} #", self.show(of, PREFIX))
             case Gradient(of):
                 simple = self.level(of) >= self.gradient_level or _is_multiple(of)
-                return self.gradient_of(self(of), simple)
+                return self.gradient_of(self.inner(of), simple)
             case Curl(of):
-                return self.curl(self(of))
+                return self.put("curl", self.inner(of))
             case Along(direction, of):
-                return self.along(direction, of)
+                return self.put(direction, self.show(of, PREFIX if self.positions else ATOM))
             case Covariance(measure, first, second):
-                return self.covariance(measure, self(first), self(second), is_tall(first))
+                return self.covariance(measure, self.inner(first), self.inner(second), is_tall(first))
             case Divergence(kind, first, second):
-                return self.between(kind, self(first), self(second))
+                return self.put(kind, self.inner(first), self.inner(second))
             case Bregman(phi):
-                return self.bregman(self(phi))
+                return self.put("bregman", self.inner(phi))
         raise TypeError(f"{type(formula).__name__} is no formula")
 
-    def _said(self, formula: Formula) -> str:
+    def _said(self, formula: Formula) -> Piece:
         match formula:
             case Relation(left, sign, right):
-                return f"{self(left)} {self.signs[sign]} {self(right)}"
-            case Cases(rows):
-                return self.cases([(self(value), self(when) if when else "") for value, when in rows])
+                return self.put(sign, self.inner(left), self.inner(right))
             case Indicator(when):
-                return self.indicator(self(when))
+                return self.put("1", self.inner(when))
             case Words(text, latex):
                 return self.words(text, latex)
-            case Phrase(parts):
-                return "".join(map(self, parts))
+            case Phrase((first, *rest)):
+                return reduce(
+                    lambda shown, part: self.fill("##", shown, self.inner(part)), rest, self.inner(first)
+                )
+            case Cases(rows):
+                cases = [
+                    self.put("if", self.inner(value), self.inner(when))
+                    if when
+                    else self.put("otherwise", self.inner(value))
+                    for value, when in rows
+                ]
+                return self.put("cases", reduce(lambda a, b: self.put("next case", a, b), cases))
         raise TypeError(f"{type(formula).__name__} is no phrase")
 
-    def _term(self, term: Formula) -> str:
-        if isinstance(term, Minus):
-            return " - " + self.show(term.of, BIG)
-        return " + " + self.show(term, BIG)
-
-    # -- how each node is written -------------------------------------------------------
+    # -- what the notations do differently ----------------------------------------------
     def number(self, value: Fraction | int) -> str:
         return str(value)
 
     def name(self, name: str) -> str:
         return "T" if name == "length" else name
 
+    measure = name
+
     def variable(self, name: str, below: str, primes: int) -> str:
         return self.name(name) + "'" * primes + (f"_{below}" if below else "")
 
-    def product(self, factors: tuple[Formula, ...], loose: bool) -> str:
+    def product(self, factors: tuple[Formula, ...], loose: bool) -> Piece:
         """A quotient in front of means is bracketed: 1/beta KL would read as 1/(beta KL)."""
-        if not loose:
-            return "*".join(self.show(factor, PRODUCT) for factor in factors)
-        least = (PREFIX if isinstance(factor, Quotient) else PRODUCT for factor in factors)
-        return " ".join(map(self.show, factors, least))
+        least = [PREFIX if loose and isinstance(factor, Quotient) else PRODUCT for factor in factors]
+        sign = "beside" if loose else "times"
+        return reduce(lambda a, b: self.put(sign, a, b), map(self.show, factors, least))
 
-    def quotient(self, over: Formula, under: Formula, small: bool) -> str:
-        return f"{self.show(over, PRODUCT)}/{self.show(under, PREFIX)}"
+    def quotient(self, over: Formula, under: Formula, key: str) -> Piece:
+        return self.put(key, self.show(over, PRODUCT), self.show(under, PREFIX))
 
-    def power(self, base: Formula, exponent: Formula) -> str:
-        return f"{self.show(base, ATOM)}**{self.show(exponent, ATOM)}"
+    def raised(self, exponent: Formula) -> Piece:
+        return self.show(exponent, ATOM)
 
-    def call(self, function: str, argument: str, primes: int = 0, tall: bool = False) -> str:
-        return f"{function}{chr(39) * primes}({argument})"
+    def call(self, function: str, argument: Piece, tall: bool) -> Piece:
+        return self.fill(f"{function}(#)", argument)
 
-    def typed(self, text: str, loss: Formula) -> str:
+    def typed(self, text: str, loss: Formula) -> Piece:
         return text
 
-    def bracket(self, inner: str) -> str:
-        return f"({inner})"
+    def words(self, text: str, latex: str) -> Piece:
+        return text
 
-    def mean(self, measure: str, of: Formula) -> str:
-        return f"sum_x[{self(of)}]" if measure == "count" else self.expectation(measure, self(of))
+    # -- of pieces that others have written ---------------------------------------------
+    def bracket(self, inner: Piece) -> Piece:
+        return self.put("bracket", inner)
 
-    def expectation(self, measure: str, inner: str) -> str:
-        return f"E_{measure}[{inner}]"
+    def expectation(self, measure: str, inner: Piece) -> Piece:
+        return self.put("mean", self.leaf(self.measure(measure)), inner)
 
-    def big(self, sign: str, below: str, inner: str) -> str:
-        return f"{sign}_{{{below}}} {inner}"
-
-    def divergence(self, kind: str, a: str, b: str) -> str:
+    def divergence(self, kind: str, a: str, b: str) -> Piece:
         """Between two measures by their names."""
-        return self.between(kind, self.name(a), self.name(b))
+        return self.put(kind, self.leaf(self.measure(a)), self.leaf(self.measure(b)))
 
-    def between(self, kind: str, a: str, b: str) -> str:
-        return f"J({a}, {b})" if kind == "J" else f"{kind}({a}||{b})"
+    def gradient_of(self, inner: Piece, simple: bool) -> Piece:
+        return self.put("grad" if simple else "grad of", inner)
 
-    def gradient_of(self, inner: str, simple: bool) -> str:
-        return f"grad {inner}" if simple else f"grad({inner})"
-
-    def curl(self, inner: str) -> str:
-        return f"curl {inner}"
-
-    def along(self, direction: str, score: Formula) -> str:
-        return f"{direction}.{self.show(score, ATOM)}"
-
-    def covariance(self, measure: str, a: str, b: str, tall: bool = False) -> str:
-        return f"Var_{measure}({a})" if a == b else f"Cov_{measure}({a}, {b})"
-
-    def bregman(self, phi: str) -> str:
-        return f"D_phi(r, 1) with phi = {phi}"
-
-    def cases(self, rows: list[tuple[str, str]]) -> str:
-        return "{" + "; ".join(f"{a} if {when}" if when else f"{a} otherwise" for a, when in rows) + "}"
-
-    def indicator(self, when: str) -> str:
-        return f"1[{when}]"
-
-    def words(self, text: str, latex: str) -> str:
-        return text
+    def covariance(self, measure: str, a: Piece, b: Piece, tall: bool = False) -> Piece:
+        of = self.leaf(self.measure(measure))
+        return self.put("tall Var" if tall else "Var", of, a) if a == b else self.put("Cov", of, a, b)
 
 
 class Latex(Text):
     """LaTeX for amsmath."""
 
-    product_sign = r"\,"
+    templates = IN_LATEX
     positions = True
     gradient_level = POWER
-    signs: ClassVar = {
-        "=": "=", "<=": r"\le", ">=": r"\ge", "<": "<", ">": ">", "!=": r"\ne", "not <=": r"\not\le",
-        "iff": r"\iff",
-    }  # fmt: skip
-    averages: ClassVar = {
-        "i": r"\tfrac1n\sum_i ", "ij": r"\tfrac1{n(n-1)}\sum_{i\ne j} ", "t": r"\sum_t ",
-        "it": r"\tfrac1n\sum_i\sum_t ",
-    }  # fmt: skip
-    functions: ClassVar = {"exp": r"\exp", "log": r"\log", "min": r"\min", "max": r"\max"}
+    product_sign = r"\,"
 
     def level(self, formula: Formula) -> int:
         match formula:
@@ -299,6 +322,9 @@ class Latex(Text):
         plain = r"\star" if index == "star" else index.replace("_", ",")
         return f"{letter}_{{{plain}}}" if plain else letter
 
+    def measure(self, name: str) -> str:
+        return {"mu": r"\mu", "count": r"\#"}.get(name, name)
+
     def variable(self, name: str, below: str, primes: int) -> str:
         """f'_t, or k_{1,t} for a letter that has an index of its own."""
         shown = self.name(name)
@@ -308,87 +334,33 @@ class Latex(Text):
         index = f"{index.strip('{}')},{below}" if index else below
         return stem + "'" * primes + (f"_{{{index}}}" if len(index) > 1 else f"_{index}")
 
-    def product(self, factors: tuple[Formula, ...], loose: bool) -> str:
+    def product(self, factors: tuple[Formula, ...], loose: bool) -> Piece:
         """A sum over positions that is not the last factor needs brackets."""
         *before, last = factors
-        shown = [
-            self.bracket(self(factor)) if is_open(factor) else self.show(factor, PRODUCT) for factor in before
-        ]
-        sign = " " if isinstance(last, Big) else r"\,"
-        return r"\,".join(shown) + sign + self.show(last, PRODUCT)
+        shown = (self.show(factor, ATOM if is_open(factor) else PRODUCT) for factor in before)
+        lead = reduce(lambda a, b: self.put("times", a, b), shown)
+        return self.put("times a sum" if isinstance(last, Big) else "times", lead, self.show(last, PRODUCT))
 
-    def quotient(self, over: Formula, under: Formula, small: bool) -> str:
-        command = r"\tfrac" if small else r"\frac"
-        return f"{command}{{{self(over)}}}{{{self(under)}}}"
+    def quotient(self, over: Formula, under: Formula, key: str) -> Piece:
+        return self.put(key, self.inner(over), self.inner(under))
 
-    def power(self, base: Formula, exponent: Formula) -> str:
-        return f"{self.show(base, ATOM)}^{{{self(exponent)}}}"
+    def raised(self, exponent: Formula) -> Piece:
+        return self.inner(exponent)
 
-    def call(self, function: str, argument: str, primes: int = 0, tall: bool = False) -> str:
+    def call(self, function: str, argument: Piece, tall: bool) -> Piece:
         if function == "sqrt":
-            return rf"\sqrt{{{argument}}}"
+            return self.fill(r"\sqrt{#}", argument)
         if function == "abs":
-            return rf"\left|{argument}\right|"
-        plain = function if len(function) == 1 else rf"\mathrm{{{function}}}"
-        return self.functions.get(function, plain) + "'" * primes + self._round(argument, tall)
+            return self.fill(r"\left|#\right|", argument)
+        stem = function.rstrip("'")
+        shown = FUNCTIONS.get(stem) or (stem if len(stem) == 1 else rf"\mathrm{{{stem}}}")
+        return self.fill(shown + function[len(stem) :] + (r"\!\left(#\right)" if tall else "(#)"), argument)
 
-    def typed(self, text: str, loss: Formula) -> str:
+    def typed(self, text: str, loss: Formula) -> Piece:
         return self.inner(loss)
 
-    def bracket(self, inner: str) -> str:
-        return rf"\left({inner}\right)"
-
-    def _round(self, argument: str, tall: bool) -> str:
-        return rf"\!{self.bracket(argument)}" if tall else f"({argument})"
-
-    def mean(self, measure: str, of: Formula) -> str:
-        if measure == "count":
-            return rf"\sum_x {self.show(of, MINUS)}"
-        return self.expectation(measure, self(of))
-
-    def expectation(self, measure: str, inner: str) -> str:
-        return rf"\mathbb{{E}}_{{{self.measure(measure)}}}\!\left[{inner}\right]"
-
-    def measure(self, name: str) -> str:
-        return {"mu": r"\mu", "count": r"\#"}.get(name, name)
-
-    def big(self, sign: str, below: str, inner: str) -> str:
-        return rf"\{sign}_{{{below}}} {inner}" if len(below) > 1 else rf"\{sign}_{below} {inner}"
-
-    def between(self, kind: str, a: str, b: str) -> str:
-        if kind == "J":
-            return rf"J({a},{b})"
-        symbol = r"\chi^2" if kind == "chi2" else r"\mathrm{KL}"
-        return rf"{symbol}({a}\,\Vert\,{b})"
-
-    def gradient_of(self, inner: str, simple: bool) -> str:
-        return rf"\nabla {inner}" if simple else rf"\nabla\!\left({inner}\right)"
-
-    def curl(self, inner: str) -> str:
-        return rf"\operatorname{{curl}}\,{inner}"
-
-    def along(self, direction: str, score: Formula) -> str:
-        """Bold: u is the index of a sum over tokens too."""
-        return self.bracket(rf"\mathbf{{{direction}}}\cdot {self(score)}")
-
-    def covariance(self, measure: str, a: str, b: str, tall: bool = False) -> str:
-        m = self.measure(measure)
-        if a == b:
-            return rf"\mathrm{{Var}}_{{{m}}}{self._round(a, tall)}"
-        return rf"\mathrm{{Cov}}_{{{m}}}({a},\,{b})"
-
-    def bregman(self, phi: str) -> str:
-        return rf"D_\phi(r, 1)\big|_{{\phi = {phi}}}"
-
-    def cases(self, rows: list[tuple[str, str]]) -> str:
-        lines = (rf"{a} & \text{{if }}{when}" if when else rf"{a} & \text{{otherwise}}" for a, when in rows)
-        return r"\begin{cases}" + r" \\ ".join(lines) + r"\end{cases}"
-
-    def indicator(self, when: str) -> str:
-        return rf"\mathbf{{1}}[{when}]"
-
-    def words(self, text: str, latex: str) -> str:
-        return latex or rf"\text{{{escape_inside(text)}}}"
+    def words(self, text: str, latex: str) -> Piece:
+        return self.leaf(latex or rf"\text{{{escape_inside(text)}}}")
 
 
 TEXT = Text()
