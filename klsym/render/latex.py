@@ -6,8 +6,9 @@ from typing import Any
 
 from klsym.render import formulas
 from klsym.render.formulas import Labels
-from klsym.render.spelling import LATEX
+from klsym.render.spelling import LATEX, Text
 from klsym.render.text import SPAN, chain, condition, family, show_hypotheses, show_statement, show_theorem
+from klsym.render.tree import Phrase, Words
 from klsym.unfolding import Theorem
 
 
@@ -45,34 +46,41 @@ def theorem_latex(proof: ProofView) -> str:
     return show_theorem(proof.theorem, proof.labels, LATEX)
 
 
-def aligned(rows: list[tuple[str, str]], ending: tuple[str, str] | None = None) -> str:
+def aligned(rows: list[tuple[str, str]], last: tuple[str, str] | None = None) -> str:
     """(formula, rule) rows as one aligned block, the rule names in the right margin.
 
-    ending: a last row that brings its own relation sign.
+    last: a last row that brings its own relation sign.
     """
     (first, _), *rest = rows
     lines = [rf"= {formula} && \text{{{rule}}}" for formula, rule in rest]
-    if ending and ending[0]:
-        lines.append(rf"{ending[0]} && \text{{{ending[1]}}}")
+    if last and last[0]:
+        lines.append(rf"{last[0]} && \text{{{last[1]}}}")
     body = " \\\\\n".join(f"&{line}" for line in lines)
     return "\\begin{aligned}\n" + f"{first} {body}" + "\n\\end{aligned}"
 
 
 def derivation_block(proof: ProofView) -> str:
     """The chain, for a notebook or a paper (needs amsmath)."""
-    ending = (conclusion(proof), str(proof.part["close"]["by"]))
-    return f"$$\n{aligned(chain(proof, LATEX), ending)}\n$$"
+    last = (conclusion(proof), str(proof.part["close"]["by"]))
+    return f"$$\n{aligned(chain(proof, LATEX), last)}\n$$"
 
 
 def conclusion(proof: ProofView) -> str:
     """How the chain ends when it does not end in an equality."""
+    return " ".join(part for part in ending(proof) if part)
+
+
+def ending(proof: ProofView, spell: Text = LATEX) -> tuple[str, str]:
+    """The same: a sign in LaTeX and what follows it; empty for an equality."""
     theorem = proof.theorem
-    statement = theorem.statement
-    right = formulas.side(statement.right, proof.labels, LATEX)
+    right = formulas.tree_of(theorem.statement.right, proof.labels, sums=True)
     if theorem.kind == "unique":
-        return r"= 0\ \forall q, p, \mu \iff " + LATEX(family(theorem, sums=True))
+        always = Words("", r"0\ \forall q, p, \mu \iff ")
+        return "=", spell(Phrase((always, family(theorem, sums=True))))
     if theorem.kind == "independent":
-        return rf"\notin {SPAN}"
+        return r"\notin", spell(Words("", SPAN))
     if theorem.kind == "refuted":
-        return (r"\ne " if statement.relation == "=" else r"\not\le ") + right
-    return rf"\le {right}" + condition(theorem, LATEX) if statement.relation == "<=" else ""
+        return r"\ne" if theorem.statement.relation == "=" else r"\not\le", spell(right)
+    if theorem.statement.relation == "<=":
+        return r"\le", spell(Phrase((right, *condition(theorem, sums=True))))
+    return "", ""

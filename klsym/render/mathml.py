@@ -1,303 +1,353 @@
-r"""LaTeX as klsym writes it, turned into MathML, which browsers show without a script.
+r"""MathML, which browsers show without a script: of trees, and of the LaTeX that is written by hand.
 
-The package latex2mathml does the parsing.  It takes much that is no formula and knows little of spacing,
-so what goes in is checked first, words are kept apart from it, and the tree that comes out is mended.
+The printer of trees reads each template of the LaTeX notation and puts the parts in; `mathml` reads whole
+formulas.  Both know the few commands that klsym writes, and refuse all else.
+
+>>> from klsym.render.tree import Name, Power, Number
+>>> MATHML(Power(Name("r"), Number(2))) == mathml("r^{2}")
+True
 """
 
 from __future__ import annotations
 
 import re
-from functools import cache
-from html import unescape
-from typing import Any
-from xml.etree import ElementTree
+from dataclasses import dataclass, replace
+from functools import cache, reduce
+from html import escape, unescape
+from string import ascii_letters
 
 from klsym.errors import UsageError
+from klsym.escaping import SPECIAL
+from klsym.render.spelling import Latex, Piece
+from klsym.render.tree import Formula
 
-# MathML has no negative space, and a struck-out sign is a sign of its own.
-REWRITTEN = ((r"\!", ""), (r"\not\le", r"\nleq"), (":=", r"\coloneqq "))
-UPRIGHT = re.compile(r"\\mathrm\{([A-Za-z])\}")  # a single letter, which would come back in italics
-NO_FORMULA = re.compile(r"(?<!\\)[&%#$~]|\\\\|\\begin\b|\\end\b")
-ARITY = {
-    "msqrt": 1, "mfrac": 2, "msub": 2, "msup": 2, "munder": 2, "mover": 2, "mroot": 2, "msubsup": 3,
-    "munderover": 3,
+OPERAND, FENCED, SIGN, RELATION, OPEN, CLOSE, BAR, FUNCTION, LARGE, SPACE = range(10)
+LETTERS = {
+    "alpha": "α", "beta": "β", "gamma": "γ", "nu": "ν", "lambda": "λ", "mu": "μ", "rho": "ρ", "phi": "ϕ",
+    "chi": "χ", "pi": "π", "theta": "θ", "varepsilon": "ε", "ell": "ℓ", "Phi": "Φ", "infty": "∞",
+    "nabla": "∇", "partial": "∂", "star": "⋆", "ldots": "…", "forall": "∀", "#": "#",
 }  # fmt: skip
-SCRIPTED = ("msub", "msup", "msubsup", "munder", "mover", "munderover")
-ARROWS = "⟺⟹⟸"  # relations, which latex2mathml takes for letters
-SUMS = ("∑", "∏")
-FUNCTIONS = ("exp", "log", "min", "max", "sup", "inf", "lim")
-RELATIONS = frozenset("=<>≠≤≥≪≰∉∈≔∝→⇒" + ARROWS)
+RELATIONS = {
+    "ne": "≠", "le": "≤", "ge": "≥", "ll": "≪", "in": "∈", "notin": "∉", "propto": "∝", "to": "→",
+    "Rightarrow": "⇒", "iff": "⟺", "implies": "⟹", "nleq": "≰", "coloneqq": "≔", "mid": "∣",
+}  # fmt: skip
+SIGNS = {"cdot": "·", "Vert": "‖", "|": "‖", "{": "{", "}": "}"}
+FUNCTIONS = {name: name for name in ("exp", "log", "min", "max", "sup", "inf", "lim")}
+TABLES = (
+    (LETTERS, OPERAND, "mi"), (RELATIONS, RELATION, "mo"), (SIGNS, SPACE, "mo"), (FUNCTIONS, FUNCTION, "mi"),
+    ({"sum": "∑", "prod": "∏"}, LARGE, "mo"),
+)  # fmt: skip
+SPACES = {",": "0.167em", " ": "0.333em", "quad": "1em"}
+SIZES = {"bigl": "1.2em", "bigr": "1.2em", "big": "1.2em", "Bigl": "1.623em", "Bigr": "1.623em"}
+BOLD = {c: 0x1D400 + (ord(c) - ord("A") if c < "a" else ord(c) - ord("a") + 26) for c in ascii_letters}
+FONTS: dict[str, dict[str, int]] = {
+    "mathrm": {}, "mathit": {}, "operatorname": {}, "mathbb": {"E": 0x1D53C, "R": 0x211D},
+    "mathcal": {"N": 0x1D4A9}, "mathbf": BOLD | {"1": 0x1D7CF},
+}  # fmt: skip
+PLAIN = dict.fromkeys("=<>:", RELATION) | dict.fromkeys("+-", SIGN) | dict.fromkeys("([", OPEN)
+PLAIN |= dict.fromkeys(")]", CLOSE) | dict.fromkeys(",;/*.", SPACE) | {"|": BAR, "!": FENCED}
+FENCES = "()[]|."
+NEW_LINE, END = r"\\", r"\end"
+TAGS = ({"_": "msub", "^": "msup", "_^": "msubsup"}, {"_": "munder", "^": "mover", "_^": "munderover"})
+TOKEN = re.compile(r"\s*(\\[A-Za-z]+|\\.|\d+(?:\.\d+)?|'+|\S)")
+ARGUMENT = re.compile(r"\s*\{((?:[^{}\\]|\\.|\{\})*)\}")
+REWRITTEN = ((r"\not\le", r"\nleq "), (":=", r"\coloneqq "))
+NAMES = {sign: chr(0xE000 + ord(sign)) for sign in SPECIAL}  # stand for the signs while commands are left
+SIGN_OF = {name: sign for sign, name in NAMES.items()}
+TALL = re.compile("<mfrac|<msqrt|<munder|<mtable|[∑∏]")
+PRIMES = ("", "′", "″", "‴")
 SHORT, LONG = 4, 40  # signs: what is shorter stays together, what is longer breaks in brackets too
-PRIMES = ("\N{PRIME}", "\N{DOUBLE PRIME}")
-THIN = "0.167em"  # the space that TeX sets between a function's name and its argument
+TIGHT = ' lspace="0" rspace="0"'
+THIN = '<mspace width="0.167em"/>'  # that TeX sets between a function's name and its argument
+
+
+@dataclass(frozen=True)
+class Item:
+    """What stands in a row: a letter, a sign, a bracket with what is in it."""
+
+    kind: int
+    markup: str
+    base: str = ""  # what an index stands below, and the index
+    below: str = ""
+
+    @property
+    def size(self) -> int:
+        """How many signs are seen."""
+        return len(unescape(re.sub("<[^>]*>", "", self.markup)))
+
+
+Row = tuple[Item, ...]
+
+
+class Mathml(Latex):
+    """The notation of LaTeX as MathML; the pieces are rows of items."""
+
+    def __init__(self, display: bool = False, breaking: bool = False) -> None:
+        self.display, self.breaking = display, breaking
+
+    def __call__(self, formula: Formula) -> str:
+        return _element(self.inner(formula), self.display, self.breaking)
+
+    def fill(self, template: str, *pieces: Piece) -> Row:
+        return _Reader(template, pieces).whole()
+
+    def leaf(self, shown: str) -> Row:
+        return _Reader(shown).whole()
+
+
+MATHML, DISPLAYED = Mathml(), Mathml(display=True, breaking=True)
 
 
 @cache
 def mathml(latex: str, display: bool = False, breaking: bool = False) -> str:
-    r"""One formula as a <math> element.
+    r"""One formula, written in LaTeX, as a <math> element.
 
     >>> mathml(r"\log q")
-    '<math><mi>log</mi><mspace width="0.167em" /><mi>q</mi></math>'
+    '<math><mi>log</mi><mspace width="0.167em"/><mi>q</mi></math>'
     >>> mathml("1000 = b", breaking=True)
     '<math><mn>1000</mn></math><wbr/><math><mo form="infix">=</mo><mi>b</mi></math>'
 
-    latex: one formula: no alignment, no environments.  display: large sums have their limits below.
+    latex: one formula: no alignment, no environment but cases.  display: large sums have their limits below.
     breaking: as several elements, between which a line may end: browsers break no line within one.
-    Raises UsageError: an unknown command, brackets that do not match, words with a formula in them that is
-    wrong, no latex2mathml.
+    Raises UsageError: an unknown command, brackets that do not match, a part that is missing.
     """
-    written, words = _words_apart(UPRIGHT.sub(r"\\text{\1}", latex))
-    if not written.strip() or NO_FORMULA.search(written) or _depth(written):
-        raise _refused(latex, "a single formula with matching braces expected")
-    for old, new in REWRITTEN:
-        written = written.replace(old, new)
-    root = _parsed(written, latex, display)
-    for element in root.iter():
-        element.text = unescape(element.text) if element.text else element.text
-    _put_back(root, words)
-    _mend(root)
-    _refuse_leftovers(root, latex)
-    inner = list(root[0]) if len(root) == 1 and root[0].tag == "mrow" else list(root)
+    return _element(_Reader(latex).whole(), display, breaking)
+
+
+def _element(row: Row, display: bool, breaking: bool) -> str:
     start = "<math display='block'>" if display else "<math>"
-    pieces = _pieces(inner) if breaking else [inner]
-    return "<wbr/>".join(f"{start}{_written(piece)}</math>" for piece in pieces)
+    pieces = _pieces(row) if breaking else [list(row)]
+    return "<wbr/>".join(f"{start}{_markup(piece)}</math>" for piece in pieces)
 
 
-def _written(elements: list[Any]) -> str:
-    return "".join(ElementTree.tostring(element, encoding="unicode") for element in elements)
-
-
-def _pieces(row: list[Any]) -> list[list[Any]]:
+def _pieces(row: Row) -> list[list[Item]]:
     """A row cut before relations, sums and differences, and behind wide spaces."""
-    pieces: list[list[Any]] = [[]]
-    inside = _signs(row) > LONG
-    depth, before = 0, None
-    for element in row:
-        sign = _sign(element)
-        depth -= sign in (")", "]")
-        wide = before is not None and before.tag == "mspace" and before.get("width") == "1em"
-        joins = sign in RELATIONS or (sign in ("+", "\N{MINUS SIGN}") and element.get("form") != "prefix")
-        if (wide or joins) and (inside or not depth) and _signs(pieces[-1]) >= SHORT:
+    pieces: list[list[Item]] = [[]]
+    long = sum(item.size for item in row) > LONG
+    depth, before = 0, Item(SPACE, "")
+    for item in row:
+        depth -= item.kind == CLOSE
+        joins = item.kind == RELATION or (item.kind == SIGN and _ends(before))
+        wide = before.markup == _space("1em")
+        if (wide or joins) and (long or not depth) and sum(i.size for i in pieces[-1]) >= SHORT:
             pieces.append([])
-            if joins and element.tag == "mo":
-                element.set("form", "infix")  # at the start of a row it would lose its spaces
-        depth += sign in ("(", "[")
-        pieces[-1].append(element)
-        before = element
+            # at the start of a row it would lose its spaces
+            item = replace(item, markup=item.markup.replace("<mo>", '<mo form="infix">')) if joins else item
+        depth += item.kind == OPEN
+        pieces[-1].append(item)
+        before = item
     return pieces
 
 
-def _signs(elements: list[Any]) -> int:
-    return sum(len("".join(element.itertext())) for element in elements)
+def _markup(row: list[Item] | Row) -> str:
+    """A row with the spaces round the names of functions, a minus before an operand close to it."""
+    shown, before = "", Item(SPACE, "")
+    for item in row:
+        markup = item.markup
+        if item.kind == FUNCTION and _ends(before):
+            shown += THIN
+        if before.kind == FUNCTION and item.kind in (OPERAND, FUNCTION, LARGE):
+            shown += THIN
+        if item.kind == SIGN and not _ends(before):
+            markup = markup.replace("<mo>", '<mo form="prefix">')
+        if item.kind == BAR:
+            markup = f'<mo{TIGHT} form="{"postfix" if _ends(before) else "prefix"}">|</mo>'
+            item = Item(CLOSE if _ends(before) else OPEN, markup)
+        shown += markup
+        before = item
+    return shown
 
 
-def _sign(element: Any) -> str:
-    return (element.text or "") if element.tag == "mo" else ""
-
-
-def _refused(latex: str, reason: str) -> UsageError:
-    return UsageError(f"formula {latex[:80]!r}: {reason}")
-
-
-def _depth(text: str) -> int:
-    """How many braces are left open; -1 where one closes what none opened."""
-    depth = 0
-    for sign in re.findall(r"\\.|[{}]", text):
-        depth += (sign == "{") - (sign == "}")
-        if depth < 0:
-            return -1
-    return depth
-
-
-def _parsed(written: str, latex: str, display: bool) -> Any:
-    try:
-        from latex2mathml.converter import convert_to_element
-    except ImportError:
-        raise UsageError("MathML needs the package latex2mathml: pip install latex2mathml") from None
-    try:
-        return convert_to_element(written, display="block" if display else "inline")
-    except Exception as error:  # its errors share no base class
-        raise _refused(latex, f"it cannot be read ({type(error).__name__})") from None
-
-
-# ---------------------------------------------------------------------------- words
-def _words_apart(latex: str) -> tuple[str, list[str]]:
-    r"""\text{a 5\% b} -> \text{0} and its words, which latex2mathml would neither unescape nor escape.
-
-    >>> _words_apart(r"x\text{if}\text{5\% of $r$}")[0]
-    'x\\text{0}\\text{1}r'
-    """
-    written, words, rest = "", list[str](), latex
-    while r"\text{" in rest:
-        before, _, rest = rest.partition(r"\text{")
-        end = _closing_brace(rest)
-        if end is None:
-            raise _refused(latex, "words without their closing brace")
-        written += before
-        for position, piece in enumerate(re.split(r"(?<!\\)\$", rest[:end])):
-            if position % 2:
-                written += piece
-            elif piece:
-                written += rf"\text{{{len(words)}}}"
-                words.append(_plain(piece, latex))
-        rest = rest[end + 1 :]
-    return written + rest, words
-
-
-def _closing_brace(text: str) -> int | None:
-    depth = 0
-    for found in re.finditer(r"\\.|[{}]", text):
-        depth += (found[0] == "{") - (found[0] == "}")
-        if depth < 0:
-            return found.start()
-    return None
-
-
-def _plain(words: str, latex: str) -> str:
-    """Words without their LaTeX escapes; no-break spaces, since MathML drops others at the ends."""
-    for command, sign in (
-        (r"\textbackslash{}", "\0"),
-        (r"\textasciicircum{}", "^"),
-        (r"\textasciitilde{}", "~"),
-    ):
-        words = words.replace(command, sign)
-    words = re.sub(r"\\([%#&_${} ])", r"\1", words)
-    if "\\" in words:
-        raise _refused(latex, "words with a command in them")
-    return words.replace("\0", "\\").replace(" ", "\N{NO-BREAK SPACE}")
-
-
-def _put_back(root: Any, words: list[str]) -> None:
-    for element in root.iter("mtext"):
-        if element.text and element.text.isdigit():
-            element.text = words[int(element.text)]
-
-
-# ---------------------------------------------------------------------------- mending the tree
-def _mend(row: Any) -> None:
-    """Letters of one word together, functions and signs with the spaces that TeX gives them."""
-    for element in row:
-        _mend(element)
-        _mend_leaf(element)
-        if element.tag in SCRIPTED:
-            for sign in (o for script in element[1:] for o in script.iter("mo")):
-                sign.attrib |= {"lspace": "0", "rspace": "0"}
-            if element.tag == "msub" and element[0].text in SUMS:
-                element.tag = "munder"  # set below in display style, beside the sign elsewhere
-    if row.tag in ("math", "mrow", "mstyle", "msqrt"):
-        _set_primes(row)
-        _set_signs(row)
-        _set_functions(row)
-    if row.tag == "mrow" and len(row) and all(_is_upright(letter) for letter in row):
-        word = "".join(letter.text or "" for letter in row)
-        row.clear()
-        row.tag, row.text = "mi", word
-    if _is_fenced(row) and row[1].tag in ("mfrac", "mstyle"):
-        row.insert(1, _thin())  # its line would touch the bracket
-    if _is_fenced(row) and not any(_is_tall(element) for element in row.iter() if element is not row):
-        for fence in (row[0], row[-1]):
-            fence.set("stretchy", "false")  # some fonts have gaps round brackets that stretch
-
-
-def _is_upright(element: Any) -> bool:
-    return bool(element.tag == "mi" and element.get("mathvariant") == "normal")
-
-
-def _is_tall(element: Any) -> bool:
-    return element.tag in ("mfrac", "msqrt", "munder", "munderover") or element.text in SUMS
-
-
-def _mend_leaf(element: Any) -> None:
-    text = element.text or ""
-    if element.tag == "mi" and text and text in ARROWS:
-        element.tag = "mo"
-    if element.tag == "mo" and len(text) > 1 and text.isalpha():
-        element.tag = "mi"  # as an operator it would stand far from its argument
-        element.attrib = {"class": "function"}
-    if element.tag == "mo" and text == "/":
-        element.attrib |= {"lspace": "0", "rspace": "0"}
-    variant = element.get("mathvariant")
-    if variant == "bold" and len(text) == 1 and text.isascii() and text.isalpha():
-        start = 0x1D41A - ord("a") if text.islower() else 0x1D400 - ord("A")
-        element.text = chr(start + ord(text))
-    if variant not in (None, "normal"):
-        del element.attrib["mathvariant"]  # browsers know the letters, not the attribute
-
-
-def _set_primes(row: Any) -> None:
-    """A prime is drawn raised; as an exponent it would stand too high, and too small to be seen."""
-    for place, element in enumerate(list(row)):
-        if element.tag == "msup" and element[1].text in PRIMES:
-            prime = ElementTree.Element("mo", {"lspace": "0", "rspace": "0", "form": "postfix"})
-            prime.text = element[1].text
-            whole = ElementTree.Element("mrow")
-            whole.extend([element[0], prime])
-            row[place] = whole
-
-
-def _set_signs(row: Any) -> None:
-    """A minus before a single operand, and bars that open and close: neither stands between two operands."""
-    before: Any = None
-    for element in row:
-        sign = element[0] if element.tag in SCRIPTED else element
-        follows = before is not None and _ends(before) and not _is_function(before)
-        if sign.tag == "mo" and sign.text in ("−", "+") and not follows:
-            sign.set("form", "prefix")
-        if sign.tag == "mo" and sign.text == "|" and not sign.get("form"):
-            sign.attrib |= {"form": "postfix" if follows else "prefix", "lspace": "0", "rspace": "0"}
-        before = element
-
-
-def _set_functions(row: Any) -> None:
-    """Thin spaces round the names of functions, none before a bracket."""
-    children = list(row)
-    around = zip([None, *children], children, [*children[1:], None], strict=False)
-    for before, element, after in around:
-        if not _is_function(element):
-            continue
-        if before is not None and _is_operand(before):
-            row.insert(list(row).index(element), _thin())
-        if after is not None and _is_operand(after) and not _is_fenced(after):
-            row.insert(list(row).index(element) + 1, _thin())
-    for element in row.iter("mi"):
-        element.attrib.pop("class", None)
-
-
-def _is_function(element: Any) -> bool:
-    base = element[0] if element.tag in SCRIPTED else element
-    return base.tag == "mi" and (base.get("class") == "function" or base.text in FUNCTIONS)
-
-
-def _is_operand(element: Any) -> bool:
-    """A letter, number, fraction or bracket that closes: what needs a space before the name of a function."""
-    return element.tag not in ("mo", "mspace", "mtext") or element.text in (")", "]", "}")
-
-
-def _is_fenced(element: Any) -> bool:
-    return element.tag == "mrow" and len(element) > 1 and element[0].get("fence") == "true"
-
-
-def _ends(element: Any) -> bool:
+def _ends(item: Item) -> bool:
     """Is it an operand, so that a minus after it subtracts?"""
-    return _is_operand(element) or (element.tag == "mo" and element.get("form") == "postfix")
+    return item.kind in (OPERAND, FENCED, CLOSE)
 
 
-def _thin() -> Any:
-    return ElementTree.Element("mspace", {"width": THIN})
+def _one(row: Row) -> str:
+    """A row as one element."""
+    return row[0].markup if len(row) == 1 and row[0].kind == OPERAND else f"<mrow>{_markup(row)}</mrow>"
 
 
-# ---------------------------------------------------------------------------- what came out
-def _refuse_leftovers(root: Any, latex: str) -> None:
-    """latex2mathml passes on what it does not know, and leaves out what is missing."""
-    for element in root.iter():
-        text = element.text or ""
-        if element.tag != "mtext" and ("\\" in text or (text in ("}", "&") and element.tag == "mi")):
-            raise _refused(latex, f"unknown command {text[:30]}")
-        needed = ARITY.get(element.tag)
-        empty = needed is not None and any(_is_empty(child) for child in element)
-        if empty or len(element) != (needed or len(element)):
-            raise _refused(latex, "a part is missing")
+def _space(width: str) -> str:
+    return f'<mspace width="{width}"/>'
 
 
-def _is_empty(element: Any) -> bool:
-    return len(element) == 0 and not (element.text or "").strip()
+class _Reader:
+    """A recursive descent over one formula; # stands for the next piece."""
+
+    def __init__(self, latex: str, pieces: tuple[Row, ...] = ()) -> None:
+        self.latex = reduce(lambda text, pair: text.replace(*pair), REWRITTEN, latex)
+        self.pieces, self.place = list(pieces), 0
+
+    def refused(self, reason: str) -> UsageError:
+        return UsageError(f"formula {self.latex[:80]!r}: {reason}")
+
+    def peek(self) -> str:
+        """The next token, which stays; nothing at the end."""
+        found = TOKEN.match(self.latex, self.place)
+        return found[1] if found else ""
+
+    def next(self) -> str:
+        found = TOKEN.match(self.latex, self.place)
+        self.place = found.end() if found else self.place
+        return found[1] if found else ""
+
+    def whole(self) -> Row:
+        row = self.row("")
+        if not row:
+            raise self.refused("a part is missing")
+        return row
+
+    def row(self, *ends: str) -> Row:
+        """Items up to one of the tokens, which stays."""
+        items: list[Item] = []
+        while self.peek() not in ends:
+            items += self.scripted(self.item())
+        return tuple(items)
+
+    def group(self) -> Row:
+        """What stands in braces, or a single sign."""
+        token = self.next()
+        if token[:1].isdigit():  # as TeX reads it, \frac12 is a half
+            self.place -= len(token) - 1
+            return (Item(OPERAND, f"<mn>{token[0]}</mn>"),)
+        if token != "{":
+            self.place -= len(token)
+            return self.item()
+        row = self.row("}")
+        self.next()
+        if not row:
+            raise self.refused("a part is missing")
+        return row
+
+    def scripted(self, items: Row) -> Row:
+        """The last of the items with its indices, exponents and primes."""
+        scripts: dict[str, str] = {}
+        while (token := self.peek()) and token[0] in "_^'":
+            self.next()
+            if not items or token in scripts:
+                raise self.refused("two indices, or one of nothing")
+            if token[0] == "'":
+                prime = items[-1].markup + f'<mo{TIGHT} form="postfix">{PRIMES[len(token)]}</mo>'
+                items = (*items[:-1], Item(OPERAND, f"<mrow>{prime}</mrow>"))
+            else:
+                scripts[token] = re.sub("<mo(?! lspace)", f"<mo{TIGHT}", _one(self.group()))
+        if not scripts:
+            return items
+        last, base = items[-1], items[-1].base or items[-1].markup
+        scripts = ({"_": last.below} if last.below else {}) | scripts
+        tag = TAGS[last.kind == LARGE]["".join(sign for sign in "_^" if sign in scripts)]
+        inner = base + "".join(scripts[sign] for sign in "_^" if sign in scripts)
+        kind = last.kind if last.kind in (FUNCTION, LARGE) else OPERAND
+        return (*items[:-1], Item(kind, f"<{tag}>{inner}</{tag}>", base, scripts.get("_", "")))
+
+    def item(self) -> Row:
+        token = self.next()
+        if token == "#":
+            return self.pieces.pop(0)
+        if token == "{":
+            self.place -= 1
+            return (Item(OPERAND, _one(self.group())),)
+        if token.startswith("\\"):
+            return self.command(token[1:])
+        if token[:1].isdigit():
+            return (Item(OPERAND, f"<mn>{token}</mn>"),)
+        if token.isascii() and token.isalpha():
+            return (Item(OPERAND, f"<mi>{token}</mi>"),)
+        if token in PLAIN:
+            return (_sign(token),)
+        raise self.refused(f"{token!r} is not expected" if token else "a part is missing")
+
+    def command(self, name: str) -> Row:
+        for table, kind, tag in TABLES:
+            if name in table:
+                return (Item(kind, f"<{tag}>{table[name]}</{tag}>"),)
+        if name in SPACES:
+            return (Item(SPACE, _space(SPACES[name])),)
+        if name == "left":
+            return self.fenced()
+        if name in SIZES:
+            sign = self.next()
+            size = f'<mo minsize="{SIZES[name]}"{TIGHT}>{sign}</mo>'
+            return (Item(PLAIN.get(sign, OPERAND) if sign != "|" else OPERAND, size),)
+        if name in ("frac", "tfrac"):
+            shown = f"<mfrac>{_one(self.group())}{_one(self.group())}</mfrac>"
+            small = f'<mstyle displaystyle="false" scriptlevel="0">{shown}</mstyle>'
+            return (Item(OPERAND, small if name == "tfrac" else shown),)
+        if name == "sqrt":
+            return (Item(OPERAND, f"<msqrt>{_markup(self.group())}</msqrt>"),)
+        if name == "bar":
+            return (Item(OPERAND, f"<mover>{_one(self.group())}<mo>¯</mo></mover>"),)
+        if name == "begin":
+            return self.cases()
+        return () if name == "!" else self.lettered(name)
+
+    def fenced(self) -> Row:
+        opened = self.next()
+        inner = self.row(r"\right")
+        self.next()
+        closed = self.next()
+        if opened not in FENCES or closed not in FENCES or not inner:
+            raise self.refused("matching brackets expected")
+        markup = _markup(inner)
+        stretchy = "" if TALL.search(markup) else ' stretchy="false"'  # some fonts have gaps round those
+        first, last = (
+            f'<mo fence="true" form="{form}"{stretchy}>{sign}</mo>' if sign != "." else ""
+            for form, sign in (("prefix", opened), ("postfix", closed))
+        )
+        gap = THIN if first and markup.startswith(("<mfrac", "<mstyle")) else ""  # its line would touch
+        return (Item(FENCED, f"<mrow>{first}{gap}{markup}{last}</mrow>"),)
+
+    def cases(self) -> Row:
+        r"""a & b \\ c & d, behind a brace."""
+        if self.argument() != "cases":
+            raise self.refused("no environment but cases is known")
+        rows, cells, end = "", "", "&"
+        while end != r"\end":
+            cells += f"<mtd>{_markup(self.row('&', NEW_LINE, END))}</mtd>"
+            end = self.next()
+            if end != "&":
+                rows, cells = f"{rows}<mtr>{cells}</mtr>", ""
+        self.argument()
+        brace = '<mo fence="true" form="prefix">{</mo>'
+        return (Item(FENCED, f'<mrow>{brace}<mtable columnalign="left">{rows}</mtable></mrow>'),)
+
+    def argument(self) -> str:
+        """What stands in braces, as it is written."""
+        found = ARGUMENT.match(self.latex, self.place)
+        if found is None:
+            raise self.refused("a part is missing")
+        self.place = found.end()
+        return found[1]
+
+    def lettered(self, name: str) -> Row:
+        """Words and letters in other fonts."""
+        if name == "text":
+            pieces = re.split(r"(?<!\\)\$", self.argument())
+            rows = (_Reader(p).whole() if i % 2 else self.plain(p) for i, p in enumerate(pieces) if p)
+            return tuple(item for row in rows for item in row)
+        if name not in FONTS:
+            raise self.refused(f"unknown command \\{name}")
+        letters = self.argument()
+        if not letters.isalnum():
+            raise self.refused("letters expected")
+        if FONTS[name]:
+            return (Item(OPERAND, f"<mi>{chr(FONTS[name][letters])}</mi>"),)
+        upright = ' mathvariant="normal"' if len(letters) == 1 else ""
+        return (Item(FUNCTION if name == "operatorname" else OPERAND, f"<mi{upright}>{letters}</mi>"),)
+
+    def plain(self, words: str) -> Row:
+        """Words without their LaTeX escapes; no-break spaces, since MathML drops others at the ends."""
+        for sign, command in SPECIAL.items():
+            words = words.replace(command, NAMES[sign])
+        if "\\" in words:
+            raise self.refused("words with a command in them")
+        shown = "".join(SIGN_OF.get(c, c) for c in words.replace(" ", "\N{NO-BREAK SPACE}"))
+        return (Item(SPACE, f"<mtext>{escape(shown, quote=False)}</mtext>"),)
+
+
+def _sign(token: str) -> Item:
+    shown, kind = escape(token.replace("-", "−")), PLAIN[token]
+    if kind in (OPEN, CLOSE):
+        return Item(kind, f'<mo stretchy="false">{shown}</mo>')
+    return Item(kind, f"<mo{TIGHT if token in '/*' else ''}>{shown}</mo>")

@@ -73,14 +73,13 @@ def show_theorem(theorem: Theorem, labels: Labels | None = None, spell: Text = T
     if theorem.kind == "refuted" and not sums:
         fails = " in general" if theorem.statement.relation == "=" else " fails in a model"
         return spell(Phrase((shown, Words(fails))))
-    return spell(shown) + condition(theorem, spell)
+    return spell(Phrase((shown, *condition(theorem, sums))))
 
 
-def condition(theorem: Theorem, spell: Text) -> str:
-    """When an inequality is an equality, with the words before it; empty for what is none."""
-    equal = equality(theorem, spell.positions)
-    lead = Words("; equality iff ", r"\quad\text{with equality iff }")
-    return spell(Phrase((lead, equal))) if equal else ""
+def condition(theorem: Theorem, sums: bool) -> tuple[Formula, ...]:
+    """When an inequality is an equality, with the words before it; nothing for what is none."""
+    equal = equality(theorem, sums)
+    return (Words("; equality iff ", r"\quad\text{with equality iff }"), equal) if equal else ()
 
 
 def equality(theorem: Theorem, sums: bool) -> Formula | None:

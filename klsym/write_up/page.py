@@ -56,7 +56,7 @@ def page(material: Material) -> str:
     >>> 'id="gradient.k1-loss"' in text, "http:" in text
     (True, False)
 
-    Raises UsageError: a formula that is none, no latex2mathml.
+    Raises UsageError: a formula that is none.
     """
     known = {result.settled.claim.id for result in material.results}
     sections = {

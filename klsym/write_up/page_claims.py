@@ -11,11 +11,11 @@ from klsym.engine.derivation import Proof
 from klsym.engine.explain_samples import shown_witness
 from klsym.evidence import Evidence
 from klsym.render.claims import TRUST, statement_latex
-from klsym.render.latex import conclusion
-from klsym.render.mathml import mathml
+from klsym.render.latex import ending
+from klsym.render.mathml import DISPLAYED, mathml
 from klsym.render.rules import CLOSINGS, RULE_OF, RULES
 from klsym.render.spelling import LATEX
-from klsym.render.text import chain, show_interval, show_statement
+from klsym.render.text import chain, show_interval, show_statement, show_theorem
 from klsym.render.verdict import tree_rows
 from klsym.write_up.page_checks import cross_check
 from klsym.write_up.page_prose import prose_html
@@ -29,7 +29,6 @@ KINDS = {
     "independent": "proved to be no combination",
     "exact": "calculated",
 }
-RELATION = re.compile(r"(=|\\ne|\\not\\le|\\le|\\notin)(?![a-z])\s*")
 
 
 def claim_html(
@@ -60,7 +59,18 @@ def claim_html(
 
 def formula(latex: str, kind: str = "formula") -> str:
     """A formula in a box of its own; where it is wide, it is broken between its terms."""
-    return f'<div class="{kind}">{mathml(latex, display=True, breaking=True)}</div>'
+    return _framed(mathml(latex, display=True, breaking=True), kind)
+
+
+def stated(part: Any, kind: str = "formula") -> str:
+    """The statement of a proof or of other evidence, likewise."""
+    if isinstance(part, Evidence):
+        return formula(statement_latex(part), kind)
+    return _framed(show_theorem(part.theorem, part.labels, DISPLAYED), kind)
+
+
+def _framed(markup: str, kind: str = "formula") -> str:
+    return f'<div class="{kind}">{markup}</div>'
 
 
 def _lead(settled: Any, error: str) -> str:
@@ -70,7 +80,7 @@ def _lead(settled: Any, error: str) -> str:
     parts = true_parts(settled)
     rest = len(settled.parts) - 1
     more = f' <span class="more">and {rest} more</span>' if rest else ""
-    return formula(statement_latex(parts[0])) + more
+    return stated(parts[0]) + more
 
 
 def true_parts(settled: Any) -> list[Any]:
@@ -166,7 +176,7 @@ def _part(part: Any, number: int, of: int) -> Iterator[str]:
             "refuted by a calculation" if isinstance(part, Evidence) and kind == "refuted" else KINDS[kind]
         )
         yield f"<h4>Statement {number} of {of}: {words}</h4>"
-        yield formula(statement_latex(part), "formula stated")
+        yield stated(part, "formula stated")
     if isinstance(part, Evidence):
         yield from _calculation(part)
     else:
@@ -185,19 +195,16 @@ def _calculation(part: Evidence) -> Iterator[str]:
 
 def derivation(proof: Proof) -> Iterator[str]:
     """The chain of a proof: relation sign, formula, rule."""
-    rows = chain(proof, LATEX)
-    lines = [("" if i == 0 else "=", latex, _rule_links(why)) for i, (latex, why) in enumerate(rows)]
-    ending = conclusion(proof)
-    if ending:
-        sign = RELATION.match(ending)
-        rest = ending[sign.end() :] if sign else ending
-        lines.append((sign[1] if sign else "", rest, closing_link(str(proof.part["close"]["by"]))))
+    rows = chain(proof, DISPLAYED)
+    lines = [("" if i == 0 else "=", shown, _rule_links(why)) for i, (shown, why) in enumerate(rows)]
+    sign, rest = ending(proof, DISPLAYED)
+    if sign:
+        lines.append((sign, rest, closing_link(str(proof.part["close"]["by"]))))
     if len(lines) < 2:
         return
     yield '<h4>Derivation</h4><ol class="chain">'
-    for sign_latex, latex, rules in lines:
-        sign_html = mathml(sign_latex) if sign_latex else ""
-        yield f'<li><span class="sign">{sign_html}</span>{formula(latex)}'
+    for sign, shown, rules in lines:
+        yield f'<li><span class="sign">{mathml(sign) if sign else ""}</span>{_framed(shown)}'
         yield f'<span class="rule">{rules}</span></li>'
     yield "</ol>"
 
