@@ -11,6 +11,7 @@ from klsym.engine.quantities import Quantity
 from klsym.engine.targets import Target
 from klsym.render import formulas
 from klsym.render.combination import combination_latex
+from klsym.render.spelling import LATEX
 from klsym.render.verdict import VerdictView
 
 Step = tuple[str, str, str]  # rule, text, LaTeX
