@@ -264,8 +264,9 @@ def test_arrays_cannot_be_reassigned(data):
 def test_sensitivity():
     found = sensitivity(repeats=20, n=16, iterations=600, changes=CHANGES[:5])
     assert found.changes == ("as documented", "beta = 0.25", "beta = 0.5", "beta = 2", "beta = 4")
-    assert (found.ends[:, VANILLA] < 1).all()
-    assert found.limit[1] < 1 < found.limit[0] and found.ends[1, K3] < 1 < found.ends[0, K3]
+    limit, k3_ends = found.columns["limit of k3 loss"], found.columns["k3 loss"]
+    assert (found.columns["vanilla"] < 1).all()
+    assert limit[1] < 1 < limit[0] and k3_ends[1] < 1 < k3_ends[0]
     header, rows = found.table()
     assert len(rows) == 5 and {len(row) for row in rows} == {len(header)}
     texts = {f.text: f for f in found.findings}

@@ -15,6 +15,8 @@ def test_each_picture_has_labelled_axes(name):
     for ax in figure.axes:
         labels = (ax.get_title("left"), ax.get_title(), ax.get_xlabel(), ax.get_ylabel())
         assert any(labels) or any(text.get_text() for text in ax.texts)
+        if name in ("rewards", "variance", "batches", "coefficients"):
+            assert ax.get_xlabel() and (ax.get_ylabel() or name == "coefficients")
 
 
 def test_the_losses_off_policy_have_the_targets_that_are_drawn():

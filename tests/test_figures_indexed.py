@@ -81,15 +81,3 @@ def test_lengths_grow_under_the_length_normalised_loss() -> None:
         assert found.shape == (21,) and (np.diff(found) > 0).all() and found[-1] < 6
     still = sequences.mean_lengths(random_autoregressive(0, 2, 1, 6), rate=0.0, steps=3)
     assert (still == still[0]).all()
-
-
-def test_the_figures_have_labelled_panels() -> None:
-    proofs = {key: proof(f"batch.{name}") for key, name in NAMES.items()}
-    loo, gain = proof("variance.loo"), proof("variance.loo-not-always-better")
-    q, p = random_autoregressive(0, 2, 1, 5), random_autoregressive(1, 2, 1, 5)
-    for figure, panels in (
-        (batches.draw(proofs, loo, gain, SMALL, (SMALL, SMALL)), 2),
-        (sequences.draw(q, p, [q, p, q], rate=1.0, steps=3), 3),
-    ):
-        assert len(figure.axes) == panels
-        assert all(ax.get_xlabel() or ax.get_ylabel() for ax in figure.axes)

@@ -16,7 +16,7 @@ uniform numbers: a run is the same whatever the blocks are.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,6 +42,7 @@ from klsym.experiments.softmax import (
     positive,
     score_sum,
     snap,
+    walk,
 )
 from klsym.experiments.summaries import show, shows
 
@@ -155,21 +156,22 @@ def _sampled_block(problem: Problem, n: int, bandits: Bandits, first: int, tick:
     logits, log_p, rewards = (_columns(x.T) for x in (start, bandits.log_p, bandits.rewards))
     bits = np.random.PCG64([problem.seed, 1, n]).advance(first * n)  # a step of the stream for each number
     rng, others = np.random.Generator(bits), problem.repeats - len(start)
-    recorder, weights = _Recorder(problem, bandits, tick), np.empty_like(logits)
-    for t in range(problem.iterations + 1):
-        recorder.look(t, _curves(logits, len(start)))
-        if t == problem.iterations:
-            break
+    weights = np.empty_like(logits)
+
+    def update(logits: Array) -> Array:
         top = logits.max(0)
         np.exp(np.subtract(logits, top, out=weights), out=weights)
         at, totals = inverse_cdf(weights, _columns(rng.random((len(start), n)).T))
         bits.advance(others * n)
         k1 = logits.ravel()[at] - (top + np.log(totals)) - log_p.ravel()[at]
-        c = _coefficients(k1, rewards.ravel()[at], problem.beta)
-        c *= problem.step / n
-        weights /= totals
-        logits = snap(logits + score_sum(at, c, weights))
-    return recorder.course(_curves(logits, len(start)))
+        c = _coefficients(k1, rewards.ravel()[at], problem.beta) * (problem.step / n)
+        np.divide(weights, totals, out=weights)
+        return np.asarray(snap(logits + score_sum(at, c, weights)))
+
+    def curves(logits: Array) -> Array:
+        return np.moveaxis(logits.reshape(len(logits), -1, len(start)), 0, -1)
+
+    return _course(problem, bandits, (curves(z) for z in walk(logits, update, problem.times())), tick)
 
 
 def _coefficients(k1: Array, rewards: Array, beta: float) -> Array:
@@ -189,11 +191,6 @@ def _columns(values: Array) -> Array:
     return np.tile(values, len(GRADIENTS))
 
 
-def _curves(logits: Array, bandits: int) -> Array:
-    """Columns of logits as an array of shape (estimates, bandits, arms)."""
-    return np.moveaxis(logits.reshape(len(logits), -1, bandits), 0, -1)
-
-
 # ---------------------------------------------------------------------------- exact updates
 def flow(problem: Problem, tick: Tick = None) -> Course:
     """The course when each update is its mean, q (R - E_q R) - beta times the gradient of the penalty.
@@ -210,44 +207,34 @@ def _flow(problem: Problem, tick: Tick) -> Course:
 
 def _flow_block(problem: Problem, bandits: Bandits, tick: Tick) -> Course:
     logits = np.stack([bandits.start(problem.start)] * len(FLOWS))
-    recorder, moving = _Recorder(problem, bandits, tick), slice(0 if problem.rewarded else 1, None)
+    moving = slice(0 if problem.rewarded else 1, None)  # without reward and penalty nothing moves
     p, penalties = np.exp(bandits.log_p), np.zeros_like(logits)
-    for t in range(problem.iterations + 1):
-        recorder.look(t, logits)
-        if t == problem.iterations:
-            break
-        log_q = log_softmax(logits[moving])  # without reward and penalty nothing moves
+
+    def update(logits: Array) -> Array:
+        log_q = log_softmax(logits[moving])
         q = np.exp(log_q)
         penalties[1] = q[-2] - p
         penalties[2] = kl_gradient(log_q[-1], bandits.log_p)
-        reward = (q * bandits.rewards).sum(-1, keepdims=True)
-        logits[moving] += problem.step * (q * (bandits.rewards - reward) - problem.beta * penalties[moving])
-    return recorder.course(logits)
+        gain = bandits.rewards - (q * bandits.rewards).sum(-1, keepdims=True)
+        logits[moving] += problem.step * (q * gain - problem.beta * penalties[moving])
+        return logits
+
+    return _course(problem, bandits, walk(logits, update, problem.times()), tick)
 
 
 # ---------------------------------------------------------------------------- keeping books
-class _Recorder:
-    """Divergences from the targets, at the times of the problem."""
-
-    def __init__(self, problem: Problem, bandits: Bandits, tick: Tick) -> None:
-        self.times, self.targets, self.tick = problem.times(), problem.targets(bandits), tick
-        self.found: dict[str, list[Array]] = {name: [] for name in self.targets}
-        self.due, self.before = iter(self.times), 0
-        self.next = next(self.due)
-
-    def look(self, t: int, logits: Array) -> None:
-        if t != self.next:
-            return
+def _course(problem: Problem, bandits: Bandits, path: Iterable[Array], tick: Tick) -> Course:
+    """Divergences from the targets along logits of shape (curves, bandits, arms), at the problem's times."""
+    times, targets = problem.times(), problem.targets(bandits)
+    found: dict[str, list[Array]] = {name: [] for name in targets}
+    log_q = np.empty((0, 0))
+    for updates, logits in zip(np.diff(times, prepend=0), path, strict=True):
         log_q = log_softmax(logits)
-        for name, target in self.targets.items():
-            self.found[name].append(kl(log_q, target))
-        if self.tick is not None:
-            self.tick((t - self.before) * logits.shape[1])
-        self.before, self.next = t, next(self.due, -1)
-
-    def course(self, logits: Array) -> Course:
-        curves = {name: np.stack(found, axis=1) for name, found in self.found.items()}
-        return Course(self.times, curves, log_softmax(logits))
+        for name, target in targets.items():
+            found[name].append(kl(log_q, target))
+        if tick is not None:
+            tick(int(updates) * log_q.shape[1])
+    return Course(times, {name: np.stack(rows, axis=1) for name, rows in found.items()}, log_q)
 
 
 def _in_blocks(problem: Problem, run: Callable[[Bandits, int], Course]) -> Course:

@@ -20,8 +20,9 @@ import numpy as np
 from klsym.experiments.distillation_models import ESTIMATORS
 from klsym.experiments.distillation_reward import RewardAgainstKL, reward_against_kl
 from klsym.experiments.distillation_runs import FIELDS, Setup, descend, noise
-from klsym.experiments.softmax import Progress, check_runs, refuse_unless
-from klsym.finding import Finding
+from klsym.experiments.softmax import Counted, check_runs, refuse_unless
+from klsym.experiments.summaries import NumberTable, Ticker
+from klsym.finding import Finding, as_said
 
 STEPS = 10.0 ** np.arange(-2.0, 1.25, 0.5)  # step sizes; Adam's are a tenth of them
 EVERY = 3  # iterations between two records
@@ -164,7 +165,7 @@ class Figure8:
         found = (*_orders(self), _progress(self), *_reasons(self), *_sensitivity(self), *self.low.findings)
         return tuple(replace(finding, stand_in=STAND_IN) for finding in found)
 
-    def table(self) -> tuple[list[str], list[list[str]]]:
+    def table(self) -> NumberTable:
         """Final KL as a share of the start, at the common and at each estimator's best step size."""
         header = ["set-up", "within reach", "start KL", "common step"]
         header += [f"{name}: common, best (step)" for name in ESTIMATORS]
@@ -175,8 +176,8 @@ class Figure8:
             row.append(f"{runs.steps[runs.common]:.2g}")
             for share, best in zip(runs.share[: len(ESTIMATORS)], runs.best, strict=False):
                 row.append(f"{share[runs.common]:.2f}, {share[best]:.2f} ({runs.steps[best]:.2g})")
-            rows.append(row)
-        return header, rows
+            rows.append(tuple(row))
+        return tuple(header), rows
 
 
 # ---------------------------------------------------------------------------- findings
@@ -226,12 +227,11 @@ def _small_step(data: Figure8) -> Finding:
     names = ("leave-one-out", "token vanilla")
     pairs = [[float(runs.share[list(ESTIMATORS).index(name), SMALL]) for name in names] for runs in data.base]
     text = [f"{a:.0%} against {b:.0%}" for a, b in pairs]
-    return Finding(
+    return as_said(
         f"at step {STEPS[SMALL]:.2g}, too small to converge, {names[0]} leads {names[1]} in both: "
         f"{text[0]} out of reach, {text[1]} within",
         all(a < b for a, b in pairs),
         "the sequence estimates are faster",
-        all(a < b for a, b in pairs),
     )
 
 
@@ -299,7 +299,7 @@ def figure8(
     other_repeats: int = 40,
     base: tuple[Setup, Setup] = BASE,
     others: tuple[Setup, ...] = OTHERS,
-    progress: Progress = None,
+    progress: Counted = None,
 ) -> Figure8:
     """Run the experiment.
 
@@ -313,18 +313,10 @@ def figure8(
     same = base[0].iterations == base[1].iterations and [b.within_reach for b in base] == [False, True]
     refuse_unless(same, "base: a set-up out of reach and one within, of as many iterations, expected")
     records = tuple(range(0, base[0].iterations, EVERY))
-    total, done = len(base) + len(others) + 1, 0
-
-    def report(runs: Any) -> Any:
-        nonlocal done
-        done += 1
-        if progress:
-            progress(done, total)
-        return runs
-
-    full = [report(run(setup, FIELDS, repeats, seed, records)) for setup in base]
-    rest = [report(run(setup, tuple(ESTIMATORS), other_repeats, seed, (0,))) for setup in others]
-    low = report(reward_against_kl(seed, repeats))
+    tick = Ticker(progress, len(base) + len(others) + 1)
+    full = [tick.after(run(setup, FIELDS, repeats, seed, records)) for setup in base]
+    rest = [tick.after(run(setup, tuple(ESTIMATORS), other_repeats, seed, (0,))) for setup in others]
+    low = tick.after(reward_against_kl(seed, repeats))
     return Figure8(
         seed=seed,
         repeats=repeats,

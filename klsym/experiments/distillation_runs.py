@@ -28,6 +28,7 @@ from klsym.experiments.softmax import (
     positive_numbers,
     refuse_unless,
     snap,
+    walk,
 )
 
 EXACT: dict[str, Callable[[Space, Any, Any], Any]] = {  # expected updates, n = infinity
@@ -125,8 +126,8 @@ def descend(setup: Setup, name: str, steps: Any, repeats: int, seed: int, record
     >>> found.shape, bool((found[1] < found[0]).all())
     ((2, 2, 3), True)
 
-    name: one of FIELDS.  steps: step sizes, positive.  record: iterations before whose update the KL is
-    taken; it is always taken at the end.  Returns shape (len(record) + 1, len(steps), repeats), nats.
+    name: one of FIELDS.  steps: step sizes, positive.  record: increasing iterations before whose update the
+    KL is taken; it is always taken at the end.  Returns shape (len(record) + 1, len(steps), repeats), nats.
     Raises UsageError: another name, numbers out of range, leave-one-out with n below 2.
     """
     known = ", ".join(FIELDS)
@@ -138,15 +139,15 @@ def descend(setup: Setup, name: str, steps: Any, repeats: int, seed: int, record
     z, log_p = (np.tile(x, len(steps)) for x in (policy, reference))
     size = np.repeat(sizes, repeats)
     optimiser = Adam() if setup.adam else None
-    kept = []
-    for i in range(setup.iterations):
-        log_q = log_softmax(z, 1)
-        if i in record:
-            kept.append(sequence_kl(space, log_q, log_p))
-        update = field(space, log_q, log_p, name, uniforms(setup, repeats, stream))
-        z = snap(z - size * (optimiser.scaled(update) if optimiser else update))
-    kept.append(sequence_kl(space, log_softmax(z, 1), log_p))
-    return np.array(kept).reshape(-1, len(steps), repeats)
+
+    def update(z: Any) -> Any:
+        found = field(space, log_softmax(z, 1), log_p, name, uniforms(setup, repeats, stream))
+        return snap(z - size * (optimiser.scaled(found) if optimiser else found))
+
+    path = walk(z, update, (*record, setup.iterations))
+    return np.array([sequence_kl(space, log_softmax(x, 1), log_p) for x in path]).reshape(
+        -1, len(steps), repeats
+    )
 
 
 class Adam:

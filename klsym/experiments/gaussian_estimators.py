@@ -17,7 +17,8 @@ from klsym.abbreviations import Mean
 from klsym.convert import to_ring
 from klsym.errors import UsageError
 from klsym.experiments.schulman import PRINTED, agrees
-from klsym.finding import Finding
+from klsym.experiments.summaries import NumberTable
+from klsym.finding import Finding, as_said
 from klsym.language import k1, k2, k3
 from klsym.numeric.gaussian import Divergent
 from klsym.numeric.gaussian_exact import GaussianModel
@@ -42,6 +43,10 @@ class Curve:
     bias: Any
     sd: Any
     error: Any
+
+    def places(self, other: Curve) -> Any:
+        """Where the places of another curve are among those of this one."""
+        return np.searchsorted(self.at, other.at)
 
 
 @dataclass(frozen=True)
@@ -77,19 +82,16 @@ class GaussianEstimators:
     @property
     def findings(self) -> tuple[Finding, ...]:
         near, far = self.shift_sampled["k2"].bias[[0, SHIFTS.index(1.0)]]
-        exact = self.shift["k2"].bias[np.searchsorted(self.shift["k2"].at, (SHIFTS[0], 1.0))]
+        at = self.shift["k2"].places(self.shift_sampled["k2"])
+        exact = self.shift["k2"].bias[at][[0, SHIFTS.index(1.0)]]
         printed = [PRINTED[place]["k2"][0] for place in ("near", "far")]
-        crosses = self._crosses()
-        worst = max(
-            float(
-                np.max(np.abs(sampled.sd - exact.sd[np.searchsorted(exact.at, sampled.at)]) / sampled.error)
-            )
-            for exact, sampled in ((self.shift[k], self.shift_sampled[k]) for k in ("k1", "k2"))
-        )
+        pairs = [(self.shift[k], self.shift_sampled[k]) for k in ("k1", "k2")]
+        worst = max(np.max(np.abs(seen.sd - one.sd[one.places(seen)]) / seen.error) for one, seen in pairs)
         return (
-            Finding(
+            as_said(
                 f"Var k3 < Var k1 up to KL = {self.crossover:.3f}, and not beyond",
-                crosses, "k3 varies less than k1 when q is near p", crosses,
+                self._crosses(),
+                "k3 varies less than k1 when q is near p",
             ),
             Finding(
                 f"the sampled sd of k1 and k2 lie within {np.ceil(worst):.0f} errors of the closed form",
@@ -109,23 +111,23 @@ class GaussianEstimators:
         below = self.shift["k3"].sd < self.shift["k1"].sd
         return bool(np.all(below == (kl < self.crossover)))
 
-    def table(self) -> tuple[list[str], list[list[str]]]:
+    def table(self) -> NumberTable:
         """p, KL, then bias/KL and sd/KL of each estimator, exact and sampled; nan: no error exists."""
         header = ["p", "KL", "estimator", "bias/KL exact", "bias/KL sampled", "sd/KL exact", "sd/KL sampled",
                   "standard error"]  # fmt: skip
         rows = []
-        for name, exact, sampled in (
-            ("N({}, 1)", self.shift, self.shift_sampled), ("N(0, {})", self.width, self.width_sampled)
-        ):  # fmt: skip
+        for name, family, exact, sampled in (
+            ("N({:g}, 1)", _shifted, self.shift, self.shift_sampled),
+            ("N(0, {:g})", _widened, self.width, self.width_sampled),
+        ):
             for estimator in ESTIMATORS:
                 one, other = exact[estimator], sampled[estimator]
-                for i, at in enumerate(other.at):
-                    j = int(np.searchsorted(one.at, at))
-                    p = (at, 1.0) if name == "N({}, 1)" else (0.0, at)
-                    values = (one.bias[j], other.bias[i], one.sd[j], other.sd[i], other.error[i])
+                js = one.places(other)
+                columns = (one.bias[js], other.bias, one.sd[js], other.sd, other.error)
+                for at, *values in zip(other.at, *columns, strict=True):
                     cells = ["0" if abs(v) <= 1e-12 else f"{v:.4g}" for v in values]
-                    rows.append([name.format(f"{at:g}"), f"{_kl(p):.6g}", estimator, *cells])
-        return header, rows
+                    rows.append((name.format(at), f"{_kl(family(at)):.6g}", estimator, *cells))
+        return tuple(header), rows
 
 
 def gaussian_estimators(seed: int = 0, samples: int = 10**6) -> GaussianEstimators:

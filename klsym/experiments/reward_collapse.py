@@ -14,8 +14,9 @@ import numpy as np
 
 from klsym.experiments.reward_collapse_runs import Paths, Setup, flow, run
 from klsym.experiments.reward_collapse_theory import growth, stationary_points
-from klsym.experiments.softmax import PENALTIES, Progress, is_count, log_softmax, refuse_unless
-from klsym.finding import Finding
+from klsym.experiments.softmax import PENALTIES, Counted, is_count, log_softmax, refuse_unless
+from klsym.experiments.summaries import NumberTable, Ticker
+from klsym.finding import Finding, as_said
 
 EXACT = Setup("base")
 SAMPLED = replace(EXACT, name="step 0.1, n = 4", step=0.1)
@@ -122,7 +123,7 @@ class RewardCollapse:
             _sensitivity(self),
         )
 
-    def table(self) -> tuple[list[str], list[list[str]]]:
+    def table(self) -> NumberTable:
         """Percentages of runs that meet each criterion at the horizon, for k1, k2, k3."""
         header = ["set-up", "update", "median KL(start||q*)"]
         header += [f"{what}: {', '.join(PENALTIES)}" for what in CRITERIA] + [
@@ -137,8 +138,8 @@ class RewardCollapse:
             row += [", ".join(f"{100 * x:.0f}%" for x in part) for part in paths.shares()]
             row.append(", ".join(f"{x:.2g}" for x in np.median(paths.kl[:, -1], axis=-1).round(3)))
             row.append(", ".join(f"{x:g}" for x in np.median(paths.arms_left[:, -1], axis=-1)))
-            rows.append(row)
-        return header, rows
+            rows.append(tuple(row))
+        return tuple(header), rows
 
 
 # ---------------------------------------------------------------------------- findings
@@ -155,12 +156,11 @@ def _without_reward(data: RewardCollapse) -> Finding:
     if paths is None:
         return Finding("no set-up without reward was run", holds=False)
     back, lost = paths.kl[0, -1] / paths.kl[0, 0], paths.lost[2, -1]
-    return Finding(
+    return as_said(
         f"without reward k1 returns to p from every start: at the horizon at most {back.max():.0%} of the KL "
         f"are left, {np.median(back):.0e} in the median; k3 loses an arm in {_count(lost)} runs",
         bool(back.max() < 0.5 and np.median(back) < 0.01 and lost.mean() > 0.5),
         "k1 is stable, k3 can collapse",
-        bool(back.max() < 0.5 and np.median(back) < 0.01 and lost.mean() > 0.5),
         STAND_IN,
     )
 
@@ -171,11 +171,10 @@ def _with_reward(paths: Paths) -> Finding:
     numbers = "; ".join(
         f"{what} {a:.0%} and {b:.0%}" for what, a, b in zip(CRITERIA, one, three, strict=True)
     )
-    return Finding(
+    return as_said(
         f"with reward and {how}, k1 and k3 at the horizon: {numbers} of the runs",
         bool(one.max() == 0 and three[0] > 0.5),
         "k1 in the reward is stable, k3 becomes unstable and can collapse",
-        bool(one.max() == 0 and three[0] > 0.5),
         STAND_IN,
     )
 
@@ -299,7 +298,7 @@ def reward_collapse(
     other_repeats: int = 50,
     bandits: int = 300,
     others: tuple[Setup, ...] = OTHERS,
-    progress: Progress = None,
+    progress: Counted = None,
 ) -> RewardCollapse:
     """Run the experiment.
 
@@ -308,16 +307,9 @@ def reward_collapse(
     Raises UsageError: numbers out of range.
     Source: Shah et al. 2025; Wang & Zhang 2025 (the later version), section 7.1.
     """
-    total, done = len(others) + 2, []
-
-    def report(paths: Paths) -> Paths:
-        done.append(paths)
-        if progress:
-            progress(len(done), total)
-        return paths
-
-    exact, drawn = (report(run(s, repeats, seed, RECORDS)) for s in (EXACT, SAMPLED))
-    rest = tuple(report(run(s, other_repeats, seed)) for s in others)
+    tick = Ticker(progress, len(others) + 2)
+    exact, drawn = (tick.after(run(s, repeats, seed, RECORDS)) for s in (EXACT, SAMPLED))
+    rest = tuple(tick.after(run(s, other_repeats, seed)) for s in others)
     return RewardCollapse(
         seed=seed,
         repeats=repeats,

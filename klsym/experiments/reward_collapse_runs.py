@@ -28,6 +28,7 @@ from klsym.experiments.softmax import (
     refuse_unless,
     score_sum,
     snap,
+    walk,
 )
 
 LOST = 1e-6  # an arm is lost where q is below this share of the optimum q*
@@ -127,15 +128,14 @@ def sampled(name: str, setup: Setup, logits: Any, log_p: Any, reward: Any, times
     times: increasing, from 0, in units of 1/beta.  Returns shape (times, arms, repeats).
     """
     refuse_unless(setup.step is not None, f"{setup.name}: a step expected")
-    stream, z, done, kept = np.random.default_rng([seed, 1]), logits, 0, []
-    for time in times:
-        until = round(time / setup.beta / float(setup.step or 1))
-        for _ in range(until - done):
-            u = stream.random((setup.n, logits.shape[1]))
-            z = snap(z + setup.step * sampled_update(name, setup, log_softmax(z, 0), log_p, reward, u))
-        done = until
-        kept.append(log_softmax(z, 0))
-    return np.array(kept)
+    stream, step = np.random.default_rng([seed, 1]), float(setup.step or 1)
+
+    def update(z: Any) -> Any:
+        u = stream.random((setup.n, logits.shape[1]))
+        return snap(z + step * sampled_update(name, setup, log_softmax(z, 0), log_p, reward, u))
+
+    path = walk(logits, update, (round(time / setup.beta / step) for time in times))
+    return np.array([log_softmax(z, 0) for z in path])
 
 
 # ---------------------------------------------------------------------------- outcomes

@@ -10,7 +10,7 @@ reward; used as a loss it pulls at a sample with its slope, grad k_i = k_i'(k1) 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ import numpy as np
 from klsym.errors import UsageError
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
-Progress = Callable[[int, int], Any] | None  # called with (work done, work in all)
+Counted = Callable[[int, int], Any] | None  # called with (work done, work in all)
 
 PENALTIES = ("k1", "k2", "k3")
 EXPONENT = 700.0  # exp beyond it overflows; r is cut there
@@ -100,6 +100,20 @@ def snap(logits: Any) -> Any:
     np.rint(rounded, out=rounded)
     rounded *= 1 / GRID
     return rounded
+
+
+def walk(logits: Any, update: Callable[[Any], Any], times: Iterable[int]) -> Iterator[Any]:
+    """The logits at each of some increasing times, in updates.
+
+    >>> list(walk(1.0, lambda z: 2 * z, [0, 2, 3]))
+    [1.0, 4.0, 8.0]
+    """
+    done = 0
+    for time in times:
+        for _ in range(time - done):
+            logits = update(logits)
+        done = time
+        yield logits
 
 
 # ---------------------------------------------------------------------------- samples

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from klsym.experiments.softmax import Array, Progress
+from klsym.experiments.softmax import Array, Counted
 
 MARGIN = 3.0  # standard errors by which one mean must lie below another to be called smaller
 NumberTable = tuple[tuple[str, ...], list[tuple[str, ...]]]
@@ -102,10 +102,15 @@ class Ticker:
     [(1, 3), (3, 3)]
     """
 
-    def __init__(self, progress: Progress, total: int) -> None:
+    def __init__(self, progress: Counted, total: int) -> None:
         self.progress, self.total, self.done = progress, total, 0
 
     def __call__(self, more: int) -> None:
         self.done += more
         if self.progress is not None:
             self.progress(self.done, self.total)
+
+    def after(self, value: Any) -> Any:
+        """Counts one piece of work, and hands on what came of it."""
+        self(1)
+        return value

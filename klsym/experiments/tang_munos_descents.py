@@ -24,7 +24,7 @@ import numpy as np
 
 from klsym.experiments.bandit_runs import FLOWS, Course, Problem, Times, flow, sampled
 from klsym.experiments.bandits import GRADIENTS, kl_gradient, optimum, reversed_optimum
-from klsym.experiments.softmax import Array, Progress, kl, sample_sizes
+from klsym.experiments.softmax import Array, Counted, kl, sample_sizes
 from klsym.experiments.summaries import NumberTable, Ticker, below, converged, drift, error, mean, show, shows
 from klsym.finding import Finding, as_said
 
@@ -50,7 +50,7 @@ class Descents:
 
 
 def courses(
-    problem: Problem, ns: Sequence[int], progress: Progress
+    problem: Problem, ns: Sequence[int], progress: Counted
 ) -> tuple[tuple[int, ...], list[Course], Course]:
     """The sizes, the sampled courses at each, and the exact one."""
     ns = sample_sizes(ns, 2)
@@ -219,7 +219,7 @@ def _range(values: Array) -> str:
     return f"{show(middle)} ({show(low)} to {show(high)})"
 
 
-def figure3(ns: Sequence[int] = DISTANCE_SIZES, progress: Progress = None, **choices: Any) -> Figure3:
+def figure3(ns: Sequence[int] = DISTANCE_SIZES, progress: Counted = None, **choices: Any) -> Figure3:
     """Figure 3: KL(q||p) over iterations, from logits eps1 + eps2 and p = softmax(eps1).
 
     >>> figure3(repeats=2, arms=5, ns=(4,), iterations=4).divergence.shape
@@ -316,7 +316,7 @@ class Figure4(Descents):
         )
 
 
-def figure4(ns: Sequence[int] = SIZES, progress: Progress = None, **choices: Any) -> Figure4:
+def figure4(ns: Sequence[int] = SIZES, progress: Counted = None, **choices: Any) -> Figure4:
     """Figure 4: KL(q||pi*)/KL(p||pi*) over iterations of theta + step (l - beta g), pi* = p exp(R/beta)/Z.
 
     >>> figure4(repeats=2, arms=5, ns=(4,), iterations=4).normalised.shape

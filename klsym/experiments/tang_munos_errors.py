@@ -22,7 +22,7 @@ from klsym.experiments.bandits import (
     kl_gradient,
     value_estimates,
 )
-from klsym.experiments.softmax import Array, Progress, kl, sample_sizes
+from klsym.experiments.softmax import Array, Counted, kl, sample_sizes
 from klsym.experiments.summaries import NumberTable, Ticker, error, mean, mostly_below, show, shows, slope
 from klsym.finding import Finding, as_said
 
@@ -126,7 +126,7 @@ def figure1(
     repeats: int = 100,
     arms: int = 100,
     ns: Sequence[int] = VALUE_SIZES,
-    progress: Progress = None,
+    progress: Counted = None,
 ) -> Figure1:
     """Figure 1: MSE = E (estimate - KL(q||p))^2 of k1, k2 and k3 against n.
 
@@ -150,7 +150,7 @@ def _simulated(
     bandits: Bandits,
     ns: tuple[int, ...],
     stream: tuple[int, int],
-    progress: Progress,
+    progress: Counted,
     measure: Callable[[Any], Any],
 ) -> Array:
     """What is measured of the counts of the arms at each n, one simulation a bandit."""
@@ -250,7 +250,7 @@ def figure2(
     repeats: int = 100,
     arms: int = 100,
     ns: Sequence[int] = GRADIENT_SIZES,
-    progress: Progress = None,
+    progress: Counted = None,
 ) -> Figure2:
     """Figure 2: root-MSE |estimate - grad KL(q||p)| of four gradient estimates against n.
 

@@ -17,7 +17,7 @@ import numpy as np
 from klsym.experiments.bandit_floors import floors
 from klsym.experiments.bandit_runs import Problem
 from klsym.experiments.bandits import GRADIENTS
-from klsym.experiments.softmax import Array, Progress, kl
+from klsym.experiments.softmax import Array, Counted, kl
 from klsym.experiments.summaries import (
     NumberTable,
     below,
@@ -123,7 +123,7 @@ class Figure5(Descents):
         )
 
 
-def figure5(ns: Sequence[int] = SIZES, progress: Progress = None, **choices: Any) -> Figure5:
+def figure5(ns: Sequence[int] = SIZES, progress: Counted = None, **choices: Any) -> Figure5:
     """Figure 5: converged KL(q||pi*) against the number n of samples an update.
 
     >>> figure5(repeats=2, arms=5, ns=(4, 8), iterations=4).ends.shape
@@ -210,7 +210,7 @@ class Figure6(Descents):
         )
 
 
-def figure6(ns: Sequence[int] = SIZES, progress: Progress = None, **choices: Any) -> Figure6:
+def figure6(ns: Sequence[int] = SIZES, progress: Counted = None, **choices: Any) -> Figure6:
     """Figure 6: converged KL(q||pi*) and KL(q||pi*_rev) of the k3 loss against n, pi*_rev = beta p/(nu - R).
 
     >>> figure6(repeats=2, arms=5, ns=(4, 8), iterations=4).to_reversed.shape

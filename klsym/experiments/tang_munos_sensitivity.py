@@ -14,9 +14,9 @@ import numpy as np
 
 from klsym.experiments.bandit_runs import Problem, flow, sampled
 from klsym.experiments.bandits import GRADIENTS
-from klsym.experiments.softmax import Array, Progress, at_least, kl
+from klsym.experiments.softmax import Array, Counted, at_least, kl
 from klsym.experiments.summaries import NumberTable, Ticker, converged, mean, show
-from klsym.experiments.tang_munos_descents import K1_LOSS, K3_LOSS, LEAVE_ONE_OUT, REVERSE, VANILLA
+from klsym.experiments.tang_munos_descents import K1_LOSS, K3_LOSS, REVERSE
 from klsym.finding import Finding
 
 CHANGES: tuple[dict[str, Any], ...] = (
@@ -39,22 +39,13 @@ class Sensitivity:
     """Converged divergences under one change at a time.
 
     problems: the set-up of each row.  changes: what differs from the first, as text.
-    start: mean KL(q||pi*) at the start, nats, shape (rows,).
-    ends: mean converged KL(q||pi*) over the mean at the start, shape (rows, 4), estimates as GRADIENTS.
-    least: the least of the same mean curve over the run, shape (rows, 4).
-    analytic: the exact gradient's, shape (rows,).  limit: KL(pi*_rev||pi*), the same unit, shape (rows,).
-    reversed: converged KL(q||pi*_rev) of the k3 loss in nats, median over bandits, shape (rows,).
+    columns: name -> shape (rows,), see `_row`; divergences from pi* but the first in units of the start.
     """
 
     n: int
     problems: tuple[Problem, ...]
     changes: tuple[str, ...]
-    start: Array
-    ends: Array
-    least: Array
-    analytic: Array
-    limit: Array
-    reversed: Array
+    columns: dict[str, Array]
 
     @property
     def setup(self) -> str:
@@ -62,15 +53,11 @@ class Sensitivity:
         return self.problems[0].describe([self.n])
 
     def table(self) -> NumberTable:
-        """One row for each change; divergences from pi* in units of their start."""
-        ends = ("least of k1 loss", "least of k3 loss", "limit of k3 loss", "k3 loss to pi*_rev, nats")
-        header = ("change", "KL at the start", *GRADIENTS, "analytic", *ends)
-        rows = []
-        for i, change in enumerate(self.changes):
-            cells = (self.start[i], *self.ends[i], self.analytic[i])
-            cells += (self.least[i, K1_LOSS], self.least[i, K3_LOSS], self.limit[i], self.reversed[i])
-            rows.append((change, *map(show, cells)))
-        return header, rows
+        """One row for each change."""
+        rows = zip(*self.columns.values(), strict=True)
+        return ("change", *self.columns), [
+            (change, *map(show, row)) for change, row in zip(self.changes, rows, strict=True)
+        ]
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -81,26 +68,25 @@ class Sensitivity:
         return ", ".join(change for change, row in zip(self.changes, rows, strict=True) if row) or "no change"
 
     def _vanilla(self) -> Finding:
-        ends = self.ends[:, VANILLA]
-        above = ends >= 1
+        ends = self.columns["vanilla"]
         return Finding(
             f"vanilla ends between {show(ends.min())} and {show(ends.max())} of the start, above it under: "
-            f"{self._where(above)}",
-            holds=not above.all(),
+            f"{self._where(ends >= 1)}",
+            holds=not (ends >= 1).all(),
             paper="the vanilla estimates decrease the divergence from pi*",
-            agrees=not above.any(),
+            agrees=not (ends >= 1).any(),
         )
 
     def _order(self) -> Finding:
-        wrong = self.ends[:, LEAVE_ONE_OUT] >= self.ends[:, VANILLA]
-        wrong |= self.ends[:, VANILLA] >= self.ends[:, [K1_LOSS, K3_LOSS]].min(-1)
+        k1, k3, vanilla, other = (self.columns[name] for name in GRADIENTS)
+        wrong = (other >= vanilla) | (vanilla >= np.minimum(k1, k3))
         return Finding(
             f"leave-one-out < vanilla < both incorrect losses, except under: {self._where(wrong)}",
             holds=not wrong[0],
         )
 
     def _incorrect(self, name: str) -> Finding:
-        better = self.ends[:, GRADIENTS.index(name)] < 1
+        better = self.columns[name] < 1
         return Finding(
             f"the {name} improves upon the start under: {self._where(better)}",
             holds=not better[0],
@@ -116,7 +102,7 @@ def sensitivity(
     n: int = 4,
     iterations: int = 2000,
     changes: Sequence[dict[str, Any]] = CHANGES,
-    progress: Progress = None,
+    progress: Counted = None,
 ) -> Sensitivity:
     """Converged divergences of figures 4 to 6 under one change of the set-up at a time.
 
@@ -133,22 +119,25 @@ def sensitivity(
     problems = tuple(replace(base, **change) for change in changes)
     tick = Ticker(progress, sum(2 * problem.updates for problem in problems))
     names = tuple(", ".join(map(_written, c.items())) or "as documented" for c in changes)
-    columns = [_row(problem, n, tick) for problem in problems]
-    return Sensitivity(n, problems, names, *(np.array(column) for column in zip(*columns, strict=True)))
+    rows = [_row(problem, n, tick) for problem in problems]
+    return Sensitivity(n, problems, names, {key: np.array([row[key] for row in rows]) for key in rows[0]})
 
 
-def _row(problem: Problem, n: int, tick: Ticker) -> tuple[Any, ...]:
+def _row(problem: Problem, n: int, tick: Ticker) -> dict[str, Any]:
+    """Converged KL(q||pi*), the least on the way, KL(pi*_rev||pi*): means over bandits; last, a median."""
     run, exact, targets = sampled(problem, n, tick), flow(problem, tick), problem.targets(problem.bandits())
     curves, best = run.divergence["optimum"], exact.divergence["optimum"]
-    start = mean(curves[0, 0])
-    return (
-        start,
-        mean(converged(run.times, curves)) / start,
-        mean(curves).min(-1) / start,
-        mean(converged(run.times, best[REVERSE])) / start,
-        mean(kl(targets["reversed"], targets["optimum"])) / start,
-        np.median(converged(run.times, run.divergence["reversed"][K3_LOSS])),
-    )
+    start, least = mean(curves[0, 0]), mean(curves).min(-1)
+    ends = mean(converged(run.times, curves)) / start
+    return {
+        "KL at the start": start,
+        **dict(zip(GRADIENTS, ends, strict=True)),
+        "analytic": mean(converged(run.times, best[REVERSE])) / start,
+        "least of k1 loss": least[K1_LOSS] / start,
+        "least of k3 loss": least[K3_LOSS] / start,
+        "limit of k3 loss": mean(kl(targets["reversed"], targets["optimum"])) / start,
+        "k3 loss to pi*_rev, nats": np.median(converged(run.times, run.divergence["reversed"][K3_LOSS])),
+    }
 
 
 def _written(item: tuple[str, Any]) -> str:

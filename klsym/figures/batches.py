@@ -12,7 +12,7 @@ import numpy as np
 
 from klsym.engine.derivation import Proof
 from klsym.figures.models import along_logits, left, right
-from klsym.figures.style import BLACK, COLOURS, GREY, ORANGE, PAGE, SKY, styled
+from klsym.figures.style import BLACK, COLOURS, GREY, ORANGE, PAGE, SKY, panels
 from klsym.numeric.models import FiniteModel
 
 
@@ -40,9 +40,7 @@ def draw(
 
     proofs: "none", "mean" and "leave-one-out" -> theorem.  small: enumerated; models: two of the right panel.
     """
-    with styled() as Figure:
-        figure = Figure(figsize=(PAGE, 2.6), layout="constrained")
-        shares, ratios = figure.subplots(1, 2)
+    with panels(PAGE, 2.6, 1, 2) as (figure, (shares, ratios)):
         _shares(shares, proofs, small)
         _ratios(ratios, loo, gain, models)
     return figure

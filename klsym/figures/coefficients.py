@@ -9,17 +9,7 @@ import numpy as np
 import sympy
 
 from klsym.errors import UsageError
-from klsym.figures.style import (
-    BLACK,
-    COLOURS,
-    GREY,
-    ORANGE,
-    PAGE,
-    PURPLE,
-    SKY,
-    label_ends,
-    styled,
-)
+from klsym.figures.style import BLACK, COLOURS, GREY, ORANGE, PAGE, PURPLE, SKY, label_ends, panels
 from klsym.language import log_p, log_q, unfold
 from klsym.parser import parse
 
@@ -96,12 +86,9 @@ def draw(verdicts: Mapping[str, Any], reach: float = 20.0) -> Any:
     shades = colours(verdicts)
     r = np.geomspace(1 / reach, reach, POINTS)
     drawn = curves(verdicts, r.tolist())
-    with styled() as Figure:
-        figure = Figure(figsize=(PAGE, 2.9), layout="constrained")
-        panels = figure.subplots(1, 2)
-        for ax, side in zip(panels, (r < 1, r > 1), strict=True):
+    with panels(PAGE, 2.9, 1, 2) as (figure, (left, right)):
+        for ax, side in ((left, r < 1), (right, r > 1)):
             _panel(ax, r[side], [c[side] for c in drawn.values()], shades)
-        left, right = panels
         left.set_title("$r<1$: $q$ draws it too often")
         right.set_title("$r>1$: $q$ draws it too rarely")
         left.set_ylabel("$c(r)-c(1)$")
@@ -120,8 +107,10 @@ def _panel(ax: Any, r: Any, drawn: Sequence[Any], shades: Sequence[str]) -> None
     lowest, highest = float(np.min(earlier)), float(np.max(earlier))
     room = 0.06 * (highest - lowest)
     rare = bool(r[0] > 1)
-    ax.set(xscale="log", ylim=(lowest - room, highest + room), xlabel="$r = p/q$ at the sample")
-    ax.set_xlim(*((1, r[-1]) if rare else (r[0], 1)))
+    ax.set(
+        xscale="log", ylim=(lowest - room, highest + room), xlabel="$r = p/q$ at the sample",
+        xlim=(1, r[-1]) if rare else (r[0], 1),
+    )  # fmt: skip
     marks = [n for n in MARKS if n <= max(r[-1], 1 / r[0])]
     ax.set_xticks(
         [n if rare else 1 / n for n in marks], [f"{n}" if rare or n == 1 else f"1/{n}" for n in marks]

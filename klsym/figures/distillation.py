@@ -17,7 +17,7 @@ COLOURS = style.COLOURS | {
     "expected token vanilla": style.COLOURS["token vanilla"],
     "expected token k3": style.COLOURS["token k3"],
 }
-NAMES = {"token k3": "token $k_3$", "exact gradient": "analytic", "token k1": "token $k_1$"}
+NAMES = style.NAMES | {"exact gradient": "analytic"}
 TITLES = ("reference out of reach", "reference within reach")
 DOTTED = {"expected token vanilla", "expected token k3"}
 SHADES = {1: "#78C4ED", -1: "#DE7F33", 0: "#EFEFEF"}  # sky and vermilion, lighter
@@ -70,10 +70,10 @@ def _descents(ax: Any, data: Figure8, runs: Runs) -> None:
         style.band(
             ax, data.iterations, mean, error, COLOURS[name], lw=1.6 if name == "exact gradient" else 1.2
         )
-    ax.set_yscale("log")
-    ax.set_xlim(0, data.iterations[-1])
-    ax.set_xlabel("iteration, each at its best step")
-    ax.set_ylabel("sequence KL / at the start")
+    ax.set(
+        yscale="log", xlim=(0, data.iterations[-1]), xlabel="iteration, each at its best step",
+        ylabel="sequence KL / at the start",
+    )  # fmt: skip
 
 
 def _labels(ax: Any, runs: Runs) -> None:
@@ -95,10 +95,10 @@ def _steps(ax: Any, runs: Runs) -> None:
         ax.plot(
             runs.steps[runs.best[i]], mean[runs.best[i]], "o", color=COLOURS[name], ms=4, mec="white", mew=0.5
         )
-    ax.set_xscale("log")
-    ax.set_yscale("log")
-    ax.set_xlabel("step size (dashed: token, $n=\\infty$)")
-    ax.set_ylabel("KL at the end / at the start")
+    ax.set(
+        xscale="log", yscale="log", xlabel="step size (dashed: token, $n=\\infty$)",
+        ylabel="KL at the end / at the start",
+    )  # fmt: skip
 
 
 def _bias_and_noise(ax: Any, data: Figure8) -> None:
@@ -106,13 +106,10 @@ def _bias_and_noise(ax: Any, data: Figure8) -> None:
         for name, (ratio, cosine) in noise.items():
             face = COLOURS[name] if filled else "white"
             ax.plot(cosine, ratio, "os"[j], ms=5, color=COLOURS[name], mfc=face, mew=1.1)
-    ax.set_yscale("log")
-    ax.set_xlim(0.45, 1.06)
+    ax.set(yscale="log", xlim=(0.45, 1.06), xlabel="cos(mean, gradient)", ylabel="noise / signal")
     ax.set_yticks([1, 2, 5, 10], ["1", "2", "5", "10"])
     ax.set_yticks([], minor=True)
     ax.set_ylim(1, 14)
-    ax.set_xlabel("cos(mean, gradient)")
-    ax.set_ylabel("noise / signal")
     ax.set_title("(c) bias and noise", loc="left")
     for name, (ratio, cosine) in data.noise[0].items():
         at, side = (
@@ -137,11 +134,7 @@ def _reward(ax: Any, data: Figure8) -> None:
             kl, reward = low.kl[i, j].mean(axis=-1), low.reward[i, j].mean(axis=-1)
             ax.plot(kl, reward, color=COLOURS[loss], ls=styles[j], lw=1.2)
             ax.plot(kl[-1], reward[-1], "o", color=COLOURS[loss], ms=3)
-    ax.set_xscale("log")
-    ax.set_xlim(3e-3, 8)
-    ax.set_ylim(0.05, 1)
-    ax.set_xlabel("sequence KL, nats")
-    ax.set_ylabel("expected reward")
+    ax.set(xscale="log", xlim=(3e-3, 8), ylim=(0.05, 1), xlabel="sequence KL, nats", ylabel="expected reward")
     ax.set_title("(f) reward against KL", loc="left")
     words = ("dash-dotted", "full", "dashed", "dotted")
     for y, beta, word in zip((0.58, 0.5, 0.42, 0.34), low.betas, words, strict=True):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from klsym.engine.derivation import Proof
-from klsym.figures.style import BLACK, GREY, ORANGE, PAGE, styled
+from klsym.figures.style import BLACK, GREY, ORANGE, PAGE, panels
 
 
 def sides(proof: Proof) -> tuple[float, float]:
@@ -33,9 +33,8 @@ def sides(proof: Proof) -> tuple[float, float]:
 
 def draw(refuted: Sequence[tuple[str, Proof]]) -> Any:
     """The sides of each printed form.  refuted: (name, refuted theorem)."""
-    with styled() as Figure:
-        figure = Figure(figsize=(PAGE, 0.24 * len(refuted) + 0.9), layout="constrained")
-        _sides(figure.subplots(), refuted)
+    with panels(PAGE, 0.24 * len(refuted) + 0.9) as (figure, ax):
+        _sides(ax, refuted)
     return figure
 
 
@@ -47,7 +46,6 @@ def _sides(ax: Any, refuted: Sequence[tuple[str, Proof]]) -> None:
     ax.plot(values[:, 1], rows, "D", color=ORANGE, markersize=4.5, label="right side")
     ax.set_yticks(rows, [name for name, _ in refuted])
     ax.axvline(0, color=GREY, linewidth=0.5, linestyle=":")
-    ax.set_xlabel("value in the model")
+    ax.set(xlabel="value in the model", ylim=(-0.6, len(values) + 0.6))
     ax.legend(loc="upper right", handletextpad=0.2)
-    ax.set_ylim(-0.6, len(values) + 0.6)
     ax.tick_params(axis="y", length=0)

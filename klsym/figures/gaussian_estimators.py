@@ -7,17 +7,15 @@ from typing import Any
 import numpy as np
 
 from klsym.experiments.gaussian_estimators import ESTIMATORS, GaussianEstimators
-from klsym.figures.style import COLOURS, GREY, PAGE, label_ends, styled
+from klsym.figures.style import COLOURS, GREY, NAMES, PAGE, label_ends, panels
 
-NAMES = {"k1": "$k_1$", "k2": "$k_2$", "k3": "$k_3$"}
 MARKS = {"k1": "o", "k2": "s", "k3": "^"}
+MARKERS: dict[str, Any] = {"ms": 3.5, "mfc": "white", "lw": 0.8}
 
 
 def draw(data: GaussianEstimators) -> Any:
     """Lines are closed forms, markers are sampled; two panels side by side."""
-    with styled() as Figure:
-        figure = Figure(figsize=(PAGE, 2.6), layout="constrained")
-        left, right = figure.subplots(1, 2)
+    with panels(PAGE, 2.6, 1, 2) as (figure, (left, right)):
         _shift(left, data)
         _width(right, data)
     return figure
@@ -27,9 +25,7 @@ def _shift(ax: Any, data: GaussianEstimators) -> None:
     for k in ESTIMATORS:
         exact, seen = data.shift[k], data.shift_sampled[k]
         ax.plot(exact.at**2 / 2, exact.sd, color=COLOURS[k])
-        ax.errorbar(
-            seen.at**2 / 2, seen.sd, seen.error, fmt=MARKS[k], color=COLOURS[k], ms=3.5, mfc="white", lw=0.8
-        )
+        ax.errorbar(seen.at**2 / 2, seen.sd, seen.error, fmt=MARKS[k], color=COLOURS[k], **MARKERS)
     ax.set(xscale="log", yscale="log", xlabel=r"KL$(q\,\Vert\,p)$, nats", ylabel="standard deviation / KL")
     ax.set_title(r"$q=\mathcal{N}(0,1)$, $p=\mathcal{N}(d,1)$", loc="left")
     ax.axvline(data.crossover, color=GREY, lw=0.6, ls=":")
@@ -49,7 +45,7 @@ def _width(ax: Any, data: GaussianEstimators) -> None:
         shown = np.where(np.abs(exact.at - 1) < 0.04, np.nan, shown)
         for side in (exact.at < 1, exact.at > 1):
             ax.plot(exact.at[side], shown[side], color=COLOURS[k])
-        ax.errorbar(seen.at, seen.sd, seen.error, fmt=MARKS[k], color=COLOURS[k], ms=3.5, mfc="white", lw=0.8)
+        ax.errorbar(seen.at, seen.sd, seen.error, fmt=MARKS[k], color=COLOURS[k], **MARKERS)
     ax.axvline(2, color=GREY, lw=0.6, ls=":")
     ax.annotate("Var $k_3$ is infinite\nfrom $v=2$ on", (2.08, 17), color=GREY, fontsize=8)
     ax.annotate("$k_3$", (1.82, 8.6), color=COLOURS["k3"], fontsize=8, ha="right")

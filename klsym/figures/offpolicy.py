@@ -14,12 +14,11 @@ import numpy as np
 
 from klsym.engine.derivation import Proof
 from klsym.figures.models import along_logits, left, right
-from klsym.figures.style import BLACK, COLOURS, GREY, PAGE, label_ends, styled
+from klsym.figures.style import BLACK, COLOURS, CORNERS, GREY, PAGE, label_ends, panels, simplex
 from klsym.numeric.models import FiniteModel
 
 WEIGHTS: dict[str, Any] = {"rho": "-", "sg(rho)": (0, (4, 1.5)), "": (0, (1, 1.2))}  # line styles
 NAMES = {"rho": r"\rho\,", "sg(rho)": r"\mathrm{sg}(\rho)\,", "": ""}
-CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(3) / 2]])
 STILL = 1e-6  # slope in every logit below which descent has ended
 TOGETHER = 1e-6  # gradients and ends that are closer than this are one curve, one point
 
@@ -76,11 +75,9 @@ def draw(
     paths: the same names -> what `descend` returns, from mu.  optimum: of the right objective, (3,).
     Curves and paths that agree share a label.
     """
-    with styled() as Figure:
-        figure = Figure(figsize=(PAGE, 3.0), layout="constrained")
-        distances, simplex = figure.subplots(1, 2, width_ratios=(1, 1.2))
+    with panels(PAGE, 3.0, 1, 2, width_ratios=(1, 1.2)) as (figure, (distances, ends)):
         _errors(distances, errors(losses, reverse, model, ts), ts)
-        _simplex(simplex, paths, model, optimum)
+        _ends(ends, paths, model, optimum)
     return figure
 
 
@@ -134,9 +131,9 @@ def _errors(ax: Any, found: dict[str, Any], ts: Any) -> None:
     label_ends(ax, ends, float(ts[-1]))
 
 
-def _simplex(ax: Any, paths: Mapping[str, tuple[Any, bool]], model: FiniteModel, optimum: Any) -> None:
+def _ends(ax: Any, paths: Mapping[str, tuple[Any, bool]], model: FiniteModel, optimum: Any) -> None:
     """An end is filled where descent came to rest, and open where it is still moving."""
-    ax.plot(*CORNERS[[0, 1, 2, 0]].T, color=GREY, lw=0.7)
+    simplex(ax, GREY)
     ends = []
     for names in together({name: path for name, (path, _) in paths.items()}):
         path, rests = paths[names[0]]
@@ -149,8 +146,6 @@ def _simplex(ax: Any, paths: Mapping[str, tuple[Any, bool]], model: FiniteModel,
     _marks(ax, model, optimum)
     _labels(ax, ends)
     ax.set_title("(b) with a reward: where descent ends", loc="left")
-    ax.set_aspect("equal")
-    ax.set_axis_off()
     ax.set(xlim=(-0.42, 1.05), ylim=(-0.1, 1.0))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from klsym.engine.derivation import Proof
 from klsym.figures.models import along_odds, left, right
-from klsym.figures.style import BLACK, COLOURS, GREY, ORANGE, PAGE, SKY, label_ends, styled
+from klsym.figures.style import BLACK, COLOURS, GREY, NAMES, ORANGE, PAGE, SKY, label_ends, panels
 
 # On one curve each stays visible: k1 is drawn over k3.
 LINES: dict[str, Any] = {"k1": (0, (1, 2)), "k2": "-", "k3": "-"}
@@ -52,9 +52,7 @@ def draw(
     p, ts: see `models.tilted`.
     """
     drawn = {name: loss.curves(p, ts) for name, loss in losses.items()}
-    with styled() as Figure:
-        figure = Figure(figsize=(PAGE, 2.7), layout="constrained")
-        logged, followed = figure.subplots(1, 2)
+    with panels(PAGE, 2.7, 1, 2) as (figure, (logged, followed)):
         _panel(logged, ts, targets({"reverse": value}, p, ts), {n: c for n, (c, _) in drawn.items()}, "")
         logged.set(ylabel=r"$\mathbb{E}_q[k_i]$, nats")
         logged.set_title("(a) the number that is logged", loc="left")
@@ -89,9 +87,7 @@ def ends(curves: Mapping[str, Any]) -> list[tuple[float, str, str]]:
     for name, curve in curves.items():
         known = next((y for y in found if abs(y - curve[-1]) < 1e-9), float(curve[-1]))
         found.setdefault(known, []).append(name)
-    return [(y, *_named(names)) for y, names in found.items()]
-
-
-def _named(names: list[str]) -> tuple[str, str]:
-    colour = COLOURS[names[0]] if len(names) == 1 else BLACK
-    return ", ".join(f"$k_{name[1]}$" for name in names), colour
+    return [
+        (y, ", ".join(NAMES[name] for name in names), COLOURS[names[0]] if len(names) == 1 else BLACK)
+        for y, names in found.items()
+    ]

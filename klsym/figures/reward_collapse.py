@@ -10,10 +10,9 @@ from klsym.experiments.reward_collapse import CRITERIA, RewardCollapse
 from klsym.experiments.reward_collapse_theory import branch
 from klsym.experiments.softmax import PENALTIES, penalty
 from klsym.figures import cells, style
+from klsym.figures.style import CORNERS, NAMES
 
-NAMES = {name: f"$k_{name[1]}$" for name in PENALTIES}
 LEVEL = 1.0  # (R - nu)/beta at which the branches are marked
-CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(3) / 2]])
 SMALLEST = 1e-4  # KL below which curves are cut off
 
 
@@ -50,18 +49,14 @@ def _branches(ax: Any) -> None:
     ax.text(3, LEVEL - 0.06, r"$(R-\nu)/\beta$", color=style.GREY, fontsize=8, ha="right", va="top")
     for name, k1, value in (("k1", 2.72, 2.35), ("k2", 1.6, 2.4), ("k3", 2.75, 1.4)):
         ax.text(k1, value, NAMES[name], color=style.COLOURS[name], ha="center", fontsize=9)
-    ax.set_xlim(-2.2, 3)
-    ax.set_ylim(-1, 3)
-    ax.set_xlabel(r"$k_1=\log\,q/p$")
-    ax.set_ylabel("penalty")
+    ax.set(xlim=(-2.2, 3), ylim=(-1, 3), xlabel=r"$k_1=\log\,q/p$", ylabel="penalty")
     ax.text(-2.15, -0.9, "below $p$:\npushed\naway", fontsize=7.5, color=style.GREY)
     ax.text(1.0, -0.75, "above $p$:\npushed back", fontsize=7.5, color=style.GREY)
     ax.set_title("(a) branches", loc="left")
 
 
 def _simplex(ax: Any, data: RewardCollapse, letter: str, name: str) -> None:
-    frame = CORNERS[[0, 1, 2, 0]]
-    ax.plot(*frame.T, color=style.BLACK, lw=0.7)
+    style.simplex(ax, style.BLACK)
     for path in np.moveaxis(data.portrait.q[PENALTIES.index(name)], 2, 0):
         x, y = (path @ CORNERS).T
         ax.plot(x, y, color=style.COLOURS[name], lw=0.7, alpha=0.8)
@@ -73,10 +68,7 @@ def _simplex(ax: Any, data: RewardCollapse, letter: str, name: str) -> None:
         high = corner[1] > 0
         at = (corner[0], corner[1] + (0.03 if high else -0.03))
         ax.text(*at, f"$p={share:g}$", ha="center", va="bottom" if high else "top", fontsize=8)
-    ax.set_aspect("equal")
-    ax.set_axis_off()
-    ax.set_xlim(-0.1, 1.1)
-    ax.set_ylim(-0.14, 1.0)
+    ax.set(xlim=(-0.1, 1.1), ylim=(-0.14, 1.0))
     ax.set_title(f"({letter}) {NAMES[name]} in the reward, $R=0$", loc="left")
 
 
@@ -99,11 +91,10 @@ def _distance(ax: Any, data: RewardCollapse) -> None:
     for name, runs in zip(PENALTIES, data.sampled.kl, strict=True):
         middle = np.maximum(np.median(runs, axis=1), SMALLEST / 10)
         ax.plot(data.sampled.times, middle, color=style.COLOURS[name], ls=(0, (3, 1.5)), lw=1)
-    ax.set_yscale("log")
-    ax.set_ylim(SMALLEST, 5)
-    ax.set_xlim(0, data.exact.times[-1])
-    ax.set_xlabel(r"time $\times\,\beta$ (dashed: sampled)")
-    ax.set_ylabel(r"KL$(q\,\|\,q^*)$, nats")
+    ax.set(
+        yscale="log", ylim=(SMALLEST, 5), xlim=(0, data.exact.times[-1]),
+        xlabel=r"time $\times\,\beta$ (dashed: sampled)", ylabel=r"KL$(q\,\|\,q^*)$, nats",
+    )  # fmt: skip
     ax.text(150, 1.9, NAMES["k3"], color=style.COLOURS["k3"])
     ax.text(150, 0.18, NAMES["k2"], color=style.COLOURS["k2"])
     ax.text(150, 2.5e-3, NAMES["k1"], color=style.COLOURS["k1"])
@@ -114,10 +105,10 @@ def _lost(ax: Any, data: RewardCollapse) -> None:
     for paths, line in ((data.exact, "-"), (data.sampled, (0, (3, 1.5)))):
         for name, runs in zip(PENALTIES, paths.lost, strict=True):
             ax.plot(paths.times, 100 * runs.mean(axis=1), color=style.COLOURS[name], ls=line, clip_on=False)
-    ax.set_xlim(0, data.exact.times[-1])
-    ax.set_ylim(0, 100)
-    ax.set_xlabel(r"time $\times\,\beta$ (dashed: sampled)")
-    ax.set_ylabel("runs that lost an arm, %")
+    ax.set(
+        xlim=(0, data.exact.times[-1]), ylim=(0, 100),
+        xlabel=r"time $\times\,\beta$ (dashed: sampled)", ylabel="runs that lost an arm, %",
+    )  # fmt: skip
     ax.text(120, 88, NAMES["k3"], color=style.COLOURS["k3"])
     ax.text(120, 4, "$k_1$ and $k_2$", color=style.GREY)
     ax.set_title("(e) collapse", loc="left")
@@ -131,9 +122,7 @@ def _points(ax: Any, data: RewardCollapse) -> None:
     ax.set_yscale("symlog", linthresh=1e-3, linscale=0.6)
     ax.set_ylim(-1, 3)
     ax.set_yticks([-0.1, -1e-3, 0, 1e-3, 0.1], ["$-10^{-1}$", "$-10^{-3}$", "0", "$10^{-3}$", "$10^{-1}$"])
-    ax.set_xlim(0.33, 1)
-    ax.set_xlabel("largest arm of the reference, $p_x$")
-    ax.set_ylabel(r"growth rate $/\,\beta$")
+    ax.set(xlim=(0.33, 1), xlabel="largest arm of the reference, $p_x$", ylabel=r"growth rate $/\,\beta$")
     ax.text(0.345, -0.02, "none\nstable", color=style.GREY, fontsize=8, va="center")
     ax.text(0.98, -0.3, "stable", color=style.GREY, fontsize=8, va="center", ha="right")
     ax.set_title("(f) stationary points, $k_2$ and $k_3$", loc="left")
@@ -148,7 +137,7 @@ def _matrix(ax: Any, data: RewardCollapse) -> None:
         for y, share in zip(rows, paths.shares().ravel(), strict=True):
             cells.cell(ax, x, y, f"{100 * share:.0f}", _shade(float(share)), dark=share > 0.6)
     names = [paths.setup.name for paths in data.rows]
-    cells.frame(ax, columns, names, rows, list(NAMES.values()) * len(CRITERIA))
+    cells.frame(ax, columns, names, rows, [NAMES[name] for name in PENALTIES] * len(CRITERIA))
     for label, name in zip(ax.get_yticklabels(), list(PENALTIES) * len(CRITERIA), strict=True):
         label.set_color(style.COLOURS[name])
     for middle, text in zip(rows[1::size], CRITERIA, strict=True):

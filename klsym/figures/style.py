@@ -12,6 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from klsym.files import make_folder, write_whole
 
 # Okabe & Ito 2008, Color universal design: eight colours told apart with any kind of colour vision.
@@ -26,6 +28,11 @@ COLOURS = {
     "token k1": BLUE, "token k3": VERMILION, "token vanilla": GREEN,
     "sequence vanilla": SKY, "cumulative": ORANGE,
 }  # fmt: skip
+NAMES = {
+    "k1": "$k_1$", "k2": "$k_2$", "k3": "$k_3$", "k1 loss": "$k_1$ loss", "k3 loss": "$k_3$ loss",
+    "token k1": "token $k_1$", "token k3": "token $k_3$",
+}  # fmt: skip
+CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(3) / 2]])  # of the simplex of three outcomes
 COLUMN, PAGE = 3.4, 7.0  # widths of one and two columns, inches
 SCREEN = 120  # dots an inch of a picture in a notebook
 DIGITS = 6  # of the points of a line
@@ -68,6 +75,37 @@ def styled() -> Iterator[Any]:
 
     with mpl.rc_context(SETTINGS):
         yield _figure_class()
+
+
+@contextmanager
+def panels(width: float, height: float, rows: int = 1, columns: int = 1, **options: Any) -> Iterator[Any]:
+    """A figure of some inches and its axes, with the house style set while the block runs.
+
+    >>> with panels(PAGE, 2.4, 1, 2) as (figure, (left, right)):
+    ...     right.set_xlabel("n")
+    Text(0.5, 0, 'n')
+
+    rows, columns, options: as `Figure.subplots` takes them.
+    """
+    with styled() as Figure:
+        figure = Figure(figsize=(width, height), layout="constrained")
+        yield figure, figure.subplots(rows, columns, **options)
+
+
+def name(estimator: str) -> str:
+    """How an estimator is written beside its line.
+
+    >>> name("k3 loss"), name("vanilla")
+    ('$k_3$ loss', 'vanilla')
+    """
+    return NAMES.get(estimator, estimator)
+
+
+def simplex(ax: Any, colour: str) -> None:
+    """The frame of the simplex, and no axes."""
+    ax.plot(*CORNERS[[0, 1, 2, 0]].T, color=colour, lw=0.7)
+    ax.set_aspect("equal")
+    ax.set_axis_off()
 
 
 @cache

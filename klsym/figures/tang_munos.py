@@ -27,6 +27,8 @@ from klsym.figures.style import (
     SKY,
     band,
     label_ends,
+    name,
+    panels,
     styled,
 )
 
@@ -41,15 +43,6 @@ LOOK = {  # colour, line style, marker
     "leave-one-out": (COLOURS["leave-one-out"], DASHED, "D"),
     "reversed": (SKY, "-", "o"),
 }
-NAME = {
-    "k1": "$k_1$",
-    "k2": "$k_2$",
-    "k3": "$k_3$",
-    "k1 loss": "$k_1$ loss",
-    "k3 loss": "$k_3$ loss",
-    "vanilla": "vanilla",
-    "leave-one-out": "leave-one-out",
-}
 THEORY = {"color": BLACK, "linewidth": 0.7, "linestyle": (0, (2, 2)), "zorder": 1}
 ANALYTIC = {"color": BLACK, "linewidth": 0.8, "zorder": 3}
 MEAN_K3 = {"color": GREY, "linewidth": 0.8, "zorder": 1}
@@ -57,9 +50,7 @@ MEAN_K3 = {"color": GREY, "linewidth": 0.8, "zorder": 1}
 
 def draw1(data: Figure1) -> Any:
     """Figure 1: MSE of the value estimates against n; lines exact, markers simulated."""
-    with styled() as Figure:
-        figure = Figure(figsize=(COLUMN, 2.7), layout="constrained")
-        ax = figure.subplots()
+    with panels(COLUMN, 2.7) as (figure, ax):
         _errors(ax, data.ns, VALUES, data.squared, mean(data.exact))
         ax.set(ylabel="MSE of the KL estimate (nats$^2$)")
         return figure
@@ -67,9 +58,7 @@ def draw1(data: Figure1) -> Any:
 
 def draw2(data: Figure2) -> Any:
     """Figure 2: root-MSE of the gradient estimates against n; lines exact, markers simulated."""
-    with styled() as Figure:
-        figure = Figure(figsize=(COLUMN, 2.9), layout="constrained")
-        ax = figure.subplots()
+    with panels(COLUMN, 2.9) as (figure, ax):
         _errors(ax, data.ns, GRADIENTS, data.norms, mean(data.exact))
         ax.set(ylabel="root-MSE of the gradient estimate")
         return figure
@@ -100,20 +89,17 @@ def draw4(data: Figure4) -> Any:
 
 def draw5(data: Figure5) -> Any:
     """Figure 5: converged KL(q||pi*) against n; thin lines: linear-noise theory, exact limits."""
-    with styled() as Figure:
-        figure = Figure(figsize=(COLUMN, 2.9), layout="constrained")
-        ax = figure.subplots()
+    with panels(COLUMN, 2.9) as (figure, ax):
         _level(ax, float(mean(data.limit)), r"KL$(\pi^\star_{\rm rev}\,\Vert\,\pi^\star)$")
         _level(ax, float(mean(data.analytic)), "analytic gradient")
         _theory(ax, data.ns, data.theory)
-        for i, name in enumerate(GRADIENTS):
-            _points(ax, data.ns, data.ends[i], name)
+        for i, estimate in enumerate(GRADIENTS):
+            _points(ax, data.ns, data.ends[i], estimate)
         _sizes(ax, data.ns)
         ax.set(ylabel=r"converged KL$(q\,\Vert\,\pi^\star)$ (nats)", yscale="log")
         _roomy(ax, mean(data.ends), float(mean(data.analytic)))
-        ends = [
-            (float(x), NAME[n], LOOK[n][0]) for n, x in zip(GRADIENTS, mean(data.ends[:, -1]), strict=True)
-        ]
+        last = mean(data.ends[:, -1])
+        ends = [(float(x), name(n), LOOK[n][0]) for n, x in zip(GRADIENTS, last, strict=True)]
         label_ends(ax, ends, ax.get_xlim()[1])
         return figure
 
@@ -123,9 +109,7 @@ def draw6(data: Figure6) -> Any:
 
     Thin lines: KL(pi*_rev||pi*), and the linear-noise value of KL(q||pi*_rev).
     """
-    with styled() as Figure:
-        figure = Figure(figsize=(COLUMN, 2.7), layout="constrained")
-        ax = figure.subplots()
+    with panels(COLUMN, 2.7) as (figure, ax):
         _level(ax, float(mean(data.limit)), r"KL$(\pi^\star_{\rm rev}\,\Vert\,\pi^\star)$")
         _theory(ax, data.ns, data.theory)
         _points(ax, data.ns, data.to_optimum, "k3 loss")
@@ -140,7 +124,7 @@ def draw6(data: Figure6) -> Any:
             ("k3 loss", r"to $\pi^\star$", data.to_optimum),
             ("reversed", r"to $\pi^\star_{\rm rev}$", data.to_reversed),
         )
-        ends = [(float(mean(x[-1])), text, LOOK[name][0]) for name, text, x in pairs]
+        ends = [(float(mean(x[-1])), text, LOOK[key][0]) for key, text, x in pairs]
         label_ends(ax, ends, ax.get_xlim()[1])
         return figure
 
@@ -148,29 +132,26 @@ def draw6(data: Figure6) -> Any:
 # ---------------------------------------------------------------------------- parts
 def _errors(ax: Any, ns: Sequence[int], names: Sequence[str], sampled: Array, exact: Array) -> None:
     """Exact lines, with simulated means and their standard errors as markers."""
-    for i, name in enumerate(names):
-        colour, style, marker = LOOK[name]
+    for i, estimate in enumerate(names):
+        colour, style, marker = LOOK[estimate]
         ax.plot(ns, exact[i], color=colour, linestyle=style)
-        centre, bar = mean(sampled[i]), error(sampled[i])
-        # on a log axis a bar must end above zero
-        bars = [np.minimum(bar, 0.9 * centre), bar]
-        ax.errorbar(ns, centre, bars, color=colour, fmt=marker, elinewidth=0.7, markerfacecolor="white")
+        look = {"color": colour, "fmt": marker, "markerfacecolor": "white"}
+        ax.errorbar(ns, mean(sampled[i]), _bars(sampled[i]), elinewidth=0.7, **look)
     _sizes(ax, ns)
     ax.set(yscale="log")
     _note(ax, f"lines: exact\nmarkers: {sampled.shape[-1]} simulations")
-    ends = [(float(exact[i, -1]), NAME[name], LOOK[name][0]) for i, name in enumerate(names)]
+    ends = [(float(exact[i, -1]), name(n), LOOK[n][0]) for i, n in enumerate(names)]
     label_ends(ax, ends, ax.get_xlim()[1])
 
 
 def _courses(times: Times, ns: Sequence[int], sampled: Array, exact: Array, ylabel: str) -> Any:
     """One panel for each n, on log axes, with bands; the exact descents are thin lines."""
-    with styled() as Figure:
-        figure = Figure(figsize=(PAGE, 2.7), layout="constrained")
-        panels = figure.subplots(1, len(ns), sharex=True, sharey=True, squeeze=False)[0]
+    shape = {"columns": len(ns), "sharex": True, "sharey": True, "squeeze": False}
+    with panels(PAGE, 2.7, **shape) as (figure, (row,)):
         seen = times > 0  # a log axis has no zero
-        for j, (ax, n) in enumerate(zip(panels, ns, strict=True)):
-            for i, name in enumerate(GRADIENTS):
-                colour, style, marker = LOOK[name]
+        for j, (ax, n) in enumerate(zip(row, ns, strict=True)):
+            for i, estimate in enumerate(GRADIENTS):
+                colour, style, marker = LOOK[estimate]
                 every = _evenly(times[seen], 6, 0.4 * i)
                 band(
                     ax, times[seen], mean(sampled[j, i])[seen], error(sampled[j, i])[seen], colour,
@@ -180,14 +161,14 @@ def _courses(times: Times, ns: Sequence[int], sampled: Array, exact: Array, ylab
             ax.plot(times[seen], mean(exact[FORWARD])[seen], **MEAN_K3)
             ax.set(xscale="log", yscale="log", title=f"$n = {n}$", xlabel="iteration")
             ax.set_xlim(1, times[-1])
-        panels[0].set(ylabel=ylabel)
-        _note(panels[0], "bands: one standard error")
+        row[0].set(ylabel=ylabel)
+        _note(row[0], "bands: one standard error")
         low = min(mean(sampled[:, VANILLA:]).min(), mean(exact[1:]).min())
-        panels[0].set_ylim(low / 1.5, 1.5 * mean(sampled).max())
-        ends = [(float(mean(sampled[-1, i, -1])), NAME[n], LOOK[n][0]) for i, n in enumerate(GRADIENTS)]
+        row[0].set_ylim(low / 1.5, 1.5 * mean(sampled).max())
+        ends = [(float(mean(sampled[-1, i, -1])), name(n), LOOK[n][0]) for i, n in enumerate(GRADIENTS)]
         ends.append((float(mean(exact[REVERSE, -1])), "analytic", BLACK))
         ends.append((float(mean(exact[FORWARD, -1])), "exact $k_3$ loss", GREY))
-        label_ends(panels[-1], ends, times[-1], gap=0.085)
+        label_ends(row[-1], ends, times[-1], gap=0.085)
         return figure
 
 
@@ -201,21 +182,17 @@ def _note(ax: Any, text: str, height: float = 0.04) -> None:
     ax.text(0.04, height, text, transform=ax.transAxes, fontsize=7.5, va="bottom")
 
 
-def _points(ax: Any, ns: Sequence[int], values: Array, name: str) -> None:
+def _points(ax: Any, ns: Sequence[int], values: Array, estimate: str) -> None:
     """Means over bandits with standard errors, joined."""
-    colour, style, marker = LOOK[name]
-    centre, bar = mean(values), error(values)
-    bars = [np.minimum(bar, 0.9 * centre), bar]
-    ax.errorbar(
-        ns,
-        centre,
-        bars,
-        color=colour,
-        linestyle=style,
-        marker=marker,
-        elinewidth=0.7,
-        markerfacecolor="white",
-    )
+    colour, style, marker = LOOK[estimate]
+    look = {"color": colour, "linestyle": style, "marker": marker, "markerfacecolor": "white"}
+    ax.errorbar(ns, mean(values), _bars(values), elinewidth=0.7, **look)
+
+
+def _bars(values: Array) -> list[Array]:
+    """One standard error down and up; on a log axis a bar must end above zero."""
+    bar = error(values)
+    return [np.minimum(bar, 0.9 * mean(values)), bar]
 
 
 def _level(ax: Any, height: float, text: str) -> None:

@@ -10,7 +10,7 @@ import sympy
 from klsym.abbreviations import Point
 from klsym.convert import to_sympy
 from klsym.engine.quantities import sample_gradient
-from klsym.figures.style import BLACK, COLOURS, GREY, ORANGE, PAGE, SKY, label_ends, styled
+from klsym.figures.style import BLACK, COLOURS, GREY, ORANGE, PAGE, SKY, label_ends, panels
 from klsym.language import k1, k3, log_p, log_q, rho
 from klsym.ledger import recall
 from klsym.numeric.models import FiniteModel
@@ -22,9 +22,7 @@ def draw(model: FiniteModel) -> Any:
     The coefficients are those of the claim offpolicy.per-sample, equal at r = sqrt(e).
     The total variance over the logits of `model` is exact.
     """
-    with styled() as Figure:
-        figure = Figure(figsize=(PAGE, 2.6), layout="constrained")
-        left, right = figure.subplots(1, 2)
+    with panels(PAGE, 2.6, 1, 2) as (figure, (left, right)):
         _coefficients(left)
         _baselines(right, *baseline_curve(model))
     return figure
