@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sympy import Function
+from sympy import And, Function, Piecewise
 from test_convert import losses as loss_texts
 from test_convert import ring_elements
 from test_targets import SHEET, same
@@ -30,6 +30,7 @@ from klsym.abbreviations import (
 )
 from klsym.convert import to_ring
 from klsym.engine.explain import explain
+from klsym.errors import UsageError
 from klsym.language import K1, clip, k1, k2, k3, lam, log_mu, log_p, log_q, parameter, r, rho, s, sg
 from klsym.ledger import load, settle
 from klsym.parser import parse
@@ -37,7 +38,9 @@ from klsym.render import formulas
 from klsym.render.combination import combination_latex, combination_text
 from klsym.render.latex import derivation_block, theorem_latex
 from klsym.render.losses import show
-from klsym.render.spelling import LATEX, TEXT, is_sum
+from klsym.render.mathml import MATHML
+from klsym.render.reading import read
+from klsym.render.spelling import LATEX, TEXT
 from klsym.render.text import show_hypothesis, show_interval, show_statement, show_theorem
 from klsym.render.verdict import headline, value_line, verdict_html, verdict_markdown
 from klsym.ring import ExpPoly
@@ -98,20 +101,11 @@ def test_the_judge_sees_what_is_wrong(latex: str, wrong: str) -> None:
 
 
 # ---------------------------------------------------------------------------- ring elements
-@given(ring_elements())
-def test_element_text_is_in_the_grammar_and_denotes_the_element(element: ExpPoly) -> None:
-    assert to_ring(parse(formulas.element(element))) == element
-
-
 @given(ring_elements(), st.integers(-3, 3), st.integers(-3, 3))
-def test_element_text_with_denominators(element: ExpPoly, over: int, weight: int) -> None:
-    element = element * V("beta") ** over * (VW * weight).exp()
-    assert to_ring(parse(formulas.element(element))) == element
-
-
-@given(ring_elements())
-def test_element_latex(element: ExpPoly) -> None:
-    assert complaints(formulas.element(element, LATEX)) == []
+def test_element_text_denotes_the_element_and_its_latex_is_clean(e: ExpPoly, over: int, weight: int) -> None:
+    for element in (e, e * V("beta") ** over * (VW * weight).exp()):
+        assert to_ring(parse(formulas.element(element))) == element
+        assert complaints(formulas.element(element, LATEX)) == []
 
 
 ELEMENTS = [
@@ -439,44 +433,54 @@ def test_a_witness_with_rewards_shows_them() -> None:
 
 # ---------------------------------------------------------------------------- small helpers
 @pytest.mark.parametrize(
-    ("multiples", "text"),
+    ("multiples", "text", "latex"),
     [
-        ({}, "0"),
-        ({"reverse-kl": "1"}, "grad KL(q||p)"),
-        ({"reverse-kl": "-1"}, "-grad KL(q||p)"),
-        ({"forward-kl": "1 - lam", "reverse-kl": "2"}, "(1 - lam) grad KL(p||q) + 2 grad KL(q||p)"),
-        ({"reverse-kl": "1", "reward": "R"}, "grad KL(q||p) + grad E_q[R]"),
-        ({"reward": "-R"}, "-grad E_q[R]"),
+        ({}, "0", "0"),
+        ({"reverse-kl": "1"}, "grad KL(q||p)", r"\mathrm{KL}(q\,\Vert\,p)"),
+        ({"reverse-kl": "-1"}, "-grad KL(q||p)", r"-\mathrm{KL}(q\,\Vert\,p)"),
+        ({"forward-kl": "1 - lam", "reverse-kl": "2"}, "(1 - lam) grad KL(p||q) + 2 grad KL(q||p)",
+         r"\left(1 - \lambda\right)\,\mathrm{KL}(p\,\Vert\,q) + 2\,\mathrm{KL}(q\,\Vert\,p)"),
+        ({"reverse-kl": "lam*beta/2", "reward": "R"}, "(lam*beta/2) grad KL(q||p) + grad E_q[R]",
+         r"\frac{\lambda\,\beta}{2}\,\mathrm{KL}(q\,\Vert\,p) + \mathbb{E}_{q}\!\left[R\right]"),
+        ({"reward": "-R"}, "-grad E_q[R]", r"\mathbb{E}_{q}\!\left[-R\right]"),
+        ({"reward": "sum_t (1 - A_t)"}, "grad E_q[sum_t (1 - A_t)]",
+         r"\mathbb{E}_{q}\!\left[\sum_t \left(1 - A_{t}\right)\right]"),
     ],
-)
-def test_combination_text(multiples: dict[str, str], text: str) -> None:
-    assert combination_text(multiples) == text
+)  # fmt: skip
+def test_combination(multiples: dict[str, str], text: str, latex: str) -> None:
+    assert (combination_text(multiples), combination_latex(multiples)) == (text, latex)
 
 
-@pytest.mark.parametrize(
-    ("multiples", "latex"),
-    [
-        ({}, "0"),
-        ({"reverse-kl": "-1"}, r"-\mathrm{KL}(q\,\Vert\,p)"),
-        ({"forward-kl": "1 - lam"}, r"\left(1 - \lambda\right)\,\mathrm{KL}(p\,\Vert\,q)"),
-        ({"reward": "R"}, r"\mathbb{E}_{q}\!\left[R\right]"),
-    ],
-)
-def test_combination_latex(multiples: dict[str, str], latex: str) -> None:
-    assert combination_latex(multiples) == latex
+READ = [
+    ("k1 s/2", r"\frac{k_1\,s}{2}"),
+    ("1/beta KL(q||p) - 2^(1/2)", r"\frac{1}{\beta}\,\mathrm{KL}(q\,\Vert\,p) - 2^{\tfrac{1}{2}}"),
+    ("-lam*k1**2 <= grad E_q[k1_past*s_now]", None),
+    ("|r - 1| > Cov_mu(k1, R)", r"\left|r - 1\right| > \mathrm{Cov}_{\mu}(k_1,\,R)"),
+    ("f'(k1) << exp(-k1)", r"f'(k_1) \ll \exp(-k_1)"),
+]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("1 - r", True),
-        ("k1 + 1", True),
-        ("-r", False),
-        ("rho*(k1 + 1)", False),
-    ],
-)
-def test_is_sum(text: str, expected: bool) -> None:
-    assert is_sum(text) is expected
+@pytest.mark.parametrize(("text", "latex"), READ, ids=[row[0] for row in READ])
+def test_a_formula_in_words_is_read(text: str, latex: str | None) -> None:
+    found = read(text)
+    assert latex is None or LATEX(found) == latex
+    assert TEXT(read(TEXT(found))) == TEXT(found)
+
+
+@pytest.mark.parametrize("text", ["", "k1 +", "(k1", "k1)", "E_q[k1", "* r", "k1 = ", "a && b", "\\le"])
+def test_what_is_no_formula_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="no formula"):
+        read(text)
+
+
+def test_cases_are_printed_as_cases() -> None:
+    shown = Piecewise((k1, log_q > 0), (-r, And(log_p <= 0, lam > 1)), (0, True))
+    assert show(shown, TEXT) == "{k1 if log_q > 0; -r if log_p <= 0 and lam > 1; 0 otherwise}"
+    assert show(shown, LATEX) == (
+        r"\begin{cases}k_1 & \text{if }\log q > 0 \\ "
+        r"-r & \text{if }\log p \le 0\text{ and }\lambda > 1 \\ 0 & \text{otherwise}\end{cases}"
+    )
+    assert show(1 + shown, LATEX).startswith(r"\begin{cases}") and "<mtable" in show(shown, MATHML)
 
 
 @pytest.mark.parametrize(

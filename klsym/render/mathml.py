@@ -243,7 +243,7 @@ class _Reader:
 
     def item(self) -> Row:
         token = self.next()
-        if token == "#":
+        if token == "#" and self.pieces:
             return self.pieces.pop(0)
         if token == "{":
             self.place -= 1

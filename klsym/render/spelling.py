@@ -71,7 +71,7 @@ IN_TEXT = {
     "t": "sum_t #", "it": "mean_i sum_t #", "KL": "KL(#||#)", "chi2": "chi2(#||#)", "J": "J(#, #)",
     "grad": "grad #", "grad of": "grad(#)", "curl": "curl #", "u": "u.#", "v": "v.#", "Var": "Var_#(#)",
     "tall Var": "Var_#(#)", "Cov": "Cov_#(#, #)", "bregman": "D_phi(r, 1) with phi = #", "1": "1[#]",
-    "if": "# if #", "otherwise": "# otherwise", "next case": "#; #", "cases": "{#}",
+    "if": "# if #", "otherwise": "# otherwise", "next case": "; ", "cases": "{#}",
 }  # fmt: skip
 IN_TEXT |= {sign: f"# {sign} #" for sign in ("=", "!=", "<=", ">=", "<", ">", "<<", "->", "not <=", "iff")}
 IN_LATEX = {
@@ -86,7 +86,7 @@ IN_LATEX = {
     "u": r"\left(\mathbf{u}\cdot #\right)", "v": r"\left(\mathbf{v}\cdot #\right)",
     "Var": r"\mathrm{Var}_{#}(#)", "tall Var": r"\mathrm{Var}_{#}\!\left(#\right)",
     "Cov": r"\mathrm{Cov}_{#}(#,\,#)", "bregman": r"D_\phi(r, 1)\big|_{\phi = #}", "1": r"\mathbf{1}[#]",
-    "if": r"# & \text{if }#", "otherwise": r"# & \text{otherwise}", "next case": r"# \\ #",
+    "if": r"# & \text{if }#", "otherwise": r"# & \text{otherwise}", "next case": r" \\ ",
     "cases": r"\begin{cases}#\end{cases}",
     "=": "# = #", "!=": r"# \ne #", "<=": r"# \le #", ">=": r"# \ge #", "<": "# < #", ">": "# > #",
     "<<": r"# \ll #", "->": r"# \to #", "not <=": r"# \not\le #", "iff": r"# \iff #",
@@ -229,13 +229,11 @@ class Text:
                     lambda shown, part: self.fill("##", shown, self.inner(part)), rest, self.inner(first)
                 )
             case Cases(rows):
-                cases = [
-                    self.put("if", self.inner(value), self.inner(when))
-                    if when
-                    else self.put("otherwise", self.inner(value))
-                    for value, when in rows
-                ]
-                return self.put("cases", reduce(lambda a, b: self.put("next case", a, b), cases))
+                shown = self.templates["next case"].join(
+                    self.templates["if" if when else "otherwise"] for _, when in rows
+                )
+                pieces = (self.inner(part) for row in rows for part in row if part)
+                return self.fill(self.templates["cases"].replace("#", shown), *pieces)
         raise TypeError(f"{type(formula).__name__} is no phrase")
 
     # -- what the notations do differently ----------------------------------------------

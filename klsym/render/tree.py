@@ -12,20 +12,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import dataclass_transform
 
 
+@dataclass_transform(frozen_default=True)
 class Formula:
-    """Any node."""
+    """Any node; each is a frozen dataclass."""
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True)(cls)
 
 
-@dataclass(frozen=True)
 class Number(Formula):
     """A rational that is not negative; -1/2 is Minus(Number(1/2))."""
 
     value: int | Fraction
 
 
-@dataclass(frozen=True)
 class Name(Formula):
     """A letter of the loss grammar, a parameter or a function; below: its slot in text, else its index."""
 
@@ -34,19 +37,16 @@ class Name(Formula):
     primes: int = 0
 
 
-@dataclass(frozen=True)
 class Minus(Formula):
     of: Formula
 
 
-@dataclass(frozen=True)
 class Sum(Formula):
     """Terms, of which each Minus is subtracted."""
 
     terms: tuple[Formula, ...]
 
 
-@dataclass(frozen=True)
 class Product(Formula):
     """Factors; loose: a coefficient beside means, as in lam KL(q||p)."""
 
@@ -54,7 +54,6 @@ class Product(Formula):
     loose: bool = False
 
 
-@dataclass(frozen=True)
 class Quotient(Formula):
     """small: a number or a parameter before a sum."""
 
@@ -63,13 +62,11 @@ class Quotient(Formula):
     small: bool = False
 
 
-@dataclass(frozen=True)
 class Power(Formula):
     base: Formula
     exponent: Formula
 
 
-@dataclass(frozen=True)
 class Call(Formula):
     """A function by its name in the loss grammar, such as exp, sg, min or clip."""
 
@@ -78,7 +75,6 @@ class Call(Formula):
     primes: int = 0
 
 
-@dataclass(frozen=True)
 class Big(Formula):
     """A sum or product over positions, which reaches to the end of its term: sum_{u<t} k_u."""
 
@@ -87,7 +83,6 @@ class Big(Formula):
     of: Formula
 
 
-@dataclass(frozen=True)
 class Over(Formula):
     """What a mean at an index averages: sum_t of, mean_i of."""
 
@@ -95,13 +90,11 @@ class Over(Formula):
     of: Formula
 
 
-@dataclass(frozen=True)
 class Mean(Formula):
     measure: str
     of: Formula
 
 
-@dataclass(frozen=True)
 class Covariance(Formula):
     """Cov_m(a, b); the variance when a = b."""
 
@@ -110,29 +103,24 @@ class Covariance(Formula):
     second: Formula
 
 
-@dataclass(frozen=True)
 class Divergence(Formula):
     kind: str
     first: Formula
     second: Formula
 
 
-@dataclass(frozen=True)
 class Bregman(Formula):
     phi: Formula
 
 
-@dataclass(frozen=True)
 class Gradient(Formula):
     of: Formula
 
 
-@dataclass(frozen=True)
 class Curl(Formula):
     of: Formula
 
 
-@dataclass(frozen=True)
 class Along(Formula):
     """A score function along one of two directions: u.s."""
 
@@ -140,7 +128,6 @@ class Along(Formula):
     of: Formula
 
 
-@dataclass(frozen=True)
 class Relation(Formula):
     """left sign right, and so on; the sign is =, !=, <=, >=, <, >, "not <=" or iff."""
 
@@ -149,21 +136,18 @@ class Relation(Formula):
     right: Formula
 
 
-@dataclass(frozen=True)
 class Cases(Formula):
     """Values with the condition of each; that of the last may be None, otherwise."""
 
     rows: tuple[tuple[Formula, Formula | None], ...]
 
 
-@dataclass(frozen=True)
 class Indicator(Formula):
     """1 where a condition holds, else 0."""
 
     when: Formula
 
 
-@dataclass(frozen=True)
 class Words(Formula):
     """Plain words between formulas; latex: how they are set where that says more."""
 
@@ -171,14 +155,12 @@ class Words(Formula):
     latex: str = ""
 
 
-@dataclass(frozen=True)
 class Phrase(Formula):
     """Words and formulas, one after the other."""
 
     parts: tuple[Formula, ...]
 
 
-@dataclass(frozen=True)
 class Typed(Formula):
     """A loss with the text that the user typed for it, which stays as it is in text."""
 
@@ -236,17 +218,12 @@ def quotient(over: Formula, under: Formula) -> Formula:
     return Quotient(over, under)
 
 
-def parts(formula: Formula) -> tuple[Formula, ...]:
+def parts(formula: Formula) -> list[Formula]:
     """The formulas that a node is made of."""
-    found: list[Formula] = []
-    for name in formula.__dataclass_fields__:  # type: ignore[attr-defined]
-        value = getattr(formula, name)
-        rows = value if isinstance(value, tuple) else (value,)
-        found += (item for row in rows for item in (row if isinstance(row, tuple) else (row,))
-                  if isinstance(item, Formula))  # fmt: skip
-    return tuple(found)
+    rows = [value if isinstance(value, tuple) else (value,) for value in vars(formula).values()]
+    return [item for row in rows for item in row if isinstance(item, Formula)]
 
 
 def is_tall(formula: Formula) -> bool:
     """Is there a sum over positions in it, for which brackets must grow?"""
-    return isinstance(formula, Big | Over) or any(map(is_tall, parts(formula)))
+    return isinstance(formula, Big | Over | Cases) or any(map(is_tall, parts(formula)))

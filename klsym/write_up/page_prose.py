@@ -11,16 +11,9 @@ from functools import cache
 from html import escape
 
 from klsym.render.mathml import mathml
-from klsym.write_up.prose import prose
-from klsym.write_up.tex import escape as tex_escape
+from klsym.write_up.prose import CODE, FORMULA, WORDS, formula, pieces
 
 QUOTED = re.compile(r"`([^`]+)`")
-BREAKS = re.compile(r"\\(?:s?brk|cut)(?![A-Za-z]) ?")  # MathML is broken by rules of its own
-CODE = re.compile(r"\\texttt\{((?:[^{}\\]|\\.|\{\})*)\}")
-SIGNS = {tex_escape(c): c for c in map(chr, range(32, 127)) if tex_escape(c) not in (c, "")}
-SIGNS |= {tex_escape(c): c for c in "\N{EN DASH}é"}
-SIGN = re.compile("|".join(re.escape(latex) for latex in sorted(SIGNS, key=len, reverse=True)))
-
 AFTER = re.compile(r"(?<=</math>)(?=[,.;:!?)\]])")
 
 
@@ -42,21 +35,11 @@ def prose_html(text: str) -> str:
 
 
 def _sentence(text: str) -> str:
-    inner = text.strip(" ")  # spaces at the ends are not for `prose` to keep
-    if not inner:
-        return text
-    before, _, after = text.partition(inner)
-    shown = []
-    for position, piece in enumerate(re.split(r"(?<!\\)\$", prose(inner))):
-        latex = BREAKS.sub("", piece)
-        shown.append(mathml(latex, breaking=True) if position % 2 else _words(piece))
-    return before + "".join(shown) + after
-
-
-def _words(latex: str) -> str:
-    parts = CODE.split(latex)
-    return "".join(f"<code>{_plain(part)}</code>" if i % 2 else _plain(part) for i, part in enumerate(parts))
-
-
-def _plain(latex: str) -> str:
-    return escape(SIGN.sub(lambda found: SIGNS[found[0]], latex), quote=False)
+    inner = text.strip(" ")  # spaces at the ends are not for `pieces` to keep
+    before, _, after = text.partition(inner) if inner else (text, "", "")
+    shown = {
+        WORDS: lambda piece: escape(piece, quote=False),
+        CODE: lambda piece: f"<code>{escape(piece, quote=False)}</code>",
+        FORMULA: lambda piece: mathml(formula(piece), breaking=True),
+    }
+    return before + "".join(shown[kind](piece) for kind, piece in pieces(inner)) + after

@@ -9,6 +9,7 @@ What reads as a formula, such as E_q[k1 s] or r <= exp(1/2), is set as one; the 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from klsym.render.spelling import GREEK
 from klsym.write_up.tex import escape, may_break
@@ -23,7 +24,7 @@ ROMAN = ("sg", "std", "KL", "J", "Var", "Cov", "MSE", "bias", "curl", "others")
 FUNCTIONS = {"exp": r"\exp", "log": r"\log", "sup": r"\sup", "N": r"\mathcal{N}"}
 FUNCTIONS |= {name: rf"\mathrm{{{name}}}" for name in ROMAN}
 OPERATORS = {"grad", *FUNCTIONS} - {"KL", "J", "MSE", "bias"}
-SUMS = {"sum_t": r"\textstyle\sum_t", "mean_i": r"\mathrm{mean}_i", "mean_j": r"\mathrm{mean}_j"}
+SUMS = {"sum_t": r"\sum_t", "mean_i": r"\mathrm{mean}_i", "mean_j": r"\mathrm{mean}_j"}
 SLOTS = {"past": "<t", "now": "t", "future": ">t", "self": "i", "star": r"\star"}
 SIGNS = {
     "<<": r"\ll", "<=": r"\le", ">=": r"\ge", "!=": r"\ne", "**": "^", "*": r"\,", "||": r"\,\Vert\,",
@@ -45,31 +46,54 @@ BARE_VARIANCE = re.compile(r"\bVar (k\d)\b")  # a variance of one letter needs i
 JOINS = {"+", "-", "=", "<", ">", "<<", "<=", ">=", "!=", "->", "/"}
 
 
+WORDS, CODE, FORMULA = "words", "code", "formula"
+Piece = tuple[str, str]  # of which kind, and what it says
+
+
 def prose(text: str) -> str:
     """A sentence with its formulas set as such."""
-    pieces, words = "", _words(BARE_VARIANCE.sub(r"Var(\1)", text))
-    place = 0
+    shown = {
+        WORDS: escape,
+        CODE: lambda piece: rf"\texttt{{{escape(piece)}}}",
+        FORMULA: lambda piece: f"${may_break(formula(piece))}$",
+    }
+    return "".join(shown[kind](piece) for kind, piece in pieces(text))
+
+
+def pieces(text: str) -> Iterator[Piece]:
+    """A sentence cut into words, names of quantities and formulas.
+
+    >>> list(pieces("q > 0, here"))
+    [('formula', 'q > 0'), ('words', ','), ('words', ' '), ('words', 'here')]
+    """
+    words, place = _words(BARE_VARIANCE.sub(r"Var(\1)", text)), 0
     while place < len(words):
+        if place:
+            yield WORDS, " "
         end = _formula(words, place)
-        if end == place:
-            pieces += (" " if pieces else "") + _plain(words[place])
-            place += 1
-            continue
-        run = " ".join(words[place:end])
-        body = run.rstrip(",;:.")
-        lead = "(" if body.startswith("(") and body.count("(") > body.count(")") else ""
-        tail = run[len(body) :]
-        while body.endswith(")") and body.count(")") > body.count("("):
-            body, tail = body[:-1], ")" + tail
-        pieces += (" " if pieces else "") + f"{lead}${may_break(formula(body[len(lead) :]))}${tail}"
-        place = end
-    return pieces
+        yield from _formula_pieces(" ".join(words[place:end])) if end > place else _plain(words[place])
+        place = max(end, place + 1)
 
 
-def _plain(word: str) -> str:
-    if re.fullmatch(r"-\d[\d.]*[,;:]?", word):  # a minus sign, no hyphen
-        return f"${word.rstrip(',;:.')}$" + word[len(word.rstrip(",;:.")) :]
-    return rf"\texttt{{{escape(word)}}}" if re.search(r"\w[_\[]|[\]^]", word) else escape(word)
+def _formula_pieces(run: str) -> Iterator[Piece]:
+    """A formula without the brackets and stops round it."""
+    body = run.rstrip(",;:.")
+    tail = run[len(body) :]
+    if body.startswith("(") and body.count("(") > body.count(")"):
+        yield WORDS, "("
+        body = body[1:]
+    while body.endswith(")") and body.count(")") > body.count("("):
+        body, tail = body[:-1], ")" + tail
+    yield FORMULA, body
+    yield from [(WORDS, tail)] if tail else []
+
+
+def _plain(word: str) -> Iterator[Piece]:
+    """A word; a minus sign is no hyphen."""
+    if re.fullmatch(r"-\d[\d.]*[,;:]?", word):
+        yield from _formula_pieces(word)
+    else:
+        yield CODE if re.search(r"\w[_\[]|[\]^]", word) else WORDS, word
 
 
 def _words(text: str) -> list[str]:
