@@ -42,10 +42,10 @@ def test_escape(text, latex):
     "text, latex",
     [
         ("q << p: wherever q > 0", r"$q \ll p$: wherever $q \brk> 0$"),
-        ("E_q[k1^2 s^2] is finite", r"$\mathbb{E}_{q}[k_1^{2}\, s^{2}]$ is finite"),
+        ("E_q[k1^2 s^2] is finite", r"$\mathbb{E}_{q}[k_1^{2}\,s^{2}]$ is finite"),
         ("grad and E_q may be exchanged", r"$\nabla$ and $\mathbb{E}_{q}$ may be exchanged"),
         ("(near theta)", r"(near $\theta$)"),
-        ("sup |p/q - 1| is small", r"$\sup |p/q \brk- 1|$ is small"),
+        ("sup |p/q - 1| is small", r"$\sup \bigl|p/q \brk- 1\bigr|$ is small"),
         ("a sample, and 5% of a_plain_name[0]", r"a sample, and 5\% of \texttt{a\_plain\_name[0]}"),
         ("8.6e-05 nats", r"$8.6\cdot 10^{-5}$ nats"),
         ("KL(q||pi*) is 0.76", r"$\mathrm{KL}(q\,\Vert\,\pi^\star)$ is 0.76"),

@@ -82,7 +82,8 @@ Row = tuple[Item, ...]
 class Mathml(Latex):
     """The notation of LaTeX as MathML; the pieces are rows of items."""
 
-    def __init__(self, display: bool = False, breaking: bool = False) -> None:
+    def __init__(self, display: bool = False, breaking: bool = False, slashed: bool = False) -> None:
+        super().__init__(slashed)
         self.display, self.breaking = display, breaking
 
     def __call__(self, formula: Formula) -> str:

@@ -13,8 +13,9 @@ import re
 from fractions import Fraction
 
 from klsym.errors import UsageError
-from klsym.render.positions import POSITIONS
+from klsym.render.spelling import GREEK, NAMES
 from klsym.render.tree import (
+    Along,
     Call,
     Covariance,
     Divergence,
@@ -25,21 +26,32 @@ from klsym.render.tree import (
     Name,
     Number,
     Over,
+    Phrase,
     Power,
     Product,
     Quotient,
     Relation,
     Sum,
+    Words,
+    negated,
 )
 
 TOKEN = re.compile(
-    r" *(?:(?P<number>\d+(?:\.\d+)?(?:e-?\d+)?)|(?P<name>[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)*'*)"
-    r"|(?P<sign><<|<=|>=|!=|->|\*\*|\|\||[-+*/^=<>()\[\]|,]))"
+    r" *(?:(?P<number>\d+(?:\.\d+)?(?:e-?\d+)?)|(?P<star>[A-Za-z]+\*(?:_[a-z]+)?(?![\w(*]))"
+    r"|(?P<name>[A-Za-z][A-Za-z0-9]*'*(?:_(?:[A-Za-z0-9]+|<[a-z]|-[a-z]|\{[^{}]*\}))*'*)"
+    r"|(?P<sign>_\+|<<|<=|>=|!=|->|\*\*|\|\||\.\.|[-+*/^=<>()\[\]|,.]))"
 )
 RELATIONS = ("=", "!=", "<=", ">=", "<", ">", "<<", "->")
 DIVERGENCES = ("KL", "chi2", "J")
-"""What an averaged quantity begins with."""
-OVER = {"sum_t": "t", "mean_i": "i"}
+OVER = {"sum_t": "t", "mean_i": "i"}  # what an averaged quantity begins with
+PREFIXES = ("log", "exp", "sup")  # without brackets too
+# What stands for itself where nothing follows that it would act on.
+ALONE = {"sum_t": r"\sum_t", "mean_i": r"\mathrm{mean}_i", "mean_j": r"\mathrm{mean}_j", "grad": r"\nabla"}
+ALONE |= {"d_v": r"\partial_v ", "d_u": r"\partial_u ", "KL_seq": r"\mathrm{KL}_{\mathrm{seq}}", "g1": "g_1"}
+ALONE |= {"kbar": r"\bar k", "kbar_-i": r"\bar k_{-i}", "N": r"\mathcal{N}", "theta": r"\theta", "pi": r"\pi"}
+ALONE |= {name: rf"\{name}" for name in PREFIXES}
+ALONE |= {"phi": r"\phi", "chi2": r"\chi^2", "E": r"\mathbb{E}"}
+UPRIGHT = ("KL", "Var", "Cov", "MSE", "bias", "std", "sg", "curl", "others")
 
 
 def read(text: str) -> Formula:
@@ -47,7 +59,7 @@ def read(text: str) -> Formula:
 
     Raises UsageError: what is no formula.
     """
-    reader = _Reader(text)
+    reader = _Reader(text.replace("chi^2", "chi2"))
     found = reader.relation()
     if reader.kind:
         raise reader.refused()
@@ -59,7 +71,7 @@ class _Reader:
 
     def __init__(self, text: str) -> None:
         self.text, self.place = text, 0
-        self.kind, self.token = "", ""
+        self.kind, self.token, self.spaced = "", "", False
         self.advance()
 
     def advance(self) -> str:
@@ -68,6 +80,7 @@ class _Reader:
         if found is None and self.text[self.place :].strip():
             raise self.refused()
         self.kind, self.token = (found.lastgroup or "", found[0].strip()) if found else ("", "")
+        self.spaced = bool(found) and self.text[self.place : self.place + 1] == " "
         self.place = found.end() if found else len(self.text)
         return before
 
@@ -83,10 +96,11 @@ class _Reader:
             raise self.refused()
 
     def relation(self) -> Formula:
+        """a = b <= c, or a | b: a given b."""
         left = self.sum()
         while sign := self.take(*RELATIONS):
             left = Relation(left, sign, self.sum())
-        return left
+        return Phrase((left, GIVEN, self.relation())) if self.take("|") else left
 
     def sum(self) -> Formula:
         self.take("+")
@@ -98,7 +112,8 @@ class _Reader:
     def product(self) -> Formula:
         """Factors with * or without; what is divided is the product before the bar."""
         if self.token in OVER:
-            return Over(OVER[self.advance()], self.product())
+            name = self.advance()
+            return Over(OVER[name], self.product()) if self.acts() else _letter(name)
         factors, loose = [self.power()], False
         while True:
             if self.take("/"):
@@ -106,51 +121,74 @@ class _Reader:
                 factors, loose = [_ratio(over, self.power())], False
             elif self.take("*"):
                 factors.append(self.power())
-            elif self.kind in ("name", "number") or self.token in ("(", "["):
+            elif self.kind in ("name", "number", "star") or self.token in ("(", "["):
                 factors, loose = [*factors, self.power()], True
             else:
                 return Product(tuple(factors), loose) if len(factors) > 1 else factors[0]
 
     def power(self) -> Formula:
         base = self.atom()
+        if self.take("_+"):
+            base = Call("max", (Number(0), base))
         if self.take("**", "^"):
-            exponent = Minus(self.atom()) if self.take("-") else self.atom()
-            return Power(base, exponent)
+            base = Power(base, negated(self.atom()) if self.take("-") else self.atom())
+        if sign := self.take("..", "."):
+            base = Call("", (base,)) if isinstance(base, Sum | Product) else base
+            return Phrase((base, Words(sign, r"\ldots " if sign == ".." else r"\cdot "), self.power()))
         return base
 
     def atom(self) -> Formula:
         if self.kind == "number":
-            return Number(Fraction(self.advance()))
+            return _number(self.advance())
+        if self.kind == "star":
+            stem, _, below = self.advance().partition("*")
+            letter = (GREEK | ALONE).get(stem, stem)
+            return Words(stem, rf"{letter}^\star" + (rf"_{{\mathrm{{{below[1:]}}}}}" if below else ""))
         if self.kind == "name":
             return self.named(self.advance())
         if self.take("|"):
             inner = self.sum()
             self.need("|")
             return Call("abs", (inner,))
-        for opened, closed in (("(", ")"), ("[", "]")):
-            if self.take(opened):
-                inner = self.sum()
-                self.need(closed)
-                return inner
-        raise self.refused()
+        if self.take("."):
+            return Words(".", r"\cdot ")
+        if self.take("("):
+            inside = self.arguments()
+            plain = len(inside) == 1 and not isinstance(inside[0], Relation)
+            return inside[0] if plain else Call("", inside)
+        self.need("[")
+        return self.closed()
+
+    def closed(self) -> Formula:
+        inner = self.relation()
+        self.need("]")
+        return inner
+
+    def acts(self) -> bool:
+        """Is there something that an operator before it acts on?"""
+        return self.kind in ("name", "number", "star") or self.token in ("(", "[", "|")
 
     def named(self, name: str) -> Formula:
         """A letter, or what its name says of what follows."""
         stem, _, below = name.partition("_")
-        if stem == "E" and below and self.take("["):
-            inner = self.sum()
-            self.need("]")
-            return Mean(below, inner)
-        if name == "grad":
+        if stem == "E" and self.take("["):
+            return Mean(below, self.closed())
+        if name == "grad" and self.acts():
             return Gradient(self.power())
-        if self.token != "(":
+        if name in ("u", "v") and self.take("."):
+            return Along(name, self.power())
+        if stem in ("Var", "Cov") and below and self.acts():
+            found = self.arguments() if self.take("(") else (self.power(),)
+            return Covariance(below, found[0], found[-1])
+        if name in PREFIXES and self.token != "(" and self.acts():
+            return Phrase((Words(f"{name} ", rf"\{name} "), self.power()))
+        if self.spaced or not self.take("("):
             return _letter(name)
-        self.advance()
         arguments = self.arguments()
         if stem in DIVERGENCES and len(arguments) == 2:
             return Divergence(stem, *arguments)
-        if stem in ("Var", "Cov") and below:
-            return Covariance(below, arguments[0], arguments[-1])
+        if below or (name in ALONE and name not in PREFIXES) or name in NAMES:
+            return Phrase((_letter(name), Call("", arguments)))
         return Call(name.rstrip("'"), arguments, name.count("'"))
 
     def arguments(self) -> tuple[Formula, ...]:
@@ -167,7 +205,25 @@ def _ratio(over: Formula, under: Formula) -> Formula:
     return Quotient(over, under)
 
 
+def _number(text: str) -> Formula:
+    digits, _, power = text.partition("e")
+    if text.isdigit():
+        return Number(int(text))
+    return Words(text, rf"{digits}\cdot 10^{{{int(power)}}}" if power else text)
+
+
 def _letter(name: str) -> Formula:
-    stem, _, slot = name.rstrip("'").rpartition("_")
-    primes = name.count("'")
-    return Name(stem, slot, primes) if stem and slot in POSITIONS else Name(name.rstrip("'"), "", primes)
+    bare, primes = name.replace("'", ""), name.count("'")
+    stem, _, below = bare.partition("_")
+    if bare in ALONE:
+        return Words(name, ALONE[bare] + "'" * primes)
+    if stem in UPRIGHT or stem == "E":
+        shown = r"\mathbb{E}" if stem == "E" else rf"\mathrm{{{stem}}}"
+        return Words(name, shown + "'" * primes + (f"_{{{GREEK.get(below, below)}}}" if below else ""))
+    if below in SHOWN or not below.isalnum():
+        return Name(stem, below and SHOWN.get(below, below.strip("{}")), primes)
+    return Name(bare, "", primes)
+
+
+SHOWN = {"past": "<t", "now": "t", "future": ">t", "self": "i", "star": r"\star"}
+GIVEN = Words(" | ", r"\mid ")

@@ -57,7 +57,7 @@ FUNCTIONS = {"exp": r"\exp", "log": r"\log", "min": r"\min", "max": r"\max"}
 # How tightly a node binds; a place names the least that stands in it without brackets.
 SUM, MINUS, BIG, PRODUCT, PREFIX, POWER, ATOM = range(7)
 LEVELS: dict[type[Formula], int] = {
-    Relation: SUM, Phrase: SUM, Words: SUM, Sum: SUM, Minus: MINUS, Over: BIG, Product: PRODUCT,
+    Relation: SUM, Phrase: PREFIX, Sum: SUM, Minus: MINUS, Over: BIG, Product: PRODUCT,
     Quotient: PRODUCT, Big: PRODUCT, Gradient: PREFIX, Curl: PREFIX, Along: PREFIX, Power: POWER,
 }  # fmt: skip
 BINDING: dict[type[ast.AST], int] = {
@@ -67,8 +67,9 @@ BINDING: dict[type[ast.AST], int] = {
 IN_TEXT = {
     "bracket": "(#)", "tall": "(#)", "minus": "-#", "add": "# + #", "subtract": "# - #", "comma": "#, #",
     "times": "#*#", "times a sum": "#*#", "beside": "# #", "quotient": "#/#", "small quotient": "#/#",
-    "power": "#**#", "mean": "E_#[#]", "total": "sum_x[#]", "i": "mean_i #", "ij": "mean_{i!=j} #",
-    "t": "sum_t #", "it": "mean_i sum_t #", "KL": "KL(#||#)", "chi2": "chi2(#||#)", "J": "J(#, #)",
+    "power": "#**#", "mean": "E_#[#]", "E": "E[#]", "total": "sum_x[#]", "i": "mean_i #",
+    "ij": "mean_{i!=j} #", "t": "sum_t #", "it": "mean_i sum_t #", "KL": "KL(#||#)", "chi2": "chi2(#||#)",
+    "J": "J(#, #)",
     "grad": "grad #", "grad of": "grad(#)", "curl": "curl #", "u": "u.#", "v": "v.#", "Var": "Var_#(#)",
     "tall Var": "Var_#(#)", "Cov": "Cov_#(#, #)", "bregman": "D_phi(r, 1) with phi = #", "1": "1[#]",
     "if": "# if #", "otherwise": "# otherwise", "next case": "; ", "cases": "{#}",
@@ -78,8 +79,9 @@ IN_LATEX = {
     "bracket": r"\left(#\right)", "tall": r"\!\left(#\right)", "minus": "-#", "add": "# + #",
     "subtract": "# - #", "comma": "#, #", "times": r"#\,#", "times a sum": "# #", "beside": r"#\,#",
     "quotient": r"\frac{#}{#}", "small quotient": r"\tfrac{#}{#}", "power": "#^{#}",
-    "mean": r"\mathbb{E}_{#}\!\left[#\right]", "total": r"\sum_x #", "i": r"\tfrac1n\sum_i #",
-    "ij": r"\tfrac1{n(n-1)}\sum_{i\ne j} #", "t": r"\sum_t #", "it": r"\tfrac1n\sum_i\sum_t #",
+    "mean": r"\mathbb{E}_{#}\!\left[#\right]", "E": r"\mathbb{E}\!\left[#\right]", "total": r"\sum_x #",
+    "i": r"\tfrac1n\sum_i #", "ij": r"\tfrac1{n(n-1)}\sum_{i\ne j} #", "t": r"\sum_t #",
+    "it": r"\tfrac1n\sum_i\sum_t #",
     "KL": r"\mathrm{KL}(#\,\Vert\,#)", "chi2": r"\chi^2(#\,\Vert\,#)", "J": "J(#,#)",
     "grad": r"\nabla #", "grad of": r"\nabla\!\left(#\right)", "curl": r"\operatorname{curl}\,#",
     # bold: u is the index of a sum over tokens too
@@ -115,7 +117,7 @@ def is_sum(text: str) -> bool:
 def _is_multiple(formula: Formula) -> bool:
     """Of one mean, as 1/2 Var_q(k1), which stands behind grad as it is."""
     match formula:
-        case Product((scale, _), loose=True):
+        case Product((scale, Mean() | Covariance() | Divergence()), loose=True):
             return not isinstance(scale, Mean | Covariance | Divergence)
     return False
 
@@ -194,6 +196,8 @@ class Text:
         match formula:
             case Mean("count", of):
                 return self.put("total", self.show(of, MINUS if self.positions else SUM))
+            case Mean("", of):
+                return self.put("E", self.inner(of))
             case Mean(measure, of):
                 return self.expectation(measure, self.inner(of))
             case Over(index, of):
@@ -289,12 +293,15 @@ class Text:
 
 
 class Latex(Text):
-    """LaTeX for amsmath."""
+    """LaTeX for amsmath; slashed: for running text, where fractions are written with a slash."""
 
     templates = IN_LATEX
     positions = True
     gradient_level = POWER
     product_sign = r"\,"
+
+    def __init__(self, slashed: bool = False) -> None:
+        self.slashed = slashed
 
     def level(self, formula: Formula) -> int:
         match formula:
@@ -307,7 +314,7 @@ class Latex(Text):
         return super().level(formula)
 
     def number(self, value: Fraction | int) -> str:
-        if value.denominator == 1:
+        if value.denominator == 1 or self.slashed:
             return str(value)
         sign = "-" if value < 0 else ""
         return rf"{sign}\tfrac{{{abs(value.numerator)}}}{{{value.denominator}}}"
@@ -340,6 +347,8 @@ class Latex(Text):
         return self.put("times a sum" if isinstance(last, Big) else "times", lead, self.show(last, PRODUCT))
 
     def quotient(self, over: Formula, under: Formula, key: str) -> Piece:
+        if self.slashed:
+            return self.fill("#/#", self.show(over, PRODUCT), self.show(under, PREFIX))
         return self.put(key, self.inner(over), self.inner(under))
 
     def raised(self, exponent: Formula) -> Piece:
@@ -351,7 +360,7 @@ class Latex(Text):
         if function == "abs":
             return self.fill(r"\left|#\right|", argument)
         stem = function.rstrip("'")
-        shown = FUNCTIONS.get(stem) or (stem if len(stem) == 1 else rf"\mathrm{{{stem}}}")
+        shown = FUNCTIONS.get(stem) or (stem if len(stem) < 2 else rf"\mathrm{{{stem}}}")
         return self.fill(shown + function[len(stem) :] + (r"\!\left(#\right)" if tall else "(#)"), argument)
 
     def typed(self, text: str, loss: Formula) -> Piece:

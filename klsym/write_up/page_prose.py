@@ -10,10 +10,12 @@ import re
 from functools import cache
 from html import escape
 
-from klsym.render.mathml import mathml
-from klsym.write_up.prose import CODE, FORMULA, WORDS, formula, pieces
+from klsym.render.mathml import Mathml
+from klsym.render.reading import read
+from klsym.write_up.prose import CODE, FORMULA, WORDS, pieces
 
 QUOTED = re.compile(r"`([^`]+)`")
+SENTENCE = Mathml(breaking=True, slashed=True)
 AFTER = re.compile(r"(?<=</math>)(?=[,.;:!?)\]])")
 
 
@@ -40,6 +42,6 @@ def _sentence(text: str) -> str:
     shown = {
         WORDS: lambda piece: escape(piece, quote=False),
         CODE: lambda piece: f"<code>{escape(piece, quote=False)}</code>",
-        FORMULA: lambda piece: mathml(formula(piece), breaking=True),
+        FORMULA: lambda piece: SENTENCE(read(piece)),
     }
     return before + "".join(shown[kind](piece) for kind, piece in pieces(inner)) + after
