@@ -52,14 +52,16 @@ ALONE |= {"kbar": r"\bar k", "kbar_-i": r"\bar k_{-i}", "N": r"\mathcal{N}", "th
 ALONE |= {name: rf"\{name}" for name in PREFIXES}
 ALONE |= {"phi": r"\phi", "chi2": r"\chi^2", "E": r"\mathbb{E}"}
 UPRIGHT = ("KL", "Var", "Cov", "MSE", "bias", "std", "sg", "curl", "others")
+KNOWN = {*NAMES, *ALONE, *UPRIGHT, "kl", "chi", "lam_star", "b_star"}
 
 
-def read(text: str) -> Formula:
+def read(text: str, any_name: bool = True) -> Formula:
     """The tree of a formula.
 
+    any_name: else letters, with an index or not, and the names that klsym knows.
     Raises UsageError: what is no formula.
     """
-    reader = _Reader(text.replace("chi^2", "chi2"))
+    reader = _Reader(text.replace("chi^2", "chi2"), any_name)
     found = reader.relation()
     if reader.kind:
         raise reader.refused()
@@ -69,8 +71,8 @@ def read(text: str) -> Formula:
 class _Reader:
     """A recursive descent: each method reads one kind of formula."""
 
-    def __init__(self, text: str) -> None:
-        self.text, self.place = text, 0
+    def __init__(self, text: str, any_name: bool) -> None:
+        self.text, self.place, self.any_name = text, 0, any_name
         self.kind, self.token, self.spaced = "", "", False
         self.advance()
 
@@ -171,6 +173,8 @@ class _Reader:
     def named(self, name: str) -> Formula:
         """A letter, or what its name says of what follows."""
         stem, _, below = name.partition("_")
+        if not self.any_name and len(stem.rstrip("'")) > 1 and not {name, stem.rstrip("'")} & KNOWN:
+            raise self.refused()
         if stem == "E" and self.take("["):
             return Mean(below, self.closed())
         if name == "grad" and self.acts():

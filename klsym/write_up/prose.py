@@ -16,21 +16,6 @@ from klsym.render.reading import read
 from klsym.render.spelling import GREEK, Latex
 from klsym.write_up.tex import breakable, escape
 
-LETTERS = (
-    *GREEK, "theta", "k1", "k2", "k3", "kl", "chi2", "grad", "kbar", "KL_seq", "g1", "lam_star", "b_star",
-    "d_v", "d_u", "pi", "chi", "phi",
-)  # fmt: skip
-FUNCTIONS = (
-    "exp", "log", "sup", "N", "sg", "std", "KL", "J", "Var", "Cov", "MSE", "bias", "curl", "others", "sum_t",
-    "mean_i", "mean_j",
-)  # fmt: skip
-NAMED = "|".join(map(re.escape, sorted((*LETTERS, *FUNCTIONS), key=len, reverse=True)))
-INDEX = r"(?:_(?:-?[A-Za-z0-9]+|<[a-z]|\{[^{}]*\}))?"
-TOKEN = re.compile(
-    rf"(?P<name>(?:q|g|u|pi)\*(?:_[a-z]+)?(?![\w(])|(?:{NAMED})(?![A-Za-z0-9])'*{INDEX}"
-    rf"|[A-Za-z](?![A-Za-z])'*{INDEX})|(?P<number>\d+(?:\.\d+)?(?:e-\d+)?)"
-    r"|(?P<sign>_\+|<<|<=|>=|!=|\*\*|->|\|\||\.\.|[-+*/^=<>()\[\]|,.'])|(?P<space> +)"
-)
 STRONG = re.compile(
     r"[\[^=<>*]|\w\(|_|\d[a-z]|[a-z]\d|\|\||^-?[a-zA-Z]/|/[a-zA-Z]$|^[-+]$|^[a-zA-Z]\.\w$|e-\d|'$|^\|.*\|$"
 )
@@ -90,7 +75,7 @@ def _core(run: str) -> tuple[str, str, str]:
 
 def _reads(text: str) -> bool:
     try:
-        read(text)
+        read(text, any_name=False)
     except UsageError:
         return False
     return True
@@ -105,8 +90,7 @@ def _words(text: str) -> list[str]:
     words, split = [], text.split(" ")
     while split:
         size = next((n for n in range(1, len(split) + 1) if not _is_open(" ".join(split[:n]))), 1)
-        whole = " ".join(split[:size])
-        size = size if _is_formula(whole, partly=True) else 1
+        size = size if _reads(_core(" ".join(split[:size]))[1]) else 1
         words.append(" ".join(split[:size]))
         split = split[size:]
     return words
@@ -117,15 +101,9 @@ def _is_open(text: str) -> bool:
     return text.count("(") > text.count(")") or text.count("[") > text.count("]") or bars % 2 == 1
 
 
-def _is_formula(word: str, partly: bool = False) -> bool:
-    bare = word.rstrip(",;:.")
-    place = 0
-    while place < len(bare):
-        found = TOKEN.match(bare, place)
-        if found is None:
-            return False
-        place = found.end()
-    return bool(bare) and (partly or bool(STRONG.search(bare)) or bare.strip("-()") in WEAK | ALWAYS)
+def _is_formula(word: str) -> bool:
+    _, core, _ = _core(word)
+    return (bool(STRONG.search(core)) or core.strip("-()") in WEAK | ALWAYS) and _reads(core)
 
 
 def _end(words: list[str], start: int) -> int:
