@@ -173,7 +173,8 @@ class _Reader:
     def named(self, name: str) -> Formula:
         """A letter, or what its name says of what follows."""
         stem, _, below = name.partition("_")
-        if not self.any_name and len(stem.rstrip("'")) > 1 and not {name, stem.rstrip("'")} & KNOWN:
+        bare = stem.rstrip("'")
+        if not self.any_name and (len(bare) > 1 or "_" in below) and not {name, bare} & KNOWN:
             raise self.refused()
         if stem == "E" and self.take("["):
             return Mean(below, self.closed())
