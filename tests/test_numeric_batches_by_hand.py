@@ -14,8 +14,11 @@ from oracle_atoms import at as slot
 
 from klsym.errors import UsageError
 from klsym.kernel.intervals import Interval
+from klsym.numeric.drawing import Needs, needs_of
 from klsym.numeric.exact import enclose, evaluate
+from klsym.numeric.indices import STRUCTURES, Structure
 from klsym.numeric.models import FiniteModel, from_certificate
+from klsym.slots import SLOTS
 
 ROWS = {"q": [0.5, 0.2, 0.3], "p": [0.25, 0.25, 0.5], "mu": [0.3, 0.6, 0.1], "u": [1.0, -0.5, 0.25]}
 R, A = [1.0, -2.0, 0.5], [0.5, 3.0, -1.0]
@@ -242,6 +245,19 @@ def test_whole_sequences_are_samples_of_a_batch():
         for x in PATHS for y in PATHS
     )  # fmt: skip
     assert found == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_slot_structure_is_one_row_of_a_table(monkeypatch):
+    """Three samples of a batch: E[k1_i k1_j k1_l] = KL^3; a statement about them needs a batch."""
+    monkeypatch.setitem(SLOTS, "ijl", ("self", "other", "third", "rest"))
+    monkeypatch.setitem(STRUCTURES, "ijl", Structure(("self", "other", "third"), "rest"))
+    product = k1("self") * k1("other") * slot("k1", "third")
+    statement = claim(mean("ijl", "q", product), mean("ijl", "q", product + slot("k1", "rest"), "third"))
+    kl = sum(q * K(x) for x, q in enumerate(ROWS["q"]))
+    assert evaluate(statement, MODEL)[0] == pytest.approx(kl**3, rel=1e-12)
+    assert needs_of(statement) == Needs(False, True)
+    with pytest.raises(UsageError, match="no two samples"):
+        evaluate(statement, replace(MODEL, parameters={"n": 2}))
 
 
 # ---------------------------------------------------------------------------- refusals

@@ -25,6 +25,7 @@ from klsym.errors import UsageError
 from klsym.names import SAMPLE, parse_name
 from klsym.numeric.evaluation import THETAS
 from klsym.numeric.frames import Frame, Functions
+from klsym.numeric.indices import STRUCTURES
 from klsym.numeric.models import FiniteModel, random_model, random_tree
 from klsym.numeric.sides import instances, side_value
 from klsym.numeric.systems import EXACT, FLOAT, Sized
@@ -56,15 +57,15 @@ def needs_of(statement: Statement) -> Needs:
     context = statement.context
     sides = [statement.left, statement.right, *(side for pair in context.premises for side in pair)]
     atoms = [*atoms_of(*sides)]
-    indices = {atom.index for atom in atoms if isinstance(atom, Mean | MeanGradient)}
-    batches = bool(indices & {"i", "ij", "it"}) or any(isinstance(a, MeanVariance) for a in atoms)
+    indexed = [STRUCTURES[atom.index] for atom in atoms if isinstance(atom, Mean | MeanGradient)]
+    batches = any(i.others for i in indexed) or any(isinstance(a, MeanVariance) for a in atoms)
     second = any(entry.endswith(SECOND) for atom in atoms for entry in getattr(atom, "score", ()))
     named = any(isinstance(atom, TokenDivergence | Curl) for atom in atoms)
     parts = [*(a for side in sides for a in elements(side)), *(value for _, value in context.given)]
     names = {name for part in parts for name in part.names() if name not in context.parameters}
     lengths = any(parse_name(name).base == "length" for name in names)
-    steps = any(parse_name(name).slot != "x" for name, _ in context.given)
-    return Needs(bool(indices & {"t", "it"}) or named or second or lengths or steps, batches)
+    steps = any(i.steps for i in indexed) or any(parse_name(name).slot != "x" for name, _ in context.given)
+    return Needs(named or second or lengths or steps, batches)
 
 
 def models_for(statement: Statement, seeds: Iterable[int], exact: bool = False) -> list[FiniteModel]:

@@ -119,7 +119,7 @@ class Literal:
 
 
 @dataclass(frozen=True)
-class Printed:
+class Formulas:
     """The formulas of a verdict, as sides of statements."""
 
     verdict: Any
@@ -204,7 +204,7 @@ def field_checked(verdict: Any, loss: Any, parameters: Mapping[str, float]) -> t
     parameters: values that meet the hypotheses.  Raises KlsymError: a formula that cannot be read.
     """
     literal = Literal(loss, verdict.setting)
-    printed = Printed(verdict, literal, frozenset(parameters) - {"n", "T"})
+    printed = Formulas(verdict, literal, frozenset(parameters) - {"n", "T"})
     names = tuple(sorted({*parameters, "n", "m", "std", "mean_h"} - {"T"}))
     given = () if literal.reward is None else (("H[now]", literal.reward),)
     context = Context(names, on_policy=verdict.setting.on_policy, given=given)

@@ -11,7 +11,7 @@ import numpy as np
 
 from klsym.abbreviations import Context
 from klsym.names import MEASURES, SAMPLE, THETA_FREE, parse_name
-from klsym.numeric.indices import PREFIX, Index, index_of
+from klsym.numeric.indices import ONE_SAMPLE, PREFIX, Index, index_of
 from klsym.numeric.models import FiniteModel
 from klsym.numeric.positions import Moves, Places, Positions, sequences, tokens_at
 from klsym.numeric.systems import FLOAT, Ratio, Sized, System, refuse_unless
@@ -19,7 +19,6 @@ from klsym.ring import Exponent, ExpPoly, Monomial
 from klsym.slots import SECOND, slot_of_score
 
 BELOW = {"k1": "p", "w": "mu", "log_q": "count"}  # each is the log of q over this density
-ONE_SAMPLE = ("self", "other", "x")  # slots where A is that of one whole sample
 
 Instance = Callable[..., Any] | ExpPoly  # what a generic function may be
 Functions = Mapping[str, Instance]
@@ -140,10 +139,20 @@ class Values(Scope):
     def __init__(self, at: Frame, positions: Positions, whole: bool) -> None:
         self.at, self.whole, self.positions = at, whole, positions
         self.still: Values = (at.still.whole if whole else at.still.tokens) if at.moving else self
-        q = positions.densities["q"]
-        live = {name: q.over(positions.densities[m]) for name, m in BELOW.items()}
-        detached = {f"sg({name})": (self.still.ratios if at.moving else live)[name] for name in live}
-        super().__init__(at.model, at.system, live | detached)
+        super().__init__(at.model, at.system, {})
+
+    @property
+    def count(self) -> int:
+        return len(self.positions.densities["q"].value)
+
+    def ratio(self, name: str) -> Ratio | None:
+        """k1, w and log q are logs of q over a density; detached, at theta."""
+        live = name.removeprefix("sg(").removesuffix(")")
+        if name not in self.ratios and live in BELOW and name not in self.at.context.parameters:
+            q, below = self.positions.densities["q"], self.positions.densities[BELOW[live]]
+            found = q.over(below) if live == name else self.still.ratio(live)
+            self.ratios |= {} if found is None else {name: found}
+        return self.ratios.get(name)
 
     def density(self, measure: str) -> Ratio:
         refuse_unless(measure in MEASURES, f"unknown measure {measure!r}")
@@ -156,7 +165,7 @@ class Values(Scope):
         return self.positions.scores[along]
 
     def _find(self, name: str) -> Sized:
-        if name in self.at.context.parameters or name in self.ratios:
+        if name in self.at.context.parameters or self.ratio(name) is not None:
             return super()._find(name)
         parsed = parse_name(name)
         if parsed.detached:
@@ -196,7 +205,8 @@ class Values(Scope):
     def _slope(self, name: str) -> Sized:
         """df/dlog q, along which k1, w and log q all move by t."""
         moved, one = copy(self), self.system.lift(1) + self.system.step
-        moved.ratios = {n: Ratio(r.system, r.value * one, r.size, 1.0) for n, r in self.ratios.items()}
+        live = {n: self.ratio(n) for n in BELOW}
+        moved.ratios = {n: Ratio(r.system, r.value * one, r.size, 1.0) for n, r in live.items() if r}
         moved.known = {}
         value = moved._call(name)
         return Sized(np.array([self.system.slope(v) for v in value.value]), FLOAT.slope(value.size))
@@ -259,9 +269,9 @@ class Rows(Scope):
             if parsed.base not in BELOW or parsed.primes:
                 return None
             places = self._places(parsed.slot, name)
-            known = f"sg({parsed.base})" if parsed.detached else parsed.base
-            self.ratios[name] = places.product(self._values(places).ratios[known])
-        return self.ratios[name]
+            found = self._values(places).ratio(f"sg({parsed.base})" if parsed.detached else parsed.base)
+            self.ratios |= {} if found is None else {name: places.product(found)}
+        return self.ratios.get(name)
 
     def _find(self, name: str) -> Sized:
         """A sum over positions, of log ratios too; A alone is none."""

@@ -31,6 +31,11 @@ class Structure:
     others: str = ""
     steps: bool = False
 
+    @property
+    def main(self) -> str:
+        """The slot of the one sample or step that a mean at this index is taken over."""
+        return "now" if self.steps else self.samples[0]
+
 
 STRUCTURES = {
     "": Structure(("x",)),
@@ -39,6 +44,7 @@ STRUCTURES = {
     "t": Structure(("x",), steps=True),
     "it": Structure(("x",), "others", steps=True),
 }
+ONE_SAMPLE = {slot for structure in STRUCTURES.values() for slot in structure.samples}
 PREFIX = "prefix"  # an index of its own: a row is a token, which knows what came before it
 
 

@@ -137,15 +137,13 @@ class FiniteModel:
         return {**known, "length": [Fraction(1)] * len(self.q)}
 
     def advantage_at(self, slot: str, key: tuple[int, ...]) -> Number:
-        """A of a sequence; elsewhere, by what is known there, a number within the range that A has.
+        """A where it is no whole sample's: by what is known there, a number within the range that A has.
 
         key: the branches of a prefix, or sequences of a batch.
         """
         if "A" not in self.rewards:
             raise UsageError("oracle: the model has no value for A")
         row = self.rewards["A"]
-        if slot in ("x", "self", "other"):
-            return row[key[0]]
         return min(row) + (max(row) - min(row)) * (1 + noise(slot, key)) / 2
 
     def moved(self, t: float, context: Context, along: str = "u") -> FiniteModel:

@@ -127,7 +127,8 @@ def _bregman(phi: ExpPoly, at: Frame) -> Sized:
     slope = Scope(at.model, at.system, {"k1": near_one}).polynomial(phi).at(0).slope(at.system)
     exactly_one = Ratio(at.system, one, none, none)
     at_one = Scope(at.model, at.system, {"k1": exactly_one}).polynomial(phi).at(0)
-    line = slope * (at.whole.ratios["k1"].power(-1).at(x) - at.constant(1))
+    r = at.whole.density("p").over(at.whole.density("q")).power(1).at(x)
+    line = slope * (r - at.constant(1))
     return at.whole.polynomial(phi).at(x) - at_one - line
 
 

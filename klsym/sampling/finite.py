@@ -25,7 +25,7 @@ from klsym.abbreviations import Context, Mean
 from klsym.errors import UsageError
 from klsym.kernel.derivatives import attach
 from klsym.names import parse_name
-from klsym.numeric.indices import PREFIX, batch_size, index_of
+from klsym.numeric.indices import ONE_SAMPLE, PREFIX, batch_size, index_of
 from klsym.numeric.models import FiniteModel
 from klsym.numeric.positions import Places, sequences
 from klsym.numeric.sides import default_function
@@ -40,7 +40,6 @@ from klsym.slots import SECOND, slot_of_score
 
 SMALLEST = 1e-200  # a probability whose powers stay within the floats
 LARGEST_SAMPLES = 2**53  # counts are exact in float64 up to here
-ONE_SAMPLE = ("self", "other", "x")  # slots in which A is that of one whole sample
 BELOW = {"k1": "p", "w": "mu"}  # log q less the log of this density
 
 

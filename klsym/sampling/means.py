@@ -32,6 +32,7 @@ from klsym.kernel.derivatives import attach, density_ratio
 from klsym.kernel.means import chain_rule, log_derivative
 from klsym.kernel.sums import curl
 from klsym.names import SAMPLE
+from klsym.numeric.indices import STRUCTURES
 from klsym.ring import ExpPoly
 from klsym.slots import at_slot
 from klsym.unfolding import unfold, written_out
@@ -40,8 +41,6 @@ from klsym.unfolding import unfold, written_out
 class Deterministic(UsageError):
     """A side that speaks of one sample: there is nothing to average."""
 
-
-MAIN = {"": "x", "i": "self", "ij": "self", "t": "now", "it": "now"}  # a slot that each index has
 
 Product = tuple[ExpPoly, tuple[Mean, ...]]  # a constant coefficient, and the means that it multiplies
 
@@ -64,7 +63,7 @@ def means_of(side: Side, context: Context) -> tuple[Product, ...]:
 
 def disturbed(mean: Mean) -> Mean:
     """E_m[k1 s^j] beside E_m[a s^j]; at an index, k1 of the sample or step itself."""
-    return with_coefficient(mean, ExpPoly.variable(at_slot("k1", MAIN[mean.index])))
+    return with_coefficient(mean, ExpPoly.variable(at_slot("k1", STRUCTURES[mean.index].main)))
 
 
 def _merged(products: Iterator[Product]) -> Iterator[Product]:
