@@ -124,6 +124,30 @@ def test_tokens_and_batches_are_compared_with_the_literal_field(
         assert check["passed"] is False and f"(in the {place})" in check["text"], (part, check)
 
 
+@pytest.mark.parametrize(
+    ("loss", "options"),
+    [
+        ("3*k1 + 1", {}),
+        ("rho*k3 + lam", OFF),
+        ("A - lam*k1", {"use": "reward", "level": "sequence"}),
+        ("k3", {**TOKENS, **OFF, "weights": "prefix"}),
+        ("rho*(R - k1)", {**TOKENS, **OFF, "use": "reward", "weights": "prefix"}),
+        ("R - lam*k1 + 2", {"use": "reward", "batch": "leave-one-out"}),
+    ],
+    ids=str,
+)
+def test_the_printed_value_is_that_of_the_loss(loss: str, options: dict[str, Any]) -> None:
+    verdict, parsed = engine.explain(loss, **options), parse(loss)
+    assert with_check(verdict, parsed).check["passed"] is True
+    for wrong in (
+        {"value_constant": f"{verdict.value_constant} + 1/1000"},
+        {"value": Meaning("combination", {**verdict.value.multiples, "forward-kl": "1/100"})},
+    ):
+        named = verdict.value.target in ("zero", "reverse-kl", "combination") or "value" in wrong
+        check = with_check(replace(verdict, **wrong), parsed).check
+        assert check["passed"] is not named and ("(in the value)" in check["text"]) is named
+
+
 def test_what_a_verdict_says_of_h_is_compared_too() -> None:
     for loss, options, old in (
         ("R - lam*k3", {**TOKENS, "use": "reward"}, "at every step H_now = "),

@@ -19,8 +19,9 @@ from typing import Any
 import mpmath
 import sympy
 
+from klsym.convert import to_ring
 from klsym.engine.verdict import Verdict
-from klsym.errors import KlsymError, UsageError
+from klsym.errors import KlsymError, NotInRing, UsageError
 from klsym.language import COUNTS, PARAMETERS, k1, parameter, r
 from klsym.numeric.exact import check_theorem
 from klsym.numeric.field_check import field_checked
@@ -47,7 +48,7 @@ def with_check(verdict: Verdict, loss: Any) -> Verdict:
 
     Each theorem is judged by the exact oracle.  The printed gradient, coefficient and target are compared
     with the literal loss as well: for one sample, and a sequence as one, at samples on both sides of every
-    bound; for tokens and batches on exact finite models (`field_check`).
+    bound; for tokens and batches, and the expected value of any, on exact finite models (`field_check`).
     """
     checks = [check_theorem(proof.theorem) for proof in verdict.proofs]
     passed, text = _literally(verdict, loss)
@@ -59,15 +60,25 @@ def _literally(verdict: Verdict, loss: Any) -> tuple[bool, str]:
     single = verdict.setting.level != "token" and verdict.setting.batch == "none"
     try:
         with mpmath.workdps(DIGITS):
-            if single:
-                return _Printed.of(verdict, loss).judged()
+            at_samples = _Printed.of(verdict, loss).judged() if single else (True, "")
             names = sorted({x.name for x in loss.free_symbols} - {x.name for x in SAMPLED})
             drawn = drawn_parameters(names, verdict.hypotheses, random.Random(0))
             if drawn is None:
                 return False, UNMET
-            return field_checked(verdict, loss, {name: float(value) for name, value in drawn.items()})
+            if single and not _in_ring(loss):  # the finite models have no value of it
+                return at_samples
+            found = field_checked(verdict, loss, {name: float(value) for name, value in drawn.items()})
+            return at_samples[0] and found[0], "; ".join(filter(None, (at_samples[1], found[1])))
     except KlsymError as error:
         return False, f"a printed formula cannot be read: {error}"
+
+
+def _in_ring(loss: Any) -> bool:
+    try:
+        to_ring(loss)
+    except NotInRing:
+        return False
+    return True
 
 
 @dataclass(frozen=True)

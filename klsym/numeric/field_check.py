@@ -81,7 +81,7 @@ class Literal:
     @cached_property
     def reward(self) -> ExpPoly | None:
         """h of a token, less what A adds: that meets each score once."""
-        if self.batched or self.setting.use == "loss" or self.setting.credit == "same-token":
+        if self.setting.credit not in CREDITED:
             return None
         return to_ring((self.at_t / self.front).xreplace({A: sympy.S.Zero}))
 
@@ -95,6 +95,13 @@ class Literal:
         if self.reward is not None:
             h = h - h.xreplace({A: sympy.S.Zero}) + self.front * CREDITED[self.setting.credit]
         return Side.atom(Mean("t", measure, to_ring(over * h), ("now",)))
+
+    def value(self) -> Side:
+        """The expected value of what is averaged."""
+        tokens = self.setting.level == "token"
+        over = 1 / length if self.setting.averaged else sympy.S.One
+        loss = to_ring(over * (self.at_t if tokens else self.loss))
+        return Side.atom(Mean("t" if tokens else "", "mu", loss))
 
     def model(self, seed: int, context: Context, parameters: Mapping[str, float]) -> FiniteModel:
         sequences = self.setting.level != "sample"
@@ -151,18 +158,16 @@ class Formulas:
         sides = [Side.atom(Mean(index, measure, to_ring(c), (z,))) for z, c in parts.items() if c != 0]
         return sum(sides, Side())
 
-    def named(self) -> Side | None:
-        """The gradient of what the target says, where it names all of it."""
+    def named(self, meaning: Any) -> Side | None:
+        """What a target names, where it names all of it."""
         parts = {"reverse-kl": ("q", "p"), "forward-kl": ("p", "q")}
-        if self.verdict.target not in ("zero", "combination", *parts):
+        if meaning.target not in ("zero", "combination", *parts):
             return None
         total = Side()
-        for name, text in self.verdict.gradient.multiples.items():
+        for name, text in meaning.multiples.items():
             of = to_ring(self.read(text))
-            if name in parts:
-                total = total + Side.of((of, (Gradient(side_of(Divergence("KL", *parts[name]))),)))
-            else:
-                total = total + Side.atom(Gradient(Side.atom(Mean("", "q", of))))
+            divergence = side_of(Divergence("KL", *parts[name])) if name in parts else None
+            total = total + (Side.atom(Mean("", "q", of)) if divergence is None else divergence * of)
         return total
 
     def given(self) -> Iterator[Any]:
@@ -184,9 +189,16 @@ class Formulas:
         if self.verdict.coefficient is not None:
             index, slot = ("", "x") if literal.batched else ("t", "now")
             yield "coefficient", field, self.scored(self.verdict.coefficient, index, "q", slot)
-        named = self.named()
+        named = self.named(self.verdict.gradient)
         if named is not None:
-            yield "target", field, named
+            yield "target", field, Side.atom(Gradient(named)) if named.terms else named
+
+    def value(self) -> Iterator[tuple[str, Side, Side]]:
+        """The expected value, where it is named."""
+        named = self.named(self.verdict.value)
+        if named is not None:
+            constant = to_ring(self.read(self.verdict.value_constant))
+            yield "value", self.literal.value(), named + Side.constant(constant)
 
     def with_mean(self, model: FiniteModel, context: Context) -> FiniteModel:
         """The value of mean_h, as the verdict explains it."""
@@ -201,6 +213,7 @@ class Formulas:
 def field_checked(verdict: Any, loss: Any, parameters: Mapping[str, float]) -> tuple[bool, str]:
     """Do the printed gradient, coefficient and target have the values of the literal field?
 
+    And the printed value that of the loss: of one sample, it alone is compared.
     parameters: values that meet the hypotheses.  Raises KlsymError: a formula that cannot be read.
     """
     literal = Literal(loss, verdict.setting)
@@ -210,9 +223,13 @@ def field_checked(verdict: Any, loss: Any, parameters: Mapping[str, float]) -> t
     context = Context(names, on_policy=verdict.setting.on_policy, given=given)
     models = [printed.with_mean(literal.model(seed, context, parameters), context) for seed in SEEDS]
     worst: dict[str, float] = {}
-    for name, left, right in printed.equations():
+    single = verdict.setting.level != "token" and not literal.batched
+    for name, left, right in [*([] if single else printed.equations()), *printed.value()]:
         found = agreement(Statement(left, right, context), models).difference
         worst[name] = max(worst.get(name, 0.0), found)
+    if not worst:
+        return True, ""
     wrong = [name for name, gap in worst.items() if not gap <= TOLERANCE]
-    said = f"literal field on {len(models)} models: largest difference {max(worst.values()):.1e}"
+    what = "expected loss" if single else "literal field"
+    said = f"{what} on {len(models)} models: largest difference {max(worst.values()):.1e}"
     return not wrong, said + (f" (in the {' and the '.join(wrong)})" if wrong else "")
