@@ -22,7 +22,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[Claim]], None]:
         monkeypatch.setattr(run, "select", lambda _: claims)
 
     monkeypatch.setattr(run, "EXPERIMENTS", {"gaussian-estimators": run.EXPERIMENTS["gaussian-estimators"]})
-    monkeypatch.setattr(run, "_tables", list)
+    monkeypatch.setattr(run, "every_table", list)
     choose([load()[id] for id in IDS])
     return choose
 

@@ -58,7 +58,7 @@ ALLOWED = {
 RUN = {module_name(path): imported(path, run=True) for path in FILES}
 # The rooms of the house, from the ground up: each may use what stands before it.
 ROOMS = [
-    "errors", "escaping", "files", "progress", "workers", "ring", "names", "slots", "statements",
+    "errors", "escaping", "templates", "files", "progress", "workers", "ring", "names", "slots", "statements",
     "abbreviations", "kernel", "unfolding", "language", "parser", "convert", "finding", "evidence", "render",
     "engine", "numeric", "ledger", "calculus", "explorer", "kept", "settling", "sampling", "experiments",
     "tables", "figures", "write_up", "commands", "cli", "__main__",

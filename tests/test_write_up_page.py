@@ -26,14 +26,14 @@ from klsym.render.rules import CLOSINGS, RULE_OF, RULES
 from klsym.render.spelling import LATEX
 from klsym.render.text import chain, show_statement
 from klsym.settling import Result, settle_all
+from klsym.tables.table import Column, Row, Table, code, math, words
 from klsym.write_up import run
-from klsym.write_up.page import _figure, page
+from klsym.write_up.page import HEADLINES, environment, ledger, page, size
 from klsym.write_up.page_checks import cross_check
-from klsym.write_up.page_claims import claim_html, closing_id, printed_latex, rule_id, true_parts
+from klsym.write_up.page_claims import Entry, closing_id, rule_id
 from klsym.write_up.page_glossary import GLOSSARY
 from klsym.write_up.page_material import Figure, Material
 from klsym.write_up.page_prose import prose_html
-from klsym.write_up.page_top import HEADLINES, failures, top
 from klsym.write_up.report import write_report
 
 VOID = ("meta", "img", "input", "br", "hr", "link", "wbr")
@@ -84,7 +84,9 @@ def results(proofs_settled: dict[str, Settled]) -> list[Result]:
 def whole(results: list[Result]) -> str:
     finding = Finding("5 < 6 & so", True, "it <falls>", False)
     figure = Figure("f&1", "a < b", PIXEL, ".png", "n < 4", (finding,), ("x",), (("1 & 2",),))
-    table = "<table id='table-x'><tbody><tr><td><code>gradient.k1-loss</code></td></tr></tbody></table>"
+    row = Row((code("gradient.k1-loss"), code("gradient.none"), math("k_1") + words(", so")))
+    columns = (Column("a", words("a")), Column("b", words("b")), Column("c", words("c")))
+    table = Table("x", words("5 < 6. And so on."), columns, (row,))
     return page(Material(results, None, (figure,), (table,), run.sources(), {"gradient.k1-loss": "c.json"}))
 
 
@@ -122,7 +124,7 @@ def test_signs_are_escaped(whole: str) -> None:
     assert "5 &lt; 6 &amp; so" in whole and "it &lt;falls&gt;" in whole and "it <falls>" not in whole
     assert 'id="figure.f&amp;1"' in whole and "1 &amp; 2" in whole
     evil = Claim("x.<i>", "proved", '"><script>', "a <b> & c", lambda: None)
-    shown = claim_html(Settled(evil, (), "no <u> proof"))
+    shown = written("claim", Entry(Settled(evil, (), "no <u> proof")))
     assert not re.search(r"<(i|b|u|script)>", shown) and Reader(shown).faults == []
 
 
@@ -187,13 +189,15 @@ def test_all_rules_and_closings_are_explained(whole: str) -> None:
 def test_a_certificate_is_linked_where_it_lies_beside(whole: str) -> None:
     assert '<a href="c.json">certificate</a>' in claim_of(whole, "gradient.k1-loss")
     assert "<a href" not in claim_of(whole, "gradient.k3-loss").partition("digest")[2]
-    [table] = re.findall(r"<table id='table-x'>.*?</table>", whole)
+    [table] = re.findall(r'<table class="klsym" id="table-x">.*?</table>', whole, re.DOTALL)
     assert 'href="#gradient.k1-loss"><code>gradient.k1-loss</code></a>' in table
+    assert "<td><code>gradient.none</code></td>" in table and "</math>&NoBreak;, so" in table
+    assert "<caption><b>5 &lt; 6.</b> And so on.</caption>" in table
 
 
 def test_the_counts_are_those_of_the_run(results: list[Result]) -> None:
     some = Material(results[:4])
-    counted = Reader("".join(top(some))).text
+    counted = Reader(head_of(page(some))).text
     trusted = sum(result.settled.trust == "kernel" for result in results[:4])
     assert "All 4 claims are settled" in counted and f"{trusted} replayed by a small kernel" in counted
     assert 'class="failure"' not in page(some) and "failed" not in counted
@@ -213,11 +217,11 @@ def test_a_claim_that_fails_is_seen_at_the_top_and_in_its_line(results: list[Res
     id = results[0].settled.claim.id
     material = Material([spoil(results[0]), *results[1:4]])
     shown = page(material)
-    words = Reader("".join(top(material))).text
-    assert "1 of 4 claims failed" in words and "it <fails>" in words and "All 4" not in words
+    said = Reader(head_of(shown)).text
+    assert "1 of 4 claims failed" in said and "it <fails>" in said and "All 4" not in said
     assert f'<details class="claim failed" id="{id}" open' in shown
     assert "it &lt;fails&gt;" in claim_of(shown, id)
-    assert failures(material).keys() == {id}
+    assert failed(material) == {id}
     assert shown.count('class="claim failed"') == 1
 
 
@@ -229,7 +233,7 @@ def test_a_claim_that_samples_contradict_has_failed(results: list[Result]) -> No
     right.identity.claim = k3.settled.claim
     for one, expected in ((wrong, {"gradient.k3-loss"}), (right, set())):
         run_of = SimpleNamespace(checked=[one])
-        assert failures(Material([k3], run_of)).keys() == expected  # type: ignore[arg-type]
+        assert failed(Material([k3], run_of)) == expected  # type: ignore[arg-type]
 
 
 def test_the_errata_stand_near_the_top(whole: str, results: list[Result]) -> None:
@@ -239,10 +243,9 @@ def test_the_errata_stand_near_the_top(whole: str, results: list[Result]) -> Non
     assert shown.count('class="erratum"') == len(corrected) > 0
     for settled in corrected:
         assert f'href="#{settled.claim.id}"' in shown
-        for latex in printed_latex(settled):
-            assert mathml(latex, True, True) in shown
-        for part in true_parts(settled):
-            assert mathml(statement_latex(part), True, True) in shown
+        entry = Entry(settled)
+        assert entry.printed and entry.true and len(entry.printed) + len(entry.true) == len(settled.parts)
+        assert all(mathml(latex, True, True) in shown for latex in (*entry.printed, *entry.true))
 
 
 def test_what_most_people_come_for_is_quoted(whole: str) -> None:
@@ -289,9 +292,10 @@ def test_how_a_sentence_is_set(text: str, shown: str) -> None:
 def test_a_figure_is_as_large_as_its_letters_need() -> None:
     head = PIXEL + struct.pack(">I4sII5s", 13, b"IHDR", 2100, 780, bytes(5))
     dense = struct.pack(">I4sIIB", 9, b"pHYs", 11811, 11811, 1)
-    for image, size in ((head + dense, (1008, 374)), (head, (1008, 374)), (PIXEL, None)):
-        shown = "".join(_figure(Figure("f", "t", image), ()))
-        assert re.findall(r'width="(\d+)" height="(\d+)"', shown) == ([tuple(map(str, size))] if size else [])
+    for image, expected in ((head + dense, (1008, 374)), (head, (1008, 374)), (PIXEL, ())):
+        figure = Figure("f", "t", image)
+        shown = re.findall(r'width="(\d+)" height="(\d+)"', page(Material([], figures=(figure,))))
+        assert size(figure) == expected and shown == ([tuple(map(str, expected))] if expected else [])
 
 
 def test_the_glossary_is_that_of_the_readme() -> None:
@@ -322,14 +326,14 @@ def checked(**changes: Any) -> SimpleNamespace:
 
 
 def test_the_cross_check_says_what_was_seen() -> None:
-    shown = "".join(cross_check([checked()]))
+    shown = written("cross_check", cross_check([checked()]))
     text = Reader(shown).text
     assert "Statement 1, exactly: apart by 0" in text and "finite model, left side" in text
     assert "10 12 −1.2 |z| ≤ 5.99 2×10 −5 told apart, |z| = 140" in text
     assert "agrees : the exact oracle bears out 1 of 1 statement; 1 of 1 sampled side as required" in text
     assert "a bias of 2×10 −5 of its size would have shown; 1 of 1 wrong control told apart" in text
     assert "not sampled on Gaussians: p < q" in text and "failure" not in shown
-    assert "".join(cross_check([])) == ""
+    assert cross_check([]) == {}
 
 
 @pytest.mark.parametrize(
@@ -337,13 +341,13 @@ def test_the_cross_check_says_what_was_seen() -> None:
 )
 def test_a_failed_comparison_is_marked(change: dict[str, bool], word: str) -> None:
     outcome = SimpleNamespace(**(vars(checked().outcomes[0]) | change))
-    shown = "".join(cross_check([checked(finite=[outcome], outcomes=[outcome], passed=False)]))
+    shown = written("cross_check", cross_check([checked(finite=[outcome], outcomes=[outcome], passed=False)]))
     assert "does not agree" in shown
     assert re.search(rf'class="failure">{word}', shown)
 
 
 def test_an_oracle_that_disagrees_is_marked() -> None:
-    assert 'class="failure"' in "".join(cross_check([checked(exact=(False, "apart"))]))
+    assert 'class="failure"' in written("cross_check", cross_check([checked(exact=(False, "apart"))]))
 
 
 # ---------------------------------------------------------------------------- files
@@ -378,10 +382,11 @@ def test_everything_is_made_and_said_where(tmp_path: Path) -> None:
     (folder / "certificates" / "notes.json").write_text("[1]", encoding="utf-8")
     stale = json.dumps({"format": FORMAT, "claim": "gradient.gone", "parts": []})
     (folder / "certificates" / "gradient.gone.json").write_text(stale, encoding="utf-8")
-    made = run.produce(folder, claims=claims, experiments=[], tables=["<p>t</p>"])
+    table = Table("mine", words("All."), (Column("a", words("a")),), (Row((words("one cell"),)),))
+    made = run.produce(folder, claims=claims, experiments=[], tables=[table])
     assert made.passed and str(folder / "report.html") in str(made)
     text = (folder / "report.html").read_text(encoding="utf-8")
-    assert 'href="certificates/gradient.k1-loss.json"' in text and "<p>t</p>" in text
+    assert 'href="certificates/gradient.k1-loss.json"' in text and "one cell" in text
     (folder / "certificates" / "notes.json").unlink()  # is not ours to remove
     made_now = sorted((folder / "certificates").iterdir())
     assert [path.stem for path in made_now] == sorted(claim.id for claim in claims)
@@ -416,12 +421,28 @@ def test_findings_are_listed_as_the_experiments_have_them() -> None:
 
 def test_a_claim_is_found_by_its_words(results: list[Result]) -> None:
     [k1] = [r.settled for r in results if r.settled.claim.id == "gradient.k1-loss"]
-    words = next(v for _, name, v in Reader(claim_html(k1)).attributes if name == "data-words")
-    assert k1.statement.lower() in words and "proved" in words and "kernel" in words
+    shown = written("claim", Entry(k1))
+    found = next(v for _, name, v in Reader(shown).attributes if name == "data-words")
+    assert k1.statement.lower() in found and "proved" in found and "kernel" in found
 
 
 # What is put in for an abbreviation, and what is left out.
 UNLINKED = {"definition", "on-policy", "given", "evaluation"}
+
+
+def written(macro: str, data: Any) -> str:
+    """What a template makes of one claim, or of one cross-check."""
+    template = {"claim": "claim.html.j2", "cross_check": "checks.html.j2"}[macro]
+    return str(getattr(environment().get_template(template).module, macro)(data))
+
+
+def head_of(whole: str) -> str:
+    """The first screen."""
+    return whole.partition("<header")[2].partition("</header>")[0]
+
+
+def failed(material: Material) -> set[str]:
+    return {entry.settled.claim.id for entry in ledger(material) if entry.error}
 
 
 def link_of(name: str) -> str:

@@ -22,8 +22,8 @@ from klsym.tables.layouts import write
 from klsym.write_up import paper
 from klsym.write_up.bibliography import SOURCES, TAG, bibliography, cited, listing
 from klsym.write_up.compile import compile_paper, first_fault, main
+from klsym.write_up.page import page
 from klsym.write_up.page_material import Figure, Material
-from klsym.write_up.page_top import top
 from klsym.write_up.tex import balanced
 
 FRAME = Path(__file__).parents[1] / "paper" / "klsym.tex"
@@ -85,8 +85,8 @@ def test_page_and_paper_count_the_same_findings(parts, ledger):
     quotes = paper.parts(settled)["quotes"]
     assert all(rf"\kldefine{{count/{words}}}" in quotes for words in ("compared}{5", "contradicted}{2"))
     elsewhere = Figure("x", "X", b"", ".png", "a set-up", many)
-    page = "".join(top(Material([Result(item, ()) for item in settled], figures=[elsewhere])))
-    assert "<b>2</b> of 5 findings" in page
+    shown = page(Material([Result(item, ()) for item in settled], figures=[elsewhere]))
+    assert "<b>2</b> of 5 findings" in shown
 
 
 def test_contradictions_are_those_that_say_so(parts, ledger):

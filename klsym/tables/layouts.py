@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from html import escape
+from itertools import groupby, zip_longest
 from pathlib import Path
+from typing import Any
 
-from klsym import __version__
+from markupsafe import Markup
+
+from klsym import __version__, templates
 from klsym.escaping import escape as in_text
 from klsym.files import write_whole
 from klsym.tables.notation import USUAL, respell, respell_words
-from klsym.tables.table import CODE, MATH, WORDS, Cell, Column, Row, Table, listed
+from klsym.tables.table import CODE, MATH, WORDS, Cell, Column, Row, Table, listed, words
 
 Piece = Callable[[str, str], str]
 SHORT = re.compile(r"\\left\(((?:(?!\\left|\\right).){1,24})\\right\)")  # brackets not worth breaking
@@ -42,6 +46,10 @@ def _made_by(table: Table, form: str, notation: str) -> str:
     return f"Made by `{command(table, form, notation)}`, klsym {__version__}: do not edit."
 
 
+def _filled(template: str, **data: Any) -> str:
+    return templates.plain({}).get_template(template).render(data).rstrip("\n")
+
+
 # ---------------------------------------------------------------------------- LaTeX
 def latex(table: Table, notation: str = USUAL) -> str:
     r"""Floats for \input, one row a line; a long table goes on in further floats between its groups.
@@ -66,76 +74,47 @@ def latex(table: Table, notation: str = USUAL) -> str:
       \end{tabular}
     \end{table}
     """
-    lines = [f"% {_made_by(table, 'latex', notation)}"]
-    lines.append(r"% Needs \usepackage{booktabs,amsmath}.")
-    for number, rows in enumerate(_floats(table)):
-        lines += _float(table, rows, number, notation)
-    return "\n".join(lines)
+
+    def row(cells: Iterable[Cell]) -> list[str]:
+        return [_set(cell, column, notation) for cell, column in zip(cells, table.columns, strict=True)]
+
+    over = [(_joined(cell, latex_piece, notation), *place) for cell, *place in _runs(table.columns)]
+    airy = any(column.width for column in table.columns)
+    return _filled(
+        "table.tex.j2",
+        made=_made_by(table, "latex", notation),
+        name=table.name,
+        size=table.size,
+        airy=airy,
+        ending=r"\tabularnewline" if airy else r"\\",
+        caption=_joined(table.caption, latex_piece, notation),
+        columns="".join(
+            rf"p{{{column.width:g}\linewidth}}" if column.width else column.align for column in table.columns
+        ),
+        above=over if any(shown for shown, *_ in over) else [],
+        heads=row(column.head for column in table.columns),
+        floats=[
+            [
+                (latex_piece(WORDS, respell_words(group, notation)), [row(one.cells) for one in rows])
+                for group, rows in _groups(part)
+            ]
+            for part in _floats(table)
+        ],
+    )
 
 
-def _float(table: Table, rows: list[Row], number: int, notation: str) -> Iterator[str]:
-    caption = _joined(table.caption, latex_piece, notation)
-    yield r"\begin{table}[tbp]"
-    yield rf"  \centering\{table.size}\setlength{{\tabcolsep}}{{4pt}}\renewcommand{{\arraystretch}}{{1.12}}"
-    yield r"  \setlength{\belowcaptionskip}{5pt}"
-    if number:
-        yield r"  \addtocounter{table}{-1}"
-        caption = caption.partition(". ")[0].removesuffix(".") + " (continued)."
-    yield rf"  \caption{{{caption}}}"
-    yield from () if number else [rf"  \label{{tab:klsym-{table.name}}}"]
-    yield rf"  \begin{{tabular}}{{@{{}}{''.join(map(_column, table.columns))}@{{}}}}"
-    yield r"    \toprule"
-    yield from _spanning(table.columns, notation)
-    yield "    " + _line(Row(tuple(column.head for column in table.columns)), table.columns, notation)
-    yield r"    \midrule"
-    group = ""
-    for position, row in enumerate(rows):
-        if row.group != group:
-            group = row.group
-            yield from [r"    \addlinespace"] if position else []
-            shown = latex_piece(WORDS, respell_words(group, notation))
-            yield rf"    \multicolumn{{{len(table.columns)}}}{{@{{}}l}}{{\emph{{{shown}}}}} \\"
-        elif position and not group and any(column.width for column in table.columns):
-            yield r"    \addlinespace[2pt]"
-        yield "    " + _line(row, table.columns, notation)
-    yield r"    \bottomrule"
-    yield r"  \end{tabular}"
-    yield r"\end{table}"
+def _set(cell: Cell, column: Column, notation: str) -> str:
+    shown = _joined(cell, latex_piece_breaking if column.width else latex_piece, notation)
+    return rf"\raggedright {shown}" if column.width and shown else shown
 
 
 def _runs(columns: tuple[Column, ...]) -> Iterator[tuple[Cell, int, int]]:
     """What stands above the heads: (cell, first, last column, counted from 1)."""
-    start = 0
-    for place, column in enumerate(columns):
-        if place + 1 == len(columns) or columns[place + 1].over != column.over:
-            yield column.over, start + 1, place + 1
-            start = place + 1
-
-
-def _spanning(columns: tuple[Column, ...], notation: str) -> Iterator[str]:
-    runs = [(over, first, last) for over, first, last in _runs(columns)]
-    if not any(over.pieces for over, _, _ in runs):
-        return
-    cells = (
-        rf"\multicolumn{{{last - first + 1}}}{{c}}{{{_joined(over, latex_piece, notation)}}}"
-        for over, first, last in runs
-    )
-    yield "    " + " & ".join(cells) + r" \\"
-    rules = (rf"\cmidrule(lr){{{first}-{last}}}" for over, first, last in runs if over.pieces)
-    yield "    " + "".join(rules)
-
-
-def _column(column: Column) -> str:
-    return rf"p{{{column.width:g}\linewidth}}" if column.width else column.align
-
-
-def _line(row: Row, columns: tuple[Column, ...], notation: str) -> str:
-    cells = []
-    for cell, column in zip(row.cells, columns, strict=True):
-        shown = _joined(cell, latex_piece_breaking if column.width else latex_piece, notation)
-        cells.append(rf"\raggedright {shown}" if column.width and shown else shown)
-    ending = r"\tabularnewline" if any(column.width for column in columns) else r"\\"
-    return " & ".join(cells) + f" {ending}"
+    start = 1
+    for over, run in groupby(columns, key=lambda column: column.over):
+        end = start + len(list(run))
+        yield over, start, end - 1
+        start = end
 
 
 def latex_piece(kind: str, text: str) -> str:
@@ -183,24 +162,19 @@ def _floats(table: Table) -> Iterator[list[Row]]:
 
 def _blocks(table: Table, room: float) -> Iterator[tuple[list[Row], float]]:
     """What should stay together, with its lines: a group; single rows where there is none, or a tall one."""
-    for group in _groups(table.rows):
-        heading = 1.5 * bool(group[0].group)
+    for name, group in _groups(table.rows):
+        heading = 1.5 * bool(name)
         lines = [_lines(row, table) for row in group]
-        if group[0].group and sum(lines) + heading <= room:
+        if name and sum(lines) + heading <= room:
             yield group, sum(lines) + heading
         else:
             yield from (([row], height) for row, height in zip(group, lines, strict=True))
 
 
-def _groups(rows: tuple[Row, ...]) -> Iterator[list[Row]]:
-    found: list[Row] = []
-    for row in rows:
-        if found and row.group != found[-1].group:
-            yield found
-            found = []
-        found.append(row)
-    if found:
-        yield found
+def _groups(rows: Iterable[Row]) -> Iterator[tuple[str, list[Row]]]:
+    """Neighbouring rows of one group, under its name."""
+    for name, group in groupby(rows, key=lambda row: row.group):
+        yield name, list(group)
 
 
 def _lines(row: Row, table: Table) -> float:
@@ -228,24 +202,21 @@ def markdown(table: Table, notation: str = USUAL) -> str:
     | --- |
     | $-r$ |
     """
+
+    def shown(cells: Iterable[Cell]) -> list[str]:
+        return [_joined(cell, markdown_piece, notation) for cell in cells]
+
+    heads = [listed([c.over, c.head], ": ") if c.over.pieces else c.head for c in table.columns]
     grouped = any(row.group for row in table.rows)
-    heads = [
-        _joined(listed([c.over, c.head], ": ") if c.over.pieces else c.head, markdown_piece, notation)
-        for c in table.columns
-    ]
-    lines = [f"<!-- {_made_by(table, 'markdown', notation)} -->", ""]
-    lines += [f"**{_joined(table.caption, markdown_piece, notation)}**", ""]
-    lines.append(_piped((["case"] if grouped else []) + heads))
-    lines.append(_piped(["---"] * (len(heads) + grouped)))
-    for row in table.rows:
-        cells = [_joined(cell, markdown_piece, notation) for cell in row.cells]
-        case = [markdown_piece(WORDS, respell_words(row.group, notation))] if grouped else []
-        lines.append(_piped(case + cells))
-    return "\n".join(lines)
-
-
-def _piped(cells: list[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
+    cases = [words(row.group) for row in table.rows] if grouped else []
+    rows = [(*([case] if grouped else []), *row.cells) for case, row in zip_longest(cases, table.rows)]
+    return _filled(
+        "table.md.j2",
+        made=_made_by(table, "markdown", notation),
+        caption=_joined(table.caption, markdown_piece, notation),
+        heads=shown([words("case"), *heads] if grouped else heads),
+        rows=list(map(shown, rows)),
+    )
 
 
 def markdown_piece(kind: str, text: str) -> str:
@@ -263,27 +234,25 @@ def markdown_piece(kind: str, text: str) -> str:
 
 def html(table: Table, notation: str = USUAL) -> str:
     """A table with its caption; formulas are MathML, which browsers show without a script."""
-    lines = [f"<!-- {_made_by(table, 'html', notation)} -->"]
-    lines += [f'<table class="klsym" id="table-{table.name}">']
-    lines.append(f"<caption>{_joined(table.caption, html_piece, notation)}</caption>")
-    heads = "".join(f"<th scope='col'>{_joined(c.head, html_piece, notation)}</th>" for c in table.columns)
-    above = "".join(
-        f"<th scope='colgroup' colspan='{last - first + 1}'>{_joined(over, html_piece, notation)}</th>"
-        for over, first, last in _runs(table.columns)
-    )
-    above = f"<tr>{above}</tr>" if any(column.over.pieces for column in table.columns) else ""
-    lines.append(f"<thead>{above}<tr>{heads}</tr></thead>")
-    for group in _groups(table.rows):
-        lines.append("<tbody>")
-        if group[0].group:
-            span = len(table.columns)
-            shown = escape(respell_words(group[0].group, notation))
-            lines.append(f"<tr><th scope='rowgroup' colspan='{span}'>{shown}</th></tr>")
-        for row in group:
-            cells = "".join(f"<td>{_joined(cell, html_piece, notation)}</td>" for cell in row.cells)
-            lines.append(f"<tr>{cells}</tr>")
-        lines.append("</tbody>")
-    return "\n".join([*lines, "</table>"])
+    made = f"<!-- {_made_by(table, 'html', notation)} -->\n"
+    shown = in_html(table, lambda cell: Markup(_joined(cell, html_piece, notation)), notation)
+    return made + str(templates.html({}).get_template("table.html.j2").module.rows(shown))  # type: ignore
+
+
+def in_html(table: Table, cell: Callable[[Cell], Markup], notation: str = USUAL) -> dict[str, Any]:
+    """What the template of tables in HTML is filled with.  cell: sets one."""
+    over = [(cell(above), last - first + 1) for above, first, last in _runs(table.columns)]
+    return {
+        "name": table.name,
+        "title": "",
+        "caption": cell(table.caption),
+        "above": over if any(shown for shown, _ in over) else [],
+        "heads": [cell(column.head) for column in table.columns],
+        "groups": [
+            (respell_words(group, notation), [[cell(one) for one in row.cells] for row in rows])
+            for group, rows in _groups(table.rows)
+        ],
+    }
 
 
 def html_piece(kind: str, text: str) -> str:

@@ -1,33 +1,36 @@
 """The report as one page: it opens offline, asks for nothing from outside, and is complete without a script.
 
-What it shows was computed by others and is handed over as `Material`; here it is only written down.
+What it shows was computed by others and is handed over as `Material`.  Here it becomes plain data, which the
+templates write down.
 """
 
 from __future__ import annotations
 
 import base64
+import re
 import struct
-from collections.abc import Collection, Iterator, Mapping
-from html import escape
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterable
+from functools import cache
+from itertools import dropwhile, takewhile
+from typing import Any
 
-from klsym import __version__
+from markupsafe import Markup, escape
+
+from klsym import __version__, templates
+from klsym.evidence import against_sources
+from klsym.finding import MARKS
 from klsym.kernel import CLOSINGS as ENDINGS
 from klsym.kernel import digest
-from klsym.ledger import TRUSTS
+from klsym.ledger import TRUSTS, VERDICTS
 from klsym.render.mathml import mathml
 from klsym.render.rules import CLOSINGS, RULES
-from klsym.write_up.page_checks import HOW
-from klsym.write_up.page_claims import claim_html, closing_id, findings_html, rule_id
+from klsym.tables.layouts import html_piece, in_html
+from klsym.tables.table import CODE, WORDS, Cell, Table
+from klsym.write_up.page_checks import number, scientific
+from klsym.write_up.page_claims import Entry, closing_id, rule_id
 from klsym.write_up.page_glossary import GLOSSARY
 from klsym.write_up.page_material import Figure, Material
-from klsym.write_up.page_prose import prose_html
-from klsym.write_up.page_style import SCRIPT, STYLE
-from klsym.write_up.page_tables import html_table, sheets
-from klsym.write_up.page_top import errata, failures, figure_counts, heading, in_short, overview, top
-
-if TYPE_CHECKING:
-    pass
+from klsym.write_up.page_prose import glued, prose_html
 
 # The areas in the order in which the notebooks tell the story.
 AREAS = {
@@ -41,10 +44,14 @@ AREAS = {
     "neighbour": "Near p, and near other policies",
     "experiment": "Experiments",
 }
-# Nothing may be fetched, whatever stands on the page.
-POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+# What most people come for; the words and formulas are those of the claims.
+HEADLINES = (
+    "gradient.k1-loss", "gradient.k2-loss", "gradient.k3-loss", "reward.k1", "reward.k3", "offpolicy.rho-k3",
+    "offpolicy.detach-trap", "sequence.token-loss-partial",
+)  # fmt: skip
 KINDS = {".png": "image/png", ".svg": "image/svg+xml"}
 DPI, ENLARGED = 300, 1.5  # of a figure that does not say; print size is small on a screen
+TITLE = re.compile(r"(.*?\.)(?=\s|$)", re.DOTALL)
 
 
 def page(material: Material) -> str:
@@ -58,168 +65,183 @@ def page(material: Material) -> str:
 
     Raises UsageError: a formula that is none.
     """
-    known = {result.settled.claim.id for result in material.results}
-    sections = {
-        "short": ("In short", list(in_short(material))),
-        "errata": ("Errata", list(errata(material))),
-        "ledger": ("Ledger", list(_ledger(material))),
-        "figures": ("Figures", list(_figures(material, known))),
-        "tables": ("Tables", list(sheets(material.tables, known))),
-        "rules": ("Rules", [*_rules(), *_checks()]),
-        "glossary": ("Glossary", list(_glossary())),
-        "sources": ("Sources", list(_sources(material.sources))),
-    }
-    shown = {name: both for name, both in sections.items() if both[1]}
-    body = [*top(material), _bar([(name, title) for name, (title, _) in shown.items()]), "<main>"]
-    for name, (title, lines) in shown.items():
-        body += [f'<section id="{name}"><h2>{title}</h2>', *lines, "</section>"]
-    body += ["</main>", _footer(material)]
-    return "\n".join(
-        [
-            '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>klsym: what a KL penalty optimises</title>\n<style>{STYLE}</style>\n</head>\n<body>",
-            *body,
-            f"<script>{SCRIPT}</script>\n</body>\n</html>\n",
-        ]
+    return str(environment().get_template("page.html.j2").render(data(material))) + "\n"
+
+
+@cache
+def environment() -> Any:
+    """The templates with what sets formulas, sentences and numbers."""
+    return templates.html(
+        {
+            "prose": _prose,
+            "sentence": lambda text: _prose(" ".join(str(text).split())),
+            "inline": lambda latex: Markup(mathml(latex)),
+            "breaking": lambda latex: Markup(mathml(latex, breaking=True)),
+            "display": _displayed,
+            "number": lambda value, digits=1: Markup(number(value, digits)),
+            "scientific": scientific,
+        }
     )
 
 
-def _footer(material: Material) -> str:
-    """What made the page; no date, so that the same run makes the same page."""
-    made = [f"Made by <code>klsym report</code>, klsym {__version__}."]
-    if material.cross_check is not None:
-        options = material.cross_check.options
-        made.append(f"Sampled with {escape(options.on.describe())}, seed {options.seed}.")
-    made.append(
-        "The page carries no date: the same version makes the same page again, but for the last digits of"
-        " floating-point numbers on another machine."
-    )
+def _displayed(shown: str) -> Markup:
+    """A formula that is MathML already, or is written in LaTeX."""
+    return shown if isinstance(shown, Markup) else Markup(mathml(shown, display=True, breaking=True))
+
+
+def _prose(text: str) -> Markup:
+    return Markup(prose_html(str(text)))
+
+
+# ---------------------------------------------------------------------------- the data
+def data(material: Material) -> dict[str, Any]:
+    """What the templates write down: words, LaTeX, counts."""
+    entries = ledger(material)
+    by_id = {entry.settled.claim.id: entry for entry in entries}
+    failed = {id: entry.error for id, entry in by_id.items() if entry.error}
+    good = [entry for entry in entries if not entry.error]
+    present = {entry.settled.claim.area: "" for entry in entries}
+    compared, differing = against_sources(part for entry in good for part in entry.settled.parts)
     proofs = {r.settled.claim.id: r.settled.certificate()["digest"] for r in material.results if not r.error}
-    made.append(f"Digest of all certificates: <code>{digest(proofs)}</code>.")
-    return f"<footer>{' '.join(made)} MIT licence.</footer>"
+    options = material.cross_check.options if material.cross_check is not None else None
+    return {
+        "style": templates.source("style.css"),
+        "script": templates.source("page.js"),
+        "version": __version__,
+        "digest": digest(proofs),
+        "sampled": options and f"{options.on.describe()}, seed {options.seed}",
+        "count": len(entries),
+        "failed": failed,
+        "verdicts": {v: sum(one.verdict == v for one in good) for v in VERDICTS},
+        "trusts": {trust: sum(one.settled.trust == trust for one in good) for trust in TRUSTS},
+        "checked": _checked(material),
+        "compared": compared,
+        "differing": differing,
+        "headlines": [by_id[id] for id in HEADLINES if id in by_id and id not in failed],
+        "errata": [entry for entry in good if entry.verdict == "corrected"],
+        "heads": [v for v in (*VERDICTS, "failed") if any(one.verdict == v for one in entries)],
+        "areas": [
+            {
+                "name": area,
+                "title": AREAS.get(area, area),
+                "claims": _by_trust(one for one in entries if one.settled.claim.area == area),
+            }
+            for area in (AREAS | present)
+            if area in present
+        ],
+        "figures": [_figure(figure, by_id) for figure in material.figures],
+        "otherwise": MARKS[False],
+        "tables": [_sheet(table, by_id) for table in material.tables],
+        "rules": [
+            {"id": rule_id(name), "name": name, "latex": rule.latex, "why": rule.why, "cite": rule.cite,
+             "hypotheses": rule.hypotheses}
+            for name, rule in RULES.items()
+        ],
+        "closings": [
+            {"id": closing_id(name), "name": name, "says": ENDINGS[name][0], "why": why}
+            for name, why in CLOSINGS.items()
+        ],
+        "glossary": GLOSSARY,
+        "sources": material.sources,
+    }  # fmt: skip
 
 
-def _bar(links: list[tuple[str, str]]) -> str:
-    shown = "".join(f'<a href="#{name}">{title}</a>' for name, title in links)
-    return (
-        f'<nav class="bar" aria-label="Sections"><div><span class="links">{shown}</span>'
-        '<span class="tools"><span id="found" role="status"></span>'
-        '<input id="search" type="search" placeholder="Search the ledger" aria-label="Search the ledger"'
-        ' aria-keyshortcuts="/" title="/ leads here">'
-        '<button id="open" type="button">open all</button><button id="close" type="button">close</button>'
-        "</span></div></nav>"
-    )
-
-
-# ---------------------------------------------------------------------------- the ledger
-def _ledger(material: Material) -> Iterator[str]:
-    """All claims by area, those that rest on least first."""
+def ledger(material: Material) -> list[Entry]:
+    """The claims; failed where they did not settle, or where the oracle or samples do not bear them out."""
     checks: dict[str, list[Any]] = {}
     for one in material.cross_check.checked if material.cross_check is not None else []:
         checks.setdefault(one.identity.claim.id, []).append(one)
-    failed = failures(material)
-    present = list(dict.fromkeys(result.settled.claim.area for result in material.results))
-    areas = [*(a for a in AREAS if a in present), *(a for a in present if a not in AREAS)]
-    yield "<p>A line opens to the derivation, the hypotheses and the cross-check. Printing prints what is"
-    yield " open.</p>"
-    yield from overview(material, {area: AREAS.get(area, area) for area in areas})
-    for area in areas:
-        yield f'<section class="area" id="area.{escape(area)}"><h3>{escape(AREAS.get(area, area))}</h3>'
-        mine = [result.settled for result in material.results if result.settled.claim.area == area]
-        for settled in sorted(mine, key=lambda settled: TRUSTS.index(settled.trust)):
-            id = settled.claim.id
-            link, error = material.certificates.get(id, ""), failed.get(id, "")
-            yield claim_html(settled, checks.get(id, ()), link, material.sources, error)
-        yield "</section>"
+    entries = []
+    for result in material.results:
+        id, error = result.settled.claim.id, " ".join(result.error.split())
+        mine = checks.get(id, [])
+        if not error and not all(one.passed for one in mine):
+            error = "the cross-check with numbers does not agree"
+        link = material.certificates.get(id, "")
+        entries.append(Entry(result.settled, mine, link, material.sources.keys(), error))
+    return entries
 
 
-# ---------------------------------------------------------------------------- figures
-def _figures(material: Material, known: Collection[str]) -> Iterator[str]:
-    if len(material.figures) > 1:
-        yield f'<ul class="contents">{"".join(figure_counts(material.figures))}</ul>'
-    for figure in material.figures:
-        yield from _figure(figure, known)
+def _by_trust(entries: Iterable[Entry]) -> list[Entry]:
+    """Those that rest on least come first."""
+    return sorted(entries, key=lambda entry: TRUSTS.index(entry.settled.trust))
 
 
-def _figure(figure: Figure, known: Collection[str]) -> Iterator[str]:
-    data = base64.b64encode(figure.image).decode("ascii")
-    told = figure.findings[0].text if figure.findings else figure.title
-    title = prose_html(heading(figure.title))
-    alt = escape(f"{figure.title}: {told}")
-    yield f'<figure id="figure.{escape(figure.name)}"><h3>{title}</h3>'
-    yield f'<img alt="{alt}"{_size(figure)} src="data:{KINDS[figure.kind]};base64,{data}">'
-    yield "<figcaption>"
-    if figure.setup:
-        yield f'<p class="facts">{prose_html(figure.setup)}{_its_claim(figure, known)}</p>'
-    said = [(f.text, f"{f.mark}: {f.paper}" if f.paper else "") for f in figure.findings]
-    yield findings_html(said)
-    if figure.rows:
-        yield f'<details class="numbers"><summary>The numbers behind it</summary>{_numbers(figure)}</details>'
-    yield "</figcaption></figure>"
+def _checked(material: Material) -> dict[str, Any] | None:
+    """What the cross-check came to in all."""
+    report = material.cross_check
+    if report is None:
+        return None
+    return {
+        "agreeing": sum(one.passed for one in report.checked),
+        "statements": len(report.checked),
+        "sampled": sum(bool(one.outcomes) for one in report.checked),
+        "rejected": sum(outcome.rejected for outcome in report.outcomes),
+        "outcomes": len(report.outcomes),
+        "level": report.level if report.outcomes else None,
+    }
 
 
-def _size(figure: Figure) -> str:
+# ---------------------------------------------------------------------------- figures and tables
+def _figure(figure: Figure, known: Collection[str]) -> dict[str, Any]:
+    title, claim = figure.title, f"experiment.{figure.name}"
+    told = figure.findings[0].text if figure.findings else title
+    return {
+        "name": figure.name,
+        # with a capital, unless it begins with a name such as k1
+        "title": title if title[1:2].isdigit() else title[:1].upper() + title[1:],
+        "told": f"{title}: {told}",
+        "size": size(figure),
+        "data": f"data:{KINDS[figure.kind]};base64,{base64.b64encode(figure.image).decode('ascii')}",
+        "setup": figure.setup,
+        "claim": claim if claim in known else "",
+        "findings": [(f.text, f"{f.mark}: {f.paper}" if f.paper else "") for f in figure.findings],
+        "differing": sum(finding.compared is False for finding in figure.findings),
+        "header": figure.header,
+        "rows": figure.rows,
+    }
+
+
+def size(figure: Figure) -> tuple[int, ...]:
     """Width and height of a PNG in CSS pixels, so that letters are as large in every figure."""
     if figure.kind != ".png" or figure.image[12:16] != b"IHDR":
-        return ""
+        return ()
     found = figure.image.find(b"pHYs")
     metre, unit = struct.unpack(">IxxxxB", figure.image[found + 4 : found + 13]) if found > 0 else (0, 0)
     dpi = metre * 0.0254 if unit and metre else DPI
-    width, height = (round(n / dpi * 96 * ENLARGED) for n in struct.unpack(">II", figure.image[16:24]))
-    return f' width="{width}" height="{height}"'
+    return tuple(round(n / dpi * 96 * ENLARGED) for n in struct.unpack(">II", figure.image[16:24]))
 
 
-def _its_claim(figure: Figure, known: Collection[str]) -> str:
-    """A link to the claim that states the findings."""
-    id = f"experiment.{figure.name}"
-    return f'. In the ledger: <a href="#{id}">{id}</a>.' if id in known else ""
+def _sheet(table: Table, known: Collection[str]) -> dict[str, Any]:
+    """A table under its title; the ids of claims lead to them."""
+
+    def piece(kind: str, text: str) -> str:
+        if kind == CODE and text in known:
+            return f'<a class="claim-id" href="#{escape(text)}"><code>{escape(text)}</code></a>'
+        return html_piece(kind, text)
+
+    def cell(one: Cell) -> Markup:
+        return Markup(glued("".join(piece(kind, text) for kind, text in one.pieces)))
+
+    title, rest = _titled(table.caption)
+    shown = in_html(table, cell)
+    cells = [one for _, rows in shown["groups"] for row in rows for one in row]
+    return shown | {
+        "title": title,
+        "caption": cell(rest),
+        "breaks": any("<wbr/>" in one for one in cells),  # a formula that may be broken
+        "labels": [head.striptags() for head in shown["heads"]],
+    }
 
 
-def _numbers(figure: Figure) -> str:
-    rows = [[str(cell) for cell in row] for row in figure.rows]
-    return html_table(figure.header, rows)
+def _titled(caption: Cell) -> tuple[str, Cell]:
+    """The first sentence of a caption, as far as it is of words alone, and the rest."""
+    lead = "".join(text for _, text in takewhile(_is_words, caption.pieces))
+    found = TITLE.match(lead)
+    title = found[1] if found else ""
+    rest = ((WORDS, lead[len(title) :]), *dropwhile(_is_words, caption.pieces))
+    return title, Cell(rest, caption.claims)
 
 
-# ---------------------------------------------------------------------------- rules and words
-def _rules() -> Iterator[str]:
-    yield "<p>A derivation is a chain of these steps; the kernel carries out each one and records what it"
-    yield " costs.</p>"
-    heads = "".join(f'<th scope="col">{word}</th>' for word in ("rule", "says", "because", "assumes"))
-    yield f'<div class="scroll wide"><table class="rules"><thead><tr>{heads}</tr></thead><tbody>'
-    for name, rule in RULES.items():
-        cite = f'<span class="quiet">{escape(rule.cite)}</span>'
-        yield (
-            f'<tr id="{rule_id(name)}"><th scope="row">{escape(name)}</th>'
-            f'<td data-head="says">{mathml(rule.latex, breaking=True)}</td>'
-            f'<td data-head="because">{prose_html(rule.why)} {cite}</td>'
-            f'<td data-head="assumes">{prose_html(rule.hypotheses)}</td></tr>'
-        )
-    yield "</tbody></table></div><h3>How a derivation may end</h3>"
-    yield '<div class="scroll wide"><table class="rules"><tbody>'
-    for name, why in CLOSINGS.items():
-        yield (
-            f'<tr id="{closing_id(name)}"><th scope="row">{escape(name)}</th>'
-            f"<td>{escape(ENDINGS[name][0])}</td>"
-            f"<td>{prose_html(' '.join(why.split()))}</td></tr>"
-        )
-    yield "</tbody></table></div>"
-
-
-def _checks() -> Iterator[str]:
-    yield f'<h3 id="checks">How the numbers are checked</h3><p>{prose_html(HOW)}</p>'
-
-
-def _glossary() -> Iterator[str]:
-    items = "".join(f"<dt>{prose_html(term)}</dt><dd>{prose_html(words)}</dd>" for term, words in GLOSSARY)
-    yield f'<dl class="glossary">{items}</dl>'
-
-
-def _sources(sources: Mapping[str, str]) -> Iterator[str]:
-    items = "".join(
-        f'<li id="source.{escape(tag)}"><b>{escape(tag)}</b> {escape(words)}</li>'
-        for tag, words in sources.items()
-    )
-    if items:
-        yield f'<ul class="plain">{items}</ul>'
+def _is_words(piece: tuple[str, str]) -> bool:
+    return piece[0] == WORDS

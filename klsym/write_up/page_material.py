@@ -11,6 +11,7 @@ from klsym.finding import Finding
 if TYPE_CHECKING:
     from klsym.sampling.verify import Report
     from klsym.settling import Result
+    from klsym.tables.table import Table
 
 
 @dataclass(frozen=True)
@@ -35,12 +36,12 @@ class Material:
     """What a report is made from.
 
     results: the settled claims.  cross_check: the run of klsym.sampling.verify on them, if there was one.
-    tables: HTML fragments.  sources: tag -> full reference.  certificates: claim id -> link to its file.
+    sources: tag -> full reference.  certificates: claim id -> link to its file.
     """
 
     results: Sequence[Result]
     cross_check: Report | None = None
     figures: Sequence[Figure] = ()
-    tables: Sequence[str] = ()
+    tables: Sequence[Table] = ()
     sources: Mapping[str, str] = field(default_factory=dict)
     certificates: Mapping[str, str] = field(default_factory=dict)

@@ -18,6 +18,8 @@ from klsym.kept import Kept
 from klsym.kernel import FORMAT
 from klsym.ledger import Claim, select
 from klsym.settling import Progress, Result, plainly, settle_all, table, write_certificates
+from klsym.tables.catalogue import tables as every_table
+from klsym.tables.table import Table
 from klsym.write_up.page_material import Figure, Material
 from klsym.write_up.report import NAME, write_report
 
@@ -47,7 +49,7 @@ def produce(
     sampled: Sampled | None = None,
     claims: list[Claim] | None = None,
     experiments: list[str] | None = None,
-    tables: list[str] | None = None,
+    tables: list[Table] | None = None,
     here: bool = True,
 ) -> Summary:
     """Make the report in a folder, with all that it links to beside it.
@@ -55,7 +57,7 @@ def produce(
     folder: made where it is missing; files of a report before this one are written over.  Certificates that
     this run did not make are removed, other files never.
     progress: shown while claims settle and figures are drawn.  sampled: called with (done, total).
-    claims, experiments, tables: a part of them (claims, names, HTML fragments); all if None.
+    claims, experiments, tables: a part of them; all if None.
     here: in this process alone; else experiments run and are drawn in others, as `workers` starts them.
     Raises UsageError: a folder that cannot be written.
     """
@@ -74,8 +76,8 @@ def produce(
     found = "\n".join(findings(figures))
     write_whole(folder / FOUND, found + "\n")
     links = {name: f"{CERTIFICATES}/{name}.json" for name in certified}
-    fragments = _tables() if tables is None else tables
-    page = write_report(folder, Material(results, report, figures, fragments, sources(), links))
+    made = list(every_table()) if tables is None else tables
+    page = write_report(folder, Material(results, report, figures, made, sources(), links))
     failed = [f"FAILED {r.settled.claim.id}: {' '.join(r.error.split())}" for r in results if r.error]
     passed = not failed and (report is None or report.passed)
     lines = [table(results), *failed, "", verified, "", found, "", *_where(folder, page)]
@@ -146,13 +148,6 @@ def findings(figures: list[Figure]) -> list[str]:
         lines.append(f"{figure.name}: {figure.title}")
         lines += [finding.line for finding in figure.findings]
     return lines
-
-
-def _tables() -> list[str]:
-    from klsym.tables.catalogue import tables
-    from klsym.tables.layouts import html
-
-    return [html(made) for made in tables()]
 
 
 def sources() -> dict[str, str]:
