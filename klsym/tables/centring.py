@@ -19,16 +19,15 @@ from klsym.ring import ONE, ZERO, ExpPoly
 from klsym.tables.losses import OFF, ON, gradient, written
 from klsym.tables.pieces import premise
 from klsym.tables.quotes import Quote, quote
-from klsym.tables.table import NONE, Cell, Column, Row, Table, behind, cited, math, words
+from klsym.tables.table import NONE, Cell, Column, Row, Table, behind, cited, math, text, words
 from klsym.tables.witness import witness
 
-CAPTION = (
-    words("What centring does to a KL penalty. In a batch of ") + math("n")
-    + words(" samples the penalty of sample ") + math("i") + words(", detached, multiplies its score ")
-    + math("s_i") + words(", less a mean over the batch; ") + math("m = n - 1") + words(", ")
-    + math(r"\rho = q/\mu") + words(". Kept: the multiple of the gradient of the reverse KL that is left. ")
-    + words("Under claim, a dash: proved for this table.")
-)  # fmt: skip
+CAPTION = text(
+    "What centring does to a KL penalty. In a batch of $n$ samples the penalty of sample $i$, detached,"
+    r" multiplies its score $s_i$, less a mean over the batch; $m = n - 1$, $\rho = q/\mu$. Kept: the"
+    " multiple of the gradient of the reverse KL that is left. Under claim, a dash: proved for this"
+    " table."
+)
 COLUMNS = (
     Column("multiplies", words("what multiplies the score"), 0.245),
     Column("gradient", words("expected gradient"), 0.265),
@@ -83,7 +82,7 @@ def _mean() -> Row:
 def _left_out() -> Row:
     found, more = quote("batch.leave-one-out"), quote("variance.loo-not-always-better", 1)
     variances = witness(more.proof, *more.claims).pieces[-1]
-    noted = words("not always lower than without: in a model, ") + Cell((variances,), more.claims)
+    noted = text("not always lower than without: in a model, <v>", v=Cell((variances,), more.claims))
     return _on_policy(found, LEFT_OUT, "k1", kept(found), noted)
 
 
@@ -91,7 +90,7 @@ def _of_reward(number: int, lead: str) -> Row:
     """R - beta k1, of which the batch mean of the reward alone, or of both, is taken off."""
     found = quote("batch.reward-only-centering", number)
     rewards = math(formulas.element(_share(found, 1, REWARD), LATEX))
-    shares = kept(found, -beta) + words("; of the reward ") + rewards
+    shares = text("<kept>; of the reward <rewards>", kept=kept(found, -beta), rewards=rewards)
     row = (words(lead) + coefficient(found), found.right, shares, NONE)
     return _row("On-policy", (MEAN, ON, "reward"), *row)
 
@@ -102,7 +101,7 @@ def _pair() -> Row:
     half, square = quote(name), quote(name, 1)
     apart = half.proof.theorem.statement.right * 2
     sign = math(formulas.side(apart, None, LATEX), *square.claims)
-    lead = words("over the standard deviation, ") + premise(half) + words(": the sign of ") + sign
+    lead = text("over the standard deviation, <half>: the sign of <sign>", half=premise(half), sign=sign)
     return _row("On-policy", ("std", ON, "k1"), lead, NONE, words("only a sign"), NONE)
 
 
@@ -124,7 +123,7 @@ def _weighted(centring: str) -> Row:
     found = Quote(answer.proofs[0], ())
     [(name, value)] = found.proof.theorem.statement.context.given
     given = math(f"{LATEX.name(name)} = {formulas.element(value, LATEX)}")
-    first = words(WORDS[centring]) + coefficient(found) + words(", ") + given
+    first = words(WORDS[centring]) + text("<a>, <given>", a=coefficient(found), given=given)
     whole = found.right + words(", the gradient of no function" if answer.target == "none" else "")
     return _row(OFF_POLICY, (centring, OFF, "rho*k1"), first, whole, kept(found), NONE)
 

@@ -14,10 +14,11 @@ from klsym.tables.quotes import settled
 from klsym.tables.table import Cell, Column, Row, Table, code, listed, math, words
 from klsym.tables.witness import witness
 
-CAPTION = words("Errata of the literature. ") + words(
-    "Each printed form is refuted, by a finite model enclosed in rational intervals or by the calculation"
-    " shown. WZ1: Wang & Zhang 2025, first version; WZ2: the later version; TM: Tang & Munos 2025;"
-    " RE: the notes on approximating the KL divergence; AM: Amini et al. 2025."
+CAPTION = words(
+    "Errata of the literature. Each printed form is refuted, by a finite model enclosed in rational"
+    " intervals or by the calculation shown. WZ1: Wang & Zhang 2025, first version; WZ2: the later"
+    " version; TM: Tang & Munos 2025; RE: the notes on approximating the KL divergence; AM: Amini et al."
+    " 2025."
 )
 COLUMNS = (
     Column("source", words("source"), 0.12),

@@ -8,8 +8,9 @@ from klsym.experiments.catalogue import EXPERIMENTS, result
 from klsym.ledger import load
 from klsym.tables.table import NONE, Column, Row, Table, words
 
-CAPTION = words("Published experiments, run again. ") + words(
-    "What was found at the documented set-up, and what the paper says of it; numbers come from the run."
+CAPTION = words(
+    "Published experiments, run again. What was found at the documented set-up, and what the paper says"
+    " of it; numbers come from the run."
 )
 COLUMNS = (
     Column("finding", words("found"), 0.52),

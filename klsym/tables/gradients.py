@@ -7,16 +7,13 @@ from typing import Any
 
 from klsym.language import k, k1, k2, k3, lam, rho, sg
 from klsym.tables.losses import ESTIMATORS, OFF, ON, claims, gradient, tags, verdict, written
-from klsym.tables.table import Cell, Column, Row, Table, math, words
+from klsym.tables.table import Cell, Column, Row, Table, math, text, words
 
-CAPTION = (
-    words("What each KL penalty descends. ")
-    + words("The expected gradient, and its score coefficient ")
-    + math("c") + words(" in ") + math(r"\mathbb{E}_q[c\,s]") + words(" up to constants; ")
-    + math(r"r = p/q") + words(", ") + math(r"\rho = q/\mu") + words(", sg stops gradients; in the")
-    + words(" reward, a penalty multiplies ") + math("s")
-    + words(". A dash: no claim of the ledger, proved for this table.")
-)  # fmt: skip
+CAPTION = text(
+    "What each KL penalty descends. The expected gradient, and its score coefficient $c$ in"
+    r" $\mathbb{E}_q[c\,s]$ up to constants; $r = p/q$, $\rho = q/\mu$, sg stops gradients; in the"
+    " reward, a penalty multiplies $s$. A dash: no claim of the ledger, proved for this table."
+)
 COLUMNS = (
     Column("loss", words("penalty")),
     Column("gradient", words("expected gradient"), 0.305),

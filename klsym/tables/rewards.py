@@ -14,9 +14,10 @@ from klsym.tables.losses import OFF, ON, claims, gradient, mean, tags, verdict, 
 from klsym.tables.quotes import about, quote
 from klsym.tables.table import NONE, Cell, Column, Row, Table, words
 
-CAPTION = words("A KL penalty in the reward. ") + words(
-    "A detached penalty multiplies the score function: its expected gradient, and what its mean, the number"
-    " that is logged, estimates. Below: the same penalty in the reward and in the loss at once."
+CAPTION = words(
+    "A KL penalty in the reward. A detached penalty multiplies the score function: its expected"
+    " gradient, and what its mean, the number that is logged, estimates. Below: the same penalty in the"
+    " reward and in the loss at once."
 )
 COLUMNS = (
     Column("penalty", words("penalty")),

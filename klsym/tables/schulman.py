@@ -13,15 +13,14 @@ import sympy
 from klsym.experiments.schulman import PRINTED, agrees
 from klsym.tables.gaussian import NAMES, PLACES, claim_of, figures
 from klsym.tables.losses import written
-from klsym.tables.table import Cell, Column, Row, Table, code, math, words
+from klsym.tables.table import Cell, Column, Row, Table, code, math, text, words
 
-CAPTION = (
-    words("Schulman's tables of bias and spread, exactly. ")
-    + words("Bias and standard deviation of one sample over the true KL, for ")
-    + math(r"q = \mathcal{N}(0, 1)") + words(" and ") + math(r"p = \mathcal{N}(d, 1)")
-    + words("; each printed figure beside the exact one, and whether it is right to the digits given, that is"
-            " within half a unit in the last one.")
-)  # fmt: skip
+CAPTION = text(
+    "Schulman's tables of bias and spread, exactly. Bias and standard deviation of one sample over the"
+    r" true KL, for $q = \mathcal{N}(0, 1)$ and $p = \mathcal{N}(d, 1)$; each printed figure beside the"
+    " exact one, and whether it is right to the digits given, that is within half a unit in the last"
+    " one."
+)
 COLUMNS = (
     Column("estimator", words("estimator")),
     *(

@@ -23,19 +23,15 @@ from klsym.render.spelling import LATEX
 from klsym.tables.losses import OFF, ON
 from klsym.tables.pieces import noted
 from klsym.tables.quotes import Quote, naming, quote, speaking_of
-from klsym.tables.table import NONE, Cell, Column, Row, Table, behind, cited, math, words
+from klsym.tables.table import NONE, Cell, Column, Row, Table, behind, cited, math, text, words
 
-CAPTION = (
-    words("Estimators on sequences. The gradient at one sequence of random length ") + math("T")
-    + words(", the sum over tokens ") + math("t") + words(", and its mean: under ") + math("q")
-    + words(" on-policy, under ") + math(r"\mu") + words(" off-policy. ")
-    + math(r"q_t") + words(" is the distribution of the next token after the prefix drawn, ")
-    + math(r"k_{1,t}") + words(" its log ratio, ") + math(r"\rho_{\le t}")
-    + words(" the product of the ratios up to ") + math("t") + words(" and ") + math(r"\rho")
-    + words(" that of all of them; ") + math("m = n - 1")
-    + words(". No function: the field has a curl on a tree of tokens. Under claim, a dash: proved for")
-    + words(" this table.")
-)  # fmt: skip
+CAPTION = text(
+    "Estimators on sequences. The gradient at one sequence of random length $T$, the sum over tokens"
+    r" $t$, and its mean: under $q$ on-policy, under $\mu$ off-policy. $q_t$ is the distribution of the"
+    r" next token after the prefix drawn, $k_{1,t}$ its log ratio, $\rho_{\le t}$ the product of the"
+    r" ratios up to $t$ and $\rho$ that of all of them; $m = n - 1$. No function: the field has a curl on"
+    " a tree of tokens. Under claim, a dash: proved for this table."
+)
 COLUMNS = (
     Column("estimator", words("at one sequence"), 0.223),
     Column("gradient", words("expected gradient"), 0.27),
@@ -105,7 +101,7 @@ def _explained(group: str, loss: str, options: dict[str, str]) -> Row:
     tags = (loss, *loss.split("*")[1:], *options.values(), target)
     right = Quote(main, ()).right
     if (group, loss) == (TOKEN, "k2"):
-        right = right + words(", that is ") + quote("sequence.token-loss-partial").right
+        right = text("<right>, that is <same>", right=right, same=quote("sequence.token-loss-partial").right)
     return _row(group, tags, left, right, _keeps(found, options), words(target))
 
 
@@ -119,8 +115,8 @@ def _quoted(group: str, claim: str, number: int, tags: str) -> Row:
 def _normalised_ratio() -> Row:
     """rho^(1/T) as a weight: values, which are no longer those under q."""
     mean, value = quote("neighbour.gspo-ratio"), quote("neighbour.gspo-ratio", 1)
-    remark = words("as a weight it has not even mean one: ") + mean.statement
-    cells = (at_sequence(value.proof), words("its value: ") + value.statement, remark, NONE)
+    remark = text("as a weight it has not even mean one: <mean>", mean=mean.statement)
+    cells = (at_sequence(value.proof), text("its value: <value>", value=value.statement), remark, NONE)
     return _row(WHOLE_WEIGHTED, ("rho**(1/T)", "sequence"), *cells)
 
 
@@ -142,7 +138,7 @@ def _keeps(found: Verdict, options: dict[str, str]) -> Cell:
     """The notes of `explain`; what has mean zero may be dropped."""
     if options.get("credit") == "to-go":
         dropped, count = quote("sequence.causality", 1), quote("sequence.cumulative", 1)
-        lead = words("drops ") + count.right + words(" terms of mean zero, ")
+        lead = text("drops <count> terms of mean zero, ", count=count.right)
         return lead + at_sequence(dropped.proof) + Cell((), (*dropped.claims, "sequence.reward-to-go"))
     if found.notes:
         return noted(found.notes[0].partition(": ")[0])

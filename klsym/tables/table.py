@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
@@ -46,6 +47,19 @@ def math(latex: str, *claims: str) -> Cell:
 
 
 NONE = words("–")
+
+
+def text(sentence: str, *claims: str, **cells: Cell) -> Cell:
+    """Words, with $formulas$ and <names> of cells in them; claims: the ids of those behind it.
+
+    >>> text("for $r < 1$ see <loss>", loss=code("k3")).pieces
+    (('words', 'for '), ('math', 'r < 1'), ('words', ' see '), ('code', 'k3'))
+    """
+    found = Cell((), claims)
+    for place, piece in enumerate(re.split(r"\$([^$]*)\$|<(\w+)>", sentence)):
+        if piece:
+            found = found + (words, math, cells.__getitem__)[place % 3](piece)
+    return found
 
 
 def listed(cells: list[Cell], sign: str = "; ") -> Cell:

@@ -13,15 +13,13 @@ from klsym.ring import ONE, ZERO, ExpPoly
 from klsym.tables.gaussian import family
 from klsym.tables.losses import ESTIMATORS, OFF, ON, claims, mean, tags, written
 from klsym.tables.quotes import Quote, parts, quote
-from klsym.tables.table import NONE, Cell, Column, Row, Table, math, words
+from klsym.tables.table import NONE, Cell, Column, Row, Table, math, text, words
 
-CAPTION = (
-    words("What each estimator's value tells. ")
-    + words("Mean under the sampler, sign of a single value, variance near ") + math("q = p")
-    + words(" to lowest order in ") + math(r"\varepsilon = r - 1")
-    + words("; exactly for ") + math(r"q = \mathcal{N}(0, 1)") + words(", ") + math(r"p = \mathcal{N}(d, 1)")
-    + words(", where ") + math(r"\mathrm{KL} = d^2/2") + words(".")
-)  # fmt: skip
+CAPTION = text(
+    "What each estimator's value tells. Mean under the sampler, sign of a single value, variance near"
+    r" $q = p$ to lowest order in $\varepsilon = r - 1$; exactly for $q = \mathcal{N}(0, 1)$, $p ="
+    r" \mathcal{N}(d, 1)$, where $\mathrm{KL} = d^2/2$."
+)
 GAUSSIAN = words("Gaussians")
 COLUMNS = (
     Column("estimator", words("estimator")),

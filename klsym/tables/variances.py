@@ -18,18 +18,15 @@ from klsym.render.spelling import LATEX, TEXT
 from klsym.tables.losses import OFF, written
 from klsym.tables.pieces import equality, noted, premise, side, texts, where
 from klsym.tables.quotes import Quote, about, evidence, parts, quote, stated
-from klsym.tables.table import NONE, Cell, Column, Row, Table, behind, cited, listed, math, words
+from klsym.tables.table import NONE, Cell, Column, Row, Table, behind, cited, listed, math, text, words
 from klsym.tables.witness import witness
 
-CAPTION = (
-    words("Which estimate varies less. ")
-    + math(r"A") + words(" and ") + math("B") + words(" are gradients at a sample, or values; ")
-    + math("s") + words(" stands for the score function along any direction, ") + math(r"\rho = q/\mu")
-    + words(", ") + math("r = p/q") + words(", ") + math("m = n - 1")
-    + words("; variances are assumed finite. What is said of a region is proved there; a model, given by the")
-    + words(" probabilities of its outcomes and a direction ") + math("u")
-    + words(" of the logits, shows that the order fails elsewhere.")
-)  # fmt: skip
+CAPTION = text(
+    "Which estimate varies less. $A$ and $B$ are gradients at a sample, or values; $s$ stands for the"
+    r" score function along any direction, $\rho = q/\mu$, $r = p/q$, $m = n - 1$; variances are assumed"
+    " finite. What is said of a region is proved there; a model, given by the probabilities of its"
+    " outcomes and a direction $u$ of the logits, shows that the order fails elsewhere."
+)
 COLUMNS = (
     Column("pair", math("A") + words(" and ") + math("B"), 0.17),
     Column("difference", math(r"\mathrm{Var}\,A - \mathrm{Var}\,B"), 0.3),
@@ -71,9 +68,9 @@ def _weighted() -> Row:
     assert same and _spread(rho * k1, sg(rho) * k2).coefficients == spread.coefficients
     theorems = (spread.base[-1], spread.regional, spread.a_less)
     difference, region, other = (stated(proof) for proof in theorems if proof)
-    pair = _gradient(rho * k1) + words(" and ") + _gradient(best) + words(" or ")
-    pair = pair + same.left + words(", the same at each sample")
-    lower = math("B") + words(" where ") + where(region) + words("; not everywhere: ") + _greater(other)
+    pair = text("<a> and <b> or <c>, the same at each sample",
+                a=_gradient(rho * k1), b=_gradient(best), c=same.left)  # fmt: skip
+    lower = text("$B$ where <region>; not everywhere: <model>", region=where(region), model=_greater(other))
     tags = f"{show(rho * k1, TEXT)} {show(best, TEXT)} {show(sg(rho) * k2, TEXT)} off-policy gradient"
     return _row(WEIGHTED, tags, pair, difference.right, lower)
 
@@ -91,8 +88,7 @@ def _spread(a: Any, b: Any) -> Spread:
 
 def _greater(refuted: Quote) -> Cell:
     """A model in which the variance on the left, that of B, is the greater one."""
-    order = math(r"\mathrm{Var}\,B > \mathrm{Var}\,A") + words(" for ")
-    return order + witness(refuted.proof, *refuted.claims)
+    return text(r"$\mathrm{Var}\,B > \mathrm{Var}\,A$ for ") + witness(refuted.proof, *refuted.claims)
 
 
 def _gradient(loss: Any) -> Cell:
@@ -102,8 +98,8 @@ def _gradient(loss: Any) -> Cell:
 
 def _noise() -> Row:
     at_sample, mean = quote("variance.noise-term"), quote("variance.noise-term", 1)
-    pair = words("the same: ") + at_sample.left + words(" at a sample")
-    lower = words("noise of mean zero, whatever ") + math("p") + words(" is: ") + mean.statement
+    pair = text("the same: <left> at a sample", left=at_sample.left)
+    lower = text("noise of mean zero, whatever $p$ is: <mean>", mean=mean.statement)
     return _row(WEIGHTED, "rho*k1 rho*k3 off-policy gradient", pair, at_sample.right, lower)
 
 
@@ -111,25 +107,23 @@ def _orders() -> Row:
     """Var g1 and Var g* to leading order."""
     name = "variance.orders"
     first, second = (part.latex.split(r",\quad")[0] for part in parts(name))
-    bounds = [math(part.latex.split(r",\quad")[1].strip(), name) for part in parts(name)]
+    bounds = listed([math(part.latex.split(r",\quad")[1].strip(), name) for part in parts(name)])
     small = next(line for line in parts(name)[0].hypotheses if line.startswith("e = "))
-    radius, _, size = small.partition(" is ")
-    pair = math(r"g_1") + words(" = ") + _gradient(rho * k1) + words(" and ")
-    pair = pair + math(r"g_\star") + words(" = ") + _gradient(rho * k3)
-    difference = words("each: ") + math(first, name) + words("; ") + math(second, name)
-    lower = math("B") + words(" near ") + math("p = q") + words(", where ") + math(r"\varepsilon = r - 1")
-    lower = lower + words(" vanishes; ") + math(radius.replace("sup", r"\sup"), name)
-    lower = lower + words(f" is {size}, ")
-    return _row(WEIGHTED, "rho*k1 rho*k3 off-policy gradient", pair, difference, lower + listed(bounds))
+    radius, _, size = small.replace("sup", r"\sup").partition(" is ")
+    pair = text(r"$g_1$ = <a> and $g_\star$ = <b>", a=_gradient(rho * k1), b=_gradient(rho * k3))
+    difference = text(f"each: ${first}$; ${second}$", name)
+    near = r"$B$ near $p = q$, where $\varepsilon = r - 1$ vanishes; "
+    lower = text(f"{near}${radius}$ is {size}, <bounds>", name, bounds=bounds)
+    return _row(WEIGHTED, "rho*k1 rho*k3 off-policy gradient", pair, difference, lower)
 
 
 def _analytic() -> Row:
     """The variance of one is 0, so the difference is that of the other: right - left of an inequality."""
     exact, bound = quote("gradient.analytic"), quote("gradient.analytic", 1)
-    pair = written(k1 * s) + words(" at a sample, and the exact sum over outcomes, ") + exact.right
+    pair = text("<a> at a sample, and the exact sum over outcomes, <b>", a=written(k1 * s), b=exact.right)
     theorem = bound.proof.theorem.statement
     difference = side(theorem.right - theorem.left, bound)
-    lower = math("B") + words(", always") + equality(bound)
+    lower = text("$B$, always") + equality(bound)
     return _row(GRADIENTS, "analytic on-policy gradient", pair, difference, lower)
 
 
@@ -137,17 +131,17 @@ def _analytic() -> Row:
 def _baseline() -> Row:
     name = "variance.optimal-baseline"
     difference, order = quote(name), quote(name, 1)
-    pair = written((k1 - b) * s) + words(" and ") + written((k1 - b_star) * s)
-    lower = math("B") + words(", always, for ") + premise(order) + equality(order)
+    pair = _and((k1 - b) * s, (k1 - b_star) * s)
+    lower = text("$B$, always, for <best>", best=premise(order)) + equality(order)
     return _row(GRADIENTS, "baseline on-policy gradient", pair, difference.right, lower)
 
 
 def _kl_as_baseline() -> Row:
     """A covariance that says how far KL(q||p) is from the best baseline."""
     found = quote("variance.optimal-baseline", 2)
-    pair = words("the same, ") + math("b") + words(" being ") + premise(found, 1)
-    lower = math("B") + words("; as good where the covariance of ") + written(k1) + words(" and ")
-    lower = lower + written(s**2) + words(" is 0: ") + found.statement
+    pair = text("the same, $b$ being <mean>", mean=premise(found, 1))
+    both = _and(k1, s**2)
+    lower = text("$B$; as good where the covariance of <both> is 0: <so>", both=both, so=found.statement)
     return _row(GRADIENTS, "baseline on-policy gradient", pair, words("the same"), lower)
 
 
@@ -156,8 +150,8 @@ def _centring() -> Row:
     name = "variance.loo-not-always-better"
     difference, other = quote(name), quote(name, 1)
     cell = side(difference.proof.theorem.statement.right * to_ring(1 / n), difference)
-    pair = math("A") + words(": no centring, ") + math("B") + words(": leave-one-out")
-    lower = math("B") + words(" just where this is positive; not everywhere: ") + _greater(other)
+    pair = text("$A$: no centring, $B$: leave-one-out")
+    lower = text("$B$ just where this is positive; not everywhere: ") + _greater(other)
     return _row(BATCHES, "leave-one-out on-policy gradient", pair, cell, lower)
 
 
@@ -173,7 +167,7 @@ def _any_multiple() -> Row:
     found, why = quote("value.optimal-lambda"), quote("value.control-variate-covariance")
     own = side_of(Covariance("q", to_ring(k1), to_ring(k1)))
     difference = side(found.proof.theorem.statement.right - own, found)
-    lower = math("A") + words(" just where this is negative; the covariance helps: ") + why.statement
+    lower = text("$A$ just where this is negative; the covariance helps: ") + why.statement
     return _row(VALUES, "k(lam) k1 on-policy value", _and(k(lam), k1), difference, lower)
 
 
@@ -182,7 +176,7 @@ def _best_multiple() -> Row:
     found, order, limit = quote(name, 1), quote(name, 2), evidence(name)
     statement = found.proof.theorem.statement
     best = side_of(Covariance("q", to_ring(k(lam_star)), to_ring(k(lam_star))))
-    lower = math("B") + words(", always, for ") + premise(order) + equality(order)
+    lower = text("$B$, always, for <best>", best=premise(order)) + equality(order)
     lower = lower + words("; ") + texts(limit.latex.split(r",\quad ")[-1], name)
     pair = _and(k(lam), k(lam_star))
     return _row(VALUES, "k(lam) on-policy value", pair, side(statement.right - best, found), lower)
@@ -197,10 +191,8 @@ def _gaussians() -> Row:
     gap = steps["the gap"].partition(",")[0].partition("= ")[2]
     region = found.latex.partition(r"\iff ")[2].split(r",\quad ")
     pair = _and(k3, k1) + words(", ") + listed([math(part, name) for part in densities], ", ")
-    lower = math("A") + words(" just for ") + listed([math(part, name) for part in region], ", ")
-    difference = (
-        math(gap, name) + words(" with ") + math("u = d^2") + words(": ") + math(steps["u = d^2"], name)
-    )
+    lower = text("$A$ just for ") + listed([math(part, name) for part in region], ", ")
+    difference = text(f"${gap}$ with $u = d^2$: ${steps['u = d^2']}$", name)
     return _row(VALUES, "k1 k3 gaussian on-policy value", pair, difference, lower)
 
 
@@ -209,9 +201,9 @@ def _squared_errors() -> Row:
     difference, floor = quote(name, 1), quote(name, 2)
     statement = difference.proof.theorem.statement
     cell = words("of squared errors: ") + side(statement.right * to_ring(1 / n), difference)
-    lower = math("B") + words(" just where this is positive, with ") + premise(difference)
-    lower = lower + words("; at any ") + math("n") + words(" its error is at least ") + floor.left
-    pair = _and(k1, k2) + words(", means over ") + math("n") + words(" samples")
+    lower = text("$B$ just where this is positive, with <premise>; at any $n$ its error is at least <floor>",
+                 premise=premise(difference), floor=floor.left)  # fmt: skip
+    pair = _and(k1, k2) + text(", means over $n$ samples")
     return _row(VALUES, "k1 k2 on-policy value", pair, cell, lower)
 
 
@@ -223,11 +215,11 @@ def _exact_steps() -> Row:
     inside = re.findall(r"\\left\((.*?)\\right\)", left)
     pair = listed([math(part, name) for part in inside], " and ") + words(", over the tokens of a sequence")
     setting, _, _ = other.hypotheses[-1].partition(": the variances")
-    lower = math("B") + words(" just where this is positive; not everywhere: ") + noted(setting + "; ")
-    values = math(r"\mathrm{Var}\,B") + words(" and ") + math(r"\mathrm{Var}\,A") + words(" are ")
-    lower = lower + values + math(dict(other.steps)["the variances"], name)
+    lower = text("$B$ just where this is positive; not everywhere: ") + noted(setting + "; ")
+    lower = lower + text(r"$\mathrm{Var}\,B$ and $\mathrm{Var}\,A$ are ")
+    lower = lower + math(dict(other.steps)["the variances"], name)
     return _row(VALUES, "rao-blackwell sequence on-policy value", pair, math(right, name), lower)
 
 
 def _and(a: Any, c: Any) -> Cell:
-    return written(a) + words(" and ") + written(c)
+    return text("<a> and <c>", a=written(a), c=written(c))
