@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-Progress = Callable[[list[Any], Callable[[Any], str]], Iterable[Any]]  # items, and what to call each
+Wrapper = Callable[[list[Any], Callable[[Any], str]], Iterable[Any]]  # items, and what to call each
 
 
 def plainly(items: list[Any], describe: Callable[[Any], str]) -> Iterator[Any]:

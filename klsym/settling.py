@@ -10,13 +10,12 @@ from klsym.engine.derivation import Proof
 from klsym.evidence import Evidence
 from klsym.files import write_whole
 from klsym.ledger import Claim, Settled, settle
-from klsym.progress import Progress as Progress  # that of callers who settle
-from klsym.progress import plainly as plainly
+from klsym.progress import Wrapper, plainly
 
 
 @dataclass(frozen=True)
-class Result:
-    """A settled claim, and what the exact oracle found."""
+class Judged:
+    """A settled claim, and what the exact oracle says of it."""
 
     settled: Settled
     judged: tuple[tuple[bool, str], ...]  # of each part: does the oracle agree, and what it measured
@@ -31,17 +30,21 @@ class Result:
         )
 
     @property
+    def checked(self) -> int:
+        return len(self.judged)
+
+    @property
     def error(self) -> str:
         return self.settled.error or "; ".join(self.oracle)
 
 
-def settle_all(claims: list[Claim], progress: Progress = plainly) -> list[Result]:
+def settle_all(claims: list[Claim], progress: Wrapper = plainly) -> list[Judged]:
     """Settle each claim and let the exact oracle judge each of its theorems."""
     return [check_settled(settle(claim)) for claim in progress(claims, lambda claim: claim.id)]
 
 
-def check_settled(settled: Settled) -> Result:
-    return Result(settled, tuple(judge(part, settled.claim) for part in settled.parts))
+def check_settled(settled: Settled) -> Judged:
+    return Judged(settled, tuple(judge(part, settled.claim) for part in settled.parts))
 
 
 def judge(part: Proof | Evidence, claim: Claim) -> tuple[bool, str]:
@@ -62,7 +65,7 @@ def _ask(part: Evidence) -> tuple[bool, str]:
         return False, f"its check failed: {type(error).__name__}: {error}"
 
 
-def table(results: list[Result]) -> str:
+def counts(results: list[Judged]) -> str:
     """Counts by area."""
     rows: list[tuple[str, ...]] = [("area", "claims", "settled", "trust kernel", "parts", "checks agree")]
     areas = list(dict.fromkeys(result.settled.claim.area for result in results))
@@ -70,7 +73,7 @@ def table(results: list[Result]) -> str:
         chosen = [r for r in results if area in (r.settled.claim.area, "all")]
         settled = [r for r in chosen if not r.settled.error]
         kernel = [r for r in settled if r.settled.trust == "kernel"]
-        parts = sum(len(r.judged) for r in chosen)
+        parts = sum(r.checked for r in chosen)
         agrees = parts - sum(len(r.oracle) for r in chosen)
         rows.append((area, *map(str, (len(chosen), len(settled), len(kernel), parts, agrees))))
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
@@ -81,7 +84,7 @@ def table(results: list[Result]) -> str:
     return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:-1], "-" * len(lines[0]), lines[-1]])
 
 
-def write_certificates(results: list[Result], folder: Path) -> int:
+def write_certificates(results: list[Judged], folder: Path) -> int:
     """One file a claim, each whole or not at all; how many.
 
     Raises UsageError: a file that cannot be written.

@@ -98,6 +98,8 @@ BAD = [
     (["tables", "gradients", "--only", "k3\nx"], r"--only 'k3\nx'"),
     (["tables", "--only", "k3", "schulman"], "tables come before --only"),
     (["tables", "schulman", "--columns", ""], "--columns: a name expected"),
+    (["tables", "gradients", "--notation", "bourbaki"], "--notation"),
+    (["tables", "gradients", "--format", "docx"], "--format"),
     (["tables", "schulman", "--columns", "claim", "colour"], "no column 'colour'"),
     *(([command, "-o", ""], "the name of a folder is empty") for command in ("tables", "report", "paper")),
     *(([command, "-o", LONG], "File name too long") for command in ("tables", "report", "paper", "figures")),

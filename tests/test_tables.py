@@ -245,22 +245,6 @@ def test_a_claim_chooses_rows_of_several_tables():
     assert {"gradients", "rewards"} <= chosen and "schulman" not in chosen
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words_in_error"),
-    [
-        (["nothing"], "unknown table"),
-        (["gradients", "--only", "k9"], "no row"),
-        (["gradients", "--columns", "colour"], "no column"),
-        (["gradients", "--notation", "bourbaki"], "--notation"),
-        (["gradients", "--format", "docx"], "--format"),
-    ],
-)
-def test_bad_choices_are_one_line_errors(arguments, words_in_error, capsys):
-    assert main(["tables", *arguments]) == 2
-    error = capsys.readouterr().err
-    assert words_in_error in error and error.count("\n") == 1
-
-
 def test_files_are_written_whole(tmp_path, capsys):
     assert main(["tables", "rewards", "schulman", "-o", str(tmp_path / "new"), "--format", "markdown"]) == 0
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["rewards.md", "schulman.md"]

@@ -21,10 +21,10 @@ import pytest
 
 from klsym.finding import Finding
 from klsym.ledger import load, settle
-from klsym.settling import Result
+from klsym.settling import Judged
 from klsym.tables.table import Column, Row, Table, math, words
+from klsym.write_up.page import page
 from klsym.write_up.page_material import Figure, Material
-from klsym.write_up.report import write_report
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
@@ -156,11 +156,13 @@ def _table() -> Table:
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     known = load()
-    results = [Result(settle(known[id]), ()) for id in CLAIMS]
+    results = [Judged(settle(known[id]), ()) for id in CLAIMS]
     assert not any(result.error for result in results)
-    results.append(Result(settle(known[FAILING]), ((False, "the oracle disagrees"),)))
+    results.append(Judged(settle(known[FAILING]), ((False, "the oracle disagrees"),)))
     folder = tmp_path_factory.mktemp("page")
-    return write_report(folder, Material(results, None, [_figure()], [_table()])).as_uri()
+    written = folder / "report.html"
+    written.write_text(page(Material(results, None, [_figure()], [_table()])), encoding="utf-8")
+    return written.as_uri()
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from klsym.figures.style import save, styled
 from klsym.finding import Finding
 from klsym.ledger import Settled, load, settle
 from klsym.render.rules import CLOSINGS, RULES
-from klsym.settling import Result
+from klsym.settling import Judged
 from klsym.tables.catalogue import tables
 from klsym.tables.layouts import write
 from klsym.write_up import paper
@@ -85,7 +85,7 @@ def test_page_and_paper_count_the_same_findings(parts, ledger):
     quotes = paper.parts(settled)["quotes"]
     assert all(rf"\kldefine{{count/{words}}}" in quotes for words in ("compared}{5", "contradicted}{2"))
     elsewhere = Figure("x", "X", b"", ".png", "a set-up", many)
-    shown = page(Material([Result(item, ()) for item in settled], figures=[elsewhere]))
+    shown = page(Material([Judged(item, ()) for item in settled], figures=[elsewhere]))
     assert "<b>2</b> of 5 findings" in shown
 
 

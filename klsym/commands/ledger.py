@@ -19,14 +19,14 @@ def prove(options: argparse.Namespace) -> int:
     from klsym.experiments.ahead import ahead, of_claims
     from klsym.kept import Kept
     from klsym.ledger import select
-    from klsym.settling import settle_all, table, write_certificates
+    from klsym.settling import counts, settle_all, write_certificates
 
     claims, known = select(options.ids), Kept()
     folder = None if options.certificates is None else output_folder(options.certificates)
     with ahead(of_claims(claims)):
         results = settle_all(claims, progress=progress)
     known.add(result.settled for result in results if not result.error)
-    print(table(results))
+    print(counts(results))
     failed = [result for result in results if result.error]
     for result in failed:
         print(f"FAILED {result.settled.claim.id}: {one_line(result.error)}")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from klsym.errors import UsageError
-from klsym.progress import Progress, plainly
+from klsym.progress import Wrapper, plainly
 from klsym.tables.table import Table
 
 # name -> what it shows; the module of that name makes it
@@ -29,7 +29,7 @@ def tables(
     names: tuple[str, ...] = (),
     only: tuple[str, ...] = (),
     columns: tuple[str, ...] = (),
-    progress: Progress = plainly,
+    progress: Wrapper = plainly,
 ) -> Iterator[Table]:
     """The chosen tables, all where none is named, with the chosen rows and columns.
 

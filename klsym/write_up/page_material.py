@@ -10,7 +10,7 @@ from klsym.finding import Finding
 
 if TYPE_CHECKING:
     from klsym.sampling.verify import Report
-    from klsym.settling import Result
+    from klsym.settling import Judged
     from klsym.tables.table import Table
 
 
@@ -39,7 +39,7 @@ class Material:
     sources: tag -> full reference.  certificates: claim id -> link to its file.
     """
 
-    results: Sequence[Result]
+    results: Sequence[Judged]
     cross_check: Report | None = None
     figures: Sequence[Figure] = ()
     tables: Sequence[Table] = ()

@@ -30,9 +30,9 @@ from klsym.files import make_folder, write_whole
 from klsym.finding import MARKS
 from klsym.kernel import CLOSINGS as ENDINGS
 from klsym.ledger import Claim, Settled, load, settle
+from klsym.progress import Wrapper, plainly
 from klsym.render.claims import statement_latex
 from klsym.render.rules import CLOSINGS, RULES
-from klsym.settling import Progress, plainly
 from klsym.write_up.bibliography import bibliography, cited
 from klsym.write_up.prose import prose
 from klsym.write_up.tex import breakable, escape
@@ -54,7 +54,7 @@ OFTEN = 3  # a reading shared by so many claims of an area is printed once
 
 
 def write_parts(
-    folder: Path, progress: Progress = plainly, figures: bool = True, here: bool = True
+    folder: Path, progress: Wrapper = plainly, figures: bool = True, here: bool = True
 ) -> list[Path]:
     """Settle the ledger and write every part; the files written.
 
@@ -74,7 +74,7 @@ def write_parts(
     return written
 
 
-def _write_parts(folder: Path, claims: list[Claim], progress: Progress) -> list[Path]:
+def _write_parts(folder: Path, claims: list[Claim], progress: Wrapper) -> list[Path]:
     settled = [settle(claim) for claim in progress(claims, lambda claim: claim.id)]
     failed = [f"{item.claim.id}: {item.error}" for item in settled if item.error]
     if failed:

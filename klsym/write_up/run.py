@@ -17,13 +17,14 @@ from klsym.files import make_folder, refuse_unless_writable, write_whole
 from klsym.kept import Kept
 from klsym.kernel import FORMAT
 from klsym.ledger import Claim, select
-from klsym.settling import Progress, Result, plainly, settle_all, table, write_certificates
+from klsym.progress import Wrapper, plainly
+from klsym.settling import Judged, counts, settle_all, write_certificates
 from klsym.tables.catalogue import tables as every_table
 from klsym.tables.table import Table
+from klsym.write_up.page import page
 from klsym.write_up.page_material import Figure, Material
-from klsym.write_up.report import NAME, write_report
 
-CERTIFICATES, FIGURES = "certificates", "figures"
+NAME, CERTIFICATES, FIGURES = "report.html", "certificates", "figures"
 VERIFIED, FOUND = "verify.txt", "findings.txt"
 Sampled = Callable[[int, int], None]
 
@@ -45,7 +46,7 @@ class Summary:
 
 def produce(
     folder: Path,
-    progress: Progress = plainly,
+    progress: Wrapper = plainly,
     sampled: Sampled | None = None,
     claims: list[Claim] | None = None,
     experiments: list[str] | None = None,
@@ -77,10 +78,11 @@ def produce(
     write_whole(folder / FOUND, found + "\n")
     links = {name: f"{CERTIFICATES}/{name}.json" for name in certified}
     made = list(every_table()) if tables is None else tables
-    page = write_report(folder, Material(results, report, figures, made, sources(), links))
+    material = Material(results, report, figures, made, sources(), links)
+    write_whole(folder / NAME, page(material))
     failed = [f"FAILED {r.settled.claim.id}: {' '.join(r.error.split())}" for r in results if r.error]
     passed = not failed and (report is None or report.passed)
-    lines = [table(results), *failed, "", verified, "", found, "", *_where(folder, page)]
+    lines = [counts(results), *failed, "", verified, "", found, "", *_where(folder)]
     return Summary(passed, "\n".join(lines))
 
 
@@ -113,7 +115,7 @@ def _is_certificate(path: Path) -> bool:
     return isinstance(found, dict) and found.get("format") == FORMAT
 
 
-def cross_check(results: list[Result], sampled: Sampled | None = None) -> tuple[Any, str]:
+def cross_check(results: list[Judged], sampled: Sampled | None = None) -> tuple[Any, str]:
     """The run of `klsym verify` on settled claims, and what it prints; experiments are no identities."""
     from klsym.sampling import verify
     from klsym.sampling.backends import backend
@@ -161,9 +163,9 @@ def sources() -> dict[str, str]:
     return {tag: in_words(source) for tag, source in SOURCES.items()}
 
 
-def _where(folder: Path, page: Path) -> list[str]:
+def _where(folder: Path) -> list[str]:
     rows = {
-        "The report, one page:": page,
+        "The report, one page:": folder / NAME,
         "The proofs, one certificate a claim:": folder / CERTIFICATES,
         "The numeric cross-check:": folder / VERIFIED,
         "The experiments, drawn, with their data:": folder / FIGURES,

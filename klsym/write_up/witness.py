@@ -3,6 +3,7 @@ r"""Counterexamples in LaTeX: a table of outcomes, or a tree of tokens, with bot
 from __future__ import annotations
 
 from fractions import Fraction
+from string import ascii_lowercase
 from typing import Any
 
 from klsym.abbreviations import (
@@ -12,57 +13,45 @@ from klsym.abbreviations import (
     IndexedGradient,
     Point,
     PointGradient,
-    Side,
     Statement,
-    elements,
-    measures,
+    atoms_of,
 )
 from klsym.engine.derivation import Proof
-from klsym.names import parse_name
+from klsym.engine.explain_samples import shown_witness
 from klsym.render.spelling import LATEX
 from klsym.render.text import show_interval
+from klsym.render.verdict import tree_rows
 
 LONGEST = 24  # digits of a fraction that is printed as such
-LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def counterexample(proof: Proof) -> str:
     """The model of a refutation: a sentence, and for sequences a table of their tokens."""
-    close, statement = proof.theorem.close, proof.theorem.statement
-    model, used = close["model"], _used(statement)
-    left, right = (show_interval(close[side]) for side in ("left", "right"))
+    shown, statement = shown_witness(proof), proof.theorem.statement
+    left, right = (show_interval(shown[side]) for side in ("left", "right"))
     verdict = rf"The left side is ${_decimal(left)}$, the right side ${_decimal(right)}$."
-    parameters = _parameters(model.get("parameters", {}))
-    if "tree" in model:
-        return _tree(model["tree"], used, parameters) + " " + verdict
-    rows = [rf"${LATEX.measure(name)} = {_row(model[name])}$" for name in ("q", "p", "mu") if name in used]
-    rows += [rf"${name} = {_row(values)}$" for name, values in model["rewards"].items() if name in used]
+    parameters = _parameters(shown.get("parameters", {}))
+    moving = _speaks_of(statement, MOVING)
+    if "tree" in shown:
+        tree = {name: row for name, row in shown["tree"].items() if moving or name != "u"}
+        return _tree(tree, parameters) + " " + verdict
+    values = {LATEX.measure(name): shown[name] for name in ("q", "p", "mu") if name in shown}
+    values |= shown.get("rewards", {})
+    rows = [rf"${name} = {_row(row)}$" for name, row in values.items()]
     rows += [parameters] if parameters else []
-    along = rf", along the logits' direction $u = {_row(model['u'])}$" if "u" in used else ""
-    at = f", at outcome {int(model['outcome']) + 1}" if "outcome" in used else ""
+    along = rf", along the logits' direction $u = {_row(shown['u'])}$" if moving else ""
+    at_one = _speaks_of(statement, Point | PointGradient)
+    at = f", at outcome {int(proof.theorem.close['model']['outcome']) + 1}" if at_one else ""
     return rf"\emph{{Counterexample.}} {', '.join(rows)}{along}{at}. {verdict}"
 
 
-def _used(statement: Statement) -> set[str]:
-    """What of a model a statement speaks of."""
-    names, used = set(), {"q", "p"}
-    for side in (statement.left, statement.right):
-        names |= {parse_name(name).base for element in elements(side) for name in element.names()}
-        used |= set(measures(side)) & {"mu"}
-        atoms = [atom for _, product in side.terms for atom in product]
-        used |= {"outcome" for atom in atoms if isinstance(atom, Point | PointGradient)}
-        used |= {"u"} if _has_direction(side) else set()
-        used |= {"v"} if any(isinstance(atom, Curl) for atom in atoms) else set()
-    return used | ({"mu"} if "w" in names else set()) | names & {"R", "A"}
+MOVING = Gradient | ExpectedGradient | PointGradient | IndexedGradient | Curl  # taken along a direction
 
 
-MOVING = Gradient | ExpectedGradient | PointGradient | IndexedGradient | Curl
-
-
-def _has_direction(side: Side) -> bool:
-    """Is there a score function or a gradient in it, which are taken along a direction?"""
-    atoms = [atom for _, product in side.terms for atom in product]
-    return any(isinstance(atom, MOVING) or getattr(atom, "score", ()) for atom in atoms)
+def _speaks_of(statement: Statement, kinds: Any) -> bool:
+    """Is there an atom of these kinds in it?  A score function moves as a gradient does."""
+    atoms = atoms_of(statement.left, statement.right)
+    return any(isinstance(a, kinds) or (kinds is MOVING and getattr(a, "score", ())) for a in atoms)
 
 
 def _parameters(values: dict[str, Any]) -> str:
@@ -97,24 +86,16 @@ def _power(text: str) -> str:
     return rf"{digits}\cdot 10^{{{int(power)}}}"
 
 
-def _tree(tree: dict[str, Any], used: set[str], parameters: str) -> str:
+def _tree(tree: dict[str, Any], parameters: str) -> str:
     """One row for each prefix after which a token is drawn."""
-    found: list[tuple[str, dict[str, Any]]] = []
-
-    def walk(prefix: str, node: dict[str, Any]) -> None:
-        found.append((prefix or r"\text{start}", node))
-        for token, after in zip(LETTERS, node["next"], strict=False):
-            if after is not None:
-                walk(prefix + token, after)
-
-    walk("", tree)
-    names = [name for name in ("q", "p", "mu", "R", "u", "v") if name in tree and name in used]
+    (_, *names), found, _ = tree_rows(tree)
     head = " & ".join(["after", *(f"${LATEX.measure(name)}$" for name in names)])
-    rows = [
-        " & ".join([f"${prefix}$", *(f"${', '.join(map(_number, node[name]))}$" for name in names)])
-        for prefix, node in found
-    ]
-    tokens = ", ".join(f"${letter}$" for letter in LETTERS[: len(tree["q"])])
+    rows = []
+    for prefix, *cells in found:
+        after = prefix if prefix != "start" else r"\text{start}"
+        shown = (f"${', '.join(map(_number, cell.split(', ')))}$" for cell in cells)
+        rows.append(" & ".join([f"${after}$", *shown]))
+    tokens = ", ".join(f"${letter}$" for letter in ascii_lowercase[: len(tree["q"])])
     body = " \\\\\n".join([head + r" \\ \midrule" + "\n" + rows[0], *rows[1:]])
     table = (
         rf"\begin{{tabular}}{{@{{}}l{'l' * len(names)}@{{}}}} \toprule" + f"\n{body} " + r"\\ \bottomrule"
