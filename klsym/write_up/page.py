@@ -75,18 +75,18 @@ def environment() -> Any:
         {
             "prose": _prose,
             "sentence": lambda text: _prose(" ".join(str(text).split())),
-            "inline": lambda latex: Markup(mathml(latex)),
-            "breaking": lambda latex: Markup(mathml(latex, breaking=True)),
-            "display": _displayed,
+            "inline": lambda shown: _set(shown),
+            "breaking": lambda shown: _set(shown, breaking=True),
+            "display": lambda shown: _set(shown, display=True, breaking=True),
             "number": lambda value, digits=1: Markup(number(value, digits)),
             "scientific": scientific,
         }
     )
 
 
-def _displayed(shown: str) -> Markup:
+def _set(shown: str, **style: bool) -> Markup:
     """A formula that is MathML already, or is written in LaTeX."""
-    return shown if isinstance(shown, Markup) else Markup(mathml(shown, display=True, breaking=True))
+    return shown if isinstance(shown, Markup) else Markup(mathml(shown, **style))
 
 
 def _prose(text: str) -> Markup:
