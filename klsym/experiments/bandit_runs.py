@@ -163,10 +163,12 @@ def _sampled_block(problem: Problem, n: int, bandits: Bandits, first: int, tick:
         np.exp(np.subtract(logits, top, out=weights), out=weights)
         at, totals = inverse_cdf(weights, _columns(rng.random((len(start), n)).T))
         bits.advance(others * n)
-        k1 = logits.ravel()[at] - (top + np.log(totals)) - log_p.ravel()[at]
-        c = _coefficients(k1, rewards.ravel()[at], problem.beta) * (problem.step / n)
+        k1 = logits.take(at) - (top + np.log(totals)) - log_p.take(at)
+        c = _coefficients(k1, rewards.take(at), problem.beta) * (problem.step / n)
         np.divide(weights, totals, out=weights)
-        return np.asarray(snap(logits + score_sum(at, c, weights)))
+        moved = score_sum(at, c, weights)
+        moved += logits
+        return np.asarray(snap(moved))
 
     def curves(logits: Array) -> Array:
         return np.moveaxis(logits.reshape(len(logits), -1, len(start)), 0, -1)
@@ -215,8 +217,10 @@ def _flow_block(problem: Problem, bandits: Bandits, tick: Tick) -> Course:
         q = np.exp(log_q)
         penalties[1] = q[-2] - p
         penalties[2] = kl_gradient(log_q[-1], bandits.log_p)
-        gain = bandits.rewards - (q * bandits.rewards).sum(-1, keepdims=True)
-        logits[moving] += problem.step * (q * gain - problem.beta * penalties[moving])
+        push = -problem.beta * penalties[moving]
+        if problem.rewarded:
+            push += q * (bandits.rewards - (q * bandits.rewards).sum(-1, keepdims=True))
+        logits[moving] += problem.step * push
         return logits
 
     return _course(problem, bandits, walk(logits, update, problem.times()), tick)

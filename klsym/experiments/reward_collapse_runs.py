@@ -116,7 +116,7 @@ def sampled_update(name: str, setup: Setup, log_q: Any, log_p: Any, reward: Any,
     uniforms: on [0, 1), shape (n, repeats).
     """
     at, _ = inverse_cdf(np.exp(log_q), uniforms)
-    gain = reward.ravel()[at] - setup.beta * penalty(name, (log_q - log_p).ravel()[at])
+    gain = reward.take(at) - setup.beta * penalty(name, (log_q - log_p).take(at))
     if setup.baseline:
         gain = centred(gain)
     return score_sum(at, gain / len(at), np.exp(log_q))

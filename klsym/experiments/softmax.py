@@ -132,10 +132,10 @@ def inverse_cdf(weights: Array, uniforms: Array) -> tuple[Any, Array]:
         np.add(below, more, out=here)  # np.cumsum along a column takes three times as long
     totals = sums[arms - 1].copy()
     sums[arms - 1] = np.inf  # u times the total may round up to the total
-    flat, wanted = sums.ravel(), uniforms * totals
+    wanted = uniforms * totals
     at = np.tile(np.arange(columns), (len(uniforms), 1))
     for step in steps:
-        at += (flat.take(at + (step - 1) * columns) <= wanted) * (step * columns)
+        at += (sums.take(at + (step - 1) * columns) <= wanted) * (step * columns)
     return at, totals
 
 
@@ -148,7 +148,8 @@ def score_sum(at: Any, coefficients: Any, q: Any, axis: int = 0) -> Any:
     at: the outcomes drawn, as indices into the raveled probabilities q, which sum to one along the axis.
     """
     drawn = np.bincount(at.ravel(), coefficients.ravel(), minlength=q.size).reshape(q.shape)
-    return drawn - q * drawn.sum(axis, keepdims=True)
+    drawn -= q * drawn.sum(axis, keepdims=True)
+    return drawn
 
 
 # ---------------------------------------------------------------------------- refusals
