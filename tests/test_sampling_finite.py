@@ -310,14 +310,6 @@ def test_an_estimate_without_a_linear_part() -> None:
         (lambda: FiniteSampler(MODEL, Context(on_policy=True)), "mu must equal q"),
         (lambda: sampler_of().rows(Mean("", "q", ExpPoly.variable("A"))), "no value for 'A'"),
         (lambda: sampler_of().rows(Mean("", "q", ExpPoly.variable("lam"))), "no value for 'lam'"),
-        (lambda: FiniteModel([1.0, 0.0], [0.5, 0.5], [1, 0]), r"q\[1\] = 0.0 is not positive"),
-        (lambda: FiniteModel([0.5, 0.5], [1, 0], [1, 0]), r"p\[1\] = 0 is not positive"),
-        (lambda: FiniteModel([0.5, 0.5], [0.5, 0.5], [1, 0], [1.5, -0.5]), r"mu\[1\] = -0.5 is not positive"),
-        (lambda: FiniteModel([0.5, 0.6], [0.5, 0.5], [1, 0]), "q sums to 1.1"),
-        (lambda: FiniteModel([0.5, math.nan], [0.5, 0.5], [1, 0]), "q holds nan"),
-        (lambda: FiniteModel.from_logits([0.0, math.nan], p=[0.5, 0.5], u=[1, 0]), "finite numbers expected"),
-        (lambda: FiniteModel.from_logits([0.0, math.inf], p=[0.5, 0.5], u=[1, 0]), "finite numbers expected"),
-        (lambda: FiniteModel.from_logits([0.0, -1e9], p=[0.5, 0.5], u=[1, 0]), r"q\[1\] = 0.0 is not"),
     ],
 )  # fmt: skip
 def test_refusals(make: Any, reason: str) -> None:
