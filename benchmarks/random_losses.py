@@ -1,18 +1,21 @@
-"""klsym on many random losses against the independent oracles of tests/, in parallel processes.
+"""klsym on many random losses against the literal oracle of tests/, in parallel processes.
 
-    python benchmarks/random_losses.py --count 10000 --seed 0             # verdicts on losses of one sample
-    python benchmarks/random_losses.py --tokens --count 10000 --seed 0    # losses over sequences
+    python benchmarks/random_losses.py --count 20000 --seed 0            # verdicts, all settings and levels
+    python benchmarks/random_losses.py --tokens --count 10000 --seed 0   # the kernel's rules on sums over t
 
-Each failing loss is printed as soon as it is found; the last line of stdout is the summary, and the
-exit code is 1 if any loss failed.  A loss is known by its seed and number, so neither --jobs nor
---count changes what it is.  With --tokens, losses whose exact gradients are equal though klsym's canonical
-forms differ are printed too: they are no failures, but what the canonical form misses.
+Each failing loss is printed as soon as it is found; at the end stand the share of open answers in every
+setting and their reasons, and one line in summary.  The exit code is 1 if any loss failed.  A loss is known
+by its seed and number, so neither --jobs nor --count changes what it is: what is in the file of --log is not
+done again, so that a run that was cut off goes on.  With --tokens, losses whose exact gradients are equal
+though klsym's canonical forms differ are printed too: they are no failures, but what that form misses.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import re
 import signal
 import sys
 import time
@@ -35,13 +38,35 @@ import random_token_losses
 import token_loss_judge
 from tqdm import tqdm
 
-CHUNK = 20  # losses sent to a process at a time
+CHUNK = 10  # losses sent to a process at a time
 SHOWN = 5  # failing losses in the summary line; all are printed above it
+LIMIT = 120  # seconds for a loss; what takes longer has failed
+FORMULA = re.compile(
+    r"'[^']*'|(?<=for h = )[^;]*|(?<= at ).*?(?= in the )"
+)  # what differs between two tellings of one reason
 
 
-def judge(seed: int, number: int) -> loss_judge.Outcome:
+class TooSlow(Exception):
+    """A loss was not done within the limit."""
+
+
+def judge(seed: int, number: int) -> tuple[int, dict[str, Any]]:
     """Generate, explain and judge one loss."""
-    return loss_judge.examine(random_losses.generate(seed, number))
+    case, start = random_losses.anywhere(seed, number), time.perf_counter()
+    signal.signal(signal.SIGALRM, _too_slow)
+    signal.alarm(LIMIT)
+    try:
+        found = loss_judge.examine(case)
+    finally:
+        signal.alarm(0)
+    answer = {"text": case.text, "room": random_losses.room_of(case), "target": found.target}
+    return number, answer | {
+        "reason": found.reason, "complaints": list(found.complaints), "seconds": time.perf_counter() - start,
+    }  # fmt: skip
+
+
+def _too_slow(*_: Any) -> None:
+    raise TooSlow(f"more than {LIMIT} s")
 
 
 def judge_tokens(seed: int, number: int) -> token_loss_judge.Outcome:
@@ -50,34 +75,102 @@ def judge_tokens(seed: int, number: int) -> token_loss_judge.Outcome:
     return token_loss_judge.examine(case, certified=number % token_loss_judge.CERTIFIED == 0)
 
 
-def run(examine: Callable[[int, int], Any], count: int, seed: int, jobs: int) -> list[Any]:
-    """All outcomes, in the order in which they come."""
-    found = []
+def run(examine: Callable[[int, int], Any], numbers: list[int], seed: int, jobs: int, each: Any) -> None:
+    """All outcomes, in the order in which they come, handed to `each`."""
     # a bar on a terminal, a line every ten seconds in a log
     pause = 0.2 if sys.stderr.isatty() else 10
     with Pool(jobs, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)) as pool:
-        outcomes = pool.imap_unordered(partial(examine, seed), range(count), chunksize=CHUNK)
-        for outcome in tqdm(outcomes, total=count, unit="loss", mininterval=pause, file=sys.stderr):
-            found.append(outcome)
-            if outcome.complaints:
-                print(f"FAILED {describe(outcome)}", flush=True)
+        outcomes = pool.imap_unordered(partial(examine, seed), numbers, chunksize=CHUNK)
+        for outcome in tqdm(outcomes, total=len(numbers), unit="loss", mininterval=pause, file=sys.stderr):
+            each(outcome)
+
+
+# ---------------------------------------------------------------------------- verdicts
+def verdicts(chosen: argparse.Namespace) -> bool:
+    """Judge so many verdicts, those in the log included; has any failed?"""
+    log = Path(chosen.log or f"build/random-losses-{chosen.seed}.jsonl")
+    log.parent.mkdir(parents=True, exist_ok=True)
+    done = _read(log)
+    start = time.perf_counter()
+    with log.open("a", encoding="utf-8") as file:
+
+        def keep(outcome: tuple[int, dict[str, Any]]) -> None:
+            number, answer = outcome
+            done[number] = answer
+            file.write(json.dumps({"number": number, **answer}) + "\n")
+            file.flush()
+            if answer["complaints"]:
+                print(f"FAILED {number} {_told(answer)}", flush=True)
+
+        missing = [number for number in range(chosen.count) if number not in done]
+        run(judge, missing, chosen.seed, chosen.jobs, keep)
+    answers = [done[number] for number in range(chosen.count)]
+    print(table(answers))
+    print(_in_short(answers, time.perf_counter() - start))
+    return any(answer["complaints"] for answer in answers)
+
+
+def _read(log: Path) -> dict[int, dict[str, Any]]:
+    """What a run before has left; a last line that was cut off is done again."""
+    found = {}
+    for line in log.read_text(encoding="utf-8").splitlines() if log.exists() else ():
+        try:
+            answer = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        found[answer.pop("number")] = answer
     return found
 
 
-def describe(outcome: Any) -> str:
-    return f"{_shown(outcome.case)}: {'; '.join(outcome.complaints)[:300]}"
+def _told(answer: dict[str, Any]) -> str:
+    return f"{answer['text']!r} ({answer['room']}): {'; '.join(answer['complaints'])[:300]}"
+
+
+def table(answers: list[dict[str, Any]]) -> str:
+    """The share of open, refused and failed losses in every setting, and why they are open or refused."""
+    lines = [f"{'setting':68} {'losses':>6} {'open':>6} {'refused':>8} {'failed':>7}"]
+    for room in [*sorted({answer["room"] for answer in answers}), "all"]:
+        here = [answer for answer in answers if room in (answer["room"], "all")]
+        counts = [sum(answer["target"] == of for answer in here) for of in ("open", "refused")]
+        counts.append(sum(bool(answer["complaints"]) for answer in here))
+        shares = [f"{100 * count / len(here):.1f}%" for count in counts]
+        lines.append(f"{room:68} {len(here):6} {shares[0]:>6} {shares[1]:>8} {counts[2]:7}")
+    for of in ("open", "refused"):
+        reasons = Counter(FORMULA.sub("..", a["reason"])[:160] for a in answers if a["target"] == of)
+        lines += [
+            f"{of}, because",
+            *(f"{count:6}  {why or 'nothing is said'}" for why, count in reasons.most_common()),
+        ]
+    return "\n".join(lines)
+
+
+def _in_short(answers: list[dict[str, Any]], seconds: float) -> str:
+    targets = Counter(answer["target"] for answer in answers)
+    failed = [repr(answer["text"]) for answer in answers if answer["complaints"]]
+    slowest = max(answers, key=lambda answer: answer["seconds"])
+    parts = (f"{len(answers)} losses in {seconds:.0f} s", _listed(targets), _failures(failed),
+             f"the slowest took {slowest['seconds']:.1f} s: {slowest['text']!r}")  # fmt: skip
+    return "; ".join(parts)
+
+
+# ---------------------------------------------------------------------------- canonical forms
+def forms(chosen: argparse.Namespace) -> bool:
+    """Judge the rules on so many losses over sequences; has any failed?"""
+    outcomes: list[token_loss_judge.Outcome] = []
+
+    def keep(outcome: token_loss_judge.Outcome) -> None:
+        outcomes.append(outcome)
+        if outcome.complaints:
+            print(f"FAILED {_shown(outcome.case)}: {'; '.join(outcome.complaints)[:300]}", flush=True)
+
+    start = time.perf_counter()
+    run(judge_tokens, list(range(chosen.count)), chosen.seed, chosen.jobs, keep)
+    print(summary_of_tokens(outcomes, time.perf_counter() - start))
+    return any(outcome.complaints for outcome in outcomes)
 
 
 def _shown(case: Any) -> str:
     return f"{case.text!r} ({', '.join(str(v) for name, v in vars(case).items() if name != 'text')})"
-
-
-def summary(outcomes: list[Any], seconds: float) -> str:
-    """One line: targets, settings, failures."""
-    targets = Counter(outcome.target for outcome in outcomes)
-    settings = Counter(f"{outcome.case.sampling} {outcome.case.use}" for outcome in outcomes)
-    head = f"{len(outcomes)} losses in {seconds:.0f} s; {_listed(targets)}; {_listed(settings)}"
-    return f"{head}; {_failures(outcomes)}"
 
 
 def summary_of_tokens(outcomes: list[Any], seconds: float) -> str:
@@ -95,7 +188,7 @@ def summary_of_tokens(outcomes: list[Any], seconds: float) -> str:
         f"largest error {largest:.1e} of the terms, least of a wrong coefficient {least:.1e}",
         f"{found.forms} canonical forms of {found.gradients} gradients, {len(found.undecided)} undecided",
         f"largest distance under one form {found.worst:.1e}; {refused} refused",
-        _failures(outcomes),
+        _failures([repr(outcome.case.text) for outcome in outcomes if outcome.complaints]),
     )
     return "; ".join(parts)
 
@@ -104,31 +197,27 @@ def _listed(counter: Counter[str]) -> str:
     return ", ".join(f"{name} {number}" for name, number in sorted(counter.items()))
 
 
-def _failures(outcomes: list[Any]) -> str:
-    texts = [repr(outcome.case.text) for outcome in outcomes if outcome.complaints]
+def _failures(texts: list[str]) -> str:
     shown = texts[:SHOWN] + ["..."] * (len(texts) > SHOWN)
     return f"{len(texts)} failures" + (f": {', '.join(shown)}" if texts else "")
 
 
 def options(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Judge klsym on random losses.")
-    parser.add_argument("--count", type=int, default=10_000, help="how many losses (10000)")
+    parser.add_argument("--count", type=int, default=20_000, help="how many losses (20000)")
     parser.add_argument("--seed", type=int, default=0, help="of the sequence of losses (0)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (one a core)")
-    parser.add_argument("--tokens", action="store_true", help="losses over sequences of random length")
+    parser.add_argument("--log", help="where outcomes are kept (build/random-losses-SEED.jsonl)")
+    parser.add_argument("--tokens", action="store_true", help="canonical forms of losses over sequences")
     chosen = parser.parse_args(argv)
     if chosen.count < 1 or chosen.jobs < 1:
         parser.error("--count and --jobs: positive numbers expected")
     return chosen
 
 
-def main(argv: list[str] | None = None) -> Any:
+def main(argv: list[str] | None = None) -> int:
     chosen = options(argv)
-    start = time.perf_counter()
-    outcomes = run(judge_tokens if chosen.tokens else judge, chosen.count, chosen.seed, chosen.jobs)
-    seconds = time.perf_counter() - start
-    print((summary_of_tokens if chosen.tokens else summary)(outcomes, seconds))
-    return 1 if any(outcome.complaints for outcome in outcomes) else 0
+    return int((forms if chosen.tokens else verdicts)(chosen))
 
 
 if __name__ == "__main__":

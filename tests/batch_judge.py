@@ -1,14 +1,15 @@
-"""A judge for centred batches, written by hand: all batches of n draws from three outcomes are enumerated."""
+"""Centred batches of one sample of three outcomes, by the literal oracle."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from itertools import product
 from typing import Any
 
 import numpy as np
-from token_judge import value
+from oracle.losses import Forest, Setting, Tree, defined, node
+from oracle.losses import centred as centred_jets
+from oracle.numbers import Jet
+from token_judge import NUMBERS, value
 
 Vector = Any
 THETA = np.array([0.4, -0.3, 0.2])
@@ -29,41 +30,22 @@ def scores(theta: Vector) -> Vector:
 
 
 def names(x: int, theta: Vector, **more: float) -> dict[str, float]:
-    q = softmax(theta)
-    k1 = math.log(q[x] / P[x])
-    return {
-        "k1": k1,
-        "r": P[x] / q[x],
-        "rho": q[x] / MU[x],
-        "log_q": math.log(q[x]),
-        "R": R[x],
-        "A": A[x],
-        **more,
-    }
+    logs = {"log_q": np.log(softmax(theta)[x]), "log_p": np.log(P[x]), "log_mu": np.log(MU[x])}
+    return defined({**logs, "R": R[x], "A": A[x]}) | more
 
 
 def centred(h: Vector, batch: str) -> Vector:
     """What is left of the coefficients of one batch."""
-    n = len(h)
     if batch == "none":
         return h
-    if batch == "mean":
-        return h - h.mean()
-    if batch == "leave-one-out":
-        return h - (h.sum() - h) / (n - 1)
-    return (h - h.mean()) / h.std() if np.ptp(h) else 0 * h  # of equal numbers, rounding leaves no spread
+    return np.array([float(x.value) for x in centred_jets([Jet(np.array(x)) for x in h], batch)])
 
 
 def field(coefficient: Coefficient, theta: Vector, on_policy: bool, batch: str, n: int) -> Vector:
-    """E_m[mean_i c_i s_i] over all batches of n draws."""
-    m, s = softmax(theta) if on_policy else MU, scores(theta)
-    h = np.array([coefficient(x, theta) for x in range(len(theta))])
-    total = np.zeros(len(theta))
-    for drawn in product(range(len(theta)), repeat=n):
-        chance = math.prod(m[x] for x in drawn)
-        rows = centred(h[list(drawn)], batch)[:, None] * s[list(drawn)]
-        total += chance * rows.mean(axis=0)
-    return total
+    """E_m[mean_i c_i s_i] over all batches of n draws: the coefficients stand as rewards."""
+    h = [coefficient(x, theta) for x in range(len(theta))]
+    forest = Forest([Tree(node(theta, P, MU, h), A)], ("on-policy" if on_policy else "off-policy",))
+    return forest.field("R", Setting(forest.sampling, "reward", batch=batch, n=n)).a[:, 0, 0]
 
 
 def formula(text: str) -> Coefficient:
@@ -72,8 +54,7 @@ def formula(text: str) -> Coefficient:
 
 def score_form(text: str, theta: Vector, **more: float) -> Vector:
     """E_q[c s]."""
-    q, s = softmax(theta), scores(theta)
-    return sum(q[x] * value(text, names(x, theta, **more)) * s[x] for x in range(len(theta)))
+    return Forest([Tree(node(theta, P, MU, R), A, NUMBERS)], ("off-policy",)).form(text, **more).a[:, 0, 0]
 
 
 def mean_under_mu(text: str, theta: Vector) -> float:

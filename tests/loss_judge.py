@@ -1,41 +1,47 @@
-"""The judge: does a verdict of `klsym.explain` agree with the independent oracle?
+"""The judge: does a verdict of `klsym.explain`, in any setting, agree with the literal oracle?
 
-`complaints` returns one line for each disagreement, none when all is well.  The judge decides for
-itself what a loss targets: it fits the exact gradient vectors by a grad KL(q||p) + b grad KL(p||q) +
-a policy gradient of the rewards, and only then looks at what the verdict says.
+`complaints` returns one line for each disagreement, none when all is well.  The judge decides for itself what
+a loss targets: it fits the exact gradients by a grad KL(q||p) + b grad KL(p||q) + grad E_q[h(R, A)], looks
+whether the field has a potential, and only then at what the verdict says, which it reads as JSON.
 """
 
 from __future__ import annotations
 
-import itertools
-import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cache
 from typing import Any
 
-import loss_oracle as oracle
 import numpy as np
+from loss_witness import AGREE, NAMED, OPEN, proofs_replay, witness_holds
+from loss_worlds import (
+    REWARDS,
+    SEED,
+    at_points,
+    combination,
+    constants_of,
+    flat,
+    forest,
+    forest_of,
+    number,
+    options,
+    rewards_of,
+    scales,
+    settings,
+    slope,
+)  # fmt: skip
+from oracle.losses import Forest, Setting, evaluate, plain
 from random_losses import Case
 
-AGREE = 1e-9  # relative to the sum of the absolute contributions of the outcomes
 DIFFER = 1e-6  # a misfit between the two is no answer, and is complained about
-# The least size that errors are measured against: losses are of order one, and where they cancel
-# altogether, what is left is rounding.
-FLOOR = 1e-2
-NAMED = ("zero", "reverse-kl", "forward-kl", "combination")
-SEED = 20250
+TWISTED = 1e-5  # an asymmetry of the Jacobian above this, relative to its size, is one
+UNDECLARED = re.compile(r"\b(?:H|std)(?:_\w+)?\b")  # words for a reward that stand for themselves
 
-Check = Callable[[Case, Any], Iterator[str]]
+Check = Callable[[Case, dict[str, Any]], Iterator[str]]
 
 
-@cache
-def models(rewards: str) -> tuple[oracle.Models, ...]:
-    """The same models for every loss: 16 of sizes 2 to 5."""
-    return tuple(oracle.random_models(SEED, rewards=rewards))
-
-
+# ---------------------------------------------------------------------------- one loss
 @dataclass(frozen=True)
 class Outcome:
     """A loss, the target that klsym names, and all that is wrong with the verdict."""
@@ -43,65 +49,95 @@ class Outcome:
     case: Case
     target: str
     complaints: tuple[str, ...]
+    reason: str = ""  # why it is open, or refused
 
 
 def examine(case: Case, checks: tuple[Check, ...] | None = None) -> Outcome:
     """Let klsym explain a loss and judge the verdict; a crash is a complaint too."""
     import klsym
+    from klsym.errors import UsageError
 
     try:
-        verdict = klsym.explain(case.text, sampling=case.sampling, use=case.use)
-        return Outcome(case, verdict.target, tuple(complaints(case, verdict, checks)))
+        verdict = klsym.explain(case.text, **options(case))
+        target = verdict.to_json()["gradient"]["target"]
+        reason = reason_of(verdict) if target == OPEN else ""
+        return Outcome(case, target, tuple(complaints(case, verdict, checks)), reason)
+    except UsageError as refusal:
+        return Outcome(case, "refused", (), str(refusal))
     except Exception as error:
-        return Outcome(case, "crashed", (f"{type(error).__name__}: {error}",))
+        return Outcome(case, "crashed", (f"{type(error).__name__}: {error}"[:300],))
+
+
+def reason_of(verdict: Any) -> str:
+    """Why an answer is open, in the verdict's own words."""
+    said = [*verdict.notes, *verdict.warnings]
+    telling = ("open", "not known", "not proved", "no fixed")
+    return next((line for line in said if any(word in line for word in telling)), said[0] if said else "")
 
 
 def complaints(case: Case, verdict: Any, checks: tuple[Check, ...] | None = None) -> list[str]:
     """All that the oracle holds against a verdict."""
-    return [line for check in checks or (*NUMERIC, _proofs) for line in check(case, verdict)]
-
-
-def _scale(contributions: np.ndarray) -> np.ndarray:
-    """What rounding is measured against, for each model: (models, 1)."""
-    return np.abs(contributions).sum(axis=-1).max(axis=-1, keepdims=True) + FLOOR
+    answer = verdict.to_json()
+    found = [line for check in checks or NUMERIC for line in check(case, answer)]
+    return found if checks else [*found, *proofs_replay(case, answer, verdict.proofs)]
 
 
 # ---------------------------------------------------------------------------- the coefficient
-def _coefficient(case: Case, verdict: Any) -> Iterator[str]:
-    """E_q[c s] is the expected gradient, and the per-sample gradient is right at each outcome."""
-    worst = {"coefficient": 0.0, "per_sample": 0.0}
-    for stack in models("generic"):
-        exact = oracle.contributions(case.text, stack, case.sampling, case.use)
-        form = oracle.score_form(verdict.coefficient, stack, case.sampling)
-        scale = _scale(exact) + _scale(form)
-        error = np.abs(form.sum(axis=-1) - exact.sum(axis=-1)) / scale
-        worst["coefficient"] = max(worst["coefficient"], error.max())
-        weight = (stack.under(case.sampling).mu / stack.q)[:, None, :]
-        pointwise = oracle.score_form(verdict.per_sample, stack, case.sampling) * weight
-        error = np.abs(pointwise - exact) / scale[..., None]
-        worst["per_sample"] = max(worst["per_sample"], error.max())
-    for name, size in worst.items():
-        if not size < AGREE:
-            yield f"{name} {getattr(verdict, name)!r}: off by {size:.1e} of the gradient"
+def _coefficient(case: Case, answer: dict[str, Any]) -> Iterator[str]:
+    """E_q[c s] is the expected gradient, and so is the mean of what is printed for a sample."""
+    where = forest(case)
+    for setting in settings(case):
+        exact, scale = flat(where.field(case.text, setting).a, where), scales(case, where, setting)
+        constants = constants_of(case, setting)
+        for name, measure in (("coefficient", "q"), ("per_sample", "m")):
+            text = answer["gradient"][name]
+            if text is None or UNDECLARED.search(text) or (name == "per_sample" and case.batch != "none"):
+                continue
+            more = dict(constants)
+            if "mean_h" in text:
+                h = where.coefficient(case.text, setting)
+                mean = where.mean(where.whole, where.chance(where.whole).value * h.value).value
+                more["mean_h"] = mean[where.whole.world]
+            form = where.form(text, measure, **more)
+            error = (np.abs(flat(form.a, where) - exact) / (scale + form.value)).max()
+            if not error < AGREE:
+                yield f"{name} {text!r}: off by {error:.1e} of the gradient"
 
 
-def _dependence(case: Case, verdict: Any) -> Iterator[str]:
-    """c depends on r alone exactly for an f-divergence, among the targets without a name."""
-    if verdict.target in NAMED:
+def _pointwise(case: Case, answer: dict[str, Any]) -> Iterator[str]:
+    """The gradient of a single sample is right at each outcome."""
+    if (case.level, case.batch) != ("sample", "none"):
         return
-    alone = _depends_on_r_alone(verdict.coefficient)
-    if alone != (verdict.target == "f-divergence"):
-        depends = "r alone" if alone else "more than r"
-        yield f"target {verdict.target}, but the coefficient depends on {depends}"
+    where, [setting], text = forest(case), settings(case), answer["gradient"]["per_sample"]
+    rows, found = where.surrogate(case.text, setting)
+    names = where.names(rows)
+    score, mass = where.atom("log_q", rows, "x").a, where.chance(rows).value
+    value = plain(evaluate(text, lambda name, slot=None: plain(names(name, slot))))
+    exact, printed = (
+        np.broadcast_to(x, score.shape) for x in (getattr(found, "a", 0.0), mass * value * score)
+    )
+    error = np.abs(exact - printed).max(axis=(0, 1)) / scales(case, where, setting)[rows.world]
+    if not error.max() < AGREE:
+        yield f"per_sample {text!r}: off by {error.max():.1e} at a sample"
+
+
+def _dependence(case: Case, answer: dict[str, Any]) -> Iterator[str]:
+    """c depends on r alone exactly for an f-divergence, among the targets without a name."""
+    target, c = answer["gradient"]["target"], answer["gradient"]["coefficient"]
+    if (case.level, case.batch) != ("sample", "none") or target in (*NAMED, OPEN):
+        return
+    alone = _depends_on_r_alone(c)
+    if alone != (target == "f-divergence"):
+        yield f"target {target}, but the coefficient depends on {'r alone' if alone else 'more than r'}"
 
 
 def _depends_on_r_alone(coefficient: str) -> bool:
     """Shift log q and log p together, replace mu, R and A: does c stay?"""
     stream = np.random.default_rng(SEED)
     log_q, log_p, log_mu, R, A = stream.normal(size=(5, 40))
-    before = oracle.evaluate(coefficient, oracle.names(log_q, log_p, log_mu, R, A))
+    before = at_points(coefficient, log_q=log_q, log_p=log_p, log_mu=log_mu, R=R, A=A)
     log_mu, R, A, shift = stream.normal(size=(4, 40))
-    after = oracle.evaluate(coefficient, oracle.names(log_q + shift, log_p + shift, log_mu, R, A))
+    after = at_points(coefficient, log_q=log_q + shift, log_p=log_p + shift, log_mu=log_mu, R=R, A=A)
     return bool(np.all(np.abs(after - before) < AGREE * (1 + np.abs(before))))
 
 
@@ -112,7 +148,7 @@ class Fit:
 
     reverse: float
     forward: float
-    rewards: tuple[float, ...]  # in the cells of (R, A), the first one subtracted
+    rewards: tuple[float, ...]  # of the columns after the first two
     misfit: float
 
     @property
@@ -130,172 +166,180 @@ class Fit:
 
 
 @cache
-def _basis(rewards: str) -> tuple[np.ndarray, ...]:
-    """For each stack the columns grad KL(q||p), grad KL(p||q), and the policy gradient of each cell."""
-    found = []
-    for stack in models(rewards):
-        columns = [oracle.grad_reverse_kl(stack), oracle.grad_forward_kl(stack)]
-        columns += [oracle.grad_mean(cell, stack) for cell in _cells(stack)[1:]]
-        found.append(np.stack(columns, axis=-1))
-    return tuple(found)
+def _basis(level: str, sampling: str, batched: bool, columns: tuple[str, ...]) -> np.ndarray:
+    """grad KL(q||p), grad KL(p||q), and the gradients of E_q of rewards: (worlds, logits, columns)."""
+    where = forest_of("batch" if batched else level, "cells", sampling, False)
+    slopes = [slope("k1", where), slope("-k1", where, "p"), *(slope(text, where) for text in columns)]
+    return np.stack(slopes, axis=-1).transpose(1, 0, 2)
 
 
-def _cells(stack: oracle.Models) -> list[np.ndarray]:
-    """The indicators of the four pairs of values of (R, A)."""
-    pairs = itertools.product(*oracle.CELLS)
-    return [np.isclose(stack.R, first) * np.isclose(stack.A, second) * 1.0 for first, second in pairs]
+@cache
+def fit_gradient(case: Case, n: int = 2, more: tuple[str, ...] = ()) -> Fit:
+    """Fit the exact gradients in all worlds at once; each world's rows are scaled by its size."""
+    where, setting = forest(case, "cells"), settings(case)[n - 2]
+    batched = case.batch != "none" and case.level == "sample"
+    basis = _basis(case.level, case.sampling, batched, (*rewards_of(case), *more))
+    scale = scales(case, where, setting)
+    exact = flat(where.field(case.text, setting).a, where).T
+    return _solve(basis / scale[:, None, None], exact / scale[:, None])
 
 
-def fit_gradient(case: Case) -> Fit:
-    """Fit the exact gradients on all models at once; each model's rows are scaled by its size."""
-    rows, values = [], []
-    for stack, basis in zip(models("cells"), _basis("cells"), strict=True):
-        parts = oracle.contributions(case.text, stack, case.sampling, case.use)
-        scale = _scale(parts)
-        rows.append((basis / scale[..., None]).reshape(-1, basis.shape[-1]))
-        values.append((parts.sum(axis=-1) / scale).reshape(-1))
-    return _solve(rows, values)
-
-
-def _solve(rows: list[np.ndarray], values: list[np.ndarray]) -> Fit:
-    matrix, target = np.concatenate(rows), np.concatenate(values)
+def _solve(basis: np.ndarray, values: np.ndarray) -> Fit:
+    matrix, target = basis.reshape(-1, basis.shape[-1]), values.reshape(-1)
     sizes = np.linalg.norm(matrix, axis=0)
     solution = np.linalg.lstsq(matrix / sizes, target, rcond=None)[0] / sizes
     misfit = float(np.abs(matrix @ solution - target).max())
     return Fit(float(solution[0]), float(solution[1]), tuple(solution[2:]), misfit)
 
 
-def _target(case: Case, verdict: Any) -> Iterator[str]:
-    judged = fit_gradient(case).target
-    claimed = verdict.target if verdict.target in NAMED else None
-    if judged != claimed:
-        yield f"target {verdict.target}, judged {judged or 'no combination of the KL gradients'}"
+def _target(case: Case, answer: dict[str, Any]) -> Iterator[str]:
+    target = answer["gradient"]["target"]
+    if (answer["trust"] == OPEN) != (target == OPEN):
+        yield f"target {target} with trust {answer['trust']}"
+    if target == OPEN:
+        return
+    for setting in settings(case):
+        judged = fit_gradient(case, setting.n).target
+        claimed = target if target in NAMED else None
+        if judged is None and case.level != "sample" and "T" in str(answer["gradient"]["combination"]):
+            continue  # a reward over T, which _multiples judges
+        if judged != claimed and not (case.batch == "std" and claimed is None):  # at n = 2 it may be named
+            found = judged or "no combination of the KL gradients"
+            yield f"target {target}, judged {found} (n = {setting.n})"
 
 
-def _multiples(case: Case, verdict: Any) -> Iterator[str]:
-    """The gradient is the stated combination; beside a rest only a reward may be stated."""
-    multiples = verdict.gradient.multiples
-    if verdict.target not in NAMED:
+def _potential(case: Case, answer: dict[str, Any]) -> Iterator[str]:
+    """The field of "none" is no gradient, that of every other answer is one."""
+    target = answer["gradient"]["target"]
+    if target == OPEN:
+        return
+    twists = [twist(case, setting) for setting in settings(case)]
+    if target == "none" and not max(twists) > TWISTED:
+        yield f"target none, but the Jacobian is symmetric up to {max(twists):.1e}"
+    if target != "none" and not max(twists) < AGREE * 100:
+        yield f"target {target}, but the Jacobian is asymmetric by {max(twists):.1e}"
+
+
+def twist(case: Case, setting: Setting) -> float:
+    """How asymmetric the Jacobian of the field is in the worst world, relative to its size."""
+    where = forest(case, second=True)
+    found = where.field(case.text, setting).ab
+    jacobian = np.broadcast_to(found, (where.logits, where.logits, len(where.worlds)))
+    size = np.abs(jacobian).max(axis=(0, 1)) + scales(case, where, setting)
+    return float((np.abs(jacobian - jacobian.transpose(1, 0, 2)).max(axis=(0, 1)) / size).max())
+
+
+def _multiples(case: Case, answer: dict[str, Any]) -> Iterator[str]:
+    """The gradient is the stated combination; beside an unwritten rest only a reward is."""
+    target, multiples = answer["gradient"]["target"], answer["gradient"]["combination"] or {}
+    if target not in NAMED and "rest" not in multiples:
         if set(multiples) - {"reward"}:
-            yield f"multiples {multiples} for the target {verdict.target}"
+            yield f"multiples {multiples} for the target {target}"
         return
     expected = {"zero": set(), "reverse-kl": {"reverse-kl"}, "forward-kl": {"forward-kl"}}
-    if set(multiples) != expected.get(verdict.target, set(multiples)):
-        yield f"multiples {multiples} for the target {verdict.target}"
-    worst = 0.0
-    for stack in models("generic"):
-        exact = oracle.contributions(case.text, stack, case.sampling, case.use)
-        stated = _combination(multiples, stack)
-        scale = _scale(exact) + np.abs(stated).max(axis=-1, keepdims=True)
-        worst = max(worst, float((np.abs(exact.sum(axis=-1) - stated) / scale).max()))
-    if not worst < AGREE:
-        yield f"multiples {multiples}: off by {worst:.1e} of the gradient"
-
-
-def _combination(multiples: dict[str, str], stack: oracle.Models) -> np.ndarray:
-    """a grad KL(q||p) + b grad KL(p||q) + grad E_q[h], from the strings."""
-    names = oracle.fixed_names(stack)
-    total = oracle.evaluate(multiples.get("reverse-kl", "0"), names) * oracle.grad_reverse_kl(stack)
-    total = total + oracle.evaluate(multiples.get("forward-kl", "0"), names) * oracle.grad_forward_kl(stack)
-    reward = oracle.evaluate(multiples.get("reward", "0"), names)
-    return total + oracle.grad_mean(np.broadcast_to(reward, stack.q.shape), stack)
+    if set(multiples) != expected.get(target, set(multiples)):
+        yield f"multiples {multiples} for the target {target}"
+    where = forest(case)
+    for setting in settings(case):
+        exact, scale = flat(where.field(case.text, setting).a, where), scales(case, where, setting)
+        stated = combination(multiples, where, constants_of(case, setting))
+        error = (np.abs(exact - stated) / (scale + np.abs(stated).max(axis=0))).max()
+        if not error < AGREE:
+            yield f"multiples {multiples}: off by {error:.1e} of the gradient (n = {setting.n})"
 
 
 # ---------------------------------------------------------------------------- values
-def _values(case: Case, verdict: Any) -> Iterator[str]:
-    """The flags say whether E[L] is the KL on every model; the value's target is fitted like a gradient."""
-    misfit = {"reverse-kl": 0.0, "forward-kl": 0.0}
-    for stack in models("generic"):
-        value = oracle.expected_value(case.text, stack, case.sampling)
-        for name, exact in (("reverse-kl", oracle.reverse_kl), ("forward-kl", oracle.forward_kl)):
-            error = np.abs(value - exact(stack)) / _value_scale(case, stack)
-            misfit[name] = max(misfit[name], float(error.max()))
-    for name, size in misfit.items():
-        if AGREE <= size <= DIFFER or (size < AGREE) != verdict.unbiased_for(name):
-            yield f"unbiased for {name}: {verdict.unbiased_for(name)}, yet the value is off by {size:.1e}"
+def _value_of_loss(case: Case, answer: dict[str, Any]) -> Iterator[str]:
+    """The flags say whether E[L] is the KL; its combination and constant add up to it."""
+    value, where, setting = answer["value"], forest(case), settings(case)[0]
+    exact, scale = _mean_of(where, case, setting)
+    kl = {"reverse-kl": where.slope("k1").value, "forward-kl": where.slope("-k1", "p").value}
+    for name, flag in (("reverse-kl", "reverse"), ("forward-kl", "forward")):
+        size = float((np.abs(exact - kl[name]) / scale).max())
+        claimed = value[f"unbiased_for_{flag}_kl"]
+        if value["target"] != OPEN and (AGREE <= size <= DIFFER or (size < AGREE) != claimed):
+            yield f"unbiased for {name}: {claimed}, yet the value is off by {size:.1e}"
+    if value["target"] == OPEN or case.batch != "none":
+        return
     judged = fit_value(case).target
-    claimed = verdict.value.target if verdict.value.target in NAMED else None
+    claimed = value["target"] if value["target"] in NAMED else None
     if judged != claimed:
-        yield f"value target {verdict.value.target}, judged {judged or 'none'}"
+        yield f"value target {value['target']}, judged {judged or 'none'}"
+    if claimed and (value["combination"] or claimed == "zero"):
+        named, constants = value["combination"] or {}, constants_of(case, setting)
+        stated = number(value["constant"] or "0", constants) + sum(
+            number(named[name], constants) * kl[name] for name in kl if name in named
+        )
+        if "reward" in named:
+            rows = where.whole
+            reward = evaluate(named["reward"], where.names(rows, **constants))
+            stated = stated + where.mean(rows, where.chance(rows, "q").value * reward).value
+        error = float((np.abs(exact - stated) / scale).max())
+        if not error < AGREE:
+            yield f"value {named} + {value['constant']}: off by {error:.1e}"
 
 
-def _value_scale(case: Case, stack: oracle.Models) -> np.ndarray:
-    """E_m|L|, and at least the KL it is compared with."""
-    moved = stack.under(case.sampling)
-    size = np.abs(oracle.evaluate(case.text, oracle.fixed_names(moved)))
-    return (moved.mu * size).sum(axis=-1) + oracle.reverse_kl(stack) + oracle.forward_kl(stack)
+def _mean_of(where: Forest, case: Case, setting: Setting) -> tuple[np.ndarray, np.ndarray]:
+    """E_m[L] in each world, and what rounding in it is measured against."""
+    rows, loss = where.loss(case.text, setting)
+    loss = plain(loss)
+    mass = where.chance(rows, averaged=setting.aggregate == "mean").value
+    mean, size = (where.mean(rows, mass * x).value for x in (loss, np.abs(loss)))
+    return mean, size + where.slope("k1").value + where.slope("-k1", "p").value
 
 
+@cache
 def fit_value(case: Case) -> Fit:
     """E[L] = a KL(q||p) + b KL(p||q) + E_q[h(R, A)] + constant."""
-    rows, values = [], []
-    for stack in models("cells"):
-        scale = _value_scale(case, stack)
-        columns = [oracle.reverse_kl(stack), oracle.forward_kl(stack)]
-        columns += [(stack.q * cell).sum(axis=-1) for cell in _cells(stack)[1:]]
-        columns.append(np.ones_like(scale))
-        rows.append(np.stack(columns, axis=-1) / scale[:, None])
-        values.append(oracle.expected_value(case.text, stack, case.sampling) / scale)
-    fit = _solve(rows, values)
+    where, setting = forest(case, "cells"), settings(case)[0]
+    exact, scale = _mean_of(where, case, setting)
+    columns = [where.slope("k1").value, where.slope("-k1", "p").value]
+    columns += [where.slope(text).value for text in rewards_of(case)] + [np.ones_like(exact)]
+    fit = _solve(np.stack(columns, axis=-1) / scale[:, None], exact / scale)
     return Fit(fit.reverse, fit.forward, fit.rewards[:-1], fit.misfit)  # a constant has no name
 
 
-# ---------------------------------------------------------------------------- proofs and witness
-def _proofs(case: Case, verdict: Any) -> Iterator[str]:
-    """Each proof replays from its JSON text alone, and has the kind that the target calls for."""
-    from klsym.errors import Refused
-    from klsym.kernel import check, read
-
-    if verdict.trust != "kernel":
-        yield f"trust {verdict.trust!r}, not 'kernel'"
-    try:
-        texts = [json.dumps(proof.certificate()) for proof in verdict.proofs]
-        replayed = tuple(theorem for text in texts for theorem in check(read(text)))
-        theorems = tuple(proof.theorem.proved for proof in verdict.proofs)
-    except Refused as refusal:
-        yield f"proofs: {refusal}"
-        return
-    wanted = ("proved",) if verdict.target in NAMED else ("proved", "independent")
-    kinds = tuple(theorem.kind for theorem in replayed)
-    if replayed != theorems or kinds != wanted:
-        yield f"proofs {kinds} for the target {verdict.target}, {wanted} expected"
+# ---------------------------------------------------------------------------- sentences
+SAID = re.compile(
+    r"(increases|lowers) (KL\(q\|\|p\)|KL\(p\|\|q\)|E_q\[1/T\]|E_q\[.*?\])(?: where ([^,]*?))?(?= and |,|$)"
+)
+PAIRS = {"KL(q||p)": "reverse", "KL(p||q)": "forward"}
 
 
-def _witness(case: Case, verdict: Any) -> Iterator[str]:
-    """The witness is a model whose two sides, recomputed here, lie in the recorded enclosures."""
-    witness = verdict.witness
-    if witness is None:
-        if verdict.target not in ("reverse-kl", "combination"):
-            yield f"no witness for the target {verdict.target}"
-        return
-    stack, direction = _witness_model(witness)
-    reward = {name: value for name, value in verdict.gradient.multiples.items() if name == "reward"}
-    sides = {
-        "left": oracle.expected_gradient(case.text, stack, case.sampling, case.use),
-        "right": _combination({**reward, "reverse-kl": "1"}, stack),
-    }
-    values = {name: float((side @ direction).item()) for name, side in sides.items()}
-    for name, value in values.items():
-        low, high = (float(Fraction(end)) for end in witness[name])
-        if not low - AGREE * (1 + abs(low)) <= value <= high + AGREE * (1 + abs(high)):
-            yield f"witness {name}: {value} recomputed, recorded [{low}, {high}]"
-    if not abs(values["left"] - values["right"]) > 1e-12:
-        yield "witness: the two sides are equal"
+def _sentences(case: Case, answer: dict[str, Any]) -> Iterator[str]:
+    """What is said to increase or fall does so on descent, and nothing that rises is passed over."""
+    descending = " and ".join(line for line in answer["warnings"] if line.startswith("descending this loss"))
+    said = {of: (verb, where) for verb, of, where in SAID.findall(descending)}
+    lengths = [line for line in answer["warnings"] if "descending this lowers E_q[1/T]" in line]
+    lengths += [line for line in answer["warnings"] if "descending this raises E_q[1/T]" in line]
+    if case.use != "loss" or answer["gradient"]["target"] not in NAMED:
+        if set(said) & set(PAIRS) and "rest" not in (answer["gradient"]["combination"] or {}):
+            yield f"said of no combination: {descending}"
+    else:
+        fit, constants = fit_gradient(case), constants_of(case, settings(case)[0])
+        for of, name in PAIRS.items():
+            rises = getattr(fit, name) < -DIFFER
+            verb, where = said.get(of, ("", ""))
+            claimed = verb == "increases" and (not where or _holds(where, constants))
+            if rises != claimed:
+                yield f"descending moves {of} by {-getattr(fit, name):.3g}, but it is said: {descending!r}"
+        alone = [k for k, value in enumerate(fit.rewards) if abs(value) > DIFFER]
+        for of in set(said) - set(PAIRS):
+            if alone in ([0], [1]) and REWARDS[alone[0]] == of[4:-1] and fit.rewards[alone[0]] < 0:
+                yield f"descending raises {of}, but it is said: {descending!r}"
+    for line in lengths:
+        fit = fit_gradient(case, 2, ("1/T", "T"))
+        if fit.misfit < AGREE and (fit.rewards[-2] > 0) != ("lowers E_q[1/T]" in line):
+            yield f"descending moves E_q[1/T] by {-fit.rewards[-2]:.3g}, but it is said: {line!r}"
 
 
-NUMERIC: tuple[Check, ...] = (_coefficient, _target, _multiples, _dependence, _values, _witness)
+def _holds(condition: str, constants: dict[str, Any]) -> bool:
+    left, sign, right = condition.partition(" > ") if " > " in condition else condition.partition(" < ")
+    gap = number(left, constants) - number(right, constants)
+    return gap > 0 if sign == " > " else gap < 0
 
 
-def _witness_model(witness: dict[str, Any]) -> tuple[oracle.Models, np.ndarray]:
-    """The model of a witness and its direction; what the equation does not mention may be anything."""
-
-    def numbers(items: list[str]) -> np.ndarray:
-        return np.array([[float(Fraction(item)) for item in items]])
-
-    q = numbers(witness["q"])
-    rewards = {name: numbers(row) for name, row in witness.get("rewards", {}).items()}
-    R, A = (rewards.get(name, np.zeros_like(q)) for name in ("R", "A"))
-    parameters = {name: float(Fraction(value)) for name, value in witness.get("parameters", {}).items()}
-    mu = numbers(witness.get("mu", witness["q"]))
-    stack = oracle.Models(q, numbers(witness["p"]), mu, R, A, oracle.PARAMETERS | parameters)
-    return stack, numbers(witness["u"])[0]
+NUMERIC: tuple[Check, ...] = (
+    _coefficient, _pointwise, _target, _potential, _multiples, _dependence, _value_of_loss, _sentences,
+    witness_holds,
+)  # fmt: skip

@@ -85,11 +85,17 @@ SPOILS: tuple[Callable[[str, str], str], ...] = (
 
 @dataclass(frozen=True)
 class Case:
-    """A loss and how it is used."""
+    """A loss and how it is used; what is empty means nothing beside the rest."""
 
     text: str
     sampling: str
     use: str
+    level: str = "sample"
+    batch: str = "none"
+    credit: str = ""
+    weights: str = ""
+    aggregate: str = ""
+    ring: bool = True  # is it an exponential polynomial?
 
 
 def generate(seed: int, number: int) -> Case:
@@ -159,3 +165,48 @@ def disguise(stream: random.Random, text: str) -> str:
         return stream.choice(DISGUISES[name]) if stream.random() < 0.15 else name
 
     return NAMED.sub(written, text)
+
+
+# ---------------------------------------------------------------------------- all settings
+WEIGHTS, AGGREGATES = ("token", "prefix", "sequence"), ("sum", "mean")
+BATCHES, CREDITS = ("mean", "leave-one-out", "std"), ("to-go", "same-token", "total")
+USES: dict[str, tuple[dict[str, str], ...]] = {  # by room, beside sampling and use
+    "sample": ({},),
+    "batch": tuple({"batch": b} for b in BATCHES),
+    "sequence": tuple({"level": "sequence", "aggregate": a} for a in AGGREGATES),
+    "batch of sequences": tuple(
+        {"level": "sequence", "aggregate": a, "batch": b} for a in AGGREGATES for b in BATCHES
+    ),
+    "token": tuple({"level": "token", "weights": w, "aggregate": a} for w in WEIGHTS for a in AGGREGATES),
+}
+OUTSIDE = {"sample": 0.5, "sequence": 0.3}  # the share of losses outside the ring; elsewhere they are refused
+SMOOTH = (
+    "log(1 + r)", "1/(1 + r)", "sqrt(1 + k1**2)", "log(1 + k2)", "k1/(2 + r)", "exp(-k2)", "log(2 + k3)*rho",
+    "sqrt(1 + r)*sg(k1)", "rho*k1/(1 + r)", "k2/(1 + beta) + sqrt(2)*k3", "rho*log(1 + exp(R))",
+    "1/(lam + k2)",
+)  # fmt: skip
+
+
+def anywhere(seed: int, number: int) -> Case:
+    """Loss `number` of the sequence `seed` in any room, inside the ring and outside it."""
+    from piecewise_losses import generate as kinked
+
+    stream = random.Random(f"anywhere {seed}/{number}")
+    room = stream.choice(("sample", "sample", "batch", "sequence", "batch of sequences", "token", "token"))
+    sampling, use = stream.choice(SETTINGS)
+    given = dict(stream.choice(USES[room]))
+    if room == "token" and use == "reward":
+        given["credit"] = stream.choice(CREDITS)
+    like = SETTINGS.index((sampling, use)) + len(SETTINGS) * number  # a loss for this sampling and use
+    if given.get("aggregate", "sum") == "sum" and stream.random() < OUTSIDE.get(room, 0):
+        text = stream.choice(SMOOTH) if stream.random() < 0.25 else kinked(seed, like).text
+        return Case(text, sampling, use, ring=False, **given)
+    return Case(generate(seed, like).text, sampling, use, **given)
+
+
+def room_of(case: Case) -> str:
+    """Where a loss is used, for a tally."""
+    level = case.level if case.batch == "none" else f"batch {case.batch}, {case.level}"
+    return ", ".join(
+        x for x in (level, case.use, case.sampling, case.credit, case.weights, case.aggregate) if x
+    )

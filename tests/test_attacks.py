@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from attacks.__main__ import Tally, attack
 from attacks.judge import judge
-from attacks.numbers import Undefined, as_float
-from attacks.oracle import Oracle
-from attacks.worlds import Function, Step, World, square_family
+from oracle.numbers import Undefined, as_float
+from oracle.statements import Oracle
+from oracle.worlds import Function, Step, World, square_family
 
 from klsym.kernel import Theorem, batches, means, replay
 from klsym.ring import ONE, ExpPoly

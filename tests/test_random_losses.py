@@ -9,62 +9,17 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-import loss_oracle as oracle
 import numpy as np
 import pytest
-from loss_judge import DIFFER, NAMED, complaints, examine, fit_gradient
-from random_losses import SETTINGS, Case, generate
+from loss_judge import DIFFER, NAMED, Outcome, complaints, examine, fit_gradient
+from random_losses import SETTINGS, Case, anywhere, generate
 
 import klsym
 
 SEED = 1
 COUNT = 400
+ANYWHERE = 40  # losses in all settings
 BATCH = 25  # losses a test: small enough to spread over parallel workers
-LOSSES = (
-    "k1", "k2*rho", "sg(rho)*k3 - k1*log_mu", "k(lam)**2 - beta*R*A", "exp(-k1/2)/rho", "r**-2 + A",
-    "sqrt(r)*log(1 + r)", "abs(k1)*sg(k2)", "clip(rho, 0.7, 1.3)*k1", "min(rho*A, clip(rho, 0.8, 1.2)*A)",
-    "max(k1, r, sg(rho)) - -log_q**3", "3/7",
-)  # fmt: skip
-
-
-# ---------------------------------------------------------------------------- the oracle itself
-@pytest.mark.parametrize(("sampling", "use"), SETTINGS)
-@pytest.mark.parametrize("text", LOSSES)
-def test_oracle_against_central_differences(text: str, sampling: str, use: str) -> None:
-    for models in oracle.random_models(seed=3):
-        exact = oracle.expected_gradient(text, models, sampling, use)
-        differences = oracle.central_difference(text, models, sampling, use)
-        np.testing.assert_allclose(exact, differences, rtol=1e-6, atol=1e-8)
-
-
-def test_functionals_of_the_oracle_against_central_differences() -> None:
-    step = 1e-6
-    for models in oracle.random_models(seed=4):
-        h = models.R**2 - models.A
-        exact = (
-            (oracle.grad_reverse_kl(models), oracle.reverse_kl),
-            (oracle.grad_forward_kl(models), oracle.forward_kl),
-            (oracle.grad_mean(h, models), lambda m, h=h: (m.q * h).sum(axis=-1)),
-        )
-        for gradient, functional in exact:
-            for j, direction in enumerate(np.eye(models.q.shape[1])):
-                moved = [np.exp(oracle.log_softmax(np.log(models.q) + s * direction)) for s in (step, -step)]
-                ahead, behind = (functional(replace(models, q=q)) for q in moved)
-                np.testing.assert_allclose(gradient[:, j], (ahead - behind) / (2 * step), atol=1e-8)
-
-
-def test_oracle_knows_the_textbook_gradients() -> None:
-    """Four well-known cases, two of them traps."""
-    for models in oracle.random_models(seed=5):
-        reverse, forward = oracle.grad_reverse_kl(models), oracle.grad_forward_kl(models)
-        for text, sampling, use, gradient in (
-            ("k1", "on-policy", "loss", 0 * reverse),
-            ("k3", "on-policy", "loss", forward),
-            ("rho*k3", "off-policy", "loss", reverse),
-            ("k3", "on-policy", "reward", reverse - forward),
-        ):
-            found = oracle.expected_gradient(text, models, sampling, use)
-            np.testing.assert_allclose(found, gradient, atol=1e-13)
 
 
 # ---------------------------------------------------------------------------- the verdicts
@@ -85,6 +40,19 @@ def test_the_mixture_holds_every_target() -> None:
     for setting in SETTINGS:
         counts = {target: found[*setting, target] for target in ("zero", "reverse-kl", "forward-kl", None)}
         assert min(counts.values()) >= 3, (setting, counts)
+
+
+def test_verdicts_in_any_setting() -> None:
+    """A share of the campaign of `make random-losses`."""
+    outcomes = [examine(anywhere(SEED, number)) for number in range(ANYWHERE)]
+    assert not [outcome for outcome in outcomes if outcome.complaints and not _not_yet(outcome)]
+
+
+def _not_yet(outcome: Outcome) -> bool:
+    """Batches of sequences over T are not derived yet, nor is E[sum_t V/T] = E[V] seen for V of the whole."""
+    case, told = outcome.case, outcome.complaints
+    batch = case.batch != "none" and told[0].startswith("ProofError")
+    return case.aggregate == "mean" and (batch or all(line.startswith("value target") for line in told))
 
 
 # ---------------------------------------------------------------------------- wrong answers

@@ -64,14 +64,8 @@ PRINTED = {
 
 def whole(loss: str, off_policy: bool) -> Any:
     """The expected gradient of a loss of whole sequences."""
-    answer = np.zeros(judge.LOGITS)
-    for path in judge.paths(judge.THETA, not off_policy):
-        k1 = judge.reverse(path)
-        weight = (judge.total(path, "log_q") - judge.total(path, "log_mu")).exp()
-        names = {"k1": k1, "k2": k1 * k1 / 2, "k3": (-k1).exp() - 1 + k1, "rho": weight}
-        chance = math.exp(judge.total(path, "log_mu" if off_policy else "log_q").value)
-        answer += chance * judge.live(judge.value(loss, names)).slope
-    return answer
+    sampling = "off-policy" if off_policy else "on-policy"
+    return judge.field(loss, judge.THETA, {"level": "sequence", "sampling": sampling})
 
 
 def rows_of_cases() -> list[Any]:

@@ -1,4 +1,4 @@
-"""Attack the kernel: python -m tests.attacks --count 20000 --seed 1."""
+"""Attack the kernel: PYTHONPATH=tests python -m attacks --count 20000 --seed 1."""
 
 from __future__ import annotations
 

@@ -8,14 +8,15 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
+from oracle.numbers import Undefined, Unsupported, as_float, as_long
+from oracle.statements import TOTAL, VALUE, Oracle, terms_of
+from oracle.worlds import MEASURES, World
+
 from klsym.kernel import Theorem
 from klsym.ring import ExpPoly
 from klsym.statements import Atom, Curl, Gradient, Mean, MeanGradient, Side
 
-from .numbers import Undefined, Unsupported, as_float, as_long
-from .oracle import TOTAL, VALUE, Oracle, terms_of
 from .random_worlds import Wanted, random_world
-from .worlds import MEASURES, World
 
 TINY = 1e-11  # of floats; below that the two sides agree, above it they are computed with fifty digits
 SHORT = 1e-30

@@ -8,16 +8,16 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from oracle.numbers import Undefined, Unsupported, as_float, as_long, exp
+from oracle.statements import VALUE, Oracle, Place, terms_of
+from oracle.worlds import Node, Step, World, paths_of, softmax_family
 
 from klsym.kernel import Theorem
 from klsym.ring import ExpPoly
 from klsym.statements import Mean
 
 from .judge import Outside, Verdict, check_hypotheses, judge, wanted_of
-from .numbers import Undefined, Unsupported, as_float, as_long, exp
-from .oracle import VALUE, Oracle, Place, terms_of
 from .random_worlds import ODD, VALUES, random_function, random_world
-from .worlds import Node, Step, World, paths_of, softmax_family
 
 
 def judge_any(theorem: Theorem, rng: random.Random) -> Verdict:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from klsym.statements import Context
+from oracle.worlds import MEASURES, Function, Node, Path, Step, World, paths_of, square_family
 
-from .worlds import MEASURES, Function, Node, Path, Step, World, paths_of, square_family
+from klsym.statements import Context
 
 VALUES = [Fraction(x) for x in ("0", "1", "-1", "2", "-2", "1/2", "-1/2", "3/2", "3", "1/3")]
 ODD = [Fraction(x) for x in ("7/5", "13/11", "-9/7", "17/10", "-5/13")]

@@ -1,4 +1,4 @@
-"""Numbers that carry derivatives along two axes, over floats or over numbers of fifty digits."""
+"""Numbers that carry derivatives along two axes, floats, numbers of fifty digits, or arrays."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 import mpmath
+import numpy as np
 
 mpmath.mp.dps = 50
 
@@ -23,6 +24,7 @@ class Jet:
     """A value with its derivatives along a, along b, and along both."""
 
     __slots__ = ("a", "ab", "b", "value")
+    __array_ufunc__ = None  # an array times a jet is a jet
 
     def __init__(self, value: Any, a: Any = 0.0, b: Any = 0.0, ab: Any = 0.0) -> None:
         self.value, self.a, self.b, self.ab = value, a, b, ab
@@ -54,15 +56,24 @@ class Jet:
 
     def __pow__(self, power: int) -> Jet:
         if power < 0:
-            return self.lift(1 / self.value, -1 / self.value**2, 2 / self.value**3) ** -power
-        result = Jet(self.value * 0 + 1)
-        for _ in range(power):
+            inverse = 1 / self.value
+            return self.lift(inverse, -(inverse**2), 2 * inverse**3) ** -power
+        result = self if power else Jet(self.value * 0 + 1)
+        for _ in range(power - 1):
             result = result * self
         return result
 
     def lift(self, value: Any, first: Any, second: Any) -> Jet:
         """A function of this number, from its value and first two derivatives there."""
         return Jet(value, first * self.a, first * self.b, first * self.ab + second * self.a * self.b)
+
+    def map(self, of: Any) -> Jet:
+        """A linear map of arrays, applied to each part; parts that are the number 0 stay."""
+        parts = (self.a, self.b, self.ab)
+        return Jet(of(self.value), *(of(part) if isinstance(part, np.ndarray) else part for part in parts))
+
+    def __truediv__(self, other: Any) -> Jet:
+        return self * (other**-1 if isinstance(other, Jet) else 1 / other)
 
     __radd__, __rmul__ = __add__, __mul__
 
@@ -81,6 +92,8 @@ def exp(x: Any) -> Any:
     if isinstance(x, Jet):
         e = exp(x.value)
         return x.lift(e, e, e)
+    if isinstance(x, np.ndarray):
+        return np.exp(x)
     return mpmath.exp(x) if isinstance(x, mpmath.mpf) else math.exp(x)
 
 
@@ -98,12 +111,28 @@ def sine(x: Any, quarter: int) -> Any:
 def log(x: Any) -> Any:
     """log, minus infinity at 0."""
     if isinstance(x, Jet):
-        if x.value == 0:
+        if not isinstance(x.value, np.ndarray) and x.value == 0:
             return Jet(log(x.value), *[x.value * math.nan] * 3)
         return x.lift(log(x.value), 1 / x.value, -1 / x.value**2)
+    if isinstance(x, np.ndarray):
+        return np.log(x)
     if x == 0:
         return x - math.inf
     return mpmath.log(x) if isinstance(x, mpmath.mpf) else math.log(x)
+
+
+def power(x: Any, y: Any) -> Any:
+    """Whole powers by multiplication, others of what is positive."""
+    if isinstance(y, int):
+        return x**y if y >= 0 or isinstance(x, Jet) else 1 / x**-y
+    return exp(log(x) * y)
+
+
+def choose(where: Any, x: Any, y: Any) -> Jet:
+    """x where it holds, else y, with the derivatives of each."""
+    x, y = (z if isinstance(z, Jet) else Jet(z) for z in (x, y))
+    return Jet(*(np.where(where, p, q) if np.ndim(p) or np.ndim(q) or p != q else p
+                 for p, q in zip(*((z.value, z.a, z.b, z.ab) for z in (x, y)), strict=True)))  # fmt: skip
 
 
 def as_float(x: Fraction | float) -> float:
