@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from fractions import Fraction
 from typing import Any
@@ -13,13 +14,33 @@ from drafts import NOTHING, ONE, A, Draft, Em, R, a, b, beta, g1, grad, k1, k2, 
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.polynomial import Polynomial
-from test_kernel_rules import CHECK, World, elements, same
+from oracle.statements import of_k1, same, worth
+from oracle.worlds import OfK1, softmax_world
+from test_kernel_rules import CHECK
 
 from klsym.errors import NotInRing, Refused
 from klsym.kernel import Theorem, certify
 from klsym.kernel.meta import completeness
 from klsym.ring import ExpPoly
 from klsym.statements import Context, Side, Statement
+
+SMALL = st.sampled_from([-2, -1, 1, 2, 3, Fraction(1, 2), Fraction(-3, 2)])
+
+
+@st.composite
+def elements(draw: Any, names: tuple[str, ...], largest: int = 3) -> ExpPoly:
+    """A sum of up to `largest` terms: powers of names times exp of small multiples of them."""
+    total = number(0)
+    for _ in range(draw(st.integers(1, largest))):
+        term = number(draw(SMALL))
+        for name in draw(st.lists(st.sampled_from(names), max_size=2)):
+            term = term * ExpPoly.variable(name)
+        if "beta" in names and draw(st.integers(0, 4)) == 0:
+            term = term * beta.inverse()
+        for name in draw(st.lists(st.sampled_from(names), max_size=2)):
+            term = term * (ExpPoly.variable(name) * draw(SMALL) * Fraction(1, 2)).exp()
+        total = total + term
+    return total
 
 
 def accepted(draft: Draft) -> Theorem | None:
@@ -48,14 +69,12 @@ SOLVED = [
 def worlds_where(c: ExpPoly, polynomial: Polynomial, exponential: float) -> list[bool]:
     """Is E_q[c s] = 0, world by world, when g is the polynomial plus a multiple of exp(-k1)?"""
 
-    def jet(x: Any, n: int) -> Any:
-        return polynomial.deriv(n)(x) + exponential * (-1) ** n * np.exp(-x)
-
+    rows = [(Fraction(value), power, Fraction(0)) for power, value in enumerate(polynomial.coef)]
     found = []
     for seed in range(4):
-        world = World(seed)
-        world.g = jet
-        found.append(same(world.side(Em("q", c, 1)), 0.0))
+        world = softmax_world(seed)
+        world.functions["g"] = OfK1((*rows, (Fraction(exponential), 0, Fraction(-1))))
+        found.append(same(worth(Em("q", c, 1), world), 0.0))
     return found
 
 
@@ -127,37 +146,42 @@ def test_what_completeness_accepts_is_the_family():
 
 def zero_with(c: ExpPoly, member: ExpPoly, seed: int, beta_is: float, scale: float) -> bool:
     """Is E_q[c s] = 0 in a world with this function for g?"""
-    world = World(seed)
-    world.parameters = {"a": 0.6, "b": -1.1, "nu": 0.4, "beta": beta_is}
-    world.free = {name: scale * row for name, row in world.free.items()}
-    jets = [member]
-    for _ in range(4):
-        jets.append(jets[-1].derive(lambda n: ONE if n == "k1" else number(0)))
-    world.g = lambda x, n: world.value(jets[n])
-    return same(world.side(Em("q", c, 1)), 0.0)
+    world = softmax_world(seed)
+    if not scale:
+        world.free_value = lambda key: Fraction(0)  # type: ignore[method-assign]
+        for token in {token for path in world.paths for token in path}:
+            token.rewards.update(R=Fraction(0), H=Fraction(0))
+    values = {"a": 0.6, "b": -1.1, "nu": 0.4, "beta": beta_is}
+    world.parameters = {name: Fraction(value) for name, value in values.items()}
+    world.functions["g"] = of_k1(member, world.parameters)
+    return same(worth(Em("q", c, 1), world), 0.0)
 
 
 # ---------------------------------------------------------------------------- independence
-class Grid(World):
-    """Independent values of k1, w and log_q at each of a few values of the rewards R and A."""
+GROUP = np.repeat(np.arange(5), 16)
+POINTS = np.random.default_rng(7)
+LIVE = dict(zip(("k1", "w", "log_q"), POINTS.uniform(-1, 1.5, (3, 80)), strict=True))
+LIVE |= dict(zip(("R", "A"), POINTS.uniform(-1, 1.5, (2, 5))[:, GROUP], strict=True))
 
-    def __init__(self, beta_is: float) -> None:
-        super().__init__(0)
-        stream = np.random.default_rng(7)
-        self.group = np.repeat(np.arange(5), 16)
-        self.live = dict(zip(("k1", "w", "log_q"), stream.uniform(-1, 1.5, (3, 80)), strict=True))
-        self.free = dict(zip(("R", "A"), stream.uniform(-1, 1.5, (2, 5))[:, self.group], strict=True))
-        self.p, self.parameters = np.zeros(80), {"beta": beta_is}
 
-    def variable(self, name: str, theta: Any) -> Any:
-        return {**self.live, **self.parameters, **self.free}[name]
+def at_points(c: ExpPoly, beta_is: float) -> Any:
+    """At independent values of k1, w and log_q for each of a few values of the rewards R and A."""
+    known: dict[str, Any] = {**LIVE, "beta": beta_is}
+
+    def power_product(powers: Any) -> Any:
+        return math.prod((known[name] ** float(k) for name, k in powers), start=np.ones(80))
+
+    total = np.zeros(80)
+    for (powers, exponent), factor in c.terms.items():
+        inside = sum((float(v) * power_product(inner) for inner, v in exponent), np.zeros(80))
+        total = total + float(factor) * power_product(powers) * np.exp(inside)
+    return total
 
 
 def is_combination(c: ExpPoly, beta_is: float = 0.7310585) -> bool:
     """Is c = x k1 + y r + h(R, A)?  The columns of h say at which rewards a point lies."""
-    grid = Grid(beta_is)
-    values = grid.value(c)
-    columns = [grid.live["k1"], np.exp(-grid.live["k1"]), *np.eye(5)[:, grid.group]]
+    values = at_points(c, beta_is)
+    columns = [LIVE["k1"], np.exp(-LIVE["k1"]), *np.eye(5)[:, GROUP]]
     basis = np.stack(columns, axis=1)
     solution = np.linalg.lstsq(basis, values, rcond=None)[0]
     return bool(np.abs(basis @ solution - values).max() <= 1e-9 * (1 + np.abs(values).max()))
@@ -225,22 +249,22 @@ def test_the_gradient_of_a_premise_is_that_of_its_sides():
         left, right = (Em("q", element), second) if forward else (second, Em("q", element))
         context: dict[str, Any] = {"parameters": (), "functions": (("f", ("k1", "log_q", "w")),)}
         draft = Draft(grad(left), grad(right), premises=((left, right),), **context)
-        worlds = [World(seed) for seed in range(2)]
-        assert all(same(world.side(left), world.side(right)) for world in worlds)
+        worlds = [softmax_world(seed) for seed in range(2)]
+        assert all(same(worth(left, world), worth(right, world)) for world in worlds)
         found = accepted(draft.equation(0, grad(right), gradient=1))
         counts[found is not None] += 1
         assert (found is not None) == (not any(name.startswith("sg(") for name in element.names()))
         if found is not None:
-            assert all(same(world.side(grad(left)), world.side(grad(right))) for world in worlds)
+            assert all(same(worth(grad(left), world), worth(grad(right), world)) for world in worlds)
 
     run()
     assert min(counts[True], counts[False]) >= 10, counts
 
 
 def test_equal_values_with_unlike_gradients_are_told_apart_by_the_oracle():
-    world = World(1)
-    assert same(world.side(Em("q", sg(k2))), world.side(Em("q", k2)))
-    assert not same(world.side(grad(Em("q", sg(k2)))), world.side(grad(Em("q", k2))))
+    world = softmax_world(1)
+    assert same(worth(Em("q", sg(k2)), world), worth(Em("q", k2), world))
+    assert not same(worth(grad(Em("q", sg(k2))), world), worth(grad(Em("q", k2)), world))
 
 
 # ---------------------------------------------------------------------------- the theorem, called alone

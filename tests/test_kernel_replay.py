@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from attacks.judge_closings import FALSE, TRUE, judged
 from drafts import Draft, Em, R, k1, k2
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernel_words import Mg, signed
 from mutated_certificates import Place, places, put
-from theorem_judge import FALSE, TRUE, judged
 from valid_certificates import ONE_NODE, PROOFS, certificate
 
 from klsym.errors import Refused

@@ -32,7 +32,8 @@ from drafts import (
 )
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from indexed_oracle import DEEP, END, TWO, World, same, world_of
+from oracle.statements import same, worth
+from oracle.worlds import DEEP, END, TWO, softmax_world, world_of
 from slotted import future, mean_i, n, now, other, others, own, past, spread, sum_t
 
 from klsym.errors import Refused
@@ -178,12 +179,12 @@ def assert_true(theorem: Theorem) -> None:
     """A theorem that tampering produced must hold in numbers, wherever its premises do."""
     statement = theorem.statement
     assert theorem.kind in ("proved", "refuted")
-    worlds = [World(seed, statement.context, (END, TWO), 3) for seed in range(2)]
+    worlds = [softmax_world(seed, (END, TWO), 3, declared=statement.context.parameters) for seed in range(2)]
     if theorem.kind == "refuted":
         worlds = [world_of(theorem.close["model"])]
     for world in worlds:
-        premises = [same(world.side(a), world.side(b)) for a, b in statement.context.premises]
-        x, y = world.side(statement.left), world.side(statement.right)
+        premises = [same(worth(a, world), worth(b, world)) for a, b in statement.context.premises]
+        x, y = worth(statement.left, world), worth(statement.right, world)
         if theorem.kind == "refuted":
             assert not same(x, y) and (statement.relation == "=" or x > y)
         elif all(premises):
@@ -194,8 +195,8 @@ def test_the_certificates_are_accepted_and_true():
     for name in NAMES:
         (theorem,) = check(signed(body(name)))
         assert_true(theorem)
-        world = World(5, theorem.statement.context, DEEP)
-        assert all(same(world.side(a), world.side(b)) for a, b in theorem.statement.context.premises)
+        world = softmax_world(5, DEEP, declared=theorem.statement.context.parameters)
+        assert all(same(worth(a, world), worth(b, world)) for a, b in theorem.statement.context.premises)
 
 
 # ---------------------------------------------------------------------------- one change at a time

@@ -33,8 +33,9 @@ from drafts import (
 )
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from indexed_oracle import same, world_of
 from indexed_strategies import elements, in_slots
+from oracle.statements import same, worth
+from oracle.worlds import world_of
 from slotted import future, mean_i, n, now, others, own, past, sum_t
 
 from klsym.errors import NotInRing, Refused
@@ -148,7 +149,7 @@ def test_what_a_model_refutes_is_false_in_it():
         except Refused as refusal:
             assert "no value for nu" in str(refusal)
             return
-        x, y = (world.side(side) for side in (left, right))
+        x, y = (worth(side, world) for side in (left, right))
         for name, value in (("left", x), ("right", y)):
             lower, upper = (float(Fraction(end)) for end in data[name])
             slack = 1e-9 * (1 + abs(value))
@@ -208,7 +209,7 @@ def test_a_rational_value_is_enclosed(side, tree, value):
     data = model(tree, path=CHOSEN[id(tree)])
     found = enclose(side, Model.from_json(data, PLAIN))
     assert found.lower <= value <= found.upper < found.lower + Fraction(1, 2**80)
-    assert same(world_of(data).side(side), float(value))
+    assert same(worth(side, world_of(data)), float(value))
 
 
 def test_an_enclosure_by_another_series():
@@ -394,7 +395,7 @@ def test_what_a_certificate_refutes_with_a_tree_is_false_there(name):
     (theorem,) = check(draft.certificate())
     assert theorem.kind == "refuted"
     world = world_of(theorem.close["model"])
-    values = world.side(theorem.statement.left), world.side(theorem.statement.right)
+    values = worth(theorem.statement.left, world), worth(theorem.statement.right, world)
     assert abs(values[0] - values[1]) > 1e-6 and (theorem.statement.relation == "=" or values[0] > values[1])
     for name_of_side, value in zip(("left", "right"), values, strict=True):
         lower, upper = (float(Fraction(end)) for end in theorem.close[name_of_side])

@@ -9,8 +9,8 @@ from typing import Any
 
 import mutated_certificates
 import pytest
+from attacks.judge_closings import FALSE, TRUE, judged
 from mutated_certificates import MEGABYTES, SECONDS, originals, survey, verdict
-from theorem_judge import FALSE, TRUE, judged
 
 from klsym.errors import Refused
 from klsym.kernel import check, show

@@ -120,7 +120,7 @@ def _holds(h: tuple[Any, ...], oracle: Oracle, close: Any) -> bool:
     world = oracle.world
     match h:
         case ("support", a, b):
-            return all(s.density(b) for path in world.paths for s in path if a == "count" or s.density(a))
+            return world.supports(a, b)
         case ("exchange", mean):
             oracle.exchange(mean)
         case ("exists", atom):

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from oracle.numbers import Undefined, Unsupported, as_float, as_long, exp
-from oracle.statements import VALUE, Oracle, Place, terms_of
-from oracle.worlds import Node, Step, World, paths_of, softmax_family
+from oracle.statements import VALUE, Oracle, Place, of_k1, terms_of, worth
+from oracle.worlds import END, OfK1, World, softmax_world, world_of
 
 from klsym.kernel import Theorem
-from klsym.ring import ExpPoly
+from klsym.ring import ONE, ExpPoly
 from klsym.statements import Mean
 
 from .judge import Outside, Verdict, check_hypotheses, judge, wanted_of
 from .random_worlds import ODD, VALUES, random_function, random_world
+
+TRUE, FALSE, UNKNOWN = "true", "false", "not judged"
+
+
+def judged(theorem: Theorem) -> str:
+    """`true`, `false`, or `not judged`: no world that was tried satisfies what it assumes."""
+    verdict = judge_any(theorem, random.Random(0))
+    if verdict.against:
+        return FALSE
+    return TRUE if verdict.judged["full"] or verdict.judged["boundary"] else UNKNOWN
 
 
 def judge_any(theorem: Theorem, rng: random.Random) -> Verdict:
@@ -60,75 +69,7 @@ def _inside(value: Any, ends: list[str]) -> bool:
     return bool(lower - slack <= value <= upper + slack)
 
 
-def world_of(model: dict[str, Any]) -> World:
-    """A recorded model as a world; A has a value for what holds a single step."""
-    tokens: dict[Step, Fraction] = {}
-    tree = _node_of(model["tree"], tokens)
-    paths = tuple(paths_of(tree))
-    parameters = {name: Fraction(value) for name, value in model["parameters"].items()}
-    n, chosen, node = int(parameters.get("n", 2)), [], tree
-    for branch in model["path"]:
-        step, after = node[branch]
-        chosen, node = [*chosen, step], after
-    world = World(paths, (tuple(chosen),) * n, n, parameters, {})
-    for path in paths:
-        for t, step in enumerate(path):
-            world.table["now", t, path[: t + 1]] = tokens[step]
-        world.table["past", 1, path[:1]] = tokens[path[0]]
-        world.table["future", len(path) - 2, path] = tokens[path[-1]]
-        world.table |= {("x", path): tokens[path[0]]} if len(path) == 1 else {}
-    return world
-
-
-def _node_of(data: Any, tokens: dict[Step, Fraction]) -> Node:
-    columns = {name: [Fraction(x) for x in data[name]] for name in ("q", "p", "mu", "u", "v")}
-    q = softmax_family(columns["q"], columns["u"], columns["v"])
-    node: Node = []
-    for i, after in enumerate(data["next"]):
-        paid = {name: Fraction(row[i]) for name, row in data["rewards"].items()}
-        step = Step(q[i], columns["p"][i], columns["mu"][i], False, paid)
-        tokens[step] = paid.get("A", Fraction(0))
-        node.append((step, _node_of(after, tokens) if after is not None else None))
-    return node
-
-
 # ---------------------------------------------------------------------------- unique
-@dataclass(frozen=True)
-class OfK1:
-    """A function of k1 given as sum of c k1^m exp(slope k1)."""
-
-    rows: tuple[tuple[Fraction, int, Fraction], ...]
-    arguments: tuple[str, ...] = ("k1",)
-    kind: str = "sum"
-
-    def __call__(self, values: dict[str, Any], order: int, of: Any) -> Any:
-        rows = list(self.rows)
-        for _ in range(order):
-            rows = [(c * slope, m, slope) for c, m, slope in rows] + [
-                (c * m, m - 1, s) for c, m, s in rows if m
-            ]
-        k1, total = values["k1"], of(Fraction(0))
-        for c, m, slope in rows:
-            total = total + of(c) * (k1**m if m else 1) * exp(k1 * of(slope))
-        return total
-
-
-def of_k1(element: ExpPoly, parameters: dict[str, Fraction]) -> OfK1:
-    rows = []
-    for term in terms_of(element, frozenset(parameters)):
-        if term.wild or any(v.base != "k1" for v, _ in term.factors):
-            raise Unsupported("a family beyond k1^m exp(slope k1)")
-        c, slope = term.scale, Fraction(0)
-        for name, power in term.constants:
-            c *= parameters[name] ** power
-        for scale, constants, _ in term.lines:
-            for name, power in constants:
-                scale *= parameters[name] ** power
-            slope += scale
-        rows.append((c, sum(power for _, power in term.factors), slope))
-    return OfK1(tuple(rows))
-
-
 def unique(theorem: Theorem, rng: random.Random) -> Verdict:
     """The family satisfies the equation in every world; what differs by more than its constants does not."""
     verdict, close = Verdict(), theorem.close
@@ -162,7 +103,8 @@ def unique(theorem: Theorem, rng: random.Random) -> Verdict:
 def independent(theorem: Theorem, rng: random.Random) -> Verdict:
     """No a, b and h give c = a k1 + b exp(-k1) + h(R, A) + constant at random points."""
     verdict, [(_, (mean,))] = Verdict(), theorem.statement.left.terms
-    assert isinstance(mean, Mean)
+    if not isinstance(mean, Mean):
+        return _independent_fields(theorem, rng)
     parameters = {name: rng.choice(VALUES) for name in theorem.statement.context.parameters}
     for h in theorem.hypotheses:
         parameters |= {h[1]: rng.choice(ODD if h[0] == "generic" else VALUES[1:])} if len(h) == 2 else {}
@@ -184,6 +126,27 @@ def independent(theorem: Theorem, rng: random.Random) -> Verdict:
             "parameters": {k: str(v) for k, v in parameters.items()},
             "why": "it is a combination",
         }
+    return verdict
+
+
+def _independent_fields(theorem: Theorem, rng: random.Random) -> Verdict:
+    """Where rewards are constant, no combination of the two KL gradients fits all worlds."""
+    verdict, rows = Verdict(), []
+    k1 = ExpPoly.variable("k1")
+    parameters = {name: rng.choice(ODD) for name in theorem.statement.context.parameters}
+    for seed in range(40):
+        world = softmax_world(seed, (END,) * 4)
+        world.parameters, constant = dict(parameters), rng.choice(VALUES)
+        world.free_value = lambda key, value=constant: value  # type: ignore[method-assign, misc]
+        for path in world.paths:
+            path[0].rewards.update(R=constant, H=constant)
+        slopes = (Mean("", "q", k1, ("x",)), Mean("", "p", -ONE, ("x",)))
+        rows.append([worth(theorem.statement.left, world), *(worth(slope, world) for slope in slopes)])
+    table = np.array(rows)
+    rest = table[:, 0] - table[:, 1:] @ np.linalg.lstsq(table[:, 1:], table[:, 0], rcond=None)[0]
+    verdict.judged["full"], verdict.nontrivial = 1, True
+    if np.abs(rest).max() < 1e-9 * (1 + np.abs(table[:, 0]).max()):
+        verdict.against = {"why": "it is a combination in all worlds"}
     return verdict
 
 

@@ -80,6 +80,26 @@ class Function:
         return total
 
 
+@dataclass(frozen=True)
+class OfK1:
+    """A function of k1 given as sum of c k1^m exp(slope k1)."""
+
+    rows: tuple[tuple[Fraction, int, Fraction], ...]
+    arguments: tuple[str, ...] = ("k1",)
+    kind: str = "sum"
+
+    def __call__(self, values: dict[str, Any], order: int, of: Any) -> Any:
+        rows = list(self.rows)
+        for _ in range(order):
+            rows = [(c * slope, m, slope) for c, m, slope in rows] + [
+                (c * m, m - 1, s) for c, m, s in rows if m
+            ]
+        k1, total = values["k1"], of(Fraction(0))
+        for c, m, slope in rows:
+            total = total + of(c) * (k1**m if m else 1) * exp(k1 * of(slope))
+        return total
+
+
 @dataclass
 class World:
     """A tree as its paths, with all that a statement needs a value for."""
@@ -98,6 +118,10 @@ class World:
         if key not in self.table:
             self.table[key] = Fraction(self.rng.choice((-2, -1, 0, 1, 2, 3)), self.rng.choice((1, 2)))
         return self.table[key]
+
+    def supports(self, a: str, b: str) -> bool:
+        """a << b, after any prefix."""
+        return all(step.density(b) for path in self.paths for step in path if a == "count" or step.density(a))
 
     @property
     def zero_kinds(self) -> set[str]:
@@ -152,3 +176,76 @@ def paths_of(node: Node | None, prefix: Path = ()) -> Iterable[Path]:
         return
     for step, after in node:
         yield from paths_of(after, (*prefix, step))
+
+
+# ---------------------------------------------------------------------------- worlds that are written down
+def world_of(model: dict[str, Any]) -> World:
+    """A recorded model as a world; A has a value for what holds a single step."""
+    tokens: dict[Step, Fraction] = {}
+    tree = _node_of(model["tree"], tokens)
+    paths = tuple(paths_of(tree))
+    parameters = {name: Fraction(value) for name, value in model["parameters"].items()}
+    n, chosen, node = int(parameters.get("n", 2)), [], tree
+    for branch in model["path"]:
+        step, after = node[branch]
+        chosen, node = [*chosen, step], after
+    world = World(paths, (tuple(chosen),) * n, n, parameters, {})
+    for path in paths:
+        for t, step in enumerate(path):
+            world.table["now", t, path[: t + 1]] = tokens[step]
+        world.table["past", 1, path[:1]] = tokens[path[0]]
+        world.table["future", len(path) - 2, path] = tokens[path[-1]]
+        world.table |= {("x", path): tokens[path[0]]} if len(path) == 1 else {}
+    return world
+
+
+def _node_of(data: Any, tokens: dict[Step, Fraction]) -> Node:
+    columns = {name: [Fraction(x) for x in data[name]] for name in ("q", "p", "mu", "u", "v")}
+    q = softmax_family(columns["q"], columns["u"], columns["v"])
+    node: Node = []
+    for i, after in enumerate(data["next"]):
+        paid = {name: Fraction(row[i]) for name, row in data["rewards"].items()}
+        step = Step(q[i], columns["p"][i], columns["mu"][i], False, paid)
+        tokens[step] = paid.get("A", Fraction(0))
+        node.append((step, _node_of(after, tokens) if after is not None else None))
+    return node
+
+
+# ---------------------------------------------------------------------------- softmax worlds
+END: tuple[Any, ...] = ()  # a node without branches: the sequence is over
+TWO, THREE = (END, END), (END, END, END)  # one token: the outcomes of a sample
+DEEP = (END, (END, TWO))  # sequences of 1, 2, 3 and 3 tokens
+WIDE = ((END, END, TWO), TWO)  # 2, 2, 3, 3 and 2, 2
+NAMES = ("a", "b", "c", "beta", "nu", "lam", "m")
+SLOPES = (Fraction(7, 10), Fraction(-2, 5), Fraction(3, 10))
+FUNCTIONS = {  # f = sin(0.7 k1 - 0.4 w + 0.3 log q), g = sin(0.9 k1)
+    "f": Function("sin", ("k1", "w", "log_q"), ((Fraction(1), SLOPES),)),
+    "g": Function("sin", ("k1",), ((Fraction(1), (Fraction(9, 10),)),)),
+}
+
+
+def softmax_world(seed: int, shape: Any = THREE, n: int = 2, gaps: float = 0, declared: Any = ()) -> World:
+    """A random world of a shape; where densities are 0, those of q stay so."""
+    rng = random.Random(seed)
+    tree = _softmax_node(shape, gaps, rng)
+    paths = tuple(paths_of(tree))
+    full = [path for path in paths if not any(step.zeros for step in path)]
+    parameters = {name: Fraction(rng.randint(8, 32), 20) for name in (*NAMES, *declared)} | {"n": Fraction(n)}
+    sample = tuple(rng.choice(full) for _ in range(max(n, 2))) if full else ()
+    return World(paths, sample, n, parameters, dict(FUNCTIONS), rng=random.Random(seed))
+
+
+def _softmax_node(shape: Any, gaps: float, rng: random.Random) -> Node:
+    def density() -> list[Fraction]:
+        kept = rng.randrange(len(shape))
+        weights = [rng.randint(1, 9) * (k == kept or rng.random() >= gaps) for k in range(len(shape))]
+        return [Fraction(weight, sum(weights)) for weight in weights]
+
+    def numbers() -> list[Fraction]:
+        return [Fraction(rng.randint(-9, 9), 7) for _ in shape]
+
+    rows = zip(softmax_family(density(), numbers(), numbers()), density(), density(), strict=True)
+    steps = [Step(q, p, mu, False, {"R": r, "H": h})
+             for (q, p, mu), r, h in zip(rows, numbers(), numbers(), strict=True)]  # fmt: skip
+    return [(step, _softmax_node(after, gaps, rng) if after else None)
+            for step, after in zip(steps, shape, strict=True)]  # fmt: skip
