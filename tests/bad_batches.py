@@ -4,33 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from drafts import (
-    CLOSE,
-    DIFFER,
-    GOT,
-    NOTHING,
-    ONE,
-    PART,
-    STEP1,
-    STEP2,
-    A,
-    Draft,
-    Em,
-    R,
-    T,
-    constant,
-    curl,
-    f,
-    grad,
-    k1,
-    k2,
-    mean,
-    mean_grad,
-    r,
-    rho,
-    sg,
-    w,
-)  # fmt: skip
+from drafts import *
 from slotted import future, lone, mean_i, now, other, others, own, past, rest, sum_t
 
 from klsym.ring import ExpPoly

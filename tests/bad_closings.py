@@ -5,48 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from drafts import (
-    CLOSE,
-    DIFFER,
-    GOT,
-    NOTHING,
-    ONE,
-    PART,
-    PQ,
-    QP,
-    REVERSE,
-    STEP1,
-    ZERO,
-    A,
-    Draft,
-    Eg,
-    Em,
-    G,
-    R,
-    a,
-    b,
-    beta,
-    constant,
-    cov,
-    curl,
-    f,
-    g,
-    g1,
-    grad,
-    k1,
-    k2,
-    k3,
-    log_q,
-    mean,
-    mean_grad,
-    nu,
-    on_policy,
-    point,
-    r,
-    rho,
-    sg,
-    w,
-)  # fmt: skip
+from drafts import *
 
 from klsym.ring import ExpPoly
 from klsym.statements import Mean, Side

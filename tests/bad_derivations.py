@@ -16,52 +16,7 @@ from bad_indexed import INDEXED
 from bad_inequalities import INEQUALITIES
 from bad_statements import HYPOTHESES, STATEMENTS
 from bad_trees import TREES
-from drafts import (
-    ANY_F,
-    CLOSE,
-    DIFFER,
-    GOT,
-    KL,
-    NOTHING,
-    ONE,
-    PART,
-    PQ,
-    QP,
-    QUOTIENT,
-    REVERSE,
-    STEP1,
-    STEP2,
-    TWO,
-    ZERO,
-    A,
-    Bad,
-    Draft,
-    Eg,
-    Em,
-    R,
-    V,
-    beta,
-    chi2,
-    constant,
-    cov,
-    f,
-    given_values,
-    grad,
-    jeffreys,
-    k1,
-    k2,
-    k3,
-    log_q,
-    mean_grad,
-    nu,
-    number,
-    on_policy,
-    point,
-    r,
-    rho,
-    sg,
-    w,
-)  # fmt: skip
+from drafts import *
 
 from klsym.ring import ExpPoly
 from klsym.statements import Side

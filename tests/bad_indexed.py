@@ -5,35 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bad_batches import NEIGHBOURS
-from drafts import (
-    CLOSE,
-    DIFFER,
-    GOT,
-    NOTHING,
-    ONE,
-    PART,
-    QP,
-    STEP1,
-    A,
-    Draft,
-    Em,
-    R,
-    T,
-    V,
-    constant,
-    curl,
-    f,
-    grad,
-    k1,
-    k2,
-    k3,
-    mean,
-    mean_grad,
-    r,
-    rho,
-    sg,
-    w,
-)  # fmt: skip
+from drafts import *
 from slotted import (
     future,
     mean_i,

@@ -5,41 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from drafts import (
-    CLOSE,
-    DIFFER,
-    NOTHING,
-    ONE,
-    PART,
-    PQ,
-    QP,
-    REVERSE,
-    ZERO,
-    A,
-    Draft,
-    Em,
-    G,
-    R,
-    a,
-    beta,
-    chi2,
-    constant,
-    cov,
-    g,
-    jeffreys,
-    k1,
-    k2,
-    k3,
-    lam,
-    log_q,
-    mean,
-    number,
-    point,
-    r,
-    rho,
-    sg,
-    w,
-)  # fmt: skip
+from drafts import *
 
 from klsym.ring import ExpPoly
 from klsym.statements import Side

@@ -7,33 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from bad_closings import apart
-from drafts import (
-    ANY_F,
-    NOTHING,
-    ONE,
-    PART,
-    PQ,
-    QP,
-    QUOTIENT,
-    REVERSE,
-    Draft,
-    Eg,
-    Em,
-    R,
-    V,
-    beta,
-    constant,
-    f,
-    grad,
-    k1,
-    k2,
-    log_q,
-    mean,
-    mean_grad,
-    r,
-    rho,
-    w,
-)  # fmt: skip
+from drafts import *
 
 from klsym.ring import ExpPoly
 from klsym.statements import Mean, Side

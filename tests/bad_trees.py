@@ -5,38 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from drafts import (
-    CLOSE,
-    GOT,
-    NOTHING,
-    ONE,
-    PART,
-    QP,
-    STEP1,
-    STEP2,
-    A,
-    Draft,
-    Em,
-    H,
-    R,
-    T,
-    V,
-    beta,
-    constant,
-    curl,
-    grad,
-    k1,
-    k2,
-    k3,
-    log_q,
-    mean,
-    mean_grad,
-    on_policy,
-    point,
-    rho,
-    sg,
-    w,
-)  # fmt: skip
+from drafts import *
 from slotted import future, mean_i, n, now, others, own, past, rest, sum_t
 
 from klsym.kernel import digest

@@ -6,26 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from bad_trees import node
-from drafts import (
-    KL,
-    NOTHING,
-    ONE,
-    Draft,
-    Em,
-    R,
-    T,
-    V,
-    beta,
-    curl,
-    grad,
-    k1,
-    k2,
-    mean,
-    mean_grad,
-    point,
-    rho,
-    sg,
-)
+from drafts import *
 from slotted import future, mean_i, n, now, other, others, own, past, spread, sum_t
 from valid_certificates import refuted
 

@@ -4,34 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from drafts import (
-    NOTHING,
-    ONE,
-    A,
-    Em,
-    H,
-    R,
-    T,
-    V,
-    beta,
-    constant,
-    curl,
-    f,
-    g,
-    grad,
-    k1,
-    k2,
-    k3,
-    log_q,
-    mean,
-    mean_grad,
-    nu,
-    point,
-    r,
-    rho,
-    sg,
-    w,
-)  # fmt: skip
+from drafts import *
 from slotted import future, lone, mean_i, n, now, only, other, others, own, past, rest, sum_t
 
 from klsym.statements import Atom, Context, Side

@@ -5,30 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from drafts import (
-    NOTHING,
-    A,
-    Em,
-    H,
-    R,
-    V,
-    a,
-    beta,
-    curl,
-    f,
-    grad,
-    k1,
-    k2,
-    k3,
-    log_q,
-    mean,
-    nu,
-    number,
-    r,
-    rho,
-    sg,
-    w,
-)  # fmt: skip
+from drafts import *
 from drafts import T as length
 from kernel_words import C, Mg
 from slotted import lone

@@ -5,27 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from drafts import (
-    NOTHING,
-    Draft,
-    Em,
-    G,
-    R,
-    a,
-    b,
-    beta,
-    constant,
-    g,
-    grad,
-    k1,
-    k2,
-    lam,
-    mean,
-    point,
-    r,
-    rho,
-    w,
-)
+from drafts import *
 from kernel_words import Mg, row
 from slotted import future, lone, mean_i, now, other, others, own, past, sum_t
 from valid_certificates import PROOFS, certificate

@@ -11,40 +11,7 @@ import pytest
 from bad_closings import QUADRATIC, apart, sold, solved, witness
 from bad_derivations import TABLE
 from bad_inequalities import BETA, SAMPLE, UP_TO_ROOT_E, row, rows
-from drafts import (
-    ANY_F,
-    NOTHING,
-    ONE,
-    PQ,
-    QP,
-    Draft,
-    Em,
-    G,
-    R,
-    V,
-    a,
-    beta,
-    chi2,
-    constant,
-    cov,
-    curl,
-    f,
-    g1,
-    grad,
-    k1,
-    k2,
-    k3,
-    lam,
-    log_q,
-    mean,
-    mean_grad,
-    number,
-    point,
-    r,
-    rho,
-    sg,
-    w,
-)  # fmt: skip
+from drafts import *
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

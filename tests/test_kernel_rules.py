@@ -15,30 +15,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from drafts import (
-    ONE,
-    A,
-    Em,
-    H,
-    R,
-    T,
-    beta,
-    constant,
-    curl,
-    f,
-    grad,
-    k1,
-    k2,
-    k3,
-    mean,
-    mean_grad,
-    nu,
-    point,
-    r,
-    rho,
-    sg,
-    w,
-)
+from drafts import *
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from indexed_cases import CASES, PLAIN, of, swap

@@ -8,29 +8,7 @@ from typing import Any
 
 import pytest
 from bad_trees import NODE, node
-from drafts import (
-    NOTHING,
-    ONE,
-    A,
-    Draft,
-    Em,
-    H,
-    R,
-    T,
-    beta,
-    constant,
-    curl,
-    grad,
-    k1,
-    k2,
-    k3,
-    mean,
-    mean_grad,
-    point,
-    r,
-    rho,
-    w,
-)
+from drafts import *
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from indexed_strategies import elements, in_slots

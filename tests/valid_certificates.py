@@ -5,30 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from drafts import (
-    NOTHING,
-    Draft,
-    Em,
-    G,
-    R,
-    a,
-    b,
-    beta,
-    curl,
-    g,
-    grad,
-    k1,
-    k2,
-    k3,
-    lam,
-    log_q,
-    mean,
-    number,
-    r,
-    rho,
-    sg,
-    w,
-)  # fmt: skip
+from drafts import *
 from drafts import T as length
 from drafts import constant as C
 from kernel_words import Mg, row

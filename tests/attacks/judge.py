@@ -243,10 +243,10 @@ def _agrees(theorem: Theorem, oracle: Oracle, left: Any, right: Any, tiny: float
         return bool(abs(gap) <= size)
     if gap < -size:
         return False
-    return not theorem.zeros or (abs(gap) <= size) == _all_zero(theorem, oracle, tiny)
+    return not theorem.zeros or (abs(gap) <= size) == all_zero(theorem, oracle, tiny)
 
 
-def _all_zero(theorem: Theorem, oracle: Oracle, tiny: float) -> bool:
+def all_zero(theorem: Theorem, oracle: Oracle, tiny: float) -> bool:
     """Does the recorded condition for equality hold?"""
     for zero in theorem.zeros:
         if abs(oracle.constant(zero.factor)) <= tiny:
