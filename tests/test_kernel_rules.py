@@ -26,7 +26,7 @@ from one_sample_cases import CASES as OF_ONE
 from one_sample_cases import ELSEWHERE
 from oracle.numbers import Undefined, Unsupported
 from oracle.statements import same, worth
-from oracle.worlds import DEEP, END, THREE, TWO, WIDE, softmax_world
+from oracle.worlds import DEEP, END, THREE, TWO, WIDE, kept_world
 from slotted import future, lone, mean_i, n, now, only, other, others, own, past, rest, sum_t
 
 from klsym.errors import NotInRing, Refused
@@ -65,7 +65,7 @@ def index_of(atom: Atom) -> str:
 
 def assert_preserved(rule: str, atom: Atom, after: Side, context: Context, count: int = 2) -> None:
     for seed, (shape, size) in enumerate(SHAPES[index_of(atom)][:count]):
-        world = softmax_world(seed, shape, size)
+        world = kept_world(seed, shape, size)
         values = worth(atom, world), worth(after, world)
         assert same(*values), f"{rule}: {atom} is {values[0]}, got {values[1]} from {after.to_json()}"
 
@@ -115,7 +115,7 @@ def applied(rule: str, side: Side, data: dict[str, Any], context: Context = DECL
 def test_named_case_of_one_sample(rule, side, data, expected, assumed):
     assert applied(rule, side, data) == (expected, assumed)
     for seed in range(3):
-        world = softmax_world(seed, (DEEP, THREE, TWO)[seed])
+        world = kept_world(seed, (DEEP, THREE, TWO)[seed])
         assert same(worth(side, world), worth(expected, world))
 
 
@@ -161,7 +161,7 @@ def test_a_part_is_split_off_in_its_product():
     assert ("exists", Mean("", "q", one, ("x",))) in assumed
     assert len(after.terms) == len(WHOLE.terms) + 1
     for seed in range(3):
-        assert same(worth(WHOLE, softmax_world(seed)), worth(after, softmax_world(seed)))
+        assert same(worth(WHOLE, kept_world(seed)), worth(after, kept_world(seed)))
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def values_with_gaps(atom: Atom, after: Side, assumed: Any) -> list[tuple[Any, A
     """Before and after, in worlds with zeros that satisfy the supports assumed, where both have values."""
     found = []
     for seed in range(16):
-        world = softmax_world(seed, SMALL[seed % 4], 2 + seed % 2 * (index_of(atom) in ("i", "ij")), gaps=0.3)
+        world = kept_world(seed, SMALL[seed % 4], 2 + seed % 2 * (index_of(atom) in ("i", "ij")), gaps=0.3)
         if all(world.supports(*h[1:]) for h in assumed if h[0] == "support"):
             with contextlib.suppress(Undefined):
                 found.append((worth(atom, world), worth(after, world)))
@@ -435,7 +435,7 @@ def test_a_chain_of_random_steps_preserves_the_value():
             except (Refused, NotInRing):
                 continue
             for seed in range(2):
-                world = softmax_world(seed, *(((END, TWO), 3), (DEEP, 2))[seed])
+                world = kept_world(seed, *(((END, TWO), 3), (DEEP, 2))[seed])
                 values = worth(side, world), worth(after, world)
                 assert same(*values), f"{rule}: {side.to_json()} is {values[0]}, got {values[1]}"
             counts[rule] += 1
@@ -448,7 +448,7 @@ def test_a_chain_of_random_steps_preserves_the_value():
 @CHECK
 @given(st.lists(st.tuples(CONSTANTS, st.lists(atoms(), max_size=2)), max_size=3))
 def test_the_canonical_form_of_a_side_has_the_value_of_what_was_written(terms):
-    world = softmax_world(3, (END, TWO))
+    world = kept_world(3, (END, TWO))
     side = Side.of(*((c, tuple(found)) for c, found in terms))
     written = sum(
         worth(Side.constant(c), world) * math.prod(worth(x, world) for x in found) for c, found in terms
@@ -481,7 +481,7 @@ def test_an_equation_that_holds_for_every_theta_preserves_the_value():
         data = {"of": 0, "times": multiple.to_json(), "gradient": gradient}
         nowhere = {"side": "left", "term": None, "factor": None, "result": None}
         side, step = Side.atom(atom), {"rule": "equation", "data": data, **nowhere}
-        worlds = [softmax_world(seed, (END, TWO)) for seed in range(2)]
+        worlds = [kept_world(seed, (END, TWO)) for seed in range(2)]
         try:
             after, assumed = apply_step({"left": side}, step, context, {})
         except Refused:

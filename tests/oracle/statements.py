@@ -510,7 +510,7 @@ def of_k1(element: ExpPoly, parameters: dict[str, Fraction]) -> OfK1:
 
 def worth(what: Side | Atom, world: World) -> float:
     """The value of a side or an atom in a world."""
-    oracle = Oracle(world, as_float)
+    oracle = world.__dict__.setdefault("oracle", Oracle(world, as_float))  # it keeps what it has computed
     return float(oracle.side(what) if isinstance(what, Side) else oracle.atom(what))
 
 

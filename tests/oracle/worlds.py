@@ -10,6 +10,7 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from .numbers import exp, sine
@@ -233,6 +234,9 @@ def softmax_world(seed: int, shape: Any = THREE, n: int = 2, gaps: float = 0, de
     parameters = {name: Fraction(rng.randint(8, 32), 20) for name in (*NAMES, *declared)} | {"n": Fraction(n)}
     sample = tuple(rng.choice(full) for _ in range(max(n, 2))) if full else ()
     return World(paths, sample, n, parameters, dict(FUNCTIONS), rng=random.Random(seed))
+
+
+kept_world = lru_cache(maxsize=200)(softmax_world)  # for tests that change nothing in it
 
 
 def _softmax_node(shape: Any, gaps: float, rng: random.Random) -> Node:
