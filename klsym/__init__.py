@@ -11,7 +11,7 @@ library alone.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
@@ -38,9 +38,7 @@ __all__ = [  # those without a row above are of klsym.calculus
     "sample", "sample_gradient", "settle", "sg",
 ]  # fmt: skip
 
-if TYPE_CHECKING:  # the same names for mypy: those of `_HOME` with the words that each option takes
-    from collections.abc import Iterable
-
+if TYPE_CHECKING:  # the same names for mypy
     from klsym.calculus import (
         KL,
         A,
@@ -78,58 +76,14 @@ if TYPE_CHECKING:  # the same names for mypy: those of `_HOME` with the words th
         sample_gradient,
         sg,
     )  # fmt: skip
-    from klsym.engine.compare import Comparison
+    from klsym.engine.compare import Comparison, compare
+    from klsym.engine.explain import explain
     from klsym.engine.verdict import Verdict
     from klsym.errors import KlsymError, ProofError, Refused, UsageError
-    from klsym.explorer import Explorer
+    from klsym.explorer import explore
     from klsym.kernel import check
     from klsym.ledger import load, settle
     from klsym.parser import parse
-
-    Sampling = Literal["on-policy", "off-policy"]
-    Use = Literal["loss", "reward"]
-    Level = Literal["sample", "token", "sequence"]
-    Batch = Literal["none", "mean", "leave-one-out", "std"]
-    Credit = Literal["to-go", "same-token", "total"]
-    Weights = Literal["token", "prefix", "sequence"]
-    Aggregate = Literal["sum", "mean"]
-
-    def explain(
-        loss: object,
-        sampling: Sampling = ...,
-        use: Use = ...,
-        level: Level = ...,
-        batch: Batch = ...,
-        parameters: Iterable[str] = ...,
-        credit: Credit | None = ...,
-        weights: Weights | None = ...,
-        aggregate: Aggregate | None = ...,
-    ) -> Verdict: ...
-
-    def compare(
-        a: object,
-        b: object,
-        sampling: Sampling = ...,
-        use: Use = ...,
-        parameters: Iterable[str] = ...,
-        level: Level = ...,
-        credit: Credit | None = ...,
-        weights: Weights | None = ...,
-        aggregate: Aggregate | None = ...,
-    ) -> Comparison: ...
-
-    def explore(
-        loss: str = ...,
-        sampling: Sampling = ...,
-        use: Use = ...,
-        level: Level = ...,
-        batch: Batch = ...,
-        parameters: Iterable[str] = ...,
-        credit: Credit | None = ...,
-        weights: Weights | None = ...,
-        aggregate: Aggregate | None = ...,
-        live: bool | None = ...,
-    ) -> Explorer: ...
 
 else:  # hidden from mypy, for which a module with __getattr__ has every name
 

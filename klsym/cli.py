@@ -12,6 +12,7 @@ from typing import Any
 
 from klsym import __version__
 from klsym.commands.console import one_line
+from klsym.engine.explain_setting import DEFAULTS, OPTIONS
 from klsym.errors import KlsymError, UsageError
 
 FORMATS = ("text", "latex", "markdown", "json")
@@ -105,13 +106,6 @@ def _add_explain(commands: Any) -> None:
         "loss", metavar="LOSS", help="a loss such as 'sg(rho)*k2'; - reads one a line from stdin"
     )
     _add_setting(explain)
-    _add_level(explain)
-    explain.add_argument(
-        "--batch",
-        choices=("none", "mean", "leave-one-out", "std"),
-        default="none",
-        help="what the score's coefficient is centred by; std also divides (none)",
-    )
     _add_format(explain, FORMATS)
     explain.add_argument(
         "--check", action="store_true",
@@ -136,33 +130,14 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def _add_level(command: Any) -> None:
-    """What the loss is applied to."""
-    options = {
-        "--level": (
-            ("sample", "token", "sequence"),
-            "one sample (default); each token, summed; a whole sequence",
-        ),
-        "--credit": (
-            ("to-go", "same-token", "total"),
-            "the rewards that a token's score meets, with --use reward (to-go)",
-        ),
-        "--weights": (
-            ("token", "prefix", "sequence"),
-            "what rho means at a token: its own ratio (default), the product up to it, or of all",
-        ),
-        "--aggregate": (("sum", "mean"), "mean: 1/T in front, T the random length (sum)"),
-    }
-    for name, (choices, words) in options.items():
-        default = {"--level": "sample"}.get(name)
-        command.add_argument(name, choices=choices, default=default, help=words)
-
-
-def _add_setting(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--sampling", choices=("on-policy", "off-policy"), default="on-policy")
-    command.add_argument(
-        "--use", choices=("loss", "reward"), default="loss", help="differentiated, or detached"
-    )
+def _add_setting(command: argparse.ArgumentParser, without: tuple[str, ...] = ()) -> None:
+    """How the loss is used."""
+    for option in OPTIONS:
+        if option.name not in without:
+            command.add_argument(
+                f"--{option.name}", choices=option.choices, default=DEFAULTS[option.name],
+                help=f"{option.meaning} ({option.choices[0]})",
+            )  # fmt: skip
 
 
 def _add_format(command: argparse.ArgumentParser, formats: tuple[str, ...]) -> None:
@@ -183,8 +158,7 @@ def _add_compare(commands: Any) -> None:
     )
     for name in ("A", "B"):
         compare.add_argument(f"loss_{name.lower()}", metavar=f"LOSS_{name}", help="such as 'rho*k3'")
-    _add_setting(compare)
-    _add_level(compare)
+    _add_setting(compare, without=("batch",))
     _add_format(compare, ("text", "json"))
     compare.set_defaults(run="losses:compare_losses")
 

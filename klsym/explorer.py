@@ -24,14 +24,25 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from klsym.engine.explain import explain
-from klsym.engine.explain_setting import CHOICES, checked_setting
+from klsym.engine.explain import ask
+from klsym.engine.explain_setting import (
+    CHOICES,
+    OPTIONS,
+    Aggregate,
+    Batch,
+    Credit,
+    Level,
+    Sampling,
+    Use,
+    Weights,
+    checked_setting,
+)
 from klsym.engine.verdict import Verdict
 from klsym.errors import KlsymError, UsageError
 from klsym.render.verdict import verdict_markdown
 
-LEADING = ("sampling", "use", "level")  # these mean something always, the others beside them or not
-FOLLOWING = tuple(name for name in CHOICES if name not in LEADING)
+LEADING = tuple(o.name for o in OPTIONS if o.always)  # the others mean something beside them, or not
+FOLLOWING = {o.name: o for o in OPTIONS if not o.always}
 HINTS = {"loss": "such as sg(rho)*k2; Enter explains it", "parameters": "further names, such as gamma c"}
 Options = dict[str, str | None]
 Page = dict[str, Any]  # what Jupyter shows: MIME type -> content
@@ -39,14 +50,14 @@ Page = dict[str, Any]  # what Jupyter shows: MIME type -> content
 
 def explore(
     loss: str = "k3",
-    sampling: str = "on-policy",
-    use: str = "loss",
-    level: str = "sample",
-    batch: str = "none",
+    sampling: Sampling = "on-policy",
+    use: Use = "loss",
+    level: Level = "sample",
+    batch: Batch = "none",
     parameters: Iterable[str] = (),
-    credit: str | None = None,
-    weights: str | None = None,
-    aggregate: str | None = None,
+    credit: Credit | None = None,
+    weights: Weights | None = None,
+    aggregate: Aggregate | None = None,
     live: bool | None = None,
 ) -> Explorer:
     """Explain a loss in a notebook, with a form to change it.
@@ -61,11 +72,11 @@ def explore(
     """
     if not isinstance(loss, str) or isinstance(parameters, str):
         raise UsageError("explore: the loss is text, and parameters a list of names")
-    checked_setting(sampling, use, level, batch, credit, weights, aggregate)
-    options = {
+    options: Options = {
         "sampling": sampling, "use": use, "level": level, "batch": batch,
         "credit": credit, "weights": weights, "aggregate": aggregate,
     }  # fmt: skip
+    checked_setting(**options)
     if live:
         _widgets()
     return Explorer(loss, tuple(parameters), options, live)
@@ -80,15 +91,10 @@ def meaningful(sampling: str, use: str, level: str) -> dict[str, tuple[str, ...]
     ()
     """
     leading = {"sampling": sampling, "use": use, "level": level}
-
-    def accepted(name: str, value: str) -> bool:
-        try:
-            checked_setting(**{**leading, name: value})
-        except UsageError:
-            return False
-        return True
-
-    return {name: tuple(v for v in CHOICES[name] if accepted(name, v)) for name in FOLLOWING}
+    return {
+        o.name: (o.silent,) if o.idle(leading) and o.silent else () if o.idle(leading) else o.choices
+        for o in FOLLOWING.values()
+    }
 
 
 class Explorer:
@@ -118,13 +124,10 @@ class Explorer:
 
         Raises UsageError: options that are unknown or without effect.
         """
-        unknown = [name for name in options if name not in CHOICES]
-        if unknown:
-            raise UsageError(f"unknown option {unknown[0]!r} (known: {', '.join(CHOICES)})")
         leading = {name: options.get(name, self.options[name]) for name in LEADING}
-        checked_setting(**leading)  # type: ignore[arg-type]
+        checked_setting(**leading)
         chosen = {**_still_meant(self.options, leading), **leading, **options}
-        checked_setting(**chosen)  # type: ignore[arg-type]
+        checked_setting(**chosen)
         self.options = chosen
         self.parameters = self.parameters if parameters is None else tuple(parameters)
         self._answer(self.loss if loss is None else loss)
@@ -132,7 +135,7 @@ class Explorer:
     def _answer(self, loss: str) -> None:
         self.loss, self.verdict, self.error = loss.strip(" "), None, ""
         try:
-            self.verdict = explain(self.loss, parameters=self.parameters, **self.options)  # type: ignore[arg-type]
+            self.verdict = ask(self.loss, self.parameters, **self.options)
         except KlsymError as error:
             self.error = " ".join(str(error).split())
         if self._form is not None:
@@ -168,9 +171,10 @@ class Explorer:
 
 def _still_meant(options: Options, leading: Options) -> Options:
     """The other options, those that mean nothing beside the leading ones set back to what says nothing."""
-    silent = {"batch": "none"}
     sense = meaningful(*(str(leading[name]) for name in LEADING))
-    return {n: options[n] if options[n] in sense[n] else silent.get(n) for n in FOLLOWING}
+    return {
+        o.name: options[o.name] if options[o.name] in sense[o.name] else o.silent for o in FOLLOWING.values()
+    }
 
 
 def _widgets() -> Any:
@@ -229,7 +233,8 @@ class _Form:
         self.answer.outputs = ()  # the old answer does not stand below the new question
         leading = {name: self.choices[name].value for name in LEADING}
         sense = meaningful(**leading)
-        following = {n: self.choices[n].value for n in FOLLOWING if self.choices[n].value in sense[n]}
+        values = {name: self.choices[name].value for name in FOLLOWING}
+        following = {name: value for name, value in values.items() if value in sense[name]}
         self.explorer.ask(self.loss.value, self.names.value.replace(",", " ").split(), **leading, **following)
 
     def show(self) -> None:

@@ -16,6 +16,7 @@ premises (`means_given`).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from klsym import kernel, statements
@@ -120,6 +121,7 @@ def d_log_q(element: ExpPoly, context: statements.Context) -> ExpPoly:
 
 
 # ---------------------------------------------------------------------------- the setting
+@lru_cache(maxsize=1024)
 def unfold(side: Side, context: Context) -> Side:
     """The side with every abbreviation written out."""
     total = Side()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from fractions import Fraction
 from typing import Any
 
@@ -175,11 +176,25 @@ def test_signs_that_occur_together() -> None:
     assert pairs("k1", "rho - 1") is None  # of two variables
 
 
+@pytest.mark.parametrize(
+    "loss", ["rho*max(k1, -40)", "rho*max(k1, -300)", "rho*min(k1, 200)", "rho*clip(k1, -40, 40)"]
+)
+def test_a_far_bound_is_met(loss: str) -> None:
+    """The counterexample has a sample beyond the bound, where alone the gradient is not that of k1."""
+    verdict = klsym.explain(loss, sampling="off-policy")
+    assert verdict.target == "f-divergence" and verdict.witness
+    left, right = (float(verdict.witness[side][0]) for side in ("left", "right"))
+    assert abs(left - right) > 1e-3 * abs(right)
+    ratios = [Fraction(q) / Fraction(p) for q, p in zip(*map(verdict.witness.get, "qp"), strict=True)]
+    bound = max(abs(int(n)) for n in re.findall(r"\d{2,}", loss))
+    assert max(abs(math.log(x)) for x in ratios) > bound
+
+
 # ---------------------------------------------------------------------------- where no bound binds
 CLAMPED = [
     # loss off-policy; without its bounds; the rest of c beside -grad E_q[A]
-    ("-min(rho*A, clip(rho, 1 - eps, 1 + eps)*A) + beta*k3", "-rho*A + beta*k3", "beta/rho - beta*r/rho"),
-    ("-sg(min(rho, 2))*A*log_q + beta*k3", "-sg(rho)*A*log_q + beta*k3", "beta/rho - beta*r/rho"),
+    ("-min(rho*A, clip(rho, 1 - eps, 1 + eps)*A) + beta*k3", "-rho*A + beta*k3", "beta*(1 - r)/rho"),
+    ("-sg(min(rho, 2))*A*log_q + beta*k3", "-sg(rho)*A*log_q + beta*k3", "beta*(1 - r)/rho"),
     ("-clip(rho, 0.8, 1.2)*A + k2", "-rho*A + k2", "k1/rho"),
 ]
 
@@ -189,10 +204,8 @@ def test_inside_the_clamps_nothing_is_lost(loss: str, free: str, rest: str) -> N
     """The named part and the rest add up to c = mu/q dL/dlog q of the loss without its bounds."""
     verdict = klsym.explain(loss, sampling="off-policy")
     assert verdict.inside_clamps is not None
-    assert verdict.inside_clamps.multiples == {"reward": "-A", "rest": rest}
-    assert f"where no bound binds: -grad E_q[A] + E_q[({rest})*s]".replace("(k1/rho)", "k1/rho") in str(
-        verdict
-    )
+    assert verdict.inside_clamps.complete == {"reward": "-A", "rest": rest}
+    assert f"where no bound binds: -grad E_q[A] + E_q[{rest}*s]" in str(verdict)
     assert verdict.to_json()["gradient"]["inside_clamps"]["combination"]["rest"] == rest
     for stack in oracle.random_models(seed=11):
         exact = oracle.expected_gradient(free, stack, *OFF)

@@ -433,7 +433,8 @@ def test_wrong_input(losses: tuple[Any, Any], options: dict[str, Any], words: st
         compare(*losses, **options)
 
 
-KEYS = {"losses", "sampling", "use", "level", "batch", "value", "per_sample", "expected_gradient", "variance",
+KEYS = {"losses", "sampling", "use", "level", "batch", "credit", "weights", "aggregate",
+        "value", "per_sample", "expected_gradient", "variance",
         "trust", "hypotheses", "undecided"}  # fmt: skip
 ANSWER = {"same", "statement", "trust", "witness"}
 VARIANCE = {"coefficients", "under", "exact", "difference", "correction", "b_at_most_a_where", "lower",

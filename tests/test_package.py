@@ -33,19 +33,6 @@ def mypy(code: str, folder: Path) -> str:
     return subprocess.run(command, cwd=folder, env=places, capture_output=True, text=True).stdout
 
 
-def declared() -> dict[str, ast.FunctionDef]:
-    """The signatures that mypy reads in klsym/__init__.py."""
-    tree = ast.parse(Path(klsym.__file__).read_text())
-    return {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-
-
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_the_declared_parameters_are_those_of_the_function(name):
-    assert [a.arg for a in declared()[name].args.args] == list(
-        inspect.signature(getattr(klsym, name)).parameters
-    )
-
-
 def options() -> list[tuple[str, str, str]]:
     return [
         (name, option, value)

@@ -8,6 +8,7 @@ every sample.
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from dataclasses import replace
 from functools import cache, reduce
@@ -160,6 +161,75 @@ def test_torch_clamp_has_the_slopes_that_the_warning_names() -> None:
     assert "PyTorch up to 2.13" in line
 
 
+# ---------------------------------------------------------------------------- by cases
+RELATION = re.compile(r" (>=|<=|!=|>|<|=) ")
+COMPARE = {">": np.greater, ">=": np.greater_equal, "<": np.less, "<=": np.less_equal, "=": np.equal,
+           "!=": np.not_equal}  # fmt: skip
+
+
+def holds(where: str, at: dict[str, Any]) -> Any:
+    """Where all conditions hold, as arrays."""
+    found = np.ones(np.shape(at["log_q"]), dtype=bool)
+    for condition in where.split(" and ") if where != "otherwise" else ():
+        left, sign, right = RELATION.split(condition)
+        found = found & COMPARE[sign](oracle.evaluate(left, at), oracle.evaluate(right, at))
+    return found
+
+
+def by_cases(cases: list[dict[str, str]], name: str, at: dict[str, Any]) -> np.ndarray:
+    """The value of the one case that holds; "otherwise" comes last."""
+    value, left = np.full(np.shape(at["log_q"]), np.nan), np.ones(np.shape(at["log_q"]), dtype=bool)
+    for case in cases:
+        here = holds(case["where"], at)
+        assert case["where"] == "otherwise" or not np.any(here & ~left), "two cases at once"
+        value = np.where(here & left, oracle.evaluate(case[name], at), value)
+        left = left & ~here
+    assert not left.any(), "a sample without a case"
+    return value
+
+
+def places(on_policy: bool) -> list[dict[str, Any]]:
+    """Random samples, and samples with k1 = 0, or rho = 1, or both: where losses have their kinks."""
+    log_q, log_p, log_mu, R, A = np.random.default_rng(12).normal(size=(5, 60))
+    log_mu = log_q if on_policy else log_mu
+    rows = ((log_q, log_p, log_mu), (log_q, log_q, log_mu), (log_q, log_p, log_q), (log_q, log_q, log_q))
+    return [oracle.names(*row, R, A) | oracle.PARAMETERS for row in rows]
+
+
+def test_the_cases_are_the_coefficients() -> None:
+    """Wherever a coefficient is printed by cases, also at kinks, they say what its formula says."""
+    told = 0
+    for case in CASES:
+        gradient = verdict_of(case).to_json()["gradient"]
+        for at in places(on_policy(case)) if gradient["cases"] else ():
+            for name in ("per_sample", "coefficient"):
+                exact = np.broadcast_to(oracle.evaluate(gradient[name], at), 60)
+                np.testing.assert_allclose(by_cases(gradient["cases"], name, at), exact, rtol=1e-7, atol=1e-9)
+        told += bool(gradient["cases"])
+    assert told >= 40
+
+
+BY_CASES = [
+    ("abs(k1)", {}, [("k1 > 0", "1"), ("k1 = 0", "0"), ("k1 < 0", "-1")]),
+    ("-min(rho*A, clip(rho, 1 - eps, 1 + eps)*A)", OFF,
+     [("rho > eps + 1 and A > 0", "0"), ("rho < 1 - eps and A < 0", "0"), ("otherwise", "-A")]),
+    ("clip(rho, 0.8, 1.2)*k1", OFF,
+     [("rho > 6/5", "6/(5*rho)"), ("rho <= 6/5 and rho >= 4/5", "k1 + 1"), ("rho < 4/5", "4/(5*rho)")]),
+    ("k1/abs(k1)", REWARD, [("k1 > 0", "1"), ("k1 = 0", "no value"), ("k1 < 0", "-1")]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("loss", "options", "rows"), BY_CASES, ids=[row[0] for row in BY_CASES])
+def test_by_cases(loss: str, options: dict[str, str], rows: list[tuple[str, str]]) -> None:
+    verdict = klsym.explain(loss, **options)
+    cases = verdict.to_json()["gradient"]["cases"]
+    assert [(case["where"], case["coefficient"]) for case in cases] == rows
+    text, latex = str(verdict), verdict._repr_latex_()
+    assert "1e-300" not in text and all(f"where {where}" in text for where, _ in rows if where != "otherwise")
+    assert latex.count(r"\begin{cases}") == latex.count(r"\end{cases}") >= 1
+    assert ("0/0" in "".join(verdict.warnings)) == (loss == "k1/abs(k1)")
+
+
 # ---------------------------------------------------------------------------- the verdicts in words
 NAMED = [
     # loss, per_sample, target, combination
@@ -190,7 +260,7 @@ def test_ties_on_policy(loss: str, per_sample: str, target: str, combination: di
     assert verdict.gradient.multiples == combination
 
 
-SMOOTH = "differentiable at every sample"
+SMOOTH = "at a kink the slope is that of PyTorch"
 CLIP, MIN, ABS = "slope of clip at its bounds", "slope of min and max", "slope of abs at 0"
 NESTED, CROSS, POSITIVE = (
     "three arguments of one min or max",

@@ -61,7 +61,7 @@ OTHER = {"zero": "reverse-kl", "reverse-kl": "forward-kl", "forward-kl": "combin
 
 def _scaled(meaning: Any) -> Any:
     multiples = {name: f"({value})*1.001" for name, value in meaning.multiples.items()}
-    return replace(meaning, multiples=multiples or {"reverse-kl": "1"})
+    return replace(meaning, parts=multiples or {"reverse-kl": "1"})
 
 
 def _other_target(verdict: Any) -> Any:
@@ -70,8 +70,8 @@ def _other_target(verdict: Any) -> Any:
 
 
 def _other_flag(verdict: Any) -> Any:
-    unbiased = {"target": "reverse-kl", "multiples": {"reverse-kl": "1"}}
-    biased = {"target": "zero", "multiples": {}}
+    unbiased = {"target": "reverse-kl", "parts": {"reverse-kl": "1"}}
+    biased = {"target": "zero", "parts": {}}
     value = replace(verdict.value, **(biased if verdict.unbiased_for("reverse-kl") else unbiased))
     return replace(verdict, value=value, value_constant="0")
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from klsym.commands.console import one_line
+from klsym.engine.explain_setting import CHOICES
 from klsym.errors import KlsymError, UsageError
 
 LONGEST = 1_000_000  # characters of a line that are read; the parser's own limit is below
@@ -65,16 +66,18 @@ def _code(verdict: Any) -> int:
 def _explain(loss: str, options: argparse.Namespace) -> Any:
     from klsym.engine.explain import explain
 
-    verdict = explain(
-        loss, options.sampling, options.use, options.level, options.batch, options.param, options.credit,
-        options.weights, options.aggregate,
-    )  # fmt: skip
+    verdict = explain(loss, parameters=options.param, **_setting(options))
     if not options.check:
         return verdict
     from klsym.numeric.cross_check import with_check
     from klsym.parser import parse
 
     return with_check(verdict, parse(loss, options.param))
+
+
+def _setting(options: argparse.Namespace) -> dict[str, Any]:
+    """How the loss is used, as it was asked for."""
+    return {name: getattr(options, name) for name in CHOICES if hasattr(options, name)}
 
 
 def _explain_stream(options: argparse.Namespace) -> int:
@@ -121,7 +124,6 @@ def compare_losses(options: argparse.Namespace) -> int:
     from klsym.engine.compare import compare
 
     losses = (options.loss_a.strip(" "), options.loss_b.strip(" "))
-    level = {name: getattr(options, name) for name in ("level", "credit", "weights", "aggregate")}
-    found = compare(*losses, options.sampling, options.use, options.param, **level)
+    found = compare(*losses, parameters=options.param, **_setting(options))
     print(json.dumps(found.to_json()) if options.format == "json" else found)
     return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -12,9 +11,8 @@ import sympy
 from klsym.abbreviations import Divergence
 from klsym.convert import to_sympy
 from klsym.engine.targets import recognise
-from klsym.language import ATOMS, COUNTS, A, R, Weight, log_mu, log_p, log_q, rho, sg
+from klsym.language import COUNTS, A, R, Weight, log_mu, log_p, log_q, rho, sg
 from klsym.names import SAMPLE_BASES, parse_name
-from klsym.parser import FUNCTIONS, parse
 from klsym.render import formulas, losses
 from klsym.render.spelling import TEXT
 from klsym.render.tree import Minus
@@ -31,7 +29,7 @@ class Facts:
     vanishes: the gradient is zero at every sample.  weighted: some of its terms hold rho.  bare: the
     terms that hold none, as text.  attached: the loss holds rho outside sg.  literal: on-policy, 1 in its
     place gives another expected gradient.  noisy: a multiple of rho s stands beside the rest.  heavy: r in c.
-    pieces: the multiples of E_q[1/T] and of other named quantities of sequences, as text.
+    pieces: the multiples of E_q[1/T] and of other named quantities of sequences.
     """
 
     vanishes: bool
@@ -41,7 +39,7 @@ class Facts:
     literal: bool
     noisy: bool = False
     heavy: bool = False
-    pieces: Mapping[str, str] = field(default_factory=dict)
+    pieces: Mapping[str, ExpPoly] = field(default_factory=dict)
 
 
 def facts_of(loss: ExpPoly, per_sample: ExpPoly, c: ExpPoly, on_policy: bool) -> Facts:
@@ -103,14 +101,13 @@ def _fixed(name: str) -> str:
     return name if parse_name(name).base != "w" or parse_name(name).detached else f"sg({name})"
 
 
-def _per_length(c: ExpPoly) -> dict[str, str]:
-    """The multiple of 1/T in a coefficient, if it is one number or parameter."""
-    found = [
-        str(value)
-        for (monomial, exponent), value in c.terms.items()
-        if dict(monomial).get("length") == -1 and not exponent and not _samples(monomial)
-    ]
-    return {"1/T": found[0]} if len(found) == 1 else {}
+def _per_length(c: ExpPoly) -> dict[str, ExpPoly]:
+    """The multiple of 1/T in a coefficient, if it is free of the sample."""
+    found = ZERO
+    for (monomial, exponent), value in c.terms.items():
+        if dict(monomial).get("length") == -1 and not exponent and not _samples(monomial):
+            found = found + ExpPoly({(monomial, exponent): value}) * ExpPoly.variable("length")
+    return {"1/T": found} if found else {}
 
 
 def _samples(monomial: Monomial) -> set[str]:
@@ -198,7 +195,8 @@ def wrong_sign(verdict: Verdict, facts: Facts) -> str:
     if verdict.setting.use == "reward":
         return ""
     names = {"reverse-kl": "KL(q||p)", "forward-kl": "KL(p||q)"}
-    multiples = {name: read(text) for name, text in verdict.gradient.multiples.items()}
+    parts = verdict.gradient.parts
+    multiples = {name: to_sympy(v) if isinstance(v, ExpPoly) else v for name, v in parts.items()}
     found = [(f"increases {names[n]}", negative(v)) for n, v in multiples.items() if n in names]
     found += [
         ("pushes q away from mu: it increases KL(mu||q)", negative(to_sympy(c))) for c in _of_mu(verdict)
@@ -216,11 +214,6 @@ def _of_mu(verdict: Verdict) -> list[ExpPoly]:
     """The multiple of KL(mu||q) in the objective."""
     terms = verdict.implied.side.terms if verdict.implied is not None else ()
     return [c for c, atoms in terms if atoms == (Divergence("KL", "mu", "q"),)]
-
-
-def read(text: str) -> Any:
-    """A multiple, from its text."""
-    return parse(text, set(re.findall(r"[A-Za-z_]\w*", text)) - {*ATOMS, *FUNCTIONS})
 
 
 def negative(value: Any) -> str | None:
@@ -248,12 +241,20 @@ def length_in_front(verdict: Verdict, facts: Facts) -> str:
     if not verdict.setting.averaged or facts.vanishes:
         return ""
     start = "1/T depends on the tokens to come, so that what has mean zero without it need not have it"
-    multiple = facts.pieces.get("1/T", "")
-    if not multiple or verdict.setting.use == "reward":
+    multiple = facts.pieces.get("1/T")
+    if multiple is None or verdict.setting.use == "reward":
         return start
-    way = ("raises", "shorter") if multiple.startswith("-") else ("lowers", "longer")
     mean = "E_q[1/T], whose inverse is the harmonic mean length"
-    return f"{start}: descending this {way[0]} {mean}: {way[1]} sequences"
+    ways = (f"lowers {mean}: longer sequences", f"raises {mean}: shorter sequences")
+    return f"{start}: descending this {_by_sign(multiple, *ways)}"
+
+
+def _by_sign(multiple: ExpPoly, positive: str, negative_: str) -> str:
+    """What a multiple does; both ways with the condition where its sign is open."""
+    where = negative(to_sympy(multiple))
+    if not where:
+        return positive if where is None else negative_
+    return f"{positive} (but{where} it {negative_})"
 
 
 CHECKS: tuple[Callable[[Verdict, Facts], str], ...] = (
@@ -302,9 +303,8 @@ def counted_tokens(verdict: Verdict, facts: Facts) -> str:
     if "T" not in facts.pieces:
         return ""
     way = "ascending" if verdict.setting.use == "reward" else "descending"
-    longer = facts.pieces["T"].startswith("-") != (verdict.setting.use == "reward")
-    change = "lengthens" if longer else "shortens"
-    return f"a constant at each token counts tokens: {way} it {change} sequences"
+    changes = ("shortens sequences", "lengthens sequences")[:: -1 if verdict.setting.use == "reward" else 1]
+    return f"a constant at each token counts tokens: {way} it {_by_sign(facts.pieces['T'], *changes)}"
 
 
 TOKEN_CHECKS = (

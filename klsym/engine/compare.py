@@ -19,16 +19,28 @@ from klsym.engine.answers import Answer, decided
 from klsym.engine.compare_outside import compare_outside
 from klsym.engine.compare_tokens import compare_tokens
 from klsym.engine.derivation import Proof, derive
-from klsym.engine.explain import as_written, checked_setting, explain, refuse_unless_moderate
+from klsym.engine.explain import as_written, explained, refuse_unless_moderate
+from klsym.engine.explain_setting import (
+    Aggregate,
+    Credit,
+    Level,
+    Sampling,
+    Setting,
+    Use,
+    Weights,
+    checked_setting,
+)
 from klsym.engine.quantities import Quantity, expectation, expected_gradient, sample_gradient
 from klsym.engine.quantities import sample as at_a_sample
 from klsym.engine.variances import Estimate, Spread, spread
-from klsym.engine.verdict import Setting, Verdict
+from klsym.engine.verdict import Verdict
 from klsym.errors import NotInRing, UsageError
 from klsym.language import ATOMS, length, s, sg
 from klsym.render.compare import ComparisonView
 from klsym.render.losses import Written
 from klsym.ring import ZERO, ExpPoly
+
+Pair = tuple[Written, Written]
 
 
 @dataclass(frozen=True, repr=False)
@@ -75,15 +87,15 @@ class Comparison(ComparisonView):
 
 
 def compare(
-    a: Any,
-    b: Any,
-    sampling: str = "on-policy",
-    use: str = "loss",
+    a: object,
+    b: object,
+    sampling: Sampling = "on-policy",
+    use: Use = "loss",
     parameters: Iterable[str] = (),
-    level: str = "sample",
-    credit: str | None = None,
-    weights: str | None = None,
-    aggregate: str | None = None,
+    level: Level = "sample",
+    credit: Credit | None = None,
+    weights: Weights | None = None,
+    aggregate: Aggregate | None = None,
 ) -> Comparison:
     """Say in what two losses of one sample agree, and which has the less noisy gradient where.
 
@@ -92,24 +104,31 @@ def compare(
         Var_m a s - Var_m b s = E_m[(a^2 - b^2) s^2] - (E_m[a s]^2 - E_m[b s]^2)
 
     a, b: text in the loss grammar, or SymPy expressions in the atoms of `klsym.language`.
-    sampling: "on-policy" (samples from q itself) or "off-policy" (from mu).
-    use: "loss" (differentiated), or "reward" (detached; the loss is all that multiplies the score).
     parameters: names declared beside lam, beta, eps, alpha, n, T (for text).
+    sampling, use, credit, weights, aggregate: as in `explain`.
     level: "sample", "sequence" (a sample is a whole sequence), or "token" (the losses of all tokens, summed;
-    of these the variances are not compared).  credit, weights, aggregate: as in `explain`.
+    of these the variances are not compared).
     Raises UsageError for text that cannot be read and for unknown options.
     """
-    setting = checked_setting(sampling, use, level, "none", credit, weights, aggregate)
+    setting = checked_setting(
+        sampling=sampling, use=use, level=level, credit=credit, weights=weights, aggregate=aggregate
+    )
     names = parameters if isinstance(parameters, str) else tuple(parameters)
-    pair = (as_written(a, names), as_written(b, names))
-    if setting.averaged and level == "sequence":
+    return compared((as_written(a, names), as_written(b, names)), setting)
+
+
+def compared(pair: Pair, setting: Setting) -> Comparison:
+    """The comparison of two losses that are used so."""
+    typed = pair
+    if setting.averaged and setting.level == "sequence":
         pair = tuple(replace(one, expression=one.expression / length) for one in pair)  # type: ignore[assignment]
-    if level == "token":
+    if setting.level == "token":
         return _of_tokens(pair, setting)
     try:
         elements = tuple(_element(written) for written in pair)
     except NotInRing:
-        return _outside(pair, setting, tuple(explain(one, sampling, use, parameters=names) for one in (a, b)))
+        single = Setting(setting.sampling, setting.use)
+        return _outside(pair, setting, tuple(explained(one, single) for one in typed))
     return _in_ring(pair, setting, any({"w", "sg(w)"} & e.names() for e in elements))
 
 

@@ -13,14 +13,21 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from klsym.convert import in_core
-from klsym.engine.explain_batches import explain_batch
-from klsym.engine.explain_outside import explain_outside
 from klsym.engine.explain_samples import explain_sample
 from klsym.engine.explain_samples import refuse_unless_moderate as refuse_unless_moderate
 from klsym.engine.explain_samples import used_names as used_names
-from klsym.engine.explain_setting import Setting
-from klsym.engine.explain_setting import checked_setting as checked_setting
-from klsym.engine.explain_tokens import explain_tokens
+from klsym.engine.explain_setting import (
+    Aggregate,
+    Batch,
+    Credit,
+    Level,
+    Sampling,
+    Setting,
+    Use,
+    Weights,
+    checked_setting,
+    documented,
+)
 from klsym.engine.verdict import Verdict
 from klsym.errors import NotInRing, UsageError
 from klsym.language import as_loss
@@ -30,33 +37,40 @@ from klsym.render.losses import Written
 from klsym.render.spelling import TEXT
 
 
+@documented
 def explain(
-    loss: Any,
-    sampling: str = "on-policy",
-    use: str = "loss",
-    level: str = "sample",
-    batch: str = "none",
+    loss: object,
+    sampling: Sampling = "on-policy",
+    use: Use = "loss",
+    level: Level = "sample",
+    batch: Batch = "none",
     parameters: Iterable[str] = (),
-    credit: str | None = None,
-    weights: str | None = None,
-    aggregate: str | None = None,
+    credit: Credit | None = None,
+    weights: Weights | None = None,
+    aggregate: Aggregate | None = None,
 ) -> Verdict:
     """Derive what a loss targets.
 
     loss: text in the loss grammar, or a SymPy expression in the atoms of `klsym.language`.
-    sampling: "on-policy" (samples from q itself) or "off-policy" (from mu).
-    use: "loss" (differentiated), or "reward" (detached; the loss is all that multiplies the score).
-    level: "sample"; "token" (the loss of each token, summed); "sequence" (that of a whole sequence).
-    batch: what is taken off the coefficient of the score: nothing, the "mean" over a batch of n samples,
-        that over the others ("leave-one-out"); "std" also divides by the standard deviation.
     parameters: names declared beside lam, beta, eps, alpha, n, T (for text).
-    credit: the rewards that a token's score meets: "to-go" (its own and later ones), "same-token", "total".
-    weights: what rho is at a token: "token", "prefix" (the product up to it) or "sequence" (of them all).
-    aggregate: "sum", or "mean" for 1/T in front, T the random length of a sequence.
+    OPTIONS
     Raises UsageError for text that cannot be read, and for options that are unknown or without effect.
     """
-    setting = checked_setting(sampling, use, level, batch, credit, weights, aggregate)
-    written = as_written(loss, parameters)
+    options = {
+        "sampling": sampling, "use": use, "level": level, "batch": batch, "credit": credit,
+        "weights": weights, "aggregate": aggregate,
+    }  # fmt: skip
+    return ask(loss, parameters, **options)
+
+
+def ask(loss: object, parameters: Iterable[str] = (), **options: str | None) -> Verdict:
+    """`explain`, with options that are handed on."""
+    setting = checked_setting(**options)
+    return explained(as_written(loss, parameters), setting)
+
+
+def explained(written: Written, setting: Setting) -> Verdict:
+    """The verdict on a loss that is used so."""
     _refuse_taken_names(written, setting)
     try:
         return _explainer(setting)(written, setting)
@@ -66,13 +80,23 @@ def explain(
         if in_core(written.expression):
             raise UsageError(f"{written.text[:60]!r} is too large once multiplied out: {error}") from None
         _refuse_outside(written, setting)
-        return explain_outside(written, setting, lambda e: explain(e, sampling, use))
+        from klsym.engine.explain_outside import explain_outside
+
+        single = Setting(setting.sampling, setting.use)
+        return explain_outside(written, setting, lambda e: explained(as_written(e, ()), single))
 
 
 def _explainer(setting: Setting) -> Callable[[Written, Setting], Verdict]:
+    """What is seldom needed is loaded only then."""
     if setting.level == "token":
+        from klsym.engine.explain_tokens import explain_tokens
+
         return explain_tokens
-    return explain_sample if setting.batch == "none" else explain_batch
+    if setting.batch != "none":
+        from klsym.engine.explain_batches import explain_batch
+
+        return explain_batch
+    return explain_sample
 
 
 def _refuse_taken_names(written: Written, setting: Setting) -> None:

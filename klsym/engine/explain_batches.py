@@ -231,7 +231,7 @@ def _biased(single: Verdict, form: Canonical, centred: Centred, link: tuple[Proo
         proofs=(told[0], *proofs, *told[1:]),
         coefficient=text,
         coefficient_latex=latex,
-        gradient=Meaning(target, {}),
+        gradient=Meaning(target, {}, c * to_ring(centred.scale)),
         witness=_witness(centred, right, ZERO),
         hypotheses=(f"{MEAN} stands for {mean}", *verdict.hypotheses),
         implied=objective * centred.scale if objective else None,

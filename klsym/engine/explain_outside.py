@@ -11,21 +11,25 @@ import sympy
 from klsym.convert import in_core
 from klsym.engine import outside, slopes
 from klsym.engine.advice import facts_outside, warnings_for
+from klsym.engine.cases import cases
 from klsym.engine.piecewise import is_piecewise
 from klsym.engine.verdict import Meaning, Setting, Step, Verdict
 from klsym.engine.witness import models, shown_model
 from klsym.errors import UsageError
-from klsym.language import ATOMS, clip, k1
-from klsym.parser import parse
+from klsym.language import clip, k1, log_mu, log_p, log_q, unfold
 from klsym.render import losses
-from klsym.render.combination import combination_latex
+from klsym.render.cases import latex as in_cases
 from klsym.render.losses import Written
 from klsym.render.spelling import LATEX, TEXT, Text
-from klsym.render.tree import Call, Formula, Gradient, Mean, Name, product
+from klsym.render.tree import Call, Formula, Gradient, Mean, Name, Words, product
 from klsym.statements import Context as Plain
 from klsym.unfolding import plain_model
 
-KINK = "the loss is differentiable at every sample (none lies where branches of different slopes meet)"
+KINK = (
+    "at a kink the slope is that of PyTorch: abs has slope 0 at 0, clip passes the slope on at its bounds,"
+    " min and max share it by halves at a tie"
+)
+NO_VALUE = "at q = p, where training starts, {} is 0/0: write what it is to be there"
 # what ties -> the slope taken there, and what other code has
 SLOPES = {
     "abs": ("abs at 0 is taken as 0", "(as in PyTorch; in JAX it is 1)"),
@@ -51,28 +55,43 @@ def explain_outside(written: Written, setting: Setting, explained: Callable[[Any
     if not outside.has_values(c):
         raise UsageError(f"{written.text[:60]!r} has no value at any sample: a division by zero?")
     found = _find(c)
-    value = _find(outside.under_q(slopes.sampled(loss, on_policy=False), on_policy), value=True)
+    v = outside.under_q(slopes.sampled(loss, on_policy=False), on_policy)
+    value_found = _find(v, value=True)
     inside = _inside(typed, loss)
     tied = slopes.conventions(loss, on_policy) if setting.use == "loss" else set()
-    steps = _steps(written, setting, per_sample, c)
+    named = _tidy(c, found)
+    told = tuple((case.conditions, case.coefficient) for case in cases(per_sample))
+    pieces = tuple((on, sympy.expand(outside.under_q(value, on_policy))) for on, value in told)
+    steps = _steps(written, setting, per_sample, c, (told, pieces))
     verdict = Verdict(
         loss=written.text,
         loss_latex=losses.show(written, LATEX),
         setting=setting,
         per_sample=losses.show(per_sample, TEXT),
-        coefficient=losses.show(_tidy(c, found), TEXT),
-        coefficient_latex=losses.show(_tidy(c, found), LATEX),
-        gradient=_meaning(found),
-        value=_meaning(value),
-        value_constant=losses.show(value.constant, TEXT),
+        coefficient=losses.show(named, TEXT),
+        coefficient_latex=losses.show(named, LATEX),
+        per_sample_cases=told,
+        coefficient_cases=pieces if is_piecewise(named) else (),
+        gradient=_meaning(found, c),
+        value=_meaning(value_found, v),
+        value_constant=losses.show(value_found.constant, TEXT),
         trust=found.trust,
         hypotheses=_hypotheses(setting, tied, bounds, smooth=in_core(loss)),
         steps=steps,
         witness=_witness(c, found, setting, steps[0][1]),
-        inside_clamps=None if inside is None else _with_rest(explained(inside), inside),
+        inside_clamps=None if inside is None else explained(inside).gradient,
     )
     warnings = warnings_for(verdict, facts_outside(loss, per_sample))
-    return replace(verdict, warnings=warnings + _kinks(typed, setting, tied))
+    return replace(verdict, warnings=warnings + _kinks(typed, setting, tied) + _undefined(loss, per_sample))
+
+
+def _undefined(loss: Any, per_sample: Any) -> tuple[str, ...]:
+    """Is the loss, or its gradient, 0/0 where q = p = mu?"""
+    equal = {log_p: log_q, log_mu: log_q}
+    for name, e in (("the loss", loss), ("its gradient", per_sample)):
+        if unfold(slopes.sampled(e, on_policy=False)).xreplace(equal).has(sympy.nan, sympy.zoo):
+            return (NO_VALUE.format(name),)
+    return ()
 
 
 def _inside(typed: Any, loss: Any) -> Any | None:
@@ -82,24 +101,16 @@ def _inside(typed: Any, loss: Any) -> Any | None:
     return plain if free is None and plain == loss else free
 
 
-def _with_rest(inside: Verdict, loss: Any) -> Meaning:
-    """What is optimised where no bound binds; "rest": what is left of c, beside the named multiples."""
-    gradient = inside.gradient
-    if inside.trust != "kernel" or inside.target not in outside.UNNAMED or inside.coefficient is None:
-        return gradient
-    names = {str(x) for x in loss.free_symbols} - set(ATOMS)
-    rest = parse(inside.coefficient, names) - parse(gradient.multiples.get("reward", "0"), names)
-    return replace(gradient, multiples={**gradient.multiples, "rest": losses.show(sympy.expand(rest), TEXT)})
-
-
 def _find(c: Any, value: bool = False) -> outside.Found:
     """What an expected gradient or an expected value is."""
     return outside.find_piecewise(c, value) if is_piecewise(c) else outside.find(c, value)
 
 
-def _meaning(found: outside.Found) -> Meaning:
-    text = {name: losses.show(value, TEXT) for name, value in found.multiples.items()}
-    return Meaning(found.target, text, combination_latex(text))
+def _meaning(found: outside.Found, c: Any) -> Meaning:
+    """Beside what has no name, what is left of c."""
+    reward = found.multiples.get("reward", outside.NOTHING)
+    unnamed = found.target in outside.UNNAMED
+    return Meaning(found.target, found.multiples, (c - reward if reward else c) if unnamed else None)
 
 
 def _tidy(c: Any, found: outside.Found) -> Any:
@@ -110,11 +121,20 @@ def _tidy(c: Any, found: outside.Found) -> Any:
     return sum((value * parts[name] for name, value in found.multiples.items()), start=outside.NOTHING)
 
 
-def _steps(written: Written, setting: Setting, per_sample: Any, c: Any) -> tuple[Step, ...]:
+def _steps(
+    written: Written, setting: Setting, per_sample: Any, c: Any, pieces: tuple[Any, Any]
+) -> tuple[Step, ...]:
+    """pieces: the cases of both; in text a coefficient by cases is h, or c under q, and stands above."""
     under = "q" if setting.on_policy else "mu"
+    by_cases = dict(zip((per_sample, c), pieces, strict=True)) if pieces[0] and is_piecewise(c) else {}
 
     def scored(a: Formula, measure: str, spell: Text) -> str:
         return spell(Mean(measure, product(a, Name("s"))))
+
+    def coefficient(a: Any, measure: str, spell: Text) -> Formula:
+        if a in by_cases:
+            return Words("c" if measure == "q" else "h", in_cases(by_cases[a]))
+        return losses.tree_of(a, spell.positions)
 
     def first(spell: Text) -> str:
         loss = losses.tree_of(written, spell.positions)
@@ -125,7 +145,7 @@ def _steps(written: Written, setting: Setting, per_sample: Any, c: Any) -> tuple
     steps = [("", first(TEXT), first(LATEX))]
     first_rule = "chain rule" if setting.use == "loss" else "stop-gradient"
     for rule, measure, a in ((first_rule, under, per_sample), ("change of measure", "q", c)):
-        text, latex = (scored(losses.tree_of(a, spell.positions), measure, spell) for spell in (TEXT, LATEX))
+        text, latex = (scored(coefficient(a, measure, spell), measure, spell) for spell in (TEXT, LATEX))
         if steps[-1][1] != text:
             steps.append((rule, text, latex))
     return tuple(steps)
@@ -164,8 +184,8 @@ def _witness(c: Any, found: outside.Found, setting: Setting, left: str) -> dict[
     ):
         return None
 
-    def candidates(names: tuple[str, ...]) -> Any:
-        tried = models(Plain(parameters=names), setting.on_policy)
+    def candidates(names: tuple[str, ...], met: list[tuple[str, Any]]) -> Any:
+        tried = models(Plain(parameters=names), setting.on_policy, met)
         return (plain_model(model) for model in tried)
 
     reward = found.multiples.get("reward", outside.NOTHING)

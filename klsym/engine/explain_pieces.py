@@ -148,6 +148,18 @@ class Decomposition:
                 found[piece.part] = found.get(piece.part, ZERO) + value
         return found
 
+    def without_rewards(self, slots: Slots) -> Slots:
+        """The coefficients of the scores less the policy gradient of the rewards."""
+        for piece in PIECES:
+            if piece.part == "reward" and piece.name in self.multiples:
+                slots = _less(slots, piece, self.multiples[piece.name])
+        return {slot: c for slot, c in slots.items() if c}
+
+
+def _less(slots: Slots, piece: Piece, multiple: ExpPoly) -> Slots:
+    taken = {slot: c * multiple for slot, c in piece.canonical.items()}
+    return {slot: slots.get(slot, ZERO) - taken.get(slot, ZERO) for slot in {*slots, *taken}}
+
 
 def decompose(field: Slots, parameters: tuple[str, ...]) -> Decomposition:
     """Take off multiples of the pieces, one after the other."""
@@ -156,8 +168,7 @@ def decompose(field: Slots, parameters: tuple[str, ...]) -> Decomposition:
         multiple = _multiple(field.get(piece.slot, ZERO), piece.lead, context)
         if multiple:
             multiples[piece.name] = multiple
-            taken = {slot: c * multiple for slot, c in piece.canonical.items()}
-            field = {slot: field.get(slot, ZERO) - taken.get(slot, ZERO) for slot in {*field, *taken}}
+            field = _less(field, piece, multiple)
     return Decomposition(multiples, {slot: c for slot, c in sorted(field.items()) if c})
 
 

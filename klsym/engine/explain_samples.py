@@ -74,7 +74,7 @@ def explain_sample(written: Written, setting: Setting) -> Verdict:
         coefficient=formulas.element(form.coefficient),
         coefficient_latex=formulas.element(form.coefficient, LATEX),
         gradient=Meaning.of(form.found),
-        value=Meaning.of(value),
+        value=Meaning.of(value, value.unnamed_value),
         value_constant=formulas.element(constant),
         trust="kernel",
         hypotheses=hypotheses_of(proofs),
@@ -89,14 +89,14 @@ def explain_sample(written: Written, setting: Setting) -> Verdict:
 
 
 def with_objective(verdict: Verdict, found: Target, start: Derivation) -> Verdict:
-    """The verdict, with what the rest is the gradient of, where that is known."""
+    """The verdict, with what the rest is the gradient of, where that is known; start: in canonical form."""
     aim = objective(found) if found.rest else None
     if aim is None:
         return verdict
     stated = gradient_of(aim)
     if named_gradient(found) is not None:
         return replace(verdict, implied=aim, shown=formulas.side(stated.side))
-    proof = start.equals(stated)
+    proof = derive(Quantity(start.left), on_policy=start.context.on_policy).equals(stated)
     lines = dict.fromkeys((*verdict.hypotheses, *proof.hypotheses))
     return replace(verdict, implied=aim, implied_proof=proof, hypotheses=tuple(lines))
 

@@ -1,26 +1,101 @@
-"""How a loss is used: the options of `explain`, checked against one another.
+"""How a loss is used: the options of `explain`, each said once, and checked against one another.
 
->>> checked_setting("on-policy", "reward", "token").credit
+The command line, the explorer, the checks and the documentation are made from OPTIONS.
+
+>>> checked_setting(use="reward", level="token").credit
 'to-go'
+>>> checked_setting(credit="total")
+Traceback (most recent call last):
+    ...
+klsym.errors.UsageError: credit: this is said of tokens; choose level token
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from textwrap import indent
+from typing import Any, Literal, TypeVar, get_args
 
 from klsym.errors import UsageError
 
-CHOICES = {
-    "sampling": ("on-policy", "off-policy"),
-    "use": ("loss", "reward"),
-    "level": ("sample", "token", "sequence"),
-    "batch": ("none", "mean", "leave-one-out", "std"),
-    "credit": ("to-go", "same-token", "total"),
-    "weights": ("token", "prefix", "sequence"),
-    "aggregate": ("sum", "mean"),
-}
-UNSAID = ("credit", "weights", "aggregate")  # None where nothing is said: then the first choice holds
+Sampling = Literal["on-policy", "off-policy"]
+Use = Literal["loss", "reward"]
+Level = Literal["sample", "token", "sequence"]
+Batch = Literal["none", "mean", "leave-one-out", "std"]
+Credit = Literal["to-go", "same-token", "total"]
+Weights = Literal["token", "prefix", "sequence"]
+Aggregate = Literal["sum", "mean"]
+Documented = TypeVar("Documented")
+
+
+@dataclass(frozen=True)
+class Need:
+    """An option has an effect only where another one has one of these values."""
+
+    of: str
+    among: tuple[str, ...]
+    otherwise: str
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option: its choices, the first one holding where nothing is said; what it means, and where."""
+
+    name: str
+    choices: tuple[str, ...]
+    meaning: str
+    needs: tuple[Need, ...] = ()
+    silent: str | None = None  # the value that says nothing
+
+    @property
+    def always(self) -> bool:
+        """Does it mean something beside all others?"""
+        return not self.needs
+
+    def idle(self, given: Mapping[str, str | None]) -> str:
+        """Why it has no effect there; empty if it has one."""
+        return next((need.otherwise for need in self.needs if given[need.of] not in need.among), "")
+
+
+OF_TOKENS = Need("level", ("token",), "this is said of tokens; choose level token")
+OPTIONS = (
+    Option("sampling", get_args(Sampling), "samples from q itself (on-policy), or from mu (off-policy)"),
+    Option(
+        "use", get_args(Use),
+        "loss: differentiated; reward: detached, the loss being all that multiplies the score",
+    ),
+    Option(
+        "level", get_args(Level),
+        "one sample; token: the loss of each token, summed; sequence: that of a whole sequence",
+    ),
+    Option(
+        "batch", get_args(Batch),
+        "what is taken off the score's coefficient: nothing, the mean over a batch of n samples, that over"
+        " the others (leave-one-out); std also divides by the standard deviation",
+        (Need("level", ("sample", "sequence"),
+              "samples are centred whole; choose level sequence or sample, or batch none"),),
+        silent="none",
+    ),
+    Option(
+        "credit", get_args(Credit),
+        "the rewards that a token's score meets: its own and later ones (to-go), its own, or all",
+        (OF_TOKENS,
+         Need("use", ("reward",), "a differentiated loss pushes on its own token; choose use reward")),
+    ),
+    Option(
+        "weights", get_args(Weights),
+        "what rho is at a token: its own ratio, the product up to it (prefix), or of all (sequence)",
+        (OF_TOKENS,),
+    ),
+    Option(
+        "aggregate", get_args(Aggregate), "mean: 1/T in front, T the random length of a sequence",
+        (Need("level", ("token", "sequence"),
+              "a single sample has no length; choose level token or sequence"),),
+    ),
+)  # fmt: skip
+CHOICES = {option.name: option.choices for option in OPTIONS}
+DEFAULTS = {option.name: option.choices[0] if option.always else option.silent for option in OPTIONS}
 
 
 @dataclass(frozen=True)
@@ -45,48 +120,32 @@ class Setting:
         return self.aggregate == "mean"
 
     def to_json(self) -> dict[str, Any]:
-        """The options that mean something at this level."""
-        names = ["sampling", "use", "level", "batch"]
-        names += {"token": ["credit", "weights", "aggregate"], "sequence": ["aggregate"]}.get(self.level, [])
-        return {name: getattr(self, name) or None for name in names}
+        """All options; None for those that mean nothing here."""
+        return {option.name: getattr(self, option.name) or None for option in OPTIONS}
 
 
-def checked_setting(
-    sampling: str,
-    use: str,
-    level: str = "sample",
-    batch: str = "none",
-    credit: str | None = None,
-    weights: str | None = None,
-    aggregate: str | None = None,
-) -> Setting:
-    """The setting; raises UsageError for what is not among CHOICES, or means nothing beside the rest."""
-    given = {
-        "sampling": sampling, "use": use, "level": level, "batch": batch, "credit": credit,
-        "weights": weights, "aggregate": aggregate,
-    }  # fmt: skip
-    for name, value in given.items():
-        if value not in CHOICES[name] and not (value is None and name in UNSAID):
-            raise UsageError(f"{name}={value!r}: one of {', '.join(CHOICES[name])} expected")
-    _refuse_idle(given)
-    tokens, rewarded = level == "token", use == "reward"
-    return Setting(
-        sampling, use, level, batch,
-        credit=(credit or "to-go") if tokens and rewarded else "",
-        weights=(weights or "token") if tokens else "",
-        aggregate=(aggregate or "sum") if level != "sample" else "",
-    )  # fmt: skip
+def checked_setting(**given: str | None) -> Setting:
+    """The setting; raises UsageError for what is no option or choice, or means nothing beside the rest."""
+    unknown = [name for name in given if name not in CHOICES]
+    if unknown:
+        raise UsageError(f"unknown option {unknown[0]!r} (known: {', '.join(CHOICES)})")
+    whole = {**DEFAULTS, **given}
+    for option in OPTIONS:
+        value = whole[option.name]
+        if value not in option.choices and (value is not None or option.always or option.silent):
+            expected = f"one of {', '.join(option.choices)} expected"
+            raise UsageError(f"{option.name}={value!r}: {expected}")
+    found = {}
+    for option in OPTIONS:
+        value, idle = whole[option.name], option.idle(whole)
+        if idle and value != option.silent:  # a misunderstanding, not to be passed over
+            raise UsageError(f"{option.name}: {idle}")
+        found[option.name] = value or ("" if idle else option.choices[0])
+    return Setting(**found)
 
 
-def _refuse_idle(given: dict[str, str | None]) -> None:
-    """An option without effect is a misunderstanding, and not passed over."""
-    level = given["level"]
-    if given["aggregate"] and level == "sample":
-        raise UsageError("aggregate: a single sample has no length; choose level token or sequence")
-    for name in ("credit", "weights"):
-        if given[name] and level != "token":
-            raise UsageError(f"{name}: this is said of tokens; choose level token")
-    if given["credit"] and given["use"] != "reward":
-        raise UsageError("credit: a differentiated loss pushes on its own token; choose use reward")
-    if level == "token" and given["batch"] != "none":
-        raise UsageError("batch: samples are centred whole; choose level sequence or sample, or batch none")
+def documented(function: Documented) -> Documented:
+    """The line OPTIONS in its docstring is written out."""
+    rows = "\n".join(f"{o.name}: {' | '.join(o.choices)}\n    {o.meaning}" for o in OPTIONS)
+    function.__doc__ = (function.__doc__ or "").replace("    OPTIONS\n", indent(rows, "    ") + "\n")
+    return function

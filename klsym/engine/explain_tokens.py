@@ -42,9 +42,9 @@ from klsym.names import SAMPLE_BASES, parse_name
 from klsym.render import formulas, losses
 from klsym.render.coefficients import coefficient
 from klsym.render.losses import Written
-from klsym.render.positions import in_slot
-from klsym.render.spelling import LATEX, TEXT, Text
-from klsym.render.tree import Minus, Over, total
+from klsym.render.spelling import LATEX, TEXT
+from klsym.render.tree import Over
+from klsym.render.values import scored
 from klsym.ring import ZERO, ExpPoly
 from klsym.unfolding import written_out
 
@@ -78,7 +78,7 @@ def explain_tokens(written: Written, setting: Setting) -> Verdict:
         per_sample=scored(per_token),
         coefficient=scored(slots),
         coefficient_latex=scored(slots, LATEX),
-        gradient=_meaning(answer, found),
+        gradient=_meaning(answer, found, slots),
         value=value,
         value_constant=value_constant,
         trust="kernel",
@@ -167,13 +167,12 @@ def _by_curl(field: Field) -> Answer:
     )
 
 
-def _meaning(answer: Answer, found: Decomposition) -> Meaning:
+def _meaning(answer: Answer, found: Decomposition, slots: Slots) -> Meaning:
     """The multiples of the contract; beside other pieces only those of rewards are worth naming."""
-    multiples = found.combination
-    if answer.target not in ("reverse-kl", "combination"):
-        multiples = {name: value for name, value in multiples.items() if name == "reward"}
-    meaning = Meaning.named(answer.target, multiples)
-    return meaning
+    if answer.target in ("reverse-kl", "combination"):
+        return Meaning(answer.target, found.combination)
+    reward = {name: value for name, value in found.combination.items() if name == "reward"}
+    return Meaning(answer.target, reward, found.without_rewards(slots))
 
 
 def _witness(field: Field, answer: Answer, found: Decomposition) -> dict[str, Any] | None:
@@ -240,12 +239,14 @@ def _value(loss: Any, setting: Setting) -> tuple[Meaning, str]:
     """E_m[sum_t L_t] = E_q[sum_t v_t] and a constant: k1_now gives KL(q||p), R_now the mean reward."""
     parts, number = _value_parts(loss, setting)
     rest = parts.pop("rest")
-    multiples = {name: formulas.element(value) for name, value in parts.items() if value}
+    multiples: dict[str, Any] = {name: value for name, value in parts.items() if value}
     if "A" in parts["reward"].names():  # a function of t: its sum has no name
         each = parts["reward"].rename(lambda name: f"{name}_t" if name in "RA" else name)
         multiples["reward"] = TEXT(Over("t", coefficient(each)))
     target = {(): "zero", ("reverse-kl",): "reverse-kl"}.get(tuple(multiples), "combination")
-    return Meaning("separable", {}) if rest else Meaning(target, multiples), formulas.element(number)
+    if rest:
+        return Meaning("separable"), formulas.element(number)
+    return Meaning(target, multiples), formulas.element(number)
 
 
 def _value_parts(loss: Any, setting: Setting) -> tuple[dict[str, ExpPoly], ExpPoly]:
@@ -274,15 +275,6 @@ def _value_part(term: ExpPoly) -> tuple[str, ExpPoly]:
         if not any(parse_name(n).slot != "x" or n in SAMPLE_BASES for n in factor.names()):
             return name, factor if name == "reverse-kl" else factor * ExpPoly.variable(variable[0])
     return "rest", term
-
-
-def scored(slots: Slots, spell: Text = TEXT) -> str:
-    """Coefficients of the scores of slots; that of the token itself goes without saying when it is alone."""
-    if set(slots) <= {"now"}:
-        return formulas.element(slots.get("now", ZERO), spell)
-    sums = spell.positions
-    rows = [coefficient(c, sums, in_slot("s", slot, sums)) for slot, c in sorted(slots.items())]
-    return spell(total(*sorted(rows, key=lambda row: isinstance(row, Minus))))
 
 
 ONCE = (
@@ -315,5 +307,5 @@ def _facts(loss: ExpPoly, per_token: Slots, slots: Slots, found: Decomposition, 
         attached=is_attached(loss),
         literal=needs_its_gradient(loss),
         heavy=any(parse_name(name).base == "k1" for m, _ in powers for name, _ in m),
-        pieces={name: formulas.element(value) for name, value in found.multiples.items()},
+        pieces=found.multiples,
     )

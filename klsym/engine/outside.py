@@ -200,9 +200,19 @@ def _fits_a_name(c: Any, bounds: Iterable[Any], value: bool = False) -> bool:
     with mpmath.workdps(2 * DIGITS):
         places = list(_seeds(c))
         few = [place for i, place in enumerate(places) if i % len(POINTS) < 2 * len(basis)]
-        if not _spanned(c, few[: 2 * len(basis)], basis) or not _spanned(c, places, basis):
+        multiples = _spanned(c, few[: 2 * len(basis)], basis)
+        if multiples is None:
             return False
-        return _spanned(c, places + _near(bounds, places), basis)
+        return multiples == [] or all(
+            _is_sum(c, at, multiples, basis) for at in places + _near(bounds, places)
+        )
+
+
+def _is_sum(c: Any, at: dict[Any, Any], multiples: list[Any], basis: tuple[Any, ...]) -> bool:
+    """Is c the combination there?  Measured by what it is made of, however large other parts are."""
+    value = number(c, at)
+    parts = [m * x for m, x in zip(multiples, (number(e, at) for e in basis), strict=True) if m and x]
+    return value is None or abs(value - sum(parts)) <= TINY * max(map(abs, [value, *parts]))
 
 
 def _agrees(c: Any, found: Found, bounds: Iterable[Any]) -> bool:
@@ -269,18 +279,20 @@ def _sides(x: Any, places: list[dict[Any, Any]]) -> list[dict[Any, Any]]:
     return [over, under]
 
 
-def _spanned(c: Any, places: list[dict[Any, Any]], basis: tuple[Any, ...]) -> bool:
-    """Is c a combination of the basis at these places?"""
+def _spanned(c: Any, places: list[dict[Any, Any]], basis: tuple[Any, ...]) -> list[Any] | None:
+    """The multiples of the basis that c is made of at these places; none where too few places have values."""
     rows = []
     for at in places:
         row = [x for x in (number(e, at) for e in (*basis, c)) if x is not None]
         if len(row) == len(basis) + 1:
             size = max(map(abs, row))
             rows.append([x / size for x in row])
+    if len(rows) < len(basis) + 2:
+        return []
     matrix, target = mpmath.matrix([row[:-1] for row in rows]), mpmath.matrix([row[-1] for row in rows])
-    if len(rows) < matrix.cols + 2:
-        return True
-    return bool(mpmath.norm(matrix * mpmath.lu_solve(matrix, target) - target, mpmath.inf) < TINY)
+    found = mpmath.lu_solve(matrix, target)
+    fits = mpmath.norm(matrix * found - target, mpmath.inf) < TINY
+    return [x if abs(x) > TINY else 0 for x in found] if fits else None
 
 
 def _rational(x: Any) -> Any:
@@ -366,33 +378,47 @@ def _parameters(c: Any) -> list[Any]:
 
 
 # ---------------------------------------------------------------------------- witnesses and clamps
-def witness(c: Any, right: Any, models: Callable[[tuple[str, ...]], Iterable[dict[str, Any]]]) -> Any:
-    """A finite model in which E_q[c s] is not E_q[right s], to 15 decimals, with no tie that matters."""
-    parameters, tied = _parameters(c), _ties_of(c)
-    for model in models(tuple(str(s) for s in parameters)):
+def witness(c: Any, right: Any, models: Callable[..., Iterable[dict[str, Any]]]) -> Any:
+    """A finite model in which E_q[c s] is not E_q[right s], to 15 decimals, with no tie that matters.
+
+    models: from the names of parameters and values of log ratios that are to be met.
+    """
+    parameters, bounds, tied = _parameters(c), *_ties_of(c)
+    for model in models(tuple(str(s) for s in parameters), _beyond(bounds)):
         outcomes = _outcomes(model, {s: Rational(model["parameters"][str(s)]) for s in parameters})
         if any(tied(at) for _, at in outcomes):
             continue
         sides = [x for x in (_scored(e, outcomes) for e in (c, right)) if x is not None]
-        if len(sides) == 2 and abs(sides[0] - sides[1]) > 1e-9:
+        if len(sides) == 2 and abs(sides[0] - sides[1]) > 1e-9 * max(map(abs, sides)):
             shown = [mpmath.nstr(side, 15) for side in sides]
             return model | {"left": [shown[0]] * 2, "right": [shown[1]] * 2}
     return None
 
 
-def _ties_of(c: Any) -> Callable[[dict[Any, Any]], bool]:
-    """Does c sit at a tie at these values of the symbols, and does its slope there matter?"""
+def _beyond(bounds: list[Any]) -> list[tuple[str, Any]]:
+    """Values of a log ratio on both sides of what bounds it: ("p", k1) or ("mu", w)."""
+    found = []
+    for x in bounds:
+        for ratios in (joint_signs(x) or {}).values():
+            found += [("p" if x.has(log_p) else "mu", ratio) for ratio in ratios]
+    return found
+
+
+def _ties_of(c: Any) -> tuple[list[Any], Callable[[dict[Any, Any]], bool]]:
+    """What bounds the regions of c; and: does c sit at a tie at these values, and does its slope matter?"""
     steps, regions = c.atoms(sympy.Heaviside, sympy.sign), Regions()
     with suppress(NotInRing):
         for step in steps:
             regions.step(step.args[0])
+        if not steps:
+            regions.polynomial(c)
     ends = [c.xreplace({step: _step_with(step, end) for step in steps}) for end in (0, 1)]
 
     def tied(at: dict[Any, Any]) -> bool:
         met = any(number(x, at) == 0 for x in regions.table.values())
         return met and number(ends[0], at) != number(ends[1], at)
 
-    return tied
+    return list(regions.table.values()), tied
 
 
 def _step_with(step: Any, at_zero: int) -> Any:

@@ -108,7 +108,7 @@ class Regions:
             taken = signs_of(expanded)
             if taken and len(taken) == 1:
                 return sympy.Integer(taken[0] > 0)
-        scale, x = _led_by_one(expanded)
+        scale, x = led_by_one(expanded)
         if scale < 0:
             return 1 - self._step_of(x, 1 - at_zero)
         return self._step_of(x, at_zero)
@@ -218,10 +218,10 @@ def _with_k3(x: Any) -> Any:
     return x
 
 
-def _led_by_one(x: Any) -> tuple[Any, Any]:
+def led_by_one(x: Any) -> tuple[Any, Any]:
     """x = c y with a rational c, where the first term of y has the coefficient 1: one of the sample if any.
 
-    >>> _led_by_one(6 - 3 * log_q)
+    >>> led_by_one(6 - 3 * log_q)
     (-3, log_q - 2)
     """
     terms = [term.as_coeff_Mul() for term in sympy.Add.make_args(x)]

@@ -120,8 +120,11 @@ def expectation(of: Any, under: str) -> Quantity:
 def _scored(of: Any, build: Callable[[ExpPoly, Score], Any]) -> Quantity:
     """One atom for each power of the score function s in `of`."""
     total = Quantity(Side(), generic_functions(of))
-    for power, part in split_score(of).items():
-        written = sympy.diff(of, score_symbol, power).subs(score_symbol, 0) / sympy.factorial(power)
+    powers = split_score(of)
+    for power, part in powers.items():
+        written = of
+        if set(powers) != {0}:
+            written = sympy.diff(of, score_symbol, power).subs(score_symbol, 0) / sympy.factorial(power)
         total = total + Quantity(side_of(build(part, ("x",) * power)), {}, {part: written})
     return total
 

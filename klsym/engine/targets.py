@@ -46,6 +46,16 @@ class Target:
         return not self.reward and {parse_name(n).base for n in _sample_names(self.rest)} <= {"k1"}
 
     @property
+    def unnamed(self) -> ExpPoly:
+        """What is left of a coefficient beside the rewards: the KL divergences are not worth naming alone."""
+        return self.reverse * K1 - self.forward * R_RATIO + self.rest
+
+    @property
+    def unnamed_value(self) -> ExpPoly:
+        """The same of a value."""
+        return (self.reverse - self.forward * R_RATIO) * K1 + self.rest
+
+    @property
     def multiples(self) -> dict[str, ExpPoly]:
         named = {"reverse-kl": self.reverse, "forward-kl": self.forward, "reward": self.reward}
         return {name: value for name, value in named.items() if value}

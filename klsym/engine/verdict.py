@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from klsym.engine.derivation import Proof
@@ -12,35 +14,48 @@ from klsym.engine.targets import Target
 from klsym.render import formulas
 from klsym.render.combination import combination_latex
 from klsym.render.spelling import LATEX
+from klsym.render.values import shown
 from klsym.render.verdict import VerdictView
+from klsym.ring import ExpPoly
 
+Cases = tuple[tuple[tuple[Any, ...], Any], ...]  # conditions (x, signs) and what the coefficient is there
 Step = tuple[str, str, str]  # rule, text, LaTeX
 UNNAMED = ("f-divergence", "separable", "none", None)  # targets whose objective no combination names
 
 
 @dataclass(frozen=True)
 class Meaning:
-    """A target with its multiples, as grammar strings; the target None is open."""
+    """A target with the multiples of its named parts, and what fits no name; the target None is open."""
 
     target: str | None
-    multiples: dict[str, str]
-    latex: str = ""  # of the combination, as an objective
+    parts: Mapping[str, Any] = field(default_factory=dict)
+    rest: Any = None
 
     @staticmethod
-    def of(found: Target) -> Meaning:
-        named = found.multiples
-        if found.rest:  # beside a rest, only the policy gradient of the rewards is worth naming
-            named = {name: value for name, value in named.items() if name == "reward"}
-        return Meaning.named(found.target, named)
+    def of(found: Target, unnamed: ExpPoly | None = None) -> Meaning:
+        """unnamed: what is left beside the policy gradient of the rewards, where there is a rest."""
+        if not found.rest:
+            return Meaning(found.target, found.multiples)
+        reward = {"reward": found.reward} if found.reward else {}
+        return Meaning(found.target, reward, found.unnamed if unnamed is None else unnamed)
 
-    @staticmethod
-    def named(target: str | None, multiples: dict[str, Any]) -> Meaning:
-        """From multiples that are exponential polynomials."""
-        text = {name: formulas.element(value) for name, value in multiples.items()}
-        return Meaning(target, text, combination_latex(text))
+    @cached_property
+    def multiples(self) -> dict[str, str]:
+        """The named parts, as grammar strings."""
+        return {name: shown(value) for name, value in self.parts.items()}
+
+    @property
+    def complete(self) -> dict[str, str]:
+        """All parts: they add up to the coefficient, up to a constant."""
+        return {**self.multiples, **({"rest": shown(self.rest)} if self.rest else {})}
+
+    @property
+    def latex(self) -> str:
+        """The combination, as an objective."""
+        return combination_latex(self.multiples)
 
     def to_json(self) -> dict[str, Any]:
-        return {"target": self.target, "combination": self.multiples or None}
+        return {"target": self.target, "combination": self.complete or None}
 
 
 @dataclass(frozen=True, repr=False)
@@ -50,8 +65,9 @@ class Verdict(VerdictView):
     gradient and value say what the expected gradient and the expected value are; `proofs` are the
     kernel's theorems behind them (empty when the loss lies outside the ring); `witness` is a finite
     model in which the expected gradient is not grad KL(q||p), or for the target "none" not the gradient
-    of anything.  implied: what the expected gradient is the gradient of, `implied_proof` that it is, where
-    the target itself does not say so; objective_latex: the same in other words.
+    of anything.  per_sample_cases and coefficient_cases: the two coefficients of the score by cases, for a
+    loss with kinks.  implied: what the expected gradient is the gradient of, `implied_proof` that it is,
+    where the target itself does not say so; objective_latex: the same in other words.
     shown: the expected gradient in words of named quantities; notes: what it keeps and drops.
     """
 
@@ -72,6 +88,8 @@ class Verdict(VerdictView):
     warnings: tuple[str, ...] = ()
     proofs: tuple[Proof, ...] = ()
     check: dict[str, Any] | None = field(default=None)
+    per_sample_cases: Cases = ()
+    coefficient_cases: Cases = ()
     implied: Quantity | None = None
     implied_proof: Proof | None = None
     objective_latex: str | None = None
@@ -96,13 +114,14 @@ class Verdict(VerdictView):
         gradient = {
             "per_sample": self.per_sample, "coefficient": self.coefficient,
             "target": self.target or "open",
-            "combination": self.gradient.multiples or None, "objective": self.objective, "f": None,
+            "combination": self.gradient.complete or None, "objective": self.objective, "f": None,
             "genuine_divergence": None, "fisher_strength": None,
+            "cases": self.cases_json(),
             "inside_clamps": self.inside_clamps.to_json() if self.inside_clamps else None,
         }  # fmt: skip
         value = {
             "target": self.value.target or "open",
-            "combination": self.value.multiples or None,
+            "combination": self.value.complete or None,
             "constant": None if self.value.target is None else self.value_constant,
             "unbiased_for_reverse_kl": self.unbiased_for("reverse-kl"),
             "unbiased_for_forward_kl": self.unbiased_for("forward-kl"),

@@ -6,8 +6,9 @@ every false equation between score forms.
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -38,25 +39,45 @@ SIMPLE = (
 )
 
 FAR = (6, 10, 20, 50)  # log10 of the ratios beyond larger clamps: exp(13) to exp(115)
+LARGEST = 600  # of a log ratio in a model
 FAR_FROM = 8  # the random model before which they come
 
 VALUES = ("1/3", "2", "1/2", "3")  # of parameters, in every order
 RATIOS = ("1/2", "2", "1/5", "5", "4/5", "5/4", "1/20", "20", "1/400", "400")
 
 
-def models(context: Context, on_policy: bool = False) -> Iterator[dict[str, Any]]:
-    """Candidate models of one sample in JSON form, deterministic; on-policy the row mu repeats q."""
+def models(
+    context: Context, on_policy: bool = False, met: Iterable[tuple[str, Fraction]] = ()
+) -> Iterator[dict[str, Any]]:
+    """Candidate models of one sample in JSON form, deterministic; on-policy the row mu repeats q.
+
+    met: ("p", k1) or ("mu", w), values of a log ratio that some sample is to have.
+    """
     for rows in SIMPLE:
         q, p, mu, u = (row.split() for row in rows)
         yield _model(context, q, p, q if on_policy else mu, u, step=0)
     stream = random.Random(20250)
     for step in range(1, MODELS_TRIED):
         if step == FAR_FROM:
+            yield from _met_models(context, on_policy, met)
             yield from _far_models(context, on_policy)
         size = 3 + step % 2
         q, p, mu = (_distribution(stream, size) for _ in range(3))
         u = [str(int(i == step % size)) for i in range(size)]
         yield _model(context, q, p, q if on_policy else mu, u, step)
+
+
+def _met_models(
+    context: Context, on_policy: bool, met: Iterable[tuple[str, Fraction]]
+) -> Iterator[dict[str, Any]]:
+    """Two outcomes, at one of which a log ratio has about the value asked for; the larger of both is 1/2."""
+    for other, ratio in met:
+        times = math.exp(min(abs(float(ratio)), LARGEST))
+        half, small = Fraction(1, 2), Fraction(1, 2) / Fraction(f"{times:.2e}")
+        rows = dict.fromkeys(("q", "p", "mu"), small if ratio < 0 else half)
+        rows[other] = half if ratio < 0 else small
+        q, p, mu = ([str(rows[name]), str(1 - rows[name])] for name in ("q", "p", "mu"))
+        yield _model(context, q, p, q if on_policy else mu, ["1", "0"], step=0)
 
 
 def _far_models(context: Context, on_policy: bool) -> Iterator[dict[str, Any]]:

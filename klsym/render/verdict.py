@@ -48,6 +48,8 @@ class VerdictView:
     inside_clamps: Any
     warnings: tuple[str, ...]
     check: dict[str, Any] | None
+    per_sample_cases: Any
+    coefficient_cases: Any
     implied: Any
     shown: str
     notes: tuple[str, ...]
@@ -61,6 +63,16 @@ class VerdictView:
         """Is the value an unbiased estimate of this KL ("reverse-kl" or "forward-kl")?"""
         exact = self.value.multiples == {name: "1"} and self.value_constant == "0"
         return bool(exact and self.value.target == name)
+
+    def cases_json(self) -> list[dict[str, str]] | None:
+        """What multiplies the score where, as text; None for a coefficient that has no cases."""
+        from klsym.render.cases import value, where
+
+        both = zip(self.per_sample_cases, self.coefficient_cases, strict=False)
+        rows = [
+            {"where": where(on), "per_sample": value(h), "coefficient": value(c)} for (on, h), (_, c) in both
+        ]
+        return rows or None
 
     def __str__(self) -> str:
         return verdict_text(self)
@@ -154,7 +166,11 @@ def _gradient_rows(verdict: VerdictView) -> list[tuple[str, str]]:
     tokens, batches = setting.level == "token", setting.batch != "none"
     place = "token" if tokens else "sequence" if setting.level == "sequence" else "sample"
     rows = [("gradient", f"{_scored(verdict.per_sample, tokens, batches)} at each {place}")]
-    if verdict.coefficient is not None:
+    if verdict.per_sample_cases:
+        rows = _case_rows("gradient", f"h s at each {place}, with h =", verdict.per_sample_cases)
+    if verdict.coefficient_cases:
+        rows += _case_rows("in q", "E_q[c s] with c =", verdict.coefficient_cases)
+    elif verdict.coefficient is not None:
         mean = (
             "E_q[sum_t c]"
             if _names_scores(verdict.coefficient)
@@ -175,9 +191,15 @@ def _gradient_rows(verdict: VerdictView) -> list[tuple[str, str]]:
         rows.append(("level", LEVELS[setting.level]))
     if verdict.inside_clamps:
         inside = verdict.inside_clamps
-        shown = combination_text(inside.multiples) if inside.multiples else inside.target
+        shown = combination_text(inside.complete) or inside.target
         rows.append(("clamps", f"where no bound binds: {shown}"))
     return rows
+
+
+def _case_rows(name: str, lead: str, cases: Any) -> list[tuple[str, str]]:
+    from klsym.render.cases import lines
+
+    return [(name, lead), *(("", f"  {line}") for line in lines(cases))]
 
 
 def _names_scores(coefficient: str) -> bool:
@@ -270,7 +292,8 @@ def verdict_markdown(verdict: VerdictView) -> str:
     """For a page or an issue."""
     lines = [f"**{_markdown(headline(verdict))}**", ""]
     lines += [f"- trust: {proof_word(verdict)}", f"- value: {_markdown(value_line(verdict))}"]
-    lines += [f"- {name}: `{text}`" for name, text in _gradient_rows(verdict)]
+    rows = _gradient_rows(verdict)
+    lines += [f"- {name}: `{text}`" if name else f"  - `{text.strip()}`" for name, text in rows]
     if verdict.steps:
         lines += ["", "$$", derivation_latex(verdict), "$$"]
     if verdict.witness:

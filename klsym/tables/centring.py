@@ -7,7 +7,7 @@ from typing import Any
 
 from klsym.abbreviations import Indexed, Side
 from klsym.convert import to_ring
-from klsym.engine.explain import explain
+from klsym.engine.explain import ask
 from klsym.engine.quantities import KL, expectation, grad, p, q
 from klsym.language import R, beta, k1, rho
 from klsym.render import formulas
@@ -119,7 +119,7 @@ def _weighted_alone() -> Row:
 
 def _weighted(centring: str) -> Row:
     """The score has no mean zero under mu, so that what is taken off stays."""
-    answer = explain(show(rho * k1, TEXT), OFF, "reward", batch=centring)
+    answer = ask(show(rho * k1, TEXT), sampling=OFF, use="reward", batch=centring)
     found = Quote(answer.proofs[0], ())
     [(name, value)] = found.proof.theorem.statement.context.given
     given = math(f"{LATEX.name(name)} = {formulas.element(value, LATEX)}")

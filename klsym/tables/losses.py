@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from klsym.engine.explain import explain
+from klsym.engine.explain import ask
 from klsym.engine.quantities import Quantity, expectation, expected_gradient, mu, q
 from klsym.engine.verdict import Verdict
 from klsym.language import k, k1, k2, k3, lam, rho, s, sg
@@ -24,7 +24,7 @@ def verdict(loss: Any, sampling: str, use: str) -> Verdict:
     >>> verdict(rho * k3, OFF, "loss").target
     'reverse-kl'
     """
-    return explain(show(loss, TEXT), sampling, use)
+    return ask(show(loss, TEXT), sampling=sampling, use=use)
 
 
 def field(loss: Any, sampling: str, use: str) -> Quantity:

@@ -16,7 +16,7 @@ from klsym.abbreviations import (
     Side,
 )
 from klsym.engine.derivation import Proof
-from klsym.engine.explain import explain
+from klsym.engine.explain import ask
 from klsym.engine.verdict import Verdict
 from klsym.render import formulas
 from klsym.render.spelling import LATEX
@@ -95,7 +95,7 @@ def _row(group: str, tags: tuple[str, ...], *cells: Cell) -> Row:
 
 
 def _explained(group: str, loss: str, options: dict[str, str]) -> Row:
-    found = explain(loss, OFF if "off-policy" in group else ON, **options)
+    found = ask(loss, sampling=OFF if "off-policy" in group else ON, **options)
     target, main = TARGETS[str(found.target)], found.proofs[0]
     left = at_sequence(main) + Cell((), speaking(found))
     tags = (loss, *loss.split("*")[1:], *options.values(), target)

@@ -15,7 +15,7 @@ from klsym.language import k, k1, k2, k3, lam, parameter, rho, s, sg
 from klsym.render import formulas
 from klsym.render.losses import show
 from klsym.render.spelling import LATEX, TEXT
-from klsym.tables.losses import OFF, written
+from klsym.tables.losses import written
 from klsym.tables.pieces import equality, noted, premise, side, texts, where
 from klsym.tables.quotes import Quote, about, evidence, parts, quote, stated
 from klsym.tables.table import NONE, Cell, Column, Row, Table, behind, cited, listed, math, text, words
@@ -80,7 +80,7 @@ def _spread(a: Any, b: Any) -> Spread:
 
     Raises ValueError: another answer.
     """
-    found = compare(a, b, sampling=OFF).variance
+    found = compare(a, b, sampling="off-policy").variance
     if found is None or not found.exact or found.regional_lower != "B" or found.lower != "depends":
         raise ValueError(f"{a} and {b} do not compare as this table says")
     return found

@@ -1,0 +1,61 @@
+"""A coefficient by cases: what it is, and where.
+
+>>> from types import SimpleNamespace as Value
+>>> from klsym.language import A, eps, rho
+>>> bound, sign = Value(x=rho - eps - 1, signs=(1, 0)), Value(x=A, signs=(1,))
+>>> where((bound, sign)), where(())
+('rho >= eps + 1 and A > 0', 'otherwise')
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import sympy
+
+from klsym.language import A, Estimator, R, log_mu, log_p, log_q
+from klsym.render import losses
+from klsym.render.spelling import LATEX, TEXT, Text
+
+RELATIONS = {(1,): ">", (1, 0): ">=", (0,): "=", (0, -1): "<=", (-1,): "<", (1, -1): "!="}
+IN_LATEX = {">=": r"\ge", "<=": r"\le", "!=": r"\ne"}
+
+
+def where(conditions: Iterable[Any], spell: Text = TEXT) -> str:
+    """The conditions in words."""
+    joined = " and " if spell is TEXT else r",\ "
+    shown = joined.join(_condition(c.x, tuple(sorted(c.signs, reverse=True)), spell) for c in conditions)
+    return shown or ("otherwise" if spell is TEXT else r"\text{otherwise}")
+
+
+def _condition(x: Any, signs: tuple[int, ...], spell: Text) -> str:
+    """What varies from sample to sample on the left, what is the same at all on the right."""
+    terms = sympy.Add.make_args(x)
+    varying = [t for t in terms if t.has(Estimator, log_q, log_p, log_mu)] or [
+        t for t in terms if t.has(A, R)
+    ]
+    left = sympy.Add(*varying) if varying else x
+    relation = RELATIONS[signs]
+    sides = (losses.show(side, spell) for side in (left, sympy.expand(left - x)))
+    return f" {relation if spell is TEXT else IN_LATEX.get(relation, relation)} ".join(sides)
+
+
+def value(coefficient: Any, spell: Text = TEXT) -> str:
+    """The coefficient; where it is 0/0 there is none."""
+    if coefficient.has(sympy.nan, sympy.zoo):
+        return "no value" if spell is TEXT else r"\text{no value}"
+    return losses.show(coefficient, spell)
+
+
+def lines(cases: Iterable[tuple[Any, Any]]) -> list[str]:
+    """One line a case, for (conditions, coefficient)."""
+    rows = [(value(c), f"{'where ' if on else ''}{where(on)}") for on, c in cases]
+    width = max(len(shown) for shown, _ in rows)
+    return [f"{shown:<{width}}  {place}" for shown, place in rows]
+
+
+def latex(cases: Iterable[tuple[Any, Any]]) -> str:
+    """All cases behind one brace."""
+    rows = (f"{value(c, LATEX)} & {where(on, LATEX)}" for on, c in cases)
+    return r"\begin{cases} " + r" \\ ".join(rows) + r" \end{cases}"

@@ -1,0 +1,41 @@
+"""Values in either spelling: exponential polynomials, SymPy expressions, and coefficients of scores of slots.
+
+>>> now, past = ExpPoly.variable("k1[now]"), ExpPoly.variable("length")
+>>> shown({"past": past, "now": -now}), shown(now, LATEX)
+('T*s_past - k1_now*s_now', 'k_{1,t}')
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from klsym.render import formulas
+from klsym.render.coefficients import coefficient
+from klsym.render.positions import in_slot
+from klsym.render.spelling import LATEX as LATEX
+from klsym.render.spelling import TEXT, Text
+from klsym.render.tree import Minus, total
+from klsym.ring import ZERO, ExpPoly
+
+
+def shown(value: Any, spell: Text = TEXT) -> str:
+    """One value; text stays as it is."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, ExpPoly):
+        return formulas.element(value, spell)
+    if isinstance(value, Mapping):
+        return scored(value, spell)
+    from klsym.render import losses
+
+    return losses.show(value, spell)
+
+
+def scored(slots: Mapping[str, ExpPoly], spell: Text = TEXT) -> str:
+    """Coefficients of the scores of slots; that of the token itself goes without saying when it is alone."""
+    if set(slots) <= {"now"}:
+        return formulas.element(slots.get("now", ZERO), spell)
+    sums = spell.positions
+    rows = [coefficient(c, sums, in_slot("s", slot, sums)) for slot, c in sorted(slots.items())]
+    return spell(total(*sorted(rows, key=lambda row: isinstance(row, Minus))))
