@@ -87,6 +87,7 @@ def explain_tokens(written: Written, setting: Setting) -> Verdict:
         witness=_witness(field, answer, found),
         inside_clamps=None,
         proofs=proofs,
+        scores_named=(not {*per_token} <= {"now"}, not {*slots} <= {"now"}),
         implied=answer.objective,
         shown=formulas.side((grad(answer.objective) if answer.objective else found.whole).side),
         notes=tuple(f"{words}: {proof}" for words, proof in notes),

@@ -90,6 +90,7 @@ class Verdict(VerdictView):
     check: dict[str, Any] | None = field(default=None)
     per_sample_cases: Cases = ()
     coefficient_cases: Cases = ()
+    scores_named: tuple[bool, bool] = (False, False)  # do per_sample and coefficient hold their scores?
     implied: Quantity | None = None
     implied_proof: Proof | None = None
     objective_latex: str | None = None

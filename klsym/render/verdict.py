@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from html import escape
 from string import ascii_lowercase
 from typing import Any
 
@@ -51,6 +50,7 @@ class VerdictView:
     per_sample_cases: Any
     coefficient_cases: Any
     implied: Any
+    scores_named: tuple[bool, bool]
     shown: str
     notes: tuple[str, ...]
 
@@ -165,19 +165,13 @@ def _gradient_rows(verdict: VerdictView) -> list[tuple[str, str]]:
     setting = verdict.setting
     tokens, batches = setting.level == "token", setting.batch != "none"
     place = "token" if tokens else "sequence" if setting.level == "sequence" else "sample"
-    rows = [("gradient", f"{_scored(verdict.per_sample, tokens, batches)} at each {place}")]
+    rows = [("gradient", f"{_scored(verdict, tokens, batches)} at each {place}")]
     if verdict.per_sample_cases:
         rows = _case_rows("gradient", f"h s at each {place}, with h =", verdict.per_sample_cases)
     if verdict.coefficient_cases:
         rows += _case_rows("in q", "E_q[c s] with c =", verdict.coefficient_cases)
     elif verdict.coefficient is not None:
-        mean = (
-            "E_q[sum_t c]"
-            if _names_scores(verdict.coefficient)
-            else "E_q[sum_t c s_now]"
-            if tokens
-            else "E_q[c s]"
-        )
+        mean = "E_q[sum_t c]" if verdict.scores_named[1] else "E_q[sum_t c s_now]" if tokens else "E_q[c s]"
         rows.append(("in q", f"{mean} with c = {verdict.coefficient}"))
     if (
         verdict.shown
@@ -202,15 +196,12 @@ def _case_rows(name: str, lead: str, cases: Any) -> list[tuple[str, str]]:
     return [(name, lead), *(("", f"  {line}") for line in lines(cases))]
 
 
-def _names_scores(coefficient: str) -> bool:
-    return any(f"s_{slot}" in coefficient for slot in ("past", "now", "future"))
-
-
-def _scored(coefficient: str, tokens: bool, batches: bool) -> str:
-    if coefficient == "0" or (tokens and (_names_scores(coefficient) or coefficient.endswith("*s"))):
-        return coefficient
+def _scored(verdict: VerdictView, tokens: bool, batches: bool) -> str:
+    """The per-sample coefficient times its score, unless it names its scores itself."""
+    if verdict.per_sample == "0" or verdict.scores_named[0]:
+        return verdict.per_sample
     slot = "_now" if tokens else "_self" if batches else ""
-    return _product(coefficient) + slot
+    return _product(verdict.per_sample) + slot
 
 
 def _derivation_lines(verdict: VerdictView) -> list[str]:
@@ -234,7 +225,7 @@ def _witness_lines(witness: dict[str, Any] | None, level: str = "sample") -> lis
         return []
     lines = ["", f"Counterexample to {witness['refutes']}"]
     if "tree" in witness:
-        lines[-1] += ", which holds for gradients" if witness["refutes"].startswith("curl") else ""
+        lines[-1] += ", which holds for gradients" if "v" in witness["tree"] else ""
         lines += tree_lines(witness["tree"])
         lines += [f"  {n} = {v}" for n, v in witness.get("parameters", {}).items()]
         left, right = show_interval(witness["left"]), show_interval(witness["right"])
@@ -313,6 +304,8 @@ def _markdown(text: str) -> str:
 
 def verdict_html(verdict: VerdictView) -> str:
     """For Jupyter: the headline, the facts, the derivation, the counterexample, the warnings."""
+    from html import escape
+
     facts = [
         ("trust", proof_word(verdict)),
         ("value", value_line(verdict)),
