@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import klsym
-from klsym.engine.explain_setting import CHOICES
+from klsym.engine.explain_setting import CHOICES, OPTIONS
 
 HOME = Path(__file__).parents[1]
 FUNCTIONS = ("explain", "compare", "explore")
@@ -125,3 +125,17 @@ def test_the_sdist_holds_what_its_tests_need(tmp_path):
     assert {"tests/conftest.py", "notebooks/figure.png", "klsym/py.typed"} <= needed
     assert needed <= held
     assert not [name for name in held if name.endswith(".pyc")]
+
+
+def test_the_options_are_said_once() -> None:
+    """Command line, docstring and signature are those of the table."""
+    from klsym.cli import build_parser
+
+    explain = build_parser()._subparsers._group_actions[0].choices["explain"]
+    actions = {action.dest: action for action in explain._actions}
+    for option in OPTIONS:
+        assert actions[option.name].choices == option.choices and option.meaning in actions[option.name].help
+        assert f"{option.name}: {' | '.join(option.choices)}\n" in klsym.explain.__doc__
+        assert (
+            inspect.signature(klsym.explain).parameters[option.name].default == actions[option.name].default
+        )
