@@ -136,11 +136,14 @@ def table(answers: list[dict[str, Any]]) -> str:
         shares = [f"{100 * count / len(here):.1f}%" for count in counts]
         lines.append(f"{room:68} {len(here):6} {shares[0]:>6} {shares[1]:>8} {counts[2]:7}")
     for of in ("open", "refused"):
-        reasons = Counter(FORMULA.sub("..", a["reason"])[:160] for a in answers if a["target"] == of)
-        lines += [
-            f"{of}, because",
-            *(f"{count:6}  {why or 'nothing is said'}" for why, count in reasons.most_common()),
-        ]
+        reasons: dict[str, list[str]] = {}
+        for answer in answers:
+            if answer["target"] == of:
+                reason = FORMULA.sub("..", answer["reason"])[:160] or "nothing is said"
+                reasons.setdefault(reason, []).append(f"{answer['text']!r} ({answer['room']})")
+        lines.append(f"{of}, because")
+        for reason, losses in sorted(reasons.items(), key=lambda item: -len(item[1])):
+            lines.append(f"{len(losses):6}  {reason}, as for {min(losses, key=len)}")
     return "\n".join(lines)
 
 

@@ -70,9 +70,9 @@ def examine(case: Case, checks: tuple[Check, ...] | None = None) -> Outcome:
 
 def reason_of(verdict: Any) -> str:
     """Why an answer is open, in the verdict's own words."""
-    said = [*verdict.notes, *verdict.warnings]
     telling = ("open", "not known", "not proved", "no fixed")
-    return next((line for line in said if any(word in line for word in telling)), said[0] if said else "")
+    said = [line for line in (*verdict.notes, *verdict.warnings) if any(word in line for word in telling)]
+    return said[0] if said else ""
 
 
 def complaints(case: Case, verdict: Any, checks: tuple[Check, ...] | None = None) -> list[str]:

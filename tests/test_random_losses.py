@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
-from loss_judge import DIFFER, NAMED, Outcome, complaints, examine, fit_gradient
+from loss_judge import DIFFER, NAMED, NUMERIC, Outcome, complaints, examine, fit_gradient
+from loss_worlds import options
 from random_losses import SETTINGS, Case, anywhere, generate
 
 import klsym
@@ -121,3 +122,31 @@ def test_the_judge_is_never_close_to_undecided() -> None:
     """Misfits are rounding or far above it: the bounds of the judge lie in a wide gap."""
     misfits = np.array([fit_gradient(case).misfit for case in cases()])
     assert not np.any((misfits > 1e-12) & (misfits < 10 * DIFFER))
+
+
+IN_OTHER_SETTINGS = (
+    Case("rho*k3 - beta*rho*R", "off-policy", "loss", "token", weights="prefix"),
+    Case("k2", "on-policy", "loss", "token"), Case("k3 - R", "on-policy", "reward", "token", credit="to-go"),
+    Case("k1", "on-policy", "reward", "sequence", aggregate="mean"),
+    Case("R - beta*k1", "on-policy", "reward", batch="leave-one-out"),
+    Case("rho*k1", "off-policy", "reward", batch="mean"),
+    Case("k3", "on-policy", "loss", "sequence", batch="mean"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("case", IN_OTHER_SETTINGS, ids=str)
+def test_the_judge_rejects_wrong_answers_in_other_settings(case: Case) -> None:
+    answer = klsym.explain(case.text, **options(case)).to_json()
+    gradient, sound = answer["gradient"], list(judged(case, answer))
+    assert not sound
+    other = "none" if gradient["target"] != "none" else "reverse-kl"
+    more = {name: f"({text})*1.001" for name, text in (gradient["combination"] or {}).items()}
+    wrong = {"coefficient": f"1.001*({gradient['coefficient']})", "target": other}
+    if gradient["target"] in NAMED:
+        wrong["combination"] = more
+    for name, value in wrong.items():
+        assert list(judged(case, {**answer, "gradient": {**gradient, name: value}})), (case, name)
+
+
+def judged(case: Case, answer: dict[str, Any]) -> Iterator[str]:
+    return (line for check in NUMERIC for line in check(case, answer))
