@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from drafts import NOTHING, Draft, Em, R, V, beta, constant, g, grad, k1, k2, k3, mean, r, rho, sg, w
 from kernel_words import PLAIN, Mg, signed, step
-from oracle.statements import same, worth
+from oracle.values import same, worth
 from oracle.worlds import DEEP, THREE, TWO, softmax_world
 from slotted import lone, now
 from valid_certificates import certificate, forward, one_sample, reverse_gradient, squares

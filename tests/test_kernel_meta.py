@@ -14,7 +14,7 @@ from drafts import NOTHING, ONE, A, Draft, Em, R, a, b, beta, g1, grad, k1, k2, 
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.polynomial import Polynomial
-from oracle.statements import of_k1, same, worth
+from oracle.values import of_k1, same, worth
 from oracle.worlds import OfK1, softmax_world
 from test_kernel_rules import CHECK
 

@@ -25,7 +25,7 @@ from kernel_words import Mg, step
 from one_sample_cases import CASES as OF_ONE
 from one_sample_cases import ELSEWHERE
 from oracle.numbers import Undefined, Unsupported
-from oracle.statements import same, worth
+from oracle.values import same, worth
 from oracle.worlds import DEEP, END, THREE, TWO, WIDE, kept_world
 from slotted import future, lone, mean_i, n, now, only, other, others, own, past, rest, sum_t
 

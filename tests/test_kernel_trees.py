@@ -12,7 +12,7 @@ from drafts import *
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from indexed_strategies import elements, in_slots
-from oracle.statements import same, worth
+from oracle.values import same, worth
 from oracle.worlds import world_of
 from slotted import future, mean_i, n, now, others, own, past, sum_t
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 from oracle.numbers import Undefined, Unsupported, as_float, as_long, exp
-from oracle.statements import VALUE, Oracle, Place, of_k1, terms_of, worth
+from oracle.statements import VALUE, Oracle, Place, terms_of
+from oracle.values import of_k1, worth
 from oracle.worlds import END, OfK1, World, softmax_world, world_of
 
 from klsym.kernel import Theorem

@@ -31,7 +31,6 @@ SPREAD = 0.6  # of the logits: ratios stay within about [0.1, 10], so that power
 CELLS = ((-1.25, 2.0), (0.75, -1.5))  # the two values of R, the two values of A
 # The same in every world, so that a multiple that holds a parameter is one number; otherwise arbitrary.
 PARAMETERS = {"lam": 0.371, "beta": 1.427, "eps": 0.193, "alpha": 0.613, "n": 7.0, "T": 11.0}
-Shape = Any  # of a tree: for each branch the shape of what follows, () for nothing
 
 
 # ---------------------------------------------------------------------------- worlds
@@ -71,10 +70,10 @@ def samples(seed: int, copies: int = 4, rewards: str = "generic") -> list[Tree]:
     return [tree for size in (2, 3, 4, 5) for tree in trees(seed + size, ((),) * size, copies, rewards)]
 
 
-def trees(seed: int, shape: Shape, copies: int = 4, rewards: str = "generic") -> list[Tree]:
-    """Random worlds of a shape; rewards are reals or, for "cells", one of two values each.
+def trees(seed: int, shape: Any, copies: int = 4, rewards: str = "generic") -> list[Tree]:
+    """Random worlds of a shape, which is for each branch the shape of what follows, or ().
 
-    With two values of R and two of A any function h(R, A) of one sample is a vector of four numbers.
+    For "cells" rewards have one of two values each: any function h(R, A) of one sample is four numbers.
     """
     stream = np.random.default_rng(seed)
 
@@ -82,13 +81,13 @@ def trees(seed: int, shape: Shape, copies: int = 4, rewards: str = "generic") ->
         cells = np.array(CELLS[which])
         return cells[stream.integers(2, size=size)] if rewards == "cells" else stream.normal(size=size)
 
-    def grown(shape: Shape) -> Node:
+    def grown(shape: Any) -> Node:
         logits, p, mu = stream.normal(scale=SPREAD, size=(3, len(shape)))
         after = tuple(grown(branch) if branch else None for branch in shape)
         return Node(logits, p - np.log(np.exp(p).sum()), mu - np.log(np.exp(mu).sum()),
                     drawn(len(shape), 0), after)  # fmt: skip
 
-    def leaves(shape: Shape) -> int:
+    def leaves(shape: Any) -> int:
         return sum(leaves(branch) if branch else 1 for branch in shape)
 
     return [Tree(grown(shape), drawn(leaves(shape), 1)) for _ in range(copies)]

@@ -19,8 +19,8 @@ from typing import Any
 from klsym.ring import ExpPoly
 from klsym.statements import Atom, Curl, Gradient, Mean, MeanGradient, Side
 
-from .numbers import Jet, Undefined, Unsupported, as_float, exp, is_plain, log, value_of
-from .worlds import ARGUMENTS, MEASURES, OfK1, Path, Step, World
+from .numbers import Jet, Undefined, Unsupported, exp, is_plain, log, value_of
+from .worlds import ARGUMENTS, MEASURES, Path, Step, World
 
 RATIO = {"k1": {"q": 1, "p": -1}, "w": {"q": 1, "mu": -1}, "log_q": {"q": 1}}
 NAME = re.compile(r"([A-Za-z_0-9]+)('*)(?:\[([a-z]+)\])?")
@@ -489,30 +489,3 @@ class Oracle:
                 for term in terms:
                     if place.zeros:
                         self._vanishes(term, place, mean.measure, mode, mean.score)
-
-
-# ---------------------------------------------------------------------------- for tests
-def of_k1(element: ExpPoly, parameters: dict[str, Fraction]) -> OfK1:
-    rows = []
-    for term in terms_of(element, frozenset(parameters)):
-        if term.wild or any(v.base != "k1" for v, _ in term.factors):
-            raise Unsupported("a family beyond k1^m exp(slope k1)")
-        c, slope = term.scale, Fraction(0)
-        for name, power in term.constants:
-            c *= parameters[name] ** power
-        for scale, constants, _ in term.lines:
-            for name, power in constants:
-                scale *= parameters[name] ** power
-            slope += scale
-        rows.append((c, sum(power for _, power in term.factors), slope))
-    return OfK1(tuple(rows))
-
-
-def worth(what: Side | Atom, world: World) -> float:
-    """The value of a side or an atom in a world."""
-    oracle = world.__dict__.setdefault("oracle", Oracle(world, as_float))  # it keeps what it has computed
-    return float(oracle.side(what) if isinstance(what, Side) else oracle.atom(what))
-
-
-def same(before: Any, after: Any, slack: float = 1e-8) -> bool:
-    return bool(abs(before - after) <= slack * (1 + abs(before) + abs(after)))
