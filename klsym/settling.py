@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from klsym.engine.derivation import Proof
 from klsym.evidence import Evidence
@@ -40,7 +42,14 @@ class Judged:
 
 def settle_all(claims: list[Claim], progress: Wrapper = plainly) -> list[Judged]:
     """Settle each claim and let the exact oracle judge each of its theorems."""
-    return [check_settled(settle(claim)) for claim in progress(claims, lambda claim: claim.id)]
+    return each(claims, lambda claim: check_settled(settle(claim)), progress)
+
+
+def each(claims: list[Claim], work: Callable[[Claim], Any], progress: Wrapper = plainly) -> list[Any]:
+    """What comes of each claim, in their order; experiments last, for other processes may be running them."""
+    last = sorted(claims, key=lambda claim: claim.verdict == "computed")
+    done = {id(claim): work(claim) for claim in progress(last, lambda claim: claim.id)}
+    return [done[id(claim)] for claim in claims]
 
 
 def check_settled(settled: Settled) -> Judged:

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from klsym.experiments import ahead, catalogue
+from klsym.ledger import Claim
+from klsym.settling import settle_all
 from klsym.workers import workers
 
 NAMES = ["tm-fig1", "tm-fig6"]
@@ -26,6 +28,14 @@ def test_experiments_run_elsewhere_give_the_same(monkeypatch: pytest.MonkeyPatch
         assert {name: catalogue.result(name).table() for name in NAMES} == here
         assert made(NAMES[0]) is None
     assert catalogue.ELSEWHERE == {}
+
+
+def test_what_waits_for_others_is_settled_last_and_listed_in_its_place() -> None:
+    begun: list[str] = []
+    claims = [Claim(f"x.{n}", verdict, "", "", lambda n=n: begun.append(n)) for n, verdict in
+              (("a", "computed"), ("b", "proved"), ("c", "computed"), ("d", "exact"))]  # fmt: skip
+    assert [one.settled.claim.id for one in settle_all(claims)] == ["x.a", "x.b", "x.c", "x.d"]
+    assert begun == ["b", "d", "a", "c"]
 
 
 def _fails(name: str) -> Any:

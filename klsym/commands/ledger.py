@@ -86,12 +86,13 @@ def list_claims(options: argparse.Namespace) -> int:
     from klsym.experiments.ahead import ahead, of_claims
     from klsym.kept import Kept
     from klsym.ledger import select, settle
+    from klsym.settling import each
 
     claims, known = select(options.ids), Kept()
     answers = known.answers(claims)
     missing = [claim for claim in claims if claim.id not in answers]
     with ahead(of_claims(missing)):
-        settled = [settle(claim) for claim in progress(missing, lambda claim: claim.id)]
+        settled = each(missing, settle, progress)
     known.add(settled)
     answers |= {one.claim.id: one.to_json() for one in settled}
     rows = [answers[claim.id] for claim in claims]

@@ -33,6 +33,7 @@ from klsym.ledger import Claim, Settled, load, settle
 from klsym.progress import Wrapper, plainly
 from klsym.render.claims import statement_latex
 from klsym.render.rules import CLOSINGS, RULES
+from klsym.settling import each
 from klsym.write_up.bibliography import bibliography, cited
 from klsym.write_up.prose import prose
 from klsym.write_up.tex import breakable, escape
@@ -75,7 +76,7 @@ def write_parts(
 
 
 def _write_parts(folder: Path, claims: list[Claim], progress: Wrapper) -> list[Path]:
-    settled = [settle(claim) for claim in progress(claims, lambda claim: claim.id)]
+    settled = each(claims, settle, progress)
     failed = [f"{item.claim.id}: {item.error}" for item in settled if item.error]
     if failed:
         raise ProofError(f"no paper from a ledger that does not hold: {failed[0]}")

@@ -66,23 +66,26 @@ def produce(
     chosen, known = select([]) if claims is None else claims, Kept()
     names = list(EXPERIMENTS) if experiments is None else experiments
     with ahead(names, partial(_drawn, folder=folder / FIGURES), here) as drawn:
-        results = settle_all(chosen, progress)
+        proofs = settle_all([claim for claim in chosen if claim.verdict != "computed"], progress)
+        report, verified = cross_check(proofs, sampled)  # before experiments are waited for
+        found = settle_all([claim for claim in chosen if claim.verdict == "computed"], progress)
+        place = {claim.id: number for number, claim in enumerate(chosen)}
+        results = sorted([*proofs, *found], key=lambda one: place[one.settled.claim.id])
         known.add(r.settled for r in results if not r.error)
         certified = [r.settled.claim.id for r in results if r.settled.proofs and not r.error]
         write_certificates(results, folder / CERTIFICATES)
         _remove_old(folder / CERTIFICATES, certified)
-        report, verified = cross_check(results, sampled)
         write_whole(folder / VERIFIED, verified + "\n")
         figures = [drawn(name) for name in progress(names, str)]
-    found = "\n".join(findings(figures))
-    write_whole(folder / FOUND, found + "\n")
+    told = "\n".join(findings(figures))
+    write_whole(folder / FOUND, told + "\n")
     links = {name: f"{CERTIFICATES}/{name}.json" for name in certified}
     made = list(every_table()) if tables is None else tables
     material = Material(results, report, figures, made, sources(), links)
     write_whole(folder / NAME, page(material))
     failed = [f"FAILED {r.settled.claim.id}: {' '.join(r.error.split())}" for r in results if r.error]
     passed = not failed and (report is None or report.passed)
-    lines = [counts(results), *failed, "", verified, "", found, "", *_where(folder)]
+    lines = [counts(results), *failed, "", verified, "", told, "", *_where(folder)]
     return Summary(passed, "\n".join(lines))
 
 
@@ -116,19 +119,21 @@ def _is_certificate(path: Path) -> bool:
 
 
 def cross_check(results: list[Judged], sampled: Sampled | None = None) -> tuple[Any, str]:
-    """The run of `klsym verify` on settled claims, and what it prints; experiments are no identities."""
+    """The run of `klsym verify` on settled claims, and what it prints."""
     from klsym.sampling import verify
     from klsym.sampling.backends import backend
     from klsym.sampling.identities import Options
 
-    chosen = [r.settled for r in results if r.settled.claim.verdict != "computed"]
-    if not chosen:
+    if not results:
         return None, "experiments are no identities: nothing to cross-check"
     on = backend("numpy", None)
     options = Options(on)
     judged = {r.settled.claim.id: r.judged for r in results}
     report = verify.verify(
-        chosen, options, progress=sampled, exactly=lambda one: judged[one.claim.id][one.number - 1]
+        [r.settled for r in results],
+        options,
+        progress=sampled,
+        exactly=lambda one: judged[one.claim.id][one.number - 1],
     )
     lines = ["", f"sampled with {on.describe()}, seed {options.seed}", *verify.summary(report)]
     return report, "\n".join([verify.table(report), *lines])
