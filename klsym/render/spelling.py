@@ -211,7 +211,7 @@ class Text:
             case Curl(of):
                 return self.put("curl", self.inner(of))
             case Along(direction, of):
-                return self.put(direction, self.show(of, PREFIX if self.positions else ATOM))
+                return self.put(direction, self.show(of, PRODUCT if self.positions else ATOM))
             case Covariance(measure, first, second):
                 return self.covariance(measure, self.inner(first), self.inner(second), is_tall(first))
             case Divergence(kind, first, second):
