@@ -59,6 +59,21 @@ def variances_near_p():
     return (_variance("k1", 3), _leading("k2"), _leading("k3"))
 
 
+@claim("implied.third-order", verdict="exact", source="TM 5.1 (the regime of small KL); new")
+def the_two_divergences_part_at_third_order():
+    """k1 + r k1 has mean KL(q||p) - KL(p||q); its first order has mean 0, its second is 0."""
+    difference = k1 + r * k1
+    reverse, forward = (LATEX.divergence("KL", *pair) for pair in (("q", "p"), ("p", "q")))
+    return _expanded(
+        "KL(q||p) - KL(p||q)",
+        f"{reverse} - {forward}",
+        expectation(difference, 4),
+        expectation_bound(difference, 4),
+        lambda q, ratios: mean(q, [-(1 + ratio) * mpmath.log(ratio) for ratio in ratios]),
+        (*_series("k1"), ("", rf"k_1 + r\,k_1 = {show_series(difference, 5)}")),
+    )
+
+
 def _leading(name):
     """Var k2 and Var k3 as multiples of Var(eps^2) = E[eps^4] - E[eps^2]^2."""
     found, square = variance(ESTIMATORS[name], 5), variance((r - 1) ** 2, 5)

@@ -69,6 +69,23 @@ def joint(elements: tuple[ExpPoly, ...]) -> dict[tuple[int, ...], tuple[Fraction
         iv.prec = with_bits
 
 
+def stretches(element: ExpPoly) -> list[tuple[int, tuple[Zero | None, Zero | None]]] | None:
+    """The sign of a function of one log ratio between each two of its zeros; None where it is open."""
+    terms = _terms(element)
+    if len(element.names()) != 1 or not element.names() <= {*FREE} or terms is None or len(terms) > MAX_TERMS:
+        return None
+    with_bits, iv.prec = iv.prec, BITS
+    try:
+        zeros = sorted(set(_zeros(terms)))
+        places = _places(zeros)[::2]
+        ends = list(pairwise([None, *zeros, None])) if zeros else [(None, None)]
+        return [(_sign_at(terms, x), end) for x, end in zip(places, ends, strict=True)]
+    except Undecided:
+        return None
+    finally:
+        iv.prec = with_bits
+
+
 def one_variable(element: ExpPoly) -> str:
     """The log ratio that an element is a function of; empty if there is another variable."""
     names = element.names()

@@ -1,0 +1,196 @@
+"""The inverse problem: of which objective is a field E_q[c s] the gradient, and how does it act?  Untrusted.
+
+grad E_q[F] = E_q[(F + dF/dlog q) s], so every score coefficient c has an objective: the solution of
+
+    F + dF/dlog q = c         that is dPhi/dq = c for Phi = q F, and E_q[F] = sum_x Phi(q; p, mu)
+
+Along log q each of k1, w, log q grows by one, so that a term P exp(e) of c with the rate 1 + a = d(log q + e)
+has a solution in the ring: sum_j (-1)^j (d/dlog q)^j P / (1 + a)^(j+1), and an antiderivative of P if
+1 + a = 0.  Constants of c drop, since E_q[s] = 0, and so may r - 1, whose mean is 0 for every theta.
+
+For c = c(r) that is f'' = -c'(r)/r for f(r) = F: convex, and then an f-divergence, where c falls with r.
+
+>>> from klsym.convert import to_ring
+>>> from klsym.language import k1, k3, r, rho
+>>> generator(to_ring(k1)) == to_ring(k1 + r - 1), strength(to_ring(1 - r)) == to_ring(1)
+(True, True)
+>>> objective(to_ring(4 * rho * k1)) == to_ring(rho * (2 * k1 - 1))
+True
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from klsym.engine.branches import Zero, signs, stretches
+from klsym.names import LOG_RATIOS
+from klsym.ring import ONE, ZERO, Exponent, ExpPoly
+
+K1 = ExpPoly.variable("k1")
+R = (-K1).exp()
+FROM_K1 = {"w": "w - k1", "log_q": "log_q - k1"}  # names of differences, which do not move with log q
+
+
+def slope(element: ExpPoly) -> ExpPoly:
+    """d/dlog q of what holds no generic function."""
+    return element.derive(lambda name: ONE if name in LOG_RATIOS else ZERO)
+
+
+def objective(c: ExpPoly) -> ExpPoly | None:
+    """F with F + dF/dlog q = c, so that grad E_q[F] = E_q[c s]; None where the ring holds none."""
+    by_exponent: dict[Exponent, ExpPoly] = {}
+    for (monomial, exponent), value in c.terms.items():
+        row = ExpPoly({(monomial, ()): value})
+        by_exponent[exponent] = by_exponent.get(exponent, ZERO) + row
+    total = ZERO
+    for exponent, factor in by_exponent.items():
+        rate = _rate(exponent)
+        if rate is None:
+            return None
+        solved = _primitive(factor) if rate == -1 else _resolved(factor, 1 + rate)
+        total = total + solved * ExpPoly({((), exponent): 1})
+    assert total + slope(total) == c
+    return total
+
+
+def _rate(exponent: Exponent) -> Fraction | None:
+    """d/dlog q of an exponent, where that is a number."""
+    moved = slope(ExpPoly({(monomial, ()): value for monomial, value in exponent}))
+    if moved.terms.keys() - {((), ())}:
+        return None
+    return Fraction(moved.terms.get(((), ()), 0))
+
+
+def _resolved(factor: ExpPoly, rate: Fraction) -> ExpPoly:
+    """(rate + d/dlog q)^-1 of a polynomial: sum_j (-1)^j factor^(j) / rate^(j+1)."""
+    total, weight = ZERO, 1 / rate
+    while factor:
+        total, factor, weight = total + factor * weight, slope(factor), -weight / rate
+    return total
+
+
+def _primitive(factor: ExpPoly) -> ExpPoly:
+    """A polynomial whose d/dlog q is the factor: w - k1 and log q - k1 stand still, k1 is integrated."""
+    still = factor.substitute({name: K1 + ExpPoly.variable(new) for name, new in FROM_K1.items()})
+    total = ZERO
+    for (monomial, _), value in still.terms.items():
+        power = dict(monomial).get("k1", 0)
+        total = total + ExpPoly({(monomial, ()): Fraction(value) / (power + 1)}) * K1
+    return total.substitute({new: ExpPoly.variable(name) - K1 for name, new in FROM_K1.items()})
+
+
+# ---------------------------------------------------------------------------- functions of r
+def at_reference(element: ExpPoly) -> ExpPoly:
+    """The value of a function of k1 where q = p."""
+    return element.substitute({"k1": ZERO})
+
+
+def generator(c: ExpPoly) -> ExpPoly | None:
+    """f(r), written in k1 = -log r, with E_q[c s] = grad E_q[f(r)], f(1) = 0 and f'(1) = 0.
+
+    None where c depends on more than k1 and parameters, or the ring holds no f.
+    """
+    f = objective(c)
+    if f is None or any(name in (*LOG_RATIOS[1:], "R", "A", "H", "length") for name in c.names()):
+        return None
+    f = f - at_reference(f)
+    return f + at_reference(slope(f)) * (R - 1)  # df/dk1 = -f'(1) at r = 1
+
+
+def strength(c: ExpPoly) -> ExpPoly:
+    """f''(1) = -c'(1): near q = p the objective is half of this times the Fisher quadratic form; 1 for KL."""
+    return at_reference(slope(c))
+
+
+def third_order(c: ExpPoly) -> ExpPoly:
+    """f'''(1) = -(c_kk + 2 c_k) with c_k = dc/dk1: -2 for the reverse KL, -1 for the forward KL."""
+    first = slope(c)
+    return -at_reference(slope(first) + first * 2)
+
+
+# ---------------------------------------------------------------------------- names
+def _alpha(a: Fraction) -> ExpPoly:
+    """(r^a - a r + a - 1) / (a (a - 1)), whose mean under q is the alpha divergence of p from q."""
+    return ((K1 * -a).exp() - R * a + (a - 1)) * (1 / (a * (a - 1)))
+
+
+# KL(q||p), KL(p||q), their sum, chi2(p||q), chi2(q||p), sum (sqrt p - sqrt q)^2
+GENERATORS = {
+    "reverse-kl": K1 + R - 1,
+    "forward-kl": ONE - R - K1 * R,
+    "jeffreys": K1 - K1 * R,
+    "pearson-chi2": (R - 1) ** 2,
+    "neyman-chi2": K1.exp() + R - 2,
+    "squared-hellinger": R - (K1 * Fraction(-1, 2)).exp() * 2 + 1,
+}
+
+
+def named(f: ExpPoly) -> tuple[str, ExpPoly] | None:
+    """The name of a generator, and its multiple; None for what has no name.
+
+    >>> name, multiple = named((R - 1) ** 2 * 3)
+    >>> name, multiple == ONE * 3
+    ('pearson-chi2', True)
+    """
+    rates = [-dict(exponent)[(("k1", 1),)] for _, exponent in f.terms if exponent]
+    alphas = {f"alpha={a}": _alpha(Fraction(a)) for a in rates if a != 1}
+    for name, known in (GENERATORS | alphas).items():
+        multiple = _multiple(f, known)
+        if multiple and f == known * multiple:
+            return name, multiple
+    return None
+
+
+def _multiple(f: ExpPoly, known: ExpPoly) -> ExpPoly:
+    """What stands before one term of the known generator in f: constants, and numbers."""
+    (monomial, exponent), value = next(iter(known.terms.items()))
+    power = dict(monomial).get("k1", 0)
+    total = ZERO
+    for (powers, inside), factor in f.terms.items():
+        if inside == exponent and dict(powers).get("k1", 0) == power:
+            constants = tuple(item for item in powers if item[0] != "k1")
+            total = total + ExpPoly({(constants, ()): Fraction(factor) / value})
+    return total
+
+
+# ---------------------------------------------------------------------------- where it restores
+@dataclass(frozen=True)
+class Stretch:
+    """An interval of k1 = -log r between zeros, each enclosed by rationals; None is infinity."""
+
+    lower: Zero | None
+    upper: Zero | None
+
+    @property
+    def everywhere(self) -> bool:
+        return self.lower is None is self.upper
+
+    def holds_reference(self) -> bool:
+        """Is q = p inside, or at an end?"""
+        return (self.lower is None or self.lower[0] <= 0) and (self.upper is None or self.upper[1] >= 0)
+
+
+def convex_where(c: ExpPoly) -> tuple[Stretch, ...] | None:
+    """Where q f(p/q) is convex in q: c rises with k1, so that the field pulls back; None where it is open.
+
+    >>> from klsym.convert import to_ring
+    >>> from klsym.language import k1, k2
+    >>> convex_where(to_ring(k1 + k2))  # k1 >= -1, that is r <= e
+    (Stretch(lower=(Fraction(-1, 1), Fraction(-1, 1)), upper=None),)
+    """
+    rising = slope(c)
+    if not rising.names():
+        value = rising.terms.get(((), ()), 0)
+        return (Stretch(None, None),) if value >= 0 else ()
+    found = stretches(rising)
+    if found is None:
+        taken = signs(rising)
+        return None if taken is None or len(taken) > 1 else (Stretch(None, None),) * (taken == (1,))
+    kept: list[Stretch] = []
+    for sign, (lower, upper) in found:
+        if sign > 0 and kept and kept[-1].upper == lower:  # both sides of a zero that is only touched
+            kept[-1] = Stretch(kept[-1].lower, upper)
+        elif sign > 0:
+            kept.append(Stretch(lower, upper))
+    return tuple(kept)
