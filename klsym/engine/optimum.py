@@ -27,7 +27,7 @@ from itertools import combinations, product
 import numpy as np
 
 from klsym.engine.branches import stretches
-from klsym.engine.objective import slope
+from klsym.engine.generators import slope
 from klsym.errors import UsageError
 from klsym.ring import ExpPoly
 

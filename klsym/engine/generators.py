@@ -1,21 +1,14 @@
-"""The inverse problem: of which objective is a field E_q[c s] the gradient, and how does it act?  Untrusted.
+"""The divergence behind a score coefficient c(r): its generator, its name, where it is one, how strong it is.
 
-grad E_q[F] = E_q[(F + dF/dlog q) s], so every score coefficient c has an objective: the solution of
+    E_q[c s] = grad E_q[f(r)]  with  f'' = -c'(r)/r,  f(1) = 0 and f'(1) = 0        Untrusted.
 
-    F + dF/dlog q = c         that is dPhi/dq = c for Phi = q F, and E_q[F] = sum_x Phi(q; p, mu)
-
-Along log q each of k1, w, log q grows by one, so that a term P exp(e) of c with the rate 1 + a = d(log q + e)
-has a solution in the ring: sum_j (-1)^j (d/dlog q)^j P / (1 + a)^(j+1), and an antiderivative of P if
-1 + a = 0.  Constants of c drop, since E_q[s] = 0, and so may r - 1, whose mean is 0 for every theta.
-
-For c = c(r) that is f'' = -c'(r)/r for f(r) = F: convex, and then an f-divergence, where c falls with r.
+Constants of c drop, since E_q[s] = 0, and so may r - 1, whose mean is 0 for every theta.  f is convex, and
+then an f-divergence, where c falls with r; along log q, that is with k1 = -log r, it rises.
 
 >>> from klsym.convert import to_ring
->>> from klsym.language import k1, k3, r, rho
+>>> from klsym.language import k1, r
 >>> generator(to_ring(k1)) == to_ring(k1 + r - 1), strength(to_ring(1 - r)) == to_ring(1)
 (True, True)
->>> objective(to_ring(4 * rho * k1)) == to_ring(rho * (2 * k1 - 1))
-True
 """
 
 from __future__ import annotations
@@ -24,12 +17,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from klsym.engine.branches import Zero, signs, stretches
-from klsym.names import LOG_RATIOS
-from klsym.ring import ONE, ZERO, Exponent, ExpPoly
+from klsym.engine.objectives import objective_under
+from klsym.names import LOG_RATIOS, SAMPLE_BASES, parse_name
+from klsym.ring import ONE, ZERO, ExpPoly
 
 K1 = ExpPoly.variable("k1")
 R = (-K1).exp()
-FROM_K1 = {"w": "w - k1", "log_q": "log_q - k1"}  # names of differences, which do not move with log q
 
 
 def slope(element: ExpPoly) -> ExpPoly:
@@ -37,50 +30,6 @@ def slope(element: ExpPoly) -> ExpPoly:
     return element.derive(lambda name: ONE if name in LOG_RATIOS else ZERO)
 
 
-def objective(c: ExpPoly) -> ExpPoly | None:
-    """F with F + dF/dlog q = c, so that grad E_q[F] = E_q[c s]; None where the ring holds none."""
-    by_exponent: dict[Exponent, ExpPoly] = {}
-    for (monomial, exponent), value in c.terms.items():
-        row = ExpPoly({(monomial, ()): value})
-        by_exponent[exponent] = by_exponent.get(exponent, ZERO) + row
-    total = ZERO
-    for exponent, factor in by_exponent.items():
-        rate = _rate(exponent)
-        if rate is None:
-            return None
-        solved = _primitive(factor) if rate == -1 else _resolved(factor, 1 + rate)
-        total = total + solved * ExpPoly({((), exponent): 1})
-    assert total + slope(total) == c
-    return total
-
-
-def _rate(exponent: Exponent) -> Fraction | None:
-    """d/dlog q of an exponent, where that is a number."""
-    moved = slope(ExpPoly({(monomial, ()): value for monomial, value in exponent}))
-    if moved.terms.keys() - {((), ())}:
-        return None
-    return Fraction(moved.terms.get(((), ()), 0))
-
-
-def _resolved(factor: ExpPoly, rate: Fraction) -> ExpPoly:
-    """(rate + d/dlog q)^-1 of a polynomial: sum_j (-1)^j factor^(j) / rate^(j+1)."""
-    total, weight = ZERO, 1 / rate
-    while factor:
-        total, factor, weight = total + factor * weight, slope(factor), -weight / rate
-    return total
-
-
-def _primitive(factor: ExpPoly) -> ExpPoly:
-    """A polynomial whose d/dlog q is the factor: w - k1 and log q - k1 stand still, k1 is integrated."""
-    still = factor.substitute({name: K1 + ExpPoly.variable(new) for name, new in FROM_K1.items()})
-    total = ZERO
-    for (monomial, _), value in still.terms.items():
-        power = dict(monomial).get("k1", 0)
-        total = total + ExpPoly({(monomial, ()): Fraction(value) / (power + 1)}) * K1
-    return total.substitute({new: ExpPoly.variable(name) - K1 for name, new in FROM_K1.items()})
-
-
-# ---------------------------------------------------------------------------- functions of r
 def at_reference(element: ExpPoly) -> ExpPoly:
     """The value of a function of k1 where q = p."""
     return element.substitute({"k1": ZERO})
@@ -91,8 +40,10 @@ def generator(c: ExpPoly) -> ExpPoly | None:
 
     None where c depends on more than k1 and parameters, or the ring holds no f.
     """
-    f = objective(c)
-    if f is None or any(name in (*LOG_RATIOS[1:], "R", "A", "H", "length") for name in c.names()):
+    if {parse_name(name).base for name in c.names()} & {*SAMPLE_BASES} - {"k1"}:
+        return None
+    f = objective_under(c, "q")
+    if f is None:
         return None
     f = f - at_reference(f)
     return f + at_reference(slope(f)) * (R - 1)  # df/dk1 = -f'(1) at r = 1
