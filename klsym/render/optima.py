@@ -1,0 +1,102 @@
+r"""Where training ends, in words: the closed form of a stationary policy, and a table of those found.
+
+>>> from klsym.convert import to_ring
+>>> from klsym.language import k1, k3
+>>> closed_form(to_ring(k1))
+'q_j = \\frac{1}{Z}\\, p_j\\, \\exp\\!\\left(\\frac{R_j}{\\beta}\\right)'
+>>> closed_form(to_ring(k3)).partition(r"\quad")[0]
+'q_j = p_j / r_j,'
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+from klsym.ring import ExpPoly
+
+K1, LOG_Q = ((((name, 1),), ()) for name in ("k1", "log_q"))
+SQUARE = ((("k1", 2),), ())
+RATIO = ((), (((("k1", 1),), -1),))
+CONSTANT = ((), ())
+
+
+def closed_form(c: ExpPoly) -> str | None:
+    """q_j from R_j - beta c = nu in LaTeX, where c inverts: in k1 and log q, in r, in both, or a square.
+
+    c: a score coefficient without parameters.  nu, or the normaliser Z, is what gives q its mass.
+    """
+    terms = {key: Fraction(value) for key, value in c.terms.items() if key != CONSTANT}
+    a, b, d, e = (terms.pop(key, Fraction(0)) for key in (K1, RATIO, LOG_Q, SQUARE))
+    if terms:
+        return None
+    match bool(a), bool(b), bool(d), bool(e):
+        case (_, False, True, False) if a + d:
+            return _tilt(a, d)
+        case (True, False, False, False):
+            return _tilt(a, d)
+        case (False, True, False, False):
+            return rf"q_j = \frac{{{_times(-b)}\beta\, p_j}}{{\nu - R_j}}"
+        case (True, True, False, False):
+            return _lambert(a, -b)
+        case (_, False, False, True):
+            return _roots(e, a)
+    return None
+
+
+def _tilt(a: Fraction, d: Fraction) -> str:
+    """a log q/p + d log q = (R - nu)/beta."""
+    scale = a + d
+    power = "" if a == scale else rf"^{{{_number(a / scale)}}}"
+    reference = rf"\, p_j{power}" if a else ""
+    return rf"q_j = \frac{{1}}{{Z}}{reference}\, \exp\!\left(\frac{{R_j}}{{{_times(scale)}\beta}}\right)"
+
+
+def _lambert(a: Fraction, b: Fraction) -> str:
+    """-a log r - b r = (R - nu)/beta: (b/a) r exp((b/a) r) = (b/a) exp((nu - R)/(a beta))."""
+    inner = rf"{_times(b / a)}e^{{(\nu - R_j)/{_bracketed(a)}}}"
+    branches = r"\ \text{on either branch}" if b / a < 0 else ""
+    return rf"q_j = p_j / r_j,\quad r_j = {_times(a / b)}W\!\left({inner}\right){branches}"
+
+
+def _roots(e: Fraction, a: Fraction) -> str:
+    """e k1^2 + a k1 = (R - nu)/beta."""
+    middle = -a / (2 * e)
+    start = _number(middle) + r" \pm " if middle else r"\pm"
+    shift = rf"{_number(middle**2)} + " if middle else ""
+    inner = rf"{shift}\frac{{{_times(1 / e)}(R_j - \nu)}}{{\beta}}"
+    return rf"q_j = p_j\, \exp\!\left({start}\sqrt{{{inner}}}\right)"
+
+
+def _number(value: Fraction) -> str:
+    sign, size = "-" if value < 0 else "", abs(value)
+    if size.denominator == 1:
+        return f"{sign}{size.numerator}"
+    return rf"{sign}\tfrac{{{size.numerator}}}{{{size.denominator}}}"
+
+
+def _times(value: Fraction) -> str:
+    """A factor before what follows: nothing for 1, a sign for -1."""
+    return {1: "", -1: "-"}.get(value.numerator, "") if abs(value) == 1 else rf"{_number(value)}\, "
+
+
+def _bracketed(a: Fraction) -> str:
+    return r"\beta" if a == 1 else rf"({_times(a)}\beta)"
+
+
+# ---------------------------------------------------------------------------- what was found
+def optimum_text(loss: str, beta: str, found: Any, warnings: tuple[str, ...]) -> str:
+    """All policies in a table: probabilities, the multiplier nu, stability."""
+    rows = [("inside", s) for s in found.stationary] + [("boundary", s) for s in found.boundary]
+    size = len(rows[0][1].policy) if rows else 0
+    lines = [f"E_q[R] - beta * penalty with the penalty {loss}, beta = {beta}"]
+    if rows:
+        lines.append("  ".join(["where   ", *(f"q_{j + 1:<8}" for j in range(size)), "nu        ", "stable"]))
+    for where, s in rows:
+        numbers = [f"{value:<10.6f}" for value in (*s.policy, s.multiplier)]
+        lines.append("  ".join([f"{where:<8}", *numbers, "yes" if s.stable else "no"]))
+    inside = len(found.stationary)
+    count = "no policy" if not inside else f"{inside} {'policy' if inside == 1 else 'policies'}"
+    known = "and no other" if found.complete else "others are not excluded"
+    lines.append(f"{count} with mass on every outcome, {known}")
+    return "\n".join([*lines, *(f"warning: {warning}" for warning in warnings)])
