@@ -160,6 +160,14 @@ def test_without_a_penalty_there_is_no_interior_optimum():
     assert not found.stationary and [s.policy for s in found.boundary] == [(1.0, 0.0, 0.0)]
 
 
+def test_a_constant_coefficient_is_no_penalty():
+    """k1 in the loss: the best outcome alone attracts; with equal rewards every policy is stationary."""
+    found = optimum(to_ring(0 * k1 + 3), 1.0, [1.0, 0.0, 0.5], [0.2, 0.3, 0.5])
+    assert found.complete and not found.stationary
+    assert [s.policy for s in found.boundary] == [(1.0, 0.0, 0.0)]
+    assert not optimum(to_ring(0 * k1 + 3), 1.0, [0.5, 0.5], [0.2, 0.8]).complete
+
+
 def test_bad_input():
     with pytest.raises(UsageError, match="a number for beta"):
         optimum(to_ring(beta * k1), 1.0, [1.0, 0.0], [0.5, 0.5])

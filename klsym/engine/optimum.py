@@ -19,10 +19,11 @@ Elsewhere an interval of nu is left out if the bounds of S over it, those of its
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations, product
+from typing import Any
 
 import numpy as np
 
@@ -131,6 +132,12 @@ def _value(terms: Terms, k: float) -> float:
     return total
 
 
+def coefficient_at(c: ExpPoly) -> Callable[[Any], Any]:
+    """A coefficient in k1 alone as a function of arrays."""
+    terms = _in_floats(c)
+    return lambda k: sum(value * k**n * np.exp(a * k) for value, n, a in terms)
+
+
 def _limit(terms: Terms) -> float:
     """The value as k goes to minus infinity: the lowest rate, then the highest power, prevails."""
     total: dict[tuple[float, int], float] = {}
@@ -204,6 +211,11 @@ def _at_outcome(c: ExpPoly, p: float, mu: float) -> ExpPoly:
 def _interior(outcomes: list[Outcome], face: tuple[int, ...]) -> tuple[list[Stationary], bool]:
     """The stationary policies that put mass on just these outcomes; are they all?"""
     on = [outcomes[j] for j in face]
+    if len(face) == 1:
+        top = -on[0].log_p
+        return [_stationary(outcomes, face, [top], on[0].level(top))], True
+    if not any(o.pieces for o in on):  # no penalty: rewards alone decide
+        return [], len({o.reward for o in on}) > 1
     if math.prod(len(o.pieces) for o in on) > CHOICES:
         raise UsageError(f"optimum: more than {CHOICES} choices of branches: fewer outcomes expected")
     low, high = _range_of_nu(on)

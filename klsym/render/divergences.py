@@ -65,6 +65,6 @@ def _edge(zero: tuple[Fraction, Fraction]) -> str:
     """exp(-k1): 1, e, exp(1/2); rounded where k1 is not known to be rational."""
     low, high = zero
     if low == high:
-        plain = {0: "1", -1: "e", 1: "1/e"}.get(low) if low.denominator == 1 else None
-        return plain or TEXT(coefficient(ExpPoly.number(-low).exp()))
+        plain = {Fraction(0): "1", Fraction(-1): "e", Fraction(1): "1/e"}
+        return plain.get(low) or TEXT(coefficient(ExpPoly.number(-low).exp()))
     return f"{math.exp(-float(low + high) / 2):.{DIGITS}g}"
