@@ -142,6 +142,7 @@ def _batched(single: Verdict, centred: Centred, proofs: tuple[Proof, ...]) -> Ve
         proofs=proofs,
         implied=None,
         implied_proof=None,
+        generated=None,
         shown="",
     )
 

@@ -17,6 +17,7 @@ from klsym.convert import to_ring
 from klsym.engine.advice import facts_of, warnings_for
 from klsym.engine.derivation import Derivation, Proof, derive
 from klsym.engine.explain_setting import Setting
+from klsym.engine.generators import generated
 from klsym.engine.objectives import gradient_of, objective
 from klsym.engine.quantities import KL, Quantity, expectation, expected_gradient, grad
 from klsym.engine.targets import Target, recognise, recognise_value
@@ -28,6 +29,7 @@ from klsym.language import length, parameter, s, sg
 from klsym.names import SAMPLE, SAMPLE_BASES, parse_name
 from klsym.parser import MAX_EXP, MAX_POWER
 from klsym.render import formulas, losses
+from klsym.render.divergences import generated_warnings
 from klsym.render.losses import Written
 from klsym.render.spelling import LATEX, TEXT
 from klsym.render.text import chain_in, show_theorem
@@ -85,7 +87,9 @@ def explain_sample(written: Written, setting: Setting) -> Verdict:
     )
     verdict = with_objective(verdict, form.found, form.derivation)
     facts = facts_of(element, per_sample, form.coefficient, setting.on_policy)
-    return replace(verdict, warnings=warnings_for(verdict, facts))
+    of_r = generated(form.coefficient)
+    said = (*warnings_for(verdict, facts), *(generated_warnings(of_r) if of_r else ()))
+    return replace(verdict, warnings=said, generated=of_r)
 
 
 def with_objective(verdict: Verdict, found: Target, start: Derivation) -> Verdict:

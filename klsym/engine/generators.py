@@ -13,6 +13,7 @@ then an f-divergence, where c falls with r; along log q, that is with k1 = -log 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -145,3 +146,48 @@ def convex_where(c: ExpPoly) -> tuple[Stretch, ...] | None:
         elif sign > 0:
             kept.append(Stretch(lower, upper))
     return tuple(kept)
+
+
+# ---------------------------------------------------------------------------- all of it
+@dataclass(frozen=True)
+class Generated:
+    """What E_q[c s] with c = c(r) descends: f, where it is convex (None is open), f''(1), and how far down.
+
+    unbounded: E_q[f(r)] = sum p f(r)/r falls without end as q(x) goes to 0 somewhere; None where it is open.
+    """
+
+    f: ExpPoly
+    where: tuple[Stretch, ...] | None
+    strength: ExpPoly
+    unbounded: bool | None
+
+    @property
+    def is_divergence(self) -> bool | None:
+        return None if self.where is None else any(stretch.everywhere for stretch in self.where)
+
+
+def generated(c: ExpPoly) -> Generated | None:
+    """All of this; None for a constant, or where c is no function of r alone.
+
+    >>> k3_as_reward = generated(R - 1 + K1)
+    >>> k3_as_reward.is_divergence, k3_as_reward.strength == ZERO, k3_as_reward.unbounded
+    (False, True, True)
+    """
+    f = generator(c) if slope(c) else None
+    if f is None:
+        return None
+    numeric = not f.names() - {"k1"}
+    return Generated(f, convex_where(c), strength(c), limit(f * K1.exp()) == -math.inf if numeric else None)
+
+
+def limit(element: ExpPoly) -> float:
+    """The value of a function of k1 as k1 goes to minus infinity: the lowest rate, then the highest power."""
+    lasting: dict[tuple[Fraction, int], float] = {}
+    for (monomial, exponent), value in element.terms.items():
+        rates = dict(exponent)
+        key = Fraction(rates.get((("k1", 1),), 0)), -dict(monomial).get("k1", 0)
+        lasting[key] = lasting.get(key, 0.0) + float(value) * math.exp(rates.get((), 0))
+    (rate, power), factor = min(lasting.items(), default=((Fraction(1), 0), 0.0))
+    if rate > 0 or not factor:
+        return 0.0
+    return factor if rate == power == 0 else math.copysign(math.inf, factor * (-1) ** power)

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from klsym.engine.branches import stretches
-from klsym.engine.generators import slope
+from klsym.engine.generators import limit, slope
 from klsym.errors import UsageError
 from klsym.ring import ExpPoly
 
@@ -84,7 +84,7 @@ class Outcome:
         self.beta, self.reward, self.log_p = beta, reward, math.log(p)
         self.terms, self.slopes = _in_floats(c), _in_floats(slope(c))
         self.pieces = tuple(_pieces(c, -self.log_p))
-        self.far = reward - beta * _limit(self.terms) if beta else reward
+        self.far = reward - beta * limit(c) if beta else reward
 
     def level(self, k: float) -> float:
         return self.reward - self.beta * _value(self.terms, k)
@@ -136,20 +136,6 @@ def coefficient_at(c: ExpPoly) -> Callable[[Any], Any]:
     """A coefficient in k1 alone as a function of arrays."""
     terms = _in_floats(c)
     return lambda k: sum(value * k**n * np.exp(a * k) for value, n, a in terms)
-
-
-def _limit(terms: Terms) -> float:
-    """The value as k goes to minus infinity: the lowest rate, then the highest power, prevails."""
-    total: dict[tuple[float, int], float] = {}
-    for c, n, a in terms:
-        total[a, n] = total.get((a, n), 0.0) + c
-    lasting = sorted(((a, -n), c) for (a, n), c in total.items() if c and (a < 0 or a == 0))
-    if not lasting:
-        return 0.0
-    (a, n), c = lasting[0]
-    if a == 0 == n:
-        return c
-    return math.copysign(math.inf, c * (-1) ** (-n))
 
 
 def _pieces(c: ExpPoly, top: float) -> Iterator[Piece]:

@@ -9,10 +9,12 @@ from typing import Any
 
 from klsym.engine.derivation import Proof
 from klsym.engine.explain_setting import Setting as Setting
+from klsym.engine.generators import Generated
 from klsym.engine.quantities import Quantity
 from klsym.engine.targets import Target
 from klsym.render import formulas
 from klsym.render.combination import combination_latex
+from klsym.render.divergences import generated_json
 from klsym.render.spelling import LATEX
 from klsym.render.values import shown
 from klsym.render.verdict import VerdictView
@@ -67,7 +69,8 @@ class Verdict(VerdictView):
     model in which the expected gradient is not grad KL(q||p), or for the target "none" not the gradient
     of anything.  per_sample_cases and coefficient_cases: the two coefficients of the score by cases, for a
     loss with kinks.  implied: what the expected gradient is the gradient of, `implied_proof` that it is,
-    where the target itself does not say so; objective_latex: the same in other words.
+    where the target itself does not say so; objective_latex: the same in other words; generated: the same as
+    E_q[f(r)], for a coefficient that is a function of r.
     shown: the expected gradient in words of named quantities; notes: what it keeps and drops.
     """
 
@@ -93,6 +96,7 @@ class Verdict(VerdictView):
     scores_named: tuple[bool, bool] = (False, False)  # do per_sample and coefficient hold their scores?
     implied: Quantity | None = None
     implied_proof: Proof | None = None
+    generated: Generated | None = None
     objective_latex: str | None = None
     shown: str = ""
     notes: tuple[str, ...] = ()
@@ -115,8 +119,8 @@ class Verdict(VerdictView):
         gradient = {
             "per_sample": self.per_sample, "coefficient": self.coefficient,
             "target": self.target or "open",
-            "combination": self.gradient.complete or None, "objective": self.objective, "f": None,
-            "genuine_divergence": None, "fisher_strength": None,
+            "combination": self.gradient.complete or None, "objective": self.objective,
+            **generated_json(self.generated),
             "cases": self.cases_json(),
             "inside_clamps": self.inside_clamps.to_json() if self.inside_clamps else None,
         }  # fmt: skip

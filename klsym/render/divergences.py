@@ -14,7 +14,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from klsym.render.coefficients import coefficient
+from klsym.render.coefficients import coefficient, element
 from klsym.render.spelling import TEXT
 from klsym.render.tree import Call, Formula, Name
 from klsym.ring import ExpPoly
@@ -68,3 +68,39 @@ def _edge(zero: tuple[Fraction, Fraction]) -> str:
         plain = {Fraction(0): "1", Fraction(-1): "e", Fraction(1): "1/e"}
         return plain.get(low) or TEXT(coefficient(ExpPoly.number(-low).exp()))
     return f"{math.exp(-float(low + high) / 2):.{DIGITS}g}"
+
+
+# ---------------------------------------------------------------------------- of a verdict
+def generated_json(found: Any) -> dict[str, Any]:
+    """f as a grammar string in r, where it is convex, and f''(1); nulls where there is none."""
+    if found is None:
+        return {"f": None, "genuine_divergence": None, "fisher_strength": None}
+    holds = found.is_divergence
+    where = region(found.where) if found.where and not holds else None
+    return {
+        "f": TEXT(in_r(found.f)),
+        "genuine_divergence": None if holds is None else {"holds": holds, "where": where},
+        "fisher_strength": element(found.strength),
+    }
+
+
+def generated_text(found: Any) -> str:
+    """f = log(r)**2/2, convex where r <= e; f''(1) = 1."""
+    told = generated_json(found)
+    genuine = told["genuine_divergence"]
+    convex = "" if genuine is None else ", convex" if genuine["holds"] else ", convex nowhere"
+    if genuine and genuine["where"]:
+        convex = f", convex where {genuine['where']}"
+    return f"E_q[f(r)] with f = {told['f']}{convex}; f''(1) = {told['fisher_strength']}"
+
+
+def generated_warnings(found: Any) -> list[str]:
+    """What descending E_q[f(r)] does that no divergence does."""
+    said = []
+    if not found.strength:
+        said.append("no restoring force at q = p: f''(1) = 0")
+    if found.where and not found.is_divergence:
+        said.append(f"pushes q away from p unless {region(found.where)}: f is convex there alone")
+    if found.unbounded:
+        said.append("the objective is unbounded below: it falls without end as q goes to 0 somewhere")
+    return said
