@@ -91,6 +91,7 @@ def build_parser() -> Parser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_explain(commands)
     _add_compare(commands)
+    _add_optimum(commands)
     _add_ledger_commands(commands)
     return parser
 
@@ -130,10 +131,12 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def _add_setting(command: argparse.ArgumentParser, without: tuple[str, ...] = ()) -> None:
+def _add_setting(
+    command: argparse.ArgumentParser, without: tuple[str, ...] = (), only: tuple[str, ...] = ()
+) -> None:
     """How the loss is used."""
     for option in OPTIONS:
-        if option.name not in without:
+        if option.name not in without and (not only or option.name in only):
             command.add_argument(
                 f"--{option.name}", choices=option.choices, default=DEFAULTS[option.name],
                 help=f"{option.meaning} ({option.choices[0]})",
@@ -161,6 +164,34 @@ def _add_compare(commands: Any) -> None:
     _add_setting(compare, without=("batch",))
     _add_format(compare, ("text", "json"))
     compare.set_defaults(run="losses:compare_losses")
+
+
+def _add_optimum(commands: Any) -> None:
+    optimum = commands.add_parser(
+        "optimum",
+        help="where training with a reward and a penalty ends",
+        description="All stationary policies of E_q[R] - beta (penalty), their stability, and those on the"
+        " boundary that attract.",
+        epilog=GRAMMAR,
+    )
+    optimum.add_argument("loss", metavar="LOSS", help="the penalty, such as k3, without the reward")
+    optimum.add_argument("--beta", required=True, metavar="B", help="what the penalty is multiplied with")
+    optimum.add_argument(
+        "--rewards", required=True, metavar="R1,R2,..", help="the reward of each outcome, such as 1,0,0.5"
+    )
+    for name, of in (("reference", "p"), ("behaviour", "mu")):
+        optimum.add_argument(
+            f"--{name}", metavar="P1,P2,..", help=f"{of}: a probability for each outcome (uniform)"
+        )
+    _add_setting(optimum, only=("sampling", "use"))
+    optimum.add_argument(
+        "-o", "--output", metavar="FILE", help="a phase portrait, .pdf or .png (three outcomes)"
+    )
+    optimum.add_argument("--format", choices=("text", "json"), default="text")
+    optimum.add_argument(
+        "--json", action="store_const", const="json", dest="format", help="same as --format json"
+    )
+    optimum.set_defaults(run="optima:show_optimum")
 
 
 def _add_ledger_commands(commands: Any) -> None:

@@ -17,6 +17,7 @@ from klsym.ring import ExpPoly
 
 STARTS = 8  # starts along an edge of the grid
 STEP, STEPS = 0.008, 500  # length of a step in the picture, and how many
+WIDTH = 3.0  # of a single panel, inches
 NEAR = 0.02  # from a rest point or an edge, where a line ends
 
 
@@ -33,11 +34,12 @@ def draw(
     Filled: stable; open: not; squares: on the boundary, attracting.
     """
     rows = -(-len(placements) // columns)
-    with panels(PAGE, 1.95 * rows + 0.35, rows, columns) as (figure, axes):
+    width = PAGE if columns > 1 else WIDTH
+    with panels(width, 1.95 * rows + 0.35, rows, columns, squeeze=False) as (figure, axes):
         for ax, (title, c) in zip(axes.flat, placements.items(), strict=True):
             _portrait(ax, c, np.array(rewards), np.array(reference), beta)
             ax.set_title(title, pad=14)
-        _legend(figure, axes.flat[0])
+        _legend(figure, 4 if columns > 1 else 2)
     return figure
 
 
@@ -104,7 +106,7 @@ def _line(start: Any, c: ExpPoly, rewards: Any, reference: Any, beta: float, res
     return np.array(line)
 
 
-def _legend(figure: Any, ax: Any) -> None:
+def _legend(figure: Any, columns: int) -> None:
     from matplotlib.lines import Line2D
 
     plain: Any = {"color": VERMILION, "ls": "", "ms": 4.5}
@@ -114,4 +116,4 @@ def _legend(figure: Any, ax: Any) -> None:
         Line2D([], [], marker="s", label="on the boundary, attracting", **plain),
         Line2D([], [], marker="+", color=BLACK, ls="", ms=6, label="reference $p$"),
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=4, handletextpad=0.2)
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns, handletextpad=0.2)

@@ -196,17 +196,27 @@ def _spread(heights: list[float], gap: float) -> list[float]:
     return [c + (i - (n - 1) / 2) * gap for c, n in groups for i in range(n)]
 
 
+KINDS: dict[str, Any] = {  # without what changes from one run to the next
+    "pdf": {"CreationDate": None, "Producer": None, "Creator": "klsym"},
+    "png": {"Software": None},
+}
+
+
+def drawn(figure: Any, kind: str) -> bytes:
+    """The figure as the bytes of a file; the same figure gives the same bytes.  kind: pdf or png."""
+    import matplotlib as mpl
+
+    picture = io.BytesIO()
+    with mpl.rc_context(SETTINGS):  # resolution and fonts are read on saving
+        figure.savefig(picture, format=kind, metadata=KINDS[kind])
+    return picture.getvalue()
+
+
 def save(figure: Any, folder: Path, name: str) -> list[Path]:
-    """Write name.pdf and name.png into a folder; the same figure gives the same bytes.
+    """Write name.pdf and name.png into a folder.
 
     Raises UsageError: a folder that cannot be written.
     """
-    import matplotlib as mpl
-
-    about = {"pdf": {"CreationDate": None, "Producer": None, "Creator": "klsym"}, "png": {"Software": None}}
-    drawn = {kind: io.BytesIO() for kind in about}
-    with mpl.rc_context(SETTINGS):  # resolution and fonts are read on saving
-        for kind, picture in drawn.items():
-            figure.savefig(picture, format=kind, metadata=about[kind])
+    pictures = {kind: drawn(figure, kind) for kind in KINDS}
     make_folder(folder)
-    return [write_whole(folder / f"{name}.{kind}", picture.getvalue()) for kind, picture in drawn.items()]
+    return [write_whole(folder / f"{name}.{kind}", picture) for kind, picture in pictures.items()]
