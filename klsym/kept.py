@@ -61,7 +61,7 @@ class Kept:
         with suppress(UsageError, OSError, RuntimeError):  # RuntimeError: no home
             folder = make_folder(_folder())
             content = {"digest": digest(self.entries), "entries": self.entries}
-            write_whole(folder / self.name, json.dumps(content, sort_keys=True))
+            write_whole(folder / self.name, json.dumps(content))
             files = sorted(folder.glob("ledger-*.json"), key=lambda path: path.stat().st_mtime, reverse=True)
             for path in files[VERSIONS:]:
                 path.unlink(missing_ok=True)

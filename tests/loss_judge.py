@@ -93,15 +93,19 @@ def _coefficient(case: Case, answer: dict[str, Any]) -> Iterator[str]:
             text = answer["gradient"][name]
             if text is None or UNDECLARED.search(text) or (name == "per_sample" and case.batch != "none"):
                 continue
-            more = dict(constants)
-            if "mean_h" in text:
-                h = where.coefficient(case.text, setting)
-                mean = where.mean(where.whole, where.chance(where.whole).value * h.value).value
-                more["mean_h"] = mean[where.whole.world]
-            form = where.form(text, measure, **more)
+            form = where.form(text, measure, **constants, **_mean_h(text, case, where, setting))
             error = (np.abs(flat(form.a, where) - exact) / (scale + form.value)).max()
             if not error < AGREE:
                 yield f"{name} {text!r}: off by {error:.1e} of the gradient"
+
+
+def _mean_h(text: str, case: Case, where: Forest, setting: Setting) -> dict[str, Any]:
+    """What mean_h stands for in a verdict, E_mu[h], if it is named."""
+    if "mean_h" not in text:
+        return {}
+    h = where.coefficient(case.text, setting)
+    mean = where.mean(where.whole, where.chance(where.whole).value * h.value).value
+    return {"mean_h": mean[where.whole.world]}
 
 
 def _pointwise(case: Case, answer: dict[str, Any]) -> Iterator[str]:
@@ -242,7 +246,8 @@ def _multiples(case: Case, answer: dict[str, Any]) -> Iterator[str]:
     where = forest(case)
     for setting in settings(case):
         exact, scale = flat(where.field(case.text, setting).a, where), scales(case, where, setting)
-        stated = combination(multiples, where, constants_of(case, setting))
+        constants = constants_of(case, setting) | _mean_h(" ".join(multiples.values()), case, where, setting)
+        stated = combination(multiples, where, constants)
         error = (np.abs(exact - stated) / (scale + np.abs(stated).max(axis=0))).max()
         if not error < AGREE:
             yield f"multiples {multiples}: off by {error:.1e} of the gradient (n = {setting.n})"

@@ -347,9 +347,12 @@ def test_cheat_sheet(loss: str, sampling: str, use: str, row: Any) -> None:
     assert (gradient["target"], verdict.trust) == (target, "kernel")
     assert same(gradient["per_sample"], per_sample, sampling)
     assert same(gradient["coefficient"], coefficient, sampling)
-    got = gradient["combination"] or {}
-    assert set(got) == set(combination)
-    assert all(same(got[name], combination[name]) for name in got)
+    got = dict(gradient["combination"] or {})
+    named = {name: text for name, text in got.items() if name != "rest"}
+    assert set(named) == set(combination)
+    assert all(same(named[name], combination[name]) for name in named)
+    whole = " + ".join(f"({text})*{COEFFICIENTS[name]}" for name, text in got.items()) or "0"
+    assert same(whole, coefficient, sampling)  # complete, up to a constant
     found = answer["value"]
     assert found["target"] == value.rstrip("!")
     assert found["unbiased_for_reverse_kl"] == (value == "reverse-kl!")
@@ -362,6 +365,7 @@ def test_cheat_sheet(loss: str, sampling: str, use: str, row: Any) -> None:
 
 
 DIVERGENCES = {"reverse-kl": "k1", "forward-kl": "(-r*k1)"}
+COEFFICIENTS = {"reverse-kl": "k1", "forward-kl": "(-r)", "reward": "1", "rest": "1"}
 
 
 # ---------------------------------------------------------------------------- recognition by itself

@@ -16,11 +16,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
+
+import mpmath
 
 from klsym.engine.branches import Zero, signs, stretches
 from klsym.engine.objectives import objective_under
 from klsym.names import LOG_RATIOS, SAMPLE_BASES, parse_name
-from klsym.ring import ONE, ZERO, ExpPoly
+from klsym.ring import ONE, ZERO, ExpPoly, Number
 
 K1 = ExpPoly.variable("k1")
 R = (-K1).exp()
@@ -182,12 +185,19 @@ def generated(c: ExpPoly) -> Generated | None:
 
 def limit(element: ExpPoly) -> float:
     """The value of a function of k1 as k1 goes to minus infinity: the lowest rate, then the highest power."""
-    lasting: dict[tuple[Fraction, int], float] = {}
+    lasting: dict[tuple[Fraction, int], Any] = {}
     for (monomial, exponent), value in element.terms.items():
         rates = dict(exponent)
         key = Fraction(rates.get((("k1", 1),), 0)), -dict(monomial).get("k1", 0)
-        lasting[key] = lasting.get(key, 0.0) + float(value) * math.exp(rates.get((), 0))
-    (rate, power), factor = min(lasting.items(), default=((Fraction(1), 0), 0.0))
+        size = mpmath.exp(_real(rates.get((), 0)))  # beyond floats for large numbers
+        lasting[key] = lasting.get(key, mpmath.mpf(0)) + _real(value) * size
+    (rate, power), factor = min(lasting.items(), default=((Fraction(1), 0), mpmath.mpf(0)))
     if rate > 0 or not factor:
         return 0.0
-    return factor if rate == power == 0 else math.copysign(math.inf, factor * (-1) ** power)
+    return (
+        float(factor) if rate == power == 0 else math.copysign(math.inf, mpmath.sign(factor) * (-1) ** power)
+    )
+
+
+def _real(value: Number) -> Any:
+    return mpmath.mpf(value.numerator) / value.denominator

@@ -50,7 +50,7 @@ class Needs:
 def needs_of(statement: Statement) -> Needs:
     """What the models of a statement must have.
 
-    >>> from klsym.abbreviations import TokenDivergence
+    >>> from klsym.abbreviations import Side, TokenDivergence
     >>> needs_of(Statement(Side.atom(TokenDivergence("q", "q", "p")), Side()))
     Needs(sequences=True, batches=False)
     """
@@ -74,7 +74,7 @@ def models_for(statement: Statement, seeds: Iterable[int], exact: bool = False) 
     Trees for what speaks of sequences; 2 or 3 outcomes and a batch size n of 2 or 3 for what speaks of
     batches, small trees for batches of sequences; 2 to 6 outcomes for the rest.
 
-    >>> from klsym.abbreviations import TokenDivergence
+    >>> from klsym.abbreviations import Side, TokenDivergence
     >>> statement = Statement(Side.atom(TokenDivergence("q", "q", "p")), Side())
     >>> [max(model.lengths) for model in models_for(statement, range(3))]
     [3, 3, 3]
