@@ -224,15 +224,24 @@ class Derivation:
         a premise between parameters, such as n = m + 1, None stands for the multiple that it takes.
         evaluate: products of means are multiplied out, as they are where premises are used.
         """
-        if using or evaluate:
-            return self._compare(right, "=", [], using)
+        using = list(using)
 
         def close(left: Side, other: Side, context: Context) -> dict[str, Any]:
             if left != other:
                 raise ProofError(f"the two sides differ: {_both(left, other)}")
             return {"by": "equality", "rows": []}
 
-        return self._end(right, "=", close, meet=True)
+        def proved(whole: bool) -> Proof:
+            if using or evaluate:
+                return self._compare(right, "=", [], using, whole)
+            return self._end(right, "=", close, meet=True, whole=whole)
+
+        try:
+            return proved(whole=False)
+        except ProofError:
+            if not self.context.given:
+                raise
+            return proved(whole=True)  # a value over T is no sum over steps: sequences are not taken apart
 
     def at_most(self, right: Any, rows: Iterable[Any], using: Iterable[Any] = ()) -> Proof:
         """left <= right: right - left is a sum of rows, none of which is ever negative.
@@ -244,7 +253,9 @@ class Derivation:
         """
         return self._compare(right, "<=", inequality(rows), using)
 
-    def _compare(self, right: Any, relation: str, rows: list[Any], using: Iterable[Any]) -> Proof:
+    def _compare(
+        self, right: Any, relation: str, rows: list[Any], using: Iterable[Any], whole: bool = False
+    ) -> Proof:
         """Both sides evaluated, after what the rows and the premises add to the left one."""
         other, uses = quantity(right), premises(using, self.context)
         multiples = (e for _, times in uses if times for e in elements(times))
@@ -254,7 +265,7 @@ class Derivation:
         for row in rows:
             start = start + _refusing(lambda row=row: read_row(row, plain)[0])
         target = unfold(other.side, chain.context)
-        stepwise = speaks_of_steps(self.start, other.side)
+        stepwise = not whole and speaks_of_steps(self.start, other.side)
         strategy = Strategy(stepwise=stepwise, evaluate=True, cited=lemmas())
         chain = chain._with_given_means(start, target, strategy=strategy)
         plain = written_out(chain.context)
