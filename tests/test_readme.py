@@ -78,6 +78,18 @@ def test_the_commands_are_shown():
     assert [arguments for arguments, *_ in commands()] == [
         ["explain", "k3"],
         ["explain", "k3"],
+        [
+            "optimum",
+            "k3",
+            "--use",
+            "reward",
+            "--beta",
+            "0.5",
+            "--rewards",
+            "0,0.4,1",
+            "--reference",
+            "0.5,0.3,0.2",
+        ],
         ["compare", "rho*k1", "rho*k3", "--sampling", "off-policy"],
         ["explain", "k1", "--level", "token", "--aggregate", "mean"],
     ]

@@ -1,7 +1,7 @@
 """The pictures of the notebooks by name: each drawn from proof objects, at the set-up of its notebook.
 
 >>> list(GALLERY)[0], len(GALLERY)
-('off-policy', 7)
+('off-policy', 8)
 """
 
 from __future__ import annotations
@@ -143,6 +143,27 @@ def coefficients() -> Any:
     })  # fmt: skip
 
 
+def phase_portraits() -> Any:
+    """The flow on three outcomes with rewards, for each placement of k1, k2 and k3."""
+    from klsym.engine.explain import as_written
+    from klsym.engine.explain_samples import canonical_form
+    from klsym.engine.explain_setting import checked_setting
+    from klsym.figures.phase_portraits import draw
+
+    settings: Any = {
+        ("", "loss"): {},
+        (r"\rho\,", "loss"): {"sampling": "off-policy"},
+        ("", "reward"): {"use": "reward"},
+    }
+    found = {}
+    for (weight, place), setting in settings.items():
+        for number in "123":
+            written = as_written(f"{'rho*' if weight else ''}k{number}", ())
+            form = canonical_form(written, checked_setting(**setting))
+            found[f"${weight}k_{number}$ in the {place}"] = form.coefficient
+    return draw(found, [0, 0.4, 1], [0.5, 0.3, 0.2], 0.5, 3)
+
+
 GALLERY: dict[str, Picture] = {
     "off-policy": Picture(
         "What weighted losses descend, with samples of mu. (a) The distance of the expected gradient from"
@@ -167,4 +188,7 @@ GALLERY: dict[str, Picture] = {
     "coefficients": Picture(
         "How hard each loss pulls at a sample with ratio r: its score coefficient, moved to 0 at r = 1",
         coefficients),
+    "phase-portraits": Picture(
+        "Where training with a reward and a penalty ends: the flow on three outcomes, one panel a placement",
+        phase_portraits),
 }  # fmt: skip

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from klsym.engine.optimum import Optimum, coefficient_at, optimum
-from klsym.figures.style import BLACK, CORNERS, GREY, PAGE, SKY, VERMILION, panels, simplex
+from klsym.figures.style import BLACK, CORNERS, GREY, PAGE, PURPLE, SKY, panels, simplex
 from klsym.ring import ExpPoly
 
 STARTS = 8  # starts along an edge of the grid
@@ -69,10 +69,10 @@ def _portrait(ax: Any, c: ExpPoly, rewards: Any, reference: Any, beta: float) ->
 
 def _points(ax: Any, found: Optimum, reference: Any) -> None:
     for s in found.stationary:
-        fill = VERMILION if s.stable else "white"
-        ax.plot(*(np.array(s.policy) @ CORNERS), "o", ms=4.5, mfc=fill, mec=VERMILION, mew=0.9, zorder=4)
+        fill = PURPLE if s.stable else "white"
+        ax.plot(*(np.array(s.policy) @ CORNERS), "o", ms=4.5, mfc=fill, mec=PURPLE, mew=0.9, zorder=4)
     for s in found.boundary:
-        ax.plot(*(np.array(s.policy) @ CORNERS), "s", ms=4.5, color=VERMILION, zorder=4, clip_on=False)
+        ax.plot(*(np.array(s.policy) @ CORNERS), "s", ms=4.5, color=PURPLE, zorder=4, clip_on=False)
     ax.plot(*(reference @ CORNERS), "+", ms=6, color=BLACK, mew=1.1, zorder=5)
 
 
@@ -109,7 +109,7 @@ def _line(start: Any, c: ExpPoly, rewards: Any, reference: Any, beta: float, res
 def _legend(figure: Any, columns: int) -> None:
     from matplotlib.lines import Line2D
 
-    plain: Any = {"color": VERMILION, "ls": "", "ms": 4.5}
+    plain: Any = {"color": PURPLE, "ls": "", "ms": 4.5}
     handles = [
         Line2D([], [], marker="o", label="stable", **plain),
         Line2D([], [], marker="o", mfc="white", label="stationary, not stable", **plain),

@@ -39,6 +39,8 @@ AREAS = {
     "offpolicy": "Off-policy weighting",
     "variance": "Variance",
     "reward": "KL as a reward",
+    "implied": "Objectives without a name",
+    "optimum": "Where training ends",
     "batch": "Batches and centring",
     "sequence": "Sequences and tokens",
     "neighbour": "Near p, and near other policies",

@@ -44,6 +44,8 @@ AREAS = {
     "gradient": "Gradients, on-policy",
     "offpolicy": "Off-policy weighting",
     "reward": "KL as a detached reward",
+    "implied": "Objectives without a name",
+    "optimum": "Where training ends",
     "variance": "Variance of gradient estimates",
     "batch": "Centring in a batch",
     "sequence": "Sequences",
