@@ -112,10 +112,11 @@ def test_what_has_no_value():
 
 
 def test_enclosing_costs():
-    model, side = read(ONE_TOKEN), Em("q", k1 * k1 * w + k1)
-    with budget(50), pytest.raises(Refused, match="budget"):
+    """Each term of a coefficient is charged at each token, beside the arithmetic with its numbers."""
+    model, side = read(ONE_TOKEN), Em("q", sum((k1**i * (i + 1) for i in range(1, 12)), k1 * 0))
+    with budget(1400), pytest.raises(Refused, match="budget"):
         enclose(side, model)
-    with budget(50_000):
+    with budget(2000):
         enclose(side, model)
 
 
