@@ -31,10 +31,12 @@ from klsym.calculus import (
     sample,
     sample_gradient,
 )
+from klsym.derivations import expansions, implied
 from klsym.derivations.implied import g, slope
 from klsym.derivations.optima import penalised
+from klsym.engine.generators import strength
 from klsym.errors import ProofError
-from klsym.ledger import load
+from klsym.ledger import load, settle
 
 a, nu = parameter("a"), parameter("nu")
 
@@ -122,3 +124,33 @@ def test_a_wrong_version_is_refused(name: str, number: int) -> None:
     assert name in load()
     with pytest.raises(ProofError):
         WRONG[name][number]()
+
+
+# the multiple of the reverse KL's Fisher form at q = p, by hand: -c'(1) of the coefficient c(r)
+STRENGTHS = {
+    "k1 in the loss": "0", "k2 in the loss": "1", "k3 in the loss": "1", "k(lam) in the loss": "lam",
+    "rho*k1 in the loss": "1", "rho*k2 in the loss": "1", "rho*k3 in the loss": "1",
+    "k1 in the reward": "1", "k2 in the reward": "0", "k3 in the reward": "0",
+    "k(lam) in the reward": "1 - lam",
+}  # fmt: skip
+
+
+def test_the_strength_of_each_placement() -> None:
+    said = [part.text for part in settle(load()["implied.fisher-table"]).parts]
+    assert said == [f"{name}: f''(1) = {value}" for name, value in STRENGTHS.items()]
+
+
+@pytest.mark.parametrize("wrong", [2, -1])
+def test_a_wrong_strength_is_noticed(wrong: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The difference quotients of the field do not agree with another number."""
+    monkeypatch.setattr(implied, "strength", lambda c: strength(c) + wrong)
+    parts = implied.strength_of_each_placement()
+    assert len(parts) == len(STRENGTHS) and not any(part.oracle()[0] for part in parts)
+
+
+def test_a_wrong_third_order_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """KL(q||p) - KL(p||q) is not that of k1 + 2 r k1."""
+    right = expansions.expectation
+    assert expansions.the_two_divergences_part_at_third_order().oracle()[0]
+    monkeypatch.setattr(expansions, "expectation", lambda f, order: right(f + r * k1, order))
+    assert not expansions.the_two_divergences_part_at_third_order().oracle()[0]
