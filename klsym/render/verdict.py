@@ -81,6 +81,13 @@ class VerdictView:
 
     __repr__ = __str__
 
+    @property
+    def brief(self) -> str:
+        """The answer without its derivation and hypotheses: the target, a counterexample, the warnings."""
+        lines = [*_facts(self), *_listed("Parts", self.notes)]
+        lines += _witness_lines(self.witness, self.setting.level) + _listed("Warnings", self.warnings)
+        return "\n".join(lines)
+
     def _repr_html_(self) -> str:
         return verdict_html(self)
 
@@ -147,19 +154,17 @@ def value_line(verdict: VerdictView) -> str:
 
 def verdict_text(verdict: VerdictView) -> str:
     """For a terminal."""
-    lines = [
-        headline(verdict),
-        "",
-        f"  trust     {proof_word(verdict)}",
-        f"  value     {value_line(verdict)}",
-    ]
-    lines += [f"  {name:<9} {text}" for name, text in _gradient_rows(verdict)]
-    lines += _derivation_lines(verdict) + _listed("Parts", verdict.notes)
+    lines = [*_facts(verdict), *_derivation_lines(verdict), *_listed("Parts", verdict.notes)]
     lines += _witness_lines(verdict.witness, verdict.setting.level)
     lines += _listed("Hypotheses", verdict.hypotheses) + _listed("Warnings", verdict.warnings)
     if verdict.check:
         lines += ["", f"Check  {verdict.check['text']}"]
     return "\n".join(lines)
+
+
+def _facts(verdict: VerdictView) -> list[str]:
+    rows = [("trust", proof_word(verdict)), ("value", value_line(verdict)), *_gradient_rows(verdict)]
+    return [headline(verdict), "", *(f"  {name:<9} {text}" for name, text in rows)]
 
 
 def _gradient_rows(verdict: VerdictView) -> list[tuple[str, str]]:
