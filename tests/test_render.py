@@ -301,7 +301,7 @@ def test_statement(relation: str, kind: str, text: str | None, latex: str) -> No
 
 
 # ---------------------------------------------------------------------------- every claim, every verdict
-@pytest.mark.parametrize("name", load())
+@pytest.mark.parametrize("name", [name for name, claim in load().items() if claim.verdict != "computed"])
 def test_claims_print_cleanly(name: str) -> None:
     for proof in settle(load()[name]).proofs:
         assert complaints(theorem_latex(proof)) == []
