@@ -21,6 +21,9 @@ def module_name(path: Path) -> str:
     return ".".join(parts).removesuffix(".__init__")
 
 
+MODULES = {module_name(file) for file in FILES}
+
+
 def for_types_alone(tree: ast.Module) -> set[ast.AST]:
     """What stands below `if TYPE_CHECKING:`, which nothing runs."""
     blocks = (n for n in ast.walk(tree) if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING")
@@ -42,7 +45,7 @@ def imported(path: Path, run: bool = False) -> set[str]:
             module = node.module or ""
             found.add(module)
             inside = {f"{module}.{alias.name}" for alias in node.names}
-            found |= inside & {module_name(file) for file in FILES}
+            found |= inside & MODULES
     return found
 
 
