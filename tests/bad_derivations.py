@@ -330,6 +330,9 @@ EQUATIONS = {
                           premises=((Em("q", sg(k1) ** 2), Em("q", k1 * k1)),))
             .equation(0, grad(Em("q", k1 * k1)), gradient=1)
             .step("log-derivative").step("chain rule", term=1)),
+        ("a value of H whose gradient differs", STEP1, "holds a detached quantity",  # H is k2, constant
+            lambda: Draft(grad(Em("p", H)), grad(Em("p", k2)), premises=((Em("p", H), Em("p", k2)),))
+            .equation(0, grad(Em("p", k2)), gradient=1)),
         ("times what is random", STEP1, "outside its mean",
             lambda: times(constant(k1), NOTHING)),
         ("times a value at one sample for that at all", CLOSE, DIFFER,

@@ -21,7 +21,7 @@ from slotted import (
     token_KL,
 )  # fmt: skip
 
-from klsym.statements import Side
+from klsym.statements import Mean, Side
 
 f1 = V("f'")
 FUNCTIONS = (("f", ("k1", "log_q", "w")),)
@@ -143,6 +143,9 @@ SUMS = {
         ("a weight that is held constant", STEP1, GOT,  # sg(.) is held constant inside the loss alone
             lambda: Draft(curl("t", "mu", sg(f) * now(R * k1)), NOTHING, functions=FUNCTIONS)
             .step("curl", NOTHING)),
+        ("the exchange in the loss for that in its gradient", PART, "hypotheses: .*exchange.*recorded",
+            lambda: Draft(curl("", "q", k2), NOTHING).step("curl").without("exchange")
+            .assuming("exchange", Mean("", "q", k2))),
         ("sequences that need not end", PART, "hypotheses: .*ends.*recorded",
             lambda: Draft(curl("t", "q", k2), NOTHING).step("curl").without("ends")),
     ],

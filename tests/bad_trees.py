@@ -80,6 +80,10 @@ OF_A_STEP = {
         ("a detached quantity in a slot", STEP1, "holds a detached quantity",
             lambda: Draft(grad(sum_t("q", now(sg(k1)))), grad(QP), premises=((sum_t("q", now(sg(k1))), QP),))
             .equation(0, grad(QP), gradient=1)),
+        ("a sum of H whose gradient differs", STEP1, "holds a detached quantity",
+            lambda: Draft(grad(sum_t("q", past(H))), grad(sum_t("q", past(k1))),
+                          premises=((sum_t("q", past(H)), sum_t("q", past(k1))),))
+            .equation(0, grad(sum_t("q", past(k1))), gradient=1)),
         ("a reward given at each step", STEP1, "holds a detached quantity",
             lambda: Draft(grad(sum_t("q", sg(RETURN))), grad(sum_t("q", RETURN)),
                           premises=((sum_t("q", sg(RETURN)), sum_t("q", RETURN)),))

@@ -170,9 +170,9 @@ CASES: dict[str, list[Any]] = {
         ("score", Em("q", ONE, 1), {}, "no score function expected"),
     ],
     "curl": [
-        ("k2", curl("", "q", k2), {}, NOTHING, {exchange(Em("q", k2))}),
-        ("under mu", curl("", "mu", sg(w) * k1), {}, NOTHING, {exchange(Em("mu", w * k1))}),
-        ("function", curl("", "p", f * R), {}, NOTHING, {exchange(Em("p", f * R))}),
+        ("k2", curl("", "q", k2), {}, NOTHING, {exchange(Em("q", k1, 1))}),
+        ("under mu", curl("", "mu", sg(w) * k1), {}, NOTHING, {exchange(Em("mu", w, 1))}),
+        ("function", curl("", "p", f * R), {}, NOTHING, {exchange(Em("p", V("f'") * R, 1))}),
         ("at a sample", curl("", "sample", k2), {}, "a field is a mean under q, p or mu"),
         ("all outcomes", curl("", "count", k2), {}, "a field is a mean under q, p or mu"),
         ("mean", Em("q", k2), {}, "Curl expected, got Mean"),

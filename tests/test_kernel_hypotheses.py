@@ -52,7 +52,7 @@ WHOLE: dict[str, set[Any]] = {
     "batch": {exchange(OTHERS)} | exists(mean("i", "q", -others(k1), "self")) | batch("q"),
     "pairs": exists(Em("mu", R), Em("mu", w)) | batch("mu"),
     "batch of sequences": {exchange(mean("it", "q", others(R)))} | ends("q") | batch("q"),
-    "straight": {exchange(Em("mu", rho * k2))},
+    "straight": {exchange(Em("mu", rho * k1, 1))},
     "squares": {("nonnegative", "q", 2 * k1 + 1), ("positive", "beta"), ("support", "q", "mu")} | batch("q")
         | exists(Em("q", rho * k1 * k1 * (2 * k1 + 1), 2), SUM, mean_i("q", own(R) ** 2, "self", "self")),
     "tangents": exists(sum_t("mu", now(rho) - 1 - now(w))) | ends("mu"),

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from applying import CHECK
 from bad_closings import QUADRATIC, apart, solved
 from drafts import NOTHING, ONE, A, Draft, Em, R, a, b, beta, g1, grad, k1, k2, log_q, number, r, rho, sg, w
 from hypothesis import given
@@ -16,7 +17,6 @@ from hypothesis import strategies as st
 from numpy.polynomial import Polynomial
 from oracle.values import of_k1, same, worth
 from oracle.worlds import OfK1, softmax_world
-from test_kernel_rules import CHECK
 
 from klsym.errors import NotInRing, Refused
 from klsym.kernel import Theorem, certify

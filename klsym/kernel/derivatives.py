@@ -51,14 +51,12 @@ def slopes(loss: ExpPoly, index: str, context: Context) -> dict[str, ExpPoly]:
     """grad L = sum_z c_z s_z: the coefficient of the score function of each slot, sg(.) held constant."""
 
     def slope(name: str, slot: str) -> ExpPoly:
-        if name in context.parameters:
+        if name in context.parameters or parse_name(name).slot != slot:
             return ZERO
-        parsed = parse_name(name)
-        if parsed.slot != slot or parsed.detached or parsed.base in THETA_FREE:
-            return ZERO
-        one = slot in SINGLE or parsed.base in LOG_RATIOS
+        found = derivative_of_name(name)
+        one = slot in SINGLE or not found.names()
         refuse_unless(one, f"{name} is a sum over positions: its gradient is no multiple of their scores")
-        return derivative_of_name(name)
+        return found
 
     found = {z: loss.derive(lambda name, z=z: slope(name, z)) for z in SLOTS[index]}  # type: ignore[misc]
     return {z: c for z, c in found.items() if c}
@@ -151,7 +149,7 @@ def drawn(index: str, *measures: str) -> set[Hypothesis]:
 
 def exist(atoms: Iterable[Atom], context: Context) -> set[Hypothesis]:
     """Each of several means into which one is split exists; constants and values at one sample do."""
-    return {("exists", atom) for atom in atoms if not is_finite(atom, context)}
+    return {("exists", atom) for atom in atoms if not (isinstance(atom, Mean) and _is_finite(atom, context))}
 
 
 def divisors(context: Context, elements: Iterable[ExpPoly]) -> set[Hypothesis]:
@@ -160,12 +158,9 @@ def divisors(context: Context, elements: Iterable[ExpPoly]) -> set[Hypothesis]:
     return {("nonzero", name) for name in inverted & set(context.parameters)}
 
 
-def is_finite(atom: Atom, context: Context) -> bool:
-    match atom:
-        case Mean(index, measure, a, score):
-            constant = not score and context.is_constant(a) and "t" not in index
-            return measure == SAMPLE or (constant and measure != "count")
-    return False
+def _is_finite(mean: Mean, context: Context) -> bool:
+    constant = not mean.score and context.is_constant(mean.coefficient) and "t" not in mean.index
+    return mean.measure == SAMPLE or (constant and mean.measure != "count")
 
 
 def several(means: list[Mean], context: Context) -> Outcome:

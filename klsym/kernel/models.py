@@ -209,13 +209,10 @@ def coefficient(a: ExpPoly, at: Position) -> Interval:
 def _monomial(monomial: Monomial, at: Position) -> Interval:
     product = Interval.exact(1)
     for name, power in monomial:
-        product = product * _variable(name, at) ** power
+        ratio = at.ratio(name)
+        value = Interval.exact(at.number(name)) if ratio is None else log_enclosure(ratio)
+        product = product * value**power
     return product
-
-
-def _variable(name: str, at: Position) -> Interval:
-    ratio = at.ratio(name)
-    return Interval.exact(at.number(name)) if ratio is None else log_enclosure(ratio)
 
 
 def _exponential(exponent: Exponent, at: Position) -> Interval:

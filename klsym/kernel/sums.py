@@ -99,9 +99,9 @@ def curl(atom: Curl, data: Data, context: Context) -> Outcome:
     """
     index, m = atom.index, atom.measure
     refuse_unless(m in PROBABILITIES, "a field is a mean under q, p or mu")
+    field = {z: attach(detached) for z, detached in slopes(atom.loss, index, context).items()}
     terms: list[tuple[str, str, ExpPoly]] = []
-    for z, detached in slopes(atom.loss, index, context).items():
-        c = attach(detached)
+    for z, c in field.items():
         terms += [(y, z, c) for y in SCORES[index] if m == "q"]
         terms += [(y, z, d) for y, d in slopes(c, index, context).items()]
     total: list[tuple[int, tuple[Mean]]] = []
@@ -110,5 +110,5 @@ def curl(atom: Curl, data: Data, context: Context) -> Outcome:
         total.append((-1, (Mean(index, m, c, tuple(sorted((y, z + SECOND)))),)))
     side = Side.of(*total)
     means = (atoms[0] for _, atoms in side.terms)  # none or several: each has its counterpart
-    field = Mean(index, m, attach(atom.loss))
-    return side, {("exchange", field)} | exist(means, context) | drawn(index, m)
+    exchanged = {("exchange", Mean(index, m, c, (z,))) for z, c in field.items()}
+    return side, exchanged | exist(means, context) | drawn(index, m)
