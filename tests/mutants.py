@@ -45,6 +45,7 @@ HOME = Path(__file__).resolve().parents[1]
 BASE = ["klsym/ring.py", "klsym/names.py", "klsym/slots.py", "klsym/statements.py"]
 KERNEL = "klsym/kernel/*.py"
 TESTS = ["test_ring.py", "test_names.py", "test_statements.py", "test_intervals.py", "test_kernel_*.py"]
+RULES = "kernel_rules.py"  # direct tests of what most of the kernel is there for
 JUDGED = HOME / "tests" / "mutants_equivalent.toml"
 IMPORT = "import"  # what is executed when the base is imported
 KEPT = HOME / "build" / "mutants.json"
@@ -330,7 +331,8 @@ class Search:
         for test in chosen:
             file = test.partition("::")[0]
             cost[file] = cost.get(file, noted[file]["seconds"]) + noted[test]["seconds"]
-        first = (killer.partition("::")[0], f"tests/test_{Path(mutant.file).name}")
+        own = Path(mutant.file).name
+        first = (killer.partition("::")[0], *(f"tests/test_{name}" for name in (own, f"kernel_{own}", RULES)))
 
         def order(test: str) -> tuple[bool, float, str, bool, float]:
             file = test.partition("::")[0]

@@ -53,6 +53,14 @@ def test_the_work_of_a_tree_is_bounded():
         Model.from_json({"tree": node([None] * 2001), "path": [], "parameters": {}}, Context())
 
 
+def test_each_term_is_paid_for():
+    at = Position((), 0, {"beta": Fraction(2)})
+    with budget(20), pytest.raises(Refused, match="budget"):
+        coefficient(beta, at)
+    with budget(30):
+        assert coefficient(beta, at) == Interval.exact(2)
+
+
 def test_a_batch_has_two_samples_or_more():
     assert read(ONE_TOKEN).parameters == {} and read(ONE_TOKEN, n="2").parameters == {"n": 2}
     for size in ("1", "0", "-3", "5/2"):

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from klsym.errors import Refused
 from klsym.kernel import Theorem, check, read, show
 from klsym.kernel.closings import Zero
-from klsym.kernel.printer import CONVENTIONS, show_hypothesis, show_side
+from klsym.kernel.printer import CONVENTIONS, show_element, show_hypothesis, show_side
 from klsym.statements import Context, Curl, Gradient, Mean, MeanGradient, Side, Statement
 
 MANY = settings(
@@ -181,16 +181,45 @@ def test_what_looks_alike_differs_in_print(left, right):
     assert left != right and show_side(left) != show_side(right)
 
 
+@pytest.mark.parametrize(
+    "side, shown",
+    [
+        (NOTHING, "0"),
+        (Em("q", k1) + Em("p", -w), "E_p[-w] + E_q[k1]"),
+        (QP.times(PQ) * beta, "(-beta) * E_p[k1] * E_q[k1]"),
+        (constant(beta - 1), "(-1 + beta)"),
+        (Em("q", (k1 - w) * 2, 1), "E_q[(2*k1 - 2*w)*s]"),
+        (Em("count", (log_q * 2 - 1).exp()) + point(R), "total[exp(-1 + 2*log_q)] + value[R]"),
+        (mean("t", "mu", V("sg(k1[now])"), "past", "x"), "E_mu[sum_t sg(k1[now])*s[past]*s]"),
+        (mean("t", "q", ONE, "now'", "x"), "E_q[sum_t 1*(v.s[now])*(u.s)]"),
+        (mean("it", "q", V("k1[others]") ** 2), "E_q[mean_i sum_t k1[others]^2]"),
+        (mean("i", "p", V("f'[self]")), "E_p[mean_i f'[self]]"),
+        (mean("ij", "q", V("R[rest]"), "other"), "E_q[mean_ij R[rest]*s[other]]"),
+        (curl("", "q", k2), "curl E_q[grad(1/2*k1^2)]"),
+    ],
+)
+def test_a_side_in_print(side, shown):
+    assert show_side(side) == shown
+
+
+def test_nothing_is_0():
+    """As a family of functions, and as what a variance is 0 by."""
+    assert show_element(ZERO) == "0" and show_element(-ONE) == "-1"
+
+
 # ---------------------------------------------------------------------------- sentences
 SENTENCES = [
     (("support", "p", "q"), "p << q: wherever p > 0, also q > 0"),
     (("support", "count", "q"), "q > 0 at every outcome"),
-    (("exchange", Mean("", "q", k1)), "grad may be taken inside E_q[k1]"),
+    (
+        ("exchange", Mean("", "q", k1)),
+        "grad may be taken inside E_q[k1]: its sum has a dominated derivative near theta",
+    ),
     (("exists", Mean("", "mu", k1, ("x", "x"))), "E_mu[k1*s*s] exists"),
     (("exists", MeanGradient("", "q", k1)), "E_q[grad(k1)] exists"),
     (("exists", Gradient(QP)), "grad(E_q[k1]) exists"),
     (("exists", Curl("t", "q", k1)), "curl E_q[sum_t grad(k1)] exists"),
-    (("ends", "p"), "sequences from p end with probability 1"),
+    (("ends", "p"), "after any prefix, sequences from p end with probability 1, and sums over t have means"),
     (("batch", "mu"), "a batch holds n independent samples from mu, n a whole number, at least 2"),
     (("nonzero", "beta"), "beta is not 0"),
     (("positive", "beta"), "beta > 0"),
@@ -204,7 +233,7 @@ SENTENCES = [
 
 @pytest.mark.parametrize("hypothesis, sentence", SENTENCES)
 def test_a_hypothesis_has_its_sentence(hypothesis, sentence):
-    assert sentence in show_hypothesis(hypothesis)
+    assert show_hypothesis(hypothesis) == sentence
 
 
 def test_every_kind_of_hypothesis_has_a_sentence():
@@ -282,6 +311,18 @@ def test_a_refutation_shows_its_model():
         assert piece in shown
     assert shown.endswith("the left side is within ['5/2', '5/2'], the right side within ['1', '1']")
 
+    assert shown.startswith('in the model {"parameters": {"beta": "2"}, "path": [0], "tree": {"mu": ["1/3"')
+    assert '"next": [null, null], "p": ' in shown and shown.count("}} the left side is within") == 1
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["names exists", "q alone moves with theta", "s is grad log q", "holds sg(..) and H constant",
+     "density is 0", "where q, p and mu are positive", "one i of a batch", "each token after any prefix"],
+)  # fmt: skip
+def test_what_every_theorem_presupposes_is_said_once(said):
+    assert " ".join(CONVENTIONS).count(said) == 1
+
 
 def test_a_premise_is_shown_in_the_short_form_too():
     draft = Draft(NOTHING, constant(1), premises=((NOTHING, constant(1)),)).equation(0)
@@ -330,6 +371,8 @@ CONDITIONS: list[tuple[Draft, str]] = [
         "k1[self] = 0 wherever q > 0, at each i"),
     (tangent(NOTHING, Em("q", k3)), "-k1 = 0 wherever q > 0"),
     (tangent(NOTHING, Em("q", r * (k1.exp() - 1 - k1)), of=k1, v=-k1), "k1 = 0 wherever q > 0"),
+    (tangent(NOTHING, Em("q", r * (rho - 1 - w)), of=w, v=-k1),
+        "w = 0 wherever q*(exp(-k1) + exp(-k1 + w)) > 0"),
     (tangent(NOTHING, point(k3), at=SAMPLE), "-k1 = 0"),
     (tangent(NOTHING, Em("mu", k3), at=["", "mu"]), "-k1 = 0 wherever mu > 0"),
     (rows(QP.times(QP), Em("q", k1 * k1), row("variance")), "k1 is constant wherever q > 0"),

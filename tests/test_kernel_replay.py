@@ -22,6 +22,7 @@ from valid_certificates import certificate as certificate_of
 
 from klsym.errors import Refused
 from klsym.kernel import FORMAT, Theorem, certify, check, check_part, digest, read, show
+from klsym.kernel.replay import hypotheses_to_json
 
 CHECK = settings(
     derandomize=True, database=None, deadline=None, max_examples=150,
@@ -326,6 +327,22 @@ MALFORMED = {
 @pytest.mark.parametrize("name", MALFORMED)
 def test_malformed_is_refused_in_one_line(name):
     assert accepted(MALFORMED[name]()) is None
+
+
+def test_an_unknown_format_is_named_in_few_words():
+    for named, shown in (
+        ("x" * 60, "'" + "x" * 40 + "'"),
+        (FORMAT + "0", f"'{FORMAT}0'"),
+        ([FORMAT], "'list'"),
+    ):
+        assert refusal({**of_side([]), "format": named}).startswith(f"format {shown}: this kernel reads")
+
+
+def test_hypotheses_are_in_the_order_of_their_texts():
+    """Not in that of a set, which differs from process to process."""
+    for name in ("squares", "batch", "reverse", "prefix"):
+        found = hypotheses_to_json(check(certificate(name))[-1].hypotheses)
+        assert len(found) > 1 and found == sorted(found, key=json.dumps)
 
 
 def test_what_these_are_changes_of_is_accepted():

@@ -207,6 +207,7 @@ ASSUMED = [
         {exists(mean_i("q", ONE, "self")), exists(mean_i("q", -ONE, "others"))}),
     ("stop-gradient", only(sum_t("q", past(sg(k1)))), set()),
     ("log-derivative", only(grad(sum_t("q", now(R)))), {exchange(sum_t("q", now(R))), ENDS_Q}),
+    ("log-derivative", only(grad(sum_t("q", beta * now(R)))), {exchange(sum_t("q", beta * now(R))), ENDS_Q}),
     ("log-derivative", only(grad(sum_t("q", now(k1)))),
         {exchange(sum_t("q", now(k1))), ENDS_Q, exists(sum_t("q", now(k1), "x"))}),
     ("log-derivative", only(grad(mean("it", "mu", others(w)))),
