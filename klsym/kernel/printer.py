@@ -25,6 +25,9 @@ CONVENTIONS = (
     "grad holds sg(..) and H constant.",
     "Where a density is 0, a product that holds a positive power of it is 0.",
     "A value is taken where q, p and mu are positive; at index i it is that at one i of a batch.",
+    "V[slot] is the sum of V over the positions in it, for f too; A[slot] is any function of all up to them.",
+    "Of a sequence k1, w, log_q, R, H, s and length are sums over its steps, each of the tokens up to it;",
+    "A and f are of the sequence as a whole.",
     "Of sequences, a << b is said of each token after any prefix.",
 )
 
