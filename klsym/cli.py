@@ -92,6 +92,7 @@ def build_parser() -> Parser:
     _add_explain(commands)
     _add_compare(commands)
     _add_optimum(commands)
+    _add_catalogue(commands)
     _add_ledger_commands(commands)
     return parser
 
@@ -192,6 +193,25 @@ def _add_optimum(commands: Any) -> None:
         "--json", action="store_const", const="json", dest="format", help="same as --format json"
     )
     optimum.set_defaults(run="optima:show_optimum")
+
+
+def _add_catalogue(commands: Any) -> None:
+    catalogue = commands.add_parser(
+        "catalogue",
+        help="all losses of a small grammar: how many differ, and which have the gradient of a KL",
+        description="All expressions in k1, k2, k3, r, rho, log_q, 1/2, 1, 2 with sg, +, -, * up to a size,"
+        " in each setting: how many differ, what they target, which have the expected gradient of a KL.",
+    )
+    catalogue.add_argument(
+        "--size", metavar="N", help="leaves and operations, counted anew (without it: what klsym has stored)"
+    )
+    catalogue.add_argument("--scheduler", metavar="ADDRESS", help="a Dask scheduler, such as tcp://host:8786")
+    catalogue.add_argument("-o", "--output", metavar="FILE", help="write it as JSON")
+    catalogue.add_argument("--format", choices=("text", "json"), default="text")
+    catalogue.add_argument(
+        "--json", action="store_const", const="json", dest="format", help="same as --format json"
+    )
+    catalogue.set_defaults(run="catalogue:show_catalogue")
 
 
 def _add_ledger_commands(commands: Any) -> None:

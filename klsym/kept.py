@@ -102,6 +102,6 @@ def _state() -> str:
     derivations = importlib.import_module(DERIVATIONS).__path__
     for folder in (Path(__file__).parent, *map(Path, derivations)):
         for path in sorted(folder.rglob("*")):
-            if path.suffix in (".py", ".toml"):
+            if path.suffix in (".py", ".toml", ".json"):
                 known.update(f"{path.relative_to(folder)}\n".encode() + path.read_bytes())
     return known.hexdigest()

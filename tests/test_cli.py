@@ -191,6 +191,7 @@ def test_a_stream_takes_the_options_of_tokens(monkeypatch: pytest.MonkeyPatch, c
         ("prove", ["ID", "--certificates"]),
         ("check", ["FILE"]),
         ("claims", ["ID", "--json"]),
+        ("catalogue", ["--size", "--scheduler", "--output", "--json"]),
         ("axioms", ["ID"]),
     ],
 )

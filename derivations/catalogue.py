@@ -1,0 +1,214 @@
+"""All losses with the reverse KL's gradient: one family at a sample, ordered by one number.
+
+Each of them has the gradient rho (k1 + b) s at a sample, b any constant.  With kbar the mean of k1 that
+rho^2 s^2 weighs, the variance is (b + kbar)^2 E_mu[rho^2 s^2] above the least one: b = 0, the gradient of
+rho k3, is best where q is near p on average, and rho k(lam), whose value and gradient are right for every
+lam, has b = 1 - lam.  On-policy mu is q and rho is 1.
+
+Sources: TM = Tang & Munos 2025; the rest is new.
+"""
+
+from fractions import Fraction
+
+from klsym.calculus import (
+    KL,
+    Function,
+    claim,
+    derive,
+    expectation,
+    expected_gradient,
+    grad,
+    k,
+    k1,
+    k2,
+    k3,
+    lam,
+    log,
+    mu,
+    p,
+    parameter,
+    q,
+    r,
+    rho,
+    s,
+    sample,
+    sample_gradient,
+    sg,
+)
+from klsym.engine.catalogue import KINDS, catalogue, stored
+from klsym.engine.spellings import levels
+from klsym.evidence import Evidence
+from klsym.numeric.counting import counts_by_hand
+from klsym.parser import parse
+
+g = Function("g")(k1)  # any differentiable function of k1
+a, b, d, delta, kbar = (parameter(name) for name in ("a", "b", "d", "delta", "kbar"))
+TARGET = grad(KL(q, p))
+NEW = "new"
+
+
+def noise(c):
+    """Var_mu rho c s = E_mu[rho^2 c^2 s^2] - E_mu[rho c s]^2."""
+    mean = expectation(rho * c * s, under=mu)
+    return expectation((rho * c * s) ** 2, under=mu) - mean * mean
+
+
+SQUARES = expectation(rho**2 * s**2, under=mu)
+
+
+def weighed(c):
+    """The premise that kbar is E_mu[rho^2 c s^2]/E_mu[rho^2 s^2]."""
+    return expectation(kbar * rho**2 * s**2, under=mu), expectation(rho**2 * c * s**2, under=mu)
+
+
+ALONG = (
+    "s stands for u.s, the score function along any direction u; sums over the coordinates of theta give the"
+    " total variance, with kbar from the sums",
+    "on-policy mu is q and rho is 1",
+)
+MEANS = (
+    *ALONG,
+    "Var_mu a s is E_mu[(a s)^2] - E_mu[a s]^2, and E_mu[(rho s)^2], E_mu[(rho k1 s)^2] are finite",
+)
+WEIGHED = (
+    *MEANS,
+    "kbar is E_mu[rho^2 k1 s^2]/E_mu[rho^2 s^2] at the theta in question, and the divisor is not 0",
+)
+
+
+# ---------------------------------------------------------------------------- one family
+@claim(
+    "catalogue.one-family",
+    source=NEW,
+    reading=("the uniqueness is stated for functions of k1; g is any, b and a are any constants",),
+)
+def one_family():
+    """Weighted, g must be k1 + b at a sample; and each b is that of a loss, rho (k3 + b).
+
+    E_mu[rho g s] is E_q[g s], so that g - k1 is constant.
+    """
+    return (
+        derive(expectation(rho * g * s, under=mu) - TARGET).iff("g", is_=k1 + b, constants=(b,)),
+        derive(expected_gradient(sg(rho) * g, under=mu) - TARGET).iff(
+            "g", is_=k2 + b * k1 + a, constants=(a, b)
+        ),
+        derive(sample_gradient(rho * (k3 + b))).differentiate().equals(sample(rho * (k1 + b) * s)),
+        derive(expected_gradient(rho * (k3 + b), under=mu)).equals(TARGET),
+    )
+
+
+@claim("catalogue.weighted-k-lambda", source="TM 3 (k(lam) unweighted); new")
+def weighted_k_lambda():
+    """rho k(lam) is right in value and in gradient for every lam, which chooses the constant b = 1 - lam."""
+    return (
+        derive(expectation(rho * k(lam), under=mu)).equals(KL(q, p)),
+        derive(expected_gradient(rho * k(lam), under=mu)).equals(TARGET),
+        derive(sample_gradient(rho * k(lam))).differentiate().equals(sample(rho * (k1 + 1 - lam) * s)),
+    )
+
+
+@claim("catalogue.shortest", source=NEW)
+def shortest_losses():
+    """For each constant b of up to 5 leaves and operations, the shortest loss that has it."""
+    chosen = [c for c in stored().of("off-policy", "loss").choices["reverse-kl"] if c.size <= 5]
+    return tuple(derive(expected_gradient(parse(c.loss), under=mu)).equals(TARGET) for c in chosen) + tuple(
+        derive(sample_gradient(parse(c.loss))).equals(sample(rho * (k1 + Fraction(c.constant)) * s))
+        for c in chosen
+    )
+
+
+# ---------------------------------------------------------------------------- their order
+@claim("catalogue.order", source="TM 3 (on-policy, in words); new", reading=WEIGHED)
+def order_of_the_constants():
+    """Of two constants the one nearer to -kbar varies less, so that b = -kbar is best.
+
+    The second part is the order: a + delta is nearer than a just if -kbar = a + delta (1 + d)/2 with d > 0.
+    The same holds with -r in place of k1, for the forward KL.
+    """
+    return tuple(part for of in (k1, -r) for part in _ordered(of))
+
+
+def _ordered(of):
+    mean, gap = weighed(of), (b - a) * (a + b + 2 * kbar)
+    beyond = (2 * kbar, -2 * a - delta * (1 + d))  # -kbar lies beyond the middle of a and a + delta
+    return (
+        derive(noise(of + b) - noise(of + a), premises=(mean,)).equals(
+            expectation(gap * rho**2 * s**2, under=mu), using=[(0, 2 * (b - a))]
+        ),
+        derive(noise(of + a + delta), premises=(mean, beyond)).at_most(
+            noise(of + a),
+            rows=[{"b": rho, "scale": delta**2 * d, "at": mu, "power": 1}],
+            using=[(0, 2 * delta), (1, -delta * SQUARES)],
+        ),
+        derive(noise(of - kbar), premises=(mean,)).at_most(
+            noise(of + b),
+            rows=[{"b": rho, "factor": b + kbar, "at": mu, "power": 1}],
+            using=[(0, -2 * (b + kbar))],
+        ),
+    )
+
+
+CONSTANTS = (Fraction(1, 2), Fraction(-1, 2))  # of the shortest losses beside rho k3 and rho k1
+
+
+@claim("catalogue.no-best-constant", verdict="refuted", source=NEW, reading=MEANS)
+def no_constant_is_best_everywhere():
+    """Of rho k3 and rho (k3 + 1/2), and of rho k3 and rho (k3 - 1/2), neither varies less in all models."""
+    return tuple(
+        derive(noise(one)).differs_from(noise(other), relation="<=")
+        for c in CONSTANTS
+        for one, other in ((k1, k1 + c), (k1 + c, k1))
+    )
+
+
+@claim("catalogue.near-the-reference", source=NEW, reading=MEANS)
+def rho_k3_near_the_reference():
+    """For b > 0, b (2 k1 + b) >= 0 up to r = exp(b/2), and for b < 0 from exp(b/2) on.
+
+    So while exp(-1/4) <= r <= exp(1/4) no b beyond 1/2 either way is better than rho k3.
+    """
+    return tuple(
+        derive(noise(k1)).at_most(
+            noise(k1 + c),
+            rows=[
+                {"at": mu, "b": 1, "power": 1, "v": 2 * log(rho), "scale": abs(c),
+                 "nonnegative": (2 * k1 + c) * (c / abs(c))}
+            ],
+        )
+        for c in CONSTANTS
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------------------- how many
+COUNTED = 5
+
+
+@claim(
+    "catalogue.counts",
+    verdict="exact",
+    source=NEW,
+    reading=("expressions in k1, k2, k3, r, rho, log_q, 1/2, 1, 2 with sg, +, -, *",),
+)
+def how_many_losses():
+    """Every expression of up to 5 leaves and operations, sorted by the normal forms of what it is.
+
+    Values in the mean are counted modulo E_q[r] = E_q[1/rho] = 1, expected gradients modulo E_q[s] = 0.
+    """
+    found = catalogue(levels(COUNTED))
+    return tuple(_counted(found, setting.sampling, setting.use) for setting in found.settings)
+
+
+def _counted(found, sampling, use):
+    counts = found.of(sampling, use).counts
+    numbers = (found.spellings[-1], *(counts[kind][-1] for kind in KINDS))
+    losses = dict(zip(("expressions", *KINDS), numbers, strict=True))
+    text = f"{sampling}, in the {use}: " + ", ".join(
+        f"{n} {kind.replace('_', ' ').replace('mean values', 'values in the mean')}"
+        for kind, n in losses.items()
+    )
+
+    def oracle():
+        counted = counts_by_hand(COUNTED, sampling == "on-policy", use == "reward")
+        return counted == numbers, f"every expression at random points modulo a prime: {counted}"
+
+    return Evidence("exact", text, rf"\text{{{text}}}", "sympy", oracle=oracle)

@@ -1,0 +1,226 @@
+"""All losses of a small grammar by the length of their spelling, sorted by what they are.  Untrusted.
+
+A loss is worth v at a sample and has the gradient a s there.  Both follow from those of its two parts,
+
+    L + M: (v + v', a + a')      L M: (v v', v a' + a v')      sg(L): (v, 0)
+
+so that parts with one pair (v, a) may stand for one another, and the pairs of each size come from those of
+smaller sizes.  A size is the number of leaves and operations; a spelling is an expression as it is
+written, in Polish notation with a letter each: its length is its size.
+
+>>> small = levels(3)
+>>> [len(level) for level in small]
+[9, 9, 150]
+>>> count, code = small[2][pair("XAC")]
+>>> infix(code), count
+('rho*k1', 2)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache, reduce
+from typing import Any
+
+import sympy
+
+from klsym.convert import to_ring
+from klsym.kernel.derivatives import slopes
+from klsym.language import k1, k2, k3, log_q, r, rho
+from klsym.ring import ZERO, ExpPoly
+from klsym.statements import Context
+
+Pair = tuple[ExpPoly, ExpPoly]  # the value v and the coefficient a of the score, sg(.) dropped
+Row = tuple[int, str]  # how many spellings, and the first of them
+
+# In the order of the letters: of several spellings the first one is shown, so weights and sg stand in front.
+LEAVES: dict[str, Any] = {
+    "0": sympy.Rational(1, 2), "1": sympy.Integer(1), "2": sympy.Integer(2),
+    "A": rho, "C": k1, "D": k2, "E": k3, "F": r, "G": log_q,
+}  # fmt: skip
+DETACHED, TIMES, PLUS, MINUS = "BXYZ"
+SIGNS = {TIMES: "*", PLUS: " + ", MINUS: " - "}
+BINDS = {PLUS: 0, MINUS: 0, TIMES: 1}
+
+
+# ---------------------------------------------------------------------------- one spelling
+def read(code: str) -> Any:
+    """A spelling as a tree of tuples: (letter,), (letter, part) or (letter, part, part)."""
+    tree, rest = _read(code)
+    if rest:
+        raise ValueError(f"{code!r}: {rest!r} is left over")
+    return tree
+
+
+def _read(code: str) -> tuple[Any, str]:
+    letter, rest = code[:1], code[1:]
+    if letter in LEAVES:
+        return (letter,), rest
+    if letter == DETACHED:
+        part, rest = _read(rest)
+        return (letter, part), rest
+    if letter not in SIGNS or not letter:
+        raise ValueError(f"{code!r}: a spelling starts with one of {''.join((*LEAVES, DETACHED, *SIGNS))}")
+    left, rest = _read(rest)
+    right, rest = _read(rest)
+    return (letter, left, right), rest
+
+
+def infix(code: str) -> str:
+    """The loss in the loss grammar.
+
+    >>> infix("XBAD"), infix("XAZE0"), infix("ZCZDE")
+    ('sg(rho)*k2', 'rho*(k3 - 1/2)', 'k1 - (k2 - k3)')
+    """
+    return _infix(read(code), 0)
+
+
+def _infix(tree: Any, least: int) -> str:
+    """least: what binds less than that stands in brackets."""
+    letter, *parts = tree
+    if letter in LEAVES:
+        return str(LEAVES[letter])
+    if letter == DETACHED:
+        return f"sg({_infix(parts[0], 0)})"
+    own = BINDS[letter]
+    text = _infix(parts[0], own) + SIGNS[letter] + _infix(parts[1], own + (letter == MINUS))
+    return f"({text})" if own < least else text
+
+
+@lru_cache(maxsize=2**17)
+def pair(code: str) -> Pair:
+    """What a spelling is worth at a sample, and its derivative along log q.
+
+    >>> pair("XAE") == pair("XBAD")  # rho*k3 and sg(rho)*k2
+    False
+    >>> pair("XAE")[1] == pair("XBAD")[1]
+    True
+    """
+    return _pair(read(code))
+
+
+def _pair(tree: Any) -> Pair:
+    letter, *parts = tree
+    if letter in LEAVES:
+        return leaf(letter)
+    if letter == DETACHED:
+        return _pair(parts[0])[0], ZERO
+    return JOINED[letter](_pair(parts[0]), _pair(parts[1]))
+
+
+@cache
+def leaf(letter: str) -> Pair:
+    value = to_ring(LEAVES[letter])
+    return value, slopes(value, "", Context()).get("x", ZERO)
+
+
+JOINED: dict[str, Callable[[Pair, Pair], Pair]] = {
+    TIMES: lambda x, y: (x[0] * y[0], x[0] * y[1] + x[1] * y[0]),
+    PLUS: lambda x, y: (x[0] + y[0], x[1] + y[1]),
+    MINUS: lambda x, y: (x[0] - y[0], x[1] - y[1]),
+}
+
+
+# ---------------------------------------------------------------------------- all of one size
+class Level(dict[Pair, Row]):
+    """The pairs (v, a) that the spellings of one size have."""
+
+    def add(self, key: Pair, count: int, code: str) -> None:
+        before = self.get(key)
+        self[key] = (count, code) if before is None else (before[0] + count, min(before[1], code))
+
+    def merge(self, other: Level) -> Level:
+        """All spellings of both, in this one: sums and minima, in whatever order levels are merged."""
+        for key, (count, code) in other.items():
+            self.add(key, count, code)
+        return self
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """A count and a spelling for each pair, in the order of the spellings."""
+        return tuple(sorted(self.values(), key=lambda row: row[1]))
+
+
+@dataclass(frozen=True)
+class Join:
+    """Every operation on one spelling of `short` and one of `long`, in both orders where these differ."""
+
+    short: tuple[Row, ...]
+    long: tuple[Row, ...]
+    equal: bool  # one level with itself: every ordered pair is met once
+
+    def __call__(self, first: int, last: int) -> Level:
+        """What the rows first <= i < last of `long` give."""
+        found = Level()
+        short = [(pair(code), count, code) for count, code in self.short]
+        for count, code in self.long[first:last]:
+            y = pair(code)
+            for x, times, other in short:
+                self._joined(found, x, y, times * count, other, code)
+        return found
+
+    def _joined(self, found: Level, x: Pair, y: Pair, count: int, a: str, b: str) -> None:
+        if self.equal:
+            for letter, join in JOINED.items():
+                found.add(join(x, y), count, letter + a + b)
+            return
+        front = min(a + b, b + a)
+        for letter in (TIMES, PLUS):
+            found.add(JOINED[letter](x, y), 2 * count, letter + front)
+        v, c = JOINED[MINUS](x, y)
+        found.add((v, c), count, MINUS + a + b)
+        found.add((-v, -c), count, MINUS + b + a)
+
+
+Across = Callable[[Sequence[Join]], Level]
+
+
+def here(joins: Sequence[Join]) -> Level:
+    """In this process, one after the other."""
+    return reduce(Level.merge, (join(0, len(join.long)) for join in joins), Level())
+
+
+def levels(size: int, across: Across = here) -> list[Level]:
+    """The pairs of each size from 1 to `size`.
+
+    across: carries the joins out and merges what they give, here or elsewhere.
+    """
+    found = [_leaves()]
+    while len(found) < size:
+        level = Level()
+        for (v, _), (count, code) in found[-1].items():
+            level.add((v, ZERO), count, DETACHED + code)
+        joins = _joins([level.rows for level in found])
+        found.append(level.merge(across(joins)) if joins else level)
+    return found[:size]
+
+
+def _leaves() -> Level:
+    level = Level()
+    for letter in LEAVES:
+        level.add(leaf(letter), 1, letter)
+    return level
+
+
+def _joins(rows: Sequence[tuple[Row, ...]]) -> list[Join]:
+    """Of the sizes i <= j with i + j + 1 one above those that are there."""
+    sizes = ((i, len(rows) - i) for i in range(1, len(rows) // 2 + 1))
+    return [Join(rows[i - 1], rows[j - 1], i == j) for i, j in sizes]
+
+
+def spellings(size: int) -> list[int]:
+    """How many spellings each size has: n leaves, one operation of one part, three of two.
+
+    >>> spellings(5)
+    [9, 9, 252, 738, 14589]
+    """
+    counts = [len(LEAVES)]
+    while len(counts) < size:
+        counts.append(counts[-1] + len(SIGNS) * _products(counts))
+    return counts[:size]
+
+
+def _products(counts: Iterable[int]) -> int:
+    known = list(counts)
+    return sum(x * y for x, y in zip(known[:-1], reversed(known[:-1]), strict=True))

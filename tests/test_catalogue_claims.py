@@ -1,0 +1,182 @@
+"""Wrong versions of the claims about the catalogue: each is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from klsym.calculus import (
+    KL,
+    derive,
+    expectation,
+    expected_gradient,
+    k,
+    k1,
+    k2,
+    k3,
+    lam,
+    log,
+    mu,
+    q,
+    rho,
+    s,
+    sample,
+    sample_gradient,
+    sg,
+)
+from klsym.derivations import catalogue as module
+from klsym.derivations.catalogue import (
+    SQUARES,
+    TARGET,
+    a,
+    b,
+    d,
+    delta,
+    g,
+    kbar,
+    noise,
+    weighed,
+)
+from klsym.errors import ProofError
+from klsym.ledger import load, settle
+from klsym.numeric.exact import check_theorem
+
+
+def beyond(way: int, scale: Any, premise: Any = None, mean: Any = None) -> Any:
+    """The order of two constants, -kbar being on the side of a + delta (way 1) or of a (-1)."""
+    place = premise or (2 * kbar, -2 * a - delta * (1 + way * d))
+    return derive(noise(k1 + a + delta), premises=(mean or weighed(k1), place)).at_most(
+        noise(k1 + a),
+        rows=[{"b": rho, "scale": scale, "at": mu, "power": 1}],
+        using=[(0, 2 * delta), (1, -delta * SQUARES)],
+    )
+
+
+def near(c: Fraction, region: Any) -> Any:
+    return derive(noise(k1)).at_most(
+        noise(k1 + c),
+        rows=[
+            {"at": mu, "b": 1, "power": 1, "v": 2 * log(rho), "scale": abs(c), "nonnegative": region}
+        ],
+    )  # fmt: skip
+
+
+HALF = Fraction(1, 2)
+UNWEIGHTED = (expectation(kbar * s**2, under=q), expectation(k1 * s**2, under=q))
+WRONG: dict[str, list[Callable[[], Any]]] = {
+    "catalogue.one-family": [
+        lambda: derive(expectation(rho * g * s, under=mu) - TARGET).iff("g", is_=k1, constants=()),
+        lambda: derive(expectation(rho * g * s, under=mu) - TARGET).iff("g", is_=b * k1, constants=(b,)),
+        lambda: derive(expectation(g * s, under=mu) - TARGET).iff("g", is_=k1 + b, constants=(b,)),
+        lambda: derive(expected_gradient(sg(rho) * g, under=mu) - TARGET).iff(
+            "g", is_=k3 + b * k1 + a, constants=(a, b)
+        ),
+        lambda: derive(expected_gradient(rho * g, under=mu) - TARGET).iff(
+            "g", is_=k2 + b * k1 + a, constants=(a, b)
+        ),
+        lambda: derive(expected_gradient(rho * (k2 + b), under=mu)).equals(TARGET),
+        lambda: derive(sample_gradient(rho * (k3 + b))).equals(sample(rho * k1 * s)),
+    ],
+    "catalogue.weighted-k-lambda": [
+        lambda: derive(expectation(rho * (k(lam) + 1 - lam), under=mu)).equals(KL(q, "p")),
+        lambda: derive(expectation(k(lam), under=mu)).equals(KL(q, "p")),
+        lambda: derive(expected_gradient(sg(rho) * k(lam), under=mu)).equals(TARGET),
+        lambda: derive(sample_gradient(rho * k(lam))).equals(sample(rho * (k1 + lam) * s)),
+    ],
+    "catalogue.shortest": [
+        lambda: derive(expected_gradient(sg(rho) * k3, under=mu)).equals(TARGET),
+        lambda: derive(expected_gradient(rho * k2, under=mu)).equals(TARGET),
+        lambda: derive(sample_gradient(rho * (k3 - HALF))).equals(sample(rho * (k1 + HALF) * s)),
+    ],
+    "catalogue.order": [
+        lambda: beyond(-1, delta**2 * d),  # the nearer one is a
+        lambda: beyond(1, 2 * delta**2 * d),
+        lambda: beyond(1, delta**2 * d, premise=(kbar, -2 * a - delta * (1 + d))),
+        lambda: beyond(1, delta**2 * d, mean=weighed(k2)),
+        lambda: beyond(1, delta**2 * d, mean=UNWEIGHTED),
+        lambda: derive(noise(k1 + kbar), premises=(weighed(k1),)).at_most(
+            noise(k1 + b),
+            rows=[{"b": rho, "factor": b - kbar, "at": mu, "power": 1}],
+            using=[(0, -2 * (b + kbar))],
+        ),
+        lambda: derive(noise(k1 + b) - noise(k1 + a), premises=(weighed(k1),)).equals(
+            expectation((b - a) * (a + b - 2 * kbar) * rho**2 * s**2, under=mu), using=[(0, 2 * (b - a))]
+        ),
+    ],
+    "catalogue.no-best-constant": [
+        lambda: derive(noise(k1)).differs_from(noise(k1), relation="<="),
+        lambda: derive(noise(0 * k1)).differs_from(noise(k1), relation="<="),
+    ],
+    "catalogue.near-the-reference": [
+        lambda: near(HALF, 2 * k1 - HALF),
+        lambda: near(HALF, 2 * k1 + 1),
+        lambda: near(-HALF, 2 * k1 + HALF),
+        lambda: near(-HALF, -2 * k1 + 1),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "number"), [(name, i) for name, rows in WRONG.items() for i in range(len(rows))]
+)
+def test_a_wrong_version_is_refused(name: str, number: int) -> None:
+    assert name in load()
+    with pytest.raises(ProofError):
+        WRONG[name][number]()
+
+
+def test_the_right_versions_of_these_are_proved() -> None:
+    assert beyond(1, delta**2 * d).theorem.kind == "proved"
+    assert near(HALF, 2 * k1 + HALF).theorem.kind == near(-HALF, HALF - 2 * k1).theorem.kind == "proved"
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_the_oracle_agrees(name: str) -> None:
+    settled = settle(load()[name])
+    assert settled.status == "settled", settled.error
+    checks = [check_theorem(theorem, range(4)) for theorem in settled.theorems]
+    assert checks and all(check.passed for check in checks), checks
+
+
+def test_the_order_is_strict_on_models() -> None:
+    """Where d is large the gap is seen: the models that the premises choose are no trivial ones."""
+    part = settle(load()["catalogue.order"]).theorems[1]
+    assert part.statement.relation == "<=" and len(part.statement.context.premises) == 2
+    names = {h[1] for h in part.hypotheses if h[0] in ("positive", "nonzero")}
+    assert names == {"d", "delta"}
+
+
+def test_a_wrong_count_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "COUNTED", 4)
+    parts = module.how_many_losses()
+    assert len(parts) == 4 and all(part.kind == "exact" for part in parts)
+    assert parts[0].oracle()[0]
+    found = module.catalogue(module.levels(module.COUNTED))
+    first = found.settings[0]
+    counts = {**first.counts, "gradients": [*first.counts["gradients"][:-1], 64]}
+    wrong = replace(found, settings=(replace(first, counts=counts), *found.settings[1:]))
+    monkeypatch.setattr(module, "catalogue", lambda levels: wrong)
+    assert not module.how_many_losses()[0].oracle()[0]
+
+
+def test_a_constant_pays_beyond_half_of_it() -> None:
+    """Var rho k1 s - Var rho (k1 - 1/2) s = (kbar - 1/4) E_mu[rho^2 s^2], on two outcomes, by hand."""
+    q_, mu_, signs = np.array([0.25, 0.75]), np.array([0.5, 0.5]), set()
+    rho_, s_ = q_ / mu_, np.array([0.75, -0.25])  # the score of the first logit
+
+    def spread(c: Any) -> Any:
+        return (mu_ * (rho_ * c * s_) ** 2).sum() - (mu_ * rho_ * c * s_).sum() ** 2
+
+    for first in (0.5, 0.25, 0.9, 0.99):
+        log_ratio = np.log(q_ / np.array([first, 1 - first]))
+        squares = mu_ * (rho_ * s_) ** 2
+        mean = (squares * log_ratio).sum() / squares.sum()
+        gap = spread(log_ratio) - spread(log_ratio - 0.5)
+        assert gap == pytest.approx((mean - 0.25) * squares.sum())
+        signs.add(bool(gap > 0))
+    assert signs == {True, False}

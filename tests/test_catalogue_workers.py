@@ -1,0 +1,44 @@
+"""The catalogue on a Dask cluster: one worker, two workers and this process give the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from klsym.engine.catalogue import catalogue, written
+from klsym.engine.spellings import levels
+from klsym.sampling.cluster import connect
+from klsym.sampling.enumeration import across
+
+SIZE = 5
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    distributed = pytest.importorskip("distributed")
+    folder = str(tmp_path_factory.mktemp("dask"))
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=60,
+        local_directory=folder,
+    ) as found:  # fmt: skip
+        yield found
+
+
+def test_the_number_of_workers_changes_nothing(cluster, at_most):
+    reference = levels(SIZE)
+    text = written(catalogue(reference))
+    with at_most(90):
+        for count in (1, 2):
+            cluster.scale(count)
+            with connect(cluster.scheduler_address) as client:
+                client.wait_for_workers(count, timeout=30)
+            found = levels(SIZE, across(cluster.scheduler_address, pairs=400))
+            assert found == reference
+            assert written(catalogue(found)) == text
+
+
+@pytest.mark.parametrize("pairs", [1, 333, 10**6])
+def test_how_it_is_cut_changes_nothing(pairs):
+    seen = []
+    found = levels(4, across(progress=lambda done, total: seen.append((done, total)), pairs=pairs))
+    assert found == levels(4) and [level.rows for level in found] == [level.rows for level in levels(4)]
+    assert seen[-1][0] == seen[-1][1]
