@@ -324,3 +324,29 @@ def test_the_readme_says_what_is_stored():
     assert f"The {stored().spellings[-1]:,} expressions of up to {stored().size} leaves" in text
     assert f"are {found.counts['losses'][-1]:,} different losses off-policy" in text
     assert f"with {found.counts['expected_gradients'][-1]:,} different expected gradients" in text
+
+
+def test_the_points_of_the_picture_are_literal():
+    """kbar and the excess of the variance in a model, from the densities."""
+    from klsym.abbreviations import Context
+    from klsym.figures.catalogue import point
+    from klsym.ledger import recall
+    from klsym.numeric.models import random_model
+
+    theorem = recall("catalogue.order").theorems[0]
+    for seed in range(3):
+        model = random_model(seed, 3, Context())
+        q, p, mu, u = (np.array([float(x) for x in row]) for row in (model.q, model.p, model.mu, model.u))
+        k1, rho, s = np.log(q / p), q / mu, u - q @ u
+        weights = mu * (rho * s) ** 2
+        mean = weights @ k1 / weights.sum()
+
+        def spread(b, rho=rho, k1=k1, s=s, mu=mu):
+            gradient = rho * (k1 + b) * s
+            return mu @ gradient**2 - (mu @ gradient) ** 2
+
+        for b in (Fraction(0), Fraction(1), Fraction(-1, 2)):
+            x, y = point(theorem, model, b)
+            assert x == pytest.approx(mean)
+            assert y == pytest.approx((spread(float(b)) - spread(-mean)) / weights.sum())
+            assert y == pytest.approx((float(b) + mean) ** 2)

@@ -59,6 +59,7 @@ DRAWN_IN = {
     "off-policy": "03-off-policy-weighting", "rewards": "05-kl-as-reward", "variance": "04-variance",
     "batches": "06-centring", "sequences": "07-sequences", "errata": "09-errata",
     "coefficients": "10-bring-your-own-loss", "phase-portraits": "11-where-training-ends",
+    "catalogue": "13-the-catalogue",
 }  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """The pictures of the notebooks by name: each drawn from proof objects, at the set-up of its notebook.
 
 >>> list(GALLERY)[0], len(GALLERY)
-('off-policy', 8)
+('off-policy', 9)
 """
 
 from __future__ import annotations
@@ -164,6 +164,18 @@ def phase_portraits() -> Any:
     return draw(found, [0, 0.4, 1], [0.5, 0.3, 0.2], 0.5, 3)
 
 
+def catalogue() -> Any:
+    """Every loss of a small grammar, and which of those with the reverse KL's gradient varies least."""
+    from klsym.abbreviations import Context
+    from klsym.engine.catalogue import stored
+    from klsym.figures.catalogue import draw
+    from klsym.ledger import recall
+    from klsym.numeric.models import random_model
+
+    models = [random_model(seed, 2 + seed % 3, Context()) for seed in range(12)]
+    return draw(stored(), recall("catalogue.order").theorems[0], models)
+
+
 GALLERY: dict[str, Picture] = {
     "off-policy": Picture(
         "What weighted losses descend, with samples of mu. (a) The distance of the expected gradient from"
@@ -191,4 +203,10 @@ GALLERY: dict[str, Picture] = {
     "phase-portraits": Picture(
         "Where training with a reward and a penalty ends: the flow on three outcomes, one panel a placement",
         phase_portraits),
+    "catalogue": Picture(
+        "Every loss of a small grammar. (a) Off-policy in the loss, how many expressions there are up to a"
+        " size, and how many losses, gradients at a sample and expected gradients. (b) How many losses have"
+        " which target. (c) Those with the reverse KL's gradient, by their constant b: the variance in excess"
+        " of the least one over E[rho^2 s^2], with points from random models; the lowest curve is the best",
+        catalogue),
 }  # fmt: skip
