@@ -27,7 +27,21 @@ if TYPE_CHECKING:
     from klsym.engine.verdict import Verdict
 
 THREAD = "https://github.com/{}/issues/{}"  # opens pull requests too
-TITLE = "Questions that people asked"
+TITLE = "What do people ask of a KL penalty?"
+FIRST = """import klsym
+from klsym.ledger import recall
+
+recall("gradient.k3-loss")"""
+LAST = """## What to do in code
+
+Put the line of a trainer into the grammar of losses, say how it samples and where the penalty stands, and
+ask:
+
+```console
+$ klsym explain "rho*k3" --level token --sampling off-policy
+```
+
+**Next.** [Notebook 15](15-a-real-network.ipynb) asks whether all of this holds for a transformer."""
 LEAD = r"""Each of these was asked, or argued about, in a public thread of a trainer. One command answers it,
 and three sentences say what the answer means. Where a thread, or the documentation of an option, says what
 klsym refutes, that stands there too; threads are summed up in our own words. $q$ is the policy that is
@@ -130,11 +144,12 @@ def _threads(q: Question) -> str:
 def cells() -> Iterator[tuple[str, str]]:
     """The cells of the notebook: "markdown" or "code", and the source."""
     yield "markdown", f"# 14. {TITLE}\n\n{LEAD}"
-    yield "code", "import klsym"
+    yield "code", FIRST
     for q in questions():
         said = f"\n\n**Said, and refuted below:** {q.wrong}." if q.wrong else ""
         yield "markdown", f"## {q.asks}\n\n{_threads(q)}\n\n{q.answer}{said}"
         yield "code", "\n".join(_code(q))
+    yield "markdown", LAST
 
 
 def _code(q: Question) -> Iterator[str]:
