@@ -136,6 +136,8 @@ def test_a_chain_of_random_steps_preserves_the_value():
         side = Side()
         for atom in data.draw(st.lists(START, min_size=1, max_size=2)):
             side = side + Side.of((data.draw(CONSTANTS), (atom,)))
+        worlds = [kept_world(seed, *shape) for seed, shape in enumerate([((END, TWO), 3), (DEEP, 2)])]
+        before = [worth(side, world) for world in worlds]
         for _ in range(5):
             if not any(found for _, found in side.terms):
                 return
@@ -149,12 +151,10 @@ def test_a_chain_of_random_steps_preserves_the_value():
                     after, _ = apply(rule, side, data.draw(data_for(rule, atom)), PLAIN, term)
             except (Refused, NotInRing):
                 continue
-            for seed in range(2):
-                world = kept_world(seed, *(((END, TWO), 3), (DEEP, 2))[seed])
-                values = worth(side, world), worth(after, world)
-                assert same(*values), f"{rule}: {side.to_json()} is {values[0]}, got {values[1]}"
+            values = [worth(after, world) for world in worlds]
+            assert all(map(same, before, values)), f"{rule}: {side.to_json()} is {before}, got {values}"
             counts[rule] += 1
-            side = after
+            side, before = after, values
 
     run()
     assert sum(counts.values()) >= 120 and len(counts) >= 9 and counts[EQUATION] >= 10, counts
