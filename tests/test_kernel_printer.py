@@ -317,10 +317,10 @@ def test_a_refutation_shows_its_model():
 
 @pytest.mark.parametrize(
     "said",
-    ["names exists", "q alone moves with theta", "s is grad log q", "holds sg(..) and H constant",
-     "density is 0", "where q, p and mu are positive", "one i of a batch", "each token after any prefix",
-     "the sum of V over the positions in it", "sums over its steps, each of the tokens up to it",
-     "of the sequence as a whole"],
+    ["names exists", "q alone moves with theta; R, A and H do not", "s is grad log q",
+     "holds sg(..) constant", "density is 0", "where q, p and mu are positive", "one i of a batch",
+     "each token after any prefix", "the sum of V over the positions in it",
+     "sums over its steps, each of the tokens up to it", "of the sequence as a whole"],
 )  # fmt: skip
 def test_what_every_theorem_presupposes_is_said_once(said):
     assert " ".join(CONVENTIONS).count(said) == 1

@@ -21,8 +21,8 @@ from klsym.statements import Atom, Context, Curl, Field, Gradient, Mean, Score, 
 OVER = {"": "", "i": "mean_i ", "ij": "mean_ij ", "t": "sum_t ", "it": "mean_i sum_t "}
 PLACES = {"count": "total", SAMPLE: "value"}
 CONVENTIONS = (
-    "Every mean that the statement names exists; q alone moves with theta; s is grad log q.",
-    "grad holds sg(..) and H constant.",
+    "Every mean that the statement names exists. q alone moves with theta; R, A and H do not.",
+    "grad holds sg(..) constant; s is grad log q.",
     "Where a density is 0, a product that holds a positive power of it is 0.",
     "A value is taken where q, p and mu are positive; at index i it is that at one i of a batch.",
     "V[slot] is the sum of V over the positions in it, for f too; A[slot] is any function of all up to them.",

@@ -330,7 +330,7 @@ def equation(side: Side, data: Data, context: Context, known: Cited) -> tuple[Si
 
 
 def _refuse_detached(*sides: Side) -> None:
-    """A premise carries over to gradients only if nothing in it is held constant."""
+    """A premise carries over to gradients if nothing in it is held constant, or known at one theta (H)."""
     names = [parse_name(name) for element in elements(*sides) for name in element.names()]
     attached = not any(name.detached or name.base == "H" for name in names)
     refuse_unless(attached, "premise: it holds a detached quantity, whose gradient its value does not tell")
