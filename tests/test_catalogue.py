@@ -36,7 +36,7 @@ from klsym.parser import parse
 from klsym.render.catalogue import summary
 from klsym.statements import Context
 
-SMALL = 6  # made anew here; what is stored goes further
+SMALL = 5  # made anew here; what is stored goes further
 
 
 @cache
@@ -106,7 +106,7 @@ def test_of_several_spellings_the_first_is_kept():
     by_hand = Level()
     for code in alphabet[-1]:
         by_hand.add(pair(code), 1, code)
-    assert by_hand == small()[4]
+    assert len(alphabet[-1]) == spellings(5)[-1] and by_hand == small()[4]
 
 
 def test_levels_merge_in_any_order():
@@ -166,7 +166,7 @@ def sampled(sampling: str, use: str, count: int) -> list[tuple[Any, Any]]:
 @pytest.mark.parametrize(("sampling", "use"), SETTINGS)
 def test_entries_against_explain_and_the_literal_oracle(sampling, use):
     """Target, coefficient and gradient at a sample are those of `explain`, which the oracle judges."""
-    for (_, a), entry in sampled(sampling, use, 12):
+    for (_, a), entry in sampled(sampling, use, 10):
         text = infix(entry.code)
         outcome = examine(Case(text, sampling, use))
         assert not outcome.complaints, outcome

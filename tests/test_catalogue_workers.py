@@ -1,4 +1,7 @@
-"""The catalogue on a Dask cluster: one worker, two workers and this process give the same."""
+"""The catalogue on a Dask cluster: one worker, two workers and this process give the same.
+
+The workers are threads that speak TCP; what becomes of those in processes is tested with the runner.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,8 @@ def cluster(tmp_path_factory):
     distributed = pytest.importorskip("distributed")
     folder = str(tmp_path_factory.mktemp("dask"))
     with distributed.LocalCluster(
-        n_workers=1, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=60,
-        local_directory=folder,
+        n_workers=1, threads_per_worker=1, processes=False, protocol="tcp", dashboard_address=":0",
+        silence_logs=60, local_directory=folder,
     ) as found:  # fmt: skip
         yield found
 
