@@ -1,9 +1,9 @@
 """All losses with the reverse KL's gradient: one family at a sample, ordered by one number.
 
-Each of them has the gradient rho (k1 + b) s at a sample, b any constant.  With kbar the mean of k1 that
-rho^2 s^2 weighs, the variance is (b + kbar)^2 E_mu[rho^2 s^2] above the least one: b = 0, the gradient of
-rho k3, is best where q is near p on average, and rho k(lam), whose value and gradient are right for every
-lam, has b = 1 - lam.  On-policy mu is q and rho is 1.
+Each of them has the gradient rho (k1 + b) s at a sample, b any constant.  With b_star the mean of -k1 that
+rho^2 s^2 weighs, the variance is (b - b_star)^2 E_mu[rho^2 s^2] above the least one: b = 0, the gradient of
+rho k3, is best where b_star is near 0, and rho k(lam), whose value and gradient are right for every lam,
+has b = 1 - lam.  On-policy mu is q and rho is 1.
 
 Sources: TM = Tang & Munos 2025; the rest is new.
 """
@@ -13,6 +13,7 @@ from fractions import Fraction
 from klsym.calculus import (
     KL,
     Function,
+    alpha,
     claim,
     derive,
     expectation,
@@ -42,28 +43,28 @@ from klsym.numeric.counting import counts_by_hand
 from klsym.parser import parse
 
 g = Function("g")(k1)  # any differentiable function of k1
-a, b, d, delta, kbar = (parameter(name) for name in ("a", "b", "d", "delta", "kbar"))
+a, b, c, b_star = (parameter(name) for name in ("a", "b", "c", "b_star"))
 TARGET = grad(KL(q, p))
 NEW = "new"
 
 
-def noise(c):
-    """Var_mu rho c s = E_mu[rho^2 c^2 s^2] - E_mu[rho c s]^2."""
-    mean = expectation(rho * c * s, under=mu)
-    return expectation((rho * c * s) ** 2, under=mu) - mean * mean
+def noise(of):
+    """Var_mu rho c s = E_mu[rho^2 c^2 s^2] - E_mu[rho c s]^2 for a coefficient c."""
+    mean = expectation(rho * of * s, under=mu)
+    return expectation((rho * of * s) ** 2, under=mu) - mean * mean
 
 
 SQUARES = expectation(rho**2 * s**2, under=mu)
 
 
-def weighed(c):
-    """The premise that kbar is E_mu[rho^2 c s^2]/E_mu[rho^2 s^2]."""
-    return expectation(kbar * rho**2 * s**2, under=mu), expectation(rho**2 * c * s**2, under=mu)
+def weighed(of):
+    """The premise that b_star is -E_mu[rho^2 c s^2]/E_mu[rho^2 s^2], c = k1 or -r."""
+    return expectation(b_star * rho**2 * s**2, under=mu), expectation(-(rho**2) * of * s**2, under=mu)
 
 
 ALONG = (
     "s stands for u.s, the score function along any direction u; sums over the coordinates of theta give the"
-    " total variance, with kbar from the sums",
+    " total variance, with b_star from the sums",
     "on-policy mu is q and rho is 1",
 )
 MEANS = (
@@ -72,7 +73,8 @@ MEANS = (
 )
 WEIGHED = (
     *MEANS,
-    "kbar is E_mu[rho^2 k1 s^2]/E_mu[rho^2 s^2] at the theta in question, and the divisor is not 0",
+    "b_star is -E_mu[rho^2 k1 s^2]/E_mu[rho^2 s^2] at the theta in question, in the last three parts"
+    " E_mu[rho^2 r s^2]/E_mu[rho^2 s^2], and the divisor is not 0",
 )
 
 
@@ -120,30 +122,30 @@ def shortest_losses():
 # ---------------------------------------------------------------------------- their order
 @claim("catalogue.order", source="TM 3 (on-policy, in words); new", reading=WEIGHED)
 def order_of_the_constants():
-    """Of two constants the one nearer to -kbar varies less, so that b = -kbar is best.
+    """Of two constants the one nearer to b_star varies less, so that b = b_star is best.
 
-    The second part is the order: a + delta is nearer than a just if -kbar = a + delta (1 + d)/2 with d > 0.
-    The same holds with -r in place of k1, for the forward KL.
+    In the second part b_star lies beyond the middle of both constants, and in the last three -r stands in
+    place of k1, for the forward KL.
     """
     return tuple(part for of in (k1, -r) for part in _ordered(of))
 
 
 def _ordered(of):
-    mean, gap = weighed(of), (b - a) * (a + b + 2 * kbar)
-    beyond = (2 * kbar, -2 * a - delta * (1 + d))  # -kbar lies beyond the middle of a and a + delta
+    mean, gap = weighed(of), (b - a) * (a + b - 2 * b_star)
+    beyond = (2 * b_star, 2 * a + c * (1 + alpha))  # b_star lies beyond the middle of a and a + c
     return (
         derive(noise(of + b) - noise(of + a), premises=(mean,)).equals(
-            expectation(gap * rho**2 * s**2, under=mu), using=[(0, 2 * (b - a))]
+            expectation(gap * rho**2 * s**2, under=mu), using=[(0, 2 * (a - b))]
         ),
-        derive(noise(of + a + delta), premises=(mean, beyond)).at_most(
+        derive(noise(of + a + c), premises=(mean, beyond)).at_most(
             noise(of + a),
-            rows=[{"b": rho, "scale": delta**2 * d, "at": mu, "power": 1}],
-            using=[(0, 2 * delta), (1, -delta * SQUARES)],
+            rows=[{"b": rho, "scale": c**2 * alpha, "at": mu, "power": 1}],
+            using=[(0, -2 * c), (1, c * SQUARES)],
         ),
-        derive(noise(of - kbar), premises=(mean,)).at_most(
+        derive(noise(of + b_star), premises=(mean,)).at_most(
             noise(of + b),
-            rows=[{"b": rho, "factor": b + kbar, "at": mu, "power": 1}],
-            using=[(0, -2 * (b + kbar))],
+            rows=[{"b": rho, "factor": b - b_star, "at": mu, "power": 1}],
+            using=[(0, 2 * (b - b_star))],
         ),
     )
 
@@ -156,8 +158,8 @@ def no_constant_is_best_everywhere():
     """Of rho k3 and rho (k3 + 1/2), and of rho k3 and rho (k3 - 1/2), neither varies less in all models."""
     return tuple(
         derive(noise(one)).differs_from(noise(other), relation="<=")
-        for c in CONSTANTS
-        for one, other in ((k1, k1 + c), (k1 + c, k1))
+        for number in CONSTANTS
+        for one, other in ((k1, k1 + number), (k1 + number, k1))
     )
 
 
@@ -169,13 +171,13 @@ def rho_k3_near_the_reference():
     """
     return tuple(
         derive(noise(k1)).at_most(
-            noise(k1 + c),
+            noise(k1 + number),
             rows=[
-                {"at": mu, "b": 1, "power": 1, "v": 2 * log(rho), "scale": abs(c),
-                 "nonnegative": (2 * k1 + c) * (c / abs(c))}
+                {"at": mu, "b": 1, "power": 1, "v": 2 * log(rho), "scale": abs(number),
+                 "nonnegative": (2 * k1 + number) * (number / abs(number))}
             ],
         )
-        for c in CONSTANTS
+        for number in CONSTANTS
     )  # fmt: skip
 
 
@@ -201,14 +203,13 @@ def how_many_losses():
 def _counted(found, sampling, use):
     counts = found.of(sampling, use).counts
     numbers = (found.spellings[-1], *(counts[kind][-1] for kind in KINDS))
-    losses = dict(zip(("expressions", *KINDS), numbers, strict=True))
-    text = f"{sampling}, in the {use}: " + ", ".join(
-        f"{n} {kind.replace('_', ' ').replace('mean values', 'values in the mean')}"
-        for kind, n in losses.items()
-    )
+    names = ("expressions", "losses", "values", "values in the mean", "gradients", "expected gradients")
+    where, losses = f"{sampling}, in the {use}:", list(zip(numbers, names, strict=True))
+    text = f"{where} {', '.join(f'{n} {name}' for n, name in losses)}"
+    latex = ",\\ ".join(rf"{n}\text{{ {name}}}" for n, name in losses)
 
     def oracle():
         counted = counts_by_hand(COUNTED, sampling == "on-policy", use == "reward")
         return counted == numbers, f"every expression at random points modulo a prime: {counted}"
 
-    return Evidence("exact", text, rf"\text{{{text}}}", "sympy", oracle=oracle)
+    return Evidence("exact", text, rf"\text{{{where}}}\ {latex}", "sympy", oracle=oracle)

@@ -242,10 +242,10 @@ def test_the_nearest_constant_varies_least(sampling, use):
         trees = samples(30 + seed, copies=1)
         where = Forest(trees, (sampling,))
         spread = {c.constant: variances(where, c.loss, Setting(sampling, use)) for c in choices}
-        middle = kbar(where)
+        best_of = b_star(where)
         for world in range(len(trees)):
             least = min(spread, key=lambda b, world=world: spread[b][world])
-            near = min(spread, key=lambda b, world=world: abs(float(Fraction(b)) + middle[world]))
+            near = min(spread, key=lambda b, world=world: abs(float(Fraction(b)) - best_of[world]))
             assert least == near or abs(spread[least][world] - spread[near][world]) < 1e-12
             best.add(least)
     assert len(best) > 2
@@ -267,12 +267,12 @@ def variances(where: Forest, text: str, setting: Setting) -> Any:
     return square - mean**2
 
 
-def kbar(where: Forest) -> Any:
+def b_star(where: Forest) -> Any:
     rows = where.whole
     names = where.names(rows)
     weight, k1 = (plain(evaluate(t, lambda n, slot=None: plain(names(n, slot)))) for t in ("rho", "k1"))
     mass = where.chance(rows).value * (weight * direction(where, rows)) ** 2
-    return where.mean(rows, mass * k1).value / where.mean(rows, mass).value
+    return -where.mean(rows, mass * k1).value / where.mean(rows, mass).value
 
 
 def test_an_end_of_an_interval_is_half_way():
@@ -327,7 +327,7 @@ def test_the_readme_says_what_is_stored():
 
 
 def test_the_points_of_the_picture_are_literal():
-    """kbar and the excess of the variance in a model, from the densities."""
+    """b_star and the excess of the variance in a model, from the densities."""
     from klsym.abbreviations import Context
     from klsym.figures.catalogue import point
     from klsym.ledger import recall
@@ -339,7 +339,7 @@ def test_the_points_of_the_picture_are_literal():
         q, p, mu, u = (np.array([float(x) for x in row]) for row in (model.q, model.p, model.mu, model.u))
         k1, rho, s = np.log(q / p), q / mu, u - q @ u
         weights = mu * (rho * s) ** 2
-        mean = weights @ k1 / weights.sum()
+        best = -weights @ k1 / weights.sum()
 
         def spread(b, rho=rho, k1=k1, s=s, mu=mu):
             gradient = rho * (k1 + b) * s
@@ -347,6 +347,6 @@ def test_the_points_of_the_picture_are_literal():
 
         for b in (Fraction(0), Fraction(1), Fraction(-1, 2)):
             x, y = point(theorem, model, b)
-            assert x == pytest.approx(mean)
-            assert y == pytest.approx((spread(float(b)) - spread(-mean)) / weights.sum())
-            assert y == pytest.approx((float(b) + mean) ** 2)
+            assert x == pytest.approx(best)
+            assert y == pytest.approx((spread(float(b)) - spread(best)) / weights.sum())
+            assert y == pytest.approx((float(b) - best) ** 2)

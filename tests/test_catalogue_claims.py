@@ -12,6 +12,7 @@ import pytest
 
 from klsym.calculus import (
     KL,
+    alpha,
     derive,
     expectation,
     expected_gradient,
@@ -35,10 +36,9 @@ from klsym.derivations.catalogue import (
     TARGET,
     a,
     b,
-    d,
-    delta,
+    b_star,
+    c,
     g,
-    kbar,
     noise,
     weighed,
 )
@@ -48,26 +48,26 @@ from klsym.numeric.exact import check_theorem
 
 
 def beyond(way: int, scale: Any, premise: Any = None, mean: Any = None) -> Any:
-    """The order of two constants, -kbar being on the side of a + delta (way 1) or of a (-1)."""
-    place = premise or (2 * kbar, -2 * a - delta * (1 + way * d))
-    return derive(noise(k1 + a + delta), premises=(mean or weighed(k1), place)).at_most(
+    """The order of two constants, b_star being on the side of a + c (way 1) or of a (-1)."""
+    place = premise or (2 * b_star, 2 * a + c * (1 + way * alpha))
+    return derive(noise(k1 + a + c), premises=(mean or weighed(k1), place)).at_most(
         noise(k1 + a),
         rows=[{"b": rho, "scale": scale, "at": mu, "power": 1}],
-        using=[(0, 2 * delta), (1, -delta * SQUARES)],
+        using=[(0, -2 * c), (1, c * SQUARES)],
     )
 
 
-def near(c: Fraction, region: Any) -> Any:
+def near(number: Fraction, region: Any) -> Any:
     return derive(noise(k1)).at_most(
-        noise(k1 + c),
+        noise(k1 + number),
         rows=[
-            {"at": mu, "b": 1, "power": 1, "v": 2 * log(rho), "scale": abs(c), "nonnegative": region}
+            {"at": mu, "b": 1, "power": 1, "v": 2 * log(rho), "scale": abs(number), "nonnegative": region}
         ],
     )  # fmt: skip
 
 
 HALF = Fraction(1, 2)
-UNWEIGHTED = (expectation(kbar * s**2, under=q), expectation(k1 * s**2, under=q))
+UNWEIGHTED = (expectation(b_star * s**2, under=q), expectation(-k1 * s**2, under=q))
 WRONG: dict[str, list[Callable[[], Any]]] = {
     "catalogue.one-family": [
         lambda: derive(expectation(rho * g * s, under=mu) - TARGET).iff("g", is_=k1, constants=()),
@@ -94,18 +94,18 @@ WRONG: dict[str, list[Callable[[], Any]]] = {
         lambda: derive(sample_gradient(rho * (k3 - HALF))).equals(sample(rho * (k1 + HALF) * s)),
     ],
     "catalogue.order": [
-        lambda: beyond(-1, delta**2 * d),  # the nearer one is a
-        lambda: beyond(1, 2 * delta**2 * d),
-        lambda: beyond(1, delta**2 * d, premise=(kbar, -2 * a - delta * (1 + d))),
-        lambda: beyond(1, delta**2 * d, mean=weighed(k2)),
-        lambda: beyond(1, delta**2 * d, mean=UNWEIGHTED),
-        lambda: derive(noise(k1 + kbar), premises=(weighed(k1),)).at_most(
+        lambda: beyond(-1, c**2 * alpha),  # the nearer one is a
+        lambda: beyond(1, 2 * c**2 * alpha),
+        lambda: beyond(1, c**2 * alpha, premise=(b_star, 2 * a + c * (1 + alpha))),
+        lambda: beyond(1, c**2 * alpha, mean=weighed(k2)),
+        lambda: beyond(1, c**2 * alpha, mean=UNWEIGHTED),
+        lambda: derive(noise(k1 - b_star), premises=(weighed(k1),)).at_most(
             noise(k1 + b),
-            rows=[{"b": rho, "factor": b - kbar, "at": mu, "power": 1}],
-            using=[(0, -2 * (b + kbar))],
+            rows=[{"b": rho, "factor": b + b_star, "at": mu, "power": 1}],
+            using=[(0, 2 * (b - b_star))],
         ),
         lambda: derive(noise(k1 + b) - noise(k1 + a), premises=(weighed(k1),)).equals(
-            expectation((b - a) * (a + b - 2 * kbar) * rho**2 * s**2, under=mu), using=[(0, 2 * (b - a))]
+            expectation((b - a) * (a + b + 2 * b_star) * rho**2 * s**2, under=mu), using=[(0, 2 * (a - b))]
         ),
     ],
     "catalogue.no-best-constant": [
@@ -130,15 +130,15 @@ def test_a_wrong_version_is_refused(name: str, number: int) -> None:
 
 
 def test_the_right_versions_of_these_are_proved() -> None:
-    assert beyond(1, delta**2 * d).theorem.kind == "proved"
+    assert beyond(1, c**2 * alpha).theorem.kind == "proved"
     assert near(HALF, 2 * k1 + HALF).theorem.kind == near(-HALF, HALF - 2 * k1).theorem.kind == "proved"
 
 
 def test_the_order_holds_where_its_premises_do() -> None:
-    """The oracle chooses kbar and delta as the premises say; the order asks that d > 0 and delta is not 0."""
+    """The oracle chooses b_star and c as the premises say; the order asks that alpha > 0 and c is not 0."""
     part = settle(load()["catalogue.order"]).theorems[1]
     assert part.statement.relation == "<=" and len(part.statement.context.premises) == 2
-    assert {h[1] for h in part.hypotheses if h[0] in ("positive", "nonzero")} == {"d", "delta"}
+    assert {h[1] for h in part.hypotheses if h[0] in ("positive", "nonzero")} == {"alpha", "c"}
     assert check_theorem(part, range(3)).passed
 
 
@@ -156,7 +156,7 @@ def test_a_wrong_count_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_constant_pays_beyond_half_of_it() -> None:
-    """Var rho k1 s - Var rho (k1 - 1/2) s = (kbar - 1/4) E_mu[rho^2 s^2], on two outcomes, by hand."""
+    """Var rho k1 s - Var rho (k1 - 1/2) s = -(b_star + 1/4) E_mu[rho^2 s^2], on two outcomes, by hand."""
     q_, mu_, signs = np.array([0.25, 0.75]), np.array([0.5, 0.5]), set()
     rho_, s_ = q_ / mu_, np.array([0.75, -0.25])  # the score of the first logit
 
@@ -166,8 +166,8 @@ def test_a_constant_pays_beyond_half_of_it() -> None:
     for first in (0.5, 0.25, 0.9, 0.99):
         log_ratio = np.log(q_ / np.array([first, 1 - first]))
         squares = mu_ * (rho_ * s_) ** 2
-        mean = (squares * log_ratio).sum() / squares.sum()
+        best = -(squares * log_ratio).sum() / squares.sum()
         gap = spread(log_ratio) - spread(log_ratio - 0.5)
-        assert gap == pytest.approx((mean - 0.25) * squares.sum())
+        assert gap == pytest.approx(-(best + 0.25) * squares.sum())
         signs.add(bool(gap > 0))
     assert signs == {True, False}

@@ -57,8 +57,8 @@ class Choice:
     constant: b.  gradient: a.  loss: the first of the shortest losses that have it, of that size.
     unbiased: the first of the shortest whose value estimates the same KL, or None.  losses, spellings: how
     many have it.  nearest: from where to where b is the nearest to a number of all that are listed, None for
-    no end.  Of two constants the one nearer to -kbar varies less, by the claim catalogue.order:
-    kbar = E_m[rho^2 k1 s^2]/E_m[rho^2 s^2], and for the forward KL the same of -r.
+    no end.  Of two constants the one nearer to b_star varies less, by the claim catalogue.order:
+    b_star = -E_m[rho^2 k1 s^2]/E_m[rho^2 s^2], and for the forward KL the same of -r.
     """
 
     constant: str

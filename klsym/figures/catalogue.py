@@ -22,14 +22,14 @@ MARKS = {
 }  # fmt: skip
 GROWN = {"losses": "losses", "gradients": "gradients", "expected_gradients": "in the mean"}
 NAMED = {"rho*k3": r"$\rho\,k_3$", "rho*k1": r"$\rho\,k_1$"}
-REACH = 2.4  # of kbar either way
+REACH = 2.4  # of b_star either way
 
 
 def draw(catalogue: Catalogue, theorem: Any, models: Sequence[FiniteModel]) -> Any:
-    """(a) Losses off-policy by size.  (b) Losses by target.  (c) (b + kbar)^2 against kbar, by b.
+    """(a) Losses off-policy by size.  (b) Losses by target.  (c) (b - b_star)^2 against b_star, by b.
 
-    theorem: V(b) - V(a) = (b - a)(a + b + 2 kbar) E_mu[rho^2 s^2], where kbar is the mean that the premise
-    says.  Each model gives a point on each curve, V(b) - V(-kbar) over E_mu[rho^2 s^2], literally.
+    theorem: V(b) - V(a) = (b - a)(a + b - 2 b_star) E_mu[rho^2 s^2], where b_star is the mean that the
+    premise says.  Each model gives a point on each curve, V(b) - V(b_star) over E_mu[rho^2 s^2], literally.
     """
     found = catalogue.of("off-policy", "loss")
     with panels(PAGE, 2.7, 1, 3, width_ratios=[0.9, 1, 1.1]) as (figure, (left, middle, right)):
@@ -74,13 +74,13 @@ def _excess(ax: Any, choices: Sequence[Choice], theorem: Any, models: Sequence[F
         b = float(Fraction(choice.constant))
         colour = {"rho*k3": COLOURS["k3"], "rho*k1": COLOURS["k1"]}.get(choice.loss, GREY)
         strong = choice.loss in NAMED
-        ax.plot(x, (x + b) ** 2, color=colour, lw=1.4 if strong else 0.6, zorder=3 if strong else 1)
+        ax.plot(x, (x - b) ** 2, color=colour, lw=1.4 if strong else 0.6, zorder=3 if strong else 1)
         points = [point(theorem, model, Fraction(choice.constant)) for model in models]
         ax.plot(*np.array(points).T, "o", color=colour, ms=1.8, zorder=4 if strong else 2)
         if abs(b) <= REACH:
             text = NAMED.get(choice.loss, f"${Fraction(choice.constant)}$")
             ax.annotate(
-                text, (-b, 0), (0, -3), textcoords="offset points", ha="center", va="top", fontsize=7,
+                text, (b, 0), (0, -3), textcoords="offset points", ha="center", va="top", fontsize=7,
                 color=colour, annotation_clip=False,
             )  # fmt: skip
     ax.annotate(
@@ -89,21 +89,21 @@ def _excess(ax: Any, choices: Sequence[Choice], theorem: Any, models: Sequence[F
     )  # fmt: skip
     ax.set(xlim=(-REACH, REACH), ylim=(0, 1.2))
     ax.tick_params(axis="x", pad=11)
-    ax.set_xlabel(r"$\bar k$: $k_1$ in the mean, weighed by $\rho^2 s^2$")
+    ax.set_xlabel(r"the best constant $b^\star$ in a model")
     ax.set_title("(c) excess variance", loc="left")
 
 
 def point(theorem: Any, model: FiniteModel, b: Fraction) -> tuple[float, float]:
-    """kbar in a model, and (V(b) - V(-kbar))/E_mu[rho^2 s^2], both from the two sides of what is stated.
+    """b_star in a model, and (V(b) - V(b_star))/E_mu[rho^2 s^2], both from the two sides of what is stated.
 
-    The premise kbar S = E_mu[rho^2 k1 s^2] has S on its left at kbar = 1.
+    The premise b_star S = -E_mu[rho^2 k1 s^2] has S on its left at b_star = 1.
     """
     [(left, right)] = theorem.statement.context.premises
-    square, mean = _sides(theorem, model, left, right, {"kbar": 1, "a": 0, "b": 0})
-    kbar = mean / square
-    known = {"kbar": kbar, "a": -kbar, "b": b}
+    square, mean = _sides(theorem, model, left, right, {"b_star": 1, "a": 0, "b": 0})
+    best = mean / square
+    known = {"b_star": best, "a": best, "b": b}
     excess, _ = _sides(theorem, model, theorem.statement.left, theorem.statement.right, known)
-    return kbar, excess / square
+    return best, excess / square
 
 
 def _sides(theorem: Any, model: FiniteModel, left: Any, right: Any, known: Any) -> tuple[float, float]:

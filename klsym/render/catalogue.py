@@ -16,10 +16,10 @@ NAMES = {
     "gradients": "gradients at a sample",
     "expected_gradients": "expected gradients",
 }
-# its name, the coefficients of its gradient, and what kbar averages
+# its name, the coefficients of its gradient, and what b_star averages
 DIVERGENCES = {
-    "reverse-kl": ("KL(q||p)", "k1 + b", "rho^2 k1 s^2"),
-    "forward-kl": ("KL(p||q)", "b - r", "-rho^2 r s^2"),
+    "reverse-kl": ("KL(q||p)", "k1 + b", "-rho^2 k1 s^2"),
+    "forward-kl": ("KL(p||q)", "b - r", "rho^2 r s^2"),
 }
 TARGETS = ("zero", "reverse-kl", "forward-kl", "combination", "f-divergence", "separable")
 
@@ -70,13 +70,13 @@ def aligned(rows: Sequence[Sequence[str]], left: int = 1) -> Iterator[str]:
 def _having(catalogue: Catalogue, kl: str) -> Iterator[str]:
     name, c, square = DIVERGENCES[kl]
     yield f"With the expected gradient of {name}: at a sample ({c}) s, off-policy rho ({c}) s, and no other."
-    yield "Shortest losses first. The nearer b is to -kbar, the less the gradient varies:"
-    yield f"kbar = E_m[{square}]/E_m[rho^2 s^2]; the last column: the -kbar for which it varies least of all"
+    yield "Shortest losses first. The nearer b is to b_star, the less the gradient varies:"
+    yield f"b_star = E_m[{square}]/E_m[rho^2 s^2]; last column: the b_star for which it varies least of all"
     for found in catalogue.settings:
         choices = found.choices[kl]
         yield ""
         yield f"{found.sampling}, in the {found.use}: {len(choices)} gradients at a sample"
-        heads = ["b", "loss", "with the right value", "losses", "spellings", "-kbar"]
+        heads = ["b", "loss", "with the right value", "losses", "spellings", "b_star"]
         yield from aligned([heads, *map(_row, choices[:SHOWN])], left=3)
 
 
