@@ -216,6 +216,13 @@ def _of_mu(verdict: Verdict) -> list[ExpPoly]:
     return [c for c, atoms in terms if atoms == (Divergence("KL", "mu", "q"),)]
 
 
+def is_paid(reward: ExpPoly) -> bool:
+    """Does a mean reward rise with R, and with A: is it there to be ascended?"""
+    value = to_sympy(reward)
+    slopes = [value.diff(x) for x in (R, A) if value.has(x)]
+    return bool(slopes) and all(negative(-slope) == "" for slope in slopes)
+
+
 def negative(value: Any) -> str | None:
     """Where a multiple is negative: "" for all parameters, " where .." for some, None for no positive ones.
 

@@ -14,10 +14,10 @@ from typing import Any
 
 from klsym.abbreviations import Curl, E, Side, Statement, atoms_of, elements, measures
 from klsym.convert import to_ring
-from klsym.engine.advice import facts_of, warnings_for
+from klsym.engine.advice import facts_of, is_paid, warnings_for
 from klsym.engine.derivation import Derivation, Proof, derive
 from klsym.engine.explain_setting import Setting
-from klsym.engine.generators import generated
+from klsym.engine.generators import functional, generated
 from klsym.engine.objectives import gradient_of, objective
 from klsym.engine.quantities import KL, Quantity, expectation, expected_gradient, grad
 from klsym.engine.targets import Target, recognise, recognise_value
@@ -29,7 +29,7 @@ from klsym.language import length, parameter, s, sg
 from klsym.names import SAMPLE, SAMPLE_BASES, parse_name
 from klsym.parser import MAX_EXP, MAX_POWER
 from klsym.render import formulas, losses
-from klsym.render.divergences import generated_warnings
+from klsym.render.divergences import functional_warning, generated_warnings
 from klsym.render.losses import Written
 from klsym.render.spelling import LATEX, TEXT
 from klsym.render.text import chain_in, show_theorem
@@ -87,9 +87,22 @@ def explain_sample(written: Written, setting: Setting) -> Verdict:
     )
     verdict = with_objective(verdict, form.found, form.derivation)
     facts = facts_of(element, per_sample, form.coefficient, setting.on_policy)
-    of_r = generated(form.coefficient)
-    said = (*warnings_for(verdict, facts), *(generated_warnings(of_r) if of_r else ()))
-    return replace(verdict, warnings=said, generated=of_r)
+    verdict = replace(verdict, warnings=warnings_for(verdict, facts))
+    return with_shape(verdict, form.coefficient, form.found)
+
+
+def with_shape(verdict: Verdict, c: ExpPoly, found: Target) -> Verdict:
+    """The verdict, with f or the convexity in q of what c(k1, w, log q) descends, beside a mean reward."""
+    ascended = verdict.setting.use == "reward" and is_paid(found.reward)
+    penalty = (c - found.reward) * (-1 if ascended else 1)
+    of_r = generated(penalty)
+    if of_r is not None:
+        of_r = replace(of_r, beside=found.reward if ascended else -found.reward)
+        return replace(verdict, generated=of_r, warnings=(*verdict.warnings, *generated_warnings(of_r)))
+    if found.target != "separable" or verdict.implied is None:
+        return verdict
+    of_q = functional(penalty)
+    return replace(verdict, functional=of_q, warnings=(*verdict.warnings, *functional_warning(of_q)))
 
 
 def with_objective(verdict: Verdict, found: Target, start: Derivation) -> Verdict:

@@ -16,17 +16,21 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import mpmath
+from mpmath import iv
 
 from klsym.engine.branches import Zero, signs, stretches
 from klsym.engine.objectives import objective_under
+from klsym.engine.signs import positive_sum, without_positive_factors
 from klsym.names import LOG_RATIOS, SAMPLE_BASES, parse_name
 from klsym.ring import ONE, ZERO, ExpPoly, Number
 
 K1 = ExpPoly.variable("k1")
 R = (-K1).exp()
+FREE = ("k1", "w", "log_q")
 
 
 def slope(element: ExpPoly) -> ExpPoly:
@@ -126,21 +130,44 @@ class Stretch:
         return (self.lower is None or self.lower[0] <= 0) and (self.upper is None or self.upper[1] >= 0)
 
 
-def convex_where(c: ExpPoly) -> tuple[Stretch, ...] | None:
+@dataclass(frozen=True)
+class Condition:
+    """element >= 0, in k1 and parameters; where that is everywhere: `always`, each of which is >= 0 then.
+
+    always: elements of parameters alone; None where no parameters make it hold everywhere.
+    """
+
+    element: ExpPoly
+    always: tuple[ExpPoly, ...] | None
+
+
+Where = tuple[Stretch, ...] | Condition
+
+
+def convex_where(c: ExpPoly) -> Where | None:
     """Where q f(p/q) is convex in q: c rises with k1, so that the field pulls back; None where it is open.
 
     >>> from klsym.convert import to_ring
-    >>> from klsym.language import k1, k2
+    >>> from klsym.language import k1, k2, lam, r
     >>> convex_where(to_ring(k1 + k2))  # k1 >= -1, that is r <= e
     (Stretch(lower=(Fraction(-1, 1), Fraction(-1, 1)), upper=None),)
+    >>> where = convex_where(to_ring(k1 + lam * r))  # 1 - lam r >= 0, everywhere if -lam >= 0
+    >>> where.element == to_ring(1 - lam * r), where.always == (to_ring(-lam),)
+    (True, True)
     """
-    rising = slope(c)
-    if not rising.names():
-        value = rising.terms.get(((), ()), 0)
+    return nonnegative_where(slope(c))
+
+
+def nonnegative_where(element: ExpPoly) -> Where | None:
+    """Where a function of k1 and parameters is not negative; None where it is open."""
+    if not element.names():
+        value = element.terms.get(((), ()), 0)
         return (Stretch(None, None),) if value >= 0 else ()
-    found = stretches(rising)
+    if element.names() - {"k1"}:
+        return _under_parameters(without_positive_factors(element))
+    found = stretches(element)
     if found is None:
-        taken = signs(rising)
+        taken = signs(element)
         return None if taken is None or len(taken) > 1 else (Stretch(None, None),) * (taken == (1,))
     kept: list[Stretch] = []
     for sign, (lower, upper) in found:
@@ -151,22 +178,72 @@ def convex_where(c: ExpPoly) -> tuple[Stretch, ...] | None:
     return tuple(kept)
 
 
+def _under_parameters(element: ExpPoly) -> Where | None:
+    """A sum of a(parameters) k1^n exp(-b k1); the ratio of two exponentials takes all values above 0."""
+    by_term: dict[tuple[Number, int], ExpPoly] = {}
+    for (monomial, exponent), value in element.terms.items():
+        rates = dict(exponent)
+        rate, power = rates.pop((("k1", 1),), 0), dict(monomial).get("k1", 0)
+        if any(name == "k1" for m in rates for name, _ in m):
+            return None
+        rest = tuple(item for item in monomial if item[0] != "k1")
+        term = ExpPoly({(rest, tuple(sorted(rates.items()))): value})
+        by_term[rate, power] = by_term.get((rate, power), ZERO) + term
+    needed = _needed(by_term)
+    if needed is None:
+        return None
+    open_ = [e for e in needed if not _never_negative(e)]
+    if not open_:
+        return (Stretch(None, None),)
+    never = any(not e.names() or positive_sum(-e) for e in open_)
+    return Condition(element, None if never else tuple(dict.fromkeys(open_)))
+
+
+def _needed(by_term: dict[tuple[Number, int], ExpPoly]) -> list[ExpPoly] | None:
+    """What must not be negative for the sum to be so everywhere, no more and no less; None: it is open."""
+    rows = [by_term[key] for key in sorted(by_term)]
+    powers = {power for _, power in by_term}
+    if powers == {0}:
+        return [rows[0], rows[-1]] if all(map(_never_negative, rows[1:-1])) else None
+    if len({rate for rate, _ in by_term}) > 1:
+        return None
+    if powers == {0, 1} or powers == {1}:
+        return [*rows, -rows[-1]]  # a + b k1 with b = 0
+    return rows if powers <= {0, 2} else None
+
+
+def _never_negative(element: ExpPoly) -> bool:
+    """A number, or a sum of squares of parameters."""
+    if not element.names():
+        return element.terms.get(((), ()), 0) >= 0
+    return positive_sum(element) is not None
+
+
 # ---------------------------------------------------------------------------- all of it
 @dataclass(frozen=True)
 class Generated:
     """What E_q[c s] with c = c(r) descends: f, where it is convex (None is open), f''(1), and how far down.
 
     unbounded: E_q[f(r)] = sum p f(r)/r falls without end as q(x) goes to 0 somewhere; None where it is open.
+    beside: the reward whose mean is ascended while E_q[f(r)] is descended.
     """
 
     f: ExpPoly
-    where: tuple[Stretch, ...] | None
+    where: Where | None
     strength: ExpPoly
     unbounded: bool | None
+    beside: ExpPoly = ZERO
 
     @property
     def is_divergence(self) -> bool | None:
-        return None if self.where is None else any(stretch.everywhere for stretch in self.where)
+        """Is f convex everywhere, whatever the parameters are?"""
+        return _holds(self.where)
+
+
+def _holds(where: Where | None) -> bool | None:
+    if where is None or isinstance(where, Condition):
+        return None if where is None else False
+    return any(stretch.everywhere for stretch in where)
 
 
 def generated(c: ExpPoly) -> Generated | None:
@@ -179,8 +256,78 @@ def generated(c: ExpPoly) -> Generated | None:
     f = generator(c) if slope(c) else None
     if f is None:
         return None
-    numeric = not f.names() - {"k1"}
-    return Generated(f, convex_where(c), strength(c), limit(f * K1.exp()) == -math.inf if numeric else None)
+    return Generated(f, convex_where(c), strength(c), _falls(f))
+
+
+def _falls(f: ExpPoly) -> bool | None:
+    """Does f(r)/r go to minus infinity with r?  A weight that all of f shares is meant to be positive."""
+    weights = {tuple(item for item in monomial if item[0] != "k1") for monomial, _ in f.terms}
+    if len(weights) != 1:
+        return None
+    plain = f * ExpPoly({(weights.pop(), ()): 1}).inverse() * K1.exp()
+    return None if plain.names() - {"k1"} else limit(plain) == -math.inf
+
+
+# ---------------------------------------------------------------------------- beyond c(r)
+@dataclass(frozen=True)
+class Functional:
+    """sum_x Phi(q; p, mu) with dPhi/dq = c: where it is convex in q, which is where c rises with log q.
+
+    where: intervals of minus the log ratio that `of` names, or a condition; None is open.
+    """
+
+    where: Where | None
+    of: str = "r"
+
+    @property
+    def is_convex(self) -> bool | None:
+        return _holds(self.where)
+
+
+def functional(c: ExpPoly) -> Functional:
+    """The convexity in q, at each p and mu, of what E_q[c s] is the gradient of.
+
+    >>> from klsym.convert import to_ring
+    >>> from klsym.language import k1, rho
+    >>> functional(to_ring(k1 / rho)).where  # k1 <= 1: r >= 1/e
+    (Stretch(lower=None, upper=(Fraction(1, 1), Fraction(1, 1))),)
+    >>> functional(to_ring(rho * (k1 + 1))).of, functional(to_ring(1 / rho)).is_convex
+    ('r', False)
+    """
+    rising = without_positive_factors(slope(c))
+    moving = {name for name in rising.names() if parse_name(name).base in SAMPLE_BASES}
+    if moving <= {"k1"}:
+        return Functional(nonnegative_where(rising))
+    if moving == {"w"}:
+        return Functional(nonnegative_where(rising.substitute({"w": -K1})), "rho")
+    if positive_sum(rising):
+        return Functional((Stretch(None, None),))
+    return Functional(Condition(rising, None) if _is_negative_somewhere(rising) else None)
+
+
+def _is_negative_somewhere(element: ExpPoly) -> bool:
+    """At one of a few places, by enclosures; log q is negative there."""
+    if element.names() - {*FREE}:
+        return False
+    ratios: tuple[Number, ...] = (-5, -1, Fraction(1, 3), 1, 5)
+    for at in product(ratios, ratios, (-9, -1)):
+        value = element.substitute({n: ExpPoly.number(x) for n, x in zip(FREE, at, strict=True)})
+        if _enclosed(value).b < 0:
+            return True
+    return False
+
+
+def _enclosed(value: ExpPoly) -> Any:
+    """A sum of rationals times exponentials of rationals as an interval."""
+    total = iv.mpf(0)
+    for (_, exponent), number in value.terms.items():
+        power = Fraction(dict(exponent).get((), 0))
+        total += _interval(number) * iv.exp(_interval(power))
+    return total
+
+
+def _interval(value: Number) -> Any:
+    return iv.mpf(value.numerator) / value.denominator
 
 
 def limit(element: ExpPoly) -> float:

@@ -12,7 +12,7 @@ from klsym.convert import to_sympy
 from klsym.engine.quantities import KL, Quantity, expectation, grad
 from klsym.engine.targets import K1, R_RATIO, Target
 from klsym.names import LOG_RATIOS, SAMPLE_BASES, parse_name
-from klsym.ring import ONE, ZERO, ExpPoly, Key
+from klsym.ring import ONE, ZERO, Exponent, ExpPoly, Key
 from klsym.slots import at_slot
 
 WEIGHT = ExpPoly.variable("w").exp()
@@ -111,22 +111,35 @@ def _of_term(term: ExpPoly, slot: str) -> ExpPoly | None:
     """
     moving = {at_slot(base, slot) for base in LOG_RATIOS}
     [((monomial, exponent), value)] = term.terms.items()
-    inside = {m: v for m, v in exponent if any(moves(name) for name, _ in m)}
     powers = [(name, power) for name, power in monomial if moves(name)]
-    if any(m not in {((name, 1),) for name in moving} for m in inside):
+    slope = _rate(exponent, moving)
+    if slope is None or len(slope.terms) > 1:  # 1/b is an element for a single term
         return None
     if not {name for name, _ in powers} <= moving or any(power < 0 for _, power in powers):
         return None
-    slope = sum(inside.values())
+    inside = {m for m, _ in exponent}
     own = at_slot("k1", slot)
     name, power = powers[0] if powers else (own if ((own, 1),) in inside else at_slot("log_q", slot), 0)
     kept = () if slope else (name,)
     change = ExpPoly({(monomial, ()): value}).derive(
         lambda variable: ONE if variable in moving and variable not in kept else ZERO
     )
-    scale = ExpPoly.number(slope).inverse() if slope else ExpPoly.variable(name) * Fraction(1, power + 1)
+    scale = slope.inverse() if slope else ExpPoly.variable(name) * Fraction(1, power + 1)
     rest = primitive(change * ExpPoly({((), exponent): 1}) * scale, slot)
     return None if rest is None else term * scale - rest
+
+
+def _rate(exponent: Exponent, moving: set[str]) -> ExpPoly | None:
+    """The slope of an exponent in which what moves stands alone, or times what does not move; else None."""
+    total = ZERO
+    for monomial, value in exponent:
+        inside = [(name, power) for name, power in monomial if moves(name)]
+        if any(name not in moving or power != 1 for name, power in inside) or len(inside) > 1:
+            return None
+        if inside:
+            rest = tuple(item for item in monomial if item not in inside)
+            total = total + ExpPoly({(rest, ()): value})
+    return total
 
 
 def moves(name: str) -> bool:

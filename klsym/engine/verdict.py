@@ -9,7 +9,7 @@ from typing import Any
 
 from klsym.engine.derivation import Proof
 from klsym.engine.explain_setting import Setting as Setting
-from klsym.engine.generators import Generated
+from klsym.engine.generators import Functional, Generated
 from klsym.engine.quantities import Quantity
 from klsym.engine.targets import Target
 from klsym.render import formulas
@@ -70,7 +70,7 @@ class Verdict(VerdictView):
     of anything.  per_sample_cases and coefficient_cases: the two coefficients of the score by cases, for a
     loss with kinks.  implied: what the expected gradient is the gradient of, `implied_proof` that it is,
     where the target itself does not say so; objective_latex: the same in other words; generated: the same as
-    E_q[f(r)], for a coefficient that is a function of r.
+    E_q[f(r)], for a coefficient that is a function of r; functional: where a separable objective is convex.
     shown: the expected gradient in words of named quantities; notes: what it keeps and drops.
     """
 
@@ -97,6 +97,7 @@ class Verdict(VerdictView):
     implied: Quantity | None = None
     implied_proof: Proof | None = None
     generated: Generated | None = None
+    functional: Functional | None = None
     objective_latex: str | None = None
     shown: str = ""
     notes: tuple[str, ...] = ()

@@ -9,56 +9,106 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from klsym.render.coefficients import coefficient, element
+from klsym.names import SAMPLE_BASES
+from klsym.render import losses
+from klsym.render.coefficients import coefficient
 from klsym.render.spelling import TEXT
 from klsym.render.tree import Call, Formula, Name
+from klsym.render.values import shown
 from klsym.ring import ExpPoly
 
-RATIO = Name("r")
 DIGITS = 6  # of an edge that is no power of e
 
 
-def in_r(f: ExpPoly) -> Formula:
-    """A function of k1 as one of r: k1 is -log r, exp(-a k1) is r^a."""
+def in_r(f: Any) -> Formula:
+    """A function of k1 as one of r: k1 is -log r, exp(-a k1) is r^a; outside the ring it is in r already."""
+    return _renamed(coefficient(_of_log_r(f))) if isinstance(f, ExpPoly) else losses.tree_of(f)
+
+
+def _of_log_r(f: ExpPoly) -> ExpPoly:
+    """With k1 standing for log r where it is no exponent."""
     terms = {
         (monomial, exponent): value * (-1) ** dict(monomial).get("k1", 0)
         for (monomial, exponent), value in f.terms.items()
     }
-    return _renamed(coefficient(ExpPoly(terms)))
+    return ExpPoly(terms)
 
 
-def _renamed(formula: Any) -> Any:
+def _renamed(formula: Any, of: str = "r") -> Any:
     if formula == Name("k1"):
-        return Call("log", (RATIO,))
+        return Call("log", (Name(of),))
+    if formula == Name("r"):
+        return Name(of)
     if isinstance(formula, tuple):
-        return tuple(map(_renamed, formula))
+        return tuple(_renamed(item, of) for item in formula)
     if not isinstance(formula, Formula):
         return formula
     fields = formula.__dataclass_fields__  # type: ignore[attr-defined]
-    return replace(formula, **{name: _renamed(getattr(formula, name)) for name in fields})  # type: ignore[type-var]
+    return replace(formula, **{name: _renamed(getattr(formula, name), of) for name in fields})  # type: ignore[type-var]
 
 
-def region(stretches: Sequence[Any]) -> str:
-    """Intervals of k1 = -log r as intervals of r: "r <= e", "1/e <= r <= 3.51286".
+def region(where: Any, of: str = "r") -> str:
+    """Intervals of k1 = -log r as intervals of r, "1/e <= r <= 3.51286", or a condition, "r <= lam + 1".
 
-    stretches: with the ends `lower` and `upper`, each None or a pair of rationals that enclose it.
+    where: intervals with the ends `lower` and `upper`, each None or a pair of rationals that enclose it; or
+    an `element` that is not negative there.  of: the ratio whose logarithm is -k1.
     """
-    return " or ".join(_interval(s.lower, s.upper) for s in reversed(stretches))
+    if hasattr(where, "element"):
+        return at_least_zero(where.element, of)
+    return " or ".join(_interval(s.lower, s.upper, of) for s in reversed(where))
 
 
-def _interval(lower: Any, upper: Any) -> str:
+def at_least_zero(element: ExpPoly, of: str = "r") -> str:
+    """The condition that it is not negative: what holds r on the left.
+
+    >>> k1, lam = ExpPoly.variable("k1"), ExpPoly.variable("lam")
+    >>> at_least_zero(1 + lam - (-k1).exp()), at_least_zero(-lam), at_least_zero(lam * lam - lam)
+    ('r <= lam + 1', 'lam <= 0', 'lam*(lam - 1) >= 0')
+    """
+    both = _of_log_r(element)
+    over = ExpPoly({key: value for key, value in both.terms.items() if value > 0})
+    under = over - both
+    shared = set.intersection(*({name for name, _ in m} for m, _ in both.terms)) - {"k1"}
+    if over and under and (shared or "k1" not in element.names()):  # beta*(1 - r) >= 0
+        return f"{TEXT(_renamed(coefficient(both), of))} >= 0"
+    left, right = (TEXT(_renamed(coefficient(side), of)) for side in (over, under))
+    flipped = under and (not over or "k1" in under.names() - over.names())
+    return f"{right} <= {left}" if flipped else f"{left} >= {right}"
+
+
+def everywhere_if(where: Any) -> str | None:
+    """What parameters must be for it to hold everywhere; None where none make it so, or it needs none.
+
+    >>> from types import SimpleNamespace
+    >>> lam, beta = ExpPoly.variable("lam"), ExpPoly.variable("beta")
+    >>> everywhere_if(SimpleNamespace(element=lam, always=(beta, -beta, lam)))
+    'beta = 0 and lam >= 0'
+    """
+    if getattr(where, "always", None) is None:
+        return None
+    needed = dict.fromkeys(where.always)
+    equal = [e for e in needed if -e in needed]
+    said = {TEXT(coefficient(max(e, -e, key=_leads))): " = 0" for e in equal}
+    return " and ".join([f"{e}{sign}" for e, sign in said.items()] +
+                        [at_least_zero(e) for e in needed if e not in equal])  # fmt: skip
+
+
+def _leads(element: ExpPoly) -> bool:
+    return next(iter(element.terms.values())) > 0
+
+
+def _interval(lower: Any, upper: Any, of: str) -> str:
     if lower is None and upper is None:
         return "everywhere"
     if upper is None:
-        return f"r <= {_edge(lower)}"
+        return f"{of} <= {_edge(lower)}"
     if lower is None:
-        return f"r >= {_edge(upper)}"
-    return f"{_edge(upper)} <= r <= {_edge(lower)}"
+        return f"{of} >= {_edge(upper)}"
+    return f"{_edge(upper)} <= {of} <= {_edge(lower)}"
 
 
 def _edge(zero: tuple[Fraction, Fraction]) -> str:
@@ -75,23 +125,62 @@ def generated_json(found: Any) -> dict[str, Any]:
     """f as a grammar string in r, where it is convex, and f''(1); nulls where there is none."""
     if found is None:
         return {"f": None, "genuine_divergence": None, "fisher_strength": None}
-    holds = found.is_divergence
-    where = region(found.where) if found.where and not holds else None
     return {
-        "f": TEXT(in_r(found.f)),
-        "genuine_divergence": None if holds is None else {"holds": holds, "where": where},
-        "fisher_strength": element(found.strength),
+        "f": None if found.f is None else TEXT(in_r(found.f)),
+        "genuine_divergence": convexity_json(found.where, found.is_divergence),
+        "fisher_strength": None if found.strength is None else shown(found.strength),
     }
 
 
+def convexity_json(where: Any, holds: bool | None) -> dict[str, Any] | None:
+    """Is it convex for all parameters, and where it is; null where that is open."""
+    if holds is None:
+        return None
+    return {"holds": holds, "where": region(where) if where and not holds else None}
+
+
 def generated_text(found: Any) -> str:
-    """f = log(r)**2/2, convex where r <= e; f''(1) = 1."""
+    """E_q[f(r)] with f = log(r)**2/2, convex where r <= e; f''(1) = 1; beside rewards what is maximised."""
     told = generated_json(found)
-    genuine = told["genuine_divergence"]
-    convex = "" if genuine is None else ", convex" if genuine["holds"] else ", convex nowhere"
-    if genuine and genuine["where"]:
-        convex = f", convex where {genuine['where']}"
-    return f"E_q[f(r)] with f = {told['f']}{convex}; f''(1) = {told['fisher_strength']}"
+    whole = f"maximise E_q[{shown(found.beside)}] - E_q[f(r)]" if found.beside else "E_q[f(r)]"
+    convex = convexity_text(found.where, found.is_divergence)
+    parts = filter(None, (f"{whole} with f = {told['f']}", convex))
+    return f"{', '.join(parts)}; f''(1) = {told['fisher_strength']}"
+
+
+def convexity_text(where: Any, holds: bool | None, of: str = "r") -> str:
+    """convex where r <= e; empty where it is open."""
+    if holds is None:
+        return ""
+    if not where:
+        return "convex nowhere"
+    if holds:
+        return "convex"
+    shown_region, always = region(where, of), everywhere_if(where)
+    if always == shown_region:
+        return f"convex if {always}"
+    return f"convex where {shown_region}" + (f" (everywhere if {always})" if always else "")
+
+
+def functional_text(found: Any) -> str:
+    """Where a separable objective is convex in q: "convex in q where r >= 1/e"."""
+    told = convexity_text(found.where, found.is_convex, found.of)
+    return told if told.endswith("nowhere") else told.replace("convex", "convex in q", 1)
+
+
+def functional_warning(found: Any) -> list[str]:
+    """What it means that c does not rise with log q."""
+    if found.is_convex is not False or _for_weights(found.where):
+        return []
+    where = f"only where {region(found.where, found.of)}: elsewhere" if found.where else "nowhere:"
+    return [f"the objective is convex in q {where} the more likely an outcome, the weaker it is held"]
+
+
+def _for_weights(where: Any) -> bool:
+    """Is it everywhere for positive parameters, as weights are?  Or a matter of their signs alone?"""
+    always = getattr(where, "always", None)
+    of_sample = always is not None and where.element.names() & {*SAMPLE_BASES}
+    return always is not None and not (of_sample and any(v < 0 for e in always for v in e.terms.values()))
 
 
 def generated_warnings(found: Any) -> list[str]:
@@ -99,7 +188,7 @@ def generated_warnings(found: Any) -> list[str]:
     said = []
     if not found.strength:
         said.append("no restoring force at q = p: f''(1) = 0")
-    if found.where and not found.is_divergence:
+    if found.where and not found.is_divergence and not _for_weights(found.where):
         said.append(f"pushes q away from p unless {region(found.where)}: f is convex there alone")
     if found.unbounded:
         said.append("the objective is unbounded below: it falls without end as q goes to 0 somewhere")

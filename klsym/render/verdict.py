@@ -7,7 +7,7 @@ from typing import Any
 
 from klsym.render import formulas
 from klsym.render.combination import combination_text, value_text
-from klsym.render.divergences import generated_text
+from klsym.render.divergences import functional_text, generated_text
 from klsym.render.latex import aligned
 from klsym.render.spelling import is_sum
 from klsym.render.text import show_interval
@@ -52,6 +52,7 @@ class VerdictView:
     coefficient_cases: Any
     implied: Any
     generated: Any
+    functional: Any
     scores_named: tuple[bool, bool]
     shown: str
     notes: tuple[str, ...]
@@ -190,6 +191,8 @@ def _gradient_rows(verdict: VerdictView) -> list[tuple[str, str]]:
         rows.append(("objective", formulas.side(verdict.implied.side)))
     if verdict.generated is not None and verdict.gradient.target not in ("reverse-kl", "forward-kl"):
         rows.append(("that is", generated_text(verdict.generated)))
+    if verdict.functional is not None and (convex := functional_text(verdict.functional)):
+        rows.append(("as such", convex))
     if setting.level in LEVELS:
         rows.append(("level", LEVELS[setting.level]))
     if verdict.inside_clamps:
