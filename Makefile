@@ -19,7 +19,7 @@ endif
 
 .DEFAULT_GOAL := help
 .PHONY: help install report paper test lint types notebooks notebooks-check bench calibrate attacks mutants random-losses \
-	lock format clean
+	implied lock format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -92,6 +92,9 @@ mutants: install ## change the trusted base line by line; the kernel's tests mus
 random-losses: install ## 20,000 random losses in all settings against the literal oracle, and the rules on 10,000 sums over t
 	$(BIN)/python benchmarks/random_losses.py --count 20000
 	$(BIN)/python benchmarks/random_losses.py --tokens --count 10000
+
+implied: install ## the objectives of 1,000 random c(r) against floats that share nothing with klsym
+	$(BIN)/python benchmarks/implied_objectives.py --count 1000
 
 # Keeps the pinned versions that still fit; `make lock LOCK_FLAGS=--upgrade` takes the newest.
 # Universal, hence one lock for all systems and Pythons; no index is named in it.

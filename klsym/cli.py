@@ -77,7 +77,7 @@ def _discard_output() -> None:
 
 def _guard_minus(argv: list[str]) -> list[str]:
     """`explain -k1` means the loss -k1: argparse takes what starts with a space for no option."""
-    if argv[:1] not in (["explain"], ["compare"]) or "--" in argv:
+    if argv[:1] not in (["explain"], ["compare"], ["divergence"]) or "--" in argv:
         return argv
     known = ("-", "-h", *(a for a in argv if a.startswith("--") and a[2:3].isalpha()))
     losses = ("--k", "--r", "--log", "--lam", "--sg", "--R", "--A")  # such as --k1, which is k1
@@ -93,6 +93,7 @@ def build_parser() -> Parser:
     _add_compare(commands)
     _add_optimum(commands)
     _add_catalogue(commands)
+    _add_divergence(commands)
     _add_ledger_commands(commands)
     return parser
 
@@ -212,6 +213,23 @@ def _add_catalogue(commands: Any) -> None:
         "--json", action="store_const", const="json", dest="format", help="same as --format json"
     )
     catalogue.set_defaults(run="catalogue:show_catalogue")
+
+
+def _add_divergence(commands: Any) -> None:
+    divergence = commands.add_parser(
+        "divergence",
+        help="from a divergence to the losses that descend it",
+        description="The losses that estimate E_q[f(r)] and that descend it, in each setting, with proofs;"
+        " and those that look as if they did.",
+        epilog="F is reverse-kl, forward-kl, jeffreys, pearson-chi2, neyman-chi2, squared-hellinger,"
+        " jensen-shannon, alpha or alpha=1/2; or f as a function of r = p/q, such as 'r*log(r)'. " + GRAMMAR,
+    )
+    divergence.add_argument("divergence", metavar="F", help="a name such as jeffreys, or f(r)")
+    divergence.add_argument(
+        "--sampling", choices=("on-policy", "off-policy"), help="samples from q or from mu (both)"
+    )
+    _add_format(divergence, ("text", "json"))
+    divergence.set_defaults(run="divergences:show_losses")
 
 
 def _add_ledger_commands(commands: Any) -> None:

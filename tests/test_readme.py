@@ -90,6 +90,7 @@ def test_the_commands_are_shown():
             "--reference",
             "0.5,0.3,0.2",
         ],
+        ["divergence", "jeffreys", "--sampling", "off-policy"],
         ["compare", "rho*k1", "rho*k3", "--sampling", "off-policy"],
         ["explain", "k1", "--level", "token", "--aggregate", "mean"],
     ]

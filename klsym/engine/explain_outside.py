@@ -12,6 +12,7 @@ from klsym.convert import in_core
 from klsym.engine import outside, slopes
 from klsym.engine.advice import facts_outside, warnings_for
 from klsym.engine.cases import cases
+from klsym.engine.generators_outside import generated_outside, must_not_vanish
 from klsym.engine.piecewise import is_piecewise
 from klsym.engine.verdict import Meaning, Setting, Step, Verdict
 from klsym.engine.witness import models, shown_model
@@ -19,6 +20,7 @@ from klsym.errors import UsageError
 from klsym.language import clip, k1, log_mu, log_p, log_q, unfold
 from klsym.render import losses
 from klsym.render.cases import latex as in_cases
+from klsym.render.divergences import generated_warnings, in_r
 from klsym.render.losses import Written
 from klsym.render.spelling import LATEX, TEXT, Text
 from klsym.render.tree import Call, Formula, Gradient, Mean, Name, Words, product
@@ -82,7 +84,27 @@ def explain_outside(written: Written, setting: Setting, explained: Callable[[Any
         inside_clamps=None if inside is None else explained(inside).gradient,
     )
     warnings = warnings_for(verdict, facts_outside(loss, per_sample))
-    return replace(verdict, warnings=warnings + _kinks(typed, setting, tied) + _undefined(loss, per_sample))
+    verdict = replace(
+        verdict, warnings=warnings + _kinks(typed, setting, tied) + _undefined(loss, per_sample)
+    )
+    return _with_shape(verdict, c)
+
+
+def _with_shape(verdict: Verdict, c: Any) -> Verdict:
+    """The verdict, with f of what c(r) descends and where it is convex, as far as SymPy finds them."""
+    of_r = generated_outside(c) if verdict.target == "f-divergence" else None
+    if of_r is None:
+        return verdict
+    warnings = (*verdict.warnings, *generated_warnings(of_r))
+    if of_r.f is None:
+        return replace(verdict, generated=of_r, warnings=warnings)
+    return replace(
+        verdict,
+        generated=of_r,
+        objective_latex=LATEX(Mean("q", in_r(of_r.f))),
+        hypotheses=(*verdict.hypotheses, *must_not_vanish(of_r.f)),
+        warnings=warnings,
+    )
 
 
 def _undefined(loss: Any, per_sample: Any) -> tuple[str, ...]:

@@ -69,7 +69,7 @@ def third_order(c: ExpPoly) -> ExpPoly:
 
 
 # ---------------------------------------------------------------------------- names
-def _alpha(a: Fraction) -> ExpPoly:
+def alpha(a: Fraction) -> ExpPoly:
     """(r^a - a r + a - 1) / (a (a - 1)), whose mean under q is the alpha divergence of p from q."""
     return ((K1 * -a).exp() - R * a + (a - 1)) * (1 / (a * (a - 1)))
 
@@ -92,8 +92,8 @@ def named(f: ExpPoly) -> tuple[str, ExpPoly] | None:
     >>> name, multiple == ONE * 3
     ('pearson-chi2', True)
     """
-    rates = [-dict(exponent)[(("k1", 1),)] for _, exponent in f.terms if exponent]
-    alphas = {f"alpha={a}": _alpha(Fraction(a)) for a in rates if a != 1}
+    rates = [-dict(exponent).get((("k1", 1),), 0) for _, exponent in f.terms]
+    alphas = {f"alpha={a}": alpha(Fraction(a)) for a in rates if a not in (0, 1)}
     for name, known in (GENERATORS | alphas).items():
         multiple = _multiple(f, known)
         if multiple and f == known * multiple:
@@ -225,12 +225,13 @@ class Generated:
     """What E_q[c s] with c = c(r) descends: f, where it is convex (None is open), f''(1), and how far down.
 
     unbounded: E_q[f(r)] = sum p f(r)/r falls without end as q(x) goes to 0 somewhere; None where it is open.
+    f and strength are elements of the ring, or SymPy expressions in r outside it; f may be None there.
     beside: the reward whose mean is ascended while E_q[f(r)] is descended.
     """
 
-    f: ExpPoly
+    f: Any
     where: Where | None
-    strength: ExpPoly
+    strength: Any
     unbounded: bool | None
     beside: ExpPoly = ZERO
 
@@ -256,6 +257,11 @@ def generated(c: ExpPoly) -> Generated | None:
     f = generator(c) if slope(c) else None
     if f is None:
         return None
+    return shaped(f, c)
+
+
+def shaped(f: ExpPoly, c: ExpPoly) -> Generated:
+    """f with the coefficient c = f - r f', and what follows of its shape."""
     return Generated(f, convex_where(c), strength(c), _falls(f))
 
 

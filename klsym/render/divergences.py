@@ -144,7 +144,8 @@ def generated_text(found: Any) -> str:
     told = generated_json(found)
     whole = f"maximise E_q[{shown(found.beside)}] - E_q[f(r)]" if found.beside else "E_q[f(r)]"
     convex = convexity_text(found.where, found.is_divergence)
-    parts = filter(None, (f"{whole} with f = {told['f']}", convex))
+    known = f" with f = {told['f']}" if told["f"] else " with an f that has no formula here"
+    parts = filter(None, (whole + known, convex))
     return f"{', '.join(parts)}; f''(1) = {told['fisher_strength']}"
 
 

@@ -1,0 +1,15 @@
+"""`klsym divergence`: from a divergence to its losses."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+
+def show_losses(options: argparse.Namespace) -> int:
+    """What estimates it, what descends it, and what does not."""
+    from klsym.engine.descents import losses_of
+
+    found = losses_of(options.divergence.strip(), options.param, options.sampling)
+    print(json.dumps(found.to_json()) if options.format == "json" else found)
+    return 0

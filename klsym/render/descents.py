@@ -1,0 +1,134 @@
+"""From a divergence to its losses, as text and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from klsym.render import formulas
+from klsym.render.combination import combination_text
+from klsym.render.divergences import convexity_text, generated_json, in_r
+from klsym.render.spelling import LATEX, TEXT
+from klsym.render.text import show_interval
+from klsym.render.values import shown
+
+TITLES = {
+    "reverse-kl": "KL(q||p)",
+    "forward-kl": "KL(p||q)",
+    "jeffreys": "KL(q||p) + KL(p||q)",
+    "pearson-chi2": "chi2(p||q) = E_q[(r - 1)^2]",
+    "neyman-chi2": "chi2(q||p) = E_p[(1/r - 1)^2]",
+    "squared-hellinger": "the sum of (sqrt(p) - sqrt(q))^2",
+    "alpha": "alpha*(alpha - 1) times the alpha divergence",
+    "jensen-shannon": "KL(q||m)/2 + KL(p||m)/2 with m = (p + q)/2",
+}
+TRUST = {"kernel": "proved", "sympy": "SymPy", "open": "open"}
+USES = {"loss": "as a loss", "reward": "as a detached reward", "value": "as a value"}
+
+
+def title(name: str | None, multiple: str) -> str:
+    """jeffreys, KL(q||p) + KL(p||q)."""
+    if name is None:
+        return "E_q[f(r)]"
+    times = "" if multiple == "1" else f"{multiple} times "
+    what = TITLES.get(name)
+    return f"{times}{name}" + (f", {what}" if what else "")
+
+
+def divergence_words(verdict: Any) -> str:
+    """What a loss descends: a combination of named gradients, some E_q[f(r)], or another objective."""
+    gradient, found = verdict.gradient, verdict.generated
+    if gradient.target == "zero":
+        return "nothing: the expected gradient is zero"
+    if gradient.target in ("reverse-kl", "forward-kl", "combination"):
+        return combination_text(gradient.multiples).replace("grad ", "")
+    if found is not None and found.f is not None:
+        return f"E_q[f(r)] with f = {TEXT(in_r(found.f))}"
+    return formulas.side(verdict.implied.side) if verdict.implied is not None else "another objective"
+
+
+# ---------------------------------------------------------------------------- JSON
+def descents_json(found: Any) -> dict[str, Any]:
+    """What `klsym divergence --json` prints."""
+    return {
+        "divergence": found.name,
+        "multiple": found.multiple,
+        **generated_json(found.shape),
+        "latex": LATEX(in_r(found.shape.f)),
+        "coefficient": found.coefficient,
+        "values": [_choice(row) for row in found.values],
+        "gradients": [_choice(row) for row in found.gradients],
+        "wrong": [
+            {"loss": w.loss, "sampling": w.sampling, "use": w.use, "descends": w.instead, "trust": w.trust,
+             "witness": w.witness}
+            for w in found.wrong
+        ],
+        "missing": list(found.missing),
+        "warnings": list(found.warnings),
+    }  # fmt: skip
+
+
+def _choice(row: Any) -> dict[str, Any]:
+    return {
+        "loss": row.loss, "sampling": row.sampling, "use": row.use, "statement": row.equal,
+        "trust": row.trust,
+        "unbiased_value": row.unbiased, "hypotheses": list(row.hypotheses),
+    }  # fmt: skip
+
+
+# ---------------------------------------------------------------------------- text
+def descents_text(found: Any) -> str:
+    """For a terminal: f, what estimates it, what descends it, what does not."""
+    shape = found.shape
+    convex = convexity_text(shape.where, shape.is_divergence) or "whether it is convex is open"
+    lines = [
+        f"{title(found.name, found.multiple)}: E_q[f(r)] with f = {TEXT(in_r(shape.f))}",
+        "",
+        f"  f         {convex}; f''(1) = {shown(shape.strength)}",
+        f"  gradient  grad E_q[f(r)] = E_q[c s] with c = f - r f' = {found.coefficient}",
+    ]
+    lines += ["", "To estimate its value, with any number before r - 1 (0: never negative where f is convex)"]
+    lines += _table([(row.sampling, "", row.loss, TRUST[row.trust]) for row in found.values])
+    lines += [
+        "",
+        "To descend it (each is c s at a sample of q, rho c s at one of mu; on-policy rho is q/sg(q))",
+    ]
+    lines += _table([(r.sampling, USES[r.use], r.loss, TRUST[r.trust], _value(r)) for r in found.gradients])
+    lines += [f"  {line}" for line in found.missing]
+    lines += ["", "What looks right and is not"]
+    lines += _table([(w.sampling, USES[w.use], w.loss, _refutation(w)) for w in found.wrong])
+    if found.wrong and found.wrong[0].witness:
+        lines += ["", *_model(found.wrong[0])]
+    lines += _listed("Hypotheses", _together(row.hypotheses for row in (*found.values, *found.gradients)))
+    return "\n".join(lines + _listed("Warnings", found.warnings))
+
+
+def _value(row: Any) -> str:
+    return "its value is unbiased, too" if row.unbiased else ""
+
+
+def _refutation(wrong: Any) -> str:
+    word = {"kernel": "descends", "sympy": "descends"}.get(wrong.trust, "not shown to be wrong; descends")
+    return f"{word} {wrong.instead}"
+
+
+def _table(rows: list[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))] if rows else []
+    lines = ("  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True) if w) for row in rows)
+    return [f"  {line}".rstrip() for line in lines]
+
+
+def _model(wrong: Any) -> list[str]:
+    model = wrong.witness
+    rows = [f"  {name:<3} = ({', '.join(model[name])})" for name in ("q", "p", "mu", "u") if name in model]
+    rows += [f"  {name} = {value}" for name, value in model.get("parameters", {}).items()]
+    sides = (show_interval(model[side]) for side in ("left", "right"))
+    return [f"Counterexample to {model['refutes']}", *rows, "  left side {}, right side {}".format(*sides)]
+
+
+def _together(rows: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(line for row in rows for line in row))
+
+
+def _listed(heading: str, items: tuple[str, ...]) -> list[str]:
+    return ["", heading, *(f"  - {item}" for item in items)] if items else []
