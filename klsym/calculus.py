@@ -37,6 +37,7 @@ from klsym.engine.quantities import (
 from klsym.engine.witness import finite_model
 from klsym.language import (
     A,
+    M,
     R,
     alpha,
     beta,
@@ -50,6 +51,7 @@ from klsym.language import (
     lam,
     length,
     log_mu,
+    log_old,
     log_p,
     log_q,
     now,
@@ -59,6 +61,7 @@ from klsym.language import (
     past,
     r,
     rho,
+    rho_old,
     s,
     sg,
 )
@@ -69,6 +72,7 @@ __all__ = [
     "A",
     "Derivation",
     "Function",
+    "M",
     "Proof",
     "Quantity",
     "R",
@@ -98,6 +102,7 @@ __all__ = [
     "length",
     "log",
     "log_mu",
+    "log_old",
     "log_p",
     "log_q",
     "mean_over_i",
@@ -111,6 +116,7 @@ __all__ = [
     "q",
     "r",
     "rho",
+    "rho_old",
     "s",
     "sample",
     "sample_gradient",

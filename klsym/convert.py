@@ -1,7 +1,8 @@
 """SymPy expressions to exponential polynomials, and back.
 
-The coordinates are k1 = log q - log p, w = log q - log mu and log q, so that log p = log q - k1 and
-log mu = log q - w.  What is no exponential polynomial raises NotInRing with the subexpression.
+The coordinates are k1 = log q - log p, w = log q - log mu, o = log q - log old and log q, so that
+log p = log q - k1, log mu = log q - w and log old = log q - o.  What is no exponential polynomial raises
+NotInRing with the subexpression.
 
 >>> from klsym.language import k3, rho
 >>> to_ring(rho * k3) == VW.exp() * ((-VK1).exp() - 1 + VK1)
@@ -28,6 +29,8 @@ from klsym.language import (
     A,
     Estimator,
     H,
+    M,
+    OldWeight,
     R,
     Ratio,
     Slot,
@@ -35,6 +38,7 @@ from klsym.language import (
     as_expression,
     length,
     log_mu,
+    log_old,
     log_p,
     log_q,
     s,
@@ -44,15 +48,17 @@ from klsym.names import SAMPLE_BASES, THETA_FREE, detach_name, parse_name
 from klsym.ring import ONE, Exponent, ExpPoly, Monomial, Number
 from klsym.slots import at_slot
 
-VK1, VW, VQ = (ExpPoly.variable(name) for name in ("k1", "w", "log_q"))
-SYMBOLS = {log_q: VQ, log_p: VQ - VK1, log_mu: VQ - VW}
+VK1, VW, VQ, VO = (ExpPoly.variable(name) for name in ("k1", "w", "log_q", "o"))
+SYMBOLS = {log_q: VQ, log_p: VQ - VK1, log_mu: VQ - VW, log_old: VQ - VO}
 ESTIMATORS = {
     K1: VK1,
     K2: VK1**2 * Fraction(1, 2),
     Ratio: (-VK1).exp(),
     K3: (-VK1).exp() - 1 + VK1,
     Weight: VW.exp(),
+    OldWeight: VO.exp(),
 }
+BELOW = {Weight: log_mu, OldWeight: log_old}  # log q less this; the others are relative to log p
 # how a generic function is written -> the coordinates it may depend on
 ARGUMENTS = {(K1(log_q, log_p),): ("k1",), (log_q, log_p, log_mu): ("k1", "log_q", "w")}
 
@@ -73,7 +79,7 @@ def _convert(e: Any) -> ExpPoly:
     if e.is_Add or e.is_Mul:
         return reduce(add if e.is_Add else mul, map(_convert, e.args))
     if isinstance(e, Estimator):
-        own = e.args == (log_q, log_mu if isinstance(e, Weight) else log_p)
+        own = e.args == (log_q, BELOW.get(type(e), log_p))
         return ESTIMATORS[type(e)] if own else _convert(e.definition())
     if isinstance(e, sg):
         functions = {call.func.__name__ for call in e.atoms(AppliedUndef)}
@@ -115,7 +121,7 @@ def _symbol(e: Any) -> ExpPoly:
     if slot:
         plain = SYMBOLS.get(base) or ExpPoly.variable(base.name)
         return plain.rename(lambda name: at_slot(name, slot))
-    if e.name in SAMPLE_BASES and e not in (R, A, H, length):
+    if e.name in SAMPLE_BASES and e not in (R, A, M, H, length):
         raise UsageError(f"the symbol {e.name} is klsym's own: take it from klsym.language")
     if not (e.name.isidentifier() and e.name.isascii()):
         raise UsageError(f"the symbol {e.name!r} has no plain name: letters, digits and _ only")
@@ -218,7 +224,7 @@ def split_score(expression: Any) -> dict[int, ExpPoly]:
 
 # ---------------------------------------------------------------------------- and back
 def to_sympy(element: ExpPoly) -> Any:
-    """A SymPy expression in k1, r, rho (and log_q) with the same normal form.
+    """A SymPy expression in k1, r, rho, rho_old (and log_q) with the same normal form.
 
     >>> from klsym.language import k3
     >>> to_sympy(to_ring(k3))
@@ -234,9 +240,13 @@ def _number(value: Number) -> Any:
     return sympy.Rational(value.numerator, value.denominator)
 
 
+RATIOS = {"k1": Ratio(log_q, log_p), "w": Weight(log_q, log_mu), "o": OldWeight(log_q, log_old)}
+
+
 def _variable(name: str) -> Any:
     parsed = parse_name(name)
-    known = {"k1": K1(log_q, log_p), "w": sympy.log(Weight(log_q, log_mu)), "log_q": log_q, "length": length}
+    logs = {base: sympy.log(ratio) for base, ratio in RATIOS.items() if base != "k1"}
+    known = {"k1": K1(log_q, log_p), **logs, "log_q": log_q, "length": length}
     if parsed.base not in SAMPLE_BASES:
         return sympy.Symbol(name, real=True)
     inner = known.get(parsed.base) or sympy.Symbol(parsed.base, real=True)
@@ -256,12 +266,12 @@ def _exponential(exponent: Exponent) -> Any:
 
 
 def _factor(monomial: Monomial, value: Number) -> Any:
-    """exp(value * monomial), with exp(-k1) written r and exp(w) written rho."""
+    """exp(value * monomial), with exp(-k1) written r, exp(w) rho and exp(o) rho_old."""
     for name, power in monomial:
         parsed = parse_name(name)
-        if power == 1 and parsed.base in ("k1", "w"):
+        if power == 1 and parsed.base in RATIOS:
             rest = tuple(item for item in monomial if item[0] != name)
-            ratio = Ratio(log_q, log_p) if parsed.base == "k1" else Weight(log_q, log_mu)
+            ratio = RATIOS[parsed.base]
             sign = -1 if parsed.base == "k1" else 1
             ratio = _in_slot(sg(ratio) if parsed.detached else ratio, parsed.slot)
             return ratio ** (sign * _number(value) * _monomial(rest))

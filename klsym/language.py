@@ -22,11 +22,15 @@ from klsym.errors import UsageError
 log_q = Symbol("log_q", real=True)
 log_p = Symbol("log_p", real=True)
 log_mu = Symbol("log_mu", real=True)
+log_old = Symbol("log_old", real=True)  # a third policy free of theta, such as that whose ratio is clipped
 R = Symbol("R", real=True)
 A = Symbol("A", real=True)
+M = Symbol("M", real=True)  # a mask: a random variable free of theta
+REWARDS = (R, A, M)  # what differs from sample to sample, and does not depend on theta
 
 LATEX_NAMES = {
     "log_q": r"\log q", "log_p": r"\log p", "log_mu": r"\log\mu", "lam": r"\lambda",
+    "log_old": r"\log\pi_{\mathrm{old}}",
     "beta": r"\beta", "eps": r"\varepsilon", "alpha": r"\alpha", "nu": r"\nu",
 }  # fmt: skip
 PARAMETERS = ("lam", "beta", "eps", "alpha", "n", "T")
@@ -45,7 +49,7 @@ COUNTS = ("n", "T")  # batch size and length are positive
 s = Symbol("s", commutative=True)  # the score function grad log q
 length = Symbol("length", positive=True)  # T, the number of steps of a sequence
 H = Symbol("H", real=True)  # a detached quantity whose value a statement gives
-SLOTTED = (log_q, log_p, log_mu, R, A, H, length, s)  # what a slot has its own copy of
+SLOTTED = (log_q, log_p, log_mu, log_old, R, A, M, H, length, s)  # what a slot has its own copy of
 
 
 # words in names of training code -> what they are here; a name is split at _ and before capitals
@@ -67,14 +71,15 @@ DENSITY = {
     "all",
 }
 BEHAVIOUR = {"old", "mu", "behavior", "behaviour", "sampler", "sampling", "rollout", "infer", "inference"}
+OLD = {"proximal", "prox"}
 REFERENCE = {"ref", "reference", "base", "sft", "init", "teacher", "prior"}
 TRAINED = {"new", "cur", "curr", "current", "policy", "pi", "theta", "student", "actor"}
 WHOLE = {
     "ratio": "rho", "ratios": "rho", "is_weight": "rho", "is_weights": "rho", "iw": "rho", "is_ratio": "rho",
-    "importance_weight": "rho", "importance_weights": "rho", "importance_ratio": "rho", "rho_old": "rho",
+    "importance_weight": "rho", "importance_weights": "rho", "importance_ratio": "rho",
     "prob_ratio": "rho", "policy_ratio": "rho", "adv": "A", "advs": "A", "advantage": "A", "advantages": "A",
     **dict.fromkeys(("log_ratio", "logratio", "logr"), "k1 for log q - log p, or log_q - log_mu"),
-    "reward": "R", "rewards": "R", "ret": "R", "returns": "R",
+    "reward": "R", "rewards": "R", "ret": "R", "returns": "R", "mask": "M", "loss_mask": "M",
 }  # fmt: skip
 
 
@@ -91,9 +96,10 @@ def meant_by(name: str) -> str | None:
         return WHOLE[spaced]
     words = set(filter(None, re.sub(r"(logprobs?|logps?)", r"_\1_", spaced).split("_")))
     others = words - LOGS
-    if not words & LOGS or others - (DENSITY | BEHAVIOUR | REFERENCE | TRAINED) or words == {"log"}:
+    if not words & LOGS or others - (DENSITY | BEHAVIOUR | OLD | REFERENCE | TRAINED) or words == {"log"}:
         return None
-    return "log_p" if others & REFERENCE else "log_mu" if others & BEHAVIOUR else "log_q"
+    named = {"log_p": REFERENCE, "log_old": OLD, "log_mu": BEHAVIOUR}
+    return next((name for name, words in named.items() if others & words), "log_q")
 
 
 def as_expression(value: Any) -> Any:
@@ -340,11 +346,21 @@ class clip(Function):
         return _powered(rf"\mathrm{{clip}}({inner})", exp)
 
 
+class OldWeight(Weight):
+    """rho_old = q/sg(old), the ratio to a third policy, such as the one that PPO starts a step from."""
+
+    name, latex_name = "rho_old", r"\rho_{\mathrm{old}}"
+
+    def slope(self) -> Any:
+        return OldWeight(*self.args)
+
+
 k1 = K1(log_q, log_p)
 k2 = K2(log_q, log_p)
 k3 = K3(log_q, log_p)
 r = Ratio(log_q, log_p)
 rho = Weight(log_q, log_mu)
+rho_old = OldWeight(log_q, log_old)
 
 
 def k(weight: Any) -> Any:
@@ -381,8 +397,8 @@ own, others = Slot("self"), Slot("others")
 
 
 ATOMS = {
-    "log_q": log_q, "log_p": log_p, "log_mu": log_mu, "R": R, "A": A,
-    "k1": k1, "k2": k2, "k3": k3, "r": r, "rho": rho,
+    "log_q": log_q, "log_p": log_p, "log_mu": log_mu, "log_old": log_old, "R": R, "A": A, "M": M,
+    "k1": k1, "k2": k2, "k3": k3, "r": r, "rho": rho, "rho_old": rho_old,
 }  # fmt: skip
 
 
@@ -403,10 +419,11 @@ def latex(expression: Any) -> str:
     """
     names = {s: LATEX_NAMES[s.name] for s in expression.free_symbols if s.name in LATEX_NAMES}
     text = str(sympy.latex(expression, symbol_names=names))
-    return re.sub(r"(\\log (?:q|p)|\\log\\mu)\^\{", r"\\left(\1\\right)^{", text)
+    return re.sub(r"(\\log (?:q|p|\\pi_\{\\mathrm\{old\}\})|\\log\\mu)\^\{", r"\\left(\1\\right)^{", text)
 
 
 __all__ = [
-    "ATOMS", "PARAMETERS", "A", "R", "Rational", "alpha", "beta", "clip", "eps", "exp", "k", "k1", "k2",
-    "k3", "lam", "latex", "log", "log_mu", "log_p", "log_q", "parameter", "r", "rho", "s", "sg", "unfold",
+    "ATOMS", "PARAMETERS", "A", "M", "R", "Rational", "alpha", "beta", "clip", "eps", "exp", "k", "k1", "k2",
+    "k3", "lam", "latex", "log", "log_mu", "log_old", "log_p", "log_q", "parameter", "r", "rho", "rho_old",
+    "s", "sg", "unfold",
 ]  # fmt: skip

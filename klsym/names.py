@@ -11,8 +11,8 @@ from klsym.errors import NotInRing
 PROBABILITIES = ("q", "p", "mu")
 MEASURES = (*PROBABILITIES, "count")  # count: the counting (reference) measure, sum over x
 SAMPLE = "sample"  # in place of a measure: the value at one sample, batch or sequence
-LOG_RATIOS = ("k1", "w", "log_q")
-REWARDS = ("R", "A", "H")  # H: what premises give a value at one theta
+LOG_RATIOS = ("k1", "w", "log_q", "o")  # o = log q - log old, old a further policy free of theta
+REWARDS = ("R", "A", "H", "M")  # H: what premises give a value at one theta; M: a mask
 THETA_FREE = (*REWARDS, "length")
 SAMPLE_BASES = (*LOG_RATIOS, *THETA_FREE)
 WHOLE = ("x",)  # the slots of a single sample

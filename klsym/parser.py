@@ -52,7 +52,7 @@ class _Reader:
             raise UsageError("parameters: a list of names expected")
         for name in parameters:
             plain = isinstance(name, str) and PARAMETER.fullmatch(name) and not iskeyword(name)
-            if not plain or name in ATOMS or name in FUNCTIONS or name in ("s", "w"):
+            if not plain or name in ATOMS or name in FUNCTIONS or name in ("s", "w", "o"):
                 raise UsageError(f"parameter {str(name)[:40]!r}: a new plain name expected")
             meant = meant_by(name)
             if meant:

@@ -298,12 +298,13 @@ def plain_model(model: dict[str, Any], steps: bool = False) -> dict[str, Any]:
     tree, parameters = model["tree"], model["parameters"]
     if steps or any(tree["next"]):
         return {"tree": _plain_node(tree), "path": model["path"], "parameters": parameters}
-    rows = {name: tree[name] for name in ("q", "p", "mu", "u")}
+    rows = {name: tree[name] for name in ("q", "p", "mu", "old", "u") if name in tree}
     outcome = (model["path"] or [0])[0]
     return {**rows, "parameters": parameters, "rewards": dict(tree["rewards"]), "outcome": outcome}
 
 
 def _plain_node(node: dict[str, Any]) -> dict[str, Any]:
-    rows = {name: node[name] for name in ("q", "p", "mu", "u", "v")}
+    rows: dict[str, Any] = {x: node[x] for x in ("q", "p", "mu", "old", "u", "v") if x in node}
+    rows |= {name: row for name, row in node["rewards"].items() if name == "M"}
     following = [after and _plain_node(after) for after in node["next"]]
     return {**rows, "R": node["rewards"].get("R", ["0"] * len(following)), "next": following}

@@ -138,10 +138,11 @@ def _dependence(case: Case, answer: dict[str, Any]) -> Iterator[str]:
 def _depends_on_r_alone(coefficient: str) -> bool:
     """Shift log q and log p together, replace mu, R and A: does c stay?"""
     stream = np.random.default_rng(SEED)
-    log_q, log_p, log_mu, R, A = stream.normal(size=(5, 40))
-    before = at_points(coefficient, log_q=log_q, log_p=log_p, log_mu=log_mu, R=R, A=A)
-    log_mu, R, A, shift = stream.normal(size=(4, 40))
-    after = at_points(coefficient, log_q=log_q + shift, log_p=log_p + shift, log_mu=log_mu, R=R, A=A)
+    log_q, log_p, shift = stream.normal(size=(3, 40))
+    names = ("log_mu", "R", "A", "log_old", "M")
+    one, other = (dict(zip(names, stream.normal(size=(5, 40)), strict=True)) for _ in range(2))
+    before = at_points(coefficient, log_q=log_q, log_p=log_p, **one)
+    after = at_points(coefficient, log_q=log_q + shift, log_p=log_p + shift, **other)
     return bool(np.all(np.abs(after - before) < AGREE * (1 + np.abs(before))))
 
 

@@ -95,7 +95,8 @@ def _witness_forest(witness: dict[str, Any], case: Case, second: bool) -> tuple[
             if then is None:
                 A.append(paid[k] if paid is not None else before + R[k])
             after.append(None if then is None else grown(then, before + R[k]))
-        return Node(np.log(q), np.log(p), np.log(mu), R, tuple(after))
+        old, M = numbers(data, "old", q), numbers(data, "M", 0 * q)
+        return Node(np.log(q), np.log(p), np.log(mu), R, tuple(after), np.log(old), M)
 
     tree = Tree(grown(witness.get("tree") or {**witness, **rewards}), A, parameters)
     return Forest([tree], (case.sampling,), second), np.array(u), np.array(v), int(parameters.get("n", 2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict
 from functools import cache
 from typing import Any
@@ -16,6 +17,7 @@ FLOOR = 1e-2
 SEED = 20250
 DEEP, WIDE = ((), ((), ((), ()))), (((), (), ((), ())), ((), ()))  # 1, 2, 3, 3 tokens; 2, 2, 3, 3, 2, 2
 REWARDS = ("R", "A", "R*A")  # with two values of each, all functions of one sample
+MASK = re.compile(r"\bM\b")
 REWARDS_OF_SEQUENCES = (*REWARDS, "R**2", "R**2*A")
 
 
@@ -51,7 +53,9 @@ def options(case: Case) -> dict[str, str]:
 
 
 def rewards_of(case: Case) -> tuple[str, ...]:
-    return REWARDS if case.level == "sample" else REWARDS_OF_SEQUENCES
+    rewards = REWARDS if case.level == "sample" else REWARDS_OF_SEQUENCES
+    masks = ("M", *(f"M*{reward}" for reward in rewards)) if MASK.search(case.text) else ()
+    return (*rewards, *masks)
 
 
 def flat(part: Any, where: Forest) -> np.ndarray:

@@ -163,7 +163,7 @@ def test_declared_parameter(name: str) -> None:
             "sg(x)",
         ),  # no plain name
         *("k1", "r", "rho", "log_q", "R", "sg", "min", "k", "clip"),  # names of the grammar
-        *("w", "s"),  # names that klsym itself gives to log(rho) and to the score
+        *("w", "o", "s"),  # names that klsym itself gives to log(rho), log(rho_old) and to the score
         *("lambda", "if", "None", "True"),  # keywords, which could be declared but never read
     ],
 )
@@ -456,7 +456,7 @@ def test_fuzz_grammatical_losses(text: str) -> None:
     [
         ("log_ref", "log_p"), ("ref_logprobs", "log_p"), ("refLogProb", "log_p"), ("logp_ref", "log_p"),
         ("log_pi_ref", "log_p"), ("ref_per_token_logps", "log_p"), ("old_log_prob", "log_mu"),
-        ("old_per_token_logps", "log_mu"), ("rollout_log_probs", "log_mu"), ("log_old", "log_mu"),
+        ("old_per_token_logps", "log_mu"), ("rollout_log_probs", "log_mu"), ("log_prox", "log_old"),
         ("log_pi", "log_q"), ("logprobs", "log_q"), ("newlogprob", "log_q"), ("per_token_logps", "log_q"),
         ("ratio", "rho"), ("importance_weights", "rho"), ("logratio", "k1"), ("advantages", "A"),
         ("reward", "R"),

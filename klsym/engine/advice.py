@@ -11,12 +11,14 @@ import sympy
 from klsym.abbreviations import Divergence
 from klsym.convert import to_sympy
 from klsym.engine.targets import recognise
-from klsym.language import COUNTS, A, R, Weight, log_mu, log_p, log_q, rho, sg
+from klsym.language import COUNTS, REWARDS, A, R, log_mu, log_old, log_p, log_q, rho, sg
 from klsym.names import SAMPLE_BASES, parse_name
 from klsym.render import formulas, losses
 from klsym.render.spelling import TEXT
 from klsym.render.tree import Minus
 from klsym.ring import ONE, ZERO, Exponent, ExpPoly, Monomial
+
+DENSITIES = (log_q, log_p, log_mu, log_old)
 
 if TYPE_CHECKING:
     from klsym.engine.verdict import Verdict
@@ -117,17 +119,21 @@ def _samples(monomial: Monomial) -> set[str]:
 def facts_outside(loss: Any, per_sample: Any) -> Facts:
     """The facts of a loss outside the ring."""
     terms = sympy.Add.make_args(sympy.expand_mul(per_sample))
-    bare = sympy.Add(*(term for term in terms if not term.has(Weight, log_mu)))
+    bare = sympy.Add(*(term for term in terms if not _holds_weight(term)))
     other, x = sympy.Dummy(real=True), sympy.Dummy(positive=True)
     detached = loss.replace(lambda e: isinstance(e, sg), lambda e: other)
     slope = detached.xreplace({rho: x}).diff(x).subs(x, 1)  # as in `needs_its_gradient`
     return Facts(
         vanishes=per_sample == 0,
-        weighted=any(term.has(Weight, log_mu) for term in terms),
+        weighted=any(map(_holds_weight, terms)),
         bare=losses.show(bare, TEXT) if bare else "",
         attached=detached.has(rho),
-        literal=bool(slope.free_symbols & {other, log_q, log_p, log_mu, R, A}),
+        literal=bool(slope.free_symbols & {other, *DENSITIES, *REWARDS}),
     )
+
+
+def _holds_weight(e: Any) -> bool:
+    return bool(e.has(log_mu))
 
 
 def warnings_for(verdict: Verdict, facts: Facts) -> tuple[str, ...]:
@@ -232,7 +238,7 @@ def negative(value: Any) -> str | None:
     counts = {x: size[x] for x in size if x.name in COUNTS}
     if value.subs(counts).factor().is_negative:
         return ""
-    if value.subs(size).factor().is_nonnegative or value.has(R, A):
+    if value.subs(size).factor().is_nonnegative or value.has(*REWARDS):
         return None
     shown = losses.tree_of(value)
     return f" where {TEXT(shown.of)} > 0" if isinstance(shown, Minus) else f" where {TEXT(shown)} < 0"

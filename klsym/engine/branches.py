@@ -31,7 +31,7 @@ Terms = dict[tuple[Fraction, int], dict[Fraction, Fraction]]  # (a, n) -> {b: c}
 MAX_TERMS = 12  # derivatives taken
 BITS, HALVINGS = 240, 160
 NEAR = Fraction(1, 2**30)  # width of what encloses a zero
-FREE = ("k1", "w")  # log ratios: any real number at some sample
+FREE = ("k1", "w", "o")  # log ratios: any real number at some sample
 SIGNS = (-1, 1)
 
 

@@ -4,7 +4,8 @@ Each min, max, clip, abs and step asks for the sign of some x.  The signs are as
 of a product those of its factors, and only where what is known leaves them open; at x = 0 a step has the
 value that it is given there (`engine.slopes`).  So the coefficient becomes a tree; equal branches are one.
 
->>> from klsym.language import k1
+>>> from klsym.errors import NotInRing
+from klsym.language import k1
 >>> for case in cases(k1 * sympy.sign(k1 - 1)): print(case.conditions, case.coefficient)
 (Condition(x=k1 - 1, signs=(1,)),) k1
 (Condition(x=k1 - 1, signs=(0,)),) 0
@@ -14,20 +15,39 @@ value that it is given there (`engine.slopes`).  So the coefficient becomes a tr
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sympy
 from sympy import Heaviside
 
-from klsym.engine.piecewise import joint_signs, led_by_one, signs_of
-from klsym.language import K2, K3, A, Estimator, R, clip, k1, log_mu, log_p, log_q, r, rho
+from klsym.convert import to_ring, to_sympy
+from klsym.engine.piecewise import DENSITIES, joint_signs, led_by_one, signs_of
+from klsym.errors import NotInRing
+from klsym.language import (
+    K2,
+    K3,
+    REWARDS,
+    A,
+    Estimator,
+    M,
+    R,
+    clip,
+    k1,
+    log_mu,
+    log_old,
+    log_p,
+    log_q,
+    r,
+    rho,
+    rho_old,
+)
 
 SIGNS = (1, 0, -1)
 MAX_CASES = 12  # that are shown
 MAX_NODES = 12  # that ask for signs
 MAX_ASKED = 120  # signs that are asked for, in all branches
-GENERATORS = (A, R, k1, rho, r, log_q, log_p, log_mu)
+GENERATORS = (A, R, M, k1, rho, rho_old, r, log_q, log_p, log_mu, log_old)
 ASKING = (Heaviside, sympy.sign, sympy.Abs, sympy.Min, sympy.Max, clip)
 
 
@@ -74,7 +94,19 @@ def cases(c: Any) -> tuple[Case, ...]:
     most = max(values, key=values.count)
     if values.count(most) > 1:
         rows = [*(row for row in rows if row[1] != most), ((), most)]
-    return tuple(Case(*row) for row in rows) if len(rows) <= MAX_CASES else ()
+    if len(rows) > MAX_CASES:
+        return ()
+    return tuple(Case(tuple(replace(x, x=_named(x.x)) for x in where), _named(c)) for where, c in rows)
+
+
+def _named(e: Any) -> Any:
+    """exp of log densities as powers of r, rho and rho_old, where that can be."""
+    if not any(x.has(*DENSITIES) for x in e.atoms(sympy.exp)):
+        return e
+    try:
+        return to_sympy(to_ring(e))
+    except NotInRing:
+        return e
 
 
 def _plain(e: Any) -> Any:
@@ -204,7 +236,7 @@ def _known_sign(x: Any, known: Known) -> int | None:
     for sign, holds in ((1, x.is_positive), (-1, x.is_negative), (0, x.is_zero)):
         if holds:
             return sign
-    taken = signs_of(x) if x.has(Estimator, log_q, log_p, log_mu) else None
+    taken = signs_of(x) if x.has(Estimator, *DENSITIES) else None
     if taken and len(taken) == 1:
         return taken[0]
     left = [s for s in SIGNS if not any(_excludes(y, Condition(x, (s,))) for y in known)]
@@ -244,7 +276,7 @@ def _tidy(e: Any, known: Known) -> Any:
     for y in (condition.x for condition in known if condition.signs == (0,)):
         for g in GENERATORS:
             value = sympy.expand(g - y)
-            if not value.has(g, *(x for x in GENERATORS if x not in (A, R))) and y.has(g):
+            if not value.has(g, *(x for x in GENERATORS if x not in REWARDS)) and y.has(g):
                 more = {r: sympy.exp(-value)} if g == k1 else {k1: -sympy.log(value)} if g == r else {}
                 e = e.xreplace({g: value, **more})
                 break

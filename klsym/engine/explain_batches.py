@@ -38,6 +38,7 @@ from klsym.engine.objectives import at_policy
 from klsym.engine.quantities import KL, Quantity, covariance, expectation, grad, sample, sample_gradient
 from klsym.engine.targets import Target, recognise
 from klsym.engine.verdict import Meaning, Verdict
+from klsym.engine.witness import completed
 from klsym.errors import ProofError
 from klsym.kernel.derivatives import in_slot
 from klsym.language import H, log_q, others, own, parameter, s
@@ -309,7 +310,7 @@ def _turning(h: ExpPoly) -> tuple[str | None, tuple[Proof, ...]]:
     names = derive(start).context.parameters
     numbers = {name: str(Fraction(2 + i, 3)) for i, name in enumerate(names)}
     try:
-        model = {"tree": ONE_TOKEN, "path": [], "parameters": numbers}
+        model = completed({"tree": ONE_TOKEN, "path": [], "parameters": numbers}, h.names())
         return "none", (derive(start).differs_from(0, model=model),)
     except ProofError:
         return None, ()

@@ -18,7 +18,7 @@ from klsym.engine.explain_setting import Sampling, Use, checked_setting
 from klsym.engine.generators import generated
 from klsym.engine.optimum import Optimum, optimum
 from klsym.errors import NotInRing, UsageError
-from klsym.language import A, R, log_mu, log_p, log_q
+from klsym.language import REWARDS, log_mu, log_old, log_p, log_q
 from klsym.render.divergences import generated_warnings
 from klsym.render.optima import closed_form, optimum_text
 from klsym.ring import ExpPoly
@@ -92,8 +92,10 @@ def where_training_ends(
 
 def _refuse_names(penalty: Any) -> None:
     """Rewards and parameters are given as numbers."""
-    if penalty.has(R, A):
+    if penalty.has(*REWARDS):
         raise UsageError("optimum: write the penalty alone; the rewards are given as numbers")
+    if penalty.has(log_old):
+        raise UsageError("optimum: a third policy (log_old) moves in training: leave it out")
     named = sorted(symbol.name for symbol in penalty.free_symbols if symbol not in (log_q, log_p, log_mu))
     if named:
         raise UsageError(f"optimum: a number in place of {named[0]} expected")

@@ -15,9 +15,9 @@ from klsym.engine.cases import cases
 from klsym.engine.generators_outside import generated_outside, must_not_vanish
 from klsym.engine.piecewise import is_piecewise
 from klsym.engine.verdict import Meaning, Setting, Step, Verdict
-from klsym.engine.witness import models, shown_model
+from klsym.engine.witness import completed, models, shown_model
 from klsym.errors import UsageError
-from klsym.language import clip, k1, log_mu, log_p, log_q, unfold
+from klsym.language import clip, k1, log_mu, log_old, log_p, log_q, unfold
 from klsym.render import losses
 from klsym.render.cases import latex as in_cases
 from klsym.render.divergences import generated_warnings, in_r
@@ -31,6 +31,7 @@ KINK = (
     "at a kink the slope is that of PyTorch: abs has slope 0 at 0, clip passes the slope on at its bounds,"
     " min and max share it by halves at a tie"
 )
+SHORT = {"log_old": "o"}
 NO_VALUE = "at q = p, where training starts, {} is 0/0: write what it is to be there"
 # what ties -> the slope taken there, and what other code has
 SLOPES = {
@@ -108,8 +109,8 @@ def _with_shape(verdict: Verdict, c: Any) -> Verdict:
 
 
 def _undefined(loss: Any, per_sample: Any) -> tuple[str, ...]:
-    """Is the loss, or its gradient, 0/0 where q = p = mu?"""
-    equal = {log_p: log_q, log_mu: log_q}
+    """Is the loss, or its gradient, 0/0 where q = p = mu = old?"""
+    equal = {log_p: log_q, log_mu: log_q, log_old: log_q}
     for name, e in (("the loss", loss), ("its gradient", per_sample)):
         if unfold(slopes.sampled(e, on_policy=False)).xreplace(equal).has(sympy.nan, sympy.zoo):
             return (NO_VALUE.format(name),)
@@ -208,7 +209,7 @@ def _witness(c: Any, found: outside.Found, setting: Setting, left: str) -> dict[
 
     def candidates(names: tuple[str, ...], met: list[tuple[str, Any]]) -> Any:
         tried = models(Plain(parameters=names), setting.on_policy, met)
-        return (plain_model(model) for model in tried)
+        return (plain_model(completed(model, {"o", "M"})) for model in tried)
 
     reward = found.multiples.get("reward", outside.NOTHING)
     model = outside.witness(c, k1 + reward, candidates)
@@ -216,5 +217,5 @@ def _witness(c: Any, found: outside.Found, setting: Setting, left: str) -> dict[
         return None
     policy = TEXT(Gradient(Mean("q", losses.tree_of(reward))))
     right = f"{policy} + grad KL(q||p)" if reward else "grad KL(q||p)"
-    used = {str(x) for x in c.free_symbols} | (set() if setting.on_policy else {"w"})
+    used = {SHORT.get(str(x), str(x)) for x in c.free_symbols} | (set() if setting.on_policy else {"w"})
     return shown_model(f"{left} = {right}", model, model["left"], model["right"], used)

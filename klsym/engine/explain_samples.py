@@ -232,7 +232,7 @@ def shown_witness(proof: Proof) -> dict[str, Any]:
     used = used_names(proof.theorem.statement)
     if "tree" not in close["model"]:
         return shown_model(refuted, close["model"], close["left"], close["right"], used)
-    rows = {"q", "u", "next", "p", "mu", "R", "v"} - _unused_rows(proof.theorem.statement, used)
+    rows = {"q", "u", "next", "p", "mu", "old", "R", "M", "v"} - _unused_rows(proof.theorem.statement, used)
     numbers = close["model"]["parameters"]
     return {
         "refutes": refuted,
@@ -256,7 +256,9 @@ def _unused_rows(statement: Statement, used: set[str]) -> set[str]:
     wanted = {
         "p": "k1" in used or "p" in named,
         "mu": "w" in used,
+        "old": "o" in used,
         "R": "R" in used,
+        "M": "M" in used,
         "v": any(isinstance(atom, Curl) for atom in atoms),
     }
     return {name for name, needed in wanted.items() if not needed}

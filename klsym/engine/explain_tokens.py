@@ -241,7 +241,7 @@ def _value(loss: Any, setting: Setting) -> tuple[Meaning, str]:
     parts, number = _value_parts(loss, setting)
     rest = parts.pop("rest")
     multiples: dict[str, Any] = {name: value for name, value in parts.items() if value}
-    if "A" in parts["reward"].names():  # a function of t: its sum has no name
+    if "A" in parts["reward"].names() and "M" not in parts["reward"].names():
         each = parts["reward"].rename(lambda name: f"{name}_t" if name in "RA" else name)
         multiples["reward"] = TEXT(Over("t", coefficient(each)))
     target = {(): "zero", ("reverse-kl",): "reverse-kl"}.get(tuple(multiples), "combination")
@@ -271,11 +271,18 @@ def _value_parts(loss: Any, setting: Setting) -> tuple[dict[str, ExpPoly], ExpPo
 
 
 def _value_part(term: ExpPoly) -> tuple[str, ExpPoly]:
-    for name, variable in (("reverse-kl", "k1[now]"), ("reward", "R[now]"), ("reward", "A[future]")):
-        factor = term * ExpPoly.variable(variable).inverse()
+    for name, variables in VALUED:
+        found = ExpPoly({(tuple((variable, 1) for variable in variables), ()): 1})
+        factor = term * found.inverse()
         if not any(parse_name(n).slot != "x" or n in SAMPLE_BASES for n in factor.names()):
-            return name, factor if name == "reverse-kl" else factor * ExpPoly.variable(variable[0])
+            return name, factor if name == "reverse-kl" else factor * found.rename(lambda n: n[0])
     return "rest", term
+
+
+VALUED = (
+    ("reverse-kl", ("k1[now]",)), ("reward", ("R[now]",)), ("reward", ("A[future]",)),
+    ("reward", ("M[now]",)), ("reward", ("A", "M[now]")),
+)  # fmt: skip
 
 
 ONCE = (

@@ -25,7 +25,23 @@ from klsym.engine.piecewise import DENSITIES, OWN, Regions, joint_signs
 from klsym.engine.slopes import at_policy
 from klsym.engine.targets import Target, recognise, recognise_value
 from klsym.errors import NotInRing
-from klsym.language import A, Estimator, R, clip, k1, log_mu, log_p, log_q, r, rho, unfold
+from klsym.language import (
+    REWARDS,
+    A,
+    Estimator,
+    M,
+    R,
+    clip,
+    k1,
+    log_mu,
+    log_old,
+    log_p,
+    log_q,
+    r,
+    rho,
+    unfold,
+)
+from klsym.names import LOG_RATIOS
 from klsym.ring import ZERO, ExpPoly
 
 DIGITS = 40
@@ -33,14 +49,14 @@ BISECTIONS = 40
 TINY = mpmath.mpf(10) ** -18
 NOTHING = sympy.Integer(0)
 BASIS = (k1, -r, R, A, sympy.Integer(1))  # reverse KL, forward KL, rewards, the constant that drops
-# log q, log p, log mu at which smooth coefficients are compared
+# log q, log p, log mu, log old at which smooth coefficients are compared
 POINTS = [
-    tuple(Rational(n, 100) for n in row)
-    for row in (
+    tuple(Rational(n, 100) for n in (*row, -7 - 37 * i * i % 293))
+    for i, row in enumerate((
         (-131, -52, -207), (-73, -461, -112), (-309, -18, -27), (-11, -290, -333), (-620, -35, -84),
         (-47, -51, -44), (-5, -713, -260), (-402, -399, -6), (-95, -84, -121), (-260, -577, -19),
         (-33, -171, -402), (-540, -208, -61), (-150, -3, -310), (-22, -26, -29), (-8, -404, -3),
-    )
+    ))
 ]  # fmt: skip
 
 
@@ -59,6 +75,7 @@ class Found:
 
 OPEN = Found(None, {}, sympy.S.Zero, "sympy")
 UNNAMED = ("f-divergence", "separable")
+NAMES = tuple(symbol.name for symbol in REWARDS)
 
 
 def under_q(expression: Any, on_policy: bool) -> Any:
@@ -111,7 +128,7 @@ def _in_ring(c: Any, value: bool, regions: Regions | None = None) -> Found | Non
     except NotInRing:
         return None
     indicators = frozenset(symbol.name for symbol in regions.table)
-    rewards = frozenset(symbol.name for symbol, e in hidden.items() if e.has(R, A))
+    rewards = frozenset(symbol.name for symbol, e in hidden.items() if e.has(*REWARDS))
     found = (
         recognise_value(_without_ratios(element, rewards | indicators), rewards, indicators)
         if value
@@ -119,7 +136,7 @@ def _in_ring(c: Any, value: bool, regions: Regions | None = None) -> Found | Non
     )
     back = {name: to_sympy(part).xreplace(hidden) for name, part in found.multiples.items()}
     if found.rest:  # a reward times an indicator: what is the reward's own part depends on the writing
-        mixed = any({"R", "A", *rewards} & names and indicators & names for names in _terms(found.rest))
+        mixed = any({*NAMES, *rewards} & names and indicators & names for names in _terms(found.rest))
         back = {name: part for name, part in back.items() if name == "reward" and not mixed}
     bounds = [x for symbol, x in regions.table.items() if symbol.name in found.rest.names()]
     target = found.target
@@ -140,7 +157,7 @@ def _hide(e: Any, hidden: dict[Any, Any], regions: Regions) -> Any:
             to_ring(e)
             return e
         except NotInRing:
-            if not (e.is_Add or e.is_Mul) or not e.has(R, A):
+            if not (e.is_Add or e.is_Mul) or not e.has(*REWARDS):
                 return _symbol_for(e, hidden)
     if e.is_Atom or isinstance(e, Estimator | sympy.Piecewise):
         return e
@@ -163,14 +180,14 @@ def _without_ratios(v: ExpPoly, rewards: frozenset[str]) -> ExpPoly:
         for key, value in list(v.terms.items()):
             term = ExpPoly({key: value})
             factor = term * ratio.inverse()
-            if not ({"k1", "w", "log_q", "R", "A"} | rewards) & factor.names():
+            if not ({*LOG_RATIOS, *NAMES} | rewards) & factor.names():
                 v = v - term + factor
     return v
 
 
 def _fit(c: Any) -> Found | None:
     """c as a combination of BASIS with rational multiples, fitted on POINTS."""
-    if c.free_symbols - {*DENSITIES, R, A}:
+    if c.free_symbols - {*DENSITIES, *REWARDS}:
         return None
     with mpmath.workdps(DIGITS):
         rows = [_row(c, point, i) for i, point in enumerate(POINTS)]
@@ -234,7 +251,7 @@ def _seeds(c: Any) -> Iterator[dict[Any, Any]]:
     fixed = {s: Rational(1 + j % 5, 5) for j, s in enumerate(_parameters(c))}
     for factor in (Rational(1), scale if scale < 1000 else Rational(1000), Rational(1, 10)):
         for i, point in enumerate(POINTS):
-            rewards = {R: Rational(i % 2), A: Rational(1 - 3 * (i % 2))}
+            rewards = {R: Rational(i % 2), A: Rational(1 - 3 * (i % 2)), M: Rational(i // 2 % 2)}
             logs = zip(DENSITIES, (factor * x for x in point), strict=True)
             yield dict(logs) | fixed | rewards
 
@@ -256,7 +273,7 @@ def _by_ratio(bounds: list[Any], places: list[dict[Any, Any]]) -> list[dict[Any,
     regions = joint_signs(*bounds)
     if regions is None:
         return []
-    moved = log_p if any(x.has(log_p) for x in bounds) else log_mu
+    moved = next(x for x in (log_p, log_old, log_mu) if any(bound.has(x) for bound in bounds) or x is log_mu)
     found = []
     for ratio in (ratio for cell in regions.values() for ratio in cell):
         for at in places[:2]:
@@ -353,18 +370,26 @@ def _point(point: tuple[Any, ...], i: int) -> dict[Any, Any]:
     return dict(zip(DENSITIES, point, strict=True)) | {
         R: Rational(1 + 3 * i % 7),
         A: Rational(1 + 5 * i % 11),
+        M: Rational(1 + i % 2),
     }
 
 
 def depends_beyond_r(c: Any) -> bool:
     """Does c change when log q and log p move together, or when log mu or a reward moves?"""
     with suppress(NotInRing):
-        return bool({"w", "log_q", "R", "A"} & to_ring(c).names())
+        return bool({"w", "o", "log_q", *NAMES} & to_ring(c).names())
     fixed = {s: Rational(7 + 2 * i, 5) for i, s in enumerate(_parameters(c))}
     with mpmath.workdps(DIGITS):
-        for i, (q, p, m) in enumerate(POINTS):
-            here = fixed | {log_q: q, log_p: p, log_mu: m, R: Rational(1 + i % 3), A: Rational(1 + i % 5)}
-            moved = fixed | {log_q: q - 1, log_p: p - 1, log_mu: m - 2, R: Rational(2), A: Rational(-1)}
+        for i, (q, p, m, o) in enumerate(POINTS):
+            rewards = (
+                {R: Rational(1 + i % 3), A: Rational(1 + i % 5), M: Rational(1 + i % 7)},
+                {R: Rational(2), A: Rational(-1), M: Rational(0)},
+            )
+            logs = (q, p, m, o), (q - 1, p - 1, m - 2, o - 3)
+            here, moved = (
+                fixed | dict(zip(DENSITIES, at, strict=True)) | values
+                for at, values in zip(logs, rewards, strict=True)
+            )
             before, after = number(c, here), number(c, moved)
             if before is None or after is None:
                 continue
@@ -374,7 +399,7 @@ def depends_beyond_r(c: Any) -> bool:
 
 
 def _parameters(c: Any) -> list[Any]:
-    return sorted(c.free_symbols - {*DENSITIES, R, A}, key=str)
+    return sorted(c.free_symbols - {*DENSITIES, *REWARDS}, key=str)
 
 
 # ---------------------------------------------------------------------------- witnesses and clamps
@@ -396,11 +421,12 @@ def witness(c: Any, right: Any, models: Callable[..., Iterable[dict[str, Any]]])
 
 
 def _beyond(bounds: list[Any]) -> list[tuple[str, Any]]:
-    """Values of a log ratio on both sides of what bounds it: ("p", k1) or ("mu", w)."""
+    """Values of a log ratio on both sides of what bounds it: ("p", k1), ("mu", w) or ("old", o)."""
     found = []
     for x in bounds:
         for ratios in (joint_signs(x) or {}).values():
-            found += [("p" if x.has(log_p) else "mu", ratio) for ratio in ratios]
+            below = "p" if x.has(log_p) else "old" if x.has(log_old) else "mu"
+            found += [(below, ratio) for ratio in ratios]
     return found
 
 
@@ -431,15 +457,14 @@ def _step_with(step: Any, at_zero: int) -> Any:
 
 def _outcomes(model: dict[str, Any], fixed: dict[Any, Any]) -> list[tuple[Any, dict[Any, Any]]]:
     """For each outcome q (u - E_q[u]), and the values of the symbols."""
-    q, p, mu, u, R_, A_ = (
-        [Rational(x) for x in row]
-        for row in (*(model[name] for name in ("q", "p", "mu", "u")), *map(model["rewards"].get, "RA"))
-    )
+    known = {symbol: model[name] for symbol, name in zip(DENSITIES, ("q", "p", "mu", "old"), strict=True)}
+    q, u = ([Rational(x) for x in row] for row in (model["q"], model["u"]))
     mean = sum(a * b for a, b in zip(q, u, strict=True))
     rows = []
     for x in range(len(q)):
-        logs = {log_q: sympy.log(q[x]), log_p: sympy.log(p[x]), log_mu: sympy.log(mu[x])}
-        rows.append((q[x] * (u[x] - mean), logs | {R: R_[x], A: A_[x]} | fixed))
+        logs = {symbol: sympy.log(Rational(row[x])) for symbol, row in known.items()}
+        rewards = {symbol: Rational(model["rewards"][symbol.name][x]) for symbol in REWARDS}
+        rows.append((q[x] * (u[x] - mean), logs | rewards | fixed))
     return rows
 
 
@@ -462,5 +487,5 @@ def inside_clamps(loss: Any) -> Any | None:
 
 
 def _unclamped(e: Any) -> Any:
-    random = {a for a in e.args if a.has(Estimator, *DENSITIES, R, A)}
+    random = {a for a in e.args if a.has(Estimator, *DENSITIES, *REWARDS)}
     return random.pop() if len(random) == 1 else e

@@ -21,12 +21,12 @@ import sympy
 from sympy import Heaviside, Rational
 
 from klsym.convert import to_ring
-from klsym.engine.branches import joint, signs
+from klsym.engine.branches import FREE, joint, signs
 from klsym.errors import NotInRing
-from klsym.language import K3, Estimator, clip, log_mu, log_p, log_q, unfold
+from klsym.language import K3, Estimator, clip, log_mu, log_old, log_p, log_q, unfold
 from klsym.ring import ExpPoly
 
-DENSITIES = (log_q, log_p, log_mu)
+DENSITIES = (log_q, log_p, log_mu, log_old)
 HALF = Rational(1, 2)
 OWN = "_" * 32  # in names of the engine's own: longer than any that a user may declare
 MAX_NESTED = 8  # indicators inside one indicator: 2^8 regions
@@ -194,7 +194,7 @@ def joint_signs(*values: Any) -> dict[tuple[int, ...], Any] | None:
         elements = tuple(map(to_ring, values))
     except NotInRing:
         return None
-    return joint(elements) if all(e.names() <= {"k1", "w"} for e in elements) else None
+    return joint(elements) if all(e.names() <= {*FREE} for e in elements) else None
 
 
 def _known_step(x: Any, at_zero: Any) -> Any | None:

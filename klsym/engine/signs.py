@@ -157,7 +157,7 @@ def _searched(element: ExpPoly, tangents: int) -> Rows | None:
     if squares is not None:
         return Rows(tuple(squares), ())
     for (monomial, v), value in sorted(element.terms.items()) if tangents else ():
-        if len(monomial) != 1 or monomial[0] not in (("k1", 1), ("w", 1)):
+        if len(monomial) != 1 or monomial[0] not in (("k1", 1), ("w", 1), ("o", 1)):
             continue
         for u, t in _slopes(element, v, monomial):
             scale = -Fraction(value) / t

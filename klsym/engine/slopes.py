@@ -19,7 +19,7 @@ from sympy import Function, Heaviside
 from klsym.convert import to_ring
 from klsym.engine.piecewise import DENSITIES, HALF, OWN, Regions, is_piecewise
 from klsym.errors import NotInRing
-from klsym.language import A, R, clip, log_mu, log_q, rho, sg, unfold
+from klsym.language import REWARDS, clip, log_mu, log_q, rho, sg, unfold
 
 
 class Lesser(Function):
@@ -59,8 +59,8 @@ def _derivative(loss: Any) -> Any:
 
 def _pairs(e: Any) -> Any:
     """min and max by pairs from the left, what varies from sample to sample before what does not."""
-    varying = [a for a in e.args if a.has(*DENSITIES, R, A)]
-    fixed = [a for a in e.args if not a.has(*DENSITIES, R, A)]
+    varying = [a for a in e.args if a.has(*DENSITIES, *REWARDS)]
+    fixed = [a for a in e.args if not a.has(*DENSITIES, *REWARDS)]
     pair = Lesser if isinstance(e, sympy.Min) else Greater
     return reduce(pair, varying + ([e.func(*fixed)] if fixed else []))
 
@@ -224,7 +224,7 @@ def assumed_positive(loss: Any) -> dict[Any, Any]:
     for e in sorted(loss.atoms(clip), key=str):
         _, lo, hi = e.args
         width = sympy.expand(hi - lo)
-        names = width.free_symbols - {*DENSITIES, R, A}
+        names = width.free_symbols - {*DENSITIES, *REWARDS}
         positive = {name: sympy.Symbol(name.name, positive=True) for name in sorted(names, key=str)}
         if may_cross(e) and width.xreplace(positive).is_nonnegative:
             found.update({name: new for name, new in positive.items() if not name.is_positive})

@@ -25,6 +25,7 @@ from klsym.abbreviations import (
 from klsym.errors import ProofError, UsageError
 from klsym.kernel.intervals import Interval
 from klsym.kernel.models import Model, enclose
+from klsym.names import parse_name
 from klsym.statements import Context
 from klsym.statements import Statement as Plain
 
@@ -51,7 +52,7 @@ def models(
 ) -> Iterator[dict[str, Any]]:
     """Candidate models of one sample in JSON form, deterministic; on-policy the row mu repeats q.
 
-    met: ("p", k1) or ("mu", w), values of a log ratio that some sample is to have.
+    met: ("p", k1), ("mu", w) or ("old", o), values of a log ratio that some sample is to have.
     """
     for rows in SIMPLE:
         q, p, mu, u = (row.split() for row in rows)
@@ -71,13 +72,14 @@ def _met_models(
     context: Context, on_policy: bool, met: Iterable[tuple[str, Fraction]]
 ) -> Iterator[dict[str, Any]]:
     """Two outcomes, at one of which a log ratio has about the value asked for; the larger of both is 1/2."""
-    for other, ratio in met:
+    for other, ratio in met:  # q over the density of this name
         times = math.exp(min(abs(float(ratio)), LARGEST))
         half, small = Fraction(1, 2), Fraction(1, 2) / Fraction(f"{times:.2e}")
-        rows = dict.fromkeys(("q", "p", "mu"), small if ratio < 0 else half)
+        rows = dict.fromkeys(("q", "p", "mu", "old"), small if ratio < 0 else half)
         rows[other] = half if ratio < 0 else small
-        q, p, mu = ([str(rows[name]), str(1 - rows[name])] for name in ("q", "p", "mu"))
-        yield _model(context, q, p, q if on_policy else mu, ["1", "0"], step=0)
+        q, p, mu, old = ([str(x), str(1 - x)] for x in rows.values())
+        found = _model(context, q, p, q if on_policy else mu, ["1", "0"], step=0)
+        yield {**found, "tree": {**found["tree"], "old": old}} if other == "old" else found
 
 
 def _far_models(context: Context, on_policy: bool) -> Iterator[dict[str, Any]]:
@@ -153,15 +155,22 @@ def one_node(
 
 
 def finite_model(
-    q: list[Any], p: list[Any], mu: list[Any], u: list[Any], **parameters: Any
+    q: list[Any],
+    p: list[Any],
+    mu: list[Any],
+    u: list[Any],
+    old: list[Any] | None = None,
+    M: list[Any] | None = None,
+    **parameters: Any,
 ) -> dict[str, Any]:
     """A model in JSON form, for a witness chosen by hand.
 
-    q, p, mu: exact probabilities of the outcomes; u: a direction of the softmax logits.
+    q, p, mu, old: exact probabilities of the outcomes; u: a direction of the softmax logits; M: a mask.
     """
-    rows = {"q": q, "p": p, "mu": mu, "u": u}
+    rows = {"q": q, "p": p, "mu": mu, "u": u} | ({"old": old} if old else {})
     exact = {name: [_exact(x) for x in row] for name, row in rows.items()}
-    return one_node(exact, {}, {name: _exact(value) for name, value in parameters.items()})
+    masks = {"M": [_exact(x) for x in M]} if M else {}
+    return one_node(exact, masks, {name: _exact(value) for name, value in parameters.items()})
 
 
 # ---------------------------------------------------------------------------- sequences
@@ -231,6 +240,21 @@ def _exact(value: Any) -> str:
     )
 
 
+def completed(model: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """The model with the rows old and M where they are spoken of: old = (q + 2 p')/3, p' is p turned."""
+    added = {"o", "M"} & {*names}
+    return {**model, "tree": _completed(model["tree"], added, 0)} if added else model
+
+
+def _completed(node: Node, added: set[str], depth: int) -> Node:
+    q, p = ([Fraction(x) for x in node[name]] for name in ("q", "p"))
+    old = [str((a + 2 * b) / 3) for a, b in zip(q, [*p[1:], p[0]], strict=True)]
+    masks = {"M": [str((x + depth + 1) % 2) for x in range(len(q))]} if "M" in added else {}
+    following = [after and _completed(after, added, depth + 1) for after in node["next"]]
+    rows = {**node, "rewards": {**node["rewards"], **masks}, "next": following}
+    return {"old": old, **rows} if "o" in added else rows
+
+
 def find_model(
     statement: Plain,
     model: dict[str, Any] | None = None,
@@ -242,7 +266,10 @@ def find_model(
     steps: sequences are spoken of, so trees are tried; on_policy: the row mu of a model repeats q.
     """
     tried = tree_models if steps else models
-    for candidate in [model] if model else tried(statement.context, on_policy):
+    sides = (statement.left, statement.right)
+    names = {parse_name(name).base for side in sides for a in elements(side) for name in a.names()}
+    for simple in [model] if model else tried(statement.context, on_policy):
+        candidate = simple if model else completed(simple, names)
         read = Model.from_json(candidate, statement.context)
         left, right = enclose(statement.left, read), enclose(statement.right, read)
         above, below = left.lower > right.upper, left.upper < right.lower
@@ -258,7 +285,8 @@ def find_model(
 
 def shown_model(refuted: str, model: Any, left: Any, right: Any, used: set[str]) -> dict[str, Any]:
     """The model, less what the equation does not mention."""
-    shown = {name: model[name] for name in ("q", "p", "mu", "u") if name != "mu" or "w" in used}
+    unused = {row for row, name in (("mu", "w"), ("old", "o")) if name not in used}
+    shown = {name: model[name] for name in ("q", "p", "mu", "old", "u") if name in model.keys() - unused}
     rewards = {name: values for name, values in model["rewards"].items() if name in used}
     extra = {"parameters": model["parameters"], "rewards": rewards}
     return {

@@ -17,11 +17,11 @@ Hypothesis = tuple[Any, ...]
 Outcome = tuple[Side, set[Hypothesis]]
 Data = dict[str, Any]
 
-K1, W, LOG_Q = (ExpPoly.variable(name) for name in LOG_RATIOS)
+K1, W, LOG_Q = (ExpPoly.variable(name) for name in ("k1", "w", "log_q"))
 # log density of each measure: log p = log q - k1, log mu = log q - w
 LOG_DENSITY = {"q": LOG_Q, "p": LOG_Q - K1, "mu": LOG_Q - W, "count": ZERO}
 # the power of each density in exp of a log ratio: k1 = log q - log p
-POWERS = {"k1": {"q": 1, "p": -1}, "w": {"q": 1, "mu": -1}, "log_q": {"q": 1}}
+POWERS = {"k1": {"q": 1, "p": -1}, "w": {"q": 1, "mu": -1}, "log_q": {"q": 1}, "o": {"q": 1}}
 
 
 def refuse_unless(condition: bool, reason: str) -> None:

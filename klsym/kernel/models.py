@@ -25,15 +25,16 @@ from klsym.kernel.intervals import (
     rational_power,
     weighed,
 )
-from klsym.names import LOG_RATIOS, REWARDS, SAMPLE, Name, parse_name
+from klsym.names import LOG_RATIOS, PROBABILITIES, REWARDS, SAMPLE, Name, parse_name
 from klsym.ring import Exponent, ExpPoly, Monomial, charge, read_number
 from klsym.slots import SEQUENCE, is_second, slot_of_score
 from klsym.statements import Atom, Context, Mean, Side, Statement
 
 NODE = {"q", "p", "mu", "u", "v", "rewards", "next"}
+OLD = {"old"}  # the one row that a node may do without
 LARGEST = 2000  # sequences, and steps of one
 MOST_WORK = 100_000  # sum of T^2 over sequences: each step looks at all others
-UNDER = {"k1": "p", "w": "mu"}  # the denominators of the ratios whose logs they are
+UNDER = {"k1": "p", "w": "mu", "o": "old"}  # the denominators of the ratios whose logs they are
 
 
 @dataclass(frozen=True)
@@ -101,14 +102,13 @@ def _paths(node: Any, prefix: Path) -> Iterator[Path]:
 
 def _branches(node: Any) -> list[tuple[Step, Any]]:
     """The branches of one node, their scores u - sum_x q u, and what follows each."""
-    refuse_unless(
-        isinstance(node, dict) and set(node) == NODE, f"finite model: a node has the keys {sorted(NODE)}"
-    )
+    known = isinstance(node, dict) and set(node) - OLD == NODE
+    refuse_unless(known, f"finite model: a node has the keys {sorted(NODE)}")
     count, rewards = len(node["next"]), node["rewards"]
     refuse_unless(set(rewards) <= set(REWARDS), f"finite model: rewards: {REWARDS} expected")
-    rows = {name: _numbers(node[name], count) for name in ("q", "p", "mu", "u", "v")}
+    rows = {name: _numbers(node[name], count) for name in node if name not in ("rewards", "next")}
     paid = {name: _numbers(row, count) for name, row in rewards.items()}
-    for name in ("q", "p", "mu"):
+    for name in (name for name in (*PROBABILITIES, *OLD) if name in rows):
         full = all(value > 0 for value in rows[name]) and sum(rows[name]) == 1
         refuse_unless(full, f"finite model: {name} is no full-support distribution")
     for name in ("u", "v"):
@@ -158,6 +158,8 @@ class Position:
             return None
         steps = self._steps(parsed)
         under = UNDER.get(parsed.base)
+        known = under is None or all(under in step.values for step in steps)
+        refuse_unless(known, f"finite model: no row {under}, which {name} needs")
         ratios = (step.values["q"] / (step.values[under] if under else 1) for step in steps)
         return weighed(prod(ratios, start=Fraction(1)))
 

@@ -182,7 +182,7 @@ def _turned(q: Any, x: int) -> list[Any]:
 def levelled(model: FiniteModel, R: float, A: float) -> FiniteModel:
     """The model with the same rewards for all; a sequence earns R with its first token."""
     first = [float(R) if not before else 0.0 for before in model.layout.before]
-    return replace(model, rewards={"R": first, "A": [A] * model.size})
+    return replace(model, rewards={**model.rewards, "R": first, "A": [A] * model.size})
 
 
 # ---------------------------------------------------------------------------- regions

@@ -18,7 +18,7 @@ from klsym.numeric.systems import FLOAT, Ratio, Sized, System, refuse_unless
 from klsym.ring import Exponent, ExpPoly, Monomial
 from klsym.slots import SECOND, slot_of_score
 
-BELOW = {"k1": "p", "w": "mu", "log_q": "count"}  # each is the log of q over this density
+BELOW = {"k1": "p", "w": "mu", "o": "old", "log_q": "count"}  # each is the log of q over this density
 
 Instance = Callable[..., Any] | ExpPoly  # what a generic function may be
 Functions = Mapping[str, Instance]
@@ -149,6 +149,7 @@ class Values(Scope):
         """k1, w and log q are logs of q over a density; detached, at theta."""
         live = name.removeprefix("sg(").removesuffix(")")
         if name not in self.ratios and live in BELOW and name not in self.at.context.parameters:
+            refuse_unless(BELOW[live] in self.positions.densities, f"the model has no row {BELOW[live]}")
             q, below = self.positions.densities["q"], self.positions.densities[BELOW[live]]
             found = q.over(below) if live == name else self.still.ratio(live)
             self.ratios |= {} if found is None else {name: found}
@@ -205,7 +206,7 @@ class Values(Scope):
     def _slope(self, name: str) -> Sized:
         """df/dlog q, along which k1, w and log q all move by t."""
         moved, one = copy(self), self.system.lift(1) + self.system.step
-        live = {n: self.ratio(n) for n in BELOW}
+        live = {n: self.ratio(n) for n, row in BELOW.items() if row in self.positions.densities}
         moved.ratios = {n: Ratio(r.system, r.value * one, r.size, 1.0) for n, r in live.items() if r}
         moved.known = {}
         value = moved._call(name)

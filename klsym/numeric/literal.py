@@ -15,10 +15,10 @@ from typing import Any
 import mpmath
 import sympy
 
-from klsym.language import A, Estimator, R, clip, log_mu, log_p, log_q, sg, unfold
+from klsym.language import A, Estimator, M, R, clip, log_mu, log_old, log_p, log_q, sg, unfold
 
 Dual = tuple[Any, Any]  # value, slope
-SAMPLED = (log_q, log_p, log_mu, R, A)  # what differs from sample to sample
+SAMPLED = (log_q, log_p, log_mu, log_old, R, A, M)  # what differs from sample to sample
 TIED = 20  # digits that two equal numbers may lose to rounding
 
 

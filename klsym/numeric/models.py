@@ -27,6 +27,7 @@ Number = Fraction | float
 SUM_TOLERANCE = 1e-12  # of float probabilities; rational ones must sum to one exactly
 COUNTS = ("n", "T")  # parameters that stand for a batch size and a length
 ONE_SAMPLE = ("q", "p", "mu", "u", "parameters", "rewards", "outcome")  # keys of a certificate's model
+OLD = {"old"}  # a key that it may have
 
 
 # ---------------------------------------------------------------------------- models
@@ -43,8 +44,9 @@ class FiniteModel:
 
     q, p, mu: probabilities, one entry a branch, in the order of `layout_of`, positive; mu defaults to q
     (on-policy).  u, v: directions of the logits, shape (branches,); only a curl needs v.
-    parameters: name -> number.  rewards: "R" -> one number a branch, "A" -> one a sequence.
+    parameters: name -> number.  rewards: "R", "M" -> one number a branch, "A" -> one a sequence.
     outcome: the sequence where pointwise quantities are evaluated.
+    old: probabilities of a third policy, free of theta, where one is spoken of.
     shape: of the tree; without it one node, whose branches are single samples.
     Integers, Fractions and strings such as "1/2" are exact; exact models can be enclosed.
     Raises UsageError: sizes that differ, nan, no full-support distribution, unknown outcome.
@@ -59,13 +61,14 @@ class FiniteModel:
     outcome: int = 0
     v: Sequence[Any] | None = None
     shape: Shape | None = None
+    old: Sequence[Any] | None = None
 
     def __post_init__(self) -> None:
         set_ = object.__setattr__
         if not (isinstance(self.parameters, Mapping) and isinstance(self.rewards, Mapping)):
             raise UsageError("model: parameters and rewards: name -> value expected")
         set_(self, "mu", self.q if self.mu is None else self.mu)
-        for name in ("q", "p", "mu", "u", *(("v",) if self.v is not None else ())):
+        for name in ("q", "p", "mu", "u", *(n for n in ("v", "old") if getattr(self, n) is not None)):
             set_(self, name, checked_numbers(getattr(self, name), name))
         set_(self, "parameters", {n: checked_numbers([v], n)[0] for n, v in self.parameters.items()})
         set_(self, "rewards", {n: checked_numbers(v, n) for n, v in self.rewards.items()})
@@ -118,8 +121,9 @@ class FiniteModel:
 
     @property
     def rows(self) -> dict[str, Sequence[Any]]:
-        """The three densities, at each branch."""
-        return {"q": self.q, "p": self.p, "mu": self.mu or self.q}
+        """The densities, at each branch."""
+        known = {"q": self.q, "p": self.p, "mu": self.mu or self.q}
+        return known if self.old is None else {**known, "old": self.old}
 
     @property
     def directions(self) -> dict[str, Sequence[Any]]:
@@ -216,13 +220,14 @@ def random_model(
     if size < 2 or seed < 0:
         raise UsageError(f"model: seed {seed} and size {size}: at least 0 and 2 expected")
     context = context or Context()
-    stream = np.random.default_rng([seed, size, int(exact)])
+    stream, more = (np.random.default_rng([seed, size, int(exact), *rest]) for rest in ((), (2,)))
     q, p, mu = (_random_distribution(stream, size, exact, spread) for _ in range(3))
     return FiniteModel(
         q=q, p=p, mu=q if context.on_policy else mu, u=_random_direction(stream, size, exact),
         parameters={name: _random_parameter(name, stream, exact) for name in context.parameters},
-        rewards={name: _random_direction(stream, size, exact) for name in ("R", "A")},
-        outcome=int(stream.integers(size)),
+        rewards={name: _random_direction(stream, size, exact) for name in ("R", "A")}
+        | {"M": _random_mask(more, size)},
+        outcome=int(stream.integers(size)), old=_random_distribution(more, size, exact, spread),
     )  # fmt: skip
 
 
@@ -243,12 +248,13 @@ def random_tree(
     if min(tokens, depth) < 2 or seed < 0:
         raise UsageError(f"model: seed {seed}, tokens {tokens}, depth {depth}: at least 0, 2, 2 expected")
     context = context or Context()
-    stream = np.random.default_rng([seed, tokens, depth, int(exact), 1])
+    key = [seed, tokens, depth, int(exact)]
+    stream, more = np.random.default_rng([*key, 1]), np.random.default_rng([*key, 2])
     shape = _random_shape(stream, tokens, depth, trunk=True)
     sizes = [len(node) for node in nodes_of(shape)]
 
-    def distributions() -> list[Any]:
-        return [x for size in sizes for x in _random_distribution(stream, size, exact, 1.0)]
+    def distributions(of: Any = stream) -> list[Any]:
+        return [x for size in sizes for x in _random_distribution(of, size, exact, 1.0)]
 
     def directions() -> list[Any]:
         return [x for size in sizes for x in _random_direction(stream, size, exact)]
@@ -258,9 +264,12 @@ def random_tree(
     u, v, R = directions(), directions(), directions()
     return FiniteModel(
         q=q, p=p, mu=q if context.on_policy else mu, u=u, v=v, shape=shape,
-        rewards={"R": R, "A": [level + 2 * noise("x", (leaf,)) for leaf in range(leaves)]},
+        rewards={
+            "R": R, "A": [level + 2 * noise("x", (leaf,)) for leaf in range(leaves)],
+            "M": _random_mask(more, sum(sizes)),
+        },
         parameters={name: _random_parameter(name, stream, exact) for name in context.parameters},
-        outcome=int(stream.integers(leaves)),
+        outcome=int(stream.integers(leaves)), old=distributions(more),
     )  # fmt: skip
 
 
@@ -269,6 +278,11 @@ def _random_distribution(stream: Any, size: int, exact: bool, spread: float) -> 
         return softmax(spread * stream.normal(size=size))
     weights = stream.integers(1, 10, size).tolist()
     return [Fraction(weight, sum(weights)) for weight in weights]
+
+
+def _random_mask(stream: Any, size: int) -> list[Number]:
+    """0 and 1, each at least once."""
+    return [Fraction(k % 2) for k in stream.permutation(size).tolist()]
 
 
 def _random_direction(stream: Any, size: int, exact: bool) -> Sequence[Number]:
@@ -311,12 +325,12 @@ def from_certificate(data: Any) -> FiniteModel:
     Raises UsageError: other fields, or what FiniteModel refuses.
     """
     if not isinstance(data, dict) or "tree" not in data:
-        if not isinstance(data, dict) or data.keys() != set(ONE_SAMPLE):
+        if not isinstance(data, dict) or data.keys() - OLD != set(ONE_SAMPLE):
             raise UsageError(f"model: the keys {', '.join(ONE_SAMPLE)} expected")
         return FiniteModel(**data)
     if data.keys() - {"path"} != {"tree", "parameters"}:
         raise UsageError("model: the keys tree, path, parameters expected")
     shape, rows = read_tree(data["tree"])
     outcome = sequence_at(shape, data["path"]) if data.get("path") else 0
-    rewards = {"R": rows.pop("R")}
+    rewards: dict[str, Any] = {name: rows.pop(name) for name in ("R", "M") if name in rows}
     return FiniteModel(**rows, rewards=rewards, parameters=data["parameters"], outcome=outcome, shape=shape)

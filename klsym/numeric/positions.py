@@ -88,7 +88,8 @@ def tokens_at(model: FiniteModel, system: System, tilt: Moves, step: Moves, on_p
     directions = {name: system.lift(row) for name, row in model.directions.items()}
     base = _moved(lifted["q"], directions, tilt, starts)
     values = {"q": _moved(base, directions, step, starts) if step else base}
-    values |= {"count": system.lift([1] * len(base)), "p": lifted["p"]}
+    values |= {"count": system.lift([1] * len(base))}
+    values |= {name: lifted[name] for name in ("p", "old") if name in lifted}
     values["mu"] = base if on_policy and tilt else lifted["mu"]
     scores = {name: _score(base, row, system, starts) for name, row in directions.items()}
     still, densities = np.zeros(len(base)), {}

@@ -15,6 +15,7 @@ from typing import Any
 from klsym.errors import UsageError
 
 ROWS = ("q", "p", "mu", "u", "v", "R")  # what is written at a node, for each branch
+OPTIONAL = ("old", "M")  # at each node or at none
 LARGEST, DEEPEST = 2000, 200  # branches, steps
 
 Shape = tuple[Any, ...]
@@ -82,18 +83,19 @@ def read_tree(node: Any) -> tuple[Shape, dict[str, list[Any]]]:
     >>> read_tree({**end, "next": [end]})[0]
     ((None,),)
     """
-    rows: dict[str, list[Any]] = {name: [] for name in ROWS}
+    written = [name for name in OPTIONAL if isinstance(node, dict) and name in node]
+    rows: dict[str, list[Any]] = {name: [] for name in (*ROWS, *written)}
     return _read(node, rows, 0), rows
 
 
 def _read(node: Any, rows: dict[str, list[Any]], depth: int) -> Shape:
     """The shape of a node; its numbers are added to the rows, before those of the next nodes."""
-    keys = {*ROWS, "next"}
+    keys = {*rows, "next"}
     _refuse_unless(isinstance(node, dict) and set(node) == keys, f"a node has the keys {sorted(keys)}")
     fitting = all(isinstance(row, list) for row in node.values()) and len({*map(len, node.values())}) == 1
     _refuse_unless(fitting, "the lists of a node differ in length")
     _refuse_unless(depth < DEEPEST and len(rows["q"]) < LARGEST, "too many branches, or too deep")
-    for name in ROWS:
+    for name in rows:
         rows[name] += node[name]
     return tuple(None if after is None else _read(after, rows, depth + 1) for after in node["next"])
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import sympy
 
-from klsym.language import A, Estimator, R, log_mu, log_p, log_q
+from klsym.language import REWARDS, Estimator, log_mu, log_old, log_p, log_q
 from klsym.render import losses
 from klsym.render.spelling import LATEX, TEXT, Text
 
@@ -32,8 +32,8 @@ def where(conditions: Iterable[Any], spell: Text = TEXT) -> str:
 def _condition(x: Any, signs: tuple[int, ...], spell: Text) -> str:
     """What varies from sample to sample on the left, what is the same at all on the right."""
     terms = sympy.Add.make_args(x)
-    varying = [t for t in terms if t.has(Estimator, log_q, log_p, log_mu)] or [
-        t for t in terms if t.has(A, R)
+    varying = [t for t in terms if t.has(Estimator, log_q, log_p, log_mu, log_old)] or [
+        t for t in terms if t.has(*REWARDS)
     ]
     left = sympy.Add(*varying) if varying else x
     relation = RELATIONS[signs]

@@ -1,4 +1,4 @@
-"""Coefficients as trees: exponential polynomials as formulas in k1, r, rho.  Standard library only.
+"""Coefficients as trees: exponential polynomials as formulas in k1, r, rho, rho_old.  Standard library only.
 
 >>> from klsym.ring import ExpPoly
 >>> k1 = ExpPoly.variable("k1")
@@ -17,6 +17,9 @@ from klsym.render.spelling import TEXT, Text
 from klsym.render.tree import Call, Formula, Minus, Number, Power, Quotient, is_open, number, product, total
 from klsym.ring import ONE, Exponent, ExpPoly, Monomial
 from klsym.ring import Number as Rational
+
+RATIOS = {"k1": "r", "w": "rho", "o": "rho_old"}  # what exp(-k1), exp(w), exp(o) are called
+WEIGHTS = ("w", "o")
 
 Factors = list[Formula]
 
@@ -85,7 +88,7 @@ def _common_factor(value: ExpPoly) -> tuple[tuple[Monomial, Exponent], ExpPoly] 
     shared = tuple(
         (m, v)
         for m, v in sorted(exponents[0].items())
-        if all(e.get(m) == v for e in exponents) and any(parse_name(n).base == "w" for n, _ in m)
+        if all(e.get(m) == v for e in exponents) and any(parse_name(n).base in WEIGHTS for n, _ in m)
     )
     if not monomial and not shared:
         return None
@@ -131,10 +134,10 @@ def _power(name: str, power: int, sums: bool) -> Formula:
 
 
 def letter(name: str, sums: bool = False) -> Formula:
-    """A sample variable: w, which has no name of its own in the grammar, is log(rho)."""
+    """A sample variable: w and o, which have no names of their own in the grammar, are logs of ratios."""
     parsed = parse_name(name)
-    if parsed.base == "w":
-        inner: Formula = Call("log", (in_slot("rho", parsed.slot, sums, ratio=True),))
+    if parsed.base in WEIGHTS:
+        inner: Formula = Call("log", (in_slot(RATIOS[parsed.base], parsed.slot, sums, ratio=True),))
     else:
         inner = in_slot(parsed.base, parsed.slot, sums, parsed.primes)
     return Call("sg", (inner,)) if parsed.detached else inner
@@ -145,7 +148,7 @@ def _exponential(exponent: Exponent, sums: bool) -> tuple[Factors, Factors]:
     ratios: dict[str, list[tuple[Monomial, Rational]]] = {}
     rest: dict[Monomial, Rational] = {}
     for monomial, value in exponent:
-        name = next((n for n, p in monomial if p == 1 and parse_name(n).base in ("k1", "w")), None)
+        name = next((n for n, p in monomial if p == 1 and parse_name(n).base in RATIOS), None)
         if name is None:
             rest[monomial] = value
             continue
@@ -166,7 +169,7 @@ def _exponential(exponent: Exponent, sums: bool) -> tuple[Factors, Factors]:
 
 def _ratio(name: str, power: list[tuple[Monomial, Rational]], sums: bool) -> Formula:
     parsed = parse_name(name)
-    base = in_slot("r" if parsed.base == "k1" else "rho", parsed.slot, sums, ratio=True)
+    base = in_slot(RATIOS[parsed.base], parsed.slot, sums, ratio=True)
     if parsed.detached:
         base = Call("sg", (base,))
     exponent = ExpPoly({(m, ()): v for m, v in power})

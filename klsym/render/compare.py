@@ -162,7 +162,7 @@ def _model_lines(witness: dict[str, Any]) -> list[str]:
         at = "".join(ascii_lowercase[branch] for branch in witness.get("path", ()))
         lines = [*tree_lines(witness["tree"]), *([f"  at the sequence {at}"] if at else [])]
         return [*lines, f"  left side {left}, right side {right}"]
-    lines = [f"  {n:<3} = ({', '.join(witness[n])})" for n in ("q", "p", "mu") if n in witness]
+    lines = [f"  {n:<3} = ({', '.join(witness[n])})" for n in ("q", "p", "mu", "old") if n in witness]
     lines += [f"  along the logit direction u = ({', '.join(witness['u'])})"]
     lines += [f"  {n:<3} = ({', '.join(v)})" for n, v in witness.get("rewards", {}).items()]
     lines += [f"  {n} = {v}" for n, v in witness.get("parameters", {}).items()]

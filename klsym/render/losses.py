@@ -34,7 +34,7 @@ from klsym.render.tree import (
     quotient,
 )
 
-WEIGHT = re.compile(r"rho(_[a-z]+)?|sg\(rho(_[a-z]+)?\)")
+WEIGHT = re.compile(r"rho(_[a-z]+)*|sg\(rho(_[a-z]+)*\)")
 CALLS = {
     sympy.exp: "exp", sympy.log: "log", sympy.Abs: "abs", sympy.Min: "min", sympy.Max: "max", sg: "sg",
     clip: "clip",
@@ -71,7 +71,7 @@ def _walk(e: Any, sums: bool) -> Formula:
         name, _, slot = str(e).partition("[")
         return in_slot(name, slot.removesuffix("]") or "x", sums)
     if isinstance(e, Estimator) and e.slot and e.xreplace(_plain(e)) in ATOMS.values():
-        return in_slot(e.name, e.slot, sums, ratio=e.name in ("r", "rho"))
+        return in_slot(e.name, e.slot, sums, ratio=e.name in ("r", "rho", "rho_old"))
     if isinstance(e, Estimator):  # of other densities than its name says
         return _walk(e.definition(), sums)
     if e.is_Add:
@@ -170,7 +170,7 @@ def _product(e: Any, sums: bool) -> Formula:
 def _factors(e: Any, sums: bool) -> Formula:
     """A product in the order in which it is read; rho_{<t} rho_t is rho_{<=t} where slots are positions."""
     factors = [_walk(factor, sums) for factor in sorted(sympy.Mul.make_args(e), key=_factor_order)]
-    for ratio in ("rho", "r") if sums else ():
+    for ratio in ("rho", "rho_old", "r") if sums else ():
         for before, after, both in (("<t", "t", "upto"), ("t", ">t", "from")):
             pair = [Name(ratio, before), Name(ratio, after)]
             if all(name in factors for name in pair):
@@ -184,10 +184,10 @@ def _factor_order(e: Any) -> tuple[int, str]:
     text = str(e)
     if e.is_number:
         return 0, text
-    if e.is_Symbol and text not in ("R", "A", "log_q", "log_p", "log_mu", "s"):
+    if e.is_Symbol and text not in ("R", "A", "M", "log_q", "log_p", "log_mu", "log_old", "s"):
         return 1, text
     if WEIGHT.fullmatch(text):
         return 2, f"{_slot_rank(e)} {text}"
     if text == "s":
         return 5, text
-    return (3 if text in ("R", "A") else 4), text
+    return (3 if text in ("R", "A", "M") else 4), text

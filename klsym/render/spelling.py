@@ -50,9 +50,10 @@ GREEK = {
 }  # fmt: skip
 NAMES = GREEK | {
     "k1": "k_1", "k2": "k_2", "k3": "k_3", "log_q": r"\log q", "log_p": r"\log p", "log_mu": r"\log\mu",
+    "log_old": r"\log\pi_{\mathrm{old}}", "rho_old": r"\rho_{\mathrm{old}}",
     "length": "T",
 }  # fmt: skip
-LOGS = ("log_q", "log_p", "log_mu")  # prefixes in LaTeX, names in the grammar
+LOGS = ("log_q", "log_p", "log_mu", "log_old")  # prefixes in LaTeX, names in the grammar
 FUNCTIONS = {"exp": r"\exp", "log": r"\log", "min": r"\min", "max": r"\max"}
 # How tightly a node binds; a place names the least that stands in it without brackets.
 SUM, MINUS, BIG, PRODUCT, PREFIX, POWER, ATOM = range(7)
@@ -336,7 +337,8 @@ class Latex(Text):
         if not below:
             return shown + "'" * primes
         stem, _, index = shown.partition("_")
-        index = f"{index.strip('{}')},{below}" if index else below
+        inner = index[1:-1] if index.startswith("{") else index
+        index = f"{inner},{below}" if index else below
         return stem + "'" * primes + (f"_{{{index}}}" if len(index) > 1 else f"_{index}")
 
     def product(self, factors: tuple[Formula, ...], loose: bool) -> Piece:

@@ -243,7 +243,7 @@ def _witness_lines(witness: dict[str, Any] | None, level: str = "sample") -> lis
         left, right = show_interval(witness["left"]), show_interval(witness["right"])
         return [*lines, f"  left side {left}, right side {right}"]
     lines[-1] += "; each outcome is a whole sequence" if level == "sequence" else ""
-    names = [n for n in ("q", "p", "mu") if n in witness]
+    names = [n for n in ("q", "p", "mu", "old") if n in witness]
     lines += [f"  {name:<3} = ({', '.join(witness[name])})" for name in names]
     lines += [f"  along the logit direction u = ({', '.join(witness['u'])})"]
     lines += [f"  {n:<3} = ({', '.join(v)})" for n, v in witness.get("rewards", {}).items()]
@@ -268,7 +268,7 @@ def tree_rows(tree: dict[str, Any]) -> tuple[list[str], list[list[str]], str]:
     >>> tree_rows({**leaf, "next": [leaf, None]})[:2]
     (['after', 'q', 'u'], [['start', '1/2, 1/2', '1, 0'], ['a', '1/2, 1/2', '1, 0']])
     """
-    names = [name for name in ("q", "p", "mu", "R", "u", "v") if name in tree]
+    names = [name for name in ("q", "p", "mu", "old", "R", "M", "u", "v") if name in tree]
     rows: list[list[str]] = []
 
     def walk(prefix: str, node: dict[str, Any]) -> None:

@@ -40,7 +40,7 @@ from klsym.slots import SECOND, slot_of_score
 
 SMALLEST = 1e-200  # a probability whose powers stay within the floats
 LARGEST_SAMPLES = 2**53  # counts are exact in float64 up to here
-BELOW = {"k1": "p", "w": "mu"}  # log q less the log of this density
+BELOW = {"k1": "p", "w": "mu", "o": "old"}  # log q less the log of this density
 
 
 class FiniteSampler(Sampler):

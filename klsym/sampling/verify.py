@@ -157,6 +157,7 @@ def _difference(trial: Trial, measure: str, loss: Any, options: Options) -> floa
     rewards = {name: np.array([float(x) for x in row]) for name, row in model.rewards.items()}
     values = {"log_p": np.log(p["p"]), **rewards, **sampler.parameters}
     values |= {} if on_policy else {"log_mu": np.log(p["mu"])}
+    values |= {"log_old": np.log(p["old"])} if "old" in p else {}
     found = expected_gradient(
         loss, np.log(p["q"]), shares, values, backend=options.on.name, device=options.on.device,
         sampling="on-policy" if on_policy else "off-policy",

@@ -35,7 +35,7 @@ def witness(part: Proof | Evidence, *claims: str) -> Cell:
     if "tree" in shown:
         prefixes = words(f"a tree of {_prefixes(shown['tree'])} prefixes", *claims)
         return listed([prefixes, *parameters, values])
-    names = [name for name in ("q", "p", "mu", "u") if name in shown]
+    names = [name for name in ("q", "p", "mu", "old", "u") if name in shown]
     rewards = [_vector(name, value) for name, value in shown.get("rewards", {}).items()]
     return listed([*(_vector(name, shown[name]) for name in names), *rewards, *parameters, values])
 

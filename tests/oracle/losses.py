@@ -36,13 +36,15 @@ PARAMETERS = {"lam": 0.371, "beta": 1.427, "eps": 0.193, "alpha": 0.613, "n": 7.
 # ---------------------------------------------------------------------------- worlds
 @dataclass(frozen=True, eq=False)
 class Node:
-    """A prefix: logits of q, log p, log mu and R on the branches after it, and what follows each."""
+    """A prefix: logits of q, log p, log mu, R, log old and M on its branches, and what follows each."""
 
     logits: Any
     log_p: Any
     log_mu: Any
     R: Any
     after: tuple[Node | None, ...]
+    log_old: Any = None
+    M: Any = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +77,7 @@ def trees(seed: int, shape: Any, copies: int = 4, rewards: str = "generic") -> l
 
     For "cells" rewards have one of two values each: any function h(R, A) of one sample is four numbers.
     """
-    stream = np.random.default_rng(seed)
+    stream, more = np.random.default_rng(seed), np.random.default_rng([seed, 1])
 
     def drawn(size: int, which: int) -> Any:
         cells = np.array(CELLS[which])
@@ -84,8 +86,9 @@ def trees(seed: int, shape: Any, copies: int = 4, rewards: str = "generic") -> l
     def grown(shape: Any) -> Node:
         logits, p, mu = stream.normal(scale=SPREAD, size=(3, len(shape)))
         after = tuple(grown(branch) if branch else None for branch in shape)
+        old, M = more.normal(scale=SPREAD, size=len(shape)), more.integers(2, size=len(shape)) * 1.0
         return Node(logits, p - np.log(np.exp(p).sum()), mu - np.log(np.exp(mu).sum()),
-                    drawn(len(shape), 0), after)  # fmt: skip
+                    drawn(len(shape), 0), after, old - np.log(np.exp(old).sum()), M)  # fmt: skip
 
     def leaves(shape: Any) -> int:
         return sum(leaves(branch) if branch else 1 for branch in shape)
@@ -145,7 +148,8 @@ class Forest:
         self.A = np.concatenate([np.asarray(tree.A, float) for tree in worlds])
         self.log_q = self._log_q()
         self.fixed = {name: np.array([getattr(at, name)[k] for at, k, _ in self.token])
-                      for name in ("log_p", "log_mu", "R")}  # fmt: skip
+                      for name in ("log_p", "log_mu", "R", "log_old", "M")
+                      if all(getattr(at, name) is not None for at, _, _ in self.token)}  # fmt: skip
 
     def _number(self, at: Node, prefix: list[int], count: list[int]) -> None:
         first, mine = count[0], len(self.token)
@@ -192,7 +196,7 @@ class Forest:
                 return self.log_q.map(lambda part: part @ where)
             case "log_mu" if self.on_policy:
                 return sg(self.atom("log_q", rows, slot))
-            case "log_p" | "log_mu" | "R":
+            case "log_p" | "log_mu" | "R" | "log_old" | "M":
                 return self.fixed[name] @ where
             case "T":
                 return where.sum(axis=0)
@@ -375,12 +379,12 @@ def centred(h: list[Any], batch: str) -> list[Any]:
 # ---------------------------------------------------------------------------- the loss grammar
 Names = Callable[..., Any]
 SLOTS = ("past", "now", "future")
-DERIVED = ("k1", "k2", "k3", "r", "rho", "w", "s")
-ATOMS = ("log_q", "log_p", "log_mu", "R", "A", *DERIVED)
+DERIVED = ("k1", "k2", "k3", "r", "rho", "w", "s", "rho_old", "o")
+ATOMS = ("log_q", "log_p", "log_mu", "log_old", "R", "A", "M", *DERIVED)
 
 
 def derived(name: str, find: Callable[[str], Any]) -> Any:
-    """What the three log densities define."""
+    """What the log densities define."""
     match name:
         case "k1":
             return find("log_q") - find("log_p")
@@ -394,6 +398,10 @@ def derived(name: str, find: Callable[[str], Any]) -> Any:
             return find("r") - 1 + find("k1")
         case "rho":
             return exp(find("w"))
+        case "o":
+            return find("log_q") - find("log_old")
+        case "rho_old":
+            return exp(find("o"))
     raise KeyError(name)
 
 
