@@ -323,6 +323,8 @@ def _sentences(case: Case, answer: dict[str, Any]) -> Iterator[str]:
             yield f"said of no combination: {descending}"
     else:
         fit, constants = fit_gradient(case), constants_of(case, settings(case)[0])
+        if fit.misfit > DIFFER:  # such as a reward over T, which has no column: `_multiples` judges it
+            return
         for of, name in PAIRS.items():
             rises = getattr(fit, name) < -DIFFER
             verb, where = said.get(of, ("", ""))

@@ -69,7 +69,7 @@ BAD: list[tuple[list[str], str]] = [
     (["explain", "k1", "--level", "token", "--batch", "mean"], "batch: samples are centred whole"),
     (["explain", "k1", "--aggregate", "mean"], "aggregate: a single sample has no length"),
     (["explain", "k1", "--weights", "prefix"], "weights: this is said of tokens"),
-    (["explain", "clip(k1, 0, 1)", "--level", "token"], "with level token only exponential polynomials"),
+    (["explain", "clip(rho, 0, 1)", "--level", "token", "--weights", "prefix"], "weights token alone"),
     (["explain", "k1/T", "--level", "sequence"], "the length of a sequence is random"),
     (["explain", "k1", "--format", "pdf"], "--format.*pdf"),
     (["explain", "k1", "--param", "a b"], "parameter 'a b'"),

@@ -116,8 +116,8 @@ def _samples(monomial: Monomial) -> set[str]:
     return {name for name, _ in monomial} & set(SAMPLE_BASES) - {"length"}
 
 
-def facts_outside(loss: Any, per_sample: Any) -> Facts:
-    """The facts of a loss outside the ring."""
+def facts_outside(loss: Any, per_sample: Any, place: Callable[[Any], Any] = lambda e: e) -> Facts:
+    """The facts of a loss outside the ring; place: what is said of a sample, said of a token."""
     terms = sympy.Add.make_args(sympy.expand_mul(per_sample))
     bare = sympy.Add(*(term for term in terms if not _holds_weight(term)))
     other, x = sympy.Dummy(real=True), sympy.Dummy(positive=True)
@@ -126,7 +126,7 @@ def facts_outside(loss: Any, per_sample: Any) -> Facts:
     return Facts(
         vanishes=per_sample == 0,
         weighted=any(map(_holds_weight, terms)),
-        bare=losses.show(bare, TEXT) if bare else "",
+        bare=losses.show(place(bare), TEXT) if bare else "",
         attached=detached.has(rho),
         literal=bool(slope.free_symbols & {other, *DENSITIES, *REWARDS}),
     )
@@ -321,8 +321,8 @@ def counted_tokens(verdict: Verdict, facts: Facts) -> str:
 
 
 TOKEN_CHECKS = (
-    zero_gradient, value_is_not_gradient, token_weight_missing, prefixes_of_mu, effect_on_later_tokens,
-    literal_weight, wrong_sign, length_in_front, counted_tokens, heavy_tail,
+    outside_the_core, zero_gradient, value_is_not_gradient, token_weight_missing, prefixes_of_mu,
+    effect_on_later_tokens, literal_weight, wrong_sign, length_in_front, counted_tokens, heavy_tail,
 )  # fmt: skip
 
 

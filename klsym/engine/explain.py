@@ -79,6 +79,10 @@ def explained(written: Written, setting: Setting) -> Verdict:
             raise UsageError(f"division by zero in {written.text!r}") from None
         if in_core(written.expression):
             raise UsageError(f"{written.text[:60]!r} is too large once multiplied out: {error}") from None
+        if setting.level == "token" and setting.batch == "none":
+            from klsym.engine.explain_outside_tokens import explain_outside_tokens
+
+            return explain_outside_tokens(written, setting, lambda e: explained(as_written(e, ()), setting))
         _refuse_outside(written, setting)
         from klsym.engine.explain_outside import explain_outside
 

@@ -57,10 +57,10 @@ def explain_outside(written: Written, setting: Setting, explained: Callable[[Any
     c = outside.under_q(per_sample, on_policy)
     if not outside.has_values(c):
         raise UsageError(f"{written.text[:60]!r} has no value at any sample: a division by zero?")
-    found = _find(c)
+    found = found_target(c)
     v = outside.under_q(slopes.sampled(loss, on_policy=False), on_policy)
-    value_found = _find(v, value=True)
-    inside = _inside(typed, loss)
+    value_found = found_target(v, value=True)
+    inside = unclamped(typed, loss)
     tied = slopes.conventions(loss, on_policy) if setting.use == "loss" else set()
     named = _tidy(c, found)
     told = tuple((case.conditions, case.coefficient) for case in cases(per_sample))
@@ -79,14 +79,14 @@ def explain_outside(written: Written, setting: Setting, explained: Callable[[Any
         value=_meaning(value_found, v),
         value_constant=losses.show(value_found.constant, TEXT),
         trust=found.trust,
-        hypotheses=_hypotheses(setting, tied, bounds, smooth=in_core(loss)),
+        hypotheses=branch_hypotheses(setting, tied, bounds, loss),
         steps=steps,
-        witness=_witness(c, found, setting, steps[0][1]),
+        witness=witness_against_kl(c, found, setting, steps[0][1]),
         inside_clamps=None if inside is None else explained(inside).gradient,
     )
     warnings = warnings_for(verdict, facts_outside(loss, per_sample))
     verdict = replace(
-        verdict, warnings=warnings + _kinks(typed, setting, tied) + _undefined(loss, per_sample)
+        verdict, warnings=warnings + kink_warnings(typed, setting, tied) + undefined(loss, per_sample)
     )
     return _with_shape(verdict, c)
 
@@ -108,7 +108,7 @@ def _with_shape(verdict: Verdict, c: Any) -> Verdict:
     )
 
 
-def _undefined(loss: Any, per_sample: Any) -> tuple[str, ...]:
+def undefined(loss: Any, per_sample: Any) -> tuple[str, ...]:
     """Is the loss, or its gradient, 0/0 where q = p = mu = old?"""
     equal = {log_p: log_q, log_mu: log_q, log_old: log_q}
     for name, e in (("the loss", loss), ("its gradient", per_sample)):
@@ -117,14 +117,14 @@ def _undefined(loss: Any, per_sample: Any) -> tuple[str, ...]:
     return ()
 
 
-def _inside(typed: Any, loss: Any) -> Any | None:
+def unclamped(typed: Any, loss: Any) -> Any | None:
     """The loss where no bound binds; None if there is no bound that binds at some samples only."""
     free = outside.inside_clamps(loss)
     plain = outside.inside_clamps(typed)
     return plain if free is None and plain == loss else free
 
 
-def _find(c: Any, value: bool = False) -> outside.Found:
+def found_target(c: Any, value: bool = False) -> outside.Found:
     """What an expected gradient or an expected value is."""
     return outside.find_piecewise(c, value) if is_piecewise(c) else outside.find(c, value)
 
@@ -174,9 +174,9 @@ def _steps(
     return tuple(steps)
 
 
-def _hypotheses(setting: Setting, tied: set[str], bounds: Iterable[Any], smooth: bool) -> tuple[str, ...]:
-    """smooth: the loss has no kink."""
-    kinks = () if smooth else (KINK,)
+def branch_hypotheses(setting: Setting, tied: set[str], bounds: Iterable[Any], loss: Any) -> tuple[str, ...]:
+    """Slopes at ties, if the loss has any; bounds that do not cross; what a mean presupposes."""
+    kinks = () if in_core(loss) else (KINK,)
     lines = tuple(f"the slope of {SLOPES[name][0]}" for name in sorted(tied)) or kinks
     support = ("mu << q: wherever mu > 0, also q > 0",)
     return (
@@ -187,7 +187,7 @@ def _hypotheses(setting: Setting, tied: set[str], bounds: Iterable[Any], smooth:
     )
 
 
-def _kinks(loss: Any, setting: Setting, tied: set[str]) -> tuple[str, ...]:
+def kink_warnings(loss: Any, setting: Setting, tied: set[str]) -> tuple[str, ...]:
     """Warnings: where real code may differ from what is derived here."""
     found = [f"every sample meets a tie: the slope of {' '.join(SLOPES[name])}" for name in sorted(tied)]
     if setting.use == "loss" and slopes.rests_on_nesting(loss, setting.on_policy):
@@ -200,7 +200,7 @@ def _kinks(loss: Any, setting: Setting, tied: set[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _witness(c: Any, found: outside.Found, setting: Setting, left: str) -> dict[str, Any] | None:
+def witness_against_kl(c: Any, found: outside.Found, setting: Setting, left: str) -> dict[str, Any] | None:
     """A model in which the expected gradient is not grad KL(q||p), beside the policy gradient of rewards."""
     if found.target == "reverse-kl" or (
         found.target == "combination" and "forward-kl" not in found.multiples

@@ -14,7 +14,7 @@ from typing import Any
 
 import sympy
 
-from klsym.language import REWARDS, Estimator, log_mu, log_old, log_p, log_q
+from klsym.language import REWARDS, log_mu, log_old, log_p, log_q
 from klsym.render import losses
 from klsym.render.spelling import LATEX, TEXT, Text
 
@@ -32,13 +32,20 @@ def where(conditions: Iterable[Any], spell: Text = TEXT) -> str:
 def _condition(x: Any, signs: tuple[int, ...], spell: Text) -> str:
     """What varies from sample to sample on the left, what is the same at all on the right."""
     terms = sympy.Add.make_args(x)
-    varying = [t for t in terms if t.has(Estimator, log_q, log_p, log_mu, log_old)] or [
-        t for t in terms if t.has(*REWARDS)
-    ]
+    varying = [t for t in terms if _speaks_of(t, LOGS)] or [t for t in terms if _speaks_of(t, REWARDS)]
     left = sympy.Add(*varying) if varying else x
     relation = RELATIONS[signs]
     sides = (losses.show(side, spell) for side in (left, sympy.expand(left - x)))
     return f" {relation if spell is TEXT else IN_LATEX.get(relation, relation)} ".join(sides)
+
+
+LOGS = (log_q, log_p, log_mu, log_old)
+
+
+def _speaks_of(e: Any, symbols: tuple[Any, ...]) -> bool:
+    """Of one of the symbols, in whichever slot?"""
+    names = {symbol.name.partition("[")[0] for symbol in e.free_symbols}
+    return bool(names & {symbol.name for symbol in symbols})
 
 
 def value(coefficient: Any, spell: Text = TEXT) -> str:

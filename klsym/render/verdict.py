@@ -177,7 +177,8 @@ def _gradient_rows(verdict: VerdictView) -> list[tuple[str, str]]:
     if verdict.per_sample_cases:
         rows = _case_rows("gradient", f"h s at each {place}, with h =", verdict.per_sample_cases)
     if verdict.coefficient_cases:
-        rows += _case_rows("in q", "E_q[c s] with c =", verdict.coefficient_cases)
+        mean = "E_q[sum_t c s_now]" if tokens else "E_q[c s]"
+        rows += _case_rows("in q", f"{mean} with c =", verdict.coefficient_cases)
     elif verdict.coefficient is not None:
         mean = "E_q[sum_t c]" if verdict.scores_named[1] else "E_q[sum_t c s_now]" if tokens else "E_q[c s]"
         rows.append(("in q", f"{mean} with c = {verdict.coefficient}"))
@@ -197,7 +198,10 @@ def _gradient_rows(verdict: VerdictView) -> list[tuple[str, str]]:
         rows.append(("level", LEVELS[setting.level]))
     if verdict.inside_clamps:
         inside = verdict.inside_clamps
-        shown = combination_text(inside.complete) or inside.target
+        rest = inside.complete.get("rest", "") if tokens else ""
+        named = combination_text({k: v for k, v in inside.complete.items() if k != "rest" or not rest})
+        shown = f"E_q[sum_t c s_now] with c = {rest}" if rest else named or inside.target
+        shown += f", beside {named}" if rest and named else ""
         rows.append(("clamps", f"where no bound binds: {shown}"))
     return rows
 
