@@ -557,11 +557,8 @@ def test_json(loss: str, options: dict[str, str], target: str, field: Any) -> No
 
 # ---------------------------------------------------------------------------- refusals
 REFUSED: list[tuple[str, dict[str, str], str]] = [
-    ("clip(k3, 0, 5)", {}, "with level token only exponential polynomials"),
-    ("abs(k1)", {}, "with level token only"),
-    ("sqrt(k2)", REWARD, "with level token only"),
-    ("log(1 + r)", {}, "with level token only"),
-    ("min(rho*A, clip(rho, 0.8, 1.2)*A)", OFF, "with level token only"),
+    ("sqrt(k2)", REWARD, "with credit same-token alone"),
+    ("min(rho*A, clip(rho, 0.8, 1.2)*A)", OFF | {"weights": "prefix"}, "with weights token alone"),
     ("k1/T", {}, "T in 'k1/T': the length of a sequence is random; choose aggregate mean"),
     ("1/k1", {}, "divi"),
     ("1/R", REWARD, "divi"),

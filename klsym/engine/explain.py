@@ -84,6 +84,10 @@ def explained(written: Written, setting: Setting) -> Verdict:
 
             return explain_outside_tokens(written, setting, lambda e: explained(as_written(e, ()), setting))
         _refuse_outside(written, setting)
+        if setting.batch != "none":
+            from klsym.engine.explain_outside_batches import explain_outside_batch
+
+            return explain_outside_batch(written, setting, lambda e, use: explained(as_written(e, ()), use))
         from klsym.engine.explain_outside import explain_outside
 
         single = Setting(setting.sampling, setting.use)
@@ -116,16 +120,10 @@ def _refuse_taken_names(written: Written, setting: Setting) -> None:
 
 
 def _refuse_outside(written: Written, setting: Setting) -> None:
-    """Beyond one sample, losses outside the ring are not handled."""
-    options = {
-        "level token": setting.level == "token",
-        f"batch {setting.batch}": setting.batch != "none",
-        "aggregate mean": setting.averaged,
-    }
-    named = [name for name, holds in options.items() if holds]
-    if named:
+    """Over the length of a sequence, losses outside the ring are not handled."""
+    if setting.averaged and setting.level == "sequence":
         raise UsageError(
-            f"{written.text[:60]!r}: with {' and '.join(named)} only exponential polynomials are handled"
+            f"{written.text[:60]!r}: with aggregate mean only exponential polynomials are handled"
             " (sums and products of log ratios, rewards and powers of r and rho)"
         )
 

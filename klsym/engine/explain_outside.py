@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sympy
@@ -46,17 +46,9 @@ SLOPES = {
 
 def explain_outside(written: Written, setting: Setting, explained: Callable[[Any], Verdict]) -> Verdict:
     """The verdict; `explained` explains the loss in which no clamp binds."""
-    bounds = slopes.assumed_positive(written.expression)
-    on_policy = setting.on_policy
-    typed = written.expression.xreplace(bounds)
-    loss = slopes.chosen(typed, on_policy)
-    if setting.use == "reward":
-        per_sample = slopes.settled(slopes.sampled(loss, on_policy))
-    else:
-        per_sample = slopes.gradient_coefficient(loss, on_policy)
+    part, on_policy = differentiated(written, setting), setting.on_policy
+    typed, loss, per_sample, bounds = part.typed, part.loss, part.h, part.bounds
     c = outside.under_q(per_sample, on_policy)
-    if not outside.has_values(c):
-        raise UsageError(f"{written.text[:60]!r} has no value at any sample: a division by zero?")
     found = found_target(c)
     v = outside.under_q(slopes.sampled(loss, on_policy=False), on_policy)
     value_found = found_target(v, value=True)
@@ -106,6 +98,33 @@ def _with_shape(verdict: Verdict, c: Any) -> Verdict:
         hypotheses=(*verdict.hypotheses, *must_not_vanish(of_r.f)),
         warnings=warnings,
     )
+
+
+@dataclass(frozen=True)
+class Differentiated:
+    """A loss as typed, and without the branches that no sample takes; h in grad L = h s, or the reward.
+
+    bounds: parameters that are positive, so that bounds do not cross.
+    """
+
+    typed: Any
+    loss: Any
+    h: Any
+    bounds: dict[Any, Any]
+
+
+def differentiated(written: Written, setting: Setting) -> Differentiated:
+    """By SymPy; raises UsageError for what has no value."""
+    bounds = slopes.assumed_positive(written.expression)
+    typed = written.expression.xreplace(bounds)
+    loss = slopes.chosen(typed, setting.on_policy)
+    if setting.use == "reward":
+        h = slopes.settled(slopes.sampled(loss, setting.on_policy))
+    else:
+        h = slopes.gradient_coefficient(loss, setting.on_policy)
+    if not outside.has_values(h):
+        raise UsageError(f"{written.text[:60]!r} has no value at any sample: a division by zero?")
+    return Differentiated(typed, loss, h, bounds)
 
 
 def undefined(loss: Any, per_sample: Any) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from klsym.engine.advice import facts_outside, token_warnings
 from klsym.engine.cases import cases
 from klsym.engine.explain_outside import (
     branch_hypotheses,
+    differentiated,
     found_target,
     kink_warnings,
     unclamped,
@@ -76,13 +77,8 @@ def explain_outside_tokens(
 ) -> Verdict:
     """The verdict; `explained` explains another loss that is used so."""
     _refuse(written, setting)
-    bounds, on_policy = slopes.assumed_positive(written.expression), setting.on_policy
-    typed = written.expression.xreplace(bounds)
-    loss = slopes.chosen(typed, on_policy)
-    h = slopes.settled(slopes.sampled(loss, on_policy))
-    h = h if setting.use == "reward" else slopes.gradient_coefficient(loss, on_policy)
-    if not outside.has_values(h):
-        raise UsageError(f"{written.text[:60]!r} has no value at any sample: a division by zero?")
+    part, on_policy = differentiated(written, setting), setting.on_policy
+    typed, loss, h, bounds = part.typed, part.loss, part.h, part.bounds
     tied = slopes.conventions(loss, on_policy) if setting.use == "loss" else set()
     told = (*branch_hypotheses(setting, tied, bounds, loss), *_readings(h))
     smooth = _without_kinks(loss, h, setting)

@@ -52,7 +52,8 @@ def with_check(verdict: Verdict, loss: Any) -> Verdict:
     """
     checks = [check_theorem(proof.theorem) for proof in verdict.proofs]
     passed, text = _literally(verdict, loss)
-    passed, text = passed and all(c.passed for c in checks), "; ".join([*(c.text for c in checks), text])
+    passed = passed and all(c.passed for c in checks)
+    text = "; ".join(filter(None, [*(c.text for c in checks), text]))
     return replace(verdict, check={"passed": passed, "text": text if passed else f"FAILED: {text}"})
 
 
@@ -60,17 +61,30 @@ def _literally(verdict: Verdict, loss: Any) -> tuple[bool, str]:
     single = verdict.setting.level != "token" and verdict.setting.batch == "none"
     try:
         with mpmath.workdps(DIGITS):
-            at_samples = _Printed.of(verdict, loss).judged() if single else (True, "")
+            inside = _in_ring(loss)
+            alone = not inside and verdict.setting.level == "token"  # sequences of one token are samples
+            of = _of_one_token(verdict) if alone else verdict
+            at_samples = _Printed.of(of, loss).judged() if single or alone else (True, "")
             names = sorted({x.name for x in loss.free_symbols} - {x.name for x in SAMPLED})
             drawn = drawn_parameters(names, verdict.hypotheses, random.Random(0))
             if drawn is None:
                 return False, UNMET
-            if single and not _in_ring(loss):  # the finite models have no value of it
+            if not inside:  # the finite models have no value of it
                 return at_samples
             found = field_checked(verdict, loss, {name: float(value) for name, value in drawn.items()})
             return at_samples[0] and found[0], "; ".join(filter(None, (at_samples[1], found[1])))
     except KlsymError as error:
         return False, f"a printed formula cannot be read: {error}"
+
+
+def _of_one_token(verdict: Verdict) -> Verdict:
+    """The verdict on sequences of one token: nothing is past or future, and T is 1."""
+    assert verdict.coefficient is not None, "of tokens outside the ring it is always printed"
+    texts = (verdict.per_sample, verdict.coefficient)
+    one = [re.sub(r"\b\w+_(past|future)\b|\bT\b", "1", text).replace("_now", "") for text in texts]
+    setting = replace(verdict.setting, level="sample", aggregate="sum")
+    meaning = replace(verdict.gradient, target=None)
+    return replace(verdict, per_sample=one[0], coefficient=one[1], setting=setting, gradient=meaning)
 
 
 def _in_ring(loss: Any) -> bool:

@@ -44,7 +44,7 @@ class FiniteModel:
 
     q, p, mu: probabilities, one entry a branch, in the order of `layout_of`, positive; mu defaults to q
     (on-policy).  u, v: directions of the logits, shape (branches,); only a curl needs v.
-    parameters: name -> number.  rewards: "R", "M" -> one number a branch, "A" -> one a sequence.
+    parameters: name -> number.  rewards: "R", "M", "H" -> one number a branch, "A" -> one a sequence.
     outcome: the sequence where pointwise quantities are evaluated.
     old: probabilities of a third policy, free of theta, where one is spoken of.
     shape: of the tree; without it one node, whose branches are single samples.
@@ -226,7 +226,7 @@ def random_model(
         q=q, p=p, mu=q if context.on_policy else mu, u=_random_direction(stream, size, exact),
         parameters={name: _random_parameter(name, stream, exact) for name in context.parameters},
         rewards={name: _random_direction(stream, size, exact) for name in ("R", "A")}
-        | {"M": _random_mask(more, size)},
+        | {"M": _random_mask(more, size), "H": _random_direction(more, size, exact)},
         outcome=int(stream.integers(size)), old=_random_distribution(more, size, exact, spread),
     )  # fmt: skip
 
@@ -267,6 +267,7 @@ def random_tree(
         rewards={
             "R": R, "A": [level + 2 * noise("x", (leaf,)) for leaf in range(leaves)],
             "M": _random_mask(more, sum(sizes)),
+            "H": [x for size in sizes for x in _random_direction(more, size, exact)],
         },
         parameters={name: _random_parameter(name, stream, exact) for name in context.parameters},
         outcome=int(stream.integers(leaves)), old=distributions(more),

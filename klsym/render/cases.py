@@ -58,7 +58,7 @@ def value(coefficient: Any, spell: Text = TEXT) -> str:
 def lines(cases: Iterable[tuple[Any, Any]]) -> list[str]:
     """One line a case, for (conditions, coefficient)."""
     rows = [(value(c), f"{'where ' if on else ''}{where(on)}") for on, c in cases]
-    width = max(len(shown) for shown, _ in rows)
+    width = max((len(shown) for shown, _ in rows), default=0)
     return [f"{shown:<{width}}  {place}" for shown, place in rows]
 
 

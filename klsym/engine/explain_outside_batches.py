@@ -1,0 +1,166 @@
+"""The verdict on centred batches of losses outside the ring: h in grad L = h s, by cases, less a mean.
+
+    E_m[mean_i (H_i - mean H) s_i] = (1 - 1/n) (E_m[H s] - E_m[H] E_m[s])        for every H, by the kernel
+
+and without 1 - 1/n where a sample is left out of its mean.  On-policy E_q[s] = 0, so that it is the verdict
+on one sample.  Off-policy E_mu[s] = grad E_mu[log q], and E_mu[h] E_mu[s] has the curl of a product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import sympy
+
+from klsym.engine import outside
+from klsym.engine.advice import batch_warnings, facts_outside
+from klsym.engine.derivation import Proof, derive
+from klsym.engine.explain_batches import APART, MEAN, READINGS, SIZE, m, n
+from klsym.engine.explain_outside import differentiated
+from klsym.engine.explain_samples import steps_of
+from klsym.engine.explain_setting import Setting
+from klsym.engine.indexed import mean_over_i
+from klsym.engine.quantities import Quantity, expectation
+from klsym.engine.verdict import Meaning, Verdict
+from klsym.engine.witness import completed, models
+from klsym.errors import UsageError
+from klsym.language import (
+    REWARDS,
+    H,
+    k1,
+    log_mu,
+    log_old,
+    log_p,
+    log_q,
+    others,
+    own,
+    parameter,
+    r,
+    rho,
+    s,
+    unfold,
+)
+from klsym.render import losses
+from klsym.render.cases import lines
+from klsym.render.losses import Written
+from klsym.render.spelling import LATEX, TEXT
+from klsym.statements import Context
+
+STEP = sympy.Rational(1, 10**12)  # along log q, for a slope of h in forty digits
+TWISTED = 1e-9
+ROWS = {log_q: "q", log_p: "p", log_mu: "mu", log_old: "old"}
+SEVERAL = (2, 11)  # models of three outcomes or more that are tried
+STD = "batch std takes exponential polynomials alone: choose leave-one-out or mean"
+
+
+def explain_outside_batch(
+    written: Written, setting: Setting, explained: Callable[[Any, Setting], Verdict]
+) -> Verdict:
+    """The verdict; `explained` explains the loss at one sample."""
+    if setting.batch == "std":
+        raise UsageError(f"{written.text[:60]!r}: {STD}")
+    single = explained(written.expression, replace(setting, batch="none"))
+    part = differentiated(written, setting)
+    scale = 1 - 1 / n if setting.batch == "mean" else sympy.S.One
+    mean = sympy.S.Zero if setting.on_policy else parameter(MEAN)
+
+    def centred(c: Any) -> Any:
+        return scale * (c - mean / rho)
+
+    target = single.target if setting.on_policy else _off_policy(part.h)
+    named = target == "zero" or (setting.on_policy and target not in (None, *outside.UNNAMED))
+    c = centred(named_part(single.gradient.parts) if named else outside.under_q(part.h, setting.on_policy))
+    c = sympy.S.Zero if target == "zero" else c
+    parts = {name: scale * value for name, value in single.gradient.parts.items()} if named else {}
+    proof, start = _identity(setting)
+    verdict = replace(
+        single,
+        loss=written.text,
+        loss_latex=losses.show(written, LATEX),
+        setting=setting,
+        per_sample=start,
+        per_sample_cases=(),
+        coefficient=losses.show(c, TEXT),
+        coefficient_latex=losses.show(c, LATEX),
+        coefficient_cases=tuple((on, sympy.expand(centred(x))) for on, x in single.coefficient_cases),
+        gradient=Meaning(target, parts, None if named or target is None else c),
+        hypotheses=(*_readings(single, setting), *dict.fromkeys((*single.hypotheses, *proof.hypotheses))),
+        steps=steps_of(proof),
+        proofs=(proof,),
+        witness=None,
+        inside_clamps=single.inside_clamps if setting.on_policy and scale == 1 else None,
+        notes=(f"{APART} on a model of three outcomes",) if target == "none" else (),
+    )
+    return replace(verdict, warnings=batch_warnings(verdict, facts_outside(part.loss, part.h)))
+
+
+def named_part(parts: Any) -> Any:
+    """The coefficient that a combination names, up to a constant."""
+    of = {"reverse-kl": k1, "forward-kl": -r, "reward": 1}
+    return sum((value * of[name] for name, value in parts.items()), start=sympy.S.Zero)
+
+
+def _identity(setting: Setting) -> tuple[Proof, str]:
+    """What centring does to any H, and the centred H in text."""
+    under, scored = ("q", expectation(H * s, "q")) if setting.on_policy else ("mu", _covariance())
+    if setting.batch == "mean":
+        left, right = own(H) - (own(H) + others(H)) / n, scored * (1 - 1 / n)
+        start = derive(mean_over_i(left * own(s), under))
+        proof = start.equals(right) if setting.on_policy else start.equals(right, evaluate=True)
+        return proof, "H_self - (H_self + H_others)/n"
+    start = derive(mean_over_i((own(H) - others(H) / m) * own(s), under), premises=SIZE)
+    return start.equals(scored, using=[(0, None)]), "H_self - H_others/(n - 1)"
+
+
+def _covariance() -> Quantity:
+    return expectation(H * s, "mu") - expectation(H, "mu") * expectation(s, "mu")
+
+
+def _readings(single: Verdict, setting: Setting) -> tuple[str, ...]:
+    """What H stands for, by cases where it has any."""
+    by_cases = "; ".join(" ".join(line.split()) for line in lines(single.per_sample_cases) if line)
+    mean = () if setting.on_policy else (f"{MEAN} stands for E_mu[H]",)
+    return READINGS[setting.batch], f"at every sample H = {by_cases or single.per_sample}", *mean
+
+
+# ---------------------------------------------------------------------------- off-policy
+def _off_policy(h: Any) -> str | None:
+    """Is E_mu[h] grad E_mu[log q] a gradient?  It is for an h free of theta; otherwise its curl decides.
+
+    d_u E_mu[h] d_v E_mu[log q] - d_v E_mu[h] d_u E_mu[log q], on a model of three outcomes.
+    """
+    if not unfold(h).has(log_q):
+        return "separable" if h.has(*ROWS, *REWARDS) else "zero"
+    names = tuple(sorted(str(x) for x in h.free_symbols - {*ROWS, *REWARDS}))
+    for model in islice(models(Context(parameters=names)), *SEVERAL):
+        found = _curl(h, completed(model, {"o", "M"}))
+        if found is not None and abs(found) > TWISTED:
+            return "none"
+    return None
+
+
+def _curl(h: Any, model: dict[str, Any]) -> float | None:
+    """On one model of three outcomes or more, along the logits of the first two."""
+    node, given = model["tree"], model["parameters"]
+    rows = {symbol: [sympy.Rational(x) for x in node[row]] for symbol, row in ROWS.items()}
+    rewards = {symbol: node["rewards"][symbol.name] for symbol in REWARDS}
+    fixed = {x: sympy.Rational(given[x.name]) for x in h.free_symbols if x.name in given}
+    moves = []
+    for x in range(len(node["q"])):
+        at = {symbol: sympy.log(row[x]) for symbol, row in rows.items()} | fixed
+        at |= {symbol: sympy.Rational(row[x]) for symbol, row in rewards.items()}
+        above, below = (outside.number(h, at | {log_q: at[log_q] + side * STEP}) for side in (1, -1))
+        if above is None or below is None:
+            return None
+        moves.append(float((above - below) / 2 * STEP.q / STEP.p))
+
+    def moved(j: int) -> tuple[float, float]:
+        """d E_mu[h] and d E_mu[log q] along the logit j, of which s(x) = 1[x = j] - q_j."""
+        weights = [float(mu * (int(x == j) - rows[log_q][j])) for x, mu in enumerate(rows[log_mu])]
+        return sum(w * d for w, d in zip(weights, moves, strict=True)), sum(weights)
+
+    (h_u, g_u), (h_v, g_v) = moved(0), moved(1)
+    return h_u * g_v - h_v * g_u
