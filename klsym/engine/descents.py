@@ -43,7 +43,7 @@ from klsym.engine.generators import (
 )
 from klsym.engine.objectives import primitive
 from klsym.engine.quantities import expectation, expected_gradient, grad
-from klsym.engine.witness import models, shown_model
+from klsym.engine.witness import completed, models, shown_model
 from klsym.errors import NotInRing, ProofError, Refused, UsageError
 from klsym.language import ATOMS, k1, k2, k3, parameter, r, rho, sg
 from klsym.parser import FUNCTIONS, parse
@@ -393,7 +393,7 @@ def _refuted(row: Row, parts: Parts) -> Wrong:
 def _model_outside(row: Row, parts: Parts) -> dict[str, Any] | None:
     def candidates(names: tuple[str, ...], met: list[tuple[str, Any]]) -> Any:
         tried = models(Plain(parameters=names), row.sampling == ON, met)
-        return (plain_model(model) for model in tried)
+        return (plain_model(completed(model, {"o", "M"})) for model in tried)
 
     c = _coefficient(row)
     model = outside.witness(c, parts.c, candidates)
