@@ -31,6 +31,7 @@ class Facts:
     vanishes: the gradient is zero at every sample.  weighted: some of its terms hold rho.  bare: the
     terms that hold none, as text.  attached: the loss holds rho outside sg.  literal: on-policy, 1 in its
     place gives another expected gradient.  noisy: a multiple of rho s stands beside the rest.  heavy: r in c.
+    proximal: the terms that hold no rho all hold rho_old.
     pieces: the multiples of E_q[1/T] and of other named quantities of sequences.
     """
 
@@ -41,6 +42,7 @@ class Facts:
     literal: bool
     noisy: bool = False
     heavy: bool = False
+    proximal: bool = False
     pieces: Mapping[str, ExpPoly] = field(default_factory=dict)
 
 
@@ -53,6 +55,7 @@ def facts_of(loss: ExpPoly, per_sample: ExpPoly, c: ExpPoly, on_policy: bool) ->
         vanishes=not per_sample,
         weighted=bare != per_sample,
         bare=formulas.element(bare) if bare else "",
+        proximal=all_proximal(bare),
         attached=is_attached(loss),
         literal=needs_its_gradient(loss),
         noisy=bool(recognise(unweighted).constant),
@@ -65,6 +68,12 @@ def without_weight(element: ExpPoly) -> ExpPoly:
     """The terms that no power of rho multiplies, of whichever slot."""
     kept = {key: value for key, value in element.terms.items() if not _weights(key[1], moving=False)}
     return ExpPoly(kept)
+
+
+def all_proximal(element: ExpPoly) -> bool:
+    """Does each term hold a power of rho_old?"""
+    names = ({name for m, _ in exponent for name, _ in m} for _, exponent in element.terms)
+    return bool(element) and all(any(parse_name(n).base == "o" for n in here) for here in names)
 
 
 def is_attached(loss: ExpPoly) -> bool:
@@ -127,6 +136,7 @@ def facts_outside(loss: Any, per_sample: Any, place: Callable[[Any], Any] = lamb
         vanishes=per_sample == 0,
         weighted=any(map(_holds_weight, terms)),
         bare=losses.show(place(bare), TEXT) if bare else "",
+        proximal=bool(bare) and all(term.has(log_old) for term in terms if not _holds_weight(term)),
         attached=detached.has(rho),
         literal=bool(slope.free_symbols & {other, *DENSITIES, *REWARDS}),
     )
@@ -171,8 +181,16 @@ def missing_weight(verdict: Verdict, facts: Facts) -> str:
     setting = verdict.setting
     if setting.on_policy or facts.vanishes or not facts.bare:
         return ""
+    if facts.proximal:
+        return MISMATCH
     fix = "multiply by rho" if setting.use == "reward" else "use rho*k3 or sg(rho)*k2"
     return f"{_bare(facts)}: samples come from mu, not from q ({fix} to target grad KL(q||p))"
+
+
+MISMATCH = (
+    "rho_old = q/old weighs samples that come from mu: the factor mu/old is left, which is 1 where mu is old"
+    " (multiply by sg(exp(log_old - log_mu)) to take it off; where that is truncated, the bias stays)"
+)
 
 
 def _bare(facts: Facts) -> str:
@@ -280,6 +298,8 @@ CHECKS: tuple[Callable[[Verdict, Facts], str], ...] = (
 def token_weight_missing(verdict: Verdict, facts: Facts) -> str:
     if verdict.setting.on_policy or facts.vanishes or not facts.bare:
         return ""
+    if facts.proximal:
+        return MISMATCH
     fix = "multiply by rho" if verdict.setting.use == "reward" else "use rho*k3"
     return (
         f"{_bare(facts)}: sequences come from mu, not from q "

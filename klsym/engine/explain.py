@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from klsym.convert import in_core
@@ -35,6 +36,8 @@ from klsym.parser import parse
 from klsym.render import losses
 from klsym.render.losses import Written
 from klsym.render.spelling import TEXT
+
+PROVED = ("zero", "reverse-kl", "forward-kl", "combination", "f-divergence")
 
 
 @documented
@@ -66,7 +69,18 @@ def explain(
 def ask(loss: object, parameters: Iterable[str] = (), **options: str | None) -> Verdict:
     """`explain`, with options that are handed on."""
     setting = checked_setting(**options)
-    return explained(as_written(loss, parameters), setting)
+    written = as_written(loss, parameters)
+    verdict = explained(written, setting)
+    return with_terms(verdict, written.expression, lambda e: explained(as_written(e, ()), setting))
+
+
+def with_terms(verdict: Verdict, expression: Any, each: Callable[[Any], Verdict]) -> Verdict:
+    """The verdict with what each term does, where the whole has no name that is proved."""
+    if not expression.is_Add or (verdict.trust == "kernel" and verdict.target in PROVED):
+        return verdict
+    from klsym.engine.explain_terms import terms_of
+
+    return replace(verdict, terms=terms_of(expression, each))
 
 
 def explained(written: Written, setting: Setting) -> Verdict:

@@ -8,15 +8,15 @@ from typing import Any
 
 import sympy
 
-from klsym.convert import in_core
+from klsym.convert import in_core, to_ring, to_sympy
 from klsym.engine import outside, slopes
 from klsym.engine.advice import facts_outside, warnings_for
 from klsym.engine.cases import cases
 from klsym.engine.generators_outside import generated_outside, must_not_vanish
 from klsym.engine.piecewise import is_piecewise
-from klsym.engine.verdict import Meaning, Setting, Step, Verdict
+from klsym.engine.verdict import Cases, Meaning, Setting, Step, Verdict
 from klsym.engine.witness import completed, models, shown_model
-from klsym.errors import UsageError
+from klsym.errors import NotInRing, UsageError
 from klsym.language import clip, k1, log_mu, log_old, log_p, log_q, unfold
 from klsym.render import losses
 from klsym.render.cases import latex as in_cases
@@ -75,6 +75,7 @@ def explain_outside(written: Written, setting: Setting, explained: Callable[[Any
         steps=steps,
         witness=witness_against_kl(c, found, setting, steps[0][1]),
         inside_clamps=None if inside is None else explained(inside).gradient,
+        bias_cases=bias(told, inside, setting),
     )
     warnings = warnings_for(verdict, facts_outside(loss, per_sample))
     verdict = replace(
@@ -125,6 +126,26 @@ def differentiated(written: Written, setting: Setting) -> Differentiated:
     if not outside.has_values(h):
         raise UsageError(f"{written.text[:60]!r} has no value at any sample: a division by zero?")
     return Differentiated(typed, loss, h, bounds)
+
+
+def bias(rows: Cases, inside: Any, setting: Setting) -> Cases:
+    """What bounds change: h less its value where none binds, in the regions where the two differ."""
+    if inside is None or not rows:
+        return ()
+    sampled = slopes.settled(slopes.sampled(inside, setting.on_policy))
+    free = sampled if setting.use == "reward" else slopes.gradient_coefficient(inside, setting.on_policy)
+    gaps = tuple((on, _normal(h - free)) for on, h in rows)
+    elsewhere = any(gap != 0 for on, gap in gaps if not on)  # then "otherwise" needs all the other cases
+    return (
+        tuple((on, gap) for on, gap in gaps if gap != 0 or elsewhere) if any(g != 0 for _, g in gaps) else ()
+    )
+
+
+def _normal(e: Any) -> Any:
+    try:
+        return to_sympy(to_ring(e))
+    except NotInRing:
+        return sympy.expand(e)
 
 
 def undefined(loss: Any, per_sample: Any) -> tuple[str, ...]:

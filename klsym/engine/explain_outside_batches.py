@@ -83,6 +83,7 @@ def explain_outside_batch(
         setting=setting,
         per_sample=start,
         per_sample_cases=(),
+        bias_cases=(),
         coefficient=losses.show(c, TEXT),
         coefficient_latex=losses.show(c, LATEX),
         coefficient_cases=tuple((on, sympy.expand(centred(x))) for on, x in single.coefficient_cases),

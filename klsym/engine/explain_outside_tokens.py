@@ -25,6 +25,7 @@ from klsym.engine import outside, slopes
 from klsym.engine.advice import facts_outside, token_warnings
 from klsym.engine.cases import cases
 from klsym.engine.explain_outside import (
+    bias,
     branch_hypotheses,
     differentiated,
     found_target,
@@ -86,10 +87,13 @@ def explain_outside_tokens(
         return _renamed(explained(smooth), written, setting, told)
     verdict = _verdict(written, setting, loss, h)
     inside = unclamped(typed, loss)
+    plain = tuple((case.conditions, case.coefficient) for case in cases(h))
+    over = 1 / length if setting.averaged else sympy.S.One
     verdict = replace(
         verdict,
         hypotheses=told,
         inside_clamps=None if inside is None else explained(inside).gradient,
+        bias_cases=_placed(bias(plain, inside, setting), lambda value: _at_token(value) * over),
     )
     facts = facts_outside(loss, h, _at_token)
     said = token_warnings(verdict, facts)

@@ -12,7 +12,14 @@ from typing import Any
 
 from klsym.abbreviations import Indexed, Side
 from klsym.convert import to_ring, to_sympy
-from klsym.engine.advice import Facts, is_attached, needs_its_gradient, token_warnings, without_weight
+from klsym.engine.advice import (
+    Facts,
+    all_proximal,
+    is_attached,
+    needs_its_gradient,
+    token_warnings,
+    without_weight,
+)
 from klsym.engine.derivation import Derivation, Proof, derive
 from klsym.engine.explain_fields import (
     Field,
@@ -312,6 +319,7 @@ def _facts(loss: ExpPoly, per_token: Slots, slots: Slots, found: Decomposition, 
         vanishes=not per_token,
         weighted=any(without_weight(c) != c for c in factors),
         bare=" and ".join(bare.values()),
+        proximal=bool(bare) and all(map(all_proximal, bare)),
         attached=is_attached(loss),
         literal=needs_its_gradient(loss),
         heavy=any(parse_name(name).base == "k1" for m, _ in powers for name, _ in m),

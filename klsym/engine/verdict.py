@@ -71,7 +71,8 @@ class Verdict(VerdictView):
     loss with kinks.  implied: what the expected gradient is the gradient of, `implied_proof` that it is,
     where the target itself does not say so; objective_latex: the same in other words; generated: the same as
     E_q[f(r)], for a coefficient that is a function of r; functional: where a separable objective is convex.
-    shown: the expected gradient in words of named quantities; notes: what it keeps and drops.
+    shown: the expected gradient in words of named quantities; notes: what it keeps and drops; terms: what
+    each term of a sum does.
     """
 
     loss: str
@@ -91,8 +92,9 @@ class Verdict(VerdictView):
     warnings: tuple[str, ...] = ()
     proofs: tuple[Proof, ...] = ()
     check: dict[str, Any] | None = field(default=None)
-    per_sample_cases: Cases = ()
+    per_sample_cases: Cases = ()  # bias_cases: h less what it is where no bound binds
     coefficient_cases: Cases = ()
+    bias_cases: Cases = ()
     scores_named: tuple[bool, bool] = (False, False)  # do per_sample and coefficient hold their scores?
     implied: Quantity | None = None
     implied_proof: Proof | None = None
@@ -101,6 +103,7 @@ class Verdict(VerdictView):
     objective_latex: str | None = None
     shown: str = ""
     notes: tuple[str, ...] = ()
+    terms: tuple[Any, ...] = ()
 
     @property
     def target(self) -> str | None:
@@ -124,6 +127,7 @@ class Verdict(VerdictView):
             **generated_json(self.generated),
             "cases": self.cases_json(),
             "inside_clamps": self.inside_clamps.to_json() if self.inside_clamps else None,
+            "terms": [term.to_json() for term in self.terms] or None,
         }  # fmt: skip
         value = {
             "target": self.value.target or "open",

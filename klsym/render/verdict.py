@@ -50,12 +50,14 @@ class VerdictView:
     check: dict[str, Any] | None
     per_sample_cases: Any
     coefficient_cases: Any
+    bias_cases: Any
     implied: Any
     generated: Any
     functional: Any
     scores_named: tuple[bool, bool]
     shown: str
     notes: tuple[str, ...]
+    terms: tuple[Any, ...]
 
     @property
     def objective(self) -> str | None:
@@ -85,7 +87,7 @@ class VerdictView:
     @property
     def brief(self) -> str:
         """The answer without its derivation and hypotheses: the target, a counterexample, the warnings."""
-        lines = [*_facts(self), *_listed("Parts", self.notes)]
+        lines = [*_facts(self), *_listed("Terms", term_lines(self)), *_listed("Parts", self.notes)]
         lines += _witness_lines(self.witness, self.setting.level) + _listed("Warnings", self.warnings)
         return "\n".join(lines)
 
@@ -99,7 +101,7 @@ class VerdictView:
 def headline(verdict: VerdictView) -> str:
     """The verdict in one line."""
     verb = "is" if verdict.gradient.target is None else "targets"
-    return f"{verdict.loss}  ({', '.join(setting_words(verdict.setting))}) {verb} {_target_words(verdict)}"
+    return f"{verdict.loss}  ({', '.join(setting_words(verdict.setting))}) {verb} {target_words(verdict)}"
 
 
 def setting_words(setting: Any, of: tuple[str, str] = ("as a loss", "as a detached reward")) -> list[str]:
@@ -112,9 +114,10 @@ def setting_words(setting: Any, of: tuple[str, str] = ("as a loss", "as a detach
     return words + ([f"batch {setting.batch}"] if setting.batch != "none" else [])
 
 
-def _target_words(verdict: VerdictView) -> str:
-    gradient = verdict.gradient
-    if _is_objective(verdict):
+def target_words(verdict: VerdictView, of: Any = None) -> str:
+    """What is targeted, in words; of: the meaning of another gradient, such as that inside the clamps."""
+    gradient = verdict.gradient if of is None else of
+    if of is None and _is_objective(verdict):
         return verdict.shown
     if gradient.target not in ("reverse-kl", "forward-kl", "combination"):
         return TARGETS[gradient.target]
@@ -155,7 +158,8 @@ def value_line(verdict: VerdictView) -> str:
 
 def verdict_text(verdict: VerdictView) -> str:
     """For a terminal."""
-    lines = [*_facts(verdict), *_derivation_lines(verdict), *_listed("Parts", verdict.notes)]
+    lines = [*_facts(verdict), *_derivation_lines(verdict), *_listed("Terms", term_lines(verdict))]
+    lines += _listed("Parts", verdict.notes)
     lines += _witness_lines(verdict.witness, verdict.setting.level)
     lines += _listed("Hypotheses", verdict.hypotheses) + _listed("Warnings", verdict.warnings)
     if verdict.check:
@@ -201,8 +205,11 @@ def _gradient_rows(verdict: VerdictView) -> list[tuple[str, str]]:
         rest = inside.complete.get("rest", "") if tokens else ""
         named = combination_text({k: v for k, v in inside.complete.items() if k != "rest" or not rest})
         shown = f"E_q[sum_t c s_now] with c = {rest}" if rest else named or inside.target
-        shown += f", beside {named}" if rest and named else ""
+        shown += f", beside {named}" if rest and named != "0" else ""
         rows.append(("clamps", f"where no bound binds: {shown}"))
+    if verdict.bias_cases:
+        under, over = "q" if setting.on_policy else "mu", "sum_t b s_now" if tokens else "b s"
+        rows += _case_rows("bias", f"outside the clamps: E_{under}[{over}] with b =", verdict.bias_cases)
     return rows
 
 
@@ -286,6 +293,11 @@ def tree_rows(tree: dict[str, Any]) -> tuple[list[str], list[list[str]], str]:
     return ["after", *names], rows, f"next token {tokens}; a sequence ends after a prefix that is not listed"
 
 
+def term_lines(verdict: VerdictView) -> tuple[str, ...]:
+    """What each term of a sum does."""
+    return tuple(f"{term.loss}: {term.says}" for term in verdict.terms)
+
+
 def _listed(title: str, items: tuple[str, ...]) -> list[str]:
     return ["", title, *(f"  - {item}" for item in items)] if items else []
 
@@ -305,7 +317,12 @@ def verdict_markdown(verdict: VerdictView) -> str:
         lines += ["", "$$", derivation_latex(verdict), "$$"]
     if verdict.witness:
         lines += ["", "```", *_witness_lines(verdict.witness, verdict.setting.level)[1:], "```"]
-    titled = (("Parts", verdict.notes), ("Hypotheses", verdict.hypotheses), ("Warnings", verdict.warnings))
+    titled = (
+        ("Terms", term_lines(verdict)),
+        ("Parts", verdict.notes),
+        ("Hypotheses", verdict.hypotheses),
+        ("Warnings", verdict.warnings),
+    )
     for title, items in titled:
         if items:
             lines += ["", f"{title}:", "", *(f"- {_markdown(item)}" for item in items)]
@@ -326,6 +343,7 @@ def verdict_html(verdict: VerdictView) -> str:
         ("trust", proof_word(verdict)),
         ("value", value_line(verdict)),
         *_gradient_rows(verdict),
+        *(("term", line) for line in term_lines(verdict)),
         *(("", note) for note in verdict.notes),
     ]
     rows = "".join(
