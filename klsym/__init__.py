@@ -21,6 +21,7 @@ _HOME = {
     "compare": "klsym.engine.compare",
     "explore": "klsym.explorer",
     "Comparison": "klsym.engine.compare",
+    "recommend": "klsym.engine.recommend",
     "parse": "klsym.parser",
     "check": "klsym.kernel",
     "Refused": "klsym.errors",
@@ -34,8 +35,8 @@ __all__ = [  # those without a row above are of klsym.calculus
     "KL", "A", "Comparison", "KlsymError", "ProofError", "R", "Refused", "UsageError", "Verdict", "alpha",
     "beta", "bregman", "check", "chi2", "claim", "clip", "compare", "count", "covariance", "derive", "eps",
     "expectation", "expected_gradient", "explain", "explore", "grad", "jeffreys", "k", "k1", "k2", "k3",
-    "lam", "load", "log_mu", "log_p", "log_q", "mu", "p", "parameter", "parse", "q", "r", "rho", "s",
-    "sample", "sample_gradient", "settle", "sg",
+    "lam", "load", "log_mu", "log_p", "log_q", "mu", "p", "parameter", "parse", "q", "r", "recommend", "rho",
+    "s", "sample", "sample_gradient", "settle", "sg",
 ]  # fmt: skip
 
 if TYPE_CHECKING:  # the same names for mypy
@@ -78,6 +79,7 @@ if TYPE_CHECKING:  # the same names for mypy
     )  # fmt: skip
     from klsym.engine.compare import Comparison, compare
     from klsym.engine.explain import explain
+    from klsym.engine.recommend import recommend
     from klsym.engine.verdict import Verdict
     from klsym.errors import KlsymError, ProofError, Refused, UsageError
     from klsym.explorer import explore

@@ -16,6 +16,7 @@ from klsym.engine.explain_setting import DEFAULTS, OPTIONS
 from klsym.errors import KlsymError, UsageError
 
 FORMATS = ("text", "latex", "markdown", "json")
+FRAMEWORKS = ("torch", "jax", "numpy")
 LONGEST_WAIT = 1_000_000  # seconds
 GRAMMAR = (
     "Grammar: log_q log_p log_mu k1 k2 k3 k(lam) r rho R A, numbers, + - * / **, "
@@ -94,6 +95,7 @@ def build_parser() -> Parser:
     _add_optimum(commands)
     _add_catalogue(commands)
     _add_divergence(commands)
+    _add_recommend(commands)
     _add_ledger_commands(commands)
     return parser
 
@@ -230,6 +232,29 @@ def _add_divergence(commands: Any) -> None:
     )
     _add_format(divergence, ("text", "json"))
     divergence.set_defaults(run="divergences:show_losses")
+
+
+def _add_recommend(commands: Any) -> None:
+    recommend = commands.add_parser(
+        "recommend",
+        help="what to write for a KL penalty",
+        description="The correct choices, best first, each with what is proved of it; the tempting wrong"
+        " ones; code for the best.",
+    )
+    recommend.add_argument(
+        "--target", required=True, choices=("reverse-kl", "forward-kl"), help="KL(q||p), or KL(p||q)"
+    )
+    _add_setting(recommend, only=("sampling", "level"))
+    recommend.add_argument(
+        "--use", choices=("loss", "reward", "value"), default="loss",
+        help="differentiated, detached in the reward, or a number that is logged (loss)",
+    )  # fmt: skip
+    recommend.add_argument("--framework", choices=FRAMEWORKS, default="torch", help="of the code (torch)")
+    recommend.add_argument("--format", choices=("text", "markdown", "json"), default="text")
+    recommend.add_argument(
+        "--json", action="store_const", const="json", dest="format", help="same as --format json"
+    )
+    recommend.set_defaults(run="recommend:recommend_loss")
 
 
 def _add_ledger_commands(commands: Any) -> None:

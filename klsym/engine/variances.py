@@ -68,12 +68,14 @@ class Spread:
     a_less: Proof | None
     b_less: Proof | None
     base: tuple[Proof, ...]
+    scored: bool = True
 
     @property
     def finite(self) -> tuple[str, ...]:
         """The moments without which there are no variances."""
         given = (c for c in self.coefficients if c != "0")
-        return tuple(f"E_{self.measure}[({c})^2 s^2] is finite" for c in dict.fromkeys(given))
+        times = " s^2" if self.scored else ""
+        return tuple(f"E_{self.measure}[({c})^2{times}] is finite" for c in dict.fromkeys(given))
 
     @property
     def where(self) -> str:
@@ -108,9 +110,9 @@ class Spread:
         }  # fmt: skip
 
 
-def spread(a: Estimate, b: Estimate, m: str, exact: bool) -> Spread:
-    """exact: the kernel proved that the expected gradients agree."""
-    pair = Pair(a.coefficient, b.coefficient, m, exact)
+def spread(a: Estimate, b: Estimate, m: str, exact: bool, scored: bool = True) -> Spread:
+    """exact: the kernel proved that the means agree.  scored: of a s and b s; otherwise of values a and b."""
+    pair = Pair(a.coefficient, b.coefficient, m, exact, scored)
     lower, order = _order(pair)
     regional, regional_lower = (None, "") if order else _in_region(pair)
     signs = () if order else _signs(pair)
@@ -133,6 +135,7 @@ def spread(a: Estimate, b: Estimate, m: str, exact: bool) -> Spread:
         a_less=a_less,
         b_less=b_less,
         base=(a.proof, b.proof, pair.identity()),
+        scored=scored,
     )
 
 
@@ -144,6 +147,12 @@ class Pair:
     b: ExpPoly
     m: str
     exact: bool
+    scored: bool = True
+
+    @property
+    def power(self) -> int:
+        """Of the score, in what is compared."""
+        return int(self.scored)
 
     @property
     def split(self) -> Split:
@@ -152,10 +161,10 @@ class Pair:
     @property
     def gap(self) -> Quantity:
         """E_m[(a^2 - b^2) s^2]."""
-        return Quantity(Side.atom(E(self.m, self.a * self.a - self.b * self.b, TWICE)))
+        return Quantity(Side.atom(E(self.m, self.a * self.a - self.b * self.b, TWICE * self.power)))
 
     def mean(self, a: ExpPoly) -> Quantity:
-        return Quantity(Side.atom(E(self.m, a, ("x",))))
+        return Quantity(Side.atom(E(self.m, a, ("x",) * self.power)))
 
     def correction(self) -> str:
         """E_m[a s]^2 - E_m[b s]^2."""
@@ -163,7 +172,7 @@ class Pair:
         return f"({first} - {second})" if self.b else first
 
     def second(self, a: ExpPoly) -> Quantity:
-        return Quantity(Side.atom(E(self.m, a * a, TWICE)))
+        return Quantity(Side.atom(E(self.m, a * a, TWICE * self.power)))
 
     def variance(self, a: ExpPoly) -> Quantity:
         return self.second(a) - self.mean(a) * self.mean(a)
@@ -210,7 +219,8 @@ def _proportional(pair: Pair, low: ExpPoly, high: ExpPoly) -> tuple[Proof, ...]:
     if not high or high * c != low or c * c >= 1:
         return ()
     row = {
-        "at": pair.m, "variance": to_sympy(high), "power": 1, "scale": to_sympy(ExpPoly.number(1 - c * c)),
+        "at": pair.m, "variance": to_sympy(high), "power": pair.power,
+        "scale": to_sympy(ExpPoly.number(1 - c * c)),
     }  # fmt: skip
     return _attempt(lambda: derive(pair.variance(low)).at_most(pair.variance(high), rows=[row]))
 
@@ -221,7 +231,7 @@ def _summed(pair: Pair, low: ExpPoly, high: ExpPoly) -> tuple[Proof, ...]:
     if rows is None:
         return ()
     if not rows.tangents:
-        terms = [{**row, "at": pair.m, "power": 1} for row in rows.squares]
+        terms = [{**row, "at": pair.m, "power": pair.power} for row in rows.squares]
         return _attempt(partial(_by_squares, pair.judged(low), pair.judged(high), terms))
     return _attempt(lambda: _at_a_sample(high * high - low * low, rows))
 
@@ -238,7 +248,7 @@ def _in_region(pair: Pair) -> tuple[Proof | None, str]:
     split = pair.split
     for name, rest, low, high in (("B", split.rest, pair.b, pair.a), ("A", -split.rest, pair.a, pair.b)):
         row = {
-            "at": pair.m, "power": 1, "b": to_sympy(split.root), "nonnegative": to_sympy(rest),
+            "at": pair.m, "power": pair.power, "b": to_sympy(split.root), "nonnegative": to_sympy(rest),
             "scale": to_sympy(ExpPoly.number(split.scale)), "v": to_sympy(_logarithm(split.unit)),
         }  # fmt: skip
         found = _attempt(partial(_by_squares, pair.judged(low), pair.judged(high), [row]))

@@ -125,6 +125,20 @@ def target_words(verdict: VerdictView, of: Any = None) -> str:
     return TARGETS[gradient.target] if single else combination_text(gradient.multiples)
 
 
+def reason(verdict: VerdictView) -> str:
+    """What the target is, in words and as a formula: why a loss is not what was asked for."""
+    if verdict.gradient.target == "f-divergence" and verdict.generated is not None:
+        return generated_text(verdict.generated)
+    if verdict.gradient.target == "separable" and verdict.implied is not None:
+        return formulas.side(verdict.implied.side)
+    if verdict.coefficient_cases:
+        from klsym.render.cases import lines
+
+        cases = (" ".join(line.split()) for line in lines(verdict.coefficient_cases))
+        return f"no KL: pushes with c = {'; '.join(cases)}"
+    return _target_words(verdict)
+
+
 def _is_objective(verdict: VerdictView) -> bool:
     """Is what is shown the gradient of something named?  A mean that holds scores is the gradient itself."""
     named = verdict.gradient.target == "combination" or verdict.objective is not None

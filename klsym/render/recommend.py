@@ -1,0 +1,262 @@
+"""A recommendation as text and as Markdown: what to write, what is proved of it, what not to write."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from klsym.errors import UsageError
+from klsym.render.snippets import FRAMEWORKS
+from klsym.render.spelling import is_sum
+from klsym.render.verdict import setting_words, value_line
+
+KLS = {"reverse-kl": "KL(q||p)", "forward-kl": "KL(p||q)"}
+SAMPLERS = {True: "q", False: "mu"}
+
+
+class RecommendationView:
+    """What a recommendation shows, and how it shows itself: as text, and in Jupyter."""
+
+    target: str
+    use: str
+    setting: Any
+    choices: tuple[Any, ...]
+    tried: int
+    wrong: tuple[Any, ...]
+    elsewhere: Any
+
+    def snippet(self, framework: str = "torch", number: int = 0) -> str:
+        """Code for a choice."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return recommendation_text(self)
+
+    __repr__ = __str__
+
+    def markdown(self, framework: str = "torch") -> str:
+        """For a page or an issue, with the code of the first choice."""
+        return recommendation_markdown(self, framework)
+
+    def _repr_markdown_(self) -> str:
+        return self.markdown()
+
+
+def asked(found: RecommendationView) -> str:
+    """What was asked for, in words."""
+    setting = found.setting
+    level = {"token": ", per token", "sequence": ", of whole sequences"}.get(setting.level, "")
+    wish = "To log" if found.use == "value" else "To descend"
+    place = {"loss": ", as a loss", "reward": ", in the reward", "value": ""}[found.use]
+    return f"{wish} {KLS[found.target]} with samples from {SAMPLERS[setting.on_policy]}{place}{level}"
+
+
+def recommendation_text(found: RecommendationView, framework: str = "torch") -> str:
+    """For a terminal: the choices, the wrong ones, the code of the first choice."""
+    if not found.choices:
+        return "\n".join([_none_right(found), *_not_these(found)])
+    lines = [f"{asked(found)}: write {found.choices[0].loss}"]
+    for number, choice in enumerate(found.choices):
+        lines += ["", f"{number + 1}  {choice.loss}{_options(choice)}"]
+        lines += [f"   {name:<10} {text}" for name, text in choice_rows(choice, found)]
+    title = FRAMEWORKS[framework].title
+    lines += [*_not_these(found), "", f"Code for {found.choices[0].loss}, in {title}"]
+    code = found.snippet(framework).splitlines()
+    return "\n".join([*lines, *(f"    {line}".rstrip() for line in code)])
+
+
+def _none_right(found: RecommendationView) -> str:
+    text = f"{asked(found)}: none of the {found.tried} candidates does"
+    if found.elsewhere is None:
+        return text
+    words = ", ".join(setting_words(found.elsewhere.setting))
+    return f"{text}; {words}, {found.elsewhere.loss} does"
+
+
+def _not_these(found: RecommendationView) -> list[str]:
+    if not found.wrong:
+        return []
+    rows = [(f"{one.loss}{_options(one)}", wrong_reason(one, found)) for one in found.wrong]
+    width = max(len(loss) for loss, _ in rows)
+    title = "means" if found.use == "value" else "targets"
+    return ["", f"Not these: their {title}", *(f"   {loss:<{width}}  {reason}" for loss, reason in rows)]
+
+
+def wrong_reason(one: Any, found: RecommendationView) -> str:
+    """The verdict on a tempting choice, in a few words."""
+    if found.use == "value":
+        return f"its mean is {value_line(one.verdict)}" if _is_formula(one) else value_line(one.verdict)
+    return str(one.reason)
+
+
+def _is_formula(one: Any) -> bool:
+    return not value_line(one.verdict).startswith(("not", "unbiased", "open"))
+
+
+def _options(choice: Any) -> str:
+    """The options of tokens under which a choice is right."""
+    setting = choice.verdict.setting
+    named = (("credit", setting.credit), ("weights", setting.weights if "rho" in choice.loss else ""))
+    return "".join(f" --{name} {value}" for name, value in named if value)
+
+
+def choice_rows(choice: Any, found: RecommendationView) -> list[tuple[str, str]]:
+    """What is proved of a choice, one line each."""
+    rows = [("proved", proved(choice, found))]
+    if found.use == "value":
+        order = "second" if choice.settles else "first"
+        rows.append(("near q = p", f"of {order} order in log q/p, where the KL is of second order"))
+    else:
+        rows += [("value", value_line(choice.verdict)), ("push", push(choice))]
+    if choice.against is not None and _is_last_of_its_kind(choice, found):
+        rows.append(("variance", against(choice, found)))
+    rows += [("needs", text) for text in needs(choice)]
+    rows += [("clamped", text) for text in map(clamped, choice.clamps if found.use != "value" else ())]
+    return rows
+
+
+def proved(choice: Any, found: RecommendationView) -> str:
+    """The theorem that makes it right."""
+    proof = choice.value if found.use == "value" else choice.verdict.proofs[0]
+    if proof is None:
+        return f"its mean is {KLS[found.target]}, by the rules of the kernel"
+    return f"{proof}" + (", replayed by the kernel" if choice.verdict.trust == "kernel" else "")
+
+
+def push(choice: Any) -> str:
+    """The gradient at a sample."""
+    verdict, token = choice.verdict, choice.setting.level == "token"
+    if verdict.scores_named[0]:
+        return f"{verdict.per_sample} at each token"
+    of = f"({verdict.per_sample})" if is_sum(verdict.per_sample) else verdict.per_sample
+    return f"{of} s_now at each token" if token else f"{of} s at each sample"
+
+
+def _is_last_of_its_kind(choice: Any, found: RecommendationView) -> bool:
+    return [one for one in found.choices if one.kind == choice.kind][-1] is choice
+
+
+def against(choice: Any, found: RecommendationView) -> str:
+    """How its variance compares with that of the next kind."""
+    other = next(one for one in found.choices if one.kind == choice.kind + 1)
+    spread, names = choice.against, {"A": choice.loss, "B": other.loss}
+    if spread.lower in names:
+        higher = names["B" if spread.lower == "A" else "A"]
+        return f"Var {names[spread.lower]} <= Var {higher} in every model (proved)"
+    if spread.lower == "equal":
+        return f"the same as that of {other.loss}"
+    if spread.regional is None:
+        if spread.lower == "depends":
+            return f"neither this nor {other.loss} varies less in every model (a model each way)"
+        return f"no order with {other.loss} is proved"
+    lower = names[spread.regional_lower]
+    higher = names["B" if spread.regional_lower == "A" else "A"]
+    shown = f"Var {lower} <= Var {higher} where {region_of(spread)} (proved)"
+    return shown + (", not everywhere (a model)" if spread.lower == "depends" else "")
+
+
+def region_of(spread: Any) -> str:
+    """The region of an order, without the words round it."""
+    text = str(spread.where).removesuffix(" wherever mu > 0").removesuffix(" wherever q > 0")
+    for measure in ("mu", "q", "p"):
+        text = text.replace(f" wherever {measure} > 0", "")
+    return text
+
+
+def needs(choice: Any) -> list[str]:
+    """What code has to have, beside log q and log p."""
+    on, found = choice.setting.on_policy, []
+    if "rho" in choice.loss:
+        weight = {"prefix": " of the tokens up to it", "sequence": " of the whole sequence"}
+        of = weight.get(choice.setting.weights, "") if choice.setting.level == "token" else ""
+        kept = {"loss": ", detached", "reward": ""}[choice.setting.use]
+        kept = ", with its gradient" if choice.attached else kept
+        found.append(
+            f"rho = exp(log_q - sg(log_q)){of}: its value is 1, its gradient is what counts"
+            if on and choice.setting.use == "loss" else f"log mu, for rho = q/mu{of}{kept}"
+        )  # fmt: skip
+    if choice.needs_ratio:
+        found.append("r = p/q, which overflows before log r does")
+    return found
+
+
+def clamped(one: Any) -> str:
+    """What a bound does to a choice."""
+    cases = "; ".join(f"{value} where {where}" for where, value in one.beyond)
+    if one.inside is None and not one.beyond:
+        return f"{one.loss}: the same target" if one.target else f"{one.loss}: open"
+    return f"{one.loss} pushes with c = {cases}"
+
+
+def recommendation_markdown(found: RecommendationView, framework: str = "torch") -> str:
+    """For a page or an issue."""
+    if not found.choices:
+        return f"**{_escaped(_none_right(found))}**"
+    lines = [f"**{_escaped(asked(found))}:** write `{found.choices[0].loss}`", ""]
+    lines += ["| write | what is proved of it |", "| --- | --- |"]
+    for choice in found.choices:
+        rows = "<br>".join(f"{name}: `{_in_a_cell(text)}`" for name, text in choice_rows(choice, found))
+        lines.append(f"| `{choice.loss}{_options(choice)}` | {rows} |")
+    lines += ["", "| not | because |", "| --- | --- |"]
+    lines += [
+        f"| `{one.loss}{_options(one)}` | {_escaped(wrong_reason(one, found))} |" for one in found.wrong
+    ]
+    return "\n".join([*lines, "", "```python", found.snippet(framework), "```"])
+
+
+def _in_a_cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _escaped(text: str) -> str:
+    for sign in ("*", "_", "|", "<"):
+        text = text.replace(sign, "\\" + sign)
+    return text
+
+
+def recommendation_json(found: RecommendationView) -> dict[str, Any]:
+    """The object that `klsym recommend --json` prints."""
+    setting = {"sampling": found.setting.sampling, "use": found.use, "level": found.setting.level}
+    choices = [
+        {**choice_json(choice, found), "snippet": {name: _code(found, name, i) for name in FRAMEWORKS}}
+        for i, choice in enumerate(found.choices)
+    ]
+    return {
+        "target": found.target, **setting, "tried": found.tried, "choices": choices,
+        "not": [wrong_json(one, found) for one in found.wrong],
+        "elsewhere": choice_json(found.elsewhere, found) if found.elsewhere else None,
+    }  # fmt: skip
+
+
+def _code(found: RecommendationView, framework: str, number: int) -> str | None:
+    """None where there is no code."""
+    try:
+        return found.snippet(framework, number)
+    except UsageError:
+        return None
+
+
+def choice_json(choice: Any, found: RecommendationView) -> dict[str, Any]:
+    """One choice, as data."""
+    verdict, spread = choice.verdict, choice.against
+    return {
+        "loss": choice.loss, "credit": choice.setting.credit or None,
+        "weights": choice.setting.weights or None, "trust": verdict.trust,
+        "proved": proved(choice, found), "value": value_line(verdict), "per_sample": verdict.per_sample,
+        "kind": choice.kind, "needs": needs(choice), "hypotheses": list(verdict.hypotheses),
+        "variance_against_next_kind": spread.to_json() if spread else None,
+        "clamped": [
+            {"loss": one.loss, "target": one.target, "inside": one.inside,
+             "cases": [{"where": where, "coefficient": value} for where, value in one.beyond]}
+            for one in choice.clamps
+        ],
+    }  # fmt: skip
+
+
+def wrong_json(one: Any, found: RecommendationView) -> dict[str, Any]:
+    """A tempting choice that is wrong, as data."""
+    setting = one.verdict.setting
+    return {
+        "loss": one.loss, "credit": setting.credit or None, "weights": setting.weights or None,
+        "target": one.verdict.target or "open", "reason": wrong_reason(one, found),
+        "trust": one.verdict.trust, "value": value_line(one.verdict),
+    }  # fmt: skip
