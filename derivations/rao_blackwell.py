@@ -111,7 +111,7 @@ def _both_sides(model, reference):
     y = enumerate_sequences(model)
     weight = np.exp(log_probabilities(model, y))
     drawn = token_log_probabilities(model, y) - token_log_probabilities(reference, y)
-    exact = _exact_steps(model, reference, y)
+    exact = exact_at_each_step(model, reference, y)
 
     def covariance(a, b):
         return float(weight @ (a * b) - (weight @ a) * (weight @ b))
@@ -124,7 +124,7 @@ def _both_sides(model, reference):
     return left, within + 2 * later
 
 
-def _exact_steps(model, reference, y):
+def exact_at_each_step(model, reference, y):
     """KL_t at each step of each sequence; 0 once it has ended, and at a forced stop."""
     kl, found = token_kl(model, reference), np.zeros(y.symbols.shape)
     for row, (symbols, length) in enumerate(zip(y.symbols, y.lengths, strict=True)):

@@ -44,6 +44,7 @@ AREAS = {
     "batch": "Batches and centring",
     "sequence": "Sequences and tokens",
     "neighbour": "Near p, and near other policies",
+    "practice": "What to write",
     "experiment": "Experiments",
 }
 # What most people come for; the words and formulas are those of the claims.

@@ -50,6 +50,7 @@ AREAS = {
     "batch": "Centring in a batch",
     "sequence": "Sequences",
     "neighbour": "Neighbouring facts",
+    "practice": "What to write",
 }
 VERDICTS = ("proved", "refuted", "corrected", "exact", "computed")
 HEADER = "% Made by `klsym paper` (klsym.write_up.paper) from the ledger; do not edit.\n"
