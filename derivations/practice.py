@@ -110,9 +110,9 @@ def _logarithm_of_the_log_ratio():
     shown, place = ", ".join(f"log({ratio})" for ratio in ratios), "one token, q = (1/2, 1/2), p = (1/4, 3/4)"
     return Evidence(
         "refuted",
-        "with rho_t = log(q_t/p_t): grad KL_seq = E_q[sum_t s_t sum_{u>=t} log rho_u]",
+        "with rho_t = log(q_t/p_t): grad KL_seq = E_q[sum_{t<=u} s_t log rho_u]",
         r"\rho_t = \log\tfrac{q_t}{p_t}:\quad \nabla\mathrm{KL}_{\mathrm{seq}}"
-        r" = \mathbb{E}_q\!\left[\sum_t s_t \sum_{u \ge t} \log\rho_u\right]",
+        r"\quad= \mathbb{E}_q\!\left[\sum_{t\le u} s_t \log\rho_u\right]",
         "sympy",
         (f"{place}: rho is {shown}, and the second has no logarithm",),
         _without_a_logarithm,
