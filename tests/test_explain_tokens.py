@@ -396,7 +396,7 @@ WARNINGS: list[tuple[str, dict[str, str], list[str]]] = [
     ("1", REWARD, ["a constant at each token counts tokens: ascending it lengthens sequences"]),
     ("k1", {**OFF, **REWARD}, ["no importance weight: sequences come from mu"]),
     ("R", {**OFF, **REWARD}, ["no importance weight: sequences come from mu"]),
-    ("k1", OFF, ["no importance weight.*rho\\*k3 with weights prefix"]),
+    ("k1", OFF, ["no importance weight"]),
     ("rho*k1", {**OFF, **REWARD}, ["leaves the prefix of t distributed as mu: choose weights prefix"]),
     ("rho*k3", {**OFF, **PREFIX}, []),
     ("rho", {}, ["zero expected gradient"]),

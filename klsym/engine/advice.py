@@ -183,8 +183,8 @@ def missing_weight(verdict: Verdict, facts: Facts) -> str:
         return ""
     if facts.proximal:
         return MISMATCH
-    fix = "multiply by rho" if setting.use == "reward" else "use rho*k3 or sg(rho)*k2"
-    return f"{_bare(facts)}: samples come from mu, not from q ({fix} to target grad KL(q||p))"
+    fix = " (multiply by rho)" if setting.use == "reward" else ""
+    return f"{_bare(facts)}: samples come from mu, not from q{fix}"
 
 
 MISMATCH = (
@@ -300,11 +300,8 @@ def token_weight_missing(verdict: Verdict, facts: Facts) -> str:
         return ""
     if facts.proximal:
         return MISMATCH
-    fix = "multiply by rho" if verdict.setting.use == "reward" else "use rho*k3"
-    return (
-        f"{_bare(facts)}: sequences come from mu, not from q "
-        f"({fix} with weights prefix to target grad KL(q||p))"
-    )
+    fix = " (multiply by rho, with weights prefix)" if verdict.setting.use == "reward" else ""
+    return f"{_bare(facts)}: sequences come from mu, not from q{fix}"
 
 
 def prefixes_of_mu(verdict: Verdict, facts: Facts) -> str:
@@ -328,8 +325,7 @@ def effect_on_later_tokens(verdict: Verdict, facts: Facts) -> str:
         return (
             ""  # the attached weight of the prefix carries its scores: the value is at fault, not the level
         )
-    fix = "k1 as a reward with credit to-go" if setting.on_policy else "rho*k3 with weights prefix"
-    return f"what a token does to later ones is dropped: use {fix}, or level sequence"
+    return "what a token does to later ones is dropped"
 
 
 def counted_tokens(verdict: Verdict, facts: Facts) -> str:

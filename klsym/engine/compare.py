@@ -19,7 +19,7 @@ from klsym.engine.answers import Answer, decided
 from klsym.engine.compare_outside import compare_outside
 from klsym.engine.compare_tokens import compare_tokens
 from klsym.engine.derivation import Proof, derive
-from klsym.engine.explain import as_written, explained, refuse_unless_moderate
+from klsym.engine.explain_samples import refuse_unless_moderate
 from klsym.engine.explain_setting import (
     Aggregate,
     Credit,
@@ -30,6 +30,7 @@ from klsym.engine.explain_setting import (
     Weights,
     checked_setting,
 )
+from klsym.engine.explaining import as_written, explained
 from klsym.engine.quantities import Quantity, expectation, expected_gradient, sample_gradient
 from klsym.engine.quantities import sample as at_a_sample
 from klsym.engine.variances import Estimate, Spread, spread

@@ -22,10 +22,10 @@ from klsym.engine.advice import is_attached, needs_its_gradient
 from klsym.engine.candidates import candidates, tempting
 from klsym.engine.compare import compared
 from klsym.engine.derivation import Proof, derive
-from klsym.engine.explain import as_written, explained
 from klsym.engine.explain_fields import token_loss
 from klsym.engine.explain_samples import uses_sampler
 from klsym.engine.explain_setting import Level, Sampling, Setting, checked_setting
+from klsym.engine.explaining import as_written, explained
 from klsym.engine.indexed import sum_over_t
 from klsym.engine.quantities import KL, Quantity, expectation
 from klsym.engine.variances import Estimate, Spread, spread

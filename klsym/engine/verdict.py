@@ -71,6 +71,7 @@ class Verdict(VerdictView):
     loss with kinks.  implied: what the expected gradient is the gradient of, `implied_proof` that it is,
     where the target itself does not say so; objective_latex: the same in other words; generated: the same as
     E_q[f(r)], for a coefficient that is a function of r; functional: where a separable objective is convex.
+    instead: what to write in its place (`engine.instead`), for a loss that is no KL penalty.
     shown: the expected gradient in words of named quantities; notes: what it keeps and drops; terms: what
     each term of a sum does.
     """
@@ -101,6 +102,7 @@ class Verdict(VerdictView):
     generated: Generated | None = None
     functional: Functional | None = None
     objective_latex: str | None = None
+    instead: Any = None
     shown: str = ""
     notes: tuple[str, ...] = ()
     terms: tuple[Any, ...] = ()
@@ -140,6 +142,6 @@ class Verdict(VerdictView):
             "loss": self.loss, **self.setting.to_json(), "gradient": gradient, "value": value,
             "trust": "open" if self.target is None else self.trust, "hypotheses": list(self.hypotheses),
             "steps": [{"rule": rule or "statement", "latex": latex} for rule, _, latex in self.steps],
-            "witness": self.witness, "warnings": list(self.warnings),
+            "witness": self.witness, "warnings": [*self.warnings, *self.advice],
         }  # fmt: skip
         return answer if self.check is None else {**answer, "check": self.check}

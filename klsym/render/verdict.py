@@ -55,6 +55,7 @@ class VerdictView:
     generated: Any
     functional: Any
     scores_named: tuple[bool, bool]
+    instead: Any
     shown: str
     notes: tuple[str, ...]
     terms: tuple[Any, ...]
@@ -68,6 +69,11 @@ class VerdictView:
         """Is the value an unbiased estimate of this KL ("reverse-kl" or "forward-kl")?"""
         exact = self.value.multiples == {name: "1"} and self.value_constant == "0"
         return bool(exact and self.value.target == name)
+
+    @property
+    def advice(self) -> tuple[str, ...]:
+        """What to write in place of a loss that is no KL penalty."""
+        return (f"instead: {self.instead}",) if self.instead else ()
 
     def cases_json(self) -> list[dict[str, str]] | None:
         """What multiplies the score where, as text; None for a coefficient that has no cases."""
@@ -136,7 +142,7 @@ def reason(verdict: VerdictView) -> str:
 
         cases = (" ".join(line.split()) for line in lines(verdict.coefficient_cases))
         return f"no KL: pushes with c = {'; '.join(cases)}"
-    return _target_words(verdict)
+    return target_words(verdict)
 
 
 def _is_objective(verdict: VerdictView) -> bool:
@@ -176,6 +182,7 @@ def verdict_text(verdict: VerdictView) -> str:
     lines += _listed("Parts", verdict.notes)
     lines += _witness_lines(verdict.witness, verdict.setting.level)
     lines += _listed("Hypotheses", verdict.hypotheses) + _listed("Warnings", verdict.warnings)
+    lines += ["", f"Instead  {verdict.instead}"] if verdict.instead else []
     if verdict.check:
         lines += ["", f"Check  {verdict.check['text']}"]
     return "\n".join(lines)
@@ -340,6 +347,7 @@ def verdict_markdown(verdict: VerdictView) -> str:
     for title, items in titled:
         if items:
             lines += ["", f"{title}:", "", *(f"- {_markdown(item)}" for item in items)]
+    lines += ["", f"Instead: {_markdown(str(verdict.instead))}"] if verdict.instead else []
     return "\n".join(lines)
 
 
@@ -363,7 +371,7 @@ def verdict_html(verdict: VerdictView) -> str:
     rows = "".join(
         f"<tr><th style='text-align:left'>{escape(a)}</th><td>{escape(b)}</td></tr>" for a, b in facts
     )
-    notes = "".join(f"<li>{escape(w)}</li>" for w in verdict.warnings)
+    notes = "".join(f"<li>{escape(w)}</li>" for w in (*verdict.warnings, *verdict.advice))
     hypotheses = "".join(f"<li>{escape(h)}</li>" for h in verdict.hypotheses)
     model = "\n".join(_witness_lines(verdict.witness, verdict.setting.level)[1:])
     return (

@@ -1,0 +1,84 @@
+"""From a loss as it is written to its verdict; `explain` adds what to write instead.  Untrusted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from klsym.convert import in_core
+from klsym.engine.explain_samples import explain_sample
+from klsym.engine.explain_setting import Setting
+from klsym.engine.verdict import Verdict
+from klsym.errors import NotInRing, UsageError
+from klsym.language import as_loss
+from klsym.parser import parse
+from klsym.render import losses
+from klsym.render.losses import Written
+from klsym.render.spelling import TEXT
+
+
+def explained(written: Written, setting: Setting) -> Verdict:
+    """The verdict on a loss that is used so."""
+    _refuse_taken_names(written, setting)
+    try:
+        return _explainer(setting)(written, setting)
+    except NotInRing as error:
+        if "division by zero" in str(error):
+            raise UsageError(f"division by zero in {written.text!r}") from None
+        if in_core(written.expression):
+            raise UsageError(f"{written.text[:60]!r} is too large once multiplied out: {error}") from None
+        if setting.level == "token" and setting.batch == "none":
+            from klsym.engine.explain_outside_tokens import explain_outside_tokens
+
+            return explain_outside_tokens(written, setting, lambda e: explained(as_written(e, ()), setting))
+        _refuse_outside(written, setting)
+        if setting.batch != "none":
+            from klsym.engine.explain_outside_batches import explain_outside_batch
+
+            return explain_outside_batch(written, setting, lambda e, use: explained(as_written(e, ()), use))
+        from klsym.engine.explain_outside import explain_outside
+
+        single = Setting(setting.sampling, setting.use)
+        return explain_outside(written, setting, lambda e: explained(as_written(e, ()), single))
+
+
+def _explainer(setting: Setting) -> Callable[[Written, Setting], Verdict]:
+    """What is seldom needed is loaded only then."""
+    if setting.level == "token":
+        from klsym.engine.explain_tokens import explain_tokens
+
+        return explain_tokens
+    if setting.batch != "none":
+        from klsym.engine.explain_batches import explain_batch
+
+        return explain_batch
+    return explain_sample
+
+
+def _refuse_taken_names(written: Written, setting: Setting) -> None:
+    """T is the random length of a sequence, and m stands for n - 1."""
+    names = {symbol.name for symbol in written.expression.free_symbols}
+    if setting.level != "sample" and "T" in names:
+        raise UsageError(
+            f"T in {written.text[:60]!r}: the length of a sequence is random; choose aggregate mean for 1/T,"
+            " or declare another name for a constant"
+        )
+    if setting.batch == "leave-one-out" and "m" in names:
+        raise UsageError(f"m in {written.text[:60]!r} stands for n - 1 here: choose another name")
+
+
+def _refuse_outside(written: Written, setting: Setting) -> None:
+    """Over the length of a sequence, losses outside the ring are not handled."""
+    if setting.averaged and setting.level == "sequence":
+        raise UsageError(
+            f"{written.text[:60]!r}: with aggregate mean only exponential polynomials are handled"
+            " (sums and products of log ratios, rewards and powers of r and rho)"
+        )
+
+
+def as_written(loss: Any, parameters: Iterable[str]) -> Written:
+    """A loss with the text that stands for it, typed or printed."""
+    if isinstance(loss, str):
+        return Written(loss, parse(loss, parameters))
+    expression = as_loss(loss)
+    return Written(losses.show(expression, TEXT), expression)

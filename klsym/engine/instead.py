@@ -1,0 +1,120 @@
+"""What to write instead of a loss that is no KL penalty: the right one for the same setting, if there is one.
+
+>>> from klsym.engine.explain import explain
+>>> print(explain("k3").instead)
+write k2: on-policy, as a loss, its expected gradient is grad KL(q||p) (proved)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from klsym.convert import to_ring
+from klsym.engine.derivation import Proof, derive
+from klsym.engine.explain_setting import CHOICES, Setting
+from klsym.engine.explaining import as_written
+from klsym.engine.quantities import KL, expectation, expected_gradient, grad
+from klsym.engine.recommend import DENSITIES, judged
+from klsym.engine.verdict import Verdict
+from klsym.errors import NotInRing, ProofError, UsageError
+from klsym.language import A, R, Weight, log_mu, log_p, parameter, s, sg
+from klsym.render.losses import Written
+from klsym.render.verdict import setting_words
+
+# Tried in this order, each judged; the first that is right is also the first that `recommend` names.
+SHORT = ("k2", "k1", "k3", "1 - r", "rho*k3", "rho*k1", "rho*(1 - r)", "rho*(1 - r - r*k1)")
+TO_THE_SAMPLER = ("rho*(log_q - log_mu) + 1 - rho", "rho*(log_q - log_mu)")  # k3 and k1, of mu for p
+
+
+@dataclass(frozen=True)
+class Instead:
+    """A loss that is right where another is wrong, with the theorem that it is.
+
+    changed: the options that have to change with it.  kl: the densities of the divergence.
+    """
+
+    loss: str
+    setting: Setting
+    changed: tuple[str, ...]
+    kl: tuple[str, str]
+    proof: Proof
+    beside: bool = False  # does a reward stand in the loss too?
+
+    def __str__(self) -> str:
+        where = ", ".join(setting_words(self.setting))
+        options = f" with {' and '.join(self.changed)}" if self.changed else ""
+        place = " in place of the penalty" if self.beside else ""
+        kl = "KL({}||{})".format(*self.kl)
+        return f"write {self.loss}{place}{options}: {where}, its expected gradient is grad {kl} (proved)"
+
+
+def instead_of(verdict: Verdict, written: Written) -> Instead | None:
+    """The right loss for the setting of a verdict; None where the loss is right, or is no KL penalty."""
+    target = meant(verdict, written)
+    if verdict.setting.batch not in ("none", "leave-one-out") or target is None:
+        return None
+    if target == "sampler":
+        return _towards_the_sampler(verdict.setting)
+    beside = "reward" in verdict.gradient.multiples
+    for place, changed in _places(verdict.setting):
+        for loss in SHORT:
+            try:
+                found = judged(loss, place, target, place.use)
+            except UsageError:
+                continue
+            if found is not None and not found.verdict.setting.averaged:
+                proof = found.verdict.proofs[0]
+                return Instead(loss, place, changed, DENSITIES[target], proof, beside)
+    return None
+
+
+def meant(verdict: Verdict, written: Written) -> str | None:
+    """The KL that a wrong loss is likely to mean: the one that its value estimates, else the reverse one.
+
+    None for a loss that is right, or that mentions no other policy.
+    """
+    names = written.expression.replace(lambda e: isinstance(e, Weight), lambda e: parameter("weight"))
+    if not written.expression.has(log_p):
+        compared = names.has(log_mu) and not names.has(R, A)
+        return "sampler" if compared and not verdict.setting.on_policy else None
+    parts = set(verdict.gradient.multiples) if not verdict.gradient.rest else {"rest"}
+    if parts and parts <= {"reward", "reverse-kl"}:
+        return None
+    values = set(verdict.value.multiples)
+    forward = "forward-kl" in values and "reverse-kl" not in values
+    if verdict.target == "forward-kl" and "reverse-kl" not in values:
+        return None
+    return "forward-kl" if forward else "reverse-kl"
+
+
+def _places(setting: Setting) -> Iterator[tuple[Setting, tuple[str, ...]]]:
+    """The setting itself, then those in which one option is another, and whole sequences in the end."""
+    place = replace(setting, aggregate="sum") if setting.averaged else setting
+    changed = ("aggregate sum",) if setting.averaged else ()
+    yield place, changed
+    if setting.level != "token":
+        return
+    for name in ("credit", "weights"):
+        for choice in CHOICES[name] if getattr(place, name) else ():
+            if choice != getattr(place, name):
+                yield replace(place, **{name: choice}), (*changed, f"{name} {choice}")
+    yield Setting(setting.sampling, setting.use, "sequence", aggregate="sum"), (*changed, "level sequence")
+
+
+def _towards_the_sampler(setting: Setting) -> Instead | None:
+    """A loss for KL(q||mu) with samples from mu, at one sample."""
+    if setting.level == "token" or setting.batch != "none":
+        return None
+    for loss in TO_THE_SAMPLER:
+        expression = as_written(loss, ()).expression
+        detached = setting.use == "reward"
+        field = expectation(sg(expression) * s, "mu") if detached else expected_gradient(expression, "mu")
+        text, shown = (f"sg({loss})", sg(expression)) if detached else (loss, expression)
+        field = replace(field, labels={to_ring(shown): Written(text, shown)})
+        try:
+            proof = derive(field).equals(grad(KL("q", "mu")))
+        except (ProofError, NotInRing):
+            continue
+        return Instead(loss, replace(setting, aggregate=""), (), ("q", "mu"), proof)
+    return None
