@@ -57,9 +57,15 @@ def test_console_output_is_real(arguments, lines, output, capsys):
     assert capsys.readouterr().out.splitlines()[:lines] == output.splitlines()
 
 
-def test_the_table_is_what_the_command_prints(capsys):
-    chosen = ["--only", "k2", "k3", "--columns", "loss", "gradient", "coefficient", "claim"]
-    assert main(["tables", "gradients", *chosen, "--format", "markdown"]) == 0
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        "gradients --only k2 k3 --columns loss gradient coefficient claim",
+        "practice --columns use write variance claim",
+    ],
+)
+def test_the_tables_are_what_the_command_prints(chosen, capsys):
+    assert main(["tables", *chosen.split(), "--format", "markdown"]) == 0
     rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
     assert len(rows) > 10 and "\n".join(rows) in README
 
@@ -77,6 +83,7 @@ def test_each_notebook_is_linked_and_the_figure_is_the_one_of_its_notebook():
 def test_the_commands_are_shown():
     assert [arguments for arguments, *_ in commands()] == [
         ["explain", "k3"],
+        ["recommend", "--target", "reverse-kl", "--sampling", "off-policy"],
         ["explain", "k3"],
         [
             "optimum",

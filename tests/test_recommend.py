@@ -311,7 +311,7 @@ def test_code_that_is_not_there_is_refused_in_one_line():
 def test_the_command(capsys):
     assert main(["recommend", "--target", "reverse-kl", "--sampling", "off-policy"]) == 0
     text = capsys.readouterr().out
-    assert text.startswith("To descend KL(q||p) with samples from mu, as a loss: write rho*k3\n")
+    assert text.startswith("To descend KL(q||p) with samples from mu, as a loss: write rho*k3, in PyTorch\n")
     assert text.rstrip() == str(found("reverse-kl", "off-policy", "loss"))
     assert main(["recommend", "--target", "forward-kl", "--use", "reward", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)

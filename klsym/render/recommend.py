@@ -51,17 +51,17 @@ def asked(found: RecommendationView) -> str:
 
 
 def recommendation_text(found: RecommendationView, framework: str = "torch") -> str:
-    """For a terminal: the choices, the wrong ones, the code of the first choice."""
+    """For a terminal: the code of the first choice, what is proved of each, the wrong ones."""
     if not found.choices:
         return "\n".join([_none_right(found), *_not_these(found)])
-    lines = [f"{asked(found)}: write {found.choices[0].loss}"]
+    code = found.snippet(framework).splitlines()
+    title = FRAMEWORKS[framework].title
+    lines = [f"{asked(found)}: write {found.choices[0].loss}, in {title}", ""]
+    lines += [f"    {line}".rstrip() for line in code]
     for number, choice in enumerate(found.choices):
         lines += ["", f"{number + 1}  {choice.loss}{_options(choice)}"]
         lines += [f"   {name:<10} {text}" for name, text in choice_rows(choice, found)]
-    title = FRAMEWORKS[framework].title
-    lines += [*_not_these(found), "", f"Code for {found.choices[0].loss}, in {title}"]
-    code = found.snippet(framework).splitlines()
-    return "\n".join([*lines, *(f"    {line}".rstrip() for line in code)])
+    return "\n".join([*lines, *_not_these(found)])
 
 
 def _none_right(found: RecommendationView) -> str:

@@ -21,6 +21,7 @@ NAMES = {
     "sequences": "token-level and sequence-level losses",
     "schulman": "Schulman's tables, printed beside exact",
     "experiments": "published experiments, run again (about a minute)",
+    "practice": "what to write for the reverse and the forward KL, and what not",
     "errata": "printed forms that are false, their true forms and witnesses",
 }
 
