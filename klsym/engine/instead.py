@@ -18,7 +18,7 @@ from klsym.engine.quantities import KL, expectation, expected_gradient, grad
 from klsym.engine.recommend import DENSITIES, judged
 from klsym.engine.verdict import Verdict
 from klsym.errors import NotInRing, ProofError, UsageError
-from klsym.language import A, R, Weight, log_mu, log_p, parameter, s, sg
+from klsym.language import A, M, R, Weight, log_mu, log_p, parameter, s, sg
 from klsym.render.losses import Written
 from klsym.render.verdict import setting_words
 
@@ -75,6 +75,8 @@ def meant(verdict: Verdict, written: Written) -> str | None:
     None for a loss that is right, or that mentions no other policy.
     """
     names = written.expression.replace(lambda e: isinstance(e, Weight), lambda e: parameter("weight"))
+    if written.expression.has(M):  # masked on purpose
+        return None
     if not written.expression.has(log_p):
         compared = names.has(log_mu) and not names.has(R, A)
         return "sampler" if compared and not verdict.setting.on_policy else None
