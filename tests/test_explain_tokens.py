@@ -45,6 +45,13 @@ def length(power: int) -> Any:
     return judge.gradient(lambda path: len(path) ** power)
 
 
+def advantages(of_R: int, of_A: int, over: int = 0) -> Any:
+    """grad E_q[R**a A**b/T**c]."""
+    return judge.gradient(
+        lambda y: judge.rewards(y) ** of_R * judge.advantage(y) ** of_A * (1 / len(y) ** over)
+    )
+
+
 def per_length(scale: float) -> Any:
     """grad E_q[scale (k1 - 1)/T]."""
     return judge.gradient(lambda path: (judge.reverse(path) - 1) * (scale / len(path)))
@@ -89,6 +96,7 @@ def forward_from_mu() -> Any:
 
 
 ZERO = np.zeros(judge.LOGITS)
+SLOTS = ("past", "now", "future")
 BETA = judge.NUMBERS["beta"]
 # loss, options, target, what the field is (None: that it is a gradient, or not, is all that is said)
 ROWS: list[tuple[str, dict[str, str], str, Any]] = [
@@ -182,6 +190,13 @@ ROWS: list[tuple[str, dict[str, str], str, Any]] = [
     ("k1", {**OFF, **REWARD}, "none", None),
     ("k1", {**OFF, **TOTAL}, "separable", lambda: judge.gradient(lambda y: judge.reverse(y) ** 2 / 2, "mu")),
     ("rho*k1", {**OFF, **OVER_T, **WHOLE}, "separable", None),
+    # h(R, A) of the whole sequence
+    ("rho*k3 - beta*rho*R*A", {**OFF, **WHOLE}, "combination", lambda: kl() - BETA * advantages(1, 1)),
+    ("rho*R*A", WHOLE, "combination", lambda: advantages(1, 1)),
+    ("rho*R*A**2", {**WHOLE, **OVER_T}, "combination", lambda: advantages(1, 2, over=1)),
+    ("(1/2*sg(rho*A))**2", {**SAME, **OVER_T}, "combination", lambda: advantages(0, 2, over=1) / 4),
+    ("A**2", SAME, "combination", lambda: advantages(0, 2)),
+    ("R*A", SAME, "none", None),
 ]  # fmt: skip
 IDS = [" ".join([row[0], *row[1].values()]) for row in ROWS]
 rows = pytest.mark.parametrize(("loss", "options", "target", "field"), ROWS, ids=IDS)
@@ -266,7 +281,7 @@ def test_combination_and_witness(loss: str, options: dict[str, str], target: str
 
 
 def of_sequence(path: judge.Path) -> dict[str, float]:
-    return {"R": judge.rewards(path), "A": judge.advantage(path)}
+    return {"R": judge.rewards(path), "A": judge.advantage(path), "T": len(path)}
 
 
 def float_of(text: str) -> float:
@@ -535,7 +550,7 @@ def test_a_weight_of_the_whole_sequence_stands_in_front_of_the_sum() -> None:
 
 
 KEYS = {"loss", "sampling", "use", "level", "batch", "credit", "weights", "aggregate", "gradient", "value",
-        "trust", "hypotheses", "steps", "witness", "warnings"}  # fmt: skip
+        "trust", "hypotheses", "steps", "witness", "warnings", "names"}  # fmt: skip
 
 
 @rows
@@ -551,6 +566,10 @@ def test_json(loss: str, options: dict[str, str], target: str, field: Any) -> No
     for name in ("hypotheses", "warnings"):
         assert len(set(answer[name])) == len(answer[name])
         assert all(line.isprintable() for line in answer[name])
+    slotted = {
+        n for n in re.findall(r"\w+", answer["gradient"]["coefficient"]) if n.rpartition("_")[2] in SLOTS
+    }
+    assert slotted <= set(answer["names"]) and all(answer["names"].values())
     tree = answer["witness"] and answer["witness"].get("tree")
     assert tree is None or {"q", "u", "next"} <= set(tree)
 

@@ -317,7 +317,8 @@ def effect_on_later_tokens(verdict: Verdict, facts: Facts) -> str:
     if verdict.target == "zero" or "reverse-kl" in facts.pieces:
         return ""
     if setting.use == "reward":
-        same = setting.credit == "same-token" and not {"advantage", "advantage/T"} & set(facts.pieces)
+        whole = any(name.startswith("advantage") for name in facts.pieces)  # each score meets it
+        same = setting.credit == "same-token" and not whole
         return "a token is not credited with the rewards after it: choose credit to-go" * same
     if not {"reverse at q", "forward at q", "reverse at mu", "forward at mu"} & set(facts.pieces):
         return ""

@@ -292,12 +292,13 @@ def _constant_mean(h: ExpPoly) -> ExpPoly | None:
     return constant if all(not atoms for _, atoms in side.terms) else None
 
 
-# q, p, mu and two directions on three sequences of one token: one sample
+# q, p, mu and two directions on three sequences of one token: one sample; two are equally likely, or none
 ONE_TOKEN = {
     "q": ["1/2", "1/4", "1/4"], "p": ["1/4", "1/2", "1/4"], "mu": ["1/5", "2/5", "2/5"],
     "u": ["1", "0", "0"], "v": ["0", "1", "0"], "rewards": {"R": ["0", "1", "2"]},
     "next": [None, None, None],
 }  # fmt: skip
+UNEVEN = ONE_TOKEN | {"mu": ["1/5", "3/10", "1/2"]}
 
 
 def _turning(h: ExpPoly) -> tuple[str | None, tuple[Proof, ...]]:
@@ -309,11 +310,13 @@ def _turning(h: ExpPoly) -> tuple[str | None, tuple[Proof, ...]]:
     start = _curl_of_product(h.substitute({"A": ExpPoly.variable("R")}))  # one A
     names = derive(start).context.parameters
     numbers = {name: str(Fraction(2 + i, 3)) for i, name in enumerate(names)}
-    try:
-        model = completed({"tree": ONE_TOKEN, "path": [], "parameters": numbers}, h.names())
-        return "none", (derive(start).differs_from(0, model=model),)
-    except ProofError:
-        return None, ()
+    for tree in (ONE_TOKEN, UNEVEN):
+        try:
+            model = completed({"tree": tree, "path": [], "parameters": numbers}, h.names())
+            return "none", (derive(start).differs_from(0, model=model),)
+        except ProofError:
+            continue
+    return None, ()
 
 
 def _curl_of_product(h: ExpPoly) -> Quantity:

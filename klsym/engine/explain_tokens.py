@@ -27,7 +27,7 @@ from klsym.engine.explain_fields import (
     same_at_every_token,
     token_loss,
 )
-from klsym.engine.explain_pieces import ADVANTAGE, POLICY_GRADIENTS, Decomposition, Slots, decompose, slots_of
+from klsym.engine.explain_pieces import ADVANTAGE, Decomposition, Slots, decompose, slots_of
 from klsym.engine.explain_samples import (
     hypotheses_of,
     refuse_unless_moderate,
@@ -47,10 +47,8 @@ from klsym.errors import ProofError
 from klsym.language import R, future, k1, now, s
 from klsym.names import SAMPLE_BASES, parse_name
 from klsym.render import formulas, losses
-from klsym.render.coefficients import coefficient
 from klsym.render.losses import Written
-from klsym.render.spelling import LATEX, TEXT
-from klsym.render.tree import Over
+from klsym.render.spelling import LATEX
 from klsym.render.values import scored
 from klsym.ring import ZERO, ExpPoly
 from klsym.unfolding import written_out
@@ -126,7 +124,7 @@ def _answer(field: Field, found: Decomposition, loss: Any, setting: Setting) -> 
     if not found.rest and not names & {"reverse at q", "forward at q"}:
         if not names:
             return Answer("zero")
-        if names <= {"reverse-kl", *POLICY_GRADIENTS}:
+        if all(piece.part for piece in found.found):
             return Answer("reverse-kl" if names == {"reverse-kl"} else "combination")
         return Answer("separable", (), found.objective)
     surrogate = None if setting.on_policy else _surrogate(field)
@@ -248,9 +246,6 @@ def _value(loss: Any, setting: Setting) -> tuple[Meaning, str]:
     parts, number = _value_parts(loss, setting)
     rest = parts.pop("rest")
     multiples: dict[str, Any] = {name: value for name, value in parts.items() if value}
-    if "A" in parts["reward"].names() and "M" not in parts["reward"].names():
-        each = parts["reward"].rename(lambda name: f"{name}_t" if name in "RA" else name)
-        multiples["reward"] = TEXT(Over("t", coefficient(each)))
     target = {(): "zero", ("reverse-kl",): "reverse-kl"}.get(tuple(multiples), "combination")
     if rest:
         return Meaning("separable"), formulas.element(number)
@@ -272,24 +267,21 @@ def _value_parts(loss: Any, setting: Setting) -> tuple[dict[str, ExpPoly], ExpPo
             continue
         for key, value in (atoms[0].coefficient * scale).terms.items():  # type: ignore[attr-defined]
             term = ExpPoly({key: value})
-            name, term = _value_part(term) if atoms[0].index == "t" else ("rest", term)  # type: ignore[attr-defined]
+            name, term = _value_part(term, atoms[0].index)  # type: ignore[attr-defined]
             parts[name] = parts[name] + term
     return parts, number
 
 
-def _value_part(term: ExpPoly) -> tuple[str, ExpPoly]:
-    for name, variables in VALUED:
-        found = ExpPoly({(tuple((variable, 1) for variable in variables), ()): 1})
-        factor = term * found.inverse()
-        if not any(parse_name(n).slot != "x" or n in SAMPLE_BASES for n in factor.names()):
-            return name, factor if name == "reverse-kl" else factor * found.rename(lambda n: n[0])
+def _value_part(term: ExpPoly, index: str) -> tuple[str, ExpPoly]:
+    """sum_t k1_t is k1, and sum_t R_t A is R A: A is the same at each token."""
+    names = {name for name in term.names() if parse_name(name).slot != "x" or name in SAMPLE_BASES}
+    [(monomial, exponent)] = term.terms
+    if index == "t" and names == {"k1[now]"} and ("k1[now]", 1) in monomial:
+        return "reverse-kl", term * ExpPoly.variable("k1[now]").inverse()
+    once = any(names - {"A"} == {of} and (of, 1) in monomial for of in ("R[now]", "M[now]"))
+    if not exponent and (once if index == "t" else names and names <= {"R", "A", "M"}):
+        return "reward", term.rename(lambda name: name.removesuffix("[now]"))
     return "rest", term
-
-
-VALUED = (
-    ("reverse-kl", ("k1[now]",)), ("reward", ("R[now]",)), ("reward", ("A[future]",)),
-    ("reward", ("M[now]",)), ("reward", ("A", "M[now]")),
-)  # fmt: skip
 
 
 ONCE = (

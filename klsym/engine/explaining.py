@@ -58,6 +58,11 @@ def _explainer(setting: Setting) -> Callable[[Written, Setting], Verdict]:
 def _refuse_taken_names(written: Written, setting: Setting) -> None:
     """T is the random length of a sequence, and m stands for n - 1."""
     names = {symbol.name for symbol in written.expression.free_symbols}
+    if setting.level == "sample" and "T" in names:
+        raise UsageError(
+            f"T in {written.text[:60]!r} is the length of a sequence, and a single sample has none: choose"
+            " level token or sequence, or declare another name for a constant"
+        )
     if setting.level != "sample" and "T" in names:
         raise UsageError(
             f"T in {written.text[:60]!r}: the length of a sequence is random; choose aggregate mean for 1/T,"

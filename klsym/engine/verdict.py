@@ -14,6 +14,7 @@ from klsym.engine.quantities import Quantity
 from klsym.engine.targets import Target
 from klsym.render import formulas
 from klsym.render.combination import combination_latex
+from klsym.render.declared import declared
 from klsym.render.divergences import generated_json
 from klsym.render.spelling import LATEX
 from klsym.render.values import shown
@@ -120,6 +121,13 @@ class Verdict(VerdictView):
             return self.objective_latex
         return self.gradient.latex or None
 
+    @property
+    def names(self) -> dict[str, str]:
+        """What the names of slots and of given quantities in the answer stand for."""
+        parts = (*self.gradient.complete.values(), *self.value.complete.values())
+        level = "batch" if self.setting.batch != "none" else self.setting.level
+        return declared((self.per_sample, self.coefficient or "", *parts), self.hypotheses, level)
+
     def to_json(self) -> dict[str, Any]:
         """The object of the command-line contract."""
         gradient = {
@@ -142,6 +150,6 @@ class Verdict(VerdictView):
             "loss": self.loss, **self.setting.to_json(), "gradient": gradient, "value": value,
             "trust": "open" if self.target is None else self.trust, "hypotheses": list(self.hypotheses),
             "steps": [{"rule": rule or "statement", "latex": latex} for rule, _, latex in self.steps],
-            "witness": self.witness, "warnings": [*self.warnings, *self.advice],
+            "witness": self.witness, "warnings": [*self.warnings, *self.advice], "names": self.names,
         }  # fmt: skip
         return answer if self.check is None else {**answer, "check": self.check}

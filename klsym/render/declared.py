@@ -1,0 +1,59 @@
+"""What the names in an answer stand for that the grammar of losses has not: slots, sizes, given quantities.
+
+>>> declared(("k1_now*s_past",))
+{'k1_now': 'k1 of token t given its prefix', 's_past': 'the sum of s over the tokens before t'}
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+SLOT = re.compile(r"(k1|k2|k3|r|rho|log_q|log_p|log_mu|R|A|H|T|s)_(past|now|future|self|others)")
+OF_ONE = {"now": "{} of token t given its prefix", "self": "{} of sample i"}
+OF_MANY = {
+    "past": "the {} of {} over the tokens before t",
+    "future": "the {} of {} over the tokens after t",
+    "others": "the {} of {} over the other n - 1 samples",
+}
+COUNTED = {"past": "the number of tokens before t", "future": "the number of tokens after t"}
+MEANINGS = {
+    "n": "the size of the batch", "m": "n - 1",
+    "std": "the standard deviation over the batch, std^2 = mean_i (H_i - mean H)^2",
+    "mean_h": "the mean under mu of the coefficient of the score",
+}  # fmt: skip
+LENGTH = "the random length of a sequence"
+
+
+def declared(texts: Iterable[str], hypotheses: Iterable[str] = (), level: str = "token") -> dict[str, str]:
+    """Each name with its meaning; what H is stands in a hypothesis.
+
+    level: sample, where n is a parameter like others, or token, sequence or batch.
+    """
+    given = next((line for line in hypotheses if re.search(r"\bH(_now)? = ", line)), "")
+    found = {}
+    for name in dict.fromkeys(name for text in texts for name in NAME.findall(text)):
+        meaning = _meaning(name, level)
+        if meaning:
+            found[name] = f"{meaning}; {given}" if given and name.split("_")[0] == "H" else meaning
+    return dict(sorted(found.items()))
+
+
+def _meaning(name: str, level: str) -> str:
+    slotted = SLOT.fullmatch(name)
+    if slotted:
+        return _of_slot(*slotted.groups())
+    if name == "T":
+        return LENGTH
+    if name == "H":
+        return "a detached quantity of a sample"
+    return "" if level == "sample" else MEANINGS.get(name, "")
+
+
+def _of_slot(base: str, slot: str) -> str:
+    if base == "T":
+        return COUNTED[slot]
+    if slot in OF_ONE:
+        return OF_ONE[slot].format(base)
+    return OF_MANY[slot].format("product" if base in ("r", "rho") else "sum", base)
