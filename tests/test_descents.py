@@ -12,10 +12,14 @@ import numpy as np
 import pytest
 
 from klsym.cli import main
+from klsym.convert import to_ring
 from klsym.engine import descents
 from klsym.engine.descents import losses_of
+from klsym.engine.explain_samples import canonical_form
+from klsym.engine.explain_setting import Setting
 from klsym.engine.generators import GENERATORS
 from klsym.errors import ProofError, UsageError
+from klsym.language import rho
 
 ALPHA = 0.7
 
@@ -83,6 +87,17 @@ def test_each_loss_descends_the_divergence(name: str) -> None:
             m = q if row.sampling == "on-policy" else world.mu
             value = (m * world.evaluated(row.loss, q, m, q)).sum()
             assert abs(value - DIVERGENCES[name](q, world.p)) < 1e-10, row
+
+
+@pytest.mark.parametrize("name", sorted(GENERATORS))
+def test_at_each_sample_all_are_one_vector(name: str) -> None:
+    """c s at a sample of q, rho c s at one of mu."""
+    parts, *_ = descents._in_ring(GENERATORS[name], name)
+    for row in descents._choices(parts):
+        form = canonical_form(row.written, Setting(row.sampling, row.use))
+        weight = to_ring(rho) if row.sampling == "off-policy" else to_ring(1)
+        found = form.per_sample.substitute({"w": to_ring(0)}) if weight == to_ring(1) else form.per_sample
+        assert found == weight * to_ring(parts.c), row
 
 
 @pytest.mark.parametrize("name", DIVERGENCES)

@@ -10,7 +10,7 @@ import pytest
 
 import klsym
 
-COUNT = 30
+COUNT = 20
 
 
 def told(loss: str, **setting: Any) -> dict[str, Any]:

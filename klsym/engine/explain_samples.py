@@ -16,6 +16,7 @@ from klsym.abbreviations import Curl, E, Side, Statement, atoms_of, elements, me
 from klsym.convert import to_ring
 from klsym.engine.advice import facts_of, is_paid, warnings_for
 from klsym.engine.derivation import Derivation, Proof, derive
+from klsym.engine.effects import effects
 from klsym.engine.explain_setting import Setting
 from klsym.engine.generators import functional, generated
 from klsym.engine.objectives import gradient_of, objective
@@ -98,7 +99,8 @@ def with_shape(verdict: Verdict, c: ExpPoly, found: Target) -> Verdict:
     of_r = generated(penalty)
     if of_r is not None:
         of_r = replace(of_r, beside=found.reward if ascended else -found.reward)
-        return replace(verdict, generated=of_r, warnings=(*verdict.warnings, *generated_warnings(of_r)))
+        said = (*verdict.warnings, *generated_warnings(of_r))
+        return replace(verdict, generated=of_r, effects=effects(penalty), warnings=said)
     if found.target != "separable" or verdict.implied is None:
         return verdict
     of_q = functional(penalty)

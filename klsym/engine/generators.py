@@ -337,7 +337,21 @@ def _interval(value: Number) -> Any:
 
 
 def limit(element: ExpPoly) -> float:
-    """The value of a function of k1 as k1 goes to minus infinity: the lowest rate, then the highest power."""
+    """The value of a function of k1 as k1 goes to minus infinity."""
+    rate, power, factor = leading(element)
+    if rate > 0 or not factor:
+        return 0.0
+    if rate == power == 0:
+        return factor
+    return math.copysign(math.inf, factor * (-1) ** power)
+
+
+def leading(element: ExpPoly) -> tuple[Fraction, int, float]:
+    """(a, n, c) of the term c k1^n exp(a k1) that decides as k1 goes to minus infinity.
+
+    >>> leading(K1 + 2 * R + R * K1)
+    (Fraction(-1, 1), 1, 1.0)
+    """
     lasting: dict[tuple[Fraction, int], Any] = {}
     for (monomial, exponent), value in element.terms.items():
         rates = dict(exponent)
@@ -345,11 +359,7 @@ def limit(element: ExpPoly) -> float:
         size = mpmath.exp(_real(rates.get((), 0)))  # beyond floats for large numbers
         lasting[key] = lasting.get(key, mpmath.mpf(0)) + _real(value) * size
     (rate, power), factor = min(lasting.items(), default=((Fraction(1), 0), mpmath.mpf(0)))
-    if rate > 0 or not factor:
-        return 0.0
-    return (
-        float(factor) if rate == power == 0 else math.copysign(math.inf, mpmath.sign(factor) * (-1) ** power)
-    )
+    return rate, -power, float(factor)
 
 
 def _real(value: Number) -> Any:

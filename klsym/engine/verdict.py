@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from klsym.engine.derivation import Proof
+from klsym.engine.effects import Effects
 from klsym.engine.explain_setting import Setting as Setting
 from klsym.engine.generators import Functional, Generated
 from klsym.engine.quantities import Quantity
@@ -71,7 +72,8 @@ class Verdict(VerdictView):
     of anything.  per_sample_cases and coefficient_cases: the two coefficients of the score by cases, for a
     loss with kinks.  implied: what the expected gradient is the gradient of, `implied_proof` that it is,
     where the target itself does not say so; objective_latex: the same in other words; generated: the same as
-    E_q[f(r)], for a coefficient that is a function of r; functional: where a separable objective is convex.
+    E_q[f(r)], for a coefficient that is a function of r; functional: where a separable objective is convex;
+    effects: what descending f does where it is no divergence.
     instead: what to write in its place (`engine.instead`), for a loss that is no KL penalty.
     shown: the expected gradient in words of named quantities; notes: what it keeps and drops; terms: what
     each term of a sum does.
@@ -102,6 +104,7 @@ class Verdict(VerdictView):
     implied_proof: Proof | None = None
     generated: Generated | None = None
     functional: Functional | None = None
+    effects: Effects | None = None
     objective_latex: str | None = None
     instead: Any = None
     shown: str = ""

@@ -8,6 +8,7 @@ from typing import Any
 from klsym.render import formulas
 from klsym.render.combination import combination_text, value_text
 from klsym.render.divergences import functional_text, generated_text
+from klsym.render.effects import effects_lines
 from klsym.render.latex import aligned
 from klsym.render.spelling import is_sum
 from klsym.render.text import show_interval
@@ -22,6 +23,7 @@ TARGETS = {
     "none": "no objective: the expected gradient is the gradient of no function",
     None: "open: neither a named objective nor shown to be none",
 }
+EFFECTS = "What descending it does"
 LEVELS = {
     "token": (
         "_now is of one token given its prefix, _past and _future are sums over the tokens before and after"
@@ -54,6 +56,7 @@ class VerdictView:
     implied: Any
     generated: Any
     functional: Any
+    effects: Any
     scores_named: tuple[bool, bool]
     instead: Any
     shown: str
@@ -190,7 +193,8 @@ def verdict_text(verdict: VerdictView) -> str:
 
 def _facts(verdict: VerdictView) -> list[str]:
     rows = [("trust", proof_word(verdict)), ("value", value_line(verdict)), *_gradient_rows(verdict)]
-    return [headline(verdict), "", *(f"  {name:<9} {text}" for name, text in rows)]
+    effects = _listed(EFFECTS, tuple(effects_lines(verdict.effects)))
+    return [headline(verdict), "", *(f"  {name:<9} {text}" for name, text in rows), *effects]
 
 
 def _gradient_rows(verdict: VerdictView) -> list[tuple[str, str]]:
@@ -339,6 +343,7 @@ def verdict_markdown(verdict: VerdictView) -> str:
     if verdict.witness:
         lines += ["", "```", *_witness_lines(verdict.witness, verdict.setting.level)[1:], "```"]
     titled = (
+        (EFFECTS, tuple(effects_lines(verdict.effects))),
         ("Terms", term_lines(verdict)),
         ("Parts", verdict.notes),
         ("Hypotheses", verdict.hypotheses),
@@ -365,8 +370,7 @@ def verdict_html(verdict: VerdictView) -> str:
         ("trust", proof_word(verdict)),
         ("value", value_line(verdict)),
         *_gradient_rows(verdict),
-        *(("term", line) for line in term_lines(verdict)),
-        *(("", note) for note in verdict.notes),
+        *(("", said) for said in (*effects_lines(verdict.effects), *term_lines(verdict), *verdict.notes)),
     ]
     rows = "".join(
         f"<tr><th style='text-align:left'>{escape(a)}</th><td>{escape(b)}</td></tr>" for a, b in facts
