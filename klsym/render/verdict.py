@@ -370,7 +370,9 @@ def verdict_html(verdict: VerdictView) -> str:
         ("trust", proof_word(verdict)),
         ("value", value_line(verdict)),
         *_gradient_rows(verdict),
-        *(("", said) for said in (*effects_lines(verdict.effects), *term_lines(verdict), *verdict.notes)),
+        *(("effect", line) for line in effects_lines(verdict.effects)),
+        *(("term", line) for line in term_lines(verdict)),
+        *(("", note) for note in verdict.notes),
     ]
     rows = "".join(
         f"<tr><th style='text-align:left'>{escape(a)}</th><td>{escape(b)}</td></tr>" for a, b in facts
