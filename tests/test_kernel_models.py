@@ -7,14 +7,14 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from drafts import NOTHING, Draft, Em, R, beta, constant, f, k1, k2, lam, w
+from drafts import NOTHING, Draft, Em, R, V, beta, constant, f, k1, k2, lam, w
 
 from klsym.errors import Refused
 from klsym.kernel import certify
 from klsym.kernel.intervals import LARGEST_EXPONENT, Interval
 from klsym.kernel.models import Model, Position, coefficient, enclose
 from klsym.ring import ExpPoly, budget
-from klsym.statements import Context
+from klsym.statements import Context, Mean
 
 HALF = ["1/2", "1/2"]
 
@@ -59,6 +59,20 @@ def test_each_term_is_paid_for():
         coefficient(beta, at)
     with budget(30):
         assert coefficient(beta, at) == Interval.exact(2)
+
+
+def test_a_third_policy_has_a_row_of_its_own():
+    """E_q[q/old] = (2/3)(4/3) + (1/3)(2/3); without the row there is no such ratio."""
+    mean = Mean("", "q", V("o").exp())
+    with_old = node([None, None], q=["2/3", "1/3"], old=HALF)
+    assert read(with_old).mean(mean) == Interval.exact(Fraction(10, 9))
+    with pytest.raises(Refused, match="no row old, which o needs"):
+        read(ONE_TOKEN).mean(mean)
+    for row in (["1", "0"], ["1/2", "1/3"], ["3/2", "-1/2"]):
+        with pytest.raises(Refused, match="old is no full-support distribution"):
+            read(node([None, None], old=row))
+    with pytest.raises(Refused, match="a node has the keys"):
+        read(node([None, None], new=HALF))
 
 
 def test_a_batch_has_two_samples_or_more():

@@ -317,7 +317,7 @@ def test_a_refutation_shows_its_model():
 
 @pytest.mark.parametrize(
     "said",
-    ["names exists", "q alone moves with theta; R, A and H do not", "s is grad log q",
+    ["names exists", "q alone moves with theta; R, A, H and M do not", "s = grad log q", "o = log q/old",
      "holds sg(..) constant", "density is 0", "where q, p and mu are positive", "one i of a batch",
      "each token after any prefix", "the sum of V over the positions in it",
      "sums over its steps, each of the tokens up to it", "of the sequence as a whole"],

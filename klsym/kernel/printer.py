@@ -21,12 +21,12 @@ from klsym.statements import Atom, Context, Curl, Field, Gradient, Mean, Score, 
 OVER = {"": "", "i": "mean_i ", "ij": "mean_ij ", "t": "sum_t ", "it": "mean_i sum_t "}
 PLACES = {"count": "total", SAMPLE: "value"}
 CONVENTIONS = (
-    "Every mean that the statement names exists. q alone moves with theta; R, A and H do not.",
-    "grad holds sg(..) constant; s is grad log q.",
+    "Every mean that the statement names exists. k1 = log q/p, w = log q/mu, o = log q/old, s = grad log q.",
+    "q alone moves with theta; R, A, H and M do not. grad holds sg(..) constant.",
     "Where a density is 0, a product that holds a positive power of it is 0.",
     "A value is taken where q, p and mu are positive; at index i it is that at one i of a batch.",
     "V[slot] is the sum of V over the positions in it, for f too; A[slot] is any function of all up to them.",
-    "Of a sequence k1, w, log_q, R, H, s and length are sums over its steps, each of the tokens up to it;",
+    "Of a sequence k1, w, o, log_q, R, H, s and length are sums over its steps, each of the tokens up to it;",
     "A and f are of the sequence as a whole.",
     "Of sequences, a << b is said of each token after any prefix.",
 )

@@ -70,7 +70,7 @@ def plain(maker: Maker, slots: tuple[str, ...]) -> ExpPoly:
     """A polynomial in a few log ratios and rewards, which often vanishes where q = p."""
     total = ZERO
     for _ in range(maker.rng.choice((1, 1, 2))):
-        names = ("k1", "k1", "w", "R", "H")
+        names = ("k1", "k1", "w", "o", "R", "H")
         total = total + variable(maker.name(slots, names)) * maker.rng.choice((1, -1, 2))
     return total + (maker.rng.choice((-1, 1)) if maker.chance(0.15) else 0)
 
@@ -137,7 +137,7 @@ def random_node(depth: int, rng: random.Random) -> dict[str, Any]:
 
     after = [random_node(depth - 1, rng) if depth > 1 and rng.random() < 0.6 else None for _ in range(size)]
     return {
-        "q": law(), "p": law(), "mu": law(), "u": numbers(), "v": numbers(),
+        "q": law(), "p": law(), "mu": law(), "old": law(), "u": numbers(), "v": numbers(),
         "rewards": {name: numbers() for name in ("R", "A", "H")}, "next": after,
     }  # fmt: skip
 
@@ -170,7 +170,7 @@ def unique(pool: Pool, rng: random.Random) -> Accepted | None:
     claimed, free_ones = (rng.choice((order, order, order, 3 - order)) for _ in range(2))
     close = {
         "by": "completeness", "function": "g", "family": family.to_json(), "unit": unit.to_json(),
-        "coordinate": rng.choice(("k1", "k1", "k1", "w", "log_q")), "order": claimed,
+        "coordinate": rng.choice(("k1", "k1", "k1", "w", "log_q", "o")), "order": claimed,
         "constants": ["a", "b"][:free_ones],
     }  # fmt: skip
     return chain.certified(chain.part(start, Side(), "=", close), "completeness")
@@ -212,13 +212,14 @@ def foreign(pool: Pool, rng: random.Random) -> Accepted | None:
             K1**2,
             variable("w"),
             variable("log_q"),
+            variable("o"),
             ExpPoly.number(1),
         ]
         term = rng.choice(shapes) * maker.constant()
         if maker.chance(0.4):
             term = term * maker.exponent(("x",)).exp()
         if maker.chance(0.25):
-            term = term * variable(maker.name(("x",), ("k1", "w", "R", "H", "log_q")))
+            term = term * variable(maker.name(("x",), ("k1", "w", "o", "R", "H", "log_q")))
         c = c + term
     c = c.rename(lambda name: name.removeprefix("sg(").removesuffix(")"))
     if not c:

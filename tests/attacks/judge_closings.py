@@ -116,6 +116,7 @@ def independent(theorem: Theorem, rng: random.Random) -> Verdict:
         rewards["length"] = float(rng.choice((1, 2, 3)))
         for _ in range(10):
             point = {"k1": rng.uniform(-1.5, 1.5), "w": rng.uniform(-1.5, 1.5), "log_q": rng.uniform(-2, 0)}
+            point["o"] = rng.uniform(-1.5, 1.5)
             rows.append([point["k1"], exp(-point["k1"]), *(float(i == group) for i in range(4))])
             values.append(_at(mean.coefficient, {**point, **rewards}, oracle))
     matrix, target = np.array(rows), np.array(values)

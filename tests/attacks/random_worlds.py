@@ -71,10 +71,13 @@ def _node(wanted: Wanted, depth: int, rng: random.Random) -> Node:
     rows = densities(wanted, size, rng)
     reward = {name: rng.choice(VALUES) for name in ("R", "H")}
     node: Node = []
-    for q, p, mu, moving in rows:
+    more = random.Random(str(rows))  # a stream of its own
+    gaps = [wanted.boundary and not (wanted.sample and i == 0) and more.random() < 0.2 for i in range(size)]
+    olds = _weights([gap and not all(gaps) for gap in gaps], more)
+    for (q, p, mu, moving), old in zip(rows, olds, strict=True):
         own = {k: rng.choice(VALUES) for k in reward} if not wanted.equal or rng.random() < 0.5 else reward
         after = _node(wanted, depth - 1, rng) if depth > 1 and rng.random() < 0.6 else None
-        node.append((Step(q, p, mu, moving, own), after))
+        node.append((Step(q, p, mu, moving, own, old), after))
     return node
 
 

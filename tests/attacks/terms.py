@@ -12,7 +12,7 @@ from klsym.statements import Atom, Context, Curl, Gradient, Mean, MeanGradient, 
 
 INDICES = ("", "i", "ij", "t", "it")
 PROBABILITIES = ("q", "p", "mu")
-LOGS = ("k1", "w", "log_q")
+LOGS = ("k1", "w", "log_q", "o")
 LOG = {"q": {"log_q": 1}, "p": {"log_q": 1, "k1": -1}, "mu": {"log_q": 1, "w": -1}, "count": {}}
 NUMBERS = [Fraction(x) for x in ("1", "1", "-1", "2", "-1/2", "3")]
 POWERS = [Fraction(x) for x in ("1", "-1", "1", "-1", "2", "-2", "1/2", "-1/2", "3/2")]

@@ -22,7 +22,7 @@ from klsym.statements import Atom, Curl, Gradient, Mean, MeanGradient, Side
 from .numbers import Jet, Undefined, Unsupported, exp, is_plain, log, value_of
 from .worlds import ARGUMENTS, MEASURES, Path, Step, World
 
-RATIO = {"k1": {"q": 1, "p": -1}, "w": {"q": 1, "mu": -1}, "log_q": {"q": 1}}
+RATIO = {"k1": {"q": 1, "p": -1}, "w": {"q": 1, "mu": -1}, "log_q": {"q": 1}, "o": {"q": 1, "old": -1}}
 NAME = re.compile(r"([A-Za-z_0-9]+)('*)(?:\[([a-z]+)\])?")
 
 

@@ -16,25 +16,27 @@ from typing import Any
 from .numbers import exp, sine
 
 MEASURES = ("q", "p", "mu")
+DENSITIES = (*MEASURES, "old")  # nothing is drawn from old
 ARGUMENTS = ("k1", "w", "log_q")
 
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """A branch: q with derivatives along u, v and both; p, mu, rewards.  moving: q leaves 0 near theta."""
+    """A branch: q with derivatives along u, v and both; p, mu, old, rewards.  moving: q leaves 0 nearby."""
 
     q: tuple[Fraction, Fraction, Fraction, Fraction]
     p: Fraction
     mu: Fraction
     moving: bool
     rewards: dict[str, Fraction]
+    old: Fraction = Fraction(1)
 
     def density(self, name: str) -> Fraction:
-        return self.q[0] if name == "q" else self.p if name == "p" else self.mu
+        return self.q[0] if name == "q" else getattr(self, name)
 
     @property
     def zeros(self) -> tuple[str, ...]:
-        return tuple(name for name in MEASURES if not self.density(name))
+        return tuple(name for name in DENSITIES if not self.density(name))
 
 
 Path = tuple[Step, ...]
@@ -133,8 +135,9 @@ class World:
         ids = {step: i for i, step in enumerate(dict.fromkeys(s for path in self.paths for s in path))}
         return {
             "steps": [
-                {"q, dq/du, dq/dv, d2q/dudv": [str(x) for x in s.q], "p": str(s.p), "mu": str(s.mu),
-                 "moving": s.moving, **{k: str(v) for k, v in s.rewards.items()}} for s in ids
+                {"q, dq/du, dq/dv, d2q/dudv": [str(x) for x in s.q], "moving": s.moving,
+                 **{k: str(v) for k, v in {"p": s.p, "mu": s.mu, "old": s.old, **s.rewards}.items()}}
+                for s in ids
             ],
             "paths": [[ids[s] for s in path] for path in self.paths],
             "sample": [[ids[s] for s in path] for path in self.sample],
@@ -206,7 +209,8 @@ def _node_of(data: Any, tokens: dict[Step, Fraction]) -> Node:
     node: Node = []
     for i, after in enumerate(data["next"]):
         paid = {name: Fraction(row[i]) for name, row in data["rewards"].items()}
-        step = Step(q[i], columns["p"][i], columns["mu"][i], False, paid)
+        old = Fraction(data["old"][i]) if "old" in data else Fraction(1)
+        step = Step(q[i], columns["p"][i], columns["mu"][i], False, paid, old)
         tokens[step] = paid.get("A", Fraction(0))
         node.append((step, _node_of(after, tokens) if after is not None else None))
     return node
