@@ -41,6 +41,7 @@ AREAS = {
     "reward": "KL as a reward",
     "implied": "Objectives without a name",
     "optimum": "Where training ends",
+    "catalogue": "Every loss there is",
     "batch": "Batches and centring",
     "sequence": "Sequences and tokens",
     "neighbour": "Near p, and near other policies",

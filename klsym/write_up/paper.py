@@ -47,6 +47,7 @@ AREAS = {
     "implied": "Objectives without a name",
     "optimum": "Where training ends",
     "variance": "Variance of gradient estimates",
+    "catalogue": "Every loss there is",
     "batch": "Centring in a batch",
     "sequence": "Sequences",
     "neighbour": "Neighbouring facts",
