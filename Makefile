@@ -19,7 +19,7 @@ endif
 
 .DEFAULT_GOAL := help
 .PHONY: help install report paper test lint types notebooks notebooks-check bench calibrate attacks mutants random-losses \
-	implied lock format clean
+	implied rocq lock format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -95,6 +95,14 @@ random-losses: install ## 20,000 random losses in all settings against the liter
 
 implied: install ## the objectives of 1,000 random c(r) against floats that share nothing with klsym
 	$(BIN)/python benchmarks/implied_objectives.py --count 1000
+
+# Certificates that `make report` has left are taken, else they are made.
+rocq: install ## check the certificates with the checker that Rocq has proved sound (Debian: coq libcoq-coquelicot)
+	@command -v coqc >/dev/null || { $(BIN)/python rocq/check.py $(BUILD)/rocq; exit 1; }
+	@ls $(CERTIFICATES)/*.json >/dev/null 2>&1 || $(BIN)/klsym prove --certificates $(CERTIFICATES)
+	@rm -rf $(BUILD)/rocq
+	$(BIN)/klsym export --rocq $(BUILD)/rocq $(CERTIFICATES)
+	$(BIN)/python rocq/check.py $(BUILD)/rocq
 
 # Keeps the pinned versions that still fit; `make lock LOCK_FLAGS=--upgrade` takes the newest.
 # Universal, hence one lock for all systems and Pythons; no index is named in it.

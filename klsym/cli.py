@@ -278,6 +278,7 @@ def _add_ledger_commands(commands: Any) -> None:
     claims.add_argument("ids", nargs="*", metavar="ID", help="claims or areas (all)")
     claims.add_argument("--json", action="store_true", help="a JSON list")
     claims.set_defaults(run="ledger:list_claims")
+    _add_export(commands)
     _add_verify(commands)
     figures = commands.add_parser(
         "figures",
@@ -294,6 +295,18 @@ def _add_ledger_commands(commands: Any) -> None:
     )
     axioms.add_argument("id", metavar="ID")
     axioms.set_defaults(run="ledger:show_grounds")
+
+
+def _add_export(commands: Any) -> None:
+    export = commands.add_parser(
+        "export",
+        help="certificates for the verified checker",
+        description="Write certificates as terms for the checker in rocq/, which Rocq has proved sound, and"
+        " list the parts that it does not reach. `make rocq` has them checked.",
+    )
+    export.add_argument("files", nargs="+", metavar="FILE", help="certificate files, or folders of them")
+    export.add_argument("--rocq", required=True, metavar="DIR", help="where to")
+    export.set_defaults(run="ledger:export_to_rocq")
 
 
 def _add_tables(commands: Any) -> None:

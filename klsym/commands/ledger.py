@@ -1,4 +1,4 @@
-"""The commands on the ledger: `klsym prove`, `check`, `claims`, `axioms`."""
+"""The commands on the ledger: `klsym prove`, `check`, `export`, `claims`, `axioms`."""
 
 from __future__ import annotations
 
@@ -53,6 +53,31 @@ def replay(options: argparse.Namespace) -> int:
             print(f"ok {one_line(str(path))}")
             print("\n".join(_indented(show(theorem, options.full)) for theorem in theorems))
     return code
+
+
+def export_to_rocq(options: argparse.Namespace) -> int:
+    """Write certificates for the verified checker; 1 if the kernel refuses one."""
+    from klsym.kernel import check
+    from klsym.rocq.export import export, write_files
+
+    certificates = {}
+    for path in _certificate_files(options.files):
+        certificate = _read_json(path)
+        try:
+            check(certificate)
+        except Refused as refusal:
+            print(f"REFUSED {one_line(str(path))}: {one_line(str(refusal))}")
+            return 1
+        if path.stem in certificates:
+            raise UsageError(f"{one_line(str(path))}: another certificate is called {path.stem}")
+        certificates[path.stem] = certificate
+    exported = export(certificates)
+    folder = output_folder(options.rocq)
+    write_files(exported, folder)
+    print(
+        f"{len(exported.scripts)} of {exported.parts} parts in {folder}; outside.txt says why not the others"
+    )
+    return 0
 
 
 def _indented(text: str) -> str:

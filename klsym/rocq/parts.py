@@ -1,0 +1,194 @@
+"""One part of a certificate as a script of rocq/Checker.v.
+
+Each step replaces F by G within a side, which adds m (G - F) to it.  A script lists the multiples m and the
+instances F = G of rules, and the checker adds up left - right + sum_i m_i (F_i - G_i), which is then 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from klsym.kernel.closings import read_row
+from klsym.kernel.derivatives import density_ratio
+from klsym.ring import ONE, ExpPoly, read_number
+from klsym.rocq.terms import MEASURES, Outside, Words, listed, rational
+from klsym.statements import Context, Gradient, Mean, MeanGradient, Side, atom_from_json
+
+Bodies = dict[str, list[dict[str, Any]]]  # digest -> the parts that are cited by it
+Place = tuple[str, int]  # a digest, and the number of a part
+
+
+def script_of(part: dict[str, Any], known: Bodies) -> str:
+    """The script of one part, those that it cites included.
+
+    Raises Outside: what the verified checker does not reach.
+    """
+    assumed = Assumed.of(part)
+    places = _cited(part, known)
+    parts = [known[digest][number] for digest, number in places] + [part]
+    terms = [assumed.part(body, places) for body in parts]
+    return f"Script {assumed.term()}\n {listed(terms)}\n {assumed.ending(part)}"
+
+
+def _cited(part: dict[str, Any], known: Bodies) -> list[Place]:
+    """What a part cites, each before those that cite it."""
+    places: list[Place] = []
+    for step in part["steps"]:
+        of = step["data"].get("of")
+        if step["rule"] == "equation" and isinstance(of, list):
+            digest, number = of
+            for place in (*_cited(known[digest][number], known), (digest, number)):
+                if place not in places:
+                    places.append(place)
+    return places
+
+
+@dataclass(frozen=True)
+class Assumed:
+    """What the script of a part assumes, and the names in which it is written."""
+
+    words: Words
+    equal: tuple[tuple[str, Any, Any], ...]  # kind, left, right
+    positive: tuple[str, ...]
+    regions: tuple[tuple[str, Any], ...]  # measure, element
+
+    @staticmethod
+    def of(part: dict[str, Any]) -> Assumed:
+        found = part["hypotheses"]
+        positive = tuple(h[1] for h in found if h[0] == "positive")
+        nonzero = frozenset([*positive, *(h[1] for h in found if h[0] == "nonzero")])
+        if any(h[0] == "generic" for h in found):
+            raise Outside("isolated values of parameters")
+        return Assumed(
+            Words(Context.from_json(part["context"]), nonzero),
+            tuple((h[0], h[1], h[2]) for h in found if h[0] in ("equal", "premise")),
+            positive,
+            tuple((h[1], h[2]) for h in found if h[0] == "nonnegative"),
+        )
+
+    def term(self) -> str:
+        """The assumptions: premises here, premises for every theta, positive parameters, regions."""
+        words = self.words
+        now, always = [], []
+        for kind, left, right in self.equal:
+            sides = (Side.from_json(left), Side.from_json(right))
+            if kind == "equal":
+                now.append("({}, {})".format(*map(words.side, sides)))
+            else:
+                always.append("({}, {})".format(*map(words.combination, sides)))
+        positive = listed(str(words.context.parameters.index(name)) for name in self.positive)
+        regions = listed(f"({MEASURES[m]}, {words.element(ExpPoly.from_json(a))})" for m, a in self.regions)
+        return f"(Assume (Premises {listed(now)} {listed(always)}) {positive} {regions})"
+
+    def _number(self, kind: str, premise: Any) -> int:
+        same = [(left, right) for k, left, right in self.equal if k == kind]
+        return same.index(tuple(premise))
+
+    def part(self, part: dict[str, Any], places: list[Place]) -> str:
+        """Both sides, the rows, and the zeros that bridge the two."""
+        words, close = self.words, part["close"]
+        sides = {name: Side.from_json(part[name]) for name in ("left", "right")}
+        shown = " ".join(words.side(side) for side in sides.values())
+        rows = [self.row(row) for row in close.get("rows", [])]
+        for row in close.get("rows", []):
+            sides["left"] += read_row(row, words.context)[0]
+        zeros = []
+        for step in part["steps"]:
+            zeros += self.step(step, sides[step["side"]], part["context"], places)
+            sides[step["side"]] = Side.from_json(step["result"])
+        relation = {"=": "Equal", "<=": "AtMost"}[part["relation"]]
+        return f"(Part {shown} {relation} {listed(rows)}\n  {listed(zeros)})"
+
+    def step(
+        self, step: dict[str, Any], side: Side, context: dict[str, Any], places: list[Place]
+    ) -> list[str]:
+        """What one step adds: nothing (linearity, which the normal form does), or one zero."""
+        sign = ONE * (1 if step["side"] == "right" else -1)
+        rule, data = step["rule"], step["data"]
+        if rule == "equation":
+            times = Side.as_written(data["times"]) * sign
+            return [f"({self.words.side(times)}, {self._equation(data, context, places)})"]
+        coefficient, atoms = side.terms[step["term"]]
+        atom = atoms[step["factor"]]
+        others = atoms[: step["factor"]] + atoms[step["factor"] + 1 :]
+        instance = self._instance(rule, data, atom)
+        times = Side(((sign * coefficient, others),))
+        return [f"({self.words.side(times)}, {instance})"] if instance else []
+
+    def _equation(self, data: dict[str, Any], context: dict[str, Any], places: list[Place]) -> str:
+        if isinstance(data["of"], list):
+            return f"Cited {places.index(tuple(data['of']))}"
+        premise = context["premises"][data["of"]]
+        if data["gradient"]:
+            return f"PremiseGradient {self._number('premise', premise)}"
+        return f"Premise {self._number('equal', premise)}"
+
+    def _instance(self, rule: str, data: dict[str, Any], atom: Any) -> str:
+        words = self.words
+        if isinstance(atom, MeanGradient):
+            return f"ChainRule {words.measure(atom.index, atom.measure)} {words.element(atom.loss)}"
+        if isinstance(atom, Gradient):
+            return f"LogDerivative {words.combination(atom.of)}"
+        if not isinstance(atom, Mean):
+            raise Outside("the curl of a field")
+        part = ExpPoly.from_json(data["part"]) if "part" in data else atom.coefficient
+        m, a, scores = words.mean(Mean(atom.index, atom.measure, part, atom.score))
+        if rule == "stop-gradient":
+            return f"StopGradient {m} {a} {scores}"
+        if rule == "change of measure":
+            return f"ChangeOfMeasure {m} {MEASURES[data['to']]} {a} {scores}"
+        if rule == "score mean zero":
+            return f"ScoreMeanZero {a}"
+        if rule == "normalisation":
+            return f"Normalisation {m} {a}"
+        if rule == "ratio mean one":
+            constant = words.element(part * density_ratio(atom.measure, data["of"]))
+            return f"RatioMeanOne {m} {MEASURES[data['of']]} {constant}"
+        if rule == "linearity":
+            return ""
+        raise Outside(f"the rule {rule}")
+
+    def row(self, row: dict[str, Any]) -> str:
+        """What is never negative."""
+        words = self.words
+        index, measure = row["at"]
+        scale, factor, v, of = (ExpPoly.from_json(row[key]) for key in ("scale", "factor", "v", "of"))
+        place = atom_from_json(["Mean", index, measure, [], row["score"]])
+        assert isinstance(place, Mean)
+        m, _, scores = words.mean(place)
+        kind = row["kind"].capitalize()
+        if kind == "Square":
+            region = "None"
+            if "nonnegative" in row:
+                region = f"(Some {self.regions.index((measure, row['nonnegative']))})"
+            kind = f"(Square {region})"
+        [(key, value)] = scale.terms.items()
+        term = words.element(ExpPoly({key: value}))[1:-1]
+        return (
+            f"Row {kind} {term} {words.element(factor)} {m} {words.element(v)} {words.element(of)} {scores}"
+        )
+
+    def ending(self, part: dict[str, Any]) -> str:
+        """How the script ends: proved, or a model that refutes its last part."""
+        close = part["close"]
+        if close["by"] == "equality":
+            return "Proved"
+        if close["by"] == "finite model":
+            return self.model(close["model"])
+        raise Outside(f"the closing {close['by']}")
+
+    def model(self, model: dict[str, Any]) -> str:
+        tree, path = model["tree"], model["path"]
+        if any(after is not None for after in tree["next"]):
+            raise Outside("a model of sequences")
+
+        def numbers(texts: list[str]) -> str:
+            return listed(rational(read_number(text)) for text in texts)
+
+        rows = " ".join(numbers(tree[name]) for name in ("q", "p", "mu", "u"))
+        count = len(tree["q"])
+        paid = listed(numbers(tree["rewards"].get(name, ["0"] * count)) for name in ("R", "A", "H"))
+        parameters = numbers([model["parameters"].get(name, "1") for name in self.words.context.parameters])
+        here = path[0] if path else 0
+        return f"(Refuted (Model {rows}\n  {paid} {here} {parameters}))"

@@ -1,0 +1,64 @@
+(* Words in which the headline theorems are written, and how they follow from what the checker accepted. *)
+From Coq Require Import Reals List Lra ZArith QArith Qreals String.
+From Coquelicot Require Import Coquelicot.
+From Klsym Require Import Sums Setting Ring Statements Rules Checker Models Parts.
+Import ListNotations.
+Open Scope R_scope.
+
+Section Words.
+Variable S : setting.
+Notation X := (outcome S).
+Definition KL (a b : X -> R) : R := Sum (outcomes S) (fun x => a x * (ln (a x) - ln (b x))).
+Definition grad_reverse_KL : R := Derive (fun t => KL (q S t) (p S)) (theta S).   (* grad KL(q||p) *)
+Definition grad_forward_KL : R := Derive (fun t => KL (p S) (q S t)) (theta S).   (* grad KL(p||q) *)
+(* the expected gradient of a loss: differentiate, then average *)
+Definition expected_gradient (m : measure) (L : loss S) : R := mean S m (grad S L).
+(* the gradient of an expectation, live in measure and integrand: average, then differentiate *)
+Definition gradient_of_mean (f : R -> X -> R) : R :=
+  Derive (fun t => Sum (outcomes S) (fun x => q S t x * f (ln (q S t x)) x)) (theta S).
+Definition k1 : loss S := fun l _ x => l - ln (p S x).
+Definition k2 : loss S := fun l f x => k1 l f x ^ 2 / 2.
+Definition k3 : loss S := fun l f x => exp (- k1 l f x) - 1 + k1 l f x.
+Definition rho : loss S := fun l _ x => exp (l - ln (mu S x)).
+Definition sg (L : loss S) : loss S := fun _ f x => L f f x.
+Definition times (A B : loss S) : loss S := fun l f x => A l f x * B l f x.
+(* what a loss is worth at the policy of this theta *)
+Definition now (L : loss S) (x : X) : R := L (ln (q0 S x)) (ln (q0 S x)) x.
+Lemma losses m A B : (forall l f x, A l f x = B l f x) -> expected_gradient m A = mean S m (grad S B).
+Proof. intros H. apply E_ext; intros x. apply Derive_ext; intros t. apply H. Qed.
+End Words.
+
+Definition last_holds S par (l : list part) : Prop := match rev l with c :: _ => true_part S par c | [] => True end.
+Lemma satisfied_nothing S par : satisfied S par (Assume (Premises [] []) [] []).
+Proof. repeat split; easy. Qed.
+Lemma last_ok s : meaning s -> end_ s = Proved -> forall S par, (forall i, par i true <> 0) ->
+  satisfied S par (given_ s) -> last_holds S par (parts s).
+Proof.
+  unfold meaning, last_holds. intros M P S par ok A. rewrite P in M. pose proof (M S par ok A) as F.
+  rewrite List.Forall_forall in F. destruct (rev (parts s)) as [|c l] eqn:B; [easy|].
+  apply F, in_rev. rewrite B. now left.
+Qed.
+
+Definition ones : nat -> bool -> R := fun _ _ => 1.
+Definition only_parameter (c : R) : nat -> bool -> R := fun _ nz => if nz then 1 else c.
+
+(* values of data in plain words *)
+Lemma minus_one a : -1 * a = - a. Proof. ring. Qed.
+Lemma half : Q2R (1 # 2) = / 2. Proof. unfold Q2R; cbn; field. Qed.
+Lemma power_2 v x : invertible v = false -> power v x 2 = x ^ 2. Proof. intros H; unfold power; now rewrite H. Qed.
+Ltac value :=
+  intros; unfold times, rho, sg, now, k3, k2, k1, as_loss, env, q0, only_parameter; cbn [den dterm dlin dmon val];
+  rewrite ?power_1, ?(power_2 (Sample K1 false)), ?(power_2 (Sample K1 true)) by reflexivity;
+  unfold k1_at, w_at;
+  repeat first [rewrite Q2R_1|rewrite Q2R_m1|rewrite half|rewrite Rmult_1_l|rewrite Rmult_1_r|rewrite Rplus_0_r|
+    rewrite exp_0|rewrite minus_one|rewrite exp_plus];
+  first [reflexivity|ring|field].
+Ltac data K :=
+  cbn [true_part left right rel dside dproduct datom den dterm dlin dmon] in K;
+  repeat first [rewrite power_1 in K|rewrite exp_0 in K|rewrite Q2R_1 in K|rewrite Rmult_1_l in K|rewrite Rmult_1_r in K|rewrite Rplus_0_r in K].
+Ltac sums := apply Sum_ext; intros; cbn [density]; f_equal; value.
+Ltac target :=
+  apply Derive_ext; intros; cbn [moved den dterm dlin dmon];
+  repeat first [rewrite exp_0|rewrite Q2R_1|rewrite Rmult_1_l|rewrite Rmult_1_r|rewrite Rplus_0_r];
+  unfold moving; cbn [E]; sums.
+Ltac loss_then K := etransitivity; [|etransitivity; [exact K|]]; [apply losses; value|].

@@ -1,0 +1,139 @@
+(* False steps and false closings: each of these must evaluate to false. *)
+From Coq Require Import List ZArith QArith Bool.
+From Klsym Require Import Setting Ring Statements Rules Checker Models.
+Import ListNotations.
+Local Open Scope nat_scope.
+
+Definition k1 : ep := var_ (Sample K1 false).
+Definition sg_k1 : ep := var_ (Sample K1 true).
+Definition rho : ep := exp_ [(1%Q, [(Sample W false, 1%Z)])].
+Definition sg_rho : ep := exp_ [(1%Q, [(Sample W true, 1%Z)])].
+Definition k3 : ep := add (exp_ [((-1)%Q, [(Sample K1 false, 1%Z)])]) (sub k1 one).
+Definition reward : ep := var_ (Sample (Given 0) false).
+Definition nothing : assumptions := Assume (Premises [] []) [] [].
+Definition is (a b : side) (l : list (side * rule)) : bool := check (Script nothing [Part a b Equal [] l] Proved).
+Definition below (a : assumptions) (x y : side) (r : list row) : bool := check (Script a [Part x y AtMost r []] Proved).
+Definition c1 : side := [(one, [])].
+Definition m1 : side := [(opp one, [])].
+Definition reverse : side := [(one, [Gradient [(one, Some (Mq, k1))]])].
+
+(* what is right, so that these tests can fail *)
+Example accepted_k1 : is (only (MeanGradient Mq k1)) [] [(m1, ChainRule Mq k1); (m1, ScoreMeanZero one)] = true.
+Proof. now vm_compute. Qed.
+Example accepted_norm : is (only (Mean Mq one 0)) c1 [(m1, Normalisation Mq one)] = true.
+Proof. now vm_compute. Qed.
+Example accepted_row : below nothing [] (only (Mean Mq (mul k1 k1) 0)) [Row (Square None) (1%Q, [], []) one Mq [] k1 0] = true.
+Proof. now vm_compute. Qed.
+
+(* ---------- rules ---------- *)
+Example score_of_a_random_coefficient : is (only (Mean Mq k1 1)) [] [(m1, ScoreMeanZero k1)] = false.
+Proof. now vm_compute. Qed.
+Example score_of_a_reward : is (only (Mean Mq reward 1)) [] [(m1, ScoreMeanZero reward)] = false.
+Proof. now vm_compute. Qed.
+Example score_under_another_measure : is (only (Mean Mp one 1)) [] [(m1, ScoreMeanZero one)] = false.
+Proof. now vm_compute. Qed.
+Example two_scores : is (only (Mean Mq one 2)) [] [(m1, ScoreMeanZero one)] = false.
+Proof. now vm_compute. Qed.
+Example normalisation_of_counting : is (only (Mean Mcount one 0)) c1 [(m1, Normalisation Mcount one)] = false.
+Proof. now vm_compute. Qed.
+Example normalisation_of_a_log_ratio : is (only (Mean Mq k1 0)) [] [(m1, Normalisation Mq k1)] = false.
+Proof. now vm_compute. Qed.
+Example ratio_times_a_random_factor :
+  is (only (Mean Mmu (mul reward rho) 0)) (only (Mean Mmu reward 0)) [(m1, RatioMeanOne Mmu Mq reward)] = false.
+Proof. now vm_compute. Qed.
+Example ratio_under_the_wrong_measure :
+  is (only (Mean Mq rho 0)) (only (Mean Mq one 0)) [(m1, RatioMeanOne Mq Mmu one)] = false.
+Proof. now vm_compute. Qed.
+Example change_of_a_value : is (only (Mean Msample k1 0)) (only (Mean Mq k1 0)) [(m1, ChangeOfMeasure Msample Mq k1 0)] = false.
+Proof. now vm_compute. Qed.
+Example change_without_the_ratio : is (only (Mean Mmu k1 0)) (only (Mean Mq k1 0)) [(m1, ChangeOfMeasure Mmu Mq k1 0)] = false.
+Proof. now vm_compute. Qed.
+Example log_derivative_without_the_score :
+  is reverse (only (MeanGradient Mq k1)) [(m1, LogDerivative [(one, Some (Mq, k1))])] = false.
+Proof. now vm_compute. Qed.
+Example a_detached_quantity_has_no_gradient :
+  is (only (MeanGradient Mq (mul sg_k1 k1))) (only (Mean Mq (mul (konst 2) k1) 1)) [(m1, ChainRule Mq (mul sg_k1 k1))] = false.
+Proof. now vm_compute. Qed.
+Example stop_gradient_under_a_gradient :
+  is (only (MeanGradient Mq sg_k1)) (only (MeanGradient Mq k1)) [(m1, StopGradient Mq sg_k1 0)] = false.
+Proof. now vm_compute. Qed.
+Example the_detach_trap : (* E_mu[grad sg(rho) k3] is not grad KL(q||p) *)
+  let L := mul sg_rho k3 in
+  is (only (MeanGradient Mmu L)) reverse
+    [(m1, ChainRule Mmu L); (m1, ChangeOfMeasure Mmu Mq (attach (derivative L)) 1); (c1, LogDerivative [(one, Some (Mq, k1))]);
+     (c1, ChainRule Mq k1); (c1, ScoreMeanZero one)] = false.
+Proof. now vm_compute. Qed.
+Example no_premise : is (only (Mean Mq k1 0)) [] [(m1, Premise 0)] = false.
+Proof. now vm_compute. Qed.
+Example no_premise_for_every_theta : is reverse [] [(m1, PremiseGradient 0)] = false.
+Proof. now vm_compute. Qed.
+Example nothing_is_cited : is (only (Mean Mq k1 0)) [] [(m1, Cited 0)] = false.
+Proof. now vm_compute. Qed.
+Example a_part_cites_itself :
+  let p := Part (only (Mean Mq k1 0)) [] Equal [] [(m1, Cited 0)] in check (Script nothing [p; p] Proved) = false.
+Proof. now vm_compute. Qed.
+Example an_inequality_is_no_equation :
+  let p := Part [] (only (Mean Mq (mul k1 k1) 0)) AtMost [Row (Square None) (1%Q, [], []) one Mq [] k1 0] [] in
+  let q := Part [] (only (Mean Mq (mul k1 k1) 0)) Equal [] [(c1, Cited 0)] in
+  check (Script nothing [p] Proved) = true /\ check (Script nothing [p; q] Proved) = false.
+Proof. now vm_compute. Qed.
+(* a parameter that may be 0 does not cancel *)
+Definition over (nz : bool) : ep := [(1%Q, [(Par 0 nz, (-1)%Z); (Par 0 nz, 1%Z)], [])].
+Example what_is_not_zero_cancels : is [(over true, [])] c1 [] = true. Proof. now vm_compute. Qed.
+Example zero_over_zero : is [(over false, [])] c1 [] = false. Proof. now vm_compute. Qed.
+
+(* ---------- rows ---------- *)
+Definition par : ep := var_ (Par 0 true).
+Definition square : ep := mul k1 k1.
+Definition row_with (t : term) : row := Row (Square None) t one Mq [] k1 0.
+Example negative_scale : below nothing [] (only (Mean Mq (opp square) 0)) [row_with ((-1)%Q, [], [])] = false.
+Proof. now vm_compute. Qed.
+Example zero_scale : below nothing [] [] [row_with (0%Q, [], [])] = false.
+Proof. now vm_compute. Qed.
+Example parameter_of_unknown_sign :
+  below nothing [] (only (Mean Mq (mul par square) 0)) [row_with (1%Q, [(Par 0 true, 1%Z)], [])] = false.
+Proof. now vm_compute. Qed.
+Example positive_parameter :
+  below (Assume (Premises [] []) [0] []) [] (only (Mean Mq (mul par square) 0)) [row_with (1%Q, [(Par 0 true, 1%Z)], [])] = true.
+Proof. now vm_compute. Qed.
+Example random_factor : below nothing [] (only (Mean Mq (mul square square) 0)) [Row (Square None) (1%Q, [], []) k1 Mq [] k1 0] = false.
+Proof. now vm_compute. Qed.
+Example random_scale : below nothing [] (only (Mean Mq (mul k1 square) 0)) [row_with (1%Q, [(Sample K1 false, 1%Z)], [])] = false.
+Proof. now vm_compute. Qed.
+Example tangent_with_the_wrong_sign :
+  below nothing (only (Mean Mq k3 0)) [] [Row Tangent (1%Q, [], []) one Mq [] (opp k1) 0] = false.
+Proof. now vm_compute. Qed.
+Example variance_of_counting :
+  below nothing [(one, [Mean Mcount k1 0; Mean Mcount k1 0])] (only (Mean Mcount square 0))
+    [Row Variance (1%Q, [], []) one Mcount [] k1 0] = false.
+Proof. now vm_compute. Qed.
+Example variance_of_probability :
+  below nothing [(one, [Mean Mq k1 0; Mean Mq k1 0])] (only (Mean Mq square 0)) [Row Variance (1%Q, [], []) one Mq [] k1 0] = true.
+Proof. now vm_compute. Qed.
+Example region_of_another_measure :
+  below (Assume (Premises [] []) [] [(Mp, k1)]) [] (only (Mean Mq (mul k1 square) 0))
+    [Row (Square (Some 0)) (1%Q, [], []) one Mq [] k1 0] = false.
+Proof. now vm_compute. Qed.
+Example rows_in_an_equation :
+  check (Script nothing [Part [] (only (Mean Mq square 0)) Equal [row_with (1%Q, [], [])] []] Proved) = false.
+Proof. now vm_compute. Qed.
+
+(* ---------- models ---------- *)
+Definition model_of (a b c : list Q) : model := Model a b c [1%Q; 0%Q] [] 0 [].
+Definition refuted (l : side) (r : side) (m : model) : bool := check (Script nothing [Part l r Equal [] []] (Refuted m)).
+Definition half := [(1 # 2)%Q; (1 # 2)%Q].
+Definition skew := [(1 # 4)%Q; (3 # 4)%Q].
+Example a_model : refuted (only (Mean Mq k1 0)) [] (model_of half skew half) = true. Proof. now vm_compute. Qed.
+Example q_is_p : refuted (only (Mean Mq k1 0)) [] (model_of half half half) = false. Proof. now vm_compute. Qed.
+Example not_one : refuted (only (Mean Mq k1 0)) [] (model_of half [(1 # 4)%Q; (1 # 4)%Q] half) = false.
+Proof. now vm_compute. Qed.
+Example negative : refuted (only (Mean Mq k1 0)) [] (model_of half [(-1 # 4)%Q; (5 # 4)%Q] half) = false.
+Proof. now vm_compute. Qed.
+Example no_support : refuted (only (Mean Mq k1 0)) [] (model_of half [0%Q; 1%Q] half) = false. Proof. now vm_compute. Qed.
+Example lengths_differ : refuted (only (Mean Mq k1 0)) [] (model_of half [1%Q] half) = false. Proof. now vm_compute. Qed.
+Example a_true_equation : refuted (only (Mean Mq one 0)) c1 (model_of half skew half) = false. Proof. now vm_compute. Qed.
+Example a_gradient_is_not_enclosed : refuted reverse [] (model_of half skew half) = false. Proof. now vm_compute. Qed.
+Example premises_are_not_modelled :
+  check (Script (Assume (Premises [(only (Mean Mq k1 0), [])] []) [] []) [Part (only (Mean Mq k1 0)) [] Equal [] []]
+    (Refuted (model_of half skew half))) = false.
+Proof. now vm_compute. Qed.

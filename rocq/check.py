@@ -1,0 +1,105 @@
+"""Compile the verified checker, let it check exported certificates, and say how many parts it accepts.
+
+    python rocq/check.py FOLDER
+
+FOLDER holds what `klsym export --rocq FOLDER` wrote.  Needs Rocq with Coquelicot; standard library only.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+SOURCES = Path(__file__).parent
+ORDER = (
+    "Sums", "Setting", "Ring", "Statements", "Rules", "Checker", "Softmax", "Enclosures", "Models", "Parts",
+    "Refused", "Plain",
+)  # fmt: skip
+MISSING = (
+    "Rocq is not installed: apt-get install coq libcoq-coquelicot (Debian); nothing else of klsym needs it"
+)
+UNPROVED = re.compile(
+    r"\b(Admitted|admit|Axioms?|Parameters?|Conjecture|Abort|bypass_check|Unset +(Guard|Positivity))\b"
+)
+COMMENT = re.compile(r"\(\*.*?\*\)", re.DOTALL)
+
+
+class Failed(Exception):
+    """One line that says what went wrong."""
+
+
+def main(folder: Path) -> int:
+    try:
+        print(summary(folder))
+    except Failed as failure:
+        print(f"rocq: {failure}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def summary(folder: Path) -> str:
+    """Compile everything; the lines to print."""
+    if shutil.which("coqc") is None:
+        raise Failed(MISSING)
+    exported = sorted(folder.glob("Parts_*.v"))
+    if not exported:
+        raise Failed(f"{folder}: no Parts_*.v; write them with klsym export --rocq {folder}")
+    library, theorems = folder / "checker", folder / "theorems"
+    library.mkdir(exist_ok=True)
+    theorems.mkdir(exist_ok=True)
+    for name in ORDER:
+        compiled(Path(shutil.copy(SOURCES / f"{name}.v", library)), library)
+    accepted = wrong = 0
+    for path in exported:
+        path = Path(shutil.copy(path, theorems))
+        parts, mutants = counts(path, compiled(path, library))
+        accepted, wrong = accepted + parts, wrong + mutants
+    headlines = Path(shutil.copy(SOURCES / "Headlines.v", theorems))
+    plain = len(re.findall(r"^Theorem ", headlines.read_text(encoding="utf-8"), re.MULTILINE))
+    expect_axioms(headlines, compiled(headlines, library))
+    outside = (folder / "outside.txt").read_text(encoding="utf-8").splitlines()
+    reasons = [line.rpartition(": ")[2] for line in outside]
+    lines = [f"outside: {reasons.count(reason)} ({reason})" for reason in sorted(set(reasons))]
+    lines.append(f"wrong versions refused: {wrong}; headline theorems: {plain}")
+    lines.append(f"{accepted} of {accepted + len(outside)} parts accepted")
+    return "\n".join(lines)
+
+
+def compiled(path: Path, library: Path) -> str:
+    """What Rocq prints while it compiles a file in which nothing is taken for granted."""
+    taken = UNPROVED.search(COMMENT.sub("", path.read_text(encoding="utf-8")))
+    if taken:
+        raise Failed(f"{path.name}: {taken[0]} leaves something unproved")
+    path, library = path.resolve(), library.resolve()
+    beside = [] if path.parent == library else ["-R", str(path.parent), ""]
+    command = ["coqc", "-w", "-ambiguous-paths", "-Q", str(library), "Klsym", *beside, str(path)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, cwd=path.parent)
+    if run.returncode:
+        raise Failed(f"{path.name} is refused: {' '.join((run.stderr or run.stdout).split())[:300]}")
+    return run.stdout
+
+
+def counts(path: Path, printed: str) -> tuple[int, int]:
+    """How many parts a file of certificates holds, and how many wrong versions of them were tried."""
+    expect_axioms(path, printed)
+    found = [int(number) for number in re.findall(r"= (\d+)\s*: nat", printed)]
+    if len(found) != 2:
+        raise Failed(f"{path.name}: two counts expected, got {found}")
+    return found[0], found[1]
+
+
+def expect_axioms(path: Path, printed: str) -> None:
+    """Only the axioms of the reals may be used, those of axioms.txt."""
+    known = set((SOURCES / "axioms.txt").read_text(encoding="utf-8").split())
+    used = set(re.findall(r"^([A-Za-z_.]+)(?: :|$)", printed.partition("Axioms:\n")[2], re.MULTILINE))
+    if not used or used - known:
+        raise Failed(f"{path.name}: axioms {sorted(used - known) or 'are not printed'}")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python rocq/check.py FOLDER")
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,0 +1,177 @@
+"""Certificates as terms for the verified checker, what the driver refuses, and what the checker says."""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from klsym.cli import main
+from klsym.errors import Refused
+from klsym.kernel import check, digest
+from klsym.ledger import recall
+from klsym.ring import ExpPoly
+from klsym.rocq.export import OUTSIDE, export, write_files
+from klsym.rocq.parts import script_of
+from klsym.rocq.terms import Outside, Words
+from klsym.statements import Context, Side
+
+ROCQ = Path(__file__).parents[1] / "rocq"
+SPEC = importlib.util.spec_from_file_location("rocq_check", ROCQ / "check.py")
+assert SPEC and SPEC.loader
+driver = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(driver)
+
+# one sample: cited theorems, stop-gradient, ratios, a premise of parameters, rows, models
+CLAIMS = (
+    "gradient.k1-loss", "gradient.k3-loss", "gradient.k-lambda-loss", "offpolicy.sg-rho-k2",
+    "optimum.reverse", "value.k3-nonnegative", "value.k2-biased",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def certificates():
+    return {claim: recall(claim).certificate() for claim in CLAIMS}
+
+
+def test_a_short_certificate_reads_as_it_is_written(certificates):
+    [part] = certificates["gradient.k1-loss"]["parts"]
+    one, k1 = "[((Qmake 1 1), [], [])]", "[((Qmake 1 1), [(Sample K1 false, 1%Z)], [])]"
+    minus = "[([((Qmake (-1) 1), [], [])], [])]"
+    assert script_of(part, {}) == (
+        "Script (Assume (Premises [] []) [] [])\n"
+        f" [(Part [({one}, [MeanGradient Mq {k1}])] [] Equal []\n"
+        f"  [({minus}, ChainRule Mq {k1}); ({minus}, ScoreMeanZero {one})])]\n"
+        " Proved"
+    )
+
+
+def test_every_part_is_a_script_or_outside(certificates):
+    exported = export(certificates)
+    assert exported.parts == sum(len(c["parts"]) for c in certificates.values())
+    assert not exported.outside
+    assert export(certificates) == exported  # and nothing depends on chance
+    cited = exported.scripts["gradient.k3-loss part 1"]
+    assert cited.count("(Part ") == 2 and "Cited 0" in cited
+
+
+@pytest.mark.parametrize(
+    ("claim", "number", "reason"),
+    [
+        ("sequence.causality", 1, "sequences"),
+        ("batch.mean-centering", 1, "batches"),
+        ("gradient.k2-unique", 1, "the closing completeness"),
+    ],
+)
+def test_what_is_outside_says_why(claim, number, reason):
+    certificate = recall(claim).certificate()
+    assert export({claim: certificate}).outside[f"{claim} part {number}"] == reason
+
+
+def test_only_what_is_known_not_to_be_zero_divides():
+    context = Context(parameters=("n",))
+    inverse = ExpPoly.variable("n").inverse()
+    assert "Par 0 true" in Words(context, frozenset({"n"})).element(inverse)
+    with pytest.raises(Outside, match="division by n"):
+        Words(context).element(inverse)
+
+
+@pytest.mark.parametrize("name", ["k1[now]", "k1[others]"])
+def test_a_variable_of_another_slot_is_outside(name):
+    with pytest.raises(Outside, match="slot"):
+        Words(Context()).element(ExpPoly.variable(name))
+
+
+def test_names_are_told_apart():
+    words = Words(Context(parameters=("a",), functions=(("f", ("k1",)), ("g", ("w",)))))
+    names = ["k1", "sg(k1)", "w", "log_q", "length", "R", "A", "H", "f", "f'", "g", "sg(g)", "a"]
+    assert len({words.element(ExpPoly.variable(name)) for name in names}) == len(names)
+
+
+# ---------------------------------------------------------------------------- the command
+def written(folder: Path, certificates) -> Path:
+    for claim, certificate in certificates.items():
+        (folder / f"{claim}.json").write_text(json.dumps(certificate))
+    return folder
+
+
+def test_the_command_writes_what_the_library_writes(tmp_path, capsys, certificates):
+    (tmp_path / "in").mkdir()
+    source = written(tmp_path / "in", certificates)
+    assert main(["export", "--rocq", str(tmp_path / "out"), str(source)]) == 0
+    count = export(certificates).parts
+    assert capsys.readouterr().out.startswith(f"{count} of {count} parts in ")
+    write_files(export(certificates), tmp_path)
+    files = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert OUTSIDE in files and "Parts_gradient.v" in files
+    assert all((tmp_path / "out" / n).read_bytes() == (tmp_path / n).read_bytes() for n in files)
+
+
+def test_the_command_takes_no_word_for_a_proof(tmp_path, capsys, certificates):
+    broken = copy.deepcopy(certificates["gradient.k3-loss"])
+    broken["parts"][0]["right"] = certificates["gradient.k1-loss"]["parts"][0]["right"]
+    broken["digest"] = digest(broken["parts"])
+    source = written(tmp_path, {"gradient.k3-loss": broken})
+    assert main(["export", "--rocq", str(tmp_path / "out"), str(source / "gradient.k3-loss.json")]) == 1
+    assert capsys.readouterr().out.startswith("REFUSED")
+    assert not (tmp_path / "out").exists()
+
+
+# ---------------------------------------------------------------------------- the driver
+@pytest.mark.parametrize("word", ["Admitted.", "admit.", "Axiom a : False.", "Parameter x : R."])
+def test_nothing_may_be_taken_for_granted(tmp_path, word):
+    path = tmp_path / "A.v"
+    path.write_text(f"Lemma a : False. Proof. {word}")
+    with pytest.raises(driver.Failed, match="unproved"):
+        driver.compiled(path, tmp_path)
+
+
+def test_the_sources_take_nothing_for_granted_and_are_all_compiled():
+    for path in ROCQ.glob("*.v"):
+        assert not driver.UNPROVED.search(driver.COMMENT.sub("", path.read_text())), path.name
+    assert {path.stem for path in ROCQ.glob("*.v")} == {*driver.ORDER, "Headlines"}
+
+
+def test_an_axiom_beyond_those_of_the_reals_is_noticed(tmp_path):
+    known = (ROCQ / "axioms.txt").read_text().split()
+    driver.expect_axioms(tmp_path, "Axioms:\n" + "".join(f"{name} : Prop\n" for name in known))
+    for text in ("", "Closed under the global context\n", "Axioms:\nklsym_is_right : False\n"):
+        with pytest.raises(driver.Failed, match="axioms"):
+            driver.expect_axioms(tmp_path, text)
+
+
+def test_where_rocq_is_missing_one_line_says_how_to_get_it(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert driver.main(tmp_path) == 1
+    error = capsys.readouterr().err
+    assert "apt-get install coq libcoq-coquelicot" in error and error.count("\n") == 1
+
+
+@pytest.mark.skipif(shutil.which("coqc") is None, reason="Rocq is not installed")
+def test_the_checker_accepts_these_and_no_part_that_was_changed(tmp_path, certificates):
+    library, folder = tmp_path / "checker", tmp_path / "theorems"
+    library.mkdir()
+    for name in driver.ORDER[: driver.ORDER.index("Parts") + 1]:
+        driver.compiled(Path(shutil.copy(ROCQ / f"{name}.v", library)), library)
+    exported = export(certificates)
+    total = 0
+    for path in write_files(exported, folder):
+        if path.suffix == ".v":
+            parts, wrong = driver.counts(path, driver.compiled(path, library))
+            assert wrong >= parts
+            total += parts
+    assert total == len(exported.scripts)
+    # the kernel's theorem with another right side, which the kernel would refuse as well
+    changed = copy.deepcopy(certificates["gradient.k3-loss"])
+    part = changed["parts"][0]
+    part["right"] = (Side.from_json(part["right"]) * 2).to_json()
+    changed["digest"] = digest(changed["parts"])
+    with pytest.raises(Refused):
+        check(changed)
+    [path, _] = write_files(export({"gradient.k3-loss": changed}), tmp_path / "changed")
+    with pytest.raises(driver.Failed, match="refused"):
+        driver.compiled(path, library)
