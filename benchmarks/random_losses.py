@@ -1,6 +1,7 @@
 """klsym on many random losses against the literal oracle of tests/, in parallel processes.
 
     python benchmarks/random_losses.py --count 20000 --seed 0            # verdicts, all settings and levels
+    python benchmarks/random_losses.py --slots --count 10000 --seed 0    # losses that name their sums
     python benchmarks/random_losses.py --tokens --count 10000 --seed 0   # the kernel's rules on sums over t
 
 Each failing loss is printed as soon as it is found; at the end stand the share of open answers in every
@@ -34,6 +35,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import loss_judge
 import random_losses
+import random_slot_losses
 import random_token_losses
 import token_loss_judge
 from tqdm import tqdm
@@ -50,9 +52,10 @@ class TooSlow(Exception):
     """A loss was not done within the limit."""
 
 
-def judge(seed: int, number: int) -> tuple[int, dict[str, Any]]:
+def judge(seed: int, number: int, slots: bool = False) -> tuple[int, dict[str, Any]]:
     """Generate, explain and judge one loss."""
-    case, start = random_losses.anywhere(seed, number), time.perf_counter()
+    case = (random_slot_losses.generate if slots else random_losses.anywhere)(seed, number)
+    start = time.perf_counter()
     signal.signal(signal.SIGALRM, _too_slow)
     signal.alarm(LIMIT)
     try:
@@ -88,7 +91,8 @@ def run(examine: Callable[[int, int], Any], numbers: list[int], seed: int, jobs:
 # ---------------------------------------------------------------------------- verdicts
 def verdicts(chosen: argparse.Namespace) -> bool:
     """Judge so many verdicts, those in the log included; has any failed?"""
-    log = Path(chosen.log or f"build/random-losses-{chosen.seed}.jsonl")
+    kind = "random-slot-losses" if chosen.slots else "random-losses"
+    log = Path(chosen.log or f"build/{kind}-{chosen.seed}.jsonl")
     log.parent.mkdir(parents=True, exist_ok=True)
     done = _read(log)
     start = time.perf_counter()
@@ -103,7 +107,7 @@ def verdicts(chosen: argparse.Namespace) -> bool:
                 print(f"FAILED {number} {_told(answer)}", flush=True)
 
         missing = [number for number in range(chosen.count) if number not in done]
-        run(judge, missing, chosen.seed, chosen.jobs, keep)
+        run(partial(judge, slots=chosen.slots), missing, chosen.seed, chosen.jobs, keep)
     answers = [done[number] for number in range(chosen.count)]
     print(table(answers))
     print(_in_short(answers, time.perf_counter() - start))
@@ -211,6 +215,9 @@ def options(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="of the sequence of losses (0)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (one a core)")
     parser.add_argument("--log", help="where outcomes are kept (build/random-losses-SEED.jsonl)")
+    parser.add_argument(
+        "--slots", action="store_true", help="losses that sum over tokens or samples themselves"
+    )
     parser.add_argument("--tokens", action="store_true", help="canonical forms of losses over sequences")
     chosen = parser.parse_args(argv)
     if chosen.count < 1 or chosen.jobs < 1:

@@ -20,7 +20,11 @@ FRAMEWORKS = ("torch", "jax", "numpy")
 LONGEST_WAIT = 1_000_000  # seconds
 GRAMMAR = (
     "Grammar: log_q log_p log_mu k1 k2 k3 k(lam) r rho R A, numbers, + - * / **, "
-    "sg exp log sqrt abs min max clip(x, lo, hi), parameters lam beta eps alpha n T. r is p/q."
+    "sg exp log sqrt abs min max clip(x, lo, hi), parameters lam beta eps alpha n. r is p/q. "
+    "Of sequences: T, their length; past(x) now(x) future(x) whole(x), sums over tokens; "
+    "togo(h) = now(h) + future(h), seqmean(x) = whole(x)/T. Of a batch of n samples: "
+    "others(x), a sum over the others; loo(h) = h - others(h)/(n - 1), centred(h), normalised(h). "
+    "LOSS is differentiated through all that is not in sg(..); with --use reward nothing is."
 )
 
 

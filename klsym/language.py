@@ -137,7 +137,7 @@ def as_loss(value: Any) -> Any:
 
 
 def _foreign_name(node: Any) -> str:
-    if isinstance(node, Estimator | sg | clip | GRAMMAR_NODES) or node is sympy.E:
+    if isinstance(node, Estimator | sg | clip | OverPositions | GRAMMAR_NODES) or node is sympy.E:
         return ""
     if isinstance(node, Symbol):
         meant = None if node in ATOMS.values() else meant_by(node.name)
@@ -353,6 +353,18 @@ class OldWeight(Weight):
 
     def slope(self) -> Any:
         return OldWeight(*self.args)
+
+
+class OverPositions(Function):
+    """Something that is summed over the tokens of a sequence, or over samples (sums.py)."""
+
+    nargs = 1
+    is_real = True
+    is_number = False  # past(1) counts tokens
+    name = ""
+
+    def _sympystr(self, printer: Any) -> str:
+        return f"{self.name}({printer._print(self.args[0])})"
 
 
 k1 = K1(log_q, log_p)

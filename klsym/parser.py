@@ -23,6 +23,19 @@ from sympy import Abs, Max, Min, Pow, Rational, exp, log, sqrt
 
 from klsym.errors import UsageError
 from klsym.language import ATOMS, PARAMETERS, clip, k, meant_by, parameter, sg
+from klsym.sums import (
+    After,
+    Before,
+    Centred,
+    Here,
+    LeftOut,
+    Normalised,
+    OfOthers,
+    OverBatch,
+    Whole,
+    seqmean,
+    togo,
+)
 
 MAX_LENGTH = 20_000  # characters
 MAX_DEPTH = 60  # nested operations
@@ -212,6 +225,8 @@ class _Reader:
             plural = "" if wanted == "1" else "s"
             raise self.at(f"{name} takes {wanted} argument{plural}, got {len(arguments)}", node)
         x = arguments[0]
+        if name in (*OF_TOKENS, *OF_SAMPLES):
+            self.refuse_sums_of_samples(name, x, node)
         if name == "log" and not x.is_positive:
             raise self.at(f"log of {x}, which need not be positive", node)
         if name == "sqrt" and not x.is_nonnegative:
@@ -221,6 +236,12 @@ class _Reader:
         if name == "clip" and all(item.is_number for item in arguments[1:]) and arguments[1] > arguments[2]:
             raise self.at("clip with lo above hi", node)
         return self.bounded(function(*arguments), node)
+
+    def refuse_sums_of_samples(self, name: str, x: Any, node: ast.expr) -> None:
+        """A sum over samples may hold sums over the tokens of each, and not the other way round."""
+        inner = {of.name for of in x.atoms(OverBatch)}
+        if inner:
+            raise self.at(f"{min(inner)}(..) inside {name}(..): a sum of sums over samples is not read", node)
 
 
 OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -261,6 +282,8 @@ INSTEAD = {
     "mean": AVERAGED, "sum": AVERAGED,
 }  # fmt: skip
 ONE_ARGUMENT, SEVERAL = range(1, 2), range(2, 9)
+OF_TOKENS = {"past": Before, "now": Here, "future": After, "whole": Whole, "togo": togo, "seqmean": seqmean}
+OF_SAMPLES = {of.name: of for of in (OfOthers, LeftOut, Centred, Normalised)}
 FUNCTIONS: dict[str, tuple[Callable[..., Any], range]] = {
     "sg": (sg, ONE_ARGUMENT),
     "exp": (exp, ONE_ARGUMENT),
@@ -271,4 +294,5 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], range]] = {
     "min": (Min, SEVERAL),
     "max": (Max, SEVERAL),
     "clip": (clip, range(3, 4)),
+    **{name: (function, ONE_ARGUMENT) for name, function in (OF_TOKENS | OF_SAMPLES).items()},
 }

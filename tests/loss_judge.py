@@ -24,6 +24,7 @@ from loss_worlds import (
     flat,
     forest,
     forest_of,
+    in_batch,
     number,
     options,
     rewards_of,
@@ -91,8 +92,10 @@ def _coefficient(case: Case, answer: dict[str, Any]) -> Iterator[str]:
         constants = constants_of(case, setting)
         for name, measure in (("coefficient", "q"), ("per_sample", "m")):
             text = answer["gradient"][name]
-            if text is None or UNDECLARED.search(text) or (name == "per_sample" and case.batch != "none"):
+            if text is None or UNDECLARED.search(text) or (name == "per_sample" and in_batch(case)):
                 continue
+            if case.level == "token" and re.search(r"\bs\b", text):
+                text = f"{text} + 0*s_now"  # the same at each token, added up over all of them
             form = where.form(text, measure, **constants, **_mean_h(text, case, where, setting))
             error = (np.abs(flat(form.a, where) - exact) / (scale + form.value)).max()
             if not error < AGREE:
@@ -103,14 +106,15 @@ def _mean_h(text: str, case: Case, where: Forest, setting: Setting) -> dict[str,
     """What mean_h stands for in a verdict, E_mu[h], if it is named."""
     if "mean_h" not in text:
         return {}
-    h = where.coefficient(case.text, setting)
+    centred = re.fullmatch(r"(?:loo|centred)\((.*)\)", case.text)  # said by the loss itself
+    h = where.coefficient(centred[1] if centred else case.text, setting)
     mean = where.mean(where.whole, where.chance(where.whole).value * h.value).value
     return {"mean_h": mean[where.whole.world]}
 
 
 def _pointwise(case: Case, answer: dict[str, Any]) -> Iterator[str]:
     """The gradient of a single sample is right at each outcome."""
-    if (case.level, case.batch) != ("sample", "none"):
+    if case.level != "sample" or in_batch(case):
         return
     where, [setting], text = forest(case), settings(case), answer["gradient"]["per_sample"]
     rows, found = where.surrogate(case.text, setting)
@@ -128,7 +132,7 @@ def _pointwise(case: Case, answer: dict[str, Any]) -> Iterator[str]:
 def _dependence(case: Case, answer: dict[str, Any]) -> Iterator[str]:
     """c depends on r alone exactly for an f-divergence, among the targets without a name."""
     target, c = answer["gradient"]["target"], answer["gradient"]["coefficient"]
-    if (case.level, case.batch) != ("sample", "none") or target in (*NAMED, OPEN):
+    if case.level != "sample" or in_batch(case) or target in (*NAMED, OPEN):
         return
     alone = _depends_on_r_alone(c)
     if alone != (target == "f-divergence"):
@@ -182,7 +186,7 @@ def _basis(level: str, sampling: str, batched: bool, columns: tuple[str, ...]) -
 def fit_gradient(case: Case, n: int = 2, more: tuple[str, ...] = ()) -> Fit:
     """Fit the exact gradients in all worlds at once; each world's rows are scaled by its size."""
     where, setting = forest(case, "cells"), settings(case)[n - 2]
-    batched = case.batch != "none" and case.level == "sample"
+    batched = in_batch(case) and case.level == "sample"
     basis = _basis(case.level, case.sampling, batched, (*rewards_of(case), *more))
     scale = scales(case, where, setting)
     exact = flat(where.field(case.text, setting).a, where).T
@@ -208,9 +212,13 @@ def _target(case: Case, answer: dict[str, Any]) -> Iterator[str]:
         claimed = target if target in NAMED else None
         if judged is None and case.level != "sample" and "T" in str(answer["gradient"]["combination"]):
             continue  # a reward over T, which _multiples judges
-        if judged != claimed and not (case.batch == "std" and claimed is None):  # at n = 2 it may be named
+        if judged != claimed and not (_over_std(case) and claimed is None):  # at n = 2 it may be named
             found = judged or "no combination of the KL gradients"
             yield f"target {target}, judged {found} (n = {setting.n})"
+
+
+def _over_std(case: Case) -> bool:
+    return case.batch == "std" or "normalised" in case.text
 
 
 def _potential(case: Case, answer: dict[str, Any]) -> Iterator[str]:
@@ -257,7 +265,7 @@ def _multiples(case: Case, answer: dict[str, Any]) -> Iterator[str]:
 # ---------------------------------------------------------------------------- values
 def _value_of_loss(case: Case, answer: dict[str, Any]) -> Iterator[str]:
     """The flags say whether E[L] is the KL; its combination and constant add up to it."""
-    value, where, setting = answer["value"], forest(case), settings(case)[0]
+    value, where, setting = answer["value"], forest(case), settings(case)[-1]  # n - 1 is not 1
     exact, scale = _mean_of(where, case, setting)
     kl = {"reverse-kl": where.slope("k1").value, "forward-kl": where.slope("-k1", "p").value}
     for name, flag in (("reverse-kl", "reverse"), ("forward-kl", "forward")):
@@ -265,7 +273,7 @@ def _value_of_loss(case: Case, answer: dict[str, Any]) -> Iterator[str]:
         claimed = value[f"unbiased_for_{flag}_kl"]
         if value["target"] != OPEN and (AGREE <= size <= DIFFER or (size < AGREE) != claimed):
             yield f"unbiased for {name}: {claimed}, yet the value is off by {size:.1e}"
-    if value["target"] == OPEN or case.batch != "none":
+    if value["target"] == OPEN or in_batch(case):
         return
     judged = fit_value(case).target
     claimed = value["target"] if value["target"] in NAMED else None
@@ -287,6 +295,9 @@ def _value_of_loss(case: Case, answer: dict[str, Any]) -> Iterator[str]:
 
 def _mean_of(where: Forest, case: Case, setting: Setting) -> tuple[np.ndarray, np.ndarray]:
     """E_m[L] in each world, and what rounding in it is measured against."""
+    if in_batch(case) and case.batch == "none":
+        mean, size = where.of_batches_in_value(case.text, setting)
+        return mean, size + where.slope("k1").value + where.slope("-k1", "p").value
     rows, loss = where.loss(case.text, setting)
     loss = plain(loss)
     mass = where.chance(rows, averaged=setting.aggregate == "mean").value

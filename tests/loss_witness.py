@@ -8,8 +8,9 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from loss_worlds import combination, constants_of, flat, settings
+from loss_worlds import combination, constants_of, flat, in_batch, settings
 from oracle.losses import Forest, Node, Setting, Tree
+from oracle.slots import Slotted
 from random_losses import Case
 
 AGREE = 1e-9
@@ -22,7 +23,7 @@ def proofs_replay(case: Case, answer: dict[str, Any], proofs: Any) -> Iterator[s
     from klsym.errors import Refused
     from klsym.kernel import check, read
 
-    single = case.ring and (case.level, case.batch) == ("sample", "none")
+    single = case.ring and case.level == "sample" and not in_batch(case)
     if single and answer["trust"] != "kernel":
         yield f"trust {answer['trust']!r}, not 'kernel'"
     try:
@@ -45,12 +46,16 @@ def witness_holds(case: Case, answer: dict[str, Any]) -> Iterator[str]:
         if (
             target not in ("reverse-kl", "combination", OPEN)
             and case.level == "sample"
-            and case.batch == "none"
+            and not in_batch(case)
         ):
             yield f"no witness for the target {target}"
         return
     curl = witness["refutes"].startswith("curl ")
-    if case.batch == "std" or not (curl or witness["refutes"].endswith("grad KL(q||p)")):
+    if (
+        case.batch == "std"
+        or "normalised" in case.text
+        or not (curl or witness["refutes"].endswith("grad KL(q||p)"))
+    ):
         return
     where, u, v, n = _witness_forest(witness, case, second=curl)
     setting = next((s for s in settings(case) if s.n == n), settings(case)[0])
@@ -99,4 +104,4 @@ def _witness_forest(witness: dict[str, Any], case: Case, second: bool) -> tuple[
         return Node(np.log(q), np.log(p), np.log(mu), R, tuple(after), np.log(old), M)
 
     tree = Tree(grown(witness.get("tree") or {**witness, **rewards}), A, parameters)
-    return Forest([tree], (case.sampling,), second), np.array(u), np.array(v), int(parameters.get("n", 2))
+    return Slotted([tree], (case.sampling,), second), np.array(u), np.array(v), int(parameters.get("n", 2))

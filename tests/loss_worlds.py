@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from oracle.losses import DERIVED, PARAMETERS, Forest, Setting, Tree, derived, evaluate, plain, samples, trees
+from oracle.slots import OF_SAMPLES, Slotted, holds
 from random_losses import Case
 
 # The least size that errors are measured against: losses are of order one, and where they cancel
@@ -33,18 +34,23 @@ def worlds(level: str, rewards: str) -> tuple[Tree, ...]:
 
 @cache
 def forest_of(level: str, rewards: str, sampling: str, second: bool) -> Forest:
-    return Forest(list(worlds(level, rewards)), (sampling,), second)
+    return Slotted(list(worlds(level, rewards)), (sampling,), second)
+
+
+def in_batch(case: Case) -> bool:
+    """Does an option, or the loss itself, speak of a batch?"""
+    return case.batch != "none" or holds(case.text, OF_SAMPLES)
 
 
 def forest(case: Case, rewards: str = "generic", second: bool = False) -> Forest:
-    batched = case.batch != "none" and case.level == "sample"
+    batched = in_batch(case) and case.level == "sample"
     return forest_of("batch" if batched else case.level, rewards, case.sampling, second)
 
 
 def settings(case: Case) -> list[Setting]:
     """One for each size of a batch that is enumerated."""
     given = options(case)
-    return [Setting(**given, n=n) for n in ((2, 3) if case.batch != "none" else (2,))]
+    return [Setting(**given, n=n) for n in ((2, 3) if in_batch(case) else (2,))]
 
 
 def options(case: Case) -> dict[str, str]:
@@ -69,7 +75,7 @@ def slope(text: str, where: Forest, measure: str = "q") -> np.ndarray:
 
 def constants_of(case: Case, setting: Setting) -> dict[str, Any]:
     """n is the size of the batch; T is a parameter of single samples alone."""
-    return ({"n": float(setting.n)} if case.batch != "none" else {}) | (
+    return ({"n": float(setting.n)} if in_batch(case) else {}) | (
         {"T": 11.0} if case.level == "sample" else {}
     )
 

@@ -48,7 +48,7 @@ def ask(loss: str, **options: str) -> str:
 # ---------------------------------------------------------------------------- the JSON contract
 KEYS = {"loss", "sampling", "use", "level", "batch", "credit", "weights", "aggregate",
         "gradient", "value", "trust", "hypotheses", "steps",
-        "witness", "warnings", "names"}  # fmt: skip
+        "witness", "warnings", "names", "expansion"}  # fmt: skip
 GRADIENT = {"per_sample", "coefficient", "target", "combination", "objective", "f", "genuine_divergence",
             "fisher_strength", "cases", "inside_clamps", "terms"}  # fmt: skip
 PARTS = {"reverse-kl": "k1", "forward-kl": "-r", "reward": "1"}  # what a multiple is multiplied by

@@ -421,7 +421,6 @@ def test_the_objectives_over_the_length_are_right() -> None:
         ("clip(k3, 0, 5)", {"level": "sequence", "aggregate": "mean"}, "with aggregate mean only"),
         ("abs(k1)", {"level": "sequence", "aggregate": "mean", "batch": "mean"},
          "with aggregate mean only"),
-        ("k1/T", {"level": "sequence"}, "the length of a sequence is random"),
         ("R/T", {}, "T in 'R/T' is the length of a sequence, and a single sample has none: choose level"),
         ("1/k1", {"level": "sequence", "aggregate": "mean"}, "division by k1"),
         ("m*k1", {"batch": "leave-one-out", "parameters": ("m",)}, "m in 'm.k1' stands for n - 1"),

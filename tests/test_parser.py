@@ -193,7 +193,7 @@ REFUSED: list[tuple[str, int | tuple[int, ...], str]] = [
     ("__import__('os')", 12, UNEXPECTED),
     ("__import__(k1)", 1, "unknown function"),
     ("eval(k1)", 1, "unknown function 'eval'"),
-    ("tanh(k1)", 1, r"unknown function 'tanh' \(known: abs clip exp"),
+    ("tanh(k1)", 1, r"unknown function 'tanh' \(known: abs centred clip exp"),
     ("k1()", 1, "unknown function"),
     ("k1 + Rational(1, 2)", 6, "unknown function"),
     ("k1.real", (1, 3, 4), GRAMMAR),

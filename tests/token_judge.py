@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from oracle.losses import Forest, Setting, Tree, defined, evaluate, jet, node, parsed, sg
 from oracle.numbers import Jet, exp
+from oracle.slots import Slotted
 
 Vector, Live = Any, Jet
 NUMBERS = {"beta": 0.7, "lam": 1.3}
@@ -45,7 +46,7 @@ def forest(theta: Vector, on_policy: bool, second: bool = False) -> Forest:
         after = [then and grown(then) for then in at.following]
         return node(theta[at.start : at.start + len(at.p)], at.p, at.mu, at.R, after)
 
-    return Forest([Tree(grown(TREE), A, NUMBERS)], ("on-policy" if on_policy else "off-policy",), second)
+    return Slotted([Tree(grown(TREE), A, NUMBERS)], ("on-policy" if on_policy else "off-policy",), second)
 
 
 def _setting(options: dict[str, str]) -> Setting:

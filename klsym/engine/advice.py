@@ -282,9 +282,12 @@ def length_in_front(verdict: Verdict, facts: Facts) -> str:
 
 def _by_sign(multiple: ExpPoly, positive: str, negative_: str) -> str:
     """What a multiple does; both ways with the condition where its sign is open."""
-    where = negative(to_sympy(multiple))
+    value = to_sympy(multiple)
+    where = negative(value)
     if not where:
         return positive if where is None else negative_
+    if value.subs({x: sympy.Dummy(positive=True) for x in value.free_symbols}).factor().is_negative:
+        return f"{negative_}{where}"
     return f"{positive} (but{where} it {negative_})"
 
 

@@ -30,7 +30,8 @@ from klsym.engine.explain_setting import (
     Weights,
     checked_setting,
 )
-from klsym.engine.explaining import as_written, explained
+from klsym.engine.explain_slots import names_batches, names_slots, of_sequence
+from klsym.engine.explaining import as_written, explained, refuse_taken_names
 from klsym.engine.quantities import Quantity, expectation, expected_gradient, sample_gradient
 from klsym.engine.quantities import sample as at_a_sample
 from klsym.engine.variances import Estimate, Spread, spread
@@ -115,11 +116,26 @@ def compare(
         sampling=sampling, use=use, level=level, credit=credit, weights=weights, aggregate=aggregate
     )
     names = parameters if isinstance(parameters, str) else tuple(parameters)
-    return compared((as_written(a, names), as_written(b, names)), setting)
+    pair = (as_written(a, names), as_written(b, names))
+    slots = [names_slots(written.expression) for written in pair]
+    if any(slots) and setting.credit:
+        if credit or not all(slots):
+            raise UsageError(
+                "compare: one of the losses says itself which tokens are summed; let both say it,"
+                " and leave credit out"
+            )
+        setting = replace(setting, credit="")
+    return compared(pair, setting)
 
 
 def compared(pair: Pair, setting: Setting) -> Comparison:
     """The comparison of two losses that are used so."""
+    for written in pair:
+        if names_batches(written.expression):
+            raise UsageError("compare: losses that sum over the samples of a batch are not compared")
+        refuse_taken_names(written, setting)
+    if setting.level == "sequence":
+        pair = (of_sequence(pair[0]), of_sequence(pair[1]))
     typed = pair
     if setting.averaged and setting.level == "sequence":
         pair = tuple(replace(one, expression=one.expression / length) for one in pair)  # type: ignore[assignment]

@@ -16,9 +16,10 @@ from typing import Any
 from klsym.abbreviations import ExpectedGradient, Indexed, IndexedGradient, Side
 from klsym.convert import to_ring
 from klsym.engine.answers import Answer, decided
-from klsym.engine.explain_fields import field_of, token_loss
+from klsym.engine.explain_fields import field_of
 from klsym.engine.explain_samples import refuse_unless_moderate, uses_sampler
 from klsym.engine.explain_setting import Setting
+from klsym.engine.explain_slots import TokenLoss, at_token
 from klsym.engine.indexed import sum_over_t, token_gradient
 from klsym.engine.quantities import Quantity
 from klsym.errors import NotInRing, UsageError
@@ -33,11 +34,12 @@ NOT_COMPARED = (
 
 def compare_tokens(pair: tuple[Written, Written], setting: Setting) -> tuple[Answer, Answer, Answer]:
     """Value, gradient at a sequence, and expected gradient; raises UsageError beyond the ring."""
-    losses = tuple(_loss(written, setting) for written in pair)
+    tokens = tuple(_loss(written, setting) for written in pair)
+    losses = tuple(token.expression for token in tokens)
     weighted = any(uses_sampler(to_ring(loss), setting) for loss in losses)
     copied = setting.on_policy and weighted
     under = "mu" if copied or not setting.on_policy else "q"
-    fields = tuple(_field(loss, setting) for loss in losses)
+    fields = tuple(_field(token, setting) for token in tokens)
     written = tuple(
         _at_each_token(loss, setting) or field for loss, field in zip(losses, fields, strict=True)
     )
@@ -51,17 +53,18 @@ def compare_tokens(pair: tuple[Written, Written], setting: Setting) -> tuple[Ans
     return value, per_sample, gradient
 
 
-def _loss(written: Written, setting: Setting) -> Any:
+def _loss(written: Written, setting: Setting) -> TokenLoss:
     try:
-        refuse_unless_moderate(to_ring(written.expression), written)
-        return token_loss(written.expression, setting)
+        loss = at_token(written.expression, setting)
+        refuse_unless_moderate(to_ring(loss.expression), written, allowed={"length"})
+        return loss
     except NotInRing as error:
         raise UsageError(
             f"compare: at level token only exponential polynomials are compared: {error}"
         ) from None
 
 
-def _field(loss: Any, setting: Setting) -> Quantity:
+def _field(loss: TokenLoss, setting: Setting) -> Quantity:
     start = field_of(loss, setting).start
     if start.context.given:
         raise UsageError(NOT_COMPARED)

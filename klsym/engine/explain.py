@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -21,15 +21,19 @@ from klsym.engine.explain_setting import (
     Credit,
     Level,
     Sampling,
+    Setting,
     Use,
     Weights,
     checked_setting,
     documented,
 )
+from klsym.engine.explain_slots import names_slots
 from klsym.engine.explaining import as_written as as_written
 from klsym.engine.explaining import explained as explained
 from klsym.engine.instead import instead_of
 from klsym.engine.verdict import Verdict
+from klsym.errors import UsageError
+from klsym.render.losses import Written
 
 PROVED = ("zero", "reverse-kl", "forward-kl", "combination", "f-divergence")
 
@@ -62,10 +66,21 @@ def explain(
 
 def ask(loss: object, parameters: Iterable[str] = (), **options: str | None) -> Verdict:
     """`explain`, with options that are handed on."""
-    setting = checked_setting(**options)
     written = as_written(loss, parameters)
+    setting = setting_of(written, options)
     verdict = with_terms(explained(written, setting), written.expression)
     return replace(verdict, instead=instead_of(verdict, written))
+
+
+def setting_of(written: Written, options: Mapping[str, str | None]) -> Setting:
+    """How a loss is used; one that says itself which tokens are summed has no credit."""
+    sums = names_slots(written.expression)
+    if sums and options.get("credit"):
+        raise UsageError(
+            f"credit: {written.text[:60]!r} says itself which tokens are summed; leave credit out"
+        )
+    setting = checked_setting(**options)
+    return replace(setting, credit="") if sums else setting
 
 
 def with_terms(verdict: Verdict, expression: Any) -> Verdict:

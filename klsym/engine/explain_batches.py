@@ -36,6 +36,7 @@ from klsym.engine.explain_spread import explain_spread
 from klsym.engine.indexed import mean_over_i
 from klsym.engine.objectives import at_policy
 from klsym.engine.quantities import KL, Quantity, covariance, expectation, grad, sample, sample_gradient
+from klsym.engine.shorthands import expansion
 from klsym.engine.targets import Target, recognise
 from klsym.engine.verdict import Meaning, Verdict
 from klsym.engine.witness import completed
@@ -76,6 +77,8 @@ def explain_batch(written: Written, setting: Setting) -> Verdict:
     whole = aggregated(written, setting)
     form = canonical_form(whole, setting)
     h = _coefficient_of(form, setting)
+    if setting.use == "loss":
+        single = replace(single, expansion=expansion(written, setting, coefficient(h)))
     if setting.batch == "std" and any(name in SAMPLE_BASES for name in h.names()):
         return explain_spread(single, h, READINGS["mean"])
     centred = _centred(form, setting)

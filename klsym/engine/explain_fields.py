@@ -1,42 +1,45 @@
 """The expected gradient of token losses and of token rewards, as it stands before it is reduced.  Untrusted.
 
     use loss      E_m[sum_t grad L_t]
-    use reward    E_m[sum_t s_t h_t] (same-token), with sum_{u>=t} h_u (to-go) or sum_u h_u (total) for h_t
+    use reward    E_m[sum_t s_t h_t]
 
-A sum over other tokens is written out where h is linear in k1, log q, R and constants; otherwise it is that
-of H, whose value at each token is given: sum_t s_t sum_{u>t} H_u = sum_u H_u sum_{t<u} s_t, then H_u = h_u.
+The credit of a reward is written as a sum over tokens (explain_slots.py): h_t for same-token, togo(h) for
+to-go, whole(h) for total.  Where such a sum is one of H, whose value at each token is given, it is exchanged,
+sum_t s_t sum_{u>t} H_u = sum_u H_u sum_{t<u} s_t, and then H_u = h_u.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from klsym.abbreviations import Indexed
 from klsym.convert import to_ring, to_sympy
 from klsym.engine.derivation import Derivation, derive
-from klsym.engine.explain_pieces import ADVANTAGE
 from klsym.engine.explain_samples import sampled_from, uses_sampler
 from klsym.engine.explain_setting import Setting
+from klsym.engine.explain_slots import ADVANTAGE, TokenLoss, is_additive, is_random, summed, written_out
 from klsym.engine.indexed import sum_over_t, token_gradient
 from klsym.engine.objectives import at_policy, moves, primitive
 from klsym.engine.quantities import expected_gradient
-from klsym.errors import UsageError
-from klsym.kernel.sums import SUMS
-from klsym.language import A, H, future, length, log_q, now, past, rho, s, sg
-from klsym.names import parse_name
+from klsym.errors import ProofError, UsageError
+from klsym.kernel.derivatives import attach
+from klsym.language import Slot, log_q, now, s, sg
+from klsym.names import LOG_RATIOS, parse_name
 from klsym.ring import ONE, ZERO, ExpPoly
 from klsym.slots import at_slot
-from klsym.unfolding import value_in
+from klsym.sums import Whole, togo
+from klsym.unfolding import d_log_q
 
-WEIGHTS = {"token": now(rho), "prefix": past(rho) * now(rho), "sequence": rho}
-CREDITED = {"to-go": (now, future), "total": (past, now, future)}  # the u of the rewards at t
-SCORES = {"to-go": past(log_q) + now(log_q), "total": log_q}  # the t that meet the reward of u
 RANDOM_ADVANTAGE = (
     "A times something random cannot be credited to other tokens: write R for token rewards, or choose credit"
     " same-token"
 )
-NOTHING_OF_T = "with weights sequence this loss is the same at every token: choose level sequence"
+NOTHING_OF_T = "this loss is the same at every token: choose level sequence, or put 1/T in front"
+TIMES_ANOTHER = (
+    "a sum over other tokens stands beside something that changes from token to token, and is none of k1,"
+    " log q, R and constants: this is not handled"
+)
 ONE_POWER = "with weights sequence the reward of a token is one power of rho times what holds no rho"
 
 
@@ -58,31 +61,53 @@ class Field:
     constant: Any = 0
 
 
-def token_loss(expression: Any, setting: Setting) -> Any:
-    """LOSS at token t, over T for aggregate mean: A is any theta-free function of the whole sequence."""
-    at_t = now(expression).xreplace({now(A): ADVANTAGE, now(rho): WEIGHTS[setting.weights]})
-    return at_t / length if setting.averaged else at_t
-
-
-def field_of(loss: Any, setting: Setting) -> Field:
+def field_of(loss: TokenLoss, setting: Setting) -> Field:
     """The expected gradient of a token loss, or of token rewards; raises UsageError beyond the ring."""
-    element = to_ring(loss)
+    element = to_ring(loss.expression)
     under, on_policy = sampled_from(element, setting), uses_sampler(element, setting)
     if setting.use == "loss":
-        _refuse_the_same_at_every_token(element)
-        constant, rest = same_at_every_token(loss, moving=True) if setting.averaged else (0, loss)
-        quantity = token_gradient(rest, under)
-        quantity = quantity + expected_gradient(constant, under) if constant else quantity
-        start = derive(quantity, on_policy=on_policy)
-        return Field(start, start, rest, under, constant=constant)
-    h = loss.replace(lambda e: isinstance(e, sg), lambda e: e.args[0])
+        return _of_loss(loss, under, on_policy)
+    h = loss.expression.replace(lambda e: isinstance(e, sg), lambda e: e.args[0])
+    given = dict(loss.given)
     if setting.on_policy:
         h, under, on_policy = to_sympy(at_policy(to_ring(h))), "q", False
-    if setting.credit == "same-token":
-        start = derive(sum_over_t(h * now(s), under), on_policy=on_policy)
-        found = None if setting.on_policy else primitive(to_ring(h), "now")
-        return Field(start, start, sg(h) * now(log_q) if found is None else to_sympy(found), under)
-    return _credited(to_ring(h), setting, under, on_policy)
+        given = {name: to_sympy(at_policy(to_ring(value))) for name, value in given.items()}
+    if setting.credit in ("to-go", "total"):
+        credited = written_out(_credited(to_ring(h), setting), detached=True)
+        h, given = credited.expression, credited.given
+    start = derive(sum_over_t(h * now(s), under), given=given, on_policy=on_policy)
+    element = to_ring(h)
+    if given:
+        return Field(start, _exchanged(start), _detached({"now": element}, given), under)
+    whole = h if all(parse_name(name).slot == "x" for name in element.names()) else None
+    found = None if setting.on_policy or whole is not None else primitive(element, "now")
+    attached = sg(h) * now(log_q) if found is None else to_sympy(found)
+    return Field(start, start, attached, under, whole)
+
+
+def _of_loss(loss: TokenLoss, under: str, on_policy: bool) -> Field:
+    _refuse_the_same_at_every_token(to_ring(loss.expression))
+    constant, rest = same_at_every_token(loss.expression, moving=True)
+    quantity = token_gradient(rest, under)
+    quantity = quantity + expected_gradient(constant, under) if constant else quantity
+    start = derive(quantity, on_policy=on_policy, given=loss.given)
+    if not loss.given:
+        return Field(start, start, rest, under, _of_the_whole(start, loss.expression), constant)
+    moved = derive(token_gradient(rest, under), on_policy=on_policy, given=loss.given).differentiate()
+    slots = {atoms[0].score[0]: atoms[0].coefficient * c for c, atoms in moved.left.terms}  # type: ignore[attr-defined]
+    return Field(
+        start, _exchanged(start.differentiate()), _detached(slots, loss.given), under, constant=constant
+    )
+
+
+def _of_the_whole(start: Derivation, loss: Any) -> Any:
+    """h with E_m[sum_t grad L_t] = E_m[h s], where L_t adds up to a loss of the sequence."""
+    terms = (ExpPoly({key: value}) for key, value in to_ring(loss).terms.items())
+    element = sum((term for term in terms if any(map(moves, term.names()))), ZERO)
+    of_sequence = {parse_name(n).base for n in element.names() if parse_name(n).slot == "x"}
+    if not is_additive(element) or not of_sequence & {*LOG_RATIOS}:
+        return None
+    return to_sympy(attach(d_log_q(summed(element, "x"), start.context)))
 
 
 def same_at_every_token(loss: Any, moving: bool = False) -> tuple[Any, Any]:
@@ -97,7 +122,7 @@ def same_at_every_token(loss: Any, moving: bool = False) -> tuple[Any, Any]:
     constant = ZERO
     for key, value in element.terms.items():
         term = ExpPoly({key: value})
-        whole = all(parse_name(name).slot == "x" for name in term.names())
+        whole = all(parse_name(name).slot == "x" for name in term.names()) and ("length", -1) in key[0]
         if whole and (not moving or any(moves(name) for name in term.names())):
             constant = constant + term
     if not constant:
@@ -106,31 +131,20 @@ def same_at_every_token(loss: Any, moving: bool = False) -> tuple[Any, Any]:
 
 
 def _refuse_the_same_at_every_token(element: ExpPoly) -> None:
-    """The weight of a sequence alone is no loss of a token."""
+    """What is that of the sequence at each token is no loss of a token, but over T."""
     names = [parse_name(name) for name in element.names()]
-    if any(name.base == "w" for name in names) and all(name.slot == "x" for name in names):
+    of_sequence = bool(names) and all(name.slot == "x" for name in names)
+    over_T = all(("length", -1) in monomial for monomial, _ in element.terms)
+    if of_sequence and not over_T and any(name.base in LOG_RATIOS for name in names):
         raise UsageError(NOTHING_OF_T)
 
 
-def _credited(h: ExpPoly, setting: Setting, under: str, on_policy: bool) -> Field:
+def _credited(h: ExpPoly, setting: Setting) -> Any:
+    """front (advantage + togo(reward)), or whole(reward)."""
     front, advantage, reward = _split(h, setting)
-    given: dict[str, Any] = {}
-    linear, total = _is_linear(reward), setting.credit == "total"
-    if linear and total:
-        summed = to_sympy(_summed(reward, "x"))
-    elif linear and under == "q":
-        summed = to_sympy(_summed(reward, "now") + _summed(reward, "future"))
-    else:
-        summed = sum(place(H) for place in CREDITED[setting.credit])
-        given = {"H[now]": to_sympy(reward)}
-    outer = to_sympy(front)
-    scored = outer * (to_sympy(advantage) + summed) * now(s)
-    start = derive(sum_over_t(scored, under), given=given, on_policy=on_policy)
-    attached = sg(outer * to_sympy(advantage)) * now(log_q)
-    attached = attached + sg(outer * to_sympy(reward)) * SCORES[setting.credit]
-    exchanged = _exchanged(start, front) if given else start
-    whole = outer * summed if linear and total and not advantage else None
-    return Field(start, exchanged, attached, under, whole)
+    of = to_sympy(reward)
+    credited = Whole(of) if setting.credit == "total" else togo(of)
+    return to_sympy(front) * (to_sympy(advantage) + credited)
 
 
 def _split(h: ExpPoly, setting: Setting) -> tuple[ExpPoly, ExpPoly, ExpPoly]:
@@ -144,7 +158,7 @@ def _split(h: ExpPoly, setting: Setting) -> tuple[ExpPoly, ExpPoly, ExpPoly]:
     advantage, reward = ZERO, ZERO
     for key, value in h.terms.items():
         term = ExpPoly({key: value}) * front.inverse()
-        names = {name for name in term.names() if _is_random(name)}
+        names = {name for name in term.names() if is_random(name)}
         if "w" in names:
             raise UsageError(ONE_POWER)
         if not names & to_ring(ADVANTAGE).names():
@@ -156,46 +170,44 @@ def _split(h: ExpPoly, setting: Setting) -> tuple[ExpPoly, ExpPoly, ExpPoly]:
     return front, advantage, reward
 
 
-def _is_random(name: str) -> bool:
-    parsed = parse_name(name)
-    return parsed.slot != "x" or parsed.base in (*SUMS, "A")
-
-
-def _is_linear(reward: ExpPoly) -> bool:
-    """Is each term a constant times one variable that is summed over tokens, or a constant?"""
-    for monomial, exponent in reward.terms:
-        inside = [name for m, _ in exponent for name, _ in m if _is_random(name)]
-        powers = [power for name, power in monomial if _is_random(name)]
-        if inside or powers not in ([], [1]):
-            return False
-    return True
-
-
-def _summed(reward: ExpPoly, slot: str) -> ExpPoly:
-    """The sum of a linear reward over the tokens of a slot; that of a constant is their number times it."""
-    count = ONE if slot == "now" else ExpPoly.variable(at_slot("length", slot))
-
-    def moved(name: str) -> str:
-        parsed = parse_name(name)
-        return name if parsed.slot == "x" else at_slot(parsed.base, slot)
-
-    total = ZERO
-    for key, value in reward.terms.items():
-        term = ExpPoly({key: value})
-        random = any(_is_random(name) for name in term.names())
-        total = total + (term.rename(moved) if random else term * count)
-    return total
-
-
-def _exchanged(start: Derivation, front: ExpPoly) -> Derivation:
+def _exchanged(start: Derivation) -> Derivation:
     """The rewards of other tokens, summed where they arise."""
     current = start
     for slot in ("future", "past"):
-        rewards = ExpPoly.variable(at_slot("H", slot))
-        part = value_in(front * rewards, "t", start.context)
-        data: dict[str, Any] = {"now": "s", "other": "H", "slot": slot, "part": part.to_json()}
-        for number, (_, (atom,)) in enumerate(current.left.terms):
-            if isinstance(atom, Indexed) and rewards.names() <= atom.coefficient.names():
+        for number, (_, atoms) in enumerate(current.left.terms):
+            held = _holding(at_slot("H", slot), atoms[0].coefficient)  # type: ignore[attr-defined]
+            if not held:
+                continue
+            data: dict[str, Any] = {"now": "s", "other": "H", "slot": slot, "part": held.to_json()}
+            try:
                 current = current.step("exchange of sums", number, **data)
-                break
+            except ProofError:
+                raise UsageError(TIMES_ANOTHER) from None
+            break
     return current
+
+
+def _holding(name: str, element: ExpPoly) -> ExpPoly:
+    return sum((ExpPoly({k: v}) for k, v in element.terms.items() if name in ExpPoly({k: v}).names()), ZERO)
+
+
+def _detached(slots: Mapping[str, ExpPoly], given: dict[str, Any]) -> Any:
+    """A loss with the gradient sum_z c_z s_z, H_u put where it arises: sum_u sg(h_u) sum_{t<u} log q_t."""
+    total: Any = 0
+    for slot, c in slots.items():
+        for key, value in c.terms.items():
+            term = ExpPoly({key: value})
+            held = [name for name, _ in key[0] if parse_name(name).base == "H"]
+            if not held:
+                total = total + sg(to_sympy(term)) * _log_q(slot)
+                continue
+            if len(held) > 1 or slot != "now":
+                raise UsageError(TIMES_ANOTHER)
+            factor = to_sympy(term * ExpPoly.variable(held[0]).inverse())
+            meets = {"future": "past", "now": "now", "past": "future"}[parse_name(held[0]).slot]
+            total = total + sg(factor * given["H[now]"]) * _log_q(meets)
+    return total
+
+
+def _log_q(slot: str) -> Any:
+    return log_q if slot == "x" else Slot(slot)(log_q)

@@ -34,8 +34,8 @@ from klsym.engine.explain_outside import (
     undefined,
     witness_against_kl,
 )
-from klsym.engine.explain_pieces import ADVANTAGE
 from klsym.engine.explain_setting import Setting
+from klsym.engine.explain_slots import ADVANTAGE
 from klsym.engine.explain_tokens import READINGS
 from klsym.engine.piecewise import Regions, is_piecewise
 from klsym.engine.verdict import Cases, Meaning, Step, Verdict

@@ -16,6 +16,7 @@ from functools import cached_property
 
 from klsym.abbreviations import Context, Indexed, Side
 from klsym.convert import to_ring, to_sympy
+from klsym.engine.explain_slots import ADVANTAGE
 from klsym.engine.indexed import sum_over_t, token_KL, token_KL_gradient
 from klsym.engine.quantities import KL, Quantity, expectation, grad
 from klsym.engine.reduce import Strategy, reduction
@@ -85,7 +86,6 @@ def _mean(of: object) -> Quantity:
     return expectation(of, under="q")
 
 
-ADVANTAGE = A  # theta-free, of the whole sequence: the same at each of its tokens
 OVER_T = ADVANTAGE / length
 BEFORE = past(rho) ** -1  # brings the tokens before t from q to mu
 PIECES = (
@@ -99,7 +99,7 @@ PIECES = (
     _objective("kl of mu", "now", BEFORE / now(rho), KL("mu", "q")),
     _objective("reverse at mu", "now", now(k1) * BEFORE, token_KL("q", "p", prefixes="mu")),
     _objective("forward at mu", "now", -now(r) * BEFORE, token_KL("p", "q", prefixes="mu")),
-    _objective("advantages", "past", ADVANTAGE, sum_over_t(ADVANTAGE, under="q"), "reward", A),
+    _objective("advantages", "past", ADVANTAGE, sum_over_t(ADVANTAGE, under="q"), "reward", A * length),
     _objective("advantage", "now", ADVANTAGE, _mean(ADVANTAGE), "reward", A),
     _objective("advantage/T", "now", OVER_T, _mean(OVER_T), "reward", OVER_T),
     _field("reverse at q", "now", now(k1), token_KL_gradient("q", "p")),

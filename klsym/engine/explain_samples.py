@@ -132,7 +132,7 @@ def canonical_form(written: Written, setting: Setting) -> Canonical:
 
 def aggregated(written: Written, setting: Setting) -> Written:
     """The loss, over T where a sequence is averaged; T is written for the random length."""
-    refuse_unless_moderate(to_ring(written.expression), written)
+    refuse_unless_moderate(to_ring(written.expression), written, allowed={"length"})
     if not setting.averaged:
         return written
     return Written(TEXT(quotient(losses.tree_of(written), Name("T"))), written.expression / length)

@@ -21,13 +21,8 @@ from klsym.engine.advice import (
     without_weight,
 )
 from klsym.engine.derivation import Derivation, Proof, derive
-from klsym.engine.explain_fields import (
-    Field,
-    field_of,
-    same_at_every_token,
-    token_loss,
-)
-from klsym.engine.explain_pieces import ADVANTAGE, Decomposition, Slots, decompose, slots_of
+from klsym.engine.explain_fields import Field, field_of, same_at_every_token
+from klsym.engine.explain_pieces import Decomposition, Slots, decompose, slots_of
 from klsym.engine.explain_samples import (
     hypotheses_of,
     refuse_unless_moderate,
@@ -38,6 +33,7 @@ from klsym.engine.explain_samples import (
     witness_against_reverse_kl,
 )
 from klsym.engine.explain_setting import Setting
+from klsym.engine.explain_slots import ADVANTAGE, at_token
 from klsym.engine.indexed import curl, sum_over_t, token_gradient, token_KL_gradient
 from klsym.engine.objectives import at_policy, objective_under
 from klsym.engine.quantities import KL, Quantity, expectation, expected_gradient, grad
@@ -65,16 +61,17 @@ class Answer:
 
 def explain_tokens(written: Written, setting: Setting) -> Verdict:
     """The verdict; raises NotInRing outside the ring."""
-    refuse_unless_moderate(to_ring(written.expression), written)
-    loss = token_loss(written.expression, setting)
-    field = field_of(loss, setting)
+    token = at_token(written.expression, setting)
+    loss = token.expression
+    refuse_unless_moderate(to_ring(loss), written, allowed={"length"})
+    field = field_of(token, setting)
     reduced = field.exchanged.reduce()
     slots = slots_of(_in_steps(reduced))
     found = decompose(slots, reduced.context.parameters)
     answer = _answer(field, found, loss, setting)
     main, notes = field.exchanged.equals(found.whole), tuple(_notes(found))
     proofs = (main, *answer.proofs, *(proof for _, proof in notes))
-    value, value_constant = _value(loss, setting)
+    value, value_constant = (Meaning(None), "") if token.given else _value(loss, setting)
     per_token = _per_token(_written(loss, field))
     verdict = Verdict(
         loss=written.text,
@@ -95,7 +92,7 @@ def explain_tokens(written: Written, setting: Setting) -> Verdict:
         scores_named=(not {*per_token} <= {"now"}, not {*slots} <= {"now"}),
         implied=answer.objective,
         shown=formulas.side((grad(answer.objective) if answer.objective else found.whole).side),
-        notes=tuple(f"{words}: {proof}" for words, proof in notes),
+        notes=(*(f"{words}: {proof}" for words, proof in notes), *([UNDECIDED] if not answer.target else [])),
     )
     facts = _facts(to_ring(loss), per_token, slots, found, setting.use == "reward")
     return replace(verdict, warnings=token_warnings(verdict, facts))
@@ -130,13 +127,23 @@ def _answer(field: Field, found: Decomposition, loss: Any, setting: Setting) -> 
     surrogate = None if setting.on_policy else _surrogate(field)
     if surrogate is not None:
         return Answer("separable", (field.exchanged.equals(grad(surrogate)),), surrogate)
-    if field.whole is not None:  # a whole sequence is one sample, of which every E_m[h s] is a gradient
-        whole = expectation(field.whole * s, field.under)
-        aim = objective_under(to_ring(field.whole), field.under)
-        objective = None if aim is None else expectation(to_sympy(aim), field.under)
-        told = (field.start.equals(grad(objective)),) if objective else ()
-        return Answer("separable", (field.start.equals(whole), *told), objective)
+    if field.whole is not None and (found_whole := _of_the_whole(field)):
+        return found_whole
     return _by_curl(field)
+
+
+def _of_the_whole(field: Field) -> Answer | None:
+    """A whole sequence is one sample, of which every E_m[h s] is a gradient."""
+    try:
+        same = field.start.equals(expectation(field.whole * s, field.under))
+    except ProofError:
+        return None
+    h = at_policy(to_ring(field.whole)) if field.start.context.on_policy else to_ring(field.whole)
+    under = "q" if field.start.context.on_policy else field.under
+    aim = objective_under(h, under)
+    objective = None if aim is None else expectation(to_sympy(aim), under)
+    told = (field.start.equals(grad(objective)),) if objective else ()
+    return Answer("separable", (same, *told), objective)
 
 
 def _surrogate(field: Field) -> Quantity | None:
@@ -256,7 +263,7 @@ def _value_parts(loss: Any, setting: Setting) -> tuple[dict[str, ExpPoly], ExpPo
     """What v_t is made of, and the constant; what is the same at each token counts once, over T."""
     loss = to_sympy(at_policy(to_ring(loss))) if setting.on_policy else loss
     element = to_ring(loss)
-    constant, each = same_at_every_token(loss) if setting.averaged else (0, loss)
+    constant, each = same_at_every_token(loss)
     under = sampled_from(element, setting)
     mean = sum_over_t(each, under) + (expectation(constant, under) if constant else 0)
     side = derive(mean, on_policy=uses_sampler(element, setting)).reduce().left
@@ -276,14 +283,19 @@ def _value_part(term: ExpPoly, index: str) -> tuple[str, ExpPoly]:
     """sum_t k1_t is k1, and sum_t R_t A is R A: A is the same at each token."""
     names = {name for name in term.names() if parse_name(name).slot != "x" or name in SAMPLE_BASES}
     [(monomial, exponent)] = term.terms
-    if index == "t" and names == {"k1[now]"} and ("k1[now]", 1) in monomial:
-        return "reverse-kl", term * ExpPoly.variable("k1[now]").inverse()
+    of_kl = "k1[now]" if index == "t" else "k1"
+    if names == {of_kl} and (of_kl, 1) in monomial and not exponent:
+        return "reverse-kl", term * ExpPoly.variable(of_kl).inverse()
     once = any(names - {"A"} == {of} and (of, 1) in monomial for of in ("R[now]", "M[now]"))
     if not exponent and (once if index == "t" else names and names <= {"R", "A", "M"}):
         return "reward", term.rename(lambda name: name.removesuffix("[now]"))
     return "rest", term
 
 
+UNDECIDED = (
+    "open: no tree that was tried gives the expected gradient a curl, and that it has none is not proved, nor"
+    " is an objective known"
+)
 ONCE = (
     "a sequence has at least one token: what is the same at each of them, over T, counts once, sum_t 1/T = 1"
 )

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from klsym.convert import in_core
 from klsym.engine.explain_samples import explain_sample
 from klsym.engine.explain_setting import Setting
+from klsym.engine.explain_slots import names_batches, names_slots, of_sequence
+from klsym.engine.shorthands import expansion
 from klsym.engine.verdict import Verdict
 from klsym.errors import NotInRing, UsageError
-from klsym.language import as_loss
+from klsym.language import as_loss, parameter
 from klsym.parser import parse
 from klsym.render import losses
 from klsym.render.losses import Written
@@ -19,14 +22,19 @@ from klsym.render.spelling import TEXT
 
 def explained(written: Written, setting: Setting) -> Verdict:
     """The verdict on a loss that is used so."""
-    _refuse_taken_names(written, setting)
+    refuse_taken_names(written, setting)
+    typed = written.expression
+    if setting.level == "sequence":
+        written = of_sequence(written)
     try:
-        return _explainer(setting)(written, setting)
+        verdict = _explainer(written, setting)(written, setting)
+        return verdict if verdict.expansion else replace(verdict, expansion=expansion(written, setting))
     except NotInRing as error:
         if "division by zero" in str(error):
             raise UsageError(f"division by zero in {written.text!r}") from None
         if in_core(written.expression):
             raise UsageError(f"{written.text[:60]!r} is too large once multiplied out: {error}") from None
+        _refuse_sums_outside(typed, written)
         if setting.level == "token" and setting.batch == "none":
             from klsym.engine.explain_outside_tokens import explain_outside_tokens
 
@@ -42,12 +50,16 @@ def explained(written: Written, setting: Setting) -> Verdict:
         return explain_outside(written, setting, lambda e: explained(as_written(e, ()), single))
 
 
-def _explainer(setting: Setting) -> Callable[[Written, Setting], Verdict]:
+def _explainer(written: Written, setting: Setting) -> Callable[[Written, Setting], Verdict]:
     """What is seldom needed is loaded only then."""
     if setting.level == "token":
         from klsym.engine.explain_tokens import explain_tokens
 
         return explain_tokens
+    if names_batches(written.expression):
+        from klsym.engine.explain_others import explain_others
+
+        return explain_others
     if setting.batch != "none":
         from klsym.engine.explain_batches import explain_batch
 
@@ -55,7 +67,7 @@ def _explainer(setting: Setting) -> Callable[[Written, Setting], Verdict]:
     return explain_sample
 
 
-def _refuse_taken_names(written: Written, setting: Setting) -> None:
+def refuse_taken_names(written: Written, setting: Setting) -> None:
     """T is the random length of a sequence, and m stands for n - 1."""
     names = {symbol.name for symbol in written.expression.free_symbols}
     if setting.level == "sample" and "T" in names:
@@ -63,13 +75,35 @@ def _refuse_taken_names(written: Written, setting: Setting) -> None:
             f"T in {written.text[:60]!r} is the length of a sequence, and a single sample has none: choose"
             " level token or sequence, or declare another name for a constant"
         )
-    if setting.level != "sample" and "T" in names:
+    if names_batches(written.expression):
+        _refuse_in_batch(written, setting, names)
+    if setting.level == "sample" and names_slots(written.expression):
         raise UsageError(
-            f"T in {written.text[:60]!r}: the length of a sequence is random; choose aggregate mean for 1/T,"
-            " or declare another name for a constant"
+            f"{written.text[:60]!r} sums over the tokens of a sequence, and a single sample has none: choose"
+            " level token or sequence"
         )
     if setting.batch == "leave-one-out" and "m" in names:
         raise UsageError(f"m in {written.text[:60]!r} stands for n - 1 here: choose another name")
+
+
+def _refuse_in_batch(written: Written, setting: Setting, names: set[str]) -> None:
+    """What does not go with sums over the samples of a batch."""
+    text = repr(written.text[:60])
+    if setting.level == "token":
+        raise UsageError(f"{text} sums over the samples of a batch: choose level sequence or sample")
+    if setting.batch != "none":
+        raise UsageError(f"batch: {text} says itself what is centred; leave batch out")
+    if "m" in names:
+        raise UsageError(f"m in {text} stands for n - 1 here: choose another name")
+
+
+def _refuse_sums_outside(typed: Any, written: Written) -> None:
+    """Beyond the ring a loss is that of a token, a sequence or a sample alone."""
+    if names_slots(typed) or names_batches(typed) or typed.has(parameter("T")):
+        raise UsageError(
+            f"{written.text[:60]!r}: with T, or sums over tokens or a batch, only exponential polynomials are"
+            " handled (sums and products of log ratios, rewards and powers of r and rho)"
+        )
 
 
 def _refuse_outside(written: Written, setting: Setting) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from klsym.convert import to_ring
 from klsym.engine.derivation import Proof, derive
 from klsym.engine.explain_setting import CHOICES, Setting
+from klsym.engine.explain_slots import names_batches, names_slots
 from klsym.engine.explaining import as_written
 from klsym.engine.quantities import KL, expectation, expected_gradient, grad
 from klsym.engine.recommend import DENSITIES, judged
@@ -51,6 +52,8 @@ class Instead:
 
 def instead_of(verdict: Verdict, written: Written) -> Instead | None:
     """The right loss for the setting of a verdict; None where the loss is right, or is no KL penalty."""
+    if names_slots(written.expression) or names_batches(written.expression):  # said on purpose
+        return None
     target = meant(verdict, written)
     if verdict.setting.batch not in ("none", "leave-one-out") or target is None:
         return None

@@ -22,9 +22,9 @@ from klsym.engine.advice import is_attached, needs_its_gradient
 from klsym.engine.candidates import candidates, tempting
 from klsym.engine.compare import compared
 from klsym.engine.derivation import Proof, derive
-from klsym.engine.explain_fields import token_loss
 from klsym.engine.explain_samples import uses_sampler
 from klsym.engine.explain_setting import Level, Sampling, Setting, checked_setting
+from klsym.engine.explain_slots import at_token
 from klsym.engine.explaining import as_written, explained
 from klsym.engine.indexed import sum_over_t
 from klsym.engine.quantities import KL, Quantity, expectation
@@ -240,7 +240,7 @@ def _value(written: Written, setting: Setting, target: str) -> Proof | None:
 
 def _mean(written: Written, setting: Setting, under: str) -> Quantity:
     if setting.level == "token":
-        return sum_over_t(token_loss(written.expression, setting), under)
+        return sum_over_t(at_token(written.expression, setting).expression, under)
     return replace(expectation(written.expression, under), labels={to_ring(written.expression): written})
 
 

@@ -77,6 +77,7 @@ class Verdict(VerdictView):
     instead: what to write in its place (`engine.instead`), for a loss that is no KL penalty.
     shown: the expected gradient in words of named quantities; notes: what it keeps and drops; terms: what
     each term of a sum does.
+    expansion: the loss with its options written out in the grammar, where they say something.
     """
 
     loss: str
@@ -110,6 +111,7 @@ class Verdict(VerdictView):
     shown: str = ""
     notes: tuple[str, ...] = ()
     terms: tuple[Any, ...] = ()
+    expansion: str | None = None
 
     @property
     def target(self) -> str | None:
@@ -128,7 +130,8 @@ class Verdict(VerdictView):
     def names(self) -> dict[str, str]:
         """What the names of slots and of given quantities in the answer stand for."""
         parts = (*self.gradient.complete.values(), *self.value.complete.values())
-        level = "batch" if self.setting.batch != "none" else self.setting.level
+        in_batch = self.setting.batch != "none" or "_self" in self.per_sample
+        level = "batch" if in_batch else self.setting.level
         return declared((self.per_sample, self.coefficient or "", *parts), self.hypotheses, level)
 
     def to_json(self) -> dict[str, Any]:
@@ -154,5 +157,6 @@ class Verdict(VerdictView):
             "trust": "open" if self.target is None else self.trust, "hypotheses": list(self.hypotheses),
             "steps": [{"rule": rule or "statement", "latex": latex} for rule, _, latex in self.steps],
             "witness": self.witness, "warnings": [*self.warnings, *self.advice], "names": self.names,
+            "expansion": self.expansion,
         }  # fmt: skip
         return answer if self.check is None else {**answer, "check": self.check}

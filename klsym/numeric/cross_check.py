@@ -27,6 +27,7 @@ from klsym.numeric.exact import check_theorem
 from klsym.numeric.field_check import field_checked
 from klsym.numeric.literal import SAMPLED, at_sample, bounds_of, crossings
 from klsym.parser import parse
+from klsym.sums import OverBatch, Summed
 
 SEEDS = range(8)
 DRAWS = 200  # of parameters, until the hypotheses hold
@@ -50,6 +51,10 @@ def with_check(verdict: Verdict, loss: Any) -> Verdict:
     with the literal loss as well: for one sample, and a sequence as one, at samples on both sides of every
     bound; for tokens and batches, and the expected value of any, on exact finite models (`field_check`).
     """
+    if loss.atoms(Summed, OverBatch) or (verdict.setting.level != "sample" and loss.has(parameter("T"))):
+        raise UsageError(
+            "check: the literal loss is not evaluated where it names T or sums; leave --check out"
+        )
     checks = [check_theorem(proof.theorem) for proof in verdict.proofs]
     passed, text = _literally(verdict, loss)
     passed = passed and all(c.passed for c in checks)

@@ -10,7 +10,9 @@ import re
 from collections.abc import Iterable
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-SLOT = re.compile(r"(k1|k2|k3|r|rho|log_q|log_p|log_mu|R|A|H|T|s)_(past|now|future|self|others)")
+SLOT = re.compile(
+    r"(k1|k2|k3|r|rho|rho_old|log_q|log_p|log_mu|log_old|R|A|M|H|T|s)_(past|now|future|self|others)"
+)
 OF_ONE = {"now": "{} of token t given its prefix", "self": "{} of sample i"}
 OF_MANY = {
     "past": "the {} of {} over the tokens before t",
@@ -56,4 +58,4 @@ def _of_slot(base: str, slot: str) -> str:
         return COUNTED[slot]
     if slot in OF_ONE:
         return OF_ONE[slot].format(base)
-    return OF_MANY[slot].format("product" if base in ("r", "rho") else "sum", base)
+    return OF_MANY[slot].format("product" if base in ("r", "rho", "rho_old") else "sum", base)

@@ -33,6 +33,7 @@ from klsym.render.tree import (
     product,
     quotient,
 )
+from klsym.sums import OverBatch, Summed
 
 WEIGHT = re.compile(r"rho(_[a-z]+)*|sg\(rho(_[a-z]+)*\)")
 CALLS = {
@@ -103,6 +104,8 @@ def _call(e: Any, sums: bool) -> Formula:
         return Name(e.func.__name__)  # a generic function of everything
     if isinstance(e, sympy.Heaviside | sympy.sign):
         return _step(e, sums)
+    if isinstance(e, Summed | OverBatch):
+        return Call(e.name, (_walk(e.args[0], sums),))
     return Call(CALLS.get(e.func) or str(e.func.__name__), tuple(_walk(a, sums) for a in e.args))
 
 

@@ -62,6 +62,7 @@ class VerdictView:
     shown: str
     notes: tuple[str, ...]
     terms: tuple[Any, ...]
+    expansion: str | None
 
     @property
     def objective(self) -> str | None:
@@ -223,6 +224,8 @@ def _gradient_rows(verdict: VerdictView) -> list[tuple[str, str]]:
         rows.append(("that is", generated_text(verdict.generated)))
     if verdict.functional is not None and (convex := functional_text(verdict.functional)):
         rows.append(("as such", convex))
+    if verdict.expansion:
+        rows.append(("reads", verdict.expansion))
     if setting.level in LEVELS:
         rows.append(("level", LEVELS[setting.level]))
     if verdict.inside_clamps:

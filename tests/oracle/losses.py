@@ -462,6 +462,8 @@ def _walk(at: ast.expr, names: Names, slot: str | None) -> Any:
             return sg(inner(argument))
         case ast.Call(ast.Name("k"), [weight]):
             return inner(ast.Name("k1")) + inner(weight) * (inner(ast.Name("r")) - 1)
+        case ast.Call(ast.Name(name), [argument]) if name in getattr(names, "sums", ()):
+            return names.sums[name](argument)  # type: ignore[attr-defined]
         case ast.Call(ast.Name("past" | "now" | "future" as name), [argument]) if slot is None:
             return _walk(argument, names, name)
         case ast.Call(ast.Name(name), arguments):
