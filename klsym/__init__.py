@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOME = {
+    "audit": "klsym.audit.audits",
     "explain": "klsym.engine.explain",
     "Verdict": "klsym.engine.verdict",
     "compare": "klsym.engine.compare",
@@ -33,13 +34,15 @@ _HOME = {
 }
 __all__ = [  # those without a row above are of klsym.calculus
     "KL", "A", "Comparison", "KlsymError", "ProofError", "R", "Refused", "UsageError", "Verdict", "alpha",
-    "beta", "bregman", "check", "chi2", "claim", "clip", "compare", "count", "covariance", "derive", "eps",
+    "audit", "beta", "bregman", "check", "chi2", "claim", "clip", "compare", "count", "covariance",
+    "derive", "eps",
     "expectation", "expected_gradient", "explain", "explore", "grad", "jeffreys", "k", "k1", "k2", "k3",
     "lam", "load", "log_mu", "log_p", "log_q", "mu", "p", "parameter", "parse", "q", "r", "recommend", "rho",
     "s", "sample", "sample_gradient", "settle", "sg",
 ]  # fmt: skip
 
 if TYPE_CHECKING:  # the same names for mypy
+    from klsym.audit.audits import audit
     from klsym.calculus import (
         KL,
         A,

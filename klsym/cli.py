@@ -18,6 +18,8 @@ from klsym.errors import KlsymError, UsageError
 FORMATS = ("text", "latex", "markdown", "json")
 FRAMEWORKS = ("torch", "jax", "numpy")
 LONGEST_WAIT = 1_000_000  # seconds
+AUDIT_SECONDS, AUDIT_GIGABYTES = 60.0, 4.0
+AUDITED = ("zero", "reverse-kl", "forward-kl", "combination", "f-divergence", "separable", "none", "open")
 GRAMMAR = (
     "Grammar: log_q log_p log_mu k1 k2 k3 k(lam) r rho R A, numbers, + - * / **, "
     "sg exp log sqrt abs min max clip(x, lo, hi), parameters lam beta eps alpha n. r is p/q. "
@@ -100,6 +102,7 @@ def build_parser() -> Parser:
     _add_catalogue(commands)
     _add_divergence(commands)
     _add_recommend(commands)
+    _add_audit(commands)
     _add_ledger_commands(commands)
     return parser
 
@@ -259,6 +262,58 @@ def _add_recommend(commands: Any) -> None:
         "--json", action="store_const", const="json", dest="format", help="same as --format json"
     )
     recommend.set_defaults(run="recommend:recommend_loss")
+
+
+def _add_audit(commands: Any) -> None:
+    audit = commands.add_parser(
+        "audit",
+        help="read real PyTorch, JAX or NumPy code and say what it optimises",
+        description="Trace the code that computes a loss, confirm the trace with real tensors and autograd,"
+        " and explain it. THIS RUNS THE CODE that is named (the function or lines, and the definitions of the"
+        " file that they use; nothing else of a file), in a process of its own with a time and a memory"
+        " limit, but with all your rights: audit only code that you would run. Several targets, or several"
+        " values of one option, give a table.",
+        epilog="Roles: log_q (trained), log_p (reference), log_mu (behaviour), R, A, an expression of these"
+        " in the loss grammar, mask (1 at tokens that count), token (the word that was sampled),"
+        " and log_q[v], log_p[v] for log-probabilities"
+        " or logits of the whole vocabulary.",
+    )
+    audit.add_argument(
+        "targets", nargs="+", metavar="CODE",
+        help="FILE.py:FUNC, FILE.py:Class.method, FILE.py:120-128 (with --result), or MODULE:FUNC, which"
+        " imports MODULE",
+    )  # fmt: skip
+    audit.add_argument(
+        "--map", action="append", default=[], metavar="NAME=ROLE",
+        help="what an argument, or an expression as the code writes it, stands for: 'batch.ref_logps=log_p'"
+        " (guessed from usual names)",
+    )  # fmt: skip
+    audit.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE",
+        help="the value of an option, such as kl_penalty=k3 or self.beta=0.04; given again, a further value",
+    )  # fmt: skip
+    audit.add_argument(
+        "--result",
+        metavar="NAME",
+        help="the name that holds the loss, or which of several returned values (0)",
+    )
+    _add_setting(audit)
+    audit.set_defaults(level=None)
+    audit.add_argument("--expect", choices=AUDITED, help="exit 1 if the code targets anything else")
+    audit.add_argument(
+        "--time-limit", type=_seconds, default=AUDIT_SECONDS, metavar="SECONDS",
+        help=f"end the code after so many seconds ({AUDIT_SECONDS:g})",
+    )  # fmt: skip
+    audit.add_argument(
+        "--memory-limit", type=float, default=AUDIT_GIGABYTES, metavar="GB",
+        help=f"memory beyond that of the libraries ({AUDIT_GIGABYTES:g})",
+    )  # fmt: skip
+    audit.add_argument("--format", choices=("text", "json"), default="text")
+    audit.add_argument(
+        "--json", action="store_const", const="json", dest="format",
+        help="same as --format json; several answers one a line",
+    )  # fmt: skip
+    audit.set_defaults(run="audit:audit_code")
 
 
 def _add_ledger_commands(commands: Any) -> None:

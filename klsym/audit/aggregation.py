@@ -1,0 +1,249 @@
+"""From what code returns to the loss of one token: sums and means over tokens are taken off and named.
+
+Code returns sum_bt w e, with e at a token and weights w of masks and sizes.  w is told by numbers, for
+several
+masks: does it stay the same, or w times the length of its sequence, or w times all tokens of the batch?
+
+>>> from klsym.audit.terms import mask, total
+>>> from klsym.language import k1
+>>> tokens_of(total(total(mask * k1, "t") / total(mask, "t"), "b")).words
+'averaged over the tokens of each sequence, then summed over sequences'
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import sympy
+
+from klsym.audit.duals import Dual, evaluate
+from klsym.audit.shapes import COUNTS, SIZES
+from klsym.audit.terms import VOCABULARY, Refused, Total, grammar, mask, total
+from klsym.language import A, R, log_mu, log_p, log_q, rho, sg
+
+ONE = sympy.S.One
+SAMPLED = ("log_q", "log_p", "log_mu", "log_old", "R", "A")
+WHOLE = {x: sympy.Symbol(f"{x.name}[whole]", real=True) for x in (log_q, log_p, log_mu)}
+CLOSE = 1e-5
+SEQUENCES, TOKENS = float(SIZES["b"]), float(SIZES["b"] * SIZES["t"])
+BATCH = {1.0: "summed over sequences", 1 / SEQUENCES: "averaged over sequences"}
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """The loss of one token, and how those of a batch are put together.
+
+    level: "token", or "sequence" where only sums over whole sequences matter.  weights: "sequence" where
+    rho is
+    that of the whole sequence.  aggregate: "sum", "mean" (over the tokens of each sequence), or "" where each
+    token stands by itself.  over_vocabulary: the code sums over all words, not over sampled ones.
+    """
+
+    loss: Any
+    words: str
+    level: str = "token"
+    weights: str = "token"
+    aggregate: str = ""
+    over_vocabulary: bool = False
+
+
+def tokens_of(formula: Any) -> Tokens:
+    """The loss of one token in the loss grammar; raises Refused for what is no such sum."""
+    found, over_vocabulary = _sampled(formula)
+    found, level = _whole_sequences(found)
+    terms = _linear(found)
+    classes: dict[tuple[str, float], list[tuple[Any, Any]]] = {}
+    for weight, e in terms:
+        if e.free_symbols - {mask} or not classes:
+            classes.setdefault(_class(weight, found, level), []).append((weight, e))
+    if len(classes) > 1:
+        named = "; ".join(_words(key, level, True) for key in classes)
+        raise Refused(f"terms that are put together in different ways: {named}")
+    [(key, members)] = classes.items()
+    family, _ = key
+    loss = sum((e for _, e in members), start=sympy.S.Zero)
+    loss, weights = _renamed(loss, level)
+    aggregate = {"each": "", "sum": "sum", "mean": "mean", "batch": "sum"}[family]
+    over_batch = any("b" in e.axes for e in found.atoms(Total))
+    words = _words(key, level, over_batch)
+    shown = "sequence" if level == "sequence" else "token"
+    return Tokens(grammar(loss), words, shown, weights, aggregate, over_vocabulary)
+
+
+# ---------------------------------------------------------------------------- the vocabulary
+def _sampled(formula: Any) -> tuple[Any, bool]:
+    """sum_v g(v) = E_mu[g / mu] over the word that is sampled; on-policy log mu is sg(log q)."""
+    totals = {e: sympy.Dummy() for e in formula.atoms(Total) if "v" in e.axes}
+    if not totals:
+        if formula.free_symbols & set(VOCABULARY):
+            raise Refused("log-probabilities of the whole vocabulary that are not summed over it")
+        return formula, False
+    opened = formula.xreplace(totals)
+    plain = opened.replace(lambda e: isinstance(e, Total), lambda e: e.args[0])  # which is linear
+    slopes = [sympy.diff(plain, d) for d in totals.values()]
+    if any(slope.has(*totals.values()) for slope in slopes):
+        raise Refused("a sum over the vocabulary inside a function that is not linear")
+    back = {}
+    for e, dummy in totals.items():
+        inner = e.args[0].xreplace(VOCABULARY) * sympy.exp(-log_mu)
+        back[dummy] = total(inner, e.axes.replace("v", ""))
+    return opened.xreplace(back), True
+
+
+# ---------------------------------------------------------------------------- whole sequences
+def _whole_sequences(formula: Any) -> tuple[Any, str]:
+    """Sums of log densities over tokens inside functions: those of whole sequences."""
+    inside = [e for e in formula.atoms(Total) if e.axes == "t" and _log_densities(e.args[0])]
+    nonlinear = [e for e in inside if _bends(formula, e)]
+    if not nonlinear:
+        return formula, "token"
+    found = formula.xreplace({e: e.args[0].xreplace({**WHOLE, mask: ONE}) for e in inside})
+    moving = found.free_symbols & {log_q, log_p, log_mu}
+    return found, "both" if moving else "sequence"
+
+
+def _log_densities(e: Any) -> bool:
+    """A combination of log densities, masked or not."""
+    plain = e.replace(lambda part: isinstance(part, sg), lambda part: part.args[0]).xreplace({mask: ONE})
+    symbols = [x for x in (log_q, log_p, log_mu) if plain.has(x)]
+    flat = plain - sum(plain.coeff(x) * x for x in symbols)
+    return bool(symbols) and sympy.expand(flat) == 0 and all(plain.coeff(x).is_number for x in symbols)
+
+
+def _bends(formula: Any, part: Any) -> bool:
+    dummy = sympy.Dummy()
+    opened = formula.xreplace({part: dummy})
+    return any(
+        e.has(dummy)
+        for e in sympy.preorder_traversal(opened)
+        if e.args and not isinstance(e, sympy.Add | sympy.Mul | Total)
+    ) or any(_twice(e, dummy) for e in opened.atoms(sympy.Mul))
+
+
+def _twice(product: Any, dummy: Any) -> bool:
+    moving = [a for a in product.args if a.free_symbols & {log_q, log_p, log_mu, dummy}]
+    return len(moving) > 1 and any(a.has(dummy) for a in moving)
+
+
+def _renamed(loss: Any, level: str) -> tuple[Any, str]:
+    """The log densities of whole sequences by their names, where no token's stand beside them; else rho is
+    theirs."""
+    if level == "token":
+        return loss, "token"
+    if level == "sequence":
+        return loss.xreplace({whole: x for x, whole in WHOLE.items()}), "token"
+    loss = loss.replace(lambda e: isinstance(e, sympy.exp), _sequence_weight)
+    if loss.has(*WHOLE.values()) or _beside(loss):
+        raise Refused(
+            "log ratios of tokens and of whole sequences in one formula, beyond exp(log q - log mu)"
+        )
+    return loss, "sequence"
+
+
+def _sequence_weight(e: Any) -> Any:
+    exponent = sympy.expand(e.args[0])
+    n = exponent.coeff(WHOLE[log_q])
+    if exponent.coeff(WHOLE[log_mu]) != -n or not n.is_Integer:
+        return e
+    return rho**n * sympy.exp(exponent - n * (WHOLE[log_q] - WHOLE[log_mu]))
+
+
+def _beside(loss: Any) -> bool:
+    """Does a token's own log mu stand beside the weight of the sequence?"""
+    return bool(loss.xreplace({rho: sympy.Dummy()}).has(log_mu))
+
+
+# ---------------------------------------------------------------------------- the weights
+def _linear(e: Any) -> list[tuple[Any, Any]]:
+    """Pairs (w, e) with the formula as the sum of w e over tokens."""
+    terms = []
+    for term in sympy.Add.make_args(e if isinstance(e, sympy.Add) else _expanded(e)):
+        terms += _term(term)
+    return terms
+
+
+def _expanded(e: Any) -> Any:
+    """A product of a sum of totals with factors, as a sum of products."""
+    sums = [a for a in sympy.Mul.make_args(e) if isinstance(a, sympy.Add) and a.has(Total)]
+    return sympy.expand_mul(e) if sums else e
+
+
+def _term(term: Any) -> list[tuple[Any, Any]]:
+    factors = sympy.Mul.make_args(term)
+    holding = [a for a in factors if a.has(Total) and _data(a)]
+    if not holding:
+        return [_split(term)]
+    [first, *more] = holding
+    if more or not isinstance(first, Total):
+        raise Refused(f"a sum over tokens inside a function that is not linear: {str(first)[:80]}")
+    fixed, others = _split(sympy.Mul(*(a for a in factors if a is not first)))
+    if _data(others) - {R, A, *WHOLE.values()}:
+        raise Refused(f"a sum over tokens times what depends on a token: {str(others)[:80]}")
+    return [(fixed * w, others * e) for w, e in _linear(first.args[0])]
+
+
+def _split(product: Any) -> tuple[Any, Any]:
+    """Factors of masks and sizes, and the others; a size that the code reads off a shape is a prime
+    number."""
+    factors = sympy.Mul.make_args(product)
+    fixed = sympy.Mul(*(a for a in factors if a.has(Total) or a.free_symbols & set(COUNTS.values())))
+    others = product / fixed
+    number, _ = others.as_coeff_Mul()
+    size = math.prod(n for n in SIZES.values() if number.q % n == 0) if number.is_Rational else 1
+    return fixed / size, others * size
+
+
+def _data(e: Any) -> set[Any]:
+    fixed = set(COUNTS.values()) | {mask}
+    names = {x for x in e.free_symbols if x not in fixed}
+    axes = {part.args[1] for part in e.atoms(Total)}
+    return {x for x in names - axes if x.name.partition("[")[0] in SAMPLED}
+
+
+def _masks() -> list[Any]:
+    """Masks of sequences of different lengths, from the left, none of them empty."""
+    rng = np.random.default_rng(7)
+    t = np.arange(SIZES["t"])
+    lengths = [rng.integers(1, SIZES["t"] + 1, size=SIZES["b"]) for _ in range(3)]
+    return [(t[None, :] < n[:, None])[..., None] * 1.0 for n in lengths]
+
+
+def _class(weight: Any, formula: Any, level: str) -> tuple[str, float]:
+    """How tokens are put together, and with what factor."""
+    reduced = bool(formula.atoms(Total)) or weight.free_symbols
+    if not reduced:
+        return "each", 1.0
+    families: dict[str, list[float]] = {"sum": [], "mean": [], "batch": []}
+    for value in _masks():
+        w = np.broadcast_to(evaluate(weight, {mask: Dual(value)}).value, value.shape)
+        valid = value > 0
+        families["sum"] += list(w[valid])
+        families["mean"] += list((w * value.sum(axis=1, keepdims=True))[valid])
+        families["batch"] += list((w * value.sum())[valid])
+    for family, found in families.items():
+        middle = float(np.mean(found))
+        if np.ptp(found) <= 1e-6 * abs(middle):
+            return family, float(f"{middle:.6g}")
+    raise Refused(
+        "tokens are weighted by neither a number, nor the length of their sequence, nor the batch's"
+    )
+
+
+def _words(key: tuple[str, float], level: str, over_batch: bool) -> str:
+    family, scale = key
+    unit = "sequences" if level == "sequence" else "tokens"
+    if family == "each":
+        return f"each {unit[:-1]} by itself"
+    if family == "batch":
+        return "averaged over all tokens of the batch: each weighs one over their number"
+    if abs(scale * TOKENS - 1) < CLOSE:
+        return "averaged over the padded grid: each token weighs one over the number of places"
+    near = next((words for value, words in BATCH.items() if abs(scale / value - 1) < CLOSE), None)
+    then = near or f"multiplied by {scale:g}"
+    if level == "sequence":
+        return then
+    start = f"{'averaged' if family == 'mean' else 'summed'} over the tokens of each sequence"
+    return f"{start}, then {then}" if over_batch or not near else start

@@ -1,0 +1,252 @@
+"""The walk of one audit: read, bind, trace, confirm, explain; nothing is said of a trace that is not
+confirmed."""
+
+from __future__ import annotations
+
+import math
+import traceback
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from klsym.audit.aggregation import Tokens, tokens_of
+from klsym.audit.binding import Bindings, bind
+from klsym.audit.confirm import SCALES, Point, confirm, draw
+from klsym.audit.findings import Facts, findings_of
+from klsym.audit.frameworks import Framework, framework_of
+from klsym.audit.places import watching
+from klsym.audit.reading import FREE, Code, read
+from klsym.audit.report import Audit
+from klsym.audit.source import Missing
+from klsym.audit.terms import VOCABULARY, Refused, mask
+from klsym.engine.explain import ask
+from klsym.errors import KlsymError, UsageError
+from klsym.language import log_mu, log_p, log_q, unfold
+
+SHOWN = 12
+FAR = 100.0  # the log ratios at which overflow is looked for
+
+
+class Disagrees(KlsymError):
+    """A trace that the real function contradicts; nothing is said about such code."""
+
+
+def audit(
+    target: Any,
+    map: Mapping[str, str] | None = None,
+    set: Mapping[str, Any] | None = None,
+    result: str | int | None = None,
+    sampling: str = "on-policy",
+    use: str = "loss",
+    level: str | None = None,
+    **options: str | None,
+) -> Audit:
+    """What real code optimises: its formula L is traced, confirmed by autograd, and explained.
+
+    >>> import pytest; torch = pytest.importorskip("torch")
+    >>> def penalty(logp, ref_logp):
+    ...     return torch.exp(ref_logp - logp) - (ref_logp - logp) - 1
+    >>> audit(penalty).target
+    'forward-kl'
+
+    target: a function, or "FILE.py:FUNC", "FILE.py:Class.method", "FILE.py:120-128", "MODULE:FUNC".  The code
+      is run.
+    map: name of an argument, or expression as the code writes it -> an expression of the loss grammar
+      ("log_q", "log_q - log_mu"), "log_q[v]" for the whole vocabulary,
+      or "mask".  What is left out is guessed
+      from usual names.
+    set: name -> value of an option.
+    result: which of several returned values (a number), or the name of a local variable.
+    sampling, use, level, batch, credit, weights, aggregate: as in `klsym.explain`.
+    Raises UsageError: code that cannot be read, with the line and the operation; `Disagrees`: a trace that
+    the
+      real function contradicts.
+    """
+    code = read(target, None if result is None else str(result))
+    bindings = bind(code, map or {}, set or {})
+    setting = {"sampling": sampling, "use": use, "level": level, **options}
+    try:
+        return _Walk(code, bindings, result, setting).audit(dict(map or {}), dict(set or {}))
+    except Refused as refusal:
+        where = f"{code.file or code.name}{f', line {refusal.line}' if refusal.line else ''}"
+        raise UsageError(f"{where}: {refusal.reason}{_hint(bindings)}") from None
+
+
+def _hint(bindings: Bindings) -> str:
+    """Where something is free, a value for it may settle a branch."""
+    free = [*bindings.free, *bindings.idle]
+    return f" (free: {', '.join(free[:SHOWN])}; --set gives values)" if free else ""
+
+
+@dataclass
+class _Traced:
+    """A trace with the layout of arguments for which it went through."""
+
+    formula: Any
+    journal: list[Any]
+    layout: Any
+    tokens: Tokens
+
+
+class _Walk:
+    """One audit."""
+
+    def __init__(self, code: Code, bindings: Bindings, result: Any, options: dict[str, Any]) -> None:
+        self.code, self.bindings, self.options = code, bindings, options
+        self.result = int(result) if result is not None and str(result).isdigit() else None
+        self.notes: list[str] = []
+        keys = [*bindings.roles, *bindings.options, *bindings.free]
+        own = {a.name for a in code.arguments}
+        self.slots = {key: f"klsym_{n}" for n, key in enumerate(keys) if key not in own}
+        with self.guarded():
+            self.function, self.namespace = code.build(self.slots)
+        self.framework: Framework = framework_of(self.function, self.namespace)
+
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """Whatever the user's code raises becomes one line."""
+        with watching(frozenset(self.code.files)), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                yield
+            except KlsymError:
+                raise
+            except (Exception, SystemExit) as error:  # the user's code: anything may happen
+                frames = traceback.extract_tb(error.__traceback__)
+                lines = [f.lineno for f in frames if f.filename in self.code.files]
+                text = (str(error).splitlines() or [""])[0][:200]
+                raise Refused(
+                    f"the code raises {type(error).__name__}: {text}", lines[-1] if lines else None
+                ) from None
+
+    def call(self, values: Mapping[str, Any]) -> Any:
+        """Run the code with these values of its arguments; the loss out of what it returns."""
+        own = {a.name for a in self.code.arguments}
+        absent = {name: Missing(name, FREE) for name in self.bindings.unused}
+        whole = {**absent, **values, **self.bindings.options}
+        self.namespace.update({self.slots[key]: value for key, value in whole.items() if key in self.slots})
+        return self.picked(self.function(**{key: value for key, value in whole.items() if key in own}))
+
+    def picked(self, returned: Any) -> Any:
+        if returned is None:
+            raise Refused("nothing is returned: name the loss with --result")
+        if isinstance(returned, dict):
+            raise Refused(
+                f"a dict is returned ({', '.join(map(str, returned))[:80]}): name the loss with --result"
+            )
+        if isinstance(returned, tuple | list) and not hasattr(returned, "_fields"):
+            at = self.result or 0
+            if not 0 <= at < len(returned):
+                raise Refused(f"{len(returned)} values are returned: --result 0 to {len(returned) - 1}")
+            if self.result is None and len(returned) > 1:
+                self.notes.append(
+                    f"of {len(returned)} values that are returned, the first is read (--result chooses)"
+                )
+            return returned[at]
+        return returned
+
+    # -- the trace ------------------------------------------------------------------------
+    def traced(self) -> _Traced:
+        """With the first layout of arguments that the code accepts."""
+        refusals: list[Refused] = []
+        for layout in self.framework.layouts(self.bindings):
+            try:
+                with self.guarded():
+                    arguments = {
+                        k: self.framework.argument(f, layout) for k, f in self.bindings.roles.items()
+                    }
+                    arguments.update({k: self.framework.parameter(x) for k, x in self.bindings.free.items()})
+                    formula, journal = self.framework.trace(partial(self.call, arguments))
+                return _Traced(formula, journal, layout, tokens_of(formula))
+            except Refused as refusal:
+                refusals.append(refusal)
+        raise max(refusals, key=lambda r: r.line or math.inf)  # the one that came furthest
+
+    def points(self, traced: _Traced, symbols: Any, on_policy: bool) -> dict[int, Point]:
+        rows = traced.layout.rows
+        found = {n: draw(n, scale, symbols, rows) for n, scale in enumerate(SCALES)}
+        if on_policy and log_mu in symbols:
+            found[len(SCALES)] = draw(len(SCALES), 2.0, symbols, rows, tied=True)
+        return found
+
+    def at(self, point: Point, values: Mapping[str, Any]) -> Any:
+        """Run the code at a point, parameters having the numbers of the point."""
+        numbers = {key: float(point.values[x]) for key, x in self.bindings.free.items()}
+        return self.call({**values, **numbers})
+
+    # -- the answer -----------------------------------------------------------------------
+    def audit(self, given_map: dict[str, str], given_set: dict[str, Any]) -> Audit:
+        traced = self.traced()
+        gradient = self.options["use"] == "loss"
+        symbols = self.bindings.symbols | unfold(traced.tokens.loss).free_symbols
+        over_vocabulary = any(f in VOCABULARY for f in self.bindings.roles.values())
+        points = self.points(traced, symbols, self.options["sampling"] == "on-policy")
+        with self.guarded():
+            run = self.framework.exactly(self.at, self.bindings.roles, traced.layout)
+            outcome = confirm(
+                traced.formula, run, points, over_vocabulary, gradient and self.framework.differentiates
+            )
+        if outcome.failed or not outcome.points:
+            reason = outcome.failed or "no finite number to compare"
+            raise Disagrees(
+                f"{self.code.name}: the trace disagrees with the code ({reason}): nothing is said about it"
+            )
+        setting = self.setting(traced.tokens, over_vocabulary)
+        verdict = ask(traced.tokens.loss, **setting)
+        with self.guarded():
+            overflows = self.overflows(traced, symbols)
+        facts = Facts(traced.tokens, traced.formula, verdict, setting, outcome, tuple(points.values()),
+                      traced.journal, self.bindings.roles, overflows)  # fmt: skip
+        notes = tuple(dict.fromkeys([*self.code.notes, *self.notes]))
+        return Audit(verdict, self.code, self.bindings, traced.tokens, findings_of(facts), outcome.points,
+                     bool(outcome.sides) and not outcome.unmet, given_map,
+                     given_set, notes, self.framework.name)  # fmt: skip
+
+    def setting(self, tokens: Tokens, over_vocabulary: bool) -> dict[str, Any]:
+        """What was asked for, and where nothing was said, what the code does."""
+        found = {key: value for key, value in self.options.items() if value is not None}
+        if tokens.weights == "sequence":
+            found.setdefault("level", "token")
+            found.setdefault("weights", "sequence")
+            if found["weights"] != "sequence":
+                raise UsageError("weights: the code multiplies each token by the ratio of its whole sequence")
+        if tokens.level == "sequence":
+            found.setdefault("level", "sequence")
+        found.setdefault("level", "sample")
+        said = tokens.aggregate if found["level"] == "token" else ""
+        if said and found.setdefault("aggregate", said) != said:
+            raise UsageError(f"aggregate {found['aggregate']}: the loss is {tokens.words}")
+        return found
+
+    @property
+    def off_policy(self) -> bool:
+        return bool(self.options["sampling"] == "off-policy")
+
+    def overflows(self, traced: _Traced, symbols: Any) -> list[Any]:
+        if not self.framework.differentiates:
+            return []
+        points = {}
+        far = {log_p: "log q - log p", log_mu: "log q - log mu"}
+        for x, words in far.items():
+            for sign in (1, -1):
+                if x in unfold(traced.tokens.loss).free_symbols and (x == log_p or self.off_policy):
+                    points[f"{words} = {sign * FAR:+g}"] = self.far(symbols, traced.layout, x, sign)
+        return self.framework.overflows(self.at, self.bindings.roles, traced.layout, points)
+
+    def far(self, symbols: Any, layout: Any, x: Any, sign: int) -> Point:
+        """Every log density is -1, but one of the two is 100 below; nothing is masked."""
+        point = draw(0, 0.0, symbols, layout.rows)
+        for name in (log_q, log_p, log_mu):
+            if name in point.values:
+                point.values[name][...] = -1.0
+        low = x if sign > 0 else log_q
+        point.values[low][...] = -1.0 - FAR
+        if sign < 0:  # then q lies below both
+            other = log_mu if x == log_p else log_p
+            if other in point.values:
+                point.values[other][...] = -1.0 - FAR
+        point.values[mask][...] = 1.0
+        return point

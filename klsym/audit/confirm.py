@@ -1,0 +1,179 @@
+"""A trace against the real function: real tensors, real autograd, at random points, on both sides of every
+clamp.
+
+The trace, and the formula of one token that is explained, are evaluated by `duals`; the function runs in
+float64 (its casts to shorter floats are left out, for they are no part of the formula).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import sympy
+
+from klsym.audit.duals import Dual, evaluate
+from klsym.audit.shapes import SIZES
+from klsym.audit.terms import VOCABULARY, Step, mask, token
+from klsym.language import A, R, clip, log_mu, log_q, unfold
+
+SCALES = (0.3, 2.0, 9.0, 40.0)  # how far apart the log densities are: clamps at 20 are crossed
+AGREE = 1e-11  # of the size of what is added up
+BENDS = (clip, sympy.Max, sympy.Min, sympy.Abs, Step)
+
+
+@dataclass(frozen=True)
+class Point:
+    """Numbers for everything: arrays of shape (b, t) or (b, t, v); tied: drawn from q itself, log mu = log
+    q."""
+
+    values: dict[Any, np.ndarray]
+    logits: dict[Any, np.ndarray]
+    picks: np.ndarray
+    tied: bool = False
+
+
+@dataclass
+class Outcome:
+    """points: how many numbers were compared; failed: what disagreed, or empty; met: clamps seen on both
+    sides."""
+
+    points: int = 0
+    failed: str = ""
+    sides: dict[Any, set[bool]] = field(default_factory=dict)
+    padding: bool = False
+
+    @property
+    def unmet(self) -> list[Any]:
+        return [e for e, sides in self.sides.items() if len(sides) < 2]
+
+
+Run = Callable[[Point], tuple[np.ndarray, np.ndarray]]  # value, gradient of its sum along log q
+
+
+def draw(seed: int, scale: float, symbols: set[Any], rows: frozenset[Any], tied: bool = False) -> Point:
+    """A random point; rows: what has one number a sequence."""
+    rng = np.random.default_rng(seed)
+    shape, words = (SIZES["b"], SIZES["t"]), (SIZES["b"], SIZES["t"], SIZES["v"])
+    values: dict[Any, np.ndarray] = {}
+    center = -1.5 + 0.5 * rng.standard_normal(shape)
+    for x in sorted(symbols, key=str):
+        noise = rng.standard_normal(shape)
+        near = rng.random(shape) < 0.3  # some points stay close where the others are far
+        if x in VOCABULARY or x in (mask, token):
+            continue
+        if x in (R, A):
+            values[x] = noise[:, :1] + 0 * noise if x in rows else noise
+        elif x.name in ("log_q", "log_p", "log_mu", "log_old"):
+            values[x] = center + np.where(near, min(scale, 1.0), scale) * noise
+        else:  # a parameter
+            values[x] = np.asarray(0.2 + 0.7 * rng.random())
+    if tied and log_q in values:
+        values[log_mu] = values[log_q].copy()
+    lengths = rng.integers(1, shape[1] + 1, size=shape[0])
+    values[mask] = (np.arange(shape[1])[None, :] < lengths[:, None]) * 1.0
+    logits = {x: scale * 0.5 * rng.standard_normal(words) for x in VOCABULARY}
+    return Point(values, logits, rng.integers(0, words[2], size=shape), tied)
+
+
+def duals(point: Point, vocabulary: bool) -> dict[Any, Dual]:
+    """The numbers of a point, with the slopes of log q along its own entries (of the logits, of
+    vocabularies)."""
+    found = {x: Dual(_deep(value)) for x, value in point.values.items()}
+    count = point.values[mask].size
+    if not vocabulary:
+        unit = np.eye(count).reshape(*point.values[mask].shape, 1, count)
+        found[log_q] = Dual(_deep(point.values.get(log_q, np.zeros(1))), unit)
+        return found
+    for x, of_sample in VOCABULARY.items():
+        z = point.logits[x]
+        logs = z - np.log(np.exp(z).sum(axis=-1, keepdims=True))
+        slope = _softmax_slope(np.exp(logs)) if of_sample == log_q else None
+        found[x] = Dual(logs, slope)
+        index = point.picks[..., None]
+        picked = np.take_along_axis(logs, index, axis=-1)
+        down = None if slope is None else np.take_along_axis(slope, index[..., None], axis=2)
+        found[of_sample] = Dual(picked, down)
+    return found
+
+
+def _softmax_slope(q: np.ndarray) -> np.ndarray:
+    """d log q_v / d z_(b,t,u), as an array (b, t, v, all entries of z)."""
+    whole = np.zeros((*q.shape, q.size))
+    place = np.arange(q.size).reshape(q.shape)
+    for b in range(q.shape[0]):
+        for t in range(q.shape[1]):
+            whole[b, t][:, place[b, t]] = np.eye(q.shape[2]) - q[b, t][None, :]
+    return whole
+
+
+def _deep(value: np.ndarray) -> np.ndarray:
+    return value[..., None] if value.ndim == 2 else np.reshape(value, (1, 1, 1))
+
+
+def confirm(formula: Any, run: Run, points: Mapping[int, Point], vocabulary: bool, gradient: bool) -> Outcome:
+    """Compare value and gradient of what was traced with those of the real function."""
+    outcome = Outcome()
+    bends = [e for e in sympy.preorder_traversal(unfold(formula)) if isinstance(e, BENDS)]
+    for point in points.values():
+        numbers = duals(point, vocabulary)
+        expected = evaluate(formula, numbers)
+        value, slope = run(point)
+        mine, size = (_spread(array, value.size) for array in (expected.value, expected.sized))
+        _compare(outcome, "value", mine, size, value.ravel())
+        if gradient:
+            slopes = (expected.slope, expected.slope_sized)
+            mine, size = (_gradient(array, value.size, numbers) for array in slopes)
+            _compare(outcome, "gradient", mine, size, slope.ravel())
+            padded = (point.values[mask] == 0).ravel()
+            outcome.padding |= not vocabulary and bool(np.any(slope.ravel()[padded]))
+        for e in bends:
+            outcome.sides.setdefault(e, set()).update(_sides(e, numbers))
+    return outcome
+
+
+def _spread(values: np.ndarray, size: int) -> np.ndarray:
+    """As many numbers as the code returns, which may not depend on all axes it has; further axes stay."""
+    own, more = values.shape[:3], values.shape[3:]
+    for shape in ((1, 1, 1), (SIZES["b"], 1, 1), (SIZES["b"], SIZES["t"], 1)):
+        if math.prod(shape) == size and np.broadcast_shapes(shape, own) == shape:
+            return np.broadcast_to(values, shape + more).reshape(-1, *more)
+    return values.reshape(-1, *more)
+
+
+def _gradient(slope: np.ndarray | None, size: int, numbers: dict[Any, Dual]) -> np.ndarray:
+    """Of the sum of what is returned."""
+    if slope is None:
+        return np.zeros(next(d.slope for d in numbers.values() if d.slope is not None).shape[-1])
+    return _spread(slope, size).sum(axis=0)
+
+
+def _compare(outcome: Outcome, what: str, mine: np.ndarray, size: np.ndarray, real: np.ndarray) -> None:
+    """Equal up to rounding, of which `size` is the measure."""
+    if mine.shape != real.shape:
+        outcome.failed = (
+            outcome.failed or f"{what}: {mine.size} numbers in the trace, {real.size} in the code"
+        )
+        return
+    sound = np.isfinite(mine) & np.isfinite(real) & np.isfinite(size)
+    off = np.abs(mine - real)[sound] > AGREE * (1 + size[sound] + np.abs(real[sound]))
+    outcome.points += int(sound.sum())
+    if off.any() and not outcome.failed:
+        at = int(np.argmax(off))
+        outcome.failed = f"{what}: {mine[sound][at]:.6g} in the trace, {real[sound][at]:.6g} in the code"
+
+
+def _sides(e: Any, numbers: dict[Any, Dual]) -> set[bool]:
+    """On which sides of its bounds: both are wanted."""
+    first, *others = (evaluate(a, numbers).value for a in e.args)
+    others = others or [np.zeros(1)]
+    inside = np.ones(np.broadcast_shapes(first.shape, *(o.shape for o in others)), dtype=bool)
+    if isinstance(e, clip):
+        inside &= (first >= others[0]) & (first <= others[1])
+    else:
+        for other in others:
+            inside &= first > other
+    return set(np.unique(inside).tolist())

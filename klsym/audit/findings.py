@@ -1,0 +1,263 @@
+"""What only code shows, beside the verdict on its formula.  Each finding is a condition and a sentence.
+
+A finding says what the code does, and the line of the user's file where that is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import sympy
+
+from klsym.audit.aggregation import Tokens
+from klsym.audit.confirm import BENDS, Outcome, Point, duals
+from klsym.audit.duals import evaluate
+from klsym.audit.terms import VOCABULARY, depends, dropped, folded, mask
+from klsym.audit.torch_trace import Entry
+from klsym.convert import in_core
+from klsym.engine.explain import ask
+from klsym.engine.verdict import Verdict
+from klsym.errors import KlsymError
+from klsym.language import A, R, clip, log_mu, log_p, log_q, rho, sg, unfold
+from klsym.render import losses
+from klsym.render.spelling import TEXT
+
+SAMPLED = {log_q, log_p, log_mu, A, R}
+SMALL = 12  # terms of a loss whose neighbours are explained
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A sentence, and the line of the user's file that it is about."""
+
+    text: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.text}" if self.line else self.text
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the findings look at."""
+
+    tokens: Tokens
+    formula: Any
+    verdict: Verdict
+    options: dict[str, Any]
+    outcome: Outcome
+    points: tuple[Point, ...]
+    journal: list[Entry]
+    roles: dict[str, Any]
+    overflows: list[tuple[str, str, str, int | None]]
+
+    @property
+    def loss(self) -> Any:
+        return self.tokens.loss
+
+    def line_of(self, names: Iterable[str], formula: Any = None) -> int | None:
+        """Where the last operation of such a name stands, with this formula if one is given."""
+        found = [
+            line
+            for name, line, made in self.journal
+            if name in names and (formula is None or unfold(formula) in (made, unfold(made)))
+        ]
+        return found[-1] if found else None
+
+
+def findings_of(facts: Facts) -> tuple[Finding, ...]:
+    """All findings that apply."""
+    return tuple(finding for check in CHECKS for finding in check(facts))
+
+
+def show(e: Any) -> str:
+    return str(losses.show(e, TEXT))
+
+
+def straight_through(facts: Facts) -> list[Finding]:
+    """Terms that are detached as a whole: they change the value and leave the gradient as it is."""
+    terms = sympy.Add.make_args(sympy.expand_mul(facts.loss))
+    detached = [t for t in terms if t.has(sg) and t.has(log_q) and not depends(t)]
+    live = sympy.Add(*(t for t in terms if t not in detached))
+    value = folded(sympy.expand(dropped(unfold(facts.loss)), power_exp=False))
+    if not detached or sympy.expand(unfold(value - dropped(live))) == 0:
+        return []
+    said = f"the value is that of {show(value)}, the gradient that of {show(folded(live))}"
+    line = facts.line_of(("detach",))
+    return [Finding(f"{said}: what is logged is not what is descended", line)]
+
+
+def weight_of_value_one(facts: Facts) -> list[Finding]:
+    """exp(log q - sg(log q))."""
+    found = []
+    for e in unfold(facts.loss).atoms(sympy.exp):
+        if depends(e) and sympy.simplify(dropped(e)) == 1:
+            text = f"{show(e)} has the value 1 and carries a gradient only"
+            if facts.options["sampling"] == "off-policy":
+                text += ": off-policy it is no importance weight"
+            found.append(Finding(text, facts.line_of(("exp",), e)))
+    return found
+
+
+def no_reference(facts: Facts) -> list[Finding]:
+    """k1 as a loss: its gradient does not know the reference."""
+    symbols = unfold(facts.loss).free_symbols
+    if facts.options["use"] == "reward" or log_p not in symbols:
+        return []
+    slope = _slope(facts.loss)
+    if slope is None or slope.has(log_p):
+        return []
+    return [Finding("the gradient does not depend on the reference p, only the value does")]
+
+
+def _slope(loss: Any) -> Any:
+    plain = unfold(loss)
+    if plain.has(*BENDS):
+        return None
+    return sympy.expand(dropped(sympy.diff(plain, log_q)))
+
+
+# ---------------------------------------------------------------------------- neighbours
+def _detached(loss: Any) -> Any:
+    hidden = sympy.Dummy()
+    return loss.xreplace({sg(rho): hidden}).xreplace({rho: sg(rho)}).xreplace({hidden: sg(rho)})
+
+
+def _attached(loss: Any) -> Any:
+    return loss.xreplace({sg(rho): rho})
+
+
+def _other_ratio(loss: Any) -> Any:
+    return folded(sympy.expand(unfold(loss).xreplace({log_p: 2 * log_q - log_p})))
+
+
+def _other_weight(loss: Any) -> Any:
+    if not loss.has(rho):
+        return loss
+    return loss.xreplace({rho: 1 / rho, sg(rho): 1 / sg(rho)})
+
+
+NEIGHBOURS: tuple[tuple[Callable[[Any], Any], str], ...] = (
+    (lambda loss: -loss, "the sign is turned round: minus this"),
+    (_other_ratio, "the ratio of q and p is upside down: with p/q in place of q/p this"),
+    (_other_weight, "the importance weight is upside down: with q/mu in place of mu/q this"),
+    (_detached, "the weight is attached: with the weight detached this"),
+    (_attached, "the weight is detached: with the weight attached this"),
+)
+
+
+def neighbours(facts: Facts) -> list[Finding]:
+    """One change away from the reverse KL."""
+    if facts.options["use"] == "reward" or _is_reverse(facts.verdict) or not in_core(facts.loss):
+        return []
+    if len(sympy.Add.make_args(sympy.expand(facts.loss))) > SMALL:
+        return []
+    found = []
+    for change, words in NEIGHBOURS:
+        other = change(facts.loss)
+        if other == facts.loss or sympy.expand(unfold(other - facts.loss)) == 0:
+            continue
+        try:
+            verdict = ask(other, **facts.options)
+        except KlsymError:
+            continue
+        if _is_reverse(verdict):
+            found.append(Finding(f"{words} would target the reverse KL ({show(other)})"))
+    return found
+
+
+def _is_reverse(verdict: Verdict) -> bool:
+    """A positive multiple of the reverse KL, beside rewards."""
+    parts = verdict.gradient.complete
+    multiple = parts.get("reverse-kl", "-")
+    return set(parts) <= {"reverse-kl", "reward"} and not multiple.startswith("-")
+
+
+# ---------------------------------------------------------------------------- clamps
+def clamps(facts: Facts) -> list[Finding]:
+    """What becomes of the gradient where a bound binds."""
+    if facts.options["use"] == "reward" or facts.tokens.over_vocabulary:
+        return []
+    found = []
+    for e in _bounds(facts.loss):
+        line = facts.line_of(
+            ("clamp", "clip", "clamp_min", "clamp_max", "relu", "minimum", "maximum", "min", "max"), e
+        )
+        if not depends(e):
+            continue
+        kept = _kept_where_it_binds(facts, e)
+        if kept is None:
+            found.append(Finding(f"{show(e)} never binds at the points that were tried", line))
+        else:
+            said = (
+                "tokens there keep a gradient from other terms"
+                if kept
+                else "tokens there get no gradient at all"
+            )
+            found.append(Finding(f"where {show(e)} binds, its gradient is lost: {said}", line))
+    return found
+
+
+def _bounds(loss: Any) -> list[Any]:
+    kinds = (clip, sympy.Max, sympy.Min)
+    found = [e for e in sympy.preorder_traversal(loss) if isinstance(e, kinds)]
+    return [e for e in dict.fromkeys(found) if any(not a.free_symbols & SAMPLED for a in e.args)]
+
+
+def _kept_where_it_binds(facts: Facts, e: Any) -> bool | None:
+    """Is there a gradient where the bound binds?  None if it never does."""
+    kept: bool | None = None
+    for point in facts.points:
+        numbers = duals(point, vocabulary=False)
+        bound, whole = evaluate(unfold(e), numbers), evaluate(unfold(facts.loss), numbers)
+        if bound.slope is None or whole.slope is None:
+            continue
+        binds = ~bound.slope.any(axis=-1)
+        if binds.any():
+            kept = bool(kept) or bool((whole.slope.any(axis=-1) & binds).any())
+    return kept
+
+
+def never_met(facts: Facts) -> list[Finding]:
+    """Branches that were not confirmed on both sides."""
+    missed = [e for e in facts.outcome.unmet if not isinstance(e, clip) or depends(e)]
+    shown = "; ".join(
+        dict.fromkeys(show(folded(e.xreplace({mask: sympy.S.One})))[:60] for e in missed if _plain(e))
+    )
+    return [Finding(f"confirmed on one side of the bound only: {shown}")] if shown else []
+
+
+def _plain(e: Any) -> bool:
+    return not e.free_symbols & {mask, *VOCABULARY} and bool(e.free_symbols & {log_q, log_p, log_mu})
+
+
+# ---------------------------------------------------------------------------- masks, sums, numbers
+def padding(facts: Facts) -> list[Finding]:
+    if not facts.outcome.padding or mask not in facts.roles.values():
+        return []
+    return [Finding("padding counts: tokens that the mask leaves out get a gradient")]
+
+
+def vocabulary(facts: Facts) -> list[Finding]:
+    if not facts.tokens.over_vocabulary:
+        return []
+    text = "sums over the whole vocabulary: an exact expectation, written below as one over a sampled token"
+    return [Finding(text, facts.line_of(("sum", "kl_div", "mean")))]
+
+
+def overflow(facts: Facts) -> list[Finding]:
+    """NaN and overflow, each operation once."""
+    if not facts.overflows:
+        return [Finding("finite in float32 and bfloat16 at log ratios of +-100, value and gradient")]
+    found: dict[tuple[str, int | None], list[str]] = {}
+    for dtype, where, what, line in facts.overflows:
+        found.setdefault((what, line), []).append(f"{where} in {dtype}")
+    return [Finding(f"{what}, at {'; '.join(places)}", line) for (what, line), places in found.items()]
+
+
+CHECKS: tuple[Callable[[Facts], list[Finding]], ...] = (
+    vocabulary, straight_through, weight_of_value_one, no_reference, neighbours, clamps, never_met,
+    padding, overflow,
+)  # fmt: skip

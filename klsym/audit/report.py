@@ -1,0 +1,110 @@
+"""What an audit prints: what was read, what it was checked with, the verdict, and what only code shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from klsym.audit.aggregation import Tokens
+from klsym.audit.binding import Bindings
+from klsym.audit.findings import Finding
+from klsym.audit.reading import Code
+from klsym.engine.verdict import Verdict
+from klsym.render import losses
+from klsym.render.spelling import TEXT
+from klsym.render.verdict import headline
+
+
+@dataclass(frozen=True, repr=False)
+class Audit:
+    """The answer of `audit`: the verdict on what the code computes, and what only the code shows."""
+
+    verdict: Verdict
+    code: Code
+    bindings: Bindings
+    tokens: Tokens
+    findings: tuple[Finding, ...]
+    points: int
+    crossed: bool
+    map: Mapping[str, str]
+    set: Mapping[str, Any]
+    notes: tuple[str, ...]
+    framework: str
+
+    @property
+    def target(self) -> str | None:
+        return self.verdict.target
+
+    def meets(self, expected: str) -> bool:
+        """Is this the target?  Descending minus a KL is not."""
+        multiple = self.verdict.gradient.multiples.get(expected, "")
+        return (self.target or "open") == expected and not multiple.startswith("-")
+
+    @property
+    def expression(self) -> str:
+        """The loss of one token, in the loss grammar."""
+        return str(losses.show(self.tokens.loss, TEXT))
+
+    @property
+    def place(self) -> str:
+        first, last = self.code.lines
+        return f"{self.code.file}:{first}-{last}" if self.code.file else "a function without a file"
+
+    def to_json(self) -> dict[str, Any]:
+        """The object of `explain`, and beside it what was read and how."""
+        return {
+            **self.verdict.to_json(),
+            "function": self.code.name, "file": self.code.file, "lines": list(self.code.lines),
+            "map": dict(self.bindings.texts), "set": {k: _plain(v) for k, v in self.set.items()},
+            "expression": self.expression, "guessed": list(self.bindings.guessed),
+            "free": {k: str(x) for k, x in self.bindings.free.items()}, "aggregation": self.tokens.words,
+            "findings": [{"line": f.line, "text": f.text} for f in self.findings], "notes": list(self.notes),
+            "confirmed": {"points": self.points, "framework": self.framework},
+        }  # fmt: skip
+
+    def __str__(self) -> str:
+        lines = [f"{self.code.name}  ({self.place}{self._options()})", ""]
+        lines += [f"  {name:<9} {text}" for name, text in self._rows()]
+        lines += ["", "What the code shows", *(f"  - {f}" for f in self.findings)]
+        return "\n".join([*lines, "", str(self.verdict)])
+
+    __repr__ = __str__
+
+    def _options(self) -> str:
+        return "".join(f", {name}={value}" for name, value in self.set.items())
+
+    def _rows(self) -> list[tuple[str, str]]:
+        read = ", ".join(f"{name} = {text}" for name, text in self.bindings.texts.items())
+        rows = [("reads", read or "nothing of the sample")]
+        if self.bindings.guessed:
+            rows.append(("guessed", f"{', '.join(self.bindings.guessed)} by name; --map says otherwise"))
+        if self.bindings.free:
+            free = ", ".join(k if k == str(x) else f"{k} (here {x})" for k, x in self.bindings.free.items())
+            rows.append(("free", f"{free}: any number; --set gives one"))
+        rows += [("loss", f"{self.expression} at each {self.tokens.level}"), ("tokens", self.tokens.words)]
+        by = "running it" if self.framework == "numpy" else "autograd"
+        crossed = ", on both sides of every bound" if self.crossed else ""
+        rows.append(("confirmed", f"by {by}: {self.points} numbers agree{crossed}"))
+        return rows + [("note", note) for note in self.notes]
+
+    def row(self) -> tuple[str, str, str, str]:
+        """One row of a table of audits: code, options, loss, target."""
+        options = ", ".join(f"{k}={v}" for k, v in self.set.items()) or "-"
+        words = headline(self.verdict).removeprefix(f"{self.verdict.loss}  ")
+        return self.code.name, options, self.expression, words
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        rows = "".join(
+            f"<tr><th style='text-align:left'>{escape(a)}</th><td>{escape(b)}</td></tr>"
+            for a, b in self._rows()
+        )
+        shown = "".join(f"<li>{escape(str(f))}</li>" for f in self.findings)
+        title = escape(f"{self.code.name} ({self.place}{self._options()})")
+        return f"<p><b>{title}</b></p><table>{rows}</table><ul>{shown}</ul>{self.verdict._repr_html_()}"
+
+
+def _plain(value: Any) -> Any:
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)

@@ -1,0 +1,56 @@
+"""The shapes that code is traced with: each axis has a size of its own, by which it is known again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import prod
+from typing import Any
+
+import sympy
+
+from klsym.audit.terms import AXES, Refused
+
+SIZES = {"b": 7, "t": 11, "v": 13}  # few formulas hold these numbers
+TOGETHER = {prod(SIZES[a] for a in axes): axes for axes in ("b", "t", "v", "bt", "tv", "btv")} | {1: ""}
+COUNTS = {axis: sympy.Symbol(f"size_{axis}", positive=True) for axis in AXES}
+SELECTED = 17  # how many tokens a mask selects is not known
+GRID, WORDS, ROWS = (7, 11), (7, 11, 13), (7,)
+
+
+def axes_of(sizes: Iterable[int]) -> str:
+    """The letters of axes of these sizes.
+
+    >>> axes_of([7, 11]), axes_of([77]), axes_of([11, 1])
+    ('bt', 'bt', 't')
+
+    Raises Refused: a size that none of the arguments has.
+    """
+    found = ""
+    for size in sizes:
+        if size not in TOGETHER:
+            raise Refused("a sum along an axis that the arguments do not have")
+        found += TOGETHER[size]
+    return "".join(sorted(set(found), key=AXES.index))
+
+
+def refuse_unless_aligned(shape: tuple[int, ...]) -> None:
+    """Each axis once, and in order: (7, 1, 11) times (7, 11) would pair every sequence with every other.
+
+    >>> refuse_unless_aligned((7, 7, 11))
+    Traceback (most recent call last):
+        ...
+    klsym.audit.terms.Refused: sequences and tokens are mixed by broadcasting, to shape b, b, t
+    """
+    if SELECTED in shape:
+        return
+    letters = [TOGETHER.get(size, "?") for size in shape]
+    order = [AXES.find(a) for a in "".join(letters)]
+    if "?" not in letters and order != sorted(set(order)):
+        raise Refused(
+            f"sequences and tokens are mixed by broadcasting, to shape {', '.join(a or '1' for a in letters)}"
+        )
+
+
+def count_of(sizes: Iterable[int]) -> Any:
+    """How many there are, as a product of symbols, which no number of the code can be mistaken for."""
+    return prod((COUNTS[axis] for axis in axes_of(sizes)), start=sympy.S.One)

@@ -1,0 +1,257 @@
+"""Reading a function, a method or a block of lines out of a file, without running the rest of the file.
+
+Of the file only these lines are compiled, with the definitions, constants, decorators and imports that they
+use.  Imported are the standard library, torch, numpy and jax; what comes from another file of the same
+package
+is read out of that file in the same way; other packages are not loaded, and using them is refused by name.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import importlib
+import sys
+import types
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from klsym.audit.places import here
+from klsym.audit.terms import Refused
+from klsym.errors import UsageError
+
+LOADED = frozenset(sys.stdlib_module_names) | {"torch", "numpy", "jax"}
+DROPPED = {"torch.compile", "torch.jit.script", "torch.jit.ignore", "torch.compiler.disable", "jax.jit",
+           "overload",
+           "abstractmethod", "typing.overload"}  # fmt: skip
+LARGEST = 5_000_000  # characters of a file
+DEEPEST = 12  # files that import one another
+FUTURE = __import__("__future__").annotations.compiler_flag
+
+
+class Missing:
+    """A name that the code uses and that is not here: any use of it is refused."""
+
+    def __init__(self, name: str, why: str) -> None:
+        self.__dict__.update(_name=name, _why=why)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name.endswith("__"):
+            raise AttributeError(name)
+        return Missing(f"{self._name}.{name}", self._why)
+
+    def __getitem__(self, key: Any) -> Any:
+        return Missing(f"{self._name}[{key!r}]", self._why)
+
+    def __mro_entries__(self, bases: Any) -> tuple[Any, ...]:
+        return ()
+
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise Refused(f"{self._name} {self._why}", here())
+
+    __call__ = __bool__ = __iter__ = __len__ = __float__ = __int__ = __index__ = __contains__ = _refuse
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _refuse
+    __pow__ = __rpow__ = __neg__ = __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _refuse
+    __and__ = __or__ = __invert__ = __enter__ = __exit__ = __setattr__ = _refuse
+    __hash__ = None  # type: ignore[assignment]
+
+
+@dataclass
+class File:
+    """A parsed file: its definitions by name, and what has been compiled of it."""
+
+    path: Path
+    text: str
+    tree: ast.Module
+    definitions: dict[str, ast.stmt]
+    namespace: dict[str, Any] = field(default_factory=dict)
+    done: set[str] = field(default_factory=set)
+    notes: list[str] = field(default_factory=list)
+    files: set[str] = field(default_factory=set)
+    depth: int = 0
+
+    def provide(self, names: Iterable[str]) -> None:
+        """Compile what these names stand for in the file, and what that uses."""
+        wanted: list[ast.stmt] = []
+        for name in sorted(set(names)):
+            self._collect(name, wanted)
+        for node in sorted(wanted, key=lambda n: n.lineno):
+            self.run([node])
+
+    def _collect(self, name: str, wanted: list[ast.stmt]) -> None:
+        node = self.definitions.get(name)
+        if node is None or name in self.done:
+            return
+        self.done.add(name)
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            self.namespace[name] = _imported(self, node, name)
+            return
+        node = self.without_foreign_decorators(node)
+        if node not in wanted:
+            wanted.append(node)
+            self.definitions[name] = node
+        for used in names_read(node):
+            self._collect(used, wanted)
+
+    def without_foreign_decorators(self, node: Any) -> Any:
+        """Decorators that compile are dropped; those of packages that are not loaded are named in a note."""
+        kept = []
+        for decorator in getattr(node, "decorator_list", ()):
+            text = ast.unparse(decorator.func if isinstance(decorator, ast.Call) else decorator)
+            if text in DROPPED or (text.endswith("partial") and "jit" in ast.unparse(decorator)):
+                continue
+            if self.is_foreign(text.partition(".")[0]):
+                where = f"line {decorator.lineno}"
+                self.notes.append(f"the decorator @{text} ({where}) is left out: it is not imported")
+            else:
+                kept.append(decorator)
+        if hasattr(node, "decorator_list"):
+            node.decorator_list = kept
+        return node
+
+    def is_foreign(self, name: str) -> bool:
+        """Is it neither defined here nor imported from what is loaded?"""
+        node = self.definitions.get(name)
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            self._collect(name, [])
+            return isinstance(self.namespace[name], Missing)
+        return node is None and not hasattr(builtins, name)
+
+    def run(self, nodes: list[ast.stmt]) -> None:
+        """Compile these statements, with the lines that they have in the file, and run them."""
+        module = ast.fix_missing_locations(ast.Module(nodes, []))
+        exec(compile(module, str(self.path), "exec", flags=FUTURE, dont_inherit=True), self.namespace)
+
+
+def opened(path: Path, depth: int = 0) -> File:
+    """Parse a file; raises UsageError in one line where there is none, or it is no Python."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: {getattr(error, 'strerror', None) or 'no text in UTF-8'}") from None
+    if len(text) > LARGEST:
+        raise UsageError(f"{path}: larger than {LARGEST} characters")
+    try:
+        tree = ast.parse(text, filename=str(path))
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        line = getattr(error, "lineno", None)
+        raise UsageError(
+            f"{path}{f', line {line}' if line else ''}: no Python: {getattr(error, 'msg', error)}"
+        ) from None
+    file = File(path, text, tree, _definitions(tree.body), depth=depth)
+    file.files.add(str(path))
+    file.namespace.update(__name__="audited", __file__=str(path), __builtins__=builtins)
+    return file
+
+
+def _definitions(body: list[ast.stmt]) -> dict[str, ast.stmt]:
+    """What a module defines, by name; the first branch of a try or an if that defines it counts."""
+    found: dict[str, ast.stmt] = {}
+    for node in body:
+        names: list[str] = []
+        match node:
+            case ast.FunctionDef(name) | ast.AsyncFunctionDef(name) | ast.ClassDef(name):
+                found[name] = node  # the last one counts
+            case ast.Import(aliases) | ast.ImportFrom(names=aliases):
+                names = [a.asname or a.name.partition(".")[0] for a in aliases]
+            case ast.Assign(targets):
+                names = [n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)]
+            case ast.AnnAssign(ast.Name(name), value=value) if value is not None:
+                names = [name]
+            case ast.If() | ast.Try() | ast.With():
+                inner = [
+                    *node.body,
+                    *getattr(node, "orelse", []),
+                    *(s for h in getattr(node, "handlers", []) for s in h.body),
+                ]
+                for name, definition in _definitions(inner).items():
+                    found.setdefault(name, definition)
+        for name in names:
+            found[name] = node
+    return found
+
+
+def names_read(node: ast.AST) -> set[str]:
+    """The names that are read within, annotations left out."""
+    found: set[str] = set()
+    stack: list[ast.AST] = [node]
+    while stack:
+        current = stack.pop()
+        if isinstance(current, ast.Name) and isinstance(current.ctx, ast.Load):
+            found.add(current.id)
+        skipped = {id(getattr(current, "annotation", None)), id(getattr(current, "returns", None))}
+        stack += [child for child in ast.iter_child_nodes(current) if id(child) not in skipped]
+    return found
+
+
+# ---------------------------------------------------------------------------- imports
+def _imported(file: File, node: ast.Import | ast.ImportFrom, name: str) -> Any:
+    """What an import binds a name to."""
+    alias = next(a for a in node.names if (a.asname or a.name.partition(".")[0]) == name)
+    if isinstance(node, ast.Import):
+        module = alias.name if alias.asname else alias.name.partition(".")[0]
+        return _module(file, module, 0, name)
+    module = node.module or ""
+    if not node.level and module.partition(".")[0] in LOADED:
+        try:
+            return getattr(importlib.import_module(module), alias.name)
+        except (ImportError, AttributeError):
+            return _absent(module, alias.name)
+    path = _beside(file, module, node.level)
+    if path is not None and path.name != "__init__.py":
+        return Elsewhere(file, path).lookup(alias.name)
+    inner = _beside(file, f"{module}.{alias.name}".strip("."), node.level)
+    if inner is not None:
+        return Elsewhere(file, inner)
+    return Elsewhere(file, path).lookup(alias.name) if path else _absent(module, alias.name)
+
+
+def _module(file: File, module: str, level: int, name: str) -> Any:
+    if module.partition(".")[0] in LOADED:
+        try:
+            return importlib.import_module(module)
+        except ImportError:
+            return Missing(name, f"is not here: {module} is not installed")
+    path = _beside(file, module, level)
+    return Elsewhere(file, path) if path else _absent(module, "")
+
+
+def _absent(module: str, name: str) -> Missing:
+    shown = f"{module}.{name}" if name else module
+    return Missing(shown, "is not imported: map what it gives, or audit MODULE:FUNC, which imports normally")
+
+
+def _beside(file: File, module: str, level: int) -> Path | None:
+    """The file of a module of the same package."""
+    parts = module.split(".") if module else []
+    bases = [file.path.parents[level - 1]] if level else list(file.path.parents)[:8]
+    for base in bases:
+        for candidate in (base.joinpath(*parts).with_suffix(".py"), base.joinpath(*parts, "__init__.py")):
+            if parts and candidate.is_file() and candidate != file.path:
+                return candidate
+    return None
+
+
+class Elsewhere(types.ModuleType):
+    """A module of the same package: each name is read out of its file when it is used."""
+
+    def __init__(self, of: File, path: Path) -> None:
+        super().__init__(path.stem)
+        if of.depth >= DEEPEST:
+            raise Refused(f"{path.name}: imported through more than {DEEPEST} files")
+        file = opened(path, of.depth + 1)
+        file.files, file.notes = of.files, of.notes
+        file.files.add(str(path))
+        self.__dict__["_file"] = file
+
+    def lookup(self, name: str) -> Any:
+        file = self._file
+        file.provide([name])
+        return file.namespace[name] if name in file.namespace else _absent(file.path.stem, name)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self.lookup(name)

@@ -1,0 +1,215 @@
+"""What traced code computes with: the language of losses, and beside it masks, steps and sums over axes.
+
+    Total(e, "t")   the sum over tokens of e; "b" over the sequences of a batch, "v" over the vocabulary
+    Step(x)         1 where x > 0, else 0, with derivative zero
+    mask            1 at the tokens that count, 0 at padding
+
+They live in traces alone: `aggregation` takes the totals off, `grammar` writes the rest in the loss grammar.
+
+>>> grammar(Step(k1) * k2)
+k2*sg(1/2 + k1/(2*Abs(k1)))
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import sympy
+from sympy import Function, Rational, Symbol
+
+from klsym.errors import UsageError
+from klsym.language import k1, k2, k3, log_mu, log_p, log_q, r, rho, sg
+
+AXES = "btv"  # sequences of a batch, tokens of a sequence, words of the vocabulary
+SMALL = 10**6  # denominators below are taken for what was meant: 0.30000000000000004 is 3/10
+mask = Symbol("mask", real=True, nonnegative=True)
+token = Symbol("token", real=True)  # which word was sampled
+every_log_q, every_log_p, every_log_mu = (
+    Symbol(f"{x.name}[v]", real=True) for x in (log_q, log_p, log_mu)
+)  # of all words
+VOCABULARY = {every_log_q: log_q, every_log_p: log_p, every_log_mu: log_mu}
+
+
+class Refused(UsageError):
+    """Code that is not read; the message names the operation, `line` where it stands in the user's file."""
+
+    def __init__(self, reason: str, line: int | None = None) -> None:
+        self.reason, self.line = reason, line
+        super().__init__(f"line {line}: {reason}" if line else reason)
+
+
+class Step(Function):
+    """1 where its argument is positive, 0 elsewhere; its derivative is zero wherever it has one."""
+
+    nargs = 1
+    is_real = True
+    is_nonnegative = True
+
+    @classmethod
+    def eval(cls, x: Any) -> Any:
+        if x.is_positive:
+            return sympy.S.One
+        if x.is_nonpositive:
+            return sympy.S.Zero
+
+    def fdiff(self, argindex: int = 1) -> Any:
+        return sympy.S.Zero
+
+
+class Total(Function):
+    """The sum over axes: Total(e, t), the axes as a symbol made of their letters."""
+
+    nargs = 2
+    is_real = True
+
+    @property
+    def axes(self) -> str:
+        return str(self.args[1])
+
+
+def total(e: Any, axes: str) -> Any:
+    """The sum of e over axes.
+
+    >>> total(mask * k1, "t")
+    Total(mask*k1, t)
+    """
+    return Total(e, Symbol(axes)) if axes else e
+
+
+def exact(number: Any) -> Any:
+    """A number of the code as the rational that was meant.
+
+    >>> exact(0.1), exact(3), exact(0.1 * 3)
+    (1/10, 3, 3/10)
+
+    Raises Refused: nan or infinity.
+    """
+    if isinstance(number, bool | int):
+        return Rational(int(number))
+    value = float(number)
+    if value != value or value in (float("inf"), float("-inf")):
+        raise Refused(f"the number {value} in a formula")
+    near = Fraction(repr(value))
+    simple = near.limit_denominator(SMALL)
+    close = simple and abs(simple - near) < Fraction(1, 10**14) * abs(near)
+    found = simple if close else near
+    return Rational(found.numerator, found.denominator)
+
+
+def of_mask(e: Any) -> Any:
+    """A function of the mask alone as a + b mask, which it is at 0 and 1."""
+    if e.free_symbols != {mask} or e.has(Total):
+        return e
+    nothing, whole = (e.xreplace({mask: sympy.Integer(value)}).doit() for value in (0, 1))
+    return nothing + (whole - nothing) * mask
+
+
+def step(x: Any) -> Any:
+    """1 where x > 0."""
+    return of_mask(Step(x))
+
+
+def grammar(e: Any) -> Any:
+    """A formula at one token that counts, in the loss grammar: Step(x) is (1 + x/|x|)/2, detached."""
+    found = detached_once(e.xreplace({mask: sympy.S.One}))
+    found = folded(found.replace(lambda part: isinstance(part, Step), _indicator))
+    if found.has(Total):
+        raise Refused(f"a sum over axes within a formula: {found}")
+    return found
+
+
+def dropped(e: Any) -> Any:
+    """The value: sg left out."""
+    while e.has(sg):
+        e = e.replace(lambda part: isinstance(part, sg), lambda part: part.args[0])
+    return e
+
+
+def depends(e: Any) -> bool:
+    """Does it move with theta, that is with log q outside sg?"""
+    plain = e.replace(lambda part: isinstance(part, sg), lambda part: sympy.S.Zero)
+    return any(x.name.partition("[")[0] == log_q.name for x in plain.free_symbols)
+
+
+def detached_once(e: Any) -> Any:
+    """One sg around what is detached, in place of one around each of its parts.
+
+    >>> detached_once(sympy.exp(sg(log_q) - log_p))
+    sg(exp(-log_p + log_q))
+    """
+    if isinstance(e, sympy.Atom) or not e.has(sg):
+        return e
+    if not isinstance(e, sympy.Add | sympy.Mul) and not depends(e):
+        return sg(dropped(e))
+    return e.func(*(detached_once(a) for a in e.args))
+
+
+def _indicator(e: Any) -> Any:
+    [x] = e.args
+    return sg((1 + x / sympy.Abs(x)) / 2) if x.free_symbols else e
+
+
+def folded(e: Any) -> Any:
+    """With the names of the estimators where they stand: log q - log p is k1, exp(-k1) is r.
+
+    >>> folded(sympy.exp(log_p - log_q) - 1 - (log_p - log_q))
+    k3
+    """
+    if isinstance(e, sympy.Atom):
+        return e
+    inside = e.func(*(folded(a) for a in e.args)) if _opaque(e) else _open(e)
+    return _named(_merged(inside) if isinstance(inside, sympy.Mul) else inside)
+
+
+def _merged(product: Any) -> Any:
+    """exp(a) exp(b) is exp(a + b)."""
+    parts = [a for a in product.args if isinstance(a.as_base_exp()[0], sympy.exp) or isinstance(a, sympy.exp)]
+    if len(parts) < 2:
+        return product
+    exponents = (a.args[0] if isinstance(a, sympy.exp) else a.base.args[0] * a.exp for a in parts)
+    rest = sympy.Mul(*(a for a in product.args if a not in parts))
+    return rest * _power(sympy.expand(sum(exponents, start=sympy.S.Zero)))
+
+
+def _opaque(e: Any) -> bool:
+    return not isinstance(e, sympy.Add | sympy.exp)
+
+
+def _open(e: Any) -> Any:
+    """Sums and exponents, where differences of log densities are seen."""
+    if isinstance(e, sympy.exp):
+        return _power(sympy.expand(folded(e.args[0])))
+    return _sum(sum((folded(a) for a in e.args), start=sympy.S.Zero))
+
+
+def _sum(e: Any) -> Any:
+    """a log q + b log p + c log mu with a + b + c = 0 as multiples of k1 and log rho."""
+    p, mu = e.coeff(log_p), e.coeff(log_mu)
+    if not (p.is_number and mu.is_number and e.coeff(log_q) == -(p + mu) and (p or mu)):
+        return e
+    rest = e - e.coeff(log_q) * log_q - p * log_p - mu * log_mu
+    ratio = mu * (log_mu - log_q)
+    return rest - p * k1 + ratio
+
+
+def _power(e: Any) -> Any:
+    """exp(-k1) is r, exp(log q - log mu) is rho."""
+    one, weight = e.coeff(k1), -e.coeff(log_mu)
+    whole = one.is_Integer and weight.is_Integer and e.coeff(log_q) == weight
+    if not whole or not (one or weight):
+        return sympy.exp(e)
+    rest = sympy.expand(e - one * k1 - weight * (log_q - log_mu))
+    return r**-one * rho**weight * sympy.exp(rest)
+
+
+def _named(e: Any) -> Any:
+    """k1^2/2 is k2; c (r - 1 + k1) is c k3."""
+    if isinstance(e, sympy.Mul | sympy.Pow):
+        c, rest = e.as_coeff_Mul()
+        return 2 * c * k2 * rest / k1**2 if rest.as_powers_dict().get(k1) == 2 else e
+    if isinstance(e, sympy.Add):
+        c = e.coeff(r)
+        if c and e.coeff(k1) == c and c.is_number and e.as_coeff_Add()[0] == -c:
+            return e - c * (r - 1 + k1) + c * k3
+    return e

@@ -1,0 +1,90 @@
+"""`klsym audit`: real code, in a process of its own."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from itertools import product
+from typing import Any
+
+from klsym.audit.binding import option, pair
+from klsym.audit.child import Reply, Runner
+from klsym.commands.console import one_line
+from klsym.engine.explain_setting import CHOICES
+from klsym.errors import UsageError
+
+HEADS = ("code", "options", "loss", "target")
+WIDEST = 60
+
+
+def audit_code(options: argparse.Namespace) -> int:
+    """The verdict on a function; a table where there are several, or several values of an option."""
+    maps = dict(pair(text, "--map") for text in options.map)
+    setting = {name: getattr(options, name) for name in CHOICES if getattr(options, name) is not None}
+    questions = [
+        (target, {"map": maps, "set": chosen, "result": options.result, **setting})
+        for target in options.targets
+        for chosen in _choices(options.set)
+    ]
+    with Runner(options.time_limit, options.memory_limit) as runner:
+        replies = [
+            runner.ask({"target": target, "options": arguments, "expect": options.expect})
+            for target, arguments in questions
+        ]
+    if len(replies) == 1 and replies[0].get("code") == 2:
+        raise UsageError(replies[0]["error"])
+    _print(questions, replies, options.format)
+    return max(
+        _code(reply, options.expect, target) for (target, _), reply in zip(questions, replies, strict=True)
+    )
+
+
+def _choices(texts: list[str]) -> list[dict[str, Any]]:
+    """All combinations, where an option is given several times.
+
+    >>> _choices(["kind=k1", "kind=k3", "beta=0.1"])
+    [{'kind': 'k1', 'beta': 0.1}, {'kind': 'k3', 'beta': 0.1}]
+    """
+    values: dict[str, list[Any]] = {}
+    for text in texts:
+        name, value = pair(text, "--set")
+        values.setdefault(name, []).append(option(value))
+    return [dict(zip(values, chosen, strict=True)) for chosen in product(*values.values())]
+
+
+def _code(reply: Reply, expected: str | None, target: str) -> int:
+    """1 where the trace disagrees, or where the target is another one than was expected."""
+    if "error" in reply:
+        print(f"klsym: {one_line(reply['error'])}", file=sys.stderr)
+        return int(reply["code"])
+    if not reply["meets"]:
+        turned = "minus " if reply["target"] == expected else ""
+        print(f"klsym: {target} targets {turned}{reply['target']}, not {expected}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _print(questions: list[tuple[str, dict[str, Any]]], replies: list[Reply], form: str) -> None:
+    if form == "json":
+        for (target, _), reply in zip(questions, replies, strict=True):
+            print(
+                json.dumps(
+                    reply["json"] if "json" in reply else {"function": target, "error": reply["error"]}
+                )
+            )
+    elif len(replies) == 1:
+        print(replies[0].get("text", ""), end="\n" if "text" in replies[0] else "")
+    else:
+        rows = [HEADS, *(_row(*each) for each in zip(questions, replies, strict=True))]
+        widths = [min(max(len(row[i]) for row in rows), WIDEST) for i in range(len(HEADS))]
+        for row in rows:
+            print("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _row(question: tuple[str, dict[str, Any]], reply: Reply) -> tuple[str, ...]:
+    target, arguments = question
+    if "row" in reply:
+        return tuple(reply["row"])
+    values = ", ".join(f"{k}={v}" for k, v in arguments["set"].items()) or "-"
+    return target.rpartition(":")[2], values, "-", f"not read: {one_line(reply['error'], 120)}"

@@ -1,0 +1,158 @@
+"""Behaviours of real code that an audit tells apart; each verdict is confirmed against `explain` by hand."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sympy
+
+import klsym
+from klsym.audit import operations
+from klsym.audit.audits import Disagrees
+from klsym.errors import UsageError
+from klsym.language import sg
+
+pytest.importorskip("torch")
+import audited
+
+SOURCE = Path(audited.__file__).read_text(encoding="utf-8").splitlines()
+ON, OFF = "on-policy", "off-policy"
+NOTHING: dict[str, Any] = {}
+# function -> sampling, the loss of one token, the target, how tokens meet, words of a finding
+BEHAVIOURS = {
+    "k1_loss": (ON, "k1", "zero", "by itself", "does not depend on the reference"),
+    "k3_loss": (ON, "k3", "forward-kl", "by itself", "infinite, first at exp"),
+    "k3_careful": (ON, "k3", "forward-kl", "by itself", "first at expm1"),
+    "ratio_k3": (OFF, "rho*k3", "reverse-kl", "by itself", ""),
+    "detached_ratio_k3": (OFF, "sg(rho)*k3", "forward-kl", "by itself", "with the weight attached"),
+    "no_grad_ratio_k3": (OFF, "sg(rho)*k3", "forward-kl", "by itself", "with the weight attached"),
+    "value_one_k3": (ON, "exp(log_q - sg(log_q))*k3", "reverse-kl", "by itself", "carries a gradient only"),
+    "truncated_ratio_k3": (OFF, "min(2, rho)*k3", "separable", "by itself", "where min(2, rho) binds"),
+    "truncated_detached_ratio_k2": (OFF, "k2*sg(min(2, rho))", "separable", "by itself", ""),
+    "attached_ratio_k2": (OFF, "rho*k2", "f-divergence", "by itself", "with the weight detached"),
+    "straight_through": (ON, "k2 + sg(k3 - k2)", "reverse-kl", "by itself", "the value is that of k3, the"),
+    "minus_k3": (ON, "-k3", "forward-kl", "by itself", ""),
+    "minus_k2": (ON, "-k2", "reverse-kl", "by itself", "the sign is turned round"),
+    "upside_down_k3": (OFF, "", "f-divergence", "by itself", "p/q in place of q/p"),
+    "upside_down_weight": (OFF, "k3/rho", "separable", "by itself", "q/mu in place of mu/q"),
+    "clamp_before_exp": (ON, "exp(clip(-k1, -10, 10)) - clip(-k1, -10, 10) - 1", "f-divergence", "by itself",
+                         "get no gradient at all"),
+    "clamp_after_exp": (ON, "clip(k3, -5, 5)", "f-divergence", "by itself", "get no gradient at all"),
+    "clamp_exponent_only": (ON, "exp(min(5, -k1)) + k1 - 1", "f-divergence", "by itself", "keep a gradient"),
+    "clamp_before_and_after": (ON, "min(5, exp(clip(-k1, -10, 10)) - clip(-k1, -10, 10) - 1)", "f-divergence",
+                               "by itself", "get no gradient at all"),
+    "in_place": (ON, "k3", "forward-kl", "by itself", ""),
+    "masked_where": (ON, "k3", "forward-kl", "by itself", ""),
+    "token_mean": (ON, "k3", "forward-kl", "all tokens of the batch", ""),
+    "token_mean_by_index": (ON, "k3", "forward-kl", "all tokens of the batch", ""),
+    "sequence_mean": (ON, "k3", "forward-kl", "averaged over the tokens of each sequence, then", ""),
+    "grid_mean": (ON, "k3", "forward-kl", "averaged over the padded grid", ""),
+    "fixed_length": (ON, "k3/512", "forward-kl", "summed over the tokens of each sequence, then", ""),
+    "mask_forgotten": (ON, "k3", "forward-kl", "all tokens of the batch", "padding counts"),
+    "sequence_ratio_token_k3": (OFF, "rho*k3", "reverse-kl", "summed over the tokens", ""),
+    "sequence_k2": (ON, "k2", "reverse-kl", "each sequence by itself", ""),
+    "full_vocabulary": (ON, "rho*k1", "reverse-kl", "all tokens", "an exact expectation"),
+    "full_vocabulary_forward": (ON, "", "forward-kl", "by itself", "an exact expectation"),
+    "picked_tokens": (ON, "k2", "reverse-kl", "by itself", ""),
+    "policy_and_penalty": (OFF, "beta*rho*k3 - rho*A", "combination", "by itself", ""),
+    "cast": (ON, "k3", "forward-kl", "by itself", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BEHAVIOURS)
+def test_each_behaviour_is_told_apart(name):
+    sampling, expression, target, tokens, finding = BEHAVIOURS[name]
+    found = klsym.audit(getattr(audited, name), sampling=sampling, **OPTIONS.get(name, NOTHING))
+    assert expression in ("", found.expression)
+    assert found.target == target and tokens in found.tokens.words
+    assert any(finding in str(one) for one in found.findings)
+
+
+OPTIONS = {
+    "fixed_length": {"set": {"length": 512}},
+}
+
+
+# function -> the operation that is named, and a piece of the line of the file that it stands in
+REFUSED = {
+    "custom": ("a custom autograd function", "Identity.apply"),
+    "branch_on_data": ("a branch on data", "if d.mean() > 0"),
+    "branch_on_item": ("a number that .item() takes", "d.mean().item() > 0"),
+    "unknown": ("the operation erf is not read", "torch.erf"),
+    "running": ("the operation cumsum is not read", "cumsum"),
+    "part": ("indexing that takes out a part", "logp[:, 1:]"),
+    "largest": ("max over tokens is not read", ".max()"),
+    "geometric": ("inside a function that is not linear", ""),
+    "two_ways": ("put together in different ways", ""),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_not_read_is_refused_by_name_and_line(name):
+    words, piece = REFUSED[name]
+    with pytest.raises(UsageError) as refused:
+        klsym.audit(getattr(audited, name))
+    message = str(refused.value)
+    assert words in message and "\n" not in message
+    if piece:
+        [line] = re.findall(r"audited\.py, line (\d+): ", message)
+        assert piece in SOURCE[int(line) - 1]
+
+
+def test_a_trace_that_the_code_contradicts_is_not_reported():
+    """A view that shares memory: the trace has not seen the change."""
+    with pytest.raises(Disagrees, match=r"value: .* in the trace, .* in the code"):
+        klsym.audit(audited.hidden_hook)
+
+
+@pytest.mark.parametrize("name", ["k3_loss", "sequence_mean", "ratio_k3"])
+def test_a_wrong_trace_is_noticed(name, monkeypatch):
+    """Each of these changes to the table of operations is found out before a word is said."""
+    for operation, wrong in WRONG.items():
+        with monkeypatch.context() as changed, pytest.raises(Disagrees):
+            changed.setitem(operations.ELEMENTWISE, operation, wrong)
+            klsym.audit(getattr(audited, name), sampling=OFF)
+
+
+WRONG = {
+    "exp": lambda x: sg(sympy.exp(x)),
+    "sub": lambda a, b, alpha=1: a - b * sympy.Rational(10**8 + 1, 10**8),
+}
+
+
+def test_sequences_get_their_setting_from_the_code():
+    """A ratio of whole sequences on a token's k3 is rho with weights of sequences, and 1/T is a mean."""
+    found = klsym.audit(audited.sequence_ratio_token_k3, sampling=OFF)
+    assert (found.verdict.setting.level, found.verdict.setting.weights) == ("token", "sequence")
+    meant = klsym.audit(audited.sequence_mean, level="token")
+    assert meant.verdict.setting.aggregate == "mean"
+    assert meant.verdict.to_json() == klsym.explain("k3", level="token", aggregate="mean").to_json()
+    with pytest.raises(UsageError, match="aggregate sum: the loss is averaged over the tokens"):
+        klsym.audit(audited.sequence_mean, level="token", aggregate="sum")
+
+
+def test_a_detached_penalty_is_read_as_a_reward():
+    found = klsym.audit(audited.reward_penalty, use="reward")
+    assert found.target == "reverse-kl" and found.to_json()["use"] == "reward"
+    assert klsym.audit(audited.reward_penalty).target == "zero"  # as a loss it has no gradient
+
+
+def test_the_object_is_that_of_explain_with_what_was_read():
+    found = klsym.audit(audited.ratio_k3, sampling=OFF)
+    told = klsym.explain("rho*k3", sampling=OFF).to_json()
+    mine = found.to_json()
+    assert {key: mine[key] for key in told} == told
+    assert mine["map"] == {"logp": "log_q", "ref_logp": "log_p", "old_logp": "log_mu"}
+    assert (mine["function"], mine["expression"], mine["set"]) == ("ratio_k3", "rho*k3", {})
+    first, last = mine["lines"]
+    assert mine["file"].endswith("audited.py") and SOURCE[first - 1].startswith("def ratio_k3")
+    assert "return ratio * k3_loss" in SOURCE[last - 1]
+
+
+def test_minus_a_divergence_does_not_meet_an_expectation():
+    assert klsym.audit(audited.ratio_k3, sampling=OFF).meets("reverse-kl")
+    found = klsym.audit(audited.minus_k2)
+    assert found.target == "reverse-kl" and not found.meets("reverse-kl")

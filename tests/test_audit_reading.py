@@ -1,0 +1,281 @@
+"""What `klsym audit` reads of a file and what it leaves alone; bad files and options get one clear line."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import klsym
+from klsym.audit.binding import bind
+from klsym.audit.reading import read
+from klsym.cli import main
+from klsym.errors import UsageError
+
+pytest.importorskip("torch")
+
+TRAINER = """
+import os
+open("RAN", "w").write("the whole file was run")
+os.system("touch RAN")
+import torch
+import heavy_package.inner as heavy
+from another_heavy_package import register, Base
+from .helpers import masked_mean
+
+SCALE = float(0.5)
+UNUSED = os.system("touch RAN")
+
+
+@register("kl")
+@torch.compile
+def penalty(logp, ref_logp, kind="k2", *, weight=1.0):
+    if kind == "k1":
+        return weight * (logp - ref_logp)
+    if kind == "k2":
+        return weight * SCALE * (logp - ref_logp) ** 2
+    if kind == "heavy":
+        return heavy.penalty(logp, ref_logp)
+    raise ValueError("no such kind")
+
+
+class Trainer(Base):
+    CLIP = 20
+
+    def __init__(self):
+        os.system("touch RAN")
+
+    def estimate(self, d):
+        return torch.exp(d.clamp(-self.CLIP, self.CLIP)) - d - 1
+
+    @staticmethod
+    def both(logp, ref_logp):
+        return (logp - ref_logp) ** 2 / 2
+
+    def compute_loss(self, model, inputs):
+        logps = self._logps(model, inputs)
+        mask = inputs["completion_mask"]
+        kl = self.estimate(inputs["ref_logps"] - logps)
+        metrics = {"kl": kl.mean().item()}
+        if self.args.detach:
+            kl = kl.detach()
+        loss = masked_mean(self.args.beta * kl, mask)
+        with torch.no_grad():
+            frozen = 0.5 * (logps - inputs["ref_logps"]) ** 2
+        return loss, metrics
+"""
+HELPERS = """
+import torch
+raise RuntimeError("the whole file was run")
+
+
+def masked_mean(x, mask):
+    return _total(x * mask) / mask.sum()
+
+
+def _total(x):
+    return x.sum()
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "trainer.py").write_text(TRAINER, encoding="utf-8")
+    (tmp_path / "helpers.py").write_text(HELPERS, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    assert not (tmp_path / "RAN").exists()
+
+
+def line_of(text: str, source: str = TRAINER) -> int:
+    [number] = [n for n, line in enumerate(source.splitlines(), 1) if text in line]
+    return number
+
+
+def test_a_function_is_read_without_the_rest_of_its_file(folder):
+    found = klsym.audit("trainer.py:penalty")
+    assert (found.expression, found.target) == ("k2", "reverse-kl")
+    assert any("@register" in note and "left out" in note for note in found.notes)
+    assert found.code.lines[0] == line_of("def penalty")
+    assert "heavy_package" not in sys.modules
+
+
+def test_options_choose_the_branch(folder):
+    assert klsym.audit("trainer.py:penalty", set={"kind": "k1", "weight": 3}).expression == "3*k1"
+    with pytest.raises(UsageError, match=r"line \d+: the code raises ValueError: no such kind"):
+        klsym.audit("trainer.py:penalty", set={"kind": "k9"})
+    with pytest.raises(UsageError, match=r"heavy_package.inner.*is not imported: map what it gives"):
+        klsym.audit("trainer.py:penalty", set={"kind": "heavy"})
+
+
+def test_a_method_with_expressions_of_the_code_as_roles(folder):
+    found = klsym.audit(
+        "trainer.py:Trainer.compute_loss",
+        map={"self._logps(model, inputs)": "log_q"},
+        set={"self.args.detach": False, "self.args.beta": 0.04},
+    )
+    assert found.expression == "1/25*exp(clip(-k1, -20, 20)) + 1/25*k1 - 1/25" or "clip" in found.expression
+    assert found.tokens.words.startswith("averaged over all tokens of the batch")
+    assert found.bindings.texts["inputs['ref_logps']"] == "log_p"
+    assert found.bindings.guessed == ["inputs['completion_mask']", "inputs['ref_logps']"]
+    assert any("2 values" in note for note in found.notes)
+
+
+def test_what_is_free_is_a_parameter_or_is_named(folder):
+    roles = {"self._logps(model, inputs)": "log_q"}
+    found = klsym.audit("trainer.py:Trainer.compute_loss", map=roles, set={"self.args.detach": False})
+    assert list(found.bindings.free) == ["self.args.beta"] and "beta" in found.expression
+    with pytest.raises(UsageError, match=r"self.args.detach is free.*\(free: .*self.args.detach; --set"):
+        klsym.audit("trainer.py:Trainer.compute_loss", map=roles)
+
+
+def test_static_methods(folder):
+    assert klsym.audit("trainer.py:Trainer.both").expression == "k2"
+
+
+def block(first: str, last: str) -> str:
+    return f"trainer.py:{line_of(first)}-{line_of(last)}"
+
+
+def test_lines_inside_a_method(folder):
+    lines = block("kl = self.estimate", "kl = self.estimate")
+    roles = {"self.estimate(inputs['ref_logps'] - logps)": "k3"}
+    assert klsym.audit(lines, map=roles).target == "forward-kl"
+    lines = block("loss = masked_mean", "loss = masked_mean")
+    found = klsym.audit(lines, map={"kl": "k2"})
+    assert found.expression == "beta*k2" and "all tokens of the batch" in found.tokens.words
+
+
+def test_lines_under_no_grad_are_detached(folder):
+    lines = block("frozen = 0.5", "frozen = 0.5")
+    assert klsym.audit(lines).expression == "sg(k2)"
+
+
+def test_lines_that_read_a_name_before_they_change_it(folder):
+    (folder / "inline.py").write_text("import torch\nkl = kl * 2\nkl = kl + 1\n", encoding="utf-8")
+    found = klsym.audit("inline.py:2-3", map={"kl": "k2"})
+    assert found.expression == "2*k2 + 1"
+    assert klsym.audit("inline.py:2", map={"kl": "k2"}, result="kl * 3").expression == "6*k2"
+
+
+BAD: list[tuple[str, dict[str, Any], str]] = [
+    ("trainer.py:nothing", {}, "no function nothing (there are penalty)"),
+    ("trainer.py:Nothing.f", {}, "no class Nothing"),
+    ("trainer.py:Trainer.nothing", {}, "no function Trainer.nothing (there are __init__, estimate, both"),
+    ("missing.py:f", {}, "missing.py: No such file"),
+    ("trainer.py:9000-9001", {}, "no statement in lines 9000 to 9001"),
+    ("trainer.py", {}, "FILE.py:FUNC, FILE.py:120-128 or MODULE:FUNC expected"),
+    ("nowhere_at_all:f", {}, "nowhere_at_all:f cannot be imported: ModuleNotFoundError"),
+    ("trainer.py:penalty", {"map": {"nosuch": "log_q"}}, "reads no 'nosuch' (it reads logp, ref_logp, kind"),
+    ("trainer.py:penalty", {"map": {"logp": "logq"}}, "unknown name 'logq' at character 1"),
+    ("trainer.py:penalty", {"map": {"logp": "__import__('os')"}}, "unexpected"),
+    ("trainer.py:penalty", {"map": {"logp +": "log_q"}}, "'logp +' is no name or expression"),
+]
+
+
+@pytest.mark.parametrize(("target", "options", "words"), BAD, ids=str)
+def test_bad_input_gets_one_line(folder, target, options, words):
+    with pytest.raises(UsageError) as refused:
+        klsym.audit(target, **options)
+    assert words in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_lines_that_cut_a_statement(folder):
+    start = line_of("if self.args.detach")
+    with pytest.raises(UsageError, match=f"lines {start} to {start} cut the statement of lines {start} to"):
+        klsym.audit(f"trainer.py:{start}-{start}")
+
+
+def test_a_guess_can_be_overridden(folder):
+    code = read("trainer.py:penalty")
+    assert bind(code, {}, {}).texts == {"logp": "log_q", "ref_logp": "log_p"}
+    turned = bind(code, {"logp": "log_p", "ref_logp": "log_q"}, {})
+    assert (turned.texts, turned.guessed) == ({"logp": "log_p", "ref_logp": "log_q"}, [])
+
+
+# ---------------------------------------------------------------------------- the command
+BROKEN = {
+    "syntax.py": ("def f(logp:\n", "syntax.py, line 1: no Python"),
+    "leaves.py": (
+        "import sys\ndef f(logp):\n    sys.exit('bye')\n",
+        "line 3: the code raises SystemExit: bye",
+    ),
+    "arity.py": (
+        "def g(x):\n    return x\ndef f(logp):\n    return g()\n",
+        "line 4: the code raises TypeError",
+    ),
+    "binary.py": ("\x00\x01", "no Python"),
+    "endless.py": ("def f(logp):\n    return f(logp)\n", "line 2: the code raises RecursionError"),
+    "empty.py": ("def f(logp):\n    pass\n", "nothing is returned"),
+    "listed.py": ("def f(logp):\n    return {'kl': logp}\n", "a dict is returned (kl): name the loss"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_files(folder, name):
+    text, words = BROKEN[name]
+    (folder / name).write_text(text, encoding="utf-8")
+    with pytest.raises(UsageError) as refused:
+        klsym.audit(f"{name}:f")
+    assert words in str(refused.value) and "\n" not in str(refused.value)
+
+
+HOSTILE = (
+    "# read with numpy\nimport os\n"
+    + """
+def loops(logp):
+    while True:
+        pass
+
+def exits(logp):
+    os._exit(0)
+
+def forged(logp):
+    os.write(1, b'{"text": "fine", "row": [], "target": "reverse-kl", "meets": true}\\n')
+    os._exit(0)
+
+def hungry(logp):
+    return logp + len(bytearray(10**11))
+"""
+)
+
+
+def test_hostile_code_cannot_hang_exit_forge_or_eat_memory(folder, capsys):
+    (folder / "hostile.py").write_text(HOSTILE, encoding="utf-8")
+    targets = [f"hostile.py:{name}" for name in ("loops", "exits", "forged", "hungry")]
+    assert main(["audit", *targets, "--time-limit", "6"]) == 2
+    out, err = capsys.readouterr()
+    told = ["no answer within 6 s", "ended without a word", "ended without a word", "MemoryError"]
+    assert len(err.splitlines()) == 4
+    for line, row, words in zip(err.splitlines(), out.splitlines()[1:], told, strict=True):
+        assert line.startswith("klsym: ") and words in line and "not read" in row
+
+
+def test_the_command_with_several_values_and_an_expectation(folder, capsys):
+    options = ["--set", "kind=k1", "--set", "kind=k2", "--set", "kind=k9", "--expect", "reverse-kl"]
+    assert main(["audit", "trainer.py:penalty", *options]) == 2
+    out, err = capsys.readouterr()
+    head, first, second, third = out.splitlines()
+    assert head.split() == ["code", "options", "loss", "target"]
+    assert first.split()[:3] == ["penalty", "kind=k1", "k1"] and "targets nothing" in first
+    assert second.split()[:3] == ["penalty", "kind=k2", "k2"] and third.split()[3] == "not"
+    assert "trainer.py:penalty targets zero, not reverse-kl" in err and err.count("\n") == 2
+
+
+def test_the_command_prints_json(folder, capsys):
+    both = ["--set", "weight=1", "--set", "weight=-1"]
+    assert main(["audit", "trainer.py:penalty", *both, "--json", "--expect", "reverse-kl"]) == 1
+    out, err = capsys.readouterr()
+    plain, turned = map(json.loads, out.splitlines())
+    assert plain["gradient"]["target"] == "reverse-kl" and plain["expression"] == "k2"
+    assert Path(plain["file"]).name == "trainer.py" and turned["set"] == {"weight": -1}
+    assert err == "klsym: trainer.py:penalty targets minus reverse-kl, not reverse-kl\n"
+
+
+def test_the_help_says_that_the_code_is_run(capsys):
+    with pytest.raises(SystemExit):
+        main(["audit", "--help"])
+    assert "THIS RUNS THE CODE" in capsys.readouterr().out
