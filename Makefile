@@ -19,7 +19,7 @@ endif
 
 .DEFAULT_GOAL := help
 .PHONY: help install report paper test lint types notebooks notebooks-check bench calibrate attacks mutants random-losses \
-	implied rocq lock format clean
+	random-audits implied rocq lock format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -104,6 +104,9 @@ rocq: install ## check the certificates with the checker that Rocq has proved so
 	@rm -rf $(BUILD)/rocq
 	$(BIN)/klsym export --rocq $(BUILD)/rocq $(CERTIFICATES)
 	$(BIN)/python rocq/check.py $(BUILD)/rocq
+
+random-audits: install ## 1,000 random PyTorch functions audited, against explain of what they are the code of (needs torch)
+	$(BIN)/python benchmarks/random_audits.py --count 1000
 
 # Keeps the pinned versions that still fit; `make lock LOCK_FLAGS=--upgrade` takes the newest.
 # Universal, hence one lock for all systems and Pythons; no index is named in it.

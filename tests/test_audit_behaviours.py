@@ -156,3 +156,13 @@ def test_minus_a_divergence_does_not_meet_an_expectation():
     assert klsym.audit(audited.ratio_k3, sampling=OFF).meets("reverse-kl")
     found = klsym.audit(audited.minus_k2)
     assert found.target == "reverse-kl" and not found.meets("reverse-kl")
+
+
+def test_the_helper_for_test_suites():
+    from klsym.testing import assert_targets
+
+    assert_targets(audited.ratio_k3, "reverse-kl", sampling=OFF)
+    with pytest.raises(
+        AssertionError, match=r"minus_k2 does not target reverse-kl:(.|\n)*the sign is turned"
+    ):
+        assert_targets(audited.minus_k2, "reverse-kl")

@@ -223,32 +223,31 @@ def test_broken_files(folder, name):
     assert words in str(refused.value) and "\n" not in str(refused.value)
 
 
-HOSTILE = (
-    "# read with numpy\nimport os\n"
-    + """
+HOSTILE = r"""import os
+import numpy as np
+
 def loops(logp):
-    while True:
+    while np:
         pass
 
 def exits(logp):
-    os._exit(0)
+    os._exit(0 * len(np.__name__))
 
 def forged(logp):
-    os.write(1, b'{"text": "fine", "row": [], "target": "reverse-kl", "meets": true}\\n')
-    os._exit(0)
+    os.write(1, b'{"text": "fine", "row": [], "target": "reverse-kl", "meets": true}\n')
+    os._exit(0 * len(np.__name__))
 
 def hungry(logp):
-    return logp + len(bytearray(10**11))
+    return np.abs(logp) + len(bytearray(10**11))
 """
-)
 
 
 def test_hostile_code_cannot_hang_exit_forge_or_eat_memory(folder, capsys):
     (folder / "hostile.py").write_text(HOSTILE, encoding="utf-8")
     targets = [f"hostile.py:{name}" for name in ("loops", "exits", "forged", "hungry")]
-    assert main(["audit", *targets, "--time-limit", "6"]) == 2
+    assert main(["audit", *targets, "--use", "reward", "--time-limit", "5"]) == 2
     out, err = capsys.readouterr()
-    told = ["no answer within 6 s", "ended without a word", "ended without a word", "MemoryError"]
+    told = ["no answer within 5 s", "ended without a word", "ended without a word", "MemoryError"]
     assert len(err.splitlines()) == 4
     for line, row, words in zip(err.splitlines(), out.splitlines()[1:], told, strict=True):
         assert line.startswith("klsym: ") and words in line and "not read" in row

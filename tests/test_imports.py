@@ -64,7 +64,8 @@ ROOMS = [
     "errors", "escaping", "templates", "files", "progress", "workers", "ring", "names", "slots", "statements",
     "abbreviations", "kernel", "rocq", "unfolding", "language", "sums", "parser", "convert", "finding", "evidence",
     "render", "engine", "numeric", "ledger", "calculus", "explorer", "kept", "settling", "sampling",
-    "experiments", "tables", "figures", "write_up", "audit", "commands", "cli", "__main__",
+    "experiments", "tables", "figures", "write_up", "audit", "testing",
+    "commands", "cli", "__main__",
 ]  # fmt: skip
 HOUSE = (Path(__file__).parents[1] / "ARCHITECTURE.md").read_text(encoding="utf-8")
 KERNEL = {name for name in GRAPH if name.split(".")[:2] == ["klsym", "kernel"]}

@@ -52,7 +52,10 @@ def commands() -> list[tuple[list[str], int | None, str]]:
 
 
 @pytest.mark.parametrize(("arguments", "lines", "output"), commands(), ids=str)
-def test_console_output_is_real(arguments, lines, output, capsys):
+def test_console_output_is_real(arguments, lines, output, capsys, monkeypatch):
+    if arguments[0] == "audit":
+        pytest.importorskip("torch")
+        monkeypatch.chdir(Path(__file__).parent.parent)
     assert main(arguments) == 0
     assert capsys.readouterr().out.splitlines()[:lines] == output.splitlines()
 
@@ -85,6 +88,7 @@ def test_the_commands_are_shown():
         ["explain", "k3"],
         ["recommend", "--target", "reverse-kl", "--sampling", "off-policy"],
         ["explain", "k3"],
+        ["audit", "tests/audited.py:detached_ratio_k3", "--sampling", "off-policy"],
         [
             "optimum",
             "k3",

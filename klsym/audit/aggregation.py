@@ -48,6 +48,7 @@ class Tokens:
     weights: str = "token"
     aggregate: str = ""
     over_vocabulary: bool = False
+    traced: Any = None  # the same as it was traced, before it was written in the grammar
 
 
 def tokens_of(formula: Any) -> Tokens:
@@ -70,7 +71,7 @@ def tokens_of(formula: Any) -> Tokens:
     over_batch = any("b" in e.axes for e in found.atoms(Total))
     words = _words(key, level, over_batch)
     shown = "sequence" if level == "sequence" else "token"
-    return Tokens(grammar(loss), words, shown, weights, aggregate, over_vocabulary)
+    return Tokens(grammar(loss), words, shown, weights, aggregate, over_vocabulary, loss)
 
 
 # ---------------------------------------------------------------------------- the vocabulary

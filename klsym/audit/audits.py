@@ -9,12 +9,11 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 from klsym.audit.aggregation import Tokens, tokens_of
 from klsym.audit.binding import Bindings, bind
-from klsym.audit.confirm import SCALES, Point, confirm, draw
+from klsym.audit.confirm import SCALES, Point, confirm, draw, same
 from klsym.audit.findings import Facts, findings_of
 from klsym.audit.frameworks import Framework, framework_of
 from klsym.audit.places import watching
@@ -104,6 +103,8 @@ class _Walk:
         with self.guarded():
             self.function, self.namespace = code.build(self.slots)
         self.framework: Framework = framework_of(self.function, self.namespace)
+        if options["use"] == "loss" and not self.framework.differentiates:
+            raise Refused("NumPy has no gradient: --use reward")
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
@@ -159,7 +160,7 @@ class _Walk:
                         k: self.framework.argument(f, layout) for k, f in self.bindings.roles.items()
                     }
                     arguments.update({k: self.framework.parameter(x) for k, x in self.bindings.free.items()})
-                    formula, journal = self.framework.trace(partial(self.call, arguments))
+                    formula, journal = self.framework.trace(self.call, arguments)
                 return _Traced(formula, journal, layout, tokens_of(formula))
             except Refused as refusal:
                 refusals.append(refusal)
@@ -190,11 +191,10 @@ class _Walk:
                 traced.formula, run, points, over_vocabulary, gradient and self.framework.differentiates
             )
         if outcome.failed or not outcome.points:
-            reason = outcome.failed or "no finite number to compare"
-            raise Disagrees(
-                f"{self.code.name}: the trace disagrees with the code ({reason}): nothing is said about it"
-            )
-        setting = self.setting(traced.tokens, over_vocabulary)
+            self.disagree(outcome.failed or "no finite number to compare")
+        if not same(traced.tokens.traced, traced.tokens.loss, points.values()):
+            self.disagree("its formula is lost in the loss grammar")
+        setting = self.setting(traced.tokens)
         verdict = ask(traced.tokens.loss, **setting)
         with self.guarded():
             overflows = self.overflows(traced, symbols)
@@ -205,7 +205,11 @@ class _Walk:
                      bool(outcome.sides) and not outcome.unmet, given_map,
                      given_set, notes, self.framework.name)  # fmt: skip
 
-    def setting(self, tokens: Tokens, over_vocabulary: bool) -> dict[str, Any]:
+    def disagree(self, reason: str) -> NoReturn:
+        told = f"the trace disagrees with the code ({reason}): nothing is said about it"
+        raise Disagrees(f"{self.code.name}: {told}")
+
+    def setting(self, tokens: Tokens) -> dict[str, Any]:
         """What was asked for, and where nothing was said, what the code does."""
         found = {key: value for key, value in self.options.items() if value is not None}
         if tokens.weights == "sequence":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
@@ -27,7 +28,7 @@ class Framework:
     every_layout: tuple[Any, ...]
     argument: Callable[[Any, Any], Any]
     parameter: Callable[[Any], Any]
-    trace: Callable[[Callable[[], Any]], tuple[Any, list[Any]]]
+    trace: Callable[[Callable[[dict[str, Any]], Any], Mapping[str, Any]], tuple[Any, list[Any]]]
     exactly: Callable[[At, Mapping[str, Any], Any], Callable[[Point], Any]]
     overflows: Callable[[At, Mapping[str, Any], Any, Mapping[str, Point]], list[Any]]
 
@@ -54,7 +55,8 @@ def framework_of(function: Any, namespace: Mapping[str, Any]) -> Framework:
 
 
 def _libraries(function: Any, namespace: Mapping[str, Any]) -> set[str]:
-    values = dict(namespace)
+    values = {**namespace, "": type(function)}
+    function = inspect.unwrap(function)
     code = getattr(function, "__code__", None)
     known = {**getattr(function, "__globals__", {}), **_closed_over(function)}
     values.update({name: known[name] for name in getattr(code, "co_names", ()) if name in known})
@@ -72,21 +74,34 @@ def _closed_over(function: Any) -> dict[str, Any]:
     return {n: c.cell_contents for n, c in zip(names, cells, strict=False)}
 
 
+def _from(module: Any, name: str, differentiates: bool) -> Framework:
+    """Each library has a module with these functions."""
+    return Framework(
+        name, differentiates, module.LAYOUTS, module.argument, module.parameter_argument, module.trace,
+        module.exactly, module.overflows,
+    )  # fmt: skip
+
+
 def _torch() -> Framework:
     import torch  # noqa: F401
 
-    from klsym.audit import torch_run as run
+    from klsym.audit import torch_run
 
-    return Framework(
-        "torch",
-        True,
-        run.LAYOUTS,
-        run.argument,
-        run.parameter_argument,
-        run.trace,
-        run.exactly,
-        run.overflows,
-    )
+    return _from(torch_run, "torch", True)
 
 
-FRAMEWORKS: dict[str, Callable[[], Framework]] = {"torch": _torch}
+def _jax() -> Framework:
+    import jax  # noqa: F401
+
+    from klsym.audit import jax_trace
+
+    return _from(jax_trace, "jax", True)
+
+
+def _numpy() -> Framework:
+    from klsym.audit import numpy_trace
+
+    return _from(numpy_trace, "numpy", False)
+
+
+FRAMEWORKS: dict[str, Callable[[], Framework]] = {"torch": _torch, "jax": _jax, "numpy": _numpy}

@@ -28,3 +28,8 @@ def here() -> int | None:
             return frame.f_lineno
         frame = frame.f_back  # type: ignore[assignment]
     return None
+
+
+def files_watched() -> frozenset[str]:
+    """The user's files."""
+    return _files[-1] if _files else frozenset()

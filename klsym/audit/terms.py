@@ -127,8 +127,12 @@ def dropped(e: Any) -> Any:
 
 
 def depends(e: Any) -> bool:
-    """Does it move with theta, that is with log q outside sg?"""
-    plain = e.replace(lambda part: isinstance(part, sg), lambda part: sympy.S.Zero)
+    """Does it move with theta, that is with log q outside sg?
+
+    >>> depends(sg(rho) * k2), depends(sg(rho) * log_p)
+    (True, False)
+    """
+    plain = e.replace(lambda part: isinstance(part, sg), lambda part: sympy.Dummy(positive=True))
     return any(x.name.partition("[")[0] == log_q.name for x in plain.free_symbols)
 
 

@@ -55,10 +55,10 @@ def parameter_argument(symbol: Any) -> Any:
     return traced(symbol, ())
 
 
-def trace(call: Callable[[], Any]) -> tuple[Any, list[Entry]]:
+def trace(call: Callable[[dict[str, Any]], Any], arguments: Mapping[str, Any]) -> tuple[Any, list[Entry]]:
     """The formula of what the call returns, and the operations on the way."""
     with tracing() as journal:
-        found = call()
+        found = call(dict(arguments))
         if is_traced(found) and found.selected is not None:
             raise Refused("what is returned is a selection by a mask, which nothing sums")
         return formula_of(found), journal
@@ -119,23 +119,34 @@ def exactly(call: Callable[[Point, dict[str, Any]], Any], roles: Mapping[str, An
     from torch.overrides import TorchFunctionMode
 
     class Double(TorchFunctionMode):  # type: ignore[misc]
-        """Casts between floats are left out."""
+        """Casts between floats are left out; the largest number at each token is kept."""
+
+        largest = torch.zeros(GRID, dtype=torch.float64)
 
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             name = getattr(func, "__name__", "")
             with torch._C.DisableTorchFunction():
                 done = func(*args, **(kwargs or {}))
-            double = name in CASTS and args and getattr(args[0], "dtype", None) == torch.float64
-            if double and isinstance(done, torch.Tensor) and done.is_floating_point():
-                return args[0]
-            made = isinstance(done, torch.Tensor) and name in CASTS and done.is_floating_point()
-            return done.double() if made else done
+                if not isinstance(done, torch.Tensor) or not done.is_floating_point():
+                    return done
+                if name in CASTS:
+                    double = getattr(args[0], "dtype", None) == torch.float64
+                    return args[0] if double else done.double()
+                self.keep(done.detach())
+            return done
 
-    def at(point: Point) -> tuple[np.ndarray, np.ndarray]:
+        def keep(self, done: Any) -> None:
+            """At each token of the grid; of anything else, at all tokens."""
+            size = done.abs().nan_to_num(nan=0.0)
+            size = size.amax(dim=-1) if tuple(size.shape) == WORDS else size
+            if size.numel():
+                self.largest = torch.maximum(self.largest, size if tuple(size.shape) == GRID else size.amax())
+
+    def at(point: Point) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         arguments, leaf = real_arguments(roles, point, layout, torch.float64)
-        with torch.enable_grad(), Double():
+        with torch.enable_grad(), Double() as mode:
             value, slope = run(partial(call, point), arguments, leaf)
-        return value.detach().double().numpy(), slope.detach().numpy()
+        return value.detach().double().numpy(), slope.detach().numpy(), mode.largest.numpy()
 
     return at
 

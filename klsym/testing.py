@@ -1,0 +1,33 @@
+"""For test suites of training code: a loss that changes its target fails the build.
+
+from klsym.testing import assert_targets
+
+def test_the_penalty():
+    assert_targets(my_trainer.kl_penalty, "reverse-kl", sampling="off-policy")
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def assert_targets(function: Any, target: str, **options: Any) -> None:
+    """Assert that code targets "reverse-kl", say: minus that divergence is another target.
+
+    >>> import pytest; torch = pytest.importorskip("torch")
+    >>> def penalty(logp, ref_logp):
+    ...     return 0.5 * (logp - ref_logp) ** 2
+    >>> assert_targets(penalty, "reverse-kl")
+
+    function: a function, or "FILE.py:FUNC" and the like.  It is run.
+    target: as `klsym.explain` names it: "zero", "reverse-kl", "forward-kl", "combination", "f-divergence",
+      "separable", "none".
+    options: those of `klsym.audit`: sampling, use, map, set, result, ...
+    Raises AssertionError: another target, with the whole verdict; UsageError: code that cannot be read.
+    """
+    __tracebackhide__ = True  # pytest shows the line of the test
+    from klsym.audit.audits import audit
+
+    found = audit(function, **options)
+    if not found.meets(target):
+        raise AssertionError(f"{found.code.name} does not target {target}:\n\n{found}")
