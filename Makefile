@@ -89,9 +89,10 @@ attacks: install ## attack the kernel with random certificates; every theorem is
 mutants: install ## change the trusted base line by line; the kernel's tests must notice each change
 	$(BIN)/python tests/mutants.py --jobs 2
 
-random-losses: install ## 20,000 random losses in all settings against the literal oracle, 10,000 that name their sums, and the rules on 10,000 sums over t
+random-losses: install ## 20,000 random losses in all settings, 10,000 that name their sums, 3,000 with clamps, against the literal oracle
 	$(BIN)/python benchmarks/random_losses.py --count 20000
 	$(BIN)/python benchmarks/random_losses.py --slots --count 10000
+	$(BIN)/python benchmarks/random_losses.py --clamps --count 3000
 	$(BIN)/python benchmarks/random_losses.py --tokens --count 10000
 
 implied: install ## the objectives of 1,000 random c(r) against floats that share nothing with klsym

@@ -2,6 +2,7 @@
 
     python benchmarks/random_losses.py --count 20000 --seed 0            # verdicts, all settings and levels
     python benchmarks/random_losses.py --slots --count 10000 --seed 0    # losses that name their sums
+    python benchmarks/random_losses.py --clamps --count 3000 --seed 0    # clamps, masks, a third policy
     python benchmarks/random_losses.py --tokens --count 10000 --seed 0   # the kernel's rules on sums over t
 
 Each failing loss is printed as soon as it is found; at the end stand the share of open answers in every
@@ -68,6 +69,24 @@ def judge(seed: int, number: int, slots: bool = False) -> tuple[int, dict[str, A
     }  # fmt: skip
 
 
+def judge_clamps(seed: int, number: int) -> tuple[int, dict[str, Any]]:
+    """Generate, explain and judge one loss with clamps."""
+    import clamped_losses
+
+    signal.signal(signal.SIGALRM, _too_slow)
+    signal.alarm(LIMIT)
+    start = time.perf_counter()
+    try:
+        found = clamped_losses.judge(seed, number)
+    finally:
+        signal.alarm(0)
+    case = found.case
+    answer = {"text": case.text, "room": random_losses.room_of(case), "target": found.target}
+    return number, answer | {
+        "reason": found.reason, "complaints": list(found.complaints), "seconds": time.perf_counter() - start,
+    }  # fmt: skip
+
+
 def _too_slow(*_: Any) -> None:
     raise TooSlow(f"more than {LIMIT} s")
 
@@ -91,8 +110,8 @@ def run(examine: Callable[[int, int], Any], numbers: list[int], seed: int, jobs:
 # ---------------------------------------------------------------------------- verdicts
 def verdicts(chosen: argparse.Namespace) -> bool:
     """Judge so many verdicts, those in the log included; has any failed?"""
-    kind = "random-slot-losses" if chosen.slots else "random-losses"
-    log = Path(chosen.log or f"build/{kind}-{chosen.seed}.jsonl")
+    kind = "slots-" * chosen.slots + "clamps-" * chosen.clamps
+    log = Path(chosen.log or f"build/random-losses-{kind}{chosen.seed}.jsonl")
     log.parent.mkdir(parents=True, exist_ok=True)
     done = _read(log)
     start = time.perf_counter()
@@ -107,7 +126,8 @@ def verdicts(chosen: argparse.Namespace) -> bool:
                 print(f"FAILED {number} {_told(answer)}", flush=True)
 
         missing = [number for number in range(chosen.count) if number not in done]
-        run(partial(judge, slots=chosen.slots), missing, chosen.seed, chosen.jobs, keep)
+        one = judge_clamps if chosen.clamps else partial(judge, slots=chosen.slots)
+        run(one, missing, chosen.seed, chosen.jobs, keep)
     answers = [done[number] for number in range(chosen.count)]
     print(table(answers))
     print(_in_short(answers, time.perf_counter() - start))
@@ -219,6 +239,7 @@ def options(argv: list[str] | None = None) -> argparse.Namespace:
         "--slots", action="store_true", help="losses that sum over tokens or samples themselves"
     )
     parser.add_argument("--tokens", action="store_true", help="canonical forms of losses over sequences")
+    parser.add_argument("--clamps", action="store_true", help="piecewise losses, masks, a third policy")
     chosen = parser.parse_args(argv)
     if chosen.count < 1 or chosen.jobs < 1:
         parser.error("--count and --jobs: positive numbers expected")

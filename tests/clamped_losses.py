@@ -1,0 +1,105 @@
+"""Random piecewise losses with a third policy and masks, in every room, and points on their bounds.
+
+>>> generate(seed=0, number=3) == generate(seed=0, number=3)
+True
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator
+
+import numpy as np
+from loss_judge import AGREE, Outcome, examine
+from oracle.losses import DERIVED, PARAMETERS, Jet, derived, evaluate, plain, sg
+from piecewise_losses import generate as kinked
+from random_losses import SETTINGS, Case
+
+ROOMS: tuple[dict[str, str], ...] = (
+    {}, {"level": "token"}, {"level": "token"}, {"level": "token", "aggregate": "mean"},
+    {"batch": "mean"}, {"batch": "leave-one-out"}, {"level": "sequence"},
+)  # fmt: skip
+RELEASED = (  # a surrogate of a trainer, and a penalty beside it
+    "-min(rho*A, clip(rho, 0.8, 1.2)*A)", "-min(rho_old*A, clip(rho_old, 0.8, 1.28)*A)",
+    "-max(min(rho*A, clip(rho, 0.8, 1.2)*A), 3*A)", "-sg(min(rho, 1.3))*A*log_q",
+    "-min(exp(log_old - log_mu), 1.5)*min(rho_old*A, clip(rho_old, 0.8, 1.2)*A)", "-M*min(rho, 1.4)*A",
+    "-min(rho*(A - beta*sg(k1)), clip(rho, 0.8, 1.2)*(A - beta*sg(k1)))",
+)  # fmt: skip
+PENALTIES = (
+    "", "beta*k3", "beta*rho*k3", "0.1*clip(k3, 0, 0.4)", "beta*rho_old*k2", "0.2*M*k3", "beta*sg(rho)*k2",
+    "0.1*abs(k1)", "beta*min(rho_old, 1.2)*k3", "0.3*sg(min(rho, 1.1))*k2",
+)  # fmt: skip
+RHO = re.compile(r"\brho\b")
+
+
+def generate(seed: int, number: int) -> Case:
+    """Loss `number` of the sequence `seed`."""
+    stream = random.Random(f"clamped {seed}/{number}")
+    sampling, use = SETTINGS[stream.randrange(4)]
+    room = dict(stream.choice(ROOMS))
+    if stream.random() < 0.35:
+        text, use = stream.choice(RELEASED), "loss"
+        penalty = stream.choice(PENALTIES)
+        text += f" + {penalty}" if penalty else ""
+    else:
+        like = SETTINGS.index((sampling, use)) + len(SETTINGS) * number
+        text = kinked(seed, like).text
+        if stream.random() < 0.5:  # the ratio to the third policy in the place of some of the weights
+            text = RHO.sub(lambda _: stream.choice(("rho", "rho_old")), text)
+        if stream.random() < 0.2:
+            text = f"M*({text})"
+    if room.get("level") == "token" and use == "reward":
+        room["credit"] = "same-token"
+    return Case(text, sampling, use, ring=False, **room)
+
+
+def judge(seed: int, number: int) -> Outcome:
+    """The verdict on one loss, judged by enumeration, and at points on its bounds."""
+    case = generate(seed, number)
+    outcome = examine(case)
+    found = tuple(on_the_bounds(case)) if case.batch == "none" and outcome.target != "refused" else ()
+    return Outcome(case, outcome.target, (*outcome.complaints, *found), outcome.reason)
+
+
+# ---------------------------------------------------------------------------- points on the bounds
+TIES = (0.0, 0.0, -0.4, 0.3)  # log ratios: rho is exactly 1 at half of the points, where many bounds are
+
+
+def on_the_bounds(case: Case) -> Iterator[str]:
+    """The printed gradient at one token, where many log ratios are exactly 0 and rewards are too."""
+    from loss_worlds import options
+
+    import klsym
+
+    text = klsym.explain(case.text, **options(case)).to_json()["gradient"]["per_sample"]
+    text = re.sub(r"\bT\b", "1", text).replace("_now", "")
+    stream = np.random.default_rng(len(text))
+    size = 60
+    log_q = stream.normal(size=size)
+    gaps = stream.choice(TIES, size=(3, size))
+    gaps[2] = np.where(stream.random(size) < 0.5, gaps[1], gaps[2])
+    moved = Jet(log_q, np.ones(size))
+    known = {
+        "log_q": moved, "log_p": log_q - gaps[0], "log_mu": log_q - gaps[1], "log_old": log_q - gaps[2],
+        "R": stream.choice((-1.0, 0.0, 2.0), size=size), "A": stream.choice((-1.0, 0.0, 1.5), size=size),
+        "M": stream.integers(2, size=size) * 1.0,
+    }  # fmt: skip
+    if case.sampling == "on-policy":
+        known["log_mu"] = sg(moved)
+
+    def find(name: str, slot: str | None = None) -> object:
+        if name in DERIVED:
+            return derived(name, find)
+        return known[name] if name in known else PARAMETERS[name]
+
+    def still(name: str, slot: str | None = None) -> object:
+        return plain(find(name))
+
+    literal = evaluate(case.text, find)
+    exact = plain(literal) if case.use == "reward" else getattr(literal, "a", 0.0)
+    printed = plain(evaluate(text, still))
+    gap = np.abs(np.broadcast_to(exact, size) - np.broadcast_to(printed, size))
+    if np.any(gap > AGREE * (1 + np.abs(exact))):
+        where = int(np.argmax(gap))
+        yield f"per_sample {text!r}: off by {gap[where]:.1e} on a bound, at {where} of {size}"
