@@ -45,7 +45,7 @@ def function(name: str) -> Draft:
 TAKEN_BY_CONSTANTS = (
     "r", "rho", "s", "q", "p", "mu", "u", "v", "KL", "E", "E_q", "E_mu_now", "k1_now", "beta_past", "sum_t",
     "mean_i", "exp", "log", "sg", "grad", "k2", "k3", "log_p", "value", "total", "constant", "iff", "x", "t",
-    "x_self", "rho_old", "length", "H",
+    "x_self", "rho_old", "old", "o", "M", "length", "H",
 )  # fmt: skip
 TAKEN_BY_FUNCTIONS = ("log_mu", "k1", "w", "chi2", "sum_i", "E_p", "r", "s", "curl", "f_future")
 NO_NAMES = ("2", "a b", "a'", "a[now]", "sg(a)", "", "β", "a-b", "_a", "a" * 61)

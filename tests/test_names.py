@@ -33,7 +33,7 @@ from klsym.statements import Context
 HOME = Path(klsym.__file__).parent
 WORDS = {
     "the loss grammar": "log_q log_p log_mu k k1 k2 k3 r rho w o s R A M sg exp log sqrt abs min max clip",
-    "a third policy": "log_old rho_old",
+    "a third policy": "old log_old rho_old",
     "batches and sequences": "T H length sum mean loo centred normalised togo seqmean",
     "slots": "past now future self other others rest",
     "places and measures": "q p mu count sample value total x",
