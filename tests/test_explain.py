@@ -519,7 +519,7 @@ WARNINGS: list[tuple[str, dict[str, str], set[str]]] = [
     ("abs(k1)", OFF, {"core", "weight"}),
     ("clip(k1, -1, 1)", OFF_REWARD, {"core", "weight"}),
     ("rho*clip(k1, -1, 1)", OFF_REWARD, {"core"}),
-    ("rho*abs(k1)", {}, {"core", "literal"}),
+    ("rho*abs(k1)", {}, {"core", "literal", "unless"}),
     ("sqrt(2)*k1", {}, {"core", "noise"}),
     ("rho", {}, {"noise"}),
     ("1/rho", {}, {"noise"}),

@@ -177,3 +177,62 @@ def test_a_whole_objective(case: tuple[str, str, str]) -> None:
 
         ascent = -(literal(1e-5) - literal(-1e-5)) / 2e-5
     assert abs((whole(1e-5) - whole(-1e-5)) / 2e-5 - ascent) < 1e-7
+
+
+# outside the ring, as detached rewards, which are their own coefficients: is f known, where is it convex
+OUTSIDE = {
+    "-log((1 + r)/2)/2": (True, True, None),
+    "log(1 + r)": (True, False, None),
+    "1/(1 + r)": (True, True, None),
+    "r/(1 + r)": (True, False, None),
+    "1/(1 + r)**2": (True, True, None),
+    "sqrt(2)*k1*r": (True, False, "r >= 1/e"),
+    "k1 - log(1 + r)": (True, True, None),
+    "k1 + log(1 + r)**2/8": (False, None, None),  # neither f nor the region
+    "sqrt(1 + r)": (False, False, None),
+    "exp(-r)": (False, True, None),
+    "abs(k1)": (True, False, "r <= 1"),
+    "min(k1, 3)": (True, True, None),
+    "clip(k1, -2, 1)": (True, True, None),
+    "clip(k2, -1, 2)": (True, False, "r <= 1 or r >= exp(2)"),
+    "clip(k3, -10, 10)": (False, False, "r <= 1 or r >= 13.6109"),
+    "clip(r, 0.5, 2)": (False, False, "r <= 0.5 or r >= 2"),
+    "abs(k1 - 1)": (True, False, "r <= 1/e"),
+    "max(k1, 2*k1)": (True, True, None),
+    "min(k1, 2*k1) - r/4": (True, True, None),
+}
+
+
+@pytest.mark.parametrize("c", OUTSIDE)
+def test_outside_the_ring(c: str) -> None:
+    known, holds, where = OUTSIDE[c]
+    verdict = klsym.explain(c, use="reward")
+    answer = verdict.to_json()["gradient"]
+    expected = None if holds is None else {"holds": holds, "where": where}
+    assert (answer["f"] is not None, answer["genuine_divergence"]) == (known, expected)
+    assert verdict.trust == "sympy" and bool(answer["objective"]) == known
+    if known:
+        for seed in (1, 2):
+            assert implied_judge.faults(c, answer, seed) == []
+    assert not known or klsym.parse(answer["f"]).has(klsym.r, klsym.k1)
+
+
+def test_a_difference_of_absolute_logs_is_the_total_variation() -> None:
+    """E_q[sign(k1) s] = grad sum |p - q|, by differences; a kink at r = 1 has no strength."""
+    verdict = klsym.explain("abs(k1)")
+    told_of_abs = verdict.to_json()["gradient"]
+    assert told_of_abs["f"] == "abs(r - 1)" and told_of_abs["fisher_strength"] is None
+    assert told_of_abs["genuine_divergence"] == {"holds": True, "where": None}
+    assert "a kink at r = 1" in str(verdict) and not any("restoring" in w for w in verdict.warnings)
+    model = implied_judge.Model(4)
+    q = model.q()
+    field = (q * np.sign(np.log(q / model.p)) * (model.u - (q * model.u).sum())).sum()
+    ends = [np.abs(model.p - model.q(t)).sum() for t in (1e-6, -1e-6)]
+    assert abs((ends[0] - ends[1]) / 2e-6 - field) < 1e-8
+
+
+def test_a_fall_of_c_parts_its_regions() -> None:
+    """The slope of -abs(k1) jumps down at r = 1: concave there, and flat on both sides."""
+    answer = told("-abs(k1)")
+    assert answer["genuine_divergence"] == {"holds": False, "where": "r <= 1 or r >= 1"}
+    assert answer["f"] == "-abs(r - 1)"

@@ -13,6 +13,7 @@ from klsym.engine import outside, slopes
 from klsym.engine.advice import facts_outside, warnings_for
 from klsym.engine.cases import cases
 from klsym.engine.generators_outside import generated_outside, must_not_vanish
+from klsym.engine.generators_pieces import generated_pieces
 from klsym.engine.piecewise import is_piecewise
 from klsym.engine.verdict import Cases, Meaning, Setting, Step, Verdict
 from klsym.engine.witness import completed, models, shown_model
@@ -86,7 +87,8 @@ def explain_outside(written: Written, setting: Setting, explained: Callable[[Any
 
 def _with_shape(verdict: Verdict, c: Any) -> Verdict:
     """The verdict, with f of what c(r) descends and where it is convex, as far as SymPy finds them."""
-    of_r = generated_outside(c) if verdict.target == "f-divergence" else None
+    find = generated_pieces if is_piecewise(c) else generated_outside
+    of_r = find(c) if verdict.target == "f-divergence" else None
     if of_r is None:
         return verdict
     warnings = (*verdict.warnings, *generated_warnings(of_r))

@@ -146,7 +146,8 @@ def generated_text(found: Any) -> str:
     convex = convexity_text(found.where, found.is_divergence)
     known = f" with f = {told['f']}" if told["f"] else " with an f that has no formula here"
     parts = filter(None, (whole + known, convex))
-    return f"{', '.join(parts)}; f''(1) = {told['fisher_strength']}"
+    kink = "a kink at r = 1" if told["fisher_strength"] is None else f"f''(1) = {told['fisher_strength']}"
+    return f"{', '.join(parts)}; {kink}"
 
 
 def convexity_text(where: Any, holds: bool | None, of: str = "r") -> str:
@@ -187,7 +188,7 @@ def _for_weights(where: Any) -> bool:
 def generated_warnings(found: Any) -> list[str]:
     """What descending E_q[f(r)] does that no divergence does."""
     said = []
-    if not found.strength:
+    if found.strength is not None and not found.strength:
         said.append("no restoring force at q = p: f''(1) = 0")
     if found.where and not found.is_divergence and not _for_weights(found.where):
         said.append(f"pushes q away from p unless {region(found.where)}: f is convex there alone")
