@@ -68,6 +68,7 @@ NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)+|alpha=\S+")
 ESTIMATORS = {name: to_ring(ATOMS[name]) for name in ("k2", "k3")}
 NOT_OF_R = [
     "log_q",
+    "M",
     "log_p",
     "log_mu",
     "log_old",
