@@ -58,7 +58,7 @@ def test_grpo_is_answered_on_a_screen() -> None:
     verdict = klsym.explain(GRPO, level="token", sampling="off-policy")
     text = str(verdict)
     assert time.process_time() - start < 5
-    assert len(text.splitlines()) <= 45
+    assert len(text.splitlines()) <= 50  # a screen, with the counterexample, the hypotheses and what to write
     assert text.splitlines()[0].endswith(
         "targets grad E_mu[sum_t (beta*k3_now - min(rho_now*A, A*clip(rho_now, 1 - eps, eps + 1)))]"
     )

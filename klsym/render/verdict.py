@@ -206,9 +206,10 @@ def _gradient_rows(verdict: VerdictView) -> list[tuple[str, str]]:
     rows = [("gradient", f"{_scored(verdict, tokens, batches)} at each {place}")]
     if verdict.per_sample_cases:
         rows = _case_rows("gradient", f"h s at each {place}, with h =", verdict.per_sample_cases)
-    if verdict.coefficient_cases:
-        mean = "E_q[sum_t c s_now]" if tokens else "E_q[c s]"
-        rows += _case_rows("in q", f"{mean} with c =", verdict.coefficient_cases)
+    if verdict.coefficient_cases and tokens:
+        rows.append(("in q", f"E_q[sum_t c s_now] with c = {_over_weights(verdict)}"))
+    elif verdict.coefficient_cases:
+        rows += _case_rows("in q", "E_q[c s] with c =", verdict.coefficient_cases)
     elif verdict.coefficient is not None:
         mean = "E_q[sum_t c]" if verdict.scores_named[1] else "E_q[sum_t c s_now]" if tokens else "E_q[c s]"
         rows.append(("in q", f"{mean} with c = {verdict.coefficient}"))
@@ -239,6 +240,14 @@ def _gradient_rows(verdict: VerdictView) -> list[tuple[str, str]]:
         under, over = "q" if setting.on_policy else "mu", "sum_t b s_now" if tokens else "b s"
         rows += _case_rows("bias", f"outside the clamps: E_{under}[{over}] with b =", verdict.bias_cases)
     return rows
+
+
+def _over_weights(verdict: VerdictView) -> str:
+    """c of tokens from h of the cases: h, over the weights that bring what is drawn from q to mu."""
+    if verdict.setting.on_policy:
+        return "h"
+    beyond = "*rho_future" if "rho_future" in (verdict.coefficient or "") else ""
+    return f"h/(rho_past*rho_now{beyond})"
 
 
 def _case_rows(name: str, lead: str, cases: Any) -> list[tuple[str, str]]:
