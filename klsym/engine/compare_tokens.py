@@ -1,6 +1,6 @@
 """compare for token losses: values, gradients at a sequence, and expected gradients.  Untrusted.
 
->>> from klsym.engine.explain import as_written
+>>> from klsym.engine.explaining import as_written
 >>> pair = tuple(as_written(loss, ()) for loss in ("rho*k3", "sg(rho)*k2"))
 >>> setting = Setting("off-policy", level="token", weights="token", aggregate="sum")
 >>> [answer.same for answer in compare_tokens(pair, setting)]

@@ -28,9 +28,9 @@ from klsym.convert import to_ring, to_sympy
 from klsym.engine import generators_outside as outer
 from klsym.engine import outside, slopes
 from klsym.engine.derivation import Derivation, Proof, derive
-from klsym.engine.explain import explained
 from klsym.engine.explain_samples import canonical_form, shown_witness
 from klsym.engine.explain_setting import Setting
+from klsym.engine.explaining import explained
 from klsym.engine.generators import (
     GENERATORS,
     Condition,

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from klsym.engine.explain import as_written
 from klsym.engine.explain_samples import canonical_form
 from klsym.engine.explain_setting import Sampling, Use, checked_setting
+from klsym.engine.explaining import as_written
 from klsym.engine.generators import generated
 from klsym.engine.optimum import Optimum, optimum
 from klsym.errors import NotInRing, UsageError
