@@ -196,6 +196,15 @@ def test_a_guess_can_be_overridden(folder):
     assert (turned.texts, turned.guessed) == ({"logp": "log_p", "ref_logp": "log_q"}, [])
 
 
+def test_the_old_policy_beside_the_one_that_samples(folder):
+    text = "def f(logp, old_logp, rollout_logp):\n    return logp - old_logp\n"
+    (folder / "three.py").write_text(text, encoding="utf-8")
+    assert bind(read("three.py:f"), {}, {}).texts == {
+        "logp": "log_q", "old_logp": "log_old", "rollout_logp": "log_mu",
+    }  # fmt: skip
+    assert bind(read("three.py:f"), {"rollout_logp": "R"}, {}).texts["old_logp"] == "log_mu"
+
+
 # ---------------------------------------------------------------------------- the command
 BROKEN = {
     "syntax.py": ("def f(logp:\n", "syntax.py, line 1: no Python"),

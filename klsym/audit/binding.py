@@ -71,6 +71,7 @@ def bind(code: Code, maps: Mapping[str, str], options: Mapping[str, Any]) -> Bin
             continue
         if not _guess(argument, found):
             (found.idle if argument in outside else unclear).append(name)
+    _old_beside_sampler(found)
     read = code.still_read([*found.roles, *found.options, *found.free])
     found.unused = [name for name in unclear if name not in read or _is_root(name, code.outside)]
     unclear = [name for name in unclear if name not in found.unused]
@@ -80,6 +81,15 @@ def bind(code: Code, maps: Mapping[str, str], options: Mapping[str, Any]) -> Bin
             f"{code.name}: left free: {named}; bind each with --map NAME=log_q or --set NAME=VALUE"
         )
     return found
+
+
+def _old_beside_sampler(found: Bindings) -> None:
+    """Samples come from the old policy, unless the one that they come from is named beside it."""
+    guessed = [name for name in found.guessed if found.texts[name] == "log_mu"]
+    old = [name for name in guessed if "old" in _last(name).lower()]
+    if old and any(text == "log_mu" for name, text in found.texts.items() if name not in old):
+        found.texts.update(dict.fromkeys(old, "log_old"))
+        found.roles.update(dict.fromkeys(old, role("log_old")))
 
 
 def _known(code: Code, key: str) -> str:

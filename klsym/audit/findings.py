@@ -20,11 +20,11 @@ from klsym.convert import in_core
 from klsym.engine.explain import ask
 from klsym.engine.verdict import Verdict
 from klsym.errors import KlsymError
-from klsym.language import A, R, clip, log_mu, log_p, log_q, rho, sg, unfold
+from klsym.language import A, R, clip, log_mu, log_old, log_p, log_q, rho, sg, unfold
 from klsym.render import losses
 from klsym.render.spelling import TEXT
 
-SAMPLED = {log_q, log_p, log_mu, A, R}
+SAMPLED = {log_q, log_p, log_mu, log_old, A, R}
 SMALL = 12  # terms of a loss whose neighbours are explained
 
 
