@@ -363,7 +363,9 @@ def _add_export(commands: Any) -> None:
         description="Write certificates as terms for the checker in rocq/, which Rocq has proved sound, and"
         " list the parts that it does not reach. `make rocq` has them checked.",
     )
-    export.add_argument("files", nargs="+", metavar="FILE", help="certificate files, or folders of them")
+    export.add_argument(
+        "files", nargs="*", metavar="FILE", help="certificate files, or folders of them (those of the ledger)"
+    )
     export.add_argument("--rocq", required=True, metavar="DIR", help="where to")
     export.set_defaults(run="ledger:export_to_rocq")
 

@@ -254,6 +254,28 @@ def test_the_command_takes_no_word_for_a_proof(tmp_path, capsys, certificates):
     assert not (tmp_path / "out").exists()
 
 
+def test_two_files_of_one_name_are_refused(tmp_path, capsys, certificates):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        written(tmp_path / folder, {"gradient.k1-loss": certificates["gradient.k1-loss"]})
+    files = [str(tmp_path / folder) for folder in ("a", "b")]
+    assert main(["export", "--rocq", str(tmp_path / "out"), *files]) == 2
+    assert "another file is called gradient.k1-loss" in capsys.readouterr().err
+
+
+def test_the_whole_ledger_is_exported_or_outside_for_a_reason(tmp_path, capsys):
+    assert main(["export", "--rocq", str(tmp_path)]) == 0
+    done, total = map(int, re.match(r"(\d+) of (\d+) parts", capsys.readouterr().out).groups())
+    outside = (tmp_path / OUTSIDE).read_text().splitlines()
+    assert done + len(outside) == total and done > len(outside) > 0
+    assert {line.rpartition(": ")[2] for line in outside} <= {
+        "batches", "sequences", "batches of sequences", "a model of sequences", "the curl of a field",
+        "the closing completeness", "the closing independence", "the rule sum over t",
+    }  # fmt: skip
+    text = "".join(path.read_text() for path in tmp_path.glob("Parts_*.v"))
+    assert text.count(" part ") == done
+
+
 # ---------------------------------------------------------------------------- the driver
 @pytest.mark.parametrize("word", ["Admitted.", "admit.", "Axiom a : False.", "Parameter x : R."])
 def test_nothing_may_be_taken_for_granted(tmp_path, word):

@@ -56,28 +56,52 @@ def replay(options: argparse.Namespace) -> int:
 
 
 def export_to_rocq(options: argparse.Namespace) -> int:
-    """Write certificates for the verified checker; 1 if the kernel refuses one."""
-    from klsym.kernel import check
+    """Write certificates for the verified checker; 1 if the kernel refuses one, or a claim fails."""
     from klsym.rocq.export import export, write_files
 
-    certificates = {}
-    for path in _certificate_files(options.files):
+    try:
+        certificates = dict(
+            _certificates_in(options.files) if options.files else _certificates_of_the_ledger()
+        )
+    except Refused as refusal:
+        print(f"REFUSED {one_line(str(refusal))}")
+        return 1
+    exported = export(certificates)
+    folder = output_folder(options.rocq)
+    write_files(exported, folder)
+    count = f"{len(exported.scripts)} of {exported.parts} parts"
+    print(f"{count} in {folder}; outside.txt says why not the others")
+    return 0
+
+
+def _certificates_in(names: list[str]) -> Iterator[tuple[str, Any]]:
+    """Name and content of each file; the kernel accepts it."""
+    from klsym.kernel import check
+
+    seen = set[str]()
+    for path in _certificate_files(names):
+        if path.stem in seen:
+            raise UsageError(f"{path}: another file is called {path.stem}, and files name their parts")
+        seen.add(path.stem)
         certificate = _read_json(path)
         try:
             check(certificate)
         except Refused as refusal:
-            print(f"REFUSED {one_line(str(path))}: {one_line(str(refusal))}")
-            return 1
-        if path.stem in certificates:
-            raise UsageError(f"{one_line(str(path))}: another certificate is called {path.stem}")
-        certificates[path.stem] = certificate
-    exported = export(certificates)
-    folder = output_folder(options.rocq)
-    write_files(exported, folder)
-    print(
-        f"{len(exported.scripts)} of {exported.parts} parts in {folder}; outside.txt says why not the others"
-    )
-    return 0
+            raise Refused(f"{path}: {refusal}") from None
+        yield path.stem, certificate
+
+
+def _certificates_of_the_ledger() -> Iterator[tuple[str, Any]]:
+    """Those of all claims that have proofs, settled now."""
+    from klsym.ledger import select, settle
+
+    claims = [claim for claim in select([]) if claim.verdict != "computed"]
+    for claim in progress(claims, lambda claim: claim.id):
+        settled = settle(claim)
+        if settled.error:
+            raise Refused(f"{claim.id}: {settled.error}")
+        if settled.proofs:
+            yield claim.id, settled.certificate()
 
 
 def _indented(text: str) -> str:
