@@ -12,7 +12,7 @@ from typing import Any
 from klsym.kernel.closings import read_row
 from klsym.kernel.derivatives import density_ratio
 from klsym.ring import ONE, ExpPoly, read_number
-from klsym.rocq.terms import MEASURES, Outside, Words, listed, rational
+from klsym.rocq.terms import GIVEN, Outside, Words, listed, place, rational
 from klsym.statements import Context, Gradient, Mean, MeanGradient, Side, atom_from_json
 
 Bodies = dict[str, list[dict[str, Any]]]  # digest -> the parts that are cited by it
@@ -78,7 +78,7 @@ class Assumed:
             else:
                 always.append("({}, {})".format(*map(words.combination, sides)))
         positive = listed(str(words.context.parameters.index(name)) for name in self.positive)
-        regions = listed(f"({MEASURES[m]}, {words.element(ExpPoly.from_json(a))})" for m, a in self.regions)
+        regions = listed(f"({place(m)}, {words.element(ExpPoly.from_json(a))})" for m, a in self.regions)
         return f"(Assume (Premises {listed(now)} {listed(always)}) {positive} {regions})"
 
     def _number(self, kind: str, premise: Any) -> int:
@@ -137,14 +137,14 @@ class Assumed:
         if rule == "stop-gradient":
             return f"StopGradient {m} {a} {scores}"
         if rule == "change of measure":
-            return f"ChangeOfMeasure {m} {MEASURES[data['to']]} {a} {scores}"
+            return f"ChangeOfMeasure {m} {place(data['to'])} {a} {scores}"
         if rule == "score mean zero":
             return f"ScoreMeanZero {a}"
         if rule == "normalisation":
             return f"Normalisation {m} {a}"
         if rule == "ratio mean one":
             constant = words.element(part * density_ratio(atom.measure, data["of"]))
-            return f"RatioMeanOne {m} {MEASURES[data['of']]} {constant}"
+            return f"RatioMeanOne {m} {place(data['of'])} {constant}"
         if rule == "linearity":
             return ""
         raise Outside(f"the rule {rule}")
@@ -154,9 +154,9 @@ class Assumed:
         words = self.words
         index, measure = row["at"]
         scale, factor, v, of = (ExpPoly.from_json(row[key]) for key in ("scale", "factor", "v", "of"))
-        place = atom_from_json(["Mean", index, measure, [], row["score"]])
-        assert isinstance(place, Mean)
-        m, _, scores = words.mean(place)
+        at = atom_from_json(["Mean", index, measure, [], row["score"]])
+        assert isinstance(at, Mean)
+        m, _, scores = words.mean(at)
         kind = row["kind"].capitalize()
         if kind == "Square":
             region = "None"
@@ -188,7 +188,7 @@ class Assumed:
 
         rows = " ".join(numbers(tree[name]) for name in ("q", "p", "mu", "u"))
         count = len(tree["q"])
-        paid = listed(numbers(tree["rewards"].get(name, ["0"] * count)) for name in ("R", "A", "H"))
+        paid = listed(numbers(tree["rewards"].get(name, ["0"] * count)) for name in GIVEN)
         parameters = numbers([model["parameters"].get(name, "1") for name in self.words.context.parameters])
         here = path[0] if path else 0
         return f"(Refuted (Model {rows}\n  {paid} {here} {parameters}))"

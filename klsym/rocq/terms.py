@@ -12,12 +12,24 @@ from klsym.statements import Atom, Context, Gradient, Mean, MeanGradient, Side
 
 MEASURES = {"q": "Mq", "p": "Mp", "mu": "Mmu", "count": "Mcount", "sample": "Msample"}
 BASES = {"k1": "K1", "w": "W", "log_q": "LogQ", "length": "Length"}
-BASES |= {name: f"(Given {i})" for i, name in enumerate(n for n in THETA_FREE if n != "length")}
+GIVEN = tuple(name for name in THETA_FREE if name != "length")  # any functions of the outcome
+BASES |= {name: f"(Given {i})" for i, name in enumerate(GIVEN)}
 INDICES = {"i": "batches", "ij": "batches", "t": "sequences", "it": "batches of sequences"}
 
 
 class Outside(Exception):
     """What the verified checker does not reach, in a few words."""
+
+
+def place(measure: str) -> str:
+    """What is averaged over, or the one sample.
+
+    >>> place("mu")
+    'Mmu'
+    """
+    if measure not in MEASURES:
+        raise Outside(f"the measure {measure}")
+    return MEASURES[measure]
 
 
 def listed(items: Iterable[str]) -> str:
@@ -57,8 +69,10 @@ class Words:
             raise Outside(f"the slot {parsed.slot}")
         base = BASES.get(parsed.base)
         if base is None:
-            number = sorted(self.context.function_arguments).index(parsed.base)
-            base = f"(Fn {number} {parsed.primes})"
+            functions = sorted(self.context.function_arguments)
+            if parsed.base not in functions:
+                raise Outside(f"the variable {parsed.base}")
+            base = f"(Fn {functions.index(parsed.base)} {parsed.primes})"
         return f"Sample {base} {'true' if parsed.detached else 'false'}"
 
     def monomial(self, monomial: Monomial) -> str:
@@ -80,7 +94,7 @@ class Words:
     def measure(self, index: str, measure: str) -> str:
         if index:
             raise Outside(INDICES[index])
-        return MEASURES[measure]
+        return place(measure)
 
     def mean(self, mean: Mean) -> tuple[str, str, int]:
         """Measure, coefficient and number of scores."""
