@@ -20,7 +20,7 @@ SLOT_WORDS = ("past", "now", "future", "self", "other", "others", "rest")
 # Words of the loss grammar and of the printers: no parameter or function may be named so.
 _WORDS = """q p mu count sample x y i j t u v s r rho k k2 k3 log_p log_mu log_old rho_old sg exp log sqrt abs
 old min max clip sum total value mean E grad curl KL chi2 J D Var Cov T loo centred normalised togo seqmean M
-where wherever iff if and or not in is for every theta exists constant"""
+whole where wherever iff if and or not in is for every theta exists constant"""
 RESERVED = frozenset(re.findall(r"\w+", _WORDS)) | {*SAMPLE_BASES, *SLOT_WORDS}
 
 
