@@ -55,7 +55,7 @@ b, n, C = (parameter(name) for name in ("b", "n", "C"))
 @claim(
     "practice.reward-k3-advised",
     verdict="corrected",
-    source="WZ1 RL practice guide, Trap 1, Summary (withdrawn in WZ2 9)",
+    source="WZ1 practice guide, Trap 1, Summary (withdrawn in WZ2 9)",
 )
 def penalties_advised_for_the_reward():
     """Both have the right mean; multiplying the score function, only k1 has the right gradient."""
@@ -66,7 +66,7 @@ def penalties_advised_for_the_reward():
     )
 
 
-@claim("practice.reward-forward", verdict="corrected", source="WZ1 RL practice guide")
+@claim("practice.reward-forward", verdict="corrected", source="WZ1 practice guide")
 def forward_kl_in_the_reward():
     """r log r has the mean KL(p||q), but E_q[h s] is grad KL(p||q) for h = -r + b and no other h."""
     excess = expectation(s * sg(h), under=q) - grad(KL(p, q))

@@ -484,7 +484,7 @@ def test_objectives_under_mu_of_detached_rewards(
 
 
 MOVED = [("k1", True), ("k2", True), ("rho*k1", True), ("rho*r", True), ("rho*k1**2 - R*r", True),
-         ("k1*log_q", True), ("rho*r*k1**3", True), ("r**lam", False)]  # fmt: skip
+         ("k1*log_q", True), ("rho*r*k1**3", True), ("r**lam", True)]  # fmt: skip
 
 
 @pytest.mark.parametrize(("h", "found"), MOVED)

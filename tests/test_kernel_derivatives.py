@@ -13,7 +13,12 @@ from klsym.statements import Context, Gradient, Mean, Side
 CONTEXT = Context(parameters=("beta", "lam"))
 
 
-@pytest.mark.parametrize("name", POWERS)
+def test_the_third_policy_is_no_measure():
+    """o = log q - log old: of its densities q alone is one that is averaged over."""
+    assert POWERS["o"] == {"q": 1} and "old" not in LOG_DENSITY
+
+
+@pytest.mark.parametrize("name", [name for name in POWERS if name != "o"])
 def test_a_log_ratio_is_the_log_of_powers_of_densities(name):
     total = sum((LOG_DENSITY[density] * power for density, power in POWERS[name].items()), number(0))
     assert total == V(name)

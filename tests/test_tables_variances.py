@@ -25,8 +25,8 @@ from klsym.tables.quotes import quote, stated
 
 TABLE = variances.table()
 PAIR, DIFFERENCE, LOWER = range(3)
-WEIGHTED = ("offpolicy.per-sample", "variance.difference", "variance.sufficient-region",
-            "variance.no-universal-order")  # fmt: skip
+WEIGHTED = ("offpolicy.per-sample", "practice.loss-against-reward", "variance.difference",
+            "variance.sufficient-region", "variance.no-universal-order")  # fmt: skip
 
 
 def batch(values: dict[str, Any], n: int, left_out: bool) -> float:

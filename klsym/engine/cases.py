@@ -4,8 +4,7 @@ Each min, max, clip, abs and step asks for the sign of some x.  The signs are as
 of a product those of its factors, and only where what is known leaves them open; at x = 0 a step has the
 value that it is given there (`engine.slopes`).  So the coefficient becomes a tree; equal branches are one.
 
->>> from klsym.errors import NotInRing
-from klsym.language import k1
+>>> from klsym.language import k1
 >>> for case in cases(k1 * sympy.sign(k1 - 1)): print(case.conditions, case.coefficient)
 (Condition(x=k1 - 1, signs=(1,)),) k1
 (Condition(x=k1 - 1, signs=(0,)),) 0

@@ -115,6 +115,7 @@ def same_at_every_token(loss: Any, moving: bool = False) -> tuple[Any, Any]:
 
     moving: only what has a gradient.
 
+    >>> from klsym.language import length, log_q, now, rho
     >>> same_at_every_token(rho / length + now(log_q) / length)
     (rho, log_q[now]/length)
     """

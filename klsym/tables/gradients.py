@@ -35,8 +35,9 @@ CASES: tuple[tuple[str, str, str, tuple[Any, ...]], ...] = (
 def table() -> Table:
     """The cheat sheet.
 
-    >>> [row.claims for row in table().only(("k3",)).rows if "loss" in row.tags and "on-policy" in row.tags]
-    [('gradient.k3-loss', 'sequence.whole-k3', 'gradient.orders-differ', 'gradient.explicit-rho')]
+    >>> rows = table().only(("k3",)).rows
+    >>> [row.claims[:2] for row in rows if "loss" in row.tags and "on-policy" in row.tags]
+    [('gradient.k3-loss', 'sequence.whole-k3')]
     """
     return Table("gradients", CAPTION, COLUMNS, tuple(_rows()))
 

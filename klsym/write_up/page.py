@@ -42,6 +42,7 @@ AREAS = {
     "implied": "Objectives without a name",
     "optimum": "Where training ends",
     "catalogue": "Every loss there is",
+    "clip": "Clamps and masks",
     "batch": "Batches and centring",
     "sequence": "Sequences and tokens",
     "neighbour": "Near p, and near other policies",

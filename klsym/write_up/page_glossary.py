@@ -5,6 +5,8 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
     ("r", "p/q, always (some papers write r for q/p)"),
     ("k1, k2, k3", "log(q/p), k1²/2, r - 1 - log r; k(lam) = k1 + lam (r - 1)"),
     ("rho", "the importance weight q/sg(mu); on-policy q/sg(q), with value 1 and gradient s"),
+    ("old, rho_old", "a third policy free of theta, such as the one whose ratio PPO clips; q/sg(old)"),
+    ("M", "a mask: any random variable free of theta"),
     ("s", "the score function grad log q"),
     ("sg", "stop-gradient: `detach` or `stop_gradient` in code"),
     ("reverse KL", "KL(q||p) = E_q[k1] (some papers call KL(pi_ref||pi) the reverse one)"),

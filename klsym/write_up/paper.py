@@ -48,6 +48,7 @@ AREAS = {
     "optimum": "Where training ends",
     "variance": "Variance of gradient estimates",
     "catalogue": "Every loss there is",
+    "clip": "Clamps and masks",
     "batch": "Centring in a batch",
     "sequence": "Sequences",
     "neighbour": "Neighbouring facts",
