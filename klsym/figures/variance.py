@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -51,9 +52,9 @@ def _coefficients(ax: Any) -> None:
     first, best = coefficient(rho * k1, r) ** 2, coefficient(rho * k3, r) ** 2
     ax.plot(r, first, color=COLOURS["k1"])
     ax.plot(r, best, color=COLOURS["k3"], ls="--")
-    ax.axvline(np.sqrt(np.e), color=GREY, lw=0.6, ls=":")
+    ax.axvline(math.sqrt(math.e), color=GREY, lw=0.6, ls=":")
     ax.annotate(
-        r"$r=\sqrt{e}$", (np.sqrt(np.e), 8.5), (3, 0), textcoords="offset points", color=GREY, fontsize=8
+        r"$r=\sqrt{e}$", (math.sqrt(math.e), 8.5), (3, 0), textcoords="offset points", color=GREY, fontsize=8
     )
     ax.set(
         xscale="log",
