@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 from klsym.errors import UsageError
@@ -13,7 +14,7 @@ KLS = {"reverse-kl": "KL(q||p)", "forward-kl": "KL(p||q)"}
 SAMPLERS = {True: "q", False: "mu"}
 
 
-class RecommendationView:
+class RecommendationView(ABC):
     """What a recommendation shows, and how it shows itself: as text, and in Jupyter."""
 
     target: str
@@ -24,9 +25,9 @@ class RecommendationView:
     wrong: tuple[Any, ...]
     elsewhere: Any
 
+    @abstractmethod
     def snippet(self, framework: str = "torch", number: int = 0) -> str:
         """Code for a choice."""
-        raise NotImplementedError
 
     def __str__(self) -> str:
         return recommendation_text(self)
