@@ -162,6 +162,41 @@ def policy_and_penalty(logp, old_logp, ref_logp, advantages, beta):
     return -ratio * advantages + beta * ratio * k3_loss(logp, ref_logp)
 
 
+def near_the_reference(logp, ref_logp):
+    """Tokens far from it are left out."""
+    d = ref_logp - logp
+    near = (d < 5) & ~(d < -5)
+    return torch.where(near, 0.5 * d**2, 0.0)
+
+
+def empty_batches_apart(logp, ref_logp, mask):
+    if not mask.any() or mask.sum() == 0:
+        return torch.zeros(())
+    return (k3_loss(logp, ref_logp) * mask).sum() / mask.sum()
+
+
+def whole_vocabulary_in_float32(logits, ref_logits, mask):
+    logq = F.log_softmax(logits, dim=-1, dtype=torch.float32)
+    logp = F.log_softmax(ref_logits, dim=-1, dtype=torch.float32)
+    products = torch.masked_fill(logq.exp() * (logq - logp), torch.isinf(logits), 0)
+    return (products.sum(-1) * mask).sum() / mask.sum()
+
+
+def number_mask(logp, ref_logp, mask):
+    """PyTorch subtracts no boolean tensor."""
+    return 0.5 * (logp - ref_logp) ** 2 * (1 - (1 - mask))
+
+
+def ratio_by_default(logp, ref_logp, old_logp=None):
+    ratio = 1.0 if old_logp is None else torch.exp(logp - old_logp)
+    return ratio * k3_loss(logp, ref_logp)
+
+
+@torch.no_grad()
+def summed_reward(logp, ref_logp, mask, kl_coef):
+    return (-kl_coef * (logp - ref_logp) * mask).sum(1)
+
+
 @torch.no_grad()
 def reward_penalty(logp, ref_logp):
     return logp - ref_logp

@@ -59,6 +59,10 @@ BEHAVIOURS = {
     "picked_tokens": (ON, "k2", "reverse-kl", "by itself", ""),
     "policy_and_penalty": (OFF, "beta*rho*k3 - rho*A", "combination", "by itself", ""),
     "cast": (ON, "k3", "forward-kl", "by itself", ""),
+    "near_the_reference": (ON, "", "f-divergence", "by itself", ""),
+    "empty_batches_apart": (ON, "k3", "forward-kl", "all tokens of the batch", ""),
+    "whole_vocabulary_in_float32": (ON, "", "reverse-kl", "all tokens of the batch", "an exact expectation"),
+    "number_mask": (ON, "k2", "reverse-kl", "by itself", ""),
 }  # fmt: skip
 
 
@@ -138,6 +142,22 @@ def test_a_detached_penalty_is_read_as_a_reward():
     found = klsym.audit(audited.reward_penalty, use="reward")
     assert found.target == "reverse-kl" and found.to_json()["use"] == "reward"
     assert klsym.audit(audited.reward_penalty).target == "zero"  # as a loss it has no gradient
+    found = klsym.audit(audited.summed_reward, use="reward")
+    assert found.verdict.gradient.multiples == {"reverse-kl": "-kl_coef"}
+    assert found.tokens.words == "summed over the tokens of each sequence"
+
+
+def test_a_sum_over_the_vocabulary_is_no_reward_of_a_word():
+    """Its mean gradient at the token is E_q[KL s] = KL E_q[s] = 0, not that of the KL."""
+    with pytest.raises(UsageError, match="the same whatever word is sampled"):
+        klsym.audit(audited.full_vocabulary, use="reward")
+
+
+def test_an_argument_left_at_its_default_is_named():
+    found = klsym.audit(audited.ratio_by_default)
+    assert found.expression == "k3" and "left      old_logp as by default" in str(found)
+    mapped = klsym.audit(audited.ratio_by_default, map={"old_logp": "log_mu"}, sampling=OFF)
+    assert mapped.expression == "rho*k3" and "left" not in [name for name, _ in mapped._rows()]
 
 
 def test_the_object_is_that_of_explain_with_what_was_read():

@@ -161,6 +161,14 @@ def test_lines_that_read_a_name_before_they_change_it(folder):
     assert klsym.audit("inline.py:2", map={"kl": "k2"}, result="kl * 3").expression == "6*k2"
 
 
+def test_lines_that_end_in_a_branch(folder):
+    """What is assigned there is the result, and no name that the lines assign first is asked for."""
+    text = "if beta != 0:\n    kl = logp - ref_logp\n    kl = kl * kl / 2\n    kl *= beta\n"
+    (folder / "branch.py").write_text(text, encoding="utf-8")
+    found = klsym.audit("branch.py:1-4", set={"beta": 2})
+    assert (found.expression, sorted(found.bindings.texts)) == ("2*k2", ["logp", "ref_logp"])
+
+
 BAD: list[tuple[str, dict[str, Any], str]] = [
     ("trainer.py:nothing", {}, "no function nothing (there are penalty)"),
     ("trainer.py:Nothing.f", {}, "no class Nothing"),

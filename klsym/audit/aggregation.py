@@ -20,7 +20,7 @@ import numpy as np
 import sympy
 
 from klsym.audit.duals import Dual, evaluate
-from klsym.audit.shapes import COUNTS, SIZES
+from klsym.audit.shapes import COUNTS, SIZES, of_masks_alone
 from klsym.audit.terms import VOCABULARY, Refused, Total, grammar, mask, total
 from klsym.language import A, R, log_mu, log_p, log_q, rho, sg
 
@@ -53,7 +53,7 @@ class Tokens:
 
 def tokens_of(formula: Any) -> Tokens:
     """The loss of one token in the loss grammar; raises Refused for what is no such sum."""
-    found, over_vocabulary = _sampled(formula)
+    found, over_vocabulary = _sampled(_inwards(formula))
     found, level = _whole_sequences(found)
     terms = _linear(found)
     classes: dict[tuple[str, float], list[tuple[Any, Any]]] = {}
@@ -72,6 +72,22 @@ def tokens_of(formula: Any) -> Tokens:
     words = _words(key, level, over_batch)
     shown = "sequence" if level == "sequence" else "token"
     return Tokens(grammar(loss), words, shown, weights, aggregate, over_vocabulary, loss)
+
+
+def _inwards(e: Any) -> Any:
+    """sg of a sum is the sum of sg.
+
+    >>> _inwards(sg(2 + total(log_q, "t")))
+    Total(sg(log_q), t) + 2
+    """
+    if not e.has(Total):
+        return e
+    if isinstance(e, sg) and isinstance(e.args[0], sympy.Add | sympy.Mul):
+        return e.args[0].func(*(_inwards(sg(a)) for a in e.args[0].args))
+    if isinstance(e, sg) and isinstance(e.args[0], Total):
+        inner, axes = e.args[0].args
+        return Total(_inwards(sg(inner)), axes)
+    return e.func(*(_inwards(a) for a in e.args))
 
 
 # ---------------------------------------------------------------------------- the vocabulary
@@ -179,7 +195,9 @@ def _term(term: Any) -> list[tuple[Any, Any]]:
         return [_split(term)]
     [first, *more] = holding
     if more or not isinstance(first, Total):
-        raise Refused(f"a sum over tokens inside a function that is not linear: {str(first)[:80]}")
+        powers = first.has(*WHOLE.values()) and isinstance(first, sympy.exp)
+        inside = "the geometric mean of the ratios of its tokens" if powers else str(first)[:80]
+        raise Refused(f"a sum over tokens inside a function that is not linear: {inside}")
     fixed, others = _split(sympy.Mul(*(a for a in factors if a is not first)))
     if _data(others) - {R, A, *WHOLE.values()}:
         raise Refused(f"a sum over tokens times what depends on a token: {str(others)[:80]}")
@@ -210,6 +228,19 @@ def _masks() -> list[Any]:
     t = np.arange(SIZES["t"])
     lengths = [rng.integers(1, SIZES["t"] + 1, size=SIZES["b"]) for _ in range(3)]
     return [(t[None, :] < n[:, None])[..., None] * 1.0 for n in lengths]
+
+
+def of_any_mask(e: Any) -> bool | None:
+    """The truth of a condition on masks and sizes alone, the same for all that let a token through.
+
+    >>> from klsym.audit.terms import step
+    >>> of_any_mask(mask), of_any_mask(step(total(mask, "bt"))), of_any_mask(step(-total(mask, "bt")))
+    (None, True, False)
+    """
+    if not of_masks_alone(e):
+        return None
+    found = {bool(x) for value in _masks() for x in evaluate(e, {mask: Dual(value)}).value.ravel()}
+    return found.pop() if len(found) == 1 else None
 
 
 def _class(weight: Any, formula: Any, level: str) -> tuple[str, float]:

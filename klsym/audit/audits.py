@@ -161,10 +161,19 @@ class _Walk:
                     }
                     arguments.update({k: self.framework.parameter(x) for k, x in self.bindings.free.items()})
                     formula, journal = self.framework.trace(self.call, arguments)
-                return _Traced(formula, journal, layout, tokens_of(formula))
+                    found = _Traced(formula, journal, layout, tokens_of(formula))
+                    self.runner(layout)(draw(0, SCALES[0], self.symbols(found), layout.rows))
+                return found
             except Refused as refusal:
                 refusals.append(refusal)
         raise max(refusals, key=lambda r: r.line or math.inf)  # the one that came furthest
+
+    def runner(self, layout: Any) -> Any:
+        """The real function, for arguments that look like this."""
+        return self.framework.exactly(self.at, self.bindings.roles, layout)
+
+    def symbols(self, traced: _Traced) -> set[Any]:
+        return self.bindings.symbols | unfold(traced.tokens.loss).free_symbols
 
     def points(self, traced: _Traced, symbols: Any, on_policy: bool) -> dict[int, Point]:
         rows = traced.layout.rows
@@ -182,19 +191,23 @@ class _Walk:
     def audit(self, given_map: dict[str, str], given_set: dict[str, Any]) -> Audit:
         traced = self.traced()
         gradient = self.options["use"] == "loss"
-        symbols = self.bindings.symbols | unfold(traced.tokens.loss).free_symbols
+        symbols = self.symbols(traced)
         over_vocabulary = any(f in VOCABULARY for f in self.bindings.roles.values())
         points = self.points(traced, symbols, self.options["sampling"] == "on-policy")
         with self.guarded():
-            run = self.framework.exactly(self.at, self.bindings.roles, traced.layout)
             outcome = confirm(
-                traced.formula, run, points, over_vocabulary, gradient and self.framework.differentiates
-            )
+                traced.formula, self.runner(traced.layout), points, over_vocabulary,
+                gradient and self.framework.differentiates,
+            )  # fmt: skip
         if outcome.failed or not outcome.points:
             self.disagree(outcome.failed or "no finite number to compare")
         if not same(traced.tokens.traced, traced.tokens.loss, points.values()):
             self.disagree("its formula is lost in the loss grammar")
         setting = self.setting(traced.tokens)
+        if traced.tokens.over_vocabulary and not gradient:
+            raise Refused(
+                "a sum over the vocabulary is the same whatever word is sampled: no reward of a word"
+            )
         verdict = ask(traced.tokens.loss, **setting)
         with self.guarded():
             overflows = self.overflows(traced, symbols)

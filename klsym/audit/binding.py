@@ -45,6 +45,7 @@ class Bindings:
     free: dict[str, Any] = field(default_factory=dict)
     idle: list[str] = field(default_factory=list)  # read by the code, and bound to nothing
     unused: list[str] = field(default_factory=list)  # arguments that are not read themselves
+    left: list[str] = field(default_factory=list)  # arguments with the names of densities, at their defaults
 
     @property
     def symbols(self) -> set[Any]:
@@ -68,6 +69,7 @@ def bind(code: Code, maps: Mapping[str, str], options: Mapping[str, Any]) -> Bin
         if name in found.roles or name in found.options or _is_part_bound(name, found):
             continue
         if argument.has_default:
+            found.left += [name] if _meant(name) else []
             continue
         if not _guess(argument, found):
             (found.idle if argument in outside else unclear).append(name)

@@ -141,22 +141,22 @@ def confirm(formula: Any, run: Run, points: Mapping[int, Point], vocabulary: boo
 
 
 def same(traced: Any, written: Any, points: Iterable[Point]) -> bool:
-    """Is the loss in the grammar what was traced, value and slope?"""
+    """Is the loss in the grammar what was traced, value and slope, up to the rounding of both?"""
     outcome = Outcome()
     for point in points:
         numbers = duals(point, vocabulary=False)
         numbers[mask] = constant(1)
         first, second = (evaluate(e, numbers) for e in (traced, written))
-        _compare(
-            outcome,
-            "value",
-            *np.broadcast_arrays(first.value.ravel(), first.sized.ravel(), second.value.ravel()),
-        )
+        _compare_flat(outcome, "value", first.value, first.sized + second.sized, second.value)
         if first.slope is not None or second.slope is not None:
-            slopes = (first.slope, first.slope_sized, second.slope)
-            filled = [np.zeros(1) if s is None else s for s in slopes]
-            _compare(outcome, "gradient", *(a.ravel() for a in np.broadcast_arrays(*filled)))
+            slopes = (first.slope, first.slope_sized, second.slope, second.slope_sized)
+            mine, size, other, more = (np.zeros(1) if s is None else s for s in slopes)
+            _compare_flat(outcome, "gradient", mine, size + more, other)
     return not outcome.failed
+
+
+def _compare_flat(outcome: Outcome, what: str, *arrays: np.ndarray) -> None:
+    _compare(outcome, what, *(a.ravel() for a in np.broadcast_arrays(*arrays)))
 
 
 def _spread(values: np.ndarray, size: int) -> np.ndarray:

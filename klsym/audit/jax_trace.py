@@ -3,8 +3,10 @@ there."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -22,6 +24,22 @@ INNER = ("jaxpr", "call_jaxpr", "fun_jaxpr")
 NUMBERS = {"integer_pow": "y"}
 PLAIN = {"reshape", "squeeze", "expand_dims", "broadcast_in_dim", "convert_element_type", "copy", "copy_p",
          "reduce_precision"}  # fmt: skip
+MASKS = {"bool": "bool", "float": "float32", "int64": "int32"}
+SHORT = ("float32", "float16", "bfloat16")
+
+
+@contextmanager
+def in_double() -> Iterator[None]:
+    """Numbers are float64, and so are the shorter floats that the code casts to: a cast is no part of the
+    formula."""
+    import jax
+    import jax.numpy as jnp
+
+    with ExitStack() as stack:
+        stack.enter_context(jax.enable_x64(True))
+        for name in SHORT:
+            stack.enter_context(mock.patch.object(jnp, name, jnp.float64))
+        yield
 
 
 def argument(formula: Any, layout: Layout) -> tuple[Any, Any]:
@@ -30,18 +48,16 @@ def argument(formula: Any, layout: Layout) -> tuple[Any, Any]:
 
     if formula in VOCABULARY or formula == token:
         raise Refused("the whole vocabulary is read in PyTorch only")
-    dtype = (
-        {"bool": "bool", "float": "float32", "int64": "int32"}[layout.mask_type]
-        if formula == mask
-        else "float32"
-    )
-    return unfold(formula), jax.ShapeDtypeStruct(shape_of(formula, layout), dtype)
+    dtype = MASKS[layout.mask_type] if formula == mask else "float64"
+    with in_double():
+        return unfold(formula), jax.ShapeDtypeStruct(shape_of(formula, layout), dtype)
 
 
 def parameter_argument(symbol: Any) -> tuple[Any, Any]:
     import jax
 
-    return symbol, jax.ShapeDtypeStruct((), "float32")
+    with in_double():
+        return symbol, jax.ShapeDtypeStruct((), "float64")
 
 
 def trace(call: Callable[[dict[str, Any]], Any], arguments: Mapping[str, Any]) -> tuple[Any, list[Any]]:
@@ -49,9 +65,10 @@ def trace(call: Callable[[dict[str, Any]], Any], arguments: Mapping[str, Any]) -
     import jax
 
     keys = sorted(arguments)
-    closed = jax.make_jaxpr(lambda values: call(dict(zip(keys, values, strict=True))))(
-        tuple(arguments[key][1] for key in keys)
-    )
+    with in_double():
+        closed = jax.make_jaxpr(lambda values: call(dict(zip(keys, values, strict=True))))(
+            tuple(arguments[key][1] for key in keys)
+        )
     journal: list[Any] = []
     [found] = _walk(closed, [arguments[key][0] for key in keys], journal)
     return found, journal
@@ -137,9 +154,7 @@ def _arguments(
     found = {}
     for key, formula in roles.items():
         if formula == mask:
-            found[key] = values[mask].astype(
-                {"bool": bool, "float": jnp.float32}.get(layout.mask_type, jnp.int32)
-            )
+            found[key] = values[mask].astype(MASKS[layout.mask_type])
         else:
             found[key] = evaluate(formula, named, jnp, jax.lax.stop_gradient)
     return found
@@ -151,7 +166,7 @@ def exactly(call: Callable[[Point, dict[str, Any]], Any], roles: Mapping[str, An
     import jax.numpy as jnp
 
     def at(point: Point) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        with jax.enable_x64(True):
+        with in_double():
             values = {
                 x: jnp.asarray(v[..., 0] if x in layout.rows and v.ndim == 2 else v)
                 for x, v in point.values.items()

@@ -6,16 +6,18 @@ The tracers of PyTorch, JAX and NumPy share this table; names are those of PyTor
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
-import sympy
-from sympy import Abs, Integer, Max, Min, exp, log, sqrt
+from sympy import Abs, Integer, Max, Min, Mul, SympifyError, exp, log, sqrt
 
-from klsym.audit.terms import VOCABULARY, Refused, mask, of_mask, step
+from klsym.audit.shapes import of_masks_alone
+from klsym.audit.terms import VOCABULARY, Refused, Step, Total, mask, step
 from klsym.language import clip, sg
 
 Formula = Any
 ONE, ZERO = Integer(1), Integer(0)
+MOST_TRUTHS = 6  # comparisons in one condition: all their values are gone through
 
 
 def power(base: Formula, exponent: Formula) -> Formula:
@@ -54,17 +56,32 @@ def not_less(a: Formula, b: Formula) -> Formula:
     return 1 - step(b - a)
 
 
-def equal(a: Formula, b: Formula) -> Formula:
-    difference = a - b
-    if difference.free_symbols - {mask}:
+def decided(e: Formula, test: Callable[[Formula], bool]) -> Formula:
+    """1 where the test holds of e, else 0, for e made of masks and comparisons: each of them is 0 or 1.
+
+    The answer is the polynomial that is linear in each of them and right at all their values.
+    """
+    truths = sorted(e.atoms(Step) | (e.free_symbols & {mask}), key=str)
+    if e.xreplace(dict.fromkeys(truths, ZERO)).free_symbols:
         raise Refused("a comparison with == of what depends on the sample")
-    nothing, whole = (difference.xreplace({mask: Integer(value)}) == 0 for value in (0, 1))
-    return of_mask(Integer(nothing) * (1 - mask) + Integer(whole) * mask)
+    if len(truths) > MOST_TRUTHS:
+        raise Refused(f"a condition made of more than {MOST_TRUTHS} comparisons")
+    found = ZERO
+    for values in product((ZERO, ONE), repeat=len(truths)):
+        if test(e.xreplace(dict(zip(truths, values, strict=True)))):
+            found += Mul(*(t if v else 1 - t for t, v in zip(truths, values, strict=True)))
+    return found.expand()
+
+
+def equal(a: Formula, b: Formula) -> Formula:
+    if (a - b).has(Total) and of_masks_alone(a - b):
+        return 1 - step(a - b) - step(b - a)
+    return decided(a - b, lambda value: value == 0)
 
 
 def truth(x: Formula) -> Formula:
-    """x != 0, of masks and of rewards."""
-    return x if x.is_number and x in (0, 1) else 1 - equal(x, ZERO)
+    """x != 0, of masks and of comparisons."""
+    return 1 - equal(x, ZERO) if x.has(Total) else decided(x, lambda value: value != 0)
 
 
 def inverse(x: Formula) -> Formula:
@@ -148,6 +165,9 @@ ELEMENTWISE: dict[str, Callable[..., Formula]] = {
     "logical_and": lambda a, b: truth(a) * truth(b),
     "logical_or": lambda a, b: truth(a) + truth(b) - truth(a) * truth(b),
     "bool": truth,
+    "isfinite": lambda x: ONE,  # formulas are finite; what overflows is a finding
+    "isnan": lambda x: ZERO,
+    "isinf": lambda x: ZERO,
     "detach": sg,
     "masked_fill": lambda x, condition, value: where(condition, value, x),
     "zeros_like": lambda x: ZERO,
@@ -192,5 +212,5 @@ def applied(name: str, *arguments: Formula, **options: Formula) -> Formula:
     except TypeError:
         given = ", ".join([str(a) for a in arguments] + list(options))
         raise Refused(f"{name} with the arguments {given[:80]} is not read") from None
-    except sympy.core.sympify.SympifyError:
+    except SympifyError:
         raise Refused(f"{name} of what is no number and no tensor") from None

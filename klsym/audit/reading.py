@@ -16,6 +16,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,6 +29,7 @@ FREE = "is free: bind it with --map or --set"
 GRAD_OFF = ("no_grad", "inference_mode")
 OF_TENSORS = {"shape", "dtype", "device", "ndim", "data", "T", "requires_grad", "size", "is_cuda"}
 LINES = re.compile(r"(\d+)-(\d+)|(\d+)")
+BLOCKS = ("body", "orelse", "finalbody")  # of statements, within a statement
 
 
 @dataclass(frozen=True)
@@ -288,8 +290,7 @@ def _statements(body: list[ast.stmt], start: int, end: int, path: str) -> list[a
         if start <= first and last <= end:
             found.append(node)
         elif first <= end and last >= start:
-            blocks = [getattr(node, name, []) for name in ("body", "orelse", "finalbody")]
-            inner = [s for block in blocks for s in block]
+            inner = [s for name in BLOCKS for s in getattr(node, name, [])]
             inner += [s for h in getattr(node, "handlers", []) for s in h.body]
             deeper = _statements(inner, start, end, path)
             if not deeper or start <= first:
@@ -300,19 +301,23 @@ def _statements(body: list[ast.stmt], start: int, end: int, path: str) -> list[a
     return found
 
 
-def _read_first(body: list[ast.stmt]) -> set[str]:
-    """Names that are read before they are assigned, in the order of statements."""
-    seen: set[str] = set()
-    found: set[str] = set()
+def _read_first(body: list[ast.stmt], before: Iterable[str] = ()) -> set[str]:
+    """Names that are read before they are assigned, in the order of statements.
+
+    >>> sorted(_read_first(ast.parse("if a:\\n    b = c\\n    b += 1\\nd = d + b").body))
+    ['a', 'c', 'd']
+    """
+    seen, found = set(before), set()
     for node in body:
-        stored = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-        own = (
-            {node.target.id}
-            if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name)
-            else set()
-        )
-        found |= (names_read(node) | own) - seen
-        seen |= stored
+        blocks = [getattr(node, name, []) for name in BLOCKS]
+        inner = {part for block in blocks for s in block for part in ast.walk(s)}
+        own = {n for n in ast.walk(node) if isinstance(n, ast.Name) and n not in inner}
+        found |= {n.id for n in own if isinstance(n.ctx, ast.Load)} - seen
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            found |= {node.target.id} - seen
+        for block in blocks:
+            found |= _read_first(block, seen)
+        seen |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     return found
 
 
@@ -325,6 +330,9 @@ def _last_assigned(body: list[ast.stmt]) -> str:
                 return name
             case ast.Return(value) if value is not None:
                 return ast.unparse(value)
+            case ast.If(body=inside) | ast.With(body=inside):
+                with suppress(UsageError):
+                    return _last_assigned(inside)
     raise UsageError("the last of these lines assigns no name: say with --result what is the loss")
 
 

@@ -79,6 +79,8 @@ class Audit:
         rows = [("reads", read or "nothing of the sample")]
         if self.bindings.guessed:
             rows.append(("guessed", f"{', '.join(self.bindings.guessed)} by name; --map says otherwise"))
+        if self.bindings.left:
+            rows.append(("left", f"{', '.join(self.bindings.left)} as by default; --map binds them"))
         if self.bindings.free:
             free = ", ".join(k if k == str(x) else f"{k} (here {x})" for k, x in self.bindings.free.items())
             rows.append(("free", f"{free}: any number; --set gives one"))

@@ -8,7 +8,7 @@ from typing import Any
 
 import sympy
 
-from klsym.audit.terms import AXES, Refused
+from klsym.audit.terms import AXES, Refused, Total, mask
 
 SIZES = {"b": 7, "t": 11, "v": 13}  # few formulas hold these numbers
 TOGETHER = {prod(SIZES[a] for a in axes): axes for axes in ("b", "t", "v", "bt", "tv", "btv")} | {1: ""}
@@ -54,3 +54,14 @@ def refuse_unless_aligned(shape: tuple[int, ...]) -> None:
 def count_of(sizes: Iterable[int]) -> Any:
     """How many there are, as a product of symbols, which no number of the code can be mistaken for."""
     return prod((COUNTS[axis] for axis in axes_of(sizes)), start=sympy.S.One)
+
+
+def of_masks_alone(e: Any) -> bool:
+    """Does it depend on masks and sizes alone?
+
+    >>> from klsym.audit.terms import total
+    >>> of_masks_alone(total(mask, "bt") / COUNTS["b"])
+    True
+    """
+    axes = {part.args[1] for part in e.atoms(Total)}
+    return bool(e.free_symbols - axes - set(COUNTS.values()) <= {mask})

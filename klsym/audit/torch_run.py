@@ -125,8 +125,11 @@ def exactly(call: Callable[[Point, dict[str, Any]], Any], roles: Mapping[str, An
 
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             name = getattr(func, "__name__", "")
+            options = dict(kwargs or {})
+            if getattr(options.get("dtype"), "is_floating_point", False):
+                options["dtype"] = torch.float64
             with torch._C.DisableTorchFunction():
-                done = func(*args, **(kwargs or {}))
+                done = func(*args, **options)
                 if not isinstance(done, torch.Tensor) or not done.is_floating_point():
                     return done
                 if name in CASTS:

@@ -14,10 +14,11 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
+from klsym.audit.aggregation import of_any_mask
 from klsym.audit.operations import applied, operation
 from klsym.audit.places import here
 from klsym.audit.shapes import SELECTED, axes_of, count_of, refuse_unless_aligned
-from klsym.audit.terms import VOCABULARY, Refused, depends, exact, token, total
+from klsym.audit.terms import VOCABULARY, Refused, depends, exact, step, token, total
 from klsym.language import sg
 
 GETTERS = {"shape", "dtype", "ndim", "requires_grad", "is_leaf", "is_cuda", "is_meta", "layout", "names",
@@ -149,6 +150,8 @@ def _property(func: Any, kind: str, args: tuple[Any, ...]) -> Any:
 def _called(func: Any, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
     if name in ASKED:
         return func(*args, **options)
+    if name == "__bool__" and (known := of_any_mask(args[0].formula)) is not None:
+        return known
     if name in DATA:
         raise Refused(f"{DATA[name]} is not read")
     if name == "item":
@@ -281,6 +284,23 @@ def _mean(func: Any, args: Any, options: Any) -> Any:
     return _reduce(func, args, options, mean=True)
 
 
+def _any(func: Any, args: Any, options: Any) -> Any:
+    """any() of masks: is there one among them?"""
+    found = _sum(func, (args[0].bool(), *args[1:]), options)
+    return traced(step(found.formula), tuple(found.shape), _bool())
+
+
+def _all(func: Any, args: Any, options: Any) -> Any:
+    found = _any(func, (~args[0].bool(), *args[1:]), options)
+    return alike(found, 1 - found.formula)
+
+
+def _bool() -> Any:
+    import torch
+
+    return torch.bool
+
+
 def _extreme(func: Any, args: Any, options: Any) -> Any:
     """torch.max of two tensors; over tokens it is refused."""
     import torch
@@ -382,7 +402,7 @@ def _new(func: Any, args: Any, options: Any) -> Any:
 
 STRUCTURE: dict[str, Callable[..., Any]] = {
     "sum": _sum, "mean": _mean, "nansum": _sum, "nanmean": _mean, "max": _extreme, "min": _extreme,
-    "amax": _extreme,
+    "amax": _extreme, "any": _any, "all": _all,
     "getitem": _index, "setitem": _assign, "gather": _gather, "logsumexp": _log_of_mass, "kl_div": _kl_div,
     "masked_select": _index, "mse_loss": _difference_loss("square"), "l1_loss": _difference_loss("abs"),
     **dict.fromkeys(("new_zeros", "new_ones", "new_tensor", "new_full"), _new),
