@@ -15,6 +15,7 @@ A zero that is no rational and that f touches without crossing is left open.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
@@ -30,6 +31,7 @@ Zero = tuple[Fraction, Fraction]  # a rational interval that holds one zero; its
 Terms = dict[tuple[Fraction, int], dict[Fraction, Fraction]]  # (a, n) -> {b: c}: c exp(b) x^n exp(a x)
 MAX_TERMS = 12  # derivatives taken
 BITS, HALVINGS = 240, 160
+CLEAR, TINY = 1e-9, 1e-200  # of the sum of all terms, what rounding never reaches; what underflow never does
 NEAR = Fraction(1, 2**30)  # width of what encloses a zero
 FREE = ("k1", "w", "o")  # log ratios: any real number at some sample
 SIGNS = (-1, 1)
@@ -69,6 +71,7 @@ def joint(elements: tuple[ExpPoly, ...]) -> dict[tuple[int, ...], tuple[Fraction
         iv.prec = with_bits
 
 
+@lru_cache(maxsize=1024)
 def stretches(element: ExpPoly) -> list[tuple[int, tuple[Zero | None, Zero | None]]] | None:
     """The sign of a function of one log ratio between each two of its zeros; None where it is open."""
     terms = _terms(element)
@@ -84,12 +87,6 @@ def stretches(element: ExpPoly) -> list[tuple[int, tuple[Zero | None, Zero | Non
         return None
     finally:
         iv.prec = with_bits
-
-
-def one_variable(element: ExpPoly) -> str:
-    """The log ratio that an element is a function of; empty if there is another variable."""
-    names = element.names()
-    return next(iter(names)) if len(names) == 1 and names <= {*FREE} else ""
 
 
 class Undecided(Exception):
@@ -211,6 +208,8 @@ def _sign_over(f: Terms, where: Zero) -> int | None:
     """The sign of f over an interval.  At a rational x the powers of e are independent over the rationals."""
     low, high = where
     if low == high:
+        if clear := _clear_sign(f, low):
+            return clear
         powers: dict[Fraction, Fraction] = {}
         for (rate, degree), constants in f.items():
             for shift, c in constants.items():
@@ -224,6 +223,22 @@ def _sign_over(f: Terms, where: Zero) -> int | None:
         for shift, c in constants.items():
             total += _number(c) * x**degree * iv.exp(_number(rate) * x + _number(shift))
     return _sign_of(total)
+
+
+def _clear_sign(f: Terms, x: Fraction) -> int:
+    """The sign at x where floats decide it, else 0: exp(y), |y| < 300, errs by less than 1e-12 of itself."""
+    at, total, size = float(x), 0.0, 0.0
+    try:
+        for (rate, degree), constants in f.items():
+            for shift, c in constants.items():
+                grows, moves = float(rate) * at, float(shift)
+                term = float(c) * at**degree * math.exp(grows + moves)
+                total, size = total + term, size + abs(term)
+                if abs(grows) + abs(moves) > 300:
+                    return 0
+    except OverflowError:
+        return 0
+    return (total > 0) - (total < 0) if abs(total) > max(CLEAR * size, TINY) else 0
 
 
 def _sign_far(f: Terms, way: int) -> int:

@@ -16,8 +16,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 from klsym.convert import to_sympy
+from klsym.engine.branches import signs
 from klsym.engine.derivation import Proof, derive
 from klsym.engine.generators import K1, generated, leading, limit, slope, third_order
 from klsym.engine.quantities import expectation, sample
@@ -74,8 +76,11 @@ def _number(element: ExpPoly) -> Number:
     return element.terms.get(((), ()), 0)
 
 
+@lru_cache(maxsize=256)
 def _below_the_reference(f: ExpPoly) -> Proof | None:
-    """A policy with E_q[f(r)] < 0, which it is at q = p."""
+    """A policy with E_q[f(r)] < 0, which is 0 at q = p; there is none where f is nowhere negative."""
+    if signs(f) == (1,):
+        return None
     try:
         return derive(sample(0)).differs_from(expectation(to_sympy(f), under="q"), relation="<=")
     except (ProofError, Refused):
