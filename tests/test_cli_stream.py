@@ -103,11 +103,11 @@ def test_the_limit_ends_one_line_and_the_stream_goes_on(monkeypatch: Any, capsys
 def test_ten_seconds_unless_something_else_is_said(monkeypatch: Any, capsys: Out) -> None:
     seen: list[Any] = []
 
-    def answer(self: Any, loss: str) -> dict[str, Any]:
+    def ask(self: Any, loss: str) -> dict[str, Any]:
         seen.append(self.options["time_limit"])
         return {"text": "{}", "code": 0}
 
-    monkeypatch.setattr(limited.Limited, "answer", answer)
+    monkeypatch.setattr(limited.Limited, "ask", ask)
     assert stream(["k1"], monkeypatch=monkeypatch, capsys=capsys)[0] == 0
     assert stream(["k1"], "--time-limit", "2.5", monkeypatch=monkeypatch, capsys=capsys)[0] == 0
     assert main(["explain", "k1"]) == 0 and main(["explain", "k1", "--time-limit", "0"]) == 0
@@ -150,13 +150,13 @@ def test_a_process_that_dies_is_said_and_replaced(monkeypatch: Any) -> None:
 
     options = build_parser().parse_args(["explain", "-", "--time-limit", "60"])
     with limited.Limited(options) as asked:
-        assert "text" in asked.answer("k1")
+        assert "text" in asked.ask("k1")
         process = asked.process
         assert process is not None
         process.send_signal(signal.SIGKILL)
         process.wait()
-        assert "without a word" in asked.answer("k1")["error"]
-        assert "text" in asked.answer("k1")
+        assert "without a word" in asked.ask("k1")["error"]
+        assert "text" in asked.ask("k1")
         last = asked.process
     assert last is not None and last.returncode == -signal.SIGKILL  # nothing is left behind
 

@@ -61,7 +61,7 @@ ALLOWED = {
 RUN = {module_name(path): imported(path, run=True) for path in FILES}
 # The rooms of the house, from the ground up: each may use what stands before it.
 ROOMS = [
-    "errors", "escaping", "templates", "files", "progress", "workers", "ring", "names", "slots",
+    "errors", "escaping", "templates", "files", "progress", "workers", "answering", "ring", "names", "slots",
     "statements", "abbreviations", "kernel", "rocq", "unfolding", "language", "sums", "parser", "convert",
     "finding", "evidence", "render", "engine", "numeric", "ledger", "calculus", "explorer", "kept",
     "settling", "sampling", "experiments", "tables", "figures", "write_up", "audit", "testing", "commands",

@@ -1,99 +1,38 @@
 """Audits in a process of their own, for they run the user's code: it is ended when it takes too long or
-too much.
-
-The clock is a timer of the system, as in `klsym.commands.limited`, and the memory limit is one on addresses.
+too much memory, which is a limit on addresses.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import signal
 import subprocess
-import sys
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-import klsym
+from klsym.answering import Asked, Options, Reply, serve
 
 GIGABYTE = 2**30
-Reply = dict[str, Any]  # {"text", "json", "target", "row"}, or {"error", "code"}
 
 
-class Runner:
-    """Answers questions one by one; the process starts with the first one, and anew after one was ended."""
+class Runner(Asked):
+    """Asked: "target", the other arguments of `klsym.audit` in "options", and what is to "expect".
+
+    The reply: {"text", "json", "target", "row", "meets"}.
+    """
+
+    module, errors = "klsym.audit.child", subprocess.DEVNULL
+    late = "no answer within {}: does the code loop?  --time-limit gives it longer"
+    ended = "the process that runs the code {}: does it exit, or need more than --memory-limit?"
 
     def __init__(self, seconds: float, gigabytes: float) -> None:
-        self.seconds, self.limits = seconds, {"seconds": seconds, "gigabytes": gigabytes}
-        self.process: subprocess.Popen[str] | None = None
-
-    def __enter__(self) -> Runner:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.process is not None:
-            with suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGKILL)  # and whatever the code has started
-            self.process.wait()
-
-    def ask(self, question: dict[str, Any]) -> Reply:
-        """The reply, or an error that says that there was none.
-
-        question: "target", the other arguments of `klsym.audit` in "options", and what is to "expect".
-        """
-        if self.process is None:
-            self.process = self._started()
-        assert self.process.stdin and self.process.stdout
-        with suppress(BrokenPipeError):  # the process has ended; so says its exit code
-            print(json.dumps(question), file=self.process.stdin, flush=True)
-        line = self.process.stdout.readline()
-        if line:
-            reply: Reply = json.loads(line)
-            return reply
-        code, self.process = self.process.wait(), None
-        if code == -signal.SIGALRM:
-            limit = f"{self.seconds:g} s"
-            reason = f"no answer within {limit}: does the code loop?  --time-limit gives it longer"
-        else:
-            ended = f"the process that runs the code ended without a word (exit code {code})"
-            reason = f"{ended}: does it exit, or need more than --memory-limit?"
-        return {"error": reason, "code": 2}
-
-    def _started(self) -> subprocess.Popen[str]:
-        here = str(Path(klsym.__file__).parents[1])
-        paths = os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH"))))
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "klsym.audit.child"],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-            encoding="ascii", start_new_session=True, env={**os.environ, "PYTHONPATH": paths},
-        )  # fmt: skip
-        print(json.dumps(self.limits), file=process.stdin, flush=True)
-        return process
+        super().__init__({"gigabytes": gigabytes}, seconds)
 
 
-def serve() -> None:
-    """The process: limits and then questions on standard input, a reply a line on standard output.
-
-    The code has neither of the two.
-    """
-    questions = os.fdopen(os.dup(0), encoding="ascii")
-    replies = os.fdopen(os.dup(1), "w", encoding="ascii")
-    silence = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1):
-        os.dup2(silence, stream)
-    limits = json.loads(questions.readline())
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
-    for number, line in enumerate(questions):
-        question = json.loads(line)
-        _load(question["target"])
-        if number == 0:
-            _limit(limits["gigabytes"])
-        signal.setitimer(signal.ITIMER_REAL, limits["seconds"])
-        reply = _answered(question)
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        print(json.dumps(reply), file=replies, flush=True)
+def _prepare(question: dict[str, Any], options: Options) -> None:
+    _load(question["target"])
+    _limit(options["gigabytes"])
 
 
 def _load(target: str) -> None:
@@ -112,6 +51,7 @@ def _load(target: str) -> None:
             __import__(name)
 
 
+@cache  # once in the process
 def _limit(gigabytes: float) -> None:
     """On the addresses that the process may have beyond those of the libraries."""
     try:
@@ -124,7 +64,7 @@ def _limit(gigabytes: float) -> None:
         return
 
 
-def _answered(question: dict[str, Any]) -> Reply:
+def _answered(question: dict[str, Any], options: Options) -> Reply:
     from klsym.audit.audits import Disagrees, audit
     from klsym.errors import KlsymError
 
@@ -151,4 +91,4 @@ def _answered(question: dict[str, Any]) -> Reply:
 
 
 if __name__ == "__main__":
-    serve()
+    serve(_prepare, _answered)

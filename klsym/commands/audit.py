@@ -8,8 +8,9 @@ import sys
 from itertools import product
 from typing import Any
 
+from klsym.answering import Reply
 from klsym.audit.binding import option, pair
-from klsym.audit.child import Reply, Runner
+from klsym.audit.child import Runner
 from klsym.commands.console import one_line
 from klsym.engine.explain_setting import CHOICES
 from klsym.errors import UsageError

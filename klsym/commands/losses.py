@@ -29,7 +29,7 @@ def explain_loss(options: argparse.Namespace) -> int:
         from klsym.commands.limited import Limited
 
         with Limited(options) as limited:
-            reply = limited.answer(loss)
+            reply = limited.ask(loss)
         if "error" in reply:
             raise UsageError(reply["error"])
     print(reply["text"])
@@ -49,12 +49,12 @@ def answered(loss: str, options: argparse.Namespace) -> Reply:
         }
 
 
-def load(options: argparse.Namespace) -> None:
+def load(check: bool) -> None:
     """Import what answers."""
     import klsym.engine.explain
     import klsym.render.verdict
 
-    if options.check:
+    if check:
         import klsym.numeric.cross_check  # noqa: F401
 
 
@@ -91,7 +91,7 @@ def _explain_stream(options: argparse.Namespace) -> int:
         reconfigure(errors="replace")  # a line that is no text is answered like any other bad line
     with Limited(options) as limited:
         for loss in _lines(sys.stdin):
-            reply = limited.answer(loss) if options.time_limit else answered(loss, options)
+            reply = limited.ask(loss) if options.time_limit else answered(loss, options)
             if "error" in reply:
                 reply = {"text": json.dumps({"loss": loss[:200], "error": reply["error"]}), "code": 2}
             print(reply["text"], flush=True)
