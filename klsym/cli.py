@@ -119,6 +119,7 @@ def _add_explain(commands: Any) -> None:
     )
     _add_setting(explain)
     _add_format(explain, FORMATS)
+    _add_parameters(explain)
     explain.add_argument(
         "--check", action="store_true",
         help="cross-check on exact finite models and on both sides of every bound; exit 1 if it fails",
@@ -154,11 +155,16 @@ def _add_setting(
             )  # fmt: skip
 
 
-def _add_format(command: argparse.ArgumentParser, formats: tuple[str, ...]) -> None:
+def _add_format(
+    command: argparse.ArgumentParser, formats: tuple[str, ...] = ("text", "json"), lines: str = ""
+) -> None:
     command.add_argument("--format", choices=formats, default="text")
     command.add_argument(
-        "--json", action="store_const", const="json", dest="format", help="same as --format json"
+        "--json", action="store_const", const="json", dest="format", help=f"same as --format json{lines}"
     )
+
+
+def _add_parameters(command: argparse.ArgumentParser) -> None:
     command.add_argument("--param", action="append", default=[], metavar="NAME", help="declare a parameter")
 
 
@@ -173,7 +179,8 @@ def _add_compare(commands: Any) -> None:
     for name in ("A", "B"):
         compare.add_argument(f"loss_{name.lower()}", metavar=f"LOSS_{name}", help="such as 'rho*k3'")
     _add_setting(compare, without=("batch",))
-    _add_format(compare, ("text", "json"))
+    _add_format(compare)
+    _add_parameters(compare)
     compare.set_defaults(run="losses:compare_losses")
 
 
@@ -198,10 +205,7 @@ def _add_optimum(commands: Any) -> None:
     optimum.add_argument(
         "-o", "--output", metavar="FILE", help="a phase portrait, .pdf or .png (three outcomes)"
     )
-    optimum.add_argument("--format", choices=("text", "json"), default="text")
-    optimum.add_argument(
-        "--json", action="store_const", const="json", dest="format", help="same as --format json"
-    )
+    _add_format(optimum)
     optimum.set_defaults(run="optima:show_optimum")
 
 
@@ -217,10 +221,7 @@ def _add_catalogue(commands: Any) -> None:
     )
     catalogue.add_argument("--scheduler", metavar="ADDRESS", help="a Dask scheduler, such as tcp://host:8786")
     catalogue.add_argument("-o", "--output", metavar="FILE", help="write it as JSON")
-    catalogue.add_argument("--format", choices=("text", "json"), default="text")
-    catalogue.add_argument(
-        "--json", action="store_const", const="json", dest="format", help="same as --format json"
-    )
+    _add_format(catalogue)
     catalogue.set_defaults(run="catalogue:show_catalogue")
 
 
@@ -237,7 +238,8 @@ def _add_divergence(commands: Any) -> None:
     divergence.add_argument(
         "--sampling", choices=("on-policy", "off-policy"), help="samples from q or from mu (both)"
     )
-    _add_format(divergence, ("text", "json"))
+    _add_format(divergence)
+    _add_parameters(divergence)
     divergence.set_defaults(run="divergences:show_losses")
 
 
@@ -257,10 +259,7 @@ def _add_recommend(commands: Any) -> None:
         help="differentiated, detached in the reward, or a number that is logged (loss)",
     )  # fmt: skip
     recommend.add_argument("--framework", choices=FRAMEWORKS, default="torch", help="of the code (torch)")
-    recommend.add_argument("--format", choices=("text", "markdown", "json"), default="text")
-    recommend.add_argument(
-        "--json", action="store_const", const="json", dest="format", help="same as --format json"
-    )
+    _add_format(recommend, ("text", "markdown", "json"))
     recommend.set_defaults(run="recommend:recommend_loss")
 
 
@@ -308,11 +307,7 @@ def _add_audit(commands: Any) -> None:
         "--memory-limit", type=float, default=AUDIT_GIGABYTES, metavar="GB",
         help=f"memory beyond that of the libraries ({AUDIT_GIGABYTES:g})",
     )  # fmt: skip
-    audit.add_argument("--format", choices=("text", "json"), default="text")
-    audit.add_argument(
-        "--json", action="store_const", const="json", dest="format",
-        help="same as --format json; several answers one a line",
-    )  # fmt: skip
+    _add_format(audit, lines="; several answers one a line")
     audit.set_defaults(run="audit:audit_code")
 
 
