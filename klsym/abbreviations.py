@@ -30,8 +30,6 @@ from klsym.statements import MeanGradient as MeanGradient
 from klsym.statements import Score as Score
 from klsym.statements import Side as Side
 
-DIVERGENCES = ("KL", "chi2", "J")
-
 
 # ---------------------------------------------------------------------------- named quantities
 @dataclass(frozen=True)

@@ -20,8 +20,6 @@ from klsym.numeric.autoregressive import (
     log_probabilities,
     occupations,
     random_autoregressive,
-    sample,
-    scores,
     sequence_kl,
     sequences_of,
     token_field,
@@ -106,8 +104,7 @@ def test_stop_is_forced_at_the_last_step():
 def test_scores_are_gradients_of_log_probabilities(shape):
     model, *_ = three(shape)
     y, h = enumerate_sequences(model), 1e-5
-    found = scores(model, y)
-    assert_close(token_scores(model, y).sum(axis=1), found)
+    found = token_scores(model, y).sum(axis=1)
     for s, a in np.ndindex(model.logits.shape):
         step = np.zeros(model.logits.shape)
         step[s, a] = h
@@ -116,13 +113,21 @@ def test_scores_are_gradients_of_log_probabilities(shape):
 
 
 # ---------------------------------------------------------------------------- dynamic programming
+def vanilla(q, p):
+    """E_q[sum_t l_t sum_t s_t], the gradient of KL(q||p)."""
+
+    def each(y):
+        return ratios(q, p, y).sum(axis=1)[:, None, None] * token_scores(q, y).sum(axis=1)
+
+    return expectation(q, each)
+
+
 @ALL
 def test_kl_and_gradient_equal_enumeration(shape):
     q, p, _ = three(shape)
     value, gradient = sequence_kl(q, p)
     assert_close(value, expectation(q, lambda y: ratios(q, p, y).sum(axis=1)))
-    vanilla = expectation(q, lambda y: ratios(q, p, y).sum(axis=1)[:, None, None] * scores(q, y))
-    assert_close(gradient, vanilla)
+    assert_close(gradient, vanilla(q, p))
     assert np.abs(gradient).max() > 1e-3 or shape[2] == 1
 
 
@@ -156,9 +161,8 @@ def test_excluded_symbols_are_no_nan():
     z = np.array([[0.3, -np.inf, 0.1], [1.0, 0.0, -np.inf], [0.2, 0.4, 0.0]])
     q, p = Autoregressive(z, 1, 4), Autoregressive(z * 2, 1, 4)
     value, gradient = sequence_kl(q, p)
-    expected = expectation(q, lambda y: ratios(q, p, y).sum(axis=1)[:, None, None] * scores(q, y))
     assert value > 0.001
-    assert_close(gradient, expected)
+    assert_close(gradient, vanilla(q, p))
     assert gradient[0, 1] == gradient[1, 2] == 0
 
 
@@ -215,44 +219,6 @@ def test_work_is_linear_in_max_length(monkeypatch, task, calls, length):
     task(*three((2, 2, length, 1.0))[:2])
     passes = {"_after": 2 if "_forward" in calls else 3}
     assert counts == {name: passes.get(name, 1) * (length + less) for name, less in calls.items()}
-
-
-# ---------------------------------------------------------------------------- sampling
-@pytest.mark.parametrize("shape", [(2, 0, 4, 1.0), (2, 1, 4, 1.0), (3, 2, 3, 1.0)], ids=str)
-def test_frequencies_equal_probabilities(shape):
-    """Bernstein's bound for each sequence, so that all sequences together fail with at most 1e-9."""
-    model, n = random_autoregressive(5, *shape), 200_000
-    every, drawn = enumerate_sequences(model), sample(model, n, np.random.default_rng(7))
-    width = every.symbols.shape[1]
-    padded = np.full((n, width), -1)
-    padded[:, : drawn.symbols.shape[1]] = drawn.symbols
-    code = (model.vocabulary + 2) ** np.arange(width)
-    known, counts = np.unique((padded + 1) @ code, return_counts=True)
-    found = dict(zip(known.tolist(), counts.tolist(), strict=True))
-    probabilities = np.exp(log_probabilities(model, every))
-    share = math.log(2 * len(every) / FALSE_ALARM)
-    for key, probability in zip(((every.symbols + 1) @ code).tolist(), probabilities, strict=True):
-        spread = n * probability * (1 - probability)
-        bound = share / 3 + math.sqrt(share**2 / 9 + 2 * spread * share)
-        assert abs(found.pop(key, 0) - n * probability) <= bound
-        assert bound < 0.02 * n  # the test sees a probability that is wrong by 0.04
-    assert not found  # nothing else was drawn
-
-
-def test_excluded_symbols_are_never_drawn():
-    model = Autoregressive([[0.0, -np.inf, -np.inf]], 0, 5)
-    drawn = sample(model, 100, np.random.default_rng(0))
-    assert (drawn.symbols == [0, 0, 0, 0, 2]).all() and (drawn.lengths == 5).all()
-
-
-def test_one_seed_gives_one_sample():
-    model = random_autoregressive(0, 3, 1, 8)
-    first, again, other = (sample(model, 50, np.random.default_rng(seed)) for seed in (1, 1, 2))
-    assert np.array_equal(first.symbols, again.symbols) and np.array_equal(first.lengths, again.lengths)
-    assert not np.array_equal(first.lengths, other.lengths)
-    assert np.isfinite(log_probabilities(model, first)).all()
-    assert random_autoregressive(0, 3, 1, 8).logits.tolist() == model.logits.tolist()
-    assert len(sample(model, 0, np.random.default_rng(1))) == 0
 
 
 # ---------------------------------------------------------------------------- whole sequences
@@ -395,12 +361,10 @@ REFUSED = [
     ("tokens from 0 to 1", lambda: sequences_of(Q, [[2]])),
     ("tokens from 0 to 1 expected", lambda: sequences_of(Q, [[-1]])),
     ("lengths from 1 to 4", lambda: sequences_of(Q, [[0, 0, 0, 0]])),
-    ("the last symbol must be stop", lambda: scores(Q, Sequences(np.array([[0, 1]]), np.array([2])))),
-    ("shapes (n, width), (n,)", lambda: scores(Q, Sequences(np.array([0, 2]), np.array([2])))),
-    ("integers expected", lambda: scores(Q, Sequences(np.array([[0.0, 2.0]]), np.array([2])))),
-    ("probability zero", lambda: scores(EXCLUDES, sequences_of(EXCLUDES, [[0, 1]]))),
-    ("sample: -1", lambda: sample(Q, -1, np.random.default_rng(0))),
-    ("a numpy Generator expected, got int", lambda: sample(Q, 1, 0)),
+    ("the last symbol must be stop", lambda: token_scores(Q, Sequences(np.array([[0, 1]]), np.array([2])))),
+    ("shapes (n, width), (n,)", lambda: token_scores(Q, Sequences(np.array([0, 2]), np.array([2])))),
+    ("integers expected", lambda: token_scores(Q, Sequences(np.array([[0.0, 2.0]]), np.array([2])))),
+    ("probability zero", lambda: token_scores(EXCLUDES, sequences_of(EXCLUDES, [[0, 1]]))),
     ("too many sequences", lambda: enumerate_sequences(random_autoregressive(0, 2, 1, 40))),
     ("values expected", lambda: expectation(Q, lambda y: np.ones(3))),
     ("vocabulary 0", lambda: random_autoregressive(0, 0, 1, 4)),

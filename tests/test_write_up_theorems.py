@@ -13,10 +13,22 @@ from klsym.render.text import STANDING
 from klsym.settling import check_settled
 from klsym.write_up.assumptions import hypotheses, in_short
 from klsym.write_up.prose import prose
-from klsym.write_up.tex import balanced, breakable, escape
+from klsym.write_up.tex import breakable, escape
 from klsym.write_up.theorems import claim_latex, derivation_latex, digest_of, models, statements
 
 FAST = [claim.id for claim in load().values() if claim.verdict != "computed"]
+
+
+def balanced(latex: str) -> bool:
+    """Do braces and environments close in order?"""
+    stack: list[str] = []
+    for found in re.finditer(r"\\begin\{(\w+\*?)\}|\\end\{(\w+\*?)\}|\\.|[{}]", latex, re.DOTALL):
+        opened, closed, sign = found.group(1), found.group(2), found.group()
+        if opened or sign == "{":
+            stack.append(opened or "}")
+        elif (closed or sign == "}") and (not stack or stack.pop() != (closed or "}")):
+            return False
+    return not stack
 
 
 @pytest.fixture

@@ -29,7 +29,6 @@ from klsym.ring import ONE, ZERO, ExpPoly, Monomial
 MAX_ORDER = 64
 TAIL = 24  # coefficients kept exactly beyond the order before a majorant takes over
 HALF = Fraction(1, 2)
-HYPOTHESES = ("e = sup |p/q - 1| <= 1/2; O(eps^n) is at most a constant times e^n",)
 Series = tuple[ExpPoly, ...]  # coefficients of 1, eps, eps^2, ...; polynomials in the parameters
 
 

@@ -125,10 +125,6 @@ class Stretch:
     def everywhere(self) -> bool:
         return self.lower is None is self.upper
 
-    def holds_reference(self) -> bool:
-        """Is q = p inside, or at an end?"""
-        return (self.lower is None or self.lower[0] <= 0) and (self.upper is None or self.upper[1] >= 0)
-
 
 @dataclass(frozen=True)
 class Condition:

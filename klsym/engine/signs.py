@@ -18,7 +18,7 @@ from functools import lru_cache
 from math import gcd, lcm
 from typing import Any
 
-from klsym.convert import to_ring, to_sympy
+from klsym.convert import to_sympy
 from klsym.ring import ONE, ZERO, Exponent, ExpPoly, Number
 
 MAX_TANGENTS = 3  # that are taken out of one sum
@@ -139,11 +139,6 @@ class Rows:
 
     squares: tuple[Row, ...]
     tangents: tuple[Row, ...]
-
-
-def square(row: Row) -> ExpPoly:
-    """scale exp(v) b^2."""
-    return to_ring(row["scale"]) * to_ring(row["v"]).exp() * to_ring(row["b"]) ** 2
 
 
 @lru_cache(maxsize=1024)

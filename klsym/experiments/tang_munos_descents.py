@@ -10,7 +10,7 @@ gives neither beta nor the number of iterations, and it reports means.  The choi
                             rare in p: figure 6 counts them
     2000 iterations         in figure 3: the exact gradient has then brought the divergence below a hundredth
 
-`tang_munos_sensitivity` varies them.  Figures 4, 5 and 6 look at the same runs.
+Figures 4, 5 and 6 look at the same runs.
 """
 
 from __future__ import annotations

@@ -252,63 +252,9 @@ def token_scores(model: Autoregressive, sequences: Sequences) -> Any:
     return found
 
 
-def scores(model: Autoregressive, sequences: Sequences) -> Any:
-    """The score of whole sequences, s = sum_t s_t = grad log q(y), with respect to all logits.
-
-    >>> model = Autoregressive([[0.0, 0.0]], memory=0, max_length=3)
-    >>> scores(model, sequences_of(model, [[], [0, 0]])).tolist()
-    [[[-0.5, 0.5]], [[1.0, -1.0]]]
-
-    Returns shape (n, states, vocabulary + 1), without an array over steps.  Errors as in token_scores.
-    """
-    i, _, state, symbol = _visits(model, sequences)
-    _refuse_impossible(model, state, symbol)
-    found = np.zeros((len(sequences), *model.logits.shape))
-    np.subtract.at(found, (i, state), model.probabilities[state])
-    np.add.at(found, (i, state, symbol), 1)
-    return found
-
-
 def _refuse_impossible(model: Autoregressive, state: Any, symbol: Any) -> None:
     possible = bool(np.isfinite(model.logits[state, symbol]).all())
     _refuse_unless(possible, "a sequence of probability zero has no score")
-
-
-# ---------------------------------------------------------------------------- sampling
-def sample(model: Autoregressive, n: int, generator: np.random.Generator) -> Sequences:
-    """n independent sequences from the model, all drawn at once, step by step.
-
-    y_t is the number of a with q(0|s) + ... + q(a|s) <= U, U uniform on [0, 1).
-
-    >>> model = random_autoregressive(0, 2, 1, 4)
-    >>> drawn = sample(model, 5, np.random.default_rng(1))
-    >>> len(drawn), bool((drawn.lengths <= 4).all())
-    (5, True)
-
-    n: 0 or more.  generator: a NumPy generator; the same state gives the same sequences.
-    Returns arrays as wide as the longest sequence drawn.
-    Raises UsageError: n or generator of another kind.
-    Source: Devroye 1986, Non-uniform random variate generation, III.2.
-    """
-    _refuse_unless(_is_count(n, 0), f"sample: {n!r} sequences: 0 or more expected")
-    is_generator = isinstance(generator, np.random.Generator)
-    _refuse_unless(is_generator, f"sample: a numpy Generator expected, got {type(generator).__name__}")
-    below = np.cumsum(model.probabilities, axis=1)
-    below /= below[:, -1:]  # ends at exactly one, so that no excluded symbol is drawn
-    lengths, columns = np.ones(n, dtype=np.intp), []
-    active, state = np.arange(n), np.zeros(n, dtype=np.intp)
-    for t in range(1, model.max_length + 1):
-        if t < model.max_length:
-            symbol = (generator.random(len(active))[:, None] >= below[state]).sum(axis=1)
-        else:
-            symbol = np.full(len(active), model.stop)
-        columns.append(np.full(n, PADDING, dtype=np.intp))
-        columns[-1][active], lengths[active] = symbol, t
-        goes_on = symbol != model.stop
-        active, state = active[goes_on], model.successors[state[goes_on], symbol[goes_on]]
-        if not len(active):
-            break
-    return Sequences(np.stack(columns, axis=1), lengths)
 
 
 # ---------------------------------------------------------------------------- enumeration

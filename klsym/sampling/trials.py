@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from klsym.sampling.streams import Plan
 
 CONTROL = Fraction(1, 10)  # how much of k1 the negative control adds to a coefficient
-RELATIONS = ("=", "<=", ">=", "!=")
 
 
 @dataclass(frozen=True)

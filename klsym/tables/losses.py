@@ -14,7 +14,6 @@ from klsym.tables.quotes import Quote, about
 from klsym.tables.table import Cell, cited, math
 
 ESTIMATORS = (k1, k2, k3, k(lam))
-WEIGHTS = {"none": 1, "attached": rho, "detached": sg(rho)}
 ON, OFF = "on-policy", "off-policy"
 
 

@@ -85,19 +85,3 @@ def may_break(latex: str) -> str:
             text += character
             place += len(character)
     return text.replace(r"\quad\text{", r"\cut\quad\text{")
-
-
-def balanced(latex: str) -> bool:
-    r"""Do braces and environments close in order?
-
-    >>> balanced(r"\begin{a}{x}\end{a}"), balanced(r"\begin{a}{\end{a}}")
-    (True, False)
-    """
-    stack: list[str] = []
-    for found in re.finditer(r"\\begin\{(\w+\*?)\}|\\end\{(\w+\*?)\}|\\.|[{}]", latex, re.DOTALL):
-        opened, closed, sign = found.group(1), found.group(2), found.group()
-        if opened or sign == "{":
-            stack.append(opened or "}")
-        elif (closed or sign == "}") and (not stack or stack.pop() != (closed or "}")):
-            return False
-    return not stack
