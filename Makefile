@@ -52,8 +52,8 @@ paper: install ## write the paper as PDF; needs pdflatex (Debian: texlive-latex-
 	$(BIN)/klsym tables -o $(BUILD)/paper/tables
 	$(BIN)/python -m klsym.write_up.compile paper/klsym.tex $(BUILD)/paper
 
-# Tests that look at the whole ledger share a worker (loadgroup), which settles it once; cells of one notebook
-# share a kernel (loadscope).
+# The tests of one file share a worker, and so do all that look at the whole ledger, which settles it once
+# (loadgroup); cells of one notebook share a kernel (loadscope).
 test: lint types ## lint, types, tests, doctests, and every notebook against its stored outputs
 	$(BIN)/pytest -n auto --dist loadgroup
 	$(BIN)/pytest --nbval --nbval-current-env --nbval-cell-timeout 120 --dist loadscope -n auto notebooks/
@@ -104,8 +104,9 @@ rocq: install ## check the certificates with the checker that Rocq has proved so
 	$(BIN)/klsym export --rocq $(BUILD)/rocq
 	$(BIN)/python rocq/check.py $(BUILD)/rocq
 
-random-audits: install ## 1,000 random PyTorch functions audited, against explain of what they are the code of (needs torch)
+random-audits: install ## 1,000 random PyTorch functions audited, 2,000 random losses against autograd (needs torch)
 	$(BIN)/python benchmarks/random_audits.py --count 1000
+	PYTHONPATH=tests $(BIN)/python -m autograd_judge --count 1000
 
 # Keeps the pinned versions that still fit; `make lock LOCK_FLAGS=--upgrade` takes the newest.
 # Universal, hence one lock for all systems and Pythons; no index is named in it.

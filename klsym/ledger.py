@@ -14,6 +14,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from klsym.engine.derivation import Proof
@@ -166,8 +167,9 @@ class Settled(SettledView):
         }
 
 
+@cache
 def recall(id: str) -> Settled:
-    """The settled claim of this id, to be quoted.
+    """The settled claim of this id, to be quoted; settled once in a process.
 
     >>> recall("gradient.k1-loss").statement
     'E_q[grad k1] = 0'

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import tempfile
@@ -14,11 +15,12 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from klsym.ledger import Settled, load, settle
+from klsym.ledger import Settled, load, recall
 
 settings.register_profile("klsym", derandomize=True, deadline=None, max_examples=60)
 settings.load_profile("klsym")
 
+QUOTES_THE_LEDGER = re.compile(r"klsym/(tables|write_up)/|tests/test_(cli_)?(ledger|tables|write_up)")
 # what changes how klsym's processes print, and how wide
 HANDED_DOWN = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "MPLBACKEND", "PYTHONIOENCODING", "PYTHONUTF8",
                "PYTHONWARNINGS", "PYTHONOPTIMIZE", "PYTHONUNBUFFERED", "PYTHONVERBOSE")  # fmt: skip
@@ -47,16 +49,18 @@ def _is_worker() -> bool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The tests that look at the whole ledger go to one worker."""
+    """What a test has made stays for the others: a file goes to one worker, and the whole ledger with all
+    that quotes it to one."""
     for item in items:
-        if "proofs_settled" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("ledger"))
+        file = item.nodeid.partition("::")[0]
+        whole = "proofs_settled" in getattr(item, "fixturenames", ()) or QUOTES_THE_LEDGER.search(file)
+        item.add_marker(pytest.mark.xdist_group("ledger" if whole else file))
 
 
 @pytest.fixture(scope="session")
 def proofs_settled() -> dict[str, Settled]:
     """Every claim but the experiments, which take a minute, settled once."""
-    return {id: settle(claim) for id, claim in load().items() if claim.verdict != "computed"}
+    return {id: recall(id) for id, claim in load().items() if claim.verdict != "computed"}
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,11 @@ from klsym.errors import ProofError
 from klsym.ledger import recall
 from klsym.render.claims import statement_latex
 from klsym.tables import centring
+from klsym.tables.catalogue import build
 from klsym.tables.notation import NOTATIONS
 from klsym.tables.quotes import quote
 
-TABLE = centring.table()
+table = partial(build, "centring")
 BETA, STEP = 0.6, 1e-6
 CLAIMS = [
     ("batch.no-centering",),
@@ -39,8 +41,8 @@ CLAIMS = [
 
 
 def test_the_rows_rest_on_these_claims() -> None:
-    assert [row.claims for row in TABLE.rows] == CLAIMS
-    assert all(plain(row.cells[-1]) == (", ".join(row.claims) or "–") for row in TABLE.rows)
+    assert [row.claims for row in table().rows] == CLAIMS
+    assert all(plain(row.cells[-1]) == (", ".join(row.claims) or "–") for row in table().rows)
 
 
 def slope(of: Any) -> Any:
@@ -91,7 +93,7 @@ def mean_field(formula: str, n: int, off_policy: bool) -> Any:
 @pytest.mark.parametrize("position", [0, 1, 2, 3, 4, 7, 8])
 @pytest.mark.parametrize("n", [2, 3])
 def test_what_multiplies_the_score_has_the_mean_that_is_printed(position: int, n: int) -> None:
-    row = TABLE.rows[position]
+    row = table().rows[position]
     coefficient, gradient = formulas(row.cells[0])[0], formulas(row.cells[1])[0]
     found = mean_field(coefficient, n, "off-policy" in row.tags)
     assert np.abs(found - number(gradient, values(n))).max() < 1e-8
@@ -100,7 +102,7 @@ def test_what_multiplies_the_score_has_the_mean_that_is_printed(position: int, n
 
 @pytest.mark.parametrize("position", [1, 2, 7, 8])
 def test_it_is_the_centring_that_its_words_say(position: int) -> None:
-    row, off_policy = TABLE.rows[position], position > 6
+    row, off_policy = table().rows[position], position > 6
     words, batch = row.cells[0].pieces[0][1], row.tags[0]
     drawn = (0, 2, 2, 1)
     names = [judge.names(x, judge.THETA) for x in drawn]
@@ -111,10 +113,10 @@ def test_it_is_the_centring_that_its_words_say(position: int) -> None:
 
 
 def test_what_is_kept_is_the_multiple_in_the_gradient() -> None:
-    kept = [[number(text, values(4)) for text in formulas(row.cells[2])] for row in TABLE.rows]
+    kept = [[number(text, values(4)) for text in formulas(row.cells[2])] for row in table().rows]
     assert kept == [[1], [0.75], [1], [1, 0.75], [0.75, 0.75], [], [1], [0.75], [1]]
     zero = {**values(4), "slope_mu_q": 0 * judge.THETA, "slope_R": 0 * judge.THETA}
-    for row, shares in zip(TABLE.rows, kept, strict=True):
+    for row, shares in zip(table().rows, kept, strict=True):
         if shares:
             lead = -BETA if "reward" in row.tags else 1
             found = number(formulas(row.cells[1])[0], zero)
@@ -131,13 +133,13 @@ def test_the_mean_varies_as_the_square_of_the_share_of_leave_one_out() -> None:
         both.append([(judge.centred(h, b) * scores[list(drawn)]).mean() for b in ("mean", "leave-one-out")])
     weights, found = np.array(chances), np.array(both)
     mean, left_out = weights @ (found - weights @ found) ** 2
-    cell = TABLE.rows[1].cells[3]
+    cell = table().rows[1].cells[3]
     assert number(formulas(cell)[0], values(n)) == pytest.approx(mean / left_out)
     assert plain(cell).endswith("times that of leave-one-out")
 
 
 def test_a_pair_keeps_its_sign_alone() -> None:
-    row = TABLE.rows[5]
+    row = table().rows[5]
     premise, sign = formulas(row.cells[0])
     assert premise == "n = 2" and row.cells[1].pieces == (("words", "–"),)
     for drawn in ((0, 1), (2, 1)):
@@ -151,17 +153,17 @@ def test_off_policy_centring_is_the_gradient_of_no_function() -> None:
         return judge.twist(lambda theta: judge.field(judge.formula("rho*k1"), theta, False, batch, 2))
 
     for position, batch in ((7, "mean"), (8, "leave-one-out")):
-        assert TABLE.rows[position].cells[1].pieces[-1] == ("words", ", the gradient of no function")
+        assert table().rows[position].cells[1].pieces[-1] == ("words", ", the gradient of no function")
         assert twist(batch) > 1e-3
     assert twist("none") < 1e-6
 
 
 def test_quoted_cells_are_the_sides_of_their_claims() -> None:
-    for row in TABLE.rows[:5]:
+    for row in table().rows[:5]:
         stated = [statement_latex(part) for claim in row.claims for part in recall(claim).parts]
         shown = formulas(row.cells[0])[0], formulas(row.cells[1])[0]
         assert any(shown[0] in text and text.endswith(f"= {shown[1]}") for text in stated)
-    noted = formulas(TABLE.rows[2].cells[3])
+    noted = formulas(table().rows[2].cells[3])
     assert noted == [noted[0]] and noted[0].count(">") == 1
 
 
@@ -183,4 +185,4 @@ def test_wrong_neighbours_are_refused() -> None:
 
 @pytest.mark.parametrize("notation", NOTATIONS)
 def test_it_compiles_alone(notation: str, tmp_path: Path) -> None:
-    assert complaints(TABLE, notation, tmp_path) == []
+    assert complaints(table(), notation, tmp_path) == []

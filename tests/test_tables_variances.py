@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,12 @@ from klsym.numeric.gaussian_quadrature import ESTIMATORS, mean_and_sd
 from klsym.numeric.sequence_examples import offset_pair
 from klsym.numeric.sequence_fields import kl_variances
 from klsym.tables import variances
+from klsym.tables.catalogue import build
 from klsym.tables.notation import NOTATIONS
 from klsym.tables.pieces import where
 from klsym.tables.quotes import quote, stated
 
-TABLE = variances.table()
+table = partial(build, "variances")
 PAIR, DIFFERENCE, LOWER = range(3)
 WEIGHTED = ("offpolicy.per-sample", "practice.loss-against-reward", "variance.difference",
             "variance.sufficient-region", "variance.no-universal-order")  # fmt: skip
@@ -81,7 +83,7 @@ def gap(v: dict[str, Any], name: str) -> float:
     ],
 )
 def test_each_formula_is_the_difference_of_the_variances(name: str, claims: tuple[str, ...]) -> None:
-    row = next(row for row in TABLE.rows if row.claims == claims)
+    row = next(row for row in table().rows if row.claims == claims)
     [formula] = formulas(row.cells[DIFFERENCE])
     for seed in range(4):
         v = world(seed, 3 if name in ("leave-one-out", "alone") else 4)
@@ -93,7 +95,7 @@ def test_each_formula_is_the_difference_of_the_variances(name: str, claims: tupl
 
 
 def test_the_order_holds_in_its_region_and_fails_in_its_model() -> None:
-    lower = row_of(TABLE, *WEIGHTED).cells[LOWER]
+    lower = row_of(table(), *WEIGHTED).cells[LOWER]
     assert formulas(lower)[:4] == ["B", r"r \le \exp(\tfrac{1}{2})", r"2\,k_1 + 1 \ge 0", r"\mu > 0"]
     inside = [world(seed, ratios=(0.7, 1.1)) for seed in range(20)]
     assert all(v["r"].max() <= np.exp(0.5) for v in inside)
@@ -113,7 +115,7 @@ def _fraction(text: str) -> str:
 
 
 def test_leave_one_out_varies_more_in_its_model() -> None:
-    lower = row_of(TABLE, "variance.loo-not-always-better").cells[LOWER]
+    lower = row_of(table(), "variance.loo-not-always-better").cells[LOWER]
     model = recall("variance.loo-not-always-better").theorems[1].close["model"]
     v = of(*([Fraction(x) for x in model[name]] for name in ("q", "p", "mu", "u")))
     centred, plain_ = batch(v, 2, True), batch(v, 2, False)
@@ -121,7 +123,7 @@ def test_leave_one_out_varies_more_in_its_model() -> None:
 
 
 def test_the_order_of_two_gaussians_turns_at_the_root_that_is_printed() -> None:
-    row = row_of(TABLE, "value.gaussian-crossover")
+    row = row_of(table(), "value.gaussian-crossover")
     root = next(
         float(text.split("= ")[-1].split(r"\l")[0]) for text in formulas(row.cells[LOWER]) if "W_" in text
     )
@@ -135,7 +137,7 @@ def test_the_order_of_two_gaussians_turns_at_the_root_that_is_printed() -> None:
 
 
 def test_exact_steps_vary_more_in_their_model() -> None:
-    row = row_of(TABLE, "neighbour.rao-blackwell")
+    row = row_of(table(), "neighbour.rao-blackwell")
     shown = formulas(row.cells[LOWER])[-1]
     values = [Fraction(int(a), int(b)) for a, b in re.findall(r"\\tfrac\{(\d+)\}\{(\d+)\}", shown)]
     found, unit = kl_variances(*offset_pair()), np.log(9) ** 2
@@ -144,7 +146,7 @@ def test_exact_steps_vary_more_in_their_model() -> None:
 
 
 def test_near_p_the_variance_of_b_vanishes_and_that_of_a_does_not() -> None:
-    row = row_of(TABLE, "variance.orders")
+    row = row_of(table(), "variance.orders")
     texts = [part.latex for part in recall("variance.orders").parts]
     assert all(text.split(r",\quad")[0] in formulas(row.cells[DIFFERENCE]) for text in texts)
     far, near = (weighted(world(3, ratios=(1 - e, 1 + e))) for e in (0.02, 0.01))
@@ -158,13 +160,13 @@ STATED = {
 
 
 def test_every_row_has_claims_and_quotes_them() -> None:
-    for row in TABLE.rows:
+    for row in table().rows:
         assert row.claims and plain(row.cells[-1]).split(", ") == list(row.claims)
     for name, (number_of_rows, quoted) in STATED.items():
-        rows = [row for row in TABLE.rows if row.claims == (name,)]
+        rows = [row for row in table().rows if row.claims == (name,)]
         assert len(rows) == number_of_rows and formulas(rows[0].cells[DIFFERENCE]) == quoted
         assert any(quoted[0] in part._repr_latex_() for part in recall(name).parts)
-    covariance = [row for row in TABLE.rows if row.claims == ("variance.optimal-baseline",)][1].cells[LOWER]
+    covariance = [row for row in table().rows if row.claims == ("variance.optimal-baseline",)][1].cells[LOWER]
     assert formulas(covariance)[-1] == quote("variance.optimal-baseline", 2).statement.pieces[0][1]
 
 
@@ -186,4 +188,4 @@ def test_wrong_neighbours_are_refused() -> None:
 
 @pytest.mark.parametrize("notation", NOTATIONS)
 def test_it_compiles_alone(notation: str, tmp_path: Path) -> None:
-    assert complaints(TABLE, notation, tmp_path) == []
+    assert complaints(table(), notation, tmp_path) == []

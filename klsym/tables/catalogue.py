@@ -6,6 +6,8 @@ import importlib
 import shlex
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
+from typing import Any
 
 from klsym.errors import UsageError
 from klsym.progress import Wrapper, plainly
@@ -82,9 +84,18 @@ def _advice(name: str, made: list[Table]) -> str:
 
 def build(name: str, only: tuple[str, ...] = ()) -> Table:
     """One table, whole; of the experiments, which take seconds each, those asked for."""
-    module = importlib.import_module(f"klsym.tables.{name}")
-    made: Table = module.table(only) if name == "experiments" else module.table()
+    made: Table = _module(name).table(only) if name == "experiments" else _built(name)
     return made
+
+
+@cache
+def _built(name: str) -> Table:
+    made: Table = _module(name).table()
+    return made
+
+
+def _module(name: str) -> Any:
+    return importlib.import_module(f"klsym.tables.{name}")
 
 
 def listing() -> str:
@@ -95,6 +106,6 @@ def listing() -> str:
     """
     lines = []
     for name, shows in NAMES.items():
-        columns = importlib.import_module(f"klsym.tables.{name}").COLUMNS
+        columns = _module(name).COLUMNS
         lines += [f"{name:<12} {shows}", f"{'':<12} columns: {' '.join(column.key for column in columns)}"]
     return "\n".join(lines)

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from klsym.engine.derivation import Proof
-from klsym.ledger import Settled, load
+from klsym.ledger import Settled, load, recall
 from klsym.render.claims import statement_latex
 from klsym.render.spelling import LATEX
 from klsym.render.text import show_statement
-from klsym.tables.quotes import settled
 from klsym.tables.table import Cell, Column, Row, Table, code, listed, math, words
 from klsym.tables.witness import witness
 
@@ -41,7 +40,7 @@ def table() -> Table:
 def _rows() -> Iterator[Row]:
     for name, claim in load().items():
         if claim.verdict == "corrected":
-            yield _row(settled(name))
+            yield _row(recall(name))
 
 
 def _row(item: Settled) -> Row:

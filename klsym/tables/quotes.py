@@ -23,8 +23,6 @@ from klsym.render.claims import statement_latex
 from klsym.render.spelling import LATEX
 from klsym.tables.table import Cell, math
 
-settled = cache(recall)
-
 
 @dataclass(frozen=True)
 class Quote:
@@ -64,7 +62,7 @@ def quote(claim: str, number: int = 0) -> Quote:
 
     Raises ValueError: that part is none.
     """
-    part = settled(claim).parts[number]
+    part = recall(claim).parts[number]
     if not isinstance(part, Proof):
         raise ValueError(f"{claim}: part {number} is no proof")
     return Quote(part, (claim,))
@@ -146,7 +144,7 @@ def parts(claim: str) -> tuple[Any, ...]:
 
     Raises UsageError: an unknown claim.
     """
-    return settled(claim).parts
+    return recall(claim).parts
 
 
 def evidence(claim: str, kind: str = "exact") -> Evidence:
@@ -165,4 +163,4 @@ def evidence(claim: str, kind: str = "exact") -> Evidence:
 
 def all_settled() -> Iterator[Settled]:
     """Every claim but the experiments."""
-    yield from (settled(name) for name, claim in load().items() if claim.verdict != "computed")
+    yield from (recall(name) for name, claim in load().items() if claim.verdict != "computed")
