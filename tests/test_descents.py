@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import implied_judge
@@ -40,7 +41,7 @@ DIVERGENCES = {  # of q and p, from their definitions
     "jensen-shannon": lambda q, p: (kl(q, (p + q) / 2) + kl(p, (p + q) / 2)) / 2,
     "2*r*log(r) + r**2": lambda q, p: 2 * kl(p, q) + ((p - q) ** 2 / q).sum(),
 }
-FOUND = {name: losses_of(name) for name in DIVERGENCES}
+found_of = cache(losses_of)
 
 
 class World:
@@ -75,7 +76,7 @@ class World:
 
 @pytest.mark.parametrize("name", DIVERGENCES)
 def test_each_loss_descends_the_divergence(name: str) -> None:
-    found = FOUND[name]
+    found = found_of(name)
     assert len(found.gradients) == (4 if name == "jensen-shannon" else 6) and len(found.values) == 2
     for seed in range(3):
         world = World(seed)
@@ -103,7 +104,7 @@ def test_at_each_sample_all_are_one_vector(name: str) -> None:
 @pytest.mark.parametrize("name", DIVERGENCES)
 def test_what_is_wrong_is_wrong(name: str) -> None:
     """In some model the update is another one; so it is in the model that is shown."""
-    found = FOUND[name]
+    found = found_of(name)
     assert len(found.wrong) == (5 if name == "jensen-shannon" else 7)
     for row in found.wrong:
         assert row.trust == ("sympy" if name == "jensen-shannon" else "kernel") and row.witness
@@ -157,7 +158,7 @@ SHAPES = {  # holds, where, f''(1)
 
 @pytest.mark.parametrize("f", SHAPES)
 def test_the_shape(f: str) -> None:
-    told = (FOUND.get(f) or losses_of(f, sampling="on-policy")).to_json()
+    told = (found_of(f) if f in DIVERGENCES else losses_of(f, sampling="on-policy")).to_json()
     holds, where, strength = SHAPES[f]
     assert told["genuine_divergence"] == {"holds": holds, "where": where}
     assert told["fisher_strength"] == strength

@@ -26,21 +26,28 @@ MODULES = {module_name(file) for file in FILES}
 
 def for_types_alone(tree: ast.Module) -> set[ast.AST]:
     """What stands below `if TYPE_CHECKING:`, which nothing runs."""
-    blocks = (n for n in ast.walk(tree) if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING")
+    blocks = (
+        n
+        for n in ast.walk(tree)
+        if isinstance(n, ast.If) and isinstance(n.test, ast.Name) and n.test.id == "TYPE_CHECKING"
+    )
     return {inside for block in blocks for inside in ast.walk(block)}
 
 
-def imported(path: Path, run: bool = False) -> set[str]:
-    """The modules that a file names in an import, wherever it stands; with `run`, those it may load."""
+def imported(path: Path) -> tuple[set[str], set[str]]:
+    """The modules that a file names in an import, wherever it stands; and those of them that it may load."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    left_out = for_types_alone(tree)
+    return named(path, imports), named(path, [node for node in imports if node not in left_out])
+
+
+def named(path: Path, imports: list[ast.Import | ast.ImportFrom]) -> set[str]:
     found = set()
-    tree = ast.parse(path.read_text())
-    left_out = for_types_alone(tree) if run else set()
-    for node in ast.walk(tree):
-        if node in left_out:
-            continue
+    for node in imports:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
+        else:
             assert not node.level, f"{path}: relative import"
             module = node.module or ""
             found.add(module)
@@ -49,7 +56,9 @@ def imported(path: Path, run: bool = False) -> set[str]:
     return found
 
 
-GRAPH = {module_name(path): imported(path) for path in FILES}
+BOTH = {module_name(path): imported(path) for path in FILES}
+GRAPH = {name: everywhere for name, (everywhere, _) in BOTH.items()}
+RUN = {name: run for name, (_, run) in BOTH.items()}
 # Each trusted module, and all of klsym that it may import.
 ALLOWED = {
     "klsym.errors": set(),
@@ -58,7 +67,6 @@ ALLOWED = {
     "klsym.slots": set(),
     "klsym.statements": {"klsym.errors", "klsym.names", "klsym.ring", "klsym.slots"},
 }
-RUN = {module_name(path): imported(path, run=True) for path in FILES}
 # The rooms of the house, from the ground up: each may use what stands before it.
 ROOMS = [
     "errors", "escaping", "templates", "files", "progress", "workers", "answering", "ring", "names", "slots",
