@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import math
 import re
+from itertools import islice, product
 
 import numpy as np
 import pytest
 
 import klsym
+from klsym.abbreviations import Context
 from klsym.engine.explain_optimum import where_training_ends
+from klsym.engine.glances import is_plainly_at_most
+from klsym.engine.quantities import expectation, quantity
+from klsym.engine.witness import models
+from klsym.kernel.models import Model, enclose
+from klsym.parser import parse
 from klsym.render.effects import effects_lines
+from klsym.unfolding import unfold
 
 # what is detached and multiplies s, as a function of r
 PENALTIES = {
@@ -97,3 +105,18 @@ def test_a_divergence_has_no_such_section() -> None:
         verdict = klsym.explain(loss, use="reward")
         assert verdict.effects is None and "What descending it does" not in str(verdict)
     assert "What descending it does" in str(klsym.explain("R - beta*k3", use="reward"))
+
+
+def test_a_glance_never_contradicts_the_enclosures() -> None:
+    """Floats pass over a model only where left <= right there; never where it is equal or above."""
+    losses = ("k3", "r*log(r)", "k2 - k1*k3", "(k1 - 1)**3", "rho*k1", "r**2 - 1", "k1 - 1e-9")
+    sides = [unfold(quantity(expectation(parse(f), under="q")).side, Context()) for f in losses]
+    passed = above = 0
+    for data in islice(models(Context()), 12):
+        model = Model.from_json(data, Context())
+        worth = [enclose(side, model) for side in sides]
+        for (left, a), (right, b) in product(zip(sides, worth, strict=True), repeat=2):
+            at_most = is_plainly_at_most(left, right, model)
+            assert not at_most or a.upper < b.lower
+            passed, above = passed + at_most, above + (a.lower > b.upper)
+    assert passed > 200 and above > 200

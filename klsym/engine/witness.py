@@ -9,7 +9,10 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterable, Iterator
+from copy import copy, deepcopy
 from fractions import Fraction
+from functools import lru_cache
+from itertools import chain, tee
 from typing import Any
 
 from klsym.abbreviations import (
@@ -22,6 +25,7 @@ from klsym.abbreviations import (
     elements,
     slotted,
 )
+from klsym.engine.glances import is_plainly_at_most
 from klsym.errors import ProofError, UsageError
 from klsym.kernel.intervals import Interval
 from klsym.kernel.models import Model, enclose
@@ -265,22 +269,35 @@ def find_model(
 
     steps: sequences are spoken of, so trees are tried; on_policy: the row mu of a model repeats q.
     """
-    tried = tree_models if steps else models
     sides = (statement.left, statement.right)
     names = {parse_name(name).base for side in sides for a in elements(side) for name in a.names()}
-    for simple in [model] if model else tried(statement.context, on_policy):
-        candidate = simple if model else completed(simple, names)
-        read = Model.from_json(candidate, statement.context)
+    tried = (
+        [(model, Model.from_json(model, statement.context))]
+        if model
+        else copy(_read(statement.context, on_policy, steps, frozenset({"o", "M"} & names)))
+    )
+    for candidate, read in tried:
+        if statement.relation == "<=" and not model and is_plainly_at_most(*sides, read):
+            continue
         left, right = enclose(statement.left, read), enclose(statement.right, read)
         above, below = left.lower > right.upper, left.upper < right.lower
         if above or (below and statement.relation == "="):
             return {
                 "by": "finite model",
-                "model": candidate,
+                "model": deepcopy(candidate),
                 "left": _ends(left),
                 "right": _ends(right),
             }
     raise ProofError("no finite model tells the two sides apart")
+
+
+@lru_cache(maxsize=32)
+def _read(context: Context, on_policy: bool, steps: bool, names: frozenset[str]) -> Any:
+    """The models that are tried, each made and read once, when a search first comes to it; `copy` it."""
+    tried = tree_models if steps else models
+    candidates = (completed(model, names) for model in tried(context, on_policy))
+    read = ((model, Model.from_json(model, context)) for model in candidates)
+    return tee(chain([next(read)], read), 1)[0]
 
 
 def shown_model(refuted: str, model: Any, left: Any, right: Any, used: set[str]) -> dict[str, Any]:
