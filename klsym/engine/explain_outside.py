@@ -8,7 +8,7 @@ from typing import Any
 
 import sympy
 
-from klsym.convert import in_core, to_ring, to_sympy
+from klsym.convert import to_ring, to_sympy
 from klsym.engine import outside, slopes
 from klsym.engine.advice import facts_outside, warnings_for
 from klsym.engine.cases import cases
@@ -18,7 +18,7 @@ from klsym.engine.piecewise import is_piecewise
 from klsym.engine.verdict import Cases, Meaning, Setting, Step, Verdict
 from klsym.engine.witness import completed, models, shown_model
 from klsym.errors import NotInRing, UsageError
-from klsym.language import clip, k1, log_mu, log_old, log_p, log_q, unfold
+from klsym.language import clip, k1, log_mu, log_old, log_p, log_q, sg, unfold
 from klsym.render import losses
 from klsym.render.cases import latex as in_cases
 from klsym.render.divergences import generated_warnings, in_r
@@ -32,6 +32,7 @@ KINK = (
     "at a kink the slope is that of PyTorch: abs has slope 0 at 0, clip passes the slope on at its bounds,"
     " min and max share it by halves at a tie"
 )
+SMOOTH = "no outcome stands exactly at a kink: there the objective has no gradient"
 SHORT = {"log_old": "o"}
 NO_VALUE = "at q = p, where training starts, {} is 0/0: write what it is to be there"
 # what ties -> the slope taken there, and what other code has
@@ -82,7 +83,23 @@ def explain_outside(written: Written, setting: Setting, explained: Callable[[Any
     verdict = replace(
         verdict, warnings=warnings + kink_warnings(typed, setting, tied) + undefined(loss, per_sample)
     )
-    return _with_shape(verdict, c)
+    return _with_objective(_with_shape(verdict, c), written, loss)
+
+
+def _with_objective(verdict: Verdict, written: Written, loss: Any) -> Verdict:
+    """grad E_mu[L] = E_mu[grad L], where nothing in L is held constant: mu does not move with theta."""
+    setting = verdict.setting
+    attached = setting.use == "loss" and not loss.has(sg)
+    if verdict.target != "separable" or setting.on_policy or not attached:
+        return verdict
+    shown, latex = (spell(Mean("mu", losses.tree_of(written.expression))) for spell in (TEXT, LATEX))
+    smooth = (SMOOTH,) if has_kinks(loss) else ()
+    return replace(
+        verdict,
+        shown=f"grad {shown}",
+        objective_latex=latex,
+        hypotheses=(*verdict.hypotheses, *smooth),
+    )
 
 
 def _with_shape(verdict: Verdict, c: Any) -> Verdict:
@@ -216,9 +233,13 @@ def _steps(
     return tuple(steps)
 
 
+def has_kinks(loss: Any) -> bool:
+    return bool(unfold(loss).has(clip, sympy.Abs, sympy.Min, sympy.Max))  # sqrt(k2) is abs(k1)/sqrt(2)
+
+
 def branch_hypotheses(setting: Setting, tied: set[str], bounds: Iterable[Any], loss: Any) -> tuple[str, ...]:
     """Slopes at ties, if the loss has any; bounds that do not cross; what a mean presupposes."""
-    kinks = () if in_core(loss) else (KINK,)
+    kinks = (KINK,) if has_kinks(loss) else ()
     lines = tuple(f"the slope of {SLOPES[name][0]}" for name in sorted(tied)) or kinks
     support = ("mu << q: wherever mu > 0, also q > 0",)
     return (

@@ -25,10 +25,12 @@ from klsym.engine import outside, slopes
 from klsym.engine.advice import facts_outside, token_warnings
 from klsym.engine.cases import cases
 from klsym.engine.explain_outside import (
+    SMOOTH,
     bias,
     branch_hypotheses,
     differentiated,
     found_target,
+    has_kinks,
     kink_warnings,
     unclamped,
     undefined,
@@ -89,9 +91,10 @@ def explain_outside_tokens(
     inside = unclamped(typed, loss)
     plain = tuple((case.conditions, case.coefficient) for case in cases(h))
     over = 1 / length if setting.averaged else sympy.S.One
+    between = (SMOOTH,) if verdict.shown and has_kinks(loss) else ()
     verdict = replace(
         verdict,
-        hypotheses=told,
+        hypotheses=(*told, *between),
         inside_clamps=None if inside is None else explained(inside).gradient,
         bias_cases=_placed(bias(plain, inside, setting), lambda value: _at_token(value) * over),
     )
