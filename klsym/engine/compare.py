@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,9 +17,9 @@ from klsym.abbreviations import Point, Side
 from klsym.convert import to_ring
 from klsym.engine.answers import Answer, decided
 from klsym.engine.compare_outside import compare_outside
-from klsym.engine.compare_tokens import compare_tokens
+from klsym.engine.compare_tokens import Asked, asked_of_tokens, measured, token_loss
 from klsym.engine.derivation import Proof, derive
-from klsym.engine.explain_samples import refuse_unless_moderate
+from klsym.engine.explain_samples import expected_field, refuse_unless_moderate, uses_sampler
 from klsym.engine.explain_setting import (
     Aggregate,
     Credit,
@@ -32,12 +32,12 @@ from klsym.engine.explain_setting import (
 )
 from klsym.engine.explain_slots import names_batches, names_slots, of_sequence
 from klsym.engine.explaining import as_written, explained, refuse_taken_names
-from klsym.engine.quantities import Quantity, expectation, expected_gradient, sample_gradient
-from klsym.engine.quantities import sample as at_a_sample
+from klsym.engine.quantities import Quantity, expectation
 from klsym.engine.variances import Estimate, Spread, spread
 from klsym.engine.verdict import Verdict
 from klsym.errors import NotInRing, UsageError
-from klsym.language import ATOMS, length, s, sg
+from klsym.language import ATOMS, length
+from klsym.names import SAMPLE
 from klsym.render.compare import ComparisonView
 from klsym.render.losses import Written
 from klsym.ring import ZERO, ExpPoly
@@ -140,13 +140,16 @@ def compared(pair: Pair, setting: Setting) -> Comparison:
     if setting.averaged and setting.level == "sequence":
         pair = tuple(replace(one, expression=one.expression / length) for one in pair)  # type: ignore[assignment]
     if setting.level == "token":
-        return _of_tokens(pair, setting)
+        losses = tuple(token_loss(written, setting) for written in pair)
+        copied = any(uses_sampler(to_ring(loss.expression), setting) for loss in losses)
+        return _in_ring(pair, setting, copied, [asked_of_tokens(loss, setting, copied) for loss in losses])
     try:
         elements = tuple(_element(written) for written in pair)
     except NotInRing:
         single = Setting(setting.sampling, setting.use)
         return _outside(pair, setting, tuple(explained(one, single) for one in typed))
-    return _in_ring(pair, setting, any({"w", "sg(w)"} & e.names() for e in elements))
+    copied = any(uses_sampler(element, setting) for element in elements)
+    return _in_ring(pair, setting, copied, [_asked(written, setting, copied) for written in pair])
 
 
 def _outside(pair: tuple[Written, Written], setting: Setting, verdicts: tuple[Verdict, ...]) -> Comparison:
@@ -157,16 +160,6 @@ def _outside(pair: tuple[Written, Written], setting: Setting, verdicts: tuple[Ve
         trust if any(answer.same is not None for answer in answers) else "open",
         (*_open(answers[0], None, answers[1]), *UNDECIDED),
     )  # fmt: skip
-
-
-def _of_tokens(pair: tuple[Written, Written], setting: Setting) -> Comparison:
-    value, per_sample, gradient = compare_tokens(pair, setting)
-    open_ = _open(value, per_sample, gradient)
-    trust = "open" if open_ else "kernel"
-    if per_sample.same is not True:
-        open_ = (*open_, "the variances: those of sums over tokens are not compared")
-    texts = (pair[0].text, pair[1].text)
-    return Comparison(texts, setting, value, per_sample, gradient, None, trust, open_)
 
 
 def _open(value: Answer, per_sample: Answer | None, gradient: Answer) -> tuple[str, ...]:
@@ -201,47 +194,27 @@ def _element(written: Written) -> ExpPoly:
 
 
 # ---------------------------------------------------------------------------- in the ring
-def _in_ring(pair: tuple[Written, Written], setting: Setting, weighted: bool) -> Comparison:
-    """weighted: a loss mentions the sampler, which on-policy is a detached copy of q."""
-    copied = setting.on_policy and weighted
-    under = "mu" if copied or not setting.on_policy else "q"
-
-    def same(quantity: Callable[[Written], Quantity]) -> Answer:
-        return decided(quantity(pair[0]), quantity(pair[1]), copied)
-
-    value = same(lambda written: _labelled(expectation(written.expression, under), written))
-    gradient = same(lambda written: _expected(written, under, setting.use))
-    per_sample = same(lambda written: _sampled(written, setting.use))
-    first, second = (_estimate(_sampled(written, setting.use), copied) for written in pair)
-    variance = spread(first, second, "q" if setting.on_policy else "mu", gradient.same is True)
-    texts = (pair[0].text, pair[1].text)
-    open_ = _open(value, per_sample, gradient)
-    if variance.lower == "open":
-        open_ = (*open_, "the order of the variances: neither a proof nor models both ways were found")
+def _in_ring(pair: Pair, setting: Setting, copied: bool, asked: list[Asked]) -> Comparison:
+    """copied: a loss mentions the sampler, which on-policy is a detached copy of q."""
+    value, per_sample, gradient = (decided(a, b, copied) for a, b in zip(*asked, strict=True))
+    variance, open_ = None, _open(value, per_sample, gradient)
+    if setting.level != "token":
+        estimates = (_estimate(one.per_sample, copied) for one in asked)
+        variance = spread(*estimates, "q" if setting.on_policy else "mu", gradient.same is True)
+        if variance.lower == "open":
+            open_ = (*open_, "the order of the variances: neither a proof nor models both ways were found")
     trust = "open" if open_ else "kernel"
+    if setting.level == "token" and per_sample.same is not True:
+        open_ = (*open_, "the variances: those of sums over tokens are not compared")
+    texts = (pair[0].text, pair[1].text)
     return Comparison(texts, setting, value, per_sample, gradient, variance, trust, open_)
 
 
-def _labelled(quantity: Quantity, written: Written) -> Quantity:
-    return Quantity(quantity.side, quantity.functions, {to_ring(written.expression): written})
-
-
-def _expected(written: Written, under: str, use: str) -> Quantity:
-    if use == "loss":
-        return _labelled(expected_gradient(written.expression, under), written)
-    return _detached(expectation(sg(written.expression) * s, under), written)
-
-
-def _sampled(written: Written, use: str) -> Quantity:
-    if use == "loss":
-        return _labelled(sample_gradient(written.expression), written)
-    return _detached(at_a_sample(sg(written.expression) * s), written)
-
-
-def _detached(quantity: Quantity, written: Written) -> Quantity:
-    detached = sg(written.expression)
-    text = written.text if detached == written.expression else f"sg({written.text})"
-    return _labelled(quantity, Written(text, detached))
+def _asked(written: Written, setting: Setting, copied: bool) -> Asked:
+    under = "mu" if copied or not setting.on_policy else "q"
+    value = replace(expectation(written.expression, under), labels={to_ring(written.expression): written})
+    gradient = expected_field(written, under, setting.use)
+    return Asked(value, measured(gradient, SAMPLE), gradient)
 
 
 def _estimate(gradient: Quantity, copied: bool) -> Estimate:

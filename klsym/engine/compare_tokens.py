@@ -1,23 +1,20 @@
-"""compare for token losses: values, gradients at a sequence, and expected gradients.  Untrusted.
+"""What `compare` asks of a loss; of token losses here.  Untrusted.
 
 >>> from klsym.engine.explaining import as_written
->>> pair = tuple(as_written(loss, ()) for loss in ("rho*k3", "sg(rho)*k2"))
 >>> setting = Setting("off-policy", level="token", weights="token", aggregate="sum")
->>> [answer.same for answer in compare_tokens(pair, setting)]
-[False, True, True]
+>>> asked_of_tokens(token_loss(as_written("rho*k3", ()), setting), setting, False).gradient
+E_mu[sum_t grad rho_now*k3_now]
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import NamedTuple
 
-from klsym.abbreviations import ExpectedGradient, Indexed, IndexedGradient, Side
+from klsym.abbreviations import Side
 from klsym.convert import to_ring
-from klsym.engine.answers import Answer, decided
 from klsym.engine.explain_fields import field_of
-from klsym.engine.explain_samples import refuse_unless_moderate, uses_sampler
+from klsym.engine.explain_samples import refuse_unless_moderate
 from klsym.engine.explain_setting import Setting
 from klsym.engine.explain_slots import TokenLoss, at_token
 from klsym.engine.indexed import sum_over_t, token_gradient
@@ -32,28 +29,16 @@ NOT_COMPARED = (
 )
 
 
-def compare_tokens(pair: tuple[Written, Written], setting: Setting) -> tuple[Answer, Answer, Answer]:
-    """Value, gradient at a sequence, and expected gradient; raises UsageError beyond the ring."""
-    tokens = tuple(_loss(written, setting) for written in pair)
-    losses = tuple(token.expression for token in tokens)
-    weighted = any(uses_sampler(to_ring(loss), setting) for loss in losses)
-    copied = setting.on_policy and weighted
-    under = "mu" if copied or not setting.on_policy else "q"
-    fields = tuple(_field(token, setting) for token in tokens)
-    written = tuple(
-        _at_each_token(loss, setting) or field for loss, field in zip(losses, fields, strict=True)
-    )
+class Asked(NamedTuple):
+    """The expected value of a loss, its gradient at a sample or sequence, and its expected gradient."""
 
-    def same(of: Callable[[int], Quantity]) -> Answer:
-        return decided(of(0), of(1), copied)
-
-    value = same(lambda i: sum_over_t(losses[i], under))
-    gradient = same(lambda i: _under(fields[i], under))
-    per_sample = same(lambda i: _under(written[i], SAMPLE))
-    return value, per_sample, gradient
+    value: Quantity
+    per_sample: Quantity
+    gradient: Quantity
 
 
-def _loss(written: Written, setting: Setting) -> TokenLoss:
+def token_loss(written: Written, setting: Setting) -> TokenLoss:
+    """The loss of each token; raises UsageError beyond the ring."""
     try:
         loss = at_token(written.expression, setting)
         refuse_unless_moderate(to_ring(loss.expression), written, allowed={"length"})
@@ -64,25 +49,18 @@ def _loss(written: Written, setting: Setting) -> TokenLoss:
         ) from None
 
 
-def _field(loss: TokenLoss, setting: Setting) -> Quantity:
+def asked_of_tokens(loss: TokenLoss, setting: Setting, copied: bool) -> Asked:
+    """At a sequence, what is the same at each token is left at each."""
+    under = "mu" if copied or not setting.on_policy else "q"
     start = field_of(loss, setting).start
     if start.context.given:
         raise UsageError(NOT_COMPARED)
-    return Quantity(start.start, dict(start.context.functions), start.labels)
+    field = Quantity(start.start, dict(start.context.functions), start.labels)
+    at_each = token_gradient(loss.expression, SAMPLE) if setting.use == "loss" else measured(field, SAMPLE)
+    return Asked(sum_over_t(loss.expression, under), at_each, measured(field, under))
 
 
-def _at_each_token(loss: Any, setting: Setting) -> Quantity | None:
-    """The gradient of a token loss, with what is the same at each token left at each."""
-    return token_gradient(loss, SAMPLE) if setting.use == "loss" else None
-
-
-def _under(field: Quantity, measure: str) -> Quantity:
-    """The same sum over t under another measure, or at one sequence."""
-    terms = ((c, tuple(_moved(atom, measure) for atom in atoms)) for c, atoms in field.side.terms)
-    return replace(field, side=Side.of(*terms))
-
-
-def _moved(atom: Any, measure: str) -> Any:
-    if not isinstance(atom, Indexed | IndexedGradient | ExpectedGradient):
-        raise TypeError(f"a sum over t expected, got {type(atom).__name__}")
-    return replace(atom, measure=measure)
+def measured(quantity: Quantity, measure: str) -> Quantity:
+    """The same means under another measure, or at one sample."""
+    terms = ((c, tuple(replace(atom, measure=measure) for atom in atoms)) for c, atoms in quantity.side.terms)
+    return replace(quantity, side=Side.of(*terms))

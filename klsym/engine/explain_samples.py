@@ -124,7 +124,7 @@ def canonical_form(written: Written, setting: Setting) -> Canonical:
     """E_m[grad L], or E_m[sg(L) s], as E_q[c s]."""
     element = to_ring(written.expression)
     refuse_unless_moderate(element, written, allowed={"length"})
-    start = _start(written, setting, element)
+    start = expected_field(written, sampled_from(element, setting), setting.use)
     reduced = derive(start, on_policy=uses_sampler(element, setting)).reduce()
     c = score_coefficient(reduced.left, Side())
     return Canonical(reduced, c, recognise(c))
@@ -163,12 +163,12 @@ def sampled_from(element: ExpPoly, setting: Setting) -> str:
     return "q" if setting.on_policy and not uses_sampler(element, setting) else "mu"
 
 
-def _start(written: Written, setting: Setting, element: ExpPoly) -> Quantity:
-    under = sampled_from(element, setting)
+def expected_field(written: Written, under: str, use: str) -> Quantity:
+    """E_m[grad L], or E_m[sg(L) s] of a reward."""
     shown = Written(written.text, written.expression.subs(length, parameter("T")))
-    if setting.use == "loss":
+    if use == "loss":
         quantity = expected_gradient(written.expression, under)
-        return replace(quantity, labels={element: shown})
+        return replace(quantity, labels={to_ring(written.expression): shown})
     detached = sg(written.expression)
     quantity = expectation(detached * s, under)
     text = written.text if detached == written.expression else f"sg({written.text})"
