@@ -194,6 +194,15 @@ class sg(Function):
         return _powered(rf"\mathrm{{sg}}({printer._print(self.args[0])})", exp)
 
 
+def without_sg(expression: Any) -> Any:
+    """The value of an expression: what it is where nothing is differentiated.
+
+    >>> without_sg(sg(log_q * sg(r)) - log_q)
+    log_q*r - log_q
+    """
+    return expression.replace(lambda e: isinstance(e, sg), lambda e: e.args[0])
+
+
 class Estimator(Function):
     """A named function of log densities; `definition()` unfolds it."""
 

@@ -22,7 +22,7 @@ import sympy
 from klsym.audit.duals import Dual, evaluate
 from klsym.audit.shapes import COUNTS, SIZES, of_masks_alone
 from klsym.audit.terms import VOCABULARY, Refused, Total, grammar, mask, total
-from klsym.language import A, R, log_mu, log_p, log_q, rho, sg
+from klsym.language import A, R, log_mu, log_p, log_q, rho, without_sg
 
 ONE = sympy.S.One
 SAMPLED = ("log_q", "log_p", "log_mu", "log_old", "R", "A")
@@ -124,7 +124,7 @@ def _whole_sequences(formula: Any) -> tuple[Any, str]:
 
 def _log_densities(e: Any) -> bool:
     """A combination of log densities, masked or not."""
-    plain = e.replace(lambda part: isinstance(part, sg), lambda part: part.args[0]).xreplace({mask: ONE})
+    plain = without_sg(e).xreplace({mask: ONE})
     symbols = [x for x in (log_q, log_p, log_mu) if plain.has(x)]
     flat = plain - sum(plain.coeff(x) * x for x in symbols)
     return bool(symbols) and sympy.expand(flat) == 0 and all(plain.coeff(x).is_number for x in symbols)

@@ -14,13 +14,13 @@ import sympy
 from klsym.audit.aggregation import Tokens
 from klsym.audit.confirm import BENDS, Outcome, Point, duals
 from klsym.audit.duals import evaluate
-from klsym.audit.terms import VOCABULARY, depends, dropped, folded, mask
+from klsym.audit.terms import VOCABULARY, depends, folded, mask
 from klsym.audit.torch_trace import Entry
 from klsym.convert import in_core
 from klsym.engine.explain import ask
 from klsym.engine.verdict import Verdict
 from klsym.errors import KlsymError
-from klsym.language import A, R, clip, log_mu, log_old, log_p, log_q, rho, sg, unfold
+from klsym.language import A, R, clip, log_mu, log_old, log_p, log_q, rho, sg, unfold, without_sg
 from klsym.render import losses
 from klsym.render.spelling import TEXT
 
@@ -81,8 +81,8 @@ def straight_through(facts: Facts) -> list[Finding]:
     terms = sympy.Add.make_args(sympy.expand_mul(facts.loss))
     detached = [t for t in terms if t.has(sg) and t.has(log_q) and not depends(t)]
     live = sympy.Add(*(t for t in terms if t not in detached))
-    value = folded(sympy.expand(dropped(unfold(facts.loss)), power_exp=False))
-    if not detached or sympy.expand(unfold(value - dropped(live))) == 0:
+    value = folded(sympy.expand(without_sg(unfold(facts.loss)), power_exp=False))
+    if not detached or sympy.expand(unfold(value - without_sg(live))) == 0:
         return []
     said = f"the value is that of {show(value)}, the gradient that of {show(folded(live))}"
     line = facts.line_of(("detach",))
@@ -93,7 +93,7 @@ def weight_of_value_one(facts: Facts) -> list[Finding]:
     """exp(log q - sg(log q))."""
     found = []
     for e in unfold(facts.loss).atoms(sympy.exp):
-        if depends(e) and sympy.simplify(dropped(e)) == 1:
+        if depends(e) and sympy.simplify(without_sg(e)) == 1:
             text = f"{show(e)} has the value 1 and carries a gradient only"
             if facts.options["sampling"] == "off-policy":
                 text += ": off-policy it is no importance weight"
@@ -116,7 +116,7 @@ def _slope(loss: Any) -> Any:
     plain = unfold(loss)
     if plain.has(*BENDS):
         return None
-    return sympy.expand(dropped(sympy.diff(plain, log_q)))
+    return sympy.expand(without_sg(sympy.diff(plain, log_q)))
 
 
 # ---------------------------------------------------------------------------- neighbours

@@ -19,7 +19,7 @@ import sympy
 from sympy import Function, Rational, Symbol
 
 from klsym.errors import UsageError
-from klsym.language import k1, k2, k3, log_mu, log_p, log_q, r, rho, sg
+from klsym.language import k1, k2, k3, log_mu, log_p, log_q, r, rho, sg, without_sg
 
 AXES = "btv"  # sequences of a batch, tokens of a sequence, words of the vocabulary
 SMALL = 10**6  # denominators below are taken for what was meant: 0.30000000000000004 is 3/10
@@ -119,13 +119,6 @@ def grammar(e: Any) -> Any:
     return found
 
 
-def dropped(e: Any) -> Any:
-    """The value: sg left out."""
-    while e.has(sg):
-        e = e.replace(lambda part: isinstance(part, sg), lambda part: part.args[0])
-    return e
-
-
 def depends(e: Any) -> bool:
     """Does it move with theta, that is with log q outside sg?
 
@@ -145,7 +138,7 @@ def detached_once(e: Any) -> Any:
     if isinstance(e, sympy.Atom) or not e.has(sg):
         return e
     if not isinstance(e, sympy.Add | sympy.Mul) and not depends(e):
-        return sg(dropped(e))
+        return sg(without_sg(e))
     return e.func(*(detached_once(a) for a in e.args))
 
 

@@ -12,10 +12,9 @@ linear in k1 and rewards it is written H, whose value at each sample is given.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from fractions import Fraction
 from typing import Any
 
-from klsym.abbreviations import E, Indexed, Side
+from klsym.abbreviations import E, Side
 from klsym.convert import to_ring, to_sympy
 from klsym.engine.advice import batch_warnings, facts_of
 from klsym.engine.derivation import Derivation, Proof, derive
@@ -35,12 +34,11 @@ from klsym.engine.explain_setting import Setting
 from klsym.engine.explain_spread import explain_spread
 from klsym.engine.indexed import mean_over_i
 from klsym.engine.objectives import at_policy
+from klsym.engine.products import curl, of_batch, turning
 from klsym.engine.quantities import KL, Quantity, covariance, expectation, grad, sample, sample_gradient
 from klsym.engine.shorthands import expansion
 from klsym.engine.targets import Target, recognise
 from klsym.engine.verdict import Meaning, Verdict
-from klsym.engine.witness import completed
-from klsym.errors import ProofError
 from klsym.kernel.derivatives import in_slot
 from klsym.language import H, log_q, others, own, parameter, s
 from klsym.names import LOG_RATIOS, SAMPLE_BASES
@@ -169,7 +167,7 @@ def _one_term(single: Verdict, form: Canonical, centred: Centred, link: tuple[Pr
     named = named_gradient(found)
     plain = Quantity(Side.atom(E("q", form.coefficient, ("x",))))
     right = plain * centred.scale if named is None else named
-    proofs: tuple[Proof, ...] = (_equation(centred, right),)
+    proofs: tuple[Proof, ...] = (of_batch(centred.derivation, right),)
     proofs += () if named is not None else (derive(right).is_no_combination(),)
     text, latex = (_times(centred.scale, form.coefficient, spell) for spell in (TEXT, LATEX))
     verdict = replace(
@@ -191,17 +189,6 @@ def _witness(centred: Centred, right: Quantity, reward: ExpPoly) -> dict[str, An
 def _is_reverse(found: Target) -> bool:
     """grad KL(q||p), and the policy gradient of rewards beside it or alone."""
     return found.target == "reverse-kl" or (found.target == "combination" and not found.forward)
-
-
-def _equation(centred: Centred, right: Quantity) -> Proof:
-    """The theorem of the batch; off-policy means are multiplied out, and (n - 1)/m is 1 by the premise."""
-    derivation = centred.derivation
-    if derivation.context.premises:
-        return derivation.equals(right, using=[(0, None)])
-    try:
-        return derivation.equals(right)
-    except ProofError:
-        return derivation.equals(right, evaluate=True)
 
 
 def _times(scale: Any, c: ExpPoly, spell: Text) -> str:
@@ -229,7 +216,7 @@ def _biased(single: Verdict, form: Canonical, centred: Centred, link: tuple[Proo
     target, proofs = _turning(centred.h)
     c = form.coefficient - ExpPoly.variable(MEAN) * (-ExpPoly.variable("w")).exp()
     text, latex = (_times(centred.scale, c, spell) for spell in (TEXT, LATEX))
-    told = (_equation(centred, right), *link)  # a refutation on one model assumes nothing of others
+    told = (of_batch(centred.derivation, right), *link)  # a refutation on one model assumes nothing of others
     verdict = _batched(single, centred, told)
     return replace(
         verdict,
@@ -295,44 +282,15 @@ def _constant_mean(h: ExpPoly) -> ExpPoly | None:
     return constant if all(not atoms for _, atoms in side.terms) else None
 
 
-# q, p, mu and two directions on three sequences of one token: one sample; two are equally likely, or none
-ONE_TOKEN = {
-    "q": ["1/2", "1/4", "1/4"], "p": ["1/4", "1/2", "1/4"], "mu": ["1/5", "2/5", "2/5"],
-    "u": ["1", "0", "0"], "v": ["0", "1", "0"], "rewards": {"R": ["0", "1", "2"]},
-    "next": [None, None, None],
-}  # fmt: skip
-UNEVEN = ONE_TOKEN | {"mu": ["1/5", "3/10", "1/2"]}
-
-
 def _turning(h: ExpPoly) -> tuple[str | None, tuple[Proof, ...]]:
     """Is g grad G a gradient, for g = E_mu[h] and G = -KL(mu||q)?  If so d_u g d_v G - d_v g d_u G = 0."""
-    try:
-        return "separable", (derive(_curl_of_product(h)).equals(0),)
-    except ProofError:
-        pass
-    start = _curl_of_product(h.substitute({"A": ExpPoly.variable("R")}))  # one A
-    names = derive(start).context.parameters
-    numbers = {name: str(Fraction(2 + i, 3)) for i, name in enumerate(names)}
-    for tree in (ONE_TOKEN, UNEVEN):
-        try:
-            model = completed({"tree": tree, "path": [], "parameters": numbers}, h.names())
-            return "none", (derive(start).differs_from(0, model=model),)
-        except ProofError:
-            continue
-    return None, ()
+    one_A = h.substitute({"A": ExpPoly.variable("R")})
+    return turning(_curl_of_product(h), _curl_of_product(one_A), h.names())
 
 
 def _curl_of_product(h: ExpPoly) -> Quantity:
-    """d_u g d_v G - d_v g d_u G over sequences of one token, which are samples."""
+    """d_u g d_v G - d_v g d_u G."""
     context = derive(expectation(to_sympy(h), "mu")).context
     slope = in_slot(d_log_q(h.substitute({"length": ONE}), context), "now", context)
-
-    def mean(a: ExpPoly, along: str) -> Indexed:
-        return Indexed("t", "mu", a, (along,))
-
     constant = ExpPoly({k: v for k, v in slope.terms.items() if context.is_constant(ExpPoly({k: v}))})
-    total = Side()
-    for factor, a in ((constant, ONE), (ONE, slope - constant)):
-        across = (mean(a, "now"), mean(ONE, "now'")), (mean(a, "now'"), mean(ONE, "now"))
-        total = total + Side.of((factor, across[0]), (-factor, across[1]))
-    return Quantity(total)
+    return curl(ONE, ONE, "mu", constant) + curl(slope - constant, ONE, "mu")

@@ -24,7 +24,7 @@ from klsym.engine.objectives import at_policy, moves, primitive
 from klsym.engine.quantities import expected_gradient
 from klsym.errors import ProofError, UsageError
 from klsym.kernel.derivatives import attach
-from klsym.language import Slot, log_q, now, s, sg
+from klsym.language import Slot, log_q, now, s, sg, without_sg
 from klsym.names import LOG_RATIOS, parse_name
 from klsym.ring import ONE, ZERO, ExpPoly
 from klsym.slots import at_slot
@@ -67,7 +67,7 @@ def field_of(loss: TokenLoss, setting: Setting) -> Field:
     under, on_policy = sampled_from(element, setting), uses_sampler(element, setting)
     if setting.use == "loss":
         return _of_loss(loss, under, on_policy)
-    h = loss.expression.replace(lambda e: isinstance(e, sg), lambda e: e.args[0])
+    h = without_sg(loss.expression)
     given = dict(loss.given)
     if setting.on_policy:
         h, under, on_policy = to_sympy(at_policy(to_ring(h))), "q", False

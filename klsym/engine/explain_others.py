@@ -14,14 +14,13 @@ H, whose value at each sample is given, where nothing differentiates it.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Any
 
 from klsym.abbreviations import E, Indexed, IndexedGradient, Side, elements
 from klsym.convert import to_ring, to_sympy
 from klsym.engine.advice import facts_of, warnings_for
 from klsym.engine.derivation import Derivation, Proof, derive
-from klsym.engine.explain_batches import ONE_TOKEN, READINGS, SIZE, UNEVEN, explain_batch, m, n
+from klsym.engine.explain_batches import READINGS, SIZE, explain_batch, m, n
 from klsym.engine.explain_samples import (
     named_gradient,
     refuse_unless_moderate,
@@ -34,13 +33,13 @@ from klsym.engine.explain_samples import (
 from klsym.engine.explain_setting import Setting
 from klsym.engine.indexed import mean_over_i
 from klsym.engine.objectives import at_policy, moves
+from klsym.engine.products import curl, of_batch, turning
 from klsym.engine.quantities import Quantity
 from klsym.engine.targets import Target, recognise, recognise_value
 from klsym.engine.verdict import Meaning, Verdict
-from klsym.engine.witness import completed
-from klsym.errors import ProofError, Refused, UsageError
+from klsym.errors import Refused, UsageError
 from klsym.kernel.derivatives import in_slot
-from klsym.language import H, length, others, own, rho, s, sg
+from klsym.language import H, length, others, own, rho, s, sg, without_sg
 from klsym.names import SAMPLE_BASES, parse_name
 from klsym.render import formulas, losses
 from klsym.render.losses import Written
@@ -183,7 +182,7 @@ def _in_batch(written: Written, setting: Setting) -> Batch:
 
     found = walk(expression, detached)
     if detached:
-        found = found.replace(lambda e: isinstance(e, sg), lambda e: e.args[0])
+        found = without_sg(found)
     if detached and setting.on_policy:
         found = to_sympy(at_policy(to_ring(found)))
         given = {name: to_sympy(at_policy(to_ring(value))) for name, value in given.items()}
@@ -197,7 +196,7 @@ def _over_batch(of: Any, still: bool, given: dict[str, Any]) -> Any:
         return of.of(own(of.args[0]), to_sympy(rest)).subs(1 / (n - 1), 1 / m)
     if not still and any(map(moves, element.names())):
         raise UsageError(f"{of} {MOVES}")
-    value = to_sympy(to_ring(of.args[0].replace(lambda e: isinstance(e, sg), lambda e: e.args[0])))
+    value = to_sympy(to_ring(without_sg(of.args[0])))
     if given.setdefault("H", value) != value:
         raise UsageError(TWO)
     return of.of(own(H), others(H)).subs(1 / (n - 1), 1 / m)
@@ -263,12 +262,7 @@ def _equation(start: Derivation, form: Derivation, named: Quantity | None) -> tu
             (1, (E("q", c, ("x",)),)), *((k, (E("q", a), E("q", b, ("x",)))) for k, a, b in products)
         )
         named = Quantity(side)
-    if start.context.premises:
-        return named, start.equals(named, using=[(0, None)])
-    try:
-        return named, start.equals(named)
-    except ProofError:
-        return named, start.equals(named, evaluate=True)
+    return named, of_batch(start, named)
 
 
 def _witness(start: Derivation, found: Found) -> dict[str, Any] | None:
@@ -291,22 +285,9 @@ def _turning(products: list[Product]) -> tuple[str | None, tuple[Proof, ...]]:
     total = Quantity(Side())
     for scale, a, b in products:
         total = total + _curl(a, b) * to_sympy(scale)
-    try:
-        return "separable", (derive(total).equals(0, evaluate=True),)
-    except ProofError:
-        pass
-    one = total.side  # one A
-    start = derive(Quantity(Side.of(*((k, tuple(_as_R(atom) for atom in atoms)) for k, atoms in one.terms))))
-    numbers = {name: str(Fraction(2 + i, 3)) for i, name in enumerate(start.context.parameters)}
-    numbers |= {name: value for name, value in (("n", "3"), ("m", "2")) if name in numbers}
-    spoken = {parse_name(name).base for of in elements(one) for name in of.names()}
-    for tree in (ONE_TOKEN, UNEVEN):
-        try:
-            model = completed({"tree": tree, "path": [], "parameters": numbers}, spoken)
-            return "none", (start.differs_from(0, model=model),)
-        except ProofError:
-            continue
-    return None, ()
+    one_A = Side.of(*((k, tuple(map(_as_R, atoms))) for k, atoms in total.side.terms))
+    spoken = {parse_name(name).base for of in elements(one_A) for name in of.names()}
+    return turning(total, Quantity(one_A), spoken, evaluate=True)
 
 
 def _as_R(atom: Any) -> Any:
@@ -314,16 +295,10 @@ def _as_R(atom: Any) -> Any:
 
 
 def _curl(a: ExpPoly, b: ExpPoly) -> Quantity:
-    """d_u E_q[a] E_q[b s].v - d_v E_q[a] E_q[b s].u over sequences of one token, which are samples."""
+    """d_u E_q[a] E_q[b s].v - d_v E_q[a] E_q[b s].u."""
     context = derive(Quantity(Side.atom(E("q", a * b)))).context
     slope, other = (in_slot(x, "now", context) for x in (a + d_log_q(a, context), b))
-
-    def mean(of: ExpPoly, along: str) -> Indexed:
-        return Indexed("t", "q", of, (along,))
-
-    along = (mean(slope, "now"), mean(other, "now'"))
-    across = (mean(slope, "now'"), mean(other, "now"))
-    return Quantity(Side.of((1, along), (-1, across)))
+    return curl(slope, other, "q")
 
 
 # ---------------------------------------------------------------------------- at a sample, and the value

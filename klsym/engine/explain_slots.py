@@ -18,7 +18,7 @@ from klsym.engine.explain_setting import Setting
 from klsym.engine.objectives import moves
 from klsym.errors import UsageError
 from klsym.kernel.sums import SUMS
-from klsym.language import A, H, Slot, length, now, parameter, past, rho, sg
+from klsym.language import A, H, Slot, length, now, parameter, past, rho, sg, without_sg
 from klsym.names import SAMPLE_BASES, parse_name
 from klsym.render import losses
 from klsym.render.losses import Written
@@ -118,7 +118,7 @@ def _sum(of: Any, still: bool, given: dict[str, Any]) -> Any:
         return to_sympy(summed(element, of.slot))
     if not still and any(map(moves, element.names())):
         raise UsageError(f"{_shown(of)} {MOVES}")
-    value = to_sympy(to_ring(of.args[0].replace(lambda e: isinstance(e, sg), lambda e: e.args[0])))
+    value = to_sympy(to_ring(without_sg(of.args[0])))
     if given.setdefault("H[now]", value) != value:
         raise UsageError(TWO_SUMS)
     return OF_H[of.slot] if of.slot != "x" else sum(OF_H.values())

@@ -19,7 +19,7 @@ from sympy import Function, Heaviside
 from klsym.convert import to_ring
 from klsym.engine.piecewise import DENSITIES, HALF, OWN, Regions, is_piecewise
 from klsym.errors import NotInRing
-from klsym.language import REWARDS, clip, log_mu, log_q, rho, sg, unfold
+from klsym.language import REWARDS, clip, log_mu, log_q, rho, unfold, without_sg
 
 
 class Lesser(Function):
@@ -67,9 +67,8 @@ def _pairs(e: Any) -> Any:
 
 def sampled(expression: Any, on_policy: bool) -> Any:
     """The value at a sample: sg dropped, and on-policy log mu = log q."""
-    while expression.has(sg):
-        expression = expression.replace(lambda e: isinstance(e, sg), lambda e: e.args[0])
-    return at_policy(expression) if on_policy else expression
+    value = without_sg(expression)
+    return at_policy(value) if on_policy else value
 
 
 def at_policy(expression: Any) -> Any:

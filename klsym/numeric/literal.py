@@ -15,7 +15,7 @@ from typing import Any
 import mpmath
 import sympy
 
-from klsym.language import A, Estimator, M, R, clip, log_mu, log_old, log_p, log_q, sg, unfold
+from klsym.language import A, Estimator, M, R, clip, log_mu, log_old, log_p, log_q, sg, unfold, without_sg
 
 Dual = tuple[Any, Any]  # value, slope
 SAMPLED = (log_q, log_p, log_mu, log_old, R, A, M)  # what differs from sample to sample
@@ -157,15 +157,9 @@ def bounds_of(*expressions: Any, on_policy: bool = False) -> list[Any]:
     guards = {
         e for e in found if e.has(sympy.Abs) and min(map(abs, e.atoms(sympy.Number)), default=1) == GUARD
     }
-    plain = (sympy.expand(unfold(_without_sg(e)).subs(sampler)) for e in found - guards)
+    plain = (sympy.expand(unfold(without_sg(e)).subs(sampler)) for e in found - guards)
     varying = {-e if e.could_extract_minus_sign() else e for e in plain if e.has(*SAMPLED)}
     return sorted(varying, key=sympy.default_sort_key)
-
-
-def _without_sg(e: Any) -> Any:
-    while e.has(sg):
-        e = e.replace(lambda node: isinstance(node, sg), lambda node: node.args[0])
-    return e
 
 
 def crossings(bound: Any, line: Any, reach: float) -> list[Any]:

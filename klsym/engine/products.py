@@ -1,0 +1,68 @@
+"""Products of means, E_m[a] E_m[b s], which what is taken off in a batch leaves.  Untrusted."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from fractions import Fraction
+
+from klsym.abbreviations import Indexed, Side
+from klsym.engine.derivation import Derivation, Proof, derive
+from klsym.engine.quantities import Quantity
+from klsym.engine.witness import completed
+from klsym.errors import ProofError
+from klsym.ring import ONE, ExpPoly
+
+# q, p, mu and two directions on three sequences of one token: one sample; two are equally likely, or none
+ONE_TOKEN = {
+    "q": ["1/2", "1/4", "1/4"], "p": ["1/4", "1/2", "1/4"], "mu": ["1/5", "2/5", "2/5"],
+    "u": ["1", "0", "0"], "v": ["0", "1", "0"], "rewards": {"R": ["0", "1", "2"]},
+    "next": [None, None, None],
+}  # fmt: skip
+UNEVEN = ONE_TOKEN | {"mu": ["1/5", "3/10", "1/2"]}
+BATCH = {"n": "3", "m": "2"}
+
+
+def curl(slope: ExpPoly, b: ExpPoly, under: str, scale: ExpPoly = ONE) -> Quantity:
+    """E_m[slope s].u E_m[b s].v - E_m[slope s].v E_m[b s].u, over sequences of one token, which are samples.
+
+    It is the curl of E_m[a] E_m[b s] for grad E_m[a] = E_m[slope s], where E_m[b s] has none.
+    """
+
+    def mean(of: ExpPoly, along: str) -> Indexed:
+        return Indexed("t", under, of, (along,))
+
+    along, across = (mean(slope, "now"), mean(b, "now'")), (mean(slope, "now'"), mean(b, "now"))
+    return Quantity(Side.of((scale, along), (-scale, across)))
+
+
+def turning(
+    total: Quantity, refuted: Quantity, names: Collection[str], evaluate: bool = False
+) -> tuple[str | None, tuple[Proof, ...]]:
+    """Is a field with this curl a gradient?  The target, and the theorem that says so; None: it is open.
+
+    refuted: the same with the values that models hold, one A, of these names.
+    """
+    try:
+        return "separable", (derive(total).equals(0, evaluate=evaluate),)
+    except ProofError:
+        pass
+    start = derive(refuted)
+    numbers = {name: str(Fraction(2 + i, 3)) for i, name in enumerate(start.context.parameters)}
+    numbers |= {name: value for name, value in BATCH.items() if name in numbers}
+    for tree in (ONE_TOKEN, UNEVEN):
+        try:
+            model = completed({"tree": tree, "path": [], "parameters": numbers}, names)
+            return "none", (start.differs_from(0, model=model),)
+        except ProofError:
+            continue
+    return None, ()
+
+
+def of_batch(left: Derivation, right: Quantity) -> Proof:
+    """left = right; off-policy means are multiplied out, and (n - 1)/m is 1 by the premise."""
+    if left.context.premises:
+        return left.equals(right, using=[(0, None)])
+    try:
+        return left.equals(right)
+    except ProofError:
+        return left.equals(right, evaluate=True)
