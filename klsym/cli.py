@@ -26,6 +26,7 @@ GRAMMAR = (
     "Of sequences: T, their length; past(x) now(x) future(x) whole(x), sums over tokens; "
     "togo(h) = now(h) + future(h), seqmean(x) = whole(x)/T. Of a batch of n samples: "
     "others(x), a sum over the others; loo(h) = h - others(h)/(n - 1), centred(h), normalised(h). "
+    "Exact means over the next token: full(x) = sum_y q(y) x(y), full_kl(q, p), H(q), js(q, p). "
     "LOSS is differentiated through all that is not in sg(..); with --use reward nothing is."
 )
 

@@ -23,7 +23,9 @@ from sympy import Abs, Max, Min, Pow, Rational, exp, log, sqrt
 
 from klsym.errors import UsageError
 from klsym.language import ATOMS, PARAMETERS, clip, k, meant_by, parameter, sg
+from klsym.names import PROBABILITIES
 from klsym.sums import (
+    DENSITIES,
     After,
     Before,
     Centred,
@@ -32,7 +34,11 @@ from klsym.sums import (
     Normalised,
     OfOthers,
     OverBatch,
+    OverVocabulary,
     Whole,
+    entropy,
+    full_kl,
+    jensen_shannon,
     seqmean,
     togo,
 )
@@ -65,7 +71,7 @@ class _Reader:
             raise UsageError("parameters: a list of names expected")
         for name in parameters:
             plain = isinstance(name, str) and PARAMETER.fullmatch(name) and not iskeyword(name)
-            if not plain or name in ATOMS or name in FUNCTIONS or name in ("s", "w", "o"):
+            if not plain or name in ATOMS or name in (*FUNCTIONS, "full_kl", "js", "s", "w", "o"):
                 raise UsageError(f"parameter {str(name)[:40]!r}: a new plain name expected")
             meant = meant_by(name)
             if meant:
@@ -114,11 +120,17 @@ class _Reader:
                 return -value if isinstance(sign, ast.USub) else value
             case ast.BinOp(_, operator, _) if type(operator) in OPERATORS:
                 return self.chain(node, depth)
+            case ast.Call(ast.Name(name), arguments, []) if name in OF_DENSITIES:
+                return OF_DENSITIES[name][0](*self.densities(name, arguments, node))
             case ast.Call(ast.Name(name), arguments, []) if name in FUNCTIONS:
                 return self.call(name, [self.build(item, depth + 1) for item in arguments], node)
             case ast.Call(ast.Name(name)) if name not in FUNCTIONS:
                 instead = self.instead(name, node.args)
-                known = "" if instead else f" (known: {' '.join(sorted(FUNCTIONS))})"
+                known = (
+                    ""
+                    if instead
+                    else f" (known: {' '.join(sorted({*FUNCTIONS, *OF_DENSITIES}, key=str.lower))})"
+                )
                 raise self.at_hint(f"unknown function {name!r}{known}", instead, node)
             case ast.Call(ast.Attribute(of, name), arguments):
                 of_library = isinstance(of, ast.Name) and of.id not in self.names and not meant_by(of.id)
@@ -166,8 +178,10 @@ class _Reader:
         return self.names[name]
 
     def meant(self, name: str) -> str:
-        if name in FUNCTIONS:
+        if name in (*FUNCTIONS, *OF_DENSITIES):
             return f" ({name} is a function)"
+        if name in PROBABILITIES:
+            return f": write log_{name} for the log density"
         if meant_by(name):
             return f": write {meant_by(name)}"
         known = " ".join(sorted(self.names, key=str.lower))
@@ -237,6 +251,21 @@ class _Reader:
             raise self.at("clip with lo above hi", node)
         return self.bounded(function(*arguments), node)
 
+    def densities(self, name: str, arguments: list[ast.expr], node: ast.expr) -> list[str]:
+        """The names of policies: full_kl(q, p), H(q)."""
+        found = [item.id for item in arguments if isinstance(item, ast.Name) and item.id in DENSITIES]
+        count, known = OF_DENSITIES[name][1], ", ".join(DENSITIES)
+        if len(arguments) != count or len(found) != count:
+            plural = "policy" if count == 1 else "policies"
+            raise self.at(
+                f"{name} takes {count} {plural} among {known}, as in {name}({EXAMPLE[count]})", node
+            )
+        if len(set(found)) < count:
+            raise self.at(f"{name}({', '.join(found)}) is 0: of two different policies", node)
+        if name == "js" and "q" not in found:
+            raise self.at("js is of q and another policy", node)
+        return found
+
     def refuse_sums_of_samples(self, name: str, x: Any, node: ast.expr) -> None:
         """A sum over samples may hold sums over the tokens of each, and not the other way round."""
         inner = {of.name for of in x.atoms(OverBatch)}
@@ -281,6 +310,10 @@ INSTEAD = {
     "logsigmoid": "write -log(1 + exp(-{inner}))", "softplus": "write log(1 + exp({x}))",
     "mean": AVERAGED, "sum": AVERAGED,
 }  # fmt: skip
+EXAMPLE = {1: "q", 2: "q, p"}
+OF_DENSITIES: dict[str, tuple[Callable[..., Any], int]] = {
+    "full_kl": (full_kl, 2), "H": (entropy, 1), "js": (jensen_shannon, 2),
+}  # fmt: skip
 ONE_ARGUMENT, SEVERAL = range(1, 2), range(2, 9)
 OF_TOKENS = {"past": Before, "now": Here, "future": After, "whole": Whole, "togo": togo, "seqmean": seqmean}
 OF_SAMPLES = {of.name: of for of in (OfOthers, LeftOut, Centred, Normalised)}
@@ -295,4 +328,5 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], range]] = {
     "max": (Max, SEVERAL),
     "clip": (clip, range(3, 4)),
     **{name: (function, ONE_ARGUMENT) for name, function in (OF_TOKENS | OF_SAMPLES).items()},
+    **{OverVocabulary.name: (OverVocabulary, ONE_ARGUMENT)},
 }

@@ -1,15 +1,17 @@
-"""Sums over the tokens of a sequence and over the samples of a batch, as the grammar of losses writes them.
+"""Sums over the tokens of a sequence, the samples of a batch, and all that might have been drawn.
 
 >>> from klsym.language import R, k1
->>> togo(k1), seqmean(k1), LeftOut(R)
-(future(k1) + now(k1), whole(k1)/T, loo(R))
+>>> togo(k1), seqmean(k1), LeftOut(R), full_kl("q", "p")
+(future(k1) + now(k1), whole(k1)/T, loo(R), full(k1))
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from klsym.language import OverPositions, parameter
+import sympy
+
+from klsym.language import OverPositions, exp, k1, log_mu, log_old, log_p, log_q, parameter, r
 
 
 class Summed(OverPositions):
@@ -95,3 +97,42 @@ def togo(h: Any) -> Any:
 def seqmean(x: Any) -> Any:
     """seqmean(x) = whole(x)/T."""
     return Whole(x) / parameter("T")
+
+
+class OverVocabulary(OverPositions):
+    """full(x) = sum_y q(y|y_<t) x(y): the mean of x over all next tokens, or all outcomes of a sample."""
+
+    name = "full"
+
+
+DENSITIES = {"q": log_q, "p": log_p, "mu": log_mu, "old": log_old}
+
+
+def full_kl(a: str, b: str) -> Any:
+    """sum_y a(y) log(a(y)/b(y)) over all next tokens, a and b among q, p, mu, old.
+
+    >>> full_kl("q", "p"), full_kl("p", "q")
+    (full(k1), full(-k1*r))
+    """
+    if {a, b} == {"q", "p"}:
+        return OverVocabulary(k1 if a == "q" else -r * k1)
+    return OverVocabulary(_over_q(a) * (DENSITIES[a] - DENSITIES[b]))
+
+
+def entropy(a: str) -> Any:
+    """-sum_y a(y) log a(y)."""
+    return -OverVocabulary(_over_q(a) * DENSITIES[a])
+
+
+def jensen_shannon(a: str, b: str) -> Any:
+    """(KL(a||m) + KL(b||m))/2 with m = (a + b)/2, one of them q: E_q[f(t)] with t the other over q.
+
+    f = (t log t - (1 + t) log((1 + t)/2))/2.
+    """
+    other = b if a == "q" else a
+    t, log_t = (r, -k1) if other == "p" else (_over_q(other), DENSITIES[other] - log_q)
+    return OverVocabulary((t * log_t - (1 + t) * sympy.log((1 + t) / 2)) / 2)
+
+
+def _over_q(a: str) -> Any:
+    return exp(DENSITIES[a] - log_q)

@@ -30,7 +30,7 @@ from klsym.engine.explain_setting import (
     Weights,
     checked_setting,
 )
-from klsym.engine.explain_slots import names_batches, names_slots, of_sequence
+from klsym.engine.explain_slots import names_batches, names_slots, names_vocabulary, of_sequence
 from klsym.engine.explaining import as_written, explained, refuse_taken_names
 from klsym.engine.quantities import Quantity, expectation
 from klsym.engine.variances import Estimate, Spread, spread
@@ -133,6 +133,11 @@ def compared(pair: Pair, setting: Setting) -> Comparison:
     for written in pair:
         if names_batches(written.expression):
             raise UsageError("compare: losses that sum over the samples of a batch are not compared")
+        if names_vocabulary(written.expression):
+            raise UsageError(
+                "compare: sums over the vocabulary are not compared; full(x) has the mean and the expected"
+                " gradient of rho*x"
+            )
         refuse_taken_names(written, setting)
     if setting.level == "sequence":
         pair = (of_sequence(pair[0]), of_sequence(pair[1]))

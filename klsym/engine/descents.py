@@ -67,6 +67,10 @@ NO_LOSS = "as a plain loss: -r g' = f - r f' has no solution g that was found in
 NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)+|alpha=\S+")
 ESTIMATORS = {name: to_ring(ATOMS[name]) for name in ("k2", "k3")}
 NOT_OF_R = [
+    "full",
+    "full_kl",
+    "H",
+    "js",
     "log_q",
     "M",
     "log_p",

@@ -14,6 +14,8 @@ from typing import Any
 
 from klsym.engine.explain_samples import canonical_form
 from klsym.engine.explain_setting import Sampling, Use, checked_setting
+from klsym.engine.explain_slots import names_vocabulary
+from klsym.engine.explain_vocabulary import sampled_loss
 from klsym.engine.explaining import as_written
 from klsym.engine.generators import generated
 from klsym.engine.optimum import Optimum, optimum
@@ -82,8 +84,10 @@ def where_training_ends(
              (("reference", reference), ("behaviour", behaviour)))  # fmt: skip
     written, strength = as_written(loss, ()), number("beta", beta)
     _refuse_names(written.expression)
+    setting = checked_setting(sampling=sampling, use=use)
+    drawn = sampled_loss(written, setting) if names_vocabulary(written.expression) else written
     try:
-        c = canonical_form(written, checked_setting(sampling=sampling, use=use)).coefficient
+        c = canonical_form(drawn, setting).coefficient
     except NotInRing as error:
         raise UsageError(f"optimum: {written.text[:60]!r} is no exponential polynomial: {error}") from None
     found = optimum(c, float(strength), *([float(x) for x in row] for row in (paid, p, mu)))

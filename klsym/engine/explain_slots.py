@@ -25,7 +25,7 @@ from klsym.render.losses import Written
 from klsym.render.spelling import TEXT
 from klsym.ring import ONE, ZERO, ExpPoly
 from klsym.slots import at_slot
-from klsym.sums import Here, OverBatch, Summed, Whole
+from klsym.sums import Here, OverBatch, OverVocabulary, Summed, Whole
 
 T = parameter("T")
 WEIGHTS = {"token": now(rho), "prefix": past(rho) * now(rho), "sequence": rho}
@@ -60,6 +60,11 @@ def names_slots(expression: Any) -> bool:
 def names_batches(expression: Any) -> bool:
     """Does it hold a sum over the other samples of a batch?"""
     return bool(expression.atoms(OverBatch))
+
+
+def names_vocabulary(expression: Any) -> bool:
+    """Does it hold a sum over the vocabulary?"""
+    return bool(expression.atoms(OverVocabulary))
 
 
 def at_token(expression: Any, setting: Setting) -> TokenLoss:

@@ -72,12 +72,12 @@ def explain_tokens(written: Written, setting: Setting) -> Verdict:
     main, notes = field.exchanged.equals(found.whole), tuple(_notes(found))
     proofs = (main, *answer.proofs, *(proof for _, proof in notes))
     value, value_constant = (Meaning(None), "") if token.given else _value(loss, setting)
-    per_token = _per_token(_written(loss, field))
+    pushes = per_token(_written(loss, field))
     verdict = Verdict(
         loss=written.text,
         loss_latex=losses.show(written, LATEX),
         setting=setting,
-        per_sample=scored(per_token),
+        per_sample=scored(pushes),
         coefficient=scored(slots),
         coefficient_latex=scored(slots, LATEX),
         gradient=_meaning(answer, found, slots),
@@ -89,12 +89,12 @@ def explain_tokens(written: Written, setting: Setting) -> Verdict:
         witness=_witness(field, answer, found),
         inside_clamps=None,
         proofs=proofs,
-        scores_named=(not {*per_token} <= {"now"}, not {*slots} <= {"now"}),
+        scores_named=(not {*pushes} <= {"now"}, not {*slots} <= {"now"}),
         implied=answer.objective,
         shown=formulas.side((grad(answer.objective) if answer.objective else found.whole).side),
         notes=(*(f"{words}: {proof}" for words, proof in notes), *([UNDECIDED] if not answer.target else [])),
     )
-    facts = _facts(to_ring(loss), per_token, slots, found, setting.use == "reward")
+    facts = _facts(to_ring(loss), pushes, slots, found, setting.use == "reward")
     return replace(verdict, warnings=token_warnings(verdict, facts))
 
 
@@ -240,7 +240,7 @@ def _when(holds: bool, words: str, proof: Any) -> Iterator[tuple[str, Proof]]:
 
 
 # ---------------------------------------------------------------------------- gradient and value of tokens
-def _per_token(start: Derivation) -> Slots:
+def per_token(start: Derivation) -> Slots:
     """The coefficients of scores at one token: after differentiation, before any change of measure."""
     current = start
     if any(not isinstance(atom, Indexed) for _, atoms in start.left.terms for atom in atoms):

@@ -9,7 +9,7 @@ from typing import Any
 from klsym.convert import in_core
 from klsym.engine.explain_samples import explain_sample
 from klsym.engine.explain_setting import Setting
-from klsym.engine.explain_slots import names_batches, names_slots, of_sequence
+from klsym.engine.explain_slots import names_batches, names_slots, names_vocabulary, of_sequence
 from klsym.engine.shorthands import expansion
 from klsym.engine.verdict import Verdict
 from klsym.errors import NotInRing, UsageError
@@ -23,6 +23,10 @@ from klsym.render.spelling import TEXT
 def explained(written: Written, setting: Setting) -> Verdict:
     """The verdict on a loss that is used so."""
     refuse_taken_names(written, setting)
+    if names_vocabulary(written.expression):
+        from klsym.engine.explain_vocabulary import explain_vocabulary
+
+        return explain_vocabulary(written, setting, explained)
     typed = written.expression
     if setting.level == "sequence":
         written = of_sequence(written)

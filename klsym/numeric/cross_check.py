@@ -26,8 +26,9 @@ from klsym.language import COUNTS, PARAMETERS, k1, parameter, r
 from klsym.numeric.exact import check_theorem
 from klsym.numeric.field_check import field_checked
 from klsym.numeric.literal import SAMPLED, at_sample, bounds_of, crossings
+from klsym.numeric.vocabulary_check import vocabulary_checked
 from klsym.parser import parse
-from klsym.sums import OverBatch, Summed
+from klsym.sums import OverBatch, OverVocabulary, Summed
 
 SEEDS = range(8)
 DRAWS = 200  # of parameters, until the hypotheses hold
@@ -66,20 +67,36 @@ def _literally(verdict: Verdict, loss: Any) -> tuple[bool, str]:
     single = verdict.setting.level != "token" and verdict.setting.batch == "none"
     try:
         with mpmath.workdps(DIGITS):
+            if loss.atoms(OverVocabulary):
+                return _over_vocabulary(verdict, loss)
             inside = _in_ring(loss)
             alone = not inside and verdict.setting.level == "token"  # sequences of one token are samples
             of = _of_one_token(verdict) if alone else verdict
             at_samples = _Printed.of(of, loss).judged() if single or alone else (True, "")
-            names = sorted({x.name for x in loss.free_symbols} - {x.name for x in SAMPLED})
-            drawn = drawn_parameters(names, verdict.hypotheses, random.Random(0))
+            drawn = _drawn_for(verdict, loss)
             if drawn is None:
                 return False, UNMET
             if not inside:  # the finite models have no value of it
                 return at_samples
-            found = field_checked(verdict, loss, {name: float(value) for name, value in drawn.items()})
+            found = field_checked(verdict, loss, drawn)
             return at_samples[0] and found[0], "; ".join(filter(None, (at_samples[1], found[1])))
     except KlsymError as error:
         return False, f"a printed formula cannot be read: {error}"
+
+
+def _drawn_for(verdict: Verdict, loss: Any) -> dict[str, float] | None:
+    names = sorted({x.name for x in loss.free_symbols} - {x.name for x in SAMPLED})
+    drawn = drawn_parameters(names, verdict.hypotheses, random.Random(0))
+    return None if drawn is None else {name: float(value) for name, value in drawn.items()}
+
+
+def _over_vocabulary(verdict: Verdict, loss: Any) -> tuple[bool, str]:
+    """On trees; outside the ring on sequences of one token."""
+    drawn = _drawn_for(verdict, loss)
+    plain = loss.replace(lambda e: isinstance(e, OverVocabulary), lambda e: e.args[0])
+    alone = verdict.setting.level == "token" and not _in_ring(plain)
+    of = _of_one_token(verdict) if alone else verdict
+    return (False, UNMET) if drawn is None else vocabulary_checked(of, loss, drawn)
 
 
 def _of_one_token(verdict: Verdict) -> Verdict:

@@ -25,6 +25,9 @@ MEANINGS = {
     "std": "the standard deviation over the batch, std^2 = mean_i (H_i - mean H)^2",
     "mean_h": "the mean under mu of the coefficient of the score",
 }  # fmt: skip
+VOCABULARY = {
+    "full": "full(x) is the sum of q(y)*x over all next tokens or outcomes y; s in it is the score of y",
+}
 LENGTH = "the random length of a sequence"
 
 
@@ -48,6 +51,8 @@ def _meaning(name: str, level: str) -> str:
         return _of_slot(*slotted.groups())
     if name == "T":
         return LENGTH
+    if name in VOCABULARY:
+        return VOCABULARY[name]
     if name == "H":
         return "a detached quantity of a sample"
     return "" if level == "sample" else MEANINGS.get(name, "")

@@ -16,7 +16,7 @@ from typing import Any
 import sympy
 from sympy.core.function import AppliedUndef
 
-from klsym.language import ATOMS, SLOTTED, Estimator, as_expression, clip, sg
+from klsym.language import ATOMS, SLOTTED, Estimator, OverPositions, as_expression, clip, sg
 from klsym.render import tree
 from klsym.render.positions import SLOT_ORDER, in_slot
 from klsym.render.spelling import Text
@@ -33,7 +33,6 @@ from klsym.render.tree import (
     product,
     quotient,
 )
-from klsym.sums import OverBatch, Summed
 
 WEIGHT = re.compile(r"rho(_[a-z]+)*|sg\(rho(_[a-z]+)*\)")
 CALLS = {
@@ -104,7 +103,7 @@ def _call(e: Any, sums: bool) -> Formula:
         return Name(e.func.__name__)  # a generic function of everything
     if isinstance(e, sympy.Heaviside | sympy.sign):
         return _step(e, sums)
-    if isinstance(e, Summed | OverBatch):
+    if isinstance(e, OverPositions):
         return Call(e.name, (_walk(e.args[0], sums),))
     return Call(CALLS.get(e.func) or str(e.func.__name__), tuple(_walk(a, sums) for a in e.args))
 

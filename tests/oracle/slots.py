@@ -2,6 +2,7 @@
 
     past(x) now(x) future(x) whole(x) togo(x)    sums of x at each token, with seqmean(x) = whole(x)/T
     others(x) loo(x) centred(x) normalised(x)    over the samples of a batch, all batches of n enumerated
+    full(x)                                      sum_y q(y) x(y) over the branches of the node, q moving too
 
 >>> from oracle import losses
 >>> forest = Slotted(losses.trees(1, ((), ((), ())), 2))
@@ -19,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from .losses import Forest, Names, Rows, Setting, _walk, centred, evaluate, jet, parsed, sg
+from .losses import Forest, Names, Rows, Setting, _walk, centred, evaluate, jet, parsed, plain, sg
+from .numbers import Jet, exp
 
 OF_TOKENS = ("past", "now", "future", "whole", "togo", "seqmean")
 OF_SAMPLES = ("others", "loo", "centred", "normalised")
@@ -49,7 +51,7 @@ class Slotted(Forest):
     """Worlds in which losses may sum over tokens and over samples."""
 
     def loss(self, text: str, setting: Setting, A: float = 1.0) -> tuple[Rows, Any]:
-        if setting.level == "sample":
+        if setting.level == "sample" and not holds(text, ("full",)):
             return super().loss(text, setting, A)
         rows = self.steps if setting.level == "token" else self.whole
         more = {"A": A * self.A[rows.path]} if A != 1 else {}
@@ -73,13 +75,46 @@ class Slotted(Forest):
             return lambda argument: added(_walk(argument, at_steps, None), mark * 1.0)
 
         found.sums |= {name: over(mark) for name, mark in marks.items()}
+        found.sums["full"] = lambda argument: self.over_branches(argument, at_steps)
         found.sums["seqmean"] = lambda argument: found.sums["whole"](argument) * (1 / rows.length)
         return found
+
+    def over_branches(self, argument: ast.expr, at_steps: Found) -> Any:
+        """sum_y q(y) x(y) at each step; a branch that many sequences take is read where any of them does."""
+        steps = self.steps
+        token = [self.paths[k][t] for k, t in zip(steps.path, steps.step, strict=True)]
+        node = np.array([id(self.token[number][0]) for number in token])
+        count = np.bincount(token)[token]
+        beside = (node[:, None] == node) / count[:, None]
+        return added(exp(self.atom("log_q", steps, "now")) * jet(_walk(argument, at_steps, None)), beside)
 
     def _credited(self, text: str, setting: Setting, rows: Rows, found: Any) -> Any:
         if holds(text, OF_TOKENS):
             return found
         return super()._credited(text, setting, rows, found)
+
+    def form(self, text: str, measure: str = "q", **more: Any) -> Any:
+        """As it is printed, with sums over tokens and branches: full(k1*s) adds up k1 s of every branch."""
+        if not holds(text, ("full", *OF_TOKENS)):
+            return super().form(text, measure, **more)
+        rows, found = self.steps, Found(self.printed("x", **more), {})
+        found.sums |= self.finder(rows, Setting(level="token")).sums
+        inside = Found(self.printed("now", **more), {})
+        found.sums["full"] = lambda argument: plain(self.over_branches(argument, inside))
+        values = self.chance(rows, measure).value * plain(evaluate(text, found))
+        return Jet(self.mean(rows, np.abs(values).max(axis=(0, 1))).value, self.mean(rows, values).value)
+
+    def printed(self, bare: str, **more: Any) -> Names:
+        """Names of an answer: k1_now, s_past; those without a slot are of the slot `bare`."""
+
+        def find(name: str, inner: str | None = None) -> Any:
+            base, _, slot = name.rpartition("_")
+            base, slot = (base, slot) if slot in ("past", "now", "future") else (name, bare)
+            if base == "s":
+                return self.atom("log_q", self.steps, slot).a
+            return plain(self.names(self.steps, slot, **more)(base))
+
+        return find
 
     # ------------------------------------------------------------------ batches
     def field(self, text: str, setting: Setting | None = None) -> Any:
