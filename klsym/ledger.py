@@ -14,7 +14,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 from klsym.engine.derivation import Proof
@@ -23,6 +23,7 @@ from klsym.errors import ProofError, UsageError
 from klsym.evidence import Evidence
 from klsym.kernel import FORMAT, digest
 from klsym.render.claims import SettledView
+from klsym.rocq.accepted import Mark, mark
 from klsym.unfolding import Theorem
 
 VERDICTS = ("proved", "refuted", "corrected", "exact", "computed")
@@ -128,6 +129,14 @@ class Settled(SettledView):
         """The weakest trust among the parts."""
         return max((part.trust for part in self.parts), key=TRUSTS.index, default="numeric")
 
+    @cached_property
+    def verified(self) -> Mark | None:
+        """How far the checker that Rocq has proved sound accepts the claim; None without a certificate."""
+        if self.error or not self.proofs:
+            return None
+        places = [number for number, part in enumerate(self.parts, start=1) if isinstance(part, Proof)]
+        return mark(self.claim.id, self.certificate()).among(places, len(self.parts))
+
     @property
     def statement(self) -> str:
         """What the parts establish, in text; of a refuted claim the equation that is false."""
@@ -164,6 +173,7 @@ class Settled(SettledView):
             "statement": self.statement,
             "hypotheses": self.hypotheses,
             "printed": self.printed,
+            "verified": self.verified.to_json() if self.verified else None,
         }
 
 

@@ -7,6 +7,8 @@ FOLDER holds what `klsym export --rocq FOLDER` wrote.  Needs Rocq with Coquelico
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 import shutil
 import subprocess
@@ -24,6 +26,7 @@ MISSING = (
 UNPROVED = re.compile(
     r"\b(Admitted|admit|Axioms?|Parameters?|Conjecture|Abort|bypass_check|Unset +(Guard|Positivity))\b"
 )
+NAMED = re.compile(r'^\(?\("([^"]+)"%string, Script ', re.MULTILINE)  # a part, in a file of them
 COMMENT = re.compile(r"\(\*.*?\*\)", re.DOTALL)
 
 
@@ -52,11 +55,11 @@ def summary(folder: Path) -> str:
     theorems.mkdir(exist_ok=True)
     for name in ORDER:
         compiled(Path(shutil.copy(SOURCES / f"{name}.v", library)), library)
-    accepted = wrong = 0
+    accepted, wrong = list[str](), 0
     for path in exported:
         path = Path(shutil.copy(path, theorems))
         parts, mutants = counts(path, compiled(path, library))
-        accepted, wrong = accepted + parts, wrong + mutants
+        accepted, wrong = accepted + names(path, parts), wrong + mutants
     headlines = Path(shutil.copy(SOURCES / "Headlines.v", theorems))
     plain = len(re.findall(r"^Theorem ", headlines.read_text(encoding="utf-8"), re.MULTILINE))
     expect_axioms(headlines, compiled(headlines, library))
@@ -64,7 +67,9 @@ def summary(folder: Path) -> str:
     reasons = [line.rpartition(": ")[2] for line in outside]
     lines = [f"outside: {reasons.count(reason)} ({reason})" for reason in sorted(set(reasons))]
     lines.append(f"wrong versions refused: {wrong}; headline theorems: {plain}")
-    lines.append(f"{accepted} of {accepted + len(outside)} parts accepted")
+    lines.append(f"{len(accepted)} of {len(accepted) + len(outside)} parts accepted")
+    found = {"checker": digest(), "refused": wrong, "headlines": plain, "accepted": accepted}
+    (folder / "checked.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     return "\n".join(lines)
 
 
@@ -89,6 +94,20 @@ def counts(path: Path, printed: str) -> tuple[int, int]:
     if len(found) != 2:
         raise Failed(f"{path.name}: two counts expected, got {found}")
     return found[0], found[1]
+
+
+def names(path: Path, parts: int) -> list[str]:
+    """The names of the parts in a file, as many as Rocq counts."""
+    found = NAMED.findall(path.read_text(encoding="utf-8"))
+    if len(set(found)) != parts:
+        raise Failed(f"{path.name}: {parts} parts, and {len(set(found))} names")
+    return found
+
+
+def digest() -> str:
+    """Of the sources of the checker."""
+    sources = b"\0".join(path.read_bytes() for path in sorted(SOURCES.glob("*.v")))
+    return hashlib.sha256(sources).hexdigest()[:16]
 
 
 def expect_axioms(path: Path, printed: str) -> None:

@@ -359,12 +359,13 @@ def test_claims_json(capsys: Out) -> None:
     code, out, err = run(capsys, "claims", "--json", *PROOFS)
     rows = json.loads(out)
     assert (code, err, len(rows), len({row["id"] for row in rows})) == (0, "", 104, 104)
-    text, listed = (str, type(None)), ("hypotheses",)
+    text, listed = (str, type(None)), ("hypotheses", "verified")
     for row in rows:
         assert list(row) == [
-            "id", "verdict", "status", "trust", "source", "statement", "hypotheses", "printed"
+            "id", "verdict", "status", "trust", "source", "statement", "hypotheses", "printed", "verified"
         ]  # fmt: skip
         assert all(isinstance(row[key], text) for key in row if key not in listed)
+        assert (row["verified"] is None) == (row["trust"] != "kernel")
         assert all(isinstance(line, str) for line in row["hypotheses"])
         assert row["verdict"] in ("proved", "refuted", "corrected", "exact") and row["status"] == "settled"
 

@@ -201,7 +201,7 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
 }
 EXPERIMENTS = (*(f"experiment.tm-fig{i}" for i in (1, 2, 3, 4, 5, 6, 8)), "experiment.reward-collapse")
 COMPUTED = ("practice.wz1-crib-sheet", "practice.wz2-ratings", "practice.per-token-sum")  # no experiments
-JSON_KEYS = {"id", "verdict", "status", "trust", "source", "statement", "hypotheses", "printed"}
+JSON_KEYS = {"id", "verdict", "status", "trust", "source", "statement", "hypotheses", "printed", "verified"}
 
 
 def test_the_ledger_holds_exactly_these_claims() -> None:

@@ -351,6 +351,6 @@ def test_the_checker_accepts_these_and_no_part_that_was_changed(tmp_path, certif
     changed["digest"] = digest(changed["parts"])
     with pytest.raises(Refused):
         check(changed)
-    [path, _] = write_files(export({"gradient.k3-loss": changed}), tmp_path / "changed")
+    [path, *_] = write_files(export({"gradient.k3-loss": changed}), tmp_path / "changed")
     with pytest.raises(driver.Failed, match="refused"):
         driver.compiled(path, library)

@@ -135,6 +135,7 @@ def list_claims(options: argparse.Namespace) -> int:
     from klsym.experiments.ahead import ahead, of_claims
     from klsym.kept import Kept
     from klsym.ledger import select, settle
+    from klsym.rocq.accepted import Mark
     from klsym.settling import each
 
     claims, known = select(options.ids), Kept()
@@ -150,8 +151,9 @@ def list_claims(options: argparse.Namespace) -> int:
     else:
         width = max(len(row["id"]) for row in rows)
         for row in rows:
-            line = "{id:<{width}} {verdict:<9} {status:<7} {trust:<6} {statement}"
-            print(line.format(width=width, **row))
+            mark = Mark.from_json(row["verified"]).word if row["verified"] else "-"
+            line = "{id:<{width}} {verdict:<9} {status:<7} {trust:<7} {mark:<8} {statement}"
+            print(line.format(width=width, mark=mark, **row))
     return 1 if any(row["status"] == "failed" for row in rows) else 0
 
 

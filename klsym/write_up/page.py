@@ -24,6 +24,7 @@ from klsym.kernel import digest
 from klsym.ledger import TRUSTS, VERDICTS
 from klsym.render.mathml import mathml
 from klsym.render.rules import CLOSINGS, RULES
+from klsym.rocq.accepted import MEANS, MEANS_NOT, summary
 from klsym.tables.layouts import html_piece, in_html
 from klsym.tables.table import CODE, WORDS, Cell, Table
 from klsym.write_up.page_checks import number, scientific
@@ -120,6 +121,9 @@ def data(material: Material) -> dict[str, Any]:
         "verdicts": {v: sum(one.verdict == v for one in good) for v in VERDICTS},
         "trusts": {trust: sum(one.settled.trust == trust for one in good) for trust in TRUSTS},
         "checked": _checked(material),
+        "verified": summary(one.settled.verified for one in good),
+        "means": MEANS,
+        "means_not": MEANS_NOT,
         "compared": compared,
         "differing": differing,
         "headlines": [by_id[id] for id in HEADLINES if id in by_id and id not in failed],

@@ -115,6 +115,10 @@ class Entry:
         return str(self.settled.certificate()["digest"]) if self.settled.proofs else ""
 
     @property
+    def verified(self) -> str:
+        return self.settled.verified.sentence if self.settled.verified else ""
+
+    @property
     def checks(self) -> dict[str, Any]:
         return cross_check(self.checked)
 

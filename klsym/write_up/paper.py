@@ -33,6 +33,7 @@ from klsym.ledger import Claim, Settled, load, settle
 from klsym.progress import Wrapper, plainly
 from klsym.render.claims import statement_latex
 from klsym.render.rules import CLOSINGS, RULES
+from klsym.rocq.accepted import accepted, summary
 from klsym.settling import each
 from klsym.write_up.bibliography import bibliography, cited
 from klsym.write_up.prose import prose
@@ -175,6 +176,9 @@ def _quotes(settled: list[Settled]) -> Iterator[str]:
     kinds = Counter(proof.theorem.kind for item in settled for proof in item.proofs)
     compared, contradicted = against_sources(part for item in settled for part in item.parts)
     counts = {"refutations": kinds["refuted"], "compared": compared, "contradicted": contradicted}
+    verified = summary(item.verified for item in settled)
+    counts |= {f"verified-{name}": verified[name] for name in ("whole", "some", "accepted", "parts")}
+    counts |= {"headlines": accepted()["headlines"], "verified-refused": accepted()["refused"]}
     counts |= {"theorems": theorems, "steps": steps, "rules": len(RULES), "closings": len(CLOSINGS)}
     yield from (rf"\kldefine{{count/{name}}}{{{count}}}" for name, count in counts.items())
 

@@ -60,6 +60,7 @@ def derivation_latex(settled: Settled) -> str:
     assumed = list(hypotheses(settled))
     lines += [rf"\klassume{{{'; '.join(assumed)}}}"] if assumed else []
     lines += [rf"\kldigest{{{digest_of(settled)}}}"] if settled.proofs else [r"\klnodigest"]
+    lines += [rf"\klverified{{{escape(settled.verified.sentence)}}}"] if settled.verified else []
     return "\n".join([*lines, r"\klend", ""])
 
 
