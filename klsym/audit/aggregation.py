@@ -22,7 +22,7 @@ import sympy
 from klsym.audit.duals import Dual, evaluate
 from klsym.audit.shapes import COUNTS, SIZES, of_masks_alone
 from klsym.audit.terms import VOCABULARY, Refused, Total, grammar, mask, total
-from klsym.language import A, R, log_mu, log_p, log_q, rho, without_sg
+from klsym.language import A, R, log_mu, log_p, log_q, rho, sg, without_sg
 
 ONE = sympy.S.One
 SAMPLED = ("log_q", "log_p", "log_mu", "log_old", "R", "A")
