@@ -30,6 +30,14 @@ PENALTIES = (
     "", "beta*k3", "beta*rho*k3", "0.1*clip(k3, 0, 0.4)", "beta*rho_old*k2", "0.2*M*k3", "beta*sg(rho)*k2",
     "0.1*abs(k1)", "beta*min(rho_old, 1.2)*k3", "0.3*sg(min(rho, 1.1))*k2",
 )  # fmt: skip
+OF_SEQUENCES = (  # with the random length, and the ratio of GSPO
+    "-min(exp(whole(log_q - log_mu)/T)*A, clip(exp(whole(log_q - log_mu)/T), 0.8, 1.2)*A)",
+    "clip(k1/T, -0.2, 0.2)*rho",
+    "T*max(rho, 1.1)*A",
+    "max(T - 1, 0)*A*rho",
+    "min(T, 2)*rho*k2",
+    "abs(k1)/T + max(A*T, 0)*log_q",
+)
 RHO = re.compile(r"\brho\b")
 
 
@@ -38,7 +46,9 @@ def generate(seed: int, number: int) -> Case:
     stream = random.Random(f"clamped {seed}/{number}")
     sampling, use = SETTINGS[stream.randrange(4)]
     room = dict(stream.choice(ROOMS))
-    if stream.random() < 0.35:
+    if room.get("level") == "sequence" and stream.random() < 0.5:
+        text = stream.choice(OF_SEQUENCES)
+    elif stream.random() < 0.35:
         text, use = stream.choice(RELEASED), "loss"
         penalty = stream.choice(PENALTIES)
         text += f" + {penalty}" if penalty else ""
@@ -74,6 +84,7 @@ def on_the_bounds(case: Case) -> Iterator[str]:
 
     text = klsym.explain(case.text, **options(case)).to_json()["gradient"]["per_sample"]
     text = re.sub(r"\bT\b", "1", text).replace("_now", "")
+    loss = re.sub(r"\bT\b", "1", case.text).replace("whole", "")
     stream = np.random.default_rng(len(text))
     size = 60
     log_q = stream.normal(size=size)
@@ -96,7 +107,7 @@ def on_the_bounds(case: Case) -> Iterator[str]:
     def still(name: str, slot: str | None = None) -> object:
         return plain(find(name))
 
-    literal = evaluate(case.text, find)
+    literal = evaluate(loss, find)
     exact = plain(literal) if case.use == "reward" else getattr(literal, "a", 0.0)
     printed = plain(evaluate(text, still))
     gap = np.abs(np.broadcast_to(exact, size) - np.broadcast_to(printed, size))

@@ -90,6 +90,15 @@ def _witness_forest(witness: dict[str, Any], case: Case, second: bool) -> tuple[
     def numbers(data: dict[str, Any], name: str, otherwise: Any) -> Any:
         return np.array([float(Fraction(x)) for x in data[name]]) if name in data else otherwise
 
+    def forced(tokens: int) -> Node | None:
+        """So many tokens more, each of probability 1: an outcome is a sequence of its own length."""
+        if not tokens:
+            return None
+        u.append(0.0)
+        v.append(0.0)
+        zero = np.zeros(1)
+        return Node(zero, zero, zero, zero, (forced(tokens - 1),), zero, zero)
+
     def grown(data: dict[str, Any], before: float = 0.0) -> Node:
         q = numbers(data, "q", None)
         u.extend(numbers(data, "u", 0 * q))
@@ -99,7 +108,8 @@ def _witness_forest(witness: dict[str, Any], case: Case, second: bool) -> tuple[
         for k, then in enumerate(data.get("next", [None] * len(q))):
             if then is None:
                 A.append(paid[k] if paid is not None else before + R[k])
-            after.append(None if then is None else grown(then, before + R[k]))
+            tokens = int(data["T"][k]) - 1 if "T" in data else 0
+            after.append(forced(tokens) if then is None else grown(then, before + R[k]))
         old, M = numbers(data, "old", q), numbers(data, "M", 0 * q)
         return Node(np.log(q), np.log(p), np.log(mu), R, tuple(after), np.log(old), M)
 

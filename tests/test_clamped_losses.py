@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import clamped_losses
-from clamped_losses import generate, judge, on_the_bounds
+from clamped_losses import OF_SEQUENCES, generate, judge, on_the_bounds
+from loss_judge import examine
 from random_losses import Case
 
 SEED, COUNT = 1, 12  # a share of the 3,000 of `make random-losses`
@@ -16,6 +17,15 @@ def test_verdicts_on_clamped_losses() -> None:
         outcome = judge(SEED, number)
         assert not outcome.complaints, outcome
         assert outcome.target not in ("refused", "crashed"), outcome
+
+
+def test_sequences_with_their_length_under_a_clamp() -> None:
+    """The ratio of GSPO and its kin, on trees whose sequences differ in length."""
+    cases = [case for case in map(generate, [SEED] * 400, range(400)) if case.text in OF_SEQUENCES]
+    assert {case.text for case in cases} == {*OF_SEQUENCES}
+    for text in OF_SEQUENCES[:2]:
+        outcome = examine(Case(text, "off-policy", "loss", ring=False, level="sequence"))
+        assert not outcome.complaints and outcome.target == "separable", outcome
 
 
 def test_the_mixture_holds_every_room_and_the_third_policy() -> None:

@@ -32,7 +32,8 @@ class Facts:
     terms that hold none, as text.  attached: the loss holds rho outside sg.  literal: on-policy, 1 in its
     place gives another expected gradient.  noisy: a multiple of rho s stands beside the rest.  heavy: r in c.
     proximal: the terms that hold no rho all hold rho_old.
-    pieces: the multiples of E_q[1/T] and of other named quantities of sequences.
+    pieces: the multiples of E_q[1/T] and of other named quantities of sequences.  alone: a token's own rho
+    stands without those before it.
     """
 
     vanishes: bool
@@ -44,6 +45,7 @@ class Facts:
     heavy: bool = False
     proximal: bool = False
     pieces: Mapping[str, ExpPoly] = field(default_factory=dict)
+    alone: bool = True
 
 
 def facts_of(loss: ExpPoly, per_sample: ExpPoly, c: ExpPoly, on_policy: bool) -> Facts:
@@ -310,7 +312,7 @@ def token_weight_missing(verdict: Verdict, facts: Facts) -> str:
 def prefixes_of_mu(verdict: Verdict, facts: Facts) -> str:
     """rho_t alone weighs a token given its prefix, and the prefix is still drawn from mu."""
     setting = verdict.setting
-    if setting.on_policy or setting.weights != "token" or not facts.weighted:
+    if setting.on_policy or setting.weights != "token" or not (facts.weighted and facts.alone):
         return ""
     return "rho_t alone leaves the prefix of t distributed as mu: choose weights prefix, or level sequence"
 

@@ -23,7 +23,7 @@ from klsym.engine.indexed import sum_over_t, token_gradient
 from klsym.engine.objectives import at_policy, moves, primitive
 from klsym.engine.quantities import expected_gradient
 from klsym.errors import ProofError, UsageError
-from klsym.kernel.derivatives import attach
+from klsym.kernel.derivatives import attach, slopes
 from klsym.language import Slot, log_q, now, s, sg, without_sg
 from klsym.names import LOG_RATIOS, parse_name
 from klsym.ring import ONE, ZERO, ExpPoly
@@ -105,9 +105,13 @@ def _of_the_whole(start: Derivation, loss: Any) -> Any:
     terms = (ExpPoly({key: value}) for key, value in to_ring(loss).terms.items())
     element = sum((term for term in terms if any(map(moves, term.names()))), ZERO)
     of_sequence = {parse_name(n).base for n in element.names() if parse_name(n).slot == "x"}
-    if not is_additive(element) or not of_sequence & {*LOG_RATIOS}:
+    if not of_sequence & {*LOG_RATIOS}:
         return None
-    return to_sympy(attach(d_log_q(summed(element, "x"), start.context)))
+    if is_additive(element):
+        return to_sympy(attach(d_log_q(summed(element, "x"), start.context)))
+    moved = {slot: attach(slope) for slot, slope in slopes(element, "t", start.context).items()}
+    same = {*moved} == {"now"} and all(parse_name(name).slot == "x" for name in moved["now"].names())
+    return to_sympy(moved["now"]) if same else None  # sum_t h s_t = h s
 
 
 def same_at_every_token(loss: Any, moving: bool = False) -> tuple[Any, Any]:

@@ -33,7 +33,7 @@ KINK = (
     " min and max share it by halves at a tie"
 )
 SMOOTH = "no outcome stands exactly at a kink: there the objective has no gradient"
-SHORT = {"log_old": "o"}
+SHORT = {"log_old": "o", "length": "T"}
 NO_VALUE = "at q = p, where training starts, {} is 0/0: write what it is to be there"
 # what ties -> the slope taken there, and what other code has
 SLOPES = {
@@ -272,7 +272,7 @@ def witness_against_kl(c: Any, found: outside.Found, setting: Setting, left: str
 
     def candidates(names: tuple[str, ...], met: list[tuple[str, Any]]) -> Any:
         tried = models(Plain(parameters=names), setting.on_policy, met)
-        return (plain_model(completed(model, {"o", "M"})) for model in tried)
+        return (_with_lengths(plain_model(completed(model, {"o", "M"}))) for model in tried)
 
     reward = found.multiples.get("reward", outside.NOTHING)
     model = outside.witness(c, k1 + reward, candidates)
@@ -281,4 +281,11 @@ def witness_against_kl(c: Any, found: outside.Found, setting: Setting, left: str
     policy = TEXT(Gradient(Mean("q", losses.tree_of(reward))))
     right = f"{policy} + grad KL(q||p)" if reward else "grad KL(q||p)"
     used = {SHORT.get(str(x), str(x)) for x in c.free_symbols} | (set() if setting.on_policy else {"w"})
+    model["rewards"]["T"] = model["rewards"].pop("length")
     return shown_model(f"{left} = {right}", model, model["left"], model["right"], used)
+
+
+def _with_lengths(model: dict[str, Any]) -> dict[str, Any]:
+    """Outcomes that are sequences of 1, 2, .. tokens."""
+    lengths = [str(x + 1) for x in range(len(model["q"]))]
+    return model | {"rewards": {**model["rewards"], "length": lengths}}

@@ -16,7 +16,7 @@ from typing import Any
 from klsym.convert import to_ring, to_sympy
 from klsym.engine.explain_setting import Setting
 from klsym.engine.objectives import moves
-from klsym.errors import UsageError
+from klsym.errors import NotInRing, UsageError
 from klsym.kernel.sums import SUMS
 from klsym.language import A, H, Slot, length, now, parameter, past, rho, sg, without_sg
 from klsym.names import SAMPLE_BASES, parse_name
@@ -83,14 +83,20 @@ def of_sequence(written: Written) -> Written:
     for of in expression.atoms(Summed):
         if not isinstance(of, Whole):
             raise UsageError(f"{of} in {written.text[:60]!r}: {OF_ONE_TOKEN}")
-        element = to_ring(now(of.args[0]).xreplace({now(A): ADVANTAGE, T: length}))
-        if not is_additive(element):
+        if not _adds_up(now(of.args[0]).xreplace({now(A): ADVANTAGE, T: length})):
             raise UsageError(
                 f"{of} in {written.text[:60]!r} is no sum of k1, log q, R and constants, and so it is no"
                 " function of the sequence as one sample: choose level token"
             )
     whole = {of: _of_whole(of) for of in expression.atoms(Whole)}
     return Written(written.text, expression.xreplace(whole).xreplace({T: length}))
+
+
+def _adds_up(of: Any) -> bool:
+    try:
+        return is_additive(to_ring(of))
+    except NotInRing:
+        return False
 
 
 def _of_whole(of: Any) -> Any:

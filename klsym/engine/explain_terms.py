@@ -22,6 +22,7 @@ from klsym.render.spelling import TEXT
 from klsym.render.verdict import target_words
 
 MOST = 6  # terms that are told
+FEW = 2  # regions that are told one by one
 BESIDE = sympy.Rational(1, 10**9)  # how far from a bound it is looked at
 FAR = sympy.Integer(10) ** 12  # a ratio beyond any bound
 MISSING = {
@@ -55,14 +56,16 @@ def terms_of(expression: Any, explained: Callable[[Any], Verdict]) -> tuple[Term
 
 
 def _term(e: Any, verdict: Verdict) -> Term:
-    said = [_does(e, verdict), *dropped(verdict), *reach(verdict)]
+    return Term(losses.show(e, TEXT), verdict.target, "; ".join((does(e, verdict), *limits(verdict))))
+
+
+def limits(verdict: Verdict) -> tuple[str, ...]:
+    """Where a bound drops the gradient, how far a weight goes, and which one is missing."""
     found = [short for lead, short in MISSING.items() if any(x.startswith(lead) for x in verdict.warnings)]
-    if found:
-        said.append(found[0])
-    return Term(losses.show(e, TEXT), verdict.target, "; ".join(said))
+    return (*dropped(verdict), *reach(verdict), *found[:1])
 
 
-def _does(e: Any, verdict: Verdict) -> str:
+def does(e: Any, verdict: Verdict) -> str:
     """Its target in words; of a clamp, that where no bound binds."""
     if verdict.target == "zero":
         return "no expected gradient"
@@ -86,9 +89,13 @@ def _of_the_sampler(e: Any) -> str:
 
 def dropped(verdict: Verdict) -> Iterator[str]:
     """Where the gradient of a clamp is zero."""
-    rows = [where(on) for on, h in verdict.per_sample_cases if h == 0]
-    if rows:
-        yield f"zero gradient where {', and where '.join(rows)}"
+    rows = [on for on, h in verdict.per_sample_cases if h == 0]
+    if () in rows:  # the last case, of what no other one says
+        kept = [where(on) for on, h in verdict.per_sample_cases if h != 0]
+        told = f"where {', and where '.join(kept)}" if len(kept) <= FEW else f"in {len(kept)} regions"
+        yield f"zero gradient but {told}"
+    elif rows:
+        yield f"zero gradient where {', and where '.join(map(where, rows))}"
 
 
 def reach(verdict: Verdict) -> Iterator[str]:

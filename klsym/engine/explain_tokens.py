@@ -318,6 +318,8 @@ def _facts(loss: ExpPoly, per_token: Slots, slots: Slots, found: Decomposition, 
     """reward: the loss itself multiplies scores, those of other tokens too."""
     factors = [loss] if reward else list(per_token.values())
     bare = {part: formulas.element(part) for part in map(without_weight, factors) if part}
+    ratios = {parse_name(n) for c in factors for _, exponent in c.terms for m, _ in exponent for n, _ in m}
+    weights = {name.slot for name in ratios if name.base == "w"}
     powers = [(m, v) for c in slots.values() for _, exponent in c.terms for m, v in exponent if v < 0]
     return Facts(
         vanishes=not per_token,
@@ -328,4 +330,5 @@ def _facts(loss: ExpPoly, per_token: Slots, slots: Slots, found: Decomposition, 
         literal=needs_its_gradient(loss),
         heavy=any(parse_name(name).base == "k1" for m, _ in powers for name, _ in m),
         pieces=found.multiples,
+        alone="now" in weights and "past" not in weights,
     )

@@ -13,7 +13,7 @@ from klsym.engine.explain_slots import names_batches, names_slots, names_vocabul
 from klsym.engine.shorthands import expansion
 from klsym.engine.verdict import Verdict
 from klsym.errors import NotInRing, UsageError
-from klsym.language import as_loss, parameter
+from klsym.language import as_loss, length, parameter
 from klsym.parser import parse
 from klsym.render import losses
 from klsym.render.losses import Written
@@ -38,12 +38,12 @@ def explained(written: Written, setting: Setting) -> Verdict:
             raise UsageError(f"division by zero in {written.text!r}") from None
         if in_core(written.expression):
             raise UsageError(f"{written.text[:60]!r} is too large once multiplied out: {error}") from None
-        _refuse_sums_outside(typed, written)
+        _refuse_sums_outside(typed, written, setting)
         if setting.level == "token" and setting.batch == "none":
             from klsym.engine.explain_outside_tokens import explain_outside_tokens
 
             return explain_outside_tokens(written, setting, lambda e: explained(as_written(e, ()), setting))
-        _refuse_outside(written, setting)
+        written = _over_length(written, setting)
         if setting.batch != "none":
             from klsym.engine.explain_outside_batches import explain_outside_batch
 
@@ -101,22 +101,27 @@ def _refuse_in_batch(written: Written, setting: Setting, names: set[str]) -> Non
         raise UsageError(f"m in {text} stands for n - 1 here: choose another name")
 
 
-def _refuse_sums_outside(typed: Any, written: Written) -> None:
-    """Beyond the ring a loss is that of a token, a sequence or a sample alone."""
-    if names_slots(typed) or names_batches(typed) or typed.has(parameter("T")):
+def _refuse_sums_outside(typed: Any, written: Written, setting: Setting) -> None:
+    """Beyond the ring a loss is that of a token, or of a sample: a sequence is one, its length random."""
+    of_one = setting.level == "sequence" and setting.batch == "none"
+    summed = names_slots(typed) or typed.has(parameter("T"))
+    if names_batches(typed) or (summed and not of_one):
         raise UsageError(
             f"{written.text[:60]!r}: with T, or sums over tokens or a batch, only exponential polynomials are"
             " handled (sums and products of log ratios, rewards and powers of r and rho)"
         )
 
 
-def _refuse_outside(written: Written, setting: Setting) -> None:
-    """Over the length of a sequence, losses outside the ring are not handled."""
-    if setting.averaged and setting.level == "sequence":
+def _over_length(written: Written, setting: Setting) -> Written:
+    """With aggregate mean 1/T stands in front of a sequence, which is one sample."""
+    if not (setting.averaged and setting.level == "sequence"):
+        return written
+    if setting.batch != "none":
         raise UsageError(
-            f"{written.text[:60]!r}: with aggregate mean only exponential polynomials are handled"
-            " (sums and products of log ratios, rewards and powers of r and rho)"
+            f"{written.text[:60]!r}: in a centred batch with aggregate mean only exponential polynomials are"
+            " handled (sums and products of log ratios, rewards and powers of r and rho)"
         )
+    return Written(written.text, written.expression / length)
 
 
 def as_written(loss: Any, parameters: Iterable[str]) -> Written:

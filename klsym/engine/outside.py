@@ -33,6 +33,7 @@ from klsym.language import (
     R,
     clip,
     k1,
+    length,
     log_mu,
     log_old,
     log_p,
@@ -75,7 +76,8 @@ class Found:
 
 OPEN = Found(None, {}, sympy.S.Zero, "sympy")
 UNNAMED = ("f-divergence", "separable")
-NAMES = tuple(symbol.name for symbol in REWARDS)
+GIVEN = (*REWARDS, length)  # T is random, and free of theta
+NAMES = tuple(symbol.name for symbol in GIVEN)
 
 
 def under_q(expression: Any, on_policy: bool) -> Any:
@@ -128,11 +130,13 @@ def _in_ring(c: Any, value: bool, regions: Regions | None = None) -> Found | Non
     except NotInRing:
         return None
     indicators = frozenset(symbol.name for symbol in regions.table)
-    rewards = frozenset(symbol.name for symbol, e in hidden.items() if e.has(*REWARDS))
+    lengths = frozenset(symbol.name for symbol, e in hidden.items() if e.has(length))
+    rewards = frozenset(symbol.name for symbol, e in hidden.items() if e.has(*REWARDS)) - lengths
+    random = indicators | lengths
     found = (
-        recognise_value(_without_ratios(element, rewards | indicators), rewards, indicators)
+        recognise_value(_without_ratios(element, rewards | random), rewards, random)
         if value
-        else recognise(element, rewards, indicators)
+        else recognise(element, rewards, random)
     )
     back = {name: to_sympy(part).xreplace(hidden) for name, part in found.multiples.items()}
     if found.rest:  # a reward times an indicator: what is the reward's own part depends on the writing
@@ -140,7 +144,8 @@ def _in_ring(c: Any, value: bool, regions: Regions | None = None) -> Found | Non
         back = {name: part for name, part in back.items() if name == "reward" and not mixed}
     bounds = [x for symbol, x in regions.table.items() if symbol.name in found.rest.names()]
     target = found.target
-    if target == "f-divergence" and (rewards & found.rest.names() or any(map(depends_beyond_r, bounds))):
+    given = (rewards | lengths) & found.rest.names()
+    if target == "f-divergence" and (given or any(map(depends_beyond_r, bounds))):
         target = "separable"
     return Found(target, back, to_sympy(found.constant).xreplace(hidden), "sympy")
 
@@ -157,7 +162,7 @@ def _hide(e: Any, hidden: dict[Any, Any], regions: Regions) -> Any:
             to_ring(e)
             return e
         except NotInRing:
-            if not (e.is_Add or e.is_Mul) or not e.has(*REWARDS):
+            if not (e.is_Add or e.is_Mul) or not e.has(*GIVEN):
                 return _symbol_for(e, hidden)
     if e.is_Atom or isinstance(e, Estimator | sympy.Piecewise):
         return e
@@ -252,6 +257,7 @@ def _seeds(c: Any) -> Iterator[dict[Any, Any]]:
     for factor in (Rational(1), scale if scale < 1000 else Rational(1000), Rational(1, 10)):
         for i, point in enumerate(POINTS):
             rewards = {R: Rational(i % 2), A: Rational(1 - 3 * (i % 2)), M: Rational(i // 2 % 2)}
+            rewards[length] = Rational(1 + i % 3)
             logs = zip(DENSITIES, (factor * x for x in point), strict=True)
             yield dict(logs) | fixed | rewards
 
@@ -371,6 +377,7 @@ def _point(point: tuple[Any, ...], i: int) -> dict[Any, Any]:
         R: Rational(1 + 3 * i % 7),
         A: Rational(1 + 5 * i % 11),
         M: Rational(1 + i % 2),
+        length: Rational(1 + i % 3),
     }
 
 
@@ -382,8 +389,8 @@ def depends_beyond_r(c: Any) -> bool:
     with mpmath.workdps(DIGITS):
         for i, (q, p, m, o) in enumerate(POINTS):
             rewards = (
-                {R: Rational(1 + i % 3), A: Rational(1 + i % 5), M: Rational(1 + i % 7)},
-                {R: Rational(2), A: Rational(-1), M: Rational(0)},
+                {R: Rational(1 + i % 3), A: Rational(1 + i % 5), M: Rational(1 + i % 7), length: Rational(1)},
+                {R: Rational(2), A: Rational(-1), M: Rational(0), length: Rational(3)},
             )
             logs = (q, p, m, o), (q - 1, p - 1, m - 2, o - 3)
             here, moved = (
@@ -399,7 +406,7 @@ def depends_beyond_r(c: Any) -> bool:
 
 
 def _parameters(c: Any) -> list[Any]:
-    return sorted(c.free_symbols - {*DENSITIES, *REWARDS}, key=str)
+    return sorted(c.free_symbols - {*DENSITIES, *GIVEN}, key=str)
 
 
 # ---------------------------------------------------------------------------- witnesses and clamps
@@ -463,7 +470,7 @@ def _outcomes(model: dict[str, Any], fixed: dict[Any, Any]) -> list[tuple[Any, d
     rows = []
     for x in range(len(q)):
         logs = {symbol: sympy.log(Rational(row[x])) for symbol, row in known.items()}
-        rewards = {symbol: Rational(model["rewards"][symbol.name][x]) for symbol in REWARDS}
+        rewards = {symbol: Rational(model["rewards"][symbol.name][x]) for symbol in GIVEN}
         rows.append((q[x] * (u[x] - mean), logs | rewards | fixed))
     return rows
 
@@ -480,12 +487,14 @@ def _scored(coefficient: Any, outcomes: list[tuple[Any, dict[Any, Any]]]) -> Any
 
 
 def inside_clamps(loss: Any) -> Any | None:
-    """The loss where no bound binds: clip(x, lo, hi) -> x, min and max -> their one random argument."""
+    """The loss where no bound binds: clip(x, lo, hi) -> x, min and max -> the one argument that speaks of
+    densities, or else the one that is random."""
     free = loss.replace(lambda e: isinstance(e, clip), lambda e: e.args[0])
     free = free.replace(lambda e: isinstance(e, sympy.Min | sympy.Max), _unclamped)
     return None if free == loss else free
 
 
 def _unclamped(e: Any) -> Any:
-    random = {a for a in e.args if a.has(Estimator, *DENSITIES, *REWARDS)}
-    return random.pop() if len(random) == 1 else e
+    moving = {a for a in e.args if a.has(Estimator, *DENSITIES)}
+    free = moving or {a for a in e.args if a.has(*REWARDS)}
+    return free.pop() if len(free) == 1 else e
