@@ -19,7 +19,7 @@ endif
 
 .DEFAULT_GOAL := help
 .PHONY: help install report paper test lint types notebooks notebooks-check bench calibrate attacks mutants random-losses \
-	random-audits implied rocq lock format clean
+	random-audits implied trainers rocq lock format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -97,6 +97,10 @@ random-losses: install ## 20,000 random losses in all settings, 10,000 that name
 
 implied: install ## the objectives of 1,000 random c(r) against floats that share nothing with klsym
 	$(BIN)/python benchmarks/implied_objectives.py --count 1000
+
+trainers: install ## settle the losses of the gallery of trainers again, and judge each by enumeration (a minute)
+	$(BIN)/python -m klsym.tables.trainers --check
+	$(BIN)/python benchmarks/trainers.py
 
 rocq: install ## check the certificates with the checker that Rocq has proved sound (Debian: coq libcoq-coquelicot)
 	@command -v coqc >/dev/null || { $(BIN)/python rocq/check.py $(BUILD)/rocq; exit 1; }

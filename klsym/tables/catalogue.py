@@ -24,6 +24,8 @@ NAMES = {
     "schulman": "Schulman's tables, printed beside exact",
     "experiments": "published experiments, run again (about a minute)",
     "practice": "what to write for the reverse and the forward KL, and what not",
+    "trainers": "losses as released trainers write them, and what each does",
+    "trainer-sources": "where those losses stand in public code",
     "errata": "printed forms that are false, their true forms and witnesses",
 }
 
@@ -95,7 +97,7 @@ def _built(name: str) -> Table:
 
 
 def _module(name: str) -> Any:
-    return importlib.import_module(f"klsym.tables.{name}")
+    return importlib.import_module(f"klsym.tables.{name.replace('-', '_')}")
 
 
 def listing() -> str:

@@ -135,14 +135,15 @@ def latex_piece_breaking(kind: str, text: str) -> str:
     r"""In a column that breaks lines: an id may break behind its stops, a formula between brackets too."""
     shown = latex_piece(kind, text)
     if kind == CODE:
-        return r"{\scriptsize " + re.sub(r"([.\-*])(?=\w)", r"\1\\allowbreak{}", shown) + "}"
+        shown = re.sub(r"([.\-*/@(])(?=\w)", r"\1\\allowbreak{}", shown)
+        return r"{\scriptsize " + re.sub(r"(\\_)(?=\w{3})", r"\1\\penalty900 ", shown) + "}"
     if kind == MATH:
         shown = SHORT.sub(r"\\bigl({\1}\\bigr)", shown)
         shown = shown.replace(r"\left", r"\bigl").replace(r"\right", r"\bigr")
         shown = re.sub(r"([,;:])\\(?:quad|qquad| )\s*", r"\1$ $", shown)
         shown = re.sub(r"\\,(?=\\(?:mathrm\{(?:E|Var|KL)\}|nabla|chi))", r"\\,\\penalty900 ", shown)
         return re.sub(r", (?=\S)", r",\\allowbreak ", shown)
-    return shown
+    return re.sub(r"\*(?=[a-zA-Z(])", r"*\\allowbreak{}", shown)
 
 
 def _floats(table: Table) -> Iterator[list[Row]]:

@@ -1,0 +1,233 @@
+"""Losses as released trainers write them: what each does, term by term, and what its KL term targets.
+
+`trainers.toml` has the facts: where a loss stands in public code, and its line in the grammar.  The answers take
+a minute; `trainers.json` stores them, and `make trainers` settles all again and compares:
+
+    python -m klsym.tables.trainers            # writes the answers
+    python -m klsym.tables.trainers --check    # fails if one differs
+
+>>> trainer("trl-grpo").call
+'klsym.explain("-min(rho*A, clip(rho, 1 - eps, 1 + eps)*A) + beta*k3", level="token", sampling="off-policy", aggregate="mean")'
+>>> stored()["verl-gpg"]["target"]
+'separable'
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import json
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from klsym.engine.explain import explain
+from klsym.engine.explain_setting import checked_setting
+from klsym.engine.explain_terms import does, limits
+from klsym.engine.verdict import Verdict
+from klsym.files import write_whole
+from klsym.language import sg
+from klsym.parser import parse
+from klsym.render import formulas
+from klsym.render.verdict import reason, setting_words
+from klsym.tables.table import NONE, Cell, Column, Row, Table, cited, code, listed, text, words
+
+FACTS, ANSWERS = Path(__file__).with_suffix(".toml"), Path(__file__).with_suffix(".json")
+CAPTION = text(
+    "Losses of released trainers, in the grammar of losses. What each term does, what the KL term alone"
+    " targets, what to mind and what to write for it. 'Its own mean' is $\\mathbb{E}_{\\mu}[L]$, the mean of"
+    " the loss as it stands under the sampler, which does not move. Where each line stands in public code:"
+    " table trainer-sources."
+)
+COLUMNS = (
+    Column("trainer", words("trainer"), 0.14),
+    Column("loss", words("loss"), 0.17),
+    Column("does", words("what it does"), 0.17),
+    Column("kl", words("the KL term alone"), 0.14),
+    Column("advice", words("mind, and write"), 0.11),
+    Column("claim", words("claim"), 0.15),
+)
+OWN, UNNAMED = "grad of its own mean", "no objective that has a name"
+LONGEST = 70  # letters of a field that has a short name
+MIND = {  # how a warning begins -> in few words
+    "rho_t alone": "prefixes stay those of mu",
+    "1/T depends": "1/T moves the length",
+    "what a token does": "later tokens are dropped",
+    "r = p/q is unbounded": "heavy tails",
+    "descending this loss pushes q away from mu": "pushes q away from mu",
+    "dividing by the standard deviation": "the size of the reward is lost",
+    "on-policy rho has the value 1": "build rho with its gradient",
+    "every sample meets a tie": "ties at rho = 1",
+}
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """One code path.  kl: its KL term alone, if it has one, with options of its own where they differ.
+
+    beside: what the line leaves out.  cannot: why the grammar does not say it.
+    """
+
+    id: str
+    group: str
+    name: str
+    package: str
+    source: str
+    loss: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+    calls: str = ""
+    kl: str = ""
+    kl_options: Mapping[str, str] = field(default_factory=dict)
+    beside: str = ""
+    cannot: str = ""
+    claims: tuple[str, ...] = ()
+
+    @property
+    def call(self) -> str:
+        """What settles it, in Python."""
+        options = "".join(f', {name}="{value}"' for name, value in self.options.items())
+        return f'klsym.explain("{self.loss}"{options})'
+
+
+@cache
+def trainers() -> tuple[Trainer, ...]:
+    """All of them, in the order of the table."""
+    rows = tomllib.loads(FACTS.read_text(encoding="utf-8"))["trainer"]
+    return tuple(Trainer(**{**row, "claims": tuple(row.get("claims", ()))}) for row in rows)
+
+
+def trainer(id: str) -> Trainer:
+    """The one of this id; raises KeyError where there is none."""
+    return {one.id: one for one in trainers()}[id]
+
+
+# ---------------------------------------------------------------------------- answers
+@cache
+def stored() -> dict[str, Any]:
+    """The answers by id, as they were settled last."""
+    answers: dict[str, Any] = json.loads(ANSWERS.read_text(encoding="utf-8"))
+    return answers
+
+
+def settled(one: Trainer) -> dict[str, Any]:
+    """The answer to one loss that the grammar says, as JSON."""
+    verdict = _explained(one.loss, one.options)
+    terms = [[term.loss, _told(term.loss, _explained(term.loss, one.options))] for term in verdict.terms]
+    kl = _explained(one.kl, one.kl_options or one.options) if one.kl else None
+    warnings = (*verdict.warnings, *(kl.warnings if kl else ()))
+    return {
+        "target": verdict.to_json()["gradient"]["target"],
+        "trust": verdict.trust,
+        "terms": terms or [["", _told(one.loss, verdict)]],
+        "inside": verdict.inside_clamps and verdict.inside_clamps.to_json(),
+        "kl": _told(one.kl, kl) if kl else None,
+        "mind": [few for lead, few in MIND.items() if any(said.startswith(lead) for said in warnings)],
+        "write": kl and kl.instead and str(kl.instead).partition(":")[0].removeprefix("write "),
+    }
+
+
+def _explained(loss: str, options: Mapping[str, str]) -> Verdict:
+    return explain(loss, **options)  # type: ignore[arg-type]
+
+
+def _told(loss: str, verdict: Verdict) -> str:
+    """What a term does, where a bound drops it, which weight it lacks."""
+    return "; ".join((_aim(parse(loss), verdict), *limits(verdict)))
+
+
+def _aim(e: Any, verdict: Verdict) -> str:
+    """In few words: what has a name keeps it."""
+    short = bool(verdict.shown) and len(verdict.shown) <= LONGEST
+    if verdict.target == "none":
+        return f"no objective: {verdict.shown}" if short else "no objective"
+    if verdict.target == "f-divergence":
+        return reason(verdict)
+    if verdict.target != "separable" or (short and "KL(" in verdict.shown):
+        return does(e, verdict)
+    implied = formulas.side(verdict.implied.side) if verdict.implied is not None else ""
+    if "E_q" in implied or "KL(" in implied:
+        return f"grad of {implied}"
+    setting = verdict.setting
+    if not setting.on_policy and setting.use == "loss" and not e.has(sg):
+        return OWN
+    return does(e, verdict) if short and "log_q" not in verdict.shown else UNNAMED
+
+
+def settle_all() -> Iterator[tuple[str, dict[str, Any]]]:
+    """The answers to all that the grammar says, as they come."""
+    return ((one.id, settled(one)) for one in trainers() if one.loss)
+
+
+# ---------------------------------------------------------------------------- the table
+def table() -> Table:
+    """The table.
+
+    >>> [row.tags[0] for row in table().only(("RLOO",)).rows]
+    ['trl-rloo', 'trl-rloo-later', 'trl-rloo-clip']
+    """
+    return Table("trainers", CAPTION, COLUMNS, tuple(map(_row, trainers())), size="scriptsize")
+
+
+def tags(one: Trainer) -> tuple[str, ...]:
+    """What chooses a row: its id, its packages, the first word of its name."""
+    return (one.id, *one.package.split(", "), one.name.split()[0].rstrip(","))
+
+
+def titled(one: Trainer) -> Cell:
+    """The first cell of its row."""
+    return words(f"{one.name}; ") + code(one.package)
+
+
+def _row(one: Trainer) -> Row:
+    name = titled(one)
+    if one.cannot:
+        cells = (name, words(f"cannot be said: {one.cannot}"), NONE, NONE, NONE, cited(one.claims))
+        return Row(cells, tags(one), one.group)
+    answer = stored()[one.id]
+    cells = (name, _loss(one), _does(one, answer), _kl(one, answer), _advice(answer), cited(one.claims))
+    return Row(cells, tags(one), one.group)
+
+
+def _loss(one: Trainer) -> Cell:
+    return code(one.loss) + words(f"  ({', '.join(setting_words(checked_setting(**one.options)))})")
+
+
+def _does(one: Trainer, answer: Mapping[str, Any]) -> Cell:
+    """Term by term; a loss of one term has no need to repeat it, nor the KL term what its column says."""
+    terms = [(term, says) for term, says in answer["terms"] if not (one.kl and term) or _other(term, one)]
+    return listed(
+        [(code(term) + words(": ") if term else Cell()) + words(says) for term, says in terms], ". "
+    )
+
+
+def _other(term: str, one: Trainer) -> bool:
+    return bool(parse(term) != parse(one.kl))
+
+
+def _kl(one: Trainer, answer: Mapping[str, Any]) -> Cell:
+    return code(one.kl) + words(f": {answer['kl']}") if one.kl else NONE
+
+
+def _advice(answer: Mapping[str, Any]) -> Cell:
+    told = [*answer["mind"], *([f"write {answer['write']}"] if answer["write"] else [])]
+    return words("; ".join(told)) if told else NONE
+
+
+def main(argv: list[str]) -> int:
+    """Settles all; writes the answers, or with --check tells which differ from the stored ones."""
+    found = {}
+    for id, answer in settle_all():
+        print(id, flush=True)
+        found[id] = answer
+    if "--check" not in argv:
+        write_whole(ANSWERS, json.dumps(found, indent=1) + "\n")
+        return 0
+    differing = [id for id in {**found, **stored()} if found.get(id) != stored().get(id)]
+    print(f"{len(found)} losses settled, {len(differing)} differ from what is stored", *differing)
+    return 1 if differing else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,97 @@
+"""The gallery of trainers' losses: the stored answers are what klsym answers, and what enumeration says.
+
+`make trainers` settles all of them again and judges each by the literal oracle; here a share of both.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from loss_judge import examine
+from random_losses import Case
+
+import klsym
+from klsym.errors import UsageError
+from klsym.tables.trainers import Trainer, settled, stored, trainer, trainers
+
+SOURCE = re.compile(r"[\w.-]+/[\w.-]+@[0-9a-f]{12} \S+: |arXiv:\d{4}\.\d{5}|TRL documentation, ")
+SETTLED = (  # a few seconds in all
+    "deepspeed-chat-ppo", "trl-ppo-k3", "slime-reinforce-pp-baseline", "tinker-kl", "trl-rloo",
+    "trl-rloo-later", "dr-grpo", "trl-dr-grpo", "verl-k3-plus", "slime-unbiased", "gspo", "gspo-token",
+    "verl-cispo", "prime-rl", "kimi",
+)  # fmt: skip
+JUDGED = ("trl-rloo-later", "gspo", "gspo-token", "prime-rl")
+# what the grammar does not say, as somebody would write it
+TRIED = {
+    "reinforce-pp": ("-min(rho*sg(togo(R - beta*k1)), clip(rho, 4/5, 6/5)*sg(togo(R - beta*k1)))", "token"),
+    "trl-rloo-clip": ("-min(rho*sg(loo(R)), clip(rho, 4/5, 6/5)*sg(loo(R)))", "sequence"),
+    "gmpo": ("-exp(whole(clip(log_q - log_mu, -1/5, 1/5))/T)*A", "sequence"),
+    "gkd": ("full_kl(q, p)", "token"),
+    "full-vocabulary": ("full_kl(q, p)", "token"),
+}
+
+
+def case_of(one: Trainer) -> Case:
+    options = {"sampling": "on-policy", "use": "loss", **one.options}
+    return Case(one.loss, options.pop("sampling"), options.pop("use"), ring=False, **options)
+
+
+@pytest.mark.parametrize("id", SETTLED)
+def test_the_stored_answer_is_what_klsym_answers(id: str) -> None:
+    assert settled(trainer(id)) == stored()[id]
+
+
+@pytest.mark.parametrize("id", JUDGED)
+def test_enumeration_agrees(id: str) -> None:
+    outcome = examine(case_of(trainer(id)))
+    assert not outcome.complaints, outcome
+
+
+def test_each_row_has_an_answer_or_says_why_not() -> None:
+    said = {one.id for one in trainers() if one.loss}
+    assert said == {*stored()} and len(said) >= 25
+    assert {one.id for one in trainers() if one.cannot} == {*TRIED}
+    assert len({one.id for one in trainers()}) == len(trainers())
+    assert all(bool(one.loss) != bool(one.cannot) and SOURCE.search(one.source) for one in trainers())
+    assert not [id for id, answer in stored().items() if answer["target"] == "open"]
+
+
+@pytest.mark.parametrize("id", TRIED)
+def test_what_cannot_be_said_is_refused_in_one_line(id: str) -> None:
+    loss, level = TRIED[id]
+    with pytest.raises(UsageError) as refused:
+        klsym.explain(loss, sampling="off-policy", level=level)  # type: ignore[arg-type]
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("id", "right", "wrong"),
+    [
+        ("gspo-token", "-sg(exp(whole(log_q - log_mu)/T))", "-sg(exp(whole(log_q - log_mu)))"),
+        ("prime-rl", "beta*(log_q - log_mu)", "beta*(log_mu - log_q)"),
+        ("trl-rloo-later", "log_mu - log_p", "k1"),
+        ("slime-reinforce-pp", "togo(R - beta*k1)", "(R - beta*k1)"),
+        ("trl-ppo-k3", "k3", "k1"),
+        ("verl-gpg", "-A*log_q", "-rho*A"),
+    ],
+)
+def test_a_neighbour_has_another_answer(id: str, right: str, wrong: str) -> None:
+    one = trainer(id)
+    assert right in one.loss
+    other = klsym.explain(one.loss.replace(right, wrong), **one.options)  # type: ignore[arg-type]
+    found = klsym.explain(one.loss, **one.options)  # type: ignore[arg-type]
+    assert (other.coefficient, other.objective) != (found.coefficient, found.objective)
+
+
+@pytest.mark.parametrize("id", ["gspo", "gspo-token"])
+def test_gspo_has_one_objective_where_no_bound_binds(id: str) -> None:
+    """E_mu[-A rho^(1/T)]: of the sequence, and of each token with a detached ratio, over T."""
+    told = klsym.explain("-exp(whole(log_q - log_mu)/T)*A", sampling="off-policy", level="sequence")
+    one = klsym.explain(trainer(id).loss, **trainer(id).options)  # type: ignore[arg-type]
+    if id == "gspo-token":
+        assert one.implied is not None and told.implied is not None
+        assert (one.implied.side, one.trust) == (told.implied.side, "kernel")
+    else:
+        assert one.inside_clamps is not None
+        assert one.inside_clamps.complete == told.gradient.complete
