@@ -18,8 +18,8 @@ from klsym.tables.trainers import Trainer, settled, stored, trainer, trainers
 SOURCE = re.compile(r"[\w.-]+/[\w.-]+@[0-9a-f]{12} \S+: |arXiv:\d{4}\.\d{5}|TRL documentation, ")
 SETTLED = (  # a few seconds in all
     "deepspeed-chat-ppo", "trl-ppo-k3", "slime-reinforce-pp-baseline", "tinker-kl", "trl-rloo",
-    "trl-rloo-later", "dr-grpo", "trl-dr-grpo", "verl-k3-plus", "slime-unbiased", "gspo", "gspo-token",
-    "verl-cispo", "prime-rl", "kimi",
+    "trl-rloo-later", "dr-grpo", "trl-dr-grpo", "verl-k3-plus", "gspo", "gspo-token",
+    "verl-cispo", "prime-rl", "kimi", "gkd", "openrlhf-kd",
 )  # fmt: skip
 JUDGED = ("trl-rloo-later", "gspo", "gspo-token", "prime-rl")
 # what the grammar does not say, as somebody would write it
@@ -27,8 +27,6 @@ TRIED = {
     "reinforce-pp": ("-min(rho*sg(togo(R - beta*k1)), clip(rho, 4/5, 6/5)*sg(togo(R - beta*k1)))", "token"),
     "trl-rloo-clip": ("-min(rho*sg(loo(R)), clip(rho, 4/5, 6/5)*sg(loo(R)))", "sequence"),
     "gmpo": ("-exp(whole(clip(log_q - log_mu, -1/5, 1/5))/T)*A", "sequence"),
-    "gkd": ("full_kl(q, p)", "token"),
-    "full-vocabulary": ("full_kl(q, p)", "token"),
 }
 
 
