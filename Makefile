@@ -66,6 +66,7 @@ types: install ## mypy, strict for the trusted base
 
 notebooks: install ## run the notebooks and store their outputs in place
 	$(BIN)/python -m klsym.write_up.questions QUESTIONS.md notebooks/14-questions-people-asked.ipynb
+	$(BIN)/python -m klsym.write_up.gallery notebooks/17-losses-of-trainers.ipynb
 	$(BIN)/python notebooks/regenerate.py
 	$(BIN)/python notebooks/readme_figure.py
 

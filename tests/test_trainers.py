@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 
 import pytest
 from loss_judge import examine
@@ -14,6 +16,9 @@ from random_losses import Case
 import klsym
 from klsym.errors import UsageError
 from klsym.tables.trainers import Trainer, settled, stored, trainer, trainers
+from klsym.write_up.gallery import cells
+
+HERE = Path(__file__).parents[1]
 
 SOURCE = re.compile(r"[\w.-]+/[\w.-]+@[0-9a-f]{12} \S+: |arXiv:\d{4}\.\d{5}|TRL documentation, ")
 SETTLED = (  # a few seconds in all
@@ -93,3 +98,10 @@ def test_gspo_has_one_objective_where_no_bound_binds(id: str) -> None:
     else:
         assert one.inside_clamps is not None
         assert one.inside_clamps.complete == told.gradient.complete
+
+
+def test_the_notebook_has_the_generated_cells() -> None:
+    stored_cells = json.loads((HERE / "notebooks/17-losses-of-trainers.ipynb").read_text(encoding="utf-8"))[
+        "cells"
+    ]
+    assert [(cell["cell_type"], "".join(cell["source"])) for cell in stored_cells] == list(cells())

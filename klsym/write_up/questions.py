@@ -164,17 +164,18 @@ def _code(q: Question) -> Iterator[str]:
         yield "print(other.brief)"
 
 
-def notebook() -> Any:
-    """The notebook, without outputs: `notebooks/regenerate.py` runs it."""
+def made(cells: Iterator[tuple[str, str]]) -> Any:
+    """A notebook of these cells, without outputs: `notebooks/regenerate.py` runs it."""
     from nbformat import v4
 
     make = {"markdown": v4.new_markdown_cell, "code": v4.new_code_cell}
-    made = [make[kind](source, id=f"cell-{n}") for n, (kind, source) in enumerate(cells(), start=1)]
-    return v4.new_notebook(cells=made)
+    return v4.new_notebook(
+        cells=[make[kind](source, id=f"cell-{n}") for n, (kind, source) in enumerate(cells, start=1)]
+    )
 
 
 if __name__ == "__main__":
     import nbformat
 
     write_whole(Path(sys.argv[1]), page())
-    write_whole(Path(sys.argv[2]), nbformat.writes(notebook()) + "\n")
+    write_whole(Path(sys.argv[2]), nbformat.writes(made(cells())) + "\n")
