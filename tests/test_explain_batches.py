@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from fractions import Fraction
 from functools import cache
@@ -328,6 +329,36 @@ def test_std_of_binary_rewards_has_an_arcsine_for_its_limit() -> None:
     fields = [judge.field(lambda x, _: float(x == 0), judge.THETA, True, "std", n) for n in (2, 4, 8)]
     errors = [np.abs(field - gradient).max() for field in fields]
     assert errors[0] > errors[1] > errors[2]
+
+
+@pytest.mark.parametrize(
+    ("n", "slope"),
+    [(2, lambda P: 1.0), (3, lambda P: 2**0.5), (4, lambda P: 3**0.5 + (3 - 2 * 3**0.5) * P * (1 - P))],
+)
+def test_std_of_binary_rewards_has_an_objective_for_each_n(n: int, slope: Any) -> None:
+    """Phi'(P) grad P with Phi' = E[sqrt(K (n - K))]/(n P (1 - P)), by all batches; of three values, none."""
+    notes = " ".join(ask("R", REWARD, batch="std").notes)
+    assert "E[sqrt(K*(n - K))]/(n*P*(1 - P))" in notes and "E_q[R] and sqrt(2)*E_q[R]" in notes
+    q, s = judge.softmax(judge.THETA), judge.scores(judge.THETA)
+    P = q[0]
+    chance = [math.comb(n, k) * P**k * (1 - P) ** (n - k) for k in range(n + 1)]
+    mean = sum(w * (k * (n - k)) ** 0.5 for k, w in enumerate(chance)) / (n * P * (1 - P))
+    assert abs(mean - slope(P)) < 1e-12
+    field = judge.field(lambda x, _: float(x == 0), judge.THETA, True, "std", n)
+    assert np.abs(field - mean * P * s[0]).max() < CLOSE
+    other = judge.field(lambda x, _: float(x), judge.THETA, True, "std", n)
+    assert np.abs(other - mean * sum(q[x] * x * s[x] for x in range(3))).max() > 1e-3
+
+
+def test_a_penalty_inside_the_normalisation_loses_its_weight() -> None:
+    """Where the rewards agree, R - beta k1 over its std is the same for every beta > 0."""
+    for beta in (1e-6, 1.0, 50.0):
+        pushes = judge.centred(np.array([1 - beta * x for x in (0.3, -2.0, 0.7)]), "std")
+        assert np.allclose(pushes, judge.centred(-np.array([0.3, -2.0, 0.7]), "std"), atol=1e-8)
+    inside, alone = ask("R - beta*k1", REWARD, batch="std"), ask("k1", REWARD, batch="std")
+    assert any("its weight is lost" in line for line in inside.warnings)
+    assert any("divided by the same sd(h)" in note for note in inside.notes)
+    assert not any("its weight is lost" in line for line in alone.warnings)
 
 
 @pytest.mark.parametrize("h", ["k1", "7*k1", "k1 + 3"])

@@ -56,6 +56,9 @@ ROWS: list[tuple[str, dict[str, str], str]] = [
     ("loo(R)*loo(k1)", REWARD, "separable"),
     ("normalised(R)", REWARD, "none"),
     ("rho*normalised(R - beta*k1)", REWARD, "none"),
+    ("normalised(R) - beta*k1", REWARD, "none"),
+    ("normalised(R) - beta*rho*loo(k1)", BOTH, "separable"),
+    ("normalised(R) - beta*loo(rho*k1)", BOTH, "open"),
 ]  # fmt: skip
 IDS = [" ".join([loss, *options.values()]) for loss, options, _ in ROWS]
 
@@ -124,6 +127,8 @@ REFUSED: list[tuple[str, dict[str, str], str]] = [
     ("loo(k3) + others(r)", REWARD, "two different functions of a batch"),
     ("normalised(R)*k1", REWARD, "normalised(h) is handled alone"),
     ("normalised(R)", {}, "normalised(h) is handled alone"),
+    ("normalised(R) + normalised(A)", REWARD, "normalised(h) is handled alone"),
+    ("normalised(R) - k1", {}, "normalised(h) is handled alone"),
     ("loo(loo(k1))", {}, "loo(..) inside loo(..)"),
     ("rho*loo(R)/T", {**SEQUENCE, **REWARD}, "is handled within loo(..) or centred(..)"),
     ("clip(rho, 0.8, 1.2)*loo(R)", OFF, "sums over tokens or a batch, only exponential polynomials"),

@@ -16,12 +16,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+import sympy
+
 from klsym.abbreviations import E, Indexed, IndexedGradient, Side, elements
 from klsym.convert import to_ring, to_sympy
 from klsym.engine.advice import facts_of, warnings_for
 from klsym.engine.derivation import Derivation, Proof, derive
 from klsym.engine.explain_batches import READINGS, SIZE, explain_batch, m, n
 from klsym.engine.explain_samples import (
+    explain_sample,
     named_gradient,
     refuse_unless_moderate,
     sampled_from,
@@ -43,15 +46,23 @@ from klsym.language import H, length, others, own, rho, s, sg, without_sg
 from klsym.names import SAMPLE_BASES, parse_name
 from klsym.render import formulas, losses
 from klsym.render.losses import Written
-from klsym.render.spelling import LATEX
+from klsym.render.spelling import LATEX, TEXT
 from klsym.render.values import scored
+from klsym.render.verdict import target_words
 from klsym.ring import ONE, ZERO, ExpPoly
 from klsym.sums import Centred, LeftOut, Normalised, OverBatch
 from klsym.unfolding import d_log_q
 
 MOVES = "is differentiated here, and is no sum of k1, log q, R and constants: put sg(..) around it"
 TWO = "two different functions of a batch that are no sums of k1, log q, R and constants are not handled"
-ALONE = "normalised(h) is handled alone, with use reward (on-policy, rho may stand before it)"
+ALONE = (
+    "normalised(h) is handled alone, or with terms added to it, with use reward (on-policy, rho may stand"
+    " before it)"
+)
+SCALED = (
+    "large n (a limit): normalised(h) weighs h by 1/sd(h) and what is added to it by 1, so that against h it"
+    " weighs sd(h) times what is written: a penalty fades as the rewards agree"
+)
 ATTACHED = (
     "the sum over other samples is differentiated, and meets their scores: put sg(..) around a baseline, as"
     " trainers detach it"
@@ -339,11 +350,57 @@ def _value(batch: Batch, setting: Setting, under: str) -> tuple[Meaning, str]:
 
 # ---------------------------------------------------------------------------- over the standard deviation
 def _normalised(written: Written, setting: Setting) -> Verdict:
-    """normalised(h) as a reward is batch std of h."""
+    """normalised(h) as a reward is batch std of h; what is added to it is explained by itself."""
     expression = written.expression.xreplace({rho: 1}) if setting.on_policy else written.expression
-    if not isinstance(expression, Normalised) or setting.use != "reward":
+    if isinstance(expression, Normalised) and setting.use == "reward":
+        return _by_option(Written(written.text, expression), setting)
+    terms = sympy.Add.make_args(written.expression.xreplace({rho: 1}) if setting.on_policy else expression)
+    main = [term for term in terms if isinstance(term, Normalised)]
+    rest = sympy.Add(*(term for term in terms if term not in main))
+    if len(main) != 1 or rest == 0 or rest.has(Normalised) or setting.use != "reward":
         raise UsageError(f"{written.text[:60]!r}: {ALONE}")
-    return _by_option(Written(written.text, expression), setting)
+    kept = sympy.Add(*(t for t in sympy.Add.make_args(written.expression) if not t.has(Normalised)))
+    spread, added = (Written(losses.show(e, TEXT), e) for e in (main[0], kept))
+    return _beside(written, spread, added, setting)
+
+
+def _beside(written: Written, main: Written, rest: Written, setting: Setting) -> Verdict:
+    """normalised(h) + rest: fields add up, and so do curls; where one has none, the other decides."""
+    spread = _by_option(main, setting)
+    explained = explain_others if rest.expression.atoms(OverBatch) else explain_sample
+    other = explained(rest, setting)
+    gradient = other.target not in ("none", None)
+    pushes = other.per_sample if other.scores_named[0] else f"({_own(rest.expression, setting)})*s_self"
+    said = [line for line in other.warnings if not line.startswith(rest.text)]
+    return replace(
+        spread,
+        loss=written.text,
+        loss_latex=losses.show(written, LATEX),
+        per_sample=f"{spread.per_sample} + {pushes}",
+        gradient=Meaning(spread.target if gradient else None, {}),
+        value=other.value,
+        value_constant=other.value_constant,
+        hypotheses=tuple(dict.fromkeys((*spread.hypotheses, *other.hypotheses))),
+        proofs=(*spread.proofs, *other.proofs),
+        witness=spread.witness if gradient else None,
+        objective_latex=None,
+        shown="",
+        steps=(),
+        notes=(_adds(rest, other, gradient), *spread.notes, SCALED),
+        warnings=tuple(dict.fromkeys((*spread.warnings, *said))),
+    )
+
+
+def _own(rest: Any, setting: Setting) -> str:
+    """What a detached reward is at sample i."""
+    element = to_ring(rest.replace(lambda e: isinstance(e, sg), lambda e: e.args[0]))
+    return formulas.element(to_ring(own(to_sympy(at_policy(element) if setting.on_policy else element))))
+
+
+def _adds(rest: Written, other: Verdict, gradient: bool) -> str:
+    if gradient:
+        return f"{rest.text} by itself targets {target_words(other)}: a gradient, which adds no curl"
+    return f"{UNDECIDED}: {rest.text} has a curl of its own"
 
 
 SHORT = {LeftOut: "leave-one-out", Centred: "mean", Normalised: "std"}

@@ -33,6 +33,7 @@ from klsym.engine.witness import models
 from klsym.errors import ProofError
 from klsym.kernel.models import Model, enclose
 from klsym.language import A, R, log_q, now, others, own, parameter, s
+from klsym.names import SAMPLE_BASES
 from klsym.render import formulas, losses
 from klsym.render.spelling import LATEX, TEXT, Text
 from klsym.ring import ExpPoly
@@ -43,7 +44,23 @@ COEFFICIENT = "(H_self - (H_self + H_others)/n)/std"
 FIELD_LATEX = r"\tfrac1n\sum_i \frac{H_i - \frac1n\sum_j H_j}{\mathrm{std}}\,s_i"
 MEAN_LATEX = r"\tfrac1n\sum_i \frac{H_i - \frac1n\sum_j H_j}{\mathrm{std}}\,\log q_i"
 LOST = "dividing by the standard deviation loses the size of the coefficient: at n = 2 all of it"
-BINARY = "large n, rewards 0 or 1: grad E_q[R]/sd(R) = grad 2*arcsin(sqrt(E_q[R]))"
+BINARY = (
+    "rewards 0 or 1, P = E_q[R], any n: grad Phi(P) with Phi'(P) = E[sqrt(K*(n - K))]/(n*P*(1 - P)), K the"
+    " number of ones, binomial(n, P): a batch pushes by sqrt(K*(n - K))/n times the mean score of its ones"
+    " less that of its zeros"
+)
+ENDS = (
+    "rewards 0 or 1: std is 1/2 at n = 2 and sqrt(2)/3 at n = 3 wherever two of them differ, so that {proof}"
+    " gives Phi = E_q[R] and sqrt(2)*E_q[R]; for large n (a limit) Phi = 2*arcsin(sqrt(E_q[R]))"
+)
+SCALED = (
+    "where the rewards of a batch agree, what stands beside them is divided by its own standard deviation:"
+    " its weight is lost, and it pushes with size 1 however small it is (write it outside of normalised(..))"
+)
+TOGETHER = (
+    "large n (a limit): reward and penalty are divided by the same sd(h), so that the field is 0 where that"
+    " of h is"
+)
 APART = "the signs leave a curl: R and R**2 have means that move apart, where R is 0, 1, 2 in the order of H"
 
 
@@ -67,8 +84,9 @@ def explain_spread(single: Verdict, h: ExpPoly, reading: str) -> Verdict:
         implied_proof=None,
         shown="",
         notes=(_signs(half, square), _limit(h, single.setting.on_policy)),
-        warnings=(LOST,),
+        warnings=(LOST, *((SCALED,) if _mixed(h) else ())),
     )
+    verdict = _binary(verdict, h) if single.setting.on_policy else verdict
     return _moving(verdict, h) if single.setting.on_policy else _fixed(verdict, h)
 
 
@@ -101,14 +119,29 @@ def _limit(h: ExpPoly, on_policy: bool) -> str:
     """E_m[h s] less E_m[h] E_m[s], over sd_m(h)."""
     start = "large n (a limit, not proved here): "
     if on_policy:
-        binary = f"; {BINARY}" if h == to_ring(R) else ""
-        return f"{start}E_q[h s]/sd(h), for h = {formulas.element(h)}; sd(h) moves with theta{binary}"
+        return f"{start}E_q[h s]/sd(h), for h = {formulas.element(h)}; sd(h) moves with theta"
     b = _slope(h)
     if b is None:
         return f"{start}(E_mu[h s] - E_mu[h] E_mu[s])/sd(h), for h = {formulas.element(h)}"
     if not b:
         return f"{start}grad Cov_mu(h, log_q)/sd_mu(h), and sd_mu(h) does not move with theta"
     return f"{start}grad {_over('sd_mu(h)', b, TEXT)}"
+
+
+def _mixed(h: ExpPoly) -> bool:
+    """Does something beside a reward differ from sample to sample?"""
+    names = {name for name in h.names() if name in SAMPLE_BASES}
+    return bool(names & {"R", "A"}) and not names <= {"R", "A"}
+
+
+def _binary(verdict: Verdict, h: ExpPoly) -> Verdict:
+    """With two values of R there is an objective for each n; beside a penalty, what the division does."""
+    if h != to_ring(R):
+        return replace(verdict, notes=(*verdict.notes, TOGETHER)) if _mixed(h) else verdict
+    centred = own(R) - (own(R) + others(R)) / n
+    proof = derive(mean_over_i(centred * own(s), under="q")).equals(grad(expectation(R, "q")) * (1 - 1 / n))
+    notes = (*verdict.notes, BINARY, ENDS.format(proof=proof))
+    return replace(verdict, notes=notes, proofs=(*verdict.proofs, proof))
 
 
 # ---------------------------------------------------------------------------- samples that do not move
