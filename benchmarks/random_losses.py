@@ -15,16 +15,13 @@ though klsym's canonical forms differ are printed too: they are no failures, but
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
 from functools import partial
-from multiprocessing import Pool
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +31,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import campaigns
 import loss_judge
 import random_losses
 import random_slot_losses
 import random_token_losses
 import token_loss_judge
-from tqdm import tqdm
 
-CHUNK = 10  # losses sent to a process at a time
 SHOWN = 5  # failing losses in the summary line; all are printed above it
 LIMIT = 120  # seconds for a loss; what takes longer has failed
 FORMULA = re.compile(
@@ -97,53 +93,21 @@ def judge_tokens(seed: int, number: int) -> token_loss_judge.Outcome:
     return token_loss_judge.examine(case, certified=number % token_loss_judge.CERTIFIED == 0)
 
 
-def run(examine: Callable[[int, int], Any], numbers: list[int], seed: int, jobs: int, each: Any) -> None:
-    """All outcomes, in the order in which they come, handed to `each`."""
-    # a bar on a terminal, a line every ten seconds in a log
-    pause = 0.2 if sys.stderr.isatty() else 10
-    with Pool(jobs, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)) as pool:
-        outcomes = pool.imap_unordered(partial(examine, seed), numbers, chunksize=CHUNK)
-        for outcome in tqdm(outcomes, total=len(numbers), unit="loss", mininterval=pause, file=sys.stderr):
-            each(outcome)
-
-
 # ---------------------------------------------------------------------------- verdicts
 def verdicts(chosen: argparse.Namespace) -> bool:
     """Judge so many verdicts, those in the log included; has any failed?"""
     kind = "slots-" * chosen.slots + "clamps-" * chosen.clamps
     log = Path(chosen.log or f"build/random-losses-{kind}{chosen.seed}.jsonl")
-    log.parent.mkdir(parents=True, exist_ok=True)
-    done = _read(log)
     start = time.perf_counter()
-    with log.open("a", encoding="utf-8") as file:
-
-        def keep(outcome: tuple[int, dict[str, Any]]) -> None:
-            number, answer = outcome
-            done[number] = answer
-            file.write(json.dumps({"number": number, **answer}) + "\n")
-            file.flush()
-            if answer["complaints"]:
-                print(f"FAILED {number} {_told(answer)}", flush=True)
-
-        missing = [number for number in range(chosen.count) if number not in done]
-        one = judge_clamps if chosen.clamps else partial(judge, slots=chosen.slots)
-        run(one, missing, chosen.seed, chosen.jobs, keep)
-    answers = [done[number] for number in range(chosen.count)]
+    one = judge_clamps if chosen.clamps else partial(judge, slots=chosen.slots)
+    answers = campaigns.resumed(log, chosen.count, one, chosen.seed, chosen.jobs, _print_failed)
     print(table(answers))
     print(_in_short(answers, time.perf_counter() - start))
     return any(answer["complaints"] for answer in answers)
 
 
-def _read(log: Path) -> dict[int, dict[str, Any]]:
-    """What a run before has left; a last line that was cut off is done again."""
-    found = {}
-    for line in log.read_text(encoding="utf-8").splitlines() if log.exists() else ():
-        try:
-            answer = json.loads(line)
-        except json.JSONDecodeError:
-            continue
-        found[answer.pop("number")] = answer
-    return found
+def _print_failed(number: int, answer: dict[str, Any]) -> None:
+    print(f"FAILED {number} {_told(answer)}", flush=True)
 
 
 def _told(answer: dict[str, Any]) -> str:
@@ -191,7 +155,7 @@ def forms(chosen: argparse.Namespace) -> bool:
             print(f"FAILED {_shown(outcome.case)}: {'; '.join(outcome.complaints)[:300]}", flush=True)
 
     start = time.perf_counter()
-    run(judge_tokens, list(range(chosen.count)), chosen.seed, chosen.jobs, keep)
+    campaigns.run(judge_tokens, list(range(chosen.count)), chosen.seed, chosen.jobs, keep)
     print(summary_of_tokens(outcomes, time.perf_counter() - start))
     return any(outcome.complaints for outcome in outcomes)
 

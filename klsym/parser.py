@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import ast
 import re
+import warnings
 from collections.abc import Callable, Iterable
 from keyword import iskeyword
 from typing import Any
@@ -48,6 +49,7 @@ MAX_DEPTH = 60  # nested operations
 MAX_POWER = 64
 MAX_EXP = 1000  # of a plain number, as in exp(2)
 MAX_BITS = 4096  # of a number
+SHOWN = 60  # characters of a name in a message
 MAX_DIGITS = 1000  # of a number as it is written; fewer than MAX_BITS allow
 NUMBER = re.compile(r"\d+(\.\d*)?([eE][+-]?\d{1,3})?|\.\d+([eE][+-]?\d{1,3})?")
 PARAMETER = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
@@ -59,6 +61,13 @@ def parse(text: str, parameters: Iterable[str] = ()) -> Any:
     parameters: names declared beside lam, beta, eps, alpha, n, T.
     """
     return _Reader(text, parameters).read()
+
+
+def syntax(text: str, **options: Any) -> Any:
+    """Python's tree of a text; what Python would print a warning of is passed over in silence."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(text, **options)
 
 
 class _Reader:
@@ -89,7 +98,7 @@ class _Reader:
                 raise self.error(f"unexpected {character!r}", position)
         lead = len(self.text) - len(self.text.lstrip())
         try:
-            tree = ast.parse(self.text.strip(), mode="eval")
+            tree = syntax(self.text.strip(), mode="eval")
         except SyntaxError as error:
             open_end = self.text.rstrip()[-1] in "+-*/(,"
             end = len(self.text.rstrip()) + 1 if open_end else 1
@@ -131,7 +140,7 @@ class _Reader:
                     if instead
                     else f" (known: {' '.join(sorted({*FUNCTIONS, *OF_DENSITIES}, key=str.lower))})"
                 )
-                raise self.at_hint(f"unknown function {name!r}{known}", instead, node)
+                raise self.at_hint(f"unknown function {name[:SHOWN]!r}{known}", instead, node)
             case ast.Call(ast.Attribute(of, name), arguments):
                 of_library = isinstance(of, ast.Name) and of.id not in self.names and not meant_by(of.id)
                 of_library = of_library or isinstance(of, ast.Attribute)
@@ -174,7 +183,7 @@ class _Reader:
 
     def name(self, name: str, node: ast.expr) -> Any:
         if name not in self.names:
-            raise self.at_hint(f"unknown name {name!r}", self.meant(name), node)
+            raise self.at_hint(f"unknown name {name[:SHOWN]!r}", self.meant(name), node)
         return self.names[name]
 
     def meant(self, name: str) -> str:
@@ -185,7 +194,8 @@ class _Reader:
         if meant_by(name):
             return f": write {meant_by(name)}"
         known = " ".join(sorted(self.names, key=str.lower))
-        return f" (known: {known}; declare a parameter with --param {name})"
+        declare = f"; declare a parameter with --param {name}" if PARAMETER.fullmatch(name) else ""
+        return f" (known: {known}{declare})"
 
     def instead(self, name: str, arguments: list[ast.expr]) -> str:
         """What the grammar has for a function of PyTorch, JAX or NumPy; empty where it has nothing."""

@@ -266,7 +266,7 @@ def _multiples(case: Case, answer: dict[str, Any]) -> Iterator[str]:
 def _value_of_loss(case: Case, answer: dict[str, Any]) -> Iterator[str]:
     """The flags say whether E[L] is the KL; its combination and constant add up to it."""
     value, where, setting = answer["value"], forest(case), settings(case)[-1]  # n - 1 is not 1
-    exact, scale = _mean_of(where, case, setting)
+    exact, scale = mean_of(where, case, setting)
     kl = {"reverse-kl": where.slope("k1").value, "forward-kl": where.slope("-k1", "p").value}
     for name, flag in (("reverse-kl", "reverse"), ("forward-kl", "forward")):
         size = float((np.abs(exact - kl[name]) / scale).max())
@@ -293,7 +293,7 @@ def _value_of_loss(case: Case, answer: dict[str, Any]) -> Iterator[str]:
             yield f"value {named} + {value['constant']}: off by {error:.1e}"
 
 
-def _mean_of(where: Forest, case: Case, setting: Setting) -> tuple[np.ndarray, np.ndarray]:
+def mean_of(where: Forest, case: Case, setting: Setting) -> tuple[np.ndarray, np.ndarray]:
     """E_m[L] in each world, and what rounding in it is measured against."""
     if in_batch(case) and case.batch == "none":
         mean, size = where.of_batches_in_value(case.text, setting)
@@ -309,7 +309,7 @@ def _mean_of(where: Forest, case: Case, setting: Setting) -> tuple[np.ndarray, n
 def fit_value(case: Case) -> Fit:
     """E[L] = a KL(q||p) + b KL(p||q) + E_q[h(R, A)] + constant."""
     where, setting = forest(case, "cells"), settings(case)[0]
-    exact, scale = _mean_of(where, case, setting)
+    exact, scale = mean_of(where, case, setting)
     columns = [where.slope("k1").value, where.slope("-k1", "p").value]
     columns += [where.slope(text).value for text in rewards_of(case)] + [np.ones_like(exact)]
     fit = _solve(np.stack(columns, axis=-1) / scale[:, None], exact / scale)

@@ -35,6 +35,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+import campaigns
 import hypothesis
 import mpmath  # noqa: F401  loaded once, before the processes fork
 import numpy  # noqa: F401
@@ -200,6 +201,7 @@ class Copy:
         shared = [p for p in sorted(helpers) if not p.name.startswith(("test_", "mutants", "mutations"))]
         key = digest([*(self.root / name for name in self.base), *shared])
         self.keys = {name: key + digest([self.root / name]) for name in self.tests}
+        self.base_digest = campaigns.digest_of("mutants", self.root)
         self.key = key + digest([self.root / name for name in self.tests])
 
     def enter(self) -> None:
@@ -296,6 +298,7 @@ class Search:
         self.by_line: dict[tuple[str, int], set[str]] = {}
         self.tests: dict[str, Any] = {}
         self.left_out: list[str] = []
+        self.began = time.monotonic()
         self.names: list[str] = []
 
     def cover(self, jobs: int) -> None:
@@ -406,6 +409,9 @@ def report(numbered: list[tuple[int, Mutant]], mutants: list[Mutant], search: Se
     for key in sorted(stale):
         print(f"judged equivalent, but there is no such mutant: {key}")
     print(f"{len(numbered)} mutants, {len(alive)} alive, {len(equivalent)} equivalent")
+    if len(numbered) == len(mutants):
+        counts = {"mutants": len(numbered), "alive": len(alive), "equivalent": len(equivalent)}
+        campaigns.record("mutants", counts, 0, time.monotonic() - search.began, search.copy.base_digest)
     return 1 if alive or stale or search.left_out else 0
 
 

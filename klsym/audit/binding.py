@@ -20,7 +20,7 @@ from klsym.audit.reading import Argument, Code, normal
 from klsym.audit.terms import VOCABULARY, mask, token
 from klsym.errors import UsageError
 from klsym.language import meant_by, parameter
-from klsym.parser import parse
+from klsym.parser import parse, syntax
 
 MASKS = re.compile(r"(\w+_)?masks?$")
 TOKENS = re.compile(r"(\w+_)?(labels?|ids|tokens?|responses?|actions?|targets?|index)$")
@@ -187,8 +187,8 @@ def option(text: str) -> Any:
     if text.lower() in WORDS:
         return WORDS[text.lower()]
     try:
-        return ast.literal_eval(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ast.literal_eval(syntax(text.lstrip(" \t"), mode="eval"))
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):  # TypeError: {[]: 1}
         return text
 
 

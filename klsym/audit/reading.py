@@ -24,12 +24,13 @@ from typing import Any
 
 from klsym.audit.source import File, Missing, names_read, opened
 from klsym.errors import UsageError
+from klsym.parser import syntax
 
 FREE = "is free: bind it with --map or --set"
 GRAD_OFF = ("no_grad", "inference_mode")
 OF_TENSORS = {"shape", "dtype", "device", "ndim", "data", "T", "requires_grad", "size", "is_cuda"}
-LINES = re.compile(r"(\d+)-(\d+)|(\d+)")
 BLOCKS = ("body", "orelse", "finalbody")  # of statements, within a statement
+LINES = re.compile(r"\d{1,9}(-\d{1,9})?", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -78,9 +79,18 @@ def normal(text: str) -> str:
     Raises UsageError: no expression.
     """
     try:
-        return ast.unparse(ast.parse(text.strip(), mode="eval").body)
+        return ast.unparse(syntax(text.strip(), mode="eval").body)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise UsageError(f"{text[:60]!r} is no name or expression of the code") from None
+
+
+def shown(name: str) -> str:
+    """A name in a message; what cannot be printed in ASCII.
+
+    >>> shown("f"), shown(chr(0))
+    ('f', "'\\\\x00'")
+    """
+    return name if name.isprintable() and len(name) <= 60 else ascii(name[:60])
 
 
 def read(target: Any, result: str | None = None) -> Code:
@@ -104,7 +114,7 @@ def _of_function(file: File, name: str, result: str | None) -> Code:
     holder = _class(file, owner) if owner else None
     node = _method(file, holder, method) if holder else file.definitions.get(name)
     if not isinstance(node, ast.FunctionDef):
-        raise UsageError(f"{file.path}: no function {name} ({_known(file, holder)})")
+        raise UsageError(f"{file.path}: no function {shown(name)} ({_known(file, holder)})")
     node = copy.deepcopy(node)
     arguments = _arguments(node)
     if holder and not _is_static(node):
@@ -157,7 +167,7 @@ def _known(file: File, holder: ast.ClassDef | None) -> str:
 def _class(file: File, name: str) -> ast.ClassDef:
     node = file.definitions.get(name)
     if not isinstance(node, ast.ClassDef):
-        raise UsageError(f"{file.path}: no class {name}")
+        raise UsageError(f"{file.path}: no class {shown(name)}")
     return node
 
 

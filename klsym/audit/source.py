@@ -21,12 +21,14 @@ from typing import Any
 from klsym.audit.places import here
 from klsym.audit.terms import Refused
 from klsym.errors import UsageError
+from klsym.files import read_text
+from klsym.parser import syntax
 
 LOADED = frozenset(sys.stdlib_module_names) | {"torch", "numpy", "jax"}
 DROPPED = {"torch.compile", "torch.jit.script", "torch.jit.ignore", "torch.compiler.disable", "jax.jit",
            "overload",
            "abstractmethod", "typing.overload"}  # fmt: skip
-LARGEST = 5_000_000  # characters of a file
+LARGEST = 5_000_000  # bytes of a file
 DEEPEST = 12  # files that import one another
 FUTURE = __import__("__future__").annotations.compiler_flag
 
@@ -127,14 +129,9 @@ class File:
 
 def opened(path: Path, depth: int = 0) -> File:
     """Parse a file; raises UsageError in one line where there is none, or it is no Python."""
+    text = read_text(path, LARGEST)
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: {getattr(error, 'strerror', None) or 'no text in UTF-8'}") from None
-    if len(text) > LARGEST:
-        raise UsageError(f"{path}: larger than {LARGEST} characters")
-    try:
-        tree = ast.parse(text, filename=str(path))
+        tree = syntax(text, filename=str(path))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None)
         raise UsageError(

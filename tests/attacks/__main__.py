@@ -11,6 +11,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+import campaigns
+
 from klsym.kernel import EQUATION, show
 
 from .closings import KINDS
@@ -122,9 +124,13 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=20000)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
+    start, base = time.monotonic(), campaigns.digest_of("attacks")
     tally = attack(options.count, options.seed, print_contradiction)
     print(tally.show())
     print(f"contradicted: {len(tally.against)}")
+    counts = {"theorems": tally.theorems["accepted"], "certificates refused": tally.tried["refused"]}
+    counts |= {"not judged": tally.theorems["not judged"], "contradicted": len(tally.against)}
+    campaigns.record("attacks", counts, options.seed, time.monotonic() - start, base)
     return 1 if tally.against else 0
 
 

@@ -1,0 +1,145 @@
+"""Campaigns: long random searches for a mistake.  How they run, and what is stored of the last run of each.
+
+    benchmarks/campaigns.json    name -> counts, seed, seconds, and the digest of the sources that it ran on
+
+No date: a campaign is stale when a source that it searches is another one than it was, and for no other
+reason.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import signal
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import Pool
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+HOME = Path(__file__).resolve().parents[1]
+STORED = HOME / "benchmarks" / "campaigns.json"
+CHUNK = 10  # cases sent to a process at a time
+BASE = ("klsym/ring.py", "klsym/names.py", "klsym/slots.py", "klsym/statements.py", "klsym/kernel/*.py")
+CASES = ("klsym/**/*.py", "tests/random_*.py", "tests/fuzzing.py")  # what outcomes depend on
+# What each campaign searches: a change there makes what it found stale.
+COVERS = {
+    "mutants": BASE,
+    "attacks": BASE,
+    "soundness": BASE,
+    "fuzz": (*BASE, "klsym/parser.py", *(f"klsym/audit/{n}.py" for n in ("source", "reading", "binding"))),
+}
+
+
+def digest_of(name: str, home: Path = HOME) -> str:
+    """The digest of what a campaign searches, as it is now."""
+    return _digest(COVERS[name], home)
+
+
+def _digest(patterns: Iterable[str], home: Path) -> str:
+    known = hashlib.sha256()
+    for path in sorted({path for pattern in patterns for path in home.glob(pattern)}):
+        known.update(path.relative_to(home).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return known.hexdigest()[:16]
+
+
+def log_of(name: str, seed: int) -> Path:
+    """Where outcomes are kept: another file once anything in klsym has changed."""
+    return HOME / "build" / f"{name}-{seed}-{_digest(CASES, HOME)}.jsonl"
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """The last run of one.  counts: in its own words.  base: the digest of what it searched."""
+
+    name: str
+    counts: dict[str, int]
+    seed: int
+    seconds: int
+    base: str
+
+    @property
+    def stale(self) -> bool:
+        return self.base != digest_of(self.name)
+
+
+def campaigns(stored: Path | None = None) -> list[Campaign]:
+    """What is stored, in the order of COVERS."""
+    stored = STORED if stored is None else stored
+    found = json.loads(stored.read_text(encoding="utf-8")) if stored.exists() else {}
+    return [Campaign(name, **found[name]) for name in COVERS if name in found]
+
+
+def record(
+    name: str, counts: dict[str, int], seed: int, seconds: float, base: str, stored: Path | None = None
+) -> bool:
+    """Store a run, unless a longer one on the same sources is stored; whether it was.
+
+    counts: the first entry says how many cases there were.  base: `digest_of` when it began.
+    """
+    stored = STORED if stored is None else stored
+    found = json.loads(stored.read_text(encoding="utf-8")) if stored.exists() else {}
+    before = found.get(name)
+    size = next(iter(counts.values()))
+    if before and before["base"] == base and next(iter(before["counts"].values())) > size:
+        return False
+    found[name] = {"counts": counts, "seed": seed, "seconds": round(seconds), "base": base}
+    stored.write_text(json.dumps(dict(sorted(found.items())), indent=1) + "\n", encoding="utf-8")
+    return True
+
+
+# ---------------------------------------------------------------------------- running one
+def run(examine: Callable[[int, int], Any], numbers: list[int], seed: int, jobs: int, each: Any) -> None:
+    """All outcomes, in the order in which they come, handed to `each`."""
+    # a bar on a terminal, a line every ten seconds in a log
+    pause = 0.2 if sys.stderr.isatty() else 10
+    with Pool(jobs, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)) as pool:
+        outcomes = pool.imap_unordered(partial(examine, seed), numbers, chunksize=CHUNK)
+        for outcome in tqdm(outcomes, total=len(numbers), unit="case", mininterval=pause, file=sys.stderr):
+            each(outcome)
+
+
+def resumed(
+    log: Path,
+    count: int,
+    examine: Callable[[int, int], tuple[int, dict[str, Any]]],
+    seed: int,
+    jobs: int,
+    failed: Callable[[int, dict[str, Any]], None],
+) -> list[dict[str, Any]]:
+    """So many outcomes by number; those that an earlier run left in the log are not found again.
+
+    failed: told of each outcome with complaints, as soon as it is there.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    before = log.read_text(encoding="utf-8") if log.exists() else ""
+    done = read(before.splitlines())
+    with log.open("a", encoding="utf-8") as file:
+        file.write("\n" if before and not before.endswith("\n") else "")  # behind a line that was cut off
+
+        def keep(outcome: tuple[int, dict[str, Any]]) -> None:
+            number, answer = outcome
+            done[number] = answer
+            file.write(json.dumps({"number": number, **answer}) + "\n")
+            file.flush()
+            if answer["complaints"]:
+                failed(number, answer)
+
+        run(examine, [number for number in range(count) if number not in done], seed, jobs, keep)
+    return [done[number] for number in range(count)]
+
+
+def read(lines: Iterable[str]) -> dict[int, dict[str, Any]]:
+    """What a run before has left; a last line that was cut off is done again."""
+    found = {}
+    for line in lines:
+        try:
+            answer = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        found[answer.pop("number")] = answer
+    return found
