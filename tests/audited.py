@@ -119,6 +119,10 @@ def sequence_mean(logp, ref_logp, mask):
     return ((k3_loss(logp, ref_logp) * mask).sum(-1) / mask.sum(-1).clamp(min=1)).mean()
 
 
+def count_with_a_number(logp, ref_logp, mask):
+    return (k3_loss(logp, ref_logp) * mask).sum() / (mask.sum() + 1e-8)
+
+
 def grid_mean(logp, ref_logp, mask):
     return (k3_loss(logp, ref_logp) * mask).mean()
 
@@ -190,6 +194,14 @@ def number_mask(logp, ref_logp, mask):
 def ratio_by_default(logp, ref_logp, old_logp=None):
     ratio = 1.0 if old_logp is None else torch.exp(logp - old_logp)
     return ratio * k3_loss(logp, ref_logp)
+
+
+def bound_at_one(logp, old_logp, advantages):
+    return torch.clamp(torch.exp(logp - old_logp), max=1.0) * advantages
+
+
+def bounds_at_nought_and_one(logp, old_logp, advantages):
+    return torch.clamp(torch.exp(logp - old_logp), 0.0, 1.0) * advantages
 
 
 @torch.no_grad()

@@ -62,6 +62,7 @@ BEHAVIOURS = {
     "near_the_reference": (ON, "", "f-divergence", "by itself", ""),
     "empty_batches_apart": (ON, "k3", "forward-kl", "all tokens of the batch", ""),
     "whole_vocabulary_in_float32": (ON, "", "reverse-kl", "all tokens of the batch", "an exact expectation"),
+    "count_with_a_number": (ON, "k3", "forward-kl", "all tokens of the batch", ""),
     "number_mask": (ON, "k2", "reverse-kl", "by itself", ""),
 }  # fmt: skip
 
@@ -110,6 +111,17 @@ def test_a_trace_that_the_code_contradicts_is_not_reported():
     """A view that shares memory: the trace has not seen the change."""
     with pytest.raises(Disagrees, match=r"value: .* in the trace, .* in the code"):
         klsym.audit(audited.hidden_hook)
+
+
+def test_slopes_on_a_bound_are_conventions():
+    """On-policy the ratio is 1 at every sample: there torch.clamp has slope 1, and min(1, rho) 1/2."""
+    with pytest.raises(
+        Disagrees, match=r"samples stand on the bound of min\(1, rho\): klsym's slope there is"
+    ):
+        klsym.audit(audited.bound_at_one)
+    assert klsym.audit(audited.bound_at_one, sampling=OFF).expression == "A*min(1, rho)"
+    found = klsym.audit(audited.bounds_at_nought_and_one)
+    assert found.verdict.gradient.multiples == {"reward": "A"}  # clip has slope 1 on its bounds, as in torch
 
 
 @pytest.mark.parametrize("name", ["k3_loss", "sequence_mean", "ratio_k3"])

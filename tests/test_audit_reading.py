@@ -204,6 +204,14 @@ def test_a_guess_can_be_overridden(folder):
     assert (turned.texts, turned.guessed) == ({"logp": "log_p", "ref_logp": "log_q"}, [])
 
 
+def test_the_words_of_the_grammar_are_taken_at_their_word(folder):
+    """log_p beside log_q is the reference; without it, it is the policy, as logp is."""
+    text = "def f(log_q, log_p):\n    return log_q\ndef g(log_p, ref_logp):\n    return log_p - ref_logp\n"
+    (folder / "words.py").write_text(text, encoding="utf-8")
+    assert bind(read("words.py:f"), {}, {}).texts == {"log_q": "log_q", "log_p": "log_p"}
+    assert bind(read("words.py:g"), {}, {}).texts == {"log_p": "log_q", "ref_logp": "log_p"}
+
+
 def test_the_old_policy_beside_the_one_that_samples(folder):
     text = "def f(logp, old_logp, rollout_logp):\n    return logp - old_logp\n"
     (folder / "three.py").write_text(text, encoding="utf-8")

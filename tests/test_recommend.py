@@ -287,6 +287,26 @@ def test_pytorch_code_for_tokens(sampling, use):
         assert (gradient - wanted).abs().max() < CLOSE, answer.choices[number].loss
 
 
+AUDITS = [*((*case, "torch", 0) for case in CASES), *((*case, "jax", 0) for case in CASES[3:12:2]),
+          *((*case, "numpy", n) for case in CASES for n in range(len(recommend(*case).choices)))]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", AUDITS, ids=str)
+def test_the_code_passes_its_own_audit(case):
+    """As a user would ask: arguments by their names, and of NumPy code what is put into the reward."""
+    target, sampling, use, framework, number = case
+    module = pytest.importorskip(framework)
+    modules = {"torch": {"torch": module}, "numpy": {"np": np}}.get(framework)
+    if modules is None:
+        import jax.numpy as jnp
+
+        modules = {"jax": module, "jnp": jnp}
+    function = executed(found(target, sampling, use).snippet(framework, number), **modules)
+    pushes = {"use": "reward", "result": None if use == "value" else 1} if framework == "numpy" else {}
+    audit = klsym.audit(function, sampling=sampling, **pushes)
+    assert audit.verdict.unbiased_for(target) if use == "value" else audit.meets(target)
+
+
 def test_k3_and_the_forward_coefficient_keep_their_digits():
     """expm1: at log q/p = 1e-9, r - 1 - log r would be rounding alone."""
     code = found("reverse-kl", "on-policy", "value").snippet("numpy")

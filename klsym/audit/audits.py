@@ -14,13 +14,13 @@ from typing import Any, NoReturn
 from klsym.audit.aggregation import Tokens, tokens_of
 from klsym.audit.binding import Bindings, bind
 from klsym.audit.confirm import SCALES, Point, confirm, draw, same
-from klsym.audit.findings import Facts, findings_of
+from klsym.audit.findings import Facts, findings_of, show
 from klsym.audit.frameworks import Framework, framework_of
 from klsym.audit.places import watching
 from klsym.audit.reading import FREE, Code, read
 from klsym.audit.report import Audit
 from klsym.audit.source import Missing
-from klsym.audit.terms import VOCABULARY, Refused, mask
+from klsym.audit.terms import VOCABULARY, Refused, folded, mask
 from klsym.engine.explain import ask
 from klsym.errors import KlsymError, UsageError
 from klsym.language import log_mu, log_p, log_q, unfold
@@ -78,6 +78,16 @@ def _hint(bindings: Bindings) -> str:
     """Where something is free, a value for it may settle a branch."""
     free = [*bindings.free, *bindings.idle]
     return f" (free: {', '.join(free[:SHOWN])}; --set gives values)" if free else ""
+
+
+def _on_the_bound(e: Any) -> str:
+    """Slopes on a bound are conventions, and on-policy a ratio is 1 at every sample."""
+    if e is None:
+        return ""
+    where = f"samples stand on the bound of {show(folded(e))}"
+    return (
+        f"; {where}: klsym's slope there is 1/2, that of torch.clamp 1 and of relu 0; clip(x, lo, hi) has 1"
+    )
 
 
 @dataclass
@@ -200,7 +210,7 @@ class _Walk:
                 gradient and self.framework.differentiates,
             )  # fmt: skip
         if outcome.failed or not outcome.points:
-            self.disagree(outcome.failed or "no finite number to compare")
+            self.disagree((outcome.failed or "no finite number to compare") + _on_the_bound(outcome.bound))
         if not same(traced.tokens.traced, traced.tokens.loss, points.values()):
             self.disagree("its formula is lost in the loss grammar")
         setting = self.setting(traced.tokens)

@@ -31,6 +31,7 @@ COEFFICIENT = re.compile(
 NUMBERS = {"float", "int", "<class 'float'>", "<class 'int'>"}
 OF_VOCABULARY = {f"{x.name}": x for x in VOCABULARY}
 WORDS = {"true": True, "false": False, "none": None}
+DENSITIES = ("log_q", "log_p", "log_mu", "log_old")
 TOO_MANY = 40
 
 
@@ -64,6 +65,7 @@ def bind(code: Code, maps: Mapping[str, str], options: Mapping[str, Any]) -> Bin
         found.options[_known(code, key)] = value
     unclear: list[str] = []
     outside = [Argument(name) for name in code.outside]
+    own = "log_q" in {_last(a.name) for a in [*code.arguments, *outside]}
     for argument in [*code.arguments, *outside]:
         name = argument.name
         if name in found.roles or name in found.options or _is_part_bound(name, found):
@@ -71,7 +73,7 @@ def bind(code: Code, maps: Mapping[str, str], options: Mapping[str, Any]) -> Bin
         if argument.has_default:
             found.left += [name] if _meant(name) else []
             continue
-        if not _guess(argument, found):
+        if not _guess(argument, found, own):
             (found.idle if argument in outside else unclear).append(name)
     _old_beside_sampler(found)
     read = code.still_read([*found.roles, *found.options, *found.free])
@@ -127,11 +129,14 @@ def role(text: str) -> Any:
     return parse(str(text))
 
 
-def _guess(argument: Argument, found: Bindings) -> bool:
+def _guess(argument: Argument, found: Bindings, own: bool = False) -> bool:
     """By the usual names: log densities, ratios, advantages, masks, logits; coefficients become
-    parameters."""
+    parameters.
+
+    own: the words are those of the loss grammar; else log_p is usually the policy, as logp is.
+    """
     last = _last(argument.name)
-    meant = _meant(last)
+    meant = last if own and last in DENSITIES else _meant(last)
     if meant:
         found.roles[argument.name], found.texts[argument.name] = role(meant), meant
         found.guessed.append(argument.name)

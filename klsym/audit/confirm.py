@@ -39,11 +39,13 @@ class Point:
 
 @dataclass
 class Outcome:
-    """points: how many numbers were compared; failed: what disagreed, or empty; met: clamps seen on both
-    sides."""
+    """points: how many numbers were compared; failed: what disagreed, or empty; bound: what stood on its
+    bound then; sides: of each clamp, those that were seen.
+    """
 
     points: int = 0
     failed: str = ""
+    bound: Any = None
     sides: dict[Any, set[bool]] = field(default_factory=dict)
     padding: bool = False
 
@@ -135,6 +137,9 @@ def confirm(formula: Any, run: Run, points: Mapping[int, Point], vocabulary: boo
             _compare(outcome, "gradient", mine, size + ROUNDING * steep, slope.ravel())
             padded = (point.values[mask] == 0).ravel()
             outcome.padding |= not vocabulary and bool(np.any(slope.ravel()[padded]))
+        if outcome.failed:
+            outcome.bound = next((e for e in bends if _is_met(e, numbers)), None)
+            return outcome
         for e in bends:
             outcome.sides.setdefault(e, set()).update(_sides(e, numbers))
     return outcome
@@ -188,6 +193,12 @@ def _compare(outcome: Outcome, what: str, mine: np.ndarray, size: np.ndarray, re
     if off.any() and not outcome.failed:
         at = int(np.argmax(off))
         outcome.failed = f"{what}: {mine[sound][at]:.6g} in the trace, {real[sound][at]:.6g} in the code"
+
+
+def _is_met(e: Any, numbers: dict[Any, Dual]) -> bool:
+    """Does a value stand exactly on the bound, where the slope is a convention?"""
+    first, *others = (evaluate(a, numbers).value for a in e.args)
+    return any(bool(np.any(first == other)) for other in others or [np.zeros(1)])
 
 
 def _sides(e: Any, numbers: dict[Any, Dual]) -> set[bool]:

@@ -147,8 +147,13 @@ def exactly(call: Callable[[Point, dict[str, Any]], Any], roles: Mapping[str, An
 
     def at(point: Point) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         arguments, leaf = real_arguments(roles, point, layout, torch.float64)
-        with torch.enable_grad(), Double() as mode:
-            value, slope = run(partial(call, point), arguments, leaf)
+        usual = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float64)  # of counts with a number added: mask.sum() + 1e-8
+        try:
+            with torch.enable_grad(), Double() as mode:
+                value, slope = run(partial(call, point), arguments, leaf)
+        finally:
+            torch.set_default_dtype(usual)
         return value.detach().double().numpy(), slope.detach().numpy(), mode.largest.numpy()
 
     return at
