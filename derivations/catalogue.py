@@ -26,8 +26,10 @@ from klsym.calculus import (
     lam,
     log,
     mu,
+    now,
     p,
     parameter,
+    past,
     q,
     r,
     rho,
@@ -35,6 +37,8 @@ from klsym.calculus import (
     sample,
     sample_gradient,
     sg,
+    sum_over_t,
+    token_gradient,
 )
 from klsym.engine.catalogue import KINDS, catalogue, stored
 from klsym.engine.spellings import levels
@@ -44,7 +48,7 @@ from klsym.parser import parse
 
 g = Function("g")(k1)  # any differentiable function of k1
 a, b, c, b_star = (parameter(name) for name in ("a", "b", "c", "b_star"))
-TARGET = grad(KL(q, p))
+TARGET, FORWARD = grad(KL(q, p)), grad(KL(p, q))
 NEW = "new"
 
 
@@ -116,6 +120,65 @@ def shortest_losses():
     return tuple(derive(expected_gradient(parse(c.loss), under=mu)).equals(TARGET) for c in chosen) + tuple(
         derive(sample_gradient(parse(c.loss))).equals(sample(rho * (k1 + Fraction(c.constant)) * s))
         for c in chosen
+    )
+
+
+@claim("catalogue.unweighted-none", source=NEW)
+def no_unweighted_loss():
+    """Without a weight no g(k1) s at a sample of mu, as of a loss f(r) + a (r - 1), is right for every mu.
+
+    At mu = q it has to be (k1 + b) s, or (b - r) s for the forward KL; with another mu these have the
+    gradient of neither KL, nor of a combination.
+    """
+    return (
+        derive(expectation(g * s, under=q) - TARGET).iff("g", is_=k1 + b, constants=(b,)),
+        derive(expectation((k1 + b) * s, under=mu)).is_no_combination(),
+        derive(expectation(g * s, under=q) - FORWARD).iff("g", is_=b - r, constants=(b,)),
+        derive(expectation((b - r) * s, under=mu)).is_no_combination(),
+    )
+
+
+TWIN = rho * (1 - r - r * k1)  # rho f for the f of the forward KL, as rho k3 is for the reverse KL
+
+
+@claim(
+    "catalogue.forward-family",
+    source=NEW,
+    reading=("the uniqueness is stated for functions of k1; g is any, b is any constant",),
+)
+def forward_family():
+    """For the forward KL g must be b - r; the twin of rho k3 has b = 1, and the right value, too."""
+    return (
+        derive(expectation(rho * g * s, under=mu) - FORWARD).iff("g", is_=b - r, constants=(b,)),
+        derive(expectation(TWIN, under=mu)).equals(KL(p, q)),
+        derive(expected_gradient(TWIN, under=mu)).equals(FORWARD),
+        derive(sample_gradient(TWIN)).differentiate().equals(sample(rho * (1 - r) * s)),
+        derive(expectation(-sg(rho * r) * k1, under=mu)).drop_stop_gradients().equals(KL(p, q)),
+        derive(expected_gradient(-sg(rho * r) * k1, under=mu)).equals(FORWARD),
+    )
+
+
+@claim("catalogue.value-beside", source=NEW)
+def a_value_beside_the_gradient():
+    """On-policy the value of k2 and k3 can be mended within sg, which no gradient sees."""
+    reverse, forward = k2 + sg(k1 - k2), k3 - sg(k1 + k1 * r)
+    return (
+        derive(expectation(reverse, under=q)).drop_stop_gradients().equals(KL(q, p)),
+        derive(expected_gradient(reverse, under=q)).equals(TARGET),
+        derive(expectation(forward, under=q)).drop_stop_gradients().equals(KL(p, q)),
+        derive(expected_gradient(forward, under=q)).equals(FORWARD),
+    )
+
+
+@claim("catalogue.forward-tokens", source=NEW)
+def forward_kl_of_tokens():
+    """grad KL(p||q) weighs each token by the ratio r of those before it, and needs none of those after it."""
+    before = past(r)
+    return (
+        derive(token_gradient(sg(before) * now(k3), under=q)).equals(FORWARD),
+        derive(token_gradient(sg(past(rho) * now(rho) * before) * now(k3), under=mu)).equals(FORWARD),
+        derive(sum_over_t(before * (1 - now(r)) * now(s), under=q)).equals(FORWARD),
+        derive(sum_over_t(before * (1 - now(r) - now(r) * now(k1)), under=q)).equals(KL(p, q)),
     )
 
 

@@ -23,15 +23,22 @@ from klsym.calculus import (
     lam,
     log,
     mu,
+    now,
+    p,
+    past,
     q,
+    r,
     rho,
     s,
     sample,
     sample_gradient,
     sg,
+    sum_over_t,
+    token_gradient,
 )
 from klsym.derivations import catalogue as module
 from klsym.derivations.catalogue import (
+    FORWARD,
     SQUARES,
     TARGET,
     a,
@@ -92,6 +99,32 @@ WRONG: dict[str, list[Callable[[], Any]]] = {
         lambda: derive(expected_gradient(sg(rho) * k3, under=mu)).equals(TARGET),
         lambda: derive(expected_gradient(rho * k2, under=mu)).equals(TARGET),
         lambda: derive(sample_gradient(rho * (k3 - HALF))).equals(sample(rho * (k1 + HALF) * s)),
+    ],
+    "catalogue.unweighted-none": [
+        lambda: derive(expectation(g * s, under=mu) - TARGET).iff("g", is_=k1 + b, constants=(b,)),
+        lambda: derive(expectation(g * s, under=q) - FORWARD).iff("g", is_=b - k1, constants=(b,)),
+        lambda: derive(expectation((k1 + b) * s, under=q)).is_no_combination(),
+        lambda: derive(expectation(rho * (b - r) * s, under=mu)).is_no_combination(),
+    ],
+    "catalogue.forward-family": [
+        lambda: derive(expectation(rho * g * s, under=mu) - FORWARD).iff("g", is_=b + r, constants=(b,)),
+        lambda: derive(expectation(rho * (1 - r + r * k1), under=mu)).equals(KL(p, q)),
+        lambda: derive(expected_gradient(rho * k3, under=mu)).equals(FORWARD),
+        lambda: derive(expected_gradient(-rho * sg(r * k1), under=mu)).equals(FORWARD),
+        lambda: derive(expected_gradient(-sg(r) * k1, under=mu)).equals(FORWARD),
+    ],
+    "catalogue.value-beside": [
+        lambda: derive(expectation(k2 + sg(k1), under=q)).drop_stop_gradients().equals(KL(q, p)),
+        lambda: derive(expected_gradient(k2 + k1 - k2, under=q)).equals(TARGET),
+        lambda: derive(expected_gradient(sg(k2) + k1 - k2, under=q)).equals(TARGET),
+        lambda: derive(expected_gradient(sg(k3) - k1 - k1 * r, under=q)).equals(FORWARD),
+    ],
+    "catalogue.forward-tokens": [
+        lambda: derive(token_gradient(past(r) * now(k3), under=q)).equals(FORWARD),  # attached
+        lambda: derive(token_gradient(now(k3), under=q)).equals(FORWARD),
+        lambda: derive(token_gradient(sg(now(rho) * past(r)) * now(k3), under=mu)).equals(FORWARD),
+        lambda: derive(sum_over_t(now(1 - r) * now(s), under=q)).equals(FORWARD),
+        lambda: derive(sum_over_t(past(r) * -now(k1), under=q)).equals(KL(p, q)),
     ],
     "catalogue.order": [
         lambda: beyond(-1, c**2 * alpha),  # the nearer one is a

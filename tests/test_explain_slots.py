@@ -35,6 +35,13 @@ ROWS: list[tuple[str, dict[str, str], str]] = [
     ("exp(whole(log_q - sg(log_q))/T)*A", OVER_T, "combination"),
     ("exp(seqmean(log_q - log_mu))*A", {**SEQUENCE, **OFF}, "separable"),
     ("sg(exp(seqmean(log_q - log_mu)))*k1*A/T", OFF, "separable"),
+    # the forward KL of sequences: each token weighed by the ratio of those before it
+    ("sg(exp(-past(k1)))*k3", {}, "forward-kl"),
+    ("2*sg(exp(-past(k1)))*r", {}, "forward-kl"),
+    ("exp(-past(k1))*k3", {}, "none"),
+    ("sg(rho*exp(-past(k1)))*r", {**OFF, "weights": "prefix"}, "forward-kl"),
+    ("exp(-past(k1))*(1 - r)", REWARD, "forward-kl"),
+    ("exp(-past(k1))*(1 - r) + k1", REWARD, "none"),
     # credit, said in the loss
     ("togo(R - beta*k1)", REWARD, "combination"),
     ("whole(R - beta*k1)", REWARD, "combination"),

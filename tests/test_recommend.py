@@ -13,9 +13,13 @@ from oracle.losses import Forest, Setting, plain, sample, samples, trees
 import klsym
 from klsym import cli
 from klsym.cli import main
+from klsym.convert import to_ring
 from klsym.engine import recommend as engine
+from klsym.engine.candidates import Candidate, candidates
+from klsym.engine.catalogue import stored
 from klsym.engine.recommend import recommend
 from klsym.errors import UsageError
+from klsym.parser import parse
 from klsym.render.snippets import FRAMEWORKS
 
 TARGETS, SAMPLINGS, USES = (
@@ -108,6 +112,7 @@ def test_the_known_choices_are_among_them_and_the_noisy_one_is_last():
     losses = [choice.loss for choice in found("reverse-kl", "off-policy", "loss").choices]
     assert {"rho*k3", "sg(rho)*k2", "rho*k1"} <= set(losses) and losses[-1] == "rho*k1"
     last = found("reverse-kl", "off-policy", "loss").choices[-2]
+    assert found("reverse-kl", "off-policy", "loss").family.where == ("-1/8", "1/8")
     assert last.against.regional_lower == "A" and "2*k1 + 1 >= 0" in last.against.where
     assert last.against.lower == "depends"  # a model outside the region
 
@@ -130,10 +135,16 @@ def test_a_truncated_weight_leaves_the_detached_choice_its_direction():
 
 
 # ---------------------------------------------------------------------------- candidates are judged
+def offered(monkeypatch, losses):
+    """In place of what the catalogue has."""
+    made = lambda target, setting, use: [Candidate(loss, setting, "catalogue") for loss in losses]  # noqa: E731
+    monkeypatch.setattr(engine, "candidates", made)
+
+
 def test_a_wrong_candidate_is_never_recommended(monkeypatch):
     """The list may hold anything: the engine decides."""
     bad = ["k1", "k3", "-k2", "2*k2", "k2 + beta*k1", "rho*k2", "abs(k1)", "k2 + k3"]
-    monkeypatch.setattr(engine, "candidates", lambda setting, use: [(loss, setting) for loss in bad])
+    offered(monkeypatch, bad)
     engine._recommended.cache_clear()
     answer = recommend("reverse-kl")
     engine._recommended.cache_clear()
@@ -143,16 +154,42 @@ def test_a_wrong_candidate_is_never_recommended(monkeypatch):
 def test_a_better_candidate_is_found_wherever_it_stands(monkeypatch):
     losses = ["rho*k1", "rho*sg(k1 + 1)", "rho*k3"]
     for order in (losses, losses[::-1]):
-        monkeypatch.setattr(
-            engine, "candidates", lambda setting, use, order=order: [(loss, setting) for loss in order]
-        )
+        offered(monkeypatch, order)
         engine._recommended.cache_clear()
         assert recommend("reverse-kl", "off-policy").choices[0].loss == "rho*k3"
     engine._recommended.cache_clear()
 
 
-def test_where_none_is_right_it_says_so_and_where_one_is():
-    answer = found("forward-kl", "on-policy", "loss", "token")
+def test_what_is_recommended_comes_out_of_the_catalogue():
+    """Each is right in the catalogue, and of the shortest ones none asks for less."""
+    for target, sampling, use in CASES:
+        known = stored().of(sampling, use if use != "value" else "loss")
+        listed = (known.estimates if use == "value" else known.best)[target]
+        sources = {one.loss: one.source for one in found(target, sampling, use).choices}
+        chosen = [loss for loss, source in sources.items() if source == "catalogue"]
+        assert {to_ring(parse(loss)) for loss in chosen} == {to_ring(parse(loss)) for loss in listed}
+        assert {loss for loss, source in sources.items() if source != "catalogue"} <= {
+            "1 - r - r*k1", "rho*(1 - r - r*k1)"
+        }  # fmt: skip
+
+
+def test_what_the_catalogue_has_in_no_gradient_is_not_right_for_another_kl():
+    """Were the lists of the two divergences exchanged, nothing would be recommended."""
+    other = {"reverse-kl": "forward-kl", "forward-kl": "reverse-kl"}
+    for target, sampling, use in CASES:
+        setting = engine.checked_setting(sampling=sampling, use="loss" if use == "value" else use)
+        for one in candidates(target, setting, use):
+            assert engine.judged(one.loss, setting, target, use)
+            assert not engine.judged(one.loss, setting, other[target], use)
+
+
+def test_where_none_is_right_it_says_so_and_where_one_is(monkeypatch):
+    monkeypatch.setattr(engine, "candidates", lambda target, setting, use: (
+        one for one in candidates(target, setting, use) if one.source != "tokens"
+    ))  # fmt: skip
+    engine._recommended.cache_clear()
+    answer = recommend("forward-kl", level="token")
+    engine._recommended.cache_clear()
     assert answer.choices == () and answer.elsewhere.loss == "k3"
     assert answer.elsewhere.setting.level == "sequence"
     assert "none of the" in str(answer) and "none of the" in answer.markdown()
@@ -160,11 +197,12 @@ def test_where_none_is_right_it_says_so_and_where_one_is():
 
 @pytest.mark.parametrize("sampling", SAMPLINGS)
 @pytest.mark.parametrize("use", ["loss", "reward", "value"])
-def test_choices_for_tokens(sampling, use):
-    answer = found("reverse-kl", sampling, use, "token")
+@pytest.mark.parametrize("target", TARGETS)
+def test_choices_for_tokens(target, sampling, use):
+    answer = found(target, sampling, use, "token")
     assert answer.choices
     for choice in answer.choices:
-        assert misses(choice, "reverse-kl", use) < CLOSE, (choice.loss, choice.setting)
+        assert misses(choice, target, use) < CLOSE, (choice.loss, choice.setting)
 
 
 # ---------------------------------------------------------------------------- code
@@ -255,7 +293,8 @@ def test_code_for_values(case):
 
 @pytest.mark.parametrize("sampling", SAMPLINGS)
 @pytest.mark.parametrize("use", ["loss", "reward"])
-def test_pytorch_code_for_tokens(sampling, use):
+@pytest.mark.parametrize("target", TARGETS)
+def test_pytorch_code_for_tokens(target, sampling, use):
     """All sequences of a tree of two tokens, weighted by their mass, against grad KL of whole sequences."""
     torch = pytest.importorskip("torch")
     stream = np.random.default_rng(5)
@@ -274,10 +313,11 @@ def test_pytorch_code_for_tokens(sampling, use):
     whole = {
         name: (rows(table) * mask).sum(-1) for name, table in (("q", log_q), ("p", log_p), ("mu", log_mu))
     }
-    kl = (whole["q"].exp() * (whole["q"] - whole["p"])).sum()
+    first, second = ("q", "p") if target == "reverse-kl" else ("p", "q")
+    kl = (whole[first].exp() * (whole[first] - whole[second])).sum()
     [wanted] = torch.autograd.grad(kl, tables[0], retain_graph=True)
     mass = whole["q" if sampling == "on-policy" else "mu"].detach().exp()
-    answer = found("reverse-kl", sampling, use, "token")
+    answer = found(target, sampling, use, "token")
     for number in range(len(answer.choices)):
         function = executed(answer.snippet("torch", number), torch=torch)
         known = {"log_q": rows(log_q), "log_p": rows(log_p), "log_mu": rows(log_mu), "mask": mask}

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -29,9 +29,11 @@ from pathlib import Path
 from typing import Any
 
 from klsym.convert import VK1, VW
-from klsym.engine.spellings import LEAVES, SIGNS, Level, Pair, infix, spellings
+from klsym.engine.generators import at_reference, slope
+from klsym.engine.spellings import DETACHED, LEAVES, SIGNS, Level, Pair, infix, negative, pair, spellings
 from klsym.engine.targets import R_RATIO, Target, recognise
 from klsym.files import read_text
+from klsym.names import parse_name
 from klsym.render import formulas
 from klsym.ring import ONE, ZERO, ExpPoly, Key
 
@@ -46,6 +48,8 @@ KINDS = ("losses", "values", "mean_values", "gradients", "expected_gradients")
 VALUES = {"reverse-kl": VK1, "forward-kl": -VK1 * R_RATIO}
 COEFFICIENTS = {"reverse-kl": VK1, "forward-kl": -R_RATIO}
 CONSTANT: Key = ((), ())
+RHO, UNIT = "A", "1"  # letters of leaves
+Needs = tuple[Any, ...]  # no more is better, in each place
 AVERAGE_ONE = (R_RATIO, (-VW).exp())  # r and 1/rho under q
 MOST = 10_000_000  # bytes of a file that is read
 
@@ -77,6 +81,8 @@ class Found:
 
     counts: kind (KINDS) -> how many there are up to each size.  targets: target -> how many losses up to
     each size have it.  choices: "reverse-kl" and "forward-kl" -> the gradients that have it, shortest first.
+    best, estimates: of what has the gradient of a KL, and of what has its value, the losses of which none
+    asks for as much as another (`Candidate`); here an expression may start with a minus.
     """
 
     sampling: str
@@ -84,6 +90,8 @@ class Found:
     counts: dict[str, list[int]]
     targets: dict[str, list[int]]
     choices: dict[str, tuple[Choice, ...]]
+    best: dict[str, tuple[str, ...]]
+    estimates: dict[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -122,7 +130,8 @@ class Catalogue:
 
 def _found(row: dict[str, Any]) -> Found:
     choices = {kl: tuple(map(_read, rows)) for kl, rows in row["choices"].items()}
-    return Found(**{**row, "choices": choices})
+    lists = {name: {kl: tuple(losses) for kl, losses in row[name].items()} for name in ("best", "estimates")}
+    return Found(**{**row, "choices": choices, **lists})
 
 
 def _read(row: dict[str, Any]) -> Choice:
@@ -254,7 +263,9 @@ def _setting(levels: Sequence[Level], sampling: str, use: str) -> Found:
             firsts[kind].setdefault(key, entry.size)
         targets[of[a][1].target, entry.size] += 1
     sizes = range(1, len(levels) + 1)
-    named = {kl: _choices(found, of, means, kl, sampling) for kl in COEFFICIENTS}
+    here = levels, sampling, use
+    right = {kl: _candidates(*here, lambda x: of[x[1]][0], kl, c) for kl, c in COEFFICIENTS.items()}
+    exact = {kl: _candidates(*here, lambda x: means[x[0]], kl, v) for kl, v in VALUES.items()}
     return Found(
         sampling,
         use,
@@ -263,7 +274,9 @@ def _setting(levels: Sequence[Level], sampling: str, use: str) -> Found:
             name: _up_to({n: targets[name, n] for n in sizes}, sizes)
             for name in sorted({t for t, _ in targets})
         },
-        named,
+        {kl: _choices(found, of, means, kl, sampling) for kl in COEFFICIENTS},
+        {kl: least((x.of_gradient(sampling, use), x.loss) for x in rows) for kl, rows in right.items()},
+        {kl: least((x.of_value(), x.loss) for x in rows) for kl, rows in exact.items()},
     )
 
 
@@ -338,3 +351,80 @@ def _choice(
 
 def _place(entry: Entry) -> tuple[int, str]:
     return entry.size, entry.code
+
+
+# ---------------------------------------------------------------------------- of which none asks for as much
+def least(rows: Iterable[tuple[Needs, str]]) -> tuple[str, ...]:
+    """The losses of which none asks for as much as another in every respect, the shortest first.
+
+    >>> least([((0, 3), "x"), ((1, 2), "y"), ((1, 3), "z"), ((1, 2), "v")])
+    ('v', 'x')
+    """
+    kept: list[tuple[Needs, str]] = []
+    for needs, loss in sorted(rows, key=lambda row: (sum(row[0]), row)):  # what asks for less stands before
+        if not any(all(x <= y for x, y in zip(other, needs, strict=True)) for other, _ in kept):
+            kept.append((needs, loss))
+    return tuple(loss for _, loss in sorted(kept, key=lambda row: (row[0][-1], row[1])))
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A loss, or its negative, that has the gradient or the value of a KL.
+
+    v, a: what it is worth at a sample and its gradient there, in the setting.  size: a minus counts, too.
+    """
+
+    kl: str
+    v: ExpPoly
+    a: ExpPoly
+    code: str
+    minus: bool
+    size: int
+
+    @property
+    def loss(self) -> str:
+        return negative(self.code) if self.minus else infix(self.code)
+
+    def of_gradient(self, sampling: str, use: str) -> Needs:
+        """How far b is from the best one at q = p.  Does it rest on the gradient of a weight whose value is
+        1, on that of a weight, has it another value, does it hold r?  And its size."""
+        b = over_q(self.a, sampling).terms.get(CONSTANT, 0)
+        best = -at_reference(COEFFICIENTS[self.kl]).terms.get(CONSTANT, 0)
+        return (
+            abs(Fraction(b - best)),
+            use == "loss" and sampling == "on-policy" and self._with(UNIT) != self._with(RHO),
+            use == "loss" and self._with(DETACHED + RHO, fixed=True) != self._with(RHO, fixed=True),
+            mean_value(self.v, sampling) != VALUES[self.kl],
+            holds_r(self.v) or holds_r(self.a),
+            self.size,
+        )
+
+    def _with(self, weight: str, fixed: bool = False) -> ExpPoly:
+        """The gradient at a sample with another spelling for rho; in the mean on-policy, unless `fixed`."""
+        a = pair(self.code.replace(RHO, weight))[1]
+        return a if fixed else expected_gradient(View(True)(a), "on-policy")
+
+    def of_value(self) -> Needs:
+        """Is it of first order in log q/p at q = p = mu, where a KL is of second?  r in it, and its size."""
+        return bool(at_reference(slope(self.v.substitute({"w": ZERO})))), holds_r(self.v), self.size
+
+
+def _candidates(
+    levels: Sequence[Level], sampling: str, use: str, is_: Callable[[Pair], ExpPoly], kl: str, wanted: ExpPoly
+) -> Iterator[Candidate]:
+    """On-policy rho*sg(k1) and k2 - sg(k2 - k1) are one loss, and ask for different things: as spelled."""
+    view = View(sampling == "on-policy")
+    for size, level in enumerate(levels, start=1):
+        for (v, a), (_, code) in level.items():
+            here = view(v), view(a if use == "loss" else v)
+            found = is_(here)
+            if found == wanted:
+                yield Candidate(kl, *here, code, False, size)
+            elif found == -wanted:
+                yield Candidate(kl, -here[0], -here[1], code, True, size + 1)
+
+
+def holds_r(element: ExpPoly) -> bool:
+    """Does it hold a positive power of r = exp(-k1), which overflows before log r does?"""
+    rates = ((m, rate) for _, exponent in element.terms for m, rate in exponent)
+    return any(rate < 0 and any(parse_name(name).base == "k1" for name, _ in m) for m, rate in rates)

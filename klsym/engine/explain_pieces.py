@@ -90,6 +90,7 @@ OVER_T = ADVANTAGE / length
 BEFORE = past(rho) ** -1  # brings the tokens before t from q to mu
 PIECES = (
     _objective("reverse-kl", "past", now(k1), KL("q", "p"), "reverse-kl"),
+    _objective("forward-kl", "now", -past(r) * now(r), KL("p", "q"), "forward-kl"),
     _objective("reward", "past", now(R), _mean(R), "reward", R),
     _objective("k1/T", "past", now(k1) / length, _mean((k1 - 1) / length)),
     _objective("log_q/T", "past", now(log_q) / length, _mean((log_q - 1) / length)),

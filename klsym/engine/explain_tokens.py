@@ -40,7 +40,7 @@ from klsym.engine.quantities import KL, Quantity, expectation, expected_gradient
 from klsym.engine.reduce import Strategy, reduction
 from klsym.engine.verdict import Meaning, Verdict
 from klsym.errors import ProofError
-from klsym.language import R, future, k1, now, s
+from klsym.language import R, future, k1, now, past, r, s
 from klsym.names import SAMPLE_BASES, parse_name
 from klsym.render import formulas, losses
 from klsym.render.losses import Written
@@ -48,6 +48,9 @@ from klsym.render.spelling import LATEX
 from klsym.render.values import scored
 from klsym.ring import ZERO, ExpPoly
 from klsym.unfolding import written_out
+
+KLS = ("reverse-kl", "forward-kl")
+FORWARD = to_ring(-past(r) * now(r) * now(k1))
 
 
 @dataclass(frozen=True)
@@ -122,7 +125,7 @@ def _answer(field: Field, found: Decomposition, loss: Any, setting: Setting) -> 
         if not names:
             return Answer("zero")
         if all(piece.part for piece in found.found):
-            return Answer("reverse-kl" if names == {"reverse-kl"} else "combination")
+            return Answer(names.pop() if len(names) == 1 and names <= {*KLS} else "combination")
         return Answer("separable", (), found.objective)
     surrogate = None if setting.on_policy else _surrogate(field)
     if surrogate is not None:
@@ -182,7 +185,7 @@ def _by_curl(field: Field) -> Answer:
 
 def _meaning(answer: Answer, found: Decomposition, slots: Slots) -> Meaning:
     """The multiples of the contract; beside other pieces only those of rewards are worth naming."""
-    if answer.target in ("reverse-kl", "combination"):
+    if answer.target in (*KLS, "combination"):
         return Meaning(answer.target, found.combination)
     reward = {name: value for name, value in found.combination.items() if name == "reward"}
     return Meaning(answer.target, reward, found.without_rewards(slots))
@@ -249,11 +252,15 @@ def per_token(start: Derivation) -> Slots:
 
 
 def _value(loss: Any, setting: Setting) -> tuple[Meaning, str]:
-    """E_m[sum_t L_t] = E_q[sum_t v_t] and a constant: k1_now gives KL(q||p), R_now the mean reward."""
+    """E_m[sum_t L_t] = E_q[sum_t v_t] and a constant: k1_now gives KL(q||p), R_now the mean reward.
+
+    KL(p||q) = E_q[sum_t -r_past r_now k1_now], since the tokens to come average to 1.
+    """
     parts, number = _value_parts(loss, setting)
     rest = parts.pop("rest")
     multiples: dict[str, Any] = {name: value for name, value in parts.items() if value}
-    target = {(): "zero", ("reverse-kl",): "reverse-kl"}.get(tuple(multiples), "combination")
+    names = tuple(multiples) or ("zero",)
+    target = names[0] if names[0] in ("zero", *KLS) and len(names) == 1 else "combination"
     if rest:
         return Meaning("separable"), formulas.element(number)
     return Meaning(target, multiples), formulas.element(number)
@@ -267,7 +274,7 @@ def _value_parts(loss: Any, setting: Setting) -> tuple[dict[str, ExpPoly], ExpPo
     under = sampled_from(element, setting)
     mean = sum_over_t(each, under) + (expectation(constant, under) if constant else 0)
     side = derive(mean, on_policy=uses_sampler(element, setting)).reduce().left
-    parts, number = {"reverse-kl": ZERO, "reward": ZERO, "rest": ZERO}, ZERO
+    parts, number = dict.fromkeys((*KLS, "reward", "rest"), ZERO), ZERO
     for scale, atoms in side.terms:
         if not atoms:
             number = number + scale
@@ -286,6 +293,9 @@ def _value_part(term: ExpPoly, index: str) -> tuple[str, ExpPoly]:
     of_kl = "k1[now]" if index == "t" else "k1"
     if names == {of_kl} and (of_kl, 1) in monomial and not exponent:
         return "reverse-kl", term * ExpPoly.variable(of_kl).inverse()
+    forward = term * FORWARD.inverse()
+    if index == "t" and not forward.names():
+        return "forward-kl", forward
     once = any(names - {"A"} == {of} and (of, 1) in monomial for of in ("R[now]", "M[now]"))
     if not exponent and (once if index == "t" else names and names <= {"R", "A", "M"}):
         return "reward", term.rename(lambda name: name.removesuffix("[now]"))

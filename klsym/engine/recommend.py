@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property, lru_cache
 from itertools import pairwise, zip_longest
 from typing import Any, Literal, get_args
@@ -20,23 +21,25 @@ import sympy
 from klsym.convert import to_ring, to_sympy
 from klsym.engine.advice import is_attached, needs_its_gradient
 from klsym.engine.candidates import candidates, tempting
+from klsym.engine.catalogue import holds_r, stored
 from klsym.engine.compare import compared
 from klsym.engine.derivation import Proof, derive
 from klsym.engine.explain_samples import uses_sampler
 from klsym.engine.explain_setting import Level, Sampling, Setting, checked_setting
-from klsym.engine.explain_slots import at_token
+from klsym.engine.explain_slots import at_token, names_slots
 from klsym.engine.explaining import as_written, explained
+from klsym.engine.generators import slope
 from klsym.engine.indexed import sum_over_t
 from klsym.engine.quantities import KL, Quantity, expectation
 from klsym.engine.variances import Estimate, Spread, spread
 from klsym.engine.verdict import Verdict
 from klsym.errors import ProofError, UsageError
-from klsym.language import log_mu, log_p, log_q, rho, unfold
-from klsym.names import parse_name
+from klsym.language import log_mu, log_p, log_q, rho, sg, unfold
 from klsym.render.losses import Written
 from klsym.render.recommend import RecommendationView, recommendation_json
 from klsym.render.verdict import reason
 from klsym.ring import ExpPoly
+from klsym.sums import Summed
 
 Target = Literal["reverse-kl", "forward-kl"]
 Purpose = Literal["loss", "reward", "value"]
@@ -64,7 +67,7 @@ class Choice:
 
     verdict: of `explain`, in the setting in which it is right.  value: the theorem that its mean is the KL,
     if it is.  kind: the number of the choices that push alike; against: how its variance compares with that
-    of the choices after it (B), None for the last.
+    of the choices after it (B), None for the last.  source: as of a `Candidate`.
     """
 
     written: Written
@@ -72,6 +75,7 @@ class Choice:
     value: Proof | None
     kind: int = 0
     against: Spread | None = None
+    source: str = "catalogue"
 
     @property
     def loss(self) -> str:
@@ -83,7 +87,7 @@ class Choice:
 
     @cached_property
     def element(self) -> ExpPoly:
-        return to_ring(self.written.expression)
+        return _in_ring(self.written.expression)
 
     @property
     def fragile(self) -> bool:
@@ -104,16 +108,23 @@ class Choice:
     def needs_ratio(self) -> bool:
         """Does the value or the push hold r = p/q, which overflows before its logarithm does?"""
         used = (self.element, *(to_ring(as_written(x, ()).expression) for x in self._coefficients()))
-        return any(v < 0 for e in used for _, powers in e.terms for m, v in powers if _holds_k1(m))
+        return any(map(holds_r, used))
 
     def _coefficients(self) -> tuple[str, ...]:
         return (self.verdict.per_sample,) if self.setting.level != "token" else ()
 
     @property
+    def padded(self) -> bool:
+        """Does something stand beside it for its value alone, as sg(k1 - k2) beside k2?"""
+        parts = sympy.Add.make_args(self.written.expression)
+        return any(not slope(_in_ring(part)) for part in parts if part.has(sg))
+
+    @property
     def order(self) -> tuple[Any, ...]:
-        """Among choices that push alike: sturdy, a value that can be logged, a quiet one, the simplest."""
+        """Among choices that push alike: sturdy, plain, its value right, a quiet one, the simplest."""
         size = sum(1 for _ in sympy.preorder_traversal(self.written.expression))
-        return self.fragile, self.value is None, not self.settles, size, self.needs_ratio, self.loss
+        wanting = self.fragile, self.padded, self.value is None, not self.settles
+        return *wanting, size, self.needs_ratio, self.loss
 
     @cached_property
     def clamps(self) -> tuple[Clamped, ...]:
@@ -137,12 +148,46 @@ class Wrong:
         return reason(self.verdict)
 
 
+@dataclass(frozen=True)
+class Family:
+    """What the catalogue knows of all losses with the gradient that was asked for.
+
+    size, spellings: of the catalogue.  losses: how many have it.  constants: b of their gradients, in their
+    order, which are (c + b) s at a sample, times rho off-policy.  best: the b that varies least of all where
+    log r (reverse KL) or r (forward KL) lies in `where`, since b_star then lies there.
+    """
+
+    size: int
+    spellings: int
+    losses: int
+    constants: tuple[str, ...]
+    best: str
+    where: tuple[str | None, str | None]
+
+
+def family_of(target: str, sampling: str, use: str) -> Family:
+    """All that have the gradient of a KL, in the catalogue that is stored.
+
+    >>> found = family_of("reverse-kl", "off-policy", "loss")
+    >>> found.best, found.where, len(found.constants)
+    ('0', ('-1/8', '1/8'), 21)
+    """
+    known = stored()
+    choices = known.of(sampling, use).choices[target]
+    best = {"reverse-kl": "0", "forward-kl": "1"}[target]  # b_star at q = p
+    [nearest] = (choice.nearest for choice in choices if choice.constant == best)
+    constants = sorted((choice.constant for choice in choices), key=Fraction)
+    losses = sum(choice.losses for choice in choices)
+    return Family(known.size, known.spellings[-1], losses, tuple(constants), best, nearest)
+
+
 @dataclass(frozen=True, repr=False)
 class Recommendation(RecommendationView):
     """The answer of `recommend`; it prints as text and shows itself in Jupyter as Markdown.
 
     choices: the best first.  tried: how many candidates were judged.  wrong: what is tempting, and is not it.
     elsewhere: where no candidate is right, one that is in a neighbouring setting.
+    family: all losses of the catalogue that have the gradient; None for values and tokens.
     """
 
     target: str
@@ -152,6 +197,7 @@ class Recommendation(RecommendationView):
     tried: int
     wrong: tuple[Wrong, ...]
     elsewhere: Choice | None = None
+    family: Family | None = None
 
     def snippet(self, framework: str = "torch", number: int = 0) -> str:
         """Code for a choice, counted from 0, for "torch", "jax" or "numpy".
@@ -194,14 +240,16 @@ def recommend(
 
 @lru_cache(maxsize=256)
 def _recommended(target: str, use: str, setting: Setting) -> Recommendation:
-    tried = list(candidates(setting, use))
-    right = [one for one in (judged(text, place, target, use) for text, place in tried) if one]
-    ranked = _ranked(_undominated(right), use)
+    tried = list(candidates(target, setting, use))
+    judgements = ((one, judged(one.loss, one.setting, target, use)) for one in tried)
+    ranked = _ranked([replace(found, source=one.source) for one, found in judgements if found], use)
     wrong = tuple(
         one for one in (_wrong(text, setting, target, use) for text in tempting(setting, use)) if one
     )
     elsewhere = None if ranked else _elsewhere(target, use, setting)
-    return Recommendation(target, use, setting, ranked, len(tried), wrong, elsewhere)
+    alone = use != "value" and setting.level != "token"
+    family = family_of(target, setting.sampling, use) if alone else None
+    return Recommendation(target, use, setting, ranked, len(tried), wrong, elsewhere, family)
 
 
 # ---------------------------------------------------------------------------- right or wrong
@@ -211,10 +259,10 @@ def judged(text: str, setting: Setting, target: str, use: str) -> Choice | None:
 
     A sequence of one token is a sample: what is wrong for samples is wrong for tokens.
     """
-    sample = Setting(setting.sampling, setting.use)
-    if setting.level == "token" and judged(text, sample, target, use) is None:
-        return None
     written = as_written(text, ())
+    of_tokens = setting.level == "token" and not names_slots(written.expression)
+    if of_tokens and judged(text, Setting(setting.sampling, setting.use), target, use) is None:
+        return None
     verdict = explained(written, setting)
     if verdict.trust != "kernel" or not is_right(verdict, target, use):
         return None
@@ -228,9 +276,14 @@ def is_right(verdict: Verdict, target: str, use: str) -> bool:
     return verdict.target == target and verdict.gradient.multiples == {target: "1"}
 
 
+def _in_ring(expression: Any) -> ExpPoly:
+    """The loss in the ring; at the first token, before which there is none."""
+    return to_ring(expression.replace(lambda e: isinstance(e, Summed), lambda e: sympy.S.Zero))
+
+
 def _value(written: Written, setting: Setting, target: str) -> Proof | None:
     """E_m[L] = KL, if so; at the level of tokens L is summed over t."""
-    copied = setting.on_policy and uses_sampler(to_ring(written.expression), setting)
+    copied = setting.on_policy and uses_sampler(_in_ring(written.expression), setting)
     under = "mu" if copied or not setting.on_policy else "q"
     try:
         return derive(_mean(written, setting, under), on_policy=copied).equals(KL(*DENSITIES[target]))
@@ -242,22 +295,6 @@ def _mean(written: Written, setting: Setting, under: str) -> Quantity:
     if setting.level == "token":
         return sum_over_t(at_token(written.expression, setting).expression, under)
     return replace(expectation(written.expression, under), labels={to_ring(written.expression): written})
-
-
-def _undominated(choices: list[Choice]) -> list[Choice]:
-    """Without those that push as another does, with no better a value, and ask for more."""
-    kept: list[Choice] = []
-    for choice in sorted(choices, key=lambda one: one.order):
-        if not any(_covers(other, choice) for other in kept):
-            kept.append(choice)
-    return kept
-
-
-def _covers(a: Choice, b: Choice) -> bool:
-    """a asks for no more than b, and gives no less; where both push alike, `order` has put a first."""
-    same = a.verdict.per_sample == b.verdict.per_sample and a.setting == b.setting
-    flags = [(x.fragile, x.attached, x.value is None, x.needs_ratio) for x in (a, b)]
-    return same and all(mine <= yours for mine, yours in zip(*flags, strict=True))
 
 
 def _wrong(text: str, setting: Setting, target: str, use: str) -> Wrong | None:
@@ -323,10 +360,6 @@ def _spread(a: Choice, b: Choice, use: str) -> Spread | None:
         return compared((a.written, b.written), a.setting).variance
     first, second = (Estimate(one.element, one.value) for one in (a, b) if one.value)
     return spread(first, second, "q" if a.setting.on_policy else "mu", True, scored=False)
-
-
-def _holds_k1(monomial: Any) -> bool:
-    return any(parse_name(name).base == "k1" for name, _ in monomial)
 
 
 def _slope(element: ExpPoly) -> bool:

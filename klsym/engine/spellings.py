@@ -76,6 +76,15 @@ def infix(code: str) -> str:
     return _infix(read(code), 0)
 
 
+def negative(code: str) -> str:
+    """The loss with a minus before it.
+
+    >>> negative("XAC"), negative("YCF")
+    ('-rho*k1', '-(k1 + r)')
+    """
+    return f"-{_infix(read(code), BINDS[TIMES])}"
+
+
 def _infix(tree: Any, least: int) -> str:
     """least: what binds less than that stands in brackets."""
     letter, *parts = tree

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import asdict
 from typing import Any
 
 from klsym.errors import UsageError
@@ -12,6 +13,8 @@ from klsym.render.verdict import setting_words, value_line
 
 KLS = {"reverse-kl": "KL(q||p)", "forward-kl": "KL(p||q)"}
 SAMPLERS = {True: "q", False: "mu"}
+# c of E_q[c s], and what b_star averages
+FAMILIES = {"reverse-kl": ("k1", "log r"), "forward-kl": ("-r", "r")}
 
 
 class RecommendationView(ABC):
@@ -24,6 +27,7 @@ class RecommendationView(ABC):
     tried: int
     wrong: tuple[Any, ...]
     elsewhere: Any
+    family: Any
 
     @abstractmethod
     def snippet(self, framework: str = "torch", number: int = 0) -> str:
@@ -62,7 +66,32 @@ def recommendation_text(found: RecommendationView, framework: str = "torch") -> 
     for number, choice in enumerate(found.choices):
         lines += ["", f"{number + 1}  {choice.loss}{_options(choice)}"]
         lines += [f"   {name:<10} {text}" for name, text in choice_rows(choice, found)]
-    return "\n".join([*lines, *_not_these(found)])
+    return "\n".join([*lines, *_all_of_them(found), *_not_these(found)])
+
+
+def _all_of_them(found: RecommendationView) -> list[str]:
+    """Of how many losses these were chosen, and how the others compare."""
+    family, on = found.family, found.setting.on_policy
+    if family is None:
+        return []
+    rho, m = ("", "q") if on else ("rho*", "mu")
+    square, c, of = ("s^2" if on else "rho^2 s^2"), *FAMILIES[found.target]
+    low, high = family.where
+    return [
+        "",
+        f"Chosen from all {family.losses:,} losses of up to {family.size} leaves and operations with this"
+        f" expected gradient{_beside(found)}",
+        f"   push       {rho}({c} + b) s at each sample: {len(family.constants)} numbers b, from"
+        f" {family.constants[0]} to {family.constants[-1]} (klsym catalogue)",
+        f"   variance   the nearer b is to b_star = E_{m}[{of} {square}]/E_{m}[{square}] the lower (proved);"
+        f" lowest with b = {family.best} where {low} <= {of} <= {high}",
+    ]
+
+
+def _beside(found: RecommendationView) -> str:
+    """What is recommended from beyond the catalogue."""
+    others = [choice.loss for choice in found.choices if choice.source != "catalogue"]
+    return f"; {' and '.join(others)} is longer" if others else ""
 
 
 def _none_right(found: RecommendationView) -> str:
@@ -225,6 +254,7 @@ def recommendation_json(found: RecommendationView) -> dict[str, Any]:
         "target": found.target, **setting, "tried": found.tried, "choices": choices,
         "not": [wrong_json(one, found) for one in found.wrong],
         "elsewhere": choice_json(found.elsewhere, found) if found.elsewhere else None,
+        "family": asdict(found.family) if found.family else None,
     }  # fmt: skip
 
 
@@ -242,7 +272,8 @@ def choice_json(choice: Any, found: RecommendationView) -> dict[str, Any]:
     return {
         "loss": choice.loss, "credit": choice.setting.credit or None,
         "weights": choice.setting.weights or None, "trust": verdict.trust,
-        "proved": proved(choice, found), "value": value_line(verdict), "per_sample": verdict.per_sample,
+        "source": choice.source, "proved": proved(choice, found), "value": value_line(verdict),
+        "per_sample": verdict.per_sample,
         "kind": choice.kind, "needs": needs(choice), "hypotheses": list(verdict.hypotheses),
         "variance_against_next_kind": spread.to_json() if spread else None,
         "clamped": [

@@ -64,6 +64,8 @@ class Code(Text):
             return self.fill(self.framework.sg, argument if simple else f"({argument})")
         if function in self.framework.functions:
             return f"{module}.{function}({argument})"
+        if function == "past":
+            return f"({argument}.cumsum(-1) - {argument})"
         if function == "expm1":
             return f"{module}.expm1({argument})"
         raise UsageError(f"{function} has no code in {self.framework.title} yet")
