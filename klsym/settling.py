@@ -13,6 +13,7 @@ from klsym.evidence import Evidence
 from klsym.files import write_whole
 from klsym.ledger import Claim, Settled, settle
 from klsym.progress import Wrapper, plainly
+from klsym.render.listing import columns
 
 
 @dataclass(frozen=True)
@@ -85,11 +86,7 @@ def counts(results: list[Judged]) -> str:
         parts = sum(r.checked for r in chosen)
         agrees = parts - sum(len(r.oracle) for r in chosen)
         rows.append((area, *map(str, (len(chosen), len(settled), len(kernel), parts, agrees))))
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = []
-    for name, *counts in rows:
-        shown = [c.rjust(w) for c, w in zip(counts, widths[1:], strict=True)]
-        lines.append("  ".join([name.ljust(widths[0]), *shown]))
+    lines = list(columns(rows, 1))
     return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:-1], "-" * len(lines[0]), lines[-1]])
 
 

@@ -56,6 +56,12 @@ def test_pairs(a: str, b: str, setting: dict[str, str], value: bool, sample: boo
     assert ("the same in every model" in shown) == (sample is True)
 
 
+def test_a_tree_is_printed_with_its_parameters() -> None:
+    found = compare("lam*k2", "k2", level="token")
+    assert found.value.witness is not None and "lam" in found.value.witness["parameters"]
+    assert f"  lam = {found.value.witness['parameters']['lam']}" in str(found).splitlines()
+
+
 LITERAL = [
     ("now(rho*k3)", "now(sg(rho)*k2)", "off-policy", True),
     ("past(rho)*now(rho*k3)", "past(rho)*now(rho*k1)", "off-policy", True),

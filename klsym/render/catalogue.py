@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
+
+from klsym.render.listing import columns
 
 if TYPE_CHECKING:
     from klsym.engine.catalogue import Catalogue, Choice, Found
@@ -45,26 +47,11 @@ def _counted(catalogue: Catalogue) -> Iterator[str]:
     rows += [["losses with the target", *("" for _ in settings)]]
     for target in TARGETS:
         rows.append([f"  {target}", *(f"{_last(f, target):,}" for f in settings)])
-    return aligned([*heads, *rows])
+    return columns([*heads, *rows], 1)
 
 
 def _last(found: Found, target: str) -> int:
     return found.targets[target][-1] if target in found.targets else 0
-
-
-def aligned(rows: Sequence[Sequence[str]], left: int = 1) -> Iterator[str]:
-    """Columns, the first `left` of them flush left.
-
-    >>> list(aligned([["a", "1"], ["bb", "10"]]))
-    ['a    1', 'bb  10']
-    """
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = [
-            text.ljust(width) if i < left else text.rjust(width)
-            for i, (text, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        yield "  ".join(cells).rstrip()
 
 
 def _having(catalogue: Catalogue, kl: str) -> Iterator[str]:
@@ -77,7 +64,7 @@ def _having(catalogue: Catalogue, kl: str) -> Iterator[str]:
         yield ""
         yield f"{found.sampling}, in the {found.use}: {len(choices)} gradients at a sample"
         heads = ["b", "loss", "with the right value", "losses", "spellings", "b_star"]
-        yield from aligned([heads, *map(_row, choices[:SHOWN])], left=3)
+        yield from columns([heads, *map(_row, choices[:SHOWN])], 3)
 
 
 def _row(choice: Choice) -> list[str]:

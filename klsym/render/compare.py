@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import re
 from html import escape
-from string import ascii_lowercase
 from typing import Any
 
 from klsym.abbreviations import Context
 from klsym.names import SAMPLE
 from klsym.render import formulas
+from klsym.render.listing import listed, model_lines
 from klsym.render.spelling import TEXT, is_sum
 from klsym.render.text import show_hypothesis, show_interval
-from klsym.render.verdict import setting_words, tree_lines
+from klsym.render.verdict import setting_words
 from klsym.ring import ONE, ExpPoly
 
 MINUS_ONE = ExpPoly.number(-1)
@@ -100,9 +100,9 @@ def comparison_text(found: Any) -> str:
             lines += [
                 "",
                 f"Counterexample: {name}, {answer.witness['refutes']}",
-                *_model_lines(answer.witness),
+                *model_lines(answer.witness),
             ]
-    lines += _listed("Not decided", found.undecided) + _listed("Hypotheses", found.hypotheses)
+    lines += listed("Not decided", found.undecided) + listed("Hypotheses", found.hypotheses)
     return "\n".join(lines)
 
 
@@ -153,24 +153,4 @@ def _variance_lines(name: str, witness: dict[str, Any]) -> list[str]:
     """A model; the left side of what it refutes is the larger variance."""
     high, low = show_interval(witness["left"]), show_interval(witness["right"])
     a, b = (low, high) if name == "A" else (high, low)
-    return ["", f"{name} varies less here", *_model_lines(witness)[:-1], f"  Var A = {a}, Var B = {b}"]
-
-
-def _model_lines(witness: dict[str, Any]) -> list[str]:
-    if "tree" in witness:
-        left, right = show_interval(witness["left"]), show_interval(witness["right"])
-        at = "".join(ascii_lowercase[branch] for branch in witness.get("path", ()))
-        lines = [*tree_lines(witness["tree"]), *([f"  at the sequence {at}"] if at else [])]
-        return [*lines, f"  left side {left}, right side {right}"]
-    lines = [f"  {n:<3} = ({', '.join(witness[n])})" for n in ("q", "p", "mu", "old") if n in witness]
-    lines += [f"  along the logit direction u = ({', '.join(witness['u'])})"]
-    lines += [f"  {n:<3} = ({', '.join(v)})" for n, v in witness.get("rewards", {}).items()]
-    lines += [f"  {n} = {v}" for n, v in witness.get("parameters", {}).items()]
-    if "outcome" in witness:
-        lines += [f"  at outcome {witness['outcome']} (of 0 to {len(witness['q']) - 1})"]
-    left, right = show_interval(witness["left"]), show_interval(witness["right"])
-    return [*lines, f"  left side {left}, right side {right}"]
-
-
-def _listed(title: str, items: tuple[str, ...]) -> list[str]:
-    return ["", title, *(f"  - {item}" for item in items)] if items else []
+    return ["", f"{name} varies less here", *model_lines(witness)[:-1], f"  Var A = {a}, Var B = {b}"]

@@ -8,6 +8,7 @@ from typing import Any
 from klsym.render import formulas
 from klsym.render.combination import combination_text
 from klsym.render.divergences import convexity_text, generated_json, in_r
+from klsym.render.listing import columns, listed
 from klsym.render.spelling import LATEX, TEXT
 from klsym.render.text import show_interval
 from klsym.render.values import shown
@@ -99,8 +100,8 @@ def descents_text(found: Any) -> str:
     lines += _table([(w.sampling, USES[w.use], w.loss, _refutation(w)) for w in found.wrong])
     if found.wrong and found.wrong[0].witness:
         lines += ["", *_model(found.wrong[0])]
-    lines += _listed("Hypotheses", _together(row.hypotheses for row in (*found.values, *found.gradients)))
-    return "\n".join(lines + _listed("Warnings", found.warnings))
+    lines += listed("Hypotheses", _together(row.hypotheses for row in (*found.values, *found.gradients)))
+    return "\n".join(lines + listed("Warnings", found.warnings))
 
 
 def _value(row: Any) -> str:
@@ -113,9 +114,7 @@ def _refutation(wrong: Any) -> str:
 
 
 def _table(rows: list[tuple[str, ...]]) -> list[str]:
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))] if rows else []
-    lines = ("  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True) if w) for row in rows)
-    return [f"  {line}".rstrip() for line in lines]
+    return [f"  {line}" for line in columns(rows)]
 
 
 def _model(wrong: Any) -> list[str]:
@@ -128,7 +127,3 @@ def _model(wrong: Any) -> list[str]:
 
 def _together(rows: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(line for row in rows for line in row))
-
-
-def _listed(heading: str, items: tuple[str, ...]) -> list[str]:
-    return ["", heading, *(f"  - {item}" for item in items)] if items else []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from string import ascii_lowercase
 from typing import Any
 
 from klsym.render import formulas
@@ -10,8 +9,8 @@ from klsym.render.combination import combination_text, value_text
 from klsym.render.divergences import functional_text, generated_text
 from klsym.render.effects import effects_lines
 from klsym.render.latex import aligned
+from klsym.render.listing import listed, model_lines
 from klsym.render.spelling import is_sum
-from klsym.render.text import show_interval
 
 TARGETS = {
     "zero": "nothing: the expected gradient is zero",
@@ -97,8 +96,8 @@ class VerdictView:
     @property
     def brief(self) -> str:
         """The answer without its derivation and hypotheses: the target, a counterexample, the warnings."""
-        lines = [*_facts(self), *_listed("Terms", term_lines(self)), *_listed("Parts", self.notes)]
-        lines += _witness_lines(self.witness, self.setting.level) + _listed("Warnings", self.warnings)
+        lines = [*_facts(self), *listed("Terms", term_lines(self)), *listed("Parts", self.notes)]
+        lines += _witness_lines(self.witness, self.setting.level) + listed("Warnings", self.warnings)
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -182,10 +181,10 @@ def value_line(verdict: VerdictView) -> str:
 
 def verdict_text(verdict: VerdictView) -> str:
     """For a terminal."""
-    lines = [*_facts(verdict), *_derivation_lines(verdict), *_listed("Terms", term_lines(verdict))]
-    lines += _listed("Parts", verdict.notes)
+    lines = [*_facts(verdict), *_derivation_lines(verdict), *listed("Terms", term_lines(verdict))]
+    lines += listed("Parts", verdict.notes)
     lines += _witness_lines(verdict.witness, verdict.setting.level)
-    lines += _listed("Hypotheses", verdict.hypotheses) + _listed("Warnings", verdict.warnings)
+    lines += listed("Hypotheses", verdict.hypotheses) + listed("Warnings", verdict.warnings)
     lines += ["", f"Instead  {verdict.instead}"] if verdict.instead else []
     if verdict.check:
         lines += ["", f"Check  {verdict.check['text']}"]
@@ -194,7 +193,7 @@ def verdict_text(verdict: VerdictView) -> str:
 
 def _facts(verdict: VerdictView) -> list[str]:
     rows = [("trust", proof_word(verdict)), ("value", value_line(verdict)), *_gradient_rows(verdict)]
-    effects = _listed(EFFECTS, tuple(effects_lines(verdict.effects)))
+    effects = listed(EFFECTS, tuple(effects_lines(verdict.effects)))
     return [headline(verdict), "", *(f"  {name:<9} {text}" for name, text in rows), *effects]
 
 
@@ -283,60 +282,15 @@ def _product(coefficient: str) -> str:
 def _witness_lines(witness: dict[str, Any] | None, level: str = "sample") -> list[str]:
     if witness is None:
         return []
-    lines = ["", f"Counterexample to {witness['refutes']}"]
+    of = "; each outcome is a whole sequence" if level == "sequence" else ""
     if "tree" in witness:
-        lines[-1] += ", which holds for gradients" if "v" in witness["tree"] else ""
-        lines += tree_lines(witness["tree"])
-        lines += [f"  {n} = {v}" for n, v in witness.get("parameters", {}).items()]
-        left, right = show_interval(witness["left"]), show_interval(witness["right"])
-        return [*lines, f"  left side {left}, right side {right}"]
-    lines[-1] += "; each outcome is a whole sequence" if level == "sequence" else ""
-    names = [n for n in ("q", "p", "mu", "old") if n in witness]
-    lines += [f"  {name:<3} = ({', '.join(witness[name])})" for name in names]
-    lines += [f"  along the logit direction u = ({', '.join(witness['u'])})"]
-    lines += [f"  {n:<3} = ({', '.join(v)})" for n, v in witness.get("rewards", {}).items()]
-    lines += [f"  {n} = {v}" for n, v in witness.get("parameters", {}).items()]
-    left, right = show_interval(witness["left"]), show_interval(witness["right"])
-    return [*lines, f"  left side {left}, right side {right}"]
-
-
-def tree_lines(tree: dict[str, Any]) -> list[str]:
-    """The tree of a counterexample in text, under a line that says how to read it."""
-    head, rows, caption = tree_rows(tree)
-    table = [head, *rows]
-    widths = [max(len(row[i]) for row in table) for i in range(len(head))]
-    lines = ("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)) for row in table)
-    return [f"  {caption}", *(f"  {line}".rstrip() for line in lines)]
-
-
-def tree_rows(tree: dict[str, Any]) -> tuple[list[str], list[list[str]], str]:
-    """Heads, one row for each prefix after which a token is drawn, and how they are to be read.
-
-    >>> leaf = {"q": ["1/2", "1/2"], "u": ["1", "0"], "next": [None, None]}
-    >>> tree_rows({**leaf, "next": [leaf, None]})[:2]
-    (['after', 'q', 'u'], [['start', '1/2, 1/2', '1, 0'], ['a', '1/2, 1/2', '1, 0']])
-    """
-    names = [name for name in ("q", "p", "mu", "old", "R", "M", "u", "v") if name in tree]
-    rows: list[list[str]] = []
-
-    def walk(prefix: str, node: dict[str, Any]) -> None:
-        rows.append([prefix or "start", *(", ".join(node[name]) for name in names)])
-        for token, after in zip(ascii_lowercase, node["next"], strict=False):
-            if after is not None:
-                walk(prefix + token, after)
-
-    walk("", tree)
-    tokens = ", ".join(ascii_lowercase[: len(tree["q"])])
-    return ["after", *names], rows, f"next token {tokens}; a sequence ends after a prefix that is not listed"
+        of = ", which holds for gradients" if "v" in witness["tree"] else ""
+    return ["", f"Counterexample to {witness['refutes']}{of}", *model_lines(witness)]
 
 
 def term_lines(verdict: VerdictView) -> tuple[str, ...]:
     """What each term of a sum does."""
     return tuple(f"{term.loss}: {term.says}" for term in verdict.terms)
-
-
-def _listed(title: str, items: tuple[str, ...]) -> list[str]:
-    return ["", title, *(f"  - {item}" for item in items)] if items else []
 
 
 def derivation_latex(verdict: VerdictView) -> str:

@@ -18,9 +18,9 @@ from klsym.abbreviations import (
 )
 from klsym.engine.derivation import Proof
 from klsym.engine.explain_samples import shown_witness
+from klsym.render.listing import tree_rows
 from klsym.render.spelling import LATEX
 from klsym.render.text import show_interval
-from klsym.render.verdict import tree_rows
 
 LONGEST = 24  # digits of a fraction that is printed as such
 

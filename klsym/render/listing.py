@@ -1,0 +1,72 @@
+"""What answers in text share: lists under a heading, columns, models in which two sides differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from string import ascii_lowercase
+from typing import Any
+
+from klsym.render.text import show_interval
+
+
+def listed(title: str, items: tuple[str, ...]) -> list[str]:
+    return ["", title, *(f"  - {item}" for item in items)] if items else []
+
+
+def columns(rows: Sequence[Sequence[str]], left: int | None = None) -> Iterator[str]:
+    """Lines of a table, the first `left` columns flush left (all of them if None); empty ones left out.
+
+    >>> list(columns([["a", "", "1"], ["bb", "", "10"]], left=1))
+    ['a    1', 'bb  10']
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [
+            text.ljust(width) if left is None or i < left else text.rjust(width)
+            for i, (text, width) in enumerate(zip(row, widths, strict=True))
+            if width
+        ]
+        yield "  ".join(cells).rstrip()
+
+
+def model_lines(witness: dict[str, Any]) -> list[str]:
+    """A model, and what the two sides of an equation are there."""
+    if "tree" in witness:
+        at = "".join(ascii_lowercase[branch] for branch in witness.get("path", ()))
+        lines = [*_tree_lines(witness["tree"]), *([f"  at the sequence {at}"] if at else [])]
+    else:
+        lines = [f"  {n:<3} = ({', '.join(witness[n])})" for n in ("q", "p", "mu", "old") if n in witness]
+        lines += [f"  along the logit direction u = ({', '.join(witness['u'])})"]
+        lines += [f"  {n:<3} = ({', '.join(v)})" for n, v in witness.get("rewards", {}).items()]
+    lines += [f"  {n} = {v}" for n, v in witness.get("parameters", {}).items()]
+    if "outcome" in witness:
+        lines += [f"  at outcome {witness['outcome']} (of 0 to {len(witness['q']) - 1})"]
+    left, right = show_interval(witness["left"]), show_interval(witness["right"])
+    return [*lines, f"  left side {left}, right side {right}"]
+
+
+def _tree_lines(tree: dict[str, Any]) -> list[str]:
+    """A tree under a line that says how to read it."""
+    head, rows, caption = tree_rows(tree)
+    return [f"  {caption}", *(f"  {line}" for line in columns([head, *rows]))]
+
+
+def tree_rows(tree: dict[str, Any]) -> tuple[list[str], list[list[str]], str]:
+    """Heads, one row for each prefix after which a token is drawn, and how they are to be read.
+
+    >>> leaf = {"q": ["1/2", "1/2"], "u": ["1", "0"], "next": [None, None]}
+    >>> tree_rows({**leaf, "next": [leaf, None]})[:2]
+    (['after', 'q', 'u'], [['start', '1/2, 1/2', '1, 0'], ['a', '1/2, 1/2', '1, 0']])
+    """
+    names = [name for name in ("q", "p", "mu", "old", "R", "M", "u", "v") if name in tree]
+    rows: list[list[str]] = []
+
+    def walk(prefix: str, node: dict[str, Any]) -> None:
+        rows.append([prefix or "start", *(", ".join(node[name]) for name in names)])
+        for token, after in zip(ascii_lowercase, node["next"], strict=False):
+            if after is not None:
+                walk(prefix + token, after)
+
+    walk("", tree)
+    tokens = ", ".join(ascii_lowercase[: len(tree["q"])])
+    return ["after", *names], rows, f"next token {tokens}; a sequence ends after a prefix that is not listed"
