@@ -201,11 +201,11 @@ def _element(written: Written) -> ExpPoly:
 # ---------------------------------------------------------------------------- in the ring
 def _in_ring(pair: Pair, setting: Setting, copied: bool, asked: list[Asked]) -> Comparison:
     """copied: a loss mentions the sampler, which on-policy is a detached copy of q."""
-    value, per_sample, gradient = (decided(a, b, copied) for a, b in zip(*asked, strict=True))
+    value, per_sample, gradient = (decided(one, other, copied) for one, other in zip(*asked, strict=True))
     variance, open_ = None, _open(value, per_sample, gradient)
     if setting.level != "token":
-        estimates = (_estimate(one.per_sample, copied) for one in asked)
-        variance = spread(*estimates, "q" if setting.on_policy else "mu", gradient.same is True)
+        a, b = (_estimate(one.per_sample, copied) for one in asked)
+        variance = spread(a, b, "q" if setting.on_policy else "mu", gradient.same is True)
         if variance.lower == "open":
             open_ = (*open_, "the order of the variances: neither a proof nor models both ways were found")
     trust = "open" if open_ else "kernel"

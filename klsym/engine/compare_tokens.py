@@ -9,7 +9,7 @@ E_mu[sum_t grad rho_now*k3_now]
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from klsym.abbreviations import Side
 from klsym.convert import to_ring
@@ -62,5 +62,9 @@ def asked_of_tokens(loss: TokenLoss, setting: Setting, copied: bool) -> Asked:
 
 def measured(quantity: Quantity, measure: str) -> Quantity:
     """The same means under another measure, or at one sample."""
-    terms = ((c, tuple(replace(atom, measure=measure) for atom in atoms)) for c, atoms in quantity.side.terms)
+
+    def moved(atom: Any) -> Any:
+        return replace(atom, measure=measure)
+
+    terms = ((c, tuple(map(moved, atoms))) for c, atoms in quantity.side.terms)
     return replace(quantity, side=Side.of(*terms))
