@@ -134,7 +134,7 @@ def explain_others(written: Written, setting: Setting) -> Verdict:
         value=value,
         value_constant=constant,
         trust="kernel",
-        hypotheses=(READINGS[_reading(start)], *found.proof.hypotheses),
+        hypotheses=(READINGS["leave-one-out" if start.context.premises else "mean"], *found.proof.hypotheses),
         steps=steps_of(found.proof),
         witness=None if found.reversed else _witness(start, found),
         inside_clamps=None,
@@ -278,17 +278,10 @@ def _equation(start: Derivation, form: Derivation, named: Quantity | None) -> tu
 
 def _witness(start: Derivation, found: Found) -> dict[str, Any] | None:
     held = start.context.given or start.context.premises
-    worth = derive(found.right, premises=SIZE if _holds_m(found.right) else ())
+    holds_m = any("m" in element.names() for element in elements(found.right.side))
+    worth = derive(found.right, premises=SIZE if holds_m else ())
     reward = ZERO if found.products else found.named.reward
     return witness_against_reverse_kl(worth if held else start, reward)
-
-
-def _holds_m(right: Quantity) -> bool:
-    return any("m" in element.names() for element in elements(right.side))
-
-
-def _reading(start: Derivation) -> str:
-    return "leave-one-out" if start.context.premises else "mean"
 
 
 def _turning(products: list[Product]) -> tuple[str | None, tuple[Proof, ...]]:

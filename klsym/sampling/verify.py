@@ -102,16 +102,12 @@ def verify(
     results = iter(run_all(work, scheduler=scheduler, progress=progress))
     report = Report(options, level, unsettled=[one for one in chosen if one.error])
     for identity in every:
-        checked = Checked(identity, (exactly or _exactly)(identity))
+        checked = Checked(identity, exactly(identity) if exactly else judge(identity.part, identity.claim))
         checked.finite = _judged(identity.finite, level, results, checked.few)
         checked.gaussian = _judged(identity.gaussian, level, results, checked.few)
         checked.autograd = _autograd(identity, options)
         report.checked.append(checked)
     return report
-
-
-def _exactly(identity: Identity) -> tuple[bool, str]:
-    return judge(identity.part, identity.claim)
 
 
 def _enlarged(trials: list[Trial] | str, level: Level) -> list[Trial] | str:
