@@ -3,7 +3,7 @@
 >>> from klsym.engine.explaining import as_written
 >>> setting = Setting("off-policy", level="token", weights="token", aggregate="sum")
 >>> asked_of_tokens(token_loss(as_written("rho*k3", ()), setting), setting, False).gradient
-E_mu[sum_t grad rho_now*k3_now]
+E_mu[sum_t grad(rho_now*k3_now)]
 """
 
 from __future__ import annotations
