@@ -42,7 +42,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run one command; the exit code.
 
     >>> main(["claims", "gradient.k1-loss"])
-    gradient.k1-loss proved    settled kernel E_q[grad k1] = 0
+    gradient.k1-loss proved    settled kernel  all      E_q[grad k1] = 0
     0
 
     argv: the words after `klsym`; those of the process if None.
