@@ -17,7 +17,7 @@ from klsym.render import formulas
 from klsym.render.listing import listed, model_lines
 from klsym.render.spelling import TEXT, is_sum
 from klsym.render.text import show_hypothesis, show_interval
-from klsym.render.verdict import setting_words
+from klsym.render.verdict import TRUST, setting_words
 from klsym.ring import ONE, ExpPoly
 
 MINUS_ONE = ExpPoly.number(-1)
@@ -64,12 +64,7 @@ class ComparisonView:
 
 
 WORDS = {True: "the same", False: "different", None: "not decided"}
-TRUST = {
-    "kernel": "proved, replayed by the kernel",
-    "sympy": "rests on SymPy (outside the decidable core)",
-    "numeric": "supported by numbers only, not proved",
-    "open": "what is answered is proved, replayed by the kernel; the rest is open",
-}
+OPEN = {"open": "what is answered is proved, replayed by the kernel; the rest is open"}
 LOWER = {
     "A": "A varies no more than B in any model",
     "B": "B varies no more than A in any model",
@@ -86,7 +81,7 @@ def comparison_text(found: Any) -> str:
     said = ", ".join(setting_words(found.setting, ("as losses", "as detached rewards")))
     lines = [f"A = {found.losses[0]}", f"B = {found.losses[1]}  ({said})", ""]
     decided = found.variance or any(answer.same is not None for _, answer in rows)
-    lines += [f"  trust                 {TRUST[found.trust]}"] if decided else []
+    lines += [f"  trust                 {(TRUST | OPEN)[found.trust]}"] if decided else []
     for name, answer in rows:
         said = f": {answer.statement}" if answer.statement else ""
         lines.append(f"  {name:<21} {WORDS[answer.same]}{said}")

@@ -22,6 +22,11 @@ TARGETS = {
     "none": "no objective: the expected gradient is the gradient of no function",
     None: "open: neither a named objective nor shown to be none",
 }
+TRUST = {
+    "kernel": "proved, replayed by the kernel",
+    "sympy": "rests on SymPy (outside the decidable core)",
+    "numeric": "supported by numbers only, not proved",
+}
 EFFECTS = "What descending it does"
 LEVELS = {
     "token": (
@@ -157,11 +162,7 @@ def _is_objective(verdict: VerdictView) -> bool:
 def proof_word(verdict: VerdictView) -> str:
     if verdict.gradient.target is None:
         return "open: the target is neither proved nor refuted"
-    return {
-        "kernel": "proved, replayed by the kernel",
-        "sympy": "rests on SymPy (outside the decidable core)",
-        "numeric": "supported by numbers only, not proved",
-    }[verdict.trust]
+    return TRUST[verdict.trust]
 
 
 def value_line(verdict: VerdictView) -> str:
