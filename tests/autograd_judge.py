@@ -9,11 +9,15 @@ the sum of the absolute values of all the terms that the chain and product rules
 stands, none of them cancelled.  Rounding is then a few 1e-16 of the size for each operation, and AGREE
 leaves three digits for long sums and for exponents of a few units.  A wrong detach moves the derivative by
 whole terms, and even a factor of 1 + 1e-9 on the loss is seen.
+
+    python -m autograd_judge --count 1000
 """
 
 from __future__ import annotations
 
+import argparse
 import random
+import sys
 from dataclasses import dataclass
 from functools import cache
 from math import prod
@@ -245,3 +249,35 @@ def judge_wrong(case: Case, wrong: Any, backend: str) -> tuple[bool, bool]:
     right = Gradient(ring_gradient(case).value, sizes)
     flagged = right.misses(autograd(wrong, case, backend)) > AGREE
     return slope(loss, case) != slope(wrong, case), flagged
+
+
+# ---------------------------------------------------------------------------- many losses
+def _disagreements(cases: list[Case], gradient: Any, backend: str) -> dict[Case, float]:
+    found = {case: gradient(case).misses(autograd(parse(case.text), case, backend)) for case in cases}
+    return {case: misses for case, misses in found.items() if not misses < AGREE}
+
+
+def ring_disagreements(cases: list[Case], backend: str) -> dict[Case, float]:
+    return _disagreements(cases, ring_gradient, backend)
+
+
+def outside_disagreements(cases: list[Case], backend: str) -> dict[Case, float]:
+    return _disagreements(cases, outside_gradient, backend)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="random losses against real automatic differentiation")
+    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--backend", choices=("torch", "jax"), default="torch")
+    options = parser.parse_args()
+    found = ring_disagreements(ring_cases(options.seed, options.count), options.backend)
+    found |= outside_disagreements(outside_cases(options.seed, options.count), options.backend)
+    print(
+        f"{options.backend}: {2 * options.count} random losses, {len(found)} disagreements", *found, sep="\n"
+    )
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,5 +1,5 @@
 """The interface to automatic differentiation, the same for PyTorch and JAX: answers known by hand, Gaussians,
-ties, and refusals.  The comparison with klsym's own gradients stands in `test_autograd_torch` and `_jax`.
+ties, and refusals.  The comparison with klsym's own gradients stands in `test_autograd`.
 """
 
 from __future__ import annotations
