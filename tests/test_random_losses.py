@@ -18,20 +18,25 @@ from random_losses import SETTINGS, Case, anywhere, generate
 import klsym
 
 SEED = 1
-COUNT = 400
+COUNT = 400  # of the mixture
+EXAMINED = 150  # a share of the 20,000 of `make random-losses`
 ANYWHERE = 40  # losses in all settings
-BATCH = 25  # losses a test: small enough to spread over parallel workers
+TAMPERED = 30
 
 
 # ---------------------------------------------------------------------------- the verdicts
 @cache
-def cases(count: int = COUNT) -> tuple[Case, ...]:
-    return tuple(generate(SEED, number) for number in range(count))
+def cases() -> tuple[Case, ...]:
+    return tuple(generate(SEED, number) for number in range(COUNT))
 
 
-@pytest.mark.parametrize("first", range(0, COUNT, BATCH))
-def test_verdicts_on_random_losses(first: int) -> None:
-    outcomes = [examine(case) for case in cases()[first : first + BATCH]]
+@cache
+def explained(case: Case) -> Any:
+    return klsym.explain(case.text, sampling=case.sampling, use=case.use)
+
+
+def test_verdicts_on_random_losses() -> None:
+    outcomes = [examine(case) for case in cases()[:EXAMINED]]
     assert not [outcome for outcome in outcomes if outcome.complaints]
 
 
@@ -44,7 +49,7 @@ def test_the_mixture_holds_every_target() -> None:
 
 
 def test_verdicts_in_any_setting() -> None:
-    """A share of the campaign of `make random-losses`."""
+    """Another share of that campaign."""
     outcomes = [examine(anywhere(SEED, number)) for number in range(ANYWHERE)]
     assert not [outcome for outcome in outcomes if outcome.complaints]
 
@@ -91,13 +96,10 @@ WRONG: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("field", WRONG)
 def test_the_judge_rejects_wrong_answers(field: str) -> None:
     """The verdicts pass as they are; with one field wrong, each is complained about under its name."""
-    for case in cases(60):
-        outcome = examine(case)
-        if outcome.complaints:
-            continue  # reported by the test above
-        if field == "multiples" and outcome.target not in NAMED:
+    for case in cases()[:TAMPERED]:
+        verdict = explained(case)
+        if field == "multiples" and verdict.to_json()["gradient"]["target"] not in NAMED:
             continue  # what a verdict states beside a rest is not judged
-        verdict = klsym.explain(case.text, sampling=case.sampling, use=case.use)
         found = complaints(case, WRONG[field](verdict))
         assert any(field in line for line in found), (case, field, found)
 
