@@ -22,7 +22,9 @@ def test_every_experiment_claim_is_in_the_catalogue():
     assert ids == {f"experiment.{name}" for name in EXPERIMENTS} - {"experiment.gaussian-estimators"}
 
 
-@pytest.mark.parametrize("name", sorted(set(EXPERIMENTS) - {"gaussian-estimators"}))
+# The others take up to half a minute each: `klsym report` settles them, notebook 8 asserts each finding at
+# full size, and their own tests find it in smaller runs.
+@pytest.mark.parametrize("name", ["tm-fig1", "tm-fig2"])
 def test_experiment_claim_settles(name):
     settled = settle(load()[f"experiment.{name}"])
     assert (settled.status, settled.error, settled.trust) == ("settled", "", "numeric")
