@@ -46,25 +46,29 @@ def test_right_verdicts_pass(loss: str, sampling: str) -> None:
 def test_rewards_and_sequences_pass(use: str, sampling: str) -> None:
     for loss, options in (("rho*k2", {}), ("k1", {"level": "sequence", "aggregate": "mean"})):
         verdict = engine.explain(loss, sampling, use, **options)
-        assert "literal loss" in with_check(verdict, parse(loss)).check["text"]
-        assert with_check(verdict, parse(loss)).check["passed"] is True
+        found = with_check(verdict, parse(loss)).check
+        assert "literal loss" in found["text"] and found["passed"] is True
         wrong = replace(verdict, coefficient=f"{verdict.coefficient} + k1**2")
         assert with_check(wrong, parse(loss)).check["passed"] is False
 
 
-@pytest.mark.parametrize("bound", [10, 20, 40, 300])
-@pytest.mark.parametrize("beyond", [STEP, UNDER], ids=["above", "below"])
+@pytest.mark.parametrize("bound", [10, 40, 300])
 @pytest.mark.parametrize("sampling", ["on-policy", "off-policy"])
-def test_what_is_wrong_beyond_a_clamp_alone_is_seen(bound: int, beyond: str, sampling: str) -> None:
+def test_what_is_wrong_beyond_a_clamp_alone_is_seen(bound: int, sampling: str) -> None:
     """The coefficient is right between the bounds, and its slope beyond one of them is not 0."""
-    loss = f"clip(k1, -{bound}, {bound})"
-    verdict = engine.explain(loss, sampling)
-    extra = beyond.format(bound) + ("" if sampling == "on-policy" else "/rho")
-    assert checked(loss, sampling)["passed"] is True
-    found = checked(loss, sampling, coefficient=f"{verdict.coefficient} + {extra}")
-    assert found["passed"] is False and found["text"].startswith("FAILED") and "coefficient" in found["text"]
-    found = checked(loss, sampling, per_sample=f"{verdict.per_sample} + {beyond.format(bound)}")
-    assert found["passed"] is False and "in the gradient" in found["text"]
+    parsed = parse(f"clip(k1, -{bound}, {bound})")
+    verdict = engine.explain(f"clip(k1, -{bound}, {bound})", sampling)
+    assert with_check(verdict, parsed).check["passed"] is True
+    weight = "" if sampling == "on-policy" else "/rho"
+    for beyond in (STEP.format(bound), UNDER.format(bound)):
+        for part, text, place in (
+            ("coefficient", beyond + weight, "coefficient"),
+            ("per_sample", beyond, "gradient"),
+        ):
+            wrong = replace(verdict, **{part: f"{getattr(verdict, part)} + {text}"})
+            found = with_check(wrong, parsed).check
+            assert found["passed"] is False and found["text"].startswith("FAILED")
+            assert f"in the {place}" in found["text"], beyond
 
 
 @pytest.mark.parametrize(
