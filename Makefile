@@ -84,8 +84,9 @@ bench: install ## time the engine, the sampling and the experiments
 calibrate: install ## measure over many seeds that error rates are what they say
 	$(BIN)/python benchmarks/calibration.py
 
-attacks: install ## attack the kernel with random certificates; every theorem is judged by a literal oracle
+attacks: install ## attack the kernel with random certificates and with true ones changed at random, judged by a literal oracle
 	PYTHONPATH=tests $(BIN)/python -m attacks --count 20000 --seed 1
+	$(BIN)/python tests/mutated_certificates.py --count 20000
 
 mutants: install ## change the trusted base line by line; the kernel's tests must notice each change
 	$(BIN)/python tests/mutants.py --jobs 2

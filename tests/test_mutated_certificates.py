@@ -1,4 +1,4 @@
-"""A few thousand certificates changed at random; many more by the command line of mutated_certificates.py."""
+"""Some certificates changed at random; many more by `make attacks`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from klsym.errors import Refused
 from klsym.kernel import check, show
 from klsym.statements import Statement
 
-COUNT = 4000
+COUNT = 1600
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def test_what_is_accepted_and_says_something_else_is_true(found):
                 known.add(said)
                 counts[judged(theorem)] += 1
                 assert judged(theorem) != FALSE, (number, name, said)
-    assert counts[TRUE] >= 15, counts
+    assert counts[TRUE] >= 6, counts
 
 
 def test_the_originals_are_true():
