@@ -25,6 +25,7 @@ from test_targets import (
     expected_gradient,
     same,
     score_form,
+    sheet,
 )
 from test_targets import MODELS as FLOAT_MODELS
 
@@ -40,9 +41,12 @@ OFF_REWARD = {**OFF, **REWARD}
 PPO = "min(rho*A, clip(rho, 0.8, 1.2)*A)"
 
 
+verdict_on = cache(explain)
+
+
 @cache
 def ask(loss: str, **options: str) -> str:
-    return json.dumps(explain(loss, **options).to_json())
+    return json.dumps(verdict_on(loss, **options).to_json())
 
 
 # ---------------------------------------------------------------------------- the JSON contract
@@ -69,7 +73,7 @@ SAMPLES = [
 
 @pytest.mark.parametrize(("loss", "options"), SAMPLES)
 def test_json_has_exactly_the_keys_of_the_contract(loss: str, options: dict[str, str]) -> None:
-    answer = explain(loss, **options).to_json()
+    answer = verdict_on(loss, **options).to_json()
     assert answer == json.loads(json.dumps(answer))
     assert set(answer) == KEYS and set(answer["gradient"]) == GRADIENT and set(answer["value"]) == VALUE
     setting = {"sampling": "on-policy", "use": "loss", "level": "sample", "batch": "none", "loss": loss}
@@ -103,7 +107,7 @@ def test_the_combination_adds_up_to_the_coefficient(loss: str, options: dict[str
 
 @pytest.mark.parametrize(("loss", "sampling", "use", "row"), SHEET)
 def test_strings_are_in_the_grammar(loss: str, sampling: str, use: str, row: Any) -> None:
-    gradient = explain(loss, sampling=sampling, use=use, parameters=["har"]).to_json()["gradient"]
+    gradient = sheet(loss, sampling, use).to_json()["gradient"]
     combination = (gradient["combination"] or {}).values()
     for text in (gradient["per_sample"], gradient["coefficient"], *combination):
         parse(text, ["har"])
@@ -125,7 +129,7 @@ def test_strings_are_in_the_grammar(loss: str, sampling: str, use: str, row: Any
     ],
 )
 def test_objective(loss: str, options: dict[str, str], objective: str | None) -> None:
-    answer = explain(loss, **options).to_json()["gradient"]
+    answer = verdict_on(loss, **options).to_json()["gradient"]
     if answer["target"] == "combination":
         assert r"\mathbb{E}_{q}" in answer["objective"] and r"\mathrm{KL}" in answer["objective"]
         assert "++" not in answer["objective"] and "+ -" not in answer["objective"]
@@ -135,7 +139,7 @@ def test_objective(loss: str, options: dict[str, str], objective: str | None) ->
 
 def test_explain_is_deterministic() -> None:
     for loss, options in SAMPLES:
-        assert explain(loss, **options).to_json() == explain(loss, **options).to_json()
+        assert explain(loss, **options).to_json() == verdict_on(loss, **options).to_json()
 
 
 def test_the_proofs_replay_and_speak_of_the_loss() -> None:
@@ -283,7 +287,7 @@ def check_answer(loss: str, answer: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("loss", "sampling", "use", "row"), SHEET)
 def test_witness(loss: str, sampling: str, use: str, row: Any) -> None:
-    check_answer(loss, explain(loss, sampling=sampling, use=use, parameters=["har"]).to_json())
+    check_answer(loss, sheet(loss, sampling, use).to_json())
 
 
 # ---------------------------------------------------------------------------- outside the ring
@@ -416,7 +420,7 @@ def test_outside_the_ring_witness(loss: str, options: dict[str, str], at_most: A
     ],
 )
 def test_values_outside_the_ring(loss: str, options: dict[str, str], target: str, unbiased: bool) -> None:
-    value = explain(loss, **options).to_json()["value"]
+    value = verdict_on(loss, **options).to_json()["value"]
     assert (value["target"], value["unbiased_for_reverse_kl"]) == (target, unbiased)
 
 
@@ -543,7 +547,7 @@ WARNINGS: list[tuple[str, dict[str, str], set[str]]] = [
     ("loss", "options", "kinds"), WARNINGS, ids=[" ".join([w[0], *w[1].values()]) for w in WARNINGS]
 )
 def test_warnings(loss: str, options: dict[str, str], kinds: set[str]) -> None:
-    lines = explain(loss, **options).warnings
+    lines = verdict_on(loss, **options).warnings
     found = {kind for kind, words in KINDS.items() if any(re.search(words, line) for line in lines)}
     assert found == kinds
     assert len(lines) == len(kinds), "a warning that the table does not know"
@@ -566,7 +570,7 @@ WRONG_WAYS: list[tuple[str, str, str]] = [  # loss, what it may move the wrong w
 @pytest.mark.parametrize("size", [-3.0, -0.5, 0.5, 1.5, 3.0])
 def test_where_a_loss_moves_the_wrong_way(loss: str, words: str, where: str, size: float) -> None:
     """The multiple of grad KL or of -grad E_q[h] is measured on finite models: negative where it is said."""
-    told = [line for line in explain(loss).warnings if words in line]
+    told = [line for line in verdict_on(loss).warnings if words in line]
     assert len(told) == 1
     condition = re.search(r" where (.*) ([<>]) 0$", told[0])
     meant = {"lam": size}
@@ -620,7 +624,7 @@ def test_the_terms_without_a_weight_are_named() -> None:
     ],
 )
 def test_hypotheses(loss: str, options: dict[str, str], lines: list[str]) -> None:
-    hypotheses = explain(loss, **options).hypotheses
+    hypotheses = verdict_on(loss, **options).hypotheses
     for words in lines:
         assert any(re.search(words, line) for line in hypotheses), hypotheses
 

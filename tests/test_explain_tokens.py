@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import token_judge as judge
 from conftest import labelled
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from klsym.convert import to_ring
@@ -321,6 +321,7 @@ SETTINGS = st.fixed_dictionaries(
 CREDITS = st.sampled_from([{}, SAME, REWARD, TOTAL])
 
 
+@settings(max_examples=25)
 @given(LOSSES, SETTINGS, CREDITS)
 def test_random_losses(loss: str, setting: dict[str, str], credit: dict[str, str]) -> None:
     """The printed coefficient has the field for its mean, and what is called a gradient has no twist."""

@@ -6,6 +6,7 @@ import base64
 import io
 import json
 import runpy
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -63,6 +64,7 @@ DRAWN_IN = {
 }  # fmt: skip
 
 
+@cache
 def stored(notebook: str) -> list[str]:
     cells = json.loads((FOLDER / f"{notebook}.ipynb").read_text(encoding="utf-8"))["cells"]
     data = (output.get("data", {}) for cell in cells for output in cell.get("outputs", []))

@@ -338,10 +338,15 @@ def test_the_cheat_sheet_itself_holds(loss: str, sampling: str, use: str, row: A
     assert all(close(pushed(loss, at), evaluate(per_sample, at)) for at in points)
 
 
+@cache
+def sheet(loss: str, sampling: str, use: str) -> Any:
+    return explain(loss, sampling=sampling, use=use, parameters=["har"])
+
+
 @pytest.mark.parametrize(("loss", "sampling", "use", "row"), SHEET)
 def test_cheat_sheet(loss: str, sampling: str, use: str, row: Any) -> None:
     target, combination, per_sample, coefficient, value = row
-    verdict = explain(loss, sampling=sampling, use=use, parameters=["har"])
+    verdict = sheet(loss, sampling, use)
     answer = verdict.to_json()
     gradient = answer["gradient"]
     assert (gradient["target"], verdict.trust) == (target, "kernel")
