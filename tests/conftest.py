@@ -20,7 +20,10 @@ from klsym.ledger import Settled, load, recall
 settings.register_profile("klsym", derandomize=True, deadline=None, max_examples=60)
 settings.load_profile("klsym")
 
-QUOTES_THE_LEDGER = re.compile(r"klsym/(tables|write_up)/|tests/test_(cli_)?(ledger|tables|write_up)")
+QUOTES_THE_LEDGER = re.compile(
+    r"klsym/(tables|write_up)/"
+    r"|tests/test_(cli_tables|clips|inequalities|ledger|neighbours|practice|render|tables|variances|write_up|\w+_claims)"
+)
 # what changes how klsym's processes print, and how wide
 HANDED_DOWN = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "MPLBACKEND", "PYTHONIOENCODING", "PYTHONUTF8",
                "PYTHONWARNINGS", "PYTHONOPTIMIZE", "PYTHONUNBUFFERED", "PYTHONVERBOSE")  # fmt: skip

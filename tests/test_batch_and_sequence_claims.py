@@ -47,12 +47,12 @@ from klsym.derivations.batches import SIZE, leave_one_out
 from klsym.derivations.variances import CENTRED, CROSS, PLAIN, SPREAD
 from klsym.errors import KlsymError
 from klsym.kernel import check
-from klsym.ledger import load, settle
+from klsym.ledger import recall
 
 
 @pytest.mark.parametrize("name", BATCHES_AND_SEQUENCES)
 def test_claim_is_settled_by_the_kernel(name: str) -> None:
-    settled = settle(load()[name])
+    settled = recall(name)
     assert (settled.status, settled.trust, settled.error) == ("settled", "kernel", "")
     assert settled.claim.verdict == BATCHES_AND_SEQUENCES[name]
     certificate = json.loads(json.dumps(settled.certificate()))
@@ -60,7 +60,7 @@ def test_claim_is_settled_by_the_kernel(name: str) -> None:
 
 
 def test_rao_blackwell_is_refuted_as_printed_and_the_mean_is_proved() -> None:
-    settled = settle(load()["neighbour.rao-blackwell"])
+    settled = recall("neighbour.rao-blackwell")
     assert (settled.claim.verdict, settled.trust, settled.error) == ("corrected", "sympy", "")
     kinds = [getattr(part, "kind", None) or part.theorem.kind for part in settled.parts]
     assert kinds == ["proved", "exact", "refuted"]

@@ -50,7 +50,7 @@ from klsym.derivations.catalogue import (
     weighed,
 )
 from klsym.errors import ProofError
-from klsym.ledger import load, settle
+from klsym.ledger import load, recall
 from klsym.numeric.exact import check_theorem
 
 
@@ -169,7 +169,7 @@ def test_the_right_versions_of_these_are_proved() -> None:
 
 def test_the_order_holds_where_its_premises_do() -> None:
     """The oracle chooses b_star and c as the premises say; the order asks that alpha > 0 and c is not 0."""
-    part = settle(load()["catalogue.order"]).theorems[1]
+    part = recall("catalogue.order").theorems[1]
     assert part.statement.relation == "<=" and len(part.statement.context.premises) == 2
     assert {h[1] for h in part.hypotheses if h[0] in ("positive", "nonzero")} == {"alpha", "c"}
     assert check_theorem(part, range(3)).passed

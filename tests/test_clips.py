@@ -32,7 +32,7 @@ from klsym.calculus import (
 from klsym.derivations.clips import bound, outside
 from klsym.errors import ProofError
 from klsym.kernel import check
-from klsym.ledger import load, settle
+from klsym.ledger import recall
 from klsym.settling import judge
 
 SURROGATE = "(-rho*M - (1 - M)*sg(b))"
@@ -54,7 +54,7 @@ CLAIMS = {
 
 @pytest.mark.parametrize("name", CLAIMS)
 def test_claim_settles(name: str) -> None:
-    settled = settle(load()[name])
+    settled = recall(name)
     assert (settled.status, settled.trust, settled.error) == ("settled", "kernel", "")
     assert tuple(map(str, settled.parts)) == CLAIMS[name]
     assert [t.kind for t in check(settled.certificate())] == [t.kind for t in settled.theorems]

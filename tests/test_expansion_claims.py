@@ -11,7 +11,7 @@ import pytest
 from klsym.derivations import expansions
 from klsym.engine.expansion import Expansion
 from klsym.evidence import Evidence
-from klsym.ledger import load, settle
+from klsym.ledger import load, recall, settle
 from klsym.ring import ExpPoly
 
 TEXTS = {
@@ -34,7 +34,7 @@ TEXTS = {
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_claims_settle_with_these_statements(name):
-    settled = settle(load()[name])
+    settled = recall(name)
     assert (settled.status, settled.error, settled.trust) == ("settled", "", "sympy")
     assert [part.text for part in settled.parts] == TEXTS[name]
     for part in settled.parts:
@@ -44,7 +44,7 @@ def test_claims_settle_with_these_statements(name):
 
 
 def test_hypotheses_name_the_neighbourhood():
-    settled = settle(load()["value.k2-bias-order"])
+    settled = recall("value.k2-bias-order")
     assert settled.hypotheses == [
         "p << q: wherever p > 0, also q > 0",
         "e = sup |p/q - 1| is at most 1/2",
@@ -52,7 +52,7 @@ def test_hypotheses_name_the_neighbourhood():
 
 
 def test_the_printed_form_is_what_is_refuted():
-    settled = settle(load()["value.k2-not-csiszar"])
+    settled = recall("value.k2-not-csiszar")
     assert [part.kind for part in settled.parts] == ["exact", "exact", "refuted"]
     assert settled.printed == TEXTS["value.k2-not-csiszar"][2]
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from klsym.figures import batches, sequences
-from klsym.ledger import load, settle
+from klsym.ledger import recall
 from klsym.numeric.autoregressive import Autoregressive, random_autoregressive
 from klsym.numeric.models import FiniteModel
 
@@ -18,7 +18,7 @@ SMALL = FiniteModel(q=["1/2", "1/4", "1/4"], p=["1/4", "1/4", "1/2"], u=[1, 0, 0
 
 
 def proof(name: str, part: int = 0) -> Any:
-    return settle(load()[name]).proofs[part]
+    return recall(name).proofs[part]
 
 
 def estimates(name: str, size: int) -> tuple[Any, Any]:

@@ -10,7 +10,7 @@ import sympy
 
 from klsym.derivations import gaussians
 from klsym.language import k1, k3
-from klsym.ledger import load, settle
+from klsym.ledger import load, recall, settle
 from klsym.numeric.gaussian import Divergent, Gaussian, variance
 from klsym.numeric.gaussian_quadrature import ESTIMATORS, mean, mean_and_sd
 
@@ -25,7 +25,7 @@ U = -0.5 - float(mpmath.lambertw(-mpmath.exp(-0.5) / 2, -1).real)
 
 @pytest.fixture(scope="module")
 def settled():
-    return {name: settle(load()[name]) for name in CLAIMS}
+    return {name: recall(name) for name in CLAIMS}
 
 
 @pytest.mark.parametrize("name", CLAIMS)

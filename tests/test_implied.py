@@ -36,7 +36,7 @@ from klsym.derivations.implied import g, slope
 from klsym.derivations.optima import penalised
 from klsym.engine.generators import strength
 from klsym.errors import ProofError
-from klsym.ledger import load, settle
+from klsym.ledger import load, recall
 
 a, nu = parameter("a"), parameter("nu")
 
@@ -136,7 +136,7 @@ STRENGTHS = {
 
 
 def test_the_strength_of_each_placement() -> None:
-    said = [part.text for part in settle(load()["implied.fisher-table"]).parts]
+    said = [part.text for part in recall("implied.fisher-table").parts]
     assert said == [f"{name}: f''(1) = {value}" for name, value in STRENGTHS.items()]
 
 

@@ -41,7 +41,7 @@ from klsym.calculus import (
 from klsym.derivations.inequalities import bias, mean_square_error, squared
 from klsym.errors import KlsymError, ProofError
 from klsym.kernel import check, read
-from klsym.ledger import load, settle
+from klsym.ledger import recall
 from klsym.numeric.exact import check_theorem
 from klsym.render.latex import theorem_latex
 
@@ -327,7 +327,7 @@ CLAIMS: dict[str, tuple[str, ...]] = {
 
 @pytest.mark.parametrize("name", CLAIMS)
 def test_claim_settles(name: str) -> None:
-    settled = settle(load()[name])
+    settled = recall(name)
     trust = "sympy" if name == "value.optimal-lambda" else "kernel"  # its limit is an expansion
     assert (settled.status, settled.trust, settled.error) == ("settled", trust, "")
     assert {proof.trust for proof in settled.proofs} == {"kernel"}
@@ -340,7 +340,7 @@ def test_claim_settles(name: str) -> None:
 
 def test_n_times_the_difference_of_the_errors_is_what_the_claim_writes() -> None:
     """The claim writes n MSE_n(k1) - n MSE_n(k2) as one mean and two products."""
-    proof = settle(load()["value.mse-crossover"]).proofs[1]
+    proof = recall("value.mse-crossover").proofs[1]
     difference = N * mean_square_error(k1) - N * mean_square_error(k2)
     left = Quantity(proof.theorem.statement.left)
     assert derive(difference).equals(left, evaluate=True).theorem.kind == "proved"

@@ -41,7 +41,7 @@ from klsym.convert import generic_functions, to_ring
 from klsym.derivations import neighbours as module
 from klsym.errors import NotInRing, ProofError
 from klsym.kernel import check
-from klsym.ledger import load, settle
+from klsym.ledger import recall
 from klsym.numeric.exact import check_theorem, evaluate
 from klsym.numeric.models import random_model
 from klsym.ring import ExpPoly
@@ -99,7 +99,7 @@ CALCULATED = ("neighbour.k3-loss-first-order", "neighbour.gaussian-k3-reward-van
 
 @pytest.mark.parametrize("name", CLAIMS)
 def test_claim_settles(name: str) -> None:
-    settled = settle(load()[name])
+    settled = recall(name)
     trust = "sympy" if name in CALCULATED else "kernel"
     assert (settled.status, settled.trust, settled.error) == ("settled", trust, "")
     assert tuple(map(str, settled.parts)) == CLAIMS[name]
@@ -215,7 +215,7 @@ def test_other_derivatives_are_refused(wrong: Any) -> None:
     ],
 )
 def test_the_oracle_takes_the_derivative_of_the_function(function: Any, slope: Any) -> None:
-    theorem = settle(load()["neighbour.loss-as-reward"]).theorems[4]
+    theorem = recall("neighbour.loss-as-reward").theorems[4]
     for seed in range(5):
         model = random_model(seed, 4)
         left, right = evaluate(theorem.statement, model, {"g": function})

@@ -39,7 +39,7 @@ from klsym.derivations.crib_sheets import OFF, ON, RATED, SHEET, Cell
 from klsym.derivations.rewards import rewarded
 from klsym.engine.compare import compare
 from klsym.errors import ProofError
-from klsym.ledger import load, settle
+from klsym.ledger import load, recall, settle
 from klsym.settling import check_settled
 
 b, n = parameter("b"), parameter("n")
@@ -109,7 +109,7 @@ def test_a_wrong_version_is_refused(name: str, number: int) -> None:
     "name", ["practice.wz1-crib-sheet", "practice.wz2-ratings", "practice.per-token-sum"]
 )
 def test_computed_claims_settle_and_their_checks_agree(name: str) -> None:
-    judged = check_settled(settle(load()[name]))
+    judged = check_settled(recall(name))
     assert not judged.error and judged.settled.status == "settled"
     assert all(agrees for agrees, _ in judged.judged)
 

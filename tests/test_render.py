@@ -32,7 +32,7 @@ from klsym.convert import to_ring
 from klsym.engine.explain import explain
 from klsym.errors import UsageError
 from klsym.language import K1, clip, k1, k2, k3, lam, log_mu, log_p, log_q, parameter, r, rho, s, sg
-from klsym.ledger import load, settle
+from klsym.ledger import load, recall
 from klsym.parser import parse
 from klsym.render import formulas
 from klsym.render.combination import combination_latex, combination_text
@@ -303,7 +303,7 @@ def test_statement(relation: str, kind: str, text: str | None, latex: str) -> No
 # ---------------------------------------------------------------------------- every claim, every verdict
 @pytest.mark.parametrize("name", [name for name, claim in load().items() if claim.verdict != "computed"])
 def test_claims_print_cleanly(name: str) -> None:
-    for proof in settle(load()[name]).proofs:
+    for proof in recall(name).proofs:
         assert complaints(theorem_latex(proof)) == []
         assert complaints(derivation_block(proof).strip("$\n")) == []
         text = show_theorem(proof.theorem, proof.labels)

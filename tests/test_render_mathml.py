@@ -10,7 +10,7 @@ import pytest
 
 from klsym.errors import UsageError
 from klsym.evidence import Evidence
-from klsym.ledger import load, settle
+from klsym.ledger import load, recall
 from klsym.render.claims import statement_latex
 from klsym.render.latex import conclusion
 from klsym.render.mathml import MATHML, mathml
@@ -43,7 +43,7 @@ def formulas() -> Iterator[str]:
     for claim in load().values():
         if claim.verdict == "computed":  # experiments are told in words
             continue
-        for part in settle(claim).parts:
+        for part in recall(claim.id).parts:
             yield statement_latex(part)
             if isinstance(part, Evidence):
                 yield part.latex
@@ -90,7 +90,7 @@ def test_every_formula_of_every_claim_arrives_whole(every: list[str]) -> None:
 
 def test_the_printer_of_trees_and_the_reader_of_latex_agree() -> None:
     for claim in load().values():
-        for part in settle(claim).proofs:
+        for part in recall(claim.id).proofs if claim.verdict != "computed" else ():
             shown = chain(part, MATHML)
             assert [markup for markup, _ in shown] == [mathml(latex) for latex, _ in chain(part, LATEX)]
             assert show_theorem(part.theorem, part.labels, MATHML) == mathml(statement_latex(part))

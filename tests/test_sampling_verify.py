@@ -46,7 +46,7 @@ from klsym.calculus import (
 from klsym.engine.quantities import quantity
 from klsym.evidence import Estimate, Evidence
 from klsym.kernel import Theorem
-from klsym.ledger import Claim, Settled, load, select, settle
+from klsym.ledger import Claim, Settled, recall, select, settle
 from klsym.numeric.gaussian_exact import GaussianModel
 from klsym.ring import ExpPoly
 from klsym.sampling import verify as module
@@ -196,7 +196,7 @@ def test_a_refutation_takes_the_samples_that_it_needs() -> None:
 
 
 def test_a_wrong_solution_is_flagged() -> None:
-    settled = settle(load()["gradient.k2-unique"])
+    settled = recall("gradient.k2-unique")
     theorem = settled.theorems[0]
     k3_ring = (-ExpPoly.variable("k1")).exp() - 1 + ExpPoly.variable("k1")
     proved = replace(theorem.proved, close={**theorem.close, "family": k3_ring.to_json()})

@@ -31,7 +31,7 @@ from klsym.derivations.variances import BEST, G1, G_STAR, average, variance
 from klsym.engine.quantities import Quantity
 from klsym.errors import ProofError
 from klsym.kernel import check
-from klsym.ledger import load, settle
+from klsym.ledger import recall
 from klsym.numeric.drawing import drawn_into, inside
 from klsym.numeric.exact import check_theorem, evaluate
 from klsym.numeric.models import FiniteModel, from_certificate, random_model
@@ -71,7 +71,7 @@ CLAIMS: dict[str, tuple[str, ...]] = {
 
 @pytest.mark.parametrize("name", CLAIMS)
 def test_claim_settles(name: str) -> None:
-    settled = settle(load()[name])
+    settled = recall(name)
     trust = "sympy" if name == "variance.orders" else "kernel"
     assert (settled.status, settled.trust, settled.error) == ("settled", trust, "")
     assert tuple(map(str, settled.parts)) == CLAIMS[name]
@@ -84,7 +84,7 @@ def test_claim_settles(name: str) -> None:
 
 
 def test_the_region_is_a_hypothesis() -> None:
-    lines = settle(load()["variance.sufficient-region"]).hypotheses
+    lines = recall("variance.sufficient-region").hypotheses
     assert "2*k1 + 1 >= 0 wherever mu > 0, that is r <= exp(1/2)" in lines
 
 
@@ -103,7 +103,7 @@ def test_the_region_is_a_hypothesis() -> None:
 def test_what_merges_in_print_is_the_difference_of_the_variances(
     name: str, number: int, difference: Any
 ) -> None:
-    assert Quantity(settle(load()[name]).proofs[number].theorem.statement.left).side == difference().side
+    assert Quantity(recall(name).proofs[number].theorem.statement.left).side == difference().side
 
 
 def literal_variance(a: Any, weights: Any, scores: Any) -> float:
@@ -124,7 +124,7 @@ def test_variances_are_those_of_centred_gradients(seed: int) -> None:
     model = random_model(seed, 3 + seed % 3)
     q_, p_, mu_, scores = arrays(model)
     rho_, k1_ = q_ / mu_, np.log(q_ / p_)
-    theorem = settle(load()["variance.no-universal-order"]).theorems[0]
+    theorem = recall("variance.no-universal-order").theorems[0]
     star, first = evaluate(theorem.statement, model)
     assert star == pytest.approx(literal_variance(rho_ * k1_, mu_, scores), abs=1e-12)
     assert first == pytest.approx(literal_variance(rho_ * (k1_ + 1), mu_, scores), abs=1e-12)
@@ -150,11 +150,11 @@ REGION = ExpPoly.variable("k1") * 2 + 1
 
 def test_outside_the_region_a_model_reverses_the_order() -> None:
     """The recorded model of the refutation has r > sqrt(e) somewhere; inside, no model does that."""
-    model = from_certificate(settle(load()["variance.no-universal-order"]).theorems[0].close["model"])
+    model = from_certificate(recall("variance.no-universal-order").theorems[0].close["model"])
     assert not inside(model, REGION, "mu")
     ratios = [float(b / a) for a, b in zip(model.q, model.p, strict=True)]
     assert max(ratios) > math.sqrt(math.e)
-    statement = settle(load()["variance.sufficient-region"]).theorems[0].statement
+    statement = recall("variance.sufficient-region").theorems[0].statement
     outside, within = 0, 0
     for seed in range(60):
         wild = random_model(seed, 2 + seed % 4)
@@ -169,7 +169,7 @@ def test_on_the_edge_the_variances_are_equal_though_the_score_is_not_zero() -> N
     """r = sqrt(e) wherever s is not 0: that is why the strict order needs r < sqrt(e)."""
     root = math.sqrt(math.e)
     edge = FiniteModel([0.2, 0.2, 0.6], [0.2 * root, 0.2 * root, 1 - 0.4 * root], [1, -1, 0], [0.3, 0.3, 0.4])
-    statement = settle(load()["variance.sufficient-region"]).theorems[0].statement
+    statement = recall("variance.sufficient-region").theorems[0].statement
     star, first = evaluate(statement, edge)
     assert abs(star - first) < 1e-15 < star
     inner = replace(edge, p=[0.2 * 1.6, 0.2 * 1.6, 1 - 0.4 * 1.6])
@@ -243,9 +243,9 @@ def test_a_wrong_neighbour_is_refused(make: Make) -> None:
 # ---------------------------------------------------------------------------- sampling
 def test_a_baseline_is_sampled_along_its_own_direction_and_a_region_on_finite_models_only() -> None:
     options = Options(backend("numpy"))
-    for part in identities(settle(load()["variance.optimal-baseline"]), 0, options):
+    for part in identities(recall("variance.optimal-baseline"), 0, options):
         assert isinstance(part.finite, list) and part.finite, part.finite
-    [region] = identities(settle(load()["variance.sufficient-region"]), 0, options)
+    [region] = identities(recall("variance.sufficient-region"), 0, options)
     assert (
         isinstance(region.finite, list) and region.gaussian == "a bound on p/q that no two Gaussians keep to"
     )

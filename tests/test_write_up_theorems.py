@@ -7,7 +7,7 @@ import re
 import pytest
 
 from klsym.evidence import Evidence
-from klsym.ledger import Settled, load, settle
+from klsym.ledger import Settled, load, recall
 from klsym.render.rules import RULE_OF
 from klsym.render.text import STANDING
 from klsym.settling import check_settled
@@ -188,7 +188,7 @@ def test_a_refuted_part_is_shown_with_its_model(ledger):
 
 
 def test_witness_names_the_values_of_the_model():
-    latex = derivation_latex(settle(load()["gradient.k3-loss-not-reverse"]))
+    latex = derivation_latex(recall("gradient.k3-loss-not-reverse"))
     assert r"$q = (\tfrac{1}{2},\, \tfrac{1}{2})$, $p = (\tfrac{1}{4},\, \tfrac{3}{4})$" in latex
     assert r"{\ne \nabla" in latex and r"u = (1,\, 0)" in latex
     assert r"\mu" not in latex  # the statement does not speak of it
