@@ -24,6 +24,18 @@ ORDERS: dict[str, Callable[[int, int], bool]] = {
 }
 
 
+def balanced(latex: str) -> bool:
+    """Do braces and environments close in order?"""
+    stack: list[str] = []
+    for found in re.finditer(r"\\begin\{(\w+\*?)\}|\\end\{(\w+\*?)\}|\\.|[{}]", latex, re.DOTALL):
+        opened, closed, sign = found.group(1), found.group(2), found.group()
+        if opened or sign == "{":
+            stack.append(opened or "}")
+        elif (closed or sign == "}") and (not stack or stack.pop() != (closed or "}")):
+            return False
+    return not stack
+
+
 @dataclass(frozen=True)
 class World:
     """Sequences of steps (a sample is a sequence of one step), parameters, and where the indices stand."""

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from latex_judge import balanced
 
 from klsym.errors import KlsymError, UsageError
 from klsym.evidence import Evidence, computed
@@ -24,7 +25,6 @@ from klsym.write_up.bibliography import SOURCES, TAG, bibliography, cited, listi
 from klsym.write_up.compile import compile_paper, first_fault, main
 from klsym.write_up.page import page
 from klsym.write_up.page_material import Figure, Material
-from klsym.write_up.tex import balanced
 
 FRAME = Path(__file__).parents[1] / "paper" / "klsym.tex"
 

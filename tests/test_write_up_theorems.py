@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from latex_judge import balanced
 
 from klsym.evidence import Evidence
 from klsym.ledger import Settled, load, recall
@@ -17,18 +18,6 @@ from klsym.write_up.tex import breakable, escape
 from klsym.write_up.theorems import claim_latex, derivation_latex, digest_of, models, statements
 
 FAST = [claim.id for claim in load().values() if claim.verdict != "computed"]
-
-
-def balanced(latex: str) -> bool:
-    """Do braces and environments close in order?"""
-    stack: list[str] = []
-    for found in re.finditer(r"\\begin\{(\w+\*?)\}|\\end\{(\w+\*?)\}|\\.|[{}]", latex, re.DOTALL):
-        opened, closed, sign = found.group(1), found.group(2), found.group()
-        if opened or sign == "{":
-            stack.append(opened or "}")
-        elif (closed or sign == "}") and (not stack or stack.pop() != (closed or "}")):
-            return False
-    return not stack
 
 
 @pytest.fixture
