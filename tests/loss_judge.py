@@ -114,7 +114,7 @@ def _mean_h(text: str, case: Case, where: Forest, setting: Setting) -> dict[str,
 
 def _pointwise(case: Case, answer: dict[str, Any]) -> Iterator[str]:
     """The gradient of a single sample is right at each outcome."""
-    if case.level != "sample" or in_batch(case) or "full(" in answer["gradient"]["per_sample"]:
+    if case.level != "sample" or in_batch(case) or "full(" in case.text:
         return
     where, [setting], text = forest(case), settings(case), answer["gradient"]["per_sample"]
     rows, found = where.surrogate(case.text, setting)

@@ -45,6 +45,9 @@ ROWS: list[tuple[str, dict[str, str], str]] = [
     # a score meets later sums, and loses its own
     ("full(k1) + sg(future(full(k1)))*log_q", {}, "reverse-kl"),
     ("sg(full(k1))*log_q", {}, "zero"),
+    ("sg(future(full(k3)))*k1 - rho*A", OFF, "none"),
+    ("sg(future(full(rho*k1)))*log_q", {}, "none"),
+    ("beta*full(r)", OFF, "zero"),
     ("sg(full(k1))*rho", OFF, "zero"),
     ("past(k1)*full(k1)", {}, "none"),
     ("full(k1)", {**REWARD, "credit": "same-token"}, "zero"),

@@ -107,6 +107,16 @@ def test_the_commands_are_shown():
         ["explain", "togo(R - beta*k1)", "--level", "token", "--use", "reward"],
         ["explain", "-sg(togo(R - beta*k1))*log_q", "--level", "token"],
         ["explain", "exp(whole(log_q - sg(log_q))/T)*A", "--level", "sequence"],
+        ["explain", "full_kl(q, p) + sg(future(full_kl(q, p)))*log_q", "--level", "token"],
+        [
+            "explain",
+            "exp(past(log_q - log_mu))*full_kl(q, p)",
+            "--level",
+            "token",
+            "--sampling",
+            "off-policy",
+        ],
+        ["explain", "full_kl(q, p)", "--level", "token", "--use", "reward", "--credit", "same-token"],
         ["explain", "rho*loo(R - beta*k1)", "--sampling", "off-policy", "--use", "reward"],
         ["explain", "loo(rho*(R - beta*k1))", "--sampling", "off-policy", "--use", "reward"],
     ]

@@ -233,17 +233,18 @@ def sampled(one: Exact, setting: Setting) -> Any:
     """A term with the same expected gradient, the sum over the vocabulary written as its mean; 0 where it has
     none."""
     held = sg if one.still and setting.use == "loss" else (lambda e: e)
-    weight = sympy.S.One if one.still and setting.on_policy else rho
+    frozen = one.still and setting.on_policy  # the ratio is 1
+    x = one.x.xreplace({rho: sympy.S.One}) if frozen else one.x * rho
     if one.place == "future":
         inner, _ = _at_prefix(one.inner, one)
         _refuse_later(one)
-        return one.c * held(After(inner * weight * one.x))
+        return one.c * held(After(inner * x))
     c = one.c if one.place == "past" else one.c * one.inner
     if one.place == "past" or _meets_scores(one, setting):
         _refuse_unless_lost(one, c, setting)
         return sympy.S.Zero
     known, _ = _at_prefix(c, one)
-    return known * held(weight * one.x)
+    return known * held(x)
 
 
 def _joined(e: Any) -> Any:
@@ -338,17 +339,14 @@ def _per_sample(typed: Written, setting: Setting, exact: list[Exact], alone: Ver
 
 
 def _pushes(one: Exact, setting: Setting, score: str) -> Iterator[str]:
-    """C full((x + dx/dlog q) s), and full(x) grad C where C moves; a detached sum stands beside its score."""
-    if one.place or (one.still and log_q in sympy.Mul.make_args(one.c)):
-        yield f"{_bracketed(_spoken(one.c / log_q * _typed(one), setting))}*{score}"
-        return
-    c = one.c * one.inner
-    if not one.still:
-        slope = _simple(_attached(one.x + sympy.diff(one.x, log_q)))
+    """C full((x + dx/dlog q) s), and the sum itself times grad C where C moves."""
+    c = one.c if one.place else one.c * one.inner
+    slope = _simple(_attached(one.x + sympy.diff(one.x, log_q)))
+    if not one.still and slope != 0:
         yield losses.show(_spoken(_attached(c), setting) * OverVocabulary(slope * s), TEXT)
     if _moves(c):
-        of = losses.show(OverVocabulary(_attached(one.x)), TEXT)
-        yield f"{of}*({_slope(c, setting, score)})"
+        of = _typed(one) if one.place else OverVocabulary(_attached(one.x))
+        yield f"{losses.show(of, TEXT)}*({_slope(c, setting, score)})"
 
 
 def _slope(c: Any, setting: Setting, score: str) -> str:
