@@ -19,7 +19,7 @@ endif
 
 .DEFAULT_GOAL := help
 .PHONY: help install report paper test lint types notebooks notebooks-check bench calibrate attacks mutants random-losses \
-	random-audits implied trainers rocq lock format clean
+	random-audits survey implied trainers rocq lock format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -113,6 +113,9 @@ rocq: install ## check the certificates with the checker that Rocq has proved so
 random-audits: install ## 1,000 random PyTorch functions audited, 2,000 random losses against autograd (needs torch)
 	$(BIN)/python benchmarks/random_audits.py --count 1000
 	PYTHONPATH=tests $(BIN)/python -m autograd_judge --count 1000
+
+survey: install ## download released packages, audit what they do with a KL, say what has changed (needs torch)
+	$(BIN)/python benchmarks/survey.py $(SURVEY_FLAGS)
 
 # Keeps the pinned versions that still fit; `make lock LOCK_FLAGS=--upgrade` takes the newest.
 # Universal, hence one lock for all systems and Pythons; no index is named in it.

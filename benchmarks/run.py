@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import cProfile
+import importlib.util
 import json
 import os
 import pstats
@@ -56,6 +57,8 @@ WORDS = {
 }
 EXPLAIN = ("-m", "klsym", "explain", "rho*k3", "--sampling", "off-policy", "--json")
 IMPORT = ("-c", "import sympy")
+AUDITED = Path(__file__).parents[1] / "tests" / "audited.py"
+AUDIT = ("-m", "klsym", "audit", f"{AUDITED}:ratio_k3", "--sampling", "off-policy", "--json")
 
 
 def best(action: Callable[[], Any], repeats: int, before: Callable[[], Any] = lambda: None) -> float:
@@ -87,6 +90,18 @@ def start_up(repeats: int) -> dict[str, float]:
                 found[f"{label}, {name}"] = best(lambda c=command, e=environment: _run(c, e), repeats)
             found[f"ratio, {name}"] = found[f"explain, {name}"] / found[f"import sympy, {name}"]
     return found
+
+
+def audits(repeats: int) -> dict[str, float]:
+    """One audit of PyTorch code against `import torch` alone, each in a fresh interpreter; nothing without
+    PyTorch."""
+    if importlib.util.find_spec("torch") is None:
+        return {}
+    found = {}
+    for label, command in (("audit", AUDIT), ("import torch", ("-c", "import torch"))):
+        _run(command, dict(os.environ))
+        found[label] = best(lambda c=command: _run(c, dict(os.environ)), repeats)
+    return {**found, "ratio": found["audit"] / found["import torch"]}
 
 
 def _run(command: tuple[str, ...], environment: dict[str, str]) -> None:
@@ -347,6 +362,7 @@ def measure(repeats: int) -> tuple[dict[str, Any], list[Any]]:
     compared = [item for item in found if item is not None]
     results = {
         "start-up": start_up(repeats),
+        "audit": audits(min(repeats, 3)),
         "faster than simplify": {name: ratios(compared, name) for name in WORDS},
         "faster than simplify line by line": {
             name: ratios(compared, name, "simplify_lines") for name in WORDS if name != "decide_cold"
@@ -364,6 +380,9 @@ def rows(results: dict[str, Any]) -> Iterator[Row]:
     for name in ("installed", "as is"):
         shown = f"{start[f'ratio, {name}']:.2f} ({start[f'explain, {name}'] * 1e3:.0f} ms)"
         yield f"explain over import sympy, {name}", shown, "<= 1.3" if name == "installed" else ""
+    if results["audit"]:
+        shown = f"{results['audit']['ratio']:.2f} ({results['audit']['audit'] * 1e3:.0f} ms)"
+        yield "klsym audit over import torch", shown, ""
     for how in ("faster than simplify", "faster than simplify line by line"):
         for name, found in results[how].items():
             shown = f"{found['median']:.0f}x median, {found['total']:.0f}x total"

@@ -29,7 +29,9 @@ from PIL import Image
 FOLDER = Path(__file__).parent
 LEVELS, CORNERS = 3, 1e-3
 CELL_TIMEOUT = 120  # seconds, the same as nbval gets in the Makefile
-NEEDS = {"15-a-real-network.ipynb": "torch"}  # packages that klsym does not install
+NEEDS = dict.fromkeys(  # packages that klsym does not install
+    ("15-a-real-network.ipynb", "16-what-released-code-targets.ipynb"), "torch"
+)
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},

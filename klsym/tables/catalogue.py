@@ -27,6 +27,7 @@ NAMES = {
     "trainers": "losses as released trainers write them, and what each does",
     "trainer-sources": "where those losses stand in public code",
     "errata": "printed forms that are false, their true forms and witnesses",
+    "survey": "what released packages do with a KL: their own code, audited",
 }
 
 
