@@ -18,8 +18,8 @@ INSTALL_LOCK = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install report paper test lint types notebooks notebooks-check bench calibrate attacks mutants random-losses \
-	random-audits survey implied trainers rocq lock format clean
+.PHONY: help install report paper test lint types notebooks notebooks-check bench calibrate attacks soundness fuzz mutants random-losses \
+	random-audits survey implied trainers pages rocq lock format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -74,7 +74,8 @@ notebooks-check: install ## fail if running the notebooks again would change a b
 	$(BIN)/python notebooks/regenerate.py --check
 	$(BIN)/python notebooks/readme_figure.py --check
 
-bench: install ## time the engine, the sampling and the experiments
+bench: install ## time the engine, the sampling and the experiments; store the ratios of this release
+	$(BIN)/python benchmarks/ratios.py
 	$(BIN)/python benchmarks/run.py
 	$(BIN)/python benchmarks/sampling.py
 	$(BIN)/python benchmarks/sequences.py
@@ -88,6 +89,12 @@ attacks: install ## attack the kernel with random certificates and with true one
 	PYTHONPATH=tests $(BIN)/python -m attacks --count 20000 --seed 1
 	$(BIN)/python tests/mutated_certificates.py --count 20000
 
+soundness: install ## 100,000 random statements, half of them false, through engine, kernel, oracle and verified checker
+	$(BIN)/python benchmarks/soundness.py --count 100000
+
+fuzz: install ## a million inputs for the parser, the certificate reader, the audit's loader and the JSON reader
+	$(BIN)/python tests/fuzzing.py --count 1000000
+
 mutants: install ## change the trusted base line by line; the kernel's tests must notice each change
 	$(BIN)/python tests/mutants.py --jobs 2
 
@@ -96,6 +103,9 @@ random-losses: install ## 20,000 random losses in all settings, 10,000 that name
 	$(BIN)/python benchmarks/random_losses.py --slots --count 10000
 	$(BIN)/python benchmarks/random_losses.py --clamps --count 3000
 	$(BIN)/python benchmarks/random_losses.py --tokens --count 10000
+
+pages: install ## write TRUST.md and BENCHMARKS.md from what the verified checker, the campaigns and make bench stored
+	$(BIN)/python benchmarks/pages.py
 
 implied: install ## the objectives of 1,000 random c(r) against floats that share nothing with klsym
 	$(BIN)/python benchmarks/implied_objectives.py --count 1000
@@ -109,6 +119,7 @@ rocq: install ## check the certificates with the checker that Rocq has proved so
 	@rm -rf $(BUILD)/rocq
 	$(BIN)/klsym export --rocq $(BUILD)/rocq
 	$(BIN)/python rocq/check.py $(BUILD)/rocq
+	@$(BIN)/python -m klsym.rocq.accepted $(BUILD)/rocq
 
 random-audits: install ## 1,000 random PyTorch functions audited, 2,000 random losses against autograd (needs torch)
 	$(BIN)/python benchmarks/random_audits.py --count 1000

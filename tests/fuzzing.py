@@ -167,7 +167,8 @@ def examine(seed: int, number: int) -> tuple[int, dict[str, Any]]:
     """Input `number` of the sequence `seed`."""
     name = TURNS[number % len(TURNS)]
     make, refusal = READERS[name]
-    work, began = make(random.Random(f"fuzz {seed}/{number}")), time.process_time()
+    began = time.process_time()
+    work = make(random.Random(f"fuzz {seed}/{number}"))
     signal.signal(signal.SIGPROF, _too_slow)
     signal.setitimer(signal.ITIMER_PROF, SECONDS)
     complaints, said = list[str](), list[Any]()

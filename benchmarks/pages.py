@@ -1,0 +1,222 @@
+"""TRUST.md and BENCHMARKS.md, written from what is stored; nothing in them is typed.
+
+    python benchmarks/pages.py [--check]
+
+Claims by trust are those of the ledger, settled now; what the verified checker accepts is
+klsym/rocq/accepted.json, campaigns are benchmarks/campaigns.json, ratios benchmarks/releases.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+
+from campaigns import BASE, HOME, Campaign, campaigns
+
+from klsym.rocq.accepted import MEANS, MEANS_NOT, accepted, summary
+
+LEVELS = (
+    (
+        "kernel, and accepted by the verified checker",
+        "a theorem for all values of the parameters, in every finite setting of full support",
+        "Rocq's kernel, the axioms of its real numbers, the definitions in `rocq/`, and that JSON was"
+        " translated faithfully",
+        "a setting in which the two sides differ; `Print Assumptions` with another axiom",
+    ),
+    (
+        "`kernel`",
+        "replayed step by step from a certificate",
+        "the files of the trusted base below, its printer included, and Python's integers and fractions",
+        "a certificate that `klsym check` accepts, and a model that satisfies its hypotheses and in which"
+        " it fails",
+    ),
+    (
+        "`sympy`",
+        "a calculation beyond the decidable core",
+        "SymPy's differentiation, integration and simplification, and klsym's own code around them",
+        "a point at which the two sides differ; the exact oracle and the tests look for one",
+    ),
+    (
+        "`numeric`",
+        "found by an experiment, at the settings described",
+        "floating-point arithmetic, and the statistics: one stated rate of false alarms, wrong controls"
+        " told apart",
+        "the same experiment with another outcome",
+    ),
+    ("`open`", "nothing", "nothing", "a proof, or a counterexample"),
+)
+WORDS = {"kernel": "kernel", "sympy": "SymPy", "numeric": "numbers"}
+WHAT = {
+    "mutants": "The trusted base changed line by line: which changes does no test notice? (`make mutants`)",
+    "attacks": "Random certificates; what the kernel accepts is judged in random worlds by a literal"
+    " oracle, zeros of"
+    " densities included (`make attacks`)",
+    "soundness": "Random statements in every setting, about half of them false, through engine, kernel,"
+    " literal"
+    " oracle and verified checker (`make soundness`)",
+    "fuzz": "Random and changed inputs for the parser, the JSON reader, the certificate reader and the"
+    " audit's loader:"
+    " a result, or an error in one line, within 10 s and 2 GB (`make fuzz`)",
+}
+AIMS = {  # what a ratio is meant to be, by the start of its name
+    "one verdict over import sympy": "at most 1.3",
+    "sampling Gaussian gradients": "at most 1.5",
+    "counting 1e12": "about 1",
+    "growth exponent": "at most 2",
+}
+MADE = "<!-- Written by `make pages` from stored data; do not edit. -->\n"
+
+
+def table(heads: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    """
+    >>> print(table(["a", "b"], [[1, "x"]]))
+    | a | b |
+    | --- | --- |
+    | 1 | x |
+    """
+    lines = [list(heads), *([str(cell) for cell in row] for row in rows)]
+    lines.insert(1, ["---"] * len(lines[0]))
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+# ---------------------------------------------------------------------------- TRUST.md
+def trust(settled: Iterable[Any], computed: int, found: list[Campaign]) -> str:
+    """The page.  settled: every claim but the experiments, of which there are so many: computed."""
+    known = list(settled)
+    parts = [
+        MADE,
+        "# What must be believed\n",
+        "Every answer of klsym carries its trust. This page says what each level rests on, what would"
+        " falsify it, how"
+        " much stands on it, and what was tried to break it. [SECURITY.md](SECURITY.md) says how to report"
+        " a mistake.\n",
+        table(("trust", "says", "to be believed", "would be falsified by"), LEVELS),
+        "\n## The trusted base\n",
+        *base(),
+        "\n## Claims by trust\n",
+        *claims(known, computed),
+        "\n## The verified checker\n",
+        *verified(known),
+        "\n## What was tried to break it\n",
+        *tried(found),
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def base() -> Iterator[str]:
+    paths = sorted({path for pattern in BASE for path in HOME.glob(pattern)})
+    lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in paths}
+    yield (
+        f"{len(paths)} files, {sum(lines.values())} lines, which import Python's standard library alone;"
+        f" no SymPy, no"
+        " search, no parser. The engine, SymPy, the command line and the notebooks are not trusted: a"
+        " wrong proposal is"
+        " refused.\n"
+    )
+    rows = [(f"`{path.relative_to(HOME).as_posix()}`", count) for path, count in lines.items()]
+    yield table(("file", "lines"), rows)
+
+
+def claims(known: list[Any], computed: int) -> Iterator[str]:
+    rows = []
+    for level, words in WORDS.items():
+        here = [one for one in known if one.trust == level]
+        found = summary(one.verified for one in here)
+        count = len(here) + (computed if level == "numeric" else 0)
+        none = count - found["claims"]
+        some = found["claims"] - found["whole"] - found["some"] - found["stale"]
+        rows.append([words, count, found["whole"], found["some"], found["stale"], some, none])
+    heads = ("all parts", "some parts", "changed since", "outside", "no certificate")
+    yield table(("trust", "claims", *heads), [[cell or "" for cell in row] for row in rows])
+    yield "\nThe last five columns say how far the verified checker accepts them."
+
+
+def verified(known: list[Any]) -> Iterator[str]:
+    found, stored = summary(one.verified for one in known), accepted()
+    outside = ", ".join(f"{reason} ({count})" for reason, count in found["outside"].items())
+    yield f"{MEANS}\n"
+    yield (
+        f"It accepts {found['accepted']} of {found['parts']} parts, refuses {stored['refused']} wrong"
+        f" versions of them,"
+        f" and {stored['headlines']} theorems are restated by hand in plain definitions and derived from"
+        f" its verdict"
+        f" (`make rocq`). Outside: {outside}.\n"
+    )
+    yield "What it leaves open:\n"
+    yield from (f"- **{head}**: {body}" for head, body in MEANS_NOT.items())
+
+
+def tried(found: list[Campaign]) -> Iterator[str]:
+    yield (
+        "Each campaign is a seeded search that can be run again; its counts are stored with a digest of"
+        " the sources that"
+        " it searches. It is stale once one of them has changed.\n"
+    )
+    for one in found:
+        stale = " (STALE: its sources have changed since)" if one.stale else ""
+        yield f"**{one.name}**{stale}. {WHAT[one.name]}\n"
+        yield table(one.counts, [one.counts.values()])
+        yield f"\nSeed {one.seed}, {one.seconds} s, sources `{one.base}`.\n"
+    missing = [name for name in WHAT if name not in {one.name for one in found}]
+    if missing:
+        yield f"Not stored: {', '.join(missing)}."
+
+
+# ---------------------------------------------------------------------------- BENCHMARKS.md
+def benchmarks(releases: Mapping[str, Mapping[str, float]]) -> str:
+    """The ratios of every release, the newest first."""
+    shown = list(releases)[::-1]
+    names = list(dict.fromkeys(name for release in shown for name in releases[release]))
+    rows = [
+        [name, *(f"{releases[r][name]:g}" if name in releases[r] else "" for r in shown), aim(name)]
+        for name in names
+    ]
+    return "\n".join(
+        [
+            MADE,
+            "# Benchmarks\n",
+            "Ratios, each measured within one run of `make bench` and in time of the processor, so that"
+            " they mean the same"
+            " on any machine. The unit is `import sympy` in a fresh interpreter.\n",
+            table(("measured", *shown, "aim"), rows),
+            "\n`make bench` stores them in `benchmarks/releases.json` under the version of klsym.",
+        ]
+    ) + "\n"  # fmt: skip
+
+
+def aim(name: str) -> str:
+    return next((said for start, said in AIMS.items() if name.startswith(start)), "")
+
+
+def pages(settled: Iterable[Any], computed: int) -> dict[str, str]:
+    """Name -> text of both."""
+    releases = json.loads((HOME / "benchmarks" / "releases.json").read_text(encoding="utf-8"))
+    return {"TRUST.md": trust(settled, computed, campaigns()), "BENCHMARKS.md": benchmarks(releases)}
+
+
+def main() -> int:
+    from klsym.ledger import load, settle
+
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; 1 if a page would change")
+    chosen = parser.parse_args()
+    proofs = [claim for claim in load().values() if claim.verdict != "computed"]
+    changed = []
+    for name, text in pages(map(settle, proofs), len(load()) - len(proofs)).items():
+        path = HOME / name
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            changed.append(name)
+        if not chosen.check:
+            path.write_text(text, encoding="utf-8")
+    print(f"{'would change' if chosen.check else 'written anew'}: {', '.join(changed) or 'none'}")
+    return 1 if changed and chosen.check else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

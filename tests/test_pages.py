@@ -1,0 +1,94 @@
+"""TRUST.md and BENCHMARKS.md say what is stored, and nothing else."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import campaigns
+import pytest
+
+from klsym.ledger import load
+from klsym.rocq.accepted import Mark
+
+HOME = Path(__file__).parents[1]
+
+
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"benchmarks_{name}", HOME / "benchmarks" / f"{name}.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+pages, ratios = script("pages"), script("ratios")
+
+
+def test_both_pages_are_what_is_stored(proofs_settled):
+    computed = sum(claim.verdict == "computed" for claim in load().values())
+    for name, text in pages.pages(proofs_settled.values(), computed).items():
+        assert (HOME / name).read_text(encoding="utf-8") == text, f"{name}: run `make pages`"
+
+
+def test_claims_add_up(proofs_settled):
+    rows = re.findall(
+        r"^\| (?:kernel|SymPy|numbers) \|.*$", "\n".join(pages.claims([*proofs_settled.values()], 11)), re.M
+    )
+    counts = [
+        [int(cell or 0) for cell in row.strip("| ").split(" | ")[1:] or ()] for row in map(_filled, rows)
+    ]
+    assert len(counts) == 3 and all(row[0] == sum(row[1:]) for row in counts)
+    assert sum(row[0] for row in counts) == len(proofs_settled) + 11
+
+
+def _filled(row: str) -> str:
+    """An empty cell is 0."""
+    while "|  |" in row:
+        row = row.replace("|  |", "| 0 |")
+    return row
+
+
+def test_what_has_become_stale_is_said_to_be(proofs_settled):
+    one = campaigns.campaigns()[0]
+    fresh = replace(one, base=campaigns.digest_of(one.name))
+    said = ["STALE" in "\n".join(pages.tried([c])) for c in (fresh, replace(fresh, base="0" * 16))]
+    assert said == [False, True]
+    assert pages.WHAT[one.name] in "\n".join(pages.tried([fresh]))
+    claim = proofs_settled["gradient.k3-loss"]
+    found = replace(claim)
+    found.__dict__["verified"] = Mark((), (1,))
+    assert "| kernel | 1 |  |  | 1 |  |  |" in "\n".join(pages.claims([found], 0))
+
+
+def test_a_campaign_that_is_not_stored_is_named():
+    assert "Not stored: mutants, attacks, soundness, fuzz." in "\n".join(pages.tried([]))
+
+
+def test_releases_stand_beside_one_another(tmp_path):
+    file = tmp_path / "releases.json"
+    ratios.record({"a": 1.2345, "one verdict over import sympy": 1.1}, "0.1", file)
+    ratios.record({"a": 2}, "0.2", file)
+    ratios.record({"a": 3}, "0.2", file)
+    found = json.loads(file.read_text())
+    assert found == {"0.1": {"a": 1.23, "one verdict over import sympy": 1.1}, "0.2": {"a": 3.0}}
+    page = pages.benchmarks(found)
+    assert "| measured | 0.2 | 0.1 | aim |" in page and "| a | 3 | 1.23 |  |" in page
+    assert "| one verdict over import sympy |  | 1.1 | at most 1.3 |" in page
+
+
+@pytest.mark.parametrize("exponent", [0.5, 1, 2])
+def test_the_growth_exponent_is_that_of_a_power(exponent):
+    from math import log
+
+    points = [(log(n), exponent * log(n) + 3) for n in ratios.SIZES]
+    assert ratios.slope(points) == pytest.approx(exponent)
+
+
+def test_nobody_is_sent_to_an_invented_address():
+    text = (HOME / "SECURITY.md").read_text(encoding="utf-8")
+    assert "issue tracker" in text and "@" not in text and "http" not in text
