@@ -11,10 +11,13 @@ import sympy
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from klsym.convert import to_ring
+import klsym
+from klsym.convert import to_ring, to_sympy
 from klsym.engine.generators import GENERATORS, convex_where, generator, named, strength, third_order
+from klsym.engine.generators_outside import in_x
 from klsym.engine.objectives import objective_under
 from klsym.language import R, k1, k2, k3, lam, log_q, parameter, r, rho
+from klsym.parser import parse
 from klsym.ring import ExpPoly
 
 CHECK = settings(
@@ -171,6 +174,34 @@ def test_what_is_no_function_of_r_has_no_generator():
         assert generator(to_ring(c)) is None
     alpha = parameter("alpha")
     assert generator(to_ring(r**alpha)) is None  # 1/(1 - alpha) is no element of the ring
+
+
+POWERS = ["r**alpha", "r**alpha/alpha", "beta*r**(2*alpha) + k2", "k1 - lam*r**(alpha - 1)"]
+
+
+@pytest.mark.parametrize("loss", POWERS)
+@pytest.mark.parametrize("use", ["loss", "reward"])
+def test_f_of_a_parametric_power_by_numbers(loss, use):
+    """f(1) = f'(1) = 0 and f'' = -c'/r, by SymPy's derivatives, at the values told apart, too."""
+    verdict = klsym.explain(loss, use=use, parameters=["alpha", "beta", "lam"])
+    told = verdict.generated
+    a, numbers = parameter("alpha"), {parameter("beta"): Fraction(3, 7), parameter("lam"): Fraction(2, 5)}
+
+    def of_x(e):
+        return in_x(e).subs(numbers)
+
+    f, c = of_x(told.f), of_x(parse(verdict.coefficient, ["alpha", "beta", "lam"]))
+    for value in (sympy.Rational(-3, 4), sympy.Rational(5, 3), 3):
+        f_, c_ = f.subs(a, value), c.subs(a, value)
+        assert sympy.simplify(f_.subs(x, 1)) == 0 == sympy.simplify(f_.diff(x).subs(x, 1))
+        for place in (0.3, 1.0, 4.0):
+            assert float((f_.diff(x, 2) + c_.diff(x) / x).subs(x, place)) == pytest.approx(0, abs=1e-12)
+    for name, value, other in told.cases:
+        assert name == "alpha"
+        c_ = c.subs(a, sympy.Rational(value))
+        f_ = sympy.S.Zero if other is None else of_x(to_sympy(other))
+        assert sympy.simplify(sympy.diff(f_, x, 2) + c_.diff(x) / x) == 0
+    assert "if alpha = " in str(verdict)
     assert objective_under(to_ring(R - 2 * k1), "q") == to_ring(R - 2 * k1 + 2)
 
 

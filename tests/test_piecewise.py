@@ -215,6 +215,7 @@ BY_CASES = [
      [("rho > eps + 1 and A > 0", "0"), ("rho < 1 - eps and A < 0", "0"), ("otherwise", "-A")]),
     ("clip(rho, 0.8, 1.2)*k1", OFF,
      [("rho > 6/5", "6/(5*rho)"), ("rho <= 6/5 and rho >= 4/5", "k1 + 1"), ("rho < 4/5", "4/(5*rho)")]),
+    ("abs(k1)", REWARD, [("k1 >= 0", "k1"), ("k1 < 0", "-k1")]),
     ("k1/abs(k1)", REWARD, [("k1 > 0", "1"), ("k1 = 0", "no value"), ("k1 < 0", "-1")]),
 ]  # fmt: skip
 

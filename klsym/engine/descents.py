@@ -63,7 +63,9 @@ WRITTEN = {
     JENSEN_SHANNON: "(r*log(r) - (1 + r)*log((1 + r)/2))/2",
     "alpha": "r**alpha - alpha*r + alpha - 1",  # alpha (alpha - 1) times the alpha divergence
 }
-NO_LOSS = "as a plain loss: -r g' = f - r f' has no solution g that was found in the loss grammar"
+NO_LOSS = "without sg, no loss unweighted: -r g' = f - r f' has no solution g that {}"
+NEVER = "is an elementary function (Risch's algorithm, by SymPy)"
+NOT_FOUND = "was found in the loss grammar"
 NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)+|alpha=\S+")
 ESTIMATORS = {name: to_ring(ATOMS[name]) for name in ("k2", "k3")}
 NOT_OF_R = [
@@ -174,19 +176,23 @@ def losses_of(divergence: str, parameters: Iterable[str] = (), sampling: str | N
         gradients=gradients,
         wrong=tuple(_refuted(row, parts) for row in _tempting(parts) if row.sampling in settings),
         warnings=_warnings(of_r),
-        missing=() if parts.g is not None else (NO_LOSS,),
+        missing=parts.missing,
     )
 
 
 @dataclass(frozen=True)
 class Parts:
-    """f, c = f - r f' with c(1) = 0, and g with -r g' = c and g(1) = 0 (or None), as SymPy expressions."""
+    """f, c = f - r f' with c(1) = 0, and g with dg/dlog q = c, as SymPy expressions.
+
+    g is the solution of -r g' = c with g(1) = 0, or else sg(c)*k1; missing: what is said of that.
+    """
 
     f: Any
     c: Any
     g: Any
     texts: dict[str, str]
     exact: bool  # in the ring
+    missing: tuple[str, ...] = ()
 
 
 def _in_ring(typed: ExpPoly, asked: str) -> tuple[Parts, Generated | None, tuple[str, str] | None]:
@@ -206,12 +212,14 @@ def _outside(asked: str, typed: Any) -> tuple[Parts, Generated | None, tuple[str
         raise UsageError(f"{asked[:60]!r}: f is a smooth function of r = p/q alone, such as r*log(r)")
     f = outer.normalised(in_x)
     c = sympy.simplify(f - outer.X * sympy.diff(f, outer.X))
-    g = outer.antiderivative(sympy.expand(-c / outer.X), 1)
-    g = None if g is None else g - g.subs(outer.X, 1)
-    shown = {"f": f, "c": c} | ({} if g is None else {"g": g})
+    rhs = sympy.expand(-c / outer.X)
+    g = outer.antiderivative(rhs, 1)
+    shown = {"f": f, "c": c} | ({} if g is None else {"g": g - g.subs(outer.X, 1)})
     exact = {name: outer.in_r(e, with_k1=True) for name, e in shown.items()}
+    why = NO_LOSS.format(NEVER if g is None and outer.has_no_elementary(rhs) else NOT_FOUND)
+    exact.setdefault("g", sg(exact["c"]) * k1)
     texts = {name: show(e, TEXT) for name, e in exact.items()}
-    parts = Parts(exact["f"], exact["c"], exact.get("g"), texts, False)
+    parts = Parts(exact["f"], exact["c"], exact["g"], texts, False, () if g is not None else (why,))
     known = (JENSEN_SHANNON, "1") if asked.strip() == JENSEN_SHANNON else None
     return parts, outer.shape_outside(f, c) if c.has(outer.X) else None, known
 

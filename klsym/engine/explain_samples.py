@@ -18,7 +18,7 @@ from klsym.engine.advice import facts_of, is_paid, warnings_for
 from klsym.engine.derivation import Derivation, Proof, derive
 from klsym.engine.effects import effects
 from klsym.engine.explain_setting import Setting
-from klsym.engine.generators import functional, generated
+from klsym.engine.generators import Generated, functional, generated
 from klsym.engine.objectives import gradient_of, objective
 from klsym.engine.quantities import KL, Quantity, expectation, expected_gradient, grad
 from klsym.engine.targets import Target, recognise, recognise_value
@@ -96,7 +96,7 @@ def with_shape(verdict: Verdict, c: ExpPoly, found: Target) -> Verdict:
     """The verdict, with f or the convexity in q of what c(k1, w, log q) descends, beside a mean reward."""
     ascended = verdict.setting.use == "reward" and is_paid(found.reward)
     penalty = (c - found.reward) * (-1 if ascended else 1)
-    of_r = generated(penalty)
+    of_r = generated(penalty) or _at_powers(penalty)
     if of_r is not None:
         of_r = replace(of_r, beside=found.reward if ascended else -found.reward)
         said = (*verdict.warnings, *generated_warnings(of_r))
@@ -105,6 +105,15 @@ def with_shape(verdict: Verdict, c: ExpPoly, found: Target) -> Verdict:
         return verdict
     of_q = functional(penalty)
     return replace(verdict, functional=of_q, warnings=(*verdict.warnings, *functional_warning(of_q)))
+
+
+def _at_powers(c: ExpPoly) -> Generated | None:
+    """f of r**alpha and its like, for which the ring has none."""
+    if c.names() <= {*SAMPLE_BASES}:
+        return None
+    from klsym.engine.generators_outside import generated_at_powers
+
+    return generated_at_powers(c)
 
 
 def with_objective(verdict: Verdict, found: Target, start: Derivation) -> Verdict:

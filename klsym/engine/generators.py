@@ -223,6 +223,8 @@ class Generated:
     unbounded: E_q[f(r)] = sum p f(r)/r falls without end as q(x) goes to 0 somewhere; None where it is open.
     f and strength are elements of the ring, or SymPy expressions in r outside it; f may be None there.
     beside: the reward whose mean is ascended while E_q[f(r)] is descended.
+    cases: parameters at which f is another one, such as ("alpha", 1); None for no f, where c is constant.
+    pieces: f between the bounds of a clamp, where as one formula it holds steps.
     """
 
     f: Any
@@ -230,6 +232,8 @@ class Generated:
     strength: Any
     unbounded: bool | None
     beside: ExpPoly = ZERO
+    cases: tuple[tuple[str, Fraction, ExpPoly | None], ...] = ()
+    pieces: tuple[tuple[Stretch, ExpPoly], ...] = ()
 
     @property
     def is_divergence(self) -> bool | None:

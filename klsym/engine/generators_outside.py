@@ -13,22 +13,29 @@ True
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from fractions import Fraction
 from functools import lru_cache
 from itertools import product
 from math import lcm
 from typing import Any
 
 import sympy
+from sympy.integrals.risch import NonElementaryIntegral, risch_integrate
 
-from klsym.convert import to_ring
-from klsym.engine.generators import Generated, Where, nonnegative_where
+from klsym.convert import to_ring, to_sympy
+from klsym.engine.generators import Generated, Where, generator, nonnegative_where
 from klsym.engine.piecewise import DENSITIES
 from klsym.errors import NotInRing
 from klsym.language import K1, K2, K3, A, R, Ratio, Weight, k1, log_mu, log_p, log_q, r
+from klsym.names import SAMPLE_BASES, parse_name
 from klsym.render.losses import show
 from klsym.render.spelling import TEXT
+from klsym.ring import ONE, ZERO, ExpPoly, Key
 
 X = sympy.Symbol("x", positive=True)  # r = p/q
+CONSTANT: Key = ((), ())
 POWERS = (-2, -1, 0, 1, 2)
 MOST_LETTERS, MOST_BASIS, MOST_WORK = 3, 60, 40
 IN_X = {K1: -sympy.log(X), K2: sympy.log(X) ** 2 / 2, K3: X - 1 - sympy.log(X), Ratio: X}
@@ -139,6 +146,53 @@ def generated_outside(coefficient: Any) -> Generated | None:
     return None if found.f is None and found.where is None else found
 
 
+def generated_at_powers(c: ExpPoly) -> Generated | None:
+    """f of c(r) with powers r^l whose l holds parameters, such as r**alpha; None where there are none.
+
+    c = r^l:  f'' = -l r^(l-2),  f = (r^l - l (r - 1) - 1)/(1 - l),  and at l = 1 that of the forward KL.
+
+    >>> show(generated_at_powers(to_ring(r ** sympy.Symbol("alpha", real=True))).f, TEXT)
+    '(alpha*(r - 1) + 1 - r**alpha)/(alpha - 1)'
+    """
+    if {parse_name(name).base for name in c.names()} & {*SAMPLE_BASES} - {"k1"}:
+        return None
+    powers = [key for key in c.terms if _rate(key).names() and "k1" not in dict(key[0])]
+    plain = ExpPoly({key: value for key, value in c.terms.items() if key not in powers})
+    rest = generator(plain)
+    if not powers or rest is None:
+        return None
+    f = in_x(to_sympy(rest))
+    for key in powers:
+        rate = to_sympy(_rate(key))
+        front = to_sympy(ExpPoly({(key[0], ()): c.terms[key]}))
+        f += -front * (X**rate - rate * (X - 1) - 1) / (rate - 1)
+    found = shape_outside(f, in_x(to_sympy(c)))
+    return replace(found, cases=tuple(_cases(c, powers)))
+
+
+def _rate(key: Key) -> ExpPoly:
+    """l of r^l = exp(-l k1)."""
+    inside = {tuple(x for x in m if x != ("k1", 1)): -v for m, v in key[1] if ("k1", 1) in m}
+    return ExpPoly({(m, ()): v for m, v in inside.items()})
+
+
+def _along(name: str) -> Callable[[str], ExpPoly]:
+    return lambda n: ONE if n == name else ZERO
+
+
+def _cases(c: ExpPoly, powers: list[Key]) -> Iterator[tuple[str, Fraction, ExpPoly | None]]:
+    """Where a power is r or 1: f of what c is there."""
+    for rate in dict.fromkeys(map(_rate, powers)):
+        slopes = {name: rate.derive(_along(name)) for name in rate.names()}
+        for name, slope in slopes.items() if len(slopes) == 1 else ():
+            start = rate.substitute({name: ZERO}).terms.get(CONSTANT, 0)
+            for wanted in (0, 1) if not slope.names() else ():
+                at = Fraction(wanted - start) / slope.terms[CONSTANT]
+                if at or name not in c.inverted():
+                    there = c.substitute({name: ExpPoly.number(at)})
+                    yield name, at, generator(there) if there.names() & {"k1"} else None
+
+
 def shape_outside(f: Any | None, c: Any) -> Generated:
     """What follows of f and c = f - r f' in x = r."""
     slope = sympy.diff(c, X)
@@ -156,6 +210,19 @@ def normalised(f: Any) -> Any:
     """f(1) = f'(1) = 0, multiplied out."""
     f = f - f.subs(X, 1) - sympy.diff(f, X).subs(X, 1) * (X - 1)
     return sympy.expand(f)
+
+
+def has_no_elementary(rhs: Any) -> bool:
+    """Has it no elementary antiderivative, by Risch's algorithm?  Asked with one logarithm alone.
+
+    >>> has_no_elementary(sympy.log(1 + X) / X), has_no_elementary(sympy.log(1 + X))
+    (True, False)
+    """
+    roots = [p for p in rhs.atoms(sympy.Pow) if p.has(X) and not p.exp.is_Integer]
+    if roots or len([a for a in rhs.atoms(sympy.log, sympy.exp) if a.has(X)]) != 1:
+        return False
+    y = sympy.Symbol("y")
+    return bool(risch_integrate(sympy.expand(rhs.xreplace({X: y})), y).has(NonElementaryIntegral))
 
 
 def must_not_vanish(f: Any) -> tuple[str, ...]:

@@ -59,8 +59,12 @@ def generated_pieces(coefficient: Any) -> Generated | None:
     parts = _parts(found)
     if parts is None and where is None:
         return None
-    falls = None if parts is None else limit(parts[0] * K1.exp()) == float("-inf")
-    return Generated(None if parts is None else _written(found, parts), where, _strength(found), falls)
+    if parts is None:
+        return Generated(None, where, _strength(found), None)
+    falls, f = limit(parts[0] * K1.exp()) == float("-inf"), _written(found, parts)
+    told = zip(found, parts, strict=True) if f.has(sympy.sign, sympy.Heaviside) else ()
+    pieces = tuple((Stretch(piece.lower, piece.upper), part) for piece, part in told)
+    return Generated(f, where, _strength(found), falls, pieces=pieces)
 
 
 # ---------------------------------------------------------------------------- the pieces

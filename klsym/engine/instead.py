@@ -59,7 +59,7 @@ def instead_of(verdict: Verdict, written: Written) -> Instead | None:
         return None
     if target == "sampler":
         return _towards_the_sampler(verdict.setting)
-    beside = "reward" in verdict.gradient.multiples
+    beside = "reward" in verdict.gradient.multiples or written.expression.has(R, A)
     for place, changed in _places(verdict.setting):
         for loss in SHORT:
             try:

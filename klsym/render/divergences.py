@@ -144,10 +144,17 @@ def generated_text(found: Any) -> str:
     told = generated_json(found)
     whole = f"maximise E_q[{shown(found.beside)}] - E_q[f(r)]" if found.beside else "E_q[f(r)]"
     convex = convexity_text(found.where, found.is_divergence)
-    known = f" with f = {told['f']}" if told["f"] else " with an f that has no formula here"
+    f = "; ".join(f"{TEXT(in_r(part))} where {region((on,))}" for on, part in reversed(found.pieces))
+    known = f" with f = {f or told['f']}" if told["f"] else " with an f that has no formula here"
     parts = filter(None, (whole + known, convex))
     kink = "a kink at r = 1" if told["fisher_strength"] is None else f"f''(1) = {told['fisher_strength']}"
-    return f"{', '.join(parts)}; {kink}"
+    return "; ".join([", ".join(parts), kink, *map(_case_text, found.cases)])
+
+
+def _case_text(case: Any) -> str:
+    """if alpha = 1, f = r*log(r) - r + 1."""
+    name, value, f = case
+    return f"if {name} = {value}, " + ("nothing" if f is None else f"f = {TEXT(in_r(f))}")
 
 
 def convexity_text(where: Any, holds: bool | None, of: str = "r") -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from klsym.render import formulas
 from klsym.render.combination import combination_text, value_text
-from klsym.render.divergences import functional_text, generated_text
+from klsym.render.divergences import functional_text, generated_text, generated_warnings
 from klsym.render.effects import effects_lines
 from klsym.render.latex import aligned
 from klsym.render.listing import listed, model_lines
@@ -102,7 +102,7 @@ class VerdictView:
     def brief(self) -> str:
         """The answer without its derivation and hypotheses: the target, a counterexample, the warnings."""
         lines = [*_facts(self), *listed("Terms", term_lines(self)), *listed("Parts", self.notes)]
-        lines += _witness_lines(self.witness, self.setting.level) + listed("Warnings", self.warnings)
+        lines += _witness_lines(self.witness, self.setting.level) + listed("Warnings", unsaid(self))
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -185,11 +185,18 @@ def verdict_text(verdict: VerdictView) -> str:
     lines = [*_facts(verdict), *_derivation_lines(verdict), *listed("Terms", term_lines(verdict))]
     lines += listed("Parts", verdict.notes)
     lines += _witness_lines(verdict.witness, verdict.setting.level)
-    lines += listed("Hypotheses", verdict.hypotheses) + listed("Warnings", verdict.warnings)
+    lines += listed("Hypotheses", verdict.hypotheses) + listed("Warnings", unsaid(verdict))
     lines += ["", f"Instead  {verdict.instead}"] if verdict.instead else []
     if verdict.check:
         lines += ["", f"Check  {verdict.check['text']}"]
     return "\n".join(lines)
+
+
+def unsaid(verdict: VerdictView) -> tuple[str, ...]:
+    """The warnings that the lines on what descending it does have not given in more words."""
+    both = verdict.effects is not None and verdict.generated is not None
+    said = generated_warnings(verdict.generated) if both else []
+    return tuple(text for text in verdict.warnings if text not in said)
 
 
 def _facts(verdict: VerdictView) -> list[str]:
@@ -314,7 +321,7 @@ def verdict_markdown(verdict: VerdictView) -> str:
         ("Terms", term_lines(verdict)),
         ("Parts", verdict.notes),
         ("Hypotheses", verdict.hypotheses),
-        ("Warnings", verdict.warnings),
+        ("Warnings", unsaid(verdict)),
     )
     for title, items in titled:
         if items:
