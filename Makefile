@@ -52,10 +52,10 @@ paper: install ## write the paper as PDF; needs pdflatex (Debian: texlive-latex-
 	$(BIN)/klsym tables -o $(BUILD)/paper/tables
 	$(BIN)/python -m klsym.write_up.compile paper/klsym.tex $(BUILD)/paper
 
-# The tests of one file share a worker, and so do all that look at the whole ledger, which settles it once
-# (loadgroup); cells of one notebook share a kernel (loadscope).
+# What a test has made stays for the others of its file (loadfile), and a worker settles the ledger once; cells
+# of one notebook share a kernel (loadscope).
 test: lint types ## lint, types, tests, doctests, and every notebook against its stored outputs
-	$(BIN)/pytest -n auto --dist loadgroup
+	$(BIN)/pytest -n auto --dist loadfile
 	$(BIN)/pytest --nbval --nbval-current-env --nbval-cell-timeout 120 --dist loadscope -n auto notebooks/
 
 lint: install ## ruff

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shutil
 import signal
 import tempfile
@@ -20,10 +19,6 @@ from klsym.ledger import Settled, load, recall
 settings.register_profile("klsym", derandomize=True, deadline=None, max_examples=60)
 settings.load_profile("klsym")
 
-QUOTES_THE_LEDGER = re.compile(
-    r"klsym/(tables|write_up)/"
-    r"|tests/test_(cli_tables|clips|inequalities|ledger|neighbours|practice|render|tables|variances|write_up|\w+_claims)"
-)
 # what changes how klsym's processes print, and how wide
 HANDED_DOWN = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "MPLBACKEND", "PYTHONIOENCODING", "PYTHONUTF8",
                "PYTHONWARNINGS", "PYTHONOPTIMIZE", "PYTHONUNBUFFERED", "PYTHONVERBOSE")  # fmt: skip
@@ -49,15 +44,6 @@ def pytest_unconfigure() -> None:
 
 def _is_worker() -> bool:
     return "PYTEST_XDIST_WORKER" in os.environ
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What a test has made stays for the others: a file goes to one worker, and the whole ledger with all
-    that quotes it to one."""
-    for item in items:
-        file = item.nodeid.partition("::")[0]
-        whole = "proofs_settled" in getattr(item, "fixturenames", ()) or QUOTES_THE_LEDGER.search(file)
-        item.add_marker(pytest.mark.xdist_group("ledger" if whole else file))
 
 
 @pytest.fixture(scope="session")
