@@ -470,7 +470,8 @@ def _outcomes(model: dict[str, Any], fixed: dict[Any, Any]) -> list[tuple[Any, d
     rows = []
     for x in range(len(q)):
         logs = {symbol: sympy.log(Rational(row[x])) for symbol, row in known.items()}
-        rewards = {symbol: Rational(model["rewards"][symbol.name][x]) for symbol in GIVEN}
+        given = {symbol: model["rewards"].get(symbol.name) for symbol in GIVEN}
+        rewards = {symbol: Rational(row[x]) for symbol, row in given.items() if row is not None}
         rows.append((q[x] * (u[x] - mean), logs | rewards | fixed))
     return rows
 
