@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from klsym.tables.table import NONE, Cell, Column, Row, Table, cited, code, words
+from klsym.tables.table import NONE, Cell, Column, Row, Table, cited, code, text, words
 from klsym.tables.trainers import Trainer, tags, titled, trainers
 
-CAPTION = words(
+CAPTION = text(
     "Where the losses of table trainers stand. Repository, the first digits of the commit, file and function,"
-    " or the paper; what its own documentation calls the KL term, in our words; what the line in the grammar"
-    " leaves out."
+    " or the paper; what its own documentation calls the term that stands for"
+    " $\\mathrm{KL}(q\\,\\Vert\\,p)$, in our words; what the line in the grammar leaves out."
 )
 COLUMNS = (
     Column("trainer", words("trainer"), 0.15),
