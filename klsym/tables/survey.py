@@ -30,10 +30,10 @@ CAPTION = text(
 COLUMNS = (
     Column("code", words("lines, options"), 0.11),
     Column("formula", words("formula"), 0.18),
-    Column("loss", words("as a loss"), 0.145),
-    Column("reward", words("in the reward"), 0.145),
-    Column("said", words("said"), 0.2),
-    Column("claim", words("claim"), 0.1),
+    Column("loss", words("as a loss"), 0.142),
+    Column("reward", words("in the reward"), 0.142),
+    Column("said", words("said"), 0.1995),
+    Column("claim", words("claim"), 0.108),
 )
 LONGEST = 90  # characters of the LaTeX of an objective that is kept
 OTHERS = {
