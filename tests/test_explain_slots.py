@@ -140,6 +140,23 @@ def test_an_option_reads_as_what_it_expands_to(loss: str, options: dict[str, str
     assert short.gradient.complete == long.gradient.complete
 
 
+@pytest.mark.parametrize(
+    ("weighted", "plain", "level"),
+    [
+        ("sg(future(rho*k1))*log_q", "sg(future(k1))*log_q", "token"),
+        ("sg(past(rho*k3))*log_q", "sg(past(k3))*log_q", "token"),
+        ("sg(others(rho*k3))*log_q", "sg(others(k3))*log_q", "sample"),
+        ("sg(loo(rho*k1))*log_q", "sg(loo(k1))*log_q", "sample"),
+    ],
+)
+def test_on_policy_a_detached_ratio_in_a_sum_is_one(weighted: str, plain: str, level: str) -> None:
+    one, other = (explain(loss, level=level) for loss in (weighted, plain))
+    assert (one.coefficient, one.target, one.shown) == (other.coefficient, other.target, other.shown)
+    if one.witness is not None and other.witness is not None:
+        assert one.witness["left"] == other.witness["left"]
+    assert explain(weighted, level=level, sampling="off-policy").coefficient != one.coefficient
+
+
 def test_where_options_say_nothing_nothing_is_expanded() -> None:
     assert explain("k3", level="token").expansion is None
     assert explain("k3").to_json()["expansion"] is None

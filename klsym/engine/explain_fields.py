@@ -65,13 +65,14 @@ def field_of(loss: TokenLoss, setting: Setting) -> Field:
     """The expected gradient of a token loss, or of token rewards; raises UsageError beyond the ring."""
     element = to_ring(loss.expression)
     under, on_policy = sampled_from(element, setting), uses_sampler(element, setting)
-    if setting.use == "loss":
-        return _of_loss(loss, under, on_policy)
-    h = without_sg(loss.expression)
     given = dict(loss.given)
+    if setting.on_policy:  # what is given stands in sg(..) or in a reward: its value alone counts
+        given = {name: to_sympy(at_policy(to_ring(value))) for name, value in given.items()}
+    if setting.use == "loss":
+        return _of_loss(loss, under, on_policy, given)
+    h = without_sg(loss.expression)
     if setting.on_policy:
         h, under, on_policy = to_sympy(at_policy(to_ring(h))), "q", False
-        given = {name: to_sympy(at_policy(to_ring(value))) for name, value in given.items()}
     if setting.credit in ("to-go", "total"):
         credited = written_out(_credited(to_ring(h), setting), detached=True)
         h, given = credited.expression, credited.given
@@ -85,19 +86,17 @@ def field_of(loss: TokenLoss, setting: Setting) -> Field:
     return Field(start, start, attached, under, whole)
 
 
-def _of_loss(loss: TokenLoss, under: str, on_policy: bool) -> Field:
+def _of_loss(loss: TokenLoss, under: str, on_policy: bool, given: dict[str, Any]) -> Field:
     _refuse_the_same_at_every_token(to_ring(loss.expression))
     constant, rest = same_at_every_token(loss.expression, moving=True)
     quantity = token_gradient(rest, under)
     quantity = quantity + expected_gradient(constant, under) if constant else quantity
-    start = derive(quantity, on_policy=on_policy, given=loss.given)
-    if not loss.given:
+    start = derive(quantity, on_policy=on_policy, given=given)
+    if not given:
         return Field(start, start, rest, under, _of_the_whole(start, loss.expression), constant)
-    moved = derive(token_gradient(rest, under), on_policy=on_policy, given=loss.given).differentiate()
+    moved = derive(token_gradient(rest, under), on_policy=on_policy, given=given).differentiate()
     slots = {atoms[0].score[0]: atoms[0].coefficient * c for c, atoms in moved.left.terms}  # type: ignore[attr-defined]
-    return Field(
-        start, _exchanged(start.differentiate()), _detached(slots, loss.given), under, constant=constant
-    )
+    return Field(start, _exchanged(start.differentiate()), _detached(slots, given), under, constant=constant)
 
 
 def _of_the_whole(start: Derivation, loss: Any) -> Any:

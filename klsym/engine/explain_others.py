@@ -194,8 +194,8 @@ def _in_batch(written: Written, setting: Setting) -> Batch:
     found = walk(expression, detached)
     if detached:
         found = without_sg(found)
-    if detached and setting.on_policy:
-        found = to_sympy(at_policy(to_ring(found)))
+        found = to_sympy(at_policy(to_ring(found))) if setting.on_policy else found
+    if setting.on_policy:  # what is given is detached: its value alone counts
         given = {name: to_sympy(at_policy(to_ring(value))) for name, value in given.items()}
     return Batch(found, given)
 
