@@ -95,7 +95,7 @@ class Context:
                 )
         for name, arguments in functions.items():
             if not isinstance(arguments, list) or not set(arguments) <= set(LOG_RATIOS):
-                raise Refused(f"context: {name} may depend on k1, w and log_q only")
+                raise Refused(f"context: {name} may depend on {', '.join(LOG_RATIOS)} only")
         return Context(
             parameters=tuple(names),
             functions=tuple((name, tuple(args)) for name, args in sorted(functions.items())),

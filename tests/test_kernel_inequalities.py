@@ -308,6 +308,8 @@ REFUSED = {
     "a region that is empty": ({**S, "nonnegative": k1 - 1}, "not positive at q = p = mu"),
     "a region that is nearly empty": ({**S, "nonnegative": k1 - HALF}, "not positive at q = p = mu"),
     "a region with its end at equality": ({**S, "nonnegative": k1}, "not positive at q = p = mu"),
+    "a region that e empties": ({**S, "nonnegative": 1 - 5 * (k1 + 1).exp()}, "not positive at q = p = mu"),
+    "a region below 0": ({**S, "nonnegative": -(k1 + 1).exp()}, "not positive at q = p = mu"),
     "a region of a parameter": ({**S, "nonnegative": 1 + beta * k1}, "a function of k1 and w expected"),
     "a region of rewards": ({**S, "nonnegative": 1 + H}, "a function of k1 and w expected"),
     "a region that is a number": ({**S, "nonnegative": ONE}, "a function of k1 and w expected"),

@@ -75,6 +75,15 @@ def test_a_third_policy_has_a_row_of_its_own():
         read(node([None, None], new=HALF))
 
 
+def test_a_node_may_pay_every_reward():
+    paid = {name: ["2", "4"] for name in ("R", "A", "H", "M")}
+    model = read(node([None, None], rewards=paid))
+    for name in paid:
+        assert model.mean(Mean("", "q", V(name))) == Interval.exact(3)
+    with pytest.raises(Refused, match="rewards:"):
+        read(node([None, None], rewards=paid | {"B": ["1", "1"]}))
+
+
 def test_a_batch_has_two_samples_or_more():
     assert read(ONE_TOKEN).parameters == {} and read(ONE_TOKEN, n="2").parameters == {"n": 2}
     for size in ("1", "0", "-3", "5/2"):

@@ -396,6 +396,19 @@ def test_the_condition_of_equality_in_print(draft, condition):
     assert shown in lines(draft, full=False)
 
 
+def test_the_short_form_is_what_is_shown_unless_all_is_asked_for():
+    """All but the statement is indented; what is quantified over stands there if there is any."""
+    theorem = theorem_of(Draft(QP, QP))
+    assert show(theorem) == show(theorem, full=False) == "E_q[k1] = E_q[k1]   (0 hypotheses)"
+    _, *more = show(theorem, full=True).splitlines()
+    assert more == [f"  {line}" for line in CONVENTIONS]
+    named = theorem_of(Draft(QP, QP, parameters=("beta",), functions=(("f", ("k1",)),)))
+    assert show(named, full=True).splitlines()[1:3] == [
+        "  for every number beta",
+        "  for every differentiable function f(k1)",
+    ]
+
+
 def test_an_equation_has_no_condition_of_equality():
     for draft in (Draft(QP, QP), Draft(QP, QP, "<=")):
         assert not any("equality" in line for line in lines(draft))

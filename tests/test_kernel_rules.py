@@ -24,7 +24,8 @@ from slotted import future, lone, mean_i, now, only, other, others, own, past, r
 
 from klsym.errors import NotInRing, Refused
 from klsym.kernel import EQUATION, RULES, apply_step
-from klsym.kernel.batches import OWN, SIZES
+from klsym.kernel.batches import OWN, SIZES, _of_group
+from klsym.kernel.sums import SCORE, SUMS
 from klsym.ring import ZERO, ExpPoly
 from klsym.slots import SLOTS
 from klsym.statements import Atom, Context, Mean, Side
@@ -148,6 +149,14 @@ def test_a_part_that_is_split_off_exists(side, rule, data, assumed):
     assert {h for h in found if h[0] == "exists"} == {("exists", lone(of)) for of in assumed}
 
 
+def test_nothing_divides_by_a_sum_over_other_samples():
+    """No coefficient that is read does; E[1/(V + W)] is no sum of means."""
+    for power in (1, 2):
+        factor = V("k1[others]").inverse() ** power
+        with pytest.raises(Refused, match="division by k1"):
+            _of_group(Mean("i", "q", factor), factor, "others", Context(("n",)))
+
+
 def test_the_slots_of_a_sample_are_those_that_no_other_sample_has():
     others = {*SIZES, "other"}
     assert {i: set(own) for i, own in OWN.items()} == {i: set(SLOTS[i]) - others for i in ("i", "ij", "it")}
@@ -227,6 +236,7 @@ ASSUMED = [
     ("parts of a sum", of(sum_t("q", ONE, "now", "x"), "s"),
         {exists(sum_t("q", ONE, "now", z)) for z in ("past", "now", "future")}),
     ("parts of a sum", of(sum_t("q", T), "length"), set()),
+    ("parts of a sum", of(sum_t("q", T), *SUMS, SCORE), set()),
     ("parts of a sum", only(sum_t("q", R + k1), of=["k1"], part=k1), {exists(sum_t("q", k1))}),
     ("change of measure", only(MOVED, to="q"), {Q_IN_MU, MU_IN_Q, ENDS_Q, ENDS_MU}),
     ("change of measure", only(MOVED, to="mu"), {ENDS_MU}),

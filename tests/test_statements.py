@@ -58,10 +58,10 @@ def test_contexts_are_read_and_written():
         ({"parameters": ["rho"]}, "cannot be declared"),
         ({"parameters": [1]}, "cannot be declared"),
         ({"functions": {"s": ["k1"]}}, "cannot be declared"),
-        ({"functions": {"g": "w"}}, "may depend on k1, w and log_q only"),
-        ({"functions": {"g": {"k1": 1}}}, "may depend on k1, w and log_q only"),
-        ({"functions": {"g": ["R"]}}, "may depend on k1, w and log_q only"),
-        ({"functions": {"g": ["k1", "b"]}}, "may depend on k1, w and log_q only"),
+        ({"functions": {"g": "w"}}, "g may depend on k1, w, log_q, o only"),
+        ({"functions": {"g": {"k1": 1}}}, "may depend on k1, w, log_q, o only"),
+        ({"functions": {"g": ["R"]}}, "may depend on k1, w, log_q, o only"),
+        ({"functions": {"g": ["k1", "b"]}}, "may depend on k1, w, log_q, o only"),
         ({"premises": [[[], None]]}, "a list of terms"),
         ({"premises": [[None, []]]}, "a list of terms"),
     ],
@@ -298,6 +298,13 @@ def test_terms_are_sorted_by_their_canonical_text():
     first, second = MeanGradient("", "q", K1 * W), MeanGradient("", "q", K1**11)
     for side in (Side.of((1, (first,)), (1, (second,))), Side.of((1, (second,)), (1, (first,)))):
         assert [atoms for _, atoms in side.terms] == [(first,), (second,)]
+
+
+def test_products_are_paid_for_before_they_are_made(monkeypatch):
+    wide = sum((Side.atom(MeanGradient("", "q", K1**i)) for i in range(1, 31)), Side())
+    monkeypatch.setattr(Side, "of", staticmethod(lambda *terms: pytest.fail("made before it was paid for")))
+    with budget(800), pytest.raises(Refused, match="budget"):
+        wide.times(wide)
 
 
 def test_sides_are_charged():
