@@ -101,7 +101,7 @@ STATEMENTS: dict[str, list[Any]] = NAMES | {
             .step("score mean zero", slot="x")),
         ("a parameter declared twice", PART, "a name is declared twice",
             lambda: Draft(QP, QP, parameters=("beta", "beta"))),
-        ("a function of a reward", PART, "may depend on k1, w and log_q only",
+        ("a function of a reward", PART, "may depend on k1, w, log_q, o only",
             lambda: Draft(Em("q", f), Em("q", f), functions=(("f", ("R",)),))),
         ("a second name of k1", PART, "the slot x is not written out",  # the coefficient is 0
             lambda: apart(k2 - KX * KX * Fraction(1, 2), k2)),
@@ -109,7 +109,7 @@ STATEMENTS: dict[str, list[Any]] = NAMES | {
             lambda: apart(WX * k1, WX * k1)),
         ("a second name of a function", PART, "the slot x is not written out",
             lambda: Draft(Em("q", V("f[x]")), Em("q", f), functions=ANY_F)),
-        ("an argument of a function that is no live variable", PART, "may depend on k1, w and log_q only",
+        ("an argument of a function that is no live variable", PART, "may depend on k1, w, log_q, o only",
             lambda: Draft(grad(Em("q", f)), grad(QP), premises=((Em("q", f), QP),),
                           functions=(("f", ("k1", "w[x]")),)).equation(0, gradient=1)),
         ("the variable of another slot", PART, "unknown slot 'self'",  # E_q[grad k1_self] = E_q[s]
