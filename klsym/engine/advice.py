@@ -156,6 +156,8 @@ def warnings_for(verdict: Verdict, facts: Facts) -> tuple[str, ...]:
 def outside_the_core(verdict: Verdict, facts: Facts) -> str:
     if verdict.trust == "kernel":
         return ""
+    if verdict.target is None:
+        return "outside the decidable core: neither proved nor refuted"
     return f"outside the decidable core: this verdict is not proved, it {RESTS[verdict.trust]}"
 
 
