@@ -365,7 +365,8 @@ def test_claims_json(capsys: Out) -> None:
             "id", "verdict", "status", "trust", "source", "statement", "hypotheses", "printed", "verified"
         ]  # fmt: skip
         assert all(isinstance(row[key], text) for key in row if key not in listed)
-        assert (row["verified"] is None) == (row["trust"] != "kernel")
+        if row["trust"] == "kernel":  # then each part has a certificate, which may be outside Rocq's reach
+            assert "no certificate" not in row["verified"]["outside"].values()
         assert all(isinstance(line, str) for line in row["hypotheses"])
         assert row["verdict"] in ("proved", "refuted", "corrected", "exact") and row["status"] == "settled"
 

@@ -391,6 +391,16 @@ def test_a_whole_sequence_is_one_sample(
     assert whole.to_json()["aggregate"] == "sum" and "KL(q||p) is that of whole sequences" in str(whole)
 
 
+def test_a_clamp_of_whole_sequences_over_T() -> None:
+    """No gradient beyond the bound; within it that of k3/T."""
+    clamped, plain = (ask(loss, {}, level="sequence", aggregate="mean") for loss in ("clip(k3, 0, 5)", "k3"))
+    assert (clamped.target, clamped.trust) == ("separable", "sympy")
+    assert clamped.inside_clamps is not None
+    assert clamped.inside_clamps.complete == plain.gradient.complete == {"rest": "1/T - r/T"}
+    beyond, within = (str(value) for _, value in clamped.per_sample_cases)
+    assert (beyond, within) == ("0", "-r/length + 1/length")
+
+
 @pytest.mark.parametrize("loss", ["clip(k3, 0, 5)", "abs(k1)"])
 def test_whole_sequences_outside_the_ring(loss: str) -> None:
     sample, whole = (ask(loss, {}, level=level) for level in ("sample", "sequence"))
@@ -449,7 +459,6 @@ def test_the_objectives_over_the_length_are_right() -> None:
     ("loss", "options", "words"),
     [
         ("sqrt(k2)", {"batch": "std"}, "batch std takes exponential polynomials alone"),
-        ("clip(k3, 0, 5)", {"level": "sequence", "aggregate": "mean"}, "with aggregate mean only"),
         ("abs(k1)", {"level": "sequence", "aggregate": "mean", "batch": "mean"},
          "with aggregate mean only"),
         ("R/T", {}, "T in 'R/T' is the length of a sequence, and a single sample has none: choose level"),

@@ -24,13 +24,19 @@ FUNCTIONS = ("explain", "compare", "explore")
 LEFT_OUT = ("__pycache__", ".*", "build", "dist", "*.egg-info", "*.pyc")
 
 
-def mypy(code: str, folder: Path) -> str:
-    """What `mypy --strict` says of code that uses klsym as a library."""
+@pytest.fixture(scope="module")
+def mypy(tmp_path_factory):
+    """What `mypy --strict` says of code that uses klsym as a library; klsym itself is read once."""
     pytest.importorskip("mypy")
-    (folder / "user.py").write_text(code)
-    command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "user.py"]
-    places = os.environ | {"MYPYPATH": str(HOME)}
-    return subprocess.run(command, cwd=folder, env=places, capture_output=True, text=True).stdout
+    folder = tmp_path_factory.mktemp("user")
+
+    def said(code: str) -> str:
+        (folder / "user.py").write_text(code)
+        command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "user.py"]
+        places = os.environ | {"MYPYPATH": str(HOME)}
+        return subprocess.run(command, cwd=folder, env=places, capture_output=True, text=True).stdout
+
+    return said
 
 
 def options() -> list[tuple[str, str, str]]:
@@ -48,27 +54,27 @@ def call(name: str, option: str, value: str) -> str:
     return f'klsym.{name}({losses}, {option}="{value}")'
 
 
-def test_mypy_knows_every_word_of_an_option_and_refuses_a_misspelt_one(tmp_path):
+def test_mypy_knows_every_word_of_an_option_and_refuses_a_misspelt_one(mypy):
     """An ignored line that holds no error is itself one, under `strict`."""
     right = [call(*option) for option in options()]
     wrong = [
         f"{call(name, option, value[1:])}  # type: ignore[arg-type]" for name, option, value in options()
     ]
     assert len(right) > 40
-    assert mypy("\n".join(["import klsym", *right, *wrong]), tmp_path).startswith("Success")
+    assert mypy("\n".join(["import klsym", *right, *wrong])).startswith("Success")
 
 
-def test_a_misspelt_option_fails(tmp_path):
-    assert "[arg-type]" in mypy('import klsym\nklsym.explain("k3", sampling="of-policy")\n', tmp_path)
+def test_a_misspelt_option_fails(mypy):
+    assert "[arg-type]" in mypy('import klsym\nklsym.explain("k3", sampling="of-policy")\n')
 
 
-def test_a_misspelt_name_fails(tmp_path):
-    assert "[attr-defined]" in mypy("import klsym\nklsym.explian\n", tmp_path)
+def test_a_misspelt_name_fails(mypy):
+    assert "[attr-defined]" in mypy("import klsym\nklsym.explian\n")
 
 
-def test_what_functions_return_is_typed(tmp_path):
+def test_what_functions_return_is_typed(mypy):
     lines = (f"reveal_type(klsym.{name})" for name in klsym.__all__)
-    shown = mypy("\n".join(["import klsym", *lines]), tmp_path)
+    shown = mypy("\n".join(["import klsym", *lines]))
     untyped = re.findall(r'user.py:(\d+): note: Revealed type is "Any"', shown)
     assert "-> klsym.engine.verdict.Verdict" in shown and ": error:" not in shown
     # SymPy has no types: its symbols are Any, and so is all that is made of them.

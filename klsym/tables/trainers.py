@@ -1,16 +1,16 @@
 """Losses as released trainers write them: what each does, term by term, and what its KL term targets.
 
-`trainers.toml` has the facts: where a loss stands in public code, and its line in the grammar.  The answers take
-a minute; `trainers.json` stores them, and `make trainers` settles all again and compares:
+`trainers.toml` has the facts: where a loss stands in public code, and its line in the grammar.  The answers
+take a minute; `trainers.json` stores them, and `make trainers` settles all again and compares:
 
     python -m klsym.tables.trainers            # writes the answers
     python -m klsym.tables.trainers --check    # fails if one differs
 
->>> trainer("trl-grpo").call
-'klsym.explain("-min(rho*A, clip(rho, 1 - eps, 1 + eps)*A) + beta*k3", level="token", sampling="off-policy", aggregate="mean")'
+>>> trainer("trl-grpo").loss
+'-min(rho*A, clip(rho, 1 - eps, 1 + eps)*A) + beta*k3'
 >>> stored()["verl-gpg"]["target"]
 'separable'
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 
@@ -83,12 +83,6 @@ class Trainer:
     beside: str = ""
     cannot: str = ""
     claims: tuple[str, ...] = ()
-
-    @property
-    def call(self) -> str:
-        """What settles it, in Python."""
-        options = "".join(f', {name}="{value}"' for name, value in self.options.items())
-        return f'klsym.explain("{self.loss}"{options})'
 
 
 @cache

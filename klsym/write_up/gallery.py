@@ -113,9 +113,11 @@ def _where(one: Trainer) -> str:
 
 def _code(one: Trainer) -> Iterator[str]:
     answer = stored()[one.id]
-    yield f"answer = {one.call}"
+    options = "".join(f', {name}="{value}"' for name, value in one.options.items())
+    yield f'row, loss = "{one.id}", "{one.loss}"'
+    yield f"answer = klsym.explain(loss{options})"
     yield f'assert (answer.target, answer.trust) == ("{answer["target"]}", "{answer["trust"]}")'
-    yield f'assert trainers.settled(trainers.trainer("{one.id}")) == stored["{one.id}"]'
+    yield "assert trainers.settled(trainers.trainer(row)) == stored[row]"
     if one.id in ALSO:
         yield ALSO[one.id]
     yield "print(answer.brief)"
