@@ -44,6 +44,8 @@ def test_contexts_are_read_and_written():
     assert context.premises == ((EQ, Side()),) and context.function_arguments == {"f": (), "g": ("k1", "w")}
     assert Context.from_json(context.to_json()) == context and context.to_json() == DATA
     assert Context().to_json() == {"parameters": [], "functions": {}, "premises": []}
+    every = ["k1", "w", "log_q", "o"]
+    assert Context.from_json(DATA | {"functions": {"g": every}}).function_arguments == {"g": tuple(every)}
 
 
 @pytest.mark.parametrize(
