@@ -267,6 +267,15 @@ def hungry(logp):
 """
 
 
+@pytest.mark.parametrize("name", ["f", "2"])
+def test_code_that_is_nested_too_deeply_gets_one_line(name, tmp_path):
+    """It parses; to copy or to walk it would need more of Python's stack than there is."""
+    file = tmp_path / "deep.py"
+    file.write_text(f"def f(x):\n    return {'-' * 900}x\n")
+    with pytest.raises(UsageError, match="nested too deeply"):
+        read(f"{file}:{name}")
+
+
 def test_hostile_code_cannot_hang_exit_forge_or_eat_memory(folder, capsys):
     (folder / "hostile.py").write_text(HOSTILE, encoding="utf-8")
     targets = [f"hostile.py:{name}" for name in ("loops", "exits", "forged", "hungry")]

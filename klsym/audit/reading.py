@@ -103,9 +103,10 @@ def read(target: Any, result: str | None = None) -> Code:
     if not place.endswith(".py"):
         return _of_module(place, name, result)
     file = opened(Path(place))
-    if LINES.fullmatch(name):
-        return _of_lines(file, name, result)
-    return _of_function(file, name, result)
+    try:
+        return (_of_lines if LINES.fullmatch(name) else _of_function)(file, name, result)
+    except RecursionError:
+        raise UsageError(f"{str(target)[:80]!r}: its code is nested too deeply to be read") from None
 
 
 # ---------------------------------------------------------------------------- functions and methods
