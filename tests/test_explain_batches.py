@@ -11,9 +11,11 @@ from itertools import product
 from typing import Any
 
 import batch_judge as judge
+import loss_judge
 import numpy as np
 import pytest
 from conftest import labelled
+from random_losses import Case
 
 from klsym.engine.explain import explain
 from klsym.engine.verdict import Verdict
@@ -243,6 +245,23 @@ def test_no_covariance_where_a_reward_multiplies_k1() -> None:
     """Cov_mu(R k1, s) has a curl: it is no gradient of E_mu[R k1**2]/2 less anything."""
     verdict = ask("R*k1", OFF_REWARD, batch="leave-one-out")
     assert verdict.target == "none" and verdict.objective is None and "Cov" not in str(verdict)
+
+
+@pytest.mark.parametrize(
+    ("loss", "target"),
+    [
+        ("rho", "none"),
+        ("k2", "none"),
+        ("rho*M", "none"),
+        ("k1", "separable"),
+        ("A*log_q", "separable"),
+        ("R", "zero"),
+    ],
+)
+def test_lengths_move_apart_from_what_is_centred(loss: str, target: str) -> None:
+    """E_mu[h/T] E_mu[s]: where every sequence has one token there is no curl, and otherwise there may be."""
+    case = Case(loss, "off-policy", "loss", "sequence", "leave-one-out", aggregate="mean")
+    assert loss_judge.examine(case) == loss_judge.Outcome(case, target, ())
 
 
 # ---------------------------------------------------------------------------- std

@@ -34,12 +34,11 @@ from klsym.engine.explain_setting import Setting
 from klsym.engine.explain_spread import explain_spread
 from klsym.engine.indexed import mean_over_i
 from klsym.engine.objectives import at_policy
-from klsym.engine.products import curl, of_batch, turning
+from klsym.engine.products import curl, of_batch, of_tokens, turning
 from klsym.engine.quantities import KL, Quantity, covariance, expectation, grad, sample, sample_gradient
 from klsym.engine.shorthands import expansion
 from klsym.engine.targets import Target, recognise
 from klsym.engine.verdict import Meaning, Verdict
-from klsym.kernel.derivatives import in_slot
 from klsym.language import H, log_q, others, own, parameter, s
 from klsym.names import LOG_RATIOS, SAMPLE_BASES
 from klsym.render import formulas
@@ -231,7 +230,7 @@ def _biased(single: Verdict, form: Canonical, centred: Centred, link: tuple[Proo
         notes=tuple(
             words
             for words, holds in (
-                (f"{APART} on a model of three outcomes", target == "none"),
+                (f"{APART} on a finite model", target == "none"),
                 (PRODUCT_RULE, objective),
             )
             if holds
@@ -291,6 +290,6 @@ def _turning(h: ExpPoly) -> tuple[str | None, tuple[Proof, ...]]:
 def _curl_of_product(h: ExpPoly) -> Quantity:
     """d_u g d_v G - d_v g d_u G."""
     context = derive(expectation(to_sympy(h), "mu")).context
-    slope = in_slot(d_log_q(h.substitute({"length": ONE}), context), "now", context)
+    slope = of_tokens(d_log_q(h, context), context)
     constant = ExpPoly({k: v for k, v in slope.terms.items() if context.is_constant(ExpPoly({k: v}))})
     return curl(ONE, ONE, "mu", constant) + curl(slope - constant, ONE, "mu")

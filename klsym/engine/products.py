@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from fractions import Fraction
+from itertools import islice
 
 from klsym.abbreviations import Indexed, Side
 from klsym.engine.derivation import Derivation, Proof, derive
 from klsym.engine.quantities import Quantity
-from klsym.engine.witness import completed
+from klsym.engine.witness import completed, tree_models
 from klsym.errors import ProofError
-from klsym.ring import ONE, ExpPoly
+from klsym.kernel.derivatives import in_slot
+from klsym.kernel.sums import SUMS
+from klsym.ring import ONE, ZERO, ExpPoly
+from klsym.slots import SEQUENCE, at_slot
+from klsym.statements import Context
 
 # q, p, mu and two directions on three sequences of one token: one sample; two are equally likely, or none
 ONE_TOKEN = {
@@ -20,10 +25,25 @@ ONE_TOKEN = {
 }  # fmt: skip
 UNEVEN = ONE_TOKEN | {"mu": ["1/5", "3/10", "1/2"]}
 BATCH = {"n": "3", "m": "2"}
+LENGTHS = 3  # trees of sequences of one and two tokens that are tried
+
+
+def of_tokens(e: ExpPoly, context: Context) -> ExpPoly:
+    """A function of a sample in the slots of a token.
+
+    Without a length each sample is a sequence of one token; with one, x = x_past + x_now + x_future.
+    """
+    if "length" not in e.names():
+        return in_slot(e, "now", context)
+
+    def summed(name: str) -> ExpPoly:
+        return sum((ExpPoly.variable(at_slot(name, slot)) for slot in SEQUENCE), ZERO)
+
+    return e.substitute({name: summed(name) for name in e.names() & {*SUMS} - {"length"}})
 
 
 def curl(slope: ExpPoly, b: ExpPoly, under: str, scale: ExpPoly = ONE) -> Quantity:
-    """E_m[slope s].u E_m[b s].v - E_m[slope s].v E_m[b s].u, over sequences of one token, which are samples.
+    """E_m[slope s].u E_m[b s].v - E_m[slope s].v E_m[b s].u, in the slots of a token.
 
     It is the curl of E_m[a] E_m[b s] for grad E_m[a] = E_m[slope s], where E_m[b s] has none.
     """
@@ -49,9 +69,12 @@ def turning(
     start = derive(refuted)
     numbers = {name: str(Fraction(2 + i, 3)) for i, name in enumerate(start.context.parameters)}
     numbers |= {name: value for name, value in BATCH.items() if name in numbers}
-    for tree in (ONE_TOKEN, UNEVEN):
+    models = [{"tree": tree, "path": [], "parameters": numbers} for tree in (ONE_TOKEN, UNEVEN)]
+    if "length" in names:
+        models = [{**model, "parameters": numbers} for model in islice(tree_models(start.context), LENGTHS)]
+    for model in models:
         try:
-            model = completed({"tree": tree, "path": [], "parameters": numbers}, names)
+            model = completed(model, names)
             return "none", (start.differs_from(0, model=model),)
         except ProofError:
             continue
