@@ -320,6 +320,7 @@ def fit_value(case: Case) -> Fit:
 SAID = re.compile(
     r"(increases|lowers) (KL\(q\|\|p\)|KL\(p\|\|q\)|E_q\[1/T\]|E_q\[.*?\])(?: where ([^,]*?))?(?= and |,|$)"
 )
+LESS = re.compile(r"\(but where (.*?) it (?:raises|lowers) E_q\[1/T\]")
 PAIRS = {"KL(q||p)": "reverse", "KL(p||q)": "forward"}
 
 
@@ -347,8 +348,10 @@ def _sentences(case: Case, answer: dict[str, Any]) -> Iterator[str]:
             if alone in ([0], [1]) and REWARDS[alone[0]] == of[4:-1] and fit.rewards[alone[0]] < 0:
                 yield f"descending raises {of}, but it is said: {descending!r}"
     for line in lengths:
-        fit = fit_gradient(case, 2, ("1/T", "T"))
-        if fit.misfit < AGREE and (fit.rewards[-2] > 0) != ("lowers E_q[1/T]" in line):
+        fit, where = fit_gradient(case, 2, ("1/T", "T")), LESS.search(line)
+        otherwise = where and _holds(where[1], constants_of(case, settings(case)[0]))
+        lowers = line.index("lowers E_q[1/T]") < line.find("raises") if where else "lowers E_q[1/T]" in line
+        if fit.misfit < AGREE and (fit.rewards[-2] > 0) != (lowers != bool(otherwise)):
             yield f"descending moves E_q[1/T] by {-fit.rewards[-2]:.3g}, but it is said: {line!r}"
 
 

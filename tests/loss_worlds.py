@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from dataclasses import asdict
 from functools import cache
@@ -16,6 +17,7 @@ from random_losses import Case
 # altogether, what is left is rounding.
 FLOOR = 1e-2
 SEED = 20250
+DENSITIES = ("log_q", "log_p", "log_mu", "log_old", "k1", "k2", "k3", "r", "rho", "rho_old", "M", "T")
 DEEP, WIDE = ((), ((), ((), ()))), (((), (), ((), ())), ((), ()))  # 1, 2, 3, 3 tokens; 2, 2, 3, 3, 2, 2
 REWARDS = ("R", "A", "R*A")  # with two values of each, all functions of one sample
 MASK = re.compile(r"\bM\b")
@@ -61,7 +63,17 @@ def options(case: Case) -> dict[str, str]:
 def rewards_of(case: Case) -> tuple[str, ...]:
     rewards = REWARDS if case.level == "sample" else REWARDS_OF_SEQUENCES
     masks = ("M", *(f"M*{reward}" for reward in rewards)) if MASK.search(case.text) else ()
-    return (*rewards, *masks)
+    return (*rewards, *masks, *(() if case.level == "token" else _calls_of_rewards(case.text)))
+
+
+def _calls_of_rewards(text: str) -> tuple[str, ...]:
+    """Functions of R and A alone, such as log(1 + exp(R))."""
+    found = []
+    for node in ast.walk(ast.parse(text, mode="eval")):
+        named = {x.id for x in ast.walk(node) if isinstance(x, ast.Name)} & {*DENSITIES, "R", "A"}
+        if isinstance(node, ast.Call) and named and named <= {"R", "A"}:
+            found.append(ast.unparse(node))
+    return tuple(dict.fromkeys(found))
 
 
 def flat(part: Any, where: Forest) -> np.ndarray:

@@ -147,7 +147,8 @@ def test_the_proofs_replay_and_speak_of_the_loss() -> None:
     assert [proof.theorem.kind for proof in verdict.proofs] == ["proved"]
     assert str(verdict.proofs[0]) == "E_mu[grad(rho*k3)] = grad KL(q||p)"
     unnamed = klsym.explain("k1**3")
-    assert [proof.theorem.kind for proof in unnamed.proofs] == ["proved", "independent"]
+    assert [proof.theorem.kind for proof in unnamed.proofs] == ["proved", "independent", "proved"]
+    assert str(unnamed.proofs[2]) == "E_q[3*k1**2*s] = grad E_q[3*k1**2 - 6*k1]"
 
 
 # ---------------------------------------------------------------------------- input

@@ -28,13 +28,11 @@ BENDS = (clip, sympy.Max, sympy.Min, sympy.Abs, Step)
 
 @dataclass(frozen=True)
 class Point:
-    """Numbers for everything: arrays of shape (b, t) or (b, t, v); tied: drawn from q itself, log mu = log
-    q."""
+    """Numbers for everything: arrays of shape (b, t) or (b, t, v)."""
 
     values: dict[Any, np.ndarray]
     logits: dict[Any, np.ndarray]
     picks: np.ndarray
-    tied: bool = False
 
 
 @dataclass
@@ -80,7 +78,7 @@ def draw(seed: int, scale: float, symbols: set[Any], rows: frozenset[Any], tied:
     lengths = rng.integers(1, shape[1] + 1, size=shape[0])
     values[mask] = (np.arange(shape[1])[None, :] < lengths[:, None]) * 1.0
     logits = {x: scale * 0.5 * rng.standard_normal(words) for x in VOCABULARY}
-    return Point(values, logits, rng.integers(0, words[2], size=shape), tied)
+    return Point(values, logits, rng.integers(0, words[2], size=shape))
 
 
 def duals(point: Point, vocabulary: bool) -> dict[Any, Dual]:

@@ -26,7 +26,7 @@ from sympy import Function
 
 from klsym.convert import to_ring, to_sympy
 from klsym.engine import generators_outside as outer
-from klsym.engine import outside, slopes
+from klsym.engine import outside, outside_models, slopes
 from klsym.engine.derivation import Derivation, Proof, derive
 from klsym.engine.explain_samples import canonical_form, shown_witness
 from klsym.engine.explain_setting import Setting
@@ -409,7 +409,7 @@ def _model_outside(row: Row, parts: Parts) -> dict[str, Any] | None:
         return (plain_model(completed(model, {"o", "M"})) for model in tried)
 
     c = _coefficient(row)
-    model = outside.witness(c, parts.c, candidates)
+    model = outside_models.witness(c, parts.c, candidates)
     if model is None:
         return None
     measure = "q" if row.sampling == ON else "mu"

@@ -142,7 +142,6 @@ def _batched(single: Verdict, centred: Centred, proofs: tuple[Proof, ...]) -> Ve
         steps=steps_of(proofs[0]),
         proofs=proofs,
         implied=None,
-        implied_proof=None,
         generated=None,
         shown="",
     )

@@ -9,12 +9,12 @@ from typing import Any
 import sympy
 
 from klsym.convert import to_ring, to_sympy
-from klsym.engine import outside, slopes
+from klsym.engine import outside, outside_models, slopes
 from klsym.engine.advice import facts_outside, warnings_for
 from klsym.engine.cases import cases
 from klsym.engine.generators_outside import generated_outside, must_not_vanish
 from klsym.engine.generators_pieces import generated_pieces
-from klsym.engine.piecewise import is_piecewise
+from klsym.engine.piecewise import inside_clamps, is_piecewise
 from klsym.engine.verdict import Cases, Meaning, Setting, Step, Verdict
 from klsym.engine.witness import completed, models, shown_model
 from klsym.errors import NotInRing, UsageError
@@ -178,8 +178,8 @@ def undefined(loss: Any, per_sample: Any) -> tuple[str, ...]:
 
 def unclamped(typed: Any, loss: Any) -> Any | None:
     """The loss where no bound binds; None if there is no bound that binds at some samples only."""
-    free = outside.inside_clamps(loss)
-    plain = outside.inside_clamps(typed)
+    free = inside_clamps(loss)
+    plain = inside_clamps(typed)
     return plain if free is None and plain == loss else free
 
 
@@ -275,7 +275,7 @@ def witness_against_kl(c: Any, found: outside.Found, setting: Setting, left: str
         return (_with_lengths(plain_model(completed(model, {"o", "M"}))) for model in tried)
 
     reward = found.multiples.get("reward", outside.NOTHING)
-    model = outside.witness(c, k1 + reward, candidates)
+    model = outside_models.witness(c, k1 + reward, candidates)
     if model is None:
         return None
     policy = TEXT(Gradient(Mean("q", losses.tree_of(reward))))

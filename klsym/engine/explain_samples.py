@@ -126,7 +126,7 @@ def with_objective(verdict: Verdict, found: Target, start: Derivation) -> Verdic
         return replace(verdict, implied=aim, shown=formulas.side(stated.side))
     proof = derive(Quantity(start.left), on_policy=start.context.on_policy).equals(stated)
     lines = dict.fromkeys((*verdict.hypotheses, *proof.hypotheses))
-    return replace(verdict, implied=aim, implied_proof=proof, hypotheses=tuple(lines))
+    return replace(verdict, implied=aim, proofs=(*verdict.proofs, proof), hypotheses=tuple(lines))
 
 
 def canonical_form(written: Written, setting: Setting) -> Canonical:

@@ -81,7 +81,6 @@ def explain_spread(single: Verdict, h: ExpPoly, reading: str) -> Verdict:
         proofs=(half, square),
         witness=None,
         implied=None,
-        implied_proof=None,
         shown="",
         notes=(_signs(half, square), _limit(h, single.setting.on_policy)),
         warnings=(LOST, *((SCALED,) if _mixed(h) else ())),

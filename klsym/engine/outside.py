@@ -11,7 +11,7 @@ a name that they refute, and an unnamed coefficient that they do not tell from a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -31,7 +31,6 @@ from klsym.language import (
     Estimator,
     M,
     R,
-    clip,
     k1,
     length,
     log_mu,
@@ -100,7 +99,7 @@ def find(c: Any, value: bool = False) -> Found:
     known = next((found for found in tried if found is not None), None)
     if known is not None:
         return known
-    trust = "numeric" if _parameters(c) else "sympy"  # with free parameters no fit was tried
+    trust = "numeric" if parameters(c) else "sympy"  # with free parameters no fit was tried
     return Found("separable" if depends_beyond_r(c) else "f-divergence", {}, sympy.S.Zero, trust)
 
 
@@ -253,7 +252,7 @@ def _agrees(c: Any, found: Found, bounds: Iterable[Any]) -> bool:
 def _seeds(c: Any) -> Iterator[dict[Any, Any]]:
     """Samples, the parameters being the same at all of them, and two values of the rewards."""
     scale = 3 * (1 + max(map(abs, c.atoms(sympy.Rational)), default=0))
-    fixed = {s: Rational(1 + j % 5, 5) for j, s in enumerate(_parameters(c))}
+    fixed = {s: Rational(1 + j % 5, 5) for j, s in enumerate(parameters(c))}
     for factor in (Rational(1), scale if scale < 1000 else Rational(1000), Rational(1, 10)):
         for i, point in enumerate(POINTS):
             rewards = {R: Rational(i % 2), A: Rational(1 - 3 * (i % 2)), M: Rational(i // 2 % 2)}
@@ -367,7 +366,7 @@ def number(expression: Any, at: dict[Any, Any]) -> Any | None:
 
 def has_values(c: Any) -> bool:
     """Is c a real number of moderate size at any of the points?  1/0 by rounding is a huge one."""
-    fixed = {s: Rational(7 + 2 * i, 5) for i, s in enumerate(_parameters(c))}
+    fixed = {s: Rational(7 + 2 * i, 5) for i, s in enumerate(parameters(c))}
     values = (number(c, fixed | _point(point, i)) for i, point in enumerate(POINTS))
     return any(value is not None and abs(value) < 1e30 for value in values)
 
@@ -385,7 +384,7 @@ def depends_beyond_r(c: Any) -> bool:
     """Does c change when log q and log p move together, or when log mu or a reward moves?"""
     with suppress(NotInRing):
         return bool({"w", "o", "log_q", *NAMES} & to_ring(c).names())
-    fixed = {s: Rational(7 + 2 * i, 5) for i, s in enumerate(_parameters(c))}
+    fixed = {s: Rational(7 + 2 * i, 5) for i, s in enumerate(parameters(c))}
     with mpmath.workdps(DIGITS):
         for i, (q, p, m, o) in enumerate(POINTS):
             rewards = (
@@ -405,97 +404,6 @@ def depends_beyond_r(c: Any) -> bool:
     return False
 
 
-def _parameters(c: Any) -> list[Any]:
+def parameters(c: Any) -> list[Any]:
+    """Symbols that are neither densities nor given at a sample."""
     return sorted(c.free_symbols - {*DENSITIES, *GIVEN}, key=str)
-
-
-# ---------------------------------------------------------------------------- witnesses and clamps
-def witness(c: Any, right: Any, models: Callable[..., Iterable[dict[str, Any]]]) -> Any:
-    """A finite model in which E_q[c s] is not E_q[right s], to 15 decimals, with no tie that matters.
-
-    models: from the names of parameters and values of log ratios that are to be met.
-    """
-    parameters, bounds, tied = _parameters(c), *_ties_of(c)
-    for model in models(tuple(str(s) for s in parameters), _beyond(bounds)):
-        outcomes = _outcomes(model, {s: Rational(model["parameters"][str(s)]) for s in parameters})
-        if any(tied(at) for _, at in outcomes):
-            continue
-        sides = [x for x in (_scored(e, outcomes) for e in (c, right)) if x is not None]
-        if len(sides) == 2 and abs(sides[0] - sides[1]) > 1e-9 * max(map(abs, sides)):
-            shown = [mpmath.nstr(side, 15) for side in sides]
-            return model | {"left": [shown[0]] * 2, "right": [shown[1]] * 2}
-    return None
-
-
-def _beyond(bounds: list[Any]) -> list[tuple[str, Any]]:
-    """Values of a log ratio on both sides of what bounds it: ("p", k1), ("mu", w) or ("old", o)."""
-    found = []
-    for x in bounds:
-        for ratios in (joint_signs(x) or {}).values():
-            below = "p" if x.has(log_p) else "old" if x.has(log_old) else "mu"
-            found += [(below, ratio) for ratio in ratios]
-    return found
-
-
-def _ties_of(c: Any) -> tuple[list[Any], Callable[[dict[Any, Any]], bool]]:
-    """What bounds the regions of c; and: does c sit at a tie at these values, and does its slope matter?"""
-    steps, regions = c.atoms(sympy.Heaviside, sympy.sign), Regions()
-    with suppress(NotInRing):
-        for step in steps:
-            regions.step(step.args[0])
-        if not steps:
-            regions.polynomial(c)
-    ends = [c.xreplace({step: _step_with(step, end) for step in steps}) for end in (0, 1)]
-
-    def tied(at: dict[Any, Any]) -> bool:
-        met = any(number(x, at) == 0 for x in regions.table.values())
-        return met and number(ends[0], at) != number(ends[1], at)
-
-    return list(regions.table.values()), tied
-
-
-def _step_with(step: Any, at_zero: int) -> Any:
-    """The step with another value at a tie."""
-    x = step.args[0]
-    return (
-        2 * sympy.Heaviside(x, at_zero) - 1 if isinstance(step, sympy.sign) else sympy.Heaviside(x, at_zero)
-    )
-
-
-def _outcomes(model: dict[str, Any], fixed: dict[Any, Any]) -> list[tuple[Any, dict[Any, Any]]]:
-    """For each outcome q (u - E_q[u]), and the values of the symbols."""
-    known = {symbol: model[name] for symbol, name in zip(DENSITIES, ("q", "p", "mu", "old"), strict=True)}
-    q, u = ([Rational(x) for x in row] for row in (model["q"], model["u"]))
-    mean = sum(a * b for a, b in zip(q, u, strict=True))
-    rows = []
-    for x in range(len(q)):
-        logs = {symbol: sympy.log(Rational(row[x])) for symbol, row in known.items()}
-        given = {symbol: model["rewards"].get(symbol.name) for symbol in GIVEN}
-        rewards = {symbol: Rational(row[x]) for symbol, row in given.items() if row is not None}
-        rows.append((q[x] * (u[x] - mean), logs | rewards | fixed))
-    return rows
-
-
-def _scored(coefficient: Any, outcomes: list[tuple[Any, dict[Any, Any]]]) -> Any | None:
-    """E_q[coefficient u.s] in a model."""
-    total = mpmath.mpf(0)
-    for weight, at in outcomes:
-        value = number(coefficient, at)
-        if value is None:
-            return None
-        total += value * weight.p / weight.q
-    return total
-
-
-def inside_clamps(loss: Any) -> Any | None:
-    """The loss where no bound binds: clip(x, lo, hi) -> x, min and max -> the one argument that speaks of
-    densities, or else the one that is random."""
-    free = loss.replace(lambda e: isinstance(e, clip), lambda e: e.args[0])
-    free = free.replace(lambda e: isinstance(e, sympy.Min | sympy.Max), _unclamped)
-    return None if free == loss else free
-
-
-def _unclamped(e: Any) -> Any:
-    moving = {a for a in e.args if a.has(Estimator, *DENSITIES)}
-    free = moving or {a for a in e.args if a.has(*REWARDS)}
-    return free.pop() if len(free) == 1 else e

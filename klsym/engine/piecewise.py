@@ -23,7 +23,7 @@ from sympy import Heaviside, Rational
 from klsym.convert import to_ring
 from klsym.engine.branches import FREE, joint, signs
 from klsym.errors import NotInRing
-from klsym.language import K3, Estimator, clip, log_mu, log_old, log_p, log_q, unfold
+from klsym.language import K3, REWARDS, Estimator, clip, log_mu, log_old, log_p, log_q, unfold
 from klsym.ring import ExpPoly
 
 DENSITIES = (log_q, log_p, log_mu, log_old)
@@ -230,3 +230,17 @@ def led_by_one(x: Any) -> tuple[Any, Any]:
         key=lambda row: (not row[0].has(*DENSITIES), row[0].is_number, row[0].sort_key()),
     )
     return scale, sympy.Add(*(number / scale * rest for number, rest in terms))
+
+
+def inside_clamps(loss: Any) -> Any | None:
+    """The loss where no bound binds: clip(x, lo, hi) -> x, min and max -> the one argument that speaks of
+    densities, or else the one that is random."""
+    free = loss.replace(lambda e: isinstance(e, clip), lambda e: e.args[0])
+    free = free.replace(lambda e: isinstance(e, sympy.Min | sympy.Max), _unclamped)
+    return None if free == loss else free
+
+
+def _unclamped(e: Any) -> Any:
+    moving = {a for a in e.args if a.has(Estimator, *DENSITIES)}
+    free = moving or {a for a in e.args if a.has(*REWARDS)}
+    return free.pop() if len(free) == 1 else e

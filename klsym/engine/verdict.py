@@ -70,8 +70,8 @@ class Verdict(VerdictView):
     kernel's theorems behind them (empty when the loss lies outside the ring); `witness` is a finite
     model in which the expected gradient is not grad KL(q||p), or for the target "none" not the gradient
     of anything.  per_sample_cases and coefficient_cases: the two coefficients of the score by cases, for a
-    loss with kinks.  implied: what the expected gradient is the gradient of, `implied_proof` that it is,
-    where the target itself does not say so; objective_latex: the same in other words; generated: the same as
+    loss with kinks.  implied: what the expected gradient is the gradient of, where the target itself does not
+    say so; objective_latex: the same in other words; generated: the same as
     E_q[f(r)], for a coefficient that is a function of r; functional: where a separable objective is convex;
     effects: what descending f does where it is no divergence.
     instead: what to write in its place (`engine.instead`), for a loss that is no KL penalty.
@@ -102,7 +102,6 @@ class Verdict(VerdictView):
     bias_cases: Cases = ()
     scores_named: tuple[bool, bool] = (False, False)  # do per_sample and coefficient hold their scores?
     implied: Quantity | None = None
-    implied_proof: Proof | None = None
     generated: Generated | None = None
     functional: Functional | None = None
     effects: Effects | None = None
