@@ -61,7 +61,7 @@ def test_what_to_write_instead(loss, options, right, kl, changed) -> None:
     assert wanted(verdict.instead) == (right, kl, changed)
     assert klsym.check(verdict.instead.proof.certificate())
     text = str(verdict.instead)
-    assert str(verdict).rstrip().endswith(f"Instead  {text}")
+    assert str(verdict).rstrip().endswith(f"Instead  {text}") and all(map(text.count, changed))
     assert verdict.to_json()["warnings"][-1] == f"instead: {text}"
 
 

@@ -43,11 +43,13 @@ class Instead:
     beside: bool = False  # does a reward stand in the loss too?
 
     def __str__(self) -> str:
-        where = ", ".join(setting_words(self.setting))
-        options = f" with {' and '.join(self.changed)}" if self.changed else ""
         place = " in place of the penalty" if self.beside else ""
-        kl = "KL({}||{})".format(*self.kl)
-        return f"write {self.loss}{place}{options}: {where}, its expected gradient is grad {kl} (proved)"
+        said = "its expected gradient is {}grad KL({}||{}) (proved)"
+        if self.changed:
+            options = " and ".join(self.changed)
+            return f"write {self.loss}{place} with {options}: {said.format('then ', *self.kl)}"
+        where = ", ".join(setting_words(self.setting))
+        return f"write {self.loss}{place}: {where}, {said.format('', *self.kl)}"
 
 
 def instead_of(verdict: Verdict, written: Written) -> Instead | None:
