@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from klsym.cli import main
-from klsym.commands import limited, losses
+from klsym.commands import limited, verdicts
 from klsym.convert import in_core, to_ring
 from klsym.engine import explain as engine
 from klsym.errors import NotInRing, UsageError
@@ -132,14 +132,14 @@ def test_bad_limits(text: str, capsys: Out) -> None:
 
 
 def test_a_defect_is_an_answer_in_a_stream(monkeypatch: Any, capsys: Out) -> None:
-    real = losses._explain
+    real = verdicts.verdict_of
 
     def broken(loss: str, options: Any) -> Any:
         if loss == "k2":
             raise ZeroDivisionError("of klsym's own\nmaking")
         return real(loss, options)
 
-    monkeypatch.setattr(losses, "_explain", broken)
+    monkeypatch.setattr(verdicts, "verdict_of", broken)
     code, answers, _ = stream(["k1", "k2", "k3"], "--time-limit", "0", monkeypatch=monkeypatch, capsys=capsys)
     assert code == 2 and [("error" in a) for a in answers] == [False, True, False]
     assert "report it: ZeroDivisionError: of klsym's own making" in answers[1]["error"]

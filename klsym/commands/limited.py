@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from klsym.answering import Asked, Options, Reply, serve
-from klsym.commands.losses import answered, load
+from klsym.commands.verdicts import answered, load
 
 
 class Limited(Asked):

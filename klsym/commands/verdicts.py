@@ -1,0 +1,67 @@
+"""What is answered to a loss: its verdict in the form asked for, and the exit code."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from klsym.commands.console import one_line
+from klsym.engine.explain_setting import CHOICES
+from klsym.errors import KlsymError
+
+Reply = dict[str, Any]  # {"text", "code"}, or {"error"}
+
+
+def answered(loss: str, options: argparse.Namespace) -> Reply:
+    """What is printed and the exit code; or one line that says what is wrong, whatever happens."""
+    try:
+        verdict = verdict_of(loss, options)
+        return {"text": printed(verdict, options.format), "code": exit_code(verdict)}
+    except KlsymError as error:
+        return {"error": one_line(str(error))}
+    except Exception as error:  # a defect of klsym is no reason to leave the other lines unanswered
+        return {
+            "error": one_line(f"klsym fails on this loss, please report it: {type(error).__name__}: {error}")
+        }
+
+
+def load(check: bool) -> None:
+    """Import what answers."""
+    import klsym.engine.explain
+    import klsym.render.verdict
+
+    if check:
+        import klsym.numeric.cross_check  # noqa: F401
+
+
+def exit_code(verdict: Any) -> int:
+    """1 if the cross-check failed."""
+    return 0 if verdict.check is None or verdict.check["passed"] else 1
+
+
+def verdict_of(loss: str, options: argparse.Namespace) -> Any:
+    from klsym.engine.explain import explain
+
+    verdict = explain(loss, parameters=options.param, **setting_of(options))
+    if not options.check:
+        return verdict
+    from klsym.numeric.cross_check import with_check
+    from klsym.parser import parse
+
+    return with_check(verdict, parse(loss, options.param))
+
+
+def setting_of(options: argparse.Namespace) -> dict[str, Any]:
+    """How the loss is used, as it was asked for."""
+    return {name: getattr(options, name) for name in CHOICES if hasattr(options, name)}
+
+
+def printed(verdict: Any, form: str) -> str:
+    if form == "json":
+        return json.dumps(verdict.to_json())
+    from klsym.render.verdict import derivation_latex, verdict_markdown
+
+    if form == "latex":
+        return f"\\[\n{derivation_latex(verdict)}\n\\]"
+    return verdict_markdown(verdict) if form == "markdown" else str(verdict)
