@@ -33,6 +33,19 @@ def test_a_campaign_is_stale_once_what_it_searched_has_changed(tmp_path):
     assert Campaign("attacks", {}, 0, 0, before).stale
 
 
+def test_random_statements_are_decided_by_the_engine_too_but_not_by_what_prints(tmp_path):
+    for name in ("engine/reduce", "render/text", "tables/trainers"):
+        path = tmp_path / "klsym" / f"{name}.py"
+        path.parent.mkdir(parents=True)
+        path.write_text("one")
+    before = digest_of("soundness", tmp_path)
+    (tmp_path / "klsym/render/text.py").write_text("two")
+    (tmp_path / "klsym/tables/trainers.py").write_text("two")
+    assert digest_of("soundness", tmp_path) == before
+    (tmp_path / "klsym/engine/reduce.py").write_text("two")
+    assert digest_of("soundness", tmp_path) != before
+
+
 def test_every_campaign_searches_files_that_there_are():
     for patterns in COVERS.values():
         assert [pattern for pattern in patterns if not list(campaigns.HOME.glob(pattern))] == []
