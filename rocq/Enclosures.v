@@ -318,3 +318,164 @@ Proof.
     split; [apply low_ge1_ok|apply high_ge1_ok]; rewrite T; lra.
   - unfold inject_Z, Q2R at 1. cbn [Qnum Qden]. rewrite Rinv_1. ring.
 Qed.
+
+(* ---------- exp: its series on [0, 1], and powers of e ---------- *)
+(* P n is the sum of the first n terms; what is left out is at most 3 times the next one. *)
+Fixpoint P (n : nat) (t : R) : R := match n with O => 0 | S m => P m t + t ^ m / INR (fact m) end.
+Lemma fact_pos n : 0 < INR (fact n). Proof. apply lt_0_INR, lt_O_fact. Qed.
+Lemma next_term n t : t ^ S n / INR (fact (S n)) = t ^ n / INR (fact n) * (t * / INR (S n)).
+Proof.
+  rewrite fact_simpl, mult_INR. pose proof (fact_pos n). assert (0 < INR (S n)) by (apply lt_0_INR; lia).
+  cbn [pow]. field. lra.
+Qed.
+Lemma term_derive n t : is_derive (fun t => t ^ S n / INR (fact (S n))) t (t ^ n / INR (fact n)).
+Proof.
+  pose proof (derive_scal _ (/ INR (fact (S n))) _ _ (is_derive_pow (fun t => t) (S n) t 1 (is_derive_id t))) as D.
+  apply (is_derive_ext (fun t => / INR (fact (S n)) * t ^ S n)); [intros; unfold Rdiv; apply Rmult_comm|].
+  replace (t ^ n / INR (fact n)) with (/ INR (fact (S n)) * (INR (S n) * 1 * t ^ pred (S n))); [exact D|].
+  rewrite fact_simpl, mult_INR. pose proof (fact_pos n). assert (0 < INR (S n)) by (apply lt_0_INR; lia).
+  cbn [pred]. field. lra.
+Qed.
+Lemma P_derive n t : is_derive (P (S n)) t (P n t).
+Proof.
+  induction n as [|n IH].
+  - apply (is_derive_ext (fun _ => 1)); [intros; cbn; field|apply derive_const].
+  - change (P (S n) t) with (P n t + t ^ n / INR (fact n)).
+    apply (derive_plus (P (S n)) (fun t => t ^ S n / INR (fact (S n)))); [exact IH|apply term_derive].
+Qed.
+Lemma P_0 n : P (S n) 0 = 1.
+Proof.
+  induction n as [|n IH]; [cbn; field|]. change (P (S n) 0 + 0 ^ S n / INR (fact (S n)) = 1).
+  rewrite IH. cbn [pow]. unfold Rdiv. ring.
+Qed.
+Lemma exp_lower n t : 0 <= t -> P n t <= exp t.
+Proof.
+  revert t; induction n as [|n IH]; intros t T; [cbn; left; apply exp_pos|].
+  pose proof (increasing (fun t => exp t + (-1) * P (S n) t) (fun t => exp t + (-1) * P n t) t T) as I.
+  cbv beta in I. rewrite P_0, exp_0 in I. enough (1 + -1 * 1 <= exp t + -1 * P (S n) t) by lra.
+  apply I; intros u U.
+  - apply derive_plus; [apply is_derive_exp|apply derive_scal, P_derive].
+  - pose proof (IH u (proj1 U)). lra.
+Qed.
+Lemma exp_upper n t : 0 <= t <= 1 -> exp t <= P n t + 3 * (t ^ n / INR (fact n)).
+Proof.
+  revert t; induction n as [|n IH]; intros t T.
+  - cbn [P pow fact INR]. pose proof exp_le_3.
+    assert (exp t <= exp 1) by (destruct (proj2 T) as [L1| ->]; [left; now apply exp_increasing|lra]). lra.
+  - pose proof (increasing (fun t => P (S n) t + 3 * (t ^ S n / INR (fact (S n))) + (-1) * exp t)
+      (fun t => P n t + 3 * (t ^ n / INR (fact n)) + (-1) * exp t) t (proj1 T)) as I.
+    cbv beta in I. rewrite P_0, exp_0 in I. replace (0 ^ S n / INR (fact (S n))) with 0 in I by (cbn [pow]; unfold Rdiv; ring).
+    enough (1 + 3 * 0 + -1 * 1 <= P (S n) t + 3 * (t ^ S n / INR (fact (S n))) + -1 * exp t) by lra.
+    apply I; intros u U.
+    + apply derive_plus; [apply derive_plus; [apply P_derive|apply derive_scal, term_derive]|].
+      apply derive_scal, is_derive_exp.
+    + pose proof (IH u ltac:(lra)). lra.
+Qed.
+(* tm is a bound of x^j / j! *)
+Definition next (x tm : Q) (j : nat) : Q := (tm * (x * Qmake 1 (Pos.of_nat (S j))))%Q.
+Lemma next_ok x tm j : Q2R (next x tm j) = Q2R tm * (Q2R x * / INR (S j)).
+Proof.
+  unfold next. rewrite !Q2R_mult. do 2 f_equal. unfold Q2R. cbn [Qnum Qden].
+  rewrite INR_IZR_INZ, Rmult_1_l. do 2 f_equal. lia.
+Qed.
+Fixpoint E_low (n j : nat) (x tm : Q) : Q :=
+  match n with O => 0%Q | S n => down (tm + E_low n (S j) x (down (next x tm j))) end.
+Fixpoint E_high (n j : nat) (x tm : Q) : Q :=
+  match n with O => up (3 * tm) | S n => up (tm + E_high n (S j) x (up (next x tm j))) end.
+Lemma E_low_ok n j x tm : 0 <= Q2R x -> Q2R tm <= Q2R x ^ j / INR (fact j) ->
+  Q2R (E_low n j x tm) <= P (n + j) (Q2R x) - P j (Q2R x).
+Proof.
+  intros X. revert j tm; induction n as [|n IH]; intros j tm T; cbn [E_low]; [rewrite Q2R_0, Nat.add_0_l; lra|].
+  eapply Rle_trans; [apply down_ok|]. rewrite Q2R_plus.
+  assert (N : Q2R (down (next x tm j)) <= Q2R x ^ S j / INR (fact (S j))).
+  { eapply Rle_trans; [apply down_ok|]. rewrite next_ok, next_term. apply Rmult_le_compat_r; [|exact T].
+    apply Rmult_le_pos; [exact X|]. left. apply Rinv_0_lt_compat, lt_0_INR. lia. }
+  pose proof (IH (S j) _ N) as H. rewrite Nat.add_succ_r in H. rewrite Nat.add_succ_l. cbn [P] in *. lra.
+Qed.
+Lemma Q2R_3 : Q2R 3 = 3. Proof. unfold Q2R; simpl; field. Qed.
+Lemma E_high_ok n j x tm : 0 <= Q2R x -> Q2R x ^ j / INR (fact j) <= Q2R tm ->
+  P (n + j) (Q2R x) - P j (Q2R x) + 3 * (Q2R x ^ (n + j) / INR (fact (n + j))) <= Q2R (E_high n j x tm).
+Proof.
+  intros X. revert j tm; induction n as [|n IH]; intros j tm T; cbn [E_high].
+  - eapply Rle_trans; [|apply up_ok]. rewrite Q2R_mult, Q2R_3, Nat.add_0_l. lra.
+  - eapply Rle_trans; [|apply up_ok]. rewrite Q2R_plus.
+    assert (N : Q2R x ^ S j / INR (fact (S j)) <= Q2R (up (next x tm j))).
+    { eapply Rle_trans; [|apply up_ok]. rewrite next_ok, next_term. apply Rmult_le_compat_r; [|exact T].
+      apply Rmult_le_pos; [exact X|]. left. apply Rinv_0_lt_compat, lt_0_INR. lia. }
+    pose proof (IH (S j) _ N) as H. rewrite Nat.add_succ_r in H. rewrite Nat.add_succ_l. cbn [P] in *. lra.
+Qed.
+Definition exp_unit (x : Q) : itv := (E_low 30 0 x 1, E_high 30 0 x 1).
+Lemma exp_unit_ok x : 0 <= Q2R x <= 1 -> inside (exp_unit x) (exp (Q2R x)).
+Proof.
+  intros H. assert (T : Q2R x ^ 0 / INR (fact 0) = Q2R 1) by (rewrite Q2R_1; cbn; field). split; cbn [fst snd exp_unit].
+  - pose proof (E_low_ok 30 0 x 1 (proj1 H) ltac:(lra)) as A. rewrite Nat.add_0_r in A.
+    pose proof (exp_lower 30 (Q2R x) (proj1 H)). change (P 0 (Q2R x)) with 0 in A. lra.
+  - pose proof (E_high_ok 30 0 x 1 (proj1 H) ltac:(lra)) as A. rewrite Nat.add_0_r in A.
+    pose proof (exp_upper 30 (Q2R x) H). change (P 0 (Q2R x)) with 0 in A. lra.
+Qed.
+Definition iinv (i : itv) : option itv := if (0 <? Qnum (fst i))%Z then Some (/ snd i, / fst i)%Q else None.
+Lemma positive_Q c : (0 <? Qnum c)%Z = true -> 0 < Q2R c.
+Proof.
+  intros H. apply Z.ltb_lt in H. unfold Q2R.
+  apply Rmult_lt_0_compat; [apply IZR_lt; lia|apply Rinv_0_lt_compat, IZR_lt; lia].
+Qed.
+Lemma nonzero_Q c : Q2R c <> 0 -> ~ (c == 0)%Q.
+Proof. intros H K. apply H. apply Qeq_eqR in K. now rewrite K, Q2R_0. Qed.
+Lemma iinv_ok i j x : iinv i = Some j -> inside i x -> inside j (/ x).
+Proof.
+  unfold iinv, inside. destruct (0 <? Qnum (fst i))%Z eqn:Z; [|discriminate]. intros [= <-] [A1 A2].
+  apply positive_Q in Z. cbn [fst snd]. rewrite !Q2R_inv by (apply nonzero_Q; lra).
+  split; apply Rinv_le_contravar; lra.
+Qed.
+(* exp x = e^k exp (x - k) *)
+Definition e_to (k : Z) : option itv :=
+  match k with
+  | Zneg n => match iinv (exp_unit 1) with Some i => Some (ipow i (Pos.to_nat n)) | None => None end
+  | _ => Some (ipow (exp_unit 1) (Z.to_nat k)) end.
+Lemma exp_INR n x : exp (INR n * x) = exp x ^ n.
+Proof.
+  induction n as [|n IH]; [cbn; now rewrite Rmult_0_l, exp_0|].
+  rewrite S_INR, Rmult_plus_distr_r, Rmult_1_l, exp_plus, IH. cbn; ring.
+Qed.
+Lemma e_to_ok k i : e_to k = Some i -> inside i (exp (IZR k)).
+Proof.
+  assert (U : inside (exp_unit 1) (exp 1)).
+  { replace (exp 1) with (exp (Q2R 1)) by now rewrite Q2R_1. apply exp_unit_ok. rewrite Q2R_1. lra. }
+  assert (N : forall n, inside (ipow (exp_unit 1) n) (exp (INR n))).
+  { intros n. rewrite <- (Rmult_1_r (INR n)), exp_INR. now apply ipow_ok. }
+  destruct k as [|n|n]; unfold e_to.
+  - intros H. injection H as <-. apply (N 0%nat).
+  - intros H. injection H as <-. change (IZR (Zpos n)) with (IPR n). rewrite <- INR_IPR. apply N.
+  - destruct (iinv (exp_unit 1)) as [j|] eqn:I; [|discriminate]. intros H. injection H as <-.
+    change (IZR (Zneg n)) with (- IPR n). rewrite <- INR_IPR, <- (Rmult_1_r (INR _)), exp_Ropp, exp_INR, <- pow_inv.
+    apply ipow_ok, (iinv_ok _ _ _ I U).
+Qed.
+Definition exp_at (x : Q) : option itv :=
+  let k := Qfloor x in let f := Qred (x - inject_Z k) in
+  if Qle_bool 0 f && Qle_bool f 1 && (Z.abs k <=? 4096)%Z then
+    match e_to k with Some i => Some (imul i (exp_unit f)) | None => None end
+  else None.
+Lemma exp_at_ok x i : exp_at x = Some i -> inside i (exp (Q2R x)).
+Proof.
+  unfold exp_at. set (k := Qfloor x). set (f := Qred _).
+  destruct (Qle_bool 0 f && Qle_bool f 1 && _)%bool eqn:B; [|discriminate].
+  apply andb_prop in B as [B _]. apply andb_prop in B as [B1 B2]. apply Qle_bool_R in B1, B2.
+  rewrite Q2R_0 in B1. rewrite Q2R_1 in B2.
+  destruct (e_to k) as [j|] eqn:K; [|discriminate]. intros H. injection H as <-.
+  replace (exp (Q2R x)) with (exp (IZR k) * exp (Q2R f)).
+  - apply imul_ok; [now apply e_to_ok|apply exp_unit_ok; lra].
+  - rewrite <- exp_plus. f_equal. unfold f. rewrite Q2R_red, Q2R_minus.
+    replace (Q2R (inject_Z k)) with (IZR k); [ring|]. unfold Q2R, inject_Z. cbn. field.
+Qed.
+(* exp increases *)
+Definition exp_itv (x : itv) : option itv :=
+  match exp_at (fst x), exp_at (snd x) with Some i, Some j => Some (fst i, snd j) | _, _ => None end.
+Theorem exp_itv_ok x i y : exp_itv x = Some i -> inside x y -> inside i (exp y).
+Proof.
+  unfold exp_itv. destruct (exp_at (fst x)) as [a|] eqn:A1; [|discriminate].
+  destruct (exp_at (snd x)) as [b|] eqn:B1; [|discriminate]. intros H [L1 U1]. injection H as <-.
+  apply exp_at_ok in A1, B1. unfold inside in *. cbn [fst snd].
+  assert (M : forall u v, u <= v -> exp u <= exp v).
+  { intros u v [K| ->]; [left; now apply exp_increasing|lra]. }
+  pose proof (M _ _ L1). pose proof (M _ _ U1). lra.
+Qed.

@@ -27,21 +27,33 @@ Fixpoint imon (m : mon) : option itv :=
   | (v, k) :: m => match ipower v k, imon m with Some i, Some j => Some (imul i j) | _, _ => None end end.
 Definition qz_pow (r : Q) (k : Z) : Q :=
   Qred (match k with Zneg n => qpow (/ r) (Pos.to_nat n) | _ => qpow r (Z.to_nat k) end).
-Fixpoint iexp (e : lin) : option Q :=
-  match e with
-  | [] => Some 1%Q
-  | (c, [(v, 1%Z)]) :: e =>
-      match value v, ratio v, iexp e with
-      | None, Some r, Some d =>
-          if (Qden c =? 1)%positive && (0 <? Qnum r)%Z then Some (Qred (qz_pow r (Qnum c) * d)) else None
-      | _, _, _ => None end
+(* exp of whole multiples of log ratios is exact: a factor d; the rest of the exponent is enclosed *)
+Definition whole (c : Q) (m : mon) : option Q :=
+  match m with
+  | [(v, 1%Z)] => match value v, ratio v with
+      | None, Some r => if (Qden c =? 1)%positive && (0 <? Qnum r)%Z then Some (qz_pow r (Qnum c)) else None
+      | _, _ => None end
   | _ => None end.
+Fixpoint iexponent (e : lin) : option (Q * itv) :=
+  match e with
+  | [] => Some (1%Q, exact 0)
+  | (c, m) :: e =>
+      match iexponent e, whole c m with
+      | Some (d, i), Some f => Some (Qred (f * d), i)
+      | Some (d, i), None => match imon m with Some j => Some (d, iadd (iscale c j) i) | None => None end
+      | None, _ => None end end.
+Definition iexp (e : lin) : option itv :=
+  match iexponent e with
+  | Some (d, i) =>
+      if Qeq_bool (fst i) 0 && Qeq_bool (snd i) 0 then Some (exact d)
+      else match exp_itv i with Some j => Some (iscale d j) | None => None end
+  | None => None end.
 Fixpoint iep (a : ep) : option itv :=
   match a with
   | [] => Some (exact 0)
   | (c, m, e) :: a =>
       match imon m, iexp e, iep a with
-      | Some i, Some d, Some j => Some (iadd (iscale (Qred (c * d)) i) j) | _, _, _ => None end end.
+      | Some i, Some d, Some j => Some (iadd (iscale c (imul i d)) j) | _, _, _ => None end end.
 
 Variable env : var -> R.
 Hypothesis env_ok : forall v, invertible v = true -> env v <> 0.
@@ -54,8 +66,6 @@ Proof.
   - destruct (ratio v) as [r|] eqn:K; [|discriminate]. intros H. apply log_itv_ok in H as [P H].
     now rewrite (ratio_ok v r K V P).
 Qed.
-Lemma nonzero_Q c : Q2R c <> 0 -> ~ (c == 0)%Q.
-Proof. intros H K. apply H. apply Qeq_eqR in K. now rewrite K, Q2R_0. Qed.
 Lemma ipower_ok v k i : ipower v k = Some i -> inside i (power v (env v) k).
 Proof.
   unfold ipower, power. destruct (invertible v) eqn:I.
@@ -81,28 +91,42 @@ Lemma qz_pow_ok r k : 0 < Q2R r -> Q2R (qz_pow r k) = exp (IZR k * ln (Q2R r)).
 Proof.
   intros P. unfold qz_pow. rewrite Q2R_red.
   assert (N : ~ (r == 0)%Q) by (apply nonzero_Q; lra).
-  assert (E : forall n x, exp (INR n * x) = exp x ^ n).
-  { induction n as [|n IH]; intros x; [cbn; now rewrite Rmult_0_l, exp_0|].
-    rewrite S_INR, Rmult_plus_distr_r, Rmult_1_l, exp_plus, IH. cbn; ring. }
   destruct k as [|n|n].
   - rewrite qpow_ok. cbn. now rewrite Rmult_0_l, exp_0.
-  - rewrite qpow_ok. change (IZR (Zpos n)) with (IPR n). rewrite <- INR_IPR, E, exp_ln by exact P. reflexivity.
+  - rewrite qpow_ok. change (IZR (Zpos n)) with (IPR n). rewrite <- INR_IPR, exp_INR, exp_ln by exact P. reflexivity.
   - rewrite qpow_ok, Q2R_inv by exact N. change (IZR (Zneg n)) with (- IPR n).
-    rewrite <- INR_IPR, Ropp_mult_distr_l_reverse, exp_Ropp, E, exp_ln by exact P. now rewrite pow_inv.
+    rewrite <- INR_IPR, Ropp_mult_distr_l_reverse, exp_Ropp, exp_INR, exp_ln by exact P. now rewrite pow_inv.
 Qed.
-Lemma iexp_ok e d : iexp e = Some d -> Q2R d = exp (dlin env e).
+Lemma whole_ok c m f : whole c m = Some f -> Q2R f = exp (Q2R c * dmon env m).
 Proof.
-  revert d; induction e as [|[c m] e IH]; intros d; cbn [iexp dlin].
-  - intros [= <-]. now rewrite Q2R_1, exp_0.
-  - destruct m as [|[v [|[]|]] [|]]; try discriminate.
-    destruct (value v) eqn:V; [discriminate|]. destruct (ratio v) as [r|] eqn:K; [|discriminate].
-    destruct (iexp e) as [f|]; [|discriminate]. destruct (_ && _)%bool eqn:B; [|discriminate]. intros [= <-].
-    apply andb_prop in B as [B1 B2]. apply Pos.eqb_eq in B1. apply Z.ltb_lt in B2.
-    assert (P : 0 < Q2R r).
-    { unfold Q2R. apply Rmult_lt_0_compat; [apply IZR_lt; lia|apply Rinv_0_lt_compat, IZR_lt; lia]. }
-    rewrite Q2R_red, Q2R_mult, (IH f eq_refl), exp_plus, qz_pow_ok by exact P. f_equal. f_equal.
-    cbn [dmon]. rewrite power_1, Rmult_1_r, (ratio_ok v r K V P). f_equal.
-    unfold Q2R. rewrite B1, Rinv_1. ring.
+  unfold whole. destruct m as [|[v [|[]|]] [|]]; try discriminate.
+  destruct (value v) eqn:V; [discriminate|]. destruct (ratio v) as [r|] eqn:K; [|discriminate].
+  destruct (_ && _)%bool eqn:B; [|discriminate]. intros H. injection H as <-.
+  apply andb_prop in B as [B1 B2]. apply Pos.eqb_eq in B1. apply positive_Q in B2.
+  rewrite qz_pow_ok by exact B2. cbn [dmon]. rewrite power_1, Rmult_1_r, (ratio_ok v r K V B2). do 2 f_equal.
+  unfold Q2R. rewrite B1, Rinv_1. ring.
+Qed.
+Lemma iexponent_ok e d i : iexponent e = Some (d, i) -> exists x, inside i x /\ Q2R d * exp x = exp (dlin env e).
+Proof.
+  revert d i; induction e as [|[c m] e IH]; intros d i; cbn [iexponent dlin].
+  - intros H. injection H as <- <-. exists 0. rewrite <- Q2R_0 at 1. split; [apply exact_ok|].
+    rewrite Q2R_1, exp_0. ring.
+  - destruct (iexponent e) as [[d' i']|]; [|discriminate]. destruct (IH _ _ eq_refl) as [x [X1 X2]].
+    destruct (whole c m) as [f|] eqn:F.
+    + intros H. injection H as <- <-. exists x. split; [exact X1|].
+      rewrite Q2R_red, Q2R_mult, Rmult_assoc, X2, (whole_ok _ _ _ F), <- exp_plus. reflexivity.
+    + destruct (imon m) as [j|] eqn:M; [|discriminate]. intros H. injection H as <- <-.
+      exists (Q2R c * dmon env m + x). split; [apply iadd_ok; [now apply iscale_ok, imon_ok|exact X1]|].
+      rewrite !exp_plus, <- X2. ring.
+Qed.
+Lemma iexp_ok e i : iexp e = Some i -> inside i (exp (dlin env e)).
+Proof.
+  unfold iexp. destruct (iexponent e) as [[d j]|] eqn:X; [|discriminate].
+  apply iexponent_ok in X as [x [X1 <-]]. destruct (_ && _)%bool eqn:B.
+  - intros H. injection H as <-. apply andb_prop in B as [B1 B2]. apply Qeq_bool_iff, Qeq_eqR in B1, B2.
+    unfold inside in X1. rewrite B1, B2, Q2R_0 in X1. replace x with 0 by lra. rewrite exp_0, Rmult_1_r. apply exact_ok.
+  - destruct (exp_itv j) as [k|] eqn:K; [|discriminate]. intros H. injection H as <-.
+    apply iscale_ok. exact (exp_itv_ok _ _ _ K X1).
 Qed.
 Lemma iep_ok a i : iep a = Some i -> inside i (den env a).
 Proof.
@@ -110,9 +134,7 @@ Proof.
   - intros [= <-]. rewrite <- Q2R_0. apply exact_ok.
   - destruct (imon m) as [j|] eqn:M; [|discriminate]. destruct (iexp e) as [d|] eqn:X; [|discriminate].
     destruct (iep a) as [k|]; [|discriminate]. intros [= <-]. apply iadd_ok; [|now apply IH].
-    replace (Q2R c * dmon env m * exp (dlin env e)) with (Q2R (Qred (c * d)) * dmon env m).
-    + now apply iscale_ok, imon_ok.
-    + rewrite Q2R_red, Q2R_mult, (iexp_ok e d X). ring.
+    rewrite Rmult_assoc. apply iscale_ok, imul_ok; [now apply imon_ok|now apply iexp_ok].
 Qed.
 End Elements.
 
@@ -133,11 +155,6 @@ Definition parameter (m : model) (i : nat) (nz : bool) : Q :=
   let c := look (values m) i in if nz && qz c then 1%Q else c.
 Definition model_par (m : model) (i : nat) (nz : bool) : R := Q2R (parameter m i nz).
 
-Lemma positive_Q c : (0 <? Qnum c)%Z = true -> 0 < Q2R c.
-Proof.
-  intros H. apply Z.ltb_lt in H. unfold Q2R.
-  apply Rmult_lt_0_compat; [apply IZR_lt; lia|apply Rinv_0_lt_compat, IZR_lt; lia].
-Qed.
 Lemma looked_pos l x : forallb (fun c => 0 <? Qnum c)%Z l = true -> 0 < looked l x.
 Proof.
   intros H. unfold looked, look. destruct (nth_in_or_default x l 1%Q) as [I| ->].

@@ -124,6 +124,21 @@ Definition refuted (l : side) (r : side) (m : model) : bool := check (Script not
 Definition half := [(1 # 2)%Q; (1 # 2)%Q].
 Definition skew := [(1 # 4)%Q; (3 # 4)%Q].
 Example a_model : refuted (only (Mean Mq k1 0)) [] (model_of half skew half) = true. Proof. now vm_compute. Qed.
+(* exp of a parameter, of a reward, and of a share of a log ratio: exp 1 is between 2.71828 and 2.71829 *)
+Definition paying : model := Model half skew half [1%Q; 0%Q] [[1%Q; 1%Q]] 0 [1%Q].
+Definition e_to_parameter : side := [(exp_ [(1%Q, [(Par 0 false, 1%Z)])], [])].
+Definition e_to_reward : side := only (Mean Mq (exp_ [(1%Q, [(Sample (Given 0) false, 1%Z)])]) 0).
+Definition number (c : Q) : side := [(konst c, [])].
+Example exp_of_a_parameter : refuted e_to_parameter (number (271828 # 100000)) paying = true. Proof. now vm_compute. Qed.
+Example exp_of_a_reward : refuted e_to_reward (number (271829 # 100000)) paying = true. Proof. now vm_compute. Qed.
+Example a_true_equation_of_exps : refuted e_to_reward e_to_parameter paying = false. Proof. now vm_compute. Qed.
+Example exp_is_not_below :
+  check (Script nothing [Part (number (271828 # 100000)) e_to_parameter AtMost [] []] (Refuted paying)) = false /\
+  check (Script nothing [Part (number (271829 # 100000)) e_to_parameter AtMost [] []] (Refuted paying)) = true.
+Proof. now vm_compute. Qed.
+Definition root : ep := exp_ [((1 # 2)%Q, [(Sample K1 false, 1%Z)])].
+Example a_square_root : refuted (only (Mean Mp root 0)) c1 (model_of half skew half) = true. Proof. now vm_compute. Qed.
+Example a_root_of_one : refuted (only (Mean Mp root 0)) c1 (model_of half half half) = false. Proof. now vm_compute. Qed.
 Example q_is_p : refuted (only (Mean Mq k1 0)) [] (model_of half half half) = false. Proof. now vm_compute. Qed.
 Example not_one : refuted (only (Mean Mq k1 0)) [] (model_of half [(1 # 4)%Q; (1 # 4)%Q] half) = false.
 Proof. now vm_compute. Qed.
