@@ -1,7 +1,7 @@
 (* The headline theorems in plain words, each from what the checker accepted of an exported certificate. *)
 From Coq Require Import Reals List Lra ZArith QArith Qreals String.
 From Coquelicot Require Import Coquelicot.
-From Klsym Require Import Sums Setting Ring Statements Rules Checker Models Parts Plain.
+From Klsym Require Import Sums Setting Ring Statements Rules Checker Completeness Models Parts Plain.
 Require Parts_gradient Parts_offpolicy Parts_value Parts_neighbour.
 Import ListNotations.
 Open Scope R_scope.
@@ -130,6 +130,46 @@ Proof.
   etransitivity; [|etransitivity; [exact H|]]; [apply E_ext; value|unfold mean, KL; cbn [E]; sums].
 Qed.
 
+(* ---------- uniqueness: such a function and no other, in all settings ---------- *)
+Definition with_function (g : nat -> R -> R) (J : jets g) (S : setting) : setting :=
+  {| outcome := outcome S; outcomes := outcomes S; here := here S; theta := theta S; q := q S; p := p S; mu := mu S;
+     q_pos := q_pos S; q_sum := q_sum S; q_diff := q_diff S; p_pos := p_pos S; p_sum := p_sum S; mu_pos := mu_pos S;
+     mu_sum := mu_sum S; given := given S; Setting.length := Setting.length S; length_nonzero := length_nonzero S;
+     fn := fun _ d l x => g d (l - ln (p S x)); fn_diff := fun _ d l x => along_log_q (g d) (g (Datatypes.S d)) (ln (p S x)) l (J d) |}.
+(* K: g solves the last part of a script in all settings just where it is one of the family *)
+Tactic Notation "unique" constr(all) constr(name) ident(g) ident(J) ident(K) :=
+  let l := lazymatch type of all with all_mean ?l => l end in
+  let s := eval vm_compute in (part_named l name) in
+  let f := lazymatch eval vm_compute in (end_ s) with Unique ?f => f end in
+  let c := lazymatch eval vm_compute in (rev (Models.parts s)) with ?c :: _ => c end in
+  assert (K : (forall S, of_k1 S g -> true_part S ones c) <->
+      exists b, forall k, g O k = den (at_k ones k) (known_part f) + poly (order f) b k) by
+    exact (last_unique s f (named_means l name all) eq_refl eq_refl ones g (fun _ => R1_neq_R0) J);
+  cbn [known_part order poly den dterm dlin dmon at_k] in K.
+
+(* smooth losses of k1 whose expected gradient is grad KL(q||p): k1^2/2, up to a multiple of k1 and a constant *)
+Theorem k2_is_the_only_loss_of_k1 (g : nat -> R -> R) : jets g ->
+  ((forall S, expected_gradient S Mq (fun l _ x => g O (l - ln (p S x))) = grad_reverse_KL S) <->
+   exists a b, forall k, g O k = k ^ 2 / 2 + (a + b * k)).
+Proof.
+  intros J. unique Parts_gradient.all_hold "gradient.k2-unique part 1"%string g J K.
+  lazymatch type of K with (forall S, _ -> true_part S ones ?c) <-> _ =>
+    assert (P : forall S, of_k1 S g -> (true_part S ones c <->
+      expected_gradient S Mq (fun l _ x => g O (l - ln (p S x))) = grad_reverse_KL S)) end.
+  { intros S G. unfold true_part. cbn [rel left right dside dproduct datom den dterm dlin dmon].
+    rewrite exp_0, Q2R_1, Q2R_m1.
+    replace (Derive _ _) with (grad_reverse_KL S) by (symmetry; target).
+    replace (mean _ _ _) with (expected_gradient S Mq (fun l _ x => g O (l - ln (p S x)))); [split; lra|].
+    apply losses. intros l f x. unfold as_loss. cbn [den dterm dlin dmon val].
+    rewrite power_1, G, exp_0, Q2R_1. ring. }
+  split.
+  - intros H. destruct (proj1 K) as [b B]; [intros S G; apply P; auto|].
+    exists (b 0%nat), (b 1%nat). intros k. rewrite B, half, power_2, exp_0 by reflexivity. field.
+  - intros [a [b B]] S. apply (P (with_function g J S)); [easy|]. revert S. intros S. apply K; [|easy].
+    exists (fun i => match i with O => a | _ => b end). intros k. rewrite B, half, power_2, exp_0 by reflexivity. field.
+Qed.
+
 Print Assumptions k3_loss.
 Print Assumptions rho_k3_loss.
 Print Assumptions k3_loss_is_not_reverse.
+Print Assumptions k2_is_the_only_loss_of_k1.

@@ -2,7 +2,7 @@
    difference of two sides is enclosed.  Logs are enclosed (Enclosures.v), powers of ratios are exact. *)
 From Coq Require Import Reals List Lra Lia ZArith QArith Qreals Bool.
 From Coquelicot Require Import Coquelicot.
-From Klsym Require Import Sums Setting Ring Statements Rules Checker Softmax Enclosures.
+From Klsym Require Import Sums Setting Ring Statements Rules Checker Softmax Completeness Enclosures.
 Import ListNotations.
 Open Scope R_scope.
 
@@ -201,7 +201,8 @@ Definition model_setting : setting :=
     (proj1 (distribution_ok n _ q_ok)) (proj2 (distribution_ok n _ q_ok))
     (proj1 (distribution_ok n _ p_ok)) (proj2 (distribution_ok n _ p_ok))
     (proj1 (distribution_ok n _ mu_ok)) (proj2 (distribution_ok n _ mu_ok))
-    (fun i x => Q2R (look_paid i x)) (fun _ => 1) (fun _ => R1_neq_R0).
+    (fun i x => Q2R (look_paid i x)) (fun _ => 1) (fun _ => R1_neq_R0)
+    (fun _ _ _ _ => 0) (fun _ _ l _ => derive_const 0 l).
 Notation S := model_setting. Notation par := (model_par m).
 
 Definition value_at (x : nat) (v : var) : option Q :=
@@ -231,7 +232,8 @@ Proof.
     (proj1 (distribution_ok n _ q_ok)) (proj2 (distribution_ok n _ q_ok))
     (proj1 (distribution_ok n _ p_ok)) (proj2 (distribution_ok n _ p_ok))
     (proj1 (distribution_ok n _ mu_ok)) (proj2 (distribution_ok n _ mu_ok))
-    (fun i x => Q2R (look_paid i x)) (fun _ => 1) (fun _ => R1_neq_R0) x) as Q0. fold S in Q0.
+    (fun i x => Q2R (look_paid i x)) (fun _ => 1) (fun _ => R1_neq_R0)
+    (fun _ _ _ _ => 0) (fun _ _ l _ => derive_const 0 l) x) as Q0. fold S in Q0.
   destruct v as [[] sg|i nz]; cbn [ratio_at]; try discriminate; intros [= <-] _ _; cbn [val];
     replace (if sg then ln (q0 S x) else ln (q0 S x)) with (ln (q0 S x)) by (now destruct sg); rewrite Q0.
   - unfold k1_at. rewrite ratio_eq by assumption. reflexivity.
@@ -294,7 +296,7 @@ Qed.
 Lemma weight_ok k x : density S k (theta S) x = Q2R (weight_at k x).
 Proof.
   destruct k; try reflexivity; try (cbn; now rewrite Q2R_1).
-  cbn [density weight_at]. exact (softmax_q _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ x).
+  cbn [density weight_at]. apply softmax_q.
 Qed.
 Lemma imean_ok k a j i : imean k a j = Some i -> inside i (mean S k (fun x => den (env S par x) a * s S x ^ j)).
 Proof.
@@ -367,7 +369,7 @@ Qed.
 End Model.
 
 (* ---------- scripts ---------- *)
-Inductive ending := Proved | Refuted (m : model).
+Inductive ending := Proved | Refuted (m : model) | Unique (f : family).
 Record script := Script { given_ : assumptions; parts : list part; end_ : ending }.
 Fixpoint learn_all (l : list part) (known : list side) : list side :=
   match l with [] => known | c :: l => learn_all l (learn c known) end.
@@ -376,14 +378,19 @@ Definition check (s : script) : bool :=
   | Proved => accept (given_ s) (parts s)
   | Refuted m => match rev (parts s) with
       | c :: before => valid m && accept (given_ s) (rev before) && refutes m (given_ s) (learn_all (rev before) []) c
+      | [] => false end
+  | Unique f => match rev (parts s) with
+      | c :: before => accept (given_ s) (rev before) && solves (given_ s) (learn_all (rev before) []) c f
       | [] => false end end.
-(* What a script says: its parts hold in every setting; or there is a setting in which the last one fails. *)
+(* What a script says: its parts hold in every setting; or there is a setting in which the last one fails; or a function
+   of k1 makes the last one hold in all settings just where it is one of a family. *)
 Definition meaning (s : script) : Prop :=
   match end_ s with
   | Proved => forall S par, (forall i, par i true <> 0) -> satisfied S par (given_ s) ->
       List.Forall (true_part S par) (parts s)
   | Refuted _ => exists S par c, (forall i, par i true <> 0) /\ satisfied S par (given_ s) /\
-      nth_error (rev (parts s)) 0 = Some c /\ ~ true_part S par c end.
+      nth_error (rev (parts s)) 0 = Some c /\ ~ true_part S par c
+  | Unique f => exists c, nth_error (rev (parts s)) 0 = Some c /\ solved_by (given_ s) c f end.
 Lemma learn_all_ok S par (P : forall i, par i true <> 0) l known : List.Forall (true_part S par) l ->
   List.Forall (fun z => dside S par z = 0) known -> List.Forall (fun z => dside S par z = 0) (learn_all l known).
 Proof.
@@ -395,7 +402,7 @@ Qed.
 (* The one theorem: whatever the checker accepts is so. *)
 Theorem check_sound s : check s = true -> meaning s.
 Proof.
-  unfold check, meaning. destruct (end_ s) as [|m].
+  unfold check, meaning. destruct (end_ s) as [|m|f].
   - intros H. now apply accept_sound.
   - destruct (rev (parts s)) as [|c before] eqn:B; [discriminate|]. intros H.
     apply andb_prop in H as [H R1]. apply andb_prop in H as [V A].
@@ -405,4 +412,7 @@ Proof.
     pose proof (accept_sound _ _ A _ _ P Sa) as T.
     pose proof (learn_all_ok _ _ P _ [] T (List.Forall_nil _)) as K.
     split; [exact P|]. split; [exact Sa|]. split; [reflexivity|]. eapply (proj2 (refutes_ok m V _ _ _ K R1)).
+  - destruct (rev (parts s)) as [|c before] eqn:B; [discriminate|]. intros H. apply andb_prop in H as [A H].
+    exists c. split; [reflexivity|]. apply (solves_ok _ _ _ _ H). intros S par P Sa.
+    exact (learn_all_ok _ _ P _ [] (accept_sound _ _ A _ _ P Sa) (List.Forall_nil _)).
 Qed.

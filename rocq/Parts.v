@@ -1,6 +1,6 @@
 (* Scripts with their names, as klsym export writes them, and wrong versions of them, which the checker must refuse. *)
 From Coq Require Import List ZArith QArith String Bool.
-From Klsym Require Import Setting Ring Statements Rules Checker Models.
+From Klsym Require Import Setting Ring Statements Rules Checker Completeness Models.
 Import ListNotations.
 
 Definition named := list (string * script).
@@ -21,7 +21,7 @@ Proof.
 Qed.
 
 (* Wrong versions: one more on the right side; the right side twice; a refutation said to be a proof; a theorem said to be
-   refuted by a model in which all is as general as can be. *)
+   refuted by a model in which all is as general as can be; a family moved by a power of k1, or with a constant less. *)
 Definition change_last (f : part -> part) (l : list part) : list part :=
   match rev l with [] => [] | c :: r => rev (f c :: r) end.
 Definition with_right (f : side -> side) (c : part) : part :=
@@ -33,7 +33,13 @@ Definition wrong (s : script) : list script :=
   let again f e := Script (given_ s) (change_last f (parts s)) e in
   match end_ s with
   | Proved => [again (with_right (fun r => r ++ [(one, [])])) Proved; again (fun c => c) (Refuted some_model)]
-  | Refuted _ => [again (fun c => c) Proved] end.
+  | Refuted _ => [again (fun c => c) Proved]
+  | Unique f =>
+      let moved := add [(1%Q, [(Sample K1 false, Z.of_nat (order f))], [])] (known_part f) in
+      [again (with_right (fun r => r ++ [(one, [])])) (Unique f); again (fun c => c) Proved;
+       again (fun c => c) (Unique (Family (coefficient f) (along_w f) (unit_of f) (order f) moved (constants f)));
+       again (fun c => c) (Unique (Family (coefficient f) (along_w f) (unit_of f) (pred (order f)) (known_part f) (tl (constants f))))]
+  end.
 Definition wrong_accepted (l : named) : list string :=
   flat_map (fun x => if existsb check (wrong (snd x)) then [fst x] else []) l.
 Definition refused (l : named) : list string := map fst (filter (fun x => negb (check (snd x))) l).

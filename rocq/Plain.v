@@ -1,7 +1,7 @@
 (* Words in which the headline theorems are written, and how they follow from what the checker accepted. *)
 From Coq Require Import Reals List Lra ZArith QArith Qreals String.
 From Coquelicot Require Import Coquelicot.
-From Klsym Require Import Sums Setting Ring Statements Rules Checker Models Parts.
+From Klsym Require Import Sums Setting Ring Statements Rules Checker Completeness Models Parts.
 Import ListNotations.
 Open Scope R_scope.
 
@@ -37,6 +37,23 @@ Proof.
   unfold meaning, last_holds. intros M P S par ok A. rewrite P in M. pose proof (M S par ok A) as F.
   rewrite List.Forall_forall in F. destruct (rev (parts s)) as [|c l] eqn:B; [easy|].
   apply F, in_rev. rewrite B. now left.
+Qed.
+
+Lemma along_log_q (f f' : R -> R) c l : (forall k, is_derive f k (f' k)) -> is_derive (fun l => f (l - c)) l (f' (l - c)).
+Proof.
+  intros D. rewrite <- (Rmult_1_r (f' (l - c))). apply (derive_comp f); [apply D|].
+  apply (is_derive_ext (fun l => l + - c)); [reflexivity|]. replace 1 with (1 + 0) by ring.
+  apply derive_plus; [apply (is_derive_id (K := R_AbsRing))|apply derive_const].
+Qed.
+Lemma last_unique s f : meaning s -> end_ s = Unique f -> given_ s = Assume (Premises [] []) [] [] ->
+  forall par g, (forall i, par i true <> 0) -> jets g ->
+    (forall S, of_k1 S g -> last_holds S par (parts s)) <->
+    exists b, forall k, g O k = den (at_k par k) (known_part f) + poly (order f) b k.
+Proof.
+  unfold meaning, last_holds. intros M E A par g ok J. rewrite E, A in M. destruct M as [c [C M]].
+  destruct (rev (parts s)) as [|c' l]; [discriminate|]. cbn in C. injection C as ->.
+  rewrite <- (M par g ok (fun i I => match I with end) J). split; intros H S G; [intros _|]; apply H; auto.
+  apply satisfied_nothing.
 Qed.
 
 Definition ones : nat -> bool -> R := fun _ _ => 1.

@@ -1,6 +1,6 @@
 (* False steps and false closings: each of these must evaluate to false. *)
 From Coq Require Import List ZArith QArith Bool.
-From Klsym Require Import Setting Ring Statements Rules Checker Models.
+From Klsym Require Import Setting Ring Statements Rules Checker Completeness Models.
 Import ListNotations.
 Local Open Scope nat_scope.
 
@@ -151,4 +151,46 @@ Example a_gradient_is_not_enclosed : refuted reverse [] (model_of half skew half
 Example premises_are_not_modelled :
   check (Script (Assume (Premises [(only (Mean Mq k1 0), [])] []) [] []) [Part (only (Mean Mq k1 0)) [] Equal [] []]
     (Refuted (model_of half skew half))) = false.
+Proof. now vm_compute. Qed.
+
+(* ---------- the only functions ---------- *)
+Definition g0 : ep := var_ (Sample (Fn 0 0) false).
+Definition g1 : ep := var_ (Sample (Fn 0 1) false).
+Definition only_if (a : assumptions) (m : measure) (c : ep) (f : family) : bool :=
+  check (Script a [Part (only (Mean m c 1)) [] Equal [] []] (Unique f)).
+Definition score_form : ep := sub g0 k1.      (* E_q[(g - k1) s] = 0 iff g = k1 + a *)
+Definition loss_form : ep := sub g1 k1.       (* E_q[(g' - k1) s] = 0 iff g = k1^2/2 + a + b k1 *)
+Definition half_square : ep := scale ((1 # 2)%Q, [], []) (mul k1 k1).
+Example one_constant : only_if nothing Mq score_form (Family score_form false one 1 k1 [0]) = true. Proof. now vm_compute. Qed.
+Example two_constants : only_if nothing Mq loss_form (Family loss_form false one 2 half_square [0; 1]) = true. Proof. now vm_compute. Qed.
+Example a_constant_too_few : only_if nothing Mq loss_form (Family loss_form false one 1 half_square [0]) = false. Proof. now vm_compute. Qed.
+Example a_constant_too_many : only_if nothing Mq score_form (Family score_form false one 2 k1 [0; 1]) = false. Proof. now vm_compute. Qed.
+Example one_constant_twice : only_if nothing Mq loss_form (Family loss_form false one 2 half_square [0; 0]) = false.
+Proof. now vm_compute. Qed.
+Example another_family : only_if nothing Mq loss_form (Family loss_form false one 2 (mul k1 k1) [0; 1]) = false. Proof. now vm_compute. Qed.
+Example another_equation : only_if nothing Mq score_form (Family loss_form false one 2 half_square [0; 1]) = false.
+Proof. now vm_compute. Qed.
+Example under_another_measure : only_if nothing Mp score_form (Family score_form false one 1 k1 [0]) = false. Proof. now vm_compute. Qed.
+Example a_family_beyond_k1 :
+  let w := var_ (Sample W false) in only_if nothing Mq (sub g0 w) (Family (sub g0 w) false one 1 w [0]) = false.
+Proof. now vm_compute. Qed.
+Example a_constant_in_the_equation :
+  let c := sub g0 (var_ (Par 0 false)) in only_if nothing Mq c (Family c false one 1 (var_ (Par 0 false)) [0]) = false.
+Proof. now vm_compute. Qed.
+Example a_unit_that_is_zero : only_if nothing Mq score_form (Family score_form false [] 1 k1 [0]) = false. Proof. now vm_compute. Qed.
+Example what_does_not_solve_it : (* g - k1 + w is constant for no function of k1 *)
+  let c := add score_form (var_ (Sample W false)) in only_if nothing Mq c (Family c false one 1 k1 [0]) = false.
+Proof. now vm_compute. Qed.
+Example a_function_in_an_exponent :
+  let c := exp_ [(1%Q, [(Sample (Fn 0 0) false, 1%Z)])] in only_if nothing Mq c (Family c false c 1 [] [0]) = false.
+Proof. now vm_compute. Qed.
+Example where_premises_narrow_the_settings :
+  only_if (Assume (Premises [(only (Mean Mq k1 0), [])] []) [] []) Mq score_form (Family score_form false one 1 k1 [0]) = false.
+Proof. now vm_compute. Qed.
+Example along_w : (* E_q[(w + g - k1 - (w - k1)) s], by no derivative along w *)
+  only_if nothing Mq score_form (Family score_form true one 1 k1 [0]) = false.
+Proof. now vm_compute. Qed.
+Example a_condition_along_w : (* E_q[(g - k1) w s] = 0 iff g = k1 *)
+  let c := mul (sub g0 k1) (var_ (Sample W false)) in
+  only_if nothing Mq c (Family c true one 0 k1 []) = true /\ only_if nothing Mq c (Family c true one 1 k1 [0]) = false.
 Proof. now vm_compute. Qed.

@@ -270,38 +270,85 @@ Proof.
   apply kcmp_eq in A as [-> ->]. apply qcmp_eq in B. subst. f_equal; auto.
 Qed.
 
-(* ---------- constants ---------- *)
-Definition is_par (v : var) : bool := match v with Par _ _ => true | _ => false end.
-Definition free (m : mon) : bool := forallb (fun '(v, _) => is_par v) m.
-Definition constant (a : ep) : bool := forallb (fun '(_, m, e) => free m && forallb (fun '(_, k) => free k) e) a.
-Section Constants.
+(* ---------- elements in some of the variables alone ---------- *)
+Section Within.
+Variable ok : var -> bool.
+Definition mwithin (m : mon) : bool := forallb (fun '(v, _) => ok v) m.
+Definition lwithin (e : lin) : bool := forallb (fun '(_, k) => mwithin k) e.
+Definition within (a : ep) : bool := forallb (fun '(_, m, e) => mwithin m && lwithin e) a.
 Variables env env' : var -> R.
-Hypothesis same : forall v, is_par v = true -> env v = env' v.
-Lemma free_ok m : free m = true -> dmon env m = dmon env' m.
+Hypothesis same : forall v, ok v = true -> env v = env' v.
+Lemma mwithin_ok m : mwithin m = true -> dmon env m = dmon env' m.
 Proof.
-  induction m as [|[v k] m IH]; [easy|]. cbn [free forallb dmon]. intros H.
+  induction m as [|[v k] m IH]; [easy|]. cbn [mwithin forallb dmon]. intros H.
   apply andb_prop in H as [A B]. now rewrite IH, same.
 Qed.
-Lemma free_lin_ok e : forallb (fun '(_, k) => free k) e = true -> dlin env e = dlin env' e.
+Lemma lwithin_ok e : lwithin e = true -> dlin env e = dlin env' e.
 Proof.
-  induction e as [|[c m] e IH]; [easy|]. cbn [forallb dlin]. intros H.
-  apply andb_prop in H as [A B]. now rewrite IH, free_ok.
+  induction e as [|[c m] e IH]; [easy|]. cbn [lwithin forallb dlin]. intros H.
+  apply andb_prop in H as [A B]. now rewrite IH, mwithin_ok.
 Qed.
-Lemma constant_ok a : constant a = true -> den env a = den env' a.
+Lemma within_ok a : within a = true -> den env a = den env' a.
 Proof.
-  induction a as [|[[c m] e] a IH]; [easy|]. cbn [constant forallb den dterm]. intros H.
+  induction a as [|[[c m] e] a IH]; [easy|]. cbn [within forallb den dterm]. intros H.
   apply andb_prop in H as [H B]. apply andb_prop in H as [A C].
-  now rewrite IH, free_ok, free_lin_ok.
+  now rewrite IH, mwithin_ok, lwithin_ok.
 Qed.
-End Constants.
+End Within.
+Lemma den_ext env env' a : (forall v, env v = env' v) -> den env a = den env' a.
+Proof.
+  intros H. assert (M : forall m, dmon env m = dmon env' m) by (induction m as [|[v k] m I]; cbn [dmon]; [easy|now rewrite I, H]).
+  assert (N : forall e, dlin env e = dlin env' e) by (induction e as [|[c m] e I]; cbn [dlin]; [easy|now rewrite I, M]).
+  induction a as [|[[c m] e] a I]; cbn [den dterm]; [easy|]. now rewrite I, M, N.
+Qed.
+(* constants: parameters alone *)
+Definition is_par (v : var) : bool := match v with Par _ _ => true | _ => false end.
+Definition free : mon -> bool := mwithin is_par.
+Definition constant : ep -> bool := within is_par.
 
-(* ---------- the derivation d/d log q ---------- *)
-(* The derivative of a variable is a product of powers: 1 for k1, w, log q; f' for f; none is 0. *)
-Definition slope (v : var) : option mon :=
-  match v with
-  | Sample (K1 | W | LogQ) false => Some []
-  | Sample (Fn i d) false => Some [(Sample (Fn i (S d)) false, 1%Z)]
-  | _ => None end.
+(* ---------- substitution ---------- *)
+Section Substitution.
+Variable put : var -> option ep.
+Definition kept (v : var) : bool := match put v with None => true | _ => false end.
+Fixpoint epow (a : ep) (n : nat) : ep := match n with O => one | S n => mul a (epow a n) end.
+Fixpoint msubst (m : mon) : ep :=
+  match m with
+  | [] => one
+  | (v, k) :: m => mul (match put v with Some a => epow a (Z.to_nat k) | None => [(1%Q, [(v, k)], [])] end) (msubst m)
+  end.
+(* none of what is replaced may stand in an exponent *)
+Definition no_exponent (a : ep) : bool := forallb (fun '(_, _, e) => lwithin kept e) a.
+Definition subst (a : ep) : option ep :=
+  if no_exponent a
+  then Some (fold_right (fun '(c, m, e) acc => add (scale (c, [], e) (msubst m)) acc) [] a) else None.
+Variable env : var -> R.
+Hypothesis env_ok : forall v, invertible v = true -> env v <> 0.
+Variable before : var -> R.
+Hypothesis before_ok : forall v, before v = match put v with Some a => den env a | None => env v end.
+Hypothesis put_inv : forall v a, put v = Some a -> invertible v = false.
+Lemma epow_ok a n : den env (epow a n) = den env a ^ n.
+Proof. induction n as [|n IH]; cbn [epow pow]; [now apply one_ok|]. now rewrite mul_ok, IH. Qed.
+Lemma msubst_ok m : den env (msubst m) = dmon before m.
+Proof.
+  induction m as [|[v k] m IH]; cbn [msubst dmon]; [now apply one_ok|].
+  rewrite mul_ok, IH, before_ok by exact env_ok. f_equal. destruct (put v) as [a|] eqn:V.
+  - rewrite epow_ok. unfold power. now rewrite (put_inv v a V).
+  - cbn [den dterm dmon dlin]. rewrite exp_0, Q2R_1. ring.
+Qed.
+Lemma subst_ok a b : subst a = Some b -> den env b = den before a.
+Proof.
+  unfold subst. destruct (no_exponent a) eqn:F; [|discriminate]. intros H. injection H as <-.
+  induction a as [|[[c m] e] a IH]; cbn [fold_right]; [reflexivity|]. cbn [no_exponent forallb] in F.
+  apply andb_prop in F as [F1 F2]. rewrite add_ok, scale_ok, msubst_ok, IH by assumption. cbn [den dterm dmon].
+  rewrite (lwithin_ok kept env before) with (e := e); [ring| |exact F1].
+  intros v K. rewrite before_ok. unfold kept in K. now destruct (put v).
+Qed.
+End Substitution.
+
+(* ---------- derivations ---------- *)
+(* The derivative of a variable is a product of powers; of what is not named it is 0. *)
+Section Slopes.
+Variable slope : var -> option mon.
 Fixpoint dm (m : mon) : lin :=
   match m with
   | [] => []
@@ -315,10 +362,22 @@ Definition dl (e : lin) : lin := flat_map (fun '(c, m) => map (fun '(d, k) => ((
 Definition dt (t : term) : ep :=
   let '(c, m, e) := t in
   map (fun '(d, k) => ((c * d)%Q, k, e)) (dm m) ++ map (fun '(d, k) => ((c * d)%Q, mmul m k, e)) (dl e).
-Definition derivative (a : ep) : ep := tidy (flat_map dt a).
+Definition derive_by (a : ep) : ep := tidy (flat_map dt a).
+End Slopes.
+(* d/d log q: 1 for k1, w, log q; f' for f *)
+Definition slope (v : var) : option mon :=
+  match v with
+  | Sample (K1 | W | LogQ) false => Some []
+  | Sample (Fn i d) false => Some [(Sample (Fn i (S d)) false, 1%Z)]
+  | _ => None end.
+Definition derivative : ep -> ep := derive_by slope.
+Lemma slope_inv v d : slope v = Some d -> invertible v = false.
+Proof. destruct v as [[]|]; cbn; congruence. Qed.
 
 Section Derivation.
-Variable f : var -> R -> R.           (* each variable along log q *)
+Variable slope : var -> option mon.
+Hypothesis slope_not_invertible : forall v d, slope v = Some d -> invertible v = false.
+Variable f : var -> R -> R.           (* each variable along a coordinate *)
 Variable x : R.
 Notation e0 := (fun v => f v x).
 Hypothesis f_ok : forall v l, invertible v = true -> f v l <> 0.
@@ -336,7 +395,7 @@ Proof. rewrite INR_IZR_INZ. unfold Q2R; simpl; field. Qed.
 Lemma power_derive v k d : slope v = Some d ->
   is_derive (fun l => power v (f v l) k) x (INR (Z.to_nat k) * (f v x ^ pred (Z.to_nat k) * dmon e0 d)).
 Proof.
-  intros D. assert (I : invertible v = false) by (destruct v as [[]|]; cbn in *; congruence).
+  intros D. pose proof (slope_not_invertible v d D) as I.
   unfold power. rewrite I. pose proof (f_slope v) as F. rewrite D in F.
   pose proof (is_derive_pow (f v) (Z.to_nat k) x _ F) as P.
   replace (INR _ * _) with (INR (Z.to_nat k) * dmon e0 d * f v x ^ pred (Z.to_nat k)) by ring. exact P.
@@ -357,11 +416,9 @@ Proof.
   - pose proof (is_derive_pow (f v) (Z.to_nat k) x _ F) as P.
     replace 0 with (INR (Z.to_nat k) * 0 * f v x ^ pred (Z.to_nat k)) by ring. exact P.
 Qed.
-Lemma slope_not_invertible v d : slope v = Some d -> invertible v = false.
-Proof. destruct v as [[]|]; cbn; congruence. Qed.
 Lemma power_nat v y n : invertible v = false -> power v y (Z.of_nat n) = y ^ n.
 Proof. intros I. unfold power. now rewrite I, Nat2Z.id. Qed.
-Lemma dm_ok m : is_derive (fun l => dmon (fun v => f v l) m) x (dlin e0 (dm m)).
+Lemma dm_ok m : is_derive (fun l => dmon (fun v => f v l) m) x (dlin e0 (dm slope m)).
 Proof.
   induction m as [|[v k] m IH]; cbn [dm dmon].
   - apply derive_const.
@@ -376,11 +433,11 @@ Proof.
 Qed.
 Lemma dscale env c l : dlin env (map (fun '(d, k) => ((c * d)%Q, k)) l) = Q2R c * dlin env l.
 Proof. induction l as [|[d k] l IH]; cbn; [ring|rewrite IH, Q2R_mult; ring]. Qed.
-Lemma dl_ok e : is_derive (fun l => dlin (fun v => f v l) e) x (dlin e0 (dl e)).
+Lemma dl_ok e : is_derive (fun l => dlin (fun v => f v l) e) x (dlin e0 (dl slope e)).
 Proof.
   induction e as [|[c m] e IH]; cbn [dl flat_map dlin].
   - apply derive_const.
-  - fold (dl e). rewrite dlin_app, dscale. apply derive_plus; [apply derive_scal, dm_ok|exact IH].
+  - fold (dl slope e). rewrite dlin_app, dscale. apply derive_plus; [apply derive_scal, dm_ok|exact IH].
 Qed.
 Lemma d1 env c e l : den env (map (fun '(d, k) => ((c * d)%Q, k, e)) l) = Q2R c * exp (dlin env e) * dlin env l.
 Proof. induction l as [|[d k] l IH]; cbn [map den dterm dlin]; [ring|rewrite IH, Q2R_mult; ring]. Qed.
@@ -390,16 +447,16 @@ Proof.
   induction l as [|[d k] l IH]; cbn [map den dterm dlin]; [ring|].
   rewrite IH, Q2R_mult, mmul_ok by exact e0_ok. ring.
 Qed.
-Lemma dt_ok t : is_derive (fun l => dterm (fun v => f v l) t) x (den e0 (dt t)).
+Lemma dt_ok t : is_derive (fun l => dterm (fun v => f v l) t) x (den e0 (dt slope t)).
 Proof.
   destruct t as [[c m] e]. unfold dt. rewrite den_app, d1, d2. cbn [dterm].
   pose proof (derive_mult _ _ _ _ _ (derive_scal _ (Q2R c) _ _ (dm_ok m)) (derive_exp _ _ _ (dl_ok e))) as M.
   match type of M with is_derive _ _ ?a => match goal with |- is_derive _ _ ?b => replace b with a; [exact M|] end end.
   ring.
 Qed.
-Theorem derivative_ok a : is_derive (fun l => den (fun v => f v l) a) x (den e0 (derivative a)).
+Theorem derive_by_ok a : is_derive (fun l => den (fun v => f v l) a) x (den e0 (derive_by slope a)).
 Proof.
-  unfold derivative. rewrite tidy_ok by exact e0_ok. induction a as [|t a IH]; cbn [flat_map den].
+  unfold derive_by. rewrite tidy_ok by exact e0_ok. induction a as [|t a IH]; cbn [flat_map den].
   - apply derive_const.
   - rewrite den_app. apply derive_plus; [apply dt_ok|exact IH].
 Qed.

@@ -85,7 +85,7 @@ Qed.
 Lemma loss_derive a x : is_derive (fun l => as_loss S par a l (ln (q0 S x)) x) (ln (q0 S x))
   (den (env x) (derivative a)).
 Proof.
-  apply (derivative_ok (fun v l => val S par v l (ln (q0 S x)) x)).
+  apply (derive_by_ok slope slope_inv (fun v l => val S par v l (ln (q0 S x)) x)).
   - intros v l H. now apply val_ok.
   - intros v. apply val_derive.
 Qed.
@@ -129,7 +129,7 @@ Proof.
   rewrite exp_plus, exp_Ropp, !exp_ln by apply density_pos. reflexivity.
 Qed.
 Lemma constant_env a x : constant a = true -> den (env x) a = den (penv par) a.
-Proof. apply constant_ok. intros v. apply env_penv. Qed.
+Proof. apply within_ok. intros v. apply env_penv. Qed.
 Lemma mean_constant m c : normed m = true -> constant c = true -> datom (Mean m c 0) = den (penv par) c.
 Proof.
   intros N C. rewrite <- (normalisation S m (den (penv par) c) N). apply E_ext; intros x.

@@ -19,6 +19,8 @@ Hypothesis mu_sum : Sum xs mu = 1.
 Variable given : nat -> X -> R.
 Variable len : X -> R.
 Hypothesis len_nonzero : forall x, len x <> 0.
+Variable f : nat -> nat -> R -> X -> R.
+Hypothesis f_diff : forall i d l x, is_derive (fun l => f i d l x) l (f i (S d) l x).
 
 Definition mass (t : R) := Sum xs (fun x => b x * exp (t * u x)).
 Definition soft (t : R) (x : X) := b x * exp (t * u x) / mass t.
@@ -55,7 +57,7 @@ Definition softmax : setting :=
      q_pos := soft_pos 0; q_sum := soft_sum; q_diff := soft_diff 0;
      Setting.p_pos := p_pos; Setting.p_sum := p_sum; Setting.mu_pos := mu_pos; Setting.mu_sum := mu_sum;
      Setting.given := given; Setting.length := len; length_nonzero := len_nonzero;
-     fn := fun _ _ _ _ => 0; fn_diff := fun _ _ l _ => derive_const 0 l |}.
+     fn := f; fn_diff := f_diff |}.
 Lemma softmax_q x : q0 softmax x = b x.
 Proof. exact (soft_0 x). Qed.
 Theorem softmax_score x : s softmax x = u x - Sum xs (fun y => b y * u y).

@@ -117,7 +117,7 @@ Lemma filter_lin x e : dlin (env x) e =
 Proof.
   induction e as [|[c m] e IH]; cbn [filter dlin]; [ring|]. rewrite IH.
   destruct (free m) eqn:F; cbn [negb dlin]; [|ring].
-  rewrite (free_ok (env x) penv) by (auto using env_penv). ring.
+  rewrite (mwithin_ok is_par (env x) penv) by (auto using env_penv). ring.
 Qed.
 Lemma split_ok x t : dterm (env x) t = dterm penv (fst (split t)) * dterm (env x) (snd (split t)).
 Proof.

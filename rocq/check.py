@@ -17,8 +17,8 @@ from pathlib import Path
 
 SOURCES = Path(__file__).parent
 ORDER = (
-    "Sums", "Setting", "Ring", "Statements", "Rules", "Checker", "Softmax", "Enclosures", "Models", "Parts",
-    "Refused", "Plain",
+    "Sums", "Setting", "Ring", "Statements", "Rules", "Checker", "Softmax", "Completeness", "Enclosures",
+    "Models", "Parts", "Refused", "Plain",
 )  # fmt: skip
 MISSING = (
     "Rocq is not installed: apt-get install coq libcoq-coquelicot (Debian); nothing else of klsym needs it"

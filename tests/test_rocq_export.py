@@ -67,12 +67,20 @@ def test_every_part_is_a_script_or_outside(certificates):
     [
         ("sequence.causality", 1, "sequences"),
         ("batch.mean-centering", 1, "batches"),
-        ("gradient.k2-unique", 1, "the closing completeness"),
+        ("practice.reward-forward", 4, "the closing independence"),
     ],
 )
 def test_what_is_outside_says_why(claim, number, reason):
     certificate = recall(claim).certificate()
     assert export({claim: certificate}).outside[f"{claim} part {number}"] == reason
+
+
+def test_a_family_is_told_without_its_free_constants():
+    certificate = recall("gradient.k2-unique").certificate()
+    script = export({"unique": certificate}).scripts["unique part 1"]
+    half_square = "[((Qmake 1 2), [(Sample K1 false, 2%Z)], [])]"
+    assert certificate["parts"][0]["context"]["parameters"] == ["a", "b"]  # and g = k1^2/2 + b + a k1
+    assert script.endswith(f"false [((Qmake 1 1), [], [])] 2 {half_square} [1; 0]))")
 
 
 def test_only_what_is_known_not_to_be_zero_divides():

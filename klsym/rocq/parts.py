@@ -11,7 +11,8 @@ from typing import Any
 
 from klsym.kernel.closings import read_row
 from klsym.kernel.derivatives import density_ratio
-from klsym.ring import ONE, ExpPoly, read_number
+from klsym.kernel.meta import score_coefficient
+from klsym.ring import ONE, ZERO, ExpPoly, read_number
 from klsym.rocq.terms import GIVEN, Outside, Words, listed, place, rational
 from klsym.statements import Context, Gradient, Mean, MeanGradient, Side, atom_from_json
 
@@ -170,13 +171,31 @@ class Assumed:
         )
 
     def ending(self, part: dict[str, Any]) -> str:
-        """How the script ends: proved, or a model that refutes its last part."""
+        """How the script ends: proved, a model that refutes its last part, or the only solutions."""
         close = part["close"]
         if close["by"] == "equality":
             return "Proved"
         if close["by"] == "finite model":
             return self.model(close["model"])
+        if close["by"] == "completeness":
+            return self.family(part)
         raise Outside(f"the closing {close['by']}")
+
+    def family(self, part: dict[str, Any]) -> str:
+        """The coefficient c of E_q[c s] = 0, and the family of functions of k1 that make it constant."""
+        close, left = part["close"], part["left"]
+        along = {"k1": "false", "w": "true"}.get(close["coordinate"])
+        if along is None:
+            raise Outside(f"a condition along {close['coordinate']}")
+        for step in part["steps"]:
+            left = step["result"] if step["side"] == "left" else left
+        k1, constants = ExpPoly.variable("k1"), close["constants"]
+        free = sum((ExpPoly.variable(a) * k1**i for i, a in enumerate(constants)), ZERO)
+        known = ExpPoly.from_json(close["family"]) - free
+        c = score_coefficient(Side.from_json(left), Side())
+        numbers = listed(str(self.words.context.parameters.index(name)) for name in constants)
+        told = [self.words.element(a) for a in (c, ExpPoly.from_json(close["unit"]), known)]
+        return f"(Unique (Family {told[0]} {along} {told[1]} {close['order']} {told[2]} {numbers}))"
 
     def model(self, model: dict[str, Any]) -> str:
         tree, path = model["tree"], model["path"]
