@@ -251,7 +251,7 @@ class _Reader:
         x = arguments[0]
         if name in (*OF_TOKENS, *OF_SAMPLES):
             self.refuse_sums_of_samples(name, x, node)
-        if name == "log" and not x.is_positive:
+        if name == "log" and not (x.is_positive or (isinstance(x, OverVocabulary) and x.of_masses)):
             raise self.at(f"log of {x}, which need not be positive", node)
         if name == "sqrt" and not x.is_nonnegative:
             raise self.at(f"sqrt of {x}, which may be negative", node)

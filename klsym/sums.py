@@ -11,7 +11,7 @@ from typing import Any
 
 import sympy
 
-from klsym.language import OverPositions, exp, k1, log_mu, log_old, log_p, log_q, parameter, r
+from klsym.language import M, OverPositions, exp, k1, log_mu, log_old, log_p, log_q, parameter, r
 
 
 class Summed(OverPositions):
@@ -103,6 +103,12 @@ class OverVocabulary(OverPositions):
     """full(x) = sum_y q(y|y_<t) x(y): the mean of x over all next tokens, or all outcomes of a sample."""
 
     name = "full"
+
+    @property
+    def of_masses(self) -> bool:
+        """Is it a sum of masses, 0 only where M leaves all words out?"""
+        found = self.args[0].xreplace({M: sympy.Dummy(nonnegative=True)}).is_nonnegative
+        return bool(found)
 
 
 DENSITIES = {"q": log_q, "p": log_p, "mu": log_mu, "old": log_old}

@@ -132,7 +132,7 @@ def _pointwise(case: Case, answer: dict[str, Any]) -> Iterator[str]:
 def _dependence(case: Case, answer: dict[str, Any]) -> Iterator[str]:
     """c depends on r alone exactly for an f-divergence, among the targets without a name."""
     target, c = answer["gradient"]["target"], answer["gradient"]["coefficient"]
-    if case.level != "sample" or in_batch(case) or target in (*NAMED, OPEN):
+    if case.level != "sample" or in_batch(case) or target in (*NAMED, OPEN) or "full(" in c:
         return
     alone = _depends_on_r_alone(c)
     if alone != (target == "f-divergence"):

@@ -25,6 +25,8 @@ from klsym.parser import parse
 OFF, REWARD, SAMPLE = {"sampling": "off-policy"}, {"use": "reward"}, {"level": "sample"}
 TO_GO, PREFIX = {**REWARD, "credit": "to-go"}, {**OFF, "weights": "prefix"}
 JS = "full(-log((1 + r)/2)*(1 + r)/2 - r*k1/2)"
+KEPT = "(1 + M)"  # a mask that never leaves all words out
+RENORMALISED = f"full({KEPT}*k1)/full({KEPT}) - log(full({KEPT})) + log(full({KEPT}*r))"
 BEFORE = "exp(past(log_q - log_mu))"
 
 # loss, options, target
@@ -56,16 +58,30 @@ ROWS: list[tuple[str, dict[str, str], str]] = [
     # beside clamps, and of what is no exponential polynomial
     ("-min(rho*A, clip(rho, 0.8, 1.2)*A) + beta*full(k1)", OFF, "separable"),
 ]  # fmt: skip
-IDS = [" ".join([loss, *options.values()]) for loss, options, _ in ROWS]
+# functions of exact means, beside what is drawn
+FUNCTIONS: list[tuple[str, dict[str, str], str]] = [
+    ("full(k1)**2", SAMPLE, "separable"),
+    ("full(k1)*full(k3)", {**SAMPLE, **OFF}, "separable"),
+    (RENORMALISED, {**SAMPLE, **OFF}, "separable"),
+    (RENORMALISED, SAMPLE, "separable"),
+    ("k1*full(k3)", {**SAMPLE, **OFF}, "separable"),
+    ("R*full(k1)", SAMPLE, "open"),
+    ("sg(full(k1))*k2", SAMPLE, "open"),
+    ("exp(-full(k1))*rho*R + full(k3)*full(k1)*k1", {**SAMPLE, **OFF}, "separable"),
+    ("1/full(r)", SAMPLE, "zero"),
+]  # fmt: skip
+BEYOND = [(loss, options) for loss, options, _ in FUNCTIONS]
+IDS = [" ".join([loss, *options.values()]) for loss, options, _ in ROWS + FUNCTIONS]
 
 
 def case_of(loss: str, options: dict[str, str]) -> Case:
     given = {"sampling": "on-policy", "use": "loss", "level": "token", **options}
     given = {"aggregate": "sum", "weights": "token", **given} if given["level"] == "token" else given
-    return Case(loss, **given, ring="clip" not in loss and "log((" not in loss)
+    within = not any(words in loss for words in ("clip", "log((")) and (loss, options) not in BEYOND
+    return Case(loss, **given, ring=within)
 
 
-@pytest.mark.parametrize(("loss", "options", "target"), ROWS, ids=IDS)
+@pytest.mark.parametrize(("loss", "options", "target"), ROWS + FUNCTIONS, ids=IDS)
 def test_the_verdict_is_right(loss: str, options: dict[str, str], target: str) -> None:
     """The coefficient, the push at each token, the value, the target and the sentences, by enumeration."""
     found = examine(case_of(loss, options))
@@ -117,12 +133,31 @@ def test_training_ends_where_the_sampled_loss_ends() -> None:
     assert len({round(found.optimum.stationary[0].policy[0], 12) for found in ends}) == 1
 
 
+def test_what_a_kl_over_words_kept_leaves_out() -> None:
+    """KL(q||p) = Q KL(q|S || p|S) + (1 - Q) KL(q|S^c || p|S^c) + that of the masses Q and P of S."""
+    q, p = np.random.default_rng(3).dirichlet(np.ones(7), size=2)
+    kept = np.arange(7) < 4
+
+    def kl(a: np.ndarray, b: np.ndarray) -> float:
+        return float((a * np.log(a / b)).sum())
+
+    def within(words: np.ndarray) -> float:
+        return kl(q[words] / q[words].sum(), p[words] / p[words].sum())
+
+    masses = [np.array([x[kept].sum(), x[~kept].sum()]) for x in (q, p)]
+    rest = masses[0][1] * within(~kept) + kl(*masses)
+    assert math.isclose(kl(q, p), masses[0][0] * within(kept) + rest)
+    verdict = explain("full(M*k1)/full(M) - log(full(M)) + log(full(M*r))")
+    assert any("how much mass they have" in line for line in verdict.warnings)
+    assert "full(M) is not 0" in verdict.hypotheses and verdict.trust == "sympy"
+
+
 # ---------------------------------------------------------------------------- refusals
 REFUSED = (
     ("full(k1)**2", {}, "no function of it is one"), ("exp(full(k1))", {}, "no function of it is one"),
     ("min(full(k1), 1)", {}, "no function of it is one"), ("1/full(k3)", {}, "no function of it is one"),
     ("full(k1)*full(k3)", {}, "no mean of a product"), ("M*full(k1)", {}, "not known at the prefix"),
-    ("R*full(k1)", SAMPLE, "not known at the prefix"), ("A*full(k1)", {}, "not known at the prefix"),
+    ("R*full(k1)", {}, "level sample says what it does"), ("A*full(k1)", {}, "not known at the prefix"),
     ("full(k1)/T", {}, "1/T is not known there"), ("full(k1)", {"aggregate": "mean"}, "1/T is not known"),
     ("rho**2*full(k1)", OFF, "not known at the prefix"), ("rho*log_q*sg(full(k1))", {}, "not known at the"),
     ("future(full(k1))", {}, "put sg(..) around it"), ("whole(full(k1))", {}, "put sg(..) around it"),
@@ -133,6 +168,9 @@ REFUSED = (
     ("full(k1)", {"level": "sequence"}, "choose level token"),
     ("loo(full(k1))", SAMPLE, "not handled together"),
     ("full(k1)", {**SAMPLE, "batch": "mean"}, "not handled together"),
+    ("R*full(k1)", {**SAMPLE, **REWARD, **OFF}, "not known at the prefix"),
+    ("abs(k1)*full(k1)", SAMPLE, "only sums of products"), ("exp(R*full(k1))", SAMPLE, "only sums of"),
+    ("log(full(k1))", SAMPLE, "need not be positive"), ("log(full(M*k1))", SAMPLE, "need not be positive"),
     ("full_kl(q)", {}, "takes 2 policies among q, p, mu, old"),
     ("full_kl(q, q)", {}, "two different policies"),
     ("H(k1)", {}, "takes 1 policy"), ("js(p, mu)", {}, "js is of q and another"), ("q", {}, "write log_q"),

@@ -98,6 +98,13 @@ OF_THE_TOKEN = (
 )
 
 
+class NoMean(UsageError):
+    """A function of exact means: of one outcome `explain_means` knows it, along a sequence nothing does."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"{reason}; of one token, its prefix given, level sample says what it does")
+
+
 @dataclass(frozen=True)
 class Exact:
     """A term c place(inner full(x)) of a loss; place "" is the token itself."""
@@ -115,8 +122,15 @@ def explain_vocabulary(
     """The verdict on the sampled loss with the same mean and expected gradient, and what differs from it."""
     _refuse_setting(written, setting)
     typed, place = _without_options(written, setting)
-    rest, exact = split(typed.expression, place.use == "reward")
-    means = [sampled(one, place) for one in exact]
+    try:
+        rest, exact = split(typed.expression, place.use == "reward")
+        means = [sampled(one, place) for one in exact]
+    except NoMean:
+        if (setting.level, setting.use) != ("sample", "loss"):
+            raise
+        from klsym.engine.explain_means import explain_means
+
+        return explain_means(written, setting, explained)
     whole = _joined(rest + sympy.Add(*means))
     inner = explained(_printed(whole), place)
     alone = explained(_printed(rest), place) if rest != 0 and place.use == "loss" else None
@@ -197,7 +211,7 @@ def split(e: Any, still: bool) -> tuple[Any, list[Exact]]:
             rest += term
             continue
         if len(holding) > 1:
-            raise UsageError(f"{_shown(holding[0])} {PRODUCT}")
+            raise NoMean(f"{_shown(holding[0])} {PRODUCT}")
         left, more = _factor(holding[0], still)
         c = term / holding[0]
         rest += c * left
@@ -215,7 +229,7 @@ def _factor(of: Any, still: bool) -> tuple[Any, list[Exact]]:
         rest, found = split(of.args[0], True)
         return sg(rest), [replace(one, c=sg(one.c)) for one in found]
     if not isinstance(of, Summed):
-        raise UsageError(f"{_shown(min(of.atoms(OverVocabulary), key=str))} {NOT_LINEAR}")
+        raise NoMean(f"{_shown(min(of.atoms(OverVocabulary), key=str))} {NOT_LINEAR}")
     rest, found = split(of.args[0], still)
     if any(one.place for one in found):
         raise UsageError(f"{_shown(of)}: sums of sums over tokens are not read here")
@@ -276,14 +290,14 @@ def _refuse_unless_lost(one: Exact, c: Any, setting: Setting) -> None:
     if not one.still:
         raise UsageError(f"{_shown(_typed(one))} {MOVES}")
     if not _meets_scores(one, setting):
-        raise UsageError(f"{_shown(OverVocabulary(one.x))} {BESIDE}")
+        raise NoMean(f"{_shown(OverVocabulary(one.x))} {BESIDE}")
     _at_prefix(one.inner, one)
     plain = c if setting.use == "reward" else c / log_q
     _, weighted = _at_prefix(plain, one)
     if not weighted and not setting.on_policy:
         raise UsageError(f"{_shown(OverVocabulary(one.x))} {SAMPLER}")
     if setting.use == "loss" and _moves(plain):
-        raise UsageError(f"{_shown(OverVocabulary(one.x))} {BESIDE}")
+        raise NoMean(f"{_shown(OverVocabulary(one.x))} {BESIDE}")
 
 
 def _at_prefix(c: Any, one: Exact) -> tuple[Any, bool]:
@@ -296,7 +310,7 @@ def _at_prefix(c: Any, one: Exact) -> tuple[Any, bool]:
             factor = sg(left) if isinstance(factor, sg) else left
         kept = kept * factor
     if not _is_known(kept):
-        raise UsageError(f"{_shown(OverVocabulary(one.x))} {BESIDE}")
+        raise NoMean(f"{_shown(OverVocabulary(one.x))} {BESIDE}")
     return kept, weighted
 
 
@@ -341,18 +355,18 @@ def _per_sample(typed: Written, setting: Setting, exact: list[Exact], alone: Ver
 def _pushes(one: Exact, setting: Setting, score: str) -> Iterator[str]:
     """C full((x + dx/dlog q) s), and the sum itself times grad C where C moves."""
     c = one.c if one.place else one.c * one.inner
-    slope = _simple(_attached(one.x + sympy.diff(one.x, log_q)))
+    slope = simple(attached(one.x + sympy.diff(one.x, log_q)))
     if not one.still and slope != 0:
-        yield losses.show(_spoken(_attached(c), setting) * OverVocabulary(slope * s), TEXT)
+        yield losses.show(_spoken(attached(c), setting) * OverVocabulary(slope * s), TEXT)
     if _moves(c):
-        of = _typed(one) if one.place else OverVocabulary(_attached(one.x))
+        of = _typed(one) if one.place else OverVocabulary(attached(one.x))
         yield f"{losses.show(of, TEXT)}*({_slope(c, setting, score)})"
 
 
 def _slope(c: Any, setting: Setting, score: str) -> str:
     """grad C, with its scores."""
     if setting.level == "sample":
-        return f"{_bracketed(_attached(sympy.diff(c, log_q)))}*{score}"
+        return f"{_bracketed(attached(sympy.diff(c, log_q)))}*{score}"
     slots = per_token(derive(token_gradient(at_token(c, setting).expression, "q")))
     return scored(slots) + f"*{score}" * ({*slots} <= {"now"})
 
@@ -371,14 +385,14 @@ def _bracketed(e: Any) -> str:
     return f"({text})" if e.is_Add else text
 
 
-def _simple(e: Any) -> Any:
+def simple(e: Any) -> Any:
     try:
         return to_sympy(to_ring(e))
     except NotInRing:
         return e
 
 
-def _attached(e: Any) -> Any:
+def attached(e: Any) -> Any:
     return e.replace(lambda part: isinstance(part, sg), lambda part: part.args[0])
 
 
@@ -463,7 +477,7 @@ def _warnings(
 def _truncated(x: Any) -> bool:
     """Is its push at q = p, x + dx/dlog q where k1 = 0, a multiple of a mask?"""
     try:
-        there = to_ring(_attached(x + sympy.diff(x, log_q))).substitute({"k1": ZERO})
+        there = to_ring(attached(x + sympy.diff(x, log_q))).substitute({"k1": ZERO})
     except NotInRing:
         return False
     return there.names() == {M.name}

@@ -13,7 +13,8 @@ from sympy import Rational
 from klsym.engine.outside import GIVEN, number, parameters
 from klsym.engine.piecewise import DENSITIES, Regions, joint_signs
 from klsym.errors import NotInRing
-from klsym.language import log_old, log_p
+from klsym.language import log_old, log_p, log_q, unfold
+from klsym.sums import OverVocabulary
 
 
 def witness(c: Any, right: Any, models: Callable[..., Iterable[dict[str, Any]]]) -> Any:
@@ -83,11 +84,11 @@ def _outcomes(model: dict[str, Any], fixed: dict[Any, Any]) -> list[tuple[Any, d
 
 
 def _scored(coefficient: Any, outcomes: list[tuple[Any, dict[Any, Any]]]) -> Any | None:
-    """E_q[coefficient u.s] in a model."""
-    total = mpmath.mpf(0)
-    for weight, at in outcomes:
-        value = number(coefficient, at)
-        if value is None:
-            return None
-        total += value * weight.p / weight.q
-    return total
+    """E_q[coefficient u.s] in a model, where full(x) is E_q[x]."""
+    sums = coefficient.atoms(OverVocabulary)
+    masses = [(sympy.exp(at[log_q]), at) for _, at in outcomes]
+    exact = {of: sum(q * unfold(of.args[0]).xreplace(at) for q, at in masses) for of in sums}
+    values = [number(coefficient.xreplace(exact), at) for _, at in outcomes]
+    if any(value is None for value in values):
+        return None
+    return mpmath.fsum(v * w.p / w.q for v, (w, _) in zip(values, outcomes, strict=True))

@@ -101,7 +101,9 @@ class Slotted(Forest):
         found.sums |= self.finder(rows, Setting(level="token")).sums
         inside = Found(self.printed("now", **more), {})
         found.sums["full"] = lambda argument: plain(self.over_branches(argument, inside))
-        values = self.chance(rows, measure).value * plain(evaluate(text, found))
+        named = {x.id.split("_")[0] for x in ast.walk(parsed(text)) if isinstance(x, ast.Name)}
+        score = 1.0 if "s" in named else self.atom("log_q", rows, "x").a
+        values = self.chance(rows, measure).value * plain(evaluate(text, found)) * score
         return Jet(self.mean(rows, np.abs(values).max(axis=(0, 1))).value, self.mean(rows, values).value)
 
     def printed(self, bare: str, **more: Any) -> Names:

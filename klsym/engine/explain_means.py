@@ -1,0 +1,208 @@
+"""explain for functions of exact means over one outcome, L(x, F) with F_i = full(x_i).  Untrusted.
+
+F is the same at every outcome that is drawn, and moves with theta:
+
+    E_m[grad L] = E_m[(grad L)(x, F held)] + sum_i E_m[dL/dF_i] grad F_i,    grad F_i = E_m[grad(rho x_i)]
+
+At one theta the values F_i and E_m[dL/dF_i] are numbers h_j.  So it is the expected gradient of the sampled
+loss L(x, h) + sum_i h_i rho x_i, which is explained for every value of the h_j, and so for these.  The mean
+of dL/dF_i over the outcome drawn is an exact mean, too: E_m[c] = full(c/rho).
+
+Along a sequence the h_j are functions of the prefix, which no parameter is: there this is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import sympy
+
+from klsym.convert import in_core
+from klsym.engine import outside
+from klsym.engine.explain_outside import witness_against_kl
+from klsym.engine.explain_setting import Setting
+from klsym.engine.explain_vocabulary import CONSTANT, attached, simple
+from klsym.engine.verdict import Meaning, Step, Verdict
+from klsym.errors import UsageError
+from klsym.language import PARAMETERS, REWARDS, M, log_mu, log_old, log_p, log_q, parameter, rho, s, sg
+from klsym.parser import parse
+from klsym.render import losses
+from klsym.render.losses import Written
+from klsym.render.spelling import LATEX, TEXT, Text
+from klsym.render.tree import Gradient, Mean
+from klsym.sums import OverVocabulary
+
+DRAWN = {log_q, log_p, log_mu, log_old, *REWARDS}
+OUTSIDE = (
+    "of exact means and of what is drawn, only sums of products of the two are handled, and of what is drawn"
+    " exponential polynomials (log ratios, rewards and powers of r and rho)"
+)
+MOVED = (
+    "open: whether this field is the gradient of anything, as full(..) is detached or stands beside what is"
+    " drawn from q; its coefficient is proved"
+)
+LEFT_OUT = (
+    "where M is 0, c is 0: nothing tells these words apart, so that the policy among them never moves towards"
+    " the reference; renormalised over the words kept, the loss does not see how much mass they have either"
+)
+RULE = "exact means held"
+
+
+@dataclass(frozen=True)
+class Held:
+    """L(x, h) + sum_i h_i rho x_i, and what each h is.
+
+    still: L(x, h).  moving: pairs (h_i, x_i).  names: h -> its value, a function of exact means.
+    """
+
+    still: Any
+    moving: tuple[tuple[Any, Any], ...]
+    names: dict[Any, Any]
+
+
+def held(loss: Any, on_policy: bool) -> Held:
+    """The loss with its exact means, and the means of what multiplies their gradients, as numbers.
+
+    >>> from klsym.language import k1, k3
+    >>> found = held(OverVocabulary(k1)**2, True)
+    >>> found.moving, found.names
+    (((h1, k1),), {h1: 2*full(k1)})
+    """
+    sums = sorted(loss.atoms(OverVocabulary), key=str)
+    dummies, still = ({of: sympy.Dummy(real=True) for of in sums} for _ in range(2))
+    back = {dummy: of for table in (dummies, still) for of, dummy in table.items()}
+    opened = loss.replace(lambda e: isinstance(e, sg), lambda e: e.xreplace(still)).xreplace(dummies)
+    names: dict[Any, Any] = {}
+
+    def named(value: Any) -> Any:
+        if not value.atoms(OverVocabulary) or value in names.values():
+            return next((h for h, of in names.items() if of == value), value)
+        taken = {x.name for x in loss.free_symbols} | {h.name for h in names}
+        fresh = next(n for i in range(1, 1000) if (n := f"h{i}") not in taken)
+        names[parameter(fresh)] = value
+        return parameter(fresh)
+
+    moving = []
+    for of, dummy in dummies.items():
+        slope = _mean_of(sympy.diff(opened, dummy), back, on_policy).xreplace(back)
+        if slope != 0:
+            moving.append((named(slope), of.args[0]))
+    drawn = opened.free_symbols & DRAWN
+    values = {d: named(of) for d, of in back.items() if drawn and opened.has(d)}
+    return Held(opened.xreplace(values) if drawn else sympy.S.Zero, tuple(moving), names)
+
+
+def _mean_of(c: Any, sums: dict[Any, Any], on_policy: bool) -> Any:
+    """E_m[c], where the exact means in it are numbers."""
+    total = sympy.S.Zero
+    for term in sympy.Add.make_args(sympy.expand_mul(c)):
+        drawn = sympy.Mul(*(f for f in sympy.Mul.make_args(term) if f.free_symbols & DRAWN))
+        if drawn.free_symbols & {*sums}:
+            raise UsageError(f"{losses.show(drawn.xreplace(sums), TEXT)[:60]!r}: {OUTSIDE}")
+        of = attached(drawn if on_policy else drawn / rho)
+        total += term / drawn * (OverVocabulary(of) if drawn != 1 else 1)
+    return total
+
+
+def explain_means(
+    written: Written, setting: Setting, explained: Callable[[Written, Setting], Verdict]
+) -> Verdict:
+    """The verdict on the sampled loss, its numbers h written as what they are."""
+    loss = written.expression
+    found = held(loss, setting.on_policy)
+    sampled = found.still + sympy.Add(*(h * rho * x for h, x in found.moving))
+    if not in_core(sampled):
+        raise UsageError(f"{written.text[:60]!r}: {OUTSIDE}")
+    inner = explained(Written(losses.show(sampled, TEXT), sampled), setting)
+    coefficient = _read(inner.coefficient, found, loss)
+    steps, zero = _steps(loss, setting, inner), inner.target == "zero"
+    witness = witness_against_kl(coefficient, outside.OPEN, setting, steps[0][1])
+    known = _is_objective(loss, found, setting) and witness is not None
+    return replace(
+        inner,
+        loss=written.text,
+        loss_latex=losses.show(written, LATEX),
+        per_sample=losses.show(_per_sample(found, setting, explained, loss), TEXT),
+        scores_named=(True, False),
+        coefficient=losses.show(coefficient, TEXT),
+        coefficient_latex=losses.show(coefficient, LATEX),
+        gradient=inner.gradient if zero else Meaning("separable" if known else None),
+        value=Meaning(None),
+        shown="" if zero or not known else f"grad {_mean(loss, setting, TEXT)}",
+        objective_latex=None if zero or not known else _mean(loss, setting, LATEX),
+        hypotheses=(_reading(sampled, found), *inner.hypotheses, *_defined(loss)),
+        trust=inner.trust if zero else "sympy",
+        steps=steps,
+        notes=(*([CONSTANT] if found.still == 0 else []), *([] if known or zero else [MOVED])),
+        proofs=inner.proofs[:1],
+        witness=witness, implied=None, implied_proof=None, generated=None, functional=None, effects=None,
+        inside_clamps=None, terms=(), warnings=tuple(_warnings(loss, zero, written, setting)),
+    )  # fmt: skip
+
+
+def _read(text: str | None, found: Held, loss: Any) -> Any:
+    """A printed coefficient, the numbers h written as what they are."""
+    free = {x.name for x in (loss.free_symbols | {*found.names}) - DRAWN} - {*PARAMETERS}
+    return parse(text or "0", free).xreplace(found.names)
+
+
+def _is_objective(loss: Any, found: Held, setting: Setting) -> bool:
+    """Is the field that of E_m[L]?  Where nothing is detached, and m does not move or nothing is drawn."""
+    detached = loss.atoms(sg) or (setting.on_policy and loss.has(rho, log_mu))
+    return not detached and (not setting.on_policy or found.still == 0)
+
+
+def _mean(loss: Any, setting: Setting, spell: Text) -> str:
+    of = Mean("q" if setting.on_policy else "mu", losses.tree_of(loss, spell.positions))
+    return str(spell(of))
+
+
+def _per_sample(
+    found: Held, setting: Setting, explained: Callable[[Written, Setting], Verdict], loss: Any
+) -> Any:
+    """What an outcome pushes: L(x, h) at its own score, and each exact mean with the scores of all."""
+    total = sympy.S.Zero
+    if found.still != 0:
+        own = explained(Written(losses.show(found.still, TEXT), found.still), setting).per_sample
+        total += _read(own, found, loss) * s
+    for h, x in found.moving:
+        slope = simple(attached(x + sympy.diff(x, log_q)))
+        total += h.xreplace(found.names) * (OverVocabulary(slope * s) if slope != 0 else 0)
+    return total
+
+
+def _reading(sampled: Any, found: Held) -> str:
+    numbers = ", ".join(f"{h} = {losses.show(of, TEXT)}" for h, of in found.names.items())
+    return (
+        "full(x) is the sum of q(y)*x(y) over every outcome y, the mean of rho*x over the outcome drawn, as"
+        f" its gradient is that of grad(rho*x); the theorems speak of {losses.show(sampled, TEXT)}, for every"
+        f" value of {numbers}"
+    )
+
+
+def _defined(loss: Any) -> Iterator[str]:
+    """Exact means whose inverse or logarithm is taken."""
+    divided = (e.base for e in loss.atoms(sympy.Pow) if e.exp.could_extract_minus_sign())
+    for of in sorted({*divided, *(e.args[0] for e in loss.atoms(sympy.log))}, key=str):
+        if of.atoms(OverVocabulary):
+            yield f"{losses.show(of, TEXT)} is not 0"
+
+
+def _steps(loss: Any, setting: Setting, inner: Verdict) -> tuple[Step, ...]:
+    """From the loss as it is typed."""
+
+    def start(spell: Text) -> str:
+        of = Gradient(losses.tree_of(loss, spell.positions))
+        return str(spell(Mean("q" if setting.on_policy else "mu", of)))
+
+    [(_, first, latex), *rest] = inner.steps or [("", "0", "0")]
+    return ("", start(TEXT), start(LATEX)), (RULE, first, latex), *rest
+
+
+def _warnings(loss: Any, zero: bool, written: Written, setting: Setting) -> Iterator[str]:
+    if zero:
+        yield f"{written.text} as a {setting.use} has zero expected gradient: it only adds noise"
+    if loss.has(M):
+        yield LEFT_OUT
