@@ -155,6 +155,45 @@ def full_vocabulary_forward(logits, ref_logits):
     ).sum(-1)
 
 
+def top_words(logits, ref_logits, k=5):
+    q, p = logits.log_softmax(-1), ref_logits.log_softmax(-1)
+    top, index = torch.topk(p, k, dim=-1)
+    q = q.gather(-1, index)
+    return (q.exp() * (q - top)).sum(-1)
+
+
+def top_words_forward(logits, ref_logits, mask, k=5):
+    p, index = F.softmax(ref_logits, dim=-1).topk(k)
+    q = torch.gather(F.log_softmax(logits, -1), -1, index)
+    return ((p * (p.log() - q)).sum(-1) * mask).sum() / mask.sum()
+
+
+def top_words_by_mask(logits, ref_logits, k=5):
+    q, p = logits.log_softmax(-1), ref_logits.log_softmax(-1)
+    with torch.no_grad():
+        keep = torch.zeros_like(p).scatter_(-1, p.topk(k).indices, 1.0)
+    return torch.where(keep > 0, q.exp() * (q - p), 0.0).sum(-1)
+
+
+def top_words_of_policy(logits, ref_logits, k=5):
+    q, p = logits.log_softmax(-1), ref_logits.log_softmax(-1)
+    top, index = q.topk(k)
+    return (top.exp() * (top - p.gather(-1, index))).sum(-1)
+
+
+def top_words_renormalised(logits, ref_logits, k=5):
+    top, index = torch.topk(ref_logits, k, dim=-1)
+    p, q = top.log_softmax(-1), logits.gather(-1, index).log_softmax(-1)
+    return (q.exp() * (q - p)).sum(-1)
+
+
+def top_words_divided(logits, ref_logits, k=5):
+    p, index = ref_logits.softmax(-1).topk(k)
+    q = logits.softmax(-1).gather(-1, index)
+    p, q = p / p.sum(-1, keepdim=True), q / q.sum(-1, keepdim=True)
+    return F.kl_div(q.log(), p, reduction="none").sum(-1)
+
+
 def picked_tokens(logits, ref_logits, labels):
     q = torch.gather(logits.log_softmax(-1), -1, labels.unsqueeze(-1)).squeeze(-1)
     p = torch.gather(ref_logits.log_softmax(-1), -1, labels.unsqueeze(-1)).squeeze(-1)
@@ -265,6 +304,35 @@ def largest(logp, ref_logp):
 def geometric(logp, old_logp, advantages, mask):
     ratio = torch.exp(((logp - old_logp) * mask).sum(-1, keepdim=True) / mask.sum(-1, keepdim=True))
     return -(ratio * advantages * mask).sum(-1)
+
+
+def least_words(logits, ref_logits):
+    q, p = logits.log_softmax(-1), ref_logits.log_softmax(-1)
+    return (q.exp() * (q - p)).topk(5, largest=False).values.sum(-1)
+
+
+def two_choices(logits, ref_logits):
+    q, p = logits.log_softmax(-1), ref_logits.log_softmax(-1)
+    return (q.topk(5).values - p.topk(5).values).sum(-1)
+
+
+def two_sums(logits, ref_logits):
+    return top_words(logits, ref_logits) + top_words_of_policy(logits, ref_logits)
+
+
+def words_as_numbers(logits, ref_logits):
+    p, index = ref_logits.log_softmax(-1).topk(5)
+    return (logits.log_softmax(-1).gather(-1, index + 1) - p).sum(-1)
+
+
+def too_many_words(logits, ref_logits, k=64):
+    return top_words(logits, ref_logits, k)
+
+
+def least_of_the_top(logits, ref_logits):
+    q, p = logits.log_softmax(-1), ref_logits.log_softmax(-1)
+    least = p.topk(5).values[..., -1:]
+    return (q.exp() * (q - p) * (p >= least)).sum(-1)
 
 
 def hidden_hook(logp, ref_logp):

@@ -21,8 +21,9 @@ import sympy
 
 from klsym.audit.duals import Dual, evaluate
 from klsym.audit.shapes import COUNTS, SIZES, of_masks_alone
-from klsym.audit.terms import VOCABULARY, Refused, Total, grammar, mask, total
-from klsym.language import A, R, log_mu, log_p, log_q, rho, sg, without_sg
+from klsym.audit.terms import VOCABULARY, Refused, Top, Total, grammar, mask, total
+from klsym.language import A, M, R, log_mu, log_p, log_q, rho, sg, without_sg
+from klsym.sums import OverVocabulary
 
 ONE = sympy.S.One
 SAMPLED = ("log_q", "log_p", "log_mu", "log_old", "R", "A")
@@ -39,7 +40,7 @@ class Tokens:
     level: "token", or "sequence" where only sums over whole sequences matter.  weights: "sequence" where
     rho is
     that of the whole sequence.  aggregate: "sum", "mean" (over the tokens of each sequence), or "" where each
-    token stands by itself.  over_vocabulary: the code sums over all words, not over sampled ones.
+    token stands by itself.  over_vocabulary: the code sums over words of the vocabulary.
     """
 
     loss: Any
@@ -53,7 +54,7 @@ class Tokens:
 
 def tokens_of(formula: Any) -> Tokens:
     """The loss of one token in the loss grammar; raises Refused for what is no such sum."""
-    found, over_vocabulary = _sampled(_inwards(formula))
+    found, over_vocabulary = _exact_means(_inwards(formula))
     found, level = _whole_sequences(found)
     terms = _linear(found)
     classes: dict[tuple[str, float], list[tuple[Any, Any]]] = {}
@@ -84,30 +85,86 @@ def _inwards(e: Any) -> Any:
         return e
     if isinstance(e, sg) and isinstance(e.args[0], sympy.Add | sympy.Mul):
         return e.args[0].func(*(_inwards(sg(a)) for a in e.args[0].args))
-    if isinstance(e, sg) and isinstance(e.args[0], Total):
+    if isinstance(e, sg) and isinstance(e.args[0], Total) and "v" not in e.args[0].axes:
         inner, axes = e.args[0].args
         return Total(_inwards(sg(inner)), axes)
     return e.func(*(_inwards(a) for a in e.args))
 
 
 # ---------------------------------------------------------------------------- the vocabulary
-def _sampled(formula: Any) -> tuple[Any, bool]:
-    """sum_v g(v) = E_mu[g / mu] over the word that is sampled; on-policy log mu is sg(log q)."""
-    totals = {e: sympy.Dummy() for e in formula.atoms(Total) if "v" in e.axes}
+def _exact_means(formula: Any) -> tuple[Any, bool]:
+    """sum_v g(v) = full(g / q), the exact mean over the next word."""
+    opened, totals = _outermost(_one_choice(formula))
     if not totals:
         if formula.free_symbols & set(VOCABULARY):
             raise Refused("log-probabilities of the whole vocabulary that are not summed over it")
         return formula, False
-    opened = formula.xreplace(totals)
-    plain = opened.replace(lambda e: isinstance(e, Total), lambda e: e.args[0])  # which is linear
-    slopes = [sympy.diff(plain, d) for d in totals.values()]
-    if any(slope.has(*totals.values()) for slope in slopes):
-        raise Refused("a sum over the vocabulary inside a function that is not linear")
     back = {}
-    for e, dummy in totals.items():
-        inner = e.args[0].xreplace(VOCABULARY) * sympy.exp(-log_mu)
-        back[dummy] = total(inner, e.axes.replace("v", ""))
+    for dummy, (g, axes) in totals.items():
+        x = sympy.factor_terms(sympy.expand_mul(g.xreplace(VOCABULARY) * sympy.exp(-log_q)))
+        mean = OverVocabulary(x)
+        back[dummy] = total(mean, axes.replace("v", ""))
     return opened.xreplace(back), True
+
+
+def _one_choice(formula: Any) -> Any:
+    """The words that topk takes, marked by M."""
+    choices = formula.atoms(Top)
+    if len(choices) > 1 or (choices and formula.has(M)):
+        raise Refused("two choices of words: M marks those of one topk")
+    return formula.xreplace(dict.fromkeys(choices, M))
+
+
+def _outermost(formula: Any) -> tuple[Any, dict[Any, tuple[Any, str]]]:
+    """Sums over the vocabulary as symbols, and what they sum: none of it is itself such a sum.
+
+    sum_v a g(v) = a sum_v g(v), where a holds the sums that are known before v.
+    """
+    found: dict[Any, tuple[Any, str]] = {}
+    held: dict[Any, Any] = {}
+
+    def symbol(g: Any, axes: str) -> Any:
+        mass = g.xreplace({M: ONE}).is_positive  # topk takes a word at least
+        dummy = held.setdefault((g, axes), sympy.Dummy(real=True, positive=mass or None))
+        found[dummy] = (g, axes)
+        return dummy
+
+    def added(terms: list[Any]) -> Any:
+        sign = -1 if all(g.could_extract_minus_sign() for g in terms) else 1
+        return sign * symbol(sympy.Add(*(sign * g for g in terms)), "v")
+
+    def walk(e: Any) -> Any:
+        if isinstance(e, sympy.Atom) or not e.has(Total):
+            return e
+        if not (isinstance(e, Total) and "v" in e.axes):
+            return e.func(*(walk(a) for a in e.args))
+        inner, used = walk(e.args[0]), set(found)
+        if not inner.free_symbols & used:
+            return symbol(inner, e.axes)
+        if e.axes != "v":
+            raise Refused("a sum over tokens and the vocabulary of what such a sum divides")
+        parts: dict[Any, list[Any]] = {}
+        for a, g in (_apart(term, used) for term in _multiplied(inner)):
+            parts.setdefault(a, []).append(g)
+        return sympy.Add(*(a * added(gs) for a, gs in parts.items()))
+
+    opened = walk(formula)
+    return opened, {d: of for d, of in found.items() if opened.has(d)}
+
+
+def _multiplied(e: Any) -> tuple[Any, ...]:
+    logs = e.replace(lambda part: isinstance(part, sympy.log), sympy.expand_log)
+    terms: tuple[Any, ...] = sympy.Add.make_args(sympy.expand_mul(logs))
+    return terms
+
+
+def _apart(term: Any, used: set[Any]) -> tuple[Any, Any]:
+    """a and g(v), a made of sums alone."""
+    factors = sympy.Mul.make_args(term)
+    a = sympy.Mul(*(f for f in factors if f.free_symbols & used))
+    if a.free_symbols & {*VOCABULARY, M}:
+        raise Refused(f"a sum over the vocabulary beside a word within a function: {str(a)[:80]}")
+    return a, term / a
 
 
 # ---------------------------------------------------------------------------- whole sequences

@@ -16,8 +16,9 @@ import numpy as np
 import sympy
 
 from klsym.audit.shapes import COUNTS, SIZES
-from klsym.audit.terms import AXES, Refused, Step, Total
+from klsym.audit.terms import AXES, Refused, Step, Top, Total
 from klsym.language import Estimator, clip, sg
+from klsym.sums import OverVocabulary
 
 Array = Any
 
@@ -175,6 +176,13 @@ def _total(e: Any, parts: list[Dual]) -> Dual:
     return Dual(added(x.value), added(x.slope), added(x.sized), added(x.slope_sized))
 
 
+def _top(e: Any, parts: list[Dual]) -> Dual:
+    """1 at the k largest along the vocabulary; the words that are taken are no function with a slope."""
+    x, k = parts[0].value, int(e.args[1])
+    least = np.sort(x, axis=-1)[..., -k][..., None]
+    return Dual((x >= least) * 1.0)
+
+
 RULES: dict[Any, Callable[[Any, list[Dual]], Dual]] = {
     sympy.exp: _exp,
     sympy.Add: _add,
@@ -187,5 +195,7 @@ RULES: dict[Any, Callable[[Any, list[Dual]], Dual]] = {
     clip: _clip,
     sg: lambda e, parts: Dual(parts[0].value, None, parts[0].sized),
     Step: lambda e, parts: Dual((parts[0].value > 0) * 1.0),
+    Top: _top,
+    OverVocabulary: lambda e, parts: parts[0],  # the same sum on both sides, of the same: `confirm.same`
     Total: _total,
 }

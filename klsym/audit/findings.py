@@ -5,7 +5,7 @@ A finding says what the code does, and the line of the user's file where that is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ import sympy
 from klsym.audit.aggregation import Tokens
 from klsym.audit.confirm import BENDS, Outcome, Point, duals
 from klsym.audit.duals import evaluate
-from klsym.audit.terms import VOCABULARY, depends, folded, mask
+from klsym.audit.terms import VOCABULARY, Top, depends, folded, mask
 from klsym.audit.torch_trace import Entry
 from klsym.convert import in_core
 from klsym.engine.explain import ask
@@ -104,7 +104,7 @@ def weight_of_value_one(facts: Facts) -> list[Finding]:
 def no_reference(facts: Facts) -> list[Finding]:
     """k1 as a loss: its gradient does not know the reference."""
     symbols = unfold(facts.loss).free_symbols
-    if facts.options["use"] == "reward" or log_p not in symbols:
+    if facts.options["use"] == "reward" or log_p not in symbols or facts.tokens.over_vocabulary:
         return []
     slope = _slope(facts.loss)
     if slope is None or slope.has(log_p):
@@ -243,8 +243,21 @@ def padding(facts: Facts) -> list[Finding]:
 def vocabulary(facts: Facts) -> list[Finding]:
     if not facts.tokens.over_vocabulary:
         return []
-    text = "sums over the whole vocabulary: an exact expectation, written below as one over a sampled token"
-    return [Finding(text, facts.line_of(("sum", "kl_div", "mean")))]
+    text = "sums over the vocabulary: an exact expectation over the next word, which full(..) is below"
+    return [Finding(text, facts.line_of(("sum", "kl_div", "mean"))), *_choices(facts)]
+
+
+def _choices(facts: Facts) -> Iterator[Finding]:
+    """The words that topk takes."""
+    for words in facts.formula.atoms(Top):
+        x, k = words.args
+        text = f"M marks the {k} words where {x} is largest, for any such number; the others are left out"
+        if depends(x):
+            text += (
+                ". Which words they are moves with theta and no gradient passes through it: what is said"
+                " holds between the points where two words change places, and the loss jumps there"
+            )
+        yield Finding(text, facts.line_of(("topk",)))
 
 
 def overflow(facts: Facts) -> list[Finding]:

@@ -12,7 +12,7 @@ from typing import Any
 from sympy import Abs, Integer, Max, Min, Mul, SympifyError, exp, log, sqrt
 
 from klsym.audit.shapes import of_masks_alone
-from klsym.audit.terms import VOCABULARY, Refused, Step, Total, mask, step
+from klsym.audit.terms import VOCABULARY, Refused, Step, Top, Total, mask, step, total
 from klsym.language import clip, sg
 
 Formula = Any
@@ -61,7 +61,7 @@ def decided(e: Formula, test: Callable[[Formula], bool]) -> Formula:
 
     The answer is the polynomial that is linear in each of them and right at all their values.
     """
-    truths = sorted(e.atoms(Step) | (e.free_symbols & {mask}), key=str)
+    truths = sorted(e.atoms(Step, Top) | (e.free_symbols & {mask}), key=str)
     if e.xreplace(dict.fromkeys(truths, ZERO)).free_symbols:
         raise Refused("a comparison with == of what depends on the sample")
     if len(truths) > MOST_TRUTHS:
@@ -102,15 +102,19 @@ def logarithm(x: Formula) -> Formula:
     return log(x)
 
 
-def normalised(x: Formula) -> Formula:
-    """log_softmax over the vocabulary of what are log-probabilities already."""
+def normalised(x: Formula, chosen: Formula | None = None) -> Formula:
+    """log_softmax over the vocabulary of what are log-probabilities already, or over words chosen of it."""
+    if chosen is not None:
+        return x - log_of_mass(x, chosen)
     if x not in VOCABULARY:
         raise Refused(f"log_softmax of {x}: bind the logits as log_q[v], log_p[v] or log_mu[v]")
     return x
 
 
-def log_of_mass(x: Formula) -> Formula:
-    """logsumexp over the vocabulary of log-probabilities: log 1."""
+def log_of_mass(x: Formula, chosen: Formula | None = None) -> Formula:
+    """logsumexp over the vocabulary of log-probabilities: log 1; over the words chosen of it their mass."""
+    if chosen is not None:
+        return log(total(chosen * exp(x), "v"))
     normalised(x)
     return ZERO
 
@@ -176,7 +180,7 @@ ELEMENTWISE: dict[str, Callable[..., Formula]] = {
     "nan_to_num": lambda x: x,
     "same": lambda x: x,
     "log_softmax": normalised,
-    "softmax": lambda x: exp(normalised(x)),
+    "softmax": lambda x, chosen=None: exp(normalised(x, chosen)),
 }
 SYNONYMS = {
     "multiply": "mul", "subtract": "sub", "divide": "div", "true_divide": "div", "truediv": "div",

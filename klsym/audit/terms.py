@@ -2,6 +2,7 @@
 
     Total(e, "t")   the sum over tokens of e; "b" over the sequences of a batch, "v" over the vocabulary
     Step(x)         1 where x > 0, else 0, with derivative zero
+    Top(x, k)       1 at the k words of the vocabulary where x is largest, else 0, with derivative zero
     mask            1 at the tokens that count, 0 at padding
 
 They live in traces alone: `aggregation` takes the totals off, `grammar` writes the rest in the loss grammar.
@@ -57,6 +58,23 @@ class Step(Function):
         return sympy.S.Zero
 
 
+class Top(Function):
+    """1 at the k words where x is largest: which words may move with theta, and no gradient passes there."""
+
+    nargs = 2
+    is_real = True
+    is_nonnegative = True
+
+    def fdiff(self, argindex: int = 1) -> Any:
+        return sympy.S.Zero
+
+
+class Words(Function):
+    """The k words themselves, as indices of the vocabulary: gather and scatter alone read them."""
+
+    nargs = 2
+
+
 class Total(Function):
     """The sum over axes: Total(e, t), the axes as a symbol made of their letters."""
 
@@ -98,11 +116,13 @@ def exact(number: Any) -> Any:
 
 
 def of_mask(e: Any) -> Any:
-    """A function of the mask alone as a + b mask, which it is at 0 and 1."""
-    if e.free_symbols != {mask} or e.has(Total):
+    """A function of one mask alone as a + b mask, which it is at 0 and 1."""
+    choices = e.atoms(Top)
+    of = choices.pop() if len(choices) == 1 else mask
+    if e.has(Total) or e.xreplace({of: sympy.S.Zero}).free_symbols or not e.has(of):
         return e
-    nothing, whole = (e.xreplace({mask: sympy.Integer(value)}).doit() for value in (0, 1))
-    return nothing + (whole - nothing) * mask
+    nothing, whole = (e.xreplace({of: sympy.Integer(value)}).doit() for value in (0, 1))
+    return nothing + (whole - nothing) * of
 
 
 def step(x: Any) -> Any:
@@ -125,7 +145,7 @@ def depends(e: Any) -> bool:
     >>> depends(sg(rho) * k2), depends(sg(rho) * log_p)
     (True, False)
     """
-    plain = e.replace(lambda part: isinstance(part, sg), lambda part: sympy.Dummy(positive=True))
+    plain = e.replace(lambda part: isinstance(part, sg | Top), lambda part: sympy.Dummy(positive=True))
     return any(x.name.partition("[")[0] == log_q.name for x in plain.free_symbols)
 
 
@@ -166,7 +186,7 @@ def _merged(product: Any) -> Any:
         return product
     exponents = (a.args[0] if isinstance(a, sympy.exp) else a.base.args[0] * a.exp for a in parts)
     rest = sympy.Mul(*(a for a in product.args if a not in parts))
-    return rest * _power(sympy.expand(sum(exponents, start=sympy.S.Zero)))
+    return rest * _power(sympy.expand(folded(sum(exponents, start=sympy.S.Zero))))
 
 
 def _opaque(e: Any) -> bool:

@@ -14,12 +14,14 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
+import sympy
+
 from klsym.audit.aggregation import of_any_mask
 from klsym.audit.operations import applied, operation
 from klsym.audit.places import here
-from klsym.audit.shapes import SELECTED, axes_of, count_of, refuse_unless_aligned
-from klsym.audit.terms import VOCABULARY, Refused, depends, exact, step, token, total
-from klsym.language import sg
+from klsym.audit.shapes import SELECTED, SIZES, axes_of, count_of, refuse_unless_aligned
+from klsym.audit.terms import VOCABULARY, Refused, Top, Words, depends, exact, step, token, total
+from klsym.language import sg, without_sg
 
 GETTERS = {"shape", "dtype", "ndim", "requires_grad", "is_leaf", "is_cuda", "is_meta", "layout", "names",
            "grad_fn",
@@ -71,7 +73,7 @@ def traced_class() -> Any:
 
     class Traced(torch.Tensor):  # type: ignore[misc]
         formula: Any
-        selected: Any  # the mask that has been applied by indexing
+        selected: Any  # the mask that has been applied by indexing, or the words of topk in the last axis
 
         @classmethod
         def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -164,10 +166,11 @@ def _called(func: Any, name: str, args: tuple[Any, ...], options: dict[str, Any]
         in_place, plain = True, "__" + name[3:]
     plain = plain.strip("_")
     result = _value(func, plain, args, options)
-    if is_traced(result) and _gradients_are_off():
-        result.formula = sg(result.formula)
-    if is_traced(result) and journals:
-        journals[-1].append((plain, here(), result.formula))
+    for one in (r for r in (result if isinstance(result, tuple) else (result,)) if is_traced(r)):
+        if _gradients_are_off():
+            one.formula = sg(one.formula)
+        if journals:
+            journals[-1].append((plain, here(), one.formula))
     if in_place or options.get("inplace"):
         return _overwritten(args[0], result)
     return result
@@ -249,9 +252,11 @@ def _shape_of(func: Any, name: str, args: Any, options: dict[str, Any]) -> Simpl
 
 
 def _selection(tensors: list[Any]) -> Any:
-    chosen = {t.selected for t in tensors}
+    chosen = {t.selected for t in tensors if t.selected is not None or t.dim()}
+    if len(chosen - {None}) < len(chosen) and all(isinstance(c, Top) for c in chosen - {None}):
+        chosen -= {None}  # what is the same for all words: shapes refuse the others
     if len(chosen) > 1:
-        raise Refused("tensors that different masks have selected from")
+        raise Refused("tensors that different masks, or topk, have selected from")
     return chosen.pop() if chosen else None
 
 
@@ -266,14 +271,17 @@ def alike(x: Any, formula: Any) -> Any:
 # ---------------------------------------------------------------------------- what changes shapes
 def _reduce(func: Any, args: tuple[Any, ...], options: dict[str, Any], mean: bool) -> Any:
     x, dims = args[0], options.get("dim", options.get("axis", args[1] if len(args) > 1 else None))
-    if x.selected is not None:
+    if x.selected is not None and not isinstance(x.selected, Top):
         whole = total(x.formula * x.selected, "bt")
         return traced(whole / total(x.selected, "bt") if mean else whole, ())
     sizes = tuple(x.shape)
     chosen = range(len(sizes)) if dims is None or dims == () else [dims] if isinstance(dims, int) else dims
-    found = total(x.formula, axes_of(sizes[i] for i in chosen))
     shaped = _shape_of(func, "mean" if mean else "sum", args, options)
-    return _made(found / count_of(sizes[i] for i in chosen) if mean else found, shaped)
+    words = x.selected is not None and any(i % len(sizes) == len(sizes) - 1 for i in chosen)
+    rest = [sizes[i] for i in chosen if not (words and i % len(sizes) == len(sizes) - 1)]
+    found = total(total(x.formula * x.selected, "v") if words else x.formula, axes_of(rest))
+    count = count_of(rest) * (sizes[-1] if words else 1)
+    return _made(found / count if mean else found, shaped, None if words else x.selected)
 
 
 def _sum(func: Any, args: Any, options: Any) -> Any:
@@ -336,9 +344,57 @@ def _assign(func: Any, args: Any, options: Any) -> Any:
     x.formula = applied("where", where.formula, formula_of(value), x.formula)
 
 
+def _along_words(name: str, x: Any, dim: Any) -> None:
+    """Is the axis the vocabulary, or the words that topk has taken out of it?"""
+    last = dim is not None and dim % x.dim() == x.dim() - 1
+    if not last or (x.selected is None and axes_of([x.shape[dim]]) != "v"):
+        raise Refused(f"{name} over another axis than the vocabulary")
+
+
+def _topk(func: Any, args: Any, options: Any) -> Any:
+    """The k largest, and where they stand; of the others nothing is known but that they are left out."""
+    import torch
+
+    x, k = args[0], options.get("k", args[1] if len(args) > 1 else None)
+    dim = options.get("dim", args[2] if len(args) > 2 else -1)
+    _along_words("topk", x, dim)
+    if not options.get("largest", args[3] if len(args) > 3 else True):
+        raise Refused("topk with largest=False is not read")
+    if not isinstance(k, int) or not 1 < k < SIZES["v"] or k in SIZES.values():
+        raise Refused(f"topk of {k} words: code is run on {SIZES['v']} words, so --set a k of 2 to 6 for any")
+    order = without_sg(x.formula)
+    order = order.args[0] if isinstance(order, sympy.exp) else order
+    shape = (*x.shape[:-1], k)
+    made = (traced(x.formula, shape, x.dtype, Top(order, k)), traced(Words(order, k), shape, torch.int64))
+    return torch.return_types.topk(made)
+
+
+def _words_of(index: Any) -> Any:
+    """The words that an index names, as topk gave them; None for any other index."""
+    of = without_sg(index.formula) if is_traced(index) else None
+    return Top(*of.args) if isinstance(of, Words) else None
+
+
+def _scatter(func: Any, args: Any, options: Any) -> Any:
+    """Into the words of topk: a number, or what was taken out of the same words."""
+    names = ("input", "dim", "index", "src" if "src" in options else "value")
+    x, dim, index, source = (args[i] if i < len(args) else options.get(n) for i, n in enumerate(names))
+    words = _words_of(index)
+    if words is None or not is_traced(x) or x.selected is not None:
+        raise Refused("scatter by what are no indices of topk")
+    _along_words("scatter", x, dim)
+    if is_traced(source) and source.selected != words:
+        raise Refused("scatter of what was taken out of other words")
+    return alike(x, applied("where", words, formula_of(source), x.formula))
+
+
 def _gather(func: Any, args: Any, options: Any) -> Any:
-    """The log-probability of the sampled token out of those of the vocabulary."""
+    """The log-probability of the sampled token, or of those of topk, out of those of the vocabulary."""
     x, index = args[0], options.get("index", args[-1])
+    words = _words_of(index)
+    if words is not None:
+        _along_words("gather", x, options.get("dim", args[1]))
+        return _made(x.formula, _shape_of(func, "gather", args, options), words)
     if not is_traced(index) or index.formula != token:
         raise Refused("gather by what is not bound to token (the word that was sampled)")
     picked = x.formula.xreplace(VOCABULARY)
@@ -349,15 +405,16 @@ def _gather(func: Any, args: Any, options: Any) -> Any:
 
 def _over_vocabulary(name: str, args: Any, options: Any) -> Any:
     x, dim = args[0], options.get("dim", args[1] if len(args) > 1 else None)
-    if dim is None or axes_of([x.shape[dim]]) != "v":
-        raise Refused(f"{name} over another axis than the vocabulary")
-    return alike(x, applied(name, x.formula))
+    _along_words(name, x, dim)
+    return alike(x, applied(name, x.formula, *([x.selected] if x.selected is not None else [])))
 
 
 def _log_of_mass(func: Any, args: Any, options: Any) -> Any:
     from klsym.audit.operations import log_of_mass
 
-    return _made(log_of_mass(args[0].formula), _shape_of(func, "logsumexp", args, options))
+    x = args[0]
+    _along_words("logsumexp", x, options.get("dim", args[1] if len(args) > 1 else None))
+    return _made(log_of_mass(x.formula, x.selected), _shape_of(func, "logsumexp", args, options))
 
 
 def _reduced(found: Any, reduction: str) -> Any:
@@ -374,22 +431,23 @@ def _kl_div(func: Any, args: Any, options: Any) -> Any:
     x, y = (formula_of(a) for a in args[:2])
     logs = options.get("log_target", False)
     point = applied("exp", y) * (y - x) if logs else y * (applied("log", y) - x)
-    return _reduced(_made(point, _pointwise_shape(args)), options.get("reduction", "mean"))
+    return _reduced(_pointwise(point, args), options.get("reduction", "mean"))
 
 
 def _difference_loss(name: str) -> Callable[..., Any]:
     def build(func: Any, args: Any, options: Any) -> Any:
         x, y = (formula_of(a) for a in args[:2])
         point = applied(name, x - y)
-        return _reduced(_made(point, _pointwise_shape(args)), options.get("reduction", "mean"))
+        return _reduced(_pointwise(point, args), options.get("reduction", "mean"))
 
     return build
 
 
-def _pointwise_shape(args: Any) -> Any:
+def _pointwise(point: Any, args: Any) -> Any:
     import torch
 
-    return _shape_of(torch.add, "the loss", tuple(args[:2]), {})
+    shaped = _shape_of(torch.add, "the loss", tuple(args[:2]), {})
+    return _made(point, shaped, _selection([a for a in args[:2] if is_traced(a)]))
 
 
 def _new(func: Any, args: Any, options: Any) -> Any:
@@ -404,6 +462,7 @@ STRUCTURE: dict[str, Callable[..., Any]] = {
     "sum": _sum, "mean": _mean, "nansum": _sum, "nanmean": _mean, "max": _extreme, "min": _extreme,
     "amax": _extreme, "any": _any, "all": _all,
     "getitem": _index, "setitem": _assign, "gather": _gather, "logsumexp": _log_of_mass, "kl_div": _kl_div,
+    "topk": _topk, "scatter": _scatter,
     "masked_select": _index, "mse_loss": _difference_loss("square"), "l1_loss": _difference_loss("abs"),
     **dict.fromkeys(("new_zeros", "new_ones", "new_tensor", "new_full"), _new),
 }  # fmt: skip
