@@ -69,6 +69,9 @@ FUNCTIONS: list[tuple[str, dict[str, str], str]] = [
     ("sg(full(k1))*k2", SAMPLE, "open"),
     ("exp(-full(k1))*rho*R + full(k3)*full(k1)*k1", {**SAMPLE, **OFF}, "separable"),
     ("1/full(r)", SAMPLE, "zero"),
+    # a number in a reward, which centring takes off
+    ("R*full(k1)", {**SAMPLE, **REWARD, **OFF}, "open"),
+    ("loo(R - beta*full(k1))", {**SAMPLE, **REWARD}, "combination"),
 ]  # fmt: skip
 BEYOND = [(loss, options) for loss, options, _ in FUNCTIONS]
 IDS = [" ".join([loss, *options.values()]) for loss, options, _ in ROWS + FUNCTIONS]
@@ -133,6 +136,18 @@ def test_training_ends_where_the_sampled_loss_ends() -> None:
     assert len({round(found.optimum.stationary[0].policy[0], 12) for found in ends}) == 1
 
 
+@pytest.mark.parametrize("batch", ["mean", "leave-one-out", "std"])
+def test_centring_takes_off_what_is_the_same_for_all_samples(batch: str) -> None:
+    setting = {**SAMPLE, **REWARD, **OFF, "batch": batch}
+    one, other = explain("R - beta*full(k1) + full(k3)**2", **setting), explain("R", **setting)
+    assert (one.coefficient, one.target, one.per_sample) == (
+        other.coefficient,
+        other.target,
+        other.per_sample,
+    )
+    assert any("tells none of them apart" in note for note in one.notes)
+
+
 def test_what_a_kl_over_words_kept_leaves_out() -> None:
     """KL(q||p) = Q KL(q|S || p|S) + (1 - Q) KL(q|S^c || p|S^c) + that of the masses Q and P of S."""
     q, p = np.random.default_rng(3).dirichlet(np.ones(7), size=2)
@@ -166,9 +181,9 @@ REFUSED = (
     ("full(past(k1))", {}, "the next token alone"), ("full(full(k1))", {}, "the next token alone"),
     ("full(T)", {}, "the next token alone"), ("full(A*k1)", {}, "the next token alone"),
     ("full(k1)", {"level": "sequence"}, "choose level token"),
-    ("loo(full(k1))", SAMPLE, "not handled together"),
-    ("full(k1)", {**SAMPLE, "batch": "mean"}, "not handled together"),
-    ("R*full(k1)", {**SAMPLE, **REWARD, **OFF}, "not known at the prefix"),
+    ("loo(full(k1))", SAMPLE, "no sample's own score is there"),
+    ("full(k1)", {**SAMPLE, "batch": "mean"}, "no sample's own score is there"),
+    ("R*full(k1)", {**SAMPLE, **REWARD, "batch": "mean"}, "add it instead"),
     ("abs(k1)*full(k1)", SAMPLE, "only sums of products"), ("exp(R*full(k1))", SAMPLE, "only sums of"),
     ("log(full(k1))", SAMPLE, "need not be positive"), ("log(full(M*k1))", SAMPLE, "need not be positive"),
     ("full_kl(q)", {}, "takes 2 policies among q, p, mu, old"),

@@ -13,6 +13,7 @@ Along a sequence the h_j are functions of the prefix, which no parameter is: the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,7 +24,7 @@ from klsym.convert import in_core
 from klsym.engine import outside
 from klsym.engine.explain_outside import witness_against_kl
 from klsym.engine.explain_setting import Setting
-from klsym.engine.explain_vocabulary import CONSTANT, attached, simple
+from klsym.engine.explain_vocabulary import CONSTANT, attached, simple, start
 from klsym.engine.verdict import Meaning, Step, Verdict
 from klsym.errors import UsageError
 from klsym.language import PARAMETERS, REWARDS, M, log_mu, log_old, log_p, log_q, parameter, rho, s, sg
@@ -31,8 +32,8 @@ from klsym.parser import parse
 from klsym.render import losses
 from klsym.render.losses import Written
 from klsym.render.spelling import LATEX, TEXT, Text
-from klsym.render.tree import Gradient, Mean
-from klsym.sums import OverVocabulary
+from klsym.render.tree import Mean
+from klsym.sums import OverBatch, OverVocabulary
 
 DRAWN = {log_q, log_p, log_mu, log_old, *REWARDS}
 OUTSIDE = (
@@ -42,6 +43,10 @@ OUTSIDE = (
 MOVED = (
     "open: whether this field is the gradient of anything, as full(..) is detached or stands beside what is"
     " drawn from q; its coefficient is proved"
+)
+IN_PRODUCT = "full(..) multiplies what is drawn, whose mean over a batch is not handled: add it instead"
+ONE_NUMBER = (
+    "full(..) is one number, the same for all outcomes of one prefix: as a reward it tells none of them apart"
 )
 LEFT_OUT = (
     "where M is 0, c is 0: nothing tells these words apart, so that the policy among them never moves towards"
@@ -62,7 +67,7 @@ class Held:
     names: dict[Any, Any]
 
 
-def held(loss: Any, on_policy: bool) -> Held:
+def held(loss: Any, on_policy: bool, use: str = "loss") -> Held:
     """The loss with its exact means, and the means of what multiplies their gradients, as numbers.
 
     >>> from klsym.language import k1, k3
@@ -85,11 +90,11 @@ def held(loss: Any, on_policy: bool) -> Held:
         return parameter(fresh)
 
     moving = []
-    for of, dummy in dummies.items():
+    for of, dummy in dummies.items() if use == "loss" else ():
         slope = _mean_of(sympy.diff(opened, dummy), back, on_policy).xreplace(back)
         if slope != 0:
             moving.append((named(slope), of.args[0]))
-    drawn = opened.free_symbols & DRAWN
+    drawn = opened.free_symbols & DRAWN or use == "reward"
     values = {d: named(of) for d, of in back.items() if drawn and opened.has(d)}
     return Held(opened.xreplace(values) if drawn else sympy.S.Zero, tuple(moving), names)
 
@@ -111,13 +116,18 @@ def explain_means(
 ) -> Verdict:
     """The verdict on the sampled loss, its numbers h written as what they are."""
     loss = written.expression
-    found = held(loss, setting.on_policy)
-    sampled = found.still + sympy.Add(*(h * rho * x for h, x in found.moving))
-    if not in_core(sampled):
+    found = held(loss, setting.on_policy, setting.use)
+    still = _centred(found.still) if setting.batch != "none" else found.still
+    sampled = still + sympy.Add(*(h * rho * x for h, x in found.moving))
+    if not (in_core(sampled) or loss.atoms(OverBatch)):
         raise UsageError(f"{written.text[:60]!r}: {OUTSIDE}")
     inner = explained(Written(losses.show(sampled, TEXT), sampled), setting)
+    if not _told(inner, found):
+        return _as_typed(written, setting, inner, _reading(sampled, found))
+    if setting.batch != "none" or loss.atoms(OverBatch):
+        raise UsageError(f"{written.text[:60]!r}: {IN_PRODUCT}")
     coefficient = _read(inner.coefficient, found, loss)
-    steps, zero = _steps(loss, setting, inner), inner.target == "zero"
+    steps, zero = _steps(written, setting, inner), inner.target == "zero"
     witness = witness_against_kl(coefficient, outside.OPEN, setting, steps[0][1])
     known = _is_objective(loss, found, setting) and witness is not None
     return replace(
@@ -125,7 +135,7 @@ def explain_means(
         loss=written.text,
         loss_latex=losses.show(written, LATEX),
         per_sample=losses.show(_per_sample(found, setting, explained, loss), TEXT),
-        scores_named=(True, False),
+        scores_named=(setting.use == "loss", False),
         coefficient=losses.show(coefficient, TEXT),
         coefficient_latex=losses.show(coefficient, LATEX),
         gradient=inner.gradient if zero else Meaning("separable" if known else None),
@@ -142,6 +152,31 @@ def explain_means(
     )  # fmt: skip
 
 
+def _centred(h: Any) -> Any:
+    """What is the same for all samples of a batch is taken off by its mean."""
+    return sympy.Add(
+        *(term for term in sympy.Add.make_args(sympy.expand_mul(h)) if term.free_symbols & DRAWN)
+    )
+
+
+def _told(inner: Verdict, found: Held) -> bool:
+    """Do the numbers h stand in what is said of the expected gradient?"""
+    said = " ".join([inner.coefficient or "", *inner.gradient.complete.values()])
+    return any(re.search(rf"\b{h}\b", said) for h in found.names)
+
+
+def _as_typed(written: Written, setting: Setting, inner: Verdict, reading: str) -> Verdict:
+    """The numbers h have no part in the expected gradient: its verdict is that of the sampled loss."""
+    return replace(
+        inner,
+        loss=written.text,
+        loss_latex=losses.show(written, LATEX),
+        value=Meaning(None),
+        hypotheses=(reading, *inner.hypotheses),
+        notes=(*inner.notes, *([ONE_NUMBER] if setting.use == "reward" else [])),
+    )
+
+
 def _read(text: str | None, found: Held, loss: Any) -> Any:
     """A printed coefficient, the numbers h written as what they are."""
     free = {x.name for x in (loss.free_symbols | {*found.names}) - DRAWN} - {*PARAMETERS}
@@ -150,7 +185,7 @@ def _read(text: str | None, found: Held, loss: Any) -> Any:
 
 def _is_objective(loss: Any, found: Held, setting: Setting) -> bool:
     """Is the field that of E_m[L]?  Where nothing is detached, and m does not move or nothing is drawn."""
-    detached = loss.atoms(sg) or (setting.on_policy and loss.has(rho, log_mu))
+    detached = setting.use == "reward" or loss.atoms(sg) or (setting.on_policy and loss.has(rho, log_mu))
     return not detached and (not setting.on_policy or found.still == 0)
 
 
@@ -166,7 +201,7 @@ def _per_sample(
     total = sympy.S.Zero
     if found.still != 0:
         own = explained(Written(losses.show(found.still, TEXT), found.still), setting).per_sample
-        total += _read(own, found, loss) * s
+        total += _read(own, found, loss) * (s if setting.use == "loss" else 1)
     for h, x in found.moving:
         slope = simple(attached(x + sympy.diff(x, log_q)))
         total += h.xreplace(found.names) * (OverVocabulary(slope * s) if slope != 0 else 0)
@@ -190,15 +225,12 @@ def _defined(loss: Any) -> Iterator[str]:
             yield f"{losses.show(of, TEXT)} is not 0"
 
 
-def _steps(loss: Any, setting: Setting, inner: Verdict) -> tuple[Step, ...]:
+def _steps(typed: Written, setting: Setting, inner: Verdict) -> tuple[Step, ...]:
     """From the loss as it is typed."""
 
-    def start(spell: Text) -> str:
-        of = Gradient(losses.tree_of(loss, spell.positions))
-        return str(spell(Mean("q" if setting.on_policy else "mu", of)))
-
     [(_, first, latex), *rest] = inner.steps or [("", "0", "0")]
-    return ("", start(TEXT), start(LATEX)), (RULE, first, latex), *rest
+    text, printed = (str(spell(start(typed, setting, spell))) for spell in (TEXT, LATEX))
+    return ("", text, printed), (RULE, first, latex), *rest
 
 
 def _warnings(loss: Any, zero: bool, written: Written, setting: Setting) -> Iterator[str]:

@@ -67,6 +67,10 @@ NOT_LINEAR = (
     "stands inside a function that is not linear: full(..) is an exact mean, and no function of it is one"
 )
 PRODUCT = "stands beside another one: a product of two exact means is no mean of a product"
+IN_BATCH = (
+    "in a batch full(..) is read in a reward of single samples alone, where it is one number for all of them:"
+    " in a loss it pushes with the scores of all outcomes, and no sample's own score is there to be centred"
+)
 BESIDE = (
     "stands beside what is not known at the prefix: only constants, past(..), rho and a detached sum of later"
     " tokens may (1/T is not known there: leave the average out)"
@@ -121,16 +125,16 @@ def explain_vocabulary(
 ) -> Verdict:
     """The verdict on the sampled loss with the same mean and expected gradient, and what differs from it."""
     _refuse_setting(written, setting)
+    if _in_batch(written, setting):
+        return _function(written, setting, explained)
     typed, place = _without_options(written, setting)
     try:
         rest, exact = split(typed.expression, place.use == "reward")
         means = [sampled(one, place) for one in exact]
     except NoMean:
-        if (setting.level, setting.use) != ("sample", "loss"):
+        if setting.level != "sample":
             raise
-        from klsym.engine.explain_means import explain_means
-
-        return explain_means(written, setting, explained)
+        return _function(written, setting, explained)
     whole = _joined(rest + sympy.Add(*means))
     inner = explained(_printed(whole), place)
     alone = explained(_printed(rest), place) if rest != 0 and place.use == "loss" else None
@@ -154,6 +158,18 @@ def explain_vocabulary(
         return verdict
     value, constant = _value(written, setting, explained)
     return replace(verdict, value=value, value_constant=constant)
+
+
+def _function(
+    written: Written, setting: Setting, explained: Callable[[Written, Setting], Verdict]
+) -> Verdict:
+    from klsym.engine.explain_means import explain_means
+
+    return explain_means(written, setting, explained)
+
+
+def _in_batch(written: Written, setting: Setting) -> bool:
+    return setting.batch != "none" or bool(written.expression.atoms(OverBatch))
 
 
 def sampled_loss(written: Written, setting: Setting) -> Written:
@@ -180,8 +196,8 @@ def _refuse_setting(written: Written, setting: Setting) -> None:
     text = repr(written.text[:60])
     if setting.level == "sequence":
         raise UsageError(f"{text} sums over the vocabulary at each token: choose level token, or sample")
-    if setting.batch != "none" or written.expression.atoms(OverBatch):
-        raise UsageError(f"{text}: sums over the vocabulary and over a batch are not handled together")
+    if _in_batch(written, setting) and (setting.level, setting.use) != ("sample", "reward"):
+        raise UsageError(f"{text}: {IN_BATCH}")
     if setting.averaged:
         raise UsageError(
             f"{text}: with aggregate mean a sum over the vocabulary is no mean over the token drawn, as 1/T"
@@ -406,7 +422,7 @@ def _reading(whole: Any, setting: Setting) -> str:
     )
 
 
-def _start(typed: Written, setting: Setting, spell: Text) -> Any:
+def start(typed: Written, setting: Setting, spell: Text) -> Any:
     """E_m[sum_t grad L_t], or E_m[sum_t h_t s_t], as it was typed."""
     tokens = setting.level == "token"
     loss = losses.tree_of(typed.expression, spell.positions)
@@ -418,7 +434,7 @@ def _start(typed: Written, setting: Setting, spell: Text) -> Any:
 def _steps(typed: Written, setting: Setting, inner: Verdict) -> tuple[Step, ...]:
     if not inner.steps:
         return ()
-    text, latex = (spell(_start(typed, setting, spell)) for spell in (TEXT, LATEX))
+    text, latex = (spell(start(typed, setting, spell)) for spell in (TEXT, LATEX))
     (_, first, first_latex), *rest = inner.steps
     return ("", text, latex), (RULE, first, first_latex), *rest
 
@@ -427,7 +443,7 @@ def _witness(typed: Written, setting: Setting, inner: Verdict) -> dict[str, Any]
     """The equation that is refuted, in the words of the loss."""
     if inner.witness is None or not inner.steps:
         return inner.witness
-    refuted = inner.witness["refutes"].replace(inner.steps[0][1], TEXT(_start(typed, setting, TEXT)), 1)
+    refuted = inner.witness["refutes"].replace(inner.steps[0][1], TEXT(start(typed, setting, TEXT)), 1)
     return {**inner.witness, "refutes": refuted}
 
 
