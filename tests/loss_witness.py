@@ -112,7 +112,8 @@ def _witness_forest(witness: dict[str, Any], case: Case, second: bool) -> tuple[
                 A.append(paid[k] if paid is not None else before + R[k])
             tokens = int(data["T"][k]) - 1 if "T" in data else 0
             after.append(forced(tokens) if then is None else grown(then, before + R[k]))
-        old, M = numbers(data, "old", q), numbers(data, "M", 0 * q)
+        tilted = q * np.arange(1, len(q) + 1)  # on no bound that old = q would meet
+        old, M = numbers(data, "old", tilted / tilted.sum()), numbers(data, "M", 0 * q)
         return Node(np.log(q), np.log(p), np.log(mu), R, tuple(after), np.log(old), M)
 
     tree = Tree(grown(witness.get("tree") or {**witness, **rewards}), A, parameters)

@@ -71,6 +71,11 @@ TREES = 24  # on which a curl is looked for
 TWISTED = 1e-9
 ROWS = {log_q: "q", log_p: "p", log_mu: "mu", log_old: "old"}
 SAME_TOKEN = "with use reward, clamps and other functions are handled with credit same-token alone"
+UNDECIDED = (
+    f"open: it has no name, and on none of {TREES} trees was it found to be no gradient (on-policy), or to"
+    " differ from what numbers say it is (off-policy)"
+)
+AT_BOUNDS = "where a bound is met exactly the slope is another one: the mean leaves out samples that do so"
 NOT_PROVED = "outside the decidable core: this verdict is not proved, it rests on SymPy"
 OWN_WEIGHT = "clamps and other functions are handled with weights token alone: rho is that of each token"
 
@@ -86,7 +91,8 @@ def explain_outside_tokens(
     told = (*branch_hypotheses(setting, tied, bounds, loss), *_readings(h))
     smooth = _without_kinks(loss, h, setting)
     if smooth is not None:
-        return _renamed(explained(smooth), written, setting, told)
+        return _on_bounds(_renamed(explained(smooth), written, setting, told), h)
+    h = _settled(h)
     verdict = _verdict(written, setting, loss, h)
     inside = unclamped(typed, loss)
     plain = tuple((case.conditions, case.coefficient) for case in cases(h))
@@ -99,7 +105,7 @@ def explain_outside_tokens(
         bias_cases=_placed(bias(plain, inside, setting), lambda value: _at_token(value) * over),
     )
     facts = facts_outside(loss, h, _at_token)
-    said = token_warnings(verdict, facts)
+    said = (*token_warnings(verdict, facts), *([UNDECIDED] if verdict.target is None else []))
     return replace(verdict, warnings=said + kink_warnings(typed, setting, tied) + undefined(loss, h))
 
 
@@ -137,6 +143,28 @@ def _renamed(verdict: Verdict, written: Written, setting: Setting, told: tuple[s
         hypotheses=(*told, *verdict.hypotheses),
         steps=(_start(written, setting), ("no other branch", text, latex), *rest),
         warnings=(NOT_PROVED, *verdict.warnings),
+    )
+
+
+def _settled(h: Any) -> Any:
+    """Without the branches that are never taken."""
+    rows = cases(h)
+    return rows[0].coefficient if len(rows) == 1 else h
+
+
+def _on_bounds(verdict: Verdict, h: Any) -> Verdict:
+    """With the slope of samples that stand on a bound, where it is another one."""
+    rows = tuple((case.conditions, case.coefficient) for case in cases(h))
+    if len(rows) < 2:
+        return verdict
+    over = length if verdict.setting.averaged else sympy.S.One
+    told = _placed(rows, _at_token)
+    return replace(
+        verdict,
+        per_sample=losses.show(_at_token(h) / over, TEXT),
+        per_sample_cases=_placed(told, lambda value: value / over, conditions=False),
+        scores_named=(False, verdict.scores_named[1]),
+        hypotheses=(*verdict.hypotheses, AT_BOUNDS),
     )
 
 
