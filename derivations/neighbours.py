@@ -1,12 +1,14 @@
 """Neighbouring papers on KL penalties: losses as rewards, off-policy forms, unnormalised divergences.
 
 Sources: LI = Liu et al. 2025, "Rethinking KL Regularization in RLHF"; ZH = Zhang et al. 2025, "On the Design
-of KL-Regularized Policy Gradient Algorithms"; SH = Shah et al. 2025, "A Comedy of Estimators".
+of KL-Regularized Policy Gradient Algorithms"; SH = Shah et al. 2025, "A Comedy of Estimators"; MR = Mroueh
+2026, "Reinforcement Learning with Verifiable Rewards: GRPO's Loss, Dynamics, and Success Amplification".
 """
 
 import math
 
 import mpmath
+import numpy as np
 import sympy
 
 from klsym.calculus import (
@@ -31,6 +33,7 @@ from klsym.calculus import (
     log_q,
     mu,
     p,
+    parameter,
     q,
     r,
     rho,
@@ -148,6 +151,51 @@ def k3_is_the_unnormalised_kl():
 def k3_without_its_weight():
     """Off-policy, k3 needs the attached weight: E_mu[grad(rho k3)] is the gradient (offpolicy.rho-k3)."""
     return derive(expected_gradient(k3, under=mu)).differs_from(grad(KL(q, p)))
+
+
+# ---------------------------------------------------------------------------- rewards of 0 and 1, normalised
+P, P_p, sigma, a = (parameter(name) for name in ("P", "P_p", "sigma", "a"))
+ADVANTAGE = (f - P) / sigma
+
+
+def success(k1, log_q, w):
+    """A reward of 0 or 1, for the oracle: whether 7 log p has an odd integer part."""
+    return np.floor(7 * np.real(log_q - k1)) % 2
+
+
+@claim(
+    "neighbour.grpo-success-recurrence",
+    source="MR",
+    instances={"f": success},
+    reading=(
+        "f is the reward, 0 or 1 at each sample, which is all that the first two premises say of it;"
+        " sigma = sqrt(P (1 - P)) with P the success probability of the previous policy",
+        "at a = log E_p[exp((f - P)/(beta sigma))] the first is an equality just at"
+        " q* = p exp((f - P)/(beta sigma) - a), the maximiser (optimum.reverse): P' = E_q*[f] is to 1 - P' as"
+        " E_p[f exp(f/(beta sigma))] to E_p[(1 - f) exp(f/(beta sigma))]",
+        "so that the last says P'/(1 - P') = exp(1/(beta sigma)) P_p/(1 - P_p):"
+        " logit P' = logit P_p + 1/(beta sqrt(P (1 - P)))",
+    ),
+)
+def success_of_the_next_policy():
+    """The advantage takes two values, 1/sigma apart, so that q*/p does too, exp(1/(beta sigma)) apart."""
+    step = exp(1 / (beta * sigma))
+    succeeds = expectation(f * exp(f / (beta * sigma)), under=p)
+    fails = expectation((1 - f) * exp(f / (beta * sigma)), under=p)
+    binary = (
+        (succeeds, step * expectation(f, under=p)),
+        (fails, expectation(1 - f, under=p)),
+        (expectation(f, under=p), P_p),
+    )
+    return (
+        derive(expectation(ADVANTAGE, under=q) - beta * KL(q, p)).at_most(
+            beta * (a - 1 + expectation(exp(ADVANTAGE / beta - a), under=p)),
+            rows=[{"u": ADVANTAGE / beta - a - k1, "at": q, "scale": beta}],
+        ),
+        derive((1 - P_p) * succeeds, premises=binary).equals(
+            step * P_p * fails, using=[(0, P_p - 1), (1, P_p * step), (2, -step)]
+        ),
+    )
 
 
 # ---------------------------------------------------------------------------- k3 as a first-order stand-in

@@ -31,7 +31,7 @@ REWARDS = (R, A, M)  # what differs from sample to sample, and does not depend o
 LATEX_NAMES = {
     "log_q": r"\log q", "log_p": r"\log p", "log_mu": r"\log\mu", "lam": r"\lambda",
     "log_old": r"\log\pi_{\mathrm{old}}",
-    "beta": r"\beta", "eps": r"\varepsilon", "alpha": r"\alpha", "nu": r"\nu",
+    "beta": r"\beta", "eps": r"\varepsilon", "alpha": r"\alpha", "nu": r"\nu", "sigma": r"\sigma",
 }  # fmt: skip
 PARAMETERS = ("lam", "beta", "eps", "alpha", "n", "T")
 GRAMMAR_NODES = (

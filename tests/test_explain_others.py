@@ -77,6 +77,16 @@ def test_a_baseline_that_is_differentiated_pushes_q_to_mu() -> None:
     assert not any("put sg(..)" in line for line in detached.warnings)
 
 
+def test_the_recurrence_of_success_stands_where_it_holds() -> None:
+    """A KL to the reference beside normalised rewards, ascended and not descended."""
+    said = {
+        loss: [note for note in explain(loss, **REWARD).notes if "success-recurrence" in note]
+        for loss in ("normalised(R) - 0.04*k1", "normalised(R) + 0.04*k1", "normalised(R) - beta*k3")
+    }
+    assert [len(notes) for notes in said.values()] == [1, 0, 0]
+    assert "logit P' = logit P_p + 25/sqrt(P*(1 - P))" in said["normalised(R) - 0.04*k1"][0]
+
+
 # one word off, another objective
 NEIGHBOURS = (
     ("rho*loo(R - beta*k1)", "loo(rho*(R - beta*k1))", BOTH), ("loo(R)", "centred(R)", REWARD),

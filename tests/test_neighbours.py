@@ -29,6 +29,7 @@ from klsym.calculus import (
     log_q,
     mu,
     p,
+    parameter,
     q,
     r,
     rho,
@@ -81,6 +82,13 @@ CLAIMS: dict[str, tuple[str, ...]] = {
         f"sum_x[{INTEGRAND}] = KL(q||p)",
     ),
     "neighbour.grpo-missing-weight": ("E_mu[grad k3] != grad KL(q||p) in general",),
+    "neighbour.grpo-success-recurrence": (
+        "E_q[(f - P)/sigma] - beta KL(q||p) <="
+        " beta*(a - 1) + E_p[beta*exp(f/(beta*sigma) - a - P/(beta*sigma))];"
+        " equality iff f/(beta*sigma) = k1 + a + P/(beta*sigma) wherever q > 0",
+        "E_p[f*(exp(f/(beta*sigma)) - P_p*exp(f/(beta*sigma)))] ="
+        " E_p[P_p*(exp(f/(beta*sigma) + 1/(beta*sigma)) - f*exp(f/(beta*sigma) + 1/(beta*sigma)))]",
+    ),
     "neighbour.k3-loss-first-order": (
         "k1 + r - 1 = k3",
         "k1 - (1 - r) = k3 = 1/2 (r - 1)^2 - 1/3 (r - 1)^3 + 1/4 (r - 1)^4 - 1/5 (r - 1)^5 + O((r - 1)^6),"
@@ -128,6 +136,24 @@ def both(estimator: Any, reward: Any = 1, loss: Any = 1) -> Any:
     return reward * expectation(s * sg(estimator), under=q) + loss * expected_gradient(estimator, under=q)
 
 
+P, P_p, sigma = (parameter(name) for name in ("P", "P_p", "sigma"))
+STEP, WEIGHT = exp(1 / (beta * sigma)), exp(f / (beta * sigma))
+BINARY = (
+    (expectation(f * WEIGHT, under=p), STEP * expectation(f, under=p)),
+    (expectation((1 - f) * WEIGHT, under=p), expectation(1 - f, under=p)),
+    (expectation(f, under=p), P_p),
+)
+
+
+def next_success(step: Any = STEP, before: Any = P_p, premises: Any = BINARY) -> Any:
+    """P'/(1 - P') = step before/(1 - before), used as the proof uses its premises."""
+    using = [(0, before - 1), (1, before * step), (2, -step)][-len(premises) :]
+    using = [(i, m) for i, (_, m) in enumerate(using)]
+    return derive((1 - before) * expectation(f * WEIGHT, under=p), premises=premises).equals(
+        step * before * expectation((1 - f) * WEIGHT, under=p), using=using
+    )
+
+
 WRONG: dict[str, list[Make]] = {
     "neighbour.loss-as-reward": [
         lambda: of(g).equals(sample(s * sg(g))),
@@ -169,6 +195,12 @@ WRONG: dict[str, list[Make]] = {
         lambda: averaged(rho * k3).differs_from(grad(KL(q, p))),
         lambda: averaged(k3).equals(grad(KL(q, p))),
     ],
+    "neighbour.grpo-success-recurrence": [
+        lambda: next_success(step=exp(1 / beta)),  # the root is missing
+        lambda: next_success(step=exp(-1 / (beta * sigma))),  # the wrong way
+        lambda: next_success(before=P),  # the previous policy where the reference stands
+        lambda: next_success(premises=BINARY[2:]),  # rewards of more than two values
+    ],
     "neighbour.k3-loss-first-order": [
         lambda: derive(sample(k1 - (1 - r))).equals(sample(k2)),
         lambda: derive(sample(k1 - (1 - r))).equals(sample(0)),
@@ -189,6 +221,23 @@ def test_every_claim_has_a_wrong_neighbour() -> None:
 def test_a_wrong_neighbour_is_refused(make: Make) -> None:
     with pytest.raises(ProofError, match=r"the two sides differ|no finite model tells"):
         make()
+
+
+# ---------------------------------------------------------------------------- the recurrence, by optimisation
+@pytest.mark.parametrize(("before", "strength"), [(0.2, 1.0), (0.5, 4.0), (0.9, 0.7)])
+def test_the_maximiser_has_the_success_that_is_claimed(before: float, strength: float) -> None:
+    """Ascent along the natural gradient; the first three of five outcomes succeed."""
+    reference = np.array([0.1, 0.15, 0.05, 0.3, 0.4])
+    advantage = (np.array([1.0, 1, 1, 0, 0]) - before) / math.sqrt(before * (1 - before))
+    logits = np.zeros(5)
+    for _ in range(100):
+        policy = np.exp(logits - logits.max()) / np.exp(logits - logits.max()).sum()
+        slope = advantage - strength * np.log(policy / reference)
+        logits += (slope - policy @ slope) / strength / 4
+    success, start = policy[:3].sum(), reference[:3].sum()
+    gain = math.log(success / (1 - success)) - math.log(start / (1 - start))
+    assert gain == pytest.approx(1 / (strength * math.sqrt(before * (1 - before))), rel=1e-9)
+    assert abs(gain - 1 / strength) > 0.1
 
 
 # ---------------------------------------------------------------------------- generic functions

@@ -22,8 +22,8 @@ from klsym.render.text import chain, show_statement, show_theorem
 SEEN = {
     "mathbb{E}": "𝔼", "mathbb{R}": "ℝ", "mathcal{N}": "𝒩", "mathbf{u}": "𝐮", "mathbf{v}": "𝐯",
     "nabla": "∇", "beta": "β", "lambda": "λ", "mu": "μ", "nu": "ν", "rho": "ρ", "phi": "ϕ", "chi": "χ",
-    "varepsilon": "ε", "ell": "ℓ", "infty": "∞", "star": "⋆", "sum": "∑", "prod": "∏", "partial": "∂",
-    "Phi": "Φ",
+    "sigma": "σ", "varepsilon": "ε", "ell": "ℓ", "infty": "∞", "star": "⋆", "sum": "∑", "prod": "∏",
+    "partial": "∂", "Phi": "Φ",
     "le": "≤", "ge": "≥", "ne": "≠", "in": "∈", "notin": "∉", "not\\le": "≰", "iff": "⟺", "implies": "⟹",
     "Rightarrow": "⇒", "forall": "∀", "to": "→", "propto": "∝",
     "mid": "∣", "cdot": "·", "Vert": "‖", "|": "‖",

@@ -42,7 +42,7 @@ from klsym.engine.targets import Target, recognise, recognise_value
 from klsym.engine.verdict import Meaning, Verdict
 from klsym.errors import Refused, UsageError
 from klsym.kernel.derivatives import in_slot
-from klsym.language import H, length, others, own, rho, s, sg, without_sg
+from klsym.language import H, R, length, others, own, parameter, rho, s, sg, without_sg
 from klsym.names import SAMPLE_BASES, parse_name
 from klsym.render import formulas, losses
 from klsym.render.losses import Written
@@ -62,6 +62,11 @@ ALONE = (
 SCALED = (
     "large n (a limit): normalised(h) weighs h by 1/sd(h) and what is added to it by 1, so that against h it"
     " weighs sd(h) times what is written: a penalty fades as the rewards agree"
+)
+SUCCESS = (
+    "rewards 0 or 1, large n (a limit), batches of an old policy with the success probability P, {beta} > 0:"
+    " the policy that is best against them has the success P' with logit P' = logit P_p + {step}, P_p"
+    " that of p (neighbour.grpo-success-recurrence)"
 )
 ATTACHED = (
     "the sum over other samples is differentiated, and meets their scores: put sg(..) around a baseline, as"
@@ -379,9 +384,21 @@ def _beside(written: Written, main: Written, rest: Written, setting: Setting) ->
         objective_latex=None,
         shown="",
         steps=(),
-        notes=(_adds(rest, other, gradient), *spread.notes, SCALED),
+        notes=(_adds(rest, other, gradient), *spread.notes, SCALED, *_recurrence(main, other)),
         warnings=tuple(dict.fromkeys((*spread.warnings, *said))),
     )
+
+
+def _recurrence(main: Written, other: Verdict) -> tuple[str, ...]:
+    """What normalised(R) - beta KL(q||p) makes of rewards 0 and 1, from one policy to the next."""
+    if main.expression != Normalised(R) or other.target != "reverse-kl":
+        return ()
+    beta, P = -to_sympy(other.gradient.parts["reverse-kl"]), parameter("P")
+    if beta.has(n) or beta.is_negative:
+        return ()
+    step = losses.show(1 / (beta * sympy.sqrt(P * (1 - P))), TEXT)
+    said = SUCCESS if beta.free_symbols else SUCCESS.replace(", {beta} > 0", "")
+    return (said.format(beta=losses.show(beta, TEXT), step=step),)
 
 
 def _own(rest: Any, setting: Setting) -> str:

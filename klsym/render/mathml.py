@@ -24,8 +24,8 @@ from klsym.render.tree import Formula
 OPERAND, FENCED, SIGN, RELATION, OPEN, CLOSE, BAR, FUNCTION, LARGE, SPACE = range(10)
 LETTERS = {
     "alpha": "α", "beta": "β", "gamma": "γ", "nu": "ν", "lambda": "λ", "mu": "μ", "rho": "ρ", "phi": "ϕ",
-    "chi": "χ", "pi": "π", "theta": "θ", "varepsilon": "ε", "ell": "ℓ", "Phi": "Φ", "infty": "∞",
-    "nabla": "∇", "partial": "∂", "star": "⋆", "ldots": "…", "forall": "∀", "#": "#",
+    "sigma": "σ", "chi": "χ", "pi": "π", "theta": "θ", "varepsilon": "ε", "ell": "ℓ", "Phi": "Φ",
+    "infty": "∞", "nabla": "∇", "partial": "∂", "star": "⋆", "ldots": "…", "forall": "∀", "#": "#",
 }  # fmt: skip
 RELATIONS = {
     "ne": "≠", "le": "≤", "ge": "≥", "ll": "≪", "in": "∈", "notin": "∉", "propto": "∝", "to": "→",

@@ -46,7 +46,7 @@ from klsym.render.tree import (
 
 GREEK = {
     "lam": r"\lambda", "beta": r"\beta", "eps": r"\varepsilon", "alpha": r"\alpha", "nu": r"\nu",
-    "gamma": r"\gamma", "mu": r"\mu", "rho": r"\rho",
+    "sigma": r"\sigma", "gamma": r"\gamma", "mu": r"\mu", "rho": r"\rho",
 }  # fmt: skip
 NAMES = GREEK | {
     "k1": "k_1", "k2": "k_2", "k3": "k_3", "log_q": r"\log q", "log_p": r"\log p", "log_mu": r"\log\mu",

@@ -1,7 +1,7 @@
 r"""The sources of the claims, in one place: the list for a reader, and \bibitem's for the paper.
 
 >>> print(listing().splitlines()[-2])
-AM   Amini, Vieira & Cotterell, "Better Estimation of the KL Divergence Between Language Models",
+MR   Y. Mroueh, "Reinforcement Learning with Verifiable Rewards: GRPO's Loss, Dynamics, and Success
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ SOURCES = {
                arxiv="2505.17508"),
         Source("AM", "Amini, Vieira & Cotterell",
                "Better Estimation of the KL Divergence Between Language Models", 2025, arxiv="2504.10637"),
+        Source("MR", "Y. Mroueh", "Reinforcement Learning with Verifiable Rewards: GRPO's Loss, Dynamics,"
+               " and Success Amplification", 2026, arxiv="2503.06639"),
     )
 }  # fmt: skip
 TAG = re.compile(rf"\b({'|'.join(SOURCES)})\b(?!\s*=)")
