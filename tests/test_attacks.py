@@ -45,7 +45,7 @@ SEQUENCES = world((FULL[0],), (FULL[1], EDGE[0]), (FULL[1], EDGE[1]), (FULL[1], 
 
 @pytest.fixture(scope="module")
 def tally() -> Tally:
-    return attack(300, 20)
+    return attack(150, 20)
 
 
 def test_no_accepted_theorem_is_contradicted(tally: Tally) -> None:

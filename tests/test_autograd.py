@@ -20,10 +20,10 @@ from random_losses import SETTINGS, Case
 from klsym.parser import parse
 
 SEEDS = {"torch": 11, "jax": 12}
-RING = {"torch": 240, "jax": 60}
-OUTSIDE = {"torch": 48, "jax": 0}  # beside the written ones
-WRONG = {"torch": 240, "jax": 60}
-SOFTMAX = {"torch": 60, "jax": 20}
+RING = {"torch": 120, "jax": 16}
+OUTSIDE = {"torch": 12, "jax": 0}  # beside the written ones
+WRONG = {"torch": 80, "jax": 20}
+SOFTMAX = {"torch": 20, "jax": 8}
 LITERAL = ("rho*k3", "sg(rho)*k2", "sg(k1)*log_q", "clip(k1, -0.5, 0.5)*rho", "abs(k1)")
 
 
@@ -57,7 +57,7 @@ def test_losses_hold_every_setting_and_every_kind() -> None:
     for setting in SETTINGS:
         texts = [case.text for case in cases if (case.sampling, case.use) == setting]
         found = Counter(name for text in texts for name in ("sg(", "rho", "k3", "lam", "R") if name in text)
-        assert len(texts) == len(cases) / len(SETTINGS) and min(found.values()) > 4, (setting, found)
+        assert len(texts) == len(cases) / len(SETTINGS) and min(found.values()) > 3, (setting, found)
 
 
 @pytest.mark.parametrize("name", judge.WRONG)

@@ -151,7 +151,7 @@ def test_signs(text: str, expected: tuple[int, ...] | None) -> None:
 def test_signs_agree_with_values_on_a_grid() -> None:
     stream = np.random.default_rng(3)
     x, decided = np.linspace(-9, 9, 4001), 0
-    for _ in range(60):
+    for _ in range(25):
         terms = stream.integers(-4, 5, size=(4, 3))
         text = " + ".join(f"({c})*k1**{abs(n)}*exp({a}*k1)" for c, n, a in terms)
         if not to_ring(parse(text)):
@@ -163,7 +163,7 @@ def test_signs_agree_with_values_on_a_grid() -> None:
         seen = {int(np.sign(v)) for v in values[np.abs(values) > 1e-9 * size]}
         assert found is None or seen <= set(found)
         decided += found is not None
-    assert decided > 40
+    assert decided > 16
 
 
 def test_signs_that_occur_together() -> None:

@@ -300,7 +300,7 @@ def test_every_proof_replays(loss: str, options: dict[str, str], target: str, fi
     assert verdict.proofs[0].theorem.kind == "proved"
 
 
-@pytest.mark.parametrize(("loss", "options", "target", "field"), ROWS[::3], ids=IDS[::3])
+@pytest.mark.parametrize(("loss", "options", "target", "field"), ROWS[::8], ids=IDS[::8])
 def test_the_cross_check_agrees(loss: str, options: dict[str, str], target: str, field: Any) -> None:
     checked = with_check(ask(loss, options), parse(loss))
     assert checked.check is not None and checked.check["passed"], checked.check
@@ -321,7 +321,7 @@ SETTINGS = st.fixed_dictionaries(
 CREDITS = st.sampled_from([{}, SAME, REWARD, TOTAL])
 
 
-@settings(max_examples=25)
+@settings(max_examples=8)
 @given(LOSSES, SETTINGS, CREDITS)
 def test_random_losses(loss: str, setting: dict[str, str], credit: dict[str, str]) -> None:
     """The printed coefficient has the field for its mean, and what is called a gradient has no twist."""
@@ -511,7 +511,8 @@ def test_a_mean_that_holds_scores_is_never_called_a_target(
     sampling: str, credit: str, weights: str, aggregate: str
 ) -> None:
     options = {"sampling": sampling, "credit": credit, "weights": weights, "aggregate": aggregate}
-    for loss in ("k1", "R", "rho*R", "log_q"):
+    turn = len(sampling) + len(credit) + len(weights) + len(aggregate)
+    for loss in ("k1", "rho*R") if turn % 2 else ("R", "log_q"):  # each in half of the settings
         try:
             verdict = ask(loss, {**REWARD, **options})
         except UsageError:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from klsym.figures import gallery
 from klsym.figures.gallery import GALLERY
 
 SCRIPT = runpy.run_path(str(Path(__file__).parents[1] / "notebooks" / "regenerate.py"))
@@ -73,6 +74,28 @@ def stored(notebook: str) -> list[str]:
 
 @pytest.mark.parametrize("name", GALLERY)
 def test_the_gallery_draws_what_the_notebook_shows(name):
-    drawn = base64.b64encode(GALLERY[name].make()._repr_png_()).decode()
+    """In that notebook alone; with labelled axes and a caption."""
+    figure = GALLERY[name].make()
+    drawn = base64.b64encode(figure._repr_png_()).decode()
     shown = [notebook for notebook in DRAWN_IN.values() if any(SAME(one, drawn) for one in stored(notebook))]
     assert shown == [DRAWN_IN[name]]
+    assert GALLERY[name].caption and not GALLERY[name].caption.endswith(".")
+    for ax in figure.axes:
+        labels = (ax.get_title("left"), ax.get_title(), ax.get_xlabel(), ax.get_ylabel())
+        assert any(labels) or any(text.get_text() for text in ax.texts)
+        if name in ("rewards", "variance", "batches", "coefficients"):
+            assert ax.get_xlabel() and (ax.get_ylabel() or name == "coefficients")
+
+
+def test_the_losses_off_policy_have_the_targets_that_are_drawn():
+    """The proofs behind the picture exist; a wrong target is refused."""
+    from klsym.calculus import KL, derive, expected_gradient, grad, mu, p, q
+    from klsym.errors import ProofError
+
+    targets = gallery._targets()
+    for loss, target in targets.values():
+        proof = derive(expected_gradient(loss, under=mu)).differentiate().equals(target)
+        assert proof.theorem.kind == "proved" and proof.trust == "kernel"
+    loss, _ = targets["k3"]
+    with pytest.raises(ProofError):
+        derive(expected_gradient(loss, under=mu)).differentiate().equals(grad(KL(q, p)))

@@ -26,8 +26,8 @@ RISING = ("reverse", "forward", "both", "entropy")
 
 
 def softmax(logits):
-    weights = np.exp(logits - logits.max())
-    return weights / weights.sum()
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True)
 
 
 def world(seed, size=3):
@@ -43,21 +43,21 @@ def field(name, logits, rewards, p, mu, scale):
     return q * (level - (q * level).sum())
 
 
-def flow(name, start, rewards, p, mu, scale):
-    """The end of dlog q_j/dt = C_j - sum q C, which has the zeros and the attractors of the field."""
-    logits = start - start.max()
+def flow(name, starts, rewards, p, mu, scale):
+    """Where dlog q_j/dt = C_j - sum q C ends, from each start; it has the zeros and attractors of the field."""
+    logits = starts - starts.max(axis=-1, keepdims=True)
     for _ in range(20_000):
         q = softmax(logits)
         level = rewards - scale * PENALTIES[name][1](q, p, mu)
-        move = np.clip(0.02 * (level - (q * level).sum()), -0.2, 0.2)
+        move = np.clip(0.02 * (level - (q * level).sum(axis=-1, keepdims=True)), -0.2, 0.2)
         logits = np.maximum(logits + move, -300)
-        logits = logits - logits.max()
+        logits = logits - logits.max(axis=-1, keepdims=True)
         if np.abs(q * move).max() < 1e-14:
             break
     return softmax(logits)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("name", RISING)
 def test_a_coefficient_that_rises_has_one_optimum_where_the_flow_ends(name, seed):
     stream, rewards, p, mu, scale = world(seed)
@@ -65,46 +65,46 @@ def test_a_coefficient_that_rises_has_one_optimum_where_the_flow_ends(name, seed
     assert found.unique and found.stationary[0].stable and not found.boundary
     policy = np.array(found.stationary[0].policy)
     assert np.abs(field(name, np.log(policy), rewards, p, mu, scale)).max() < 1e-12
-    for _ in range(3):
-        end = flow(name, stream.normal(size=3) * 2, rewards, p, mu, scale)
-        assert np.abs(end - policy).max() < 1e-8
+    ends = flow(name, stream.normal(size=(3, 3)) * 2, rewards, p, mu, scale)
+    assert np.abs(ends - policy).max() < 1e-8
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("name", ["k2", "k3", "rho*k2", "k1/rho", "rho*k1"])
 def test_the_flow_ends_at_a_predicted_policy(name, seed):
     stream, rewards, p, mu, scale = world(10 + seed)
     found = optimum(to_ring(PENALTIES[name][0]), scale, list(rewards), list(p), list(mu))
     ends = [s for s in (*found.stationary, *found.boundary) if s.stable]
-    for _ in range(6):
-        end = flow(name, stream.normal(size=3) * 1.5, rewards, p, mu, scale)
+    for end in flow(name, stream.normal(size=(6, 3)) * 1.5, rewards, p, mu, scale):
         assert min(np.abs(end - np.array(s.policy)).max() for s in ends) < 1e-6, (end, found)
 
 
-def newton(name, logits, rewards, p, mu, scale):
-    """A zero of C_j - C_3 near a start, or None."""
+def newton(name, starts, rewards, p, mu, scale):
+    """The zeros of C_j - C_3 that Newton's method finds from the starts."""
+
+    def policies(x):
+        return softmax(np.concatenate([x, np.zeros((len(x), 1))], axis=1))
 
     def gap(x):
-        level = rewards - scale * PENALTIES[name][1](softmax(np.append(x, 0.0)), p, mu)
-        return level[:-1] - level[-1]
+        level = rewards - scale * PENALTIES[name][1](policies(x), p, mu)
+        return level[:, :-1] - level[:, -1:]
 
-    x = np.array(logits, dtype=float)
+    x, settled = np.array(starts, dtype=float), np.zeros(len(starts), dtype=bool)
     for _ in range(60):
-        value = gap(x)
-        jacobian = np.array([(gap(x + h) - gap(x - h)) / 2e-6 for h in np.eye(len(x)) * 1e-6]).T
-        try:
-            move = np.linalg.solve(jacobian, value)
-        except np.linalg.LinAlgError:
-            return None
-        x = x - np.clip(move, -1, 1)
-        if np.abs(x).max() > 30 or not np.isfinite(x).all():
-            return None
-        if np.abs(move).max() < 1e-13:
-            return softmax(np.append(x, 0.0)) if np.abs(gap(x)).max() < 1e-9 else None
-    return None
+        columns = [(gap(x + h) - gap(x - h)) / 2e-6 for h in np.eye(2) * 1e-6]
+        (a, c), (b, d) = (column.T for column in columns)
+        u, v = gap(x).T
+        with np.errstate(all="ignore"):
+            move = np.stack([d * u - b * v, a * v - c * u], axis=1) / (a * d - b * c)[:, None]
+        step = np.where(settled[:, None], 0, np.clip(move, -1, 1))
+        settled |= np.abs(move).max(axis=1) < 1e-13
+        x = x - step
+        kept = np.isfinite(x).all(axis=1) & (np.abs(x) <= 30).all(axis=1)
+        x, settled = x[kept], settled[kept]
+    return policies(x[settled & (np.abs(gap(x)) < 1e-9).all(axis=1)])
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("name", ["k2", "k3", "rho*k2", "k1/rho", "rho*k1", "both"])
 def test_no_interior_policy_is_missed(name, seed):
     """Newton's method from a grid of starts finds nothing that is not listed, and all that is."""
@@ -112,13 +112,11 @@ def test_no_interior_policy_is_missed(name, seed):
     found = optimum(to_ring(PENALTIES[name][0]), scale, list(rewards), list(p), list(mu))
     listed = [np.array(s.policy) for s in found.stationary]
     seen = set()
-    for a in np.linspace(-6, 6, 9):
-        for b in np.linspace(-6, 6, 9):
-            zero = newton(name, (a, b), rewards, p, mu, scale)
-            if zero is not None:
-                near = [i for i, policy in enumerate(listed) if np.abs(zero - policy).max() < 1e-6]
-                assert near, (zero, listed)
-                seen.add(near[0])
+    grid = np.stack(np.meshgrid(*[np.linspace(-6, 6, 9)] * 2), axis=-1).reshape(-1, 2)
+    for zero in newton(name, grid, rewards, p, mu, scale):
+        near = [i for i, policy in enumerate(listed) if np.abs(zero - policy).max() < 1e-6]
+        assert near, (zero, listed)
+        seen.add(near[0])
     assert found.complete and len(seen) >= len(listed) - 1
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import mpmath
@@ -46,6 +47,7 @@ from klsym.ring import ZERO, ExpPoly
 
 DIGITS = 40
 BISECTIONS = 40
+_unfolded = lru_cache(maxsize=1024)(unfold)  # one expression has values at many places
 TINY = mpmath.mpf(10) ** -18
 NOTHING = sympy.Integer(0)
 BASIS = (k1, -r, R, A, sympy.Integer(1))  # reverse KL, forward KL, rewards, the constant that drops
@@ -356,12 +358,11 @@ def _least_squares(rows: list[tuple[list[Any], Any]]) -> list[Any] | None:
 def number(expression: Any, at: dict[Any, Any]) -> Any | None:
     """The real value of an expression to DIGITS digits, or None where it has none."""
     try:
-        value = sympy.N(unfold(expression).xreplace(at), DIGITS)
+        value = sympy.N(_unfolded(expression).xreplace(at), DIGITS)
     except (ValueError, TypeError):  # such as a comparison with infinity
         return None
-    return mpmath.mpf(value._mpf_) if value.is_Float else (
-        mpmath.mpf(int(value)) if value.is_Integer else None
-    )  # fmt: skip
+    known = value._mpf_ if value.is_Float else int(value) if value.is_Integer else None
+    return None if known is None else mpmath.mpf(known)
 
 
 def has_values(c: Any) -> bool:

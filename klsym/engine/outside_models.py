@@ -63,10 +63,8 @@ def _ties_of(c: Any) -> tuple[list[Any], Callable[[dict[Any, Any]], bool]]:
 
 def _step_with(step: Any, at_zero: int) -> Any:
     """The step with another value at a tie."""
-    x = step.args[0]
-    return (
-        2 * sympy.Heaviside(x, at_zero) - 1 if isinstance(step, sympy.sign) else sympy.Heaviside(x, at_zero)
-    )
+    at = sympy.Heaviside(step.args[0], at_zero)
+    return 2 * at - 1 if isinstance(step, sympy.sign) else at
 
 
 def _outcomes(model: dict[str, Any], fixed: dict[Any, Any]) -> list[tuple[Any, dict[Any, Any]]]:
