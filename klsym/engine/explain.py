@@ -30,7 +30,7 @@ from klsym.engine.explain_setting import (
 from klsym.engine.explain_slots import names_slots
 from klsym.engine.explaining import as_written as as_written
 from klsym.engine.explaining import explained as explained
-from klsym.engine.instead import instead_of
+from klsym.engine.meant import meant
 from klsym.engine.verdict import Verdict
 from klsym.errors import UsageError
 from klsym.render.losses import Written
@@ -69,7 +69,12 @@ def ask(loss: object, parameters: Iterable[str] = (), **options: str | None) -> 
     written = as_written(loss, parameters)
     setting = setting_of(written, options)
     verdict = with_terms(explained(written, setting), written.expression)
-    return replace(verdict, instead=instead_of(verdict, written))
+    target = meant(verdict, written)
+    if target is None:
+        return verdict
+    from klsym.engine.instead import instead_of  # seldom needed
+
+    return replace(verdict, instead=instead_of(verdict, written, target))
 
 
 def setting_of(written: Written, options: Mapping[str, str | None]) -> Setting:

@@ -13,13 +13,12 @@ from dataclasses import dataclass, replace
 from klsym.convert import to_ring
 from klsym.engine.derivation import Proof, derive
 from klsym.engine.explain_setting import CHOICES, Setting
-from klsym.engine.explain_slots import names_batches, names_slots
 from klsym.engine.explaining import as_written
 from klsym.engine.quantities import KL, expectation, expected_gradient, grad
 from klsym.engine.recommend import DENSITIES, judged
 from klsym.engine.verdict import Verdict
 from klsym.errors import NotInRing, ProofError, UsageError
-from klsym.language import A, M, R, Weight, log_mu, log_p, parameter, s, sg
+from klsym.language import A, R, s, sg
 from klsym.render.losses import Written
 from klsym.render.verdict import setting_words
 
@@ -52,13 +51,8 @@ class Instead:
         return f"write {self.loss}{place}: {where}, {said.format('', *self.kl)}"
 
 
-def instead_of(verdict: Verdict, written: Written) -> Instead | None:
-    """The right loss for the setting of a verdict; None where the loss is right, or is no KL penalty."""
-    if names_slots(written.expression) or names_batches(written.expression):  # said on purpose
-        return None
-    target = meant(verdict, written)
-    if verdict.setting.batch not in ("none", "leave-one-out") or target is None:
-        return None
+def instead_of(verdict: Verdict, written: Written, target: str) -> Instead | None:
+    """The right loss for the setting of a verdict, and the KL that was meant."""
     if target == "sampler":
         return _towards_the_sampler(verdict.setting)
     beside = "reward" in verdict.gradient.multiples or written.expression.has(R, A)
@@ -72,27 +66,6 @@ def instead_of(verdict: Verdict, written: Written) -> Instead | None:
                 proof = found.verdict.proofs[0]
                 return Instead(loss, place, changed, DENSITIES[target], proof, beside)
     return None
-
-
-def meant(verdict: Verdict, written: Written) -> str | None:
-    """The KL that a wrong loss is likely to mean: the one that its value estimates, else the reverse one.
-
-    None for a loss that is right, or that mentions no other policy.
-    """
-    names = written.expression.replace(lambda e: isinstance(e, Weight), lambda e: parameter("weight"))
-    if written.expression.has(M):  # masked on purpose
-        return None
-    if not written.expression.has(log_p):
-        compared = names.has(log_mu) and not names.has(R, A)
-        return "sampler" if compared and not verdict.setting.on_policy else None
-    parts = set(verdict.gradient.multiples) if not verdict.gradient.rest else {"rest"}
-    if parts and parts <= {"reward", "reverse-kl"}:
-        return None
-    values = set(verdict.value.multiples)
-    forward = "forward-kl" in values and "reverse-kl" not in values
-    if verdict.target == "forward-kl" and "reverse-kl" not in values:
-        return None
-    return "forward-kl" if forward else "reverse-kl"
 
 
 def _places(setting: Setting) -> Iterator[tuple[Setting, tuple[str, ...]]]:
