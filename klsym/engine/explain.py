@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from klsym.engine.explain_samples import refuse_unless_moderate as refuse_unless_moderate
@@ -94,5 +95,10 @@ def with_terms(verdict: Verdict, expression: Any) -> Verdict:
         return verdict
     from klsym.engine.explain_terms import terms_of
 
-    each = terms_of(expression, lambda e: explained(as_written(e, ()), verdict.setting))
-    return replace(verdict, terms=each)
+    return replace(verdict, terms=terms_of(expression, lambda e: _explained(e, verdict.setting)))
+
+
+@lru_cache(maxsize=256)
+def _explained(term: Any, setting: Setting) -> Verdict:
+    """Losses that are asked for one after the other often share their terms."""
+    return explained(as_written(term, ()), setting)

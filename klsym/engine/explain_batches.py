@@ -25,7 +25,6 @@ from klsym.engine.explain_samples import (
     explain_sample,
     hypotheses_of,
     named_gradient,
-    steps_of,
     uses_sampler,
     with_objective,
     witness_against_reverse_kl,
@@ -38,7 +37,7 @@ from klsym.engine.products import curl, of_batch, of_tokens, turning
 from klsym.engine.quantities import KL, Quantity, covariance, expectation, grad, sample, sample_gradient
 from klsym.engine.shorthands import expansion
 from klsym.engine.targets import Target, recognise
-from klsym.engine.verdict import Meaning, Verdict
+from klsym.engine.verdict import Chain, Meaning, Verdict
 from klsym.language import H, log_q, others, own, parameter, s
 from klsym.names import LOG_RATIOS, SAMPLE_BASES
 from klsym.render import formulas
@@ -139,7 +138,7 @@ def _batched(single: Verdict, centred: Centred, proofs: tuple[Proof, ...]) -> Ve
         single,
         per_sample=centred.per_sample,
         hypotheses=(*_readings(single), *hypotheses_of(proofs)),
-        steps=steps_of(proofs[0]),
+        steps=Chain(proofs[0]),
         proofs=proofs,
         implied=None,
         generated=None,

@@ -28,7 +28,6 @@ from klsym.engine.explain_samples import (
     named_gradient,
     refuse_unless_moderate,
     sampled_from,
-    steps_of,
     uses_sampler,
     with_objective,
     witness_against_reverse_kl,
@@ -39,7 +38,7 @@ from klsym.engine.objectives import at_policy, moves
 from klsym.engine.products import curl, of_batch, turning
 from klsym.engine.quantities import Quantity
 from klsym.engine.targets import Target, recognise, recognise_value
-from klsym.engine.verdict import Meaning, Verdict
+from klsym.engine.verdict import Chain, Meaning, Verdict
 from klsym.errors import Refused, UsageError
 from klsym.kernel.derivatives import in_slot
 from klsym.language import H, R, length, others, own, parameter, rho, s, sg, without_sg
@@ -140,7 +139,7 @@ def explain_others(written: Written, setting: Setting) -> Verdict:
         value_constant=constant,
         trust="kernel",
         hypotheses=(READINGS["leave-one-out" if start.context.premises else "mean"], *found.proof.hypotheses),
-        steps=steps_of(found.proof),
+        steps=Chain(found.proof),
         witness=None if found.reversed else _witness(start, found),
         inside_clamps=None,
         proofs=(found.proof, *found.more),

@@ -20,11 +20,10 @@ from klsym.engine.advice import batch_warnings, facts_outside
 from klsym.engine.derivation import Proof, derive
 from klsym.engine.explain_batches import APART, MEAN, READINGS, SIZE, m, n
 from klsym.engine.explain_outside import differentiated
-from klsym.engine.explain_samples import steps_of
 from klsym.engine.explain_setting import Setting
 from klsym.engine.indexed import mean_over_i
 from klsym.engine.quantities import Quantity, expectation
-from klsym.engine.verdict import Meaning, Verdict
+from klsym.engine.verdict import Chain, Meaning, Verdict
 from klsym.engine.witness import completed, models
 from klsym.errors import UsageError
 from klsym.language import (
@@ -89,7 +88,7 @@ def explain_outside_batch(
         coefficient_cases=tuple((on, sympy.expand(centred(x))) for on, x in single.coefficient_cases),
         gradient=Meaning(target, parts, None if named or target is None else c),
         hypotheses=(*_readings(single, setting), *dict.fromkeys((*single.hypotheses, *proof.hypotheses))),
-        steps=steps_of(proof),
+        steps=Chain(proof),
         proofs=(proof,),
         witness=None,
         inside_clamps=single.inside_clamps if setting.on_policy and scale == 1 else None,

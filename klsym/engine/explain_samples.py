@@ -22,7 +22,7 @@ from klsym.engine.generators import Generated, functional, generated
 from klsym.engine.objectives import gradient_of, objective
 from klsym.engine.quantities import KL, Quantity, expectation, expected_gradient, grad
 from klsym.engine.targets import Target, recognise, recognise_value
-from klsym.engine.verdict import Meaning, Step, Verdict
+from klsym.engine.verdict import Chain, Meaning, Verdict
 from klsym.engine.witness import shown_model
 from klsym.errors import ProofError, Refused, UsageError
 from klsym.kernel.meta import score_coefficient
@@ -33,7 +33,7 @@ from klsym.render import formulas, losses
 from klsym.render.divergences import functional_warning, generated_warnings
 from klsym.render.losses import Written
 from klsym.render.spelling import LATEX, TEXT
-from klsym.render.text import chain_in, show_theorem
+from klsym.render.text import show_theorem
 from klsym.render.tree import Name, quotient
 from klsym.ring import ZERO, ExpPoly
 
@@ -81,7 +81,7 @@ def explain_sample(written: Written, setting: Setting) -> Verdict:
         value_constant=formulas.element(constant),
         trust="kernel",
         hypotheses=hypotheses_of(proofs),
-        steps=steps_of(proofs[0]),
+        steps=Chain(proofs[0]),
         witness=_witness(form),
         inside_clamps=None,
         proofs=proofs,
@@ -289,8 +289,3 @@ def used_names(statement: Statement) -> set[str]:
 
 def hypotheses_of(proofs: tuple[Proof, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(line for proof in proofs for line in proof.hypotheses))
-
-
-def steps_of(proof: Proof) -> tuple[Step, ...]:
-    """The chain of a proof, in text and in LaTeX."""
-    return tuple((why, text, latex) for (text, latex), why in chain_in(proof, TEXT, LATEX))

@@ -28,7 +28,6 @@ from klsym.engine.explain_samples import (
     refuse_unless_moderate,
     sampled_from,
     shown_witness,
-    steps_of,
     uses_sampler,
     witness_against_reverse_kl,
 )
@@ -38,7 +37,7 @@ from klsym.engine.indexed import curl, sum_over_t, token_gradient, token_KL_grad
 from klsym.engine.objectives import at_policy, objective_under
 from klsym.engine.quantities import KL, Quantity, expectation, expected_gradient, grad
 from klsym.engine.reduce import Strategy, reduction
-from klsym.engine.verdict import Meaning, Verdict
+from klsym.engine.verdict import Chain, Meaning, Verdict
 from klsym.errors import ProofError
 from klsym.language import R, future, k1, now, past, r, s
 from klsym.names import SAMPLE_BASES, parse_name
@@ -88,7 +87,7 @@ def explain_tokens(written: Written, setting: Setting) -> Verdict:
         value_constant=value_constant,
         trust="kernel",
         hypotheses=(*_readings(loss, setting), *([ONCE] if field.constant else []), *hypotheses_of(proofs)),
-        steps=steps_of(main),
+        steps=Chain(main),
         witness=_witness(field, answer, found),
         inside_clamps=None,
         proofs=proofs,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -17,7 +17,8 @@ from klsym.render import formulas
 from klsym.render.combination import combination_latex
 from klsym.render.declared import declared
 from klsym.render.divergences import generated_json
-from klsym.render.spelling import LATEX
+from klsym.render.spelling import LATEX, TEXT
+from klsym.render.text import chain_in
 from klsym.render.values import shown
 from klsym.render.verdict import VerdictView
 from klsym.ring import ExpPoly
@@ -25,6 +26,32 @@ from klsym.ring import ExpPoly
 Cases = tuple[tuple[tuple[Any, ...], Any], ...]  # conditions (x, signs) and what the coefficient is there
 Step = tuple[str, str, str]  # rule, text, LaTeX
 UNNAMED = ("f-divergence", "separable", "none", None)  # targets whose objective no combination names
+
+
+class Chain(Sequence[Step]):
+    """The steps of a proof, printed when they are looked at.
+
+    Most verdicts are on the way to another one, or are asked for their target alone.
+    """
+
+    def __init__(self, proof: Proof) -> None:
+        self.proof = proof
+
+    @cached_property
+    def rows(self) -> tuple[Step, ...]:
+        """In text and in LaTeX."""
+        return tuple((why, text, latex) for (text, latex), why in chain_in(self.proof, TEXT, LATEX))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, at: Any) -> Any:
+        return self.rows[at]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and self.rows == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 @dataclass(frozen=True)
@@ -91,7 +118,7 @@ class Verdict(VerdictView):
     value_constant: str
     trust: str
     hypotheses: tuple[str, ...]
-    steps: tuple[Step, ...]
+    steps: Sequence[Step]
     witness: dict[str, Any] | None
     inside_clamps: Meaning | None
     warnings: tuple[str, ...] = ()

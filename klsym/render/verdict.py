@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from klsym.render import formulas
@@ -49,7 +50,7 @@ class VerdictView:
     value_constant: str
     trust: str
     hypotheses: tuple[str, ...]
-    steps: tuple[tuple[str, str, str], ...]
+    steps: Sequence[tuple[str, str, str]]
     witness: dict[str, Any] | None
     inside_clamps: Any
     warnings: tuple[str, ...]
