@@ -69,7 +69,7 @@ BAD: list[tuple[list[str], str]] = [
     (["explain", "k1", "--level", "token", "--batch", "mean"], "batch: samples are centred whole"),
     (["explain", "k1", "--aggregate", "mean"], "aggregate: a single sample has no length"),
     (["explain", "k1", "--weights", "prefix"], "weights: this is said of tokens"),
-    (["explain", "clip(rho, 0, 1)", "--level", "token", "--weights", "prefix"], "weights token alone"),
+    (["explain", "min(future(k3), 1)", "--level", "token"], "is differentiated here: put sg"),
     (["explain", "k1/T"], "is the length of a sequence, and a single sample has none"),
     (["explain", "k1", "--format", "pdf"], "--format.*pdf"),
     (["explain", "k1", "--param", "a b"], "parameter 'a b'"),
@@ -158,7 +158,7 @@ def test_check_of_tokens_and_batches(argv: list[str], capsys: Out) -> None:
 
 
 def test_a_stream_takes_the_options_of_tokens(monkeypatch: pytest.MonkeyPatch, capsys: Out) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO("k1\nclip(rho, 0, 1)*k1\nrho*k1\n"))
+    monkeypatch.setattr(sys, "stdin", io.StringIO("k1\nmin(future(k3), 1)\nrho*k1\n"))
     code, out, _ = run(capsys, "explain", "-", "--level", "token", "--weights", "prefix")
     answers = [json.loads(line) for line in out.splitlines()]
     assert code == 2 and "error" in answers[1]

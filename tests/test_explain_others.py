@@ -135,13 +135,8 @@ REFUSED: list[tuple[str, dict[str, str], str]] = [
     ("loo(k1)", {"batch": "mean"}, "says itself what is centred; leave batch out"),
     ("exp(others(k1)/n)", {}, "an exponent holds the sum over others"),
     ("loo(k3) + others(r)", REWARD, "two different functions of a batch"),
-    ("normalised(R)*k1", REWARD, "normalised(h) is handled alone"),
-    ("normalised(R)", {}, "normalised(h) is handled alone"),
-    ("normalised(R) + normalised(A)", REWARD, "normalised(h) is handled alone"),
-    ("normalised(R) - k1", {}, "normalised(h) is handled alone"),
     ("loo(loo(k1))", {}, "loo(..) inside loo(..)"),
     ("rho*loo(R)/T", {**SEQUENCE, **REWARD}, "is handled within loo(..) or centred(..)"),
-    ("clip(rho, 0.8, 1.2)*loo(R)", OFF, "sums over tokens or a batch, only exponential polynomials"),
 ]
 
 

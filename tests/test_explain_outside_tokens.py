@@ -10,7 +10,6 @@ from piecewise_losses import generate
 from random_losses import Case
 
 import klsym
-from klsym.errors import UsageError
 from klsym.numeric.cross_check import with_check
 from klsym.parser import parse
 
@@ -76,16 +75,3 @@ def test_grpo_is_answered_on_a_screen() -> None:
 def test_the_check_knows_tokens_outside_the_ring() -> None:
     verdict = klsym.explain(GRPO, level="token", sampling="off-policy")
     assert with_check(verdict, parse(GRPO)).check is not None
-
-
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        ({"weights": "prefix"}, "weights token alone"),
-        ({"use": "reward"}, "credit same-token alone"),
-        ({"use": "reward", "credit": "total"}, "credit same-token alone"),
-    ],
-)
-def test_what_is_not_handled_is_said(options: dict[str, str], reason: str) -> None:
-    with pytest.raises(UsageError, match=reason):
-        klsym.explain("min(rho, 2)*k1", level="token", sampling="off-policy", **options)

@@ -578,8 +578,6 @@ def test_json(loss: str, options: dict[str, str], target: str, field: Any) -> No
 
 # ---------------------------------------------------------------------------- refusals
 REFUSED: list[tuple[str, dict[str, str], str]] = [
-    ("sqrt(k2)", REWARD, "with credit same-token alone"),
-    ("min(rho*A, clip(rho, 0.8, 1.2)*A)", OFF | {"weights": "prefix"}, "with weights token alone"),
     ("1/k1", {}, "divi"),
     ("1/R", REWARD, "divi"),
     ("k1/(k1 - k1)", {}, "division by zero"),

@@ -119,6 +119,7 @@ def test_the_commands_are_shown():
         ["explain", "full_kl(q, p)", "--level", "token", "--use", "reward", "--credit", "same-token"],
         ["explain", "rho*loo(R - beta*k1)", "--sampling", "off-policy", "--use", "reward"],
         ["explain", "loo(rho*(R - beta*k1))", "--sampling", "off-policy", "--use", "reward"],
+        ["explain", "-min(rho*loo(R), clip(rho, 0.8, 1.2)*loo(R))"],
     ]
 
 

@@ -273,7 +273,7 @@ def _together(x: Any, a: int, y: Any, b: int) -> bool:
 def _tidy(e: Any, known: Known) -> Any:
     """e where it is known what vanishes: A = 0, rho = 6/5, k1 = -1."""
     for y in (condition.x for condition in known if condition.signs == (0,)):
-        for g in GENERATORS:
+        for g in (*GENERATORS, *sorted((x for x in y.free_symbols if "[" in x.name), key=str)):  # sums
             value = sympy.expand(g - y)
             if not value.has(g, *(x for x in GENERATORS if x not in REWARDS)) and y.has(g):
                 more = {r: sympy.exp(-value)} if g == k1 else {k1: -sympy.log(value)} if g == r else {}

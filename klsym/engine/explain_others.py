@@ -39,7 +39,7 @@ from klsym.engine.products import curl, of_batch, turning
 from klsym.engine.quantities import Quantity
 from klsym.engine.targets import Target, recognise, recognise_value
 from klsym.engine.verdict import Chain, Meaning, Verdict
-from klsym.errors import Refused, UsageError
+from klsym.errors import NotInRing, Refused, UsageError
 from klsym.kernel.derivatives import in_slot
 from klsym.language import H, R, length, others, own, parameter, rho, s, sg, without_sg
 from klsym.names import SAMPLE_BASES, parse_name
@@ -54,10 +54,6 @@ from klsym.unfolding import d_log_q
 
 MOVES = "is differentiated here, and is no sum of k1, log q, R and constants: put sg(..) around it"
 TWO = "two different functions of a batch that are no sums of k1, log q, R and constants are not handled"
-ALONE = (
-    "normalised(h) is handled alone, or with terms added to it, with use reward (on-policy, rho may stand"
-    " before it)"
-)
 SCALED = (
     "large n (a limit): normalised(h) weighs h by 1/sd(h) and what is added to it by 1, so that against h it"
     " weighs sd(h) times what is written: a penalty fades as the rewards agree"
@@ -116,7 +112,7 @@ class Found:
 
 
 def explain_others(written: Written, setting: Setting) -> Verdict:
-    """The verdict; raises NotInRing outside the ring."""
+    """The verdict; raises NotInRing outside the ring, and for normalised(h) that is multiplied."""
     if written.expression.has(Normalised):
         return _normalised(written, setting)
     if setting.use == "reward" and isinstance(written.expression, LeftOut | Centred):
@@ -206,8 +202,8 @@ def _in_batch(written: Written, setting: Setting) -> Batch:
 
 def _over_batch(of: Any, still: bool, given: dict[str, Any]) -> Any:
     element = to_ring(of.args[0])
-    if _is_additive(element):
-        rest = _summed(element)
+    if is_summed(element):
+        rest = summed_over_others(element)
         return of.of(own(of.args[0]), to_sympy(rest)).subs(1 / (n - 1), 1 / m)
     if not still and any(map(moves, element.names())):
         raise UsageError(f"{of} {MOVES}")
@@ -217,7 +213,7 @@ def _over_batch(of: Any, still: bool, given: dict[str, Any]) -> Any:
     return of.of(own(H), others(H)).subs(1 / (n - 1), 1 / m)
 
 
-def _is_additive(element: ExpPoly) -> bool:
+def is_summed(element: ExpPoly) -> bool:
     """Constants, and constants times one variable that is summed over samples."""
     for monomial, exponent in element.terms:
         inside = [name for inner, _ in exponent for name, _ in inner if parse_name(name).base in SAMPLE_BASES]
@@ -227,7 +223,7 @@ def _is_additive(element: ExpPoly) -> bool:
     return True
 
 
-def _summed(element: ExpPoly) -> ExpPoly:
+def summed_over_others(element: ExpPoly) -> ExpPoly:
     """The sum over the other samples; that of a constant is n - 1 times it."""
     total, count = ZERO, to_ring(n) - 1
     for key, value in element.terms.items():
@@ -355,7 +351,7 @@ def _normalised(written: Written, setting: Setting) -> Verdict:
     main = [term for term in terms if isinstance(term, Normalised)]
     rest = sympy.Add(*(term for term in terms if term not in main))
     if len(main) != 1 or rest == 0 or rest.has(Normalised) or setting.use != "reward":
-        raise UsageError(f"{written.text[:60]!r}: {ALONE}")
+        raise NotInRing("normalised(h) is no reward by itself, with terms added to it")
     kept = sympy.Add(*(t for t in sympy.Add.make_args(written.expression) if not t.has(Normalised)))
     spread, added = (Written(losses.show(e, TEXT), e) for e in (main[0], kept))
     return _beside(written, spread, added, setting)
@@ -390,9 +386,12 @@ def _beside(written: Written, main: Written, rest: Written, setting: Setting) ->
 
 def _recurrence(main: Written, other: Verdict) -> tuple[str, ...]:
     """What normalised(R) - beta KL(q||p) makes of rewards 0 and 1, from one policy to the next."""
-    if main.expression != Normalised(R) or other.target != "reverse-kl":
+    if main.expression not in (Normalised(R), Normalised(-R)) or other.target != "reverse-kl":
         return ()
-    beta, P = -to_sympy(other.gradient.parts["reverse-kl"]), parameter("P")
+    sign = (
+        -1 if main.expression == Normalised(R) else 1
+    )  # descended, R less the KL stands with its sign turned
+    beta, P = sign * to_sympy(other.gradient.parts["reverse-kl"]), parameter("P")
     if beta.has(n) or beta.is_negative:
         return ()
     step = losses.show(1 / (beta * sympy.sqrt(P * (1 - P))), TEXT)

@@ -30,6 +30,7 @@ from klsym.language import (
     REWARDS,
     H,
     k1,
+    length,
     log_mu,
     log_old,
     log_p,
@@ -62,7 +63,8 @@ def explain_outside_batch(
     if setting.batch == "std":
         raise UsageError(f"{written.text[:60]!r}: {STD}")
     single = explained(written.expression, replace(setting, batch="none"))
-    part = differentiated(written, setting)
+    over = Written(written.text, written.expression / length) if setting.averaged else written
+    part = differentiated(over, setting)
     scale = 1 - 1 / n if setting.batch == "mean" else sympy.S.One
     mean = sympy.S.Zero if setting.on_policy else parameter(MEAN)
 
@@ -133,8 +135,8 @@ def _off_policy(h: Any) -> str | None:
     d_u E_mu[h] d_v E_mu[log q] - d_v E_mu[h] d_u E_mu[log q], on a model of three outcomes.
     """
     if not unfold(h).has(log_q):
-        return "separable" if h.has(*ROWS, *REWARDS) else "zero"
-    names = tuple(sorted(str(x) for x in h.free_symbols - {*ROWS, *REWARDS}))
+        return "separable" if h.has(*ROWS, *REWARDS, length) else "zero"
+    names = tuple(sorted(str(x) for x in h.free_symbols - {*ROWS, *REWARDS, length}))
     for model in islice(models(Context(parameters=names)), *SEVERAL):
         found = _curl(h, completed(model, {"o", "M"}))
         if found is not None and abs(found) > TWISTED:
@@ -151,7 +153,7 @@ def _curl(h: Any, model: dict[str, Any]) -> float | None:
     moves = []
     for x in range(len(node["q"])):
         at = {symbol: sympy.log(row[x]) for symbol, row in rows.items()} | fixed
-        at |= {symbol: sympy.Rational(row[x]) for symbol, row in rewards.items()}
+        at |= {symbol: sympy.Rational(row[x]) for symbol, row in rewards.items()} | {length: x + 1}
         above, below = (outside.number(h, at | {log_q: at[log_q] + side * STEP}) for side in (1, -1))
         if above is None or below is None:
             return None

@@ -42,7 +42,7 @@ from klsym.engine.explain_tokens import READINGS
 from klsym.engine.piecewise import Regions, is_piecewise
 from klsym.engine.verdict import Cases, Meaning, Step, Verdict
 from klsym.engine.witness import completed, tree_models
-from klsym.errors import NotInRing, UsageError
+from klsym.errors import NotInRing
 from klsym.language import (
     REWARDS,
     A,
@@ -70,21 +70,18 @@ from klsym.statements import Context
 TREES = 24  # on which a curl is looked for
 TWISTED = 1e-9
 ROWS = {log_q: "q", log_p: "p", log_mu: "mu", log_old: "old"}
-SAME_TOKEN = "with use reward, clamps and other functions are handled with credit same-token alone"
 UNDECIDED = (
     f"open: it has no name, and on none of {TREES} trees was it found to be no gradient (on-policy), or to"
     " differ from what numbers say it is (off-policy)"
 )
 AT_BOUNDS = "where a bound is met exactly the slope is another one: the mean leaves out samples that do so"
 NOT_PROVED = "outside the decidable core: this verdict is not proved, it rests on SymPy"
-OWN_WEIGHT = "clamps and other functions are handled with weights token alone: rho is that of each token"
 
 
 def explain_outside_tokens(
     written: Written, setting: Setting, explained: Callable[[Any], Verdict]
 ) -> Verdict:
     """The verdict; `explained` explains another loss that is used so."""
-    _refuse(written, setting)
     part, on_policy = differentiated(written, setting), setting.on_policy
     typed, loss, h, bounds = part.typed, part.loss, part.h, part.bounds
     tied = slopes.conventions(loss, on_policy) if setting.use == "loss" else set()
@@ -107,13 +104,6 @@ def explain_outside_tokens(
     facts = facts_outside(loss, h, _at_token)
     said = (*token_warnings(verdict, facts), *([UNDECIDED] if verdict.target is None else []))
     return replace(verdict, warnings=said + kink_warnings(typed, setting, tied) + undefined(loss, h))
-
-
-def _refuse(written: Written, setting: Setting) -> None:
-    if setting.use == "reward" and setting.credit != "same-token":
-        raise UsageError(f"{written.text[:60]!r}: {SAME_TOKEN}")
-    if setting.weights != "token" and written.expression.has(rho):
-        raise UsageError(f"{written.text[:60]!r}: {OWN_WEIGHT}")
 
 
 def _without_kinks(loss: Any, h: Any, setting: Setting) -> Any | None:

@@ -135,11 +135,12 @@ def _mixed(h: ExpPoly) -> bool:
 
 def _binary(verdict: Verdict, h: ExpPoly) -> Verdict:
     """With two values of R there is an objective for each n; beside a penalty, what the division does."""
-    if h != to_ring(R):
+    if h not in (to_ring(R), to_ring(-R)):
         return replace(verdict, notes=(*verdict.notes, TOGETHER)) if _mixed(h) else verdict
     centred = own(R) - (own(R) + others(R)) / n
     proof = derive(mean_over_i(centred * own(s), under="q")).equals(grad(expectation(R, "q")) * (1 - 1 / n))
-    notes = (*verdict.notes, BINARY, ENDS.format(proof=proof))
+    said = BINARY if h == to_ring(R) else BINARY.replace("grad Phi(P)", "-grad Phi(P)", 1)
+    notes = (*verdict.notes, said, ENDS.format(proof=proof))
     return replace(verdict, notes=notes, proofs=(*verdict.proofs, proof))
 
 

@@ -108,7 +108,7 @@ def reach(verdict: Verdict) -> Iterator[str]:
     by_name = {symbol.name: symbol for symbol in symbols}
     gains = [by_name[x.name] for x in (A, R) if x.name in by_name]
     ratios = _ratios(rows)
-    if len(gains) != 1 or len(ratios) != 1:
+    if len(gains) != 1 or len(ratios) != 1 or verdict.scores_named[0]:
         return
     [gain], [ratio] = gains, ratios
     said = []

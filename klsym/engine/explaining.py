@@ -15,12 +15,12 @@ from klsym.engine.explain_slots import names_batches, names_slots, names_vocabul
 from klsym.engine.shorthands import expansion
 from klsym.engine.verdict import Verdict
 from klsym.errors import NotInRing, UsageError
-from klsym.language import as_loss, length, parameter
+from klsym.language import as_loss, length, parameter, rho
 from klsym.parser import parse
 from klsym.render import losses
 from klsym.render.losses import Written
 from klsym.render.spelling import TEXT
-from klsym.sums import OverBatch, Summed
+from klsym.sums import Normalised, OverBatch, Summed
 
 
 def explained(written: Written, setting: Setting) -> Verdict:
@@ -30,7 +30,6 @@ def explained(written: Written, setting: Setting) -> Verdict:
         from klsym.engine.explain_vocabulary import explain_vocabulary
 
         return explain_vocabulary(written, setting, explained)
-    typed = written.expression
     if setting.level == "sequence":
         written = of_sequence(written)
     try:
@@ -39,21 +38,23 @@ def explained(written: Written, setting: Setting) -> Verdict:
     except NotInRing as error:
         if "division by zero" in str(error):
             raise UsageError(f"division by zero in {written.text!r}") from None
-        if in_core(written.expression):
+        if in_core(written.expression) and not written.expression.has(Normalised):
             raise UsageError(f"{written.text[:60]!r} is too large once multiplied out: {error}") from None
-        _refuse_sums_outside(typed, written, setting)
+        if names_others(written, setting):
+            from klsym.engine.explain_outside_slots import explain_outside_slots
+
+            return explain_outside_slots(written, setting, lambda e, use: explained(as_written(e, ()), use))
         if setting.level == "token" and setting.batch == "none":
             from klsym.engine.explain_outside_tokens import explain_outside_tokens
 
             return explain_outside_tokens(written, setting, lambda e: explained(as_written(e, ()), setting))
-        written = _over_length(written, setting)
         if setting.batch != "none":
             from klsym.engine.explain_outside_batches import explain_outside_batch
 
             return explain_outside_batch(written, setting, lambda e, use: explained(as_written(e, ()), use))
         from klsym.engine.explain_outside import explain_outside
 
-        single = Setting(setting.sampling, setting.use)
+        single, written = Setting(setting.sampling, setting.use), over_length(written, setting)
         return explain_outside(written, setting, lambda e: explained(as_written(e, ()), single))
 
 
@@ -119,27 +120,19 @@ def _refuse_in_batch(written: Written, setting: Setting, names: set[str]) -> Non
         raise UsageError(f"m in {text} stands for n - 1 here: choose another name")
 
 
-def _refuse_sums_outside(typed: Any, written: Written, setting: Setting) -> None:
-    """Beyond the ring a loss is that of a token, or of a sample: a sequence is one, its length random."""
-    of_one = setting.level == "sequence" and setting.batch == "none"
-    summed = names_slots(typed) or typed.has(parameter("T"))
-    if names_batches(typed) or (summed and not of_one):
-        raise UsageError(
-            f"{written.text[:60]!r}: with T, or sums over tokens or a batch, only exponential polynomials are"
-            " handled (sums and products of log ratios, rewards and powers of r and rho)"
-        )
+def names_others(written: Written, setting: Setting) -> bool:
+    """Does a loss beyond the ring speak of other tokens, or of other samples of its batch?"""
+    if setting.level != "token":
+        return names_batches(written.expression)
+    weighted = setting.weights != "token" and written.expression.has(rho)
+    credited = setting.credit in ("to-go", "total")
+    summed = names_slots(written.expression) or written.expression.has(parameter("T"))
+    return bool(weighted or credited or summed)
 
 
-def _over_length(written: Written, setting: Setting) -> Written:
+def over_length(written: Written, setting: Setting) -> Written:
     """With aggregate mean 1/T stands in front of a sequence, which is one sample."""
-    if not (setting.averaged and setting.level == "sequence"):
-        return written
-    if setting.batch != "none":
-        raise UsageError(
-            f"{written.text[:60]!r}: in a centred batch with aggregate mean only exponential polynomials are"
-            " handled (sums and products of log ratios, rewards and powers of r and rho)"
-        )
-    return Written(written.text, written.expression / length)
+    return Written(written.text, written.expression / length) if setting.averaged else written
 
 
 def as_written(loss: Any, parameters: Iterable[str]) -> Written:

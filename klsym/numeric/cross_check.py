@@ -37,6 +37,7 @@ CLOSE = 1e-20
 NEAR = 0.25  # distance of a sample from a bound, at most
 SAME = 1e-6  # below this distance, two bounds are met at one place
 FARTHEST = 400  # log ratios up to which bounds are looked for
+ONE = re.compile(r"\b(r|rho|rho_old)_(past|future)\b|\bT\b|\bs_now\b")  # ratios of no tokens, and T
 NAMED = {"zero", "reverse-kl", "forward-kl", "combination"}
 CONDITION = re.compile(r"(.+?) (>|>=|!=) 0( \(.*)?")
 
@@ -100,10 +101,10 @@ def _over_vocabulary(verdict: Verdict, loss: Any) -> tuple[bool, str]:
 
 
 def _of_one_token(verdict: Verdict) -> Verdict:
-    """The verdict on sequences of one token: nothing is past or future, and T is 1."""
+    """The verdict on sequences of one token: nothing is past or future, and T is 1; the one score drops."""
     assert verdict.coefficient is not None, "of tokens outside the ring it is always printed"
-    texts = (verdict.per_sample, verdict.coefficient)
-    one = [re.sub(r"\b\w+_(past|future)\b|\bT\b", "1", text).replace("_now", "") for text in texts]
+    texts = [re.sub(ONE, "1", text) for text in (verdict.per_sample, verdict.coefficient)]
+    one = [re.sub(r"\b\w+_(past|future)\b", "0", text).replace("_now", "") for text in texts]
     setting = replace(verdict.setting, level="sample", aggregate="sum")
     meaning = replace(verdict.gradient, target=None)
     return replace(verdict, per_sample=one[0], coefficient=one[1], setting=setting, gradient=meaning)

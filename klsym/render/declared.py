@@ -19,7 +19,11 @@ OF_MANY = {
     "future": "the {} of {} over the tokens after t",
     "others": "the {} of {} over the other n - 1 samples",
 }
-COUNTED = {"past": "the number of tokens before t", "future": "the number of tokens after t"}
+COUNTED = {
+    "past": "the number of tokens before t", "future": "the number of tokens after t",
+    "self": "the random length of sample i",
+    "others": "the sum of the random lengths of the other n - 1 samples",
+}  # fmt: skip
 MEANINGS = {
     "n": "the size of the batch", "m": "n - 1",
     "std": "the standard deviation over the batch, std^2 = mean_i (H_i - mean H)^2",

@@ -58,7 +58,7 @@ def tree_rows(tree: dict[str, Any]) -> tuple[list[str], list[list[str]], str]:
     >>> tree_rows({**leaf, "next": [leaf, None]})[:2]
     (['after', 'q', 'u'], [['start', '1/2, 1/2', '1, 0'], ['a', '1/2, 1/2', '1, 0']])
     """
-    names = [name for name in ("q", "p", "mu", "old", "R", "M", "u", "v") if name in tree]
+    names = [name for name in ("q", "p", "mu", "old", "R", "A", "M", "T", "u", "v") if name in tree]
     rows: list[list[str]] = []
 
     def walk(prefix: str, node: dict[str, Any]) -> None:

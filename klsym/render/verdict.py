@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -212,10 +213,13 @@ def _gradient_rows(verdict: VerdictView) -> list[tuple[str, str]]:
     tokens, batches = setting.level == "token", setting.batch != "none"
     place = "token" if tokens else "sequence" if setting.level == "sequence" else "sample"
     rows = [("gradient", f"{_scored(verdict, tokens, batches)} at each {place}")]
+    named = verdict.scores_named[0]
     if verdict.per_sample_cases:
-        rows = _case_rows("gradient", f"h s at each {place}, with h =", verdict.per_sample_cases)
+        lead = f"{'h' if named else 'h s'} at each {place}, with h ="
+        rows = _case_rows("gradient", lead, verdict.per_sample_cases)
     if verdict.coefficient_cases and tokens:
-        rows.append(("in q", f"E_q[sum_t c s_now] with c = {_over_weights(verdict)}"))
+        mean = "E_q[sum_t c]" if verdict.scores_named[1] else "E_q[sum_t c s_now]"
+        rows.append(("in q", f"{mean} with c = {_over_weights(verdict)}"))
     elif verdict.coefficient_cases:
         rows += _case_rows("in q", "E_q[c s] with c =", verdict.coefficient_cases)
     elif verdict.coefficient is not None:
@@ -240,12 +244,14 @@ def _gradient_rows(verdict: VerdictView) -> list[tuple[str, str]]:
     if verdict.inside_clamps:
         inside = verdict.inside_clamps
         rest = inside.complete.get("rest", "") if tokens else ""
-        named = combination_text({k: v for k, v in inside.complete.items() if k != "rest" or not rest})
-        shown = f"E_q[sum_t c s_now] with c = {rest}" if rest else named or inside.target
-        shown += f", beside {named}" if rest and named != "0" else ""
+        known = combination_text({k: v for k, v in inside.complete.items() if k != "rest" or not rest})
+        mean = "E_q[sum_t c]" if re.search(r"\bs_(past|now|future)\b", rest) else "E_q[sum_t c s_now]"
+        shown = f"{mean} with c = {rest}" if rest else known or inside.target
+        shown += f", beside {known}" if rest and known != "0" else ""
         rows.append(("clamps", f"where no bound binds: {shown}"))
     if verdict.bias_cases:
         under, over = "q" if setting.on_policy else "mu", "sum_t b s_now" if tokens else "b s"
+        over = ("sum_t b" if tokens else "mean_i b") if named else over
         rows += _case_rows("bias", f"outside the clamps: E_{under}[{over}] with b =", verdict.bias_cases)
     return rows
 

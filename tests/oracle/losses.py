@@ -296,6 +296,7 @@ class Forest:
     def coefficient(self, text: str, setting: Setting) -> Jet:
         """h in grad L = h s, or the reward itself; over T where that is the aggregate."""
         rows, n = self.whole, {"n": float(setting.n)}
+        n |= {"T": self.whole.length} if setting.level == "sequence" else {}
         if setting.use == "reward":
             found = jet(evaluate(text, self.names(rows, **n)))
         else:  # along log q of the sample alone

@@ -1,0 +1,227 @@
+"""The curl of a field of losses outside the ring, enumerated on small trees and batches.  Untrusted.
+
+    F.u = E_m[sum_t sum_z h_z s_z.u]        curl = d_v F.u - d_u F.v
+
+A batch is a row of n samples, each with the slots self and others, as a sequence is one of tokens with the
+slots past, now and future.  What h holds is put in word for word; d_v is a difference in forty digits, along
+logits that move by v.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import islice, product
+from typing import Any
+
+import mpmath
+import sympy
+
+from klsym.engine import outside
+from klsym.engine.piecewise import DENSITIES
+from klsym.engine.slopes import at_policy
+from klsym.engine.standing import Stand, Standing
+from klsym.engine.witness import completed, models, tree_models
+from klsym.language import REWARDS, A, M, R, length, log_mu, log_old, log_p, log_q, parameter, without_sg
+from klsym.statements import Context
+from klsym.sums import Normalised
+
+STEP = mpmath.mpf(10) ** -12
+DIGITS = 60
+TWISTED = 1e-9
+TRIED = 6
+BATCH = 2
+ROWS = {log_q: "q", log_p: "p", log_mu: "mu", log_old: "old"}
+n = parameter("n")
+
+
+@dataclass(frozen=True)
+class Place:
+    """One token, or one sample of a batch: what its names are worth, and its scores."""
+
+    at: Mapping[Any, Any]
+    scores: Mapping[str, Any]
+    mass: Any  # under the sampler
+
+
+Row = list[Place]
+
+
+def twisted(h: Mapping[str, Any], at: Standing, start: str) -> dict[str, Any] | None:
+    """A model on which the field has a curl; None where none was found."""
+    expressions = (*h.values(), *(stand.of for stand in at.stands))
+    symbols = {x for e in expressions for x in e.free_symbols}
+    names = tuple(sorted(str(x) for x in symbols - _known(at)))
+    used = {"o", "M"} & {"o" if log_old in symbols else "", *map(str, symbols)}
+    on_policy = at.setting.on_policy
+    found = tree_models if at.tokens else models
+    for model in islice((m for m in found(Context(parameters=names), on_policy) if _wide(m, at)), TRIED):
+        model = completed(model, used)
+        if not at.tokens:
+            model["tree"]["v"] = ["0", "1", *["0"] * (len(model["tree"]["q"]) - 2)]
+        with mpmath.workdps(DIGITS):
+            value, coarser = (curl(h, at, model, step) for step in (STEP, 10 * STEP))
+        if value is None or coarser is None or abs(value - coarser) > TWISTED:  # at a kink
+            continue
+        if abs(value) > TWISTED:
+            return _shown(model, names, symbols, at, start, mpmath.nstr(value, 15))
+    return None
+
+
+def _known(at: Standing) -> set[Any]:
+    return {*DENSITIES, *REWARDS, length, n, *(stand.symbol for stand in at.stands)}
+
+
+def _wide(model: dict[str, Any], at: Standing) -> bool:
+    """Two logits of one node have a curl where there are three outcomes."""
+    return at.tokens or len(model["tree"]["q"]) > 2
+
+
+def curl(h: Mapping[str, Any], at: Standing, model: dict[str, Any], step: Any) -> Any | None:
+    """d_v F.u - d_u F.v."""
+    total = mpmath.mpf(0)
+    for move, along, sign in (("v", "u", 1), ("u", "v", -1)):
+        ends = [_field(h, at, model, move, side * step, along) for side in (1, -1)]
+        if ends[0] is None or ends[1] is None:
+            return None
+        total += sign * (ends[0] - ends[1]) / (2 * step)
+    return total
+
+
+def _field(
+    h: Mapping[str, Any], at: Standing, model: dict[str, Any], move: str, step: Any, along: str
+) -> Any | None:
+    """F along a direction, where the logits have moved."""
+    given = model["parameters"]
+    spoken = {x for e in (*h.values(), *(stand.of for stand in at.stands)) for x in e.free_symbols}
+    fixed = {x: _exact(given[x.name]) for x in spoken if x.name in given} | {n: sympy.Integer(BATCH)}
+    root, on_policy = model["tree"], at.setting.on_policy
+    total = mpmath.mpf(0)
+    for row in (
+        _sequences(root, move, step, on_policy) if at.tokens else _batches(root, move, step, on_policy)
+    ):
+        mass = mpmath.fprod(place.mass for place in row)
+        mass = mass / len(row) if not at.tokens or at.setting.averaged else mass
+        whole = {A: sum(place.at[R] for place in row), length: sympy.Integer(len(row))} if at.tokens else {}
+        for t, place in enumerate(row):
+            known = {**place.at, **fixed, **whole}
+            known |= {
+                stand.symbol: _summed(stand, row, t, {**fixed, **whole}, on_policy) for stand in at.stands
+            }
+            over = place.at[length] if at.setting.averaged and not at.tokens else 1
+            for slot, coefficient in h.items():
+                score = sum(row[u].scores[along] for u in _positions(slot, t, len(row)))
+                value = outside.number(coefficient, known) if score else 0
+                if value is None:
+                    return None
+                total += mass * value * score / over
+    return total
+
+
+def _positions(slot: str, t: int, size: int) -> list[int]:
+    match slot:
+        case "now" | "self":
+            return [t]
+        case "past":
+            return [*range(t)]
+        case "future":
+            return [*range(t + 1, size)]
+    return [u for u in range(size) if u != t]
+
+
+def _summed(stand: Stand, row: Row, t: int, more: Mapping[Any, Any], on_policy: bool) -> Any:
+    """What a symbol stands for."""
+    of = without_sg(stand.of)
+    of = at_policy(of) if on_policy else of
+
+    def value(u: int) -> Any:
+        found = outside.number(of, {**row[u].at, **more})
+        return mpmath.nan if found is None else found
+
+    if stand.slots:
+        places = [u for slot in stand.slots for u in _positions(slot, t, len(row))]
+        return _float(mpmath.fsum(value(u) for u in places))
+    values = [value(u) for u in range(len(row))]
+    if not isinstance(stand.atom, Normalised):
+        rest = mpmath.fsum(values) - values[t]
+        return _float(outside.number(stand.atom.of(_float(values[t]), _float(rest)), {n: BATCH}))
+    mean = mpmath.fsum(values) / len(row)
+    spread = mpmath.sqrt(mpmath.fsum((x - mean) ** 2 for x in values) / len(row))
+    return _float((values[t] - mean) / spread) if spread > STEP**2 else sympy.S.Zero
+
+
+def _float(x: Any) -> Any:
+    return sympy.Float(x, DIGITS)
+
+
+def _exact(x: Any) -> Any:
+    return sympy.Rational(str(x))
+
+
+# ---------------------------------------------------------------------------- rows of places
+def _places(node: dict[str, Any], move: str, step: Any, on_policy: bool) -> Row:
+    """The branches of a node whose logits have moved by so much along a direction."""
+    q, *directions = ([_mp(x) for x in node[name]] for name in ("q", "u", "v"))
+    rows = dict(zip("uv", directions, strict=True))
+    weights = [a * mpmath.exp(step * b) for a, b in zip(q, rows[move], strict=True)]
+    q = [w / mpmath.fsum(weights) for w in weights]
+    means = {d: mpmath.fsum(a * b for a, b in zip(q, row, strict=True)) for d, row in rows.items()}
+    found = []
+    for k, chance in enumerate(q):
+        logs = {x: sympy.log(_exact(node[name][k])) for x, name in ROWS.items() if name in node}
+        logs[log_q] = _float(mpmath.log(chance))
+        logs |= {log_mu: logs[log_q]} if on_policy else {}
+        paid = {x: _exact(node["rewards"].get(x.name, [0] * len(q))[k]) for x in (R, M)}
+        own_A = _exact(node["rewards"].get("A", node["rewards"]["R"])[k])
+        mass = chance if on_policy else _mp(node["mu"][k])
+        scores = {d: row[k] - means[d] for d, row in rows.items()}
+        found.append(Place({**logs, **paid, A: own_A, length: sympy.Integer(k + 1)}, scores, mass))
+    return found
+
+
+def _mp(x: str) -> Any:
+    of = Fraction(x)
+    return mpmath.mpf(of.numerator) / of.denominator
+
+
+def _sequences(node: dict[str, Any], move: str, step: Any, on_policy: bool) -> Iterator[Row]:
+    for place, after in zip(_places(node, move, step, on_policy), node["next"], strict=True):
+        for row in _sequences(after, move, step, on_policy) if after else [[]]:
+            yield [place, *row]
+
+
+def _batches(node: dict[str, Any], move: str, step: Any, on_policy: bool) -> Iterator[Row]:
+    return map(list, product(_places(node, move, step, on_policy), repeat=BATCH))
+
+
+# ---------------------------------------------------------------------------- as it is shown
+def _shown(
+    model: dict[str, Any], names: tuple[str, ...], symbols: set[Any], at: Standing, start: str, left: str
+) -> dict[str, Any]:
+    """The rows that are spoken of; R stands in for the A of a sequence, of which it is the sum."""
+    rows = {"q", "u", "v"} | {row for x, row in ROWS.items() if x in symbols and row != "mu"}
+    rows |= {"mu"} - ({"mu"} if at.setting.on_policy else set())
+    rows |= {"R"} if {R, A} & symbols else set()
+    rows |= {"M"} if M in symbols else set()
+
+    def tree(node: dict[str, Any]) -> dict[str, Any]:
+        flat = {**node, **node["rewards"]}
+        if not at.tokens:
+            flat["A"] = flat.get("A", flat["R"])
+        kept = rows | ({"A"} if A in symbols and not at.tokens else set())
+        kept |= {"T"} if (length in symbols or at.setting.averaged) and not at.tokens else set()
+        flat |= {"T": [str(k + 1) for k in range(len(node["q"]))]}
+        return {name: [str(Fraction(x)) for x in flat[name]] for name in flat if name in kept} | {
+            "next": [after and tree(after) for after in node.get("next", [None] * len(node["q"]))]
+        }
+
+    parameters = {name: str(model["parameters"][name]) for name in names}
+    parameters |= {} if at.tokens else {"n": str(BATCH)}
+    return {
+        "refutes": f"curl {start} = 0",
+        "tree": tree(model["tree"]),
+        **({"parameters": parameters} if parameters else {}),
+        "left": [left, left],
+        "right": ["0", "0"],
+    }

@@ -1,0 +1,94 @@
+"""Clamps that hold sums over other tokens or samples: verdicts judged by the literal oracle, refusals."""
+
+from __future__ import annotations
+
+import pytest
+from loss_judge import examine
+from random_losses import Case
+
+import klsym
+from klsym.engine import explain_outside_slots
+from klsym.errors import UsageError
+from klsym.numeric.cross_check import with_check
+from klsym.parser import parse
+
+TOKEN, PREFIX, WHOLE = ({"level": "token", "weights": w} for w in ("token", "prefix", "sequence"))
+SEQUENCE = {"level": "sequence"}
+TO_GO, TOTAL = ({**TOKEN, "use": "reward", "credit": credit} for credit in ("to-go", "total"))
+PPO = "-min(rho*{0}, clip(rho, 0.8, 1.2)*{0})"
+GSPO = PPO.replace("rho", "exp(whole(log_q - log_mu)/T)")
+ROWS: tuple[tuple[str, dict[str, str], str, str], ...] = (  # what each targets on-policy and off-policy
+    (PPO.format("togo(R)") + " + beta*k3", TOKEN, "none", "separable"),
+    (PPO.format("togo(R)"), PREFIX, "none", "separable"),
+    (PPO.format("A"), WHOLE, "combination", "separable"),
+    (PPO.format("sg(togo(R - beta*k1))"), TOKEN, "combination", "none"),
+    ("-sg(clip(rho, 0.8, 1.2))*A*log_q", PREFIX, "combination", "none"),
+    ("max(future(k1), 0)*sg(k1)", TOKEN, "none", "none"),
+    ("clip(k1/T, -0.2, 0.2)", TOKEN, "none", "separable"),
+    ("clip(rho, 0.8, 1.2)*R + k1", TO_GO, "combination", "none"),
+    ("abs(k1)", TOTAL, "none", "none"),
+    (PPO.format("loo(R)") + " + beta*k3", {}, "combination", "separable"),
+    (PPO.format("normalised(R)"), {}, "none", "separable"),
+    (GSPO.format("loo(R)"), SEQUENCE, "none", "separable"),
+    ("abs(loo(k1))", {}, "none", "separable"),
+    ("-rho*normalised(R) + beta*k2", {}, "none", "separable"),
+    ("min(T, 2)*k2", {**SEQUENCE, "batch": "mean"}, "separable", "none"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("loss", "options", "on", "off"), ROWS)
+def test_verdicts(loss: str, options: dict[str, str], on: str, off: str) -> None:
+    for sampling, target in (("on-policy", on), ("off-policy", off)):
+        given = {"use": "loss", "level": "sample"} | options
+        outcome = examine(Case(loss, sampling, ring=False, **given))
+        assert (outcome.target, outcome.complaints) == (target, ()), outcome
+
+
+def test_a_wrong_gradient_is_not_let_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The prefix's own scores left out: the judge sees it."""
+    honest = explain_outside_slots.pushes_of
+
+    def forgetful(at: object, text: str) -> object:
+        found = honest(at, text)
+        return type(found)({slot: h for slot, h in found.of.items() if slot != "past"}, found.part)
+
+    monkeypatch.setattr(explain_outside_slots, "pushes_of", forgetful)
+    case = Case(PPO.format("A") + " + k3", "off-policy", "loss", "token", weights="prefix", ring=False)
+    assert any("off by" in line for line in examine(case).complaints)
+
+
+def test_the_bias_is_told_by_regions() -> None:
+    verdict = klsym.explain(PPO.format("togo(R)"), sampling="off-policy", level="token", weights="prefix")
+    text = str(verdict)
+    assert "outside the clamps: E_mu[sum_t b] with b =" in text
+    pushed = "rho_past*rho_now*(R_now + R_future)*(s_past + s_now)"
+    rows = [line.strip() for line in text.splitlines() if line.strip().startswith(pushed)]
+    assert [row.partition("  where ")[2] for row in rows] == [
+        "rho_past*rho_now > 6/5 and R_now + R_future >= 0",
+        "rho_past*rho_now < 4/5 and R_now + R_future <= 0",
+    ]
+    inside = verdict.to_json()["gradient"]["inside_clamps"]
+    assert (inside["target"], inside["combination"]["reward"]) == ("separable", "-R")
+    assert verdict.trust == "sympy" and any("not proved" in line for line in verdict.warnings)
+
+
+def test_the_check_knows_prefixes() -> None:
+    """On sequences of one token nothing is past: sums are 0 there, ratios 1."""
+    loss = PPO.format("A") + " + k3"
+    for options in (PREFIX, WHOLE, {**TO_GO, "sampling": "off-policy"}):
+        checked = with_check(klsym.explain(loss, **{"sampling": "off-policy", **options}), parse(loss)).check
+        assert checked is not None and checked["passed"], checked
+
+
+@pytest.mark.parametrize(
+    ("loss", "options", "words"),
+    [
+        ("min(future(k3), 1)", {"level": "token"}, "is differentiated here: put sg"),
+        ("clip(normalised(R - k1), 0, 1)", {}, "of what is differentiated stands inside a clamp"),
+        ("min(others(k3), 1)", {}, "is differentiated here"),
+    ],
+)
+def test_what_is_refused_is_said(loss: str, options: dict[str, str], words: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        klsym.explain(loss, **options)
+    assert words in str(caught.value) and "\n" not in str(caught.value)
