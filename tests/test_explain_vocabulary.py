@@ -43,6 +43,7 @@ ROWS: list[tuple[str, dict[str, str], str]] = [
     (f"{BEFORE}*full(k1)", OFF, "reverse-kl"),
     (f"sg({BEFORE})*full(k1)", {}, "none"),
     ("rho*full(k1)", PREFIX, "reverse-kl"),
+    ("full(k1)", PREFIX, "separable"),  # it names no rho
     ("exp(whole(log_q - log_mu))*full(k1)", OFF, "reverse-kl"),
     # a score meets later sums, and loses its own
     ("full(k1) + sg(future(full(k1)))*log_q", {}, "reverse-kl"),

@@ -62,6 +62,7 @@ class Comparison(ComparisonView):
     variance: Spread | None
     trust: str
     undecided: tuple[str, ...] = ()
+    readings: tuple[str, ...] = ()
 
     @property
     def proofs(self) -> tuple[Proof, ...]:
@@ -75,7 +76,7 @@ class Comparison(ComparisonView):
         """What the theorems rest on; a region is named with the theorem that speaks of it."""
         region, moments = (self.variance.where, self.variance.finite) if self.variance else ("", ())
         lines = (line for proof in self.proofs for line in proof.hypotheses if line != region)
-        return tuple(dict.fromkeys((*lines, *moments)))
+        return tuple(dict.fromkeys((*self.readings, *lines, *moments)))
 
     def to_json(self) -> dict[str, Any]:
         """The object that `klsym compare --json` prints."""
@@ -133,12 +134,9 @@ def compared(pair: Pair, setting: Setting) -> Comparison:
     for written in pair:
         if names_batches(written.expression):
             raise UsageError("compare: losses that sum over the samples of a batch are not compared")
-        if names_vocabulary(written.expression):
-            raise UsageError(
-                "compare: sums over the vocabulary are not compared; full(x) has the mean and the expected"
-                " gradient of rho*x"
-            )
         refuse_taken_names(written, setting)
+    if any(names_vocabulary(written.expression) for written in pair):
+        return _exact_means(pair, setting)
     if setting.level == "sequence":
         pair = (of_sequence(pair[0]), of_sequence(pair[1]))
     typed = pair
@@ -155,6 +153,30 @@ def compared(pair: Pair, setting: Setting) -> Comparison:
         return _outside(pair, setting, tuple(explained(one, single) for one in typed))
     copied = any(uses_sampler(element, setting) for element in elements)
     return _in_ring(pair, setting, copied, [_asked(written, setting, copied) for written in pair])
+
+
+def _exact_means(pair: Pair, setting: Setting) -> Comparison:
+    """By the sampled losses, which have the same mean and expected gradient."""
+    from klsym.engine.explain_vocabulary import NoMean, sampled_loss
+
+    try:
+        drawn, places, valued = zip(*(sampled_loss(written, setting) for written in pair), strict=True)
+    except NoMean as error:
+        raise UsageError(f"compare: {str(error).partition(';')[0]}; explain says what each does") from None
+    found = compared((drawn[0], drawn[1]), places[0])
+    value = found.value if all(valued) else Answer(None, "", "open")
+    open_ = _open(value, None, found.gradient)
+    return replace(
+        found,
+        losses=(pair[0].text, pair[1].text),
+        setting=setting,
+        value=value,
+        per_sample=Answer(None, "", "open"),
+        variance=None,
+        trust="open" if open_ else found.gradient.trust,
+        undecided=(*open_, *AT_SAMPLES),
+        readings=(DRAWN.format(" and ".join(dict.fromkeys(one.text for one in drawn))),),
+    )
 
 
 def _outside(pair: tuple[Written, Written], setting: Setting, verdicts: tuple[Verdict, ...]) -> Comparison:
@@ -181,6 +203,14 @@ def _parameters(pair: Iterable[Written]) -> set[str]:
     return {str(x) for written in pair for x in written.expression.free_symbols} - set(ATOMS)
 
 
+DRAWN = (
+    "full(x) is the sum of q(y)*x(y) over every outcome or next token y: the mean of rho*x over the one"
+    " drawn, where mu > 0 wherever q is, as its gradient is that of grad(rho*x); the theorems speak of {}"
+)
+AT_SAMPLES = (
+    "the gradient at each sample: full(..) pushes with the scores of all outcomes, whatever is drawn",
+    "the variances: full(..) adds no noise of the outcome drawn, and the rest is not compared beside it",
+)
 UNDECIDED = (
     "the gradient at each sample: a loss lies outside the decidable core",
     "the variances: a loss lies outside the decidable core",

@@ -85,7 +85,7 @@ def where_training_ends(
     written, strength = as_written(loss, ()), number("beta", beta)
     _refuse_names(written.expression)
     setting = checked_setting(sampling=sampling, use=use)
-    drawn = sampled_loss(written, setting) if names_vocabulary(written.expression) else written
+    drawn = sampled_loss(written, setting)[0] if names_vocabulary(written.expression) else written
     try:
         c = canonical_form(drawn, setting).coefficient
     except NotInRing as error:

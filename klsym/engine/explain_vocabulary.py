@@ -102,9 +102,7 @@ OF_THE_TOKEN = (
 )
 
 
-class NoMean(UsageError):
-    """A function of exact means: of one outcome `explain_means` knows it, along a sequence nothing does."""
-
+class NoMean(UsageError):  # a function of exact means, which `explain_means` knows of one outcome
     def __init__(self, reason: str) -> None:
         super().__init__(f"{reason}; of one token, its prefix given, level sample says what it does")
 
@@ -172,12 +170,14 @@ def _in_batch(written: Written, setting: Setting) -> bool:
     return setting.batch != "none" or bool(written.expression.atoms(OverBatch))
 
 
-def sampled_loss(written: Written, setting: Setting) -> Written:
-    """The sampled loss alone, which has the same expected gradient."""
+def sampled_loss(written: Written, setting: Setting) -> tuple[Written, Setting, bool]:
+    """The sampled loss with the same expected gradient, its setting, and: has it the same value?"""
     _refuse_setting(written, setting)
     typed, place = _without_options(written, setting)
     rest, exact = split(typed.expression, place.use == "reward")
-    return _printed(_joined(rest + sympy.Add(*(sampled(one, place) for one in exact))))
+    means = [sampled(one, place) for one in exact]
+    same = all(x != 0 for x in means) and (setting.use == "loss" or place == setting)
+    return _printed(_joined(rest + sympy.Add(*means))), place, same
 
 
 def _noise(exact: list[Exact], setting: Setting) -> tuple[str, ...]:
@@ -208,8 +208,8 @@ def _refuse_setting(written: Written, setting: Setting) -> None:
 def _without_options(written: Written, setting: Setting) -> tuple[Written, Setting]:
     """The credit of rewards and the weights, said in the loss."""
     said = expansion(written, setting)
-    if said is None:
-        return written, setting
+    if said is None:  # it names no rho, and the rho of the sampled loss is that of the token
+        return written, replace(setting, weights=setting.weights and "token")
     names = {symbol.name for symbol in written.expression.free_symbols - {*RANDOM}}
     credit = "" if setting.credit in ("to-go", "total") else setting.credit
     return Written(said, parse(said, names - {*PARAMETERS})), replace(setting, credit=credit, weights="token")
