@@ -60,6 +60,9 @@ WHAT = {
     "soundness": "Random statements in every setting, about half of them false, through engine, kernel,"
     " literal"
     " oracle and verified checker (`make soundness`)",
+    "losses": "Random losses with clamps, masks and a third policy, of tokens, sequences and batches, and"
+    " such as name their sums: what `explain` prints against a literal oracle that enumerates, also at points"
+    " on their bounds (`make random-losses`)",
     "fuzz": "Random and changed inputs for the parser, the JSON reader, the certificate reader and the"
     " audit's loader:"
     " a result, or an error in one line, within 10 s and 2 GB (`make fuzz`)",
@@ -162,6 +165,8 @@ def tried(found: list[Campaign]) -> Iterator[str]:
         stale = " (STALE: its sources have changed since)" if one.stale else ""
         yield f"**{one.name}**{stale}. {WHAT[one.name]}\n"
         yield table(one.counts, [one.counts.values()])
+        if one.reasons:
+            yield "\n" + table(("not answered, because", "losses"), one.reasons.items())
         yield f"\nSeed {one.seed}, {one.seconds} s, sources `{one.base}`.\n"
     missing = [name for name in WHAT if name not in {one.name for one in found}]
     if missing:

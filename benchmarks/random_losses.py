@@ -2,7 +2,7 @@
 
     python benchmarks/random_losses.py --count 20000 --seed 0            # verdicts, all settings and levels
     python benchmarks/random_losses.py --slots --count 10000 --seed 0    # losses that name their sums
-    python benchmarks/random_losses.py --clamps --count 3000 --seed 0    # clamps, masks, a third policy
+    python benchmarks/random_losses.py --clamps --count 3000 --seed 0    # clamps, masks, third policies; kept
     python benchmarks/random_losses.py --tokens --count 10000 --seed 0   # the kernel's rules on sums over t
 
 Each failing loss is printed as soon as it is found; at the end stand the share of open answers in every
@@ -32,6 +32,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import campaigns
+import clamped_losses
 import loss_judge
 import random_losses
 import random_slot_losses
@@ -39,6 +40,9 @@ import random_token_losses
 import token_loss_judge
 
 SHOWN = 5  # failing losses in the summary line; all are printed above it
+LONGEST = 160  # characters of a reason
+CENTRED, KINKED = re.compile(r"\b(loo|centred|others)\("), re.compile(r"\b(clip|min|max|abs)\(")
+SUMS = re.compile(r"\b(past|now|future|whole|togo|seqmean|others|loo|centred)\(")
 LIMIT = 120  # seconds for a loss; what takes longer has failed
 FORMULA = re.compile(
     r"'[^']*'|(?<=for h = )[^;]*|(?<= at ).*?(?= in the )"
@@ -49,34 +53,21 @@ class TooSlow(Exception):
     """A loss was not done within the limit."""
 
 
-def judge(seed: int, number: int, slots: bool = False) -> tuple[int, dict[str, Any]]:
-    """Generate, explain and judge one loss."""
-    case = (random_slot_losses.generate if slots else random_losses.anywhere)(seed, number)
+def judge(seed: int, number: int, kind: str = "") -> tuple[int, dict[str, Any]]:
+    """Generate, explain and judge one loss; of "clamps", every third names its sums instead."""
+    clamped = kind == "clamps" and number % 3 != 2
+    if clamped:
+        case, one = clamped_losses.generate(seed, number), clamped_losses.examined
+    else:
+        case = (random_slot_losses.generate if kind else random_losses.anywhere)(seed, number)
+        one = loss_judge.examine
     start = time.perf_counter()
     signal.signal(signal.SIGALRM, _too_slow)
     signal.alarm(LIMIT)
     try:
-        found = loss_judge.examine(case)
+        found = one(case)
     finally:
         signal.alarm(0)
-    answer = {"text": case.text, "room": random_losses.room_of(case), "target": found.target}
-    return number, answer | {
-        "reason": found.reason, "complaints": list(found.complaints), "seconds": time.perf_counter() - start,
-    }  # fmt: skip
-
-
-def judge_clamps(seed: int, number: int) -> tuple[int, dict[str, Any]]:
-    """Generate, explain and judge one loss with clamps."""
-    import clamped_losses
-
-    signal.signal(signal.SIGALRM, _too_slow)
-    signal.alarm(LIMIT)
-    start = time.perf_counter()
-    try:
-        found = clamped_losses.judge(seed, number)
-    finally:
-        signal.alarm(0)
-    case = found.case
     answer = {"text": case.text, "room": random_losses.room_of(case), "target": found.target}
     return number, answer | {
         "reason": found.reason, "complaints": list(found.complaints), "seconds": time.perf_counter() - start,
@@ -96,13 +87,16 @@ def judge_tokens(seed: int, number: int) -> token_loss_judge.Outcome:
 # ---------------------------------------------------------------------------- verdicts
 def verdicts(chosen: argparse.Namespace) -> bool:
     """Judge so many verdicts, those in the log included; has any failed?"""
-    kind = "slots-" * chosen.slots + "clamps-" * chosen.clamps
-    log = Path(chosen.log or f"build/random-losses-{kind}{chosen.seed}.jsonl")
-    start = time.perf_counter()
-    one = judge_clamps if chosen.clamps else partial(judge, slots=chosen.slots)
+    kind = "slots" * chosen.slots or "clamps" * chosen.clamps
+    log = Path(chosen.log or campaigns.log_of(f"random-losses-{kind}", chosen.seed))
+    start, base = time.perf_counter(), campaigns.digest_of("losses")
+    one = partial(judge, kind=kind)
     answers = campaigns.resumed(log, chosen.count, one, chosen.seed, chosen.jobs, _print_failed)
     print(table(answers))
     print(_in_short(answers, time.perf_counter() - start))
+    if chosen.clamps:
+        seconds = sum(answer["seconds"] for answer in answers)
+        campaigns.record("losses", counted(answers), chosen.seed, seconds, base, reasons=reasons(answers))
     return any(answer["complaints"] for answer in answers)
 
 
@@ -124,15 +118,44 @@ def table(answers: list[dict[str, Any]]) -> str:
         shares = [f"{100 * count / len(here):.1f}%" for count in counts]
         lines.append(f"{room:68} {len(here):6} {shares[0]:>6} {shares[1]:>8} {counts[2]:7}")
     for of in ("open", "refused"):
-        reasons: dict[str, list[str]] = {}
-        for answer in answers:
-            if answer["target"] == of:
-                reason = FORMULA.sub("..", answer["reason"])[:160] or "nothing is said"
-                reasons.setdefault(reason, []).append(f"{answer['text']!r} ({answer['room']})")
         lines.append(f"{of}, because")
-        for reason, losses in sorted(reasons.items(), key=lambda item: -len(item[1])):
+        for reason, losses in because(answers, of).items():
             lines.append(f"{len(losses):6}  {reason}, as for {min(losses, key=len)}")
     return "\n".join(lines)
+
+
+def because(answers: list[dict[str, Any]], of: str) -> dict[str, list[str]]:
+    """The losses that are open, or refused, by reason; the most frequent first."""
+    found: dict[str, list[str]] = {}
+    for answer in answers:
+        if answer["target"] == of:
+            reason = FORMULA.sub("..", answer["reason"])[:LONGEST] or "nothing is said"
+            found.setdefault(reason, []).append(f"{answer['text']!r} ({answer['room']})")
+    return dict(sorted(found.items(), key=lambda item: -len(item[1])))
+
+
+def counted(answers: list[dict[str, Any]]) -> dict[str, int]:
+    """What is stored of a run."""
+    kinds = {
+        "per token": lambda a: a["room"].startswith("token"),
+        "in batches": lambda a: a["room"].startswith("batch") or CENTRED.search(a["text"]),
+        "with clamps": lambda a: KINKED.search(a["text"]),
+        "with a third policy": lambda a: "old" in a["text"],
+        "with masks": lambda a: "M*" in a["text"],
+        "naming sums": lambda a: SUMS.search(a["text"]),
+        "open": lambda a: a["target"] == "open",
+        "refused": lambda a: a["target"] == "refused",
+        "contradicted": lambda a: bool(a["complaints"]),
+    }
+    counts = {name: sum(bool(is_one(a)) for a in answers) for name, is_one in kinds.items()}
+    seconds = sorted(answer["seconds"] for answer in answers)
+    times = {"median ms": round(1000 * seconds[len(seconds) // 2]), "slowest s": round(seconds[-1])}
+    return {"losses": len(answers), **counts, **times}
+
+
+def reasons(answers: list[dict[str, Any]]) -> dict[str, int]:
+    return {f"{of}: {reason}": len(found) for of in ("open", "refused") for reason, found in
+            because(answers, of).items()}  # fmt: skip
 
 
 def _in_short(answers: list[dict[str, Any]], seconds: float) -> str:

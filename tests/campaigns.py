@@ -13,7 +13,7 @@ import json
 import signal
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import Pool
 from pathlib import Path
@@ -41,6 +41,7 @@ COVERS = {
     "mutants": BASE,
     "attacks": BASE,
     "soundness": DECIDED,
+    "losses": DECIDED,
     "fuzz": (*BASE, "klsym/parser.py", *(f"klsym/audit/{n}.py" for n in ("source", "reading", "binding"))),
 }
 
@@ -64,13 +65,15 @@ def log_of(name: str, seed: int) -> Path:
 
 @dataclass(frozen=True)
 class Campaign:
-    """The last run of one.  counts: in its own words.  base: the digest of what it searched."""
+    """The last run of one.  counts: in its own words.  base: the digest of what it searched.  reasons: why
+    so many are open or refused."""
 
     name: str
     counts: dict[str, int]
     seed: int
     seconds: int
     base: str
+    reasons: dict[str, int] = field(default_factory=dict)
 
     @property
     def stale(self) -> bool:
@@ -85,7 +88,13 @@ def campaigns(stored: Path | None = None) -> list[Campaign]:
 
 
 def record(
-    name: str, counts: dict[str, int], seed: int, seconds: float, base: str, stored: Path | None = None
+    name: str,
+    counts: dict[str, int],
+    seed: int,
+    seconds: float,
+    base: str,
+    stored: Path | None = None,
+    reasons: dict[str, int] | None = None,
 ) -> bool:
     """Store a run, unless a longer one on the same sources is stored; whether it was.
 
@@ -98,6 +107,7 @@ def record(
     if before and before["base"] == base and next(iter(before["counts"].values())) > size:
         return False
     found[name] = {"counts": counts, "seed": seed, "seconds": round(seconds), "base": base}
+    found[name] |= {"reasons": reasons} if reasons else {}
     stored.write_text(json.dumps(dict(sorted(found.items())), indent=1) + "\n", encoding="utf-8")
     return True
 

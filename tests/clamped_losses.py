@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from loss_judge import AGREE, Outcome, examine
@@ -66,24 +67,20 @@ def generate(seed: int, number: int) -> Case:
 
 def judge(seed: int, number: int) -> Outcome:
     """The verdict on one loss, judged by enumeration, and at points on its bounds."""
-    case = generate(seed, number)
-    outcome = examine(case)
-    found = tuple(on_the_bounds(case)) if case.batch == "none" and outcome.target != "refused" else ()
-    return Outcome(case, outcome.target, (*outcome.complaints, *found), outcome.reason)
+    return examined(generate(seed, number))
+
+
+def examined(case: Case) -> Outcome:
+    return examine(case, more=(on_the_bounds,) if case.batch == "none" else ())
 
 
 # ---------------------------------------------------------------------------- points on the bounds
 TIES = (0.0, 0.0, -0.4, 0.3)  # log ratios: rho is exactly 1 at half of the points, where many bounds are
 
 
-def on_the_bounds(case: Case) -> Iterator[str]:
+def on_the_bounds(case: Case, answer: dict[str, Any]) -> Iterator[str]:
     """The printed gradient at one token, where many log ratios are exactly 0 and rewards are too."""
-    from loss_worlds import options
-
-    import klsym
-
-    text = klsym.explain(case.text, **options(case)).to_json()["gradient"]["per_sample"]
-    text = re.sub(r"\bT\b", "1", text).replace("_now", "")
+    text = re.sub(r"\bT\b", "1", answer["gradient"]["per_sample"]).replace("_now", "")
     loss = re.sub(r"\bT\b", "1", case.text).replace("whole", "")
     stream = np.random.default_rng(len(text))
     size = 60

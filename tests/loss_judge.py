@@ -53,7 +53,7 @@ class Outcome:
     reason: str = ""  # why it is open, or refused
 
 
-def examine(case: Case, checks: tuple[Check, ...] | None = None) -> Outcome:
+def examine(case: Case, checks: tuple[Check, ...] | None = None, more: tuple[Check, ...] = ()) -> Outcome:
     """Let klsym explain a loss and judge the verdict; a crash is a complaint too."""
     import klsym
     from klsym.errors import UsageError
@@ -62,7 +62,8 @@ def examine(case: Case, checks: tuple[Check, ...] | None = None) -> Outcome:
         verdict = klsym.explain(case.text, **options(case))
         target = verdict.to_json()["gradient"]["target"]
         reason = reason_of(verdict) if target == OPEN else ""
-        return Outcome(case, target, tuple(complaints(case, verdict, checks)), reason)
+        found = (line for check in more for line in check(case, verdict.to_json()))
+        return Outcome(case, target, (*complaints(case, verdict, checks), *found), reason)
     except UsageError as refusal:
         return Outcome(case, "refused", (), str(refusal))
     except Exception as error:

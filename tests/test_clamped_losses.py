@@ -9,6 +9,8 @@ from clamped_losses import OF_SEQUENCES, generate, judge, on_the_bounds
 from loss_judge import examine
 from random_losses import Case
 
+from klsym import explain
+
 SEED, COUNT = 1, 4  # a share of the 3,000 of `make random-losses`
 
 
@@ -39,7 +41,8 @@ def test_the_mixture_holds_every_room_and_the_third_policy() -> None:
 def test_a_wrong_slope_at_a_bound_is_noticed() -> None:
     """clip passes the slope on at its bounds: a loss that does not is another one there, and only there."""
     case = Case("clip(rho_old, 1, 2)*A", "off-policy", "loss", ring=False)
-    assert not list(on_the_bounds(case))
+    answer = explain(case.text, sampling=case.sampling).to_json()
+    assert not list(on_the_bounds(case, answer))
     original = clamped_losses.evaluate
 
     def other(text: str, names: object) -> object:
@@ -47,6 +50,6 @@ def test_a_wrong_slope_at_a_bound_is_noticed() -> None:
 
     clamped_losses.evaluate = other  # type: ignore[assignment]
     try:
-        assert list(on_the_bounds(replace(case)))
+        assert list(on_the_bounds(replace(case), answer))
     finally:
         clamped_losses.evaluate = original

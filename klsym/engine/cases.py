@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import sympy
@@ -81,6 +82,7 @@ class TooMany(Exception):
     """More signs than can be shown."""
 
 
+@lru_cache(maxsize=256)
 def cases(c: Any) -> tuple[Case, ...]:
     """The cases of a coefficient; none if it is not piecewise, or if there are too many to be shown."""
     if not 0 < len(c.atoms(*ASKING)) <= MAX_NODES:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import sympy
@@ -183,6 +184,7 @@ def unclamped(typed: Any, loss: Any) -> Any | None:
     return plain if free is None and plain == loss else free
 
 
+@lru_cache(maxsize=256)
 def found_target(c: Any, value: bool = False) -> outside.Found:
     """What an expected gradient or an expected value is."""
     return outside.find_piecewise(c, value) if is_piecewise(c) else outside.find(c, value)
