@@ -203,8 +203,10 @@ def names(answer: dict[str, Any]) -> tuple[str, ...]:
 @cache
 def asked(expression: str, setting: tuple[str, str], parameters: tuple[str, ...]) -> dict[str, Any]:
     use, sampling = setting
+    level = "token" if "whole(" in expression else "sample"
+
     found: dict[str, Any] = klsym.explain(
-        expression, use=use, sampling=sampling, parameters=parameters
+        expression, use=use, sampling=sampling, parameters=parameters, level=level
     ).to_json()
     return found
 

@@ -335,6 +335,23 @@ def least_of_the_top(logits, ref_logits):
     return (q.exp() * (q - p) * (p >= least)).sum(-1)
 
 
+def geometric_k3(logp, ref_logp, old_logp, mask):
+    log_ratio = ((logp - old_logp) * mask).sum(-1) / mask.sum(-1).clamp(min=1.0)
+    k3 = k3_loss(logp, ref_logp) * torch.exp(log_ratio.unsqueeze(-1))
+    return ((k3 * mask).sum(-1) / mask.sum(-1).clamp(min=1.0)).mean()
+
+
+def gspo(logp, old_logp, advantages, mask, eps=0.2):
+    ratio = torch.exp(((logp - old_logp) * mask).sum(-1, keepdim=True) / mask.sum(-1, keepdim=True))
+    loss = -torch.min(ratio * advantages, torch.clamp(ratio, 1 - eps, 1 + eps) * advantages)
+    return ((loss * mask).sum(-1) / mask.sum(-1)).mean()
+
+
+def geometric_of_the_batch(logp, old_logp, advantages, mask):
+    ratio = torch.exp(((logp - old_logp) * mask).sum(-1, keepdim=True) / mask.sum())
+    return -(ratio * advantages * mask).sum(-1)
+
+
 def hidden_hook(logp, ref_logp):
     d = logp - ref_logp
     view = d.view(-1)

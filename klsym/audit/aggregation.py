@@ -21,11 +21,11 @@ import sympy
 
 from klsym.audit.duals import Dual, evaluate
 from klsym.audit.shapes import COUNTS, SIZES, of_masks_alone
-from klsym.audit.terms import VOCABULARY, Refused, Top, Total, grammar, mask, total
-from klsym.language import A, M, R, log_mu, log_p, log_q, rho, sg, without_sg
-from klsym.sums import OverVocabulary
+from klsym.audit.terms import VOCABULARY, Refused, Top, Total, exact, grammar, mask, total
+from klsym.language import A, M, R, log_mu, log_p, log_q, parameter, rho, sg, without_sg
+from klsym.sums import OverVocabulary, Whole
 
-ONE = sympy.S.One
+ONE, LENGTH = sympy.S.One, parameter("T")
 SAMPLED = ("log_q", "log_p", "log_mu", "log_old", "R", "A")
 WHOLE = {x: sympy.Symbol(f"{x.name}[whole]", real=True) for x in (log_q, log_p, log_mu)}
 CLOSE = 1e-5
@@ -67,6 +67,8 @@ def tokens_of(formula: Any) -> Tokens:
     [(key, members)] = classes.items()
     family, _ = key
     loss = sum((e for _, e in members), start=sympy.S.Zero)
+    if level == "sequence" and family in ("sum", "batch") and any("t" in e.axes for e in found.atoms(Total)):
+        loss *= LENGTH  # the same at each of its tokens
     loss, weights = _renamed(loss, level)
     aggregate = {"each": "", "sum": "sum", "mean": "mean", "batch": "sum"}[family]
     over_batch = any("b" in e.axes for e in found.atoms(Total))
@@ -175,8 +177,24 @@ def _whole_sequences(formula: Any) -> tuple[Any, str]:
     if not nonlinear:
         return formula, "token"
     found = formula.xreplace({e: e.args[0].xreplace({**WHOLE, mask: ONE}) for e in inside})
+    found = found.replace(lambda e: isinstance(e, sympy.exp) and e.has(*WHOLE.values()), _over_length)
     moving = found.free_symbols & {log_q, log_p, log_mu}
     return found, "both" if moving else "sequence"
+
+
+def _over_length(e: Any) -> Any:
+    """Of a mean over the tokens of a sequence inside an exponent: its length is T."""
+    terms = sympy.Add.make_args(sympy.expand_mul(e.args[0]))
+    split = [(_split(term), term) for term in terms]
+    return sympy.exp(sympy.Add(*(_length_of(w, term) * x for (w, x), term in split)))
+
+
+def _length_of(weight: Any, term: Any) -> Any:
+    """A weight of masks as a number, or as a number over T."""
+    family, scale = _class(weight, term, "sequence")
+    if family == "batch":
+        raise Refused("a mean over all tokens of the batch inside a function that is not linear")
+    return exact(scale) / (LENGTH if family == "mean" else 1)
 
 
 def _log_densities(e: Any) -> bool:
@@ -208,13 +226,24 @@ def _renamed(loss: Any, level: str) -> tuple[Any, str]:
     if level == "token":
         return loss, "token"
     if level == "sequence":
-        return loss.xreplace({whole: x for x, whole in WHOLE.items()}), "token"
+        named = loss.replace(lambda e: isinstance(e, sympy.exp) and e.has(LENGTH), _named_sums)
+        return named.xreplace({whole: x for x, whole in WHOLE.items()}), "token"
     loss = loss.replace(lambda e: isinstance(e, sympy.exp), _sequence_weight)
+    if loss.has(LENGTH):
+        opened = loss.replace(lambda e: isinstance(e, sympy.exp) and e.has(LENGTH), _named_sums)
+        if not opened.has(*WHOLE.values()):
+            return opened, "token"
     if loss.has(*WHOLE.values()) or _beside(loss):
         raise Refused(
             "log ratios of tokens and of whole sequences in one formula, beyond exp(log q - log mu)"
         )
     return loss, "sequence"
+
+
+def _named_sums(e: Any) -> Any:
+    """exp(whole(log q - log mu)/T), the geometric mean of the ratios of its tokens."""
+    x = e.args[0].xreplace({whole: of for of, whole in WHOLE.items()})
+    return sympy.exp(Whole(sympy.factor_terms(sympy.expand(x * LENGTH))) / LENGTH)
 
 
 def _sequence_weight(e: Any) -> Any:
@@ -253,7 +282,7 @@ def _term(term: Any) -> list[tuple[Any, Any]]:
     [first, *more] = holding
     if more or not isinstance(first, Total):
         powers = first.has(*WHOLE.values()) and isinstance(first, sympy.exp)
-        inside = "the geometric mean of the ratios of its tokens" if powers else str(first)[:80]
+        inside = "a mean of the log ratios of its tokens" if powers else str(first)[:80]
         raise Refused(f"a sum over tokens inside a function that is not linear: {inside}")
     fixed, others = _split(sympy.Mul(*(a for a in factors if a is not first)))
     if _data(others) - {R, A, *WHOLE.values()}:

@@ -24,6 +24,7 @@ from klsym.audit.terms import VOCABULARY, Refused, folded, mask
 from klsym.engine.explain import ask
 from klsym.errors import KlsymError, UsageError
 from klsym.language import log_mu, log_p, log_q, unfold
+from klsym.sums import Whole
 
 SHOWN = 12
 FAR = 100.0  # the log ratios at which overflow is looked for
@@ -242,6 +243,8 @@ class _Walk:
                 raise UsageError("weights: the code multiplies each token by the ratio of its whole sequence")
         if tokens.level == "sequence":
             found.setdefault("level", "sequence")
+        if tokens.loss.atoms(Whole):
+            found.setdefault("level", "token")
         found.setdefault("level", "sample")
         said = tokens.aggregate if found["level"] == "token" else ""
         if said and found.setdefault("aggregate", said) != said:

@@ -18,7 +18,7 @@ import sympy
 from klsym.audit.shapes import COUNTS, SIZES
 from klsym.audit.terms import AXES, Refused, Step, Top, Total
 from klsym.language import Estimator, clip, sg
-from klsym.sums import OverVocabulary
+from klsym.sums import OverVocabulary, Whole
 
 Array = Any
 
@@ -196,6 +196,6 @@ RULES: dict[Any, Callable[[Any, list[Dual]], Dual]] = {
     sg: lambda e, parts: Dual(parts[0].value, None, parts[0].sized),
     Step: lambda e, parts: Dual((parts[0].value > 0) * 1.0),
     Top: _top,
-    OverVocabulary: lambda e, parts: parts[0],  # the same sum on both sides, of the same: `confirm.same`
+    **dict.fromkeys((OverVocabulary, Whole), lambda e, parts: parts[0]),  # on both sides, of the same: `same`
     Total: _total,
 }
