@@ -307,6 +307,8 @@ def _curl(a: ExpPoly, b: ExpPoly) -> Quantity:
 
 # ---------------------------------------------------------------------------- at a sample, and the value
 def _per_sample(start: Derivation) -> dict[str, ExpPoly]:
+    if not start.left.terms:  # such as centred(1)
+        return {}
     current = start if isinstance(start.left.terms[0][1][0], Indexed) else start.differentiate()
     found: dict[str, ExpPoly] = {}
     for c, (atom,) in current.left.terms:
