@@ -12,8 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from loss_witness import _witness_forest
 from oracle.losses import Setting, trees
 from oracle.slots import Slotted
+from random_losses import Case
 from sympy import Rational
 
 from klsym import explain
@@ -102,17 +104,72 @@ def test_for_large_batches_it_is_the_sum_over_the_mean_length() -> None:
     assert errors[0] > errors[1] > errors[2] and errors[2] < 0.45 * errors[0]
 
 
-REFUSED = (
-    ("R/(T + others(T))", "sequence"),
-    ("k1/(T + others(T))", "token"),
-    ("n*R/(whole(1) + others(whole(1)))", "sequence"),
+# ---------------------------------------------------------------------------- what explain says of it
+TOKEN, WHOLE = {"level": "token"}, {"level": "sequence"}
+BATCH = {"aggregate": "batch"}
+ROWS: tuple[tuple[str, dict[str, str], str, str | None, str], ...] = (
+    # a loss, how it is used, the loss of a batch as the oracle reads it, its target, trust
+    ("k3", TOKEN | BATCH, "n*whole(k3)/(T + others(T))", "none", "kernel"),
+    ("n*k2/(T + others(T))", TOKEN, "n*whole(k2)/(T + others(T))", "none", "kernel"),
+    ("rho*k3 - A*rho", TOKEN | BATCH, "n*whole(rho*k3 - A*rho)/(T + others(T))", "none", "kernel"),
+    ("k3", WHOLE | BATCH, "n*k3/(T + others(T))", "none", "kernel"),
+    ("-rho*A", WHOLE | BATCH, "-n*rho*A/(T + others(T))", "none", "kernel"),
+    ("n*k2/(whole(1) + others(whole(1)))", WHOLE, "n*k2/(T + others(T))", "none", "kernel"),
+    ("k1", TOKEN | BATCH, "n*whole(k1)/(T + others(T))", None, "sympy"),
+    ("clip(k3, 0, 1)", TOKEN | BATCH, "n*whole(clip(k3, 0, 1))/(T + others(T))", None, "sympy"),
 )
 
 
-@pytest.mark.parametrize(("loss", "level"), REFUSED)
-def test_it_is_refused_with_what_is_known(loss: str, level: str) -> None:
-    with pytest.raises(UsageError, match="the gradient of no function at n = 2"):
-        explain(loss, level=level, use="reward" if level == "sequence" else "loss")
-    with pytest.raises(UsageError) as other:  # of this sample's own length nothing of the kind is said
+@pytest.mark.parametrize(("loss", "options", "literal", "target", "trust"), ROWS)
+def test_the_verdict(
+    loss: str, options: dict[str, str], literal: str, target: str | None, trust: str
+) -> None:
+    verdict = explain(loss, **options)
+    assert (verdict.target, verdict.trust) == (target, trust)
+    assert any("a limit" in note and "over E_q[T]" in note for note in verdict.notes)
+    json.loads(json.dumps(verdict.to_json()))
+    if target == "none":  # half of the curl of batches of two, as the oracle enumerates them on this tree
+        [proof, _] = verdict.proofs
+        assert proof.kind == "refuted" and check(read(json.dumps(proof.certificate())))
+        assert verdict.witness is not None
+        assert curl_of_two(literal, verdict.witness) == pytest.approx(2 * left_of(verdict.witness))
+
+
+def left_of(witness: dict[str, Any]) -> float:
+    low, high = (float(Fraction(end)) for end in witness["left"])
+    return (low + high) / 2
+
+
+def curl_of_two(loss: str, witness: dict[str, Any]) -> float:
+    case = Case(loss, "on-policy", "loss", "sequence", ring=False)
+    world, u, v, _ = _witness_forest(witness, case, second=True)
+    found = world.of_batches(loss, Setting(level="sequence")).ab
+    jacobian = np.broadcast_to(found, (world.logits, world.logits, 1))[..., 0]
+    return float(u @ jacobian @ v - v @ jacobian @ u)
+
+
+@pytest.mark.parametrize(
+    ("loss", "options", "words"),
+    [
+        ("k1/(2*T + others(T))", TOKEN, "in a way that is not read"),
+        ("R/(T + others(T))**2", WHOLE, "in a way that is not read"),
+        ("k1", WHOLE | BATCH | {"batch": "mean"}, "of a centred batch is not handled"),
+    ],
+)
+def test_what_is_refused_is_said(loss: str, options: dict[str, str], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        explain(loss, **options)
+
+
+def test_of_an_own_length_nothing_of_the_kind_is_said() -> None:
+    with pytest.raises(UsageError, match=r"handled within loo") as other:
         explain("loo(R)/T", level="sequence", use="reward")
-    assert "all tokens of a batch" not in str(other.value)
+    assert "all tokens" not in str(other.value)
+
+
+def test_off_policy_lengths_do_not_move() -> None:
+    verdict = explain("k3", sampling="off-policy", level="token", aggregate="batch")
+    assert (verdict.target, verdict.trust) == ("separable", "sympy")
+    assert verdict.shown == "grad E_mu[sum_i sum_t (k3)/sum_i T_i]"
+    detached = explain("sg(rho)*k3", sampling="off-policy", level="token", aggregate="batch")
+    assert detached.target is None

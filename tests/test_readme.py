@@ -104,6 +104,7 @@ def test_the_commands_are_shown():
         ["divergence", "jeffreys", "--sampling", "off-policy"],
         ["compare", "rho*k1", "rho*k3", "--sampling", "off-policy"],
         ["explain", "k1", "--level", "token", "--aggregate", "mean"],
+        ["explain", "k3", "--level", "token", "--aggregate", "batch"],
         ["explain", "togo(R - beta*k1)", "--level", "token", "--use", "reward"],
         ["explain", "-sg(togo(R - beta*k1))*log_q", "--level", "token"],
         ["explain", "exp(whole(log_q - sg(log_q))/T)*A", "--level", "sequence"],

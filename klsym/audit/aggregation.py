@@ -38,9 +38,9 @@ class Tokens:
     """The loss of one token, and how those of a batch are put together.
 
     level: "token", or "sequence" where only sums over whole sequences matter.  weights: "sequence" where
-    rho is
-    that of the whole sequence.  aggregate: "sum", "mean" (over the tokens of each sequence), or "" where each
-    token stands by itself.  over_vocabulary: the code sums over words of the vocabulary.
+    rho is that of the whole sequence.  aggregate: "sum", "mean" (over the tokens of each sequence), "batch"
+    (over all tokens of the batch), or "" where each token stands by itself.  over_vocabulary: the code sums
+    over words of the vocabulary.
     """
 
     loss: Any
@@ -70,7 +70,7 @@ def tokens_of(formula: Any) -> Tokens:
     if level == "sequence" and family in ("sum", "batch") and any("t" in e.axes for e in found.atoms(Total)):
         loss *= LENGTH  # the same at each of its tokens
     loss, weights = _renamed(loss, level)
-    aggregate = {"each": "", "sum": "sum", "mean": "mean", "batch": "sum"}[family]
+    aggregate = {"each": "", "sum": "sum", "mean": "mean", "batch": "batch"}[family]
     over_batch = any("b" in e.axes for e in found.atoms(Total))
     words = _words(key, level, over_batch)
     shown = "sequence" if level == "sequence" else "token"

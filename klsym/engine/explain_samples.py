@@ -36,6 +36,7 @@ from klsym.render.spelling import LATEX, TEXT
 from klsym.render.text import show_theorem
 from klsym.render.tree import Name, quotient
 from klsym.ring import ZERO, ExpPoly
+from klsym.slots import is_second
 
 
 @dataclass(frozen=True)
@@ -270,7 +271,7 @@ def _unused_rows(statement: Statement, used: set[str]) -> set[str]:
         "old": "o" in used,
         "R": "R" in used,
         "M": "M" in used,
-        "v": any(isinstance(atom, Curl) for atom in atoms),
+        "v": any(isinstance(a, Curl) or any(map(is_second, getattr(a, "score", ()))) for a in atoms),
     }
     return {name for name, needed in wanted.items() if not needed}
 

@@ -25,7 +25,7 @@ Level = Literal["sample", "token", "sequence"]
 Batch = Literal["none", "mean", "leave-one-out", "std"]
 Credit = Literal["to-go", "same-token", "total"]
 Weights = Literal["token", "prefix", "sequence"]
-Aggregate = Literal["sum", "mean"]
+Aggregate = Literal["sum", "mean", "batch"]
 Documented = TypeVar("Documented")
 
 
@@ -89,7 +89,9 @@ OPTIONS = (
         (OF_TOKENS,),
     ),
     Option(
-        "aggregate", get_args(Aggregate), "mean: 1/T in front, T the random length of a sequence",
+        "aggregate", get_args(Aggregate),
+        "mean: 1/T in front, T the random length of a sequence; batch: n/(T_1 + .. + T_n), over all tokens of"
+        " a batch of n",
         (Need("level", ("token", "sequence"),
               "a single sample has no length; choose level token or sequence"),),
     ),

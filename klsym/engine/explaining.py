@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-import sympy
-
 from klsym.convert import in_core
 from klsym.engine.explain_samples import explain_sample
 from klsym.engine.explain_setting import Setting
@@ -20,11 +18,19 @@ from klsym.parser import parse
 from klsym.render import losses
 from klsym.render.losses import Written
 from klsym.render.spelling import TEXT
-from klsym.sums import Normalised, OverBatch, Summed
+from klsym.sums import Normalised
 
 
 def explained(written: Written, setting: Setting) -> Verdict:
     """The verdict on a loss that is used so."""
+    if setting.aggregate == "batch" or (setting.level != "sample" and names_batches(written.expression)):
+        from klsym.engine.explain_all_tokens import explain_all_tokens, over_all_tokens
+
+        loss = over_all_tokens(written.expression, setting)
+        if loss is not None:
+            return explain_all_tokens(
+                written, loss, setting, lambda e, use: explained(as_written(e, ()), use)
+            )
     refuse_taken_names(written, setting)
     if names_vocabulary(written.expression):
         from klsym.engine.explain_vocabulary import explain_vocabulary
@@ -94,24 +100,9 @@ def refuse_taken_names(written: Written, setting: Setting) -> None:
         raise UsageError(f"m in {written.text[:60]!r} stands for n - 1 here: choose another name")
 
 
-ALL_TOKENS = (
-    "divides by the lengths of other samples, which move with theta, and is not handled: such a mean over all"
-    " tokens of a batch is the gradient of no function at n = 2, where lengths are 1 and 2; for large n (a"
-    " limit) it is what aggregate sum is, over E_q[T]; divide by a constant, or choose aggregate mean"
-)
-
-
-def _over_all_tokens(expression: Any) -> bool:
-    """Does a sum over other samples of their lengths divide?"""
-    inverted = (e.base for e in expression.atoms(sympy.Pow) if e.exp.could_extract_minus_sign())
-    return any(e.atoms(OverBatch) and (e.has(parameter("T")) or e.atoms(Summed)) for e in inverted)
-
-
 def _refuse_in_batch(written: Written, setting: Setting, names: set[str]) -> None:
     """What does not go with sums over the samples of a batch."""
     text = repr(written.text[:60])
-    if _over_all_tokens(written.expression):
-        raise UsageError(f"{text} {ALL_TOKENS}")
     if setting.level == "token":
         raise UsageError(f"{text} sums over the samples of a batch: choose level sequence or sample")
     if setting.batch != "none":

@@ -70,8 +70,9 @@ def instead_of(verdict: Verdict, written: Written, target: str) -> Instead | Non
 
 def _places(setting: Setting) -> Iterator[tuple[Setting, tuple[str, ...]]]:
     """The setting itself, then those in which one option is another, and whole sequences in the end."""
-    place = replace(setting, aggregate="sum") if setting.averaged else setting
-    changed = ("aggregate sum",) if setting.averaged else ()
+    divided = setting.aggregate in ("mean", "batch")
+    place = replace(setting, aggregate="sum") if divided else setting
+    changed = ("aggregate sum",) if divided else ()
     yield place, changed
     if setting.level != "token":
         return

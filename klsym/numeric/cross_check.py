@@ -53,6 +53,8 @@ def with_check(verdict: Verdict, loss: Any) -> Verdict:
     with the literal loss as well: for one sample, and a sequence as one, at samples on both sides of every
     bound; for tokens and batches, and the expected value of any, on exact finite models (`field_check`).
     """
+    if verdict.setting.aggregate == "batch":
+        raise UsageError("check: a mean over all tokens of a batch is not evaluated; leave --check out")
     if loss.atoms(Summed, OverBatch) or (verdict.setting.level != "sample" and loss.has(parameter("T"))):
         raise UsageError(
             "check: the literal loss is not evaluated where it names T or sums; leave --check out"

@@ -126,7 +126,7 @@ def setting_words(setting: Any, of: tuple[str, str] = ("as a loss", "as a detach
     words += {"token": ["per token"], "sequence": ["per sequence"]}.get(setting.level, [])
     words += [f"credit {setting.credit}"] if setting.credit else []
     words += [f"{setting.weights} weights"] if setting.weights not in ("", "token") else []
-    words += ["over T"] if setting.averaged else []
+    words += {"mean": ["over T"], "batch": ["over all tokens of the batch"]}.get(setting.aggregate, [])
     return words + ([f"batch {setting.batch}"] if setting.batch != "none" else [])
 
 

@@ -1,0 +1,245 @@
+"""The mean over all tokens of a batch of n sequences: sum_i sum_t L_{i,t} over sum_i T_i.  Untrusted.
+
+    F = E_m[sum_i G_i / sum_i T_i]        G_i the gradient of one sequence, summed over its tokens
+
+On-policy the lengths of the other sequences move with theta.  At n = 2, where lengths are 1 and 2,
+1/(x + y) = 11/12 - (x + y)/4 + x y/12, and independence takes half of F apart:
+
+    E[(11/12 - T/4) G] - E[T] E[G]/4 + E[T] E[T G]/12
+
+whose curl the kernel refutes to be 0 on a tree.  For large n (a limit) F is E[G]/E[T].  Off-policy mu does
+not move, and what is attached is its own objective.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from fractions import Fraction
+from itertools import islice
+from typing import Any
+
+import sympy
+
+from klsym.abbreviations import Indexed, Side
+from klsym.engine.derivation import Proof, derive
+from klsym.engine.explain_fields import field_of
+from klsym.engine.explain_samples import canonical_form, hypotheses_of, shown_witness
+from klsym.engine.explain_setting import Setting
+from klsym.engine.explain_slots import T, at_token
+from klsym.engine.explain_tokens import per_token
+from klsym.engine.indexed import curl, mean_over_i, token_gradient
+from klsym.engine.objectives import at_policy
+from klsym.engine.quantities import Quantity, expectation
+from klsym.engine.shorthands import expansion
+from klsym.engine.verdict import Meaning, Step, Verdict
+from klsym.engine.witness import tree_models
+from klsym.errors import NotInRing, ProofError, UsageError
+from klsym.language import A, H, R, length, own, parameter, s, sg
+from klsym.render import losses
+from klsym.render.losses import Written
+from klsym.render.spelling import LATEX, TEXT
+from klsym.render.verdict import target_words
+from klsym.ring import ONE, ExpPoly
+from klsym.statements import Context
+from klsym.sums import OfOthers, OverBatch, Whole
+
+TRIED = 40  # trees with sequences of one token and of two
+n = parameter("n")
+ENTIRE = T + OfOthers(T)  # sum_i T_i
+NOT_READ = (
+    "divides by the lengths of other samples in a way that is not read: write n*LOSS/(T + others(T)), or"
+    " choose aggregate batch"
+)
+CENTRED = "the mean over all tokens of a centred batch is not handled: choose batch none"
+BATCHES = "x_1..x_n are independent sequences, n at least 2; sum_i T_i is the number of all their tokens"
+SHORT = (
+    "n = 2, sequences of one token and of two, so that 1/(x + y) = 11/12 - (x + y)/4 + x*y/12: independence"
+    " takes the field apart, and its curl is not 0"
+)
+LIMIT = (
+    "large n (a limit, by the law of large numbers, not proved here): the field of the sum over tokens, over"
+    " E_{m}[T]; that of the sum {what}"
+)
+SAME_ZEROS = "; E_{m}[T] is positive, so that both are 0 at the same policies"
+ANY_N = (
+    "divided by a constant, or each sequence by its own length, it is that of one sequence, for every n and H"
+)
+FIXED = (
+    "samples from mu do not move, lengths among them: the gradient of the mean is the mean of the gradients"
+)
+UNDECIDED = (
+    "open: no tree of sequences of one token and of two that was tried gives the expected gradient a curl,"
+    " and that it has none is not proved"
+)
+CONSTANT = (
+    "the same number at every token: that number times grad E_q[n/sum_i T_i], by the log-derivative of the"
+    " whole batch (not replayed by the kernel)"
+)
+UNSAID = ("descending", "expected gradient", "counts tokens", "shortens", "lengthens")  # of the sum alone
+
+
+def over_all_tokens(expression: Any, setting: Setting) -> Any | None:
+    """L of a loss n L/sum_i T_i, as the option says or the loss itself; None for any other loss."""
+    if setting.aggregate == "batch":
+        return expression
+    expression = expression.xreplace({Whole(sympy.S.One): T})
+    inverted = {e for e in expression.atoms(sympy.Pow) if e.exp.could_extract_minus_sign()}
+    if not any(e.base.atoms(OverBatch) and e.has(T) for e in inverted):
+        return None
+    mark = sympy.Dummy(positive=True)
+    marked = expression.replace(lambda e: e.is_Pow and e.base == ENTIRE, lambda e: mark**-e.exp)
+    once = sympy.expand(marked)
+    loss = once.coeff(mark, 1)
+    if loss.has(OverBatch) or sympy.expand(once - loss * mark) != 0 or setting.batch != "none":
+        raise UsageError(f"{losses.show(expression, TEXT)[:60]!r} {NOT_READ}")
+    return sympy.factor_terms(loss / n)
+
+
+def explain_all_tokens(
+    written: Written, loss: Any, setting: Setting, explained: Callable[[Any, Setting], Verdict]
+) -> Verdict:
+    """The verdict; `explained` explains the loss of one sequence."""
+    if setting.batch != "none":
+        raise UsageError(f"{written.text[:60]!r}: {CENTRED}")
+    one = replace(setting, aggregate="sum")
+    single = explained(loss, one)
+    target, proofs = ("zero", ()) if single.per_sample == "0" else _target(loss, one)
+    any_n = derive(mean_over_i(own(H) * own(s), "q")).equals(expectation(H * s, "q"))
+    m = "q" if setting.on_policy else "mu"
+    what = f"{'is' if single.target is None else 'targets'} {target_words(single)}"
+    notes = [SHORT] if target == "none" else [FIXED] if target == "separable" else [UNDECIDED]
+    notes += [CONSTANT] if target is None and _is_number(single.per_sample) else []
+    notes += [LIMIT.format(m=m, what=what) + SAME_ZEROS.format(m=m), f"{ANY_N}: {any_n}"]
+    found = "separable" if target == "separable" else ""
+    return replace(
+        single,
+        loss=written.text,
+        loss_latex=losses.show(written, LATEX),
+        setting=setting,
+        per_sample=f"({single.per_sample}){_score(single)}*n/(T_self + T_others)",
+        coefficient=None,
+        coefficient_latex="",
+        gradient=Meaning(target),
+        value=Meaning(None),
+        value_constant="",
+        trust="kernel" if proofs else "sympy",
+        hypotheses=tuple(dict.fromkeys((BATCHES, *single.hypotheses, *hypotheses_of((any_n,))))),
+        steps=(_start(single),),
+        witness=shown_witness(proofs[0]) if proofs else None,
+        inside_clamps=None,
+        per_sample_cases=(),
+        coefficient_cases=(),
+        bias_cases=(),
+        scores_named=(True, True),
+        implied=None,
+        implied_proof=None,
+        generated=None,
+        functional=None,
+        effects=None,
+        proofs=(*proofs, any_n),
+        objective_latex=_objective(single, LATEX) if found else None,
+        shown=f"grad {_objective(single, TEXT)}" if found else "",
+        notes=tuple(notes),
+        expansion=single.expansion if setting.aggregate != "batch" else expansion(written, setting),
+        warnings=(LENGTHS, *(x for x in single.warnings if not any(word in x for word in UNSAID))),
+    )
+
+
+LENGTHS = (
+    "a mean over all tokens of a batch weighs each token by 1/sum_i T_i, whose value the lengths of the other"
+    " sequences decide: divide by a constant, and the sum over tokens stays what it is"
+)
+
+
+def _score(single: Verdict) -> str:
+    if single.scores_named[0] or single.per_sample == "0":
+        return ""
+    return "*s_now" if single.setting.level == "token" else "*s_self"
+
+
+def _is_number(per_sample: str) -> bool:
+    return bool(re.fullmatch(r"[-\d/]+|1/n|-1/n", per_sample))
+
+
+def _start(single: Verdict) -> Step:
+    """The field, in the author's words."""
+    under, moved = "q" if single.setting.on_policy else "mu", single.setting.use == "loss"
+    texts = []
+    for spell in (TEXT, LATEX):
+        texts.append(_objective(single, spell, under, moved))
+    return "", texts[0], texts[1]
+
+
+def _objective(single: Verdict, spell: Any, under: str = "mu", moved: bool | None = None) -> str:
+    """E_m[sum_i sum_t L/sum_i T_i]; moved: with its gradient; False: with the score that a reward meets."""
+    tokens, text = single.setting.level == "token", spell is TEXT
+    of = f"({single.loss})" if text else rf"\left({single.loss_latex}\right)"
+    if moved is not None:
+        before, after = ("grad" if text else r"\nabla"), ("*s" if text else r"\,s")
+        of = before + of if moved else of + after
+    if text:
+        return f"E_{under}[sum_i {'sum_t ' * tokens}{of}/sum_i T_i]"
+    every = r"\sum_i " + r"\sum_t " * tokens + of
+    return LATEX.expectation(under, rf"\frac{{{every}}}{{\sum_i T_i}}")
+
+
+# ---------------------------------------------------------------------------- the target
+def _target(loss: Any, setting: Setting) -> tuple[str | None, tuple[Proof, ...]]:
+    """separable off-policy where nothing is detached; none on-policy where the kernel finds a curl."""
+    if not setting.on_policy:
+        return ("separable" if setting.use == "loss" and not loss.has(sg) else None), ()
+    with suppress(NotInRing, UsageError):
+        start = _turning(loss, setting)
+        for model in islice(_short_trees(tuple(start.context.parameters)), TRIED):
+            with suppress(ProofError):
+                return "none", (start.differs_from(0, model=model),)
+    return None, ()
+
+
+def _short_trees(names: tuple[str, ...]) -> Any:
+    """Those of `tree_models` with sequences of one token and of two."""
+    for model in tree_models(Context(parameters=names), on_policy=True):
+        first, *rest = model["tree"]["next"]
+        if rest == [None] and first["next"] == [None, None]:
+            yield model
+
+
+def _turning(loss: Any, setting: Setting) -> Any:
+    """The curl of the field of two sequences, in a derivation."""
+    if setting.level == "sequence":
+        written = Written("", loss.xreplace({T: length, A: R}))
+        c = canonical_form(written, setting).coefficient
+        return derive(Quantity(_wedge({"x": c}, whole=True)))
+    field = field_of(at_token(loss.xreplace({A: R}), setting), setting)
+    if field.constant or field.whole is not None:
+        raise NotInRing("a loss of the whole sequence")
+    on_policy = field.start.context.on_policy
+    attached = field.attached
+    pushed = per_token(derive(token_gradient(attached, field.under), on_policy=on_policy))
+    pushed = {slot: at_policy(c) for slot, c in pushed.items()}
+    mean_T = Side.atom(Indexed("t", "q", ONE, ()))
+
+    def turned(weight: Any) -> Quantity:
+        return curl(attached * weight, field.under)
+
+    alone = turned(sympy.Rational(11, 12) - length / 4)
+    beside = turned(length / 12 - sympy.Rational(1, 4))
+    labels = {**alone.labels, **beside.labels}
+    side = alone.side + mean_T.times(beside.side) + _wedge(pushed)
+    return derive(Quantity(side, alone.functions, labels), on_policy=on_policy)
+
+
+def _wedge(pushed: dict[str, ExpPoly], whole: bool = False) -> Side:
+    """d E[T] ^ (E[T G]/12 - E[G]/4), G = sum_t sum_z c_z s_z; whole: c is that of the sequence."""
+    tokens = ExpPoly.variable("length")
+    weight = tokens * Fraction(1, 12) - ONE * Fraction(1, 4)
+    weight = weight * tokens.inverse() if whole else weight
+    total = Side()
+    for slot, c in pushed.items():
+        for sign, first, second in ((1, "x'", slot), (-1, "x", f"{slot}'")):
+            pair = (Indexed("t", "q", ONE, (first,)), Indexed("t", "q", c * weight, (second,)))
+            total = total + Side.of((sign, pair))
+    return total
