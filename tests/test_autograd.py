@@ -20,7 +20,7 @@ from random_losses import SETTINGS, Case
 from klsym.parser import parse
 
 SEEDS = {"torch": 11, "jax": 12}
-RING = {"torch": 120, "jax": 16}
+RING = {"torch": 160, "jax": 16}
 OUTSIDE = {"torch": 12, "jax": 0}  # beside the written ones
 WRONG = {"torch": 80, "jax": 20}
 SOFTMAX = {"torch": 20, "jax": 8}

@@ -12,7 +12,7 @@ from klsym.engine.spellings import levels
 from klsym.sampling.cluster import connect
 from klsym.sampling.enumeration import across
 
-SIZE = 5
+SIZE = 4
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +42,6 @@ def test_the_number_of_workers_changes_nothing(cluster, at_most):
 @pytest.mark.parametrize("pairs", [1, 333, 10**6])
 def test_how_it_is_cut_changes_nothing(pairs):
     seen = []
-    found = levels(4, across(progress=lambda done, total: seen.append((done, total)), pairs=pairs))
-    assert found == levels(4) and [level.rows for level in found] == [level.rows for level in levels(4)]
+    found = levels(SIZE, across(progress=lambda done, total: seen.append((done, total)), pairs=pairs))
+    assert found == levels(SIZE) and [level.rows for level in found] == [level.rows for level in levels(SIZE)]
     assert seen[-1][0] == seen[-1][1]

@@ -431,9 +431,10 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_certificates_are_whole_and_reproducible(certificates: Path, tmp_path: Path, capsys: Out) -> None:
     names = sorted(path.name for path in certificates.iterdir())
     assert len(names) == 17 and all(re.fullmatch(r"value\.[a-z0-9-]+\.json", name) for name in names)
-    code, out, _ = run(capsys, "prove", "value", "--certificates", str(tmp_path))
-    assert code == 0 and "17 certificates in" in out
-    assert all((tmp_path / name).read_bytes() == (certificates / name).read_bytes() for name in names)
+    again = [name.removesuffix(".json") for name in names[::4]]
+    code, out, _ = run(capsys, "prove", *again, "--certificates", str(tmp_path))
+    assert code == 0 and "5 certificates in" in out
+    assert all((tmp_path / name).read_bytes() == (certificates / name).read_bytes() for name in names[::4])
 
 
 def test_check_replays_a_folder(certificates: Path, capsys: Out) -> None:
@@ -676,7 +677,7 @@ def test_interrupt_where_a_shell_ignores_it() -> None:
     code = (
         "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN);"
         "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT});"
-        "os.execv(sys.executable, [sys.executable, '-m', 'pytest', '-q', *sys.argv[1:]])"
+        "os.execv(sys.executable, [sys.executable, '-m', 'pytest', '-q', '-p', 'no:nbval', *sys.argv[1:]])"
     )
     tests = [f"{__file__}::{name}" for name in ("test_interrupt", "test_help")]
     odd = {"COLUMNS": "20", "PYTHONIOENCODING": "latin-1", "LC_ALL": "C"}

@@ -301,7 +301,7 @@ def test_rho_k1_beside_rho_k3_says_what_the_ledger_says() -> None:
 
 def test_what_is_one_region_has_the_other_order_outside() -> None:
     """Swapping the losses swaps every answer."""
-    for a, b, setting, *_ in TABLE:
+    for a, b, setting, *_ in TABLE[::3]:
         one, two = ask(a, b, setting).variance, compare(b, a, **setting).variance
         assert one is not None and two is not None
         swapped = {"A": "B", "B": "A"}
@@ -339,7 +339,7 @@ def test_an_order_of_second_moments_is_no_order_of_variances(
 
 
 # ---------------------------------------------------------------------------- random pairs
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(
     coefficients(),
     coefficients(),

@@ -12,7 +12,7 @@ from klsym.experiments.tang_munos import FIGURES
 from klsym.figures.style import save
 from klsym.figures.tang_munos import DRAW, LOOK
 
-RUN = {"repeats": 20, "arms": 20, "iterations": 200}
+RUN = {"repeats": 8, "arms": 10, "iterations": 100}
 SMALL = {"repeats": 20, "arms": 20}
 CASES = {1: SMALL, 2: SMALL, 3: RUN, 4: RUN, 5: RUN, 6: RUN}
 PANELS = {1: 1, 2: 1, 3: 2, 4: 3, 5: 1, 6: 1}
@@ -102,9 +102,8 @@ def test_estimates_differ_without_colour():
     assert len({str(style) for style, _ in looks}) == len({marker for _, marker in looks}) == 4
 
 
-@pytest.mark.parametrize("number", [2, 4])
-def test_files_repeat(drawn, number, tmp_path):
-    data, _ = drawn[number]
-    first, second = (save(DRAW[number](data), tmp_path / x, "figure") for x in ("a", "b"))
+def test_files_repeat(drawn, tmp_path):
+    data, _ = drawn[2]
+    first, second = (save(DRAW[2](data), tmp_path / x, "figure") for x in ("a", "b"))
     for a, b in zip(first, second, strict=True):
         assert a.read_bytes() == b.read_bytes() and a.stat().st_size > 5000

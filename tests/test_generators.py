@@ -21,7 +21,7 @@ from klsym.parser import parse
 from klsym.ring import ExpPoly
 
 CHECK = settings(
-    derandomize=True, database=None, deadline=None, max_examples=100, suppress_health_check=list(HealthCheck)
+    derandomize=True, database=None, deadline=None, max_examples=30, suppress_health_check=list(HealthCheck)
 )
 NAMES = ("k1", "w", "log_q")
 NUMBERS = st.fractions(-3, 3, max_denominator=4).filter(bool)

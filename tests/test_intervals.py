@@ -25,7 +25,7 @@ from klsym.kernel.intervals import (
 )
 from klsym.ring import budget
 
-CHECK = settings(derandomize=True, database=None, deadline=None, max_examples=150)
+CHECK = settings(derandomize=True, database=None, deadline=None, max_examples=60)
 DIGITS = 60
 WIDTH = Fraction(1, 2**80)  # enclosures are documented as about 2**-90 wide
 INTEGERS = st.one_of(st.integers(1, 50), st.integers(1, 10**30))

@@ -183,7 +183,7 @@ def in_floats(pairs, weight=0.0):
     return GaussianSetting(*((float(m), float(u)) for m, u in pairs), {"lam": float(weight)})
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 def test_quadrature_agrees(seed):
     rng = random.Random(seed)
     pairs, under = random_pairs(rng), rng.choice(["q", "p", "mu"])
@@ -195,7 +195,7 @@ def test_quadrature_agrees(seed):
         assert abs(numeric - value) < mpmath.mpf(10) ** -10 * (1 + abs(value))
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(10))
 def test_floats_agree_with_symbols(seed):
     rng = random.Random(seed)
     pairs, under, weight = random_pairs(rng), rng.choice(["q", "p", "mu"]), Fraction(rng.randint(-4, 4), 3)
@@ -304,7 +304,7 @@ def test_on_policy_the_sampler_is_the_still_q():
     assert moved.expectation("q", to_ring(sg(k1))).imag / STEP == pytest.approx(found.imag / STEP)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     st.floats(-3, 3), st.floats(0.2, 4), st.floats(-3, 3), st.floats(0.2, 4), st.sampled_from([0, 1])
 )  # fmt: skip

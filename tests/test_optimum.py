@@ -44,7 +44,7 @@ def field(name, logits, rewards, p, mu, scale):
 
 
 def flow(name, starts, rewards, p, mu, scale):
-    """Where dlog q_j/dt = C_j - sum q C ends from each start: the zeros and attractors of the field."""
+    """Where dlog q_j/dt = C_j - sum q C ends from each start; its zeros and attractors are the field's."""
     logits = starts - starts.max(axis=-1, keepdims=True)
     for _ in range(20_000):
         q = softmax(logits)

@@ -28,7 +28,7 @@ from klsym.engine.slopes import assumed_positive, conventions
 from klsym.language import clip, k1
 from klsym.parser import parse
 
-CASES = losses.cases(seed=5, count=12)
+CASES = losses.cases(seed=5, count=18)
 BATCH = 16
 BATCHES = range(0, len(CASES), BATCH)
 OFF = {"sampling": "off-policy"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
 import pytest
 from latex_judge import balanced
@@ -18,6 +19,12 @@ from klsym.write_up.tex import breakable, escape
 from klsym.write_up.theorems import claim_latex, derivation_latex, digest_of, models, statements
 
 FAST = [claim.id for claim in load().values() if claim.verdict != "computed"]
+
+
+@cache
+def written(id: str) -> tuple[str, str]:
+    """A claim and its derivation."""
+    return claim_latex(recall(id)), derivation_latex(recall(id))
 
 
 @pytest.fixture
@@ -100,7 +107,7 @@ def test_no_claim_is_missing_from_the_cases():
 @pytest.mark.parametrize("id", FAST)
 def test_every_claim_is_whole(id, ledger):
     settled = ledger[id]
-    latex, derived = claim_latex(settled), derivation_latex(settled)
+    latex, derived = written(id)
     assert latex.count(rf"\klclaim{{{id}}}") == 1 and derived.count(rf"\klderived{{{id}}}") == 1
     for text in (latex, derived):
         assert balanced(text), text
@@ -115,7 +122,7 @@ def test_every_claim_is_whole(id, ledger):
 @pytest.mark.parametrize("id", FAST)
 def test_a_derivation_says_its_statement(id, ledger):
     """A chain begins with the left side and ends with the right one; one step stands beside the statement."""
-    derived = derivation_latex(ledger[id])
+    derived = written(id)[1]
     chains = iter(re.split(r"(?=\\klfirst)", derived)[1:])  # one a part, in their order
     for (_, shown), part in zip(statements(ledger[id]), ledger[id].parts, strict=True):
         if rf"\klby{{{shown}}}" in derived:
@@ -131,11 +138,11 @@ def test_a_derivation_says_its_statement(id, ledger):
 def test_the_digest_is_that_of_the_certificate(id, ledger):
     settled = ledger[id]
     if not settled.proofs:
-        assert r"\klnodigest" in derivation_latex(settled)
+        assert r"\klnodigest" in written(id)[1]
         return
     digest = settled.certificate()["digest"]
     assert len(digest) == 64 and digest_of(settled) == digest
-    assert rf"\kldigest{{{digest}}}" in derivation_latex(settled)
+    assert rf"\kldigest{{{digest}}}" in written(id)[1]
 
 
 @pytest.mark.parametrize("id", FAST)
@@ -166,7 +173,7 @@ def test_what_an_area_reads_alike_is_said_once(ledger):
 def test_a_refuted_part_is_shown_with_its_model(ledger):
     shown = 0
     for settled in ledger.values():
-        latex = derivation_latex(settled)
+        latex = written(settled.claim.id)[1]
         refuted = [proof for proof in settled.proofs if proof.theorem.kind == "refuted"]
         assert latex.count(r"\klwitness") == len(refuted) == len(list(models(settled)))
         for proof in refuted:
@@ -185,7 +192,7 @@ def test_witness_names_the_values_of_the_model():
 
 def test_rules_stand_beside_their_steps(ledger):
     for settled in ledger.values():
-        latex = derivation_latex(settled)
+        latex = written(settled.claim.id)[1]
         for proof in settled.proofs:
             if proof.part["close"]["by"] == "equality" and not (proof.brief or proof.notes):
                 for step in proof.part["steps"]:

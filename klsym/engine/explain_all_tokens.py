@@ -135,7 +135,6 @@ def explain_all_tokens(
         bias_cases=(),
         scores_named=(True, True),
         implied=None,
-        implied_proof=None,
         generated=None,
         functional=None,
         effects=None,
