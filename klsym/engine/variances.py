@@ -19,6 +19,7 @@ from klsym.abbreviations import E, Point, Side
 from klsym.convert import to_sympy
 from klsym.engine.derivation import Proof, derive
 from klsym.engine.explain_samples import at_one_sample, used_names
+from klsym.engine.glances import is_plainly_at_most
 from klsym.engine.quantities import Quantity
 from klsym.engine.signs import Rows, Split, difference_of_squares, multiple, positive_sum
 from klsym.engine.witness import models, shown_model, uneven_models
@@ -287,6 +288,9 @@ def _models(pair: Pair) -> tuple[Proof | None, Proof | None]:
     found: dict[str, Proof] = {}
     for model in _candidates(context, {"R", "A"} & (pair.a.names() | pair.b.names())):
         read = Model.from_json(model, context)
+        known = {"A": ends, "B": ends[::-1]}  # floats tell where the order is one that has been found
+        if any(is_plainly_at_most(*known[name], read) for name in found):
+            continue
         try:
             left, right = (enclose(end, read) for end in ends)
         except ProofError:  # a power beyond what is enclosed
