@@ -284,11 +284,11 @@ def _models(pair: Pair) -> tuple[Proof | None, Proof | None]:
     """Models in which A, and in which B, varies less; the first that is found of each."""
     a, b = (derive(pair.variance(x)) for x in (pair.a, pair.b))
     context = written_out(derive(pair.variance(pair.a) - pair.variance(pair.b)).context)
-    ends = [x.reduce().left for x in (a, b)]
+    ends = (a.reduce().left, b.reduce().left)
+    known = {"A": ends, "B": (ends[1], ends[0])}  # floats tell where the order is one that has been found
     found: dict[str, Proof] = {}
     for model in _candidates(context, {"R", "A"} & (pair.a.names() | pair.b.names())):
         read = Model.from_json(model, context)
-        known = {"A": ends, "B": ends[::-1]}  # floats tell where the order is one that has been found
         if any(is_plainly_at_most(*known[name], read) for name in found):
             continue
         try:
