@@ -212,6 +212,15 @@ def ask(loss: str, options: dict[str, str]) -> Verdict:
     return _ask(loss, tuple(sorted(options.items())))
 
 
+@cache
+def _literal(loss: str, options: tuple[tuple[str, str], ...]) -> Any:
+    return judge.field(plain(loss), judge.THETA, dict(options))
+
+
+def literal_field(loss: str, options: dict[str, str]) -> Any:
+    return _literal(loss, tuple(sorted(options.items())))
+
+
 def plain(text: str) -> str:
     """The judge writes k(lam) out."""
     return text.replace("k(lam)", "(k1 + lam*(r - 1))")
@@ -229,10 +238,9 @@ def test_what_is_the_same_at_each_token_counts_once_over_t() -> None:
         assert not any("sum_t 1/T = 1" in line for line in ask(loss, WHOLE).hypotheses)
 
 
-@rows
-def test_the_table_itself_holds(loss: str, options: dict[str, str], target: str, field: Any) -> None:
+def the_table_itself_holds(loss: str, options: dict[str, str], target: str, field: Any) -> None:
     """No klsym here: the field is what the table says, and has a potential or has none."""
-    found = judge.field(plain(loss), judge.THETA, options)
+    found = literal_field(loss, options)
     if field is not None:
         assert np.abs(found - field()).max() < CLOSE
     twist = judge.twist(plain(loss), options)
@@ -243,17 +251,15 @@ def test_the_table_itself_holds(loss: str, options: dict[str, str], target: str,
         assert (np.abs(found - multiple * gradient).max() < CLOSE) == (target == name or target == "zero")
 
 
-@rows
-def test_target(loss: str, options: dict[str, str], target: str, field: Any) -> None:
+def has_the_target(loss: str, options: dict[str, str], target: str, field: Any) -> None:
     verdict = ask(loss, options)
     assert (verdict.target, verdict.trust) == (target, "kernel")
 
 
-@rows
-def test_the_coefficients_have_the_field_for_their_mean(
+def the_coefficients_have_the_field_for_their_mean(
     loss: str, options: dict[str, str], target: str, field: Any
 ) -> None:
-    verdict, found = ask(loss, options), judge.field(plain(loss), judge.THETA, options)
+    verdict, found = ask(loss, options), literal_field(loss, options)
     on_policy = verdict.setting.on_policy
     assert verdict.coefficient is not None
     assert np.abs(judge.of_slots(verdict.coefficient, "q", False) - found).max() < CLOSE
@@ -262,8 +268,7 @@ def test_the_coefficients_have_the_field_for_their_mean(
         assert np.abs(judge.of_slots(verdict.per_sample, under, on_policy) - found).max() < CLOSE
 
 
-@rows
-def test_combination_and_witness(loss: str, options: dict[str, str], target: str, field: Any) -> None:
+def combination_and_witness(loss: str, options: dict[str, str], target: str, field: Any) -> None:
     verdict = ask(loss, options)
     if target in ("reverse-kl", "combination"):
         assert verdict.witness is None
@@ -271,7 +276,7 @@ def test_combination_and_witness(loss: str, options: dict[str, str], target: str
         total = kl() * judge.value(named.get("reverse-kl", "0"), {})
         if "reward" in named:
             total = total + judge.gradient(lambda y: judge.value(named["reward"], of_sequence(y)))
-        assert np.abs(judge.field(plain(loss), judge.THETA, options) - total).max() < CLOSE
+        assert np.abs(literal_field(loss, options) - total).max() < CLOSE
     elif "A" not in loss or target == "none":  # trees hold no values of A
         assert verdict.witness is not None
         start = "curl " if target == "none" else r"(E_mu\[grad rho\] \+ )?-?E_(q|mu)\[sum_t|0 = "
@@ -289,8 +294,7 @@ def float_of(text: str) -> float:
     return int(above) / int(below or 1)
 
 
-@rows
-def test_every_proof_replays(loss: str, options: dict[str, str], target: str, field: Any) -> None:
+def every_proof_replays(loss: str, options: dict[str, str], target: str, field: Any) -> None:
     verdict = ask(loss, options)
     assert verdict.proofs
     for proof in verdict.proofs:
@@ -555,8 +559,7 @@ KEYS = {"loss", "sampling", "use", "level", "batch", "credit", "weights", "aggre
         "trust", "hypotheses", "steps", "witness", "warnings", "names", "expansion"}  # fmt: skip
 
 
-@rows
-def test_json(loss: str, options: dict[str, str], target: str, field: Any) -> None:
+def has_the_keys(loss: str, options: dict[str, str], target: str, field: Any) -> None:
     answer = ask(loss, options).to_json()
     assert set(answer) == KEYS
     setting = {"sampling": "on-policy", "use": "loss", "weights": "token", "aggregate": "sum", **options}
@@ -574,6 +577,16 @@ def test_json(loss: str, options: dict[str, str], target: str, field: Any) -> No
     assert slotted <= set(answer["names"]) and all(answer["names"].values())
     tree = answer["witness"] and answer["witness"].get("tree")
     assert tree is None or {"q", "u", "next"} <= set(tree)
+
+
+PARTS = (the_table_itself_holds, has_the_target, the_coefficients_have_the_field_for_their_mean,
+         combination_and_witness, every_proof_replays, has_the_keys)  # fmt: skip
+
+
+@rows
+def test_what_is_said_of_a_loss(loss: str, options: dict[str, str], target: str, field: Any) -> None:
+    for part in PARTS:
+        part(loss, options, target, field)
 
 
 # ---------------------------------------------------------------------------- refusals

@@ -1,95 +1,44 @@
 """The cheat sheet of the literature: what each placement of each estimator targets.
 
 Every row is judged twice: against what the papers say, and against the gradient of the loss itself,
-which `expected_gradient` computes on finite models in plain floats, sharing no code with klsym.
+which `expected_gradient` computes on finite models with the literal oracle, sharing no code with klsym.
 """
 
 from __future__ import annotations
 
-import ast
-import math
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pytest
+from oracle import losses
+from oracle.numbers import Jet
 
 from klsym.convert import to_ring
 from klsym.engine.explain import explain
 from klsym.engine.targets import recognise, recognise_value
 from klsym.parser import parse
 
-Point = Mapping[str, float]
+Point = Mapping[str, Any]  # numbers, or arrays of samples
 PARAMETERS = {"lam": 0.37, "beta": 1.43, "eps": 0.19, "alpha": 0.61, "n": 7.0, "T": 11.0, "har": -0.83}
-STEP = 1e-5
 
 
 # ---------------------------------------------------------------------------- plain arithmetic
-def evaluate(text: str, at: Point, frozen: Point | None = None) -> float:
-    """The value of a loss at one sample; inside sg(.) every name has its `frozen` value."""
-    return _value(_tree(text), _names(at), _names(frozen or at))
+def _value(text: str, at: Point, log_q: Any) -> Any:
+    known = losses.defined({**PARAMETERS, **at, "log_q": log_q})
+    return losses.evaluate(text, lambda name, slot=None: known[name])
 
 
-@cache
-def _tree(text: str) -> ast.expr:
-    return ast.parse(text.strip(), mode="eval").body
+def evaluate(text: str, at: Point) -> Any:
+    """The value of a loss at samples."""
+    return losses.plain(_value(text, at, np.float64(at["log_q"]))) * 1.0
 
 
-def _names(at: Point) -> Point:
-    k1 = at["log_q"] - at["log_p"]
-    r, rho = math.exp(-k1), math.exp(at["log_q"] - at["log_mu"])
-    return {**PARAMETERS, **at, "k1": k1, "k2": k1 * k1 / 2, "k3": r - 1 + k1, "r": r, "rho": rho}
-
-
-def _value(node: ast.expr, live: Point, frozen: Point) -> float:
-    match node:
-        case ast.Constant(value):
-            return float(value)
-        case ast.Name(name):
-            return live[name]
-        case ast.UnaryOp(sign, inner):
-            value = _value(inner, live, frozen)
-            return -value if isinstance(sign, ast.USub) else value
-        case ast.BinOp(a, operator, b):
-            return BINARY[type(operator)](_value(a, live, frozen), _value(b, live, frozen))
-        case ast.Call(ast.Name("sg"), [inner]):
-            return _value(inner, frozen, frozen)
-        case ast.Call(ast.Name(name), arguments):
-            values = [_value(item, live, frozen) for item in arguments]
-            return values[0] ** 0.5 if name == "sqrt" else FUNCTIONS[name](*values, **_for_k(name, live))
-    raise AssertionError(f"not in the grammar: {ast.dump(node)}")
-
-
-def _for_k(name: str, live: Point) -> dict[str, Any]:
-    return {"live": live} if name == "k" else {}
-
-
-def _k(weight: float, live: Point) -> float:
-    return live["k1"] + weight * (live["r"] - 1)
-
-
-BINARY = {
-    ast.Add: lambda a, b: a + b,
-    ast.Sub: lambda a, b: a - b,
-    ast.Mult: lambda a, b: a * b,
-    ast.Div: lambda a, b: a / b,
-    ast.Pow: lambda a, b: a**b,
-}
-FUNCTIONS = {
-    "exp": math.exp,
-    "log": math.log,
-    "abs": abs,
-    "min": min,
-    "max": max,
-    "clip": lambda x, lo, hi: min(max(x, lo), hi),
-    "k": _k,
-}
-
-
-def derivative(text: str, at: Point) -> float:
-    """dL/dlog q at one sample with sg(.) held constant: a central difference."""
-    up, down = ({**at, "log_q": at["log_q"] + h} for h in (STEP, -STEP))
-    return (evaluate(text, up, at) - evaluate(text, down, at)) / (2 * STEP)
+def derivative(text: str, at: Point) -> Any:
+    """dL/dlog q at samples with sg(.) held constant."""
+    found = _value(text, at, Jet(np.float64(at["log_q"]), 1.0))
+    return (found.a if isinstance(found, Jet) else 0.0) + 0 * at["log_q"]
 
 
 # q, p, mu, u (a direction of the softmax logits), R, A
@@ -101,45 +50,44 @@ MODELS = (
 )  # fmt: skip
 
 
-def samples(model: tuple[Any, ...], sampling: str) -> list[tuple[float, float, Point]]:
-    """For each outcome: the sampler's probability, q(x) s(x) along u, and the log densities."""
-    q, p, mu, u, R, A = model
+def samples(model: tuple[Any, ...], sampling: str) -> tuple[Any, Any, Point]:
+    """The sampler's probabilities, s(x) along u, and all samples."""
+    q, p, mu, u, R, A = (np.array(row, dtype=float) for row in model)
     mu = q if sampling == "on-policy" else mu
-    mean = sum(a * b for a, b in zip(q, u, strict=True))
-    rows = []
-    for x in range(len(q)):
-        logs = {"log_q": math.log(q[x]), "log_p": math.log(p[x]), "log_mu": math.log(mu[x])}
-        rows.append((mu[x], u[x] - mean, {**logs, "R": R[x], "A": A[x], "q": q[x]}))
-    return rows
+    logs = {"log_q": np.log(q), "log_p": np.log(p), "log_mu": np.log(mu)}
+    return mu, u - q @ u, {**logs, "R": R, "A": A, "q": q}
 
 
 def expected_gradient(loss: str, model: tuple[Any, ...], sampling: str, use: str) -> float:
     """E_m[grad L] (a loss) or E_m[L s] (a reward), along u."""
-    pushed = derivative if use == "loss" else evaluate
-    return sum(m * score * pushed(loss, at) for m, score, at in samples(model, sampling))
+    m, score, at = samples(model, sampling)
+    return float((m * score * (derivative if use == "loss" else evaluate)(loss, at)).sum())
 
 
 def score_form(c: str, model: tuple[Any, ...], sampling: str) -> float:
     """E_q[c s] along u."""
-    return sum(at["q"] * score * evaluate(c, at) for _, score, at in samples(model, sampling))
+    _, score, at = samples(model, sampling)
+    return float((at["q"] * score * evaluate(c, at)).sum())
 
 
 def mean(v: str, model: tuple[Any, ...], sampling: str) -> float:
     """E_q[v]."""
-    return sum(at["q"] * evaluate(v, at) for _, _, at in samples(model, sampling))
+    at = samples(model, sampling)[2]
+    return float((at["q"] * evaluate(v, at)).sum())
 
 
 def expected_value(loss: str, model: tuple[Any, ...], sampling: str) -> float:
-    return sum(m * evaluate(loss, at) for m, _, at in samples(model, sampling))
+    m, _, at = samples(model, sampling)
+    return float((m * evaluate(loss, at)).sum())
 
 
-def close(a: float, b: float) -> bool:
-    return math.isclose(a, b, rel_tol=1e-6, abs_tol=1e-7)
+def close(a: Any, b: Any) -> bool:
+    return bool(np.all(np.abs(a - b) <= np.maximum(1e-6 * np.maximum(np.abs(a), np.abs(b)), 1e-7)))
 
 
 def same(a: str, b: str, sampling: str = "off-policy") -> bool:
     """Do two grammar strings have the same value at every sample of the models?"""
-    points = [at for model in MODELS for _, _, at in samples(model, sampling)]
+    points = [samples(model, sampling)[2] for model in MODELS]
     return all(close(evaluate(a, at), evaluate(b, at)) for at in points)
 
 
@@ -334,7 +282,7 @@ def test_the_cheat_sheet_itself_holds(loss: str, sampling: str, use: str, row: A
         values = [(expected_value(loss, m, sampling), mean(divergence, m, sampling)) for m in MODELS]
         assert all(close(a, b) for a, b in values) == (value == name)
     pushed = derivative if use == "loss" else evaluate
-    points = [at for model in MODELS for _, _, at in samples(model, sampling)]
+    points = [samples(model, sampling)[2] for model in MODELS]
     assert all(close(pushed(loss, at), evaluate(per_sample, at)) for at in points)
 
 

@@ -104,8 +104,7 @@ def test_no_claim_is_missing_from_the_cases():
     assert len(FAST) > 90
 
 
-@pytest.mark.parametrize("id", FAST)
-def test_every_claim_is_whole(id, ledger):
+def every_claim_is_whole(id, ledger):
     settled = ledger[id]
     latex, derived = written(id)
     assert latex.count(rf"\klclaim{{{id}}}") == 1 and derived.count(rf"\klderived{{{id}}}") == 1
@@ -119,8 +118,7 @@ def test_every_claim_is_whole(id, ledger):
     assert all(line in derived for line in hypotheses(settled))
 
 
-@pytest.mark.parametrize("id", FAST)
-def test_a_derivation_says_its_statement(id, ledger):
+def a_derivation_says_its_statement(id, ledger):
     """A chain begins with the left side and ends with the right one; one step stands beside the statement."""
     derived = written(id)[1]
     chains = iter(re.split(r"(?=\\klfirst)", derived)[1:])  # one a part, in their order
@@ -134,8 +132,7 @@ def test_a_derivation_says_its_statement(id, ledger):
         assert any(shown.endswith(end) for end in ends), shown
 
 
-@pytest.mark.parametrize("id", FAST)
-def test_the_digest_is_that_of_the_certificate(id, ledger):
+def the_digest_is_that_of_the_certificate(id, ledger):
     settled = ledger[id]
     if not settled.proofs:
         assert r"\klnodigest" in written(id)[1]
@@ -145,8 +142,7 @@ def test_the_digest_is_that_of_the_certificate(id, ledger):
     assert rf"\kldigest{{{digest}}}" in written(id)[1]
 
 
-@pytest.mark.parametrize("id", FAST)
-def test_short_hypotheses_leave_none_out(id, ledger):
+def short_hypotheses_leave_none_out(id, ledger):
     """Each measure of an exchange, each support, and as many moments as the ledger names."""
     settled, short = ledger[id], "; ".join(in_short(ledger[id]))
     kinds = [h for proof in settled.proofs for h in proof.theorem.hypotheses]
@@ -162,6 +158,14 @@ def test_short_hypotheses_leave_none_out(id, ledger):
     for line in said:
         supports = line.removeprefix(f"{STANDING}, so that ").split(" and ") if STANDING in line else ()
         assert all(prose(support) in short for support in supports)
+
+
+@pytest.mark.parametrize("id", FAST)
+def test_a_claim_on_paper(id, ledger):
+    every_claim_is_whole(id, ledger)
+    a_derivation_says_its_statement(id, ledger)
+    the_digest_is_that_of_the_certificate(id, ledger)
+    short_hypotheses_leave_none_out(id, ledger)
 
 
 def test_what_an_area_reads_alike_is_said_once(ledger):
