@@ -14,7 +14,7 @@ not move, and what is attached is its own objective.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
@@ -22,22 +22,23 @@ from itertools import islice
 from typing import Any
 
 import sympy
+from sympy import Rational
 
 from klsym.abbreviations import Indexed, Side
-from klsym.engine.derivation import Proof, derive
+from klsym.engine.derivation import Derivation, Proof, derive
 from klsym.engine.explain_fields import field_of
 from klsym.engine.explain_samples import canonical_form, hypotheses_of, shown_witness
 from klsym.engine.explain_setting import Setting
 from klsym.engine.explain_slots import T, at_token
 from klsym.engine.explain_tokens import per_token
-from klsym.engine.indexed import curl, mean_over_i, token_gradient
+from klsym.engine.indexed import curl, mean_over_i, sum_over_t, token_gradient
 from klsym.engine.objectives import at_policy
 from klsym.engine.quantities import Quantity, expectation
 from klsym.engine.shorthands import expansion
 from klsym.engine.verdict import Meaning, Step, Verdict
 from klsym.engine.witness import tree_models
 from klsym.errors import NotInRing, ProofError, UsageError
-from klsym.language import A, H, R, length, own, parameter, s, sg
+from klsym.language import A, H, R, Slot, length, now, others, own, parameter, s, sg
 from klsym.render import losses
 from klsym.render.losses import Written
 from klsym.render.spelling import LATEX, TEXT
@@ -57,8 +58,9 @@ CENTRED = "the mean over all tokens of a centred batch is not handled: choose ba
 BATCHES = "x_1..x_n are independent sequences, n at least 2; sum_i T_i is the number of all their tokens"
 SHORT = (
     "n = 2, sequences of one token and of two, so that 1/(x + y) = 11/12 - (x + y)/4 + x*y/12: independence"
-    " takes the field apart, and its curl is not 0"
+    " takes the field apart, and the curl of what is left, by the product rule, is not 0"
 )
+APART = "for any H in place of the coefficient"
 LIMIT = (
     "large n (a limit, by the law of large numbers, not proved here): the field of the sum over tokens, over"
     " E_{m}[T]; that of the sum {what}"
@@ -111,6 +113,7 @@ def explain_all_tokens(
     m = "q" if setting.on_policy else "mu"
     what = f"{'is' if single.target is None else 'targets'} {target_words(single)}"
     notes = [SHORT] if target == "none" else [FIXED] if target == "separable" else [UNDECIDED]
+    notes += [f"{APART}: {apart}" for apart in proofs[1:]]
     notes += [CONSTANT] if target is None and _is_number(single.per_sample) else []
     notes += [LIMIT.format(m=m, what=what) + SAME_ZEROS.format(m=m), f"{ANY_N}: {any_n}"]
     found = "separable" if target == "separable" else ""
@@ -126,7 +129,7 @@ def explain_all_tokens(
         value=Meaning(None),
         value_constant="",
         trust="kernel" if proofs else "sympy",
-        hypotheses=tuple(dict.fromkeys((BATCHES, *single.hypotheses, *hypotheses_of((any_n,))))),
+        hypotheses=tuple(dict.fromkeys((BATCHES, *single.hypotheses, *hypotheses_of((*proofs[1:], any_n))))),
         steps=(_start(single),),
         witness=shown_witness(proofs[0]) if proofs else None,
         inside_clamps=None,
@@ -191,11 +194,25 @@ def _target(loss: Any, setting: Setting) -> tuple[str | None, tuple[Proof, ...]]
     if not setting.on_policy:
         return ("separable" if setting.use == "loss" and not loss.has(sg) else None), ()
     with suppress(NotInRing, UsageError):
-        start = _turning(loss, setting)
+        start, slots = _turning(loss, setting)
         for model in islice(_short_trees(tuple(start.context.parameters)), TRIED):
             with suppress(ProofError):
-                return "none", (start.differs_from(0, model=model),)
+                return "none", (start.differs_from(0, model=model), *map(_apart, slots))
     return None, ()
+
+
+def _apart(slot: str) -> Proof:
+    """What independence makes of E_q[mean_i sum_t H s_z n/(T_1 + T_2)]/2; the slot x: of whole sequences."""
+    whole, score = slot == "x", s if slot == "x" else Slot(slot)(s)
+    h, mine, push = (own(H), own(length), own(s)) if whole else (now(H), length, score)
+    over = Rational(11, 12) - (mine + others(length)) / 4 + mine * others(length) / 12
+
+    def mean(of: Any) -> Quantity:
+        return expectation(H * of * s, "q") if whole else sum_over_t(now(H) * of * score, "q")
+
+    right = mean(Rational(11, 12) - length / 4) + expectation(length, "q") * (mean(length) / 12 - mean(1) / 4)
+    field = mean_over_i(over * h * push, "q", steps=not whole)
+    return derive(field, premises=((n, 2),)).equals(right, using=[(0, None)])
 
 
 def _short_trees(names: tuple[str, ...]) -> Any:
@@ -206,12 +223,12 @@ def _short_trees(names: tuple[str, ...]) -> Any:
             yield model
 
 
-def _turning(loss: Any, setting: Setting) -> Any:
-    """The curl of the field of two sequences, in a derivation."""
+def _turning(loss: Any, setting: Setting) -> tuple[Derivation, Iterable[str]]:
+    """The curl of the field of two sequences, in a derivation, and the slots whose scores it meets."""
     if setting.level == "sequence":
         written = Written("", loss.xreplace({T: length, A: R}))
         c = canonical_form(written, setting).coefficient
-        return derive(Quantity(_wedge({"x": c}, whole=True)))
+        return derive(Quantity(_wedge({"x": c}, whole=True))), ("x",)
     field = field_of(at_token(loss.xreplace({A: R}), setting), setting)
     if field.constant or field.whole is not None:
         raise NotInRing("a loss of the whole sequence")
@@ -224,11 +241,11 @@ def _turning(loss: Any, setting: Setting) -> Any:
     def turned(weight: Any) -> Quantity:
         return curl(attached * weight, field.under)
 
-    alone = turned(sympy.Rational(11, 12) - length / 4)
-    beside = turned(length / 12 - sympy.Rational(1, 4))
+    alone = turned(Rational(11, 12) - length / 4)
+    beside = turned(length / 12 - Rational(1, 4))
     labels = {**alone.labels, **beside.labels}
     side = alone.side + mean_T.times(beside.side) + _wedge(pushed)
-    return derive(Quantity(side, alone.functions, labels), on_policy=on_policy)
+    return derive(Quantity(side, alone.functions, labels), on_policy=on_policy), pushed
 
 
 def _wedge(pushed: dict[str, ExpPoly], whole: bool = False) -> Side:
