@@ -8,41 +8,7 @@ from typing import Any
 import pytest
 from test_ledger import BATCHES_AND_SEQUENCES
 
-from klsym.calculus import (
-    KL,
-    A,
-    R,
-    beta,
-    covariance,
-    curl,
-    derive,
-    expectation,
-    expected_gradient,
-    future,
-    grad,
-    k1,
-    k2,
-    k3,
-    length,
-    mean_over_i,
-    mu,
-    now,
-    others,
-    own,
-    p,
-    parameter,
-    past,
-    q,
-    rho,
-    s,
-    sample,
-    sg,
-    sum_over_t,
-    token_gradient,
-    token_KL,
-    token_KL_gradient,
-    variance_of_mean,
-)
+from klsym.calculus import *
 from klsym.derivations.batches import SIZE, leave_one_out
 from klsym.derivations.variances import CENTRED, CROSS, PLAIN, SPREAD
 from klsym.errors import KlsymError

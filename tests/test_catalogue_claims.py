@@ -10,32 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from klsym.calculus import (
-    KL,
-    alpha,
-    derive,
-    expectation,
-    expected_gradient,
-    k,
-    k1,
-    k2,
-    k3,
-    lam,
-    log,
-    mu,
-    now,
-    p,
-    past,
-    q,
-    r,
-    rho,
-    s,
-    sample,
-    sample_gradient,
-    sg,
-    sum_over_t,
-    token_gradient,
-)
+from klsym.calculus import *
 from klsym.derivations import catalogue as module
 from klsym.derivations.catalogue import (
     FORWARD,

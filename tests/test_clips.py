@@ -9,26 +9,7 @@ import numpy as np
 import pytest
 from oracle.losses import Forest, evaluate, plain, samples
 
-from klsym.calculus import (
-    KL,
-    A,
-    M,
-    beta,
-    derive,
-    expectation,
-    expected_gradient,
-    finite_model,
-    grad,
-    k1,
-    k3,
-    mu,
-    p,
-    q,
-    r,
-    rho,
-    s,
-    sg,
-)
+from klsym.calculus import *
 from klsym.derivations.clips import bound, outside
 from klsym.errors import ProofError
 from klsym.kernel import check

@@ -13,43 +13,7 @@ import pytest
 from sympy import Function, exp, log
 
 from klsym.abbreviations import elements
-from klsym.calculus import (
-    KL,
-    A,
-    Derivation,
-    Proof,
-    Quantity,
-    R,
-    beta,
-    bregman,
-    chi2,
-    count,
-    covariance,
-    derive,
-    expectation,
-    expected_gradient,
-    finite_model,
-    future,
-    grad,
-    jeffreys,
-    k,
-    k1,
-    k2,
-    k3,
-    lam,
-    log_q,
-    mu,
-    now,
-    p,
-    parameter,
-    q,
-    r,
-    rho,
-    s,
-    sample,
-    sample_gradient,
-    sg,
-)
+from klsym.calculus import *
 from klsym.errors import KlsymError, ProofError, Refused, UsageError
 from klsym.kernel import check, digest, read
 from klsym.language import H

@@ -9,41 +9,7 @@ import pytest
 import sympy
 
 from klsym.abbreviations import Context, Indexed, Statement
-from klsym.calculus import (
-    KL,
-    A,
-    Function,
-    R,
-    curl,
-    derive,
-    expectation,
-    future,
-    grad,
-    k1,
-    k2,
-    k3,
-    length,
-    log_mu,
-    log_p,
-    log_q,
-    mean_over_i,
-    mu,
-    now,
-    others,
-    own,
-    p,
-    parameter,
-    past,
-    q,
-    r,
-    rho,
-    s,
-    sg,
-    sum_over_t,
-    token_gradient,
-    token_KL,
-    variance_of_mean,
-)
+from klsym.calculus import *
 from klsym.convert import generic_functions, to_ring, to_sympy
 from klsym.engine.indexed import split_scores
 from klsym.engine.reduce import reduction

@@ -13,7 +13,7 @@ from klsym.experiments.tang_munos import FIGURES, figure1, figure2, figure3, fig
 from klsym.finding import UNDECIDED, Finding
 
 K1, K3, VANILLA, LOO = (GRADIENTS.index(x) for x in ("k1 loss", "k3 loss", "vanilla", "leave-one-out"))
-RUN = {"repeats": 40}  # of figures 4 to 6; the figures proper have 100
+RUN = {"repeats": 25}  # of figures 4 to 6; the figures proper have 100
 TINY = {"repeats": 3, "arms": 4, "ns": (2, 3)}
 SHORT = {3: {"iterations": 12}, 4: {"iterations": 12}, 5: {"iterations": 12}, 6: {"iterations": 12}}
 CASES: dict[int, dict] = {1: {}, 2: {}, 3: {"iterations": 800, "repeats": 200}, 4: RUN, 5: RUN, 6: RUN}

@@ -8,23 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from klsym.calculus import (
-    KL,
-    R,
-    beta,
-    derive,
-    expectation,
-    expected_gradient,
-    grad,
-    k1,
-    k2,
-    k3,
-    mu,
-    p,
-    q,
-    rho,
-    sg,
-)
+from klsym.calculus import *
 from klsym.engine.derivation import Proof
 from klsym.experiments.bandits import optimum
 from klsym.figures import offpolicy

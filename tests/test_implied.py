@@ -7,30 +7,7 @@ from typing import Any
 
 import pytest
 
-from klsym.calculus import (
-    KL,
-    A,
-    R,
-    beta,
-    derive,
-    exp,
-    expectation,
-    expected_gradient,
-    grad,
-    k1,
-    k2,
-    k3,
-    log_q,
-    mu,
-    p,
-    parameter,
-    q,
-    r,
-    rho,
-    s,
-    sample,
-    sample_gradient,
-)
+from klsym.calculus import *
 from klsym.derivations import expansions, implied
 from klsym.derivations.implied import g, slope
 from klsym.derivations.optima import penalised

@@ -12,32 +12,7 @@ import pytest
 from sympy import Rational, log
 from test_derivation import SIDES, Make
 
-from klsym.calculus import (
-    KL,
-    Proof,
-    Quantity,
-    beta,
-    chi2,
-    count,
-    covariance,
-    derive,
-    expectation,
-    grad,
-    jeffreys,
-    k,
-    k1,
-    k2,
-    k3,
-    lam,
-    mu,
-    p,
-    parameter,
-    q,
-    r,
-    rho,
-    s,
-    sample,
-)
+from klsym.calculus import *
 from klsym.derivations.inequalities import bias, mean_square_error, squared
 from klsym.errors import KlsymError, ProofError
 from klsym.kernel import check, read

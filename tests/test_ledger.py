@@ -13,41 +13,7 @@ from sympy import Function, log
 
 from klsym import ledger
 from klsym.abbreviations import NAMED, atoms_of
-from klsym.calculus import (
-    KL,
-    Proof,
-    R,
-    beta,
-    bregman,
-    chi2,
-    count,
-    covariance,
-    derive,
-    exp,
-    expectation,
-    expected_gradient,
-    finite_model,
-    grad,
-    jeffreys,
-    k,
-    k1,
-    k2,
-    k3,
-    lam,
-    log_mu,
-    log_p,
-    log_q,
-    mu,
-    p,
-    parameter,
-    q,
-    r,
-    rho,
-    s,
-    sample,
-    sample_gradient,
-    sg,
-)
+from klsym.calculus import *
 from klsym.errors import ProofError, UsageError
 from klsym.evidence import Evidence
 from klsym.kernel import check, read

@@ -11,33 +11,7 @@ import sympy
 from sympy import Function, exp, log
 from test_derivation import Make
 
-from klsym.calculus import (
-    KL,
-    beta,
-    chi2,
-    count,
-    covariance,
-    derive,
-    expectation,
-    expected_gradient,
-    grad,
-    k1,
-    k2,
-    k3,
-    log_mu,
-    log_p,
-    log_q,
-    mu,
-    p,
-    parameter,
-    q,
-    r,
-    rho,
-    s,
-    sample,
-    sample_gradient,
-    sg,
-)
+from klsym.calculus import *
 from klsym.convert import generic_functions, to_ring
 from klsym.derivations import neighbours as module
 from klsym.errors import NotInRing, ProofError

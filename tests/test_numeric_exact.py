@@ -42,27 +42,7 @@ from klsym.engine.quantities import (
 from klsym.errors import UsageError
 from klsym.kernel import Theorem
 from klsym.kernel.intervals import Interval
-from klsym.language import (
-    A,
-    R,
-    beta,
-    eps,
-    exp,
-    k,
-    k1,
-    k2,
-    k3,
-    lam,
-    log,
-    log_mu,
-    log_p,
-    log_q,
-    parameter,
-    r,
-    rho,
-    s,
-    sg,
-)
+from klsym.language import *
 from klsym.names import parse_name
 from klsym.numeric.exact import agreement, check_theorem, enclose, evaluate
 from klsym.numeric.models import FiniteModel, from_certificate, random_model

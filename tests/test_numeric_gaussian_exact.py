@@ -17,33 +17,7 @@ from conftest import labelled
 from sympy import Function
 
 from klsym.abbreviations import Context, Side, Statement
-from klsym.calculus import (
-    KL,
-    R,
-    bregman,
-    chi2,
-    count,
-    covariance,
-    exp,
-    expectation,
-    expected_gradient,
-    grad,
-    jeffreys,
-    k1,
-    k2,
-    k3,
-    lam,
-    log_q,
-    mu,
-    p,
-    q,
-    r,
-    rho,
-    s,
-    sample,
-    sample_gradient,
-    sg,
-)
+from klsym.calculus import *
 from klsym.engine.quantities import quantity
 from klsym.errors import UsageError
 from klsym.numeric.gaussian import Divergent

@@ -9,28 +9,7 @@ import pytest
 from sympy import Function, Rational
 
 from klsym.abbreviations import Context, Statement, elements
-from klsym.calculus import (
-    KL,
-    beta,
-    chi2,
-    covariance,
-    expectation,
-    jeffreys,
-    k,
-    k1,
-    k2,
-    k3,
-    lam,
-    log,
-    mu,
-    p,
-    parameter,
-    q,
-    r,
-    rho,
-    s,
-    sample,
-)
+from klsym.calculus import *
 from klsym.convert import to_ring
 from klsym.engine.inequalities import inequality
 from klsym.engine.quantities import quantity

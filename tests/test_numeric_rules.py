@@ -6,26 +6,7 @@ from dataclasses import replace
 from itertools import product
 
 import pytest
-from oracle_atoms import (
-    V,
-    at,
-    curl,
-    grad,
-    gradient_over,
-    k1,
-    k2,
-    k3,
-    lam,
-    length,
-    mean,
-    n,
-    r,
-    rho,
-    sg,
-    tokens,
-    variance,
-    whole,
-)
+from oracle_atoms import *
 
 from klsym.abbreviations import (
     NAMED,
@@ -136,7 +117,7 @@ DATA = [
     *({"now": x, "other": y, "slot": z} for x, y in (("k1", "s"), ("s", "R"), ("R", "k1"), ("length", "s"))
       for z in ("past", "future")),
 ]  # fmt: skip
-MOST = 150  # applications of one rule that are judged
+MOST = 25  # applications of one rule that are judged
 SETTINGS = [CONTEXT, replace(CONTEXT, on_policy=True)]
 
 

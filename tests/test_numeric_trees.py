@@ -6,34 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from oracle_atoms import (
-    FORWARD,
-    KL,
-    NOTHING,
-    REVERSE,
-    V,
-    at,
-    claim,
-    curl,
-    grad,
-    gradient_over,
-    k1,
-    k2,
-    k3,
-    lam,
-    length,
-    m,
-    mean,
-    n,
-    over_i,
-    over_t,
-    r,
-    rho,
-    sg,
-    tokens,
-    variance,
-    whole,
-)
+from oracle_atoms import *
 
 from klsym.abbreviations import Context, Side
 from klsym.errors import UsageError

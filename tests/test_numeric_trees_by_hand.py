@@ -7,25 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from oracle_atoms import (
-    KL,
-    claim,
-    curl,
-    grad,
-    gradient_over,
-    k1,
-    k2,
-    k3,
-    length,
-    mean,
-    over_t,
-    r,
-    rho,
-    sg,
-    tokens,
-    whole,
-    whole_gradient,
-)
+from oracle_atoms import *
 from oracle_atoms import at as slot
 
 from klsym.abbreviations import Context

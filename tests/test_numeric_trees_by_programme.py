@@ -4,24 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from oracle_atoms import (
-    FORWARD,
-    KL,
-    REVERSE,
-    claim,
-    curl,
-    grad,
-    gradient_over,
-    k1,
-    k2,
-    k3,
-    length,
-    over_t,
-    rho,
-    sg,
-    tokens,
-    whole,
-)
+from oracle_atoms import *
 
 from klsym.abbreviations import Covariance, Side
 from klsym.numeric import autoregressive as chain

@@ -7,32 +7,7 @@ from typing import Any
 
 import pytest
 
-from klsym.calculus import (
-    KL,
-    derive,
-    expectation,
-    expected_gradient,
-    future,
-    grad,
-    k1,
-    k2,
-    k3,
-    log,
-    mu,
-    now,
-    own,
-    p,
-    parameter,
-    past,
-    q,
-    r,
-    rho,
-    s,
-    sample,
-    sample_gradient,
-    sg,
-    sum_over_t,
-)
+from klsym.calculus import *
 from klsym.derivations import crib_sheets, exact_tokens, practice
 from klsym.derivations.batches import batch_mean, penalty
 from klsym.derivations.crib_sheets import OFF, ON, RATED, SHEET, Cell

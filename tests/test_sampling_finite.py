@@ -12,27 +12,7 @@ from conftest import labelled
 from sympy import Function
 
 from klsym.abbreviations import Context, Mean
-from klsym.calculus import (
-    KL,
-    R,
-    covariance,
-    expectation,
-    expected_gradient,
-    grad,
-    k1,
-    k3,
-    lam,
-    log_mu,
-    log_p,
-    log_q,
-    mu,
-    p,
-    q,
-    r,
-    rho,
-    s,
-    sg,
-)
+from klsym.calculus import *
 from klsym.errors import UsageError
 from klsym.numeric.models import FiniteModel, random_model
 from klsym.ring import ONE, ExpPoly

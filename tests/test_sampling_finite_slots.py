@@ -10,38 +10,7 @@ import numpy as np
 import pytest
 
 from klsym.abbreviations import Context, Mean, Side, Statement
-from klsym.calculus import (
-    KL,
-    A,
-    Function,
-    R,
-    curl,
-    expectation,
-    expected_gradient,
-    future,
-    grad,
-    k1,
-    k2,
-    k3,
-    length,
-    mean_over_i,
-    mu,
-    now,
-    others,
-    own,
-    p,
-    parameter,
-    past,
-    q,
-    rho,
-    s,
-    sg,
-    sum_over_t,
-    token_gradient,
-    token_KL,
-    token_KL_gradient,
-    variance_of_mean,
-)
+from klsym.calculus import *
 from klsym.errors import UsageError
 from klsym.language import H, log_mu, log_p, log_q
 from klsym.numeric.evaluation import evaluate

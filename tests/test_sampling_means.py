@@ -11,35 +11,7 @@ import pytest
 from conftest import labelled
 
 from klsym.abbreviations import Context, Mean, Side, Statement
-from klsym.calculus import (
-    KL,
-    R,
-    bregman,
-    chi2,
-    count,
-    covariance,
-    exp,
-    expectation,
-    expected_gradient,
-    grad,
-    jeffreys,
-    k1,
-    k2,
-    k3,
-    lam,
-    log_mu,
-    log_p,
-    log_q,
-    mu,
-    p,
-    q,
-    r,
-    rho,
-    s,
-    sample,
-    sample_gradient,
-    sg,
-)
+from klsym.calculus import *
 from klsym.numeric.models import FiniteModel
 from klsym.ring import ExpPoly
 from klsym.sampling.finite import FiniteSampler

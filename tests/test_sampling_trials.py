@@ -12,22 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from klsym.abbreviations import Context, Side, Statement
-from klsym.calculus import (
-    KL,
-    covariance,
-    expectation,
-    expected_gradient,
-    grad,
-    k1,
-    k3,
-    mu,
-    p,
-    q,
-    r,
-    rho,
-    s,
-    sample,
-)
+from klsym.calculus import *
 from klsym.errors import UsageError
 from klsym.numeric.models import FiniteModel, random_model
 from klsym.sampling.finite import FiniteSampler

@@ -13,36 +13,7 @@ import pytest
 from sympy import Function, Rational
 
 from klsym.abbreviations import Context, Statement
-from klsym.calculus import (
-    KL,
-    A,
-    R,
-    beta,
-    chi2,
-    count,
-    covariance,
-    expectation,
-    expected_gradient,
-    grad,
-    jeffreys,
-    k,
-    k1,
-    k2,
-    k3,
-    lam,
-    log_mu,
-    log_p,
-    log_q,
-    mu,
-    p,
-    q,
-    r,
-    rho,
-    s,
-    sample,
-    sample_gradient,
-    sg,
-)
+from klsym.calculus import *
 from klsym.engine.quantities import quantity
 from klsym.evidence import Estimate, Evidence
 from klsym.kernel import Theorem
@@ -168,7 +139,7 @@ def test_most_wrong_identities_are_flagged_on_gaussians_too(reports: dict[str, R
     assert sum(isinstance(group, list) for group in judged) > 0.8 * len(judged)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_true_identities_pass(seed: int) -> None:
     report = verify(TRUE, replace(QUICK, seed=seed))
     assert report.passed and len(report.checked) == len(TRUE) and summary(report)[-1].startswith("all 9")

@@ -11,21 +11,7 @@ import pytest
 from sympy import log
 from test_derivation import Make
 
-from klsym.calculus import (
-    KL,
-    derive,
-    expectation,
-    k1,
-    k3,
-    mu,
-    p,
-    parameter,
-    q,
-    rho,
-    s,
-    sample,
-    sample_gradient,
-)
+from klsym.calculus import *
 from klsym.derivations import variances as module
 from klsym.derivations.variances import BEST, G1, G_STAR, average, variance
 from klsym.engine.quantities import Quantity
