@@ -162,12 +162,6 @@ def test_what_is_refused_is_said(loss: str, options: dict[str, str], words: str)
         explain(loss, **options)
 
 
-def test_of_an_own_length_nothing_of_the_kind_is_said() -> None:
-    with pytest.raises(UsageError, match=r"handled within loo") as other:
-        explain("loo(R)/T", level="sequence", use="reward")
-    assert "all tokens" not in str(other.value)
-
-
 def test_off_policy_lengths_do_not_move() -> None:
     verdict = explain("k3", sampling="off-policy", level="token", aggregate="batch")
     assert (verdict.target, verdict.trust) == ("separable", "sympy")

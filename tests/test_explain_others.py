@@ -54,6 +54,7 @@ ROWS: list[tuple[str, dict[str, str], str]] = [
     ("rho*others(k1)", OFF, "separable"),
     ("others(k1)*R", REWARD, "none"),
     ("loo(R)*loo(k1)", REWARD, "separable"),
+    ("centred(1)*log_q", REWARD, "zero"),
     ("normalised(R)", REWARD, "none"),
     ("rho*normalised(R - beta*k1)", REWARD, "none"),
     ("normalised(R) - beta*k1", REWARD, "none"),
@@ -133,10 +134,7 @@ REFUSED: list[tuple[str, dict[str, str], str]] = [
     ("loo(k3)", {}, "is differentiated here, and is no sum of k1, log q, R and constants: put sg"),
     ("loo(k1)", {"level": "token"}, "choose level sequence or sample"),
     ("loo(k1)", {"batch": "mean"}, "says itself what is centred; leave batch out"),
-    ("exp(others(k1)/n)", {}, "an exponent holds the sum over others"),
-    ("loo(k3) + others(r)", REWARD, "two different functions of a batch"),
     ("loo(loo(k1))", {}, "loo(..) inside loo(..)"),
-    ("rho*loo(R)/T", {**SEQUENCE, **REWARD}, "is handled within loo(..) or centred(..)"),
 ]
 
 

@@ -33,6 +33,12 @@ ROWS: tuple[tuple[str, dict[str, str], str, str], ...] = (  # what each targets 
     ("abs(loo(k1))", {}, "none", "separable"),
     ("-rho*normalised(R) + beta*k2", {}, "none", "separable"),
     ("min(T, 2)*k2", {**SEQUENCE, "batch": "mean"}, "separable", "none"),
+    # exponential polynomials of which no theorem speaks
+    ("rho*loo(R)/T", SEQUENCE, "none", "separable"),
+    ("loo(R)/T", SEQUENCE, "zero", "zero"),
+    ("exp(others(k1)/n)", {"use": "reward"}, "open", "none"),
+    ("others(R)*others(k2)", {"use": "reward"}, "zero", "none"),
+    ("sg(future(k3)*past(k2))*log_q", TOKEN, "none", "none"),
 )  # fmt: skip
 
 

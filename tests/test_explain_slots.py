@@ -170,8 +170,6 @@ REFUSED: list[tuple[str, dict[str, str], str]] = [
     ("whole(k3)", SEQUENCE, "no function of the sequence as one sample: choose level token"),
     ("past(rho)", REWARD, "a sum of ratios, one for each token"),
     ("whole(k3)", {}, "it is differentiated here: put sg"),
-    ("future(k3)*k1", REWARD, "a sum over other tokens stands beside something that changes"),
-    ("togo(k3) + past(k2)", REWARD, "two different sums"),
     ("whole(k1)*A", {}, "the same at every token: choose level sequence"),
     ("togo(k1)", {**REWARD, "credit": "to-go"}, "says itself which tokens are summed; leave credit out"),
     ("past(k1, r)", {}, "past takes 1 argument"),

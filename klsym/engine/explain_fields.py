@@ -18,7 +18,15 @@ from klsym.convert import to_ring, to_sympy
 from klsym.engine.derivation import Derivation, derive
 from klsym.engine.explain_samples import sampled_from, uses_sampler
 from klsym.engine.explain_setting import Setting
-from klsym.engine.explain_slots import ADVANTAGE, TokenLoss, is_additive, is_random, summed, written_out
+from klsym.engine.explain_slots import (
+    ADVANTAGE,
+    Beyond,
+    TokenLoss,
+    is_additive,
+    is_random,
+    summed,
+    written_out,
+)
 from klsym.engine.indexed import sum_over_t, token_gradient
 from klsym.engine.objectives import at_policy, moves, primitive
 from klsym.engine.quantities import expected_gradient
@@ -186,7 +194,7 @@ def _exchanged(start: Derivation) -> Derivation:
             try:
                 current = current.step("exchange of sums", number, **data)
             except ProofError:
-                raise UsageError(TIMES_ANOTHER) from None
+                raise Beyond(TIMES_ANOTHER) from None
             break
     return current
 
@@ -206,7 +214,7 @@ def _detached(slots: Mapping[str, ExpPoly], given: dict[str, Any]) -> Any:
                 total = total + sg(to_sympy(term)) * _log_q(slot)
                 continue
             if len(held) > 1 or slot != "now":
-                raise UsageError(TIMES_ANOTHER)
+                raise Beyond(TIMES_ANOTHER)
             factor = to_sympy(term * ExpPoly.variable(held[0]).inverse())
             meets = {"future": "past", "now": "now", "past": "future"}[parse_name(held[0]).slot]
             total = total + sg(factor * given["H[now]"]) * _log_q(meets)

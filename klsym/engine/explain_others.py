@@ -33,6 +33,7 @@ from klsym.engine.explain_samples import (
     witness_against_reverse_kl,
 )
 from klsym.engine.explain_setting import Setting
+from klsym.engine.explain_slots import Beyond
 from klsym.engine.indexed import mean_over_i
 from klsym.engine.objectives import at_policy, moves
 from klsym.engine.products import curl, of_batch, turning
@@ -154,9 +155,7 @@ def explain_others(written: Written, setting: Setting) -> Verdict:
 def _checked(batch: Batch, written: Written) -> ExpPoly:
     element = to_ring(batch.expression)
     if any(parse_name(name).base == "length" for name in element.names()):
-        raise UsageError(
-            f"T in {written.text[:60]!r}: 1/T of a sample is handled within loo(..) or centred(..)"
-        )
+        raise Beyond(f"T in {written.text[:60]!r}: 1/T of a sample is handled within loo(..) or centred(..)")
     refuse_unless_moderate(element, written)
     return element
 
@@ -165,7 +164,7 @@ def _found(start: Derivation, written: Written) -> Found:
     try:
         form = start.reduce()
     except Refused as refusal:
-        raise UsageError(f"{written.text[:60]!r}: {refusal}, which is not handled") from None
+        raise Beyond(f"{written.text[:60]!r}: {refusal}, which is not handled") from None
     c, products = _terms(form, start)
     named = recognise(c)
     quantity = None if products else named_gradient(named)
@@ -209,7 +208,7 @@ def _over_batch(of: Any, still: bool, given: dict[str, Any]) -> Any:
         raise UsageError(f"{of} {MOVES}")
     value = to_sympy(to_ring(without_sg(of.args[0])))
     if given.setdefault("H", value) != value:
-        raise UsageError(TWO)
+        raise Beyond(TWO)
     return of.of(own(H), others(H)).subs(1 / (n - 1), 1 / m)
 
 
@@ -254,7 +253,7 @@ def _terms(form: Derivation, start: Derivation) -> tuple[ExpPoly, list[Product]]
             case (E("q", a, ()), E("q", b, ("x",))) | (E("q", b, ("x",)), E("q", a, ())):
                 products.append((ONE, _in_n(a * scale, start), _in_n(b, start)))
             case _:
-                raise UsageError(f"this batch comes to {form.left_text[:80]}, which is not handled")
+                raise Beyond(f"this batch comes to {form.left_text[:80]}, which is not handled")
     return _in_n(c, start), [product for product in products if product[1]]
 
 

@@ -49,8 +49,8 @@ from klsym.render.tree import Call, Formula, Gradient, Mean, Name, Over, Words, 
 from klsym.sums import After, Before, Normalised, OfOthers, Summed
 
 OPEN = (
-    "open: no tree that was tried gives the expected gradient a curl, and that it has none is not proved: a"
-    " clamp holds sums over other tokens"
+    "open: no tree that was tried gives the expected gradient a curl, and that it has none is not proved, nor"
+    " is an objective known"
 )
 SUMS = {"past": Before, "future": After, "others": OfOthers}
 SCORES = {z: sympy.Symbol(f"score_{z}", real=True) for z in ("past", "now", "future", "self", "others")}
@@ -59,7 +59,7 @@ Explained = Callable[[Any, Setting], Verdict]
 
 
 def explain_outside_slots(written: Written, setting: Setting, explained: Explained) -> Verdict:
-    """The verdict; `explained` explains another loss that is used so."""
+    """The verdict; `explained` explains another loss that is used so, or refuses it."""
     at = standing(written, setting)
     pushes = pushes_of(at, written.text)
     loss = pushes.part.loss
@@ -216,6 +216,8 @@ def _verdict(written: Written, at: Standing, pushes: Pushes) -> Verdict:
 
 def _target(pushes: Pushes, at: Standing, start: str) -> tuple[str | None, dict[str, Any] | None]:
     """separable off-policy where nothing is detached, or h moves with its own token alone."""
+    if not pushes.of:
+        return "zero", None
     if not at.setting.on_policy:
         attached = at.setting.use == "loss" and not at.expression.has(sg)
         held = {x for h in pushes.of.values() for x in h.free_symbols}

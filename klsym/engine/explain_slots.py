@@ -44,6 +44,10 @@ TWO_SUMS = (
 )
 
 
+class Beyond(NotInRing):
+    """In the ring, and still beyond what the theorems on sums over tokens and samples speak of."""
+
+
 @dataclass(frozen=True)
 class TokenLoss:
     """A loss at token t in the variables of slots; given: the value of H at a token, where it holds H."""
@@ -112,7 +116,7 @@ def written_out(expression: Any, detached: bool) -> TokenLoss:
             before = dict(given)
             inner = e.func(walk(e.args[0], still))
             if given != before:
-                raise UsageError(TWO_SUMS)
+                raise Beyond(TWO_SUMS)
             return _sum(inner, still, given)
         if not e.args or not e.has(Summed):
             return e
@@ -131,7 +135,7 @@ def _sum(of: Any, still: bool, given: dict[str, Any]) -> Any:
         raise UsageError(f"{_shown(of)} {MOVES}")
     value = to_sympy(to_ring(without_sg(of.args[0])))
     if given.setdefault("H[now]", value) != value:
-        raise UsageError(TWO_SUMS)
+        raise Beyond(TWO_SUMS)
     return OF_H[of.slot] if of.slot != "x" else sum(OF_H.values())
 
 

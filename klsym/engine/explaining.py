@@ -9,7 +9,7 @@ from typing import Any
 from klsym.convert import in_core
 from klsym.engine.explain_samples import explain_sample
 from klsym.engine.explain_setting import Setting
-from klsym.engine.explain_slots import names_batches, names_slots, names_vocabulary, of_sequence
+from klsym.engine.explain_slots import Beyond, names_batches, names_slots, names_vocabulary, of_sequence
 from klsym.engine.shorthands import expansion
 from klsym.engine.verdict import Verdict
 from klsym.errors import NotInRing, UsageError
@@ -21,8 +21,11 @@ from klsym.render.spelling import TEXT
 from klsym.sums import Normalised
 
 
-def explained(written: Written, setting: Setting) -> Verdict:
-    """The verdict on a loss that is used so."""
+def explained(written: Written, setting: Setting, other_means: bool = True) -> Verdict:
+    """The verdict on a loss that is used so.
+
+    other_means: may a loss with sums over other tokens or samples be explained without a theorem?
+    """
     if setting.aggregate == "batch" or (setting.level != "sample" and names_batches(written.expression)):
         from klsym.engine.explain_all_tokens import explain_all_tokens, over_all_tokens
 
@@ -35,7 +38,10 @@ def explained(written: Written, setting: Setting) -> Verdict:
     if names_vocabulary(written.expression):
         from klsym.engine.explain_vocabulary import explain_vocabulary
 
-        return explain_vocabulary(written, setting, explained)
+        try:
+            return explain_vocabulary(written, setting, explained)
+        except Beyond as error:
+            raise UsageError(str(error)) from None
     if setting.level == "sequence":
         written = of_sequence(written)
     try:
@@ -44,12 +50,17 @@ def explained(written: Written, setting: Setting) -> Verdict:
     except NotInRing as error:
         if "division by zero" in str(error):
             raise UsageError(f"division by zero in {written.text!r}") from None
-        if in_core(written.expression) and not written.expression.has(Normalised):
+        handed_on = isinstance(error, Beyond) or written.expression.has(Normalised)
+        if in_core(written.expression) and not handed_on:
             raise UsageError(f"{written.text[:60]!r} is too large once multiplied out: {error}") from None
         if names_others(written, setting):
+            if not other_means:
+                raise UsageError(str(error)) from None
             from klsym.engine.explain_outside_slots import explain_outside_slots
 
-            return explain_outside_slots(written, setting, lambda e, use: explained(as_written(e, ()), use))
+            return explain_outside_slots(
+                written, setting, lambda e, use: explained(as_written(e, ()), use, other_means=False)
+            )
         if setting.level == "token" and setting.batch == "none":
             from klsym.engine.explain_outside_tokens import explain_outside_tokens
 

@@ -114,6 +114,8 @@ class Slotted(Forest):
             base, slot = (base, slot) if slot in ("past", "now", "future") else (name, bare)
             if base == "s":
                 return self.atom("log_q", self.steps, slot).a
+            if base == "T":
+                return self.atom("T", self.steps, slot)
             return plain(self.names(self.steps, slot, **more)(base))
 
         return find
