@@ -98,7 +98,7 @@ fuzz: install ## a million inputs for the parser, the certificate reader, the au
 mutants: install ## change the trusted base line by line; the kernel's tests must notice each change
 	$(BIN)/python tests/mutants.py --jobs 2
 
-random-losses: install ## 20,000 random losses in all settings, 10,000 that name their sums, 3,000 with clamps, against the literal oracle
+random-losses: install ## 20,000 random losses in all settings, 10,000 that name their sums, 3,000 with clamps and a third policy, against the literal oracle
 	$(BIN)/python benchmarks/random_losses.py --count 20000
 	$(BIN)/python benchmarks/random_losses.py --slots --count 10000
 	$(BIN)/python benchmarks/random_losses.py --clamps --count 3000
@@ -110,7 +110,7 @@ pages: install ## write TRUST.md and BENCHMARKS.md from what the verified checke
 implied: install ## the objectives of 1,000 random c(r) against floats that share nothing with klsym
 	$(BIN)/python benchmarks/implied_objectives.py --count 1000
 
-trainers: install ## settle the losses of the gallery of trainers again, and judge each by enumeration (a minute)
+trainers: install ## settle the losses of the gallery of trainers again, and judge each by enumeration and by autograd (needs torch)
 	$(BIN)/python -m klsym.tables.trainers --check
 	$(BIN)/python benchmarks/trainers.py
 

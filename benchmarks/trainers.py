@@ -1,4 +1,5 @@
-"""Every loss of the gallery of trainers against the literal oracle, which enumerates trees of tokens.
+"""Every loss of the gallery of trainers against the literal oracle, which enumerates trees of tokens, and
+against PyTorch's autograd on such trees.
 
 python benchmarks/trainers.py
 """
@@ -11,9 +12,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
+from autograd_trees import AGREE, misfit
 from loss_judge import examine
+from loss_worlds import options
 from test_trainers import case_of
 
+import klsym
 from klsym.tables.trainers import trainers
 
 
@@ -22,14 +26,16 @@ def main() -> int:
     wrong = 0
     for one in (one for one in trainers() if one.loss and "normalised" not in one.loss):
         start = time.process_time()
-        outcome = examine(case_of(one))
-        wrong += bool(outcome.complaints)
+        case = case_of(one)
+        outcome = examine(case)
+        off = misfit(case, klsym.explain(case.text, **options(case)).to_json())
+        wrong += bool(outcome.complaints) or off > AGREE
         print(
-            f"{one.id:<30} {outcome.target:<12} {time.process_time() - start:5.1f} s",
+            f"{one.id:<30} {outcome.target:<12} {time.process_time() - start:5.1f} s   autograd {off:.0e}",
             *outcome.complaints,
             flush=True,
         )
-    print(f"{wrong} verdicts that the oracle contradicts")
+    print(f"{wrong} verdicts that the oracle or autograd contradicts")
     return bool(wrong)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from loss_judge import examine
+from loss_worlds import options
 from random_losses import Case
 
 import klsym
@@ -49,6 +50,18 @@ def test_the_stored_answer_is_what_klsym_answers(id: str) -> None:
 def test_enumeration_agrees(id: str) -> None:
     outcome = examine(case_of(trainer(id)))
     assert not outcome.complaints, outcome
+
+
+@pytest.mark.parametrize("id", [*JUDGED, "slime-reinforce-pp", "trl-rloo", "openrlhf-kd", "slime-tis"])
+def test_autograd_agrees(id: str) -> None:
+    pytest.importorskip("torch")
+    from autograd_trees import AGREE, misfit
+
+    case = case_of(trainer(id))
+    answer = klsym.explain(case.text, **options(case)).to_json()
+    assert misfit(case, answer) < AGREE
+    wrong = {**answer, "gradient": {**answer["gradient"], "coefficient": "1.001*(k1_now*s_now)"}}
+    assert misfit(case, wrong) > 1e-3 or case.level == "sequence"
 
 
 def test_each_row_has_an_answer_or_says_why_not() -> None:
