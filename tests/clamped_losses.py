@@ -18,6 +18,10 @@ from oracle.losses import DERIVED, PARAMETERS, Jet, derived, evaluate, plain, sg
 from piecewise_losses import generate as kinked
 from random_losses import SETTINGS, Case
 
+from klsym.parser import parse
+from klsym.render import losses
+from klsym.render.spelling import TEXT
+
 ROOMS: tuple[dict[str, str], ...] = (
     {}, {"level": "token"}, {"level": "token"}, {"level": "token", "aggregate": "mean"},
     {"batch": "mean"}, {"batch": "leave-one-out"}, {"level": "sequence"},
@@ -132,7 +136,7 @@ def on_the_bounds(case: Case, answer: dict[str, Any]) -> Iterator[str]:
         literal = evaluate(loss, find)
         return np.broadcast_to(plain(literal) if case.use == "reward" else getattr(literal, "a", 0.0), size)
 
-    exact, *others = map(pushed, orders(loss))
+    exact, *others = map(pushed, [*orders(loss), losses.show(parse(loss), TEXT)])  # decimals as fractions
     told = np.all(
         [np.abs(exact - other) <= AGREE * (1 + np.abs(exact)) for other in [exact, *others]], axis=0
     )

@@ -56,6 +56,15 @@ SEVERAL = (2, 11)  # models of three outcomes or more that are tried
 STD = "batch std takes exponential polynomials alone: choose leave-one-out or mean"
 
 
+NOTES = {
+    "none": (f"{APART} on a model of three outcomes",),
+    None: (
+        "open: E_m[h s] - E_m[h] E_m[s] has no name, and on no model of three outcomes that was tried is it"
+        " found to be no gradient",
+    ),
+}
+
+
 def explain_outside_batch(
     written: Written, setting: Setting, explained: Callable[[Any, Setting], Verdict]
 ) -> Verdict:
@@ -94,7 +103,7 @@ def explain_outside_batch(
         proofs=(proof,),
         witness=None,
         inside_clamps=single.inside_clamps if setting.on_policy and scale == 1 else None,
-        notes=(f"{APART} on a model of three outcomes",) if target == "none" else (),
+        notes=NOTES.get(target, ()),
     )
     return replace(verdict, warnings=batch_warnings(verdict, facts_outside(part.loss, part.h)))
 
