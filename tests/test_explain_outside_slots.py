@@ -63,6 +63,13 @@ def test_a_wrong_gradient_is_not_let_through(monkeypatch: pytest.MonkeyPatch) ->
     assert any("off by" in line for line in examine(case).complaints)
 
 
+def test_no_curl_is_taken_at_a_kink() -> None:
+    """A model in which a sequence stands exactly at the bound rho = 2 is passed over."""
+    loss = "min(exp(past(log_q - log_mu))*rho*A, 2*A)"
+    case = Case(loss, "off-policy", "reward", "token", weights="sequence", aggregate="mean", ring=False)
+    assert examine(case).complaints == ()
+
+
 def test_the_bias_is_told_by_regions() -> None:
     verdict = klsym.explain(PPO.format("togo(R)"), sampling="off-policy", level="token", weights="prefix")
     text = str(verdict)

@@ -61,10 +61,8 @@ def twisted(h: Mapping[str, Any], at: Standing, start: str) -> dict[str, Any] | 
         if not at.tokens:
             model["tree"]["v"] = ["0", "1", *["0"] * (len(model["tree"]["q"]) - 2)]
         with mpmath.workdps(DIGITS):
-            value, coarser = (curl(h, at, model, step) for step in (STEP, 10 * STEP))
-        if value is None or coarser is None or abs(value - coarser) > TWISTED:  # at a kink
-            continue
-        if abs(value) > TWISTED:
+            value = curl(h, at, model)
+        if value is not None and abs(value) > TWISTED:
             return _shown(model, names, symbols, at, start, mpmath.nstr(value, 15))
     return None
 
@@ -78,14 +76,16 @@ def _wide(model: dict[str, Any], at: Standing) -> bool:
     return at.tokens or len(model["tree"]["q"]) > 2
 
 
-def curl(h: Mapping[str, Any], at: Standing, model: dict[str, Any], step: Any) -> Any | None:
-    """d_v F.u - d_u F.v."""
+def curl(h: Mapping[str, Any], at: Standing, model: dict[str, Any]) -> Any | None:
+    """d_v F.u - d_u F.v; None where the two sides of a difference are not alike: h has a kink there."""
     total = mpmath.mpf(0)
     for move, along, sign in (("v", "u", 1), ("u", "v", -1)):
-        ends = [_field(h, at, model, move, side * step, along) for side in (1, -1)]
-        if ends[0] is None or ends[1] is None:
+        before, here, after = (_field(h, at, model, move, side * STEP, along) for side in (-1, 0, 1))
+        if before is None or here is None or after is None:
             return None
-        total += sign * (ends[0] - ends[1]) / (2 * step)
+        if abs(after - 2 * here + before) > TWISTED * STEP:
+            return None
+        total += sign * (after - before) / (2 * STEP)
     return total
 
 
