@@ -33,6 +33,11 @@ def pytest_configure() -> None:
         os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="klsym-tests-")
     for name in HANDED_DOWN:
         os.environ.pop(name, None)
+    for name in (
+        "OMP_NUM_THREADS",
+        "OPENBLAS_NUM_THREADS",
+    ):  # one a worker: threads that wait for one another
+        os.environ.setdefault(name, "1")  # take the processors from the other workers
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 

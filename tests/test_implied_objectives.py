@@ -212,8 +212,7 @@ def test_outside_the_ring(c: str) -> None:
     assert (answer["f"] is not None, answer["genuine_divergence"]) == (known, expected)
     assert verdict.trust == "sympy" and bool(answer["objective"]) == known
     if known:
-        for seed in (1, 2):
-            assert implied_judge.faults(c, answer, seed) == []
+        assert implied_judge.faults(c, answer, 1) == []
     assert not known or klsym.parse(answer["f"]).has(klsym.r, klsym.k1)
 
 

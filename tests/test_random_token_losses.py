@@ -16,7 +16,7 @@ from token_loss_judge import AGREE, DIFFER, Outcome, compare, examine
 
 SEED = 1
 COUNT = 2000  # of the mixture
-EXAMINED = 400  # a share of the 10,000 of `make random-losses`; every pair of them is compared
+EXAMINED = 200  # a share of the 10,000 of `make random-losses`; every pair of them is compared
 
 
 @cache

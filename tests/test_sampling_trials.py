@@ -197,7 +197,7 @@ def test_a_single_sample_is_too_few() -> None:
 @pytest.mark.parametrize("quantity", [GRADIENT, covariance(k1, r, under=q)], ids=repr)
 @pytest.mark.parametrize("sign", [1, -1])
 def test_a_bias_of_the_stated_size_is_seen_as_often_as_stated(quantity: Any, sign: int) -> None:
-    level, runs = Level(10, false_alarm=0.01, miss=0.1), 400
+    level, runs = Level(10, false_alarm=0.01, miss=0.1), 200
     one = trial(quantity, **EYE)
     sees = one.judge(level, []).sees * one.scale
     where = np.arange(6) == np.argmax(one.spread.deviation)
@@ -211,9 +211,9 @@ def test_a_bias_of_the_stated_size_is_seen_as_often_as_stated(quantity: Any, sig
         assert seen < 0.9 + 4 * math.sqrt(0.09 / runs)
     half = [
         replace(one, reference=one.reference - sign * sees / 2 * where, stream=Stream(i)).judge(level, [])
-        for i in range(200)
+        for i in range(100)
     ]
-    assert sum(not outcome.holds for outcome in half) < 100
+    assert sum(not outcome.holds for outcome in half) < 50
 
 
 # ---------------------------------------------------------------------------- both sides
