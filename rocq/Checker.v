@@ -7,8 +7,8 @@ Open Scope R_scope.
 
 (* ---------- rows: what is never negative ---------- *)
 Inductive kind := Tangent | Square (region : option nat) | Variance.
-(* scale factor^2 E_m[exp(v) ..]: exp(of) - 1 - of, a (of s..s)^2, or the variance of of s..s *)
-Record row := Row { shape : kind; scale_ : term; factor : ep; place : measure; weight : ep; of : ep; scores : nat }.
+(* scale factor^2 E_m[exp(v) ..]: exp(of) - 1 - of, a of^2, or the variance of of *)
+Record row := Row { shape : kind; scale_ : term; factor : ep; at_index : index; place : measure; weight : ep; of : ep }.
 Record assumptions := Assume {
   assumed : premises;
   positive : list nat;                 (* parameters, by number *)
@@ -25,19 +25,19 @@ Definition row_side (a : assumptions) (r : row) : option side :=
   if positive_term a (scale_ r) && constant (factor r) then
     match shape r, polynomial (weight r), polynomial (of r) with
     | Tangent, Some v, Some u =>
-        Some [(c, [Mean (place r) (mul (exp_ v) (sub (sub (exp_ u) one) (tidy (of r)))) 0])]
+        Some [(c, [Mean (at_index r) (place r) (mul (exp_ v) (sub (sub (exp_ u) one) (tidy (of r))))])]
     | Square g, Some v, _ =>
         let b := mul (exp_ v) (mul (tidy (of r)) (tidy (of r))) in
         match g with
-        | None => Some [(c, [Mean (place r) b (2 * scores r)])]
+        | None => Some [(c, [Mean (at_index r) (place r) b])]
         | Some i => match nth_error (regions a) i with
-            | Some (m, g) => guard (Nat.eqb (mcode m) (mcode (place r)))
-                [(c, [Mean (place r) (mul b (tidy g)) (2 * scores r)])]
+            | Some (m, g) => guard (Nat.eqb (mcode m) (mcode (place r)) && Nat.eqb (icode Single) (icode (at_index r)))
+                [(c, [Mean Single (place r) (mul b (tidy g))])]
             | None => None end end
     | Variance, Some [], _ =>
+        let x := Mean (at_index r) (place r) (tidy (of r)) in
         guard (probability (place r))
-          [(c, [Mean (place r) (mul (tidy (of r)) (tidy (of r))) (2 * scores r)]);
-                 (opp c, [Mean (place r) (tidy (of r)) (scores r); Mean (place r) (tidy (of r)) (scores r)])]
+          [(c, [Mean (at_index r) (place r) (mul (tidy (of r)) (tidy (of r)))]); (opp c, [x; x])]
     | _, _, _ => None end
   else None.
 Fixpoint rows_side (a : assumptions) (l : list row) : option side :=
@@ -71,7 +71,7 @@ Notation env_ok := (env_ok S par par_ok). Notation penv_ok := (penv_ok par par_o
 
 Definition satisfied (a : assumptions) : Prop :=
   holds S par (assumed a) /\ (forall i, In i (positive a) -> 0 < par i true) /\
-  (forall m g, In (m, g) (regions a) -> at_place S m (fun x => 0 <= den (env x) g)).
+  (forall m g, In (m, g) (regions a) -> at_place S m (fun w => 0 <= den (env w) g)).
 Definition true_part (c : part) : Prop :=
   match rel c with Equal => dside (left c) = dside (right c) | AtMost => dside (left c) <= dside (right c) end.
 
@@ -100,19 +100,15 @@ Proof.
 Qed.
 Lemma tangent u : 0 <= exp u - 1 - u.
 Proof. pose proof (exp_ineq1_le u). lra. Qed.
-Lemma variance m f : probability m = true -> 0 <= mean S m (fun x => f x * f x) - mean S m f * mean S m f.
+Lemma variance m i f : probability m = true -> 0 <= mean S m i (fun w => f w * f w) - mean S m i f * mean S m i f.
 Proof.
-  intros M. set (c := mean S m f).
-  replace (mean S m (fun x => f x * f x) - c * c) with (mean S m (fun x => (f x - c) * (f x - c))).
-  - apply mean_nonneg. destruct m; try discriminate; cbn; intros; apply Rle_0_sqr.
-  - unfold mean. rewrite (E_ext S m _ _ (fun x => f x * f x + ((- 2 * c) * f x + c * c))) by (intros; ring).
-    rewrite !E_plus, (E_scal S m _ (- 2 * c)).
-    assert (N : normed m = true) by now destruct m.
-    pose proof (normalisation S m (c * c) N) as K. unfold mean in K. rewrite K.
-    change (E S m (theta S) f) with c. ring.
+  intros M. set (c := mean S m i f).
+  replace (mean S m i (fun w => f w * f w) - c * c) with (mean S m i (fun w => (f w - c) * (f w - c))).
+  - apply mean_nonneg. intros w. apply Rle_0_sqr.
+  - unfold mean, mean_at. rewrite (E_ext S m _ _ _ _ (fun w => f w * f w + ((- 2 * c) * f w + c * c))) by (intros; ring).
+    rewrite !E_plus, (E_scal S m _ _ _ (- 2 * c)), E_const by (now destruct m).
+    change (E S m (theta S) 0 (draws i (size S)) f) with c. ring.
 Qed.
-Lemma at_place_all m (P : outcome S -> Prop) : (forall x, P x) -> at_place S m P.
-Proof. intros H. destruct m; cbn; auto. Qed.
 Lemma row_ok a r z : satisfied a -> row_side a r = Some z -> 0 <= dside z.
 Proof.
   intros A. unfold row_side. destruct (positive_term a (scale_ r) && constant (factor r))%bool eqn:G; [|discriminate].
@@ -120,44 +116,35 @@ Proof.
   set (c := mul _ _). assert (Cp : 0 <= den (penv par) c).
   { unfold c. rewrite !mul_ok by apply penv_ok. cbn [den]. rewrite Rplus_0_r.
     apply Rmult_le_pos; [exact G|]. apply Rle_0_sqr. }
-  clearbody c. destruct r as [k sc f m v o n]. cbn [shape weight of place scores].
+  clearbody c. destruct r as [k sc f j m v o]. cbn [shape weight of place at_index].
   destruct k as [|g|]; destruct (polynomial v) as [v'|] eqn:V; try discriminate.
   - destruct (polynomial o) as [u|] eqn:U; [|discriminate]. intros H. apply Some_inj in H; subst z.
     cbn [Statements.dside dproduct Statements.datom]. rewrite Rplus_0_r, Rmult_1_r.
-    apply Rmult_le_pos; [exact Cp|]. apply mean_nonneg, at_place_all. intros x.
+    apply Rmult_le_pos; [exact Cp|]. apply mean_nonneg. intros w.
     rewrite mul_ok, !sub_ok, !exp_ok, one_ok, tidy_ok by apply env_ok.
-    rewrite (polynomial_ok (env x) o u U). rewrite pow_O, Rmult_1_r.
+    rewrite (polynomial_ok (env w) o u U).
     apply Rmult_le_pos; [left; apply exp_pos|apply tangent].
   - set (b := mul (exp_ v') _).
-    assert (B : forall x, 0 <= den (env x) b * s S x ^ (2 * n)).
-    { intros x. unfold b. rewrite !mul_ok, exp_ok, tidy_ok by apply env_ok.
-      replace (2 * n)%nat with (n + n)%nat by lia. rewrite pow_add.
-      replace (_ * _ * _) with (exp (dlin (env x) v') * Rsqr (den (env x) o * s S x ^ n)) by (unfold Rsqr; ring).
+    assert (B : forall w, 0 <= den (env w) b).
+    { intros w. unfold b. rewrite !mul_ok, exp_ok, tidy_ok by apply env_ok.
       apply Rmult_le_pos; [left; apply exp_pos|apply Rle_0_sqr]. }
     clearbody b. destruct g as [i|].
     + destruct (nth_error (regions a) i) as [[m' g]|] eqn:N; [|discriminate]. unfold guard.
-      destruct (mcode m' =? mcode m)%nat eqn:M; [|discriminate]. apply Nat.eqb_eq, mcode_inj in M. subst m'.
+      destruct (_ && _)%bool eqn:M; [|discriminate]. apply andb_prop in M as [M _]. apply Nat.eqb_eq, mcode_inj in M. subst m'.
       intros H. apply Some_inj in H; subst z. apply nth_error_In in N. destruct A as [_ [_ A]].
       pose proof (A _ _ N) as Ag. cbn [Statements.dside dproduct Statements.datom].
-      rewrite Rplus_0_r, Rmult_1_r. apply Rmult_le_pos; [exact Cp|]. apply mean_nonneg.
-      assert (K : forall x, 0 <= den (env x) g -> 0 <= den (env x) (mul b (tidy g)) * s S x ^ (2 * n)).
-      { intros x Hg. rewrite mul_ok, tidy_ok by apply env_ok.
-        replace (_ * _ * _) with (den (env x) b * s S x ^ (2 * n) * den (env x) g) by ring.
-        now apply Rmult_le_pos. }
-      destruct m; cbn in *; auto.
+      rewrite Rplus_0_r, Rmult_1_r. apply Rmult_le_pos; [exact Cp|]. apply single_nonneg. intros x I.
+      rewrite mul_ok, tidy_ok by apply env_ok. apply Rmult_le_pos; [apply B|now apply Ag].
     + intros H. apply Some_inj in H; subst z. cbn [Statements.dside dproduct Statements.datom].
-      rewrite Rplus_0_r, Rmult_1_r. apply Rmult_le_pos; [exact Cp|]. now apply mean_nonneg, at_place_all.
+      rewrite Rplus_0_r, Rmult_1_r. apply Rmult_le_pos; [exact Cp|]. now apply mean_nonneg.
   - destruct v' as [|]; [|discriminate]. unfold guard. destruct (probability m) eqn:M; [|discriminate].
-    intros H. apply Some_inj in H; subst z. cbn [Statements.dside dproduct Statements.datom].
+    intros H. apply Some_inj in H; subst z. cbn [Statements.dside dproduct Statements.datom at_index].
     rewrite opp_ok by apply penv_ok.
-    pose proof (variance m (fun x => den (env x) (tidy o) * s S x ^ n) M) as Va.
-    set (d := mean S m (fun x => den (env x) (tidy o) * s S x ^ n)) in *.
-    replace (mean S m (fun x => den (env x) (mul (tidy o) (tidy o)) * s S x ^ (2 * n)))
-      with (mean S m (fun x => den (env x) (tidy o) * s S x ^ n * (den (env x) (tidy o) * s S x ^ n))).
-    + match goal with |- 0 <= ?g => replace g with (den (penv par) c * (mean S m (fun x => den (env x) (tidy o) * s S x ^ n * (den (env x) (tidy o) * s S x ^ n)) - d * d)) by ring end.
-      now apply Rmult_le_pos.
-    + apply E_ext; intros x. rewrite mul_ok by apply env_ok.
-      replace (2 * n)%nat with (n + n)%nat by lia. rewrite pow_add. ring.
+    pose proof (variance m j (fun w => den (env w) (tidy o)) M) as Va.
+    set (d := mean S m j (fun w => den (env w) (tidy o))) in *.
+    replace (mean S m j (fun w => den (env w) (mul (tidy o) (tidy o))))
+      with (mean S m j (fun w => den (env w) (tidy o) * den (env w) (tidy o))) by (apply E_ext; intros w; now rewrite mul_ok by apply env_ok).
+    nra.
 Qed.
 Lemma rows_ok a l z : satisfied a -> rows_side a l = Some z -> 0 <= dside z.
 Proof.

@@ -63,37 +63,39 @@ Definition solved_by (a : assumptions) (c : part) (f : family) : Prop :=
 (* ---------- the check ---------- *)
 Definition slope_k1 (v : var) : option mon :=
   match v with
-  | Sample K1 _ => Some []
-  | Sample (Fn i d) sg => Some [(Sample (Fn i (S d)) sg, 1%Z)]
+  | Sample Whole K1 _ => Some []
+  | Sample Whole (Fn i d) sg => Some [(Sample Whole (Fn i (S d)) sg, 1%Z)]
   | _ => None end.
-Definition slope_w (v : var) : option mon := match v with Sample W _ => Some [] | _ => None end.
+Definition slope_w (v : var) : option mon := match v with Sample Whole W _ => Some [] | _ => None end.
 Definition dk1 : ep -> ep := derive_by slope_k1.
 Definition condition (f : family) : ep := derive_by (if along_w f then slope_w else slope_k1) (coefficient f).
 Fixpoint iter (n : nat) (a : ep) : ep := match n with O => a | S n => dk1 (iter n a) end.
-Definition in_k1 (v : var) : bool := match v with Sample K1 _ | Par _ _ => true | _ => false end.
+Definition in_k1 (v : var) : bool := match v with Sample Whole K1 _ | Par _ _ => true | _ => false end.
+Definition no_score (v : var) : bool := match v with Sample Whole Score _ => false | Sample Whole _ _ | Par _ _ => true | _ => false end.
+Definition times_score (c : ep) : ep := mul (tidy c) (var_ (score Whole)).
 Definition constant_of (f : family) (v : var) : bool :=
   match v with Par i false => existsb (Nat.eqb i) (constants f) | _ => false end.
 Definition told (f : family) (v : var) : bool := negb (constant_of f v).
 Definition free_part (f : family) : ep :=
-  fold_right (fun '(i, j) acc => add [(1%Q, [(Par j false, 1%Z); (Sample K1 false, Z.of_nat i)], [])] acc) []
+  fold_right (fun '(i, j) acc => add [(1%Q, [(Par j false, 1%Z); (Sample Whole K1 false, Z.of_nat i)], [])] acc) []
     (combine (seq 0 (order f)) (constants f)).
 Definition member (f : family) : ep := add (tidy (known_part f)) (free_part f).
 Definition put_member (f : family) (v : var) : option ep :=
   match v with
-  | Sample (Fn O d) _ => if within in_k1 (iter d (member f)) then Some (iter d (member f)) else None
+  | Sample Whole (Fn O d) _ => if within in_k1 (iter d (member f)) then Some (iter d (member f)) else None
   | _ => None end.
-Definition top (n : nat) : ep := var_ (Sample (Fn 0 n) false).
+Definition top (n : nat) : ep := var_ (Sample Whole (Fn 0 n) false).
 Fixpoint distinct (l : list nat) : bool := match l with [] => true | i :: l => negb (existsb (Nat.eqb i) l) && distinct l end.
 Definition family_ok (f : family) : bool :=
   distinct (constants f) && Nat.eqb (List.length (constants f)) (order f)
-  && within in_k1 (known_part f) && within (told f) (known_part f) && within (told f) (coefficient f)
+  && within in_k1 (known_part f) && within (told f) (known_part f) && within (told f) (coefficient f) && within no_score (coefficient f)
   && within in_k1 (iter (order f) (tidy (known_part f)))
   && equal (top (order f)) (add (iter (order f) (tidy (known_part f))) (mul (tidy (unit_of f)) (condition f)))
   && match subst (put_member f) (coefficient f) with Some c => constant (tidy c) | None => false end.
 Definition solves (a : assumptions) (known : list side) (c : part) (f : family) : bool :=
   match assumed a, regions a, rel c, rows c, zeros (assumed a) known (proof c) with
-  | Premises [] [], [], Equal, [], Some z =>
-      is_nil (normal (left c ++ minus (right c) ++ z ++ minus (only (Mean Mq (coefficient f) 1)))) && family_ok f
+  | Premises [] [] None, [], Equal, [], Some z =>
+      is_nil (normal (left c ++ minus (right c) ++ z ++ minus (only (Mean Single Mq (times_score (coefficient f)))))) && family_ok f
   | _, _, _, _, _ => false end.
 
 (* ---------- soundness ---------- *)
@@ -105,17 +107,17 @@ Hypothesis g_ok : jets g.
 (* a setting seen from one outcome: k1 = k, log q = l *)
 Definition seen_from (l w k : R) (v : var) : R :=
   match v with
-  | Sample K1 _ => k | Sample W _ => w | Sample LogQ _ => l | Sample Length _ => 1 | Sample (Given _) _ => 0
-  | Sample (Fn O d) _ => g d k | Sample (Fn _ _) _ => 0 | Par i nz => par i nz end.
+  | Sample Whole K1 _ => k | Sample Whole W _ => w | Sample Whole LogQ _ => l | Sample Whole Length _ => 1
+  | Sample Whole (Fn O d) _ => g d k | Sample _ _ _ => 0 | Par i nz => par i nz end.
 Definition seen (l : R) : R -> var -> R := seen_from l 0.
 Lemma seen_ok l w k v : invertible v = true -> seen_from l w k v <> 0.
-Proof. destruct v as [[] sg|i []]; cbn; try discriminate; intros _; [lra|apply par_ok]. Qed.
+Proof. destruct v as [[] [] sg|i []]; cbn; try discriminate; intros _; [lra|apply par_ok]. Qed.
 Lemma slope_k1_inv v d : slope_k1 v = Some d -> invertible v = false.
-Proof. destruct v as [[]|]; cbn; congruence. Qed.
+Proof. destruct v as [[] []|]; cbn; congruence. Qed.
 Lemma seen_slope l k v : is_derive (fun k => seen l k v) k
   (match slope_k1 v with Some d => dmon (seen l k) d | None => 0 end).
 Proof.
-  unfold seen. destruct v as [[| | | | |[|i] d] sg|]; cbn [slope_k1 seen_from dmon]; try apply derive_const.
+  unfold seen. destruct v as [[] [| | | | | |i|[|i] d] sg|]; cbn [slope_k1 seen_from dmon]; try apply derive_const.
   - apply (is_derive_id (K := R_AbsRing)).
   - rewrite power_1, Rmult_1_r. apply g_ok.
   - rewrite power_1, Rmult_1_r. cbn [seen_from]. apply derive_const.
@@ -125,12 +127,12 @@ Proof. apply (derive_by_ok slope_k1 slope_k1_inv (fun v k => seen l k v)); [intr
 Lemma seen_derive_w l a w k : is_derive (fun w => den (seen_from l w k) a) w (den (seen_from l w k) (derive_by slope_w a)).
 Proof.
   apply (derive_by_ok slope_w) with (f := fun v w => seen_from l w k v).
-  - intros [[]|]; cbn; congruence.
+  - intros [[] []|]; cbn; congruence.
   - intros v u. apply seen_ok.
-  - intros [[| | | | |[|i] d] sg|]; cbn [slope_w seen_from dmon]; try apply derive_const. apply (is_derive_id (K := R_AbsRing)).
+  - intros [[] [| | | | | |i|[|i] d] sg|]; cbn [slope_w seen_from dmon]; try apply derive_const. apply (is_derive_id (K := R_AbsRing)).
 Qed.
 Lemma seen_at_k l k a : within in_k1 a = true -> den (seen l k) a = den (at_k par k) a.
-Proof. apply within_ok. now intros [[]|]. Qed.
+Proof. apply within_ok. now intros [[] []|]. Qed.
 
 (* three outcomes, of which two have the same q and any two values of k1 and w *)
 Definition vec (a b c : R) (x : nat) : R := match x with O => a | 1%nat => b | _ => c end.
@@ -162,47 +164,49 @@ Proof.
   replace 1 with (1 + 0) by ring. apply derive_plus; [apply (is_derive_id (K := R_AbsRing))|apply derive_const].
 Qed.
 Definition setting3 (u : nat -> R) : setting :=
-  softmax nat three O b3 u p3 mu3 b3_pos b3_sum (fun x => beside_pos k k' x p_small) (beside_sum k k')
-    (fun x => beside_pos w w' x mu_small) (beside_sum w w') (fun _ _ => 0) (fun _ => 1) (fun _ => R1_neq_R0)
-    f3 f3_diff.
+  softmax nat three (fun i => i) b3 u p3 mu3 b3_pos b3_sum (fun x => beside_pos k k' x p_small) (beside_sum k k')
+    (fun x => beside_pos w w' x mu_small) (beside_sum w w') (fun _ _ => 0) (fun _ => 0) (fun _ => 1)
+    (fun _ => R1_neq_R0) 2 (le_n 2) f3 f3_diff.
 Lemma setting3_of_k1 u : of_k1 (setting3 u) g. Proof. intros d l x. reflexivity. Qed.
 Lemma setting3_q u x : q0 (setting3 u) x = b3 x. Proof. apply softmax_q. Qed.
 Lemma ln_ratio z : ln e - ln (e * exp (- z)) = z.
 Proof. rewrite ln_mult, ln_exp by (auto; apply exp_pos). ring. Qed.
-Lemma env3 u x y z : x = O /\ y = w /\ z = k \/ x = 1%nat /\ y = w' /\ z = k' ->
-  forall v, env (setting3 u) par x v = seen_from (ln e) y z v.
+Definition at3 (x : nat) : var -> R := seen_from (ln (b3 x)) (ln (b3 x) - ln (mu3 x)) (ln (b3 x) - ln (p3 x)).
+Lemma env3 u (x : nat) v : no_score v = true -> env (setting3 u) par (alone (setting3 u) x) v = at3 x v.
 Proof.
-  intros H [[| | | | |[|i] d] sg|i nz]; unfold env; cbn [val seen_from]; try reflexivity; unfold k1_at, w_at;
-    try (replace (if sg then _ else _) with (ln (q0 (setting3 u) x)) by (now destruct sg)); rewrite ?setting3_q;
-    try (unfold setting3, softmax; cbn [p mu fn f3]; destruct H as [[-> [-> ->]]|[-> [-> ->]]]; unfold mu3, p3, beside; cbn [b3 vec]; rewrite ?ln_ratio; try reflexivity; ring).
+  intros V. destruct v as [[] b sg|i nz]; try discriminate; [|reflexivity].
+  destruct b as [| | | | | |j|j d]; try discriminate; try reflexivity; rewrite env_sum by easy;
+    (etransitivity; [apply Rplus_0_r|]); cbn [each]; rewrite ?setting3_q; try reflexivity.
 Qed.
-Lemma same_value c : (forall u, mean (setting3 u) Mq (fun x => den (env (setting3 u) par x) c * s (setting3 u) x ^ 1) = 0) ->
+Lemma same_value c : within no_score c = true ->
+  (forall u, mean (setting3 u) Mq Single (fun w => den (env (setting3 u) par w) (times_score c)) = 0) ->
   den (seen_from (ln e) w k) c = den (seen_from (ln e) w' k') c.
 Proof.
-  intros H. set (C := fun x => den (env (setting3 (fun _ => 0)) par x) c).
-  assert (Ev : forall u x, den (env (setting3 u) par x) c = C x).
-  { intros u x. apply den_ext. intros [[| | | | |[|i] d] sg|i nz]; unfold env; cbn [val]; try reflexivity;
-      destruct sg; unfold k1_at, w_at; rewrite !setting3_q; reflexivity. }
+  intros V H. set (C := fun x => den (at3 x) c).
   assert (K : forall u, e * (C O * (u O - (e * u O + e * u 1%nat + (1 - (e + e)) * u 2%nat)))
     + e * (C 1%nat * (u 1%nat - (e * u O + e * u 1%nat + (1 - (e + e)) * u 2%nat)))
     + (1 - (e + e)) * (C 2%nat * (u 2%nat - (e * u O + e * u 1%nat + (1 - (e + e)) * u 2%nat))) = 0).
-  { intros u. rewrite <- (H u). unfold mean. cbn [E]. unfold setting3 at 1. cbn [outcomes softmax].
-    rewrite (Sum_ext _ (fun x => density _ _ _ _ * _) (fun x => b3 x * (C x * (u x - Sum three (fun y => b3 y * u y))))).
-    - change (outcomes (setting3 u)) with three. unfold three, b3. cbn [Sum vec]. ring.
-    - intros x _. rewrite Ev, pow_1. unfold setting3 at 3. rewrite softmax_score.
-      change (density (setting3 u) Mq (theta (setting3 u)) x) with (q0 (setting3 u) x). now rewrite setting3_q. }
+  { intros u. rewrite <- (H u). unfold mean, mean_at. cbn [draws E].
+    transitivity (Sum three (fun x => b3 x * (C x * (u x - Sum three (fun y => b3 y * u y))))).
+    - unfold three, b3. cbn [Sum vec]. ring.
+    - apply (Sum_ext three). intros x _. f_equal; [symmetry; apply setting3_q|].
+      change (Setting.add (setting3 u) Whole x (nobody (setting3 u))) with (alone (setting3 u) x).
+      unfold times_score. rewrite mul_ok, tidy_ok, var_ok by apply (env_ok _ _ par_ok).
+      rewrite (within_ok no_score _ (at3 x) (env3 u x) c V). fold (C x). f_equal.
+      unfold score. rewrite env_sum by easy. etransitivity; [|symmetry; apply Rplus_0_r]. symmetry.
+      unfold setting3. apply softmax_score. }
   pose proof (K (vec 1 0 0)) as K0. pose proof (K (vec 0 1 0)) as K1. cbn [vec] in K0, K1.
   assert (D : e * (C O - C 1%nat) = 0) by lra.
   apply Rmult_integral in D as [D|D]; [lra|].
-  assert (V : forall x y z, x = O /\ y = w /\ z = k \/ x = 1%nat /\ y = w' /\ z = k' -> C x = den (seen_from (ln e) y z) c).
-  { intros x y z J. apply den_ext. now apply env3. }
-  rewrite <- (V O w k), <- (V 1%nat w' k') by auto. lra.
+  assert (V0 : C O = den (seen_from (ln e) w k) c) by (unfold C, at3, mu3, p3, beside; cbn [b3 vec]; now rewrite !ln_ratio).
+  assert (V1 : C 1%nat = den (seen_from (ln e) w' k') c) by (unfold C, at3, mu3, p3, beside; cbn [b3 vec]; now rewrite !ln_ratio).
+  rewrite <- V0, <- V1. lra.
 Qed.
 End Three.
 
 (* dc/dk1 = dc/dw = 0 where E_q[c s] = 0 in all settings *)
 Definition vanishing (c : ep) : Prop :=
-  forall S, of_k1 S g -> mean S Mq (fun x => den (env S par x) c * s S x ^ 1) = 0.
+  forall S, of_k1 S g -> mean S Mq Single (fun w => den (env S par w) (times_score c)) = 0.
 Lemma small k : let e := / (3 + 2 * exp (- (k - 1)) + 2 * exp 1) in
   0 < e /\ e + e < 1 /\ (forall z, k - 1 < z -> e * exp (- k) + e * exp (- z) < 1) /\
   (forall z, -1 < z -> e * exp (- 0) + e * exp (- z) < 1).
@@ -223,12 +227,12 @@ Proof.
   exists (mkposreal 1 Rlt_0_1). intros z Z. unfold ball in Z. cbn in Z. unfold AbsRing_ball, abs, minus, plus, opp in Z. cbn in Z.
   apply Rabs_def2 in Z. symmetry. apply H. lra.
 Qed.
-Lemma derivative_zero (b : bool) c k : vanishing c ->
+Lemma derivative_zero (b : bool) c k : within no_score c = true -> vanishing c ->
   exists l, den (seen l k) (derive_by (if b then slope_w else slope_k1) c) = 0.
 Proof.
-  intros H. destruct (small k) as [D [S1 [S2 S3]]]. set (e := / _) in *. exists (ln e).
+  intros Ns H. destruct (small k) as [D [S1 [S2 S3]]]. set (e := / _) in *. exists (ln e).
   assert (N : forall w z, -1 < w -> k - 1 < z -> den (seen_from (ln e) w z) c = den (seen_from (ln e) 0 k) c).
-  { intros w z W Z. symmetry. apply (same_value e k z 0 w D S1 (S2 z Z) (S3 w W)). intros u. apply H, setting3_of_k1. }
+  { intros w z W Z. symmetry. apply (same_value e k z 0 w D S1 (S2 z Z) (S3 w W) c Ns). intros u. apply H, setting3_of_k1. }
   destruct b; [apply (constant_near _ _ _ (seen_derive_w (ln e) c 0 k))|apply (constant_near _ _ _ (seen_derive (ln e) c k))];
     intros z Z; apply N; lra.
 Qed.
@@ -238,7 +242,7 @@ Hypothesis f_ok : family_ok f = true.
 Notation n := (order f). Notation h := (tidy (known_part f)).
 Lemma parts_ok : distinct (constants f) = true /\ List.length (constants f) = n /\ within in_k1 (known_part f) = true
   /\ within (told f) (known_part f) = true /\ within (told f) (coefficient f) = true
-  /\ within in_k1 (iter n h) = true
+  /\ within no_score (coefficient f) = true /\ within in_k1 (iter n h) = true
   /\ equal (top n) (add (iter n h) (mul (tidy (unit_of f)) (condition f))) = true
   /\ exists c, subst (put_member f) (coefficient f) = Some c /\ constant (tidy c) = true.
 Proof.
@@ -251,14 +255,14 @@ Qed.
 Lemma only_family : vanishing (coefficient f) ->
   exists b, forall k, g O k = den (at_k par k) (known_part f) + poly n b k.
 Proof.
-  intros H. destruct parts_ok as [_ [_ [W [_ [_ [Wn [Q _]]]]]]].
+  intros H. destruct parts_ok as [_ [_ [W [_ [_ [Ns [Wn [Q _]]]]]]]].
   set (G := fun d k => g d k + (-1) * den (seen 0 k) (iter d h)).
   destruct (polynomial_of_jets n G) as [b B].
   - intros d k. apply derive_plus; [apply g_ok|apply derive_scal, seen_derive].
-  - intros k. destruct (derivative_zero (along_w f) _ k H) as [l Z]. fold (condition f) in Z. unfold G.
+  - intros k. destruct (derivative_zero (along_w f) _ k Ns H) as [l Z]. fold (condition f) in Z. unfold G.
     pose proof (equal_ok (seen l k) (seen_ok l 0 k) _ _ Q) as T. unfold top in T.
     rewrite var_ok, add_ok, mul_ok, Z in T by apply seen_ok.
-    change (seen l k (Sample (Fn 0 n) false)) with (g n k) in T. rewrite T.
+    change (seen l k (Sample Whole (Fn 0 n) false)) with (g n k) in T. rewrite T.
     rewrite (seen_at_k l k _ Wn), (seen_at_k 0 k _ Wn). ring.
   - exists b. intros k. specialize (B k). unfold G in B. cbn [iter] in B.
     rewrite tidy_ok, seen_at_k in B by first [exact W|apply seen_ok]. lra.
@@ -286,9 +290,9 @@ Proof.
       assert (existsb (Nat.eqb d) l = true) by (apply existsb_exists; exists d; split; [exact N|apply Nat.eqb_refl]). congruence.
     + cbn [andb]. rewrite (IH i (S j) D2 N). f_equal. lia.
 Qed.
-Lemma free_sum env k b l j : (forall v, invertible v = true -> env v <> 0) -> env (Sample K1 false) = k ->
+Lemma free_sum env k b l j : (forall v, invertible v = true -> env v <> 0) -> env (Sample Whole K1 false) = k ->
   (forall i c, nth_error l i = Some c -> env (Par c false) = b (j + i)%nat) ->
-  den env (fold_right (fun '(i, j) acc => add [(1%Q, [(Par j false, 1%Z); (Sample K1 false, Z.of_nat i)], [])] acc) []
+  den env (fold_right (fun '(i, j) acc => add [(1%Q, [(Par j false, 1%Z); (Sample Whole K1 false, Z.of_nat i)], [])] acc) []
     (combine (seq j (List.length l)) l)) = poly (j + List.length l) b k - poly j b k.
 Proof.
   intros Inv K. revert j; induction l as [|c l IH]; intros j H; cbn [List.length seq combine fold_right].
@@ -331,22 +335,30 @@ Proof.
   rewrite <- (is_derive_unique _ _ _ (seen_derive par' g par'_ok g_ok 0 (iter d (member f)) k)).
   rewrite <- (is_derive_unique _ _ _ (g_ok d k)). apply Derive_ext. exact IH.
 Qed.
-Lemma solved S : of_k1 S g -> mean S Mq (fun x => den (env S par x) (coefficient f) * s S x ^ 1) = 0.
+Lemma solved S : of_k1 S g -> mean S Mq Single (fun w => den (env S par w) (times_score (coefficient f))) = 0.
 Proof.
-  intros G. destruct ok as [_ [_ [_ [_ [T [_ [_ [c [C1 C2]]]]]]]]].
-  unfold mean. rewrite (E_ext S Mq _ _ (fun x => den (penv par') (tidy c) * s S x)).
-  - rewrite E_scal. fold (mean S Mq (s S)). rewrite score_mean_zero. ring.
-  - intros x. rewrite pow_1. f_equal.
-    rewrite <- (within_ok is_par (env S par' x) (penv par') (env_penv S par' x) _ C2).
-    rewrite tidy_ok by apply (env_ok S par' par'_ok).
-    rewrite (within_ok (told f) (env S par x) (env S par' x)) with (a := coefficient f); [|intros [?|i nz] H; [reflexivity|symmetry; now apply told_par]|exact T].
-    symmetry. apply (subst_ok (put_member f) (env S par' x) (env_ok S par' par'_ok x) (env S par' x)); [| |exact C1].
-    + intros v. destruct v as [[| | | | |[|i] d] sg|]; try reflexivity. cbn [put_member].
-      destruct (within in_k1 (iter d (member f))) eqn:W; [|reflexivity].
-      transitivity (g d (k1_at S (ln (q0 S x)) x)); [unfold env; cbn [val]; rewrite G; now destruct sg|].
-      rewrite jet_value. symmetry. apply (within_ok in_k1); [|exact W].
-      intros [[| | | | | ] sg'|]; try discriminate; intros _; unfold env; cbn [val seen seen_from]; [now destruct sg'|reflexivity].
-    + intros v a. destruct v as [[| | | | |[|i] d] sg|]; cbn [put_member]; try discriminate. reflexivity.
+  intros G. destruct ok as [_ [_ [_ [_ [T [_ [_ [_ [c [C1 C2]]]]]]]]]].
+  unfold mean, mean_at. cbn [draws E support].
+  rewrite (Sum_ext _ _ (fun x => den (penv par') (tidy c) * (q0 S x * s S x))).
+  - rewrite Sum_scal, score_mean_zero. ring.
+  - intros x _. change (Setting.add S Whole x (nobody S)) with (alone S x).
+    unfold times_score. rewrite mul_ok, tidy_ok, var_ok by apply (env_ok S par par_ok).
+    replace (den (env S par (alone S x)) (coefficient f)) with (den (penv par') (tidy c)).
+    + unfold score. rewrite env_sum by easy. cbn [density]. unfold q0.
+      replace (Sum (alone S x Whole) _) with (s S x) by (symmetry; apply Rplus_0_r). ring.
+    + rewrite <- (within_ok is_par (env S par' (alone S x)) (penv par') (env_penv S par' (alone S x)) _ C2).
+      rewrite tidy_ok by apply (env_ok S par' par'_ok).
+      rewrite (within_ok (told f) (env S par (alone S x)) (env S par' (alone S x))) with (a := coefficient f);
+        [|intros [[] []|i nz] H; try reflexivity; symmetry; now apply told_par|exact T].
+      apply (subst_ok (put_member f) (env S par' (alone S x)) (env_ok S par' par'_ok (alone S x)) (env S par' (alone S x))); [| |exact C1].
+      * intros v. destruct v as [[] [| | | | | |i|[|i] d] sg|]; try reflexivity. cbn [put_member].
+        destruct (within in_k1 (iter d (member f))) eqn:W; [|reflexivity].
+        transitivity (g d (ln (q0 S x) - ln (p S x))).
+        { rewrite env_sum by easy. etransitivity; [apply Rplus_0_r|]. cbn [each]. apply G. }
+        rewrite jet_value. symmetry. apply (within_ok in_k1); [|exact W].
+        intros [[] [] sg'|]; try discriminate; intros _; [|reflexivity].
+        rewrite env_sum by easy. etransitivity; [apply Rplus_0_r|]. reflexivity.
+      * intros v a. destruct v as [[] [| | | | | |i|[|i] d] sg|]; cbn [put_member]; try discriminate. reflexivity.
 Qed.
 End Family.
 
@@ -354,12 +366,12 @@ Theorem solves_ok a known c f : solves a known c f = true ->
   (forall S par, (forall i, par i true <> 0) -> satisfied S par a -> List.Forall (fun z => dside S par z = 0) known) ->
   solved_by a c f.
 Proof.
-  unfold solves. destruct a as [[now always] pos reg]. cbn [assumed regions]. destruct now; [|discriminate].
-  destruct always; [|discriminate]. destruct reg; [|discriminate]. destruct (rel c) eqn:Rc; [|discriminate].
+  unfold solves. destruct a as [[now always size] pos reg]. cbn [assumed regions]. destruct now; [|discriminate].
+  destruct always; [|discriminate]. destruct size; [discriminate|]. destruct reg; [|discriminate]. destruct (rel c) eqn:Rc; [|discriminate].
   destruct (rows c); [|discriminate]. destruct (zeros _ known (proof c)) as [z|] eqn:Z; [|discriminate].
   intros H K par g P Pos J. apply andb_prop in H as [H F].
-  assert (Sat : forall S, satisfied S par (Assume (Premises [] []) pos [])) by (intros S; repeat split; easy).
-  assert (T : forall S, true_part S par c <-> mean S Mq (fun x => den (env S par x) (coefficient f) * s S x ^ 1) = 0).
+  assert (Sat : forall S, satisfied S par (Assume (Premises [] [] None) pos [])) by (intros S; repeat split; easy).
+  assert (T : forall S, true_part S par c <-> mean S Mq Single (fun w => den (env S par w) (times_score (coefficient f))) = 0).
   { intros S. apply (nil_ok S par P) in H. rewrite !app_ok, !(minus_ok S par P), (only_ok S par) in H.
     rewrite (zeros_ok S par P _ _ _ _ (proj1 (Sat S)) (K S par P (Sat S)) Z) in H.
     unfold true_part. rewrite Rc. cbn [datom] in H. split; intros E; lra. }

@@ -40,15 +40,15 @@ Proof.
 Qed.
 
 (* the two gradients *)
-Theorem reverse_KL : grad_reverse_KL S = mean S Mq (fun x => now S (k1 S) x * s S x).
+Theorem reverse_KL : grad_reverse_KL S = average S Mq (fun x => now S (k1 S) x * s S x).
 Proof.
   accepted K Parts_gradient.all_hold "gradient.reverse-kl part 1"%string S ones.
-  etransitivity; [symmetry|etransitivity; [exact K|]]; [target|apply E_ext; value].
+  etransitivity; [symmetry|etransitivity; [exact K|]]; [target|symmetry; apply averages; value].
 Qed.
-Theorem forward_KL : grad_forward_KL S = mean S Mq (fun x => - exp (- now S (k1 S) x) * s S x).
+Theorem forward_KL : grad_forward_KL S = average S Mq (fun x => - exp (- now S (k1 S) x) * s S x).
 Proof.
   accepted K Parts_gradient.all_hold "gradient.forward-kl part 2"%string S ones.
-  etransitivity; [symmetry|etransitivity; [exact K|]]; [target|apply E_ext; value].
+  etransitivity; [symmetry|etransitivity; [exact K|]]; [target|symmetry; apply averages; value].
 Qed.
 
 (* off-policy losses *)
@@ -78,25 +78,25 @@ Proof.
   accepted K Parts_offpolicy.all_hold "offpolicy.detach-trap part 2"%string S ones. loss_then K. target.
 Qed.
 Theorem equal_at_each_sample :
-  grad S (times S (sg S (rho S)) (k2 S)) (here S) = grad S (times S (rho S) (k3 S)) (here S).
+  gradient_at S (times S (sg S (rho S)) (k2 S)) (here S 0) = gradient_at S (times S (rho S) (k3 S)) (here S 0).
 Proof.
-  accepted K Parts_offpolicy.all_hold "offpolicy.samplewise-equal part 1"%string S ones.
-  etransitivity; [|etransitivity; [exact K|]]; apply Derive_ext; intros; value.
+  accepted K Parts_offpolicy.all_hold "offpolicy.samplewise-equal part 1"%string S ones. rewrite !at_hand.
+  etransitivity; [|etransitivity; [exact K|]]; [|symmetry]; apply losses; value.
 Qed.
 
 (* values *)
-Theorem rho_k3_value : mean S Mmu (now S (times S (rho S) (k3 S))) = KL S (q0 S) (p S).
+Theorem rho_k3_value : average S Mmu (now S (times S (rho S) (k3 S))) = KL S (q0 S) (p S).
 Proof.
   accepted K Parts_offpolicy.all_hold "offpolicy.rho-k3 part 2"%string S ones.
-  etransitivity; [|etransitivity; [exact K|]]; [apply E_ext; value|unfold mean, KL; cbn [E]; sums].
+  etransitivity; [|etransitivity; [exact K|]]; [apply averages; value|unfold KL, mean, mean_at; cbn [draws E support]; sums].
 Qed.
 
 (* a penalty in the reward *)
 Theorem k1_in_reward_and_in_loss :
-  mean S Mq (fun x => now S (k1 S) x * s S x) + expected_gradient S Mq (k1 S) = grad_reverse_KL S.
+  average S Mq (fun x => now S (k1 S) x * s S x) + expected_gradient S Mq (k1 S) = grad_reverse_KL S.
 Proof.
   accepted K Parts_neighbour.all_hold "neighbour.in-reward-and-in-loss part 3"%string S ones.
-  etransitivity; [|etransitivity; [exact K|]]; [f_equal; [apply E_ext; value|apply losses; value]|target].
+  etransitivity; [|etransitivity; [exact K|]]; [f_equal; [apply averages; value|apply losses; value]|target].
 Qed.
 End Theorems.
 
@@ -124,18 +124,19 @@ Proof.
   refuted Parts_neighbour.all_hold "neighbour.grpo-missing-weight part 1"%string S K. exists S. intros H. apply K.
   etransitivity; [|etransitivity; [exact H|]]; [symmetry; apply losses; value|symmetry; target].
 Qed.
-Theorem k2_is_a_biased_value : exists S, mean S Mq (now S (k2 S)) <> KL S (q0 S) (p S).
+Theorem k2_is_a_biased_value : exists S, average S Mq (now S (k2 S)) <> KL S (q0 S) (p S).
 Proof.
   refuted Parts_value.all_hold "value.k2-biased part 1"%string S K. exists S. intros H. apply K.
-  etransitivity; [|etransitivity; [exact H|]]; [apply E_ext; value|unfold mean, KL; cbn [E]; sums].
+  etransitivity; [|etransitivity; [exact H|]]; [symmetry; apply averages; value|unfold KL, mean, mean_at; cbn [draws E support]; sums].
 Qed.
 
 (* ---------- uniqueness: such a function and no other, in all settings ---------- *)
 Definition with_function (g : nat -> R -> R) (J : jets g) (S : setting) : setting :=
   {| outcome := outcome S; outcomes := outcomes S; here := here S; theta := theta S; q := q S; p := p S; mu := mu S;
      q_pos := q_pos S; q_sum := q_sum S; q_diff := q_diff S; p_pos := p_pos S; p_sum := p_sum S; mu_pos := mu_pos S;
-     mu_sum := mu_sum S; given := given S; Setting.length := Setting.length S; length_nonzero := length_nonzero S;
-     fn := fun _ d l x => g d (l - ln (p S x)); fn_diff := fun _ d l x => along_log_q (g d) (g (Datatypes.S d)) (ln (p S x)) l (J d) |}.
+     mu_sum := mu_sum S; given := given S; any := any S; Setting.length := Setting.length S; length_nonzero := length_nonzero S;
+     fn := fun _ d l x => g d (l - ln (p S x)); fn_diff := fun _ d l x => along_log_q (g d) (g (Datatypes.S d)) (ln (p S x)) l (J d);
+     size := size S; size_ok := size_ok S |}.
 (* K: g solves the last part of a script in all settings just where it is one of the family *)
 Tactic Notation "unique" constr(all) constr(name) ident(g) ident(J) ident(K) :=
   let l := lazymatch type of all with all_mean ?l => l end in
@@ -159,8 +160,8 @@ Proof.
   { intros S G. unfold true_part. cbn [rel left right dside dproduct datom den dterm dlin dmon].
     rewrite exp_0, Q2R_1, Q2R_m1.
     replace (Derive _ _) with (grad_reverse_KL S) by (symmetry; target).
-    replace (mean _ _ _) with (expected_gradient S Mq (fun l _ x => g O (l - ln (p S x)))); [split; lra|].
-    apply losses. intros l f x. unfold as_loss. cbn [den dterm dlin dmon val].
+    replace (mean _ _ _ _) with (expected_gradient S Mq (fun l _ x => g O (l - ln (p S x)))); [split; lra|].
+    apply losses. intros t x. unfold as_loss, alone. cbn [den dterm dlin dmon val Setting.add nobody same_slot scode Nat.eqb Sum each].
     rewrite power_1, G, exp_0, Q2R_1. ring. }
   split.
   - intros H. destruct (proj1 K) as [b B]; [intros S G; apply P; auto|].

@@ -196,27 +196,45 @@ Proof. unfold valid in ok. apply andb_prop in ok as [H _]. now apply andb_prop i
 Lemma mu_ok : distribution n (mus m) = true.
 Proof. unfold valid in ok. now apply andb_prop in ok as [_ H]. Qed.
 Definition look_paid (i x : nat) : Q := look (nth i (paid m) []) x.
+(* the size of a batch, where a parameter stands for it *)
+Definition batch (a : assumptions) : nat :=
+  match batch_size (assumed a) with Some (j, nz) => Nat.max 2 (Z.to_nat (Qnum (parameter m j nz))) | None => 2 end.
+Variable size : nat.
 Definition model_setting : setting :=
-  softmax nat (seq 0 n) (place_ m) (looked (qs m)) (looked (us m)) (looked (ps m)) (looked (mus m))
+  softmax nat (seq 0 n) (fun _ => place_ m) (looked (qs m)) (looked (us m)) (looked (ps m)) (looked (mus m))
     (proj1 (distribution_ok n _ q_ok)) (proj2 (distribution_ok n _ q_ok))
     (proj1 (distribution_ok n _ p_ok)) (proj2 (distribution_ok n _ p_ok))
     (proj1 (distribution_ok n _ mu_ok)) (proj2 (distribution_ok n _ mu_ok))
-    (fun i x => Q2R (look_paid i x)) (fun _ => 1) (fun _ => R1_neq_R0)
-    (fun _ _ _ _ => 0) (fun _ _ l _ => derive_const 0 l).
+    (fun i x => Q2R (look_paid i x)) (fun l => Q2R (look_paid 1 (hd O l))) (fun _ => 1) (fun _ => R1_neq_R0)
+    (Nat.max 2 size) (Nat.le_max_l 2 size) (fun _ _ _ _ => 0) (fun _ _ l _ => derive_const 0 l).
 Notation S := model_setting. Notation par := (model_par m).
 
+Definition score_mean : Q := Qred (fold_right Qplus 0%Q (map (fun x => look (qs m) x * look (us m) x)%Q (seq 0 n))).
+Definition score_at (x : nat) : Q := Qred (look (us m) x - score_mean).
 Definition value_at (x : nat) (v : var) : option Q :=
   match v with
-  | Sample Length _ => Some 1%Q | Sample (Given i) _ => Some (look_paid i x)
-  | Sample (Fn _ _) _ => None | Par i nz => Some (parameter m i nz) | _ => None end.
+  | Sample Whole Length _ => Some 1%Q | Sample Whole (Given i) _ => Some (look_paid i x)
+  | Sample Whole Any _ => Some (look_paid 1 x) | Sample Whole Score _ => Some (score_at x)
+  | Par i nz => Some (parameter m i nz) | _ => None end.
 Definition ratio_at (x : nat) (v : var) : option Q :=
   match v with
-  | Sample K1 _ => Some (Qred (look (qs m) x / look (ps m) x))
-  | Sample W _ => Some (Qred (look (qs m) x / look (mus m) x))
-  | Sample LogQ _ => Some (look (qs m) x) | _ => None end.
-Lemma value_at_ok x v c : value_at x v = Some c -> env S par x v = Q2R c.
+  | Sample Whole K1 _ => Some (Qred (look (qs m) x / look (ps m) x))
+  | Sample Whole W _ => Some (Qred (look (qs m) x / look (mus m) x))
+  | Sample Whole LogQ _ => Some (look (qs m) x) | _ => None end.
+Lemma score_ok x : s S x = Q2R (score_at x).
 Proof.
-  destruct v as [[] sg|i nz]; cbn; try discriminate; intros [= <-]; try reflexivity. now rewrite Q2R_1.
+  unfold S. rewrite softmax_score. unfold score_at. rewrite Q2R_red, Q2R_minus. unfold looked at 1. f_equal.
+  unfold score_mean. rewrite Q2R_red. generalize (seq 0 n) as l. induction l as [|y l IH]; cbn [Sum map fold_right].
+  - now rewrite Q2R_0.
+  - rewrite Q2R_plus, Q2R_mult, IH. reflexivity.
+Qed.
+Notation at_ x := (alone S x).
+Lemma value_at_ok (x : nat) v c : value_at x v = Some c -> env S par (at_ x) v = Q2R c.
+Proof.
+  destruct v as [[] [] sg|i nz]; cbn [value_at]; try discriminate; intros H; injection H as <-; try reflexivity.
+  - symmetry. apply Q2R_1.
+  - rewrite env_sum by easy. etransitivity; [apply Rplus_0_r|]. apply score_ok.
+  - rewrite env_sum by easy. apply Rplus_0_r.
 Qed.
 Lemma looked_q x : 0 < looked (qs m) x. Proof. apply (distribution_ok n _ q_ok). Qed.
 Lemma looked_p x : 0 < looked (ps m) x. Proof. apply (distribution_ok n _ p_ok). Qed.
@@ -225,43 +243,26 @@ Lemma ratio_eq a b : 0 < Q2R a -> 0 < Q2R b -> ln (Q2R (Qred (a / b))) = ln (Q2R
 Proof.
   intros A B. rewrite Q2R_red, Q2R_div by (apply nonzero_Q; lra). now apply ln_div.
 Qed.
-Lemma ratio_at_ok x v r : ratio_at x v = Some r -> value_at x v = None -> 0 < Q2R r -> env S par x v = ln (Q2R r).
+Lemma model_q x : q0 S x = looked (qs m) x. Proof. unfold S. apply softmax_q. Qed.
+Lemma ratio_at_ok (x : nat) v r : ratio_at x v = Some r -> value_at x v = None -> 0 < Q2R r -> env S par (at_ x) v = ln (Q2R r).
 Proof.
-  pose proof (looked_q x). pose proof (looked_p x). pose proof (looked_mu x). unfold env.
-  pose proof (softmax_q nat (seq 0 n) (place_ m) (looked (qs m)) (looked (us m)) (looked (ps m)) (looked (mus m))
-    (proj1 (distribution_ok n _ q_ok)) (proj2 (distribution_ok n _ q_ok))
-    (proj1 (distribution_ok n _ p_ok)) (proj2 (distribution_ok n _ p_ok))
-    (proj1 (distribution_ok n _ mu_ok)) (proj2 (distribution_ok n _ mu_ok))
-    (fun i x => Q2R (look_paid i x)) (fun _ => 1) (fun _ => R1_neq_R0)
-    (fun _ _ _ _ => 0) (fun _ _ l _ => derive_const 0 l) x) as Q0. fold S in Q0.
-  destruct v as [[] sg|i nz]; cbn [ratio_at]; try discriminate; intros [= <-] _ _; cbn [val];
-    replace (if sg then ln (q0 S x) else ln (q0 S x)) with (ln (q0 S x)) by (now destruct sg); rewrite Q0.
-  - unfold k1_at. rewrite ratio_eq by assumption. reflexivity.
-  - unfold w_at. rewrite ratio_eq by assumption. reflexivity.
-  - reflexivity.
-Qed.
-Definition score_mean : Q := Qred (fold_right Qplus 0%Q (map (fun x => look (qs m) x * look (us m) x)%Q (seq 0 n))).
-Definition score_at (x : nat) : Q := Qred (look (us m) x - score_mean).
-Lemma score_ok x : s S x = Q2R (score_at x).
-Proof.
-  unfold S. rewrite softmax_score. unfold score_at. rewrite Q2R_red, Q2R_minus. unfold looked at 1. f_equal.
-  unfold score_mean. rewrite Q2R_red. generalize (seq 0 n) as l. induction l as [|y l IH]; cbn [Sum map fold_right].
-  - now rewrite Q2R_0.
-  - rewrite Q2R_plus, Q2R_mult, IH. reflexivity.
+  pose proof (looked_q x). pose proof (looked_p x). pose proof (looked_mu x).
+  destruct v as [[] [] sg|i nz]; cbn [ratio_at]; try discriminate; intros R _ _; injection R as <-;
+    rewrite env_sum by easy; (etransitivity; [apply Rplus_0_r|]); cbn [each]; rewrite model_q, ?ratio_eq by assumption; reflexivity.
 Qed.
 Definition weight_at (k : measure) (x : nat) : Q :=
   match k with Mq => look (qs m) x | Mp => look (ps m) x | Mmu => look (mus m) x | _ => 1%Q end.
-Definition imean_at (k : measure) (a : ep) (j : nat) (x : nat) : option itv :=
+Definition imean_at (k : measure) (a : ep) (x : nat) : option itv :=
   match iep (value_at x) (ratio_at x) a with
-  | Some i => Some (iscale (Qred (weight_at k x * qpow (score_at x) j)) i) | None => None end.
+  | Some i => Some (iscale (weight_at k x) i) | None => None end.
 Fixpoint isum (l : list (option itv)) : option itv :=
   match l with [] => Some (exact 0) | Some i :: l => match isum l with Some j => Some (iadd i j) | None => None end
   | None :: _ => None end.
-Definition imean (k : measure) (a : ep) (j : nat) : option itv :=
+Definition imean (k : measure) (a : ep) : option itv :=
   match k with
-  | Msample => imean_at Msample a j (place_ m)
-  | _ => isum (map (imean_at k a j) (seq 0 n)) end.
-Definition iatom (x : atom) : option itv := match x with Mean k a j => imean k a j | _ => None end.
+  | Msample => imean_at Msample a (place_ m)
+  | _ => isum (map (imean_at k a) (seq 0 n)) end.
+Definition iatom (x : atom) : option itv := match x with Mean Single k a => imean k a | _ => None end.
 Fixpoint iproduct (l : list atom) : option itv :=
   match l with [] => Some (exact 1)
   | x :: l => match iatom x, iproduct l with Some i, Some j => Some (imul i j) | _, _ => None end end.
@@ -273,47 +274,42 @@ Fixpoint iside (a : side) : option itv :=
       | Some i, Some j, Some k => Some (iadd (imul i j) k) | _, _, _ => None end end.
 
 Let parS_ok : forall i, par i true <> 0. Proof. apply model_par_ok. Qed.
-Lemma imean_at_ok k a j x i : imean_at k a j x = Some i ->
-  inside i (Q2R (weight_at k x) * (den (env S par x) a * s S x ^ j)).
+Lemma imean_at_ok k a (x : nat) i : imean_at k a x = Some i ->
+  inside i (Q2R (weight_at k x) * den (env S par (at_ x)) a).
 Proof.
-  unfold imean_at. destruct (iep _ _ a) as [e|] eqn:X; [|discriminate]. intros [= <-].
-  apply (iep_ok _ _ (env S par x)) in X.
-  - replace (_ * _) with (Q2R (Qred (weight_at k x * qpow (score_at x) j)) * den (env S par x) a).
-    + now apply iscale_ok.
-    + rewrite Q2R_red, Q2R_mult, qpow_ok, score_ok. ring.
-  - now apply env_ok.
-  - apply value_at_ok.
-  - apply ratio_at_ok.
+  unfold imean_at. destruct (iep _ _ a) as [e|] eqn:X; [|discriminate]. intros H. injection H as <-.
+  apply iscale_ok. revert X. apply iep_ok; [now apply env_ok|apply value_at_ok|apply ratio_at_ok].
 Qed.
-Lemma isum_ok k a j l i : isum (map (imean_at k a j) l) = Some i ->
-  inside i (Sum l (fun x => Q2R (weight_at k x) * (den (env S par x) a * s S x ^ j))).
+Lemma isum_ok k a l i : isum (map (imean_at k a) l) = Some i ->
+  inside i (Sum l (fun x => Q2R (weight_at k x) * den (env S par (at_ x)) a)).
 Proof.
   revert i; induction l as [|x l IH]; intros i; cbn [map isum Sum].
-  - intros [= <-]. rewrite <- Q2R_0. apply exact_ok.
-  - destruct (imean_at k a j x) as [e|] eqn:X; [|discriminate]. destruct (isum _); [|discriminate].
-    intros [= <-]. apply iadd_ok; [now apply imean_at_ok|now apply IH].
+  - intros H. injection H as <-. rewrite <- Q2R_0. apply exact_ok.
+  - destruct (imean_at k a x) as [e|] eqn:X; [|discriminate]. destruct (isum _); [|discriminate].
+    intros H. injection H as <-. apply iadd_ok; [now apply imean_at_ok|now apply IH].
 Qed.
 Lemma weight_ok k x : density S k (theta S) x = Q2R (weight_at k x).
 Proof.
   destruct k; try reflexivity; try (cbn; now rewrite Q2R_1).
-  cbn [density weight_at]. apply softmax_q.
+  cbn [density weight_at]. exact (model_q x).
 Qed.
-Lemma imean_ok k a j i : imean k a j = Some i -> inside i (mean S k (fun x => den (env S par x) a * s S x ^ j)).
+Lemma imean_ok k a i : imean k a = Some i -> inside i (mean S k Single (fun w => den (env S par w) a)).
 Proof.
-  assert (B : forall k', isum (map (imean_at k' a j) (seq 0 n)) = Some i ->
-    inside i (Sum (outcomes S) (fun x => density S k' (theta S) x * (den (env S par x) a * s S x ^ j)))).
-  { intros k' H. apply isum_ok in H.
-    replace (Sum (outcomes S) _) with (Sum (seq 0 n) (fun x => Q2R (weight_at k' x) * (den (env S par x) a * s S x ^ j))); [exact H|].
-    apply Sum_ext; intros x _. now rewrite weight_ok. }
-  destruct k; cbn [imean]; intros H; unfold mean; cbn [E]; try (now apply B).
-  apply imean_at_ok in H. cbn [weight_at] in H. rewrite Q2R_1, Rmult_1_l in H. exact H.
+  unfold mean, mean_at. cbn [draws E]. intros H.
+  assert (B : forall k' (l : list nat), isum (map (imean_at k' a) l) = Some i ->
+    inside i (Sum l (fun x => density S k' (theta S) x * den (env S par (at_ x)) a))).
+  { intros k' l K. apply isum_ok in K. rewrite (Sum_ext l _ (fun x => Q2R (weight_at k' x) * den (env S par (at_ x)) a)); [exact K|].
+    intros x _. now rewrite weight_ok. }
+  destruct k; cbn [imean] in H; [exact (B _ _ H)..|].
+  apply imean_at_ok in H. cbn [weight_at] in H. rewrite Q2R_1, Rmult_1_l in H.
+  cbn [support Sum density]. rewrite Rmult_1_l, Rplus_0_r. exact H.
 Qed.
 Lemma iproduct_ok l i : iproduct l = Some i -> inside i (dproduct S par l).
 Proof.
   revert i; induction l as [|x l IH]; intros i; cbn [iproduct dproduct].
   - intros [= <-]. rewrite <- Q2R_1. apply exact_ok.
   - destruct (iatom x) as [a|] eqn:X; [|discriminate]. destruct (iproduct l); [|discriminate].
-    intros [= <-]. apply imul_ok; [|now apply IH]. destruct x; try discriminate. now apply imean_ok.
+    intros [= <-]. apply imul_ok; [|now apply IH]. destruct x as [[] | |]; try discriminate. now apply imean_ok.
 Qed.
 Lemma iside_ok a i : iside a = Some i -> inside i (dside S par a).
 Proof.
@@ -338,26 +334,40 @@ Proof.
   - destruct r; [|discriminate]. apply Z.ltb_lt in H.
     assert (0 < Q2R (Qopp (snd i))) by (apply positive_Q, Z.ltb_lt; cbn; lia). rewrite Q2R_opp in *. lra.
 Qed.
-(* premises are refused: a model need not satisfy them *)
-Definition no_premises (a : assumptions) : bool :=
-  match equal_now (assumed a), equal_always (assumed a), regions a with [], [], [] => true | _, _, _ => false end
-  && forallb (fun i => 0 <? Qnum (look (values m) i))%Z (positive a).
-Lemma no_premises_ok a : no_premises a = true -> satisfied S par a.
+(* premises, which a model need not satisfy: here those that enclose to 0 = 0, as n = 1 + m does *)
+Definition zero_here (x : side * side) : bool :=
+  match iside (normal (fst x ++ minus (snd x))) with Some i => Qeq_bool (fst i) 0 && Qeq_bool (snd i) 0 | None => false end.
+Definition size_here (a : assumptions) : bool :=
+  match batch_size (assumed a) with
+  | Some (j, nz) => Qeq_bool (parameter m j nz) (inject_Z (Z.of_nat (Nat.max 2 size))) | None => true end.
+Definition satisfies (a : assumptions) : bool :=
+  match equal_always (assumed a), regions a with [], [] => true | _, _ => false end
+  && forallb zero_here (equal_now (assumed a)) && size_here a && forallb (fun i => 0 <? Qnum (look (values m) i))%Z (positive a).
+Lemma zero_here_ok x : zero_here x = true -> dside S par (fst x) = dside S par (snd x).
 Proof.
-  unfold no_premises, satisfied, holds. destruct a as [[now always] pos reg]. cbn [assumed equal_now equal_always regions positive].
-  destruct now; [|discriminate]. destruct always; [|discriminate]. destruct reg; [|discriminate]. cbn [andb].
-  intros H. repeat split; try easy. intros i I. rewrite forallb_forall in H. pose proof (H i I) as P.
-  unfold model_par, parameter. cbn [andb]. destruct (qz _) eqn:Z; [rewrite Q2R_1; lra|now apply positive_Q].
+  unfold zero_here. destruct (iside _) as [i|] eqn:I; [|discriminate]. intros H. apply andb_prop in H as [A B].
+  apply Qeq_bool_iff, Qeq_eqR in A, B. apply iside_ok in I. unfold inside in I.
+  rewrite (normal_ok S par parS_ok), app_ok, (minus_ok S par parS_ok), A, B, Q2R_0 in I. lra.
+Qed.
+Lemma satisfies_ok a : satisfies a = true -> satisfied S par a.
+Proof.
+  unfold satisfies, satisfied, holds, size_here. intros H. apply andb_prop in H as [H P]. apply andb_prop in H as [H Z].
+  apply andb_prop in H as [H N]. destruct (equal_always (assumed a)); [|discriminate]. destruct (regions a); [|discriminate].
+  rewrite forallb_forall in N, P. repeat split; try easy.
+  - intros x y I. apply (zero_here_ok (x, y)), N, I.
+  - intros j nz B. rewrite B in Z. apply Qeq_bool_iff, Qeq_eqR in Z. unfold model_par. rewrite Z.
+    change (Setting.size S) with (Nat.max 2 size). rewrite INR_IZR_INZ. unfold inject_Z, Q2R. cbn [Qnum Qden]. field.
+  - intros i I. pose proof (P i I) as Q. unfold model_par, parameter. cbn [andb]. destruct (qz _) eqn:Y; [rewrite Q2R_1; lra|now apply positive_Q].
 Qed.
 Definition refutes (a : assumptions) (known : list side) (c : part) : bool :=
-  no_premises a && match rows c, zeros (assumed a) known (proof c) with
+  satisfies a && match rows c, zeros (assumed a) known (proof c) with
   | [], Some z => match iside (normal (left c ++ minus (right c) ++ z)) with
       | Some i => contradicts (rel c) i | None => false end
   | _, _ => false end.
 Lemma refutes_ok a known c : List.Forall (fun z => dside S par z = 0) known -> refutes a known c = true ->
   satisfied S par a /\ ~ true_part S par c.
 Proof.
-  intros K. unfold refutes. intros H. apply andb_prop in H as [A H]. pose proof (no_premises_ok a A) as Sa.
+  intros K. unfold refutes. intros H. apply andb_prop in H as [A H]. pose proof (satisfies_ok a A) as Sa.
   split; [exact Sa|]. destruct (rows c); [|discriminate].
   destruct (zeros (assumed a) known (proof c)) as [z|] eqn:Z; [|discriminate].
   destruct (iside _) as [i|] eqn:I; [|discriminate]. apply iside_ok in I.
@@ -377,7 +387,7 @@ Definition check (s : script) : bool :=
   match end_ s with
   | Proved => accept (given_ s) (parts s)
   | Refuted m => match rev (parts s) with
-      | c :: before => valid m && accept (given_ s) (rev before) && refutes m (given_ s) (learn_all (rev before) []) c
+      | c :: before => valid m && accept (given_ s) (rev before) && refutes m (batch m (given_ s)) (given_ s) (learn_all (rev before) []) c
       | [] => false end
   | Unique f => match rev (parts s) with
       | c :: before => accept (given_ s) (rev before) && solves (given_ s) (learn_all (rev before) []) c f
@@ -406,12 +416,12 @@ Proof.
   - intros H. now apply accept_sound.
   - destruct (rev (parts s)) as [|c before] eqn:B; [discriminate|]. intros H.
     apply andb_prop in H as [H R1]. apply andb_prop in H as [V A].
-    exists (model_setting m V), (model_par m), c. pose proof (model_par_ok m) as P.
-    assert (Sa : satisfied (model_setting m V) (model_par m) (given_ s)).
-    { apply no_premises_ok. unfold refutes in R1. now apply andb_prop in R1 as [R1 _]. }
+    set (n := batch m (given_ s)) in *. exists (model_setting m V n), (model_par m), c. pose proof (model_par_ok m) as P.
+    assert (Sa : satisfied (model_setting m V n) (model_par m) (given_ s)).
+    { apply satisfies_ok. unfold refutes in R1. now apply andb_prop in R1 as [R1 _]. }
     pose proof (accept_sound _ _ A _ _ P Sa) as T.
     pose proof (learn_all_ok _ _ P _ [] T (List.Forall_nil _)) as K.
-    split; [exact P|]. split; [exact Sa|]. split; [reflexivity|]. eapply (proj2 (refutes_ok m V _ _ _ K R1)).
+    split; [exact P|]. split; [exact Sa|]. split; [reflexivity|]. eapply (proj2 (refutes_ok m V n _ _ _ K R1)).
   - destruct (rev (parts s)) as [|c before] eqn:B; [discriminate|]. intros H. apply andb_prop in H as [A H].
     exists c. split; [reflexivity|]. apply (solves_ok _ _ _ _ H). intros S par P Sa.
     exact (learn_all_ok _ _ P _ [] (accept_sound _ _ A _ _ P Sa) (List.Forall_nil _)).

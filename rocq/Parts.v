@@ -11,7 +11,7 @@ Proof.
 Qed.
 Fixpoint part_named (l : named) (n : string) : script :=
   match l with
-  | [] => Script (Assume (Premises [] []) [] []) [] Proved
+  | [] => Script (Assume (Premises [] [] None) [] []) [] Proved
   | (m, s) :: l => if String.eqb m n then s else part_named l n end.
 Lemma named_means l n : all_mean l -> meaning (part_named l n).
 Proof.
@@ -35,7 +35,7 @@ Definition wrong (s : script) : list script :=
   | Proved => [again (with_right (fun r => r ++ [(one, [])])) Proved; again (fun c => c) (Refuted some_model)]
   | Refuted _ => [again (fun c => c) Proved]
   | Unique f =>
-      let moved := add [(1%Q, [(Sample K1 false, Z.of_nat (order f))], [])] (known_part f) in
+      let moved := add [(1%Q, [(Sample Whole K1 false, Z.of_nat (order f))], [])] (known_part f) in
       [again (with_right (fun r => r ++ [(one, [])])) (Unique f); again (fun c => c) Proved;
        again (fun c => c) (Unique (Family (coefficient f) (along_w f) (unit_of f) (order f) moved (constants f)));
        again (fun c => c) (Unique (Family (coefficient f) (along_w f) (unit_of f) (pred (order f)) (known_part f) (tl (constants f))))]

@@ -11,25 +11,37 @@ Notation X := (outcome S).
 Definition KL (a b : X -> R) : R := Sum (outcomes S) (fun x => a x * (ln (a x) - ln (b x))).
 Definition grad_reverse_KL : R := Derive (fun t => KL (q S t) (p S)) (theta S).   (* grad KL(q||p) *)
 Definition grad_forward_KL : R := Derive (fun t => KL (p S) (q S t)) (theta S).   (* grad KL(p||q) *)
+(* a loss: of log q, which theta moves, of a frozen copy of it, and of the outcome *)
+Definition loss := R -> R -> X -> R.
+Definition gradient_at (L : loss) (x : X) : R := Derive (fun t => L (ln (q S t x)) (ln (q0 S x)) x) (theta S).
+Definition average (m : measure) (f : X -> R) : R := Sum (support S m 0) (fun x => density S m (theta S) x * f x).
 (* the expected gradient of a loss: differentiate, then average *)
-Definition expected_gradient (m : measure) (L : loss S) : R := mean S m (grad S L).
+Definition expected_gradient (m : measure) (L : loss) : R := average m (gradient_at L).
 (* the gradient of an expectation, live in measure and integrand: average, then differentiate *)
 Definition gradient_of_mean (f : R -> X -> R) : R :=
   Derive (fun t => Sum (outcomes S) (fun x => q S t x * f (ln (q S t x)) x)) (theta S).
-Definition k1 : loss S := fun l _ x => l - ln (p S x).
-Definition k2 : loss S := fun l f x => k1 l f x ^ 2 / 2.
-Definition k3 : loss S := fun l f x => exp (- k1 l f x) - 1 + k1 l f x.
-Definition rho : loss S := fun l _ x => exp (l - ln (mu S x)).
-Definition sg (L : loss S) : loss S := fun _ f x => L f f x.
-Definition times (A B : loss S) : loss S := fun l f x => A l f x * B l f x.
+Definition k1 : loss := fun l _ x => l - ln (p S x).
+Definition k2 : loss := fun l f x => k1 l f x ^ 2 / 2.
+Definition k3 : loss := fun l f x => exp (- k1 l f x) - 1 + k1 l f x.
+Definition rho : loss := fun l _ x => exp (l - ln (mu S x)).
+Definition sg (L : loss) : loss := fun _ f x => L f f x.
+Definition times (A B : loss) : loss := fun l f x => A l f x * B l f x.
 (* what a loss is worth at the policy of this theta *)
-Definition now (L : loss S) (x : X) : R := L (ln (q0 S x)) (ln (q0 S x)) x.
-Lemma losses m A B : (forall l f x, A l f x = B l f x) -> expected_gradient m A = mean S m (grad S B).
-Proof. intros H. apply E_ext; intros x. apply Derive_ext; intros t. apply H. Qed.
+Definition now (L : loss) (x : X) : R := L (ln (q0 S x)) (ln (q0 S x)) x.
+Lemma losses par m A a : (forall t x, A (ln (q S t x)) (ln (q0 S x)) x = as_loss S par a t (alone S x)) ->
+  expected_gradient m A = mean S m Single (grad S (as_loss S par a)).
+Proof.
+  intros H. unfold expected_gradient, average, mean, mean_at. cbn [draws E]. apply Sum_ext; intros x _. f_equal.
+  apply Derive_ext; intros t. apply H.
+Qed.
+Lemma at_hand L : gradient_at L (here S 0) = expected_gradient Msample L.
+Proof. unfold expected_gradient, average. cbn [support Sum density]. ring. Qed.
+Lemma averages m f F : (forall x, f x = F (alone S x)) -> average m f = mean S m Single F.
+Proof. intros H. unfold average, mean, mean_at. cbn [draws E]. apply Sum_ext; intros x _. f_equal. apply H. Qed.
 End Words.
 
 Definition last_holds S par (l : list part) : Prop := match rev l with c :: _ => true_part S par c | [] => True end.
-Lemma satisfied_nothing S par : satisfied S par (Assume (Premises [] []) [] []).
+Lemma satisfied_nothing S par : satisfied S par (Assume (Premises [] [] None) [] []).
 Proof. repeat split; easy. Qed.
 Lemma last_ok s : meaning s -> end_ s = Proved -> forall S par, (forall i, par i true <> 0) ->
   satisfied S par (given_ s) -> last_holds S par (parts s).
@@ -45,7 +57,7 @@ Proof.
   apply (is_derive_ext (fun l => l + - c)); [reflexivity|]. replace 1 with (1 + 0) by ring.
   apply derive_plus; [apply (is_derive_id (K := R_AbsRing))|apply derive_const].
 Qed.
-Lemma last_unique s f : meaning s -> end_ s = Unique f -> given_ s = Assume (Premises [] []) [] [] ->
+Lemma last_unique s f : meaning s -> end_ s = Unique f -> given_ s = Assume (Premises [] [] None) [] [] ->
   forall par g, (forall i, par i true <> 0) -> jets g ->
     (forall S, of_k1 S g -> last_holds S par (parts s)) <->
     exists b, forall k, g O k = den (at_k par k) (known_part f) + poly (order f) b k.
@@ -64,12 +76,12 @@ Lemma minus_one a : -1 * a = - a. Proof. ring. Qed.
 Lemma half : Q2R (1 # 2) = / 2. Proof. unfold Q2R; cbn; field. Qed.
 Lemma power_2 v x : invertible v = false -> power v x 2 = x ^ 2. Proof. intros H; unfold power; now rewrite H. Qed.
 Ltac value :=
-  intros; unfold times, rho, sg, now, k3, k2, k1, as_loss, env, q0, only_parameter; cbn [den dterm dlin dmon val];
-  rewrite ?power_1, ?(power_2 (Sample K1 false)), ?(power_2 (Sample K1 true)) by reflexivity;
-  unfold k1_at, w_at;
+  intros; unfold times, rho, sg, now, k3, k2, k1, as_loss, env, only_parameter, alone;
+  cbn [den dterm dlin dmon val Setting.add nobody same_slot scode Nat.eqb Sum each];
+  rewrite ?power_1, ?(power_2 (Sample Whole K1 false)), ?(power_2 (Sample Whole K1 true)) by reflexivity;
   repeat first [rewrite Q2R_1|rewrite Q2R_m1|rewrite half|rewrite Rmult_1_l|rewrite Rmult_1_r|rewrite Rplus_0_r|
     rewrite exp_0|rewrite minus_one|rewrite exp_plus];
-  first [reflexivity|ring|field].
+  unfold q0; first [reflexivity|ring|field].
 Ltac data K :=
   cbn [true_part left right rel dside dproduct datom den dterm dlin dmon] in K;
   repeat first [rewrite power_1 in K|rewrite exp_0 in K|rewrite Q2R_1 in K|rewrite Rmult_1_l in K|rewrite Rmult_1_r in K|rewrite Rplus_0_r in K].
@@ -77,5 +89,5 @@ Ltac sums := apply Sum_ext; intros; cbn [density]; f_equal; value.
 Ltac target :=
   apply Derive_ext; intros; cbn [moved den dterm dlin dmon];
   repeat first [rewrite exp_0|rewrite Q2R_1|rewrite Rmult_1_l|rewrite Rmult_1_r|rewrite Rplus_0_r];
-  unfold moving; cbn [E]; sums.
+  unfold moving, mean_at; cbn [draws E support]; sums.
 Ltac loss_then K := etransitivity; [|etransitivity; [exact K|]]; [apply losses; value|].

@@ -4,77 +4,77 @@ From Klsym Require Import Setting Ring Statements Rules Checker Completeness Mod
 Import ListNotations.
 Local Open Scope nat_scope.
 
-Definition k1 : ep := var_ (Sample K1 false).
-Definition sg_k1 : ep := var_ (Sample K1 true).
-Definition rho : ep := exp_ [(1%Q, [(Sample W false, 1%Z)])].
-Definition sg_rho : ep := exp_ [(1%Q, [(Sample W true, 1%Z)])].
-Definition k3 : ep := add (exp_ [((-1)%Q, [(Sample K1 false, 1%Z)])]) (sub k1 one).
-Definition reward : ep := var_ (Sample (Given 0) false).
-Definition nothing : assumptions := Assume (Premises [] []) [] [].
+Definition k1 : ep := var_ (Sample Whole K1 false).
+Definition sg_k1 : ep := var_ (Sample Whole K1 true).
+Definition rho : ep := exp_ [(1%Q, [(Sample Whole W false, 1%Z)])].
+Definition sg_rho : ep := exp_ [(1%Q, [(Sample Whole W true, 1%Z)])].
+Definition k3 : ep := add (exp_ [((-1)%Q, [(Sample Whole K1 false, 1%Z)])]) (sub k1 one).
+Definition reward : ep := var_ (Sample Whole (Given 0) false).
+Definition nothing : assumptions := Assume (Premises [] [] None) [] [].
 Definition is (a b : side) (l : list (side * rule)) : bool := check (Script nothing [Part a b Equal [] l] Proved).
 Definition below (a : assumptions) (x y : side) (r : list row) : bool := check (Script a [Part x y AtMost r []] Proved).
 Definition c1 : side := [(one, [])].
 Definition m1 : side := [(opp one, [])].
-Definition reverse : side := [(one, [Gradient [(one, Some (Mq, k1))]])].
+Definition reverse : side := [(one, [Gradient [(one, Some (Single, Mq, k1))]])].
 
 (* what is right, so that these tests can fail *)
-Example accepted_k1 : is (only (MeanGradient Mq k1)) [] [(m1, ChainRule Mq k1); (m1, ScoreMeanZero one)] = true.
+Example accepted_k1 : is (only (MeanGradient Single Mq k1)) [] [(m1, ChainRule Single Mq k1); (m1, ScoreMeanZero Single Whole one)] = true.
 Proof. now vm_compute. Qed.
-Example accepted_norm : is (only (Mean Mq one 0)) c1 [(m1, Normalisation Mq one)] = true.
+Example accepted_norm : is (only (Mean Single Mq one)) c1 [(m1, Normalisation Single Mq one)] = true.
 Proof. now vm_compute. Qed.
-Example accepted_row : below nothing [] (only (Mean Mq (mul k1 k1) 0)) [Row (Square None) (1%Q, [], []) one Mq [] k1 0] = true.
+Example accepted_row : below nothing [] (only (Mean Single Mq (mul k1 k1))) [Row (Square None) (1%Q, [], []) one Single Mq [] k1] = true.
 Proof. now vm_compute. Qed.
 
 (* ---------- rules ---------- *)
-Example score_of_a_random_coefficient : is (only (Mean Mq k1 1)) [] [(m1, ScoreMeanZero k1)] = false.
+Example score_of_a_random_coefficient : is (only (Mean Single Mq (times_score k1))) [] [(m1, ScoreMeanZero Single Whole k1)] = false.
 Proof. now vm_compute. Qed.
-Example score_of_a_reward : is (only (Mean Mq reward 1)) [] [(m1, ScoreMeanZero reward)] = false.
+Example score_of_a_reward : is (only (Mean Single Mq (times_score reward))) [] [(m1, ScoreMeanZero Single Whole reward)] = false.
 Proof. now vm_compute. Qed.
-Example score_under_another_measure : is (only (Mean Mp one 1)) [] [(m1, ScoreMeanZero one)] = false.
+Example score_under_another_measure : is (only (Mean Single Mp (times_score one))) [] [(m1, ScoreMeanZero Single Whole one)] = false.
 Proof. now vm_compute. Qed.
-Example two_scores : is (only (Mean Mq one 2)) [] [(m1, ScoreMeanZero one)] = false.
+Example two_scores : is (only (Mean Single Mq (times_score (times_score one)))) [] [(m1, ScoreMeanZero Single Whole one)] = false.
 Proof. now vm_compute. Qed.
-Example normalisation_of_counting : is (only (Mean Mcount one 0)) c1 [(m1, Normalisation Mcount one)] = false.
+Example normalisation_of_counting : is (only (Mean Single Mcount one)) c1 [(m1, Normalisation Single Mcount one)] = false.
 Proof. now vm_compute. Qed.
-Example normalisation_of_a_log_ratio : is (only (Mean Mq k1 0)) [] [(m1, Normalisation Mq k1)] = false.
+Example normalisation_of_a_log_ratio : is (only (Mean Single Mq k1)) [] [(m1, Normalisation Single Mq k1)] = false.
 Proof. now vm_compute. Qed.
 Example ratio_times_a_random_factor :
-  is (only (Mean Mmu (mul reward rho) 0)) (only (Mean Mmu reward 0)) [(m1, RatioMeanOne Mmu Mq reward)] = false.
+  is (only (Mean Single Mmu (mul reward rho))) (only (Mean Single Mmu reward)) [(m1, RatioMeanOne Single Whole Mmu Mq reward)] = false.
 Proof. now vm_compute. Qed.
 Example ratio_under_the_wrong_measure :
-  is (only (Mean Mq rho 0)) (only (Mean Mq one 0)) [(m1, RatioMeanOne Mq Mmu one)] = false.
+  is (only (Mean Single Mq rho)) (only (Mean Single Mq one)) [(m1, RatioMeanOne Single Whole Mq Mmu one)] = false.
 Proof. now vm_compute. Qed.
-Example change_of_a_value : is (only (Mean Msample k1 0)) (only (Mean Mq k1 0)) [(m1, ChangeOfMeasure Msample Mq k1 0)] = false.
+Example change_of_a_value : is (only (Mean Single Msample k1)) (only (Mean Single Mq k1)) [(m1, ChangeOfMeasure Single Msample Mq k1)] = false.
 Proof. now vm_compute. Qed.
-Example change_without_the_ratio : is (only (Mean Mmu k1 0)) (only (Mean Mq k1 0)) [(m1, ChangeOfMeasure Mmu Mq k1 0)] = false.
+Example change_without_the_ratio : is (only (Mean Single Mmu k1)) (only (Mean Single Mq k1)) [(m1, ChangeOfMeasure Single Mmu Mq k1)] = false.
 Proof. now vm_compute. Qed.
 Example log_derivative_without_the_score :
-  is reverse (only (MeanGradient Mq k1)) [(m1, LogDerivative [(one, Some (Mq, k1))])] = false.
+  is reverse (only (MeanGradient Single Mq k1)) [(m1, LogDerivative [(one, Some (Single, Mq, k1))])] = false.
 Proof. now vm_compute. Qed.
 Example a_detached_quantity_has_no_gradient :
-  is (only (MeanGradient Mq (mul sg_k1 k1))) (only (Mean Mq (mul (konst 2) k1) 1)) [(m1, ChainRule Mq (mul sg_k1 k1))] = false.
+  is (only (MeanGradient Single Mq (mul sg_k1 k1))) (only (Mean Single Mq (times_score (mul (konst 2) k1)))) [(m1, ChainRule Single Mq (mul sg_k1 k1))] = false.
 Proof. now vm_compute. Qed.
 Example stop_gradient_under_a_gradient :
-  is (only (MeanGradient Mq sg_k1)) (only (MeanGradient Mq k1)) [(m1, StopGradient Mq sg_k1 0)] = false.
+  is (only (MeanGradient Single Mq sg_k1)) (only (MeanGradient Single Mq k1)) [(m1, StopGradient Single Mq sg_k1)] = false.
 Proof. now vm_compute. Qed.
 Example the_detach_trap : (* E_mu[grad sg(rho) k3] is not grad KL(q||p) *)
   let L := mul sg_rho k3 in
-  is (only (MeanGradient Mmu L)) reverse
-    [(m1, ChainRule Mmu L); (m1, ChangeOfMeasure Mmu Mq (attach (derivative L)) 1); (c1, LogDerivative [(one, Some (Mq, k1))]);
-     (c1, ChainRule Mq k1); (c1, ScoreMeanZero one)] = false.
+  is (only (MeanGradient Single Mmu L)) reverse
+    [(m1, ChainRule Single Mmu L); (m1, ChangeOfMeasure Single Mmu Mq (attach (derivative L))); (c1, LogDerivative [(one, Some (Single, Mq, k1))]);
+     (c1, ChainRule Single Mq k1); (c1, ScoreMeanZero Single Whole one)] = false.
 Proof. now vm_compute. Qed.
-Example no_premise : is (only (Mean Mq k1 0)) [] [(m1, Premise 0)] = false.
+Example no_premise : is (only (Mean Single Mq k1)) [] [(m1, Premise 0)] = false.
 Proof. now vm_compute. Qed.
 Example no_premise_for_every_theta : is reverse [] [(m1, PremiseGradient 0)] = false.
 Proof. now vm_compute. Qed.
-Example nothing_is_cited : is (only (Mean Mq k1 0)) [] [(m1, Cited 0)] = false.
+Example nothing_is_cited : is (only (Mean Single Mq k1)) [] [(m1, Cited 0)] = false.
 Proof. now vm_compute. Qed.
 Example a_part_cites_itself :
-  let p := Part (only (Mean Mq k1 0)) [] Equal [] [(m1, Cited 0)] in check (Script nothing [p; p] Proved) = false.
+  let p := Part (only (Mean Single Mq k1)) [] Equal [] [(m1, Cited 0)] in check (Script nothing [p; p] Proved) = false.
 Proof. now vm_compute. Qed.
 Example an_inequality_is_no_equation :
-  let p := Part [] (only (Mean Mq (mul k1 k1) 0)) AtMost [Row (Square None) (1%Q, [], []) one Mq [] k1 0] [] in
-  let q := Part [] (only (Mean Mq (mul k1 k1) 0)) Equal [] [(c1, Cited 0)] in
+  let p := Part [] (only (Mean Single Mq (mul k1 k1))) AtMost [Row (Square None) (1%Q, [], []) one Single Mq [] k1] [] in
+  let q := Part [] (only (Mean Single Mq (mul k1 k1))) Equal [] [(c1, Cited 0)] in
   check (Script nothing [p] Proved) = true /\ check (Script nothing [p; q] Proved) = false.
 Proof. now vm_compute. Qed.
 (* a parameter that may be 0 does not cancel *)
@@ -85,37 +85,37 @@ Example zero_over_zero : is [(over false, [])] c1 [] = false. Proof. now vm_comp
 (* ---------- rows ---------- *)
 Definition par : ep := var_ (Par 0 true).
 Definition square : ep := mul k1 k1.
-Definition row_with (t : term) : row := Row (Square None) t one Mq [] k1 0.
-Example negative_scale : below nothing [] (only (Mean Mq (opp square) 0)) [row_with ((-1)%Q, [], [])] = false.
+Definition row_with (t : term) : row := Row (Square None) t one Single Mq [] k1.
+Example negative_scale : below nothing [] (only (Mean Single Mq (opp square))) [row_with ((-1)%Q, [], [])] = false.
 Proof. now vm_compute. Qed.
 Example zero_scale : below nothing [] [] [row_with (0%Q, [], [])] = false.
 Proof. now vm_compute. Qed.
 Example parameter_of_unknown_sign :
-  below nothing [] (only (Mean Mq (mul par square) 0)) [row_with (1%Q, [(Par 0 true, 1%Z)], [])] = false.
+  below nothing [] (only (Mean Single Mq (mul par square))) [row_with (1%Q, [(Par 0 true, 1%Z)], [])] = false.
 Proof. now vm_compute. Qed.
 Example positive_parameter :
-  below (Assume (Premises [] []) [0] []) [] (only (Mean Mq (mul par square) 0)) [row_with (1%Q, [(Par 0 true, 1%Z)], [])] = true.
+  below (Assume (Premises [] [] None) [0] []) [] (only (Mean Single Mq (mul par square))) [row_with (1%Q, [(Par 0 true, 1%Z)], [])] = true.
 Proof. now vm_compute. Qed.
-Example random_factor : below nothing [] (only (Mean Mq (mul square square) 0)) [Row (Square None) (1%Q, [], []) k1 Mq [] k1 0] = false.
+Example random_factor : below nothing [] (only (Mean Single Mq (mul square square))) [Row (Square None) (1%Q, [], []) k1 Single Mq [] k1] = false.
 Proof. now vm_compute. Qed.
-Example random_scale : below nothing [] (only (Mean Mq (mul k1 square) 0)) [row_with (1%Q, [(Sample K1 false, 1%Z)], [])] = false.
+Example random_scale : below nothing [] (only (Mean Single Mq (mul k1 square))) [row_with (1%Q, [(Sample Whole K1 false, 1%Z)], [])] = false.
 Proof. now vm_compute. Qed.
 Example tangent_with_the_wrong_sign :
-  below nothing (only (Mean Mq k3 0)) [] [Row Tangent (1%Q, [], []) one Mq [] (opp k1) 0] = false.
+  below nothing (only (Mean Single Mq k3)) [] [Row Tangent (1%Q, [], []) one Single Mq [] (opp k1)] = false.
 Proof. now vm_compute. Qed.
 Example variance_of_counting :
-  below nothing [(one, [Mean Mcount k1 0; Mean Mcount k1 0])] (only (Mean Mcount square 0))
-    [Row Variance (1%Q, [], []) one Mcount [] k1 0] = false.
+  below nothing [(one, [Mean Single Mcount k1; Mean Single Mcount k1])] (only (Mean Single Mcount square))
+    [Row Variance (1%Q, [], []) one Single Mcount [] k1] = false.
 Proof. now vm_compute. Qed.
 Example variance_of_probability :
-  below nothing [(one, [Mean Mq k1 0; Mean Mq k1 0])] (only (Mean Mq square 0)) [Row Variance (1%Q, [], []) one Mq [] k1 0] = true.
+  below nothing [(one, [Mean Single Mq k1; Mean Single Mq k1])] (only (Mean Single Mq square)) [Row Variance (1%Q, [], []) one Single Mq [] k1] = true.
 Proof. now vm_compute. Qed.
 Example region_of_another_measure :
-  below (Assume (Premises [] []) [] [(Mp, k1)]) [] (only (Mean Mq (mul k1 square) 0))
-    [Row (Square (Some 0)) (1%Q, [], []) one Mq [] k1 0] = false.
+  below (Assume (Premises [] [] None) [] [(Mp, k1)]) [] (only (Mean Single Mq (mul k1 square)))
+    [Row (Square (Some 0)) (1%Q, [], []) one Single Mq [] k1] = false.
 Proof. now vm_compute. Qed.
 Example rows_in_an_equation :
-  check (Script nothing [Part [] (only (Mean Mq square 0)) Equal [row_with (1%Q, [], [])] []] Proved) = false.
+  check (Script nothing [Part [] (only (Mean Single Mq square)) Equal [row_with (1%Q, [], [])] []] Proved) = false.
 Proof. now vm_compute. Qed.
 
 (* ---------- models ---------- *)
@@ -123,11 +123,11 @@ Definition model_of (a b c : list Q) : model := Model a b c [1%Q; 0%Q] [] 0 [].
 Definition refuted (l : side) (r : side) (m : model) : bool := check (Script nothing [Part l r Equal [] []] (Refuted m)).
 Definition half := [(1 # 2)%Q; (1 # 2)%Q].
 Definition skew := [(1 # 4)%Q; (3 # 4)%Q].
-Example a_model : refuted (only (Mean Mq k1 0)) [] (model_of half skew half) = true. Proof. now vm_compute. Qed.
+Example a_model : refuted (only (Mean Single Mq k1)) [] (model_of half skew half) = true. Proof. now vm_compute. Qed.
 (* exp of a parameter, of a reward, and of a share of a log ratio: exp 1 is between 2.71828 and 2.71829 *)
 Definition paying : model := Model half skew half [1%Q; 0%Q] [[1%Q; 1%Q]] 0 [1%Q].
 Definition e_to_parameter : side := [(exp_ [(1%Q, [(Par 0 false, 1%Z)])], [])].
-Definition e_to_reward : side := only (Mean Mq (exp_ [(1%Q, [(Sample (Given 0) false, 1%Z)])]) 0).
+Definition e_to_reward : side := only (Mean Single Mq (exp_ [(1%Q, [(Sample Whole (Given 0) false, 1%Z)])])).
 Definition number (c : Q) : side := [(konst c, [])].
 Example exp_of_a_parameter : refuted e_to_parameter (number (271828 # 100000)) paying = true. Proof. now vm_compute. Qed.
 Example exp_of_a_reward : refuted e_to_reward (number (271829 # 100000)) paying = true. Proof. now vm_compute. Qed.
@@ -136,28 +136,28 @@ Example exp_is_not_below :
   check (Script nothing [Part (number (271828 # 100000)) e_to_parameter AtMost [] []] (Refuted paying)) = false /\
   check (Script nothing [Part (number (271829 # 100000)) e_to_parameter AtMost [] []] (Refuted paying)) = true.
 Proof. now vm_compute. Qed.
-Definition root : ep := exp_ [((1 # 2)%Q, [(Sample K1 false, 1%Z)])].
-Example a_square_root : refuted (only (Mean Mp root 0)) c1 (model_of half skew half) = true. Proof. now vm_compute. Qed.
-Example a_root_of_one : refuted (only (Mean Mp root 0)) c1 (model_of half half half) = false. Proof. now vm_compute. Qed.
-Example q_is_p : refuted (only (Mean Mq k1 0)) [] (model_of half half half) = false. Proof. now vm_compute. Qed.
-Example not_one : refuted (only (Mean Mq k1 0)) [] (model_of half [(1 # 4)%Q; (1 # 4)%Q] half) = false.
+Definition root : ep := exp_ [((1 # 2)%Q, [(Sample Whole K1 false, 1%Z)])].
+Example a_square_root : refuted (only (Mean Single Mp root)) c1 (model_of half skew half) = true. Proof. now vm_compute. Qed.
+Example a_root_of_one : refuted (only (Mean Single Mp root)) c1 (model_of half half half) = false. Proof. now vm_compute. Qed.
+Example q_is_p : refuted (only (Mean Single Mq k1)) [] (model_of half half half) = false. Proof. now vm_compute. Qed.
+Example not_one : refuted (only (Mean Single Mq k1)) [] (model_of half [(1 # 4)%Q; (1 # 4)%Q] half) = false.
 Proof. now vm_compute. Qed.
-Example negative : refuted (only (Mean Mq k1 0)) [] (model_of half [(-1 # 4)%Q; (5 # 4)%Q] half) = false.
+Example negative : refuted (only (Mean Single Mq k1)) [] (model_of half [(-1 # 4)%Q; (5 # 4)%Q] half) = false.
 Proof. now vm_compute. Qed.
-Example no_support : refuted (only (Mean Mq k1 0)) [] (model_of half [0%Q; 1%Q] half) = false. Proof. now vm_compute. Qed.
-Example lengths_differ : refuted (only (Mean Mq k1 0)) [] (model_of half [1%Q] half) = false. Proof. now vm_compute. Qed.
-Example a_true_equation : refuted (only (Mean Mq one 0)) c1 (model_of half skew half) = false. Proof. now vm_compute. Qed.
+Example no_support : refuted (only (Mean Single Mq k1)) [] (model_of half [0%Q; 1%Q] half) = false. Proof. now vm_compute. Qed.
+Example lengths_differ : refuted (only (Mean Single Mq k1)) [] (model_of half [1%Q] half) = false. Proof. now vm_compute. Qed.
+Example a_true_equation : refuted (only (Mean Single Mq one)) c1 (model_of half skew half) = false. Proof. now vm_compute. Qed.
 Example a_gradient_is_not_enclosed : refuted reverse [] (model_of half skew half) = false. Proof. now vm_compute. Qed.
 Example premises_are_not_modelled :
-  check (Script (Assume (Premises [(only (Mean Mq k1 0), [])] []) [] []) [Part (only (Mean Mq k1 0)) [] Equal [] []]
+  check (Script (Assume (Premises [(only (Mean Single Mq k1), [])] [] None) [] []) [Part (only (Mean Single Mq k1)) [] Equal [] []]
     (Refuted (model_of half skew half))) = false.
 Proof. now vm_compute. Qed.
 
 (* ---------- the only functions ---------- *)
-Definition g0 : ep := var_ (Sample (Fn 0 0) false).
-Definition g1 : ep := var_ (Sample (Fn 0 1) false).
+Definition g0 : ep := var_ (Sample Whole (Fn 0 0) false).
+Definition g1 : ep := var_ (Sample Whole (Fn 0 1) false).
 Definition only_if (a : assumptions) (m : measure) (c : ep) (f : family) : bool :=
-  check (Script a [Part (only (Mean m c 1)) [] Equal [] []] (Unique f)).
+  check (Script a [Part (only (Mean Single m (times_score c))) [] Equal [] []] (Unique f)).
 Definition score_form : ep := sub g0 k1.      (* E_q[(g - k1) s] = 0 iff g = k1 + a *)
 Definition loss_form : ep := sub g1 k1.       (* E_q[(g' - k1) s] = 0 iff g = k1^2/2 + a + b k1 *)
 Definition half_square : ep := scale ((1 # 2)%Q, [], []) (mul k1 k1).
@@ -172,25 +172,96 @@ Example another_equation : only_if nothing Mq score_form (Family loss_form false
 Proof. now vm_compute. Qed.
 Example under_another_measure : only_if nothing Mp score_form (Family score_form false one 1 k1 [0]) = false. Proof. now vm_compute. Qed.
 Example a_family_beyond_k1 :
-  let w := var_ (Sample W false) in only_if nothing Mq (sub g0 w) (Family (sub g0 w) false one 1 w [0]) = false.
+  let w := var_ (Sample Whole W false) in only_if nothing Mq (sub g0 w) (Family (sub g0 w) false one 1 w [0]) = false.
 Proof. now vm_compute. Qed.
 Example a_constant_in_the_equation :
   let c := sub g0 (var_ (Par 0 false)) in only_if nothing Mq c (Family c false one 1 (var_ (Par 0 false)) [0]) = false.
 Proof. now vm_compute. Qed.
 Example a_unit_that_is_zero : only_if nothing Mq score_form (Family score_form false [] 1 k1 [0]) = false. Proof. now vm_compute. Qed.
 Example what_does_not_solve_it : (* g - k1 + w is constant for no function of k1 *)
-  let c := add score_form (var_ (Sample W false)) in only_if nothing Mq c (Family c false one 1 k1 [0]) = false.
+  let c := add score_form (var_ (Sample Whole W false)) in only_if nothing Mq c (Family c false one 1 k1 [0]) = false.
 Proof. now vm_compute. Qed.
 Example a_function_in_an_exponent :
-  let c := exp_ [(1%Q, [(Sample (Fn 0 0) false, 1%Z)])] in only_if nothing Mq c (Family c false c 1 [] [0]) = false.
+  let c := exp_ [(1%Q, [(Sample Whole (Fn 0 0) false, 1%Z)])] in only_if nothing Mq c (Family c false c 1 [] [0]) = false.
 Proof. now vm_compute. Qed.
 Example where_premises_narrow_the_settings :
-  only_if (Assume (Premises [(only (Mean Mq k1 0), [])] []) [] []) Mq score_form (Family score_form false one 1 k1 [0]) = false.
+  only_if (Assume (Premises [(only (Mean Single Mq k1), [])] [] None) [] []) Mq score_form (Family score_form false one 1 k1 [0]) = false.
 Proof. now vm_compute. Qed.
 Example along_w : (* E_q[(w + g - k1 - (w - k1)) s], by no derivative along w *)
   only_if nothing Mq score_form (Family score_form true one 1 k1 [0]) = false.
 Proof. now vm_compute. Qed.
 Example a_condition_along_w : (* E_q[(g - k1) w s] = 0 iff g = k1 *)
-  let c := mul (sub g0 k1) (var_ (Sample W false)) in
+  let c := mul (sub g0 k1) (var_ (Sample Whole W false)) in
   only_if nothing Mq c (Family c true one 0 k1 []) = true /\ only_if nothing Mq c (Family c true one 1 k1 [0]) = false.
+Proof. now vm_compute. Qed.
+
+(* ---------- batches ---------- *)
+Definition sized : assumptions := Assume (Premises [] [] (Some (0, true))) [] [].   (* n is parameter 0 *)
+Definition at_ (z : slot) (b : base) : ep := var_ (Sample z b false).
+Definition n_less (c : Q) : ep := sub (var_ (Par 0 true)) (konst c).
+Definition unit_term (m : mon) : term := (1%Q, m, []).
+Definition batch_is (a : assumptions) (x y : side) (l : list (side * rule)) : bool :=
+  check (Script a [Part x y Equal [] l] Proved).
+Definition paid_by (z : slot) : var * Z := (Sample z (Given 0) false, 1%Z).
+Definition of_others (k : Z) : term := unit_term [paid_by Self; (Sample Others K1 false, k)].
+Definition of_rest : term := unit_term [paid_by Self; paid_by Other; (Sample Rest K1 false, 1%Z)].
+Definition both (y z : slot) (b : base) : term := unit_term [(Sample y K1 false, 1%Z); (Sample z b false, 1%Z)].
+Definition paid_ : atom := Mean Single Mq reward.
+Definition mean_k1 : atom := Mean Single Mq k1.
+Definition apart (a : assumptions) (i : index) (t : term) (y : side) : bool :=
+  batch_is a (only (Mean i Mq [t])) y [(m1, Independence i Mq t)].
+Example sum_over_others : apart sized Batch (of_others 1) [(n_less 1, [paid_; mean_k1])] = true. Proof. now vm_compute. Qed.
+Example others_are_not_n : apart sized Batch (of_others 1) [(n_less 0, [paid_; mean_k1])] = false. Proof. now vm_compute. Qed.
+Example rest_of_two : apart sized Pair of_rest [(n_less 2, [paid_; paid_; mean_k1])] = true. Proof. now vm_compute. Qed.
+Example rest_are_not_others : apart sized Pair of_rest [(n_less 1, [paid_; paid_; mean_k1])] = false. Proof. now vm_compute. Qed.
+Example size_unknown : apart nothing Batch (of_others 1) [(n_less 1, [paid_; mean_k1])] = false. Proof. now vm_compute. Qed.
+Example square_of_a_sum : (* E[(sum k1)^2] = (n-1) E[k1^2] + (n-1) (n-2) E[k1]^2 *)
+  apart sized Batch (of_others 2) [(n_less 1, [paid_; Mean Single Mq (mul k1 k1)]); (mul (n_less 1) (n_less 2), [paid_; mean_k1; mean_k1])] = true /\
+  apart sized Batch (of_others 2) [(mul (n_less 1) (n_less 1), [paid_; mean_k1; mean_k1])] = false.
+Proof. now vm_compute. Qed.
+Example one_sample_is_not_independent_of_itself :
+  batch_is sized (only (Mean Batch Mq [both Self Self Score])) [(one, [Mean Single Mq k1; Mean Single Mq (at_ Whole Score)])]
+    [(m1, Independence Batch Mq (both Self Self Score))] = false.
+Proof. now vm_compute. Qed.
+Example any_function_of_others_is_no_sum :
+  let t := unit_term [(Sample Others Any false, 1%Z)] in
+  batch_is sized (only (Mean Batch Mq [t])) [(n_less 1, [Mean Single Mq (at_ Whole Any)])] [(m1, Independence Batch Mq t)] = false.
+Proof. now vm_compute. Qed.
+Example exp_of_a_sum :
+  let t := (1%Q, [], [(1%Q, [(Sample Others K1 false, 1%Z)])]) in
+  batch_is sized (only (Mean Batch Mq [t])) [(n_less 1, [Mean Single Mq (exp_ [(1%Q, [(Sample Whole K1 false, 1%Z)])])])]
+    [(m1, Independence Batch Mq t)] = false.
+Proof. now vm_compute. Qed.
+Example exp_over_two_slots :
+  let t := (1%Q, [], [(1%Q, [(Sample Self K1 false, 1%Z); (Sample Other K1 false, 1%Z)])]) in
+  batch_is sized (only (Mean Pair Mq [t])) [] [(m1, Independence Pair Mq t)] = false.
+Proof. now vm_compute. Qed.
+Example score_of_another_sample : (* E[k1_others s_self] = 0, and k1_self s_self is not *)
+  batch_is sized (only (Mean Batch Mq (mul (at_ Others K1) (at_ Self Score)))) [] [(m1, ScoreMeanZero Batch Self (at_ Others K1))] = true /\
+  batch_is sized (only (Mean Batch Mq (mul (at_ Self K1) (at_ Self Score)))) [] [(m1, ScoreMeanZero Batch Self (at_ Self K1))] = false /\
+  batch_is sized (only (Mean Batch Mq (mul (at_ Others K1) (at_ Others Score)))) [] [(m1, ScoreMeanZero Batch Others (at_ Others K1))] = false /\
+  batch_is sized (only (Mean Batch Mq (at_ Other Score))) [] [(m1, ScoreMeanZero Batch Other one)] = false.
+Proof. now vm_compute. Qed.
+Definition rho_at (z : slot) : ep := exp_ [(1%Q, [(Sample z W false, 1%Z)])].
+Example ratio_of_another_sample :
+  batch_is sized (only (Mean Batch Mmu (mul (at_ Self K1) (rho_at Others)))) (only (Mean Batch Mmu (at_ Self K1)))
+    [(m1, RatioMeanOne Batch Others Mmu Mq (at_ Self K1))] = true /\
+  batch_is sized (only (Mean Batch Mmu (mul (at_ Self K1) (rho_at Self)))) (only (Mean Batch Mmu (at_ Self K1)))
+    [(m1, RatioMeanOne Batch Self Mmu Mq (at_ Self K1))] = false.
+Proof. now vm_compute. Qed.
+Example ratio_of_one_slot_is_no_change_of_measure :
+  batch_is sized (only (Mean Batch Mq (at_ Self K1))) (only (Mean Batch Mmu (mul (at_ Self K1) (rho_at Self))))
+    [(m1, ChangeOfMeasure Batch Mq Mmu (at_ Self K1))] = false.
+Proof. now vm_compute. Qed.
+Example gradient_of_a_function_of_others :
+  let f := var_ (Sample Others (Fn 0 0) false) in
+  batch_is sized (only (MeanGradient Batch Mq f)) [] [(m1, ChainRule Batch Mq f)] = false.
+Proof. now vm_compute. Qed.
+Example scores_of_all_samples : (* grad E_q[k1_self] holds the score functions of all samples *)
+  let x := only (Gradient [(one, Some (Batch, Mq, at_ Self K1))]) in
+  let l := [(m1, LogDerivative [(one, Some (Batch, Mq, at_ Self K1))]); (m1, ChainRule Batch Mq (at_ Self K1));
+    (m1, ScoreMeanZero Batch Self one)] in
+  batch_is sized x (only (Mean Batch Mq (mul (at_ Self K1) (at_ Self Score)))) l = false /\
+  batch_is sized x (only (Mean Batch Mq (mul (at_ Self K1) (at_ Self Score))))
+    (l ++ [(m1, ScoreMeanZero Batch Others (at_ Self K1))]) = true.
 Proof. now vm_compute. Qed.

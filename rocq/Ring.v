@@ -4,40 +4,50 @@
    proved of normal forms: what the checker finds equal is equal. *)
 From Coq Require Import Reals List Lra Lia ZArith QArith Qreals Bool.
 From Coquelicot Require Import Coquelicot.
-From Klsym Require Import Sums.
+From Klsym Require Import Sums Setting.
 Import ListNotations.
 Open Scope R_scope.
 
 Arguments Q2R : simpl never. Arguments Qred : simpl never. Arguments Qplus : simpl never. Arguments Qmult : simpl never.
 
 (* ---------- names ---------- *)
-Inductive base := K1 | W | LogQ | Length | Given (i : nat) | Fn (i d : nat).  (* Fn i d: the d-th derivative *)
-Inductive var := Sample (b : base) (sg : bool) | Par (i : nat) (nonzero : bool).
+(* In a slot these are sums over its positions; Any is any function of its outcomes. *)
+Inductive base := K1 | W | LogQ | Length | Any | Score | Given (i : nat) | Fn (i d : nat).  (* Fn i d: d-th derivative *)
+Inductive var := Sample (z : slot) (b : base) (sg : bool) | Par (i : nat) (nonzero : bool).
 
 (* What may stand in a denominator. *)
 Definition invertible (v : var) : bool :=
-  match v with Par _ nz => nz | Sample Length _ => true | _ => false end.
+  match v with Par _ nz => nz | Sample Whole Length _ => true | _ => false end.
 
-Definition code (v : var) : nat * nat * nat * bool :=
-  match v with
-  | Sample K1 b => (0, 0, 0, b) | Sample W b => (1, 0, 0, b) | Sample LogQ b => (2, 0, 0, b)
-  | Sample Length b => (3, 0, 0, b) | Sample (Given i) b => (4, i, 0, b) | Sample (Fn i d) b => (5, i, d, b)
-  | Par i b => (6, i, 0, b) end%nat.
+Definition bcode (b : base) : nat * nat * nat :=
+  match b with
+  | K1 => (0, 0, 0) | W => (1, 0, 0) | LogQ => (2, 0, 0) | Length => (3, 0, 0) | Any => (4, 0, 0) | Score => (5, 0, 0)
+  | Given i => (6, i, 0) | Fn i d => (7, i, d) end%nat.
+Definition code (v : var) : nat * (nat * nat * nat) * bool :=
+  match v with Sample z b sg => (scode z, bcode b, sg) | Par i nz => (5, (i, 0, 0), nz) end%nat.
+Lemma bcode_inj a b : bcode a = bcode b -> a = b.
+Proof. destruct a, b; cbn; intros [=]; subst; reflexivity. Qed.
 Lemma code_inj u v : code u = code v -> u = v.
-Proof. destruct u as [[]|], v as [[]|]; cbn; intros [=]; subst; reflexivity. Qed.
+Proof.
+  destruct u as [y a sg|i nz], v as [z b sg'|j nz']; cbn; intros H.
+  - injection H as H1 H2 H3. apply bcode_inj in H2. subst. now destruct y, z.
+  - now destruct y.
+  - now destruct z.
+  - injection H as H1 H2. now subst.
+Qed.
 Definition also (c d : comparison) : comparison := match c with Eq => d | _ => c end.
 Lemma also_eq c d : also c d = Eq -> c = Eq /\ d = Eq.
 Proof. destruct c; cbn; intros; try discriminate; auto. Qed.
 Definition bcmp (a b : bool) := match a, b with false, true => Lt | true, false => Gt | _, _ => Eq end.
 Lemma bcmp_eq a b : bcmp a b = Eq -> a = b. Proof. now destruct a, b. Qed.
 Definition vcmp (u v : var) : comparison :=
-  let '(a, b, c, d) := code u in let '(e, f, g, h) := code v in
-  also (Nat.compare a e) (also (Nat.compare b f) (also (Nat.compare c g) (bcmp d h))).
+  let '(z, (a, b, c), d) := code u in let '(y, (e, f, g), h) := code v in
+  also (Nat.compare z y) (also (Nat.compare a e) (also (Nat.compare b f) (also (Nat.compare c g) (bcmp d h)))).
 Lemma vcmp_eq u v : vcmp u v = Eq -> u = v.
 Proof.
   intros H. apply code_inj. revert H. unfold vcmp.
-  destruct (code u) as [[[a b] c] d], (code v) as [[[e f] g] h]. intros H.
-  apply also_eq in H as [A H]. apply also_eq in H as [B H]. apply also_eq in H as [C H].
+  destruct (code u) as [[z [[a b] c]] d], (code v) as [[y [[e f] g]] h]. intros H.
+  apply also_eq in H as [Z H]. apply Nat.compare_eq in Z. subst y. apply also_eq in H as [A H]. apply also_eq in H as [B H]. apply also_eq in H as [C H].
   apply Nat.compare_eq in A, B, C. apply bcmp_eq in H. now subst.
 Qed.
 
@@ -364,15 +374,17 @@ Definition dt (t : term) : ep :=
   map (fun '(d, k) => ((c * d)%Q, k, e)) (dm m) ++ map (fun '(d, k) => ((c * d)%Q, mmul m k, e)) (dl e).
 Definition derive_by (a : ep) : ep := tidy (flat_map dt a).
 End Slopes.
-(* d/d log q: 1 for k1, w, log q; f' for f *)
+(* d/dt: the score function of the slot for k1, w, log q, times f' for f at a slot of one position *)
+Definition score (z : slot) : var := Sample z Score false.
 Definition slope (v : var) : option mon :=
   match v with
-  | Sample (K1 | W | LogQ) false => Some []
-  | Sample (Fn i d) false => Some [(Sample (Fn i (S d)) false, 1%Z)]
+  | Sample z (K1 | W | LogQ) false => Some [(score z, 1%Z)]
+  | Sample z (Fn i d) false =>
+      if one_position z then Some [(score z, 1%Z); (Sample z (Fn i (S d)) false, 1%Z)] else None
   | _ => None end.
 Definition derivative : ep -> ep := derive_by slope.
 Lemma slope_inv v d : slope v = Some d -> invertible v = false.
-Proof. destruct v as [[]|]; cbn; congruence. Qed.
+Proof. destruct v as [[] []|]; cbn; congruence. Qed.
 
 Section Derivation.
 Variable slope : var -> option mon.

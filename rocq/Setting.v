@@ -1,9 +1,11 @@
-(* One sample: a finite space, a policy q that moves along one direction of theta, a reference p, a sampler mu.
+(* One sample, and a batch of n: a finite space, a policy q that moves along one direction of theta, a reference p, a
+   sampler mu.
 
    q is positive and differentiable at theta, and a distribution for every t.  Nothing else is asked: softmax logits are one
-   instance (Softmax.v).  Stop-gradient is a frozen copy of log q: a loss is a function of the live log q,
-   of the frozen one, and of the outcome, and `grad` differentiates the live one. *)
-From Coq Require Import Reals List Lra.
+   instance (Softmax.v).  What is averaged is a function of a world: the outcomes in each slot.  A single sample is drawn
+   into the slot Whole; a batch is one sample, Self, beside n - 1 Others; or two, Self and Other, beside the n - 2 of the
+   Rest.  A loss is a function of t and of a world, in which all that is detached stands still; `grad` is its derivative. *)
+From Coq Require Import Reals List Lra Lia Bool.
 From Coquelicot Require Import Coquelicot.
 From Klsym Require Import Sums.
 Import ListNotations.
@@ -12,7 +14,7 @@ Open Scope R_scope.
 Record setting := {
   outcome : Type;
   outcomes : list outcome;
-  here : outcome;                      (* the one sample of which a value is taken *)
+  here : nat -> outcome;               (* the samples of which a value is taken *)
   theta : R;
   q : R -> outcome -> R;
   p : outcome -> R;
@@ -24,59 +26,149 @@ Record setting := {
   p_sum : Sum outcomes p = 1;
   mu_pos : forall x, 0 < mu x;
   mu_sum : Sum outcomes mu = 1;
-  given : nat -> outcome -> R;         (* rewards and other quantities that theta does not move *)
-  length : outcome -> R;
-  length_nonzero : forall x, length x <> 0;
+  given : nat -> outcome -> R;         (* rewards, which theta does not move; in a slot they add up *)
+  any : list outcome -> R;             (* any function of the outcomes of a slot *)
+  length : list outcome -> R;
+  length_nonzero : forall l, length l <> 0;
   fn : nat -> nat -> R -> outcome -> R; (* generic functions and their derivatives along log q *)
-  fn_diff : forall i d l x, is_derive (fun l => fn i d l x) l (fn i (S d) l x) }.
+  fn_diff : forall i d l x, is_derive (fun l => fn i d l x) l (fn i (S d) l x);
+  size : nat;                          (* n *)
+  size_ok : (2 <= size)%nat }.
 
 Inductive measure := Mq | Mp | Mmu | Mcount | Msample.
+Inductive index := Single | Batch | Pair.
+Inductive slot := Whole | Self | Other | Others | Rest.
+Definition scode (z : slot) : nat := match z with Whole => 0 | Self => 1 | Other => 2 | Others => 3 | Rest => 4 end.
+Definition same_slot (y z : slot) : bool := Nat.eqb (scode y) (scode z).
+Lemma same_slot_eq y z : same_slot y z = true -> y = z.
+Proof. intros H. apply Nat.eqb_eq in H. now destruct y, z. Qed.
+Lemma same_slot_refl z : same_slot z z = true. Proof. apply Nat.eqb_refl. Qed.
+Definition slots (i : index) : list slot :=
+  match i with Single => [Whole] | Batch => [Self; Others] | Pair => [Self; Other; Rest] end.
+Definition draws (i : index) (n : nat) : list slot :=
+  match i with Single => [Whole] | Batch => Self :: repeat Others (n - 1) | Pair => Self :: Other :: repeat Rest (n - 2) end.
+Definition one_position (z : slot) : bool := match z with Others | Rest => false | _ => true end.
+Definition normed (m : measure) : bool := match m with Mcount => false | _ => true end.
+Definition summed (m : measure) : bool := match m with Msample => false | _ => true end.
+Definition probability (m : measure) : bool := match m with Mq | Mp | Mmu => true | _ => false end.
 
-Section OneSample.
+Section Worlds.
 Variable S : setting.
 Notation X := (outcome S).
+
+Definition world := slot -> list X.
+Definition nobody : world := fun _ => [].
+Definition add (z : slot) (x : X) (w : world) : world := fun y => if same_slot z y then x :: w y else w y.
+Definition alone (x : X) : world := add Whole x nobody.
 
 Definition q0 : X -> R := q S (theta S).
 Definition density (m : measure) (t : R) (x : X) : R :=
   match m with Mq => q S t x | Mp => p S x | Mmu => mu S x | _ => 1 end.
-(* E_m[f], the sum over all outcomes, or the value at the one sample *)
-Definition E (m : measure) (t : R) (f : X -> R) : R :=
-  match m with Msample => f (here S) | _ => Sum (outcomes S) (fun x => density m t x * f x) end.
-Definition mean (m : measure) (f : X -> R) : R := E m (theta S) f.
+Definition support (m : measure) (k : nat) : list X := match m with Msample => [here S k] | _ => outcomes S end.
+(* E_m[F], all draws independent; k counts them *)
+Fixpoint E (m : measure) (t : R) (k : nat) (ds : list slot) (F : world -> R) : R :=
+  match ds with
+  | [] => F nobody
+  | z :: ds => Sum (support m k) (fun x => density m t x * E m t (Datatypes.S k) ds (fun w => F (add z x w))) end.
+Definition mean_at (t : R) (m : measure) (i : index) (F : world -> R) : R := E m t 0 (draws i (size S)) F.
+Definition mean (m : measure) (i : index) (F : world -> R) : R := mean_at (theta S) m i F.
 Definition s (x : X) : R := Derive (fun t => ln (q S t x)) (theta S).
+Definition loss := R -> world -> R.
+Definition grad (L : loss) (w : world) : R := Derive (fun t => L t w) (theta S).
 
-Definition loss := R -> R -> X -> R.
-Definition grad (L : loss) (x : X) : R := Derive (fun t => L (ln (q S t x)) (ln (q0 x)) x) (theta S).
-Definition k1_at (l : R) (x : X) : R := l - ln (p S x).
-Definition w_at (l : R) (x : X) : R := l - ln (mu S x).
-
-Lemma E_ext m t f g : (forall x, f x = g x) -> E m t f = E m t g.
-Proof. intros H. destruct m; cbn [E]; try (apply Sum_ext; intros; now rewrite H). apply H. Qed.
-Lemma E_plus m t f g : E m t (fun x => f x + g x) = E m t f + E m t g.
-Proof.
-  destruct m; cbn [E]; try (rewrite <- Sum_plus; apply Sum_ext; intros; ring). reflexivity.
-Qed.
-Lemma E_scal m t c f : E m t (fun x => c * f x) = c * E m t f.
-Proof.
-  destruct m; cbn [E]; try (rewrite <- Sum_scal; apply Sum_ext; intros; ring). reflexivity.
-Qed.
-Lemma E_zero m t : E m t (fun _ => 0) = 0.
-Proof. rewrite (E_ext m t _ (fun _ => 0 * 0)) by (intros; ring). rewrite E_scal; ring. Qed.
-Lemma E_minus m t f g : E m t (fun x => f x - g x) = E m t f - E m t g.
-Proof.
-  rewrite (E_ext m t _ (fun x => f x + (-1) * g x)) by (intros; ring). rewrite E_plus, E_scal; ring.
-Qed.
 Lemma q0_pos x : 0 < q0 x. Proof. apply q_pos. Qed.
 Lemma density_pos m x : 0 < density m (theta S) x.
 Proof. destruct m; cbn; try lra; [apply q_pos|apply p_pos|apply mu_pos]. Qed.
-Definition at_place (m : measure) (P : X -> Prop) : Prop :=
-  match m with Msample => P (here S) | _ => forall x, In x (outcomes S) -> P x end.
-Lemma mean_nonneg m f : at_place m (fun x => 0 <= f x) -> 0 <= mean m f.
+
+(* ---------- means ---------- *)
+(* worlds that are drawn: as many outcomes in a slot as there are draws into it *)
+Definition count (z : slot) (ds : list slot) : nat := List.length (filter (same_slot z) ds).
+Definition drawn (ds : list slot) (w : world) : Prop := forall z, List.length (w z) = count z ds.
+Lemma drawn_nobody : drawn [] nobody. Proof. intros z. reflexivity. Qed.
+Lemma drawn_add z x ds w : drawn ds w -> drawn (z :: ds) (add z x w).
 Proof.
-  intros H. assert (A : forall n, (forall x, In x (outcomes S) -> 0 <= f x) ->
-    0 <= Sum (outcomes S) (fun x => density n (theta S) x * f x)).
-  { intros n K. apply Sum_nonneg; intros x I. apply Rmult_le_pos; [left; apply density_pos|auto]. }
-  destruct m; cbn in H; [exact (A Mq H)|exact (A Mp H)|exact (A Mmu H)|exact (A Mcount H)|exact H].
+  intros H y. unfold add, count. cbn [filter]. replace (same_slot y z) with (same_slot z y) by (apply Nat.eqb_sym).
+  specialize (H y). unfold count in H. destruct (same_slot z y); cbn [List.length]; lia.
+Qed.
+Lemma E_drawn m t k ds F G : (forall w, drawn ds w -> F w = G w) -> E m t k ds F = E m t k ds G.
+Proof.
+  revert k F G; induction ds as [|z ds IH]; intros k F G H; cbn [E]; [apply H, drawn_nobody|].
+  apply Sum_ext; intros x _. f_equal. apply IH; intros w W. now apply H, drawn_add.
+Qed.
+Lemma E_ext m t k ds F G : (forall w, F w = G w) -> E m t k ds F = E m t k ds G.
+Proof. intros H. apply E_drawn; intros; apply H. Qed.
+Lemma E_plus m t k ds F G : E m t k ds (fun w => F w + G w) = E m t k ds F + E m t k ds G.
+Proof.
+  revert k F G; induction ds as [|z ds IH]; intros k F G; cbn [E]; [reflexivity|].
+  rewrite <- Sum_plus. apply Sum_ext; intros x _. rewrite IH. ring.
+Qed.
+Lemma E_scal m t k ds c F : E m t k ds (fun w => c * F w) = c * E m t k ds F.
+Proof.
+  revert k F; induction ds as [|z ds IH]; intros k F; cbn [E]; [reflexivity|].
+  rewrite <- Sum_scal. apply Sum_ext; intros x _. rewrite IH. ring.
+Qed.
+Lemma E_zero m t k ds : E m t k ds (fun _ => 0) = 0.
+Proof. rewrite (E_ext m t k ds _ (fun _ => 0 * 0)) by (intros; ring). rewrite E_scal; ring. Qed.
+Lemma E_nonneg m k ds F : (forall w, 0 <= F w) -> 0 <= E m (theta S) k ds F.
+Proof.
+  revert k F; induction ds as [|z ds IH]; intros k F H; cbn [E]; [apply H|].
+  apply Sum_nonneg; intros x _. apply Rmult_le_pos; [left; apply density_pos|]. apply IH; intros; apply H.
+Qed.
+Lemma mean_nonneg m i F : (forall w, 0 <= F w) -> 0 <= mean m i F. Proof. apply E_nonneg. Qed.
+Definition at_place (m : measure) (P : world -> Prop) : Prop := forall x, In x (support m 0) -> P (alone x).
+Lemma single_nonneg m F : at_place m (fun w => 0 <= F w) -> 0 <= mean m Single F.
+Proof.
+  intros H. unfold mean, mean_at. cbn [draws E]. apply Sum_nonneg; intros x I.
+  apply Rmult_le_pos; [left; apply density_pos|now apply H].
+Qed.
+Lemma mass m k t : normed m = true -> m = Mq \/ t = theta S -> Sum (support m k) (density m t) = 1.
+Proof.
+  intros N _. destruct m; cbn; try discriminate; [apply q_sum|apply p_sum|apply mu_sum|ring].
+Qed.
+Lemma E_const m k ds c : normed m = true -> E m (theta S) k ds (fun _ => c) = c.
+Proof.
+  intros N. revert k; induction ds as [|z ds IH]; intros k; cbn [E]; [reflexivity|].
+  rewrite (Sum_ext _ _ (fun x => c * density m (theta S) x)) by (intros; rewrite IH; ring).
+  rewrite Sum_scal, mass by auto. ring.
+Qed.
+
+(* ---------- independence: a function of some slots times one of the others ---------- *)
+Definition speaks_of (g : slot -> bool) (F : world -> R) : Prop :=
+  forall w v, (forall z, g z = true -> w z = v z) -> F w = F v.
+Definition except (g : slot -> bool) (z : slot) : bool := negb (g z).
+Lemma add_elsewhere g z x w F : speaks_of g F -> g z = false -> F (add z x w) = F w.
+Proof.
+  intros H G. apply H; intros y Y. unfold add. destruct (same_slot z y) eqn:E1; [|reflexivity].
+  apply same_slot_eq in E1. congruence.
+Qed.
+Lemma speaks_add g z x F : speaks_of g F -> speaks_of g (fun w => F (add z x w)).
+Proof. intros H w v A. apply H; intros y Y. unfold add. now rewrite (A y Y). Qed.
+Lemma support_any m k j : summed m = true -> support m k = support m j. Proof. now destruct m. Qed.
+Lemma E_count m t k j ds F : summed m = true -> E m t k ds F = E m t j ds F.
+Proof.
+  intros U. revert k j F; induction ds as [|z ds IH]; intros k j F; cbn [E]; [reflexivity|].
+  rewrite (support_any m k j U). apply Sum_ext; intros x _. f_equal. apply IH.
+Qed.
+Theorem independent m t k g ds F G : summed m = true -> speaks_of g F -> speaks_of (except g) G ->
+  E m t k ds (fun w => F w * G w) = E m t k (filter g ds) F * E m t k (filter (except g) ds) G.
+Proof.
+  intros U. revert k F G; induction ds as [|z ds IH]; intros k F G HF HG; cbn [E filter]; [reflexivity|].
+  unfold except at 1. destruct (g z) eqn:Z; cbn [negb E].
+  - rewrite Rmult_comm, <- Sum_scal. apply Sum_ext; intros x _.
+    rewrite (E_ext m t _ ds _ (fun w => F (add z x w) * G w)) by
+      (intros; rewrite (add_elsewhere (except g) z x w G HG); [reflexivity|unfold except; now rewrite Z]).
+    rewrite IH by (auto using speaks_add). rewrite (E_count m t (Datatypes.S k) k (filter (except g) ds) G U). ring.
+  - rewrite <- Sum_scal. apply Sum_ext; intros x _.
+    rewrite (E_ext m t _ ds _ (fun w => F w * G (add z x w))) by (intros; now rewrite (add_elsewhere g z x w F HF Z)).
+    rewrite IH by (auto using speaks_add). rewrite (E_count m t (Datatypes.S k) k (filter g ds) F U). ring.
+Qed.
+Lemma only_of m k g ds F : probability m = true -> speaks_of (except g) F ->
+  E m (theta S) k ds F = E m (theta S) k (filter (except g) ds) F.
+Proof.
+  intros M H. assert (U : summed m = true) by now destruct m. assert (N : normed m = true) by now destruct m.
+  rewrite (E_ext m _ k ds F (fun w => 1 * F w)) by (intros; ring).
+  rewrite (independent m (theta S) k g ds (fun _ => 1) F U) by (auto; intros ? ? ?; reflexivity).
+  rewrite E_const by exact N. ring.
 Qed.
 
 (* ---------- the score function ---------- *)
@@ -92,58 +184,109 @@ Proof.
   replace (_ * _) with (Derive (fun t => q S t x) (theta S)); [apply Derive_correct, q_diff|].
   unfold q0. field. apply Rgt_not_eq, q_pos.
 Qed.
-
-(* score mean zero *)
-Theorem score_mean_zero : mean Mq s = 0.
+Theorem score_mean_zero : Sum (outcomes S) (fun x => q0 x * s x) = 0.
 Proof.
-  assert (D : is_derive (fun t => Sum (outcomes S) (q S t)) (theta S) (mean Mq s)).
+  assert (D : is_derive (fun t => Sum (outcomes S) (q S t)) (theta S) (Sum (outcomes S) (fun x => q0 x * s x))).
   { apply Sum_derive; intros; apply q_derive. }
   apply is_derive_unique in D. rewrite <- D, (Derive_ext _ (fun _ => 1)) by (intros; apply q_sum).
   apply Derive_const.
 Qed.
-
-(* normalisation *)
-Definition normed (m : measure) : bool := match m with Mcount => false | _ => true end.
-Theorem normalisation m c : normed m = true -> mean m (fun _ => c) = c.
+(* a quantity of a slot is the sum over its positions *)
+Lemma sum_add z x w f y : Sum (add z x w y) f = (if same_slot z y then f x else 0) + Sum (w y) f.
+Proof. unfold add. destruct (same_slot z y); cbn [Sum]; ring. Qed.
+Lemma slot_score_mean_zero k ds z : E Mq (theta S) k ds (fun w => Sum (w z) s) = 0.
 Proof.
-  assert (A : forall f, Sum (outcomes S) f = 1 -> Sum (outcomes S) (fun x => f x * c) = c).
-  { intros f H. rewrite (Sum_ext _ _ (fun x => c * f x)) by (intros; ring). rewrite Sum_scal, H; ring. }
-  destruct m; cbn; intros; try discriminate; try reflexivity; apply A;
-    [apply q_sum|apply p_sum|apply mu_sum].
+  revert k; induction ds as [|y ds IH]; intros k; cbn [E]; [reflexivity|].
+  rewrite (Sum_ext _ _ (fun x => (if same_slot y z then 1 else 0) * (q0 x * s x))).
+  - rewrite Sum_scal. cbn [support]. rewrite score_mean_zero. ring.
+  - intros x _. rewrite (E_ext Mq _ _ ds _ (fun w => (if same_slot y z then s x else 0) + Sum (w z) s)) by (intros; apply sum_add).
+    rewrite E_plus, IH, E_const by reflexivity. cbn [density]. unfold q0. destruct (same_slot y z); ring.
 Qed.
 
-(* chain rule *)
-Theorem chain_rule (L : loss) x d :
-  is_derive (fun l => L l (ln (q0 x)) x) (ln (q0 x)) d ->
-  is_derive (fun t => L (ln (q S t x)) (ln (q0 x)) x) (theta S) (d * s x).
+(* ---------- sums over all that is drawn ---------- *)
+Definition total (zs : list slot) (f : X -> R) (w : world) : R := Sum zs (fun z => Sum (w z) f).
+Lemma total_nobody zs f : total zs f nobody = 0. Proof. unfold total. apply Sum_zero. Qed.
+Lemma total_add zs z x w f : NoDup zs -> In z zs -> total zs f (add z x w) = f x + total zs f w.
 Proof.
-  intros H. apply (derive_comp (fun l => L l (ln (q0 x)) x) (fun t => ln (q S t x))); [exact H|apply s_derive].
+  intros N I. unfold total. rewrite (Sum_ext zs _ (fun y => (if same_slot z y then f x else 0) + Sum (w y) f)) by (intros; apply sum_add).
+  rewrite Sum_plus. f_equal. revert N I. induction zs as [|y zs IH]; intros N I; [easy|]. cbn [Sum].
+  apply NoDup_cons_iff in N as [N1 N2]. destruct (same_slot z y) eqn:Q.
+  - apply same_slot_eq in Q. subst y. rewrite (Sum_ext zs _ (fun _ => 0)), Sum_zero; [ring|].
+    intros y Y. destruct (same_slot z y) eqn:Q; [apply same_slot_eq in Q; congruence|reflexivity].
+  - destruct I as [->|I]; [now rewrite same_slot_refl in Q|]. rewrite IH by assumption. ring.
+Qed.
+Lemma slots_once i : NoDup (slots i).
+Proof. destruct i; cbn; repeat constructor; cbn; intuition discriminate. Qed.
+Lemma draws_in i n z : In z (draws i n) -> In z (slots i).
+Proof.
+  destruct i; cbn [draws slots]; cbn; intuition auto; apply repeat_spec in H0 || apply repeat_spec in H; subst; auto.
 Qed.
 
 (* log-derivative: the measure moves, and what is averaged does *)
-Theorem log_derivative m (f : R -> X -> R) (f' : X -> R) :
-  (forall x, is_derive (fun t => f t x) (theta S) (f' x)) ->
-  is_derive (fun t => E m t (f t)) (theta S)
-    ((match m with Mq => mean Mq (fun x => f (theta S) x * s x) | _ => 0 end) + mean m f').
+Theorem E_derive m k ds zs (F : R -> world -> R) (F' : world -> R) : NoDup zs -> (forall z, In z ds -> In z zs) ->
+  (forall w, drawn ds w -> is_derive (fun t => F t w) (theta S) (F' w)) ->
+  is_derive (fun t => E m t k ds (F t)) (theta S)
+    (E m (theta S) k ds (fun w => F' w + match m with Mq => F (theta S) w * total zs s w | _ => 0 end)).
 Proof.
-  intros H. assert (A : forall n, n <> Mq -> n <> Msample ->
-     is_derive (fun t => Sum (outcomes S) (fun x => density n t x * f t x)) (theta S)
-       (Sum (outcomes S) (fun x => density n (theta S) x * f' x))).
-  { intros n N N'. apply (Sum_derive _ (fun t x => density n t x * f t x)). intros x _.
-    destruct n; try easy; cbn [density]; now apply derive_scal. }
-  destruct m; cbn [E mean]; rewrite ?Rplus_0_l; try (apply A; discriminate); [|apply H].
-  unfold mean. cbn [E]. rewrite <- Sum_plus. apply (Sum_derive _ (fun t x => density Mq t x * f t x)). intros x _.
-  replace (_ + _) with (q0 x * s x * f (theta S) x + q0 x * f' x) by (cbn [density]; unfold q0; ring).
-  apply (derive_mult (fun t => q S t x) (fun t => f t x)); [apply q_derive|apply H].
+  intros N. revert k F F'; induction ds as [|z ds IH]; intros k F F' I H; cbn [E].
+  - rewrite total_nobody. replace (_ + _) with (F' nobody) by (destruct m; ring). apply H, drawn_nobody.
+  - apply (Sum_derive _ (fun t x => density m t x * E m t (Datatypes.S k) ds (fun w => F t (add z x w)))). intros x _.
+    assert (D : is_derive (fun t => E m t (Datatypes.S k) ds (fun w => F t (add z x w))) (theta S)
+      (E m (theta S) (Datatypes.S k) ds (fun w => F' (add z x w) + match m with Mq => F (theta S) (add z x w) * total zs s w | _ => 0 end))).
+    { apply (IH (Datatypes.S k) (fun t w => F t (add z x w)) (fun w => F' (add z x w))).
+      - intros; apply I; now right.
+      - intros w W. now apply H, drawn_add. }
+    assert (Z : forall w, total zs s (add z x w) = s x + total zs s w) by (intros; apply total_add; [exact N|apply I; now left]).
+    destruct m; cbn [density] in *; [|apply derive_scal; exact D ..].
+    replace (_ * _) with (q0 x * s x * E Mq (theta S) (Datatypes.S k) ds (fun w => F (theta S) (add z x w))
+      + q0 x * E Mq (theta S) (Datatypes.S k) ds (fun w => F' (add z x w) + F (theta S) (add z x w) * total zs s w)).
+    + apply (derive_mult (fun t => q S t x)); [apply q_derive|exact D].
+    + rewrite (E_ext Mq _ _ ds (fun w => F' (add z x w) + F (theta S) (add z x w) * total zs s (add z x w))
+        (fun w => (F' (add z x w) + F (theta S) (add z x w) * total zs s w) + s x * F (theta S) (add z x w))) by (intros; rewrite Z; ring).
+      rewrite (E_plus Mq _ _ ds _ (fun w => s x * F (theta S) (add z x w))), E_scal. unfold q0. ring.
 Qed.
 
 (* change of measure *)
-Theorem change_of_measure m n f : m <> Msample -> n <> Msample ->
-  mean m f = mean n (fun x => f x * (density m (theta S) x / density n (theta S) x)).
+Theorem change_of_measure m n k ds zs F : NoDup zs -> (forall z, In z ds -> In z zs) -> summed m = true -> summed n = true ->
+  E m (theta S) k ds F = E n (theta S) k ds (fun w =>
+    F w * exp (total zs (fun x => ln (density m (theta S) x) - ln (density n (theta S) x)) w)).
 Proof.
-  intros M N. assert (A : forall a b, Sum (outcomes S) (fun x => density a (theta S) x * f x)
-    = Sum (outcomes S) (fun x => density b (theta S) x * (f x * (density a (theta S) x / density b (theta S) x)))).
-  { intros a b. apply Sum_ext; intros x _. field. apply Rgt_not_eq, density_pos. }
-  destruct m, n; try easy; unfold mean; cbn [E]; apply A.
+  intros N. revert k F; induction ds as [|z ds IH]; intros k F I M M'; cbn [E].
+  - rewrite total_nobody, exp_0. ring.
+  - replace (support n k) with (support m k) by (destruct m, n; easy). apply Sum_ext; intros x _.
+    rewrite (IH (Datatypes.S k)) by (auto; intros; apply I; now right).
+    set (f := fun x => ln (density m (theta S) x) - ln (density n (theta S) x)).
+    rewrite (E_ext n _ _ ds (fun w => F (add z x w) * exp (total zs f (add z x w)))
+      (fun w => (density m (theta S) x / density n (theta S) x) * (F (add z x w) * exp (total zs f w)))).
+    + rewrite E_scal. field. apply Rgt_not_eq, density_pos.
+    + intros w. rewrite (total_add zs z x w f N (I z (or_introl eq_refl))), exp_plus.
+      unfold f at 1. unfold Rminus. rewrite exp_plus, exp_Ropp, !exp_ln by apply density_pos. unfold Rdiv. ring.
 Qed.
-End OneSample.
+
+(* ---------- moments: sums over independent positions ---------- *)
+Notation mean1 m f := (Sum (support m 0) (fun x => density m (theta S) x * f x)).
+Lemma first_moment m k z n f : probability m = true ->
+  E m (theta S) k (repeat z n) (fun w => Sum (w z) f) = INR n * mean1 m f.
+Proof.
+  intros M. assert (N : normed m = true) by now destruct m. assert (U : summed m = true) by now destruct m.
+  revert k; induction n as [|n IH]; intros k; [cbn; ring|]. cbn [repeat E]. rewrite S_INR.
+  rewrite (Sum_ext _ _ (fun x => density m (theta S) x * f x + (INR n * mean1 m f) * density m (theta S) x)).
+  - rewrite Sum_plus, Sum_scal, mass by auto. rewrite (support_any m k 0 U). ring.
+  - intros x _. rewrite (E_ext m _ _ _ _ (fun w => f x + Sum (w z) f)) by (intros; rewrite sum_add, same_slot_refl; reflexivity).
+    rewrite E_plus, E_const, IH by exact N. ring.
+Qed.
+Lemma second_moment m k z n f g : probability m = true ->
+  E m (theta S) k (repeat z n) (fun w => Sum (w z) f * Sum (w z) g) =
+  INR n * mean1 m (fun x => f x * g x) + INR n * (INR n - 1) * (mean1 m f * mean1 m g).
+Proof.
+  intros M. assert (N : normed m = true) by now destruct m. assert (U : summed m = true) by now destruct m.
+  revert k; induction n as [|n IH]; intros k; [cbn; ring|]. cbn [repeat E]. rewrite S_INR.
+  set (c := INR n * mean1 m (fun x => f x * g x) + INR n * (INR n - 1) * (mean1 m f * mean1 m g)).
+  rewrite (Sum_ext _ _ (fun x => density m (theta S) x * (f x * g x) + ((INR n * mean1 m g) * (density m (theta S) x * f x)
+    + ((INR n * mean1 m f) * (density m (theta S) x * g x) + c * density m (theta S) x)))).
+  - rewrite !Sum_plus, !Sum_scal, mass by auto. rewrite (support_any m k 0 U). unfold c. ring.
+  - intros x _. rewrite (E_ext m _ _ _ _ (fun w => f x * g x + (f x * Sum (w z) g + (g x * Sum (w z) f + Sum (w z) f * Sum (w z) g))))
+      by (intros; rewrite !sum_add, same_slot_refl; ring).
+    rewrite !E_plus, !E_scal, E_const, !first_moment, IH by assumption. fold c. ring.
+Qed.
+End Worlds.

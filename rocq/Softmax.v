@@ -8,7 +8,7 @@ Open Scope R_scope.
 Section Softmax.
 Variable X : Type.
 Variable xs : list X.
-Variable x0 : X.
+Variable at_hand : nat -> X.
 Variables b u p mu : X -> R.
 Hypothesis b_pos : forall x, 0 < b x.
 Hypothesis b_sum : Sum xs b = 1.
@@ -17,8 +17,10 @@ Hypothesis p_sum : Sum xs p = 1.
 Hypothesis mu_pos : forall x, 0 < mu x.
 Hypothesis mu_sum : Sum xs mu = 1.
 Variable given : nat -> X -> R.
-Variable len : X -> R.
-Hypothesis len_nonzero : forall x, len x <> 0.
+Variables known len : list X -> R.
+Hypothesis len_nonzero : forall l, len l <> 0.
+Variable n : nat.
+Hypothesis n_ok : (2 <= n)%nat.
 Variable f : nat -> nat -> R -> X -> R.
 Hypothesis f_diff : forall i d l x, is_derive (fun l => f i d l x) l (f i (S d) l x).
 
@@ -53,11 +55,11 @@ Proof.
   rewrite b_sum, Rmult_0_l, exp_0. field.
 Qed.
 Definition softmax : setting :=
-  {| outcome := X; outcomes := xs; here := x0; theta := 0; q := soft; Setting.p := p; Setting.mu := mu;
+  {| outcome := X; outcomes := xs; here := at_hand; theta := 0; q := soft; Setting.p := p; Setting.mu := mu;
      q_pos := soft_pos 0; q_sum := soft_sum; q_diff := soft_diff 0;
      Setting.p_pos := p_pos; Setting.p_sum := p_sum; Setting.mu_pos := mu_pos; Setting.mu_sum := mu_sum;
-     Setting.given := given; Setting.length := len; length_nonzero := len_nonzero;
-     fn := f; fn_diff := f_diff |}.
+     Setting.given := given; any := known; Setting.length := len; length_nonzero := len_nonzero;
+     fn := f; fn_diff := f_diff; size := n; size_ok := n_ok |}.
 Lemma softmax_q x : q0 softmax x = b x.
 Proof. exact (soft_0 x). Qed.
 Theorem softmax_score x : s softmax x = u x - Sum xs (fun y => b y * u y).

@@ -8,53 +8,54 @@ From Klsym Require Import Sums Setting Ring.
 Import ListNotations.
 Open Scope R_scope.
 
-Definition gterm := (ep * option (measure * ep))%type.   (* c E_m[a], or a constant c *)
+Definition gterm := (ep * option (index * measure * ep))%type.   (* c E_m[a], or a constant c *)
 Inductive atom :=
-| Mean (m : measure) (a : ep) (scores : nat)   (* E_m[a s..s] *)
-| MeanGradient (m : measure) (L : ep)          (* E_m[grad L] *)
-| Gradient (side : list gterm).                (* grad of a linear combination of means *)
+| Mean (i : index) (m : measure) (a : ep)           (* E_m[a], score functions among its variables *)
+| MeanGradient (i : index) (m : measure) (L : ep)   (* E_m[grad L] *)
+| Gradient (side : list gterm).                     (* grad of a linear combination of means *)
 Definition side := list (ep * list atom).
 
 Section Meaning.
 Variable S : setting.
 Variable par : nat -> bool -> R.     (* par i true: a parameter that is not 0 *)
-Notation X := (outcome S).
+Notation X := (outcome S). Notation world := (world S).
 
-Definition val (v : var) (l f : R) (x : X) : R :=
+(* at one position of a slot; at_log l is log q there *)
+Definition each (b : base) (l : R) (x : X) : R :=
+  match b with
+  | K1 => l - ln (p S x) | W => l - ln (mu S x) | LogQ => l | Length => length S [x] | Given i => given S i x
+  | Fn i d => fn S i d l x | Score => s S x | Any => any S [x] end.
+Definition val (v : var) (t : R) (w : world) : R :=
   match v with
-  | Sample K1 sg => k1_at S (if sg then f else l) x
-  | Sample W sg => w_at S (if sg then f else l) x
-  | Sample LogQ sg => if sg then f else l
-  | Sample Length _ => length S x
-  | Sample (Given i) _ => given S i x
-  | Sample (Fn i d) sg => fn S i d (if sg then f else l) x
+  | Sample Whole Length _ => length S (w Whole)
+  | Sample z Any _ => any S (w z)
+  | Sample z b sg => Sum (w z) (fun x => each b (ln (q S (if sg then theta S else t) x)) x)
   | Par i nz => par i nz end.
-Definition as_loss (a : ep) : loss S := fun l f x => den (fun v => val v l f x) a.
-Definition env (x : X) (v : var) : R := val v (ln (q0 S x)) (ln (q0 S x)) x.
+Definition as_loss (a : ep) : loss S := fun t w => den (fun v => val v t w) a.
+Definition env (w : world) (v : var) : R := val v (theta S) w.
 Definition penv (v : var) : R := match v with Par i nz => par i nz | _ => 1 end.
 
-Definition moving (m : measure) (a : ep) (t : R) : R :=
-  E S m t (fun x => as_loss a (ln (q S t x)) (ln (q0 S x)) x).
+Definition moving (i : index) (m : measure) (a : ep) (t : R) : R := mean_at S t m i (as_loss a t).
 Fixpoint moved (l : list gterm) (t : R) : R :=
   match l with
   | [] => 0
-  | (c, Some (m, a)) :: l => den penv c * moving m a t + moved l t
+  | (c, Some (i, m, a)) :: l => den penv c * moving i m a t + moved l t
   | (c, None) :: l => den penv c + moved l t end.
 Definition datom (x : atom) : R :=
   match x with
-  | Mean m a k => mean S m (fun x => den (env x) a * s S x ^ k)
-  | MeanGradient m L => mean S m (grad S (as_loss L))
+  | Mean i m a => mean S m i (fun w => den (env w) a)
+  | MeanGradient i m L => mean S m i (grad S (as_loss L))
   | Gradient l => Derive (moved l) (theta S) end.
 Fixpoint dproduct (l : list atom) : R := match l with [] => 1 | x :: l => datom x * dproduct l end.
 Fixpoint dside (a : side) : R := match a with [] => 0 | (c, l) :: a => den penv c * dproduct l + dside a end.
 
 Hypothesis par_ok : forall i, par i true <> 0.
-Lemma val_ok v l f x : invertible v = true -> val v l f x <> 0.
-Proof. destruct v as [[] sg|i []]; cbn; try discriminate; intros _; [apply length_nonzero|apply par_ok]. Qed.
-Lemma env_ok x v : invertible v = true -> env x v <> 0. Proof. apply val_ok. Qed.
+Lemma val_ok v t w : invertible v = true -> val v t w <> 0.
+Proof. destruct v as [[] [] sg|i []]; cbn; try discriminate; intros _; [apply length_nonzero|apply par_ok]. Qed.
+Lemma env_ok w v : invertible v = true -> env w v <> 0. Proof. apply val_ok. Qed.
 Lemma penv_ok v : invertible v = true -> penv v <> 0.
-Proof. destruct v as [[] sg|i []]; cbn; try discriminate; intros _; [lra|apply par_ok]. Qed.
-Lemma env_penv x v : is_par v = true -> env x v = penv v. Proof. now destruct v. Qed.
+Proof. destruct v as [[] [] sg|i []]; cbn; try discriminate; intros _; [lra|apply par_ok]. Qed.
+Lemma env_penv w v : is_par v = true -> env w v = penv v. Proof. now destruct v. Qed.
 
 (* ---------- comparison ---------- *)
 Definition mcode (m : measure) : nat := match m with Mq => 0 | Mp => 1 | Mmu => 2 | Mcount => 3 | Msample => 4 end.
@@ -62,34 +63,37 @@ Lemma mcode_inj m n : mcode m = mcode n -> m = n. Proof. now destruct m, n. Qed.
 Definition pcmp (m n : measure) := Nat.compare (mcode m) (mcode n).
 Lemma pcmp_eq m n : pcmp m n = Eq -> m = n.
 Proof. intros H. apply Nat.compare_eq in H. now apply mcode_inj. Qed.
+Definition icode (i : index) : nat := match i with Single => 0 | Batch => 1 | Pair => 2 end.
+Lemma icode_inj i j : icode i = icode j -> i = j. Proof. now destruct i, j. Qed.
+Definition icmp (i j : index) := Nat.compare (icode i) (icode j).
+Lemma icmp_eq i j : icmp i j = Eq -> i = j.
+Proof. intros H. apply Nat.compare_eq in H. now apply icode_inj. Qed.
 Fixpoint gcmp (a b : list gterm) : comparison :=
   match a, b with
   | [], [] => Eq | [], _ => Lt | _, [] => Gt
   | (c, x) :: a, (d, y) :: b => also (ecmp c d) (also
       (match x, y with None, None => Eq | None, _ => Lt | _, None => Gt
-       | Some (m, e), Some (n, f) => also (pcmp m n) (ecmp e f) end) (gcmp a b))
+       | Some (i, m, e), Some (j, n, f) => also (icmp i j) (also (pcmp m n) (ecmp e f)) end) (gcmp a b))
   end.
 Lemma gcmp_eq a b : gcmp a b = Eq -> a = b.
 Proof.
   revert b; induction a as [|[c x] a IH]; intros [|[d y] b]; cbn; try discriminate; auto.
   intros H. apply also_eq in H as [A H]. apply also_eq in H as [B H]. apply ecmp_eq in A. subst.
-  rewrite (IH _ H). destruct x as [[m e]|], y as [[n f]|]; try discriminate; auto.
-  apply also_eq in B as [B C]. apply pcmp_eq in B. apply ecmp_eq in C. now subst.
+  rewrite (IH _ H). destruct x as [[[i m] e]|], y as [[[j n] f]|]; try discriminate; auto.
+  apply also_eq in B as [I B]. apply also_eq in B as [B C].
+  apply icmp_eq in I. apply pcmp_eq in B. apply ecmp_eq in C. now subst.
 Qed.
 Definition acmp (x y : atom) : comparison :=
   match x, y with
-  | Mean m a k, Mean n b j => also (pcmp m n) (also (Nat.compare k j) (ecmp a b))
-  | MeanGradient m a, MeanGradient n b => also (pcmp m n) (ecmp a b)
+  | Mean i m a, Mean j n b | MeanGradient i m a, MeanGradient j n b => also (icmp i j) (also (pcmp m n) (ecmp a b))
   | Gradient a, Gradient b => gcmp a b
   | Mean _ _ _, _ => Lt | _, Mean _ _ _ => Gt
-  | MeanGradient _ _, _ => Lt | _, MeanGradient _ _ => Gt end.
+  | MeanGradient _ _ _, _ => Lt | _, MeanGradient _ _ _ => Gt end.
 Lemma acmp_eq x y : acmp x y = Eq -> x = y.
 Proof.
-  destruct x, y; cbn; try discriminate; intros H.
-  - apply also_eq in H as [A H]. apply also_eq in H as [B H].
-    apply pcmp_eq in A. apply Nat.compare_eq in B. apply ecmp_eq in H. now subst.
-  - apply also_eq in H as [A H]. apply pcmp_eq in A. apply ecmp_eq in H. now subst.
-  - apply gcmp_eq in H. now subst.
+  destruct x, y; cbn; try discriminate; intros H; try (apply gcmp_eq in H; now subst);
+    apply also_eq in H as [A H]; apply also_eq in H as [B H];
+    apply icmp_eq in A; apply pcmp_eq in B; apply ecmp_eq in H; now subst.
 Qed.
 Fixpoint lacmp (a b : list atom) : comparison :=
   match a, b with
@@ -125,33 +129,32 @@ Proof.
   rewrite (filter_mon x m), (filter_lin x e), exp_plus, Q2R_1. ring.
 Qed.
 Definition gtidy (l : list gterm) : list gterm :=
-  map (fun '(c, x) => (tidy c, match x with Some (m, a) => Some (m, tidy a) | None => None end)) l.
-Lemma moving_tidy m a t : moving m (tidy a) t = moving m a t.
-Proof. apply E_ext; intros x. apply tidy_ok. intros; now apply val_ok. Qed.
+  map (fun '(c, x) => (tidy c, match x with Some (i, m, a) => Some (i, m, tidy a) | None => None end)) l.
+Lemma moving_tidy i m a t : moving i m (tidy a) t = moving i m a t.
+Proof. apply E_ext; intros w. apply tidy_ok. intros; now apply val_ok. Qed.
 Lemma gtidy_ok l t : moved (gtidy l) t = moved l t.
 Proof.
-  induction l as [|[c [[m a]|]] l IH]; [reflexivity| |]; cbn [gtidy map moved]; fold (gtidy l).
+  induction l as [|[c [[[i m] a]|]] l IH]; [reflexivity| |]; cbn [gtidy map moved]; fold (gtidy l).
   - now rewrite IH, moving_tidy, tidy_ok by apply penv_ok.
   - now rewrite IH, tidy_ok by apply penv_ok.
 Qed.
 Definition expand (x : atom) : list (ep * atom) :=
   match x with
-  | Mean m a k => map (fun t => ([fst (split t)], Mean m [snd (split t)] k)) (tidy a)
-  | MeanGradient m L => [(one, MeanGradient m (tidy L))]
+  | Mean i m a => map (fun t => ([fst (split t)], Mean i m [snd (split t)])) (tidy a)
+  | MeanGradient i m L => [(one, MeanGradient i m (tidy L))]
   | Gradient l => [(one, Gradient (gtidy l))] end.
 Fixpoint dsum (l : list (ep * atom)) : R :=
   match l with [] => 0 | (c, x) :: l => den penv c * datom x + dsum l end.
 Lemma expand_ok x : dsum (expand x) = datom x.
 Proof.
-  destruct x as [m a k|m L|l]; cbn [expand dsum].
-  - transitivity (datom (Mean m (tidy a) k)).
+  destruct x as [i m a|i m L|l]; cbn [expand dsum].
+  - transitivity (datom (Mean i m (tidy a))).
     + induction (tidy a) as [|t b IH]; cbn [map dsum].
-      * cbn [datom den]. symmetry. unfold mean. rewrite (E_ext S m _ _ (fun _ => 0)) by (intros; ring).
-        apply E_zero.
-      * rewrite IH. cbn [datom den]. unfold mean. rewrite <- E_scal, <- E_plus. apply E_ext; intros x.
-        rewrite (split_ok x t). ring.
-    + apply E_ext; intros x. rewrite tidy_ok by apply env_ok. reflexivity.
-  - rewrite one_ok. cbn [datom]. rewrite Rplus_0_r, Rmult_1_l. apply E_ext; intros x.
+      * cbn [datom den]. symmetry. apply E_zero.
+      * rewrite IH. cbn [datom den]. unfold mean, mean_at. rewrite <- E_scal, <- E_plus. apply E_ext; intros w.
+        rewrite (split_ok w t). ring.
+    + apply E_ext; intros w. rewrite tidy_ok by apply env_ok. reflexivity.
+  - rewrite one_ok. cbn [datom]. rewrite Rplus_0_r, Rmult_1_l. apply E_ext; intros w.
     apply Derive_ext; intros t. apply tidy_ok. intros; now apply val_ok.
   - rewrite one_ok. cbn [datom]. rewrite Rplus_0_r, Rmult_1_l. apply Derive_ext; intros t. apply gtidy_ok.
 Qed.

@@ -29,10 +29,10 @@ assert SPEC and SPEC.loader
 driver = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(driver)
 
-# one sample: cited theorems, stop-gradient, ratios, a premise of parameters, rows, models
+# cited theorems, stop-gradient, ratios, a premise of parameters, rows, models; a batch
 CLAIMS = (
     "gradient.k1-loss", "gradient.k3-loss", "gradient.k-lambda-loss", "offpolicy.sg-rho-k2",
-    "optimum.reverse", "value.k3-nonnegative", "value.k2-biased",
+    "optimum.reverse", "value.k3-nonnegative", "value.k2-biased", "batch.leave-one-out",
 )  # fmt: skip
 
 
@@ -43,12 +43,12 @@ def certificates():
 
 def test_a_short_certificate_reads_as_it_is_written(certificates):
     [part] = certificates["gradient.k1-loss"]["parts"]
-    one, k1 = "[((Qmake 1 1), [], [])]", "[((Qmake 1 1), [(Sample K1 false, 1%Z)], [])]"
+    one, k1 = "[((Qmake 1 1), [], [])]", "[((Qmake 1 1), [(Sample Whole K1 false, 1%Z)], [])]"
     minus = "[([((Qmake (-1) 1), [], [])], [])]"
     assert script_of(part, {}) == (
-        "Script (Assume (Premises [] []) [] [])\n"
-        f" [(Part [({one}, [MeanGradient Mq {k1}])] [] Equal []\n"
-        f"  [({minus}, ChainRule Mq {k1}); ({minus}, ScoreMeanZero {one})])]\n"
+        "Script (Assume (Premises [] [] None) [] [])\n"
+        f" [(Part [({one}, [MeanGradient Single Mq {k1}])] [] Equal []\n"
+        f"  [({minus}, ChainRule Single Mq {k1}); ({minus}, ScoreMeanZero Single Whole {one})])]\n"
         " Proved"
     )
 
@@ -66,7 +66,7 @@ def test_every_part_is_a_script_or_outside(certificates):
     ("claim", "number", "reason"),
     [
         ("sequence.causality", 1, "sequences"),
-        ("batch.mean-centering", 1, "batches"),
+        ("sequence.leave-one-out", 2, "batches of sequences"),
         ("practice.reward-forward", 4, "the closing independence"),
     ],
 )
@@ -78,7 +78,7 @@ def test_what_is_outside_says_why(claim, number, reason):
 def test_a_family_is_told_without_its_free_constants():
     certificate = recall("gradient.k2-unique").certificate()
     script = export({"unique": certificate}).scripts["unique part 1"]
-    half_square = "[((Qmake 1 2), [(Sample K1 false, 2%Z)], [])]"
+    half_square = "[((Qmake 1 2), [(Sample Whole K1 false, 2%Z)], [])]"
     assert certificate["parts"][0]["context"]["parameters"] == ["a", "b"]  # and g = k1^2/2 + b + a k1
     assert script.endswith(f"false [((Qmake 1 1), [], [])] 2 {half_square} [1; 0]))")
 
@@ -91,7 +91,22 @@ def test_only_what_is_known_not_to_be_zero_divides():
         Words(context).element(inverse)
 
 
-@pytest.mark.parametrize("name", ["k1[now]", "k1[others]"])
+def test_a_sum_over_the_others_is_independent_of_the_sample_itself():
+    certificate = recall("batch.leave-one-out").certificate()
+    script = export({"loo": certificate}).scripts["loo part 1"]
+    assert "(Premises [] [] (Some (1, false)))" in script  # n is the second parameter, and divides nothing
+    assert script.count("Independence Batch Mq (") == 2  # E[k1 s] and E[sum k1_j s], term by term
+    assert "(Sample Others K1 false, 1%Z); (Par 0 true, (-1)%Z); (Sample Self Score false, 1%Z)" in script
+
+
+def test_the_length_of_a_sample_of_a_batch_is_outside():
+    [part] = copy.deepcopy(recall("batch.no-centering").certificate()["parts"])
+    part["left"][0][1][0][3], part["steps"] = [["1", {"length[self]": 1}]], part["steps"][:1]
+    with pytest.raises(Outside, match="a length in a batch"):
+        script_of(part, {})
+
+
+@pytest.mark.parametrize("name", ["k1[now]", "k1[past]"])
 def test_a_variable_of_another_slot_is_outside(name):
     with pytest.raises(Outside, match="slot"):
         Words(Context()).element(ExpPoly.variable(name))
@@ -128,13 +143,15 @@ def test_names_are_told_apart():
 # ---------------------------------------------------------------------------- read back
 BASES = {
     "K1": "k1",
+    "Any": "A",
     "W": "w",
     "LogQ": "log_q",
     "Length": "length",
     "Given 0": "R",
-    "Given 1": "A",
     "Given 2": "H",
 }
+INDICES = {"Single": "", "Batch": "i", "Pair": "ij"}
+SLOTS = {"Whole": "x", "Self": "self", "Other": "other", "Others": "others", "Rest": "rest"}
 MEASURES = {"Mq": "q", "Mp": "p", "Mmu": "mu", "Mcount": "count", "Msample": "sample"}
 TOKEN = re.compile(r"[\[\];(),]|[^\s\[\];(),]+")
 
@@ -177,13 +194,16 @@ class Reader:
             name = self.parameters[int(self.take())]
             self.take("true", "false")
         else:
+            slot = SLOTS[self.take()]
             bracketed = self.tokens[0] == "("
             words = (
                 [self.take("(") and self.take(), self.take(), self.take(")")][:2]
                 if bracketed
                 else [self.take()]
             )
-            name = BASES[" ".join(words)]
+            base = " ".join(words)
+            name = "s" if base == "Score" else BASES[base]
+            name += "" if slot == "x" else f"[{slot}]"
             name = f"sg({name})" if self.take("true", "false") == "true" else name
         self.take(",")
         power = self.number()
@@ -217,8 +237,16 @@ class Reader:
         kind = self.take("Mean", "MeanGradient", "Gradient")
         if kind == "Gradient":
             return [kind, self.items(self.under)]
-        measure, element = MEASURES[self.take()], self.element()
-        return [kind, "", measure, element, *([["x"] * int(self.take())] if kind == "Mean" else [])]
+        index, measure, element = INDICES[self.take()], MEASURES[self.take()], self.element()
+        scores = [sorted(self.scores(term[1])) for term in element]
+        assert all(found == scores[0] for found in scores)
+        return [kind, index, measure, element, *scores[: kind == "Mean"]]
+
+    @staticmethod
+    def scores(powers) -> list[str]:
+        """The score functions among the powers of a term, which they leave."""
+        names = [name for name in powers if name == "s" or name.startswith("s[")]
+        return [name[2:-1] or "x" for name in names for _ in range(powers.pop(name))]
 
     def under(self):
         self.take("(")
@@ -227,9 +255,9 @@ class Reader:
         atoms = []
         if self.take("Some", "None") == "Some":
             self.take("(")
-            measure = MEASURES[self.take()]
+            index, _, measure = INDICES[self.take()], self.take(","), MEASURES[self.take()]
             self.take(",")
-            atoms = [["Mean", "", measure, self.element(), []]]
+            atoms = [["Mean", index, measure, self.element(), []]]
             self.take(")")
         self.take(")")
         return [coefficient, atoms]

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from klsym.kernel.closings import read_row
-from klsym.kernel.derivatives import density_ratio
+from klsym.kernel.derivatives import density_ratio, in_slot
 from klsym.kernel.meta import score_coefficient
+from klsym.names import parse_name
 from klsym.ring import ONE, ZERO, ExpPoly, read_number
-from klsym.rocq.terms import GIVEN, Outside, Words, listed, place, rational
-from klsym.statements import Context, Gradient, Mean, MeanGradient, Side, atom_from_json
+from klsym.rocq.terms import GIVEN, SLOTS, Outside, Words, listed, place, rational
+from klsym.statements import Context, Gradient, Mean, MeanGradient, Side
 
 Bodies = dict[str, list[dict[str, Any]]]  # digest -> the parts that are cited by it
 Place = tuple[str, int]  # a digest, and the number of a part
@@ -53,6 +54,7 @@ class Assumed:
     equal: tuple[tuple[str, Any, Any], ...]  # kind, left, right
     positive: tuple[str, ...]
     regions: tuple[tuple[str, Any], ...]  # measure, element
+    batch: bool
 
     @staticmethod
     def of(part: dict[str, Any]) -> Assumed:
@@ -66,6 +68,7 @@ class Assumed:
             tuple((h[0], h[1], h[2]) for h in found if h[0] in ("equal", "premise")),
             positive,
             tuple((h[1], h[2]) for h in found if h[0] == "nonnegative"),
+            "n" in part["context"]["parameters"] and any(h[0] == "batch" for h in found),
         )
 
     def term(self) -> str:
@@ -80,7 +83,15 @@ class Assumed:
                 always.append("({}, {})".format(*map(words.combination, sides)))
         positive = listed(str(words.context.parameters.index(name)) for name in self.positive)
         regions = listed(f"({place(m)}, {words.element(ExpPoly.from_json(a))})" for m, a in self.regions)
-        return f"(Assume (Premises {listed(now)} {listed(always)}) {positive} {regions})"
+        return f"(Assume (Premises {listed(now)} {listed(always)} {self.size()}) {positive} {regions})"
+
+    def size(self) -> str:
+        """The parameter that is the size of a batch, where a theorem speaks of one."""
+        if not self.batch:
+            return "None"
+        return (
+            f"(Some ({self.words.context.parameters.index('n')}, {str('n' in self.words.nonzero).lower()}))"
+        )
 
     def _number(self, kind: str, premise: Any) -> int:
         same = [(left, right) for k, left, right in self.equal if k == kind]
@@ -113,9 +124,8 @@ class Assumed:
         coefficient, atoms = side.terms[step["term"]]
         atom = atoms[step["factor"]]
         others = atoms[: step["factor"]] + atoms[step["factor"] + 1 :]
-        instance = self._instance(rule, data, atom)
-        times = Side(((sign * coefficient, others),))
-        return [f"({self.words.side(times)}, {instance})"] if instance else []
+        multiple = self.words.side(Side(((sign * coefficient, others),)))
+        return [f"({multiple}, {instance})" for instance in self._instances(rule, data, atom)]
 
     def _equation(self, data: dict[str, Any], context: dict[str, Any], places: list[Place]) -> str:
         if isinstance(data["of"], list):
@@ -125,29 +135,46 @@ class Assumed:
             return f"PremiseGradient {self._number('premise', premise)}"
         return f"Premise {self._number('equal', premise)}"
 
-    def _instance(self, rule: str, data: dict[str, Any], atom: Any) -> str:
+    def _instances(self, rule: str, data: dict[str, Any], atom: Any) -> list[str]:
+        """Instances of a rule that together change an atom as a step does."""
         words = self.words
         if isinstance(atom, MeanGradient):
-            return f"ChainRule {words.measure(atom.index, atom.measure)} {words.element(atom.loss)}"
+            return [f"ChainRule {words.place(atom.index, atom.measure)} {words.element(atom.loss)}"]
         if isinstance(atom, Gradient):
-            return f"LogDerivative {words.combination(atom.of)}"
+            return [f"LogDerivative {words.combination(atom.of)}"]
         if not isinstance(atom, Mean):
             raise Outside("the curl of a field")
         part = ExpPoly.from_json(data["part"]) if "part" in data else atom.coefficient
-        m, a, scores = words.mean(Mean(atom.index, atom.measure, part, atom.score))
-        if rule == "stop-gradient":
-            return f"StopGradient {m} {a} {scores}"
-        if rule == "change of measure":
-            return f"ChangeOfMeasure {m} {place(data['to'])} {a} {scores}"
-        if rule == "score mean zero":
-            return f"ScoreMeanZero {a}"
-        if rule == "normalisation":
-            return f"Normalisation {m} {a}"
-        if rule == "ratio mean one":
-            constant = words.element(part * density_ratio(atom.measure, data["of"]))
-            return f"RatioMeanOne {m} {place(data['of'])} {constant}"
+        mean = Mean(atom.index, atom.measure, part, atom.score)
+        words.mean(mean)
         if rule == "linearity":
-            return ""
+            return []
+        if rule == "independence":
+            if any(parse_name(name).base == "length" for name in part.names() - {*words.context.parameters}):
+                raise Outside("a length in a batch")
+            at = words.place(mean.index, mean.measure)
+            terms = (words.term(key, value, mean.score) for key, value in sorted(part.terms.items()))
+            return [f"Independence {at} ({term})" for term in terms]
+        return [self._on_mean(rule, data, mean)]
+
+    def _on_mean(self, rule: str, data: dict[str, Any], mean: Mean) -> str:
+        words, index = self.words, self.words.place(mean.index, mean.measure).split()[0]
+        slot = SLOTS.get(data.get("slot", ""), "")
+        if rule == "stop-gradient":
+            return f"StopGradient {words.mean(mean)}"
+        if rule == "change of measure":
+            element = words.element(mean.coefficient, mean.score)
+            return f"ChangeOfMeasure {index} {place(mean.measure)} {place(data['to'])} {element}"
+        if rule == "score mean zero":
+            score = list(mean.score)
+            score.remove(data["slot"])
+            return f"ScoreMeanZero {index} {slot} {words.element(mean.coefficient, tuple(score))}"
+        if rule == "normalisation":
+            return f"Normalisation {words.mean(mean)}"
+        if rule == "ratio mean one":
+            ratio = in_slot(density_ratio(mean.measure, data["of"]), data["slot"], words.context)
+            rest = words.element(mean.coefficient * ratio, mean.score)
+            return f"RatioMeanOne {index} {slot} {place(mean.measure)} {place(data['of'])} {rest}"
         raise Outside(f"the rule {rule}")
 
     def row(self, row: dict[str, Any]) -> str:
@@ -155,9 +182,7 @@ class Assumed:
         words = self.words
         index, measure = row["at"]
         scale, factor, v, of = (ExpPoly.from_json(row[key]) for key in ("scale", "factor", "v", "of"))
-        at = atom_from_json(["Mean", index, measure, [], row["score"]])
-        assert isinstance(at, Mean)
-        m, _, scores = words.mean(at)
+        at = self.words.place(index, measure)
         kind = row["kind"].capitalize()
         if kind == "Square":
             region = "None"
@@ -165,10 +190,8 @@ class Assumed:
                 region = f"(Some {self.regions.index((measure, row['nonnegative']))})"
             kind = f"(Square {region})"
         [(key, value)] = scale.terms.items()
-        term = words.element(ExpPoly({key: value}))[1:-1]
-        return (
-            f"Row {kind} {term} {words.element(factor)} {m} {words.element(v)} {words.element(of)} {scores}"
-        )
+        shown = f"({words.term(key, value)}) {words.element(factor)} {at} {words.element(v)}"
+        return f"Row {kind} {shown} {words.element(of, tuple(row['score']))}"
 
     def ending(self, part: dict[str, Any]) -> str:
         """How the script ends: proved, a model that refutes its last part, or the only solutions."""

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 
 from klsym.names import THETA_FREE, parse_name
-from klsym.ring import Exponent, ExpPoly, Monomial, Number
-from klsym.statements import Atom, Context, Gradient, Mean, MeanGradient, Side
+from klsym.ring import Exponent, ExpPoly, Key, Monomial, Number
+from klsym.slots import is_second
+from klsym.statements import Atom, Context, Gradient, Mean, MeanGradient, Score, Side
 
 MEASURES = {"q": "Mq", "p": "Mp", "mu": "Mmu", "count": "Mcount", "sample": "Msample"}
 BASES = {"k1": "K1", "w": "W", "log_q": "LogQ", "length": "Length"}
 GIVEN = tuple(name for name in THETA_FREE if name != "length")  # any functions of the outcome
 BASES |= {name: f"(Given {i})" for i, name in enumerate(GIVEN)}
-INDICES = {"i": "batches", "ij": "batches", "t": "sequences", "it": "batches of sequences"}
+BASES["A"] = "Any"  # of all that is in its slot, where the others add up
+INDICES = {"": "Single", "i": "Batch", "ij": "Pair"}
+SLOTS = {"x": "Whole", "self": "Self", "other": "Other", "others": "Others", "rest": "Rest"}
+BEYOND = {"t": "sequences", "it": "batches of sequences"}
 
 
 class Outside(Exception):
@@ -65,7 +70,7 @@ class Words:
             marked = "true" if name in self.nonzero else "false"
             return f"Par {self.context.parameters.index(name)} {marked}"
         parsed = parse_name(name)
-        if parsed.slot != "x":
+        if parsed.slot not in SLOTS:
             raise Outside(f"the slot {parsed.slot}")
         base = BASES.get(parsed.base)
         if base is None:
@@ -73,7 +78,7 @@ class Words:
             if parsed.base not in functions:
                 raise Outside(f"the variable {parsed.base}")
             base = f"(Fn {functions.index(parsed.base)} {parsed.primes})"
-        return f"Sample {base} {'true' if parsed.detached else 'false'}"
+        return f"Sample {SLOTS[parsed.slot]} {base} {'true' if parsed.detached else 'false'}"
 
     def monomial(self, monomial: Monomial) -> str:
         factors = []
@@ -86,29 +91,34 @@ class Words:
     def exponent(self, exponent: Exponent) -> str:
         return listed(f"({rational(value)}, {self.monomial(m)})" for m, value in exponent)
 
-    def element(self, a: ExpPoly) -> str:
-        """An exponential polynomial, its terms as they stand in a certificate."""
-        rows = sorted(a.terms.items())
-        return listed(f"({rational(v)}, {self.monomial(m)}, {self.exponent(e)})" for (m, e), v in rows)
+    def element(self, a: ExpPoly, score: Score = ()) -> str:
+        """An exponential polynomial, its terms as they stand in a certificate, times score functions."""
+        return listed(f"({self.term(key, value, score)})" for key, value in sorted(a.terms.items()))
 
-    def measure(self, index: str, measure: str) -> str:
-        if index:
-            raise Outside(INDICES[index])
-        return place(measure)
-
-    def mean(self, mean: Mean) -> tuple[str, str, int]:
-        """Measure, coefficient and number of scores."""
-        measure = self.measure(mean.index, mean.measure)
-        if set(mean.score) - {"x"}:
+    def term(self, key: Key, value: Number, score: Score = ()) -> str:
+        """c, powers, and the exponent; the score function of a slot is a variable."""
+        if any(is_second(entry) or entry not in SLOTS for entry in score):
             raise Outside("a second direction")
-        return measure, self.element(mean.coefficient), len(mean.score)
+        powers = [f"(Sample {SLOTS[z]} Score false, {n}%Z)" for z, n in Counter(score).items()]
+        monomial = self.monomial(key[0])[1:-1]
+        return f"{rational(value)}, {listed([monomial] * bool(monomial) + powers)}, {self.exponent(key[1])}"
+
+    def place(self, index: str, measure: str) -> str:
+        """The index of a mean, and what is averaged over."""
+        if index not in INDICES:
+            raise Outside(BEYOND[index])
+        return f"{INDICES[index]} {place(measure)}"
+
+    def mean(self, mean: Mean) -> str:
+        """Index, measure and coefficient, score functions included."""
+        return f"{self.place(mean.index, mean.measure)} {self.element(mean.coefficient, mean.score)}"
 
     def atom(self, atom: Atom) -> str:
         match atom:
             case Mean():
-                return "Mean {} {} {}".format(*self.mean(atom))
+                return f"Mean {self.mean(atom)}"
             case MeanGradient(index, measure, loss):
-                return f"MeanGradient {self.measure(index, measure)} {self.element(loss)}"
+                return f"MeanGradient {self.place(index, measure)} {self.element(loss)}"
             case Gradient(of):
                 return f"Gradient {self.combination(of)}"
         raise Outside("the curl of a field")
@@ -122,7 +132,8 @@ class Words:
                 mean = atoms[0]
                 if len(atoms) > 1 or not isinstance(mean, Mean) or mean.score:
                     raise Outside("the gradient of a product")
-                of = "Some ({}, {})".format(*self.mean(mean)[:2])
+                at = self.place(mean.index, mean.measure).replace(" ", ", ")
+                of = f"Some ({at}, {self.element(mean.coefficient)})"
             rows.append(f"({self.element(coefficient)}, {of})")
         return listed(rows)
 
