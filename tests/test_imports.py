@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -56,9 +57,22 @@ def named(path: Path, imports: list[ast.Import | ast.ImportFrom]) -> set[str]:
     return found
 
 
-BOTH = {module_name(path): imported(path) for path in FILES}
-GRAPH = {name: everywhere for name, (everywhere, _) in BOTH.items()}
-RUN = {name: run for name, (_, run) in BOTH.items()}
+@cache
+def both() -> dict[str, tuple[set[str], set[str]]]:
+    """Of each module; read when a test first asks for it, not by each process that lists the tests."""
+    return {module_name(path): imported(path) for path in FILES}
+
+
+@cache
+def graph() -> dict[str, set[str]]:
+    return {name: everywhere for name, (everywhere, _) in both().items()}
+
+
+@cache
+def run() -> dict[str, set[str]]:
+    return {name: at_run for name, (_, at_run) in both().items()}
+
+
 # Each trusted module, and all of klsym that it may import.
 ALLOWED = {
     "klsym.errors": set(),
@@ -76,27 +90,27 @@ ROOMS = [
     "cli", "__main__",
 ]  # fmt: skip
 HOUSE = (Path(__file__).parents[1] / "ARCHITECTURE.md").read_text(encoding="utf-8")
-KERNEL = {name for name in GRAPH if name.split(".")[:2] == ["klsym", "kernel"]}
+KERNEL = {name for name in MODULES if name.split(".")[:2] == ["klsym", "kernel"]}
 
 
 def test_the_graph_is_not_empty():
-    assert {*ALLOWED, "klsym.kernel.means", "klsym.language"} <= set(GRAPH)
-    assert "klsym.kernel" in GRAPH["klsym.engine.derivation"] and "sympy" in GRAPH["klsym.language"]
+    assert {*ALLOWED, "klsym.kernel.means", "klsym.language"} <= set(graph())
+    assert "klsym.kernel" in graph()["klsym.engine.derivation"] and "sympy" in graph()["klsym.language"]
 
 
 @pytest.mark.parametrize("name", ALLOWED)
 def test_the_foundation_imports_only_what_lies_below(name):
-    assert {m for m in GRAPH[name] if m.startswith("klsym")} <= ALLOWED[name]
+    assert {m for m in graph()[name] if m.startswith("klsym")} <= ALLOWED[name]
 
 
 @pytest.mark.parametrize("name", sorted(KERNEL))
 def test_the_kernel_imports_only_itself_and_the_foundation(name):
-    assert {m for m in GRAPH[name] if m.startswith("klsym")} <= KERNEL | set(ALLOWED)
+    assert {m for m in graph()[name] if m.startswith("klsym")} <= KERNEL | set(ALLOWED)
 
 
 @pytest.mark.parametrize("name", sorted(KERNEL | set(ALLOWED)))
 def test_the_trusted_part_is_standard_library_only(name):
-    outside = {module.partition(".")[0] for module in GRAPH[name]} - {"klsym"}
+    outside = {module.partition(".")[0] for module in graph()[name]} - {"klsym"}
     assert outside <= sys.stdlib_module_names
 
 
@@ -105,7 +119,7 @@ def room(name: str) -> str:
 
 
 def test_every_room_has_its_place():
-    assert {room(name) for name in GRAPH} - {""} == set(ROOMS)
+    assert {room(name) for name in graph()} - {""} == set(ROOMS)
 
 
 def test_the_description_of_the_house_has_the_rooms_in_this_order():
@@ -115,21 +129,23 @@ def test_the_description_of_the_house_has_the_rooms_in_this_order():
 
 def test_imports_run_one_way():
     place = {name: number for number, name in enumerate(["", *ROOMS])}
-    ours = [(name, m) for name in set(RUN) - {"klsym"} for m in RUN[name] if m.partition(".")[0] == "klsym"]
-    assert len(ours) > len(RUN)
+    ours = [
+        (name, m) for name in set(run()) - {"klsym"} for m in run()[name] if m.partition(".")[0] == "klsym"
+    ]
+    assert len(ours) > len(run())
     assert [(name, m) for name, m in ours if place[room(m)] > place[room(name)]] == []
 
 
 def test_imports_that_run_and_those_for_types_are_told_apart():
-    assert "klsym.ledger" in GRAPH["klsym.render.axioms"] - RUN["klsym.render.axioms"]
-    assert "klsym.sampling.verify" in RUN["klsym.commands.numbers"]  # within a function
+    assert "klsym.ledger" in graph()["klsym.render.axioms"] - run()["klsym.render.axioms"]
+    assert "klsym.sampling.verify" in run()["klsym.commands.numbers"]  # within a function
 
 
-@pytest.mark.parametrize("name", sorted(n for n in GRAPH if room(n) == "numeric"))
+@pytest.mark.parametrize("name", sorted(n for n in graph() if room(n) == "numeric"))
 def test_the_oracle_shares_nothing_with_what_it_judges(name):
     """Arithmetic of intervals is no rule; `explain --check` alone holds a verdict in its hands."""
     judged = ("engine", "kernel", "unfolding")
-    shared = {m for m in RUN[name] if room(m) in judged} - {"klsym.kernel.intervals"}
+    shared = {m for m in run()[name] if room(m) in judged} - {"klsym.kernel.intervals"}
     assert shared <= ({"klsym.engine.verdict"} if name == "klsym.numeric.cross_check" else set())
     path = Path(__file__).parents[1].joinpath(*name.split("."))
     found = [file for file in (path.with_suffix(".py"), path / "__init__.py") if file.exists()]
@@ -140,11 +156,11 @@ def test_the_oracle_shares_nothing_with_what_it_judges(name):
 
 def test_sampling_says_what_it_shares_with_the_kernel():
     """README and ARCHITECTURE name it: the rules that write out a gradient at a sample, and no other."""
-    sampling = [name for name in GRAPH if room(name) == "sampling"]
-    shared = {m: n for n in sampling for m in RUN[n] if room(m) in ("kernel", "unfolding")}
+    sampling = [name for name in graph() if room(name) == "sampling"]
+    shared = {m: n for n in sampling for m in run()[n] if room(m) in ("kernel", "unfolding")}
     rules = {f"klsym.kernel.{name}" for name in ("derivatives", "means", "sums")}
     assert set(shared) == rules | {"klsym.unfolding"}
-    assert {n for n in sampling if RUN[n] & (set(shared) - {"klsym.kernel.derivatives"})} == {
+    assert {n for n in sampling if run()[n] & (set(shared) - {"klsym.kernel.derivatives"})} == {
         "klsym.sampling.identities",  # the class of theorems
         "klsym.sampling.means",
     }
@@ -152,7 +168,7 @@ def test_sampling_says_what_it_shares_with_the_kernel():
 
 def test_abbreviations_are_data():
     """What the judge reads statements in rests on the foundation alone."""
-    ours = {m for m in GRAPH["klsym.abbreviations"] if m.startswith("klsym")}
+    ours = {m for m in graph()["klsym.abbreviations"] if m.startswith("klsym")}
     assert ours <= {"klsym", *ALLOWED}
 
 
@@ -162,7 +178,7 @@ def test_no_module_imports_itself_through_others():
     for name in KERNEL | set(ALLOWED):
         seen, stack = set(), [name]
         while stack:
-            for module in GRAPH[stack.pop()] & set(GRAPH):
+            for module in graph()[stack.pop()] & set(graph()):
                 inside = module != "klsym.kernel" and module not in seen
                 stack += [module] if inside else []
                 seen |= {module} if inside else set()
