@@ -328,13 +328,6 @@ Proof.
   destruct t as [[c m] l]. cbn [cut fst snd dterm].
   rewrite (dmon_filter e (at_slot z) m), (dlin_filter e (mwithin (elsewhere z)) l), exp_plus, Q2R_1. ring.
 Qed.
-Lemma count_repeat z y n : count z (repeat y n) = if same_slot z y then n else O.
-Proof.
-  unfold count. induction n as [|n IH]; cbn [repeat filter]; [now destruct (same_slot z y)|].
-  destruct (same_slot z y); cbn [List.length]; now rewrite IH.
-Qed.
-Lemma count_cons z y ds : count z (y :: ds) = ((if same_slot z y then 1 else 0) + count z ds)%nat.
-Proof. unfold count. cbn [filter]. now destruct (same_slot z y). Qed.
 Lemma count_one i z : one_position z = true -> In z (slots i) -> count z (draws i (size S)) = 1%nat.
 Proof.
   intros O I. destruct i, z; try discriminate; cbn in I; try (exfalso; intuition discriminate);
@@ -347,11 +340,6 @@ Proof.
   destruct i, z; try discriminate; intros K; apply Some_inj in K; subst n; cbn [draws]; rewrite ?count_cons, count_repeat;
     rewrite sub_ok, var_ok, konst_ok by apply penv_ok; cbn [penv]; rewrite H; cbn [same_slot scode Nat.eqb Nat.add];
     rewrite minus_INR by lia; unfold Q2R; cbn; field.
-Qed.
-Lemma filter_same z ds : filter (same_slot z) ds = repeat z (count z ds).
-Proof.
-  induction ds as [|y ds IH]; [reflexivity|]. rewrite count_cons. cbn [filter]. destruct (same_slot z y) eqn:Q; [|exact IH].
-  apply same_slot_eq in Q. subst y. cbn [repeat Nat.add]. now rewrite IH.
 Qed.
 Lemma whole_ok z x a : within (movable z) a = true -> within moved_there (emap to_whole a) = true ->
   den (env (alone S x)) (emap to_whole a) = den (env (Setting.add S z x (nobody S))) a.
@@ -418,12 +406,6 @@ Proof.
         (Sum (support S m 0) (fun x => density S m (theta S) x * (env (alone S x) u * env (alone S x) v))); [ring|].
       unfold mean, mean_at. cbn [draws E]. apply Sum_ext; intros x _. f_equal.
       change (Setting.add S Whole x (nobody S)) with (alone S x). rewrite mul_ok, !var_ok by apply env_ok. reflexivity.
-Qed.
-Lemma filter_apart y z ds : same_slot y z = false -> filter (same_slot y) (filter (except (same_slot z)) ds) = filter (same_slot y) ds.
-Proof.
-  intros H. induction ds as [|x ds IH]; [reflexivity|]. cbn [filter]. unfold except at 1. destruct (same_slot z x) eqn:Q; cbn [negb filter].
-  - apply same_slot_eq in Q. subst x. now rewrite H.
-  - now rewrite IH.
 Qed.
 Lemma by_slots_ok pr i m : holds pr -> probability m = true -> forall zs t a ds, NoDup zs ->
   (forall z, In z zs -> In z (slots i) /\ count z ds = count z (draws i (size S))) -> by_slots pr i m zs t = Some a ->

@@ -290,3 +290,23 @@ Proof.
     rewrite !E_plus, !E_scal, E_const, !first_moment, IH by assumption. fold c. ring.
 Qed.
 End Worlds.
+
+(* How many samples stand at a slot. *)
+Lemma count_repeat z y n : count z (repeat y n) = if same_slot z y then n else O.
+Proof.
+  unfold count. induction n as [|n IH]; cbn [repeat filter]; [now destruct (same_slot z y)|].
+  destruct (same_slot z y); cbn [List.length]; now rewrite IH.
+Qed.
+Lemma count_cons z y ds : count z (y :: ds) = ((if same_slot z y then 1 else 0) + count z ds)%nat.
+Proof. unfold count. cbn [filter]. now destruct (same_slot z y). Qed.
+Lemma filter_same z ds : filter (same_slot z) ds = repeat z (count z ds).
+Proof.
+  induction ds as [|y ds IH]; [reflexivity|]. rewrite count_cons. cbn [filter]. destruct (same_slot z y) eqn:Q; [|exact IH].
+  apply same_slot_eq in Q. subst y. cbn [repeat Nat.add]. now rewrite IH.
+Qed.
+Lemma filter_apart y z ds : same_slot y z = false -> filter (same_slot y) (filter (except (same_slot z)) ds) = filter (same_slot y) ds.
+Proof.
+  intros H. induction ds as [|x ds IH]; [reflexivity|]. cbn [filter]. unfold except at 1. destruct (same_slot z x) eqn:Q; cbn [negb filter].
+  - apply same_slot_eq in Q. subst x. now rewrite H.
+  - now rewrite IH.
+Qed.
