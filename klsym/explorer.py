@@ -86,7 +86,7 @@ def meaningful(sampling: str, use: str, level: str) -> dict[str, tuple[str, ...]
     """The values of the other options that mean something there; no values where the option means nothing.
 
     >>> meaningful("on-policy", "loss", "sequence")["aggregate"]
-    ('sum', 'mean')
+    ('sum', 'mean', 'batch')
     >>> meaningful("on-policy", "loss", "token")["credit"]
     ()
     """

@@ -17,7 +17,7 @@ from random_losses import Case
 # altogether, what is left is rounding.
 FLOOR = 1e-2
 SEED = 20250
-DENSITIES = ("log_q", "log_p", "log_mu", "log_old", "k1", "k2", "k3", "r", "rho", "rho_old", "M", "T")
+PLAIN = ("exp", "log", "sqrt", "abs", "min", "max", "clip", "sg")  # functions of one sample
 DEEP, WIDE = ((), ((), ((), ()))), (((), (), ((), ())), ((), ()))  # 1, 2, 3, 3 tokens; 2, 2, 3, 3, 2, 2
 REWARDS = ("R", "A", "R*A")  # with two values of each, all functions of one sample
 MASK = re.compile(r"\bM\b")
@@ -70,7 +70,7 @@ def _calls_of_rewards(text: str) -> tuple[str, ...]:
     """Functions of R and A alone, such as log(1 + exp(R))."""
     found = []
     for node in ast.walk(ast.parse(text, mode="eval")):
-        named = {x.id for x in ast.walk(node) if isinstance(x, ast.Name)} & {*DENSITIES, "R", "A"}
+        named = {x.id for x in ast.walk(node) if isinstance(x, ast.Name)} - {*PLAIN}
         if isinstance(node, ast.Call) and named and named <= {"R", "A"}:
             found.append(ast.unparse(node))
     return tuple(dict.fromkeys(found))

@@ -466,8 +466,6 @@ def test_the_objectives_over_the_length_are_right() -> None:
     ("loss", "options", "words"),
     [
         ("sqrt(k2)", {"batch": "std"}, "batch std takes exponential polynomials alone"),
-        ("abs(k1)", {"level": "sequence", "aggregate": "mean", "batch": "mean"},
-         "with aggregate mean only"),
         ("R/T", {}, "T in 'R/T' is the length of a sequence, and a single sample has none: choose level"),
         ("1/k1", {"level": "sequence", "aggregate": "mean"}, "division by k1"),
         ("m*k1", {"batch": "leave-one-out", "parameters": ("m",)}, "m in 'm.k1' stands for n - 1"),

@@ -167,9 +167,8 @@ def test_a_bad_parameter_is_answered_by_one_line(form: Any) -> None:
 
 def test_what_the_engine_declines_is_an_answer_too(form: Any) -> None:
     form.boxes["level"].value = "token"
-    form.boxes["weights"].value = "prefix"
-    form.boxes["loss"].value = "abs(rho)*abs(k1)"
-    assert "weights token alone" in shown(form)
+    form.boxes["loss"].value = "whole(rho)"
+    assert "would be a sum of ratios" in shown(form)
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [

@@ -26,13 +26,11 @@ SOURCE = re.compile(r"[\w.-]+/[\w.-]+@[0-9a-f]{12} \S+: |arXiv:\d{4}\.\d{5}|TRL 
 SETTLED = (  # a few seconds in all
     "deepspeed-chat-ppo", "trl-ppo-k3", "slime-reinforce-pp-baseline", "tinker-kl", "trl-rloo",
     "trl-rloo-later", "dr-grpo", "trl-dr-grpo", "verl-k3-plus", "gspo", "gspo-token",
-    "verl-cispo", "prime-rl", "kimi", "gkd", "openrlhf-kd",
+    "verl-cispo", "prime-rl", "kimi", "gkd", "openrlhf-kd", "reinforce-pp",
 )  # fmt: skip
-JUDGED = ("gkd", "openrlhf-kd", "trl-rloo-later", "gspo", "gspo-token", "prime-rl")
+JUDGED = ("gkd", "openrlhf-kd", "trl-rloo-clip", "gspo", "gspo-token", "prime-rl", "reinforce-pp")
 # what the grammar does not say, as somebody would write it
 TRIED = {
-    "reinforce-pp": ("-min(rho*sg(togo(R - beta*k1)), clip(rho, 4/5, 6/5)*sg(togo(R - beta*k1)))", "token"),
-    "trl-rloo-clip": ("-min(rho*sg(loo(R)), clip(rho, 4/5, 6/5)*sg(loo(R)))", "sequence"),
     "gmpo": ("-exp(whole(clip(log_q - log_mu, -1/5, 1/5))/T)*A", "sequence"),
 }
 
