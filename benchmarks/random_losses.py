@@ -88,7 +88,7 @@ def judge_tokens(seed: int, number: int) -> token_loss_judge.Outcome:
 def verdicts(chosen: argparse.Namespace) -> bool:
     """Judge so many verdicts, those in the log included; has any failed?"""
     kind = "slots" * chosen.slots or "clamps" * chosen.clamps
-    log = Path(chosen.log or campaigns.log_of(f"random-losses-{kind}", chosen.seed))
+    log = Path(chosen.log or campaigns.log_of("losses", chosen.seed, f"-{kind}"))
     start, base = time.perf_counter(), campaigns.digest_of("losses")
     one = partial(judge, kind=kind)
     answers = campaigns.resumed(log, chosen.count, one, chosen.seed, chosen.jobs, _print_failed)
@@ -221,7 +221,7 @@ def options(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--count", type=int, default=20_000, help="how many losses (20000)")
     parser.add_argument("--seed", type=int, default=0, help="of the sequence of losses (0)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (one a core)")
-    parser.add_argument("--log", help="where outcomes are kept (build/random-losses-SEED.jsonl)")
+    parser.add_argument("--log", help="where outcomes are kept (build/losses-KIND-SEED-DIGEST.jsonl)")
     parser.add_argument(
         "--slots", action="store_true", help="losses that sum over tokens or samples themselves"
     )

@@ -25,7 +25,7 @@ HOME = Path(__file__).resolve().parents[1]
 STORED = HOME / "benchmarks" / "campaigns.json"
 CHUNK = 10  # cases sent to a process at a time
 BASE = ("klsym/ring.py", "klsym/names.py", "klsym/slots.py", "klsym/statements.py", "klsym/kernel/*.py")
-CASES = ("tests/random_*.py", "tests/fuzzing.py")  # where cases come from
+CASES = ("tests/random_*.py", "tests/clamped_losses.py", "tests/fuzzing.py")  # where cases come from
 # What decides a verdict and what judges it, the reader of losses included; not what prints it.
 DECIDED = (
     *BASE,
@@ -57,9 +57,9 @@ def _digest(patterns: Iterable[str], home: Path) -> str:
     return known.hexdigest()[:16]
 
 
-def log_of(name: str, seed: int) -> Path:
+def log_of(name: str, seed: int, kind: str = "") -> Path:
     """Where outcomes are kept: another file once what it searches, or where cases come from, has changed."""
-    return HOME / "build" / f"{name}-{seed}-{_digest((*COVERS[name], *CASES), HOME)}.jsonl"
+    return HOME / "build" / f"{name}{kind}-{seed}-{_digest((*COVERS[name], *CASES), HOME)}.jsonl"
 
 
 @dataclass(frozen=True)
