@@ -40,6 +40,13 @@ def test_random_losses() -> None:
         assert not outcome.complaints and outcome.target != "refused", outcome
 
 
+def test_a_jump_of_h_is_no_slope() -> None:
+    """h is 0 or 1/2: E_mu[h] does not move but where it jumps, and a difference across a jump is no slope."""
+    loss = "clip(log_p - log_mu, -0.21, -0.21 + k1)/2"
+    outcome = examine(Case(loss, "off-policy", "loss", batch="leave-one-out", ring=False))
+    assert not outcome.complaints and outcome.target == "open", outcome
+
+
 def test_what_is_proved_and_what_is_said() -> None:
     """The identity of the batch is a theorem for every H; what H is stands beside it, by cases."""
     verdict = klsym.explain(PPO, sampling="off-policy", batch="leave-one-out")

@@ -8,7 +8,7 @@ on one sample.  Off-policy E_mu[s] = grad E_mu[log q], and E_mu[h] E_mu[s] has t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -49,7 +49,7 @@ from klsym.render.losses import Written
 from klsym.render.spelling import LATEX, TEXT
 from klsym.statements import Context
 
-STEP = sympy.Rational(1, 10**12)  # along log q, for a slope of h in forty digits
+STEPS = (sympy.Rational(1, 10**12), sympy.Rational(1, 10**14))  # along log q, for slopes of h in forty digits
 TWISTED = 1e-9
 ROWS = {log_q: "q", log_p: "p", log_mu: "mu", log_old: "old"}
 SEVERAL = (2, 11)  # models of three outcomes or more that are tried
@@ -153,6 +153,12 @@ def _off_policy(h: Any) -> str | None:
     return None
 
 
+def _slope(h: Any, at: Mapping[Any, Any], step: Any) -> float | None:
+    """dh/dlog q by central differences."""
+    above, below = (outside.number(h, {**at, log_q: at[log_q] + side * step}) for side in (1, -1))
+    return None if above is None or below is None else float((above - below) / (2 * step))
+
+
 def _curl(h: Any, model: dict[str, Any]) -> float | None:
     """On one model of three outcomes or more, along the logits of the first two."""
     node, given = model["tree"], model["parameters"]
@@ -163,10 +169,10 @@ def _curl(h: Any, model: dict[str, Any]) -> float | None:
     for x in range(len(node["q"])):
         at = {symbol: sympy.log(row[x]) for symbol, row in rows.items()} | fixed
         at |= {symbol: sympy.Rational(row[x]) for symbol, row in rewards.items()} | {length: x + 1}
-        above, below = (outside.number(h, at | {log_q: at[log_q] + side * STEP}) for side in (1, -1))
-        if above is None or below is None:
+        slope, closer = (_slope(h, at, step) for step in STEPS)
+        if slope is None or closer is None or abs(slope - closer) > TWISTED:  # h jumps there
             return None
-        moves.append(float((above - below) / 2 * STEP.q / STEP.p))
+        moves.append(slope)
 
     def moved(j: int) -> tuple[float, float]:
         """d E_mu[h] and d E_mu[log q] along the logit j, of which s(x) = 1[x = j] - q_j."""

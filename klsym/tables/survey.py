@@ -36,6 +36,7 @@ COLUMNS = (
     Column("claim", words("claim"), 0.108),
 )
 LONGEST = 90  # characters of the LaTeX of an objective that is kept
+WIDEST = 70  # of one mean in it, which is not broken over lines
 OTHERS = {
     "zero": "nothing",
     "f-divergence": "neither KL",
@@ -129,8 +130,9 @@ def _objective(verdict: Mapping[str, Any]) -> Cell:
     if verdict["target"] in KNOWN:
         shown = combination_latex(verdict["combination"])
         return math(shown) if len(shown) <= LONGEST else words(combination_text(verdict["combination"]))
-    if verdict["target"] != "zero" and verdict["objective"]:
-        return math(verdict["objective"])
+    aim = verdict["objective"] or ""
+    if verdict["target"] != "zero" and aim and max(map(len, aim.split(r"\right]"))) <= WIDEST:
+        return math(aim)
     return text(OTHERS[verdict["target"]])
 
 
