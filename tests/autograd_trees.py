@@ -126,6 +126,7 @@ class Torch:
 
     def of_batches(self, e: Any) -> Any:
         """E over all batches of mean_i L_i, each sum over the others put in by its values."""
+        assert self.setting.use == "loss", "rewards of batches are judged by enumeration alone"
         n, rows = self.setting.n, self.where.whole
         mass = self.tensor(self.where.chance(rows).value)
         sums = sorted(e.atoms(OverBatch), key=str)
@@ -138,8 +139,6 @@ class Torch:
                     of: (of.of(*OWN), x[batch[i]], x[rest].sum()) for of, x in zip(sums, inner, strict=True)
                 }
                 total = total + self.one_of_batch(e, put, batch[i], n) * mass[list(batch)].prod() / n
-        if self.setting.use == "reward":
-            raise NotImplementedError("rewards of batches")
         return total
 
     def one_of_batch(self, e: Any, put: dict[Any, Any], path: int, n: int) -> Any:
