@@ -24,7 +24,8 @@ from klsym.rocq.accepted import MEANS, MEANS_NOT, accepted, summary
 LEVELS = (
     (
         "kernel, and accepted by the verified checker",
-        "a theorem for all values of the parameters, in every finite setting of full support",
+        "a theorem for all values of the parameters, under its premises, in every finite setting of full"
+        " support",
         "Rocq's kernel, the axioms of its real numbers, the definitions in `rocq/`, and that JSON was"
         " translated faithfully",
         "a setting in which the two sides differ; `Print Assumptions` with another axiom",
@@ -60,9 +61,13 @@ WHAT = {
     "soundness": "Random statements in every setting, about half of them false, through engine, kernel,"
     " literal"
     " oracle and verified checker (`make soundness`)",
-    "losses": "Random losses with clamps, masks and a third policy, of tokens, sequences and batches, and"
-    " such as name their sums: what `explain` prints against a literal oracle that enumerates, also at points"
-    " on their bounds (`make random-losses`)",
+    "losses": "Random losses over all settings and levels, in the ring, outside it and in batches: what"
+    " `explain` prints against a literal oracle that enumerates (`make random-losses`)",
+    "clamped losses": "Random losses with clamps, masks and a third policy, of tokens, sequences and"
+    " batches, every third of which names its sums: against the same oracle, also at points on their bounds"
+    " (`make random-losses`)",
+    "named sums": "Random losses that name their sums over tokens and samples: against the same oracle"
+    " (`make random-losses`)",
     "fuzz": "Random and changed inputs for the parser, the JSON reader, the certificate reader and the"
     " audit's loader:"
     " a result, or an error in one line, within 10 s and 2 GB (`make fuzz`)",
@@ -142,14 +147,15 @@ def claims(known: list[Any], computed: int) -> Iterator[str]:
 
 def verified(known: list[Any]) -> Iterator[str]:
     found, stored = summary(one.verified for one in known), accepted()
-    outside = ", ".join(f"{reason} ({count})" for reason, count in found["outside"].items())
+    reasons = ", ".join(f"{reason} ({count})" for reason, count in found["outside"].items())
+    outside = f" Outside: {reasons}." if reasons else ""
     yield f"{MEANS}\n"
     yield (
         f"It accepts {found['accepted']} of {found['parts']} parts, refuses {stored['refused']} wrong"
         f" versions of them,"
         f" and {stored['headlines']} theorems are restated by hand in plain definitions and derived from"
         f" its verdict"
-        f" (`make rocq`). Outside: {outside}.\n"
+        f" (`make rocq`).{outside}\n"
     )
     yield "What it leaves open:\n"
     yield from (f"- **{head}**: {body}" for head, body in MEANS_NOT.items())
@@ -167,6 +173,9 @@ def tried(found: list[Campaign]) -> Iterator[str]:
         yield table(one.counts, [one.counts.values()])
         if one.reasons:
             yield "\n" + table(("not answered, because", "losses"), one.reasons.items())
+        if one.settings:
+            first = next(iter(one.settings.values()))
+            yield "\n" + table(("setting", *first), [[name, *n.values()] for name, n in one.settings.items()])
         yield f"\nSeed {one.seed}, {one.seconds} s, sources `{one.base}`.\n"
     missing = [name for name in WHAT if name not in {one.name for one in found}]
     if missing:

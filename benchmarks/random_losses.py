@@ -88,15 +88,16 @@ def judge_tokens(seed: int, number: int) -> token_loss_judge.Outcome:
 def verdicts(chosen: argparse.Namespace) -> bool:
     """Judge so many verdicts, those in the log included; has any failed?"""
     kind = "slots" * chosen.slots or "clamps" * chosen.clamps
-    log = Path(chosen.log or campaigns.log_of("losses", chosen.seed, f"-{kind}"))
-    start, base = time.perf_counter(), campaigns.digest_of("losses")
+    name = {"": "losses", "slots": "named sums", "clamps": "clamped losses"}[kind]
+    log = Path(chosen.log or campaigns.log_of(name, chosen.seed))
+    start, base = time.perf_counter(), campaigns.digest_of(name)
     one = partial(judge, kind=kind)
     answers = campaigns.resumed(log, chosen.count, one, chosen.seed, chosen.jobs, _print_failed)
     print(table(answers))
     print(_in_short(answers, time.perf_counter() - start))
-    if chosen.clamps:
-        seconds = sum(answer["seconds"] for answer in answers)
-        campaigns.record("losses", counted(answers), chosen.seed, seconds, base, reasons=reasons(answers))
+    seconds = sum(answer["seconds"] for answer in answers)
+    shares = {"reasons": reasons(answers), "settings": by_setting(answers)}
+    campaigns.record(name, counted(answers), chosen.seed, seconds, base, **shares)
     return any(answer["complaints"] for answer in answers)
 
 
@@ -153,9 +154,23 @@ def counted(answers: list[dict[str, Any]]) -> dict[str, int]:
     return {"losses": len(answers), **counts, **times}
 
 
+def by_setting(answers: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
+    """Losses, open ones, refused ones and complaints, by level, batch and sampling."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for answer in answers:
+        words = answer["room"].split(", ")
+        at = next(i for i, word in enumerate(words) if word in ("loss", "reward"))
+        found.setdefault(", ".join((*words[:at], words[at + 1])), []).append(answer)
+    counts = {room: counted(there) for room, there in sorted(found.items())}
+    shown = ("losses", "open", "refused", "contradicted")
+    return {room: {name: counts[room][name] for name in shown} for room in counts}
+
+
 def reasons(answers: list[dict[str, Any]]) -> dict[str, int]:
-    return {f"{of}: {reason}": len(found) for of in ("open", "refused") for reason, found in
-            because(answers, of).items()}  # fmt: skip
+    kinds = (("open", because(answers, "open")), ("refused", because(answers, "refused")))
+    return {
+        f"{of}: {reason.removeprefix('open: ')}": len(n) for of, found in kinds for reason, n in found.items()
+    }
 
 
 def _in_short(answers: list[dict[str, Any]], seconds: float) -> str:

@@ -48,7 +48,8 @@ def main(argv: list[str] | None = None) -> int:
     argv: the words after `klsym`; those of the process if None.
     """
     try:
-        options = build_parser().parse_args(_guard_minus(sys.argv[1:] if argv is None else argv))
+        words = sys.argv[1:] if argv is None else argv
+        options = build_parser(*words[:1]).parse_args(_guard_minus(words))
         module, _, name = options.run.partition(":")
         run: Callable[[argparse.Namespace], int] = getattr(
             importlib.import_module(f"klsym.commands.{module}"), name
@@ -92,19 +93,21 @@ def _guard_minus(argv: list[str]) -> list[str]:
     return [f" {a}" if a.startswith("-") and (a not in known or a.startswith(losses)) else a for a in argv]
 
 
-def build_parser() -> Parser:
-    """All commands with their options; `run` of what is parsed says which function of klsym.commands runs."""
+def build_parser(asked: str = "") -> Parser:
+    """All commands with their options; `run` of what is parsed says which function of klsym.commands runs.
+
+    asked: the command; of one about losses the others are left out.
+    """
     parser = Parser(prog="klsym", description="Proves what a KL penalty really optimises.")
     parser.add_argument("--version", action="version", version=f"klsym {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    _add_explain(commands)
-    _add_compare(commands)
-    _add_optimum(commands)
-    _add_catalogue(commands)
-    _add_divergence(commands)
-    _add_recommend(commands)
-    _add_audit(commands)
-    _add_ledger_commands(commands)
+    of_losses = {
+        "explain": _add_explain, "compare": _add_compare, "optimum": _add_optimum,
+        "catalogue": _add_catalogue, "divergence": _add_divergence, "recommend": _add_recommend,
+        "audit": _add_audit,
+    }  # fmt: skip
+    for add in (of_losses[asked],) if asked in of_losses else (*of_losses.values(), _add_ledger_commands):
+        add(commands)
     return parser
 
 

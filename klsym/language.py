@@ -79,6 +79,8 @@ WHOLE = {
     "importance_weight": "rho", "importance_weights": "rho", "importance_ratio": "rho",
     "prob_ratio": "rho", "policy_ratio": "rho", "adv": "A", "advs": "A", "advantage": "A", "advantages": "A",
     **dict.fromkeys(("log_ratio", "logratio", "logr"), "k1 for log q - log p, or log_q - log_mu"),
+    **dict.fromkeys(("kl", "approx_kl", "kl_div", "kld", "kl_loss"), "the estimator it is: k1, k2 or k3"),
+    **dict.fromkeys(("pi", "pi_theta"), "exp(log_q)"), "pi_ref": "exp(log_p)", "pi_old": "exp(log_mu)",
     "reward": "R", "rewards": "R", "ret": "R", "returns": "R", "mask": "M", "loss_mask": "M",
 }  # fmt: skip
 
@@ -243,7 +245,8 @@ class Estimator(Function):
     @property
     def slot(self) -> str:
         """The slot that the log densities are of; empty for a single sample."""
-        return str(self.args[0]).partition("[")[2].removesuffix("]")
+        of = self.args[0]
+        return (of.name if of.is_Symbol else str(of)).partition("[")[2].removesuffix("]")
 
     def _eval_is_extended_real(self) -> bool:
         return True

@@ -24,7 +24,7 @@ from sympy import Abs, Max, Min, Pow, Rational, exp, log, sqrt
 
 from klsym.errors import UsageError
 from klsym.language import ATOMS, PARAMETERS, clip, k, meant_by, parameter, sg
-from klsym.names import PROBABILITIES
+from klsym.names import PROBABILITIES, is_declarable
 from klsym.sums import (
     DENSITIES,
     After,
@@ -53,6 +53,7 @@ SHOWN = 60  # characters of a name in a message
 MAX_DIGITS = 1000  # of a number as it is written; fewer than MAX_BITS allow
 NUMBER = re.compile(r"\d+(\.\d*)?([eE][+-]?\d{1,3})?|\.\d+([eE][+-]?\d{1,3})?")
 PARAMETER = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
+OF_ANSWERS = frozenset({"b", "c", "e", "f", "h", "std", "K", "P", "Phi"})  # as in r <= e
 
 
 def parse(text: str, parameters: Iterable[str] = ()) -> Any:
@@ -61,6 +62,16 @@ def parse(text: str, parameters: Iterable[str] = ()) -> Any:
     parameters: names declared beside lam, beta, eps, alpha, n, T.
     """
     return _Reader(text, parameters).read()
+
+
+def parse_asked(text: str, parameters: Iterable[str] = ()) -> Any:
+    """`parse`, where no parameter has a name that answers use."""
+    names = parameters if isinstance(parameters, str) else tuple(parameters)
+    expression = parse(text, names)
+    for name in names:
+        if name in OF_ANSWERS or not is_declarable(name):
+            raise UsageError(f"parameter {name!r}: a new plain name expected; answers use this one")
+    return expression
 
 
 def syntax(text: str, **options: Any) -> Any:

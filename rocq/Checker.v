@@ -1,14 +1,14 @@
 (* The checker, and the theorem about it: what it accepts holds in every setting, for all parameter values. *)
 From Coq Require Import Reals List Lra Lia ZArith QArith Qreals Bool.
 From Coquelicot Require Import Coquelicot.
-From Klsym Require Import Sums Setting Ring Statements Rules.
+From Klsym Require Import Sums Tokens Setting Ring Statements Densities Rules.
 Import ListNotations.
 Open Scope R_scope.
 
 (* ---------- rows: what is never negative ---------- *)
 Inductive kind := Tangent | Square (region : option nat) | Variance.
 (* scale factor^2 E_m[exp(v) ..]: exp(of) - 1 - of, a of^2, or the variance of of *)
-Record row := Row { shape : kind; scale_ : term; factor : ep; at_index : index; place : measure; weight : ep; of : ep }.
+Record row := Row { shape : kind; scale_ : term; factor : ep; at_index : index; at_measure : measure; weight : ep; of : ep }.
 Record assumptions := Assume {
   assumed : premises;
   positive : list nat;                 (* parameters, by number *)
@@ -25,19 +25,19 @@ Definition row_side (a : assumptions) (r : row) : option side :=
   if positive_term a (scale_ r) && constant (factor r) then
     match shape r, polynomial (weight r), polynomial (of r) with
     | Tangent, Some v, Some u =>
-        Some [(c, [Mean (at_index r) (place r) (mul (exp_ v) (sub (sub (exp_ u) one) (tidy (of r))))])]
+        Some [(c, [Mean (at_index r) (at_measure r) (mul (exp_ v) (sub (sub (exp_ u) one) (tidy (of r))))])]
     | Square g, Some v, _ =>
         let b := mul (exp_ v) (mul (tidy (of r)) (tidy (of r))) in
         match g with
-        | None => Some [(c, [Mean (at_index r) (place r) b])]
+        | None => Some [(c, [Mean (at_index r) (at_measure r) b])]
         | Some i => match nth_error (regions a) i with
-            | Some (m, g) => guard (Nat.eqb (mcode m) (mcode (place r)) && Nat.eqb (icode Single) (icode (at_index r)))
-                [(c, [Mean Single (place r) (mul b (tidy g))])]
+            | Some (m, g) => guard (Nat.eqb (mcode m) (mcode (at_measure r)) && Nat.eqb (icode Single) (icode (at_index r)))
+                [(c, [Mean Single (at_measure r) (mul b (tidy g))])]
             | None => None end end
     | Variance, Some [], _ =>
-        let x := Mean (at_index r) (place r) (tidy (of r)) in
-        guard (probability (place r))
-          [(c, [Mean (at_index r) (place r) (mul (tidy (of r)) (tidy (of r)))]); (opp c, [x; x])]
+        let x := Mean (at_index r) (at_measure r) (tidy (of r)) in
+        guard (probability (at_measure r) && negb (stepwise (at_index r)))
+          [(c, [Mean (at_index r) (at_measure r) (mul (tidy (of r)) (tidy (of r)))]); (opp c, [x; x])]
     | _, _, _ => None end
   else None.
 Fixpoint rows_side (a : assumptions) (l : list row) : option side :=
@@ -71,7 +71,7 @@ Notation env_ok := (env_ok S par par_ok). Notation penv_ok := (penv_ok par par_o
 
 Definition satisfied (a : assumptions) : Prop :=
   holds S par (assumed a) /\ (forall i, In i (positive a) -> 0 < par i true) /\
-  (forall m g, In (m, g) (regions a) -> at_place S m (fun w => 0 <= den (env w) g)).
+  (forall m g, In (m, g) (regions a) -> wherever S m (fun w => 0 <= den (env w) g)).
 Definition true_part (c : part) : Prop :=
   match rel c with Equal => dside (left c) = dside (right c) | AtMost => dside (left c) <= dside (right c) end.
 
@@ -100,14 +100,14 @@ Proof.
 Qed.
 Lemma tangent u : 0 <= exp u - 1 - u.
 Proof. pose proof (exp_ineq1_le u). lra. Qed.
-Lemma variance m i f : probability m = true -> 0 <= mean S m i (fun w => f w * f w) - mean S m i f * mean S m i f.
+Lemma variance m i f : probability m = true -> stepwise i = false -> 0 <= mean S m i (fun w => f w * f w) - mean S m i f * mean S m i f.
 Proof.
-  intros M. set (c := mean S m i f).
-  replace (mean S m i (fun w => f w * f w) - c * c) with (mean S m i (fun w => (f w - c) * (f w - c))).
-  - apply mean_nonneg. intros w. apply Rle_0_sqr.
-  - unfold mean, mean_at. rewrite (E_ext S m _ _ _ _ (fun w => f w * f w + ((- 2 * c) * f w + c * c))) by (intros; ring).
+  intros M T. rewrite !plain_mean by exact T. set (c := E S m (theta S) 0 (draws i (size S)) f).
+  replace (_ - c * c) with (E S m (theta S) 0 (draws i (size S)) (fun w => (f w - c) * (f w - c))).
+  - apply E_nonneg. intros w. apply Rle_0_sqr.
+  - rewrite (E_ext S m _ _ _ _ (fun w => f w * f w + ((- 2 * c) * f w + c * c))) by (intros; ring).
     rewrite !E_plus, (E_scal S m _ _ _ (- 2 * c)), E_const by (now destruct m).
-    change (E S m (theta S) 0 (draws i (size S)) f) with c. ring.
+    fold c. ring.
 Qed.
 Lemma row_ok a r z : satisfied a -> row_side a r = Some z -> 0 <= dside z.
 Proof.
@@ -116,7 +116,7 @@ Proof.
   set (c := mul _ _). assert (Cp : 0 <= den (penv par) c).
   { unfold c. rewrite !mul_ok by apply penv_ok. cbn [den]. rewrite Rplus_0_r.
     apply Rmult_le_pos; [exact G|]. apply Rle_0_sqr. }
-  clearbody c. destruct r as [k sc f j m v o]. cbn [shape weight of place at_index].
+  clearbody c. destruct r as [k sc f j m v o]. cbn [shape weight of at_measure at_index].
   destruct k as [|g|]; destruct (polynomial v) as [v'|] eqn:V; try discriminate.
   - destruct (polynomial o) as [u|] eqn:U; [|discriminate]. intros H. apply Some_inj in H; subst z.
     cbn [Statements.dside dproduct Statements.datom]. rewrite Rplus_0_r, Rmult_1_r.
@@ -137,13 +137,13 @@ Proof.
       rewrite mul_ok, tidy_ok by apply env_ok. apply Rmult_le_pos; [apply B|now apply Ag].
     + intros H. apply Some_inj in H; subst z. cbn [Statements.dside dproduct Statements.datom].
       rewrite Rplus_0_r, Rmult_1_r. apply Rmult_le_pos; [exact Cp|]. now apply mean_nonneg.
-  - destruct v' as [|]; [|discriminate]. unfold guard. destruct (probability m) eqn:M; [|discriminate].
-    intros H. apply Some_inj in H; subst z. cbn [Statements.dside dproduct Statements.datom at_index].
+  - destruct v' as [|]; [|discriminate]. unfold guard. destruct (_ && _)%bool eqn:M; [|discriminate].
+    apply andb_prop in M as [M T]. apply negb_true_iff in T. intros H. apply Some_inj in H; subst z. cbn [Statements.dside dproduct Statements.datom at_index].
     rewrite opp_ok by apply penv_ok.
-    pose proof (variance m j (fun w => den (env w) (tidy o)) M) as Va.
+    pose proof (variance m j (fun w => den (env w) (tidy o)) M T) as Va.
     set (d := mean S m j (fun w => den (env w) (tidy o))) in *.
     replace (mean S m j (fun w => den (env w) (mul (tidy o) (tidy o))))
-      with (mean S m j (fun w => den (env w) (tidy o) * den (env w) (tidy o))) by (apply E_ext; intros w; now rewrite mul_ok by apply env_ok).
+      with (mean S m j (fun w => den (env w) (tidy o) * den (env w) (tidy o))) by (apply mean_at_ext; intros w; now rewrite mul_ok by apply env_ok).
     nra.
 Qed.
 Lemma rows_ok a l z : satisfied a -> rows_side a l = Some z -> 0 <= dside z.

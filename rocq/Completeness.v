@@ -5,7 +5,7 @@
    a polynomial. *)
 From Coq Require Import Reals List Lra Lia ZArith QArith Qreals Bool.
 From Coquelicot Require Import Coquelicot.
-From Klsym Require Import Sums Setting Ring Statements Rules Checker Softmax.
+From Klsym Require Import Sums Tokens Setting Ring Statements Rules Checker Softmax.
 Import ListNotations.
 Open Scope R_scope.
 
@@ -114,16 +114,18 @@ Lemma seen_ok l w k v : invertible v = true -> seen_from l w k v <> 0.
 Proof. destruct v as [[] [] sg|i []]; cbn; try discriminate; intros _; [lra|apply par_ok]. Qed.
 Lemma slope_k1_inv v d : slope_k1 v = Some d -> invertible v = false.
 Proof. destruct v as [[] []|]; cbn; congruence. Qed.
-Lemma seen_slope l k v : is_derive (fun k => seen l k v) k
-  (match slope_k1 v with Some d => dmon (seen l k) d | None => 0 end).
+Lemma seen_slope l w k v : is_derive (fun k => seen_from l w k v) k
+  (match slope_k1 v with Some d => dmon (seen_from l w k) d | None => 0 end).
 Proof.
-  unfold seen. destruct v as [[] [| | | | | |i|[|i] d] sg|]; cbn [slope_k1 seen_from dmon]; try apply derive_const.
+  destruct v as [[] [| | | | | |i|[|i] d] sg|]; cbn [slope_k1 seen_from dmon]; try apply derive_const.
   - apply (is_derive_id (K := R_AbsRing)).
   - rewrite power_1, Rmult_1_r. apply g_ok.
   - rewrite power_1, Rmult_1_r. cbn [seen_from]. apply derive_const.
 Qed.
+Lemma seen_derive_k l a w k : is_derive (fun k => den (seen_from l w k) a) k (den (seen_from l w k) (dk1 a)).
+Proof. apply (derive_by_ok slope_k1 slope_k1_inv (fun v k => seen_from l w k v)); [intros; now apply seen_ok|intros; apply seen_slope]. Qed.
 Lemma seen_derive l a k : is_derive (fun k => den (seen l k) a) k (den (seen l k) (dk1 a)).
-Proof. apply (derive_by_ok slope_k1 slope_k1_inv (fun v k => seen l k v)); [intros; now apply seen_ok|intros; apply seen_slope]. Qed.
+Proof. apply seen_derive_k. Qed.
 Lemma seen_derive_w l a w k : is_derive (fun w => den (seen_from l w k) a) w (den (seen_from l w k) (derive_by slope_w a)).
 Proof.
   apply (derive_by_ok slope_w) with (f := fun v w => seen_from l w k v).
@@ -155,52 +157,67 @@ Lemma b3_sum : Sum three b3 = 1. Proof. unfold b3. rewrite vec_sum. ring. Qed.
 Lemma beside_pos y z x : e * exp (- y) + e * exp (- z) < 1 -> 0 < beside y z x.
 Proof. intros H. apply vec_pos; [| |lra]; apply Rmult_lt_0_compat; auto; apply exp_pos. Qed.
 Lemma beside_sum y z : Sum three (beside y z) = 1. Proof. unfold beside. rewrite vec_sum. ring. Qed.
-Definition f3 (i d : nat) (l : R) (x : nat) : R := match i with O => g d (l - ln (p3 x)) | _ => 0 end.
+Definition f3 (i d : nat) (l : R) (x : @segment nat) : R :=
+  match i with O => g d (l - ln (product (fun _ => p3) (fst x) (snd x))) | _ => 0 end.
 Lemma f3_diff i d l x : is_derive (fun l => f3 i d l x) l (f3 i (S d) l x).
 Proof.
-  destruct i; cbn [f3]; [|apply derive_const].
-  rewrite <- (Rmult_1_r (g (S d) (l - ln (p3 x)))). apply (derive_comp (g d)); [apply g_ok|].
-  apply (is_derive_ext (fun l => l + - ln (p3 x))); [intros; reflexivity|].
+  destruct i; cbn [f3]; [|apply derive_const]. set (c := ln _).
+  rewrite <- (Rmult_1_r (g (S d) (l - c))). apply (derive_comp (g d)); [apply g_ok|].
+  apply (is_derive_ext (fun l => l + - c)); [intros; reflexivity|].
   replace 1 with (1 + 0) by ring. apply derive_plus; [apply (is_derive_id (K := R_AbsRing))|apply derive_const].
 Qed.
 Definition setting3 (u : nat -> R) : setting :=
-  softmax nat three (fun i => i) b3 u p3 mu3 b3_pos b3_sum (fun x => beside_pos k k' x p_small) (beside_sum k k')
-    (fun x => beside_pos w w' x mu_small) (beside_sum w w') (fun _ _ => 0) (fun _ => 0) (fun _ => 1)
-    (fun _ => R1_neq_R0) 2 (le_n 2) f3 f3_diff.
+  softmax nat (one_token three) 0 ltac:(discriminate) (fun i => [i]) ltac:(discriminate)
+    (fun _ => b3) (fun _ => u) (fun _ => p3) (fun _ => mu3)
+    (fun _ => b3_pos)
+    (fun _ x => beside_pos k k' x p_small) (fun v => one_token_next three p3 v (beside_sum k k'))
+    (fun _ x => beside_pos w w' x mu_small) (fun v => one_token_next three mu3 v (beside_sum w w'))
+    (fun _ _ _ => 0) (fun _ _ => 0) 2 (le_n 2) f3 f3_diff.
 Lemma setting3_of_k1 u : of_k1 (setting3 u) g. Proof. intros d l x. reflexivity. Qed.
-Lemma setting3_q u x : q0 (setting3 u) x = b3 x. Proof. apply softmax_q. Qed.
+Lemma setting3_q u x : q0 (setting3 u) (sole x) = b3 x.
+Proof. etransitivity; [apply softmax_q; intros v; apply (one_token_next three b3 v b3_sum)|]. cbn. ring. Qed.
+Lemma setting3_p u x : p (setting3 u) (sole x) = p3 x. Proof. unfold p. cbn. ring. Qed.
+Lemma setting3_mu u x : mu (setting3 u) (sole x) = mu3 x. Proof. unfold mu. cbn. ring. Qed.
 Lemma ln_ratio z : ln e - ln (e * exp (- z)) = z.
 Proof. rewrite ln_mult, ln_exp by (auto; apply exp_pos). ring. Qed.
 Definition at3 (x : nat) : var -> R := seen_from (ln (b3 x)) (ln (b3 x) - ln (mu3 x)) (ln (b3 x) - ln (p3 x)).
-Lemma env3 u (x : nat) v : no_score v = true -> env (setting3 u) par (alone (setting3 u) x) v = at3 x v.
+Lemma env3 u (x : nat) v : no_score v = true -> env (setting3 u) par (alone (setting3 u) (sole x)) v = at3 x v.
 Proof.
   intros V. destruct v as [[] b sg|i nz]; try discriminate; [|reflexivity].
-  destruct b as [| | | | | |j|j d]; try discriminate; try reflexivity; rewrite env_sum by easy;
-    (etransitivity; [apply Rplus_0_r|]); cbn [each]; rewrite ?setting3_q; try reflexivity.
+  destruct b as [| | | | | |j|[|j] d]; try discriminate; try reflexivity; rewrite env_sum by easy;
+    (etransitivity; [apply Rplus_0_r|]); cbn [each]; rewrite ?setting3_q, ?setting3_p, ?setting3_mu; try reflexivity.
+  - unfold given. cbn. ring.
+  - etransitivity; [apply setting3_of_k1|]. now rewrite setting3_p.
 Qed.
+(* the gradient of E_q[c s] along the logit u *)
+Lemma along_logit c u : within no_score c = true -> mean (setting3 u) Mq Single (fun w => den (env (setting3 u) par w) (times_score c)) =
+  Sum three (fun x => b3 x * (den (at3 x) c * (u x - Sum three (fun y => b3 y * u y)))).
+Proof.
+  intros V. unfold mean, mean_at. cbn [draws E spread stepwise support].
+  rewrite (one_token_outcomes (setting3 u) three eq_refl eq_refl), Sum_map. symmetry.
+  apply (Sum_ext three). intros x _. f_equal; [symmetry; apply setting3_q|].
+  change (Setting.add (setting3 u) Whole (sole x) (nobody (setting3 u))) with (alone (setting3 u) (sole x)).
+  unfold times_score. rewrite mul_ok, tidy_ok, var_ok by apply (env_ok _ _ par_ok).
+  rewrite (within_ok no_score _ (at3 x) (env3 u x) c V). f_equal.
+  unfold score. rewrite env_sum by easy. etransitivity; [|symmetry; apply Rplus_0_r]. symmetry.
+  transitivity (s (setting3 u) (sole x)); [reflexivity|]. unfold setting3, sole. rewrite softmax_score by (intros v; apply (one_token_next three b3 v b3_sum)). reflexivity.
+Qed.
+Lemma two_alike (C : nat -> R) :
+  (forall u, Sum three (fun x => b3 x * (C x * (u x - Sum three (fun y => b3 y * u y)))) = 0) -> C O = C 1%nat.
+Proof.
+  intros K. pose proof (K (vec 1 0 0)) as K0. pose proof (K (vec 0 1 0)) as K1. unfold three, b3 in K0, K1. cbn [Sum vec] in K0, K1.
+  assert (D : e * (C O - C 1%nat) = 0) by lra.
+  apply Rmult_integral in D as [D|D]; lra.
+Qed.
+Lemma at3_0 c : den (at3 0) c = den (seen_from (ln e) w k) c.
+Proof. unfold at3, mu3, p3, beside; cbn [b3 vec]; now rewrite !ln_ratio. Qed.
+Lemma at3_1 c : den (at3 1) c = den (seen_from (ln e) w' k') c.
+Proof. unfold at3, mu3, p3, beside; cbn [b3 vec]; now rewrite !ln_ratio. Qed.
 Lemma same_value c : within no_score c = true ->
   (forall u, mean (setting3 u) Mq Single (fun w => den (env (setting3 u) par w) (times_score c)) = 0) ->
   den (seen_from (ln e) w k) c = den (seen_from (ln e) w' k') c.
 Proof.
-  intros V H. set (C := fun x => den (at3 x) c).
-  assert (K : forall u, e * (C O * (u O - (e * u O + e * u 1%nat + (1 - (e + e)) * u 2%nat)))
-    + e * (C 1%nat * (u 1%nat - (e * u O + e * u 1%nat + (1 - (e + e)) * u 2%nat)))
-    + (1 - (e + e)) * (C 2%nat * (u 2%nat - (e * u O + e * u 1%nat + (1 - (e + e)) * u 2%nat))) = 0).
-  { intros u. rewrite <- (H u). unfold mean, mean_at. cbn [draws E].
-    transitivity (Sum three (fun x => b3 x * (C x * (u x - Sum three (fun y => b3 y * u y))))).
-    - unfold three, b3. cbn [Sum vec]. ring.
-    - apply (Sum_ext three). intros x _. f_equal; [symmetry; apply setting3_q|].
-      change (Setting.add (setting3 u) Whole x (nobody (setting3 u))) with (alone (setting3 u) x).
-      unfold times_score. rewrite mul_ok, tidy_ok, var_ok by apply (env_ok _ _ par_ok).
-      rewrite (within_ok no_score _ (at3 x) (env3 u x) c V). fold (C x). f_equal.
-      unfold score. rewrite env_sum by easy. etransitivity; [|symmetry; apply Rplus_0_r]. symmetry.
-      unfold setting3. apply softmax_score. }
-  pose proof (K (vec 1 0 0)) as K0. pose proof (K (vec 0 1 0)) as K1. cbn [vec] in K0, K1.
-  assert (D : e * (C O - C 1%nat) = 0) by lra.
-  apply Rmult_integral in D as [D|D]; [lra|].
-  assert (V0 : C O = den (seen_from (ln e) w k) c) by (unfold C, at3, mu3, p3, beside; cbn [b3 vec]; now rewrite !ln_ratio).
-  assert (V1 : C 1%nat = den (seen_from (ln e) w' k') c) by (unfold C, at3, mu3, p3, beside; cbn [b3 vec]; now rewrite !ln_ratio).
-  rewrite <- V0, <- V1. lra.
+  intros V H. rewrite <- at3_0, <- at3_1. apply (two_alike (fun x => den (at3 x) c)). intros u. rewrite <- along_logit by exact V. apply H.
 Qed.
 End Three.
 
@@ -338,7 +355,7 @@ Qed.
 Lemma solved S : of_k1 S g -> mean S Mq Single (fun w => den (env S par w) (times_score (coefficient f))) = 0.
 Proof.
   intros G. destruct ok as [_ [_ [_ [_ [T [_ [_ [_ [c [C1 C2]]]]]]]]]].
-  unfold mean, mean_at. cbn [draws E support].
+  unfold mean, mean_at. cbn [draws E spread stepwise support].
   rewrite (Sum_ext _ _ (fun x => den (penv par') (tidy c) * (q0 S x * s S x))).
   - rewrite Sum_scal, score_mean_zero. ring.
   - intros x _. change (Setting.add S Whole x (nobody S)) with (alone S x).

@@ -1,8 +1,8 @@
 (* The headline theorems in plain words, each from what the checker accepted of an exported certificate. *)
 From Coq Require Import Reals List Lra ZArith QArith Qreals String.
 From Coquelicot Require Import Coquelicot.
-From Klsym Require Import Sums Setting Ring Statements Rules Checker Completeness Models Parts Plain.
-Require Parts_gradient Parts_offpolicy Parts_value Parts_neighbour.
+From Klsym Require Import Sums Tokens Setting Ring Statements Rules Checker Completeness Combinations Models Fields Scripts Parts Plain.
+Require Parts_gradient Parts_offpolicy Parts_value Parts_neighbour Parts_sequence.
 Import ListNotations.
 Open Scope R_scope.
 
@@ -10,9 +10,9 @@ Open Scope R_scope.
 Ltac accepted K all name S par :=
   let l := lazymatch type of all with all_mean ?l => l end in
   let s := eval vm_compute in (part_named l name) in
-  assert (K : last_holds S par (Models.parts s)) by
+  assert (K : last_holds S par (Scripts.parts s)) by
     (apply (last_ok s); [exact (named_means l name all)|reflexivity|intros; exact R1_neq_R0|apply satisfied_nothing]);
-  let c := eval vm_compute in (rev (Models.parts s)) in
+  let c := eval vm_compute in (rev (Scripts.parts s)) in
   lazymatch c with ?c :: _ => change (true_part S par c) in K end;
   data K.
 
@@ -78,7 +78,7 @@ Proof.
   accepted K Parts_offpolicy.all_hold "offpolicy.detach-trap part 2"%string S ones. loss_then K. target.
 Qed.
 Theorem equal_at_each_sample :
-  gradient_at S (times S (sg S (rho S)) (k2 S)) (here S 0) = gradient_at S (times S (rho S) (k3 S)) (here S 0).
+  gradient_at S (times S (sg S (rho S)) (k2 S)) (sample_at_hand S) = gradient_at S (times S (rho S) (k3 S)) (sample_at_hand S).
 Proof.
   accepted K Parts_offpolicy.all_hold "offpolicy.samplewise-equal part 1"%string S ones. rewrite !at_hand.
   etransitivity; [|etransitivity; [exact K|]]; [|symmetry]; apply losses; value.
@@ -88,7 +88,7 @@ Qed.
 Theorem rho_k3_value : average S Mmu (now S (times S (rho S) (k3 S))) = KL S (q0 S) (p S).
 Proof.
   accepted K Parts_offpolicy.all_hold "offpolicy.rho-k3 part 2"%string S ones.
-  etransitivity; [|etransitivity; [exact K|]]; [apply averages; value|unfold KL, mean, mean_at; cbn [draws E support]; sums].
+  etransitivity; [|etransitivity; [exact K|]]; [apply averages; value|unfold KL, mean, mean_at; cbn [draws E spread stepwise support]; sums].
 Qed.
 
 (* a penalty in the reward *)
@@ -97,6 +97,47 @@ Theorem k1_in_reward_and_in_loss :
 Proof.
   accepted K Parts_neighbour.all_hold "neighbour.in-reward-and-in-loss part 3"%string S ones.
   etransitivity; [|etransitivity; [exact K|]]; [f_equal; [apply averages; value|apply losses; value]|target].
+Qed.
+
+(* the steps of a sequence *)
+Theorem causality (A : outcome S -> R) : step_average S Mq (fun c => A (past_ c) * s S (now_ c)) = 0.
+Proof.
+  accepted K Parts_sequence.all_hold "sequence.causality part 1"%string (with_any S A) ones.
+  change (step_average (with_any S A) Mq (fun c => A (past_ c) * s (with_any S A) (now_ c)) = 0).
+  etransitivity; [|exact K]. apply step_averages; value.
+Qed.
+Theorem chain_rule_of_KL : KL S (q0 S) (p S) = step_average S Mq (fun c => now S (k1 S) (now_ c)).
+Proof.
+  accepted K Parts_sequence.all_hold "sequence.chain-rule part 1"%string S ones.
+  etransitivity; [|etransitivity; [exact K|symmetry; apply step_averages; value]].
+  unfold KL, mean, mean_at; cbn [draws E spread stepwise support]; sums.
+Qed.
+Theorem token_k1_loss : expected_step_gradient S Mq (k1 S) = 0.
+Proof.
+  accepted K Parts_sequence.all_hold "sequence.length-normalised-k1 part 3"%string S ones.
+  etransitivity; [|exact K]. apply step_losses; value.
+Qed.
+(* the reward to go: each token is charged for the log ratios from it to the end *)
+Theorem reward_to_go :
+  step_average S Mq (fun c => (now S (k1 S) (now_ c) + now S (k1 S) (future_ c)) * s S (now_ c)) = grad_reverse_KL S.
+Proof.
+  accepted K Parts_sequence.all_hold "sequence.cumulative part 1"%string S ones.
+  etransitivity; [|etransitivity; [exact K|target]]. apply step_averages; value.
+Qed.
+(* the k2 loss of each token misses what follows it *)
+Theorem token_k2_loss : expected_step_gradient S Mq (k2 S) =
+  grad_reverse_KL S + step_average S Mq (fun c => - now S (k1 S) (future_ c) * s S (now_ c)).
+Proof.
+  accepted K Parts_sequence.all_hold "sequence.token-loss-partial part 1"%string S ones.
+  etransitivity; [|etransitivity; [exact K|]]; [apply step_losses; value|]. f_equal; [target|symmetry; apply step_averages; value].
+Qed.
+(* off-policy, each token weighted by the ratio of all tokens up to it *)
+Theorem prefix_weighted_k1_loss :
+  step_average S Mmu (fun c => Derive (fun t => let ratio x := exp (ln (q S t x) - ln (mu S x)) in
+    ratio (past_ c) * ratio (now_ c) * (ln (q S t (now_ c)) - ln (p S (now_ c)))) (theta S)) = grad_reverse_KL S.
+Proof.
+  accepted K Parts_neighbour.all_hold "neighbour.offpolicy-sequence-k3 part 2"%string S ones.
+  etransitivity; [|etransitivity; [exact K|]]; [apply step_averages; intros c y; apply Derive_ext; value|target].
 Qed.
 End Theorems.
 
@@ -127,14 +168,21 @@ Qed.
 Theorem k2_is_a_biased_value : exists S, average S Mq (now S (k2 S)) <> KL S (q0 S) (p S).
 Proof.
   refuted Parts_value.all_hold "value.k2-biased part 1"%string S K. exists S. intros H. apply K.
-  etransitivity; [|etransitivity; [exact H|]]; [symmetry; apply averages; value|unfold KL, mean, mean_at; cbn [draws E support]; sums].
+  etransitivity; [|etransitivity; [exact H|]]; [symmetry; apply averages; value|unfold KL, mean, mean_at; cbn [draws E spread stepwise support]; sums].
+Qed.
+
+Theorem token_k2_is_not_reverse : exists S, expected_step_gradient S Mq (k2 S) <> grad_reverse_KL S.
+Proof.
+  refuted Parts_sequence.all_hold "sequence.token-loss-partial part 3"%string S K. exists S. intros H. apply K.
+  etransitivity; [|etransitivity; [exact H|]]; [symmetry; apply step_losses; value|symmetry; target].
 Qed.
 
 (* ---------- uniqueness: such a function and no other, in all settings ---------- *)
 Definition with_function (g : nat -> R -> R) (J : jets g) (S : setting) : setting :=
-  {| outcome := outcome S; outcomes := outcomes S; here := here S; theta := theta S; q := q S; p := p S; mu := mu S;
-     q_pos := q_pos S; q_sum := q_sum S; q_diff := q_diff S; p_pos := p_pos S; p_sum := p_sum S; mu_pos := mu_pos S;
-     mu_sum := mu_sum S; given := given S; any := any S; Setting.length := Setting.length S; length_nonzero := length_nonzero S;
+  {| token := token S; next := next S; more := more S; starts := starts S; here := here S; here_ok := here_ok S;
+     theta := theta S; next_q := next_q S; next_p := next_p S; next_mu := next_mu S; next_q_pos := next_q_pos S;
+     next_q_sum := next_q_sum S; next_q_diff := next_q_diff S; next_p_pos := next_p_pos S; next_p_sum := next_p_sum S;
+     next_mu_pos := next_mu_pos S; next_mu_sum := next_mu_sum S; paid := paid S; any := any S;
      fn := fun _ d l x => g d (l - ln (p S x)); fn_diff := fun _ d l x => along_log_q (g d) (g (Datatypes.S d)) (ln (p S x)) l (J d);
      size := size S; size_ok := size_ok S |}.
 (* K: g solves the last part of a script in all settings just where it is one of the family *)
@@ -142,7 +190,7 @@ Tactic Notation "unique" constr(all) constr(name) ident(g) ident(J) ident(K) :=
   let l := lazymatch type of all with all_mean ?l => l end in
   let s := eval vm_compute in (part_named l name) in
   let f := lazymatch eval vm_compute in (end_ s) with Unique ?f => f end in
-  let c := lazymatch eval vm_compute in (rev (Models.parts s)) with ?c :: _ => c end in
+  let c := lazymatch eval vm_compute in (rev (Scripts.parts s)) with ?c :: _ => c end in
   assert (K : (forall S, of_k1 S g -> true_part S ones c) <->
       exists b, forall k, g O k = den (at_k ones k) (known_part f) + poly (order f) b k) by
     exact (last_unique s f (named_means l name all) eq_refl eq_refl ones g (fun _ => R1_neq_R0) J);
@@ -169,8 +217,3 @@ Proof.
   - intros [a [b B]] S. apply (P (with_function g J S)); [easy|]. revert S. intros S. apply K; [|easy].
     exists (fun i => match i with O => a | _ => b end). intros k. rewrite B, half, power_2, exp_0 by reflexivity. field.
 Qed.
-
-Print Assumptions k3_loss.
-Print Assumptions rho_k3_loss.
-Print Assumptions k3_loss_is_not_reverse.
-Print Assumptions k2_is_the_only_loss_of_k1.

@@ -1,156 +1,34 @@
-(* Finite models: rational probabilities on finitely many outcomes and a direction of softmax logits, in which a
-   difference of two sides is enclosed.  Logs are enclosed (Enclosures.v), powers of ratios are exact. *)
+(* Finite models: trees of rational next-token probabilities with a direction of softmax logits at each node, in which a
+   difference of two sides is enclosed (Elements.v).  A single sample is a sequence, of one token where there is one node. *)
 From Coq Require Import Reals List Lra Lia ZArith QArith Qreals Bool.
 From Coquelicot Require Import Coquelicot.
-From Klsym Require Import Sums Setting Ring Statements Rules Checker Softmax Completeness Enclosures.
+From Klsym Require Import Sums Tokens Setting Ring Statements Stepwise Rules Checker Softmax Completeness Combinations Enclosures Elements.
 Import ListNotations.
 Open Scope R_scope.
 
-(* ---------- elements, where each variable is an exact number or the log of one ---------- *)
-Section Elements.
-Variable value : var -> option Q.
-Variable ratio : var -> option Q.
-
-Definition ivar (v : var) : option itv :=
-  match value v with Some c => Some (exact c)
-  | None => match ratio v with Some r => log_itv r | None => None end end.
-Definition ipower (v : var) (k : Z) : option itv :=
-  if invertible v then
-    match value v, k with
-    | Some c, Zneg n => Some (exact (Qred (qpow (/ c) (Pos.to_nat n))))
-    | Some c, _ => Some (exact (Qred (qpow c (Z.to_nat k))))
-    | None, _ => None end
-  else match ivar v with Some i => Some (ipow i (Z.to_nat k)) | None => None end.
-Fixpoint imon (m : mon) : option itv :=
-  match m with
-  | [] => Some (exact 1)
-  | (v, k) :: m => match ipower v k, imon m with Some i, Some j => Some (imul i j) | _, _ => None end end.
-Definition qz_pow (r : Q) (k : Z) : Q :=
-  Qred (match k with Zneg n => qpow (/ r) (Pos.to_nat n) | _ => qpow r (Z.to_nat k) end).
-(* exp of whole multiples of log ratios is exact: a factor d; the rest of the exponent is enclosed *)
-Definition whole (c : Q) (m : mon) : option Q :=
-  match m with
-  | [(v, 1%Z)] => match value v, ratio v with
-      | None, Some r => if (Qden c =? 1)%positive && (0 <? Qnum r)%Z then Some (qz_pow r (Qnum c)) else None
-      | _, _ => None end
-  | _ => None end.
-Fixpoint iexponent (e : lin) : option (Q * itv) :=
-  match e with
-  | [] => Some (1%Q, exact 0)
-  | (c, m) :: e =>
-      match iexponent e, whole c m with
-      | Some (d, i), Some f => Some (Qred (f * d), i)
-      | Some (d, i), None => match imon m with Some j => Some (d, iadd (iscale c j) i) | None => None end
-      | None, _ => None end end.
-Definition iexp (e : lin) : option itv :=
-  match iexponent e with
-  | Some (d, i) =>
-      if Qeq_bool (fst i) 0 && Qeq_bool (snd i) 0 then Some (exact d)
-      else match exp_itv i with Some j => Some (iscale d j) | None => None end
-  | None => None end.
-Fixpoint iep (a : ep) : option itv :=
-  match a with
-  | [] => Some (exact 0)
-  | (c, m, e) :: a =>
-      match imon m, iexp e, iep a with
-      | Some i, Some d, Some j => Some (iadd (iscale c (imul i d)) j) | _, _, _ => None end end.
-
-Variable env : var -> R.
-Hypothesis env_ok : forall v, invertible v = true -> env v <> 0.
-Hypothesis value_ok : forall v c, value v = Some c -> env v = Q2R c.
-Hypothesis ratio_ok : forall v r, ratio v = Some r -> value v = None -> 0 < Q2R r -> env v = ln (Q2R r).
-Lemma ivar_ok v i : ivar v = Some i -> inside i (env v).
-Proof.
-  unfold ivar. destruct (value v) as [c|] eqn:V.
-  - intros [= <-]. rewrite (value_ok v c V). apply exact_ok.
-  - destruct (ratio v) as [r|] eqn:K; [|discriminate]. intros H. apply log_itv_ok in H as [P H].
-    now rewrite (ratio_ok v r K V P).
-Qed.
-Lemma ipower_ok v k i : ipower v k = Some i -> inside i (power v (env v) k).
-Proof.
-  unfold ipower, power. destruct (invertible v) eqn:I.
-  - destruct (value v) as [c|] eqn:V; [|discriminate]. pose proof (env_ok v I) as N.
-    rewrite (value_ok v c V) in *. apply nonzero_Q in N as N'.
-    destruct k as [|n|n]; intros [= <-].
-    + replace (powerRZ (Q2R c) 0) with (Q2R (Qred (qpow c (Z.to_nat 0)))); [apply exact_ok|].
-      rewrite Q2R_red, qpow_ok. reflexivity.
-    + replace (powerRZ (Q2R c) (Zpos n)) with (Q2R (Qred (qpow c (Z.to_nat (Zpos n))))); [apply exact_ok|].
-      rewrite Q2R_red, qpow_ok. reflexivity.
-    + replace (powerRZ (Q2R c) (Zneg n)) with (Q2R (Qred (qpow (/ c) (Pos.to_nat n)))); [apply exact_ok|].
-      rewrite Q2R_red, qpow_ok, Q2R_inv by exact N'. cbn. now rewrite pow_inv.
-  - destruct (ivar v) as [j|] eqn:J; [|discriminate]. intros [= <-]. now apply ipow_ok, ivar_ok.
-Qed.
-Lemma imon_ok m i : imon m = Some i -> inside i (dmon env m).
-Proof.
-  revert i; induction m as [|[v k] m IH]; intros i; cbn [imon dmon].
-  - intros [= <-]. rewrite <- Q2R_1. apply exact_ok.
-  - destruct (ipower v k) as [a|] eqn:P; [|discriminate]. destruct (imon m); [|discriminate].
-    intros [= <-]. apply imul_ok; [now apply ipower_ok|now apply IH].
-Qed.
-Lemma qz_pow_ok r k : 0 < Q2R r -> Q2R (qz_pow r k) = exp (IZR k * ln (Q2R r)).
-Proof.
-  intros P. unfold qz_pow. rewrite Q2R_red.
-  assert (N : ~ (r == 0)%Q) by (apply nonzero_Q; lra).
-  destruct k as [|n|n].
-  - rewrite qpow_ok. cbn. now rewrite Rmult_0_l, exp_0.
-  - rewrite qpow_ok. change (IZR (Zpos n)) with (IPR n). rewrite <- INR_IPR, exp_INR, exp_ln by exact P. reflexivity.
-  - rewrite qpow_ok, Q2R_inv by exact N. change (IZR (Zneg n)) with (- IPR n).
-    rewrite <- INR_IPR, Ropp_mult_distr_l_reverse, exp_Ropp, exp_INR, exp_ln by exact P. now rewrite pow_inv.
-Qed.
-Lemma whole_ok c m f : whole c m = Some f -> Q2R f = exp (Q2R c * dmon env m).
-Proof.
-  unfold whole. destruct m as [|[v [|[]|]] [|]]; try discriminate.
-  destruct (value v) eqn:V; [discriminate|]. destruct (ratio v) as [r|] eqn:K; [|discriminate].
-  destruct (_ && _)%bool eqn:B; [|discriminate]. intros H. injection H as <-.
-  apply andb_prop in B as [B1 B2]. apply Pos.eqb_eq in B1. apply positive_Q in B2.
-  rewrite qz_pow_ok by exact B2. cbn [dmon]. rewrite power_1, Rmult_1_r, (ratio_ok v r K V B2). do 2 f_equal.
-  unfold Q2R. rewrite B1, Rinv_1. ring.
-Qed.
-Lemma iexponent_ok e d i : iexponent e = Some (d, i) -> exists x, inside i x /\ Q2R d * exp x = exp (dlin env e).
-Proof.
-  revert d i; induction e as [|[c m] e IH]; intros d i; cbn [iexponent dlin].
-  - intros H. injection H as <- <-. exists 0. rewrite <- Q2R_0 at 1. split; [apply exact_ok|].
-    rewrite Q2R_1, exp_0. ring.
-  - destruct (iexponent e) as [[d' i']|]; [|discriminate]. destruct (IH _ _ eq_refl) as [x [X1 X2]].
-    destruct (whole c m) as [f|] eqn:F.
-    + intros H. injection H as <- <-. exists x. split; [exact X1|].
-      rewrite Q2R_red, Q2R_mult, Rmult_assoc, X2, (whole_ok _ _ _ F), <- exp_plus. reflexivity.
-    + destruct (imon m) as [j|] eqn:M; [|discriminate]. intros H. injection H as <- <-.
-      exists (Q2R c * dmon env m + x). split; [apply iadd_ok; [now apply iscale_ok, imon_ok|exact X1]|].
-      rewrite !exp_plus, <- X2. ring.
-Qed.
-Lemma iexp_ok e i : iexp e = Some i -> inside i (exp (dlin env e)).
-Proof.
-  unfold iexp. destruct (iexponent e) as [[d j]|] eqn:X; [|discriminate].
-  apply iexponent_ok in X as [x [X1 <-]]. destruct (_ && _)%bool eqn:B.
-  - intros H. injection H as <-. apply andb_prop in B as [B1 B2]. apply Qeq_bool_iff, Qeq_eqR in B1, B2.
-    unfold inside in X1. rewrite B1, B2, Q2R_0 in X1. replace x with 0 by lra. rewrite exp_0, Rmult_1_r. apply exact_ok.
-  - destruct (exp_itv j) as [k|] eqn:K; [|discriminate]. intros H. injection H as <-.
-    apply iscale_ok. exact (exp_itv_ok _ _ _ K X1).
-Qed.
-Lemma iep_ok a i : iep a = Some i -> inside i (den env a).
-Proof.
-  revert i; induction a as [|[[c m] e] a IH]; intros i; cbn [iep den dterm].
-  - intros [= <-]. rewrite <- Q2R_0. apply exact_ok.
-  - destruct (imon m) as [j|] eqn:M; [|discriminate]. destruct (iexp e) as [d|] eqn:X; [|discriminate].
-    destruct (iep a) as [k|]; [|discriminate]. intros [= <-]. apply iadd_ok; [|now apply IH].
-    rewrite Rmult_assoc. apply iscale_ok, imul_ok; [now apply imon_ok|now apply iexp_ok].
-Qed.
-End Elements.
-
-(* ---------- a model ---------- *)
+Record node := Node {
+  qs : list Q; ps : list Q; mus : list Q;   (* probabilities of tokens 0, 1, ... *)
+  us : list Q; vs : list Q;                 (* two directions of the logits of q: theta moves along the first *)
+  pays : list (list Q) }.                   (* R, A, H, M *)
 Record model := Model {
-  qs : list Q; ps : list Q; mus : list Q;   (* probabilities of outcomes 0, 1, ... *)
-  us : list Q;                              (* a direction of the logits of q *)
-  paid : list (list Q);                     (* R, A, H *)
-  place_ : nat;                             (* the outcome that a value is taken at *)
+  nodes : list (list nat * node);           (* by the prefixes that lead to them; elsewhere sequences end *)
+  path : list nat;                          (* the sequence that a value is taken at *)
   values : list Q }.                        (* parameters *)
 Definition distribution (n : nat) (l : list Q) : bool :=
   Nat.eqb (List.length l) n && forallb (fun c => 0 <? Qnum c)%Z l && Qeq_bool (fold_right Qplus 0%Q l) 1%Q.
+Definition node_ok (d : node) : bool :=
+  let n := List.length (qs d) in distribution n (qs d) && distribution n (ps d) && distribution n (mus d).
+Definition same_prefix (u v : list nat) : bool := if list_eq_dec Nat.eq_dec u v then true else false.
+Definition node_at (m : model) (u : list nat) : option node := option_map snd (find (fun x => same_prefix (fst x) u) (nodes m)).
+Definition branches (m : model) (u : list nat) : list nat :=
+  match node_at m u with Some d => seq 0 (List.length (qs d)) | None => [] end.
+Definition some {A} (l : list A) : bool := match l with [] => false | _ => true end.
 Definition valid (m : model) : bool :=
-  let n := List.length (qs m) in distribution n (qs m) && distribution n (ps m) && distribution n (mus m).
+  forallb (fun x => node_ok (snd x)) (nodes m) && some (branches m []) && some (path m).
 Definition look (l : list Q) (x : nat) : Q := nth x l 1%Q.
 Definition looked (l : list Q) (x : nat) : R := Q2R (look l x).
+Definition at_node (m : model) (f : node -> list Q) (u : list nat) (x : nat) : Q :=
+  match node_at m u with Some d => look (f d) x | None => 1%Q end.
 Definition parameter (m : model) (i : nat) (nz : bool) : Q :=
   let c := look (values m) i in if nz && qz c then 1%Q else c.
 Definition model_par (m : model) (i : nat) (nz : bool) : R := Q2R (parameter m i nz).
@@ -185,84 +63,154 @@ Proof.
   assert (0 < / IZR (Zpos (Qden (look (values m) i)))) by (apply Rinv_0_lt_compat, IZR_lt; lia). lra.
 Qed.
 
+(* sums and products over segments *)
+Fixpoint qsum (f : list nat -> nat -> Q) (u v : list nat) : Q :=
+  match v with [] => 0%Q | a :: v => Qred (f u a + qsum f (u ++ [a]) v) end.
+Fixpoint qproduct (f : list nat -> nat -> Q) (u v : list nat) : Q :=
+  match v with [] => 1%Q | a :: v => Qred (f u a * qproduct f (u ++ [a]) v) end.
+Definition qsums (f : list nat -> nat -> Q) (l : list (@segment nat)) : Q :=
+  fold_right (fun x c => Qred (qsum f (fst x) (snd x) + c)) 0%Q l.
+Definition qproducts (f : list nat -> nat -> Q) (l : list (@segment nat)) : Q :=
+  fold_right (fun x c => Qred (qproduct f (fst x) (snd x) * c)) 1%Q l.
+Definition real (f : list nat -> nat -> Q) (u : list nat) (a : nat) : R := Q2R (f u a).
+Lemma qsum_ok f u v : Q2R (qsum f u v) = sum (real f) u v.
+Proof. revert u; induction v as [|a v IH]; intros u; cbn [qsum sum]; [apply Q2R_0|]. now rewrite Q2R_red, Q2R_plus, IH. Qed.
+Lemma qproduct_ok f u v : Q2R (qproduct f u v) = product (real f) u v.
+Proof. revert u; induction v as [|a v IH]; intros u; cbn [qproduct product]; [apply Q2R_1|]. now rewrite Q2R_red, Q2R_mult, IH. Qed.
+Lemma qsums_ok f l : Q2R (qsums f l) = Sum l (fun x => sum (real f) (fst x) (snd x)).
+Proof. induction l as [|x l IH]; cbn [qsums fold_right Sum]; [apply Q2R_0|]. fold (qsums f l). now rewrite Q2R_red, Q2R_plus, qsum_ok, IH. Qed.
+Lemma ln_qproducts f l : (forall u a, 0 < real f u a) -> 0 < Q2R (qproducts f l) /\
+  ln (Q2R (qproducts f l)) = Sum l (fun x => ln (product (real f) (fst x) (snd x))).
+Proof.
+  intros P. induction l as [|x l [IH1 IH2]]; cbn [qproducts fold_right Sum]; [rewrite Q2R_1; split; [lra|apply ln_1]|].
+  fold (qproducts f l). rewrite Q2R_red, Q2R_mult, qproduct_ok. pose proof (product_pos (real f) (fst x) (snd x) P).
+  split; [now apply Rmult_lt_0_compat|]. now rewrite ln_mult, IH2.
+Qed.
+
 Section Model.
 Variable m : model.
 Hypothesis ok : valid m = true.
-Notation n := (List.length (qs m)).
-Lemma q_ok : distribution n (qs m) = true.
-Proof. unfold valid in ok. apply andb_prop in ok as [H _]. now apply andb_prop in H as [H _]. Qed.
-Lemma p_ok : distribution n (ps m) = true.
-Proof. unfold valid in ok. apply andb_prop in ok as [H _]. now apply andb_prop in H as [_ H]. Qed.
-Lemma mu_ok : distribution n (mus m) = true.
-Proof. unfold valid in ok. now apply andb_prop in ok as [_ H]. Qed.
-Definition look_paid (i x : nat) : Q := look (nth i (paid m) []) x.
+Notation next := (branches m).
+Lemma node_at_ok u d : node_at m u = Some d -> node_ok d = true.
+Proof.
+  unfold node_at. destruct (find _ (nodes m)) as [[v e]|] eqn:F; [|discriminate]. intros [= <-]. apply find_some in F as [F _].
+  unfold valid in ok. apply andb_prop in ok as [H _]. apply andb_prop in H as [H _]. rewrite forallb_forall in H. exact (H _ F).
+Qed.
+Lemma starts_ok : next [] <> [].
+Proof. unfold valid in ok. apply andb_prop in ok as [H _]. apply andb_prop in H as [_ H]. now destruct (next []). Qed.
+Lemma path_ok : path m <> [].
+Proof. unfold valid in ok. apply andb_prop in ok as [_ H]. now destruct (path m). Qed.
+Definition row_of (k : measure) : node -> list Q := match k with Mp => ps | Mmu => mus | _ => qs end.
+Definition chance (k : measure) : list nat -> nat -> Q := at_node m (row_of k).
+Lemma row_ok k d : node_ok d = true -> distribution (List.length (qs d)) (row_of k d) = true.
+Proof. unfold node_ok. intros H. apply andb_prop in H as [H C]. apply andb_prop in H as [A B]. now destruct k. Qed.
+Lemma chance_pos k u a : 0 < real (chance k) u a.
+Proof.
+  unfold real, chance, at_node. destruct (node_at m u) as [d|] eqn:N; [|rewrite Q2R_1; lra].
+  apply (distribution_ok _ _ (row_ok k d (node_at_ok u d N))).
+Qed.
+Lemma chance_sum k u : next u <> [] -> Sum (next u) (real (chance k) u) = 1.
+Proof.
+  unfold branches. destruct (node_at m u) as [d|] eqn:N; [|easy]. intros _.
+  rewrite <- (proj2 (distribution_ok _ _ (row_ok k d (node_at_ok u d N)))). apply Sum_ext; intros a _.
+  unfold real, chance, at_node. now rewrite N.
+Qed.
+Definition reward (i : nat) : list nat -> nat -> Q := at_node m (fun d => nth i (pays d) []).
 (* the size of a batch, where a parameter stands for it *)
 Definition batch (a : assumptions) : nat :=
   match batch_size (assumed a) with Some (j, nz) => Nat.max 2 (Z.to_nat (Qnum (parameter m j nz))) | None => 2 end.
 Variable size : nat.
 Definition model_setting : setting :=
-  softmax nat (seq 0 n) (fun _ => place_ m) (looked (qs m)) (looked (us m)) (looked (ps m)) (looked (mus m))
-    (proj1 (distribution_ok n _ q_ok)) (proj2 (distribution_ok n _ q_ok))
-    (proj1 (distribution_ok n _ p_ok)) (proj2 (distribution_ok n _ p_ok))
-    (proj1 (distribution_ok n _ mu_ok)) (proj2 (distribution_ok n _ mu_ok))
-    (fun i x => Q2R (look_paid i x)) (fun l => Q2R (look_paid 1 (hd O l))) (fun _ => 1) (fun _ => R1_neq_R0)
+  softmax nat next (List.length (nodes m)) starts_ok (fun _ => path m) (fun _ => path_ok)
+    (real (chance Mq)) (real (at_node m us)) (real (chance Mp)) (real (chance Mmu))
+    (chance_pos Mq) (chance_pos Mp) (chance_sum Mp) (chance_pos Mmu) (chance_sum Mmu)
+    (fun i => real (reward i)) (fun _ l => Q2R (qsums (reward 1) l))
     (Nat.max 2 size) (Nat.le_max_l 2 size) (fun _ _ _ _ => 0) (fun _ _ l _ => derive_const 0 l).
 Notation S := model_setting. Notation par := (model_par m).
+Notation X := (@segment nat).
 
-Definition score_mean : Q := Qred (fold_right Qplus 0%Q (map (fun x => look (qs m) x * look (us m) x)%Q (seq 0 n))).
-Definition score_at (x : nat) : Q := Qred (look (us m) x - score_mean).
-Definition value_at (x : nat) (v : var) : option Q :=
+Definition tilt (u : list nat) (a : nat) : Q :=   (* the score function of a token *)
+  Qred (at_node m us u a - fold_right Qplus 0%Q (map (fun y => chance Mq u y * at_node m us u y)%Q (next u))).
+Definition count_tokens (l : list X) : nat := List.length (flat_map snd l).
+Definition value_at (w : slot -> list X) (v : var) : option Q :=
   match v with
-  | Sample Whole Length _ => Some 1%Q | Sample Whole (Given i) _ => Some (look_paid i x)
-  | Sample Whole Any _ => Some (look_paid 1 x) | Sample Whole Score _ => Some (score_at x)
+  | Sample Whole Length _ => Some (inject_Z (Z.of_nat (Nat.max 1 (count_tokens (w Whole)))))
+  | Sample z Length _ => Some (inject_Z (Z.of_nat (count_tokens (w z))))
+  | Sample z (Given i) _ => Some (qsums (reward i) (w z)) | Sample z Any _ => Some (qsums (reward 1) (w z))
+  | Sample z Score _ => Some (qsums tilt (w z))
   | Par i nz => Some (parameter m i nz) | _ => None end.
-Definition ratio_at (x : nat) (v : var) : option Q :=
+Definition ratio_at (w : slot -> list X) (v : var) : option Q :=
   match v with
-  | Sample Whole K1 _ => Some (Qred (look (qs m) x / look (ps m) x))
-  | Sample Whole W _ => Some (Qred (look (qs m) x / look (mus m) x))
-  | Sample Whole LogQ _ => Some (look (qs m) x) | _ => None end.
-Lemma score_ok x : s S x = Q2R (score_at x).
+  | Sample z K1 _ => Some (Qred (qproducts (chance Mq) (w z) / qproducts (chance Mp) (w z)))
+  | Sample z W _ => Some (Qred (qproducts (chance Mq) (w z) / qproducts (chance Mmu) (w z)))
+  | Sample z LogQ _ => Some (qproducts (chance Mq) (w z)) | _ => None end.
+Lemma tilt_ok u a : s S (u, [a]) = Q2R (tilt u a).
 Proof.
-  unfold S. rewrite softmax_score. unfold score_at. rewrite Q2R_red, Q2R_minus. unfold looked at 1. f_equal.
-  unfold score_mean. rewrite Q2R_red. generalize (seq 0 n) as l. induction l as [|y l IH]; cbn [Sum map fold_right].
-  - now rewrite Q2R_0.
-  - rewrite Q2R_plus, Q2R_mult, IH. reflexivity.
+  unfold S. rewrite softmax_score by apply chance_sum. unfold tilt. rewrite Q2R_red, Q2R_minus. f_equal.
+  generalize (next u) as l. induction l as [|y l IH]; cbn [Sum map fold_right]; [now rewrite Q2R_0|].
+  rewrite Q2R_plus, Q2R_mult, IH. reflexivity.
 Qed.
-Notation at_ x := (alone S x).
-Lemma value_at_ok (x : nat) v c : value_at x v = Some c -> env S par (at_ x) v = Q2R c.
+Lemma score_ok (x : X) : s S x = sum (real tilt) (fst x) (snd x).
 Proof.
-  destruct v as [[] [] sg|i nz]; cbn [value_at]; try discriminate; intros H; injection H as <-; try reflexivity.
-  - symmetry. apply Q2R_1.
-  - rewrite env_sum by easy. etransitivity; [apply Rplus_0_r|]. apply score_ok.
-  - rewrite env_sum by easy. apply Rplus_0_r.
+  destruct x as [u v]. cbn [fst snd]. revert u; induction v as [|a v IH]; intros u; cbn [sum].
+  - apply (additive_nil (s S) u (score_adds S)).
+  - etransitivity; [exact (score_adds S u [a] v)|]. f_equal; [apply tilt_ok|apply IH].
 Qed.
-Lemma looked_q x : 0 < looked (qs m) x. Proof. apply (distribution_ok n _ q_ok). Qed.
-Lemma looked_p x : 0 < looked (ps m) x. Proof. apply (distribution_ok n _ p_ok). Qed.
-Lemma looked_mu x : 0 < looked (mus m) x. Proof. apply (distribution_ok n _ mu_ok). Qed.
-Lemma ratio_eq a b : 0 < Q2R a -> 0 < Q2R b -> ln (Q2R (Qred (a / b))) = ln (Q2R a) - ln (Q2R b).
+Lemma tokens_ok (l : list X) : INR (count_tokens l) = Sum l (fun x => INR (List.length (snd x))).
 Proof.
-  intros A B. rewrite Q2R_red, Q2R_div by (apply nonzero_Q; lra). now apply ln_div.
+  unfold count_tokens. induction l as [|x l IH]; [reflexivity|]. cbn [flat_map Sum]. now rewrite app_length, plus_INR, IH.
 Qed.
-Lemma model_q x : q0 S x = looked (qs m) x. Proof. unfold S. apply softmax_q. Qed.
-Lemma ratio_at_ok (x : nat) v r : ratio_at x v = Some r -> value_at x v = None -> 0 < Q2R r -> env S par (at_ x) v = ln (Q2R r).
+Lemma Q2R_nat' n : Q2R (inject_Z (Z.of_nat n)) = INR n. Proof. apply Q2R_nat. Qed.
+Lemma value_at_ok (w : world S) v c : value_at w v = Some c -> env S par w v = Q2R c.
 Proof.
-  pose proof (looked_q x). pose proof (looked_p x). pose proof (looked_mu x).
-  destruct v as [[] [] sg|i nz]; cbn [ratio_at]; try discriminate; intros R _ _; injection R as <-;
-    rewrite env_sum by easy; (etransitivity; [apply Rplus_0_r|]); cbn [each]; rewrite model_q, ?ratio_eq by assumption; reflexivity.
+  destruct v as [z b sg|i nz]; [|now intros [= <-]]. destruct b; try (destruct z; discriminate).
+  - assert (K : z = Whole \/ z <> Whole) by (destruct z; auto; right; discriminate). destruct K as [->|K].
+    + cbn [value_at]. intros [= <-]. rewrite Q2R_nat'. reflexivity.
+    + intros H. replace c with (inject_Z (Z.of_nat (count_tokens (w z)))) by (destruct z; try (now destruct K); now injection H).
+      rewrite Q2R_nat', tokens_ok. destruct z; try (now destruct K); reflexivity.
+  - intros H. replace c with (qsums (reward 1) (w z)) by (destruct z; now injection H). destruct z; reflexivity.
+  - intros H. replace c with (qsums tilt (w z)) by (destruct z; now injection H). rewrite env_sum by easy. cbn [each].
+    rewrite qsums_ok. apply Sum_ext; intros x _. apply score_ok.
+  - intros H. replace c with (qsums (reward i) (w z)) by (destruct z; now injection H). rewrite env_sum by easy. cbn [each].
+    rewrite qsums_ok. reflexivity.
 Qed.
-Definition weight_at (k : measure) (x : nat) : Q :=
-  match k with Mq => look (qs m) x | Mp => look (ps m) x | Mmu => look (mus m) x | _ => 1%Q end.
-Definition imean_at (k : measure) (a : ep) (x : nat) : option itv :=
-  match iep (value_at x) (ratio_at x) a with
-  | Some i => Some (iscale (weight_at k x) i) | None => None end.
+Lemma model_q (x : X) : q0 S x = product (real (chance Mq)) (fst x) (snd x).
+Proof. unfold S. apply softmax_q, chance_sum. Qed.
+Lemma ratio_at_ok (w : world S) v r : ratio_at w v = Some r -> value_at w v = None -> 0 < Q2R r -> env S par w v = ln (Q2R r).
+Proof.
+  destruct v as [z b sg|i nz]; [|discriminate].
+  destruct (ln_qproducts (chance Mq) (w z) (chance_pos Mq)) as [Q1 Q2]. destruct (ln_qproducts (chance Mp) (w z) (chance_pos Mp)) as [P1 P2].
+  destruct (ln_qproducts (chance Mmu) (w z) (chance_pos Mmu)) as [M1 M2].
+  destruct b; cbn [ratio_at]; try discriminate; intros R _ _; injection R as <-; rewrite env_sum by easy; cbn [each].
+  - rewrite Q2R_red, Q2R_div by (apply nonzero_Q; lra). rewrite ln_div, Q2, P2 by assumption. rewrite <- Sum_minus.
+    apply Sum_ext; intros x _. now rewrite model_q.
+  - rewrite Q2R_red, Q2R_div by (apply nonzero_Q; lra). rewrite ln_div, Q2, M2 by assumption. rewrite <- Sum_minus.
+    apply Sum_ext; intros x _. now rewrite model_q.
+  - rewrite Q2. apply Sum_ext; intros x _. now rewrite model_q.
+Qed.
+
+(* means over sequences, and over their steps *)
 Fixpoint isum (l : list (option itv)) : option itv :=
   match l with [] => Some (exact 0) | Some i :: l => match isum l with Some j => Some (iadd i j) | None => None end
   | None :: _ => None end.
-Definition imean (k : measure) (a : ep) : option itv :=
-  match k with
-  | Msample => imean_at Msample a (place_ m)
-  | _ => isum (map (imean_at k a) (seq 0 n)) end.
-Definition iatom (x : atom) : option itv := match x with Mean Single k a => imean k a | _ => None end.
+Definition weight_at (k : measure) (x : X) : Q :=
+  match k with Mq | Mp | Mmu => qproduct (chance k) (fst x) (snd x) | _ => 1%Q end.
+Definition drawn_as (x : X) (z : slot) : list X := match z with Whole => [x] | _ => [] end.
+Definition standing (x : X) (c : place) (z : slot) : list X :=
+  match z with Past => [past_ c] | Now => [now_ c] | Future => [future_ c] | _ => drawn_as x z end.
+Definition inner (i : index) (f : (slot -> list X) -> option itv) (x : X) : option itv :=
+  match i with
+  | Single => f (drawn_as x)
+  | Steps => isum (map (fun c => f (standing x c)) (places x))
+  | _ => None end.
+Definition all_sequences : list X := map (pair []) (walk next (Datatypes.S (List.length (nodes m))) []).
+Definition chosen (k : measure) : list X := match k with Msample => [([], path m)] | _ => all_sequences end.
+Definition imean (i : index) (k : measure) (f : (slot -> list X) -> option itv) : option itv :=
+  match i with
+  | Single | Steps => isum (map (fun x => option_map (iscale (weight_at k x)) (inner i f x)) (chosen k))
+  | _ => None end.
+Definition at_world (a : ep) (w : slot -> list X) : option itv := iep (value_at w) (ratio_at w) a.
+Definition iatom (x : atom) : option itv := match x with Mean i k a => imean i k (at_world a) | _ => None end.
 Fixpoint iproduct (l : list atom) : option itv :=
   match l with [] => Some (exact 1)
   | x :: l => match iatom x, iproduct l with Some i, Some j => Some (imul i j) | _, _ => None end end.
@@ -274,42 +222,46 @@ Fixpoint iside (a : side) : option itv :=
       | Some i, Some j, Some k => Some (iadd (imul i j) k) | _, _, _ => None end end.
 
 Let parS_ok : forall i, par i true <> 0. Proof. apply model_par_ok. Qed.
-Lemma imean_at_ok k a (x : nat) i : imean_at k a x = Some i ->
-  inside i (Q2R (weight_at k x) * den (env S par (at_ x)) a).
+Lemma isum_ok {Y} (f : Y -> option itv) (g : Y -> R) l i : (forall y j, f y = Some j -> inside j (g y)) ->
+  isum (map f l) = Some i -> inside i (Sum l g).
 Proof.
-  unfold imean_at. destruct (iep _ _ a) as [e|] eqn:X; [|discriminate]. intros H. injection H as <-.
-  apply iscale_ok. revert X. apply iep_ok; [now apply env_ok|apply value_at_ok|apply ratio_at_ok].
-Qed.
-Lemma isum_ok k a l i : isum (map (imean_at k a) l) = Some i ->
-  inside i (Sum l (fun x => Q2R (weight_at k x) * den (env S par (at_ x)) a)).
-Proof.
-  revert i; induction l as [|x l IH]; intros i; cbn [map isum Sum].
-  - intros H. injection H as <-. rewrite <- Q2R_0. apply exact_ok.
-  - destruct (imean_at k a x) as [e|] eqn:X; [|discriminate]. destruct (isum _); [|discriminate].
-    intros H. injection H as <-. apply iadd_ok; [now apply imean_at_ok|now apply IH].
+  intros H. revert i; induction l as [|y l IH]; intros i; cbn [map isum Sum].
+  - intros [= <-]. rewrite <- Q2R_0. apply exact_ok.
+  - destruct (f y) as [e|] eqn:Y1; [|discriminate]. destruct (isum (map f l)); [|discriminate].
+    intros [= <-]. apply iadd_ok; [now apply H|now apply IH].
 Qed.
 Lemma weight_ok k x : density S k (theta S) x = Q2R (weight_at k x).
 Proof.
-  destruct k; try reflexivity; try (cbn; now rewrite Q2R_1).
-  cbn [density weight_at]. exact (model_q x).
+  destruct k; cbn [weight_at]; rewrite ?qproduct_ok, ?Q2R_1; try reflexivity. apply model_q.
 Qed.
-Lemma imean_ok k a i : imean k a = Some i -> inside i (mean S k Single (fun w => den (env S par w) a)).
+Lemma imean_ok i k f (F : world S -> R) e : (forall (w v : world S) j, (forall z, w z = v z) -> f w = Some j -> inside j (F v)) ->
+  imean i k f = Some e -> inside e (mean S k i F).
 Proof.
-  unfold mean, mean_at. cbn [draws E]. intros H.
-  assert (B : forall k' (l : list nat), isum (map (imean_at k' a) l) = Some i ->
-    inside i (Sum l (fun x => density S k' (theta S) x * den (env S par (at_ x)) a))).
-  { intros k' l K. apply isum_ok in K. rewrite (Sum_ext l _ (fun x => Q2R (weight_at k' x) * den (env S par (at_ x)) a)); [exact K|].
-    intros x _. now rewrite weight_ok. }
-  destruct k; cbn [imean] in H; [exact (B _ _ H)..|].
-  apply imean_at_ok in H. cbn [weight_at] in H. rewrite Q2R_1, Rmult_1_l in H.
-  cbn [support Sum density]. rewrite Rmult_1_l, Rplus_0_r. exact H.
+  intros Ok H. assert (C : support S k 0 = chosen k) by now destruct k.
+  assert (In : i = Single \/ i = Steps -> forall (g : X -> R), (forall x j, inner i f x = Some j -> inside j (g x)) ->
+    inside e (Sum (chosen k) (fun x => density S k (theta S) x * g x))).
+  { intros J g G. assert (K : isum (map (fun x => option_map (iscale (weight_at k x)) (inner i f x)) (chosen k)) = Some e)
+      by (destruct J as [-> | ->]; exact H). clear H. revert K. apply isum_ok. intros x j. destruct (inner i f x) as [b|] eqn:B; [|discriminate].
+    intros [= <-]. rewrite weight_ok. now apply iscale_ok, G. }
+  destruct i; try discriminate; cbn [inner] in *.
+  - unfold mean, mean_at. cbn [draws E spread stepwise]. rewrite C. apply In; [now left|]. intros x j.
+    apply Ok. intros []; reflexivity.
+  - unfold mean. rewrite stepwise_mean, C by reflexivity. apply In; [now right|]. intros x j. apply isum_ok. intros c b.
+    apply Ok. intros []; reflexivity.
+Qed.
+Lemma same_world (w v : world S) a i : (forall z, w z = v z) -> at_world a w = Some i -> inside i (den (env S par v) a).
+Proof.
+  intros H I. rewrite <- (den_ext (env S par w) (env S par v)).
+  - revert I. apply iep_ok; [now apply env_ok|apply value_at_ok|apply ratio_at_ok].
+  - intros [z b sg|j nz]; [|reflexivity]. unfold env. destruct z, b; cbn [val]; now rewrite H.
 Qed.
 Lemma iproduct_ok l i : iproduct l = Some i -> inside i (dproduct S par l).
 Proof.
   revert i; induction l as [|x l IH]; intros i; cbn [iproduct dproduct].
   - intros [= <-]. rewrite <- Q2R_1. apply exact_ok.
   - destruct (iatom x) as [a|] eqn:X; [|discriminate]. destruct (iproduct l); [|discriminate].
-    intros [= <-]. apply imul_ok; [|now apply IH]. destruct x as [[] | |]; try discriminate. now apply imean_ok.
+    intros [= <-]. apply imul_ok; [|now apply IH]. destruct x as [j k a'| |]; try discriminate.
+    revert X. apply imean_ok. intros w v j'. apply same_world.
 Qed.
 Lemma iside_ok a i : iside a = Some i -> inside i (dside S par a).
 Proof.
@@ -377,52 +329,3 @@ Proof.
   unfold true_part. destruct (rel c); lra.
 Qed.
 End Model.
-
-(* ---------- scripts ---------- *)
-Inductive ending := Proved | Refuted (m : model) | Unique (f : family).
-Record script := Script { given_ : assumptions; parts : list part; end_ : ending }.
-Fixpoint learn_all (l : list part) (known : list side) : list side :=
-  match l with [] => known | c :: l => learn_all l (learn c known) end.
-Definition check (s : script) : bool :=
-  match end_ s with
-  | Proved => accept (given_ s) (parts s)
-  | Refuted m => match rev (parts s) with
-      | c :: before => valid m && accept (given_ s) (rev before) && refutes m (batch m (given_ s)) (given_ s) (learn_all (rev before) []) c
-      | [] => false end
-  | Unique f => match rev (parts s) with
-      | c :: before => accept (given_ s) (rev before) && solves (given_ s) (learn_all (rev before) []) c f
-      | [] => false end end.
-(* What a script says: its parts hold in every setting; or there is a setting in which the last one fails; or a function
-   of k1 makes the last one hold in all settings just where it is one of a family. *)
-Definition meaning (s : script) : Prop :=
-  match end_ s with
-  | Proved => forall S par, (forall i, par i true <> 0) -> satisfied S par (given_ s) ->
-      List.Forall (true_part S par) (parts s)
-  | Refuted _ => exists S par c, (forall i, par i true <> 0) /\ satisfied S par (given_ s) /\
-      nth_error (rev (parts s)) 0 = Some c /\ ~ true_part S par c
-  | Unique f => exists c, nth_error (rev (parts s)) 0 = Some c /\ solved_by (given_ s) c f end.
-Lemma learn_all_ok S par (P : forall i, par i true <> 0) l known : List.Forall (true_part S par) l ->
-  List.Forall (fun z => dside S par z = 0) known -> List.Forall (fun z => dside S par z = 0) (learn_all l known).
-Proof.
-  revert known; induction l as [|c l IH]; intros known T K; [exact K|]. inversion_clear T as [|? ? T1 T2].
-  cbn [learn_all]. apply IH; [exact T2|]. unfold learn, true_part in *.
-  destruct (rel c); apply List.Forall_app; (split; [exact K|]); constructor; auto.
-  rewrite app_ok, (minus_ok S par P), T1. ring.
-Qed.
-(* The one theorem: whatever the checker accepts is so. *)
-Theorem check_sound s : check s = true -> meaning s.
-Proof.
-  unfold check, meaning. destruct (end_ s) as [|m|f].
-  - intros H. now apply accept_sound.
-  - destruct (rev (parts s)) as [|c before] eqn:B; [discriminate|]. intros H.
-    apply andb_prop in H as [H R1]. apply andb_prop in H as [V A].
-    set (n := batch m (given_ s)) in *. exists (model_setting m V n), (model_par m), c. pose proof (model_par_ok m) as P.
-    assert (Sa : satisfied (model_setting m V n) (model_par m) (given_ s)).
-    { apply satisfies_ok. unfold refutes in R1. now apply andb_prop in R1 as [R1 _]. }
-    pose proof (accept_sound _ _ A _ _ P Sa) as T.
-    pose proof (learn_all_ok _ _ P _ [] T (List.Forall_nil _)) as K.
-    split; [exact P|]. split; [exact Sa|]. split; [reflexivity|]. eapply (proj2 (refutes_ok m V n _ _ _ K R1)).
-  - destruct (rev (parts s)) as [|c before] eqn:B; [discriminate|]. intros H. apply andb_prop in H as [A H].
-    exists c. split; [reflexivity|]. apply (solves_ok _ _ _ _ H). intros S par P Sa.
-    exact (learn_all_ok _ _ P _ [] (accept_sound _ _ A _ _ P Sa) (List.Forall_nil _)).
-Qed.

@@ -1,6 +1,6 @@
 (* Scripts with their names, as klsym export writes them, and wrong versions of them, which the checker must refuse. *)
 From Coq Require Import List ZArith QArith String Bool.
-From Klsym Require Import Setting Ring Statements Rules Checker Completeness Models.
+From Klsym Require Import Setting Ring Statements Rules Checker Completeness Combinations Models Fields Scripts.
 Import ListNotations.
 
 Definition named := list (string * script).
@@ -20,25 +20,32 @@ Proof.
   - inversion_clear H. destruct (String.eqb m n); auto.
 Qed.
 
-(* Wrong versions: one more on the right side; the right side twice; a refutation said to be a proof; a theorem said to be
-   refuted by a model in which all is as general as can be; a family moved by a power of k1, or with a constant less. *)
+(* Wrong versions: an equation with one more, or with KL(q||p) more, on its right side; an inequality with one more on its
+   left; a refutation said to be a proof; a family moved by a power of k1, or with a constant less; what is no combination,
+   of another element, or less what it is made of; a curl of a gradient. *)
 Definition change_last (f : part -> part) (l : list part) : list part :=
   match rev l with [] => [] | c :: r => rev (f c :: r) end.
 Definition with_right (f : side -> side) (c : part) : part :=
   Part (left c) (f (right c)) (rel c) (rows c) (proof c).
-Definition some_model : model :=
-  Model [1#5; 1#3; 7#15] [1#7; 2#7; 4#7] [1#2; 1#8; 3#8] [1; 0; 3#4] [[1; 2; 5]; [1; -1; 3]; [2; 1; -3]] 1
-    [3; 2; 5; 7; 11; 13; 17].
+Definition left_of (s : script) : side := match rev (parts s) with c :: _ => left c | [] => [] end.
 Definition wrong (s : script) : list script :=
   let again f e := Script (given_ s) (change_last f (parts s)) e in
   match end_ s with
-  | Proved => [again (with_right (fun r => r ++ [(one, [])])) Proved; again (fun c => c) (Refuted some_model)]
+  | Proved => match rev (parts s) with
+      | Part _ _ AtMost _ _ :: _ => [again (fun c => Part ((one, []) :: left c) (right c) AtMost (rows c) (proof c)) Proved]
+      | _ => map (fun more => again (with_right (fun r => r ++ [more])) Proved) [(one, []); (one, [Mean Single Mq k1_])] end
   | Refuted _ => [again (fun c => c) Proved]
   | Unique f =>
       let moved := add [(1%Q, [(Sample Whole K1 false, Z.of_nat (order f))], [])] (known_part f) in
       [again (with_right (fun r => r ++ [(one, [])])) (Unique f); again (fun c => c) Proved;
        again (fun c => c) (Unique (Family (coefficient f) (along_w f) (unit_of f) (order f) moved (constants f)));
        again (fun c => c) (Unique (Family (coefficient f) (along_w f) (unit_of f) (pred (order f)) (known_part f) (tl (constants f))))]
+  | Independent x => let other f := Independent (Witness (f (scored x)) (first_w x) (further x)) in
+      [again (with_right (fun r => r ++ [(one, [])])) (Independent x); again (fun c => c) Proved;
+       again (fun c => c) (other (add k1_)); again (with_right (fun _ => left_of s)) (other (fun _ => []))]
+  | Curled k i L m =>
+      let curl k i L := Script (given_ s) [] (Curled k i L m) in
+      [curl k i one; curl Mq Single (mul k1_ k1_); curl Mq Steps (var_ (Sample Now K1 false)); curl Mq BatchSteps L]
   end.
 Definition wrong_accepted (l : named) : list string :=
   flat_map (fun x => if existsb check (wrong (snd x)) then [fst x] else []) l.

@@ -1,7 +1,7 @@
 (* Words in which the headline theorems are written, and how they follow from what the checker accepted. *)
 From Coq Require Import Reals List Lra ZArith QArith Qreals String.
 From Coquelicot Require Import Coquelicot.
-From Klsym Require Import Sums Setting Ring Statements Rules Checker Completeness Models Parts.
+From Klsym Require Import Sums Tokens Setting Stepwise Ring Statements Rules Checker Completeness Combinations Models Fields Scripts Parts.
 Import ListNotations.
 Open Scope R_scope.
 
@@ -31,14 +31,36 @@ Definition now (L : loss) (x : X) : R := L (ln (q0 S x)) (ln (q0 S x)) x.
 Lemma losses par m A a : (forall t x, A (ln (q S t x)) (ln (q0 S x)) x = as_loss S par a t (alone S x)) ->
   expected_gradient m A = mean S m Single (grad S (as_loss S par a)).
 Proof.
-  intros H. unfold expected_gradient, average, mean, mean_at. cbn [draws E]. apply Sum_ext; intros x _. f_equal.
+  intros H. unfold expected_gradient, average, mean, mean_at. cbn [draws E spread stepwise]. apply Sum_ext; intros x _. f_equal.
   apply Derive_ext; intros t. apply H.
 Qed.
-Lemma at_hand L : gradient_at L (here S 0) = expected_gradient Msample L.
-Proof. unfold expected_gradient, average. cbn [support Sum density]. ring. Qed.
+Definition sample_at_hand : X := ([], here S 0).
+Lemma at_hand L : gradient_at L sample_at_hand = expected_gradient Msample L.
+Proof. unfold expected_gradient, average, sample_at_hand. cbn [support Sum density]. ring. Qed.
+(* over the steps of a sequence: a sum over sequences of a sum over their tokens *)
+Definition step_average (m : measure) (f : place -> R) : R :=
+  Sum (support S m 0) (fun y => density S m (theta S) y * Sum (places y) f).
+(* the expected gradient of a loss of each token, given its prefix *)
+Definition expected_step_gradient (m : measure) (L : loss) : R := step_average m (fun c => gradient_at L (now_ c)).
+Definition at_step (c : place) (y : X) : world S := there S c y (nobody S).
+Lemma step_averages m f F : (forall c y, f c = F (at_step c y)) -> step_average m f = mean S m Steps F.
+Proof.
+  intros H. unfold mean. rewrite stepwise_mean by reflexivity. apply Sum_ext; intros y _. f_equal. apply Sum_ext; intros c _. apply H.
+Qed.
+Lemma step_losses par m A a : (forall t c y, A (ln (q S t (now_ c))) (ln (q0 S (now_ c))) (now_ c) = as_loss S par a t (at_step c y)) ->
+  expected_step_gradient m A = mean S m Steps (grad S (as_loss S par a)).
+Proof. intros H. apply step_averages. intros c y. apply Derive_ext; intros t. apply H. Qed.
 Lemma averages m f F : (forall x, f x = F (alone S x)) -> average m f = mean S m Single F.
-Proof. intros H. unfold average, mean, mean_at. cbn [draws E]. apply Sum_ext; intros x _. f_equal. apply H. Qed.
+Proof. intros H. unfold average, mean, mean_at. cbn [draws E spread stepwise]. apply Sum_ext; intros x _. f_equal. apply H. Qed.
 End Words.
+
+(* with a given function of a segment *)
+Definition with_any (S : setting) (A : outcome S -> R) : setting :=
+  {| token := token S; next := next S; more := more S; starts := starts S; here := here S; here_ok := here_ok S;
+     theta := theta S; next_q := next_q S; next_p := next_p S; next_mu := next_mu S; next_q_pos := next_q_pos S;
+     next_q_sum := next_q_sum S; next_q_diff := next_q_diff S; next_p_pos := next_p_pos S; next_p_sum := next_p_sum S;
+     next_mu_pos := next_mu_pos S; next_mu_sum := next_mu_sum S; paid := paid S;
+     any := fun _ l => match l with x :: _ => A x | [] => 0 end; fn := fn S; fn_diff := fn_diff S; size := size S; size_ok := size_ok S |}.
 
 Definition last_holds S par (l : list part) : Prop := match rev l with c :: _ => true_part S par c | [] => True end.
 Lemma satisfied_nothing S par : satisfied S par (Assume (Premises [] [] None) [] []).
@@ -76,9 +98,9 @@ Lemma minus_one a : -1 * a = - a. Proof. ring. Qed.
 Lemma half : Q2R (1 # 2) = / 2. Proof. unfold Q2R; cbn; field. Qed.
 Lemma power_2 v x : invertible v = false -> power v x 2 = x ^ 2. Proof. intros H; unfold power; now rewrite H. Qed.
 Ltac value :=
-  intros; unfold times, rho, sg, now, k3, k2, k1, as_loss, env, only_parameter, alone;
-  cbn [den dterm dlin dmon val Setting.add nobody same_slot scode Nat.eqb Sum each];
-  rewrite ?power_1, ?(power_2 (Sample Whole K1 false)), ?(power_2 (Sample Whole K1 true)) by reflexivity;
+  intros; unfold times, rho, sg, now, k3, k2, k1, as_loss, env, only_parameter, alone, at_step, there, at_place;
+  cbn [den dterm dlin dmon val scope Setting.add nobody same_slot scode Nat.eqb Sum each];
+  rewrite ?power_1, ?(power_2 (Sample Whole K1 false)), ?(power_2 (Sample Whole K1 true)), ?(power_2 (Sample Now K1 false)) by reflexivity;
   repeat first [rewrite Q2R_1|rewrite Q2R_m1|rewrite half|rewrite Rmult_1_l|rewrite Rmult_1_r|rewrite Rplus_0_r|
     rewrite exp_0|rewrite minus_one|rewrite exp_plus];
   unfold q0; first [reflexivity|ring|field].
@@ -89,5 +111,5 @@ Ltac sums := apply Sum_ext; intros; cbn [density]; f_equal; value.
 Ltac target :=
   apply Derive_ext; intros; cbn [moved den dterm dlin dmon];
   repeat first [rewrite exp_0|rewrite Q2R_1|rewrite Rmult_1_l|rewrite Rmult_1_r|rewrite Rplus_0_r];
-  unfold moving, mean_at; cbn [draws E support]; sums.
+  unfold moving, mean_at; cbn [draws E spread stepwise support]; sums.
 Ltac loss_then K := etransitivity; [|etransitivity; [exact K|]]; [apply losses; value|].

@@ -1,6 +1,6 @@
 (* False steps and false closings: each of these must evaluate to false. *)
 From Coq Require Import List ZArith QArith Bool.
-From Klsym Require Import Setting Ring Statements Rules Checker Completeness Models.
+From Klsym Require Import Setting Ring Statements Rules Checker Completeness Combinations Models Fields Scripts.
 Import ListNotations.
 Local Open Scope nat_scope.
 
@@ -119,13 +119,13 @@ Example rows_in_an_equation :
 Proof. now vm_compute. Qed.
 
 (* ---------- models ---------- *)
-Definition model_of (a b c : list Q) : model := Model a b c [1%Q; 0%Q] [] 0 [].
+Definition model_of (a b c : list Q) : model := Model [([], Node a b c [1%Q; 0%Q] [] [])] [0] [].
 Definition refuted (l : side) (r : side) (m : model) : bool := check (Script nothing [Part l r Equal [] []] (Refuted m)).
 Definition half := [(1 # 2)%Q; (1 # 2)%Q].
 Definition skew := [(1 # 4)%Q; (3 # 4)%Q].
 Example a_model : refuted (only (Mean Single Mq k1)) [] (model_of half skew half) = true. Proof. now vm_compute. Qed.
 (* exp of a parameter, of a reward, and of a share of a log ratio: exp 1 is between 2.71828 and 2.71829 *)
-Definition paying : model := Model half skew half [1%Q; 0%Q] [[1%Q; 1%Q]] 0 [1%Q].
+Definition paying : model := Model [([], Node half skew half [1%Q; 0%Q] [] [[1%Q; 1%Q]])] [0] [1%Q].
 Definition e_to_parameter : side := [(exp_ [(1%Q, [(Par 0 false, 1%Z)])], [])].
 Definition e_to_reward : side := only (Mean Single Mq (exp_ [(1%Q, [(Sample Whole (Given 0) false, 1%Z)])])).
 Definition number (c : Q) : side := [(konst c, [])].
@@ -195,6 +195,23 @@ Example a_condition_along_w : (* E_q[(g - k1) w s] = 0 iff g = k1 *)
   only_if nothing Mq c (Family c true one 0 k1 []) = true /\ only_if nothing Mq c (Family c true one 1 k1 [0]) = false.
 Proof. now vm_compute. Qed.
 
+(* ---------- no combination ---------- *)
+Definition apart_from_all (m : measure) (c : ep) (x : witness) : bool :=
+  check (Script nothing [Part (only (Mean Single m (times_score c))) [] Equal [] []] (Independent x)).
+Definition w_ : ep := var_ (Sample Whole W false).
+Definition none_of (c : ep) : bool :=   (* whatever it is derived along *)
+  existsb (fun ops => existsb (fun b => apart_from_all Mq c (Witness c b ops)) [true; false])
+    [[]; [true]; [false]; [true; true]; [true; false]; [false; true]; [false; false]; [false; false; false]].
+Example what_is_no_combination : none_of w_ = true /\ none_of (mul k1 k1) = true /\ none_of (mul k1 r_) = true /\ none_of rho = true.
+Proof. now vm_compute. Qed.
+Example combinations : none_of k1 = false /\ none_of r_ = false /\ none_of (add (mul (konst 3) k1) (add r_ one)) = false /\ none_of one = false.
+Proof. now vm_compute. Qed.
+Example rewards_are_allowed : none_of reward = false /\ none_of (mul reward reward) = false. Proof. now vm_compute. Qed.
+Example a_multiple_that_may_be_zero : none_of (mul (var_ (Par 0 false)) w_) = false /\ none_of (mul (var_ (Par 0 true)) w_) = true.
+Proof. now vm_compute. Qed.
+Example another_measure : apart_from_all Mmu w_ (Witness w_ true []) = false. Proof. now vm_compute. Qed.
+Example another_element : apart_from_all Mq k1 (Witness w_ true []) = false. Proof. now vm_compute. Qed.
+
 (* ---------- batches ---------- *)
 Definition sized : assumptions := Assume (Premises [] [] (Some (0, true))) [] [].   (* n is parameter 0 *)
 Definition at_ (z : slot) (b : base) : ep := var_ (Sample z b false).
@@ -215,6 +232,10 @@ Example others_are_not_n : apart sized Batch (of_others 1) [(n_less 0, [paid_; m
 Example rest_of_two : apart sized Pair of_rest [(n_less 2, [paid_; paid_; mean_k1])] = true. Proof. now vm_compute. Qed.
 Example rest_are_not_others : apart sized Pair of_rest [(n_less 1, [paid_; paid_; mean_k1])] = false. Proof. now vm_compute. Qed.
 Example size_unknown : apart nothing Batch (of_others 1) [(n_less 1, [paid_; mean_k1])] = false. Proof. now vm_compute. Qed.
+Example nothing_of_the_others : (* needs no n; what is detached stays so *)
+  apart nothing Batch (unit_term [(Sample Self K1 true, 1%Z)]) (only (Mean Single Mq sg_k1)) = true /\
+  apart nothing Batch (unit_term [(Sample Self K1 true, 1%Z)]) [(konst 2, [Mean Single Mq sg_k1])] = false.
+Proof. now vm_compute. Qed.
 Example square_of_a_sum : (* E[(sum k1)^2] = (n-1) E[k1^2] + (n-1) (n-2) E[k1]^2 *)
   apart sized Batch (of_others 2) [(n_less 1, [paid_; Mean Single Mq (mul k1 k1)]); (mul (n_less 1) (n_less 2), [paid_; mean_k1; mean_k1])] = true /\
   apart sized Batch (of_others 2) [(mul (n_less 1) (n_less 1), [paid_; mean_k1; mean_k1])] = false.

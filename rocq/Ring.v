@@ -24,7 +24,7 @@ Definition bcode (b : base) : nat * nat * nat :=
   | K1 => (0, 0, 0) | W => (1, 0, 0) | LogQ => (2, 0, 0) | Length => (3, 0, 0) | Any => (4, 0, 0) | Score => (5, 0, 0)
   | Given i => (6, i, 0) | Fn i d => (7, i, d) end%nat.
 Definition code (v : var) : nat * (nat * nat * nat) * bool :=
-  match v with Sample z b sg => (scode z, bcode b, sg) | Par i nz => (5, (i, 0, 0), nz) end%nat.
+  match v with Sample z b sg => (scode z, bcode b, sg) | Par i nz => (8, (i, 0, 0), nz) end%nat.
 Lemma bcode_inj a b : bcode a = bcode b -> a = b.
 Proof. destruct a, b; cbn; intros [=]; subst; reflexivity. Qed.
 Lemma code_inj u v : code u = code v -> u = v.
@@ -305,6 +305,16 @@ Proof.
   now rewrite IH, mwithin_ok, lwithin_ok.
 Qed.
 End Within.
+Lemma within_weaker (f g : var -> bool) a : (forall v, f v = true -> g v = true) -> within f a = true -> within g a = true.
+Proof.
+  intros H. assert (M : forall m, mwithin f m = true -> mwithin g m = true).
+  { induction m as [|[v k] m IH]; [easy|]. cbn [mwithin forallb]. intros W. apply andb_prop in W as [W1 W2].
+    apply andb_true_intro. split; [now apply H|now apply IH]. }
+  induction a as [|[[c m] e] a IH]; [easy|]. cbn [within forallb]. intros W. apply andb_prop in W as [W B]. apply andb_prop in W as [A C].
+  apply andb_true_intro. split; [apply andb_true_intro; split; [now apply M|]|now apply IH].
+  clear A B IH. induction e as [|[d k] e IH]; [easy|]. cbn [lwithin forallb] in *. apply andb_prop in C as [C1 C2].
+  apply andb_true_intro. split; [now apply M|now apply IH].
+Qed.
 Lemma den_ext env env' a : (forall v, env v = env' v) -> den env a = den env' a.
 Proof.
   intros H. assert (M : forall m, dmon env m = dmon env' m) by (induction m as [|[v k] m I]; cbn [dmon]; [easy|now rewrite I, H]).

@@ -1,78 +1,121 @@
-(* One sample, and a batch of n: a finite space, a policy q that moves along one direction of theta, a reference p, a
-   sampler mu.
+(* One sample, a batch of n, and the steps of a sequence: a policy q that moves along one direction of theta, a reference p,
+   a sampler mu.
 
-   q is positive and differentiable at theta, and a distribution for every t.  Nothing else is asked: softmax logits are one
-   instance (Softmax.v).  What is averaged is a function of a world: the outcomes in each slot.  A single sample is drawn
-   into the slot Whole; a batch is one sample, Self, beside n - 1 Others; or two, Self and Other, beside the n - 2 of the
-   Rest.  A loss is a function of t and of a world, in which all that is detached stands still; `grad` is its derivative. *)
+   A sample is a sequence of tokens, drawn one after the other: next-token probabilities are positive, and distributions for
+   every t; those of q are differentiable at theta.  Nothing else is asked: softmax logits are one instance (Softmax.v), and
+   any finite space is one, of sequences of one token.  What is averaged is a function of a world: the segments in each slot.
+   A single sample is drawn into the slot Whole; a batch is one sample, Self, beside n - 1 Others; or two, Self and Other,
+   beside the n - 2 of the Rest.  Over the steps of a sequence it is added up, with what is before, at and after the step in
+   the slots Past, Now and Future.  A loss is a function of t and of a world, in which all that is detached stands still;
+   `grad` is its derivative. *)
 From Coq Require Import Reals List Lra Lia Bool.
 From Coquelicot Require Import Coquelicot.
-From Klsym Require Import Sums.
+From Klsym Require Import Sums Tokens.
 Import ListNotations.
 Open Scope R_scope.
 
 Record setting := {
-  outcome : Type;
-  outcomes : list outcome;
-  here : nat -> outcome;               (* the samples of which a value is taken *)
+  token : Type;
+  next : list token -> list token;     (* what may follow a prefix; a sequence ends where nothing does *)
+  more : nat;                          (* ... or so many tokens after its first *)
+  starts : next [] <> [];
+  here : nat -> list token;            (* the samples of which a value is taken *)
+  here_ok : forall k, here k <> [];
   theta : R;
-  q : R -> outcome -> R;
-  p : outcome -> R;
-  mu : outcome -> R;
-  q_pos : forall x, 0 < q theta x;
-  q_sum : forall t, Sum outcomes (q t) = 1;
-  q_diff : forall x, ex_derive (fun t => q t x) theta;
-  p_pos : forall x, 0 < p x;
-  p_sum : Sum outcomes p = 1;
-  mu_pos : forall x, 0 < mu x;
-  mu_sum : Sum outcomes mu = 1;
-  given : nat -> outcome -> R;         (* rewards, which theta does not move; in a slot they add up *)
-  any : list outcome -> R;             (* any function of the outcomes of a slot *)
-  length : list outcome -> R;
-  length_nonzero : forall l, length l <> 0;
-  fn : nat -> nat -> R -> outcome -> R; (* generic functions and their derivatives along log q *)
+  next_q : R -> list token -> token -> R;   (* next-token probabilities, given the prefix *)
+  next_p : list token -> token -> R;
+  next_mu : list token -> token -> R;
+  next_q_pos : forall u a, 0 < next_q theta u a;
+  next_q_sum : forall t u, next u <> [] -> Sum (next u) (next_q t u) = 1;
+  next_q_diff : forall u a, ex_derive (fun t => next_q t u a) theta;
+  next_p_pos : forall u a, 0 < next_p u a;
+  next_p_sum : forall u, next u <> [] -> Sum (next u) (next_p u) = 1;
+  next_mu_pos : forall u a, 0 < next_mu u a;
+  next_mu_sum : forall u, next u <> [] -> Sum (next u) (next_mu u) = 1;
+  paid : nat -> list token -> token -> R;   (* rewards of a token, which theta does not move *)
+  any : nat -> list (@segment token) -> R;  (* any function of the outcomes of a slot: 1 past, 2 now, 3 future, else 0 *)
+  fn : nat -> nat -> R -> @segment token -> R;   (* generic functions and their derivatives along log q *)
   fn_diff : forall i d l x, is_derive (fun l => fn i d l x) l (fn i (S d) l x);
   size : nat;                          (* n *)
   size_ok : (2 <= size)%nat }.
 
 Inductive measure := Mq | Mp | Mmu | Mcount | Msample.
-Inductive index := Single | Batch | Pair.
-Inductive slot := Whole | Self | Other | Others | Rest.
-Definition scode (z : slot) : nat := match z with Whole => 0 | Self => 1 | Other => 2 | Others => 3 | Rest => 4 end.
+Inductive index := Single | Batch | Pair | Steps | BatchSteps.
+Inductive slot := Whole | Self | Other | Others | Rest | Past | Now | Future.
+Definition scode (z : slot) : nat :=
+  match z with Whole => 0 | Self => 1 | Other => 2 | Others => 3 | Rest => 4 | Past => 5 | Now => 6 | Future => 7 end.
 Definition same_slot (y z : slot) : bool := Nat.eqb (scode y) (scode z).
 Lemma same_slot_eq y z : same_slot y z = true -> y = z.
 Proof. intros H. apply Nat.eqb_eq in H. now destruct y, z. Qed.
 Lemma same_slot_refl z : same_slot z z = true. Proof. apply Nat.eqb_refl. Qed.
+(* what is drawn, and the slots over which its density is a product *)
 Definition slots (i : index) : list slot :=
-  match i with Single => [Whole] | Batch => [Self; Others] | Pair => [Self; Other; Rest] end.
+  match i with Single | Steps => [Whole] | Batch => [Self; Others] | Pair => [Self; Other; Rest] | BatchSteps => [Whole; Others] end.
+Definition factors_of (i : index) : list slot :=
+  match i with Steps => [Past; Now; Future] | BatchSteps => [Past; Now; Future; Others] | _ => slots i end.
 Definition draws (i : index) (n : nat) : list slot :=
-  match i with Single => [Whole] | Batch => Self :: repeat Others (n - 1) | Pair => Self :: Other :: repeat Rest (n - 2) end.
-Definition one_position (z : slot) : bool := match z with Others | Rest => false | _ => true end.
+  match i with
+  | Single | Steps => [Whole] | Batch => Self :: repeat Others (n - 1) | Pair => Self :: Other :: repeat Rest (n - 2)
+  | BatchSteps => Whole :: repeat Others (n - 1) end.
+Definition stepwise (i : index) : bool := match i with Steps | BatchSteps => true | _ => false end.
+Definition of_steps (z : slot) : bool := match z with Past | Now | Future => true | _ => false end.
+Definition one_position (z : slot) : bool := match z with Others | Rest | Past | Future => false | _ => true end.
 Definition normed (m : measure) : bool := match m with Mcount => false | _ => true end.
 Definition summed (m : measure) : bool := match m with Msample => false | _ => true end.
 Definition probability (m : measure) : bool := match m with Mq | Mp | Mmu => true | _ => false end.
 
 Section Worlds.
 Variable S : setting.
-Notation X := (outcome S).
+Definition outcome := @segment (token S).
+Notation X := outcome.
+
+(* whole sequences, and the densities of segments *)
+Definition outcomes : list X := map (pair []) (walk (next S) (Datatypes.S (more S)) []).
+Definition q (t : R) (x : X) : R := product (next_q S t) (fst x) (snd x).
+Definition p (x : X) : R := product (next_p S) (fst x) (snd x).
+Definition mu (x : X) : R := product (next_mu S) (fst x) (snd x).
+Definition given (i : nat) (x : X) : R := sum (paid S i) (fst x) (snd x).
+(* the number of tokens; 1 where there is none, as in no sample *)
+Definition length (l : list X) : R := INR (Nat.max 1 (List.length (flat_map snd l))).
+Lemma length_nonzero l : length l <> 0.
+Proof. apply not_0_INR. lia. Qed.
+Lemma q_pos x : 0 < q (theta S) x. Proof. apply product_pos, next_q_pos. Qed.
+Lemma p_pos x : 0 < p x. Proof. apply product_pos, next_p_pos. Qed.
+Lemma mu_pos x : 0 < mu x. Proof. apply product_pos, next_mu_pos. Qed.
+Lemma sum_outcomes f : (forall u, next S u <> [] -> Sum (next S u) (f u) = 1) ->
+  Sum outcomes (fun x => product f (fst x) (snd x)) = 1.
+Proof. intros H. unfold outcomes. rewrite Sum_map. exact (walk_mass (next S) f H _ []). Qed.
+Lemma q_sum t : Sum outcomes (q t) = 1. Proof. apply sum_outcomes, next_q_sum. Qed.
+Lemma p_sum : Sum outcomes p = 1. Proof. apply sum_outcomes, next_p_sum. Qed.
+Lemma mu_sum : Sum outcomes mu = 1. Proof. apply sum_outcomes, next_mu_sum. Qed.
+Lemma q_diff x : ex_derive (fun t => q t x) (theta S).
+Proof.
+  destruct x as [u v]. unfold q. cbn [fst snd]. revert u; induction v as [|a v IH]; intros u; cbn [product].
+  - apply ex_derive_const.
+  - apply (ex_derive_mult (fun t => next_q S t u a)); [apply next_q_diff|apply IH].
+Qed.
 
 Definition world := slot -> list X.
 Definition nobody : world := fun _ => [].
 Definition add (z : slot) (x : X) (w : world) : world := fun y => if same_slot z y then x :: w y else w y.
 Definition alone (x : X) : world := add Whole x nobody.
 
-Definition q0 : X -> R := q S (theta S).
+Definition q0 : X -> R := q (theta S).
 Definition density (m : measure) (t : R) (x : X) : R :=
-  match m with Mq => q S t x | Mp => p S x | Mmu => mu S x | _ => 1 end.
-Definition support (m : measure) (k : nat) : list X := match m with Msample => [here S k] | _ => outcomes S end.
+  match m with Mq => q t x | Mp => p x | Mmu => mu x | _ => 1 end.
+Definition support (m : measure) (k : nat) : list X := match m with Msample => [([], here S k)] | _ => outcomes end.
 (* E_m[F], all draws independent; k counts them *)
 Fixpoint E (m : measure) (t : R) (k : nat) (ds : list slot) (F : world -> R) : R :=
   match ds with
   | [] => F nobody
   | z :: ds => Sum (support m k) (fun x => density m t x * E m t (Datatypes.S k) ds (fun w => F (add z x w))) end.
-Definition mean_at (t : R) (m : measure) (i : index) (F : world -> R) : R := E m t 0 (draws i (size S)) F.
+(* over the steps of the sequence that is drawn *)
+Definition at_place (c : place) (w : world) : world := add Past (past_ c) (add Now (now_ c) (add Future (future_ c) w)).
+Definition spread (i : index) (F : world -> R) (w : world) : R :=
+  if stepwise i then Sum (flat_map places (w Whole)) (fun c => F (at_place c w)) else F w.
+Definition mean_at (t : R) (m : measure) (i : index) (F : world -> R) : R := E m t 0 (draws i (size S)) (spread i F).
 Definition mean (m : measure) (i : index) (F : world -> R) : R := mean_at (theta S) m i F.
-Definition s (x : X) : R := Derive (fun t => ln (q S t x)) (theta S).
+Definition s (x : X) : R := Derive (fun t => ln (q t x)) (theta S).
 Definition loss := R -> world -> R.
 Definition grad (L : loss) (w : world) : R := Derive (fun t => L t w) (theta S).
 
@@ -114,11 +157,46 @@ Proof.
   revert k F; induction ds as [|z ds IH]; intros k F H; cbn [E]; [apply H|].
   apply Sum_nonneg; intros x _. apply Rmult_le_pos; [left; apply density_pos|]. apply IH; intros; apply H.
 Qed.
-Lemma mean_nonneg m i F : (forall w, 0 <= F w) -> 0 <= mean m i F. Proof. apply E_nonneg. Qed.
-Definition at_place (m : measure) (P : world -> Prop) : Prop := forall x, In x (support m 0) -> P (alone x).
-Lemma single_nonneg m F : at_place m (fun w => 0 <= F w) -> 0 <= mean m Single F.
+Lemma spread_nonneg i F w : (forall w, 0 <= F w) -> 0 <= spread i F w.
+Proof. intros H. unfold spread. destruct (stepwise i); [apply Sum_nonneg; intros|]; apply H. Qed.
+Lemma mean_nonneg m i F : (forall w, 0 <= F w) -> 0 <= mean m i F.
+Proof. intros H. apply E_nonneg. intros w. now apply spread_nonneg. Qed.
+Lemma E_Sum {Y} m t k ds (l : list Y) (F : Y -> world -> R) :
+  E m t k ds (fun w => Sum l (fun y => F y w)) = Sum l (fun y => E m t k ds (F y)).
 Proof.
-  intros H. unfold mean, mean_at. cbn [draws E]. apply Sum_nonneg; intros x I.
+  induction l as [|y l IH]; cbn [Sum]; [apply E_zero|]. rewrite <- IH. apply (E_plus m t k ds (F y) (fun w => Sum l (fun y => F y w))).
+Qed.
+(* the worlds that a mean speaks of *)
+Definition reached (i : index) (w : world) : Prop :=
+  if stepwise i then exists v y c, drawn (draws i (size S)) v /\ v Whole = [y] /\ In c (places y) /\ w = at_place c v
+  else drawn (draws i (size S)) w.
+Lemma reached_place i w c : stepwise i = true -> drawn (draws i (size S)) w -> In c (flat_map places (w Whole)) -> reached i (at_place c w).
+Proof.
+  intros T D C. unfold reached. rewrite T. assert (O : List.length (w Whole) = 1%nat).
+  { rewrite (D Whole). destruct i; try discriminate; cbn [draws]; [reflexivity|]. unfold count. cbn.
+    generalize (size S - 1)%nat. intros n. induction n as [|n IH]; [reflexivity|exact IH]. }
+  destruct (w Whole) as [|y [|]] eqn:W; try discriminate. exists w, y, c. cbn [flat_map] in C. rewrite app_nil_r in C. auto.
+Qed.
+Lemma mean_at_reached t m i F G : (forall w, reached i w -> F w = G w) -> mean_at t m i F = mean_at t m i G.
+Proof.
+  intros H. apply E_drawn. intros w D. unfold spread. destruct (stepwise i) eqn:T.
+  - apply Sum_ext. intros c C. apply H. now apply reached_place.
+  - apply H. unfold reached. now rewrite T.
+Qed.
+Lemma mean_at_ext t m i F G : (forall w, F w = G w) -> mean_at t m i F = mean_at t m i G.
+Proof. intros H. apply mean_at_reached. auto. Qed.
+Lemma spread_plus i F G w : spread i (fun w => F w + G w) w = spread i F w + spread i G w.
+Proof. unfold spread. destruct (stepwise i); [apply Sum_plus|reflexivity]. Qed.
+Lemma mean_at_plus t m i F G : mean_at t m i (fun w => F w + G w) = mean_at t m i F + mean_at t m i G.
+Proof. unfold mean_at. rewrite <- E_plus. apply E_ext. intros w. apply spread_plus. Qed.
+Lemma mean_at_scal t m i c F : mean_at t m i (fun w => c * F w) = c * mean_at t m i F.
+Proof. unfold mean_at. rewrite <- E_scal. apply E_ext. intros w. unfold spread. destruct (stepwise i); [apply Sum_scal|reflexivity]. Qed.
+Lemma mean_at_zero t m i : mean_at t m i (fun _ => 0) = 0.
+Proof. rewrite (mean_at_ext t m i _ (fun _ => 0 * 0)) by (intros; ring). rewrite mean_at_scal; ring. Qed.
+Definition wherever (m : measure) (P : world -> Prop) : Prop := forall x, In x (support m 0) -> P (alone x).
+Lemma single_nonneg m F : wherever m (fun w => 0 <= F w) -> 0 <= mean m Single F.
+Proof.
+  intros H. unfold mean, mean_at. cbn [draws E spread stepwise]. apply Sum_nonneg; intros x I.
   apply Rmult_le_pos; [left; apply density_pos|now apply H].
 Qed.
 Lemma mass m k t : normed m = true -> m = Mq \/ t = theta S -> Sum (support m k) (density m t) = 1.
@@ -172,21 +250,21 @@ Proof.
 Qed.
 
 (* ---------- the score function ---------- *)
-Lemma s_derive x : is_derive (fun t => ln (q S t x)) (theta S) (s x).
+Lemma s_derive x : is_derive (fun t => ln (q t x)) (theta S) (s x).
 Proof.
   apply Derive_correct. eexists. apply derive_ln; [apply q_pos|apply Derive_correct, q_diff].
 Qed.
-Lemma q_derive x : is_derive (fun t => q S t x) (theta S) (q0 x * s x).
+Lemma q_derive x : is_derive (fun t => q t x) (theta S) (q0 x * s x).
 Proof.
-  pose proof (derive_ln (fun t => q S t x) (theta S) _ (q_pos S x) (Derive_correct _ _ (q_diff S x))) as D.
-  assert (U : s x = Derive (fun t => q S t x) (theta S) / q S (theta S) x) by exact (is_derive_unique _ _ _ D).
+  pose proof (derive_ln (fun t => q t x) (theta S) _ (q_pos x) (Derive_correct _ _ (q_diff x))) as D.
+  assert (U : s x = Derive (fun t => q t x) (theta S) / q (theta S) x) by exact (is_derive_unique _ _ _ D).
   rewrite U.
-  replace (_ * _) with (Derive (fun t => q S t x) (theta S)); [apply Derive_correct, q_diff|].
+  replace (_ * _) with (Derive (fun t => q t x) (theta S)); [apply Derive_correct, q_diff|].
   unfold q0. field. apply Rgt_not_eq, q_pos.
 Qed.
-Theorem score_mean_zero : Sum (outcomes S) (fun x => q0 x * s x) = 0.
+Theorem score_mean_zero : Sum (outcomes) (fun x => q0 x * s x) = 0.
 Proof.
-  assert (D : is_derive (fun t => Sum (outcomes S) (q S t)) (theta S) (Sum (outcomes S) (fun x => q0 x * s x))).
+  assert (D : is_derive (fun t => Sum (outcomes) (q t)) (theta S) (Sum (outcomes) (fun x => q0 x * s x))).
   { apply Sum_derive; intros; apply q_derive. }
   apply is_derive_unique in D. rewrite <- D, (Derive_ext _ (fun _ => 1)) by (intros; apply q_sum).
   apply Derive_const.
@@ -240,7 +318,7 @@ Proof.
     destruct m; cbn [density] in *; [|apply derive_scal; exact D ..].
     replace (_ * _) with (q0 x * s x * E Mq (theta S) (Datatypes.S k) ds (fun w => F (theta S) (add z x w))
       + q0 x * E Mq (theta S) (Datatypes.S k) ds (fun w => F' (add z x w) + F (theta S) (add z x w) * total zs s w)).
-    + apply (derive_mult (fun t => q S t x)); [apply q_derive|exact D].
+    + apply (derive_mult (fun t => q t x)); [apply q_derive|exact D].
     + rewrite (E_ext Mq _ _ ds (fun w => F' (add z x w) + F (theta S) (add z x w) * total zs s (add z x w))
         (fun w => (F' (add z x w) + F (theta S) (add z x w) * total zs s w) + s x * F (theta S) (add z x w))) by (intros; rewrite Z; ring).
       rewrite (E_plus Mq _ _ ds _ (fun w => s x * F (theta S) (add z x w))), E_scal. unfold q0. ring.

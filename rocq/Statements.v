@@ -4,7 +4,7 @@
    the products of powers that occur in it: E_m[2 lam k1 s + s] is 2 lam E_m[k1 s] + E_m[s]. *)
 From Coq Require Import Reals List Lra Lia ZArith QArith Qreals Bool.
 From Coquelicot Require Import Coquelicot.
-From Klsym Require Import Sums Setting Ring.
+From Klsym Require Import Sums Tokens Setting Ring.
 Import ListNotations.
 Open Scope R_scope.
 
@@ -23,12 +23,13 @@ Notation X := (outcome S). Notation world := (world S).
 (* at one position of a slot; at_log l is log q there *)
 Definition each (b : base) (l : R) (x : X) : R :=
   match b with
-  | K1 => l - ln (p S x) | W => l - ln (mu S x) | LogQ => l | Length => length S [x] | Given i => given S i x
-  | Fn i d => fn S i d l x | Score => s S x | Any => any S [x] end.
+  | K1 => l - ln (p S x) | W => l - ln (mu S x) | LogQ => l | Length => INR (List.length (snd x)) | Given i => given S i x
+  | Fn i d => fn S i d l x | Score => s S x | Any => any S 0 [x] end.
+Definition scope (z : slot) : nat := match z with Past => 1 | Now => 2 | Future => 3 | _ => 0 end.
 Definition val (v : var) (t : R) (w : world) : R :=
   match v with
   | Sample Whole Length _ => length S (w Whole)
-  | Sample z Any _ => any S (w z)
+  | Sample z Any _ => any S (scope z) (w z)
   | Sample z b sg => Sum (w z) (fun x => each b (ln (q S (if sg then theta S else t) x)) x)
   | Par i nz => par i nz end.
 Definition as_loss (a : ep) : loss S := fun t w => den (fun v => val v t w) a.
@@ -63,7 +64,7 @@ Lemma mcode_inj m n : mcode m = mcode n -> m = n. Proof. now destruct m, n. Qed.
 Definition pcmp (m n : measure) := Nat.compare (mcode m) (mcode n).
 Lemma pcmp_eq m n : pcmp m n = Eq -> m = n.
 Proof. intros H. apply Nat.compare_eq in H. now apply mcode_inj. Qed.
-Definition icode (i : index) : nat := match i with Single => 0 | Batch => 1 | Pair => 2 end.
+Definition icode (i : index) : nat := match i with Single => 0 | Batch => 1 | Pair => 2 | Steps => 3 | BatchSteps => 4 end.
 Lemma icode_inj i j : icode i = icode j -> i = j. Proof. now destruct i, j. Qed.
 Definition icmp (i j : index) := Nat.compare (icode i) (icode j).
 Lemma icmp_eq i j : icmp i j = Eq -> i = j.
@@ -131,7 +132,7 @@ Qed.
 Definition gtidy (l : list gterm) : list gterm :=
   map (fun '(c, x) => (tidy c, match x with Some (i, m, a) => Some (i, m, tidy a) | None => None end)) l.
 Lemma moving_tidy i m a t : moving i m (tidy a) t = moving i m a t.
-Proof. apply E_ext; intros w. apply tidy_ok. intros; now apply val_ok. Qed.
+Proof. apply mean_at_ext; intros w. apply tidy_ok. intros; now apply val_ok. Qed.
 Lemma gtidy_ok l t : moved (gtidy l) t = moved l t.
 Proof.
   induction l as [|[c [[[i m] a]|]] l IH]; [reflexivity| |]; cbn [gtidy map moved]; fold (gtidy l).
@@ -150,11 +151,11 @@ Proof.
   destruct x as [i m a|i m L|l]; cbn [expand dsum].
   - transitivity (datom (Mean i m (tidy a))).
     + induction (tidy a) as [|t b IH]; cbn [map dsum].
-      * cbn [datom den]. symmetry. apply E_zero.
-      * rewrite IH. cbn [datom den]. unfold mean, mean_at. rewrite <- E_scal, <- E_plus. apply E_ext; intros w.
+      * cbn [datom den]. symmetry. apply mean_at_zero.
+      * rewrite IH. cbn [datom den]. unfold mean. rewrite <- mean_at_scal, <- mean_at_plus. apply mean_at_ext; intros w.
         rewrite (split_ok w t). ring.
-    + apply E_ext; intros w. rewrite tidy_ok by apply env_ok. reflexivity.
-  - rewrite one_ok. cbn [datom]. rewrite Rplus_0_r, Rmult_1_l. apply E_ext; intros w.
+    + apply mean_at_ext; intros w. rewrite tidy_ok by apply env_ok. reflexivity.
+  - rewrite one_ok. cbn [datom]. rewrite Rplus_0_r, Rmult_1_l. apply mean_at_ext; intros w.
     apply Derive_ext; intros t. apply tidy_ok. intros; now apply val_ok.
   - rewrite one_ok. cbn [datom]. rewrite Rplus_0_r, Rmult_1_l. apply Derive_ext; intros t. apply gtidy_ok.
 Qed.

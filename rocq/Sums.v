@@ -19,8 +19,12 @@ Lemma Sum_plus xs f g : Sum xs (fun x => f x + g x) = Sum xs f + Sum xs g.
 Proof. induction xs as [|x xs IH]; simpl; [ring|rewrite IH; ring]. Qed.
 Lemma Sum_scal xs c f : Sum xs (fun x => c * f x) = c * Sum xs f.
 Proof. induction xs as [|x xs IH]; simpl; [ring|rewrite IH; ring]. Qed.
+Lemma Sum_minus xs f g : Sum xs (fun x => f x - g x) = Sum xs f - Sum xs g.
+Proof. induction xs as [|x xs IH]; simpl; [ring|rewrite IH; ring]. Qed.
 Lemma Sum_zero xs : Sum xs (fun _ => 0) = 0.
 Proof. induction xs; simpl; lra. Qed.
+Lemma Sum_app xs ys f : Sum (xs ++ ys) f = Sum xs f + Sum ys f.
+Proof. induction xs as [|x xs IH]; cbn [app Sum]; [ring|rewrite IH; ring]. Qed.
 Lemma Sum_nonneg xs f : (forall x, In x xs -> 0 <= f x) -> 0 <= Sum xs f.
 Proof.
   induction xs as [|x xs IH]; intros H; simpl; [lra|].
@@ -38,6 +42,15 @@ Proof.
     + apply IH; intros; apply H; now right.
 Qed.
 End Sums.
+Lemma Sum_map {X Y} (h : X -> Y) xs (f : Y -> R) : Sum (map h xs) f = Sum xs (fun x => f (h x)).
+Proof. induction xs as [|x xs IH]; cbn [map Sum]; [ring|rewrite IH; ring]. Qed.
+Lemma Sum_flat_map {X Y} (h : X -> list Y) xs (f : Y -> R) : Sum (flat_map h xs) f = Sum xs (fun x => Sum (h x) f).
+Proof. induction xs as [|x xs IH]; cbn [flat_map Sum]; [ring|now rewrite Sum_app, IH]. Qed.
+Lemma Sum_Sum {X Y} (xs : list X) (ys : list Y) (f : X -> Y -> R) :
+  Sum xs (fun x => Sum ys (f x)) = Sum ys (fun y => Sum xs (fun x => f x y)).
+Proof.
+  induction xs as [|x xs IH]; cbn [Sum]; [now rewrite Sum_zero|]. rewrite IH, <- Sum_plus. reflexivity.
+Qed.
 
 (* Derivatives of products, multiples, compositions and logs, in the form in which they are used. *)
 Lemma derive_mult (a b : R -> R) t a' b' :

@@ -17,8 +17,9 @@ from pathlib import Path
 
 SOURCES = Path(__file__).parent
 ORDER = (
-    "Sums", "Setting", "Ring", "Statements", "Rules", "Checker", "Softmax", "Completeness", "Enclosures",
-    "Models", "Parts", "Refused", "Plain",
+    "Sums", "Tokens", "Setting", "Ring", "Statements", "Instances", "Derivatives", "Stepwise", "Densities",
+    "Independence", "Along", "Rules", "Checker", "Softmax", "Completeness", "Combinations", "Enclosures",
+    "Elements", "Models", "Fields", "Scripts", "Parts", "Refused", "RefusedSteps", "Plain",
 )  # fmt: skip
 MISSING = (
     "Rocq is not installed: apt-get install coq libcoq-coquelicot (Debian); nothing else of klsym needs it"
@@ -26,6 +27,9 @@ MISSING = (
 UNPROVED = re.compile(
     r"\b(Admitted|admit|Axioms?|Parameters?|Conjecture|Abort|bypass_check|Unset +(Guard|Positivity))\b"
 )
+THEOREM = re.compile(r"^(?:Theorem|Corollary) (\S+)", re.MULTILINE)
+OPENED, CLOSED = re.compile(r"\s*Section\s"), re.compile(r"\s*End\s")
+ASSUMED = re.compile(r"\s*(Hypothes[ie]s|Variables?|Context)\b")  # a premise in a section, an axiom outside
 NAMED = re.compile(r'^\(?\("([^"]+)"%string, Script ', re.MULTILINE)  # a part, in a file of them
 COMMENT = re.compile(r"\(\*.*?\*\)", re.DOTALL)
 
@@ -60,24 +64,26 @@ def summary(folder: Path) -> str:
         path = Path(shutil.copy(path, theorems))
         parts, mutants = counts(path, compiled(path, library))
         accepted, wrong = accepted + names(path, parts), wrong + mutants
-    headlines = Path(shutil.copy(SOURCES / "Headlines.v", theorems))
-    plain = len(re.findall(r"^Theorem ", headlines.read_text(encoding="utf-8"), re.MULTILINE))
+    headlines, plain = theorems / "Headlines.v", (SOURCES / "Headlines.v").read_text(encoding="utf-8")
+    stated = THEOREM.findall(plain)
+    every = f"Definition every_theorem := ({', '.join(stated)}).\nPrint Assumptions every_theorem.\n"
+    headlines.write_text(plain + every, encoding="utf-8")
     expect_axioms(headlines, compiled(headlines, library))
     outside = (folder / "outside.txt").read_text(encoding="utf-8").splitlines()
     reasons = [line.rpartition(": ")[2] for line in outside]
     lines = [f"outside: {reasons.count(reason)} ({reason})" for reason in sorted(set(reasons))]
-    lines.append(f"wrong versions refused: {wrong}; headline theorems: {plain}")
+    lines.append(f"wrong versions refused: {wrong}; headline theorems: {len(stated)}")
     lines.append(f"{len(accepted)} of {len(accepted) + len(outside)} parts accepted")
-    found = {"checker": digest(), "refused": wrong, "headlines": plain, "accepted": accepted}
+    found = {"checker": digest(), "refused": wrong, "headlines": len(stated), "accepted": accepted}
     (folder / "checked.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     return "\n".join(lines)
 
 
 def compiled(path: Path, library: Path) -> str:
     """What Rocq prints while it compiles a file in which nothing is taken for granted."""
-    taken = UNPROVED.search(COMMENT.sub("", path.read_text(encoding="utf-8")))
+    taken = unproved(path.read_text(encoding="utf-8"))
     if taken:
-        raise Failed(f"{path.name}: {taken[0]} leaves something unproved")
+        raise Failed(f"{path.name}: {taken} leaves something unproved")
     path, library = path.resolve(), library.resolve()
     beside = [] if path.parent == library else ["-R", str(path.parent), ""]
     command = ["coqc", "-w", "-ambiguous-paths", "-Q", str(library), "Klsym", *beside, str(path)]
@@ -85,6 +91,17 @@ def compiled(path: Path, library: Path) -> str:
     if run.returncode:
         raise Failed(f"{path.name} is refused: {' '.join((run.stderr or run.stdout).split())[:300]}")
     return run.stdout
+
+
+def unproved(text: str) -> str:
+    """A word that takes something for granted; a premise outside every section is an axiom."""
+    text, depth = COMMENT.sub("", text), 0
+    for sentence in re.split(r"\.(?=\s|$)", text):
+        depth += bool(OPENED.match(sentence + " ")) - bool(CLOSED.match(sentence + " "))
+        if depth == 0 and (assumed := ASSUMED.match(sentence)):
+            return f"{assumed[1]} outside a section"
+    found = UNPROVED.search(text)
+    return found[0] if found else ""
 
 
 def counts(path: Path, printed: str) -> tuple[int, int]:
@@ -113,7 +130,7 @@ def digest() -> str:
 def expect_axioms(path: Path, printed: str) -> None:
     """Only the axioms of the reals may be used, those of axioms.txt."""
     known = set((SOURCES / "axioms.txt").read_text(encoding="utf-8").split())
-    used = set(re.findall(r"^([A-Za-z_.]+)(?: :|$)", printed.partition("Axioms:\n")[2], re.MULTILINE))
+    used = set(re.findall(r"^(\S+)(?: :|$)", printed.partition("Axioms:\n")[2], re.MULTILINE))
     if not used or used - known:
         raise Failed(f"{path.name}: axioms {sorted(used - known) or 'are not printed'}")
 

@@ -41,6 +41,8 @@ COVERS = {
     "attacks": BASE,
     "soundness": (*DECIDED, *VERIFIED),
     "losses": DECIDED,
+    "clamped losses": DECIDED,
+    "named sums": DECIDED,
     "fuzz": (*BASE, "klsym/parser.py", *(f"klsym/audit/{n}.py" for n in ("source", "reading", "binding"))),
 }
 
@@ -65,7 +67,7 @@ def log_of(name: str, seed: int, kind: str = "") -> Path:
 @dataclass(frozen=True)
 class Campaign:
     """The last run of one.  counts: in its own words.  base: the digest of what it searched.  reasons: why
-    so many are open or refused."""
+    so many are open or refused.  settings: the counts of each setting."""
 
     name: str
     counts: dict[str, int]
@@ -73,6 +75,7 @@ class Campaign:
     seconds: int
     base: str
     reasons: dict[str, int] = field(default_factory=dict)
+    settings: dict[str, dict[str, int]] = field(default_factory=dict)
 
     @property
     def stale(self) -> bool:
@@ -93,11 +96,12 @@ def record(
     seconds: float,
     base: str,
     stored: Path | None = None,
-    reasons: dict[str, int] | None = None,
+    **shares: dict[str, Any],
 ) -> bool:
     """Store a run, unless a longer one on the same sources is stored; whether it was.
 
-    counts: the first entry says how many cases there were.  base: `digest_of` when it began.
+    counts: the first entry says how many cases there were.  base: `digest_of` when it began.  shares: the
+    reasons and the settings.
     """
     stored = STORED if stored is None else stored
     found = json.loads(stored.read_text(encoding="utf-8")) if stored.exists() else {}
@@ -106,7 +110,7 @@ def record(
     if before and before["base"] == base and next(iter(before["counts"].values())) > size:
         return False
     found[name] = {"counts": counts, "seed": seed, "seconds": round(seconds), "base": base}
-    found[name] |= {"reasons": reasons} if reasons else {}
+    found[name] |= {share: counts for share, counts in shares.items() if counts}
     stored.write_text(json.dumps(dict(sorted(found.items())), indent=1) + "\n", encoding="utf-8")
     return True
 

@@ -194,20 +194,36 @@ def fit_gradient(case: Case, n: int = 2, more: tuple[str, ...] = ()) -> Fit:
     return _solve(basis / scale[:, None, None], exact / scale[:, None])
 
 
-def _solve(basis: np.ndarray, values: np.ndarray) -> Fit:
+def _solve(basis: np.ndarray, values: np.ndarray, before: int = 0) -> Fit:
+    """before: columns that stand in front and have no name."""
     matrix, target = basis.reshape(-1, basis.shape[-1]), values.reshape(-1)
-    sizes = np.linalg.norm(matrix, axis=0)
-    sizes[sizes == 0] = 1.0  # a reward that is 0 everywhere
-    solution = np.linalg.lstsq(matrix / sizes, target, rcond=None)[0] / sizes
+    kept = _independent(matrix)
+    sizes, solution = np.linalg.norm(matrix[:, kept], axis=0), np.zeros(matrix.shape[1])
+    solution[kept] = np.linalg.lstsq(matrix[:, kept] / sizes, target, rcond=None)[0] / sizes
     misfit = float(np.abs(matrix @ solution - target).max())
-    return Fit(float(solution[0]), float(solution[1]), tuple(solution[2:]), misfit)
+    reverse, forward, *rewards = map(float, solution[before:])
+    return Fit(reverse, forward, tuple(rewards), misfit)
+
+
+def _independent(matrix: np.ndarray) -> list[int]:
+    """The columns that no earlier ones make up: with two values of A, A**2 is one of A and a constant."""
+    kept: list[int] = []
+    directions = np.zeros((len(matrix), 0))
+    for j, column in enumerate(matrix.T):
+        rest = column
+        for _ in range(2):  # once more, against rounding
+            rest = rest - directions @ (directions.T @ rest)
+        if np.linalg.norm(rest) > 1e-9 * np.linalg.norm(column):
+            kept.append(j)
+            directions = np.column_stack([directions, rest / np.linalg.norm(rest)])
+    return kept
 
 
 def _target(case: Case, answer: dict[str, Any]) -> Iterator[str]:
     target = answer["gradient"]["target"]
     if (answer["trust"] == OPEN) != (target == OPEN):
         yield f"target {target} with trust {answer['trust']}"
-    if target == OPEN:
+    if target in (OPEN, "none"):  # what has a curl, as `_potential` measures, is no combination
         return
     for setting in settings(case):
         judged = fit_gradient(case, setting.n).target
@@ -312,10 +328,9 @@ def fit_value(case: Case) -> Fit:
     """E[L] = a KL(q||p) + b KL(p||q) + E_q[h(R, A)] + constant."""
     where, setting = forest(case, "cells"), settings(case)[0]
     exact, scale = mean_of(where, case, setting)
-    columns = [where.slope("k1").value, where.slope("-k1", "p").value]
-    columns += [where.slope(text).value for text in rewards_of(case)] + [np.ones_like(exact)]
-    fit = _solve(np.stack(columns, axis=-1) / scale[:, None], exact / scale)
-    return Fit(fit.reverse, fit.forward, fit.rewards[:-1], fit.misfit)  # a constant has no name
+    columns = [np.ones_like(exact), where.slope("k1").value, where.slope("-k1", "p").value]
+    columns += [where.slope(text).value for text in rewards_of(case)]
+    return _solve(np.stack(columns, axis=-1) / scale[:, None], exact / scale, before=1)
 
 
 # ---------------------------------------------------------------------------- sentences

@@ -26,9 +26,12 @@ REWARDS_OF_SEQUENCES = (*REWARDS, "R**2", "R**2*A")
 
 @cache
 def worlds(level: str, rewards: str) -> tuple[Tree, ...]:
-    """The same worlds for every loss: 16 single samples of sizes 2 to 5, 8 batches, 16 trees."""
+    """The same worlds for every loss: 16 single samples of sizes 2 to 5, 32 batches, 16 trees.
+
+    A mask is 0 in many batches, where a fit could do as it likes, and nothing has a curl.
+    """
     if level == "batch":
-        return tuple(tree for size in (2, 3) for tree in trees(SEED + size, ((),) * size, 4, rewards))
+        return tuple(tree for size in (2, 3) for tree in trees(SEED + size, ((),) * size, 16, rewards))
     if level != "sample":
         return tuple(tree for shape in (DEEP, WIDE) for tree in trees(SEED, shape, 8, rewards))
     return tuple(samples(SEED, rewards=rewards))

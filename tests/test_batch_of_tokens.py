@@ -6,8 +6,9 @@ Where lengths are 1 and 2, 1/(T_1 + T_2) = 11/12 - (T_1 + T_2)/4 + T_1 T_2/12, w
 from __future__ import annotations
 
 import json
+import re
 from fractions import Fraction
-from itertools import product
+from itertools import islice, product
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import pytest
 from loss_witness import _witness_forest
 from oracle.losses import Setting, trees
 from oracle.slots import Slotted
-from random_losses import Case
+from random_losses import Case, anywhere
 from sympy import Rational
 
 from klsym import explain
@@ -115,7 +116,7 @@ ROWS: tuple[tuple[str, dict[str, str], str, str | None, str], ...] = (
     ("k3", WHOLE | BATCH, "n*k3/(T + others(T))", "none", "kernel"),
     ("-rho*A", WHOLE | BATCH, "-n*rho*A/(T + others(T))", "none", "kernel"),
     ("n*k2/(whole(1) + others(whole(1)))", WHOLE, "n*k2/(T + others(T))", "none", "kernel"),
-    ("k1", TOKEN | BATCH, "n*whole(k1)/(T + others(T))", None, "sympy"),
+    ("k1", TOKEN | BATCH, "n*whole(k1)/(T + others(T))", "separable", "sympy"),
     ("clip(k3, 0, 1)", TOKEN | BATCH, "n*whole(clip(k3, 0, 1))/(T + others(T))", None, "sympy"),
 )
 
@@ -162,9 +163,64 @@ def test_what_is_refused_is_said(loss: str, options: dict[str, str], words: str)
         explain(loss, **options)
 
 
+@pytest.mark.parametrize(
+    ("loss", "options", "literal", "times", "shown"),
+    [
+        ("k1", TOKEN, "n*whole(k1)/(T + others(T))", 1, "grad E_q[1/sum_i T_i]"),
+        ("-3*rho", TOKEN, "n*whole(-3*rho)/(T + others(T))", -3, "-3 grad E_q[1/sum_i T_i]"),
+        ("k1/2", WHOLE, "n*k1/2/(T + others(T))", 0.5, "1/2 grad E_q[1/sum_i T_i]"),
+        ("past(k1)", TOKEN, "n*whole(past(k1))/(T + others(T))", None, ""),
+        ("rho", TOKEN | {"weights": "prefix"}, "", None, ""),  # the scores before it as well
+        ("k1", TOKEN | {"weights": "prefix"}, "n*whole(k1)/(T + others(T))", 1, "grad E_q[1/sum_i T_i]"),
+        ("2", TOKEN | {"use": "reward"}, "", None, ""),  # to-go: an early token is credited with more
+    ],
+)
+def test_the_same_number_at_every_token(
+    loss: str, options: dict[str, str], literal: str, times: float | None, shown: str
+) -> None:
+    """sum_i s_i is the score of the batch: the number times grad E_q[1/sum_i T_i], not n times that."""
+    verdict = explain(loss, **options, **BATCH)
+    assert verdict.shown == shown
+    assert any("in E_q[1/sum_i T_i]" in line for line in verdict.hypotheses) == bool(shown)
+    if times is not None:
+        setting = Setting(level="sequence")
+        found = forest().of_batches(literal, setting).a
+        moved = np.abs(found - times * slope_of_inverse())
+        assert moved.max() < 1e-12 < np.abs(found).max()
+
+
+def slope_of_inverse() -> Any:
+    """grad E_q[1/(T_1 + T_2)], by the slope of the chance of each length."""
+    where = forest()
+    one = where.slope("2 - T")  # the chance of one token, and of two
+    a, moves = one.value, one.a
+    return (a + (2 - 4 * a) / 3 - (1 - a) / 2) * moves
+
+
 def test_off_policy_lengths_do_not_move() -> None:
     verdict = explain("k3", sampling="off-policy", level="token", aggregate="batch")
     assert (verdict.target, verdict.trust) == ("separable", "sympy")
     assert verdict.shown == "grad E_mu[sum_i sum_t (k3)/sum_i T_i]"
     detached = explain("sg(rho)*k3", sampling="off-policy", level="token", aggregate="batch")
     assert detached.target is None
+
+
+WEIGHTS = {"token": "rho", "prefix": "(exp(past(log_q - log_mu))*rho)"}  # what rho stands for
+
+
+def random_losses_of_tokens(count: int) -> list[Case]:
+    cases = (anywhere(5, number) for number in range(100 * count))
+    fit = (c for c in cases if (c.level, c.use, c.sampling) == ("token", "loss", "on-policy"))
+    return list(islice((c for c in fit if c.weights in WEIGHTS), count))
+
+
+@pytest.mark.parametrize("case", random_losses_of_tokens(16), ids=lambda case: case.text)
+def test_random_losses_agree_with_enumeration(case: Case) -> None:
+    """No objective just where batches of two have a curl, nothing just where they have no gradient."""
+    verdict = explain(case.text, level="token", weights=case.weights, **BATCH)
+    whole = re.sub(r"\brho\b", WEIGHTS[case.weights], case.text)
+    found = forest(second=True).of_batches(f"n*whole({whole})/(T + others(T))", Setting(level="sequence"))
+    pushes, moves = (np.abs(getattr(found, part, 0.0)).max() for part in ("a", "ab"))
+    twist = np.abs(found.ab - np.swapaxes(found.ab, 0, 1)).max() if moves else 0.0
+    assert (verdict.target == "none") == (twist > 1e-7)
+    assert (verdict.target == "zero") == (pushes < 1e-12)

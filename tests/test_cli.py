@@ -416,7 +416,7 @@ def test_a_false_claim_ends_with_1(command: str, false_claim: str, capsys: Out, 
     assert (
         "failed" in out
         if command == "claims"
-        else "FAILED test.false: ProofError: the two sides differ" in out
+        else "FAILED test.false: SidesDiffer: the two sides differ" in out
     )
 
 

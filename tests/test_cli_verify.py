@@ -182,7 +182,7 @@ def test_a_claim_that_does_not_settle_fails_the_run(capsys: Out, monkeypatch: py
     put(monkeypatch, entry("test.true", true), entry("test.false", false), entry("test.none", lambda: 1 // 0))
     code, out, err = run(capsys, *QUICK)
     assert (code, err) == (1, "")
-    assert "test.false is not settled: ProofError: the two sides differ" in out
+    assert "test.false is not settled: SidesDiffer: the two sides differ" in out
     assert out.rstrip().endswith("FAILED: test.false, test.none")
     assert run(capsys, "test.true", *QUICK)[0] == 0
     assert run(capsys, "test.false", *QUICK)[0] == 1

@@ -603,6 +603,23 @@ def test_the_literal_1_is_warned_of_where_it_gives_another_gradient(loss: str, d
 def test_the_terms_without_a_weight_are_named() -> None:
     [line] = [x for x in explain("-rho*A + beta*k3", **OFF).warnings if "no importance weight" in x]
     assert "at beta*(1 - r) in the gradient" in line
+    [line] = [x for x in explain("rho*R + clip(k3, -10, 10)", **OFF).warnings if "no importance weight" in x]
+    assert "at the gradient of clip(k3, -10, 10): samples" in line
+
+
+def test_many_hypotheses_on_means_are_one_line_each_in_text_and_whole_in_json() -> None:
+    """The line asks for no less: as many means as it stands for, and all others are listed as they are."""
+    verdict = explain("R - beta*k3", use="reward", level="token")
+    text, whole = str(verdict), verdict.to_json()["hypotheses"]
+    kinds = {line: kind for proof in verdict.proofs for line, kind in proof.on_means.items()}
+    for kind, sentence in (("exchange", "in the {} means whose gradient"), ("exists", "the {} other means")):
+        these = [line for line in whole if kinds.get(line) == kind]
+        assert len(these) > 4
+        assert sentence.format(len(these)) in text
+        assert not any(line in text for line in these)
+    assert all(line in text for line in whole if line not in kinds)
+    few = explain("k1", use="reward")
+    assert all(f"  - {line}" in str(few) for line in few.hypotheses)
 
 
 @pytest.mark.parametrize(

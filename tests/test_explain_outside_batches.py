@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mpmath
 import pytest
 from loss_judge import examine
 from piecewise_losses import generate
@@ -61,3 +62,11 @@ def test_what_is_proved_and_what_is_said() -> None:
     assert "mean_h stands for E_mu[H]" in verdict.hypotheses
     with pytest.raises(UsageError, match="batch std takes exponential polynomials alone"):
         klsym.explain(PPO, batch="std")
+
+
+@pytest.mark.parametrize("digits", [15, 50])
+def test_the_digits_that_are_set_elsewhere_change_nothing(digits: int) -> None:
+    """Fifteen is what mpmath has when nobody asks for more."""
+    with mpmath.workdps(digits):
+        verdict = klsym.explain("M*(clip(rho*A, A + k1, A)*R)", sampling="off-policy", batch="leave-one-out")
+    assert verdict.target == "none"

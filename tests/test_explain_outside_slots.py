@@ -32,6 +32,8 @@ ROWS: tuple[tuple[str, dict[str, str], str, str], ...] = (  # what each targets 
     (GSPO.format("loo(R)"), SEQUENCE, "none", "separable"),
     ("abs(loo(k1))", {}, "none", "separable"),
     ("-rho*normalised(R) + beta*k2", {}, "none", "separable"),
+    # a batch of two is a pair of signs, which jump where two values meet: no curl may be read off that
+    ("normalised(clip(k2, -1, 1))", {"use": "reward"}, "none", "none"),
     ("min(T, 2)*k2", {**SEQUENCE, "batch": "mean"}, "separable", "none"),
     # exponential polynomials of which no theorem speaks
     ("rho*loo(R)/T", SEQUENCE, "none", "separable"),

@@ -359,6 +359,8 @@ VALUES: list[tuple[str, dict[str, str], str, bool]] = [
     ("R - beta*k1", {}, "combination", False),
     ("r - 1", {}, "zero", False),
     ("k1 + 1", {}, "separable", False),
+    ("k1*exp(seqmean(1)/5)", {}, "reverse-kl", False),  # a constant exponent
+    ("k1*exp(k1/5)", {}, "separable", False),
     ("k1", OVER_T, "separable", False),
     ("k1", OFF, "separable", False),
     ("rho*k1", OFF, "separable", False),

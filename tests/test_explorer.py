@@ -62,7 +62,10 @@ SET: list[tuple[dict[str, str], dict[str, Any]]] = [
         {"loss": "k3", "use": "reward", "level": "token", "credit": "total"},
     ),
     ({"batch": "leave-one-out", "use": "reward"}, {"loss": "k3", "batch": "leave-one-out", "use": "reward"}),
-    ({"parameters": "c, gamma", "loss": "c*gamma*k2"}, {"loss": "c*gamma*k2", "parameters": ["c", "gamma"]}),
+    (
+        {"parameters": "nu, gamma", "loss": "nu*gamma*k2"},
+        {"loss": "nu*gamma*k2", "parameters": ["nu", "gamma"]},
+    ),
 ]
 
 

@@ -9,11 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sympy import Rational, log
+import sympy
+from sympy import Rational, exp, log
 from test_derivation import SIDES, Make
 
 from klsym.calculus import *
+from klsym.convert import to_ring
 from klsym.derivations.inequalities import bias, mean_square_error, squared
+from klsym.engine.inequalities import _divided
 from klsym.errors import KlsymError, ProofError
 from klsym.kernel import check, read
 from klsym.ledger import recall
@@ -395,3 +398,22 @@ def test_every_claim_has_a_wrong_neighbour() -> None:
 def test_a_wrong_neighbour_is_refused(make: Make) -> None:
     with pytest.raises(ProofError, match=r"the two sides differ|no finite model tells"):
         make()
+
+
+# ---------------------------------------------------------------------------- multiples of a premise
+n, m, lam = (parameter(name) for name in ("n", "m", "lam"))
+PREMISES = (n - m - 1, n - 2, lam * m - 1, lam**2 - 3)
+FACTORS = (k1, 1 / m, n * k1 - m, k1**2 / n + exp(k1) / m, 0)
+BESIDE = (n, m * k1, 1 / n, exp(k1))
+
+
+@pytest.mark.parametrize("divisor", PREMISES)
+def test_what_a_premise_divides_is_found_and_nothing_else(divisor: Any) -> None:
+    """The quotients by SymPy."""
+    b = to_ring(divisor)
+    for factor in FACTORS:
+        whole = sympy.expand(divisor * factor)
+        assert _divided(to_ring(whole), b) == to_ring(sympy.cancel(whole / divisor))
+        for rest in BESIDE:
+            assert _divided(to_ring(whole + rest), b) is None
+    assert _divided(to_ring(n), to_ring(0)) is None

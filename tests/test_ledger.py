@@ -306,7 +306,7 @@ def entry(build: Callable[[], Any], verdict: str = "proved") -> Claim:
         (refutation, "corrected", "the ledger says corrected"),
         (lambda: (truth(), refutation()), "refuted", "the proofs are proved, refuted"),
         (lambda: (), "proved", "the proofs are none"),
-        (falsehood, "proved", "ProofError: the two sides differ: the left one is E_q"),
+        (falsehood, "proved", "SidesDiffer: the two sides differ: the left one is E_q"),
         (lambda: (truth(), falsehood()), "proved", "the two sides differ"),
         (lambda: derive(REVERSE).change_measure(to=p), "proved", "Mean expected, got Gradient"),
         (lambda: derive(KL(q, p)).reduce(), "proved", "Derivation"),

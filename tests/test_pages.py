@@ -66,7 +66,9 @@ def test_what_has_become_stale_is_said_to_be(proofs_settled):
 
 
 def test_a_campaign_that_is_not_stored_is_named():
-    assert "Not stored: mutants, attacks, soundness, losses, fuzz." in "\n".join(pages.tried([]))
+    assert "Not stored: mutants, attacks, soundness, losses, clamped losses, named sums, fuzz." in "\n".join(
+        pages.tried([])
+    )
 
 
 def test_releases_stand_beside_one_another(tmp_path):

@@ -517,3 +517,21 @@ def test_none_is_no_choice(option: str) -> None:
     with pytest.raises(UsageError, match=rf"{option}=None: one of "):
         explain("k3", **{option: None})
     assert explain("k3", credit=None, weights=None, aggregate=None).target == "forward-kl"
+
+
+@pytest.mark.parametrize(
+    "name", ["H", "e", "c", "b", "f", "h", "x", "mu", "theta", "E", "k1_now", "std", "K", "P", "Phi"]
+)
+def test_names_that_answers_use_are_no_parameters(name: str) -> None:
+    """k1*H with a constant H has no expected gradient; in the engine H is a function of the sample."""
+    with pytest.raises(UsageError, match="a new plain name expected"):
+        explain(f"k1*{name}", parameters=[name])
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("kl", "k1, k2 or k3"), ("approx_kl", "k1, k2 or k3"), ("pi_ref", r"exp\(log_p\)")]
+)
+def test_what_training_code_calls_a_density_or_a_penalty(name: str, meant: str) -> None:
+    for parameters in ((), (name,)):
+        with pytest.raises(UsageError, match=f"write .*{meant}"):
+            parse(f"beta*{name}", parameters)

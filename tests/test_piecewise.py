@@ -263,6 +263,7 @@ def test_ties_on_policy(loss: str, per_sample: str, target: str, combination: di
 
 SMOOTH = "at a kink the slope is that of PyTorch"
 CLIP, MIN, ABS = "slope of clip at its bounds", "slope of min and max", "slope of abs at 0"
+TOUCHED = "touches one that is held constant"
 NESTED, CROSS, POSITIVE = (
     "three arguments of one min or max",
     "bounds of clip may cross",
@@ -288,6 +289,14 @@ WORDS = [
     ("min(rho, 1, k1)", {}, {MIN}, {MIN}),
     ("min(k1, sg(k1), 2*k1 - sg(k1))", {}, {MIN}, {MIN, NESTED}),
     ("max(k1, k2, r)", {}, {SMOOTH}, set()),
+    ("max(r, sg(1 - k1))", {}, {TOUCHED}, set()),  # r >= 1 - k1, and at r = 1 PyTorch has -r/2
+    ("max(r*k1, sg(k1))*rho", {}, {TOUCHED}, set()),
+    ("abs(r - sg(1 - k1))", {}, {TOUCHED}, set()),
+    ("max(rho*r, 1 - k1)", {}, {TOUCHED}, set()),  # on-policy rho*r = p/sg(q) does not move
+    ("max(r, sg(1 - k1))", {"level": "token"}, {TOUCHED}, set()),
+    ("max(r, sg(1 - k1))", REWARD, set(), set()),
+    ("max(r, 1 - k1)", {}, set(), set()),  # both move, and touch with one slope
+    ("max(k2, sg(k1 - 1))", {}, set(), set()),  # they never meet
     ("clip(rho, 1 - eps, 1 + eps)*A", {}, {"eps " + POSITIVE}, set()),
     ("clip(rho, 1 - eps, 1 + eps)*A", OFF, {SMOOTH, "eps " + POSITIVE}, set()),
     ("clip(k1, -beta, alpha)", REWARD, {"beta " + POSITIVE, "alpha " + POSITIVE}, set()),
@@ -308,7 +317,7 @@ def test_hypotheses_and_warnings(
     verdict = klsym.explain(loss, **options)
     parameters = {f"{name} {POSITIVE}" for name in ("eps", "beta", "alpha", "n")}
     for words, lines, expected in (
-        ({SMOOTH, CLIP, MIN, ABS} | parameters, verdict.hypotheses, hypotheses),
+        ({SMOOTH, CLIP, MIN, ABS, TOUCHED} | parameters, verdict.hypotheses, hypotheses),
         ({CLIP, MIN, ABS, NESTED, CROSS}, verdict.warnings, warnings),
     ):
         assert {word for word in words if any(word in line for line in lines)} == expected
@@ -376,3 +385,28 @@ def test_names_of_the_engine_are_free_for_parameters(name: str) -> None:
     other = klsym.explain(loss.format(name + "x"), parameters=[name + "x"])
     assert verdict.per_sample == other.per_sample.replace(name + "x", name)
     assert (verdict.target, verdict.hypotheses) == (other.target, other.hypotheses)
+
+
+# ---------------------------------------------------------------------------- values
+VALUES = [
+    ("clip(k1, 1 - eps, 1 + eps)", {}, "0"), ("min(k1, beta + eps)", {}, "0"),
+    ("abs(k1) + 1 - eps", {}, "1 - eps"),
+    ("max(1, k2) + lam", {}, "lam"), ("clip(k1, -2, 0) - 1", OFF, "0"), ("abs(k1) + rho", OFF, "0"),
+    ("sqrt(k2 + 1) - A", REWARD, "0"), ("abs(max(rho, 2))", OFF, "0"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("loss", "options", "constant"), VALUES)
+def test_a_value_without_a_name_adds_up(loss: str, options: dict[str, str], constant: str) -> None:
+    """E_mu[L] = E_q[the parts] + the constant: the bound of a clip is no constant beside it."""
+    value = klsym.explain(loss, **options).to_json()["value"]
+    assert value["constant"] == constant
+    parts = " + ".join(f"({part})" for part in (*value["combination"].values(), constant))
+    for stack in oracle.random_models(seed=3):
+        models = stack.under(options.get("sampling", "on-policy"))
+        at = oracle.names(*map(np.log, (models.q, models.p, models.mu)), R=models.R, A=models.A)
+        exact, stated = (
+            (weight * oracle.evaluate(text, at)).sum(axis=1)
+            for weight, text in ((models.mu, loss), (models.q, parts))
+        )
+        assert np.abs(exact - stated).max() < 1e-9

@@ -110,7 +110,20 @@ def test_the_judge_rejects_a_wrong_witness() -> None:
     swapped = {**verdict.witness, "left": verdict.witness["right"]}
     assert not complaints(case, verdict)
     for witness in (swapped, None):
-        assert any("witness" in line for line in complaints(case, replace(verdict, witness=witness)))
+        assert any("witness" in line for line in complaints(case, replace(verdict, model=witness)))
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        # with two values of A, A**2 is one of A and a constant; a mask is 0 in most batches
+        Case("2*rho/3 + sg(A**2) - sg(sg(A**2))", "on-policy", "reward", "sequence"),
+        Case("M*clip(2*rho_old, 2 + k1, 2)", "on-policy", "reward", batch="leave-one-out", ring=False),
+    ],
+    ids=str,
+)
+def test_the_judge_names_nothing_that_its_models_cannot_tell(case: Case) -> None:
+    assert not list(judged(case, klsym.explain(case.text, **options(case)).to_json()))
 
 
 def test_the_judge_is_never_close_to_undecided() -> None:

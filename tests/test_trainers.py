@@ -55,6 +55,11 @@ def test_the_stored_answer_is_what_klsym_answers(id: str) -> None:
     assert settled(trainer(id)) == stored()[id]
 
 
+def test_no_answer_is_longer_than_a_screen() -> None:
+    longest = max(stored().values(), key=lambda answer: answer["lines"])
+    assert 40 < longest["lines"] <= 60  # a test that sees no long answer sees nothing
+
+
 @pytest.mark.parametrize("id", JUDGED)
 def test_enumeration_agrees(id: str) -> None:
     outcome = examine(case_of(trainer(id)))

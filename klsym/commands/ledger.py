@@ -70,7 +70,7 @@ def export_to_rocq(options: argparse.Namespace) -> int:
     folder = output_folder(options.rocq)
     write_files(exported, folder)
     count = f"{len(exported.scripts)} of {exported.parts} parts"
-    print(f"{count} in {folder}; outside.txt says why not the others")
+    print(f"{count} in {folder}" + ("; outside.txt says why not the others" if exported.outside else ""))
     return 0
 
 

@@ -29,7 +29,7 @@ class Facts:
     """What the warnings look at.
 
     vanishes: the gradient is zero at every sample.  weighted: some of its terms hold rho.  bare: the
-    terms that hold none, as text.  attached: the loss holds rho outside sg.  literal: on-policy, 1 in its
+    terms that hold none, in words.  attached: the loss holds rho outside sg.  literal: on-policy, 1 in its
     place gives another expected gradient.  noisy: a multiple of rho s stands beside the rest.  heavy: r in c.
     proximal: the terms that hold no rho all hold rho_old.
     pieces: the multiples of E_q[1/T] and of other named quantities of sequences.  alone: a token's own rho
@@ -56,7 +56,7 @@ def facts_of(loss: ExpPoly, per_sample: ExpPoly, c: ExpPoly, on_policy: bool) ->
     return Facts(
         vanishes=not per_sample,
         weighted=bare != per_sample,
-        bare=formulas.element(bare) if bare else "",
+        bare=f"{formulas.element(bare)} in the gradient" if bare else "",
         proximal=all_proximal(bare),
         attached=is_attached(loss),
         literal=needs_its_gradient(loss),
@@ -137,11 +137,20 @@ def facts_outside(loss: Any, per_sample: Any, place: Callable[[Any], Any] = lamb
     return Facts(
         vanishes=per_sample == 0,
         weighted=any(map(_holds_weight, terms)),
-        bare=losses.show(place(bare), TEXT) if bare else "",
+        bare=_shown_bare(loss, place(bare), place) if bare else "",
         proximal=bool(bare) and all(term.has(log_old) for term in terms if not _holds_weight(term)),
         attached=detached.has(rho),
         literal=bool(slope.free_symbols & {other, *DENSITIES, *REWARDS}),
     )
+
+
+def _shown_bare(loss: Any, bare: Any, place: Callable[[Any], Any]) -> str:
+    """The terms themselves, or the terms of the loss that they are the slope of: a step says less."""
+    if not bare.has(sympy.Heaviside, sympy.sign):
+        return f"{losses.show(bare, TEXT)} in the gradient"
+    terms = sympy.Add.make_args(sympy.expand_mul(loss))
+    sloping = [t for t in terms if not _holds_weight(t) and (t.has(log_q) or t.has(log_old))]
+    return f"the gradient of {losses.show(place(sympy.Add(*sloping)), TEXT)}" if sloping else "some terms"
 
 
 def _holds_weight(e: Any) -> bool:
@@ -199,7 +208,7 @@ MISMATCH = (
 
 def _bare(facts: Facts) -> str:
     """Where rho is missing: everywhere, or at these terms of the coefficient of s."""
-    return "no importance weight" + (f" at {facts.bare} in the gradient" if facts.weighted else "")
+    return "no importance weight" + (f" at {facts.bare}" if facts.weighted else "")
 
 
 def literal_weight(verdict: Verdict, facts: Facts) -> str:

@@ -40,6 +40,17 @@ from klsym.unfolding import Theorem, check_setting, live_in, means_given, unfold
 BATCH_SLOTS = (*SIZES, "self", "other")
 
 
+class SidesDiffer(ProofError):
+    """Two sides arrive at different forms, which are written out only where somebody reads it."""
+
+    def __init__(self, left: Side, right: Side) -> None:
+        super().__init__(left, right)
+
+    def __str__(self) -> str:
+        left, right = map(_text, self.args)
+        return f"the two sides differ: the left one is {left}, the right one {right}"
+
+
 def derive(start: Quantity, **setting: Any) -> Derivation:
     """Start a derivation from its left side.
 
@@ -228,7 +239,7 @@ class Derivation:
 
         def close(left: Side, other: Side, context: Context) -> dict[str, Any]:
             if left != other:
-                raise ProofError(f"the two sides differ: {_both(left, other)}")
+                raise SidesDiffer(left, other)
             return {"by": "equality", "rows": []}
 
         def proved(whole: bool) -> Proof:
@@ -278,7 +289,7 @@ class Derivation:
         ups = tuple(reduction(target, plain, "right", strategy))
         left, arrived = _after(start, tuple(moves)), _after(target, ups)
         if left != arrived:
-            raise ProofError(f"the two sides differ: {_both(left, arrived)}")
+            raise SidesDiffer(left, arrived)
         close = {"by": "equality", "rows": rows}
         return replace(chain._certified(other, relation, tuple(moves), ups, close), brief=True)
 
@@ -410,10 +421,6 @@ def _after(start: Side, moves: tuple[Move, ...]) -> Side:
 
 def _text(side: Side, labels: dict[ExpPoly, Any] | None = None) -> str:
     return show_side(side, labels)
-
-
-def _both(left: Side, right: Side) -> str:
-    return f"the left one is {_text(left)}, the right one {_text(right)}"
 
 
 def _part(part: Any) -> dict[str, Any]:

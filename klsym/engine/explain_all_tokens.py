@@ -13,7 +13,6 @@ not move, and what is attached is its own objective.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -25,6 +24,7 @@ import sympy
 from sympy import Rational
 
 from klsym.abbreviations import Indexed, Side
+from klsym.engine import slopes
 from klsym.engine.derivation import Derivation, Proof, derive
 from klsym.engine.explain_fields import field_of
 from klsym.engine.explain_samples import canonical_form, hypotheses_of, shown_witness
@@ -33,12 +33,30 @@ from klsym.engine.explain_slots import T, at_token
 from klsym.engine.explain_tokens import per_token
 from klsym.engine.indexed import curl, mean_over_i, sum_over_t, token_gradient
 from klsym.engine.objectives import at_policy
+from klsym.engine.piecewise import DENSITIES
 from klsym.engine.quantities import Quantity, expectation
-from klsym.engine.shorthands import expansion
+from klsym.engine.shorthands import expansion, weight_of
 from klsym.engine.verdict import Meaning, Step, Verdict
 from klsym.engine.witness import tree_models
 from klsym.errors import NotInRing, ProofError, UsageError
-from klsym.language import A, H, R, Slot, length, now, others, own, parameter, s, sg
+from klsym.language import (
+    REWARDS,
+    A,
+    H,
+    OverPositions,
+    R,
+    Slot,
+    length,
+    log_q,
+    now,
+    others,
+    own,
+    parameter,
+    rho,
+    s,
+    sg,
+    unfold,
+)
 from klsym.render import losses
 from klsym.render.losses import Written
 from klsym.render.spelling import LATEX, TEXT
@@ -77,8 +95,13 @@ UNDECIDED = (
     " and that it has none is not proved"
 )
 CONSTANT = (
-    "the same number at every token: that number times grad E_q[n/sum_i T_i], by the log-derivative of the"
-    " whole batch (not replayed by the kernel)"
+    "the same number at every token: that number times E_q[sum_i s_i/sum_i T_i] = grad E_q[1/sum_i T_i], by"
+    " the log-derivative of the whole batch (not replayed by the kernel)"
+)
+EXCHANGED = "grad and E_q may be exchanged in E_q[1/sum_i T_i] (dominated derivative near theta)"
+DETACHED = (
+    "open: off-policy nothing is tried for what multiplies the score and moves with theta itself, such as a"
+    " detached weight"
 )
 UNSAID = ("descending", "expected gradient", "counts tokens", "shortens", "lengthens")  # of the sum alone
 
@@ -109,14 +132,16 @@ def explain_all_tokens(
     one = replace(setting, aggregate="sum")
     single = explained(loss, one)
     target, proofs = ("zero", ()) if single.per_sample == "0" else _target(loss, one)
+    counted = _counted(loss, setting) if target is None and setting.on_policy else None
+    target = target if counted is None else "separable"
     any_n = derive(mean_over_i(own(H) * own(s), "q")).equals(expectation(H * s, "q"))
     m = "q" if setting.on_policy else "mu"
     what = f"{'is' if single.target is None else 'targets'} {target_words(single)}"
-    notes = [SHORT] if target == "none" else [FIXED] if target == "separable" else [UNDECIDED]
+    notes = [CONSTANT] if counted is not None else [*_told(target, setting.on_policy)]
     notes += [f"{APART}: {apart}" for apart in proofs[1:]]
-    notes += [CONSTANT] if target is None and _is_number(single.per_sample) else []
     notes += [LIMIT.format(m=m, what=what) + SAME_ZEROS.format(m=m), f"{ANY_N}: {any_n}"]
-    found = "separable" if target == "separable" else ""
+    named = _named(single, counted) if target == "separable" else None
+    presupposed = (BATCHES, *([EXCHANGED] if counted is not None else []), *single.hypotheses)
     return replace(
         single,
         loss=written.text,
@@ -129,9 +154,9 @@ def explain_all_tokens(
         value=Meaning(None),
         value_constant="",
         trust="kernel" if proofs else "sympy",
-        hypotheses=tuple(dict.fromkeys((BATCHES, *single.hypotheses, *hypotheses_of((*proofs[1:], any_n))))),
+        hypotheses=tuple(dict.fromkeys((*presupposed, *hypotheses_of((*proofs[1:], any_n))))),
         steps=(_start(single),),
-        witness=shown_witness(proofs[0]) if proofs else None,
+        model=shown_witness(proofs[0]) if proofs else None,
         inside_clamps=None,
         per_sample_cases=(),
         coefficient_cases=(),
@@ -140,10 +165,10 @@ def explain_all_tokens(
         implied=None,
         generated=None,
         functional=None,
-        effects=None,
+        penalty=None,
         proofs=(*proofs, any_n),
-        objective_latex=_objective(single, LATEX) if found else None,
-        shown=f"grad {_objective(single, TEXT)}" if found else "",
+        objective_latex=named and named[1],
+        shown=named[0] if named else "",
         notes=tuple(notes),
         expansion=single.expansion if setting.aggregate != "batch" else expansion(written, setting),
         warnings=(LENGTHS, *(x for x in single.warnings if not any(word in x for word in UNSAID))),
@@ -156,14 +181,40 @@ LENGTHS = (
 )
 
 
+def _told(target: str | None, on_policy: bool) -> tuple[str, ...]:
+    found = {"none": SHORT, "separable": FIXED, None: UNDECIDED if on_policy else DETACHED}
+    return (found[target],) if target in found else ()
+
+
 def _score(single: Verdict) -> str:
     if single.scores_named[0] or single.per_sample == "0":
         return ""
     return "*s_now" if single.setting.level == "token" else "*s_self"
 
 
-def _is_number(per_sample: str) -> bool:
-    return bool(re.fullmatch(r"[-\d/]+|1/n|-1/n", per_sample))
+def _counted(loss: Any, setting: Setting) -> Any | None:
+    """What multiplies each score, if that is the same number at every token; what is credited adds up."""
+    credited = setting.use == "reward" and setting.level == "token" and setting.credit != "same-token"
+    loss = loss.xreplace({rho: weight_of(setting.weights)})
+    if credited or loss.has(OverPositions):
+        return None
+    h = sympy.diff(loss, log_q) if setting.use == "loss" else loss
+    c = sympy.expand(unfold(slopes.sampled(h, on_policy=True)))
+    return None if c.has(*DENSITIES, *REWARDS, length, T) else c
+
+
+def _named(single: Verdict, counted: Any | None) -> tuple[str, str]:
+    """What the gradient is that of: in text with its sign of a gradient, and in LaTeX."""
+    if counted is None:
+        return f"grad {_objective(single, TEXT)}", _objective(single, LATEX)
+    of = TEXT.expectation("q", "1/sum_i T_i"), LATEX.expectation("q", r"\frac{1}{\sum_i T_i}")
+    if counted == 1:
+        return f"grad {of[0]}", of[1]
+    text, latex = (
+        spell.bracket(losses.show(counted, spell)) if counted.is_Add else losses.show(counted, spell)
+        for spell in (TEXT, LATEX)
+    )
+    return f"{text} grad {of[0]}", rf"{latex}\,{of[1]}"
 
 
 def _start(single: Verdict) -> Step:

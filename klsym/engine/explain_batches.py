@@ -22,11 +22,12 @@ from klsym.engine.explain_samples import (
     Canonical,
     aggregated,
     canonical_form,
-    explain_sample,
     hypotheses_of,
     named_gradient,
+    unproved,
     uses_sampler,
     with_objective,
+    with_shape,
     witness_against_reverse_kl,
 )
 from klsym.engine.explain_setting import Setting
@@ -37,7 +38,7 @@ from klsym.engine.products import curl, of_batch, of_tokens, turning
 from klsym.engine.quantities import KL, Quantity, covariance, expectation, grad, sample, sample_gradient
 from klsym.engine.shorthands import expansion
 from klsym.engine.targets import Target, recognise
-from klsym.engine.verdict import Chain, Meaning, Verdict
+from klsym.engine.verdict import Chain, Meaning, Search, Verdict
 from klsym.language import H, log_q, others, own, parameter, s
 from klsym.names import LOG_RATIOS, SAMPLE_BASES
 from klsym.render import formulas
@@ -69,9 +70,9 @@ class Centred:
 
 def explain_batch(written: Written, setting: Setting) -> Verdict:
     """The verdict; raises NotInRing outside the ring."""
-    single = explain_sample(written, setting)
     whole = aggregated(written, setting)
     form = canonical_form(whole, setting)
+    single = with_shape(unproved(written, whole, form, setting), form.coefficient, form.found)
     h = _coefficient_of(form, setting)
     if setting.use == "loss":
         single = replace(single, expansion=expansion(written, setting, coefficient(h)))
@@ -137,6 +138,7 @@ def _batched(single: Verdict, centred: Centred, proofs: tuple[Proof, ...]) -> Ve
     return replace(
         single,
         per_sample=centred.per_sample,
+        trust="kernel",
         hypotheses=(*_readings(single), *hypotheses_of(proofs)),
         steps=Chain(proofs[0]),
         proofs=proofs,
@@ -172,7 +174,7 @@ def _one_term(single: Verdict, form: Canonical, centred: Centred, link: tuple[Pr
         coefficient=text,
         coefficient_latex=latex,
         gradient=Meaning.of(found),
-        witness=None if _is_reverse(found) else _witness(centred, right, found.reward),
+        model=None if _is_reverse(found) else Search(_witness, centred, right, found.reward),
     )
     return with_objective(verdict, found, derive(right))
 
@@ -200,6 +202,9 @@ def _scaled(found: Target, scale: ExpPoly) -> Target:
 
 # ---------------------------------------------------------------------------- where it is not
 MEAN = "mean_h"
+UNDECIDED = (
+    "open: no model that was tried gives E_mu[h] grad KL(mu||q) a curl, and that it has none is not proved"
+)
 APART = "E_mu[h] and KL(mu||q) move along different directions, so that E_mu[h] grad KL(mu||q) has a curl"
 
 
@@ -221,7 +226,7 @@ def _biased(single: Verdict, form: Canonical, centred: Centred, link: tuple[Proo
         coefficient=text,
         coefficient_latex=latex,
         gradient=Meaning(target, {}, c * to_ring(centred.scale)),
-        witness=_witness(centred, right, ZERO),
+        model=Search(_witness, centred, right, ZERO),
         hypotheses=(f"{MEAN} stands for {mean}", *verdict.hypotheses),
         implied=objective * centred.scale if objective else None,
         shown=formulas.side((grad(objective) * centred.scale if objective else right).side),
@@ -229,6 +234,7 @@ def _biased(single: Verdict, form: Canonical, centred: Centred, link: tuple[Proo
             words
             for words, holds in (
                 (f"{APART} on a finite model", target == "none"),
+                (UNDECIDED, target is None),
                 (PRODUCT_RULE, objective),
             )
             if holds

@@ -147,7 +147,7 @@ def explain_means(
         steps=steps,
         notes=(*([CONSTANT] if found.still == 0 else []), *([] if known or zero else [MOVED])),
         proofs=inner.proofs[:1],
-        witness=witness, implied=None, generated=None, functional=None, effects=None,
+        model=witness, implied=None, generated=None, functional=None, penalty=None,
         inside_clamps=None, terms=(), warnings=tuple(_warnings(loss, zero, written, setting)),
     )  # fmt: skip
 

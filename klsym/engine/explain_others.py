@@ -39,7 +39,7 @@ from klsym.engine.objectives import at_policy, moves
 from klsym.engine.products import curl, of_batch, turning
 from klsym.engine.quantities import Quantity
 from klsym.engine.targets import Target, recognise, recognise_value
-from klsym.engine.verdict import Chain, Meaning, Verdict
+from klsym.engine.verdict import Chain, Meaning, Search, Verdict
 from klsym.errors import NotInRing, Refused, UsageError
 from klsym.kernel.derivatives import in_slot
 from klsym.language import H, R, length, others, own, parameter, rho, s, sg, without_sg
@@ -137,7 +137,7 @@ def explain_others(written: Written, setting: Setting) -> Verdict:
         trust="kernel",
         hypotheses=(READINGS["leave-one-out" if start.context.premises else "mean"], *found.proof.hypotheses),
         steps=Chain(found.proof),
-        witness=None if found.reversed else _witness(start, found),
+        model=None if found.reversed else Search(_witness, start, found),
         inside_clamps=None,
         proofs=(found.proof, *found.more),
         scores_named=(True, False),
@@ -376,7 +376,7 @@ def _beside(written: Written, main: Written, rest: Written, setting: Setting) ->
         value_constant=other.value_constant,
         hypotheses=tuple(dict.fromkeys((*spread.hypotheses, *other.hypotheses))),
         proofs=(*spread.proofs, *other.proofs),
-        witness=spread.witness if gradient else None,
+        model=spread.model if gradient else None,
         objective_latex=None,
         shown="",
         steps=(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -15,7 +15,7 @@ from klsym.engine.advice import facts_outside, warnings_for
 from klsym.engine.cases import cases
 from klsym.engine.generators_outside import generated_outside, must_not_vanish
 from klsym.engine.generators_pieces import generated_pieces
-from klsym.engine.piecewise import inside_clamps, is_piecewise
+from klsym.engine.piecewise import DENSITIES, inside_clamps, is_piecewise
 from klsym.engine.verdict import Cases, Meaning, Setting, Step, Verdict
 from klsym.engine.witness import completed, models, shown_model
 from klsym.errors import NotInRing, UsageError
@@ -34,6 +34,7 @@ KINK = (
     " min and max share it by halves at a tie"
 )
 SMOOTH = "no outcome stands exactly at a kink: there the objective has no gradient"
+TOUCHED = "no sample stands where a branch touches one that is held constant: there half of each slope counts"
 SHORT = {"log_old": "o", "length": "T"}
 NO_VALUE = "at q = p, where training starts, {} is 0/0: write what it is to be there"
 # what ties -> the slope taken there, and what other code has
@@ -50,11 +51,12 @@ SLOPES = {
 def explain_outside(written: Written, setting: Setting, explained: Callable[[Any], Verdict]) -> Verdict:
     """The verdict; `explained` explains the loss in which no clamp binds."""
     part, on_policy = differentiated(written, setting), setting.on_policy
-    typed, loss, per_sample, bounds = part.typed, part.loss, part.h, part.bounds
+    typed, loss, per_sample = part.typed, part.loss, part.h
     c = outside.under_q(per_sample, on_policy)
     found = found_target(c)
     v = outside.under_q(slopes.sampled(loss, on_policy=False), on_policy)
     value_found = found_target(v, value=True)
+    constant = _constant(value_found, v)
     inside = unclamped(typed, loss)
     tied = slopes.conventions(loss, on_policy) if setting.use == "loss" else set()
     named = _tidy(c, found)
@@ -71,12 +73,12 @@ def explain_outside(written: Written, setting: Setting, explained: Callable[[Any
         per_sample_cases=told,
         coefficient_cases=pieces if is_piecewise(named) else (),
         gradient=_meaning(found, c),
-        value=_meaning(value_found, v),
-        value_constant=losses.show(value_found.constant, TEXT),
+        value=_meaning(value_found, v - constant),
+        value_constant=losses.show(constant, TEXT),
         trust=found.trust,
-        hypotheses=branch_hypotheses(setting, tied, bounds, loss),
+        hypotheses=branch_hypotheses(setting, tied, part),
         steps=steps,
-        witness=witness_against_kl(c, found, setting, steps[0][1]),
+        model=witness_against_kl(c, found, setting, steps[0][1]),
         inside_clamps=None if inside is None else explained(inside).gradient,
         bias_cases=bias(told, inside, setting),
     )
@@ -197,6 +199,14 @@ def _meaning(found: outside.Found, c: Any) -> Meaning:
     return Meaning(found.target, found.multiples, (c - reward if reward else c) if unnamed else None)
 
 
+def _constant(found: outside.Found, v: Any) -> Any:
+    """What stands beside the named parts; without a name, the terms of v that are free of the sample."""
+    if found.target not in outside.UNNAMED:
+        return found.constant
+    fixed, _ = v.as_independent(*DENSITIES, *outside.GIVEN, as_Add=True)
+    return fixed
+
+
 def _tidy(c: Any, found: outside.Found) -> Any:
     """Where the target is named, the coefficient without its constant."""
     if found.target is None or found.target in outside.UNNAMED:
@@ -239,14 +249,16 @@ def has_kinks(loss: Any) -> bool:
     return bool(unfold(loss).has(clip, sympy.Abs, sympy.Min, sympy.Max))  # sqrt(k2) is abs(k1)/sqrt(2)
 
 
-def branch_hypotheses(setting: Setting, tied: set[str], bounds: Iterable[Any], loss: Any) -> tuple[str, ...]:
+def branch_hypotheses(setting: Setting, tied: set[str], part: Differentiated) -> tuple[str, ...]:
     """Slopes at ties, if the loss has any; bounds that do not cross; what a mean presupposes."""
-    kinks = (KINK,) if has_kinks(loss) else ()
+    kinks = (KINK,) if has_kinks(part.loss) else ()
     lines = tuple(f"the slope of {SLOPES[name][0]}" for name in sorted(tied)) or kinks
+    if slopes.touched(part.typed, setting.on_policy):
+        lines += (TOUCHED,)
     support = ("mu << q: wherever mu > 0, also q > 0",)
     return (
         *(lines if setting.use == "loss" else ()),
-        *(f"{parameter} > 0 (so that the bounds of clip do not cross)" for parameter in bounds),
+        *(f"{parameter} > 0 (so that the bounds of clip do not cross)" for parameter in part.bounds),
         "grad and E_q may be exchanged (dominated derivative near theta)",
         *(() if setting.on_policy else support),
     )

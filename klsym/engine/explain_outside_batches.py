@@ -13,6 +13,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
+import mpmath
 import sympy
 
 from klsym.engine import outside
@@ -101,7 +102,7 @@ def explain_outside_batch(
         hypotheses=(*_readings(single, setting), *dict.fromkeys((*single.hypotheses, *proof.hypotheses))),
         steps=Chain(proof),
         proofs=(proof,),
-        witness=None,
+        model=None,
         inside_clamps=single.inside_clamps if setting.on_policy and scale == 1 else None,
         notes=NOTES.get(target, ()),
     )
@@ -147,7 +148,8 @@ def _off_policy(h: Any) -> str | None:
         return "separable" if h.has(*ROWS, *REWARDS, length) else "zero"
     names = tuple(sorted(str(x) for x in h.free_symbols - {*ROWS, *REWARDS, length}))
     for model in islice(models(Context(parameters=names)), *SEVERAL):
-        found = _curl(h, completed(model, {"o", "M"}))
+        with mpmath.workdps(outside.DIGITS):
+            found = _curl(h, completed(model, {"o", "M"}))
         if found is not None and abs(found) > TWISTED:
             return "none"
     return None

@@ -37,7 +37,8 @@ from klsym.engine.explain_tokens import READINGS
 from klsym.engine.fields_outside import twisted
 from klsym.engine.piecewise import Regions, is_piecewise
 from klsym.engine.shorthands import expansion
-from klsym.engine.standing import Pushes, Standing, pushes_of, standing
+from klsym.engine.standing import Pushes, pushes_of, standing
+from klsym.engine.stands import Standing
 from klsym.engine.verdict import Cases, Meaning, Step, Verdict
 from klsym.errors import NotInRing, UsageError
 from klsym.language import A, R, Slot, future, length, log_mu, log_q, past, rho, s, sg
@@ -64,7 +65,7 @@ def explain_outside_slots(written: Written, setting: Setting, explained: Explain
     pushes = pushes_of(at, written.text)
     loss = pushes.part.loss
     tied = slopes.conventions(loss, setting.on_policy) if setting.use == "loss" else set()
-    told = (*branch_hypotheses(setting, tied, pushes.part.bounds, loss), *_readings(pushes, at))
+    told = (*branch_hypotheses(setting, tied, pushes.part), *_readings(pushes, at))
     smooth = _without_kinks(pushes, at)
     if smooth is not None:
         with suppress(UsageError):  # such as 1/T of each sample of a batch
@@ -202,7 +203,7 @@ def _verdict(written: Written, at: Standing, pushes: Pushes) -> Verdict:
         trust="sympy",
         hypotheses=(),
         steps=(start, _chain(pushed * over, rows, at)),
-        witness=witness,
+        model=witness,
         inside_clamps=None,
         scores_named=(True, True),
         notes=() if target else (OPEN if at.tokens else OF_A_BATCH,),

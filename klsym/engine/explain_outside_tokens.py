@@ -83,9 +83,9 @@ def explain_outside_tokens(
 ) -> Verdict:
     """The verdict; `explained` explains another loss that is used so."""
     part, on_policy = differentiated(written, setting), setting.on_policy
-    typed, loss, h, bounds = part.typed, part.loss, part.h, part.bounds
+    typed, loss, h = part.typed, part.loss, part.h
     tied = slopes.conventions(loss, on_policy) if setting.use == "loss" else set()
-    told = (*branch_hypotheses(setting, tied, bounds, loss), *_readings(h))
+    told = (*branch_hypotheses(setting, tied, part), *_readings(h))
     smooth = _without_kinks(loss, h, setting)
     if smooth is not None:
         return _on_bounds(_renamed(explained(smooth), written, setting, told), h)
@@ -190,7 +190,7 @@ def _verdict(written: Written, setting: Setting, loss: Any, h: Any) -> Verdict:
         trust="sympy" if target == "none" else found.trust,
         hypotheses=(),
         steps=steps,
-        witness=witness,
+        model=witness,
         inside_clamps=None,
     )
     attached = setting.use == "loss" and not loss.has(sg)
@@ -306,7 +306,8 @@ def _twisted(h: Any, setting: Setting, start: str) -> dict[str, Any] | None:
     used = {"o", "M"} & {"o" if h.has(log_old) else "", *(str(x) for x in h.free_symbols)}
     for model in islice(tree_models(Context(parameters=names), on_policy=True), TREES):
         model = completed(model, used)
-        found = _curl(h, model, setting)
+        with mpmath.workdps(outside.DIGITS):
+            found = _curl(h, model, setting)
         if found is not None and abs(found) > TWISTED:
             left = mpmath.nstr(found, 15)
             return {

@@ -13,20 +13,19 @@ from fractions import Fraction
 from typing import Any
 
 from klsym.abbreviations import Curl, E, Side, Statement, atoms_of, elements, measures
-from klsym.convert import to_ring
+from klsym.convert import generic_functions, to_ring
 from klsym.engine.advice import facts_of, is_paid, warnings_for
 from klsym.engine.derivation import Derivation, Proof, derive
-from klsym.engine.effects import effects
 from klsym.engine.explain_setting import Setting
 from klsym.engine.generators import Generated, functional, generated
 from klsym.engine.objectives import gradient_of, objective
 from klsym.engine.quantities import KL, Quantity, expectation, expected_gradient, grad
 from klsym.engine.targets import Target, recognise, recognise_value
-from klsym.engine.verdict import Chain, Meaning, Verdict
+from klsym.engine.verdict import Chain, Meaning, Search, Verdict
 from klsym.engine.witness import shown_model
 from klsym.errors import ProofError, Refused, UsageError
 from klsym.kernel.meta import score_coefficient
-from klsym.language import length, parameter, s, sg
+from klsym.language import length, parameter, sg
 from klsym.names import SAMPLE, SAMPLE_BASES, parse_name
 from klsym.parser import MAX_EXP, MAX_POWER
 from klsym.render import formulas, losses
@@ -67,30 +66,42 @@ def explain_sample(written: Written, setting: Setting) -> Verdict:
     """The verdict; raises NotInRing outside the ring."""
     whole = aggregated(written, setting)
     form = canonical_form(whole, setting)
-    proofs = _prove(form)
-    element, per_sample = to_ring(whole.expression), form.per_sample
+    proofs, told = _prove(form), unproved(written, whole, form, setting)
+    verdict = replace(
+        told,
+        trust="kernel",
+        hypotheses=hypotheses_of(proofs),
+        steps=Chain(proofs[0]),
+        model=Search(_witness, form),
+        proofs=proofs,
+    )
+    verdict = with_objective(verdict, form.found, form.derivation)
+    element = to_ring(whole.expression)
+    facts = facts_of(element, form.per_sample, form.coefficient, setting.on_policy)
+    verdict = replace(verdict, warnings=warnings_for(verdict, facts))
+    return with_shape(verdict, form.coefficient, form.found)
+
+
+def unproved(written: Written, whole: Written, form: Canonical, setting: Setting) -> Verdict:
+    """What a verdict says, before the theorems that it rests on."""
     value, constant = value_of(whole, setting)
-    verdict = Verdict(
+    return Verdict(
         loss=written.text,
         loss_latex=losses.show(written, LATEX),
         setting=setting,
-        per_sample=formulas.element(per_sample),
+        per_sample=formulas.element(form.per_sample),
         coefficient=formulas.element(form.coefficient),
         coefficient_latex=formulas.element(form.coefficient, LATEX),
         gradient=Meaning.of(form.found),
         value=Meaning.of(value, value.unnamed_value),
         value_constant=formulas.element(constant),
-        trust="kernel",
-        hypotheses=hypotheses_of(proofs),
-        steps=Chain(proofs[0]),
-        witness=_witness(form),
+        trust="open",
+        hypotheses=(),
+        steps=(),
+        model=None,
         inside_clamps=None,
-        proofs=proofs,
+        implied=objective(form.found) if form.found.rest else None,
     )
-    verdict = with_objective(verdict, form.found, form.derivation)
-    facts = facts_of(element, per_sample, form.coefficient, setting.on_policy)
-    verdict = replace(verdict, warnings=warnings_for(verdict, facts))
-    return with_shape(verdict, form.coefficient, form.found)
 
 
 def with_shape(verdict: Verdict, c: ExpPoly, found: Target) -> Verdict:
@@ -101,7 +112,7 @@ def with_shape(verdict: Verdict, c: ExpPoly, found: Target) -> Verdict:
     if of_r is not None:
         of_r = replace(of_r, beside=found.reward if ascended else -found.reward)
         said = (*verdict.warnings, *generated_warnings(of_r))
-        return replace(verdict, generated=of_r, effects=effects(penalty), warnings=said)
+        return replace(verdict, generated=of_r, penalty=penalty, warnings=said)
     if found.target != "separable" or verdict.implied is None:
         return verdict
     of_q = functional(penalty)
@@ -175,14 +186,15 @@ def sampled_from(element: ExpPoly, setting: Setting) -> str:
 
 def expected_field(written: Written, under: str, use: str) -> Quantity:
     """E_m[grad L], or E_m[sg(L) s] of a reward."""
-    shown = Written(written.text, written.expression.subs(length, parameter("T")))
+    shown = Written(written.text, written.expression.xreplace({length: parameter("T")}))
     if use == "loss":
         quantity = expected_gradient(written.expression, under)
         return replace(quantity, labels={to_ring(written.expression): shown})
     detached = sg(written.expression)
-    quantity = expectation(detached * s, under)
+    element = to_ring(detached)
     text = written.text if detached == written.expression else f"sg({written.text})"
-    return replace(quantity, labels={to_ring(detached): Written(text, sg(shown.expression))})
+    side = Side.atom(E(under, element, ("x",)))
+    return Quantity(side, generic_functions(detached), {element: Written(text, sg(shown.expression))})
 
 
 # ---------------------------------------------------------------------------- what is proved

@@ -19,15 +19,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 from typing import Any
+
+import sympy
 
 from klsym.abbreviations import Indexed, Side
 from klsym.convert import to_ring, to_sympy
 from klsym.engine.derivation import Proof, derive
 from klsym.engine.explain_samples import hypotheses_of, shown_witness
+from klsym.engine.explain_setting import Setting
 from klsym.engine.indexed import mean_over_i
 from klsym.engine.quantities import Quantity, expectation, grad, sample
+from klsym.engine.stands import Stand, Standing
 from klsym.engine.verdict import Meaning, Verdict
 from klsym.engine.witness import models
 from klsym.errors import ProofError
@@ -37,6 +42,7 @@ from klsym.names import SAMPLE_BASES
 from klsym.render import formulas, losses
 from klsym.render.spelling import LATEX, TEXT, Text
 from klsym.ring import ExpPoly
+from klsym.sums import Normalised
 from klsym.unfolding import d_log_q, written_out
 
 n = parameter("n")
@@ -61,6 +67,7 @@ TOGETHER = (
     "large n (a limit): reward and penalty are divided by the same sd(h), so that the field is 0 where that"
     " of h is"
 )
+TWISTED = "n = 3: d_v F.u - d_u F.v is not 0 on a model of three outcomes, enumerated in forty digits"
 APART = "the signs leave a curl: R and R**2 have means that move apart, where R is 0, 1, 2 in the order of H"
 
 
@@ -79,7 +86,7 @@ def explain_spread(single: Verdict, h: ExpPoly, reading: str) -> Verdict:
         hypotheses=(reading, f"H = {shown} at every sample, std^2 = mean_i (H_i - mean H)^2"),
         steps=(("", *start),),
         proofs=(half, square),
-        witness=None,
+        model=None,
         implied=None,
         shown="",
         notes=(_signs(half, square), _limit(h, single.setting.on_policy)),
@@ -95,6 +102,7 @@ def _at_one(a: Any) -> Quantity:
     return mean_over_i(a, under="sample")
 
 
+@cache
 def _at_two() -> tuple[Proof, Proof]:
     """At n = 2 what is centred is half the difference, and std is its size."""
     mean = (own(R) + others(R)) / n  # R may be any two numbers
@@ -137,14 +145,24 @@ def _binary(verdict: Verdict, h: ExpPoly) -> Verdict:
     """With two values of R there is an objective for each n; beside a penalty, what the division does."""
     if h not in (to_ring(R), to_ring(-R)):
         return replace(verdict, notes=(*verdict.notes, TOGETHER)) if _mixed(h) else verdict
-    centred = own(R) - (own(R) + others(R)) / n
-    proof = derive(mean_over_i(centred * own(s), under="q")).equals(grad(expectation(R, "q")) * (1 - 1 / n))
+    proof = _rewarded()
     said = BINARY if h == to_ring(R) else BINARY.replace("grad Phi(P)", "-grad Phi(P)", 1)
     notes = (*verdict.notes, said, ENDS.format(proof=proof))
     return replace(verdict, notes=notes, proofs=(*verdict.proofs, proof))
 
 
+@cache
+def _rewarded() -> Proof:
+    centred = own(R) - (own(R) + others(R)) / n
+    return derive(mean_over_i(centred * own(s), under="q")).equals(grad(expectation(R, "q")) * (1 - 1 / n))
+
+
 # ---------------------------------------------------------------------------- samples that do not move
+@cache
+def _free() -> Proof:
+    return derive(expectation(A * s, "mu")).equals(grad(expectation(A * log_q, "mu")))
+
+
 def _slope(h: ExpPoly) -> ExpPoly | None:
     """dh/dlog q, if it is a constant."""
     context = derive(expectation(to_sympy(h), "mu")).context
@@ -156,9 +174,9 @@ def _fixed(verdict: Verdict, h: ExpPoly) -> Verdict:
     """The objective under mu, where there is one."""
     b, proofs = _slope(h), verdict.proofs
     if b is None:
-        return verdict
+        return _turning(verdict, h)
     if not b:  # a_i is free of theta, as any A is
-        free = derive(expectation(A * s, "mu")).equals(grad(expectation(A * log_q, "mu")))
+        free = _free()
         text = TEXT.expectation("mu", f"mean_i {COEFFICIENT}*log_q_self")
         latex, proofs = LATEX.expectation("mu", MEAN_LATEX), (*proofs, free)
         note, lines = f"H is free of theta, and samples from mu do not move: {free}", hypotheses_of((free,))
@@ -197,10 +215,24 @@ def _moving(verdict: Verdict, h: ExpPoly) -> Verdict:
             verdict,
             gradient=Meaning("none", {}),
             proofs=(*verdict.proofs, twisted),
-            witness=shown_witness(twisted),
+            model=shown_witness(twisted),
             notes=(f"n = 2: {APART}{where}", *verdict.notes),
         )
-    return verdict
+    return _turning(verdict, h)
+
+
+def _turning(verdict: Verdict, h: ExpPoly) -> Verdict:
+    """Refuted by numbers where a batch of three has a curl."""
+    from klsym.engine.fields_outside import twisted
+
+    sampling = verdict.setting.sampling
+    a, of = sympy.Symbol("a", real=True), Normalised(to_sympy(h))
+    at = Standing(a, (Stand(a, (), of.args[0], None, False, of, of),), Setting(sampling, "reward"))
+    under = "q" if sampling == "on-policy" else "mu"
+    witness = twisted({at.own: a}, at, f"E_{under}[mean_i {COEFFICIENT}*s_self]")
+    if witness is None:
+        return verdict
+    return replace(verdict, gradient=Meaning("none", {}), model=witness, notes=(TWISTED, *verdict.notes))
 
 
 def _curl() -> Quantity:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from klsym.abbreviations import Indexed, Side
@@ -37,7 +38,7 @@ from klsym.engine.indexed import curl, sum_over_t, token_gradient, token_KL_grad
 from klsym.engine.objectives import at_policy, objective_under
 from klsym.engine.quantities import KL, Quantity, expectation, expected_gradient, grad
 from klsym.engine.reduce import Strategy, reduction
-from klsym.engine.verdict import Chain, Meaning, Verdict
+from klsym.engine.verdict import Chain, Meaning, Search, Verdict
 from klsym.errors import ProofError
 from klsym.language import R, future, k1, now, past, r, s
 from klsym.names import SAMPLE_BASES, parse_name
@@ -88,7 +89,7 @@ def explain_tokens(written: Written, setting: Setting) -> Verdict:
         trust="kernel",
         hypotheses=(*_readings(loss, setting), *([ONCE] if field.constant else []), *hypotheses_of(proofs)),
         steps=Chain(main),
-        witness=_witness(field, answer, found),
+        model=Search(_witness, field, answer, found),
         inside_clamps=None,
         proofs=proofs,
         scores_named=(not {*pushes} <= {"now"}, not {*slots} <= {"now"}),
@@ -203,42 +204,40 @@ def _witness(field: Field, answer: Answer, found: Decomposition) -> dict[str, An
 
 
 # ---------------------------------------------------------------------------- what is kept and what is not
+KEPT = {
+    "reverse at q": "keeps the KL of each next token at the prefix drawn, drops what a token does to later"
+    " ones",
+    "forward at q": "a forward KL of each next token, at prefixes drawn from q where KL(p||q) draws them from"
+    " p",
+    "reverse at mu": "the KL of each next token, at prefixes drawn from mu where KL(q||p) draws them from q",
+    "forward at mu": "a forward KL of each next token, at prefixes drawn from mu where KL(p||q) draws them"
+    " from p",
+    "same token": "keeps the reward of the same token, drops that of later ones",
+}
+
+
 def _notes(found: Decomposition) -> Iterator[tuple[str, Proof]]:
     """What a piece at one token keeps and drops of a full gradient, with the identity or a counterexample."""
+    alone = to_ring(now(R)).terms.keys() <= found.rest.get("now", ZERO).terms.keys()
+    names = {*found.multiples, *(["same token"] if alone else [])}
+    yield from ((words, _note(piece)) for piece, words in KEPT.items() if piece in names)
+
+
+@cache
+def _note(piece: str) -> Proof:
+    """It speaks of no loss, so that it is proved once."""
     full, forward = grad(KL("q", "p")), grad(KL("p", "q"))
-    later = sum_over_t(now(s) * future(k1), "q")
-    at_q, at_mu = token_KL_gradient("q", "p"), token_KL_gradient("q", "p", prefixes="mu")
-    yield from _when(
-        "reverse at q" in found.multiples,
-        "keeps the KL of each next token at the prefix drawn, drops what a token does to later ones",
-        lambda: derive(at_q).equals(full - later),
-    )
-    yield from _when(
-        "forward at q" in found.multiples,
-        "a forward KL of each next token, at prefixes drawn from q where KL(p||q) draws them from p",
-        lambda: derive(token_KL_gradient("p", "q")).differs_from(forward),
-    )
-    yield from _when(
-        "reverse at mu" in found.multiples,
-        "the KL of each next token, at prefixes drawn from mu where KL(q||p) draws them from q",
-        lambda: derive(at_mu).differs_from(full),
-    )
-    yield from _when(
-        "forward at mu" in found.multiples,
-        "a forward KL of each next token, at prefixes drawn from mu where KL(p||q) draws them from p",
-        lambda: derive(token_KL_gradient("p", "q", prefixes="mu")).differs_from(forward),
-    )
-    alone = sum_over_t(now(R) * now(s), "q")
-    yield from _when(
-        to_ring(now(R)).terms.keys() <= found.rest.get("now", ZERO).terms.keys(),
-        "keeps the reward of the same token, drops that of later ones",
-        lambda: derive(alone).equals(grad(expectation(R, "q")) - sum_over_t(future(R) * now(s), "q")),
-    )
-
-
-def _when(holds: bool, words: str, proof: Any) -> Iterator[tuple[str, Proof]]:
-    if holds:
-        yield words, proof()
+    match piece:
+        case "reverse at q":
+            return derive(token_KL_gradient("q", "p")).equals(full - sum_over_t(now(s) * future(k1), "q"))
+        case "forward at q":
+            return derive(token_KL_gradient("p", "q")).differs_from(forward)
+        case "reverse at mu":
+            return derive(token_KL_gradient("q", "p", prefixes="mu")).differs_from(full)
+        case "forward at mu":
+            return derive(token_KL_gradient("p", "q", prefixes="mu")).differs_from(forward)
+    alone, later = (sum_over_t(of * now(s), "q") for of in (now(R), future(R)))
+    return derive(alone).equals(grad(expectation(R, "q")) - later)
 
 
 # ---------------------------------------------------------------------------- gradient and value of tokens
@@ -289,14 +288,15 @@ def _value_part(term: ExpPoly, index: str) -> tuple[str, ExpPoly]:
     """sum_t k1_t is k1, and sum_t R_t A is R A: A is the same at each token."""
     names = {name for name in term.names() if parse_name(name).slot != "x" or name in SAMPLE_BASES}
     [(monomial, exponent)] = term.terms
+    fixed = not names & {name for part, _ in exponent for name, _ in part}  # exp(lam) is a constant
     of_kl = "k1[now]" if index == "t" else "k1"
-    if names == {of_kl} and (of_kl, 1) in monomial and not exponent:
+    if names == {of_kl} and (of_kl, 1) in monomial and fixed:
         return "reverse-kl", term * ExpPoly.variable(of_kl).inverse()
     forward = term * FORWARD.inverse()
     if index == "t" and not forward.names():
         return "forward-kl", forward
     once = any(names - {"A"} == {of} and (of, 1) in monomial for of in ("R[now]", "M[now]"))
-    if not exponent and (once if index == "t" else names and names <= {"R", "A", "M"}):
+    if fixed and (once if index == "t" else names and names <= {"R", "A", "M"}):
         return "reward", term.rename(lambda name: name.removesuffix("[now]"))
     return "rest", term
 
@@ -333,7 +333,7 @@ def _facts(loss: ExpPoly, per_token: Slots, slots: Slots, found: Decomposition, 
     return Facts(
         vanishes=not per_token,
         weighted=any(without_weight(c) != c for c in factors),
-        bare=" and ".join(bare.values()),
+        bare=f"{' and '.join(bare.values())} in the gradient" if bare else "",
         proximal=bool(bare) and all(map(all_proximal, bare)),
         attached=is_attached(loss),
         literal=needs_its_gradient(loss),

@@ -147,7 +147,7 @@ def explain_vocabulary(
         scores_named=(True, inner.scores_named[1]),
         hypotheses=(_reading(whole, setting), *inner.hypotheses),
         steps=_steps(typed, place, inner),
-        witness=_witness(typed, place, inner),
+        model=_witness(typed, place, inner),
         expansion=_expansion(written, typed),
         notes=(*inner.notes, *_noise(exact, place)),
         warnings=tuple(_warnings(written, inner, alone, exact, lost)),

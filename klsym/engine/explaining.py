@@ -14,7 +14,7 @@ from klsym.engine.shorthands import expansion
 from klsym.engine.verdict import Verdict
 from klsym.errors import NotInRing, UsageError
 from klsym.language import as_loss, length, parameter, rho
-from klsym.parser import parse
+from klsym.parser import parse_asked
 from klsym.render import losses
 from klsym.render.losses import Written
 from klsym.render.spelling import TEXT
@@ -140,6 +140,6 @@ def over_length(written: Written, setting: Setting) -> Written:
 def as_written(loss: Any, parameters: Iterable[str]) -> Written:
     """A loss with the text that stands for it, typed or printed."""
     if isinstance(loss, str):
-        return Written(loss, parse(loss, parameters))
+        return Written(loss, parse_asked(loss, parameters))
     expression = as_loss(loss)
     return Written(losses.show(expression, TEXT), expression)

@@ -21,17 +21,16 @@ import sympy
 from klsym.engine import outside
 from klsym.engine.piecewise import DENSITIES
 from klsym.engine.slopes import at_policy
-from klsym.engine.standing import Stand, Standing
+from klsym.engine.stands import Stand, Standing
 from klsym.engine.witness import completed, models, tree_models
 from klsym.language import REWARDS, A, M, R, length, log_mu, log_old, log_p, log_q, parameter, without_sg
 from klsym.statements import Context
 from klsym.sums import Normalised
 
-STEP = mpmath.mpf(10) ** -12
+STEPS = tuple(mpmath.mpf(10) ** -power for power in (12, 14))  # of differences, which agree on a slope
 DIGITS = 60
 TWISTED = 1e-9
 TRIED = 6
-BATCH = 2
 ROWS = {log_q: "q", log_p: "p", log_mu: "mu", log_old: "old"}
 n = parameter("n")
 
@@ -77,15 +76,20 @@ def _wide(model: dict[str, Any], at: Standing) -> bool:
 
 
 def curl(h: Mapping[str, Any], at: Standing, model: dict[str, Any]) -> Any | None:
-    """d_v F.u - d_u F.v; None where the two sides of a difference are not alike: h has a kink there."""
+    """d_v F.u - d_u F.v; None where h has a kink or jumps: where differences differ."""
     total = mpmath.mpf(0)
     for move, along, sign in (("v", "u", 1), ("u", "v", -1)):
-        before, here, after = (_field(h, at, model, move, side * STEP, along) for side in (-1, 0, 1))
-        if before is None or here is None or after is None:
+        here, slopes = _field(h, at, model, move, 0, along), []
+        for step in STEPS:
+            before, after = (_field(h, at, model, move, side * step, along) for side in (-1, 1))
+            if before is None or here is None or after is None:
+                return None
+            if abs(after - 2 * here + before) > TWISTED * step:
+                return None
+            slopes.append((after - before) / (2 * step))
+        if abs(slopes[0] - slopes[1]) > TWISTED:
             return None
-        if abs(after - 2 * here + before) > TWISTED * STEP:
-            return None
-        total += sign * (after - before) / (2 * STEP)
+        total += sign * slopes[-1]
     return total
 
 
@@ -95,19 +99,19 @@ def _field(
     """F along a direction, where the logits have moved."""
     given = model["parameters"]
     spoken = {x for e in (*h.values(), *(stand.of for stand in at.stands)) for x in e.free_symbols}
-    fixed = {x: _exact(given[x.name]) for x in spoken if x.name in given} | {n: sympy.Integer(BATCH)}
+    fixed = {x: _exact(given[x.name]) for x in spoken if x.name in given} | {n: sympy.Integer(_size(at))}
     root, on_policy = model["tree"], at.setting.on_policy
     total = mpmath.mpf(0)
-    for row in (
-        _sequences(root, move, step, on_policy) if at.tokens else _batches(root, move, step, on_policy)
-    ):
+    worth: dict[Any, Any] = {}
+    rows = _sequences(root, move, step, on_policy) if at.tokens else _batches(root, move, step, at)
+    for row in rows:
         mass = mpmath.fprod(place.mass for place in row)
         mass = mass / len(row) if not at.tokens or at.setting.averaged else mass
         whole = {A: sum(place.at[R] for place in row), length: sympy.Integer(len(row))} if at.tokens else {}
         for t, place in enumerate(row):
             known = {**place.at, **fixed, **whole}
             known |= {
-                stand.symbol: _summed(stand, row, t, {**fixed, **whole}, on_policy) for stand in at.stands
+                stand.symbol: _summed(stand, row, t, at, {**fixed, **whole}, worth) for stand in at.stands
             }
             over = place.at[length] if at.setting.averaged and not at.tokens else 1
             for slot, coefficient in h.items():
@@ -130,14 +134,24 @@ def _positions(slot: str, t: int, size: int) -> list[int]:
     return [u for u in range(size) if u != t]
 
 
-def _summed(stand: Stand, row: Row, t: int, more: Mapping[Any, Any], on_policy: bool) -> Any:
-    """What a symbol stands for."""
+def _size(at: Standing) -> int:
+    """Of a batch: what is divided by its standard deviation is at n = 2 a sign, which does not move."""
+    return 3 if any(isinstance(stand.atom, Normalised) for stand in at.stands) else 2
+
+
+def _summed(
+    stand: Stand, row: Row, t: int, at: Standing, more: Mapping[Any, Any], worth: dict[Any, Any]
+) -> Any:
+    """What a symbol stands for; worth: what is summed, at each sample of a batch."""
     of = without_sg(stand.of)
-    of = at_policy(of) if on_policy else of
+    of = at_policy(of) if at.setting.on_policy else of
 
     def value(u: int) -> Any:
-        found = outside.number(of, {**row[u].at, **more})
-        return mpmath.nan if found is None else found
+        key = stand.symbol, id(row[u])
+        if at.tokens or key not in worth:
+            found = outside.number(of, {**row[u].at, **more})
+            worth[key] = mpmath.nan if found is None else found
+        return worth[key]
 
     if stand.slots:
         places = [u for slot in stand.slots for u in _positions(slot, t, len(row))]
@@ -145,10 +159,10 @@ def _summed(stand: Stand, row: Row, t: int, more: Mapping[Any, Any], on_policy: 
     values = [value(u) for u in range(len(row))]
     if not isinstance(stand.atom, Normalised):
         rest = mpmath.fsum(values) - values[t]
-        return _float(outside.number(stand.atom.of(_float(values[t]), _float(rest)), {n: BATCH}))
+        return _float(outside.number(stand.atom.of(_float(values[t]), _float(rest)), {n: len(row)}))
     mean = mpmath.fsum(values) / len(row)
     spread = mpmath.sqrt(mpmath.fsum((x - mean) ** 2 for x in values) / len(row))
-    return _float((values[t] - mean) / spread) if spread > STEP**2 else sympy.S.Zero
+    return _float((values[t] - mean) / spread) if spread > TWISTED**2 else sympy.S.Zero
 
 
 def _float(x: Any) -> Any:
@@ -191,8 +205,8 @@ def _sequences(node: dict[str, Any], move: str, step: Any, on_policy: bool) -> I
             yield [place, *row]
 
 
-def _batches(node: dict[str, Any], move: str, step: Any, on_policy: bool) -> Iterator[Row]:
-    return map(list, product(_places(node, move, step, on_policy), repeat=BATCH))
+def _batches(node: dict[str, Any], move: str, step: Any, at: Standing) -> Iterator[Row]:
+    return map(list, product(_places(node, move, step, at.setting.on_policy), repeat=_size(at)))
 
 
 # ---------------------------------------------------------------------------- as it is shown
@@ -217,7 +231,7 @@ def _shown(
         }
 
     parameters = {name: str(model["parameters"][name]) for name in names}
-    parameters |= {} if at.tokens else {"n": str(BATCH)}
+    parameters |= {} if at.tokens else {"n": str(_size(at))}
     return {
         "refutes": f"curl {start} = 0",
         "tree": tree(model["tree"]),

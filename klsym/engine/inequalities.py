@@ -10,15 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import sympy
-
 from klsym.abbreviations import Context, with_coefficient
-from klsym.convert import to_ring, to_sympy
+from klsym.convert import to_ring
 from klsym.engine.quantities import quantity
 from klsym.engine.reduce import Strategy, reduction
-from klsym.errors import NotInRing, UsageError
+from klsym.errors import UsageError
 from klsym.kernel.closings import REGION
 from klsym.names import MEASURES, SAMPLE
+from klsym.ring import ZERO, ExpPoly
 from klsym.statements import Context as Plain
 from klsym.statements import Mean, Side
 from klsym.unfolding import unfold
@@ -88,15 +87,38 @@ def _reduced(side: Side, context: Plain, strategy: Strategy) -> Side:
 
 def _quotient(gap: Side, divisor: Side) -> Side:
     """The terms of a side that a difference of parameters divides, over it."""
-    below = sum((to_sympy(c) for c, atoms in divisor.terms if not atoms), sympy.S.Zero)
+    below = sum((c for c, atoms in divisor.terms if not atoms), ZERO)
     total = Side()
     for coefficient, atoms in gap.terms:
         inside = atoms[0] if len(atoms) == 1 and isinstance(atoms[0], Mean) else None
-        divided = inside.coefficient if inside else coefficient
-        try:
-            quotient = to_ring(sympy.cancel(to_sympy(divided) / below))
-        except NotInRing:
-            continue
-        found = Side.atom(with_coefficient(inside, quotient)) if inside else Side.of((quotient, atoms))
-        total = total + found
+        quotient = _divided(inside.coefficient if inside else coefficient, below)
+        if quotient is not None:
+            found = Side.atom(with_coefficient(inside, quotient)) if inside else Side.of((quotient, atoms))
+            total = total + found
     return total
+
+
+def _divided(a: ExpPoly, b: ExpPoly) -> ExpPoly | None:
+    """a/b by long division in a name x of which b = c x^d + lower powers, c a single term; else None."""
+    for x in sorted(b.names()):
+        by_power, rows = _by_power(b, x), _by_power(a, x)
+        degree = max(by_power)
+        if min(by_power) < 0 or len(by_power[degree].terms) > 1:
+            continue
+        quotient, rest, lowest = ZERO, a, min(rows, default=0)
+        while rest and (top := max(rows)) - degree >= lowest:
+            term = rows[top] * by_power[degree].inverse() * ExpPoly.variable(x) ** (top - degree)
+            quotient, rest = quotient + term, rest - term * b
+            rows = _by_power(rest, x)
+        return None if rest else quotient
+    return None
+
+
+def _by_power(a: ExpPoly, x: str) -> dict[int, ExpPoly]:
+    """What stands beside each power of x."""
+    found: dict[int, ExpPoly] = {}
+    for (monomial, exponent), value in a.terms.items():
+        rest = tuple(item for item in monomial if item[0] != x)
+        power = dict(monomial).get(x, 0)
+        found[power] = found.get(power, ZERO) + ExpPoly({(rest, exponent): value})
+    return found

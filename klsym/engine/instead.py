@@ -15,7 +15,7 @@ from klsym.engine.derivation import Proof, derive
 from klsym.engine.explain_setting import CHOICES, Setting
 from klsym.engine.explaining import as_written
 from klsym.engine.quantities import KL, expectation, expected_gradient, grad
-from klsym.engine.recommend import DENSITIES, judged
+from klsym.engine.right import DENSITIES, right
 from klsym.engine.verdict import Verdict
 from klsym.errors import NotInRing, ProofError, UsageError
 from klsym.language import A, R, s, sg
@@ -59,12 +59,11 @@ def instead_of(verdict: Verdict, written: Written, target: str) -> Instead | Non
     for place, changed in _places(verdict.setting):
         for loss in SHORT:
             try:
-                found = judged(loss, place, target, place.use)
+                found = right(loss, place, target, place.use)
             except UsageError:
                 continue
-            if found is not None and not found.verdict.setting.averaged:
-                proof = found.verdict.proofs[0]
-                return Instead(loss, place, changed, DENSITIES[target], proof, beside)
+            if found is not None and not found.setting.averaged:
+                return Instead(loss, place, changed, DENSITIES[target], found.proofs[0], beside)
     return None
 
 

@@ -6,6 +6,7 @@ E_mu[h s] = grad E_mu[H]  with dH/dlog q = h         E_q[c s] = grad E_q[F]  wit
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import lru_cache
 
 from klsym.abbreviations import Side
 from klsym.convert import to_sympy
@@ -20,6 +21,7 @@ MAX_TERMS = 40  # of what a primitive is looked for
 LOG_Q = ExpPoly.variable("log_q")
 
 
+@lru_cache(maxsize=64)  # asked for its name, its proof and its shape
 def objective(found: Target) -> Quantity | None:
     """a KL(q||p) + b KL(p||q) + E_q[h], and what the rest is the gradient of; None where that is not known.
 

@@ -25,7 +25,7 @@ ONE_TOKEN = {
 }  # fmt: skip
 UNEVEN = ONE_TOKEN | {"mu": ["1/5", "3/10", "1/2"]}
 BATCH = {"n": "3", "m": "2"}
-LENGTHS = 3  # trees of sequences of one and two tokens that are tried
+LENGTHS = 8  # trees of sequences of one and two tokens that are tried
 
 
 def of_tokens(e: ExpPoly, context: Context) -> ExpPoly:

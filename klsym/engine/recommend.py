@@ -26,11 +26,12 @@ from klsym.engine.compare import compared
 from klsym.engine.derivation import Proof, derive
 from klsym.engine.explain_samples import uses_sampler
 from klsym.engine.explain_setting import Level, Sampling, Setting, checked_setting
-from klsym.engine.explain_slots import at_token, names_slots
+from klsym.engine.explain_slots import at_token
 from klsym.engine.explaining import as_written, explained
 from klsym.engine.generators import slope
 from klsym.engine.indexed import sum_over_t
 from klsym.engine.quantities import KL, Quantity, expectation
+from klsym.engine.right import DENSITIES, is_right, right
 from klsym.engine.variances import Estimate, Spread, spread
 from klsym.engine.verdict import Verdict
 from klsym.errors import ProofError, UsageError
@@ -43,7 +44,6 @@ from klsym.sums import Summed
 
 Target = Literal["reverse-kl", "forward-kl"]
 Purpose = Literal["loss", "reward", "value"]
-DENSITIES = {"reverse-kl": ("q", "p"), "forward-kl": ("p", "q")}
 BOUND, MOST = 10, 2  # of what is clamped, and of a weight that is truncated: as training code has them
 
 
@@ -253,27 +253,10 @@ def _recommended(target: str, use: str, setting: Setting) -> Recommendation:
 
 
 # ---------------------------------------------------------------------------- right or wrong
-@lru_cache(maxsize=4096)
 def judged(text: str, setting: Setting, target: str, use: str) -> Choice | None:
-    """The loss as a choice, if the engine proves that it is one.
-
-    A sequence of one token is a sample: what is wrong for samples is wrong for tokens.
-    """
-    written = as_written(text, ())
-    of_tokens = setting.level == "token" and not names_slots(written.expression)
-    if of_tokens and judged(text, Setting(setting.sampling, setting.use), target, use) is None:
-        return None
-    verdict = explained(written, setting)
-    if verdict.trust != "kernel" or not is_right(verdict, target, use):
-        return None
-    return Choice(written, verdict, _value(written, setting, target))
-
-
-def is_right(verdict: Verdict, target: str, use: str) -> bool:
-    """Does the verdict say that a loss is what was asked for?"""
-    if use == "value":
-        return verdict.unbiased_for(target)
-    return verdict.target == target and verdict.gradient.multiples == {target: "1"}
+    """The loss as a choice, if the engine proves that it is one."""
+    verdict, written = right(text, setting, target, use), as_written(text, ())
+    return None if verdict is None else Choice(written, verdict, _value(written, setting, target))
 
 
 def _in_ring(expression: Any) -> ExpPoly:

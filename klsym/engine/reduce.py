@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from klsym.errors import ProofError
@@ -32,7 +33,7 @@ Move = tuple[Step, Side]
 Found = tuple[str, Step] | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Cited:
     """Theorems at hand: by the gradient that is their left side, and by the digest of their parts."""
 
@@ -59,12 +60,21 @@ def reduction(
 ) -> Iterator[Move]:
     """The steps that bring `side` into canonical form, each with the side that it gives."""
     for _ in range(MAX_STEPS):
-        proposal = propose(side, context, strategy)
-        if proposal is None:
+        move = _next(side, context, strategy)
+        if move is None:
             return
-        step, side = make_step(side, context, which, *proposal, known=strategy.cited.known)
-        yield step, side
+        step, side = move
+        yield {**step, "side": which}, side
     raise ProofError(f"no canonical form after {MAX_STEPS} steps: is a gradient of a gradient meant?")
+
+
+@lru_cache(maxsize=1024)
+def _next(side: Side, context: Context, strategy: Strategy) -> Move | None:
+    """The first step; the proofs behind one verdict pass through the same sides."""
+    proposal = propose(side, context, strategy)
+    if proposal is None:
+        return None
+    return make_step(side, context, "left", *proposal, known=strategy.cited.known)
 
 
 def make_step(

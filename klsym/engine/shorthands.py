@@ -27,14 +27,13 @@ from klsym.render.spelling import TEXT
 from klsym.render.tree import Call, Formula, Name, product, quotient, total
 from klsym.sums import Before, Whole
 
-WEIGHTS = {"prefix": exp(Before(log_q - log_mu)) * rho, "sequence": exp(Whole(log_q - log_mu))}
 CREDITS = {"to-go": "togo", "total": "whole"}
 BATCHES = {"leave-one-out": "loo", "mean": "centred", "std": "normalised"}
 
 
 def expansion(written: Written, setting: Setting, h: Formula | None = None) -> str | None:
     """The loss without options; None where they say nothing.  h: what multiplies the score of a sample."""
-    expression = written.expression.xreplace({rho: WEIGHTS.get(setting.weights, rho)})
+    expression = written.expression.xreplace({rho: weight_of(setting.weights)})
     weighted = expression != written.expression
     shown = losses.tree_of(expression if weighted else written)
     if setting.credit in CREDITS:
@@ -56,6 +55,13 @@ def expansion(written: Written, setting: Setting, h: Formula | None = None) -> s
         or setting.batch in BATCHES
     )
     return TEXT(shown) if said else None
+
+
+def weight_of(weights: str) -> Any:
+    """What rho stands for."""
+    if weights == "prefix":
+        return exp(Before(log_q - log_mu)) * rho
+    return exp(Whole(log_q - log_mu)) if weights == "sequence" else rho
 
 
 def _credited(expression: Any, shown: Formula, credit: str) -> Formula:

@@ -17,9 +17,10 @@ import sympy
 from sympy import Function, Heaviside
 
 from klsym.convert import to_ring
+from klsym.engine.branches import stretches
 from klsym.engine.piecewise import DENSITIES, HALF, OWN, Regions, is_piecewise
 from klsym.errors import NotInRing
-from klsym.language import REWARDS, clip, log_mu, log_q, rho, unfold, without_sg
+from klsym.language import REWARDS, clip, log_mu, log_q, rho, sg, unfold, without_sg
 
 
 class Lesser(Function):
@@ -166,6 +167,34 @@ def conventions(loss: Any, on_policy: bool) -> set[str]:
             replaced[step] = 2 * value - 1 if isinstance(step, sympy.sign) else value
     left = _names(regions, sampled(slope.xreplace(replaced), on_policy))
     return {kind for symbol, kind in unknown.values() if symbol.name in left}
+
+
+def touched(loss: Any, on_policy: bool) -> bool:
+    """May a branch meet one that it never crosses, where the two slopes differ, so that half of each counts?
+
+    x >= y and x = y have the same slope, unless part of x - y is held constant: max(r, sg(1 - k1)) at r = 1.
+    """
+    if not is_piecewise(loss) or not _is_held(loss, on_policy):
+        return False
+    found = (step for step in _steps(_derivative(loss)) if _is_held(step.args[0], on_policy))
+    return any(_is_touched(sampled(step.args[0], on_policy), _at_zero(step)) for step in found)
+
+
+def _is_held(e: Any, on_policy: bool) -> bool:
+    return bool(e.has(sg) or (on_policy and unfold(e).has(log_mu)))
+
+
+def _is_touched(x: Any, at_zero: Any) -> bool:
+    """Has x one sign and zeros beside, where a step of x is not what it is elsewhere?"""
+    if not x.has(*DENSITIES) or x.is_positive or x.is_negative:
+        return False
+    tie = sympy.Symbol(f"tie{OWN}")
+    try:
+        value = Regions().step(x, tie)
+        zeros = stretches(to_ring(x)) if value in (0, 1) and value != at_zero else [(1, (None, None))]
+    except NotInRing:
+        return False
+    return zeros is None or len(zeros) > 1
 
 
 def _unknown(step: Any, unknown: dict[Any, Any]) -> Any:

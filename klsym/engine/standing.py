@@ -22,7 +22,8 @@ from klsym.engine.explain_outside import Differentiated, differentiated
 from klsym.engine.explain_setting import Setting
 from klsym.engine.explain_slots import ADVANTAGE, MOVES, T, is_additive, summed
 from klsym.engine.piecewise import DENSITIES, OWN
-from klsym.engine.shorthands import WEIGHTS
+from klsym.engine.shorthands import weight_of
+from klsym.engine.stands import Stand, Standing
 from klsym.errors import NotInRing, UsageError
 from klsym.language import (
     REWARDS,
@@ -31,7 +32,6 @@ from klsym.language import (
     length,
     log_q,
     now,
-    own,
     rho,
     sg,
     unfold,
@@ -45,64 +45,10 @@ NESTED = "sums of sums over tokens or samples are not read inside clamps and oth
 NORMALISED = "normalised(h) of what is differentiated stands inside a clamp: put sg(..) around it"
 
 
-@dataclass(frozen=True)
-class Stand:
-    """A sum over other positions.
-
-    symbol: what stands for it.  slots: over which it runs; none for a whole baseline such as loo(R), which is
-    read as `atom` says.  of: what is summed.  slope: d of/dlog q, a constant; None where it is none, so that
-    it may stand in sg(..) alone.  vanishes: is its value 0, on-policy?  atom, shown: as it was typed, and in
-    variables of slots.
-    """
-
-    symbol: Any
-    slots: tuple[str, ...]
-    of: Any
-    slope: Any
-    vanishes: bool
-    atom: Any
-    shown: Any
-
-
-@dataclass(frozen=True)
-class Standing:
-    """A loss at one token or sample, a symbol for each sum over others."""
-
-    expression: Any
-    stands: tuple[Stand, ...]
-    setting: Setting
-
-    @property
-    def tokens(self) -> bool:
-        return self.setting.level == "token"
-
-    @property
-    def own(self) -> str:
-        return "now" if self.tokens else "self"
-
-    def back(self, e: Any) -> Any:
-        """As it was typed."""
-        return e.xreplace({stand.symbol: stand.atom for stand in self.stands})
-
-    def placed(self, e: Any) -> Any:
-        """In the variables of slots; A is that of the whole sequence, or of the sample."""
-        at = now(e).xreplace({now(A): ADVANTAGE, now(length): length}) if self.tokens else own(e)
-        shown = at.xreplace({stand.symbol: stand.shown for stand in self.stands})
-        return shown.replace(lambda x: isinstance(x, sympy.exp), _as_ratio)
-
-
-def _as_ratio(e: Any) -> Any:
-    """exp of log ratios as a product of ratios."""
-    try:
-        return to_sympy(to_ring(e))
-    except NotInRing:
-        return e
-
-
 # ---------------------------------------------------------------------------- reading
 def standing(written: Written, setting: Setting) -> Standing:
     """The loss with symbols for its sums; raises UsageError for what is not read."""
-    expression = written.expression.xreplace({rho: WEIGHTS.get(setting.weights, rho), T: length})
+    expression = written.expression.xreplace({rho: weight_of(setting.weights), T: length})
     found: dict[Any, Stand] = {}
 
     def walk(e: Any, still: bool) -> Any:

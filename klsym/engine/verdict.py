@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from klsym.engine.derivation import Proof
-from klsym.engine.effects import Effects
+from klsym.engine.effects import Effects, effects
 from klsym.engine.explain_setting import Setting as Setting
 from klsym.engine.generators import Functional, Generated
 from klsym.engine.quantities import Quantity
@@ -54,6 +54,17 @@ class Chain(Sequence[Step]):
     __hash__ = None  # type: ignore[assignment]
 
 
+class Search:
+    """A model that is looked for when it is asked for, as steps are printed: look(*of)."""
+
+    def __init__(self, look: Callable[..., dict[str, Any] | None], *of: Any) -> None:
+        self.look, self.of = look, of
+
+    @cached_property
+    def found(self) -> dict[str, Any] | None:
+        return self.look(*self.of)
+
+
 @dataclass(frozen=True)
 class Meaning:
     """A target with the multiples of its named parts, and what fits no name; the target None is open."""
@@ -94,13 +105,13 @@ class Verdict(VerdictView):
     """The answer of `explain`; it prints as text and shows itself in Jupyter.
 
     gradient and value say what the expected gradient and the expected value are; `proofs` are the
-    kernel's theorems behind them (empty when the loss lies outside the ring); `witness` is a finite
+    kernel's theorems behind them (empty when the loss lies outside the ring); `witness` is the finite
     model in which the expected gradient is not grad KL(q||p), or for the target "none" not the gradient
     of anything.  per_sample_cases and coefficient_cases: the two coefficients of the score by cases, for a
     loss with kinks.  implied: what the expected gradient is the gradient of, where the target itself does not
     say so; objective_latex: the same in other words; generated: the same as
     E_q[f(r)], for a coefficient that is a function of r; functional: where a separable objective is convex;
-    effects: what descending f does where it is no divergence.
+    penalty: the coefficient c(r) behind it, without the reward beside it.
     instead: what to write in its place (`engine.instead`), for a loss that is no KL penalty.
     shown: the expected gradient in words of named quantities; notes: what it keeps and drops; terms: what
     each term of a sum does.
@@ -119,7 +130,7 @@ class Verdict(VerdictView):
     trust: str
     hypotheses: tuple[str, ...]
     steps: Sequence[Step]
-    witness: dict[str, Any] | None
+    model: Search | dict[str, Any] | None
     inside_clamps: Meaning | None
     warnings: tuple[str, ...] = ()
     proofs: tuple[Proof, ...] = ()
@@ -131,7 +142,7 @@ class Verdict(VerdictView):
     implied: Quantity | None = None
     generated: Generated | None = None
     functional: Functional | None = None
-    effects: Effects | None = None
+    penalty: ExpPoly | None = None
     objective_latex: str | None = None
     instead: Any = None
     shown: str = ""
@@ -142,6 +153,16 @@ class Verdict(VerdictView):
     @property
     def target(self) -> str | None:
         return self.gradient.target
+
+    @cached_property
+    def witness(self) -> dict[str, Any] | None:
+        """The model that was given, or what the search for it finds."""
+        return self.model.found if isinstance(self.model, Search) else self.model
+
+    @cached_property
+    def effects(self) -> Effects | None:
+        """What descending f does where it is no divergence: looked for when it is asked for."""
+        return None if self.penalty is None else effects(self.penalty)
 
     @property
     def objective(self) -> str | None:

@@ -234,7 +234,7 @@ def _shortest(a: ExpPoly, base: str) -> ExpPoly:
     """V_past = V_upto - V_now and the like, whichever leaves the fewest terms."""
     best = a
     for together, parts in TOGETHER.items():
-        for part in parts:
+        for part in (part for part in parts if at_slot(base, part) in a.names()):
             others = (ExpPoly.variable(at_slot(base, p)) for p in parts if p != part)
             value = sum((other * -1 for other in others), ExpPoly.variable(at_slot(base, together)))
             found = a.substitute({at_slot(base, part): value})

@@ -7,7 +7,16 @@ from typing import Any
 from klsym.render import formulas
 from klsym.render.formulas import Labels
 from klsym.render.spelling import LATEX, Text
-from klsym.render.text import SPAN, chain, condition, family, show_hypotheses, show_statement, show_theorem
+from klsym.render.text import (
+    SPAN,
+    chain,
+    condition,
+    family,
+    hypotheses_on_means,
+    show_hypotheses,
+    show_statement,
+    show_theorem,
+)
 from klsym.render.tree import Phrase, Words
 from klsym.unfolding import Theorem
 
@@ -28,6 +37,11 @@ class ProofView:
     def hypotheses(self) -> list[str]:
         """What the theorem assumes, in words."""
         return show_hypotheses(self.theorem, self.labels)
+
+    @property
+    def on_means(self) -> dict[str, str]:
+        """Those among them that are about one mean each: "exists" or "exchange"."""
+        return hypotheses_on_means(self.theorem, self.labels)
 
     @property
     def stated(self) -> str:

@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from string import ascii_lowercase
 from typing import Any
 
 from klsym.render.text import show_interval
 
+FEW = 4  # hypotheses of one kind that are listed one by one in text; JSON has them all
+MANY = {
+    "exchange": "grad and E may be exchanged in the {} means whose gradient a step takes (dominated"
+    " derivative near theta; JSON names each)",
+    "exists": "the {} other means that steps name exist (JSON names each)",
+}
+
 
 def listed(title: str, items: tuple[str, ...]) -> list[str]:
     return ["", title, *(f"  - {item}" for item in items)] if items else []
+
+
+def in_short(hypotheses: Sequence[str], proofs: Sequence[Any]) -> tuple[str, ...]:
+    """Hypotheses for a reader: many means that exist, or into which grad may pass, as one line each.
+
+    The line asks no less than those it stands for: all of them.
+    """
+    kinds = {line: kind for proof in proofs for line, kind in proof.on_means.items()}
+    counts = Counter(kinds.get(line) for line in hypotheses)
+    many = {kind: told.format(counts[kind]) for kind, told in MANY.items() if counts[kind] > FEW}
+    return tuple(dict.fromkeys(many.get(kinds.get(line, ""), line) for line in hypotheses))
 
 
 def columns(rows: Sequence[Sequence[str]], left: int | None = None) -> Iterator[str]:

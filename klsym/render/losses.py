@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import sympy
@@ -62,13 +63,15 @@ def tree_of(loss: Any, sums: bool = False) -> Formula:
     return _walk(as_expression(loss), sums)
 
 
+@lru_cache(maxsize=8192)
 def _walk(e: Any, sums: bool) -> Formula:
+    """A loss is printed in each line of its chain, and losses share their terms."""
     if e.is_Rational:
         return number(int(e.p) if e.q == 1 else Fraction(int(e.p), int(e.q)))
     if e is sympy.E:
         return Call("exp", (Number(1),))
     if e.is_Symbol or (isinstance(e, Estimator) and e in ATOMS.values()):
-        name, _, slot = str(e).partition("[")
+        name, _, slot = e.name.partition("[")
         return in_slot(name, slot.removesuffix("]") or "x", sums)
     if isinstance(e, Estimator) and e.slot and e.xreplace(_plain(e)) in ATOMS.values():
         return in_slot(e.name, e.slot, sums, ratio=e.name in ("r", "rho", "rho_old"))
@@ -183,7 +186,7 @@ def _factors(e: Any, sums: bool) -> Formula:
 
 def _factor_order(e: Any) -> tuple[int, str]:
     """Numbers, parameters, weights, rewards, then the rest."""
-    text = str(e)
+    text = e.name if e.is_Symbol else str(e)
     if e.is_number:
         return 0, text
     if e.is_Symbol and text not in ("R", "A", "M", "log_q", "log_p", "log_mu", "log_old", "s"):

@@ -186,6 +186,12 @@ def show_hypotheses(theorem: Theorem, labels: Labels | None = None) -> list[str]
     return standing + [show_hypothesis(h, theorem.statement.context, labels) for h in shown]
 
 
+def hypotheses_on_means(theorem: Theorem, labels: Labels | None = None) -> dict[str, str]:
+    """Those that ask one mean to exist, or to let grad pass into it: in words, and which of both."""
+    found = [h for h in theorem.hypotheses if h[0] in ("exists", "exchange")]
+    return {show_hypothesis(h, theorem.statement.context, labels): str(h[0]) for h in found}
+
+
 def named_means(theorem: Theorem) -> bool:
     """Does the statement name a mean, which must exist?  A finite model has all of them."""
     statement = theorem.statement

@@ -20,7 +20,13 @@ class Formula:
     """Any node; each is a frozen dataclass."""
 
     def __init_subclass__(cls) -> None:
-        dataclass(frozen=True)(cls)
+        dataclass(frozen=True, eq=False)(cls)
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash((type(self), *vars(self).values()))
 
 
 class Number(Formula):

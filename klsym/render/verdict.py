@@ -11,7 +11,7 @@ from klsym.render.combination import combination_text, value_text
 from klsym.render.divergences import functional_text, generated_text, generated_warnings
 from klsym.render.effects import effects_lines
 from klsym.render.latex import aligned
-from klsym.render.listing import listed, model_lines
+from klsym.render.listing import in_short, listed, model_lines
 from klsym.render.spelling import is_sum
 
 TARGETS = {
@@ -51,8 +51,8 @@ class VerdictView:
     value_constant: str
     trust: str
     hypotheses: tuple[str, ...]
+    proofs: tuple[Any, ...]
     steps: Sequence[tuple[str, str, str]]
-    witness: dict[str, Any] | None
     inside_clamps: Any
     warnings: tuple[str, ...]
     check: dict[str, Any] | None
@@ -69,6 +69,11 @@ class VerdictView:
     notes: tuple[str, ...]
     terms: tuple[Any, ...]
     expansion: str | None
+
+    @property
+    def witness(self) -> dict[str, Any] | None:
+        """A finite model that refutes the target a reader may expect."""
+        return None
 
     @property
     def objective(self) -> str | None:
@@ -187,11 +192,15 @@ def verdict_text(verdict: VerdictView) -> str:
     lines = [*_facts(verdict), *_derivation_lines(verdict), *listed("Terms", term_lines(verdict))]
     lines += listed("Parts", verdict.notes)
     lines += _witness_lines(verdict.witness, verdict.setting.level)
-    lines += listed("Hypotheses", verdict.hypotheses) + listed("Warnings", unsaid(verdict))
+    lines += listed("Hypotheses", _hypotheses(verdict)) + listed("Warnings", unsaid(verdict))
     lines += ["", f"Instead  {verdict.instead}"] if verdict.instead else []
     if verdict.check:
         lines += ["", f"Check  {verdict.check['text']}"]
     return "\n".join(lines)
+
+
+def _hypotheses(verdict: VerdictView) -> tuple[str, ...]:
+    return in_short(verdict.hypotheses, verdict.proofs)
 
 
 def unsaid(verdict: VerdictView) -> tuple[str, ...]:
@@ -327,7 +336,7 @@ def verdict_markdown(verdict: VerdictView) -> str:
         (EFFECTS, tuple(effects_lines(verdict.effects))),
         ("Terms", term_lines(verdict)),
         ("Parts", verdict.notes),
-        ("Hypotheses", verdict.hypotheses),
+        ("Hypotheses", _hypotheses(verdict)),
         ("Warnings", unsaid(verdict)),
     )
     for title, items in titled:

@@ -26,8 +26,9 @@ CHECKED = "checked.json"  # what rocq/check.py writes: the parts accepted, the d
 
 MEANS = (
     "A second checker, written in Rocq, is proved sound there from the definitions of finite sums,"
-    " derivatives, exp and log: whatever it accepts holds in every setting that it speaks of, for all values"
-    " of the parameters. Rocq runs it on the certificates, by computation."
+    " derivatives, exp and log: what it accepts as proved holds in every setting that it speaks of, for all"
+    " values of the parameters, under the premises that are told; what it accepts as refuted fails in one."
+    " Rocq runs it on the certificates, by computation."
 )
 MEANS_NOT = {
     "full support": "every density is positive: hypotheses on supports are not checked, and zeros rest on the"
@@ -36,8 +37,11 @@ MEANS_NOT = {
     " is not checked",
     "a re-implementation": "of the kernel's rules, and no proof about the kernel's Python: but a false"
     " theorem has to pass both",
-    "a trusted translation": "from JSON to Rocq's terms; the headline theorems, written by hand in plain"
-    " definitions, are the remedy",
+    "a trusted translation": "from JSON to Rocq's terms; for the headline theorems, written by hand in plain"
+    " definitions, it need not be trusted",
+    "abbreviations": "are written out before either checker sees them: KL(q||p) of sequences is E_q[k1]"
+    " there, and that it is the sum of the KLs of next tokens, or that one sample of a batch stands for all"
+    " n, is not proved by the one or the other",
 }
 
 

@@ -6,19 +6,24 @@ instances F = G of rules, and the checker adds up left - right + sum_i m_i (F_i 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from klsym.kernel.closings import read_row
 from klsym.kernel.derivatives import density_ratio, in_slot
-from klsym.kernel.meta import score_coefficient
+from klsym.kernel.meta import derivative, score_coefficient
+from klsym.kernel.sums import parts_of_a_sum
 from klsym.names import parse_name
 from klsym.ring import ONE, ZERO, ExpPoly, read_number
-from klsym.rocq.terms import GIVEN, SLOTS, Outside, Words, listed, place, rational
-from klsym.statements import Context, Gradient, Mean, MeanGradient, Side
+from klsym.rocq.terms import GIVEN, SLOTS, Outside, Words, base, listed, place, rational
+from klsym.slots import SEQUENCE, at_slot
+from klsym.statements import Context, Curl, Gradient, Mean, MeanGradient, Side
 
 Bodies = dict[str, list[dict[str, Any]]]  # digest -> the parts that are cited by it
 Place = tuple[str, int]  # a digest, and the number of a part
+Instance = tuple[int, str]  # 1, or -1 for an instance that is used backwards, and the instance of a rule
 
 
 def script_of(part: dict[str, Any], known: Bodies) -> str:
@@ -27,6 +32,11 @@ def script_of(part: dict[str, Any], known: Bodies) -> str:
     Raises Outside: what the verified checker does not reach.
     """
     assumed = Assumed.of(part)
+    field = _curl_of(part)
+    if field is not None and part["close"]["by"] == "finite model":
+        at, loss = assumed.words.place(field.index, field.measure).split(), assumed.words.element(field.loss)
+        model = assumed.model(part["close"]["model"])
+        return f"Script {assumed.term()}\n [] (Curled {at[1]} {at[0]} {loss}\n {model})"
     places = _cited(part, known)
     parts = [known[digest][number] for digest, number in places] + [part]
     terms = [assumed.part(body, places) for body in parts]
@@ -95,7 +105,8 @@ class Assumed:
 
     def _number(self, kind: str, premise: Any) -> int:
         same = [(left, right) for k, left, right in self.equal if k == kind]
-        return same.index(tuple(premise))
+        left, right = (Side.from_json(side).to_json() for side in premise)
+        return same.index((left, right))
 
     def part(self, part: dict[str, Any], places: list[Place]) -> str:
         """Both sides, the rows, and the zeros that bridge the two."""
@@ -124,8 +135,8 @@ class Assumed:
         coefficient, atoms = side.terms[step["term"]]
         atom = atoms[step["factor"]]
         others = atoms[: step["factor"]] + atoms[step["factor"] + 1 :]
-        multiple = self.words.side(Side(((sign * coefficient, others),)))
-        return [f"({multiple}, {instance})" for instance in self._instances(rule, data, atom)]
+        multiple = {n: self.words.side(Side(((n * sign * coefficient, others),))) for n in (1, -1)}
+        return [f"({multiple[n]}, {instance})" for n, instance in self._instances(rule, data, atom)]
 
     def _equation(self, data: dict[str, Any], context: dict[str, Any], places: list[Place]) -> str:
         if isinstance(data["of"], list):
@@ -135,27 +146,59 @@ class Assumed:
             return f"PremiseGradient {self._number('premise', premise)}"
         return f"Premise {self._number('equal', premise)}"
 
-    def _instances(self, rule: str, data: dict[str, Any], atom: Any) -> list[str]:
-        """Instances of a rule that together change an atom as a step does."""
+    def _instances(self, rule: str, data: dict[str, Any], atom: Any) -> list[Instance]:
+        """Instances of a rule that together change an atom as a step does, some of them backwards."""
         words = self.words
         if isinstance(atom, MeanGradient):
-            return [f"ChainRule {words.place(atom.index, atom.measure)} {words.element(atom.loss)}"]
+            return [(1, f"ChainRule {words.place(atom.index, atom.measure)} {words.element(atom.loss)}")]
         if isinstance(atom, Gradient):
-            return [f"LogDerivative {words.combination(atom.of)}"]
+            return [(1, f"LogDerivative {words.combination(atom.of)}")]
         if not isinstance(atom, Mean):
             raise Outside("the curl of a field")
         part = ExpPoly.from_json(data["part"]) if "part" in data else atom.coefficient
         mean = Mean(atom.index, atom.measure, part, atom.score)
         words.mean(mean)
-        if rule == "linearity":
-            return []
-        if rule == "independence":
-            if any(parse_name(name).base == "length" for name in part.names() - {*words.context.parameters}):
+        match rule:
+            case "linearity":
+                return []
+            case "independence":
+                return self._independence(mean)
+            case "parts of a sum":
+                found = parts_of_a_sum(mean, data, words.context)[0]
+                others = [
+                    (-1, other) for _, atoms in found.terms for other in atoms if isinstance(other, Mean)
+                ]
+                return [(n, f"PartsOfASum {words.mean(one)}") for n, one in [(1, mean), *others]]
+            case "sum over t":
+                return [(1, self._sum_over_t(mean, data["of"]))]
+            case "exchange of sums":
+                return [self._exchange(mean, data["now"], data["other"], data["slot"])]
+        return [(1, self._on_mean(rule, data, mean))]
+
+    def _independence(self, mean: Mean) -> list[Instance]:
+        """One instance a term."""
+        words = self.words
+        for name in mean.coefficient.names() - {*words.context.parameters}:
+            parsed = parse_name(name)
+            if parsed.base == "length" and parsed.slot not in ("x", *SEQUENCE):
                 raise Outside("a length in a batch")
-            at = words.place(mean.index, mean.measure)
-            terms = (words.term(key, value, mean.score) for key, value in sorted(part.terms.items()))
-            return [f"Independence {at} ({term})" for term in terms]
-        return [self._on_mean(rule, data, mean)]
+        at = words.place(mean.index, mean.measure)
+        terms = sorted(mean.coefficient.terms.items())
+        return [(1, f"Independence {at} ({words.term(key, value, mean.score)})") for key, value in terms]
+
+    def _sum_over_t(self, mean: Mean, of: str) -> str:
+        """E_m[a V] = E_m[sum_t a V_t], told by V and a."""
+        rest = without(mean, of, "x")
+        element = self.words.element(rest.coefficient, rest.score)
+        return f"SumOverSteps {place(mean.measure)} {base(of)} {element}"
+
+    def _exchange(self, mean: Mean, x: str, y: str, slot: str) -> Instance:
+        """sum_t X_t sum_{u>t} Y_u = sum_u Y_u sum_{t<u} X_t, backwards where Y is past."""
+        rest = without(without(mean, x, "now"), y, slot)
+        n, first, second = (1, x, y) if slot == "future" else (-1, y, x)
+        at = self.words.place(mean.index, mean.measure)
+        shown = self.words.element(rest.coefficient, rest.score)
+        return n, f"Exchange {at} {base(first)} {base(second)} {shown}"
 
     def _on_mean(self, rule: str, data: dict[str, Any], mean: Mean) -> str:
         words, index = self.words, self.words.place(mean.index, mean.measure).split()[0]
@@ -187,7 +230,8 @@ class Assumed:
         if kind == "Square":
             region = "None"
             if "nonnegative" in row:
-                region = f"(Some {self.regions.index((measure, row['nonnegative']))})"
+                known = ExpPoly.from_json(row["nonnegative"]).to_json()  # as hypotheses are written
+                region = f"(Some {self.regions.index((measure, known))})"
             kind = f"(Square {region})"
         [(key, value)] = scale.terms.items()
         shown = f"({words.term(key, value)}) {words.element(factor)} {at} {words.element(v)}"
@@ -199,38 +243,91 @@ class Assumed:
         if close["by"] == "equality":
             return "Proved"
         if close["by"] == "finite model":
-            return self.model(close["model"])
+            return f"(Refuted {self.model(close['model'])})"
         if close["by"] == "completeness":
             return self.family(part)
+        if close["by"] == "independence":
+            return self.witness(part)
         raise Outside(f"the closing {close['by']}")
 
     def family(self, part: dict[str, Any]) -> str:
         """The coefficient c of E_q[c s] = 0, and the family of functions of k1 that make it constant."""
-        close, left = part["close"], part["left"]
+        close = part["close"]
         along = {"k1": "false", "w": "true"}.get(close["coordinate"])
         if along is None:
             raise Outside(f"a condition along {close['coordinate']}")
-        for step in part["steps"]:
-            left = step["result"] if step["side"] == "left" else left
         k1, constants = ExpPoly.variable("k1"), close["constants"]
         free = sum((ExpPoly.variable(a) * k1**i for i, a in enumerate(constants)), ZERO)
         known = ExpPoly.from_json(close["family"]) - free
-        c = score_coefficient(Side.from_json(left), Side())
+        c = _scored(part)
         numbers = listed(str(self.words.context.parameters.index(name)) for name in constants)
         told = [self.words.element(a) for a in (c, ExpPoly.from_json(close["unit"]), known)]
         return f"(Unique (Family {told[0]} {along} {told[1]} {close['order']} {told[2]} {numbers}))"
 
+    def witness(self, part: dict[str, Any]) -> str:
+        """The coefficient c of E_q[c s], and derivatives that leave one term of it, none of 1, k1 and r."""
+        c, context = _scored(part), self.words.context
+        further = [m for n in range(5) for m in product(("k1", "w"), repeat=n)]
+        for along_w, more in product((True, False), further):
+            a = c
+            for coordinate in ("w",) if along_w else ("k1", "k1"):
+                a = derivative(a, coordinate, context)
+            a = a if along_w else a + derivative(a, "k1", context)
+            for coordinate in more:
+                a = derivative(a, coordinate, context)
+            if len(a.terms) == 1 and all({n for n, _ in m} <= self.words.nonzero for m, _ in a.terms):
+                told = listed(str(coordinate == "w").lower() for coordinate in more)
+                return f"(Independent (Witness {self.words.element(c)} {str(along_w).lower()} {told}))"
+        raise Outside("a coefficient of which no derivative is a single term")
+
     def model(self, model: dict[str, Any]) -> str:
-        tree, path = model["tree"], model["path"]
-        if any(after is not None for after in tree["next"]):
-            raise Outside("a model of sequences")
-
-        def numbers(texts: list[str]) -> str:
-            return listed(rational(read_number(text)) for text in texts)
-
-        rows = " ".join(numbers(tree[name]) for name in ("q", "p", "mu", "u"))
-        count = len(tree["q"])
-        paid = listed(numbers(tree["rewards"].get(name, ["0"] * count)) for name in GIVEN)
+        nodes = listed(
+            f"({listed(map(str, prefix))}, {node(data)})" for prefix, data in _nodes(model["tree"], ())
+        )
         parameters = numbers([model["parameters"].get(name, "1") for name in self.words.context.parameters])
-        here = path[0] if path else 0
-        return f"(Refuted (Model {rows}\n  {paid} {here} {parameters}))"
+        path = listed(map(str, model["path"] or [0]))
+        return f"(Model {nodes}\n  {path} {parameters})"
+
+
+def _curl_of(part: dict[str, Any]) -> Curl | None:
+    """The field of which a part says that its curl is not 0."""
+    match Side.from_json(part["left"]).terms:
+        case ((c, (Curl() as field,)),) if c == ONE and part["right"] == [] and part["relation"] == "=":
+            return field
+    return None
+
+
+def _scored(part: dict[str, Any]) -> ExpPoly:
+    """The coefficient c of what a part has become, E_q[c s] = 0."""
+    left = [part["left"], *(step["result"] for step in part["steps"] if step["side"] == "left")][-1]
+    return score_coefficient(Side.from_json(left), Side())
+
+
+def without(mean: Mean, name: str, slot: str) -> Mean:
+    """A mean less one factor of a slot; the length of a step is 1."""
+    if name == "s":
+        score = list(mean.score)
+        score.remove(slot)
+        return Mean(mean.index, mean.measure, mean.coefficient, tuple(score))
+    one = (name, slot) == ("length", "now")
+    factor = ONE if one else ExpPoly.variable(at_slot(name, slot)).inverse()
+    return Mean(mean.index, mean.measure, mean.coefficient * factor, mean.score)
+
+
+def _nodes(tree: Any, prefix: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], Any]]:
+    """The nodes of a tree, each with the branches that lead to it."""
+    yield prefix, tree
+    for branch, after in enumerate(tree["next"]):
+        if after is not None:
+            yield from _nodes(after, (*prefix, branch))
+
+
+def node(tree: Any) -> str:
+    """Next-token probabilities, two directions of logits, rewards."""
+    rows = " ".join(numbers(tree[name]) for name in ("q", "p", "mu", "u", "v"))
+    nothing = ["0"] * len(tree["q"])
+    return f"Node {rows} {listed(numbers(tree['rewards'].get(name, nothing)) for name in GIVEN)}"
+
+
+def numbers(texts: list[str]) -> str:
+    return listed(rational(read_number(text)) for text in texts)

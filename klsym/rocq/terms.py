@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from klsym.names import THETA_FREE, parse_name
+from klsym.names import SLOT_WORDS, THETA_FREE, parse_name
 from klsym.ring import Exponent, ExpPoly, Key, Monomial, Number
 from klsym.slots import is_second
 from klsym.statements import Atom, Context, Gradient, Mean, MeanGradient, Score, Side
@@ -17,9 +17,9 @@ BASES = {"k1": "K1", "w": "W", "log_q": "LogQ", "length": "Length"}
 GIVEN = tuple(name for name in THETA_FREE if name != "length")  # any functions of the outcome
 BASES |= {name: f"(Given {i})" for i, name in enumerate(GIVEN)}
 BASES["A"] = "Any"  # of all that is in its slot, where the others add up
-INDICES = {"": "Single", "i": "Batch", "ij": "Pair"}
-SLOTS = {"x": "Whole", "self": "Self", "other": "Other", "others": "Others", "rest": "Rest"}
-BEYOND = {"t": "sequences", "it": "batches of sequences"}
+INDICES = {"": "Single", "i": "Batch", "ij": "Pair", "t": "Steps", "it": "BatchSteps"}
+SLOTS = {"x": "Whole", **{slot: slot.capitalize() for slot in SLOT_WORDS}}
+SEVERAL = ("past", "future")  # slots of several steps, over which a generic function would be a sum
 
 
 class Outside(Exception):
@@ -35,6 +35,18 @@ def place(measure: str) -> str:
     if measure not in MEASURES:
         raise Outside(f"the measure {measure}")
     return MEASURES[measure]
+
+
+def base(name: str) -> str:
+    """What is a sum over the steps of a sequence.
+
+    >>> base("k1"), base("s"), base("R")
+    ('K1', 'Score', '(Given 0)')
+    """
+    found = "Score" if name == "s" else BASES.get(name)
+    if found is None or found == "Any":
+        raise Outside(f"the variable {name}")
+    return found
 
 
 def listed(items: Iterable[str]) -> str:
@@ -70,13 +82,13 @@ class Words:
             marked = "true" if name in self.nonzero else "false"
             return f"Par {self.context.parameters.index(name)} {marked}"
         parsed = parse_name(name)
-        if parsed.slot not in SLOTS:
-            raise Outside(f"the slot {parsed.slot}")
         base = BASES.get(parsed.base)
         if base is None:
             functions = sorted(self.context.function_arguments)
             if parsed.base not in functions:
                 raise Outside(f"the variable {parsed.base}")
+            if parsed.slot in SEVERAL:
+                raise Outside("a function of several steps")
             base = f"(Fn {functions.index(parsed.base)} {parsed.primes})"
         return f"Sample {SLOTS[parsed.slot]} {base} {'true' if parsed.detached else 'false'}"
 
@@ -105,8 +117,6 @@ class Words:
 
     def place(self, index: str, measure: str) -> str:
         """The index of a mean, and what is averaged over."""
-        if index not in INDICES:
-            raise Outside(BEYOND[index])
         return f"{INDICES[index]} {place(measure)}"
 
     def mean(self, mean: Mean) -> str:

@@ -118,6 +118,7 @@ def settled(one: Trainer) -> dict[str, Any]:
         "inside": verdict.inside_clamps and verdict.inside_clamps.to_json(),
         "kl": _told(one.kl, kl) if kl else None,
         "mind": [few for lead, few in MIND.items() if any(said.startswith(lead) for said in warnings)],
+        "lines": str(verdict).count("\n") + 1,
         "write": kl and kl.instead and str(kl.instead).partition(":")[0].removeprefix("write "),
     }
 

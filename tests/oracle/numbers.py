@@ -9,7 +9,8 @@ from typing import Any
 import mpmath
 import numpy as np
 
-mpmath.mp.dps = 50
+LONG = mpmath.mp.clone()  # of its own: what is judged runs with the digits that users have
+LONG.dps = 50
 
 
 class Undefined(Exception):
@@ -85,7 +86,7 @@ def value_of(x: Any) -> Any:
 def is_plain(x: Any) -> bool:
     """Finite, with all its derivatives."""
     parts = (x.value, x.a, x.b, x.ab) if isinstance(x, Jet) else (x,)
-    return all(mpmath.isfinite(part) for part in parts)
+    return all(LONG.isfinite(part) for part in parts)
 
 
 def exp(x: Any) -> Any:
@@ -94,16 +95,16 @@ def exp(x: Any) -> Any:
         return x.lift(e, e, e)
     if isinstance(x, np.ndarray):
         return np.exp(x)
-    return mpmath.exp(x) if isinstance(x, mpmath.mpf) else math.exp(x)
+    return LONG.exp(x) if isinstance(x, LONG.mpf) else math.exp(x)
 
 
 def sine(x: Any, quarter: int) -> Any:
     """sin(x + quarter pi / 2); at infinity it has no value."""
     if isinstance(x, Jet):
         return x.lift(sine(x.value, quarter), sine(x.value, quarter + 1), sine(x.value, quarter + 2))
-    if not mpmath.isfinite(x):
+    if not LONG.isfinite(x):
         return x * 0
-    library = mpmath if isinstance(x, mpmath.mpf) else math
+    library = LONG if isinstance(x, LONG.mpf) else math
     plain = library.cos(x) if quarter % 2 else library.sin(x)
     return -plain if quarter % 4 > 1 else plain
 
@@ -118,7 +119,7 @@ def log(x: Any) -> Any:
         return np.log(x)
     if x == 0:
         return x - math.inf
-    return mpmath.log(x) if isinstance(x, mpmath.mpf) else math.log(x)
+    return LONG.log(x) if isinstance(x, LONG.mpf) else math.log(x)
 
 
 def power(x: Any, y: Any) -> Any:
@@ -141,4 +142,4 @@ def as_float(x: Fraction | float) -> float:
 
 def as_long(x: Any) -> Any:
     """A number of fifty digits."""
-    return mpmath.mpf(x.numerator) / x.denominator if isinstance(x, Fraction) else mpmath.mpf(x)
+    return LONG.mpf(x.numerator) / x.denominator if isinstance(x, Fraction) else LONG.mpf(x)
