@@ -103,16 +103,16 @@ def examine(seed: int, number: int) -> Outcome:
 def _examine(found: Outcome, stream: random.Random) -> None:
     case = found.case
     verdict = explained(as_written(case.text, ()), checked_setting(**options(case)))
-    answer = verdict.to_json()
     if found.core and stream.random() < 0.25:
         found.kind, start = "value", _start_of_value(case)
-        named: Multiples = dict(answer["value"]["combination"] or {})
-        named |= {"constant": answer["value"]["constant"]} if answer["value"]["constant"] else {}
+        named: Multiples = verdict.value.complete
+        constant = verdict.value.target is not None and verdict.value_constant
+        named |= {"constant": constant} if constant else {}
         named = {k: v for k, v in named.items() if k in ("reverse-kl", "forward-kl", "constant")}
     else:
-        named = dict(answer["gradient"]["combination"] or {})
-        if answer["gradient"]["target"] not in ("zero", "reverse-kl", "forward-kl", "combination"):
-            named = _rest(case, answer)
+        named = verdict.gradient.complete
+        if verdict.target not in ("zero", "reverse-kl", "forward-kl", "combination"):
+            named = _rest(case, verdict.coefficient)
         if not verdict.proofs:
             found.reason = "the verdict has no proof to start from"
             return
@@ -139,9 +139,8 @@ def _contradictions(found: Outcome) -> Iterator[str]:
         yield f"INCOMPLETE: in the core and undecided ({found.reason})"
 
 
-def _rest(case: Case, answer: dict[str, Any]) -> Multiples:
+def _rest(case: Case, c: str | None) -> Multiples:
     """What has no name is at least E_q[c s], where c can be written without slots."""
-    c = answer["gradient"]["coefficient"]
     return {"rest": c} if case.level != "token" and c and "mean_h" not in c and "_" not in c else {}
 
 
