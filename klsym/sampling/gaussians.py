@@ -79,9 +79,10 @@ class GaussianTask:
         xp = self.backend.xp
         variables = Variables(xp, self._lookup(z))
         scores = self._scores(z)
+        known = {element: variables.ring(element) for element in dict.fromkeys(row[0] for row in self.rows)}
         rows = []
         for element, directions in self.rows:
-            value = variables.ring(element)
+            value = known[element]
             for direction in directions:
                 value = value * scores(direction)
             rows.append(value if not isinstance(value, float) else xp.zeros_like(z) + value)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations_with_replacement
 from typing import Any
 
 import numpy as np
@@ -144,11 +145,11 @@ class Accumulator:
             for i, row in enumerate(rows):
                 np.subtract(row[first : first + width], self._shift[i], out=d[i])
             whole = width - width % TILE
-            tiles = d[:, :whole].reshape(k, -1, TILE).transpose(1, 0, 2)
-            rest = d[:, whole:]
-            total += tiles.sum(axis=2).sum(axis=0) + rest.sum(axis=1)
-            products += (tiles @ tiles.transpose(0, 2, 1)).sum(axis=0) + rest @ rest.T
-        return total, products
+            tiles, rest = d[:, :whole].reshape(k, -1, TILE), d[:, whole:]
+            total += tiles.sum(axis=2).sum(axis=1) + rest.sum(axis=1)
+            for i, j in combinations_with_replacement(range(k), 2):  # few rows: a matrix product is slower
+                products[i, j] += np.vecdot(tiles[i], tiles[j]).sum() + rest[i] @ rest[j]
+        return total, np.triu(products) + np.triu(products, 1).T
 
     def _sums_on_device(self, rows: Sequence[Any]) -> tuple[Any, Any]:
         """The same on the device, in float64; only the sums travel to the host.
