@@ -324,6 +324,12 @@ def test_hypotheses_and_warnings(
         assert all(len(line) < 160 for line in lines)
 
 
+def test_a_reward_in_a_region_is_seen_there() -> None:
+    """The places tried have rewards that are not 0, which would hide the region."""
+    verdict = klsym.explain("min(rho*r - sg(r), 0, 0 + k1)*R", sampling="off-policy")
+    assert (verdict.target, verdict.trust) == ("separable", "sympy")
+
+
 def test_bounds_that_cross_in_an_expression() -> None:
     """In text they are refused at the character; an expression gets the value hi, and the warning."""
     verdict = klsym.explain(clip(k1, 2, 1) + k1**2 / 2)

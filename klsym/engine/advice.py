@@ -166,7 +166,9 @@ def outside_the_core(verdict: Verdict, facts: Facts) -> str:
     if verdict.trust == "kernel":
         return ""
     if verdict.target is None:
-        return "outside the decidable core: neither proved nor refuted"
+        return (
+            "open: outside the decidable core, and numbers at samples do not tell its target from another one"
+        )
     return f"outside the decidable core: this verdict is not proved, it {RESTS[verdict.trust]}"
 
 

@@ -252,12 +252,13 @@ def _agrees(c: Any, found: Found, bounds: Iterable[Any]) -> bool:
 
 
 def _seeds(c: Any) -> Iterator[dict[Any, Any]]:
-    """Samples, the parameters being the same at all of them, and two values of the rewards."""
+    """Samples, the parameters being the same at all of them, and two values of the rewards, neither one 0:
+    what a reward multiplies shows at each."""
     scale = 3 * (1 + max(map(abs, c.atoms(sympy.Rational)), default=0))
     fixed = {s: Rational(1 + j % 5, 5) for j, s in enumerate(parameters(c))}
-    for factor in (Rational(1), scale if scale < 1000 else Rational(1000), Rational(1, 10)):
+    for j, factor in enumerate((Rational(1), scale if scale < 1000 else Rational(1000), Rational(1, 10))):
         for i, point in enumerate(POINTS):
-            rewards = {R: Rational(i % 2), A: Rational(1 - 3 * (i % 2)), M: Rational(i // 2 % 2)}
+            rewards = {R: Rational(1 + i % 2, 3), A: Rational(1 - 3 * (i % 2)), M: Rational((i // 2 + j) % 2)}
             rewards[length] = Rational(1 + i % 3)
             logs = zip(DENSITIES, (factor * x for x in point), strict=True)
             yield dict(logs) | fixed | rewards
