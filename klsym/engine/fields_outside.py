@@ -3,8 +3,8 @@
     F.u = E_m[sum_t sum_z h_z s_z.u]        curl = d_v F.u - d_u F.v
 
 A batch is a row of n samples, each with the slots self and others, as a sequence is one of tokens with the
-slots past, now and future.  What h holds is put in word for word; d_v is a difference in forty digits, along
-logits that move by v.
+slots past, now and future; the mean over its samples is that of the first, since all are drawn alike.  What h
+holds is put in word for word; d_v is a difference in forty digits, along logits that move by v.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from itertools import islice, product
 from typing import Any
 
@@ -106,9 +107,9 @@ def _field(
     rows = _sequences(root, move, step, on_policy) if at.tokens else _batches(root, move, step, at)
     for row in rows:
         mass = mpmath.fprod(place.mass for place in row)
-        mass = mass / len(row) if not at.tokens or at.setting.averaged else mass
+        mass = mass / len(row) if at.tokens and at.setting.averaged else mass
         whole = {A: sum(place.at[R] for place in row), length: sympy.Integer(len(row))} if at.tokens else {}
-        for t, place in enumerate(row):
+        for t, place in enumerate(row if at.tokens else row[:1]):
             known = {**place.at, **fixed, **whole}
             known |= {
                 stand.symbol: _summed(stand, row, t, at, {**fixed, **whole}, worth) for stand in at.stands
@@ -143,8 +144,7 @@ def _summed(
     stand: Stand, row: Row, t: int, at: Standing, more: Mapping[Any, Any], worth: dict[Any, Any]
 ) -> Any:
     """What a symbol stands for; worth: what is summed, at each sample of a batch."""
-    of = without_sg(stand.of)
-    of = at_policy(of) if at.setting.on_policy else of
+    of = _attached(stand.of, at.setting.on_policy)
 
     def value(u: int) -> Any:
         key = stand.symbol, id(row[u])
@@ -163,6 +163,11 @@ def _summed(
     mean = mpmath.fsum(values) / len(row)
     spread = mpmath.sqrt(mpmath.fsum((x - mean) ** 2 for x in values) / len(row))
     return _float((values[t] - mean) / spread) if spread > TWISTED**2 else sympy.S.Zero
+
+
+@lru_cache(maxsize=64)
+def _attached(of: Any, on_policy: bool) -> Any:
+    return at_policy(without_sg(of)) if on_policy else without_sg(of)
 
 
 def _float(x: Any) -> Any:
