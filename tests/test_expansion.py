@@ -126,6 +126,8 @@ TEXTS = [
     (expectation(k3, 4) - expectation(k2, 5), "E[eps^3]/6 + O(eps^4)"),
     (covariance(k1, 1 - r, 5) / variance(r, 5),
      "1 - E[eps^3]/(2*E[eps^2]) + E[eps^4]/(3*E[eps^2]) + O(eps^3)"),
+    (expectation(2 - 2 * lam + (alpha - lam) * k3, 3), "-2*(lam - 1) + E[eps^2]*(alpha - lam)/2 + O(eps^3)"),
+    (expectation(-alpha - lam, 3), "-alpha - lam + O(eps^3)"),
 ]  # fmt: skip
 
 

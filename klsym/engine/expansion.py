@@ -11,7 +11,7 @@ constant C that `expectation_bound` and `covariance_bound` compute from majorant
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -103,7 +103,7 @@ def show_series(loss: Any, order: int) -> str:
     """
     eps = sympy.Symbol("eps")
     terms = [to_sympy(c) * eps**i for i, c in enumerate(expand(loss, order)) if c]
-    return _joined([*map(_latex_term, terms), rf"O(\varepsilon^{{{order}}})"])
+    return _joined(terms, _latex_term, rf"O(\varepsilon^{{{order}}})")
 
 
 def _add(a: Series, b: Series) -> Series:
@@ -188,7 +188,7 @@ class Expansion:
 
     def _spell(self, spell: Callable[[Any], str], remainder: str) -> str:
         terms = sorted(_by_moments(self.polynomial).items(), key=lambda item: (_grade(item[0]), item[0]))
-        return _joined([*(spell(_sympy_term(*term)) for term in terms), remainder])
+        return _joined([_sympy_term(*term) for term in terms], spell, remainder)
 
     def __repr__(self) -> str:
         return self._spell(lambda term: str(term).replace("**", "^"), f"O(eps^{self.order})")
@@ -284,14 +284,14 @@ def _cut(polynomial: ExpPoly, order: int) -> Expansion:
     return Expansion(sum(kept, ZERO), order)
 
 
-def _joined(pieces: list[str]) -> str:
-    """A sum, with the signs of the pieces between them."""
+def _joined(terms: Iterable[Any], spell: Callable[[Any], str], remainder: str) -> str:
+    """A sum: the sign of each term is that of its number, a sum among them is added term by term."""
     text = ""
-    for piece in pieces:
-        minus = piece.startswith("-")
+    for term in (part for whole in terms for part in whole.as_ordered_terms()):
+        minus = term.as_coeff_Mul()[0].is_negative
         sign = (" - " if minus else " + ") if text else "-" * minus
-        text += sign + piece.removeprefix("-").lstrip()
-    return text
+        text += sign + spell(-term if minus else term)
+    return f"{text} + {remainder}" if text else remainder
 
 
 def _sympy_term(moments: Monomial, coefficient: ExpPoly) -> Any:
