@@ -233,5 +233,22 @@ def test_a_difference_of_absolute_logs_is_the_total_variation() -> None:
 def test_a_fall_of_c_parts_its_regions() -> None:
     """The slope of -abs(k1) jumps down at r = 1: concave there, and flat on both sides."""
     answer = told("-abs(k1)")
-    assert answer["genuine_divergence"] == {"holds": False, "where": "r <= 1 or r >= 1"}
+    assert answer["genuine_divergence"] == {"holds": False, "where": "everywhere but not across r = 1"}
     assert answer["f"] == "-abs(r - 1)"
+
+
+def test_intervals_that_meet_are_told_as_one() -> None:
+    """The clamp is convex on either side of r = exp(-40), where its slope falls: no word of two intervals."""
+    verdict = klsym.explain("clip(k1, -40, 40)")
+    place = "everywhere but not across r = exp(-40)"
+    assert verdict.to_json()["gradient"]["genuine_divergence"] == {"holds": False, "where": place}
+    assert f"convex {place}" in str(verdict) and not any("unless" in w for w in verdict.warnings)
+    both = told("exp(clip(-k1, -40, 40)) - 1 - clip(-k1, -40, 40)")["genuine_divergence"]
+    assert both["where"] == "everywhere but not across r = exp(-40) or r = exp(40)"
+
+
+@pytest.mark.parametrize("loss", ["beta*k3", "2*beta*k3", "beta*k3/3"])
+def test_conditions_on_parameters_are_told_once(loss: str) -> None:
+    """2 beta >= 0 and beta <= 0 is beta = 0."""
+    text = str(klsym.explain(loss, "off-policy"))
+    assert "(everywhere if beta = 0)" in text

@@ -192,7 +192,7 @@ def _under_parameters(element: ExpPoly) -> Where | None:
     if not open_:
         return (Stretch(None, None),)
     never = any(not e.names() or positive_sum(-e) for e in open_)
-    return Condition(element, None if never else tuple(dict.fromkeys(open_)))
+    return Condition(element, None if never else tuple(dict.fromkeys(map(without_positive_factors, open_))))
 
 
 def _needed(by_term: dict[tuple[Number, int], ExpPoly]) -> list[ExpPoly] | None:

@@ -54,12 +54,35 @@ def _renamed(formula: Any, of: str = "r") -> Any:
 def region(where: Any, of: str = "r") -> str:
     """Intervals of k1 = -log r as intervals of r, "1/e <= r <= 3.51286", or a condition, "r <= lam + 1".
 
+    Intervals that meet are one "but not across r = 1", where f falls short of convex by a kink.
+
     where: intervals with the ends `lower` and `upper`, each None or a pair of rationals that enclose it; or
     an `element` that is not negative there.  of: the ratio whose logarithm is -k1.
     """
     if hasattr(where, "element"):
         return at_least_zero(where.element, of)
-    return " or ".join(_interval(s.lower, s.upper, of) for s in reversed(where))
+    whole, across = _through_kinks(where)
+    text = " or ".join(_interval(lower, upper, of) for lower, upper in reversed(whole))
+    kinks = " or ".join(f"{of} = {_edge(zero)}" for zero in reversed(across))
+    return text + (f" but not across {kinks}" if kinks else "")
+
+
+def _through_kinks(where: Any) -> tuple[list[tuple[Any, Any]], list[Any]]:
+    """Intervals that meet as one, and where they meet: f is convex on both sides of a kink."""
+    whole: list[tuple[Any, Any]] = []
+    across = []
+    for s in where:
+        if whole and s.lower is not None and whole[-1][1] == s.lower:
+            across.append(s.lower)
+            whole[-1] = whole[-1][0], s.upper
+        else:
+            whole.append((s.lower, s.upper))
+    return whole, across
+
+
+def _is_whole(where: Any) -> bool:
+    """Is it all of r, but for kinks?"""
+    return not hasattr(where, "element") and _through_kinks(where)[0] == [(None, None)]
 
 
 def at_least_zero(element: ExpPoly, of: str = "r") -> str:
@@ -168,7 +191,8 @@ def convexity_text(where: Any, holds: bool | None, of: str = "r") -> str:
     shown_region, always = region(where, of), everywhere_if(where)
     if always == shown_region:
         return f"convex if {always}"
-    return f"convex where {shown_region}" + (f" (everywhere if {always})" if always else "")
+    place = shown_region if _is_whole(where) else f"where {shown_region}"
+    return f"convex {place}" + (f" (everywhere if {always})" if always else "")
 
 
 def functional_text(found: Any) -> str:
@@ -192,13 +216,19 @@ def _for_weights(where: Any) -> bool:
     return always is not None and not (of_sample and any(v < 0 for e in always for v in e.terms.values()))
 
 
+def _pushes_away(where: Any) -> str:
+    if _is_whole(where):
+        return f"pushes q away from p where f has a kink: f is convex {region(where)}"
+    return f"pushes q away from p unless {region(where)}: f is convex there alone"
+
+
 def generated_warnings(found: Any) -> list[str]:
     """What descending E_q[f(r)] does that no divergence does."""
     said = []
     if found.strength is not None and not found.strength:
         said.append("no restoring force at q = p: f''(1) = 0")
     if found.where and not found.is_divergence and not _for_weights(found.where):
-        said.append(f"pushes q away from p unless {region(found.where)}: f is convex there alone")
+        said.append(_pushes_away(found.where))
     if found.unbounded:
         said.append("the objective is unbounded below: it falls without end as q goes to 0 somewhere")
     return said
