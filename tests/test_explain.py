@@ -32,6 +32,7 @@ from test_targets import (
 from test_targets import MODELS as FLOAT_MODELS
 
 import klsym
+from klsym.engine.descents import losses_of
 from klsym.engine.explain import explain
 from klsym.errors import UsageError
 from klsym.language import A, R, beta, clip, k, k1, k2, k3, lam, log_q, rho, s, sg
@@ -641,3 +642,16 @@ def test_hypotheses(loss: str, options: dict[str, str], lines: list[str]) -> Non
 
 def test_a_detached_reward_need_not_be_differentiable() -> None:
     assert not any("kink" in line for line in explain("abs(k1)", use="reward").hypotheses)
+
+
+@pytest.mark.parametrize("name", ["h", "std", "f", "Phi", "k1_now", "q"])
+def test_symbols_have_no_names_that_answers_use(name: str) -> None:
+    """A loss as an expression, and f of a divergence, are held to what text is."""
+    for ask in (
+        lambda: klsym.explain(Symbol(name, real=True) * klsym.k1),
+        lambda: klsym.compare(Symbol(name, real=True) * klsym.k1, klsym.k2),
+        lambda: klsym.explain(f"{name}*k1", parameters=[name]),
+        lambda: losses_of(f"{name}*r*log(r)", [name]),
+    ):
+        with pytest.raises(UsageError, match="expected|smooth function"):
+            ask()

@@ -46,7 +46,7 @@ from klsym.engine.quantities import expectation, expected_gradient, grad
 from klsym.engine.witness import completed, models, shown_model
 from klsym.errors import NotInRing, ProofError, Refused, UsageError
 from klsym.language import ATOMS, k1, k2, k3, parameter, r, rho, sg
-from klsym.parser import FUNCTIONS, parse
+from klsym.parser import FUNCTIONS, parse, parse_asked
 from klsym.render.coefficients import element
 from klsym.render.descents import descents_json, descents_text, divergence_words
 from klsym.render.divergences import generated_warnings
@@ -241,7 +241,7 @@ def _read(text: str, parameters: tuple[str, ...]) -> Any:
                 " r = p/q alone, such as r*log(r); klsym explain takes whole losses"
             )
     try:
-        return parse(text, parameters)
+        return parse_asked(text, parameters)
     except UsageError as error:
         if re.fullmatch(r"[a-z_]+", plain) and plain not in FUNCTIONS:
             raise UsageError(f"unknown divergence {plain!r} ({known_names()})") from None

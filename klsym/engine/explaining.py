@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
+import sympy
+
 from klsym.convert import in_core
 from klsym.engine.explain_samples import explain_sample
 from klsym.engine.explain_setting import Setting
@@ -13,8 +15,9 @@ from klsym.engine.explain_slots import Beyond, names_batches, names_slots, names
 from klsym.engine.shorthands import expansion
 from klsym.engine.verdict import Verdict
 from klsym.errors import NotInRing, UsageError
-from klsym.language import as_loss, length, parameter, rho
-from klsym.parser import parse_asked
+from klsym.language import ATOMS, PARAMETERS, as_loss, length, parameter, rho, s
+from klsym.names import SAMPLE_BASES, is_declarable
+from klsym.parser import OF_ANSWERS, parse_asked
 from klsym.render import losses
 from klsym.render.losses import Written
 from klsym.render.spelling import TEXT
@@ -142,4 +145,13 @@ def as_written(loss: Any, parameters: Iterable[str]) -> Written:
     if isinstance(loss, str):
         return Written(loss, parse_asked(loss, parameters))
     expression = as_loss(loss)
+    _refuse_names_of_answers(expression)
     return Written(losses.show(expression, TEXT), expression)
+
+
+def _refuse_names_of_answers(expression: Any) -> None:
+    """What `parse_asked` refuses in text: a copy of a slot, k1[now], and a dummy are no names of parameters."""
+    names = {symbol.name for symbol in expression.free_symbols if not isinstance(symbol, sympy.Dummy)}
+    for name in sorted(names - {*ATOMS, *PARAMETERS, *SAMPLE_BASES, str(s)}):
+        if name.isidentifier() and (name in OF_ANSWERS or not is_declarable(name)):
+            raise UsageError(f"parameter {name!r}: a new plain name expected; answers use this one")
