@@ -653,5 +653,5 @@ def test_symbols_have_no_names_that_answers_use(name: str) -> None:
         lambda: klsym.explain(f"{name}*k1", parameters=[name]),
         lambda: losses_of(f"{name}*r*log(r)", [name]),
     ):
-        with pytest.raises(UsageError, match="expected|smooth function"):
+        with pytest.raises(UsageError, match=r"expected|smooth function"):
             ask()

@@ -1,8 +1,11 @@
-"""Warnings: what an engineer should know before using a loss.  Each is a condition and a sentence."""
+"""Warnings: what an engineer should know before using a loss.  Each is a condition and a sentence.
+
+A sentence carries the name of its condition, or what it returns as `Told`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +18,7 @@ from klsym.language import COUNTS, REWARDS, A, R, log_mu, log_old, log_p, log_q,
 from klsym.names import SAMPLE_BASES, parse_name
 from klsym.render import formulas, losses
 from klsym.render.spelling import TEXT
+from klsym.render.told import Told
 from klsym.render.tree import Minus
 from klsym.ring import ONE, ZERO, Exponent, ExpPoly, Monomial
 
@@ -22,6 +26,8 @@ DENSITIES = (log_q, log_p, log_mu, log_old)
 
 if TYPE_CHECKING:
     from klsym.engine.verdict import Verdict
+
+Check = Callable[["Verdict", "Facts"], str]
 
 
 @dataclass(frozen=True)
@@ -159,7 +165,14 @@ def _holds_weight(e: Any) -> bool:
 
 def warnings_for(verdict: Verdict, facts: Facts) -> tuple[str, ...]:
     """All warnings that apply."""
-    return tuple(text for text in (check(verdict, facts) for check in CHECKS) if text)
+    return tuple(_told(CHECKS, verdict, facts))
+
+
+def _told(checks: Iterable[Check], verdict: Verdict, facts: Facts) -> Iterator[Told]:
+    for check in checks:
+        text = check(verdict, facts)
+        if text:
+            yield text if isinstance(text, Told) else Told(text, check.__name__)
 
 
 def outside_the_core(verdict: Verdict, facts: Facts) -> str:
@@ -179,9 +192,14 @@ def zero_gradient(verdict: Verdict, facts: Facts) -> str:
     if verdict.target != "zero":
         return ""
     if facts.vanishes:
-        return f"{verdict.loss} has zero gradient at every sample: it does nothing"
+        return Told(f"{verdict.loss} has zero gradient at every sample: it does nothing", "vanishes")
     kind = "a" if verdict.setting.use == "reward" else f"an {verdict.setting.sampling}"
-    return f"{verdict.loss} as {kind} {verdict.setting.use} has zero expected gradient: it only adds noise"
+    return f"{verdict.loss} as {kind} {verdict.setting.use} {NO_GRADIENT}"
+
+
+OF_DESCENT = ("wrong_sign", "pushes_from_mu", "length_rewarded", "counted_tokens")  # what descending it does
+OF_LOSS = ("vanishes", "zero_gradient")  # warnings that name the loss
+NO_GRADIENT = "has zero expected gradient: it only adds noise"
 
 
 def value_is_not_gradient(verdict: Verdict, facts: Facts) -> str:
@@ -202,9 +220,10 @@ def missing_weight(verdict: Verdict, facts: Facts) -> str:
     return f"{_bare(facts)}: samples come from mu, not from q{fix}"
 
 
-MISMATCH = (
+MISMATCH = Told(
     "rho_old = q/old weighs samples that come from mu: the factor mu/old is left, which is 1 where mu is old"
-    " (multiply by sg(exp(log_old - log_mu)) to take it off; where that is truncated, the bias stays)"
+    " (multiply by sg(exp(log_old - log_mu)) to take it off; where that is truncated, the bias stays)",
+    "weighed_by_old",
 )
 
 
@@ -237,16 +256,16 @@ def wrong_sign(verdict: Verdict, facts: Facts) -> str:
     parts = verdict.gradient.parts
     multiples = {name: to_sympy(v) if isinstance(v, ExpPoly) else v for name, v in parts.items()}
     found = [(f"increases {names[n]}", negative(v)) for n, v in multiples.items() if n in names]
-    found += [
-        ("pushes q away from mu: it increases KL(mu||q)", negative(to_sympy(c))) for c in _of_mu(verdict)
-    ]
+    of_mu = [negative(to_sympy(c)) for c in _of_mu(verdict)]
+    found += [("pushes q away from mu: it increases KL(mu||q)", where) for where in of_mu]
     reward = multiples.get("reward", sympy.S.Zero)
     slopes = {x: reward.diff(x) for x in (R, A) if reward.has(x)}
     for x, slope in slopes.items() if len(slopes) == 1 else ():  # two may be a reward and its baseline
         mean = TEXT.expectation("q", losses.show(reward if slope.has(x) else x, TEXT))
         found.append((f"lowers {mean}", negative(-slope)))
     said = [f"{words}{where}" for words, where in found if where is not None]
-    return f"descending this loss {' and '.join(said)}" if said else ""
+    kind = "pushes_from_mu" if any(where is not None for where in of_mu) else "wrong_sign"
+    return Told(f"descending this loss {' and '.join(said)}" if said else "", kind)
 
 
 def _of_mu(verdict: Verdict) -> list[ExpPoly]:
@@ -292,7 +311,7 @@ def length_in_front(verdict: Verdict, facts: Facts) -> str:
         return start
     mean = "E_q[1/T], whose inverse is the harmonic mean length"
     ways = (f"lowers {mean}: longer sequences", f"raises {mean}: shorter sequences")
-    return f"{start}: descending this {_by_sign(multiple, *ways)}"
+    return Told(f"{start}: descending this {_by_sign(multiple, *ways)}", "length_rewarded")
 
 
 def _by_sign(multiple: ExpPoly, positive: str, negative_: str) -> str:
@@ -306,7 +325,7 @@ def _by_sign(multiple: ExpPoly, positive: str, negative_: str) -> str:
     return f"{positive} (but{where} it {negative_})"
 
 
-CHECKS: tuple[Callable[[Verdict, Facts], str], ...] = (
+CHECKS: tuple[Check, ...] = (
     outside_the_core, zero_gradient, value_is_not_gradient, missing_weight, literal_weight,
     mean_zero_noise, wrong_sign, length_in_front, heavy_tail,
 )  # fmt: skip
@@ -344,7 +363,7 @@ def effect_on_later_tokens(verdict: Verdict, facts: Facts) -> str:
         return (
             ""  # the attached weight of the prefix carries its scores: the value is at fault, not the level
         )
-    return "what a token does to later ones is dropped"
+    return Told("what a token does to later ones is dropped", "later_dropped")
 
 
 def counted_tokens(verdict: Verdict, facts: Facts) -> str:
@@ -363,7 +382,7 @@ TOKEN_CHECKS = (
 
 def token_warnings(verdict: Verdict, facts: Facts) -> tuple[str, ...]:
     """All warnings about token losses."""
-    return tuple(text for text in (check(verdict, facts) for check in TOKEN_CHECKS) if text)
+    return tuple(_told(TOKEN_CHECKS, verdict, facts))
 
 
 # ---------------------------------------------------------------------------- batches

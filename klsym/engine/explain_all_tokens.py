@@ -25,6 +25,7 @@ from sympy import Rational
 
 from klsym.abbreviations import Indexed, Side
 from klsym.engine import slopes
+from klsym.engine.advice import OF_DESCENT
 from klsym.engine.derivation import Derivation, Proof, derive
 from klsym.engine.explain_fields import field_of
 from klsym.engine.explain_samples import canonical_form, hypotheses_of, shown_witness
@@ -60,6 +61,7 @@ from klsym.language import (
 from klsym.render import losses
 from klsym.render.losses import Written
 from klsym.render.spelling import LATEX, TEXT
+from klsym.render.told import about
 from klsym.render.verdict import target_words
 from klsym.ring import ONE, ExpPoly
 from klsym.statements import Context
@@ -103,7 +105,7 @@ DETACHED = (
     "open: off-policy nothing is tried for what multiplies the score and moves with theta itself, such as a"
     " detached weight"
 )
-UNSAID = ("descending", "expected gradient", "counts tokens", "shortens", "lengthens")  # of the sum alone
+UNSAID = (*OF_DESCENT, "zero_gradient", "value_is_not_gradient", "truncated")  # of the sum alone
 
 
 def over_all_tokens(expression: Any, setting: Setting) -> Any | None:
@@ -171,7 +173,7 @@ def explain_all_tokens(
         shown=named[0] if named else "",
         notes=tuple(notes),
         expansion=single.expansion if setting.aggregate != "batch" else expansion(written, setting),
-        warnings=(LENGTHS, *(x for x in single.warnings if not any(word in x for word in UNSAID))),
+        warnings=(LENGTHS, *(x for x in single.warnings if about(x) not in UNSAID)),
     )
 
 

@@ -22,6 +22,7 @@ import sympy
 
 from klsym.convert import in_core
 from klsym.engine import outside
+from klsym.engine.advice import NO_GRADIENT
 from klsym.engine.explain_outside import witness_against_kl
 from klsym.engine.explain_setting import Setting
 from klsym.engine.explain_vocabulary import CONSTANT, attached, simple, start
@@ -32,6 +33,7 @@ from klsym.parser import parse
 from klsym.render import losses
 from klsym.render.losses import Written
 from klsym.render.spelling import LATEX, TEXT, Text
+from klsym.render.told import Told
 from klsym.render.tree import Mean
 from klsym.sums import OverBatch, OverVocabulary
 
@@ -235,6 +237,6 @@ def _steps(typed: Written, setting: Setting, inner: Verdict) -> tuple[Step, ...]
 
 def _warnings(loss: Any, zero: bool, written: Written, setting: Setting) -> Iterator[str]:
     if zero:
-        yield f"{written.text} as a {setting.use} has zero expected gradient: it only adds noise"
+        yield Told(f"{written.text} as a {setting.use} {NO_GRADIENT}", "zero_gradient")
     if loss.has(M):
         yield LEFT_OUT

@@ -20,7 +20,7 @@ import sympy
 
 from klsym.abbreviations import E, Indexed, IndexedGradient, Side, elements
 from klsym.convert import to_ring, to_sympy
-from klsym.engine.advice import facts_of, warnings_for
+from klsym.engine.advice import OF_LOSS, facts_of, warnings_for
 from klsym.engine.derivation import Derivation, Proof, derive
 from klsym.engine.explain_batches import READINGS, SIZE, explain_batch, m, n
 from klsym.engine.explain_samples import (
@@ -47,6 +47,7 @@ from klsym.names import SAMPLE_BASES, parse_name
 from klsym.render import formulas, losses
 from klsym.render.losses import Written
 from klsym.render.spelling import LATEX, TEXT
+from klsym.render.told import about
 from klsym.render.values import scored
 from klsym.render.verdict import target_words
 from klsym.ring import ONE, ZERO, ExpPoly
@@ -365,7 +366,7 @@ def _beside(written: Written, main: Written, rest: Written, setting: Setting) ->
     other = explained(rest, setting)
     gradient = other.target not in ("none", None)
     pushes = other.per_sample if other.scores_named[0] else f"({_own(rest.expression, setting)})*s_self"
-    said = [line for line in other.warnings if not line.startswith(rest.text)]
+    said = [line for line in other.warnings if about(line) not in OF_LOSS]
     return replace(
         spread,
         loss=written.text,
@@ -430,5 +431,5 @@ def _by_option(written: Written, setting: Setting) -> Verdict:
         scores_named=(True, False),
         value=Meaning("zero"),  # what is centred has mean 0
         value_constant="0",
-        warnings=tuple(line for line in verdict.warnings if not line.startswith("the value is")),
+        warnings=tuple(line for line in verdict.warnings if about(line) != "value_is_not_gradient"),
     )

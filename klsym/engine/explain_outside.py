@@ -25,6 +25,7 @@ from klsym.render.cases import latex as in_cases
 from klsym.render.divergences import generated_warnings, in_r
 from klsym.render.losses import Written
 from klsym.render.spelling import LATEX, TEXT, Text
+from klsym.render.told import Told
 from klsym.render.tree import Call, Formula, Gradient, Mean, Name, Words, product
 from klsym.statements import Context as Plain
 from klsym.unfolding import plain_model
@@ -266,7 +267,8 @@ def branch_hypotheses(setting: Setting, tied: set[str], part: Differentiated) ->
 
 def kink_warnings(loss: Any, setting: Setting, tied: set[str]) -> tuple[str, ...]:
     """Warnings: where real code may differ from what is derived here."""
-    found = [f"every sample meets a tie: the slope of {' '.join(SLOPES[name])}" for name in sorted(tied)]
+    tie = "every sample meets a tie: the slope of"
+    found: list[str] = [Told(f"{tie} {' '.join(SLOPES[name])}", "tie") for name in sorted(tied)]
     if setting.use == "loss" and slopes.rests_on_nesting(loss, setting.on_policy):
         found.append(
             "three arguments of one min or max tie at every sample: the gradient depends on the order in "

@@ -48,6 +48,7 @@ from klsym.render import losses
 from klsym.render.cases import lines
 from klsym.render.losses import Written
 from klsym.render.spelling import LATEX, TEXT
+from klsym.render.told import GIVEN, Told
 from klsym.statements import Context
 
 STEPS = (sympy.Rational(1, 10**12), sympy.Rational(1, 10**14))  # along log q, for slopes of h in forty digits
@@ -135,7 +136,7 @@ def _readings(single: Verdict, setting: Setting) -> tuple[str, ...]:
     """What H stands for, by cases where it has any."""
     by_cases = "; ".join(" ".join(line.split()) for line in lines(single.per_sample_cases) if line)
     mean = () if setting.on_policy else (f"{MEAN} stands for E_mu[H]",)
-    return READINGS[setting.batch], f"at every sample H = {by_cases or single.per_sample}", *mean
+    return READINGS[setting.batch], Told(f"at every sample H = {by_cases or single.per_sample}", GIVEN), *mean
 
 
 # ---------------------------------------------------------------------------- off-policy

@@ -19,7 +19,7 @@ import sympy
 
 from klsym.convert import to_ring, to_sympy
 from klsym.engine import outside, slopes
-from klsym.engine.advice import facts_outside, token_warnings, warnings_for
+from klsym.engine.advice import OF_DESCENT, facts_outside, token_warnings, warnings_for
 from klsym.engine.cases import cases
 from klsym.engine.explain_batches import READINGS as OF_BATCHES
 from klsym.engine.explain_others import UNDECIDED as OF_A_BATCH
@@ -46,6 +46,7 @@ from klsym.render import losses
 from klsym.render.cases import latex as in_cases
 from klsym.render.losses import Written
 from klsym.render.spelling import LATEX, TEXT, Text
+from klsym.render.told import about
 from klsym.render.tree import Call, Formula, Gradient, Mean, Name, Over, Words, product, quotient
 from klsym.sums import After, Before, Normalised, OfOthers, Summed
 
@@ -157,7 +158,7 @@ def _negated(term: Any) -> Any:
 
 def _renamed(verdict: Verdict, written: Written, at: Standing, told: tuple[str, ...]) -> Verdict:
     """The verdict on a loss in the ring, said of the one that was written: SymPy found them equal."""
-    steps = verdict.steps
+    steps, of_same_use = verdict.steps, verdict.setting.use == at.setting.use
     if steps:
         (_, text, latex), *rest = steps
         steps = (_start(written, at), ("no other branch", text, latex), *rest)
@@ -174,7 +175,7 @@ def _renamed(verdict: Verdict, written: Written, at: Standing, told: tuple[str, 
         expansion=expansion(written, at.setting),
         warnings=(
             NOT_PROVED,
-            *(line for line in verdict.warnings if at.setting.use == "loss" or "descending" not in line),
+            *(x for x in verdict.warnings if of_same_use or about(x) not in OF_DESCENT),
         ),
     )
 

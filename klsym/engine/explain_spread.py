@@ -41,6 +41,7 @@ from klsym.language import A, R, log_q, now, others, own, parameter, s
 from klsym.names import SAMPLE_BASES
 from klsym.render import formulas, losses
 from klsym.render.spelling import LATEX, TEXT, Text
+from klsym.render.told import GIVEN, Told
 from klsym.ring import ExpPoly
 from klsym.sums import Normalised
 from klsym.unfolding import d_log_q, written_out
@@ -49,7 +50,9 @@ n = parameter("n")
 COEFFICIENT = "(H_self - (H_self + H_others)/n)/std"
 FIELD_LATEX = r"\tfrac1n\sum_i \frac{H_i - \frac1n\sum_j H_j}{\mathrm{std}}\,s_i"
 MEAN_LATEX = r"\tfrac1n\sum_i \frac{H_i - \frac1n\sum_j H_j}{\mathrm{std}}\,\log q_i"
-LOST = "dividing by the standard deviation loses the size of the coefficient: at n = 2 all of it"
+LOST = Told(
+    "dividing by the standard deviation loses the size of the coefficient: at n = 2 all of it", "size_lost"
+)
 BINARY = (
     "rewards 0 or 1, P = E_q[R], any n: grad Phi(P) with Phi'(P) = E[sqrt(K*(n - K))]/(n*P*(1 - P)), K the"
     " number of ones, binomial(n, P): a batch pushes by sqrt(K*(n - K))/n times the mean score of its ones"
@@ -83,7 +86,7 @@ def explain_spread(single: Verdict, h: ExpPoly, reading: str) -> Verdict:
         coefficient_latex="",
         gradient=Meaning(None, {}),
         trust="numeric",
-        hypotheses=(reading, f"H = {shown} at every sample, std^2 = mean_i (H_i - mean H)^2"),
+        hypotheses=(reading, Told(f"H = {shown} at every sample, std^2 = mean_i (H_i - mean H)^2", GIVEN)),
         steps=(("", *start),),
         proofs=(half, square),
         model=None,

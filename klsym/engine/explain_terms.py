@@ -19,15 +19,17 @@ from klsym.language import REWARDS, A, Estimator, R, rho, rho_old, sg
 from klsym.render import formulas, losses
 from klsym.render.cases import where
 from klsym.render.spelling import TEXT
+from klsym.render.told import about
 from klsym.render.verdict import target_words
 
 MOST = 6  # terms that are told
 FEW = 2  # regions that are told one by one
 BESIDE = sympy.Rational(1, 10**9)  # how far from a bound it is looked at
 FAR = sympy.Integer(10) ** 12  # a ratio beyond any bound
-MISSING = {
-    "no importance weight": "no importance weight",
-    "rho_old = q/old weighs": "weighed by q/old, not by q/mu",
+MISSING = {  # what a warning is about -> in few words
+    "missing_weight": "no importance weight",
+    "token_weight_missing": "no importance weight",
+    "weighed_by_old": "weighed by q/old, not by q/mu",
 }
 NAMED = ("zero", "reverse-kl", "forward-kl", "combination")
 
@@ -61,7 +63,7 @@ def _term(e: Any, verdict: Verdict) -> Term:
 
 def limits(verdict: Verdict) -> tuple[str, ...]:
     """Where a bound drops the gradient, how far a weight goes, and which one is missing."""
-    found = [short for lead, short in MISSING.items() if any(x.startswith(lead) for x in verdict.warnings)]
+    found = [MISSING[about(x)] for x in verdict.warnings if about(x) in MISSING]
     return (*dropped(verdict), *reach(verdict), *found[:1])
 
 

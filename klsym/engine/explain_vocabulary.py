@@ -23,6 +23,7 @@ from typing import Any
 import sympy
 
 from klsym.convert import to_ring, to_sympy
+from klsym.engine.advice import NO_GRADIENT, OF_LOSS
 from klsym.engine.derivation import derive
 from klsym.engine.explain_setting import Setting
 from klsym.engine.explain_slots import at_token, names_vocabulary
@@ -52,6 +53,7 @@ from klsym.render import losses
 from klsym.render.losses import Written
 from klsym.render.positions import in_slot
 from klsym.render.spelling import LATEX, TEXT, Text
+from klsym.render.told import Told, about
 from klsym.render.tree import Call, Gradient, Mean, Over, product
 from klsym.render.values import scored
 from klsym.ring import ZERO
@@ -84,9 +86,10 @@ UNTOLD = (
     "the score of a token meets full(..) of that token or of earlier ones, known before it is drawn: this"
     " adds noise alone; what pushes on that token is the loss full(..) itself"
 )
-TRUNCATED = (
+TRUNCATED = Told(
     "words are left out, so that q = p is not stationary: the expected gradient there is a multiple of"
-    " grad E_q[M]; full(M*k3) leaves out the same words, and has a gradient of 0 at q = p"
+    " grad E_q[M]; full(M*k3) leaves out the same words, and has a gradient of 0 at q = p",
+    "truncated",
 )
 PREFIXES = "prefixes are distributed as mu: write exp(past(log_q - log_mu)) in front of full(..)"
 NOISE = (
@@ -94,12 +97,7 @@ NOISE = (
     " the sum over t can be, along directions that prefixes share (claim neighbour.rao-blackwell)"
 )
 CONSTANT = "the same at every sample: the gradient of full(..) has no variance at all"
-OF_THE_TOKEN = (
-    "r = p/q is unbounded",
-    "on-policy rho has the value 1",
-    "rho_t alone leaves",
-    "a multiple of ",
-)
+OF_THE_TOKEN = (*OF_LOSS, "heavy_tail", "literal_weight", "prefixes_of_mu", "mean_zero_noise")
 
 
 class NoMean(UsageError):  # a function of exact means, which `explain_means` knows of one outcome
@@ -475,10 +473,10 @@ def _warnings(
     """Those of the sampled loss that are not of the token drawn alone, and its own."""
     setting, own = inner.setting, set(alone.warnings) if alone else set()
     for line in inner.warnings:
-        if line in own or not line.startswith((inner.loss, *OF_THE_TOKEN)):
+        if line in own or about(line) not in OF_THE_TOKEN:
             yield line
     if inner.target == "zero":
-        yield f"{written.text} as a {setting.use} has zero expected gradient: it only adds noise"
+        yield Told(f"{written.text} as a {setting.use} {NO_GRADIENT}", "zero_gradient")
     if lost:
         yield UNTOLD
     bare = [

@@ -150,7 +150,7 @@ def as_written(loss: Any, parameters: Iterable[str]) -> Written:
 
 
 def _refuse_names_of_answers(expression: Any) -> None:
-    """What `parse_asked` refuses in text: a copy of a slot, k1[now], and a dummy are no names of parameters."""
+    """What `parse_asked` refuses in text; k1[now] and a dummy are no parameters."""
     names = {symbol.name for symbol in expression.free_symbols if not isinstance(symbol, sympy.Dummy)}
     for name in sorted(names - {*ATOMS, *PARAMETERS, *SAMPLE_BASES, str(s)}):
         if name.isidentifier() and (name in OF_ANSWERS or not is_declarable(name)):

@@ -176,10 +176,18 @@ class Verdict(VerdictView):
     @property
     def names(self) -> dict[str, str]:
         """What the names of slots and of given quantities in the answer stand for."""
-        parts = (*self.gradient.complete.values(), *self.value.complete.values())
+        inside = self.inside_clamps.complete.values() if self.inside_clamps else ()
+        parts = (
+            *self.gradient.complete.values(),
+            *self.value.complete.values(),
+            self.value_constant,
+            *inside,
+        )
+        cases = (row[of] for row in self.cases_json() or () for of in ("per_sample", "coefficient"))
         in_batch = self.setting.batch != "none" or "_self" in self.per_sample
         level = "batch" if in_batch else self.setting.level
-        return declared((self.per_sample, self.coefficient or "", *parts), self.hypotheses, level)
+        own = (self.per_sample, self.coefficient or "", self.value_constant, self.expansion or "")
+        return declared((*own, *parts, *cases), self.hypotheses, level, self.loss)
 
     def to_json(self) -> dict[str, Any]:
         """The object of the command-line contract."""

@@ -7,7 +7,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+from klsym.render.told import GIVEN, about
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 SLOT = re.compile(
@@ -32,18 +34,24 @@ MEANINGS = {
 VOCABULARY = {
     "full": "full(x) is the sum of q(y)*x over all next tokens or outcomes y; s in it is the score of y",
 }
+REWARDS = ("R", "A", "M")
+ANY = "any quantity that is free of theta, in a theorem that holds for all"
 LENGTH = "the random length of a sequence"
 
 
-def declared(texts: Iterable[str], hypotheses: Iterable[str] = (), level: str = "token") -> dict[str, str]:
+def declared(
+    texts: Iterable[str], hypotheses: Sequence[str] = (), level: str = "token", loss: str | None = None
+) -> dict[str, str]:
     """Each name with its meaning; what H is stands in a hypothesis.
 
     level: sample, where n is a parameter like others, or token, sequence or batch.
+    loss: what was typed; a reward that it has not is one of a theorem.
     """
-    given = next((line for line in hypotheses if re.search(r"\bH(_now)? = ", line)), "")
+    own = set(NAME.findall(loss)) if loss is not None else {*REWARDS}
+    given = next((line for line in hypotheses if about(line) == GIVEN), "")
     found = {}
-    for name in dict.fromkeys(name for text in texts for name in NAME.findall(text)):
-        meaning = _meaning(name, level)
+    for name in dict.fromkeys(name for text in (*texts, *hypotheses) for name in NAME.findall(text)):
+        meaning = ANY if name in REWARDS and name not in own else _meaning(name, level)
         if meaning:
             found[name] = f"{meaning}; {given}" if given and name.split("_")[0] == "H" else meaning
     return dict(sorted(found.items()))

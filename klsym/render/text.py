@@ -31,6 +31,7 @@ from klsym.render import formulas
 from klsym.render.coefficients import coefficient
 from klsym.render.formulas import Labels
 from klsym.render.spelling import TEXT, Text
+from klsym.render.told import GIVEN, Told
 from klsym.render.tree import Formula, Name, Number, Phrase, Relation, Words, product
 from klsym.ring import ONE, ExpPoly
 from klsym.statements import Mean
@@ -158,7 +159,7 @@ def show_hypothesis(hypothesis: Hypothesis, context: Context, labels: Labels | N
             values = ", ".join(
                 f"{formulas.variable(n, TEXT)} = {formulas.element(v)}" for n, v in context.given
             )
-            return f"at every {'step' if '[' in context.given[0][0] else 'sample'} {values}"
+            return Told(f"at every {'step' if '[' in context.given[0][0] else 'sample'} {values}", GIVEN)
         case ("premise" | "equal" as use, number):
             left, right = context.premises[number]
             lead = "for every theta " if use == "premise" else ""

@@ -31,6 +31,7 @@ from klsym.files import write_whole
 from klsym.language import sg
 from klsym.parser import parse
 from klsym.render import formulas
+from klsym.render.told import about
 from klsym.render.verdict import reason, setting_words
 from klsym.tables.table import NONE, Cell, Column, Row, Table, cited, code, listed, text, words
 
@@ -51,15 +52,15 @@ COLUMNS = (
 )
 OWN, UNNAMED = "grad of its own mean", "no objective that has a name"
 LONGEST = 70  # letters of a field that has a short name
-MIND = {  # how a warning begins -> in few words
-    "rho_t alone": "prefixes stay those of mu",
-    "1/T depends": "1/T moves the length",
-    "what a token does": "later tokens are dropped",
-    "r = p/q is unbounded": "heavy tails",
-    "descending this loss pushes q away from mu": "pushes q away from mu",
-    "dividing by the standard deviation": "the size of the reward is lost",
-    "on-policy rho has the value 1": "build rho with its gradient",
-    "every sample meets a tie": "ties at rho = 1",
+MIND = {  # what warnings are about -> in few words
+    ("prefixes_of_mu",): "prefixes stay those of mu",
+    ("length_in_front", "length_rewarded"): "1/T moves the length",
+    ("later_dropped",): "later tokens are dropped",
+    ("heavy_tail",): "heavy tails",
+    ("pushes_from_mu",): "pushes q away from mu",
+    ("size_lost",): "the size of the reward is lost",
+    ("literal_weight",): "build rho with its gradient",
+    ("tie",): "ties at rho = 1",
 }
 
 
@@ -117,7 +118,7 @@ def settled(one: Trainer) -> dict[str, Any]:
         "terms": terms or [["", _told(one.loss, verdict)]],
         "inside": verdict.inside_clamps and verdict.inside_clamps.to_json(),
         "kl": _told(one.kl, kl) if kl else None,
-        "mind": [few for lead, few in MIND.items() if any(said.startswith(lead) for said in warnings)],
+        "mind": [few for kinds, few in MIND.items() if any(about(said) in kinds for said in warnings)],
         "lines": str(verdict).count("\n") + 1,
         "write": kl and kl.instead and str(kl.instead).partition(":")[0].removeprefix("write "),
     }
