@@ -32,7 +32,7 @@ from klsym.render import formulas, losses
 from klsym.render.divergences import functional_warning, generated_warnings
 from klsym.render.losses import Written
 from klsym.render.spelling import LATEX, TEXT
-from klsym.render.text import show_theorem
+from klsym.render.text import show_statement
 from klsym.render.tree import Name, quotient
 from klsym.ring import ZERO, ExpPoly
 from klsym.slots import is_second
@@ -252,7 +252,7 @@ def witness_against_reverse_kl(derivation: Derivation, reward: ExpPoly) -> dict[
 def shown_witness(proof: Proof) -> dict[str, Any]:
     """The model of a refutation, less what the equation does not mention."""
     close = proof.theorem.close
-    refuted = show_theorem(proof.theorem, proof.labels).removesuffix(" in general").replace("!=", "=")
+    refuted = show_statement(proof.theorem.statement, proof.labels)
     used = used_names(proof.theorem.statement)
     if "tree" not in close["model"]:
         return shown_model(refuted, close["model"], close["left"], close["right"], used)

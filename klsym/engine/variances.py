@@ -28,7 +28,7 @@ from klsym.kernel.models import Model, enclose
 from klsym.language import COUNTS
 from klsym.render import formulas
 from klsym.render.compare import region
-from klsym.render.text import show_theorem
+from klsym.render.text import show_statement
 from klsym.ring import ExpPoly
 from klsym.statements import Context
 from klsym.unfolding import written_out
@@ -322,7 +322,6 @@ def _negated(model: dict[str, Any]) -> dict[str, Any]:
 def model_of(proof: Proof) -> dict[str, Any]:
     """The model of a refutation, less what the statement does not mention."""
     close, statement = proof.theorem.close, proof.theorem.statement
-    refuted = show_theorem(proof.theorem, proof.labels).removesuffix(" in general")
-    refuted = refuted.removesuffix(" fails in a model").replace("!=", "=")
+    refuted = show_statement(statement, proof.labels)
     shown = shown_model(refuted, close["model"], close["left"], close["right"], used_names(statement))
     return {**shown, "outcome": close["model"]["outcome"]} if at_one_sample(statement) else shown

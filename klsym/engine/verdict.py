@@ -13,6 +13,7 @@ from klsym.engine.explain_setting import Setting as Setting
 from klsym.engine.generators import Functional, Generated
 from klsym.engine.quantities import Quantity
 from klsym.engine.targets import Target
+from klsym.language import s
 from klsym.render import formulas
 from klsym.render.combination import combination_latex
 from klsym.render.declared import declared
@@ -90,6 +91,13 @@ class Meaning:
     def complete(self) -> dict[str, str]:
         """All parts: they add up to the coefficient, up to a constant."""
         return {**self.multiples, **({"rest": shown(self.rest)} if self.rest else {})}
+
+    @property
+    def names_scores(self) -> bool:
+        """Does the rest hold the scores of its slots?  That of the token itself alone goes without saying."""
+        if isinstance(self.rest, Mapping):
+            return not set(self.rest) <= {"now"}
+        return any(x.name.partition("[")[0] == s.name for x in getattr(self.rest, "free_symbols", ()))
 
     @property
     def latex(self) -> str:

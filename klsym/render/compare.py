@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import re
 from html import escape
 from typing import Any
 
@@ -16,7 +15,7 @@ from klsym.names import SAMPLE
 from klsym.render import formulas
 from klsym.render.listing import listed, model_lines
 from klsym.render.spelling import TEXT, is_sum
-from klsym.render.text import show_hypothesis, show_interval
+from klsym.render.text import show_hypothesis, show_interval, show_statement
 from klsym.render.verdict import TRUST, setting_words
 from klsym.ring import ONE, ExpPoly
 
@@ -134,8 +133,14 @@ def _told(proof: Any) -> bool:
 
 
 def _theorem(proof: Any) -> str:
-    """1 = 0 never holds, so there is no equality."""
-    return re.sub(r"; equality iff (.* and )?1 = 0( and .*)?$", "", str(proof))
+    """Where a number would have to be 0 for both sides to be equal, they never are."""
+    never = any(_is_never(zero) for zero in proof.theorem.zeros)
+    return show_statement(proof.theorem.statement, proof.labels) if never else str(proof)
+
+
+def _is_never(zero: Any) -> bool:
+    varies = zero.constant or zero.score or zero.element.names() or zero.factor.names()
+    return bool(not varies and zero.weight == ONE and zero.element)
 
 
 def _times_s(coefficient: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -254,7 +253,7 @@ def _gradient_rows(verdict: VerdictView) -> list[tuple[str, str]]:
         inside = verdict.inside_clamps
         rest = inside.complete.get("rest", "") if tokens else ""
         known = combination_text({k: v for k, v in inside.complete.items() if k != "rest" or not rest})
-        mean = "E_q[sum_t c]" if re.search(r"\bs_(past|now|future)\b", rest) else "E_q[sum_t c s_now]"
+        mean = "E_q[sum_t c]" if inside.names_scores else "E_q[sum_t c s_now]"
         shown = f"{mean} with c = {rest}" if rest else known or inside.target
         shown += f", beside {known}" if rest and known != "0" else ""
         rows.append(("clamps", f"where no bound binds: {shown}"))
