@@ -1,7 +1,7 @@
 (* The headline theorems in plain words, each from what the checker accepted of an exported certificate. *)
-From Coq Require Import Reals List Lra ZArith QArith Qreals String.
+From Coq Require Import Reals List Lra Lia ZArith QArith Qreals String.
 From Coquelicot Require Import Coquelicot.
-From Klsym Require Import Sums Tokens Setting Ring Statements Rules Checker Completeness Combinations Models Fields Scripts Parts Plain.
+From Klsym Require Import Sums Tokens Setting Stepwise Ring Statements Rules Checker Completeness Combinations Models Fields Scripts Parts Plain.
 Require Parts_gradient Parts_offpolicy Parts_value Parts_neighbour Parts_sequence.
 Import ListNotations.
 Open Scope R_scope.
@@ -106,11 +106,36 @@ Proof.
   change (step_average (with_any S A) Mq (fun c => A (past_ c) * s (with_any S A) (now_ c)) = 0).
   etransitivity; [|exact K]. apply step_averages; value.
 Qed.
-Theorem chain_rule_of_KL : KL S (q0 S) (p S) = step_average S Mq (fun c => now S (k1 S) (now_ c)).
+(* log ratios add up: E_q[k1] of a sequence, as which KL(q||p) is defined, is E_q[sum_t k1_t] *)
+Theorem log_ratios_add_up : KL S (q0 S) (p S) = step_average S Mq (fun c => now S (k1 S) (now_ c)).
 Proof.
   accepted K Parts_sequence.all_hold "sequence.chain-rule part 1"%string S ones.
   etransitivity; [|etransitivity; [exact K|symmetry; apply step_averages; value]].
   unfold KL, mean, mean_at; cbn [draws E spread stepwise support]; sums.
+Qed.
+(* the tower rule: E_m[sum_t f] = E_m[sum_t E_m[f | prefix]]; of no certificate, and proved from the definitions *)
+Theorem tower_rule m (f : place -> R) : probability m = true ->
+  step_average S m f = step_average S m (fun c => given_prefix S m f (fst (now_ c))).
+Proof.
+  intros M. unfold step_average. replace (support S m 0) with (outcomes S) by (destruct m; easy). unfold outcomes. rewrite !Sum_map.
+  set (g := next_density S m (theta S)).
+  assert (D : forall G : place -> R, Sum (walk (next S) (Datatypes.S (more S)) []) (fun v => density S m (theta S) ([], v) * Sum (places ([], v)) G) =
+    Sum (walk (next S) (Datatypes.S (more S)) []) (fun v => product g [] v * Sum (places_after [] [] v) G)).
+  { intros G. apply Sum_ext; intros v _. now rewrite density_product. }
+  rewrite !D. apply (by_prefixes (next S) g (Datatypes.S (more S))); [|reflexivity]. intros n u L U.
+  assert (N : n = (more S - List.length u)%nat) by lia. subst n. unfold at_prefix at 2. cbn [now_ fst].
+  transitivity (given_prefix S m f u).
+  - unfold at_prefix, given_prefix. apply Sum_ext; intros a _. f_equal. apply Sum_ext; intros v _. now rewrite density_product.
+  - rewrite (Sum_ext _ _ (fun a => given_prefix S m f u * g u a)).
+    + unfold g. rewrite Sum_scal, next_density_sum by assumption. ring.
+    + intros a _. rewrite (Sum_ext _ _ (fun v => given_prefix S m f u * product g (u ++ [a]) v)) by (intros; ring).
+      rewrite Sum_scal. unfold g. rewrite mass_after by exact M. ring.
+Qed.
+(* the chain rule: KL(q||p) of sequences is the mean, over sequences of q, of the sum over t of KL(q||p) of the next token *)
+Theorem chain_rule_of_KL : KL S (q0 S) (p S) = step_average S Mq (fun c => next_KL S (fst (now_ c))).
+Proof.
+  rewrite log_ratios_add_up, (tower_rule Mq) by reflexivity. unfold step_average. apply Sum_ext; intros y _. f_equal.
+  apply Sum_ext; intros c _. apply given_prefix_of_a_token.
 Qed.
 Theorem token_k1_loss : expected_step_gradient S Mq (k1 S) = 0.
 Proof.

@@ -50,6 +50,20 @@ Qed.
 Lemma step_losses par m A a : (forall t c y, A (ln (q S t (now_ c))) (ln (q0 S (now_ c))) (now_ c) = as_loss S par a t (at_step c y)) ->
   expected_step_gradient m A = mean S m Steps (grad S (as_loss S par a)).
 Proof. intros H. apply step_averages. intros c y. apply Derive_ext; intros t. apply H. Qed.
+(* what is left, averaged given the prefix u: over the next token and all that follows it *)
+Definition given_prefix (m : measure) (f : place -> R) (u : list (token S)) : R :=
+  Sum (next S u) (fun a => next_density S m (theta S) u a * Sum (walk (next S) (more S - List.length u) (u ++ [a])) (fun v =>
+    density S m (theta S) (u ++ [a], v) * f (Place ([], u) (u, [a]) (u ++ [a], v)))).
+(* KL(q||p) of the next token, given the prefix u *)
+Definition next_KL (u : list (token S)) : R :=
+  Sum (next S u) (fun a => next_q S (theta S) u a * (ln (next_q S (theta S) u a) - ln (next_p S u a))).
+Lemma given_prefix_of_a_token u : given_prefix Mq (fun c => now k1 (now_ c)) u = next_KL u.
+Proof.
+  unfold given_prefix, next_KL. apply Sum_ext; intros a _. cbn [now_ next_density]. f_equal.
+  rewrite (Sum_ext _ _ (fun v => now k1 (u, [a]) * product (next_density S Mq (theta S)) (u ++ [a]) v)).
+  - rewrite Sum_scal, mass_after by reflexivity. unfold now, k1, q0, q, p. cbn [fst snd product]. rewrite !Rmult_1_r. reflexivity.
+  - intros v _. rewrite density_product by reflexivity. cbn [fst snd]. ring.
+Qed.
 Lemma averages m f F : (forall x, f x = F (alone S x)) -> average m f = mean S m Single F.
 Proof. intros H. unfold average, mean, mean_at. cbn [draws E spread stepwise]. apply Sum_ext; intros x _. f_equal. apply H. Qed.
 End Words.

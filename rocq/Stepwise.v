@@ -82,7 +82,7 @@ Proof.
   replace (support S m 0) with (outcomes S) by (destruct m; easy). unfold outcomes. rewrite !Sum_map.
   transitivity (Sum (follow (Datatypes.S (more S)) []) (fun v => product (next_density m (theta S)) [] v * Sum (places_after [] [] v) H)).
   - apply Sum_ext; intros v _. rewrite density_product by exact M. f_equal. apply Sum_ext; intros c _. apply A.
-  - rewrite (by_prefixes (next S) (next_density m (theta S)) H K B). apply Sum_ext; intros v _. now rewrite density_product by exact M.
+  - rewrite (by_prefixes (next S) (next_density m (theta S)) _ H K (fun n u _ => B n u) _ [] eq_refl). apply Sum_ext; intros v _. now rewrite density_product by exact M.
 Qed.
 Lemma no_place m : Sum (outcomes S) (fun y => density S m (theta S) y * Sum (places y) (fun _ => 0)) = 0.
 Proof. rewrite (Sum_ext _ _ (fun _ => 0)), Sum_zero by (intros; rewrite Sum_zero; ring). reflexivity. Qed.

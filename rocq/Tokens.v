@@ -107,18 +107,19 @@ Qed.
 (* means over sequences of sums over places are equal where they are equal at each prefix, over what may follow *)
 Definition at_prefix n u (H : place -> R) : R :=
   Sum (next u) (fun a => f u a * Sum (walk n (u ++ [a])) (fun v => product f (u ++ [a]) v * H (Place ([], u) (u, [a]) (u ++ [a], v)))).
-Theorem by_prefixes (H K : place -> R) : (forall n u, next u <> [] -> at_prefix n u H = at_prefix n u K) ->
-  forall n u, Sum (walk n u) (fun v => product f u v * Sum (places_after [] u v) H) =
+Theorem by_prefixes N (H K : place -> R) :   (* sequences of at most N tokens: n may follow u *)
+  (forall n u, (length u + S n)%nat = N -> next u <> [] -> at_prefix n u H = at_prefix n u K) ->
+  forall n u, (length u + n)%nat = N -> Sum (walk n u) (fun v => product f u v * Sum (places_after [] u v) H) =
     Sum (walk n u) (fun v => product f u v * Sum (places_after [] u v) K).
 Proof.
-  intros P n. induction n as [|n IH]; intros u; [cbn; ring|]. destruct (nil_or_not (next u)) as [E|E].
+  intros P n. induction n as [|n IH]; intros u L; [cbn; ring|]. destruct (nil_or_not (next u)) as [E|E].
   - now rewrite !walk_end by exact E.
   - rewrite !walk_step by exact E.
     assert (D : forall G : place -> R, Sum (next u) (fun a => Sum (walk n (u ++ [a])) (fun v => product f u (a :: v) * Sum (places_after [] u (a :: v)) G)) =
       at_prefix n u G + Sum (next u) (fun a => f u a * Sum (walk n (u ++ [a])) (fun v => product f (u ++ [a]) v * Sum (places_after [] (u ++ [a]) v) G))).
     { intros G. unfold at_prefix. rewrite <- Sum_plus. apply Sum_ext; intros a _. rewrite <- !Sum_scal, <- Sum_plus.
       apply Sum_ext; intros v _. cbn [places_after Sum product app]. ring. }
-    rewrite !D, (P n u E). f_equal. apply Sum_ext; intros a _. now rewrite IH.
+    rewrite !D, (P n u L E). f_equal. apply Sum_ext; intros a _. rewrite IH; [reflexivity|]. rewrite app_length. cbn [length]. lia.
 Qed.
 End Mass.
 End Tokens.

@@ -40,8 +40,8 @@ MEANS_NOT = {
     "a trusted translation": "from JSON to Rocq's terms; for the headline theorems, written by hand in plain"
     " definitions, it need not be trusted",
     "abbreviations": "are written out before either checker sees them: KL(q||p) of sequences is E_q[k1]"
-    " there, and that it is the sum of the KLs of next tokens, or that one sample of a batch stands for all"
-    " n, is not proved by the one or the other",
+    " there. That this is the mean sum of the KLs of next tokens is proved in Rocq, as a headline theorem;"
+    " that one sample of a batch stands for all n is not proved by the one or the other",
 }
 
 
