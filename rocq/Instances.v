@@ -21,7 +21,7 @@ Inductive rule :=
 | Exchange (i : index) (m : measure) (b c : base) (a : ep)  (* sum_t B_t sum_{u>t} C_u = sum_u C_u sum_{t<u} B_t *)
 | Independence (i : index) (m : measure) (t : term)         (* E_m[a(self) b(others)] = E_m[a] E_m[b], and the moments of sums *)
 | Premise (i : nat)                                         (* what is assumed at this theta *)
-| PremiseGradient (i : nat)                                 (* what is assumed for every theta *)
+| PremiseGradient (i : nat)                                 (* what is assumed for every theta: used near this one *)
 | Cited (i : nat).                                          (* an earlier theorem *)
 
 Record premises := Premises {
@@ -194,7 +194,7 @@ Notation env_ok := (env_ok S par par_ok). Notation penv_ok := (penv_ok par par_o
 
 Definition holds (pr : premises) : Prop :=
   (forall a b, In (a, b) (equal_now pr) -> dside a = dside b) /\
-  (forall a b, In (a, b) (equal_always pr) -> forall t, moved S par a t = moved S par b t) /\
+  (forall a b, In (a, b) (equal_always pr) -> locally (theta S) (fun t => moved S par a t = moved S par b t)) /\
   (forall j nz, batch_size pr = Some (j, nz) -> par j nz = INR (size S)).
 
 Lemma only_ok x : dside (only x) = datom x.

@@ -36,7 +36,9 @@ Example two_scores : is (only (Mean Single Mq (times_score (times_score one)))) 
 Proof. now vm_compute. Qed.
 Example normalisation_of_counting : is (only (Mean Single Mcount one)) c1 [(m1, Normalisation Single Mcount one)] = false.
 Proof. now vm_compute. Qed.
-Example normalisation_of_a_log_ratio : is (only (Mean Single Mq k1)) [] [(m1, Normalisation Single Mq k1)] = false.
+Example normalisation_of_a_log_ratio :
+  is (only (Mean Single Mq k1)) [] [(m1, Normalisation Single Mq k1)] = false /\
+  is (only (Mean Single Mq k1)) [(k1, [])] [(m1, Normalisation Single Mq k1)] = false.
 Proof. now vm_compute. Qed.
 Example ratio_times_a_random_factor :
   is (only (Mean Single Mmu (mul reward rho))) (only (Mean Single Mmu reward)) [(m1, RatioMeanOne Single Whole Mmu Mq reward)] = false.
@@ -44,7 +46,18 @@ Proof. now vm_compute. Qed.
 Example ratio_under_the_wrong_measure :
   is (only (Mean Single Mq rho)) (only (Mean Single Mq one)) [(m1, RatioMeanOne Single Whole Mq Mmu one)] = false.
 Proof. now vm_compute. Qed.
-Example change_of_a_value : is (only (Mean Single Msample k1)) (only (Mean Single Mq k1)) [(m1, ChangeOfMeasure Single Msample Mq k1)] = false.
+Definition q_to (c : Q) : ep := exp_ [(c, [(Sample Whole LogQ false, 1%Z)])].
+Definition changed (m n : measure) (a b : ep) : bool :=
+  is (only (Mean Single m a)) (only (Mean Single n b)) [(m1, ChangeOfMeasure Single m n a)].
+Example change_to_counting : changed Mq Mcount k1 (mul k1 (q_to 1)) = true. Proof. now vm_compute. Qed.
+Example change_of_a_value : (* nor to one, with the ratio of the densities *)
+  changed Msample Mq k1 k1 = false /\ changed Msample Mq k1 (mul k1 (q_to (-1))) = false /\ changed Mq Msample k1 (mul k1 (q_to 1)) = false.
+Proof. now vm_compute. Qed.
+Definition ratio_is_one (m n : measure) (a : ep) : bool :=
+  is (only (Mean Single m a)) (only (Mean Single m one)) [(m1, RatioMeanOne Single Whole m n one)].
+Example ratio_of_no_distribution : (* sum_x 1, the density at a sample, and sum_x q against sum_x 1 *)
+  ratio_is_one Mmu Mq rho = true /\ ratio_is_one Mq Mcount (q_to (-1)) = false /\ ratio_is_one Msample Mq (q_to 1) = false /\
+  ratio_is_one Mcount Mq (q_to 1) = false.
 Proof. now vm_compute. Qed.
 Example change_without_the_ratio : is (only (Mean Single Mmu k1)) (only (Mean Single Mq k1)) [(m1, ChangeOfMeasure Single Mmu Mq k1)] = false.
 Proof. now vm_compute. Qed.
@@ -96,7 +109,8 @@ Proof. now vm_compute. Qed.
 Example positive_parameter :
   below (Assume (Premises [] [] None) [0] []) [] (only (Mean Single Mq (mul par square))) [row_with (1%Q, [(Par 0 true, 1%Z)], [])] = true.
 Proof. now vm_compute. Qed.
-Example random_factor : below nothing [] (only (Mean Single Mq (mul square square))) [Row (Square None) (1%Q, [], []) k1 Single Mq [] k1] = false.
+Example random_factor : let r := Row (Square None) (1%Q, [], []) k1 Single Mq [] k1 in
+  below nothing [] (only (Mean Single Mq (mul square square))) [r] = false /\ below nothing [] [(square, [Mean Single Mq square])] [r] = false.
 Proof. now vm_compute. Qed.
 Example random_scale : below nothing [] (only (Mean Single Mq (mul k1 square))) [row_with (1%Q, [(Sample Whole K1 false, 1%Z)], [])] = false.
 Proof. now vm_compute. Qed.
@@ -247,6 +261,10 @@ Proof. now vm_compute. Qed.
 Example any_function_of_others_is_no_sum :
   let t := unit_term [(Sample Others Any false, 1%Z)] in
   batch_is sized (only (Mean Batch Mq [t])) [(n_less 1, [Mean Single Mq (at_ Whole Any)])] [(m1, Independence Batch Mq t)] = false.
+Proof. now vm_compute. Qed.
+Example counting_is_not_independent : (* the sum over all batches counts those of the others as well *)
+  let t := unit_term [(Sample Self K1 false, 1%Z)] in
+  batch_is sized (only (Mean Batch Mcount [t])) (only (Mean Single Mcount k1)) [(m1, Independence Batch Mcount t)] = false.
 Proof. now vm_compute. Qed.
 Example exp_of_a_sum :
   let t := (1%Q, [], [(1%Q, [(Sample Others K1 false, 1%Z)])]) in

@@ -47,6 +47,10 @@ Example a_square_is_no_sum_of_squares : summed_up K1 (v Whole K1) (mul (v Whole 
 Proof. now vm_compute. Qed.
 Example what_is_no_sum : summed_up Any one (v Whole Any) (v Now Any) = false /\ summed_up (Fn 0 0) one (v Whole (Fn 0 0)) (v Now (Fn 0 0)) = false.
 Proof. now vm_compute. Qed.
+Example a_factor_that_is_not_of_the_whole : (* k1_now k1 for one sequence is not sum_t k1_t^2, nor is k1_others of any use *)
+  summed_up K1 (v Now K1) (mul (v Now K1) (v Whole K1)) (mul (v Now K1) (v Now K1)) = false /\
+  summed_up K1 (v Others K1) (mul (v Others K1) (v Whole K1)) (mul (v Others K1) (v Now K1)) = false.
+Proof. now vm_compute. Qed.
 Example once_for_each_step : summed_up K1 one (v Whole K1) (v Whole K1) = false. Proof. now vm_compute. Qed.
 Example normalisation_of_a_sum : is (E_q one) c1 [(m1, Normalisation Steps Mq one)] = false. Proof. now vm_compute. Qed.
 Definition parted (a b : ep) : bool := is (E_q a) (E_q b) [(m1, PartsOfASum Steps Mq a)].
@@ -61,11 +65,21 @@ Example a_step_has_length_one : parted (v Whole Length) (add (v Past Length) (v 
 Example exp_is_no_sum :
   parted (exp_ [(1%Q, [(Sample Whole W false, 1%Z)])]) (add (rho_at Past) (add (rho_at Now) (rho_at Future))) = false.
 Proof. now vm_compute. Qed.
-Example any_function_has_no_parts : parted (v Whole Any) (three_of Any) = false. Proof. now vm_compute. Qed.
+Example any_function_has_no_parts : parted (v Whole Any) (three_of Any) = false /\ parted (v Whole (Fn 0 0)) (three_of (Fn 0 0)) = false.
+Proof. now vm_compute. Qed.
+Example an_inverse_has_no_parts : parted T_inverse one = false /\ parted T_inverse T_inverse = true. Proof. now vm_compute. Qed.
+Example parts_of_one_sample : (* there is no step, and k1_now and the others are 0 *)
+  is (only (Mean Single Mq k1)) (only (Mean Single Mq (three_of K1))) [(m1, PartsOfASum Single Mq k1)] = false /\
+  batch_is sized (only (Mean Batch Mq k1)) (only (Mean Batch Mq (three_of K1))) [(m1, PartsOfASum Batch Mq k1)] = false.
+Proof. now vm_compute. Qed.
 Definition swapped (a x y : ep) : bool := is (E_q (mul a x)) (E_q (mul a y)) [(m1, Exchange Steps Mq Score K1 a)].
 Definition s_then_k1 : ep := mul (v Now Score) (v Future K1).
 Example exchange_of_sums : swapped (v Whole (Given 0)) s_then_k1 (mul (v Past Score) (v Now K1)) = true. Proof. now vm_compute. Qed.
 Example exchange_the_other_way : swapped one s_then_k1 (mul (v Future Score) (v Now K1)) = false /\ swapped one s_then_k1 (mul (v Now K1) (v Future Score)) = false.
+Proof. now vm_compute. Qed.
+Definition exchanged (b c : base) : bool :=
+  is (E_q (mul (v Now b) (v Future c))) (E_q (mul (v Past b) (v Now c))) [(m1, Exchange Steps Mq b c one)].
+Example exchange_of_what_is_no_sum : exchanged K1 W = true /\ exchanged Any W = false /\ exchanged W Any = false /\ exchanged (Fn 0 0) W = false.
 Proof. now vm_compute. Qed.
 Example exchange_beside_a_step : swapped (v Now K1) s_then_k1 (mul (v Past Score) (v Now K1)) = false /\
   swapped (v Past (Given 0)) s_then_k1 (mul (v Past Score) (v Now K1)) = false.
@@ -107,6 +121,43 @@ Definition causal_in_batch (z : slot) (c : ep) : bool :=
 Example score_in_a_batch : causal_in_batch Now (mul (v Past K1) (v Others K1)) = true /\ causal_in_batch Others (v Whole K1) = true /\
   causal_in_batch Now (v Future K1) = false /\ causal_in_batch Others (v Others K1) = false /\ causal_in_batch Whole (v Others K1) = false.
 Proof. now vm_compute. Qed.
+Definition E_ (m : measure) (a : ep) : side := only (Mean BatchSteps m a).
+Definition in_batch (x y : side) (r : rule) : bool := batch_is sized x y [(m1, r)].
+Definition ratio_in_batch (z : slot) (c : ep) : bool :=
+  in_batch (E_ Mmu (mul c (rho_at z))) (E_ Mmu c) (RatioMeanOne BatchSteps z Mmu Mq c).
+Example ratio_beside_others : ratio_in_batch Now (mul (v Past K1) (v Others K1)) = true /\
+  ratio_in_batch Future (mul (v Now K1) (v Others K1)) = true /\ ratio_in_batch Others (v Whole K1) = true.
+Proof. now vm_compute. Qed.
+Example ratio_of_what_c_speaks_of : ratio_in_batch Now (v Future K1) = false /\ ratio_in_batch Now (v Now K1) = false /\
+  ratio_in_batch Future (v Whole K1) = false /\ ratio_in_batch Others (v Others K1) = false /\
+  ratio_in_batch Now (v Self K1) = false /\ ratio_in_batch Past one = false /\ ratio_in_batch Whole one = false /\ ratio_in_batch Self one = false.
+Proof. now vm_compute. Qed.
+Definition moved_in_batch (zs : list slot) : bool :=
+  in_batch (E_ Mq (v Now K1)) (E_ Mmu (fold_right (fun z a => mul (rho_at z) a) (v Now K1) zs)) (ChangeOfMeasure BatchSteps Mq Mmu (v Now K1)).
+Example all_sequences_move : moved_in_batch [Past; Now; Future; Others] = true. Proof. now vm_compute. Qed.
+Example one_sequence_alone_moves : moved_in_batch [Past; Now; Future] = false /\ moved_in_batch [Others] = false /\
+  moved_in_batch [Past; Now; Others] = false /\ moved_in_batch [Whole; Past; Now; Future; Others] = false.
+Proof. now vm_compute. Qed.
+Definition grad_in_batch (m : measure) (zs : list slot) : bool :=
+  let k := [(one, Some (BatchSteps, m, v Now K1))] in
+  in_batch (only (Gradient k)) (only (MeanGradient BatchSteps m (v Now K1)) ++ flat_map (fun z => E_ m (mul (v Now K1) (v z Score))) zs)
+    (LogDerivative k).
+Example all_sequences_are_drawn : grad_in_batch Mq [Whole; Others] = true /\ grad_in_batch Mmu [] = true. Proof. now vm_compute. Qed.
+Example one_sequence_alone_is_drawn : grad_in_batch Mq [Whole] = false /\ grad_in_batch Mq [Others] = false /\
+  grad_in_batch Mq [Now; Others] = false /\ grad_in_batch Mq [] = false /\ grad_in_batch Mmu [Whole; Others] = false.
+Proof. now vm_compute. Qed.
+Example normalisation_in_a_batch : (* the mean length of a sequence *)
+  in_batch (only (Mean Batch Mq one)) c1 (Normalisation Batch Mq one) = true /\ in_batch (E_ Mq one) c1 (Normalisation BatchSteps Mq one) = false /\
+  in_batch (only (Mean Batch Mcount one)) c1 (Normalisation Batch Mcount one) = false /\
+  in_batch (only (Mean Batch Mq (v Others K1))) [(v Others K1, [])] (Normalisation Batch Mq (v Others K1)) = false.
+Proof. now vm_compute. Qed.
+Definition parted_in_batch (a b : ep) : bool := in_batch (E_ Mq a) (E_ Mq b) (PartsOfASum BatchSteps Mq a).
+Example parts_beside_others : parted_in_batch (mul (v Whole K1) (v Others K1)) (mul (three_of K1) (v Others K1)) = true /\
+  parted_in_batch (v Others K1) (three_of K1) = false /\ parted_in_batch (v Whole K1) (add (three_of K1) (v Others K1)) = false.
+Proof. now vm_compute. Qed.
+Definition swapped_in_batch (a : ep) : bool :=
+  in_batch (E_ Mq (mul a s_then_k1)) (E_ Mq (mul a (mul (v Past Score) (v Now K1)))) (Exchange BatchSteps Mq Score K1 a).
+Example exchange_beside_others : swapped_in_batch (v Others K1) = true /\ swapped_in_batch (v Future K1) = false. Proof. now vm_compute. Qed.
 
 (* ---------- models ---------- *)
 Definition leaf (q : list Q) : node := Node q skew half [1%Q; 0%Q] [0%Q; 1%Q] [].

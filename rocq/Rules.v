@@ -52,7 +52,7 @@ Proof.
     apply nth_error_In in N. rewrite app_ok, (minus_ok S par par_ok), (proj1 P _ _ N). ring.
   - destruct (nth_error (equal_always pr) i) as [[a b]|] eqn:N; [|discriminate]. apply Some_inj in H; subst z.
     apply nth_error_In in N. apply same_ok. rewrite only_ok. cbn [Statements.datom].
-    apply Derive_ext. apply (proj1 (proj2 P) _ _ N).
+    apply Derive_ext_loc. exact (proj1 (proj2 P) _ _ N).
   - rewrite List.Forall_forall in K. apply K. eapply nth_error_In, H.
 Qed.
 
