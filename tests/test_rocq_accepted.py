@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 import importlib.util
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from klsym.rocq import accepted as stored
-from klsym.rocq.accepted import CHECKED, NONE, Mark, accepted, mark, record
+from klsym.rocq.accepted import CHECKED, NONE, Mark, accepted, checker_changed, mark, record
 from klsym.rocq.export import export, write_files
 
 ROCQ = Path(__file__).parents[1] / "rocq"
@@ -23,8 +24,8 @@ AGAIN = "run `make rocq`: the verified checker has not been run since this chang
 
 def test_nothing_that_is_stored_is_stale(proofs_settled):
     marks = {id: one.verified for id, one in proofs_settled.items() if one.verified}
+    assert accepted()["checker"] == driver.digest() and not checker_changed(), AGAIN
     assert [id for id, found in marks.items() if found.stale] == [], AGAIN
-    assert accepted()["checker"] == driver.digest(), AGAIN
     accept = {id for id, found in marks.items() if found.accepted}
     assert accept == set(accepted()["claims"]), AGAIN
     parts = sum(len(found.accepted) for found in marks.values())
@@ -60,7 +61,23 @@ def test_a_mark_does_not_outlive_what_it_was_computed_from(change, proofs_settle
         del known["gradient.k3-loss"]
     found = mark("gradient.k3-loss", certificate, known)
     assert (found.word, found.accepted, found.whole) == ("stale", (), False)
-    assert found.sentence == "has not been run since part 1 changed"
+    assert found.sentence == "has not been run since it or part 1 changed"
+
+
+def test_a_mark_does_not_outlive_the_checker_that_gave_it(tmp_path, monkeypatch, proofs_settled):
+    """And an installed klsym, which has no sources of the checker beside it, keeps its marks."""
+    shutil.copytree(ROCQ, tmp_path / "rocq")
+    monkeypatch.setattr(driver, "SOURCES", tmp_path / "rocq")
+    known = accepted() | {"checker": driver.digest()}
+    monkeypatch.setattr(stored, "accepted", lambda: known)
+    assert not checker_changed(tmp_path / "rocq") and not checker_changed(tmp_path / "nothing")
+    with (tmp_path / "rocq" / "Rules.v").open("a") as file:
+        file.write("(* a word more *)\n")
+    assert checker_changed.__wrapped__(tmp_path / "rocq")
+    certificate = proofs_settled["gradient.k3-loss"].certificate()
+    for changed, word in ((False, "all"), (True, "stale")):
+        monkeypatch.setattr(stored, "checker_changed", lambda changed=changed: changed)
+        assert mark("gradient.k3-loss", certificate).word == word
 
 
 def test_only_what_rocq_accepted_is_stored(tmp_path, proofs_settled):

@@ -2,12 +2,13 @@
 
     python -m klsym.rocq.accepted FOLDER      # after rocq/check.py FOLDER: store what it accepted
 
-A mark counts for the certificate and the term that it was computed from, and for no other: where either
-has changed since, the part is stale, and said to be so.
+A mark counts for the certificate and the term that it was computed from, and for the checker that gave it:
+where one of them has changed since, the part is stale, and said to be so.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 from collections import Counter
@@ -21,6 +22,7 @@ from klsym.files import write_whole
 from klsym.rocq.export import TERMS, export, terms_of
 
 STORED = Path(__file__).with_name("accepted.json")
+SOURCES = Path(__file__).parents[2] / "rocq"  # of the checker, beside klsym in its repository alone
 NONE = "no certificate"  # what rests on SymPy or on numbers
 CHECKED = "checked.json"  # what rocq/check.py writes: the parts accepted, the digest of the checker
 
@@ -89,7 +91,7 @@ class Mark:
         if self.accepted and not self.whole:
             told = [f"accepts {len(self.accepted)} of {self.parts} {many}"]
         if self.stale:
-            told.append(f"has not been run since {listed(self.stale)} changed")
+            told.append(f"has not been run since it or {listed(self.stale)} changed")
         reasons = dict.fromkeys(reason for _, reason in self.outside)
         why = [
             f"{listed([n for n, r in self.outside if r == reason])} ({reason})"
@@ -139,9 +141,11 @@ def listed(numbers: Sequence[int]) -> str:
 def mark(claim: str, certificate: dict[str, Any], known: Mapping[str, Any] | None = None) -> Mark:
     """How far the checker bears out the certificate that a claim has now.
 
-    known: claim -> what is stored of it, that of this version of klsym if None.
+    known: claim -> what is stored of it; if None that of this version of klsym, for the checker that is here.
     """
-    stored = (accepted()["claims"] if known is None else known).get(claim, {})
+    if known is None:
+        known = {} if checker_changed() else accepted()["claims"]
+    stored = known.get(claim, {})
     exported = export({claim: certificate})
     now = terms_of(exported)[claim]
     good, stale = list[int](), list[int]()
@@ -178,6 +182,13 @@ def accepted() -> dict[str, Any]:
     """What is stored: the digest of the checker, how many wrong versions it refused, the terms accepted."""
     found: dict[str, Any] = json.loads(STORED.read_text(encoding="utf-8"))
     return found
+
+
+@cache
+def checker_changed(sources: Path = SOURCES) -> bool:
+    """Is the checker here another than the one that ran?  Without its sources there is nothing to compare."""
+    texts = [path.read_text(encoding="utf-8") for path in sorted(sources.glob("*.v"))]
+    return bool(texts) and hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16] != accepted()["checker"]
 
 
 def record(folder: Path, target: Path = STORED) -> int:
