@@ -70,11 +70,12 @@ def rewards_of(case: Case) -> tuple[str, ...]:
 
 
 def _calls_of_rewards(text: str) -> tuple[str, ...]:
-    """Functions of R and A alone, such as log(1 + exp(R))."""
+    """Functions of R and A alone, such as log(1 + exp(R)) and R**2*R."""
     found = []
     for node in ast.walk(ast.parse(text, mode="eval")):
         named = {x.id for x in ast.walk(node) if isinstance(x, ast.Name)} - {*PLAIN}
-        if isinstance(node, ast.Call) and named and named <= {"R", "A"}:
+        composed = isinstance(node, ast.Call) or isinstance(getattr(node, "op", None), ast.Mult | ast.Pow)
+        if composed and named and named <= {"R", "A"}:
             found.append(ast.unparse(node))
     return tuple(dict.fromkeys(found))
 

@@ -126,6 +126,15 @@ def test_the_judge_names_nothing_that_its_models_cannot_tell(case: Case) -> None
     assert not list(judged(case, klsym.explain(case.text, **options(case)).to_json()))
 
 
+def test_the_judge_knows_powers_of_a_reward_of_sequences() -> None:
+    """R of a sequence is a sum of rewards, with more than two values: R**3 is none of 1, R and R**2."""
+    case = Case("(R)**2*R", "on-policy", "loss", "sequence")
+    verdict = klsym.explain(case.text, **options(case))
+    assert not complaints(case, verdict)
+    wrong = replace(verdict, value=replace(verdict.value, target="zero", parts={}))
+    assert any("value target" in line for line in complaints(case, wrong))
+
+
 def test_the_judge_is_never_close_to_undecided() -> None:
     """Misfits are rounding or far above it: the bounds of the judge lie in a wide gap."""
     misfits = np.array([fit_gradient(case).misfit for case in cases()])
