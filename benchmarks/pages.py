@@ -60,7 +60,7 @@ WHAT = {
     " densities included (`make attacks`)",
     "soundness": "Random statements in every setting, about half of them false, through engine, kernel,"
     " literal"
-    " oracle and verified checker (`make soundness`)",
+    " oracle and, some of them, verified checker (`make soundness`)",
     "losses": "Random losses over all settings and levels, in the ring, outside it and in batches: what"
     " `explain` prints against a literal oracle that enumerates (`make random-losses`)",
     "clamped losses": "Random losses with clamps, masks and a third policy, of tokens, sequences and"
