@@ -153,8 +153,8 @@ def verified(known: list[Any]) -> Iterator[str]:
     yield (
         f"It accepts {found['accepted']} of {found['parts']} parts, refuses {stored['refused']} wrong"
         f" versions of them,"
-        f" and {stored['headlines']} theorems are restated by hand in plain definitions and derived from"
-        f" its verdict"
+        f" and {stored['headlines']} theorems are stated by hand in plain definitions and follow from"
+        f" its verdict; one of them, the tower rule, from the definitions alone"
         f" (`make rocq`).{outside}\n"
     )
     yield "What it leaves open:\n"
