@@ -149,7 +149,8 @@ class Accumulator:
             total += tiles.sum(axis=2).sum(axis=1) + rest.sum(axis=1)
             for i, j in combinations_with_replacement(range(k), 2):  # few rows: a matrix product is slower
                 products[i, j] += np.vecdot(tiles[i], tiles[j]).sum() + rest[i] @ rest[j]
-        return total, np.triu(products) + np.triu(products, 1).T
+                products[j, i] = products[i, j]
+        return total, products
 
     def _sums_on_device(self, rows: Sequence[Any]) -> tuple[Any, Any]:
         """The same on the device, in float64; only the sums travel to the host.
