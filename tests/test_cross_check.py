@@ -65,7 +65,7 @@ def test_rewards_and_sequences_pass(use: str, sampling: str) -> None:
         verdict = engine.explain(loss, sampling, use, **options)
         found = with_check(verdict, parse(loss)).check
         assert "literal loss" in found["text"] and found["passed"] is True
-        wrong = replace(verdict, coefficient=f"{verdict.coefficient} + k1**2")
+        wrong = replace(verdict, c=f"{verdict.coefficient} + k1**2")
         assert with_check(wrong, parse(loss)).check["passed"] is False
 
 
@@ -77,11 +77,10 @@ def test_what_is_wrong_beyond_a_clamp_alone_is_seen(bound: int, sampling: str) -
     assert with_check(verdict, parsed).check["passed"] is True
     weight = "" if sampling == "on-policy" else "/rho"
     for beyond in (STEP.format(bound), UNDER.format(bound)):
-        for part, text, place in (
-            ("coefficient", beyond + weight, "coefficient"),
-            ("per_sample", beyond, "gradient"),
+        for wrong, place in (
+            (replace(verdict, c=f"{verdict.coefficient} + {beyond}{weight}"), "coefficient"),
+            (replace(verdict, h=f"{verdict.per_sample} + {beyond}"), "gradient"),
         ):
-            wrong = replace(verdict, **{part: f"{getattr(verdict, part)} + {text}"})
             found = with_check(wrong, parsed).check
             assert found["passed"] is False and found["text"].startswith("FAILED")
             assert f"in the {place}" in found["text"], beyond
@@ -90,16 +89,16 @@ def test_what_is_wrong_beyond_a_clamp_alone_is_seen(bound: int, sampling: str) -
 @pytest.mark.parametrize(
     ("loss", "changes"),
     [
-        ("k3", {"coefficient": "-2*r"}),
-        ("k3", {"per_sample": "-r"}),
-        ("k2", {"coefficient": "k1 + lam*k1"}),
-        ("k2", {"coefficient": "k1 + undeclared"}),
+        ("k3", {"c": "-2*r"}),
+        ("k3", {"h": "-r"}),
+        ("k2", {"c": "k1 + lam*k1"}),
+        ("k2", {"c": "k1 + undeclared"}),
         ("k2", {"gradient": Meaning("forward-kl", {"forward-kl": "1"})}),
         ("k2", {"gradient": Meaning("reverse-kl", {"reverse-kl": "2"})}),
-        ("k1", {"coefficient": "k1"}),
-        ("k1*R", {"per_sample": "R + 1/100000"}),
-        (PPO, {"per_sample": "rho*A"}),
-        ("abs(k1)", {"coefficient": "1"}),
+        ("k1", {"c": "k1"}),
+        ("k1*R", {"h": "R + 1/100000"}),
+        (PPO, {"h": "rho*A"}),
+        ("abs(k1)", {"c": "1"}),
     ],
 )
 def test_one_wrong_formula_fails(loss: str, changes: dict[str, Any]) -> None:
@@ -111,18 +110,18 @@ def test_one_wrong_formula_fails(loss: str, changes: dict[str, Any]) -> None:
 TOKENS: dict[str, Any] = {"level": "token"}
 OFF = {"sampling": "off-policy"}
 FIELDS: list[tuple[str, dict[str, Any], dict[str, str]]] = [
-    ("k2", TOKENS, {"per_sample": "k1_past", "coefficient": "k1_now*1001/1000"}),
-    ("k1", {**TOKENS, "aggregate": "mean"}, {"per_sample": "1", "coefficient": "1"}),
-    ("rho*k3", {**TOKENS, **OFF}, {"per_sample": "k1_now", "coefficient": "k1_now"}),
-    ("rho*k3", {**TOKENS, **OFF, "weights": "prefix"}, {"coefficient": "k1_now*s_now"}),
-    ("-rho*R", {**TOKENS, **OFF, "weights": "sequence"}, {"per_sample": "-rho*R*s"}),
-    ("R - lam*k3", {**TOKENS, "use": "reward"}, {"per_sample": "H_now", "coefficient": "R_now*s_now"}),
-    ("A - lam*k1", {**TOKENS, "use": "reward", "credit": "total"}, {"per_sample": "A - lam*k1_now"}),
-    ("k3", {"batch": "leave-one-out"}, {"per_sample": "r_others/(n - 1) - r_self/2", "coefficient": "-2*r"}),
-    ("R - lam*k1", {"batch": "mean", "use": "reward"}, {"coefficient": "R - lam*k1"}),
-    ("rho*k1", {"batch": "mean", "use": "reward", **OFF}, {"coefficient": "(1 - 1/n)*k1"}),
-    ("R - lam*k1", {"batch": "std", "use": "reward"}, {"per_sample": "(R_self - lam*k1_self)/std"}),
-    ("k1/n - R", {"batch": "leave-one-out", "level": "sequence", "use": "reward"}, {"coefficient": "k1 - R"}),
+    ("k2", TOKENS, {"h": "k1_past", "c": "k1_now*1001/1000"}),
+    ("k1", {**TOKENS, "aggregate": "mean"}, {"h": "1", "c": "1"}),
+    ("rho*k3", {**TOKENS, **OFF}, {"h": "k1_now", "c": "k1_now"}),
+    ("rho*k3", {**TOKENS, **OFF, "weights": "prefix"}, {"c": "k1_now*s_now"}),
+    ("-rho*R", {**TOKENS, **OFF, "weights": "sequence"}, {"h": "-rho*R*s"}),
+    ("R - lam*k3", {**TOKENS, "use": "reward"}, {"h": "H_now", "c": "R_now*s_now"}),
+    ("A - lam*k1", {**TOKENS, "use": "reward", "credit": "total"}, {"h": "A - lam*k1_now"}),
+    ("k3", {"batch": "leave-one-out"}, {"h": "r_others/(n - 1) - r_self/2", "c": "-2*r"}),
+    ("R - lam*k1", {"batch": "mean", "use": "reward"}, {"c": "R - lam*k1"}),
+    ("rho*k1", {"batch": "mean", "use": "reward", **OFF}, {"c": "(1 - 1/n)*k1"}),
+    ("R - lam*k1", {"batch": "std", "use": "reward"}, {"h": "(R_self - lam*k1_self)/std"}),
+    ("k1/n - R", {"batch": "leave-one-out", "level": "sequence", "use": "reward"}, {"c": "k1 - R"}),
 ]
 
 
@@ -140,7 +139,7 @@ def test_tokens_and_batches_are_compared_with_the_literal_field(
         change = Meaning("combination", {"reward": f"R + {text}", "reverse-kl": "3"}) if named else None
         lie = replace(verdict, **{part: change if part == "gradient" else text})
         check = with_check(lie, parsed).check
-        place = {"per_sample": "gradient", "gradient": "target"}.get(part, part)
+        place = {"h": "gradient", "c": "coefficient", "gradient": "target"}.get(part, part)
         assert check["passed"] is False and f"(in the {place})" in check["text"], (part, check)
 
 
@@ -184,12 +183,12 @@ def test_what_a_verdict_says_of_h_is_compared_too() -> None:
 @pytest.mark.parametrize("text", ["k1_now + ", "k1_now*s_now + k1_now", "undeclared", "k1_self"])
 def test_formulas_that_cannot_be_read_fail(text: str) -> None:
     verdict = engine.explain("k2", level="token")
-    check = with_check(replace(verdict, coefficient=text), parse("k2")).check
+    check = with_check(replace(verdict, c=text), parse("k2")).check
     assert check["passed"] is False and check["text"].startswith("FAILED")
 
 
 def test_constants_drop() -> None:
-    assert checked("k3", coefficient="1 - r")["passed"] is True
+    assert checked("k3", c="1 - r")["passed"] is True
 
 
 def test_the_hypotheses_are_respected_and_needed() -> None:
@@ -215,7 +214,7 @@ def lying(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def lie(*arguments: Any, **options: Any) -> Verdict:
         verdict = honest(*arguments, **options)
-        return replace(verdict, coefficient=f"2*({verdict.coefficient})")
+        return replace(verdict, c=f"2*({verdict.coefficient})")
 
     monkeypatch.setattr(engine, "explain", lie)
 

@@ -83,8 +83,8 @@ def _tampered(verdict: Any) -> Any:
 
 
 WRONG: dict[str, Callable[[Any], Any]] = {
-    "coefficient": lambda v: replace(v, coefficient=f"{v.coefficient} + k1/1000"),
-    "per_sample": lambda v: replace(v, per_sample=f"{v.per_sample} + 1/1000"),
+    "coefficient": lambda v: replace(v, c=f"{v.coefficient} + k1/1000"),
+    "per_sample": lambda v: replace(v, h=f"{v.per_sample} + 1/1000"),
     "target": _other_target,
     "multiples": lambda v: replace(v, gradient=_scaled(v.gradient)),
     "unbiased": _other_flag,

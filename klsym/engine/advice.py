@@ -20,6 +20,7 @@ from klsym.render import formulas, losses
 from klsym.render.spelling import TEXT
 from klsym.render.told import Told
 from klsym.render.tree import Minus
+from klsym.render.values import names
 from klsym.ring import ONE, ZERO, Exponent, ExpPoly, Monomial
 
 DENSITIES = (log_q, log_p, log_mu, log_old)
@@ -398,7 +399,7 @@ def batch_warnings(verdict: Verdict, facts: Facts) -> tuple[str, ...]:
         )
     if shrinks and {"reward", "reverse-kl"} <= set(verdict.gradient.multiples):
         found.append("the reward and the penalty shrink together; centring one alone shrinks that one alone")
-    if "mean_h" in (verdict.coefficient or ""):
+    if "mean_h" in names(verdict.c):
         found.append(
             "off-policy the score has no mean zero under mu: what is taken off adds E_mu[h] grad KL(mu||q),"
             " for h the coefficient of the score"

@@ -133,7 +133,7 @@ def explain_all_tokens(
         raise UsageError(f"{written.text[:60]!r}: {CENTRED}")
     one = replace(setting, aggregate="sum")
     single = explained(loss, one)
-    target, proofs = ("zero", ()) if single.per_sample == "0" else _target(loss, one)
+    target, proofs = _target(loss, one) if single.pushes else ("zero", ())
     counted = _counted(loss, setting) if target is None and setting.on_policy else None
     target = target if counted is None else "separable"
     any_n = derive(mean_over_i(own(H) * own(s), "q")).equals(expectation(H * s, "q"))
@@ -149,9 +149,8 @@ def explain_all_tokens(
         loss=written.text,
         loss_latex=losses.show(written, LATEX),
         setting=setting,
-        per_sample=f"({single.per_sample}){_score(single)}*n/(T_self + T_others)",
-        coefficient=None,
-        coefficient_latex="",
+        h=f"({single.per_sample}){_score(single)}*n/(T_self + T_others)",
+        c=None,
         gradient=Meaning(target),
         value=Meaning(None),
         value_constant="",
@@ -189,7 +188,7 @@ def _told(target: str | None, on_policy: bool) -> tuple[str, ...]:
 
 
 def _score(single: Verdict) -> str:
-    if single.scores_named[0] or single.per_sample == "0":
+    if single.scores_named[0] or not single.pushes:
         return ""
     return "*s_now" if single.setting.level == "token" else "*s_self"
 

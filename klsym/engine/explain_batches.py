@@ -44,8 +44,9 @@ from klsym.names import LOG_RATIOS, SAMPLE_BASES
 from klsym.render import formulas
 from klsym.render.coefficients import coefficient
 from klsym.render.losses import Written
-from klsym.render.spelling import LATEX, TEXT, Text
-from klsym.render.tree import Minus, Name, Number, negated, product, quotient, total
+from klsym.render.spelling import TEXT
+from klsym.render.tree import Minus, Name, Number, negated, quotient, total
+from klsym.render.values import Times
 from klsym.ring import ONE, ZERO, ExpPoly
 from klsym.unfolding import d_log_q
 
@@ -60,12 +61,12 @@ READINGS = {
 
 @dataclass(frozen=True)
 class Centred:
-    """A centred coefficient: as written, the values given, and the factor that its gradient takes."""
+    """A centred coefficient: as written, the factor of its gradient, h, and what it pushes (text or 0)."""
 
     derivation: Derivation
     scale: Any
     h: ExpPoly
-    per_sample: str
+    pushed: Any
 
 
 def explain_batch(written: Written, setting: Setting) -> Verdict:
@@ -87,7 +88,7 @@ def explain_batch(written: Written, setting: Setting) -> Verdict:
         c = form.coefficient - mean * (-ExpPoly.variable("w")).exp()
         verdict = _one_term(single, Canonical(form.derivation, c, recognise(c)), centred, link)
     facts = facts_of(to_ring(whole.expression), form.per_sample, form.coefficient, setting.on_policy)
-    facts = replace(facts, vanishes=verdict.per_sample == "0")
+    facts = replace(facts, vanishes=not verdict.pushes)
     return replace(verdict, warnings=batch_warnings(verdict, facts))
 
 
@@ -99,15 +100,15 @@ def _centred(form: Canonical, setting: Setting) -> Centred:
     mine, rest = coefficient(to_ring(own(value))), coefficient(to_ring(others(value)))
     if _reading(setting) == "mean":
         centred, scale = own(value) - (own(value) + others(value)) / n, 1 - 1 / n
-        shown = TEXT(total(mine, Minus(quotient(total(mine, rest), Name("n")))))
+        pushed: Any = TEXT(total(mine, Minus(quotient(total(mine, rest), Name("n")))))
     else:
         centred, scale = own(value) - others(value) / m, 1
-        shown = TEXT(total(mine, negated(quotient(rest, total(Name("n"), Minus(Number(1)))))))
+        pushed = TEXT(total(mine, negated(quotient(rest, total(Name("n"), Minus(Number(1)))))))
     if not any(name in SAMPLE_BASES for name in h.names()):
-        shown = "0"  # equal numbers less their mean
+        pushed = ZERO  # equal numbers less their mean
     premises = SIZE if setting.batch == "leave-one-out" else ()
     start = mean_over_i(centred * own(s), under)
-    return Centred(derive(start, given=given, premises=premises), scale, h, shown)
+    return Centred(derive(start, given=given, premises=premises), scale, h, pushed)
 
 
 def _coefficient_of(form: Canonical, setting: Setting) -> ExpPoly:
@@ -137,7 +138,7 @@ def _batched(single: Verdict, centred: Centred, proofs: tuple[Proof, ...]) -> Ve
     """The verdict on one sample, with the theorem of the batch in front."""
     return replace(
         single,
-        per_sample=centred.per_sample,
+        h=centred.pushed,
         trust="kernel",
         hypotheses=(*_readings(single), *hypotheses_of(proofs)),
         steps=Chain(proofs[0]),
@@ -168,11 +169,9 @@ def _one_term(single: Verdict, form: Canonical, centred: Centred, link: tuple[Pr
     right = plain * centred.scale if named is None else named
     proofs: tuple[Proof, ...] = (of_batch(centred.derivation, right),)
     proofs += () if named is not None else (derive(right).is_no_combination(),)
-    text, latex = (_times(centred.scale, form.coefficient, spell) for spell in (TEXT, LATEX))
     verdict = replace(
         _batched(single, centred, (*proofs, *link)),
-        coefficient=text,
-        coefficient_latex=latex,
+        c=_times(scale, form.coefficient),
         gradient=Meaning.of(found),
         model=None if _is_reverse(found) else Search(_witness, centred, right, found.reward),
     )
@@ -190,10 +189,9 @@ def _is_reverse(found: Target) -> bool:
     return found.target == "reverse-kl" or (found.target == "combination" and not found.forward)
 
 
-def _times(scale: Any, c: ExpPoly, spell: Text) -> str:
+def _times(scale: ExpPoly, c: ExpPoly) -> ExpPoly | Times:
     """(1 - 1/n) c."""
-    shown = coefficient(c, spell.positions)
-    return spell(shown if scale == 1 or not c else product(coefficient(to_ring(scale)), shown))
+    return c if scale == ONE or not c else Times(scale, c)
 
 
 def _scaled(found: Target, scale: ExpPoly) -> Target:
@@ -214,18 +212,16 @@ def _biased(single: Verdict, form: Canonical, centred: Centred, link: tuple[Proo
     named = named_gradient(form.found)
     first = Quantity(form.derivation.left) if named is None else named
     objective, moved = _covariances(centred.h) or (None, first + mean * grad(KL("mu", "q")))
-    right = moved * centred.scale
+    right, scale = moved * centred.scale, to_ring(centred.scale)
     target, proofs = _turning(centred.h)
     c = form.coefficient - ExpPoly.variable(MEAN) * (-ExpPoly.variable("w")).exp()
-    text, latex = (_times(centred.scale, c, spell) for spell in (TEXT, LATEX))
     told = (of_batch(centred.derivation, right), *link)  # a refutation on one model assumes nothing of others
     verdict = _batched(single, centred, told)
     return replace(
         verdict,
         proofs=(told[0], *proofs, *told[1:]),
-        coefficient=text,
-        coefficient_latex=latex,
-        gradient=Meaning(target, {}, c * to_ring(centred.scale)),
+        c=_times(scale, c),
+        gradient=Meaning(target, {}, c * scale),
         model=Search(_witness, centred, right, ZERO),
         hypotheses=(f"{MEAN} stands for {mean}", *verdict.hypotheses),
         implied=objective * centred.scale if objective else None,

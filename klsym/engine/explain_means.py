@@ -13,14 +13,13 @@ Along a sequence the h_j are functions of the prefix, which no parameter is: the
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import sympy
 
-from klsym.convert import in_core
+from klsym.convert import in_core, to_sympy
 from klsym.engine import outside
 from klsym.engine.advice import NO_GRADIENT
 from klsym.engine.explain_outside import witness_against_kl
@@ -28,13 +27,15 @@ from klsym.engine.explain_setting import Setting
 from klsym.engine.explain_vocabulary import CONSTANT, attached, simple, start
 from klsym.engine.verdict import Meaning, Step, Verdict
 from klsym.errors import UsageError
-from klsym.language import PARAMETERS, REWARDS, M, log_mu, log_old, log_p, log_q, parameter, rho, s, sg
-from klsym.parser import parse
+from klsym.language import REWARDS, M, log_mu, log_old, log_p, log_q, parameter, rho, s, sg
 from klsym.render import losses
+from klsym.render.coefficients import common_factor
 from klsym.render.losses import Written
 from klsym.render.spelling import LATEX, TEXT, Text
 from klsym.render.told import Told
 from klsym.render.tree import Mean
+from klsym.render.values import names
+from klsym.ring import ExpPoly
 from klsym.sums import OverBatch, OverVocabulary
 
 DRAWN = {log_q, log_p, log_mu, log_old, *REWARDS}
@@ -128,18 +129,17 @@ def explain_means(
         return _as_typed(written, setting, inner, _reading(sampled, found))
     if setting.batch != "none" or loss.atoms(OverBatch):
         raise UsageError(f"{written.text[:60]!r}: {IN_PRODUCT}")
-    coefficient = _read(inner.coefficient, found, loss)
+    c = _written_out(inner.c, found)
     steps, zero = _steps(written, setting, inner), inner.target == "zero"
-    witness = witness_against_kl(coefficient, outside.OPEN, setting, steps[0][1])
+    witness = witness_against_kl(c, outside.OPEN, setting, steps[0][1])
     known = _is_objective(loss, found, setting) and witness is not None
     return replace(
         inner,
         loss=written.text,
         loss_latex=losses.show(written, LATEX),
-        per_sample=losses.show(_per_sample(found, setting, explained, loss), TEXT),
+        h=_pushed(found, setting, explained),
         scores_named=(setting.use == "loss", False),
-        coefficient=losses.show(coefficient, TEXT),
-        coefficient_latex=losses.show(coefficient, LATEX),
+        c=c,
         gradient=inner.gradient if zero else Meaning("separable" if known else None),
         value=Meaning(None),
         shown="" if zero or not known else f"grad {_mean(loss, setting, TEXT)}",
@@ -163,8 +163,8 @@ def _centred(h: Any) -> Any:
 
 def _told(inner: Verdict, found: Held) -> bool:
     """Do the numbers h stand in what is said of the expected gradient?"""
-    said = " ".join([inner.coefficient or "", *inner.gradient.complete.values()])
-    return any(re.search(rf"\b{h}\b", said) for h in found.names)
+    said = (inner.c, inner.gradient.parts, inner.gradient.rest)
+    return not {h.name for h in found.names}.isdisjoint(name for value in said for name in names(value))
 
 
 def _as_typed(written: Written, setting: Setting, inner: Verdict, reading: str) -> Verdict:
@@ -179,10 +179,12 @@ def _as_typed(written: Written, setting: Setting, inner: Verdict, reading: str) 
     )
 
 
-def _read(text: str | None, found: Held, loss: Any) -> Any:
-    """A printed coefficient, the numbers h written as what they are."""
-    free = {x.name for x in (loss.free_symbols | {*found.names}) - DRAWN} - {*PARAMETERS}
-    return parse(text or "0", free).xreplace(found.names)
+def _written_out(value: Any, found: Held) -> Any:
+    """The numbers h written as what they are; what all terms share stays in front."""
+    if isinstance(value, ExpPoly):
+        shared, rest = common_factor(value) or (((), ()), value)
+        value = to_sympy(ExpPoly({shared: 1})) * to_sympy(rest)
+    return value.xreplace(found.names)
 
 
 def _is_objective(loss: Any, found: Held, setting: Setting) -> bool:
@@ -196,14 +198,12 @@ def _mean(loss: Any, setting: Setting, spell: Text) -> str:
     return str(spell(of))
 
 
-def _per_sample(
-    found: Held, setting: Setting, explained: Callable[[Written, Setting], Verdict], loss: Any
-) -> Any:
+def _pushed(found: Held, setting: Setting, explained: Callable[[Written, Setting], Verdict]) -> Any:
     """What an outcome pushes: L(x, h) at its own score, and each exact mean with the scores of all."""
     total = sympy.S.Zero
     if found.still != 0:
-        own = explained(Written(losses.show(found.still, TEXT), found.still), setting).per_sample
-        total += _read(own, found, loss) * (s if setting.use == "loss" else 1)
+        own = explained(Written(losses.show(found.still, TEXT), found.still), setting).h
+        total += _written_out(own, found) * (s if setting.use == "loss" else 1)
     for h, x in found.moving:
         slope = simple(attached(x + sympy.diff(x, log_q)))
         total += h.xreplace(found.names) * (OverVocabulary(slope * s) if slope != 0 else 0)

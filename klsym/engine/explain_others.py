@@ -48,7 +48,6 @@ from klsym.render import formulas, losses
 from klsym.render.losses import Written
 from klsym.render.spelling import LATEX, TEXT
 from klsym.render.told import about
-from klsym.render.values import scored
 from klsym.render.verdict import target_words
 from klsym.ring import ONE, ZERO, ExpPoly
 from klsym.sums import Centred, LeftOut, Normalised, OverBatch
@@ -129,9 +128,8 @@ def explain_others(written: Written, setting: Setting) -> Verdict:
         loss=written.text,
         loss_latex=losses.show(written, LATEX),
         setting=setting,
-        per_sample=scored(per_sample) if {*per_sample} - {"self"} else _of_self(per_sample),
-        coefficient=None if found.products else formulas.element(found.c),
-        coefficient_latex="" if found.products else formulas.element(found.c, LATEX),
+        h=per_sample if {*per_sample} - {"self"} else _of_self(per_sample),
+        c=None if found.products else found.c,
         gradient=found.gradient,
         value=value,
         value_constant=constant,
@@ -317,9 +315,9 @@ def _per_sample(start: Derivation) -> dict[str, ExpPoly]:
     return {slot: c for slot, c in found.items() if c}
 
 
-def _of_self(per_sample: dict[str, ExpPoly]) -> str:
+def _of_self(per_sample: dict[str, ExpPoly]) -> ExpPoly:
     """With its score."""
-    return formulas.element(per_sample["self"] * ExpPoly.variable("s[self]")) if per_sample else "0"
+    return per_sample.get("self", ZERO) * ExpPoly.variable("s[self]")
 
 
 def _value(batch: Batch, setting: Setting, under: str) -> tuple[Meaning, str]:
@@ -371,7 +369,7 @@ def _beside(written: Written, main: Written, rest: Written, setting: Setting) ->
         spread,
         loss=written.text,
         loss_latex=losses.show(written, LATEX),
-        per_sample=f"{spread.per_sample} + {pushes}",
+        h=f"{spread.per_sample} + {pushes}",
         gradient=Meaning(spread.target if gradient else None, {}),
         value=other.value,
         value_constant=other.value_constant,
@@ -421,13 +419,13 @@ def _by_option(written: Written, setting: Setting) -> Verdict:
     of = written.expression
     single = Written(written.text, of.args[0])
     verdict = explain_batch(single, replace(setting, batch=SHORT[type(of)]))
-    per_sample = verdict.per_sample if verdict.per_sample == "0" else f"({verdict.per_sample})*s_self"
+    h = f"({verdict.per_sample})*s_self" if verdict.pushes else ZERO
     latex = losses.show(written, LATEX)
     return replace(
         verdict,
         loss_latex=latex,
         setting=setting,
-        per_sample=per_sample,
+        h=h,
         scores_named=(True, False),
         value=Meaning("zero"),  # what is centred has mean 0
         value_constant="0",

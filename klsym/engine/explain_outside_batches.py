@@ -47,7 +47,7 @@ from klsym.language import (
 from klsym.render import losses
 from klsym.render.cases import lines
 from klsym.render.losses import Written
-from klsym.render.spelling import LATEX, TEXT
+from klsym.render.spelling import LATEX
 from klsym.render.told import GIVEN, Told
 from klsym.statements import Context
 
@@ -93,11 +93,10 @@ def explain_outside_batch(
         loss=written.text,
         loss_latex=losses.show(written, LATEX),
         setting=setting,
-        per_sample=start,
+        h=start,
         per_sample_cases=(),
         bias_cases=(),
-        coefficient=losses.show(c, TEXT),
-        coefficient_latex=losses.show(c, LATEX),
+        c=c,
         coefficient_cases=tuple((on, sympy.expand(centred(x))) for on, x in single.coefficient_cases),
         gradient=Meaning(target, parts, None if named or target is None else c),
         hypotheses=(*_readings(single, setting), *dict.fromkeys((*single.hypotheses, *proof.hypotheses))),

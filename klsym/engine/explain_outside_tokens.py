@@ -151,7 +151,7 @@ def _on_bounds(verdict: Verdict, h: Any) -> Verdict:
     told = _placed(rows, _at_token)
     return replace(
         verdict,
-        per_sample=losses.show(_at_token(h) / over, TEXT),
+        h=_at_token(h) / over,
         per_sample_cases=_placed(told, lambda value: value / over, conditions=False),
         scores_named=(False, verdict.scores_named[1]),
         hypotheses=(*verdict.hypotheses, AT_BOUNDS),
@@ -179,9 +179,8 @@ def _verdict(written: Written, setting: Setting, loss: Any, h: Any) -> Verdict:
         loss=written.text,
         loss_latex=losses.show(written, LATEX),
         setting=setting,
-        per_sample=losses.show(per_sample * over, TEXT),
-        coefficient=losses.show(c, TEXT),
-        coefficient_latex=losses.show(c, LATEX),
+        h=per_sample * over,
+        c=c,
         per_sample_cases=told,
         coefficient_cases=pieces if is_piecewise(c) else (),
         gradient=_meaning(target, c),

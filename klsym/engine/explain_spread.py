@@ -81,9 +81,8 @@ def explain_spread(single: Verdict, h: ExpPoly, reading: str) -> Verdict:
     start = (f"E_{under}[mean_i {COEFFICIENT}*s_self]", LATEX.expectation(under, FIELD_LATEX))
     verdict = replace(
         single,
-        per_sample=COEFFICIENT,
-        coefficient=None,
-        coefficient_latex="",
+        h=COEFFICIENT,
+        c=None,
         gradient=Meaning(None, {}),
         trust="numeric",
         hypotheses=(reading, Told(f"H = {shown} at every sample, std^2 = mean_i (H_i - mean H)^2", GIVEN)),

@@ -45,7 +45,6 @@ from klsym.names import SAMPLE_BASES, parse_name
 from klsym.render import formulas, losses
 from klsym.render.losses import Written
 from klsym.render.spelling import LATEX
-from klsym.render.values import scored
 from klsym.ring import ZERO, ExpPoly
 from klsym.unfolding import written_out
 
@@ -80,9 +79,8 @@ def explain_tokens(written: Written, setting: Setting) -> Verdict:
         loss=written.text,
         loss_latex=losses.show(written, LATEX),
         setting=setting,
-        per_sample=scored(pushes),
-        coefficient=scored(slots),
-        coefficient_latex=scored(slots, LATEX),
+        h=pushes,
+        c=slots,
         gradient=_meaning(answer, found, slots),
         value=value,
         value_constant=value_constant,

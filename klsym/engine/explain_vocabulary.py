@@ -140,7 +140,7 @@ def explain_vocabulary(
         loss=written.text,
         loss_latex=losses.show(written, LATEX),
         setting=setting,
-        per_sample=_per_sample(typed, place, exact, alone),
+        h=_per_sample(typed, place, exact, alone),
         per_sample_cases=alone.per_sample_cases if alone else (),
         scores_named=(True, inner.scores_named[1]),
         hypotheses=(_reading(whole, setting), *inner.hypotheses),
@@ -360,7 +360,7 @@ def _per_sample(typed: Written, setting: Setting, exact: list[Exact], alone: Ver
     if setting.use == "reward":
         return f"{_bracketed(_spoken(typed.expression, setting))}*{score}"
     parts = [text for one in exact for text in _pushes(one, setting, score)]
-    if alone is not None and alone.per_sample != "0":
+    if alone is not None and alone.pushes:
         own = alone.per_sample
         parts.insert(0, own if alone.scores_named[0] else f"({own})*{score}")
     return " + ".join(parts) or "0"

@@ -109,7 +109,7 @@ def _of_one_token(verdict: Verdict) -> Verdict:
     one = [re.sub(r"\b\w+_(past|future)\b", "0", text).replace("_now", "") for text in texts]
     setting = replace(verdict.setting, level="sample", aggregate="sum")
     meaning = replace(verdict.gradient, target=None)
-    return replace(verdict, per_sample=one[0], coefficient=one[1], setting=setting, gradient=meaning)
+    return replace(verdict, h=one[0], c=one[1], setting=setting, gradient=meaning)
 
 
 def _in_ring(loss: Any) -> bool:

@@ -41,7 +41,7 @@ def coefficient(value: ExpPoly, sums: bool = False, *tail: Formula) -> Formula:
     """
     if not value:
         return Number(0)
-    found = _common_factor(value)
+    found = common_factor(value)
     if found:
         common, rest = found
         return _term(*common, 1, sums, (_sum(rest, sums), *tail))
@@ -74,7 +74,7 @@ def _slot_order(name: str) -> tuple[str, int, str]:
     return head + tail.partition("]")[2], SLOT_ORDER.index(slot) if slot in SLOT_ORDER else -1, slot
 
 
-def _common_factor(value: ExpPoly) -> tuple[tuple[Monomial, Exponent], ExpPoly] | None:
+def common_factor(value: ExpPoly) -> tuple[tuple[Monomial, Exponent], ExpPoly] | None:
     """The weights and parameters that every term shares, such as rho in rho*(k1 + 1)."""
     if len(value.terms) < 2:
         return None

@@ -8,15 +8,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from klsym.render import formulas
 from klsym.render.coefficients import coefficient
 from klsym.render.positions import in_slot
 from klsym.render.spelling import LATEX as LATEX
 from klsym.render.spelling import TEXT, Text
-from klsym.render.tree import Minus, total
+from klsym.render.tree import Minus, product, total
 from klsym.ring import ZERO, ExpPoly
+
+
+class Times(NamedTuple):
+    """A product whose factors stay apart in print."""
+
+    scale: ExpPoly
+    of: ExpPoly
 
 
 def shown(value: Any, spell: Text = TEXT) -> str:
@@ -27,9 +34,20 @@ def shown(value: Any, spell: Text = TEXT) -> str:
         return formulas.element(value, spell)
     if isinstance(value, Mapping):
         return scored(value, spell)
+    if isinstance(value, Times):
+        return spell(product(coefficient(value.scale), coefficient(value.of, spell.positions)))
     from klsym.render import losses
 
     return losses.show(value, spell)
+
+
+def names(value: Any) -> set[str]:
+    """The names that stand in a value; text has none."""
+    if isinstance(value, Mapping | Times):
+        return set().union(*map(names, value.values() if isinstance(value, Mapping) else value))
+    if isinstance(value, ExpPoly):
+        return {*value.names()}
+    return {x.name for x in getattr(value, "free_symbols", ())}
 
 
 def scored(slots: Mapping[str, ExpPoly], spell: Text = TEXT) -> str:

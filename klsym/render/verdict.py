@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 from klsym.render import formulas
@@ -11,7 +12,8 @@ from klsym.render.divergences import functional_text, generated_text, generated_
 from klsym.render.effects import effects_lines
 from klsym.render.latex import aligned
 from klsym.render.listing import in_short, listed, model_lines
-from klsym.render.spelling import is_sum
+from klsym.render.spelling import LATEX, is_sum
+from klsym.render.values import shown
 
 TARGETS = {
     "zero": "nothing: the expected gradient is zero",
@@ -43,8 +45,8 @@ class VerdictView:
 
     loss: str
     setting: Any
-    per_sample: str
-    coefficient: str | None
+    h: Any
+    c: Any
     gradient: Any
     value: Any
     value_constant: str
@@ -78,6 +80,20 @@ class VerdictView:
     def objective(self) -> str | None:
         """LaTeX of the implied objective, where it has a name."""
         return None
+
+    @cached_property
+    def per_sample(self) -> str:
+        """h in print."""
+        return shown(self.h)
+
+    @cached_property
+    def coefficient(self) -> str | None:
+        """c in print."""
+        return None if self.c is None else shown(self.c)
+
+    @property
+    def coefficient_latex(self) -> str:
+        return "" if self.c is None else shown(self.c, LATEX)
 
     def unbiased_for(self, name: str) -> bool:
         """Is the value an unbiased estimate of this KL ("reverse-kl" or "forward-kl")?"""
