@@ -31,7 +31,7 @@ from klsym.engine.explain_setting import (
     checked_setting,
 )
 from klsym.engine.explain_slots import names_batches, names_slots, names_vocabulary, of_sequence
-from klsym.engine.explaining import as_written, explained, refuse_taken_names
+from klsym.engine.explaining import as_written, explained, refuse_taken_names, refuse_zero_below
 from klsym.engine.quantities import Quantity, expectation
 from klsym.engine.variances import Estimate, Spread, spread
 from klsym.engine.verdict import Verdict
@@ -220,9 +220,8 @@ UNDECIDED = (
 def _element(written: Written) -> ExpPoly:
     try:
         element = to_ring(written.expression)
-    except NotInRing as error:
-        if "division by zero" in str(error):
-            raise UsageError(f"division by zero in {written.text!r}") from None
+    except NotInRing:
+        refuse_zero_below(written)
         raise
     refuse_unless_moderate(element, written, {"length"})
     return element

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import sympy
 
-from klsym.convert import in_core
+from klsym.convert import in_core, to_ring
 from klsym.engine.explain_samples import explain_sample
 from klsym.engine.explain_setting import Setting
 from klsym.engine.explain_slots import Beyond, names_batches, names_slots, names_vocabulary, of_sequence
@@ -51,8 +52,7 @@ def explained(written: Written, setting: Setting, other_means: bool = True) -> V
         verdict = _explainer(written, setting)(written, setting)
         return verdict if verdict.expansion else replace(verdict, expansion=expansion(written, setting))
     except NotInRing as error:
-        if "division by zero" in str(error):
-            raise UsageError(f"division by zero in {written.text!r}") from None
+        refuse_zero_below(written)
         handed_on = isinstance(error, Beyond) or written.expression.has(Normalised)
         if in_core(written.expression) and not handed_on:
             raise UsageError(f"{written.text[:60]!r} is too large once multiplied out: {error}") from None
@@ -93,6 +93,15 @@ def _explainer(written: Written, setting: Setting) -> Callable[[Written, Setting
 
         return explain_batch
     return explain_sample
+
+
+def refuse_zero_below(written: Written) -> None:
+    """A denominator may be no element of the ring, but not its zero."""
+    for power in written.expression.atoms(sympy.Pow):
+        if power.exp.is_Integer and power.exp < 0:
+            with suppress(NotInRing):
+                if not to_ring(power.base):
+                    raise UsageError(f"division by zero in {written.text!r}") from None
 
 
 def refuse_taken_names(written: Written, setting: Setting) -> None:
