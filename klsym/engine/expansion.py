@@ -260,20 +260,19 @@ def _moment(i: int) -> ExpPoly:
     return ONE if i == 0 else ZERO if i == 1 else ExpPoly.variable(moment_name(i))
 
 
-def _is_moment(name: str) -> bool:
-    return name.startswith("E[")  # no parameter has such a name
+MOMENTS = {moment_name(i): i for i in range(2, MAX_ORDER)}  # no parameter has such a name
 
 
 def _grade(moments: Monomial) -> int:
-    return sum(int(name[len("E[eps^") : -1]) * power for name, power in moments)
+    return sum(MOMENTS[name] * power for name, power in moments)
 
 
 def _by_moments(polynomial: ExpPoly) -> dict[Monomial, ExpPoly]:
     """Products of moments -> their coefficients."""
     found: dict[Monomial, ExpPoly] = {}
     for (monomial, exponent), value in polynomial.terms.items():
-        moments = tuple(item for item in monomial if _is_moment(item[0]))
-        rest = tuple(item for item in monomial if not _is_moment(item[0]))
+        moments = tuple(item for item in monomial if item[0] in MOMENTS)
+        rest = tuple(item for item in monomial if item[0] not in MOMENTS)
         found[moments] = found.get(moments, ZERO) + ExpPoly({(rest, exponent): value})
     return {moments: coefficient for moments, coefficient in found.items() if coefficient}
 
@@ -301,8 +300,8 @@ def _sympy_term(moments: Monomial, coefficient: ExpPoly) -> Any:
 
 def _latex_term(term: Any) -> str:
     names = {s: LATEX_NAMES[s.name] for s in term.free_symbols if s.name in LATEX_NAMES}
-    moments = (s for s in term.free_symbols if _is_moment(s.name))
-    names |= {s: LATEX.expectation("q", rf"\varepsilon^{{{s.name[6:-1]}}}") for s in moments}
+    moments = (s for s in term.free_symbols if s.name in MOMENTS)
+    names |= {s: LATEX.expectation("q", rf"\varepsilon^{{{MOMENTS[s.name]}}}") for s in moments}
     return str(sympy.latex(term, symbol_names=names))
 
 
