@@ -119,7 +119,8 @@ def wrong_reason(one: Any, found: RecommendationView) -> str:
 
 
 def _is_formula(one: Any) -> bool:
-    return not value_line(one.verdict).startswith(("not", "unbiased", "open"))
+    named = any(one.verdict.unbiased_for(name) for name in ("reverse-kl", "forward-kl"))
+    return not named and one.verdict.value.target not in ("f-divergence", "separable", None)
 
 
 def _options(choice: Any) -> str:

@@ -13,7 +13,7 @@ from klsym.render.effects import effects_lines
 from klsym.render.latex import aligned
 from klsym.render.listing import in_short, listed, model_lines
 from klsym.render.spelling import LATEX, is_sum
-from klsym.render.values import shown
+from klsym.render.values import names, shown
 
 TARGETS = {
     "zero": "nothing: the expected gradient is zero",
@@ -284,7 +284,7 @@ def _over_weights(verdict: VerdictView) -> str:
     """c of tokens from h of the cases: h, over the weights that bring what is drawn from q to mu."""
     if verdict.setting.on_policy:
         return "h"
-    beyond = "*rho_future" if "rho_future" in (verdict.coefficient or "") else ""
+    beyond = "*rho_future" if "log_mu[future]" in names(verdict.c) else ""
     return f"h/(rho_past*rho_now{beyond})"
 
 
