@@ -20,7 +20,12 @@ from klsym.ring import ZERO, ExpPoly
 
 
 class Times(NamedTuple):
-    """A product whose factors stay apart in print."""
+    """A product whose factors stay apart in print.
+
+    >>> n = ExpPoly.variable("n")
+    >>> shown(Times(1 - n.inverse(), ExpPoly.variable("k1") - n))
+    '(1 - 1/n)*(k1 - n)'
+    """
 
     scale: ExpPoly
     of: ExpPoly
@@ -42,7 +47,12 @@ def shown(value: Any, spell: Text = TEXT) -> str:
 
 
 def names(value: Any) -> set[str]:
-    """The names that stand in a value; text has none."""
+    """The names that stand in a value; text has none.
+
+    >>> h = ExpPoly.variable("h1")
+    >>> sorted(names(Times(h + 1, ExpPoly.variable("k1")))), names({"now": h}), names("h1")
+    (['h1', 'k1'], {'h1'}, set())
+    """
     if isinstance(value, Mapping | Times):
         return set().union(*map(names, value.values() if isinstance(value, Mapping) else value))
     if isinstance(value, ExpPoly):
