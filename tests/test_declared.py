@@ -12,6 +12,7 @@ import random_losses
 import klsym
 from klsym.language import ATOMS
 from klsym.parser import FUNCTIONS, OF_DENSITIES
+from klsym.render.declared import SIGN
 from klsym.render.told import Told, about
 from klsym.tables.trainers import Trainer, trainers
 
@@ -75,3 +76,9 @@ def test_what_a_sentence_is_about_decides() -> None:
     assert "heavy_tail" in map(about, verdict.warnings)
     told = klsym.explain("rho", "off-policy").warnings
     assert "zero_gradient" in map(about, told) and all(isinstance(line, Told) for line in told)
+
+
+def test_a_sign_that_is_written_out_is_declared() -> None:
+    assert klsym.explain("abs(k1)").to_json()["names"] == SIGN
+    assert klsym.explain("full(abs(k1))").to_json()["names"].keys() == {"full", *SIGN}
+    assert not klsym.explain("k3").to_json()["names"]

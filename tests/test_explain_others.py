@@ -131,7 +131,7 @@ def test_what_the_names_of_a_batch_stand_for_is_declared() -> None:
 
 # ---------------------------------------------------------------------------- refusals
 REFUSED: list[tuple[str, dict[str, str], str]] = [
-    ("loo(k3)", {}, "is differentiated here, and is no sum of k1, log q, R and constants: put sg"),
+    ("loo(k3)", {}, "is differentiated here, and is no sum of k1, log q, R and constants: not handled; sg"),
     ("loo(k1)", {"level": "token"}, "choose level sequence or sample"),
     ("loo(k1)", {"batch": "mean"}, "says itself what is centred; leave batch out"),
     ("loo(loo(k1))", {}, "loo(..) inside loo(..)"),

@@ -19,13 +19,15 @@ import loss_oracle as oracle
 import numpy as np
 import piecewise_losses as losses
 import pytest
+import sympy
 from loss_judge import NUMERIC, complaints
 from random_losses import Case
 
 import klsym
+from klsym.engine import outside
 from klsym.engine.piecewise import MAX_NESTED
 from klsym.engine.slopes import assumed_positive, conventions
-from klsym.language import clip, k1
+from klsym.language import clip, k1, log_p, log_q
 from klsym.parser import parse
 
 CASES = losses.cases(seed=5, count=18)
@@ -416,3 +418,11 @@ def test_a_value_without_a_name_adds_up(loss: str, options: dict[str, str], cons
             for weight, text in ((models.mu, loss), (models.q, parts))
         )
         assert np.abs(exact - stated).max() < 1e-9
+
+
+def test_a_number_has_a_largest_exponential() -> None:
+    """exp(x) takes as many bits as x has: values of a tower of them are not asked for."""
+    tower = parse("exp(exp(exp(exp(k1))))")
+    at = {log_q: sympy.Integer(0), log_p: sympy.Integer(-2)}
+    assert outside.number(tower, at) is None  # exp(exp(1618))
+    assert outside.number(tower.args[0], at) > outside.LARGEST

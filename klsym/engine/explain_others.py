@@ -53,7 +53,10 @@ from klsym.ring import ONE, ZERO, ExpPoly
 from klsym.sums import Centred, LeftOut, Normalised, OverBatch
 from klsym.unfolding import d_log_q
 
-MOVES = "is differentiated here, and is no sum of k1, log q, R and constants: put sg(..) around it"
+MOVES = (
+    "is differentiated here, and is no sum of k1, log q, R and constants: not handled; sg(..) around it makes"
+    " it another loss, which is"
+)
 TWO = "two different functions of a batch that are no sums of k1, log q, R and constants are not handled"
 SCALED = (
     "large n (a limit): normalised(h) weighs h by 1/sd(h) and what is added to it by 1, so that against h it"

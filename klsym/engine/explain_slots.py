@@ -36,8 +36,8 @@ OF_MANY_RATIOS = (
     "would be a sum of ratios, one for each token: the ratio of them all is exp({name}(log ratio))"
 )
 MOVES = (
-    "is no sum of k1, log q, R and constants, and it is differentiated here: put sg(..) around it, or write"
-    " the loss of each token and leave out the sum"
+    "is no sum of k1, log q, R and constants, and it is differentiated here: write the loss of each token and"
+    " leave out the sum, or put sg(..) around it, which is another loss"
 )
 TWO_SUMS = (
     "two different sums over tokens that are none of k1, log q, R and constants are not handled together"

@@ -80,7 +80,7 @@ BESIDE = (
 INSIDE = (
     "the mean over the next token alone: sums, T and A, which is of the whole sequence, do not stand in it"
 )
-MOVES = "is a sum over other tokens that is differentiated: put sg(..) around it"
+MOVES = "is a sum over other tokens that is differentiated: put sg(..) around it, which is another loss"
 SAMPLER = "multiplies scores, and samples come from mu: write rho in front"
 UNTOLD = (
     "the score of a token meets full(..) of that token or of earlier ones, known before it is drawn: this"

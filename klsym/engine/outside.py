@@ -49,6 +49,7 @@ DIGITS = 40
 BISECTIONS = 40
 _unfolded = lru_cache(maxsize=1024)(unfold)  # one expression has values at many places
 TINY = mpmath.mpf(10) ** -18
+LARGEST = sympy.Integer(10) ** 300  # of what stands in exp: exp(x) takes as many bits of precision as x has
 NOTHING = sympy.Integer(0)
 BASIS = (k1, -r, R, A, sympy.Integer(1))  # reverse KL, forward KL, rewards, the constant that drops
 # log q, log p, log mu, log old at which smooth coefficients are compared
@@ -357,13 +358,23 @@ def _least_squares(rows: list[tuple[list[Any], Any]]) -> list[Any] | None:
 
 
 def number(expression: Any, at: dict[Any, Any]) -> Any | None:
-    """The real value of an expression to DIGITS digits, or None where it has none."""
+    """The real value of an expression to DIGITS digits; None where it has none, or holds exp of more than
+    LARGEST."""
     try:
+        if any(abs(sympy.N(x.xreplace(at))) > LARGEST for x in _nested(expression)):
+            return None
         value = sympy.N(_unfolded(expression).xreplace(at), DIGITS)
     except (ValueError, TypeError):  # such as a comparison with infinity
         return None
     known = value._mpf_ if value.is_Float else int(value) if value.is_Integer else None
     return None if known is None else mpmath.mpf(known)
+
+
+@lru_cache(maxsize=1024)
+def _nested(expression: Any) -> tuple[Any, ...]:
+    """What holds exponentials and stands in one, the innermost first."""
+    inside = (e.args[0] for e in _unfolded(expression).atoms(sympy.exp))
+    return tuple(sorted((x for x in inside if x.has(sympy.exp)), key=sympy.count_ops))
 
 
 def has_values(c: Any) -> bool:

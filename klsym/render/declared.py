@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from klsym.render.told import GIVEN, about
 
@@ -34,16 +34,18 @@ MEANINGS = {
 VOCABULARY = {
     "full": "full(x) is the sum of q(y)*x over all next tokens or outcomes y; s in it is the score of y",
 }
+SIGN = {"x/max(abs(x), 1e-300)": "the sign of x: x/abs(x), and 0 at x = 0"}  # the grammar has no other
 REWARDS = ("R", "A", "M")
 ANY = "any quantity that is free of theta, in a theorem that holds for all"
 LENGTH = "the random length of a sequence"
 
 
 def declared(
-    texts: Iterable[str], hypotheses: Sequence[str] = (), level: str = "token", loss: str | None = None
+    texts: Sequence[str], hypotheses: Sequence[str] = (), level: str = "token", loss: str | None = None
 ) -> dict[str, str]:
     """Each name with its meaning; what H is stands in a hypothesis.
 
+    A sign that is written out is declared as well.
     level: sample, where n is a parameter like others, or token, sequence or batch.
     loss: what was typed; a reward that it has not is one of a theorem.
     """
@@ -54,7 +56,8 @@ def declared(
         meaning = ANY if name in REWARDS and name not in own else _meaning(name, level)
         if meaning:
             found[name] = f"{meaning}; {given}" if given and name.split("_")[0] == "H" else meaning
-    return dict(sorted(found.items()))
+    signs = SIGN if any("1e-300" in text for text in texts) else {}
+    return dict(sorted((found | signs).items()))
 
 
 def _meaning(name: str, level: str) -> str:
