@@ -98,7 +98,7 @@ def test_the_check_knows_prefixes() -> None:
 @pytest.mark.parametrize(
     ("loss", "options", "words"),
     [
-        ("min(future(k3), 1)", {"level": "token"}, "is differentiated here: put sg"),
+        ("min(future(k3), 1)", {"level": "token"}, "is differentiated here: write the loss of each token"),
         ("clip(normalised(R - k1), 0, 1)", {}, "of what is differentiated stands inside a clamp"),
         ("min(others(k3), 1)", {}, "is differentiated here"),
     ],

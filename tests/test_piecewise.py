@@ -70,8 +70,8 @@ WRONG = {"half a slope": "({})/2 + k1/5", "no kink": "2*({}) + k1/5"}
 def test_a_wrong_slope_is_complained_about(text: str, wrong: str) -> None:
     case = Case(text, "on-policy", "loss")
     verdict = verdict_of(case)
-    for field in ("coefficient", "per_sample"):
-        changed = replace(verdict, **{field: WRONG[wrong].format(getattr(verdict, field))})
+    for field, held in {"coefficient": "c", "per_sample": "h"}.items():
+        changed = replace(verdict, **{held: WRONG[wrong].format(getattr(verdict, field))})
         assert any(field in line for line in complaints(case, changed, NUMERIC))
 
 
