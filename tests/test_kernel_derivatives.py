@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import pytest
 from drafts import ONE, V, beta, k1, lam, number, r, sg, w
 
-from klsym.kernel.derivatives import LOG_DENSITY, POWERS, attach, drawn, in_slot, sample_part
+from klsym.kernel.derivatives import LOG_DENSITY, POWERS, attach, drawn, in_slot, power_of, sample_part
 from klsym.kernel.means import log_derivative
 from klsym.ring import ExpPoly
 from klsym.statements import Context, Gradient, Mean, Side
@@ -60,3 +62,21 @@ def test_an_attached_copy_is_the_value():
 def test_the_factor_that_changes_from_sample_to_sample(term: ExpPoly, expected: ExpPoly):
     [key] = term.terms
     assert sample_part(*key, CONTEXT) == expected
+
+
+@pytest.mark.parametrize(
+    ("exponent", "power"),
+    [
+        (k1 * 2 + beta + 1, 2),
+        (number(1), 0),
+        (beta * lam, 0),
+        (w * Fraction(1, 2) - k1, Fraction(-1, 2)),
+        (k1 * k1, None),
+        (beta * k1, None),
+        (V("R"), None),
+    ],
+)
+def test_the_power_of_a_density(exponent: ExpPoly, power: Fraction | None):
+    """exp(2 k1 + beta + 1) holds q^2: constants hold none, and what is no power of q has no number."""
+    [(_, held)] = exponent.exp().terms
+    assert power_of("q", "x", held, CONTEXT) == power
