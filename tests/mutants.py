@@ -298,7 +298,7 @@ class Search:
         self.by_line: dict[tuple[str, int], set[str]] = {}
         self.tests: dict[str, Any] = {}
         self.left_out: list[str] = []
-        self.began = time.monotonic()
+        self.began = time.monotonic() - kept.get("seconds", {}).get(copy.base_digest, 0)  # of all runs
         self.names: list[str] = []
 
     def cover(self, jobs: int) -> None:
@@ -355,9 +355,15 @@ class Search:
         key = self.copy.keys.get(by.partition("::")[0], "") if by else self.copy.key
         self.results[mutant.key] = {"by": by, "key": key}
 
+    @property
+    def seconds(self) -> dict[str, float]:
+        """The digest of the base -> the time of all runs on it."""
+        return {self.copy.base_digest: time.monotonic() - self.began}
+
     def save(self) -> None:
         self.file.parent.mkdir(exist_ok=True)
-        self.file.write_text(json.dumps({"coverage": self.coverage, "results": self.results}))
+        kept = {"coverage": self.coverage, "results": self.results, "seconds": self.seconds}
+        self.file.write_text(json.dumps(kept))
 
     def run(self, mutants: list[Mutant], jobs: int) -> None:
         todo = [(mutant, self.tests_for(mutant)) for mutant in mutants if not self.known(mutant)]
@@ -411,7 +417,8 @@ def report(numbered: list[tuple[int, Mutant]], mutants: list[Mutant], search: Se
     print(f"{len(numbered)} mutants, {len(alive)} alive, {len(equivalent)} equivalent")
     if len(numbered) == len(mutants):
         counts = {"mutants": len(numbered), "alive": len(alive), "equivalent": len(equivalent)}
-        campaigns.record("mutants", counts, 0, time.monotonic() - search.began, search.copy.base_digest)
+        [(base, seconds)] = search.seconds.items()
+        campaigns.record("mutants", counts, 0, seconds, base)
     return 1 if alive or stale or search.left_out else 0
 
 
