@@ -23,6 +23,8 @@ from klsym.errors import UsageError
 from klsym.kernel import check, read
 from klsym.numeric.cross_check import with_check
 from klsym.parser import parse
+from klsym.render.spelling import LATEX
+from klsym.render.values import names, shown
 
 OFF = {"sampling": "off-policy"}
 REWARD = {"use": "reward"}
@@ -151,6 +153,34 @@ def test_the_cross_check_agrees(loss: str, options: dict[str, str], h: str, targ
 )  # fmt: skip
 def test_per_sample(loss: str, options: dict[str, str], per_sample: str) -> None:
     assert ask(loss, options).per_sample == per_sample
+
+
+H_I = r"H_i - \tfrac{1}{n}\,\left(H_i + \sum_{j\ne i} H_j\right)"
+OF_BATCH = ("H[self]", "H[others]", "n")
+MADE = [
+    ("k3", {"batch": "leave-one-out"}, r"H_i - \tfrac{1}{n - 1} \sum_{j\ne i} H_j", {*OF_BATCH}),
+    ("abs(k1)", {"batch": "mean"}, H_I, {*OF_BATCH}),
+    ("R", {**REWARD, "batch": "std"}, rf"\frac{{{H_I}}}{{\mathit{{std}}}}", {*OF_BATCH, "std"}),
+    ("k3", {"level": "token", "aggregate": "batch"}, r"\frac{(1 - r_t)\,s_t\,n}{T_i + \sum_{j\ne i} T_j}",
+     {"k1[now]", "s[now]", "n", "length[self]", "length[others]"}),
+    ("normalised(R) - beta*k1", REWARD, None, {*OF_BATCH, "std", "beta", "k1[self]", "s[self]"}),
+    ("full(k1) + abs(k1)", {}, None, {"log_q", "log_p", "s"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("loss", "options", "latex", "named"), MADE, ids=labelled)
+def test_h_is_a_value(loss: str, options: dict[str, str], latex: str | None, named: set[str]) -> None:
+    """It can be printed in LaTeX, and says what it is made of."""
+    verdict = ask(loss, options)
+    assert not isinstance(verdict.h, str) and not isinstance(verdict.c, str)
+    assert names(verdict.h) == named
+    assert latex is None or shown(verdict.h, LATEX) == latex
+
+
+def test_a_verdict_without_steps_has_no_latex() -> None:
+    verdict = ask("normalised(R) - beta*k1", REWARD)
+    assert not verdict.steps and verdict._repr_latex_() is None
+    assert "$$" in (ask("k1", {**REWARD, "batch": "mean"})._repr_latex_() or "")
 
 
 def test_h_is_given_where_it_is_not_linear() -> None:

@@ -24,6 +24,7 @@ import sympy
 from sympy import Rational
 
 from klsym.abbreviations import Indexed, Side
+from klsym.convert import to_ring
 from klsym.engine import slopes
 from klsym.engine.advice import OF_DESCENT
 from klsym.engine.derivation import Derivation, Proof, derive
@@ -62,6 +63,8 @@ from klsym.render import losses
 from klsym.render.losses import Written
 from klsym.render.spelling import LATEX, TEXT
 from klsym.render.told import about
+from klsym.render.tree import Formula, product, quotient
+from klsym.render.values import Made, bracketed, scored
 from klsym.render.verdict import target_words
 from klsym.ring import ONE, ExpPoly
 from klsym.statements import Context
@@ -149,7 +152,7 @@ def explain_all_tokens(
         loss=written.text,
         loss_latex=losses.show(written, LATEX),
         setting=setting,
-        h=f"({single.per_sample}){_score(single)}*n/(T_self + T_others)",
+        h=Made(_over_tokens, (_pushed(single), to_ring(n), to_ring(own(length) + others(length)))),
         c=None,
         gradient=Meaning(target),
         value=Meaning(None),
@@ -187,10 +190,15 @@ def _told(target: str | None, on_policy: bool) -> tuple[str, ...]:
     return (found[target],) if target in found else ()
 
 
-def _score(single: Verdict) -> str:
+def _pushed(single: Verdict) -> Made:
+    """h, with its scores."""
     if single.scores_named[0] or not single.pushes:
-        return ""
-    return "*s_now" if single.setting.level == "token" else "*s_self"
+        return Made(bracketed, (single.h,))
+    return scored(single.h, (now if single.setting.level == "token" else own)(s))
+
+
+def _over_tokens(pushed: Formula, number: Formula, tokens: Formula) -> Formula:
+    return quotient(product(pushed, number), tokens)
 
 
 def _counted(loss: Any, setting: Setting) -> Any | None:

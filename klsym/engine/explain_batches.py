@@ -44,9 +44,8 @@ from klsym.names import LOG_RATIOS, SAMPLE_BASES
 from klsym.render import formulas
 from klsym.render.coefficients import coefficient
 from klsym.render.losses import Written
-from klsym.render.spelling import TEXT
-from klsym.render.tree import Minus, Name, Number, negated, quotient, total
-from klsym.render.values import Times
+from klsym.render.tree import product
+from klsym.render.values import Made, less_mean, less_others
 from klsym.ring import ONE, ZERO, ExpPoly
 from klsym.unfolding import d_log_q
 
@@ -61,12 +60,12 @@ READINGS = {
 
 @dataclass(frozen=True)
 class Centred:
-    """A centred coefficient: as written, the factor of its gradient, h, and what it pushes (text or 0)."""
+    """A centred coefficient: as written, the factor of its gradient, h, and what it pushes."""
 
     derivation: Derivation
     scale: Any
     h: ExpPoly
-    pushed: Any
+    pushed: Made | ExpPoly
 
 
 def explain_batch(written: Written, setting: Setting) -> Verdict:
@@ -97,13 +96,14 @@ def _centred(form: Canonical, setting: Setting) -> Centred:
     linear = _is_linear(h)
     value = to_sympy(h) if linear else H
     given = {} if linear else {"H": to_sympy(h)}
-    mine, rest = coefficient(to_ring(own(value))), coefficient(to_ring(others(value)))
+    parts = to_ring(own(value)), to_ring(others(value))
+    pushed: Made | ExpPoly
     if _reading(setting) == "mean":
         centred, scale = own(value) - (own(value) + others(value)) / n, 1 - 1 / n
-        pushed: Any = TEXT(total(mine, Minus(quotient(total(mine, rest), Name("n")))))
+        pushed = less_mean(*parts)
     else:
         centred, scale = own(value) - others(value) / m, 1
-        pushed = TEXT(total(mine, negated(quotient(rest, total(Name("n"), Minus(Number(1)))))))
+        pushed = less_others(*parts)
     if not any(name in SAMPLE_BASES for name in h.names()):
         pushed = ZERO  # equal numbers less their mean
     premises = SIZE if setting.batch == "leave-one-out" else ()
@@ -189,9 +189,9 @@ def _is_reverse(found: Target) -> bool:
     return found.target == "reverse-kl" or (found.target == "combination" and not found.forward)
 
 
-def _times(scale: ExpPoly, c: ExpPoly) -> ExpPoly | Times:
+def _times(scale: ExpPoly, c: ExpPoly) -> ExpPoly | Made:
     """(1 - 1/n) c."""
-    return c if scale == ONE or not c else Times(scale, c)
+    return c if scale == ONE or not c else Made(product, (scale, c))
 
 
 def _scaled(found: Target, scale: ExpPoly) -> Target:

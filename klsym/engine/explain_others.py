@@ -48,6 +48,8 @@ from klsym.render import formulas, losses
 from klsym.render.losses import Written
 from klsym.render.spelling import LATEX, TEXT
 from klsym.render.told import about
+from klsym.render.tree import total
+from klsym.render.values import Made, scored
 from klsym.render.verdict import target_words
 from klsym.ring import ONE, ZERO, ExpPoly
 from klsym.sums import Centred, LeftOut, Normalised, OverBatch
@@ -366,13 +368,13 @@ def _beside(written: Written, main: Written, rest: Written, setting: Setting) ->
     explained = explain_others if rest.expression.atoms(OverBatch) else explain_sample
     other = explained(rest, setting)
     gradient = other.target not in ("none", None)
-    pushes = other.per_sample if other.scores_named[0] else f"({_own(rest.expression, setting)})*s_self"
+    pushes = other.h if other.scores_named[0] else scored(_own(rest.expression, setting), own(s))
     said = [line for line in other.warnings if about(line) not in OF_LOSS]
     return replace(
         spread,
         loss=written.text,
         loss_latex=losses.show(written, LATEX),
-        h=f"{spread.per_sample} + {pushes}",
+        h=Made(total, (spread.h, pushes)),
         gradient=Meaning(spread.target if gradient else None, {}),
         value=other.value,
         value_constant=other.value_constant,
@@ -402,10 +404,10 @@ def _recurrence(main: Written, other: Verdict) -> tuple[str, ...]:
     return (said.format(beta=losses.show(beta, TEXT), step=step),)
 
 
-def _own(rest: Any, setting: Setting) -> str:
+def _own(rest: Any, setting: Setting) -> ExpPoly:
     """What a detached reward is at sample i."""
     element = to_ring(rest.replace(lambda e: isinstance(e, sg), lambda e: e.args[0]))
-    return formulas.element(to_ring(own(to_sympy(at_policy(element) if setting.on_policy else element))))
+    return to_ring(own(to_sympy(at_policy(element) if setting.on_policy else element)))
 
 
 def _adds(rest: Written, other: Verdict, gradient: bool) -> str:
@@ -422,7 +424,7 @@ def _by_option(written: Written, setting: Setting) -> Verdict:
     of = written.expression
     single = Written(written.text, of.args[0])
     verdict = explain_batch(single, replace(setting, batch=SHORT[type(of)]))
-    h = f"({verdict.per_sample})*s_self" if verdict.pushes else ZERO
+    h = scored(verdict.h, own(s)) if verdict.pushes else ZERO
     latex = losses.show(written, LATEX)
     return replace(
         verdict,

@@ -16,6 +16,7 @@ from typing import Any
 import mpmath
 import sympy
 
+from klsym.convert import to_ring
 from klsym.engine import outside
 from klsym.engine.advice import batch_warnings, facts_outside
 from klsym.engine.derivation import Proof, derive
@@ -49,6 +50,7 @@ from klsym.render.cases import lines
 from klsym.render.losses import Written
 from klsym.render.spelling import LATEX
 from klsym.render.told import GIVEN, Told
+from klsym.render.values import Made, less_mean, less_others
 from klsym.statements import Context
 
 STEPS = (sympy.Rational(1, 10**12), sympy.Rational(1, 10**14))  # along log q, for slopes of h in forty digits
@@ -87,13 +89,13 @@ def explain_outside_batch(
     c = centred(named_part(single.gradient.parts) if named else outside.under_q(part.h, setting.on_policy))
     c = sympy.S.Zero if target == "zero" else c
     parts = {name: scale * value for name, value in single.gradient.parts.items()} if named else {}
-    proof, start = _identity(setting)
+    proof, pushed = _identity(setting)
     verdict = replace(
         single,
         loss=written.text,
         loss_latex=losses.show(written, LATEX),
         setting=setting,
-        h=start,
+        h=pushed,
         per_sample_cases=(),
         bias_cases=(),
         c=c,
@@ -115,16 +117,16 @@ def named_part(parts: Any) -> Any:
     return sum((value * of[name] for name, value in parts.items()), start=sympy.S.Zero)
 
 
-def _identity(setting: Setting) -> tuple[Proof, str]:
-    """What centring does to any H, and the centred H in text."""
+def _identity(setting: Setting) -> tuple[Proof, Made]:
+    """What centring does to any H, and the centred H."""
     under, scored = ("q", expectation(H * s, "q")) if setting.on_policy else ("mu", _covariance())
     if setting.batch == "mean":
         left, right = own(H) - (own(H) + others(H)) / n, scored * (1 - 1 / n)
         start = derive(mean_over_i(left * own(s), under))
         proof = start.equals(right) if setting.on_policy else start.equals(right, evaluate=True)
-        return proof, "H_self - (H_self + H_others)/n"
+        return proof, less_mean(to_ring(own(H)), to_ring(others(H)))
     start = derive(mean_over_i((own(H) - others(H) / m) * own(s), under), premises=SIZE)
-    return start.equals(scored, using=[(0, None)]), "H_self - H_others/(n - 1)"
+    return start.equals(scored, using=[(0, None)]), less_others(to_ring(own(H)), to_ring(others(H)))
 
 
 def _covariance() -> Quantity:

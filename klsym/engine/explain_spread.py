@@ -37,17 +37,20 @@ from klsym.engine.verdict import Meaning, Verdict
 from klsym.engine.witness import models
 from klsym.errors import ProofError
 from klsym.kernel.models import Model, enclose
-from klsym.language import A, R, log_q, now, others, own, parameter, s
+from klsym.language import A, H, R, log_q, now, others, own, parameter, s
 from klsym.names import SAMPLE_BASES
 from klsym.render import formulas, losses
 from klsym.render.spelling import LATEX, TEXT, Text
 from klsym.render.told import GIVEN, Told
+from klsym.render.tree import quotient
+from klsym.render.values import Made, less_mean, shown
 from klsym.ring import ExpPoly
 from klsym.sums import Normalised
 from klsym.unfolding import d_log_q, written_out
 
 n = parameter("n")
-COEFFICIENT = "(H_self - (H_self + H_others)/n)/std"
+PUSHED = Made(quotient, (less_mean(to_ring(own(H)), to_ring(others(H))), parameter("std")))
+COEFFICIENT = shown(PUSHED)
 FIELD_LATEX = r"\tfrac1n\sum_i \frac{H_i - \frac1n\sum_j H_j}{\mathrm{std}}\,s_i"
 MEAN_LATEX = r"\tfrac1n\sum_i \frac{H_i - \frac1n\sum_j H_j}{\mathrm{std}}\,\log q_i"
 LOST = Told(
@@ -77,15 +80,15 @@ APART = "the signs leave a curl: R and R**2 have means that move apart, where R 
 def explain_spread(single: Verdict, h: ExpPoly, reading: str) -> Verdict:
     """The verdict for coefficients h that are no constants; `single` is that on one sample."""
     under = "q" if single.setting.on_policy else "mu"
-    shown, (half, square) = formulas.element(h), _at_two()
+    half, square = _at_two()
     start = (f"E_{under}[mean_i {COEFFICIENT}*s_self]", LATEX.expectation(under, FIELD_LATEX))
     verdict = replace(
         single,
-        h=COEFFICIENT,
+        h=PUSHED,
         c=None,
         gradient=Meaning(None, {}),
         trust="numeric",
-        hypotheses=(reading, Told(f"H = {shown} at every sample, std^2 = mean_i (H_i - mean H)^2", GIVEN)),
+        hypotheses=(reading, Told(f"H = {shown(h)} at every sample, std^2 = mean_i (H_i - mean H)^2", GIVEN)),
         steps=(("", *start),),
         proofs=(half, square),
         model=None,

@@ -54,8 +54,8 @@ from klsym.render.losses import Written
 from klsym.render.positions import in_slot
 from klsym.render.spelling import LATEX, TEXT, Text
 from klsym.render.told import Told, about
-from klsym.render.tree import Call, Gradient, Mean, Over, product
-from klsym.render.values import scored
+from klsym.render.tree import Call, Formula, Gradient, Mean, Over, product, total
+from klsym.render.values import Made, bracketed, scored
 from klsym.ring import ZERO
 from klsym.sums import After, Before, Here, OverBatch, OverVocabulary, Summed, Whole
 
@@ -354,35 +354,38 @@ def _moves(e: Any) -> bool:
 
 
 # ---------------------------------------------------------------------------- what it says of itself
-def _per_sample(typed: Written, setting: Setting, exact: list[Exact], alone: Verdict | None) -> str:
+def _per_sample(typed: Written, setting: Setting, exact: list[Exact], alone: Verdict | None) -> Any:
     """What a token pushes: the rest at its own score, and each sum with the scores of all words."""
-    score = "s" if setting.level == "sample" else "s_now"
+    score = s if setting.level == "sample" else now(s)
     if setting.use == "reward":
-        return f"{_bracketed(_spoken(typed.expression, setting))}*{score}"
-    parts = [text for one in exact for text in _pushes(one, setting, score)]
+        return Made(product, (_spoken(typed.expression, setting), score))
+    parts = [part for one in exact for part in _pushes(one, setting, score)]
     if alone is not None and alone.pushes:
-        own = alone.per_sample
-        parts.insert(0, own if alone.scores_named[0] else f"({own})*{score}")
-    return " + ".join(parts) or "0"
+        parts.insert(0, alone.h if alone.scores_named[0] else scored(alone.h, score))
+    return Made(total, tuple(parts)) if parts else ZERO
 
 
-def _pushes(one: Exact, setting: Setting, score: str) -> Iterator[str]:
+def _pushes(one: Exact, setting: Setting, score: Any) -> Iterator[Any]:
     """C full((x + dx/dlog q) s), and the sum itself times grad C where C moves."""
     c = one.c if one.place else one.c * one.inner
     slope = simple(attached(one.x + sympy.diff(one.x, log_q)))
     if not one.still and slope != 0:
-        yield losses.show(_spoken(attached(c), setting) * OverVocabulary(slope * s), TEXT)
+        yield _spoken(attached(c), setting) * OverVocabulary(slope * s)
     if _moves(c):
         of = _typed(one) if one.place else OverVocabulary(attached(one.x))
-        yield f"{losses.show(of, TEXT)}*({_slope(c, setting, score)})"
+        yield Made(_times, (of, _slope(c, setting, score)))
 
 
-def _slope(c: Any, setting: Setting, score: str) -> str:
+def _times(of: Formula, slope: Formula) -> Formula:
+    return product(of, bracketed(slope))
+
+
+def _slope(c: Any, setting: Setting, score: Any) -> Any:
     """grad C, with its scores."""
     if setting.level == "sample":
-        return f"{_bracketed(attached(sympy.diff(c, log_q)))}*{score}"
+        return Made(product, (attached(sympy.diff(c, log_q)), s))
     slots = per_token(derive(token_gradient(at_token(c, setting).expression, "q")))
-    return scored(slots) + f"*{score}" * ({*slots} <= {"now"})
+    return Made(product, (slots, score)) if {*slots} <= {"now"} else slots
 
 
 def _spoken(e: Any, setting: Setting) -> Any:
@@ -392,11 +395,6 @@ def _spoken(e: Any, setting: Setting) -> Any:
     held = {of: sympy.Dummy(real=True) for of in e.atoms(Summed, OverVocabulary)}
     back = {dummy: of for of, dummy in held.items()} | {now(A): A}
     return now(e.xreplace(held)).xreplace(back)
-
-
-def _bracketed(e: Any) -> str:
-    text = losses.show(e, TEXT)
-    return f"({text})" if e.is_Add else text
 
 
 def simple(e: Any) -> Any:

@@ -112,8 +112,8 @@ class Meaning:
 class Verdict(VerdictView):
     """The answer of `explain`; it prints as text and shows itself in Jupyter.
 
-    h and c are what multiplies the score, grad L = h s at a sample and E_q[c s] = E_m[h s]: values, or text;
-    c is None where it is not known.
+    h and c are what multiplies the score, grad L = h s at a sample and E_q[c s] = E_m[h s], as values
+    (`render.values`); c is None where it is not known.
     gradient and value say what the expected gradient and the expected value are; `proofs` are the
     kernel's theorems behind them (empty when the loss lies outside the ring); `witness` is the finite
     model in which the expected gradient is not grad KL(q||p), or for the target "none" not the gradient
@@ -162,11 +162,6 @@ class Verdict(VerdictView):
     @property
     def target(self) -> str | None:
         return self.gradient.target
-
-    @property
-    def pushes(self) -> bool:
-        """Is h other than 0 at some sample?"""
-        return any(self.h.values()) if isinstance(self.h, Mapping) else bool(self.h)
 
     @cached_property
     def witness(self) -> dict[str, Any] | None:

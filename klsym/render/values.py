@@ -1,4 +1,5 @@
-"""Values in either spelling: exponential polynomials, SymPy expressions, and coefficients of scores of slots.
+"""Values in either spelling: exponential polynomials, SymPy expressions, coefficients of scores of slots, and
+formulas made of such values.
 
 >>> now, past = ExpPoly.variable("k1[now]"), ExpPoly.variable("length")
 >>> shown({"past": past, "now": -now}), shown(now, LATEX)
@@ -7,63 +8,100 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from klsym.render import formulas
 from klsym.render.coefficients import coefficient
 from klsym.render.positions import in_slot
 from klsym.render.spelling import LATEX as LATEX
 from klsym.render.spelling import TEXT, Text
-from klsym.render.tree import Minus, product, total
+from klsym.render.tree import Call, Formula, Minus, negated, product, quotient, total
 from klsym.ring import ZERO, ExpPoly
 
 
-class Times(NamedTuple):
-    """A product whose factors stay apart in print.
+class Made(NamedTuple):
+    """A formula whose parts stay apart in print: what puts their trees together, and the parts.
 
     >>> n = ExpPoly.variable("n")
-    >>> shown(Times(1 - n.inverse(), ExpPoly.variable("k1") - n))
+    >>> shown(Made(product, (1 - n.inverse(), ExpPoly.variable("k1") - n)))
     '(1 - 1/n)*(k1 - n)'
     """
 
-    scale: ExpPoly
-    of: ExpPoly
+    build: Callable[..., Formula]
+    of: tuple[Any, ...]
+
+
+def scored(value: Any, score: Any) -> Made:
+    """A value in brackets, times a score function: (k1 - 1)*s_now."""
+    return Made(_at_score, (value, score))
+
+
+def _at_score(value: Formula, score: Formula) -> Formula:
+    return product(bracketed(value), score)
+
+
+def bracketed(value: Formula) -> Formula:
+    return Call("", (value,))
+
+
+def less_mean(mine: ExpPoly, others: ExpPoly) -> Made:
+    """h_i less the mean of a batch, from h_i and the sum of the others.
+
+    >>> k1 = [ExpPoly.variable(f"k1[{slot}]") for slot in ("self", "others")]
+    >>> shown(less_mean(*k1)), shown(less_others(*k1))
+    ('k1_self - (k1_self + k1_others)/n', 'k1_self - k1_others/(n - 1)')
+    """
+    return Made(_less_mean, (mine, others, ExpPoly.variable("n")))
+
+
+def less_others(mine: ExpPoly, others: ExpPoly) -> Made:
+    """h_i less the mean of the others."""
+    return Made(_less, (mine, others, ExpPoly.variable("n") - 1))
+
+
+def _less_mean(mine: Formula, others: Formula, n: Formula) -> Formula:
+    return _less(mine, total(mine, others), n)
+
+
+def _less(mine: Formula, of: Formula, number: Formula) -> Formula:
+    return total(mine, negated(quotient(of, number)))
 
 
 def shown(value: Any, spell: Text = TEXT) -> str:
-    """One value; text stays as it is."""
-    if isinstance(value, str):
-        return value
+    """One value; what a check writes in its place, as text, stays as it is."""
+    return value if isinstance(value, str) else spell(tree_of(value, spell.positions))
+
+
+def tree_of(value: Any, sums: bool = False) -> Formula:
+    """The tree of a value; sums: in the notation of mathematics, with sums over positions."""
     if isinstance(value, ExpPoly):
-        return formulas.element(value, spell)
+        return coefficient(value, sums)
     if isinstance(value, Mapping):
-        return scored(value, spell)
-    if isinstance(value, Times):
-        return spell(product(coefficient(value.scale), coefficient(value.of, spell.positions)))
+        return _scores(value, sums)
+    if isinstance(value, Made):
+        return value.build(*(tree_of(part, sums) for part in value.of))
     from klsym.render import losses
 
-    return losses.show(value, spell)
+    return losses.tree_of(value, sums)
 
 
 def names(value: Any) -> set[str]:
-    """The names that stand in a value; text has none.
+    """The names that stand in a value.
 
     >>> h = ExpPoly.variable("h1")
-    >>> sorted(names(Times(h + 1, ExpPoly.variable("k1")))), names({"now": h}), names("h1")
-    (['h1', 'k1'], {'h1'}, set())
+    >>> sorted(names(Made(product, (h + 1, ExpPoly.variable("k1"))))), names({"now": h})
+    (['h1', 'k1'], {'h1'})
     """
-    if isinstance(value, Mapping | Times):
-        return set().union(*map(names, value.values() if isinstance(value, Mapping) else value))
+    if isinstance(value, Mapping | Made):
+        return set().union(*map(names, value.values() if isinstance(value, Mapping) else value.of))
     if isinstance(value, ExpPoly):
         return {*value.names()}
     return {x.name for x in getattr(value, "free_symbols", ())}
 
 
-def scored(slots: Mapping[str, ExpPoly], spell: Text = TEXT) -> str:
+def _scores(slots: Mapping[str, ExpPoly], sums: bool) -> Formula:
     """Coefficients of the scores of slots; that of the token itself goes without saying when it is alone."""
     if set(slots) <= {"now"}:
-        return formulas.element(slots.get("now", ZERO), spell)
-    sums = spell.positions
+        return coefficient(slots.get("now", ZERO), sums)
     rows = [coefficient(c, sums, in_slot("s", slot, sums)) for slot, c in sorted(slots.items())]
-    return spell(total(*sorted(rows, key=lambda row: isinstance(row, Minus))))
+    return total(*sorted(rows, key=lambda row: isinstance(row, Minus)))

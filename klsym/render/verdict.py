@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -81,6 +81,11 @@ class VerdictView:
         """LaTeX of the implied objective, where it has a name."""
         return None
 
+    @property
+    def pushes(self) -> bool:
+        """Is h other than 0 at some sample?"""
+        return any(self.h.values()) if isinstance(self.h, Mapping) else bool(self.h)
+
     @cached_property
     def per_sample(self) -> str:
         """h in print."""
@@ -130,8 +135,8 @@ class VerdictView:
     def _repr_html_(self) -> str:
         return verdict_html(self)
 
-    def _repr_latex_(self) -> str:
-        return f"$$\n{derivation_latex(self)}\n$$"
+    def _repr_latex_(self) -> str | None:
+        return f"$$\n{derivation_latex(self)}\n$$" if self.steps else None
 
 
 def headline(verdict: VerdictView) -> str:
@@ -296,7 +301,7 @@ def _case_rows(name: str, lead: str, cases: Any) -> list[tuple[str, str]]:
 
 def _scored(verdict: VerdictView, tokens: bool, batches: bool) -> str:
     """The per-sample coefficient times its score, unless it names its scores itself."""
-    if verdict.per_sample == "0" or verdict.scores_named[0]:
+    if not verdict.pushes or verdict.scores_named[0]:
         return verdict.per_sample
     slot = "_now" if tokens else "_self" if batches else ""
     return _product(verdict.per_sample) + slot
