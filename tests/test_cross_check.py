@@ -159,7 +159,7 @@ def test_the_printed_value_is_that_of_the_loss(loss: str, options: dict[str, Any
     verdict, parsed = engine.explain(loss, **options), parse(loss)
     assert with_check(verdict, parsed).check["passed"] is True
     for wrong in (
-        {"value_constant": f"{verdict.value_constant} + 1/1000"},
+        {"constant": f"{verdict.value_constant} + 1/1000"},
         {"value": Meaning("combination", {**verdict.value.multiples, "forward-kl": "1/100"})},
     ):
         named = verdict.value.target in ("zero", "reverse-kl", "combination") or "value" in wrong

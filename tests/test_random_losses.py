@@ -6,6 +6,7 @@ import copy
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from fractions import Fraction
 from functools import cache
 from typing import Any
 
@@ -16,6 +17,7 @@ from loss_worlds import options
 from random_losses import SETTINGS, Case, anywhere, generate
 
 import klsym
+from klsym.ring import ONE, ZERO
 
 SEED = 1
 COUNT = 400  # of the mixture
@@ -59,8 +61,8 @@ OTHER = {"zero": "reverse-kl", "reverse-kl": "forward-kl", "forward-kl": "combin
 
 
 def _scaled(meaning: Any) -> Any:
-    multiples = {name: f"({value})*1.001" for name, value in meaning.multiples.items()}
-    return replace(meaning, parts=multiples or {"reverse-kl": "1"})
+    multiples = {name: value * Fraction(1001, 1000) for name, value in meaning.parts.items()}
+    return replace(meaning, parts=multiples or {"reverse-kl": ONE})
 
 
 def _other_target(verdict: Any) -> Any:
@@ -69,10 +71,10 @@ def _other_target(verdict: Any) -> Any:
 
 
 def _other_flag(verdict: Any) -> Any:
-    unbiased = {"target": "reverse-kl", "parts": {"reverse-kl": "1"}}
+    unbiased = {"target": "reverse-kl", "parts": {"reverse-kl": ONE}}
     biased = {"target": "zero", "parts": {}}
     value = replace(verdict.value, **(biased if verdict.unbiased_for("reverse-kl") else unbiased))
-    return replace(verdict, value=value, value_constant="0")
+    return replace(verdict, value=value, constant=ZERO)
 
 
 def _tampered(verdict: Any) -> Any:

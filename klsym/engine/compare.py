@@ -36,7 +36,7 @@ from klsym.engine.quantities import Quantity, expectation
 from klsym.engine.variances import Estimate, Spread, spread
 from klsym.engine.verdict import Verdict
 from klsym.errors import NotInRing, UsageError
-from klsym.language import ATOMS, length
+from klsym.language import length
 from klsym.names import SAMPLE
 from klsym.render.compare import ComparisonView
 from klsym.render.losses import Written
@@ -150,7 +150,7 @@ def compared(pair: Pair, setting: Setting) -> Comparison:
         elements = tuple(_element(written) for written in pair)
     except NotInRing:
         single = Setting(setting.sampling, setting.use)
-        return _outside(pair, setting, tuple(explained(one, single) for one in typed))
+        return _outside(pair, setting, (explained(typed[0], single), explained(typed[1], single)))
     copied = any(uses_sampler(element, setting) for element in elements)
     return _in_ring(pair, setting, copied, [_asked(written, setting, copied) for written in pair])
 
@@ -179,8 +179,10 @@ def _exact_means(pair: Pair, setting: Setting) -> Comparison:
     )
 
 
-def _outside(pair: tuple[Written, Written], setting: Setting, verdicts: tuple[Verdict, ...]) -> Comparison:
-    value, gradient, trust = compare_outside(verdicts[0], verdicts[1], _parameters(pair))
+def _outside(
+    pair: tuple[Written, Written], setting: Setting, verdicts: tuple[Verdict, Verdict]
+) -> Comparison:
+    value, gradient, trust = compare_outside(*verdicts)
     answers = [Answer(*found, trust if found[0] is not None else "open") for found in (value, gradient)]
     return Comparison(
         (pair[0].text, pair[1].text), setting, answers[0], Answer(None, "", "open"), answers[1], None,
@@ -197,10 +199,6 @@ def _open(value: Answer, per_sample: Answer | None, gradient: Answer) -> tuple[s
         for name, answer in named
         if answer is not None and answer.same is None
     )
-
-
-def _parameters(pair: Iterable[Written]) -> set[str]:
-    return {str(x) for written in pair for x in written.expression.free_symbols} - set(ATOMS)
 
 
 DRAWN = (

@@ -5,34 +5,32 @@ Nothing is derived here: named targets are compared, and whatever has no name is
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 
-from sympy import Rational
+from sympy import Rational, S
 
+from klsym.convert import to_sympy
 from klsym.engine.verdict import Meaning, Verdict
-from klsym.parser import parse
+from klsym.language import COUNTS, parameter
 from klsym.render.combination import combination_text
+from klsym.render.values import shown as printed
+from klsym.ring import ExpPoly
 
 Found = tuple[bool | None, str]  # the same?  and in words
-Names = Collection[str]  # of the parameters
 SMALL = Rational(1, 10**9)
 TRUSTS = ("kernel", "sympy", "numeric")  # from the strongest on
 UNNAMED = ("f-divergence", "separable")
 
 
-def compare_outside(a: Verdict, b: Verdict, names: Names) -> tuple[Found, Found, str]:
+def compare_outside(a: Verdict, b: Verdict) -> tuple[Found, Found, str]:
     """The expected values, the expected gradients, and the weaker trust of the two verdicts."""
-    gradient = _compared(a, b, (a.gradient, b.gradient), ("0", "0"), names)
-    constants = (a.value_constant, b.value_constant)
-    value = _compared(a, b, (a.value, b.value), constants, names)
+    gradient = _compared(a, b, (a.gradient, b.gradient), (S.Zero, S.Zero))
+    value = _compared(a, b, (a.value, b.value), (a.constant, b.constant))
     value = value[0], value[1].replace("grad ", "")
     return value, gradient, max((a.trust, b.trust), key=TRUSTS.index)
 
 
-def _compared(
-    a: Verdict, b: Verdict, meanings: tuple[Meaning, Meaning], constants: tuple[str, str], parameters: Names
-) -> Found:
+def _compared(a: Verdict, b: Verdict, meanings: tuple[Meaning, Meaning], constants: tuple[Any, Any]) -> Found:
     first, second = meanings
     shown = f"{a.loss}: {_named(first, constants[0])}; {b.loss}: {_named(second, constants[1])}"
     unnamed = [m.target in UNNAMED for m in (first, second)]
@@ -40,18 +38,20 @@ def _compared(
         return None, shown
     if any(unnamed):
         return False, shown
-    names = {*first.multiples, *second.multiples}
-    pairs = [(first.multiples.get(name, "0"), second.multiples.get(name, "0")) for name in sorted(names)]
-    equal = [_equal(*pair, parameters) for pair in (*pairs, constants)]
+    names = {*first.parts, *second.parts}
+    pairs = [(first.parts.get(name, S.Zero), second.parts.get(name, S.Zero)) for name in sorted(names)]
+    equal = [_equal(*pair) for pair in (*pairs, constants)]
     if False in equal:
         return False, shown
     return (None if None in equal else True), shown
 
 
-def _equal(x: str, y: str, parameters: Names) -> bool | None:
-    if x == y:
-        return True
-    difference = parse(x, parameters) - parse(y, parameters)
+def _equal(*pair: Any) -> bool | None:
+    x, y = (to_sympy(value) if isinstance(value, ExpPoly) else value for value in pair)
+    difference = x - y
+    difference = difference.xreplace(
+        {x: parameter(x.name) for x in difference.free_symbols if x.name in COUNTS}
+    )
     answer = difference.equals(0)
     return bool(answer) if answer is not None else _nonzero_somewhere(difference)
 
@@ -67,10 +67,10 @@ def _nonzero_somewhere(difference: Any) -> bool | None:
     return None
 
 
-def _named(meaning: Meaning, constant: str) -> str:
+def _named(meaning: Meaning, constant: Any) -> str:
     if meaning.target is None:
         return "open"
     if meaning.target in UNNAMED:
         return "no combination of the KLs"
     text = combination_text(meaning.multiples) if meaning.multiples else "0"
-    return text if constant == "0" else f"{text} + {constant}"
+    return f"{text} + {printed(constant)}" if constant else text

@@ -156,7 +156,7 @@ def explain_all_tokens(
         c=None,
         gradient=Meaning(target),
         value=Meaning(None),
-        value_constant="",
+        constant=None,
         trust="kernel" if proofs else "sympy",
         hypotheses=tuple(dict.fromkeys((*presupposed, *hypotheses_of((*proofs[1:], any_n))))),
         steps=(_start(single),),

@@ -137,7 +137,7 @@ def explain_others(written: Written, setting: Setting) -> Verdict:
         c=None if found.products else found.c,
         gradient=found.gradient,
         value=value,
-        value_constant=constant,
+        constant=constant,
         trust="kernel",
         hypotheses=(READINGS["leave-one-out" if start.context.premises else "mean"], *found.proof.hypotheses),
         steps=Chain(found.proof),
@@ -325,10 +325,10 @@ def _of_self(per_sample: dict[str, ExpPoly]) -> ExpPoly:
     return per_sample.get("self", ZERO) * ExpPoly.variable("s[self]")
 
 
-def _value(batch: Batch, setting: Setting, under: str) -> tuple[Meaning, str]:
+def _value(batch: Batch, setting: Setting, under: str) -> tuple[Meaning, ExpPoly | None]:
     """E_m[mean_i L_i], where it is one mean under q."""
     if batch.given:
-        return Meaning(None), ""
+        return Meaning(None), None
     on_policy = uses_sampler(to_ring(batch.expression), setting)
     start = derive(mean_over_i(batch.expression, under), on_policy=on_policy)
     constant, v = ZERO, ZERO
@@ -339,11 +339,11 @@ def _value(batch: Batch, setting: Setting, under: str) -> tuple[Meaning, str]:
             case (E("q", a, ()),):
                 v = v + a * scale
             case _:
-                return Meaning("separable"), "0"
+                return Meaning("separable"), ZERO
     if "m" in (constant + v).names():
         constant, v = (x.substitute({"n": to_ring(m + 1)}) for x in (constant, v))
     found = recognise_value(v)
-    return Meaning.of(found, found.unnamed_value), formulas.element(constant)
+    return Meaning.of(found, found.unnamed_value), constant
 
 
 # ---------------------------------------------------------------------------- over the standard deviation
@@ -377,7 +377,7 @@ def _beside(written: Written, main: Written, rest: Written, setting: Setting) ->
         h=Made(total, (spread.h, pushes)),
         gradient=Meaning(spread.target if gradient else None, {}),
         value=other.value,
-        value_constant=other.value_constant,
+        constant=other.constant,
         hypotheses=tuple(dict.fromkeys((*spread.hypotheses, *other.hypotheses))),
         proofs=(*spread.proofs, *other.proofs),
         model=spread.model if gradient else None,
@@ -433,6 +433,6 @@ def _by_option(written: Written, setting: Setting) -> Verdict:
         h=h,
         scores_named=(True, False),
         value=Meaning("zero"),  # what is centred has mean 0
-        value_constant="0",
+        constant=ZERO,
         warnings=tuple(line for line in verdict.warnings if about(line) != "value_is_not_gradient"),
     )

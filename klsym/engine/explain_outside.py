@@ -74,7 +74,7 @@ def explain_outside(written: Written, setting: Setting, explained: Callable[[Any
         coefficient_cases=pieces if is_piecewise(named) else (),
         gradient=_meaning(found, c),
         value=_meaning(value_found, v - constant),
-        value_constant=losses.show(constant, TEXT),
+        constant=constant,
         trust=found.trust,
         hypotheses=branch_hypotheses(setting, tied, part),
         steps=steps,

@@ -93,7 +93,7 @@ def unproved(written: Written, whole: Written, form: Canonical, setting: Setting
         c=form.coefficient,
         gradient=Meaning.of(form.found),
         value=Meaning.of(value, value.unnamed_value),
-        value_constant=formulas.element(constant),
+        constant=constant,
         trust="open",
         hypotheses=(),
         steps=(),

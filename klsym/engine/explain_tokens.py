@@ -73,7 +73,7 @@ def explain_tokens(written: Written, setting: Setting) -> Verdict:
     answer = _answer(field, found, loss, setting)
     main, notes = field.exchanged.equals(found.whole), tuple(_notes(found))
     proofs = (main, *answer.proofs, *(proof for _, proof in notes))
-    value, value_constant = (Meaning(None), "") if token.given else _value(loss, setting)
+    value, constant = (Meaning(None), None) if token.given else _value(loss, setting)
     pushes = per_token(_written(loss, field))
     verdict = Verdict(
         loss=written.text,
@@ -83,7 +83,7 @@ def explain_tokens(written: Written, setting: Setting) -> Verdict:
         c=slots,
         gradient=_meaning(answer, found, slots),
         value=value,
-        value_constant=value_constant,
+        constant=constant,
         trust="kernel",
         hypotheses=(*_readings(loss, setting), *([ONCE] if field.constant else []), *hypotheses_of(proofs)),
         steps=Chain(main),
@@ -247,7 +247,7 @@ def per_token(start: Derivation) -> Slots:
     return {atom.score[0]: atom.coefficient * c for c, (atom,) in current.left.terms}  # type: ignore[attr-defined]
 
 
-def _value(loss: Any, setting: Setting) -> tuple[Meaning, str]:
+def _value(loss: Any, setting: Setting) -> tuple[Meaning, ExpPoly]:
     """E_m[sum_t L_t] = E_q[sum_t v_t] and a constant: k1_now gives KL(q||p), R_now the mean reward.
 
     KL(p||q) = E_q[sum_t -r_past r_now k1_now], since the tokens to come average to 1.
@@ -258,8 +258,8 @@ def _value(loss: Any, setting: Setting) -> tuple[Meaning, str]:
     names = tuple(multiples) or ("zero",)
     target = names[0] if names[0] in ("zero", *KLS) and len(names) == 1 else "combination"
     if rest:
-        return Meaning("separable"), formulas.element(number)
-    return Meaning(target, multiples), formulas.element(number)
+        return Meaning("separable"), number
+    return Meaning(target, multiples), number
 
 
 def _value_parts(loss: Any, setting: Setting) -> tuple[dict[str, ExpPoly], ExpPoly]:

@@ -153,7 +153,7 @@ def explain_vocabulary(
     if place == setting and not lost:
         return verdict
     value, constant = _value(written, setting, explained)
-    return replace(verdict, value=value, value_constant=constant)
+    return replace(verdict, value=value, constant=constant)
 
 
 def _function(
@@ -452,17 +452,17 @@ def _expansion(written: Written, typed: Written) -> str | None:
 
 def _value(
     written: Written, setting: Setting, explained: Callable[[Written, Setting], Verdict]
-) -> tuple[Meaning, str]:
+) -> tuple[Meaning, Any]:
     """E_m[L] of the loss itself, whatever scores it meets: that of the sampled one, as C is known."""
     try:
         typed, plain = _without_options(written, replace(setting, use="loss", credit=""))
         rest, exact = split(typed.expression, False)
         if any(one.place == "past" or _meets_scores(one, plain) for one in exact):
-            return Meaning(None), ""
+            return Meaning(None), None
         found = explained(_printed(_joined(rest + sympy.Add(*(sampled(one, plain) for one in exact)))), plain)
     except UsageError:
-        return Meaning(None), ""
-    return found.value, found.value_constant
+        return Meaning(None), None
+    return found.value, found.constant
 
 
 def _warnings(

@@ -34,4 +34,4 @@ def is_right(verdict: Verdict, target: str, use: str) -> bool:
     """Does the verdict say that a loss is what was asked for?"""
     if use == "value":
         return verdict.unbiased_for(target)
-    return verdict.target == target and verdict.gradient.multiples == {target: "1"}
+    return verdict.target == target and verdict.gradient.single

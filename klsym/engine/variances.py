@@ -55,7 +55,7 @@ class Spread:
     exact, the lower second moment).  signs: factors of a^2 - b^2 that are nowhere negative.
     """
 
-    coefficients: tuple[str, str]
+    pushes: tuple[ExpPoly, ExpPoly]
     measure: str
     exact: bool
     difference: str
@@ -72,11 +72,16 @@ class Spread:
     scored: bool = True
 
     @property
+    def coefficients(self) -> tuple[str, str]:
+        """a and b in print."""
+        return formulas.element(self.pushes[0]), formulas.element(self.pushes[1])
+
+    @property
     def finite(self) -> tuple[str, ...]:
         """The moments without which there are no variances."""
-        given = (c for c in self.coefficients if c != "0")
         times = " s^2" if self.scored else ""
-        return tuple(f"E_{self.measure}[({c})^2{times}] is finite" for c in dict.fromkeys(given))
+        given = (formulas.element(a) for a in dict.fromkeys(self.pushes) if a)
+        return tuple(f"E_{self.measure}[({a})^2{times}] is finite" for a in given)
 
     @property
     def where(self) -> str:
@@ -122,7 +127,7 @@ def spread(a: Estimate, b: Estimate, m: str, exact: bool, scored: bool = True) -
         lower = "depends"
     correction = "" if exact else pair.correction()
     return Spread(
-        coefficients=(formulas.element(pair.a), formulas.element(pair.b)),
+        pushes=(pair.a, pair.b),
         measure=m,
         exact=exact,
         difference=str(pair.gap),

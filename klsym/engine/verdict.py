@@ -20,6 +20,7 @@ from klsym.render.declared import declared
 from klsym.render.divergences import generated_json
 from klsym.render.spelling import LATEX, TEXT
 from klsym.render.text import chain_in
+from klsym.render.values import names as names_in
 from klsym.render.values import shown
 from klsym.render.verdict import VerdictView
 from klsym.ring import ExpPoly
@@ -88,6 +89,11 @@ class Meaning:
         return {name: shown(value) for name, value in self.parts.items()}
 
     @property
+    def single(self) -> bool:
+        """Is it one of the KL divergences, once?"""
+        return self.target in ("reverse-kl", "forward-kl") and not self.parts[self.target] - 1
+
+    @property
     def complete(self) -> dict[str, str]:
         """All parts: they add up to the coefficient, up to a constant."""
         return {**self.multiples, **({"rest": shown(self.rest)} if self.rest else {})}
@@ -114,6 +120,7 @@ class Verdict(VerdictView):
 
     h and c are what multiplies the score, grad L = h s at a sample and E_q[c s] = E_m[h s], as values
     (`render.values`); c is None where it is not known.
+    constant: what the value has beside its named parts; None where it is not known.
     gradient and value say what the expected gradient and the expected value are; `proofs` are the
     kernel's theorems behind them (empty when the loss lies outside the ring); `witness` is the finite
     model in which the expected gradient is not grad KL(q||p), or for the target "none" not the gradient
@@ -135,7 +142,7 @@ class Verdict(VerdictView):
     c: Any
     gradient: Meaning
     value: Meaning
-    value_constant: str
+    constant: Any
     trust: str
     hypotheses: tuple[str, ...]
     steps: Sequence[Step]
@@ -193,7 +200,7 @@ class Verdict(VerdictView):
             *inside,
         )
         cases = (row[of] for row in self.cases_json() or () for of in ("per_sample", "coefficient"))
-        in_batch = self.setting.batch != "none" or "_self" in self.per_sample
+        in_batch = self.setting.batch != "none" or any(x.endswith("[self]") for x in names_in(self.h))
         level = "batch" if in_batch else self.setting.level
         own = (self.per_sample, self.coefficient or "", self.value_constant, self.expansion or "")
         return declared((*own, *parts, *cases), self.hypotheses, level, self.loss)

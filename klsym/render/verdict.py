@@ -49,7 +49,7 @@ class VerdictView:
     c: Any
     gradient: Any
     value: Any
-    value_constant: str
+    constant: Any
     trust: str
     hypotheses: tuple[str, ...]
     proofs: tuple[Any, ...]
@@ -100,10 +100,19 @@ class VerdictView:
     def coefficient_latex(self) -> str:
         return "" if self.c is None else shown(self.c, LATEX)
 
+    @property
+    def value_constant(self) -> str:
+        """The constant in print."""
+        return "" if self.constant is None else shown(self.constant)
+
     def unbiased_for(self, name: str) -> bool:
         """Is the value an unbiased estimate of this KL ("reverse-kl" or "forward-kl")?"""
-        exact = self.value.multiples == {name: "1"} and self.value_constant == "0"
-        return bool(exact and self.value.target == name)
+        return (
+            self.value.target == name
+            and self.value.single
+            and self.constant is not None
+            and not self.constant
+        )
 
     @property
     def advice(self) -> tuple[str, ...]:
@@ -162,8 +171,7 @@ def target_words(verdict: VerdictView, of: Any = None) -> str:
         return verdict.shown
     if gradient.target not in ("reverse-kl", "forward-kl", "combination"):
         return TARGETS[gradient.target]
-    single = gradient.multiples in ({"reverse-kl": "1"}, {"forward-kl": "1"})
-    return TARGETS[gradient.target] if single else combination_text(gradient.multiples)
+    return TARGETS[gradient.target] if gradient.single else combination_text(gradient.multiples)
 
 
 def reason(verdict: VerdictView) -> str:
