@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import math
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -124,8 +126,10 @@ def test_small_weights_are_not_lost() -> None:
 
 # ---------------------------------------------------------------------------- samples
 def test_the_task_evaluates_the_integrands() -> None:
-    element = (-ExpPoly.variable("k1")).exp() * ExpPoly.variable("w") + ExpPoly.variable("log_q")
-    rows = tuple((element, directions) for directions in ((), (0,), (1,), (1, 1)))
+    k, w, log_q, lam = (ExpPoly.variable(name) for name in ("k1", "w", "log_q", "lam"))
+    elements = (-k).exp() * w + log_q, (w - k * 2 + log_q).exp() - 1, (k * lam + w).exp(), (k * w).exp()
+    each = ((), (0,), (1,), (1, 1), (0, 1))
+    rows = tuple((element, directions) for element in elements for directions in each)
     z = np.array([-3.0, -0.4, 0.0, 1.0, 2.5])
     for measure, (mean, variance) in PAIRS.items():
         x = mean + math.sqrt(variance) * z
@@ -133,10 +137,26 @@ def test_the_task_evaluates_the_integrands() -> None:
             -((x - m) ** 2) / (2 * v) - np.log(2 * np.pi * v) / 2
             for m, v in (PAIRS[n] for n in ("q", "p", "mu"))
         )
-        value = np.exp(lp - lq) * (lq - lmu) + lq
         scores = (x - 0.3) / 1.0, (x - 0.3) ** 2 / 1.0 - 1
-        expected = [value, value * scores[0], value * scores[1], value * scores[1] ** 2]
-        np.testing.assert_allclose(sampler().task(measure, rows).values(z), expected, rtol=1e-13, atol=1e-13)
+        x1, x2 = lq - lp, lq - lmu  # k1 and w
+        values = np.exp(-x1) * x2 + lq, np.exp(x2 - 2 * x1 + lq) - 1, np.exp(0.5 * x1 + x2), np.exp(x1 * x2)
+        expected = [value * math.prod(scores[i] for i in chosen) for value in values for chosen in each]
+        found = sampler(lam=0.5).task(measure, rows).values(z)
+        np.testing.assert_allclose(found, expected, rtol=1e-13, atol=1e-13)
+
+
+def test_a_block_is_given_back_at_once() -> None:
+    """What waits for the collector of cycles makes every block take new pages of memory."""
+    rows = tuple(((-ExpPoly.variable("k1")).exp() + ExpPoly.variable("w"), (i,)) for i in (0, 1))
+    task, z = sampler().task("q", rows), np.linspace(-1, 1, 5)
+    held = weakref.ref(z)
+    gc.disable()
+    try:
+        task.values(z)
+        del z
+        assert held() is None
+    finally:
+        gc.enable()
 
 
 def test_scores_are_slopes_of_the_log_density() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from klsym.errors import UsageError
@@ -45,18 +46,12 @@ class Variables:
             raise UsageError("sampling: the parameters lead beyond the range of floats") from None
 
     def _ring(self, element: ExpPoly) -> Value:
-        groups: dict[Exponent, Value] = {}
-        for (monomial, exponent), value in element.terms.items():
-            term = self._scaled(float(value), self._monomial(monomial))
-            groups[exponent] = term if exponent not in groups else groups[exponent] + term
         total: Value = 0.0
-        for exponent, polynomial in groups.items():
-            factor = self._exponential(exponent)
-            if _is(polynomial, -1.0) and not _is(total, 0.0):
-                total = total - factor  # one pass over the samples instead of two
-                continue
-            product = self._product(polynomial, factor)
-            total = product if _is(total, 0.0) else total + product
+        for exponent, terms in _by_exponent(element):
+            polynomial: Value = 0.0
+            for number, monomial in terms:
+                polynomial = combined(polynomial, number, self._monomial(monomial))
+            total = combined(total, polynomial, self._exponential(exponent))
         return total
 
     def size(self, element: ExpPoly) -> Value:
@@ -65,14 +60,6 @@ class Variables:
         for (monomial, exponent), value in element.terms.items():
             total = total + abs(float(value) * self._monomial(monomial) * self._exponential(exponent))
         return total
-
-    def _scaled(self, scale: float, value: Value) -> Value:
-        return value if scale == 1 else self._product(scale, value)
-
-    def _product(self, a: Value, b: Value) -> Value:
-        if _is(b, 1.0):
-            return a
-        return b if _is(a, 1.0) else a * b
 
     def _name(self, name: str) -> Value:
         if name not in self._names:
@@ -83,7 +70,7 @@ class Variables:
         if monomial not in self._monomials:
             (name, power), *rest = monomial
             head = self._power(name, power)
-            self._monomials[monomial] = self._product(head, self._monomial(tuple(rest)))
+            self._monomials[monomial] = _product(head, self._monomial(tuple(rest)))
         return self._monomials[monomial]
 
     def _power(self, name: str, power: int) -> Value:
@@ -96,15 +83,39 @@ class Variables:
 
     def _exponential(self, exponent: Exponent) -> Value:
         if exponent not in self._exponentials:
-            inside: Value = 0.0
-            for monomial, value in exponent:
-                term = self._scaled(float(value), self._monomial(monomial))
-                inside = term if _is(inside, 0.0) else inside + term
-            self._exponentials[exponent] = self._exp(inside)
+            self._exponentials[exponent] = self._exp(self._inside(exponent))
         return self._exponentials[exponent]
+
+    def _inside(self, exponent: Exponent) -> Value:
+        inside: Value = 0.0
+        for monomial, value in exponent:
+            inside = combined(inside, float(value), self._monomial(monomial))
+        return inside
 
     def _exp(self, inside: Value) -> Value:
         return math.exp(inside) if isinstance(inside, float) else self.xp.exp(inside)
+
+
+@lru_cache(maxsize=4096)
+def _by_exponent(element: ExpPoly) -> tuple[tuple[Exponent, tuple[tuple[float, Monomial], ...]], ...]:
+    """The terms of an element, those with one exponential together."""
+    groups: dict[Exponent, list[tuple[float, Monomial]]] = {}
+    for (monomial, exponent), value in element.terms.items():
+        groups.setdefault(exponent, []).append((float(value), monomial))
+    return tuple((exponent, tuple(terms)) for exponent, terms in groups.items())
+
+
+def combined(total: Value, factor: Value, value: Value) -> Value:
+    """total + factor value, without a pass over the samples that changes nothing."""
+    if _is(total, 0.0):
+        return _product(factor, value)
+    return total - value if _is(factor, -1.0) else total + _product(factor, value)
+
+
+def _product(a: Value, b: Value) -> Value:
+    if _is(b, 1.0):
+        return a
+    return b if _is(a, 1.0) else a * b
 
 
 def _is(value: Value, constant: float) -> bool:

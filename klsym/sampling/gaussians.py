@@ -6,8 +6,9 @@ functions.  A block is small enough for a processor's cache; memory does not gro
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -27,7 +28,7 @@ from klsym.sampling.runner import run
 from klsym.sampling.sampler import Averages, Parts, Sampler
 from klsym.sampling.streams import Chunk, Plan, Stream
 
-BLOCK = 2**15  # samples evaluated at once on a processor
+BLOCK = 2**17  # samples evaluated at once on a processor: an array is 1 MiB
 DEVICE_BLOCK = 2**22  # and on an accelerator
 Quadratic = tuple[float, float, float]  # coefficients of 1, z, z^2
 Scored = dict[int, ExpPoly]  # a sum over powers of the score function: power -> its coefficient
@@ -45,6 +46,49 @@ def log_density(mean: float, variance: float, centre: float = 0.0, width: float 
     h = centre - mean
     constant = -(h**2) / (2 * variance) - math.log(2 * math.pi * variance) / 2
     return constant, -h * width / variance + 0.0, -(width**2) / (2 * variance)
+
+
+def quadratic(z: Any, coefficients: Quadratic) -> Any:
+    """c + b z + a z^2, in place where the library can: a pass over memory costs as much as the sums."""
+    c, b, a = coefficients
+    if (c, b, a) == (0, 1, 0):
+        return z
+    x = z * (a or b)
+    if a:
+        x += b
+        x *= z
+    if c:
+        x += c
+    return x
+
+
+class OnNormals(Variables):
+    """Variables that are quadratics in standard normal numbers, as a linear combination of them is one.
+
+    coordinates: variable -> quadratic in z.  numbers: parameter -> float.
+    """
+
+    def __init__(
+        self, xp: Any, z: Any, coordinates: Mapping[str, Quadratic], numbers: Mapping[str, float]
+    ) -> None:
+        def lookup(name: str) -> Any:  # holds no self: a cycle would keep a block until it is collected
+            if name in numbers:
+                return numbers[name]
+            if name not in coordinates:
+                raise UsageError(f"sampling: {name!r} has no value on Gaussians")
+            return quadratic(z, coordinates[name])
+
+        super().__init__(xp, lookup)
+        self.z, self.coordinates = z, coordinates
+
+    def _inside(self, exponent: Exponent) -> Any:
+        total = (0.0, 0.0, 0.0)
+        for monomial, value in exponent:
+            if len(monomial) != 1 or monomial[0][1] != 1 or monomial[0][0] not in self.coordinates:
+                return super()._inside(exponent)
+            (c, b, a), weight = self.coordinates[monomial[0][0]], float(value)
+            total = (total[0] + weight * c, total[1] + weight * b, total[2] + weight * a)
+        return quadratic(self.z, total)
 
 
 @dataclass(frozen=True)
@@ -76,46 +120,47 @@ class GaussianTask:
 
     def values(self, z: Any) -> list[Any]:
         """The rows at samples z, shape (n,) each."""
-        xp = self.backend.xp
-        variables = Variables(xp, self._lookup(z))
-        scores = self._scores(z)
-        known = {element: variables.ring(element) for element in dict.fromkeys(row[0] for row in self.rows)}
-        rows = []
-        for element, directions in self.rows:
-            value = known[element]
-            for direction in directions:
-                value = value * scores(direction)
-            rows.append(value if not isinstance(value, float) else xp.zeros_like(z) + value)
-        return rows
+        variables = OnNormals(self.backend.xp, z, dict(self.coordinates), dict(self.parameters))
+        known = {e: variables.ring(e) for e in dict.fromkeys(element for element, _ in self.rows)}
+        del variables  # what the elements were made of: the rows below take its place in the cache
+        u = quadratic(z, (*self.standard, 0.0))
+        rows = [times(known[e], scores(directions, self.deviation), u) for e, directions in self.rows]
+        return [row if not isinstance(row, float) else self.backend.xp.zeros_like(z) + row for row in rows]
 
-    def _lookup(self, z: Any) -> Callable[[str], Any]:
-        known, numbers = dict(self.coordinates), dict(self.parameters)
 
-        def lookup(name: str) -> Any:
-            if name in numbers:
-                return numbers[name]
-            if name not in known:
-                raise UsageError(f"sampling: {name!r} has no value on Gaussians")
-            c, b, a = known[name]
-            return (a * z + b) * z + c if a else b * z + c
+@functools.cache
+def scores(directions: tuple[int, ...], deviation: float) -> tuple[float, ...]:
+    """The product of the score functions as a polynomial in u = (x - m)/sd, the highest power first.
 
-        return lookup
+    s_mean = u/sd,  s_log_scale = u^2 - 1
 
-    def _scores(self, z: Any) -> Callable[[int], Any]:
-        a, b = self.standard
-        scale = 1 / self.deviation
-        found: dict[int, Any] = {}
+    >>> scores((1, 1), 2.0), scores((), 2.0)
+    ((1.0, 0.0, -2.0, 0.0, 1.0), (1.0,))
+    """
+    product: Any = [1.0]
+    for direction in directions:
+        product = np.polymul(product, [1 / deviation, 0.0] if direction == 0 else [1.0, 0.0, -1.0])
+    return tuple(float(c) for c in product)
 
-        def score(direction: int) -> Any:
-            if direction not in found:
-                if direction == 0:
-                    found[0] = z * (b * scale) + a * scale if (a, b, scale) != (0, 1, 1) else z
-                else:
-                    square = z * z if b == 1 and not a else (z * (b * b) + 2 * a * b) * z
-                    found[1] = square + (a * a - 1)
-            return found[direction]
 
-        return score
+def times(value: Any, polynomial: Sequence[float], u: Any) -> Any:
+    """The value times a polynomial in u, the highest power first, by Horner's rule.
+
+    >>> times(np.array([2.0]), [1.0, 0.0, -1.0], np.array([3.0]))
+    array([16.])
+    """
+    head, *below = polynomial
+    row = value if head == 1 else head * value
+    for c in below:
+        if row is value:
+            row = row * u
+        else:
+            row *= u  # in place: the row is nobody else's
+        if c == -1:
+            row -= value
+        elif c:
+            row += c * value
+    return row
 
 
 MISSING = {  # moments of this order are infinite

@@ -10,9 +10,8 @@ Sums are taken about a shift c near the data, in float64, so that nothing large 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations_with_replacement
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,8 @@ from klsym.sampling.backends import Backend
 # of tiles, not with their product, and BLAS never splits a product of this length over threads, which
 # would let the last bits depend on their number.
 TILE = 1024  # samples
-PIECE = 32 * TILE  # samples in one pass: d stays in the cache
+ONES = np.ones(TILE)
+PIECE = 128 * TILE  # samples in one pass
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +96,7 @@ class Moments:
 
 
 class Accumulator:
-    """Blocks of samples summed about one shift, the mean of the first 1024 samples.
+    """Blocks of samples summed about one shift: 0, or the mean of the first 1024 where that is far from 0.
 
     >>> sums = Accumulator(Backend("numpy"))
     >>> for block in ([1.0, 2.0], [6.0]):
@@ -111,48 +111,38 @@ class Accumulator:
         self.backend, self.count = backend, 0
         self._shift: Any = None
         self._total: Any = 0.0
-        self._products: Any = 0.0
-        self._space: Any = np.empty((0, 0))
 
     def add(self, rows: Sequence[Any]) -> None:
         """One block: k arrays of the backend, shape (n,) each, n >= 1."""
         with np.errstate(invalid="ignore", over="ignore"):
             if self.backend.device == "cpu":
-                total, products = self._sums([self.backend.to_host(row) for row in rows])
+                sums = self._sums([self.backend.to_host(row) for row in rows])
             else:
-                total, products = self._sums_on_device(rows)
+                sums = self._sums_on_device(rows)
         self.count += int(rows[0].shape[0])
-        self._total, self._products = self._total + total, self._products + products
+        self._total = self._total + sums
 
     def moments(self) -> Moments:
         """The moments of all blocks so far; UsageError when there is none."""
         if not self.count:
             raise UsageError("moments: no samples")
         with np.errstate(invalid="ignore", over="ignore"):
-            return _about_the_mean(self.count, self._shift, self._total, self._products)
+            return _about_the_mean(self.count, self._shift, self._total)
 
-    def _sums(self, rows: Sequence[Any]) -> tuple[Any, Any]:
-        """s = sum d and sum d d^T about the shift, on the host."""
-        k, n = len(rows), len(rows[0])
+    def _sums(self, rows: Sequence[Any]) -> Any:
+        """sum (1, d)(1, d)^T about the shift, on the host: its lower triangle after the first entry."""
         if self._shift is None:
             self._shift = np.array([_start(row) for row in rows])
-        if self._space.shape[0] != k or self._space.shape[1] < min(n, PIECE):
-            self._space = np.empty((k, min(n, PIECE)))
-        total, products = np.zeros(k), np.zeros((k, k))
-        for first in range(0, n, PIECE):
-            width = min(PIECE, n - first)
-            d = self._space[:, :width]
-            for i, row in enumerate(rows):
-                np.subtract(row[first : first + width], self._shift[i], out=d[i])
-            whole = width - width % TILE
-            tiles, rest = d[:, :whole].reshape(k, -1, TILE), d[:, whole:]
-            total += tiles.sum(axis=2).sum(axis=1) + rest.sum(axis=1)
-            for i, j in combinations_with_replacement(range(k), 2):  # few rows: a matrix product is slower
-                products[i, j] += np.vecdot(tiles[i], tiles[j]).sum() + rest[i] @ rest[j]
-                products[j, i] = products[i, j]
-        return total, products
+        sums: Any = 0.0
+        for first, last, tile in _pieces(len(rows[0])):
+            pairs = zip(rows, self._shift, strict=True)
+            d = [_less(row[first:last], c).reshape(-1, tile) for row, c in pairs]
+            # Few rows: a matrix product is slower, and so is a sum than a product with 1.
+            products = [np.vecdot(x, y) for i, x in enumerate(d) for y in (ONES[:tile], *d[: i + 1])]
+            sums = sums + np.array(products).sum(axis=1)
+        return sums
 
-    def _sums_on_device(self, rows: Sequence[Any]) -> tuple[Any, Any]:
+    def _sums_on_device(self, rows: Sequence[Any]) -> Any:
         """The same on the device, in float64; only the sums travel to the host.
 
         Rows of products, not a matrix product: GPUs may round the factors of the latter to 10 bits.
@@ -166,18 +156,42 @@ class Accumulator:
             total = xp.sum(d, axis=1)
             products = xp.stack([xp.sum(d[i, :] * d, axis=1) for i in range(d.shape[0])])
             total, products = backend.to_numpy(total), backend.to_numpy(products)
-        return total, (products + products.T) / 2
+        return np.column_stack([total, products])[np.tril_indices(len(total), 1, len(total) + 1)]
 
 
 def _start(row: Any) -> float:
-    """The mean of the first samples; a constant is its own mean, without rounding."""
+    """The mean of the first samples, where it is further from 0 than they are spread; else 0.
+
+    About 0 nothing large cancels then, and the samples are summed as they are.  A constant is its own mean,
+    without rounding.
+    """
     head = row[:TILE].astype(np.float64)
-    return float(head[0] + (head - head[0]).mean())
+    beyond = head - head[0]
+    mean = float(head[0] + beyond.mean())
+    return 0.0 if abs(mean) <= beyond.std() else mean
 
 
-def _about_the_mean(count: int, shift: Any, total: Any, products: Any) -> Moments:
+def _less(row: Any, shift: float) -> Any:
+    """row - shift in float64: the row itself where that changes nothing."""
+    return np.subtract(row, shift, dtype=np.float64) if shift else row.astype(np.float64, copy=False)
+
+
+def _pieces(n: int) -> Iterator[tuple[int, int, int]]:
+    """From where to where n samples are summed at a time, and in tiles of which length."""
+    whole = n - n % TILE
+    for first in range(0, whole, PIECE):
+        yield first, min(first + PIECE, whole), TILE
+    if whole < n:
+        yield whole, n, n - whole
+
+
+def _about_the_mean(count: int, shift: Any, sums: Any) -> Moments:
     """From sums about a shift to the moments.  Rounding never leaves a negative variance."""
-    comoment = products - np.outer(total, total) / count
+    k = len(shift)
+    found = np.zeros((k, k + 1))
+    found[np.tril_indices(k, 1, k + 1)] = sums
+    total, products = found[:, 0], found[:, 1:]
+    comoment = products + np.tril(products, -1).T - np.outer(total, total) / count
     diagonal = np.einsum("ii->i", comoment)
     diagonal[diagonal < 0] = 0.0
     return Moments(count, shift + total / count, comoment)
