@@ -60,9 +60,11 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("text", "options", "named"), REFUSED)
 def test_what_is_no_function_of_r_is_refused(text: str, options: dict[str, Any], named: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        curve(explain(text, **options), [2.0])
-    assert named in str(caught.value) and "\n" not in str(caught.value)
+    verdict = explain(text, **options)
+    for drawn in (lambda: curve(verdict, [2.0]), lambda: draw({text: verdict})):
+        with pytest.raises(UsageError) as caught:
+            drawn()
+        assert named in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_equal_coefficients_share_a_curve() -> None:

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import sympy
 
+from klsym.convert import to_ring, to_sympy
 from klsym.errors import UsageError
 from klsym.figures.style import BLACK, COLOURS, GREY, ORANGE, PAGE, PURPLE, SKY, label_ends, panels
-from klsym.language import log_p, log_q, unfold
-from klsym.parser import parse
+from klsym.language import k1, log_p, log_q, r, unfold
+from klsym.ring import ZERO, ExpPoly
 
-OF_LOSSES = {"0": "k1", "k1": "k2", "-r": "k3"}  # the coefficient of a loss, less its constant
+OF_LOSSES = {ZERO: "k1", to_ring(k1): "k2", to_ring(-r): "k3"}  # c of a loss, less its constant
 OTHERS = (ORANGE, PURPLE, SKY, BLACK)  # for what is no estimator used as a loss
 DIGITS = 30
 NEAR_ONE = sympy.Rational(1, 10**20)  # |log r| at the two points that stand for r = 1
@@ -32,19 +33,30 @@ def curve(verdict: Any, r: Sequence[float]) -> Any:
     Where c jumps at r = 1, it is the middle of the jump that is 0.
     Raises UsageError: no coefficient, or one that depends on more than r.
     """
-    name = f"the coefficient of {verdict.loss!r}"
-    if verdict.coefficient is None or verdict.setting.level == "token":
-        raise UsageError(f"{name}: no function of one sample's r")
-    c = unfold(parse(verdict.coefficient)).subs(log_q, 0)
+    c = of_sample(verdict)
+    c = unfold(to_sympy(c) if isinstance(c, ExpPoly) else c).subs(log_q, 0)
     others = sorted(str(symbol) for symbol in c.free_symbols - {log_p})
     if others:
-        raise UsageError(f"{name} depends on {', '.join(others)} beside r: nothing to draw against r alone")
+        raise UsageError(
+            f"{_called(verdict)} depends on {', '.join(others)} beside r: nothing to draw against r alone"
+        )
 
     def at(log_r: Any) -> Any:
         return sympy.N(c.subs(log_p, sympy.Float(log_r, DIGITS)), DIGITS)
 
     level = (at(NEAR_ONE) + at(-NEAR_ONE)) / 2
     return np.array([float(at(sympy.log(sympy.Float(x, DIGITS))) - level) for x in r])
+
+
+def of_sample(verdict: Any) -> Any:
+    """The coefficient of a verdict on one sample, as a value; UsageError where there is none."""
+    if not isinstance(verdict.c, ExpPoly | sympy.Expr) or verdict.setting.level == "token":
+        raise UsageError(f"{_called(verdict)}: no function of one sample's r")
+    return verdict.c
+
+
+def _called(verdict: Any) -> str:
+    return f"the coefficient of {verdict.loss!r}"
 
 
 def curves(verdicts: Mapping[str, Any], r: Sequence[float]) -> dict[str, Any]:
@@ -54,9 +66,9 @@ def curves(verdicts: Mapping[str, Any], r: Sequence[float]) -> dict[str, Any]:
     >>> list(curves({"k2": explain("k2"), "rho k3": explain("rho*k3")}, [2.0]))
     ['k2, rho k3']
     """
-    names: dict[str, list[str]] = {}
+    names: dict[Any, list[str]] = {}
     for name, verdict in verdicts.items():
-        names.setdefault(str(verdict.coefficient), []).append(name)
+        names.setdefault(of_sample(verdict), []).append(name)
     return {", ".join(same): curve(verdicts[same[0]], r) for same in names.values()}
 
 
@@ -68,9 +80,8 @@ def colours(verdicts: Mapping[str, Any]) -> list[str]:
     >>> colours(losses) == [COLOURS[name] for name in ("k2", "k3", "k1")]
     True
     """
-    first = {
-        str(v.coefficient): COLOURS.get(OF_LOSSES.get(str(v.coefficient), ""), "") for v in verdicts.values()
-    }
+    coefficients = map(of_sample, verdicts.values())
+    first = {c: COLOURS.get(OF_LOSSES.get(c, ""), "") for c in coefficients}
     others = [c for c, colour in first.items() if not colour]
     if len(others) > len(OTHERS):
         raise UsageError(f"more than {len(OTHERS)} curves beside k1, k2, k3 cannot be told apart: draw fewer")
