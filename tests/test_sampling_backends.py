@@ -264,7 +264,7 @@ def printed(code: str) -> list[str]:
 
 def test_the_engine_room_loads_no_framework():
     code = (
-        "import sys, klsym.sampling.runner, klsym.sampling.moments\n"
+        "import sys, klsym.sampling.runner, klsym.sampling.totals\n"
         "from klsym.sampling.backends import backend\n"
         "backend().xp\n"
         "print(*{m.partition('.')[0] for m in sys.modules})"
@@ -278,11 +278,11 @@ def test_only_a_float64_jax_backend_switches_x64_on():
     code = (
         "import jax\n"
         "from klsym.sampling.backends import backend, Stream\n"
-        "from klsym.sampling.moments import Accumulator\n"
+        "from klsym.sampling.totals import _sums_on_device\n"
         "single = backend('jax', 'cpu', 'float32')\n"
         "z = single.normals(Stream(0), (2, 5))\n"
-        "products = Accumulator(single)._sums_on_device(list(z))[1]\n"
-        "print(z.dtype, products.dtype, jax.config.jax_enable_x64)\n"
+        "sums = _sums_on_device(list(z), single)\n"
+        "print(z.dtype, sums.dtype, jax.config.jax_enable_x64)\n"
         "double = backend('jax', 'cpu')\n"
         "print(double.asarray([1]).dtype, single.asarray([1]).dtype, jax.config.jax_enable_x64)\n"
     )

@@ -70,7 +70,7 @@ class Variables:
         if monomial not in self._monomials:
             (name, power), *rest = monomial
             head = self._power(name, power)
-            self._monomials[monomial] = _product(head, self._monomial(tuple(rest)))
+            self._monomials[monomial] = product(head, self._monomial(tuple(rest)))
         return self._monomials[monomial]
 
     def _power(self, name: str, power: int) -> Value:
@@ -108,11 +108,12 @@ def _by_exponent(element: ExpPoly) -> tuple[tuple[Exponent, tuple[tuple[float, M
 def combined(total: Value, factor: Value, value: Value) -> Value:
     """total + factor value, without a pass over the samples that changes nothing."""
     if _is(total, 0.0):
-        return _product(factor, value)
-    return total - value if _is(factor, -1.0) else total + _product(factor, value)
+        return product(factor, value)
+    return total - value if _is(factor, -1.0) else total + product(factor, value)
 
 
-def _product(a: Value, b: Value) -> Value:
+def product(a: Value, b: Value) -> Value:
+    """a b, without a pass over the samples where one is 1."""
     if _is(b, 1.0):
         return a
     return b if _is(a, 1.0) else a * b

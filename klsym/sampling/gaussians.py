@@ -1,4 +1,4 @@
-"""Sampling Gaussians: a stream of blocks, each evaluated on the backend and folded into moments.
+"""Sampling Gaussians: a stream of blocks, each evaluated on the backend and summed.
 
 x = m + sqrt(v) z with z standard normal; k1, w and log q are quadratics in z, and so are the score
 functions.  A block is small enough for a processor's cache; memory does not grow with the samples.
@@ -14,6 +14,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from numpy.polynomial.polynomial import polymul
 
 from klsym.abbreviations import Mean
 from klsym.errors import UsageError
@@ -22,11 +23,11 @@ from klsym.numeric.gaussian_exact import DIRECTIONS, GaussianModel
 from klsym.numeric.gaussian_float import MEASURES
 from klsym.ring import Exponent, ExpPoly
 from klsym.sampling.backends import Backend, backend
-from klsym.sampling.evaluate import Variables
-from klsym.sampling.moments import Accumulator, Moments
+from klsym.sampling.evaluate import Variables, product
 from klsym.sampling.runner import run
 from klsym.sampling.sampler import Averages, Parts, Sampler
 from klsym.sampling.streams import Chunk, Plan, Stream
+from klsym.sampling.totals import Totals
 
 BLOCK = 2**17  # samples evaluated at once on a processor: an array is 1 MiB
 DEVICE_BLOCK = 2**22  # and on an accelerator
@@ -48,17 +49,25 @@ def log_density(mean: float, variance: float, centre: float = 0.0, width: float 
     return constant, -h * width / variance + 0.0, -(width**2) / (2 * variance)
 
 
-def quadratic(z: Any, coefficients: Quadratic) -> Any:
-    """c + b z + a z^2, in place where the library can: a pass over memory costs as much as the sums."""
-    c, b, a = coefficients
-    if (c, b, a) == (0, 1, 0):
-        return z
-    x = z * (a or b)
-    if a:
-        x += b
-        x *= z
-    if c:
-        x += c
+def polynomial(z: Any, coefficients: Sequence[float]) -> Any:
+    """c0 + c1 z + c2 z^2 + ... by Horner's rule, in place: a pass over memory costs as much as the sums.
+
+    >>> z = np.array([2.0, 3.0])
+    >>> polynomial(z, (-1.0, 0.0, 1.0)), polynomial(z, (0.0, 1.0)) is z, polynomial(z, (5.0, 0.0))
+    (array([3., 8.]), True, 5.0)
+    """
+    x: Any = 0.0
+    for c in reversed(coefficients):
+        if isinstance(x, float):
+            x = z if x == 1 else x and x * z
+        elif x is z:
+            x = z * z
+        else:
+            x *= z
+        if c and x is z:
+            x = z + c
+        elif c:
+            x += c
     return x
 
 
@@ -76,7 +85,7 @@ class OnNormals(Variables):
                 return numbers[name]
             if name not in coordinates:
                 raise UsageError(f"sampling: {name!r} has no value on Gaussians")
-            return quadratic(z, coordinates[name])
+            return polynomial(z, coordinates[name])
 
         super().__init__(xp, lookup)
         self.z, self.coordinates = z, coordinates
@@ -88,12 +97,12 @@ class OnNormals(Variables):
                 return super()._inside(exponent)
             (c, b, a), weight = self.coordinates[monomial[0][0]], float(value)
             total = (total[0] + weight * c, total[1] + weight * b, total[2] + weight * a)
-        return quadratic(self.z, total)
+        return polynomial(self.z, total)
 
 
 @dataclass(frozen=True)
 class GaussianTask:
-    """One chunk of standard normal numbers z folded into the moments of some rows.
+    """One chunk of standard normal numbers z folded into the sums of some rows.
 
     rows: (element, directions): the element times a score function of q for each direction, 0 for the
     mean and 1 for the log scale.  coordinates: variable -> quadratic in z.  parameters: name -> float.
@@ -108,58 +117,54 @@ class GaussianTask:
     rows: tuple[Row, ...]
     block: int
 
-    def __call__(self, chunk: Chunk) -> Moments:
-        sums = Accumulator(self.backend)
+    def __call__(self, chunk: Chunk) -> Totals:
         # The C library hands freed memory back above a threshold, which it raises to the largest block
         # freed so far: after this one, not touched, the arrays of a block cost no page faults.
         np.empty(2**21)
-        for number, start in enumerate(range(0, chunk.size, self.block)):
-            size = min(self.block, chunk.size - start)
-            sums.add(self.values(self.backend.normals(chunk.stream.child(number), (size,))))
-        return sums.moments()
+        blocks = (
+            self._block(chunk.stream.child(number), min(self.block, chunk.size - start))
+            for number, start in enumerate(range(0, chunk.size, self.block))
+        )
+        return functools.reduce(Totals.merge, blocks)
+
+    def _block(self, stream: Stream, size: int) -> Totals:
+        return Totals.of(self.values(self.backend.normals(stream, (size,))), self.backend)
 
     def values(self, z: Any) -> list[Any]:
         """The rows at samples z, shape (n,) each."""
         variables = OnNormals(self.backend.xp, z, dict(self.coordinates), dict(self.parameters))
         known = {e: variables.ring(e) for e in dict.fromkeys(element for element, _ in self.rows)}
         del variables  # what the elements were made of: the rows below take its place in the cache
-        u = quadratic(z, (*self.standard, 0.0))
+        u = polynomial(z, self.standard)
         rows = [times(known[e], scores(directions, self.deviation), u) for e, directions in self.rows]
         return [row if not isinstance(row, float) else self.backend.xp.zeros_like(z) + row for row in rows]
 
 
 @functools.cache
 def scores(directions: tuple[int, ...], deviation: float) -> tuple[float, ...]:
-    """The product of the score functions as a polynomial in u = (x - m)/sd, the highest power first.
+    """The product of the score functions as a polynomial in u = (x - m)/sd, its constant first.
 
     s_mean = u/sd,  s_log_scale = u^2 - 1
 
-    >>> scores((1, 1), 2.0), scores((), 2.0)
-    ((1.0, 0.0, -2.0, 0.0, 1.0), (1.0,))
+    >>> scores((0, 1), 2.0), scores((), 2.0)
+    ((0.0, -0.5, 0.0, 0.5), (1.0,))
     """
-    product: Any = [1.0]
+    total: Any = [1.0]
     for direction in directions:
-        product = np.polymul(product, [1 / deviation, 0.0] if direction == 0 else [1.0, 0.0, -1.0])
-    return tuple(float(c) for c in product)
+        total = polymul(total, [0.0, 1 / deviation] if direction == 0 else [-1.0, 0.0, 1.0])
+    return tuple(map(float, total))
 
 
-def times(value: Any, polynomial: Sequence[float], u: Any) -> Any:
-    """The value times a polynomial in u, the highest power first, by Horner's rule.
+def times(value: Any, coefficients: Sequence[float], u: Any) -> Any:
+    """The value times a polynomial in u.
 
-    >>> times(np.array([2.0]), [1.0, 0.0, -1.0], np.array([3.0]))
+    >>> times(np.array([2.0]), [-1.0, 0.0, 1.0], np.array([3.0]))
     array([16.])
     """
-    head, *below = polynomial
-    row = value if head == 1 else head * value
-    for c in below:
-        if row is value:
-            row = row * u
-        else:
-            row *= u  # in place: the row is nobody else's
-        if c == -1:
-            row -= value
-        elif c:
-            row += c * value
+    row = polynomial(u, coefficients)
+    if isinstance(row, float) or row is u:
+        return product(row, value)
+    row *= value  # in place: the row is nobody else's
     return row
 
 
@@ -232,11 +237,11 @@ class GaussianSampler(Sampler):
         ]
 
     def averages(
-        self, means: Sequence[Mean], samples: int, stream: Stream, results: Sequence[Moments] = ()
+        self, means: Sequence[Mean], samples: int, stream: Stream, results: Sequence[Totals] = ()
     ) -> Averages:
-        moments = results or [run(task, plan) for task, plan in self.requests(means, samples, stream)]
+        totals = results or [run(task, plan) for task, plan in self.requests(means, samples, stream)]
         found: dict[Mean, Any] = {}
-        for chosen, result in zip(_by_measure(means).values(), moments, strict=True):
+        for chosen, result in zip(_by_measure(means).values(), totals, strict=True):
             found |= _unpacked(chosen, result.mean)
         return found
 

@@ -35,14 +35,15 @@ def run(
 
         task(chunk_0).merge(task(chunk_1)).merge(task(chunk_2))...
 
+    >>> import math
     >>> from klsym.sampling.backends import backend
-    >>> from klsym.sampling.moments import Moments
     >>> from klsym.sampling.streams import Stream
+    >>> from klsym.sampling.totals import Totals
     >>> def squares(chunk):
     ...     z = backend().normals(chunk.stream, (1, chunk.size))
-    ...     return Moments.of(z**2, backend())
+    ...     return Totals.of(z**2, backend())
     >>> found = run(squares, Plan(100_000, Stream(0), chunk=10_000))
-    >>> found.count, bool(abs(found.mean[0] - 1) < 5 * found.standard_error[0])
+    >>> found.count, bool(abs(found.mean[0] - 1) < 5 * math.sqrt(2 / found.count))
     (100000, True)
 
     task: its result depends on the chunk alone.  For a cluster it must be possible to pickle it.
