@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import stat
 from contextlib import suppress
 from pathlib import Path
@@ -33,7 +32,7 @@ def refuse_unless_writable(folder: Path) -> None:
 
     Raises UsageError: nothing can be written into the folder.
     """
-    write_whole(folder / f".{secrets.token_hex(8)}", "").unlink()
+    write_whole(folder / f".{os.urandom(8).hex()}", "").unlink()
 
 
 def write_whole(target: Path, content: str | bytes) -> Path:
@@ -50,7 +49,7 @@ def write_whole(target: Path, content: str | bytes) -> Path:
     Raises UsageError: it cannot be written; then nothing has changed.
     """
     data = content.encode() if isinstance(content, str) else content
-    draft = target.with_name(f".{secrets.token_hex(8)}.part")
+    draft = target.with_name(f".{os.urandom(8).hex()}.part")
     try:
         _write_and_rename(draft, target, data)
     except OSError as error:

@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -47,8 +46,7 @@ def _renamed(formula: Any, of: str = "r") -> Any:
         return tuple(_renamed(item, of) for item in formula)
     if not isinstance(formula, Formula):
         return formula
-    fields = formula.__dataclass_fields__  # type: ignore[attr-defined]
-    return replace(formula, **{name: _renamed(getattr(formula, name), of) for name in fields})  # type: ignore[type-var]
+    return type(formula)(*(_renamed(value, of) for value in vars(formula).values()))
 
 
 def region(where: Any, of: str = "r") -> str:

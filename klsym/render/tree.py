@@ -10,23 +10,39 @@ A tree says what is meant, a printer (`spelling`, `mathml`) how it is written an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import dataclass_transform
+from typing import Any, Never, dataclass_transform
 
 
 @dataclass_transform(frozen_default=True)
 class Formula:
-    """Any node; each is a frozen dataclass."""
+    """Any node: frozen, made and matched as a dataclass is; two dozen of those take 10 ms to define."""
+
+    __match_args__: tuple[str, ...] = ()
 
     def __init_subclass__(cls) -> None:
-        dataclass(frozen=True, eq=False)(cls)
+        cls.__match_args__ = tuple(cls.__annotations__)  # type: ignore[misc]
+
+    def __init__(self, *values: Any, **named: Any) -> None:
+        fields = type(self).__match_args__
+        given = dict(zip(fields[: len(values)], values, strict=True)) | named
+        for name in fields:
+            vars(self)[name] = given.pop(name) if name in given else getattr(type(self), name)
+        if given:
+            raise TypeError(f"{type(self).__name__} has no {', '.join(given)}")
+
+    def __setattr__(self, name: str, value: object) -> Never:
+        raise AttributeError(f"{type(self).__name__} is frozen")
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and vars(self) == vars(other)
 
     def __hash__(self) -> int:
         return hash((type(self), *vars(self).values()))
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
+        return f"{type(self).__name__}({shown})"
 
 
 class Number(Formula):
