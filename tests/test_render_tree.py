@@ -7,7 +7,7 @@ import pickle
 
 import pytest
 
-from klsym.render.tree import Cases, Formula, Minus, Name, Number, Power, Quotient, Sum, parts
+from klsym.render.tree import Formula, Minus, Name, Number, Power, Quotient, Sum, parts
 
 HALF = Quotient(Number(1), Number(2), small=True)
 
@@ -55,4 +55,3 @@ def test_nodes_match_by_position():
 def test_the_parts_of_a_node_are_formulas():
     assert parts(Sum((Name("k1"), HALF))) == [Name("k1"), HALF]
     assert all(isinstance(part, Formula) for part in parts(HALF)) and len(parts(HALF)) == 2
-    assert parts(Cases(((Name("k1"), None),))) == []
