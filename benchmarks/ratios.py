@@ -92,6 +92,9 @@ def ledger(repeats: int) -> Iterator[tuple[str, float]]:
     from klsym.settling import check_settled
 
     seconds, megabytes = unit(repeats)
+    # First: Linux counts what its parent holds as the peak of a child.
+    area = child(*cli("prove", "gradient", "offpolicy", "value"))
+    yield "peak memory of proving three areas over that of import sympy", area[1] / megabytes
     claims, settled = [claim for claim in load().values() if claim.verdict != "computed"], list[Any]()
     spent = least(lambda: settled.extend(map(settle, claims)), 1)
     yield "the ledger settled, in imports of SymPy", spent / seconds
@@ -107,8 +110,6 @@ def ledger(repeats: int) -> Iterator[tuple[str, float]]:
         "judged by the exact oracle, in imports of SymPy",
         least(lambda: [*map(check_settled, settled)], 1) / seconds,
     )
-    area = child(*cli("prove", "gradient", "offpolicy", "value"))
-    yield "peak memory of proving three areas over that of import sympy", area[1] / megabytes
 
 
 def rocq(repeats: int) -> Iterator[tuple[str, float]]:

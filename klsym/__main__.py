@@ -1,6 +1,6 @@
 """`python -m klsym` is the command `klsym`."""
 
-from klsym.cli import main
+from klsym.cli import command
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(command())
