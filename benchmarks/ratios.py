@@ -3,8 +3,9 @@
     python benchmarks/ratios.py [--repeats 5] [--only verdicts ledger ...]
 
 The unit is `import sympy` in a fresh interpreter, measured in the same run.  Times are of the processor,
-children included, the least of several where they are short, so that other work on the machine changes
-little. `make pages` writes BENCHMARKS.md from what is stored.
+children included, the least of several where they are short.  As a machine gets faster and slower while it
+is measured, what has an aim is timed in turns with what it is compared with, and the median ratio counts.
+`make pages` writes BENCHMARKS.md from what is stored.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import json
 import math
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 import time
@@ -27,7 +29,8 @@ HOME = Path(__file__).resolve().parents[1]
 STORED = Path(__file__).with_name("releases.json")
 Measures = dict[str, float]
 SIZES = (4, 8, 16, 32, 64)  # terms of a loss
-AUDITED = ("tests/audited.py:detached_ratio_k3", "--sampling", "off-policy")
+EXPLAINED = ("explain", "rho*k3", "--sampling", "off-policy", "--json")
+AUDITED = ("audit", "tests/audited.py:detached_ratio_k3", "--sampling", "off-policy")
 
 
 # ---------------------------------------------------------------------------- measuring
@@ -57,6 +60,16 @@ def least(action: Callable[[], Any], repeats: int) -> float:
     return min(times)
 
 
+def in_turns(one: Callable[[], float], other: Callable[[], float], repeats: int) -> float:
+    """The median of the other's time over the first one's, taken one right after the other."""
+    return statistics.median((1 / one()) * other() for _ in range(repeats))
+
+
+def bare(modules: str) -> float:
+    """Seconds to import them in a fresh interpreter."""
+    return child(sys.executable, "-c", f"import {modules}")[0]
+
+
 @cache
 def unit(repeats: int) -> tuple[float, float]:
     """Seconds and megabytes of `import sympy`."""
@@ -67,9 +80,10 @@ def unit(repeats: int) -> tuple[float, float]:
 def verdicts(repeats: int) -> Iterator[tuple[str, float]]:
     """One verdict, with all that is loaded for it; and many, in a process that runs."""
     seconds, megabytes = unit(repeats)
-    one = [child(*cli("explain", "rho*k3", "--sampling", "off-policy", "--json")) for _ in range(repeats)]
-    yield "one verdict over import sympy", min(one)[0] / seconds
-    yield "peak memory of a verdict over that of import sympy", min(one)[1] / megabytes
+    one = [child(*cli(*EXPLAINED))[1] for _ in range(repeats)]
+    spent = in_turns(lambda: bare("sympy"), lambda: child(*cli(*EXPLAINED))[0], 4 * repeats)
+    yield "one verdict over import sympy", spent
+    yield "peak memory of a verdict over that of import sympy", min(one) / megabytes
     from klsym import explain
 
     losses = ("k1", "k2", "k3", "rho*k1", "sg(rho)*k3 + R*k1", "rho*k3 - lam*k2", "k1*r + k2", "sg(k1)*log_q")
@@ -158,9 +172,12 @@ def sampling(repeats: int) -> Iterator[tuple[str, float]]:
     from klsym.sampling.gaussians import GaussianSampler
 
     on, check = backend("numpy", None), CHECKS["E_q[grad k3]"]
-    alone = least(lambda: draw_alone(on, DRAWN), repeats)
-    spent = least(lambda: sample(GaussianSampler(MODEL, on=on), check, DRAWN), repeats)
-    yield "sampling Gaussian gradients over the draw alone", spent / alone
+    spent = in_turns(
+        lambda: least(lambda: draw_alone(on, DRAWN), 1),
+        lambda: least(lambda: sample(GaussianSampler(MODEL, on=on), check, DRAWN), 1),
+        4 * repeats,
+    )
+    yield "sampling Gaussian gradients over the draw alone", spent
 
     def counts(number: int) -> float:
         sampler = FiniteSampler(random_model(0, 8), Context(), directions=np.eye(8))
@@ -183,8 +200,8 @@ def audit(repeats: int) -> Iterator[tuple[str, float]]:
         import torch  # noqa: F401
     except ImportError:
         return
-    alone = min(child(sys.executable, "-c", "import torch, sympy")[0] for _ in range(2))
-    yield "one audit over import torch, sympy", child(*cli("audit", *AUDITED))[0] / alone
+    spent = in_turns(lambda: bare("torch, sympy"), lambda: child(*cli(*AUDITED))[0], repeats)
+    yield "one audit over import torch, sympy", spent
 
 
 GROUPS: dict[str, Callable[[int], Iterator[tuple[str, float]]]] = {

@@ -41,9 +41,12 @@ class Parser(argparse.ArgumentParser):
 
 def command() -> int:
     """`klsym` in a process of its own; the exit code."""
-    # Nearly all that is made stays: to look for cycles in it every 700 objects costs a tenth of a verdict.
+    # Nearly all that is made stays: to look through it for cycles every 700 objects, and once more when
+    # Python exits, takes a quarter of a verdict.
     gc.set_threshold(100_000)
-    return main()
+    code = main()
+    gc.freeze()
+    return code
 
 
 def main(argv: list[str] | None = None) -> int:

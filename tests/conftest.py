@@ -39,7 +39,7 @@ def pytest_configure() -> None:
         "OPENBLAS_NUM_THREADS",
     ):  # one a worker: threads that wait for one another
         os.environ.setdefault(name, "1")  # take the processors from the other workers
-    gc.set_threshold(100_000)  # as the command has it
+    gc.set_threshold(100_000)  # as in klsym.cli.command
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
