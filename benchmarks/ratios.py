@@ -62,7 +62,8 @@ def least(action: Callable[[], Any], repeats: int) -> float:
 
 def in_turns(one: Callable[[], float], other: Callable[[], float], repeats: int) -> float:
     """The median of the other's time over the first one's, taken one right after the other."""
-    return statistics.median((1 / one()) * other() for _ in range(repeats))
+    pairs = [(one(), other()) for _ in range(repeats)]
+    return statistics.median(second / first for first, second in pairs)
 
 
 def bare(modules: str) -> float:
