@@ -10,21 +10,21 @@ from pathlib import Path
 
 from klsym.errors import Refused, UsageError
 from klsym.sampling.backends import Backend
+from klsym.sampling.sample_means import SampleMeans
 from klsym.sampling.streams import Chunk
-from klsym.sampling.totals import Totals
 
 NUMPY = Backend()
 
 
 @dataclass(frozen=True)
 class Draws:
-    """Totals of (z, exp z), z normal."""
+    """SampleMeans of (z, exp z), z normal."""
 
     backend: Backend = NUMPY
 
-    def __call__(self, chunk: Chunk) -> Totals:
+    def __call__(self, chunk: Chunk) -> SampleMeans:
         z = self.backend.normals(chunk.stream, (chunk.size,))
-        return Totals.of([z, self.backend.xp.exp(z)], self.backend)
+        return SampleMeans.of([z, self.backend.xp.exp(z)], self.backend)
 
 
 class Order(list):
@@ -53,7 +53,7 @@ class DiesOnce:
 
     marker: Path
 
-    def __call__(self, chunk: Chunk) -> Totals:
+    def __call__(self, chunk: Chunk) -> SampleMeans:
         if chunk.index == 5 and not self.marker.exists():
             self.marker.touch()
             os.kill(os.getpid(), signal.SIGKILL)
@@ -66,14 +66,14 @@ class FailsOnce:
 
     marker: Path
 
-    def __call__(self, chunk: Chunk) -> Totals:
+    def __call__(self, chunk: Chunk) -> SampleMeans:
         if chunk.index == 2 and not self.marker.exists():
             self.marker.touch()
             raise OSError("no space left")
         return Draws()(chunk)
 
 
-def deadly(chunk: Chunk) -> Totals:
+def deadly(chunk: Chunk) -> SampleMeans:
     """Kills every process that computes chunk 1."""
     if chunk.index == 1:
         os.kill(os.getpid(), signal.SIGKILL)

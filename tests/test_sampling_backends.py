@@ -264,7 +264,7 @@ def printed(code: str) -> list[str]:
 
 def test_the_engine_room_loads_no_framework():
     code = (
-        "import sys, klsym.sampling.runner, klsym.sampling.totals\n"
+        "import sys, klsym.sampling.runner, klsym.sampling.sample_means\n"
         "from klsym.sampling.backends import backend\n"
         "backend().xp\n"
         "print(*{m.partition('.')[0] for m in sys.modules})"
@@ -278,7 +278,7 @@ def test_only_a_float64_jax_backend_switches_x64_on():
     code = (
         "import jax\n"
         "from klsym.sampling.backends import backend, Stream\n"
-        "from klsym.sampling.totals import _sums_on_device\n"
+        "from klsym.sampling.sample_means import _sums_on_device\n"
         "single = backend('jax', 'cpu', 'float32')\n"
         "z = single.normals(Stream(0), (2, 5))\n"
         "sums = _sums_on_device(list(z), single)\n"

@@ -20,8 +20,8 @@ from klsym.errors import Refused, UsageError
 from klsym.sampling import cluster as module
 from klsym.sampling.backends import Backend
 from klsym.sampling.runner import run, run_all
+from klsym.sampling.sample_means import SampleMeans
 from klsym.sampling.streams import Plan, Stream
-from klsym.sampling.totals import Totals
 
 PLAN = Plan(60_000, Stream(5), chunk=5000)
 
@@ -31,15 +31,15 @@ def steps(count: int) -> Plan:
     return Plan(count, Stream(0), chunk=1)
 
 
-def bits(totals: Totals) -> tuple[int, str]:
-    return totals.count, totals.sums.tobytes().hex()
+def bits(means: SampleMeans) -> tuple[int, str]:
+    return means.count, means.mean.tobytes().hex()
 
 
 # ---------------------------------------------------------------------------- in this process
 def test_results_are_merged_in_the_order_of_the_chunks():
     parts = [Draws()(chunk) for chunk in PLAN.chunks()]
     assert len(parts) == 12
-    assert bits(run(Draws(), PLAN)) == bits(functools.reduce(Totals.merge, parts))
+    assert bits(run(Draws(), PLAN)) == bits(functools.reduce(SampleMeans.merge, parts))
     assert run(lambda chunk: Order([chunk.index]), steps(9)) == list(range(9))
 
 

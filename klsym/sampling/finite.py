@@ -33,9 +33,9 @@ from klsym.numeric.systems import FLOAT
 from klsym.ring import ExpPoly
 from klsym.sampling.backends import Backend, backend
 from klsym.sampling.evaluate import Variables
+from klsym.sampling.sample_means import SampleMeans
 from klsym.sampling.sampler import Averages, Parts, Products, Sampler
 from klsym.sampling.streams import Stream
-from klsym.sampling.totals import Totals
 from klsym.slots import SECOND, slot_of_score
 
 SMALLEST = 1e-200  # a probability whose powers stay within the floats
@@ -112,7 +112,7 @@ class FiniteSampler(Sampler):
         return stream.child(key).generator().multinomial(samples, law / law.sum())
 
     def averages(
-        self, means: Sequence[Mean], samples: int, stream: Stream, results: Sequence[Totals] = ()
+        self, means: Sequence[Mean], samples: int, stream: Stream, results: Sequence[SampleMeans] = ()
     ) -> Averages:
         measures = dict.fromkeys(mean.measure for mean in means)
         shares = {m: self.counts(m, samples, stream) / samples for m in measures}

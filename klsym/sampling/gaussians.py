@@ -1,4 +1,4 @@
-"""Sampling Gaussians: a stream of blocks, each evaluated on the backend and summed.
+"""Sampling Gaussians: a stream of blocks, each evaluated on the backend and averaged.
 
 x = m + sqrt(v) z with z standard normal; k1, w and log q are quadratics in z, and so are the score
 functions.  A block is small enough for a processor's cache; memory does not grow with the samples.
@@ -25,9 +25,9 @@ from klsym.ring import Exponent, ExpPoly
 from klsym.sampling.backends import Backend, backend
 from klsym.sampling.evaluate import Variables, product
 from klsym.sampling.runner import run
+from klsym.sampling.sample_means import SampleMeans
 from klsym.sampling.sampler import Averages, Parts, Sampler
 from klsym.sampling.streams import Chunk, Plan, Stream
-from klsym.sampling.totals import Totals
 
 BLOCK = 2**17  # samples evaluated at once on a processor: an array is 1 MiB
 DEVICE_BLOCK = 2**22  # and on an accelerator
@@ -102,7 +102,7 @@ class OnNormals(Variables):
 
 @dataclass(frozen=True)
 class GaussianTask:
-    """One chunk of standard normal numbers z folded into the sums of some rows.
+    """One chunk of standard normal numbers z folded into the means of some rows.
 
     rows: (element, directions): the element times a score function of q for each direction, 0 for the
     mean and 1 for the log scale.  coordinates: variable -> quadratic in z.  parameters: name -> float.
@@ -117,7 +117,7 @@ class GaussianTask:
     rows: tuple[Row, ...]
     block: int
 
-    def __call__(self, chunk: Chunk) -> Totals:
+    def __call__(self, chunk: Chunk) -> SampleMeans:
         # The C library hands freed memory back above a threshold, which it raises to the largest block
         # freed so far: after this one, not touched, the arrays of a block cost no page faults.
         np.empty(2**21)
@@ -125,10 +125,10 @@ class GaussianTask:
             self._block(chunk.stream.child(number), min(self.block, chunk.size - start))
             for number, start in enumerate(range(0, chunk.size, self.block))
         )
-        return functools.reduce(Totals.merge, blocks)
+        return functools.reduce(SampleMeans.merge, blocks)
 
-    def _block(self, stream: Stream, size: int) -> Totals:
-        return Totals.of(self.values(self.backend.normals(stream, (size,))), self.backend)
+    def _block(self, stream: Stream, size: int) -> SampleMeans:
+        return SampleMeans.of(self.values(self.backend.normals(stream, (size,))), self.backend)
 
     def values(self, z: Any) -> list[Any]:
         """The rows at samples z, shape (n,) each."""
@@ -237,11 +237,11 @@ class GaussianSampler(Sampler):
         ]
 
     def averages(
-        self, means: Sequence[Mean], samples: int, stream: Stream, results: Sequence[Totals] = ()
+        self, means: Sequence[Mean], samples: int, stream: Stream, results: Sequence[SampleMeans] = ()
     ) -> Averages:
-        totals = results or [run(task, plan) for task, plan in self.requests(means, samples, stream)]
+        merged = results or [run(task, plan) for task, plan in self.requests(means, samples, stream)]
         found: dict[Mean, Any] = {}
-        for chosen, result in zip(_by_measure(means).values(), totals, strict=True):
+        for chosen, result in zip(_by_measure(means).values(), merged, strict=True):
             found |= _unpacked(chosen, result.mean)
         return found
 

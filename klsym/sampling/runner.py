@@ -38,10 +38,10 @@ def run(
     >>> import math
     >>> from klsym.sampling.backends import backend
     >>> from klsym.sampling.streams import Stream
-    >>> from klsym.sampling.totals import Totals
+    >>> from klsym.sampling.sample_means import SampleMeans
     >>> def squares(chunk):
     ...     z = backend().normals(chunk.stream, (1, chunk.size))
-    ...     return Totals.of(z**2, backend())
+    ...     return SampleMeans.of(z**2, backend())
     >>> found = run(squares, Plan(100_000, Stream(0), chunk=10_000))
     >>> found.count, bool(abs(found.mean[0] - 1) < 5 * math.sqrt(2 / found.count))
     (100000, True)

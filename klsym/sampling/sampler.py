@@ -30,9 +30,9 @@ from klsym.errors import UsageError
 from klsym.ring import ExpPoly
 from klsym.sampling.evaluate import Variables
 from klsym.sampling.means import Product
+from klsym.sampling.sample_means import SampleMeans
 from klsym.sampling.statistics import LARGEST_SHAPE
 from klsym.sampling.streams import Plan, Stream
-from klsym.sampling.totals import Totals
 
 ROUNDING = 1e-13  # of a sum of some tens of terms in float64, relative to their sizes
 Products = Sequence[Product]
@@ -64,7 +64,7 @@ class Sampler(ABC):
 
     @abstractmethod
     def averages(
-        self, means: Sequence[Mean], samples: int, stream: Stream, results: Sequence[Totals] = ()
+        self, means: Sequence[Mean], samples: int, stream: Stream, results: Sequence[SampleMeans] = ()
     ) -> Averages:
         """Sample averages of each mean from `samples` draws of each measure.
 

@@ -23,8 +23,8 @@ from klsym.sampling.statistics import Level, TooFew
 from klsym.sampling.streams import Stream
 
 if TYPE_CHECKING:
+    from klsym.sampling.sample_means import SampleMeans
     from klsym.sampling.streams import Plan
-    from klsym.sampling.totals import Totals
 
 CONTROL = Fraction(1, 10)  # how much of k1 the negative control adds to a coefficient
 
@@ -88,7 +88,7 @@ class Trial:
         """The work that samples both, for `run_all`."""
         return self.sampler.requests(all_means(self.control), self.samples, self.stream)
 
-    def judge(self, level: Level, results: list[Totals]) -> TrialResult:
+    def judge(self, level: Level, results: list[SampleMeans]) -> TrialResult:
         """Sample, and compare at the level of the whole run.  Raises TooFew, as `needed` does not."""
         try:
             (threshold, seen), (limit, _) = self._limits(level, self.samples)

@@ -1,4 +1,4 @@
-"""Count and sums of samples: computed block by block, added up.
+"""Sample means: computed block by block, merged.
 
     mean = sum x / n
 
@@ -19,22 +19,22 @@ from klsym.sampling.backends import Backend
 
 
 @dataclass(frozen=True, eq=False)
-class Totals:
-    """The sums of k quantities over n samples.
+class SampleMeans:
+    """The means of k quantities over n samples.
 
-    >>> totals = Totals.of(np.array([[1.0, 2.0, 6.0]]), Backend("numpy"))
-    >>> totals.count, totals.mean.tolist(), totals.merge(totals).sums.tolist()
-    (3, [3.0], [18.0])
+    >>> means = SampleMeans.of(np.array([[1.0, 2.0, 6.0]]), Backend("numpy"))
+    >>> means.count, means.mean.tolist(), means.merge(means).count
+    (3, [3.0], 6)
 
-    count: n.  sums: shape (k,), float64, on the host.  A value that is infinite or nan shows in its row.
+    count: n.  mean: shape (k,), float64, on the host.  A value that is infinite or nan shows in its row.
     """
 
     count: int
-    sums: Any
+    mean: Any
 
     @staticmethod
-    def of(rows: Sequence[Any], backend: Backend) -> Totals:
-        """The totals of a block; float32 values are summed in float64.
+    def of(rows: Sequence[Any], backend: Backend) -> SampleMeans:
+        """The means of a block; float32 values are summed in float64.
 
         rows: k arrays of the backend, shape (n,) each.  On the CPU equal values give equal bits, whatever
         the backend and the number of threads.  Summed in pairs, so that the error of a sum is a few eps
@@ -43,28 +43,29 @@ class Totals:
         """
         shapes = {tuple(row.shape) for row in rows}
         if [len(shape) for shape in shapes] != [1] or (0,) in shapes:
-            raise UsageError("totals: rows of one length, 1 or more, expected")
+            raise UsageError("sample means: rows of one length, 1 or more, expected")
         with np.errstate(invalid="ignore", over="ignore"):
             if backend.device == "cpu":
                 sums = np.array([np.sum(backend.to_host(row), dtype=np.float64) for row in rows])
             else:
                 sums = _sums_on_device(rows, backend)
-        return Totals(len(rows[0]), sums)
+        return SampleMeans(len(rows[0]), sums / len(rows[0]))
 
-    def merge(self, other: Totals) -> Totals:
-        """The totals of both samples; merging in one fixed order gives the same bits.
+    def merge(self, other: SampleMeans) -> SampleMeans:
+        """The means of both samples together; merging in one fixed order gives the same bits.
 
+            mean = mean_a + (n_b/n) (mean_b - mean_a)
+
+        Sums would not do: the sum of many equal blocks drifts by an eps each time, always to one side.  Here
+        equal means stay what they are, and others are rounded by eps |mean| a merge, to either side.
         Raises UsageError: different numbers of rows.
+        Source: Chan, Golub & LeVeque 1983, Algorithms for computing the sample variance, (2.1).
         """
-        if self.sums.shape != other.sums.shape:
-            raise UsageError(f"totals: {len(self.sums)} and {len(other.sums)} rows do not merge")
+        if self.mean.shape != other.mean.shape:
+            raise UsageError(f"sample means: {len(self.mean)} and {len(other.mean)} rows do not merge")
+        count = self.count + other.count
         with np.errstate(invalid="ignore", over="ignore"):
-            return Totals(self.count + other.count, self.sums + other.sums)
-
-    @property
-    def mean(self) -> Any:
-        """The sample averages, shape (k,)."""
-        return self.sums / self.count
+            return SampleMeans(count, self.mean + (other.count / count) * (other.mean - self.mean))
 
 
 def _sums_on_device(rows: Sequence[Any], backend: Backend) -> Any:

@@ -1,4 +1,4 @@
-"""Totals of blocks and of merged parts, against exact arithmetic: every float is a fraction."""
+"""SampleMeans of blocks and of merged parts, against exact arithmetic: every float is a fraction."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ from hypothesis import strategies as st
 
 from klsym.errors import UsageError
 from klsym.sampling.backends import Backend, backend
+from klsym.sampling.sample_means import SampleMeans, _sums_on_device
 from klsym.sampling.streams import Stream
-from klsym.sampling.totals import Totals, _sums_on_device
 
 NUMPY = Backend("numpy")
 EPS = 2.0**-52
 
 
 def exact(values):
-    return [sum(Fraction(float(x)) for x in row) for row in values]
+    """The means as fractions."""
+    return [sum(Fraction(float(x)) for x in row) / len(row) for row in values]
 
 
-def error(sums, values):
-    """The largest error of a sum, in units of the sum of |x|."""
-    pairs = zip(sums, exact(values), exact(np.abs(values)), strict=True)
+def error(means, values):
+    """The largest error of a mean, in units of the mean of |x|."""
+    pairs = zip(means, exact(values), exact(np.abs(values)), strict=True)
     return max(float(abs(Fraction(float(found)) - true) / (size or 1)) for found, true, size in pairs)
 
 
@@ -55,16 +56,15 @@ def normals(seed, shape, mean=0.0, deviation=1.0):
     ],
 )
 def test_a_block_is_right_to_rounding(name, values):
-    found = Totals.of(values, NUMPY)
-    assert found.count == values.shape[1] and found.sums.dtype == np.float64
-    assert error(found.sums, values) <= 16 * EPS
-    assert (found.mean == found.sums / values.shape[1]).all()
+    found = SampleMeans.of(values, NUMPY)
+    assert found.count == values.shape[1] and found.mean.dtype == np.float64
+    assert error(found.mean, values) <= 16 * EPS
 
 
 def test_a_sum_taken_one_by_one_would_not_do():
     values = np.full((1, 2**17), 0.1)
-    assert error(np.cumsum(values, axis=1)[:, -1], values) > 1000 * EPS
-    assert error(Totals.of(values, NUMPY).sums, values) <= 4 * EPS
+    assert error(np.cumsum(values, axis=1)[:, -1] / 2**17, values) > 1000 * EPS
+    assert error(SampleMeans.of(values, NUMPY).mean, values) <= 4 * EPS
 
 
 def test_ten_million_float32_values_are_summed_in_float64():
@@ -74,8 +74,10 @@ def test_ten_million_float32_values_are_summed_in_float64():
     steps = np.rint((x[0].astype(np.float64) - mean) * 1024).astype(np.int64)
     assert (steps / 1024 + mean == x[0]).all()
     true = mean + Fraction(int(steps.sum()), 1024 * n)
-    blocks = [Totals.of(x[:, i : i + 2**15], Backend("numpy", dtype="float32")) for i in range(0, n, 2**15)]
-    for found in (Totals.of(x, NUMPY), functools.reduce(Totals.merge, blocks)):
+    blocks = [
+        SampleMeans.of(x[:, i : i + 2**15], Backend("numpy", dtype="float32")) for i in range(0, n, 2**15)
+    ]
+    for found in (SampleMeans.of(x, NUMPY), functools.reduce(SampleMeans.merge, blocks)):
         assert found.count == n and abs(Fraction(found.mean[0]) / true - 1) < 1e-14
 
 
@@ -86,36 +88,36 @@ def test_a_value_that_is_not_finite_shows_in_its_row_only(bad, at):
     values[0, at] = bad
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = Totals.of(values, NUMPY)
-        against = Totals.of(np.where(np.isfinite(values), values, -bad), NUMPY)
-        for totals in (found, found.merge(found), found.merge(against)):
-            assert not np.isfinite(totals.mean[0]) and np.isfinite(totals.mean[1])
+        found = SampleMeans.of(values, NUMPY)
+        against = SampleMeans.of(np.where(np.isfinite(values), values, -bad), NUMPY)
+        for means in (found, found.merge(found), found.merge(against)):
+            assert not np.isfinite(means.mean[0]) and np.isfinite(means.mean[1])
 
 
 @pytest.mark.parametrize("shape", [(0, 5), (2, 0), (1, 2, 3), (5, 1, 1)])
 def test_other_shapes_are_refused(shape):
-    with pytest.raises(UsageError, match=r"^totals: rows of one length, 1 or more, expected$"):
-        Totals.of(np.zeros(shape), NUMPY)
+    with pytest.raises(UsageError, match=r"^sample means: rows of one length, 1 or more, expected$"):
+        SampleMeans.of(np.zeros(shape), NUMPY)
 
 
 def test_rows_of_different_lengths_are_refused():
     with pytest.raises(UsageError, match="rows of one length"):
-        Totals.of([np.zeros(3), np.zeros(4)], NUMPY)
+        SampleMeans.of([np.zeros(3), np.zeros(4)], NUMPY)
 
 
 # ---------------------------------------------------------------------------- bits
-def bits(totals: Totals) -> tuple[int, str]:
-    return totals.count, totals.sums.tobytes().hex()
+def bits(means: SampleMeans) -> tuple[int, str]:
+    return means.count, means.mean.tobytes().hex()
 
 
 BITS = """
 import numpy as np
 from klsym.sampling.backends import Backend
-from klsym.sampling.totals import Totals
+from klsym.sampling.sample_means import SampleMeans
 for k in (1, 2, 3, 8, 40):
     for n in (1000, 32768, 70_000):
         values = np.random.default_rng(n).standard_normal((k, n))
-        print(k, n, Totals.of(values, Backend()).sums.tobytes().hex())
+        print(k, n, SampleMeans.of(values, Backend()).mean.tobytes().hex())
 """
 
 
@@ -136,7 +138,7 @@ def test_every_backend_on_the_cpu_gives_the_same_bits(name, dtype):
     pytest.importorskip(name)
     host, other = Backend("numpy", dtype=dtype), backend(name, "cpu", dtype)
     values = host.normals(Stream(4), (3, 40_000)) + 7
-    assert bits(Totals.of(other.asarray(values), other)) == bits(Totals.of(values, host))
+    assert bits(SampleMeans.of(other.asarray(values), other)) == bits(SampleMeans.of(values, host))
 
 
 @pytest.mark.parametrize("name", ["numpy", "torch", "jax"])
@@ -148,7 +150,7 @@ def test_what_a_gpu_would_do_is_right_too(name, dtype, mean, deviation):
     on = backend(name, "cpu", dtype)
     values = normals(11, (2, 1500), mean, deviation).astype(dtype)
     found = _sums_on_device([on.asarray(row) for row in values], on)
-    assert found.dtype == np.float64 and error(found, values) <= 16 * EPS
+    assert found.dtype == np.float64 and error(found / values.shape[1], values) <= 16 * EPS
 
 
 # ---------------------------------------------------------------------------- merging
@@ -156,23 +158,39 @@ FLOATS = st.floats(-1e6, 1e6, allow_nan=False)
 
 
 @given(st.lists(st.lists(st.tuples(FLOATS, FLOATS), min_size=1, max_size=6), min_size=2, max_size=6))
-def test_merging_in_any_order_gives_the_totals_of_all(parts):
+def test_merging_in_any_order_gives_the_means_of_all(parts):
     values = np.array([pair for part in parts for pair in part]).T
-    blocks = [Totals.of(np.array(part).T, NUMPY) for part in parts]
-    left = functools.reduce(Totals.merge, blocks)
+    blocks = [SampleMeans.of(np.array(part).T, NUMPY) for part in parts]
+    left = functools.reduce(SampleMeans.merge, blocks)
     right = functools.reduce(lambda a, b: b.merge(a), reversed(blocks))
-    turned = functools.reduce(Totals.merge, reversed(blocks))
+    turned = functools.reduce(SampleMeans.merge, reversed(blocks))
     for found in (left, right, turned):
-        assert found.count == values.shape[1] and error(found.sums, values) <= 36 * EPS
-    assert bits(left) == bits(functools.reduce(Totals.merge, blocks))
+        assert found.count == values.shape[1] and error(found.mean, values) <= 36 * EPS
+    assert bits(left) == bits(functools.reduce(SampleMeans.merge, blocks))
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, -1e300, 1e9 / 3, 0.7])
+def test_a_constant_is_its_own_mean_however_often_it_is_merged(value):
+    found = block = SampleMeans.of(np.full((1, 1024), value), NUMPY)
+    for _ in range(10_000):
+        found = found.merge(block)
+    assert abs(found.mean[0] - value) <= 2 * EPS * abs(value)
+
+
+def test_adding_sums_up_would_drift():
+    """Always to one side, and by more than the 1e-13 that the mean of a constant is granted."""
+    block = total = 1024 * 0.1
+    for _ in range(10_000):
+        total += block
+    assert abs(total / (1024 * 10_001) / 0.1 - 1) > 1e-13
 
 
 def test_one_sample_beside_ten_to_the_fifteen():
-    both = Totals(10**15 - 1, np.array([2e15 - 2])).merge(Totals.of(np.array([[5.0]]), NUMPY))
+    both = SampleMeans(10**15 - 1, np.array([2.0])).merge(SampleMeans.of(np.array([[5.0]]), NUMPY))
     assert both.count == 10**15 and both.mean[0] == float(Fraction(2 * 10**15 + 3, 10**15))
 
 
 def test_different_rows_do_not_merge():
-    one, two = (Totals.of(np.ones((k, 3)), NUMPY) for k in (1, 2))
+    one, two = (SampleMeans.of(np.ones((k, 3)), NUMPY) for k in (1, 2))
     with pytest.raises(UsageError, match="1 and 2 rows do not merge"):
         one.merge(two)
