@@ -17,9 +17,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from campaigns import BASE, HOME, Campaign, campaigns
+from campaigns import HOME, Campaign, campaigns
 
-from klsym.rocq.accepted import MEANS, MEANS_NOT, accepted, summary
+from klsym.rocq.accepted import MEANS, MEANS_NOT, accepted
 
 LEVELS = (
     (
@@ -110,7 +110,7 @@ def trust(settled: Iterable[Any], computed: int, found: list[Campaign]) -> str:
         "\n## Claims by trust\n",
         *claims(known, computed),
         "\n## The verified checker\n",
-        *verified(known),
+        *verified(),
         "\n## What was tried to break it\n",
         *tried(found),
     ]
@@ -118,44 +118,34 @@ def trust(settled: Iterable[Any], computed: int, found: list[Campaign]) -> str:
 
 
 def base() -> Iterator[str]:
-    paths = sorted({path for pattern in BASE for path in HOME.glob(pattern)})
-    lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in paths}
     yield (
-        f"{len(paths)} files, {sum(lines.values())} lines, which import Python's standard library alone;"
-        f" no SymPy, no"
-        " search, no parser. The engine, SymPy, the command line and the notebooks are not trusted: a"
-        " wrong proposal is"
-        " refused.\n"
+        "`klsym/ring.py`, `names.py`, `slots.py`, `statements.py` and `kernel/`, which import Python's"
+        " standard library alone; no SymPy, no search, no parser. The engine, SymPy, the command line and"
+        " the notebooks are not trusted: a wrong proposal is refused."
     )
-    rows = [(f"`{path.relative_to(HOME).as_posix()}`", count) for path, count in lines.items()]
-    yield table(("file", "lines"), rows)
 
 
 def claims(known: list[Any], computed: int) -> Iterator[str]:
-    rows = []
+    stored, rows = accepted()["claims"], []
     for level, words in WORDS.items():
         here = [one for one in known if one.trust == level]
-        found = summary(one.verified for one in here)
+        parts = [(len(stored.get(one.claim.id, {"terms": ()})["terms"]), len(one.parts)) for one in here]
+        whole, some = sum(a == b for a, b in parts), sum(0 < a < b for a, b in parts)
         count = len(here) + (computed if level == "numeric" else 0)
-        none = count - found["claims"]
-        some = found["claims"] - found["whole"] - found["some"] - found["stale"]
-        rows.append([words, count, found["whole"], found["some"], found["stale"], some, none])
-    heads = ("all parts", "some parts", "changed since", "outside", "no certificate")
+        rows.append([words, count, whole, some, count - whole - some])
+    heads = ("all parts", "some parts", "no part")
     yield table(("trust", "claims", *heads), [[cell or "" for cell in row] for row in rows])
-    yield "\nThe last five columns say how far the verified checker accepts them."
+    yield "\nThe last three columns say how far the verified checker accepted them when it last ran."
 
 
-def verified(known: list[Any]) -> Iterator[str]:
-    found, stored = summary(one.verified for one in known), accepted()
-    reasons = ", ".join(f"{reason} ({count})" for reason, count in found["outside"].items())
-    outside = f" Outside: {reasons}." if reasons else ""
+def verified() -> Iterator[str]:
+    stored = accepted()
+    parts = sum(len(row["terms"]) for row in stored["claims"].values())
     yield f"{MEANS}\n"
     yield (
-        f"It accepts {found['accepted']} of {found['parts']} parts, refuses {stored['refused']} wrong"
-        f" versions of them,"
-        f" and {stored['headlines']} theorems are stated by hand in plain definitions and follow from"
-        f" its verdict; one of them, the tower rule, from the definitions alone"
-        f" (`make rocq`).{outside}\n"
+        f"When it last ran, it accepted {parts} parts, refused {stored['refused']} wrong versions of them,"
+        f" and {stored['headlines']} theorems were stated by hand in plain definitions and followed from"
+        f" its verdict; one of them, the tower rule, from the definitions alone (`make rocq`).\n"
     )
     yield "What it leaves open:\n"
     yield from (f"- **{head}**: {body}" for head, body in MEANS_NOT.items())
@@ -163,20 +153,18 @@ def verified(known: list[Any]) -> Iterator[str]:
 
 def tried(found: list[Campaign]) -> Iterator[str]:
     yield (
-        "Each campaign is a seeded search that can be run again; its counts are stored with a digest of"
-        " the sources that"
-        " it searches. It is stale once one of them has changed.\n"
+        "Each campaign is a seeded search that can be run again. Campaigns are run for releases; each says on"
+        " which commit it ran.\n"
     )
     for one in found:
-        stale = " (STALE: its sources have changed since)" if one.stale else ""
-        yield f"**{one.name}**{stale}. {WHAT[one.name]}\n"
+        yield f"**{one.name}**. {WHAT[one.name]}\n"
         yield table(one.counts, [one.counts.values()])
         if one.reasons:
             yield "\n" + table(("not answered, because", "losses"), one.reasons.items())
         if one.settings:
             first = next(iter(one.settings.values()))
             yield "\n" + table(("setting", *first), [[name, *n.values()] for name, n in one.settings.items()])
-        yield f"\nSeed {one.seed}, {one.seconds} s, sources `{one.base}`.\n"
+        yield f"\nSeed {one.seed}, {one.seconds} s, commit `{one.version}`.\n"
     missing = [name for name in WHAT if name not in {one.name for one in found}]
     if missing:
         yield f"Not stored: {', '.join(missing)}."

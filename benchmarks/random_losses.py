@@ -90,7 +90,7 @@ def verdicts(chosen: argparse.Namespace) -> bool:
     kind = "slots" * chosen.slots or "clamps" * chosen.clamps
     name = {"": "losses", "slots": "named sums", "clamps": "clamped losses"}[kind]
     log = Path(chosen.log or campaigns.log_of(name, chosen.seed))
-    start, base = time.perf_counter(), campaigns.digest_of(name)
+    start, base = time.perf_counter(), campaigns.version()
     one = partial(judge, kind=kind)
     answers = campaigns.resumed(log, chosen.count, one, chosen.seed, chosen.jobs, _print_failed)
     print(table(answers))

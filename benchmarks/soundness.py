@@ -50,7 +50,7 @@ def main() -> int:
     parser.add_argument("--rocq-every", type=int, default=10, help="1: all statements; 0: none (10)")
     chosen = parser.parse_args()
     log, start = campaigns.log_of("soundness", chosen.seed), time.perf_counter()
-    base, judge = campaigns.digest_of("soundness"), random_statements.timed
+    base, judge = campaigns.version(), random_statements.timed
     answers = campaigns.resumed(log, chosen.count, judge, chosen.seed, chosen.jobs, _print_failed)
     scripts, outside = _scripts(answers, chosen.rocq_every)
     left_out = chosen.rocq_every == 0 or shutil.which("coqc") is None

@@ -1,9 +1,9 @@
 """Campaigns: long random searches for a mistake.  How they run, and what is stored of the last run of each.
 
-    benchmarks/campaigns.json    name -> counts, seed, seconds, and the digest of the sources that it ran on
+    benchmarks/campaigns.json    name -> counts, seed, seconds, and the version that it ran on
 
-No date: a campaign is stale when a source that it searches is another one than it was, and for no other
-reason.
+A campaign is run for a release.  What it found is said of that version; nothing has to be run again because
+the code has changed since.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -21,72 +22,49 @@ from typing import Any
 
 from tqdm import tqdm
 
+from klsym import __version__
+
 HOME = Path(__file__).resolve().parents[1]
 STORED = HOME / "benchmarks" / "campaigns.json"
 CHUNK = 10  # cases sent to a process at a time
-BASE = ("klsym/ring.py", "klsym/names.py", "klsym/slots.py", "klsym/statements.py", "klsym/kernel/*.py")
-CASES = ("tests/random_*.py", "tests/clamped_losses.py", "tests/fuzzing.py")  # where cases come from
-# What decides a verdict and what judges it, the reader of losses included; not what prints it.
-DECIDED = (
-    *BASE,
-    *(f"klsym/{n}.py" for n in ("parser", "language", "convert", "sums", "abbreviations", "unfolding")),
-    "klsym/engine/*.py",
-    "tests/oracle/*.py",
-    "tests/loss_*.py",
-)
-VERIFIED = (*(f"klsym/rocq/{n}.py" for n in ("terms", "parts", "export")), "rocq/*.v")
-# What each campaign searches: a change there makes what it found stale.
-COVERS = {
-    "mutants": BASE,
-    "attacks": BASE,
-    "soundness": (*DECIDED, *VERIFIED),
-    "losses": DECIDED,
-    "clamped losses": DECIDED,
-    "named sums": DECIDED,
-    "fuzz": (*BASE, "klsym/parser.py", *(f"klsym/audit/{n}.py" for n in ("source", "reading", "binding"))),
-}
+NAMES = ("mutants", "attacks", "soundness", "losses", "clamped losses", "named sums", "fuzz")
+CODE = ("klsym/**/*.py", "rocq/*.v", "tests/**/*.py")
 
 
-def digest_of(name: str, home: Path = HOME) -> str:
-    """The digest of what a campaign searches, as it is now."""
-    return _digest(COVERS[name], home)
-
-
-def _digest(patterns: Iterable[str], home: Path) -> str:
-    known = hashlib.sha256()
-    for path in sorted({path for pattern in patterns for path in home.glob(pattern)}):
-        known.update(path.relative_to(home).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
-    return known.hexdigest()[:16]
+def version(home: Path = HOME) -> str:
+    """The commit that is checked out, with "-dirty" where files differ from it."""
+    asked = ["git", "describe", "--always", "--dirty", "--abbrev=7", "--exclude=*"]
+    found = subprocess.run(asked, cwd=home, capture_output=True, text=True, check=False)
+    return found.stdout.strip() or f"{__version__}, without its history"
 
 
 def log_of(name: str, seed: int, kind: str = "") -> Path:
-    """Where outcomes are kept: another file once what it searches, or where cases come from, has changed."""
-    return HOME / "build" / f"{name}{kind}-{seed}-{_digest((*COVERS[name], *CASES), HOME)}.jsonl"
+    """Where outcomes are kept, for the code as it is now: a run that was cut off goes on from them."""
+    known = hashlib.sha256()
+    for path in sorted({path for pattern in CODE for path in HOME.glob(pattern)}):
+        known.update(path.relative_to(HOME).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return HOME / "build" / f"{name}{kind}-{seed}-{known.hexdigest()[:16]}.jsonl"
 
 
 @dataclass(frozen=True)
 class Campaign:
-    """The last run of one.  counts: in its own words.  base: the digest of what it searched.  reasons: why
+    """The last run of one.  counts: in its own words.  version: of klsym, as `version` says it.  reasons: why
     so many are open or refused.  settings: the counts of each setting."""
 
     name: str
     counts: dict[str, int]
     seed: int
     seconds: int
-    base: str
+    version: str
     reasons: dict[str, int] = field(default_factory=dict)
     settings: dict[str, dict[str, int]] = field(default_factory=dict)
 
-    @property
-    def stale(self) -> bool:
-        return self.base != digest_of(self.name)
-
 
 def campaigns(stored: Path | None = None) -> list[Campaign]:
-    """What is stored, in the order of COVERS."""
+    """What is stored, in the order of NAMES."""
     stored = STORED if stored is None else stored
     found = json.loads(stored.read_text(encoding="utf-8")) if stored.exists() else {}
-    return [Campaign(name, **found[name]) for name in COVERS if name in found]
+    return [Campaign(name, **found[name]) for name in NAMES if name in found]
 
 
 def record(
@@ -94,22 +72,22 @@ def record(
     counts: dict[str, int],
     seed: int,
     seconds: float,
-    base: str,
+    on: str,
     stored: Path | None = None,
     **shares: dict[str, Any],
 ) -> bool:
-    """Store a run, unless a longer one on the same sources is stored; whether it was.
+    """Store a run, unless a longer one of the same version is stored; whether it was.
 
-    counts: the first entry says how many cases there were.  base: `digest_of` when it began.  shares: the
+    counts: the first entry says how many cases there were.  on: the `version` when it began.  shares: the
     reasons and the settings.
     """
     stored = STORED if stored is None else stored
     found = json.loads(stored.read_text(encoding="utf-8")) if stored.exists() else {}
     before = found.get(name)
     size = next(iter(counts.values()))
-    if before and before["base"] == base and next(iter(before["counts"].values())) > size:
+    if before and before["version"] == on and next(iter(before["counts"].values())) > size:
         return False
-    found[name] = {"counts": counts, "seed": seed, "seconds": round(seconds), "base": base}
+    found[name] = {"counts": counts, "seed": seed, "seconds": round(seconds), "version": on}
     found[name] |= {share: counts for share, counts in shares.items() if counts}
     stored.write_text(json.dumps(dict(sorted(found.items())), indent=1) + "\n", encoding="utf-8")
     return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib.util
 import os
 import shutil
 import signal
@@ -23,6 +24,38 @@ settings.load_profile("klsym")
 # what changes how klsym's processes print, and how wide
 HANDED_DOWN = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "MPLBACKEND", "PYTHONIOENCODING", "PYTHONUTF8",
                "PYTHONWARNINGS", "PYTHONOPTIMIZE", "PYTHONUNBUFFERED", "PYTHONVERBOSE")  # fmt: skip
+
+
+# Modules that tests import where a package is installed: --doctest-modules would import them anywhere.
+NEEDS = {"audited.py": "torch", "audited_jax.py": "jax", "autograd_trees.py": "torch"}
+collect_ignore = [name for name, package in NEEDS.items() if importlib.util.find_spec(package) is None]
+
+SKIPPED = "klsym/skipped"  # in pytest's cache: the tests and files that the last run of each skipped
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--skipped-before",
+        action="store_true",
+        help="run only what earlier runs skipped for want of a package",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--skipped-before"):
+        skipped = set(config.cache.get(SKIPPED, []))
+        items[:] = [item for item in items if {item.nodeid, item.nodeid.split("::")[0]} & skipped]
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Remember what was skipped, for `--skipped-before`."""
+    cache, stats = getattr(terminalreporter.config, "cache", None), terminalreporter.stats
+    if cache is None:
+        return
+    ran = {report.nodeid for kind in ("passed", "failed") for report in stats.get(kind, ())}
+    now = {report.nodeid for report in stats.get("skipped", ())}
+    files = {name.split("::")[0] for name in ran}
+    cache.set(SKIPPED, sorted(set(cache.get(SKIPPED, [])) - ran - files | now))
 
 
 def pytest_configure() -> None:

@@ -213,7 +213,7 @@ def main() -> int:
     options.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     chosen = options.parse_args()
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    log, base = campaigns.log_of("fuzz", chosen.seed), campaigns.digest_of("fuzz")
+    log, base = campaigns.log_of("fuzz", chosen.seed), campaigns.version()
     answers = campaigns.resumed(log, chosen.count, examine, chosen.seed, chosen.jobs, _print_failed)
     counts = counted(answers)
     print("; ".join(f"{count} {name}" for name, count in counts.items()))

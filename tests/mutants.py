@@ -201,7 +201,7 @@ class Copy:
         shared = [p for p in sorted(helpers) if not p.name.startswith(("test_", "mutants", "mutations"))]
         key = digest([*(self.root / name for name in self.base), *shared])
         self.keys = {name: key + digest([self.root / name]) for name in self.tests}
-        self.base_digest = campaigns.digest_of("mutants", self.root)
+        self.version = campaigns.version()
         self.key = key + digest([self.root / name for name in self.tests])
 
     def enter(self) -> None:
@@ -417,8 +417,8 @@ def report(numbered: list[tuple[int, Mutant]], mutants: list[Mutant], search: Se
     print(f"{len(numbered)} mutants, {len(alive)} alive, {len(equivalent)} equivalent")
     if len(numbered) == len(mutants):
         counts = {"mutants": len(numbered), "alive": len(alive), "equivalent": len(equivalent)}
-        [(base, seconds)] = search.seconds.items()
-        campaigns.record("mutants", counts, 0, seconds, base)
+        [(version, seconds)] = search.seconds.items()
+        campaigns.record("mutants", counts, 0, seconds, version)
     return 1 if alive or stale or search.left_out else 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,7 @@ import campaigns
 import fuzzing
 import pytest
 import random_statements
-from campaigns import COVERS, Campaign, digest_of, read, record, resumed
+from campaigns import NAMES, log_of, read, record, resumed, version
 
 from klsym.errors import UsageError
 
@@ -19,53 +20,36 @@ STATEMENTS = (0, 3, 5, 8, 9, 16, 17, 23)
 
 
 # ---------------------------------------------------------------------------- what is stored
-def test_a_campaign_is_stale_once_what_it_searched_has_changed(tmp_path):
+def test_the_version_is_a_commit_or_says_that_it_is_none(tmp_path):
+    assert re.fullmatch("[0-9a-f]{7,}(-dirty)?|[0-9.]+, without its history", version())
+    assert version(tmp_path).endswith(", without its history")
+
+
+def test_a_run_goes_on_only_while_the_code_is_the_same(tmp_path, monkeypatch):
+    monkeypatch.setattr(campaigns, "HOME", tmp_path)
     (tmp_path / "klsym" / "kernel").mkdir(parents=True)
-    for name in ("klsym/ring.py", "klsym/kernel/means.py"):
-        (tmp_path / name).write_text("one")
-    before = digest_of("attacks", tmp_path)
-    assert digest_of("attacks", tmp_path) == before
-    (tmp_path / "klsym" / "parser.py").write_text("not searched")
-    assert digest_of("attacks", tmp_path) == before
+    (tmp_path / "klsym" / "kernel" / "means.py").write_text("one")
+    before = log_of("attacks", 1)
+    (tmp_path / "README.md").write_text("no code")
+    assert log_of("attacks", 1) == before != log_of("attacks", 2)
     (tmp_path / "klsym" / "kernel" / "means.py").write_text("two")
-    assert digest_of("attacks", tmp_path) != before
-    assert not Campaign("attacks", {}, 0, 0, digest_of("attacks")).stale
-    assert Campaign("attacks", {}, 0, 0, before).stale
+    assert log_of("attacks", 1) != before
 
 
-def test_random_statements_are_decided_by_the_engine_too_but_not_by_what_prints(tmp_path):
-    for name in ("engine/reduce", "render/text", "tables/trainers"):
-        path = tmp_path / "klsym" / f"{name}.py"
-        path.parent.mkdir(parents=True)
-        path.write_text("one")
-    before = digest_of("soundness", tmp_path)
-    (tmp_path / "klsym/render/text.py").write_text("two")
-    (tmp_path / "klsym/tables/trainers.py").write_text("two")
-    assert digest_of("soundness", tmp_path) == before
-    (tmp_path / "klsym/engine/reduce.py").write_text("two")
-    assert digest_of("soundness", tmp_path) != before
-
-
-def test_every_campaign_searches_files_that_there_are():
-    for patterns in COVERS.values():
-        assert [pattern for pattern in patterns if not list(campaigns.HOME.glob(pattern))] == []
-
-
-def test_a_shorter_run_on_the_same_sources_is_not_stored(tmp_path):
+def test_a_shorter_run_of_the_same_version_is_not_stored(tmp_path):
     file = tmp_path / "campaigns.json"
-    base = digest_of("attacks")
-    assert record("attacks", {"theorems": 10}, 1, 2.4, base, file)
-    assert not record("attacks", {"theorems": 9}, 2, 1, base, file)
-    assert record("attacks", {"theorems": 10}, 3, 1, base, file)
+    assert record("attacks", {"theorems": 10}, 1, 2.4, "a", file)
+    assert not record("attacks", {"theorems": 9}, 2, 1, "a", file)
+    assert record("attacks", {"theorems": 10}, 3, 1, "a", file)
     [found] = campaigns.campaigns(file)
-    assert (found.counts, found.seed, found.seconds, found.stale) == ({"theorems": 10}, 3, 1, False)
-    assert record("attacks", {"theorems": 9}, 2, 1, "0" * 16, file)
-    assert campaigns.campaigns(file)[0].stale
+    assert (found.counts, found.seed, found.seconds, found.version) == ({"theorems": 10}, 3, 1, "a")
+    assert record("attacks", {"theorems": 9}, 2, 1, "b", file)
+    assert campaigns.campaigns(file)[0].version == "b"
 
 
 def test_what_is_stored_is_in_the_form_that_is_read():
     found = campaigns.campaigns()
-    assert found and {one.name for one in found} <= set(COVERS)
+    assert found and {one.name for one in found} <= set(NAMES)
     for one in found:
         assert all(isinstance(count, int) and count >= 0 for count in one.counts.values())
 

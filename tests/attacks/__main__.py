@@ -124,7 +124,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=20000)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    start, base = time.monotonic(), campaigns.digest_of("attacks")
+    start, base = time.monotonic(), campaigns.version()
     tally = attack(options.count, options.seed, print_contradiction)
     print(tally.show())
     print(f"contradicted: {len(tally.against)}")
