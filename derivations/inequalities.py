@@ -34,7 +34,7 @@ from klsym.calculus import (
 from klsym.derivations.expansions import optimal_lambda_limit
 
 zero = sample(0)
-lam_star, kl, n = (parameter(name) for name in ("lam_star", "kl", "n"))
+lam_star, d, n = (parameter(name) for name in ("lam_star", "d", "n"))
 f = Function("f")(log_q, log_p, log_mu)  # any estimator
 
 
@@ -119,7 +119,7 @@ def nonnegativity_is_not_the_cause():
 
 
 def bias(a):
-    return expectation(a - kl, under=q)
+    return expectation(a - d, under=q)
 
 
 def squared(a):
@@ -128,25 +128,25 @@ def squared(a):
 
 def mean_square_error(a):
     """Of the mean of n samples: of its n^2 pairs, n are a sample with itself, the others independent."""
-    return expectation((a - kl) ** 2 / n, under=q) + squared(bias(a)) * (1 - 1 / n)
+    return expectation((a - d) ** 2 / n, under=q) + squared(bias(a)) * (1 - 1 / n)
 
 
 MEAN_OF_N = (
-    "MSE_n(a), of the mean of n independent samples of a, is E_q[(a - kl)^2]/n + (1 - 1/n) E_q[a - kl]^2:"
+    "MSE_n(a), of the mean of n independent samples of a, is E_q[(a - d)^2]/n + (1 - 1/n) E_q[a - d]^2:"
     " of the n^2 pairs of samples, n are a sample with itself, and in the others the two are independent",
-    "kl is KL(q||p)",
+    "d is KL(q||p)",
 )
 
 
 @claim("value.mse-crossover", source="TM fig. 1", reading=MEAN_OF_N)
 def mean_square_errors_cross():
     """MSE = bias^2 + Var/n, so k2 beats k1 while n < (Var k1 - Var k2)/bias(k2)^2, down to bias^2 at best."""
-    n_times_the_difference = expectation((k1 - kl) ** 2 - (k2 - kl) ** 2, under=q) + (
+    n_times_the_difference = expectation((k1 - d) ** 2 - (k2 - d) ** 2, under=q) + (
         squared(bias(k1)) - squared(bias(k2))
     ) * (n - 1)
     return (
         derive(mean_square_error(f)).equals(squared(bias(f)) + variance(f) / n, evaluate=True),
-        derive(n_times_the_difference, premises=((KL(q, p), kl),)).equals(
+        derive(n_times_the_difference, premises=((KL(q, p), d),)).equals(
             variance(k1) - variance(k2) - squared(bias(k2)) * n, using=[(0, bias(k1) * -n)]
         ),
         derive(squared(bias(k2))).at_most(

@@ -40,7 +40,7 @@ from klsym.numeric.small_steps import check_order, mean
 from klsym.render.spelling import LATEX
 
 G1, G_STAR = rho * (k1 + 1), rho * k1  # per-sample gradients of the losses rho k1 and rho k3, over s
-b, b_star, kl = (parameter(name) for name in ("b", "b_star", "kl"))
+b, b_star, d = (parameter(name) for name in ("b", "b_star", "d"))
 
 
 def average(a, under):
@@ -119,10 +119,10 @@ BEST = ((expectation(b_star * s**2, under=q), expectation(k1 * s**2, under=q)),)
     source="TM 3 (calls the true KL near-optimal); closed form new",
     reading=(
         *ALONG,
-        "b_star is E_q[k1 s^2]/E_q[s^2] at the theta in question, kl is KL(q||p): E_q[k1^2 s^2] is finite and"
+        "b_star is E_q[k1 s^2]/E_q[s^2] at the theta in question, d is KL(q||p): E_q[k1^2 s^2] is finite and"
         " E_q[s^2] is not 0",
         "Var_q (k1 - b) s is E_q[(k1 - b)^2 s^2] - E_q[(k1 - b) s]^2",
-        "by the second part kl is as good as b_star just if kl = b_star, by the third just if"
+        "by the second part d is as good as b_star if and only if d = b_star, by the third just if"
         " Cov_q(k1, s^2) = E_q[k1 s^2] - E_q[k1] E_q[s^2] is 0",
     ),
 )
@@ -139,8 +139,8 @@ def best_baseline():
             rows=[{"b": 1, "factor": gap, "at": q, "power": 1}],
             using=[(0, 2 * gap)],
         ),
-        derive(covariance, premises=(*BEST, (KL(q, p), kl))).equals(
-            expectation((b_star - kl) * s**2, under=q), using=[(0, 1), (1, squares)]
+        derive(covariance, premises=(*BEST, (KL(q, p), d))).equals(
+            expectation((b_star - d) * s**2, under=q), using=[(0, 1), (1, squares)]
         ),
     )
 

@@ -22,6 +22,7 @@ _WORDS = """q p mu count sample x y i j t u v s r rho k k2 k3 log_p log_mu log_o
 old min max clip sum total value mean E grad curl KL chi2 J D Var Cov T loo centred normalised togo seqmean M
 whole where wherever iff if and or not in is for every theta exists constant"""
 RESERVED = frozenset(re.findall(r"\w+", _WORDS)) | {*SAMPLE_BASES, *SLOT_WORDS}
+_IN_ANY_CASE = frozenset(w.lower() for w in RESERVED if len(w) > 1 and w.isalpha())  # kl reads as KL
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,8 @@ def is_declarable(name: object) -> bool:
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,59}", name):
         return False
     first, last = name.split("_", 1)[0] + "_", name.rpartition("_")[2]
-    return not (name in RESERVED or first in ("E_", "sum_", "mean_") or last in SLOT_WORDS)
+    reserved = name in RESERVED or name.lower() in _IN_ANY_CASE
+    return not (reserved or first in ("E_", "sum_", "mean_") or last in SLOT_WORDS)
 
 
 @lru_cache(maxsize=4096)

@@ -53,6 +53,12 @@ def charge(units: int) -> None:
             raise Refused("the budget of work for one certificate is spent")
 
 
+def _charge_sum(*parts: ExpPoly) -> None:
+    """Pay for an addition by the terms of both operands and by their digits."""
+    if _LEFT.get() is not None:
+        charge(sum(len(part.terms) * (1 + part.work()[1]) for part in parts) >> 2)
+
+
 def size_of(value: Number) -> int:
     """The bits of an exact number."""
     if type(value) is int:
@@ -127,7 +133,7 @@ class ExpPoly:
         other = _element(other)
         if not other.terms:
             return self
-        charge(len(self.terms) + len(other.terms) >> 2)
+        _charge_sum(self, other)
         total = dict(self.terms)
         for key, value in other.terms.items():
             total[key] = _plain(total.get(key, 0) + value)

@@ -22,6 +22,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from itertools import islice
 from typing import Any
 
 from klsym.errors import Refused
@@ -30,6 +31,7 @@ from klsym.ring import ONE, ZERO, ExpPoly, Number, charge
 from klsym.slots import SLOTS, is_score
 
 Score = tuple[str, ...]
+BATCH_SIZE = "n"  # a parameter, and no function
 canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode  # JSON without spaces, in ASCII
 
 
@@ -89,7 +91,7 @@ class Context:
         if len({*names, *functions}) != len(names) + len(functions):
             raise Refused("context: a name is declared twice")
         for name in (*names, *functions):
-            if not is_declarable(name):
+            if not is_declarable(name) or (name in functions and name == BATCH_SIZE):
                 raise Refused(
                     f"context: {str(name)[:60]!r} cannot be declared: it is reserved, or no plain name"
                 )
@@ -240,6 +242,31 @@ class Side:
 
 
 Term = tuple[ExpPoly | Number, tuple[Atom, ...]]
+BRIEF = 300  # characters of a side in a message
+
+
+def brief(side: Side) -> str:
+    """The start of a side in JSON, for a message: no more of it is written out."""
+    shown = f"{_head(side, 2).to_json()}"[:BRIEF]
+    return f"{shown}, of {len(side.terms)} terms" if len(side.terms) > 2 else shown
+
+
+def _head(item: Any, most: int) -> Any:
+    """A side, atom or element with a few of its terms."""
+    if isinstance(item, ExpPoly):
+        return ExpPoly(dict(islice(item.terms.items(), most)))
+    if isinstance(item, Side):
+        return Side(
+            tuple((_head(c, most), tuple(_head(a, most) for a in atoms)) for c, atoms in item.terms[:most])
+        )
+    return replace(
+        item,
+        **{
+            name: _head(getattr(item, name), most)
+            for name in ("coefficient", "loss", "of")
+            if hasattr(item, name)
+        },
+    )
 
 
 @lru_cache(maxsize=8192)

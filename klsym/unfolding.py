@@ -41,16 +41,10 @@ from klsym.abbreviations import (
     with_coefficient,
 )
 from klsym.errors import UsageError
+from klsym.kernel.assumptions import Hypothesis, refuse_unless
 from klsym.kernel.closings import Zero
-from klsym.kernel.derivatives import (
-    LOG_DENSITY,
-    Hypothesis,
-    attach,
-    density_ratio,
-    in_slot,
-    refuse_unless,
-    slopes,
-)
+from klsym.kernel.densities import LOG_DENSITY, density_ratio
+from klsym.kernel.derivatives import attach, in_slot, slopes
 from klsym.names import REWARDS, SAMPLE, WHOLE, detach_name, parse_name
 from klsym.ring import ONE, ZERO, ExpPoly
 from klsym.slots import PARTS, SLOTS, at_slot

@@ -106,9 +106,10 @@ def product(factors: int, rows: int) -> str:
     )
 
 
-def times_itself(count: int) -> str:
-    """A premise of many products, multiplied by as many."""
-    found = [row for i in range(count) for row in side(power(i + 1), power(1))]
+def times_itself(count: int, terms: int = 1) -> str:
+    """A premise of many products of means of so many terms, multiplied by as many."""
+    means = [mean([["1", {"k1": i * terms + j + 1}] for j in range(terms)]) for i in range(count)]
+    found = [row for one in means for row in side(one, power(1))]
     return sealed(part([], step("equation", None, of=0, times=found, gradient=0), premises=[[found, []]]))
 
 
@@ -299,6 +300,11 @@ MODELS: Costs = {
         lambda: of_beta([["1", {}, [["1", {"beta": 1}]]]], LONG)),
     "3000 exponentials of a parameter": (ENCLOSED,
         lambda: of_beta([["1", {}, [[f"1/{i}", {"beta": 1}]]] for i in range(2, 3000)], "4000")),
+    "a sum of 1200 fractions without a common factor": (BUDGET,
+        lambda: refuted(side(mean([["1", {"R": 1}]])), wide(1200) | {"rewards": {"R": unlike(1200, 110)}})),
+    "sums of fractions of 3900 digits at 300 outcomes": (BUDGET,
+        lambda: refuted(
+            side(mean([[x, {"k1": i + 1}] for i, x in enumerate(unlike(12, 3899))])), wide(300, 1))),
     "200 means on 1000 outcomes": (BUDGET,
         lambda: refuted([row for i in range(200) for row in side(power(i + 1), power(1))], wide(1000))),
     "a family of 600 exponentials": ("the condition is not", lambda: family(2, 4000, 600)),
@@ -315,6 +321,7 @@ READING: Costs = {
     "a coefficient of 3969 terms": (DIFFER, lambda: sealed(part(side(mean(dense(62, "k1", "w")))))),
     "1000 products of two": (DIFFER,
         lambda: sealed(part([x for i in range(1000) for x in side(power(1), power(i + 1))]))),
+    "a result of 60 times 60 products that are long": (GOT, lambda: times_itself(60, 30)),
     "a name of 90000 letters": ("unknown name|no variable name",
         lambda: sealed(part(side(mean([["1", {"k" * 90_000: 1}]]))))),
     "400 false theorems cited": ("cited 1, part 1",

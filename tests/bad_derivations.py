@@ -12,6 +12,7 @@ from pathlib import Path
 
 from bad_closings import CITATIONS, COMPLETENESS, EQUALITIES, REFUTATIONS
 from bad_files import FILES
+from bad_hypotheses import FORGOTTEN
 from bad_indexed import INDEXED
 from bad_inequalities import INEQUALITIES
 from bad_statements import HYPOTHESES, STATEMENTS
@@ -397,7 +398,7 @@ def rows(*tables: dict[str, list]) -> list[Bad]:
 
 TABLE = rows(
     EXPANSIONS, DERIVATIVES, MEASURES, EQUATIONS, EQUALITIES, INEQUALITIES, REFUTATIONS, COMPLETENESS,
-    CITATIONS, FILES, STATEMENTS, HYPOTHESES, *INDEXED, *TREES,
+    CITATIONS, FILES, STATEMENTS, HYPOTHESES, *INDEXED, *TREES, *FORGOTTEN,
 )  # fmt: skip
 
 

@@ -217,7 +217,7 @@ SQUARES = {
             lambda: square(NOTHING, Em("q", (sg(k1) + 1) * k1 * k1), nonnegative=sg(k1) + 1)),
         ("of a generic function", PART, "a function of k1 and w expected",
             lambda: square(NOTHING, Em("q", (g + 1) * k1 * k1), nonnegative=g + 1, functions=G)),
-        ("with a division", PART, "division by k1 or w",
+        ("with a division", PART, "division by the random variable k1",
             lambda: square(NOTHING, Em("q", k1 * k1), nonnegative=k1.inverse() + 1)),
         ("at no place", PART, "unknown atom",
             lambda: square(NOTHING, point(k1 + 1), at=["", ""], of=ONE, nonnegative=k1 + 1)),

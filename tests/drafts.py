@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from klsym.kernel import FORMAT, apply_step, certify, check, digest
+from klsym.kernel.assumptions import Assumptions
 from klsym.kernel.closings import rows_of
 from klsym.kernel.replay import hypotheses_to_json
 from klsym.names import detach_name
@@ -194,9 +195,10 @@ class Draft:
     def rows(self, *rows: dict[str, Any]) -> Draft:
         """The rows of an inequality, from which its left side starts."""
         close = self.part["close"] = {"by": "equality", "rows": plain(rows)}
-        for row, assumed, _ in _attempt(lambda: rows_of(close, self.statement)) or ():
+        assumed = Assumptions(self.context)
+        for row, _ in _attempt(lambda: rows_of(close, self.statement, assumed)) or ():
             self.sides["left"] = self.sides["left"] + row
-            self.hypotheses |= assumed
+            self.hypotheses |= assumed.found
         return self
 
     def step(

@@ -28,6 +28,7 @@ from valid_certificates import PROOFS, certificate
 
 from klsym.errors import KlsymError, Refused
 from klsym.kernel import FORMAT, apply_step, certify, check, digest, read
+from klsym.kernel.assumptions import Assumptions
 from klsym.kernel.replay import read_statement, rows_of
 from klsym.ring import budget
 
@@ -239,7 +240,7 @@ def repaired(part: Any, cites: Any) -> Any:
     known = {digest(body): check_body(body) for body in cites}
     statement = read_statement(part)
     sides = {"left": statement.left, "right": statement.right}
-    for side, *_ in rows_of(part["close"], statement):
+    for side, _ in rows_of(part["close"], statement, Assumptions(statement.context)):
         sides["left"] = sides["left"] + side
     steps = []
     for step in part["steps"]:

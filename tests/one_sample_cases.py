@@ -183,7 +183,7 @@ CASES: dict[str, list[Any]] = {
         ("at a sample", Em("sample", length * w), {"of": "length"}, mean("t", "sample", w), set()),
         ("all outcomes", Em("count", R), {"of": "R"}, "a mean over whole sequences expected"),
         ("no factor", Em("q", k1 + 1), {"of": "k1"}, "k1 is no factor of the coefficient"),
-        ("no score", Em("q", k1), {"of": "s"}, "there is no score function"),
+        ("no score", Em("q", k1), {"of": "s"}, "no score function in the slot x"),
         ("no sum", Em("q", A), {"of": "A"}, "of: one of"),
         ("a function", Em("q", f), {"of": "f"}, "of: one of"),
         ("detached", Em("q", sg(k1)), {"of": "sg(k1)"}, "of: one of"),

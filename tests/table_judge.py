@@ -50,7 +50,7 @@ SPELLED = (
     (r"\\mathbb\{E\}_\{\\?(\w+)\}\[", r"E(\1,("), (r"\]", "))"), (r"\\nabla E\(q,\(R\)\)", "slope_R"),
     (r"\\mathrm\{Var\}_\{(\w)\}\(", r"Var(\1,"), (r"\\mathrm\{KL\}\(q\\,\\Vert\\,p\)", "KL"),
     (r"\\chi\^2\(p\\,\\Vert\\,q\)", "chi2"), (r"J\(p,q\)", "J"), (r"\^\{2\}", "**2"),
-    (r"k_(\d)", r"k\1"), (r"\\lambda", "lam"), (r"_\{\\star\}", "_star"), (r"\\mathit\{kl\}", "kl"),
+    (r"k_(\d)", r"k\1"), (r"\\lambda", "lam"), (r"_\{\\star\}", "_star"),
     (r"\\frac\{([^{}]*)\}\{([^{}]*)\}", r"((\1)/(\2))"), (r"\\,", "*"), (r"\\(rho|mu|beta)", r"\1"),
 )  # fmt: skip
 
@@ -85,7 +85,7 @@ def of(q: Any, p: Any, mu: Any, u: Any) -> dict[str, Any]:
     kl = float(q @ k1)
     return {
         "q": q, "p": p, "mu": mu, "s": u - q @ u, "k1": k1, "k2": k1**2 / 2, "k3": r - 1 + k1, "r": r,
-        "rho": q / mu, "KL": kl, "kl": kl, "chi2": float(q @ (r - 1) ** 2), "J": kl - float(p @ k1),
+        "rho": q / mu, "KL": kl, "d": kl, "chi2": float(q @ (r - 1) ** 2), "J": kl - float(p @ k1),
     }  # fmt: skip
 
 

@@ -158,7 +158,7 @@ def test_sampling_says_what_it_shares_with_the_kernel():
     """README and ARCHITECTURE name it: the rules that write out a gradient at a sample, and no other."""
     sampling = [name for name in graph() if room(name) == "sampling"]
     shared = {m: n for n in sampling for m in run()[n] if room(m) in ("kernel", "unfolding")}
-    rules = {f"klsym.kernel.{name}" for name in ("derivatives", "means", "sums")}
+    rules = {f"klsym.kernel.{name}" for name in ("assumptions", "densities", "derivatives", "means", "sums")}
     assert set(shared) == rules | {"klsym.unfolding"}
     assert {n for n in sampling if run()[n] & (set(shared) - {"klsym.kernel.derivatives"})} == {
         "klsym.sampling.identities",  # the class of theorems

@@ -294,10 +294,10 @@ CLAIMS: dict[str, tuple[str, ...]] = {
         "Var_q(k1 + lam_star*(r - 1)) <= Var_q(k3); equality iff lam_star = 1 or r = 1 wherever q > 0",
     ),
     "value.mse-crossover": (
-        "E_q[(f - kl)**2/n] + (1 - 1/n) E_q[f - kl] E_q[f - kl] = E_q[f - kl] E_q[f - kl] + (1/n) Var_q(f)",
-        "E_q[(k1 - kl)**2 - (k2 - kl)**2] + (n - 1) E_q[k1 - kl] E_q[k1 - kl]"
-        " + (1 - n) E_q[k2 - kl] E_q[k2 - kl] = Var_q(k1) - n E_q[k2 - kl] E_q[k2 - kl] - Var_q(k2)",
-        "E_q[k2 - kl] E_q[k2 - kl] <= E_q[(k2 - kl)**2/n] + (1 - 1/n) E_q[k2 - kl] E_q[k2 - kl];"
+        "E_q[(f - d)**2/n] + (1 - 1/n) E_q[f - d] E_q[f - d] = E_q[f - d] E_q[f - d] + (1/n) Var_q(f)",
+        "E_q[(k1 - d)**2 - (k2 - d)**2] + (n - 1) E_q[k1 - d] E_q[k1 - d]"
+        " + (1 - n) E_q[k2 - d] E_q[k2 - d] = Var_q(k1) - n E_q[k2 - d] E_q[k2 - d] - Var_q(k2)",
+        "E_q[k2 - d] E_q[k2 - d] <= E_q[(k2 - d)**2/n] + (1 - 1/n) E_q[k2 - d] E_q[k2 - d];"
         " equality iff k1**2/2 is constant wherever q > 0",
     ),
 }

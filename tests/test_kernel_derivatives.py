@@ -7,7 +7,9 @@ from fractions import Fraction
 import pytest
 from drafts import ONE, V, beta, k1, lam, number, r, sg, w
 
-from klsym.kernel.derivatives import LOG_DENSITY, POWERS, attach, drawn, in_slot, power_of, sample_part
+from klsym.kernel.assumptions import Assumptions
+from klsym.kernel.densities import LOG_DENSITY, POWERS, power_of
+from klsym.kernel.derivatives import attach, in_slot, sample_part
 from klsym.kernel.means import log_derivative
 from klsym.ring import ExpPoly
 from klsym.statements import Context, Gradient, Mean, Side
@@ -17,7 +19,7 @@ CONTEXT = Context(parameters=("beta", "lam"))
 
 def test_the_third_policy_is_no_measure():
     """o = log q - log old: of its densities q alone is one that is averaged over."""
-    assert POWERS["o"] == {"q": 1} and "old" not in LOG_DENSITY
+    assert POWERS["o"] == {"q": 1, "old": -1} and "old" not in LOG_DENSITY
 
 
 @pytest.mark.parametrize("name", [name for name in POWERS if name != "o"])
@@ -26,16 +28,22 @@ def test_a_log_ratio_is_the_log_of_powers_of_densities(name):
     assert total == V(name)
 
 
+def drawn(index: str, *measures: str) -> tuple[set[object], set[str]]:
+    assumed = Assumptions(CONTEXT)
+    assumed.draw(index, *measures)
+    return assumed.found, assumed.masses
+
+
 def test_values_at_one_sample_are_not_drawn():
-    assert drawn("t", "q", "sample") == {("ends", "q")}
-    assert drawn("it", "mu", "q") == {(kind, m) for kind in ("ends", "batch") for m in ("q", "mu")}
-    assert drawn("", "q") == drawn("i", "sample") == set()
+    assert drawn("t", "q", "sample") == ({("ends", "q")}, {"q"})
+    assert drawn("it", "mu", "q") == ({(k, m) for k in ("ends", "batch") for m in ("q", "mu")}, {"q", "mu"})
+    assert drawn("", "q", "count") == (set(), {"q"}) and drawn("i", "sample") == (set(), set())
 
 
 def test_the_gradient_of_a_multiple():
     """A side that is not in normal form, as no certificate holds it: the coefficient is kept."""
     side = Side(((beta, (Mean("", "q", k1),)),))
-    found, _ = log_derivative(Gradient(side), {}, CONTEXT)
+    found = log_derivative(Gradient(side), {}, Assumptions(CONTEXT))
     [(_, (mean,))] = [term for term in found.terms if isinstance(term[1][0], Mean)]
     assert mean == Mean("", "q", beta * k1, ("x",))
 

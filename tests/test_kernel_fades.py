@@ -18,7 +18,7 @@ from slotted import at
 
 from klsym.errors import NotInRing, Refused
 from klsym.kernel import apply_step
-from klsym.kernel.derivatives import fades
+from klsym.kernel.densities import fades
 from klsym.ring import ONE, ZERO, ExpPoly
 from klsym.slots import PARTS, SLOTS, at_slot
 from klsym.statements import Mean, Side

@@ -46,12 +46,14 @@ WHOLE: dict[str, set[Any]] = {
     "value": support("mu q", "q mu", "p q"),
     "premised": {exchange(Em("q", R)), ("premise", Em("q", k1), Em("q", R))},
     "product": {("equal", Em("q", k1 - R), NOTHING)} | exists(Em("p", w)),
-    "sequence": {exchange(sum_t("q", now(k1)))} | ends("q"),
+    "sequence": {exchange(sum_t("q", now(k1)))} | ends("q") | exists(sum_t("q", now(k1), "future")),
     "exchanged": set(),
-    "prefix": ends("q", "mu") | support("q mu", "mu q"),
+    "prefix": ends("q", "mu") | support("q mu", "mu q")
+        | exists(sum_t("q", now(k1) * (-future(w)).exp())),
     "batch": {exchange(OTHERS)} | exists(mean("i", "q", -others(k1), "self")) | batch("q"),
     "pairs": exists(Em("mu", R), Em("mu", w)) | batch("mu"),
-    "batch of sequences": {exchange(mean("it", "q", others(R)))} | ends("q") | batch("q"),
+    "batch of sequences": {exchange(mean("it", "q", others(R)))} | ends("q") | batch("q")
+        | exists(mean("it", "q", others(R), "now")),
     "straight": {exchange(Em("mu", rho * k1, 1))},
     "squares": {("nonnegative", "q", 2 * k1 + 1), ("positive", "beta"), ("support", "q", "mu")} | batch("q")
         | exists(Em("q", rho * k1 * k1 * (2 * k1 + 1), 2), SUM, mean_i("q", own(R) ** 2, "self", "self")),
@@ -113,14 +115,16 @@ STEPS: dict[str, tuple[Draft, set[Any]]] = {
     "change of measure of both": (after(mean("it", "mu", now(R)), ("change of measure", {"to": "p"})),
         batch("p", "mu") | ends("p", "mu") | support("mu p")),
     "ratio mean one at a step": (after(sum_t("q", past(k1) * now(r)),
-        ("ratio mean one", {"of": "p", "slot": "now"})), ends("p", "q") | support("p q")),
+        ("ratio mean one", {"of": "p", "slot": "now"})), ends("p", "q") | support("p q")
+        | exists(sum_t("q", past(k1) * now(r)))),
     "ratio mean one, a part of a batch": (after(mean_i("q", own(k1) * (others(r) + 1)),
         ("ratio mean one", {"of": "p", "slot": "others", "part": own(k1) * others(r)})),
         batch("p", "q") | support("p q") | exists(mean_i("q", own(k1) * others(r)))),
     "score mean zero beside others": (after(mean("ij", "q", own(k1) * other(R), "rest"),
         ("score mean zero", {"slot": "rest"})), {exchange(mean("ij", "q", own(k1) * other(R)))} | batch("q")),
     "score mean zero with a second": (after(sum_t("q", past(k1), "past", "now"),
-        ("score mean zero", {"slot": "now"})), {exchange(sum_t("q", past(k1), "past"))} | ends("q")),
+        ("score mean zero", {"slot": "now"})), {exchange(sum_t("q", past(k1), "past"))} | ends("q")
+        | exists(sum_t("q", past(k1), "past", "now"))),
     "a part of a sum over t": (after(sum_t("q", past(k1) + now(k1), "now"),
         ("score mean zero", {"slot": "now", "part": past(k1)})),
         {exchange(sum_t("q", past(k1)))} | ends("q") | exists(sum_t("q", past(k1), "now"))),

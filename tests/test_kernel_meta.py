@@ -20,6 +20,7 @@ from oracle.worlds import OfK1, softmax_world
 
 from klsym.errors import NotInRing, Refused
 from klsym.kernel import Theorem, certify
+from klsym.kernel.assumptions import Assumptions
 from klsym.kernel.meta import completeness
 from klsym.ring import ExpPoly
 from klsym.statements import Context, Side, Statement
@@ -281,7 +282,9 @@ def called(
         "function": "g", "family": (free if family is None else family).to_json(), "unit": ONE.to_json(),
         "coordinate": "k1", "order": order, "constants": list(FREE[:order]),
     } | more  # fmt: skip
-    return completeness(Em("q", c, 1), right, data, Statement(Em("q", c, 1), NOTHING, context), set())
+    assumed, statement = Assumptions(context), Statement(Em("q", c, 1), NOTHING, context)
+    completeness(statement.left, right, data, statement, assumed)
+    return assumed.found
 
 
 def test_up_to_eight_constants():
@@ -309,5 +312,7 @@ def test_a_free_constant_is_new():
             unit=rho.inverse().to_json(),
             coordinate="w",
         )
-    with pytest.raises(Refused, match="family: a function of k1 alone"):
+    with pytest.raises(Refused, match="unknown name 'c'"):
         called(ExpPoly.variable("g"), family=ExpPoly.variable("c"), constants=["c"])
+    with pytest.raises(Refused, match="family: a function of k1 alone"):
+        called(ExpPoly.variable("g"), family=ExpPoly.variable("w"), constants=["a0"])

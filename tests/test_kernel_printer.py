@@ -219,7 +219,7 @@ SENTENCES = [
     (("exists", MeanGradient("", "q", k1)), "E_q[grad(k1)] exists"),
     (("exists", Gradient(QP)), "grad(E_q[k1]) exists"),
     (("exists", Curl("t", "q", k1)), "curl E_q[sum_t grad(k1)] exists"),
-    (("ends", "p"), "after any prefix, sequences from p end with probability 1, and sums over t have means"),
+    (("ends", "p"), "after any prefix, sequences from p end with probability 1"),
     (("batch", "mu"), "a batch holds n independent samples from mu, n a whole number, at least 2"),
     (("nonzero", "beta"), "beta is not 0"),
     (("positive", "beta"), "beta > 0"),
@@ -317,8 +317,9 @@ def test_a_refutation_shows_its_model():
 
 @pytest.mark.parametrize(
     "said",
-    ["names exists", "q alone moves with theta; R, A, H and M do not", "s = grad log q", "o = log q/old",
-     "holds sg(..) constant", "density is 0", "where q, p and mu are positive", "one i of a batch",
+    ["names exists, over t with the sum of absolute values", "q alone moves with theta; R, A, H and M are",
+     "(M need not be 0 or 1)", "s = grad log q", "o = log q/old", "holds sg(..) constant", "density is 0",
+     "where q, p, mu and old are positive", "the same one at each sample of a batch", "one i of a batch",
      "each token after any prefix", "the sum of V over the positions in it",
      "sums over its steps, each of the tokens up to it", "of the sequence as a whole"],
 )  # fmt: skip

@@ -106,7 +106,7 @@ REFUSED: dict[str, tuple[str, Side, dict[str, Any], str]] = {
     "an exchange of a detached ratio": ("exchange of sums", sum_t("q", now(sg(k1)) * future(R)),
         {"now": "sg(k1)", "other": "R", "slot": "future"}, r"'sg(k1)' is no sum over positions"),
     "an exchange of a name with a slot": ("exchange of sums", sum_t("q", now(f) * future(R)),
-        {"now": "f[now]", "other": "R", "slot": "future"}, "is no variable name"),
+        {"now": "f[now]", "other": "R", "slot": "future"}, "is no factor of the coefficient"),
     "an exchange of a score that is not there": ("exchange of sums", sum_t("q", future(R), "past"),
         {"now": "s", "other": "R", "slot": "future"}, "no score function in the slot now"),
     "a ratio to the counting measure": ("ratio mean one", Em("q", ONE), {"of": "count", "slot": "x"},

@@ -15,6 +15,7 @@ from klsym.engine.inequalities import inequality
 from klsym.engine.quantities import quantity
 from klsym.errors import UsageError
 from klsym.kernel import Theorem
+from klsym.kernel.assumptions import Assumptions
 from klsym.kernel.closings import read_row
 from klsym.names import parse_name
 from klsym.numeric.exact import check_theorem
@@ -39,7 +40,7 @@ def theorem(
     names = tuple(sorted(n for n in found if parse_name(n).base not in known))
     functions = (("f", ("k1",)),) if "f" in found else ()
     context = Context(parameters=names, premises=pairs, functions=functions)
-    zeros = tuple(read_row(row, context)[2] for row in rows)
+    zeros = tuple(read_row(row, Assumptions(context))[1] for row in rows)
     statement = Statement(left, right, context, "<=" if rows else "=")
     return Theorem("proved", statement, (), hypotheses, {"by": "equality", "rows": rows}, zeros)
 

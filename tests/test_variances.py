@@ -44,7 +44,7 @@ CLAIMS: dict[str, tuple[str, ...]] = {
         "E_q[(b_star - k1)**2*s**2] - E_q[(k1 - b_star)*s] E_q[(k1 - b_star)*s]"
         " <= E_q[(b - k1)**2*s**2] - E_q[(k1 - b)*s] E_q[(k1 - b)*s];"
         " equality iff b = b_star or s = 0 wherever q > 0",
-        "E_q[k1*s**2] - E_q[k1] E_q[s**2] = E_q[(b_star - kl)*s**2]",
+        "E_q[k1*s**2] - E_q[k1] E_q[s**2] = E_q[(b_star - d)*s**2]",
     ),
     "variance.orders": (
         "Var_mu g1 = E_mu[rho^2 s^2] - 2 E_mu[rho^2 s^2 eps] + O(eps^2),"
@@ -164,7 +164,7 @@ def test_on_the_edge_the_variances_are_equal_though_the_score_is_not_zero() -> N
 
 
 # ---------------------------------------------------------------------------- wrong neighbours
-B, STAR, KL_ = parameter("b"), parameter("b_star"), parameter("kl")
+B, STAR, KL_ = parameter("b"), parameter("b_star"), parameter("d")
 SQUARES = expectation(s**2, under=q)
 COV = expectation(k1 * s**2, under=q) - expectation(k1, under=q) * SQUARES
 

@@ -25,6 +25,7 @@ from klsym.engine.uniqueness import foreign_term, solve
 from klsym.engine.witness import find_model, speaks_of_steps
 from klsym.errors import ProofError, Refused, UsageError
 from klsym.kernel import EQUATION, FORMAT, certify, digest
+from klsym.kernel.assumptions import Assumptions
 from klsym.kernel.batches import SIZES
 from klsym.kernel.closings import read_row
 from klsym.kernel.meta import score_coefficient
@@ -274,7 +275,7 @@ class Derivation:
         plain = written_out(chain.context)
         start = unfold(self.start, chain.context)
         for row in rows:
-            start = start + _refusing(lambda row=row: read_row(row, plain)[0])
+            start = start + _refusing(lambda row=row: read_row(row, Assumptions(plain))[0])
         target = unfold(other.side, chain.context)
         stepwise = not whole and speaks_of_steps(self.start, other.side)
         strategy = Strategy(stepwise=stepwise, evaluate=True, cited=lemmas())

@@ -12,7 +12,7 @@ from typing import Any
 
 from klsym.engine.reduce import Cited, reduction
 from klsym.kernel import EQUATION, certify, digest
-from klsym.kernel.derivatives import K1
+from klsym.kernel.densities import K1
 from klsym.statements import Context, Gradient, Mean, Side
 
 

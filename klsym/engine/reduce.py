@@ -20,7 +20,8 @@ from typing import Any
 
 from klsym.errors import ProofError
 from klsym.kernel import EQUATION, apply_step
-from klsym.kernel.derivatives import density_ratio, in_slot, mentioned
+from klsym.kernel.densities import density_ratio
+from klsym.kernel.derivatives import in_slot, mentioned
 from klsym.kernel.sums import SCORE, SUMS
 from klsym.names import PROBABILITIES, SAMPLE, parse_name
 from klsym.ring import ONE, ExpPoly, Key

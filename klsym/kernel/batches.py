@@ -10,14 +10,8 @@ where N = n - 1 for the others of one sample, n - 2 for the rest of two.
 from __future__ import annotations
 
 from klsym.errors import Refused
-from klsym.kernel.derivatives import (
-    Data,
-    Outcome,
-    drawn,
-    exist,
-    refuse_unless,
-    sample_part,
-)
+from klsym.kernel.assumptions import Assumptions, Data, refuse_unless
+from klsym.kernel.derivatives import sample_part
 from klsym.names import PROBABILITIES, parse_name
 from klsym.ring import ONE, ZERO, ExpPoly, Key
 from klsym.slots import PARTS, SEQUENCE, is_second
@@ -28,8 +22,9 @@ SIZES = {"others": 1, "rest": 2}  # N = n less this
 OWN = {"i": ("self",), "ij": ("self",), "it": (*SEQUENCE, "x")}  # the slots of the sample itself
 
 
-def independence(mean: Mean, data: Data, context: Context) -> Outcome:
+def independence(mean: Mean, data: Data, assumed: Assumptions) -> Side:
     """E_m[a(self) b(others)] = E_m[a] E_m[b], term by term."""
+    context = assumed.context
     refuse_unless(mean.index in OWN, "a mean over batches expected")
     refuse_unless(mean.measure in PROBABILITIES, "a mean over batches expected, not the value at one")
     refuse_unless(not any(is_second(z) for z in mean.score), "one direction expected")
@@ -47,8 +42,9 @@ def independence(mean: Mean, data: Data, context: Context) -> Outcome:
             moments = _of_group(mean, other, slot, context)
             found = [(c * d, a + b) for c, a in found for d, b in moments]
         rows += found
-    split = [atom for _, atoms in rows for atom in atoms if len(rows) + len(atoms) > 2]
-    return Side.of(*rows), exist(split, context) | drawn(mean.index, mean.measure)
+    assumed.exist(*(atom for _, atoms in rows for atom in atoms if len(rows) + len(atoms) > 2))
+    assumed.draw(mean.index, mean.measure)
+    return Side.of(*rows)
 
 
 def _without_constant(a: ExpPoly, context: Context) -> tuple[ExpPoly, ExpPoly]:

@@ -37,6 +37,8 @@ class Interval:
         return Interval(Fraction(value), Fraction(value))
 
     def __add__(self, other: Interval) -> Interval:
+        charge_numbers(self.lower, other.lower)
+        charge_numbers(self.upper, other.upper)
         return Interval(self.lower + other.lower, self.upper + other.upper)
 
     def __mul__(self, other: Interval) -> Interval:
@@ -71,12 +73,17 @@ def rational_power(value: Fraction, power: int) -> Fraction:
     return weighed(value**power)
 
 
-def weighed(value: Fraction, times: int = 1) -> Fraction:
+def weighed(value: Fraction) -> Fraction:
     """The same number, once arithmetic with numbers as long is paid for."""
     if size_of(value) > LONGEST:
         raise Refused(f"finite model: a number of more than {LONGEST} bits")
-    charge(times * (1 + ((size_of(value) >> 6) ** 2 >> 4)))
+    charge_numbers(value)
     return value
+
+
+def charge_numbers(*values: Fraction) -> None:
+    """Pay for arithmetic with numbers as long as these are together."""
+    charge(1 + ((sum(map(size_of, values)) >> 6) ** 2 >> 4))
 
 
 def _floor(value: Fraction) -> int:

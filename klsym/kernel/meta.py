@@ -10,20 +10,12 @@ independence   c holds a term outside span{1, k1, r, rewards}: E_q[c s] is no co
 from __future__ import annotations
 
 from klsym.errors import Refused
-from klsym.kernel.derivatives import (
-    Data,
-    Hypothesis,
-    density_ratio,
-    derivative_of_name,
-    divisors,
-    refuse_unless,
-    sample_part,
-)
+from klsym.kernel.assumptions import Assumptions, Data, refuse_unless
+from klsym.kernel.densities import density_ratio
+from klsym.kernel.derivatives import derivative_of_name, sample_part
 from klsym.names import LOG_RATIOS, parse_name
 from klsym.ring import ONE, ZERO, ExpPoly, Key
 from klsym.statements import Context, Mean, Side, Statement
-
-Assumed = set[Hypothesis]
 
 
 def score_coefficient(left: Side, right: Side) -> ExpPoly:
@@ -60,7 +52,7 @@ def derivative(c: ExpPoly, coordinate: str, context: Context) -> ExpPoly:
 
 
 # ---------------------------------------------------------------------------- one family of functions
-def completeness(left: Side, right: Side, data: Data, statement: Statement, assumed: Assumed) -> Assumed:
+def completeness(left: Side, right: Side, data: Data, statement: Statement, assumed: Assumptions) -> None:
     """E_q[c s] = 0 for all q, p, mu iff c is constant; solved for the unknown function g.
 
     A constant c has dc/dv = 0 for each coordinate v.  With a unit m, m dc/dv = g^(n) - h gives
@@ -68,14 +60,14 @@ def completeness(left: Side, right: Side, data: Data, statement: Statement, assu
     return, putting the family back must make c constant.
     """
     context, c = statement.context, _of_all_models(left, right, statement)
-    unknown, family, unit = data["function"], *(ExpPoly.from_json(data[key]) for key in ("family", "unit"))
+    unknown, family, unit = data["function"], assumed.read(data["family"]), assumed.read(data["unit"])
     refuse_unless(context.function_arguments == {unknown: ("k1",)}, "one unknown function of k1 expected")
     refuse_unless(family.names() <= {"k1", *context.parameters}, "family: a function of k1 alone")
-    context.check(unit)
     refuse_unless(len(unit.terms) == 1, "unit: a single term expected, not zero or a sum")
     refuse_unless(all(parse_name(n).base != unknown for n in unit.names()), "unit: free of the unknown")
     refuse_unless(data["coordinate"] in LOG_RATIOS, f"coordinate: one of {LOG_RATIOS}")
-    order, constants = data["order"], list(data["constants"])
+    order, constants = data["order"], data["constants"]
+    refuse_unless(isinstance(constants, list), "constants: a list expected")
     refuse_unless(0 < order <= 8, "order: an integer from 1 to 8")
     top = unknown + "'" * order
     h = ExpPoly.variable(top) - unit * derivative(c, data["coordinate"], context)
@@ -88,8 +80,8 @@ def completeness(left: Side, right: Side, data: Data, statement: Statement, assu
     refuse_unless(
         context.is_constant(c.substitute(jets)), "the family does not make the coefficient constant"
     )
-    [(monomial, _)] = unit.terms
-    return divisors(context, [family]) | {("nonzero", name) for name, _ in monomial}
+    for name, _ in next(iter(unit.terms))[0]:
+        assumed.add("nonzero", name)
 
 
 def _check_family(
@@ -110,16 +102,17 @@ def _check_family(
 
 
 # ---------------------------------------------------------------------------- no combination
-def independence(left: Side, right: Side, data: Data, statement: Statement, assumed: Assumed) -> Assumed:
+def independence(left: Side, right: Side, data: Data, statement: Statement, assumed: Assumptions) -> None:
     """The coefficient has a term in k1, w, log_q that is neither k1 nor r times a constant."""
     context, c = statement.context, _of_all_models(left, right, statement)
     refuse_unless(not context.functions, "independence: no generic functions expected")
-    term = ExpPoly.from_json(data["term"])
+    term = assumed.read(data["term"])
     refuse_unless(len(term.terms) == 1, "term: a single term expected")
     [(key, value)] = term.terms.items()
     refuse_unless(c.terms.get(key) == value, "term: it does not stand in the coefficient")
     refuse_unless(is_foreign(term, context), "term: a reward, or a multiple of k1 or of r")
-    return _where_it_survives(c, key, context)
+    for kind, name in _where_it_survives(c, key, context):
+        assumed.add(kind, name)
 
 
 def is_foreign(term: ExpPoly, context: Context) -> bool:
@@ -130,7 +123,7 @@ def is_foreign(term: ExpPoly, context: Context) -> bool:
     return bool(sample.names() & set(LOG_RATIOS)) and sample not in known
 
 
-def _where_it_survives(c: ExpPoly, key: Key, context: Context) -> Assumed:
+def _where_it_survives(c: ExpPoly, key: Key, context: Context) -> set[tuple[str, str]]:
     """For which parameters the term neither vanishes nor merges with another one."""
     sample = sample_part(*key, context)
     group = [k for k in c.terms if sample_part(*k, context) == sample]

@@ -16,7 +16,7 @@ from math import prod
 from typing import Any
 
 from klsym.errors import Refused
-from klsym.kernel.derivatives import Data, Hypothesis, refuse_unless
+from klsym.kernel.assumptions import Assumptions, Data, refuse_unless
 from klsym.kernel.intervals import (
     LARGEST_EXPONENT,
     Interval,
@@ -104,7 +104,9 @@ def _branches(node: Any) -> list[tuple[Step, Any]]:
     """The branches of one node, their scores u - sum_x q u, and what follows each."""
     known = isinstance(node, dict) and set(node) - OLD == NODE
     refuse_unless(known, f"finite model: a node has the keys {sorted(NODE)}")
-    count, rewards = len(node["next"]), node["rewards"]
+    following, rewards = node["next"], node["rewards"]
+    refuse_unless(isinstance(following, list), "finite model: next: a list expected")
+    count = len(following)
     refuse_unless(set(rewards) <= set(REWARDS), f"finite model: rewards: {REWARDS} expected")
     rows = {name: _numbers(node[name], count) for name in node if name not in ("rewards", "next")}
     paid = {name: _numbers(row, count) for name, row in rewards.items()}
@@ -115,7 +117,7 @@ def _branches(node: Any) -> list[tuple[Step, Any]]:
         mean = sum((a * b for a, b in zip(rows["q"], rows[name], strict=True)), Fraction(0))
         rows[name] = [value - weighed(mean) for value in rows[name]]
     steps = [Step(*({n: row[i] for n, row in group.items()} for group in (rows, paid))) for i in range(count)]
-    return list(zip(steps, node["next"], strict=True))
+    return list(zip(steps, following, strict=True))
 
 
 def _numbers(data: Any, count: int) -> list[Fraction]:
@@ -233,15 +235,13 @@ def _exponential(exponent: Exponent, at: Position) -> Interval:
 
 
 # ---------------------------------------------------------------------------- refutation
-def finite_model(
-    left: Side, right: Side, data: Data, statement: Statement, assumed: set[Hypothesis]
-) -> set[Hypothesis]:
+def finite_model(left: Side, right: Side, data: Data, statement: Statement, assumed: Assumptions) -> None:
     """The recorded enclosures are recomputed; they must contradict the relation where what is assumed holds.
 
     Of what steps assume, all but divisors hold in every model.
     """
     model = Model.from_json(data["model"], statement.context)
-    for name in (h[1] for h in assumed if h[0] == "nonzero"):
+    for name in (h[1] for h in assumed.found if h[0] == "nonzero"):
         refuse_unless(model.parameters.get(name, 0) != 0, f"the model has {name} = 0")
     for first, second in statement.context.premises:
         gap = first - second
@@ -249,12 +249,11 @@ def finite_model(
         refuse_unless(enclose(gap, model) == Interval.exact(0), "the model does not satisfy the premises")
     got = {"left": enclose(left, model), "right": enclose(right, model)}
     for name, interval in got.items():
-        recorded = [Fraction(read_number(end)) for end in data[name]]
-        if recorded != [interval.lower, interval.upper]:
-            shown = [str(interval.lower), str(interval.upper)]
-            raise Refused(f"{name} side: enclosed in {shown}, recorded {data[name]}")
+        ends = [str(interval.lower), str(interval.upper)]
+        refuse_unless(
+            data[name] == ends, f"{name} side: enclosed in {ends}, recorded {str(data[name])[:200]}"
+        )
     above = got["left"].lower > got["right"].upper
     below = got["left"].upper < got["right"].lower
     contradicted = above or (below and statement.relation == "=")
     refuse_unless(contradicted, "the enclosures do not contradict the relation")
-    return set()

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import json
 
+from klsym.kernel.assumptions import Hypothesis
 from klsym.kernel.closings import Zero
-from klsym.kernel.derivatives import Hypothesis
 from klsym.kernel.replay import Theorem
 from klsym.names import SAMPLE
 from klsym.ring import ONE, ExpPoly, Monomial, Number
@@ -21,13 +21,15 @@ from klsym.statements import Atom, Context, Curl, Field, Gradient, Mean, Score, 
 OVER = {"": "", "i": "mean_i ", "ij": "mean_ij ", "t": "sum_t ", "it": "mean_i sum_t "}
 PLACES = {"count": "total", SAMPLE: "value"}
 CONVENTIONS = (
-    "Every mean that the statement names exists. k1 = log q/p, w = log q/mu, o = log q/old, s = grad log q.",
-    "q alone moves with theta; R, A, H and M do not. grad holds sg(..) constant.",
+    "Every mean that the statement names exists, over t with the sum of absolute values.",
+    "k1 = log q/p, w = log q/mu, o = log q/old, s = grad log q. grad holds sg(..) constant.",
+    "q alone moves with theta; R, A, H and M are any theta-free variables (M need not be 0 or 1).",
     "Where a density is 0, a product that holds a positive power of it is 0.",
-    "A value is taken where q, p and mu are positive; at index i it is that at one i of a batch.",
-    "V[slot] is the sum of V over the positions in it, for f too; A[slot] is any function of all up to them.",
-    "Of a sequence k1, w, o, log_q, R, H, s and length are sums over its steps, each of the tokens up to it;",
-    "A and f are of the sequence as a whole.",
+    "A value is taken where q, p, mu and old are positive; at index i it is that at one i of a batch.",
+    "V[slot] is the sum of V over the positions in it, for f too; A[slot] is any function of all up to them,",
+    "the same one at each sample of a batch.",
+    "Of a sequence k1, w, o, log_q, R, H, M, s and length are sums over its steps, each of the tokens up",
+    "to it; A and f are of the sequence as a whole.",
     "Of sequences, a << b is said of each token after any prefix.",
 )
 
@@ -73,11 +75,20 @@ def show_scored(a: ExpPoly, score: Score) -> str:
 def show_atom(atom: Atom) -> str:
     if isinstance(atom, Gradient):
         return f"grad({show_side(atom.of)})"
-    assert isinstance(atom, Mean | Field)
-    place = f"{PLACES.get(atom.measure, f'E_{atom.measure}')}[{OVER[atom.index]}"
     if isinstance(atom, Mean):
-        return f"{place}{show_scored(atom.coefficient, atom.score)}]"
-    return f"{'curl ' * isinstance(atom, Curl)}{place}grad({show_element(atom.loss)})]"
+        return show_mean(atom)
+    assert isinstance(atom, Field)
+    return f"{'curl ' * isinstance(atom, Curl)}{_place(atom)}grad({show_element(atom.loss)})]"
+
+
+def show_mean(mean: Mean, absolute: bool = False) -> str:
+    """A mean, or that of absolute values, |v| the length of a vector v."""
+    shown, bar = show_scored(mean.coefficient, mean.score), "|" * absolute
+    return f"{_place(mean)}{bar}{shown}{bar}]"
+
+
+def _place(atom: Mean | Field) -> str:
+    return f"{PLACES.get(atom.measure, f'E_{atom.measure}')}[{OVER[atom.index]}"
 
 
 def show_side(side: Side) -> str:
@@ -103,10 +114,12 @@ def show_hypothesis(hypothesis: Hypothesis) -> str:
             return (
                 f"grad may be taken inside {show_atom(mean)}: its sum has a dominated derivative near theta"
             )
+        case ("exists", Mean() as mean) if "t" in mean.index:
+            return f"{show_mean(mean, absolute=True)} is finite"
         case ("exists", Atom() as atom):
             return f"{show_atom(atom)} exists"
         case ("ends", m):
-            return f"after any prefix, sequences from {m} end with probability 1, and sums over t have means"
+            return f"after any prefix, sequences from {m} end with probability 1"
         case ("batch", m):
             return f"a batch holds n independent samples from {m}, n a whole number, at least 2"
         case ("nonzero", name):

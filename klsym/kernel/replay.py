@@ -12,19 +12,20 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from klsym.errors import NotInRing, Refused
 from klsym.kernel import batches, means, sums
+from klsym.kernel.assumptions import Assumptions, Data, Hypothesis, hypothesis_to_json, refuse_unless
 from klsym.kernel.closings import Zero, equality, rows_of
-from klsym.kernel.derivatives import Data, Hypothesis, Outcome, divisors, exist, refuse_unless
 from klsym.kernel.meta import completeness, independence
 from klsym.kernel.models import finite_model
 from klsym.names import parse_name
-from klsym.ring import ExpPoly, budget
+from klsym.ring import budget
 from klsym.slots import SLOTS
 from klsym.statements import (
+    BRIEF,
     Atom,
     Context,
     Curl,
@@ -34,6 +35,7 @@ from klsym.statements import (
     Side,
     Statement,
     atoms_of,
+    brief,
     canonical,
     elements,
     slotted,
@@ -57,6 +59,7 @@ class Theorem:
     hypotheses: tuple[Hypothesis, ...]
     close: dict[str, Any]
     zeros: tuple[Zero, ...] = ()  # an inequality is an equality exactly where all of these are 0
+    masses: frozenset[str] = frozenset()  # measures whose mass is 1: along sequences, they end
 
 
 Cited = Mapping[str, tuple[Theorem, ...]]  # by digest
@@ -66,7 +69,7 @@ class Rule(NamedTuple):
     """The atom that a rule replaces, what it does, and the keys of its data."""
 
     on: type[Atom]
-    apply: Callable[[Any, Data, Context], Outcome]
+    apply: Callable[[Any, Data, Assumptions], Side]
     keys: frozenset[str] = frozenset()
 
 
@@ -92,7 +95,7 @@ class Closing(NamedTuple):
     """The kind of theorem that a closing ends, what it asks, and the keys of its data."""
 
     kind: str
-    end: Callable[[Side, Side, Data, Statement, set[Hypothesis]], set[Hypothesis]]
+    end: Callable[[Side, Side, Data, Statement, Assumptions], None]
     keys: frozenset[str]
 
 
@@ -178,9 +181,13 @@ def check_part(part: Any, known: Cited, where: str) -> Theorem:
     """Replay one part."""
     try:
         theorem = _replay(part, known, where)
-        recorded = hypotheses_to_json(theorem.hypotheses)
-        if part["hypotheses"] != recorded:
-            raise Refused(f"hypotheses: the proof uses {recorded}, recorded {part['hypotheses']}")
+        used, recorded = hypotheses_to_json(theorem.hypotheses), part["hypotheses"]
+        refuse_unless(isinstance(recorded, list), "hypotheses: a list expected")
+        if recorded != used:
+            shown = (
+                str([h for h in a if h not in b][:3])[:BRIEF] for a, b in ((used, recorded), (recorded, used))
+            )
+            raise Refused("hypotheses: the proof uses {}, recorded {}".format(*shown))
         return theorem
     except Refused as error:
         raise error if error.where else Refused(error.reason, where) from None
@@ -208,28 +215,31 @@ def _replay(part: Any, known: Cited, where: str) -> Theorem:
         raise Refused(f"one of {sorted(CLOSINGS)} expected", f"{where}, close")
     kind, end, keys = CLOSINGS[by]
     refuse_unless(set(close) == keys | {"by"}, f"close: the keys {sorted(keys)} expected")
-    sides, context = {"left": statement.left, "right": statement.right}, statement.context
+    sides, assumed = {"left": statement.left, "right": statement.right}, Assumptions(statement.context)
     refuse_unless(isinstance(part["steps"], list), "steps: a list expected")
-    hypotheses, zeros = set[Hypothesis](), []
-    for side, assumed, zero in rows_of(close, statement):
-        sides["left"], hypotheses = sides["left"] + side, hypotheses | assumed
+    assumed.use(*sides.values(), *(side for pair in statement.context.premises for side in pair))
+    zeros = []
+    for row, zero in rows_of(close, statement, assumed):
+        assumed.use(row)
+        sides["left"] += row
         zeros.append(zero)
-    premises = (side for pair in context.premises for side in pair)
-    hypotheses |= divisors(context, elements(*sides.values(), *premises))
     for number, step in enumerate(part["steps"], start=1):
         try:
-            result, added = apply_step(sides, step, context, known)
-            if canonical(step["result"]) != result.text:
-                raise Refused(f"{step['rule']}: got {result.to_json()}, recorded {step['result']}")
+            result = take_step(sides, step, assumed, known)
+            recorded = canonical(step["result"])
+            refuse_unless(
+                recorded == result.text, f"{step['rule']}: got {brief(result)}, recorded {recorded[:BRIEF]}"
+            )
         except (Refused, NotInRing) as error:
             raise Refused(str(error), f"{where}, step {number}") from None
-        sides[step["side"]], hypotheses = result, hypotheses | added
+        sides[step["side"]] = result
     try:
-        hypotheses |= end(sides["left"], sides["right"], close, statement, hypotheses)
+        end(sides["left"], sides["right"], close, statement, assumed)
     except (Refused, NotInRing) as error:
         raise Refused(f"{by}: {error}", f"{where}, close") from None
     rules = (*dict.fromkeys(step["rule"] for step in part["steps"]), by)
-    return Theorem(kind, statement, rules, tuple(sorted(hypotheses, key=_key)), close, tuple(zeros))
+    hypotheses = assumed.complete()
+    return Theorem(kind, statement, rules, hypotheses, close, tuple(zeros), frozenset(assumed.masses))
 
 
 def read_statement(part: dict[str, Any]) -> Statement:
@@ -241,7 +251,7 @@ def read_statement(part: dict[str, Any]) -> Statement:
         _well_formed(side, context)
     for name, side in (("left", left), ("right", right)):
         if canonical(part[name]) != side.text:
-            raise Refused(f"{name} side is not in normal form: expected {side.to_json()}, got {part[name]}")
+            raise Refused(f"{name} side is not in normal form: expected {brief(side)}")
     return Statement(left, right, context, part["relation"])
 
 
@@ -258,6 +268,12 @@ def apply_step(
     sides: dict[str, Side], step: Any, context: Context, known: Cited
 ) -> tuple[Side, set[Hypothesis]]:
     """The side that a step produces (its recorded result is not looked at), and what it assumes."""
+    assumed = Assumptions(context)
+    return take_step(sides, step, assumed, known), assumed.found
+
+
+def take_step(sides: dict[str, Side], step: Any, assumed: Assumptions, known: Cited) -> Side:
+    """The side that a step produces."""
     refuse_unless(set(step) == STEP_KEYS, f"a step has the keys {sorted(STEP_KEYS)}")
     name, data = step["rule"], step["data"]
     refuse_unless(step["side"] in sides, "side: 'left' or 'right' expected")
@@ -265,7 +281,7 @@ def apply_step(
     side = sides[step["side"]]
     if name == EQUATION:
         refuse_unless(step["term"] is None is step["factor"], "equation: term and factor: null expected")
-        return equation(side, data, context, known)
+        return equation(side, data, assumed, known)
     rule = RULES.get(name) if isinstance(name, str) else None
     if rule is None:
         raise Refused(f"unknown rule {str(name)[:40]!r}")
@@ -274,27 +290,26 @@ def apply_step(
     refuse_unless(isinstance(atom, rule.on), f"{rule.on.__name__} expected, got {type(atom).__name__}")
     keys = set(data) - {"part"} if rule.on is Mean else set(data)
     refuse_unless(keys == rule.keys, f"data: expected {sorted(rule.keys)}, got {sorted(data)}")
-    chosen, rest = _split(atom, data, context)
-    replacement, added = rule.apply(chosen, data, context)
-    if rest.terms and not _implied(chosen, replacement, name, context):
-        added = added | exist([chosen], context)
+    chosen, rest = _split(atom, data, assumed)
+    replacement = rule.apply(chosen, data, assumed)
+    assumed.use(replacement, rest)
+    if rest.terms and not _implied(chosen, replacement, name, assumed):
+        assumed.exist(chosen)
     others = atoms[: step["factor"]] + atoms[step["factor"] + 1 :]
     apart = side.terms[: step["term"]] + side.terms[step["term"] + 1 :]
     changed = ((coefficient * c, others + new) for c, new in (*replacement.terms, *rest.terms))
-    return Side.of(*apart, *changed), added | divisors(context, elements(replacement, rest))
+    return Side.of(*apart, *changed)
 
 
-def _split(atom: Any, data: Data, context: Context) -> tuple[Any, Side]:
+def _split(atom: Any, data: Data, assumed: Assumptions) -> tuple[Any, Side]:
     """E_m[a] = E_m[part] + E_m[a - part]: the part that a rule on means works on, and the rest."""
     if "part" not in data:
         return atom, Side()
-    part = ExpPoly.from_json(data["part"])
-    context.check(part, SLOTS[atom.index])
-    rest = Mean(atom.index, atom.measure, atom.coefficient - part, atom.score)
-    return Mean(atom.index, atom.measure, part, atom.score), Side.atom(rest)
+    part = assumed.read(data["part"], SLOTS[atom.index])
+    return replace(atom, coefficient=part), Side.atom(replace(atom, coefficient=atom.coefficient - part))
 
 
-def _implied(chosen: Mean, replacement: Side, rule: str, context: Context) -> bool:
+def _implied(chosen: Mean, replacement: Side, rule: str, assumed: Assumptions) -> bool:
     """Does what a rule assumes imply that the mean it was given exists?
 
     A dominated derivative of the mass of q gives E_q[c s] at one sample, where c is constant, and a ratio is
@@ -303,30 +318,32 @@ def _implied(chosen: Mean, replacement: Side, rule: str, context: Context) -> bo
     if rule == "score mean zero":
         return not chosen.index
     means = (atom for _, atoms in replacement.terms for atom in atoms)
-    return rule == "ratio mean one" and not exist(means, context)
+    return rule == "ratio mean one" and all(map(assumed.is_finite, means))
 
 
-def equation(side: Side, data: Data, context: Context, known: Cited) -> tuple[Side, set[Hypothesis]]:
+def equation(side: Side, data: Data, assumed: Assumptions, known: Cited) -> Side:
     """side + m (G - F), or side + m (grad G - grad F), for a premise or a cited theorem F = G."""
     refuse_unless(set(data) == {"of", "times", "gradient"}, "data: expected ['gradient', 'of', 'times']")
     times, of, gradient = Side.as_written(data["times"]), data["of"], data["gradient"]
-    _well_formed(times, context)
+    _well_formed(times, assumed.context)
     plain = all(isinstance(atom, Mean) for atom in atoms_of(times))
     refuse_unless(plain and gradient in (0, 1), "times: constants and means expected; gradient: 0 or 1")
-    assumed = exist(atoms_of(times), context) | divisors(context, elements(times))
+    assumed.use(times)
+    assumed.exist(*atoms_of(times))
     if isinstance(of, list):
-        theorem = _cited(of, context, known)
+        theorem = _cited(of, assumed.context, known)
         left, right = theorem.statement.left, theorem.statement.right
         refuse_unless(not gradient, "a theorem may hold at one theta alone: it has no gradient")
-        here = set(atoms_of(side))
-        assumed |= {*theorem.hypotheses} | exist(set(atoms_of(left, right)) - here, context)
+        assumed.use(left, right)
+        assumed.cite(theorem.hypotheses, theorem.masses)
+        assumed.exist(*(set(atoms_of(left, right)) - set(atoms_of(side))))
     else:
-        left, right = _pick(context.premises, of, "premise")
-        assumed |= {("premise" if gradient else "equal", left, right)}
+        left, right = _pick(assumed.context.premises, of, "premise")
+        assumed.add("premise" if gradient else "equal", left, right)
     if gradient:
         _refuse_detached(left, right)
         left, right = Side.atom(Gradient(left)), Side.atom(Gradient(right))
-    return side + right.times(times) - left.times(times), assumed
+    return side + right.times(times) - left.times(times)
 
 
 def _refuse_detached(*sides: Side) -> None:
@@ -357,12 +374,4 @@ def _pick(items: Any, index: Any, name: str) -> Any:
 
 
 def hypotheses_to_json(hypotheses: tuple[Hypothesis, ...]) -> list[Any]:
-    return [_to_json(hypothesis) for hypothesis in hypotheses]
-
-
-def _to_json(hypothesis: Hypothesis) -> list[Any]:
-    return [item if isinstance(item, str) else item.to_json() for item in hypothesis]
-
-
-def _key(hypothesis: Hypothesis) -> str:
-    return json.dumps(_to_json(hypothesis))
+    return [hypothesis_to_json(hypothesis) for hypothesis in hypotheses]

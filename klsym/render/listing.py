@@ -13,7 +13,8 @@ FEW = 4  # hypotheses of one kind that are listed one by one in text; JSON has t
 MANY = {
     "exchange": "grad and E may be exchanged in the {} means whose gradient a step takes (dominated"
     " derivative near theta; JSON names each)",
-    "exists": "the {} other means that steps name exist (JSON names each)",
+    "exists": "the {} other means that steps name exist, over t with absolute values inside the sum (JSON"
+    " names each)",
 }
 
 

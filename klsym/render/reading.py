@@ -52,7 +52,7 @@ ALONE |= {"kbar": r"\bar k", "kbar_-i": r"\bar k_{-i}", "N": r"\mathcal{N}", "th
 ALONE |= {name: rf"\{name}" for name in PREFIXES}
 ALONE |= {"phi": r"\phi", "chi2": r"\chi^2", "E": r"\mathbb{E}"}
 UPRIGHT = ("KL", "Var", "Cov", "MSE", "bias", "std", "sg", "curl", "others")
-KNOWN = {*NAMES, *ALONE, *UPRIGHT, "kl", "chi", "lam_star", "b_star"}
+KNOWN = {*NAMES, *ALONE, *UPRIGHT, "chi", "lam_star", "b_star"}
 
 
 def read(text: str, any_name: bool = True) -> Formula:

@@ -24,8 +24,8 @@ from klsym.abbreviations import (
     atoms_of,
 )
 from klsym.kernel import EQUATION
+from klsym.kernel.assumptions import Hypothesis
 from klsym.kernel.closings import Zero
-from klsym.kernel.derivatives import Hypothesis
 from klsym.names import SAMPLE
 from klsym.render import formulas
 from klsym.render.coefficients import coefficient
@@ -34,7 +34,7 @@ from klsym.render.spelling import TEXT, Text
 from klsym.render.told import GIVEN, Told
 from klsym.render.tree import Formula, Name, Number, Phrase, Relation, Words, product
 from klsym.ring import ONE, ExpPoly
-from klsym.statements import Mean
+from klsym.statements import Atom, Mean
 from klsym.unfolding import Theorem, unfold
 
 
@@ -129,6 +129,12 @@ def family(theorem: Theorem, sums: bool) -> Formula:
     return Phrase((shown, Words(" (any ", r"\quad("), *comma, Words(")", r"\in\mathbb{R})")))
 
 
+def exists(atom: Atom) -> str:
+    """How a mean must exist."""
+    over_t = "t" in getattr(atom, "index", "")
+    return "exists with absolute values inside the sum over t" if over_t else "exists"
+
+
 def show_hypothesis(hypothesis: Hypothesis, context: Context, labels: Labels | None = None) -> str:
     """One hypothesis in words."""
     match hypothesis:
@@ -142,9 +148,9 @@ def show_hypothesis(hypothesis: Hypothesis, context: Context, labels: Labels | N
         case ("batch", m):
             return f"the n samples of a batch are independent draws from {m}"
         case ("ends", m):
-            return f"after any prefix, sequences from {m} end with probability 1, and sums over t have means"
+            return f"after any prefix, sequences from {m} end with probability 1"
         case ("exists", atom):
-            return f"{formulas.atom(atom, labels or {}, TEXT)} exists"
+            return f"{formulas.atom(atom, labels or {}, TEXT)} {exists(atom)}"
         case ("nonzero", name):
             return f"{name} is not 0"
         case ("positive", name):

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+from klsym.kernel.assumptions import Assumptions
 from klsym.kernel.closings import read_row
-from klsym.kernel.derivatives import density_ratio, in_slot
+from klsym.kernel.densities import density_ratio
+from klsym.kernel.derivatives import in_slot
 from klsym.kernel.meta import derivative, score_coefficient
 from klsym.kernel.sums import parts_of_a_sum
 from klsym.names import parse_name
@@ -115,7 +117,7 @@ class Assumed:
         shown = " ".join(words.side(side) for side in sides.values())
         rows = [self.row(row) for row in close.get("rows", [])]
         for row in close.get("rows", []):
-            sides["left"] += read_row(row, words.context)[0]
+            sides["left"] += read_row(row, Assumptions(words.context))[0]
         zeros = []
         for step in part["steps"]:
             zeros += self.step(step, sides[step["side"]], part["context"], places)
@@ -164,7 +166,7 @@ class Assumed:
             case "independence":
                 return self._independence(mean)
             case "parts of a sum":
-                found = parts_of_a_sum(mean, data, words.context)[0]
+                found = parts_of_a_sum(mean, data, Assumptions(words.context))
                 others = [
                     (-1, other) for _, atoms in found.terms for other in atoms if isinstance(other, Mean)
                 ]

@@ -28,7 +28,9 @@ from klsym.abbreviations import (
     with_coefficient,
 )
 from klsym.errors import UsageError
-from klsym.kernel.derivatives import attach, density_ratio
+from klsym.kernel.assumptions import Assumptions
+from klsym.kernel.densities import density_ratio
+from klsym.kernel.derivatives import attach
 from klsym.kernel.means import chain_rule, log_derivative
 from klsym.kernel.sums import curl
 from klsym.names import SAMPLE
@@ -98,9 +100,9 @@ def _atom(atom: statements.Atom, context: statements.Context) -> Iterator[Produc
                 measure, a = "q", a * density_ratio("count", "q")
             yield ExpPoly.number(1), (Mean(index, measure, attach(a), score),)
         case MeanGradient(_, measure, _) if measure != SAMPLE:
-            yield from _expand(chain_rule(atom, {}, context)[0], context)
+            yield from _expand(chain_rule(atom, {}, Assumptions(context)), context)
         case Curl():
-            yield from _expand(curl(atom, {}, context)[0], context)
+            yield from _expand(curl(atom, {}, Assumptions(context)), context)
         case _:
             raise Deterministic("a quantity at one sample: there is nothing to average")
 
@@ -115,7 +117,7 @@ def _gradient(of: Side, context: statements.Context) -> Iterator[Product]:
                 others = [(c * d, means + more) for c, means in others for d, more in inner]
             if not isinstance(atom, Mean) or atom.score or atom.measure == SAMPLE:
                 raise Deterministic(f"the gradient of {type(atom).__name__} is not sampled")
-            moved = log_derivative(Gradient(Side.atom(atom)), {}, context)[0]
+            moved = log_derivative(Gradient(Side.atom(atom)), {}, Assumptions(context))
             for slope, means in _expand(moved, context):
                 for rest, still in others:
                     yield rest * slope, means + still

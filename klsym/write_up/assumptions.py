@@ -10,11 +10,11 @@ from typing import Any
 
 from klsym.engine.derivation import Proof
 from klsym.evidence import Evidence
-from klsym.kernel.derivatives import Hypothesis
+from klsym.kernel.assumptions import Hypothesis
 from klsym.ledger import Settled
 from klsym.render import formulas
 from klsym.render.spelling import LATEX
-from klsym.render.text import STANDING, named_supports, show_hypothesis
+from klsym.render.text import STANDING, exists, named_supports, show_hypothesis
 from klsym.ring import ExpPoly
 from klsym.write_up.prose import prose
 from klsym.write_up.tex import breakable
@@ -43,7 +43,7 @@ def _in_full(hypothesis: Hypothesis, text: str, proof: Proof) -> str:
     context: Any = proof.theorem.statement.context
     match hypothesis:
         case ("exists", atom):
-            return _inline(formulas.atom(atom, proof.labels or {}, LATEX)) + " exists"
+            return f"{_inline(formulas.atom(atom, proof.labels or {}, LATEX))} {exists(atom)}"
         case ("exchange", mean):
             shown = _inline(formulas.atom(mean, proof.labels or {}, LATEX))
             return prose(text.partition(" in ")[0]) + f" in {shown} (dominated derivative near theta)"

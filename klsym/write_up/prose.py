@@ -20,7 +20,7 @@ STRONG = re.compile(
     r"[\[^=<>*]|\w\(|_|\d[a-z]|[a-z]\d|\|\||^-?[a-zA-Z]/|/[a-zA-Z]$|^[-+]$|^[a-zA-Z]\.\w$|e-\d|'$|^\|.*\|$"
 )
 WEAK = set("qprsnmuvtijxygfbdhRTW")
-ALWAYS = {"grad", "k1", "k2", "k3", "kl", "kbar", "log", "sup", "theta", "pi"} | set(GREEK)
+ALWAYS = {"grad", "k1", "k2", "k3", "kbar", "log", "sup", "theta", "pi"} | set(GREEK)
 BARE_VARIANCE = re.compile(r"\bVar (k\d)\b")  # a variance of one letter needs its brackets to be set as one
 NEGATIVE = re.compile(r"-\d[\d.]*[,;:]?")
 JOINS = {"+", "-", "=", "<", ">", "<<", "<=", ">=", "!=", "->", "/"}

@@ -14,15 +14,19 @@ from typing import Any
 import campaigns
 
 from klsym.kernel import EQUATION, show
+from klsym.statements import Context
 
 from .closings import KINDS
+from .infinite_worlds import Unjudged, contradicted, random_infinite_world
 from .judge import Verdict
 from .judge_closings import judge_any
 from .moves import PAIRS
 from .parts import Accepted, Pool, equation
 from .perturb import accepts_without, differs_when_read, perturbed
 
+INFINITE = 6  # infinite worlds in which each theorem is judged
 TARGETS = [*PAIRS, (EQUATION, "premise"), (EQUATION, "cited")]
+SEQUENCES = [pair for pair in PAIRS if pair[1] in ("", "t") and pair[0] not in ("curl", "stop-gradient")]
 
 
 @dataclass
@@ -70,6 +74,8 @@ class Tally:
 
 def compose(pool: Pool, tally: Tally, rng: random.Random) -> Accepted | None:
     """A random certificate: most often for the rule and index accepted least among a few."""
+    if rng.random() < 0.2:  # for infinite worlds, which know no batches, functions and premises
+        return equation(*rng.choice(SEQUENCES), pool, rng, Context(("beta",)))
     if rng.random() < 0.4:
         return KINDS[rng.choices(list(KINDS), (6, 2, 1, 1))[0]](pool, rng)
     rule, index = min(rng.sample(TARGETS, 4), key=lambda pair: tally.rules[pair])
@@ -109,6 +115,17 @@ def settle(accepted: Accepted, tally: Tally, rng: random.Random, report: Any) ->
     """Judge one theorem."""
     verdict = judge_any(accepted.theorem, rng)
     tally.add(accepted, verdict)
+    suited = not (accepted.theorem.statement.context.functions or accepted.theorem.statement.context.premises)
+    for _ in range(INFINITE if suited else 0):
+        world = random_infinite_world(accepted.theorem.statement.context.parameters, rng)
+        try:
+            false = contradicted(accepted.theorem, world)
+        except (Unjudged, OverflowError, ZeroDivisionError):
+            continue
+        tally.theorems["judged: infinite worlds"] += 1
+        if false:
+            verdict.against = {"infinite world": world.names, "parameters": world.parameters}
+            tally.against.append(accepted)
     if verdict.against and report:
         report(accepted, verdict)
 

@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from klsym.errors import NotInRing, Refused
+from klsym.kernel.assumptions import Assumptions
 from klsym.kernel.closings import rows_of
 from klsym.kernel.models import Model, enclose
 from klsym.ring import ZERO, ExpPoly
@@ -28,7 +29,7 @@ def inequality(pool: Pool, rng: random.Random) -> Accepted | None:
     close = {"by": "equality", "rows": [row(maker) for _ in range(rng.choice((1, 1, 1, 2)))]}
     try:
         side = left
-        for more, _, _ in rows_of(close, Statement(left, left, context, "<=")):
+        for more, _ in rows_of(close, Statement(left, left, context, "<="), Assumptions(context)):
             side = side + more
     except (Refused, NotInRing):
         return None

@@ -133,9 +133,11 @@ def index_of(atom: Any) -> str:
 
 
 # ---------------------------------------------------------------------------- equations
-def equation(rule: str, index: str, pool: Pool, rng: random.Random) -> Accepted | None:
+def equation(
+    rule: str, index: str, pool: Pool, rng: random.Random, context: Context | None = None
+) -> Accepted | None:
     """A theorem whose proof uses a rule at an index: one side is what the other arrives at."""
-    context = with_premises(random_context(rng), rng)
+    context = context or with_premises(random_context(rng), rng)
     maker = Maker(context, rng)
     atom = maker.suited(rule, index) if rule != EQUATION else maker.atom()
     start = Side.atom(atom)

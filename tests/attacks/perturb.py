@@ -10,6 +10,7 @@ from typing import Any
 
 from klsym.errors import KlsymError, NotInRing, Refused
 from klsym.kernel import apply_step, certify, check, check_part, read, show
+from klsym.kernel.assumptions import Assumptions
 from klsym.kernel.closings import rows_of
 from klsym.statements import Context, Side, Statement
 
@@ -48,9 +49,8 @@ def replayed(part: dict[str, Any], pool: Pool) -> list[Any]:
     context, steps = Context.from_json(part["context"]), []
     for name in sides:
         part[name] = sides[name].to_json()
-    for row, _, _ in rows_of(
-        part["close"], Statement(sides["left"], sides["right"], context, part["relation"])
-    ):
+    statement = Statement(sides["left"], sides["right"], context, part["relation"])
+    for row, _ in rows_of(part["close"], statement, Assumptions(context)):
         sides["left"] = sides["left"] + row
     for step in part["steps"]:
         result, _ = apply_step(sides, {**step, "result": None}, context, pool.known)

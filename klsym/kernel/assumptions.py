@@ -1,0 +1,131 @@
+"""What a theorem assumes.  Every premise of a step is recorded here and nowhere else.  Trusted.
+
+    ("support", a, b)         a << b
+    ("exchange", mean)        grad may be taken inside the mean
+    ("exists", atom)          the mean exists; over t that of the sum of absolute values
+    ("ends", m)               sequences drawn from m end
+    ("batch", m)              the samples of a batch are independent draws from m
+    ("nonzero", name)         a parameter that divides;  "positive" and "generic" likewise
+    ("nonnegative", m, a)     the region of an inequality
+    ("equal", F, G)           a premise;  ("premise", F, G): for every theta
+
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from klsym.errors import Refused
+from klsym.names import MEASURES, PROBABILITIES, SAMPLE, WHOLE
+from klsym.ring import ExpPoly
+from klsym.statements import Atom, Context, Mean, Side, atoms_of, elements
+
+Hypothesis = tuple[Any, ...]
+Data = dict[str, Any]
+
+
+def refuse_unless(condition: bool, reason: str) -> None:
+    if not condition:
+        raise Refused(reason)
+
+
+def measure_in(data: Data, key: str) -> str:
+    known = data[key] in MEASURES
+    refuse_unless(known, f"{key}: one of {MEASURES} expected, got {str(data[key])[:20]!r}")
+    return str(data[key])
+
+
+class Assumptions:
+    """The hypotheses of one part.
+
+    masses: the measures that samples are drawn from, whose mass is 1.  Sequences that do not end have no part
+    in it: where the part speaks of sequences, each of these measures must end.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.found: set[Hypothesis] = set()
+        self.masses: set[str] = set()
+        self.sequences = False
+
+    def add(self, kind: str, *about: Any) -> None:
+        self.found.add((kind, *about))
+
+    # -- what is written down ------------------------------------------------------------
+    def use(self, *sides: Side) -> None:
+        """Sides that a proof mentions: what divides is not 0, and do they speak of sequences?"""
+        for element in elements(*sides):
+            self.divide(element)
+            self.sequences |= any(
+                name.partition("[")[0] in ("length", "sg(length") for name in element.names()
+            )
+        self.sequences |= any("t" in getattr(atom, "index", "") for atom in atoms_of(*sides))
+
+    def read(self, data: Any, slots: Iterable[str] = WHOLE) -> ExpPoly:
+        """An element that a certificate gives: its names are declared, and what divides is not 0."""
+        element = ExpPoly.from_json(data)
+        self.context.check(element, slots)
+        self.divide(element)
+        return element
+
+    def divide(self, element: ExpPoly) -> None:
+        for name in element.inverted() & set(self.context.parameters):
+            self.add("nonzero", name)
+
+    # -- what a mean presupposes ---------------------------------------------------------
+    def draw(self, index: str, *measures: str) -> None:
+        """Samples are drawn from these measures: sequences end, those of a batch are independent."""
+        for m in measures:
+            self.masses |= {m} & set(PROBABILITIES)
+            for kind, mark in (("ends", "t"), ("batch", "i")):
+                if mark in index and m != SAMPLE:
+                    self.add(kind, m)
+
+    def exchange(self, mean: Mean) -> None:
+        self.add("exchange", mean)
+        self.draw(mean.index, mean.measure)
+
+    def exist(self, *atoms: Atom) -> None:
+        """Means into which one is split, or whose sum over t is exchanged with the expectation.
+
+        A sum over t may have a mean although those of its terms do not add up to it (optional stopping), so
+        that over t the sum of absolute values is meant.
+        """
+        for atom in atoms:
+            if not self.is_finite(atom):
+                self.add("exists", atom)
+
+    def several(self, means: list[Mean]) -> Side:
+        """One mean as a sum of several."""
+        self.exist(*(means if len(means) > 1 else ()))
+        return Side.of(*((1, (mean,)) for mean in means))
+
+    def support(self, a: str, b: str) -> None:
+        if a != b:
+            self.add("support", a, b)
+
+    def is_finite(self, atom: Atom) -> bool:
+        """Is this a mean that exists in any case: of a constant, or a value at one sample?"""
+        if not isinstance(atom, Mean):
+            return False
+        constant = not atom.score and self.context.is_constant(atom.coefficient) and "t" not in atom.index
+        return atom.measure == SAMPLE or (constant and atom.measure != "count")
+
+    # -- the whole -----------------------------------------------------------------------
+    def cite(self, hypotheses: Iterable[Hypothesis], masses: Iterable[str]) -> None:
+        """What a theorem that is cited assumes."""
+        self.found |= {*hypotheses}
+        self.masses |= {*masses}
+
+    def complete(self) -> tuple[Hypothesis, ...]:
+        """All hypotheses, sorted; if the part speaks of sequences, all that are drawn end."""
+        if self.sequences:
+            self.found |= {("ends", m) for m in self.masses}
+        return tuple(sorted(self.found, key=lambda hypothesis: json.dumps(hypothesis_to_json(hypothesis))))
+
+
+def hypothesis_to_json(hypothesis: Hypothesis) -> list[Any]:
+    return [item if isinstance(item, str) else item.to_json() for item in hypothesis]
