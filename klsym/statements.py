@@ -22,7 +22,6 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from itertools import islice
 from typing import Any
 
 from klsym.errors import Refused
@@ -246,26 +245,9 @@ BRIEF = 300  # characters of a side in a message
 
 
 def brief(side: Side) -> str:
-    """The start of a side in JSON, for a message: no more of it is written out."""
-    shown = f"{_head(side, 2).to_json()}"[:BRIEF]
-    return f"{shown}, of {len(side.terms)} terms" if len(side.terms) > 2 else shown
-
-
-def _head(item: Any, most: int) -> Any:
-    """A side, atom or element with a few of its terms."""
-    if isinstance(item, ExpPoly):
-        return ExpPoly(dict(islice(item.terms.items(), most)))
-    if isinstance(item, Side):
-        return Side(
-            tuple((_head(c, most), tuple(_head(a, most) for a in atoms)) for c, atoms in item.terms[:most])
-        )
-    return replace(
-        item,
-        **{
-            name: _head(getattr(item, name), most)
-            for name in ("coefficient", "loss", "of")
-            if hasattr(item, name)
-        },
+    """The start of a side in JSON, for a message: the first term, and no other is written out."""
+    return Side(side.terms[:1]).text[:BRIEF] + f" and {len(side.terms) - 1} terms more" * (
+        len(side.terms) > 1
     )
 
 

@@ -276,10 +276,10 @@ MEASURES = {
         ("with a score", STEP1, "\\['x'\\] may depend on the slot x",
             lambda: Draft(Em("q", r, 1), constant(1))
             .step("ratio mean one", Em("q", ONE, 1), of="p", slot="x")),
-        ("of the counting measure", STEP1, "two probability measures expected",
+        ("of the counting measure", STEP1, "of: one of|a mean under a probability",
             lambda: Draft(Em("count", (log_q - k1).exp()), constant(1))
             .step("ratio mean one", Em("count", ONE), of="p", slot="x")),
-        ("at one sample", STEP1, "two probability measures expected",
+        ("at one sample", STEP1, "of: one of|a mean under a probability",
             lambda: Draft(point(r), constant(1)).step("ratio mean one", point(ONE), of="p", slot="x")),
         ("of a slot that one sample has not", STEP1, "slot: one of \\['x'\\] expected",
             lambda: Draft(Em("q", r), constant(1)).step("ratio mean one", Em("q", ONE), of="p", slot="now")),

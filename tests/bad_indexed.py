@@ -106,7 +106,7 @@ SUMS = {
         ("an advantage", STEP1, "'A' is no sum over positions",
             lambda: Draft(sum_t("q", future(A), "now"), sum_t("q", now(A), "past"))
             .step("exchange of sums", sum_t("q", now(A), "past"), now="s", other="A", slot="future")),
-        ("of the whole", STEP1, "slot: 'past' or 'future' expected",
+        ("of the whole", STEP1, "slot: one of",
             lambda: Draft(sum_t("q", R, "now"), sum_t("q", now(R), "x"))
             .step("exchange of sums", sum_t("q", now(R), "x"), now="s", other="R", slot="x")),
         ("of samples", STEP1, "a sum over t expected",
@@ -377,7 +377,7 @@ MEANS = {
             lambda: mean_one(sum_t("q", now(r * r)), sum_t("q", now(r)) * 2, "now")),
         ("of the wrong samples", STEP1, "\\['others'\\] may depend on the slot others",
             lambda: mean_one(mean_i("q", own(r) * others(k1)), mean_i("q", others(k1)), "others", **BATCH)),
-        ("at one batch", STEP1, "two probability measures expected",
+        ("at one batch", STEP1, "of: one of|a mean under a probability",
             lambda: mean_one(mean_i("sample", others(r)), mean_i("sample", ONE), "others", **BATCH)),
         ("a slot of another index", STEP1, "slot: one of .* expected",
             lambda: mean_one(sum_t("q", now(r)), sum_t("q", ONE), "self")),

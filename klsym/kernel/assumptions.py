@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from klsym.errors import Refused
-from klsym.names import MEASURES, PROBABILITIES, SAMPLE, WHOLE
+from klsym.names import PROBABILITIES, SAMPLE, WHOLE
 from klsym.ring import ExpPoly
 from klsym.statements import Atom, Context, Mean, Side, atoms_of, elements
 
@@ -32,9 +32,10 @@ def refuse_unless(condition: bool, reason: str) -> None:
         raise Refused(reason)
 
 
-def measure_in(data: Data, key: str) -> str:
-    known = data[key] in MEASURES
-    refuse_unless(known, f"{key}: one of {MEASURES} expected, got {str(data[key])[:20]!r}")
+def one_of(data: Data, key: str, known: Iterable[str]) -> str:
+    """What a certificate chooses."""
+    choices = sorted(known)
+    refuse_unless(data[key] in choices, f"{key}: one of {choices} expected, got {str(data[key])[:20]!r}")
     return str(data[key])
 
 

@@ -6,13 +6,11 @@ A rule returns what replaces an atom, and records what that assumes.
 
 from __future__ import annotations
 
-from typing import Any
-
 from klsym.errors import Refused
-from klsym.kernel.assumptions import Assumptions, Data, measure_in, refuse_unless
+from klsym.kernel.assumptions import Assumptions, Data, one_of, refuse_unless
 from klsym.kernel.densities import density_ratio, fades, ratio_at
 from klsym.kernel.derivatives import attach, in_slot, is_live, mentioned, slopes
-from klsym.names import PROBABILITIES, SAMPLE
+from klsym.names import MEASURES, PROBABILITIES, SAMPLE
 from klsym.ring import ONE, ExpPoly
 from klsym.slots import SCORES, UPSTREAM, slot_of_score
 from klsym.statements import Context, Gradient, Mean, MeanGradient, Score, Side
@@ -66,7 +64,7 @@ def change_of_measure(mean: Mean, data: Data, assumed: Assumptions) -> Side:
 
     Both sides sum m a, one where m > 0, the other where m' > 0: what the other leaves out must vanish.
     """
-    m, to = mean.measure, measure_in(data, "to")
+    m, to = mean.measure, one_of(data, "to", MEASURES)
     refuse_unless(m != SAMPLE, "a mean expected, not the value at one sample")
     refuse_unless(not mean.index or to != "count", "the counting measure speaks of single samples alone")
     for a, b in ((m, to), (to, m)):
@@ -77,13 +75,11 @@ def change_of_measure(mean: Mean, data: Data, assumed: Assumptions) -> Side:
     return Side.atom(Mean(mean.index, to, mean.coefficient * ratio, mean.score))
 
 
-def refuse_downstream(index: str, factor: ExpPoly, score: Score, slot: Any, context: Context) -> None:
+def refuse_downstream(index: str, factor: ExpPoly, score: Score, data: Data, context: Context) -> None:
     """Refuse unless the factor and the scores speak only of what does not depend on the slot."""
-    known = slot in UPSTREAM[index]
-    refuse_unless(known, f"slot: one of {sorted(UPSTREAM[index])} expected, got {str(slot)[:20]!r}")
-    allowed = UPSTREAM[index][slot]
+    allowed = UPSTREAM[index][one_of(data, "slot", UPSTREAM[index])]
     foreign = sorted((mentioned(factor, context) | {slot_of_score(z) for z in score}) - set(allowed))
-    refuse_unless(not foreign, f"{foreign} may depend on the slot {slot}: only {sorted(allowed)} do not")
+    refuse_unless(not foreign, f"{foreign} may depend on the slot {data['slot']}: {sorted(allowed)} do not")
 
 
 def _step_by_step(mean: Mean, assumed: Assumptions) -> None:
@@ -99,7 +95,7 @@ def score_mean_zero(mean: Mean, data: Data, assumed: Assumptions) -> Side:
     score = tuple(z for z in mean.score if slot_of_score(z) != slot)
     one = len(mean.score) - len(score) == 1
     refuse_unless(one, f"one score function of the slot {str(slot)[:20]} expected, got {list(mean.score)}")
-    refuse_downstream(mean.index, a, score, slot, assumed.context)
+    refuse_downstream(mean.index, a, score, data, assumed.context)
     _step_by_step(mean, assumed)
     assumed.exchange(Mean(mean.index, "q", ONE if assumed.context.is_constant(a) else a, score))
     return Side()
@@ -107,10 +103,10 @@ def score_mean_zero(mean: Mean, data: Data, assumed: Assumptions) -> Side:
 
 def ratio_mean_one(mean: Mean, data: Data, assumed: Assumptions) -> Side:
     """E_m[c (m'/m)_z] = E_m[c] where c and the scores do not depend on z: the mass of m' is 1."""
-    m, of, slot = mean.measure, measure_in(data, "of"), data["slot"]
-    refuse_unless({m, of} <= set(PROBABILITIES), "two probability measures expected")
+    m, of, slot = mean.measure, one_of(data, "of", PROBABILITIES), data["slot"]
+    refuse_unless(m in PROBABILITIES, "a mean under a probability measure expected")
     rest = mean.coefficient * in_slot(density_ratio(m, of), slot, assumed.context)
-    refuse_downstream(mean.index, rest, mean.score, slot, assumed.context)
+    refuse_downstream(mean.index, rest, mean.score, data, assumed.context)
     _step_by_step(mean, assumed)
     assumed.support(of, m)
     assumed.draw(mean.index, m, of)

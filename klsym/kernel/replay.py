@@ -11,7 +11,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -179,20 +180,26 @@ def check_parts(parts: Any, known: Cited, where: str = "") -> tuple[Theorem, ...
 
 def check_part(part: Any, known: Cited, where: str) -> Theorem:
     """Replay one part."""
-    try:
+    with _located(where):
         theorem = _replay(part, known, where)
         used, recorded = hypotheses_to_json(theorem.hypotheses), part["hypotheses"]
         refuse_unless(isinstance(recorded, list), "hypotheses: a list expected")
         if recorded != used:
-            shown = (
-                str([h for h in a if h not in b][:3])[:BRIEF] for a, b in ((used, recorded), (recorded, used))
-            )
+            pairs = ((used, recorded), (recorded, used))
+            shown = (str([h for h in one if h not in other][:3])[:BRIEF] for one, other in pairs)
             raise Refused("hypotheses: the proof uses {}, recorded {}".format(*shown))
-        return theorem
+    return theorem
+
+
+@contextmanager
+def _located(where: str, what: str = "") -> Iterator[None]:
+    """Whatever goes wrong is refused, and says where, and by what closing."""
+    try:
+        yield
     except Refused as error:
-        raise error if error.where else Refused(error.reason, where) from None
+        raise error if error.where else Refused(what + error.reason, where) from None
     except NotInRing as error:
-        raise Refused(str(error), where) from None
+        raise Refused(f"{what}{error}", where) from None
     except RecursionError:
         raise Refused("nested too deeply", where) from None
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError, IndexError) as error:
@@ -224,19 +231,13 @@ def _replay(part: Any, known: Cited, where: str) -> Theorem:
         sides["left"] += row
         zeros.append(zero)
     for number, step in enumerate(part["steps"], start=1):
-        try:
-            result = take_step(sides, step, assumed, known)
-            recorded = canonical(step["result"])
-            refuse_unless(
-                recorded == result.text, f"{step['rule']}: got {brief(result)}, recorded {recorded[:BRIEF]}"
-            )
-        except (Refused, NotInRing) as error:
-            raise Refused(str(error), f"{where}, step {number}") from None
+        with _located(f"{where}, step {number}"):
+            result, recorded = take_step(sides, step, assumed, known), canonical(step["result"])
+            if recorded != result.text:
+                raise Refused(f"{step['rule']}: got {brief(result)}, recorded {recorded[:BRIEF]}")
         sides[step["side"]] = result
-    try:
+    with _located(f"{where}, close", f"{by}: "):
         end(sides["left"], sides["right"], close, statement, assumed)
-    except (Refused, NotInRing) as error:
-        raise Refused(f"{by}: {error}", f"{where}, close") from None
     rules = (*dict.fromkeys(step["rule"] for step in part["steps"]), by)
     hypotheses = assumed.complete()
     return Theorem(kind, statement, rules, hypotheses, close, tuple(zeros), frozenset(assumed.masses))

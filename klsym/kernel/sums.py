@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import product
 
-from klsym.kernel.assumptions import Assumptions, Data, refuse_unless
+from klsym.kernel.assumptions import Assumptions, Data, one_of, refuse_unless
 from klsym.kernel.derivatives import attach, mentioned, slopes
 from klsym.names import LOG_RATIOS, PROBABILITIES, parse_name
 from klsym.ring import ONE, ZERO, ExpPoly
@@ -21,10 +21,8 @@ SCORE = "s"  # stands for the score function among the names of variables
 
 def sum_over_t(mean: Mean, data: Data, assumed: Assumptions) -> Side:
     """V = sum_t V_t, s = sum_t s_t: one factor of a whole-sequence quantity becomes a sum over its steps."""
-    of = data["of"]
+    of = one_of(data, "of", (SCORE, *SUMS))
     refuse_unless(mean.index == "" and mean.measure != "count", "a mean over whole sequences expected")
-    known = of in (SCORE, *SUMS)
-    refuse_unless(known, f"of: one of {sorted((SCORE, *SUMS))} expected, got {str(of)[:20]!r}")
     moved = _with(_without(mean, of, "x", assumed.context), of, "now")
     assumed.draw("t", mean.measure)
     return Side.atom(replace(moved, index="t"))
@@ -51,9 +49,9 @@ def _score_parts(entry: str) -> tuple[str, ...]:
 
 def exchange_of_sums(mean: Mean, data: Data, assumed: Assumptions) -> Side:
     """sum_t X_t sum_{u>t} Y_u = sum_u Y_u sum_{t<u} X_t, times what does not depend on t and u."""
-    x, y, slot, context = str(data["now"]), str(data["other"]), data["slot"], assumed.context
+    x, y, context = str(data["now"]), str(data["other"]), assumed.context
+    slot = one_of(data, "slot", ("past", "future"))
     refuse_unless("t" in mean.index, "a sum over t expected")
-    refuse_unless(slot in ("past", "future"), "slot: 'past' or 'future' expected")
     rest = _without(_without(mean, x, "now", context), y, slot, context)
     left = mentioned(rest.coefficient, context) | {slot_of_score(z) for z in rest.score}
     refuse_unless(
