@@ -113,8 +113,9 @@ class _Walk:
         self.slots = {key: f"klsym_{n}" for n, key in enumerate(keys) if key not in own}
         with self.guarded():
             self.function, self.namespace = code.build(self.slots)
-        self.framework: Framework = framework_of(self.function, self.namespace)
-        if options["use"] == "loss" and not self.framework.differentiates:
+        gradient = options["use"] == "loss"
+        self.framework: Framework = framework_of(self.function, self.namespace, gradient)
+        if gradient and not self.framework.differentiates:
             raise Refused("NumPy has no gradient: --use reward")
 
     @contextmanager
