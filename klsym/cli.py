@@ -291,7 +291,8 @@ def _add_audit(commands: Any) -> None:
         epilog="Roles: log_q (trained), log_p (reference), log_mu (behaviour), R, A, an expression of these"
         " in the loss grammar, mask (1 at tokens that count), token (the word that was sampled),"
         " and log_q[v], log_p[v] for log-probabilities"
-        " or logits of the whole vocabulary.",
+        " or logits of the whole vocabulary. Without --level, code that aggregates over tokens is asked"
+        " at level token.",
     )
     audit.add_argument(
         "targets", nargs="+", metavar="CODE",

@@ -22,6 +22,7 @@ from klsym.audit.report import Audit
 from klsym.audit.source import Missing
 from klsym.audit.terms import VOCABULARY, Refused, folded, mask
 from klsym.engine.explain import ask
+from klsym.engine.verdict import Verdict
 from klsym.errors import KlsymError, UsageError
 from klsym.language import log_mu, log_p, log_q, unfold
 from klsym.sums import Whole
@@ -60,7 +61,8 @@ def audit(
       from usual names.
     set: name -> value of an option.
     result: which of several returned values (a number), or the name of a local variable.
-    sampling, use, level, batch, credit, weights, aggregate: as in `klsym.explain`.
+    sampling, use, level, batch, credit, weights, aggregate: as in `klsym.explain`; where nothing is said, the
+      level is token if the code aggregates over tokens, and the answer says so.
     Raises UsageError: code that cannot be read, with the line and the operation; `Disagrees`: a trace that
     the
       real function contradicts.
@@ -89,6 +91,16 @@ def _on_the_bound(e: Any) -> str:
     return (
         f"; {where}: klsym's slope there is 1/2, that of torch.clamp 1 and of relu 0; clip(x, lo, hi) has 1"
     )
+
+
+def _on_level(level: str, asked: str | None, tokens: Tokens) -> list[str]:
+    """Where the code aggregates over tokens: the level that is explained, and why."""
+    if not tokens.aggregate or level == tokens.level == "sequence":
+        return []
+    if level == "token":
+        more = "" if asked else "; --level sample explains a single token"
+        return [f"level token, since the loss is {tokens.words}{more}"]
+    return [f"level {level}, as asked: that the loss is {tokens.words} is left out"]
 
 
 @dataclass
@@ -220,7 +232,7 @@ class _Walk:
             raise Refused(
                 "a sum over the vocabulary is the same whatever word is sampled: no reward of a word"
             )
-        verdict = ask(traced.tokens.loss, **setting)
+        verdict = self.asked(traced.tokens, setting)
         with self.guarded():
             overflows = self.overflows(traced, symbols)
         facts = Facts(traced.tokens, traced.formula, verdict, setting, outcome, tuple(points.values()),
@@ -246,11 +258,24 @@ class _Walk:
             found.setdefault("level", "sequence")
         if tokens.loss.atoms(Whole):
             found.setdefault("level", "token")
-        found.setdefault("level", "sample")
+        found.setdefault("level", "token" if tokens.aggregate else "sample")
+        self.notes += _on_level(found["level"], self.options["level"], tokens)
         said = tokens.aggregate if found["level"] == "token" else ""
         if said and found.setdefault("aggregate", said) != said:
             raise UsageError(f"aggregate {found['aggregate']}: the loss is {tokens.words}")
+        if said and found["use"] == "reward":  # one number a sequence, which all its tokens get
+            found.setdefault("credit", "total")
         return found
+
+    def asked(self, tokens: Tokens, setting: dict[str, Any]) -> Verdict:
+        """The verdict; where the level comes from the code, what else can be asked."""
+        try:
+            return ask(tokens.loss, **setting)
+        except UsageError as error:
+            if self.options["level"] or setting["level"] == "sample":
+                raise
+            hint = "the code aggregates over tokens, so this is asked at level token"
+            raise UsageError(f"{error} ({hint}; --level sample explains a single token)") from None
 
     @property
     def off_policy(self) -> bool:
