@@ -7,12 +7,12 @@ import math
 import traceback
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from klsym.audit.aggregation import Tokens, tokens_of
-from klsym.audit.binding import Bindings, bind
+from klsym.audit.binding import Bindings, bind, refuse_misread
 from klsym.audit.confirm import SCALES, Point, confirm, draw, same
 from klsym.audit.findings import Facts, findings_of, show
 from klsym.audit.frameworks import Framework, framework_of
@@ -20,7 +20,7 @@ from klsym.audit.places import watching
 from klsym.audit.reading import FREE, Code, read
 from klsym.audit.report import Audit
 from klsym.audit.source import Missing
-from klsym.audit.terms import VOCABULARY, Refused, folded, mask
+from klsym.audit.terms import VOCABULARY, Misfit, Refused, folded, mask
 from klsym.engine.explain import ask
 from klsym.engine.verdict import Verdict
 from klsym.errors import KlsymError, UsageError
@@ -179,18 +179,35 @@ class _Walk:
         refusals: list[Refused] = []
         for layout in self.framework.layouts(self.bindings):
             try:
-                with self.guarded():
-                    arguments = {
-                        k: self.framework.argument(f, layout) for k, f in self.bindings.roles.items()
-                    }
-                    arguments.update({k: self.framework.parameter(x) for k, x in self.bindings.free.items()})
-                    formula, journal = self.framework.trace(self.call, arguments)
-                    found = _Traced(formula, journal, layout, tokens_of(formula))
-                    self.runner(layout)(draw(0, SCALES[0], self.symbols(found), layout.rows))
-                return found
+                return self.traced_with(layout)
             except Refused as refusal:
                 refusals.append(refusal)
         raise max(refusals, key=lambda r: r.line or math.inf)  # the one that came furthest
+
+    def traced_with(self, layout: Any) -> _Traced:
+        with self.guarded():
+            arguments = {k: self.framework.argument(f, layout) for k, f in self.bindings.roles.items()}
+            arguments.update({k: self.framework.parameter(x) for k, x in self.bindings.free.items()})
+            formula, journal = self.framework.trace(self.call, arguments)
+            refuse_misread(formula, journal, self.bindings)
+            found = _Traced(formula, journal, layout, tokens_of(formula))
+            self.runner(layout)(draw(0, SCALES[0], self.symbols(found), layout.rows))
+        return found
+
+    def fitted(self) -> _Traced:
+        """The trace; what is called a mask and is used as a number becomes a parameter."""
+        try:
+            return self.traced()
+        except Misfit as misfit:
+            bindings, names = self.bindings, self.bindings.guessed_as(misfit.role)
+            for chosen in [*([name] for name in reversed(names)), names] if names else []:
+                self.bindings = bindings.as_numbers(chosen)
+                with suppress(Refused):
+                    found = self.traced()
+                    self.notes.append(f"{', '.join(chosen)}: used as a number, so no {misfit.role}")
+                    return found
+            self.bindings = bindings
+            raise misfit.about([n for n, e in bindings.roles.items() if e == misfit.role]) from None
 
     def runner(self, layout: Any) -> Any:
         """The real function, for arguments that look like this."""
@@ -213,7 +230,7 @@ class _Walk:
 
     # -- the answer -----------------------------------------------------------------------
     def audit(self, given_map: dict[str, str], given_set: dict[str, Any]) -> Audit:
-        traced = self.traced()
+        traced = self.fitted()
         gradient = self.options["use"] == "loss"
         symbols = self.symbols(traced)
         over_vocabulary = any(f in VOCABULARY for f in self.bindings.roles.values())
