@@ -18,7 +18,8 @@ from typing import Any
 import sympy
 
 from klsym import language
-from klsym.audit.reading import Argument, Code, normal
+from klsym.audit.expressions import normal
+from klsym.audit.reading import Argument, Code
 from klsym.audit.terms import VOCABULARY, Misfit, Refused, Total, mask, outside_totals, token
 from klsym.errors import UsageError
 from klsym.language import meant_by, parameter
