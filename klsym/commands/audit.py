@@ -87,6 +87,6 @@ def _print(questions: list[tuple[str, dict[str, Any]]], replies: list[Reply], fo
 def _row(question: tuple[str, dict[str, Any]], reply: Reply) -> tuple[str, ...]:
     target, arguments = question
     if "row" in reply:
-        return tuple(reply["row"])
+        return tuple(f"{cell}" for cell in [*reply["row"], *HEADS][: len(HEADS)])
     values = ", ".join(f"{k}={v}" for k, v in arguments["set"].items()) or "-"
     return target.rpartition(":")[2], values, "-", f"not read: {one_line(reply['error'], 120)}"
