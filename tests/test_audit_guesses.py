@@ -138,6 +138,13 @@ def test_masks_are_guessed_as_ever(body, tmp_path):
     assert "mask" in audited(tmp_path, body, "logp, ref_logp, mask").bindings.guessed
 
 
+def test_two_masks_are_taken_for_one_and_it_is_said(tmp_path):
+    body = "return (k2(logp, ref_logp) * response_mask).sum() / attention_mask.sum()"
+    notes = audited(tmp_path, body, "logp, ref_logp, response_mask, attention_mask").notes
+    assert "response_mask and attention_mask are taken for one and the same mask" in notes
+    assert not any("same mask" in n for n in audited(tmp_path, MASKS[0], "logp, ref_logp, mask").notes)
+
+
 def test_padding_that_counts_is_still_found(tmp_path):
     read = audited(tmp_path, "return k2(logp, ref_logp).sum() / mask.sum()", "logp, ref_logp, mask")
     assert any("padding counts" in str(finding) for finding in read.findings)

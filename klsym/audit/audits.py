@@ -254,6 +254,9 @@ class _Walk:
             overflows = self.overflows(traced, symbols)
         facts = Facts(traced.tokens, traced.formula, verdict, setting, outcome, tuple(points.values()),
                       traced.journal, self.bindings.roles, overflows)  # fmt: skip
+        masks = self.bindings.guessed_as(mask)
+        if len(masks) > 1:
+            self.notes.append(f"{' and '.join(masks)} are taken for one and the same mask")
         notes = tuple(dict.fromkeys([*self.code.notes, *self.notes]))
         return Audit(verdict, self.code, self.bindings, traced.tokens, findings_of(facts), outcome.points,
                      bool(outcome.sides) and not outcome.unmet, given_map,
