@@ -90,6 +90,19 @@ def test_rewards_in_numpy_are_asked_about_too(tmp_path):
     assert audited(tmp_path, body.replace("(logp)", "(logp - ref_logp)"), use="reward").bindings.guessed
 
 
+def test_losses_in_jax_are_asked_about_too(tmp_path):
+    pytest.importorskip("jax")
+    body = "return jnp.sum(jnp.exp(logp) * (logp - ref_logp), axis=-1)"
+    head = "import jax.numpy as jnp\ndef f(logp, ref_logp):\n    "
+    path = tmp_path / "code.py"
+    path.write_text(head + body + "\n", encoding="utf-8")
+    with pytest.raises(UsageError, match="as of a whole vocabulary"):
+        klsym.audit(f"{path}:f")
+    path.write_text(head + body.replace("exp(logp)", "exp(logp - ref_logp)") + "\n", encoding="utf-8")
+    found = klsym.audit(f"{path}:f")
+    assert found.framework == "jax" and found.verdict.setting.level == "token"
+
+
 # Arguments that are called masks or tokens, and are numbers: the arguments, the body, which one.
 COUNTS = [
     ("loss_mask, counts", "return agg_loss(k2(logp, ref_logp), loss_mask, counts['response_mask'])",

@@ -15,7 +15,7 @@ JAX = {
     "k3_loss": (ON, "k3", "forward-kl", "by itself"),
     "detached_ratio_k2": (OFF, "k2*sg(rho)", "reverse-kl", "by itself"),
     "clipped": (ON, "exp(min(10, max(-10, -k1))) - min(10, max(-10, -k1)) - 1", "f-divergence", "by itself"),
-    "masked_sequence_mean": (ON, "k2", "reverse-kl", "averaged over the tokens of each sequence"),
+    "masked_sequence_mean": (ON, "k2", "none", "averaged over the tokens of each sequence"),
     "straight_through": (ON, "k2 + sg(k3 - k2)", "reverse-kl", "by itself"),
     "short_floats": (ON, "k2/50", "reverse-kl", "by itself"),
 }
