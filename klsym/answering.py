@@ -1,16 +1,19 @@
-"""Questions answered in a process of their own, which the system ends when one of them takes too long.
+"""Questions answered in a process of their own, which is ended when one of them takes too long.
 
-The clock is a timer of the system (SIGALRM, with its default action), so that no code can miss it; and what
-has run into its limit leaves nothing half-done behind, as an exception in the midst of SymPy would.
+The clock is that of whoever asks, so that no code can stop it; and what has run into its limit leaves nothing
+half-done behind, as an exception in the midst of SymPy would.  A timer of the system (SIGALRM, with its
+default action) ends the process where nobody is left to do so.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import selectors
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -18,66 +21,174 @@ from typing import Any, ClassVar, Self
 
 Reply = dict[str, Any]  # what the process says, or {"error", "code"}
 Options = dict[str, Any]
+LOADING = 300.0  # seconds to get ready, in which libraries are imported
+LONGEST = 100_000_000  # bytes of a reply
+GLANCE = 0.5  # seconds between two looks at whether the process is still there
+
+
+class _Late(Exception):
+    """The limit is over."""
+
+
+class _Garbage(Exception):
+    """What was said is no reply."""
 
 
 class Asked:
     """Asks one by one; the process starts with the first question, and anew after one was ended.
 
-    module: what runs in the process, and calls `serve`.  late, ended: what is said where there is no
-    answer, of a limit in seconds and of an exit code.  errors: where its standard error goes.
+    module: what runs in the process, and calls `serve`.  keys: what a reply holds, with the types.  late,
+    ended: what is said where there is no answer, of a limit in seconds and of what happened.  errors: where
+    its standard error goes.
     """
 
     module: ClassVar[str]
+    keys: ClassVar[dict[str, type]]
     late: ClassVar[str]
     ended: ClassVar[str]
     errors: ClassVar[int | None] = None
 
     def __init__(self, options: Options, seconds: float) -> None:
         self.options, self.seconds = {**options, "seconds": seconds}, seconds
-        self.process: subprocess.Popen[str] | None = None
+        self.process: subprocess.Popen[bytes] | None = None
+        self.unread = bytearray()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.process is not None:
-            with suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGKILL)  # and whatever it has started
-            self.process.wait()
+        self._end()
 
     def ask(self, question: Any) -> Reply:
         """The reply, or an error that says that there was none."""
-        if self.process is None:
-            self.process = self._started()
-        assert self.process.stdin and self.process.stdout
-        with suppress(BrokenPipeError):  # the process has ended; so says its exit code
-            print(json.dumps(question), file=self.process.stdin, flush=True)
-        line = self.process.stdout.readline()
-        if line:
-            reply: Reply = json.loads(line)
-            return reply
-        code, self.process = self.process.wait(), None
+        if self.process is not None:  # which an earlier question may have ruined
+            try:
+                mark = self._prepared(question)
+            except (_Late, _Garbage, EOFError, BrokenPipeError):
+                self._end()
+        try:
+            if self.process is None:
+                self.process = self._started()
+                mark = self._prepared(question)
+            return self._checked(self._heard(mark, self.seconds or None))
+        except _Late:
+            self._end()
+            return {"error": self.late.format(f"{self.seconds:g} s"), "code": 2}
+        except _Garbage:
+            self._end()
+            return {"error": self.ended.format("says what is no reply"), "code": 2}
+        except (EOFError, BrokenPipeError):
+            return self._lost()
+
+    def _prepared(self, question: Any) -> str:
+        """The mark of its reply, once the process is ready for the question: now its clock runs."""
+        mark = os.urandom(8).hex()  # no reply to an earlier question has it
+        self._say({"mark": mark, "question": question}, LOADING)
+        self._heard(mark, LOADING)
+        return mark
+
+    def _lost(self) -> Reply:
+        assert self.process is not None
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(GLANCE)
+        code = self._end()
         if code == -signal.SIGALRM:
             return {"error": self.late.format(f"{self.seconds:g} s"), "code": 2}
         return {"error": self.ended.format(f"ended without a word (exit code {code})"), "code": 2}
 
-    def _started(self) -> subprocess.Popen[str]:
+    def _checked(self, reply: Any) -> Reply:
+        """The reply, with the keys and types that it must have."""
+        if not isinstance(reply, dict):
+            raise _Garbage
+        if type(reply.get("error")) is str:
+            return {"error": reply["error"], "code": 1 if reply.get("code") == 1 else 2}
+        if not all(type(reply.get(key)) is kind for key, kind in self.keys.items()):
+            raise _Garbage
+        return reply
+
+    # -- the process ----------------------------------------------------------------------
+    def _started(self) -> subprocess.Popen[bytes]:
         """In a session of its own: ctrl-C is for whoever asked."""
         here = str(Path(__file__).parents[1])
         paths = os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH"))))
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", self.module],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True,
-            encoding="ascii", start_new_session=True, env={**os.environ, "PYTHONPATH": paths},
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, bufsize=0,
+            start_new_session=True, env={**os.environ, "PYTHONPATH": paths},
         )  # fmt: skip
-        print(json.dumps(self.options), file=process.stdin, flush=True)
+        self.process = process
+        for pipe in (process.stdin, process.stdout):
+            os.set_blocking(pipe.fileno(), False)  # type: ignore[union-attr]
+        self._say(self.options, LOADING)
         return process
+
+    def _end(self) -> int:
+        """End the process and whatever it has started; its exit code."""
+        process, self.process, self.unread = self.process, None, bytearray()
+        if process is None:
+            return 0
+        code = process.poll()
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.kill()
+        last = process.wait()
+        for pipe in (process.stdin, process.stdout):
+            pipe.close()  # type: ignore[union-attr]
+        return last if code is None else code
+
+    # -- what is said ---------------------------------------------------------------------
+    def _say(self, value: Any, seconds: float) -> None:
+        assert self.process is not None and self.process.stdin is not None
+        pipe, left, end = self.process.stdin, json.dumps(value).encode() + b"\n", time.monotonic() + seconds
+        while left:
+            self._wait(pipe, selectors.EVENT_WRITE, end)
+            with suppress(BlockingIOError):
+                left = left[os.write(pipe.fileno(), left[:4096]) :]
+
+    def _heard(self, mark: str, seconds: float | None) -> Any:
+        """What the next line says, which must have this mark."""
+        assert self.process is not None and self.process.stdout is not None
+        pipe, end = self.process.stdout, None if seconds is None else time.monotonic() + seconds
+        more: bytes | bytearray = self.unread
+        while b"\n" not in more:
+            self._wait(pipe, selectors.EVENT_READ, end)
+            with suppress(BlockingIOError):
+                more = os.read(pipe.fileno(), 1 << 20)
+                self.unread += more
+                if not more:
+                    raise EOFError
+            if len(self.unread) > LONGEST:
+                raise _Garbage
+        line, _, self.unread = self.unread.partition(b"\n")
+        try:
+            said = json.loads(line)
+        except (ValueError, RecursionError):
+            raise _Garbage from None
+        if not isinstance(said, list) or len(said) != 2 or said[0] != mark:
+            raise _Garbage
+        return said[1]
+
+    def _wait(self, pipe: Any, event: int, end: float | None) -> None:
+        """Until the pipe is ready; the process may have ended while others hold the pipe."""
+        assert self.process is not None
+        with selectors.DefaultSelector() as ready:
+            ready.register(pipe, event)
+            while True:
+                left = GLANCE if end is None else min(GLANCE, end - time.monotonic())
+                if left <= 0:
+                    raise _Late
+                gone = self.process.poll() is not None
+                if ready.select(0 if gone else left):
+                    return
+                if gone:
+                    raise EOFError
 
 
 def serve(prepare: Callable[[Any, Options], None], answer: Callable[[Any, Options], Reply]) -> None:
-    """The process: options and then questions on standard input, a reply a line on standard output.
+    """The process: options and then questions on standard input, two lines for each on standard output.
 
-    prepare: what is done for a question before its clock runs.  What either prints is no reply.
+    The first says that it is ready, the second is the reply; both have the mark of the question.  prepare:
+    what is done for a question before its clock runs.  What either prints is no reply.
     """
     questions = os.fdopen(os.dup(0), encoding="ascii")
     replies = os.fdopen(os.dup(1), "w", encoding="ascii")
@@ -87,9 +198,11 @@ def serve(prepare: Callable[[Any, Options], None], answer: Callable[[Any, Option
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
     for line in questions:
-        question = json.loads(line)
+        asked = json.loads(line)
+        mark, question = asked["mark"], asked["question"]
         prepare(question, options)
+        print(json.dumps([mark, None]), file=replies, flush=True)
         signal.setitimer(signal.ITIMER_REAL, options["seconds"])
         reply = answer(question, options)
         signal.setitimer(signal.ITIMER_REAL, 0)
-        print(json.dumps(reply), file=replies, flush=True)
+        print(json.dumps([mark, reply]), file=replies, flush=True)

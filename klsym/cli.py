@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from klsym import __version__
-from klsym.commands.console import one_line
+from klsym.commands.console import complain, escaped_output
 from klsym.engine.explain_setting import DEFAULTS, OPTIONS
 from klsym.errors import KlsymError, UsageError
 
@@ -65,11 +65,12 @@ def main(argv: list[str] | None = None) -> int:
         run: Callable[[argparse.Namespace], int] = getattr(
             importlib.import_module(f"klsym.commands.{module}"), name
         )
-        code = run(options)
-        print(end="", flush=True)
+        with escaped_output():
+            code = run(options)
+            print(end="", flush=True)
         return code
     except KlsymError as error:
-        return _refuse(one_line(str(error)))
+        return _refuse(str(error))
     except UnicodeEncodeError as error:
         sign = error.object[error.start : error.start + 1]
         return _refuse(f"{error.encoding} has no {sign!a}: set PYTHONIOENCODING=utf-8")
@@ -85,7 +86,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _refuse(message: str) -> int:
-    print(f"klsym: {message}", file=sys.stderr)
+    complain(message)
     return 2
 
 
@@ -290,7 +291,8 @@ def _add_audit(commands: Any) -> None:
         epilog="Roles: log_q (trained), log_p (reference), log_mu (behaviour), R, A, an expression of these"
         " in the loss grammar, mask (1 at tokens that count), token (the word that was sampled),"
         " and log_q[v], log_p[v] for log-probabilities"
-        " or logits of the whole vocabulary.",
+        " or logits of the whole vocabulary. Without --level, code that aggregates over tokens is asked"
+        " at level token.",
     )
     audit.add_argument(
         "targets", nargs="+", metavar="CODE",

@@ -1,4 +1,4 @@
-r"""Plain words in LaTeX: in the running text of a page, and within \text{...} of a formula."""
+r"""Text made safe for where it is shown: a terminal, a page of LaTeX, \text{...} in a formula."""
 
 from __future__ import annotations
 
@@ -10,6 +10,19 @@ ON_A_PAGE = {
     "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': "''", "\N{EN DASH}": "--",
     "é": r"\'e",
 }  # fmt: skip
+
+
+def printable(text: str, keep: str = "") -> str:
+    r"""Text with its control characters, and all others that cannot be printed, as escapes.
+
+    >>> printable("\x1b[2Jok\n\ud800 p\u202eq"), printable("two\nlines", keep="\n")
+    ('\\x1b[2Jok\\n\\ud800 p\\u202eq', 'two\nlines')
+
+    keep: characters that stay as they are.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in keep else ascii(c)[1:-1] for c in text)
 
 
 def escape(text: str) -> str:

@@ -21,7 +21,7 @@ import audited
 SOURCE = Path(audited.__file__).read_text(encoding="utf-8").splitlines()
 ON, OFF = "on-policy", "off-policy"
 NOTHING: dict[str, Any] = {}
-# function -> sampling, the loss of one token, the target, how tokens meet, words of a finding
+# function -> sampling, the loss of one token, the target (None: open), how tokens meet, words of a finding
 BEHAVIOURS = {
     "k1_loss": (ON, "k1", "zero", "by itself", "does not depend on the reference"),
     "k3_loss": (ON, "k3", "forward-kl", "by itself", "infinite, first at exp"),
@@ -46,21 +46,21 @@ BEHAVIOURS = {
                                "by itself", "get no gradient at all"),
     "in_place": (ON, "k3", "forward-kl", "by itself", ""),
     "masked_where": (ON, "k3", "forward-kl", "by itself", ""),
-    "token_mean": (ON, "k3", "forward-kl", "all tokens of the batch", ""),
-    "token_mean_by_index": (ON, "k3", "forward-kl", "all tokens of the batch", ""),
-    "sequence_mean": (ON, "k3", "forward-kl", "averaged over the tokens of each sequence, then", ""),
-    "grid_mean": (ON, "k3", "forward-kl", "averaged over the padded grid", ""),
-    "fixed_length": (ON, "k3/512", "forward-kl", "summed over the tokens of each sequence, then", ""),
-    "mask_forgotten": (ON, "k3", "forward-kl", "all tokens of the batch", "padding counts"),
+    "token_mean": (ON, "k3", "none", "all tokens of the batch", ""),
+    "token_mean_by_index": (ON, "k3", "none", "all tokens of the batch", ""),
+    "sequence_mean": (ON, "k3", "none", "averaged over the tokens of each sequence, then", ""),
+    "grid_mean": (ON, "k3", "none", "averaged over the padded grid", ""),
+    "fixed_length": (ON, "k3/512", "none", "summed over the tokens of each sequence, then", ""),
+    "mask_forgotten": (ON, "k3", "none", "all tokens of the batch", "padding counts"),
     "sequence_ratio_token_k3": (OFF, "rho*k3", "reverse-kl", "summed over the tokens", ""),
     "geometric": (OFF, "-T*A*exp(whole(log_q - log_mu)/T)", "separable", "summed over", "first at exp"),
     "geometric_k3": (OFF, "exp(whole(log_q - log_mu)/T)*k3", "separable", "averaged over the tokens", ""),
     "gspo": (OFF, "", "separable", "averaged over sequences", "binds, its gradient is lost"),
     "sequence_k2": (ON, "k2", "reverse-kl", "each sequence by itself", ""),
-    "full_vocabulary": (ON, "full(k1)", "reverse-kl", "all tokens", "an exact expectation"),
+    "full_vocabulary": (ON, "full(k1)", None, "all tokens", "an exact expectation"),
     "full_vocabulary_forward": (ON, "", "forward-kl", "by itself", "an exact expectation"),
     "top_words": (ON, "full(M*k1)", "separable", "by itself", "words where log_p[v] is largest"),
-    "top_words_forward": (ON, "full(-M*k1*r)", "separable", "all tokens", "the others are left out"),
+    "top_words_forward": (ON, "full(-M*k1*r)", None, "all tokens", "the others are left out"),
     "top_words_by_mask": (ON, "full(M*k1)", "separable", "by itself", "M marks the 5 words"),
     "top_words_of_policy": (ON, "full(M*k1)", "separable", "by itself", "no gradient passes through it"),
     "top_words_renormalised": (ON, "full(M*k1)/full(M) + log(full(M*r)) - log(full(M))", "separable",
@@ -71,9 +71,9 @@ BEHAVIOURS = {
     "policy_and_penalty": (OFF, "beta*rho*k3 - rho*A", "combination", "by itself", ""),
     "cast": (ON, "k3", "forward-kl", "by itself", ""),
     "near_the_reference": (ON, "", "f-divergence", "by itself", ""),
-    "empty_batches_apart": (ON, "k3", "forward-kl", "all tokens of the batch", ""),
-    "whole_vocabulary_in_float32": (ON, "", "reverse-kl", "all tokens of the batch", "an exact expectation"),
-    "count_with_a_number": (ON, "k3", "forward-kl", "all tokens of the batch", ""),
+    "empty_batches_apart": (ON, "k3", "none", "all tokens of the batch", ""),
+    "whole_vocabulary_in_float32": (ON, "", None, "all tokens of the batch", "an exact expectation"),
+    "count_with_a_number": (ON, "k3", "none", "all tokens of the batch", ""),
     "number_mask": (ON, "k2", "reverse-kl", "by itself", ""),
 }  # fmt: skip
 
@@ -85,6 +85,45 @@ def test_each_behaviour_is_told_apart(name):
     assert expression in ("", found.expression)
     assert found.target == target and tokens in found.tokens.words
     assert any(finding in str(one) for one in found.findings)
+
+
+# function that aggregates over tokens -> the target of a single token
+AGGREGATED = {
+    "token_mean": "forward-kl",
+    "token_mean_by_index": "forward-kl",
+    "sequence_mean": "forward-kl",
+    "grid_mean": "forward-kl",
+    "fixed_length": "forward-kl",
+    "mask_forgotten": "forward-kl",
+    "full_vocabulary": "reverse-kl",
+    "top_words_forward": "separable",
+    "empty_batches_apart": "forward-kl",
+    "whole_vocabulary_in_float32": "reverse-kl",
+    "count_with_a_number": "forward-kl",
+    "sequence_ratio_token_k3": "",
+}
+
+
+@pytest.mark.parametrize("name", AGGREGATED)
+def test_code_that_aggregates_over_tokens_is_asked_at_level_token(name):
+    """The target of a single token is not that of the sum; the answer says which level it is for."""
+    sampling, options = BEHAVIOURS[name][0], OPTIONS.get(name, NOTHING)
+    found = klsym.audit(getattr(audited, name), sampling=sampling, **options)
+    assert found.to_json()["level"] == found.verdict.setting.level == "token"
+    assert found.verdict.setting.aggregate == found.tokens.aggregate
+    [note] = [note for note in found.notes if note.startswith("level token, since the loss is ")]
+    assert f"note      {note}" in str(found) and "--level sample" in note
+    if AGGREGATED[name]:
+        single = klsym.audit(getattr(audited, name), sampling=sampling, level="sample", **options)
+        assert (single.target, single.to_json()["level"]) == (AGGREGATED[name], "sample")
+        assert any(note.startswith("level sample, as asked: that the loss is") for note in single.notes)
+        assert not single.meets(found.target or "open")
+
+
+@pytest.mark.parametrize("name", [n for n, row in BEHAVIOURS.items() if row[3].endswith("by itself")])
+def test_code_that_does_not_aggregate_keeps_its_level(name):
+    found = klsym.audit(getattr(audited, name), sampling=BEHAVIOURS[name][0])
+    assert found.verdict.setting.level != "token" and not any("level" in note for note in found.notes)
 
 
 OPTIONS = {
@@ -153,7 +192,7 @@ def test_a_wrong_trace_is_noticed(name, monkeypatch):
     for operation, wrong in WRONG.items():
         with monkeypatch.context() as changed, pytest.raises(Disagrees):
             changed.setitem(operations.ELEMENTWISE, operation, wrong)
-            klsym.audit(getattr(audited, name), sampling=OFF)
+            klsym.audit(getattr(audited, name), map={"logp": "log_q", "ref_logp": "log_p"}, sampling=OFF)
 
 
 WRONG = {

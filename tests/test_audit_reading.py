@@ -308,6 +308,46 @@ def test_the_command_prints_json(folder, capsys):
     assert err == "klsym: trainer.py:penalty targets minus reverse-kl, not reverse-kl\n"
 
 
+AGGREGATED = """import torch
+def mean(logp, ref_logp, mask):
+    k = 0.5 * (logp - ref_logp) ** 2
+    return ((k * mask).sum(-1) / mask.sum(-1)).mean()
+def sums(logp, ref_logp, mask):
+    return ((0.5 * (logp - ref_logp) ** 2) * mask).sum(-1).mean()
+def batch(logp, ref_logp, mask):
+    return ((0.5 * (logp - ref_logp) ** 2) * mask).sum() / mask.sum()
+def single(logp, ref_logp):
+    return 0.5 * (logp - ref_logp) ** 2
+"""
+
+
+@pytest.mark.parametrize("name", ["mean", "sums", "batch", "single"])
+def test_expectations_are_of_what_the_code_does_with_tokens(name, folder, capsys):
+    """On a tree, k2 averaged over tokens has 0.1238 where grad KL is 0.2059, summed it has 0.1636."""
+    (folder / "k2.py").write_text(AGGREGATED, encoding="utf-8")
+    command = ["audit", f"k2.py:{name}", "--expect", "reverse-kl"]
+    level, code = ("sample", 0) if name == "single" else ("token", 1)
+    assert main(command) == code
+    out, err = capsys.readouterr()
+    assert ("level token, since the loss is" in out) == (level == "token") == ("not reverse-kl" in err)
+    assert main([*command, "--json"]) == code
+    assert json.loads(capsys.readouterr().out)["level"] == level
+    assert main([*command, "--level", "sample"]) == 0  # what the user asks for
+    assert ("level sample, as asked" in capsys.readouterr().out) == (level == "token")
+
+
+@pytest.mark.parametrize("level", ["token", None])
+def test_a_reward_that_is_summed_goes_to_all_tokens(level, folder):
+    text = (
+        "import numpy as np\ndef f(logp, ref_logp, mask):\n    return np.sum((logp - ref_logp) * mask, -1)\n"
+    )
+    (folder / "summed.py").write_text(text, encoding="utf-8")
+    found = klsym.audit("summed.py:f", use="reward", level=level)
+    assert (found.target, found.verdict.setting.credit) == ("reverse-kl", "total")
+    asked = klsym.audit("summed.py:f", use="reward", credit="same-token")
+    assert (asked.target, asked.verdict.setting.level) == ("none", "token")
+
+
 def test_the_help_says_that_the_code_is_run(capsys):
     with pytest.raises(SystemExit):
         main(["audit", "--help"])

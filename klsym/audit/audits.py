@@ -7,12 +7,12 @@ import math
 import traceback
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from klsym.audit.aggregation import Tokens, tokens_of
-from klsym.audit.binding import Bindings, bind
+from klsym.audit.binding import Bindings, bind, refuse_misread
 from klsym.audit.confirm import SCALES, Point, confirm, draw, same
 from klsym.audit.findings import Facts, findings_of, show
 from klsym.audit.frameworks import Framework, framework_of
@@ -20,8 +20,9 @@ from klsym.audit.places import watching
 from klsym.audit.reading import FREE, Code, read
 from klsym.audit.report import Audit
 from klsym.audit.source import Missing
-from klsym.audit.terms import VOCABULARY, Refused, folded, mask
+from klsym.audit.terms import VOCABULARY, Misfit, Refused, folded, mask
 from klsym.engine.explain import ask
+from klsym.engine.verdict import Verdict
 from klsym.errors import KlsymError, UsageError
 from klsym.language import log_mu, log_p, log_q, unfold
 from klsym.sums import Whole
@@ -60,7 +61,8 @@ def audit(
       from usual names.
     set: name -> value of an option.
     result: which of several returned values (a number), or the name of a local variable.
-    sampling, use, level, batch, credit, weights, aggregate: as in `klsym.explain`.
+    sampling, use, level, batch, credit, weights, aggregate: as in `klsym.explain`; where nothing is said, the
+      level is token if the code aggregates over tokens, and the answer says so.
     Raises UsageError: code that cannot be read, with the line and the operation; `Disagrees`: a trace that
     the
       real function contradicts.
@@ -91,6 +93,16 @@ def _on_the_bound(e: Any) -> str:
     )
 
 
+def _on_level(level: str, asked: str | None, tokens: Tokens) -> list[str]:
+    """Where the code aggregates over tokens: the level that is explained, and why."""
+    if not tokens.aggregate or level == tokens.level == "sequence":
+        return []
+    if level == "token":
+        more = "" if asked else "; --level sample explains a single token"
+        return [f"level token, since the loss is {tokens.words}{more}"]
+    return [f"level {level}, as asked: that the loss is {tokens.words} is left out"]
+
+
 @dataclass
 class _Traced:
     """A trace with the layout of arguments for which it went through."""
@@ -113,8 +125,9 @@ class _Walk:
         self.slots = {key: f"klsym_{n}" for n, key in enumerate(keys) if key not in own}
         with self.guarded():
             self.function, self.namespace = code.build(self.slots)
-        self.framework: Framework = framework_of(self.function, self.namespace)
-        if options["use"] == "loss" and not self.framework.differentiates:
+        gradient = options["use"] == "loss"
+        self.framework: Framework = framework_of(self.function, self.namespace, gradient)
+        if gradient and not self.framework.differentiates:
             raise Refused("NumPy has no gradient: --use reward")
 
     @contextmanager
@@ -166,18 +179,35 @@ class _Walk:
         refusals: list[Refused] = []
         for layout in self.framework.layouts(self.bindings):
             try:
-                with self.guarded():
-                    arguments = {
-                        k: self.framework.argument(f, layout) for k, f in self.bindings.roles.items()
-                    }
-                    arguments.update({k: self.framework.parameter(x) for k, x in self.bindings.free.items()})
-                    formula, journal = self.framework.trace(self.call, arguments)
-                    found = _Traced(formula, journal, layout, tokens_of(formula))
-                    self.runner(layout)(draw(0, SCALES[0], self.symbols(found), layout.rows))
-                return found
+                return self.traced_with(layout)
             except Refused as refusal:
                 refusals.append(refusal)
         raise max(refusals, key=lambda r: r.line or math.inf)  # the one that came furthest
+
+    def traced_with(self, layout: Any) -> _Traced:
+        with self.guarded():
+            arguments = {k: self.framework.argument(f, layout) for k, f in self.bindings.roles.items()}
+            arguments.update({k: self.framework.parameter(x) for k, x in self.bindings.free.items()})
+            formula, journal = self.framework.trace(self.call, arguments)
+            refuse_misread(formula, journal, self.bindings)
+            found = _Traced(formula, journal, layout, tokens_of(formula))
+            self.runner(layout)(draw(0, SCALES[0], self.symbols(found), layout.rows))
+        return found
+
+    def fitted(self) -> _Traced:
+        """The trace; what is called a mask and is used as a number becomes a parameter."""
+        try:
+            return self.traced()
+        except Misfit as misfit:
+            bindings, names = self.bindings, self.bindings.guessed_as(misfit.role)
+            for chosen in [*([name] for name in reversed(names)), names] if names else []:
+                self.bindings = bindings.as_numbers(chosen)
+                with suppress(Refused):
+                    found = self.traced()
+                    self.notes.append(f"{', '.join(chosen)}: used as a number, so no {misfit.role}")
+                    return found
+            self.bindings = bindings
+            raise misfit.about([n for n, e in bindings.roles.items() if e == misfit.role]) from None
 
     def runner(self, layout: Any) -> Any:
         """The real function, for arguments that look like this."""
@@ -200,7 +230,7 @@ class _Walk:
 
     # -- the answer -----------------------------------------------------------------------
     def audit(self, given_map: dict[str, str], given_set: dict[str, Any]) -> Audit:
-        traced = self.traced()
+        traced = self.fitted()
         gradient = self.options["use"] == "loss"
         symbols = self.symbols(traced)
         over_vocabulary = any(f in VOCABULARY for f in self.bindings.roles.values())
@@ -219,11 +249,14 @@ class _Walk:
             raise Refused(
                 "a sum over the vocabulary is the same whatever word is sampled: no reward of a word"
             )
-        verdict = ask(traced.tokens.loss, **setting)
+        verdict = self.asked(traced.tokens, setting)
         with self.guarded():
             overflows = self.overflows(traced, symbols)
         facts = Facts(traced.tokens, traced.formula, verdict, setting, outcome, tuple(points.values()),
                       traced.journal, self.bindings.roles, overflows)  # fmt: skip
+        masks = self.bindings.guessed_as(mask)
+        if len(masks) > 1:
+            self.notes.append(f"{' and '.join(masks)} are taken for one and the same mask")
         notes = tuple(dict.fromkeys([*self.code.notes, *self.notes]))
         return Audit(verdict, self.code, self.bindings, traced.tokens, findings_of(facts), outcome.points,
                      bool(outcome.sides) and not outcome.unmet, given_map,
@@ -245,11 +278,24 @@ class _Walk:
             found.setdefault("level", "sequence")
         if tokens.loss.atoms(Whole):
             found.setdefault("level", "token")
-        found.setdefault("level", "sample")
+        found.setdefault("level", "token" if tokens.aggregate else "sample")
+        self.notes += _on_level(found["level"], self.options["level"], tokens)
         said = tokens.aggregate if found["level"] == "token" else ""
         if said and found.setdefault("aggregate", said) != said:
             raise UsageError(f"aggregate {found['aggregate']}: the loss is {tokens.words}")
+        if said and found["use"] == "reward":  # one number a sequence, which all its tokens get
+            found.setdefault("credit", "total")
         return found
+
+    def asked(self, tokens: Tokens, setting: dict[str, Any]) -> Verdict:
+        """The verdict; where the level comes from the code, what else can be asked."""
+        try:
+            return ask(tokens.loss, **setting)
+        except UsageError as error:
+            if self.options["level"] or setting["level"] == "sample":
+                raise
+            hint = "the code aggregates over tokens, so this is asked at level token"
+            raise UsageError(f"{error} ({hint}; --level sample explains a single token)") from None
 
     @property
     def off_policy(self) -> bool:

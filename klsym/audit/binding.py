@@ -12,15 +12,18 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import sympy
+
 from klsym import language
-from klsym.audit.reading import Argument, Code, normal
-from klsym.audit.terms import VOCABULARY, mask, token
+from klsym.audit.expressions import normal
+from klsym.audit.reading import Argument, Code
+from klsym.audit.terms import VOCABULARY, Misfit, Refused, Total, mask, outside_totals, token
 from klsym.errors import UsageError
 from klsym.language import meant_by, parameter
-from klsym.parser import parse, syntax
+from klsym.parser import parse, parse_asked, syntax
 
 MASKS = re.compile(r"(\w+_)?masks?$")
 TOKENS = re.compile(r"(\w+_)?(labels?|ids|tokens?|responses?|actions?|targets?|index)$")
@@ -33,6 +36,7 @@ OF_VOCABULARY = {f"{x.name}": x for x in VOCABULARY}
 WORDS = {"true": True, "false": False, "none": None}
 DENSITIES = ("log_q", "log_p", "log_mu", "log_old")
 TOO_MANY = 40
+SHIFT = sympy.Dummy("shift", real=True)
 
 
 @dataclass
@@ -47,6 +51,19 @@ class Bindings:
     idle: list[str] = field(default_factory=list)  # read by the code, and bound to nothing
     unused: list[str] = field(default_factory=list)  # arguments that are not read themselves
     left: list[str] = field(default_factory=list)  # arguments with the names of densities, at their defaults
+
+    def as_numbers(self, names: Iterable[str]) -> Bindings:
+        """The same, but with these names as parameters, in place of the roles that were guessed."""
+        left = {name: e for name, e in self.roles.items() if name not in names}
+        texts = {name: text for name, text in self.texts.items() if name not in names}
+        guessed = [name for name in self.guessed if name not in names]
+        found = replace(self, roles=left, texts=texts, guessed=guessed, free=dict(self.free))
+        for name in names:
+            found.free[name] = parameter(_symbol_name(_last(name), found))
+        return found
+
+    def guessed_as(self, role: Any) -> list[str]:
+        return [name for name in self.guessed if self.roles[name] == role]
 
     @property
     def symbols(self) -> set[Any]:
@@ -69,6 +86,9 @@ def bind(code: Code, maps: Mapping[str, str], options: Mapping[str, Any]) -> Bin
     for argument in [*code.arguments, *outside]:
         name = argument.name
         if name in found.roles or name in found.options or _is_part_bound(name, found):
+            continue
+        if any(key.startswith(f"{name}['") for key in code.outside):  # a dict, whatever its name
+            unclear.append(name)
             continue
         if argument.has_default:
             found.left += [name] if _meant(name) else []
@@ -137,14 +157,79 @@ def _guess(argument: Argument, found: Bindings, own: bool = False) -> bool:
     """
     last = _last(argument.name)
     meant = last if own and last in DENSITIES else _meant(last)
-    if meant:
+    number = argument.annotation in NUMBERS
+    if meant and not (number and meant in ("mask", "token")):
         found.roles[argument.name], found.texts[argument.name] = role(meant), meant
         found.guessed.append(argument.name)
         return True
-    if argument.annotation in NUMBERS or COEFFICIENT.search(last.lower()):
+    if number or COEFFICIENT.search(last.lower()):
         found.free[argument.name] = parameter(_symbol_name(last, found))
         return True
     return False
+
+
+# ---------------------------------------------------------------------------- does the use fit the name?
+def refuse_misread(formula: Any, journal: Iterable[Any], bindings: Bindings) -> None:
+    """Raise Refused where the code uses an argument in a way that its guessed role does not fit."""
+    if token in formula.free_symbols:
+        raise Misfit("a formula on the numbers of tokens, which are names of words", token)
+    if bindings.guessed_as(mask) and all(map(_times_a_mask, sympy.Add.make_args(formula))):
+        raise Misfit("a sum over the batch times a mask", mask)
+    symbols, why = _of_distributions(formula, journal)
+    names = [n for n in bindings.guessed if language.unfold(bindings.roles[n]).free_symbols & symbols]
+    if names:
+        choices = "; ".join(
+            f"--map {n}={bindings.texts[n]}[v] or --map {n}={bindings.texts[n]}" for n in names
+        )
+        raise Refused(
+            f"{why}, as of a whole vocabulary, so names are no guide: {choices}",
+            _line_of(journal),
+        )
+
+
+def _times_a_mask(product: Any) -> bool:
+    """Is it a mask times what has been summed over the batch?  Then the mask is a number."""
+    factors = sympy.Mul.make_args(product)
+    sums = [e for e in factors if any("b" in t.axes for t in e.atoms(Total)) and _of_data(e)]
+    return mask in factors and any(not _of_data(outside_totals(e)) for e in sums)
+
+
+def _of_data(e: Any) -> bool:
+    return bool(_densities(e))
+
+
+def _of_distributions(formula: Any, journal: Iterable[Any]) -> tuple[set[Any], str]:
+    """The log densities beside a probability that is summed over the last axis, or in kl_div; and which."""
+    whole = any(name == "kl_div" for name, _, _ in journal)
+    places = [formula] if whole else [e.args[0] for e in formula.atoms(Total) if "t" in e.axes]
+    found = {
+        x for e in places if any(map(is_probability, e.atoms(sympy.exp, sympy.Pow))) for x in _densities(e)
+    }
+    return found, "kl_div" if whole else "a sum over the last axis of a probability"
+
+
+def is_probability(power: Any) -> bool:
+    """Does its exponent change when all log densities are shifted alike?  That of a ratio does not.
+
+    >>> from klsym.language import log_p, log_q
+    >>> is_probability(sympy.exp(log_q - log_p)), is_probability(sympy.exp(2 * log_q - log_p))
+    (False, True)
+    """
+    exponent = power.args[0] if isinstance(power, sympy.exp) else power.exp
+    exponent = language.without_sg(language.unfold(exponent)).replace(
+        lambda e: isinstance(e, Total), lambda e: e.args[0]
+    )
+    moved = exponent.xreplace({x: x + SHIFT for x in _densities(exponent)})
+    return bool(sympy.expand(moved - exponent) != 0)
+
+
+def _densities(e: Any) -> set[Any]:
+    return {x for x in e.free_symbols if x.name in DENSITIES}
+
+
+def _line_of(journal: Iterable[Any]) -> int | None:
+    lines = [line for name, line, _ in journal if name in ("kl_div", "sum", "mean", "reduce_sum") and line]
+    return lines[-1] if lines else None
 
 
 def _meant(name: str) -> str | None:
@@ -174,13 +259,22 @@ def _last(name: str) -> str:
 
 
 def _symbol_name(name: str, found: Bindings) -> str:
-    taken = {x.name for x in found.free.values()} | set(language.ATOMS) | {"s", "w", "mask"}
+    taken = {x.name for x in found.free.values()} | {"mask", "token", "n", "T"}
     plain = re.sub(r"\W", "_", name).strip("_")[:24] or "c"
-    if plain in taken or not plain[0].isalpha():
+    if plain in taken or not _is_declared(plain):
         plain = f"c_{plain}"
     while plain in taken:
         plain += "_"
     return plain
+
+
+def _is_declared(name: str) -> bool:
+    """May a parameter be called so?"""
+    try:
+        parse_asked(name, [name])
+    except UsageError:
+        return False
+    return True
 
 
 def option(text: str) -> Any:

@@ -1,5 +1,5 @@
 """Audits in a process of their own, for they run the user's code: it is ended when it takes too long or
-too much memory, which is a limit on addresses.
+too much memory, which is a limit on addresses.  Such code can forge its own answer: see SECURITY.md.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ import subprocess
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from klsym.answering import Asked, Options, Reply, serve
+from klsym.errors import UsageError
+from klsym.files import read_text
 
 GIGABYTE = 2**30
 
@@ -23,6 +25,7 @@ class Runner(Asked):
     """
 
     module, errors = "klsym.audit.child", subprocess.DEVNULL
+    keys: ClassVar[dict[str, type]] = {"text": str, "json": dict, "target": str, "row": list, "meets": bool}
     late = "no answer within {}: does the code loop?  --time-limit gives it longer"
     ended = "the process that runs the code {}: does it exit, or need more than --memory-limit?"
 
@@ -39,11 +42,12 @@ def _load(target: str) -> None:
     """The library that the file is sure to need is imported before the clock runs."""
     import klsym.audit.audits
     import klsym.engine.explain  # noqa: F401
+    from klsym.audit.source import LARGEST
 
     path = Path(target.rpartition(":")[0])
     try:
-        text = path.read_text(encoding="utf-8") if path.suffix == ".py" else "torch"
-    except (OSError, UnicodeDecodeError):
+        text = read_text(path, LARGEST) if path.suffix == ".py" else "torch"
+    except UsageError:  # said when it is asked
         return
     named = [name for name in ("torch", "jax") if name in text] or ([] if "numpy" in text else ["torch"])
     for name in named:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from klsym.audit.binding import Bindings
@@ -42,36 +44,57 @@ class Framework:
                 yield layout
 
 
-def framework_of(function: Any, namespace: Mapping[str, Any]) -> Framework:
-    """The library that the code uses; PyTorch where it uses none."""
-    used = _libraries(function, namespace)
-    name = next((n for n in ("jax", "torch", "numpy") if n in used), "torch")
+def framework_of(function: Any, namespace: Mapping[str, Any], gradient: bool) -> Framework:
+    """The library that the code uses.  Where it uses none: PyTorch; without PyTorch, NumPy for values alone.
+
+    gradient: is a gradient asked for, which NumPy does not have?
+    """
+    used = _libraries([*namespace.values(), function])
+    name = next((n for n in ("jax", "torch", "numpy") if n in used), None)
     try:
-        return FRAMEWORKS[name]()
+        return FRAMEWORKS[name or "torch"]()
     except ImportError:
+        if name is None and not gradient:
+            return FRAMEWORKS["numpy"]()
         raise UsageError(
-            f"the code is read with {name}, which is not installed: pip install {name}"
+            f"the code is read with {name or 'torch'}, which is not installed: pip install {name or 'torch'}"
         ) from None
 
 
-def _libraries(function: Any, namespace: Mapping[str, Any]) -> set[str]:
-    values = {**namespace, "": type(function)}
-    function = inspect.unwrap(function)
-    code = getattr(function, "__code__", None)
-    known = {**getattr(function, "__globals__", {}), **_closed_over(function)}
-    values.update({name: known[name] for name in getattr(code, "co_names", ()) if name in known})
-    values.update(_closed_over(function))
-    homes = {
-        v.__name__ if isinstance(v, ModuleType) else str(getattr(v, "__module__", ""))
-        for v in values.values()
-    }
-    return {home.partition(".")[0] for home in homes}
+def _libraries(values: Iterable[Any]) -> set[str]:
+    """The packages that values come from, and those that the functions among them use."""
+    found: set[str] = set()
+    seen: dict[int, Any] = {}
+    waiting = list(values)
+    while waiting:
+        value = waiting.pop()
+        if id(value) in seen:
+            continue
+        seen[id(value)] = value
+        home = _home(value)
+        found |= {home, _home(type(value))}
+        if home not in FRAMEWORKS and home not in sys.stdlib_module_names:
+            waiting += _used_by(value)
+    return found
 
 
-def _closed_over(function: Any) -> dict[str, Any]:
-    names = getattr(getattr(function, "__code__", None), "co_freevars", ())
-    cells = getattr(function, "__closure__", None) or ()
-    return {n: c.cell_contents for n, c in zip(names, cells, strict=False)}
+def _home(value: Any) -> str:
+    name = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", "")
+    return str(name).partition(".")[0]
+
+
+def _used_by(function: Any) -> Iterator[Any]:
+    """What the names in a function stand for, those in its lambdas and inner functions too."""
+    function = inspect.unwrap(function) if callable(function) else function
+    code, known = getattr(function, "__code__", None), getattr(function, "__globals__", {})
+    for cell in getattr(function, "__closure__", None) or ():
+        with suppress(ValueError):  # a cell that is empty yet
+            yield cell.cell_contents
+    inner = [code] if isinstance(code, CodeType) else []
+    while inner:
+        code = inner.pop()
+        inner += [c for c in code.co_consts if isinstance(c, CodeType)]
+        yield from (known[name] for name in code.co_names if name in known)
 
 
 def _from(module: Any, name: str, differentiates: bool) -> Framework:

@@ -91,7 +91,7 @@ def _walk(closed: Any, given: list[Any], journal: list[Any]) -> list[Any]:
             for variable in equation.outvars:
                 refuse_unless_aligned(tuple(variable.aval.shape))
         except Refused as refusal:
-            raise refusal if refusal.line else Refused(refusal.reason, line) from None
+            raise refusal.at(line) from None
         journal += [(equation.primitive.name, line, result) for result in results]
         known.update(dict(zip(equation.outvars, results, strict=True)))
     return [formula(x) for x in jaxpr.outvars]

@@ -93,7 +93,7 @@ def _made(name: str, inputs: Any, options: Any = None) -> Any:
         found = applied(name, *given, **named)
         made = Traced(found, np.broadcast_shapes(*(getattr(x, "shape", ()) for x in inputs)))
     except Refused as refusal:
-        raise refusal if refusal.line else Refused(refusal.reason, here()) from None
+        raise refusal.at(here()) from None
     if _journal:
         _journal[-1].append((name, here(), found))
     return made

@@ -12,7 +12,7 @@ from typing import Any
 from sympy import Abs, Integer, Max, Min, Mul, SympifyError, exp, log, sqrt
 
 from klsym.audit.shapes import of_masks_alone
-from klsym.audit.terms import VOCABULARY, Refused, Step, Top, Total, mask, step, total
+from klsym.audit.terms import VOCABULARY, Misfit, Refused, Step, Top, Total, mask, outside_totals, step, total
 from klsym.language import clip, sg
 
 Formula = Any
@@ -22,6 +22,8 @@ MOST_TRUTHS = 6  # comparisons in one condition: all their values are gone throu
 
 def power(base: Formula, exponent: Formula) -> Formula:
     """base ** exponent, where the result is real."""
+    if exponent.is_negative:
+        return divided(ONE, power(base, -exponent))
     if exponent.is_Integer or base.is_nonnegative:
         return base**exponent
     if base.is_number and base.is_positive:
@@ -32,6 +34,8 @@ def power(base: Formula, exponent: Formula) -> Formula:
 def divided(a: Formula, b: Formula) -> Formula:
     if b.is_zero:
         raise Refused("a division by zero")
+    if of_masks_alone(b) and outside_totals(b).has(mask):
+        raise Misfit("a division by a mask at each token, which is 0 at padding", mask)
     return a / b
 
 
@@ -145,7 +149,7 @@ ELEMENTWISE: dict[str, Callable[..., Formula]] = {
     "log1p": lambda x: logarithm(1 + x),
     "logaddexp": lambda a, b: log(exp(a) + exp(b)),
     "sqrt": sqrt,
-    "rsqrt": lambda x: 1 / sqrt(x),
+    "rsqrt": lambda x: divided(ONE, sqrt(x)),
     "reciprocal": inverse,
     "abs": Abs,
     "sign": sign,

@@ -22,13 +22,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from klsym.audit.expressions import Outside, Renamed, normal, placed, replaced, written
 from klsym.audit.source import File, Missing, names_read, opened
 from klsym.errors import UsageError
-from klsym.parser import syntax
 
 FREE = "is free: bind it with --map or --set"
 GRAD_OFF = ("no_grad", "inference_mode")
-OF_TENSORS = {"shape", "dtype", "device", "ndim", "data", "T", "requires_grad", "size", "is_cuda"}
 BLOCKS = ("body", "orelse", "finalbody")  # of statements, within a statement
 LINES = re.compile(r"\d{1,9}(-\d{1,9})?", re.ASCII)
 
@@ -66,22 +65,8 @@ class Code:
         """The names that are read once these expressions have values."""
         if not self.body:
             return {a.name for a in self.arguments}
-        left = [_Renamed(dict.fromkeys(keys, "_")).visit(copy.deepcopy(s)) for s in self.body]
+        left = [Renamed(dict.fromkeys(keys, "_")).visit(copy.deepcopy(s)) for s in self.body]
         return set().union(*(names_read(s) for s in left))
-
-
-def normal(text: str) -> str:
-    """An expression of the code, as Python itself would write it.
-
-    >>> normal('inputs["ref_logps"]')
-    "inputs['ref_logps']"
-
-    Raises UsageError: no expression.
-    """
-    try:
-        return ast.unparse(syntax(text.strip(), mode="eval").body)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise UsageError(f"{text[:60]!r} is no name or expression of the code") from None
 
 
 def shown(name: str) -> str:
@@ -120,11 +105,11 @@ def _of_function(file: File, name: str, result: str | None) -> Code:
     arguments = _arguments(node)
     if holder and not _is_static(node):
         arguments = arguments[1:]
-    inner = _Outside({a.name for a in arguments} | ({"self", "cls"} if holder else set()))
+    inner = Outside({a.name for a in arguments} | ({"self", "cls"} if holder else set()))
     inner.visit(ast.Module(node.body, []))
 
     def build(slots: dict[str, str]) -> tuple[Callable[..., Any], dict[str, Any]]:
-        made = _replaced(copy.deepcopy(node), slots, result)
+        made = replaced(copy.deepcopy(node), slots, result)
         if holder:
             _provide_class(file, holder, made, slots)
             stub = _instance(file.namespace[holder.name])
@@ -149,14 +134,14 @@ def _of_function(file: File, name: str, result: str | None) -> Code:
     )
 
 
-def _beyond(inner: _Outside, arguments: tuple[Argument, ...]) -> tuple[str, ...]:
+def _beyond(inner: Outside, arguments: tuple[Argument, ...]) -> tuple[str, ...]:
     """What is read from outside that is no argument itself."""
     return tuple(x for x in inner.found if x not in {a.name for a in arguments})
 
 
 def _texts(body: list[ast.stmt]) -> frozenset[str]:
     """All expressions, as Python writes them."""
-    return frozenset(ast.unparse(n) for s in body for n in ast.walk(s) if isinstance(n, ast.expr))
+    return frozenset(written(n) for s in body for n in ast.walk(s) if isinstance(n, ast.expr))
 
 
 def _known(file: File, holder: ast.ClassDef | None) -> str:
@@ -211,7 +196,7 @@ def _provide_class(file: File, holder: ast.ClassDef, made: ast.FunctionDef, slot
         for used in {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)} - set(body):
             found = _method(file, holder, used)
             if isinstance(found, ast.FunctionDef):
-                body[used] = copied = _replaced(copy.deepcopy(found), slots, None)
+                body[used] = copied = replaced(copy.deepcopy(found), slots, None)
                 waiting.append(copied)
     for stated in holder.body:
         for target in stated.targets if isinstance(stated, ast.Assign) else []:
@@ -261,7 +246,7 @@ def _of_lines(file: File, name: str, result: str | None) -> Code:
     known = set(file.definitions) | set(dir(builtins)) | assigned
     free = set().union(*(names_read(s) for s in inside)) - known
     early = assigned & _read_first(inside)
-    inner = _Outside(free | early)
+    inner = Outside(free | early)
     inner.visit(ast.Module(copy.deepcopy(inside), []))
 
     def build(slots: dict[str, str]) -> tuple[Callable[..., Any], dict[str, Any]]:
@@ -270,9 +255,9 @@ def _of_lines(file: File, name: str, result: str | None) -> Code:
         body = [*lead, *copy.deepcopy(inside), ast.Return(ast.parse(chosen, mode="eval").body)]
         node = ast.parse("def block(): pass").body[0]
         assert isinstance(node, ast.FunctionDef)
-        node.body = [_Renamed(left).visit(s) for s in body]
+        node.body = [Renamed(left).visit(s) for s in body]
         for s in [*lead, node.body[-1]]:
-            ast.increment_lineno(s, end - 1) if s in lead else _placed(s, end)
+            ast.increment_lineno(s, end - 1) if s in lead else placed(s, end)
         node.body = [ast.With([ast.withitem(off)], node.body)] if off is not None else node.body
         file.namespace.update({x: Missing(x, FREE) for x in free - set(slots)})
         file.provide(names_read(node) - assigned)
@@ -285,12 +270,6 @@ def _of_lines(file: File, name: str, result: str | None) -> Code:
         f"lines {start}-{end}", str(file.path), lines, (), outside, build, file.notes, file.files,
         _texts(inside), tuple(inside),
     )  # fmt: skip
-
-
-def _placed(node: ast.AST, line: int) -> None:
-    for part in ast.walk(node):
-        if isinstance(part, ast.stmt | ast.expr):
-            part.lineno = part.end_lineno = line
 
 
 def _statements(body: list[ast.stmt], start: int, end: int, path: str) -> list[ast.stmt]:
@@ -395,82 +374,3 @@ def _of_callable(function: Callable[..., Any], result: str | None) -> Code:
     )
     code = getattr(inner, "__code__", SimpleNamespace(co_filename=path))
     return Code(name, path, span, arguments, (), lambda slots: (called, {}), files={code.co_filename})
-
-
-# ---------------------------------------------------------------------------- what is read from outside
-class _Outside(ast.NodeVisitor):
-    """The expressions x, x.y, x["z"] that begin at one of some names, each as long as it is written."""
-
-    def __init__(self, roots: set[str]) -> None:
-        self.roots, self.found = roots, {}  # type: ignore[var-annotated]
-
-    def generic_visit(self, node: ast.AST) -> None:
-        if isinstance(node, ast.Call):
-            chain = _root(node.func)
-            if isinstance(node.func, ast.Attribute) and chain in self.roots:
-                self.visit(node.func.value)  # a method of x is no part of its name
-                for other in [*node.args, *node.keywords]:
-                    self.visit(other)
-                return
-        if isinstance(node, ast.Attribute) and node.attr in OF_TENSORS and _root(node) in self.roots:
-            self.visit(node.value)
-            return
-        read = isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Load)
-        if read and _root(node) in self.roots and ast.unparse(node) not in ("self", "cls"):
-            self.found[ast.unparse(node)] = None
-            return
-        super().generic_visit(node)
-
-
-def _root(node: ast.AST) -> str | None:
-    while True:
-        match node:
-            case ast.Attribute(value=inner):
-                node = inner
-            case ast.Subscript(value=inner, slice=ast.Constant(str())):
-                node = inner
-            case ast.Name(name):
-                return name
-            case _:
-                return None
-
-
-class _Renamed(ast.NodeTransformer):
-    """Each expression that has a value, replaced by the name that holds it."""
-
-    def __init__(self, slots: dict[str, str]) -> None:
-        self.slots = slots
-
-    def visit(self, node: ast.AST) -> Any:
-        if isinstance(node, ast.expr) and isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
-            name = self.slots.get(ast.unparse(node))
-            if name:
-                return ast.copy_location(ast.Name(name, ast.Load()), node)
-        return super().visit(node)
-
-
-class _Returning(ast.NodeTransformer):
-    """Every return of the function itself gives the result that was asked for."""
-
-    def __init__(self, result: str) -> None:
-        self.result = ast.parse(result, mode="eval").body
-
-    def visit_Return(self, node: ast.Return) -> Any:
-        found = copy.deepcopy(self.result)
-        _placed(found, node.lineno)
-        return ast.copy_location(ast.Return(found), node)
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
-        return node
-
-    def visit_Lambda(self, node: ast.Lambda) -> Any:
-        return node
-
-
-def _replaced(node: ast.FunctionDef, slots: dict[str, str], result: str | None) -> ast.FunctionDef:
-    own = {a.arg for a in [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]}
-    left = {key: name for key, name in slots.items() if key not in own}
-    node.body = [_Renamed(left).visit(s) for s in node.body]
-    if result is not None and not result.isdigit():
-        node.body = [_Returning(normal(result)).visit(s) for s in node.body]
-    return node

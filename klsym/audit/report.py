@@ -11,6 +11,7 @@ from klsym.audit.binding import Bindings
 from klsym.audit.findings import Finding
 from klsym.audit.reading import Code
 from klsym.engine.verdict import Verdict
+from klsym.escaping import printable
 from klsym.render import losses
 from klsym.render.spelling import TEXT
 from klsym.render.verdict import headline
@@ -67,7 +68,7 @@ class Audit:
         lines = [f"{self.code.name}  ({self.place}{self._options()})", ""]
         lines += [f"  {name:<9} {text}" for name, text in self._rows()]
         lines += ["", "What the code shows", *(f"  - {f}" for f in self.findings)]
-        return "\n".join([*lines, "", str(self.verdict)])
+        return "\n".join([*map(printable, lines), "", str(self.verdict)])
 
     __repr__ = __str__
 

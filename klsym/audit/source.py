@@ -11,8 +11,10 @@ from __future__ import annotations
 import ast
 import builtins
 import importlib
+import itertools
 import sys
 import types
+import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +33,8 @@ DROPPED = {"torch.compile", "torch.jit.script", "torch.jit.ignore", "torch.compi
 LARGEST = 5_000_000  # bytes of a file
 DEEPEST = 12  # files that import one another
 FUTURE = __import__("__future__").annotations.compiler_flag
+OF_FIELDS = {"typing", "dataclasses", "ClassVar", "InitVar", "KW_ONLY"}
+_OPENED = itertools.count()
 
 
 class Missing:
@@ -90,6 +94,9 @@ class File:
         if isinstance(node, ast.Import | ast.ImportFrom):
             self.namespace[name] = _imported(self, node, name)
             return
+        self.notes += [
+            f"line {line} changes {name}, and is left out" for line in _changes(self.tree.body, name)
+        ]
         node = self.without_foreign_decorators(node)
         if node not in wanted:
             wanted.append(node)
@@ -137,9 +144,12 @@ def opened(path: Path, depth: int = 0) -> File:
         raise UsageError(
             f"{path}{f', line {line}' if line else ''}: no Python: {getattr(error, 'msg', error)}"
         ) from None
-    file = File(path, text, tree, _definitions(tree.body), depth=depth)
+    module = types.ModuleType(f"klsym_audited_{next(_OPENED)}")
+    file = File(path, text, tree, _definitions(tree.body), module.__dict__, depth=depth)
     file.files.add(str(path))
-    file.namespace.update(__name__="audited", __file__=str(path), __builtins__=builtins)
+    file.namespace.update(__file__=str(path), __builtins__=builtins)
+    sys.modules[module.__name__] = module  # where dataclasses and typing look for it
+    weakref.finalize(file, sys.modules.pop, module.__name__, None)
     return file
 
 
@@ -154,7 +164,7 @@ def _definitions(body: list[ast.stmt]) -> dict[str, ast.stmt]:
             case ast.Import(aliases) | ast.ImportFrom(names=aliases):
                 names = [a.asname or a.name.partition(".")[0] for a in aliases]
             case ast.Assign(targets):
-                names = [n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)]
+                names = [name for target in targets for name in _bound(target)]
             case ast.AnnAssign(ast.Name(name), value=value) if value is not None:
                 names = [name]
             case ast.If() | ast.Try() | ast.With():
@@ -170,16 +180,30 @@ def _definitions(body: list[ast.stmt]) -> dict[str, ast.stmt]:
     return found
 
 
+def _bound(target: ast.expr) -> list[str]:
+    """a = .. binds a name; a.b = .. and a[0] = .. change what has one."""
+    names = [n for n in ast.walk(target) if isinstance(n, ast.Name)]
+    return [n.id for n in names if isinstance(n.ctx, ast.Store)]
+
+
+def _changes(body: list[ast.stmt], name: str) -> list[int]:
+    """The lines name.x = .., name[0] = .. and name += .. of a module."""
+    changed = [t for node in body if isinstance(node, ast.Assign) for t in node.targets if not _bound(t)]
+    changed += [node.target for node in body if isinstance(node, ast.AugAssign)]
+    return [t.lineno for t in changed if next(n.id for n in ast.walk(t) if isinstance(n, ast.Name)) == name]
+
+
 def names_read(node: ast.AST) -> set[str]:
-    """The names that are read within, annotations left out."""
+    """The names that are read within, annotations left out but for those that dataclasses look for."""
     found: set[str] = set()
     stack: list[ast.AST] = [node]
     while stack:
         current = stack.pop()
         if isinstance(current, ast.Name) and isinstance(current.ctx, ast.Load):
             found.add(current.id)
-        skipped = {id(getattr(current, "annotation", None)), id(getattr(current, "returns", None))}
-        stack += [child for child in ast.iter_child_nodes(current) if id(child) not in skipped]
+        skipped = [getattr(current, "annotation", None), getattr(current, "returns", None)]
+        stack += [child for child in ast.iter_child_nodes(current) if child not in skipped]
+        found |= {n.id for a in skipped if a for n in ast.walk(a) if isinstance(n, ast.Name)} & OF_FIELDS
     return found
 
 

@@ -39,6 +39,25 @@ class Refused(UsageError):
         self.reason, self.line = reason, line
         super().__init__(f"line {line}: {reason}" if line else reason)
 
+    def at(self, line: int | None) -> Refused:
+        """The same refusal, at this line if it has none yet."""
+        if self.line is None and line is not None:
+            self.line, self.args = line, (f"line {line}: {self.reason}",)
+        return self
+
+
+class Misfit(Refused):
+    """Code that uses an argument in a way in which its role is not used; `role` is mask or token."""
+
+    def __init__(self, reason: str, role: Any, line: int | None = None) -> None:
+        self.role = role
+        super().__init__(reason, line)
+
+    def about(self, names: list[str]) -> Refused:
+        """The same, with what to say of these arguments."""
+        more = f": is {' or '.join(names)} a number? --set gives it" if names else ""
+        return Refused(self.reason + more, self.line)
+
 
 class Step(Function):
     """1 where its argument is positive, 0 elsewhere; its derivative is zero wherever it has one."""
@@ -93,6 +112,17 @@ def total(e: Any, axes: str) -> Any:
     Total(mask*k1, t)
     """
     return Total(e, Symbol(axes)) if axes else e
+
+
+def outside_totals(e: Any) -> Any:
+    """The formula with a symbol in place of each sum over axes.
+
+    >>> outside_totals(mask * total(mask * k1, "t")).has(mask, k1), outside_totals(total(mask, "t")).has(mask)
+    (True, False)
+    """
+    if isinstance(e, Total):
+        return sympy.Dummy(real=True)
+    return e.func(*map(outside_totals, e.args)) if e.has(Total) else e
 
 
 def exact(number: Any) -> Any:

@@ -129,7 +129,7 @@ def dispatch(func: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
             return _property(func, name, args)
         return _called(func, name, args, options)
     except Refused as refusal:
-        raise refusal if refusal.line else Refused(refusal.reason, here()) from None
+        raise refusal.at(here()) from None
 
 
 def _property(func: Any, kind: str, args: tuple[Any, ...]) -> Any:
@@ -348,7 +348,8 @@ def _along_words(name: str, x: Any, dim: Any) -> None:
     """Is the axis the vocabulary, or the words that topk has taken out of it?"""
     last = dim is not None and dim % x.dim() == x.dim() - 1
     if not last or (x.selected is None and axes_of([x.shape[dim]]) != "v"):
-        raise Refused(f"{name} over another axis than the vocabulary")
+        said = "what is over the vocabulary is mapped to log_q[v], log_p[v] or log_mu[v]"
+        raise Refused(f"{name} over another axis than the vocabulary: {said}")
 
 
 def _topk(func: Any, args: Any, options: Any) -> Any:
@@ -422,7 +423,8 @@ def _reduced(found: Any, reduction: str) -> Any:
     if reduction == "none":
         return found
     if reduction == "batchmean":
-        return _sum(type(found).sum, (found,), {}) / int(found.shape[0])
+        whole = _sum(type(found).sum, (found,), {})
+        return alike(whole, whole.formula / count_of([found.shape[0]]))
     return (_mean if reduction == "mean" else _sum)(getattr(type(found), reduction), (found,), {})
 
 

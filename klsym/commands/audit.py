@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from itertools import product
 from typing import Any
 
 from klsym.answering import Reply
 from klsym.audit.binding import option, pair
 from klsym.audit.child import Runner
-from klsym.commands.console import one_line
+from klsym.commands.console import complain, one_line
 from klsym.engine.explain_setting import CHOICES
 from klsym.errors import UsageError
+from klsym.escaping import printable
 
 HEADS = ("code", "options", "loss", "target")
 WIDEST = 60
@@ -57,11 +57,11 @@ def _choices(texts: list[str]) -> list[dict[str, Any]]:
 def _code(reply: Reply, expected: str | None, target: str) -> int:
     """1 where the trace disagrees, or where the target is another one than was expected."""
     if "error" in reply:
-        print(f"klsym: {one_line(reply['error'])}", file=sys.stderr)
+        complain(reply["error"])
         return int(reply["code"])
     if not reply["meets"]:
         turned = "minus " if reply["target"] == expected else ""
-        print(f"klsym: {target} targets {turned}{reply['target']}, not {expected}", file=sys.stderr)
+        complain(f"{target} targets {turned}{reply['target']}, not {expected}")
         return 1
     return 0
 
@@ -77,7 +77,8 @@ def _print(questions: list[tuple[str, dict[str, Any]]], replies: list[Reply], fo
     elif len(replies) == 1:
         print(replies[0].get("text", ""), end="\n" if "text" in replies[0] else "")
     else:
-        rows = [HEADS, *(_row(*each) for each in zip(questions, replies, strict=True))]
+        asked = zip(questions, replies, strict=True)
+        rows = [HEADS, *(tuple(map(printable, _row(*each))) for each in asked)]
         widths = [min(max(len(row[i]) for row in rows), WIDEST) for i in range(len(HEADS))]
         for row in rows:
             print("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
@@ -86,6 +87,6 @@ def _print(questions: list[tuple[str, dict[str, Any]]], replies: list[Reply], fo
 def _row(question: tuple[str, dict[str, Any]], reply: Reply) -> tuple[str, ...]:
     target, arguments = question
     if "row" in reply:
-        return tuple(reply["row"])
+        return tuple(f"{cell}" for cell in [*reply["row"], *HEADS][: len(HEADS)])
     values = ", ".join(f"{k}={v}" for k, v in arguments["set"].items()) or "-"
     return target.rpartition(":")[2], values, "-", f"not read: {one_line(reply['error'], 120)}"

@@ -1,25 +1,61 @@
-"""What the commands share: bars on stderr, numbers, one-line messages."""
+"""What the commands share: bars on stderr, numbers, one-line messages, output without control characters."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from klsym.errors import UsageError
+from klsym.escaping import printable
 from klsym.files import make_folder
 
 
 def one_line(text: str, limit: int = 400) -> str:
-    """A message without its line breaks, cut where it is long.
+    r"""A message without line breaks and control characters, cut where it is long.
 
-    >>> one_line("no such\\n  loss")
-    'no such loss'
+    >>> one_line("no such\n  loss \x1b[2J")
+    'no such loss \\x1b[2J'
     """
-    text = " ".join(text.split())
+    text = printable(" ".join(text.split()))
     return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def complain(message: str) -> None:
+    """One line on stderr."""
+    print(f"klsym: {one_line(message)}", file=sys.stderr)
+
+
+class _Escaped:
+    """A stream that escapes what cannot be printed, but for the ends of lines."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        self._stream.write(printable(text, keep="\n"))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def escaped_output() -> Iterator[None]:
+    r"""Within the block nothing from outside reaches a terminal as a control character.
+
+    >>> with escaped_output():
+    ...     print("\x1b[2Jok")
+    \x1b[2Jok
+    """
+    if sys.stdout is None:  # no file behind it
+        yield
+        return
+    with redirect_stdout(_Escaped(sys.stdout)):  # type: ignore[type-var]
+        yield
 
 
 def output_folder(text: str) -> Path:

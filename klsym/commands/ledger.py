@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from klsym.commands.console import one_line, output_folder, progress
+from klsym.commands.console import complain, one_line, output_folder, progress
 from klsym.errors import Refused, UsageError
+from klsym.escaping import printable
 from klsym.files import read_text
 
 
@@ -31,7 +31,7 @@ def prove(options: argparse.Namespace) -> int:
     for result in failed:
         print(f"FAILED {result.settled.claim.id}: {one_line(result.error)}")
     if folder is not None:
-        print(f"{write_certificates(results, folder)} certificates in {folder}")
+        print(f"{write_certificates(results, folder)} certificates in {printable(str(folder))}")
     return 1 if failed else 0
 
 
@@ -44,13 +44,13 @@ def replay(options: argparse.Namespace) -> int:
         try:
             theorems = check(_read_json(path))
         except Refused as refusal:
-            print(f"REFUSED {one_line(str(path))}: {one_line(str(refusal))}")
+            print(f"REFUSED {printable(str(path))}: {one_line(str(refusal))}")
             code = max(code, 1)
         except UsageError as error:
-            print(f"klsym: {one_line(str(error))}", file=sys.stderr)
+            complain(str(error))
             code = 2
         else:
-            print(f"ok {one_line(str(path))}")
+            print(f"ok {printable(str(path))}")
             print("\n".join(_indented(show(theorem, options.full)) for theorem in theorems))
     return code
 
@@ -70,7 +70,10 @@ def export_to_rocq(options: argparse.Namespace) -> int:
     folder = output_folder(options.rocq)
     write_files(exported, folder)
     count = f"{len(exported.scripts)} of {exported.parts} parts"
-    print(f"{count} in {folder}" + ("; outside.txt says why not the others" if exported.outside else ""))
+    print(
+        f"{count} in {printable(str(folder))}"
+        + ("; outside.txt says why not the others" if exported.outside else "")
+    )
     return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import ClassVar
 
 from klsym.answering import Asked, Options, Reply, serve
 from klsym.commands.verdicts import answered, load
@@ -12,6 +13,7 @@ class Limited(Asked):
     """Asked: a loss."""
 
     module = "klsym.commands.limited"
+    keys: ClassVar[dict[str, type]] = {"text": str, "code": int}
     late = "no answer within {}: a larger --time-limit may do, 0 is for no limit"
     ended = "the process that answers {}: out of memory?"
 

@@ -6,6 +6,7 @@ import argparse
 
 from klsym.commands.console import bar, output_folder, progress, whole_number
 from klsym.errors import UsageError
+from klsym.escaping import printable
 
 
 def cross_check(options: argparse.Namespace) -> int:
@@ -44,5 +45,5 @@ def figures(options: argparse.Namespace) -> int:
         print(f"{name}: {EXPERIMENTS[name].title}  ({', '.join(path.name for path in paths)})")
         for finding in result(name).findings:
             print(finding.line)
-    print(f"{len(names)} figures in {folder}")
+    print(f"{len(names)} figures in {printable(str(folder))}")
     return 0

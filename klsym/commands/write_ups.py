@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from klsym.commands.console import bar, output_folder, progress, separated
+from klsym.escaping import printable
 
 
 def write_tables(options: argparse.Namespace) -> int:
@@ -23,7 +24,8 @@ def write_tables(options: argparse.Namespace) -> int:
         layout, _ = LAYOUTS[options.format]
         print("\n\n".join(layout(table, options.notation) for table in made))
     else:
-        print(*write(made, folder, options.format, options.notation), sep="\n")
+        for path in write(made, folder, options.format, options.notation):
+            print(printable(str(path)))
     return 0
 
 
@@ -42,5 +44,5 @@ def write_paper(options: argparse.Namespace) -> int:
 
     folder = output_folder(options.output)
     written = write_parts(folder, progress=progress, here=False)
-    print(f"{len(written)} files in {folder}")
+    print(f"{len(written)} files in {printable(str(folder))}")
     return 0

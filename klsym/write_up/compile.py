@@ -14,6 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from klsym.errors import KlsymError, UsageError
+from klsym.escaping import printable
 from klsym.files import make_folder, write_whole
 
 RUNS = 5
@@ -83,12 +84,12 @@ def main(arguments: list[str]) -> int:
         print("usage: python -m klsym.write_up.compile FILE.tex FOLDER", file=sys.stderr)
         return 2
     try:
-        print(compile_paper(Path(arguments[0]), Path(arguments[1])))
+        print(printable(str(compile_paper(Path(arguments[0]), Path(arguments[1])))))
     except UsageError as error:
-        print(f"klsym: {error}", file=sys.stderr)
+        print(f"klsym: {printable(str(error))}", file=sys.stderr)
         return 2
     except KlsymError as error:
-        print(f"klsym: {error}", file=sys.stderr)
+        print(f"klsym: {printable(str(error))}", file=sys.stderr)
         return 1
     return 0
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from klsym.errors import UsageError
+from klsym.escaping import printable
 from klsym.experiments.ahead import ahead
 from klsym.experiments.catalogue import EXPERIMENTS, result
 from klsym.figures.drawn import draw
@@ -177,4 +178,4 @@ def _where(folder: Path) -> list[str]:
         "What they found:": folder / FOUND,
     }
     width = max(map(len, rows))
-    return [f"{words:<{width}}  {path}" for words, path in rows.items()]
+    return [f"{words:<{width}}  {printable(str(path))}" for words, path in rows.items()]
