@@ -11,7 +11,7 @@ from latex_judge import balanced
 from klsym.evidence import Evidence
 from klsym.ledger import Settled, load, recall
 from klsym.render.rules import RULE_OF
-from klsym.render.text import STANDING
+from klsym.render.text import OVER_T, STANDING
 from klsym.settling import check_settled
 from klsym.write_up.assumptions import hypotheses, in_short
 from klsym.write_up.prose import prose
@@ -153,10 +153,11 @@ def short_hypotheses_leave_none_out(id, ledger):
         if kind[0] == "support" and kind[1] != "count":
             assert named[kind[1]][:-1] + r" \ll " + named[kind[2]][1:] in short
     assert ("exist" in short) == any(kind[0] == "exists" for kind in kinds)
-    said = [line for part in settled.parts for line in part.hypotheses if line != STANDING]
+    always = (STANDING, STANDING + OVER_T)
+    said = [line for part in settled.parts for line in part.hypotheses if line not in always]
     assert bool(short) == bool(kinds or said)
     for line in said:
-        supports = line.removeprefix(f"{STANDING}, so that ").split(" and ") if STANDING in line else ()
+        supports = line.partition(", so that ")[2].split(" and ") if line.startswith(STANDING) else ()
         assert all(prose(support) in short for support in supports)
 
 

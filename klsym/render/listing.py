@@ -7,14 +7,13 @@ from collections.abc import Iterator, Sequence
 from string import ascii_lowercase
 from typing import Any
 
-from klsym.render.text import show_interval
+from klsym.render.text import OVER_T, show_interval
 
 FEW = 4  # hypotheses of one kind that are listed one by one in text; JSON has them all
 MANY = {
     "exchange": "grad and E may be exchanged in the {} means whose gradient a step takes (dominated"
     " derivative near theta; JSON names each)",
-    "exists": "the {} other means that steps name exist, over t with absolute values inside the sum (JSON"
-    " names each)",
+    "exists": f"the {{}} other means that steps name exist{OVER_T} (JSON names each)",
 }
 
 

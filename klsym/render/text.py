@@ -132,7 +132,7 @@ def family(theorem: Theorem, sums: bool) -> Formula:
 def exists(atom: Atom) -> str:
     """How a mean must exist."""
     over_t = "t" in getattr(atom, "index", "")
-    return "exists with absolute values inside the sum over t" if over_t else "exists"
+    return "exists" + OVER_T * over_t
 
 
 def show_hypothesis(hypothesis: Hypothesis, context: Context, labels: Labels | None = None) -> str:
@@ -219,11 +219,14 @@ def named_supports(theorem: Theorem) -> list[str]:
 
 def show_standing(theorem: Theorem) -> str:
     """What every theorem presupposes."""
-    supports = named_supports(theorem)
-    return STANDING + (f", so that {' and '.join(supports)}" if supports else "")
+    supports, statement = named_supports(theorem), theorem.statement
+    over_t = any("t" in getattr(atom, "index", "") for atom in atoms_of(statement.left, statement.right))
+    shown = STANDING + OVER_T * over_t
+    return shown + (f", so that {' and '.join(supports)}" if supports else "")
 
 
 STANDING = "every mean that the statement names exists"
+OVER_T = ", over t with absolute values inside the sum"
 
 
 def show_interval(ends: list[str]) -> str:
