@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import sympy
 
 from klsym.convert import to_ring, to_sympy
-from klsym.engine import outside, outside_models, slopes
+from klsym.engine import outside, outside_models, slopes, supports
 from klsym.engine.advice import facts_outside, warnings_for
 from klsym.engine.cases import cases
 from klsym.engine.generators_outside import generated_outside, must_not_vanish
@@ -34,6 +34,7 @@ KINK = (
     "at a kink the slope is that of PyTorch: abs has slope 0 at 0, clip passes the slope on at its bounds,"
     " min and max share it by halves at a tie"
 )
+EXCHANGED = "grad and E_{} may be exchanged (dominated derivative near theta)"
 SMOOTH = "no outcome stands exactly at a kink: there the objective has no gradient"
 TOUCHED = "no sample stands where a branch touches one that is held constant: there half of each slope counts"
 SHORT = {"log_old": "o", "length": "T"}
@@ -76,7 +77,7 @@ def explain_outside(written: Written, setting: Setting, explained: Callable[[Any
         value=_meaning(value_found, v - constant),
         constant=constant,
         trust=found.trust,
-        hypotheses=branch_hypotheses(setting, tied, part),
+        hypotheses=(),
         steps=steps,
         model=witness_against_kl(c, found, setting, steps[0][1]),
         inside_clamps=None if inside is None else explained(inside).gradient,
@@ -86,7 +87,10 @@ def explain_outside(written: Written, setting: Setting, explained: Callable[[Any
     verdict = replace(
         verdict, warnings=warnings + kink_warnings(typed, setting, tied) + undefined(loss, per_sample)
     )
-    return _with_objective(_with_shape(verdict, c), written, loss)
+    verdict = _with_objective(_with_shape(verdict, c), written, loss)
+    assumed = (*branch_hypotheses(setting, tied, part), *presupposed(verdict, loss))
+    brought = supports_of(setting, per_sample, found.multiples)
+    return replace(verdict, hypotheses=(*assumed, *brought, *verdict.hypotheses))
 
 
 def _with_objective(verdict: Verdict, written: Written, loss: Any) -> Verdict:
@@ -96,13 +100,14 @@ def _with_objective(verdict: Verdict, written: Written, loss: Any) -> Verdict:
     if verdict.target != "separable" or setting.on_policy or not attached:
         return verdict
     shown, latex = (spell(Mean("mu", losses.tree_of(written.expression))) for spell in (TEXT, LATEX))
-    smooth = (SMOOTH,) if has_kinks(loss) else ()
-    return replace(
-        verdict,
-        shown=f"grad {shown}",
-        objective_latex=latex,
-        hypotheses=(*verdict.hypotheses, *smooth),
-    )
+    return replace(verdict, shown=f"grad {shown}", objective_latex=latex)
+
+
+def presupposed(verdict: Verdict, loss: Any) -> tuple[str, ...]:
+    """That grad passes into the mean of the objective: under mu into that of the loss itself."""
+    if not verdict.shown:
+        return (EXCHANGED.format("q"),)
+    return (EXCHANGED.format("mu"), *((SMOOTH,) if has_kinks(loss) else ()))
 
 
 def _with_shape(verdict: Verdict, c: Any) -> Verdict:
@@ -250,18 +255,21 @@ def has_kinks(loss: Any) -> bool:
 
 
 def branch_hypotheses(setting: Setting, tied: set[str], part: Differentiated) -> tuple[str, ...]:
-    """Slopes at ties, if the loss has any; bounds that do not cross; what a mean presupposes."""
+    """Slopes at ties, if the loss has any; bounds that do not cross."""
     kinks = (KINK,) if has_kinks(part.loss) else ()
     lines = tuple(f"the slope of {SLOPES[name][0]}" for name in sorted(tied)) or kinks
     if slopes.touched(part.typed, setting.on_policy):
         lines += (TOUCHED,)
-    support = ("mu << q: wherever mu > 0, also q > 0",)
     return (
         *(lines if setting.use == "loss" else ()),
         *(f"{parameter} > 0 (so that the bounds of clip do not cross)" for parameter in part.bounds),
-        "grad and E_q may be exchanged (dominated derivative near theta)",
-        *(() if setting.on_policy else support),
     )
+
+
+def supports_of(setting: Setting, h: Any, names: Iterable[str]) -> tuple[str, ...]:
+    """What E_mu[h s] = E_q[h/rho s] needs off-policy, and the divergences that are named."""
+    found = () if setting.on_policy else supports.change_of_measure(h)
+    return tuple(sorted({*found, *supports.named(names)}))
 
 
 def kink_warnings(loss: Any, setting: Setting, tied: set[str]) -> tuple[str, ...]:

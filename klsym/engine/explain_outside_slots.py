@@ -18,16 +18,15 @@ from typing import Any
 import sympy
 
 from klsym.convert import to_ring, to_sympy
-from klsym.engine import outside, slopes
+from klsym.engine import outside, slopes, supports
 from klsym.engine.advice import OF_DESCENT, facts_outside, token_warnings, warnings_for
 from klsym.engine.cases import cases
 from klsym.engine.explain_batches import READINGS as OF_BATCHES
 from klsym.engine.explain_others import UNDECIDED as OF_A_BATCH
 from klsym.engine.explain_outside import (
-    SMOOTH,
     branch_hypotheses,
-    has_kinks,
     kink_warnings,
+    presupposed,
     unclamped,
     undefined,
 )
@@ -48,6 +47,7 @@ from klsym.render.losses import Written
 from klsym.render.spelling import LATEX, TEXT, Text
 from klsym.render.told import about
 from klsym.render.tree import Call, Formula, Gradient, Mean, Name, Over, Words, product, quotient
+from klsym.slots import SEQUENCE
 from klsym.sums import After, Before, Normalised, OfOthers, Summed
 
 OPEN = (
@@ -72,12 +72,11 @@ def explain_outside_slots(written: Written, setting: Setting, explained: Explain
         with suppress(UsageError):  # such as 1/T of each sample of a batch
             return _renamed(explained(*smooth), written, at, told)
     verdict = _verdict(written, at, pushes)
-    between = (SMOOTH,) if verdict.shown and has_kinks(loss) else ()
     free = unclamped(pushes.part.typed, loss)
     inside = None if free is None else replace(at, expression=free)
     verdict = replace(
         verdict,
-        hypotheses=(*told, *between),
+        hypotheses=(*told, *presupposed(verdict, loss), *_supports(pushes, at)),
         inside_clamps=None if inside is None else _inside(inside, explained),
         bias_cases=() if inside is None else _bias(pushes, inside, written.text),
     )
@@ -86,6 +85,19 @@ def explain_outside_slots(written: Written, setting: Setting, explained: Explain
     said = token_warnings(verdict, facts) if at.tokens else warnings_for(verdict, facts)
     said += kink_warnings(pushes.part.typed, setting, tied) + undefined(loss, _own(pushes, at))
     return replace(verdict, warnings=said)
+
+
+def _supports(pushes: Pushes, at: Standing) -> tuple[str, ...]:
+    """What bringing each h_z s_z from mu to q asks, slot by slot; a batch is left under mu."""
+    if at.setting.on_policy or not at.tokens:
+        return ()
+    found: set[str] = set()
+    for z, h in pushes.of.items():
+        for slot in SEQUENCE:
+            moved = {x.symbol: slopes.sampled(x.of, False) for x in at.stands if slot in x.slots}
+            mapping = None if slot == at.own else moved
+            found |= {*supports.change_of_measure(h, scored=slot == z, moved=mapping)}
+    return tuple(sorted(found))
 
 
 def _own(pushes: Pushes, at: Standing) -> Any:

@@ -21,17 +21,16 @@ import mpmath
 import sympy
 
 from klsym.convert import to_ring, to_sympy
-from klsym.engine import outside, slopes
+from klsym.engine import outside, slopes, supports
 from klsym.engine.advice import facts_outside, token_warnings
 from klsym.engine.cases import cases
 from klsym.engine.explain_outside import (
-    SMOOTH,
     bias,
     branch_hypotheses,
     differentiated,
     found_target,
-    has_kinks,
     kink_warnings,
+    presupposed,
     unclamped,
     undefined,
     witness_against_kl,
@@ -94,16 +93,23 @@ def explain_outside_tokens(
     inside = unclamped(typed, loss)
     plain = tuple((case.conditions, case.coefficient) for case in cases(h))
     over = 1 / length if setting.averaged else sympy.S.One
-    between = (SMOOTH,) if verdict.shown and has_kinks(loss) else ()
     verdict = replace(
         verdict,
-        hypotheses=(*told, *between),
+        hypotheses=(*told, *presupposed(verdict, loss), *_supports(h, setting)),
         inside_clamps=None if inside is None else explained(inside).gradient,
         bias_cases=_placed(bias(plain, inside, setting), lambda value: _at_token(value) * over),
     )
     facts = facts_outside(loss, h, _at_token)
     said = (*token_warnings(verdict, facts), *([UNDECIDED] if verdict.target is None else []))
     return replace(verdict, warnings=said + kink_warnings(typed, setting, tied) + undefined(loss, h))
+
+
+def _supports(h: Any, setting: Setting) -> tuple[str, ...]:
+    """Of the token that is drawn now, and of the tokens before it, whose prefix h leaves as mu draws it."""
+    if setting.on_policy:
+        return ()
+    found = {*supports.change_of_measure(h), *supports.change_of_measure(h, scored=False, moved={})}
+    return tuple(sorted(found))
 
 
 def _without_kinks(loss: Any, h: Any, setting: Setting) -> Any | None:
