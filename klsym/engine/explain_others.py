@@ -24,6 +24,7 @@ from klsym.engine.advice import OF_LOSS, facts_of, warnings_for
 from klsym.engine.derivation import Derivation, Proof, derive
 from klsym.engine.explain_batches import READINGS, SIZE, explain_batch, m, n
 from klsym.engine.explain_samples import (
+    assumed_of_value,
     explain_sample,
     named_gradient,
     refuse_unless_moderate,
@@ -343,7 +344,8 @@ def _value(batch: Batch, setting: Setting, under: str) -> tuple[Meaning, ExpPoly
     if "m" in (constant + v).names():
         constant, v = (x.substitute({"n": to_ring(m + 1)}) for x in (constant, v))
     found = recognise_value(v)
-    return Meaning.of(found, found.unnamed_value), constant
+    assumed = Search(assumed_of_value, start, tuple(found.multiples))
+    return Meaning.of(found, found.unnamed_value, assumed), constant
 
 
 # ---------------------------------------------------------------------------- over the standard deviation

@@ -16,10 +16,10 @@ from klsym.engine.cases import cases
 from klsym.engine.generators_outside import generated_outside, must_not_vanish
 from klsym.engine.generators_pieces import generated_pieces
 from klsym.engine.piecewise import DENSITIES, inside_clamps, is_piecewise
-from klsym.engine.verdict import Cases, Meaning, Setting, Step, Verdict
+from klsym.engine.verdict import Cases, Meaning, Search, Setting, Step, Verdict
 from klsym.engine.witness import completed, models, shown_model
 from klsym.errors import NotInRing, UsageError
-from klsym.language import clip, k1, log_mu, log_old, log_p, log_q, sg, unfold
+from klsym.language import clip, k1, log_mu, log_old, log_p, log_q, rho, sg, unfold
 from klsym.render import losses
 from klsym.render.cases import latex as in_cases
 from klsym.render.divergences import generated_warnings, in_r
@@ -74,7 +74,9 @@ def explain_outside(written: Written, setting: Setting, explained: Callable[[Any
         per_sample_cases=told,
         coefficient_cases=pieces if is_piecewise(named) else (),
         gradient=_meaning(found, c),
-        value=_meaning(value_found, v - constant),
+        value=replace(
+            _meaning(value_found, v - constant), assumed=Search(value_supports, setting, v, value_found)
+        ),
         constant=constant,
         trust=found.trust,
         hypotheses=(),
@@ -248,6 +250,12 @@ def _steps(
         if steps[-1][1] != text:
             steps.append((rule, text, latex))
     return tuple(steps)
+
+
+def value_supports(setting: Setting, v: Any, found: outside.Found) -> tuple[str, ...]:
+    """What E_mu[L] = E_q[v] needs off-policy, ratios of mean 1 in v, and the divergences that are named."""
+    brought = () if setting.on_policy else supports.change_of_measure(v * rho, scored=False)
+    return tuple(sorted({*brought, *supports.ratios(v), *supports.named(found.multiples)}))
 
 
 def has_kinks(loss: Any) -> bool:

@@ -25,6 +25,7 @@ from klsym.engine.derivation import Derivation, Proof, derive
 from klsym.engine.explain_fields import Field, field_of, same_at_every_token
 from klsym.engine.explain_pieces import Decomposition, Slots, decompose, slots_of
 from klsym.engine.explain_samples import (
+    assumed_of_value,
     hypotheses_of,
     refuse_unless_moderate,
     sampled_from,
@@ -252,26 +253,29 @@ def _value(loss: Any, setting: Setting) -> tuple[Meaning, ExpPoly]:
 
     KL(p||q) = E_q[sum_t -r_past r_now k1_now], since the tokens to come average to 1.
     """
-    parts, number = _value_parts(loss, setting)
+    parts, number, start = _value_parts(loss, setting)
     rest = parts.pop("rest")
     multiples: dict[str, Any] = {name: value for name, value in parts.items() if value}
     names = tuple(multiples) or ("zero",)
     target = names[0] if names[0] in ("zero", *KLS) and len(names) == 1 else "combination"
     if rest:
         return Meaning("separable"), number
-    return Meaning(target, multiples), number
+    return Meaning(target, multiples, None, Search(assumed_of_value, start, names)), number
 
 
-def _value_parts(loss: Any, setting: Setting) -> tuple[dict[str, ExpPoly], ExpPoly]:
-    """What v_t is made of, and the constant; what is the same at each token counts once, over T."""
+def _value_parts(loss: Any, setting: Setting) -> tuple[dict[str, ExpPoly], ExpPoly, Derivation]:
+    """What v_t is made of, the constant, and where both come from.
+
+    What is the same at each token counts once, over T.
+    """
     loss = to_sympy(at_policy(to_ring(loss))) if setting.on_policy else loss
     element = to_ring(loss)
     constant, each = same_at_every_token(loss)
     under = sampled_from(element, setting)
     mean = sum_over_t(each, under) + (expectation(constant, under) if constant else 0)
-    side = derive(mean, on_policy=uses_sampler(element, setting)).reduce().left
+    start = derive(mean, on_policy=uses_sampler(element, setting))
     parts, number = dict.fromkeys((*KLS, "reward", "rest"), ZERO), ZERO
-    for scale, atoms in side.terms:
+    for scale, atoms in start.reduce().left.terms:
         if not atoms:
             number = number + scale
             continue
@@ -279,7 +283,7 @@ def _value_parts(loss: Any, setting: Setting) -> tuple[dict[str, ExpPoly], ExpPo
             term = ExpPoly({key: value})
             name, term = _value_part(term, atoms[0].index)  # type: ignore[attr-defined]
             parts[name] = parts[name] + term
-    return parts, number
+    return parts, number, start
 
 
 def _value_part(term: ExpPoly, index: str) -> tuple[str, ExpPoly]:
