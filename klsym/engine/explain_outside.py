@@ -26,7 +26,7 @@ from klsym.render.divergences import generated_warnings, in_r
 from klsym.render.losses import Written
 from klsym.render.spelling import LATEX, TEXT, Text
 from klsym.render.told import Told
-from klsym.render.tree import Call, Formula, Gradient, Mean, Name, Words, product
+from klsym.render.tree import Call, Formula, Gradient, Mean, Name, Words, product, quotient
 from klsym.statements import Context as Plain
 from klsym.unfolding import plain_model
 
@@ -239,6 +239,7 @@ def _steps(
 
     def first(spell: Text) -> str:
         loss = losses.tree_of(written, spell.positions)
+        loss = quotient(loss, Name("T")) if setting.averaged else loss
         if setting.use == "loss":
             return spell(Mean(under, Gradient(loss)))
         return scored(Call("sg", (loss,)), under, spell)

@@ -25,6 +25,7 @@ from klsym.engine.explain_outside import differentiated
 from klsym.engine.explain_setting import Setting
 from klsym.engine.indexed import mean_over_i
 from klsym.engine.quantities import Quantity, expectation
+from klsym.engine.shorthands import expansion
 from klsym.engine.verdict import Chain, Meaning, Verdict
 from klsym.engine.witness import completed, models
 from klsym.errors import UsageError
@@ -109,6 +110,7 @@ def explain_outside_batch(
         model=None,
         inside_clamps=single.inside_clamps if setting.on_policy and scale == 1 else None,
         notes=NOTES.get(target, ()),
+        expansion=expansion(written, setting, losses.tree_of(part.h)),
     )
     return replace(verdict, warnings=batch_warnings(verdict, facts_outside(part.loss, part.h)))
 

@@ -39,6 +39,7 @@ from klsym.engine.explain_setting import Setting
 from klsym.engine.explain_slots import ADVANTAGE
 from klsym.engine.explain_tokens import READINGS
 from klsym.engine.piecewise import Regions, is_piecewise
+from klsym.engine.shorthands import expansion
 from klsym.engine.verdict import Cases, Meaning, Step, Verdict
 from klsym.engine.witness import completed, tree_models
 from klsym.errors import NotInRing
@@ -137,6 +138,7 @@ def _renamed(verdict: Verdict, written: Written, setting: Setting, told: tuple[s
         value=Meaning(None),
         constant=None,
         hypotheses=(*told, *verdict.hypotheses),
+        expansion=expansion(written, setting),
         steps=(_start(written, setting), ("no other branch", text, latex), *rest),
         warnings=(NOT_PROVED, *verdict.warnings),
     )

@@ -50,32 +50,37 @@ def explained(written: Written, setting: Setting, other_means: bool = True) -> V
         written = of_sequence(written)
     try:
         verdict = _explainer(written, setting)(written, setting)
-        return verdict if verdict.expansion else replace(verdict, expansion=expansion(written, setting))
     except NotInRing as error:
-        refuse_zero_below(written)
-        handed_on = isinstance(error, Beyond) or written.expression.has(Normalised)
-        if in_core(written.expression) and not handed_on:
-            raise UsageError(f"{written.text[:60]!r} is too large once multiplied out: {error}") from None
-        if names_others(written, setting):
-            if not other_means:
-                raise UsageError(str(error)) from None
-            from klsym.engine.explain_outside_slots import explain_outside_slots
+        verdict = _outside(written, setting, error, other_means)
+    return verdict if verdict.expansion else replace(verdict, expansion=expansion(written, setting))
 
-            return explain_outside_slots(
-                written, setting, lambda e, use: explained(as_written(e, ()), use, other_means=False)
-            )
-        if setting.level == "token" and setting.batch == "none":
-            from klsym.engine.explain_outside_tokens import explain_outside_tokens
 
-            return explain_outside_tokens(written, setting, lambda e: explained(as_written(e, ()), setting))
-        if setting.batch != "none":
-            from klsym.engine.explain_outside_batches import explain_outside_batch
+def _outside(written: Written, setting: Setting, error: NotInRing, other_means: bool) -> Verdict:
+    """The verdict on a loss that is no element of the ring, or beyond the theorems on sums."""
+    refuse_zero_below(written)
+    handed_on = isinstance(error, Beyond) or written.expression.has(Normalised)
+    if in_core(written.expression) and not handed_on:
+        raise UsageError(f"{written.text[:60]!r} is too large once multiplied out: {error}") from None
+    if names_others(written, setting):
+        if not other_means:
+            raise UsageError(str(error)) from None
+        from klsym.engine.explain_outside_slots import explain_outside_slots
 
-            return explain_outside_batch(written, setting, lambda e, use: explained(as_written(e, ()), use))
-        from klsym.engine.explain_outside import explain_outside
+        return explain_outside_slots(
+            written, setting, lambda e, use: explained(as_written(e, ()), use, other_means=False)
+        )
+    if setting.level == "token" and setting.batch == "none":
+        from klsym.engine.explain_outside_tokens import explain_outside_tokens
 
-        single, written = Setting(setting.sampling, setting.use), over_length(written, setting)
-        return explain_outside(written, setting, lambda e: explained(as_written(e, ()), single))
+        return explain_outside_tokens(written, setting, lambda e: explained(as_written(e, ()), setting))
+    if setting.batch != "none":
+        from klsym.engine.explain_outside_batches import explain_outside_batch
+
+        return explain_outside_batch(written, setting, lambda e, use: explained(as_written(e, ()), use))
+    from klsym.engine.explain_outside import explain_outside
+
+    single, whole = Setting(setting.sampling, setting.use), over_length(written, setting)
+    return explain_outside(whole, setting, lambda e: explained(as_written(e, ()), single))
 
 
 def _explainer(written: Written, setting: Setting) -> Callable[[Written, Setting], Verdict]:
