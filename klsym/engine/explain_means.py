@@ -213,7 +213,7 @@ def _pushed(found: Held, setting: Setting, explained: Callable[[Written, Setting
         total += _written_out(own, found) * (s if setting.use == "loss" else 1)
     for push, x in found.pushes:
         slope = simple(attached(x + sympy.diff(x, log_q)))
-        total += push * (OverVocabulary(slope * s) if slope != 0 else 0)
+        total += push * (OverVocabulary(slope * s) if slope.free_symbols & DRAWN else 0)  # full(s) = 0
     return total
 
 

@@ -39,6 +39,7 @@ from klsym.engine.indexed import mean_over_i
 from klsym.engine.objectives import at_policy, moves
 from klsym.engine.products import curl, of_batch, turning
 from klsym.engine.quantities import Quantity
+from klsym.engine.tails import is_zero
 from klsym.engine.targets import Target, recognise, recognise_value
 from klsym.engine.verdict import Chain, Meaning, Search, Verdict
 from klsym.errors import NotInRing, Refused, UsageError
@@ -152,7 +153,8 @@ def explain_others(written: Written, setting: Setting) -> Verdict:
     if not found.products:
         verdict = with_objective(verdict, found.named, derive(found.right))
     facts = facts_of(element, per_sample.get("self", ZERO), found.c, setting.on_policy)
-    facts = replace(facts, vanishes=not per_sample, noisy=False)
+    sized = [of.substitute({"n": to_ring(m + 1)}) if "m" in of.names() else of for of in per_sample.values()]
+    facts = replace(facts, vanishes=is_zero(sized, setting.on_policy), noisy=False)
     attached = (ATTACHED,) if "others" in per_sample else ()
     return replace(verdict, warnings=(*warnings_for(verdict, facts), *attached))
 

@@ -39,6 +39,7 @@ from klsym.engine.indexed import curl, sum_over_t, token_gradient, token_KL_grad
 from klsym.engine.objectives import at_policy, objective_under
 from klsym.engine.quantities import KL, Quantity, expectation, expected_gradient, grad
 from klsym.engine.reduce import Strategy, reduction
+from klsym.engine.tails import is_zero, tail_of
 from klsym.engine.verdict import Chain, Meaning, Search, Verdict
 from klsym.errors import ProofError
 from klsym.language import R, future, k1, now, past, r, s
@@ -96,7 +97,7 @@ def explain_tokens(written: Written, setting: Setting) -> Verdict:
         shown=formulas.side((grad(answer.objective) if answer.objective else found.whole).side),
         notes=(*(f"{words}: {proof}" for words, proof in notes), *([UNDECIDED] if not answer.target else [])),
     )
-    facts = _facts(to_ring(loss), pushes, slots, found, setting.use == "reward")
+    facts = _facts(to_ring(loss), pushes, slots, found, setting)
     return replace(verdict, warnings=token_warnings(verdict, facts))
 
 
@@ -325,21 +326,21 @@ def _readings(loss: Any, setting: Setting) -> tuple[str, ...]:
     return tuple(words for base, words in READINGS.items() if base in bases)
 
 
-def _facts(loss: ExpPoly, per_token: Slots, slots: Slots, found: Decomposition, reward: bool) -> Facts:
-    """reward: the loss itself multiplies scores, those of other tokens too."""
-    factors = [loss] if reward else list(per_token.values())
+def _facts(loss: ExpPoly, per_token: Slots, slots: Slots, found: Decomposition, setting: Setting) -> Facts:
+    """A reward itself multiplies scores, those of other tokens too."""
+    on_policy = setting.on_policy
+    factors = [loss] if setting.use == "reward" else list(per_token.values())
     bare = {part: formulas.element(part) for part in map(without_weight, factors) if part}
     ratios = {parse_name(n) for c in factors for _, exponent in c.terms for m, _ in exponent for n, _ in m}
     weights = {name.slot for name in ratios if name.base == "w"}
-    powers = [(m, v) for c in slots.values() for _, exponent in c.terms for m, v in exponent if v < 0]
     return Facts(
-        vanishes=not per_token,
+        vanishes=is_zero(per_token.values(), on_policy),
         weighted=any(without_weight(c) != c for c in factors),
         bare=f"{' and '.join(bare.values())} in the gradient" if bare else "",
         proximal=bool(bare) and all(map(all_proximal, bare)),
         attached=is_attached(loss),
         literal=needs_its_gradient(loss),
-        heavy=any(parse_name(name).base == "k1" for m, _ in powers for name, _ in m),
+        heavy=tail_of(factors, slots.values(), on_policy),
         pieces=found.multiples,
         alone="now" in weights and "past" not in weights,
     )
