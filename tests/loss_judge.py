@@ -335,7 +335,8 @@ def fit_value(case: Case) -> Fit:
 
 # ---------------------------------------------------------------------------- sentences
 SAID = re.compile(
-    r"(increases|lowers) (KL\(q\|\|p\)|KL\(p\|\|q\)|E_q\[1/T\]|E_q\[.*?\])(?: where ([^,;]*?))?(?= and |,|;|$)"
+    r"(increases|lowers) (KL\(q\|\|p\)|KL\(p\|\|q\)|E_q\[1/T\]|E_q\[.*?\])"
+    r"(?: where ([^,;]*?))?(?= and |,|;|$)"
 )
 LESS = re.compile(r"\(but where (.*?) it (?:raises|lowers) E_q\[1/T\]")
 WHOLE, TERM = "descending this loss", "a term of the objective, descended alone,"

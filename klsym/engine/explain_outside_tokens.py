@@ -181,7 +181,8 @@ def _verdict(written: Written, setting: Setting, loss: Any, h: Any) -> Verdict:
     over = 1 / length if setting.averaged else sympy.S.One
     told = _placed(told, lambda value: value * over, conditions=False)
     steps = _steps(written, setting, per_sample * over, c, (told, pieces))
-    target, witness = _target(found, under_q, h, setting, steps[0][1])
+    attached = setting.use == "loss" and not loss.has(sg)
+    target, witness = _target(found, under_q, h, setting, steps[0][1], attached)
     value = found_target(outside.under_q(slopes.sampled(loss, on_policy), on_policy), value=True)
     verdict = Verdict(
         loss=written.text,
@@ -200,7 +201,6 @@ def _verdict(written: Written, setting: Setting, loss: Any, h: Any) -> Verdict:
         model=witness,
         inside_clamps=None,
     )
-    attached = setting.use == "loss" and not loss.has(sg)
     if target != "separable" or not attached:
         return verdict
     shown, latex = (spell(_objective(written, setting, spell)) for spell in (TEXT, LATEX))
@@ -214,9 +214,10 @@ def _meaning(target: str | None, c: Any) -> Meaning:
 
 
 def _target(
-    found: outside.Found, under_q: Any, h: Any, setting: Setting, start: str
+    found: outside.Found, under_q: Any, h: Any, setting: Setting, start: str, attached: bool
 ) -> tuple[str | None, dict[str, Any] | None]:
-    """separable off-policy, none on-policy where a curl is found; what numbers alone name stays open."""
+    """separable off-policy, none on-policy where a curl is found; what numbers alone name stays open, unless
+    nothing is detached: then E_mu[grad L] is grad E_mu[L]."""
     if not under_q.has(*ROWS, *REWARDS) and not setting.averaged:
         return "zero", None  # the score of each token has mean zero after any prefix
     if setting.on_policy and found.target is not None:
@@ -224,7 +225,7 @@ def _target(
             return "combination", None
         witness = _twisted(h, setting, start)
         return ("none" if witness else None), witness
-    if found.target not in outside.UNNAMED:
+    if found.target not in outside.UNNAMED and not attached:
         return None, None
     unnamed = replace(found, multiples={})
     return "separable", witness_against_kl(under_q, unnamed, setting, start)

@@ -22,7 +22,7 @@ from klsym.engine.advice import (
     without_weight,
 )
 from klsym.engine.derivation import Derivation, Proof, derive
-from klsym.engine.explain_fields import Field, field_of, same_at_every_token
+from klsym.engine.explain_fields import Field, field_of, is_the_same, same_at_every_token
 from klsym.engine.explain_pieces import Decomposition, Slots, decompose, slots_of
 from klsym.engine.explain_samples import (
     assumed_of_value,
@@ -87,7 +87,7 @@ def explain_tokens(written: Written, setting: Setting) -> Verdict:
         value=value,
         constant=constant,
         trust="kernel",
-        hypotheses=(*_readings(loss, setting), *([ONCE] if field.constant else []), *hypotheses_of(proofs)),
+        hypotheses=(*_readings(loss, setting), *_counted(loss, field), *hypotheses_of(proofs)),
         steps=Chain(main),
         model=Search(_witness, field, answer, found),
         inside_clamps=None,
@@ -311,12 +311,20 @@ UNDECIDED = (
 ONCE = (
     "a sequence has at least one token: what is the same at each of them, over T, counts once, sum_t 1/T = 1"
 )
+OFTEN = "a sequence has at least one token: what is the same at each of its T tokens counts T times"
 READINGS = {
     "R": "R_now is the reward of token t, R that of the whole sequence, their sum",
     "A": "A is any function of the whole sequence that is free of theta: the same at each of its tokens,"
     " whose scores it meets once",
     "w": "on-policy rho is 1 at every token, and a reward is detached",
 }
+
+
+def _counted(loss: Any, field: Field) -> tuple[str, ...]:
+    """How often what is the same at every token counts."""
+    if not field.constant:
+        return ()
+    return (OFTEN if is_the_same(to_ring(loss)) else ONCE,)
 
 
 def _readings(loss: Any, setting: Setting) -> tuple[str, ...]:

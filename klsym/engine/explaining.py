@@ -13,16 +13,17 @@ from klsym.convert import in_core, to_ring
 from klsym.engine.explain_samples import explain_sample
 from klsym.engine.explain_setting import Setting
 from klsym.engine.explain_slots import Beyond, names_batches, names_slots, names_vocabulary, of_sequence
+from klsym.engine.piecewise import DENSITIES
 from klsym.engine.shorthands import expansion
-from klsym.engine.verdict import Verdict
+from klsym.engine.verdict import Meaning, Verdict
 from klsym.errors import NotInRing, UsageError
-from klsym.language import ATOMS, PARAMETERS, as_loss, length, parameter, rho, s
+from klsym.language import ATOMS, PARAMETERS, REWARDS, OverPositions, as_loss, length, parameter, rho, s
 from klsym.names import SAMPLE_BASES, is_declarable
 from klsym.parser import OF_ANSWERS, parse_asked
 from klsym.render import losses
 from klsym.render.losses import Written
 from klsym.render.spelling import TEXT
-from klsym.sums import Normalised
+from klsym.sums import Centred, LeftOut, Normalised, OverBatch
 
 
 def explained(written: Written, setting: Setting, other_means: bool = True) -> Verdict:
@@ -52,7 +53,17 @@ def explained(written: Written, setting: Setting, other_means: bool = True) -> V
         verdict = _explainer(written, setting)(written, setting)
     except NotInRing as error:
         verdict = _outside(written, setting, error, other_means)
-    return verdict if verdict.expansion else replace(verdict, expansion=expansion(written, setting))
+    verdict = verdict if verdict.expansion else replace(verdict, expansion=expansion(written, setting))
+    if verdict.value.target is None and _is_centred(written.expression) and not setting.averaged:
+        return replace(verdict, value=Meaning("zero"), constant=sympy.S.Zero)
+    return verdict
+
+
+def _is_centred(e: Any) -> bool:
+    """Is it loo(h), centred(h) or normalised(h), times a constant?  Over a batch these have the mean 0."""
+    constant, rest = e.as_independent(OverBatch, as_Add=False)
+    fixed = not constant.has(*DENSITIES, *REWARDS, length, OverPositions)
+    return fixed and isinstance(rest, LeftOut | Centred | Normalised)
 
 
 def _outside(written: Written, setting: Setting, error: NotInRing, other_means: bool) -> Verdict:
