@@ -7,6 +7,7 @@ from loss_judge import examine
 from random_losses import Case
 
 import klsym
+from klsym.errors import UsageError
 
 OFF, REWARD, TOKEN = {"sampling": "off-policy"}, {"use": "reward"}, {"level": "token"}
 
@@ -115,3 +116,36 @@ def test_what_is_the_same_at_every_token_counts_as_often_as_there_are(
     assert (sum(often in line for line in one.hypotheses) == 1) == (
         "/T" not in loss[-3:] and one.target != "zero"
     )
+
+
+# ---------------------------------------------------------------------------- exact means at each prefix
+MEAN = "full(log(1 + r))"
+
+
+@pytest.mark.parametrize(
+    ("loss", "options", "shown"),
+    [
+        (f"{MEAN} + sg(future({MEAN}))*log_q", {}, True),
+        (f"2*{MEAN} + sg(future(2*{MEAN}))*log_q", {}, True),
+        (f"{MEAN} + sg(togo({MEAN}))*log_q", {}, True),
+        (f"full(abs(k1)) + sg(future({MEAN}))*log_q", {}, False),
+        (f"{MEAN} + 2*sg(future({MEAN}))*log_q", {}, False),
+        (f"{MEAN} + sg(past({MEAN}))*log_q", {}, False),
+        (f"{MEAN} + sg(future({MEAN}))*k1**2", {}, False),
+        (f"{MEAN} + sg(future({MEAN}))*log_q", OFF, False),
+        (MEAN, {}, False),
+    ],
+)
+def test_exact_means_and_what_comes_later_are_one_objective(
+    loss: str, options: dict[str, str], shown: bool
+) -> None:
+    """The Jacobian of the enumerated field is symmetric where an objective is named."""
+    try:
+        verdict = klsym.explain(loss, level="token", **options)
+    except UsageError:
+        assert not shown
+        return
+    assert verdict.shown.startswith("grad E_q[sum_t ") == shown
+    if shown:
+        assert judged(loss, level="token", **options) == "separable"
+        assert verdict.trust == "sympy" and not any("open" in line for line in verdict.notes)

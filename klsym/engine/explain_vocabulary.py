@@ -25,6 +25,7 @@ import sympy
 from klsym.convert import to_ring, to_sympy
 from klsym.engine.advice import DOES_NOTHING, NO_GRADIENT, OF_LOSS
 from klsym.engine.derivation import derive
+from klsym.engine.explain_prefix_means import with_objective
 from klsym.engine.explain_setting import Setting
 from klsym.engine.explain_slots import at_token, names_vocabulary
 from klsym.engine.explain_tokens import per_token
@@ -151,6 +152,7 @@ def explain_vocabulary(
         notes=(*inner.notes, *_noise(exact, place)),
         warnings=tuple(_warnings(written, replace(inner, h=h), alone, exact, lost)),
     )
+    verdict = with_objective(verdict, typed.expression, place)
     if place == setting and not lost:
         return verdict
     value, constant = _value(written, setting, explained)
