@@ -64,6 +64,7 @@ TAILS = [
     ("r", OFF, "r"), ("rho*r", {**OFF, **REWARD}, "rho*r"), ("rho*r", REWARD, "r"), ("rho*r**2", OFF, "r"),
     ("rho**2*r", {**OFF, **REWARD}, "rho*r"), ("rho*k3", OFF, ""), ("k2", {}, ""), ("exp(-k2)", OFF, ""),
     ("exp(-k2)", {}, ""), ("r*exp(k1)", REWARD, ""),
+    ("r**2", {**OFF, **REWARD}, "r"),
 ]  # fmt: skip
 
 
@@ -166,3 +167,18 @@ def test_a_value_is_unbiased_where_it_is_said_to_be(name: str) -> None:
 def test_the_rewards_of_the_reverse_kl_have_its_value() -> None:
     rows = {(row.loss, row.use): row.unbiased for row in losses_of("reverse-kl").gradients}
     assert rows["k1", "reward"] is True and rows["rho*k1", "reward"] is True and rows["k2", "loss"] is False
+
+
+@pytest.mark.parametrize(
+    ("loss", "options", "ratio"),
+    [
+        ("r**lam", {**OFF, **REWARD}, "r = p/q"),
+        ("seqmean(k3)", {**OFF, **REWARD, **TOKEN}, "r = p/q"),
+        ("seqmean(k3)", {**REWARD, **TOKEN}, "r = p/q"),
+        ("rho*k3", {**OFF, **TOKEN}, ""),
+        ("sg(rho)*k3", {**OFF, **TOKEN}, "rho*r = p/mu"),
+    ],
+)
+def test_tails_with_parameters_and_of_tokens(loss: str, options: dict[str, str], ratio: str) -> None:
+    text = warned(loss, **options)
+    assert f"{ratio} is unbounded" in text if ratio else "is unbounded" not in text

@@ -34,7 +34,7 @@ from klsym.engine.explain_samples import (
     witness_against_reverse_kl,
 )
 from klsym.engine.explain_setting import Setting
-from klsym.engine.explain_slots import ADVANTAGE, at_token
+from klsym.engine.explain_slots import ADVANTAGE, TokenLoss, at_token
 from klsym.engine.indexed import curl, sum_over_t, token_gradient, token_KL_gradient
 from klsym.engine.objectives import at_policy, objective_under
 from klsym.engine.quantities import KL, Quantity, expectation, expected_gradient, grad
@@ -42,7 +42,7 @@ from klsym.engine.reduce import Strategy, reduction
 from klsym.engine.tails import is_zero, tail_of
 from klsym.engine.verdict import Chain, Meaning, Search, Verdict
 from klsym.errors import ProofError
-from klsym.language import R, future, k1, now, past, r, s
+from klsym.language import R, future, k1, now, past, r, s, without_sg
 from klsym.names import SAMPLE_BASES, parse_name
 from klsym.render import formulas, losses
 from klsym.render.losses import Written
@@ -97,7 +97,7 @@ def explain_tokens(written: Written, setting: Setting) -> Verdict:
         shown=formulas.side((grad(answer.objective) if answer.objective else found.whole).side),
         notes=(*(f"{words}: {proof}" for words, proof in notes), *([UNDECIDED] if not answer.target else [])),
     )
-    facts = _facts(to_ring(loss), pushes, slots, found, setting)
+    facts = _facts(token, pushes, slots, found, setting)
     return replace(verdict, warnings=token_warnings(verdict, facts))
 
 
@@ -334,9 +334,10 @@ def _readings(loss: Any, setting: Setting) -> tuple[str, ...]:
     return tuple(words for base, words in READINGS.items() if base in bases)
 
 
-def _facts(loss: ExpPoly, per_token: Slots, slots: Slots, found: Decomposition, setting: Setting) -> Facts:
+def _facts(token: TokenLoss, per_token: Slots, slots: Slots, found: Decomposition, setting: Setting) -> Facts:
     """A reward itself multiplies scores, those of other tokens too."""
-    on_policy = setting.on_policy
+    loss, on_policy = to_ring(token.expression), setting.on_policy
+    held = [to_ring(without_sg(value)) for value in dict(token.given).values()]
     factors = [loss] if setting.use == "reward" else list(per_token.values())
     bare = {part: formulas.element(part) for part in map(without_weight, factors) if part}
     ratios = {parse_name(n) for c in factors for _, exponent in c.terms for m, _ in exponent for n, _ in m}
@@ -348,7 +349,7 @@ def _facts(loss: ExpPoly, per_token: Slots, slots: Slots, found: Decomposition, 
         proximal=bool(bare) and all(map(all_proximal, bare)),
         attached=is_attached(loss),
         literal=needs_its_gradient(loss),
-        heavy=tail_of(factors, slots.values(), on_policy),
+        heavy=tail_of([*factors, *held], slots.values(), on_policy),
         pieces=found.multiples,
         alone="now" in weights and "past" not in weights,
     )

@@ -8,12 +8,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from klsym.engine.objectives import at_policy
 from klsym.kernel.derivatives import attach
-from klsym.names import parse_name
-from klsym.ring import Exponent, ExpPoly
+from klsym.names import SAMPLE_BASES, parse_name
+from klsym.ring import Exponent, ExpPoly, Number
 
 
 def is_zero(coefficients: Iterable[ExpPoly], on_policy: bool) -> bool:
@@ -35,13 +34,17 @@ def tail_of(coefficients: Iterable[ExpPoly], under_q: Iterable[ExpPoly], on_poli
 
 
 def _tails(exponent: Exponent) -> Iterator[str]:
-    """exp(a k1 + b w) of one slot, with a < 0: q stands in the power a + b, mu in -b."""
-    powers: dict[str, dict[str, Any]] = {}
+    """exp(a k1 + b w) of one slot, with a < 0: q stands in the power a + b, mu in -b.
+
+    Parameters in a and b count as 1: they are weights, meant to be positive.
+    """
+    powers: dict[str, dict[str, Number]] = {}
     for monomial, value in exponent:
-        name = parse_name(monomial[0][0]) if len(monomial) == 1 and monomial[0][1] == 1 else None
+        random = [item for item in monomial if parse_name(item[0]).base in SAMPLE_BASES]
+        name = parse_name(random[0][0]) if len(random) == 1 and random[0][1] == 1 else None
         if name is not None and name.base in ("k1", "w"):
-            powers.setdefault(name.slot, {})[name.base] = value
+            of = powers.setdefault(name.slot, {"k1": 0, "w": 0})
+            of[name.base] += value
     for of in powers.values():
-        a, b = of.get("k1", 0), of.get("w", 0)
-        if a < 0:
-            yield from ["r"] if a + b < 0 else ["rho*r"] if b > 0 else []
+        if of["k1"] < 0:
+            yield from ["r"] if of["k1"] + of["w"] < 0 else ["rho*r"] if of["w"] > 0 else []
