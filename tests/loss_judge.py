@@ -335,15 +335,17 @@ def fit_value(case: Case) -> Fit:
 
 # ---------------------------------------------------------------------------- sentences
 SAID = re.compile(
-    r"(increases|lowers) (KL\(q\|\|p\)|KL\(p\|\|q\)|E_q\[1/T\]|E_q\[.*?\])(?: where ([^,]*?))?(?= and |,|$)"
+    r"(increases|lowers) (KL\(q\|\|p\)|KL\(p\|\|q\)|E_q\[1/T\]|E_q\[.*?\])"
+    r"(?: where ([^,;]*?))?(?= and |,|;|$)"
 )
 LESS = re.compile(r"\(but where (.*?) it (?:raises|lowers) E_q\[1/T\]")
+WHOLE, TERM = "descending this loss", "a term of the objective, descended alone,"
 PAIRS = {"KL(q||p)": "reverse", "KL(p||q)": "forward"}
 
 
 def _sentences(case: Case, answer: dict[str, Any]) -> Iterator[str]:
     """What is said to increase or fall does so on descent, and nothing that rises is passed over."""
-    descending = " and ".join(line for line in answer["warnings"] if line.startswith("descending this loss"))
+    descending = " and ".join(line for line in answer["warnings"] if line.startswith((WHOLE, TERM)))
     said = {of: (verb, where) for verb, of, where in SAID.findall(descending)}
     lengths = [line for line in answer["warnings"] if "descending this lowers E_q[1/T]" in line]
     lengths += [line for line in answer["warnings"] if "descending this raises E_q[1/T]" in line]
@@ -361,6 +363,9 @@ def _sentences(case: Case, answer: dict[str, Any]) -> Iterator[str]:
             if rises != claimed:
                 yield f"descending moves {of} by {-getattr(fit, name):.3g}, but it is said: {descending!r}"
         alone = [k for k, value in enumerate(fit.rewards) if abs(value) > DIFFER]
+        moved = sum(abs(getattr(fit, name)) > DIFFER for name in PAIRS.values()) + len(alone)
+        if descending.startswith(WHOLE) and moved > 1:
+            yield f"said of the whole, of which it is one of {moved} terms: {descending!r}"
         for of in set(said) - set(PAIRS):
             if alone in ([0], [1]) and REWARDS[alone[0]] == of[4:-1] and fit.rewards[alone[0]] < 0:
                 yield f"descending raises {of}, but it is said: {descending!r}"

@@ -59,7 +59,14 @@ KEYS = {"loss", "sampling", "use", "level", "batch", "credit", "weights", "aggre
 GRADIENT = {"per_sample", "coefficient", "target", "combination", "objective", "f", "genuine_divergence",
             "fisher_strength", "cases", "inside_clamps", "terms"}  # fmt: skip
 PARTS = {"reverse-kl": "k1", "forward-kl": "-r", "reward": "1"}  # what a multiple is multiplied by
-VALUE = {"target", "combination", "constant", "unbiased_for_reverse_kl", "unbiased_for_forward_kl"}
+VALUE = {
+    "target",
+    "combination",
+    "constant",
+    "unbiased_for_reverse_kl",
+    "unbiased_for_forward_kl",
+    "hypotheses",
+}
 TARGETS = {"zero", "reverse-kl", "forward-kl", "combination", "f-divergence", "separable", "none", "open"}
 SAMPLES = [
     ("k1", {}),

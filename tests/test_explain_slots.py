@@ -170,7 +170,6 @@ REFUSED: list[tuple[str, dict[str, str], str]] = [
     ("whole(k3)", SEQUENCE, "no function of the sequence as one sample: choose level token"),
     ("past(rho)", REWARD, "a sum of ratios, one for each token"),
     ("whole(k3)", {}, "it is differentiated here: write the loss of each token"),
-    ("whole(k1)*A", {}, "the same at every token: choose level sequence"),
     ("togo(k1)", {**REWARD, "credit": "to-go"}, "says itself which tokens are summed; leave credit out"),
     ("past(k1, r)", {}, "past takes 1 argument"),
     ("past", {}, "past is a function"),

@@ -5,6 +5,7 @@ A sentence carries the name of its condition, or what it returns as `Told`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ import sympy
 
 from klsym.abbreviations import Divergence
 from klsym.convert import to_sympy
+from klsym.engine.tails import is_zero, tail_of
 from klsym.engine.targets import recognise
 from klsym.language import COUNTS, REWARDS, A, R, log_mu, log_old, log_p, log_q, rho, sg
 from klsym.names import SAMPLE_BASES, parse_name
@@ -37,7 +39,8 @@ class Facts:
 
     vanishes: the gradient is zero at every sample.  weighted: some of its terms hold rho.  bare: the
     terms that hold none, in words.  attached: the loss holds rho outside sg.  literal: on-policy, 1 in its
-    place gives another expected gradient.  noisy: a multiple of rho s stands beside the rest.  heavy: r in c.
+    place gives another expected gradient.  noisy: a multiple of rho s stands beside the rest.  heavy: which
+    ratio is unbounded in the gradient at a sample, r or rho*r = p/mu.
     proximal: the terms that hold no rho all hold rho_old.
     pieces: the multiples of E_q[1/T] and of other named quantities of sequences.  alone: a token's own rho
     stands without those before it.
@@ -49,7 +52,7 @@ class Facts:
     attached: bool
     literal: bool
     noisy: bool = False
-    heavy: bool = False
+    heavy: str = ""
     proximal: bool = False
     pieces: Mapping[str, ExpPoly] = field(default_factory=dict)
     alone: bool = True
@@ -61,14 +64,14 @@ def facts_of(loss: ExpPoly, per_sample: ExpPoly, c: ExpPoly, on_policy: bool) ->
     unweighted = per_sample if on_policy else per_sample * weight.inverse()
     bare = without_weight(per_sample)
     return Facts(
-        vanishes=not per_sample,
+        vanishes=is_zero([per_sample], on_policy),
         weighted=bare != per_sample,
         bare=f"{formulas.element(bare)} in the gradient" if bare else "",
         proximal=all_proximal(bare),
         attached=is_attached(loss),
         literal=needs_its_gradient(loss),
         noisy=bool(recognise(unweighted).constant),
-        heavy=any(v < 0 for _, exponent in c.terms for m, v in exponent if dict(m).get("k1")),
+        heavy=tail_of([per_sample], [c], on_policy),
         pieces=_per_length(c),
     )
 
@@ -193,13 +196,14 @@ def zero_gradient(verdict: Verdict, facts: Facts) -> str:
     if verdict.target != "zero":
         return ""
     if facts.vanishes:
-        return Told(f"{verdict.loss} has zero gradient at every sample: it does nothing", "vanishes")
+        return Told(f"{verdict.loss} {DOES_NOTHING}", "vanishes")
     kind = "a" if verdict.setting.use == "reward" else f"an {verdict.setting.sampling}"
     return f"{verdict.loss} as {kind} {verdict.setting.use} {NO_GRADIENT}"
 
 
 OF_DESCENT = ("wrong_sign", "pushes_from_mu", "length_rewarded", "counted_tokens")  # what descending it does
 OF_LOSS = ("vanishes", "zero_gradient")  # warnings that name the loss
+DOES_NOTHING = "has zero gradient at every sample: it does nothing"
 NO_GRADIENT = "has zero expected gradient: it only adds noise"
 
 
@@ -250,7 +254,8 @@ def mean_zero_noise(verdict: Verdict, facts: Facts) -> str:
 
 
 def wrong_sign(verdict: Verdict, facts: Facts) -> str:
-    """A KL with a negative multiple, or a mean reward with a positive one."""
+    """A KL with a negative multiple, or a mean reward with a positive one; what it does beside other terms
+    is not said of the whole."""
     if verdict.setting.use == "reward":
         return ""
     names = {"reverse-kl": "KL(q||p)", "forward-kl": "KL(p||q)"}
@@ -266,7 +271,18 @@ def wrong_sign(verdict: Verdict, facts: Facts) -> str:
         found.append((f"lowers {mean}", negative(-slope)))
     said = [f"{words}{where}" for words, where in found if where is not None]
     kind = "pushes_from_mu" if any(where is not None for where in of_mu) else "wrong_sign"
-    return Told(f"descending this loss {' and '.join(said)}" if said else "", kind)
+    if not said:
+        return Told("", kind)
+    if _is_alone(verdict, reward):
+        return Told(f"descending this loss {said[0]}", kind)
+    return Told(f"a term of the objective, descended alone, {'; another one '.join(said)}", kind)
+
+
+def _is_alone(verdict: Verdict, reward: Any) -> bool:
+    """Has the objective one term?  A mean of several rewards may rise while that of one of them falls."""
+    if verdict.implied is not None:
+        return len(verdict.implied.side.terms) == 1
+    return len(verdict.gradient.parts) == 1 and len(sympy.Add.make_args(sympy.expand(reward))) == 1
 
 
 def _of_mu(verdict: Verdict) -> list[ExpPoly]:
@@ -298,9 +314,15 @@ def negative(value: Any) -> str | None:
 
 
 def heavy_tail(verdict: Verdict, facts: Facts) -> str:
-    return (
-        "r = p/q is unbounded where q << p: expect heavy tails far from the reference" if facts.heavy else ""
-    )
+    return TAILS[facts.heavy]
+
+
+TAILS = {
+    "": "",
+    "r": "r = p/q is unbounded where q << p: expect heavy tails far from the reference",
+    "rho*r": "rho*r = p/mu is unbounded where mu << p: expect heavy tails where the sampler is far from the"
+    " reference",
+}
 
 
 def length_in_front(verdict: Verdict, facts: Facts) -> str:
@@ -347,7 +369,15 @@ def prefixes_of_mu(verdict: Verdict, facts: Facts) -> str:
     setting = verdict.setting
     if setting.on_policy or setting.weights != "token" or not (facts.weighted and facts.alone):
         return ""
-    return "rho_t alone leaves the prefix of t distributed as mu: choose weights prefix, or level sequence"
+    if verdict.target == "zero":
+        return ""  # whatever the prefixes are drawn from
+    ways = "choose weights prefix, or level sequence"
+    if not RHO.search(verdict.loss):  # of which the weights speak
+        ways = "multiply by exp(past(log_q - log_mu)), or choose level sequence"
+    return f"rho_t alone leaves the prefix of t distributed as mu: {ways}"
+
+
+RHO = re.compile(r"\brho\b")
 
 
 def effect_on_later_tokens(verdict: Verdict, facts: Facts) -> str:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -28,7 +29,7 @@ from klsym.convert import to_ring, to_sympy
 from klsym.engine import generators_outside as outer
 from klsym.engine import outside, outside_models, slopes
 from klsym.engine.derivation import Derivation, Proof, derive
-from klsym.engine.explain_samples import canonical_form, shown_witness
+from klsym.engine.explain_samples import canonical_form, sampled_from, shown_witness, uses_sampler
 from klsym.engine.explain_setting import Setting
 from klsym.engine.explaining import explained
 from klsym.engine.generators import (
@@ -94,7 +95,7 @@ NOT_OF_R = [
 class Choice:
     """One way to write it: what is proved of it, and by whom.
 
-    equal: the statement, as text.  unbiased: is the value of the loss E_q[f(r)], too?
+    equal: the statement, as text.  unbiased: is the value of the loss E_q[f(r)], too?  None is open.
     """
 
     loss: str
@@ -103,7 +104,7 @@ class Choice:
     equal: str
     trust: str
     hypotheses: tuple[str, ...]
-    unbiased: bool
+    unbiased: bool | None
     proof: Proof | None = None
 
 
@@ -345,13 +346,13 @@ def _derivation(row: Row) -> Derivation:
 
 def _proved(row: Row, parts: Parts) -> Choice:
     """E_m[grad L] or E_m[sg(L) s] = grad E_q[f(r)]: for this f, or for any f; else by SymPy's derivatives."""
-    unbiased = row.weight == "rho" and row.part == "f"
+    value = _of_value(row, parts)
     if parts.exact:
-        return _choice(row, _derivation(row).equals(grad(expectation(parts.f, "q"))), unbiased)
-    if unbiased:
+        return _choice(row, _derivation(row).equals(grad(expectation(parts.f, "q"))), value)
+    if row.weight == "rho" and row.part == "f":
         start = expected_gradient(rho * GENERIC, under="mu")
         proof = derive(start, on_policy=row.sampling == ON).equals(grad(expectation(GENERIC, "q")))
-        return _choice(row, proof, unbiased)
+        return _choice(row, proof, value)
     if not outer.vanishes(_coefficient(row) - parts.c):
         raise ProofError(f"{row.written.text[:60]!r} is not shown to descend E_q[f(r)]")
     mean = "q" if row.sampling == ON else "mu"
@@ -360,13 +361,35 @@ def _proved(row: Row, parts: Parts) -> Choice:
     statement = f"E_{mean}[{inside}] = grad E_q[{parts.texts['f']}]"
     return Choice(
         row.written.text, row.sampling, row.use, statement, "sympy",
-        (*hypotheses, *outer.must_not_vanish(row.written.expression)), unbiased,
+        (*hypotheses, *outer.must_not_vanish(row.written.expression)), value[0],
     )  # fmt: skip
 
 
-def _choice(row: Row, proof: Proof, unbiased: bool) -> Choice:
-    told = str(proof), proof.trust, tuple(proof.hypotheses)
-    return Choice(row.written.text, row.sampling, row.use, *told, unbiased, proof)
+def _of_value(row: Row, parts: Parts) -> tuple[bool | None, tuple[str, ...]]:
+    """Is E_m[L] = E_q[f(r)]: proved, with what that assumes, refuted on a model, or None?"""
+    setting, generic = Setting(row.sampling, row.use), row.weight == "rho" and row.part == "f"
+    loss, f = (rho * GENERIC, GENERIC) if generic and not parts.exact else (row.written.expression, parts.f)
+    try:
+        element = to_ring(loss)
+        start = derive(
+            expectation(loss, sampled_from(element, setting)), on_policy=uses_sampler(element, setting)
+        )
+        aim = expectation(f, "q")
+    except NotInRing:
+        return None, ()
+    with suppress(ProofError, Refused):
+        return True, tuple(start.equals(aim).hypotheses)
+    with suppress(ProofError, Refused):
+        start.differs_from(aim)
+        return False, ()
+    return None, ()
+
+
+def _choice(row: Row, proof: Proof, value: tuple[bool | None, tuple[str, ...]]) -> Choice:
+    """value: whether it is unbiased, and what that assumes beside the gradient."""
+    more = (f"for the value: {line}" for line in value[1] if line not in proof.hypotheses)
+    told = str(proof), proof.trust, (*proof.hypotheses, *more)
+    return Choice(row.written.text, row.sampling, row.use, *told, value[0], proof)
 
 
 def _estimate(parts: Parts, sampling: str) -> Choice:
@@ -378,7 +401,7 @@ def _estimate(parts: Parts, sampling: str) -> Choice:
     start = expectation(build(beside), under="mu" if weight else "q")
     proof = derive(start).equals(expectation(f, under="q"))
     text = _weighted(weight, f"{parts.texts['f']} + {free}*(r - 1)")
-    return _choice(Row(Written(text, f), sampling, "value", "f", weight), proof, True)
+    return _choice(Row(Written(text, f), sampling, "value", "f", weight), proof, (True, ()))
 
 
 def _coefficient(row: Row) -> Any:

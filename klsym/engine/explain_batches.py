@@ -87,7 +87,7 @@ def explain_batch(written: Written, setting: Setting) -> Verdict:
         c = form.coefficient - mean * (-ExpPoly.variable("w")).exp()
         verdict = _one_term(single, Canonical(form.derivation, c, recognise(c)), centred, link)
     facts = facts_of(to_ring(whole.expression), form.per_sample, form.coefficient, setting.on_policy)
-    facts = replace(facts, vanishes=not verdict.pushes)
+    facts = replace(facts, vanishes=facts.vanishes or not verdict.pushes)
     return replace(verdict, warnings=batch_warnings(verdict, facts))
 
 

@@ -43,7 +43,6 @@ RANDOM_ADVANTAGE = (
     "A times something random cannot be credited to other tokens: write R for token rewards, or choose credit"
     " same-token"
 )
-NOTHING_OF_T = "this loss is the same at every token: choose level sequence, or put 1/T in front"
 TIMES_ANOTHER = (
     "a sum over other tokens stands beside something that changes from token to token, and is none of k1,"
     " log q, R and constants: this is not handled"
@@ -95,7 +94,6 @@ def field_of(loss: TokenLoss, setting: Setting) -> Field:
 
 
 def _of_loss(loss: TokenLoss, under: str, on_policy: bool, given: dict[str, Any]) -> Field:
-    _refuse_the_same_at_every_token(to_ring(loss.expression))
     constant, rest = same_at_every_token(loss.expression, moving=True)
     quantity = token_gradient(rest, under)
     quantity = quantity + expected_gradient(constant, under) if constant else quantity
@@ -124,31 +122,37 @@ def _of_the_whole(start: Derivation, loss: Any) -> Any:
 def same_at_every_token(loss: Any, moving: bool = False) -> tuple[Any, Any]:
     """C and D_t with L_t = C/T + D_t, C of the whole sequence: as sum_t 1/T = 1, sum_t L_t = C + sum_t D_t.
 
+    A loss that is the same at every token, and not over T, is C/T for C = T L.
     moving: only what has a gradient.
 
     >>> from klsym.language import length, log_q, now, rho
     >>> same_at_every_token(rho / length + now(log_q) / length)
     (rho, log_q[now]/length)
+    >>> same_at_every_token(rho, moving=True)
+    (length*rho, 0)
     """
     element = to_ring(loss)
-    constant = ZERO
+    constant, times_T = ZERO, moving and is_the_same(element)
     for key, value in element.terms.items():
         term = ExpPoly({key: value})
-        whole = all(parse_name(name).slot == "x" for name in term.names()) and ("length", -1) in key[0]
-        if whole and (not moving or any(moves(name) for name in term.names())):
+        whole = all(parse_name(name).slot == "x" for name in term.names())
+        if (
+            whole
+            and (times_T or ("length", -1) in key[0])
+            and (not moving or any(moves(name) for name in term.names()))
+        ):
             constant = constant + term
     if not constant:
         return 0, loss
     return to_sympy(constant * ExpPoly.variable("length")), to_sympy(element - constant)
 
 
-def _refuse_the_same_at_every_token(element: ExpPoly) -> None:
-    """What is that of the sequence at each token is no loss of a token, but over T."""
+def is_the_same(element: ExpPoly) -> bool:
+    """Is a loss of tokens that of the sequence at each token, and no sum of terms over T?"""
     names = [parse_name(name) for name in element.names()]
     of_sequence = bool(names) and all(name.slot == "x" for name in names)
     over_T = all(("length", -1) in monomial for monomial, _ in element.terms)
-    if of_sequence and not over_T and any(name.base in LOG_RATIOS for name in names):
-        raise UsageError(NOTHING_OF_T)
+    return of_sequence and not over_T and any(name.base in LOG_RATIOS for name in names)
 
 
 def _credited(h: ExpPoly, setting: Setting) -> Any:

@@ -25,6 +25,7 @@ from klsym.engine.advice import NO_GRADIENT
 from klsym.engine.explain_outside import witness_against_kl
 from klsym.engine.explain_setting import Setting
 from klsym.engine.explain_vocabulary import CONSTANT, attached, simple, start
+from klsym.engine.slopes import at_policy
 from klsym.engine.verdict import Meaning, Step, Verdict
 from klsym.errors import UsageError
 from klsym.language import REWARDS, M, log_mu, log_old, log_p, log_q, parameter, rho, s, sg
@@ -63,11 +64,13 @@ class Held:
     """L(x, h) + sum_i h_i rho x_i, and what each h is.
 
     still: L(x, h).  moving: pairs (h_i, x_i).  names: h -> its value, a function of exact means.
+    pushes: pairs (dL/dF_i at one outcome, x_i), of which h_i is the mean.
     """
 
     still: Any
     moving: tuple[tuple[Any, Any], ...]
     names: dict[Any, Any]
+    pushes: tuple[tuple[Any, Any], ...] = ()
 
 
 def held(loss: Any, on_policy: bool, use: str = "loss") -> Held:
@@ -92,14 +95,18 @@ def held(loss: Any, on_policy: bool, use: str = "loss") -> Held:
         names[parameter(fresh)] = value
         return parameter(fresh)
 
-    moving = []
+    moving, pushes = [], []
     for of, dummy in dummies.items() if use == "loss" else ():
-        slope = _mean_of(sympy.diff(opened, dummy), back, on_policy).xreplace(back)
+        push = sympy.diff(opened, dummy)
+        slope = _mean_of(push, back, on_policy).xreplace(back)
         if slope != 0:
             moving.append((named(slope), of.args[0]))
+        if push != 0:
+            value = attached(push).xreplace(back)
+            pushes.append((at_policy(value) if on_policy else value, of.args[0]))
     drawn = opened.free_symbols & DRAWN or use == "reward"
     values = {d: named(of) for d, of in back.items() if drawn and opened.has(d)}
-    return Held(opened.xreplace(values) if drawn else sympy.S.Zero, tuple(moving), names)
+    return Held(opened.xreplace(values) if drawn else sympy.S.Zero, tuple(moving), names, tuple(pushes))
 
 
 def _mean_of(c: Any, sums: dict[Any, Any], on_policy: bool) -> Any:
@@ -204,9 +211,9 @@ def _pushed(found: Held, setting: Setting, explained: Callable[[Written, Setting
     if found.still != 0:
         own = explained(Written(losses.show(found.still, TEXT), found.still), setting).h
         total += _written_out(own, found) * (s if setting.use == "loss" else 1)
-    for h, x in found.moving:
+    for push, x in found.pushes:
         slope = simple(attached(x + sympy.diff(x, log_q)))
-        total += h.xreplace(found.names) * (OverVocabulary(slope * s) if slope != 0 else 0)
+        total += push * (OverVocabulary(slope * s) if slope.free_symbols & DRAWN else 0)  # full(s) = 0
     return total
 
 

@@ -24,6 +24,7 @@ from klsym.engine.advice import OF_LOSS, facts_of, warnings_for
 from klsym.engine.derivation import Derivation, Proof, derive
 from klsym.engine.explain_batches import READINGS, SIZE, explain_batch, m, n
 from klsym.engine.explain_samples import (
+    assumed_of_value,
     explain_sample,
     named_gradient,
     refuse_unless_moderate,
@@ -38,6 +39,7 @@ from klsym.engine.indexed import mean_over_i
 from klsym.engine.objectives import at_policy, moves
 from klsym.engine.products import curl, of_batch, turning
 from klsym.engine.quantities import Quantity
+from klsym.engine.tails import is_zero
 from klsym.engine.targets import Target, recognise, recognise_value
 from klsym.engine.verdict import Chain, Meaning, Search, Verdict
 from klsym.errors import NotInRing, Refused, UsageError
@@ -151,7 +153,8 @@ def explain_others(written: Written, setting: Setting) -> Verdict:
     if not found.products:
         verdict = with_objective(verdict, found.named, derive(found.right))
     facts = facts_of(element, per_sample.get("self", ZERO), found.c, setting.on_policy)
-    facts = replace(facts, vanishes=not per_sample, noisy=False)
+    sized = [of.substitute({"n": to_ring(m + 1)}) if "m" in of.names() else of for of in per_sample.values()]
+    facts = replace(facts, vanishes=is_zero(sized, setting.on_policy), noisy=False)
     attached = (ATTACHED,) if "others" in per_sample else ()
     return replace(verdict, warnings=(*warnings_for(verdict, facts), *attached))
 
@@ -343,7 +346,8 @@ def _value(batch: Batch, setting: Setting, under: str) -> tuple[Meaning, ExpPoly
     if "m" in (constant + v).names():
         constant, v = (x.substitute({"n": to_ring(m + 1)}) for x in (constant, v))
     found = recognise_value(v)
-    return Meaning.of(found, found.unnamed_value), constant
+    assumed = Search(assumed_of_value, start, tuple(found.multiples))
+    return Meaning.of(found, found.unnamed_value, assumed), constant
 
 
 # ---------------------------------------------------------------------------- over the standard deviation

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -10,23 +10,23 @@ from typing import Any
 import sympy
 
 from klsym.convert import to_ring, to_sympy
-from klsym.engine import outside, outside_models, slopes
+from klsym.engine import outside, outside_models, slopes, supports
 from klsym.engine.advice import facts_outside, warnings_for
 from klsym.engine.cases import cases
 from klsym.engine.generators_outside import generated_outside, must_not_vanish
 from klsym.engine.generators_pieces import generated_pieces
 from klsym.engine.piecewise import DENSITIES, inside_clamps, is_piecewise
-from klsym.engine.verdict import Cases, Meaning, Setting, Step, Verdict
+from klsym.engine.verdict import Cases, Meaning, Search, Setting, Step, Verdict
 from klsym.engine.witness import completed, models, shown_model
 from klsym.errors import NotInRing, UsageError
-from klsym.language import clip, k1, log_mu, log_old, log_p, log_q, sg, unfold
+from klsym.language import clip, k1, log_mu, log_old, log_p, log_q, rho, sg, unfold
 from klsym.render import losses
 from klsym.render.cases import latex as in_cases
 from klsym.render.divergences import generated_warnings, in_r
 from klsym.render.losses import Written
 from klsym.render.spelling import LATEX, TEXT, Text
 from klsym.render.told import Told
-from klsym.render.tree import Call, Formula, Gradient, Mean, Name, Words, product
+from klsym.render.tree import Call, Formula, Gradient, Mean, Name, Words, product, quotient
 from klsym.statements import Context as Plain
 from klsym.unfolding import plain_model
 
@@ -34,6 +34,7 @@ KINK = (
     "at a kink the slope is that of PyTorch: abs has slope 0 at 0, clip passes the slope on at its bounds,"
     " min and max share it by halves at a tie"
 )
+EXCHANGED = "grad and E_{} may be exchanged (dominated derivative near theta)"
 SMOOTH = "no outcome stands exactly at a kink: there the objective has no gradient"
 TOUCHED = "no sample stands where a branch touches one that is held constant: there half of each slope counts"
 SHORT = {"log_old": "o", "length": "T"}
@@ -73,10 +74,12 @@ def explain_outside(written: Written, setting: Setting, explained: Callable[[Any
         per_sample_cases=told,
         coefficient_cases=pieces if is_piecewise(named) else (),
         gradient=_meaning(found, c),
-        value=_meaning(value_found, v - constant),
+        value=replace(
+            _meaning(value_found, v - constant), assumed=Search(value_supports, setting, v, value_found)
+        ),
         constant=constant,
         trust=found.trust,
-        hypotheses=branch_hypotheses(setting, tied, part),
+        hypotheses=(),
         steps=steps,
         model=witness_against_kl(c, found, setting, steps[0][1]),
         inside_clamps=None if inside is None else explained(inside).gradient,
@@ -86,7 +89,10 @@ def explain_outside(written: Written, setting: Setting, explained: Callable[[Any
     verdict = replace(
         verdict, warnings=warnings + kink_warnings(typed, setting, tied) + undefined(loss, per_sample)
     )
-    return _with_objective(_with_shape(verdict, c), written, loss)
+    verdict = _with_objective(_with_shape(verdict, c), written, loss)
+    assumed = (*branch_hypotheses(setting, tied, part), *presupposed(verdict, loss))
+    brought = supports_of(setting, per_sample, found.multiples)
+    return replace(verdict, hypotheses=(*assumed, *brought, *verdict.hypotheses))
 
 
 def _with_objective(verdict: Verdict, written: Written, loss: Any) -> Verdict:
@@ -96,13 +102,14 @@ def _with_objective(verdict: Verdict, written: Written, loss: Any) -> Verdict:
     if verdict.target != "separable" or setting.on_policy or not attached:
         return verdict
     shown, latex = (spell(Mean("mu", losses.tree_of(written.expression))) for spell in (TEXT, LATEX))
-    smooth = (SMOOTH,) if has_kinks(loss) else ()
-    return replace(
-        verdict,
-        shown=f"grad {shown}",
-        objective_latex=latex,
-        hypotheses=(*verdict.hypotheses, *smooth),
-    )
+    return replace(verdict, shown=f"grad {shown}", objective_latex=latex)
+
+
+def presupposed(verdict: Verdict, loss: Any) -> tuple[str, ...]:
+    """That grad passes into the mean of the objective: under mu into that of the loss itself."""
+    if not verdict.shown:
+        return (EXCHANGED.format("q"),)
+    return (EXCHANGED.format("mu"), *((SMOOTH,) if has_kinks(loss) else ()))
 
 
 def _with_shape(verdict: Verdict, c: Any) -> Verdict:
@@ -232,6 +239,7 @@ def _steps(
 
     def first(spell: Text) -> str:
         loss = losses.tree_of(written, spell.positions)
+        loss = quotient(loss, Name("T")) if setting.averaged else loss
         if setting.use == "loss":
             return spell(Mean(under, Gradient(loss)))
         return scored(Call("sg", (loss,)), under, spell)
@@ -245,23 +253,32 @@ def _steps(
     return tuple(steps)
 
 
+def value_supports(setting: Setting, v: Any, found: outside.Found) -> tuple[str, ...]:
+    """What E_mu[L] = E_q[v] needs off-policy, ratios of mean 1 in v, and the divergences that are named."""
+    brought = () if setting.on_policy else supports.change_of_measure(v * rho, scored=False)
+    return tuple(sorted({*brought, *supports.ratios(v), *supports.named(found.multiples)}))
+
+
 def has_kinks(loss: Any) -> bool:
     return bool(unfold(loss).has(clip, sympy.Abs, sympy.Min, sympy.Max))  # sqrt(k2) is abs(k1)/sqrt(2)
 
 
 def branch_hypotheses(setting: Setting, tied: set[str], part: Differentiated) -> tuple[str, ...]:
-    """Slopes at ties, if the loss has any; bounds that do not cross; what a mean presupposes."""
+    """Slopes at ties, if the loss has any; bounds that do not cross."""
     kinks = (KINK,) if has_kinks(part.loss) else ()
     lines = tuple(f"the slope of {SLOPES[name][0]}" for name in sorted(tied)) or kinks
     if slopes.touched(part.typed, setting.on_policy):
         lines += (TOUCHED,)
-    support = ("mu << q: wherever mu > 0, also q > 0",)
     return (
         *(lines if setting.use == "loss" else ()),
         *(f"{parameter} > 0 (so that the bounds of clip do not cross)" for parameter in part.bounds),
-        "grad and E_q may be exchanged (dominated derivative near theta)",
-        *(() if setting.on_policy else support),
     )
+
+
+def supports_of(setting: Setting, h: Any, names: Iterable[str]) -> tuple[str, ...]:
+    """What E_mu[h s] = E_q[h/rho s] needs off-policy, and the divergences that are named."""
+    found = () if setting.on_policy else supports.change_of_measure(h)
+    return tuple(sorted({*found, *supports.named(names)}))
 
 
 def kink_warnings(loss: Any, setting: Setting, tied: set[str]) -> tuple[str, ...]:

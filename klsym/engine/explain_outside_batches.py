@@ -8,7 +8,7 @@ on one sample.  Off-policy E_mu[s] = grad E_mu[log q], and E_mu[h] E_mu[s] has t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -17,7 +17,7 @@ import mpmath
 import sympy
 
 from klsym.convert import to_ring
-from klsym.engine import outside
+from klsym.engine import outside, supports
 from klsym.engine.advice import batch_warnings, facts_outside
 from klsym.engine.derivation import Proof, derive
 from klsym.engine.explain_batches import APART, MEAN, READINGS, SIZE, m, n
@@ -25,6 +25,7 @@ from klsym.engine.explain_outside import differentiated
 from klsym.engine.explain_setting import Setting
 from klsym.engine.indexed import mean_over_i
 from klsym.engine.quantities import Quantity, expectation
+from klsym.engine.shorthands import expansion
 from klsym.engine.verdict import Chain, Meaning, Verdict
 from klsym.engine.witness import completed, models
 from klsym.errors import UsageError
@@ -90,6 +91,8 @@ def explain_outside_batch(
     c = sympy.S.Zero if target == "zero" else c
     parts = {name: scale * value for name, value in single.gradient.parts.items()} if named else {}
     proof, pushed = _identity(setting)
+    told = single.hypotheses if setting.on_policy else _with_supports(single.hypotheses, part.h)
+    single = single if setting.on_policy and scale == 1 else _without_objective(single)
     verdict = replace(
         single,
         loss=written.text,
@@ -101,14 +104,26 @@ def explain_outside_batch(
         c=c,
         coefficient_cases=tuple((on, sympy.expand(centred(x))) for on, x in single.coefficient_cases),
         gradient=Meaning(target, parts, None if named or target is None else c),
-        hypotheses=(*_readings(single, setting), *dict.fromkeys((*single.hypotheses, *proof.hypotheses))),
+        hypotheses=(*_readings(single, setting), *dict.fromkeys((*told, *proof.hypotheses))),
         steps=Chain(proof),
         proofs=(proof,),
         model=None,
         inside_clamps=single.inside_clamps if setting.on_policy and scale == 1 else None,
         notes=NOTES.get(target, ()),
+        expansion=expansion(written, setting, losses.tree_of(part.h)),
     )
     return replace(verdict, warnings=batch_warnings(verdict, facts_outside(part.loss, part.h)))
+
+
+def _without_objective(single: Verdict) -> Verdict:
+    """What one sample descends is not what a centred batch does, nor is it 1 - 1/n times that."""
+    return replace(single, shown="", objective_latex=None, generated=None, implied=None)
+
+
+def _with_supports(lines: Iterable[str], h: Any) -> tuple[str, ...]:
+    """The hypotheses on one sample, and what the mean of h that is taken off asks beside h."""
+    found = {*supports.change_of_measure(h), *supports.change_of_measure(sympy.S.One)}
+    return (*(line for line in lines if line not in found), *sorted(found))
 
 
 def named_part(parts: Any) -> Any:

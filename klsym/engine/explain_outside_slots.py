@@ -18,16 +18,15 @@ from typing import Any
 import sympy
 
 from klsym.convert import to_ring, to_sympy
-from klsym.engine import outside, slopes
+from klsym.engine import outside, slopes, supports
 from klsym.engine.advice import OF_DESCENT, facts_outside, token_warnings, warnings_for
 from klsym.engine.cases import cases
 from klsym.engine.explain_batches import READINGS as OF_BATCHES
 from klsym.engine.explain_others import UNDECIDED as OF_A_BATCH
 from klsym.engine.explain_outside import (
-    SMOOTH,
     branch_hypotheses,
-    has_kinks,
     kink_warnings,
+    presupposed,
     unclamped,
     undefined,
 )
@@ -48,12 +47,15 @@ from klsym.render.losses import Written
 from klsym.render.spelling import LATEX, TEXT, Text
 from klsym.render.told import about
 from klsym.render.tree import Call, Formula, Gradient, Mean, Name, Over, Words, product, quotient
+from klsym.slots import SEQUENCE
 from klsym.sums import After, Before, Normalised, OfOthers, Summed
 
 OPEN = (
     "open: no tree that was tried gives the expected gradient a curl, and that it has none is not proved, nor"
     " is an objective known"
 )
+W = log_q - log_mu
+WEIGHTED = {"prefix": ("past",), "sequence": ("past", "future")}
 SUMS = {"past": Before, "future": After, "others": OfOthers}
 SCORES = {z: sympy.Symbol(f"score_{z}", real=True) for z in ("past", "now", "future", "self", "others")}
 
@@ -72,12 +74,11 @@ def explain_outside_slots(written: Written, setting: Setting, explained: Explain
         with suppress(UsageError):  # such as 1/T of each sample of a batch
             return _renamed(explained(*smooth), written, at, told)
     verdict = _verdict(written, at, pushes)
-    between = (SMOOTH,) if verdict.shown and has_kinks(loss) else ()
-    free = unclamped(pushes.part.typed, loss)
+    free = _unbound(pushes, at)
     inside = None if free is None else replace(at, expression=free)
     verdict = replace(
         verdict,
-        hypotheses=(*told, *between),
+        hypotheses=(*told, *presupposed(verdict, loss), *_supports(pushes, at)),
         inside_clamps=None if inside is None else _inside(inside, explained),
         bias_cases=() if inside is None else _bias(pushes, inside, written.text),
     )
@@ -86,6 +87,19 @@ def explain_outside_slots(written: Written, setting: Setting, explained: Explain
     said = token_warnings(verdict, facts) if at.tokens else warnings_for(verdict, facts)
     said += kink_warnings(pushes.part.typed, setting, tied) + undefined(loss, _own(pushes, at))
     return replace(verdict, warnings=said)
+
+
+def _supports(pushes: Pushes, at: Standing) -> tuple[str, ...]:
+    """What bringing each h_z s_z from mu to q asks, slot by slot; a batch is left under mu."""
+    if at.setting.on_policy or not at.tokens:
+        return ()
+    found: set[str] = set()
+    for z, h in pushes.of.items():
+        for slot in SEQUENCE:
+            moved = {x.symbol: slopes.sampled(x.of, False) for x in at.stands if slot in x.slots}
+            mapping = None if slot == at.own else moved
+            found |= {*supports.change_of_measure(h, scored=slot == z, moved=mapping)}
+    return tuple(sorted(found))
 
 
 def _own(pushes: Pushes, at: Standing) -> Any:
@@ -100,13 +114,42 @@ def _inside(at: Standing, explained: Explained) -> Meaning:
         return Meaning(None)
 
 
+def _unbound(pushes: Pushes, at: Standing) -> Any | None:
+    """The loss where no bound binds, with its sums as they move; None if no bound binds at some samples only.
+
+    On-policy the sum of log q - log mu over others is m (log q - sg(log q)): 0, with a mark m to find it by.
+    """
+    zero = log_q - sg(log_q)
+    marks = {x.symbol: sympy.Dummy(real=True) for x in at.stands if x.vanishes}
+    typed = at.expression.xreplace({x: mark * zero for x, mark in marks.items()})
+    typed = typed.xreplace(pushes.part.bounds)
+    free = unclamped(typed, slopes.chosen(typed, at.setting.on_policy))
+    return None if free is None else free.xreplace({mark: x / zero for x, mark in marks.items()})
+
+
 def _in_grammar(at: Standing) -> tuple[Any, Setting]:
-    """The loss as it may be typed; the weights of prefixes stand in it, and credit where it names no sum."""
-    said = bool(at.stands)
-    weights = "token" if at.setting.weights else ""
-    return at.back(at.expression), replace(
-        at.setting, weights=weights, credit="" if said else at.setting.credit
+    """The loss as it may be typed: rho for the weights that it stands for, or those written out."""
+    weight = next(
+        (x.symbol for x in at.stands if x.slots == WEIGHTED.get(at.setting.weights) and x.of == W), None
     )
+    if weight is not None:
+        typed = _with_rho(at.expression, weight, at.setting.weights)
+        if not typed.has(weight):
+            return at.back(typed), at.setting
+    weights = "token" if at.setting.weights else ""
+    return at.back(at.expression), replace(at.setting, weights=weights)
+
+
+def _with_rho(e: Any, past: Any, weights: str) -> Any:
+    """The inverse of `weight_of`: rho for exp(past)*rho, or for exp(log q - log mu + past) of a sequence."""
+    if weights == "prefix":
+        return e.xreplace({rho: rho * sympy.exp(-past)})
+
+    def of_sequence(x: Any) -> Any:
+        power = sympy.expand(x.args[0]).coeff(past)
+        return rho**power * sympy.exp(sympy.expand(x.args[0] - power * (W + past)))
+
+    return e.replace(lambda x: isinstance(x, sympy.exp) and x.has(past), of_sequence)
 
 
 def _readings(pushes: Pushes, at: Standing) -> tuple[str, ...]:

@@ -21,17 +21,16 @@ import mpmath
 import sympy
 
 from klsym.convert import to_ring, to_sympy
-from klsym.engine import outside, slopes
+from klsym.engine import outside, slopes, supports
 from klsym.engine.advice import facts_outside, token_warnings
 from klsym.engine.cases import cases
 from klsym.engine.explain_outside import (
-    SMOOTH,
     bias,
     branch_hypotheses,
     differentiated,
     found_target,
-    has_kinks,
     kink_warnings,
+    presupposed,
     unclamped,
     undefined,
     witness_against_kl,
@@ -40,6 +39,7 @@ from klsym.engine.explain_setting import Setting
 from klsym.engine.explain_slots import ADVANTAGE
 from klsym.engine.explain_tokens import READINGS
 from klsym.engine.piecewise import Regions, is_piecewise
+from klsym.engine.shorthands import expansion
 from klsym.engine.verdict import Cases, Meaning, Step, Verdict
 from klsym.engine.witness import completed, tree_models
 from klsym.errors import NotInRing
@@ -94,16 +94,23 @@ def explain_outside_tokens(
     inside = unclamped(typed, loss)
     plain = tuple((case.conditions, case.coefficient) for case in cases(h))
     over = 1 / length if setting.averaged else sympy.S.One
-    between = (SMOOTH,) if verdict.shown and has_kinks(loss) else ()
     verdict = replace(
         verdict,
-        hypotheses=(*told, *between),
+        hypotheses=(*told, *presupposed(verdict, loss), *_supports(h, setting)),
         inside_clamps=None if inside is None else explained(inside).gradient,
         bias_cases=_placed(bias(plain, inside, setting), lambda value: _at_token(value) * over),
     )
     facts = facts_outside(loss, h, _at_token)
     said = (*token_warnings(verdict, facts), *([UNDECIDED] if verdict.target is None else []))
     return replace(verdict, warnings=said + kink_warnings(typed, setting, tied) + undefined(loss, h))
+
+
+def _supports(h: Any, setting: Setting) -> tuple[str, ...]:
+    """Of the token that is drawn now, and of the tokens before it, whose prefix h leaves as mu draws it."""
+    if setting.on_policy:
+        return ()
+    found = {*supports.change_of_measure(h), *supports.change_of_measure(h, scored=False, moved={})}
+    return tuple(sorted(found))
 
 
 def _without_kinks(loss: Any, h: Any, setting: Setting) -> Any | None:
@@ -131,6 +138,7 @@ def _renamed(verdict: Verdict, written: Written, setting: Setting, told: tuple[s
         value=Meaning(None),
         constant=None,
         hypotheses=(*told, *verdict.hypotheses),
+        expansion=expansion(written, setting),
         steps=(_start(written, setting), ("no other branch", text, latex), *rest),
         warnings=(NOT_PROVED, *verdict.warnings),
     )
@@ -173,7 +181,8 @@ def _verdict(written: Written, setting: Setting, loss: Any, h: Any) -> Verdict:
     over = 1 / length if setting.averaged else sympy.S.One
     told = _placed(told, lambda value: value * over, conditions=False)
     steps = _steps(written, setting, per_sample * over, c, (told, pieces))
-    target, witness = _target(found, under_q, h, setting, steps[0][1])
+    attached = setting.use == "loss" and not loss.has(sg)
+    target, witness = _target(found, under_q, h, setting, steps[0][1], attached)
     value = found_target(outside.under_q(slopes.sampled(loss, on_policy), on_policy), value=True)
     verdict = Verdict(
         loss=written.text,
@@ -192,7 +201,6 @@ def _verdict(written: Written, setting: Setting, loss: Any, h: Any) -> Verdict:
         model=witness,
         inside_clamps=None,
     )
-    attached = setting.use == "loss" and not loss.has(sg)
     if target != "separable" or not attached:
         return verdict
     shown, latex = (spell(_objective(written, setting, spell)) for spell in (TEXT, LATEX))
@@ -206,9 +214,10 @@ def _meaning(target: str | None, c: Any) -> Meaning:
 
 
 def _target(
-    found: outside.Found, under_q: Any, h: Any, setting: Setting, start: str
+    found: outside.Found, under_q: Any, h: Any, setting: Setting, start: str, attached: bool
 ) -> tuple[str | None, dict[str, Any] | None]:
-    """separable off-policy, none on-policy where a curl is found; what numbers alone name stays open."""
+    """separable off-policy, none on-policy where a curl is found; what numbers alone name stays open, unless
+    nothing is detached: then E_mu[grad L] is grad E_mu[L]."""
     if not under_q.has(*ROWS, *REWARDS) and not setting.averaged:
         return "zero", None  # the score of each token has mean zero after any prefix
     if setting.on_policy and found.target is not None:
@@ -216,7 +225,7 @@ def _target(
             return "combination", None
         witness = _twisted(h, setting, start)
         return ("none" if witness else None), witness
-    if found.target not in outside.UNNAMED:
+    if found.target not in outside.UNNAMED and not attached:
         return None, None
     unnamed = replace(found, multiples={})
     return "separable", witness_against_kl(under_q, unnamed, setting, start)

@@ -14,6 +14,7 @@ from typing import Any
 
 from klsym.abbreviations import Curl, E, Side, Statement, atoms_of, elements, measures
 from klsym.convert import generic_functions, to_ring
+from klsym.engine import supports
 from klsym.engine.advice import facts_of, is_paid, warnings_for
 from klsym.engine.derivation import Derivation, Proof, derive
 from klsym.engine.explain_setting import Setting
@@ -84,7 +85,7 @@ def explain_sample(written: Written, setting: Setting) -> Verdict:
 
 def unproved(written: Written, whole: Written, form: Canonical, setting: Setting) -> Verdict:
     """What a verdict says, before the theorems that it rests on."""
-    value, constant = value_of(whole, setting)
+    value, constant, assumed = value_of(whole, setting)
     return Verdict(
         loss=written.text,
         loss_latex=losses.show(written, LATEX),
@@ -92,7 +93,7 @@ def unproved(written: Written, whole: Written, form: Canonical, setting: Setting
         h=form.per_sample,
         c=form.coefficient,
         gradient=Meaning.of(form.found),
-        value=Meaning.of(value, value.unnamed_value),
+        value=Meaning.of(value, value.unnamed_value, assumed),
         constant=constant,
         trust="open",
         hypotheses=(),
@@ -214,19 +215,26 @@ def named_gradient(found: Target) -> Quantity | None:
     return None if aim is None else gradient_of(aim)
 
 
-def value_of(written: Written, setting: Setting) -> tuple[Target, ExpPoly]:
-    """What E_m[L] is: a target, and a constant beside it."""
+def value_of(written: Written, setting: Setting) -> tuple[Target, ExpPoly, Search]:
+    """What E_m[L] is: a target, a constant beside it, and what that assumes."""
     element = to_ring(written.expression)
-    start = expectation(written.expression, sampled_from(element, setting))
-    reduced = derive(start, on_policy=uses_sampler(element, setting)).reduce().left
+    mean = expectation(written.expression, sampled_from(element, setting))
+    start = derive(mean, on_policy=uses_sampler(element, setting))
     constant, v = ZERO, ZERO
-    for coefficient, atoms in reduced.terms:
+    for coefficient, atoms in start.reduce().left.terms:
         match atoms:
             case ():
                 constant = constant + coefficient
             case (E(_, a, ()),):
                 v = v + a
-    return recognise_value(v), constant
+    found = recognise_value(v)
+    return found, constant, Search(assumed_of_value, start, tuple(found.multiples))
+
+
+def assumed_of_value(start: Derivation, names: tuple[str, ...]) -> tuple[str, ...]:
+    """The hypotheses of a mean in canonical form; names: the divergences that stand for terms of it."""
+    proof = start.equals(Quantity(start.reduce().left))
+    return tuple(dict.fromkeys((*proof.hypotheses, *supports.named(names))))
 
 
 def _witness(form: Canonical) -> dict[str, Any] | None:

@@ -22,9 +22,10 @@ from klsym.engine.advice import (
     without_weight,
 )
 from klsym.engine.derivation import Derivation, Proof, derive
-from klsym.engine.explain_fields import Field, field_of, same_at_every_token
+from klsym.engine.explain_fields import Field, field_of, is_the_same, same_at_every_token
 from klsym.engine.explain_pieces import Decomposition, Slots, decompose, slots_of
 from klsym.engine.explain_samples import (
+    assumed_of_value,
     hypotheses_of,
     refuse_unless_moderate,
     sampled_from,
@@ -33,14 +34,15 @@ from klsym.engine.explain_samples import (
     witness_against_reverse_kl,
 )
 from klsym.engine.explain_setting import Setting
-from klsym.engine.explain_slots import ADVANTAGE, at_token
+from klsym.engine.explain_slots import ADVANTAGE, TokenLoss, at_token
 from klsym.engine.indexed import curl, sum_over_t, token_gradient, token_KL_gradient
 from klsym.engine.objectives import at_policy, objective_under
 from klsym.engine.quantities import KL, Quantity, expectation, expected_gradient, grad
 from klsym.engine.reduce import Strategy, reduction
+from klsym.engine.tails import is_zero, tail_of
 from klsym.engine.verdict import Chain, Meaning, Search, Verdict
 from klsym.errors import ProofError
-from klsym.language import R, future, k1, now, past, r, s
+from klsym.language import R, future, k1, now, past, r, s, without_sg
 from klsym.names import SAMPLE_BASES, parse_name
 from klsym.render import formulas, losses
 from klsym.render.losses import Written
@@ -85,7 +87,7 @@ def explain_tokens(written: Written, setting: Setting) -> Verdict:
         value=value,
         constant=constant,
         trust="kernel",
-        hypotheses=(*_readings(loss, setting), *([ONCE] if field.constant else []), *hypotheses_of(proofs)),
+        hypotheses=(*_readings(loss, setting), *_counted(loss, field), *hypotheses_of(proofs)),
         steps=Chain(main),
         model=Search(_witness, field, answer, found),
         inside_clamps=None,
@@ -95,7 +97,7 @@ def explain_tokens(written: Written, setting: Setting) -> Verdict:
         shown=formulas.side((grad(answer.objective) if answer.objective else found.whole).side),
         notes=(*(f"{words}: {proof}" for words, proof in notes), *([UNDECIDED] if not answer.target else [])),
     )
-    facts = _facts(to_ring(loss), pushes, slots, found, setting.use == "reward")
+    facts = _facts(token, pushes, slots, found, setting)
     return replace(verdict, warnings=token_warnings(verdict, facts))
 
 
@@ -252,26 +254,29 @@ def _value(loss: Any, setting: Setting) -> tuple[Meaning, ExpPoly]:
 
     KL(p||q) = E_q[sum_t -r_past r_now k1_now], since the tokens to come average to 1.
     """
-    parts, number = _value_parts(loss, setting)
+    parts, number, start = _value_parts(loss, setting)
     rest = parts.pop("rest")
     multiples: dict[str, Any] = {name: value for name, value in parts.items() if value}
     names = tuple(multiples) or ("zero",)
     target = names[0] if names[0] in ("zero", *KLS) and len(names) == 1 else "combination"
     if rest:
         return Meaning("separable"), number
-    return Meaning(target, multiples), number
+    return Meaning(target, multiples, None, Search(assumed_of_value, start, names)), number
 
 
-def _value_parts(loss: Any, setting: Setting) -> tuple[dict[str, ExpPoly], ExpPoly]:
-    """What v_t is made of, and the constant; what is the same at each token counts once, over T."""
+def _value_parts(loss: Any, setting: Setting) -> tuple[dict[str, ExpPoly], ExpPoly, Derivation]:
+    """What v_t is made of, the constant, and where both come from.
+
+    What is the same at each token counts once, over T.
+    """
     loss = to_sympy(at_policy(to_ring(loss))) if setting.on_policy else loss
     element = to_ring(loss)
     constant, each = same_at_every_token(loss)
     under = sampled_from(element, setting)
     mean = sum_over_t(each, under) + (expectation(constant, under) if constant else 0)
-    side = derive(mean, on_policy=uses_sampler(element, setting)).reduce().left
+    start = derive(mean, on_policy=uses_sampler(element, setting))
     parts, number = dict.fromkeys((*KLS, "reward", "rest"), ZERO), ZERO
-    for scale, atoms in side.terms:
+    for scale, atoms in start.reduce().left.terms:
         if not atoms:
             number = number + scale
             continue
@@ -279,7 +284,7 @@ def _value_parts(loss: Any, setting: Setting) -> tuple[dict[str, ExpPoly], ExpPo
             term = ExpPoly({key: value})
             name, term = _value_part(term, atoms[0].index)  # type: ignore[attr-defined]
             parts[name] = parts[name] + term
-    return parts, number
+    return parts, number, start
 
 
 def _value_part(term: ExpPoly, index: str) -> tuple[str, ExpPoly]:
@@ -306,12 +311,20 @@ UNDECIDED = (
 ONCE = (
     "a sequence has at least one token: what is the same at each of them, over T, counts once, sum_t 1/T = 1"
 )
+OFTEN = "a sequence has at least one token: what is the same at each of its T tokens counts T times"
 READINGS = {
     "R": "R_now is the reward of token t, R that of the whole sequence, their sum",
     "A": "A is any function of the whole sequence that is free of theta: the same at each of its tokens,"
     " whose scores it meets once",
     "w": "on-policy rho is 1 at every token, and a reward is detached",
 }
+
+
+def _counted(loss: Any, field: Field) -> tuple[str, ...]:
+    """How often what is the same at every token counts."""
+    if not field.constant:
+        return ()
+    return (OFTEN if is_the_same(to_ring(loss)) else ONCE,)
 
 
 def _readings(loss: Any, setting: Setting) -> tuple[str, ...]:
@@ -321,21 +334,22 @@ def _readings(loss: Any, setting: Setting) -> tuple[str, ...]:
     return tuple(words for base, words in READINGS.items() if base in bases)
 
 
-def _facts(loss: ExpPoly, per_token: Slots, slots: Slots, found: Decomposition, reward: bool) -> Facts:
-    """reward: the loss itself multiplies scores, those of other tokens too."""
-    factors = [loss] if reward else list(per_token.values())
+def _facts(token: TokenLoss, per_token: Slots, slots: Slots, found: Decomposition, setting: Setting) -> Facts:
+    """A reward itself multiplies scores, those of other tokens too."""
+    loss, on_policy = to_ring(token.expression), setting.on_policy
+    held = [to_ring(without_sg(value)) for value in dict(token.given).values()]
+    factors = [loss] if setting.use == "reward" else list(per_token.values())
     bare = {part: formulas.element(part) for part in map(without_weight, factors) if part}
     ratios = {parse_name(n) for c in factors for _, exponent in c.terms for m, _ in exponent for n, _ in m}
     weights = {name.slot for name in ratios if name.base == "w"}
-    powers = [(m, v) for c in slots.values() for _, exponent in c.terms for m, v in exponent if v < 0]
     return Facts(
-        vanishes=not per_token,
+        vanishes=is_zero(per_token.values(), on_policy),
         weighted=any(without_weight(c) != c for c in factors),
         bare=f"{' and '.join(bare.values())} in the gradient" if bare else "",
         proximal=bool(bare) and all(map(all_proximal, bare)),
         attached=is_attached(loss),
         literal=needs_its_gradient(loss),
-        heavy=any(parse_name(name).base == "k1" for m, _ in powers for name, _ in m),
+        heavy=tail_of([*factors, *held], slots.values(), on_policy),
         pieces=found.multiples,
         alone="now" in weights and "past" not in weights,
     )

@@ -23,8 +23,9 @@ from typing import Any
 import sympy
 
 from klsym.convert import to_ring, to_sympy
-from klsym.engine.advice import NO_GRADIENT, OF_LOSS
+from klsym.engine.advice import DOES_NOTHING, NO_GRADIENT, OF_LOSS
 from klsym.engine.derivation import derive
+from klsym.engine.explain_prefix_means import with_objective
 from klsym.engine.explain_setting import Setting
 from klsym.engine.explain_slots import at_token, names_vocabulary
 from klsym.engine.explain_tokens import per_token
@@ -135,12 +136,13 @@ def explain_vocabulary(
     inner = explained(_printed(whole), place)
     alone = explained(_printed(rest), place) if rest != 0 and place.use == "loss" else None
     lost = any(mean == 0 for mean in means)
+    h = _per_sample(typed, place, exact, alone)
     verdict = replace(
         inner,
         loss=written.text,
         loss_latex=losses.show(written, LATEX),
         setting=setting,
-        h=_per_sample(typed, place, exact, alone),
+        h=h,
         per_sample_cases=alone.per_sample_cases if alone else (),
         scores_named=(True, inner.scores_named[1]),
         hypotheses=(_reading(whole, setting), *inner.hypotheses),
@@ -148,8 +150,9 @@ def explain_vocabulary(
         model=_witness(typed, place, inner),
         expansion=_expansion(written, typed),
         notes=(*inner.notes, *_noise(exact, place)),
-        warnings=tuple(_warnings(written, inner, alone, exact, lost)),
+        warnings=tuple(_warnings(written, replace(inner, h=h), alone, exact, lost)),
     )
+    verdict = with_objective(verdict, typed.expression, place)
     if place == setting and not lost:
         return verdict
     value, constant = _value(written, setting, explained)
@@ -369,7 +372,7 @@ def _pushes(one: Exact, setting: Setting, score: Any) -> Iterator[Any]:
     """C full((x + dx/dlog q) s), and the sum itself times grad C where C moves."""
     c = one.c if one.place else one.c * one.inner
     slope = simple(attached(one.x + sympy.diff(one.x, log_q)))
-    if not one.still and slope != 0:
+    if not one.still and slope.has(*RANDOM):  # full(s) = 0
         yield _spoken(attached(c), setting) * OverVocabulary(slope * s)
     if _moves(c):
         of = _typed(one) if one.place else OverVocabulary(attached(one.x))
@@ -473,7 +476,9 @@ def _warnings(
     for line in inner.warnings:
         if line in own or about(line) not in OF_THE_TOKEN:
             yield line
-    if inner.target == "zero":
+    if inner.target == "zero" and not inner.pushes:
+        yield Told(f"{written.text} {DOES_NOTHING}", "vanishes")
+    elif inner.target == "zero":
         yield Told(f"{written.text} as a {setting.use} {NO_GRADIENT}", "zero_gradient")
     if lost:
         yield UNTOLD

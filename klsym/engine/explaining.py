@@ -13,16 +13,17 @@ from klsym.convert import in_core, to_ring
 from klsym.engine.explain_samples import explain_sample
 from klsym.engine.explain_setting import Setting
 from klsym.engine.explain_slots import Beyond, names_batches, names_slots, names_vocabulary, of_sequence
+from klsym.engine.piecewise import DENSITIES
 from klsym.engine.shorthands import expansion
-from klsym.engine.verdict import Verdict
+from klsym.engine.verdict import Meaning, Verdict
 from klsym.errors import NotInRing, UsageError
-from klsym.language import ATOMS, PARAMETERS, as_loss, length, parameter, rho, s
+from klsym.language import ATOMS, PARAMETERS, REWARDS, OverPositions, as_loss, length, parameter, rho, s
 from klsym.names import SAMPLE_BASES, is_declarable
 from klsym.parser import OF_ANSWERS, parse_asked
 from klsym.render import losses
 from klsym.render.losses import Written
 from klsym.render.spelling import TEXT
-from klsym.sums import Normalised
+from klsym.sums import Centred, LeftOut, Normalised, OverBatch
 
 
 def explained(written: Written, setting: Setting, other_means: bool = True) -> Verdict:
@@ -50,32 +51,47 @@ def explained(written: Written, setting: Setting, other_means: bool = True) -> V
         written = of_sequence(written)
     try:
         verdict = _explainer(written, setting)(written, setting)
-        return verdict if verdict.expansion else replace(verdict, expansion=expansion(written, setting))
     except NotInRing as error:
-        refuse_zero_below(written)
-        handed_on = isinstance(error, Beyond) or written.expression.has(Normalised)
-        if in_core(written.expression) and not handed_on:
-            raise UsageError(f"{written.text[:60]!r} is too large once multiplied out: {error}") from None
-        if names_others(written, setting):
-            if not other_means:
-                raise UsageError(str(error)) from None
-            from klsym.engine.explain_outside_slots import explain_outside_slots
+        verdict = _outside(written, setting, error, other_means)
+    verdict = verdict if verdict.expansion else replace(verdict, expansion=expansion(written, setting))
+    if verdict.value.target is None and _is_centred(written.expression) and not setting.averaged:
+        return replace(verdict, value=Meaning("zero"), constant=sympy.S.Zero)
+    return verdict
 
-            return explain_outside_slots(
-                written, setting, lambda e, use: explained(as_written(e, ()), use, other_means=False)
-            )
-        if setting.level == "token" and setting.batch == "none":
-            from klsym.engine.explain_outside_tokens import explain_outside_tokens
 
-            return explain_outside_tokens(written, setting, lambda e: explained(as_written(e, ()), setting))
-        if setting.batch != "none":
-            from klsym.engine.explain_outside_batches import explain_outside_batch
+def _is_centred(e: Any) -> bool:
+    """Is it loo(h), centred(h) or normalised(h), times a constant?  Over a batch these have the mean 0."""
+    constant, rest = e.as_independent(OverBatch, as_Add=False)
+    fixed = not constant.has(*DENSITIES, *REWARDS, length, OverPositions)
+    return fixed and isinstance(rest, LeftOut | Centred | Normalised)
 
-            return explain_outside_batch(written, setting, lambda e, use: explained(as_written(e, ()), use))
-        from klsym.engine.explain_outside import explain_outside
 
-        single, written = Setting(setting.sampling, setting.use), over_length(written, setting)
-        return explain_outside(written, setting, lambda e: explained(as_written(e, ()), single))
+def _outside(written: Written, setting: Setting, error: NotInRing, other_means: bool) -> Verdict:
+    """The verdict on a loss that is no element of the ring, or beyond the theorems on sums."""
+    refuse_zero_below(written)
+    handed_on = isinstance(error, Beyond) or written.expression.has(Normalised)
+    if in_core(written.expression) and not handed_on:
+        raise UsageError(f"{written.text[:60]!r} is too large once multiplied out: {error}") from None
+    if names_others(written, setting):
+        if not other_means:
+            raise UsageError(str(error)) from None
+        from klsym.engine.explain_outside_slots import explain_outside_slots
+
+        return explain_outside_slots(
+            written, setting, lambda e, use: explained(as_written(e, ()), use, other_means=False)
+        )
+    if setting.level == "token" and setting.batch == "none":
+        from klsym.engine.explain_outside_tokens import explain_outside_tokens
+
+        return explain_outside_tokens(written, setting, lambda e: explained(as_written(e, ()), setting))
+    if setting.batch != "none":
+        from klsym.engine.explain_outside_batches import explain_outside_batch
+
+        return explain_outside_batch(written, setting, lambda e, use: explained(as_written(e, ()), use))
+    from klsym.engine.explain_outside import explain_outside
+
+    single, whole = Setting(setting.sampling, setting.use), over_length(written, setting)
+    return explain_outside(whole, setting, lambda e: explained(as_written(e, ()), single))
 
 
 def _explainer(written: Written, setting: Setting) -> Callable[[Written, Setting], Verdict]:

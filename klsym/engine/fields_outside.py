@@ -31,7 +31,7 @@ from klsym.sums import Normalised
 STEPS = tuple(mpmath.mpf(10) ** -power for power in (12, 14))  # of differences, which agree on a slope
 DIGITS = 60
 TWISTED = 1e-9
-TRIED = 6
+TRIED = 24
 ROWS = {log_q: "q", log_p: "p", log_mu: "mu", log_old: "old"}
 n = parameter("n")
 

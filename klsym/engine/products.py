@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from fractions import Fraction
 from itertools import islice
+from typing import Any
 
 from klsym.abbreviations import Indexed, Side
 from klsym.engine.derivation import Derivation, Proof, derive
 from klsym.engine.quantities import Quantity
 from klsym.engine.witness import completed, tree_models
+from klsym.engine.witness import models as models_of_samples
 from klsym.errors import ProofError
 from klsym.kernel.derivatives import in_slot
 from klsym.kernel.sums import SUMS
@@ -25,7 +27,16 @@ ONE_TOKEN = {
 }  # fmt: skip
 UNEVEN = ONE_TOKEN | {"mu": ["1/5", "3/10", "1/2"]}
 BATCH = {"n": "3", "m": "2"}
+SAMPLES = 8  # models of one token that are tried beside them
 LENGTHS = 8  # trees of sequences of one and two tokens that are tried
+
+
+def _any(context: Context) -> Iterator[dict[str, Any]]:
+    """Sequences of one token with any densities and rewards, along the logits of the first two."""
+    wide = (model["tree"] for model in models_of_samples(context) if len(model["tree"]["q"]) > 2)
+    for tree in islice(wide, SAMPLES):
+        size = len(tree["q"])
+        yield tree | {"u": ["1", *["0"] * (size - 1)], "v": ["0", "1", *["0"] * (size - 2)]}
 
 
 def of_tokens(e: ExpPoly, context: Context) -> ExpPoly:
@@ -69,7 +80,8 @@ def turning(
     start = derive(refuted)
     numbers = {name: str(Fraction(2 + i, 3)) for i, name in enumerate(start.context.parameters)}
     numbers |= {name: value for name, value in BATCH.items() if name in numbers}
-    models = [{"tree": tree, "path": [], "parameters": numbers} for tree in (ONE_TOKEN, UNEVEN)]
+    trees = (ONE_TOKEN, UNEVEN, *_any(start.context))
+    models = [{"tree": tree, "path": [], "parameters": numbers} for tree in trees]
     if "length" in names:
         models = [{**model, "parameters": numbers} for model in islice(tree_models(start.context), LENGTHS)]
     for model in models:

@@ -57,31 +57,42 @@ class Chain(Sequence[Step]):
 
 
 class Search:
-    """A model that is looked for when it is asked for, as steps are printed: look(*of)."""
+    """A model, or the hypotheses of a value, looked for when they are asked for: look(*of)."""
 
-    def __init__(self, look: Callable[..., dict[str, Any] | None], *of: Any) -> None:
+    def __init__(self, look: Callable[..., Any], *of: Any) -> None:
         self.look, self.of = look, of
 
     @cached_property
-    def found(self) -> dict[str, Any] | None:
+    def found(self) -> Any:
         return self.look(*self.of)
 
 
 @dataclass(frozen=True)
 class Meaning:
-    """A target with the multiples of its named parts, and what fits no name; the target None is open."""
+    """A target with the multiples of its named parts, and what fits no name; the target None is open.
+
+    assumed: the hypotheses of a value; those of a gradient are the verdict's.
+    """
 
     target: str | None
     parts: Mapping[str, Any] = field(default_factory=dict)
     rest: Any = None
+    assumed: Search | tuple[str, ...] = field(default=(), compare=False, repr=False)
 
     @staticmethod
-    def of(found: Target, unnamed: ExpPoly | None = None) -> Meaning:
+    def of(found: Target, unnamed: ExpPoly | None = None, assumed: Search | tuple[str, ...] = ()) -> Meaning:
         """unnamed: what is left beside the policy gradient of the rewards, where there is a rest."""
         if not found.rest:
-            return Meaning(found.target, found.multiples)
+            return Meaning(found.target, found.multiples, None, assumed)
         reward = {"reward": found.reward} if found.reward else {}
-        return Meaning(found.target, reward, found.unnamed if unnamed is None else unnamed)
+        return Meaning(found.target, reward, found.unnamed if unnamed is None else unnamed, assumed)
+
+    @property
+    def hypotheses(self) -> tuple[str, ...]:
+        """What a value that has a name assumes."""
+        if self.target in UNNAMED:
+            return ()
+        return self.assumed.found if isinstance(self.assumed, Search) else self.assumed
 
     @cached_property
     def multiples(self) -> dict[str, str]:
@@ -222,6 +233,7 @@ class Verdict(VerdictView):
             "constant": None if self.value.target is None else self.value_constant,
             "unbiased_for_reverse_kl": self.unbiased_for("reverse-kl"),
             "unbiased_for_forward_kl": self.unbiased_for("forward-kl"),
+            "hypotheses": list(self.value.hypotheses),
         }
         answer = {
             "loss": self.loss, **self.setting.to_json(), "gradient": gradient, "value": value,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
 from klsym.errors import UsageError
 from klsym.render.snippets import FRAMEWORKS
 from klsym.render.spelling import is_sum
+from klsym.render.text import STANDING
 from klsym.render.verdict import setting_words, value_line
 
 KLS = {"reverse-kl": "KL(q||p)", "forward-kl": "KL(p||q)"}
@@ -133,11 +135,12 @@ def _options(choice: Any) -> str:
 def choice_rows(choice: Any, found: RecommendationView) -> list[tuple[str, str]]:
     """What is proved of a choice, one line each."""
     rows = [("proved", proved(choice, found))]
+    rows.append(("assumes", assumed(choice, found)))
     if found.use == "value":
         order = "second" if choice.settles else "first"
         rows.append(("near q = p", f"of {order} order in log q/p, where the KL is of second order"))
     else:
-        rows += [("value", value_line(choice.verdict)), ("push", push(choice))]
+        rows += [("value", _value(choice)), ("push", push(choice))]
     if choice.against is not None and _is_last_of_its_kind(choice, found):
         rows.append(("variance", against(choice, found)))
     rows += [("needs", text) for text in needs(choice)]
@@ -151,6 +154,37 @@ def proved(choice: Any, found: RecommendationView) -> str:
     if proof is None:
         return f"its mean is {KLS[found.target]}, by the rules of the kernel"
     return f"{proof}" + (", replayed by the kernel" if choice.verdict.trust == "kernel" else "")
+
+
+def hypotheses(choice: Any, found: RecommendationView) -> tuple[str, ...]:
+    """Of the theorem that makes it right."""
+    if found.use != "value":
+        return tuple(choice.verdict.hypotheses)
+    return tuple(choice.value.hypotheses if choice.value else choice.verdict.value.hypotheses)
+
+
+def assumed(choice: Any, found: RecommendationView) -> str:
+    """The supports in short, and how many other hypotheses there are."""
+    lines = hypotheses(choice, found)
+    supports, others = _supports(lines), sum("<<" not in line for line in lines)
+    return ", ".join((*supports, *([f"{others} more (JSON names all)"] if others else [])))
+
+
+def _supports(lines: Iterable[str]) -> tuple[str, ...]:
+    """q << p and the like, those of divergences that are named first."""
+    found: dict[str, None] = {}
+    for line in lines:
+        named = line.partition(", so that ")[2].split(" and ") if line.startswith(STANDING) else ()
+        found |= dict.fromkeys(x for x in (*named, *([] if named else [line.partition(":")[0]])) if "<<" in x)
+    return tuple(found)
+
+
+def _value(choice: Any) -> str:
+    """What the value is unbiased for, and which supports it asks for beside those of the gradient."""
+    more = [
+        x for x in _supports(choice.verdict.value.hypotheses) if x not in _supports(choice.verdict.hypotheses)
+    ]
+    return value_line(choice.verdict) + (f", where {' and '.join(more)}" if more else "")
 
 
 def push(choice: Any) -> str:
@@ -275,7 +309,7 @@ def choice_json(choice: Any, found: RecommendationView) -> dict[str, Any]:
         "weights": choice.setting.weights or None, "trust": verdict.trust,
         "source": choice.source, "proved": proved(choice, found), "value": value_line(verdict),
         "per_sample": verdict.per_sample,
-        "kind": choice.kind, "needs": needs(choice), "hypotheses": list(verdict.hypotheses),
+        "kind": choice.kind, "needs": needs(choice), "hypotheses": list(hypotheses(choice, found)),
         "variance_against_next_kind": spread.to_json() if spread else None,
         "clamped": [
             {"loss": one.loss, "target": one.target, "inside": one.inside,

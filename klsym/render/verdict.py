@@ -13,6 +13,7 @@ from klsym.render.effects import effects_lines
 from klsym.render.latex import aligned
 from klsym.render.listing import in_short, listed, model_lines
 from klsym.render.spelling import LATEX, is_sum
+from klsym.render.text import STANDING
 from klsym.render.values import names, shown
 
 TARGETS = {
@@ -228,7 +229,15 @@ def verdict_text(verdict: VerdictView) -> str:
 
 
 def _hypotheses(verdict: VerdictView) -> tuple[str, ...]:
-    return in_short(verdict.hypotheses, verdict.proofs)
+    """Of the gradient, and of the value what those do not say."""
+    return (*in_short(verdict.hypotheses, verdict.proofs), *_of_value(verdict))
+
+
+def _of_value(verdict: VerdictView) -> tuple[str, ...]:
+    """What the value assumes beside the gradient; a divergence that both name brings its support once."""
+    named = [line for line in verdict.hypotheses if line.startswith(STANDING)]
+    lines = [line for line in verdict.value.hypotheses if line not in (*verdict.hypotheses, STANDING)]
+    return tuple(f"for the value: {x}" for x in lines if not any(x.partition(":")[0] in y for y in named))
 
 
 def unsaid(verdict: VerdictView) -> tuple[str, ...]:
@@ -396,7 +405,7 @@ def verdict_html(verdict: VerdictView) -> str:
         f"<tr><th style='text-align:left'>{escape(a)}</th><td>{escape(b)}</td></tr>" for a, b in facts
     )
     notes = "".join(f"<li>{escape(w)}</li>" for w in (*verdict.warnings, *verdict.advice))
-    hypotheses = "".join(f"<li>{escape(h)}</li>" for h in verdict.hypotheses)
+    hypotheses = "".join(f"<li>{escape(h)}</li>" for h in (*verdict.hypotheses, *_of_value(verdict)))
     model = "\n".join(_witness_lines(verdict.witness, verdict.setting.level)[1:])
     return (
         f"<p><b>{escape(headline(verdict))}</b></p><table>{rows}</table>"
