@@ -56,8 +56,7 @@ WORDS = {"kernel": "kernel", "sympy": "SymPy", "numeric": "numbers"}
 WHAT = {
     "mutants": "The trusted base changed line by line: which changes does no test notice? (`make mutants`)",
     "attacks": "Random certificates; what the kernel accepts is judged in random worlds by a literal"
-    " oracle, zeros of"
-    " densities included (`make attacks`)",
+    " oracle, zeros of densities included, and on sequences without a longest one (`make attacks`)",
     "soundness": "Random statements in every setting, about half of them false, through engine, kernel,"
     " literal"
     " oracle and, some of them, verified checker (`make soundness`)",

@@ -146,6 +146,7 @@ def main() -> int:
     print(tally.show())
     print(f"contradicted: {len(tally.against)}")
     counts = {"theorems": tally.theorems["accepted"], "certificates refused": tally.tried["refused"]}
+    counts |= {"in infinite worlds": tally.theorems["judged: infinite worlds"]}
     counts |= {"not judged": tally.theorems["not judged"], "contradicted": len(tally.against)}
     campaigns.record("attacks", counts, options.seed, time.monotonic() - start, base)
     return 1 if tally.against else 0
