@@ -298,7 +298,7 @@ class Search:
         self.by_line: dict[tuple[str, int], set[str]] = {}
         self.tests: dict[str, Any] = {}
         self.left_out: list[str] = []
-        self.began = time.monotonic() - kept.get("seconds", {}).get(copy.base_digest, 0)  # of all runs
+        self.began = time.monotonic() - kept.get("seconds", {}).get(copy.version, 0)  # of all runs
         self.names: list[str] = []
 
     def cover(self, jobs: int) -> None:
@@ -358,7 +358,7 @@ class Search:
     @property
     def seconds(self) -> dict[str, float]:
         """The digest of the base -> the time of all runs on it."""
-        return {self.copy.base_digest: time.monotonic() - self.began}
+        return {self.copy.version: time.monotonic() - self.began}
 
     def save(self) -> None:
         self.file.parent.mkdir(exist_ok=True)
