@@ -228,7 +228,7 @@ def test_what_is_no_atom_is_refused(value: Any) -> None:
     [
         (("batch", "mu"), r"the n samples of a batch are independent draws from mu"),
         (("ends", "q"), r".*prefix.* sequences .*from q end with probability 1"),
-        (("exists", t(k("now"), "now")), r"E_q\[sum_t k1_now\*s_now\] exists, over t with absolute .*"),
+        (("exists", t(k("now"), "now")), r"E_q\[sum_t k1_now\*s_now\] exists with absolute values .*"),
         (("exists", i(k("self"))), r"E_q\[mean_i k1_self\] exists"),
         (
             ("exchange", t(k("now"))),

@@ -132,7 +132,7 @@ def family(theorem: Theorem, sums: bool) -> Formula:
 def exists(atom: Atom) -> str:
     """How a mean must exist."""
     over_t = "t" in getattr(atom, "index", "")
-    return "exists" + OVER_T * over_t
+    return "exists with absolute values inside the sum" if over_t else "exists"
 
 
 def show_hypothesis(hypothesis: Hypothesis, context: Context, labels: Labels | None = None) -> str:
