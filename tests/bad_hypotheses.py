@@ -60,6 +60,10 @@ ENDS = {
         ("beside a sum over t, of a policy that need not end", PART, ENDS_P,
             lambda: Draft(Em("q", r) + STEPS, constant(1) + STEPS).step("ratio mean one", of="p", slot="x")
             .step("normalisation", term=0).without("ends", "p")),
+        ("beside a detached length", PART, ENDS_P,
+            lambda: Draft(Em("q", r + sg(T)), constant(1) + Em("q", sg(T)))
+            .step("ratio mean one", of="p", slot="x", part=r).step("normalisation", part=ONE)
+            .without("ends", "p")),
         ("of a batch beside a sum over t", PART, ENDS_MU,
             lambda: Draft(mean_i("q", (-own(w)).exp()) + STEPS, constant(1) + STEPS)
             .step("ratio mean one", of="mu", slot="self", term=0).step("normalisation", term=0)

@@ -60,9 +60,7 @@ class Assumptions:
         """Sides that a proof mentions: what divides is not 0, and do they speak of sequences?"""
         for element in elements(*sides):
             self.divide(element)
-            self.sequences |= any(
-                name.partition("[")[0] in ("length", "sg(length") for name in element.names()
-            )
+            self.sequences |= not element.names().isdisjoint(("length", "sg(length)"))
         self.sequences |= any("t" in getattr(atom, "index", "") for atom in atoms_of(*sides))
 
     def read(self, data: Any, slots: Iterable[str] = WHOLE) -> ExpPoly:
