@@ -6,9 +6,11 @@ import argparse
 import gc
 import importlib
 import os
+import re
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import pairwise
 from typing import Any
 
 from klsym import __version__
@@ -97,7 +99,13 @@ def _discard_output() -> None:
 
 
 def _guard_minus(argv: list[str]) -> list[str]:
-    """`explain -k1` means the loss -k1: argparse takes what starts with a space for no option."""
+    """`explain -k1` means the loss -k1: argparse takes what starts with a space for no option.
+
+    Nor is the -1/2 in `--rewards -1/2,1` one.
+    """
+    if argv[:1] == ["optimum"]:
+        numbers = [bool(re.match(r"-[.\d]", a)) and b.startswith("--") for b, a in pairwise(argv)]
+        return [f" {a}" if after else a for a, after in zip(argv, [False, *numbers], strict=True)]
     if argv[:1] not in (["explain"], ["compare"], ["divergence"]) or "--" in argv:
         return argv
     known = ("-", "-h", *(a for a in argv if a.startswith("--") and a[2:3].isalpha()))
@@ -211,7 +219,7 @@ def _add_optimum(commands: Any) -> None:
     optimum.add_argument("loss", metavar="LOSS", help="the penalty, such as k3, without the reward")
     optimum.add_argument("--beta", required=True, metavar="B", help="what the penalty is multiplied with")
     optimum.add_argument(
-        "--rewards", required=True, metavar="R1,R2,..", help="the reward of each outcome, such as 1,0,0.5"
+        "--rewards", required=True, metavar="R1,R2,..", help="the reward of each outcome, such as 1,-1/2,0.5"
     )
     for name, of in (("reference", "p"), ("behaviour", "mu")):
         optimum.add_argument(

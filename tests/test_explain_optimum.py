@@ -51,6 +51,82 @@ def test_k3_in_the_reward_collapses():
     ]  # fmt: skip
 
 
+# penalty and options -> what is found: policies inside with what is known of them, complete, the boundary
+ANSWERS = {
+    "a maximiser beside a vertex": ("k2 --beta 0.04 --rewards 1,0", ["1,1.4e-11 yes"], True, 0),
+    "one nearer still": ("k2 --beta 0.001 --rewards 1,0", ["1,0 yes"], True, 0),
+    "both nearly alike": ("k2 --beta 0.01 --rewards 1,1,0", ["0.5,0.5,1.9e-44 yes"], True, 0),
+    "a negative fraction": (
+        "k1 --use reward --beta 1/2 --rewards -1/2,0", ["0.268941,0.731059 yes"], True, 0),
+    "no rewards and no penalty": ("k2 --beta 0 --rewards 1,1", [], False, 0),
+    "no gradient, equal rewards": ("k1 --beta 1 --rewards 1/3,1/3,1/3", [], False, 0),
+    "no penalty, two best outcomes": ("k2 --beta 0 --rewards 1,1,0", [], True, 0),
+    "no penalty, one best outcome": ("k2 --beta 0 --rewards 1,0,0", [], True, 1),
+    "nearly equal rewards": ("k2 --beta 0 --rewards 1,1.00000000000000000001", [], True, 1),
+    "a flat point": ("k2 --use reward --beta 1 --rewards 0,0", ["0.5,0.5 not decided"], None, 2),
+    "another": ("k3 --use reward --beta 1 --rewards 1/7,1/7", ["0.5,0.5 not decided"], None, 2),
+    "a flat point among three": (
+        "k2 --use reward --beta 1 --rewards 0,0,0", ["1/3,1/3,1/3 not decided", *["1/6,1/6,2/3 no"] * 3],
+        None, 6),
+    "beyond floats": ("k2 --beta 1e-30 --rewards 1,0,1", [], None, 0),
+    "levels that saturated": (
+        "k(0.5) --sampling off-policy --beta 0.1 --rewards=-0.94,0.89,-0.86 --reference=1/6,2/3,1/6"
+        " --behaviour=0.375,0.25,0.375", ["0.032445,0.934552,0.033003 yes"], True, 0),
+    "k3 in the reward": (
+        "k3 --use reward --beta 0.5 --rewards 0,0.4,1 --reference 0.5,0.3,0.2",
+        ["0.858161,0.098942,0.042897 no"], True, 3),
+    "a penalty that is rewarded": ("k2 --beta -1/3 --rewards -1/2,.5", ["0.952574,0.047426 no"], True, 2),
+    "one outcome without a penalty": (
+        "rho - 1/r --sampling off-policy --use reward --beta 1 --rewards 1,0,0 --reference 1/2,1/4,1/4"
+        " --behaviour 1/2,1/8,3/8", None, True, None),
+}  # fmt: skip
+OF_STABLE = {"yes": True, "no": False, "not decided": None}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_what_is_known_is_said(name, capsys):
+    asked, wanted, complete, boundary = ANSWERS[name]
+    loss, _, rest = asked.partition(" --")
+    assert main(["optimum", loss, *f"--{rest}".split(), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["complete"] is complete
+    unique = None if complete is None else complete and len(answer["stationary"]) == 1
+    assert answer["unique"] is unique
+    if wanted is None:
+        return
+    assert boundary == len(answer["boundary"]) and len(wanted) == len(answer["stationary"])
+    for one in wanted:
+        row, _, stable = one.partition(" ")
+        policy = [float(Fraction(x)) for x in row.split(",")]
+        assert any(
+            s["stable"] is OF_STABLE[stable] and np.allclose(sorted(s["policy"]), sorted(policy), 1e-2, 1e-6)
+            for s in answer["stationary"]
+        ), (one, answer["stationary"])
+
+
+def test_text_says_what_is_not_decided(capsys):
+    said = {}
+    for beta, rewards in (("1", "0,0"), ("0", "1,1"), ("0", "1,1,0"), ("0", "1,0")):
+        assert main(["optimum", "k2", "--use", "reward", "--beta", beta, "--rewards", rewards]) == 0
+        said[beta, rewards] = capsys.readouterr().out
+    assert "others are not excluded (not decided)" in said["1", "0,0"]
+    assert said["1", "0,0"].splitlines()[2].endswith("  not decided")
+    assert "infinitely many policies with mass on every outcome" in said["0", "1,1"]
+    assert "mass on outcomes 1, 2 alone are not isolated" in said["0", "1,1,0"]
+    assert said["0", "1,0"].splitlines()[-1] == "no policy with mass on every outcome"
+
+
+def test_faces_on_which_the_logits_drift():
+    """c ~ r: what is left pushes all other logits, and faces with another policy attract."""
+    found = where_training_ends(
+        "2*k2 - k3", 2, ["-0.78", "-0.67", "0.68", "-0.26"], ["0.5", "1/12", "1/3", "1/12"]
+    ).optimum
+    assert len(found.stationary) == 15 and found.complete and sum(s.stable for s in found.stationary) == 1
+    faces = [[round(x, 3) for x in s.policy] for s in found.boundary if max(s.policy) < 1]
+    assert faces == [[0.435, 0, 0.565, 0], [0, 0.449, 0, 0.551]]
+    assert all((s.multiplier is None) == (max(s.policy) < 1) for s in found.boundary)
+
+
 def test_json_of_the_command(capsys):
     asked = ["optimum", "k3", "--beta", "0.5", "--rewards", "0,0.4,1", "--reference", "0.5,0.3,0.2", "--json"]
     assert main(asked) == 0

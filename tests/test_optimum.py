@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from training_flow import end, softmax
 
 from klsym.convert import to_ring
 from klsym.engine.optimum import optimum
@@ -25,11 +26,6 @@ PENALTIES = {
 RISING = ("reverse", "forward", "both", "entropy")
 
 
-def softmax(logits):
-    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return weights / weights.sum(axis=-1, keepdims=True)
-
-
 def world(seed, size=3):
     stream = np.random.default_rng(seed)
     p, mu = softmax(stream.normal(size=size) * 0.6), softmax(stream.normal(size=size) * 0.6)
@@ -44,17 +40,10 @@ def field(name, logits, rewards, p, mu, scale):
 
 
 def flow(name, starts, rewards, p, mu, scale):
-    """Where dlog q_j/dt = C_j - sum q C ends from each start; its zeros and attractors are the field's."""
-    logits = starts - starts.max(axis=-1, keepdims=True)
-    for _ in range(20_000):
-        q = softmax(logits)
-        level = rewards - scale * PENALTIES[name][1](q, p, mu)
-        move = np.clip(0.02 * (level - (q * level).sum(axis=-1, keepdims=True)), -0.2, 0.2)
-        logits = np.maximum(logits + move, -300)
-        logits = logits - logits.max(axis=-1, keepdims=True)
-        if np.abs(q * move).max() < 1e-14:
-            break
-    return softmax(logits)
+    """Where training ends from each start."""
+    ends = [end(lambda q: rewards - scale * PENALTIES[name][1](q, p, mu), start) for start in starts]
+    assert all(one is not None for one in ends)
+    return np.array(ends)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -75,8 +64,8 @@ def test_the_flow_ends_at_a_predicted_policy(name, seed):
     stream, rewards, p, mu, scale = world(10 + seed)
     found = optimum(to_ring(PENALTIES[name][0]), scale, list(rewards), list(p), list(mu))
     ends = [s for s in (*found.stationary, *found.boundary) if s.stable]
-    for end in flow(name, stream.normal(size=(6, 3)) * 1.5, rewards, p, mu, scale):
-        assert min(np.abs(end - np.array(s.policy)).max() for s in ends) < 1e-6, (end, found)
+    for last in flow(name, stream.normal(size=(6, 3)) * 1.5, rewards, p, mu, scale):
+        assert min(np.abs(last - np.array(s.policy)).max() for s in ends) < 1e-6, (last, found)
 
 
 def newton(name, starts, rewards, p, mu, scale):

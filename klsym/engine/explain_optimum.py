@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -90,8 +90,8 @@ def where_training_ends(
         c = canonical_form(drawn, setting).coefficient
     except NotInRing as error:
         raise UsageError(f"optimum: {written.text[:60]!r} is no exponential polynomial: {error}") from None
-    found = optimum(c, float(strength), *([float(x) for x in row] for row in (paid, p, mu)))
-    return Ends(written.text, strength, paid, p, mu, c, found, _warnings(c, strength, found))
+    found = optimum(c, strength, paid, p, mu)
+    return Ends(written.text, strength, paid, p, mu, c, found, _warnings(c, strength, found, len(paid)))
 
 
 def _refuse_names(penalty: Any) -> None:
@@ -105,18 +105,33 @@ def _refuse_names(penalty: Any) -> None:
         raise UsageError(f"optimum: a number in place of {named[0]} expected")
 
 
-def _warnings(c: ExpPoly, beta: Fraction, found: Optimum) -> tuple[str, ...]:
+def _warnings(c: ExpPoly, beta: Fraction, found: Optimum, size: int) -> tuple[str, ...]:
     of_r = generated(c)
     said = generated_warnings(of_r) if of_r is not None and beta > 0 else []
     if not c.names():
         said.append("the penalty has zero expected gradient: rewards alone decide")
     if beta < 0:
         said.append("beta is negative: the penalty is rewarded")
-    if found.boundary and found.stationary:
+    if len([one for one in (*found.stationary, *found.boundary) if one.stable]) > 1:
         said.append("where training ends depends on where it starts")
-    if not found.complete:
-        said.append("policies that are stationary may be missing from this list")
-    return tuple(said)
+    return (*said, *_open_questions(found, size))
+
+
+def _open_questions(found: Optimum, size: int) -> Iterator[str]:
+    """What a list of isolated policies does not say."""
+    for face in found.continua:
+        outcomes = "every outcome" if len(face) == size else f"outcomes {_listed(face)} alone"
+        yield f"stationary policies with mass on {outcomes} are not isolated: there are infinitely many"
+    if found.complete is None:
+        yield "not decided: policies that are stationary may be missing from this list"
+    if any(one.stable is None for one in (*found.stationary, *found.boundary)):
+        yield "not decided: whether a policy is stable where the table says so"
+    if found.boundary_complete is None:
+        yield "not decided: policies on the boundary that attract may be missing from this list"
+
+
+def _listed(face: tuple[int, ...]) -> str:
+    return ", ".join(str(j + 1) for j in face)
 
 
 def number(name: str, value: object) -> Fraction:

@@ -93,10 +93,26 @@ def optimum_text(loss: str, beta: str, found: Any, warnings: tuple[str, ...]) ->
     if rows:
         lines.append("  ".join(["where   ", *(f"q_{j + 1:<8}" for j in range(size)), "nu        ", "stable"]))
     for where, s in rows:
-        numbers = [f"{value:<10.6f}" for value in (*s.policy, s.multiplier)]
-        lines.append("  ".join([f"{where:<8}", *numbers, "yes" if s.stable else "no"]))
+        nu = "-" if s.multiplier is None else f"{s.multiplier:.6f}"
+        numbers = [*(_probability(x, where == "inside") for x in s.policy), nu]
+        stable = {True: "yes", False: "no", None: "not decided"}[s.stable]
+        lines.append("  ".join([f"{where:<8}", *(f"{x:<10}" for x in numbers), stable]))
+    return "\n".join([*lines, _count(found), *(f"warning: {warning}" for warning in warnings)])
+
+
+def _probability(value: float, positive: bool) -> str:
+    """Six decimals, or two digits of what they would show as 0."""
+    if positive and not value:
+        return "< 1e-300"
+    return f"{value:.6f}" if not 0 < value < 5e-7 else f"{value:.1e}"
+
+
+def _count(found: Any) -> str:
+    """How many policies have mass on every outcome, as far as it is known."""
     inside = len(found.stationary)
-    count = "no policy" if not inside else f"{inside} {'policy' if inside == 1 else 'policies'}"
-    known = "and no other" if found.complete else "others are not excluded"
-    lines.append(f"{count} with mass on every outcome, {known}")
-    return "\n".join([*lines, *(f"warning: {warning}" for warning in warnings)])
+    if found.complete is False:
+        return "infinitely many policies with mass on every outcome"
+    count = f"{inside or 'no'} {'policy' if inside < 2 else 'policies'} with mass on every outcome"
+    if not found.complete:
+        return f"{count}, others are not excluded (not decided)"
+    return f"{count}, and no other" if inside else count
