@@ -1,4 +1,4 @@
-"""Inputs that nobody would write, for the four readers: each gives a result, or an error of klsym's in one
+"""Inputs that nobody would write, for the five readers: each gives a result, or an error of klsym's in one
 line.
 
     .venv/bin/python tests/fuzzing.py --count 1000000 [--seed 0] [--jobs 2]
@@ -8,6 +8,8 @@ line.
     certificates   those of `mutated_certificates`
     audit          Python files changed at random, targets, roles and options; the code is found and bound,
     never run
+    explain        losses of the whole grammar, some of them changed at random, with random options: `klsym`
+    prints an answer, or one line
 
 Within 10 s of a processor and 2 GB each.  Outcomes are kept in build/fuzz-*.jsonl, so that a run goes on
 where it was cut off; what came of it is stored in benchmarks/campaigns.json.
@@ -16,6 +18,8 @@ where it was cut off; what came of it is stored in benchmarks/campaigns.json.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import json
 import os
 import random
@@ -37,13 +41,15 @@ import random_losses
 import random_slot_losses
 from valid_certificates import PROOFS, certificate
 
+from klsym import cli
 from klsym.audit import binding, reading
+from klsym.engine.explain_setting import OPTIONS as SETTINGS
 from klsym.errors import KlsymError, Refused, UsageError
 from klsym.kernel import check, read
 from klsym.parser import parse
 
 HERE = Path(__file__).parent
-SECONDS, MEMORY = 10, 2 << 30
+SECONDS, MEMORY, LIMIT = 10, 2 << 30, 5  # LIMIT: of a question, within which klsym has to keep
 LONGEST = 900  # characters of a message
 PIECES = (
     "k1", "k2", "r", "rho", "log_q", "R", "lam", "n", "T", "past(", "loo(", "sg(", "exp(", "log(",
@@ -67,6 +73,17 @@ OPTIONS = (
     "9" * 5000, "", "\0", "b''", "(" * 90 + ")" * 90, "log_q", "mask", "log_p[v]",
     "log_q - log_mu", "k1**k1**k1",
 )  # fmt: skip
+ATOMS = (
+    "k1", "k2", "k3", "k(0.5)", "k(lam)", "r", "rho", "rho_old", "log_q", "log_p", "log_mu", "log_old", "R",
+    "A", "M", "T", "n", "lam", "eps", "alpha", "1", "2", "1/2", "0",
+)  # fmt: skip
+FUNCTIONS = (
+    "sg({0})", "sg({0})", "exp({0})", "log({0})", "log(1+{0}**2)", "sqrt({0})", "abs({0})", "min({0},{1})",
+    "max({0},{1})", "clip({0},{2},{3})", "past({0})", "now({0})", "future({0})", "whole({0})", "togo({0})",
+    "seqmean({0})", "others({0})", "loo({0})", "centred({0})", "normalised({0})", "full({0})",
+    "full_kl(q,p)", "H(q)", "js(q,p)",
+)  # fmt: skip
+BOUNDS = ("-2", "-1", "-1/2", "0", "1/2", "0.8", "1", "1.2", "2", "eps", "1+eps")
 AUDITED = ("audited.py", "audited_numpy.py", "audited_jax.py")
 
 
@@ -101,6 +118,43 @@ def loss_text(rng: random.Random) -> str:
         return "".join(rng.choice(PIECES) + rng.choice(("", " ")) for _ in range(rng.randint(0, 30)))
     make = rng.choice((random_losses.generate, random_losses.anywhere, random_slot_losses.generate))
     return changed(make(0, rng.randrange(10**6)).text, PIECES, rng)
+
+
+def sentence(rng: random.Random, depth: int) -> str:
+    """A loss of the whole grammar."""
+    if depth == 0 or rng.random() < 0.15:
+        return rng.choice(ATOMS)
+    shape = rng.random()
+    if shape < 0.45:
+        return f"({sentence(rng, depth - 1)}{rng.choice('+-**/')}{sentence(rng, depth - 1)})"
+    if shape < 0.5:
+        return f"({sentence(rng, depth - 1)})**{rng.choice(('2', '3', '(1/2)', '-1', 'lam', '0'))}"
+    arguments = [sentence(rng, depth - 1) for _ in range(2)]
+    return rng.choice(FUNCTIONS).format(*arguments, *rng.sample(BOUNDS, 2))
+
+
+def question(rng: random.Random) -> list[str]:
+    """Words for `klsym`: mostly such as have an effect."""
+    loss = sentence(rng, rng.choice((1, 2, 2, 3, 4)))
+    if rng.random() < 0.2:
+        loss = changed(loss, PIECES, rng)
+    given = {option.name: option.choices[0] for option in SETTINGS}
+    words = []
+    for option in SETTINGS:
+        if rng.random() < 0.5 and (not option.idle(given) or rng.random() < 0.05):
+            given[option.name] = rng.choice(option.choices)
+            words += [f"--{option.name}", given[option.name]]
+    form = rng.choice(("text", "text", "text", "latex", "markdown", "json"))
+    return [
+        "explain",
+        *words,
+        "--format",
+        form,
+        "--time-limit",
+        str(LIMIT),
+        "--",
+        f"{loss} ",
+    ]  # - alone reads stdin
 
 
 @cache
@@ -154,13 +208,31 @@ def audit(rng: random.Random) -> Callable[[], Any]:
     return work
 
 
+def explained(rng: random.Random) -> Callable[[], Any]:
+    words = question(rng)
+
+    def work() -> None:
+        out, errors = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+            code = cli.main(words)
+        said = errors.getvalue()
+        if code == 2 and "please report it" not in said:
+            raise UsageError(said.removesuffix("\n"))
+        if code or said or not out.getvalue():
+            raise RuntimeError(f"exit code {code} after {words}: {said}")
+
+    return work
+
+
 READERS: dict[str, tuple[Callable[[random.Random], Callable[[], Any]], type[KlsymError]]] = {
     "parser": (parser, UsageError),
     "json": (json_text, Refused),
     "certificates": (certificates, Refused),
     "audit": (audit, UsageError),
+    "explain": (explained, UsageError),
 }
-TURNS = ("parser", "json", "audit", "parser", "json", "audit", "parser", "json", "audit", "certificates")
+TEN = ("parser", "json", "audit", "parser", "json", "audit", "parser", "json", "audit", "certificates")
+TURNS = (*TEN * 10, "explain")
 
 
 def examine(seed: int, number: int) -> tuple[int, dict[str, Any]]:

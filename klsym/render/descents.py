@@ -7,11 +7,10 @@ from typing import Any
 
 from klsym.render import formulas
 from klsym.render.combination import combination_text
-from klsym.render.divergences import convexity_text, generated_json, in_r
+from klsym.render.divergences import at_reference_text, convexity_text, generated_json, in_r
 from klsym.render.listing import columns, listed
 from klsym.render.spelling import LATEX, TEXT
 from klsym.render.text import show_interval
-from klsym.render.values import shown
 
 TITLES = {
     "reverse-kl": "KL(q||p)",
@@ -85,7 +84,7 @@ def descents_text(found: Any) -> str:
     lines = [
         f"{title(found.name, found.multiple)}: E_q[f(r)] with f = {TEXT(in_r(shape.f))}",
         "",
-        f"  f         {convex}; f''(1) = {shown(shape.strength)}",
+        f"  f         {convex}; {at_reference_text(shape)}",
         f"  gradient  grad E_q[f(r)] = E_q[c s] with c = f - r f' = {found.coefficient}",
     ]
     lines += ["", "To estimate its value, with any number before r - 1 (0: never negative where f is convex)"]

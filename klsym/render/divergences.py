@@ -12,6 +12,8 @@ import math
 from fractions import Fraction
 from typing import Any
 
+import sympy
+
 from klsym.names import SAMPLE_BASES
 from klsym.render import losses
 from klsym.render.coefficients import coefficient
@@ -20,6 +22,7 @@ from klsym.render.tree import Call, Formula, Name
 from klsym.render.values import shown
 from klsym.ring import ExpPoly
 
+INFINITE = (sympy.nan, sympy.zoo, sympy.oo, -sympy.oo)
 DIGITS = 6  # of an edge that is no power of e
 
 
@@ -149,7 +152,7 @@ def generated_json(found: Any) -> dict[str, Any]:
     return {
         "f": None if found.f is None else TEXT(in_r(found.f)),
         "genuine_divergence": convexity_json(found.where, found.is_divergence),
-        "fisher_strength": None if found.strength is None else shown(found.strength),
+        "fisher_strength": strength_text(found),
     }
 
 
@@ -168,8 +171,23 @@ def generated_text(found: Any) -> str:
     f = "; ".join(f"{TEXT(in_r(part))} where {region((on,))}" for on, part in reversed(found.pieces))
     known = f" with f = {f or told['f']}" if told["f"] else " with an f that has no formula here"
     parts = filter(None, (whole + known, convex))
-    kink = "a kink at r = 1" if told["fisher_strength"] is None else f"f''(1) = {told['fisher_strength']}"
-    return "; ".join([", ".join(parts), kink, *map(_case_text, found.cases)])
+    return "; ".join([", ".join(parts), at_reference_text(found), *map(_case_text, found.cases)])
+
+
+def strength_text(found: Any) -> str | None:
+    """f''(1); None where there is none, or where as a formula it is 0/0 or infinite, as that of sqrt(k3)."""
+    value = found.strength
+    if value is None or (isinstance(value, sympy.Expr) and value.has(*INFINITE)):
+        return None
+    return shown(value)
+
+
+def at_reference_text(found: Any) -> str:
+    """What f is at r = 1."""
+    value = strength_text(found)
+    if value is None:
+        return "a kink at r = 1" if found.strength is None else "f''(1) is not known"
+    return f"f''(1) = {value}"
 
 
 def _case_text(case: Any) -> str:
