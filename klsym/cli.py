@@ -21,6 +21,7 @@ from klsym.errors import KlsymError, UsageError
 FORMATS = ("text", "latex", "markdown", "json")
 FRAMEWORKS = ("torch", "jax", "numpy")
 LONGEST_WAIT = 1_000_000  # seconds
+SECONDS = 10.0  # of a question
 AUDIT_SECONDS, AUDIT_GIGABYTES = 60.0, 4.0
 AUDITED = ("zero", "reverse-kl", "forward-kl", "combination", "f-divergence", "separable", "none", "open")
 GRAMMAR = (
@@ -148,12 +149,7 @@ def _add_explain(commands: Any) -> None:
         "--check", action="store_true",
         help="cross-check on exact finite models and on both sides of every bound; exit 1 if it fails",
     )  # fmt: skip
-    explain.add_argument(
-        "--time-limit", type=_seconds, metavar="SECONDS",
-        help="give a loss up after so many seconds: it is answered in a process of its own, which is ended,"
-        " and a stream goes on with the next line; 0 for no limit (10 for each line of stdin, none for a"
-        " single loss)",
-    )  # fmt: skip
+    _add_time_limit(explain, ": the target is then open; a stream goes on with the next line")
     explain.set_defaults(run="losses:explain_loss")
 
 
@@ -188,6 +184,13 @@ def _add_format(
     )
 
 
+def _add_time_limit(command: argparse.ArgumentParser, then: str = "") -> None:
+    command.add_argument(
+        "--time-limit", type=_seconds, default=SECONDS, metavar="SECONDS",
+        help=f"give up after so many seconds of CPU time{then} ({SECONDS:g}; 0 for no limit)",
+    )  # fmt: skip
+
+
 def _add_parameters(command: argparse.ArgumentParser) -> None:
     command.add_argument("--param", action="append", default=[], metavar="NAME", help="declare a parameter")
 
@@ -205,6 +208,7 @@ def _add_compare(commands: Any) -> None:
     _add_setting(compare, without=("batch",))
     _add_format(compare)
     _add_parameters(compare)
+    _add_time_limit(compare)
     compare.set_defaults(run="losses:compare_losses")
 
 
@@ -230,6 +234,7 @@ def _add_optimum(commands: Any) -> None:
         "-o", "--output", metavar="FILE", help="a phase portrait, .pdf or .png (three outcomes)"
     )
     _add_format(optimum)
+    _add_time_limit(optimum)
     optimum.set_defaults(run="optima:show_optimum")
 
 
@@ -264,6 +269,7 @@ def _add_divergence(commands: Any) -> None:
     )
     _add_format(divergence)
     _add_parameters(divergence)
+    _add_time_limit(divergence)
     divergence.set_defaults(run="divergences:show_losses")
 
 
@@ -284,6 +290,7 @@ def _add_recommend(commands: Any) -> None:
     )  # fmt: skip
     recommend.add_argument("--framework", choices=FRAMEWORKS, default="torch", help="of the code (torch)")
     _add_format(recommend, ("text", "markdown", "json"))
+    _add_time_limit(recommend)
     recommend.set_defaults(run="recommend:recommend_loss")
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 
+from klsym.commands.timed import timed
 
+
+@timed()
 def show_losses(options: argparse.Namespace) -> int:
     """What estimates it, what descends it, and what does not."""
     from klsym.engine.descents import losses_of

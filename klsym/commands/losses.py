@@ -8,35 +8,29 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from klsym.commands.late import late_verdict
 from klsym.commands.limited import Limited
-from klsym.commands.verdicts import Reply, answered, exit_code, printed, setting_of, verdict_of
-from klsym.errors import UsageError
+from klsym.commands.timed import timed
+from klsym.commands.verdicts import answered, exit_code, printed, setting_of, verdict_of
 
 LONGEST = 1_000_000  # characters of a line that are read; the parser's own limit is below
-STREAM_LIMIT = 10.0  # seconds a line
 
 
 def explain_loss(options: argparse.Namespace) -> int:
     """The verdict on a loss, or on each line of standard input."""
-    if options.loss == "-":
-        return _explain_stream(options)
-    loss = options.loss.strip(" ")
-    if not options.time_limit:
-        verdict = verdict_of(loss, options)
-        reply: Reply = {"text": printed(verdict, options.format), "code": exit_code(verdict)}
-    else:
-        with Limited(options) as limited:
-            reply = limited.ask(loss)
-        if "error" in reply:
-            raise UsageError(reply["error"])
-    print(reply["text"])
-    return int(reply["code"])
+    return _explain_stream(options) if options.loss == "-" else _explain_one(options)
+
+
+@timed(late_verdict)
+def _explain_one(options: argparse.Namespace) -> int:
+    verdict = verdict_of(options.loss.strip(" "), options)
+    print(printed(verdict, options.format))
+    return exit_code(verdict)
 
 
 def _explain_stream(options: argparse.Namespace) -> int:
     """One JSON object a line, also for a line that has no answer; then the exit code is 2."""
     code, options.format = 0, "json"
-    options.time_limit = STREAM_LIMIT if options.time_limit is None else options.time_limit
     reconfigure = getattr(sys.stdin, "reconfigure", None)
     if reconfigure is not None:
         reconfigure(errors="replace")  # a line that is no text is answered like any other bad line
@@ -60,6 +54,7 @@ def _lines(stream: Any) -> Iterator[str]:
             yield line.strip()
 
 
+@timed()
 def compare_losses(options: argparse.Namespace) -> int:
     """Two losses beside one another."""
     from klsym.engine.compare import compare

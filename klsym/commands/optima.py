@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from klsym.commands.timed import timed
 from klsym.errors import UsageError
 
 FORMATS = ("pdf", "png")
@@ -14,6 +15,11 @@ FORMATS = ("pdf", "png")
 
 def show_optimum(options: argparse.Namespace) -> int:
     """All stationary policies; with -o also a phase portrait."""
+    pictures = ("klsym.figures.phase_portraits",) if options.output else ()
+    return timed(None, *pictures)(_show)(options)
+
+
+def _show(options: argparse.Namespace) -> int:
     from klsym.engine.explain_optimum import where_training_ends
 
     rewards, reference, behaviour = map(_row, (options.rewards, options.reference, options.behaviour))

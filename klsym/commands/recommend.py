@@ -5,7 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 
+from klsym.commands.timed import timed
 
+
+@timed()
 def recommend_loss(options: argparse.Namespace) -> int:
     """The correct choices, the best first, the tempting wrong ones, and code."""
     from klsym.engine.recommend import recommend

@@ -78,6 +78,7 @@ class Found:
 
 OPEN = Found(None, {}, sympy.S.Zero, "sympy")
 UNNAMED = ("f-divergence", "separable")
+UNNAMED_IN_R = Found("f-divergence", {}, sympy.S.Zero, "sympy")
 GIVEN = (*REWARDS, length)  # T is random, and free of theta
 NAMES = tuple(symbol.name for symbol in GIVEN)
 
@@ -90,8 +91,10 @@ def under_q(expression: Any, on_policy: bool) -> Any:
 # ---------------------------------------------------------------------------- recognition
 def find(c: Any, value: bool = False) -> Found:
     """The target of E_q[c s] (or of E_q[c] for a value), for a smooth c."""
-    tried = []
+    tried: list[Found | None] = []
     for prepare in (lambda e: e, sympy.expand, lambda e: sympy.simplify(unfold(e))):
+        if len(tried) == 2 and _is_unnamed_in_r(c, value):  # simplify may take a minute
+            return next((found for found in tried if found is not None), UNNAMED_IN_R)
         found = _in_ring(prepare(c), value)
         if found is not None and found.target not in UNNAMED:
             return found
@@ -104,6 +107,14 @@ def find(c: Any, value: bool = False) -> Found:
         return known
     trust = "numeric" if parameters(c) else "sympy"  # with free parameters no fit was tried
     return Found("separable" if depends_beyond_r(c) else "f-divergence", {}, sympy.S.Zero, trust)
+
+
+def _is_unnamed_in_r(c: Any, value: bool) -> bool:
+    """Is it a function of r, without parameters, that differs from each combination of names?"""
+    if c.free_symbols - {*DENSITIES} or _fits_a_name(c, (), value):
+        return False
+    with mpmath.workdps(DIGITS):
+        return not depends_beyond_r(c)
 
 
 def find_piecewise(c: Any, value: bool = False) -> Found:

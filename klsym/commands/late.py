@@ -1,0 +1,69 @@
+"""The verdict on a loss that takes too long: its target is open, for the reason "time"."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from klsym.commands.timed import within
+
+QUICK = 2.0  # seconds for the gradient at a sample
+
+
+def late_verdict(options: argparse.Namespace) -> int:
+    """Print what is known without a proof: the gradient at each sample, where that is quick."""
+    for gradient in (True, False):
+        reply = within(QUICK, lambda known=gradient: _print(options, known))  # type: ignore[misc]
+        if reply is not None and "error" not in reply:
+            print(reply["text"], end="")
+            return int(reply["code"])
+    return 2
+
+
+def _print(options: argparse.Namespace, gradient: bool) -> int:
+    verdict = _verdict(options, gradient)
+    if options.format == "json":
+        print(json.dumps(_json(verdict, gradient)))
+    else:
+        print("\n".join(_lines(verdict, gradient)))
+    return 0
+
+
+def _verdict(options: argparse.Namespace, gradient: bool) -> Any:
+    from klsym.commands.verdicts import setting_of as asked
+    from klsym.engine.explain import setting_of
+    from klsym.engine.explain_outside import differentiated
+    from klsym.engine.explaining import as_written
+    from klsym.engine.verdict import Meaning, Verdict
+    from klsym.errors import UsageError
+    from klsym.render.losses import show
+    from klsym.render.spelling import LATEX
+
+    written = as_written(options.loss.strip(" "), options.param)
+    setting = setting_of(written, asked(options))
+    if gradient and (setting.level != "sample" or setting.batch != "none"):
+        raise UsageError("no sample on its own")
+    why = (
+        f"not decided within {options.time_limit:g} s (time): a larger --time-limit may do, 0 is for no limit"
+    )
+    return Verdict(
+        loss=written.text, loss_latex=show(written, LATEX), setting=setting,
+        h=differentiated(written, setting).h if gradient else 0, c=None, gradient=Meaning(None),
+        value=Meaning(None), constant=None, trust="open", hypotheses=(), steps=(), model=None,
+        inside_clamps=None, warnings=(why,),
+    )  # fmt: skip
+
+
+def _json(verdict: Any, gradient: bool) -> dict[str, Any]:
+    answer = verdict.to_json()
+    answer["gradient"]["per_sample"] = verdict.per_sample if gradient else None
+    return {**answer, "reason": "time"}
+
+
+def _lines(verdict: Any, gradient: bool) -> list[str]:
+    from klsym.render.verdict import headline, proof_word
+
+    known = [f"  gradient  ({verdict.per_sample}) s at each sample"] if gradient else []
+    return [headline(verdict), "", f"  trust     {proof_word(verdict)}", *known,
+            "", "Warnings", *(f"  - {warning}" for warning in verdict.warnings)]  # fmt: skip
