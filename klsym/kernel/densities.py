@@ -52,7 +52,7 @@ def fades(mean: Mean, density: str, context: Context) -> bool:
 
 
 def denominators(place: Mean, elements: Iterable[ExpPoly], context: Context) -> Iterator[str]:
-    """The densities other than m that may stand in a denominator of elements at a place.
+    """The densities that may stand in a denominator of elements at a place.
 
     Where such a density is 0 a product is not what it expands to: (d/e - e/d)^2 holds -2, although e/d is not
     defined.  Where m > 0 they must be positive; then all factors are numbers, and the ring's identities hold.
@@ -60,7 +60,7 @@ def denominators(place: Mean, elements: Iterable[ExpPoly], context: Context) -> 
     exponents = [exponent for element in elements for _, exponent in element.terms]
     for density in (*PROBABILITIES, "old") if place.measure != SAMPLE else ():
         powers = (power_of(density, slot, e, context) for e in exponents for slot in PARTS[place.index])
-        if density != place.measure and any(power is None or power < 0 for power in powers):
+        if any(power is None or power < 0 for power in powers):
             yield density
 
 
