@@ -19,7 +19,7 @@ endif
 
 .DEFAULT_GOAL := help
 .PHONY: help install report paper test lint types notebooks notebooks-check bench calibrate attacks soundness fuzz mutants random-losses \
-	random-audits survey implied trainers pages rocq lock format clean
+	golden random-audits survey implied trainers pages rocq lock format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -103,6 +103,9 @@ random-losses: install ## 20,000 random losses in all settings, 10,000 that name
 	$(BIN)/python benchmarks/random_losses.py --slots --count 10000
 	$(BIN)/python benchmarks/random_losses.py --clamps --count 3000
 	$(BIN)/python benchmarks/random_losses.py --tokens --count 10000
+
+golden: install ## answer the 2,000 losses of the golden corpus again, list each difference that is not intended
+	PYTHONPATH=tests $(BIN)/python -m golden $(GOLDEN_FLAGS)
 
 pages: install ## write TRUST.md and BENCHMARKS.md from what the verified checker, the campaigns and make bench stored
 	$(BIN)/python benchmarks/pages.py
