@@ -11,11 +11,12 @@ import lzma
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from klsym.files import write_whole
 
 from .answers import Answer
-from .pairs import Pair
+from .pairs import Pair, pair
 
 FILE = Path(__file__).with_name("corpus.json.xz")
 Row = tuple[Pair, Answer]
@@ -28,20 +29,19 @@ def read() -> tuple[Row, ...]:
     return tuple((read_pair(row), row["answer"]) for row in rows)
 
 
-def read_pair(row: dict[str, object]) -> Pair:
+def read_pair(row: dict[str, Any]) -> Pair:
     """A pair as it is stored."""
-    options = tuple((name, value) for name, value in row["options"].items())  # type: ignore[attr-defined]
-    return Pair(row["text"], options, tuple(row["parameters"]), row["source"])  # type: ignore[arg-type]
+    return pair(row["text"], row["options"], row["parameters"], row["source"])
 
 
 def packed(rows: Iterable[Row]) -> bytes:
     """The bytes of the file: the same for the same rows."""
     data = [
         {
-            "text": pair.text, "options": dict(pair.options), "parameters": list(pair.parameters),
-            "source": pair.source, "answer": answer,
+            "text": one.text, "options": dict(one.options), "parameters": list(one.parameters),
+            "source": one.source, "answer": answer,
         }
-        for pair, answer in rows
+        for one, answer in rows
     ]  # fmt: skip
     lines = ",\n".join(json.dumps(row, separators=(",", ":"), sort_keys=True) for row in data)
     return lzma.compress(f"[{lines}]\n".encode(), preset=9 | lzma.PRESET_EXTREME)
