@@ -6,21 +6,19 @@ import argparse
 import gc
 import importlib
 import os
-import re
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from itertools import pairwise
 from typing import Any
 
 from klsym import __version__
+from klsym.commands.arguments import guard_minus, seconds
 from klsym.commands.console import complain, escaped_output
 from klsym.engine.explain_setting import DEFAULTS, OPTIONS
 from klsym.errors import KlsymError, UsageError
 
 FORMATS = ("text", "latex", "markdown", "json")
 FRAMEWORKS = ("torch", "jax", "numpy")
-LONGEST_WAIT = 1_000_000  # seconds
 SECONDS = 10.0  # of a question
 AUDIT_SECONDS, AUDIT_GIGABYTES = 60.0, 4.0
 AUDITED = ("zero", "reverse-kl", "forward-kl", "combination", "f-divergence", "separable", "none", "open")
@@ -63,7 +61,7 @@ def main(argv: list[str] | None = None) -> int:
     """
     try:
         words = sys.argv[1:] if argv is None else argv
-        options = build_parser(*words[:1]).parse_args(_guard_minus(words))
+        options = build_parser(*words[:1]).parse_args(guard_minus(words))
         module, _, name = options.run.partition(":")
         run: Callable[[argparse.Namespace], int] = getattr(
             importlib.import_module(f"klsym.commands.{module}"), name
@@ -97,21 +95,6 @@ def _discard_output() -> None:
     """What is still to be written would fail once more when Python exits."""
     with suppress(OSError, AttributeError):  # no file behind stdout
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _guard_minus(argv: list[str]) -> list[str]:
-    """`explain -k1` means the loss -k1: argparse takes what starts with a space for no option.
-
-    Nor is the -1/2 in `--rewards -1/2,1` one.
-    """
-    if argv[:1] == ["optimum"]:
-        numbers = [bool(re.match(r"-[.\d]", a)) and b.startswith("--") for b, a in pairwise(argv)]
-        return [f" {a}" if after else a for a, after in zip(argv, [False, *numbers], strict=True)]
-    if argv[:1] not in (["explain"], ["compare"], ["divergence"]) or "--" in argv:
-        return argv
-    known = ("-", "-h", *(a for a in argv if a.startswith("--") and a[2:3].isalpha()))
-    losses = ("--k", "--r", "--log", "--lam", "--sg", "--R", "--A")  # such as --k1, which is k1
-    return [f" {a}" if a.startswith("-") and (a not in known or a.startswith(losses)) else a for a in argv]
 
 
 def build_parser(asked: str = "") -> Parser:
@@ -153,16 +136,6 @@ def _add_explain(commands: Any) -> None:
     explain.set_defaults(run="losses:explain_loss")
 
 
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds <= LONGEST_WAIT:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r}: seconds from 0 to {LONGEST_WAIT} expected")
-    return seconds
-
-
 def _add_setting(
     command: argparse.ArgumentParser, without: tuple[str, ...] = (), only: tuple[str, ...] = ()
 ) -> None:
@@ -186,7 +159,7 @@ def _add_format(
 
 def _add_time_limit(command: argparse.ArgumentParser, then: str = "") -> None:
     command.add_argument(
-        "--time-limit", type=_seconds, default=SECONDS, metavar="SECONDS",
+        "--time-limit", type=seconds, default=SECONDS, metavar="SECONDS",
         help=f"give up after so many seconds of CPU time{then} ({SECONDS:g}; 0 for no limit)",
     )  # fmt: skip
 
@@ -332,7 +305,7 @@ def _add_audit(commands: Any) -> None:
     audit.set_defaults(level=None)
     audit.add_argument("--expect", choices=AUDITED, help="exit 1 if the code targets anything else")
     audit.add_argument(
-        "--time-limit", type=_seconds, default=AUDIT_SECONDS, metavar="SECONDS",
+        "--time-limit", type=seconds, default=AUDIT_SECONDS, metavar="SECONDS",
         help=f"end the code after so many seconds ({AUDIT_SECONDS:g})",
     )  # fmt: skip
     audit.add_argument(
