@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import Any
 
-from klsym.commands.timed import within
+from klsym.commands.timed import said, within
 
 QUICK = 2.0  # seconds for the gradient at a sample
 
@@ -18,7 +18,7 @@ def late_verdict(options: argparse.Namespace) -> int:
         if reply is not None and "error" not in reply:
             print(reply["text"], end="")
             return int(reply["code"])
-    return 2
+    return said(None, options.time_limit)
 
 
 def _print(options: argparse.Namespace, gradient: bool) -> int:
