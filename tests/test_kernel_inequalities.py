@@ -279,6 +279,11 @@ def test_a_tangent_needs_no_support(v):
     assert any(kind == "support" for kind, *_ in square) == (v != -k1)
 
 
+@pytest.mark.parametrize("region", [1 + k1, 1 - w, 1 + k1 + w])
+def test_a_region_is_assumed(region):
+    assert ("nonnegative", "q", region) in read("square", k1, nonnegative=region)[1]
+
+
 # ---------------------------------------------------------------------------- refusals
 S = {"kind": "square", "of": k1, "at": ("", "q"), "score": []}
 REFUSED = {
