@@ -68,7 +68,7 @@ def within(seconds: float, work: Callable[[], int], modules: tuple[str, ...] = (
             stream.flush()
     heard, spoken = os.pipe()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of threads, which no answer uses
+        warnings.simplefilter("ignore")  # of threads, those of JAX too, which no answer uses
         pid = os.fork()
     if not pid:
         _answer(heard, spoken, seconds, work, modules)
