@@ -19,6 +19,7 @@ BETA = {"parameters": ("beta",)}
 ONE_OVER_BETA = beta.inverse()
 CITED = Draft(Em("q", r), constant(1)).step("ratio mean one", of="p", slot="x").step("normalisation")
 STEPS = sum_t("q", ONE)
+TOKENS = Draft(Em("q", k1), sum_t("q", now(k1))).step("sum over t", of="k1")
 
 STOPPING = {
     "score mean zero": [
@@ -83,6 +84,10 @@ ENDS = {
         ("of a mass among sequences that need not end", PART, ENDS_P,
             lambda: Draft(Em("q", r) + STEPS, constant(1) + STEPS, cites=(CITED,)).equation(0, cited=0)
             .without("ends", "p")),
+        ("of sums over t that the statement does not name", PART, ENDS_P,
+            lambda: Draft(Em("q", r + k1), constant(1) + Em("q", k1), cites=(TOKENS,))
+            .step("ratio mean one", of="p", slot="x", part=r).step("normalisation", part=ONE)
+            .equation(0, cited=0).equation(0, cited=0, times=constant(-1)).without("ends", "p")),
     ],
 }  # fmt: skip
 

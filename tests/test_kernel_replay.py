@@ -444,3 +444,16 @@ def test_a_model_that_contradicts_is_not_a_theorem_about_all():
     )
     (theorem,) = check(certificate("one sample"))
     assert theorem.kind == "refuted" and judged(theorem) == TRUE
+
+
+def test_a_message_names_three_hypotheses_that_are_missing_and_is_cut():
+    """However many and however long they are."""
+    names = [f"b{i}" for i in range(5)]
+    context = {"parameters": names, "functions": {}, "premises": []}
+    said = refusal(of_side([[[["1", {name: -1}]], []] for name in names[:1]], context=context))
+    assert said.endswith("the proof uses [['nonzero', 'b0']], recorded []")
+    many = [[["1", {name: -1}] for name in names], []]
+    said = refusal(of_side([many], context=context))
+    assert said.endswith("uses [['nonzero', 'b0'], ['nonzero', 'b1'], ['nonzero', 'b2']], recorded []")
+    lengthy = [["exists", "x" * 400]]
+    assert len(refusal(of_side([], hypotheses=lengthy))) < 400
