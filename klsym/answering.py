@@ -31,7 +31,7 @@ class _Late(Exception):
 
 
 class _Garbage(Exception):
-    """What was said is no reply."""
+    """The process printed something else than a reply."""
 
 
 class Asked:
@@ -136,7 +136,7 @@ class Asked:
             pipe.close()  # type: ignore[union-attr]
         return last if code is None else code
 
-    # -- what is said ---------------------------------------------------------------------
+    # -- messages -------------------------------------------------------------------------
     def _say(self, value: Any, seconds: float) -> None:
         assert self.process is not None and self.process.stdin is not None
         pipe, left, end = self.process.stdin, json.dumps(value).encode() + b"\n", time.monotonic() + seconds
@@ -146,7 +146,7 @@ class Asked:
                 left = left[os.write(pipe.fileno(), left[:4096]) :]
 
     def _heard(self, mark: str, seconds: float | None) -> Any:
-        """What the next line says, which must have this mark."""
+        """Return the message of the next line; it must carry this mark."""
         assert self.process is not None and self.process.stdout is not None
         pipe, end = self.process.stdout, None if seconds is None else time.monotonic() + seconds
         more: bytes | bytearray = self.unread

@@ -84,7 +84,7 @@ def _home(value: Any) -> str:
 
 
 def _used_by(function: Any) -> Iterator[Any]:
-    """What the names in a function stand for, those in its lambdas and inner functions too."""
+    """Return the values of the names in a function, its lambdas and inner functions included."""
     function = inspect.unwrap(function) if callable(function) else function
     code, known = getattr(function, "__code__", None), getattr(function, "__globals__", {})
     for cell in getattr(function, "__closure__", None) or ():

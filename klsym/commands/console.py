@@ -1,4 +1,4 @@
-"""What the commands share: bars on stderr, numbers, one-line messages, output without control characters."""
+"""Helpers of all commands: bars on stderr, numbers, one-line messages, output without control characters."""
 
 from __future__ import annotations
 

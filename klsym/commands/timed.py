@@ -62,7 +62,7 @@ def said(reply: Reply | None, seconds: float) -> int:
 
 
 def within(seconds: float, work: Callable[[], int], modules: tuple[str, ...] = ()) -> Reply | None:
-    """What the work prints and its exit code, or an error; None if it takes longer."""
+    """Return the output of the work and its exit code, or an error; None if it takes longer."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, AttributeError, ValueError):
             stream.flush()
