@@ -37,6 +37,7 @@ from random_losses import Case
 
 DIFFER = 1e-6  # a misfit between the two is no answer, and is complained about
 TWISTED = 1e-5  # an asymmetry of the Jacobian above this, relative to its size, is one
+STANDS_FOR = re.compile(r"mean_h stands for E_mu\[(.*)\]")
 UNDECLARED = re.compile(r"\b(?:H|std)(?:_\w+)?\b")  # words for a reward that stand for themselves
 
 Check = Callable[[Case, dict[str, Any]], Iterator[str]]
@@ -97,19 +98,25 @@ def _coefficient(case: Case, answer: dict[str, Any]) -> Iterator[str]:
                 continue
             if case.level == "token" and re.search(r"\bs\b", text):
                 text = f"{text} + 0*s_now"  # the same at each token, added up over all of them
-            form = where.form(text, measure, **constants, **_mean_h(text, case, where, setting))
+            form = where.form(text, measure, **constants, **_mean_h(text, answer, where, constants))
             error = (np.abs(flat(form.a, where) - exact) / (scale + form.value)).max()
             if not error < AGREE:
                 yield f"{name} {text!r}: off by {error:.1e} of the gradient"
 
 
-def _mean_h(text: str, case: Case, where: Forest, setting: Setting) -> dict[str, Any]:
-    """What mean_h stands for in a verdict, E_mu[h], if it is named."""
+def _mean_h(text: str, answer: dict[str, Any], where: Forest, constants: dict[str, Any]) -> dict[str, Any]:
+    """E_mu[h], which the verdict abbreviates as mean_h, if it is named."""
     if "mean_h" not in text:
         return {}
-    centred = re.fullmatch(r"(?:loo|centred)\((.*)\)", case.text)  # said by the loss itself
-    h = where.coefficient(centred[1] if centred else case.text, setting)
-    mean = where.mean(where.whole, where.chance(where.whole).value * h.value).value
+    [h] = [found[1] for line in answer["hypotheses"] if (found := STANDS_FOR.fullmatch(line))]
+    names = where.names(where.whole)
+
+    def value(name: str, slot: str | None = None) -> Any:
+        if name == "T" and name not in constants:
+            return plain(where.atom("T", where.whole, "x"))
+        return plain(constants[name] if name in constants else names(name, slot))
+
+    mean = where.mean(where.whole, where.chance(where.whole).value * plain(evaluate(h, value))).value
     return {"mean_h": mean[where.whole.world]}
 
 
@@ -273,7 +280,8 @@ def _multiples(case: Case, answer: dict[str, Any]) -> Iterator[str]:
     where = forest(case)
     for setting in settings(case):
         exact, scale = flat(where.field(case.text, setting).a, where), scales(case, where, setting)
-        constants = constants_of(case, setting) | _mean_h(" ".join(multiples.values()), case, where, setting)
+        constants = constants_of(case, setting)
+        constants |= _mean_h(" ".join(multiples.values()), answer, where, constants)
         stated = combination(multiples, where, constants)
         error = (np.abs(exact - stated) / (scale + np.abs(stated).max(axis=0))).max()
         if not error < AGREE:

@@ -28,8 +28,8 @@ from klsym.engine.catalogue import (
     stored,
     written,
 )
+from klsym.engine.named_terms import recognise
 from klsym.engine.spellings import LEAVES, Level, infix, levels, pair, read, spellings
-from klsym.engine.targets import recognise
 from klsym.kernel.derivatives import attach, slopes
 from klsym.numeric.counting import counts_by_hand
 from klsym.parser import parse

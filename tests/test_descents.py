@@ -16,11 +16,13 @@ from klsym.cli import main
 from klsym.convert import to_ring
 from klsym.engine import descents
 from klsym.engine.descents import losses_of
-from klsym.engine.explain_samples import canonical_form
 from klsym.engine.explain_setting import Setting
+from klsym.engine.field import field_of
 from klsym.engine.generators import GENERATORS
+from klsym.engine.slot_loss import slot_loss
 from klsym.errors import ProofError, UsageError
 from klsym.language import rho
+from klsym.ring import ZERO
 
 ALPHA = 0.7
 
@@ -106,9 +108,9 @@ def test_at_each_sample_all_are_one_vector(name: str) -> None:
     """c s at a sample of q, rho c s at one of mu."""
     parts, *_ = descents._in_ring(GENERATORS[name], name)
     for row in descents._choices(parts):
-        form = canonical_form(row.written, Setting(row.sampling, row.use))
-        weight = to_ring(rho) if row.sampling == "off-policy" else to_ring(1)
-        found = form.per_sample.substitute({"w": to_ring(0)}) if weight == to_ring(1) else form.per_sample
+        h = field_of(slot_loss(row.written, Setting(row.sampling, row.use))).pushes.get("x", ZERO)
+        off_policy = row.sampling == "off-policy"
+        weight, found = (to_ring(rho), h) if off_policy else (to_ring(1), h.substitute({"w": ZERO}))
         assert found == weight * to_ring(parts.c), row
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from klsym.convert import to_ring
 from klsym.engine.explain import explain
-from klsym.engine.explain_fields import primitive
+from klsym.engine.objectives import primitive
 from klsym.engine.verdict import Verdict
 from klsym.errors import UsageError
 from klsym.kernel import check, read
@@ -196,6 +196,10 @@ ROWS: list[tuple[str, dict[str, str], str, Any]] = [
     ("rho*R*A**2", {**WHOLE, **OVER_T}, "combination", lambda: advantages(1, 2, over=1)),
     ("(1/2*sg(rho*A))**2", {**SAME, **OVER_T}, "combination", lambda: advantages(0, 2, over=1) / 4),
     ("A**2", SAME, "combination", lambda: advantages(0, 2)),
+    ("A**2", REWARD, "combination", lambda: advantages(0, 2)),
+    ("rho + rho**2", {**OFF, **REWARD, **WHOLE}, "none", None),
+    ("k1 + rho*k1", {**OFF, **REWARD, **WHOLE}, "none", None),
+    ("log(rho)*rho", {**OFF, **REWARD, **WHOLE}, "none", None),
     ("R*A", SAME, "none", None),
 ]  # fmt: skip
 IDS = [" ".join([row[0], *row[1].values()]) for row in ROWS]
@@ -304,7 +308,19 @@ def every_proof_replays(loss: str, options: dict[str, str], target: str, field: 
     assert verdict.proofs[0].theorem.kind == "proved"
 
 
-@pytest.mark.parametrize(("loss", "options", "target", "field"), ROWS[::8], ids=IDS[::8])
+SEVERAL_WEIGHTS = ("rho + rho**2", "k1 + rho*k1", "log(rho)*rho")
+CHECKED = [(row, name) for row, name in zip(ROWS, IDS, strict=True) if row[0] not in SEVERAL_WEIGHTS][::8]
+
+
+@pytest.mark.parametrize("loss", SEVERAL_WEIGHTS)
+def test_the_cross_check_refuses_several_powers_of_the_whole_weight(loss: str) -> None:
+    with pytest.raises(UsageError, match="several powers of rho"):
+        with_check(ask(loss, {**OFF, **REWARD, **WHOLE}), parse(loss))
+
+
+@pytest.mark.parametrize(
+    ("loss", "options", "target", "field"), [x for x, _ in CHECKED], ids=[x for _, x in CHECKED]
+)
 def test_the_cross_check_agrees(loss: str, options: dict[str, str], target: str, field: Any) -> None:
     checked = with_check(ask(loss, options), parse(loss))
     assert checked.check is not None and checked.check["passed"], checked.check
@@ -599,10 +615,8 @@ REFUSED: list[tuple[str, dict[str, str], str]] = [
     ("rho*A", {**OFF, **REWARD}, "A times something random .* choose credit same-token"),
     ("rho*A", {**OFF, **REWARD, **PREFIX}, "A times something random"),
     ("A*k1", REWARD, "A times something random"),
-    ("A**2", REWARD, "A times something random"),
-    ("rho + rho**2", {**OFF, **REWARD, **WHOLE}, "one power of rho times what holds no rho"),
-    ("k1 + rho*k1", {**OFF, **REWARD, **WHOLE}, "one power of rho"),
-    ("log(rho)*rho", {**OFF, **REWARD, **WHOLE}, "one power of rho"),
+    ("A**2*k1", REWARD, "A times something random"),
+    ("(rho + rho**2)*A*k1", {**OFF, **REWARD, **WHOLE}, "A times something random"),
     ("k1", {"credit": "to-go"}, "credit: a differentiated loss pushes on its own token"),
     ("k1", {"batch": "mean"}, "batch: samples are centred whole"),
     ("k1", {"batch": "std"}, "batch: samples are centred whole"),

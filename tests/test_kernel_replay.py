@@ -191,7 +191,7 @@ def test_a_hypothesis_more_or_less_or_elsewhere_is_refused():
 def test_the_first_wrong_step_is_named():
     body = certificate("cited")
     changed = sealed(put(body, ("parts", 0, "steps", 1, "result"), []))
-    assert refusal(changed).startswith("part 1, step 2: change of measure: got [[[[\"1\",{}]]")
+    assert refusal(changed).startswith('part 1, step 2: change of measure: got [[[["1",{}]]')
     wrong = put(body, ("cites", 0, 0, "steps", 2, "data", "slot"), "now")
     assert refusal(sealed(wrong)).startswith("cited 1, part 1, step 3: ")
 

@@ -14,8 +14,8 @@ import sympy
 
 from klsym.abbreviations import Divergence
 from klsym.convert import to_sympy
+from klsym.engine.named_terms import recognise
 from klsym.engine.tails import is_zero, tail_of
-from klsym.engine.targets import recognise
 from klsym.language import COUNTS, REWARDS, A, R, log_mu, log_old, log_p, log_q, rho, sg
 from klsym.names import SAMPLE_BASES, parse_name
 from klsym.render import formulas, losses

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from klsym.engine.derivation import Proof, derive
-from klsym.engine.explain_samples import shown_witness
 from klsym.engine.quantities import Quantity
+from klsym.engine.shown_witness import shown_witness
 from klsym.engine.variances import model_of
 from klsym.errors import ProofError
 

@@ -30,8 +30,8 @@ from typing import Any
 
 from klsym.convert import VK1, VW
 from klsym.engine.generators import at_reference, slope
+from klsym.engine.named_terms import R_RATIO, Target, recognise
 from klsym.engine.spellings import DETACHED, LEAVES, SIGNS, Level, Pair, infix, negative, pair, spellings
-from klsym.engine.targets import R_RATIO, Target, recognise
 from klsym.files import read_text
 from klsym.names import parse_name
 from klsym.render import formulas

@@ -19,7 +19,6 @@ from klsym.engine.answers import Answer, decided
 from klsym.engine.compare_outside import compare_outside
 from klsym.engine.compare_tokens import Asked, asked_of_tokens, measured, token_loss
 from klsym.engine.derivation import Proof, derive
-from klsym.engine.explain_samples import expected_field, refuse_unless_moderate, uses_sampler
 from klsym.engine.explain_setting import (
     Aggregate,
     Credit,
@@ -30,13 +29,22 @@ from klsym.engine.explain_setting import (
     Weights,
     checked_setting,
 )
-from klsym.engine.explain_slots import names_batches, names_slots, names_vocabulary, of_sequence
 from klsym.engine.explaining import as_written, explained, refuse_taken_names, refuse_zero_below
+from klsym.engine.field import quantity_of
 from klsym.engine.quantities import Quantity, expectation
+from klsym.engine.slot_loss import (
+    SlotLoss,
+    names_batches,
+    names_slots,
+    names_vocabulary,
+    of_sequence,
+    refuse_unless_moderate,
+    uses_sampler,
+)
 from klsym.engine.variances import Estimate, Spread, spread
 from klsym.engine.verdict import Verdict
 from klsym.errors import NotInRing, UsageError
-from klsym.language import length
+from klsym.language import length, sg
 from klsym.names import SAMPLE
 from klsym.render.compare import ComparisonView
 from klsym.render.losses import Written
@@ -245,7 +253,16 @@ def _in_ring(pair: Pair, setting: Setting, copied: bool, asked: list[Asked]) -> 
 def _asked(written: Written, setting: Setting, copied: bool) -> Asked:
     under = "mu" if copied or not setting.on_policy else "q"
     value = replace(expectation(written.expression, under), labels={to_ring(written.expression): written})
-    gradient = expected_field(written, under, setting.use)
+    detached = setting.use == "reward"
+    gradient = quantity_of(
+        SlotLoss(
+            "",
+            sg(written.expression) if detached else written.expression,
+            under,
+            detached=detached,
+            label=written,
+        )
+    )
     return Asked(value, measured(gradient, SAMPLE), gradient)
 
 

@@ -1,6 +1,7 @@
 """What `compare` asks of a loss; of token losses here.  Untrusted.
 
->>> from klsym.engine.explaining import as_written
+>>> from klsym.engine.slot_loss import SlotLoss, slot_loss
+from klsym.engine.explaining import as_written
 >>> setting = Setting("off-policy", level="token", weights="token", aggregate="sum")
 >>> asked_of_tokens(token_loss(as_written("rho*k3", ()), setting), setting, False).gradient
 E_mu[sum_t grad(rho_now*k3_now)]
@@ -12,13 +13,11 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from klsym.abbreviations import Side
-from klsym.convert import to_ring
-from klsym.engine.explain_fields import field_of
-from klsym.engine.explain_samples import refuse_unless_moderate
 from klsym.engine.explain_setting import Setting
-from klsym.engine.explain_slots import TokenLoss, at_token
+from klsym.engine.field import field_of
 from klsym.engine.indexed import sum_over_t, token_gradient
 from klsym.engine.quantities import Quantity
+from klsym.engine.slot_loss import SlotLoss, slot_loss
 from klsym.errors import NotInRing, UsageError
 from klsym.names import SAMPLE
 from klsym.render.losses import Written
@@ -37,22 +36,20 @@ class Asked(NamedTuple):
     gradient: Quantity
 
 
-def token_loss(written: Written, setting: Setting) -> TokenLoss:
+def token_loss(written: Written, setting: Setting) -> SlotLoss:
     """The loss of each token; raises UsageError beyond the ring."""
     try:
-        loss = at_token(written.expression, setting)
-        refuse_unless_moderate(to_ring(loss.expression), written, allowed={"length"})
-        return loss
+        return slot_loss(written, setting)
     except NotInRing as error:
         raise UsageError(
             f"compare: at level token only exponential polynomials are compared: {error}"
         ) from None
 
 
-def asked_of_tokens(loss: TokenLoss, setting: Setting, copied: bool) -> Asked:
+def asked_of_tokens(loss: SlotLoss, setting: Setting, copied: bool) -> Asked:
     """At a sequence, what is the same at each token is left at each."""
     under = "mu" if copied or not setting.on_policy else "q"
-    start = field_of(loss, setting).start
+    start = field_of(loss).start
     if start.context.given:
         raise UsageError(NOT_COMPARED)
     field = Quantity(start.start, dict(start.context.functions), start.labels)

@@ -29,9 +29,9 @@ from klsym.convert import to_ring, to_sympy
 from klsym.engine import generators_outside as outer
 from klsym.engine import outside, outside_models, slopes
 from klsym.engine.derivation import Derivation, Proof, derive
-from klsym.engine.explain_samples import canonical_form, sampled_from, shown_witness, uses_sampler
 from klsym.engine.explain_setting import Setting
 from klsym.engine.explaining import explained
+from klsym.engine.field import field_of
 from klsym.engine.generators import (
     GENERATORS,
     Condition,
@@ -44,6 +44,8 @@ from klsym.engine.generators import (
 )
 from klsym.engine.objectives import primitive
 from klsym.engine.quantities import expectation, expected_gradient, grad
+from klsym.engine.shown_witness import shown_witness
+from klsym.engine.slot_loss import sampled_from, slot_loss, uses_sampler
 from klsym.engine.witness import completed, models, shown_model
 from klsym.errors import NotInRing, ProofError, Refused, UsageError
 from klsym.language import ATOMS, k1, k2, k3, parameter, r, rho, sg
@@ -341,7 +343,7 @@ def words(e: ExpPoly) -> str:
 
 
 def _derivation(row: Row) -> Derivation:
-    return canonical_form(row.written, Setting(row.sampling, row.use)).derivation
+    return field_of(slot_loss(row.written, Setting(row.sampling, row.use))).start.reduce()
 
 
 def _proved(row: Row, parts: Parts) -> Choice:

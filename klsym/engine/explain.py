@@ -14,8 +14,6 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from klsym.engine.explain_samples import refuse_unless_moderate as refuse_unless_moderate
-from klsym.engine.explain_samples import used_names as used_names
 from klsym.engine.explain_setting import (
     Aggregate,
     Batch,
@@ -28,10 +26,12 @@ from klsym.engine.explain_setting import (
     checked_setting,
     documented,
 )
-from klsym.engine.explain_slots import names_slots
 from klsym.engine.explaining import as_written as as_written
 from klsym.engine.explaining import explained as explained
 from klsym.engine.meant import meant
+from klsym.engine.shown_witness import used_names as used_names
+from klsym.engine.slot_loss import names_slots
+from klsym.engine.slot_loss import refuse_unless_moderate as refuse_unless_moderate
 from klsym.engine.verdict import Verdict
 from klsym.errors import UsageError
 from klsym.render.losses import Written

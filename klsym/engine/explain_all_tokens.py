@@ -28,16 +28,16 @@ from klsym.convert import to_ring
 from klsym.engine import slopes
 from klsym.engine.advice import OF_DESCENT
 from klsym.engine.derivation import Derivation, Proof, derive
-from klsym.engine.explain_fields import field_of
-from klsym.engine.explain_samples import canonical_form, hypotheses_of, shown_witness
 from klsym.engine.explain_setting import Setting
-from klsym.engine.explain_slots import T, at_token
-from klsym.engine.explain_tokens import per_token
+from klsym.engine.field import field_of, scores_of
 from klsym.engine.indexed import curl, mean_over_i, sum_over_t, token_gradient
 from klsym.engine.objectives import at_policy
 from klsym.engine.piecewise import DENSITIES
 from klsym.engine.quantities import Quantity, expectation
+from klsym.engine.ring_notes import hypotheses_of
 from klsym.engine.shorthands import expansion, weight_of
+from klsym.engine.shown_witness import shown_witness
+from klsym.engine.slot_loss import T, slot_loss
 from klsym.engine.verdict import Meaning, Step, Verdict
 from klsym.engine.witness import tree_models
 from klsym.errors import NotInRing, ProofError, UsageError
@@ -287,19 +287,21 @@ def _turning(loss: Any, setting: Setting) -> tuple[Derivation, Iterable[str]]:
     """The curl of the field of two sequences, in a derivation, and the slots whose scores it meets."""
     if setting.level == "sequence":
         written = Written("", loss.xreplace({T: length, A: R}))
-        c = canonical_form(written, setting).coefficient
+        c = field_of(slot_loss(written, setting)).c
         return derive(Quantity(_wedge({"x": c}, whole=True))), ("x",)
-    field = field_of(at_token(loss.xreplace({A: R}), setting), setting)
+    field = field_of(slot_loss(Written("", loss.xreplace({A: R})), setting))
     if field.constant or field.whole is not None:
         raise NotInRing("a loss of the whole sequence")
     on_policy = field.start.context.on_policy
     attached = field.attached
-    pushed = per_token(derive(token_gradient(attached, field.under), on_policy=on_policy))
+    pushed = scores_of(
+        derive(token_gradient(attached, field.loss.under), on_policy=on_policy).differentiate()
+    )
     pushed = {slot: at_policy(c) for slot, c in pushed.items()}
     mean_T = Side.atom(Indexed("t", "q", ONE, ()))
 
     def turned(weight: Any) -> Quantity:
-        return curl(attached * weight, field.under)
+        return curl(attached * weight, field.loss.under)
 
     alone = turned(Rational(11, 12) - length / 4)
     beside = turned(length / 12 - Rational(1, 4))

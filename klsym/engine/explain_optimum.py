@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from klsym.engine.explain_samples import canonical_form
 from klsym.engine.explain_setting import Sampling, Use, checked_setting
-from klsym.engine.explain_slots import names_vocabulary
 from klsym.engine.explain_vocabulary import sampled_loss
 from klsym.engine.explaining import as_written
+from klsym.engine.field import field_of
 from klsym.engine.generators import generated
 from klsym.engine.optimum import Optimum, optimum
+from klsym.engine.slot_loss import names_vocabulary, slot_loss
 from klsym.errors import NotInRing, UsageError
 from klsym.language import REWARDS, log_mu, log_old, log_p, log_q
 from klsym.render.divergences import generated_warnings
@@ -87,7 +87,7 @@ def where_training_ends(
     setting = checked_setting(sampling=sampling, use=use)
     drawn = sampled_loss(written, setting)[0] if names_vocabulary(written.expression) else written
     try:
-        c = canonical_form(drawn, setting).coefficient
+        c = field_of(slot_loss(drawn, setting)).c
     except NotInRing as error:
         raise UsageError(f"optimum: {written.text[:60]!r} is no exponential polynomial: {error}") from None
     found = optimum(c, strength, paid, p, mu)

@@ -20,12 +20,14 @@ from klsym.convert import to_ring
 from klsym.engine import outside, supports
 from klsym.engine.advice import batch_warnings, facts_outside
 from klsym.engine.derivation import Proof, derive
-from klsym.engine.explain_batches import APART, MEAN, READINGS, SIZE, m, n
 from klsym.engine.explain_outside import differentiated
 from klsym.engine.explain_setting import Setting
+from klsym.engine.field import SIZE
 from klsym.engine.indexed import mean_over_i
 from klsym.engine.quantities import Quantity, expectation
+from klsym.engine.ring_notes import APART, MEAN, READINGS
 from klsym.engine.shorthands import expansion
+from klsym.engine.slot_loss import m, n
 from klsym.engine.verdict import Chain, Meaning, Verdict
 from klsym.engine.witness import completed, models
 from klsym.errors import UsageError

@@ -21,8 +21,6 @@ from klsym.convert import to_ring, to_sympy
 from klsym.engine import outside, slopes, supports
 from klsym.engine.advice import OF_DESCENT, facts_outside, token_warnings, warnings_for
 from klsym.engine.cases import cases
-from klsym.engine.explain_batches import READINGS as OF_BATCHES
-from klsym.engine.explain_others import UNDECIDED as OF_A_BATCH
 from klsym.engine.explain_outside import (
     branch_hypotheses,
     kink_warnings,
@@ -32,9 +30,11 @@ from klsym.engine.explain_outside import (
 )
 from klsym.engine.explain_outside_tokens import NOT_PROVED
 from klsym.engine.explain_setting import Setting
-from klsym.engine.explain_tokens import READINGS
 from klsym.engine.fields_outside import twisted
 from klsym.engine.piecewise import Regions, is_piecewise
+from klsym.engine.ring_notes import OPEN as OF_A_BATCH
+from klsym.engine.ring_notes import READINGS
+from klsym.engine.ring_notes import READINGS as OF_BATCHES
 from klsym.engine.shorthands import expansion
 from klsym.engine.standing import Pushes, pushes_of, standing
 from klsym.engine.stands import Standing

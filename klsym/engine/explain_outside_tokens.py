@@ -36,10 +36,10 @@ from klsym.engine.explain_outside import (
     witness_against_kl,
 )
 from klsym.engine.explain_setting import Setting
-from klsym.engine.explain_slots import ADVANTAGE
-from klsym.engine.explain_tokens import READINGS
 from klsym.engine.piecewise import Regions, is_piecewise
+from klsym.engine.ring_notes import READINGS
 from klsym.engine.shorthands import expansion
+from klsym.engine.slot_loss import ADVANTAGE
 from klsym.engine.verdict import Cases, Meaning, Step, Verdict
 from klsym.engine.witness import completed, tree_models
 from klsym.errors import NotInRing

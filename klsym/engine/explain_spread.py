@@ -28,10 +28,12 @@ import sympy
 from klsym.abbreviations import Indexed, Side
 from klsym.convert import to_ring, to_sympy
 from klsym.engine.derivation import Proof, derive
-from klsym.engine.explain_samples import hypotheses_of, shown_witness
+from klsym.engine.explain_ring import explain_centred, single_of
 from klsym.engine.explain_setting import Setting
 from klsym.engine.indexed import mean_over_i
 from klsym.engine.quantities import Quantity, expectation, grad, sample
+from klsym.engine.ring_notes import READINGS, hypotheses_of
+from klsym.engine.shown_witness import shown_witness
 from klsym.engine.stands import Stand, Standing
 from klsym.engine.verdict import Meaning, Verdict
 from klsym.engine.witness import models
@@ -40,6 +42,7 @@ from klsym.kernel.models import Model, enclose
 from klsym.language import A, H, R, log_q, now, others, own, parameter, s
 from klsym.names import SAMPLE_BASES
 from klsym.render import formulas, losses
+from klsym.render.losses import Written
 from klsym.render.spelling import LATEX, TEXT, Text
 from klsym.render.told import GIVEN, Told
 from klsym.render.tree import quotient
@@ -73,12 +76,21 @@ TOGETHER = (
     "large n (a limit): reward and penalty are divided by the same sd(h), so that the field is 0 where that"
     " of h is"
 )
+OF_H = "H = {h} at every sample, std^2 = mean_i (H_i - mean H)^2"
 TWISTED = "n = 3: d_v F.u - d_u F.v is not 0 on a model of three outcomes, enumerated in forty digits"
 APART = "the signs leave a curl: R and R**2 have means that move apart, where R is 0, 1, 2 in the order of H"
 
 
-def explain_spread(single: Verdict, h: ExpPoly, reading: str) -> Verdict:
-    """The verdict for coefficients h that are no constants; `single` is that on one sample."""
+def explain_batch_std(written: Written, setting: Setting) -> Verdict:
+    """Return the verdict on a loss with batch std; equal coefficients less their mean are 0, and 0/0 is 0."""
+    single = single_of(written, setting)
+    if not single.varies:
+        return explain_centred(written, setting, single)
+    return _divided(single.verdict, single.h)
+
+
+def _divided(single: Verdict, h: ExpPoly) -> Verdict:
+    """Return the verdict for coefficients h that are no constants; `single` is that on one sample."""
     under = "q" if single.setting.on_policy else "mu"
     half, square = _at_two()
     start = (f"E_{under}[mean_i {COEFFICIENT}*s_self]", LATEX.expectation(under, FIELD_LATEX))
@@ -88,7 +100,10 @@ def explain_spread(single: Verdict, h: ExpPoly, reading: str) -> Verdict:
         c=None,
         gradient=Meaning(None, {}),
         trust="numeric",
-        hypotheses=(reading, Told(f"H = {shown(h)} at every sample, std^2 = mean_i (H_i - mean H)^2", GIVEN)),
+        hypotheses=(
+            READINGS["mean"],
+            Told(f"H = {shown(h)} at every sample, std^2 = mean_i (H_i - mean H)^2", GIVEN),
+        ),
         steps=(("", *start),),
         proofs=(half, square),
         model=None,

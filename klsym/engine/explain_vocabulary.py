@@ -27,10 +27,10 @@ from klsym.engine.advice import DOES_NOTHING, NO_GRADIENT, OF_LOSS
 from klsym.engine.derivation import derive
 from klsym.engine.explain_prefix_means import with_objective
 from klsym.engine.explain_setting import Setting
-from klsym.engine.explain_slots import at_token, names_vocabulary
-from klsym.engine.explain_tokens import per_token
+from klsym.engine.field import scores_of
 from klsym.engine.indexed import token_gradient
 from klsym.engine.shorthands import expansion
+from klsym.engine.slot_loss import names_vocabulary, slot_loss
 from klsym.engine.verdict import Meaning, Step, Verdict
 from klsym.errors import NotInRing, UsageError
 from klsym.language import (
@@ -387,7 +387,11 @@ def _slope(c: Any, setting: Setting, score: Any) -> Any:
     """grad C, with its scores."""
     if setting.level == "sample":
         return Made(product, (attached(sympy.diff(c, log_q)), s))
-    slots = per_token(derive(token_gradient(at_token(c, setting).expression, "q")))
+    slots = scores_of(
+        derive(
+            token_gradient(slot_loss(Written("", c), replace(setting, use="loss", credit="")).expression, "q")
+        ).differentiate()
+    )
     return Made(product, (slots, score)) if {*slots} <= {"now"} else slots
 
 

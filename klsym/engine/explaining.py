@@ -10,11 +10,11 @@ from typing import Any
 import sympy
 
 from klsym.convert import in_core, to_ring
-from klsym.engine.explain_samples import explain_sample
+from klsym.engine.explain_ring import explain_ring
 from klsym.engine.explain_setting import Setting
-from klsym.engine.explain_slots import Beyond, names_batches, names_slots, names_vocabulary, of_sequence
 from klsym.engine.piecewise import DENSITIES
 from klsym.engine.shorthands import expansion
+from klsym.engine.slot_loss import Beyond, names_batches, names_slots, names_vocabulary, of_sequence
 from klsym.engine.verdict import Meaning, Verdict
 from klsym.errors import NotInRing, UsageError
 from klsym.language import ATOMS, PARAMETERS, REWARDS, OverPositions, as_loss, length, parameter, rho, s
@@ -90,25 +90,22 @@ def _outside(written: Written, setting: Setting, error: NotInRing, other_means: 
         return explain_outside_batch(written, setting, lambda e, use: explained(as_written(e, ()), use))
     from klsym.engine.explain_outside import explain_outside
 
-    single, whole = Setting(setting.sampling, setting.use), over_length(written, setting)
+    single = Setting(setting.sampling, setting.use)
+    whole = Written(written.text, written.expression / length) if setting.averaged else written
     return explain_outside(whole, setting, lambda e: explained(as_written(e, ()), single))
 
 
 def _explainer(written: Written, setting: Setting) -> Callable[[Written, Setting], Verdict]:
     """What is seldom needed is loaded only then."""
-    if setting.level == "token":
-        from klsym.engine.explain_tokens import explain_tokens
+    if written.expression.has(Normalised) and setting.level != "token":
+        from klsym.engine.explain_normalised import explain_normalised
 
-        return explain_tokens
-    if names_batches(written.expression):
-        from klsym.engine.explain_others import explain_others
+        return explain_normalised
+    if setting.batch == "std":
+        from klsym.engine.explain_spread import explain_batch_std
 
-        return explain_others
-    if setting.batch != "none":
-        from klsym.engine.explain_batches import explain_batch
-
-        return explain_batch
-    return explain_sample
+        return explain_batch_std
+    return explain_ring
 
 
 def refuse_zero_below(written: Written) -> None:
@@ -158,11 +155,6 @@ def names_others(written: Written, setting: Setting) -> bool:
     credited = setting.credit in ("to-go", "total")
     summed = names_slots(written.expression) or written.expression.has(parameter("T"))
     return bool(weighted or credited or summed)
-
-
-def over_length(written: Written, setting: Setting) -> Written:
-    """With aggregate mean 1/T stands in front of a sequence, which is one sample."""
-    return Written(written.text, written.expression / length) if setting.averaged else written
 
 
 def as_written(loss: Any, parameters: Iterable[str]) -> Written:

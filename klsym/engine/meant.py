@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from klsym.engine.explain_slots import names_batches, names_slots
+from klsym.engine.slot_loss import names_batches, names_slots
 from klsym.engine.verdict import Verdict
 from klsym.language import A, M, R, Weight, log_mu, log_p, parameter
 from klsym.render.losses import Written

@@ -6,12 +6,7 @@ E_mu[h s] = grad E_mu[H]  with dH/dlog q = h         E_q[c s] = grad E_q[F]  wit
 from __future__ import annotations
 
 from fractions import Fraction
-from functools import lru_cache
 
-from klsym.abbreviations import Side
-from klsym.convert import to_sympy
-from klsym.engine.quantities import KL, Quantity, expectation, grad
-from klsym.engine.targets import K1, R_RATIO, Target
 from klsym.names import LOG_RATIOS, SAMPLE_BASES, parse_name
 from klsym.ring import ONE, ZERO, Exponent, ExpPoly, Key
 from klsym.slots import at_slot
@@ -21,58 +16,13 @@ MAX_TERMS = 40  # of what a primitive is looked for
 LOG_Q = ExpPoly.variable("log_q")
 
 
-@lru_cache(maxsize=64)  # asked for its name, its proof and its shape
-def objective(found: Target) -> Quantity | None:
-    """a KL(q||p) + b KL(p||q) + E_q[h], and what the rest is the gradient of; None where that is not known.
-
-    Beside a rest that is not over T everything is one mean, up to a constant.
-
-    >>> from klsym.convert import to_ring
-    >>> from klsym.engine.targets import recognise
-    >>> from klsym.language import k1, rho
-    >>> objective(recognise(to_ring(k1 / rho + k1))), objective(recognise(to_ring(1 / rho)))
-    (E_mu[k1**2/2] + E_q[k1], -KL(mu||q))
-    """
-    if found.rest and "length" not in found.rest.names():
-        return _of_rest(found.reverse * K1 - found.forward * R_RATIO + found.reward + found.rest)
-    rest = _of_rest(found.rest)
-    if rest is None:
-        return None
-    total = KL("q", "p") * to_sympy(found.reverse) + KL("p", "q") * to_sympy(found.forward)
-    return total + (expectation(to_sympy(found.reward), "q") if found.reward else 0) + rest
-
-
-def _of_rest(rest: ExpPoly) -> Quantity | None:
-    """Terms that hold 1/rho are means under mu, the others under q."""
-    under_mu = ExpPoly({k: v for k, v in rest.terms.items() if dict(k[1]).get((("w", 1),)) == -1})
-    if len(rest.terms) > MAX_TERMS:
-        return None
-    total = Quantity(Side())
-    for measure, c in (("mu", under_mu * WEIGHT), ("q", rest - under_mu)):
-        found = objective_under(c, measure)
-        if found is None:
-            return None
-        away = sum((ExpPoly({key: value}) for key, value in found.terms.items() if _is_log_q(key)), ZERO)
-        if measure == "mu" and away:  # E_mu[log q] is -KL(mu||q), up to what does not move
-            total = total - KL("mu", "q") * to_sympy(away * LOG_Q.inverse())
-        found = found - away if measure == "mu" else found - _constant(found)
-        total = total + (expectation(to_sympy(found), measure) if found else 0)
-    return total
-
-
-def gradient_of(total: Quantity) -> Quantity:
-    """grad of each term, such as 3 grad KL(q||p) + grad E_q[R]."""
-    parts = (grad(Quantity(Side.of((1, atoms)))) * to_sympy(c) for c, atoms in total.side.terms)
-    return sum(parts, Quantity(Side()))
-
-
-def _constant(value: ExpPoly) -> ExpPoly:
+def constant_part(value: ExpPoly) -> ExpPoly:
     """The terms that are the same at every sample."""
     terms = (ExpPoly({key: number}) for key, number in value.terms.items())
     return sum((t for t in terms if not {parse_name(n).base for n in t.names()} & {*SAMPLE_BASES}), ZERO)
 
 
-def _is_log_q(key: Key) -> bool:
+def is_log_q(key: Key) -> bool:
     """Is it a constant times log q?"""
     monomial, exponent = key
     random = [item for item in monomial if parse_name(item[0]).base in SAMPLE_BASES]

@@ -22,9 +22,9 @@ import sympy
 from sympy import Rational
 
 from klsym.convert import to_ring, to_sympy
+from klsym.engine.named_terms import Target, recognise, recognise_value
 from klsym.engine.piecewise import DENSITIES, OWN, Regions, joint_signs
 from klsym.engine.slopes import at_policy
-from klsym.engine.targets import Target, recognise, recognise_value
 from klsym.errors import NotInRing
 from klsym.language import (
     REWARDS,

@@ -24,14 +24,13 @@ from klsym.engine.candidates import candidates, tempting
 from klsym.engine.catalogue import holds_r, stored
 from klsym.engine.compare import compared
 from klsym.engine.derivation import Proof, derive
-from klsym.engine.explain_samples import uses_sampler
 from klsym.engine.explain_setting import Level, Sampling, Setting, checked_setting
-from klsym.engine.explain_slots import at_token
 from klsym.engine.explaining import as_written, explained
 from klsym.engine.generators import slope
 from klsym.engine.indexed import sum_over_t
 from klsym.engine.quantities import KL, Quantity, expectation
 from klsym.engine.right import DENSITIES, is_right, right
+from klsym.engine.slot_loss import slot_loss, uses_sampler
 from klsym.engine.variances import Estimate, Spread, spread
 from klsym.engine.verdict import Verdict
 from klsym.errors import ProofError, UsageError
@@ -276,7 +275,7 @@ def _value(written: Written, setting: Setting, target: str) -> Proof | None:
 
 def _mean(written: Written, setting: Setting, under: str) -> Quantity:
     if setting.level == "token":
-        return sum_over_t(at_token(written.expression, setting).expression, under)
+        return sum_over_t(slot_loss(written, replace(setting, use="loss")).expression, under)
     return replace(expectation(written.expression, under), labels={to_ring(written.expression): written})
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import lru_cache
 
 from klsym.engine.explain_setting import Setting
-from klsym.engine.explain_slots import names_slots
 from klsym.engine.explaining import as_written, explained
+from klsym.engine.slot_loss import names_slots
 from klsym.engine.verdict import Verdict
 
 DENSITIES = {"reverse-kl": ("q", "p"), "forward-kl": ("p", "q")}

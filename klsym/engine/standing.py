@@ -17,12 +17,11 @@ import sympy
 
 from klsym.convert import to_ring, to_sympy
 from klsym.engine import slopes
-from klsym.engine.explain_others import is_summed, summed_over_others
 from klsym.engine.explain_outside import Differentiated, differentiated
 from klsym.engine.explain_setting import Setting
-from klsym.engine.explain_slots import ADVANTAGE, MOVES, T, is_additive, summed
 from klsym.engine.piecewise import DENSITIES, OWN
 from klsym.engine.shorthands import weight_of
+from klsym.engine.slot_loss import ADVANTAGE, MOVES, T, adds_up, summed
 from klsym.engine.stands import Stand, Standing
 from klsym.errors import NotInRing, UsageError
 from klsym.language import (
@@ -32,6 +31,7 @@ from klsym.language import (
     length,
     log_q,
     now,
+    own,
     rho,
     sg,
     unfold,
@@ -111,9 +111,9 @@ def _shown(e: Any, of: Any, slots: tuple[str, ...]) -> Any:
     """In variables of slots where it is a sum of k1, log q, R and constants, as it was typed elsewhere."""
     with_A = now(without_sg(of)).xreplace({now(A): ADVANTAGE, now(length): length})
     try:
-        if slots == ("others",) and is_summed(to_ring(without_sg(of))):
-            return to_sympy(summed_over_others(to_ring(without_sg(of))))
-        if slots and slots != ("others",) and is_additive(to_ring(with_A)):
+        if slots == ("others",) and adds_up(to_ring(own(without_sg(of))), "self"):
+            return to_sympy(summed(to_ring(own(without_sg(of))), "others", "self"))
+        if slots and slots != ("others",) and adds_up(to_ring(with_A), "now"):
             return sum((to_sympy(summed(to_ring(with_A), slot)) for slot in slots), sympy.S.Zero)
     except NotInRing:
         pass

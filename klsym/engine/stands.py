@@ -9,7 +9,7 @@ import sympy
 
 from klsym.convert import to_ring, to_sympy
 from klsym.engine.explain_setting import Setting
-from klsym.engine.explain_slots import ADVANTAGE
+from klsym.engine.slot_loss import ADVANTAGE
 from klsym.errors import NotInRing
 from klsym.language import A, length, now, own
 

@@ -18,9 +18,9 @@ from typing import Any
 from klsym.abbreviations import E, Point, Side
 from klsym.convert import to_sympy
 from klsym.engine.derivation import Proof, derive
-from klsym.engine.explain_samples import at_one_sample, used_names
 from klsym.engine.glances import is_plainly_at_most
 from klsym.engine.quantities import Quantity
+from klsym.engine.shown_witness import at_one_sample, used_names
 from klsym.engine.signs import Rows, Split, difference_of_squares, multiple, positive_sum
 from klsym.engine.witness import models, shown_model, uneven_models
 from klsym.errors import NotInRing, ProofError

@@ -11,8 +11,8 @@ from klsym.engine.derivation import Proof
 from klsym.engine.effects import Effects, effects
 from klsym.engine.explain_setting import Setting as Setting
 from klsym.engine.generators import Functional, Generated
+from klsym.engine.named_terms import Target
 from klsym.engine.quantities import Quantity
-from klsym.engine.targets import Target
 from klsym.language import s
 from klsym.render import formulas
 from klsym.render.combination import combination_latex

@@ -146,8 +146,9 @@ def coefficients() -> Any:
 def phase_portraits() -> Any:
     """The flow on three outcomes with rewards, for each placement of k1, k2 and k3."""
     from klsym.engine.explain import as_written
-    from klsym.engine.explain_samples import canonical_form
     from klsym.engine.explain_setting import checked_setting
+    from klsym.engine.field import field_of
+    from klsym.engine.slot_loss import slot_loss
     from klsym.figures.phase_portraits import draw
 
     settings: Any = {
@@ -159,8 +160,8 @@ def phase_portraits() -> Any:
     for (weight, place), setting in settings.items():
         for number in "123":
             written = as_written(f"{'rho*' if weight else ''}k{number}", ())
-            form = canonical_form(written, checked_setting(**setting))
-            found[f"${weight}k_{number}$ in the {place}"] = form.coefficient
+            field = field_of(slot_loss(written, checked_setting(**setting)))
+            found[f"${weight}k_{number}$ in the {place}"] = field.c
     return draw(found, [0, 0.4, 1], [0.5, 0.3, 0.2], 0.5, 3)
 
 

@@ -24,7 +24,7 @@ from klsym.engine.verdict import Verdict
 from klsym.errors import KlsymError, NotInRing, UsageError
 from klsym.language import COUNTS, PARAMETERS, k1, parameter, r
 from klsym.numeric.exact import check_theorem
-from klsym.numeric.field_check import field_checked
+from klsym.numeric.field_check import field_checked, several_weights
 from klsym.numeric.literal import SAMPLED, at_sample, bounds_of, crossings
 from klsym.numeric.vocabulary_check import vocabulary_checked
 from klsym.parser import parse
@@ -58,6 +58,11 @@ def with_check(verdict: Verdict, loss: Any) -> Verdict:
     if loss.atoms(Summed, OverBatch) or (verdict.setting.level != "sample" and loss.has(parameter("T"))):
         raise UsageError(
             "check: the literal loss is not evaluated where it names T or sums; leave --check out"
+        )
+    if _in_ring(loss) and several_weights(loss, verdict.setting):
+        raise UsageError(
+            "check: rewards of several powers of rho, with weights sequence, are not evaluated; leave --check"
+            " out"
         )
     checks = [check_theorem(proof.theorem) for proof in verdict.proofs]
     passed, text = _literally(verdict, loss)

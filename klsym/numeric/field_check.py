@@ -125,6 +125,12 @@ class Literal:
         return replace(model, rewards={**model.rewards, "H": earned})
 
 
+def several_weights(loss: Any, setting: Any) -> bool:
+    """Return whether rewards that are credited to other tokens hold more than one power of the whole rho."""
+    reward = Literal(loss, setting).reward
+    return reward is not None and "w" in reward.names()
+
+
 @dataclass(frozen=True)
 class Formulas:
     """The formulas of a verdict, as sides of statements."""

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from klsym.engine.derivation import Proof
-from klsym.engine.explain_samples import shown_witness
+from klsym.engine.shown_witness import shown_witness
 from klsym.evidence import Evidence
 from klsym.render.spelling import LATEX
 from klsym.tables.table import Cell, listed, math, words

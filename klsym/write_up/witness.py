@@ -17,7 +17,7 @@ from klsym.abbreviations import (
     atoms_of,
 )
 from klsym.engine.derivation import Proof
-from klsym.engine.explain_samples import shown_witness
+from klsym.engine.shown_witness import shown_witness
 from klsym.render.listing import tree_rows
 from klsym.render.spelling import LATEX
 from klsym.render.text import show_interval
