@@ -93,7 +93,7 @@ if TYPE_CHECKING:  # the same names for mypy
 else:  # hidden from mypy, for which a module with __getattr__ has every name
 
     def __getattr__(name: str) -> Any:
-        home = _HOME.get(name) or ("klsym.calculus" if name in __all__ else None)
+        home = _HOME.get(name) or ("klsym.calculus" if name in __dir__() else None)
         if home is None:
             raise AttributeError(f"module 'klsym' has no attribute {name!r}")
         value = getattr(importlib.import_module(home), name)
@@ -102,4 +102,5 @@ else:  # hidden from mypy, for which a module with __getattr__ has every name
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    """All names, those of the table of estimators among them."""
+    return sorted({*__all__, *importlib.import_module("klsym.estimators").NAMES})

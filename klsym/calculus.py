@@ -35,7 +35,9 @@ from klsym.engine.quantities import (
     sample_gradient,
 )
 from klsym.engine.witness import finite_model
+from klsym.estimators import NAMES
 from klsym.language import (
+    OF_TABLE,
     A,
     M,
     R,
@@ -127,3 +129,5 @@ __all__ = [
     "token_gradient",
     "variance_of_mean",
 ]  # fmt: skip
+__all__ += [name for name in NAMES if name not in __all__]  # rows of the table beside k1, k2, k3
+globals().update(OF_TABLE)

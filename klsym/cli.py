@@ -16,6 +16,7 @@ from klsym.commands.arguments import guard_minus, seconds
 from klsym.commands.console import complain, escaped_output
 from klsym.engine.explain_setting import DEFAULTS, OPTIONS
 from klsym.errors import KlsymError, UsageError
+from klsym.estimators import NAMES
 
 FORMATS = ("text", "latex", "markdown", "json")
 FRAMEWORKS = ("torch", "jax", "numpy")
@@ -23,7 +24,7 @@ SECONDS = 10.0  # of a question
 AUDIT_SECONDS, AUDIT_GIGABYTES = 60.0, 4.0
 AUDITED = ("zero", "reverse-kl", "forward-kl", "combination", "f-divergence", "separable", "none", "open")
 GRAMMAR = (
-    "Grammar: log_q log_p log_mu k1 k2 k3 k(lam) r rho R A, numbers, + - * / **, "
+    f"Grammar: log_q log_p log_mu {' '.join(NAMES)} k(lam) r rho R A, numbers, + - * / **, "
     "sg exp log sqrt abs min max clip(x, lo, hi), parameters lam beta eps alpha n. r is p/q. "
     "Of sequences: T, their length; past(x) now(x) future(x) whole(x), sums over tokens; "
     "togo(h) = now(h) + future(h), seqmean(x) = whole(x)/T. Of a batch of n samples: "

@@ -23,8 +23,6 @@ from sympy.core.function import AppliedUndef
 from klsym.errors import NotInRing, UsageError
 from klsym.language import (
     K1,
-    K2,
-    K3,
     SLOTTED,
     A,
     Estimator,
@@ -50,14 +48,8 @@ from klsym.slots import at_slot
 
 VK1, VW, VQ, VO = (ExpPoly.variable(name) for name in ("k1", "w", "log_q", "o"))
 SYMBOLS = {log_q: VQ, log_p: VQ - VK1, log_mu: VQ - VW, log_old: VQ - VO}
-ESTIMATORS = {
-    K1: VK1,
-    K2: VK1**2 * Fraction(1, 2),
-    Ratio: (-VK1).exp(),
-    K3: (-VK1).exp() - 1 + VK1,
-    Weight: VW.exp(),
-    OldWeight: VO.exp(),
-}
+# other estimators are converted by their definitions
+ESTIMATORS = {K1: VK1, Ratio: (-VK1).exp(), Weight: VW.exp(), OldWeight: VO.exp()}
 BELOW = {Weight: log_mu, OldWeight: log_old}  # log q less this; the others are relative to log p
 # how a generic function is written -> the coordinates it may depend on
 ARGUMENTS = {(K1(log_q, log_p),): ("k1",), (log_q, log_p, log_mu): ("k1", "log_q", "w")}
@@ -80,7 +72,7 @@ def _convert(e: Any) -> ExpPoly:
         return reduce(add if e.is_Add else mul, map(_convert, e.args))
     if isinstance(e, Estimator):
         own = e.args == (log_q, BELOW.get(type(e), log_p))
-        return ESTIMATORS[type(e)] if own else _convert(e.definition())
+        return ESTIMATORS[type(e)] if own and type(e) in ESTIMATORS else _convert(e.definition())
     if isinstance(e, sg):
         functions = {call.func.__name__ for call in e.atoms(AppliedUndef)}
         return detach(_convert(e.args[0]), functions)

@@ -1,7 +1,7 @@
 """The language of losses: SymPy atoms, the stop-gradient, and the estimators defined from them.
 
 Every symbol of klsym is made here.  Losses are SymPy expressions in `log_q`, `log_p`, `log_mu`; the
-estimators are functions that keep their names and know their derivatives:
+estimators of klsym/estimators.py are functions that keep their names and know their derivatives:
 
 >>> from sympy import diff
 >>> diff(k2, log_q), diff(k3, log_q), diff(sg(rho) * k2, log_q)
@@ -18,6 +18,8 @@ from sympy import Function, Heaviside, Rational, Symbol, exp, log
 from sympy.core.sympify import SympifyError, _sympify
 
 from klsym.errors import UsageError
+from klsym.estimators import TABLE, Row
+from klsym.training_names import meant_by
 
 log_q = Symbol("log_q", real=True)
 log_p = Symbol("log_p", real=True)
@@ -50,58 +52,6 @@ s = Symbol("s", commutative=True)  # the score function grad log q
 length = Symbol("length", positive=True)  # T, the number of steps of a sequence
 H = Symbol("H", real=True)  # a detached quantity whose value a statement gives
 SLOTTED = (log_q, log_p, log_mu, log_old, R, A, M, H, length, s)  # what a slot has its own copy of
-
-
-# words in names of training code -> what they are here; a name is split at _ and before capitals
-LOGS = {"log", "logp", "logps", "logpi", "logq", "logprob", "logprobs", "logpis"}
-DENSITY = {
-    "p",
-    "q",
-    "pi",
-    "mu",
-    "prob",
-    "probs",
-    "policy",
-    "theta",
-    "token",
-    "per",
-    "seq",
-    "sum",
-    "mean",
-    "all",
-}
-BEHAVIOUR = {"old", "mu", "behavior", "behaviour", "sampler", "sampling", "rollout", "infer", "inference"}
-OLD = {"proximal", "prox"}
-REFERENCE = {"ref", "reference", "base", "sft", "init", "teacher", "prior"}
-TRAINED = {"new", "cur", "curr", "current", "policy", "pi", "theta", "student", "actor"}
-WHOLE = {
-    "ratio": "rho", "ratios": "rho", "is_weight": "rho", "is_weights": "rho", "iw": "rho", "is_ratio": "rho",
-    "importance_weight": "rho", "importance_weights": "rho", "importance_ratio": "rho",
-    "prob_ratio": "rho", "policy_ratio": "rho", "adv": "A", "advs": "A", "advantage": "A", "advantages": "A",
-    **dict.fromkeys(("log_ratio", "logratio", "logr"), "k1 for log q - log p, or log_q - log_mu"),
-    **dict.fromkeys(("kl", "approx_kl", "kl_div", "kld", "kl_loss"), "the estimator it is: k1, k2 or k3"),
-    **dict.fromkeys(("pi", "pi_theta"), "exp(log_q)"), "pi_ref": "exp(log_p)", "pi_old": "exp(log_mu)",
-    "reward": "R", "rewards": "R", "ret": "R", "returns": "R", "mask": "M", "loss_mask": "M",
-}  # fmt: skip
-
-
-def meant_by(name: str) -> str | None:
-    """What the grammar calls a density, ratio or reward that training code calls so; None for other names.
-
-    Such a name is no parameter: a parameter depends on neither the sample nor theta.
-
-    >>> [meant_by(name) for name in ("log_ref", "old_logprobs", "logp", "ratio", "log_alpha", "har")]
-    ['log_p', 'log_mu', 'log_q', 'rho', None, None]
-    """
-    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().strip("_")
-    if spaced in WHOLE:
-        return WHOLE[spaced]
-    words = set(filter(None, re.sub(r"(logprobs?|logps?)", r"_\1_", spaced).split("_")))
-    others = words - LOGS
-    if not words & LOGS or others - (DENSITY | BEHAVIOUR | OLD | REFERENCE | TRAINED) or words == {"log"}:
-        return None
-    named = {"log_p": REFERENCE, "log_old": OLD, "log_mu": BEHAVIOUR}
-    return next((name for name, words in named.items() if others & words), "log_q")
 
 
 def as_expression(value: Any) -> Any:
@@ -252,33 +202,6 @@ class Estimator(Function):
         return True
 
 
-class K1(Estimator):
-    """k1 = log q - log p."""
-
-    nargs, name, latex_name = 2, "k1", "k_1"
-
-    @staticmethod
-    def formula(a: Any, b: Any) -> Any:
-        return a - b
-
-    def slope(self) -> Any:
-        return sympy.S.One
-
-
-class K2(Estimator):
-    """k2 = k1^2 / 2."""
-
-    nargs, name, latex_name = 2, "k2", "k_2"
-    is_nonnegative = True
-
-    @staticmethod
-    def formula(a: Any, b: Any) -> Any:
-        return (a - b) ** 2 / 2
-
-    def slope(self) -> Any:
-        return K1(*self.args)
-
-
 class Ratio(Estimator):
     """r = p/q = exp(-k1)."""
 
@@ -293,18 +216,67 @@ class Ratio(Estimator):
         return -Ratio(*self.args)
 
 
-class K3(Estimator):
-    """k3 = r - 1 - log r = r - 1 + k1."""
+class OfRow(Estimator):
+    """An estimator of the table in klsym/estimators.py; each row makes a subclass, such as K2 for k2."""
 
-    nargs, name, latex_name = 2, "k3", "k_3"
-    is_nonnegative = True
+    nargs = 2
+    row: Row
 
-    @staticmethod
-    def formula(a: Any, b: Any) -> Any:
-        return exp(b - a) - 1 + a - b
+    @classmethod
+    def formula(cls, a: Any, b: Any) -> Any:
+        return cls.row.formula(a - b, exp(b - a))
+
+    def in_k1(self) -> Any:
+        """The formula in k1 and r of the same densities."""
+        return self.row.formula(K1(*self.args), Ratio(*self.args))
 
     def slope(self) -> Any:
-        return 1 - Ratio(*self.args)
+        slope = slope_in_k1(self.row.formula(IN_K1, IN_R))
+        return slope.xreplace({IN_K1: K1(*self.args), IN_R: Ratio(*self.args)})
+
+
+IN_K1, IN_R = Symbol("k1", real=True), Symbol("r", positive=True)
+
+
+def slope_in_k1(formula: Any) -> Any:
+    """df/dk1 of a formula in k1 and r, where dr/dk1 = -r."""
+    return sympy.diff(formula, IN_K1) - IN_R * sympy.diff(formula, IN_R)
+
+
+def _estimator_class(row: Row) -> type[OfRow]:
+    """The SymPy class of a row; raises UsageError: a row that is no estimator."""
+    if not re.fullmatch(r"k[1-9]\d{0,2}", row.name) or row.name in ESTIMATORS:
+        reason = "this name is taken" if row.name in ESTIMATORS else "a name of k and a number expected"
+        raise UsageError(f"klsym/estimators.py: {str(row.name)[:40]!r}: {reason}, such as k{len(TABLE)}")
+    try:
+        formula = as_expression(row.formula(IN_K1, IN_R))
+    except (UsageError, TypeError, ArithmeticError) as error:
+        raise UsageError(f"klsym/estimators.py: {row.name}: no formula of k1 and r: {error}") from None
+    foreign = [node for node in sympy.preorder_traversal(formula) if not isinstance(node, SMOOTH)]
+    if foreign or not formula.free_symbols or not formula.is_real or formula.free_symbols - {IN_K1, IN_R}:
+        what = f"{formula} is no smooth function of k1 and r with a real value at every sample"
+        raise UsageError(f"klsym/estimators.py: {row.name}: {what}")
+    known = {"is_nonnegative": True} if _is_nonnegative(formula) else {}
+    members = {"row": row, "name": row.name, "latex_name": row.latex, "__module__": __name__, **known}
+    made: Any = type(OfRow)
+    return made(row.name.upper(), (OfRow,), {**members, "__doc__": f"{row.name} = {formula}."})
+
+
+SMOOTH = (Symbol, sympy.Rational, sympy.Add, sympy.Mul, sympy.Pow, exp, log)
+
+
+def _is_nonnegative(formula: Any) -> bool:
+    """Is it 0 or above for SymPy, or convex in k1 with its minimum 0 at k1 = 0?"""
+    slope, at_zero = slope_in_k1(formula), {IN_K1: sympy.S.Zero, IN_R: sympy.S.One}
+    least = all(value.xreplace(at_zero).is_zero for value in (formula, slope))
+    return bool(formula.is_nonnegative or (least and slope_in_k1(slope).is_nonnegative))
+
+
+ESTIMATORS: dict[str, type[OfRow]] = {}
+for _row in TABLE:
+    ESTIMATORS[_row.name] = _estimator_class(_row)
+globals().update({of.__name__: of for of in ESTIMATORS.values()})  # where pickle looks for them
+K1 = ESTIMATORS["k1"]
 
 
 class Weight(Estimator):
@@ -379,9 +351,9 @@ class OverPositions(Function):
         return f"{self.name}({printer._print(self.args[0])})"
 
 
-k1 = K1(log_q, log_p)
-k2 = K2(log_q, log_p)
-k3 = K3(log_q, log_p)
+OF_TABLE = {name: of(log_q, log_p) for name, of in ESTIMATORS.items()}
+k1, k2, k3 = (OF_TABLE[name] for name in ("k1", "k2", "k3"))
+globals().update(OF_TABLE)
 r = Ratio(log_q, log_p)
 rho = Weight(log_q, log_mu)
 rho_old = OldWeight(log_q, log_old)
@@ -422,7 +394,7 @@ own, others = Slot("self"), Slot("others")
 
 ATOMS = {
     "log_q": log_q, "log_p": log_p, "log_mu": log_mu, "log_old": log_old, "R": R, "A": A, "M": M,
-    "k1": k1, "k2": k2, "k3": k3, "r": r, "rho": rho, "rho_old": rho_old,
+    **OF_TABLE, "r": r, "rho": rho, "rho_old": rho_old,
 }  # fmt: skip
 
 

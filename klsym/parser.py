@@ -23,7 +23,7 @@ from typing import Any
 from sympy import Abs, Max, Min, Pow, Rational, exp, log, sqrt
 
 from klsym.errors import UsageError
-from klsym.language import ATOMS, PARAMETERS, clip, k, meant_by, parameter, sg
+from klsym.language import ATOMS, PARAMETERS, clip, k, parameter, sg
 from klsym.names import PROBABILITIES, is_declarable
 from klsym.sums import (
     DENSITIES,
@@ -43,6 +43,7 @@ from klsym.sums import (
     seqmean,
     togo,
 )
+from klsym.training_names import meant_by
 
 MAX_LENGTH = 20_000  # characters
 MAX_DEPTH = 60  # nested operations

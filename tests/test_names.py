@@ -32,7 +32,7 @@ from klsym.statements import Context
 
 HOME = Path(klsym.__file__).parent
 WORDS = {
-    "the loss grammar": "log_q log_p log_mu k k1 k2 k3 r rho w o s R A M sg exp log sqrt abs min max clip",
+    "the loss grammar": "log_q log_p log_mu k k1 r rho w o s R A M sg exp log sqrt abs min max clip",
     "a third policy": "old log_old rho_old",
     "batches and sequences": "T H length sum mean loo centred normalised togo whole seqmean",
     "slots": "past now future self other others rest",
@@ -53,6 +53,18 @@ def test_no_parameter_or_function_has_the_name_of_a_word(word):
     ):
         with pytest.raises(Refused, match="cannot be declared"):
             Context.from_json({**declared, "premises": []})
+
+
+@pytest.mark.parametrize("name", ["k2", "k3", "k4", "k0", "k12"])
+def test_the_names_of_estimators_are_reserved(name):
+    assert not is_declarable(name) and name not in RESERVED
+    with pytest.raises(Refused, match="cannot be declared"):
+        Context.from_json({"parameters": [name], "functions": {}, "premises": []})
+
+
+@pytest.mark.parametrize("name", ["k4a", "kk4", "k_4", "K4", "b4", "ka"])
+def test_their_neighbours_are_not(name):
+    assert is_declarable(name)
 
 
 def test_no_other_word_is_reserved():

@@ -22,8 +22,9 @@ from klsym.audit.expressions import normal
 from klsym.audit.reading import Argument, Code
 from klsym.audit.terms import VOCABULARY, Misfit, Refused, Total, mask, outside_totals, token
 from klsym.errors import UsageError
-from klsym.language import meant_by, parameter
+from klsym.language import parameter
 from klsym.parser import parse, parse_asked, syntax
+from klsym.training_names import meant_by
 
 MASKS = re.compile(r"(\w+_)?masks?$")
 TOKENS = re.compile(r"(\w+_)?(labels?|ids|tokens?|responses?|actions?|targets?|index)$")

@@ -7,6 +7,7 @@
 
 They live in traces alone: `aggregation` takes the totals off, `grammar` writes the rest in the loss grammar.
 
+>>> from klsym.language import k2
 >>> grammar(Step(k1) * k2)
 k2*sg(1/2 + k1/(2*Abs(k1)))
 """
@@ -20,7 +21,7 @@ import sympy
 from sympy import Function, Rational, Symbol
 
 from klsym.errors import UsageError
-from klsym.language import k1, k2, k3, log_mu, log_p, log_q, r, rho, sg, without_sg
+from klsym.language import OF_TABLE, k1, log_mu, log_p, log_q, r, rho, sg, without_sg
 
 AXES = "btv"  # sequences of a batch, tokens of a sequence, words of the vocabulary
 SMALL = 10**6  # denominators below are taken for what was meant: 0.30000000000000004 is 3/10
@@ -172,6 +173,7 @@ def grammar(e: Any) -> Any:
 def depends(e: Any) -> bool:
     """Does it move with theta, that is with log q outside sg?
 
+    >>> from klsym.language import k2
     >>> depends(sg(rho) * k2), depends(sg(rho) * log_p)
     (True, False)
     """
@@ -251,12 +253,19 @@ def _power(e: Any) -> Any:
 
 
 def _named(e: Any) -> Any:
-    """k1^2/2 is k2; c (r - 1 + k1) is c k3."""
-    if isinstance(e, sympy.Mul | sympy.Pow):
-        c, rest = e.as_coeff_Mul()
-        return 2 * c * k2 * rest / k1**2 if rest.as_powers_dict().get(k1) == 2 else e
-    if isinstance(e, sympy.Add):
-        c = e.coeff(r)
-        if c and e.coeff(k1) == c and c.is_number and e.as_coeff_Add()[0] == -c:
-            return e - c * (r - 1 + k1) + c * k3
+    """c k1^2/2 is c k2 (times anything), c (r - 1 + k1) is c k3 (beside anything), and so on."""
+    for name, estimator in OF_TABLE.items():
+        formula = estimator.in_k1()
+        if name == "k1" or not isinstance(e, sympy.Add | sympy.Mul | sympy.Pow):
+            continue
+        if isinstance(formula, sympy.Add) and isinstance(e, sympy.Add):
+            parts, found = formula.as_coefficients_dict(), e.as_coefficients_dict()
+            [c, *others] = {found[part] / multiple for part, multiple in parts.items()}
+            if c and not others:
+                return e - c * formula + c * estimator
+        elif not isinstance(formula, sympy.Add) and not isinstance(e, sympy.Add):
+            multiple, power = formula.as_coeff_Mul()
+            base, exponent = power.as_base_exp()
+            if e.as_powers_dict().get(base) == exponent:
+                return e / power * estimator / multiple
     return e

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from klsym.convert import to_ring
 from klsym.engine.catalogue import stored
 from klsym.engine.explain_setting import CHOICES, Setting
+from klsym.estimators import NAMES
 from klsym.parser import parse
 
 # f(r) with E_q[f(r)] = KL and f(1) = f'(1) = 0: for every f, rho f has the value and gradient of E_q[f(r)]
@@ -29,7 +30,7 @@ OF_TOKENS = {
     ("forward-kl", "value"): ("{}*(1 - r - r*k1)", "-{}*r*k1"),
 }
 BARE, ATTACHED, DETACHED = "{}", "rho*{}", "sg(rho)*{}"  # how a weight may stand there
-WRITTEN = ("k1", "k2", "k3", "abs(k1)", "clip(k3, -10, 10)", "-r*k1")  # what training code calls a KL
+WRITTEN = (*NAMES, "abs(k1)", "clip(k3, -10, 10)", "-r*k1")  # what training code calls a KL
 
 
 @dataclass(frozen=True)

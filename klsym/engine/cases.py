@@ -25,12 +25,11 @@ from klsym.convert import to_ring, to_sympy
 from klsym.engine.piecewise import DENSITIES, joint_signs, led_by_one, signs_of
 from klsym.errors import NotInRing
 from klsym.language import (
-    K2,
-    K3,
     REWARDS,
     A,
     Estimator,
     M,
+    OfRow,
     R,
     clip,
     k1,
@@ -112,9 +111,7 @@ def _named(e: Any) -> Any:
 
 def _plain(e: Any) -> Any:
     """In k1, r and rho alone."""
-    return e.replace(lambda x: isinstance(x, K2), lambda x: k1**2 / 2).replace(
-        lambda x: isinstance(x, K3), lambda x: r - 1 + k1
-    )
+    return e.replace(lambda x: isinstance(x, OfRow), lambda x: x.in_k1())
 
 
 # ---------------------------------------------------------------------------- the tree

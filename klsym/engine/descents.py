@@ -25,7 +25,7 @@ from typing import Any
 import sympy
 from sympy import Function
 
-from klsym.convert import to_ring, to_sympy
+from klsym.convert import in_core, to_ring, to_sympy
 from klsym.engine import generators_outside as outer
 from klsym.engine import outside, outside_models, slopes
 from klsym.engine.derivation import Derivation, Proof, derive
@@ -48,7 +48,8 @@ from klsym.engine.shown_witness import shown_witness
 from klsym.engine.slot_loss import sampled_from, slot_loss, uses_sampler
 from klsym.engine.witness import completed, models, shown_model
 from klsym.errors import NotInRing, ProofError, Refused, UsageError
-from klsym.language import ATOMS, k1, k2, k3, parameter, r, rho, sg
+from klsym.estimators import NAMES
+from klsym.language import OF_TABLE, k1, parameter, r, rho, sg
 from klsym.parser import FUNCTIONS, parse, parse_asked
 from klsym.render.coefficients import element
 from klsym.render.descents import descents_json, descents_text, divergence_words
@@ -70,27 +71,11 @@ NO_LOSS = "without sg, no loss unweighted: -r g' = f - r f' has no solution g th
 NEVER = "is an elementary function (Risch's algorithm, by SymPy)"
 NOT_FOUND = "was found in the loss grammar"
 NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)+|alpha=\S+")
-ESTIMATORS = {name: to_ring(ATOMS[name]) for name in ("k2", "k3")}
-NOT_OF_R = [
-    "full",
-    "full_kl",
-    "H",
-    "js",
-    "log_q",
-    "M",
-    "log_p",
-    "log_mu",
-    "log_old",
-    "rho",
-    "rho_old",
-    "R",
-    "A",
-    "sg",
-    "clip",
-    "abs",
-    "min",
-    "max",
-]
+ESTIMATORS = {name: to_ring(e) for name, e in OF_TABLE.items() if name != "k1" and in_core(e)}
+NOT_OF_R = (
+    "full", "full_kl", "H", "js", "log_q", "M", "log_p", "log_mu", "log_old", "rho", "rho_old", "R", "A",
+    "sg", "clip", "abs", "min", "max",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -235,7 +220,7 @@ def _read(text: str, parameters: tuple[str, ...]) -> Any:
         return to_sympy(GENERATORS[plain])
     if plain in WRITTEN:
         return parse(WRITTEN[plain])
-    if NAME.fullmatch(plain) and not re.search(r"\b(k1|k2|k3|r)\b", plain):
+    if NAME.fullmatch(plain) and not re.search(rf"\b({'|'.join(NAMES)}|r)\b", plain):
         return to_sympy(_named_alpha(plain))
     for word in re.finditer(r"[A-Za-z_]\w*", text):
         if word[0] in NOT_OF_R:
@@ -330,15 +315,18 @@ def _weighted(weight: str, text: str) -> str:
 
 
 def words(e: ExpPoly) -> str:
-    """k1, or what is left of k2 and k3; else in k1 and r.
+    """A sum of multiples of the estimators k2, k3, ...; otherwise in k1 and r.
 
     >>> words(ESTIMATORS["k2"] + ESTIMATORS["k3"] * 2), words(ESTIMATORS["k2"] * ESTIMATORS["k2"])
     ('2*k3 + k2', 'k1**4/4')
     """
-    a = ExpPoly.number(Fraction(e.terms.get(((("k1", 2),), ()), 0)) * 2)
-    b = ExpPoly.number(e.terms.get(next(iter(to_ring(r).terms)), 0))
-    if e and e == a * ESTIMATORS["k2"] + b * ESTIMATORS["k3"]:
-        return show(to_sympy(a) * k2 + to_sympy(b) * k3, TEXT)
+    unknown = sympy.symbols(f"a_0:{len(ESTIMATORS)}")
+    rows = [(e, sympy.Integer(-1)), *zip(ESTIMATORS.values(), unknown, strict=True)]
+    keys = {key for of, _ in rows for key in of.terms}
+    gaps = [sum(a * sympy.Rational(of.terms.get(key, 0)) for of, a in rows) for key in sorted(keys)]
+    for solution in sympy.linsolve(gaps, unknown) if e else ():
+        multiples = (a.xreplace(dict.fromkeys(unknown, sympy.S.Zero)) for a in solution)
+        return show(sum(a * OF_TABLE[name] for a, name in zip(multiples, ESTIMATORS, strict=True)), TEXT)
     return element(e)
 
 

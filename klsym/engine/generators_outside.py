@@ -28,7 +28,7 @@ from klsym.convert import to_ring, to_sympy
 from klsym.engine.generators import Generated, Where, generator, nonnegative_where
 from klsym.engine.piecewise import DENSITIES
 from klsym.errors import NotInRing
-from klsym.language import K1, K2, K3, A, R, Ratio, Weight, k1, log_mu, log_p, log_q, r
+from klsym.language import A, OfRow, R, Ratio, Weight, k1, log_mu, log_p, log_q, r
 from klsym.names import SAMPLE_BASES, parse_name
 from klsym.render.losses import show
 from klsym.render.spelling import TEXT
@@ -38,12 +38,12 @@ X = sympy.Symbol("x", positive=True)  # r = p/q
 CONSTANT: Key = ((), ())
 POWERS = (-2, -1, 0, 1, 2)
 MOST_LETTERS, MOST_BASIS, MOST_WORK = 3, 60, 40
-IN_X = {K1: -sympy.log(X), K2: sympy.log(X) ** 2 / 2, K3: X - 1 - sympy.log(X), Ratio: X}
 
 
 def in_x(expression: Any) -> Any | None:
     """A smooth expression in the loss grammar as one in x = r; None where it holds more than r."""
-    found = expression.replace(lambda e: type(e) in IN_X, lambda e: IN_X[type(e)])
+    found = expression.replace(lambda e: isinstance(e, OfRow), lambda e: e.row.formula(-sympy.log(X), X))
+    found = found.replace(Ratio, lambda *_: X)
     outer = found.has(log_q, log_p, log_mu, R, A, Weight, sympy.Heaviside, sympy.Piecewise)
     return None if outer or found.has(sympy.Min, sympy.Max, sympy.Abs, sympy.sign) else found
 

@@ -23,7 +23,7 @@ from sympy import Heaviside, Rational
 from klsym.convert import to_ring
 from klsym.engine.branches import FREE, joint, signs
 from klsym.errors import NotInRing
-from klsym.language import K3, REWARDS, Estimator, clip, log_mu, log_old, log_p, log_q, unfold
+from klsym.language import REWARDS, Estimator, clip, k3, log_mu, log_old, log_p, log_q, unfold
 from klsym.ring import ExpPoly
 
 DENSITIES = (log_q, log_p, log_mu, log_old)
@@ -214,7 +214,7 @@ def _with_k3(x: Any) -> Any:
         ratio = sympy.expand(sympy.exp(a - b))
         if coefficients[ratio]:
             x = sympy.expand(x - coefficients[ratio] * (ratio - 1 - a + b))
-            x += coefficients[ratio] * K3(b, a)
+            x += coefficients[ratio] * k3.func(b, a)
     return x
 
 

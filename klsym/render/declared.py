@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from klsym.estimators import NAMES
 from klsym.render.told import GIVEN, about
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 SLOT = re.compile(
-    r"(k1|k2|k3|r|rho|rho_old|log_q|log_p|log_mu|log_old|R|A|M|H|T|s)_(past|now|future|self|others)"
+    rf"({'|'.join(NAMES)}|r|rho|rho_old|log_q|log_p|log_mu|log_old|R|A|M|H|T|s)"
+    r"_(past|now|future|self|others)"
 )
 OF_ONE = {"now": "{} of token t given its prefix", "self": "{} of sample i"}
 OF_MANY = {

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from klsym.errors import UsageError
+from klsym.language import OF_TABLE
 from klsym.parser import parse
 from klsym.render.losses import Written, tree_of
 from klsym.render.spelling import IN_TEXT, Piece, Text, is_sum
@@ -50,7 +51,7 @@ KLS = {"reverse-kl": "KL(q||p)", "forward-kl": "KL(p||q)"}
 
 
 class Code(Text):
-    """A printer of losses as code: k2 and k3 in k1, k3 and r - 1 by expm1."""
+    """A printer of losses as code: in k1, with r - 1 as expm1(-k1)."""
 
     templates: ClassVar = IN_TEXT
 
@@ -89,12 +90,10 @@ SURPLUS = Call("expm1", (Minus(K),))  # r - 1
 
 
 def _in_k1(formula: Formula) -> Formula:
-    """k2 = k1^2/2, k3 = expm1(-k1) + k1, r - 1 = expm1(-k1), r = exp(-k1)."""
+    """Each estimator by its formula in k1 and r; r - 1 = expm1(-k1), r = exp(-k1)."""
     match formula:
-        case Name("k2", ""):
-            return Quotient(Power(K, Number(2)), Number(2))
-        case Name("k3", ""):
-            return Sum((SURPLUS, K))
+        case Name(name, "") if name in OF_TABLE and formula != K:
+            return _in_k1(tree_of(OF_TABLE[name].in_k1()))
         case Name("r", ""):
             return Call("exp", (Minus(K),))
         case Sum(terms):

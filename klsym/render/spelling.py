@@ -15,6 +15,7 @@ from functools import reduce
 from typing import Any, ClassVar
 
 from klsym.escaping import escape_inside
+from klsym.estimators import TABLE
 from klsym.render.tree import (
     Along,
     Big,
@@ -49,7 +50,7 @@ GREEK = {
     "sigma": r"\sigma", "gamma": r"\gamma", "mu": r"\mu", "rho": r"\rho",
 }  # fmt: skip
 NAMES = GREEK | {
-    "k1": "k_1", "k2": "k_2", "k3": "k_3", "log_q": r"\log q", "log_p": r"\log p", "log_mu": r"\log\mu",
+    **{row.name: row.latex for row in TABLE}, "log_q": r"\log q", "log_p": r"\log p", "log_mu": r"\log\mu",
     "log_old": r"\log\pi_{\mathrm{old}}", "rho_old": r"\rho_{\mathrm{old}}",
     "length": "T",
 }  # fmt: skip

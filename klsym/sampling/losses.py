@@ -1,7 +1,7 @@
 """Losses on arrays: an expression of the klsym language evaluated in NumPy, PyTorch, JAX, ...
 
 The expression tree is walked node by node; no code is generated.  Numbers stay exact Fractions until
-they meet an array, k3 keeps its digits near k1 = 0, and sg(.) is whatever the library calls it
+they meet an array, estimators keep their digits near k1 = 0, and sg(.) is whatever the library calls it
 (`tensor.detach()`, `jax.lax.stop_gradient`), so that automatic differentiation of the result is a
 second route to the gradient.
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from functools import reduce
+from functools import cache, reduce
 from numbers import Rational, Real
 from operator import add, mul
 from typing import Any
@@ -23,11 +23,25 @@ import sympy
 from numpy import broadcast_shapes
 
 from klsym.errors import UsageError
-from klsym.language import K1, K2, K3, Ratio, Weight, as_expression, clip, sg
+from klsym.estimators import Row
+from klsym.language import (
+    IN_K1,
+    IN_R,
+    K1,
+    Estimator,
+    OfRow,
+    Ratio,
+    Weight,
+    as_expression,
+    clip,
+    sg,
+    slope_in_k1,
+)
 
 Value = Any  # an array, or an exact Fraction or a float
-K3_SERIES = 0.25  # below this |k1| the terms of k3 cancel, and its series takes over
-K3_TERMS = 12  # 0.25^12 * 2/14! is below the rounding of float64
+SERIES_UP_TO = 0.25  # below this |k1| terms as those of k3 cancel, and the power series takes over
+MAX_TERMS, ROUNDING = 40, 2.0**-59  # of the series; what is below the rounding of float64
+SURPLUS = sympy.Symbol("surplus", real=True)  # r - 1 = expm1(-k1), with all its digits near r = 1
 
 
 def evaluate(
@@ -78,7 +92,7 @@ class _Walk:
         for kind in type(e).__mro__:
             if kind in NODES:
                 result = self.checked(NODES[kind], e)
-                if kind in KEPT:
+                if issubclass(kind, sympy.Symbol | Estimator):
                     self.known[e] = result
                 return result
         name = str(e) if e.is_Atom else type(e).__name__
@@ -227,34 +241,59 @@ class _Walk:
         first, second = (self.value(argument) for argument in e.args)
         return first - second if _is_number(first) == _is_number(second) else _plain(first) - _plain(second)
 
-    def k2(self, e: Any) -> Value:
-        difference = self.difference(e)
-        return difference * difference / 2
-
     def ratio(self, e: Any) -> Value:
         return self.exponential(-self.difference(e))
 
     def weight(self, e: Any) -> Value:
         return self.exponential(self.difference(e))
 
-    def k3(self, e: Any) -> Value:
-        """expm1(d) - d with d = -k1; for small d the series, as the two terms cancel."""
-        d = -self.difference(e)
+    def of_row(self, e: Any) -> Value:
+        """The formula in d = -k1 and r - 1; where its terms cancel, the power series for small d."""
+        d, series = -self.difference(e), _series(e.row)
+        if not series:
+            return self.in_surplus(e, d)
         if _is_number(d):
-            return _k3_series(float(d)) if abs(d) < K3_SERIES else math.expm1(d) - float(d)
-        near = self.xp.abs(d) < K3_SERIES
+            return _sum_of(series, float(d)) if abs(d) < SERIES_UP_TO else self.in_surplus(e, d)
+        near = self.xp.abs(d) < SERIES_UP_TO
         # the branch that is not chosen sees 0, so that it adds no nan to a gradient
         zero = self.like(0, d)
-        series, far = _k3_series(self.xp.where(near, d, zero)), self.xp.where(near, zero, d)
-        return self.xp.where(near, series, self.xp.expm1(far) - far)
+        small, far = self.xp.where(near, d, zero), self.xp.where(near, zero, d)
+        return self.xp.where(near, _sum_of(series, small), self.in_surplus(e, far))
+
+    def in_surplus(self, e: Any, d: Value) -> Value:
+        surplus = math.expm1(d) if _is_number(d) else self.xp.expm1(d)
+        values = {IN_K1.name: -d, SURPLUS.name: surplus}
+        formula = _Walk(e.row.formula(IN_K1, 1 + SURPLUS), values, self.xp, self.stop_gradient)
+        return formula.value(formula.loss)
 
 
-def _k3_series(d: Any) -> Any:
-    """exp(d) - 1 - d = d^2 (1/2! + d/3! + d^2/4! + ...)."""
-    total = 1.0 / math.factorial(K3_TERMS + 2)
-    for n in range(K3_TERMS + 1, 1, -1):
-        total = total * d + 1.0 / math.factorial(n)
-    return d * d * total
+@cache
+def _series(row: Row) -> tuple[tuple[int, float], ...]:
+    """The powers of d = -k1 with their coefficients; empty if no terms cancel or the series is too long.
+
+    k3 = d^2/2! + d^3/3! + d^4/4! + ...
+    """
+    if not row.formula(IN_K1, 1 + SURPLUS).is_Add:
+        return ()
+    found: list[tuple[int, float]] = []
+    slope = row.formula(IN_K1, IN_R)
+    for power in range(MAX_TERMS):
+        value = slope.xreplace({IN_K1: sympy.S.Zero, IN_R: sympy.S.One}) * (-1) ** power
+        slope = slope_in_k1(slope)
+        if value:
+            found.append((power, float(value / math.factorial(power))))
+            (first, leading), (last, coefficient) = found[0], found[-1]
+            if abs(coefficient / leading) * SERIES_UP_TO ** (last - first) < ROUNDING:
+                return tuple(found)
+    return ()
+
+
+def _sum_of(series: tuple[tuple[int, float], ...], d: Any) -> Any:
+    """Horner's scheme."""
+    (power, total), *rest = reversed(series)
+    for lower, coefficient in rest:
+        total, power = total * d ** (power - lower) + coefficient, lower
+    return d**power * total
 
 
 def _is_number(value: Any) -> bool:
@@ -286,9 +325,7 @@ NODES: dict[type, Callable[[_Walk, Any], Value]] = {
     clip: _Walk.clip,
     sg: _Walk.detached,
     K1: _Walk.difference,
-    K2: _Walk.k2,
-    K3: _Walk.k3,
+    OfRow: _Walk.of_row,
     Ratio: _Walk.ratio,
     Weight: _Walk.weight,
 }
-KEPT = (sympy.Symbol, K1, K2, K3, Ratio, Weight)
