@@ -43,43 +43,7 @@ __all__ = [  # those without a row above are of klsym.calculus
 
 if TYPE_CHECKING:  # the same names for mypy
     from klsym.audit.audits import audit
-    from klsym.calculus import (
-        KL,
-        A,
-        R,
-        alpha,
-        beta,
-        bregman,
-        chi2,
-        claim,
-        clip,
-        count,
-        covariance,
-        derive,
-        eps,
-        expectation,
-        expected_gradient,
-        grad,
-        jeffreys,
-        k,
-        k1,
-        k2,
-        k3,
-        lam,
-        log_mu,
-        log_p,
-        log_q,
-        mu,
-        p,
-        parameter,
-        q,
-        r,
-        rho,
-        s,
-        sample,
-        sample_gradient,
-        sg,
-    )  # fmt: skip
+    from klsym.calculus import *
     from klsym.engine.compare import Comparison, compare
     from klsym.engine.explain import explain
     from klsym.engine.recommend import recommend

@@ -36,17 +36,8 @@ LATEX_NAMES = {
     "beta": r"\beta", "eps": r"\varepsilon", "alpha": r"\alpha", "nu": r"\nu", "sigma": r"\sigma",
 }  # fmt: skip
 PARAMETERS = ("lam", "beta", "eps", "alpha", "n", "T")
-GRAMMAR_NODES = (
-    sympy.Add
-    | sympy.Mul
-    | sympy.Pow
-    | sympy.Rational
-    | sympy.exp
-    | sympy.log
-    | sympy.Abs
-    | sympy.Min
-    | sympy.Max
-)
+SMOOTH = (sympy.Add, sympy.Mul, sympy.Pow, sympy.Rational, exp, log)
+GRAMMAR_NODES = (*SMOOTH, sympy.Abs, sympy.Min, sympy.Max)
 COUNTS = ("n", "T")  # batch size and length are positive
 s = Symbol("s", commutative=True)  # the score function grad log q
 length = Symbol("length", positive=True)  # T, the number of steps of a sequence
@@ -89,7 +80,7 @@ def as_loss(value: Any) -> Any:
 
 
 def _foreign_name(node: Any) -> str:
-    if isinstance(node, Estimator | sg | clip | OverPositions | GRAMMAR_NODES) or node is sympy.E:
+    if isinstance(node, (Estimator, sg, clip, OverPositions, *GRAMMAR_NODES)) or node is sympy.E:
         return ""
     if isinstance(node, Symbol):
         meant = None if node in ATOMS.values() else meant_by(node.name)
@@ -213,7 +204,7 @@ class Ratio(Estimator):
         return exp(b - a)
 
     def slope(self) -> Any:
-        return -Ratio(*self.args)
+        return -self
 
 
 class OfRow(Estimator):
@@ -252,7 +243,7 @@ def _estimator_class(row: Row) -> type[OfRow]:
         formula = as_expression(row.formula(IN_K1, IN_R))
     except (UsageError, TypeError, ArithmeticError) as error:
         raise UsageError(f"klsym/estimators.py: {row.name}: no formula of k1 and r: {error}") from None
-    foreign = [node for node in sympy.preorder_traversal(formula) if not isinstance(node, SMOOTH)]
+    foreign = [node for node in sympy.preorder_traversal(formula) if not isinstance(node, (Symbol, *SMOOTH))]
     if foreign or not formula.free_symbols or not formula.is_real or formula.free_symbols - {IN_K1, IN_R}:
         what = f"{formula} is no smooth function of k1 and r with a real value at every sample"
         raise UsageError(f"klsym/estimators.py: {row.name}: {what}")
@@ -260,9 +251,6 @@ def _estimator_class(row: Row) -> type[OfRow]:
     members = {"row": row, "name": row.name, "latex_name": row.latex, "__module__": __name__, **known}
     made: Any = type(OfRow)
     return made(row.name.upper(), (OfRow,), {**members, "__doc__": f"{row.name} = {formula}."})
-
-
-SMOOTH = (Symbol, sympy.Rational, sympy.Add, sympy.Mul, sympy.Pow, exp, log)
 
 
 def _is_nonnegative(formula: Any) -> bool:
@@ -290,7 +278,7 @@ class Weight(Estimator):
         return exp(a - b)
 
     def slope(self) -> Any:
-        return Weight(*self.args)
+        return self
 
 
 class clip(Function):
@@ -334,9 +322,6 @@ class OldWeight(Weight):
     """rho_old = q/sg(old), the ratio to a third policy, such as the one that PPO starts a step from."""
 
     name, latex_name = "rho_old", r"\rho_{\mathrm{old}}"
-
-    def slope(self) -> Any:
-        return OldWeight(*self.args)
 
 
 class OverPositions(Function):
@@ -407,19 +392,8 @@ def unfold(expression: Any) -> Any:
     return expression.replace(lambda e: isinstance(e, Estimator), lambda e: e.definition())
 
 
-def latex(expression: Any) -> str:
-    """LaTeX of a loss, with the field's names for its symbols.
-
-    >>> latex(sg(rho) * k2)
-    'k_2 \\\\mathrm{sg}(\\\\rho)'
-    """
-    names = {s: LATEX_NAMES[s.name] for s in expression.free_symbols if s.name in LATEX_NAMES}
-    text = str(sympy.latex(expression, symbol_names=names))
-    return re.sub(r"(\\log (?:q|p|\\pi_\{\\mathrm\{old\}\})|\\log\\mu)\^\{", r"\\left(\1\\right)^{", text)
-
-
 __all__ = [
     "ATOMS", "PARAMETERS", "A", "M", "R", "Rational", "alpha", "beta", "clip", "eps", "exp", "k", "k1", "k2",
-    "k3", "lam", "latex", "log", "log_mu", "log_old", "log_p", "log_q", "parameter", "r", "rho", "rho_old",
+    "k3", "lam", "log", "log_mu", "log_old", "log_p", "log_q", "parameter", "r", "rho", "rho_old",
     "s", "sg", "unfold",
 ]  # fmt: skip

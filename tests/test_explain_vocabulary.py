@@ -56,6 +56,17 @@ ROWS: list[tuple[str, dict[str, str], str]] = [
     ("full(k1)", {**REWARD, "credit": "same-token"}, "zero"),
     ("R - beta*full(k1)", TO_GO, "none"),
     ("rho*(R - beta*full(k1))", {**TO_GO, **PREFIX}, "none"),
+    # now(x) is x, and 2 is a factor of what it pushes
+    ("now(2*full(k1))", {}, "none"),
+    ("now(2*full(k1)) + rho*k1", OFF, "separable"),
+    ("sg(whole(full(k1)))*log_q", {}, "none"),
+    # sums of exact means and what comes later, in several spellings, beside neighbours
+    (f"{JS} + sg(future({JS}))*log_q", {}, "separable"),
+    (f"now(2*{JS}) + 2*sg(future({JS}))*log_q", {}, "separable"),
+    (f"{JS} + sg(future({JS}) + {JS})*log_q", {}, "separable"),
+    (f"{JS} + sg({JS})*log_q", {}, "none"),
+    (f"{JS} + 2*sg(future({JS}))*log_q", {}, "none"),
+    (f"{JS} + sg(future({JS}) + now(k1))*log_q", {}, "none"),
     # beside clamps, and of what is no exponential polynomial
     ("-min(rho*A, clip(rho, 0.8, 1.2)*A) + beta*full(k1)", OFF, "separable"),
 ]  # fmt: skip

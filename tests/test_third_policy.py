@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sympy
 from loss_judge import examine
 from random_losses import Case
 
@@ -16,7 +17,7 @@ from klsym.engine.explain_optimum import where_training_ends
 from klsym.errors import Refused, UsageError
 from klsym.kernel import check
 from klsym.kernel.replay import digest
-from klsym.language import latex, now, rho_old, sg
+from klsym.language import now, rho_old, sg
 from klsym.parser import parse
 from klsym.render import losses
 from klsym.render.spelling import LATEX
@@ -95,7 +96,7 @@ def test_it_is_no_parameter_and_no_sampler() -> None:
 
 
 def test_it_is_printed() -> None:
-    assert latex(sg(rho_old) ** 2) == r"\mathrm{sg}(\rho_{\mathrm{old}})^{2}"
+    assert sympy.latex(sg(rho_old) ** 2) == r"\mathrm{sg}(\rho_{\mathrm{old}})^{2}"
     assert losses.show(now(rho_old), LATEX) == r"\rho_{\mathrm{old},t}"
     assert losses.show(parse("k1*log_old"), LATEX) == r"k_1\,\log\pi_{\mathrm{old}}"
 

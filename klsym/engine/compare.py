@@ -165,11 +165,11 @@ def compared(pair: Pair, setting: Setting) -> Comparison:
 
 def _exact_means(pair: Pair, setting: Setting) -> Comparison:
     """By the sampled losses, which have the same mean and expected gradient."""
-    from klsym.engine.explain_vocabulary import NoMean, sampled_loss
+    from klsym.engine.vocabulary_means import NotALinearMean, sampled_loss
 
     try:
         drawn, places, valued = zip(*(sampled_loss(written, setting) for written in pair), strict=True)
-    except NoMean as error:
+    except NotALinearMean as error:
         raise UsageError(f"compare: {str(error).partition(';')[0]}; explain says what each does") from None
     found = compared((drawn[0], drawn[1]), places[0])
     value = found.value if all(valued) else Answer(None, "", "open")

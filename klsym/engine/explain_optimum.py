@@ -13,12 +13,12 @@ from fractions import Fraction
 from typing import Any
 
 from klsym.engine.explain_setting import Sampling, Use, checked_setting
-from klsym.engine.explain_vocabulary import sampled_loss
 from klsym.engine.explaining import as_written
 from klsym.engine.field import field_of
 from klsym.engine.generators import generated
 from klsym.engine.optimum import Optimum, optimum
 from klsym.engine.slot_loss import names_vocabulary, slot_loss
+from klsym.engine.vocabulary_means import sampled_loss
 from klsym.errors import NotInRing, UsageError
 from klsym.language import REWARDS, log_mu, log_old, log_p, log_q
 from klsym.render.divergences import generated_warnings

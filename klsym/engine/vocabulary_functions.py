@@ -13,8 +13,8 @@ Along a sequence the h_j are functions of the prefix, which no parameter is: the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import sympy
@@ -24,11 +24,12 @@ from klsym.engine import outside
 from klsym.engine.advice import NO_GRADIENT
 from klsym.engine.explain_outside import witness_against_kl
 from klsym.engine.explain_setting import Setting
-from klsym.engine.explain_vocabulary import CONSTANT, attached, simple, start
+from klsym.engine.explain_vocabulary import CONSTANT, Explained, as_typed, slope_of, steps_from
 from klsym.engine.slopes import at_policy
-from klsym.engine.verdict import Meaning, Step, Verdict
+from klsym.engine.verdict import Meaning, Verdict
+from klsym.engine.vocabulary_means import RANDOM, printed
 from klsym.errors import UsageError
-from klsym.language import REWARDS, M, log_mu, log_old, log_p, log_q, parameter, rho, s, sg
+from klsym.language import M, log_mu, parameter, rho, s, sg, without_sg
 from klsym.render import losses
 from klsym.render.coefficients import common_factor
 from klsym.render.losses import Written
@@ -39,7 +40,7 @@ from klsym.render.values import names
 from klsym.ring import ExpPoly
 from klsym.sums import OverBatch, OverVocabulary
 
-DRAWN = {log_q, log_p, log_mu, log_old, *REWARDS}
+DRAWN = RANDOM - {parameter("T")}
 OUTSIDE = (
     "of exact means and of what is drawn, only sums of products of the two are handled, and of what is drawn"
     " exponential polynomials (log ratios, rewards and powers of r and rho)"
@@ -102,7 +103,7 @@ def held(loss: Any, on_policy: bool, use: str = "loss") -> Held:
         if slope != 0:
             moving.append((named(slope), of.args[0]))
         if push != 0:
-            value = attached(push).xreplace(back)
+            value = without_sg(push).xreplace(back)
             pushes.append((at_policy(value) if on_policy else value, of.args[0]))
     drawn = opened.free_symbols & DRAWN or use == "reward"
     values = {d: named(of) for d, of in back.items() if drawn and opened.has(d)}
@@ -116,14 +117,12 @@ def _mean_of(c: Any, sums: dict[Any, Any], on_policy: bool) -> Any:
         drawn = sympy.Mul(*(f for f in sympy.Mul.make_args(term) if f.free_symbols & DRAWN))
         if drawn.free_symbols & {*sums}:
             raise UsageError(f"{losses.show(drawn.xreplace(sums), TEXT)[:60]!r}: {OUTSIDE}")
-        of = attached(drawn if on_policy else drawn / rho)
+        of = without_sg(drawn if on_policy else drawn / rho)
         total += term / drawn * (OverVocabulary(of) if drawn != 1 else 1)
     return total
 
 
-def explain_means(
-    written: Written, setting: Setting, explained: Callable[[Written, Setting], Verdict]
-) -> Verdict:
+def explain_functions(written: Written, setting: Setting, explained: Explained) -> Verdict:
     """The verdict on the sampled loss, its numbers h written as what they are."""
     loss = written.expression
     found = held(loss, setting.on_policy, setting.use)
@@ -131,19 +130,25 @@ def explain_means(
     sampled = still + sympy.Add(*(h * rho * x for h, x in found.moving))
     if not (in_core(sampled) or loss.atoms(OverBatch)):
         raise UsageError(f"{written.text[:60]!r}: {OUTSIDE}")
-    inner = explained(Written(losses.show(sampled, TEXT), sampled), setting)
+    inner = explained(printed(sampled), setting)
     if not _told(inner, found):
-        return _as_typed(written, setting, inner, _reading(sampled, found))
+        return as_typed(
+            inner,
+            written,
+            value=Meaning(None),
+            hypotheses=(_reading(sampled, found), *inner.hypotheses),
+            notes=(*inner.notes, *([ONE_NUMBER] if setting.use == "reward" else [])),
+        )
     if setting.batch != "none" or loss.atoms(OverBatch):
         raise UsageError(f"{written.text[:60]!r}: {IN_PRODUCT}")
     c = _written_out(inner.c, found)
-    steps, zero = _steps(written, setting, inner), inner.target == "zero"
+    steps = steps_from(written, setting, RULE, inner.steps or [("", "0", "0")])
+    zero = inner.target == "zero"
     witness = witness_against_kl(c, outside.OPEN, setting, steps[0][1])
     known = _is_objective(loss, found, setting) and witness is not None
-    return replace(
+    return as_typed(
         inner,
-        loss=written.text,
-        loss_latex=losses.show(written, LATEX),
+        written,
         h=_pushed(found, setting, explained),
         scores_named=(setting.use == "loss", False),
         c=c,
@@ -174,18 +179,6 @@ def _told(inner: Verdict, found: Held) -> bool:
     return not {h.name for h in found.names}.isdisjoint(name for value in said for name in names(value))
 
 
-def _as_typed(written: Written, setting: Setting, inner: Verdict, reading: str) -> Verdict:
-    """The numbers h have no part in the expected gradient: its verdict is that of the sampled loss."""
-    return replace(
-        inner,
-        loss=written.text,
-        loss_latex=losses.show(written, LATEX),
-        value=Meaning(None),
-        hypotheses=(reading, *inner.hypotheses),
-        notes=(*inner.notes, *([ONE_NUMBER] if setting.use == "reward" else [])),
-    )
-
-
 def _written_out(value: Any, found: Held) -> Any:
     """The numbers h written as what they are; what all terms share stays in front."""
     if isinstance(value, ExpPoly):
@@ -205,14 +198,14 @@ def _mean(loss: Any, setting: Setting, spell: Text) -> str:
     return str(spell(of))
 
 
-def _pushed(found: Held, setting: Setting, explained: Callable[[Written, Setting], Verdict]) -> Any:
+def _pushed(found: Held, setting: Setting, explained: Explained) -> Any:
     """What an outcome pushes: L(x, h) at its own score, and each exact mean with the scores of all."""
     total = sympy.S.Zero
     if found.still != 0:
-        own = explained(Written(losses.show(found.still, TEXT), found.still), setting).h
+        own = explained(printed(found.still), setting).h
         total += _written_out(own, found) * (s if setting.use == "loss" else 1)
     for push, x in found.pushes:
-        slope = simple(attached(x + sympy.diff(x, log_q)))
+        slope = slope_of(x)
         total += push * (OverVocabulary(slope * s) if slope.free_symbols & DRAWN else 0)  # full(s) = 0
     return total
 
@@ -232,14 +225,6 @@ def _defined(loss: Any) -> Iterator[str]:
     for of in sorted({*divided, *(e.args[0] for e in loss.atoms(sympy.log))}, key=str):
         if of.atoms(OverVocabulary):
             yield f"{losses.show(of, TEXT)} is not 0"
-
-
-def _steps(typed: Written, setting: Setting, inner: Verdict) -> tuple[Step, ...]:
-    """From the loss as it is typed."""
-
-    [(_, first, latex), *rest] = inner.steps or [("", "0", "0")]
-    text, printed = (str(spell(start(typed, setting, spell))) for spell in (TEXT, LATEX))
-    return ("", text, printed), (RULE, first, latex), *rest
 
 
 def _warnings(loss: Any, zero: bool, written: Written, setting: Setting) -> Iterator[str]:
