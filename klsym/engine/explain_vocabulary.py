@@ -80,7 +80,7 @@ OF_THE_TOKEN = (*OF_LOSS, "heavy_tail", "literal_weight", "prefixes_of_mu", "mea
 
 
 def explain_vocabulary(written: Written, setting: Setting, explained: Explained) -> Verdict:
-    """The verdict on the sampled loss with the same mean and expected gradient, and what differs from it."""
+    """Return the verdict on the sampled loss with the same expected gradient, for the loss as typed."""
     refuse_setting(written, setting)
     try:
         loss = None if in_batch(written, setting) else read(written, setting)
@@ -122,7 +122,7 @@ def as_typed(inner: Verdict, written: Written, **changes: Any) -> Verdict:
 
 
 def _noise(loss: SampledLoss) -> tuple[str, ...]:
-    """What is known of the variance, of sums with constant factors alone."""
+    """Return the note on the variance, if all factors of the exact means are constants."""
     plain = not any(one.place or one.c.free_symbols & RANDOM for one in loss.means)
     if loss.setting.use == "reward" or not plain:
         return ()
@@ -131,7 +131,7 @@ def _noise(loss: SampledLoss) -> tuple[str, ...]:
 
 # ---------------------------------------------------------------------------- what it says of itself
 def _per_sample(loss: SampledLoss, alone: Verdict | None) -> Any:
-    """What a token pushes: the rest at its own score, and each sum with the scores of all words."""
+    """Return h: the rest times the score of the token, and each exact mean with the scores of all words."""
     setting = loss.setting
     score = s if setting.level == "sample" else now(s)
     if setting.use == "reward":
@@ -143,7 +143,7 @@ def _per_sample(loss: SampledLoss, alone: Verdict | None) -> Any:
 
 
 def _pushes(one: ExactMean, setting: Setting, score: Any) -> Iterator[Any]:
-    """C full((x + dx/dlog q) s), and the sum itself times grad C where C moves."""
+    """Yield C full((x + dx/dlog q) s), and full(x) grad C if C depends on theta outside sg(..)."""
     slope = slope_of(one.x)
     if not one.detached and slope.has(*RANDOM):  # full(s) = 0
         yield _spoken(without_sg(one.c), setting) * OverVocabulary(slope * s)
@@ -175,7 +175,7 @@ def _slope(c: Any, setting: Setting, score: Any) -> Any:
 
 
 def _spoken(e: Any, setting: Setting) -> Any:
-    """Of token t, as bare names of an answer are those of the whole sequence; sums say what they are of."""
+    """Write a loss at token t in the slot `now`; a bare name in an answer is of the whole sequence."""
     if setting.level == "sample":
         return e
     held = {of: sympy.Dummy(real=True) for of in e.atoms(Summed, OverVocabulary)}
@@ -192,28 +192,29 @@ def _reading(loss: SampledLoss, setting: Setting) -> str:
     )
 
 
-def start(typed: Written, setting: Setting, spell: Text) -> Any:
-    """E_m[sum_t grad L_t], or E_m[sum_t h_t s_t], as it was typed."""
+def mean_text(of: Any, setting: Setting, spell: Text, gradient: bool = False) -> str:
+    """E_m[sum_t L_t] of a loss as typed; gradient: E_m[sum_t grad L_t], or E_m[sum_t h_t s_t]."""
     tokens = setting.level == "token"
-    loss = losses.tree_of(typed.expression, spell.positions)
-    score = in_slot("s", "now" if tokens else "x", spell.positions)
-    of = Gradient(loss) if setting.use == "loss" else product(Call("sg", (loss,)), score)
-    return Mean("q" if setting.on_policy else "mu", Over("t", of) if tokens else of)
+    shown: Formula = losses.tree_of(of, spell.positions)
+    if gradient:
+        score = in_slot("s", "now" if tokens else "x", spell.positions)
+        shown = Gradient(shown) if setting.use == "loss" else product(Call("sg", (shown,)), score)
+    return str(spell(Mean("q" if setting.on_policy else "mu", Over("t", shown) if tokens else shown)))
 
 
 def steps_from(typed: Written, setting: Setting, rule: str, steps: Any) -> tuple[Step, ...]:
     """The chain of the sampled loss, from the loss as typed."""
-    text, latex = (str(spell(start(typed, setting, spell))) for spell in (TEXT, LATEX))
-    (_, first, first_latex), *rest = steps
+    text, latex = (mean_text(typed.expression, setting, spell, gradient=True) for spell in (TEXT, LATEX))
+    (_, first, first_latex), *rest = steps or [("", "0", "0")]
     return ("", text, latex), (rule, first, first_latex), *rest
 
 
 def _witness(loss: SampledLoss, inner: Verdict) -> dict[str, Any] | None:
-    """The equation that is refuted, in the words of the loss."""
+    """Return the counterexample, its equation written for the loss as typed."""
     if inner.witness is None or not inner.steps:
         return inner.witness
-    typed_start = str(TEXT(start(loss.typed, loss.setting, TEXT)))
-    return {**inner.witness, "refutes": inner.witness["refutes"].replace(inner.steps[0][1], typed_start, 1)}
+    whole = mean_text(loss.typed.expression, loss.setting, TEXT, gradient=True)
+    return {**inner.witness, "refutes": inner.witness["refutes"].replace(inner.steps[0][1], whole, 1)}
 
 
 def _expansion(written: Written, loss: SampledLoss) -> str | None:
@@ -224,7 +225,7 @@ def _expansion(written: Written, loss: SampledLoss) -> str | None:
 
 
 def _value(written: Written, setting: Setting, explained: Explained) -> tuple[Meaning, Any]:
-    """E_m[L] of the loss itself, whatever scores it meets: that of the sampled one, as C is known."""
+    """Return the value E_m[L] of the loss itself, without credit: that of the sampled loss."""
     try:
         loss = read(written, replace(setting, use="loss", credit=""))
         scored = any(one.place == "past" or one.meets_scores(loss.setting) for one in loss.means)
@@ -242,15 +243,12 @@ def _with_objective(verdict: Verdict, loss: SampledLoss) -> Verdict:
     means = prefix_means(loss) if verdict.target is None and plain else None
     if means is None:
         return verdict
-    shown, latex = (
-        spell(Mean("q", Over("t", losses.tree_of(means, spell.positions)))) for spell in (TEXT, LATEX)
-    )
     return replace(
         verdict,
         gradient=Meaning("separable", {}, verdict.c),
         trust="sympy",
-        shown=f"grad {shown}",
-        objective_latex=latex,
+        shown=f"grad {mean_text(means, setting, TEXT)}",
+        objective_latex=mean_text(means, setting, LATEX),
         hypotheses=tuple(dict.fromkeys((*verdict.hypotheses, EXCHANGED.format("q")))),
         notes=(OBJECTIVE, *(note for note in verdict.notes if not note.startswith("open"))),
         warnings=(
@@ -285,7 +283,7 @@ def prefix_means(loss: SampledLoss) -> Any | None:
 
 # ---------------------------------------------------------------------------- warnings
 def _warnings(written: Written, inner: Verdict, alone: Verdict | None, loss: SampledLoss) -> Iterator[str]:
-    """Those of the sampled loss that are not of the token drawn alone, and its own."""
+    """Yield the warnings of the sampled loss that do not concern the token drawn alone, and further ones."""
     setting, own = inner.setting, set(alone.warnings) if alone else set()
     for line in inner.warnings:
         if line in own or about(line) not in OF_THE_TOKEN:

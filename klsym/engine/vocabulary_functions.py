@@ -24,7 +24,7 @@ from klsym.engine import outside
 from klsym.engine.advice import NO_GRADIENT
 from klsym.engine.explain_outside import witness_against_kl
 from klsym.engine.explain_setting import Setting
-from klsym.engine.explain_vocabulary import CONSTANT, Explained, as_typed, slope_of, steps_from
+from klsym.engine.explain_vocabulary import CONSTANT, Explained, as_typed, mean_text, slope_of, steps_from
 from klsym.engine.slopes import at_policy
 from klsym.engine.verdict import Meaning, Verdict
 from klsym.engine.vocabulary_means import RANDOM, printed
@@ -33,9 +33,8 @@ from klsym.language import M, log_mu, parameter, rho, s, sg, without_sg
 from klsym.render import losses
 from klsym.render.coefficients import common_factor
 from klsym.render.losses import Written
-from klsym.render.spelling import LATEX, TEXT, Text
+from klsym.render.spelling import LATEX, TEXT
 from klsym.render.told import Told
-from klsym.render.tree import Mean
 from klsym.render.values import names
 from klsym.ring import ExpPoly
 from klsym.sums import OverBatch, OverVocabulary
@@ -61,24 +60,30 @@ RULE = "exact means held"
 
 
 @dataclass(frozen=True)
-class Held:
+class FixedMeans:
     """L(x, h) + sum_i h_i rho x_i, and what each h is.
 
-    still: L(x, h).  moving: pairs (h_i, x_i).  names: h -> its value, a function of exact means.
+    loss: L(x, h).  moving: pairs (h_i, x_i).  names: h -> its value, a function of exact means.
     pushes: pairs (dL/dF_i at one outcome, x_i), of which h_i is the mean.
     """
 
-    still: Any
+    loss: Any
     moving: tuple[tuple[Any, Any], ...]
     names: dict[Any, Any]
     pushes: tuple[tuple[Any, Any], ...] = ()
 
+    def sampled(self, centred: bool) -> Any:
+        """The sampled loss; centred: without what is the same for all samples of a batch."""
+        terms = sympy.Add.make_args(sympy.expand_mul(self.loss))
+        drawn = sympy.Add(*(x for x in terms if x.free_symbols & DRAWN)) if centred else self.loss
+        return drawn + sympy.Add(*(h * rho * x for h, x in self.moving))
 
-def held(loss: Any, on_policy: bool, use: str = "loss") -> Held:
-    """The loss with its exact means, and the means of what multiplies their gradients, as numbers.
+
+def fix_means(loss: Any, on_policy: bool, use: str = "loss") -> FixedMeans:
+    """Return the loss with its exact means, and the means of what multiplies their gradients, as numbers.
 
     >>> from klsym.language import k1, k3
-    >>> found = held(OverVocabulary(k1)**2, True)
+    >>> found = fix_means(OverVocabulary(k1)**2, True)
     >>> found.moving, found.names
     (((h1, k1),), {h1: 2*full(k1)})
     """
@@ -107,7 +112,7 @@ def held(loss: Any, on_policy: bool, use: str = "loss") -> Held:
             pushes.append((at_policy(value) if on_policy else value, of.args[0]))
     drawn = opened.free_symbols & DRAWN or use == "reward"
     values = {d: named(of) for d, of in back.items() if drawn and opened.has(d)}
-    return Held(opened.xreplace(values) if drawn else sympy.S.Zero, tuple(moving), names, tuple(pushes))
+    return FixedMeans(opened.xreplace(values) if drawn else sympy.S.Zero, tuple(moving), names, tuple(pushes))
 
 
 def _mean_of(c: Any, sums: dict[Any, Any], on_policy: bool) -> Any:
@@ -123,15 +128,14 @@ def _mean_of(c: Any, sums: dict[Any, Any], on_policy: bool) -> Any:
 
 
 def explain_functions(written: Written, setting: Setting, explained: Explained) -> Verdict:
-    """The verdict on the sampled loss, its numbers h written as what they are."""
+    """Return the verdict on the sampled loss, with the values of its numbers h put in."""
     loss = written.expression
-    found = held(loss, setting.on_policy, setting.use)
-    still = _centred(found.still) if setting.batch != "none" else found.still
-    sampled = still + sympy.Add(*(h * rho * x for h, x in found.moving))
+    found = fix_means(loss, setting.on_policy, setting.use)
+    sampled = found.sampled(centred=setting.batch != "none")
     if not (in_core(sampled) or loss.atoms(OverBatch)):
         raise UsageError(f"{written.text[:60]!r}: {OUTSIDE}")
     inner = explained(printed(sampled), setting)
-    if not _told(inner, found):
+    if not _mentions(inner, found):
         return as_typed(
             inner,
             written,
@@ -142,10 +146,9 @@ def explain_functions(written: Written, setting: Setting, explained: Explained) 
     if setting.batch != "none" or loss.atoms(OverBatch):
         raise UsageError(f"{written.text[:60]!r}: {IN_PRODUCT}")
     c = _written_out(inner.c, found)
-    steps = steps_from(written, setting, RULE, inner.steps or [("", "0", "0")])
-    zero = inner.target == "zero"
+    steps, zero = steps_from(written, setting, RULE, inner.steps), inner.target == "zero"
     witness = witness_against_kl(c, outside.OPEN, setting, steps[0][1])
-    known = _is_objective(loss, found, setting) and witness is not None
+    known = not zero and _is_objective(loss, found, setting) and witness is not None
     return as_typed(
         inner,
         written,
@@ -154,55 +157,43 @@ def explain_functions(written: Written, setting: Setting, explained: Explained) 
         c=c,
         gradient=inner.gradient if zero else Meaning("separable" if known else None),
         value=Meaning(None),
-        shown="" if zero or not known else f"grad {_mean(loss, setting, TEXT)}",
-        objective_latex=None if zero or not known else _mean(loss, setting, LATEX),
+        shown=f"grad {mean_text(loss, setting, TEXT)}" if known else "",
+        objective_latex=mean_text(loss, setting, LATEX) if known else None,
         hypotheses=(_reading(sampled, found), *inner.hypotheses, *_defined(loss)),
         trust=inner.trust if zero else "sympy",
         steps=steps,
-        notes=(*([CONSTANT] if found.still == 0 else []), *([] if known or zero else [MOVED])),
+        notes=(*([CONSTANT] if found.loss == 0 else []), *([] if known or zero else [MOVED])),
         proofs=inner.proofs[:1],
         model=witness, implied=None, generated=None, functional=None, penalty=None,
         inside_clamps=None, terms=(), warnings=tuple(_warnings(loss, zero, written, setting)),
     )  # fmt: skip
 
 
-def _centred(h: Any) -> Any:
-    """What is the same for all samples of a batch is taken off by its mean."""
-    return sympy.Add(
-        *(term for term in sympy.Add.make_args(sympy.expand_mul(h)) if term.free_symbols & DRAWN)
-    )
-
-
-def _told(inner: Verdict, found: Held) -> bool:
-    """Do the numbers h stand in what is said of the expected gradient?"""
+def _mentions(inner: Verdict, found: FixedMeans) -> bool:
+    """Does the expected gradient of the sampled loss depend on the numbers h?"""
     said = (inner.c, inner.gradient.parts, inner.gradient.rest)
     return not {h.name for h in found.names}.isdisjoint(name for value in said for name in names(value))
 
 
-def _written_out(value: Any, found: Held) -> Any:
-    """The numbers h written as what they are; what all terms share stays in front."""
+def _written_out(value: Any, found: FixedMeans) -> Any:
+    """Replace the numbers h by their values; a common factor of all terms is kept in front."""
     if isinstance(value, ExpPoly):
         shared, rest = common_factor(value) or (((), ()), value)
         value = to_sympy(ExpPoly({shared: 1})) * to_sympy(rest)
     return value.xreplace(found.names)
 
 
-def _is_objective(loss: Any, found: Held, setting: Setting) -> bool:
-    """Is the field that of E_m[L]?  Where nothing is detached, and m does not move or nothing is drawn."""
+def _is_objective(loss: Any, found: FixedMeans, setting: Setting) -> bool:
+    """Is it the gradient of E_m[L]?  Yes if nothing is detached, and off-policy or if nothing is drawn."""
     detached = setting.use == "reward" or loss.atoms(sg) or (setting.on_policy and loss.has(rho, log_mu))
-    return not detached and (not setting.on_policy or found.still == 0)
+    return not detached and (not setting.on_policy or found.loss == 0)
 
 
-def _mean(loss: Any, setting: Setting, spell: Text) -> str:
-    of = Mean("q" if setting.on_policy else "mu", losses.tree_of(loss, spell.positions))
-    return str(spell(of))
-
-
-def _pushed(found: Held, setting: Setting, explained: Explained) -> Any:
-    """What an outcome pushes: L(x, h) at its own score, and each exact mean with the scores of all."""
+def _pushed(found: FixedMeans, setting: Setting, explained: Explained) -> Any:
+    """Return h: L(x, h) times the score of the outcome, and each exact mean with the scores of all."""
     total = sympy.S.Zero
-    if found.still != 0:
-        own = explained(printed(found.still), setting).h
+    if found.loss != 0:
+        own = explained(printed(found.loss), setting).h
         total += _written_out(own, found) * (s if setting.use == "loss" else 1)
     for push, x in found.pushes:
         slope = slope_of(x)
@@ -210,7 +201,7 @@ def _pushed(found: Held, setting: Setting, explained: Explained) -> Any:
     return total
 
 
-def _reading(sampled: Any, found: Held) -> str:
+def _reading(sampled: Any, found: FixedMeans) -> str:
     numbers = ", ".join(f"{h} = {losses.show(of, TEXT)}" for h, of in found.names.items())
     return (
         "full(x) is the sum of q(y)*x(y) over every outcome y, the mean of rho*x over the outcome drawn, as"
@@ -220,7 +211,7 @@ def _reading(sampled: Any, found: Held) -> str:
 
 
 def _defined(loss: Any) -> Iterator[str]:
-    """Exact means whose inverse or logarithm is taken."""
+    """Yield the hypotheses on exact means whose inverse or logarithm is taken."""
     divided = (e.base for e in loss.atoms(sympy.Pow) if e.exp.could_extract_minus_sign())
     for of in sorted({*divided, *(e.args[0] for e in loss.atoms(sympy.log))}, key=str):
         if of.atoms(OverVocabulary):
