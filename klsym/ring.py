@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any
 
 from klsym.errors import NotInRing, Refused
@@ -53,10 +53,10 @@ def charge(units: int) -> None:
             raise Refused("the budget of work for one certificate is spent")
 
 
-def _charge_sum(*parts: ExpPoly) -> None:
+def _charge_sum(a: ExpPoly, b: ExpPoly) -> None:
     """Pay for an addition by the terms of both operands and by their digits."""
     if _LEFT.get() is not None:
-        charge(sum(len(part.terms) * (1 + part.work()[1]) for part in parts) >> 2)
+        charge(len(a.terms) * (1 + a.work()[1]) + len(b.terms) * (1 + b.work()[1]) >> 2)
 
 
 def size_of(value: Number) -> int:
@@ -68,7 +68,7 @@ def size_of(value: Number) -> int:
 
 def _plain(value: Number) -> Number:
     """Integers stay `int`: they are several times faster than `Fraction`."""
-    if value.denominator == 1:
+    if type(value) is int or value.denominator == 1:
         return value.numerator
     if value.denominator.bit_length() > MAX_BITS:
         raise Refused(f"a number of more than {MAX_DIGITS} digits")
@@ -134,9 +134,11 @@ class ExpPoly:
         if not other.terms:
             return self
         _charge_sum(self, other)
+        if not self.terms:
+            return other
         total = dict(self.terms)
         for key, value in other.terms.items():
-            total[key] = _plain(total.get(key, 0) + value)
+            total[key] = _plain(total[key] + value) if key in total else value
         return ExpPoly(total)
 
     def __neg__(self) -> ExpPoly:
@@ -160,8 +162,8 @@ class ExpPoly:
         total: Terms = {}
         for (m1, e1), v1 in self.terms.items():
             for (m2, e2), v2 in other.terms.items():
-                key = (_times(m1, m2), _plus(e1, e2))
-                total[key] = _plain(total.get(key, 0) + v1 * v2)
+                key = _times(m1, m2), _plus(e1, e2)
+                total[key] = _plain(total[key] + v1 * v2 if key in total else v1 * v2)
         product = ExpPoly(total)
         charge(pairs * product.work()[1])
         return product
@@ -187,7 +189,7 @@ class ExpPoly:
             raise NotInRing("division by zero" if not self.terms else "division by a sum")
         [((monomial, exponent), value)] = self.terms.items()
         flipped = tuple((name, -power) for name, power in monomial)
-        return ExpPoly({(flipped, tuple((m, -v) for m, v in exponent)): _plain(1 / Fraction(value))})
+        return ExpPoly({(flipped, tuple((m, -v) for m, v in exponent)): _plain(Fraction(1, value))})
 
     # -- calculus and substitution ------------------------------------------------------
     def derive(self, rule: Callable[[str], ExpPoly]) -> ExpPoly:
@@ -195,12 +197,14 @@ class ExpPoly:
 
         D(m exp(Q)) = D(m) exp(Q) + m D(Q) exp(Q), with D(x^a y^b) = a x^(a-1) y^b Dx + b x^a y^(b-1) Dy.
         """
-        total = ZERO
-        for (monomial, exponent), value in self.terms.items():
-            inner = ExpPoly({(monomial, ()): 1}) * _polynomial(exponent).derive(rule)
-            for name, power in monomial:
-                inner = inner + ExpPoly({(_times(monomial, ((name, -1),)), ()): power}) * rule(name)
-            total = total + inner * ExpPoly({((), exponent): value})
+        charge(self.work()[0])
+        slopes, total = {name: slope for name in self.names() if (slope := rule(name))}, ZERO
+        for (monomial, exponent), value in self.terms.items() if slopes else ():
+            for name, power in (item for item in monomial if item[0] in slopes):
+                below = _times(monomial, ((name, -1),)), exponent
+                total = total + ExpPoly({below: _plain(value * power)}) * slopes[name]
+            if exponent:
+                total = total + ExpPoly({(monomial, exponent): value}) * _polynomial(exponent).derive(rule)
         return total
 
     def substitute(self, values: Mapping[str, ExpPoly]) -> ExpPoly:
@@ -212,32 +216,47 @@ class ExpPoly:
             term = ExpPoly({(tuple(item for item in monomial if item[0] not in values), ()): value})
             for name, power in monomial:
                 term = term * values[name] ** power if name in values else term
-            total = total + term * _polynomial(exponent).substitute(values).exp()
+            total = total + (term * _polynomial(exponent).substitute(values).exp() if exponent else term)
         return total
 
     def rename(self, new_name: Callable[[str], str]) -> ExpPoly:
-        renamed = {name: new_name(name) for name in self.names()}
-        return self.substitute({a: ExpPoly.variable(b) for a, b in renamed.items() if a != b})
+        """Replace names by names, which may coincide with others."""
+        new = {name: new_name(name) for name in self.names()}
+        if all(a == b for a, b in new.items()):
+            return self
+        charge(self.work()[0])
+
+        def renamed(monomial: Monomial) -> Monomial:
+            return reduce(_times, [((new[name], power),) for name, power in monomial], ())
+
+        total: Terms = {}
+        for (monomial, exponent), value in self.terms.items():
+            inside: Exponent = ()
+            for m, v in exponent:
+                inside = _plus(inside, ((renamed(m), v),))
+            key = renamed(monomial), inside
+            total[key] = _plain(total[key] + value) if key in total else value
+        return ExpPoly(total)
 
     # -- inspection ---------------------------------------------------------------------
-    def _monomials(self) -> Iterator[Monomial]:
-        for monomial, exponent in self.terms:
-            yield monomial
-            yield from (m for m, _ in exponent)
+    def _monomials(self) -> list[Monomial]:
+        return [m for monomial, exponent in self.terms for m, _ in ((monomial, 1), *exponent)]
 
     def work(self) -> tuple[int, int]:
         """What a factor costs: its monomials, those in exponents included, and its longest number squared."""
         if self._work is None:
-            inside = [v for _, exponent in self.terms for _, v in exponent]
-            longest = max(map(size_of, [*self.terms.values(), *inside]), default=0)
+            units, longest = 0, 0
+            for (monomial, exponent), value in self.terms.items():
+                for m, v in ((monomial, value), *exponent):
+                    units, longest = units + 1 + len(m) // 8, max(longest, size_of(v))
             if longest > MAX_BITS:
                 raise Refused(f"a number of more than {MAX_DIGITS} digits")
-            self._work = sum(1 + len(m) // 8 for m in self._monomials()), (longest >> 8) ** 2
+            self._work = units, (longest >> 8) ** 2
         return self._work
 
     def names(self) -> frozenset[str]:
         if self._names is None:
-            self._names = frozenset(name for m in self._monomials() for name, _ in m)
+            self._names = frozenset([name for m in self._monomials() for name, _ in m])
         return self._names
 
     def inverted(self) -> set[str]:

@@ -356,7 +356,8 @@ class Derivation:
         ups: tuple[Move, ...],
         close: dict[str, Any],
     ) -> Proof:
-        steps = [step for step, _ in (*left, *ups)]
+        moves = (*left, *ups)
+        steps = [step for step, _ in moves]
         part = {
             "context": written_out(self.context).to_json(),
             "relation": relation,
@@ -371,7 +372,7 @@ class Derivation:
         except Refused as refusal:
             raise ProofError(f"the derivation does not hold: {refusal}") from None
         statement = Statement(self.start, other.side, self.context, relation)
-        return Proof(complete, Theorem(statement, theorem), _written(self, other), self.notes)
+        return Proof(complete, Theorem(statement, theorem), _written(self, other), moves, self.notes)
 
 
 def _refusing(make: Any) -> Any:
@@ -435,6 +436,7 @@ class Proof(ProofView):
     part: dict[str, Any]
     theorem: Theorem
     labels: dict[ExpPoly, Any]
+    moves: tuple[Move, ...]  # its steps, with the sides that they gave
     notes: tuple[tuple[int, int, str], ...] = ()
     brief: bool = False  # both sides evaluated: the chain shows where it starts and ends
 

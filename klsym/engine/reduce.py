@@ -256,11 +256,17 @@ def _ratio_mean_one(mean: Mean, context: Context) -> Found:
             continue
         free = _free_of(slot, mean, context)
         for other in ("p", "mu"):
-            back = in_slot(density_ratio("q", other), slot, context)
+            back = _inverse_ratio(other, slot)
             part = _select(mean.coefficient, lambda term, back=back, free=free: free(term * back))  # type: ignore[misc]
             if part:
                 return "ratio mean one", {"of": other, "slot": slot, **_part(part, mean)}
     return None
+
+
+@lru_cache(maxsize=64)
+def _inverse_ratio(measure: str, slot: str) -> ExpPoly:
+    """q over the measure at the slot."""
+    return in_slot(density_ratio("q", measure), slot, Context())
 
 
 def _score_mean_zero(mean: Mean, context: Context) -> Found:

@@ -19,7 +19,7 @@ from klsym.render.combination import combination_latex
 from klsym.render.declared import declared
 from klsym.render.divergences import generated_json
 from klsym.render.spelling import LATEX, TEXT
-from klsym.render.text import chain_in
+from klsym.render.text import Printed, printed_chain
 from klsym.render.values import names as names_in
 from klsym.render.values import shown
 from klsym.render.verdict import VerdictView
@@ -40,9 +40,19 @@ class Chain(Sequence[Step]):
         self.proof = proof
 
     @cached_property
+    def printed(self) -> list[tuple[Printed, str]]:
+        """The rows: two that look alike in LaTeX are one if they look alike in text too."""
+        return printed_chain(self.proof, LATEX, TEXT)
+
+    @cached_property
     def rows(self) -> tuple[Step, ...]:
         """In text and in LaTeX."""
-        return tuple((why, text, latex) for (text, latex), why in chain_in(self.proof, TEXT, LATEX))
+        return tuple((why, row(TEXT), row(LATEX)) for row, why in self.printed)
+
+    @property
+    def in_latex(self) -> list[tuple[str, str]]:
+        """Rules and formulas in LaTeX alone."""
+        return [(why, row(LATEX)) for row, why in self.printed]
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -216,6 +226,12 @@ class Verdict(VerdictView):
         own = (self.per_sample, self.coefficient or "", self.value_constant, self.expansion or "")
         return declared((*own, *parts, *cases), self.hypotheses, level, self.loss)
 
+    @property
+    def steps_in_latex(self) -> list[tuple[str, str]]:
+        """Rules and formulas in LaTeX."""
+        found = self.steps
+        return found.in_latex if isinstance(found, Chain) else [(rule, latex) for rule, _, latex in found]
+
     def to_json(self) -> dict[str, Any]:
         """The object of the command-line contract."""
         gradient = {
@@ -238,7 +254,7 @@ class Verdict(VerdictView):
         answer = {
             "loss": self.loss, **self.setting.to_json(), "gradient": gradient, "value": value,
             "trust": "open" if self.target is None else self.trust, "hypotheses": list(self.hypotheses),
-            "steps": [{"rule": rule or "statement", "latex": latex} for rule, _, latex in self.steps],
+            "steps": [{"rule": rule or "statement", "latex": latex} for rule, latex in self.steps_in_latex],
             "witness": self.witness, "warnings": [*self.warnings, *self.advice], "names": self.names,
             "expansion": self.expansion,
         }  # fmt: skip

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from klsym.abbreviations import (
@@ -174,10 +175,15 @@ def _label(value: ExpPoly, index: str, labels: Labels, sums: bool) -> Formula:
 
 def scored(index: str, a: ExpPoly, score: Score, labels: Labels, sums: bool) -> Formula:
     """a s, a s^2, or a alone."""
-    tail = _scores(score, index, sums)
     if a in labels and not (score and (index or a in (ONE, -ONE))):
+        tail = _scores(score, index, sums)
         return product(_label(a, index, labels, sums), *tail) if tail else _label(a, index, labels, sums)
-    return coefficient(_merged(a, index, sums), sums, *tail)
+    return _scored(index, a, score, sums)
+
+
+@lru_cache(maxsize=1024)
+def _scored(index: str, a: ExpPoly, score: Score, sums: bool) -> Formula:
+    return coefficient(_merged(a, index, sums), sums, *_scores(score, index, sums))
 
 
 def _scores(score: Score, index: str, sums: bool) -> tuple[Formula, ...]:

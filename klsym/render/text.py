@@ -244,38 +244,47 @@ def _decimal(value: Fraction) -> float | Decimal:
 
 def chain(proof: Any, spell: Text) -> list[tuple[str, str]]:
     """The chain as (formula, reason) rows: down the left side, then up the right side."""
-    return [(shown, why) for (shown,), why in chain_in(proof, spell)]
+    return [(printed(spell), why) for printed, why in printed_chain(proof, spell)]
 
 
-def chain_in(proof: Any, *spells: Text) -> list[tuple[tuple[str, ...], str]]:
-    """The chain with each formula in several spellings."""
+class Printed:
+    """A side in print: each spelling is made when it is asked for, once."""
+
+    def __init__(self, side: Side, labels: Labels | None) -> None:
+        self.side, self.labels = side, labels
+        self.made: dict[Text, str] = {}
+
+    def __call__(self, spell: Text) -> str:
+        if spell not in self.made:
+            self.made[spell] = formulas.side(self.side, self.labels, spell)
+        return self.made[spell]
+
+
+def printed_chain(proof: Any, *spells: Text) -> list[tuple[Printed, str]]:
+    """The chain, where each row differs from the one before in one of these spellings."""
     statement, labels = proof.theorem.statement, proof.labels
-    left, right = _path(proof, "left"), _path(proof, "right")
     if proof.brief:
-        rows = [(statement.left, "")] + [(statement.right, "evaluation")] * (statement.relation == "=")
-    elif [side for side, _ in left] == [side for side, _ in right] and isinstance(
+        ends = [(statement.left, "")] + [(statement.right, "evaluation")] * (statement.relation == "=")
+        return _merged([(Printed(side, labels), why) for side, why in ends], spells)
+    left, right = _path(proof, "left"), _path(proof, "right")
+    if [side for side, _ in left] == [side for side, _ in right] and isinstance(
         labels, formulas.SidedLabels
     ):
         # one function, written in two ways
         by = proof.part["close"]["by"]
-        return [
-            (_spelled(statement.left, labels, spells), ""),
-            (_spelled(statement.left, labels.right, spells), by),
-        ]
-    else:
-        rows = list(left)
-        if proof.part["close"]["by"] == "equality":
-            rows += [(right[i - 1][0], right[i][1]) for i in range(len(right) - 1, 0, -1)]
-    return _merged([(_spelled(side, labels, spells), why) for side, why in rows])
+        return [(Printed(statement.left, labels), ""), (Printed(statement.left, labels.right), by)]
+    rows = list(left)
+    if proof.part["close"]["by"] == "equality":
+        rows += [(right[i - 1][0], right[i][1]) for i in range(len(right) - 1, 0, -1)]
+    return _merged([(Printed(side, labels), why) for side, why in rows], spells)
 
 
 def _path(proof: Any, which: str) -> list[tuple[Side, str]]:
     """From one side as written, over what it abbreviates, to where its steps lead, by its waypoints."""
     statement = proof.theorem.statement
     written = statement.left if which == "left" else statement.right
-    start = Side.from_json(proof.part[which])
-    rows = [(start, "")]
-    rows += [(Side.from_json(s["result"]), _reason(s)) for s in proof.part["steps"] if s["side"] == which]
+    start = unfold(written, statement.context)
+    rows = [(start, "")] + [(side, _reason(step)) for step, side in proof.moves if step["side"] == which]
     for begin, end, by in reversed(proof.notes if which == "left" else ()):
         rows[begin + 1 : end + 1] = [(rows[end][0], by)]
     if written != start:
@@ -301,17 +310,13 @@ def _abbreviated(side: Side, context: Context) -> str:
     return ", ".join(reason for reason, holds in reasons.items() if holds)
 
 
-def _spelled(side: Side, labels: Labels | None, spells: tuple[Text, ...]) -> tuple[str, ...]:
-    return tuple(formulas.side(side, labels, spell) for spell in spells)
-
-
-def _merged(rows: list[tuple[tuple[str, ...], str]]) -> list[tuple[tuple[str, ...], str]]:
+def _merged(rows: list[tuple[Printed, str]], spells: tuple[Text, ...]) -> list[tuple[Printed, str]]:
     """A step that changes nothing in print joins the next one's reasons."""
-    shown: list[tuple[tuple[str, ...], str]] = []
-    for formula, why in rows:
-        if shown and shown[-1][0] == formula:
+    shown: list[tuple[Printed, str]] = []
+    for printed, why in rows:
+        if shown and all(shown[-1][0](spell) == printed(spell) for spell in spells):
             reasons = [r for r in (shown[-1][1], why) if r]
-            shown[-1] = (formula, ", ".join(dict.fromkeys(reasons)))
+            shown[-1] = (shown[-1][0], ", ".join(dict.fromkeys(reasons)))
         else:
-            shown.append((formula, why))
+            shown.append((printed, why))
     return shown

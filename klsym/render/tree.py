@@ -25,6 +25,9 @@ class Formula:
 
     def __init__(self, *values: Any, **named: Any) -> None:
         fields = type(self).__match_args__
+        if len(values) == len(fields) and not named:
+            vars(self).update(zip(fields, values, strict=True))
+            return
         given = dict(zip(fields[: len(values)], values, strict=True)) | named
         for name in fields:
             vars(self)[name] = given.pop(name) if name in given else getattr(type(self), name)
