@@ -92,7 +92,9 @@ def compare(trees: Sequence[Path], rounds: int) -> None:
         totals = [sum(one) / sum(other) for one, other in zip(*found, strict=True)]
         medians = [statistics.median(a) / statistics.median(b) for a, b in zip(*found, strict=True)]
         for name, ratios in (("totals", totals), ("medians", medians)):
-            print(f"ratio of {name}: {statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})")
+            print(
+                f"ratio of {name}: {statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})"
+            )
 
 
 def profile(order: str) -> None:

@@ -29,6 +29,7 @@ from klsym.slots import UPSTREAM, at_slot, slot_of_score
 from klsym.statements import Atom, Context, Curl, Gradient, Mean, MeanGradient, Side, elements
 
 MAX_STEPS = 500
+LENGTHS = ("length", "length[now]")
 Step = dict[str, Any]
 Move = tuple[Step, Side]
 Found = tuple[str, Step] | None
@@ -126,12 +127,16 @@ def _equation(atom: Atom, times: Side, context: Context, cited: Cited) -> Step |
 
 def _is_given(element: ExpPoly) -> bool:
     """Does it hold H, the value of which is known at one theta?"""
-    return any(parse_name(n).base == "H" for n in element.names())
+    return _speaks_of_given(element.names())
+
+
+def _speaks_of_given(names: frozenset[str]) -> bool:
+    return any(parse_name(name).base == "H" for name in names)
 
 
 def _of_given(mean: Mean, times: Side, context: Context) -> Step | None:
     """E_m[H a] = E_m[v a] is a premise: the terms that hold H."""
-    part = _select(mean.coefficient, _is_given)
+    part = _select(mean.coefficient, _speaks_of_given)
     alone = all(not atoms for _, atoms in times.terms)  # a lone mean merges with what is put in
     if not part or not (alone or part == mean.coefficient):
         return None
@@ -197,8 +202,8 @@ def _evaluate(mean: Mean, context: Context) -> Found:
 
 def part_of(a: ExpPoly, context: Context, pattern: ExpPoly) -> ExpPoly:
     """The terms of `a` that are a constant times the single term `pattern`."""
-    back = pattern.inverse()
-    return _select(a, lambda term: context.is_constant(term * back))
+    found = _select(a * pattern.inverse(), lambda names: not any(map(context.is_sample, names)))
+    return found * pattern
 
 
 def _single(mean: Mean, context: Context) -> Found:
@@ -215,8 +220,14 @@ def _single(mean: Mean, context: Context) -> Found:
 
 
 # ---------------------------------------------------------------------------- slots
-def _select(a: ExpPoly, keep: Callable[[ExpPoly], bool]) -> ExpPoly:
-    return ExpPoly({key: value for key, value in a.terms.items() if keep(ExpPoly({key: value}))})
+def _select(a: ExpPoly, keep: Callable[[frozenset[str]], bool]) -> ExpPoly:
+    """The terms of which the names are such."""
+    return ExpPoly({key: value for key, value in a.terms.items() if keep(_names(key))})
+
+
+@lru_cache(maxsize=8192)
+def _names(key: Key) -> frozenset[str]:
+    return ExpPoly({key: 1}).names()
 
 
 def _part(part: ExpPoly, mean: Mean) -> Step:
@@ -230,19 +241,22 @@ def _parts(mean: Mean) -> Found:
     whole += [SCORE] * any(slot_of_score(entry) == "x" for entry in mean.score)
     if whole:
         return "parts of a sum", {"of": whole}
-    part = _select(mean.coefficient, _has_length)
+    if names.isdisjoint(LENGTHS):
+        return None
+    terms = mean.coefficient.terms.items()
+    part = ExpPoly({key: value for key, value in terms if _has_length(ExpPoly({key: 1}))})
     return ("parts of a sum", {"of": ["length"], **_part(part, mean)}) if part else None
 
 
 def _has_length(term: ExpPoly) -> bool:
     """Does a term hold T, or the length 1 of a step, and no 1/T?"""
-    return bool({"length", "length[now]"} & term.names()) and "length" not in term.inverted()
+    return not term.names().isdisjoint(LENGTHS) and "length" not in term.inverted()
 
 
-def _free_of(slot: str, mean: Mean, context: Context) -> Callable[[ExpPoly], bool]:
-    """Does a factor speak only of what does not depend on the slot?"""
-    allowed = set(UPSTREAM[mean.index][slot])
-    return lambda factor: mentioned(factor, context) <= allowed
+def _free_of(slot: str, mean: Mean, context: Context) -> Callable[[frozenset[str]], bool]:
+    """Do the names of a factor speak only of what does not depend on the slot?"""
+    allowed = UPSTREAM[mean.index][slot]
+    return lambda names: all(parse_name(n).slot in allowed or not context.is_sample(n) for n in names)
 
 
 def _latest_first(mean: Mean) -> list[str]:
@@ -256,17 +270,17 @@ def _ratio_mean_one(mean: Mean, context: Context) -> Found:
             continue
         free = _free_of(slot, mean, context)
         for other in ("p", "mu"):
-            back = _inverse_ratio(other, slot)
-            part = _select(mean.coefficient, lambda term, back=back, free=free: free(term * back))  # type: ignore[misc]
+            part = _select(mean.coefficient * _ratio("q", other, slot), free)
             if part:
+                part = part * _ratio(other, "q", slot)
                 return "ratio mean one", {"of": other, "slot": slot, **_part(part, mean)}
     return None
 
 
 @lru_cache(maxsize=64)
-def _inverse_ratio(measure: str, slot: str) -> ExpPoly:
-    """q over the measure at the slot."""
-    return in_slot(density_ratio("q", measure), slot, Context())
+def _ratio(over: str, under: str, slot: str) -> ExpPoly:
+    """One density over another at the slot."""
+    return in_slot(density_ratio(over, under), slot, Context())
 
 
 def _score_mean_zero(mean: Mean, context: Context) -> Found:
@@ -321,12 +335,8 @@ def into_steps(mean: Mean) -> Found:
     if mean.score:
         return "sum over t", {"of": SCORE}
     for name in SUMS:
-        part = _select(mean.coefficient, lambda term, name=name: _has_factor(term, name))  # type: ignore[misc]
+        terms = mean.coefficient.terms.items()
+        part = ExpPoly({key: value for key, value in terms if dict(key[0]).get(name, 0) > 0})
         if part:
             return "sum over t", {"of": name, **_part(part, mean)}
     return None
-
-
-def _has_factor(term: ExpPoly, name: str) -> bool:
-    [(monomial, _)] = term.terms
-    return dict(monomial).get(name, 0) > 0

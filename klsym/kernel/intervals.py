@@ -34,16 +34,18 @@ class Interval:
 
     @staticmethod
     def exact(value: int | Fraction) -> Interval:
-        return Interval(Fraction(value), Fraction(value))
+        end = Fraction(value)
+        return Interval(end, end)
 
     def __add__(self, other: Interval) -> Interval:
         charge_numbers(self.lower, other.lower)
         charge_numbers(self.upper, other.upper)
-        return Interval(self.lower + other.lower, self.upper + other.upper)
+        lower, exact = self.lower + other.lower, self.lower is self.upper and other.lower is other.upper
+        return Interval(lower, lower if exact else self.upper + other.upper)
 
     def __mul__(self, other: Interval) -> Interval:
-        factors = (self.lower,) if self.lower == self.upper else (self.lower, self.upper)
-        ends = [a * b for a in factors for b in (other.lower, other.upper)]
+        factors, times = ([x.lower] if x.lower is x.upper else [x.lower, x.upper] for x in (self, other))
+        ends = [a * b for a in factors for b in times]
         return Interval(weighed(min(ends)), weighed(max(ends)))
 
     def __pow__(self, power: int) -> Interval:
@@ -75,9 +77,9 @@ def rational_power(value: Fraction, power: int) -> Fraction:
 
 def weighed(value: Fraction) -> Fraction:
     """The same number, once arithmetic with numbers as long is paid for."""
-    if size_of(value) > LONGEST:
+    if (bits := size_of(value)) > LONGEST:
         raise Refused(f"finite model: a number of more than {LONGEST} bits")
-    charge_numbers(value)
+    charge(1 + ((bits >> 6) ** 2 >> 4))
     return value
 
 

@@ -8,10 +8,10 @@ a tree of one node.  `path` is the sequence whose values "sample" means.  Truste
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property
 from math import prod
 from typing import Any
 
@@ -74,18 +74,24 @@ class Model:
         refuse_unless(batch, f"finite model: a batch of size {n}: 2 or more expected")
         return Model(tuple(sequences), _chosen(data["tree"], data["path"]), parameters)
 
+    @cached_property
+    def places(self) -> dict[str, list[list[Position]]]:
+        """By index, where a mean looks on the path "sample" and on each sequence."""
+        paths = (self.sample, *self.sequences)
+        steps = [[Position(path, t, self.parameters) for t in range(len(path))] for path in paths]
+        return {"": [[Position(path, 0, self.parameters)] for path in paths], "t": steps}
+
     def mean(self, atom: Atom) -> Interval:
         """What a mean is worth; raises Refused for other atoms, and for batches."""
         if not isinstance(atom, Mean) or atom.index not in ("", "t"):
             raise Refused("finite model: reduce both sides to means over single samples and sequences first")
         total, one = Interval.exact(0), atom.measure == SAMPLE
         refuse_unless(bool(self.sample) or not one, "finite model: path: a value at one sample needs one")
-        for path in [self.sample] if one else self.sequences:
+        for places in self.places[atom.index][:1] if one else self.places[atom.index][1:]:
             weight = Fraction(1)
             if atom.measure not in (SAMPLE, "count"):
-                weight = weighed(prod((step.values[atom.measure] for step in path), start=weight))
-            for t in range(len(path) if atom.index else 1):
-                at = Position(path, t, self.parameters)
+                weight = weighed(prod((step.values[atom.measure] for step in places[0].path), start=weight))
+            for at in places:
                 scores = prod((at.score(entry) for entry in atom.score), start=Fraction(1))
                 exact = Interval.exact(weighed(weight * scores))
                 total = total + (exact * coefficient(atom.coefficient, at)).shortened()
@@ -153,8 +159,13 @@ class Position:
         past, now, future = self.path[: self.t], self.path[self.t : self.t + 1], self.path[self.t + 1 :]
         return dict(zip((*SEQUENCE, "x"), (past, now, future, self.path), strict=True))
 
-    def ratio(self, name: str) -> Fraction | None:
-        """The positive rational whose log the variable is: a product over the steps of its slot."""
+    @cached_property
+    def ratio(self) -> Callable[[str], Fraction | None]:
+        """The positive rational whose log a variable is, computed once."""
+        return cache(self._ratio)
+
+    def _ratio(self, name: str) -> Fraction | None:
+        """A product over the steps of its slot."""
         parsed = parse_name(name)
         if parsed.base not in LOG_RATIOS:
             return None
@@ -205,7 +216,7 @@ def coefficient(a: ExpPoly, at: Position) -> Interval:
     total = Interval.exact(0)
     for (monomial, exponent), value in a.terms.items():
         charge(20 + 20 * len(at.path) * (len(monomial) + len(exponent)))
-        term = Interval.exact(value) * _monomial(monomial, at)
+        term = Interval.exact(value) * _monomial(monomial, at) if monomial else Interval.exact(value)
         total = total + (_exponential(exponent, at) * term if exponent else term)
     return total
 
@@ -215,7 +226,7 @@ def _monomial(monomial: Monomial, at: Position) -> Interval:
     for name, power in monomial:
         ratio = at.ratio(name)
         value = Interval.exact(at.number(name)) if ratio is None else log_enclosure(ratio)
-        product = product * value**power
+        product = product * (value if power == 1 else value**power)
     return product
 
 

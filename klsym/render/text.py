@@ -267,9 +267,7 @@ def printed_chain(proof: Any, *spells: Text) -> list[tuple[Printed, str]]:
         ends = [(statement.left, "")] + [(statement.right, "evaluation")] * (statement.relation == "=")
         return _merged([(Printed(side, labels), why) for side, why in ends], spells)
     left, right = _path(proof, "left"), _path(proof, "right")
-    if [side for side, _ in left] == [side for side, _ in right] and isinstance(
-        labels, formulas.SidedLabels
-    ):
+    if [side for side, _ in left] == [side for side, _ in right] and isinstance(labels, formulas.SidedLabels):
         # one function, written in two ways
         by = proof.part["close"]["by"]
         return [(Printed(statement.left, labels), ""), (Printed(statement.left, labels.right), by)]
