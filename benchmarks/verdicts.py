@@ -65,6 +65,7 @@ def in_process_of(tree: Path, chosen: Sequence[Loss]) -> list[float]:
     """`answer` in a fresh process that imports klsym from a tree."""
     command = [sys.executable, __file__, "--answer"]
     path = {**os.environ, "PYTHONPATH": str(tree), "PYTHONHASHSEED": "0"}
+    path.pop("PYTHONDONTWRITEBYTECODE", None)  # both trees as they are when installed
     done = subprocess.run(
         command, input=json.dumps(chosen), env=path, cwd=tree, capture_output=True, text=True, check=True
     )

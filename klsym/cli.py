@@ -43,9 +43,9 @@ class Parser(argparse.ArgumentParser):
 
 def command() -> int:
     """`klsym` in a process of its own; the exit code."""
-    # Nearly all that is made stays: to look through it for cycles every 700 objects, and once more when
-    # Python exits, takes a quarter of a verdict.
-    gc.set_threshold(100_000)
+    # Nearly all that is made stays.  To look through it for cycles every 700 objects, and once more when
+    # Python exits, takes a quarter of a verdict; SymPy and klsym alone make more than 100,000 objects.
+    gc.set_threshold(200_000)
     code = main()
     gc.freeze()
     return code

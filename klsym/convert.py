@@ -188,8 +188,13 @@ def generic_functions(expression: Any) -> dict[str, tuple[str, ...]]:
     >>> generic_functions(Function("g")(k1))
     {'g': ('k1',)}
     """
+    return dict(_generic_functions(as_expression(expression)))
+
+
+@lru_cache(maxsize=4096)
+def _generic_functions(expression: Any) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
-    written = as_expression(expression).replace(lambda e: isinstance(e, sympy.Subs), _undifferentiated)
+    written = expression.replace(lambda e: isinstance(e, sympy.Subs), _undifferentiated)
     for call in written.atoms(AppliedUndef):
         name, arguments = parse_name(_function_name(call)).base, ARGUMENTS[_one_sample(call.args)]
         if found.setdefault(name, arguments) != arguments:

@@ -11,6 +11,7 @@ estimators of klsym/estimators.py are functions that keep their names and know t
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from typing import Any
 
 import sympy
@@ -365,9 +366,13 @@ class Slot:
     def __init__(self, name: str) -> None:
         self.name = name
 
+    @cached_property
+    def copies(self) -> dict[Any, Any]:
+        """The variable of the slot for each one-sample variable."""
+        return {v: Symbol(f"{v.name}[{self.name}]", **v.assumptions0) for v in SLOTTED}
+
     def __call__(self, expression: Any) -> Any:
-        copies = {v: Symbol(f"{v.name}[{self.name}]", **v.assumptions0) for v in SLOTTED}
-        return as_expression(expression).xreplace(copies)
+        return as_expression(expression).xreplace(self.copies)
 
     def __repr__(self) -> str:
         return self.name

@@ -71,7 +71,7 @@ class Assumptions:
         return element
 
     def divide(self, element: ExpPoly) -> None:
-        for name in element.inverted() & set(self.context.parameters):
+        for name in element.inverted().intersection(self.context.parameters):
             self.add("nonzero", name)
 
     # -- what a mean presupposes ---------------------------------------------------------

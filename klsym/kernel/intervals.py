@@ -49,6 +49,8 @@ class Interval:
         return Interval(weighed(min(ends)), weighed(max(ends)))
 
     def __pow__(self, power: int) -> Interval:
+        if power == 1:
+            return self
         if power < 0:
             if self.lower <= 0 <= self.upper:
                 raise Refused("finite model: division by an enclosure that contains zero")

@@ -8,10 +8,10 @@ a tree of one node.  `path` is the sequence whose values "sample" means.  Truste
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cache, cached_property
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -26,7 +26,7 @@ from klsym.kernel.intervals import (
     weighed,
 )
 from klsym.names import LOG_RATIOS, PROBABILITIES, REWARDS, SAMPLE, Name, parse_name
-from klsym.ring import Exponent, ExpPoly, Monomial, charge, read_number
+from klsym.ring import Exponent, ExpPoly, Monomial, Number, charge, read_number
 from klsym.slots import SEQUENCE, is_second, slot_of_score
 from klsym.statements import Atom, Context, Mean, Side, Statement
 
@@ -153,19 +153,20 @@ class Position:
     path: Path
     t: int
     parameters: Mapping[str, Fraction]
+    ratios: dict[str, Fraction | None] = field(default_factory=dict)  # those that were asked for
 
     @cached_property
     def _slots(self) -> dict[str, Path]:
         past, now, future = self.path[: self.t], self.path[self.t : self.t + 1], self.path[self.t + 1 :]
         return dict(zip((*SEQUENCE, "x"), (past, now, future, self.path), strict=True))
 
-    @cached_property
-    def ratio(self) -> Callable[[str], Fraction | None]:
-        """The positive rational whose log a variable is, computed once."""
-        return cache(self._ratio)
+    def ratio(self, name: str) -> Fraction | None:
+        """The positive rational whose log the variable is: a product over the steps of its slot."""
+        if name not in self.ratios:
+            self.ratios[name] = self._ratio(name)
+        return self.ratios[name]
 
     def _ratio(self, name: str) -> Fraction | None:
-        """A product over the steps of its slot."""
         parsed = parse_name(name)
         if parsed.base not in LOG_RATIOS:
             return None
@@ -216,23 +217,26 @@ def coefficient(a: ExpPoly, at: Position) -> Interval:
     total = Interval.exact(0)
     for (monomial, exponent), value in a.terms.items():
         charge(20 + 20 * len(at.path) * (len(monomial) + len(exponent)))
-        term = Interval.exact(value) * _monomial(monomial, at) if monomial else Interval.exact(value)
+        term = _monomial(value, monomial, at)
         total = total + (_exponential(exponent, at) * term if exponent else term)
     return total
 
 
-def _monomial(monomial: Monomial, at: Position) -> Interval:
-    product = Interval.exact(1)
+def _monomial(scale: Number, monomial: Monomial, at: Position) -> Interval:
+    """A multiple of a monomial: exact numbers are multiplied first, then the logs of ratios."""
+    exact, logs = Fraction(scale), []
     for name, power in monomial:
         ratio = at.ratio(name)
-        value = Interval.exact(at.number(name)) if ratio is None else log_enclosure(ratio)
-        product = product * (value if power == 1 else value**power)
-    return product
+        if ratio is not None:
+            logs.append(log_enclosure(ratio) ** power)
+        else:
+            exact = weighed(exact * (Interval.exact(at.number(name)) ** power).lower)
+    return prod(logs, start=Interval.exact(exact))
 
 
 def _exponential(exponent: Exponent, at: Position) -> Interval:
     """exp(Q); an integer multiple of a log ratio gives an exact rational power."""
-    exact, rest = Fraction(1), Interval.exact(0)
+    exact, rest = Fraction(1), []
     for monomial, value in exponent:
         if not -LARGEST_EXPONENT <= value <= LARGEST_EXPONENT:
             raise Refused(f"finite model: a power beyond {LARGEST_EXPONENT}")
@@ -241,8 +245,10 @@ def _exponential(exponent: Exponent, at: Position) -> Interval:
             if ratio is not None:
                 exact *= rational_power(ratio, value)
                 continue
-        rest = rest + Interval.exact(value) * _monomial(monomial, at)
-    return Interval.exact(exact) * exp_of_interval(rest.rounded())
+        rest.append(_monomial(value, monomial, at))
+    if not rest:
+        return Interval.exact(exact)
+    return Interval.exact(exact) * exp_of_interval(sum(rest, Interval.exact(0)).rounded())
 
 
 # ---------------------------------------------------------------------------- refutation

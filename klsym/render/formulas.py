@@ -237,10 +237,14 @@ def _without_slot(name: str) -> str:
 
 
 def _shortest(a: ExpPoly, base: str) -> ExpPoly:
-    """V_past = V_upto - V_now and the like, whichever leaves the fewest terms."""
-    best = a
+    """V_past = V_upto - V_now and the like, whichever leaves the fewest terms.
+
+    Only with another part of the sum do terms cancel.
+    """
+    best, names = a, a.names()
     for together, parts in TOGETHER.items():
-        for part in (part for part in parts if at_slot(base, part) in a.names()):
+        here = [part for part in parts if at_slot(base, part) in names]
+        for part in here if len(here) > 1 else ():
             others = (ExpPoly.variable(at_slot(base, p)) for p in parts if p != part)
             value = sum((other * -1 for other in others), ExpPoly.variable(at_slot(base, together)))
             found = a.substitute({at_slot(base, part): value})

@@ -155,7 +155,13 @@ def _sum(e: Any, sums: bool) -> Formula:
 
 
 def _term_order(e: Any) -> tuple[Any, ...]:
-    return (bool(e.is_number), bool(e.has(sg)), _slot_rank(e), str(e))
+    return (bool(e.is_number), bool(e.has(sg)), _slot_rank(e), _text(e))
+
+
+@lru_cache(maxsize=8192)
+def _text(e: Any) -> str:
+    """SymPy's text of an expression, by which terms are ordered."""
+    return str(e)
 
 
 def _slot_rank(e: Any) -> int:
@@ -186,7 +192,7 @@ def _factors(e: Any, sums: bool) -> Formula:
 
 def _factor_order(e: Any) -> tuple[int, str]:
     """Numbers, parameters, weights, rewards, then the rest."""
-    text = e.name if e.is_Symbol else str(e)
+    text = e.name if e.is_Symbol else _text(e)
     if e.is_number:
         return 0, text
     if e.is_Symbol and text not in ("R", "A", "M", "log_q", "log_p", "log_mu", "log_old", "s"):
