@@ -2,7 +2,7 @@
 
     python benchmarks/verdicts.py [--against FOLDER] [--rounds 5] [--profile | --by-cost]
 
-The losses lie in the ring: 50 per level.  Each round answers all of them in a fresh process per tree, in turns,
+The losses lie in the ring: 50 per level.  Each round answers all of them in a fresh process per tree, in turn
 after one verdict that is not counted.  Reported: the median and the total of each tree, as the least of the
 rounds for each loss, and the median ratio of the totals.
 

@@ -248,7 +248,9 @@ class ExpPoly:
             units, longest = 0, 0
             for (monomial, exponent), value in self.terms.items():
                 for m, v in ((monomial, value), *exponent):
-                    units, longest = units + 1 + len(m) // 8, max(longest, size_of(v))
+                    units += 1 + len(m) // 8
+                    if type(v) is not int or v.bit_length() > longest:
+                        longest = max(longest, size_of(v))
             if longest > MAX_BITS:
                 raise Refused(f"a number of more than {MAX_DIGITS} digits")
             self._work = units, (longest >> 8) ** 2

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import sympy
@@ -298,6 +299,7 @@ def is_paid(reward: ExpPoly) -> bool:
     return bool(slopes) and all(negative(-slope) == "" for slope in slopes)
 
 
+@lru_cache(maxsize=1024)
 def negative(value: Any) -> str | None:
     """Where a multiple is negative: "" for all parameters, " where .." for some, None for no positive ones.
 

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from klsym.names import SAMPLE_BASES, parse_name
@@ -105,12 +105,12 @@ def _term(
     lead = [_power(n, p, sums) for n, p in over if _is_parameter(n)]
     factors = [*weights, *(_power(n, p, sums) for n, p in over if not _is_parameter(n)), *tail]
     bottom = [_power(n, -p, sums) for n, p in monomial if p < 0] + below
-    size = abs(Fraction(value))
+    size = -value if value < 0 else value
     if size.denominator != 1 and (lead or factors or bottom):
         bottom.insert(0, Number(size.denominator))
-        size = Fraction(size.numerator)
+        size = size.numerator
     if size != 1 or not (lead or factors):
-        lead.insert(0, number(size if size.denominator != 1 else size.numerator))
+        lead.insert(0, number(size))
     whole = _over(lead, factors, bottom, small=not below)
     return Minus(whole) if value < 0 else whole
 
@@ -133,6 +133,7 @@ def _power(name: str, power: int, sums: bool) -> Formula:
     return base if power == 1 else Power(base, number(power))
 
 
+@lru_cache(maxsize=1024)
 def letter(name: str, sums: bool = False) -> Formula:
     """A sample variable: w and o, which have no names of their own in the grammar, are logs of ratios."""
     parsed = parse_name(name)

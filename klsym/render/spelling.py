@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ast
 from fractions import Fraction
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Any, ClassVar
 
 from klsym.escaping import escape_inside
@@ -124,6 +124,11 @@ def _is_multiple(formula: Formula) -> bool:
     return False
 
 
+@lru_cache(maxsize=1024)
+def _split(template: str) -> tuple[str, ...]:
+    return tuple(template.split("#"))
+
+
 class Text:
     """The loss grammar."""
 
@@ -145,8 +150,10 @@ class Text:
 
     def fill(self, template: str, *pieces: Piece) -> Piece:
         """A template with a piece for each #."""
-        first, *rest = template.split("#")
-        return first + "".join(piece + after for piece, after in zip(pieces, rest, strict=True))
+        first, *rest = _split(template)
+        for piece, after in zip(pieces, rest, strict=True):
+            first += piece + after
+        return first
 
     def leaf(self, shown: str) -> Piece:
         """A letter or a number."""
