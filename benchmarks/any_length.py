@@ -22,7 +22,7 @@ from typing import Any
 from tqdm import tqdm
 
 from klsym.abbreviations import Context
-from klsym.engine.derivation import Proof
+from klsym.engine.proof.derivation import Proof
 from klsym.kernel import check
 from klsym.ledger import load, settle
 from klsym.numeric.drawing import allowed

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from klsym.abbreviations import Context
-from klsym.engine.quantities import Quantity, expectation, expected_gradient
+from klsym.engine.proof.quantities import Quantity, expectation, expected_gradient
 from klsym.language import k1, k3, rho
 from klsym.numeric.gaussian_exact import GaussianModel
 from klsym.numeric.models import random_model

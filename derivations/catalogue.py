@@ -40,8 +40,8 @@ from klsym.calculus import (
     sum_over_t,
     token_gradient,
 )
-from klsym.engine.catalogue import KINDS, catalogue, stored
-from klsym.engine.spellings import levels
+from klsym.engine.questions.catalogue import KINDS, catalogue, stored
+from klsym.engine.questions.loss_enumeration import levels
 from klsym.evidence import Evidence
 from klsym.numeric.counting import counts_by_hand
 from klsym.parser import parse

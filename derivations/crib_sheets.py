@@ -29,7 +29,7 @@ from klsym.calculus import (
     s,
     sg,
 )
-from klsym.engine.compare import compare
+from klsym.engine.questions.compare import compare
 from klsym.errors import ProofError
 from klsym.evidence import Evidence
 from klsym.ledger import recall

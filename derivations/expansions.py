@@ -12,7 +12,7 @@ import sympy
 
 from klsym.calculus import claim, k1, k2, k3, r
 from klsym.convert import to_sympy
-from klsym.engine.expansion import (
+from klsym.engine.questions.taylor import (
     covariance,
     covariance_bound,
     expand,

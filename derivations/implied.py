@@ -33,7 +33,7 @@ from klsym.calculus import (
     sample_gradient,
 )
 from klsym.convert import to_ring, to_sympy
-from klsym.engine.generators import generator, strength
+from klsym.engine.divergences.f_divergence import generator, strength
 from klsym.evidence import Evidence
 from klsym.kernel.meta import score_coefficient
 from klsym.render.formulas import element

@@ -44,7 +44,7 @@ from klsym.calculus import (
 )
 from klsym.convert import to_sympy
 from klsym.derivations.expansions import rounded_up
-from klsym.engine.expansion import expand, expectation_bound, show_series
+from klsym.engine.questions.taylor import expand, expectation_bound, show_series
 from klsym.evidence import Estimate, Evidence
 from klsym.numeric.gaussian import Gaussian, expect
 from klsym.numeric.gaussian_exact import GaussianModel

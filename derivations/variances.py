@@ -34,7 +34,7 @@ from klsym.convert import to_sympy
 from klsym.derivations.batches import BATCH, SIZE, leave_one_out, m, n
 from klsym.derivations.expansions import HYPOTHESES as NEAR
 from klsym.derivations.expansions import rounded_up
-from klsym.engine.expansion import expand, expectation_bound, show_series
+from klsym.engine.questions.taylor import expand, expectation_bound, show_series
 from klsym.evidence import Evidence
 from klsym.numeric.small_steps import check_order, mean
 from klsym.render.spelling import LATEX

@@ -18,11 +18,11 @@ __version__ = "0.1.0"
 _HOME = {
     "audit": "klsym.audit.audits",
     "explain": "klsym.engine.explain",
-    "Verdict": "klsym.engine.verdict",
-    "compare": "klsym.engine.compare",
+    "Verdict": "klsym.engine.verdicts.verdict",
+    "compare": "klsym.engine.questions.compare",
     "explore": "klsym.explorer",
-    "Comparison": "klsym.engine.compare",
-    "recommend": "klsym.engine.recommend",
+    "Comparison": "klsym.engine.questions.compare",
+    "recommend": "klsym.engine.questions.recommend",
     "parse": "klsym.parser",
     "check": "klsym.kernel",
     "Refused": "klsym.errors",
@@ -44,10 +44,10 @@ __all__ = [  # those without a row above are of klsym.calculus
 if TYPE_CHECKING:  # the same names for mypy
     from klsym.audit.audits import audit
     from klsym.calculus import *
-    from klsym.engine.compare import Comparison, compare
     from klsym.engine.explain import explain
-    from klsym.engine.recommend import recommend
-    from klsym.engine.verdict import Verdict
+    from klsym.engine.questions.compare import Comparison, compare
+    from klsym.engine.questions.recommend import recommend
+    from klsym.engine.verdicts.verdict import Verdict
     from klsym.errors import KlsymError, ProofError, Refused, UsageError
     from klsym.explorer import explore
     from klsym.kernel import check

@@ -7,17 +7,9 @@ E_q[grad k2] = grad KL(q||p)
 
 from sympy import Function, exp, log
 
-from klsym.engine.derivation import Derivation, Proof, derive
-from klsym.engine.indexed import (
-    curl,
-    mean_over_i,
-    sum_over_t,
-    token_gradient,
-    token_KL,
-    token_KL_gradient,
-    variance_of_mean,
-)
-from klsym.engine.quantities import (
+from klsym.engine.proof.counterexamples import finite_model
+from klsym.engine.proof.derivation import Derivation, Proof, derive
+from klsym.engine.proof.quantities import (
     KL,
     Quantity,
     bregman,
@@ -34,7 +26,15 @@ from klsym.engine.quantities import (
     sample,
     sample_gradient,
 )
-from klsym.engine.witness import finite_model
+from klsym.engine.proof.sequence_quantities import (
+    curl,
+    mean_over_i,
+    sum_over_t,
+    token_gradient,
+    token_KL,
+    token_KL_gradient,
+    variance_of_mean,
+)
 from klsym.estimators import NAMES
 from klsym.language import (
     OF_TABLE,

@@ -14,7 +14,7 @@ from typing import Any
 from klsym import __version__
 from klsym.commands.arguments import guard_minus, seconds
 from klsym.commands.console import complain, escaped_output
-from klsym.engine.explain_setting import DEFAULTS, OPTIONS
+from klsym.engine.options.settings import DEFAULTS, OPTIONS
 from klsym.errors import KlsymError, UsageError
 from klsym.estimators import NAMES
 

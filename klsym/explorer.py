@@ -25,7 +25,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from klsym.engine.explain import ask
-from klsym.engine.explain_setting import (
+from klsym.engine.options.settings import (
     CHOICES,
     OPTIONS,
     Aggregate,
@@ -37,7 +37,7 @@ from klsym.engine.explain_setting import (
     Weights,
     checked_setting,
 )
-from klsym.engine.verdict import Verdict
+from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import KlsymError, UsageError
 from klsym.render.verdict import verdict_markdown
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any
 
-from klsym.engine.derivation import Proof
-from klsym.engine.lemmas import carried
+from klsym.engine.proof.derivation import Proof
+from klsym.engine.proof.lemmas import carried
 from klsym.errors import ProofError, UsageError
 from klsym.evidence import Evidence
 from klsym.kernel import FORMAT, digest

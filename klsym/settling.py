@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from klsym.engine.derivation import Proof
+from klsym.engine.proof.derivation import Proof
 from klsym.evidence import Evidence
 from klsym.files import write_whole
 from klsym.ledger import Claim, Settled, settle

@@ -31,7 +31,7 @@ from random_losses import Case
 
 from klsym.abbreviations import Context
 from klsym.convert import to_ring
-from klsym.engine import slopes
+from klsym.engine.regions import subgradients
 from klsym.kernel.derivatives import attach
 from klsym.language import Estimator, clip, log_mu, log_q, rho, sg
 from klsym.parser import parse
@@ -131,7 +131,7 @@ def ring_gradient(case: Case, names: oracle.Names | None = None) -> Gradient:
 def outside_gradient(case: Case) -> Gradient:
     """The printed per-sample gradient, read by the oracle."""
     loss, names = parse(case.text), atoms(case.sampling)
-    gradient = slopes.gradient_coefficient if case.use == "loss" else slopes.sampled
+    gradient = subgradients.gradient_coefficient if case.use == "loss" else subgradients.sampled
     per_sample = gradient(loss, case.sampling == "on-policy")
     value = oracle.evaluate(losses.show(per_sample, TEXT), names)
     return Gradient(np.broadcast_to(value, POINTS), size(loss, case.use, names))
@@ -218,7 +218,7 @@ def softmax_misses(case: Case, models: oracle.Models, backend: str) -> float:
 
 # ---------------------------------------------------------------------------- wrong detaches
 def drop_sg(loss: Any, case: Case) -> Any:
-    return slopes.sampled(loss, on_policy=False)
+    return subgradients.sampled(loss, on_policy=False)
 
 
 def detach_rho(loss: Any, case: Case) -> Any:

@@ -43,7 +43,7 @@ from valid_certificates import PROOFS, certificate
 
 from klsym import cli
 from klsym.audit import binding, reading
-from klsym.engine.explain_setting import OPTIONS as SETTINGS
+from klsym.engine.options.settings import OPTIONS as SETTINGS
 from klsym.errors import KlsymError, Refused, UsageError
 from klsym.kernel import check, read
 from klsym.parser import parse

@@ -25,11 +25,11 @@ from loss_worlds import combination, constants_of, flat, forest, in_batch, numbe
 from random_losses import Case, anywhere, generate, room_of
 
 from klsym.convert import to_ring
-from klsym.engine.derivation import Derivation, Proof, derive
-from klsym.engine.explain_setting import checked_setting
-from klsym.engine.explaining import as_written, explained
-from klsym.engine.quantities import KL, Quantity, expectation, grad, quantity
-from klsym.engine.slot_loss import sampled_from, uses_sampler
+from klsym.engine.answers.dispatch import as_written, explained
+from klsym.engine.fields.slot_loss import sampled_from, uses_sampler
+from klsym.engine.options.settings import checked_setting
+from klsym.engine.proof.derivation import Derivation, Proof, derive
+from klsym.engine.proof.quantities import KL, Quantity, expectation, grad, quantity
 from klsym.errors import ProofError, Refused, UsageError
 from klsym.kernel import check, read
 from klsym.language import length, parameter, s

@@ -22,9 +22,9 @@ from sympy import Rational
 from klsym import explain
 from klsym.abbreviations import Indexed, Side
 from klsym.convert import to_ring
-from klsym.engine.derivation import derive
-from klsym.engine.indexed import mean_over_i
-from klsym.engine.quantities import Quantity, expectation
+from klsym.engine.proof.derivation import derive
+from klsym.engine.proof.quantities import Quantity, expectation
+from klsym.engine.proof.sequence_quantities import mean_over_i
 from klsym.errors import ProofError, UsageError
 from klsym.kernel import check, read
 from klsym.language import R, length, now, others, own, parameter, s

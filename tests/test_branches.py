@@ -19,8 +19,8 @@ from random_losses import Case
 
 import klsym
 from klsym.convert import to_ring
-from klsym.engine import outside
-from klsym.engine.branches import joint, signs
+from klsym.engine.outside import sympy_target
+from klsym.engine.regions.root_isolation import joint, signs
 from klsym.parser import parse
 
 ON, OFF, REWARD = ("on-policy", "loss"), ("off-policy", "loss"), ("on-policy", "reward")
@@ -125,11 +125,11 @@ def test_what_is_not_known_is_open(loss: str) -> None:
 
 def test_a_name_that_numbers_refute_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
     """Were 1[k1 > 0] wrongly held to be 1, numbers would say so."""
-    monkeypatch.setattr("klsym.engine.piecewise.signs", lambda element: (1,))
+    monkeypatch.setattr("klsym.engine.regions.piecewise.signs", lambda element: (1,))
     c = parse("max(k1, 0)")
-    assert outside.find_piecewise(c).target is None
+    assert sympy_target.find_piecewise(c).target is None
     monkeypatch.undo()
-    assert outside.find_piecewise(c).target == "f-divergence"
+    assert sympy_target.find_piecewise(c).target == "f-divergence"
 
 
 # ---------------------------------------------------------------------------- signs

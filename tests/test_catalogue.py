@@ -17,8 +17,9 @@ from random_losses import Case
 import klsym
 from klsym.cli import main
 from klsym.convert import to_ring
-from klsym.engine import catalogue as module
-from klsym.engine.catalogue import (
+from klsym.engine.fields.named_terms import recognise
+from klsym.engine.questions import catalogue as module
+from klsym.engine.questions.catalogue import (
     KINDS,
     SETTINGS,
     STORED,
@@ -28,8 +29,7 @@ from klsym.engine.catalogue import (
     stored,
     written,
 )
-from klsym.engine.named_terms import recognise
-from klsym.engine.spellings import LEAVES, Level, infix, levels, pair, read, spellings
+from klsym.engine.questions.loss_enumeration import LEAVES, Level, infix, levels, pair, read, spellings
 from klsym.kernel.derivatives import attach, slopes
 from klsym.numeric.counting import counts_by_hand
 from klsym.parser import parse

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from klsym.engine.catalogue import catalogue, written
-from klsym.engine.spellings import levels
+from klsym.engine.questions.catalogue import catalogue, written
+from klsym.engine.questions.loss_enumeration import levels
 from klsym.sampling.cluster import connect
 from klsym.sampling.enumeration import across
 

@@ -17,7 +17,7 @@ from test_targets import PARAMETERS, derivative, evaluate
 
 import klsym
 from klsym.cli import main
-from klsym.engine.compare import Comparison, compare
+from klsym.engine.questions.compare import Comparison, compare
 from klsym.errors import UsageError
 from klsym.kernel import check, read
 from klsym.language import k1, k3, rho

@@ -9,7 +9,7 @@ import pytest
 from token_loss_oracle import expected_gradient, random_trees
 
 from klsym.cli import main
-from klsym.engine.compare import compare
+from klsym.engine.questions.compare import compare
 from klsym.errors import UsageError
 from klsym.kernel import check, read
 from klsym.numeric.exact import check_theorem

@@ -12,7 +12,7 @@ import pytest
 
 from klsym.cli import main
 from klsym.engine import explain as engine
-from klsym.engine.verdict import Meaning, Verdict
+from klsym.engine.verdicts.verdict import Meaning, Verdict
 from klsym.numeric import cross_check
 from klsym.numeric.cross_check import with_check
 from klsym.parser import parse

@@ -14,12 +14,12 @@ import pytest
 
 from klsym.cli import main
 from klsym.convert import to_ring
-from klsym.engine import descents
-from klsym.engine.descents import losses_of
-from klsym.engine.explain_setting import Setting
-from klsym.engine.field import field_of
-from klsym.engine.generators import GENERATORS
-from klsym.engine.slot_loss import slot_loss
+from klsym.engine.divergences.f_divergence import GENERATORS
+from klsym.engine.fields.field import field_of
+from klsym.engine.fields.slot_loss import slot_loss
+from klsym.engine.options.settings import Setting
+from klsym.engine.questions import divergence_losses
+from klsym.engine.questions.divergence_losses import losses_of
 from klsym.errors import ProofError, UsageError
 from klsym.language import rho
 from klsym.ring import ZERO
@@ -106,8 +106,8 @@ def test_no_plain_loss_for_jensen_shannon_and_what_stands_in_for_it() -> None:
 @pytest.mark.parametrize("name", sorted(GENERATORS))
 def test_at_each_sample_all_are_one_vector(name: str) -> None:
     """c s at a sample of q, rho c s at one of mu."""
-    parts, *_ = descents._in_ring(GENERATORS[name], name)
-    for row in descents._choices(parts):
+    parts, *_ = divergence_losses._in_ring(GENERATORS[name], name)
+    for row in divergence_losses._choices(parts):
         h = field_of(slot_loss(row.written, Setting(row.sampling, row.use))).pushes.get("x", ZERO)
         off_policy = row.sampling == "off-policy"
         weight, found = (to_ring(rho), h) if off_policy else (to_ring(1), h.substitute({"w": ZERO}))
@@ -134,26 +134,26 @@ def test_what_is_wrong_is_wrong(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(GENERATORS))
 def test_wrong_choices_are_refused(name: str) -> None:
     """What is tempting, and a right choice with another number before it, has no proof."""
-    parts, *_ = descents._in_ring(GENERATORS[name], name)
-    for row in descents._tempting(parts):
+    parts, *_ = divergence_losses._in_ring(GENERATORS[name], name)
+    for row in divergence_losses._tempting(parts):
         with pytest.raises(ProofError):
-            descents._proved(row, parts)
-    for row in descents._choices(parts):
-        assert descents._proved(row, parts).trust == "kernel"
+            divergence_losses._proved(row, parts)
+    for row in divergence_losses._choices(parts):
+        assert divergence_losses._proved(row, parts).trust == "kernel"
         twice = replace(row.written, expression=2 * row.written.expression)
         with pytest.raises(ProofError):
-            descents._proved(replace(row, written=twice), parts)
+            divergence_losses._proved(replace(row, written=twice), parts)
 
 
 def test_wrong_choices_outside_the_ring_are_refused() -> None:
-    typed = descents.parse("(1 + r)*log(1 + r)")
-    parts, *_ = descents._outside("f", typed)
-    for row in descents._tempting(parts):
+    typed = divergence_losses.parse("(1 + r)*log(1 + r)")
+    parts, *_ = divergence_losses._outside("f", typed)
+    for row in divergence_losses._tempting(parts):
         if (row.part, row.weight) != ("f", "rho"):
             with pytest.raises(ProofError, match="is not shown to descend"):
-                descents._proved(replace(row, part="c"), parts)
-    for row in descents._choices(parts):
-        assert descents._proved(row, parts).trust == ("kernel" if row.part == "f" else "sympy")
+                divergence_losses._proved(replace(row, part="c"), parts)
+    for row in divergence_losses._choices(parts):
+        assert divergence_losses._proved(row, parts).trust == ("kernel" if row.part == "f" else "sympy")
 
 
 SHAPES = {  # holds, where, f''(1)

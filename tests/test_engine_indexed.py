@@ -11,9 +11,9 @@ import sympy
 from klsym.abbreviations import Context, Indexed, Statement
 from klsym.calculus import *
 from klsym.convert import generic_functions, to_ring, to_sympy
-from klsym.engine.indexed import split_scores
-from klsym.engine.reduce import reduction
-from klsym.engine.witness import find_model, speaks_of_steps, tree_models
+from klsym.engine.proof.counterexamples import find_model, speaks_of_steps, tree_models
+from klsym.engine.proof.reduction import reduction
+from klsym.engine.proof.sequence_quantities import split_scores
 from klsym.errors import KlsymError, NotInRing, ProofError, UsageError
 from klsym.kernel import check, read
 from klsym.kernel.models import Model

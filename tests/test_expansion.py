@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sympy import Rational, exp, sqrt
 
 from klsym.convert import to_ring, to_sympy
-from klsym.engine.expansion import (
+from klsym.engine.questions.taylor import (
     Expansion,
     covariance,
     covariance_bound,

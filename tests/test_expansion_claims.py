@@ -9,7 +9,7 @@ from fractions import Fraction
 import pytest
 
 from klsym.derivations import expansions
-from klsym.engine.expansion import Expansion
+from klsym.engine.questions.taylor import Expansion
 from klsym.evidence import Evidence
 from klsym.ledger import load, recall, settle
 from klsym.ring import ExpPoly

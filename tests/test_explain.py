@@ -32,8 +32,8 @@ from test_targets import (
 from test_targets import MODELS as FLOAT_MODELS
 
 import klsym
-from klsym.engine.descents import losses_of
 from klsym.engine.explain import explain
+from klsym.engine.questions.divergence_losses import losses_of
 from klsym.errors import UsageError
 from klsym.language import A, R, beta, clip, k, k1, k2, k3, lam, log_q, rho, s, sg
 from klsym.parser import parse

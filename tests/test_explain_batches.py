@@ -18,7 +18,7 @@ from conftest import labelled
 from random_losses import Case
 
 from klsym.engine.explain import explain
-from klsym.engine.verdict import Verdict
+from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import UsageError
 from klsym.kernel import check, read
 from klsym.numeric.cross_check import with_check

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from klsym.cli import main
-from klsym.engine.explain_optimum import where_training_ends
+from klsym.engine.questions.optimum_of_loss import where_training_ends
 from klsym.errors import UsageError
 
 REWARDS = ["0", "0.4", "1"]

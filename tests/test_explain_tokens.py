@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from klsym.convert import to_ring
 from klsym.engine.explain import explain
-from klsym.engine.objectives import primitive
-from klsym.engine.verdict import Verdict
+from klsym.engine.fields.primitives import primitive
+from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import UsageError
 from klsym.kernel import check, read
 from klsym.numeric.cross_check import with_check

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from klsym.calculus import *
-from klsym.engine.derivation import Proof
+from klsym.engine.proof.derivation import Proof
 from klsym.experiments.bandits import optimum
 from klsym.figures import offpolicy
 from klsym.numeric.models import FiniteModel

@@ -13,9 +13,16 @@ from hypothesis import strategies as st
 
 import klsym
 from klsym.convert import to_ring, to_sympy
-from klsym.engine.generators import GENERATORS, convex_where, generator, named, strength, third_order
-from klsym.engine.generators_outside import in_x
-from klsym.engine.objectives import objective_under
+from klsym.engine.divergences.f_divergence import (
+    GENERATORS,
+    convex_where,
+    generator,
+    named,
+    strength,
+    third_order,
+)
+from klsym.engine.divergences.f_divergence_smooth import in_x
+from klsym.engine.fields.primitives import objective_under
 from klsym.language import R, k1, k2, k3, lam, log_q, parameter, r, rho
 from klsym.parser import parse
 from klsym.ring import ExpPoly

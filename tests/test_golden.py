@@ -18,7 +18,7 @@ from golden.pairs import Pair, pairs
 
 import klsym
 from klsym.engine.explain import explain
-from klsym.engine.verdict import Search, Verdict
+from klsym.engine.verdicts.verdict import Search, Verdict
 from klsym.language import A, R, clip, eps, k1, k2, k3, now, own, r, rho
 from klsym.render.told import Told
 from klsym.render.tree import product

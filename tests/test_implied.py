@@ -11,7 +11,7 @@ from klsym.calculus import *
 from klsym.derivations import expansions, implied
 from klsym.derivations.implied import g, slope
 from klsym.derivations.optima import penalised
-from klsym.engine.generators import strength
+from klsym.engine.divergences.f_divergence import strength
 from klsym.errors import ProofError
 from klsym.ledger import load, recall
 

@@ -95,7 +95,7 @@ KERNEL = {name for name in MODULES if name.split(".")[:2] == ["klsym", "kernel"]
 
 def test_the_graph_is_not_empty():
     assert {*ALLOWED, "klsym.kernel.means", "klsym.language"} <= set(graph())
-    assert "klsym.kernel" in graph()["klsym.engine.derivation"] and "sympy" in graph()["klsym.language"]
+    assert "klsym.kernel" in graph()["klsym.engine.proof.derivation"] and "sympy" in graph()["klsym.language"]
 
 
 @pytest.mark.parametrize("name", ALLOWED)
@@ -136,6 +136,27 @@ def test_imports_run_one_way():
     assert [(name, m) for name, m in ours if place[room(m)] > place[room(name)]] == []
 
 
+# The rooms of the engine, from the ground up.
+ENGINE = ["options", "regions", "proof", "fields", "divergences", "verdicts", "targets", "outside", "answers",
+          "explain", "questions"]  # fmt: skip
+MOST_FILES = 15
+
+
+def test_imports_in_the_engine_run_one_way():
+    place = {name: number for number, name in enumerate(ENGINE)}
+    inside = {name for name in run() if name.startswith("klsym.engine.")}
+    assert {name.split(".")[2] for name in inside} == {*ENGINE}
+    wrong = [(n, m) for n in inside for m in run()[n] & inside if place[n.split(".")[2]] < place[m.split(".")[2]]]
+    assert wrong == []
+
+
+def test_each_room_of_the_engine_is_small_and_described():
+    for name in (FOLDER / "engine").iterdir():
+        if name.is_dir() and name.name != "__pycache__":
+            assert len([*name.glob("*.py")]) - 1 <= MOST_FILES, name
+            assert f"    {name.name}/" in HOUSE, name
+
+
 def test_imports_that_run_and_those_for_types_are_told_apart():
     assert "klsym.ledger" in graph()["klsym.render.axioms"] - run()["klsym.render.axioms"]
     assert "klsym.sampling.verify" in run()["klsym.commands.numbers"]  # within a function
@@ -146,7 +167,7 @@ def test_the_oracle_shares_nothing_with_what_it_judges(name):
     """Arithmetic of intervals is no rule; `explain --check` alone holds a verdict in its hands."""
     judged = ("engine", "kernel", "unfolding")
     shared = {m for m in run()[name] if room(m) in judged} - {"klsym.kernel.intervals"}
-    assert shared <= ({"klsym.engine.verdict"} if name == "klsym.numeric.cross_check" else set())
+    assert shared <= ({"klsym.engine.verdicts.verdict"} if name == "klsym.numeric.cross_check" else set())
     path = Path(__file__).parents[1].joinpath(*name.split("."))
     found = [file for file in (path.with_suffix(".py"), path / "__init__.py") if file.exists()]
     tree = ast.parse(found[0].read_text(encoding="utf-8"))
@@ -199,7 +220,7 @@ def loaded(statement: str) -> set[str]:
         ("import klsym.kernel", {"sympy", "numpy", "mpmath", "matplotlib", "torch", "jax"}),
         ("import klsym.ring, klsym.statements", {"sympy", "numpy"}),
         ("import klsym", {"torch", "jax", "matplotlib"}),
-        ("import klsym.engine.derivation", {"torch", "jax", "matplotlib"}),
+        ("import klsym.engine.proof.derivation", {"torch", "jax", "matplotlib"}),
     ],
 )
 def test_an_import_loads_only_what_it_needs(statement, absent):

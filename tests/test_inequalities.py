@@ -16,7 +16,7 @@ from test_derivation import SIDES, Make
 from klsym.calculus import *
 from klsym.convert import to_ring
 from klsym.derivations.inequalities import bias, mean_square_error, squared
-from klsym.engine.inequalities import _divided
+from klsym.engine.proof.inequalities import _divided
 from klsym.errors import KlsymError, ProofError
 from klsym.kernel import check, read
 from klsym.ledger import recall

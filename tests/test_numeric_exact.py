@@ -21,8 +21,8 @@ from klsym.abbreviations import (
     elements,
 )
 from klsym.convert import to_ring
-from klsym.engine.derivation import derive
-from klsym.engine.quantities import (
+from klsym.engine.proof.derivation import derive
+from klsym.engine.proof.quantities import (
     KL,
     bregman,
     chi2,

@@ -18,7 +18,7 @@ from sympy import Function
 
 from klsym.abbreviations import Context, Side, Statement
 from klsym.calculus import *
-from klsym.engine.quantities import quantity
+from klsym.engine.proof.quantities import quantity
 from klsym.errors import UsageError
 from klsym.numeric.gaussian import Divergent
 from klsym.numeric.gaussian_exact import GaussianModel, refuse_unless_gaussian

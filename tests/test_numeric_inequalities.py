@@ -11,8 +11,8 @@ from sympy import Function, Rational
 from klsym.abbreviations import Context, Statement, elements
 from klsym.calculus import *
 from klsym.convert import to_ring
-from klsym.engine.inequalities import inequality
-from klsym.engine.quantities import quantity
+from klsym.engine.proof.inequalities import inequality
+from klsym.engine.proof.quantities import quantity
 from klsym.errors import UsageError
 from klsym.kernel import Theorem
 from klsym.kernel.assumptions import Assumptions

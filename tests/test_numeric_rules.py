@@ -22,7 +22,7 @@ from klsym.abbreviations import (
     TokenDivergence,
     elements,
 )
-from klsym.engine.lemmas import lemmas
+from klsym.engine.proof.lemmas import lemmas
 from klsym.errors import NotInRing, Refused
 from klsym.kernel import EQUATION, RULES, apply_step
 from klsym.names import parse_name

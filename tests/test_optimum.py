@@ -7,7 +7,7 @@ import pytest
 from training_flow import end, softmax
 
 from klsym.convert import to_ring
-from klsym.engine.optimum import optimum
+from klsym.engine.questions.optimum import optimum
 from klsym.errors import UsageError
 from klsym.language import beta, k1, k2, k3, log_q, r, rho
 

@@ -14,7 +14,7 @@ import sympy
 from training_flow import end, softmax
 
 from klsym.convert import to_sympy
-from klsym.engine.explain_optimum import where_training_ends
+from klsym.engine.questions.optimum_of_loss import where_training_ends
 from klsym.language import log_mu, log_p, log_q
 
 LOSSES = (

@@ -24,9 +24,9 @@ from loss_judge import NUMERIC, complaints
 from random_losses import Case
 
 import klsym
-from klsym.engine import outside
-from klsym.engine.piecewise import MAX_NESTED
-from klsym.engine.slopes import assumed_positive, conventions
+from klsym.engine.outside import sympy_target
+from klsym.engine.regions.piecewise import MAX_NESTED
+from klsym.engine.regions.subgradients import assumed_positive, conventions
 from klsym.language import clip, k1, log_p, log_q
 from klsym.parser import parse
 
@@ -424,5 +424,5 @@ def test_a_number_has_a_largest_exponential() -> None:
     """exp(x) takes as many bits as x has: values of a tower of them are not asked for."""
     tower = parse("exp(exp(exp(exp(k1))))")
     at = {log_q: sympy.Integer(0), log_p: sympy.Integer(-2)}
-    assert outside.number(tower, at) is None  # exp(exp(1618))
-    assert outside.number(tower.args[0], at) > outside.LARGEST
+    assert sympy_target.number(tower, at) is None  # exp(exp(1618))
+    assert sympy_target.number(tower.args[0], at) > sympy_target.LARGEST

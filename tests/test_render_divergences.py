@@ -6,7 +6,7 @@ import pytest
 import sympy
 
 from klsym.convert import to_ring
-from klsym.engine.generators import GENERATORS, convex_where, generator
+from klsym.engine.divergences.f_divergence import GENERATORS, convex_where, generator
 from klsym.language import k1, k2, k3, lam, r
 from klsym.parser import parse
 from klsym.render.divergences import in_r, region

@@ -7,7 +7,7 @@ import pytest
 from mpmath import lambertw
 
 from klsym.convert import to_ring
-from klsym.engine.optimum import optimum
+from klsym.engine.questions.optimum import optimum
 from klsym.language import k1, k2, k3, log_q, r, rho
 from klsym.render.optima import closed_form, optimum_text
 

@@ -14,7 +14,7 @@ from sympy import Function, Rational
 
 from klsym.abbreviations import Context, Statement
 from klsym.calculus import *
-from klsym.engine.quantities import quantity
+from klsym.engine.proof.quantities import quantity
 from klsym.evidence import Estimate, Evidence
 from klsym.kernel import Theorem
 from klsym.ledger import Claim, Settled, recall, select, settle

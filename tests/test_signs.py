@@ -8,7 +8,7 @@ from test_compare import MODELS, coefficients, inside, points
 from test_targets import evaluate
 
 from klsym.convert import to_ring
-from klsym.engine.signs import difference_of_squares, positive_sum
+from klsym.engine.regions.positivity import difference_of_squares, positive_sum
 from klsym.parser import parse
 from klsym.render.compare import region
 from klsym.ring import ZERO

@@ -9,8 +9,8 @@ import sympy
 
 from klsym.cli import main
 from klsym.convert import to_ring
-from klsym.engine import outside
-from klsym.engine.piecewise import Regions
+from klsym.engine.outside import sympy_target
+from klsym.engine.regions.piecewise import Regions
 from klsym.parser import parse
 
 # loss, use -> what is said of f at r = 1
@@ -46,5 +46,5 @@ def test_what_is_said_where_q_is_p(loss, use, capsys):
 def test_products_without_empty_regions_are_the_same(loss):
     regions = Regions()
     e = regions.polynomial(parse(loss))
-    one = regions.reduced(outside._element(e, regions))
+    one = regions.reduced(sympy_target._element(e, regions))
     assert one == regions.reduced(to_ring(sympy.expand(e))) and regions.table

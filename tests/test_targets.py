@@ -17,7 +17,7 @@ from oracle.numbers import Jet
 
 from klsym.convert import to_ring
 from klsym.engine.explain import explain
-from klsym.engine.named_terms import recognise, recognise_value
+from klsym.engine.fields.named_terms import recognise, recognise_value
 from klsym.parser import parse
 
 Point = Mapping[str, Any]  # numbers, or arrays of samples

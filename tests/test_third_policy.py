@@ -13,7 +13,7 @@ from random_losses import Case
 
 import klsym
 from klsym.calculus import KL, derive, expected_gradient, grad, k1, mu, p, q
-from klsym.engine.explain_optimum import where_training_ends
+from klsym.engine.questions.optimum_of_loss import where_training_ends
 from klsym.errors import Refused, UsageError
 from klsym.kernel import check
 from klsym.kernel.replay import digest

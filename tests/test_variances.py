@@ -14,7 +14,7 @@ from test_derivation import Make
 from klsym.calculus import *
 from klsym.derivations import variances as module
 from klsym.derivations.variances import BEST, G1, G_STAR, average, variance
-from klsym.engine.quantities import Quantity
+from klsym.engine.proof.quantities import Quantity
 from klsym.errors import ProofError
 from klsym.kernel import check
 from klsym.ledger import recall

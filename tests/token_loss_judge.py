@@ -24,7 +24,7 @@ import token_loss_oracle as oracle
 from random_token_losses import Case
 
 from klsym import calculus, language
-from klsym.engine.reduce import Strategy, reduction
+from klsym.engine.proof.reduction import Strategy, reduction
 from klsym.errors import KlsymError
 from klsym.kernel import check, read
 from klsym.unfolding import written_out

@@ -22,7 +22,7 @@ from klsym.audit.report import Audit
 from klsym.audit.source import Missing
 from klsym.audit.terms import VOCABULARY, Misfit, Refused, folded, mask
 from klsym.engine.explain import ask
-from klsym.engine.verdict import Verdict
+from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import KlsymError, UsageError
 from klsym.language import log_mu, log_p, log_q, unfold
 from klsym.sums import Whole

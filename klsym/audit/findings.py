@@ -18,7 +18,7 @@ from klsym.audit.terms import VOCABULARY, Top, depends, folded, mask
 from klsym.audit.torch_trace import Entry
 from klsym.convert import in_core
 from klsym.engine.explain import ask
-from klsym.engine.verdict import Verdict
+from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import KlsymError
 from klsym.language import A, R, clip, log_mu, log_old, log_p, log_q, rho, sg, unfold, without_sg
 from klsym.render import losses

@@ -10,7 +10,7 @@ from klsym.audit.aggregation import Tokens
 from klsym.audit.binding import Bindings
 from klsym.audit.findings import Finding
 from klsym.audit.reading import Code
-from klsym.engine.verdict import Verdict
+from klsym.engine.verdicts.verdict import Verdict
 from klsym.escaping import printable
 from klsym.render import losses
 from klsym.render.spelling import TEXT

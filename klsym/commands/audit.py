@@ -11,7 +11,7 @@ from klsym.answering import Reply
 from klsym.audit.binding import option, pair
 from klsym.audit.child import Runner
 from klsym.commands.console import complain, one_line
-from klsym.engine.explain_setting import CHOICES
+from klsym.engine.options.settings import CHOICES
 from klsym.errors import UsageError
 from klsym.escaping import printable
 

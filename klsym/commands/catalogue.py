@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from klsym.commands.console import bar, whole_number
-from klsym.engine.catalogue import Catalogue, catalogue, stored, written
+from klsym.engine.questions.catalogue import Catalogue, catalogue, stored, written
 from klsym.errors import UsageError
 from klsym.files import write_whole
 from klsym.render.catalogue import summary
@@ -32,7 +32,7 @@ def _made(options: argparse.Namespace) -> Catalogue:
     size = whole_number("--size", options.size, 1)
     if size > LARGEST:
         raise UsageError(f"--size {size}: {LARGEST} or less expected")
-    from klsym.engine.spellings import levels
+    from klsym.engine.questions.loss_enumeration import levels
     from klsym.sampling.enumeration import across
 
     with bar("row") as shown:

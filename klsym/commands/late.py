@@ -32,10 +32,10 @@ def _print(options: argparse.Namespace, gradient: bool) -> int:
 
 def _verdict(options: argparse.Namespace, gradient: bool) -> Any:
     from klsym.commands.verdicts import setting_of as asked
+    from klsym.engine.answers.dispatch import as_written
     from klsym.engine.explain import setting_of
-    from klsym.engine.explain_outside import differentiated
-    from klsym.engine.explaining import as_written
-    from klsym.engine.verdict import Meaning, Verdict
+    from klsym.engine.outside.samples import differentiated
+    from klsym.engine.verdicts.verdict import Meaning, Verdict
     from klsym.errors import UsageError
     from klsym.render.losses import show
     from klsym.render.spelling import LATEX

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from klsym.commands.console import one_line
-from klsym.engine.explain_setting import CHOICES
+from klsym.engine.options.settings import CHOICES
 from klsym.errors import KlsymError
 
 Reply = dict[str, Any]  # {"text", "code"}, or {"error"}

@@ -14,7 +14,12 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from klsym.engine.explain_setting import (
+from klsym.engine.answers.dispatch import as_written as as_written
+from klsym.engine.answers.dispatch import explained as explained
+from klsym.engine.answers.intended_target import meant
+from klsym.engine.fields.slot_loss import names_slots
+from klsym.engine.fields.slot_loss import refuse_unless_moderate as refuse_unless_moderate
+from klsym.engine.options.settings import (
     Aggregate,
     Batch,
     Credit,
@@ -26,13 +31,8 @@ from klsym.engine.explain_setting import (
     checked_setting,
     documented,
 )
-from klsym.engine.explaining import as_written as as_written
-from klsym.engine.explaining import explained as explained
-from klsym.engine.meant import meant
-from klsym.engine.shown_witness import used_names as used_names
-from klsym.engine.slot_loss import names_slots
-from klsym.engine.slot_loss import refuse_unless_moderate as refuse_unless_moderate
-from klsym.engine.verdict import Verdict
+from klsym.engine.proof.shown_counterexample import used_names as used_names
+from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import UsageError
 from klsym.render.losses import Written
 
@@ -73,7 +73,7 @@ def ask(loss: object, parameters: Iterable[str] = (), **options: str | None) -> 
     target = meant(verdict, written)
     if target is None:
         return verdict
-    from klsym.engine.instead import instead_of  # seldom needed
+    from klsym.engine.answers.suggestion import instead_of  # seldom needed
 
     return replace(verdict, instead=instead_of(verdict, written, target))
 
@@ -93,7 +93,7 @@ def with_terms(verdict: Verdict, expression: Any) -> Verdict:
     """The verdict with what each term does, where the whole has no name that is proved."""
     if not expression.is_Add or (verdict.trust == "kernel" and verdict.target in PROVED):
         return verdict
-    from klsym.engine.explain_terms import terms_of
+    from klsym.engine.answers.term_analysis import terms_of
 
     return replace(verdict, terms=terms_of(expression, lambda e: _explained(e, verdict.setting)))
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from klsym.engine.derivation import Proof
+from klsym.engine.proof.derivation import Proof
 from klsym.figures.models import along_logits, left, right
 from klsym.figures.style import BLACK, COLOURS, GREY, ORANGE, PAGE, SKY, panels
 from klsym.numeric.models import FiniteModel

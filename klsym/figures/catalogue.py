@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from klsym.engine.catalogue import Catalogue, Choice, Found
+from klsym.engine.questions.catalogue import Catalogue, Choice, Found
 from klsym.figures.style import BLACK, COLOURS, GREY, ORANGE, PAGE, PURPLE, SKY, label_ends, panels
 from klsym.numeric.evaluation import evaluate
 from klsym.numeric.models import FiniteModel

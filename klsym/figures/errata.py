@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from klsym.engine.derivation import Proof
+from klsym.engine.proof.derivation import Proof
 from klsym.figures.style import BLACK, GREY, ORANGE, PAGE, panels
 
 

@@ -146,9 +146,9 @@ def coefficients() -> Any:
 def phase_portraits() -> Any:
     """The flow on three outcomes with rewards, for each placement of k1, k2 and k3."""
     from klsym.engine.explain import as_written
-    from klsym.engine.explain_setting import checked_setting
-    from klsym.engine.field import field_of
-    from klsym.engine.slot_loss import slot_loss
+    from klsym.engine.fields.field import field_of
+    from klsym.engine.fields.slot_loss import slot_loss
+    from klsym.engine.options.settings import checked_setting
     from klsym.figures.phase_portraits import draw
 
     settings: Any = {
@@ -168,7 +168,7 @@ def phase_portraits() -> Any:
 def catalogue() -> Any:
     """Every loss of a small grammar, and which of those with the reverse KL's gradient varies least."""
     from klsym.abbreviations import Context
-    from klsym.engine.catalogue import stored
+    from klsym.engine.questions.catalogue import stored
     from klsym.figures.catalogue import draw
     from klsym.ledger import recall
     from klsym.numeric.models import random_model

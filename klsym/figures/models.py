@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from klsym.abbreviations import Side, Statement
-from klsym.engine.derivation import Proof
+from klsym.engine.proof.derivation import Proof
 from klsym.numeric.evaluation import evaluate
 from klsym.numeric.models import FiniteModel
 

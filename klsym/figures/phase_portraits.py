@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from klsym.engine.optimum import Optimum, optimum
-from klsym.engine.outcomes import coefficient_at
+from klsym.engine.questions.optimum import Optimum, optimum
+from klsym.engine.questions.outcomes import coefficient_at
 from klsym.figures.style import BLACK, CORNERS, GREY, PAGE, PURPLE, SKY, panels, simplex
 from klsym.ring import ExpPoly
 

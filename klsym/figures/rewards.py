@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from klsym.engine.derivation import Proof
+from klsym.engine.proof.derivation import Proof
 from klsym.figures.models import along_odds, left
 from klsym.figures.onpolicy import ends
 from klsym.figures.style import COLOURS, GREY, PAGE, label_ends, panels

@@ -10,7 +10,7 @@ import sympy
 
 from klsym.abbreviations import Point
 from klsym.convert import to_sympy
-from klsym.engine.quantities import sample_gradient
+from klsym.engine.proof.quantities import sample_gradient
 from klsym.figures.style import BLACK, COLOURS, GREY, ORANGE, PAGE, SKY, label_ends, panels
 from klsym.language import k1, k3, log_p, log_q, rho
 from klsym.ledger import recall

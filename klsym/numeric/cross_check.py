@@ -20,7 +20,7 @@ import mpmath
 import sympy
 
 from klsym.convert import to_ring
-from klsym.engine.verdict import Verdict
+from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import KlsymError, NotInRing, UsageError
 from klsym.language import COUNTS, PARAMETERS, k1, parameter, r
 from klsym.numeric.exact import check_theorem

@@ -55,7 +55,7 @@ def check_premises(
 ) -> None:
     """Refuse what does not satisfy the premises of a statement, F = G at theta + t u.
 
-    >>> from klsym.engine.quantities import KL, expectation
+    >>> from klsym.engine.proof.quantities import KL, expectation
     >>> from klsym.language import k1
     >>> pair = (KL("q", "p").side, expectation(k1, under="q").side)
     >>> from klsym.numeric.models import random_model
@@ -86,7 +86,7 @@ def evaluate(
 
     Gradients are Im F(theta + i h u) / h with h = 1e-30 (complex step), so nothing cancels.
 
-    >>> from klsym.engine.quantities import KL, expected_gradient, grad
+    >>> from klsym.engine.proof.quantities import KL, expected_gradient, grad
     >>> from klsym.language import k3
     >>> from klsym.numeric.models import random_model
     >>> left, right = expected_gradient(k3, under="q"), grad(KL("p", "q"))
@@ -111,7 +111,7 @@ def enclose(
 
     Gradients are slopes of dual numbers; without logarithms the intervals are points.
 
-    >>> from klsym.engine.quantities import chi2, expectation
+    >>> from klsym.engine.proof.quantities import chi2, expectation
     >>> from klsym.language import r
     >>> from klsym.numeric.models import random_model
     >>> statement = Statement(chi2("p", "q").side, expectation(r**2 - 1, under="q").side)
@@ -149,7 +149,7 @@ def agreement(
     |left - right| / size, where size sums the absolute values of the terms of both sides: a result
     that is tiny because large terms cancel is not judged by its own size.
 
-    >>> from klsym.engine.quantities import expectation
+    >>> from klsym.engine.proof.quantities import expectation
     >>> from klsym.language import r
     >>> from klsym.numeric.models import random_model
     >>> one = expectation(1, under="q")

@@ -79,8 +79,8 @@ def check_theorem(
     unique       equality for the family, and for no other function that is tried
     independent  least squares on grad KL(q||p) and grad KL(p||q) leaves a residual
 
-    >>> from klsym.engine.derivation import derive
-    >>> from klsym.engine.quantities import KL, expected_gradient, grad
+    >>> from klsym.engine.proof.derivation import derive
+    >>> from klsym.engine.proof.quantities import KL, expected_gradient, grad
     >>> from klsym.language import k3
     >>> proof = derive(expected_gradient(k3, under="q")).equals(grad(KL("p", "q")))
     >>> check_theorem(proof.theorem).passed

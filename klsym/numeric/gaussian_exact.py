@@ -38,7 +38,7 @@ LOG_DENSITIES = {"q": LOG_Q, "p": LOG_Q - K1, "mu": LOG_Q - W}
 class GaussianModel:
     """Gaussians q, p, mu and parameters, each Gaussian a pair (mean, variance) of floats.
 
-    >>> from klsym.engine.quantities import KL, expected_gradient, grad
+    >>> from klsym.engine.proof.quantities import KL, expected_gradient, grad
     >>> from klsym.language import k3
     >>> model = GaussianModel((0.0, 1.0), (0.2, 0.9), (-0.1, 1.2))
     >>> statement = Statement(expected_gradient(k3, under="q").side, grad(KL("p", "q")).side)

@@ -83,7 +83,7 @@ def random_chains(seed: int, context: Context, vocabulary: int = 3, max_length: 
 def by_programme(side: Side, chains: Chains) -> Any:
     """A side by dynamic programming, along each logit of q; None where there is no programme for it.
 
-    >>> from klsym.engine.quantities import KL, grad
+    >>> from klsym.engine.proof.quantities import KL, grad
     >>> chains = random_chains(0, Context())
     >>> by_programme(grad(KL("q", "p")).side, chains).shape, by_programme(KL("mu", "p").side, chains)
     ((16,), None)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from klsym.render.listing import columns
 
 if TYPE_CHECKING:
-    from klsym.engine.catalogue import Catalogue, Choice, Found
+    from klsym.engine.questions.catalogue import Catalogue, Choice, Found
 
 SHOWN = 6  # choices of one setting
 NAMES = {

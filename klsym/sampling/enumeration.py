@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 
-from klsym.engine.spellings import Across, Join, Level
+from klsym.engine.questions.loss_enumeration import Across, Join, Level
 from klsym.sampling.runner import Heard, run_all
 from klsym.sampling.streams import Chunk, Plan, Stream
 
@@ -32,7 +32,7 @@ class Part:
 def across(scheduler: str | None = None, progress: Heard | None = None, pairs: int = PAIRS) -> Across:
     """Joins levels in this process, or on the workers of a Dask scheduler.
 
-    >>> from klsym.engine.spellings import levels
+    >>> from klsym.engine.questions.loss_enumeration import levels
     >>> levels(5, across(pairs=100)) == levels(5)
     True
 

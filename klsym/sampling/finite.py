@@ -48,8 +48,8 @@ class FiniteSampler(Sampler):
 
     >>> from klsym.numeric.models import random_model, random_tree
     >>> from klsym.sampling.means import means_of
-    >>> from klsym.engine.indexed import sum_over_t
-    >>> from klsym.engine.quantities import KL
+    >>> from klsym.engine.proof.sequence_quantities import sum_over_t
+    >>> from klsym.engine.proof.quantities import KL
     >>> from klsym.language import k1, now
     >>> cases = ((random_model(0, 4), KL("q", "p")), (random_tree(0), sum_over_t(now(k1), under="q")))
     >>> for model, quantity in cases:

@@ -188,7 +188,7 @@ class GaussianSampler(Sampler):
 
     s_mean = (x - m)/v,  s_log_scale = (x - m)^2/v - 1
 
-    >>> from klsym.engine.quantities import KL
+    >>> from klsym.engine.proof.quantities import KL
     >>> from klsym.sampling.means import means_of
     >>> from klsym.abbreviations import Context
     >>> sampler = GaussianSampler(GaussianModel((0.0, 1.0), (1.0, 1.0)))

@@ -11,7 +11,7 @@ import numpy as np
 
 from klsym.abbreviations import Context, E, Statement
 from klsym.convert import to_sympy
-from klsym.engine.derivation import Proof
+from klsym.engine.proof.derivation import Proof
 from klsym.errors import UsageError
 from klsym.evidence import Evidence
 from klsym.ledger import Claim, Settled

@@ -50,7 +50,7 @@ Product = tuple[ExpPoly, tuple[Mean, ...]]  # a constant coefficient, and the me
 def means_of(side: Side, context: Context) -> tuple[Product, ...]:
     """A side as a sum of products of means.
 
-    >>> from klsym.engine.quantities import KL, grad
+    >>> from klsym.engine.proof.quantities import KL, grad
     >>> [(_, (mean,))] = means_of(grad(KL("p", "q")).side, Context())
     >>> mean.measure, mean.score
     ('p', ('x',))

@@ -27,7 +27,7 @@ import sympy
 from klsym.abbreviations import Context, Mean, Side, Statement
 from klsym.convert import to_ring
 from klsym.engine.explain import explain
-from klsym.engine.explain_setting import Setting
+from klsym.engine.options.settings import Setting
 from klsym.errors import UsageError
 from klsym.language import k1, log_q, now, rho, sg
 from klsym.numeric.evaluation import evaluate

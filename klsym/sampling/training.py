@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from klsym.engine.explain_optimum import Ends, where_training_ends
-from klsym.engine.explain_setting import Setting, checked_setting
+from klsym.engine.options.settings import Setting, checked_setting
+from klsym.engine.questions.optimum_of_loss import Ends, where_training_ends
 from klsym.language import A, rho
 from klsym.parser import parse
 from klsym.sampling.network import Batch, World, batch_loss, draw_sequences, mask_of, one_thread, token_logs

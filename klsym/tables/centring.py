@@ -8,7 +8,7 @@ from typing import Any
 from klsym.abbreviations import Indexed, Side
 from klsym.convert import to_ring
 from klsym.engine.explain import ask
-from klsym.engine.quantities import KL, expectation, grad, p, q
+from klsym.engine.proof.quantities import KL, expectation, grad, p, q
 from klsym.language import R, beta, k1, rho
 from klsym.render import formulas
 from klsym.render.coefficients import coefficient as coefficient_of

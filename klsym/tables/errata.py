@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from klsym.engine.derivation import Proof
+from klsym.engine.proof.derivation import Proof
 from klsym.ledger import Settled, load, recall
 from klsym.render.claims import statement_latex
 from klsym.render.spelling import LATEX

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from klsym.engine.explain import ask
-from klsym.engine.quantities import Quantity, expectation, expected_gradient, mu, q
-from klsym.engine.verdict import Verdict
+from klsym.engine.proof.quantities import Quantity, expectation, expected_gradient, mu, q
+from klsym.engine.verdicts.verdict import Verdict
 from klsym.language import k, k1, k2, k3, lam, rho, s, sg
 from klsym.render.losses import show
 from klsym.render.spelling import LATEX, TEXT

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
-from klsym.engine.recommend import Choice, Recommendation, recommend
+from klsym.engine.questions.recommend import Choice, Recommendation, recommend
 from klsym.render import formulas, losses
 from klsym.render.spelling import LATEX
 from klsym.tables.losses import OFF, ON, gradient, mean

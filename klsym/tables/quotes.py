@@ -14,8 +14,8 @@ from functools import cache
 from typing import Any
 
 from klsym.abbreviations import E, ExpectedGradient, Side
-from klsym.engine.derivation import Proof
-from klsym.engine.quantities import Quantity
+from klsym.engine.proof.derivation import Proof
+from klsym.engine.proof.quantities import Quantity
 from klsym.evidence import Evidence
 from klsym.ledger import Settled, load, recall
 from klsym.render import formulas

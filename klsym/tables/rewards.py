@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from klsym.engine.quantities import expectation, expected_gradient, q
+from klsym.engine.proof.quantities import expectation, expected_gradient, q
 from klsym.errors import ProofError
 from klsym.language import k, k1, k2, k3, lam, rho, s, sg
 from klsym.render.losses import show

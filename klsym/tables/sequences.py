@@ -15,9 +15,9 @@ from klsym.abbreviations import (
     PointGradient,
     Side,
 )
-from klsym.engine.derivation import Proof
 from klsym.engine.explain import ask
-from klsym.engine.verdict import Verdict
+from klsym.engine.proof.derivation import Proof
+from klsym.engine.verdicts.verdict import Verdict
 from klsym.render import formulas
 from klsym.render.spelling import LATEX
 from klsym.tables.losses import OFF, ON

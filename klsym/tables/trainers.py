@@ -23,10 +23,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from klsym.engine.answers.term_analysis import does, limits
 from klsym.engine.explain import explain
-from klsym.engine.explain_setting import checked_setting
-from klsym.engine.explain_terms import does, limits
-from klsym.engine.verdict import Verdict
+from klsym.engine.options.settings import checked_setting
+from klsym.engine.verdicts.verdict import Verdict
 from klsym.files import write_whole
 from klsym.language import sg
 from klsym.parser import parse

@@ -8,9 +8,9 @@ from typing import Any
 
 from klsym.abbreviations import Covariance, side_of
 from klsym.convert import to_ring
-from klsym.engine.compare import compare
-from klsym.engine.quantities import sample_gradient
-from klsym.engine.variances import Spread
+from klsym.engine.proof.quantities import sample_gradient
+from klsym.engine.questions.compare import compare
+from klsym.engine.questions.variances import Spread
 from klsym.language import k, k1, k2, k3, lam, parameter, rho, s, sg
 from klsym.render import formulas
 from klsym.render.losses import show

@@ -11,8 +11,8 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from klsym.engine.derivation import Proof
-from klsym.engine.shown_witness import shown_witness
+from klsym.engine.proof.derivation import Proof
+from klsym.engine.proof.shown_counterexample import shown_witness
 from klsym.evidence import Evidence
 from klsym.render.spelling import LATEX
 from klsym.tables.table import Cell, listed, math, words

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from klsym.engine.derivation import Proof
+from klsym.engine.proof.derivation import Proof
 from klsym.evidence import Evidence
 from klsym.kernel.assumptions import Hypothesis
 from klsym.ledger import Settled

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from klsym.engine.derivation import Proof
-from klsym.engine.shown_witness import shown_witness
+from klsym.engine.proof.derivation import Proof
+from klsym.engine.proof.shown_counterexample import shown_witness
 from klsym.evidence import Evidence
 from klsym.ledger import Settled
 from klsym.render.claims import TRUST, statement_latex

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from klsym.files import write_whole
 
 if TYPE_CHECKING:
-    from klsym.engine.verdict import Verdict
+    from klsym.engine.verdicts.verdict import Verdict
 
 THREAD = "https://github.com/{}/issues/{}"  # opens pull requests too
 TITLE = "What do people ask of a KL penalty?"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-from klsym.engine.derivation import Proof
+from klsym.engine.proof.derivation import Proof
 from klsym.evidence import Evidence
 from klsym.ledger import Settled
 from klsym.render.claims import statement_latex

@@ -16,8 +16,8 @@ from klsym.abbreviations import (
     Statement,
     atoms_of,
 )
-from klsym.engine.derivation import Proof
-from klsym.engine.shown_witness import shown_witness
+from klsym.engine.proof.derivation import Proof
+from klsym.engine.proof.shown_counterexample import shown_witness
 from klsym.render.listing import tree_rows
 from klsym.render.spelling import LATEX
 from klsym.render.text import show_interval

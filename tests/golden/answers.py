@@ -20,7 +20,7 @@ from typing import Any
 
 from klsym.convert import to_ring
 from klsym.engine.explain import explain
-from klsym.engine.verdict import Meaning, Verdict
+from klsym.engine.verdicts.verdict import Meaning, Verdict
 from klsym.errors import NotInRing
 from klsym.render.values import Made, shown, tree_of
 from klsym.ring import ExpPoly

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from klsym.engine.explain_setting import OPTIONS
+from klsym.engine.options.settings import OPTIONS
 from klsym.language import ATOMS, PARAMETERS
 from klsym.parser import FUNCTIONS, OF_DENSITIES
 from klsym.render.verdict import TARGETS

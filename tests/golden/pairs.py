@@ -26,7 +26,7 @@ import random_losses
 import random_slot_losses
 import random_token_losses
 
-from klsym.engine.explain_setting import CHOICES
+from klsym.engine.options.settings import CHOICES
 from klsym.language import ATOMS, PARAMETERS
 from klsym.parser import FUNCTIONS, OF_DENSITIES
 from klsym.tables.trainers import trainers

@@ -15,7 +15,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from klsym.engine.explain_setting import OPTIONS, checked_setting
+from klsym.engine.options.settings import OPTIONS, checked_setting
 from klsym.errors import UsageError
 
 Options = dict[str, str]

@@ -1,0 +1,1 @@
+"""From a loss as written to its verdict, and what to write instead."""

@@ -1,0 +1,174 @@
+"""From a loss as it is written to its verdict; `explain` adds what to write instead.  Untrusted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import sympy
+
+from klsym.convert import in_core, to_ring
+from klsym.engine.fields.slot_loss import Beyond, names_batches, names_slots, names_vocabulary, of_sequence
+from klsym.engine.options.expand_options import expansion
+from klsym.engine.options.settings import Setting
+from klsym.engine.regions.piecewise import DENSITIES
+from klsym.engine.targets.ring import explain_ring
+from klsym.engine.verdicts.verdict import Meaning, Verdict
+from klsym.errors import NotInRing, UsageError
+from klsym.language import ATOMS, PARAMETERS, REWARDS, OverPositions, as_loss, length, parameter, rho, s
+from klsym.names import SAMPLE_BASES, is_declarable
+from klsym.parser import OF_ANSWERS, parse_asked
+from klsym.render import losses
+from klsym.render.losses import Written
+from klsym.render.spelling import TEXT
+from klsym.sums import Centred, LeftOut, Normalised, OverBatch
+
+
+def explained(written: Written, setting: Setting, other_means: bool = True) -> Verdict:
+    """The verdict on a loss that is used so.
+
+    other_means: may a loss with sums over other tokens or samples be explained without a theorem?
+    """
+    if setting.aggregate == "batch" or (setting.level != "sample" and names_batches(written.expression)):
+        from klsym.engine.outside.all_tokens import explain_all_tokens, over_all_tokens
+
+        loss = over_all_tokens(written.expression, setting)
+        if loss is not None:
+            return explain_all_tokens(
+                written, loss, setting, lambda e, use: explained(as_written(e, ()), use)
+            )
+    refuse_taken_names(written, setting)
+    if names_vocabulary(written.expression):
+        from klsym.engine.outside.vocabulary import explain_vocabulary
+
+        try:
+            return explain_vocabulary(written, setting, explained)
+        except Beyond as error:
+            raise UsageError(str(error)) from None
+    if setting.level == "sequence":
+        written = of_sequence(written)
+    try:
+        verdict = _explainer(written, setting)(written, setting)
+    except NotInRing as error:
+        verdict = _outside(written, setting, error, other_means)
+    verdict = verdict if verdict.expansion else replace(verdict, expansion=expansion(written, setting))
+    if verdict.value.target is None and _is_centred(written.expression) and not setting.averaged:
+        return replace(verdict, value=Meaning("zero"), constant=sympy.S.Zero)
+    return verdict
+
+
+def _is_centred(e: Any) -> bool:
+    """Is it loo(h), centred(h) or normalised(h), times a constant?  Over a batch these have the mean 0."""
+    constant, rest = e.as_independent(OverBatch, as_Add=False)
+    fixed = not constant.has(*DENSITIES, *REWARDS, length, OverPositions)
+    return fixed and isinstance(rest, LeftOut | Centred | Normalised)
+
+
+def _outside(written: Written, setting: Setting, error: NotInRing, other_means: bool) -> Verdict:
+    """The verdict on a loss that is no element of the ring, or beyond the theorems on sums."""
+    refuse_zero_below(written)
+    handed_on = isinstance(error, Beyond) or written.expression.has(Normalised)
+    if in_core(written.expression) and not handed_on:
+        raise UsageError(f"{written.text[:60]!r} is too large once multiplied out: {error}") from None
+    if names_others(written, setting):
+        if not other_means:
+            raise UsageError(str(error)) from None
+        from klsym.engine.outside.sums import explain_outside_slots
+
+        return explain_outside_slots(
+            written, setting, lambda e, use: explained(as_written(e, ()), use, other_means=False)
+        )
+    if setting.level == "token" and setting.batch == "none":
+        from klsym.engine.outside.tokens import explain_outside_tokens
+
+        return explain_outside_tokens(written, setting, lambda e: explained(as_written(e, ()), setting))
+    if setting.batch != "none":
+        from klsym.engine.outside.batches import explain_outside_batch
+
+        return explain_outside_batch(written, setting, lambda e, use: explained(as_written(e, ()), use))
+    from klsym.engine.outside.samples import explain_outside
+
+    single = Setting(setting.sampling, setting.use)
+    whole = Written(written.text, written.expression / length) if setting.averaged else written
+    return explain_outside(whole, setting, lambda e: explained(as_written(e, ()), single))
+
+
+def _explainer(written: Written, setting: Setting) -> Callable[[Written, Setting], Verdict]:
+    """What is seldom needed is loaded only then."""
+    if written.expression.has(Normalised) and setting.level != "token":
+        from klsym.engine.outside.normalised import explain_normalised
+
+        return explain_normalised
+    if setting.batch == "std":
+        from klsym.engine.outside.batch_std import explain_batch_std
+
+        return explain_batch_std
+    return explain_ring
+
+
+def refuse_zero_below(written: Written) -> None:
+    """A denominator may be no element of the ring, but not its zero."""
+    for power in written.expression.atoms(sympy.Pow):
+        if power.exp.is_Integer and power.exp < 0:
+            with suppress(NotInRing):
+                if not to_ring(power.base):
+                    raise UsageError(f"division by zero in {written.text!r}") from None
+
+
+def refuse_taken_names(written: Written, setting: Setting) -> None:
+    """T is the random length of a sequence, and m stands for n - 1."""
+    names = {symbol.name for symbol in written.expression.free_symbols}
+    if setting.level == "sample" and "T" in names:
+        raise UsageError(
+            f"T in {written.text[:60]!r} is the length of a sequence, and a single sample has none: choose"
+            " level token or sequence, or declare another name for a constant"
+        )
+    if names_batches(written.expression):
+        _refuse_in_batch(written, setting, names)
+    if setting.level == "sample" and names_slots(written.expression):
+        raise UsageError(
+            f"{written.text[:60]!r} sums over the tokens of a sequence, and a single sample has none: choose"
+            " level token or sequence"
+        )
+    if setting.batch == "leave-one-out" and "m" in names:
+        raise UsageError(f"m in {written.text[:60]!r} stands for n - 1 here: choose another name")
+
+
+def _refuse_in_batch(written: Written, setting: Setting, names: set[str]) -> None:
+    """What does not go with sums over the samples of a batch."""
+    text = repr(written.text[:60])
+    if setting.level == "token":
+        raise UsageError(f"{text} sums over the samples of a batch: choose level sequence or sample")
+    if setting.batch != "none":
+        raise UsageError(f"batch: {text} says itself what is centred; leave batch out")
+    if "m" in names:
+        raise UsageError(f"m in {text} stands for n - 1 here: choose another name")
+
+
+def names_others(written: Written, setting: Setting) -> bool:
+    """Does a loss beyond the ring speak of other tokens, or of other samples of its batch?"""
+    if setting.level != "token":
+        return names_batches(written.expression)
+    weighted = setting.weights != "token" and written.expression.has(rho)
+    credited = setting.credit in ("to-go", "total")
+    summed = names_slots(written.expression) or written.expression.has(parameter("T"))
+    return bool(weighted or credited or summed)
+
+
+def as_written(loss: Any, parameters: Iterable[str]) -> Written:
+    """A loss with the text that stands for it, typed or printed."""
+    if isinstance(loss, str):
+        return Written(loss, parse_asked(loss, parameters))
+    expression = as_loss(loss)
+    _refuse_names_of_answers(expression)
+    return Written(losses.show(expression, TEXT), expression)
+
+
+def _refuse_names_of_answers(expression: Any) -> None:
+    """What `parse_asked` refuses in text; k1[now] and a dummy are no parameters."""
+    names = {symbol.name for symbol in expression.free_symbols if not isinstance(symbol, sympy.Dummy)}
+    for name in sorted(names - {*ATOMS, *PARAMETERS, *SAMPLE_BASES, str(s)}):
+        if name.isidentifier() and (name in OF_ANSWERS or not is_declarable(name)):
+            raise UsageError(f"parameter {name!r}: a new plain name expected; answers use this one")

@@ -1,0 +1,40 @@
+"""The KL that a loss is likely to mean, where it descends none.  Untrusted.
+
+>>> from klsym.engine.answers.dispatch import as_written, explained
+>>> from klsym.engine.verdicts.verdict import Setting
+>>> wrong, right = as_written("k3", ()), as_written("k2", ())
+>>> [meant(explained(loss, Setting()), loss) for loss in (wrong, right)]
+['reverse-kl', None]
+"""
+
+from __future__ import annotations
+
+from klsym.engine.fields.slot_loss import names_batches, names_slots
+from klsym.engine.verdicts.verdict import Verdict
+from klsym.language import A, M, R, Weight, log_mu, log_p, parameter
+from klsym.render.losses import Written
+
+
+def meant(verdict: Verdict, written: Written) -> str | None:
+    """The KL that a wrong loss is likely to mean: the one that its value estimates, else the reverse one.
+
+    None for a loss that is right, that mentions no other policy, or that says itself what is summed.
+    """
+    if names_slots(written.expression) or names_batches(written.expression):  # said on purpose
+        return None
+    if verdict.setting.batch not in ("none", "leave-one-out"):
+        return None
+    names = written.expression.replace(lambda e: isinstance(e, Weight), lambda e: parameter("weight"))
+    if written.expression.has(M):  # masked on purpose
+        return None
+    if not written.expression.has(log_p):
+        compared = names.has(log_mu) and not names.has(R, A)
+        return "sampler" if compared and not verdict.setting.on_policy else None
+    parts = set(verdict.gradient.multiples) if not verdict.gradient.rest else {"rest"}
+    if parts and parts <= {"reward", "reverse-kl"}:
+        return None
+    values = set(verdict.value.multiples)
+    forward = "forward-kl" in values and "reverse-kl" not in values
+    if verdict.target == "forward-kl" and "reverse-kl" not in values:
+        return None
+    return "forward-kl" if forward else "reverse-kl"

@@ -1,0 +1,37 @@
+"""Is a loss right: does the engine prove that it is the penalty, or the value, that is asked for?  Untrusted.
+
+>>> right("k2", Setting(), "reverse-kl", "loss").trust, right("k3", Setting(), "reverse-kl", "loss")
+('kernel', None)
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from klsym.engine.answers.dispatch import as_written, explained
+from klsym.engine.fields.slot_loss import names_slots
+from klsym.engine.options.settings import Setting
+from klsym.engine.verdicts.verdict import Verdict
+
+DENSITIES = {"reverse-kl": ("q", "p"), "forward-kl": ("p", "q")}
+
+
+@lru_cache(maxsize=4096)
+def right(text: str, setting: Setting, target: str, use: str) -> Verdict | None:
+    """The verdict on a loss, if the engine proves that it is right.
+
+    A sequence of one token is a sample: what is wrong for samples is wrong for tokens.
+    """
+    written = as_written(text, ())
+    of_tokens = setting.level == "token" and not names_slots(written.expression)
+    if of_tokens and right(text, Setting(setting.sampling, setting.use), target, use) is None:
+        return None
+    verdict = explained(written, setting)
+    return verdict if verdict.trust == "kernel" and is_right(verdict, target, use) else None
+
+
+def is_right(verdict: Verdict, target: str, use: str) -> bool:
+    """Does the verdict say that a loss is what was asked for?"""
+    if use == "value":
+        return verdict.unbiased_for(target)
+    return verdict.target == target and verdict.gradient.single

@@ -1,0 +1,100 @@
+"""What to write instead of a loss that is no KL penalty: the right one for the same setting, if there is one.
+
+>>> from klsym.engine.explain import explain
+>>> print(explain("k3").instead)
+write k2: on-policy, as a loss, its expected gradient is grad KL(q||p) (proved)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from klsym.convert import to_ring
+from klsym.engine.answers.dispatch import as_written
+from klsym.engine.answers.is_correct import DENSITIES, right
+from klsym.engine.options.settings import CHOICES, Setting
+from klsym.engine.proof.derivation import Proof, derive
+from klsym.engine.proof.quantities import KL, expectation, expected_gradient, grad
+from klsym.engine.verdicts.verdict import Verdict
+from klsym.errors import NotInRing, ProofError, UsageError
+from klsym.language import A, R, s, sg
+from klsym.render.losses import Written
+from klsym.render.verdict import setting_words
+
+# Tried in this order, each judged; the first that is right is also the first that `recommend` names.
+SHORT = ("k2", "k1", "k3", "1 - r", "rho*k3", "rho*k1", "rho*(1 - r)", "rho*(1 - r - r*k1)")
+TO_THE_SAMPLER = ("rho*(log_q - log_mu) + 1 - rho", "rho*(log_q - log_mu)")  # k3 and k1, of mu for p
+
+
+@dataclass(frozen=True)
+class Instead:
+    """A loss that is right where another is wrong, with the theorem that it is.
+
+    changed: the options that have to change with it.  kl: the densities of the divergence.
+    """
+
+    loss: str
+    setting: Setting
+    changed: tuple[str, ...]
+    kl: tuple[str, str]
+    proof: Proof
+    beside: bool = False  # does a reward stand in the loss too?
+
+    def __str__(self) -> str:
+        place = " in place of the penalty" if self.beside else ""
+        said = "its expected gradient is {}grad KL({}||{}) (proved)"
+        if self.changed:
+            options = " and ".join(self.changed)
+            return f"write {self.loss}{place} with {options}: {said.format('then ', *self.kl)}"
+        where = ", ".join(setting_words(self.setting))
+        return f"write {self.loss}{place}: {where}, {said.format('', *self.kl)}"
+
+
+def instead_of(verdict: Verdict, written: Written, target: str) -> Instead | None:
+    """The right loss for the setting of a verdict, and the KL that was meant."""
+    if target == "sampler":
+        return _towards_the_sampler(verdict.setting)
+    beside = "reward" in verdict.gradient.multiples or written.expression.has(R, A)
+    for place, changed in _places(verdict.setting):
+        for loss in SHORT:
+            try:
+                found = right(loss, place, target, place.use)
+            except UsageError:
+                continue
+            if found is not None and not found.setting.averaged:
+                return Instead(loss, place, changed, DENSITIES[target], found.proofs[0], beside)
+    return None
+
+
+def _places(setting: Setting) -> Iterator[tuple[Setting, tuple[str, ...]]]:
+    """The setting itself, then those in which one option is another, and whole sequences in the end."""
+    divided = setting.aggregate in ("mean", "batch")
+    place = replace(setting, aggregate="sum") if divided else setting
+    changed = ("aggregate sum",) if divided else ()
+    yield place, changed
+    if setting.level != "token":
+        return
+    for name in ("credit", "weights"):
+        for choice in CHOICES[name] if getattr(place, name) else ():
+            if choice != getattr(place, name):
+                yield replace(place, **{name: choice}), (*changed, f"{name} {choice}")
+    yield Setting(setting.sampling, setting.use, "sequence", aggregate="sum"), (*changed, "level sequence")
+
+
+def _towards_the_sampler(setting: Setting) -> Instead | None:
+    """A loss for KL(q||mu) with samples from mu, at one sample."""
+    if setting.level == "token" or setting.batch != "none":
+        return None
+    for loss in TO_THE_SAMPLER:
+        expression = as_written(loss, ()).expression
+        detached = setting.use == "reward"
+        field = expectation(sg(expression) * s, "mu") if detached else expected_gradient(expression, "mu")
+        text, shown = (f"sg({loss})", sg(expression)) if detached else (loss, expression)
+        field = replace(field, labels={to_ring(shown): Written(text, shown)})
+        try:
+            proof = derive(field).equals(grad(KL("q", "mu")))
+        except (ProofError, NotInRing):
+            continue
+        return Instead(loss, replace(setting, aggregate=""), (), ("q", "mu"), proof)
+    return None

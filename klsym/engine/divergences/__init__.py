@@ -1,0 +1,1 @@
+"""The f-divergence behind a coefficient, and what descending it does."""

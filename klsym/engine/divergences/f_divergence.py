@@ -1,0 +1,366 @@
+"""The divergence behind a score coefficient c(r): its generator, its name, where it is one, how strong it is.
+
+    E_q[c s] = grad E_q[f(r)]  with  f'' = -c'(r)/r,  f(1) = 0 and f'(1) = 0        Untrusted.
+
+Constants of c drop, since E_q[s] = 0, and so may r - 1, whose mean is 0 for every theta.  f is convex, and
+then an f-divergence, where c falls with r; along log q, that is with k1 = -log r, it rises.
+
+>>> from klsym.convert import to_ring
+>>> from klsym.language import k1, r
+>>> generator(to_ring(k1)) == to_ring(k1 + r - 1), strength(to_ring(1 - r)) == to_ring(1)
+(True, True)
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+from typing import Any
+
+import mpmath
+from mpmath import iv
+
+from klsym.engine.fields.primitives import objective_under
+from klsym.engine.regions.positivity import positive_sum, without_positive_factors
+from klsym.engine.regions.root_isolation import Zero, signs, stretches
+from klsym.names import LOG_RATIOS, SAMPLE_BASES, parse_name
+from klsym.ring import ONE, ZERO, ExpPoly, Number
+
+K1 = ExpPoly.variable("k1")
+R = (-K1).exp()
+FREE = ("k1", "w", "log_q")
+
+
+def slope(element: ExpPoly) -> ExpPoly:
+    """d/dlog q of what holds no generic function."""
+    return element.derive(lambda name: ONE if name in LOG_RATIOS else ZERO)
+
+
+def at_reference(element: ExpPoly) -> ExpPoly:
+    """The value of a function of k1 where q = p."""
+    return element.substitute({"k1": ZERO})
+
+
+def generator(c: ExpPoly) -> ExpPoly | None:
+    """f(r), written in k1 = -log r, with E_q[c s] = grad E_q[f(r)], f(1) = 0 and f'(1) = 0.
+
+    None where c depends on more than k1 and parameters, or the ring holds no f.
+    """
+    if {parse_name(name).base for name in c.names()} & {*SAMPLE_BASES} - {"k1"}:
+        return None
+    f = objective_under(c, "q")
+    if f is None:
+        return None
+    f = f - at_reference(f)
+    return f + at_reference(slope(f)) * (R - 1)  # df/dk1 = -f'(1) at r = 1
+
+
+def strength(c: ExpPoly) -> ExpPoly:
+    """f''(1) = -c'(1): near q = p the objective is half of this times the Fisher quadratic form; 1 for KL."""
+    return at_reference(slope(c))
+
+
+def third_order(c: ExpPoly) -> ExpPoly:
+    """f'''(1) = -(c_kk + 2 c_k) with c_k = dc/dk1: -2 for the reverse KL, -1 for the forward KL."""
+    first = slope(c)
+    return -at_reference(slope(first) + first * 2)
+
+
+# ---------------------------------------------------------------------------- names
+def alpha(a: Fraction) -> ExpPoly:
+    """(r^a - a r + a - 1) / (a (a - 1)), whose mean under q is the alpha divergence of p from q."""
+    return ((K1 * -a).exp() - R * a + (a - 1)) * (1 / (a * (a - 1)))
+
+
+# KL(q||p), KL(p||q), their sum, chi2(p||q), chi2(q||p), sum (sqrt p - sqrt q)^2
+GENERATORS = {
+    "reverse-kl": K1 + R - 1,
+    "forward-kl": ONE - R - K1 * R,
+    "jeffreys": K1 - K1 * R,
+    "pearson-chi2": (R - 1) ** 2,
+    "neyman-chi2": K1.exp() + R - 2,
+    "squared-hellinger": R - (K1 * Fraction(-1, 2)).exp() * 2 + 1,
+}
+
+
+def named(f: ExpPoly) -> tuple[str, ExpPoly] | None:
+    """The name of a generator, and its multiple; None for what has no name.
+
+    >>> name, multiple = named((R - 1) ** 2 * 3)
+    >>> name, multiple == ONE * 3
+    ('pearson-chi2', True)
+    """
+    rates = [-dict(exponent).get((("k1", 1),), 0) for _, exponent in f.terms]
+    alphas = {f"alpha={a}": alpha(Fraction(a)) for a in rates if a not in (0, 1)}
+    for name, known in (GENERATORS | alphas).items():
+        multiple = _multiple(f, known)
+        if multiple and f == known * multiple:
+            return name, multiple
+    return None
+
+
+def _multiple(f: ExpPoly, known: ExpPoly) -> ExpPoly:
+    """What stands before one term of the known generator in f: constants, and numbers."""
+    (monomial, exponent), value = next(iter(known.terms.items()))
+    power = dict(monomial).get("k1", 0)
+    total = ZERO
+    for (powers, inside), factor in f.terms.items():
+        if inside == exponent and dict(powers).get("k1", 0) == power:
+            constants = tuple(item for item in powers if item[0] != "k1")
+            total = total + ExpPoly({(constants, ()): Fraction(factor) / value})
+    return total
+
+
+# ---------------------------------------------------------------------------- where it restores
+@dataclass(frozen=True)
+class Stretch:
+    """An interval of k1 = -log r between zeros, each enclosed by rationals; None is infinity."""
+
+    lower: Zero | None
+    upper: Zero | None
+
+    @property
+    def everywhere(self) -> bool:
+        return self.lower is None is self.upper
+
+
+@dataclass(frozen=True)
+class Condition:
+    """element >= 0, in k1 and parameters; where that is everywhere: `always`, each of which is >= 0 then.
+
+    always: elements of parameters alone; None where no parameters make it hold everywhere.
+    """
+
+    element: ExpPoly
+    always: tuple[ExpPoly, ...] | None
+
+
+Where = tuple[Stretch, ...] | Condition
+
+
+def convex_where(c: ExpPoly) -> Where | None:
+    """Where q f(p/q) is convex in q: c rises with k1, so that the field pulls back; None where it is open.
+
+    >>> from klsym.convert import to_ring
+    >>> from klsym.language import k1, k2, lam, r
+    >>> convex_where(to_ring(k1 + k2))  # k1 >= -1, that is r <= e
+    (Stretch(lower=(Fraction(-1, 1), Fraction(-1, 1)), upper=None),)
+    >>> where = convex_where(to_ring(k1 + lam * r))  # 1 - lam r >= 0, everywhere if -lam >= 0
+    >>> where.element == to_ring(1 - lam * r), where.always == (to_ring(-lam),)
+    (True, True)
+    """
+    return nonnegative_where(slope(c))
+
+
+def nonnegative_where(element: ExpPoly) -> Where | None:
+    """Where a function of k1 and parameters is not negative; None where it is open."""
+    if not element.names():
+        value = element.terms.get(((), ()), 0)
+        return (Stretch(None, None),) if value >= 0 else ()
+    if element.names() - {"k1"}:
+        return _under_parameters(without_positive_factors(element))
+    found = stretches(element)
+    if found is None:
+        taken = signs(element)
+        return None if taken is None or len(taken) > 1 else (Stretch(None, None),) * (taken == (1,))
+    kept: list[Stretch] = []
+    for sign, (lower, upper) in found:
+        if sign > 0 and kept and kept[-1].upper == lower:  # both sides of a zero that is only touched
+            kept[-1] = Stretch(kept[-1].lower, upper)
+        elif sign > 0:
+            kept.append(Stretch(lower, upper))
+    return tuple(kept)
+
+
+def _under_parameters(element: ExpPoly) -> Where | None:
+    """A sum of a(parameters) k1^n exp(-b k1); the ratio of two exponentials takes all values above 0."""
+    by_term: dict[tuple[Number, int], ExpPoly] = {}
+    for (monomial, exponent), value in element.terms.items():
+        rates = dict(exponent)
+        rate, power = rates.pop((("k1", 1),), 0), dict(monomial).get("k1", 0)
+        if any(name == "k1" for m in rates for name, _ in m):
+            return None
+        rest = tuple(item for item in monomial if item[0] != "k1")
+        term = ExpPoly({(rest, tuple(sorted(rates.items()))): value})
+        by_term[rate, power] = by_term.get((rate, power), ZERO) + term
+    needed = _needed(by_term)
+    if needed is None:
+        return None
+    open_ = [e for e in needed if not _never_negative(e)]
+    if not open_:
+        return (Stretch(None, None),)
+    never = any(not e.names() or positive_sum(-e) for e in open_)
+    return Condition(element, None if never else tuple(dict.fromkeys(map(without_positive_factors, open_))))
+
+
+def _needed(by_term: dict[tuple[Number, int], ExpPoly]) -> list[ExpPoly] | None:
+    """What must not be negative for the sum to be so everywhere, no more and no less; None: it is open."""
+    rows = [by_term[key] for key in sorted(by_term)]
+    powers = {power for _, power in by_term}
+    if powers == {0}:
+        return [rows[0], rows[-1]] if all(map(_never_negative, rows[1:-1])) else None
+    if len({rate for rate, _ in by_term}) > 1:
+        return None
+    if powers == {0, 1} or powers == {1}:
+        return [*rows, -rows[-1]]  # a + b k1 with b = 0
+    return rows if powers <= {0, 2} else None
+
+
+def _never_negative(element: ExpPoly) -> bool:
+    """A number, or a sum of squares of parameters."""
+    if not element.names():
+        return element.terms.get(((), ()), 0) >= 0
+    return positive_sum(element) is not None
+
+
+# ---------------------------------------------------------------------------- all of it
+@dataclass(frozen=True)
+class Generated:
+    """What E_q[c s] with c = c(r) descends: f, where it is convex (None is open), f''(1), and how far down.
+
+    unbounded: E_q[f(r)] = sum p f(r)/r falls without end as q(x) goes to 0 somewhere; None where it is open.
+    f and strength are elements of the ring, or SymPy expressions in r outside it; f may be None there.
+    beside: the reward whose mean is ascended while E_q[f(r)] is descended.
+    cases: parameters at which f is another one, such as ("alpha", 1); None for no f, where c is constant.
+    pieces: f between the bounds of a clamp, where as one formula it holds steps.
+    """
+
+    f: Any
+    where: Where | None
+    strength: Any
+    unbounded: bool | None
+    beside: ExpPoly = ZERO
+    cases: tuple[tuple[str, Fraction, ExpPoly | None], ...] = ()
+    pieces: tuple[tuple[Stretch, ExpPoly], ...] = ()
+
+    @property
+    def is_divergence(self) -> bool | None:
+        """Is f convex everywhere, whatever the parameters are?"""
+        return _holds(self.where)
+
+
+def _holds(where: Where | None) -> bool | None:
+    if where is None or isinstance(where, Condition):
+        return None if where is None else False
+    return any(stretch.everywhere for stretch in where)
+
+
+def generated(c: ExpPoly) -> Generated | None:
+    """All of this; None for a constant, or where c is no function of r alone.
+
+    >>> k3_as_reward = generated(R - 1 + K1)
+    >>> k3_as_reward.is_divergence, k3_as_reward.strength == ZERO, k3_as_reward.unbounded
+    (False, True, True)
+    """
+    f = generator(c) if slope(c) else None
+    if f is None:
+        return None
+    return shaped(f, c)
+
+
+def shaped(f: ExpPoly, c: ExpPoly) -> Generated:
+    """f with the coefficient c = f - r f', and what follows of its shape."""
+    return Generated(f, convex_where(c), strength(c), _falls(f))
+
+
+def _falls(f: ExpPoly) -> bool | None:
+    """Does f(r)/r go to minus infinity with r?  A weight that all of f shares is meant to be positive."""
+    weights = {tuple(item for item in monomial if item[0] != "k1") for monomial, _ in f.terms}
+    if len(weights) != 1:
+        return None
+    plain = f * ExpPoly({(weights.pop(), ()): 1}).inverse() * K1.exp()
+    return None if plain.names() - {"k1"} else limit(plain) == -math.inf
+
+
+# ---------------------------------------------------------------------------- beyond c(r)
+@dataclass(frozen=True)
+class Functional:
+    """sum_x Phi(q; p, mu) with dPhi/dq = c: where it is convex in q, which is where c rises with log q.
+
+    where: intervals of minus the log ratio that `of` names, or a condition; None is open.
+    """
+
+    where: Where | None
+    of: str = "r"
+
+    @property
+    def is_convex(self) -> bool | None:
+        return _holds(self.where)
+
+
+def functional(c: ExpPoly) -> Functional:
+    """The convexity in q, at each p and mu, of what E_q[c s] is the gradient of.
+
+    >>> from klsym.convert import to_ring
+    >>> from klsym.language import k1, rho
+    >>> functional(to_ring(k1 / rho)).where  # k1 <= 1: r >= 1/e
+    (Stretch(lower=None, upper=(Fraction(1, 1), Fraction(1, 1))),)
+    >>> functional(to_ring(rho * (k1 + 1))).of, functional(to_ring(1 / rho)).is_convex
+    ('r', False)
+    """
+    rising = without_positive_factors(slope(c))
+    moving = {name for name in rising.names() if parse_name(name).base in SAMPLE_BASES}
+    if moving <= {"k1"}:
+        return Functional(nonnegative_where(rising))
+    if moving == {"w"}:
+        return Functional(nonnegative_where(rising.substitute({"w": -K1})), "rho")
+    if positive_sum(rising):
+        return Functional((Stretch(None, None),))
+    return Functional(Condition(rising, None) if _is_negative_somewhere(rising) else None)
+
+
+def _is_negative_somewhere(element: ExpPoly) -> bool:
+    """At one of a few places, by enclosures; log q is negative there."""
+    if element.names() - {*FREE}:
+        return False
+    ratios: tuple[Number, ...] = (-5, -1, Fraction(1, 3), 1, 5)
+    for at in product(ratios, ratios, (-9, -1)):
+        value = element.substitute({n: ExpPoly.number(x) for n, x in zip(FREE, at, strict=True)})
+        if _enclosed(value).b < 0:
+            return True
+    return False
+
+
+def _enclosed(value: ExpPoly) -> Any:
+    """A sum of rationals times exponentials of rationals as an interval."""
+    total = iv.mpf(0)
+    for (_, exponent), number in value.terms.items():
+        power = Fraction(dict(exponent).get((), 0))
+        total += _interval(number) * iv.exp(_interval(power))
+    return total
+
+
+def _interval(value: Number) -> Any:
+    return iv.mpf(value.numerator) / value.denominator
+
+
+def limit(element: ExpPoly) -> float:
+    """The value of a function of k1 as k1 goes to minus infinity."""
+    rate, power, factor = leading(element)
+    if rate > 0 or not factor:
+        return 0.0
+    if rate == power == 0:
+        return factor
+    return math.copysign(math.inf, factor * (-1) ** power)
+
+
+def leading(element: ExpPoly) -> tuple[Fraction, int, float]:
+    """(a, n, c) of the term c k1^n exp(a k1) that decides as k1 goes to minus infinity.
+
+    >>> leading(K1 + 2 * R + R * K1)
+    (Fraction(-1, 1), 1, 1.0)
+    """
+    lasting: dict[tuple[Fraction, int], Any] = {}
+    for (monomial, exponent), value in element.terms.items():
+        rates = dict(exponent)
+        key = Fraction(rates.get((("k1", 1),), 0)), -dict(monomial).get("k1", 0)
+        size = mpmath.exp(_real(rates.get((), 0)))  # beyond floats for large numbers
+        lasting[key] = lasting.get(key, mpmath.mpf(0)) + _real(value) * size
+    (rate, power), factor = min(lasting.items(), default=((Fraction(1), 0), mpmath.mpf(0)))
+    return rate, -power, float(factor)
+
+
+def _real(value: Number) -> Any:
+    return mpmath.mpf(value.numerator) / value.denominator

@@ -1,0 +1,87 @@
+"""What descending E_q[f(r)] does to a policy where f is not convex, from the form of c(r).  Untrusted.
+
+The force between outcomes is what c gains along log q: its slope dc/dk1, which is 1 for the reverse KL.
+
+>>> from klsym.convert import to_ring
+>>> from klsym.language import k3
+>>> found = effects(to_ring(k3))
+>>> found.third, found.overweight, found.underweight, found.corners_attract
+(-1, 1.0, -inf, True)
+>>> found.lower.trust
+'kernel'
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+from klsym.convert import to_sympy
+from klsym.engine.divergences.f_divergence import K1, generated, leading, limit, slope, third_order
+from klsym.engine.proof.derivation import Proof, derive
+from klsym.engine.proof.quantities import expectation, sample
+from klsym.engine.regions.root_isolation import signs
+from klsym.errors import ProofError, Refused
+from klsym.ring import ExpPoly, Number
+
+
+@dataclass(frozen=True)
+class Effects:
+    """slope: dc/dlog q, with what it goes to where q >> p (overweight) and where q << p (underweight).
+
+    strength, third: f''(1) and f'''(1).  falls: (a, n, c) of the term c k1^n exp(a k1) like which f(r)/r
+    falls without end as q goes to 0; None where it does not.  corners_attract: does each policy on one
+    outcome attract, whatever the rewards?  lower: the refutation of 0 <= E_q[f(r)], if a model was found.
+    """
+
+    slope: ExpPoly
+    strength: Number
+    third: Number
+    overweight: float
+    underweight: float
+    falls: tuple[Fraction, int, float] | None
+    corners_attract: bool
+    lower: Proof | None
+
+
+def effects(c: ExpPoly) -> Effects | None:
+    """For a c(r) whose f is known not to be convex, but for one weight in front of it; else None."""
+    c = _unweighted(c)
+    found = generated(c)
+    if found is None or found.is_divergence is not False or c.names() - {"k1"}:
+        return None
+    rising = slope(c)
+    return Effects(
+        slope=rising,
+        strength=_number(found.strength),
+        third=_number(third_order(c)),
+        overweight=limit(rising.substitute({"k1": -K1})),
+        underweight=limit(rising),
+        falls=leading(found.f * K1.exp()) if found.unbounded else None,
+        corners_attract=limit(c) == math.inf,  # R - beta c falls without end as q goes to 0
+        lower=_below_the_reference(found.f),
+    )
+
+
+def _unweighted(c: ExpPoly) -> ExpPoly:
+    """c without its constant and without the parameters that the rest shares, which are weights."""
+    moving = ExpPoly({key: value for key, value in c.terms.items() if ExpPoly({key: value}).names() & {"k1"}})
+    weights = {tuple(item for item in monomial if item[0] != "k1") for monomial, _ in moving.terms}
+    return moving * ExpPoly({(weights.pop(), ()): 1}).inverse() if len(weights) == 1 else c
+
+
+def _number(element: ExpPoly) -> Number:
+    return element.terms.get(((), ()), 0)
+
+
+@lru_cache(maxsize=256)
+def _below_the_reference(f: ExpPoly) -> Proof | None:
+    """A policy with E_q[f(r)] < 0, which is 0 at q = p; there is none where f is nowhere negative."""
+    if signs(f) == (1,):
+        return None
+    try:
+        return derive(sample(0)).differs_from(expectation(to_sympy(f), under="q"), relation="<=")
+    except (ProofError, Refused):
+        return None

@@ -1,0 +1,1 @@
+"""A loss at one position, its expected gradient, and the named terms in it."""

@@ -1,0 +1,301 @@
+"""Reduce the expected gradient of a loss to coefficients of score functions under q.  Untrusted.
+
+    index   expected gradient          canonical form
+    ""      E_m[grad L]                E_q[c s]
+    i       E_m[mean_i grad L_i]       E_q[c s] + sum_k E_q[a_k] E_q[b_k s], by independence of the samples
+    t       E_m[sum_t grad L_t]        E_q[sum_t sum_z c_z s_z], z a slot
+
+A detached loss h replaces grad L by h s.  A sum H over later tokens is first exchanged,
+sum_t s_t sum_{u>t} H_u = sum_u H_u sum_{t<u} s_t.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from klsym.abbreviations import E, IndexedGradient, Side
+from klsym.convert import generic_functions, to_ring, to_sympy
+from klsym.engine.fields.named_terms import Slots, slots_of, terms_of
+from klsym.engine.fields.primitives import moves, primitive
+from klsym.engine.fields.slot_loss import Beyond, SlotLoss, T, adds_up, m, n, summed
+from klsym.engine.proof.derivation import Derivation, derive
+from klsym.engine.proof.quantities import Quantity, expected_gradient
+from klsym.engine.proof.reduction import Strategy, reduction
+from klsym.engine.proof.sequence_quantities import mean_over_i, sum_over_t, token_gradient
+from klsym.errors import ProofError, Refused
+from klsym.kernel.derivatives import attach, slopes
+from klsym.language import Slot, length, log_q, now, own, s, sg
+from klsym.names import LOG_RATIOS, parse_name
+from klsym.render.losses import Written
+from klsym.ring import ONE, ZERO, ExpPoly
+from klsym.slots import at_slot
+from klsym.statements import MeanGradient
+from klsym.unfolding import d_log_q, written_out
+
+SIZE = ((n, m + 1),)
+TIMES_ANOTHER = (
+    "a sum over other tokens stands beside something that changes from token to token, and is none of k1,"
+    " log q, R and constants: this is not handled"
+)
+
+
+@dataclass(frozen=True)
+class Field:
+    """An expected gradient.
+
+    start: as it is written; exchanged: with later rewards summed where they arise; form: in canonical form.
+    pushes: the coefficients of the scores at one position, after differentiation.
+    index, coefficients, products: the canonical form; products are pairs a, b of E_q[a] E_q[b s].
+    attached: of tokens, a loss with this gradient, but for `constant`, a loss of the whole sequence.
+    whole: of tokens, h where the field is E_m[h s] for the whole sequence as one sample.
+    """
+
+    loss: SlotLoss
+    start: Derivation
+    exchanged: Derivation
+    form: Derivation
+    pushes: Slots
+    index: str
+    coefficients: Slots
+    products: tuple[tuple[ExpPoly, ExpPoly], ...] = ()
+    attached: Any = None
+    constant: Any = 0
+    whole: Any = None
+
+    @property
+    def reduced_parameters(self) -> tuple[str, ...]:
+        return self.exchanged.context.parameters
+
+    @property
+    def h_of_sample(self) -> ExpPoly:
+        """What is centred: h of one sample, H put in."""
+        own = {x: to_ring(value) for x, value in self.loss.sums.items()}
+        h = self.pushes.get("self", ZERO)
+        h = ExpPoly({k: v for k, v in h.terms.items() if "n" not in dict(k[0]) and "[others]" not in str(k)})
+        bare = h.rename(lambda x: x.replace("[self]", ""))
+        return bare.substitute(own) if own else bare
+
+    @property
+    def c(self) -> ExpPoly:
+        """The coefficient at one sample."""
+        return self.coefficients.get("x", ZERO)
+
+
+def field_of(loss: SlotLoss) -> Field:
+    """The field of a loss; raises UsageError or Beyond for what is not handled."""
+    constant, rest = 0, loss.expression
+    if loss.index == "t" and not loss.detached:
+        constant, rest = same_at_every_token(rest, moving=True)
+    start = start_of(replace(loss, expression=rest), constant)
+    exchanged = (
+        _exchanged(_moved(start) if not loss.detached else start)
+        if loss.sums and loss.index == "t"
+        else start
+    )
+    pushes = scores_of(_moved(start_of(loss) if constant else start))
+    form = _reduced(exchanged, loss)
+    if loss.index != "t":
+        c, products = _sorted(form)
+        return Field(loss, start, exchanged, form, pushes, "", {"x": c} if c else {}, products)
+    whole, attached = _attached(loss, start, rest, constant)
+    return Field(
+        loss, start, exchanged, form, pushes, "t", slots_of(_in_steps(form)), (), attached, constant, whole
+    )
+
+
+def start_of(loss: SlotLoss, constant: Any = 0) -> Derivation:
+    """Where a derivation starts; constant: a loss of the whole sequence beside that of each token."""
+    premises = SIZE if loss.index == "i" and "m" in loss.element.names() else ()
+    start = quantity_of(loss, constant)
+    return derive(start, on_policy=loss.copied, given=dict(loss.sums), premises=premises)
+
+
+def quantity_of(loss: SlotLoss, constant: Any = 0) -> Quantity:
+    """E_m[grad L], or E_m[h s] of what is detached, at the index."""
+    e, under, element = loss.expression, loss.under, loss.element
+    if loss.index == "i":
+        side = Side.atom(IndexedGradient("i", under, element))
+        return mean_over_i(e * own(s), under) if loss.detached else Quantity(side, {}, {element: e})
+    if loss.index == "t":
+        start = sum_over_t(e * now(s), under) if loss.detached else token_gradient(e, under)
+        return start + expected_gradient(constant, under) if constant else start
+    labels = {element: _label(loss, e)}
+    if loss.detached:
+        return Quantity(Side.atom(E(under, element, ("x",))), generic_functions(e), labels)
+    return replace(expected_gradient(e, under), labels=labels)
+
+
+def _label(loss: SlotLoss, e: Any) -> Any:
+    """As it was written; T is printed for its length."""
+    if loss.label is None:
+        return e.xreplace({length: T})
+    typed = loss.label.expression
+    text = f"sg({loss.label.text})" if loss.detached and e != typed else loss.label.text
+    return Written(text, (e if loss.detached else typed).xreplace({length: T}))
+
+
+def _moved(start: Derivation) -> Derivation:
+    differentiated = any(isinstance(atom, MeanGradient) for _, atoms in start.left.terms for atom in atoms)
+    return start.differentiate() if differentiated else start.drop_stop_gradients()
+
+
+def scores_of(start: Derivation) -> Slots:
+    """The coefficient of the score of each slot."""
+    found: Slots = {}
+    for c, (atom,) in start.left.terms:
+        [slot] = atom.score  # type: ignore[attr-defined]
+        found[slot] = found.get(slot, ZERO) + atom.coefficient * c  # type: ignore[attr-defined]
+    return {slot: c for slot, c in found.items() if c}
+
+
+# ---------------------------------------------------------------------------- the canonical form
+def _reduced(start: Derivation, loss: SlotLoss) -> Derivation:
+    try:
+        return start.reduce()
+    except Refused as refusal:
+        raise Beyond(f"{loss.expression}: {refusal}, which is not handled") from None
+
+
+def _sorted(form: Derivation) -> tuple[ExpPoly, tuple[tuple[ExpPoly, ExpPoly], ...]]:
+    """c and the products of means, in terms of n alone where that is possible."""
+    c, products = ZERO, []
+    for scale, atoms in form.left.terms:
+        match atoms:
+            case (E("q", a, ("x",)),):
+                c = c + a * scale
+            case (E("q", a, ()), E("q", b, ("x",))) | (E("q", b, ("x",)), E("q", a, ())):
+                products.append((in_n(a * scale), in_n(b)))
+            case _:
+                raise Beyond(f"this batch comes to {form.left_text[:80]}, which is not handled")
+    return in_n(c), tuple(pair for pair in products if pair[0])
+
+
+def less_own_share(element: ExpPoly) -> tuple[ExpPoly, ExpPoly]:
+    """(1 - 1/n, a) for (1 - 1/n) a, where a sample stands in its own mean; (1, a) for any other a."""
+    bare = ExpPoly({k: v for k, v in element.terms.items() if not any(name == "n" for name, _ in k[0])})
+    scale = ONE - ExpPoly.variable("n").inverse()
+    return (scale, bare) if element and element == bare * scale else (ONE, element)
+
+
+def in_n(element: ExpPoly) -> ExpPoly:
+    """Write an element in one of n and m = n - 1, where none of its denominators forbids that."""
+    if "m" not in element.names():
+        return element
+    if "n" not in element.inverted():
+        element = element.substitute({"n": to_ring(m + 1)})
+    return element if "m" in element.inverted() else element.substitute({"m": to_ring(n - 1)})
+
+
+def _in_steps(reduced: Derivation) -> Side:
+    """Means of whole sequences as sums over t."""
+    side = reduced.left
+    for _, reached in reduction(side, written_out(reduced.context), strategy=Strategy(stepwise=True)):
+        side = reached
+    return side
+
+
+# ---------------------------------------------------------------------------- what is the same at every token
+def same_at_every_token(loss: Any, moving: bool = False) -> tuple[Any, Any]:
+    """C and D_t with L_t = C/T + D_t, C of the whole sequence: as sum_t 1/T = 1, sum_t L_t = C + sum_t D_t.
+
+    A loss that is the same at every token, and not over T, is C/T for C = T L.
+    moving: only what has a gradient.
+
+    >>> from klsym.language import length, log_q, now, rho
+    >>> same_at_every_token(rho / length + now(log_q) / length)
+    (rho, log_q[now]/length)
+    >>> same_at_every_token(rho, moving=True)
+    (length*rho, 0)
+    """
+    element = to_ring(loss)
+    constant, times_T = ZERO, moving and is_the_same(element)
+    for term in terms_of(element):
+        whole = all(parse_name(name).slot == "x" for name in term.names())
+        over_T = times_T or "length" in term.inverted()
+        if whole and over_T and (not moving or any(map(moves, term.names()))):
+            constant = constant + term
+    if not constant:
+        return 0, loss
+    return to_sympy(constant * ExpPoly.variable("length")), to_sympy(element - constant)
+
+
+def is_the_same(element: ExpPoly) -> bool:
+    """Is a loss of tokens that of the sequence at each token, and no sum of terms over T?"""
+    names = [parse_name(name) for name in element.names()]
+    of_sequence = bool(names) and all(name.slot == "x" for name in names)
+    over_T = all(("length", -1) in monomial for monomial, _ in element.terms)
+    return of_sequence and not over_T and any(name.base in LOG_RATIOS for name in names)
+
+
+# ---------------------------------------------------------------------------- a loss with this gradient
+def _attached(loss: SlotLoss, start: Derivation, rest: Any, constant: Any) -> tuple[Any, Any]:
+    """h of the whole sequence, if the field is E_m[h s]; and a token loss whose gradient the field is."""
+    if not loss.detached:
+        if loss.sums:
+            moved = _moved(
+                derive(token_gradient(rest, loss.under), on_policy=loss.copied, given=dict(loss.sums))
+            )
+            return None, _detached(scores_of(moved), loss.sums)
+        return _of_the_whole(start, loss.expression), rest
+    element = loss.element
+    if loss.sums:
+        return None, _detached({"now": element}, loss.sums)
+    whole = loss.expression if all(parse_name(name).slot == "x" for name in element.names()) else None
+    found = primitive(element, "now") if loss.under == "mu" and whole is None else None
+    return whole, sg(loss.expression) * now(log_q) if found is None else to_sympy(found)
+
+
+def _of_the_whole(start: Derivation, loss: Any) -> Any:
+    """h with E_m[sum_t grad L_t] = E_m[h s], where L_t adds up to a loss of the sequence."""
+    element = sum((term for term in terms_of(to_ring(loss)) if any(map(moves, term.names()))), ZERO)
+    of_sequence = {parse_name(x).base for x in element.names() if parse_name(x).slot == "x"}
+    if not of_sequence & {*LOG_RATIOS}:
+        return None
+    if adds_up(element, "now"):
+        return to_sympy(attach(d_log_q(summed(element, "x"), start.context)))
+    moved = {slot: attach(slope) for slot, slope in slopes(element, "t", start.context).items()}
+    same = {*moved} == {"now"} and all(parse_name(name).slot == "x" for name in moved["now"].names())
+    return to_sympy(moved["now"]) if same else None  # sum_t h s_t = h s
+
+
+def _exchanged(start: Derivation) -> Derivation:
+    """The rewards of other tokens, summed where they arise."""
+    current = start
+    for slot in ("future", "past"):
+        for number, (_, atoms) in enumerate(current.left.terms):
+            held = ZERO
+            for term in terms_of(atoms[0].coefficient):  # type: ignore[attr-defined]
+                held = held + term if at_slot("H", slot) in term.names() else held
+            if not held:
+                continue
+            data: dict[str, Any] = {"now": "s", "other": "H", "slot": slot, "part": held.to_json()}
+            try:
+                current = current.step("exchange of sums", number, **data)
+            except ProofError:
+                raise Beyond(TIMES_ANOTHER) from None
+            break
+    return current
+
+
+def _detached(slots: Mapping[str, ExpPoly], given: Mapping[str, Any]) -> Any:
+    """A loss with the gradient sum_z c_z s_z, H_u put where it arises: sum_u sg(h_u) sum_{t<u} log q_t."""
+    total: Any = 0
+    for slot, c in slots.items():
+        for term in terms_of(c):
+            [(monomial, _)] = term.terms
+            held = [name for name, _ in monomial if parse_name(name).base == "H"]
+            if not held:
+                total = total + sg(to_sympy(term)) * _log_q(slot)
+                continue
+            if len(held) > 1 or slot != "now":
+                raise Beyond(TIMES_ANOTHER)
+            factor = to_sympy(term * ExpPoly.variable(held[0]).inverse())
+            meets = {"future": "past", "now": "now", "past": "future"}[parse_name(held[0]).slot]
+            total = total + sg(factor * given["H[now]"]) * _log_q(meets)
+    return total
+
+
+def _log_q(slot: str) -> Any:
+    return log_q if slot == "x" else Slot(slot)(log_q)

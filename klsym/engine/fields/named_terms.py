@@ -1,0 +1,343 @@
+"""Name the parts of an expected gradient or of a value: one table of named terms for each index.  Untrusted.
+
+    ""  E_q[c s]                       k1: grad KL(q||p)    -r: grad KL(p||q)    h(R, A): grad E_q[h]
+    t   E_q[sum_t sum_z c_z s_z]       such as grad KL(q||p) = E_q[sum_t k1_now (s_now + s_past)]
+
+Each term has a lead that no later term of its table has beside the score of the same slot; `decompose` reads
+the multiple of the term off its lead.  At one sample the named terms are complete.
+
+>>> from klsym.language import k3
+>>> recognise(to_ring(k3)).target
+'combination'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from klsym.abbreviations import Context, Indexed, Side
+from klsym.convert import to_ring, to_sympy
+from klsym.engine.fields.slot_loss import ADVANTAGE
+from klsym.engine.proof.quantities import KL, Quantity, expectation, grad
+from klsym.engine.proof.reduction import Strategy, reduction
+from klsym.engine.proof.sequence_quantities import sum_over_t, token_KL, token_KL_gradient
+from klsym.kernel.derivatives import sample_part
+from klsym.language import A, R, k1, length, log_q, now, past, r, rho
+from klsym.names import SAMPLE_BASES, THETA_FREE, parse_name
+from klsym.render import formulas
+from klsym.ring import ONE, ZERO, ExpPoly
+from klsym.statements import Context as Plain
+from klsym.unfolding import unfold
+
+Slots = dict[str, ExpPoly]  # the slot of the score function -> its coefficient, all under q
+Names = frozenset[str]
+NONE: Names = frozenset()
+KLS = ("reverse-kl", "forward-kl")
+K1 = ExpPoly.variable("k1")
+R_RATIO = (-K1).exp()
+LENGTH = frozenset({"length"})  # the number of tokens of a sequence, which is random: no reward
+FORWARD_VALUE = to_ring(-past(r) * now(r) * now(k1))  # KL(p||q), as tokens to come average to 1
+
+
+# ---------------------------------------------------------------------------- one sample
+@dataclass(frozen=True)
+class Target:
+    """Multiples of the named parts at one sample, and the rest that is none of them."""
+
+    reverse: ExpPoly
+    forward: ExpPoly
+    reward: ExpPoly
+    constant: ExpPoly
+    rest: ExpPoly
+
+    @property
+    def target(self) -> str:
+        """zero, reverse-kl, forward-kl, combination, f-divergence or separable."""
+        if self.rest:
+            return "f-divergence" if self._in_r_alone() else "separable"
+        return named_target([name for name in ("reverse", "forward", "reward") if getattr(self, name)])
+
+    def _in_r_alone(self) -> bool:
+        return not self.reward and {parse_name(n).base for n in _sample_names(self.rest)} <= {"k1"}
+
+    @property
+    def unnamed(self) -> ExpPoly:
+        """What is left of a coefficient beside the rewards: the KL divergences are not worth naming alone."""
+        return self.reverse * K1 - self.forward * R_RATIO + self.rest
+
+    @property
+    def unnamed_value(self) -> ExpPoly:
+        """The same of a value."""
+        return (self.reverse - self.forward * R_RATIO) * K1 + self.rest
+
+    @property
+    def multiples(self) -> dict[str, ExpPoly]:
+        named = {"reverse-kl": self.reverse, "forward-kl": self.forward, "reward": self.reward}
+        return {name: value for name, value in named.items() if value}
+
+
+def named_target(present: list[str]) -> str:
+    """The target of what is named throughout."""
+    names = [name.removesuffix("-kl") for name in present]
+    return "zero" if not names else f"{names[0]}-kl" if names in (["reverse"], ["forward"]) else "combination"
+
+
+def _sample_names(element: ExpPoly) -> set[str]:
+    return {n for n in element.names() if parse_name(n).base in SAMPLE_BASES}
+
+
+def recognise(c: ExpPoly, rewards: Names = NONE, random: Names = NONE) -> Target:
+    """The parts of a score coefficient: E_q[c s] with c = a k1 - b r + h(R, A) + constant + rest.
+
+    rewards: names that stand for functions of the rewards, beside R and A.
+    random: names of other random variables, such as indicators.
+    """
+    return _sorted_into(c, {"reverse": K1, "forward": -R_RATIO}, rewards, random)
+
+
+def recognise_value(v: ExpPoly, rewards: Names = NONE, random: Names = NONE) -> Target:
+    """The parts of a value: E_q[v] with v = a k1 - b r k1 + h(R, A) + constant + rest."""
+    return _sorted_into(v, {"reverse": K1, "forward": -R_RATIO * K1}, rewards, random)
+
+
+def _sorted_into(element: ExpPoly, patterns: dict[str, ExpPoly], rewards: Names, random: Names) -> Target:
+    parts = dict.fromkeys(("reverse", "forward", "reward", "constant", "rest"), ZERO)
+    for term in terms_of(element):
+        name = "rest" if term.names() & (random | LENGTH) else _part_of(term, patterns, rewards)
+        parts[name] = parts[name] + (term * patterns[name].inverse() if name in patterns else term)
+    return Target(**parts)
+
+
+def _part_of(term: ExpPoly, patterns: dict[str, ExpPoly], rewards: Names) -> str:
+    densities = {n for n in _sample_names(term) if parse_name(n).base not in THETA_FREE}
+    rewarded = term.names() & rewards or _sample_names(term) - densities
+    if not densities:
+        return "reward" if rewarded else "constant"
+    matching = (name for name, p in patterns.items() if not _sample_names(term * p.inverse()))
+    return "rest" if rewarded else next(matching, "rest")
+
+
+def terms_of(element: ExpPoly) -> Iterator[ExpPoly]:
+    return (ExpPoly({key: value}) for key, value in element.terms.items())
+
+
+# ---------------------------------------------------------------------------- values of tokens
+def token_value(term: ExpPoly) -> tuple[str, ExpPoly]:
+    """Return the part to which a term of sum_t v_t belongs: sum_t k1_t is k1, and sum_t R_t A is R A."""
+    names = {name for name in term.names() if parse_name(name).slot != "x" or name in SAMPLE_BASES}
+    [(monomial, exponent)] = term.terms
+    fixed = not names & {name for part, _ in exponent for name, _ in part}  # exp(lam) is a constant
+    if names == {"k1[now]"} and ("k1[now]", 1) in monomial and fixed:
+        return "reverse", term * ExpPoly.variable("k1[now]").inverse()
+    forward = term * FORWARD_VALUE.inverse()
+    if not forward.names():
+        return "forward", forward
+    once = any(names - {"A"} == {of} and (of, 1) in monomial for of in ("R[now]", "M[now]"))
+    return (
+        ("reward", term.rename(lambda name: name.removesuffix("[now]"))) if fixed and once else ("rest", term)
+    )
+
+
+# ---------------------------------------------------------------------------- tokens
+@dataclass(frozen=True)
+class Named:
+    """A named term: its canonical form holds `lead` beside the score of `slot`.
+
+    objective: what it is the gradient of, if anything; field: the quantity itself, where it is no gradient.
+    part: what the multiple counts among the combination of the contract, times h where that is a reward.
+    """
+
+    name: str
+    slot: str
+    lead: ExpPoly
+    objective: Quantity | None
+    field: Quantity | None = None
+    part: str = ""
+    h: ExpPoly = ONE
+
+    @property
+    def quantity(self) -> Quantity:
+        if self.field is not None:
+            return self.field
+        assert self.objective is not None
+        return grad(self.objective)
+
+    @cached_property
+    def canonical(self) -> Slots:
+        if self.slot == "x":
+            return {"x": self.lead}
+        side = unfold(self.quantity.side, Context())
+        for _, reached in reduction(side, Plain(), strategy=Strategy(stepwise=True)):
+            side = reached
+        return slots_of(side)
+
+
+def slots_of(side: Side) -> Slots:
+    """A canonical side of tokens as coefficients of the scores of slots."""
+    found: Slots = {}
+    for coefficient, atoms in side.terms:
+        [atom] = atoms
+        assert isinstance(atom, Indexed) and atom.measure == "q" and len(atom.score) == 1
+        found[atom.score[0]] = atom.coefficient * coefficient
+    return found
+
+
+def _term(name: str, slot: str, lead: object, of: Quantity, part: str = "", h: object = 1) -> Named:
+    return Named(name, slot, to_ring(lead), of, None, part, to_ring(h))
+
+
+def _mean(of: object) -> Quantity:
+    return expectation(of, under="q")
+
+
+OVER_T = ADVANTAGE / length
+BEFORE = past(rho) ** -1  # brings the tokens before t from q to mu
+TERMS = {
+    "": (
+        _term("reverse-kl", "x", k1, KL("q", "p"), "reverse-kl"),
+        _term("forward-kl", "x", -r, KL("p", "q"), "forward-kl"),
+    ),
+    "t": (
+        _term("reverse-kl", "past", now(k1), KL("q", "p"), "reverse-kl"),
+        _term("forward-kl", "now", -past(r) * now(r), KL("p", "q"), "forward-kl"),
+        _term("reward", "past", now(R), _mean(R), "reward", R),
+        _term("k1/T", "past", now(k1) / length, _mean((k1 - 1) / length)),
+        _term("log_q/T", "past", now(log_q) / length, _mean((log_q - 1) / length)),
+        _term("R/T", "past", now(R) / length, _mean(R / length)),
+        _term("T", "past", 1, _mean(length)),
+        _term("1/T", "now", 1 / length, _mean(1 / length)),
+        _term("kl of mu", "now", BEFORE / now(rho), KL("mu", "q")),
+        _term("reverse at mu", "now", now(k1) * BEFORE, token_KL("q", "p", prefixes="mu")),
+        _term("forward at mu", "now", -now(r) * BEFORE, token_KL("p", "q", prefixes="mu")),
+        _term("advantages", "past", ADVANTAGE, sum_over_t(ADVANTAGE, under="q"), "reward", A * length),
+        _term("advantage", "now", ADVANTAGE, _mean(ADVANTAGE), "reward", A),
+        _term("advantage/T", "now", OVER_T, _mean(OVER_T), "reward", OVER_T),
+        Named("reverse at q", "now", to_ring(now(k1)), None, token_KL_gradient("q", "p")),
+        Named("forward at q", "now", to_ring(-now(r)), None, token_KL_gradient("p", "q")),
+    ),
+}
+
+
+# ---------------------------------------------------------------------------- taking a field apart
+@dataclass(frozen=True)
+class Decomposition:
+    """Multiples of named terms, and the rest."""
+
+    named: tuple[tuple[Named, ExpPoly], ...]
+    rest: Slots
+
+    def quantity(self, of: Callable[[Named], Quantity | None] = lambda t: t.quantity) -> Quantity | None:
+        """The sum of multiples of named terms, or of their objectives; None if one of them has none."""
+        total = Quantity(Side())
+        for term, multiple in self.named:
+            value = of(term)
+            if value is None:
+                return None
+            total = total + value * to_sympy(multiple)
+        return total
+
+    @property
+    def whole(self) -> Quantity:
+        """Everything, the rest included."""
+        total = self.quantity()
+        assert total is not None
+        for slot, c in self.rest.items():
+            index = "" if slot == "x" else "t"
+            total = total + Quantity(Side.atom(Indexed(index, "q", c, (slot,))))
+        return total
+
+    @property
+    def objective(self) -> Quantity | None:
+        """What it is the gradient of; None where a term is no gradient, or something is left."""
+        return None if self.rest else self.quantity(lambda term: term.objective)
+
+    @property
+    def multiples(self) -> dict[str, ExpPoly]:
+        return {term.name: multiple for term, multiple in self.named}
+
+    @property
+    def combination(self) -> dict[str, ExpPoly]:
+        """The multiples of the contract, rewards as functions of the whole sample."""
+        found: dict[str, ExpPoly] = {}
+        for term, multiple in self.named:
+            if term.part:
+                found[term.part] = found.get(term.part, ZERO) + multiple * term.h
+        return {part: found[part] for part in (*KLS, "reward") if part in found}
+
+    def without_rewards(self, slots: Slots) -> Slots:
+        """The coefficients of the scores less the policy gradient of the rewards."""
+        for term, multiple in self.named:
+            slots = _less(slots, term, multiple) if term.part == "reward" else slots
+        return {slot: c for slot, c in slots.items() if c}
+
+
+def _less(slots: Slots, term: Named, multiple: ExpPoly) -> Slots:
+    taken = {slot: c * multiple for slot, c in term.canonical.items()}
+    return {slot: slots.get(slot, ZERO) - taken.get(slot, ZERO) for slot in {*slots, *taken}}
+
+
+def decompose(index: str, field: Slots, parameters: tuple[str, ...], random: Names = NONE) -> Decomposition:
+    """Take off multiples of the named terms, one after the other; random: names that are no rewards."""
+    if index == "":
+        return _of_a_sample(recognise(field.get("x", ZERO), random=random))
+    context, table = Context(parameters=parameters), TERMS[index]
+    named = []
+    for term in (*_made(field, context), *table):
+        multiple = _multiple(field.get(term.slot, ZERO), term.lead, context)
+        less = _less(field, term, multiple) if multiple else field
+        if multiple and (term in table or _size(field) - _size(less) >= _size(term.canonical)):
+            field = less
+            named.append((term, multiple))
+    return Decomposition(tuple(named), {slot: c for slot, c in sorted(field.items()) if c})
+
+
+def _of_a_sample(found: Target) -> Decomposition:
+    """At one sample any h(R, A) is named: E_q[h s] = grad E_q[h]."""
+    named = [(t, of) for t, of in zip(TERMS[""], (found.reverse, found.forward), strict=True) if of]
+    if found.reward:
+        h = found.reward
+        named.append((Named("reward", "x", h, _mean(to_sympy(h)), None, "reward", h), ONE))
+    return Decomposition(tuple(named), {"x": found.rest} if found.rest else {})
+
+
+def _size(slots: Slots) -> int:
+    return sum(len(c.terms) for c in slots.values())
+
+
+def _made(field: Slots, context: Context) -> Iterator[Named]:
+    """Named terms grad E_q[h] for what the field may hold of them, h beyond those of the table."""
+    known = {term.lead for term in TERMS["t"] if term.objective is not None}
+    for slot in ("past", "now"):
+        for monomial, exponent in field.get(slot, ZERO).terms:
+            lead = sample_part(monomial, exponent, context)
+            h = _of_the_whole(lead, slot)
+            if h is None or lead in known:
+                continue
+            known = known | {lead}
+            yield Named(f"advantage {formulas.element(h)}", slot, lead, _mean(to_sympy(h)), None, "reward", h)
+
+
+def _of_the_whole(lead: ExpPoly, slot: str) -> ExpPoly | None:
+    """h(R, A), perhaps over T, with the term `lead` in grad E_q[h] = E_q[sum_t h s_t].
+
+    R = R_past + R_now + R_future, and sum_t R_future s_t = sum_t R_t s_past.
+    """
+    [(monomial, exponent)] = lead.terms
+    powers = dict(monomial)
+    rewards = {name: powers.pop(name) for name in [*powers] if parse_name(name).base == "R"}
+    whole = powers.keys() <= {"A", "length"} and powers.get("length", -1) == -1
+    once = slot == "past" and rewards == {"R[now]": 1}
+    often = slot == "now" and (not rewards or (rewards.keys() == {"R[future]"} and rewards["R[future]"] > 1))
+    if exponent or not whole or not (once or often):
+        return None
+    return ExpPoly(
+        {(tuple(sorted({**powers, "R": sum(rewards.values())}.items())), ()): 1} if rewards else lead.terms
+    )
+
+
+def _multiple(a: ExpPoly, lead: ExpPoly, context: Context) -> ExpPoly:
+    """The constant c of the terms c * lead of a."""
+    back = lead.inverse()
+    return sum((term * back for term in terms_of(a) if context.is_constant(term * back)), ZERO)

@@ -1,0 +1,323 @@
+"""The mean over all tokens of a batch of n sequences: sum_i sum_t L_{i,t} over sum_i T_i.  Untrusted.
+
+    F = E_m[sum_i G_i / sum_i T_i]        G_i the gradient of one sequence, summed over its tokens
+
+On-policy the lengths of the other sequences move with theta.  At n = 2, where lengths are 1 and 2,
+1/(x + y) = 11/12 - (x + y)/4 + x y/12, and independence takes half of F apart:
+
+    E[(11/12 - T/4) G] - E[T] E[G]/4 + E[T] E[T G]/12
+
+whose curl the kernel refutes to be 0 on a tree.  For large n (a limit) F is E[G]/E[T].  Off-policy mu does
+not move, and what is attached is its own objective.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import replace
+from fractions import Fraction
+from itertools import islice
+from typing import Any
+
+import sympy
+from sympy import Rational
+
+from klsym.abbreviations import Indexed, Side
+from klsym.convert import to_ring
+from klsym.engine.fields.field import field_of, scores_of
+from klsym.engine.fields.primitives import at_policy
+from klsym.engine.fields.slot_loss import T, slot_loss
+from klsym.engine.options.expand_options import expansion, weight_of
+from klsym.engine.options.settings import Setting
+from klsym.engine.proof.counterexamples import tree_models
+from klsym.engine.proof.derivation import Derivation, Proof, derive
+from klsym.engine.proof.quantities import Quantity, expectation
+from klsym.engine.proof.sequence_quantities import curl, mean_over_i, sum_over_t, token_gradient
+from klsym.engine.proof.shown_counterexample import shown_witness
+from klsym.engine.regions import subgradients
+from klsym.engine.regions.piecewise import DENSITIES
+from klsym.engine.targets.ring_notes import hypotheses_of
+from klsym.engine.verdicts.verdict import Meaning, Step, Verdict
+from klsym.engine.verdicts.warnings import OF_DESCENT
+from klsym.errors import NotInRing, ProofError, UsageError
+from klsym.language import (
+    REWARDS,
+    A,
+    H,
+    OverPositions,
+    R,
+    Slot,
+    length,
+    log_q,
+    now,
+    others,
+    own,
+    parameter,
+    rho,
+    s,
+    sg,
+    unfold,
+)
+from klsym.render import losses
+from klsym.render.losses import Written
+from klsym.render.spelling import LATEX, TEXT
+from klsym.render.told import about
+from klsym.render.tree import Formula, product, quotient
+from klsym.render.values import Made, bracketed, scored
+from klsym.render.verdict import target_words
+from klsym.ring import ONE, ExpPoly
+from klsym.statements import Context
+from klsym.sums import OfOthers, OverBatch, Whole
+
+TRIED = 40  # trees with sequences of one token and of two
+n = parameter("n")
+ENTIRE = T + OfOthers(T)  # sum_i T_i
+NOT_READ = (
+    "divides by the lengths of other samples in a way that is not read: write n*LOSS/(T + others(T)), or"
+    " choose aggregate batch"
+)
+CENTRED = "the mean over all tokens of a centred batch is not handled: choose batch none"
+BATCHES = "x_1..x_n are independent sequences, n at least 2; sum_i T_i is the number of all their tokens"
+SHORT = (
+    "n = 2, sequences of one token and of two, so that 1/(x + y) = 11/12 - (x + y)/4 + x*y/12: independence"
+    " takes the field apart, and the curl of what is left, by the product rule, is not 0"
+)
+APART = "for any H in place of the coefficient"
+LIMIT = (
+    "large n (a limit, by the law of large numbers, not proved here): the field of the sum over tokens, over"
+    " E_{m}[T]; that of the sum {what}"
+)
+SAME_ZEROS = "; E_{m}[T] is positive, so that both are 0 at the same policies"
+ANY_N = (
+    "divided by a constant, or each sequence by its own length, it is that of one sequence, for every n and H"
+)
+FIXED = (
+    "samples from mu do not move, lengths among them: the gradient of the mean is the mean of the gradients"
+)
+UNDECIDED = (
+    "open: no tree of sequences of one token and of two that was tried gives the expected gradient a curl,"
+    " and that it has none is not proved"
+)
+CONSTANT = (
+    "the same number at every token: that number times E_q[sum_i s_i/sum_i T_i] = grad E_q[1/sum_i T_i], by"
+    " the log-derivative of the whole batch (not replayed by the kernel)"
+)
+EXCHANGED = "grad and E_q may be exchanged in E_q[1/sum_i T_i] (dominated derivative near theta)"
+DETACHED = (
+    "open: off-policy nothing is tried for what multiplies the score and moves with theta itself, such as a"
+    " detached weight"
+)
+UNSAID = (*OF_DESCENT, "zero_gradient", "value_is_not_gradient", "truncated")  # of the sum alone
+
+
+def over_all_tokens(expression: Any, setting: Setting) -> Any | None:
+    """L of a loss n L/sum_i T_i, as the option says or the loss itself; None for any other loss."""
+    if setting.aggregate == "batch":
+        return expression
+    expression = expression.xreplace({Whole(sympy.S.One): T})
+    inverted = {e for e in expression.atoms(sympy.Pow) if e.exp.could_extract_minus_sign()}
+    if not any(e.base.atoms(OverBatch) and e.has(T) for e in inverted):
+        return None
+    mark = sympy.Dummy(positive=True)
+    marked = expression.replace(lambda e: e.is_Pow and e.base == ENTIRE, lambda e: mark**-e.exp)
+    once = sympy.expand(marked)
+    loss = once.coeff(mark, 1)
+    if loss.has(OverBatch) or sympy.expand(once - loss * mark) != 0 or setting.batch != "none":
+        raise UsageError(f"{losses.show(expression, TEXT)[:60]!r} {NOT_READ}")
+    return sympy.factor_terms(loss / n)
+
+
+def explain_all_tokens(
+    written: Written, loss: Any, setting: Setting, explained: Callable[[Any, Setting], Verdict]
+) -> Verdict:
+    """The verdict; `explained` explains the loss of one sequence."""
+    if setting.batch != "none":
+        raise UsageError(f"{written.text[:60]!r}: {CENTRED}")
+    one = replace(setting, aggregate="sum")
+    single = explained(loss, one)
+    target, proofs = _target(loss, one) if single.pushes else ("zero", ())
+    counted = _counted(loss, setting) if target is None and setting.on_policy else None
+    target = target if counted is None else "separable"
+    any_n = derive(mean_over_i(own(H) * own(s), "q")).equals(expectation(H * s, "q"))
+    m = "q" if setting.on_policy else "mu"
+    what = f"{'is' if single.target is None else 'targets'} {target_words(single)}"
+    notes = [CONSTANT] if counted is not None else [*_told(target, setting.on_policy)]
+    notes += [f"{APART}: {apart}" for apart in proofs[1:]]
+    notes += [LIMIT.format(m=m, what=what) + SAME_ZEROS.format(m=m), f"{ANY_N}: {any_n}"]
+    named = _named(single, counted) if target == "separable" else None
+    presupposed = (BATCHES, *([EXCHANGED] if counted is not None else []), *single.hypotheses)
+    return replace(
+        single,
+        loss=written.text,
+        loss_latex=losses.show(written, LATEX),
+        setting=setting,
+        h=Made(_over_tokens, (_pushed(single), to_ring(n), to_ring(own(length) + others(length)))),
+        c=None,
+        gradient=Meaning(target),
+        value=Meaning(None),
+        constant=None,
+        trust="kernel" if proofs else "sympy",
+        hypotheses=tuple(dict.fromkeys((*presupposed, *hypotheses_of((*proofs[1:], any_n))))),
+        steps=(_start(single),),
+        model=shown_witness(proofs[0]) if proofs else None,
+        inside_clamps=None,
+        per_sample_cases=(),
+        coefficient_cases=(),
+        bias_cases=(),
+        scores_named=(True, True),
+        implied=None,
+        generated=None,
+        functional=None,
+        penalty=None,
+        proofs=(*proofs, any_n),
+        objective_latex=named and named[1],
+        shown=named[0] if named else "",
+        notes=tuple(notes),
+        expansion=single.expansion if setting.aggregate != "batch" else expansion(written, setting),
+        warnings=(LENGTHS, *(x for x in single.warnings if about(x) not in UNSAID)),
+    )
+
+
+LENGTHS = (
+    "a mean over all tokens of a batch weighs each token by 1/sum_i T_i, whose value the lengths of the other"
+    " sequences decide: divide by a constant, and the sum over tokens stays what it is"
+)
+
+
+def _told(target: str | None, on_policy: bool) -> tuple[str, ...]:
+    found = {"none": SHORT, "separable": FIXED, None: UNDECIDED if on_policy else DETACHED}
+    return (found[target],) if target in found else ()
+
+
+def _pushed(single: Verdict) -> Made:
+    """h, with its scores."""
+    if single.scores_named[0] or not single.pushes:
+        return Made(bracketed, (single.h,))
+    return scored(single.h, (now if single.setting.level == "token" else own)(s))
+
+
+def _over_tokens(pushed: Formula, number: Formula, tokens: Formula) -> Formula:
+    return quotient(product(pushed, number), tokens)
+
+
+def _counted(loss: Any, setting: Setting) -> Any | None:
+    """What multiplies each score, if that is the same number at every token; what is credited adds up."""
+    credited = setting.use == "reward" and setting.level == "token" and setting.credit != "same-token"
+    loss = loss.xreplace({rho: weight_of(setting.weights)})
+    if credited or loss.has(OverPositions):
+        return None
+    h = sympy.diff(loss, log_q) if setting.use == "loss" else loss
+    c = sympy.expand(unfold(subgradients.sampled(h, on_policy=True)))
+    return None if c.has(*DENSITIES, *REWARDS, length, T) else c
+
+
+def _named(single: Verdict, counted: Any | None) -> tuple[str, str]:
+    """What the gradient is that of: in text with its sign of a gradient, and in LaTeX."""
+    if counted is None:
+        return f"grad {_objective(single, TEXT)}", _objective(single, LATEX)
+    of = TEXT.expectation("q", "1/sum_i T_i"), LATEX.expectation("q", r"\frac{1}{\sum_i T_i}")
+    if counted == 1:
+        return f"grad {of[0]}", of[1]
+    text, latex = (
+        spell.bracket(losses.show(counted, spell)) if counted.is_Add else losses.show(counted, spell)
+        for spell in (TEXT, LATEX)
+    )
+    return f"{text} grad {of[0]}", rf"{latex}\,{of[1]}"
+
+
+def _start(single: Verdict) -> Step:
+    """The field, in the author's words."""
+    under, moved = "q" if single.setting.on_policy else "mu", single.setting.use == "loss"
+    texts = []
+    for spell in (TEXT, LATEX):
+        texts.append(_objective(single, spell, under, moved))
+    return "", texts[0], texts[1]
+
+
+def _objective(single: Verdict, spell: Any, under: str = "mu", moved: bool | None = None) -> str:
+    """E_m[sum_i sum_t L/sum_i T_i]; moved: with its gradient; False: with the score that a reward meets."""
+    tokens, text = single.setting.level == "token", spell is TEXT
+    of = f"({single.loss})" if text else rf"\left({single.loss_latex}\right)"
+    if moved is not None:
+        before, after = ("grad" if text else r"\nabla"), ("*s" if text else r"\,s")
+        of = before + of if moved else of + after
+    if text:
+        return f"E_{under}[sum_i {'sum_t ' * tokens}{of}/sum_i T_i]"
+    every = r"\sum_i " + r"\sum_t " * tokens + of
+    return LATEX.expectation(under, rf"\frac{{{every}}}{{\sum_i T_i}}")
+
+
+# ---------------------------------------------------------------------------- the target
+def _target(loss: Any, setting: Setting) -> tuple[str | None, tuple[Proof, ...]]:
+    """separable off-policy where nothing is detached; none on-policy where the kernel finds a curl."""
+    if not setting.on_policy:
+        return ("separable" if setting.use == "loss" and not loss.has(sg) else None), ()
+    with suppress(NotInRing, UsageError):
+        start, slots = _turning(loss, setting)
+        for model in islice(_short_trees(tuple(start.context.parameters)), TRIED):
+            with suppress(ProofError):
+                return "none", (start.differs_from(0, model=model), *map(_apart, slots))
+    return None, ()
+
+
+def _apart(slot: str) -> Proof:
+    """What independence makes of E_q[mean_i sum_t H s_z n/(T_1 + T_2)]/2; the slot x: of whole sequences."""
+    whole, score = slot == "x", s if slot == "x" else Slot(slot)(s)
+    h, mine, push = (own(H), own(length), own(s)) if whole else (now(H), length, score)
+    over = Rational(11, 12) - (mine + others(length)) / 4 + mine * others(length) / 12
+
+    def mean(of: Any) -> Quantity:
+        return expectation(H * of * s, "q") if whole else sum_over_t(now(H) * of * score, "q")
+
+    right = mean(Rational(11, 12) - length / 4) + expectation(length, "q") * (mean(length) / 12 - mean(1) / 4)
+    field = mean_over_i(over * h * push, "q", steps=not whole)
+    return derive(field, premises=((n, 2),)).equals(right, using=[(0, None)])
+
+
+def _short_trees(names: tuple[str, ...]) -> Any:
+    """Those of `tree_models` with sequences of one token and of two."""
+    for model in tree_models(Context(parameters=names), on_policy=True):
+        first, *rest = model["tree"]["next"]
+        if rest == [None] and first["next"] == [None, None]:
+            yield model
+
+
+def _turning(loss: Any, setting: Setting) -> tuple[Derivation, Iterable[str]]:
+    """The curl of the field of two sequences, in a derivation, and the slots whose scores it meets."""
+    if setting.level == "sequence":
+        written = Written("", loss.xreplace({T: length, A: R}))
+        c = field_of(slot_loss(written, setting)).c
+        return derive(Quantity(_wedge({"x": c}, whole=True))), ("x",)
+    field = field_of(slot_loss(Written("", loss.xreplace({A: R})), setting))
+    if field.constant or field.whole is not None:
+        raise NotInRing("a loss of the whole sequence")
+    on_policy = field.start.context.on_policy
+    attached = field.attached
+    pushed = scores_of(
+        derive(token_gradient(attached, field.loss.under), on_policy=on_policy).differentiate()
+    )
+    pushed = {slot: at_policy(c) for slot, c in pushed.items()}
+    mean_T = Side.atom(Indexed("t", "q", ONE, ()))
+
+    def turned(weight: Any) -> Quantity:
+        return curl(attached * weight, field.loss.under)
+
+    alone = turned(Rational(11, 12) - length / 4)
+    beside = turned(length / 12 - Rational(1, 4))
+    labels = {**alone.labels, **beside.labels}
+    side = alone.side + mean_T.times(beside.side) + _wedge(pushed)
+    return derive(Quantity(side, alone.functions, labels), on_policy=on_policy), pushed
+
+
+def _wedge(pushed: dict[str, ExpPoly], whole: bool = False) -> Side:
+    """d E[T] ^ (E[T G]/12 - E[G]/4), G = sum_t sum_z c_z s_z; whole: c is that of the sequence."""
+    tokens = ExpPoly.variable("length")
+    weight = tokens * Fraction(1, 12) - ONE * Fraction(1, 4)
+    weight = weight * tokens.inverse() if whole else weight
+    total = Side()
+    for slot, c in pushed.items():
+        for sign, first, second in ((1, "x'", slot), (-1, "x", f"{slot}'")):
+            pair = (Indexed("t", "q", ONE, (first,)), Indexed("t", "q", c * weight, (second,)))
+            total = total + Side.of((sign, pair))
+    return total

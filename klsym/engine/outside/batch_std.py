@@ -1,0 +1,294 @@
+"""explain for batches whose centred coefficients are divided by their standard deviation.  Untrusted.
+
+    E_m[mean_i a_i s_i],  a_i = (h_i - mean h)/std,  std^2 = mean_i (h_i - mean h)^2
+
+Samples from mu do not move.  For dh = b dlog q with a constant b:
+
+    b = 0    E_mu[mean_i a_i s_i] = grad E_mu[mean_i a_i log q_i]
+    b != 0   E_mu[mean_i a_i s_i] = grad E_mu[std]/b, as d std = mean_i a_i dh_i
+
+On-policy at n = 2, a_1 = sign(h_1 - h_2), which does not move where the values of h differ.  On three
+outcomes, R = 0, 1, 2 in the order of h, sign(d) = (7 d - d^3)/6 for d = R_1 - R_2: the expected gradient is
+
+    grad E_q[7 R - R^3]/6 + (E_q[R] grad E_q[R^2] - E_q[R^2] grad E_q[R])/2
+
+and has the curl d_u E_q[R] d_v E_q[R^2] - d_v E_q[R] d_u E_q[R^2].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import sympy
+
+from klsym.abbreviations import Indexed, Side
+from klsym.convert import to_ring, to_sympy
+from klsym.engine.options.settings import Setting
+from klsym.engine.outside.position_sums import Stand, Standing
+from klsym.engine.proof.counterexamples import models
+from klsym.engine.proof.derivation import Proof, derive
+from klsym.engine.proof.quantities import Quantity, expectation, grad, sample
+from klsym.engine.proof.sequence_quantities import mean_over_i
+from klsym.engine.proof.shown_counterexample import shown_witness
+from klsym.engine.targets.ring import explain_centred, single_of
+from klsym.engine.targets.ring_notes import READINGS, hypotheses_of
+from klsym.engine.verdicts.verdict import Meaning, Verdict
+from klsym.errors import ProofError
+from klsym.kernel.models import Model, enclose
+from klsym.language import A, H, R, log_q, now, others, own, parameter, s
+from klsym.names import SAMPLE_BASES
+from klsym.render import formulas, losses
+from klsym.render.losses import Written
+from klsym.render.spelling import LATEX, TEXT, Text
+from klsym.render.told import GIVEN, Told
+from klsym.render.tree import quotient
+from klsym.render.values import Made, less_mean, shown
+from klsym.ring import ExpPoly
+from klsym.sums import Normalised
+from klsym.unfolding import d_log_q, written_out
+
+n = parameter("n")
+PUSHED = Made(quotient, (less_mean(to_ring(own(H)), to_ring(others(H))), parameter("std")))
+COEFFICIENT = shown(PUSHED)
+FIELD_LATEX = r"\tfrac1n\sum_i \frac{H_i - \frac1n\sum_j H_j}{\mathrm{std}}\,s_i"
+MEAN_LATEX = r"\tfrac1n\sum_i \frac{H_i - \frac1n\sum_j H_j}{\mathrm{std}}\,\log q_i"
+LOST = Told(
+    "dividing by the standard deviation loses the size of the coefficient: at n = 2 all of it", "size_lost"
+)
+BINARY = (
+    "rewards 0 or 1, P = E_q[R], any n: grad Phi(P) with Phi'(P) = E[sqrt(K*(n - K))]/(n*P*(1 - P)), K the"
+    " number of ones, binomial(n, P): a batch pushes by sqrt(K*(n - K))/n times the mean score of its ones"
+    " less that of its zeros"
+)
+ENDS = (
+    "rewards 0 or 1: std is 1/2 at n = 2 and sqrt(2)/3 at n = 3 wherever two of them differ, so that {proof}"
+    " gives Phi = E_q[R] and sqrt(2)*E_q[R]; for large n (a limit) Phi = 2*arcsin(sqrt(E_q[R]))"
+)
+SCALED = (
+    "where the rewards of a batch agree, what stands beside them is divided by its own standard deviation:"
+    " its weight is lost, and it pushes with size 1 however small it is (write it outside of normalised(..))"
+)
+TOGETHER = (
+    "large n (a limit): reward and penalty are divided by the same sd(h), so that the field is 0 where that"
+    " of h is"
+)
+OF_H = "H = {h} at every sample, std^2 = mean_i (H_i - mean H)^2"
+TWISTED = "n = 3: d_v F.u - d_u F.v is not 0 on a model of three outcomes, enumerated in forty digits"
+APART = "the signs leave a curl: R and R**2 have means that move apart, where R is 0, 1, 2 in the order of H"
+
+
+def explain_batch_std(written: Written, setting: Setting) -> Verdict:
+    """Return the verdict on a loss with batch std; equal coefficients less their mean are 0, and 0/0 is 0."""
+    single = single_of(written, setting)
+    if not single.varies:
+        return explain_centred(written, setting, single)
+    return _divided(single.verdict, single.h)
+
+
+def _divided(single: Verdict, h: ExpPoly) -> Verdict:
+    """Return the verdict for coefficients h that are no constants; `single` is that on one sample."""
+    under = "q" if single.setting.on_policy else "mu"
+    half, square = _at_two()
+    start = (f"E_{under}[mean_i {COEFFICIENT}*s_self]", LATEX.expectation(under, FIELD_LATEX))
+    verdict = replace(
+        single,
+        h=PUSHED,
+        c=None,
+        gradient=Meaning(None, {}),
+        trust="numeric",
+        hypotheses=(
+            READINGS["mean"],
+            Told(f"H = {shown(h)} at every sample, std^2 = mean_i (H_i - mean H)^2", GIVEN),
+        ),
+        steps=(("", *start),),
+        proofs=(half, square),
+        model=None,
+        implied=None,
+        shown="",
+        notes=(_signs(half, square), _limit(h, single.setting.on_policy)),
+        warnings=(LOST, *((SCALED,) if _mixed(h) else ())),
+    )
+    verdict = _binary(verdict, h) if single.setting.on_policy else verdict
+    return _moving(verdict, h) if single.setting.on_policy else _fixed(verdict, h)
+
+
+# ---------------------------------------------------------------------------- what holds in any case
+def _at_one(a: Any) -> Quantity:
+    """The value at one sample of a batch."""
+    return mean_over_i(a, under="sample")
+
+
+@cache
+def _at_two() -> tuple[Proof, Proof]:
+    """At n = 2 what is centred is half the difference, and std is its size."""
+    mean = (own(R) + others(R)) / n  # R may be any two numbers
+    spread = ((own(R) - mean) ** 2 + (others(R) - mean) ** 2) / n
+    pair = ((n, 2),)
+    half = derive(_at_one(own(R) - mean), premises=pair).equals(
+        _at_one((own(R) - others(R)) / 2), using=[(0, None)]
+    )
+    square = derive(_at_one((own(R) - mean) ** 2), premises=pair).equals(_at_one(spread), using=[(0, None)])
+    return half, square
+
+
+def _signs(half: Proof, square: Proof) -> str:
+    return (
+        f"n = 2, for any two numbers R: {half}, whose square is std^2, {square}: divided by std only the"
+        " sign is left, 1 or -1"
+    )
+
+
+def _limit(h: ExpPoly, on_policy: bool) -> str:
+    """E_m[h s] less E_m[h] E_m[s], over sd_m(h)."""
+    start = "large n (a limit, not proved here): "
+    if on_policy:
+        return f"{start}E_q[h s]/sd(h), for h = {formulas.element(h)}; sd(h) moves with theta"
+    b = _slope(h)
+    if b is None:
+        return f"{start}(E_mu[h s] - E_mu[h] E_mu[s])/sd(h), for h = {formulas.element(h)}"
+    if not b:
+        return f"{start}grad Cov_mu(h, log_q)/sd_mu(h), and sd_mu(h) does not move with theta"
+    return f"{start}grad {_over('sd_mu(h)', b, TEXT)}"
+
+
+def _mixed(h: ExpPoly) -> bool:
+    """Does something beside a reward differ from sample to sample?"""
+    names = {name for name in h.names() if name in SAMPLE_BASES}
+    return bool(names & {"R", "A"}) and not names <= {"R", "A"}
+
+
+def _binary(verdict: Verdict, h: ExpPoly) -> Verdict:
+    """With two values of R there is an objective for each n; beside a penalty, what the division does."""
+    if h not in (to_ring(R), to_ring(-R)):
+        return replace(verdict, notes=(*verdict.notes, TOGETHER)) if _mixed(h) else verdict
+    proof = _rewarded()
+    said = BINARY if h == to_ring(R) else BINARY.replace("grad Phi(P)", "-grad Phi(P)", 1)
+    notes = (*verdict.notes, said, ENDS.format(proof=proof))
+    return replace(verdict, notes=notes, proofs=(*verdict.proofs, proof))
+
+
+@cache
+def _rewarded() -> Proof:
+    centred = own(R) - (own(R) + others(R)) / n
+    return derive(mean_over_i(centred * own(s), under="q")).equals(grad(expectation(R, "q")) * (1 - 1 / n))
+
+
+# ---------------------------------------------------------------------------- samples that do not move
+@cache
+def _free() -> Proof:
+    return derive(expectation(A * s, "mu")).equals(grad(expectation(A * log_q, "mu")))
+
+
+def _slope(h: ExpPoly) -> ExpPoly | None:
+    """dh/dlog q, if it is a constant."""
+    context = derive(expectation(to_sympy(h), "mu")).context
+    b = d_log_q(h, context)
+    return b if context.is_constant(b) else None
+
+
+def _fixed(verdict: Verdict, h: ExpPoly) -> Verdict:
+    """The objective under mu, where there is one."""
+    b, proofs = _slope(h), verdict.proofs
+    if b is None:
+        return _turning(verdict, h)
+    if not b:  # a_i is free of theta, as any A is
+        free = _free()
+        text = TEXT.expectation("mu", f"mean_i {COEFFICIENT}*log_q_self")
+        latex, proofs = LATEX.expectation("mu", MEAN_LATEX), (*proofs, free)
+        note, lines = f"H is free of theta, and samples from mu do not move: {free}", hypotheses_of((free,))
+    else:
+        text = _over(TEXT.expectation("mu", "std"), b, TEXT)
+        latex = _over(LATEX.expectation("mu", r"\mathrm{std}"), b, LATEX)
+        slope = formulas.element(b)
+        note = f"samples from mu do not move, and d std = mean_i {COEFFICIENT} dH_i, dH = {slope} s"
+        lines = ("no two samples that differ have the same H", *([f"{slope} is not 0"] if b.names() else []))
+    return replace(
+        verdict,
+        gradient=Meaning("separable", {}),
+        hypotheses=(*verdict.hypotheses, *lines),
+        proofs=proofs,
+        objective_latex=latex,
+        shown=f"grad {text}",
+        notes=(note, *verdict.notes),
+    )
+
+
+def _over(text: str, b: ExpPoly, spell: Text) -> str:
+    """text/b."""
+    scale = spell.bracket(losses.show(1 / to_sympy(b), spell))
+    return text if b == ExpPoly.number(1) else f"{scale}{spell.product_sign}{text}"
+
+
+# ---------------------------------------------------------------------------- samples that move
+def _moving(verdict: Verdict, h: ExpPoly) -> Verdict:
+    """On-policy: refuted at n = 2, where three outcomes tell the values of h apart."""
+    for model, where in _ordered(h):
+        try:
+            twisted = derive(_curl()).differs_from(0, model=model)
+        except ProofError:
+            continue
+        return replace(
+            verdict,
+            gradient=Meaning("none", {}),
+            proofs=(*verdict.proofs, twisted),
+            model=shown_witness(twisted),
+            notes=(f"n = 2: {APART}{where}", *verdict.notes),
+        )
+    return _turning(verdict, h)
+
+
+def _turning(verdict: Verdict, h: ExpPoly) -> Verdict:
+    """Refuted by numbers where a batch of three has a curl."""
+    from klsym.engine.outside.numeric_curl import twisted
+
+    sampling = verdict.setting.sampling
+    a, of = sympy.Symbol("a", real=True), Normalised(to_sympy(h))
+    at = Standing(a, (Stand(a, (), of.args[0], None, False, of, of),), Setting(sampling, "reward"))
+    under = "q" if sampling == "on-policy" else "mu"
+    witness = twisted({at.own: a}, at, f"E_{under}[mean_i {COEFFICIENT}*s_self]")
+    if witness is None:
+        return verdict
+    return replace(verdict, gradient=Meaning("none", {}), model=witness, notes=(TWISTED, *verdict.notes))
+
+
+def _curl() -> Quantity:
+    """d_u E_q[R] d_v E_q[R^2] - d_v E_q[R] d_u E_q[R^2] over sequences of one token, which are samples."""
+
+    def mean(power: int, along: str) -> Indexed:
+        return Indexed("t", "q", to_ring(now(R) ** power), (along,))
+
+    across = (mean(1, "now"), mean(2, "now'")), (mean(1, "now'"), mean(2, "now"))
+    return Quantity(Side.of((1, across[0]), (-1, across[1])))
+
+
+def _ordered(h: ExpPoly) -> Iterator[tuple[dict[str, Any], str]]:
+    """Trees of three outcomes on which the values of h differ, with their ranks as rewards."""
+    start = derive(sample(to_sympy(h)))
+    context, side = written_out(start.context), start.reduce().left
+    for model in models(context, on_policy=True):
+        tree = model["tree"]
+        if len(tree["q"]) != 3:
+            continue
+        try:
+            reads = (Model.from_json({**model, "path": [x]}, context) for x in range(3))
+            values = [enclose(side, read) for read in reads]
+        except ProofError:  # a power beyond what is enclosed
+            return
+        order = sorted(range(3), key=lambda x: values[x].lower)
+        if all(values[a].upper < values[b].lower for a, b in pairwise(order)):
+            ranks = {"R": [str(order.index(x)) for x in range(3)]}
+            rows = {**tree, "u": ["1", "0", "0"], "v": ["0", "1", "0"], "rewards": ranks}
+            yield {"tree": rows, "path": [], "parameters": {}}, _where(h, model)
+
+
+def _where(h: ExpPoly, model: dict[str, Any]) -> str:
+    """What H is made of on a model."""
+    rows = {"p": model["tree"]["p"]} if "k1" in h.names() else {}
+    rows |= {name: row for name, row in model["tree"]["rewards"].items() if name in h.names()}
+    said = [f"{name} = ({', '.join(row)})" for name, row in rows.items()]
+    said += [f"{name} = {value}" for name, value in model["parameters"].items()]
+    return f" at {', '.join(said)}" if said else ""

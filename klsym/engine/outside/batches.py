@@ -1,0 +1,207 @@
+"""The verdict on centred batches of losses outside the ring: h in grad L = h s, by cases, less a mean.
+
+    E_m[mean_i (H_i - mean H) s_i] = (1 - 1/n) (E_m[H s] - E_m[H] E_m[s])        for every H, by the kernel
+
+and without 1 - 1/n where a sample is left out of its mean.  On-policy E_q[s] = 0, so that it is the verdict
+on one sample.  Off-policy E_mu[s] = grad E_mu[log q], and E_mu[h] E_mu[s] has the curl of a product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import mpmath
+import sympy
+
+from klsym.convert import to_ring
+from klsym.engine.fields.field import SIZE
+from klsym.engine.fields.slot_loss import m, n
+from klsym.engine.options.expand_options import expansion
+from klsym.engine.options.settings import Setting
+from klsym.engine.outside import sympy_target
+from klsym.engine.outside.samples import differentiated
+from klsym.engine.proof import supports
+from klsym.engine.proof.counterexamples import completed, models
+from klsym.engine.proof.derivation import Proof, derive
+from klsym.engine.proof.quantities import Quantity, expectation
+from klsym.engine.proof.sequence_quantities import mean_over_i
+from klsym.engine.targets.ring_notes import APART, MEAN, READINGS
+from klsym.engine.verdicts.verdict import Chain, Meaning, Verdict
+from klsym.engine.verdicts.warnings import batch_warnings, facts_outside
+from klsym.errors import UsageError
+from klsym.language import (
+    REWARDS,
+    H,
+    k1,
+    length,
+    log_mu,
+    log_old,
+    log_p,
+    log_q,
+    others,
+    own,
+    parameter,
+    r,
+    rho,
+    s,
+    unfold,
+)
+from klsym.render import losses
+from klsym.render.cases import lines
+from klsym.render.losses import Written
+from klsym.render.spelling import LATEX
+from klsym.render.told import GIVEN, Told
+from klsym.render.values import Made, less_mean, less_others
+from klsym.statements import Context
+
+STEPS = (sympy.Rational(1, 10**12), sympy.Rational(1, 10**14))  # along log q, for slopes of h in forty digits
+TWISTED = 1e-9
+ROWS = {log_q: "q", log_p: "p", log_mu: "mu", log_old: "old"}
+SEVERAL = (2, 11)  # models of three outcomes or more that are tried
+STD = "batch std takes exponential polynomials alone: choose leave-one-out or mean"
+
+
+NOTES = {
+    "none": (f"{APART} on a model of three outcomes",),
+    None: (
+        "open: E_m[h s] - E_m[h] E_m[s] has no name, and on no model of three outcomes that was tried is it"
+        " found to be no gradient",
+    ),
+}
+
+
+def explain_outside_batch(
+    written: Written, setting: Setting, explained: Callable[[Any, Setting], Verdict]
+) -> Verdict:
+    """The verdict; `explained` explains the loss at one sample."""
+    if setting.batch == "std":
+        raise UsageError(f"{written.text[:60]!r}: {STD}")
+    single = explained(written.expression, replace(setting, batch="none"))
+    over = Written(written.text, written.expression / length) if setting.averaged else written
+    part = differentiated(over, setting)
+    scale = 1 - 1 / n if setting.batch == "mean" else sympy.S.One
+    mean = sympy.S.Zero if setting.on_policy else parameter(MEAN)
+
+    def centred(c: Any) -> Any:
+        return scale * (c - mean / rho)
+
+    target = single.target if setting.on_policy else _off_policy(part.h)
+    named = target == "zero" or (setting.on_policy and target not in (None, *sympy_target.UNNAMED))
+    c = centred(
+        named_part(single.gradient.parts) if named else sympy_target.under_q(part.h, setting.on_policy)
+    )
+    c = sympy.S.Zero if target == "zero" else c
+    parts = {name: scale * value for name, value in single.gradient.parts.items()} if named else {}
+    proof, pushed = _identity(setting)
+    told = single.hypotheses if setting.on_policy else _with_supports(single.hypotheses, part.h)
+    single = single if setting.on_policy and scale == 1 else _without_objective(single)
+    verdict = replace(
+        single,
+        loss=written.text,
+        loss_latex=losses.show(written, LATEX),
+        setting=setting,
+        h=pushed,
+        per_sample_cases=(),
+        bias_cases=(),
+        c=c,
+        coefficient_cases=tuple((on, sympy.expand(centred(x))) for on, x in single.coefficient_cases),
+        gradient=Meaning(target, parts, None if named or target is None else c),
+        hypotheses=(*_readings(single, setting), *dict.fromkeys((*told, *proof.hypotheses))),
+        steps=Chain(proof),
+        proofs=(proof,),
+        model=None,
+        inside_clamps=single.inside_clamps if setting.on_policy and scale == 1 else None,
+        notes=NOTES.get(target, ()),
+        expansion=expansion(written, setting, losses.tree_of(part.h)),
+    )
+    return replace(verdict, warnings=batch_warnings(verdict, facts_outside(part.loss, part.h)))
+
+
+def _without_objective(single: Verdict) -> Verdict:
+    """What one sample descends is not what a centred batch does, nor is it 1 - 1/n times that."""
+    return replace(single, shown="", objective_latex=None, generated=None, implied=None)
+
+
+def _with_supports(lines: Iterable[str], h: Any) -> tuple[str, ...]:
+    """The hypotheses on one sample, and what the mean of h that is taken off asks beside h."""
+    found = {*supports.change_of_measure(h), *supports.change_of_measure(sympy.S.One)}
+    return (*(line for line in lines if line not in found), *sorted(found))
+
+
+def named_part(parts: Any) -> Any:
+    """The coefficient that a combination names, up to a constant."""
+    of = {"reverse-kl": k1, "forward-kl": -r, "reward": 1}
+    return sum((value * of[name] for name, value in parts.items()), start=sympy.S.Zero)
+
+
+def _identity(setting: Setting) -> tuple[Proof, Made]:
+    """What centring does to any H, and the centred H."""
+    under, scored = ("q", expectation(H * s, "q")) if setting.on_policy else ("mu", _covariance())
+    if setting.batch == "mean":
+        left, right = own(H) - (own(H) + others(H)) / n, scored * (1 - 1 / n)
+        start = derive(mean_over_i(left * own(s), under))
+        proof = start.equals(right) if setting.on_policy else start.equals(right, evaluate=True)
+        return proof, less_mean(to_ring(own(H)), to_ring(others(H)))
+    start = derive(mean_over_i((own(H) - others(H) / m) * own(s), under), premises=SIZE)
+    return start.equals(scored, using=[(0, None)]), less_others(to_ring(own(H)), to_ring(others(H)))
+
+
+def _covariance() -> Quantity:
+    return expectation(H * s, "mu") - expectation(H, "mu") * expectation(s, "mu")
+
+
+def _readings(single: Verdict, setting: Setting) -> tuple[str, ...]:
+    """What H stands for, by cases where it has any."""
+    by_cases = "; ".join(" ".join(line.split()) for line in lines(single.per_sample_cases) if line)
+    mean = () if setting.on_policy else (f"{MEAN} stands for E_mu[H]",)
+    return READINGS[setting.batch], Told(f"at every sample H = {by_cases or single.per_sample}", GIVEN), *mean
+
+
+# ---------------------------------------------------------------------------- off-policy
+def _off_policy(h: Any) -> str | None:
+    """Is E_mu[h] grad E_mu[log q] a gradient?  It is for an h free of theta; otherwise its curl decides.
+
+    d_u E_mu[h] d_v E_mu[log q] - d_v E_mu[h] d_u E_mu[log q], on a model of three outcomes.
+    """
+    if not unfold(h).has(log_q):
+        return "separable" if h.has(*ROWS, *REWARDS, length) else "zero"
+    names = tuple(sorted(str(x) for x in h.free_symbols - {*ROWS, *REWARDS, length}))
+    for model in islice(models(Context(parameters=names)), *SEVERAL):
+        with mpmath.workdps(sympy_target.DIGITS):
+            found = _curl(h, completed(model, {"o", "M"}))
+        if found is not None and abs(found) > TWISTED:
+            return "none"
+    return None
+
+
+def _slope(h: Any, at: Mapping[Any, Any], step: Any) -> float | None:
+    """dh/dlog q by central differences."""
+    above, below = (sympy_target.number(h, {**at, log_q: at[log_q] + side * step}) for side in (1, -1))
+    return None if above is None or below is None else float((above - below) / (2 * step))
+
+
+def _curl(h: Any, model: dict[str, Any]) -> float | None:
+    """On one model of three outcomes or more, along the logits of the first two."""
+    node, given = model["tree"], model["parameters"]
+    rows = {symbol: [sympy.Rational(x) for x in node[row]] for symbol, row in ROWS.items()}
+    rewards = {symbol: node["rewards"][symbol.name] for symbol in REWARDS}
+    fixed = {x: sympy.Rational(given[x.name]) for x in h.free_symbols if x.name in given}
+    moves = []
+    for x in range(len(node["q"])):
+        at = {symbol: sympy.log(row[x]) for symbol, row in rows.items()} | fixed
+        at |= {symbol: sympy.Rational(row[x]) for symbol, row in rewards.items()} | {length: x + 1}
+        slope, closer = (_slope(h, at, step) for step in STEPS)
+        if slope is None or closer is None or abs(slope - closer) > TWISTED:  # h jumps there
+            return None
+        moves.append(slope)
+
+    def moved(j: int) -> tuple[float, float]:
+        """d E_mu[h] and d E_mu[log q] along the logit j, of which s(x) = 1[x = j] - q_j."""
+        weights = [float(mu * (int(x == j) - rows[log_q][j])) for x, mu in enumerate(rows[log_mu])]
+        return sum(w * d for w, d in zip(weights, moves, strict=True)), sum(weights)
+
+    (h_u, g_u), (h_v, g_v) = moved(0), moved(1)
+    return h_u * g_v - h_v * g_u

@@ -1,0 +1,129 @@
+"""explain for normalised(h), beside what is added to it.  Untrusted.
+
+normalised(h) as a reward is batch std of h; what is added to it is explained by itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import sympy
+
+from klsym.convert import to_ring, to_sympy
+from klsym.engine.fields.primitives import at_policy
+from klsym.engine.fields.slot_loss import n
+from klsym.engine.options.settings import Setting
+from klsym.engine.outside.batch_std import explain_batch_std
+from klsym.engine.targets.ring import explain_ring
+from klsym.engine.targets.ring_notes import OPEN as UNDECIDED
+from klsym.engine.verdicts.verdict import Meaning, Verdict
+from klsym.engine.verdicts.warnings import OF_LOSS
+from klsym.errors import NotInRing
+from klsym.language import R, own, parameter, rho, s, sg
+from klsym.render import losses
+from klsym.render.losses import Written
+from klsym.render.spelling import LATEX, TEXT
+from klsym.render.told import about
+from klsym.render.tree import total
+from klsym.render.values import Made, scored
+from klsym.render.verdict import target_words
+from klsym.ring import ZERO, ExpPoly
+from klsym.sums import Normalised
+
+SCALED = (
+    "large n (a limit): normalised(h) weighs h by 1/sd(h) and what is added to it by 1, so that against h it"
+    " weighs sd(h) times what is written: a penalty fades as the rewards agree"
+)
+SUCCESS = (
+    "rewards 0 or 1, large n (a limit), batches of an old policy with the success probability P, {beta} > 0:"
+    " the policy that is best against them has the success P' with logit P' = logit P_p + {step}, P_p"
+    " that of p (neighbour.grpo-success-recurrence)"
+)
+
+
+def explain_normalised(written: Written, setting: Setting) -> Verdict:
+    """normalised(h) as a reward is batch std of h; what is added to it is explained by itself."""
+    expression = written.expression.xreplace({rho: 1}) if setting.on_policy else written.expression
+    if isinstance(expression, Normalised) and setting.use == "reward":
+        return _by_option(Written(written.text, expression), setting)
+    terms = sympy.Add.make_args(written.expression.xreplace({rho: 1}) if setting.on_policy else expression)
+    main = [term for term in terms if isinstance(term, Normalised)]
+    rest = sympy.Add(*(term for term in terms if term not in main))
+    if len(main) != 1 or rest == 0 or rest.has(Normalised) or setting.use != "reward":
+        raise NotInRing("normalised(h) is no reward by itself, with terms added to it")
+    kept = sympy.Add(*(t for t in sympy.Add.make_args(written.expression) if not t.has(Normalised)))
+    spread, added = (Written(losses.show(e, TEXT), e) for e in (main[0], kept))
+    return _beside(written, spread, added, setting)
+
+
+def _beside(written: Written, main: Written, rest: Written, setting: Setting) -> Verdict:
+    """normalised(h) + rest: fields add up, and so do curls; where one has none, the other decides."""
+    spread = _by_option(main, setting)
+    other = explain_ring(rest, setting)
+    gradient = other.target not in ("none", None)
+    pushes = other.h if other.scores_named[0] else scored(_own(rest.expression, setting), own(s))
+    said = [line for line in other.warnings if about(line) not in OF_LOSS]
+    return replace(
+        spread,
+        loss=written.text,
+        loss_latex=losses.show(written, LATEX),
+        h=Made(total, (spread.h, pushes)),
+        gradient=Meaning(spread.target if gradient else None, {}),
+        value=other.value,
+        constant=other.constant,
+        hypotheses=tuple(dict.fromkeys((*spread.hypotheses, *other.hypotheses))),
+        proofs=(*spread.proofs, *other.proofs),
+        model=spread.model if gradient else None,
+        objective_latex=None,
+        shown="",
+        steps=(),
+        notes=(_adds(rest, other, gradient), *spread.notes, SCALED, *_recurrence(main, other)),
+        warnings=tuple(dict.fromkeys((*spread.warnings, *said))),
+    )
+
+
+def _recurrence(main: Written, other: Verdict) -> tuple[str, ...]:
+    """What normalised(R) - beta KL(q||p) makes of rewards 0 and 1, from one policy to the next."""
+    if main.expression not in (Normalised(R), Normalised(-R)) or other.target != "reverse-kl":
+        return ()
+    sign = (
+        -1 if main.expression == Normalised(R) else 1
+    )  # descended, R less the KL stands with its sign turned
+    beta, P = sign * to_sympy(other.gradient.parts["reverse-kl"]), parameter("P")
+    if beta.has(n) or beta.is_negative:
+        return ()
+    step = losses.show(1 / (beta * sympy.sqrt(P * (1 - P))), TEXT)
+    said = SUCCESS if beta.free_symbols else SUCCESS.replace(", {beta} > 0", "")
+    return (said.format(beta=losses.show(beta, TEXT), step=step),)
+
+
+def _own(rest: Any, setting: Setting) -> ExpPoly:
+    """What a detached reward is at sample i."""
+    element = to_ring(rest.replace(lambda e: isinstance(e, sg), lambda e: e.args[0]))
+    return to_ring(own(to_sympy(at_policy(element) if setting.on_policy else element)))
+
+
+def _adds(rest: Written, other: Verdict, gradient: bool) -> str:
+    if gradient:
+        return f"{rest.text} by itself targets {target_words(other)}: a gradient, which adds no curl"
+    return f"{UNDECIDED}: {rest.text} has a curl of its own"
+
+
+def _by_option(written: Written, setting: Setting) -> Verdict:
+    """A detached reward that is centred as a whole is one with the option batch."""
+    of = written.expression
+    single = Written(written.text, of.args[0])
+    verdict = explain_batch_std(single, replace(setting, batch="std"))
+    h = scored(verdict.h, own(s)) if verdict.pushes else ZERO
+    latex = losses.show(written, LATEX)
+    return replace(
+        verdict,
+        loss_latex=latex,
+        setting=setting,
+        h=h,
+        scores_named=(True, False),
+        value=Meaning("zero"),  # what is centred has mean 0
+        constant=ZERO,
+        warnings=tuple(line for line in verdict.warnings if about(line) != "value_is_not_gradient"),
+    )

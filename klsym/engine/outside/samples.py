@@ -1,0 +1,329 @@
+"""The verdict on a loss outside the ring: SymPy differentiates, numbers and `simplify` recognise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import sympy
+
+from klsym.convert import to_ring, to_sympy
+from klsym.engine.divergences.f_divergence_piecewise import generated_pieces
+from klsym.engine.divergences.f_divergence_smooth import generated_outside, must_not_vanish
+from klsym.engine.outside import sympy_counterexamples, sympy_target
+from klsym.engine.proof import supports
+from klsym.engine.proof.counterexamples import completed, models, shown_model
+from klsym.engine.regions import subgradients
+from klsym.engine.regions.case_split import cases
+from klsym.engine.regions.piecewise import DENSITIES, inside_clamps, is_piecewise
+from klsym.engine.verdicts.verdict import Cases, Meaning, Search, Setting, Step, Verdict
+from klsym.engine.verdicts.warnings import facts_outside, warnings_for
+from klsym.errors import NotInRing, UsageError
+from klsym.language import clip, k1, log_mu, log_old, log_p, log_q, rho, sg, unfold
+from klsym.render import losses
+from klsym.render.cases import latex as in_cases
+from klsym.render.divergences import generated_warnings, in_r
+from klsym.render.losses import Written
+from klsym.render.spelling import LATEX, TEXT, Text
+from klsym.render.told import Told
+from klsym.render.tree import Call, Formula, Gradient, Mean, Name, Words, product, quotient
+from klsym.statements import Context as Plain
+from klsym.unfolding import plain_model
+
+KINK = (
+    "at a kink the slope is that of PyTorch: abs has slope 0 at 0, clip passes the slope on at its bounds,"
+    " min and max share it by halves at a tie"
+)
+EXCHANGED = "grad and E_{} may be exchanged (dominated derivative near theta)"
+SMOOTH = "no outcome stands exactly at a kink: there the objective has no gradient"
+TOUCHED = "no sample stands where a branch touches one that is held constant: there half of each slope counts"
+SHORT = {"log_old": "o", "length": "T"}
+NO_VALUE = "at q = p, where training starts, {} is 0/0: write what it is to be there"
+# what ties -> the slope taken there, and what other code has
+SLOPES = {
+    "abs": ("abs at 0 is taken as 0", "(as in PyTorch; in JAX it is 1)"),
+    "clip": (
+        "clip at its bounds is taken as 1",
+        "(as in PyTorch up to 2.13; from 2.14 on it is 0, in JAX 1/2)",
+    ),
+    "min": ("min and max at a tie is shared by halves", "(as in torch.minimum and in JAX)"),
+}
+
+
+def explain_outside(written: Written, setting: Setting, explained: Callable[[Any], Verdict]) -> Verdict:
+    """The verdict; `explained` explains the loss in which no clamp binds."""
+    part, on_policy = differentiated(written, setting), setting.on_policy
+    typed, loss, per_sample = part.typed, part.loss, part.h
+    c = sympy_target.under_q(per_sample, on_policy)
+    found = found_target(c)
+    v = sympy_target.under_q(subgradients.sampled(loss, on_policy=False), on_policy)
+    value_found = found_target(v, value=True)
+    constant = _constant(value_found, v)
+    inside = unclamped(typed, loss)
+    tied = subgradients.conventions(loss, on_policy) if setting.use == "loss" else set()
+    named = _tidy(c, found)
+    told = tuple((case.conditions, case.coefficient) for case in cases(per_sample))
+    pieces = tuple((on, sympy.expand(sympy_target.under_q(value, on_policy))) for on, value in told)
+    steps = _steps(written, setting, per_sample, c, (told, pieces))
+    verdict = Verdict(
+        loss=written.text,
+        loss_latex=losses.show(written, LATEX),
+        setting=setting,
+        h=per_sample,
+        c=named,
+        per_sample_cases=told,
+        coefficient_cases=pieces if is_piecewise(named) else (),
+        gradient=_meaning(found, c),
+        value=replace(
+            _meaning(value_found, v - constant), assumed=Search(value_supports, setting, v, value_found)
+        ),
+        constant=constant,
+        trust=found.trust,
+        hypotheses=(),
+        steps=steps,
+        model=witness_against_kl(c, found, setting, steps[0][1]),
+        inside_clamps=None if inside is None else explained(inside).gradient,
+        bias_cases=bias(told, inside, setting),
+    )
+    warnings = warnings_for(verdict, facts_outside(loss, per_sample))
+    verdict = replace(
+        verdict, warnings=warnings + kink_warnings(typed, setting, tied) + undefined(loss, per_sample)
+    )
+    verdict = _with_objective(_with_shape(verdict, c), written, loss)
+    assumed = (*branch_hypotheses(setting, tied, part), *presupposed(verdict, loss))
+    brought = supports_of(setting, per_sample, found.multiples)
+    return replace(verdict, hypotheses=(*assumed, *brought, *verdict.hypotheses))
+
+
+def _with_objective(verdict: Verdict, written: Written, loss: Any) -> Verdict:
+    """grad E_mu[L] = E_mu[grad L], where nothing in L is held constant: mu does not move with theta."""
+    setting = verdict.setting
+    attached = setting.use == "loss" and not loss.has(sg)
+    if verdict.target != "separable" or setting.on_policy or not attached:
+        return verdict
+    shown, latex = (spell(Mean("mu", losses.tree_of(written.expression))) for spell in (TEXT, LATEX))
+    return replace(verdict, shown=f"grad {shown}", objective_latex=latex)
+
+
+def presupposed(verdict: Verdict, loss: Any) -> tuple[str, ...]:
+    """That grad passes into the mean of the objective: under mu into that of the loss itself."""
+    if not verdict.shown:
+        return (EXCHANGED.format("q"),)
+    return (EXCHANGED.format("mu"), *((SMOOTH,) if has_kinks(loss) else ()))
+
+
+def _with_shape(verdict: Verdict, c: Any) -> Verdict:
+    """The verdict, with f of what c(r) descends and where it is convex, as far as SymPy finds them."""
+    find = generated_pieces if is_piecewise(c) else generated_outside
+    of_r = find(c) if verdict.target == "f-divergence" else None
+    if of_r is None:
+        return verdict
+    warnings = (*verdict.warnings, *generated_warnings(of_r))
+    if of_r.f is None:
+        return replace(verdict, generated=of_r, warnings=warnings)
+    return replace(
+        verdict,
+        generated=of_r,
+        objective_latex=LATEX(Mean("q", in_r(of_r.f))),
+        hypotheses=(*verdict.hypotheses, *must_not_vanish(of_r.f)),
+        warnings=warnings,
+    )
+
+
+@dataclass(frozen=True)
+class Differentiated:
+    """A loss as typed, and without the branches that no sample takes; h in grad L = h s, or the reward.
+
+    bounds: parameters that are positive, so that bounds do not cross.
+    """
+
+    typed: Any
+    loss: Any
+    h: Any
+    bounds: dict[Any, Any]
+
+
+def differentiated(written: Written, setting: Setting) -> Differentiated:
+    """By SymPy; raises UsageError for what has no value."""
+    bounds = subgradients.assumed_positive(written.expression)
+    typed = written.expression.xreplace(bounds)
+    loss = subgradients.chosen(typed, setting.on_policy)
+    if setting.use == "reward":
+        h = subgradients.settled(subgradients.sampled(loss, setting.on_policy))
+    else:
+        h = subgradients.gradient_coefficient(loss, setting.on_policy)
+    if not sympy_target.has_values(h):
+        raise UsageError(f"{written.text[:60]!r} has no value at any sample: a division by zero?")
+    return Differentiated(typed, loss, h, bounds)
+
+
+def bias(rows: Cases, inside: Any, setting: Setting) -> Cases:
+    """What bounds change: h less its value where none binds, in the regions where the two differ."""
+    if inside is None or not rows:
+        return ()
+    sampled = subgradients.settled(subgradients.sampled(inside, setting.on_policy))
+    free = (
+        sampled if setting.use == "reward" else subgradients.gradient_coefficient(inside, setting.on_policy)
+    )
+    gaps = tuple((on, _normal(h - free)) for on, h in rows)
+    elsewhere = any(gap != 0 for on, gap in gaps if not on)  # then "otherwise" needs all the other cases
+    return (
+        tuple((on, gap) for on, gap in gaps if gap != 0 or elsewhere) if any(g != 0 for _, g in gaps) else ()
+    )
+
+
+def _normal(e: Any) -> Any:
+    try:
+        return to_sympy(to_ring(e))
+    except NotInRing:
+        return sympy.expand(e)
+
+
+def undefined(loss: Any, per_sample: Any) -> tuple[str, ...]:
+    """Is the loss, or its gradient, 0/0 where q = p = mu = old?"""
+    equal = {log_p: log_q, log_mu: log_q, log_old: log_q}
+    for name, e in (("the loss", loss), ("its gradient", per_sample)):
+        if unfold(subgradients.sampled(e, on_policy=False)).xreplace(equal).has(sympy.nan, sympy.zoo):
+            return (NO_VALUE.format(name),)
+    return ()
+
+
+def unclamped(typed: Any, loss: Any) -> Any | None:
+    """The loss where no bound binds; None if there is no bound that binds at some samples only."""
+    free = inside_clamps(loss)
+    plain = inside_clamps(typed)
+    return plain if free is None and plain == loss else free
+
+
+@lru_cache(maxsize=256)
+def found_target(c: Any, value: bool = False) -> sympy_target.Found:
+    """What an expected gradient or an expected value is."""
+    return sympy_target.find_piecewise(c, value) if is_piecewise(c) else sympy_target.find(c, value)
+
+
+def _meaning(found: sympy_target.Found, c: Any) -> Meaning:
+    """Beside what has no name, what is left of c."""
+    reward = found.multiples.get("reward", sympy_target.NOTHING)
+    unnamed = found.target in sympy_target.UNNAMED
+    return Meaning(found.target, found.multiples, (c - reward if reward else c) if unnamed else None)
+
+
+def _constant(found: sympy_target.Found, v: Any) -> Any:
+    """What stands beside the named parts; without a name, the terms of v that are free of the sample."""
+    if found.target not in sympy_target.UNNAMED:
+        return found.constant
+    fixed, _ = v.as_independent(*DENSITIES, *sympy_target.GIVEN, as_Add=True)
+    return fixed
+
+
+def _tidy(c: Any, found: sympy_target.Found) -> Any:
+    """Where the target is named, the coefficient without its constant."""
+    if found.target is None or found.target in sympy_target.UNNAMED:
+        return c
+    parts = {"reverse-kl": sympy_target.BASIS[0], "forward-kl": sympy_target.BASIS[1], "reward": 1}
+    return sum((value * parts[name] for name, value in found.multiples.items()), start=sympy_target.NOTHING)
+
+
+def _steps(
+    written: Written, setting: Setting, per_sample: Any, c: Any, pieces: tuple[Any, Any]
+) -> tuple[Step, ...]:
+    """pieces: the cases of both; in text a coefficient by cases is h, or c under q, and stands above."""
+    under = "q" if setting.on_policy else "mu"
+    by_cases = dict(zip((per_sample, c), pieces, strict=True)) if pieces[0] and is_piecewise(c) else {}
+
+    def scored(a: Formula, measure: str, spell: Text) -> str:
+        return spell(Mean(measure, product(a, Name("s"))))
+
+    def coefficient(a: Any, measure: str, spell: Text) -> Formula:
+        if a in by_cases:
+            return Words("c" if measure == "q" else "h", in_cases(by_cases[a]))
+        return losses.tree_of(a, spell.positions)
+
+    def first(spell: Text) -> str:
+        loss = losses.tree_of(written, spell.positions)
+        loss = quotient(loss, Name("T")) if setting.averaged else loss
+        if setting.use == "loss":
+            return spell(Mean(under, Gradient(loss)))
+        return scored(Call("sg", (loss,)), under, spell)
+
+    steps = [("", first(TEXT), first(LATEX))]
+    first_rule = "chain rule" if setting.use == "loss" else "stop-gradient"
+    for rule, measure, a in ((first_rule, under, per_sample), ("change of measure", "q", c)):
+        text, latex = (scored(coefficient(a, measure, spell), measure, spell) for spell in (TEXT, LATEX))
+        if steps[-1][1] != text:
+            steps.append((rule, text, latex))
+    return tuple(steps)
+
+
+def value_supports(setting: Setting, v: Any, found: sympy_target.Found) -> tuple[str, ...]:
+    """What E_mu[L] = E_q[v] needs off-policy, ratios of mean 1 in v, and the divergences that are named."""
+    brought = () if setting.on_policy else supports.change_of_measure(v * rho, scored=False)
+    return tuple(sorted({*brought, *supports.ratios(v), *supports.named(found.multiples)}))
+
+
+def has_kinks(loss: Any) -> bool:
+    return bool(unfold(loss).has(clip, sympy.Abs, sympy.Min, sympy.Max))  # sqrt(k2) is abs(k1)/sqrt(2)
+
+
+def branch_hypotheses(setting: Setting, tied: set[str], part: Differentiated) -> tuple[str, ...]:
+    """Slopes at ties, if the loss has any; bounds that do not cross."""
+    kinks = (KINK,) if has_kinks(part.loss) else ()
+    lines = tuple(f"the slope of {SLOPES[name][0]}" for name in sorted(tied)) or kinks
+    if subgradients.touched(part.typed, setting.on_policy):
+        lines += (TOUCHED,)
+    return (
+        *(lines if setting.use == "loss" else ()),
+        *(f"{parameter} > 0 (so that the bounds of clip do not cross)" for parameter in part.bounds),
+    )
+
+
+def supports_of(setting: Setting, h: Any, names: Iterable[str]) -> tuple[str, ...]:
+    """What E_mu[h s] = E_q[h/rho s] needs off-policy, and the divergences that are named."""
+    found = () if setting.on_policy else supports.change_of_measure(h)
+    return tuple(sorted({*found, *supports.named(names)}))
+
+
+def kink_warnings(loss: Any, setting: Setting, tied: set[str]) -> tuple[str, ...]:
+    """Warnings: where real code may differ from what is derived here."""
+    tie = "every sample meets a tie: the slope of"
+    found: list[str] = [Told(f"{tie} {' '.join(SLOPES[name])}", "tie") for name in sorted(tied)]
+    if setting.use == "loss" and subgradients.rests_on_nesting(loss, setting.on_policy):
+        found.append(
+            "three arguments of one min or max tie at every sample: the gradient depends on the order in "
+            "which code takes them by pairs"
+        )
+    if any(subgradients.may_cross(e) for e in loss.atoms(clip)):
+        found.append("the bounds of clip may cross: where lo > hi it is hi, as in torch.clamp")
+    return tuple(found)
+
+
+def witness_against_kl(
+    c: Any, found: sympy_target.Found, setting: Setting, left: str
+) -> dict[str, Any] | None:
+    """A model in which the expected gradient is not grad KL(q||p), beside the policy gradient of rewards."""
+    if found.target == "reverse-kl" or (
+        found.target == "combination" and "forward-kl" not in found.multiples
+    ):
+        return None
+
+    def candidates(names: tuple[str, ...], met: list[tuple[str, Any]]) -> Any:
+        tried = models(Plain(parameters=names), setting.on_policy, met)
+        return (_with_lengths(plain_model(completed(model, {"o", "M"}))) for model in tried)
+
+    reward = found.multiples.get("reward", sympy_target.NOTHING)
+    model = sympy_counterexamples.witness(c, k1 + reward, candidates)
+    if model is None:
+        return None
+    policy = TEXT(Gradient(Mean("q", losses.tree_of(reward))))
+    right = f"{policy} + grad KL(q||p)" if reward else "grad KL(q||p)"
+    used = {SHORT.get(str(x), str(x)) for x in c.free_symbols} | (set() if setting.on_policy else {"w"})
+    model["rewards"]["T"] = model["rewards"].pop("length")
+    return shown_model(f"{left} = {right}", model, model["left"], model["right"], used)
+
+
+def _with_lengths(model: dict[str, Any]) -> dict[str, Any]:
+    """Outcomes that are sequences of 1, 2, .. tokens."""
+    lengths = [str(x + 1) for x in range(len(model["q"]))]
+    return model | {"rewards": {**model["rewards"], "length": lengths}}

@@ -1,0 +1,315 @@
+"""explain for exact means over the next token, full(x) = sum_y q(y|y_<t) x(y).  Untrusted.
+
+The verdict is that on the sampled loss with the same expected gradient (`vocabulary_means`), with what each
+token pushes and which warnings hold for the loss as typed.  Of sums of exact means C_t beside what comes
+later, the objective follows without it:
+
+    grad E_q[sum_t C_t] = E_q[sum_t (grad C_t + sum_{u>t} C_u s_t)]
+
+since C_u of an earlier or the same token is known before the token is drawn.  So a loss C_t + log q times the
+detached sum of later ones has this objective for every x, also for js(q, p), which lies outside the ring.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import sympy
+
+from klsym.convert import to_ring, to_sympy
+from klsym.engine.fields.field import scores_of
+from klsym.engine.fields.slot_loss import slot_loss
+from klsym.engine.options.settings import Setting
+from klsym.engine.outside.samples import EXCHANGED
+from klsym.engine.outside.vocabulary_means import (
+    RANDOM,
+    ExactMean,
+    NotALinearMean,
+    SampledLoss,
+    in_batch,
+    is_known,
+    moves,
+    printed,
+    read,
+    refuse_setting,
+)
+from klsym.engine.proof.derivation import derive
+from klsym.engine.proof.sequence_quantities import token_gradient
+from klsym.engine.verdicts.verdict import Meaning, Step, Verdict
+from klsym.engine.verdicts.warnings import DOES_NOTHING, NO_GRADIENT, OF_LOSS
+from klsym.errors import NotInRing, UsageError
+from klsym.language import A, M, log_mu, log_q, now, rho, s, sg, without_sg
+from klsym.parser import OF_DENSITIES
+from klsym.render import losses
+from klsym.render.losses import Written
+from klsym.render.positions import in_slot
+from klsym.render.spelling import LATEX, TEXT, Text
+from klsym.render.told import Told, about
+from klsym.render.tree import Call, Formula, Gradient, Mean, Over, product, total
+from klsym.render.values import Made, bracketed, scored
+from klsym.ring import ZERO
+from klsym.sums import Before, OverVocabulary, Summed, Whole
+
+Explained = Callable[[Written, Setting], Verdict]
+ABBREVIATED = re.compile(rf"\b({'|'.join(OF_DENSITIES)})\(")
+RULE = "mean over the vocabulary"
+UNTOLD = (
+    "the score of a token meets full(..) of that token or of earlier ones, known before it is drawn: this"
+    " adds noise alone; what pushes on that token is the loss full(..) itself"
+)
+TRUNCATED = Told(
+    "words are left out, so that q = p is not stationary: the expected gradient there is a multiple of"
+    " grad E_q[M]; full(M*k3) leaves out the same words, and has a gradient of 0 at q = p",
+    "truncated",
+)
+PREFIXES = "prefixes are distributed as mu: write exp(past(log_q - log_mu)) in front of full(..)"
+NOISE = (
+    "no noise of the token drawn: at each prefix the variance is not above that of the sampled loss; that of"
+    " the sum over t can be, along directions that prefixes share (claim neighbour.rao-blackwell)"
+)
+CONSTANT = "the same at every sample: the gradient of full(..) has no variance at all"
+OBJECTIVE = (
+    "grad E_q[sum_t C_t] = E_q[sum_t (grad C_t + sum_{u>t} C_u s_t)] for exact means C_t, each known at its"
+    " prefix"
+)
+OUTSIDE_THE_CORE = "outside the decidable core: this verdict is not proved, it rests on SymPy"
+OF_THE_TOKEN = (*OF_LOSS, "heavy_tail", "literal_weight", "prefixes_of_mu", "mean_zero_noise")
+
+
+def explain_vocabulary(written: Written, setting: Setting, explained: Explained) -> Verdict:
+    """Return the verdict on the sampled loss with the same expected gradient, for the loss as typed."""
+    refuse_setting(written, setting)
+    try:
+        loss = None if in_batch(written, setting) else read(written, setting)
+    except NotALinearMean:
+        if setting.level != "sample":
+            raise
+        loss = None
+    if loss is None:
+        from klsym.engine.outside.vocabulary_functions import explain_functions
+
+        return explain_functions(written, setting, explained)
+    inner = explained(loss.written, loss.setting)
+    beside = loss.rest != 0 and loss.setting.use == "loss"
+    alone = explained(printed(loss.rest), loss.setting) if beside else None
+    inner = replace(inner, h=_per_sample(loss, alone))
+    verdict = as_typed(
+        inner,
+        written,
+        setting=setting,
+        per_sample_cases=alone.per_sample_cases if alone else (),
+        scores_named=(True, inner.scores_named[1]),
+        hypotheses=(_reading(loss, setting), *inner.hypotheses),
+        steps=steps_from(loss.typed, loss.setting, RULE, inner.steps) if inner.steps else (),
+        model=_witness(loss, inner),
+        expansion=_expansion(written, loss),
+        notes=(*inner.notes, *_noise(loss)),
+        warnings=tuple(_warnings(written, inner, alone, loss)),
+    )
+    verdict = _with_objective(verdict, loss)
+    if loss.setting == setting and not loss.lost:
+        return verdict
+    value, constant = _value(written, setting, explained)
+    return replace(verdict, value=value, constant=constant)
+
+
+def as_typed(inner: Verdict, written: Written, **changes: Any) -> Verdict:
+    """A verdict on a sampled loss as one on the loss as typed."""
+    return replace(inner, loss=written.text, loss_latex=losses.show(written, LATEX), **changes)
+
+
+def _noise(loss: SampledLoss) -> tuple[str, ...]:
+    """Return the note on the variance, if all factors of the exact means are constants."""
+    plain = not any(one.place or one.c.free_symbols & RANDOM for one in loss.means)
+    if loss.setting.use == "reward" or not plain:
+        return ()
+    return (CONSTANT if loss.setting.level == "sample" else NOISE,)
+
+
+# ---------------------------------------------------------------------------- what it says of itself
+def _per_sample(loss: SampledLoss, alone: Verdict | None) -> Any:
+    """Return h: the rest times the score of the token, and each exact mean with the scores of all words."""
+    setting = loss.setting
+    score = s if setting.level == "sample" else now(s)
+    if setting.use == "reward":
+        return Made(product, (_spoken(loss.typed.expression, setting), score))
+    parts = [part for one in loss.means for part in _pushes(one, setting, score)]
+    if alone is not None and alone.pushes:
+        parts.insert(0, alone.h if alone.scores_named[0] else scored(alone.h, score))
+    return Made(total, tuple(parts)) if parts else ZERO
+
+
+def _pushes(one: ExactMean, setting: Setting, score: Any) -> Iterator[Any]:
+    """Yield C full((x + dx/dlog q) s), and full(x) grad C if C depends on theta outside sg(..)."""
+    slope = slope_of(one.x)
+    if not one.detached and slope.has(*RANDOM):  # full(s) = 0
+        yield _spoken(without_sg(one.c), setting) * OverVocabulary(slope * s)
+    if moves(one.c):
+        of = one.sum if one.place else OverVocabulary(without_sg(one.x))
+        yield Made(_times, (of, _slope(one.c, setting, score)))
+
+
+def _times(of: Formula, slope: Formula) -> Formula:
+    return product(of, bracketed(slope))
+
+
+def slope_of(x: Any) -> Any:
+    """x + dx/dlog q, which multiplies the scores in grad full(x)."""
+    slope = without_sg(x + sympy.diff(x, log_q))
+    try:
+        return to_sympy(to_ring(slope))
+    except NotInRing:
+        return slope
+
+
+def _slope(c: Any, setting: Setting, score: Any) -> Any:
+    """grad C, with its scores."""
+    if setting.level == "sample":
+        return Made(product, (without_sg(sympy.diff(c, log_q)), s))
+    at_token = slot_loss(Written("", c), replace(setting, use="loss", credit=""))
+    slots = scores_of(derive(token_gradient(at_token.expression, "q")).differentiate())
+    return Made(product, (slots, score)) if {*slots} <= {"now"} else slots
+
+
+def _spoken(e: Any, setting: Setting) -> Any:
+    """Write a loss at token t in the slot `now`; a bare name in an answer is of the whole sequence."""
+    if setting.level == "sample":
+        return e
+    held = {of: sympy.Dummy(real=True) for of in e.atoms(Summed, OverVocabulary)}
+    back = {dummy: of for of, dummy in held.items()} | {now(A): A}
+    return now(e.xreplace(held)).xreplace(back)
+
+
+def _reading(loss: SampledLoss, setting: Setting) -> str:
+    drawn, given = ("outcome", "") if setting.level == "sample" else ("token", ", given the prefix")
+    where = "" if setting.on_policy else ", where mu > 0 wherever q is"
+    return (
+        f"full(x) is the sum of q(y)*x(y) over every {drawn} y{given}: the mean of rho*x over the {drawn}"
+        f" drawn{where}, as its gradient is that of grad(rho*x); the theorems speak of {loss.written.text}"
+    )
+
+
+def mean_text(of: Any, setting: Setting, spell: Text, gradient: bool = False) -> str:
+    """E_m[sum_t L_t] of a loss as typed; gradient: E_m[sum_t grad L_t], or E_m[sum_t h_t s_t]."""
+    tokens = setting.level == "token"
+    shown: Formula = losses.tree_of(of, spell.positions)
+    if gradient:
+        score = in_slot("s", "now" if tokens else "x", spell.positions)
+        shown = Gradient(shown) if setting.use == "loss" else product(Call("sg", (shown,)), score)
+    return str(spell(Mean("q" if setting.on_policy else "mu", Over("t", shown) if tokens else shown)))
+
+
+def steps_from(typed: Written, setting: Setting, rule: str, steps: Any) -> tuple[Step, ...]:
+    """The chain of the sampled loss, from the loss as typed."""
+    text, latex = (mean_text(typed.expression, setting, spell, gradient=True) for spell in (TEXT, LATEX))
+    (_, first, first_latex), *rest = steps or [("", "0", "0")]
+    return ("", text, latex), (rule, first, first_latex), *rest
+
+
+def _witness(loss: SampledLoss, inner: Verdict) -> dict[str, Any] | None:
+    """Return the counterexample, its equation written for the loss as typed."""
+    if inner.witness is None or not inner.steps:
+        return inner.witness
+    whole = mean_text(loss.typed.expression, loss.setting, TEXT, gradient=True)
+    return {**inner.witness, "refutes": inner.witness["refutes"].replace(inner.steps[0][1], whole, 1)}
+
+
+def _expansion(written: Written, loss: SampledLoss) -> str | None:
+    """The loss with its options and abbreviations written out."""
+    if loss.typed is written and not ABBREVIATED.search(written.text):
+        return None
+    return losses.show(loss.typed.expression, TEXT)
+
+
+def _value(written: Written, setting: Setting, explained: Explained) -> tuple[Meaning, Any]:
+    """Return the value E_m[L] of the loss itself, without credit: that of the sampled loss."""
+    try:
+        loss = read(written, replace(setting, use="loss", credit=""))
+        scored = any(one.place == "past" or one.meets_scores(loss.setting) for one in loss.means)
+        found = None if scored else explained(loss.written, loss.setting)
+    except UsageError:
+        found = None
+    return (found.value, found.constant) if found else (Meaning(None), None)
+
+
+# ---------------------------------------------------------------------------- the objective of their sums
+def _with_objective(verdict: Verdict, loss: SampledLoss) -> Verdict:
+    """The verdict, with the objective E_q[sum_t C_t] where nothing else is known of the loss."""
+    setting = loss.setting
+    plain = setting.level == "token" and setting.use == "loss" and setting.on_policy
+    means = prefix_means(loss) if verdict.target is None and plain else None
+    if means is None:
+        return verdict
+    return replace(
+        verdict,
+        gradient=Meaning("separable", {}, verdict.c),
+        trust="sympy",
+        shown=f"grad {mean_text(means, setting, TEXT)}",
+        objective_latex=mean_text(means, setting, LATEX),
+        hypotheses=tuple(dict.fromkeys((*verdict.hypotheses, EXCHANGED.format("q")))),
+        notes=(OBJECTIVE, *(note for note in verdict.notes if not note.startswith("open"))),
+        warnings=(
+            OUTSIDE_THE_CORE,
+            *(line for line in verdict.warnings if about(line) not in ("outside_the_core", "later_dropped")),
+        ),
+    )
+
+
+def prefix_means(loss: SampledLoss) -> Any | None:
+    """The sum of the C_t of a loss C_t + sg(future(C)) log q; None for a loss of another form.
+
+    >>> from klsym.language import k1, r
+    >>> from klsym.sums import After
+    >>> c, token = OverVocabulary(k1 * r), Setting(level="token")
+    >>> [prefix_means(read(printed(2 * c + n * sg(After(c)) * log_q), token)) for n in (2, 3)]
+    [2*full(k1*r), None]
+    """
+    attached = later = sympy.S.Zero
+    for one in loss.means:
+        c, of = without_sg(one.c * one.inner), OverVocabulary(one.x)
+        c = c / log_q if one.detached else c
+        if one.x.has(sg, rho, log_mu) or c.free_symbols & RANDOM or not is_known(c):
+            return None
+        if one.place == "future":
+            later += c * of
+        elif not one.detached:
+            attached += c * of  # what is detached, and known before the token is drawn, has the mean 0
+    same = loss.rest == 0 and attached != 0 and sympy.expand(later - attached) == 0
+    return attached if same else None
+
+
+# ---------------------------------------------------------------------------- warnings
+def _warnings(written: Written, inner: Verdict, alone: Verdict | None, loss: SampledLoss) -> Iterator[str]:
+    """Yield the warnings of the sampled loss that do not concern the token drawn alone, and further ones."""
+    setting, own = inner.setting, set(alone.warnings) if alone else set()
+    for line in inner.warnings:
+        if line in own or about(line) not in OF_THE_TOKEN:
+            yield line
+    if inner.target == "zero":
+        whole = f"{written.text} {DOES_NOTHING}", "vanishes"
+        yield Told(
+            *(
+                (f"{written.text} as a {setting.use} {NO_GRADIENT}", "zero_gradient")
+                if inner.pushes
+                else whole
+            )
+        )
+    if loss.lost:
+        yield UNTOLD
+    bare = [x for x in loss.means if not (x.c * x.inner).has(Before, Whole) and not x.meets_scores(setting)]
+    if setting.level == "token" and not setting.on_policy and bare:
+        yield PREFIXES
+    if any(not one.detached and _truncated(one.x) for one in loss.means):
+        yield TRUNCATED
+
+
+def _truncated(x: Any) -> bool:
+    """Is its push at q = p, x + dx/dlog q where k1 = 0, a multiple of a mask?"""
+    try:
+        there = to_ring(slope_of(x)).substitute({"k1": ZERO})
+    except NotInRing:
+        return False
+    return there.names() == {M.name}

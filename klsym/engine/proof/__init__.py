@@ -1,0 +1,1 @@
+"""Statements and their proofs: derivation, reduction, counterexamples."""

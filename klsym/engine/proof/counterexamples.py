@@ -1,0 +1,319 @@
+"""Witnesses: explicit finite models in which the two sides of a false statement differ.  Untrusted.
+
+Models are tried from the simplest on; by completeness (three outcomes suffice) one is found for
+every false equation between score forms.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterable, Iterator
+from copy import copy, deepcopy
+from fractions import Fraction
+from functools import lru_cache
+from itertools import chain, tee
+from typing import Any
+
+from klsym.abbreviations import (
+    Curl,
+    Gradient,
+    Indexed,
+    IndexedGradient,
+    Side,
+    TokenDivergence,
+    elements,
+    slotted,
+)
+from klsym.engine.proof.float_screen import is_plainly_at_most
+from klsym.errors import ProofError, UsageError
+from klsym.kernel.intervals import Interval
+from klsym.kernel.models import Model, enclose
+from klsym.names import parse_name
+from klsym.statements import Context
+from klsym.statements import Statement as Plain
+
+MODELS_TRIED = 200
+# q, p, mu, u: small and readable first
+SIMPLE = (
+    ("1/2 1/2", "1/4 3/4", "1/3 2/3", "1 0"),
+    ("1/3 2/3", "3/4 1/4", "1/2 1/2", "1 0"),
+    ("1/2 1/4 1/4", "1/4 1/4 1/2", "1/3 1/3 1/3", "1 0 0"),
+    ("1/2 1/4 1/4", "1/8 3/8 1/2", "2/5 2/5 1/5", "0 1 0"),
+    ("1/2 1/2", "1/1000 999/1000", "1/100 99/100", "1 0"),  # beyond the usual clamps
+)
+
+FAR = (6, 10, 20, 50)  # log10 of the ratios beyond larger clamps: exp(13) to exp(115)
+LARGEST = 600  # of a log ratio in a model
+FAR_FROM = 8  # the random model before which they come
+
+VALUES = ("1/3", "2", "1/2", "3")  # of parameters, in every order
+RATIOS = ("1/2", "2", "1/5", "5", "4/5", "5/4", "1/20", "20", "1/400", "400")
+
+
+def models(
+    context: Context, on_policy: bool = False, met: Iterable[tuple[str, Fraction]] = ()
+) -> Iterator[dict[str, Any]]:
+    """Candidate models of one sample in JSON form, deterministic; on-policy the row mu repeats q.
+
+    met: ("p", k1), ("mu", w) or ("old", o), values of a log ratio that some sample is to have.
+    """
+    for rows in SIMPLE:
+        q, p, mu, u = (row.split() for row in rows)
+        yield _model(context, q, p, q if on_policy else mu, u, step=0)
+    stream = random.Random(20250)
+    for step in range(1, MODELS_TRIED):
+        if step == FAR_FROM:
+            yield from _met_models(context, on_policy, met)
+            yield from _far_models(context, on_policy)
+        size = 3 + step % 2
+        q, p, mu = (_distribution(stream, size) for _ in range(3))
+        u = [str(int(i == step % size)) for i in range(size)]
+        yield _model(context, q, p, q if on_policy else mu, u, step)
+
+
+def _met_models(
+    context: Context, on_policy: bool, met: Iterable[tuple[str, Fraction]]
+) -> Iterator[dict[str, Any]]:
+    """Two outcomes, at one of which a log ratio has about the value asked for; the larger of both is 1/2."""
+    for other, ratio in met:  # q over the density of this name
+        times = math.exp(min(abs(float(ratio)), LARGEST))
+        half, small = Fraction(1, 2), Fraction(1, 2) / Fraction(f"{times:.2e}")
+        rows = dict.fromkeys(("q", "p", "mu", "old"), small if ratio < 0 else half)
+        rows[other] = half if ratio < 0 else small
+        q, p, mu, old = ([str(x), str(1 - x)] for x in rows.values())
+        found = _model(context, q, p, q if on_policy else mu, ["1", "0"], step=0)
+        yield {**found, "tree": {**found["tree"], "old": old}} if other == "old" else found
+
+
+def _far_models(context: Context, on_policy: bool) -> Iterator[dict[str, Any]]:
+    """Two outcomes with q = 1/2, at one of which p, or mu, or both are tiny: beyond clamps from above."""
+    for power in FAR:
+        tiny, half = Fraction(1, 10**power), Fraction(1, 2)
+        for p, mu in ((tiny, half), *(() if on_policy else ((half, tiny), (tiny, tiny)))):
+            q, p_row, mu_row = ([str(x), str(1 - x)] for x in (half, p, mu))
+            yield _model(context, q, p_row, q if on_policy else mu_row, ["1", "0"], step=0)
+
+
+def uneven_models(context: Context) -> Iterator[dict[str, Any]]:
+    """Two outcomes, one of them rare under q, on which the log ratios range from about -6 to 6.
+
+    Along u = (1, 0) the rare outcome outweighs the other one in E_q[a s^2], so any sign that `a` takes
+    in that range shows in the mean.
+    """
+    number = 0
+    for rare in ("1/10", "1/1000", "1/1000000"):
+        for times_p in RATIOS:
+            for times_mu in RATIOS:
+                rows = [Fraction(rare) * Fraction(ratio) for ratio in ("1", times_p, times_mu)]
+                if max(rows) < 1:
+                    q, p, mu = ([str(x), str(1 - x)] for x in rows)
+                    model = _model(context, q, p, mu, ["1", "0"], number)
+                    values = {
+                        name: VALUES[(number + i * (1 + number // 4)) % 4]
+                        for i, name in enumerate(context.parameters)
+                    }
+                    yield {**model, "parameters": values}
+                    number += 1
+
+
+def _distribution(stream: random.Random, size: int) -> list[str]:
+    weights = [stream.randint(1, 9) for _ in range(size)]
+    return [str(Fraction(w, sum(weights))) for w in weights]
+
+
+def _parameters(context: Context, step: int) -> dict[str, str]:
+    """Simple values, a batch size that is a whole number, and what premises about parameters demand."""
+    values = {name: Fraction(2 + i + step % 3, 3) for i, name in enumerate(context.parameters)}
+    if "n" in values:
+        values["n"] = Fraction(2 + step % 3)
+    for left, right in context.premises:
+        gap = left - right
+        free = sorted({n for element in elements(gap) for n in element.names()} & set(values) - {"n"})
+        if free and all(not atoms for _, atoms in gap.terms):
+            at = [_parameter_value(gap, {**values, free[0]: Fraction(x)}) for x in (0, 1)]
+            if at[0] != at[1]:
+                values[free[0]] = at[0] / (at[0] - at[1])
+    return {name: str(value) for name, value in values.items()}
+
+
+def _parameter_value(gap: Side, values: dict[str, Fraction]) -> Fraction:
+    return enclose(gap, Model((), (), values)).lower
+
+
+def _model(
+    context: Context, q: list[str], p: list[str], mu: list[str], u: list[str], step: int
+) -> dict[str, Any]:
+    rewards = {"R": [str((3 * x + step) % 4) for x in range(len(q))]}
+    rewards["A"] = [str((2 * x + step) % 3 - 1) for x in range(len(q))]
+    return one_node({"q": q, "p": p, "mu": mu, "u": u}, rewards, _parameters(context, step))
+
+
+def one_node(
+    rows: dict[str, list[str]], rewards: dict[str, list[str]], parameters: dict[str, str]
+) -> dict[str, Any]:
+    """A model of single samples: a tree of one node, whose first outcome is the sample of "sample"."""
+    ends = [None] * len(rows["q"])
+    node = {**rows, "v": ["0"] * len(ends), "rewards": rewards, "next": ends}
+    return {"tree": node, "path": [0], "parameters": parameters}
+
+
+def finite_model(
+    q: list[Any],
+    p: list[Any],
+    mu: list[Any],
+    u: list[Any],
+    old: list[Any] | None = None,
+    M: list[Any] | None = None,
+    **parameters: Any,
+) -> dict[str, Any]:
+    """A model in JSON form, for a witness chosen by hand.
+
+    q, p, mu, old: exact probabilities of the outcomes; u: a direction of the softmax logits; M: a mask.
+    """
+    rows = {"q": q, "p": p, "mu": mu, "u": u} | ({"old": old} if old else {})
+    exact = {name: [_exact(x) for x in row] for name, row in rows.items()}
+    masks = {"M": [_exact(x) for x in M]} if M else {}
+    return one_node(exact, masks, {name: _exact(value) for name, value in parameters.items()})
+
+
+# ---------------------------------------------------------------------------- sequences
+def speaks_of_steps(*sides: Side) -> bool:
+    """Do sides hold a sum over the steps of sequences, or their length?"""
+    for side in sides:
+        atoms = [atom for _, factors in side.terms for atom in factors]
+        if any("t" in a.index for a in atoms if isinstance(a, Indexed | IndexedGradient)):
+            return True
+        if any(isinstance(a, TokenDivergence | Curl) for a in atoms):
+            return True
+        if speaks_of_steps(*(a.of for a in atoms if isinstance(a, Gradient))):
+            return True
+    return any("length" in element.names() for side in sides for element, _ in slotted(side))
+
+
+Node = dict[str, Any]
+
+
+def tree_models(context: Context, on_policy: bool = False) -> Iterator[dict[str, Any]]:
+    """Candidate trees: one token, then stop or another one, from simple numbers on; deterministic."""
+    stream = random.Random(20251)
+    for step in range(MODELS_TRIED):
+        last = [_node(stream, on_policy, step, [None, None]) for _ in range(2)]
+        following = [last[0], last[1] if step % 2 else None]
+        if step % 4 == 3:
+            following = [_node(stream, on_policy, step, [last[0], None]), last[1]]
+        tree, path = _node(stream, on_policy, step, following), [0]
+        while _end_of(tree, path) is not None:
+            path = [*path, 0]
+        yield {"tree": tree, "path": path, "parameters": _parameters(context, step)}
+
+
+def _end_of(node: Node | None, path: list[int]) -> Node | None:
+    """What follows a path of branches; None where the sequence ends."""
+    for branch in path:
+        node = node and node["next"][branch]
+    return node
+
+
+def _node(stream: random.Random, on_policy: bool, step: int, following: list[Node | None]) -> Node:
+    size, most = len(following), 2 + step // 4
+    rows = {name: _weights(stream, size, most) for name in ("q", "p", "mu")}
+    while rows["p"] == rows["q"]:  # where they agree k1 is 0, and much is equal by accident
+        rows["p"] = _weights(stream, size, most)
+    along, across = (stream.choice([("1", "0"), ("0", "1"), ("1", "-1")]) for _ in range(2))
+    rewards = [str(stream.randint(0, 2)) for _ in range(size)]
+    return {
+        "q": rows["q"], "p": rows["p"], "mu": rows["q"] if on_policy else rows["mu"],
+        "u": list(along), "v": list(across), "rewards": {"R": rewards}, "next": following,
+    }  # fmt: skip
+
+
+def _weights(stream: random.Random, size: int, most: int) -> list[str]:
+    weights = [stream.randint(1, most) for _ in range(size)]
+    return [str(Fraction(w, sum(weights))) for w in weights]
+
+
+def _exact(value: Any) -> str:
+    if isinstance(value, int | Fraction | str):
+        try:
+            return str(Fraction(value))
+        except (ValueError, ZeroDivisionError):
+            pass
+    raise UsageError(
+        f"finite_model: an exact number such as 1/3 (text, int or Fraction) expected, got {value!r}"
+    )
+
+
+def completed(model: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """The model with the rows old and M where they are spoken of: old = (q + 2 p')/3, p' is p turned."""
+    added = {"o", "M"} & {*names}
+    return {**model, "tree": _completed(model["tree"], added, 0)} if added else model
+
+
+def _completed(node: Node, added: set[str], depth: int) -> Node:
+    q, p = ([Fraction(x) for x in node[name]] for name in ("q", "p"))
+    old = [str((a + 2 * b) / 3) for a, b in zip(q, [*p[1:], p[0]], strict=True)]
+    masks = {"M": [str((x + depth + 1) % 2) for x in range(len(q))]} if "M" in added else {}
+    following = [after and _completed(after, added, depth + 1) for after in node["next"]]
+    rows = {**node, "rewards": {**node["rewards"], **masks}, "next": following}
+    return {"old": old, **rows} if "o" in added else rows
+
+
+def find_model(
+    statement: Plain,
+    model: dict[str, Any] | None = None,
+    on_policy: bool = False,
+    steps: bool = False,
+) -> dict[str, Any]:
+    """The close data of a refutation; raises ProofError when no model tells the sides apart.
+
+    steps: sequences are spoken of, so trees are tried; on_policy: the row mu of a model repeats q.
+    """
+    sides = (statement.left, statement.right)
+    names = {parse_name(name).base for side in sides for a in elements(side) for name in a.names()}
+    tried = (
+        [(model, Model.from_json(model, statement.context))]
+        if model
+        else copy(_read(statement.context, on_policy, steps, frozenset({"o", "M"} & names)))
+    )
+    for candidate, read in tried:
+        if statement.relation == "<=" and not model and is_plainly_at_most(*sides, read):
+            continue
+        left, right = enclose(statement.left, read), enclose(statement.right, read)
+        above, below = left.lower > right.upper, left.upper < right.lower
+        if above or (below and statement.relation == "="):
+            return {
+                "by": "finite model",
+                "model": deepcopy(candidate),
+                "left": _ends(left),
+                "right": _ends(right),
+            }
+    raise ProofError("no finite model tells the two sides apart")
+
+
+@lru_cache(maxsize=32)
+def _read(context: Context, on_policy: bool, steps: bool, names: frozenset[str]) -> Any:
+    """The models that are tried, each made and read once, when a search first comes to it; `copy` it."""
+    tried = tree_models if steps else models
+    candidates = (completed(model, names) for model in tried(context, on_policy))
+    read = ((model, Model.from_json(model, context)) for model in candidates)
+    return tee(chain([next(read)], read), 1)[0]
+
+
+def shown_model(refuted: str, model: Any, left: Any, right: Any, used: set[str]) -> dict[str, Any]:
+    """The model, less what the equation does not mention."""
+    unused = {row for row, name in (("mu", "w"), ("old", "o")) if name not in used}
+    shown = {name: model[name] for name in ("q", "p", "mu", "old", "u") if name in model.keys() - unused}
+    rewards = {name: values for name, values in model["rewards"].items() if name in used}
+    extra = {"parameters": model["parameters"], "rewards": rewards}
+    return {
+        "refutes": refuted,
+        **shown,
+        **{k: v for k, v in extra.items() if v},
+        "left": left,
+        "right": right,
+    }
+
+
+def _ends(interval: Interval) -> list[str]:
+    return [str(interval.lower), str(interval.upper)]

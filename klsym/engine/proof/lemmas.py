@@ -1,0 +1,48 @@
+"""Theorems that many proofs cite: the gradients of the KL divergences.  Untrusted; the kernel replays them.
+
+>>> [cited[1].to_json() for cited in lemmas().by_left.values()] != []
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
+
+from klsym.engine.proof.reduction import Cited, reduction
+from klsym.kernel import EQUATION, certify, digest
+from klsym.kernel.densities import K1
+from klsym.statements import Context, Gradient, Mean, Side
+
+
+@lru_cache(maxsize=1)
+def lemmas() -> Cited:
+    """grad KL(q||p) = E_q[k1 s] and grad KL(p||q) = E_q[-r s]."""
+    cited = Cited()
+    for mean in (Mean("", "q", K1), Mean("", "p", -K1)):
+        atom = Gradient(Side.atom(mean))
+        left = Side.atom(atom)
+        moves = tuple(reduction(left, Context()))
+        part, theorem = certify(
+            {
+                "context": Context().to_json(),
+                "relation": "=",
+                "left": left.to_json(),
+                "right": moves[-1][1].to_json(),
+                "steps": [step for step, _ in moves],
+                "close": {"by": "equality", "rows": []},
+            },
+            {},
+        )
+        name = digest([part])
+        cited.known[name], cited.bodies[name] = (theorem,), [part]
+        cited.by_left[atom] = ([name, 0], left, moves[-1][1])
+    return cited
+
+
+def carried(parts: Iterable[dict[str, Any]]) -> list[list[Any]]:
+    """The parts of the theorems that these parts cite, each once."""
+    steps = (step for part in parts for step in part["steps"] if step["rule"] == EQUATION)
+    names = dict.fromkeys(step["data"]["of"][0] for step in steps if isinstance(step["data"]["of"], list))
+    return [lemmas().bodies[name] for name in names]

@@ -1,0 +1,1 @@
+"""The other questions: compare, recommend, optimum, catalogue."""

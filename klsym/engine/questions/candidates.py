@@ -1,0 +1,94 @@
+"""Losses among which `recommend` chooses, and those that training code writes by mistake.
+
+For single samples they come out of the catalogue: of all expressions of its grammar that are right, those of
+which none asks for as much as another.  What lies beyond that grammar stands here: rho f(r), by the theorem
+for every f, and sums over tokens.  Nothing here says which of them is right: the engine judges each one.
+
+>>> from klsym.engine.options.settings import Setting
+>>> [(one.loss, one.source) for one in candidates("forward-kl", Setting(use="reward"), "reward")]
+[('-r', 'catalogue'), ('1 - r', 'catalogue')]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from klsym.convert import to_ring
+from klsym.engine.options.settings import CHOICES, Setting
+from klsym.engine.questions.catalogue import stored
+from klsym.estimators import NAMES
+from klsym.parser import parse
+
+# f(r) with E_q[f(r)] = KL and f(1) = f'(1) = 0: for every f, rho f has the value and gradient of E_q[f(r)]
+GENERATORS = {"reverse-kl": "k3", "forward-kl": "1 - r - r*k1"}
+# grad KL(p||q) = -E_q[sum_t r_past r_now s_now]: each token is weighed by the ratio of those before it
+BEFORE = "exp(-past(k1))"
+OF_TOKENS = {
+    ("forward-kl", "loss"): ("sg({})*k3",),
+    ("forward-kl", "reward"): ("{}*(1 - r)",),
+    ("forward-kl", "value"): ("{}*(1 - r - r*k1)", "-{}*r*k1"),
+}
+BARE, ATTACHED, DETACHED = "{}", "rho*{}", "sg(rho)*{}"  # how a weight may stand there
+WRITTEN = (*NAMES, "abs(k1)", "clip(k3, -10, 10)", "-r*k1")  # what training code calls a KL
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A loss, a setting in which it may be right, and where it comes from: catalogue, generator or tokens."""
+
+    loss: str
+    setting: Setting
+    source: str
+
+
+def candidates(target: str, setting: Setting, use: str = "loss") -> Iterator[Candidate]:
+    """Losses with the settings in which they may be right: each is for the engine to judge.
+
+    target: "reverse-kl" or "forward-kl".  setting: sampling and level are taken as they are; credit and
+    weights, where they mean something and are empty, vary.  use: "loss", "reward" or "value".
+    """
+    found = stored().of(setting.sampling, setting.use)
+    listed = dict.fromkeys((found.estimates if use == "value" else found.best)[target], "catalogue")
+    if use != "reward":
+        text = _generated(target, setting, use)
+        same = [loss for loss in listed if to_ring(parse(loss)) == to_ring(parse(text))]
+        listed[text] = "catalogue" if same else "generator"  # with r - 1 in it, for the digits of expm1
+        listed = {loss: source for loss, source in listed.items() if loss == text or loss not in same}
+    if setting.level == "token":
+        before = BEFORE if setting.on_policy else ATTACHED.format(BEFORE)
+        listed |= {loss.format(before): "tokens" for loss in OF_TOKENS.get((target, use), ())}
+    for loss, source in listed.items():
+        for place in placements(setting, loss):
+            yield Candidate(loss, place, source)
+
+
+def _generated(target: str, setting: Setting, use: str) -> str:
+    f = GENERATORS[target]
+    return f if use == "value" and setting.on_policy else ATTACHED.format(f"({f})" if " " in f else f)
+
+
+def tempting(setting: Setting, use: str) -> Iterator[str]:
+    """What is written for a KL penalty in such a setting: each estimator, unweighted and weighted."""
+    for pattern in _patterns(setting, use):
+        for estimate in WRITTEN:
+            if pattern == BARE or estimate.isalnum():
+                yield pattern.format(estimate)
+
+
+def _patterns(setting: Setting, use: str) -> tuple[str, ...]:
+    """Detached, sg says nothing; on-policy the weight of what is detached is 1."""
+    if use == "loss":
+        return BARE, ATTACHED, DETACHED
+    return (BARE,) if setting.on_policy else (BARE, ATTACHED)
+
+
+def placements(setting: Setting, loss: str) -> Iterator[Setting]:
+    """The settings of tokens that agree with this one: which rewards a score meets, and what rho is."""
+    if setting.level != "token":
+        yield setting
+        return
+    credits = CHOICES["credit"] if setting.use == "reward" and not setting.credit else [setting.credit]
+    for credit in [""] if "past(" in loss else credits:  # it says itself which tokens are summed
+        for weights in CHOICES["weights"] if "rho" in loss and not setting.weights else [setting.weights]:
+            yield replace(setting, credit=credit, weights=weights or CHOICES["weights"][0])

@@ -1,0 +1,442 @@
+"""From a divergence to its losses: what estimates E_q[f(r)], what descends it, and what does not.  Untrusted.
+
+    grad E_q[f(r)] = E_q[c s]  with  c = f - r f' = f + df/dlog q,  r = p/q
+
+At samples of q: a loss g with -r g' = c, which is dg/dlog q = c; or rho f with rho = q/sg(q), of value 1; or
+c, detached.  At samples of mu: rho f, or sg(rho) g; or rho c, detached.  With c(1) = 0 all of them are c s
+at a sample of q, and rho c s at one of mu.  f itself, differentiated or detached, is none of them.
+
+>>> found = losses_of("forward-kl")
+>>> [row.loss for row in found.gradients]
+['k3', 'rho*(1 - r*k1 - r)', '1 - r', 'rho*(1 - r*k1 - r)', 'sg(rho)*k3', 'rho*(1 - r)']
+>>> {row.trust for row in (*found.values, *found.gradients, *found.wrong)}
+{'kernel'}
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import sympy
+from sympy import Function
+
+from klsym.convert import in_core, to_ring, to_sympy
+from klsym.engine.answers.dispatch import explained
+from klsym.engine.divergences import f_divergence_smooth as outer
+from klsym.engine.divergences.f_divergence import (
+    GENERATORS,
+    Condition,
+    Generated,
+    alpha,
+    at_reference,
+    named,
+    shaped,
+    slope,
+)
+from klsym.engine.fields.field import field_of
+from klsym.engine.fields.primitives import primitive
+from klsym.engine.fields.slot_loss import sampled_from, slot_loss, uses_sampler
+from klsym.engine.options.settings import Setting
+from klsym.engine.outside import sympy_counterexamples, sympy_target
+from klsym.engine.proof.counterexamples import completed, models, shown_model
+from klsym.engine.proof.derivation import Derivation, Proof, derive
+from klsym.engine.proof.quantities import expectation, expected_gradient, grad
+from klsym.engine.proof.shown_counterexample import shown_witness
+from klsym.engine.regions import subgradients
+from klsym.errors import NotInRing, ProofError, Refused, UsageError
+from klsym.estimators import NAMES
+from klsym.language import OF_TABLE, k1, parameter, r, rho, sg
+from klsym.parser import FUNCTIONS, parse, parse_asked
+from klsym.render.coefficients import element
+from klsym.render.descents import descents_json, descents_text, divergence_words
+from klsym.render.divergences import generated_warnings
+from klsym.render.losses import Written, show
+from klsym.render.spelling import TEXT, is_sum
+from klsym.ring import ExpPoly
+from klsym.statements import Context as Plain
+from klsym.unfolding import plain_model
+
+ON, OFF = "on-policy", "off-policy"
+GENERIC = Function("f")(k1)  # any differentiable f
+JENSEN_SHANNON = "jensen-shannon"
+WRITTEN = {
+    JENSEN_SHANNON: "(r*log(r) - (1 + r)*log((1 + r)/2))/2",
+    "alpha": "r**alpha - alpha*r + alpha - 1",  # alpha (alpha - 1) times the alpha divergence
+}
+NO_LOSS = "without sg, no loss unweighted: -r g' = f - r f' has no solution g that {}"
+NEVER = "is an elementary function (Risch's algorithm, by SymPy)"
+NOT_FOUND = "was found in the loss grammar"
+NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)+|alpha=\S+")
+ESTIMATORS = {name: to_ring(e) for name, e in OF_TABLE.items() if name != "k1" and in_core(e)}
+NOT_OF_R = (
+    "full", "full_kl", "H", "js", "log_q", "M", "log_p", "log_mu", "log_old", "rho", "rho_old", "R", "A",
+    "sg", "clip", "abs", "min", "max",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One way to write it: what is proved of it, and by whom.
+
+    equal: the statement, as text.  unbiased: is the value of the loss E_q[f(r)], too?  None is open.
+    """
+
+    loss: str
+    sampling: str
+    use: str
+    equal: str
+    trust: str
+    hypotheses: tuple[str, ...]
+    unbiased: bool | None
+    proof: Proof | None = None
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A tempting choice that is none: what it descends instead, and a model in which the two differ."""
+
+    loss: str
+    sampling: str
+    use: str
+    instead: str
+    trust: str
+    witness: dict[str, Any] | None
+
+
+@dataclass(frozen=True, repr=False)
+class Descents:
+    """A divergence E_q[f(r)] with f(1) = f'(1) = 0, and its losses; it prints as text.
+
+    name, multiple: where it has a name.  coefficient: c of grad E_q[f(r)] = E_q[c s] with c(1) = 0.
+    values estimate it, gradients descend it, wrong look as if they did.
+    missing: what has no formula in the loss grammar.
+    """
+
+    asked: str
+    name: str | None
+    multiple: str
+    shape: Generated
+    coefficient: Any
+    values: tuple[Choice, ...]
+    gradients: tuple[Choice, ...]
+    wrong: tuple[Wrong, ...]
+    warnings: tuple[str, ...]
+    missing: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it, with formulas as grammar strings."""
+        return descents_json(self)
+
+    def __str__(self) -> str:
+        return descents_text(self)
+
+    __repr__ = __str__
+
+
+def losses_of(divergence: str, parameters: Iterable[str] = (), sampling: str | None = None) -> Descents:
+    """The losses that estimate and descend a divergence, each with its proof.
+
+    divergence: a name (reverse-kl, forward-kl, jeffreys, pearson-chi2, neyman-chi2, squared-hellinger,
+    jensen-shannon, alpha, alpha=1/2), or f as a function of r = p/q in the loss grammar, such as "r*log(r)".
+    sampling: on-policy or off-policy; both where nothing is said.
+    Raises UsageError for what is neither, and for an f with E_q[f(r)] the same for all q.
+    """
+    typed = _read(divergence, tuple(parameters))
+    try:
+        parts, of_r, known = _in_ring(to_ring(typed), divergence)
+    except NotInRing:
+        parts, of_r, known = _outside(divergence, typed)
+    if of_r is None:
+        raise UsageError(f"{divergence[:60]!r}: f is a + b*r, so that E_q[f(r)] is the same for all q")
+    settings = (ON, OFF) if sampling is None else (sampling,)
+    gradients = tuple(_proved(row, parts) for row in _choices(parts) if row.sampling in settings)
+    return Descents(
+        asked=divergence,
+        name=known[0] if known else None,
+        multiple=known[1] if known else "1",
+        shape=of_r,
+        coefficient=parts.texts["c"],
+        values=tuple(_estimate(parts, at) for at in settings),
+        gradients=gradients,
+        wrong=tuple(_refuted(row, parts) for row in _tempting(parts) if row.sampling in settings),
+        warnings=_warnings(of_r),
+        missing=parts.missing,
+    )
+
+
+@dataclass(frozen=True)
+class Parts:
+    """f, c = f - r f' with c(1) = 0, and g with dg/dlog q = c, as SymPy expressions.
+
+    g is the solution of -r g' = c with g(1) = 0, or else sg(c)*k1; missing: what is said of that.
+    """
+
+    f: Any
+    c: Any
+    g: Any
+    texts: dict[str, str]
+    exact: bool  # in the ring
+    missing: tuple[str, ...] = ()
+
+
+def _in_ring(typed: ExpPoly, asked: str) -> tuple[Parts, Generated | None, tuple[str, str] | None]:
+    f = normalised(typed)
+    c = f + slope(f)
+    g, known = naive_loss(c), named(f)
+    texts = {name: words(e) for name, e in (("f", f), ("c", c), ("g", g)) if e is not None}
+    parts = Parts(to_sympy(f), to_sympy(c), None if g is None else to_sympy(g), texts, True)
+    name = ("alpha", "1") if asked.strip() == "alpha" else known and (known[0], element(known[1]))
+    return parts, shaped(f, c) if slope(c) else None, name
+
+
+def _outside(asked: str, typed: Any) -> tuple[Parts, Generated | None, tuple[str, str] | None]:
+    """f that is smooth, but no exponential polynomial; derivatives and antiderivatives are SymPy's."""
+    in_x = outer.in_x(typed)
+    if in_x is None:
+        raise UsageError(f"{asked[:60]!r}: f is a smooth function of r = p/q alone, such as r*log(r)")
+    f = outer.normalised(in_x)
+    c = sympy.simplify(f - outer.X * sympy.diff(f, outer.X))
+    rhs = sympy.expand(-c / outer.X)
+    g = outer.antiderivative(rhs, 1)
+    shown = {"f": f, "c": c} | ({} if g is None else {"g": g - g.subs(outer.X, 1)})
+    exact = {name: outer.in_r(e, with_k1=True) for name, e in shown.items()}
+    why = NO_LOSS.format(NEVER if g is None and outer.has_no_elementary(rhs) else NOT_FOUND)
+    exact.setdefault("g", sg(exact["c"]) * k1)
+    texts = {name: show(e, TEXT) for name, e in exact.items()}
+    parts = Parts(exact["f"], exact["c"], exact["g"], texts, False, () if g is not None else (why,))
+    known = (JENSEN_SHANNON, "1") if asked.strip() == JENSEN_SHANNON else None
+    return parts, outer.shape_outside(f, c) if c.has(outer.X) else None, known
+
+
+# ---------------------------------------------------------------------------- reading f
+def _read(text: str, parameters: tuple[str, ...]) -> Any:
+    """f as a SymPy expression; the message points at what makes it no function of r."""
+    plain = text.strip()
+    if plain in GENERATORS:
+        return to_sympy(GENERATORS[plain])
+    if plain in WRITTEN:
+        return parse(WRITTEN[plain])
+    if NAME.fullmatch(plain) and not re.search(rf"\b({'|'.join(NAMES)}|r)\b", plain):
+        return to_sympy(_named_alpha(plain))
+    for word in re.finditer(r"[A-Za-z_]\w*", text):
+        if word[0] in NOT_OF_R:
+            raise UsageError(
+                f"{word[0]} at character {word.start() + 1} of {text[:60]!r}: f is a smooth function of"
+                " r = p/q alone, such as r*log(r); klsym explain takes whole losses"
+            )
+    try:
+        return parse_asked(text, parameters)
+    except UsageError as error:
+        if re.fullmatch(r"[a-z_]+", plain) and plain not in FUNCTIONS:
+            raise UsageError(f"unknown divergence {plain!r} ({known_names()})") from None
+        raise error
+
+
+def known_names() -> str:
+    return (
+        f"known: {', '.join((*GENERATORS, *WRITTEN))}, alpha=1/2; or f as a function of r, such as r*log(r)"
+    )
+
+
+def _named_alpha(name: str) -> ExpPoly:
+    start, _, number = name.partition("=")
+    try:
+        if start != "alpha":
+            raise ValueError
+        return alpha(Fraction(number))
+    except (ValueError, ZeroDivisionError):
+        raise UsageError(
+            f"unknown divergence {name[:40]!r} ({known_names()}); alpha is a number beside 0 and 1"
+        ) from None
+
+
+def normalised(f: ExpPoly) -> ExpPoly:
+    """f(1) = f'(1) = 0: a constant moves nothing, and E_q[r - 1] = 0 for all q."""
+    f = f - at_reference(f)
+    return f + at_reference(slope(f)) * (to_ring(r) - 1)
+
+
+def naive_loss(c: ExpPoly) -> ExpPoly | None:
+    """g with dg/dlog q = c and g(1) = 0; None where the ring has none."""
+    found = primitive(c, "x")
+    if found is None:
+        return None
+    g = found.substitute({"log_q": ExpPoly.variable("k1")})
+    return g - at_reference(g)
+
+
+# ---------------------------------------------------------------------------- choices
+@dataclass(frozen=True)
+class Row:
+    """A loss in a setting; part: which of f, c and g it is made of, weight: what stands before it."""
+
+    written: Written
+    sampling: str
+    use: str
+    part: str
+    weight: str
+
+
+WEIGHTS = {"": lambda e: e, "rho": lambda e: rho * e, "sg(rho)": lambda e: sg(rho) * e}
+CHOICES = (
+    (ON, "loss", "", "g"), (ON, "loss", "rho", "f"), (ON, "reward", "", "c"),
+    (OFF, "loss", "rho", "f"), (OFF, "loss", "sg(rho)", "g"), (OFF, "reward", "rho", "c"),
+)  # fmt: skip
+# the estimate of the value in place of the loss; a weight that is missing, or on the wrong side of sg
+TEMPTING = (
+    (ON, "loss", "", "f"), (ON, "reward", "", "f"), (OFF, "loss", "sg(rho)", "f"), (OFF, "loss", "", "g"),
+    (OFF, "loss", "rho", "g"), (OFF, "reward", "rho", "f"), (OFF, "reward", "", "c"),
+)  # fmt: skip
+
+
+def _choices(parts: Parts) -> Iterator[Row]:
+    return _rows(CHOICES, parts)
+
+
+def _tempting(parts: Parts) -> Iterator[Row]:
+    return _rows(TEMPTING, parts)
+
+
+def _rows(table: tuple[tuple[str, str, str, str], ...], parts: Parts) -> Iterator[Row]:
+    for sampling, use, weight, part in table:
+        if part in parts.texts:
+            text, e = parts.texts[part], getattr(parts, part)
+            written = Written(_weighted(weight, text), WEIGHTS[weight](e))
+            yield Row(written, sampling, use, part, weight)
+
+
+def _weighted(weight: str, text: str) -> str:
+    inner = f"({text})" if weight and is_sum(text) else text
+    return f"{weight}*{inner}" if weight else inner
+
+
+def words(e: ExpPoly) -> str:
+    """A sum of multiples of the estimators k2, k3, ...; otherwise in k1 and r.
+
+    >>> words(ESTIMATORS["k2"] + ESTIMATORS["k3"] * 2), words(ESTIMATORS["k2"] * ESTIMATORS["k2"])
+    ('2*k3 + k2', 'k1**4/4')
+    """
+    unknown = sympy.symbols(f"a_0:{len(ESTIMATORS)}")
+    rows = [(e, sympy.Integer(-1)), *zip(ESTIMATORS.values(), unknown, strict=True)]
+    keys = {key for of, _ in rows for key in of.terms}
+    gaps = [sum(a * sympy.Rational(of.terms.get(key, 0)) for of, a in rows) for key in sorted(keys)]
+    for solution in sympy.linsolve(gaps, unknown) if e else ():
+        multiples = (a.xreplace(dict.fromkeys(unknown, sympy.S.Zero)) for a in solution)
+        return show(sum(a * OF_TABLE[name] for a, name in zip(multiples, ESTIMATORS, strict=True)), TEXT)
+    return element(e)
+
+
+def _derivation(row: Row) -> Derivation:
+    return field_of(slot_loss(row.written, Setting(row.sampling, row.use))).start.reduce()
+
+
+def _proved(row: Row, parts: Parts) -> Choice:
+    """E_m[grad L] or E_m[sg(L) s] = grad E_q[f(r)]: for this f, or for any f; else by SymPy's derivatives."""
+    value = _of_value(row, parts)
+    if parts.exact:
+        return _choice(row, _derivation(row).equals(grad(expectation(parts.f, "q"))), value)
+    if row.weight == "rho" and row.part == "f":
+        start = expected_gradient(rho * GENERIC, under="mu")
+        proof = derive(start, on_policy=row.sampling == ON).equals(grad(expectation(GENERIC, "q")))
+        return _choice(row, proof, value)
+    if not outer.vanishes(_coefficient(row) - parts.c):
+        raise ProofError(f"{row.written.text[:60]!r} is not shown to descend E_q[f(r)]")
+    mean = "q" if row.sampling == ON else "mu"
+    inside = f"grad({row.written.text})" if row.use == "loss" else f"sg({row.written.text})*s"
+    hypotheses = ("grad and E_q may be exchanged in E_q[f(r)] (dominated derivative near theta)",)
+    statement = f"E_{mean}[{inside}] = grad E_q[{parts.texts['f']}]"
+    return Choice(
+        row.written.text, row.sampling, row.use, statement, "sympy",
+        (*hypotheses, *outer.must_not_vanish(row.written.expression)), value[0],
+    )  # fmt: skip
+
+
+def _of_value(row: Row, parts: Parts) -> tuple[bool | None, tuple[str, ...]]:
+    """Is E_m[L] = E_q[f(r)]: proved, with what that assumes, refuted on a model, or None?"""
+    setting, generic = Setting(row.sampling, row.use), row.weight == "rho" and row.part == "f"
+    loss, f = (rho * GENERIC, GENERIC) if generic and not parts.exact else (row.written.expression, parts.f)
+    try:
+        element = to_ring(loss)
+        start = derive(
+            expectation(loss, sampled_from(element, setting)), on_policy=uses_sampler(element, setting)
+        )
+        aim = expectation(f, "q")
+    except NotInRing:
+        return None, ()
+    with suppress(ProofError, Refused):
+        return True, tuple(start.equals(aim).hypotheses)
+    with suppress(ProofError, Refused):
+        start.differs_from(aim)
+        return False, ()
+    return None, ()
+
+
+def _choice(row: Row, proof: Proof, value: tuple[bool | None, tuple[str, ...]]) -> Choice:
+    """value: whether it is unbiased, and what that assumes beside the gradient."""
+    more = (f"for the value: {line}" for line in value[1] if line not in proof.hypotheses)
+    told = str(proof), proof.trust, (*proof.hypotheses, *more)
+    return Choice(row.written.text, row.sampling, row.use, *told, value[0], proof)
+
+
+def _estimate(parts: Parts, sampling: str) -> Choice:
+    """E_m[rho (f + a (r - 1))] = E_q[f] for any number a, for this f or for any."""
+    weight, f = ("rho" if sampling == OFF else ""), (parts.f if parts.exact else GENERIC)
+    build = WEIGHTS[weight]
+    free = next(name for name in ("a", "b", "c0") if name not in {str(x) for x in parts.f.free_symbols})
+    beside = f + parameter(free) * (r - 1)
+    start = expectation(build(beside), under="mu" if weight else "q")
+    proof = derive(start).equals(expectation(f, under="q"))
+    text = _weighted(weight, f"{parts.texts['f']} + {free}*(r - 1)")
+    return _choice(Row(Written(text, f), sampling, "value", "f", weight), proof, (True, ()))
+
+
+def _coefficient(row: Row) -> Any:
+    """c of E_q[c s], outside the ring."""
+    on, loss = row.sampling == ON, row.written.expression
+    per_sample = (
+        subgradients.gradient_coefficient(loss, on) if row.use == "loss" else subgradients.sampled(loss, on)
+    )
+    return sympy_target.under_q(per_sample, on)
+
+
+# ---------------------------------------------------------------------------- what is none
+def _refuted(row: Row, parts: Parts) -> Wrong:
+    """A model in which its expected gradient is another one; without a model that is open."""
+    verdict = explained(row.written, Setting(row.sampling, row.use))
+    told = row.written.text, row.sampling, row.use, divergence_words(verdict)
+    if not parts.exact:
+        model = _model_outside(row, parts)
+        return Wrong(*told, "open" if model is None else "sympy", model)
+    try:
+        proof = _derivation(row).differs_from(grad(expectation(parts.f, "q")))
+    except (ProofError, Refused):
+        return Wrong(*told, "open", None)
+    return Wrong(*told, proof.trust, shown_witness(proof))
+
+
+def _model_outside(row: Row, parts: Parts) -> dict[str, Any] | None:
+    def candidates(names: tuple[str, ...], met: list[tuple[str, Any]]) -> Any:
+        tried = models(Plain(parameters=names), row.sampling == ON, met)
+        return (plain_model(completed(model, {"o", "M"})) for model in tried)
+
+    c = _coefficient(row)
+    model = sympy_counterexamples.witness(c, parts.c, candidates)
+    if model is None:
+        return None
+    measure = "q" if row.sampling == ON else "mu"
+    inside = f"grad({row.written.text})" if row.use == "loss" else f"sg({row.written.text})*s"
+    used = {str(x) for x in c.free_symbols} | (set() if row.sampling == ON else {"w"})
+    refuted = f"E_{measure}[{inside}] = grad E_q[{parts.texts['f']}]"
+    return shown_model(refuted, model, model["left"], model["right"], used)
+
+
+def _warnings(of_r: Generated) -> tuple[str, ...]:
+    found = generated_warnings(of_r)
+    if of_r.is_divergence is False and not isinstance(of_r.where, Condition):
+        found.insert(0, "f is not convex: E_q[f(r)] is no f-divergence")
+    return tuple(found)

@@ -1,0 +1,164 @@
+"""Where training ends: every policy at which E_q[R] - beta (penalty) is stationary.
+
+>>> found = where_training_ends("k2", "1/2", ["1", "0"])
+>>> [round(x, 4) for x in found.optimum.stationary[0].policy], found.optimum.unique
+([0.8808, 0.1192], True)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from klsym.engine.answers.dispatch import as_written
+from klsym.engine.divergences.f_divergence import generated
+from klsym.engine.fields.field import field_of
+from klsym.engine.fields.slot_loss import names_vocabulary, slot_loss
+from klsym.engine.options.settings import Sampling, Use, checked_setting
+from klsym.engine.outside.vocabulary_means import sampled_loss
+from klsym.engine.questions.optimum import Optimum, optimum
+from klsym.errors import NotInRing, UsageError
+from klsym.language import REWARDS, log_mu, log_old, log_p, log_q
+from klsym.render.divergences import generated_warnings
+from klsym.render.optima import closed_form, optimum_text
+from klsym.ring import ExpPoly
+
+MOST = 8  # outcomes
+LARGEST, LONGEST = 10**6, 40  # of a number, and of its text
+NEAR = Fraction(1, 10**6)  # of a sum of probabilities to 1
+
+
+@dataclass(frozen=True)
+class Ends:
+    """What was asked, with exact numbers, and what was found; it prints as text."""
+
+    loss: str
+    beta: Fraction
+    rewards: tuple[Fraction, ...]
+    reference: tuple[Fraction, ...]
+    behaviour: tuple[Fraction, ...]
+    coefficient: ExpPoly
+    optimum: Optimum
+    warnings: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The object of the command-line contract."""
+        return {
+            "loss": self.loss,
+            "beta": float(self.beta),
+            "rewards": [float(x) for x in self.rewards],
+            "reference": [float(x) for x in self.reference],
+            "closed_form": closed_form(self.coefficient),
+            "unique": self.optimum.unique,
+            "complete": self.optimum.complete,
+            "stationary": [one.to_json() for one in self.optimum.stationary],
+            "boundary": [one.to_json() for one in self.optimum.boundary],
+            "warnings": list(self.warnings),
+        }
+
+    def __str__(self) -> str:
+        return optimum_text(self.loss, str(self.beta), self.optimum, self.warnings)
+
+
+def where_training_ends(
+    loss: object,
+    beta: object,
+    rewards: Iterable[object],
+    reference: Iterable[object] | None = None,
+    behaviour: Iterable[object] | None = None,
+    sampling: Sampling = "on-policy",
+    use: Use = "loss",
+) -> Ends:
+    """All stationary policies of E_q[R] - beta (penalty), their stability, and the boundary that attracts.
+
+    loss: the penalty, as of `explain`; use says whether it is differentiated.  beta, rewards: numbers, or
+    texts such as "2/3".  reference, behaviour: probabilities, uniform where nothing is said.
+    Raises UsageError: a penalty outside the ring, with rewards or parameters in it; numbers that do not fit.
+    """
+    paid = tuple(number("rewards", value) for value in rewards)
+    if not 2 <= len(paid) <= MOST:
+        raise UsageError(f"rewards: 2 to {MOST} numbers expected, got {len(paid)}")
+    p, mu = (probabilities(name, row, len(paid)) for name, row in
+             (("reference", reference), ("behaviour", behaviour)))  # fmt: skip
+    written, strength = as_written(loss, ()), number("beta", beta)
+    _refuse_names(written.expression)
+    setting = checked_setting(sampling=sampling, use=use)
+    drawn = sampled_loss(written, setting)[0] if names_vocabulary(written.expression) else written
+    try:
+        c = field_of(slot_loss(drawn, setting)).c
+    except NotInRing as error:
+        raise UsageError(f"optimum: {written.text[:60]!r} is no exponential polynomial: {error}") from None
+    found = optimum(c, strength, paid, p, mu)
+    return Ends(written.text, strength, paid, p, mu, c, found, _warnings(c, strength, found, len(paid)))
+
+
+def _refuse_names(penalty: Any) -> None:
+    """Rewards and parameters are given as numbers."""
+    if penalty.has(*REWARDS):
+        raise UsageError("optimum: write the penalty alone; the rewards are given as numbers")
+    if penalty.has(log_old):
+        raise UsageError("optimum: a third policy (log_old) moves in training: leave it out")
+    named = sorted(symbol.name for symbol in penalty.free_symbols if symbol not in (log_q, log_p, log_mu))
+    if named:
+        raise UsageError(f"optimum: a number in place of {named[0]} expected")
+
+
+def _warnings(c: ExpPoly, beta: Fraction, found: Optimum, size: int) -> tuple[str, ...]:
+    of_r = generated(c)
+    said = generated_warnings(of_r) if of_r is not None and beta > 0 else []
+    if not c.names():
+        said.append("the penalty has zero expected gradient: rewards alone decide")
+    if beta < 0:
+        said.append("beta is negative: the penalty is rewarded")
+    if len([one for one in (*found.stationary, *found.boundary) if one.stable]) > 1:
+        said.append("where training ends depends on where it starts")
+    return (*said, *_open_questions(found, size))
+
+
+def _open_questions(found: Optimum, size: int) -> Iterator[str]:
+    """What a list of isolated policies does not say."""
+    for face in found.continua:
+        outcomes = "every outcome" if len(face) == size else f"outcomes {_listed(face)} alone"
+        yield f"stationary policies with mass on {outcomes} are not isolated: there are infinitely many"
+    if found.complete is None:
+        yield "not decided: policies that are stationary may be missing from this list"
+    if any(one.stable is None for one in (*found.stationary, *found.boundary)):
+        yield "not decided: whether a policy is stable where the table says so"
+    if found.boundary_complete is None:
+        yield "not decided: policies on the boundary that attract may be missing from this list"
+
+
+def _listed(face: tuple[int, ...]) -> str:
+    return ", ".join(str(j + 1) for j in face)
+
+
+def number(name: str, value: object) -> Fraction:
+    """An exact number from 1, "-0.5", "2/3" or "1e-3"."""
+    try:
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float | str | Fraction)
+            or len(str(value)) > 40
+        ):
+            raise ValueError
+        found = Fraction(str(value).strip())
+    except (ValueError, ZeroDivisionError):
+        raise UsageError(f"{name}: a number expected, got {str(value)[:40]!r}") from None
+    if abs(found) > LARGEST:
+        raise UsageError(f"{name}: a number up to a million expected, got {str(value)[:40]}")
+    return found
+
+
+def probabilities(name: str, row: Iterable[object] | None, count: int) -> tuple[Fraction, ...]:
+    """Positive numbers that sum to 1, one an outcome."""
+    if row is None:
+        return (Fraction(1, count),) * count
+    found = tuple(number(name, value) for value in row)
+    if len(found) != count:
+        raise UsageError(f"{name}: {count} numbers expected, one for each reward, got {len(found)}")
+    total = sum(found, Fraction(0))
+    if any(value < NEAR for value in found) or abs(total - 1) > NEAR:
+        raise UsageError(f"{name}: probabilities of at least {float(NEAR):g} that sum to 1 expected")
+    return tuple(value / total for value in found)

@@ -1,0 +1,241 @@
+"""One outcome: level(k) = R - beta c(k) in k = log q/p, and enclosures of its inverse.  Untrusted.
+
+c is cut into pieces on which it is monotone (`branches.stretches` encloses the zeros of its slope), so that a
+level fixes k on each piece.  All floats come with a bound of their rounding error.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from klsym.engine.divergences.f_divergence import leading, slope
+from klsym.engine.regions.root_isolation import stretches
+from klsym.errors import UsageError
+from klsym.ring import ExpPoly
+
+ROUNDING = 4e-16  # relative error of a product; exp(x) adds |x| times as much
+LOWEST = -1e100  # log q/p below it is minus infinity
+STEPS = 200
+Terms = list[tuple[float, int, float]]  # c k^n exp(a k)
+Interval = tuple[float, float]
+Number = float | Fraction
+
+
+@dataclass(frozen=True)
+class Piece:
+    """An interval of k = log q/p on which the level is monotone; its lower end may be minus infinity."""
+
+    lower: float
+    upper: float
+    level_rises: bool
+
+
+def in_floats(c: ExpPoly) -> Terms:
+    """The terms of a function of k1."""
+    found: Terms = []
+    for (monomial, exponent), value in c.terms.items():
+        shift = float(dict(exponent).get((), 0))
+        rate = float(dict(exponent).get((("k1", 1),), 0))
+        if abs(shift) > 600:
+            raise UsageError("optimum: a coefficient beyond floats: smaller powers of rho expected")
+        found.append((float(value) * math.exp(shift), dict(monomial).get("k1", 0), rate))
+    return found
+
+
+def coefficient_at(c: ExpPoly) -> Callable[[Any], Any]:
+    """A coefficient in k1 alone as a function of arrays."""
+    terms = in_floats(c)
+    return lambda k: sum(value * k**n * np.exp(a * k) for value, n, a in terms)
+
+
+def value_at(terms: Terms, k: float) -> tuple[float, float]:
+    """The sum of the terms, and a bound of its rounding error; infinite beyond floats."""
+    total = error = 0.0
+    try:
+        for c, n, a in terms:
+            term = c * k**n * math.exp(a * k)
+            total += term
+            error += abs(term) * (4 + len(terms) + n + 2 * abs(a * k)) * ROUNDING
+    except OverflowError:
+        total = math.nan
+    if math.isfinite(total) and math.isfinite(error):
+        return total, error
+    sizes = [math.log(abs(c)) + n * math.log(abs(k)) + a * k for c, n, a in terms]
+    largest = max(sizes)
+    total = sum(
+        math.copysign(math.exp(size - largest), c * (-1 if k < 0 and n % 2 else 1))
+        for size, (c, n, _) in zip(sizes, terms, strict=True)
+    )
+    return (0.0, math.inf) if abs(total) < 1e-6 else (math.copysign(math.inf, total), 0.0)
+
+
+def bounds_on(terms: Terms, low: float, high: float) -> Interval:
+    """Bounds of the sum of the terms over an interval of k, term by term."""
+    least = most = 0.0
+    for c, n, a in terms:
+        powers = [low**n, high**n, *([0.0] if n and low < 0 < high else [])]
+        rates = sorted(_exp(a * k) for k in (low, high))
+        ends = [c * x * y if x and y else 0.0 for x in (min(powers), max(powers)) for y in rates]
+        least, most = least + min(ends), most + max(ends)
+    margin = 1e-12 * max(abs(least), abs(most))
+    return (least - margin, most + margin) if math.isfinite(margin) else (-math.inf, math.inf)
+
+
+def _exp(x: float) -> float:
+    return math.exp(x) if x < 700 else math.inf
+
+
+class Outcome:
+    """level(k) = R - beta c(k) of one outcome with the probability p under the reference."""
+
+    def __init__(
+        self, c: ExpPoly, beta: float | Fraction, reward: float | Fraction, p: float | Fraction
+    ) -> None:
+        self.exact = (c, Fraction(beta), Fraction(reward))
+        self.c, self.beta, self.reward, self.p = c, float(beta), float(reward), float(p)
+        self.log_p = math.log(self.p)
+        self.terms, self.slopes = in_floats(c), in_floats(slope(c))
+        self.pieces = tuple(self._pieces()) if beta else ()
+        self._known: dict[tuple[Piece, float], Interval] = {}
+
+    def _pieces(self) -> Iterator[Piece]:
+        """Between the zeros of dc/dk, up to q = 1."""
+        rising, top = slope(self.c), -self.log_p
+        if not rising:
+            return
+        found: Any = [(next(iter(rising.terms.values())), (None, None))]
+        if rising.names():
+            found = stretches(rising)
+        if found is None:
+            raise UsageError("the zeros of the slope of the coefficient cannot be enclosed")
+        for sign, (lower, upper) in found:
+            low = -math.inf if lower is None else float((lower[0] + lower[1]) / 2)
+            high = top if upper is None else min(top, float((upper[0] + upper[1]) / 2))
+            if low < high:
+                yield Piece(low, high, (sign > 0) == (self.beta < 0))
+
+    def level(self, k: float) -> tuple[float, float]:
+        """R - beta c, and a bound of its error."""
+        if k == -math.inf:
+            return self.far, ROUNDING * (abs(self.reward) + abs(self.far))
+        value, error = value_at(self.terms, k)
+        found = self.reward - self.beta * value
+        return found, abs(self.beta) * (error + 2 * ROUNDING * abs(value)) + 2 * ROUNDING * abs(self.reward)
+
+    @cached_property
+    def _leading(self) -> tuple[Fraction, int, float]:
+        return leading(self.c)
+
+    @cached_property
+    def far(self) -> float:
+        """The level as k goes to minus infinity."""
+        rate, power, factor = self._leading
+        if not self.beta or rate > 0 or not factor:
+            return self.reward
+        if rate == power == 0:
+            return self.reward - self.beta * factor
+        return math.copysign(math.inf, -self.beta * factor * (-1) ** power)
+
+    @cached_property
+    def push(self) -> float:
+        """The limit of -q level as q goes to 0: at this rate its own logit falls."""
+        rate, power, factor = self._leading
+        if not self.beta or rate > -1 or not factor:
+            return 0.0
+        if rate == -1 and power == 0:
+            return self.beta * factor * self.p
+        return math.copysign(math.inf, self.beta * factor * (-1) ** power)
+
+    @property
+    def level_at_one(self) -> float:
+        """The level at q = 1."""
+        return self.level(-self.log_p)[0]
+
+    def gap(self, other: Outcome) -> float | None:
+        """This level less that of the other, both constant: 0 only where that is exact; None: not certain."""
+        if not self.exact[1] or self.c == other.c:
+            return float(self.exact[2] - other.exact[2])
+        found = self.far - other.far
+        return found if abs(found) > 1e-12 * (1 + abs(self.reward) + abs(other.reward)) else None
+
+    def drifting(self, rate: float) -> Outcome:
+        """The outcome with the level R - beta c - rate/q."""
+        r = (-ExpPoly.variable("k1")).exp()
+        return Outcome(self.c + r * Fraction(rate / (self.beta * self.p)), *self.exact[1:], self.p)
+
+    def ends(self, piece: Piece) -> Interval:
+        """The levels at the two ends of a piece, the lower one first."""
+        a, b = self.level(piece.lower)[0], self.level(piece.upper)[0]
+        return min(a, b), max(a, b)
+
+    def rate(self, low: float, high: float) -> Interval:
+        """Bounds of d level/dk over an interval of k."""
+        if low < LOWEST:
+            return -math.inf, math.inf
+        ends = [-self.beta * x for x in bounds_on(self.slopes, low, high)]
+        return min(ends), max(ends)
+
+    def mass(self, k: float) -> float:
+        return math.exp(min(self.log_p + k, 1.0))
+
+    def inverse(self, piece: Piece, nu: float) -> Interval:
+        """An interval of k, within the piece, that holds the k with level(k) = nu."""
+        if (piece, nu) not in self._known:
+            self._known[piece, nu] = self._enclosed(piece, nu)
+        return self._known[piece, nu]
+
+    def _enclosed(self, piece: Piece, nu: float) -> Interval:
+        way = 1 if piece.level_rises else -1
+
+        def side(k: float) -> int:
+            """-1: k is certainly too low, 1: too high, 0: too near to say."""
+            value, error = self.level(k)
+            return 0 if not abs(value - nu) > error + ROUNDING * abs(nu) else way * (1 if value > nu else -1)
+
+        low, high, step = piece.lower, piece.upper, 1.0
+        if low == -math.inf:
+            low = high - step
+            while side(low) >= 0 and low > LOWEST:
+                step *= 2
+                low = high - step
+            if low <= LOWEST:
+                return -math.inf, self._least(piece, side)
+        k = self._found(low, high, nu, way)
+        return self._widened(k, -1, low, side), self._widened(k, 1, high, side)
+
+    def _least(self, piece: Piece, side: Callable[[float], int]) -> float:
+        """Of a level that is reached nowhere above minus infinity: k that is certainly too high."""
+        k = min(piece.upper, -1.0)
+        while k > LOWEST and side(2 * k) > 0:
+            k *= 2
+        return k if side(k) > 0 else piece.upper
+
+    def _found(self, low: float, high: float, nu: float, way: int) -> float:
+        """By bisection, with Newton's steps where they stay inside."""
+        k = (low + high) / 2
+        for _ in range(STEPS):
+            gap = way * (self.level(k)[0] - nu)
+            low, high = (low, k) if gap > 0 else (k, high)
+            rate = -way * self.beta * value_at(self.slopes, k)[0]
+            step = k - gap / rate if rate > 0 and math.isfinite(gap / rate) else low
+            following = step if low < step < high and abs(step - k) < (high - low) / 3 else (low + high) / 2
+            if abs(following - k) <= 2 * ROUNDING * abs(k) or following in (low, high):
+                return following
+            k = following
+        return k
+
+    @staticmethod
+    def _widened(k: float, way: int, end: float, side: Callable[[float], int]) -> float:
+        width = ROUNDING * (1 + abs(k))
+        while way * (end - k) > width:
+            if side(k + way * width) == way:
+                return k + way * width
+            width *= 4
+        return end

@@ -1,0 +1,365 @@
+"""recommend: what to write for a KL penalty, each choice judged by the engine.  Untrusted.
+
+>>> found = recommend("reverse-kl", sampling="off-policy")
+>>> [choice.loss for choice in found.choices]
+['rho*k3', 'rho*sg(k1)', 'sg(rho)*k2', 'rho*k1']
+>>> recommend("forward-kl", use="reward").choices[0].loss
+'1 - r'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from itertools import pairwise, zip_longest
+from typing import Any, Literal, get_args
+
+import sympy
+
+from klsym.convert import to_ring, to_sympy
+from klsym.engine.answers.dispatch import as_written, explained
+from klsym.engine.answers.is_correct import DENSITIES, is_right, right
+from klsym.engine.divergences.f_divergence import slope
+from klsym.engine.fields.slot_loss import slot_loss, uses_sampler
+from klsym.engine.options.settings import Level, Sampling, Setting, checked_setting
+from klsym.engine.proof.derivation import Proof, derive
+from klsym.engine.proof.quantities import KL, Quantity, expectation
+from klsym.engine.proof.sequence_quantities import sum_over_t
+from klsym.engine.questions.candidates import candidates, tempting
+from klsym.engine.questions.catalogue import holds_r, stored
+from klsym.engine.questions.compare import compared
+from klsym.engine.questions.variances import Estimate, Spread, spread
+from klsym.engine.verdicts.verdict import Verdict
+from klsym.engine.verdicts.warnings import is_attached, needs_its_gradient
+from klsym.errors import ProofError, UsageError
+from klsym.language import log_mu, log_p, log_q, rho, sg, unfold
+from klsym.render.losses import Written
+from klsym.render.recommend import RecommendationView, recommendation_json
+from klsym.render.verdict import reason
+from klsym.ring import ExpPoly
+from klsym.sums import Summed
+
+Target = Literal["reverse-kl", "forward-kl"]
+Purpose = Literal["loss", "reward", "value"]
+BOUND, MOST = 10, 2  # of what is clamped, and of a weight that is truncated: as training code has them
+
+
+@dataclass(frozen=True)
+class Clamped:
+    """What is left of a choice where a bound is put on it.
+
+    loss: the choice with its bound.  target: what that targets.  inside: where the bound does not bind.
+    beyond: what multiplies the score under q there, by cases, as (where, coefficient).
+    """
+
+    loss: str
+    target: str | None
+    inside: str | None
+    beyond: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """A loss that is right, and what is proved of it.
+
+    verdict: of `explain`, in the setting in which it is right.  value: the theorem that its mean is the KL,
+    if it is.  kind: the number of the choices that push alike; against: how its variance compares with that
+    of the choices after it (B), None for the last.  source: as of a `Candidate`.
+    """
+
+    written: Written
+    verdict: Verdict
+    value: Proof | None
+    kind: int = 0
+    against: Spread | None = None
+    source: str = "catalogue"
+
+    @property
+    def loss(self) -> str:
+        return self.written.text
+
+    @property
+    def setting(self) -> Setting:
+        return self.verdict.setting
+
+    @cached_property
+    def element(self) -> ExpPoly:
+        return _in_ring(self.written.expression)
+
+    @property
+    def fragile(self) -> bool:
+        """On-policy, does it rest on the gradient of a weight whose value is 1?"""
+        return self.setting.on_policy and self.setting.use == "loss" and needs_its_gradient(self.element)
+
+    @property
+    def attached(self) -> bool:
+        """Does rho stand outside sg, so that a bound on it changes more than its value?"""
+        return self.setting.use == "loss" and is_attached(self.element)
+
+    @property
+    def settles(self) -> bool:
+        """Near q = p, is the value of second order in log q/p, like the KL itself?"""
+        return not _slope(self.element)
+
+    @property
+    def needs_ratio(self) -> bool:
+        """Does the value or the push hold r = p/q, which overflows before its logarithm does?"""
+        used = (self.element, *(to_ring(as_written(x, ()).expression) for x in self._coefficients()))
+        return any(map(holds_r, used))
+
+    def _coefficients(self) -> tuple[str, ...]:
+        return (self.verdict.per_sample,) if self.setting.level != "token" else ()
+
+    @property
+    def padded(self) -> bool:
+        """Does something stand beside it for its value alone, as sg(k1 - k2) beside k2?"""
+        parts = sympy.Add.make_args(self.written.expression)
+        return any(not slope(_in_ring(part)) for part in parts if part.has(sg))
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        """Among choices that push alike: sturdy, plain, its value right, a quiet one, the simplest."""
+        size = sum(1 for _ in sympy.preorder_traversal(self.written.expression))
+        wanting = self.fragile, self.padded, self.value is None, not self.settles
+        return *wanting, size, self.needs_ratio, self.loss
+
+    @cached_property
+    def clamps(self) -> tuple[Clamped, ...]:
+        """Its value clamped, and its weight truncated; none where the engine does not decide it."""
+        bounded = [f"clip({self.loss}, -{BOUND}, {BOUND})"]
+        if self.written.expression.has(rho) and not self.setting.on_policy:
+            bounded.append(self.loss.replace("rho", f"min(rho, {MOST})"))
+        return tuple(found for found in (_clamped(text, self.setting) for text in bounded) if found)
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A tempting choice that is none, and its verdict."""
+
+    loss: str
+    verdict: Verdict
+
+    @property
+    def reason(self) -> str:
+        """The verdict in a few words."""
+        return reason(self.verdict)
+
+
+@dataclass(frozen=True)
+class Family:
+    """What the catalogue knows of all losses with the gradient that was asked for.
+
+    size, spellings: of the catalogue.  losses: how many have it.  constants: b of their gradients, in their
+    order, which are (c + b) s at a sample, times rho off-policy.  best: the b that varies least of all where
+    log r (reverse KL) or r (forward KL) lies in `where`, since b_star then lies there.
+    """
+
+    size: int
+    spellings: int
+    losses: int
+    constants: tuple[str, ...]
+    best: str
+    where: tuple[str | None, str | None]
+
+
+def family_of(target: str, sampling: str, use: str) -> Family:
+    """All that have the gradient of a KL, in the catalogue that is stored.
+
+    >>> found = family_of("reverse-kl", "off-policy", "loss")
+    >>> found.best, found.where, len(found.constants)
+    ('0', ('-1/8', '1/8'), 21)
+    """
+    known = stored()
+    choices = known.of(sampling, use).choices[target]
+    best = {"reverse-kl": "0", "forward-kl": "1"}[target]  # b_star at q = p
+    [nearest] = (choice.nearest for choice in choices if choice.constant == best)
+    constants = sorted((choice.constant for choice in choices), key=Fraction)
+    losses = sum(choice.losses for choice in choices)
+    return Family(known.size, known.spellings[-1], losses, tuple(constants), best, nearest)
+
+
+@dataclass(frozen=True, repr=False)
+class Recommendation(RecommendationView):
+    """The answer of `recommend`; it prints as text and shows itself in Jupyter as Markdown.
+
+    choices: the best first.  tried: how many candidates were judged.  wrong: what is tempting, and is not it.
+    elsewhere: where no candidate is right, one that is in a neighbouring setting.
+    family: all losses of the catalogue that have the gradient; None for values and tokens.
+    """
+
+    target: str
+    use: str
+    setting: Setting
+    choices: tuple[Choice, ...]
+    tried: int
+    wrong: tuple[Wrong, ...]
+    elsewhere: Choice | None = None
+    family: Family | None = None
+
+    def snippet(self, framework: str = "torch", number: int = 0) -> str:
+        """Code for a choice, counted from 0, for "torch", "jax" or "numpy".
+
+        >>> print(recommend("reverse-kl").snippet("numpy").splitlines()[0])
+        def penalty(log_q, log_p):
+
+        Raises UsageError: an unknown framework, no such choice.
+        """
+        from klsym.render.snippets import snippet
+
+        if not 0 <= number < len(self.choices):
+            raise UsageError(f"choice {number}: there are {len(self.choices)}")
+        choice = self.choices[number]
+        return snippet(choice.written, choice.verdict, framework, self.use)
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that `klsym recommend --json` prints."""
+        return recommendation_json(self)
+
+
+def recommend(
+    target: Target, sampling: Sampling = "on-policy", use: Purpose = "loss", level: Level = "sample"
+) -> Recommendation:
+    """What to write for a KL penalty or its value, the best first, each with what is proved of it.
+
+    A choice is right where E_m[grad L] (a loss), E_m[sg(L) s] (a reward) is grad KL, E_m[L] (a value) is KL.
+
+    target: "reverse-kl", KL(q||p), or "forward-kl", KL(p||q).
+    sampling, level: as in `explain`.  use: "loss", "reward", or "value", a number that is logged.
+    Raises UsageError: an unknown option.
+    """
+    for name, value, known in (("target", target, Target), ("use", use, Purpose)):
+        if value not in get_args(known):
+            raise UsageError(f"{name}={value!r}: one of {', '.join(get_args(known))} expected")
+    given = "loss" if use == "value" else use
+    setting = replace(checked_setting(sampling=sampling, use=given, level=level), weights="", credit="")
+    return _recommended(target, use, setting)
+
+
+@lru_cache(maxsize=256)
+def _recommended(target: str, use: str, setting: Setting) -> Recommendation:
+    tried = list(candidates(target, setting, use))
+    judgements = ((one, judged(one.loss, one.setting, target, use)) for one in tried)
+    ranked = _ranked([replace(found, source=one.source) for one, found in judgements if found], use)
+    wrong = tuple(
+        one for one in (_wrong(text, setting, target, use) for text in tempting(setting, use)) if one
+    )
+    elsewhere = None if ranked else _elsewhere(target, use, setting)
+    alone = use != "value" and setting.level != "token"
+    family = family_of(target, setting.sampling, use) if alone else None
+    return Recommendation(target, use, setting, ranked, len(tried), wrong, elsewhere, family)
+
+
+# ---------------------------------------------------------------------------- right or wrong
+def judged(text: str, setting: Setting, target: str, use: str) -> Choice | None:
+    """The loss as a choice, if the engine proves that it is one."""
+    verdict, written = right(text, setting, target, use), as_written(text, ())
+    return None if verdict is None else Choice(written, verdict, _value(written, setting, target))
+
+
+def _in_ring(expression: Any) -> ExpPoly:
+    """The loss in the ring; at the first token, before which there is none."""
+    return to_ring(expression.replace(lambda e: isinstance(e, Summed), lambda e: sympy.S.Zero))
+
+
+def _value(written: Written, setting: Setting, target: str) -> Proof | None:
+    """E_m[L] = KL, if so; at the level of tokens L is summed over t."""
+    copied = setting.on_policy and uses_sampler(_in_ring(written.expression), setting)
+    under = "mu" if copied or not setting.on_policy else "q"
+    try:
+        return derive(_mean(written, setting, under), on_policy=copied).equals(KL(*DENSITIES[target]))
+    except ProofError:
+        return None
+
+
+def _mean(written: Written, setting: Setting, under: str) -> Quantity:
+    if setting.level == "token":
+        return sum_over_t(slot_loss(written, replace(setting, use="loss")).expression, under)
+    return replace(expectation(written.expression, under), labels={to_ring(written.expression): written})
+
+
+def _wrong(text: str, setting: Setting, target: str, use: str) -> Wrong | None:
+    """A tempting loss that is not right in any placement; None if it is, or if it is beyond the engine."""
+    try:
+        verdict = explained(as_written(text, ()), checked_setting(**_open(setting)))
+    except UsageError:
+        return None
+    return None if is_right(verdict, target, use) else Wrong(text, verdict)
+
+
+def _open(setting: Setting) -> dict[str, str | None]:
+    return {name: value or None for name, value in setting.to_json().items()} | {"batch": setting.batch}
+
+
+def _elsewhere(target: str, use: str, setting: Setting) -> Choice | None:
+    """The first choice at another level, for the same use or in the reward."""
+    for level in ("sequence", "sample"):
+        if level != setting.level:
+            found = _recommended(target, use, replace(setting, level=level, credit="", weights=""))
+            if found.choices:
+                return found.choices[0]
+    return None
+
+
+# ---------------------------------------------------------------------------- which is better
+def _ranked(choices: Iterable[Choice], use: str) -> tuple[Choice, ...]:
+    """By the variance in the region that holds q = p, as far as that is proved; then by `Choice.order`."""
+    key: Callable[[Choice], Any] = _pushes if use != "value" else lambda choice: choice.loss
+    kinds: dict[Any, list[Choice]] = {}
+    for choice in choices:
+        kinds.setdefault(key(choice), []).append(choice)
+    groups = sorted(
+        (sorted(group, key=lambda c: c.order) for group in kinds.values()), key=lambda g: g[0].order
+    )
+    ordered: list[list[Choice]] = []
+    for group in groups:  # the variances of the kinds decide, where they have an order
+        place = next((i for i, other in enumerate(ordered) if _is_quieter(group[0], other[0], use)), None)
+        ordered.insert(len(ordered) if place is None else place, group)
+    spreads: list[Spread | None] = [_spread(a[0], b[0], use) for a, b in pairwise(ordered)]
+    return tuple(
+        replace(choice, kind=number, against=found)
+        for number, (group, found) in enumerate(zip_longest(ordered, spreads))
+        for choice in group
+    )
+
+
+def _pushes(choice: Choice) -> Any:
+    return choice.verdict.per_sample, choice.setting.weights, choice.setting.credit
+
+
+def _is_quieter(a: Choice, b: Choice, use: str) -> bool:
+    found = _spread(a, b, use)
+    return found is not None and "A" in (found.lower, found.regional_lower)
+
+
+@lru_cache(maxsize=1024)
+def _spread(a: Choice, b: Choice, use: str) -> Spread | None:
+    """Whose variance is lower: that of the gradient, or of the value; of sums over tokens it is not known."""
+    if a.setting.level == "token" or a.setting != b.setting:
+        return None
+    if use != "value":
+        return compared((a.written, b.written), a.setting).variance
+    first, second = (Estimate(one.element, one.value) for one in (a, b) if one.value)
+    return spread(first, second, "q" if a.setting.on_policy else "mu", True, scored=False)
+
+
+def _slope(element: ExpPoly) -> bool:
+    """Does a value change with log q/p at q = p = mu?"""
+    x = sympy.Symbol("x", real=True)
+    moved = to_sympy(element.rename(lambda name: name.removeprefix("sg(").removesuffix(")")))
+    along = unfold(moved).xreplace({log_q: x, log_p: sympy.S.Zero, log_mu: x})
+    return bool(sympy.simplify(along.diff(x).subs(x, 0)) != 0)
+
+
+# ---------------------------------------------------------------------------- clamps
+def _clamped(text: str, setting: Setting) -> Clamped | None:
+    from klsym.render.cases import value, where
+
+    try:
+        verdict = explained(as_written(text, ()), setting)
+    except UsageError:
+        return None
+    inside = verdict.inside_clamps
+    rows = tuple((where(on), value(c)) for on, c in verdict.coefficient_cases)
+    return Clamped(text, verdict.target, inside.target if inside else None, rows)

@@ -1,0 +1,332 @@
+"""Which of two gradient estimates a s and b s varies less, and where.  Untrusted.
+
+    Var_m a s - Var_m b s = E_m[(a^2 - b^2) s^2] - (E_m[a s]^2 - E_m[b s]^2)
+
+The last bracket is 0 where the expected gradients agree, so at each sample (a - b)(a + b) says which one
+adds more.  An order for all models is proved by squares and tangents; models show that there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Set
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from itertools import chain
+from typing import Any
+
+from klsym.abbreviations import E, Point, Side
+from klsym.convert import to_sympy
+from klsym.engine.proof.counterexamples import models, shown_model, uneven_models
+from klsym.engine.proof.derivation import Proof, derive
+from klsym.engine.proof.float_screen import is_plainly_at_most
+from klsym.engine.proof.quantities import Quantity
+from klsym.engine.proof.shown_counterexample import at_one_sample, used_names
+from klsym.engine.regions.positivity import Rows, Split, difference_of_squares, multiple, positive_sum
+from klsym.errors import NotInRing, ProofError
+from klsym.kernel.models import Model, enclose
+from klsym.language import COUNTS
+from klsym.render import formulas
+from klsym.render.compare import region
+from klsym.render.text import show_statement
+from klsym.ring import ExpPoly
+from klsym.statements import Context
+from klsym.unfolding import written_out
+
+TWICE = ("x", "x")
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The gradient a s of a loss at a sample, and the theorem grad L = a s."""
+
+    coefficient: ExpPoly
+    proof: Proof
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How the variances of a s (loss A) and b s (loss B) compare.
+
+    exact: the expected gradients agree, so `difference` is that of the variances; otherwise it is that of
+    the second moments, and `correction` is to be taken off.  region: where b^2 <= a^2.  lower: the loss
+    with the lower variance in every model ("A", "B"), "equal", "depends" (both happen), or "open".
+    regional: what is proved if `where` holds, that `regional_lower` has the lower variance (or, unless
+    exact, the lower second moment).  signs: factors of a^2 - b^2 that are nowhere negative.
+    """
+
+    pushes: tuple[ExpPoly, ExpPoly]
+    measure: str
+    exact: bool
+    difference: str
+    correction: str
+    region: str
+    lower: str
+    order: tuple[Proof, ...]
+    regional: Proof | None
+    regional_lower: str
+    signs: tuple[Proof, ...]
+    a_less: Proof | None
+    b_less: Proof | None
+    base: tuple[Proof, ...]
+    scored: bool = True
+
+    @property
+    def coefficients(self) -> tuple[str, str]:
+        """a and b in print."""
+        return formulas.element(self.pushes[0]), formulas.element(self.pushes[1])
+
+    @property
+    def finite(self) -> tuple[str, ...]:
+        """The moments without which there are no variances."""
+        times = " s^2" if self.scored else ""
+        given = (formulas.element(a) for a in dict.fromkeys(self.pushes) if a)
+        return tuple(f"E_{self.measure}[({a})^2{times}] is finite" for a in given)
+
+    @property
+    def where(self) -> str:
+        """The region of `regional`, which is no hypothesis of anything else."""
+        lines = self.regional.hypotheses if self.regional else ()
+        return next((line for line in lines if ">= 0" in line), "")
+
+    @property
+    def proofs(self) -> tuple[Proof, ...]:
+        found = (*self.base, *self.order, *self.signs, self.regional, self.a_less, self.b_less)
+        return tuple(proof for proof in found if proof)
+
+    @staticmethod
+    def witness(proof: Proof) -> dict[str, Any]:
+        """The model behind a_less or b_less."""
+        return model_of(proof)
+
+    def to_json(self) -> dict[str, Any]:
+        in_region = self.regional and {
+            "lower": self.regional_lower, "where": self.where, "statement": str(self.regional),
+        }  # fmt: skip
+        witnesses = [proof and model_of(proof) for proof in (self.a_less, self.b_less)]
+        return {
+            "coefficients": list(self.coefficients), "under": self.measure, "exact": self.exact,
+            "difference": self.difference, "correction": self.correction or None,
+            "b_at_most_a_where": self.region, "lower": self.lower,
+            "statement": str(self.order[-1]) if self.order else None,
+            "in_region": in_region if self.exact else None,
+            "second_moments_in_region": None if self.exact else in_region,
+            "a_varies_less": witnesses[0], "b_varies_less": witnesses[1],
+            "trust": "open" if self.lower == "open" else "kernel",
+        }  # fmt: skip
+
+
+def spread(a: Estimate, b: Estimate, m: str, exact: bool, scored: bool = True) -> Spread:
+    """exact: the kernel proved that the means agree.  scored: of a s and b s; otherwise of values a and b."""
+    pair = Pair(a.coefficient, b.coefficient, m, exact, scored)
+    lower, order = _order(pair)
+    regional, regional_lower = (None, "") if order else _in_region(pair)
+    signs = () if order else _signs(pair)
+    a_less, b_less = (None, None) if lower != "open" else _models(pair)
+    if a_less and b_less:
+        lower = "depends"
+    correction = "" if exact else pair.correction()
+    return Spread(
+        pushes=(pair.a, pair.b),
+        measure=m,
+        exact=exact,
+        difference=str(pair.gap),
+        correction=correction,
+        region=region(*pair.split.shown),
+        lower=lower,
+        order=order,
+        regional=regional,
+        regional_lower=regional_lower,
+        signs=signs,
+        a_less=a_less,
+        b_less=b_less,
+        base=(a.proof, b.proof, pair.identity()),
+        scored=scored,
+    )
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The coefficients of two estimates under the sampler m."""
+
+    a: ExpPoly
+    b: ExpPoly
+    m: str
+    exact: bool
+    scored: bool = True
+
+    @property
+    def power(self) -> int:
+        """Of the score, in what is compared."""
+        return int(self.scored)
+
+    @property
+    def split(self) -> Split:
+        return difference_of_squares(self.a, self.b)
+
+    @property
+    def gap(self) -> Quantity:
+        """E_m[(a^2 - b^2) s^2]."""
+        return Quantity(Side.atom(E(self.m, self.a * self.a - self.b * self.b, TWICE * self.power)))
+
+    def mean(self, a: ExpPoly) -> Quantity:
+        return Quantity(Side.atom(E(self.m, a, ("x",) * self.power)))
+
+    def correction(self) -> str:
+        """E_m[a s]^2 - E_m[b s]^2."""
+        first, second = (f"{self.mean(x)}^2" if x else "0" for x in (self.a, self.b))
+        return f"({first} - {second})" if self.b else first
+
+    def second(self, a: ExpPoly) -> Quantity:
+        return Quantity(Side.atom(E(self.m, a * a, TWICE * self.power)))
+
+    def variance(self, a: ExpPoly) -> Quantity:
+        return self.second(a) - self.mean(a) * self.mean(a)
+
+    def judged(self, a: ExpPoly) -> Quantity:
+        """What an order at each sample speaks of: variances where the means agree."""
+        return self.variance(a) if self.exact else self.second(a)
+
+    def identity(self) -> Proof:
+        """The difference of the variances."""
+        right = self.gap
+        if not self.exact:
+            squares = [self.mean(x) * self.mean(x) for x in (self.a, self.b)]
+            right = right - (squares[0] - squares[1])
+        return derive(self.variance(self.a) - self.variance(self.b)).equals(right)
+
+
+# ---------------------------------------------------------------------------- an order for all models
+def _order(pair: Pair) -> tuple[str, tuple[Proof, ...]]:
+    """The loss with the lower variance in every model, and the theorems that say so."""
+    equal = _attempt(lambda: derive(pair.variance(pair.a)).equals(pair.variance(pair.b)))
+    if equal:
+        return "equal", equal
+    for name, low, high in (("A", pair.a, pair.b), ("B", pair.b, pair.a)):
+        proofs = _proportional(pair, low, high)
+        if not proofs and pair.exact:
+            proofs = _summed(pair, low, high)
+        if proofs:
+            return name, proofs
+    return "open", ()
+
+
+def _attempt(build: Any) -> tuple[Proof, ...]:
+    try:
+        found = build()
+    except (ProofError, NotInRing):
+        return ()
+    return found if isinstance(found, tuple) else (found,)
+
+
+def _proportional(pair: Pair, low: ExpPoly, high: ExpPoly) -> tuple[Proof, ...]:
+    """low = c high with a number |c| < 1: the variances differ by (1 - c^2) Var_m."""
+    c = multiple(low, high)
+    if not high or high * c != low or c * c >= 1:
+        return ()
+    row = {
+        "at": pair.m, "variance": to_sympy(high), "power": pair.power,
+        "scale": to_sympy(ExpPoly.number(1 - c * c)),
+    }  # fmt: skip
+    return _attempt(lambda: derive(pair.variance(low)).at_most(pair.variance(high), rows=[row]))
+
+
+def _summed(pair: Pair, low: ExpPoly, high: ExpPoly) -> tuple[Proof, ...]:
+    """high^2 - low^2 as squares alone, in the mean; with tangents, at each sample."""
+    rows = positive_sum(high * high - low * low)
+    if rows is None:
+        return ()
+    if not rows.tangents:
+        terms = [{**row, "at": pair.m, "power": pair.power} for row in rows.squares]
+        return _attempt(partial(_by_squares, pair.judged(low), pair.judged(high), terms))
+    return _attempt(lambda: _at_a_sample(high * high - low * low, rows))
+
+
+def _at_a_sample(gap: ExpPoly, rows: Rows) -> tuple[Proof, ...]:
+    """0 <= gap, the sum of the rows."""
+    shown = [{**row, "at": "sample"} for row in (*rows.squares, *rows.tangents)]
+    return (derive(Quantity(Side())).at_most(Quantity(Side.atom(Point(gap))), rows=shown),)
+
+
+# ---------------------------------------------------------------------------- where
+def _in_region(pair: Pair) -> tuple[Proof | None, str]:
+    """The order in the region that the sign of a^2 - b^2 at each sample names, if it holds q = p = mu."""
+    split = pair.split
+    for name, rest, low, high in (("B", split.rest, pair.b, pair.a), ("A", -split.rest, pair.a, pair.b)):
+        row = {
+            "at": pair.m, "power": pair.power, "b": to_sympy(split.root), "nonnegative": to_sympy(rest),
+            "scale": to_sympy(ExpPoly.number(split.scale)), "v": to_sympy(_logarithm(split.unit)),
+        }  # fmt: skip
+        found = _attempt(partial(_by_squares, pair.judged(low), pair.judged(high), [row]))
+        if found:
+            return found[0], name
+    return None, ""
+
+
+def _by_squares(low: Quantity, high: Quantity, terms: list[Any]) -> Proof:
+    return derive(low).at_most(high, rows=terms)
+
+
+def _signs(pair: Pair) -> tuple[Proof, ...]:
+    """The order of the second moments for all models; else 0 <= f for the factors that the region drops."""
+    for low, high in ((pair.a, pair.b), (pair.b, pair.a)):
+        found = _summed(pair, low, high)
+        if found:
+            return found
+    for factor in pair.split.decided:
+        rows = positive_sum(factor)
+        found += _at_a_sample(factor, rows) if rows else ()
+    return found
+
+
+def _logarithm(unit: ExpPoly) -> ExpPoly:
+    [(_, exponent)] = unit.terms
+    return ExpPoly({(monomial, ()): value for monomial, value in exponent})
+
+
+# ---------------------------------------------------------------------------- models
+def _models(pair: Pair) -> tuple[Proof | None, Proof | None]:
+    """Models in which A, and in which B, varies less; the first that is found of each."""
+    a, b = (derive(pair.variance(x)) for x in (pair.a, pair.b))
+    context = written_out(derive(pair.variance(pair.a) - pair.variance(pair.b)).context)
+    ends = (a.reduce().left, b.reduce().left)
+    known = {"A": ends, "B": (ends[1], ends[0])}  # floats tell where the order is one that has been found
+    found: dict[str, Proof] = {}
+    for model in _candidates(context, {"R", "A"} & (pair.a.names() | pair.b.names())):
+        read = Model.from_json(model, context)
+        if any(is_plainly_at_most(*known[name], read) for name in found):
+            continue
+        try:
+            left, right = (enclose(end, read) for end in ends)
+        except ProofError:  # a power beyond what is enclosed
+            break
+        if left.upper < right.lower and "A" not in found:
+            found["A"] = b.differs_from(pair.variance(pair.a), relation="<=", model=model)
+        if right.upper < left.lower and "B" not in found:
+            found["B"] = a.differs_from(pair.variance(pair.b), relation="<=", model=model)
+        if len(found) == 2:
+            break
+    return found.get("A"), found.get("B")
+
+
+def _candidates(context: Context, rewards: Set[str]) -> Iterator[dict[str, Any]]:
+    """Batch sizes and lengths are whole numbers; where rewards matter, they are tried with both signs."""
+    tried = chain(models(context), uneven_models(context), map(_negated, models(context)) if rewards else ())
+    for number, model in enumerate(tried):
+        counts = {name: str(2 + number % 3) for name in context.parameters if name in COUNTS}
+        yield {**model, "parameters": {**model["parameters"], **counts}}
+
+
+def _negated(model: dict[str, Any]) -> dict[str, Any]:
+    """The same model with every reward times -1."""
+    tree = model["tree"]
+    rewards = {name: [str(-Fraction(x)) for x in row] for name, row in tree["rewards"].items()}
+    return {**model, "tree": {**tree, "rewards": rewards}}
+
+
+def model_of(proof: Proof) -> dict[str, Any]:
+    """The model of a refutation, less what the statement does not mention."""
+    close, statement = proof.theorem.close, proof.theorem.statement
+    refuted = show_statement(statement, proof.labels)
+    shown = shown_model(refuted, close["model"], close["left"], close["right"], used_names(statement))
+    return {**shown, "outcome": close["model"]["outcome"]} if at_one_sample(statement) else shown

@@ -1,0 +1,1 @@
+"""Piecewise coefficients: their regions, signs, roots and subgradients."""

@@ -1,0 +1,1 @@
+"""What a loss inside the ring targets."""

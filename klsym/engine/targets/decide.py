@@ -1,0 +1,276 @@
+"""Decide what an expected gradient is the gradient of: one ladder for every index.  Untrusted.
+
+named         named terms add up to it, and all of them are gradients
+primitive     at one sample: E_q[c s] = grad E_q[F]
+covariances   a batch that is centred under mu: grad Cov_mu(h, log q)
+attached      tokens from mu: grad E_mu[L], since mu does not depend on theta
+whole         tokens whose scores add up to E_m[h s] of the whole sequence
+curl          0: separable; not 0 on some model: no objective
+open          none of these
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from klsym.abbreviations import E, Side, elements
+from klsym.convert import to_ring, to_sympy
+from klsym.engine.fields.field import SIZE, Field, less_own_share
+from klsym.engine.fields.named_terms import Decomposition, decompose, named_target, recognise
+from klsym.engine.fields.primitives import WEIGHT, at_policy, constant_part, objective_under
+from klsym.engine.fields.slot_loss import ADVANTAGE
+from klsym.engine.proof.derivation import Derivation, Proof, derive
+from klsym.engine.proof.quantities import KL, Quantity, expectation, expected_gradient, grad
+from klsym.engine.proof.sequence_quantities import curl, sum_over_t, token_gradient
+from klsym.engine.proof.shown_counterexample import shown_witness
+from klsym.engine.targets.objectives import covariances, gradient_of, objective
+from klsym.engine.targets.product_curl import decide_products
+from klsym.errors import ProofError, Refused
+from klsym.language import R, s
+from klsym.names import SAMPLE_BASES, parse_name
+from klsym.ring import ONE, ZERO, ExpPoly
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a field is.
+
+    target: None where it is open.  proofs: the first says that the field is `right`.
+    objective: what it is the gradient of, where the target itself does not say so.
+    turned: the theorem that its curl is not 0.
+    stated: the gradient of the objective, in fewer words than `right`.
+    """
+
+    target: str | None
+    right: Quantity
+    proofs: tuple[Proof, ...]
+    found: Decomposition
+    objective: Quantity | None = None
+    turned: Proof | None = None
+    stated: Quantity | None = None
+
+
+Rung = Callable[[Field, Decomposition], Decision | None]
+
+
+def decide(field: Field) -> Decision:
+    """The first rung that holds."""
+    found = decompose(field.index, field.coefficients, field.reduced_parameters)
+    for rung in RUNGS:
+        decision = rung(field, found)
+        if decision is not None:
+            return decision
+    right = right_of(field, found)
+    return Decision(None, right, (equation(field, right),), found)
+
+
+# ---------------------------------------------------------------------------- rungs
+def _named(field: Field, found: Decomposition) -> Decision | None:
+    if found.rest or field.products or any(term.objective is None for term, _ in found.named):
+        return None
+    contract = all(term.part for term, _ in found.named)
+    target = named_target([*found.combination]) if contract else "separable"
+    right = found.whole
+    return Decision(target, right, (equation(field, right),), found, None if contract else found.objective)
+
+
+def _primitive(field: Field, found: Decomposition) -> Decision | None:
+    """At one sample: F with F + dF/dlog q = c, beside the independence of the named terms."""
+    if field.index or field.products:
+        return None
+    of = recognise(field.c)
+    aim = objective(of)
+    if aim is not None and "length" in of.rest.names():
+        right = gradient_of(aim)
+        return Decision(of.target, right, (equation(field, right),), found, aim)
+    plain = Quantity(Side.atom(E("q", field.c, ("x",))))
+    form = derive(plain)
+    proofs = (equation(field, plain), form.is_no_combination())
+    if aim is None:
+        return Decision(of.target, plain, proofs, found)
+    return Decision(of.target, plain, (*proofs, form.equals(gradient_of(aim))), found, aim)
+
+
+def _covariances(field: Field, found: Decomposition) -> Decision | None:
+    """E_mu[h s] - E_mu[h] E_mu[s] = grad Cov_mu(h, log q), and what is left at one sample."""
+    for off in (taken_off(field), taken_off(field, reduced=True)):
+        moved = off and covariances(off.h)
+        if not off or not moved:
+            continue
+        left = replace(recognise(off.c - off.h * off.share * WEIGHT.inverse()), constant=ZERO)
+        beside = objective(left) if left.rest or left.multiples else Quantity(Side())
+        if beside is None:
+            continue
+        (aim, right), share, more = moved, to_sympy(off.share), gradient_of(beside)
+        right, stated = right * share + more, grad(aim) * share + more
+        proofs = (equation(field, right),)
+        return Decision("separable", right, proofs, found, aim * share + beside, None, stated)
+    return None
+
+
+def _attached(field: Field, found: Decomposition) -> Decision | None:
+    """E_mu[L]: mu does not move, so that E_mu[grad L] = grad E_mu[L]."""
+    if field.index != "t" or field.loss.under != "mu" or field.loss.copied or field.whole is not None:
+        return None
+    if any(parse_name(x).detached for of in (field.attached, field.constant) for x in to_ring(of).names()):
+        return None
+    aim = sum_over_t(field.attached, "mu")
+    aim = aim + expectation(field.constant, "mu") if field.constant else aim
+    return _of_tokens("separable", field, found, (field.exchanged.equals(grad(aim)),), aim)
+
+
+def _of_the_whole(field: Field, found: Decomposition) -> Decision | None:
+    """A whole sequence is one sample, of which every E_m[h s] is a gradient."""
+    if field.whole is None:
+        return None
+    under, on_policy = field.loss.under, field.start.context.on_policy
+    try:
+        same = field.start.equals(expectation(field.whole * s, under))
+    except ProofError:
+        return None
+    h = at_policy(to_ring(field.whole)) if on_policy else to_ring(field.whole)
+    under = "q" if on_policy else under
+    of = objective_under(h, under)
+    aim = None if of is None else expectation(to_sympy(of), under)
+    return _of_tokens(
+        "separable", field, found, (same, *((field.start.equals(grad(aim)),) if aim else ())), aim
+    )
+
+
+def _curl(field: Field, found: Decomposition) -> Decision | None:
+    """separable where the curl is 0, none where it is not on some model."""
+    if field.products:
+        off = taken_off(field)
+        target, turned = decide_products([(off.h, ONE)] if off else field.products, "mu" if off else "q")
+        right = right_of(field, found)
+        if target is None:
+            return None
+        proofs = (equation(field, right), *turned)
+        return Decision(target, right, proofs, found, None, turned[0] if target == "none" else None)
+    under, on_policy = field.loss.under, field.start.context.on_policy
+    try:
+        flat = derive(curl(field.attached, under), on_policy=on_policy).equals(0)  # the constant's is 0
+        return _of_tokens("separable", field, found, (flat,))
+    except ProofError:
+        pass
+    attached = field.attached.xreplace({ADVANTAGE: R})  # one A: the sum of the token rewards
+    try:
+        twisted = derive(curl(attached, under), on_policy=on_policy).differs_from(0)
+    except ProofError:
+        return None
+    same = token_gradient(field.attached, under)
+    same = same + expected_gradient(field.constant, under) if field.constant else same
+    proof = field.exchanged.equals(same)
+    told = (proof,) if field.start.start != proof.theorem.statement.right else ()
+    return _of_tokens("none", field, found, (twisted, *told), None, twisted)
+
+
+RUNGS: tuple[Rung, ...] = (_named, _primitive, _covariances, _attached, _of_the_whole, _curl)
+
+
+def _of_tokens(
+    target: str,
+    field: Field,
+    found: Decomposition,
+    proofs: tuple[Proof, ...],
+    aim: Any = None,
+    turned: Any = None,
+) -> Decision:
+    return Decision(target, found.whole, (equation(field, found.whole), *proofs), found, aim, turned)
+
+
+# ---------------------------------------------------------------------------- the main equation
+def equation(field: Field, right: Quantity) -> Proof:
+    """The field is this; (n - 1)/m is 1 by the premise, and means off-policy are multiplied out."""
+    left = field.exchanged if field.loss.index else field.form
+    if left.context.premises:
+        return left.equals(right, using=[(0, None)])
+    try:
+        return left.equals(right)
+    except ProofError:
+        if field.loss.index != "i":
+            raise
+        return left.equals(right, evaluate=True)
+
+
+def right_of(field: Field, found: Decomposition) -> Quantity:
+    """The field in words of named quantities; E_q[a] E_q[s/rho] is -E_mu[a rho] grad KL(mu||q)."""
+    if field.index == "t" or (not found.rest and not field.products):
+        return found.whole
+    off = taken_off(field)
+    if off is None:
+        total = Quantity(Side.atom(E("q", field.c, ("x",))))
+        pairs = (Side.of((1, (E("q", a), E("q", b, ("x",))))) for a, b in field.products)
+        return sum(map(Quantity, pairs), total)
+    named = decompose("", {"x": off.c}, field.reduced_parameters)
+    total = named.whole if not named.rest else Quantity(Side.atom(E("q", off.c, ("x",))))
+    return total + off.mean * grad(KL("mu", "q")) * to_sympy(off.share)
+
+
+@dataclass(frozen=True)
+class TakenOff:
+    """The expected gradient E_q[c s] - share E_mu[h] E_mu[s]; share is 1, or 1 - 1/n."""
+
+    share: ExpPoly
+    h: ExpPoly
+    c: ExpPoly
+
+    @property
+    def mean(self) -> Quantity:
+        """E_mu[h]."""
+        return expectation(to_sympy(self.h), "mu")
+
+
+def taken_off(field: Field, reduced: bool = False) -> TakenOff | None:
+    """Return h and c of an expected gradient of that form; None for any other.
+
+    reduced: h in canonical form, which lacks the part whose mean is a number; not as the option centres it.
+    """
+    total = ZERO
+    for a, b in field.products:
+        scale = b * WEIGHT
+        if scale.names() & {*SAMPLE_BASES}:
+            return None
+        total = total - a * WEIGHT * scale
+    share, h = less_own_share(total)
+    if field.loss.centred is None or reduced or not total:
+        return TakenOff(share, h, field.c) if total else None
+    c = field.loss.centred * share * WEIGHT.inverse()
+    return TakenOff(share, field.loss.centred, c - constant_part(c))
+
+
+# ---------------------------------------------------------------------------- counterexamples
+def counterexample(field: Field, decision: Decision) -> dict[str, Any] | None:
+    """A model in which the field is not grad KL(q||p) beside the rewards, or in which it has a curl."""
+    if decision.turned is not None:
+        return shown_witness(decision.turned)
+    found = decision.found.combination
+    if decision.target == "reverse-kl" or (decision.target == "combination" and "forward-kl" not in found):
+        return None
+    reward = ZERO if field.products else found.get("reward", ZERO)
+    return against_reverse_kl(_for_models(field, decision), reward)
+
+
+def _for_models(field: Field, decision: Decision) -> Derivation:
+    """What is given, and n = m + 1, are premises, which a model need not satisfy."""
+    context = field.start.context
+    if field.index == "t":
+        given = derive(token_gradient(field.attached, field.loss.under), on_policy=context.on_policy)
+        return given if context.given else field.exchanged
+    if not context.given and (field.loss.centred is not None or not context.premises):
+        return field.start
+    holds_m = any("m" in element.names() for element in elements(decision.right.side))
+    return derive(decision.right, premises=SIZE if holds_m else ())
+
+
+def against_reverse_kl(derivation: Derivation, reward: ExpPoly) -> dict[str, Any] | None:
+    """A model in which the left side is not grad KL(q||p) + grad E_q[reward]; no tree holds values of A."""
+    right = grad(KL("q", "p"))
+    if reward:
+        right = right + grad(Quantity(Side.atom(E("q", reward))))
+    try:
+        return shown_witness(derivation.differs_from(right))
+    except (ProofError, Refused):
+        return None

@@ -1,0 +1,118 @@
+"""Decide whether products of means are a gradient, by the curl of E_m[a] E_m[b s].  Untrusted.
+
+    d_u E_m[a] E_m[b s].v - d_v E_m[a] E_m[b s].u
+
+The kernel proves that it is 0, or refutes that on a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from fractions import Fraction
+from itertools import islice
+from typing import Any
+
+from klsym.abbreviations import E, Indexed, Side, elements
+from klsym.engine.proof.counterexamples import completed, tree_models
+from klsym.engine.proof.counterexamples import models as models_of_samples
+from klsym.engine.proof.derivation import Derivation, Proof, derive
+from klsym.engine.proof.quantities import Quantity
+from klsym.errors import ProofError
+from klsym.kernel.derivatives import in_slot
+from klsym.kernel.sums import SUMS
+from klsym.names import parse_name
+from klsym.ring import ZERO, ExpPoly
+from klsym.slots import SEQUENCE, at_slot
+from klsym.statements import Context
+from klsym.unfolding import d_log_q
+
+# q, p, mu and two directions on three sequences of one token: one sample; two are equally likely, or none
+ONE_TOKEN = {
+    "q": ["1/2", "1/4", "1/4"], "p": ["1/4", "1/2", "1/4"], "mu": ["1/5", "2/5", "2/5"],
+    "u": ["1", "0", "0"], "v": ["0", "1", "0"], "rewards": {"R": ["0", "1", "2"]},
+    "next": [None, None, None],
+}  # fmt: skip
+UNEVEN = ONE_TOKEN | {"mu": ["1/5", "3/10", "1/2"]}
+BATCH = {"n": "3", "m": "2"}
+SAMPLES = 8  # models of one token that are tried beside them
+LENGTHS = 8  # trees of sequences of one and two tokens that are tried
+
+
+def decide_products(
+    products: Collection[tuple[ExpPoly, ExpPoly]], under: str
+) -> tuple[str | None, tuple[Proof, ...]]:
+    """Is sum_k E_m[a_k] E_m[b_k s] a gradient?  The target with its theorem; None where it is open."""
+    total = Quantity(Side())
+    for a, b in products:
+        total = total + _curl_of_product(a, b, under)
+    spoken = {parse_name(name).base for of in elements(total.side) for name in of.names()}
+    try:
+        return "separable", (derive(total).equals(0, evaluate=under == "q"),)
+    except ProofError:
+        pass
+    start = derive(_one_advantage(total))
+    spoken = {"R" if base == "A" else base for base in spoken}
+    for model in _models(start, spoken):
+        try:
+            return "none", (start.differs_from(0, model=completed(model, spoken)),)
+        except ProofError:
+            continue
+    return None, ()
+
+
+def _models(start: Derivation, names: Collection[str]) -> Any:
+    numbers = {name: str(Fraction(2 + i, 3)) for i, name in enumerate(start.context.parameters)}
+    numbers |= {name: value for name, value in BATCH.items() if name in numbers}
+    if "length" in names:
+        return [{**model, "parameters": numbers} for model in islice(tree_models(start.context), LENGTHS)]
+    trees = (ONE_TOKEN, UNEVEN, *_any(start.context))
+    return [{"tree": tree, "path": [], "parameters": numbers} for tree in trees]
+
+
+def _any(context: Context) -> Iterator[dict[str, Any]]:
+    """Sequences of one token with any densities and rewards, along the logits of the first two."""
+    wide = (model["tree"] for model in models_of_samples(context) if len(model["tree"]["q"]) > 2)
+    for tree in islice(wide, SAMPLES):
+        size = len(tree["q"])
+        yield tree | {"u": ["1", *["0"] * (size - 1)], "v": ["0", "1", *["0"] * (size - 2)]}
+
+
+def _one_advantage(total: Quantity) -> Quantity:
+    """One A: the reward, whose values models hold."""
+
+    def put(atom: Any) -> Any:
+        names = {
+            x: ExpPoly.variable(x.replace("A", "R", 1))
+            for x in atom.coefficient.names()
+            if parse_name(x).base == "A"
+        }
+        return Indexed(atom.index, atom.measure, atom.coefficient.substitute(names), atom.score)
+
+    return Quantity(Side.of(*((k, tuple(map(put, atoms))) for k, atoms in total.side.terms)))
+
+
+def _curl_of_product(a: ExpPoly, b: ExpPoly, under: str) -> Quantity:
+    """d_u E_m[a] E_m[b s].v - d_v E_m[a] E_m[b s].u, in the slots of a token."""
+    context = derive(Quantity(Side.atom(E(under, a * b)))).context
+    moved = d_log_q(a, context) + (a if under == "q" else ZERO)
+    slope, other = (of_tokens(x, context) for x in (moved, b))
+
+    def mean(of: ExpPoly, along: str) -> Indexed:
+        return Indexed("t", under, of, (along,))
+
+    along, across = (mean(slope, "now"), mean(other, "now'")), (mean(slope, "now'"), mean(other, "now"))
+    return Quantity(Side.of((1, along), (-1, across)))
+
+
+def of_tokens(e: ExpPoly, context: Context) -> ExpPoly:
+    """A function of a sample in the slots of a token.
+
+    Without a length each sample is a sequence of one token; with one, x = x_past + x_now + x_future.
+    """
+    if "length" not in e.names():
+        return in_slot(e, "now", context)
+
+    def summed(name: str) -> ExpPoly:
+        return sum((ExpPoly.variable(at_slot(name, slot)) for slot in SEQUENCE), ZERO)
+
+    return e.substitute({name: summed(name) for name in e.names() & {*SUMS} - {"length"}})

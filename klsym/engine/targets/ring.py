@@ -1,0 +1,337 @@
+"""explain inside the ring: loss -> slot loss -> field -> decision -> verdict, at every index.  Untrusted.
+
+h and the value are those of the loss and the options as they were given, whatever they were expanded to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from klsym.convert import to_ring, to_sympy
+from klsym.engine.divergences.f_divergence import Generated, functional, generated
+from klsym.engine.fields.field import Field, field_of, in_n, less_own_share
+from klsym.engine.fields.named_terms import KLS, Slots, recognise, terms_of
+from klsym.engine.fields.primitives import at_policy
+from klsym.engine.fields.slot_loss import (
+    centred,
+    over_length,
+    slot_loss,
+)
+from klsym.engine.fields.tails import is_zero, tail_of
+from klsym.engine.options.expand_options import expansion
+from klsym.engine.options.settings import Setting
+from klsym.engine.proof.derivation import Proof, derive
+from klsym.engine.proof.quantities import grad, sample, sample_gradient
+from klsym.engine.targets.decide import Decision, counterexample, decide
+from klsym.engine.targets.expected_value import value_of
+from klsym.engine.targets.ring_notes import (
+    assuming,
+    coefficient_under_q,
+    hypotheses_of,
+    kept,
+    readings,
+    undecided,
+)
+from klsym.engine.verdicts.verdict import Chain, Meaning, Search, Verdict
+from klsym.engine.verdicts.warnings import (
+    Facts,
+    all_proximal,
+    batch_warnings,
+    facts_of,
+    is_attached,
+    is_paid,
+    needs_its_gradient,
+    token_warnings,
+    warnings_for,
+    without_weight,
+)
+from klsym.language import H, others, own, s, without_sg
+from klsym.names import SAMPLE_BASES, parse_name
+from klsym.render import formulas, losses
+from klsym.render.coefficients import coefficient
+from klsym.render.divergences import functional_warning, generated_warnings
+from klsym.render.losses import Written
+from klsym.render.spelling import LATEX
+from klsym.render.told import about
+from klsym.render.tree import product
+from klsym.render.values import Made, less_mean, less_others, scored
+from klsym.ring import ONE, ZERO, ExpPoly
+from klsym.sums import Centred, LeftOut
+
+SHORT = {LeftOut: "leave-one-out", Centred: "mean"}
+
+
+@dataclass(frozen=True)
+class Single:
+    """A loss of one sample, before its coefficient is centred over a batch.
+
+    whole: the loss, over T where that is asked for.  h: what multiplies the score.  verdict: what is known.
+    """
+
+    whole: Written
+    field: Field
+    h: ExpPoly
+    verdict: Verdict
+
+    @property
+    def varies(self) -> bool:
+        """Return whether h differs from sample to sample."""
+        return bool(self.h.names() & {*SAMPLE_BASES})
+
+
+def explain_ring(written: Written, setting: Setting) -> Verdict:
+    """Return the verdict on a loss; raises NotInRing outside the ring."""
+    if setting.batch != "none":
+        return explain_centred(written, setting, single_of(written, setting))
+    whole = _whole(written, setting)
+    field = field_of(slot_loss(whole, _inner(setting)))
+    return verdict_of(written, whole, setting, field, field.pushes)
+
+
+def single_of(written: Written, setting: Setting) -> Single:
+    """Return the loss of one sample whose coefficient an option batch centres."""
+    whole = _whole(written, setting)
+    field = field_of(slot_loss(whole, _inner(setting)))
+    h = field.pushes.get("x", ZERO)
+    h = at_policy(h) if setting.on_policy else h
+    verdict = partial(written, whole, setting, field)
+    if setting.use == "loss":
+        verdict = replace(verdict, expansion=expansion(written, setting, coefficient(h)))
+    return Single(whole, field, h, verdict)
+
+
+def explain_centred(written: Written, setting: Setting, single: Single) -> Verdict:
+    """Return the verdict where h less its mean over the batch multiplies the score."""
+    field = field_of(centred(single.h, setting))
+    found = verdict_of(written, single.whole, setting, field, single.field.pushes)
+    return replace(found, h=_less_mean(single.h, setting), expansion=single.verdict.expansion)
+
+
+def _whole(written: Written, setting: Setting) -> Written:
+    return over_length(written) if setting.averaged and setting.level == "sequence" else written
+
+
+def _inner(setting: Setting) -> Setting:
+    """1/T stands in the loss of a sequence."""
+    return replace(setting, aggregate="") if setting.level == "sequence" else setting
+
+
+def verdict_of(
+    written: Written,
+    whole: Written,
+    setting: Setting,
+    field: Field,
+    per_sample: Slots,
+    decision: Decision | None = None,
+) -> Verdict:
+    """The verdict on a field."""
+    decision = decide(field) if decision is None else decision
+    notes = tuple(kept(decision)) if field.index == "t" else ()
+    link = _at_one_sample(whole, per_sample, setting) if setting.batch != "none" else ()
+    proofs = (*decision.proofs, *link, *(proof for _, proof in notes))
+    verdict = replace(
+        partial(written, whole, setting, field),
+        c=_factored(coefficient_under_q(field)),
+        gradient=_meaning(field, decision),
+        trust="kernel",
+        hypotheses=(*readings(field, setting), *hypotheses_of(assuming(field, decision, proofs))),
+        steps=Chain(proofs[0]),
+        model=Search(counterexample, field, decision),
+        proofs=proofs,
+        implied=decision.objective,
+        shown=_shown(field, decision),
+        notes=(*(f"{words}: {proof}" for words, proof in notes), *undecided(field, decision)),
+    )
+    if not field.index:
+        verdict = _with_shape(verdict, field, decision)
+    return replace(verdict, warnings=_warnings(verdict, whole, field, per_sample, decision, setting))
+
+
+def partial(written: Written, whole: Written, setting: Setting, field: Field) -> Verdict:
+    """What a verdict says, before the theorems that it rests on."""
+    value, constant = value_of(whole, _inner(setting))
+    return Verdict(
+        loss=written.text,
+        loss_latex=losses.show(written, LATEX),
+        setting=setting,
+        h=_pushes(field, setting),
+        c=field.c,
+        gradient=Meaning.of(recognise(field.c)),
+        value=value,
+        constant=constant,
+        trust="open",
+        hypotheses=(),
+        steps=(),
+        model=None,
+        inside_clamps=None,
+        scores_named=_scores_named(field, setting),
+    )
+
+
+# ---------------------------------------------------------------------------- h and c, in print
+def _pushes(field: Field, setting: Setting) -> Any:
+    """h: with the scores of its slots where there are several."""
+    match field.loss.index:
+        case "":
+            return field.pushes.get("x", ZERO)
+        case "i" if field.loss.detached and isinstance(
+            field.loss.label and field.loss.label.expression, LeftOut | Centred
+        ):
+            return scored(_less_mean(field.h_of_sample, _batch_of(field, setting)), own(s))
+        case "i" if {*field.pushes} <= {"self"}:
+            return field.pushes.get("self", ZERO) * ExpPoly.variable("s[self]")
+    return field.pushes
+
+
+def _scores_named(field: Field, setting: Setting) -> tuple[bool, bool]:
+    if field.index == "t":
+        return not {*field.pushes} <= {"now"}, not {*field.coefficients} <= {"now"}
+    return field.loss.index == "i" and setting.batch == "none", False
+
+
+def _less_mean(h: ExpPoly, setting: Setting) -> Any:
+    """h less the mean of the batch."""
+    if not h.names() & {*SAMPLE_BASES}:
+        return ZERO  # equal numbers less their mean
+    linear = all(_is_linear(term) for term in terms_of(h))
+    value = to_sympy(h) if linear else H
+    less = less_others if setting.batch == "leave-one-out" else less_mean
+    return less(to_ring(own(value)), to_ring(others(value)))
+
+
+def _batch_of(field: Field, setting: Setting) -> Setting:
+    """The option batch that a detached loo(h) or centred(h) amounts to."""
+    of = field.loss.label.expression if field.loss.label else None
+    if setting.use == "reward" and isinstance(of, LeftOut | Centred):
+        return replace(setting, batch=SHORT[type(of)])
+    return setting
+
+
+def _is_linear(term: ExpPoly) -> bool:
+    """Constants times k1, log q or R, of which a sum over samples can be written."""
+    [(monomial, exponent)] = term.terms
+    random = [(x, power) for x, power in monomial if x in SAMPLE_BASES]
+    inside = {x for inner, _ in exponent for x, _ in inner} & {*SAMPLE_BASES}
+    return random in ([("k1", 1)], [("R", 1)], [("log_q", 1)]) and not inside
+
+
+def _factored(c: Any) -> Any:
+    """(1 - 1/n) apart."""
+    scale, bare = less_own_share(c) if isinstance(c, ExpPoly) else (ONE, c)
+    return Made(product, (scale, bare)) if scale != ONE else c
+
+
+def _meaning(field: Field, decision: Decision) -> Meaning:
+    """The multiples of the contract; beside other terms only those of rewards are worth naming."""
+    found = decision.found
+    if decision.target in ("zero", *KLS, "combination"):
+        return Meaning(decision.target, found.combination)
+    if field.products:
+        return Meaning(decision.target, {}, coefficient_under_q(field))
+    reward = {name: value for name, value in found.combination.items() if name == "reward"}
+    rest = found.without_rewards(field.coefficients)
+    return Meaning(decision.target, reward, rest.get("x", ZERO) if not field.index else rest)
+
+
+def _shown(field: Field, decision: Decision) -> str:
+    of = decision.stated or (grad(decision.objective) if decision.objective else decision.right)
+    rest = decision.found.rest
+    over_T = decision.objective is not None and any("length" in c.names() for c in rest.values())
+    return formulas.side(of.side) if field.index or field.products or over_T else ""
+
+
+# ---------------------------------------------------------------------------- batches
+def _at_one_sample(whole: Written, per_sample: Slots, setting: Setting) -> tuple[Proof, ...]:
+    """grad L = h s at each sample: the coefficient that is centred."""
+    if setting.use == "reward":
+        return ()
+    copied = setting.on_policy and any(parse_name(x).base == "w" for x in to_ring(whole.expression).names())
+    start = derive(sample_gradient(whole.expression), on_policy=copied)
+    return (start.equals(sample(to_sympy(per_sample.get("x", ZERO)) * s)),)
+
+
+# ---------------------------------------------------------------------------- shape and warnings
+def _with_shape(verdict: Verdict, field: Field, decision: Decision) -> Verdict:
+    """The verdict, with f or the convexity in q of what c(k1, w, log q) descends, beside a mean reward."""
+    if field.products:
+        return verdict
+    share, c = less_own_share(field.c)
+    found = recognise(c)
+    ascended = verdict.setting.use == "reward" and is_paid(found.reward)
+    penalty = (c - found.reward) * (-1 if ascended else 1)
+    of_r = (generated(penalty) or _at_powers(penalty)) if share == ONE else None
+    if of_r is not None:
+        of_r = replace(of_r, beside=found.reward if ascended else -found.reward)
+        return replace(verdict, generated=of_r, penalty=penalty)
+    if found.target != "separable" or verdict.implied is None:
+        return verdict
+    return replace(verdict, functional=functional(penalty))
+
+
+def _at_powers(c: ExpPoly) -> Generated | None:
+    """f of r**alpha and its like, for which the ring has none."""
+    if c.names() <= {*SAMPLE_BASES}:
+        return None
+    from klsym.engine.divergences.f_divergence_smooth import generated_at_powers
+
+    return generated_at_powers(c)
+
+
+ATTACHED = (
+    "the sum over other samples is differentiated, and meets their scores: put sg(..) around a baseline, as"
+    " trainers detach it"
+)
+
+
+def _warnings(
+    verdict: Verdict, whole: Written, field: Field, per_sample: Slots, decision: Decision, setting: Setting
+) -> tuple[str, ...]:
+    if field.index == "t":
+        return token_warnings(verdict, _facts_of_tokens(field, decision, setting.on_policy))
+    loss, h = (
+        to_ring(whole.expression) if not field.loss.index or setting.batch != "none" else field.loss.element,
+        per_sample,
+    )
+    facts = facts_of(loss, h.get("x", h.get("self", ZERO)), field.c, setting.on_policy)
+    as_option = _batch_of(field, setting)
+    if as_option.batch != "none":
+        still = not field.h_of_sample.names() & {*SAMPLE_BASES}
+        if setting.batch == "none":
+            facts = facts_of(field.h_of_sample, field.h_of_sample, field.c, setting.on_policy)
+        said = batch_warnings(
+            replace(verdict, setting=as_option), replace(facts, vanishes=still or facts.vanishes)
+        )
+        return (
+            said if setting.batch != "none" else tuple(x for x in said if about(x) != "value_is_not_gradient")
+        )
+    if field.loss.index == "i":
+        sized = map(in_n, field.pushes.values())
+        facts = replace(facts, vanishes=is_zero(sized, setting.on_policy), noisy=False)
+        return (*warnings_for(verdict, facts), *((ATTACHED,) if "others" in h else ()))
+    said = warnings_for(verdict, facts)
+    if verdict.generated is not None:
+        return (*said, *generated_warnings(verdict.generated))
+    return (*said, *functional_warning(verdict.functional)) if verdict.functional else said
+
+
+def _facts_of_tokens(field: Field, decision: Decision, on_policy: bool) -> Facts:
+    """Return facts for warnings; a detached loss multiplies the scores of other tokens too."""
+    loss = to_ring(without_sg(field.loss.each) if field.loss.detached else field.loss.each)
+    slots = field.coefficients
+    held = [to_ring(without_sg(value)) for value in field.loss.sums.values()]
+    factors = [loss] if field.loss.detached else list(field.pushes.values())
+    bare = {part: formulas.element(part) for part in map(without_weight, factors) if part}
+    ratios = {parse_name(n) for c in factors for _, exponent in c.terms for m, _ in exponent for n, _ in m}
+    weights = {name.slot for name in ratios if name.base == "w"}
+    return Facts(
+        vanishes=is_zero(field.pushes.values(), on_policy),
+        weighted=any(without_weight(c) != c for c in factors),
+        bare=f"{' and '.join(bare.values())} in the gradient" if bare else "",
+        proximal=bool(bare) and all(map(all_proximal, bare)),
+        attached=is_attached(loss),
+        literal=needs_its_gradient(loss),
+        heavy=tail_of([*factors, *held], slots.values(), on_policy),
+        pieces=decision.found.multiples,
+        alone="now" in weights and "past" not in weights,
+    )

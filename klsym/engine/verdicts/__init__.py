@@ -1,0 +1,1 @@
+"""The answer of `explain`, and its warnings."""
