@@ -146,7 +146,8 @@ def test_imports_in_the_engine_run_one_way():
     place = {name: number for number, name in enumerate(ENGINE)}
     inside = {name for name in run() if name.startswith("klsym.engine.")}
     assert {name.split(".")[2] for name in inside} == {*ENGINE}
-    wrong = [(n, m) for n in inside for m in run()[n] & inside if place[n.split(".")[2]] < place[m.split(".")[2]]]
+    pairs = [(n, m) for n in inside for m in run()[n] & inside]
+    wrong = [(n, m) for n, m in pairs if place[n.split(".")[2]] < place[m.split(".")[2]]]
     assert wrong == []
 
 

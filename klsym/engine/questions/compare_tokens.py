@@ -1,7 +1,6 @@
 """What `compare` asks of a loss; of token losses here.  Untrusted.
 
->>> from klsym.engine.fields.slot_loss import SlotLoss, slot_loss
-from klsym.engine.answers.dispatch import as_written
+>>> from klsym.engine.answers.dispatch import as_written
 >>> setting = Setting("off-policy", level="token", weights="token", aggregate="sum")
 >>> asked_of_tokens(token_loss(as_written("rho*k3", ()), setting), setting, False).gradient
 E_mu[sum_t grad(rho_now*k3_now)]

@@ -3,7 +3,7 @@
     E_q[c s] = a grad KL(q||p) + b grad KL(p||q) + grad E_q[h] + grad E_q[F]
     E_mu[h s] - E_mu[h] E_mu[s] = grad Cov_mu(h, log q), with weights for what moves in h
 
-`objectives` holds the primitives F of single coefficients.
+`fields.primitives` holds the primitives F of single coefficients.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ from klsym.unfolding import d_log_q
 
 @lru_cache(maxsize=64)  # asked for its name, its proof and its shape
 def objective(found: Target) -> Quantity | None:
-    """a KL(q||p) + b KL(p||q) + E_q[h], and what the rest is the gradient of; None where that is not known.
+    """Return a KL(q||p) + b KL(p||q) + E_q[h] + E_m[F], F for the rest; None where no F is known.
 
-    Beside a rest that is not over T everything is one mean, up to a constant.
+    Beside a rest that is not over T everything is one expectation, up to a constant.
 
+    >>> from klsym.convert import to_ring
+    >>> from klsym.engine.fields.named_terms import recognise
     >>> from klsym.language import k1, rho
     >>> objective(recognise(to_ring(k1 / rho + k1))), objective(recognise(to_ring(1 / rho)))
     (E_mu[k1**2/2] + E_q[k1], -KL(mu||q))
