@@ -198,7 +198,7 @@ class ExpPoly:
         D(m exp(Q)) = D(m) exp(Q) + m D(Q) exp(Q), with D(x^a y^b) = a x^(a-1) y^b Dx + b x^a y^(b-1) Dy.
         """
         charge(self.work()[0])
-        slopes, total = {name: slope for name in self.names() if (slope := rule(name))}, ZERO
+        slopes, total = {name: slope for name in sorted(self.names()) if (slope := rule(name))}, ZERO
         for (monomial, exponent), value in self.terms.items() if slopes else ():
             for name, power in (item for item in monomial if item[0] in slopes):
                 below = _times(monomial, ((name, -1),)), exponent
@@ -221,22 +221,19 @@ class ExpPoly:
 
     def rename(self, new_name: Callable[[str], str]) -> ExpPoly:
         """Replace names by names, which may coincide with others."""
-        new = {name: new_name(name) for name in self.names()}
+        new, total = {name: new_name(name) for name in self.names()}, ZERO
         if all(a == b for a, b in new.items()):
             return self
-        charge(self.work()[0])
 
         def renamed(monomial: Monomial) -> Monomial:
             return reduce(_times, [((new[name], power),) for name, power in monomial], ())
 
-        total: Terms = {}
         for (monomial, exponent), value in self.terms.items():
             inside: Exponent = ()
             for m, v in exponent:
                 inside = _plus(inside, ((renamed(m), v),))
-            key = renamed(monomial), inside
-            total[key] = _plain(total[key] + value) if key in total else value
-        return ExpPoly(total)
+            total = total + ExpPoly({(renamed(monomial), inside): value})
+        return total
 
     # -- inspection ---------------------------------------------------------------------
     def _monomials(self) -> list[Monomial]:
@@ -245,15 +242,11 @@ class ExpPoly:
     def work(self) -> tuple[int, int]:
         """What a factor costs: its monomials, those in exponents included, and its longest number squared."""
         if self._work is None:
-            units, longest = 0, 0
-            for (monomial, exponent), value in self.terms.items():
-                for m, v in ((monomial, value), *exponent):
-                    units += 1 + len(m) // 8
-                    if type(v) is not int or v.bit_length() > longest:
-                        longest = max(longest, size_of(v))
+            rows = [row for (m, exponent), value in self.terms.items() for row in ((m, value), *exponent)]
+            longest = max([size_of(value) for _, value in rows], default=0)
             if longest > MAX_BITS:
                 raise Refused(f"a number of more than {MAX_DIGITS} digits")
-            self._work = units, (longest >> 8) ** 2
+            self._work = sum([1 + len(m) // 8 for m, _ in rows]), (longest >> 8) ** 2
         return self._work
 
     def names(self) -> frozenset[str]:

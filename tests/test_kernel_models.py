@@ -145,9 +145,9 @@ def test_what_has_no_value():
 def test_enclosing_costs():
     """Each term of a coefficient is charged at each token, beside all arithmetic with its numbers."""
     model, side = read(ONE_TOKEN), Em("q", sum((k1**i * (i + 1) for i in range(1, 12)), k1 * 0))
-    with budget(2500), pytest.raises(Refused, match="budget"):
+    with budget(2800), pytest.raises(Refused, match="budget"):
         enclose(side, model)
-    with budget(2600):
+    with budget(2900):
         enclose(side, model)
 
 

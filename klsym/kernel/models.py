@@ -224,19 +224,19 @@ def coefficient(a: ExpPoly, at: Position) -> Interval:
 
 def _monomial(scale: Number, monomial: Monomial, at: Position) -> Interval:
     """A multiple of a monomial: exact numbers are multiplied first, then the logs of ratios."""
-    exact, logs = Fraction(scale), []
+    exact, logs = Fraction(scale), Interval.exact(1)
     for name, power in monomial:
         ratio = at.ratio(name)
-        if ratio is not None:
-            logs.append(log_enclosure(ratio) ** power)
-        else:
+        if ratio is None:
             exact = weighed(exact * (Interval.exact(at.number(name)) ** power).lower)
-    return prod(logs, start=Interval.exact(exact))
+        else:
+            logs = logs * log_enclosure(ratio) ** power
+    return Interval.exact(exact) * logs
 
 
 def _exponential(exponent: Exponent, at: Position) -> Interval:
     """exp(Q); an integer multiple of a log ratio gives an exact rational power."""
-    exact, rest = Fraction(1), []
+    exact, rest = Fraction(1), Interval.exact(0)
     for monomial, value in exponent:
         if not -LARGEST_EXPONENT <= value <= LARGEST_EXPONENT:
             raise Refused(f"finite model: a power beyond {LARGEST_EXPONENT}")
@@ -245,10 +245,8 @@ def _exponential(exponent: Exponent, at: Position) -> Interval:
             if ratio is not None:
                 exact *= rational_power(ratio, value)
                 continue
-        rest.append(_monomial(value, monomial, at))
-    if not rest:
-        return Interval.exact(exact)
-    return Interval.exact(exact) * exp_of_interval(sum(rest, Interval.exact(0)).rounded())
+        rest = rest + _monomial(value, monomial, at)
+    return Interval.exact(exact) * exp_of_interval(rest.rounded())
 
 
 # ---------------------------------------------------------------------------- refutation

@@ -275,8 +275,7 @@ def apply_step(
 
 def take_step(sides: dict[str, Side], step: Any, assumed: Assumptions, known: Cited) -> Side:
     """The side that a step produces."""
-    if set(step) != STEP_KEYS:
-        raise Refused(f"a step has the keys {sorted(STEP_KEYS)}")
+    refuse_unless(set(step) == STEP_KEYS, f"a step has the keys {sorted(STEP_KEYS)}")
     name, data = step["rule"], step["data"]
     refuse_unless(step["side"] in sides, "side: 'left' or 'right' expected")
     refuse_unless(isinstance(data, dict), "data: an object expected")
@@ -289,11 +288,9 @@ def take_step(sides: dict[str, Side], step: Any, assumed: Assumptions, known: Ci
         raise Refused(f"unknown rule {str(name)[:40]!r}")
     coefficient, atoms = _pick(side.terms, step["term"], "term")
     atom = _pick(atoms, step["factor"], "factor")
-    if not isinstance(atom, rule.on):
-        raise Refused(f"{rule.on.__name__} expected, got {type(atom).__name__}")
+    refuse_unless(isinstance(atom, rule.on), f"{rule.on.__name__} expected, got {type(atom).__name__}")
     keys = set(data) - {"part"} if rule.on is Mean else set(data)
-    if keys != rule.keys:
-        raise Refused(f"data: expected {sorted(rule.keys)}, got {sorted(data)}")
+    refuse_unless(keys == rule.keys, f"data: expected {sorted(rule.keys)}, got {sorted(data)}")
     chosen, rest = _split(atom, data, assumed)
     replacement = rule.apply(chosen, data, assumed)
     assumed.use(replacement, rest)
