@@ -77,6 +77,7 @@ notebooks-check: install ## fail if running the notebooks again would change a b
 bench: install ## time the engine, the sampling and the experiments; store the ratios of this release
 	$(BIN)/python benchmarks/ratios.py
 	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/verdicts.py
 	$(BIN)/python benchmarks/sampling.py
 	$(BIN)/python benchmarks/sequences.py
 	$(BIN)/python benchmarks/any_length.py

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from klsym.errors import NotInRing, Refused
 from klsym.ring import (
     MAX_BITS,
+    MAX_DIGITS,
     MAX_NAMES,
     MAX_TERMS,
     ONE,
@@ -470,3 +471,10 @@ def test_numbers_too_long_to_print_are_refused():
     with pytest.raises(Refused, match="a number of more than 4000 digits"):
         longer.inverse()
     assert [size_of(v) for v in (1, -4, Fraction(1, 4), Fraction(-9, 2))] == [1, 3, 3, 4]
+
+
+def test_sums_are_sized_within_a_budget_alone():
+    long = ExpPoly.number(10**MAX_DIGITS)
+    assert long + ExpPoly.variable("x") - long == ExpPoly.variable("x")
+    with budget(10**9), pytest.raises(Refused, match="digits"):
+        long + ExpPoly.variable("x")

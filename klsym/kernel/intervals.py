@@ -34,7 +34,7 @@ class Interval:
 
     @staticmethod
     def exact(value: int | Fraction) -> Interval:
-        end = value if type(value) is Fraction else Fraction(value)
+        end = Fraction(value)
         return Interval(end, end)
 
     def __add__(self, other: Interval) -> Interval:
