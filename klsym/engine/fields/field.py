@@ -84,10 +84,8 @@ class Field:
 
 
 def field_of(loss: SlotLoss) -> Field:
-    """The field of a loss; raises UsageError or Beyond for what is not handled."""
-    constant, rest = 0, loss.expression
-    if loss.index == "t" and not loss.detached:
-        constant, rest = same_at_every_token(rest, moving=True)
+    """Reduce the expected gradient of a loss; raises UsageError or Beyond for what is not handled."""
+    constant, rest = parts_of(loss)
     start = start_of(replace(loss, expression=rest), constant)
     exchanged = (
         _exchanged(_moved(start) if not loss.detached else start)
@@ -103,6 +101,13 @@ def field_of(loss: SlotLoss) -> Field:
     return Field(
         loss, start, exchanged, form, pushes, "t", slots_of(_in_steps(form)), (), attached, constant, whole
     )
+
+
+def parts_of(loss: SlotLoss) -> tuple[Any, Any]:
+    """Return the part of a loss of tokens that is one loss of the whole sequence, and the rest."""
+    if loss.index == "t" and not loss.detached:
+        return same_at_every_token(loss.expression, moving=True)
+    return 0, loss.expression
 
 
 def start_of(loss: SlotLoss, constant: Any = 0) -> Derivation:

@@ -11,19 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from klsym.abbreviations import Point, Side
 from klsym.convert import to_ring
 from klsym.engine.answers.dispatch import as_written, explained, refuse_taken_names, refuse_zero_below
-from klsym.engine.fields.field import quantity_of
+from klsym.engine.fields.field import parts_of, quantity_of
 from klsym.engine.fields.slot_loss import (
     SlotLoss,
     names_batches,
     names_slots,
     names_vocabulary,
     of_sequence,
-    refuse_unless_moderate,
+    slot_loss,
     uses_sampler,
 )
 from klsym.engine.options.settings import (
@@ -38,19 +38,31 @@ from klsym.engine.options.settings import (
 )
 from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.quantities import Quantity, expectation
+from klsym.engine.proof.sequence_quantities import sum_over_t
 from klsym.engine.questions.compare_outside import compare_outside
-from klsym.engine.questions.compare_tokens import Asked, asked_of_tokens, measured, token_loss
 from klsym.engine.questions.equality_answer import Answer, decided
 from klsym.engine.questions.variances import Estimate, Spread, spread
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import NotInRing, UsageError
-from klsym.language import length, sg
+from klsym.language import length
 from klsym.names import SAMPLE
 from klsym.render.compare import ComparisonView
 from klsym.render.losses import Written
-from klsym.ring import ZERO, ExpPoly
+from klsym.ring import ZERO
 
 Pair = tuple[Written, Written]
+NOT_COMPARED = (
+    "compare: rewards of other tokens that are no sums of k1, log q, R and constants are not compared; choose"
+    " credit same-token"
+)
+
+
+class Asked(NamedTuple):
+    """The expected value of a loss, its gradient at a sample or sequence, and its expected gradient."""
+
+    value: Quantity
+    per_sample: Quantity
+    gradient: Quantity
 
 
 @dataclass(frozen=True, repr=False)
@@ -150,17 +162,23 @@ def compared(pair: Pair, setting: Setting) -> Comparison:
     typed = pair
     if setting.averaged and setting.level == "sequence":
         pair = tuple(replace(one, expression=one.expression / length) for one in pair)  # type: ignore[assignment]
-    if setting.level == "token":
-        losses = tuple(token_loss(written, setting) for written in pair)
-        copied = any(uses_sampler(to_ring(loss.expression), setting) for loss in losses)
-        return _in_ring(pair, setting, copied, [asked_of_tokens(loss, setting, copied) for loss in losses])
     try:
-        elements = tuple(_element(written) for written in pair)
-    except NotInRing:
+        losses = [
+            slot_loss(one, replace(setting, aggregate="") if setting.level == "sequence" else setting)
+            for one in pair
+        ]
+    except NotInRing as error:
+        if setting.level == "token":
+            raise UsageError(
+                f"compare: at level token only exponential polynomials are compared: {error}"
+            ) from None
+        for written in pair:
+            refuse_zero_below(written)
         single = Setting(setting.sampling, setting.use)
         return _outside(pair, setting, (explained(typed[0], single), explained(typed[1], single)))
-    copied = any(uses_sampler(element, setting) for element in elements)
-    return _in_ring(pair, setting, copied, [_asked(written, setting, copied) for written in pair])
+    copied = any(uses_sampler(loss.element, setting) for loss in losses)
+    asked = [_asked(written, loss, setting, copied) for written, loss in zip(pair, losses, strict=True)]
+    return _in_ring(pair, setting, copied, asked)
 
 
 def _exact_means(pair: Pair, setting: Setting) -> Comparison:
@@ -223,16 +241,6 @@ UNDECIDED = (
 )
 
 
-def _element(written: Written) -> ExpPoly:
-    try:
-        element = to_ring(written.expression)
-    except NotInRing:
-        refuse_zero_below(written)
-        raise
-    refuse_unless_moderate(element, written, {"length"})
-    return element
-
-
 # ---------------------------------------------------------------------------- in the ring
 def _in_ring(pair: Pair, setting: Setting, copied: bool, asked: list[Asked]) -> Comparison:
     """copied: a loss mentions the sampler, which on-policy is a detached copy of q."""
@@ -250,20 +258,28 @@ def _in_ring(pair: Pair, setting: Setting, copied: bool, asked: list[Asked]) -> 
     return Comparison(texts, setting, value, per_sample, gradient, variance, trust, open_)
 
 
-def _asked(written: Written, setting: Setting, copied: bool) -> Asked:
+def _asked(written: Written, loss: SlotLoss, setting: Setting, copied: bool) -> Asked:
+    """At a sequence, what is the same at each token is left at each."""
+    if loss.sums:
+        raise UsageError(NOT_COMPARED)
     under = "mu" if copied or not setting.on_policy else "q"
+    constant, rest = parts_of(loss)
+    gradient = measured(quantity_of(replace(loss, expression=rest), constant), under)
+    whole = measured(quantity_of(loss), SAMPLE)
+    if loss.index == "t":
+        return Asked(sum_over_t(loss.expression, under), whole, gradient)
     value = replace(expectation(written.expression, under), labels={to_ring(written.expression): written})
-    detached = setting.use == "reward"
-    gradient = quantity_of(
-        SlotLoss(
-            "",
-            sg(written.expression) if detached else written.expression,
-            under,
-            detached=detached,
-            label=written,
-        )
-    )
-    return Asked(value, measured(gradient, SAMPLE), gradient)
+    return Asked(value, whole, gradient)
+
+
+def measured(quantity: Quantity, measure: str) -> Quantity:
+    """The same means under another measure, or at one sample."""
+
+    def moved(atom: Any) -> Any:
+        return replace(atom, measure=measure)
+
+    terms = ((c, tuple(map(moved, atoms))) for c, atoms in quantity.side.terms)
+    return replace(quantity, side=Side.of(*terms))
 
 
 def _estimate(gradient: Quantity, copied: bool) -> Estimate:
