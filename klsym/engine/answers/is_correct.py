@@ -11,6 +11,7 @@ from functools import lru_cache
 from klsym.engine.answers.dispatch import as_written, explained
 from klsym.engine.fields.slot_loss import names_slots
 from klsym.engine.options.settings import Setting
+from klsym.engine.targets.ring import names_only
 from klsym.engine.verdicts.verdict import Verdict
 
 DENSITIES = {"reverse-kl": ("q", "p"), "forward-kl": ("p", "q")}
@@ -26,6 +27,9 @@ def right(text: str, setting: Setting, target: str, use: str) -> Verdict | None:
     of_tokens = setting.level == "token" and not names_slots(written.expression)
     if of_tokens and right(text, Setting(setting.sampling, setting.use), target, use) is None:
         return None
+    plain = not setting.averaged and setting.aggregate != "batch" and setting.batch != "std"
+    if use != "value" and plain and not names_only(written, setting, target):
+        return None  # without a proof, which would cost ten times as much
     verdict = explained(written, setting)
     return verdict if verdict.trust == "kernel" and is_right(verdict, target, use) else None
 

@@ -51,6 +51,7 @@ from klsym.render.losses import Written
 from klsym.ring import ZERO
 
 Pair = tuple[Written, Written]
+AT_TOKENS = "compare: at level token only exponential polynomials are compared"
 NOT_COMPARED = (
     "compare: rewards of other tokens that are no sums of k1, log q, R and constants are not compared; choose"
     " credit same-token"
@@ -162,16 +163,12 @@ def compared(pair: Pair, setting: Setting) -> Comparison:
     typed = pair
     if setting.averaged and setting.level == "sequence":
         pair = tuple(replace(one, expression=one.expression / length) for one in pair)  # type: ignore[assignment]
+    place = replace(setting, aggregate="") if setting.level == "sequence" else setting
     try:
-        losses = [
-            slot_loss(one, replace(setting, aggregate="") if setting.level == "sequence" else setting)
-            for one in pair
-        ]
+        losses = [slot_loss(one, place) for one in pair]
     except NotInRing as error:
         if setting.level == "token":
-            raise UsageError(
-                f"compare: at level token only exponential polynomials are compared: {error}"
-            ) from None
+            raise UsageError(f"{AT_TOKENS}: {error}") from None
         for written in pair:
             refuse_zero_below(written)
         single = Setting(setting.sampling, setting.use)

@@ -11,10 +11,11 @@ from typing import Any
 from klsym.convert import to_ring, to_sympy
 from klsym.engine.divergences.f_divergence import Generated, functional, generated
 from klsym.engine.fields.field import Field, field_of, in_n, less_own_share
-from klsym.engine.fields.named_terms import KLS, Slots, recognise, terms_of
+from klsym.engine.fields.named_terms import KLS, Slots, decompose, recognise, terms_of
 from klsym.engine.fields.primitives import at_policy
 from klsym.engine.fields.slot_loss import (
     centred,
+    of_sequence,
     over_length,
     slot_loss,
 )
@@ -46,6 +47,7 @@ from klsym.engine.verdicts.warnings import (
     warnings_for,
     without_weight,
 )
+from klsym.errors import NotInRing, UsageError
 from klsym.language import H, others, own, s, without_sg
 from klsym.names import SAMPLE_BASES, parse_name
 from klsym.render import formulas, losses
@@ -87,6 +89,20 @@ def explain_ring(written: Written, setting: Setting) -> Verdict:
     whole = _whole(written, setting)
     field = field_of(slot_loss(whole, _inner(setting)))
     return verdict_of(written, whole, setting, field, field.pushes)
+
+
+def names_only(written: Written, setting: Setting, part: str) -> bool:
+    """Return False where the named terms of the expected gradient are not once this part; proves nothing."""
+    try:
+        whole = of_sequence(written) if setting.level == "sequence" else written
+        if setting.batch == "none":
+            field = field_of(slot_loss(_whole(whole, setting), _inner(setting)))
+        else:
+            field = field_of(centred(single_of(whole, setting).h, setting))
+    except (NotInRing, UsageError):
+        return True
+    found = decompose(field.index, field.coefficients, field.reduced_parameters)
+    return not found.rest and not field.products and found.combination == {part: ONE}
 
 
 def single_of(written: Written, setting: Setting) -> Single:
