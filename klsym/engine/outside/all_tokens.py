@@ -13,7 +13,7 @@ not move, and what is attached is its own objective.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
@@ -140,15 +140,9 @@ def explain_all_tokens(
     counted = _counted(loss, setting) if target is None and setting.on_policy else None
     target = target if counted is None else "separable"
     any_n = derive(mean_over_i(own(H) * own(s), "q")).equals(expectation(H * s, "q"))
-    m = "q" if setting.on_policy else "mu"
-    what = f"{'is' if single.target is None else 'targets'} {target_words(single)}"
-    notes = [CONSTANT] if counted is not None else [*_told(target, setting.on_policy)]
-    notes += [f"{APART}: {apart}" for apart in proofs[1:]]
-    notes += [LIMIT.format(m=m, what=what) + SAME_ZEROS.format(m=m), f"{ANY_N}: {any_n}"]
     named = _named(single, counted) if target == "separable" else None
     presupposed = (BATCHES, *([EXCHANGED] if counted is not None else []), *single.hypotheses)
-    return replace(
-        single,
+    return Verdict(
         loss=written.text,
         loss_latex=losses.show(written, LATEX),
         setting=setting,
@@ -162,21 +156,22 @@ def explain_all_tokens(
         steps=(_start(single),),
         model=shown_witness(proofs[0]) if proofs else None,
         inside_clamps=None,
-        per_sample_cases=(),
-        coefficient_cases=(),
-        bias_cases=(),
         scores_named=(True, True),
-        implied=None,
-        generated=None,
-        functional=None,
-        penalty=None,
         proofs=(*proofs, any_n),
         objective_latex=named and named[1],
         shown=named[0] if named else "",
-        notes=tuple(notes),
+        notes=(*_notes(single, target, counted, proofs[1:]), f"{ANY_N}: {any_n}"),
         expansion=single.expansion if setting.aggregate != "batch" else expansion(written, setting),
         warnings=(LENGTHS, *(x for x in single.warnings if about(x) not in UNSAID)),
     )
+
+
+def _notes(single: Verdict, target: str | None, counted: Any, apart: tuple[Proof, ...]) -> Iterator[str]:
+    yield from [CONSTANT] if counted is not None else _told(target, single.setting.on_policy)
+    yield from (f"{APART}: {proof}" for proof in apart)
+    m = "q" if single.setting.on_policy else "mu"
+    what = f"{'is' if single.target is None else 'targets'} {target_words(single)}"
+    yield LIMIT.format(m=m, what=what) + SAME_ZEROS.format(m=m)
 
 
 LENGTHS = (

@@ -48,7 +48,7 @@ class SidesDiffer(ProofError):
         super().__init__(left, right)
 
     def __str__(self) -> str:
-        left, right = map(_text, self.args)
+        left, right = map(show_side, self.args)
         return f"the two sides differ: the left one is {left}, the right one {right}"
 
 
@@ -215,8 +215,8 @@ class Derivation:
         moves = list(reduction(self.left, written_out(self.context), strategy=strategy))
         way = [self.left, *(side for _, side in moves)]
         if target not in way:
-            reached = "; ".join(_text(side, self.labels) for side in way)
-            raise ProofError(f"to: {_text(target, self.labels)} is not on the way: {reached}")
+            reached = "; ".join(show_side(side, self.labels) for side in way)
+            raise ProofError(f"to: {show_side(target, self.labels)} is not on the way: {reached}")
         done = replace(self, moves=(*self.moves, *moves[: way.index(target)]))
         return replace(done, notes=(*self.notes, (len(self.moves), len(done.moves), by)))
 
@@ -226,7 +226,7 @@ class Derivation:
     @property
     def left_text(self) -> str:
         """The left side so far, as text."""
-        return _text(self.left if self.moves else self.start, self.labels)
+        return show_side(self.left if self.moves else self.start, self.labels)
 
     # -- endings ---------------------------------------------------------------------------
     def equals(self, right: Any, using: Iterable[Any] = (), evaluate: bool = False) -> Proof:
@@ -383,10 +383,8 @@ def _refusing(make: Any) -> Any:
 
 
 def _row_elements(rows: list[Any]) -> Iterable[ExpPoly]:
-    for row in rows:
-        for name in ("scale", "factor", "v", "of", "nonnegative"):
-            if name in row:
-                yield ExpPoly.from_json(row[name])
+    names = ("scale", "factor", "v", "of", "nonnegative")
+    return [ExpPoly.from_json(row[name]) for row in rows for name in names if name in row]
 
 
 def _written(chain: Derivation, right: Quantity) -> dict[ExpPoly, Any]:
@@ -419,10 +417,6 @@ def _meet(
 
 def _after(start: Side, moves: tuple[Move, ...]) -> Side:
     return moves[-1][1] if moves else start
-
-
-def _text(side: Side, labels: dict[ExpPoly, Any] | None = None) -> str:
-    return show_side(side, labels)
 
 
 def _part(part: Any) -> dict[str, Any]:
