@@ -104,9 +104,7 @@ def _coefficient(case: Case, answer: dict[str, Any]) -> Iterator[str]:
                 yield f"{name} {text!r}: off by {error:.1e} of the gradient"
 
 
-def _mean_h(
-    text: str, case: Case, answer: dict[str, Any], where: Forest, setting: Setting
-) -> dict[str, Any]:
+def _mean_h(text: str, case: Case, answer: dict[str, Any], where: Forest, setting: Setting) -> dict[str, Any]:
     """E_mu[h], which the verdict abbreviates as mean_h, if it is named; H is the coefficient of the loss."""
     if "mean_h" not in text:
         return {}

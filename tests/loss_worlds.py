@@ -91,7 +91,7 @@ def slope(text: str, where: Forest, measure: str = "q") -> np.ndarray:
 
 def constants_of(case: Case, setting: Setting) -> dict[str, Any]:
     """n is the size of the batch; T is a parameter of single samples alone."""
-    return ({"n": float(setting.n)} if in_batch(case) else {}) | (
+    return ({"n": float(setting.n), "m": setting.n - 1.0} if in_batch(case) else {}) | (
         {"T": 11.0} if case.level == "sample" else {}
     )
 

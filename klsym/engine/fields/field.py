@@ -35,6 +35,7 @@ from klsym.statements import MeanGradient
 from klsym.unfolding import d_log_q, written_out
 
 SIZE = ((n, m + 1),)
+N, M = ExpPoly.variable("n"), ExpPoly.variable("m")
 TIMES_ANOTHER = (
     "a sum over other tokens stands beside something that changes from token to token, and is none of k1,"
     " log q, R and constants: this is not handled"
@@ -93,6 +94,8 @@ def field_of(loss: SlotLoss) -> Field:
         else start
     )
     pushes = scores_of(_moved(start_of(loss) if constant else start))
+    if loss.index == "i":
+        pushes = {slot: size for slot, c in pushes.items() if (size := in_n(c))}
     form = _reduced(exchanged, loss)
     if loss.index != "t":
         c, products = _sorted(form)
@@ -185,12 +188,25 @@ def less_own_share(element: ExpPoly) -> tuple[ExpPoly, ExpPoly]:
 
 
 def in_n(element: ExpPoly) -> ExpPoly:
-    """Write an element in one of n and m = n - 1, where none of its denominators forbids that."""
+    """Write an element in one of n and m = n - 1, where none of its denominators forbids that.
+
+    >>> in_n(N * M.inverse() - M.inverse() + M) == N, in_n((N * M).inverse()) == M.inverse() - N.inverse()
+    (True, True)
+    """
     if "m" not in element.names():
         return element
-    if "n" not in element.inverted():
-        element = element.substitute({"n": to_ring(m + 1)})
-    return element if "m" in element.inverted() else element.substitute({"m": to_ring(n - 1)})
+    total = ZERO
+    for term in terms_of(element):
+        [(monomial, _)] = term.terms
+        powers = dict(monomial)
+        of_n, of_m = powers.get("n", 0), powers.get("m", 0)
+        if of_n < 0 and of_m < 0:  # 1/(n m) = 1/m - 1/n
+            total = total + in_n(term * N) - in_n(term * M)
+        elif of_m < 0:
+            total = total + term.substitute({"n": M + 1})
+        else:
+            total = total + term.substitute({"m": N - 1})
+    return total
 
 
 def _in_steps(reduced: Derivation) -> Side:

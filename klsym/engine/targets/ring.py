@@ -10,7 +10,7 @@ from typing import Any
 
 from klsym.convert import to_ring, to_sympy
 from klsym.engine.divergences.f_divergence import Generated, functional, generated
-from klsym.engine.fields.field import Field, field_of, in_n, less_own_share
+from klsym.engine.fields.field import Field, field_of, less_own_share
 from klsym.engine.fields.named_terms import KLS, Slots, decompose, recognise, terms_of
 from klsym.engine.fields.primitives import at_policy
 from klsym.engine.fields.slot_loss import (
@@ -322,8 +322,8 @@ def _warnings(
             said if setting.batch != "none" else tuple(x for x in said if about(x) != "value_is_not_gradient")
         )
     if field.loss.index == "i":
-        sized = map(in_n, field.pushes.values())
-        facts = replace(facts, vanishes=is_zero(sized, setting.on_policy), noisy=False)
+        still = is_zero(field.pushes.values(), setting.on_policy)
+        facts = replace(facts, vanishes=still, noisy=False)
         return (*warnings_for(verdict, facts), *((ATTACHED,) if "others" in h else ()))
     said = warnings_for(verdict, facts)
     if verdict.generated is not None:
