@@ -72,18 +72,15 @@ def _outside(written: Written, setting: Setting, error: NotInRing, other_means: 
     handed_on = isinstance(error, Beyond) or written.expression.has(Normalised)
     if in_core(written.expression) and not handed_on:
         raise UsageError(f"{written.text[:60]!r} is too large once multiplied out: {error}") from None
-    if names_others(written, setting):
-        if not other_means:
-            raise UsageError(str(error)) from None
+    others = names_others(written, setting)
+    if others and not other_means:
+        raise UsageError(str(error)) from None
+    if others or setting.level == "token":
         from klsym.engine.outside.sums import explain_outside_slots
 
         return explain_outside_slots(
             written, setting, lambda e, use: explained(as_written(e, ()), use, other_means=False)
         )
-    if setting.level == "token" and setting.batch == "none":
-        from klsym.engine.outside.tokens import explain_outside_tokens
-
-        return explain_outside_tokens(written, setting, lambda e: explained(as_written(e, ()), setting))
     if setting.batch != "none":
         from klsym.engine.outside.batches import explain_outside_batch
 

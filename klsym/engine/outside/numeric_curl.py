@@ -77,7 +77,13 @@ def _wide(model: dict[str, Any], at: Standing) -> bool:
 
 
 def curl(h: Mapping[str, Any], at: Standing, model: dict[str, Any]) -> Any | None:
-    """d_v F.u - d_u F.v; None where h has a kink or jumps: where differences differ."""
+    """d_v F.u - d_u F.v; None where h has a kink or jumps: where differences differ.
+
+    On-policy it is E_q[sum_t h_t (s.v s_t.u - s.u s_t.v)] if h_t moves with log q_t alone: the slope of h_t
+    and the Hessian of log q_t are symmetric in u and v.
+    """
+    if at.alone and at.setting.on_policy:
+        return _field(h, at, model, "u", 0, "uv")
     total = mpmath.mpf(0)
     for move, along, sign in (("v", "u", 1), ("u", "v", -1)):
         here, slopes = _field(h, at, model, move, 0, along), []
@@ -116,12 +122,34 @@ def _field(
             }
             over = place.at[length] if at.setting.averaged and not at.tokens else 1
             for slot, coefficient in h.items():
-                score = sum(row[u].scores[along] for u in _positions(slot, t, len(row)))
-                value = sympy_target.number(coefficient, known) if score else 0
+                score = _score(row, _positions(slot, t, len(row)), along)
+                value = _value(coefficient, known, worth) if score else 0
                 if value is None:
                     return None
                 total += mass * value * score / over
     return total
+
+
+def _score(row: Row, positions: list[int], along: str) -> Any:
+    """The sum of the scores along u or v; along uv the wedge product with the score of the whole row."""
+    if along != "uv":
+        return sum(row[k].scores[along] for k in positions)
+    of_row = (_score(row, [*range(len(row))], d) for d in "vu")
+    in_v, in_u = (x * _score(row, positions, d) for x, d in zip(of_row, "uv", strict=True))
+    return in_v - in_u
+
+
+def _value(coefficient: Any, known: Mapping[Any, Any], worth: dict[Any, Any]) -> Any | None:
+    """A coefficient at a place; tokens after the same prefix often have the same value."""
+    key = coefficient, *(known.get(x) for x in _symbols(coefficient))
+    if key not in worth:
+        worth[key] = sympy_target.number(coefficient, dict(known))
+    return worth[key]
+
+
+@lru_cache(maxsize=64)
+def _symbols(e: Any) -> tuple[Any, ...]:
+    return tuple(e.free_symbols)
 
 
 def _positions(slot: str, t: int, size: int) -> list[int]:
@@ -189,7 +217,7 @@ def _places(node: dict[str, Any], move: str, step: Any, on_policy: bool) -> Row:
     found = []
     for k, chance in enumerate(q):
         logs = {x: sympy.log(_exact(node[name][k])) for x, name in ROWS.items() if name in node}
-        logs[log_q] = _float(mpmath.log(chance))
+        logs[log_q] = _float(mpmath.log(chance)) if step else sympy.log(_exact(node["q"][k]))
         logs |= {log_mu: logs[log_q]} if on_policy else {}
         paid = {x: _exact(node["rewards"].get(x.name, [0] * len(q))[k]) for x in (R, M)}
         own_A = _exact(node["rewards"].get("A", node["rewards"]["R"])[k])

@@ -10,7 +10,7 @@ On-policy a sum of log q - log mu has the value 0, and still its slope.  In a de
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sympy
@@ -19,9 +19,10 @@ from klsym.convert import to_ring, to_sympy
 from klsym.engine.fields.slot_loss import ADVANTAGE, MOVES, T, adds_up, summed
 from klsym.engine.options.expand_options import weight_of
 from klsym.engine.options.settings import Setting
-from klsym.engine.outside.position_sums import Stand, Standing
+from klsym.engine.outside.position_sums import CREDITED, Stand, Standing
 from klsym.engine.outside.samples import Differentiated, differentiated
 from klsym.engine.regions import subgradients
+from klsym.engine.regions.case_split import cases
 from klsym.engine.regions.piecewise import DENSITIES, OWN
 from klsym.errors import NotInRing, UsageError
 from klsym.language import (
@@ -29,6 +30,7 @@ from klsym.language import (
     A,
     OverPositions,
     length,
+    log_mu,
     log_q,
     now,
     own,
@@ -40,6 +42,8 @@ from klsym.language import (
 from klsym.render.losses import Written
 from klsym.sums import After, Before, Here, Normalised, OfOthers, OverBatch, Summed, Whole
 
+W = log_q - log_mu
+WEIGHTED = {"prefix": ("past",), "sequence": ("past", "future")}
 OTHERS = {"past": ("past",), "future": ("future",), "x": ("past", "future")}
 NESTED = "sums of sums over tokens or samples are not read inside clamps and other functions"
 NORMALISED = "normalised(h) of what is differentiated stands inside a clamp: put sg(..) around it"
@@ -120,6 +124,31 @@ def _shown(e: Any, of: Any, slots: tuple[str, ...]) -> Any:
     return _typed(e, of, slots)
 
 
+def in_grammar(at: Standing) -> tuple[Any, Setting]:
+    """The loss as it may be typed: rho for the weights that it stands for, or those written out."""
+    weight = next(
+        (x.symbol for x in at.stands if x.slots == WEIGHTED.get(at.setting.weights) and x.of == W), None
+    )
+    if weight is not None:
+        typed = _with_rho(at.expression, weight, at.setting.weights)
+        if not typed.has(weight):
+            return at.back(typed), at.setting
+    weights = "token" if at.setting.weights else ""
+    return at.back(at.expression), replace(at.setting, weights=weights)
+
+
+def _with_rho(e: Any, past: Any, weights: str) -> Any:
+    """The inverse of `weight_of`: rho for exp(past)*rho, or for exp(log q - log mu + past) of a sequence."""
+    if weights == "prefix":
+        return e.xreplace({rho: rho * sympy.exp(-past)})
+
+    def of_sequence(x: Any) -> Any:
+        power = sympy.expand(x.args[0]).coeff(past)
+        return rho**power * sympy.exp(sympy.expand(x.args[0] - power * (W + past)))
+
+    return e.replace(lambda x: isinstance(x, sympy.exp) and x.has(past), of_sequence)
+
+
 # ---------------------------------------------------------------------------- the gradient
 @dataclass(frozen=True)
 class Pushes:
@@ -152,4 +181,10 @@ def pushes_of(at: Standing, text: str) -> Pushes:
     return Pushes({slot: h for slot, h in found.items() if h != 0}, part)
 
 
-CREDITED = {"to-go": ("past",), "total": ("past", "future")}
+def without_empty_branches(pushes: Pushes) -> Pushes:
+    """The same where a single branch of h is ever taken: h is what it is there."""
+    rows = {slot: cases(h) for slot, h in pushes.of.items()}
+    settled = {
+        slot: rows[slot][0].coefficient if len(rows[slot]) == 1 else h for slot, h in pushes.of.items()
+    }
+    return replace(pushes, of={slot: h for slot, h in settled.items() if h != 0})

@@ -1,4 +1,6 @@
-"""The verdict on clamps that hold sums over other tokens or samples: togo(R), loo(R), prefix weights.
+"""The verdict on clamps at each token, and on those that hold sums over other tokens or samples.
+
+Without sums, h depends on its own token alone (`Standing.alone`); togo(R), loo(R), prefix weights are sums.
 
     E_m[sum_t grad L_t] = E_m[sum_t sum_z h_z s_z]       z: now, past, future; in a batch self, others
 
@@ -10,7 +12,7 @@ does, and the answer is open.  Rests on SymPy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -21,20 +23,22 @@ from klsym.convert import to_ring, to_sympy
 from klsym.engine.options.expand_options import expansion
 from klsym.engine.options.settings import Setting
 from klsym.engine.outside import sympy_target
-from klsym.engine.outside.numeric_curl import twisted
+from klsym.engine.outside.numeric_curl import ROWS, TRIED, twisted
 from klsym.engine.outside.position_sums import Standing
-from klsym.engine.outside.read_sums import Pushes, pushes_of, standing
+from klsym.engine.outside.read_sums import Pushes, in_grammar, pushes_of, standing, without_empty_branches
 from klsym.engine.outside.samples import (
+    bias,
     branch_hypotheses,
+    found_target,
     kink_warnings,
     presupposed,
     unclamped,
     undefined,
+    witness_against_kl,
 )
-from klsym.engine.outside.tokens import NOT_PROVED
 from klsym.engine.proof import supports
 from klsym.engine.regions import subgradients
-from klsym.engine.regions.case_split import cases
+from klsym.engine.regions.case_split import Case, cases
 from klsym.engine.regions.piecewise import Regions, is_piecewise
 from klsym.engine.targets.ring_notes import OPEN as OF_A_BATCH
 from klsym.engine.targets.ring_notes import READINGS
@@ -42,7 +46,7 @@ from klsym.engine.targets.ring_notes import READINGS as OF_BATCHES
 from klsym.engine.verdicts.verdict import Cases, Meaning, Step, Verdict
 from klsym.engine.verdicts.warnings import OF_DESCENT, facts_outside, token_warnings, warnings_for
 from klsym.errors import NotInRing, UsageError
-from klsym.language import A, R, Slot, future, length, log_mu, log_q, past, rho, s, sg
+from klsym.language import REWARDS, A, M, R, Slot, future, length, log_mu, log_q, past, rho, s, sg
 from klsym.render import losses
 from klsym.render.cases import latex as in_cases
 from klsym.render.losses import Written
@@ -52,12 +56,16 @@ from klsym.render.tree import Call, Formula, Gradient, Mean, Name, Over, Words, 
 from klsym.slots import SEQUENCE
 from klsym.sums import After, Before, Normalised, OfOthers, Summed
 
+NOT_PROVED = "outside the decidable core: this verdict is not proved, it rests on SymPy"
+AT_BOUNDS = "where a bound is met exactly the slope is another one: the mean leaves out samples that do so"
+UNDECIDED = (
+    f"open: it has no name, and on none of {TRIED} trees was it found to be no gradient (on-policy), or to"
+    " differ from what numbers say it is (off-policy)"
+)
 OPEN = (
     "open: no tree that was tried gives the expected gradient a curl, and that it has none is not proved, nor"
     " is an objective known"
 )
-W = log_q - log_mu
-WEIGHTED = {"prefix": ("past",), "sequence": ("past", "future")}
 SUMS = {"past": Before, "future": After, "others": OfOthers}
 SCORES = {z: sympy.Symbol(f"score_{z}", real=True) for z in ("past", "now", "future", "self", "others")}
 
@@ -74,7 +82,8 @@ def explain_outside_slots(written: Written, setting: Setting, explained: Explain
     smooth = _without_kinks(pushes, at)
     if smooth is not None:
         with suppress(UsageError):  # such as 1/T of each sample of a batch
-            return _renamed(explained(*smooth), written, at, told)
+            return _on_bounds(_renamed(explained(*smooth), written, at, told), pushes, at)
+    pushes = without_empty_branches(pushes)
     verdict = _verdict(written, at, pushes)
     free = _unbound(pushes, at)
     inside = None if free is None else replace(at, expression=free)
@@ -87,6 +96,7 @@ def explain_outside_slots(written: Written, setting: Setting, explained: Explain
     facts = facts_outside(loss, _own(pushes, at), at.placed)
     facts = replace(facts, alone=not any(stand.of.has(log_mu) for stand in at.stands))
     said = token_warnings(verdict, facts) if at.tokens else warnings_for(verdict, facts)
+    said += (UNDECIDED,) if at.alone and verdict.target is None else ()
     said += kink_warnings(pushes.part.typed, setting, tied) + undefined(loss, _own(pushes, at))
     return replace(verdict, warnings=said)
 
@@ -111,7 +121,7 @@ def _own(pushes: Pushes, at: Standing) -> Any:
 def _inside(at: Standing, explained: Explained) -> Meaning:
     """What the loss targets where no bound binds."""
     try:
-        return explained(*_in_grammar(at)).gradient
+        return explained(*in_grammar(at)).gradient
     except UsageError:
         return Meaning(None)
 
@@ -129,31 +139,6 @@ def _unbound(pushes: Pushes, at: Standing) -> Any | None:
     return None if free is None else free.xreplace({mark: x / zero for x, mark in marks.items()})
 
 
-def _in_grammar(at: Standing) -> tuple[Any, Setting]:
-    """The loss as it may be typed: rho for the weights that it stands for, or those written out."""
-    weight = next(
-        (x.symbol for x in at.stands if x.slots == WEIGHTED.get(at.setting.weights) and x.of == W), None
-    )
-    if weight is not None:
-        typed = _with_rho(at.expression, weight, at.setting.weights)
-        if not typed.has(weight):
-            return at.back(typed), at.setting
-    weights = "token" if at.setting.weights else ""
-    return at.back(at.expression), replace(at.setting, weights=weights)
-
-
-def _with_rho(e: Any, past: Any, weights: str) -> Any:
-    """The inverse of `weight_of`: rho for exp(past)*rho, or for exp(log q - log mu + past) of a sequence."""
-    if weights == "prefix":
-        return e.xreplace({rho: rho * sympy.exp(-past)})
-
-    def of_sequence(x: Any) -> Any:
-        power = sympy.expand(x.args[0]).coeff(past)
-        return rho**power * sympy.exp(sympy.expand(x.args[0] - power * (W + past)))
-
-    return e.replace(lambda x: isinstance(x, sympy.exp) and x.has(past), of_sequence)
-
-
 def _readings(pushes: Pushes, at: Standing) -> tuple[str, ...]:
     if not at.tokens:
         return (OF_BATCHES["mean"],)
@@ -164,10 +149,15 @@ def _readings(pushes: Pushes, at: Standing) -> tuple[str, ...]:
 # ---------------------------------------------------------------------------- where no clamp is left
 def _without_kinks(pushes: Pushes, at: Standing) -> tuple[Any, Setting] | None:
     """A loss in the ring with the same gradient, where all branches and kinks cancel; None for others."""
+    if at.alone:
+        with suppress(NotInRing):
+            to_ring(pushes.part.loss)
+            return pushes.part.loss, at.setting
     try:
         plain = {slot: _in_ring(h) for slot, h in pushes.of.items()}
     except NotInRing:
         return None
+    plain = plain or {at.own: sympy.S.Zero}
     typed = {slot: at.back(h) for slot, h in plain.items()}
     if any(h.has(Normalised) for h in typed.values()):
         return _as_reward(typed, at)
@@ -225,57 +215,118 @@ def _renamed(verdict: Verdict, written: Written, at: Standing, told: tuple[str, 
     )
 
 
+def _on_bounds(verdict: Verdict, pushes: Pushes, at: Standing) -> Verdict:
+    """With the slope of samples that stand on a bound, where it is another one."""
+    h, over = _own(pushes, at), _over(at)
+    rows = cases(h)
+    if not at.alone or len(rows) < 2:
+        return verdict
+    return replace(
+        verdict,
+        h=at.placed(h) * over,
+        per_sample_cases=_placed(rows, at, over),
+        scores_named=(False, verdict.scores_named[1]),
+        hypotheses=(*verdict.hypotheses, AT_BOUNDS),
+    )
+
+
 # ---------------------------------------------------------------------------- the verdict
 def _verdict(written: Written, at: Standing, pushes: Pushes) -> Verdict:
-    setting, over = at.setting, 1 / length if at.setting.averaged else sympy.S.One
-    start, pushed = _start(written, at), _scored(pushes.of)
-    target, witness = _target(pushes, at, start[1])
-    c = at.placed(sympy_target.under_q(pushed, setting.on_policy) * over)
-    c = c if setting.on_policy else c / (past(rho) * future(rho))
-    rows = _placed(cases(pushed), at, over)
-    pieces = tuple((on, sympy.expand(_under_q(value, at))) for on, value in rows)
+    setting, over = at.setting, _over(at)
+    start, pushed = _start(written, at), _scored(pushes, at)
+    found, witness = _target(pushes, at, start[1])
+    c = _under_q(pushed, at, pushed)
+    plain = cases(pushed)
+    rows = _placed(plain, at, over)
+    pieces = tuple(
+        (on, _piece(case.coefficient, at, pushed)) for (on, _), case in zip(rows, plain, strict=True)
+    )
+    pieces = pieces if at.tokens and is_piecewise(c if at.alone else pushed) else ()
     verdict = Verdict(
         loss=written.text,
         loss_latex=losses.show(written, LATEX),
         setting=setting,
         h=_with_scores(at.placed(pushed * over)),
-        c=_with_scores(c) if at.tokens else None,
+        c=c if at.tokens else None,
         per_sample_cases=rows,
-        coefficient_cases=pieces if at.tokens and is_piecewise(pushed) else (),
-        gradient=Meaning(target, {}, _with_scores(c) if target and at.tokens else None),
-        value=Meaning(None),
-        constant=None,
-        trust="sympy",
+        coefficient_cases=pieces,
+        gradient=_meaning(found.target, c if at.tokens else None),
+        value=_value(pushes, at),
+        constant=sympy.S.Zero if at.alone else None,
+        trust=found.trust,
         hypotheses=(),
-        steps=(start, _chain(pushed * over, rows, at)),
+        steps=(start, *_chain(pushed * over, c, (rows, pieces), at)),
         model=witness,
         inside_clamps=None,
-        scores_named=(True, True),
-        notes=() if target else (OPEN if at.tokens else OF_A_BATCH,),
+        scores_named=(not at.alone, not at.alone),
+        notes=() if found.target or at.alone else (OPEN if at.tokens else OF_A_BATCH,),
         expansion=expansion(written, setting),
     )
-    if target != "separable" or setting.use != "loss" or pushes.part.loss.has(sg):
+    if found.target != "separable" or setting.use != "loss" or pushes.part.loss.has(sg):
         return verdict
     shown, latex = (spell(_objective(at, spell)) for spell in (TEXT, LATEX))
     return replace(verdict, shown=f"grad {shown}", objective_latex=latex)
 
 
-def _target(pushes: Pushes, at: Standing, start: str) -> tuple[str | None, dict[str, Any] | None]:
-    """separable off-policy where nothing is detached, or h moves with its own token alone."""
+def _meaning(target: str | None, c: Any) -> Meaning:
+    if target == "combination":
+        return Meaning(target, {"reward": c})
+    return Meaning(target, {}, None if target in (None, "zero") else c)
+
+
+def _value(pushes: Pushes, at: Standing) -> Meaning:
+    """Of the loss at a token; that of a loss with sums is not looked for."""
+    if not at.alone:
+        return Meaning(None)
+    sampled = subgradients.sampled(pushes.part.loss, at.setting.on_policy)
+    found = found_target(sympy_target.under_q(sampled, at.setting.on_policy), value=True)
+    return Meaning("separable" if found.target in sympy_target.UNNAMED else None)
+
+
+def _target(pushes: Pushes, at: Standing, start: str) -> tuple[sympy_target.Found, dict[str, Any] | None]:
+    """The target with its trust, and a counterexample; off-policy a gradient where nothing is detached, or h
+    moves with its own token alone."""
+    attached = at.setting.use == "loss" and not pushes.part.loss.has(sg)
     if not pushes.of:
-        return "zero", None
-    if not at.setting.on_policy:
-        attached = at.setting.use == "loss" and not at.expression.has(sg)
+        return replace(sympy_target.OPEN, target="zero"), None
+    if at.alone:
+        found, witness = _target_alone(pushes.of[at.own], at, start, attached)
+        if found is not None:
+            return found, witness
+    elif not at.setting.on_policy:
         held = {x for h in pushes.of.values() for x in h.free_symbols}
         moving = any(stand.of.has(log_q) and stand.symbol in held for stand in at.stands)
         if attached or (not moving and set(pushes.of) <= {at.own}):
-            return "separable", None
+            return replace(sympy_target.OPEN, target="separable"), None
     witness = twisted(pushes.of, at, start)
-    return ("none" if witness else None), witness
+    return replace(sympy_target.OPEN, target="none" if witness else None), witness
 
 
-def _scored(h: Mapping[str, Any]) -> Any:
-    """The sum of h s over the slots, equal ones together."""
+def _target_alone(
+    h: Any, at: Standing, start: str, attached: bool
+) -> tuple[sympy_target.Found | None, dict[str, Any] | None]:
+    """The same without sums; None where the curl decides.
+
+    The score of each token has mean zero after any prefix.  What numbers alone name stays open off-policy,
+    unless nothing is detached: then E_mu[grad L] is grad E_mu[L].
+    """
+    under_q = sympy_target.under_q(h, at.setting.on_policy)
+    found = replace(found_target(under_q), multiples={})
+    if not under_q.has(*ROWS, *REWARDS) and not at.setting.averaged:
+        return replace(found, target="zero"), None
+    if at.setting.on_policy:  # the same reward at each token: grad E_q[h]
+        return (None if h.has(*ROWS, R, M) else replace(found, target="combination")), None
+    if found.target not in sympy_target.UNNAMED and not attached:
+        return replace(found, target=None), None
+    return replace(found, target="separable"), witness_against_kl(under_q, found, at.setting, start)
+
+
+def _scored(pushes: Pushes, at: Standing) -> Any:
+    """The sum of h s over the slots, equal ones together; h of a token without sums goes without its s."""
+    return _own(pushes, at) if at.alone else _sum_of_scores(pushes.of)
+
+
+def _sum_of_scores(h: Mapping[str, Any]) -> Any:
     together: dict[Any, list[str]] = {}
     for slot, value in h.items():
         together.setdefault(value, []).append(slot)
@@ -292,7 +343,7 @@ def _gathered(e: Any) -> Any:
     found = {slot: expanded.coeff(mark) for slot, mark in SCORES.items()}
     rest = sympy.expand(expanded - sum(found[z] * mark for z, mark in SCORES.items()))
     kept = {z: sympy.factor_terms(c) for z, c in found.items() if c != 0}
-    return _scored(kept) if rest == 0 else e
+    return _sum_of_scores(kept) if rest == 0 else e
 
 
 def _shown(e: Any, spell: Text = TEXT) -> str:
@@ -310,21 +361,43 @@ def _placed(rows: Any, at: Standing, over: Any) -> Cases:
     )
 
 
-def _under_q(value: Any, at: Standing) -> Any:
-    return value if at.setting.on_policy else value / (past(rho) * Slot("now")(rho) * future(rho))
+def _over(at: Standing) -> Any:
+    return 1 / length if at.setting.averaged else sympy.S.One
+
+
+def _under_q(e: Any, at: Standing, pushed: Any) -> Any:
+    """The coefficient under q: h/(rho_past rho_now rho_future), without the ratios that are free to drop.
+
+    The ratio of the future has mean one, where nothing else depends on the future.
+    """
+    c = _with_scores(at.placed(sympy_target.under_q(e, at.setting.on_policy) * _over(at)))
+    if at.setting.on_policy:
+        return c
+    beyond = not at.alone or pushed.has(A) or at.setting.averaged
+    return c / (past(rho) * future(rho) if beyond else past(rho))
+
+
+def _piece(value: Any, at: Standing, pushed: Any) -> Any:
+    """The coefficient under q in one region."""
+    if at.alone:
+        expanded = sympy.expand(sympy_target.under_q(value, at.setting.on_policy))
+        return _under_q(expanded * (1 if at.setting.on_policy else rho), at, pushed)
+    return sympy.expand(_under_q(_gathered(value), at, pushed))
 
 
 def _bias(pushes: Pushes, inside: Standing, text: str) -> Cases:
     """What bounds change: the push less what it is where none binds, by regions."""
-    free = _scored(pushes_of(inside, text).of)
-    gap = _scored(pushes.of) - free
+    if inside.alone:
+        plain = tuple((case.conditions, case.coefficient) for case in cases(_own(pushes, inside)))
+        gaps = [Case(*row) for row in bias(plain, inside.expression, inside.setting)]
+        return _placed(gaps, inside, _over(inside))
+    gap = _sum_of_scores(pushes.of) - _sum_of_scores(pushes_of(inside, text).of)
     rows = [replace(case, coefficient=sympy.expand(case.coefficient)) for case in cases(gap)]
     if all(case.coefficient == 0 for case in rows):
         return ()
-    over = 1 / length if inside.setting.averaged else sympy.S.One
     elsewhere = any(case.coefficient != 0 and not case.conditions for case in rows)
     kept = [case for case in rows if case.coefficient != 0 or elsewhere]
-    return _placed(kept, inside, over)
+    return _placed(kept, inside, _over(inside))
 
 
 # ---------------------------------------------------------------------------- as it is shown
@@ -353,17 +426,20 @@ def _start(written: Written, at: Standing) -> Step:
     return "", shown[0], shown[1]
 
 
-def _chain(pushed: Any, rows: Cases, at: Standing) -> Step:
-    rule = "chain rule" if at.setting.use == "loss" else "stop-gradient"
-    text, latex = (
-        spell(
-            _mean(
-                at,
-                Words("h", in_cases(rows))
-                if rows
-                else losses.tree_of(_with_scores(at.placed(pushed)), spell.positions),
-            )
+def _chain(pushed: Any, c: Any, regions: tuple[Cases, Cases], at: Standing) -> Iterator[Step]:
+    """h s under the sampler, and c s under q."""
+    by_cases = not at.alone or is_piecewise(c)
+
+    def scored(e: Any, rows: Cases, letter: str, spell: Text) -> Formula:
+        by_region = Words(letter, in_cases(rows)) if rows and by_cases else None
+        shown = by_region or losses.tree_of(e, spell.positions)
+        return product(shown, losses.tree_of(Slot(at.own)(s), spell.positions)) if at.alone else shown
+
+    h = _with_scores(at.placed(pushed))
+    text, latex = (spell(_mean(at, scored(h, regions[0], "h", spell))) for spell in (TEXT, LATEX))
+    yield "chain rule" if at.setting.use == "loss" else "stop-gradient", text, latex
+    if at.alone and not at.setting.on_policy:
+        text, latex = (
+            spell(Mean("q", Over("t", scored(c, regions[1], "c", spell)))) for spell in (TEXT, LATEX)
         )
-        for spell in (TEXT, LATEX)
-    )
-    return rule, text, latex
+        yield "change of measure", text, latex

@@ -82,6 +82,7 @@ class TooMany(Exception):
 
 
 @lru_cache(maxsize=256)
+@lru_cache(maxsize=256)
 def cases(c: Any) -> tuple[Case, ...]:
     """The cases of a coefficient; none if it is not piecewise, or if there are too many to be shown."""
     if not 0 < len(c.atoms(*ASKING)) <= MAX_NODES:
