@@ -71,7 +71,7 @@ class Field:
 
     @property
     def h_of_sample(self) -> ExpPoly:
-        """What is centred: h of one sample, H put in."""
+        """Return the coefficient h of one sample that is centred, with the value of H put in."""
         own = {x: to_ring(value) for x, value in self.loss.sums.items()}
         h = self.pushes.get("self", ZERO)
         h = ExpPoly({k: v for k, v in h.terms.items() if "n" not in dict(k[0]) and "[others]" not in str(k)})

@@ -64,7 +64,7 @@ class Target:
 
     @property
     def unnamed(self) -> ExpPoly:
-        """What is left of a coefficient beside the rewards: the KL divergences are not worth naming alone."""
+        """Return the coefficient without its rewards; beside a rest the KL divergences are not named."""
         return self.reverse * K1 - self.forward * R_RATIO + self.rest
 
     @property
@@ -91,7 +91,7 @@ def _sample_names(element: ExpPoly) -> set[str]:
 def recognise(c: ExpPoly, rewards: Names = NONE, random: Names = NONE) -> Target:
     """The parts of a score coefficient: E_q[c s] with c = a k1 - b r + h(R, A) + constant + rest.
 
-    rewards: names that stand for functions of the rewards, beside R and A.
+    rewards: names of further functions of the rewards, beside R and A.
     random: names of other random variables, such as indicators.
     """
     return _sorted_into(c, {"reverse": K1, "forward": -R_RATIO}, rewards, random)
