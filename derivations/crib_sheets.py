@@ -33,8 +33,8 @@ from klsym.engine.questions.compare import compare
 from klsym.errors import ProofError
 from klsym.evidence import Evidence
 from klsym.ledger import recall
-from klsym.render.losses import show
-from klsym.render.spelling import LATEX, TEXT
+from klsym.notation.losses import show
+from klsym.notation.spelling import LATEX, TEXT
 
 KLS = {"reverse": ((q, p), "KL(q||p)"), "forward": ((p, q), "KL(p||q)")}
 ON, OFF = "on-policy", "off-policy"

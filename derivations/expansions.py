@@ -24,7 +24,7 @@ from klsym.engine.questions.taylor import (
 from klsym.evidence import Evidence
 from klsym.kernel.intervals import Interval, log_enclosure
 from klsym.numeric.small_steps import check_order, mean, moments
-from klsym.render.spelling import LATEX
+from klsym.notation.spelling import LATEX
 
 K2_MEAN = LATEX.expectation("q", "k_2")
 HYPOTHESES = ("p << q: wherever p > 0, also q > 0", "e = sup |p/q - 1| is at most 1/2")

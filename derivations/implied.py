@@ -36,9 +36,9 @@ from klsym.convert import to_ring, to_sympy
 from klsym.engine.divergences.f_divergence import generator, strength
 from klsym.evidence import Evidence
 from klsym.kernel.meta import score_coefficient
-from klsym.render.formulas import element
-from klsym.render.losses import Written, show
-from klsym.render.spelling import LATEX
+from klsym.notation.formulas import element
+from klsym.notation.losses import Written, show
+from klsym.notation.spelling import LATEX
 
 g = Function("g")(k1)  # any differentiable function of k1
 f = Function("f")(log_q, log_p, log_mu)  # any differentiable function of the sample and theta

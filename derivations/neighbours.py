@@ -48,7 +48,7 @@ from klsym.engine.questions.taylor import expand, expectation_bound, show_series
 from klsym.evidence import Estimate, Evidence
 from klsym.numeric.gaussian import Gaussian, expect
 from klsym.numeric.gaussian_exact import GaussianModel
-from klsym.render.spelling import LATEX
+from klsym.notation.spelling import LATEX
 
 g = Function("g")(k1)  # any differentiable function of k1
 f = Function("f")(log_q, log_p, log_mu)  # any differentiable function of the sample and theta

@@ -19,7 +19,7 @@ from klsym.numeric.autoregressive import (
 )
 from klsym.numeric.sequence_examples import offset_pair, offset_variances
 from klsym.numeric.sequence_fields import kl_variances
-from klsym.render.spelling import LATEX
+from klsym.notation.spelling import LATEX
 
 STEPS = (
     "y is drawn from q; KL_t is KL(q(.|y_<t)||p(.|y_<t)) at the prefix drawn, l_t = log q/p of the token",

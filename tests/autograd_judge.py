@@ -34,9 +34,9 @@ from klsym.convert import to_ring
 from klsym.engine.regions import subgradients
 from klsym.kernel.derivatives import attach
 from klsym.language import Estimator, clip, log_mu, log_q, rho, sg
+from klsym.notation import losses
+from klsym.notation.spelling import TEXT
 from klsym.parser import parse
-from klsym.render import losses
-from klsym.render.spelling import TEXT
 from klsym.ring import ZERO, ExpPoly
 from klsym.sampling.autograd import expected_gradient, per_sample_gradient
 from klsym.unfolding import d_log_q

@@ -18,9 +18,9 @@ from oracle.losses import DERIVED, PARAMETERS, Jet, derived, evaluate, plain, sg
 from piecewise_losses import generate as kinked
 from random_losses import SETTINGS, Case
 
+from klsym.notation import losses
+from klsym.notation.spelling import TEXT
 from klsym.parser import parse
-from klsym.render import losses
-from klsym.render.spelling import TEXT
 
 ROOMS: tuple[dict[str, str], ...] = (
     {}, {"level": "token"}, {"level": "token"}, {"level": "token", "aggregate": "mean"},

@@ -11,9 +11,9 @@ import random_losses
 
 import klsym
 from klsym.language import ATOMS
+from klsym.notation.told import Told, about
 from klsym.parser import FUNCTIONS, OF_DENSITIES
 from klsym.render.declared import SIGN
-from klsym.render.told import Told, about
 from klsym.tables.trainers import Trainer, trainers
 
 NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*")  # not the e of 1e-300

@@ -17,8 +17,8 @@ from klsym.calculus import *
 from klsym.errors import KlsymError, ProofError, Refused, UsageError
 from klsym.kernel import check, digest, read
 from klsym.language import H
-from klsym.render.spelling import TEXT
-from klsym.render.text import chain
+from klsym.notation.spelling import TEXT
+from klsym.notation.text import chain
 from klsym.ring import ONE
 from klsym.statements import MeanGradient
 

@@ -21,10 +21,10 @@ from klsym.engine.explain import explain
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import UsageError
 from klsym.kernel import check, read
+from klsym.notation.spelling import LATEX
+from klsym.notation.values import names, shown
 from klsym.numeric.cross_check import with_check
 from klsym.parser import parse
-from klsym.render.spelling import LATEX
-from klsym.render.values import names, shown
 
 OFF = {"sampling": "off-policy"}
 REWARD = {"use": "reward"}

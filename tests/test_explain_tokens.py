@@ -21,9 +21,9 @@ from klsym.engine.fields.primitives import primitive
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import UsageError
 from klsym.kernel import check, read
+from klsym.notation.formulas import element
 from klsym.numeric.cross_check import with_check
 from klsym.parser import parse
-from klsym.render.formulas import element
 from klsym.render.verdict import value_line
 
 OFF = {"sampling": "off-policy"}

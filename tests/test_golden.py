@@ -20,9 +20,9 @@ import klsym
 from klsym.engine.explain import explain
 from klsym.engine.verdicts.verdict import Search, Verdict
 from klsym.language import A, R, clip, eps, k1, k2, k3, now, own, r, rho
-from klsym.render.told import Told
-from klsym.render.tree import product
-from klsym.render.values import Made
+from klsym.notation.told import Told
+from klsym.notation.tree import product
+from klsym.notation.values import Made
 from klsym.ring import ONE, ZERO, ExpPoly
 
 SAMPLE = 60

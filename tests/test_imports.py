@@ -83,11 +83,12 @@ ALLOWED = {
 }
 # The rooms of the house, from the ground up: each may use what stands before it.
 ROOMS = [
-    "errors", "escaping", "templates", "files", "progress", "workers", "answering", "ring", "names", "slots",
-    "statements", "abbreviations", "kernel", "rocq", "unfolding", "estimators", "training_names", "language",
-    "sums", "parser", "convert", "finding", "evidence", "render", "engine", "numeric", "ledger", "calculus",
-    "explorer", "kept", "settling", "sampling", "experiments", "tables", "figures", "write_up", "audit",
-    "testing", "commands", "cli", "__main__",
+    "errors", "escaping", "templates", "files", "progress", "workers", "answering", "ring", "names",
+    "slots", "statements", "abbreviations", "kernel", "rocq", "unfolding", "estimators",
+    "training_names", "language", "sums", "parser", "convert", "finding", "evidence", "messages",
+    "notation", "render", "engine", "numeric", "ledger", "calculus", "explorer", "kept",
+    "settling", "sampling", "experiments", "tables", "figures", "write_up", "audit", "testing",
+    "commands", "cli", "__main__",
 ]  # fmt: skip
 HOUSE = (Path(__file__).parents[1] / "ARCHITECTURE.md").read_text(encoding="utf-8")
 KERNEL = {name for name in MODULES if name.split(".")[:2] == ["klsym", "kernel"]}

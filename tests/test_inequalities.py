@@ -20,8 +20,8 @@ from klsym.engine.proof.inequalities import _divided
 from klsym.errors import KlsymError, ProofError
 from klsym.kernel import check, read
 from klsym.ledger import recall
+from klsym.notation.latex import theorem_latex
 from klsym.numeric.exact import check_theorem
-from klsym.render.latex import theorem_latex
 
 a, b = parameter("a"), parameter("b")
 

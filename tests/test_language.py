@@ -37,8 +37,8 @@ from klsym.language import (
     sg,
     unfold,
 )
-from klsym.render.losses import show
-from klsym.render.spelling import LATEX
+from klsym.notation.losses import show
+from klsym.notation.spelling import LATEX
 
 ESTIMATORS = {"k1": k1, "k2": k2, "k3": k3, "r": r, "rho": rho}
 # by hand, in log densities alone

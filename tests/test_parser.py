@@ -29,9 +29,9 @@ from klsym.language import (
     sg,
     unfold,
 )
+from klsym.notation.losses import show
+from klsym.notation.spelling import TEXT
 from klsym.parser import parse
-from klsym.render.losses import show
-from klsym.render.spelling import TEXT
 
 k1 = log_q - log_p
 k2, r, rho = k1**2 / 2, exp(-k1), exp(log_q - log_mu)

@@ -33,15 +33,15 @@ from klsym.engine.explain import explain
 from klsym.errors import UsageError
 from klsym.language import K1, clip, k1, k2, k3, lam, log_mu, log_p, log_q, parameter, r, rho, s, sg
 from klsym.ledger import load, recall
+from klsym.notation import formulas
+from klsym.notation.combination import combination_latex, combination_text
+from klsym.notation.latex import derivation_block, theorem_latex
+from klsym.notation.losses import show
+from klsym.notation.reading import read
+from klsym.notation.spelling import LATEX, TEXT
+from klsym.notation.text import show_hypothesis, show_interval, show_statement, show_theorem
 from klsym.parser import parse
-from klsym.render import formulas
-from klsym.render.combination import combination_latex, combination_text
-from klsym.render.latex import derivation_block, theorem_latex
-from klsym.render.losses import show
 from klsym.render.mathml import MATHML
-from klsym.render.reading import read
-from klsym.render.spelling import LATEX, TEXT
-from klsym.render.text import show_hypothesis, show_interval, show_statement, show_theorem
 from klsym.render.verdict import headline, value_line, verdict_html, verdict_markdown
 from klsym.ring import ExpPoly
 

@@ -26,10 +26,10 @@ from klsym.abbreviations import (
 )
 from klsym.convert import to_ring
 from klsym.names import attach_name
+from klsym.notation import formulas
+from klsym.notation.spelling import LATEX, TEXT
+from klsym.notation.text import show_hypothesis
 from klsym.parser import parse
-from klsym.render import formulas
-from klsym.render.spelling import LATEX, TEXT
-from klsym.render.text import show_hypothesis
 from klsym.ring import ExpPoly
 from klsym.slots import SLOTS, at_slot
 

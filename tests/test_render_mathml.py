@@ -11,12 +11,12 @@ import pytest
 from klsym.errors import UsageError
 from klsym.evidence import Evidence
 from klsym.ledger import load, recall
+from klsym.notation.latex import conclusion
+from klsym.notation.spelling import LATEX
+from klsym.notation.text import chain, show_statement, show_theorem
 from klsym.render.claims import statement_latex
-from klsym.render.latex import conclusion
 from klsym.render.mathml import MATHML, mathml
 from klsym.render.rules import RULES
-from klsym.render.spelling import LATEX
-from klsym.render.text import chain, show_statement, show_theorem
 
 # What a reader must see of each command: written down here, apart from the code under test.
 SEEN = {

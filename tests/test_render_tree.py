@@ -7,7 +7,7 @@ import pickle
 
 import pytest
 
-from klsym.render.tree import Formula, Minus, Name, Number, Power, Quotient, Sum, parts
+from klsym.notation.tree import Formula, Minus, Name, Number, Power, Quotient, Sum, parts
 
 HALF = Quotient(Number(1), Number(2), small=True)
 

@@ -18,9 +18,9 @@ from klsym.errors import Refused, UsageError
 from klsym.kernel import check
 from klsym.kernel.replay import digest
 from klsym.language import now, rho_old, sg
+from klsym.notation import losses
+from klsym.notation.spelling import LATEX
 from klsym.parser import parse
-from klsym.render import losses
-from klsym.render.spelling import LATEX
 
 LOSSES = (  # a loss, and what it targets on-policy and off-policy for one sample
     ("rho_old*A", "separable", "separable"),

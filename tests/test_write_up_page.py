@@ -20,11 +20,11 @@ from klsym.experiments.catalogue import EXPERIMENTS
 from klsym.finding import Finding
 from klsym.kernel import FORMAT, check
 from klsym.ledger import Claim, Settled, load, settle
+from klsym.notation.spelling import LATEX
+from klsym.notation.text import chain, show_statement
 from klsym.render.claims import statement_latex
 from klsym.render.mathml import mathml
 from klsym.render.rules import CLOSINGS, RULE_OF, RULES
-from klsym.render.spelling import LATEX
-from klsym.render.text import chain, show_statement
 from klsym.settling import Judged, settle_all
 from klsym.tables.table import Column, Row, Table, code, math, words
 from klsym.write_up import run

@@ -10,8 +10,8 @@ from latex_judge import balanced
 
 from klsym.evidence import Evidence
 from klsym.ledger import Settled, load, recall
+from klsym.notation.text import OVER_T, STANDING
 from klsym.render.rules import RULE_OF
-from klsym.render.text import OVER_T, STANDING
 from klsym.settling import check_settled
 from klsym.write_up.assumptions import hypotheses, in_short
 from klsym.write_up.prose import prose

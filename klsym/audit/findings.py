@@ -21,8 +21,8 @@ from klsym.engine.explain import ask
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import KlsymError
 from klsym.language import A, R, clip, log_mu, log_old, log_p, log_q, rho, sg, unfold, without_sg
-from klsym.render import losses
-from klsym.render.spelling import TEXT
+from klsym.notation import losses
+from klsym.notation.spelling import TEXT
 
 SAMPLED = {log_q, log_p, log_mu, log_old, A, R}
 SMALL = 12  # terms of a loss whose neighbours are explained

@@ -12,8 +12,8 @@ from klsym.audit.findings import Finding
 from klsym.audit.reading import Code
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.escaping import printable
-from klsym.render import losses
-from klsym.render.spelling import TEXT
+from klsym.notation import losses
+from klsym.notation.spelling import TEXT
 from klsym.render.verdict import headline
 
 

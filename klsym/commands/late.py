@@ -37,8 +37,8 @@ def _verdict(options: argparse.Namespace, gradient: bool) -> Any:
     from klsym.engine.outside.samples import differentiated
     from klsym.engine.verdicts.verdict import Meaning, Verdict
     from klsym.errors import UsageError
-    from klsym.render.losses import show
-    from klsym.render.spelling import LATEX
+    from klsym.notation.losses import show
+    from klsym.notation.spelling import LATEX
 
     written = as_written(options.loss.strip(" "), options.param)
     setting = setting_of(written, asked(options))

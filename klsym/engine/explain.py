@@ -34,7 +34,7 @@ from klsym.engine.options.settings import (
 from klsym.engine.proof.shown_counterexample import used_names as used_names
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import UsageError
-from klsym.render.losses import Written
+from klsym.notation.losses import Written
 
 PROVED = ("zero", "reverse-kl", "forward-kl", "combination", "f-divergence")
 

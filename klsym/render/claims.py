@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from klsym.evidence import Evidence
-from klsym.render.latex import theorem_latex
+from klsym.notation.latex import theorem_latex
 
 VERDICTS = {
     "proved": "proved",

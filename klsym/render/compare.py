@@ -12,10 +12,10 @@ from typing import Any
 
 from klsym.abbreviations import Context
 from klsym.names import SAMPLE
-from klsym.render import formulas
+from klsym.notation import formulas
+from klsym.notation.spelling import TEXT, is_sum
+from klsym.notation.text import show_hypothesis, show_interval, show_statement
 from klsym.render.listing import listed, model_lines
-from klsym.render.spelling import TEXT, is_sum
-from klsym.render.text import show_hypothesis, show_interval, show_statement
 from klsym.render.verdict import TRUST, setting_words
 from klsym.ring import ONE, ExpPoly
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from klsym.estimators import NAMES
-from klsym.render.told import GIVEN, about
+from klsym.notation.told import GIVEN, about
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 SLOT = re.compile(

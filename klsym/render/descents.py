@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from klsym.render import formulas
-from klsym.render.combination import combination_text
+from klsym.notation import formulas
+from klsym.notation.combination import combination_text
+from klsym.notation.spelling import LATEX, TEXT
+from klsym.notation.text import show_interval
 from klsym.render.divergences import at_reference_text, convexity_text, generated_json, in_r
 from klsym.render.listing import columns, listed
-from klsym.render.spelling import LATEX, TEXT
-from klsym.render.text import show_interval
 
 TITLES = {
     "reverse-kl": "KL(q||p)",

@@ -1,6 +1,6 @@
 """The divergence behind a loss in words and formulas: f(r), and where it is one.
 
->>> from klsym.render.spelling import LATEX, TEXT
+>>> from klsym.notation.spelling import LATEX, TEXT
 >>> k1 = ExpPoly.variable("k1")
 >>> TEXT(in_r(k1 + (-k1).exp() - 1)), LATEX(in_r(k1 * k1 * Fraction(1, 2)))
 ('r - log(r) - 1', '\\\\frac{\\\\log(r)^{2}}{2}')
@@ -15,11 +15,11 @@ from typing import Any
 import sympy
 
 from klsym.names import SAMPLE_BASES
-from klsym.render import losses
-from klsym.render.coefficients import coefficient
-from klsym.render.spelling import TEXT
-from klsym.render.tree import Call, Formula, Name
-from klsym.render.values import shown
+from klsym.notation import losses
+from klsym.notation.coefficients import coefficient
+from klsym.notation.spelling import TEXT
+from klsym.notation.tree import Call, Formula, Name
+from klsym.notation.values import shown
 from klsym.ring import ExpPoly
 
 INFINITE = (sympy.nan, sympy.zoo, sympy.oo, -sympy.oo)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from string import ascii_lowercase
 from typing import Any
 
-from klsym.render.text import OVER_T, show_interval
+from klsym.notation.text import OVER_T, show_interval
 
 FEW = 4  # hypotheses of one kind that are listed one by one in text; JSON has them all
 MANY = {

@@ -3,7 +3,7 @@ r"""MathML, which browsers show without a script: of trees, and of the LaTeX tha
 The printer of trees reads each template of the LaTeX notation and puts the parts in; `mathml` reads whole
 formulas.  Both know the few commands that klsym writes, and refuse all else.
 
->>> from klsym.render.tree import Name, Power, Number
+>>> from klsym.notation.tree import Name, Power, Number
 >>> MATHML(Power(Name("r"), Number(2))) == mathml("r^{2}")
 True
 """
@@ -18,8 +18,8 @@ from string import ascii_letters
 
 from klsym.errors import UsageError
 from klsym.escaping import SPECIAL
-from klsym.render.spelling import Latex, Piece
-from klsym.render.tree import Formula
+from klsym.notation.spelling import Latex, Piece
+from klsym.notation.tree import Formula
 
 OPERAND, FENCED, SIGN, RELATION, OPEN, CLOSE, BAR, FUNCTION, LARGE, SPACE = range(10)
 LETTERS = {

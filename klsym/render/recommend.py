@@ -8,9 +8,9 @@ from dataclasses import asdict
 from typing import Any
 
 from klsym.errors import UsageError
+from klsym.notation.spelling import is_sum
+from klsym.notation.text import STANDING
 from klsym.render.snippets import FRAMEWORKS
-from klsym.render.spelling import is_sum
-from klsym.render.text import STANDING
 from klsym.render.verdict import setting_words, value_line
 
 KLS = {"reverse-kl": "KL(q||p)", "forward-kl": "KL(p||q)"}

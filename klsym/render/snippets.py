@@ -17,10 +17,10 @@ from typing import Any, ClassVar
 
 from klsym.errors import UsageError
 from klsym.language import OF_TABLE
+from klsym.notation.losses import Written, tree_of
+from klsym.notation.spelling import IN_TEXT, Piece, Text, is_sum
+from klsym.notation.tree import Call, Formula, Minus, Name, Number, Power, Product, Quotient, Sum
 from klsym.parser import parse
-from klsym.render.losses import Written, tree_of
-from klsym.render.spelling import IN_TEXT, Piece, Text, is_sum
-from klsym.render.tree import Call, Formula, Minus, Name, Number, Power, Product, Quotient, Sum
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from klsym.render import formulas
-from klsym.render.combination import combination_text, value_text
+from klsym.notation import formulas
+from klsym.notation.combination import combination_text, value_text
+from klsym.notation.latex import aligned
+from klsym.notation.spelling import LATEX, is_sum
+from klsym.notation.text import STANDING
+from klsym.notation.values import names, shown
 from klsym.render.divergences import functional_text, generated_text, generated_warnings
 from klsym.render.effects import effects_lines
-from klsym.render.latex import aligned
 from klsym.render.listing import in_short, listed, model_lines
-from klsym.render.spelling import LATEX, is_sum
-from klsym.render.text import STANDING
-from klsym.render.values import names, shown
 
 TARGETS = {
     "zero": "nothing: the expected gradient is zero",
@@ -122,7 +122,7 @@ class VerdictView:
 
     def cases_json(self) -> list[dict[str, str]] | None:
         """What multiplies the score where, as text; None for a coefficient that has no cases."""
-        from klsym.render.cases import value, where
+        from klsym.notation.cases import value, where
 
         both = zip(self.per_sample_cases, self.coefficient_cases, strict=False)
         rows = [
@@ -182,7 +182,7 @@ def reason(verdict: VerdictView) -> str:
     if verdict.gradient.target == "separable" and verdict.implied is not None:
         return formulas.side(verdict.implied.side)
     if verdict.coefficient_cases:
-        from klsym.render.cases import lines
+        from klsym.notation.cases import lines
 
         cases = (" ".join(line.split()) for line in lines(verdict.coefficient_cases))
         return f"no KL: pushes with c = {'; '.join(cases)}"
@@ -311,7 +311,7 @@ def _over_weights(verdict: VerdictView) -> str:
 
 
 def _case_rows(name: str, lead: str, cases: Any) -> list[tuple[str, str]]:
-    from klsym.render.cases import lines
+    from klsym.notation.cases import lines
 
     return [(name, lead), *(("", f"  {line}") for line in lines(cases))]
 

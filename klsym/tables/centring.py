@@ -10,11 +10,11 @@ from klsym.convert import to_ring
 from klsym.engine.explain import ask
 from klsym.engine.proof.quantities import KL, expectation, grad, p, q
 from klsym.language import R, beta, k1, rho
-from klsym.render import formulas
-from klsym.render.coefficients import coefficient as coefficient_of
-from klsym.render.losses import show
-from klsym.render.spelling import LATEX, TEXT
-from klsym.render.tree import Number, Power
+from klsym.notation import formulas
+from klsym.notation.coefficients import coefficient as coefficient_of
+from klsym.notation.losses import show
+from klsym.notation.spelling import LATEX, TEXT
+from klsym.notation.tree import Number, Power
 from klsym.ring import ONE, ZERO, ExpPoly
 from klsym.tables.losses import OFF, ON, gradient, written
 from klsym.tables.pieces import premise

@@ -7,9 +7,9 @@ from typing import Any
 
 from klsym.engine.proof.derivation import Proof
 from klsym.ledger import Settled, load, recall
+from klsym.notation.spelling import LATEX
+from klsym.notation.text import show_statement
 from klsym.render.claims import statement_latex
-from klsym.render.spelling import LATEX
-from klsym.render.text import show_statement
 from klsym.tables.table import Cell, Column, Row, Table, code, listed, math, words
 from klsym.tables.witness import witness
 

@@ -8,8 +8,8 @@ from klsym.engine.explain import ask
 from klsym.engine.proof.quantities import Quantity, expectation, expected_gradient, mu, q
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.language import k, k1, k2, k3, lam, rho, s, sg
-from klsym.render.losses import show
-from klsym.render.spelling import LATEX, TEXT
+from klsym.notation.losses import show
+from klsym.notation.spelling import LATEX, TEXT
 from klsym.tables.quotes import Quote, about
 from klsym.tables.table import Cell, cited, math
 

@@ -11,9 +11,9 @@ import re
 from fractions import Fraction
 
 from klsym.abbreviations import Side
-from klsym.render import formulas
-from klsym.render.spelling import LATEX
-from klsym.render.text import equality as equality_of
+from klsym.notation import formulas
+from klsym.notation.spelling import LATEX
+from klsym.notation.text import equality as equality_of
 from klsym.ring import ExpPoly
 from klsym.tables.quotes import Quote
 from klsym.tables.table import Cell, math, words

@@ -7,8 +7,8 @@ from itertools import product
 from typing import Any
 
 from klsym.engine.questions.recommend import Choice, Recommendation, recommend
-from klsym.render import formulas, losses
-from klsym.render.spelling import LATEX
+from klsym.notation import formulas, losses
+from klsym.notation.spelling import LATEX
 from klsym.tables.losses import OFF, ON, gradient, mean
 from klsym.tables.quotes import Quote
 from klsym.tables.table import NONE, Cell, Column, Row, Table, cited, listed, math, text, words

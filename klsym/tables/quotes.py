@@ -18,9 +18,9 @@ from klsym.engine.proof.derivation import Proof
 from klsym.engine.proof.quantities import Quantity
 from klsym.evidence import Evidence
 from klsym.ledger import Settled, load, recall
-from klsym.render import formulas
+from klsym.notation import formulas
+from klsym.notation.spelling import LATEX
 from klsym.render.claims import statement_latex
-from klsym.render.spelling import LATEX
 from klsym.tables.table import Cell, math
 
 

@@ -8,8 +8,8 @@ from typing import Any
 from klsym.engine.proof.quantities import expectation, expected_gradient, q
 from klsym.errors import ProofError
 from klsym.language import k, k1, k2, k3, lam, rho, s, sg
-from klsym.render.losses import show
-from klsym.render.spelling import TEXT
+from klsym.notation.losses import show
+from klsym.notation.spelling import TEXT
 from klsym.tables.losses import OFF, ON, claims, gradient, mean, tags, verdict, written
 from klsym.tables.quotes import about, quote
 from klsym.tables.table import NONE, Cell, Column, Row, Table, words

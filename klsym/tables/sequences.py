@@ -18,8 +18,8 @@ from klsym.abbreviations import (
 from klsym.engine.explain import ask
 from klsym.engine.proof.derivation import Proof
 from klsym.engine.verdicts.verdict import Verdict
-from klsym.render import formulas
-from klsym.render.spelling import LATEX
+from klsym.notation import formulas
+from klsym.notation.spelling import LATEX
 from klsym.tables.losses import OFF, ON
 from klsym.tables.pieces import noted
 from klsym.tables.quotes import Quote, naming, quote, speaking_of

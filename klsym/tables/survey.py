@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from klsym.convert import in_core
+from klsym.notation.combination import combination_latex, combination_text
 from klsym.parser import parse
-from klsym.render.combination import combination_latex, combination_text
 from klsym.tables.losses import OFF, ON, claims, field
 from klsym.tables.quotes import about
 from klsym.tables.table import NONE, Cell, Column, Row, Table, listed, math, text, words

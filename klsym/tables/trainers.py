@@ -29,9 +29,9 @@ from klsym.engine.options.settings import checked_setting
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.files import write_whole
 from klsym.language import sg
+from klsym.notation import formulas
+from klsym.notation.told import about
 from klsym.parser import parse
-from klsym.render import formulas
-from klsym.render.told import about
 from klsym.render.verdict import reason, setting_words
 from klsym.tables.table import NONE, Cell, Column, Row, Table, cited, code, listed, text, words
 

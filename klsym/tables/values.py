@@ -7,8 +7,8 @@ from typing import Any
 
 from klsym.abbreviations import atoms_of
 from klsym.language import k, k1, k2, k3, lam, rho
-from klsym.render import formulas
-from klsym.render.spelling import LATEX
+from klsym.notation import formulas
+from klsym.notation.spelling import LATEX
 from klsym.ring import ONE, ZERO, ExpPoly
 from klsym.tables.gaussian import family
 from klsym.tables.losses import ESTIMATORS, OFF, ON, claims, mean, tags, written

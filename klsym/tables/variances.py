@@ -12,9 +12,9 @@ from klsym.engine.proof.quantities import sample_gradient
 from klsym.engine.questions.compare import compare
 from klsym.engine.questions.variances import Spread
 from klsym.language import k, k1, k2, k3, lam, parameter, rho, s, sg
-from klsym.render import formulas
-from klsym.render.losses import show
-from klsym.render.spelling import LATEX, TEXT
+from klsym.notation import formulas
+from klsym.notation.losses import show
+from klsym.notation.spelling import LATEX, TEXT
 from klsym.tables.losses import written
 from klsym.tables.pieces import equality, noted, premise, side, texts, where
 from klsym.tables.quotes import Quote, about, evidence, parts, quote, stated

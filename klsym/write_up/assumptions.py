@@ -12,9 +12,9 @@ from klsym.engine.proof.derivation import Proof
 from klsym.evidence import Evidence
 from klsym.kernel.assumptions import Hypothesis
 from klsym.ledger import Settled
-from klsym.render import formulas
-from klsym.render.spelling import LATEX
-from klsym.render.text import STANDING, exists, named_supports, show_hypothesis
+from klsym.notation import formulas
+from klsym.notation.spelling import LATEX
+from klsym.notation.text import STANDING, exists, named_supports, show_hypothesis
 from klsym.ring import ExpPoly
 from klsym.write_up.prose import prose
 from klsym.write_up.tex import breakable

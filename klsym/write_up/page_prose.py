@@ -10,8 +10,8 @@ import re
 from functools import cache
 from html import escape
 
+from klsym.notation.reading import read
 from klsym.render.mathml import Mathml
-from klsym.render.reading import read
 from klsym.write_up.prose import CODE, FORMULA, WORDS, pieces
 
 QUOTED = re.compile(r"`([^`]+)`")

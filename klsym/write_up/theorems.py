@@ -12,10 +12,10 @@ from itertools import groupby
 from klsym.engine.proof.derivation import Proof
 from klsym.evidence import Evidence
 from klsym.ledger import Settled
+from klsym.notation.latex import conclusion
+from klsym.notation.spelling import LATEX
+from klsym.notation.text import chain
 from klsym.render.claims import statement_latex
-from klsym.render.latex import conclusion
-from klsym.render.spelling import LATEX
-from klsym.render.text import chain
 from klsym.write_up.assumptions import hypotheses, in_short
 from klsym.write_up.bibliography import cited
 from klsym.write_up.prose import prose

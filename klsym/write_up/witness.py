@@ -18,9 +18,9 @@ from klsym.abbreviations import (
 )
 from klsym.engine.proof.derivation import Proof
 from klsym.engine.proof.shown_counterexample import shown_witness
+from klsym.notation.spelling import LATEX
+from klsym.notation.text import show_interval
 from klsym.render.listing import tree_rows
-from klsym.render.spelling import LATEX
-from klsym.render.text import show_interval
 
 LONGEST = 24  # digits of a fraction that is printed as such
 

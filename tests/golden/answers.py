@@ -22,7 +22,7 @@ from klsym.convert import to_ring
 from klsym.engine.explain import explain
 from klsym.engine.verdicts.verdict import Meaning, Verdict
 from klsym.errors import NotInRing
-from klsym.render.values import Made, shown, tree_of
+from klsym.notation.values import Made, shown, tree_of
 from klsym.ring import ExpPoly
 
 from .codes import code_of, counted

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from klsym.language import ATOMS, PARAMETERS
-from klsym.render.told import about
+from klsym.notation.told import about
 
 WORDS = 10  # of a template
 NAMES = {*ATOMS, *PARAMETERS}

@@ -4,7 +4,7 @@ Each point gives a number to every log density, reward, parameter and score; k1,
 them, m is n - 1, and on-policy log mu is log q.  A function that is not known, such as past(..), is a fixed
 function of the values of its arguments.  Values are taken with 40 digits and compared with 12.
 
->>> from klsym.render.tree import Call, Name, Number, product, total
+>>> from klsym.notation.tree import Call, Name, Number, product, total
 >>> square = product(Name("k1"), Name("k1"))
 >>> digest(product(Number(2), Name("k2"))) == digest(square), digest(Name("k2")) == digest(square)
 (True, False)
@@ -23,7 +23,7 @@ from typing import Any
 
 import mpmath
 
-from klsym.render import tree
+from klsym.notation import tree
 
 POINTS = 8
 DIGITS, SHOWN = 40, 12
@@ -170,7 +170,7 @@ def hashed(values: list[Any]) -> str:
 def condition(formula: Any, signs: Any) -> str:
     """Where the sign of a formula is one of these: the same for each multiple of the formula.
 
-    >>> from klsym.render.tree import Name, Number, product
+    >>> from klsym.notation.tree import Name, Number, product
     >>> condition(Name("R"), (1, 0)) == condition(product(Number(2), Name("R")), (0, 1))
     True
     >>> condition(Name("R"), (1,)) == condition(Name("R"), (-1,))

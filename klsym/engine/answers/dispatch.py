@@ -19,10 +19,10 @@ from klsym.engine.verdicts.verdict import Meaning, Verdict
 from klsym.errors import NotInRing, UsageError
 from klsym.language import ATOMS, PARAMETERS, REWARDS, OverPositions, as_loss, length, parameter, rho, s
 from klsym.names import SAMPLE_BASES, is_declarable
+from klsym.notation import losses
+from klsym.notation.losses import Written
+from klsym.notation.spelling import TEXT
 from klsym.parser import OF_ANSWERS, parse_asked
-from klsym.render import losses
-from klsym.render.losses import Written
-from klsym.render.spelling import TEXT
 from klsym.sums import Centred, LeftOut, Normalised, OverBatch
 
 

@@ -19,7 +19,7 @@ from klsym.engine.proof.quantities import KL, expectation, expected_gradient, gr
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import NotInRing, ProofError, UsageError
 from klsym.language import A, R, s, sg
-from klsym.render.losses import Written
+from klsym.notation.losses import Written
 from klsym.render.verdict import setting_words
 
 # Tried in this order, each judged; the first that is right is also the first that `recommend` names.

@@ -16,10 +16,10 @@ from klsym.engine.regions.piecewise import DENSITIES
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import UsageError
 from klsym.language import REWARDS, A, Estimator, R, rho, rho_old, sg
-from klsym.render import formulas, losses
-from klsym.render.cases import where
-from klsym.render.spelling import TEXT
-from klsym.render.told import about
+from klsym.notation import formulas, losses
+from klsym.notation.cases import where
+from klsym.notation.spelling import TEXT
+from klsym.notation.told import about
 from klsym.render.verdict import target_words
 
 MOST = 6  # terms that are told

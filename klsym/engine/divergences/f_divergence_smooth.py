@@ -30,8 +30,8 @@ from klsym.engine.regions.piecewise import DENSITIES
 from klsym.errors import NotInRing
 from klsym.language import A, OfRow, R, Ratio, Weight, k1, log_mu, log_p, log_q, r
 from klsym.names import SAMPLE_BASES, parse_name
-from klsym.render.losses import show
-from klsym.render.spelling import TEXT
+from klsym.notation.losses import show
+from klsym.notation.spelling import TEXT
 from klsym.ring import ONE, ZERO, ExpPoly, Key
 
 X = sympy.Symbol("x", positive=True)  # r = p/q

@@ -28,7 +28,7 @@ from klsym.errors import ProofError, Refused
 from klsym.kernel.derivatives import attach, slopes
 from klsym.language import Slot, length, log_q, now, own, s, sg
 from klsym.names import LOG_RATIOS, parse_name
-from klsym.render.losses import Written
+from klsym.notation.losses import Written
 from klsym.ring import ONE, ZERO, ExpPoly
 from klsym.slots import at_slot
 from klsym.statements import MeanGradient

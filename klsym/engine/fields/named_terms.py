@@ -26,7 +26,7 @@ from klsym.engine.proof.sequence_quantities import sum_over_t, token_KL, token_K
 from klsym.kernel.derivatives import sample_part
 from klsym.language import A, R, k1, length, log_q, now, past, r, rho
 from klsym.names import SAMPLE_BASES, THETA_FREE, parse_name
-from klsym.render import formulas
+from klsym.notation import formulas
 from klsym.ring import ONE, ZERO, ExpPoly
 from klsym.statements import Context as Plain
 from klsym.unfolding import unfold

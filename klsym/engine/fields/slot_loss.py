@@ -26,11 +26,11 @@ from klsym.errors import NotInRing, UsageError
 from klsym.kernel.sums import SUMS
 from klsym.language import A, H, Slot, length, now, others, own, parameter, past, rho, sg, without_sg
 from klsym.names import SAMPLE_BASES, parse_name
+from klsym.notation import formulas, losses
+from klsym.notation.losses import Written
+from klsym.notation.spelling import TEXT
+from klsym.notation.tree import Name, quotient
 from klsym.parser import MAX_EXP, MAX_POWER
-from klsym.render import formulas, losses
-from klsym.render.losses import Written
-from klsym.render.spelling import TEXT
-from klsym.render.tree import Name, quotient
 from klsym.ring import ONE, ZERO, ExpPoly
 from klsym.slots import at_slot
 from klsym.sums import Centred, Here, LeftOut, OverBatch, OverVocabulary, Summed, Whole, togo

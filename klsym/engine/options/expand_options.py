@@ -21,10 +21,10 @@ import sympy
 
 from klsym.engine.options.settings import Setting
 from klsym.language import A, exp, log_mu, log_q, rho
-from klsym.render import losses
-from klsym.render.losses import Written
-from klsym.render.spelling import TEXT
-from klsym.render.tree import Call, Formula, Name, product, quotient, total
+from klsym.notation import losses
+from klsym.notation.losses import Written
+from klsym.notation.spelling import TEXT
+from klsym.notation.tree import Call, Formula, Name, product, quotient, total
 from klsym.sums import Before, Whole
 
 CREDITS = {"to-go": "togo", "total": "whole"}

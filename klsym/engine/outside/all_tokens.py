@@ -59,12 +59,12 @@ from klsym.language import (
     sg,
     unfold,
 )
-from klsym.render import losses
-from klsym.render.losses import Written
-from klsym.render.spelling import LATEX, TEXT
-from klsym.render.told import about
-from klsym.render.tree import Formula, product, quotient
-from klsym.render.values import Made, bracketed, scored
+from klsym.notation import losses
+from klsym.notation.losses import Written
+from klsym.notation.spelling import LATEX, TEXT
+from klsym.notation.told import about
+from klsym.notation.tree import Formula, product, quotient
+from klsym.notation.values import Made, bracketed, scored
 from klsym.render.verdict import target_words
 from klsym.ring import ONE, ExpPoly
 from klsym.statements import Context

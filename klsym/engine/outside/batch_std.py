@@ -41,12 +41,12 @@ from klsym.errors import ProofError
 from klsym.kernel.models import Model, enclose
 from klsym.language import A, H, R, log_q, now, others, own, parameter, s
 from klsym.names import SAMPLE_BASES
-from klsym.render import formulas, losses
-from klsym.render.losses import Written
-from klsym.render.spelling import LATEX, TEXT, Text
-from klsym.render.told import GIVEN, Told
-from klsym.render.tree import quotient
-from klsym.render.values import Made, less_mean, shown
+from klsym.notation import formulas, losses
+from klsym.notation.losses import Written
+from klsym.notation.spelling import LATEX, TEXT, Text
+from klsym.notation.told import GIVEN, Told
+from klsym.notation.tree import quotient
+from klsym.notation.values import Made, less_mean, shown
 from klsym.ring import ExpPoly
 from klsym.sums import Normalised
 from klsym.unfolding import d_log_q, written_out

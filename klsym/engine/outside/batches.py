@@ -49,12 +49,12 @@ from klsym.language import (
     s,
     unfold,
 )
-from klsym.render import losses
-from klsym.render.cases import lines
-from klsym.render.losses import Written
-from klsym.render.spelling import LATEX
-from klsym.render.told import GIVEN, Told
-from klsym.render.values import Made, less_mean, less_others
+from klsym.notation import losses
+from klsym.notation.cases import lines
+from klsym.notation.losses import Written
+from klsym.notation.spelling import LATEX
+from klsym.notation.told import GIVEN, Told
+from klsym.notation.values import Made, less_mean, less_others
 from klsym.statements import Context
 
 STEPS = (sympy.Rational(1, 10**12), sympy.Rational(1, 10**14))  # along log q, for slopes of h in forty digits

@@ -21,12 +21,12 @@ from klsym.engine.verdicts.verdict import Meaning, Verdict
 from klsym.engine.verdicts.warnings import OF_LOSS
 from klsym.errors import NotInRing
 from klsym.language import R, own, parameter, rho, s, sg
-from klsym.render import losses
-from klsym.render.losses import Written
-from klsym.render.spelling import LATEX, TEXT
-from klsym.render.told import about
-from klsym.render.tree import total
-from klsym.render.values import Made, scored
+from klsym.notation import losses
+from klsym.notation.losses import Written
+from klsym.notation.spelling import LATEX, TEXT
+from klsym.notation.told import about
+from klsym.notation.tree import total
+from klsym.notation.values import Made, scored
 from klsym.render.verdict import target_words
 from klsym.ring import ZERO, ExpPoly
 from klsym.sums import Normalised

@@ -39,7 +39,7 @@ from klsym.language import (
     unfold,
     without_sg,
 )
-from klsym.render.losses import Written
+from klsym.notation.losses import Written
 from klsym.sums import After, Before, Here, Normalised, OfOthers, OverBatch, Summed, Whole
 
 W = log_q - log_mu

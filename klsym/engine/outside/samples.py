@@ -22,13 +22,13 @@ from klsym.engine.verdicts.verdict import Cases, Meaning, Search, Setting, Step,
 from klsym.engine.verdicts.warnings import facts_outside, warnings_for
 from klsym.errors import NotInRing, UsageError
 from klsym.language import clip, k1, log_mu, log_old, log_p, log_q, rho, sg, unfold
-from klsym.render import losses
-from klsym.render.cases import latex as in_cases
+from klsym.notation import losses
+from klsym.notation.cases import latex as in_cases
+from klsym.notation.losses import Written
+from klsym.notation.spelling import LATEX, TEXT, Text
+from klsym.notation.told import Told
+from klsym.notation.tree import Call, Formula, Gradient, Mean, Name, Words, product, quotient
 from klsym.render.divergences import generated_warnings, in_r
-from klsym.render.losses import Written
-from klsym.render.spelling import LATEX, TEXT, Text
-from klsym.render.told import Told
-from klsym.render.tree import Call, Formula, Gradient, Mean, Name, Words, product, quotient
 from klsym.statements import Context as Plain
 from klsym.unfolding import plain_model
 

@@ -47,12 +47,12 @@ from klsym.engine.verdicts.verdict import Cases, Meaning, Step, Verdict
 from klsym.engine.verdicts.warnings import OF_DESCENT, facts_outside, token_warnings, warnings_for
 from klsym.errors import NotInRing, UsageError
 from klsym.language import REWARDS, A, M, R, Slot, future, length, log_mu, log_q, past, rho, s, sg
-from klsym.render import losses
-from klsym.render.cases import latex as in_cases
-from klsym.render.losses import Written
-from klsym.render.spelling import LATEX, TEXT, Text
-from klsym.render.told import about
-from klsym.render.tree import Call, Formula, Gradient, Mean, Name, Over, Words, product, quotient
+from klsym.notation import losses
+from klsym.notation.cases import latex as in_cases
+from klsym.notation.losses import Written
+from klsym.notation.spelling import LATEX, TEXT, Text
+from klsym.notation.told import about
+from klsym.notation.tree import Call, Formula, Gradient, Mean, Name, Over, Words, product, quotient
 from klsym.slots import SEQUENCE
 from klsym.sums import After, Before, Normalised, OfOthers, Summed
 

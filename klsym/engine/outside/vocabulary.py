@@ -42,14 +42,14 @@ from klsym.engine.verdicts.verdict import Meaning, Step, Verdict
 from klsym.engine.verdicts.warnings import DOES_NOTHING, NO_GRADIENT, OF_LOSS
 from klsym.errors import NotInRing, UsageError
 from klsym.language import A, M, log_mu, log_q, now, rho, s, sg, without_sg
+from klsym.notation import losses
+from klsym.notation.losses import Written
+from klsym.notation.positions import in_slot
+from klsym.notation.spelling import LATEX, TEXT, Text
+from klsym.notation.told import Told, about
+from klsym.notation.tree import Call, Formula, Gradient, Mean, Over, product, total
+from klsym.notation.values import Made, bracketed, scored
 from klsym.parser import OF_DENSITIES
-from klsym.render import losses
-from klsym.render.losses import Written
-from klsym.render.positions import in_slot
-from klsym.render.spelling import LATEX, TEXT, Text
-from klsym.render.told import Told, about
-from klsym.render.tree import Call, Formula, Gradient, Mean, Over, product, total
-from klsym.render.values import Made, bracketed, scored
 from klsym.ring import ZERO
 from klsym.sums import Before, OverVocabulary, Summed, Whole
 

@@ -30,12 +30,12 @@ from klsym.engine.verdicts.verdict import Meaning, Verdict
 from klsym.engine.verdicts.warnings import NO_GRADIENT
 from klsym.errors import UsageError
 from klsym.language import M, log_mu, parameter, rho, s, sg, without_sg
-from klsym.render import losses
-from klsym.render.coefficients import common_factor
-from klsym.render.losses import Written
-from klsym.render.spelling import LATEX, TEXT
-from klsym.render.told import Told
-from klsym.render.values import names
+from klsym.notation import losses
+from klsym.notation.coefficients import common_factor
+from klsym.notation.losses import Written
+from klsym.notation.spelling import LATEX, TEXT
+from klsym.notation.told import Told
+from klsym.notation.values import names
 from klsym.ring import ExpPoly
 from klsym.sums import OverBatch, OverVocabulary
 

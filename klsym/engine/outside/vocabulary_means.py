@@ -30,10 +30,10 @@ from klsym.engine.options.settings import Setting
 from klsym.engine.regions.piecewise import DENSITIES
 from klsym.errors import UsageError
 from klsym.language import PARAMETERS, REWARDS, exp, log_mu, log_q, parameter, rho, sg
+from klsym.notation import losses
+from klsym.notation.losses import Written
+from klsym.notation.spelling import TEXT
 from klsym.parser import parse
-from klsym.render import losses
-from klsym.render.losses import Written
-from klsym.render.spelling import TEXT
 from klsym.sums import After, Before, Here, OverBatch, OverVocabulary, Summed, Whole
 
 RANDOM = {*DENSITIES, *REWARDS, parameter("T")}  # not known at the prefix

@@ -30,9 +30,9 @@ from klsym.kernel.batches import SIZES
 from klsym.kernel.closings import read_row
 from klsym.kernel.meta import score_coefficient
 from klsym.names import SAMPLE_BASES, parse_name
-from klsym.render.formulas import SidedLabels
-from klsym.render.latex import ProofView
-from klsym.render.text import show_side
+from klsym.notation.formulas import SidedLabels
+from klsym.notation.latex import ProofView
+from klsym.notation.text import show_side
 from klsym.ring import ExpPoly
 from klsym.statements import MeanGradient
 from klsym.statements import Statement as Plain

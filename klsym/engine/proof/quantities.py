@@ -31,7 +31,7 @@ from klsym.errors import ProofError, UsageError
 from klsym.language import as_expression, r
 from klsym.language import s as score_symbol
 from klsym.names import MEASURES, PROBABILITIES, SAMPLE_BASES, parse_name
-from klsym.render.text import show_side
+from klsym.notation.text import show_side
 from klsym.ring import ExpPoly
 
 q, p, mu, count = MEASURES

@@ -8,7 +8,7 @@ from klsym.abbreviations import Curl, Statement, atoms_of, elements, measures
 from klsym.engine.proof.counterexamples import shown_model
 from klsym.engine.proof.derivation import Proof
 from klsym.names import SAMPLE, parse_name
-from klsym.render.text import show_statement
+from klsym.notation.text import show_statement
 from klsym.slots import is_second
 
 

@@ -29,7 +29,7 @@ from klsym.abbreviations import Context
 from klsym.engine.regions.case_split import Case, cases
 from klsym.engine.regions.piecewise import DENSITIES
 from klsym.language import clip, log_mu, log_p, log_q, unfold
-from klsym.render.text import show_hypothesis
+from klsym.notation.text import show_hypothesis
 
 INFINITE, ZERO_RATE = sympy.oo, -sympy.oo
 HALF = Rational(1, 2)

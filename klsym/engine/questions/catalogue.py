@@ -44,7 +44,7 @@ from klsym.engine.questions.loss_enumeration import (
 )
 from klsym.files import read_text
 from klsym.names import parse_name
-from klsym.render import formulas
+from klsym.notation import formulas
 from klsym.ring import ONE, ZERO, ExpPoly, Key
 
 STORED = Path(__file__).with_name("catalogue.json")

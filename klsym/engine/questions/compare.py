@@ -46,8 +46,8 @@ from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import NotInRing, UsageError
 from klsym.language import length
 from klsym.names import SAMPLE
+from klsym.notation.losses import Written
 from klsym.render.compare import ComparisonView
-from klsym.render.losses import Written
 from klsym.ring import ZERO
 
 Pair = tuple[Written, Written]

@@ -12,8 +12,8 @@ from sympy import Rational, S
 from klsym.convert import to_sympy
 from klsym.engine.verdicts.verdict import Meaning, Verdict
 from klsym.language import COUNTS, parameter
-from klsym.render.combination import combination_text
-from klsym.render.values import shown as printed
+from klsym.notation.combination import combination_text
+from klsym.notation.values import shown as printed
 from klsym.ring import ExpPoly
 
 Found = tuple[bool | None, str]  # the same?  and in words

@@ -51,12 +51,12 @@ from klsym.engine.regions import subgradients
 from klsym.errors import NotInRing, ProofError, Refused, UsageError
 from klsym.estimators import NAMES
 from klsym.language import OF_TABLE, k1, parameter, r, rho, sg
+from klsym.notation.coefficients import element
+from klsym.notation.losses import Written, show
+from klsym.notation.spelling import TEXT, is_sum
 from klsym.parser import FUNCTIONS, parse, parse_asked
-from klsym.render.coefficients import element
 from klsym.render.descents import descents_json, descents_text, divergence_words
 from klsym.render.divergences import generated_warnings
-from klsym.render.losses import Written, show
-from klsym.render.spelling import TEXT, is_sum
 from klsym.ring import ExpPoly
 from klsym.statements import Context as Plain
 from klsym.unfolding import plain_model

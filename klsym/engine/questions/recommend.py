@@ -35,7 +35,7 @@ from klsym.engine.verdicts.verdict import Verdict
 from klsym.engine.verdicts.warnings import is_attached, needs_its_gradient
 from klsym.errors import ProofError, UsageError
 from klsym.language import log_mu, log_p, log_q, rho, sg, unfold
-from klsym.render.losses import Written
+from klsym.notation.losses import Written
 from klsym.render.recommend import RecommendationView, recommendation_json
 from klsym.render.verdict import reason
 from klsym.ring import ExpPoly
@@ -354,7 +354,7 @@ def _slope(element: ExpPoly) -> bool:
 
 # ---------------------------------------------------------------------------- clamps
 def _clamped(text: str, setting: Setting) -> Clamped | None:
-    from klsym.render.cases import value, where
+    from klsym.notation.cases import value, where
 
     try:
         verdict = explained(as_written(text, ()), setting)

@@ -23,7 +23,7 @@ from klsym.errors import UsageError
 from klsym.kernel.intervals import exp_enclosure, log_enclosure
 from klsym.language import LATEX_NAMES
 from klsym.names import SAMPLE_BASES, parse_name
-from klsym.render.spelling import LATEX
+from klsym.notation.spelling import LATEX
 from klsym.ring import ONE, ZERO, ExpPoly, Monomial
 
 MAX_ORDER = 64

@@ -26,9 +26,9 @@ from klsym.engine.regions.positivity import Rows, Split, difference_of_squares, 
 from klsym.errors import NotInRing, ProofError
 from klsym.kernel.models import Model, enclose
 from klsym.language import COUNTS
-from klsym.render import formulas
+from klsym.notation import formulas
+from klsym.notation.text import show_statement
 from klsym.render.compare import region
-from klsym.render.text import show_statement
 from klsym.ring import ExpPoly
 from klsym.statements import Context
 from klsym.unfolding import written_out

@@ -23,7 +23,7 @@ from klsym.engine.proof.derivation import Derivation, derive
 from klsym.engine.proof.quantities import Quantity, expectation
 from klsym.engine.proof.sequence_quantities import mean_over_i, sum_over_t
 from klsym.engine.verdicts.verdict import Meaning, Search
-from klsym.render.losses import Written
+from klsym.notation.losses import Written
 from klsym.ring import ZERO, ExpPoly
 from klsym.sums import Centred, LeftOut
 

@@ -50,14 +50,14 @@ from klsym.engine.verdicts.warnings import (
 from klsym.errors import NotInRing, UsageError
 from klsym.language import H, others, own, s, without_sg
 from klsym.names import SAMPLE_BASES, parse_name
-from klsym.render import formulas, losses
-from klsym.render.coefficients import coefficient
+from klsym.notation import formulas, losses
+from klsym.notation.coefficients import coefficient
+from klsym.notation.losses import Written
+from klsym.notation.spelling import LATEX
+from klsym.notation.told import about
+from klsym.notation.tree import product
+from klsym.notation.values import Made, less_mean, less_others, scored
 from klsym.render.divergences import functional_warning, generated_warnings
-from klsym.render.losses import Written
-from klsym.render.spelling import LATEX
-from klsym.render.told import about
-from klsym.render.tree import product
-from klsym.render.values import Made, less_mean, less_others, scored
 from klsym.ring import ONE, ZERO, ExpPoly
 from klsym.sums import Centred, LeftOut
 

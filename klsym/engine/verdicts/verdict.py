@@ -14,14 +14,14 @@ from klsym.engine.options.settings import Setting as Setting
 from klsym.engine.proof.derivation import Proof
 from klsym.engine.proof.quantities import Quantity
 from klsym.language import s
-from klsym.render import formulas
-from klsym.render.combination import combination_latex
+from klsym.notation import formulas
+from klsym.notation.combination import combination_latex
+from klsym.notation.spelling import LATEX, TEXT
+from klsym.notation.text import Printed, printed_chain
+from klsym.notation.values import names as names_in
+from klsym.notation.values import shown
 from klsym.render.declared import declared
 from klsym.render.divergences import generated_json
-from klsym.render.spelling import LATEX, TEXT
-from klsym.render.text import Printed, printed_chain
-from klsym.render.values import names as names_in
-from klsym.render.values import shown
 from klsym.render.verdict import VerdictView
 from klsym.ring import ExpPoly
 

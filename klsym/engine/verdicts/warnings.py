@@ -19,11 +19,11 @@ from klsym.engine.fields.named_terms import recognise
 from klsym.engine.fields.tails import is_zero, tail_of
 from klsym.language import COUNTS, REWARDS, A, R, log_mu, log_old, log_p, log_q, rho, sg
 from klsym.names import SAMPLE_BASES, parse_name
-from klsym.render import formulas, losses
-from klsym.render.spelling import TEXT
-from klsym.render.told import Told
-from klsym.render.tree import Minus
-from klsym.render.values import names
+from klsym.notation import formulas, losses
+from klsym.notation.spelling import TEXT
+from klsym.notation.told import Told
+from klsym.notation.tree import Minus
+from klsym.notation.values import names
 from klsym.ring import ONE, ZERO, Exponent, ExpPoly, Monomial
 
 DENSITIES = (log_q, log_p, log_mu, log_old)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from klsym.render import formulas
-from klsym.render.formulas import Labels
-from klsym.render.spelling import LATEX, Text
-from klsym.render.text import (
+from klsym.notation import formulas
+from klsym.notation.formulas import Labels
+from klsym.notation.spelling import LATEX, Text
+from klsym.notation.text import (
     SPAN,
     chain,
     condition,
@@ -17,7 +17,7 @@ from klsym.render.text import (
     show_statement,
     show_theorem,
 )
-from klsym.render.tree import Phrase, Words
+from klsym.notation.tree import Phrase, Words
 from klsym.unfolding import Theorem
 
 

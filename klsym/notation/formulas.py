@@ -3,7 +3,7 @@
 A mean is one thing at every index, that of a single sample included; sums over slots are sums over positions.
 
 >>> from klsym.ring import ExpPoly
->>> from klsym.render.spelling import LATEX
+>>> from klsym.notation.spelling import LATEX
 >>> togo = ExpPoly.variable("k1[now]") + ExpPoly.variable("k1[future]")
 >>> side(Side.atom(Mean("t", "q", togo, ("now",))))
 'E_q[sum_t (k1_now + k1_future)*s_now]'
@@ -34,11 +34,11 @@ from klsym.abbreviations import (
     TokenDivergence,
 )
 from klsym.names import SAMPLE, SAMPLE_BASES, parse_name
-from klsym.render import tree
-from klsym.render.coefficients import coefficient, element, variable
-from klsym.render.positions import SLOT_ORDER, TOGETHER, in_slot
-from klsym.render.spelling import TEXT, Text
-from klsym.render.tree import Formula, Minus, Name, Number, Power, Product, negated, product, total
+from klsym.notation import tree
+from klsym.notation.coefficients import coefficient, element, variable
+from klsym.notation.positions import SLOT_ORDER, TOGETHER, in_slot
+from klsym.notation.spelling import TEXT, Text
+from klsym.notation.tree import Formula, Minus, Name, Number, Power, Product, negated, product, total
 from klsym.ring import ONE, ExpPoly
 from klsym.ring import Number as Rational
 from klsym.slots import SECOND, at_slot, slot_of_score
@@ -168,7 +168,7 @@ def _label(value: ExpPoly, index: str, labels: Labels, sums: bool) -> Formula:
     """The loss as it was written, or its normal form."""
     if value not in labels:
         return coefficient(_merged(value, index, sums), sums)
-    from klsym.render import losses  # needs SymPy, as whoever made the label does
+    from klsym.notation import losses  # needs SymPy, as whoever made the label does
 
     return losses.tree_of(labels[value], sums)
 

@@ -12,9 +12,9 @@ from functools import lru_cache
 from typing import Any
 
 from klsym.names import SAMPLE_BASES, parse_name
-from klsym.render.positions import SLOT_ORDER, in_slot
-from klsym.render.spelling import TEXT, Text
-from klsym.render.tree import Call, Formula, Minus, Number, Power, Quotient, is_open, number, product, total
+from klsym.notation.positions import SLOT_ORDER, in_slot
+from klsym.notation.spelling import TEXT, Text
+from klsym.notation.tree import Call, Formula, Minus, Number, Power, Quotient, is_open, number, product, total
 from klsym.ring import ONE, Exponent, ExpPoly, Monomial
 from klsym.ring import Number as Rational
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from klsym.render.reading import read
-from klsym.render.spelling import LATEX, TEXT
-from klsym.render.tree import (
+from klsym.notation.reading import read
+from klsym.notation.spelling import LATEX, TEXT
+from klsym.notation.tree import (
     Divergence,
     Formula,
     Gradient,

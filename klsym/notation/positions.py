@@ -1,13 +1,13 @@
 """Variables of slots as trees: a name of its own in text, k1_past, and a sum over positions in mathematics.
 
->>> from klsym.render.spelling import LATEX, TEXT
+>>> from klsym.notation.spelling import LATEX, TEXT
 >>> LATEX(in_slot("k1", "past", sums=True)), TEXT(in_slot("k1", "past", sums=False))
 ('\\\\sum_{u<t} k_{1,u}', 'k1_past')
 """
 
 from __future__ import annotations
 
-from klsym.render.tree import Big, Formula, Minus, Name, Number, total
+from klsym.notation.tree import Big, Formula, Minus, Name, Number, total
 
 SLOT_ORDER = ("past", "now", "future", "self", "other", "others", "rest")
 # Sums over slots together, in print only: sum_{u <= t}, sum_{u >= t}, sum_u, sum_j.

@@ -1,7 +1,7 @@
 """Losses as trees, as they were written: SymPy expressions, weights before estimators.
 
 >>> from klsym.language import k2, rho, sg
->>> from klsym.render.spelling import LATEX, TEXT
+>>> from klsym.notation.spelling import LATEX, TEXT
 >>> show(sg(rho) * k2, TEXT), show(sg(rho) * k2, LATEX)
 ('sg(rho)*k2', '\\\\mathrm{sg}(\\\\rho)\\\\,k_2')
 """
@@ -18,10 +18,10 @@ import sympy
 from sympy.core.function import AppliedUndef
 
 from klsym.language import ATOMS, SLOTTED, Estimator, OverPositions, as_expression, clip, sg
-from klsym.render import tree
-from klsym.render.positions import SLOT_ORDER, in_slot
-from klsym.render.spelling import Text
-from klsym.render.tree import (
+from klsym.notation import tree
+from klsym.notation.positions import SLOT_ORDER, in_slot
+from klsym.notation.spelling import Text
+from klsym.notation.tree import (
     Call,
     Cases,
     Formula,

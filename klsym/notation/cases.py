@@ -15,8 +15,8 @@ from typing import Any
 import sympy
 
 from klsym.language import REWARDS, log_mu, log_old, log_p, log_q
-from klsym.render import losses
-from klsym.render.spelling import LATEX, TEXT, Text
+from klsym.notation import losses
+from klsym.notation.spelling import LATEX, TEXT, Text
 
 RELATIONS = {(1,): ">", (1, 0): ">=", (0,): "=", (0, -1): "<=", (-1,): "<", (1, -1): "!="}
 IN_LATEX = {">=": r"\ge", "<=": r"\le", "!=": r"\ne"}

@@ -27,12 +27,12 @@ from klsym.kernel import EQUATION
 from klsym.kernel.assumptions import Hypothesis
 from klsym.kernel.closings import Zero
 from klsym.names import SAMPLE
-from klsym.render import formulas
-from klsym.render.coefficients import coefficient
-from klsym.render.formulas import Labels
-from klsym.render.spelling import TEXT, Text
-from klsym.render.told import GIVEN, Told
-from klsym.render.tree import Formula, Name, Number, Phrase, Relation, Words, product
+from klsym.notation import formulas
+from klsym.notation.coefficients import coefficient
+from klsym.notation.formulas import Labels
+from klsym.notation.spelling import TEXT, Text
+from klsym.notation.told import GIVEN, Told
+from klsym.notation.tree import Formula, Name, Number, Phrase, Relation, Words, product
 from klsym.ring import ONE, ExpPoly
 from klsym.statements import Atom, Mean
 from klsym.unfolding import Theorem, unfold

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from klsym.escaping import escape_inside
 from klsym.estimators import TABLE
-from klsym.render.tree import (
+from klsym.notation.tree import (
     Along,
     Big,
     Bregman,

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from klsym.render.coefficients import coefficient
-from klsym.render.positions import in_slot
-from klsym.render.spelling import LATEX as LATEX
-from klsym.render.spelling import TEXT, Text
-from klsym.render.tree import Call, Formula, Minus, negated, product, quotient, total
+from klsym.notation.coefficients import coefficient
+from klsym.notation.positions import in_slot
+from klsym.notation.spelling import LATEX as LATEX
+from klsym.notation.spelling import TEXT, Text
+from klsym.notation.tree import Call, Formula, Minus, negated, product, quotient, total
 from klsym.ring import ZERO, ExpPoly
 
 
@@ -80,7 +80,7 @@ def tree_of(value: Any, sums: bool = False) -> Formula:
         return _scores(value, sums)
     if isinstance(value, Made):
         return value.build(*(tree_of(part, sums) for part in value.of))
-    from klsym.render import losses
+    from klsym.notation import losses
 
     return losses.tree_of(value, sums)
 
