@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import sympy
 
+from klsym.api import compare
 from klsym.calculus import (
     KL,
     claim,
@@ -29,7 +30,6 @@ from klsym.calculus import (
     s,
     sg,
 )
-from klsym.engine.questions.compare import compare
 from klsym.errors import ProofError
 from klsym.evidence import Evidence
 from klsym.ledger import recall

@@ -17,12 +17,12 @@ __version__ = "0.1.0"
 
 _HOME = {
     "audit": "klsym.audit.audits",
-    "explain": "klsym.engine.explain",
-    "Verdict": "klsym.engine.verdicts.verdict",
-    "compare": "klsym.engine.questions.compare",
+    "explain": "klsym.api",
+    "Verdict": "klsym.api",
+    "compare": "klsym.api",
     "explore": "klsym.explorer",
     "Comparison": "klsym.engine.questions.compare",
-    "recommend": "klsym.engine.questions.recommend",
+    "recommend": "klsym.api",
     "parse": "klsym.parser",
     "check": "klsym.kernel",
     "Refused": "klsym.errors",
@@ -42,12 +42,10 @@ __all__ = [  # those without a row above are of klsym.calculus
 ]  # fmt: skip
 
 if TYPE_CHECKING:  # the same names for mypy
+    from klsym.api import Verdict, compare, explain, recommend
     from klsym.audit.audits import audit
     from klsym.calculus import *
-    from klsym.engine.explain import explain
-    from klsym.engine.questions.compare import Comparison, compare
-    from klsym.engine.questions.recommend import recommend
-    from klsym.engine.verdicts.verdict import Verdict
+    from klsym.engine.questions.compare import Comparison
     from klsym.errors import KlsymError, ProofError, Refused, UsageError
     from klsym.explorer import explore
     from klsym.kernel import check

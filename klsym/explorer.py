@@ -24,7 +24,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from klsym.engine.explain import ask
+from klsym.api import Verdict, ask
 from klsym.engine.options.settings import (
     CHOICES,
     OPTIONS,
@@ -37,7 +37,6 @@ from klsym.engine.options.settings import (
     Weights,
     checked_setting,
 )
-from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import KlsymError, UsageError
 from klsym.render.verdict import verdict_markdown
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from klsym import api as engine
 from klsym.cli import main
 from klsym.commands import limited, verdicts
 from klsym.convert import in_core, to_ring
-from klsym.engine import explain as engine
 from klsym.errors import NotInRing, UsageError
 from klsym.parser import parse
 

@@ -16,11 +16,12 @@ from hypothesis.strategies import composite, integers, lists, sampled_from
 from test_targets import PARAMETERS, derivative, evaluate
 
 import klsym
+from klsym.api import compare
 from klsym.cli import main
-from klsym.engine.questions.compare import Comparison, compare
 from klsym.errors import UsageError
 from klsym.kernel import check, read
 from klsym.language import k1, k3, rho
+from klsym.render.compare import PrintedComparison
 
 OFF = {"sampling": "off-policy"}
 REWARD = {"use": "reward"}
@@ -73,11 +74,11 @@ pairs = pytest.mark.parametrize(("a", "b", "setting", "value", "sample", "mean",
 
 
 @cache
-def _ask(a: str, b: str, setting: tuple[tuple[str, str], ...]) -> Comparison:
+def _ask(a: str, b: str, setting: tuple[tuple[str, str], ...]) -> PrintedComparison:
     return compare(a, b, **dict(setting))
 
 
-def ask(a: str, b: str, setting: dict[str, str]) -> Comparison:
+def ask(a: str, b: str, setting: dict[str, str]) -> PrintedComparison:
     return _ask(a, b, tuple(setting.items()))
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from token_loss_oracle import expected_gradient, random_trees
 
+from klsym import compare
 from klsym.cli import main
-from klsym.engine.questions.compare import compare
 from klsym.errors import UsageError
 from klsym.kernel import check, read
 from klsym.numeric.exact import check_theorem

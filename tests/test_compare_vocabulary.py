@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from klsym.engine.questions.compare import compare
+from klsym import compare
 from klsym.errors import UsageError
 
 OFF, REWARD, TOKEN = {"sampling": "off-policy"}, {"use": "reward"}, {"level": "token"}

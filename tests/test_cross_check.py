@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from klsym import api as engine
 from klsym.cli import main
-from klsym.engine import explain as engine
 from klsym.engine.verdicts.verdict import Meaning, Verdict
+from klsym.messages import Message
 from klsym.numeric import cross_check
 from klsym.numeric.cross_check import with_check
 from klsym.parser import parse
@@ -169,15 +170,23 @@ def test_the_printed_value_is_that_of_the_loss(loss: str, options: dict[str, Any
 
 def test_what_a_verdict_says_of_h_is_compared_too() -> None:
     for loss, options, old in (
-        ("R - lam*k3", {**TOKENS, "use": "reward"}, "at every step H_now = "),
-        ("rho*k3", {"batch": "mean", "use": "reward", **OFF}, "at every sample H = "),
-        ("rho*k3", {"batch": "mean", "use": "reward", **OFF}, "mean_h stands for E_mu["),
+        ("R - lam*k3", {**TOKENS, "use": "reward"}, "given"),
+        ("rho*k3", {"batch": "mean", "use": "reward", **OFF}, "given"),
+        ("rho*k3", {"batch": "mean", "use": "reward", **OFF}, "mean-h"),
     ):
         verdict = engine.explain(loss, **options)
-        lines = tuple(line.replace(old, f"{old}2 + ") for line in verdict.hypotheses)
-        assert lines != verdict.hypotheses and with_check(verdict, parse(loss)).check["passed"] is True
-        check = with_check(replace(verdict, hypotheses=lines), parse(loss)).check
+        wrong = tuple(raised(x) if x.code == old else x for x in verdict.assumptions)
+        assert wrong != verdict.assumptions and with_check(verdict, parse(loss)).check["passed"] is True
+        check = with_check(replace(verdict, assumptions=wrong), parse(loss)).check
         assert check["passed"] is False and "(in the " in check["text"]
+
+
+def raised(message: Message) -> Message:
+    """The same said of a quantity that is 2 more."""
+    if message.code == "mean-h":
+        return Message("mean-h", of=message.values["of"].replace("[", "[2 + ", 1))
+    rows = tuple((name, f"2 + {value}") for name, value in message.values["rows"])
+    return Message("given", place=message.values["place"], rows=rows)
 
 
 @pytest.mark.parametrize("text", ["k1_now + ", "k1_now*s_now + k1_now", "undeclared", "k1_self"])
@@ -195,10 +204,12 @@ def test_the_hypotheses_are_respected_and_needed() -> None:
     """eps > 0 is drawn as the verdict says; without the line, crossed bounds show that it was needed."""
     loss = "clip(rho, 1 - eps, 1 + eps)*A"
     verdict = engine.explain(loss, "off-policy")
-    assert any(line.startswith("eps > 0") for line in verdict.hypotheses)
+    assert "bounds-in-order" in [x.code for x in verdict.assumptions]
     assert checked(loss, "off-policy")["passed"] is True
-    assert checked(loss, "off-policy", hypotheses=())["passed"] is False
-    found = checked(loss, "off-policy", hypotheses=("eps > 0", "-eps > 0"))
+    assert checked(loss, "off-policy", assumptions=())["passed"] is False
+    found = checked(
+        loss, "off-policy", assumptions=tuple(Message("positive", of=of) for of in ("eps", "-eps"))
+    )
     assert found["passed"] is False and "hypotheses" in found["text"]
 
 

@@ -12,6 +12,7 @@ import implied_judge
 import numpy as np
 import pytest
 
+from klsym.api import losses_of
 from klsym.cli import main
 from klsym.convert import to_ring
 from klsym.engine.divergences.f_divergence import GENERATORS
@@ -19,7 +20,6 @@ from klsym.engine.fields.field import field_of
 from klsym.engine.fields.slot_loss import slot_loss
 from klsym.engine.options.settings import Setting
 from klsym.engine.questions import divergence_losses
-from klsym.engine.questions.divergence_losses import losses_of
 from klsym.errors import ProofError, UsageError
 from klsym.language import rho
 from klsym.ring import ZERO

@@ -11,10 +11,10 @@ import pytest
 
 import klsym
 from klsym.abbreviations import Context
+from klsym.api import where_training_ends
 from klsym.engine.proof.counterexamples import models
 from klsym.engine.proof.float_screen import is_plainly_at_most
 from klsym.engine.proof.quantities import expectation, quantity
-from klsym.engine.questions.optimum_of_loss import where_training_ends
 from klsym.kernel.models import Model, enclose
 from klsym.parser import parse
 from klsym.render.effects import effects_lines

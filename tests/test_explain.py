@@ -32,11 +32,11 @@ from test_targets import (
 from test_targets import MODELS as FLOAT_MODELS
 
 import klsym
-from klsym.engine.explain import explain
-from klsym.engine.questions.divergence_losses import losses_of
+from klsym.api import explain, losses_of
 from klsym.errors import UsageError
 from klsym.language import A, R, beta, clip, k, k1, k2, k3, lam, log_q, rho, s, sg
 from klsym.parser import parse
+from klsym.render.messages import sentence
 
 OFF = {"sampling": "off-policy"}
 REWARD = {"use": "reward"}
@@ -619,11 +619,11 @@ def test_many_hypotheses_on_means_are_one_line_each_in_text_and_whole_in_json() 
     """The line asks for no less: as many means as it stands for, and all others are listed as they are."""
     verdict = explain("R - beta*k3", use="reward", level="token")
     text, whole = str(verdict), verdict.to_json()["hypotheses"]
-    kinds = {line: kind for proof in verdict.proofs for line, kind in proof.on_means.items()}
-    for kind, sentence in (("exchange", "in the {} means whose gradient"), ("exists", "the {} other means")):
+    kinds = {sentence(x): x.code for x in verdict.assumptions if x.code in ("exchange", "exists")}
+    for kind, told in (("exchange", "in the {} means whose gradient"), ("exists", "the {} other means")):
         these = [line for line in whole if kinds.get(line) == kind]
         assert len(these) > 4
-        assert sentence.format(len(these)) in text
+        assert told.format(len(these)) in text
         assert not any(line in text for line in these)
     assert all(line in text for line in whole if line not in kinds)
     few = explain("k1", use="reward")

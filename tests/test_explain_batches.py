@@ -17,8 +17,7 @@ import pytest
 from conftest import labelled
 from random_losses import Case
 
-from klsym.engine.explain import explain
-from klsym.engine.verdicts.verdict import Verdict
+from klsym.api import Verdict, explain
 from klsym.errors import UsageError
 from klsym.kernel import check, read
 from klsym.notation.spelling import LATEX

@@ -8,8 +8,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from klsym.api import where_training_ends
 from klsym.cli import main
-from klsym.engine.questions.optimum_of_loss import where_training_ends
 from klsym.errors import UsageError
 
 REWARDS = ["0", "0.4", "1"]

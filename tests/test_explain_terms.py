@@ -13,7 +13,7 @@ OFF = {"sampling": "off-policy"}
 
 
 def says(loss: str, **options: str) -> dict[str, str]:
-    return {term.loss: term.says for term in klsym.explain(loss, **options).terms}
+    return {row["loss"]: row["says"] for row in klsym.explain(loss, **options).to_json()["gradient"]["terms"]}
 
 
 def test_a_surrogate_and_a_penalty() -> None:

@@ -15,10 +15,9 @@ from conftest import labelled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from klsym.api import Verdict, explain
 from klsym.convert import to_ring
-from klsym.engine.explain import explain
 from klsym.engine.fields.primitives import primitive
-from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import UsageError
 from klsym.kernel import check, read
 from klsym.notation.formulas import element

@@ -15,8 +15,8 @@ from oracle.slots import Slotted
 from random_losses import Case
 
 from klsym import explain
+from klsym.api import where_training_ends
 from klsym.calculus import KL, M, derive, expectation, expected_gradient, grad, k1, k3, mu, p, q, rho
-from klsym.engine.questions.optimum_of_loss import where_training_ends
 from klsym.errors import ProofError, UsageError
 from klsym.kernel import check, read
 from klsym.numeric.cross_check import with_check

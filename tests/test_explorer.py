@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from klsym.engine.explain import explain
+from klsym.api import explain
 from klsym.engine.options.settings import CHOICES, checked_setting
 from klsym.errors import UsageError
 from klsym.explorer import FOLLOWING, LEADING, explore, meaningful

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from klsym.engine.explain import explain
+from klsym.api import explain
 from klsym.errors import UsageError
 from klsym.figures.coefficients import OTHERS, curve, curves, draw
 

@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 import klsym
-from klsym.engine.verdicts.verdict import Verdict
+from klsym.api import Verdict
 from klsym.language import unfold
 
 WEIGHTS, SAMPLING = ("token", "prefix", "sequence"), ("on-policy", "off-policy")

@@ -10,7 +10,7 @@ import pytest
 from oracle.losses import Forest, Setting, samples, trees
 
 import klsym
-from klsym.engine.questions.recommend import recommend
+from klsym.api import recommend
 
 OFF, REWARD, TOKEN = {"sampling": "off-policy"}, {"use": "reward"}, {"level": "token"}
 MEANS = {("q", "p"): ("k1", "q"), ("p", "q"): ("-k1", "p"), ("q", "mu"): ("log(rho)", "q")}  # KL = E_m[.]

@@ -13,8 +13,8 @@ import pytest
 import sympy
 from training_flow import end, softmax
 
+from klsym.api import where_training_ends
 from klsym.convert import to_sympy
-from klsym.engine.questions.optimum_of_loss import where_training_ends
 from klsym.language import log_mu, log_p, log_q
 
 LOSSES = (

@@ -61,7 +61,7 @@ def test_mypy_knows_what_the_library_offers(tmp_path):
     command = [sys.executable, "-m", "mypy", str(tmp_path / "user.py")]
     said = subprocess.run(command, cwd=HOME, capture_output=True, text=True).stdout
     assert said.count(": error:") == 2 and "[arg-type]" in said and "[attr-defined]" in said, said
-    assert "-> klsym.engine.verdicts.verdict.Verdict" in said
+    assert "-> klsym.render.verdict.PrintedVerdict" in said
     untyped = re.findall(r'user.py:(\d+): note: Revealed type is "Any"', said)
     # SymPy has no types: its symbols are Any, and so is all that is made of them.
     symbols = {name for name in klsym.__all__ if type(getattr(klsym, name)).__module__.startswith("sympy")}

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sympy import Abs, Max, Min, Rational, Symbol, exp, log, simplify, sqrt
 
-from klsym.engine.explain import explain
+from klsym.api import explain
 from klsym.errors import UsageError
 from klsym.language import (
     A,

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from klsym import compare
 from klsym.calculus import *
 from klsym.derivations import crib_sheets, exact_tokens, practice
 from klsym.derivations.batches import batch_mean, penalty
 from klsym.derivations.crib_sheets import OFF, ON, RATED, SHEET, Cell
 from klsym.derivations.rewards import rewarded
-from klsym.engine.questions.compare import compare
 from klsym.errors import ProofError
 from klsym.ledger import load, recall, settle
 from klsym.settling import check_settled

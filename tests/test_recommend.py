@@ -12,12 +12,12 @@ from oracle.losses import Forest, Setting, plain, sample, samples, trees
 
 import klsym
 from klsym import cli
+from klsym.api import recommend
 from klsym.cli import main
 from klsym.convert import to_ring
 from klsym.engine.questions import recommend as engine
 from klsym.engine.questions.candidates import Candidate, candidates
 from klsym.engine.questions.catalogue import stored
-from klsym.engine.questions.recommend import recommend
 from klsym.errors import UsageError
 from klsym.parser import parse
 from klsym.render.snippets import FRAMEWORKS

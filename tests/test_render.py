@@ -28,18 +28,19 @@ from klsym.abbreviations import (
     Side,
     Statement,
 )
+from klsym.api import explain
 from klsym.convert import to_ring
-from klsym.engine.explain import explain
 from klsym.errors import UsageError
 from klsym.language import K1, clip, k1, k2, k3, lam, log_mu, log_p, log_q, parameter, r, rho, s, sg
 from klsym.ledger import load, recall
 from klsym.notation import formulas
 from klsym.notation.combination import combination_latex, combination_text
+from klsym.notation.hypotheses import show_hypothesis
 from klsym.notation.latex import derivation_block, theorem_latex
 from klsym.notation.losses import show
 from klsym.notation.reading import read
 from klsym.notation.spelling import LATEX, TEXT
-from klsym.notation.text import show_hypothesis, show_interval, show_statement, show_theorem
+from klsym.notation.text import show_interval, show_statement, show_theorem
 from klsym.parser import parse
 from klsym.render.mathml import MATHML
 from klsym.render.verdict import headline, value_line, verdict_html, verdict_markdown

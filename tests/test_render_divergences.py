@@ -8,9 +8,9 @@ import sympy
 from klsym.convert import to_ring
 from klsym.engine.divergences.f_divergence import GENERATORS, convex_where, generator
 from klsym.language import k1, k2, k3, lam, r
+from klsym.notation.ratios import in_r, region
 from klsym.notation.spelling import LATEX, TEXT
 from klsym.parser import parse
-from klsym.render.divergences import in_r, region
 
 COEFFICIENTS = {
     "k1": (k1, "r - log(r) - 1"),

@@ -27,8 +27,8 @@ from klsym.abbreviations import (
 from klsym.convert import to_ring
 from klsym.names import attach_name
 from klsym.notation import formulas
+from klsym.notation.hypotheses import show_hypothesis
 from klsym.notation.spelling import LATEX, TEXT
-from klsym.notation.text import show_hypothesis
 from klsym.parser import parse
 from klsym.ring import ExpPoly
 from klsym.slots import SLOTS, at_slot

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from klsym.engine.explain import explain
+from klsym.api import explain
 from klsym.ledger import Claim, recall, settle
 from klsym.sampling.backends import backend
 from klsym.sampling.identities import Options

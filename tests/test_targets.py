@@ -15,8 +15,8 @@ import pytest
 from oracle import losses
 from oracle.numbers import Jet
 
+from klsym.api import explain
 from klsym.convert import to_ring
-from klsym.engine.explain import explain
 from klsym.engine.fields.named_terms import recognise, recognise_value
 from klsym.parser import parse
 

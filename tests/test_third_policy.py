@@ -12,8 +12,8 @@ from loss_judge import examine
 from random_losses import Case
 
 import klsym
+from klsym.api import where_training_ends
 from klsym.calculus import KL, derive, expected_gradient, grad, k1, mu, p, q
-from klsym.engine.questions.optimum_of_loss import where_training_ends
 from klsym.errors import Refused, UsageError
 from klsym.kernel import check
 from klsym.kernel.replay import digest

@@ -9,7 +9,7 @@ import pytest
 from oracle.losses import Forest, Setting, sample, samples
 
 import klsym
-from klsym.engine.questions.divergence_losses import losses_of
+from klsym.api import losses_of
 
 OFF, REWARD, TOKEN = {"sampling": "off-policy"}, {"use": "reward"}, {"level": "token"}
 KL = {"KL(q||p)": ("k1", "q"), "KL(p||q)": ("-k1", "p"), "KL(mu||q)": ("-w", "mu")}

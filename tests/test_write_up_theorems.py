@@ -10,7 +10,7 @@ from latex_judge import balanced
 
 from klsym.evidence import Evidence
 from klsym.ledger import Settled, load, recall
-from klsym.notation.text import OVER_T, STANDING
+from klsym.notation.hypotheses import OVER_T, STANDING
 from klsym.render.rules import RULE_OF
 from klsym.settling import check_settled
 from klsym.write_up.assumptions import hypotheses, in_short

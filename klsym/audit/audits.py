@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from klsym.api import Verdict, ask
 from klsym.audit.aggregation import Tokens, tokens_of
 from klsym.audit.binding import Bindings, bind, refuse_misread
 from klsym.audit.confirm import SCALES, Point, confirm, draw, same
@@ -21,8 +22,6 @@ from klsym.audit.reading import FREE, Code, read
 from klsym.audit.report import Audit
 from klsym.audit.source import Missing
 from klsym.audit.terms import VOCABULARY, Misfit, Refused, folded, mask
-from klsym.engine.explain import ask
-from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import KlsymError, UsageError
 from klsym.language import log_mu, log_p, log_q, unfold
 from klsym.sums import Whole

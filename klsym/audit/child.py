@@ -40,8 +40,6 @@ def _prepare(question: dict[str, Any], options: Options) -> None:
 
 def _load(target: str) -> None:
     """The library that the file is sure to need is imported before the clock runs."""
-    import klsym.audit.audits
-    import klsym.engine.explain  # noqa: F401
     from klsym.audit.source import LARGEST
 
     path = Path(target.rpartition(":")[0])

@@ -11,14 +11,13 @@ from typing import Any
 
 import sympy
 
+from klsym.api import Verdict, ask
 from klsym.audit.aggregation import Tokens
 from klsym.audit.confirm import BENDS, Outcome, Point, duals
 from klsym.audit.duals import evaluate
 from klsym.audit.terms import VOCABULARY, Top, depends, folded, mask
 from klsym.audit.torch_trace import Entry
 from klsym.convert import in_core
-from klsym.engine.explain import ask
-from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import KlsymError
 from klsym.language import A, R, clip, log_mu, log_old, log_p, log_q, rho, sg, unfold, without_sg
 from klsym.notation import losses

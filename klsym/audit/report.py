@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from klsym.api import Verdict
 from klsym.audit.aggregation import Tokens
 from klsym.audit.binding import Bindings
 from klsym.audit.findings import Finding
 from klsym.audit.reading import Code
-from klsym.engine.verdicts.verdict import Verdict
 from klsym.escaping import printable
 from klsym.notation import losses
 from klsym.notation.spelling import TEXT

@@ -11,7 +11,7 @@ from klsym.commands.timed import timed
 @timed()
 def show_losses(options: argparse.Namespace) -> int:
     """What estimates it, what descends it, and what does not."""
-    from klsym.engine.questions.divergence_losses import losses_of
+    from klsym.api import losses_of
 
     found = losses_of(options.divergence.strip(), options.param, options.sampling)
     print(json.dumps(found.to_json()) if options.format == "json" else found)

@@ -37,22 +37,22 @@ def _verdict(options: argparse.Namespace, gradient: bool) -> Any:
     from klsym.engine.outside.samples import differentiated
     from klsym.engine.verdicts.verdict import Meaning, Verdict
     from klsym.errors import UsageError
+    from klsym.messages import Message
     from klsym.notation.losses import show
     from klsym.notation.spelling import LATEX
+    from klsym.render.verdict import printed
 
     written = as_written(options.loss.strip(" "), options.param)
     setting = setting_of(written, asked(options))
     if gradient and (setting.level != "sample" or setting.batch != "none"):
         raise UsageError("no sample on its own")
-    why = (
-        f"not decided within {options.time_limit:g} s (time): a larger --time-limit may do, 0 is for no limit"
-    )
-    return Verdict(
+    why = Message("time-is-up", limit=options.time_limit)
+    return printed(Verdict(
         loss=written.text, loss_latex=show(written, LATEX), setting=setting,
         h=differentiated(written, setting).h if gradient else 0, c=None, gradient=Meaning(None),
-        value=Meaning(None), constant=None, trust="open", hypotheses=(), steps=(), model=None,
-        inside_clamps=None, warnings=(why,),
-    )  # fmt: skip
+        value=Meaning(None), constant=None, trust="open", assumptions=(), steps=(), model=None,
+        inside_clamps=None, messages=(why,),
+    ))  # fmt: skip
 
 
 def _json(verdict: Any, gradient: bool) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def _lines(stream: Any) -> Iterator[str]:
 @timed()
 def compare_losses(options: argparse.Namespace) -> int:
     """Two losses beside one another."""
-    from klsym.engine.questions.compare import compare
+    from klsym.api import compare
 
     losses = (options.loss_a.strip(" "), options.loss_b.strip(" "))
     found = compare(*losses, parameters=options.param, **setting_of(options))

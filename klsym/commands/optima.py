@@ -20,7 +20,7 @@ def show_optimum(options: argparse.Namespace) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
-    from klsym.engine.questions.optimum_of_loss import where_training_ends
+    from klsym.api import where_training_ends
 
     rewards, reference, behaviour = map(_row, (options.rewards, options.reference, options.behaviour))
     found = where_training_ends(

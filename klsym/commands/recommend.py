@@ -11,7 +11,7 @@ from klsym.commands.timed import timed
 @timed()
 def recommend_loss(options: argparse.Namespace) -> int:
     """The correct choices, the best first, the tempting wrong ones, and code."""
-    from klsym.engine.questions.recommend import recommend
+    from klsym.api import recommend
     from klsym.render.recommend import recommendation_markdown, recommendation_text
 
     found = recommend(options.target, options.sampling, options.use, options.level)

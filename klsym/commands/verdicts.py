@@ -28,8 +28,7 @@ def answered(loss: str, options: argparse.Namespace) -> Reply:
 
 def load(check: bool) -> None:
     """Import what answers."""
-    import klsym.engine.explain
-    import klsym.render.verdict
+    import klsym.api
 
     if check:
         import klsym.numeric.cross_check  # noqa: F401
@@ -41,7 +40,7 @@ def exit_code(verdict: Any) -> int:
 
 
 def verdict_of(loss: str, options: argparse.Namespace) -> Any:
-    from klsym.engine.explain import explain
+    from klsym.api import explain
 
     verdict = explain(loss, parameters=options.param, **setting_of(options))
     if not options.check:

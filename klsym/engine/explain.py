@@ -19,18 +19,7 @@ from klsym.engine.answers.dispatch import explained as explained
 from klsym.engine.answers.intended_target import meant
 from klsym.engine.fields.slot_loss import names_slots
 from klsym.engine.fields.slot_loss import refuse_unless_moderate as refuse_unless_moderate
-from klsym.engine.options.settings import (
-    Aggregate,
-    Batch,
-    Credit,
-    Level,
-    Sampling,
-    Setting,
-    Use,
-    Weights,
-    checked_setting,
-    documented,
-)
+from klsym.engine.options.settings import Setting, checked_setting
 from klsym.engine.proof.shown_counterexample import used_names as used_names
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import UsageError
@@ -39,34 +28,8 @@ from klsym.notation.losses import Written
 PROVED = ("zero", "reverse-kl", "forward-kl", "combination", "f-divergence")
 
 
-@documented
-def explain(
-    loss: object,
-    sampling: Sampling = "on-policy",
-    use: Use = "loss",
-    level: Level = "sample",
-    batch: Batch = "none",
-    parameters: Iterable[str] = (),
-    credit: Credit | None = None,
-    weights: Weights | None = None,
-    aggregate: Aggregate | None = None,
-) -> Verdict:
-    """Derive what a loss targets.
-
-    loss: text in the loss grammar, or a SymPy expression in the atoms of `klsym.language`.
-    parameters: names declared beside lam, beta, eps, alpha, n, T (for text).
-    OPTIONS
-    Raises UsageError for text that cannot be read, and for options that are unknown or without effect.
-    """
-    options = {
-        "sampling": sampling, "use": use, "level": level, "batch": batch, "credit": credit,
-        "weights": weights, "aggregate": aggregate,
-    }  # fmt: skip
-    return ask(loss, parameters, **options)
-
-
-def ask(loss: object, parameters: Iterable[str] = (), **options: str | None) -> Verdict:
-    """`explain`, with options that are handed on."""
+def explain(loss: object, parameters: Iterable[str] = (), **options: str | None) -> Verdict:
+    """Derive what a loss targets; loss, parameters and options are those of `klsym.explain`."""
     written = as_written(loss, parameters)
     setting = setting_of(written, options)
     verdict = with_terms(explained(written, setting), written.expression)

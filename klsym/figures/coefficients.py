@@ -26,7 +26,7 @@ POINTS = 160  # an even number: r = 1, where a slope may jump, is none of them
 def curve(verdict: Any, r: Sequence[float]) -> Any:
     """c(r) of a verdict, less its value at r = 1: E_q[c s] does not change with a constant.
 
-    >>> from klsym.engine.explain import explain
+    >>> from klsym.api import explain
     >>> curve(explain("k3"), [0.5, 2.0])
     array([ 0.5, -1. ])
 
@@ -62,7 +62,7 @@ def _called(verdict: Any) -> str:
 def curves(verdicts: Mapping[str, Any], r: Sequence[float]) -> dict[str, Any]:
     """The curve of each verdict; verdicts with one coefficient share one, and their names.
 
-    >>> from klsym.engine.explain import explain
+    >>> from klsym.api import explain
     >>> list(curves({"k2": explain("k2"), "rho k3": explain("rho*k3")}, [2.0]))
     ['k2, rho k3']
     """
@@ -75,7 +75,7 @@ def curves(verdicts: Mapping[str, Any], r: Sequence[float]) -> dict[str, Any]:
 def colours(verdicts: Mapping[str, Any]) -> list[str]:
     """A colour for each coefficient: that of the estimator whose loss has it, else one of OTHERS.
 
-    >>> from klsym.engine.explain import explain
+    >>> from klsym.api import explain
     >>> losses = {name: explain(name) for name in ("k2", "(log_q - log_p)**2/2", "rho*k3", "k3", "k1")}
     >>> colours(losses) == [COLOURS[name] for name in ("k2", "k3", "k1")]
     True

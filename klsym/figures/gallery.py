@@ -129,7 +129,7 @@ def errata() -> Any:
 
 def coefficients() -> Any:
     """The score coefficients of losses in use, against r."""
-    from klsym.engine.explain import explain
+    from klsym.api import explain
     from klsym.figures.coefficients import draw
 
     clamped = "clip(exp(clip(-k1, -20, 20)) - clip(-k1, -20, 20) - 1, -10, 10)"

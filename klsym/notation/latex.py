@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
+from klsym.messages import Message
 from klsym.notation import formulas
 from klsym.notation.formulas import Labels
+from klsym.notation.hypotheses import assumptions, written_out
 from klsym.notation.spelling import LATEX, Text
 from klsym.notation.text import (
     SPAN,
     chain,
     condition,
     family,
-    hypotheses_on_means,
-    show_hypotheses,
     show_statement,
     show_theorem,
 )
@@ -33,15 +34,15 @@ class ProofView:
         """What was done with the statement: proved, refuted, unique, independent or iff."""
         return self.theorem.kind
 
-    @property
-    def hypotheses(self) -> list[str]:
-        """What the theorem assumes, in words."""
-        return show_hypotheses(self.theorem, self.labels)
+    @cached_property
+    def assumptions(self) -> tuple[Message, ...]:
+        """What the theorem assumes."""
+        return assumptions(self.theorem, self.labels)
 
     @property
-    def on_means(self) -> dict[str, str]:
-        """Those among them that are about one mean each: "exists" or "exchange"."""
-        return hypotheses_on_means(self.theorem, self.labels)
+    def hypotheses(self) -> list[str]:
+        """The same, in words."""
+        return [written_out(message) for message in self.assumptions]
 
     @property
     def stated(self) -> str:

@@ -202,3 +202,17 @@ def _factor_order(e: Any) -> tuple[int, str]:
     if text == "s":
         return 5, text
     return (3 if text in ("R", "A", "M") else 4), text
+
+
+def over(text: str, b: Any, spell: Text) -> str:
+    """text/b, for an element b of the ring.
+
+    >>> from klsym.convert import to_ring
+    >>> from klsym.notation.spelling import TEXT
+    >>> over("E_q[R]", to_ring(sympy.Symbol("beta", real=True)), TEXT)
+    '(1/beta)*E_q[R]'
+    """
+    from klsym.convert import to_sympy
+
+    inverse = 1 / to_sympy(b)
+    return text if inverse == 1 else f"{spell.bracket(show(inverse, spell))}{spell.product_sign}{text}"

@@ -1,4 +1,4 @@
-"""Plain text: statements, theorems, hypotheses, derivations.
+"""Plain text: statements, theorems, derivations.
 
 >>> from klsym.abbreviations import Divergence, Gradient
 >>> show_side(Side.atom(Gradient(Side.atom(Divergence("KL", "q", "p")))))
@@ -14,27 +14,20 @@ from typing import Any
 
 from klsym.abbreviations import (
     NAMED,
-    Bregman,
     Context,
-    Divergence,
-    Gradient,
     Side,
     Statement,
-    TokenDivergence,
     atoms_of,
 )
 from klsym.kernel import EQUATION
-from klsym.kernel.assumptions import Hypothesis
 from klsym.kernel.closings import Zero
 from klsym.names import SAMPLE
 from klsym.notation import formulas
 from klsym.notation.coefficients import coefficient
 from klsym.notation.formulas import Labels
 from klsym.notation.spelling import TEXT, Text
-from klsym.notation.told import GIVEN, Told
 from klsym.notation.tree import Formula, Name, Number, Phrase, Relation, Words, product
 from klsym.ring import ONE, ExpPoly
-from klsym.statements import Atom, Mean
 from klsym.unfolding import Theorem, unfold
 
 
@@ -127,106 +120,6 @@ def family(theorem: Theorem, sums: bool) -> Formula:
     constants = _joined(", ", *map(Name, sorted(theorem.close["constants"])))
     comma = tuple(Words(", ", ", ") if isinstance(part, Words) else part for part in constants)
     return Phrase((shown, Words(" (any ", r"\quad("), *comma, Words(")", r"\in\mathbb{R})")))
-
-
-def exists(atom: Atom) -> str:
-    """How a mean must exist."""
-    over_t = "t" in getattr(atom, "index", "")
-    return "exists with absolute values inside the sum" if over_t else "exists"
-
-
-def show_hypothesis(hypothesis: Hypothesis, context: Context, labels: Labels | None = None) -> str:
-    """One hypothesis in words."""
-    match hypothesis:
-        case ("support", "count", b):
-            return f"{b} > 0 at every outcome"
-        case ("support", a, b):
-            return f"{a} << {b}: wherever {a} > 0, also {b} > 0"
-        case ("exchange", Mean() as mean):
-            shown = formulas.atom(mean, labels or {}, TEXT)
-            return f"grad and E_{mean.measure} may be exchanged in {shown} (dominated derivative near theta)"
-        case ("batch", m):
-            return f"the n samples of a batch are independent draws from {m}"
-        case ("ends", m):
-            return f"after any prefix, sequences from {m} end with probability 1"
-        case ("exists", atom):
-            return f"{formulas.atom(atom, labels or {}, TEXT)} {exists(atom)}"
-        case ("nonzero", name):
-            return f"{name} is not 0"
-        case ("positive", name):
-            return f"{name} > 0"
-        case ("nonnegative", at, ExpPoly() as element):
-            return _region(str(at), element)
-        case ("generic", name):
-            return f"{name} takes none of the isolated values at which terms merge or vanish"
-        case ("on-policy",):
-            return "on-policy: samples come from q itself, and the sampler is not differentiated (mu = sg(q))"
-        case ("given",):
-            values = ", ".join(
-                f"{formulas.variable(n, TEXT)} = {formulas.element(v)}" for n, v in context.given
-            )
-            return Told(f"at every {'step' if '[' in context.given[0][0] else 'sample'} {values}", GIVEN)
-        case ("premise" | "equal" as use, number):
-            left, right = context.premises[number]
-            lead = "for every theta " if use == "premise" else ""
-            return f"{lead}{show_side(left, labels)} = {show_side(right, labels)}"
-    raise ValueError(f"unknown hypothesis {hypothesis!r}")
-
-
-def _region(at: str, element: ExpPoly) -> str:
-    """2*k1 + 1 >= 0 wherever mu > 0, that is r <= exp(1/2); c + d k1 >= 0 just if log r <= c/d (d > 0)."""
-    place = " at every outcome" if at == "count" else "" if at == SAMPLE else f" wherever {at} > 0"
-    shown = f"{formulas.element(element)} >= 0{place}"
-    for name, ratio, sign in (("k1", "r", 1), ("w", "rho", -1)):
-        slope, rest = element.terms.get((((name, 1),), ()), 0), element.terms.get(((), ()), 0)
-        if slope and element == ExpPoly.variable(name) * slope + rest:
-            edge = formulas.element(ExpPoly.number(Fraction(rest) / slope * sign).exp())
-            shown += f", that is {ratio} {'<=' if slope * sign > 0 else '>='} {edge}"
-    return shown
-
-
-def show_hypotheses(theorem: Theorem, labels: Labels | None = None) -> list[str]:
-    """In words; that a positive parameter is not 0 goes without saying."""
-    positive = {("nonzero", h[1]) for h in theorem.hypotheses if h[0] == "positive"}
-    shown = [h for h in theorem.hypotheses if h not in positive]
-    standing = [show_standing(theorem)] if named_means(theorem) else []
-    return standing + [show_hypothesis(h, theorem.statement.context, labels) for h in shown]
-
-
-def hypotheses_on_means(theorem: Theorem, labels: Labels | None = None) -> dict[str, str]:
-    """Those that ask one mean to exist, or to let grad pass into it: in words, and which of both."""
-    found = [h for h in theorem.hypotheses if h[0] in ("exists", "exchange")]
-    return {show_hypothesis(h, theorem.statement.context, labels): str(h[0]) for h in found}
-
-
-def named_means(theorem: Theorem) -> bool:
-    """Does the statement name a mean, which must exist?  A finite model has all of them."""
-    statement = theorem.statement
-    sides = [statement.left, statement.right, *(side for pair in statement.context.premises for side in pair)]
-    means = (atom for atom in atoms_of(*sides) if not isinstance(atom, Gradient | Bregman))
-    return theorem.kind != "refuted" and any(getattr(atom, "measure", "") != SAMPLE for atom in means)
-
-
-def named_supports(theorem: Theorem) -> list[str]:
-    """The supports without which a divergence that the statement names is infinite."""
-    found = []
-    for atom in atoms_of(theorem.statement.left, theorem.statement.right):
-        if isinstance(atom, Divergence | TokenDivergence):
-            pairs = [(atom.first, atom.second), (atom.second, atom.first)]
-            found += [f"{a} << {b}" for a, b in pairs[: 2 if getattr(atom, "kind", "") == "J" else 1]]
-    return list(dict.fromkeys(found))
-
-
-def show_standing(theorem: Theorem) -> str:
-    """What every theorem presupposes."""
-    supports, statement = named_supports(theorem), theorem.statement
-    over_t = any("t" in getattr(atom, "index", "") for atom in atoms_of(statement.left, statement.right))
-    shown = STANDING + OVER_T * over_t
-    return shown + (f", so that {' and '.join(supports)}" if supports else "")
-
-
-STANDING = "every mean that the statement names exists"
-OVER_T = ", over t with absolute values inside the sum"
 
 
 def show_interval(ends: list[str]) -> str:

@@ -23,6 +23,7 @@ from klsym.convert import to_ring
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import KlsymError, NotInRing, UsageError
 from klsym.language import COUNTS, PARAMETERS, k1, parameter, r
+from klsym.messages import Message
 from klsym.numeric.exact import check_theorem
 from klsym.numeric.field_check import field_checked, several_weights
 from klsym.numeric.literal import SAMPLED, at_sample, bounds_of, crossings
@@ -39,7 +40,7 @@ SAME = 1e-6  # below this distance, two bounds are met at one place
 FARTHEST = 400  # log ratios up to which bounds are looked for
 ONE = re.compile(r"\b(r|rho|rho_old)_(past|future)\b|\bT\b|\bs_now\b")  # ratios of no tokens, and T
 NAMED = {"zero", "reverse-kl", "forward-kl", "combination"}
-CONDITION = re.compile(r"(.+?) (>|>=|!=) 0( \(.*)?")
+RELATIONS = {"positive": ">", "bounds-in-order": ">", "nonzero": "!="}  # of hypotheses on parameters
 
 UNMET = "no values of the parameters found that meet the hypotheses"
 
@@ -94,7 +95,7 @@ def _literally(verdict: Verdict, loss: Any) -> tuple[bool, str]:
 
 def _drawn_for(verdict: Verdict, loss: Any) -> dict[str, float] | None:
     names = sorted({x.name for x in loss.free_symbols} - {x.name for x in SAMPLED})
-    drawn = drawn_parameters(names, verdict.hypotheses, random.Random(0))
+    drawn = drawn_parameters(names, verdict.assumptions, random.Random(0))
     return None if drawn is None else {name: float(value) for name, value in drawn.items()}
 
 
@@ -159,7 +160,7 @@ class _Printed:
         samples, reached = 0, set()
         for seed in SEEDS:
             stream = random.Random(seed)
-            fixed = drawn_parameters(self.names, self.verdict.hypotheses, stream)
+            fixed = drawn_parameters(self.names, self.verdict.assumptions, stream)
             if fixed is None:
                 return False, UNMET
             rows = []
@@ -224,10 +225,12 @@ class _Printed:
             )
 
 
-def drawn_parameters(names: Iterable[str], hypotheses: Iterable[str], stream: random.Random) -> Values | None:
+def drawn_parameters(
+    names: Iterable[str], assumptions: Iterable[Message], stream: random.Random
+) -> Values | None:
     """Values of both signs that meet the hypotheses of a verdict, such as eps > 0."""
-    names, found = list(names), map(CONDITION.fullmatch, hypotheses)
-    conditions = [(_condition(match[1], names), match[2]) for match in found if match]
+    names, found = list(names), [x for x in assumptions if x.code in RELATIONS]
+    conditions = [(_condition(str(x.values["of"]), names), RELATIONS[x.code]) for x in found]
     for _ in range(DRAWS):
         values = {name: _drawn(name, stream) for name in names}
         if all(e is None or _holds(e, relation, values) for e, relation in conditions):
@@ -256,7 +259,7 @@ def _holds(e: Any, relation: str, values: Values) -> bool:
         x = at_sample(e, values)[0]
     except (ArithmeticError, ValueError):
         return False
-    return bool(x > 0 or (relation == ">=" and x == 0) or (relation == "!=" and x != 0))
+    return bool(x > 0 or (relation == "!=" and x != 0))
 
 
 def _differences(rows: list[dict[str, Any]]) -> Iterator[tuple[str, float]]:

@@ -24,6 +24,7 @@ from klsym.abbreviations import Context, Divergence, Gradient, Mean, MeanGradien
 from klsym.convert import to_ring
 from klsym.errors import UsageError
 from klsym.language import ATOMS, A, H, future, length, now, others, own, parameter, past, rho, s
+from klsym.notation.values import shown
 from klsym.numeric.evaluation import TOLERANCE, agreement, evaluate
 from klsym.numeric.literal import at_sample
 from klsym.numeric.models import FiniteModel, random_model, random_tree
@@ -34,8 +35,7 @@ SEEDS = range(6)
 DIGITS = 50
 SLOTS = {slot.name: slot for slot in (past, now, future, own, others)}
 IN_A_SLOT = re.compile(rf"\b([a-zA-Z]\w*?)_({'|'.join(SLOTS)})\b")
-GIVEN = re.compile(r"at every (?:step H_now|sample H) = (.+)|H = (.+) at every sample, std")
-MEAN = re.compile(r"mean_h stands for E_(\w+)\[(.+)\]")
+MEAN = re.compile(r"E_(\w+)\[(.+)\]")
 WEIGHT = {"token": now(rho), "prefix": past(rho) * now(rho), "sequence": rho}
 CREDITED = {"to-go": now(H) + future(H), "total": past(H) + now(H) + future(H)}
 n, m, std, mean_h = (parameter(name) for name in ("n", "m", "std", "mean_h"))
@@ -177,9 +177,13 @@ class Formulas:
         return total
 
     def given(self) -> Iterator[Any]:
-        for line in self.verdict.hypotheses:
-            if found := GIVEN.fullmatch(line) or GIVEN.match(line):
-                yield self.read(found[1] or found[2])
+        for message in self.verdict.assumptions:
+            if message.code == "given-std":
+                yield self.read(shown(message.values["of"]))
+            elif message.code == "given":
+                yield from (
+                    self.read(value) for name, value in message.values["rows"] if name in ("H", "H_now")
+                )
 
     def equations(self) -> Iterator[tuple[str, Side, Side]]:
         """Name, literal side, printed side."""
@@ -208,8 +212,8 @@ class Formulas:
 
     def with_mean(self, model: FiniteModel, context: Context) -> FiniteModel:
         """The value of mean_h, as the verdict explains it."""
-        for line in self.verdict.hypotheses:
-            if found := MEAN.fullmatch(line):
+        for message in self.verdict.assumptions:
+            if message.code == "mean-h" and (found := MEAN.fullmatch(message.values["of"])):
                 side = Side.atom(Mean("", found[1], to_ring(self.read(found[2]))))
                 value, _ = evaluate(Statement(side, Side(), context), model)
                 return replace(model, parameters={**model.parameters, "mean_h": value})

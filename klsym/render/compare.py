@@ -11,11 +11,18 @@ from html import escape
 from typing import Any
 
 from klsym.abbreviations import Context
+from klsym.engine.proof.derivation import Proof
+from klsym.engine.questions.compare import Comparison
+from klsym.engine.questions.equality_answer import Answer
+from klsym.engine.questions.variances import Spread, model_of
 from klsym.names import SAMPLE
 from klsym.notation import formulas
+from klsym.notation.hypotheses import show_hypothesis
 from klsym.notation.spelling import TEXT, is_sum
-from klsym.notation.text import show_hypothesis, show_interval, show_statement
+from klsym.notation.text import show_interval, show_statement
 from klsym.render.listing import listed, model_lines
+from klsym.render.messages import sentence
+from klsym.render.printing import as_printed
 from klsym.render.verdict import TRUST, setting_words
 from klsym.ring import ONE, ExpPoly
 
@@ -41,17 +48,119 @@ def _factor(value: ExpPoly) -> str:
     return TEXT.bracket(shown) if is_sum(shown) else shown
 
 
-class ComparisonView:
-    """What a comparison shows, and how it shows itself: as text, and in Jupyter."""
+class PrintedAnswer(Answer):
+    """Is something the same for both losses, with the statement of its theorem."""
 
-    losses: tuple[str, str]
-    setting: Any
-    value: Any
-    per_sample: Any
-    gradient: Any
-    variance: Any
-    trust: str
-    undecided: tuple[str, ...]
+    @property
+    def statement(self) -> str:
+        """What is proved; of a loss outside the ring, what each has; empty where nothing is known."""
+        return str(self.proof) if self.proof else sentence(self.told) if self.told else ""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "same": self.same, "statement": self.statement, "trust": self.trust, "witness": self.witness,
+        }  # fmt: skip
+
+
+class PrintedSpread(Spread):
+    """How two variances compare, with its formulas as text."""
+
+    @property
+    def measure(self) -> str:
+        """The sampler, q or mu."""
+        return self.pair.m
+
+    @property
+    def coefficients(self) -> tuple[str, str]:
+        """a and b in print."""
+        return formulas.element(self.pair.a), formulas.element(self.pair.b)
+
+    @property
+    def difference(self) -> str:
+        """Of the variances; unless `exact`, of the second moments, from which `correction` is taken off."""
+        return str(self.pair.gap)
+
+    @property
+    def correction(self) -> str:
+        """E_m[a s]^2 - E_m[b s]^2; empty where the expected gradients agree."""
+        if self.exact:
+            return ""
+        first, second = (f"{self.pair.mean(x)}^2" if x else "0" for x in (self.pair.a, self.pair.b))
+        return f"({first} - {second})" if self.pair.b else first
+
+    @property
+    def region(self) -> str:
+        """Where b^2 <= a^2."""
+        return region(*self.pair.split.shown)
+
+    @property
+    def where(self) -> str:
+        """The region of `regional`."""
+        return show_hypothesis(self.assumed, Context()) if self.assumed else ""
+
+    @property
+    def where_at_a_sample(self) -> str:
+        """The same, without the measure under which it holds."""
+        return show_hypothesis(("nonnegative", SAMPLE, self.assumed[2]), Context()) if self.assumed else ""
+
+    @property
+    def finite(self) -> tuple[str, ...]:
+        """The moments without which there are no variances."""
+        times = " s^2" if self.pair.scored else ""
+        given = (formulas.element(a) for a in dict.fromkeys((self.pair.a, self.pair.b)) if a)
+        return tuple(f"E_{self.measure}[({a})^2{times}] is finite" for a in given)
+
+    @staticmethod
+    def witness(proof: Proof) -> dict[str, Any]:
+        """The model behind a_less or b_less."""
+        return model_of(proof)
+
+    def to_json(self) -> dict[str, Any]:
+        in_region = self.regional and {
+            "lower": self.regional_lower, "where": self.where, "statement": str(self.regional),
+        }  # fmt: skip
+        witnesses = [proof and model_of(proof) for proof in (self.a_less, self.b_less)]
+        return {
+            "coefficients": list(self.coefficients), "under": self.measure, "exact": self.exact,
+            "difference": self.difference, "correction": self.correction or None,
+            "b_at_most_a_where": self.region, "lower": self.lower,
+            "statement": str(self.order[-1]) if self.order else None,
+            "in_region": in_region if self.exact else None,
+            "second_moments_in_region": None if self.exact else in_region,
+            "a_varies_less": witnesses[0], "b_varies_less": witnesses[1],
+            "trust": "open" if self.lower == "open" else "kernel",
+        }  # fmt: skip
+
+
+class PrintedComparison(Comparison):
+    """The answer of `compare`; it prints as text and shows itself in Jupyter."""
+
+    value: PrintedAnswer
+    per_sample: PrintedAnswer
+    gradient: PrintedAnswer
+    variance: PrintedSpread | None
+
+    @property
+    def undecided(self) -> tuple[str, ...]:
+        """What is left open."""
+        return tuple(map(sentence, self.open_questions))
+
+    @property
+    def hypotheses(self) -> tuple[str, ...]:
+        """What the theorems rest on; a region is named with the theorem that speaks of it."""
+        where, moments = (self.variance.where, self.variance.finite) if self.variance else ("", ())
+        lines = (line for proof in self.proofs for line in proof.hypotheses if line != where)
+        return tuple(dict.fromkeys((*map(sentence, self.readings), *lines, *moments)))
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that `klsym compare --json` prints."""
+        return {
+            "losses": list(self.losses), **self.setting.to_json(),
+            "value": self.value.to_json(), "per_sample": self.per_sample.to_json(),
+            "expected_gradient": self.gradient.to_json(),
+            "variance": self.variance.to_json() if self.variance else None,
+            "trust": self.trust, "hypotheses": list(self.hypotheses), "undecided": list(self.undecided),
+        }  # fmt: skip
 
     def __str__(self) -> str:
         return comparison_text(self)
@@ -60,6 +169,17 @@ class ComparisonView:
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(comparison_text(self))}</pre>"
+
+
+def printed(found: Comparison) -> PrintedComparison:
+    """The comparison in the class that prints it, and so its answers and its variances."""
+    names = ("value", "per_sample", "gradient")
+    answers = {name: as_printed(PrintedAnswer, getattr(found, name)) for name in names}
+    return as_printed(PrintedComparison, found, **answers, variance=printed_spread(found.variance))
+
+
+def printed_spread(found: Spread | None) -> PrintedSpread | None:
+    return as_printed(PrintedSpread, found) if found else None
 
 
 WORDS = {True: "the same", False: "different", None: "not decided"}
@@ -73,7 +193,7 @@ LOWER = {
 }
 
 
-def comparison_text(found: Any) -> str:
+def comparison_text(found: PrintedComparison) -> str:
     """For a terminal."""
     rows = [("value E[.]", found.value), ("gradient at a sample", found.per_sample)]
     rows += [("expected gradient", found.gradient)]
@@ -100,7 +220,7 @@ def comparison_text(found: Any) -> str:
     return "\n".join(lines)
 
 
-def _spread_lines(spread: Any) -> list[str]:
+def _spread_lines(spread: PrintedSpread) -> list[str]:
     """The difference of the variances, where it is positive, and what is proved about its sign."""
     lines = ["", "Variance of the gradient at a sample (s stands for u.s, along any direction u)"]
     lines += [f"  grad {name} = {_times_s(c)}" for name, c in zip("AB", spread.coefficients, strict=True)]

@@ -10,7 +10,6 @@ import re
 from collections.abc import Sequence
 
 from klsym.estimators import NAMES
-from klsym.notation.told import GIVEN, about
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 SLOT = re.compile(
@@ -43,16 +42,19 @@ LENGTH = "the random length of a sequence"
 
 
 def declared(
-    texts: Sequence[str], hypotheses: Sequence[str] = (), level: str = "token", loss: str | None = None
+    texts: Sequence[str],
+    hypotheses: Sequence[str] = (),
+    level: str = "token",
+    loss: str | None = None,
+    given: str = "",
 ) -> dict[str, str]:
-    """Each name with its meaning; what H is stands in a hypothesis.
+    """Each name with its meaning; given: the hypothesis that says what H is.
 
     A sign that is written out is declared as well.
     level: sample, where n is a parameter like others, or token, sequence or batch.
     loss: what was typed; a reward that it has not is one of a theorem.
     """
     own = set(NAME.findall(loss)) if loss is not None else {*REWARDS}
-    given = next((line for line in hypotheses if about(line) == GIVEN), "")
     found = {}
     for name in dict.fromkeys(name for text in (*texts, *hypotheses) for name in NAME.findall(text)):
         meaning = ANY if name in REWARDS and name not in own else _meaning(name, level)

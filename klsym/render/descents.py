@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from klsym.engine.divergences.shape_messages import generated_messages
+from klsym.engine.questions.divergence_losses import Choice, Descents, Wrong
+from klsym.messages import Message
 from klsym.notation import formulas
 from klsym.notation.combination import combination_text
+from klsym.notation.ratios import in_r
 from klsym.notation.spelling import LATEX, TEXT
 from klsym.notation.text import show_interval
-from klsym.render.divergences import at_reference_text, convexity_text, generated_json, in_r
+from klsym.render.divergences import at_reference_text, convexity_text, generated_json
 from klsym.render.listing import columns, listed
+from klsym.render.messages import sentence
 
 TITLES = {
     "reverse-kl": "KL(q||p)",
@@ -47,8 +52,42 @@ def divergence_words(verdict: Any) -> str:
     return formulas.side(verdict.implied.side) if verdict.implied is not None else "another objective"
 
 
+class PrintedDescents(Descents):
+    """The answer of `losses_of`; it prints as text."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What descending it does that no divergence does."""
+        return tuple(map(sentence, (*self.messages, *generated_messages(self.shape))))
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """What has no formula in the loss grammar."""
+        return tuple(map(sentence, self.no_formula))
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it, with formulas as grammar strings."""
+        return descents_json(self)
+
+    def __str__(self) -> str:
+        return descents_text(self)
+
+    __repr__ = __str__
+
+
+def hypotheses(row: Choice) -> tuple[str, ...]:
+    """Of a choice: for its gradient, and what its value assumes beside them."""
+    own = row.proof.hypotheses if row.proof else [_said(line) for line in row.assumed]
+    more = row.value.proof.hypotheses if row.proof and row.value.proof else ()
+    return (*own, *(f"for the value: {line}" for line in more if line not in own))
+
+
+def _said(line: Message | str) -> str:
+    return line if isinstance(line, str) else sentence(line)
+
+
 # ---------------------------------------------------------------------------- JSON
-def descents_json(found: Any) -> dict[str, Any]:
+def descents_json(found: PrintedDescents) -> dict[str, Any]:
     """What `klsym divergence --json` prints."""
     return {
         "divergence": found.name,
@@ -59,8 +98,8 @@ def descents_json(found: Any) -> dict[str, Any]:
         "values": [_choice(row) for row in found.values],
         "gradients": [_choice(row) for row in found.gradients],
         "wrong": [
-            {"loss": w.loss, "sampling": w.sampling, "use": w.use, "descends": w.instead, "trust": w.trust,
-             "witness": w.witness}
+            {"loss": w.loss, "sampling": w.sampling, "use": w.use, "descends": divergence_words(w.verdict),
+             "trust": w.trust, "witness": w.witness}
             for w in found.wrong
         ],
         "missing": list(found.missing),
@@ -68,16 +107,16 @@ def descents_json(found: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _choice(row: Any) -> dict[str, Any]:
+def _choice(row: Choice) -> dict[str, Any]:
     return {
         "loss": row.loss, "sampling": row.sampling, "use": row.use, "statement": row.equal,
         "trust": row.trust,
-        "unbiased_value": row.unbiased, "hypotheses": list(row.hypotheses),
+        "unbiased_value": row.unbiased, "hypotheses": list(hypotheses(row)),
     }  # fmt: skip
 
 
 # ---------------------------------------------------------------------------- text
-def descents_text(found: Any) -> str:
+def descents_text(found: PrintedDescents) -> str:
     """For a terminal: f, what estimates it, what descends it, what does not."""
     shape = found.shape
     convex = convexity_text(shape.where, shape.is_divergence) or "whether it is convex is open"
@@ -98,26 +137,25 @@ def descents_text(found: Any) -> str:
     lines += ["", "What looks right and is not"]
     lines += _table([(w.sampling, USES[w.use], w.loss, _refutation(w)) for w in found.wrong])
     if found.wrong and found.wrong[0].witness:
-        lines += ["", *_model(found.wrong[0])]
-    lines += listed("Hypotheses", _together(row.hypotheses for row in (*found.values, *found.gradients)))
+        lines += ["", *_model(found.wrong[0].witness)]
+    lines += listed("Hypotheses", _together(hypotheses(row) for row in (*found.values, *found.gradients)))
     return "\n".join(lines + listed("Warnings", found.warnings))
 
 
-def _value(row: Any) -> str:
+def _value(row: Choice) -> str:
     return "its value is unbiased, too" if row.unbiased else ""
 
 
-def _refutation(wrong: Any) -> str:
+def _refutation(wrong: Wrong) -> str:
     word = {"kernel": "descends", "sympy": "descends"}.get(wrong.trust, "not shown to be wrong; descends")
-    return f"{word} {wrong.instead}"
+    return f"{word} {divergence_words(wrong.verdict)}"
 
 
 def _table(rows: list[tuple[str, ...]]) -> list[str]:
     return [f"  {line}" for line in columns(rows)]
 
 
-def _model(wrong: Any) -> list[str]:
-    model = wrong.witness
+def _model(model: dict[str, Any]) -> list[str]:
     rows = [f"  {name:<3} = ({', '.join(model[name])})" for name in ("q", "p", "mu", "u") if name in model]
     rows += [f"  {name} = {value}" for name, value in model.get("parameters", {}).items()]
     sides = (show_interval(model[side]) for side in ("left", "right"))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from klsym.notation.ratios import in_r
 from klsym.notation.spelling import TEXT
 from klsym.notation.text import show_interval
-from klsym.render.divergences import in_r
 
 
 def effects_lines(found: Any) -> list[str]:

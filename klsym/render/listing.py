@@ -7,9 +7,12 @@ from collections.abc import Iterator, Sequence
 from string import ascii_lowercase
 from typing import Any
 
-from klsym.notation.text import OVER_T, show_interval
+from klsym.messages import Message
+from klsym.notation.hypotheses import OVER_T
+from klsym.notation.text import show_interval
+from klsym.render.messages import sentence
 
-FEW = 4  # hypotheses of one kind that are listed one by one in text; JSON has them all
+MAX_LISTED = 4  # hypotheses of one kind that are listed one by one in text; JSON has them all
 MANY = {
     "exchange": "grad and E may be exchanged in the {} means whose gradient a step takes (dominated"
     " derivative near theta; JSON names each)",
@@ -21,15 +24,14 @@ def listed(title: str, items: tuple[str, ...]) -> list[str]:
     return ["", title, *(f"  - {item}" for item in items)] if items else []
 
 
-def in_short(hypotheses: Sequence[str], proofs: Sequence[Any]) -> tuple[str, ...]:
+def in_short(assumptions: Sequence[Message]) -> tuple[str, ...]:
     """Hypotheses for a reader: many means that exist, or into which grad may pass, as one line each.
 
     The line asks no less than those it stands for: all of them.
     """
-    kinds = {line: kind for proof in proofs for line, kind in proof.on_means.items()}
-    counts = Counter(kinds.get(line) for line in hypotheses)
-    many = {kind: told.format(counts[kind]) for kind, told in MANY.items() if counts[kind] > FEW}
-    return tuple(dict.fromkeys(many.get(kinds.get(line, ""), line) for line in hypotheses))
+    counts = Counter(message.code for message in dict.fromkeys(assumptions))
+    many = {code: told.format(counts[code]) for code, told in MANY.items() if counts[code] > MAX_LISTED}
+    return tuple(dict.fromkeys(many.get(x.code) or sentence(x) for x in assumptions))
 
 
 def columns(rows: Sequence[Sequence[str]], left: int | None = None) -> Iterator[str]:

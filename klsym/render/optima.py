@@ -13,6 +13,10 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
+from klsym.engine.divergences.shape_messages import generated_messages
+from klsym.engine.questions.optimum import Optimum
+from klsym.engine.questions.optimum_of_loss import Ends
+from klsym.render.messages import sentence
 from klsym.ring import ExpPoly
 
 K1, LOG_Q = ((((name, 1),), ()) for name in ("k1", "log_q"))
@@ -85,7 +89,35 @@ def _bracketed(a: Fraction) -> str:
 
 
 # ---------------------------------------------------------------------------- what was found
-def optimum_text(loss: str, beta: str, found: Any, warnings: tuple[str, ...]) -> str:
+class PrintedEnds(Ends):
+    """The answer of `where_training_ends`; it prints as text."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What descending the penalty does that no divergence does, and what else is to be known."""
+        of_f = generated_messages(self.generated) if self.generated is not None else ()
+        return tuple(map(sentence, (*of_f, *self.messages)))
+
+    def to_json(self) -> dict[str, Any]:
+        """The object of the command-line contract."""
+        return {
+            "loss": self.loss,
+            "beta": float(self.beta),
+            "rewards": [float(x) for x in self.rewards],
+            "reference": [float(x) for x in self.reference],
+            "closed_form": closed_form(self.coefficient),
+            "unique": self.optimum.unique,
+            "complete": self.optimum.complete,
+            "stationary": [one.to_json() for one in self.optimum.stationary],
+            "boundary": [one.to_json() for one in self.optimum.boundary],
+            "warnings": list(self.warnings),
+        }
+
+    def __str__(self) -> str:
+        return optimum_text(self.loss, str(self.beta), self.optimum, self.warnings)
+
+
+def optimum_text(loss: str, beta: str, found: Optimum, warnings: tuple[str, ...]) -> str:
     """All policies in a table: probabilities, the multiplier nu, stability."""
     rows = [("inside", s) for s in found.stationary] + [("boundary", s) for s in found.boundary]
     size = len(rows[0][1].policy) if rows else 0
@@ -107,7 +139,7 @@ def _probability(value: float, positive: bool) -> str:
     return f"{value:.6f}" if not 0 < value < 5e-7 else f"{value:.1e}"
 
 
-def _count(found: Any) -> str:
+def _count(found: Optimum) -> str:
     """How many policies have mass on every outcome, as far as it is known."""
     inside = len(found.stationary)
     if found.complete is False:

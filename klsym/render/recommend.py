@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
+from klsym.engine.questions.recommend import Choice, Clamped, Recommendation, Wrong
 from klsym.errors import UsageError
+from klsym.messages import Message
 from klsym.notation.spelling import is_sum
-from klsym.notation.text import STANDING
-from klsym.render.snippets import FRAMEWORKS
-from klsym.render.verdict import setting_words, value_line
+from klsym.render.compare import PrintedSpread, printed_spread
+from klsym.render.messages import sentences
+from klsym.render.printing import as_printed
+from klsym.render.snippets import FRAMEWORKS, snippet
+from klsym.render.verdict import value_line
+from klsym.render.words import reason, setting_words
 
 KLS = {"reverse-kl": "KL(q||p)", "forward-kl": "KL(p||q)"}
 SAMPLERS = {True: "q", False: "mu"}
@@ -19,21 +23,31 @@ SAMPLERS = {True: "q", False: "mu"}
 FAMILIES = {"reverse-kl": ("k1", "log r"), "forward-kl": ("-r", "r")}
 
 
-class RecommendationView(ABC):
-    """What a recommendation shows, and how it shows itself: as text, and in Jupyter."""
+class PrintedChoice(Choice):
+    """A choice whose variance prints itself."""
 
-    target: str
-    use: str
-    setting: Any
-    choices: tuple[Any, ...]
-    tried: int
-    wrong: tuple[Any, ...]
-    elsewhere: Any
-    family: Any
+    against: PrintedSpread | None
 
-    @abstractmethod
+
+class PrintedRecommendation(Recommendation):
+    """The answer of `recommend`; it prints as text and shows itself in Jupyter as Markdown."""
+
+    choices: tuple[PrintedChoice, ...]
+    elsewhere: PrintedChoice | None
+
     def snippet(self, framework: str = "torch", number: int = 0) -> str:
-        """Code for a choice."""
+        """Code for a choice, counted from 0, for "torch", "jax" or "numpy".
+
+        Raises UsageError: an unknown framework, no such choice.
+        """
+        if not 0 <= number < len(self.choices):
+            raise UsageError(f"choice {number}: there are {len(self.choices)}")
+        choice = self.choices[number]
+        return snippet(choice.written, choice.verdict, framework, self.use)
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that `klsym recommend --json` prints."""
+        return recommendation_json(self)
 
     def __str__(self) -> str:
         return recommendation_text(self)
@@ -48,7 +62,18 @@ class RecommendationView(ABC):
         return self.markdown()
 
 
-def asked(found: RecommendationView) -> str:
+def printed(found: Recommendation) -> PrintedRecommendation:
+    """The recommendation in the class that prints it; so are the variances of its choices."""
+    elsewhere = found.elsewhere and _printed_choice(found.elsewhere)
+    choices = tuple(map(_printed_choice, found.choices))
+    return as_printed(PrintedRecommendation, found, choices=choices, elsewhere=elsewhere)
+
+
+def _printed_choice(choice: Choice) -> PrintedChoice:
+    return as_printed(PrintedChoice, choice, against=printed_spread(choice.against))
+
+
+def asked(found: PrintedRecommendation) -> str:
     """What was asked for, in words."""
     setting = found.setting
     level = {"token": ", per token", "sequence": ", of whole sequences"}.get(setting.level, "")
@@ -57,7 +82,7 @@ def asked(found: RecommendationView) -> str:
     return f"{wish} {KLS[found.target]} with samples from {SAMPLERS[setting.on_policy]}{place}{level}"
 
 
-def recommendation_text(found: RecommendationView, framework: str = "torch") -> str:
+def recommendation_text(found: PrintedRecommendation, framework: str = "torch") -> str:
     """For a terminal: the code of the first choice, what is proved of each, the wrong ones."""
     if not found.choices:
         return "\n".join([_none_right(found), *_not_these(found)])
@@ -71,7 +96,7 @@ def recommendation_text(found: RecommendationView, framework: str = "torch") -> 
     return "\n".join([*lines, *_all_of_them(found), *_not_these(found)])
 
 
-def _all_of_them(found: RecommendationView) -> list[str]:
+def _all_of_them(found: PrintedRecommendation) -> list[str]:
     """Of how many losses these were chosen, and how the others compare."""
     family, on = found.family, found.setting.on_policy
     if family is None:
@@ -90,13 +115,13 @@ def _all_of_them(found: RecommendationView) -> list[str]:
     ]
 
 
-def _beside(found: RecommendationView) -> str:
+def _beside(found: PrintedRecommendation) -> str:
     """What is recommended from beyond the catalogue."""
     others = [choice.loss for choice in found.choices if choice.source != "catalogue"]
     return f"; {' and '.join(others)} is longer" if others else ""
 
 
-def _none_right(found: RecommendationView) -> str:
+def _none_right(found: PrintedRecommendation) -> str:
     text = f"{asked(found)}: none of the {found.tried} candidates does"
     if found.elsewhere is None:
         return text
@@ -104,7 +129,7 @@ def _none_right(found: RecommendationView) -> str:
     return f"{text}; {words}, {found.elsewhere.loss} does"
 
 
-def _not_these(found: RecommendationView) -> list[str]:
+def _not_these(found: PrintedRecommendation) -> list[str]:
     if not found.wrong:
         return []
     rows = [(f"{one.loss}{_options(one)}", wrong_reason(one, found)) for one in found.wrong]
@@ -113,26 +138,26 @@ def _not_these(found: RecommendationView) -> list[str]:
     return ["", f"Not these: their {title}", *(f"   {loss:<{width}}  {reason}" for loss, reason in rows)]
 
 
-def wrong_reason(one: Any, found: RecommendationView) -> str:
+def wrong_reason(one: Wrong, found: PrintedRecommendation) -> str:
     """The verdict on a tempting choice, in a few words."""
     if found.use == "value":
         return f"its mean is {value_line(one.verdict)}" if _is_formula(one) else value_line(one.verdict)
-    return str(one.reason)
+    return reason(one.verdict)
 
 
-def _is_formula(one: Any) -> bool:
+def _is_formula(one: Wrong) -> bool:
     named = any(one.verdict.unbiased_for(name) for name in ("reverse-kl", "forward-kl"))
     return not named and one.verdict.value.target not in ("f-divergence", "separable", None)
 
 
-def _options(choice: Any) -> str:
+def _options(choice: Choice | Wrong) -> str:
     """The options of tokens under which a choice is right."""
     setting = choice.verdict.setting
-    named = (("credit", setting.credit), ("weights", setting.weights if "rho" in choice.loss else ""))
+    named = (("credit", setting.credit), ("weights", setting.weights if choice.has_weight else ""))
     return "".join(f" --{name} {value}" for name, value in named if value)
 
 
-def choice_rows(choice: Any, found: RecommendationView) -> list[tuple[str, str]]:
+def choice_rows(choice: PrintedChoice, found: PrintedRecommendation) -> list[tuple[str, str]]:
     """What is proved of a choice, one line each."""
     rows = [("proved", proved(choice, found))]
     rows.append(("assumes", assumed(choice, found)))
@@ -142,13 +167,13 @@ def choice_rows(choice: Any, found: RecommendationView) -> list[tuple[str, str]]
     else:
         rows += [("value", _value(choice)), ("push", push(choice))]
     if choice.against is not None and _is_last_of_its_kind(choice, found):
-        rows.append(("variance", against(choice, found)))
+        rows.append(("variance", against(choice.loss, choice.against, choice.kind, found)))
     rows += [("needs", text) for text in needs(choice)]
     rows += [("clamped", text) for text in map(clamped, choice.clamps if found.use != "value" else ())]
     return rows
 
 
-def proved(choice: Any, found: RecommendationView) -> str:
+def proved(choice: PrintedChoice, found: PrintedRecommendation) -> str:
     """The theorem that makes it right."""
     proof = choice.value if found.use == "value" else choice.verdict.proofs[0]
     if proof is None:
@@ -156,38 +181,46 @@ def proved(choice: Any, found: RecommendationView) -> str:
     return f"{proof}" + (", replayed by the kernel" if choice.verdict.trust == "kernel" else "")
 
 
-def hypotheses(choice: Any, found: RecommendationView) -> tuple[str, ...]:
+def hypotheses(choice: PrintedChoice, found: PrintedRecommendation) -> tuple[str, ...]:
     """Of the theorem that makes it right."""
+    return tuple(dict.fromkeys(sentences(_assumptions(choice, found))))
+
+
+def _assumptions(choice: PrintedChoice, found: PrintedRecommendation) -> tuple[Message, ...]:
     if found.use != "value":
-        return tuple(choice.verdict.hypotheses)
-    return tuple(choice.value.hypotheses if choice.value else choice.verdict.value.hypotheses)
+        return choice.verdict.assumptions
+    return choice.value.assumptions if choice.value else choice.verdict.value.assumptions
 
 
-def assumed(choice: Any, found: RecommendationView) -> str:
+def assumed(choice: PrintedChoice, found: PrintedRecommendation) -> str:
     """The supports in short, and how many other hypotheses there are."""
-    lines = hypotheses(choice, found)
-    supports, others = _supports(lines), sum("<<" not in line for line in lines)
+    every = _assumptions(choice, found)
+    supports = _supports(every)
+    others = sum(not (x.code == "support" or x.values.get("supports")) for x in dict.fromkeys(every))
     return ", ".join((*supports, *([f"{others} more (JSON names all)"] if others else [])))
 
 
-def _supports(lines: Iterable[str]) -> tuple[str, ...]:
+def _supports(assumptions: Iterable[Message]) -> tuple[str, ...]:
     """q << p and the like, those of divergences that are named first."""
     found: dict[str, None] = {}
-    for line in lines:
-        named = line.partition(", so that ")[2].split(" and ") if line.startswith(STANDING) else ()
-        found |= dict.fromkeys(x for x in (*named, *([] if named else [line.partition(":")[0]])) if "<<" in x)
+    for message in assumptions:
+        pairs = (
+            [tuple(message.values.values())]
+            if message.code == "support"
+            else message.values.get("supports", ())
+        )
+        found |= {f"{a} << {b}": None for a, b in pairs}
     return tuple(found)
 
 
-def _value(choice: Any) -> str:
+def _value(choice: Choice) -> str:
     """What the value is unbiased for, and which supports it asks for beside those of the gradient."""
-    more = [
-        x for x in _supports(choice.verdict.value.hypotheses) if x not in _supports(choice.verdict.hypotheses)
-    ]
+    own = _supports(choice.verdict.assumptions)
+    more = [x for x in _supports(choice.verdict.value.assumptions) if x not in own]
     return value_line(choice.verdict) + (f", where {' and '.join(more)}" if more else "")
 
 
-def push(choice: Any) -> str:
+def push(choice: Choice) -> str:
     """The gradient at a sample."""
     verdict, token = choice.verdict, choice.setting.level == "token"
     if verdict.scores_named[0]:
@@ -196,14 +229,14 @@ def push(choice: Any) -> str:
     return f"{of} s_now at each token" if token else f"{of} s at each sample"
 
 
-def _is_last_of_its_kind(choice: Any, found: RecommendationView) -> bool:
+def _is_last_of_its_kind(choice: PrintedChoice, found: PrintedRecommendation) -> bool:
     return [one for one in found.choices if one.kind == choice.kind][-1] is choice
 
 
-def against(choice: Any, found: RecommendationView) -> str:
-    """How its variance compares with that of the next kind."""
-    other = next(one for one in found.choices if one.kind == choice.kind + 1)
-    spread, names = choice.against, {"A": choice.loss, "B": other.loss}
+def against(loss: str, spread: PrintedSpread, kind: int, found: PrintedRecommendation) -> str:
+    """How the variance of a loss compares with that of the next kind."""
+    other = next(one for one in found.choices if one.kind == kind + 1)
+    names = {"A": loss, "B": other.loss}
     if spread.lower in names:
         higher = names["B" if spread.lower == "A" else "A"]
         return f"Var {names[spread.lower]} <= Var {higher} in every model (proved)"
@@ -215,22 +248,14 @@ def against(choice: Any, found: RecommendationView) -> str:
         return f"no order with {other.loss} is proved"
     lower = names[spread.regional_lower]
     higher = names["B" if spread.regional_lower == "A" else "A"]
-    shown = f"Var {lower} <= Var {higher} where {region_of(spread)} (proved)"
+    shown = f"Var {lower} <= Var {higher} where {spread.where_at_a_sample} (proved)"
     return shown + (", not everywhere (a model)" if spread.lower == "depends" else "")
 
 
-def region_of(spread: Any) -> str:
-    """The region of an order, without the words round it."""
-    text = str(spread.where).removesuffix(" wherever mu > 0").removesuffix(" wherever q > 0")
-    for measure in ("mu", "q", "p"):
-        text = text.replace(f" wherever {measure} > 0", "")
-    return text
-
-
-def needs(choice: Any) -> list[str]:
+def needs(choice: Choice) -> list[str]:
     """What code has to have, beside log q and log p."""
     on, found = choice.setting.on_policy, []
-    if "rho" in choice.loss:
+    if choice.has_weight:
         weight = {"prefix": " of the tokens up to it", "sequence": " of the whole sequence"}
         of = weight.get(choice.setting.weights, "") if choice.setting.level == "token" else ""
         kept = {"loss": ", detached", "reward": ""}[choice.setting.use]
@@ -244,7 +269,7 @@ def needs(choice: Any) -> list[str]:
     return found
 
 
-def clamped(one: Any) -> str:
+def clamped(one: Clamped) -> str:
     """What a bound does to a choice."""
     cases = "; ".join(f"{value} where {where}" for where, value in one.beyond)
     if one.inside is None and not one.beyond:
@@ -252,7 +277,7 @@ def clamped(one: Any) -> str:
     return f"{one.loss} pushes with c = {cases}"
 
 
-def recommendation_markdown(found: RecommendationView, framework: str = "torch") -> str:
+def recommendation_markdown(found: PrintedRecommendation, framework: str = "torch") -> str:
     """For a page or an issue."""
     if not found.choices:
         return f"**{_escaped(_none_right(found))}**"
@@ -278,7 +303,7 @@ def _escaped(text: str) -> str:
     return text
 
 
-def recommendation_json(found: RecommendationView) -> dict[str, Any]:
+def recommendation_json(found: PrintedRecommendation) -> dict[str, Any]:
     """The object that `klsym recommend --json` prints."""
     setting = {"sampling": found.setting.sampling, "use": found.use, "level": found.setting.level}
     choices = [
@@ -293,7 +318,7 @@ def recommendation_json(found: RecommendationView) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _code(found: RecommendationView, framework: str, number: int) -> str | None:
+def _code(found: PrintedRecommendation, framework: str, number: int) -> str | None:
     """None where there is no code."""
     try:
         return found.snippet(framework, number)
@@ -301,7 +326,7 @@ def _code(found: RecommendationView, framework: str, number: int) -> str | None:
         return None
 
 
-def choice_json(choice: Any, found: RecommendationView) -> dict[str, Any]:
+def choice_json(choice: PrintedChoice, found: PrintedRecommendation) -> dict[str, Any]:
     """One choice, as data."""
     verdict, spread = choice.verdict, choice.against
     return {
@@ -319,7 +344,7 @@ def choice_json(choice: Any, found: RecommendationView) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def wrong_json(one: Any, found: RecommendationView) -> dict[str, Any]:
+def wrong_json(one: Wrong, found: PrintedRecommendation) -> dict[str, Any]:
     """A tempting choice that is wrong, as data."""
     setting = one.verdict.setting
     return {

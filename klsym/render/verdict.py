@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
+from klsym.engine.answers.suggestion import Instead
+from klsym.engine.divergences.shape_messages import generated_messages
+from klsym.engine.verdicts.verdict import Verdict
+from klsym.messages import Message
 from klsym.notation import formulas
 from klsym.notation.combination import combination_text, value_text
 from klsym.notation.latex import aligned
 from klsym.notation.spelling import LATEX, is_sum
-from klsym.notation.text import STANDING
 from klsym.notation.values import names, shown
-from klsym.render.divergences import functional_text, generated_text, generated_warnings
+from klsym.render.declared import declared
+from klsym.render.divergences import functional_text, generated_json, generated_text
 from klsym.render.effects import effects_lines
 from klsym.render.listing import in_short, listed, model_lines
+from klsym.render.messages import sentence, sentences, suggested
+from klsym.render.printing import as_printed
+from klsym.render.words import is_objective, setting_words, target_words
 
-TARGETS = {
-    "zero": "nothing: the expected gradient is zero",
-    "reverse-kl": "the reverse KL, KL(q||p)",
-    "forward-kl": "the forward KL, KL(p||q)",
-    "combination": "a combination",
-    "f-divergence": "neither KL nor a combination of the two: some E_q[f(r)]",
-    "separable": "neither KL nor a combination of the two, and it depends on more than r = p/q",
-    "none": "no objective: the expected gradient is the gradient of no function",
-    None: "open: neither a named objective nor shown to be none",
-}
 TRUST = {
     "kernel": "proved, replayed by the kernel",
     "sympy": "rests on SymPy (outside the decidable core)",
@@ -41,79 +36,34 @@ LEVELS = {
 }
 
 
-class VerdictView:
-    """What a verdict shows, and how it shows itself: as text, and in Jupyter."""
+class PrintedInstead(Instead):
+    """What to write instead, which prints itself."""
 
-    loss: str
-    setting: Any
-    h: Any
-    c: Any
-    gradient: Any
-    value: Any
-    constant: Any
-    trust: str
-    hypotheses: tuple[str, ...]
-    proofs: tuple[Any, ...]
-    steps: Sequence[tuple[str, str, str]]
-    inside_clamps: Any
-    warnings: tuple[str, ...]
-    check: dict[str, Any] | None
-    per_sample_cases: Any
-    coefficient_cases: Any
-    bias_cases: Any
-    implied: Any
-    generated: Any
-    functional: Any
-    effects: Any
-    scores_named: tuple[bool, bool]
-    instead: Any
-    shown: str
-    notes: tuple[str, ...]
-    terms: tuple[Any, ...]
-    expansion: str | None
+    def __str__(self) -> str:
+        return suggested(self)
+
+
+class PrintedVerdict(Verdict):
+    """A verdict that prints itself as text, shows itself in Jupyter, and has a JSON form."""
 
     @property
-    def witness(self) -> dict[str, Any] | None:
-        """A finite model that refutes the target a reader may expect."""
-        return None
+    def warnings(self) -> tuple[str, ...]:
+        """What an engineer should know before using the loss."""
+        return sentences(self.messages)
 
     @property
-    def objective(self) -> str | None:
-        """LaTeX of the implied objective, where it has a name."""
-        return None
+    def hypotheses(self) -> tuple[str, ...]:
+        """What the answer assumes."""
+        return tuple(dict.fromkeys(sentences(self.assumptions)))
 
     @property
-    def pushes(self) -> bool:
-        """Is h other than 0 at some sample?"""
-        return any(self.h.values()) if isinstance(self.h, Mapping) else bool(self.h)
-
-    @cached_property
-    def per_sample(self) -> str:
-        """h in print."""
-        return shown(self.h)
-
-    @cached_property
-    def coefficient(self) -> str | None:
-        """c in print."""
-        return None if self.c is None else shown(self.c)
+    def notes(self) -> tuple[str, ...]:
+        """What the expected gradient keeps and drops."""
+        return sentences(self.remarks)
 
     @property
     def coefficient_latex(self) -> str:
         return "" if self.c is None else shown(self.c, LATEX)
-
-    @property
-    def value_constant(self) -> str:
-        """The constant in print."""
-        return "" if self.constant is None else shown(self.constant)
-
-    def unbiased_for(self, name: str) -> bool:
-        """Is the value an unbiased estimate of this KL ("reverse-kl" or "forward-kl")?"""
-        return (
-            self.value.target == name
-            and self.value.single
-            and self.constant is not None
-            and not self.constant
-        )
 
     @property
     def advice(self) -> tuple[str, ...]:
@@ -129,6 +79,51 @@ class VerdictView:
             {"where": where(on), "per_sample": value(h), "coefficient": value(c)} for (on, h), (_, c) in both
         ]
         return rows or None
+
+    @property
+    def names(self) -> dict[str, str]:
+        """What the names of slots and of given quantities in the answer stand for."""
+        inside = self.inside_clamps.complete.values() if self.inside_clamps else ()
+        parts = (
+            *self.gradient.complete.values(),
+            *self.value.complete.values(),
+            self.value_constant,
+            *inside,
+        )
+        cases = (row[of] for row in self.cases_json() or () for of in ("per_sample", "coefficient"))
+        in_batch = self.setting.batch != "none" or any(x.endswith("[self]") for x in names(self.h))
+        level = "batch" if in_batch else self.setting.level
+        own = (self.per_sample, self.coefficient or "", self.value_constant, self.expansion or "")
+        given = next((sentence(x) for x in self.assumptions if x.code in ("given", "given-std")), "")
+        return declared((*own, *parts, *cases), self.hypotheses, level, self.loss, given)
+
+    def to_json(self) -> dict[str, Any]:
+        """The object of the command-line contract."""
+        gradient = {
+            "per_sample": self.per_sample, "coefficient": self.coefficient,
+            "target": self.target or "open",
+            "combination": self.gradient.complete or None, "objective": self.objective,
+            **generated_json(self.generated),
+            "cases": self.cases_json(),
+            "inside_clamps": self.inside_clamps.to_json() if self.inside_clamps else None,
+            "terms": [_term_json(term) for term in self.terms] or None,
+        }  # fmt: skip
+        value = {
+            "target": self.value.target or "open",
+            "combination": self.value.complete or None,
+            "constant": None if self.value.target is None else self.value_constant,
+            "unbiased_for_reverse_kl": self.unbiased_for("reverse-kl"),
+            "unbiased_for_forward_kl": self.unbiased_for("forward-kl"),
+            "hypotheses": list(sentences(self.value.assumptions)),
+        }
+        answer = {
+            "loss": self.loss, **self.setting.to_json(), "gradient": gradient, "value": value,
+            "trust": "open" if self.target is None else self.trust, "hypotheses": list(self.hypotheses),
+            "steps": [{"rule": rule or "statement", "latex": latex} for rule, latex in self.steps_in_latex],
+            "witness": self.witness, "warnings": [*self.warnings, *self.advice], "names": self.names,
+            "expansion": self.expansion,
+        }  # fmt: skip
+        return answer if self.check is None else {**answer, "check": self.check}
 
     def __str__(self) -> str:
         return verdict_text(self)
@@ -149,59 +144,19 @@ class VerdictView:
         return f"$$\n{derivation_latex(self)}\n$$" if self.steps else None
 
 
-def headline(verdict: VerdictView) -> str:
+def headline(verdict: PrintedVerdict) -> str:
     """The verdict in one line."""
     verb = "is" if verdict.gradient.target is None else "targets"
     return f"{verdict.loss}  ({', '.join(setting_words(verdict.setting))}) {verb} {target_words(verdict)}"
 
 
-def setting_words(setting: Any, of: tuple[str, str] = ("as a loss", "as a detached reward")) -> list[str]:
-    """How a loss is used, in words; of: how one that is differentiated and one that is detached is called."""
-    words = [setting.sampling, of[setting.use == "reward"]]
-    words += {"token": ["per token"], "sequence": ["per sequence"]}.get(setting.level, [])
-    words += [f"credit {setting.credit}"] if setting.credit else []
-    words += [f"{setting.weights} weights"] if setting.weights not in ("", "token") else []
-    words += {"mean": ["over T"], "batch": ["over all tokens of the batch"]}.get(setting.aggregate, [])
-    return words + ([f"batch {setting.batch}"] if setting.batch != "none" else [])
-
-
-def target_words(verdict: VerdictView, of: Any = None) -> str:
-    """What is targeted, in words; of: the meaning of another gradient, such as that inside the clamps."""
-    gradient = verdict.gradient if of is None else of
-    if of is None and _is_objective(verdict):
-        return verdict.shown
-    if gradient.target not in ("reverse-kl", "forward-kl", "combination"):
-        return TARGETS[gradient.target]
-    return TARGETS[gradient.target] if gradient.single else combination_text(gradient.multiples)
-
-
-def reason(verdict: VerdictView) -> str:
-    """What the target is, in words and as a formula: why a loss is not what was asked for."""
-    if verdict.gradient.target == "f-divergence" and verdict.generated is not None:
-        return generated_text(verdict.generated)
-    if verdict.gradient.target == "separable" and verdict.implied is not None:
-        return formulas.side(verdict.implied.side)
-    if verdict.coefficient_cases:
-        from klsym.notation.cases import lines
-
-        cases = (" ".join(line.split()) for line in lines(verdict.coefficient_cases))
-        return f"no KL: pushes with c = {'; '.join(cases)}"
-    return target_words(verdict)
-
-
-def _is_objective(verdict: VerdictView) -> bool:
-    """Is what is shown the gradient of something named?  A mean that holds scores is the gradient itself."""
-    named = verdict.gradient.target == "combination" or verdict.objective is not None
-    return bool(verdict.shown) and verdict.gradient.target in ("combination", "separable") and named
-
-
-def proof_word(verdict: VerdictView) -> str:
+def proof_word(verdict: PrintedVerdict) -> str:
     if verdict.gradient.target is None:
         return "open: the target is neither proved nor refuted"
     return TRUST[verdict.trust]
 
 
-def value_line(verdict: VerdictView) -> str:
+def value_line(verdict: Verdict) -> str:
     """What the expected value of the loss is."""
     names = {"reverse-kl": "KL(q||p)", "forward-kl": "KL(p||q)", "reward": ""}
     for name in ("reverse-kl", "forward-kl"):
@@ -216,7 +171,7 @@ def value_line(verdict: VerdictView) -> str:
     return value_text(verdict.value.multiples, verdict.value_constant)
 
 
-def verdict_text(verdict: VerdictView) -> str:
+def verdict_text(verdict: PrintedVerdict) -> str:
     """For a terminal."""
     lines = [*_facts(verdict), *_derivation_lines(verdict), *listed("Terms", term_lines(verdict))]
     lines += listed("Parts", verdict.notes)
@@ -228,32 +183,42 @@ def verdict_text(verdict: VerdictView) -> str:
     return "\n".join(lines)
 
 
-def _hypotheses(verdict: VerdictView) -> tuple[str, ...]:
+def _hypotheses(verdict: PrintedVerdict) -> tuple[str, ...]:
     """Of the gradient, and of the value what those do not say."""
-    return (*in_short(verdict.hypotheses, verdict.proofs), *_of_value(verdict))
+    return (*in_short(verdict.assumptions), *_of_value(verdict))
 
 
-def _of_value(verdict: VerdictView) -> tuple[str, ...]:
+def _of_value(verdict: PrintedVerdict) -> tuple[str, ...]:
     """What the value assumes beside the gradient; a divergence that both name brings its support once."""
-    named = [line for line in verdict.hypotheses if line.startswith(STANDING)]
-    lines = [line for line in verdict.value.hypotheses if line not in (*verdict.hypotheses, STANDING)]
-    return tuple(f"for the value: {x}" for x in lines if not any(x.partition(":")[0] in y for y in named))
+    own, standing = verdict.assumptions, [x.values for x in verdict.assumptions if x.code == "means-exist"]
+    named = {pair for values in standing for pair in values["supports"]}
+
+    def is_said(message: Message) -> bool:
+        if message.code == "means-exist":
+            of = message.values
+            more = any(
+                x["over_t"] == of["over_t"] and {*of["supports"]} <= {*x["supports"]} for x in standing
+            )
+            return more or not (of["over_t"] or of["supports"])
+        return message in own or (message.code == "support" and tuple(message.values.values()) in named)
+
+    return tuple(f"for the value: {sentence(x)}" for x in verdict.value.assumptions if not is_said(x))
 
 
-def unsaid(verdict: VerdictView) -> tuple[str, ...]:
+def unsaid(verdict: PrintedVerdict) -> tuple[str, ...]:
     """The warnings that the lines on what descending it does have not given in more words."""
-    both = verdict.effects is not None and verdict.generated is not None
-    said = generated_warnings(verdict.generated) if both else []
-    return tuple(text for text in verdict.warnings if text not in said)
+    generated = verdict.generated
+    said = generated_messages(generated) if verdict.effects is not None and generated is not None else ()
+    return tuple(sentence(message) for message in verdict.messages if message not in said)
 
 
-def _facts(verdict: VerdictView) -> list[str]:
+def _facts(verdict: PrintedVerdict) -> list[str]:
     rows = [("trust", proof_word(verdict)), ("value", value_line(verdict)), *_gradient_rows(verdict)]
     effects = listed(EFFECTS, tuple(effects_lines(verdict.effects)))
     return [headline(verdict), "", *(f"  {name:<9} {text}" for name, text in rows), *effects]
 
 
-def _gradient_rows(verdict: VerdictView) -> list[tuple[str, str]]:
+def _gradient_rows(verdict: PrintedVerdict) -> list[tuple[str, str]]:
     """What multiplies the score: where samples are drawn, under q, and what the letters stand for."""
     setting = verdict.setting
     tokens, batches = setting.level == "token", setting.batch != "none"
@@ -271,11 +236,7 @@ def _gradient_rows(verdict: VerdictView) -> list[tuple[str, str]]:
     elif verdict.coefficient is not None:
         mean = "E_q[sum_t c]" if verdict.scores_named[1] else "E_q[sum_t c s_now]" if tokens else "E_q[c s]"
         rows.append(("in q", f"{mean} with c = {verdict.coefficient}"))
-    if (
-        verdict.shown
-        and verdict.gradient.target in ("separable", "none", None)
-        and not _is_objective(verdict)
-    ):
+    if verdict.shown and verdict.gradient.target in ("separable", "none", None) and not is_objective(verdict):
         rows.append(("equals", verdict.shown))
     if verdict.implied is not None and not verdict.shown:
         rows.append(("objective", formulas.side(verdict.implied.side)))
@@ -292,7 +253,7 @@ def _gradient_rows(verdict: VerdictView) -> list[tuple[str, str]]:
         rest = inside.complete.get("rest", "") if tokens else ""
         known = combination_text({k: v for k, v in inside.complete.items() if k != "rest" or not rest})
         mean = "E_q[sum_t c]" if inside.names_scores else "E_q[sum_t c s_now]"
-        shown = f"{mean} with c = {rest}" if rest else known or inside.target
+        shown = f"{mean} with c = {rest}" if rest else known or str(inside.target)
         shown += f", beside {known}" if rest and known != "0" else ""
         rows.append(("clamps", f"where no bound binds: {shown}"))
     if verdict.bias_cases:
@@ -302,7 +263,7 @@ def _gradient_rows(verdict: VerdictView) -> list[tuple[str, str]]:
     return rows
 
 
-def _over_weights(verdict: VerdictView) -> str:
+def _over_weights(verdict: PrintedVerdict) -> str:
     """c of tokens from h of the cases: h, over the weights that bring what is drawn from q to mu."""
     if verdict.setting.on_policy:
         return "h"
@@ -316,7 +277,7 @@ def _case_rows(name: str, lead: str, cases: Any) -> list[tuple[str, str]]:
     return [(name, lead), *(("", f"  {line}") for line in lines(cases))]
 
 
-def _scored(verdict: VerdictView, tokens: bool, batches: bool) -> str:
+def _scored(verdict: PrintedVerdict, tokens: bool, batches: bool) -> str:
     """The per-sample coefficient times its score, unless it names its scores itself."""
     if not verdict.pushes or verdict.scores_named[0]:
         return verdict.per_sample
@@ -324,7 +285,7 @@ def _scored(verdict: VerdictView, tokens: bool, batches: bool) -> str:
     return _product(verdict.per_sample) + slot
 
 
-def _derivation_lines(verdict: VerdictView) -> list[str]:
+def _derivation_lines(verdict: PrintedVerdict) -> list[str]:
     if not verdict.steps:
         return []
     width, lines = max(len(text) for _, text, _ in verdict.steps), ["", "Derivation"]
@@ -349,17 +310,30 @@ def _witness_lines(witness: dict[str, Any] | None, level: str = "sample") -> lis
     return ["", f"Counterexample to {witness['refutes']}{of}", *model_lines(witness)]
 
 
-def term_lines(verdict: VerdictView) -> tuple[str, ...]:
+def term_lines(verdict: PrintedVerdict) -> tuple[str, ...]:
     """What each term of a sum does."""
-    return tuple(f"{term.loss}: {term.says}" for term in verdict.terms)
+    return tuple(f"{term.loss}: {'; '.join(sentences(term.messages))}" for term in verdict.terms)
 
 
-def derivation_latex(verdict: VerdictView) -> str:
+def _term_json(term: Any) -> dict[str, Any]:
+    says = "; ".join(sentences(term.messages))
+    return {"loss": term.loss, "target": term.target or "open", "says": says}
+
+
+def printed(verdict: Verdict) -> PrintedVerdict:
+    """The same verdict, which prints itself."""
+    shown = as_printed(PrintedVerdict, verdict)
+    if shown.instead is not None:
+        vars(shown)["instead"] = as_printed(PrintedInstead, shown.instead)
+    return shown
+
+
+def derivation_latex(verdict: PrintedVerdict) -> str:
     """The derivation as one aligned block."""
     return aligned([(latex, rule) for rule, _, latex in verdict.steps])
 
 
-def verdict_markdown(verdict: VerdictView) -> str:
+def verdict_markdown(verdict: PrintedVerdict) -> str:
     """For a page or an issue."""
     lines = [f"**{_markdown(headline(verdict))}**", ""]
     lines += [f"- trust: {proof_word(verdict)}", f"- value: {_markdown(value_line(verdict))}"]
@@ -389,7 +363,7 @@ def _markdown(text: str) -> str:
     return text
 
 
-def verdict_html(verdict: VerdictView) -> str:
+def verdict_html(verdict: PrintedVerdict) -> str:
     """For Jupyter: the headline, the facts, the derivation, the counterexample, the warnings."""
     from html import escape
 

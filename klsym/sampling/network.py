@@ -25,8 +25,8 @@ import numpy as np
 import sympy
 
 from klsym.abbreviations import Context, Mean, Side, Statement
+from klsym.api import explain
 from klsym.convert import to_ring
-from klsym.engine.explain import explain
 from klsym.engine.options.settings import Setting
 from klsym.errors import UsageError
 from klsym.language import k1, log_q, now, rho, sg

@@ -77,7 +77,7 @@ def train(
     penalty = parse(f"({beta}) * ({loss})")
     objective = penalty - rho * A if use == "loss" else penalty - A
     reference = world.probabilities("p")
-    predicted = where_training_ends(loss, beta, rewards, [float(x) for x in reference], use=use)  # type: ignore[arg-type]
+    predicted = where_training_ends(loss, beta, rewards, [float(x) for x in reference], use=use)
     earned = [float(x) for x in predicted.rewards]
     policies = _descent(world, objective, setting, earned, (steps, batch, rate))
     return Trained(np.array(policies), predicted)

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from klsym.abbreviations import Indexed, Side
+from klsym.api import ask
 from klsym.convert import to_ring
-from klsym.engine.explain import ask
 from klsym.engine.proof.quantities import KL, expectation, grad, p, q
 from klsym.language import R, beta, k1, rho
 from klsym.notation import formulas

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from klsym.engine.explain import ask
+from klsym.api import Verdict, ask
 from klsym.engine.proof.quantities import Quantity, expectation, expected_gradient, mu, q
-from klsym.engine.verdicts.verdict import Verdict
 from klsym.language import k, k1, k2, k3, lam, rho, s, sg
 from klsym.notation.losses import show
 from klsym.notation.spelling import LATEX, TEXT

@@ -80,9 +80,8 @@ def _quieter(found: Recommendation) -> Cell:
     spread = next((choice.against for choice in found.choices if choice.kind == 0), None)
     if spread is None:
         return NONE
-    if spread.regional is not None:
-        rows = [row for row in spread.regional.theorem.hypotheses if row[0] == "nonnegative"]
-        return text("where ") + math(rf"{formulas.element(rows[0][2], LATEX)} \ge 0")
+    if spread.assumed is not None:
+        return text("where ") + math(rf"{formulas.element(spread.assumed[2], LATEX)} \ge 0")
     return words("neither in every model" if spread.lower == "depends" else "not known")
 
 

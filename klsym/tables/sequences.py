@@ -15,11 +15,11 @@ from klsym.abbreviations import (
     PointGradient,
     Side,
 )
-from klsym.engine.explain import ask
+from klsym.api import Verdict, ask
 from klsym.engine.proof.derivation import Proof
-from klsym.engine.verdicts.verdict import Verdict
 from klsym.notation import formulas
 from klsym.notation.spelling import LATEX
+from klsym.render.messages import KEPT, sentence
 from klsym.tables.losses import OFF, ON
 from klsym.tables.pieces import noted
 from klsym.tables.quotes import Quote, naming, quote, speaking_of
@@ -140,8 +140,9 @@ def _keeps(found: Verdict, options: dict[str, str]) -> Cell:
         dropped, count = quote("sequence.causality", 1), quote("sequence.cumulative", 1)
         lead = text("drops <count> terms of mean zero, ", count=count.right)
         return lead + at_sequence(dropped.proof) + Cell((), (*dropped.claims, "sequence.reward-to-go"))
-    if found.notes:
-        return noted(found.notes[0].partition(": ")[0])
+    if found.remarks:
+        [remark, *_] = found.remarks
+        return noted(KEPT.get(remark.values.get("term", ""), sentence(remark)))
     return {"reverse-kl": words("keeps all"), "zero": words("drops all")}.get(str(found.target), NONE)
 
 

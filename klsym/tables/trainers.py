@@ -23,16 +23,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from klsym.api import Verdict, explain
 from klsym.engine.answers.term_analysis import does, limits
-from klsym.engine.explain import explain
 from klsym.engine.options.settings import checked_setting
-from klsym.engine.verdicts.verdict import Verdict
 from klsym.files import write_whole
 from klsym.language import sg
 from klsym.notation import formulas
-from klsym.notation.told import about
 from klsym.parser import parse
-from klsym.render.verdict import reason, setting_words
+from klsym.render.messages import replaced_by, sentence, sentences
+from klsym.render.words import reason, setting_words
 from klsym.tables.table import NONE, Cell, Column, Row, Table, cited, code, listed, text, words
 
 FACTS, ANSWERS = Path(__file__).with_suffix(".toml"), Path(__file__).with_suffix(".json")
@@ -52,14 +51,14 @@ COLUMNS = (
 )
 OWN, UNNAMED = "grad of its own mean", "no objective that has a name"
 LONGEST = 70  # letters of a field that has a short name
-MIND = {  # what warnings are about -> in few words
-    ("prefixes_of_mu",): "prefixes stay those of mu",
-    ("length_in_front", "length_rewarded"): "1/T moves the length",
-    ("later_dropped",): "later tokens are dropped",
-    ("heavy_tail",): "heavy tails",
-    ("pushes_from_mu",): "pushes q away from mu",
-    ("size_lost",): "the size of the reward is lost",
-    ("literal_weight",): "build rho with its gradient",
+MIND = {  # codes of messages -> in few words
+    ("prefixes-of-mu",): "prefixes stay those of mu",
+    ("length-in-front", "length-rewarded"): "1/T moves the length",
+    ("later-dropped",): "later tokens are dropped",
+    ("heavy-tail",): "heavy tails",
+    ("pushes-from-mu",): "pushes q away from mu",
+    ("size-lost",): "the size of the reward is lost",
+    ("literal-weight",): "build rho with its gradient",
     ("tie",): "ties at rho = 1",
 }
 
@@ -111,16 +110,16 @@ def settled(one: Trainer) -> dict[str, Any]:
     verdict = _explained(one.loss, one.options)
     terms = [[term.loss, _told(term.loss, _explained(term.loss, one.options))] for term in verdict.terms]
     kl = _explained(one.kl, one.kl_options or one.options) if one.kl else None
-    warnings = (*verdict.warnings, *(kl.warnings if kl else ()))
+    messages = (*verdict.messages, *(kl.messages if kl else ()))
     return {
         "target": verdict.to_json()["gradient"]["target"],
         "trust": verdict.trust,
         "terms": terms or [["", _told(one.loss, verdict)]],
         "inside": verdict.inside_clamps and verdict.inside_clamps.to_json(),
         "kl": _told(one.kl, kl) if kl else None,
-        "mind": [few for kinds, few in MIND.items() if any(about(said) in kinds for said in warnings)],
+        "mind": [few for codes, few in MIND.items() if any(x.code in codes for x in messages)],
         "lines": str(verdict).count("\n") + 1,
-        "write": kl and kl.instead and str(kl.instead).partition(":")[0].removeprefix("write "),
+        "write": kl and kl.instead and replaced_by(kl.instead),
     }
 
 
@@ -130,7 +129,7 @@ def _explained(loss: str, options: Mapping[str, str]) -> Verdict:
 
 def _told(loss: str, verdict: Verdict) -> str:
     """What a term does, where a bound drops it, which weight it lacks."""
-    return "; ".join((_aim(parse(loss), verdict), *limits(verdict)))
+    return "; ".join((_aim(parse(loss), verdict), *sentences(limits(verdict))))
 
 
 def _aim(e: Any, verdict: Verdict) -> str:
@@ -141,14 +140,14 @@ def _aim(e: Any, verdict: Verdict) -> str:
     if verdict.target == "f-divergence":
         return reason(verdict)
     if verdict.target != "separable" or (short and "KL(" in verdict.shown):
-        return does(e, verdict)
+        return sentence(does(e, verdict))
     implied = formulas.side(verdict.implied.side) if verdict.implied is not None else ""
     if "E_q" in implied or "KL(" in implied:
         return f"grad of {implied}"
     setting = verdict.setting
     if not setting.on_policy and setting.use == "loss" and not e.has(sg):
         return OWN
-    return does(e, verdict) if short and "log_q" not in verdict.shown else UNNAMED
+    return sentence(does(e, verdict)) if short and "log_q" not in verdict.shown else UNNAMED
 
 
 def settle_all() -> Iterator[tuple[str, dict[str, Any]]]:

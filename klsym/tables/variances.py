@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from klsym.abbreviations import Covariance, side_of
+from klsym.api import compare
 from klsym.convert import to_ring
 from klsym.engine.proof.quantities import sample_gradient
-from klsym.engine.questions.compare import compare
-from klsym.engine.questions.variances import Spread
 from klsym.language import k, k1, k2, k3, lam, parameter, rho, s, sg
 from klsym.notation import formulas
 from klsym.notation.losses import show
 from klsym.notation.spelling import LATEX, TEXT
+from klsym.render.compare import PrintedSpread
 from klsym.tables.losses import written
 from klsym.tables.pieces import equality, noted, premise, side, texts, where
 from klsym.tables.quotes import Quote, about, evidence, parts, quote, stated
@@ -75,7 +75,7 @@ def _weighted() -> Row:
     return _row(WEIGHTED, tags, pair, difference.right, lower)
 
 
-def _spread(a: Any, b: Any) -> Spread:
+def _spread(a: Any, b: Any) -> PrintedSpread:
     """What `compare` says; here B is lower in a region, and only there.
 
     Raises ValueError: another answer.

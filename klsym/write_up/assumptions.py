@@ -13,8 +13,8 @@ from klsym.evidence import Evidence
 from klsym.kernel.assumptions import Hypothesis
 from klsym.ledger import Settled
 from klsym.notation import formulas
+from klsym.notation.hypotheses import STANDING, exists, named_supports, show_hypothesis
 from klsym.notation.spelling import LATEX
-from klsym.notation.text import STANDING, exists, named_supports, show_hypothesis
 from klsym.ring import ExpPoly
 from klsym.write_up.prose import prose
 from klsym.write_up.tex import breakable
@@ -82,7 +82,7 @@ def in_short(settled: Settled) -> Iterator[str]:
             rest |= {prose(_abbreviated(line)): None for line in part.hypotheses}
             continue
         if part.kind != "refuted":
-            rest |= {prose(support): None for support in named_supports(part.theorem)}
+            rest |= {prose(f"{a} << {b}"): None for a, b in named_supports(part.theorem)}
         for hypothesis in part.theorem.hypotheses:
             text = show_hypothesis(hypothesis, part.theorem.statement.context, part.labels)
             match hypothesis:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from klsym.files import write_whole
 
 if TYPE_CHECKING:
-    from klsym.engine.verdicts.verdict import Verdict
+    from klsym.api import Verdict
 
 THREAD = "https://github.com/{}/issues/{}"  # opens pull requests too
 TITLE = "What do people ask of a KL penalty?"
@@ -57,7 +57,7 @@ class Ask:
 
     @cached_property
     def verdict(self) -> Verdict:
-        from klsym.engine.explain import explain
+        from klsym.api import explain
 
         return explain(self.loss, **self.options)  # type: ignore[arg-type]
 

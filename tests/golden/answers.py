@@ -18,8 +18,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
+from klsym.api import explain
 from klsym.convert import to_ring
-from klsym.engine.explain import explain
 from klsym.engine.verdicts.verdict import Meaning, Verdict
 from klsym.errors import NotInRing
 from klsym.notation.values import Made, shown, tree_of
@@ -85,14 +85,14 @@ def columns(verdict: Verdict) -> Answer:
         "cases": cases_of(verdict),
         "inside": verdict.inside_clamps and meaning(verdict.inside_clamps, on_policy),
         "counterexample": verdict.witness is not None,
-        "messages": counted(verdict.warnings),
+        "messages": counted(verdict.messages),
         "divergence": divergence_of(verdict),
         "terms": [term.target or "open" for term in verdict.terms],
         "instead": instead_of(verdict),
         "form": {name: form(getattr(verdict, name)) for name in ("h", "c")},
         "hypotheses": {
-            **counted(verdict.hypotheses),
-            **{f"value: {kind}": count for kind, count in counted(verdict.value.hypotheses).items()},
+            **counted(verdict.assumptions),
+            **{f"value: {kind}": count for kind, count in counted(verdict.value.assumptions).items()},
         },
     }
     return {name: of for name, of in found.items() if of}

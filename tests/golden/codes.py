@@ -1,8 +1,7 @@
 """The kind of a message: what a warning, a hypothesis or a refusal is about, whatever its formulas are.
 
-A message with a code is of that kind: today the subject of a `Told` sentence, later a code of its own.  The
-kind of any other message is its template: its first words, without quotations, numbers, formulas and names of
-the grammar.
+A message is of the kind of its code.  The kind of a refusal is its template: its first words, without
+quotations, numbers, formulas and names of the grammar.
 
 >>> code_of("the mean of k1*R exists, 3 times, in 'rho*k1'")
 'the mean exists times'
@@ -17,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from klsym.language import ATOMS, PARAMETERS
-from klsym.notation.told import about
+from klsym.messages import Message
 
 WORDS = 10  # of a template
 NAMES = {*ATOMS, *PARAMETERS}
@@ -25,9 +24,9 @@ QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|\(known: .*")
 WORD = re.compile(r"[A-Za-z][a-z-]{2,}[,.:;)]*")
 
 
-def code_of(message: str) -> str:
-    """The code of a message, or else its template."""
-    return getattr(message, "code", "") or about(message) or template(message)
+def code_of(message: Message | str) -> str:
+    """The code of a message, or the template of a sentence."""
+    return template(message) if isinstance(message, str) else message.code
 
 
 def template(message: str) -> str:
@@ -37,6 +36,6 @@ def template(message: str) -> str:
     return " ".join(kept[:WORDS]) or "a formula alone"
 
 
-def counted(messages: Iterable[str]) -> dict[str, int]:
+def counted(messages: Iterable[Message]) -> dict[str, int]:
     """How many messages there are of each kind."""
     return dict(sorted(Counter(map(code_of, messages)).items()))

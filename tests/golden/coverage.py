@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from klsym.engine.options.settings import OPTIONS
 from klsym.language import ATOMS, PARAMETERS
 from klsym.parser import FUNCTIONS, OF_DENSITIES
-from klsym.render.verdict import TARGETS
+from klsym.render.words import TARGETS
 
 from .stored import Row
 

@@ -1,8 +1,9 @@
 """What to write instead of a loss that is no KL penalty: the right one for the same setting, if there is one.
 
 >>> from klsym.engine.explain import explain
->>> print(explain("k3").instead)
-write k2: on-policy, as a loss, its expected gradient is grad KL(q||p) (proved)
+>>> found = explain("k3").instead
+>>> found.loss, found.proof
+('k2', E_q[grad k2] = grad KL(q||p))
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import NotInRing, ProofError, UsageError
 from klsym.language import A, R, s, sg
 from klsym.notation.losses import Written
-from klsym.render.verdict import setting_words
 
 # Tried in this order, each judged; the first that is right is also the first that `recommend` names.
 SHORT = ("k2", "k1", "k3", "1 - r", "rho*k3", "rho*k1", "rho*(1 - r)", "rho*(1 - r - r*k1)")
@@ -40,15 +40,6 @@ class Instead:
     kl: tuple[str, str]
     proof: Proof
     beside: bool = False  # does a reward stand in the loss too?
-
-    def __str__(self) -> str:
-        place = " in place of the penalty" if self.beside else ""
-        said = "its expected gradient is {}grad KL({}||{}) (proved)"
-        if self.changed:
-            options = " and ".join(self.changed)
-            return f"write {self.loss}{place} with {options}: {said.format('then ', *self.kl)}"
-        where = ", ".join(setting_words(self.setting))
-        return f"write {self.loss}{place}: {where}, {said.format('', *self.kl)}"
 
 
 def instead_of(verdict: Verdict, written: Written, target: str) -> Instead | None:

@@ -16,21 +16,14 @@ from klsym.engine.regions.piecewise import DENSITIES
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import UsageError
 from klsym.language import REWARDS, A, Estimator, R, rho, rho_old, sg
-from klsym.notation import formulas, losses
-from klsym.notation.cases import where
+from klsym.messages import Message
+from klsym.notation import losses
 from klsym.notation.spelling import TEXT
-from klsym.notation.told import about
-from klsym.render.verdict import target_words
 
 MOST = 6  # terms that are told
-FEW = 2  # regions that are told one by one
 BESIDE = sympy.Rational(1, 10**9)  # how far from a bound it is looked at
 FAR = sympy.Integer(10) ** 12  # a ratio beyond any bound
-MISSING = {  # what a warning is about -> in few words
-    "missing_weight": "no importance weight",
-    "token_weight_missing": "no importance weight",
-    "weighed_by_old": "weighed by q/old, not by q/mu",
-}
+MISSING = {"missing-weight": Message("no-weight"), "weighed-by-old": Message("old-weight")}
 NAMED = ("zero", "reverse-kl", "forward-kl", "combination")
 
 
@@ -40,10 +33,7 @@ class Term:
 
     loss: str
     target: str | None
-    says: str
-
-    def to_json(self) -> dict[str, Any]:
-        return {"loss": self.loss, "target": self.target or "open", "says": self.says}
+    messages: tuple[Message, ...]
 
 
 def terms_of(expression: Any, explained: Callable[[Any], Verdict]) -> tuple[Term, ...]:
@@ -58,49 +48,46 @@ def terms_of(expression: Any, explained: Callable[[Any], Verdict]) -> tuple[Term
 
 
 def _term(e: Any, verdict: Verdict) -> Term:
-    return Term(losses.show(e, TEXT), verdict.target, "; ".join((does(e, verdict), *limits(verdict))))
+    return Term(losses.show(e, TEXT), verdict.target, (does(e, verdict), *limits(verdict)))
 
 
-def limits(verdict: Verdict) -> tuple[str, ...]:
+def limits(verdict: Verdict) -> tuple[Message, ...]:
     """Where a bound drops the gradient, how far a weight goes, and which one is missing."""
-    found = [MISSING[about(x)] for x in verdict.warnings if about(x) in MISSING]
+    found = [MISSING[message.code] for message in verdict.messages if message.code in MISSING]
     return (*dropped(verdict), *reach(verdict), *found[:1])
 
 
-def does(e: Any, verdict: Verdict) -> str:
-    """Its target in words; of a clamp, that where no bound binds."""
+def does(e: Any, verdict: Verdict) -> Message:
+    """Its target; of a clamp, that where no bound binds."""
     if verdict.target == "zero":
-        return "no expected gradient"
+        return Message("no-expected-gradient")
     inside = verdict.inside_clamps
     if inside is not None and inside.target in NAMED and inside.multiples and verdict.target not in NAMED:
-        return f"{target_words(verdict, inside)} where no bound binds"
+        return Message("targets-inside", of=verdict)
     if verdict.target not in (*NAMED, "f-divergence", "none", None) and not verdict.shown:
         if not verdict.setting.on_policy and verdict.setting.use == "loss" and not e.has(sg):
             return _of_the_sampler(e)
         if verdict.implied is not None:
-            return f"grad {formulas.side(verdict.implied.side)}"
-    return target_words(verdict)
+            return Message("gradient-of-objective", of=verdict.implied.side)
+    return Message("targets", of=verdict)
 
 
-def _of_the_sampler(e: Any) -> str:
+def _of_the_sampler(e: Any) -> Message:
     """beta grad E_mu[k3]: the sampler does not move."""
     front, of = e.as_independent(*e.atoms(Estimator), *DENSITIES, *REWARDS, as_Add=False)
-    mean = f"grad E_mu[{losses.show(of, TEXT)}]"
-    return mean if front == 1 else f"-{mean}" if front == -1 else f"{losses.show(front, TEXT)} {mean}"
+    return Message("gradient-at-sampler", times=front, of=of)
 
 
-def dropped(verdict: Verdict) -> Iterator[str]:
+def dropped(verdict: Verdict) -> Iterator[Message]:
     """Where the gradient of a clamp is zero."""
     rows = [on for on, h in verdict.per_sample_cases if h == 0]
     if () in rows:  # the last case, of what no other one says
-        kept = [where(on) for on, h in verdict.per_sample_cases if h != 0]
-        told = f"where {', and where '.join(kept)}" if len(kept) <= FEW else f"in {len(kept)} regions"
-        yield f"zero gradient but {told}"
+        yield Message("zero-but-where", where=tuple(on for on, h in verdict.per_sample_cases if h != 0))
     elif rows:
-        yield f"zero gradient where {', and where '.join(map(where, rows))}"
+        yield Message("zero-where", where=tuple(rows))
 
 
-def reach(verdict: Verdict) -> Iterator[str]:
+def reach(verdict: Verdict) -> Iterator[Message]:
     """How large the weight of a reward may be for either sign of it: the largest that no bound drops.
 
     For h = w(ratio) X with one ratio and one reward X; the bounds are those of the cases.
@@ -113,13 +100,9 @@ def reach(verdict: Verdict) -> Iterator[str]:
     if len(gains) != 1 or len(ratios) != 1 or verdict.scores_named[0]:
         return
     [gain], [ratio] = gains, ratios
-    said = []
-    for sign, words in ((1, ">"), (-1, "<")):
-        found = _largest(rows, ratio, gain, sign)
-        if found is None:
-            return
-        said.append(f"{found} where {losses.show(gain, TEXT)} {words} 0")
-    yield f"|weight| of {losses.show(gain, TEXT)}: {', '.join(said)}"
+    above, below = (_largest(rows, ratio, gain, sign) for sign in (1, -1))
+    if above is not None and below is not None:
+        yield Message("largest-weight", of=gain, above=above, below=below)
 
 
 def _ratios(rows: Any) -> list[Any]:
@@ -132,8 +115,8 @@ def _ratios(rows: Any) -> list[Any]:
     return [] if any(x.name.partition("[")[0] in names for x in left) else list(found)
 
 
-def _largest(rows: Any, ratio: Any, gain: Any, sign: int) -> str | None:
-    """The largest |h| at |X| = 1: unbounded if it grows with the ratio, else at the bounds of the cases."""
+def _largest(rows: Any, ratio: Any, gain: Any, sign: int) -> Any | None:
+    """The largest |h| at |X| = 1: infinite if it grows with the ratio, else at the bounds of the cases."""
     x = sympy.Symbol("ratio", positive=True)
     others = {s for on, h in rows for e in (h, *(c.x for c in on)) for s in e.free_symbols}
     others -= {gain, *ratio.free_symbols}
@@ -155,7 +138,7 @@ def _largest(rows: Any, ratio: Any, gain: Any, sign: int) -> str | None:
     if far is None:
         return None
     if far >= FAR / 10**6:
-        return "unbounded"
+        return sympy.oo
     bounds = {e: x - e for on, _ in table for e, _ in on if e.has(x) and not (x - e).has(x)}
     found: list[tuple[Any, Any, Any]] = []
     for bound in bounds.values():
@@ -168,5 +151,4 @@ def _largest(rows: Any, ratio: Any, gain: Any, sign: int) -> str | None:
     if far > size * (1 + 2 * BESIDE):
         return None
     same = abs(size - value) <= 2 * BESIDE * value
-    shown = losses.show(bound, TEXT) if same else None if others else f"{float(size):.6g}"
-    return None if shown is None else f"at most {shown}"
+    return bound if same else None if others else float(size)

@@ -29,6 +29,7 @@ from klsym.engine.divergences.f_divergence import Generated, Where, generator, n
 from klsym.engine.regions.piecewise import DENSITIES
 from klsym.errors import NotInRing
 from klsym.language import A, OfRow, R, Ratio, Weight, k1, log_mu, log_p, log_q, r
+from klsym.messages import Message
 from klsym.names import SAMPLE_BASES, parse_name
 from klsym.notation.losses import show
 from klsym.notation.spelling import TEXT
@@ -225,10 +226,11 @@ def has_no_elementary(rhs: Any) -> bool:
     return bool(risch_integrate(sympy.expand(rhs.xreplace({X: y})), y).has(NonElementaryIntegral))
 
 
-def must_not_vanish(f: Any) -> tuple[str, ...]:
+def must_not_vanish(f: Any) -> tuple[Message, ...]:
     """Parameters in denominators, as in r**lam/(lam - 1), with what they may not be."""
     factors = sympy.factor(sympy.denom(sympy.together(f))).as_powers_dict()
-    return tuple(f"{show(d, TEXT)} is not 0" for d in factors if d.free_symbols and not d.has(X, *DENSITIES))
+    named = (d for d in factors if d.free_symbols and not d.has(X, *DENSITIES))
+    return tuple(Message("nonzero", of=show(d, TEXT)) for d in named)
 
 
 def where_positive(e: Any) -> Where | None:

@@ -37,7 +37,7 @@ from klsym.engine.proof.sequence_quantities import curl, mean_over_i, sum_over_t
 from klsym.engine.proof.shown_counterexample import shown_witness
 from klsym.engine.regions import subgradients
 from klsym.engine.regions.piecewise import DENSITIES
-from klsym.engine.targets.ring_notes import hypotheses_of
+from klsym.engine.targets.ring_notes import assumed_by
 from klsym.engine.verdicts.verdict import Meaning, Step, Verdict
 from klsym.engine.verdicts.warnings import OF_DESCENT
 from klsym.errors import NotInRing, ProofError, UsageError
@@ -59,13 +59,12 @@ from klsym.language import (
     sg,
     unfold,
 )
+from klsym.messages import Message
 from klsym.notation import losses
 from klsym.notation.losses import Written
 from klsym.notation.spelling import LATEX, TEXT
-from klsym.notation.told import about
 from klsym.notation.tree import Formula, product, quotient
 from klsym.notation.values import Made, bracketed, scored
-from klsym.render.verdict import target_words
 from klsym.ring import ONE, ExpPoly
 from klsym.statements import Context
 from klsym.sums import OfOthers, OverBatch, Whole
@@ -78,37 +77,7 @@ NOT_READ = (
     " choose aggregate batch"
 )
 CENTRED = "the mean over all tokens of a centred batch is not handled: choose batch none"
-BATCHES = "x_1..x_n are independent sequences, n at least 2; sum_i T_i is the number of all their tokens"
-SHORT = (
-    "n = 2, sequences of one token and of two, so that 1/(x + y) = 11/12 - (x + y)/4 + x*y/12: independence"
-    " takes the field apart, and the curl of what is left, by the product rule, is not 0"
-)
-APART = "for any H in place of the coefficient"
-LIMIT = (
-    "large n (a limit, by the law of large numbers, not proved here): the field of the sum over tokens, over"
-    " E_{m}[T]; that of the sum {what}"
-)
-SAME_ZEROS = "; E_{m}[T] is positive, so that both are 0 at the same policies"
-ANY_N = (
-    "divided by a constant, or each sequence by its own length, it is that of one sequence, for every n and H"
-)
-FIXED = (
-    "samples from mu do not move, lengths among them: the gradient of the mean is the mean of the gradients"
-)
-UNDECIDED = (
-    "open: no tree of sequences of one token and of two that was tried gives the expected gradient a curl,"
-    " and that it has none is not proved"
-)
-CONSTANT = (
-    "the same number at every token: that number times E_q[sum_i s_i/sum_i T_i] = grad E_q[1/sum_i T_i], by"
-    " the log-derivative of the whole batch (not replayed by the kernel)"
-)
-EXCHANGED = "grad and E_q may be exchanged in E_q[1/sum_i T_i] (dominated derivative near theta)"
-DETACHED = (
-    "open: off-policy nothing is tried for what multiplies the score and moves with theta itself, such as a"
-    " detached weight"
-)
-UNSAID = (*OF_DESCENT, "zero_gradient", "value_is_not_gradient", "truncated")  # of the sum alone
+UNSAID = (*OF_DESCENT, "zero-gradient", "value-is-not-gradient", "truncated")  # of the sum alone
 
 
 def over_all_tokens(expression: Any, setting: Setting) -> Any | None:
@@ -141,7 +110,8 @@ def explain_all_tokens(
     target = target if counted is None else "separable"
     any_n = derive(mean_over_i(own(H) * own(s), "q")).equals(expectation(H * s, "q"))
     named = _named(single, counted) if target == "separable" else None
-    presupposed = (BATCHES, *([EXCHANGED] if counted is not None else []), *single.hypotheses)
+    exchanged = [Message("exchange-in-lengths")] if counted is not None else []
+    presupposed = (Message("independent-sequences"), *exchanged, *single.assumptions)
     return Verdict(
         loss=written.text,
         loss_latex=losses.show(written, LATEX),
@@ -152,7 +122,7 @@ def explain_all_tokens(
         value=Meaning(None),
         constant=None,
         trust="kernel" if proofs else "sympy",
-        hypotheses=tuple(dict.fromkeys((*presupposed, *hypotheses_of((*proofs[1:], any_n))))),
+        assumptions=tuple(dict.fromkeys((*presupposed, *assumed_by((*proofs[1:], any_n))))),
         steps=(_start(single),),
         model=shown_witness(proofs[0]) if proofs else None,
         inside_clamps=None,
@@ -160,29 +130,26 @@ def explain_all_tokens(
         proofs=(*proofs, any_n),
         objective_latex=named and named[1],
         shown=named[0] if named else "",
-        notes=(*_notes(single, target, counted, proofs[1:]), f"{ANY_N}: {any_n}"),
+        remarks=(*_remarks(single, target, counted, proofs[1:]), Message("any-size", proof=any_n)),
         expansion=single.expansion if setting.aggregate != "batch" else expansion(written, setting),
-        warnings=(LENGTHS, *(x for x in single.warnings if about(x) not in UNSAID)),
+        messages=(Message("weighed-by-lengths"), *(x for x in single.messages if x.code not in UNSAID)),
     )
 
 
-def _notes(single: Verdict, target: str | None, counted: Any, apart: tuple[Proof, ...]) -> Iterator[str]:
-    yield from [CONSTANT] if counted is not None else _told(target, single.setting.on_policy)
-    yield from (f"{APART}: {proof}" for proof in apart)
-    m = "q" if single.setting.on_policy else "mu"
-    what = f"{'is' if single.target is None else 'targets'} {target_words(single)}"
-    yield LIMIT.format(m=m, what=what) + SAME_ZEROS.format(m=m)
+def _remarks(
+    single: Verdict, target: str | None, counted: Any, apart: tuple[Proof, ...]
+) -> Iterator[Message]:
+    if counted is not None:
+        yield Message("same-number-at-tokens")
+    elif target in TOLD:
+        yield TOLD[target]
+    elif target is None:
+        yield Message("open-short-trees" if single.setting.on_policy else "open-detached")
+    yield from (Message("taken-apart", proof=proof) for proof in apart)
+    yield Message("mean-length-limit", of=single)
 
 
-LENGTHS = (
-    "a mean over all tokens of a batch weighs each token by 1/sum_i T_i, whose value the lengths of the other"
-    " sequences decide: divide by a constant, and the sum over tokens stays what it is"
-)
-
-
-def _told(target: str | None, on_policy: bool) -> tuple[str, ...]:
-    found = {"none": SHORT, "separable": FIXED, None: UNDECIDED if on_policy else DETACHED}
-    return (found[target],) if target in found else ()
+TOLD = {"none": Message("turns-at-two-lengths"), "separable": Message("samples-fixed")}
 
 
 def _pushed(single: Verdict) -> Made:

@@ -35,16 +35,16 @@ from klsym.engine.proof.quantities import Quantity, expectation, grad, sample
 from klsym.engine.proof.sequence_quantities import mean_over_i
 from klsym.engine.proof.shown_counterexample import shown_witness
 from klsym.engine.targets.ring import explain_centred, single_of
-from klsym.engine.targets.ring_notes import READINGS, hypotheses_of
+from klsym.engine.targets.ring_notes import READINGS, assumed_by
 from klsym.engine.verdicts.verdict import Meaning, Verdict
 from klsym.errors import ProofError
 from klsym.kernel.models import Model, enclose
 from klsym.language import A, H, R, log_q, now, others, own, parameter, s
+from klsym.messages import Message
 from klsym.names import SAMPLE_BASES
 from klsym.notation import formulas, losses
 from klsym.notation.losses import Written
-from klsym.notation.spelling import LATEX, TEXT, Text
-from klsym.notation.told import GIVEN, Told
+from klsym.notation.spelling import LATEX, TEXT
 from klsym.notation.tree import quotient
 from klsym.notation.values import Made, less_mean, shown
 from klsym.ring import ExpPoly
@@ -56,29 +56,6 @@ PUSHED = Made(quotient, (less_mean(to_ring(own(H)), to_ring(others(H))), paramet
 COEFFICIENT = shown(PUSHED)
 FIELD_LATEX = r"\tfrac1n\sum_i \frac{H_i - \frac1n\sum_j H_j}{\mathrm{std}}\,s_i"
 MEAN_LATEX = r"\tfrac1n\sum_i \frac{H_i - \frac1n\sum_j H_j}{\mathrm{std}}\,\log q_i"
-LOST = Told(
-    "dividing by the standard deviation loses the size of the coefficient: at n = 2 all of it", "size_lost"
-)
-BINARY = (
-    "rewards 0 or 1, P = E_q[R], any n: grad Phi(P) with Phi'(P) = E[sqrt(K*(n - K))]/(n*P*(1 - P)), K the"
-    " number of ones, binomial(n, P): a batch pushes by sqrt(K*(n - K))/n times the mean score of its ones"
-    " less that of its zeros"
-)
-ENDS = (
-    "rewards 0 or 1: std is 1/2 at n = 2 and sqrt(2)/3 at n = 3 wherever two of them differ, so that {proof}"
-    " gives Phi = E_q[R] and sqrt(2)*E_q[R]; for large n (a limit) Phi = 2*arcsin(sqrt(E_q[R]))"
-)
-SCALED = (
-    "where the rewards of a batch agree, what stands beside them is divided by its own standard deviation:"
-    " its weight is lost, and it pushes with size 1 however small it is (write it outside of normalised(..))"
-)
-TOGETHER = (
-    "large n (a limit): reward and penalty are divided by the same sd(h), so that the field is 0 where that"
-    " of h is"
-)
-OF_H = "H = {h} at every sample, std^2 = mean_i (H_i - mean H)^2"
-TWISTED = "n = 3: d_v F.u - d_u F.v is not 0 on a model of three outcomes, enumerated in forty digits"
-APART = "the signs leave a curl: R and R**2 have means that move apart, where R is 0, 1, 2 in the order of H"
 
 
 def explain_batch_std(written: Written, setting: Setting) -> Verdict:
@@ -100,17 +77,14 @@ def _divided(single: Verdict, h: ExpPoly) -> Verdict:
         c=None,
         gradient=Meaning(None, {}),
         trust="numeric",
-        hypotheses=(
-            READINGS["mean"],
-            Told(f"H = {shown(h)} at every sample, std^2 = mean_i (H_i - mean H)^2", GIVEN),
-        ),
+        assumptions=(READINGS["mean"], Message("given-std", of=h)),
         steps=(("", *start),),
         proofs=(half, square),
         model=None,
         implied=None,
         shown="",
-        notes=(_signs(half, square), _limit(h, single.setting.on_policy)),
-        warnings=(LOST, *((SCALED,) if _mixed(h) else ())),
+        remarks=(Message("signs-alone", half=half, square=square), _limit(h, single.setting.on_policy)),
+        messages=(Message("size-lost"), *((Message("own-scale"),) if _mixed(h) else ())),
     )
     verdict = _binary(verdict, h) if single.setting.on_policy else verdict
     return _moving(verdict, h) if single.setting.on_policy else _fixed(verdict, h)
@@ -135,24 +109,10 @@ def _at_two() -> tuple[Proof, Proof]:
     return half, square
 
 
-def _signs(half: Proof, square: Proof) -> str:
-    return (
-        f"n = 2, for any two numbers R: {half}, whose square is std^2, {square}: divided by std only the"
-        " sign is left, 1 or -1"
-    )
-
-
-def _limit(h: ExpPoly, on_policy: bool) -> str:
+def _limit(h: ExpPoly, on_policy: bool) -> Message:
     """E_m[h s] less E_m[h] E_m[s], over sd_m(h)."""
-    start = "large n (a limit, not proved here): "
-    if on_policy:
-        return f"{start}E_q[h s]/sd(h), for h = {formulas.element(h)}; sd(h) moves with theta"
-    b = _slope(h)
-    if b is None:
-        return f"{start}(E_mu[h s] - E_mu[h] E_mu[s])/sd(h), for h = {formulas.element(h)}"
-    if not b:
-        return f"{start}grad Cov_mu(h, log_q)/sd_mu(h), and sd_mu(h) does not move with theta"
-    return f"{start}grad {_over('sd_mu(h)', b, TEXT)}"
+    b = None if on_policy else _slope(h)
+    return Message("std-limit", h=h, moves=on_policy, slope=b)
 
 
 def _mixed(h: ExpPoly) -> bool:
@@ -164,11 +124,10 @@ def _mixed(h: ExpPoly) -> bool:
 def _binary(verdict: Verdict, h: ExpPoly) -> Verdict:
     """With two values of R there is an objective for each n; beside a penalty, what the division does."""
     if h not in (to_ring(R), to_ring(-R)):
-        return replace(verdict, notes=(*verdict.notes, TOGETHER)) if _mixed(h) else verdict
+        return replace(verdict, remarks=(*verdict.remarks, Message("same-scale"))) if _mixed(h) else verdict
     proof = _rewarded()
-    said = BINARY if h == to_ring(R) else BINARY.replace("grad Phi(P)", "-grad Phi(P)", 1)
-    notes = (*verdict.notes, said, ENDS.format(proof=proof))
-    return replace(verdict, notes=notes, proofs=(*verdict.proofs, proof))
+    said = Message("binary-rewards", sign="" if h == to_ring(R) else "-"), Message("binary-ends", proof=proof)
+    return replace(verdict, remarks=(*verdict.remarks, *said), proofs=(*verdict.proofs, proof))
 
 
 @cache
@@ -199,28 +158,22 @@ def _fixed(verdict: Verdict, h: ExpPoly) -> Verdict:
         free = _free()
         text = TEXT.expectation("mu", f"mean_i {COEFFICIENT}*log_q_self")
         latex, proofs = LATEX.expectation("mu", MEAN_LATEX), (*proofs, free)
-        note, lines = f"H is free of theta, and samples from mu do not move: {free}", hypotheses_of((free,))
+        note, assumed = Message("coefficient-free", proof=free), assumed_by((free,))
     else:
-        text = _over(TEXT.expectation("mu", "std"), b, TEXT)
-        latex = _over(LATEX.expectation("mu", r"\mathrm{std}"), b, LATEX)
+        text = losses.over(TEXT.expectation("mu", "std"), b, TEXT)
+        latex = losses.over(LATEX.expectation("mu", r"\mathrm{std}"), b, LATEX)
         slope = formulas.element(b)
-        note = f"samples from mu do not move, and d std = mean_i {COEFFICIENT} dH_i, dH = {slope} s"
-        lines = ("no two samples that differ have the same H", *([f"{slope} is not 0"] if b.names() else []))
+        note = Message("slope-of-std", coefficient=COEFFICIENT, slope=slope)
+        assumed = (Message("samples-differ-in-h"), *([Message("nonzero", of=slope)] if b.names() else []))
     return replace(
         verdict,
         gradient=Meaning("separable", {}),
-        hypotheses=(*verdict.hypotheses, *lines),
+        assumptions=(*verdict.assumptions, *assumed),
         proofs=proofs,
         objective_latex=latex,
         shown=f"grad {text}",
-        notes=(note, *verdict.notes),
+        remarks=(note, *verdict.remarks),
     )
-
-
-def _over(text: str, b: ExpPoly, spell: Text) -> str:
-    """text/b."""
-    scale = spell.bracket(losses.show(1 / to_sympy(b), spell))
-    return text if b == ExpPoly.number(1) else f"{scale}{spell.product_sign}{text}"
 
 
 # ---------------------------------------------------------------------------- samples that move
@@ -236,7 +189,7 @@ def _moving(verdict: Verdict, h: ExpPoly) -> Verdict:
             gradient=Meaning("none", {}),
             proofs=(*verdict.proofs, twisted),
             model=shown_witness(twisted),
-            notes=(f"n = 2: {APART}{where}", *verdict.notes),
+            remarks=(Message("signs-turn", **where), *verdict.remarks),
         )
     return _turning(verdict, h)
 
@@ -252,7 +205,12 @@ def _turning(verdict: Verdict, h: ExpPoly) -> Verdict:
     witness = twisted({at.own: a}, at, f"E_{under}[mean_i {COEFFICIENT}*s_self]")
     if witness is None:
         return verdict
-    return replace(verdict, gradient=Meaning("none", {}), model=witness, notes=(TWISTED, *verdict.notes))
+    return replace(
+        verdict,
+        gradient=Meaning("none", {}),
+        model=witness,
+        remarks=(Message("turns-at-three"), *verdict.remarks),
+    )
 
 
 def _curl() -> Quantity:
@@ -265,7 +223,7 @@ def _curl() -> Quantity:
     return Quantity(Side.of((1, across[0]), (-1, across[1])))
 
 
-def _ordered(h: ExpPoly) -> Iterator[tuple[dict[str, Any], str]]:
+def _ordered(h: ExpPoly) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Trees of three outcomes on which the values of h differ, with their ranks as rewards."""
     start = derive(sample(to_sympy(h)))
     context, side = written_out(start.context), start.reduce().left
@@ -285,10 +243,8 @@ def _ordered(h: ExpPoly) -> Iterator[tuple[dict[str, Any], str]]:
             yield {"tree": rows, "path": [], "parameters": {}}, _where(h, model)
 
 
-def _where(h: ExpPoly, model: dict[str, Any]) -> str:
-    """What H is made of on a model."""
+def _where(h: ExpPoly, model: dict[str, Any]) -> dict[str, Any]:
+    """What H is made of on a model: rows and parameters."""
     rows = {"p": model["tree"]["p"]} if "k1" in h.names() else {}
     rows |= {name: row for name, row in model["tree"]["rewards"].items() if name in h.names()}
-    said = [f"{name} = ({', '.join(row)})" for name, row in rows.items()]
-    said += [f"{name} = {value}" for name, value in model["parameters"].items()]
-    return f" at {', '.join(said)}" if said else ""
+    return {"rows": rows, "parameters": model["parameters"]}

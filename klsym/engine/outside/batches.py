@@ -28,7 +28,7 @@ from klsym.engine.proof.counterexamples import completed, models
 from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.quantities import Quantity, expectation
 from klsym.engine.proof.sequence_quantities import mean_over_i
-from klsym.engine.targets.ring_notes import APART, MEAN, READINGS
+from klsym.engine.targets.ring_notes import MEAN, READINGS
 from klsym.engine.verdicts.verdict import Chain, Meaning, Verdict
 from klsym.engine.verdicts.warnings import batch_warnings, facts_outside
 from klsym.errors import UsageError
@@ -49,11 +49,11 @@ from klsym.language import (
     s,
     unfold,
 )
+from klsym.messages import Message
 from klsym.notation import losses
 from klsym.notation.cases import lines
 from klsym.notation.losses import Written
 from klsym.notation.spelling import LATEX
-from klsym.notation.told import GIVEN, Told
 from klsym.notation.values import Made, less_mean, less_others
 from klsym.statements import Context
 
@@ -63,13 +63,9 @@ ROWS = {log_q: "q", log_p: "p", log_mu: "mu", log_old: "old"}
 SEVERAL = (2, 11)  # models of three outcomes or more that are tried
 STD = "batch std takes exponential polynomials alone: choose leave-one-out or mean"
 
-
-NOTES = {
-    "none": (f"{APART} on a model of three outcomes",),
-    None: (
-        "open: E_m[h s] - E_m[h] E_m[s] has no name, and on no model of three outcomes that was tried is it"
-        " found to be no gradient",
-    ),
+REMARKS = {
+    "none": (Message("means-move-apart", on="a model of three outcomes"),),
+    None: (Message("open-covariance"),),
 }
 
 
@@ -96,7 +92,7 @@ def explain_outside_batch(
     c = sympy.S.Zero if target == "zero" else c
     parts = {name: scale * value for name, value in single.gradient.parts.items()} if named else {}
     proof, pushed = _identity(setting)
-    told = single.hypotheses if setting.on_policy else _with_supports(single.hypotheses, part.h)
+    told = single.assumptions if setting.on_policy else _with_supports(single.assumptions, part.h)
     single = single if setting.on_policy and scale == 1 else _without_objective(single)
     verdict = replace(
         single,
@@ -109,15 +105,15 @@ def explain_outside_batch(
         c=c,
         coefficient_cases=tuple((on, sympy.expand(centred(x))) for on, x in single.coefficient_cases),
         gradient=Meaning(target, parts, None if named or target is None else c),
-        hypotheses=(*_readings(single, setting), *dict.fromkeys((*told, *proof.hypotheses))),
+        assumptions=(*_readings(single, setting), *dict.fromkeys((*told, *proof.assumptions))),
         steps=Chain(proof),
         proofs=(proof,),
         model=None,
         inside_clamps=single.inside_clamps if setting.on_policy and scale == 1 else None,
-        notes=NOTES.get(target, ()),
+        remarks=REMARKS.get(target, ()),
         expansion=expansion(written, setting, losses.tree_of(part.h)),
     )
-    return replace(verdict, warnings=batch_warnings(verdict, facts_outside(part.loss, part.h)))
+    return replace(verdict, messages=batch_warnings(verdict, facts_outside(part.loss, part.h)))
 
 
 def _without_objective(single: Verdict) -> Verdict:
@@ -125,10 +121,10 @@ def _without_objective(single: Verdict) -> Verdict:
     return replace(single, shown="", objective_latex=None, generated=None, implied=None)
 
 
-def _with_supports(lines: Iterable[str], h: Any) -> tuple[str, ...]:
-    """The hypotheses on one sample, and what the mean of h that is taken off asks beside h."""
-    found = {*supports.change_of_measure(h), *supports.change_of_measure(sympy.S.One)}
-    return (*(line for line in lines if line not in found), *sorted(found))
+def _with_supports(told: Iterable[Message], h: Any) -> tuple[Message, ...]:
+    """The assumptions on one sample, and what the mean of h that is taken off asks beside h."""
+    found = supports.in_order((*supports.change_of_measure(h), *supports.change_of_measure(sympy.S.One)))
+    return (*(message for message in told if message not in found), *found)
 
 
 def named_part(parts: Any) -> Any:
@@ -153,11 +149,12 @@ def _covariance() -> Quantity:
     return expectation(H * s, "mu") - expectation(H, "mu") * expectation(s, "mu")
 
 
-def _readings(single: Verdict, setting: Setting) -> tuple[str, ...]:
+def _readings(single: Verdict, setting: Setting) -> tuple[Message, ...]:
     """What H stands for, by cases where it has any."""
     by_cases = "; ".join(" ".join(line.split()) for line in lines(single.per_sample_cases) if line)
-    mean = () if setting.on_policy else (f"{MEAN} stands for E_mu[H]",)
-    return READINGS[setting.batch], Told(f"at every sample H = {by_cases or single.per_sample}", GIVEN), *mean
+    given = Message("given", place="sample", rows=(("H", by_cases or single.per_sample),))
+    mean = () if setting.on_policy else (Message("mean-h", of="E_mu[H]"),)
+    return READINGS[setting.batch], given, *mean
 
 
 # ---------------------------------------------------------------------------- off-policy

@@ -16,30 +16,18 @@ from klsym.engine.fields.slot_loss import n
 from klsym.engine.options.settings import Setting
 from klsym.engine.outside.batch_std import explain_batch_std
 from klsym.engine.targets.ring import explain_ring
-from klsym.engine.targets.ring_notes import OPEN as UNDECIDED
 from klsym.engine.verdicts.verdict import Meaning, Verdict
 from klsym.engine.verdicts.warnings import OF_LOSS
 from klsym.errors import NotInRing
 from klsym.language import R, own, parameter, rho, s, sg
+from klsym.messages import Message
 from klsym.notation import losses
 from klsym.notation.losses import Written
 from klsym.notation.spelling import LATEX, TEXT
-from klsym.notation.told import about
 from klsym.notation.tree import total
 from klsym.notation.values import Made, scored
-from klsym.render.verdict import target_words
 from klsym.ring import ZERO, ExpPoly
 from klsym.sums import Normalised
-
-SCALED = (
-    "large n (a limit): normalised(h) weighs h by 1/sd(h) and what is added to it by 1, so that against h it"
-    " weighs sd(h) times what is written: a penalty fades as the rewards agree"
-)
-SUCCESS = (
-    "rewards 0 or 1, large n (a limit), batches of an old policy with the success probability P, {beta} > 0:"
-    " the policy that is best against them has the success P' with logit P' = logit P_p + {step}, P_p"
-    " that of p (neighbour.grpo-success-recurrence)"
-)
 
 
 def explain_normalised(written: Written, setting: Setting) -> Verdict:
@@ -63,7 +51,7 @@ def _beside(written: Written, main: Written, rest: Written, setting: Setting) ->
     other = explain_ring(rest, setting)
     gradient = other.target not in ("none", None)
     pushes = other.h if other.scores_named[0] else scored(_own(rest.expression, setting), own(s))
-    said = [line for line in other.warnings if about(line) not in OF_LOSS]
+    said = [message for message in other.messages if message.code not in OF_LOSS]
     return replace(
         spread,
         loss=written.text,
@@ -72,18 +60,23 @@ def _beside(written: Written, main: Written, rest: Written, setting: Setting) ->
         gradient=Meaning(spread.target if gradient else None, {}),
         value=other.value,
         constant=other.constant,
-        hypotheses=tuple(dict.fromkeys((*spread.hypotheses, *other.hypotheses))),
+        assumptions=tuple(dict.fromkeys((*spread.assumptions, *other.assumptions))),
         proofs=(*spread.proofs, *other.proofs),
         model=spread.model if gradient else None,
         objective_latex=None,
         shown="",
         steps=(),
-        notes=(_adds(rest, other, gradient), *spread.notes, SCALED, *_recurrence(main, other)),
-        warnings=tuple(dict.fromkeys((*spread.warnings, *said))),
+        remarks=(
+            Message("adds-no-curl" if gradient else "adds-a-curl", loss=rest.text, of=other),
+            *spread.remarks,
+            Message("weighs-by-spread"),
+            *_recurrence(main, other),
+        ),
+        messages=tuple(dict.fromkeys((*spread.messages, *said))),
     )
 
 
-def _recurrence(main: Written, other: Verdict) -> tuple[str, ...]:
+def _recurrence(main: Written, other: Verdict) -> tuple[Message, ...]:
     """What normalised(R) - beta KL(q||p) makes of rewards 0 and 1, from one policy to the next."""
     if main.expression not in (Normalised(R), Normalised(-R)) or other.target != "reverse-kl":
         return ()
@@ -93,21 +86,13 @@ def _recurrence(main: Written, other: Verdict) -> tuple[str, ...]:
     beta, P = sign * to_sympy(other.gradient.parts["reverse-kl"]), parameter("P")
     if beta.has(n) or beta.is_negative:
         return ()
-    step = losses.show(1 / (beta * sympy.sqrt(P * (1 - P))), TEXT)
-    said = SUCCESS if beta.free_symbols else SUCCESS.replace(", {beta} > 0", "")
-    return (said.format(beta=losses.show(beta, TEXT), step=step),)
+    return (Message("success-recurrence", beta=beta, step=1 / (beta * sympy.sqrt(P * (1 - P)))),)
 
 
 def _own(rest: Any, setting: Setting) -> ExpPoly:
     """What a detached reward is at sample i."""
     element = to_ring(rest.replace(lambda e: isinstance(e, sg), lambda e: e.args[0]))
     return to_ring(own(to_sympy(at_policy(element) if setting.on_policy else element)))
-
-
-def _adds(rest: Written, other: Verdict, gradient: bool) -> str:
-    if gradient:
-        return f"{rest.text} by itself targets {target_words(other)}: a gradient, which adds no curl"
-    return f"{UNDECIDED}: {rest.text} has a curl of its own"
 
 
 def _by_option(written: Written, setting: Setting) -> Verdict:
@@ -125,5 +110,5 @@ def _by_option(written: Written, setting: Setting) -> Verdict:
         scores_named=(True, False),
         value=Meaning("zero"),  # what is centred has mean 0
         constant=ZERO,
-        warnings=tuple(line for line in verdict.warnings if about(line) != "value_is_not_gradient"),
+        messages=tuple(x for x in verdict.messages if x.code != "value-is-not-gradient"),
     )

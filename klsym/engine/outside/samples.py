@@ -12,6 +12,7 @@ import sympy
 from klsym.convert import to_ring, to_sympy
 from klsym.engine.divergences.f_divergence_piecewise import generated_pieces
 from klsym.engine.divergences.f_divergence_smooth import generated_outside, must_not_vanish
+from klsym.engine.divergences.shape_messages import generated_messages
 from klsym.engine.outside import sympy_counterexamples, sympy_target
 from klsym.engine.proof import supports
 from klsym.engine.proof.counterexamples import completed, models, shown_model
@@ -22,34 +23,17 @@ from klsym.engine.verdicts.verdict import Cases, Meaning, Search, Setting, Step,
 from klsym.engine.verdicts.warnings import facts_outside, warnings_for
 from klsym.errors import NotInRing, UsageError
 from klsym.language import clip, k1, log_mu, log_old, log_p, log_q, rho, sg, unfold
+from klsym.messages import Message
 from klsym.notation import losses
 from klsym.notation.cases import latex as in_cases
 from klsym.notation.losses import Written
+from klsym.notation.ratios import in_r
 from klsym.notation.spelling import LATEX, TEXT, Text
-from klsym.notation.told import Told
 from klsym.notation.tree import Call, Formula, Gradient, Mean, Name, Words, product, quotient
-from klsym.render.divergences import generated_warnings, in_r
 from klsym.statements import Context as Plain
 from klsym.unfolding import plain_model
 
-KINK = (
-    "at a kink the slope is that of PyTorch: abs has slope 0 at 0, clip passes the slope on at its bounds,"
-    " min and max share it by halves at a tie"
-)
-EXCHANGED = "grad and E_{} may be exchanged (dominated derivative near theta)"
-SMOOTH = "no outcome stands exactly at a kink: there the objective has no gradient"
-TOUCHED = "no sample stands where a branch touches one that is held constant: there half of each slope counts"
 SHORT = {"log_old": "o", "length": "T"}
-NO_VALUE = "at q = p, where training starts, {} is 0/0: write what it is to be there"
-# what ties -> the slope taken there, and what other code has
-SLOPES = {
-    "abs": ("abs at 0 is taken as 0", "(as in PyTorch; in JAX it is 1)"),
-    "clip": (
-        "clip at its bounds is taken as 1",
-        "(as in PyTorch up to 2.13; from 2.14 on it is 0, in JAX 1/2)",
-    ),
-    "min": ("min and max at a tie is shared by halves", "(as in torch.minimum and in JAX)"),
-}
 
 
 def explain_outside(written: Written, setting: Setting, explained: Callable[[Any], Verdict]) -> Verdict:
@@ -81,20 +65,19 @@ def explain_outside(written: Written, setting: Setting, explained: Callable[[Any
         ),
         constant=constant,
         trust=found.trust,
-        hypotheses=(),
+        assumptions=(),
         steps=steps,
         model=witness_against_kl(c, found, setting, steps[0][1]),
         inside_clamps=None if inside is None else explained(inside).gradient,
         bias_cases=bias(told, inside, setting),
     )
-    warnings = warnings_for(verdict, facts_outside(loss, per_sample))
-    verdict = replace(
-        verdict, warnings=warnings + kink_warnings(typed, setting, tied) + undefined(loss, per_sample)
-    )
+    messages = warnings_for(verdict, facts_outside(loss, per_sample))
+    messages += kink_messages(typed, setting, tied) + undefined(loss, per_sample)
+    verdict = replace(verdict, messages=messages)
     verdict = _with_objective(_with_shape(verdict, c), written, loss)
-    assumed = (*branch_hypotheses(setting, tied, part), *presupposed(verdict, loss))
+    assumed = (*slopes_taken(setting, tied, part), *presupposed(verdict, loss))
     brought = supports_of(setting, per_sample, found.multiples)
-    return replace(verdict, hypotheses=(*assumed, *brought, *verdict.hypotheses))
+    return replace(verdict, assumptions=(*assumed, *brought, *verdict.assumptions))
 
 
 def _with_objective(verdict: Verdict, written: Written, loss: Any) -> Verdict:
@@ -107,11 +90,14 @@ def _with_objective(verdict: Verdict, written: Written, loss: Any) -> Verdict:
     return replace(verdict, shown=f"grad {shown}", objective_latex=latex)
 
 
-def presupposed(verdict: Verdict, loss: Any) -> tuple[str, ...]:
+def presupposed(verdict: Verdict, loss: Any) -> tuple[Message, ...]:
     """That grad passes into the mean of the objective: under mu into that of the loss itself."""
     if not verdict.shown:
-        return (EXCHANGED.format("q"),)
-    return (EXCHANGED.format("mu"), *((SMOOTH,) if has_kinks(loss) else ()))
+        return (Message("exchange-mean", under="q"),)
+    return (
+        Message("exchange-mean", under="mu"),
+        *((Message("no-outcome-at-kinks"),) if has_kinks(loss) else ()),
+    )
 
 
 def _with_shape(verdict: Verdict, c: Any) -> Verdict:
@@ -120,15 +106,15 @@ def _with_shape(verdict: Verdict, c: Any) -> Verdict:
     of_r = find(c) if verdict.target == "f-divergence" else None
     if of_r is None:
         return verdict
-    warnings = (*verdict.warnings, *generated_warnings(of_r))
+    messages = (*verdict.messages, *generated_messages(of_r))
     if of_r.f is None:
-        return replace(verdict, generated=of_r, warnings=warnings)
+        return replace(verdict, generated=of_r, messages=messages)
     return replace(
         verdict,
         generated=of_r,
         objective_latex=LATEX(Mean("q", in_r(of_r.f))),
-        hypotheses=(*verdict.hypotheses, *must_not_vanish(of_r.f)),
-        warnings=warnings,
+        assumptions=(*verdict.assumptions, *must_not_vanish(of_r.f)),
+        messages=messages,
     )
 
 
@@ -181,12 +167,12 @@ def _normal(e: Any) -> Any:
         return sympy.expand(e)
 
 
-def undefined(loss: Any, per_sample: Any) -> tuple[str, ...]:
+def undefined(loss: Any, per_sample: Any) -> tuple[Message, ...]:
     """Is the loss, or its gradient, 0/0 where q = p = mu = old?"""
     equal = {log_p: log_q, log_mu: log_q, log_old: log_q}
-    for name, e in (("the loss", loss), ("its gradient", per_sample)):
+    for name, e in (("loss", loss), ("gradient", per_sample)):
         if unfold(subgradients.sampled(e, on_policy=False)).xreplace(equal).has(sympy.nan, sympy.zoo):
-            return (NO_VALUE.format(name),)
+            return (Message("undefined-at-start", what=name),)
     return ()
 
 
@@ -257,45 +243,39 @@ def _steps(
     return tuple(steps)
 
 
-def value_supports(setting: Setting, v: Any, found: sympy_target.Found) -> tuple[str, ...]:
+def value_supports(setting: Setting, v: Any, found: sympy_target.Found) -> tuple[Message, ...]:
     """What E_mu[L] = E_q[v] needs off-policy, ratios of mean 1 in v, and the divergences that are named."""
     brought = () if setting.on_policy else supports.change_of_measure(v * rho, scored=False)
-    return tuple(sorted({*brought, *supports.ratios(v), *supports.named(found.multiples)}))
+    return supports.in_order((*brought, *supports.ratios(v), *supports.named(found.multiples)))
 
 
 def has_kinks(loss: Any) -> bool:
     return bool(unfold(loss).has(clip, sympy.Abs, sympy.Min, sympy.Max))  # sqrt(k2) is abs(k1)/sqrt(2)
 
 
-def branch_hypotheses(setting: Setting, tied: set[str], part: Differentiated) -> tuple[str, ...]:
+def slopes_taken(setting: Setting, tied: set[str], part: Differentiated) -> tuple[Message, ...]:
     """Slopes at ties, if the loss has any; bounds that do not cross."""
-    kinks = (KINK,) if has_kinks(part.loss) else ()
-    lines = tuple(f"the slope of {SLOPES[name][0]}" for name in sorted(tied)) or kinks
+    kinks = (Message("slope-at-kinks"),) if has_kinks(part.loss) else ()
+    found = tuple(Message("slope-at-tie", of=name) for name in sorted(tied)) or kinks
     if subgradients.touched(part.typed, setting.on_policy):
-        lines += (TOUCHED,)
-    return (
-        *(lines if setting.use == "loss" else ()),
-        *(f"{parameter} > 0 (so that the bounds of clip do not cross)" for parameter in part.bounds),
-    )
+        found += (Message("no-sample-at-touch"),)
+    bounds = (Message("bounds-in-order", of=parameter) for parameter in part.bounds)
+    return (*(found if setting.use == "loss" else ()), *bounds)
 
 
-def supports_of(setting: Setting, h: Any, names: Iterable[str]) -> tuple[str, ...]:
+def supports_of(setting: Setting, h: Any, names: Iterable[str]) -> tuple[Message, ...]:
     """What E_mu[h s] = E_q[h/rho s] needs off-policy, and the divergences that are named."""
     found = () if setting.on_policy else supports.change_of_measure(h)
-    return tuple(sorted({*found, *supports.named(names)}))
+    return supports.in_order((*found, *supports.named(names)))
 
 
-def kink_warnings(loss: Any, setting: Setting, tied: set[str]) -> tuple[str, ...]:
-    """Warnings: where real code may differ from what is derived here."""
-    tie = "every sample meets a tie: the slope of"
-    found: list[str] = [Told(f"{tie} {' '.join(SLOPES[name])}", "tie") for name in sorted(tied)]
+def kink_messages(loss: Any, setting: Setting, tied: set[str]) -> tuple[Message, ...]:
+    """Where real code may differ from what is derived here."""
+    found = [Message("tie", of=name) for name in sorted(tied)]
     if setting.use == "loss" and subgradients.rests_on_nesting(loss, setting.on_policy):
-        found.append(
-            "three arguments of one min or max tie at every sample: the gradient depends on the order in "
-            "which code takes them by pairs"
-        )
+        found.append(Message("order-of-pairs"))
     if any(subgradients.may_cross(e) for e in loss.atoms(clip)):
-        found.append("the bounds of clip may cross: where lo > hi it is hi, as in torch.clamp")
+        found.append(Message("bounds-may-cross"))
     return tuple(found)
 
 

@@ -28,10 +28,10 @@ from klsym.engine.outside.position_sums import Standing
 from klsym.engine.outside.read_sums import Pushes, in_grammar, pushes_of, standing, without_empty_branches
 from klsym.engine.outside.samples import (
     bias,
-    branch_hypotheses,
     found_target,
-    kink_warnings,
+    kink_messages,
     presupposed,
+    slopes_taken,
     unclamped,
     undefined,
     witness_against_kl,
@@ -40,32 +40,20 @@ from klsym.engine.proof import supports
 from klsym.engine.regions import subgradients
 from klsym.engine.regions.case_split import Case, cases
 from klsym.engine.regions.piecewise import Regions, is_piecewise
-from klsym.engine.targets.ring_notes import OPEN as OF_A_BATCH
-from klsym.engine.targets.ring_notes import READINGS
-from klsym.engine.targets.ring_notes import READINGS as OF_BATCHES
+from klsym.engine.targets.ring_notes import OPEN, OPEN_TOKENS, READINGS
 from klsym.engine.verdicts.verdict import Cases, Meaning, Step, Verdict
 from klsym.engine.verdicts.warnings import OF_DESCENT, facts_outside, token_warnings, warnings_for
 from klsym.errors import NotInRing, UsageError
 from klsym.language import REWARDS, A, M, R, Slot, future, length, log_mu, log_q, past, rho, s, sg
+from klsym.messages import Message
 from klsym.notation import losses
 from klsym.notation.cases import latex as in_cases
 from klsym.notation.losses import Written
 from klsym.notation.spelling import LATEX, TEXT, Text
-from klsym.notation.told import about
 from klsym.notation.tree import Call, Formula, Gradient, Mean, Name, Over, Words, product, quotient
 from klsym.slots import SEQUENCE
 from klsym.sums import After, Before, Normalised, OfOthers, Summed
 
-NOT_PROVED = "outside the decidable core: this verdict is not proved, it rests on SymPy"
-AT_BOUNDS = "where a bound is met exactly the slope is another one: the mean leaves out samples that do so"
-UNDECIDED = (
-    f"open: it has no name, and on none of {TRIED} trees was it found to be no gradient (on-policy), or to"
-    " differ from what numbers say it is (off-policy)"
-)
-OPEN = (
-    "open: no tree that was tried gives the expected gradient a curl, and that it has none is not proved, nor"
-    " is an objective known"
-)
 SUMS = {"past": Before, "future": After, "others": OfOthers}
 SCORES = {z: sympy.Symbol(f"score_{z}", real=True) for z in ("past", "now", "future", "self", "others")}
 
@@ -78,7 +66,7 @@ def explain_outside_slots(written: Written, setting: Setting, explained: Explain
     pushes = pushes_of(at, written.text)
     loss = pushes.part.loss
     tied = subgradients.conventions(loss, setting.on_policy) if setting.use == "loss" else set()
-    told = (*branch_hypotheses(setting, tied, pushes.part), *_readings(pushes, at))
+    told = (*slopes_taken(setting, tied, pushes.part), *_readings(pushes, at))
     smooth = _without_kinks(pushes, at)
     if smooth is not None:
         with suppress(UsageError):  # such as 1/T of each sample of a batch
@@ -89,29 +77,30 @@ def explain_outside_slots(written: Written, setting: Setting, explained: Explain
     inside = None if free is None else replace(at, expression=free)
     verdict = replace(
         verdict,
-        hypotheses=(*told, *presupposed(verdict, loss), *_supports(pushes, at)),
+        assumptions=(*told, *presupposed(verdict, loss), *_supports(pushes, at)),
         inside_clamps=None if inside is None else _inside(inside, explained),
         bias_cases=() if inside is None else _bias(pushes, inside, written.text),
     )
     facts = facts_outside(loss, _own(pushes, at), at.placed)
-    facts = replace(facts, alone=not any(stand.of.has(log_mu) for stand in at.stands))
+    beside = any(stand.of.has(log_mu) for stand in at.stands)
+    facts = replace(facts, alone=not beside, typed=written.expression.has(rho))
     said = token_warnings(verdict, facts) if at.tokens else warnings_for(verdict, facts)
-    said += (UNDECIDED,) if at.alone and verdict.target is None else ()
-    said += kink_warnings(pushes.part.typed, setting, tied) + undefined(loss, _own(pushes, at))
-    return replace(verdict, warnings=said)
+    said += (Message("open-no-tree-or-numbers", tried=TRIED),) if at.alone and verdict.target is None else ()
+    said += kink_messages(pushes.part.typed, setting, tied) + undefined(loss, _own(pushes, at))
+    return replace(verdict, messages=said)
 
 
-def _supports(pushes: Pushes, at: Standing) -> tuple[str, ...]:
+def _supports(pushes: Pushes, at: Standing) -> tuple[Message, ...]:
     """What bringing each h_z s_z from mu to q asks, slot by slot; a batch is left under mu."""
     if at.setting.on_policy or not at.tokens:
         return ()
-    found: set[str] = set()
+    found: set[Message] = set()
     for z, h in pushes.of.items():
         for slot in SEQUENCE:
             moved = {x.symbol: subgradients.sampled(x.of, False) for x in at.stands if slot in x.slots}
             mapping = None if slot == at.own else moved
             found |= {*supports.change_of_measure(h, scored=slot == z, moved=mapping)}
-    return tuple(sorted(found))
+    return supports.in_order(found)
 
 
 def _own(pushes: Pushes, at: Standing) -> Any:
@@ -139,9 +128,9 @@ def _unbound(pushes: Pushes, at: Standing) -> Any | None:
     return None if free is None else free.xreplace({mark: x / zero for x, mark in marks.items()})
 
 
-def _readings(pushes: Pushes, at: Standing) -> tuple[str, ...]:
+def _readings(pushes: Pushes, at: Standing) -> tuple[Message, ...]:
     if not at.tokens:
-        return (OF_BATCHES["mean"],)
+        return (READINGS["mean"],)
     held = [*pushes.of.values(), *(stand.of for stand in at.stands)]
     return tuple(READINGS[x.name] for x in (R, A) if any(e.has(x) for e in held))
 
@@ -191,7 +180,7 @@ def _negated(term: Any) -> Any:
     return Normalised(-(-term).args[0]) if isinstance(-term, Normalised) else term
 
 
-def _renamed(verdict: Verdict, written: Written, at: Standing, told: tuple[str, ...]) -> Verdict:
+def _renamed(verdict: Verdict, written: Written, at: Standing, told: tuple[Message, ...]) -> Verdict:
     """The verdict on a loss in the ring, said of the one that was written: SymPy found them equal."""
     steps, of_same_use = verdict.steps, verdict.setting.use == at.setting.use
     if steps:
@@ -205,12 +194,12 @@ def _renamed(verdict: Verdict, written: Written, at: Standing, told: tuple[str, 
         trust="sympy" if verdict.trust == "kernel" else verdict.trust,
         value=Meaning(None),
         constant=None,
-        hypotheses=tuple(dict.fromkeys((*told, *verdict.hypotheses))),
+        assumptions=tuple(dict.fromkeys((*told, *verdict.assumptions))),
         steps=steps,
         expansion=expansion(written, at.setting),
-        warnings=(
-            NOT_PROVED,
-            *(x for x in verdict.warnings if of_same_use or about(x) not in OF_DESCENT),
+        messages=(
+            Message("outside-the-core", trust="sympy"),
+            *(x for x in verdict.messages if of_same_use or x.code not in OF_DESCENT),
         ),
     )
 
@@ -226,7 +215,7 @@ def _on_bounds(verdict: Verdict, pushes: Pushes, at: Standing) -> Verdict:
         h=at.placed(h) * over,
         per_sample_cases=_placed(rows, at, over),
         scores_named=(False, verdict.scores_named[1]),
-        hypotheses=(*verdict.hypotheses, AT_BOUNDS),
+        assumptions=(*verdict.assumptions, Message("not-at-bounds")),
     )
 
 
@@ -254,12 +243,12 @@ def _verdict(written: Written, at: Standing, pushes: Pushes) -> Verdict:
         value=_value(pushes, at),
         constant=sympy.S.Zero if at.alone else None,
         trust=found.trust,
-        hypotheses=(),
+        assumptions=(),
         steps=(start, *_chain(pushed * over, c, (rows, pieces), at)),
         model=witness,
         inside_clamps=None,
         scores_named=(not at.alone, not at.alone),
-        notes=() if found.target or at.alone else (OPEN if at.tokens else OF_A_BATCH,),
+        remarks=() if found.target or at.alone else (OPEN_TOKENS if at.tokens else OPEN,),
         expansion=expansion(written, setting),
     )
     if found.target != "separable" or setting.use != "loss" or pushes.part.loss.has(sg):

@@ -23,7 +23,6 @@ from klsym.convert import to_ring, to_sympy
 from klsym.engine.fields.field import scores_of
 from klsym.engine.fields.slot_loss import slot_loss
 from klsym.engine.options.settings import Setting
-from klsym.engine.outside.samples import EXCHANGED
 from klsym.engine.outside.vocabulary_means import (
     RANDOM,
     ExactMean,
@@ -39,14 +38,14 @@ from klsym.engine.outside.vocabulary_means import (
 from klsym.engine.proof.derivation import derive
 from klsym.engine.proof.sequence_quantities import token_gradient
 from klsym.engine.verdicts.verdict import Meaning, Step, Verdict
-from klsym.engine.verdicts.warnings import DOES_NOTHING, NO_GRADIENT, OF_LOSS
+from klsym.engine.verdicts.warnings import OF_LOSS
 from klsym.errors import NotInRing, UsageError
 from klsym.language import A, M, log_mu, log_q, now, rho, s, sg, without_sg
+from klsym.messages import Message
 from klsym.notation import losses
 from klsym.notation.losses import Written
 from klsym.notation.positions import in_slot
 from klsym.notation.spelling import LATEX, TEXT, Text
-from klsym.notation.told import Told, about
 from klsym.notation.tree import Call, Formula, Gradient, Mean, Over, product, total
 from klsym.notation.values import Made, bracketed, scored
 from klsym.parser import OF_DENSITIES
@@ -56,27 +55,12 @@ from klsym.sums import Before, OverVocabulary, Summed, Whole
 Explained = Callable[[Written, Setting], Verdict]
 ABBREVIATED = re.compile(rf"\b({'|'.join(OF_DENSITIES)})\(")
 RULE = "mean over the vocabulary"
-UNTOLD = (
-    "the score of a token meets full(..) of that token or of earlier ones, known before it is drawn: this"
-    " adds noise alone; what pushes on that token is the loss full(..) itself"
-)
-TRUNCATED = Told(
-    "words are left out, so that q = p is not stationary: the expected gradient there is a multiple of"
-    " grad E_q[M]; full(M*k3) leaves out the same words, and has a gradient of 0 at q = p",
-    "truncated",
-)
-PREFIXES = "prefixes are distributed as mu: write exp(past(log_q - log_mu)) in front of full(..)"
-NOISE = (
-    "no noise of the token drawn: at each prefix the variance is not above that of the sampled loss; that of"
-    " the sum over t can be, along directions that prefixes share (claim neighbour.rao-blackwell)"
-)
-CONSTANT = "the same at every sample: the gradient of full(..) has no variance at all"
-OBJECTIVE = (
-    "grad E_q[sum_t C_t] = E_q[sum_t (grad C_t + sum_{u>t} C_u s_t)] for exact means C_t, each known at its"
-    " prefix"
-)
-OUTSIDE_THE_CORE = "outside the decidable core: this verdict is not proved, it rests on SymPy"
-OF_THE_TOKEN = (*OF_LOSS, "heavy_tail", "literal_weight", "prefixes_of_mu", "mean_zero_noise")
+OF_THE_TOKEN = (*OF_LOSS, "heavy-tail", "literal-weight", "prefixes-of-mu", "mean-zero-noise")
+UNPROVED = ("outside-the-core", "later-dropped")
+OPEN = (
+    "open-no-tree", "open-no-model", "open-covariance", "open-short-trees", "open-detached",
+    "open-held-means",
+)  # fmt: skip
 
 
 def explain_vocabulary(written: Written, setting: Setting, explained: Explained) -> Verdict:
@@ -102,12 +86,12 @@ def explain_vocabulary(written: Written, setting: Setting, explained: Explained)
         setting=setting,
         per_sample_cases=alone.per_sample_cases if alone else (),
         scores_named=(True, inner.scores_named[1]),
-        hypotheses=(_reading(loss, setting), *inner.hypotheses),
+        assumptions=(Message("full-at-one", setting=setting, of=loss.written.text), *inner.assumptions),
         steps=steps_from(loss.typed, loss.setting, RULE, inner.steps) if inner.steps else (),
         model=_witness(loss, inner),
         expansion=_expansion(written, loss),
-        notes=(*inner.notes, *_noise(loss)),
-        warnings=tuple(_warnings(written, inner, alone, loss)),
+        remarks=(*inner.remarks, *_noise(loss)),
+        messages=tuple(_messages(written, inner, alone, loss)),
     )
     verdict = _with_objective(verdict, loss)
     if loss.setting == setting and not loss.lost:
@@ -121,12 +105,12 @@ def as_typed(inner: Verdict, written: Written, **changes: Any) -> Verdict:
     return replace(inner, loss=written.text, loss_latex=losses.show(written, LATEX), **changes)
 
 
-def _noise(loss: SampledLoss) -> tuple[str, ...]:
+def _noise(loss: SampledLoss) -> tuple[Message, ...]:
     """Return the note on the variance, if all factors of the exact means are constants."""
     plain = not any(one.place or one.c.free_symbols & RANDOM for one in loss.means)
     if loss.setting.use == "reward" or not plain:
         return ()
-    return (CONSTANT if loss.setting.level == "sample" else NOISE,)
+    return (Message("no-variance" if loss.setting.level == "sample" else "no-noise-of-token"),)
 
 
 # ---------------------------------------------------------------------------- what it says of itself
@@ -181,15 +165,6 @@ def _spoken(e: Any, setting: Setting) -> Any:
     held = {of: sympy.Dummy(real=True) for of in e.atoms(Summed, OverVocabulary)}
     back = {dummy: of for of, dummy in held.items()} | {now(A): A}
     return now(e.xreplace(held)).xreplace(back)
-
-
-def _reading(loss: SampledLoss, setting: Setting) -> str:
-    drawn, given = ("outcome", "") if setting.level == "sample" else ("token", ", given the prefix")
-    where = "" if setting.on_policy else ", where mu > 0 wherever q is"
-    return (
-        f"full(x) is the sum of q(y)*x(y) over every {drawn} y{given}: the mean of rho*x over the {drawn}"
-        f" drawn{where}, as its gradient is that of grad(rho*x); the theorems speak of {loss.written.text}"
-    )
 
 
 def mean_text(of: Any, setting: Setting, spell: Text, gradient: bool = False) -> str:
@@ -249,11 +224,11 @@ def _with_objective(verdict: Verdict, loss: SampledLoss) -> Verdict:
         trust="sympy",
         shown=f"grad {mean_text(means, setting, TEXT)}",
         objective_latex=mean_text(means, setting, LATEX),
-        hypotheses=tuple(dict.fromkeys((*verdict.hypotheses, EXCHANGED.format("q")))),
-        notes=(OBJECTIVE, *(note for note in verdict.notes if not note.startswith("open"))),
-        warnings=(
-            OUTSIDE_THE_CORE,
-            *(line for line in verdict.warnings if about(line) not in ("outside_the_core", "later_dropped")),
+        assumptions=tuple(dict.fromkeys((*verdict.assumptions, Message("exchange-mean", under="q")))),
+        remarks=(Message("sum-of-means"), *(x for x in verdict.remarks if x.code not in OPEN)),
+        messages=(
+            Message("outside-the-core", trust="sympy"),
+            *(x for x in verdict.messages if x.code not in UNPROVED),
         ),
     )
 
@@ -281,29 +256,25 @@ def prefix_means(loss: SampledLoss) -> Any | None:
     return attached if same else None
 
 
-# ---------------------------------------------------------------------------- warnings
-def _warnings(written: Written, inner: Verdict, alone: Verdict | None, loss: SampledLoss) -> Iterator[str]:
-    """Yield the warnings of the sampled loss that do not concern the token drawn alone, and further ones."""
-    setting, own = inner.setting, set(alone.warnings) if alone else set()
-    for line in inner.warnings:
-        if line in own or about(line) not in OF_THE_TOKEN:
-            yield line
+# ---------------------------------------------------------------------------- messages
+def _messages(
+    written: Written, inner: Verdict, alone: Verdict | None, loss: SampledLoss
+) -> Iterator[Message]:
+    """Yield those on the sampled loss that do not concern the token drawn alone, and further ones."""
+    setting, own = inner.setting, alone.messages if alone else ()
+    for message in inner.messages:
+        if message in own or message.code not in OF_THE_TOKEN:
+            yield message
     if inner.target == "zero":
-        whole = f"{written.text} {DOES_NOTHING}", "vanishes"
-        yield Told(
-            *(
-                (f"{written.text} as a {setting.use} {NO_GRADIENT}", "zero_gradient")
-                if inner.pushes
-                else whole
-            )
-        )
+        whole = Message("vanishes", loss=written.text)
+        yield Message("zero-gradient", loss=written.text, setting=setting) if inner.pushes else whole
     if loss.lost:
-        yield UNTOLD
+        yield Message("known-before-drawn")
     bare = [x for x in loss.means if not (x.c * x.inner).has(Before, Whole) and not x.meets_scores(setting)]
     if setting.level == "token" and not setting.on_policy and bare:
-        yield PREFIXES
+        yield Message("means-at-prefixes-of-mu")
     if any(not one.detached and _truncated(one.x) for one in loss.means):
-        yield TRUNCATED
+        yield Message("truncated")
 
 
 def _truncated(x: Any) -> bool:

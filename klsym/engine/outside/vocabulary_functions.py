@@ -23,18 +23,17 @@ from klsym.convert import in_core, to_sympy
 from klsym.engine.options.settings import Setting
 from klsym.engine.outside import sympy_target
 from klsym.engine.outside.samples import witness_against_kl
-from klsym.engine.outside.vocabulary import CONSTANT, Explained, as_typed, mean_text, slope_of, steps_from
+from klsym.engine.outside.vocabulary import Explained, as_typed, mean_text, slope_of, steps_from
 from klsym.engine.outside.vocabulary_means import RANDOM, printed
 from klsym.engine.regions.subgradients import at_policy
 from klsym.engine.verdicts.verdict import Meaning, Verdict
-from klsym.engine.verdicts.warnings import NO_GRADIENT
 from klsym.errors import UsageError
 from klsym.language import M, log_mu, parameter, rho, s, sg, without_sg
+from klsym.messages import Message
 from klsym.notation import losses
 from klsym.notation.coefficients import common_factor
 from klsym.notation.losses import Written
 from klsym.notation.spelling import LATEX, TEXT
-from klsym.notation.told import Told
 from klsym.notation.values import names
 from klsym.ring import ExpPoly
 from klsym.sums import OverBatch, OverVocabulary
@@ -44,18 +43,7 @@ OUTSIDE = (
     "of exact means and of what is drawn, only sums of products of the two are handled, and of what is drawn"
     " exponential polynomials (log ratios, rewards and powers of r and rho)"
 )
-MOVED = (
-    "open: whether this field is the gradient of anything, as full(..) is detached or stands beside what is"
-    " drawn from q; its coefficient is proved"
-)
 IN_PRODUCT = "full(..) multiplies what is drawn, whose mean over a batch is not handled: add it instead"
-ONE_NUMBER = (
-    "full(..) is one number, the same for all outcomes of one prefix: as a reward it tells none of them apart"
-)
-LEFT_OUT = (
-    "where M is 0, c is 0: nothing tells these words apart, so that the policy among them never moves towards"
-    " the reference; renormalised over the words kept, the loss does not see how much mass they have either"
-)
 RULE = "exact means held"
 
 
@@ -140,8 +128,8 @@ def explain_functions(written: Written, setting: Setting, explained: Explained) 
             inner,
             written,
             value=Meaning(None),
-            hypotheses=(_reading(sampled, found), *inner.hypotheses),
-            notes=(*inner.notes, *([ONE_NUMBER] if setting.use == "reward" else [])),
+            assumptions=(_reading(sampled, found), *inner.assumptions),
+            remarks=(*inner.remarks, *([Message("one-number")] if setting.use == "reward" else [])),
         )
     if setting.batch != "none" or loss.atoms(OverBatch):
         raise UsageError(f"{written.text[:60]!r}: {IN_PRODUCT}")
@@ -159,14 +147,21 @@ def explain_functions(written: Written, setting: Setting, explained: Explained) 
         value=Meaning(None),
         shown=f"grad {mean_text(loss, setting, TEXT)}" if known else "",
         objective_latex=mean_text(loss, setting, LATEX) if known else None,
-        hypotheses=(_reading(sampled, found), *inner.hypotheses, *_defined(loss)),
+        assumptions=(_reading(sampled, found), *inner.assumptions, *_defined(loss)),
         trust=inner.trust if zero else "sympy",
         steps=steps,
-        notes=(*([CONSTANT] if found.loss == 0 else []), *([] if known or zero else [MOVED])),
+        remarks=tuple(_remarks(found, known or zero)),
         proofs=inner.proofs[:1],
         model=witness, implied=None, generated=None, functional=None, penalty=None,
-        inside_clamps=None, terms=(), warnings=tuple(_warnings(loss, zero, written, setting)),
+        inside_clamps=None, terms=(), messages=tuple(_messages(loss, zero, written, setting)),
     )  # fmt: skip
+
+
+def _remarks(found: FixedMeans, decided: bool) -> Iterator[Message]:
+    if found.loss == 0:
+        yield Message("no-variance")
+    if not decided:
+        yield Message("open-held-means")
 
 
 def _mentions(inner: Verdict, found: FixedMeans) -> bool:
@@ -201,25 +196,20 @@ def _pushed(found: FixedMeans, setting: Setting, explained: Explained) -> Any:
     return total
 
 
-def _reading(sampled: Any, found: FixedMeans) -> str:
-    numbers = ", ".join(f"{h} = {losses.show(of, TEXT)}" for h, of in found.names.items())
-    return (
-        "full(x) is the sum of q(y)*x(y) over every outcome y, the mean of rho*x over the outcome drawn, as"
-        f" its gradient is that of grad(rho*x); the theorems speak of {losses.show(sampled, TEXT)}, for every"
-        f" value of {numbers}"
-    )
+def _reading(sampled: Any, found: FixedMeans) -> Message:
+    return Message("full-over-outcomes", of=sampled, numbers=tuple(found.names.items()))
 
 
-def _defined(loss: Any) -> Iterator[str]:
+def _defined(loss: Any) -> Iterator[Message]:
     """Yield the hypotheses on exact means whose inverse or logarithm is taken."""
     divided = (e.base for e in loss.atoms(sympy.Pow) if e.exp.could_extract_minus_sign())
     for of in sorted({*divided, *(e.args[0] for e in loss.atoms(sympy.log))}, key=str):
         if of.atoms(OverVocabulary):
-            yield f"{losses.show(of, TEXT)} is not 0"
+            yield Message("nonzero", of=losses.show(of, TEXT))
 
 
-def _warnings(loss: Any, zero: bool, written: Written, setting: Setting) -> Iterator[str]:
+def _messages(loss: Any, zero: bool, written: Written, setting: Setting) -> Iterator[Message]:
     if zero:
-        yield Told(f"{written.text} as a {setting.use} {NO_GRADIENT}", "zero_gradient")
+        yield Message("zero-gradient", loss=written.text, setting=setting)
     if loss.has(M):
-        yield LEFT_OUT
+        yield Message("words-left-out")

@@ -10,9 +10,9 @@ bound is found, the support is needed.
 
 >>> from klsym.language import A, clip, k1, log_p, log_q, r, rho
 >>> change_of_measure(rho/(1 + r))
-('q << mu: wherever q > 0, also mu > 0',)
+(Message('support', first='q', second='mu'),)
 >>> change_of_measure(A*clip(r, 0, 2))
-('mu << q: wherever mu > 0, also q > 0',)
+(Message('support', first='mu', second='q'),)
 """
 
 from __future__ import annotations
@@ -25,11 +25,10 @@ from typing import Any
 import sympy
 from sympy import Heaviside, Rational
 
-from klsym.abbreviations import Context
 from klsym.engine.regions.case_split import Case, cases
 from klsym.engine.regions.piecewise import DENSITIES
 from klsym.language import clip, log_mu, log_p, log_q, unfold
-from klsym.notation.text import show_hypothesis
+from klsym.messages import Message
 
 INFINITE, ZERO_RATE = sympy.oo, -sympy.oo
 HALF = Rational(1, 2)
@@ -53,12 +52,19 @@ LINEAR = Growth(degree=sympy.S.One, sign=-1)  # log d itself
 
 
 # ---------------------------------------------------------------------------- what is asked
-def support(a: str, b: str) -> str:
-    """The line of a hypothesis: a << b."""
-    return show_hypothesis(("support", a, b), Context())
+def support(a: str, b: str) -> Message:
+    """The hypothesis a << b."""
+    return Message("support", first=a, second=b)
 
 
-def change_of_measure(h: Any, scored: bool = True, moved: Mapping[Any, Any] | None = None) -> tuple[str, ...]:
+def in_order(found: Iterable[Message]) -> tuple[Message, ...]:
+    """Each support once, in the order of the names."""
+    return tuple(sorted(set(found), key=lambda one: tuple(one.values.values())))
+
+
+def change_of_measure(
+    h: Any, scored: bool = True, moved: Mapping[Any, Any] | None = None
+) -> tuple[Message, ...]:
     """The supports that E_mu[h s] = E_q[h s/rho] needs; without the score where it is not scored.
 
     moved: for another slot than that of h, symbol -> what is summed there; None for its own slot.
@@ -69,13 +75,13 @@ def change_of_measure(h: Any, scored: bool = True, moved: Mapping[Any, Any] | No
     return tuple(support(*pair) for pair in sorted(found))
 
 
-def named(names: Iterable[str]) -> tuple[str, ...]:
+def named(names: Iterable[str]) -> tuple[Message, ...]:
     """The supports without which a KL divergence that is named is infinite."""
     pairs = {"reverse-kl": ("q", "p"), "forward-kl": ("p", "q")}
     return tuple(support(*pairs[name]) for name in names if name in pairs)
 
 
-def ratios(v: Any) -> tuple[str, ...]:
+def ratios(v: Any) -> tuple[Message, ...]:
     """The supports with which density ratios in v have the mean 1 under q."""
     powers = [x.args[0] for x in unfold(v).atoms(sympy.exp)]
     pairs = ((log_p, "p"), (log_mu, "mu"))

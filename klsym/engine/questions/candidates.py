@@ -15,9 +15,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from klsym.convert import to_ring
+from klsym.engine.fields.slot_loss import names_slots
 from klsym.engine.options.settings import CHOICES, Setting
 from klsym.engine.questions.catalogue import stored
 from klsym.estimators import NAMES
+from klsym.language import rho
 from klsym.parser import parse
 
 # f(r) with E_q[f(r)] = KL and f(1) = f'(1) = 0: for every f, rho f has the value and gradient of E_q[f(r)]
@@ -71,9 +73,8 @@ def _generated(target: str, setting: Setting, use: str) -> str:
 def tempting(setting: Setting, use: str) -> Iterator[str]:
     """What is written for a KL penalty in such a setting: each estimator, unweighted and weighted."""
     for pattern in _patterns(setting, use):
-        for estimate in WRITTEN:
-            if pattern == BARE or estimate.isalnum():
-                yield pattern.format(estimate)
+        for estimate in WRITTEN if pattern == BARE else NAMES:
+            yield pattern.format(estimate)
 
 
 def _patterns(setting: Setting, use: str) -> tuple[str, ...]:
@@ -89,6 +90,8 @@ def placements(setting: Setting, loss: str) -> Iterator[Setting]:
         yield setting
         return
     credits = CHOICES["credit"] if setting.use == "reward" and not setting.credit else [setting.credit]
-    for credit in [""] if "past(" in loss else credits:  # it says itself which tokens are summed
-        for weights in CHOICES["weights"] if "rho" in loss and not setting.weights else [setting.weights]:
+    expression = parse(loss)
+    for credit in [""] if names_slots(expression) else credits:  # it says itself which tokens are summed
+        weighted = expression.has(rho) and not setting.weights
+        for weights in CHOICES["weights"] if weighted else [setting.weights]:
             yield replace(setting, credit=credit, weights=weights or CHOICES["weights"][0])

@@ -3,8 +3,6 @@
 >>> answer = compare("rho*k1", "rho*k3", sampling="off-policy")
 >>> answer.value.same, answer.per_sample.same, answer.gradient.same, answer.variance.lower
 (True, False, True, 'depends')
->>> answer.variance.region
-'2*k1 + 1 >= 0, that is r <= exp(1/2)'
 """
 
 from __future__ import annotations
@@ -26,28 +24,19 @@ from klsym.engine.fields.slot_loss import (
     slot_loss,
     uses_sampler,
 )
-from klsym.engine.options.settings import (
-    Aggregate,
-    Credit,
-    Level,
-    Sampling,
-    Setting,
-    Use,
-    Weights,
-    checked_setting,
-)
+from klsym.engine.options.settings import Setting, checked_setting
 from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.quantities import Quantity, expectation
 from klsym.engine.proof.sequence_quantities import sum_over_t
 from klsym.engine.questions.compare_outside import compare_outside
-from klsym.engine.questions.equality_answer import Answer, decided
+from klsym.engine.questions.equality_answer import OPEN, Answer, decided
 from klsym.engine.questions.variances import Estimate, Spread, spread
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import NotInRing, UsageError
 from klsym.language import length
+from klsym.messages import Message
 from klsym.names import SAMPLE
 from klsym.notation.losses import Written
-from klsym.render.compare import ComparisonView
 from klsym.ring import ZERO
 
 Pair = tuple[Written, Written]
@@ -66,13 +55,14 @@ class Asked(NamedTuple):
     gradient: Quantity
 
 
-@dataclass(frozen=True, repr=False)
-class Comparison(ComparisonView):
-    """The answer of `compare`; it prints as text and shows itself in Jupyter.
+@dataclass(frozen=True)
+class Comparison:
+    """Two losses beside one another; `klsym.render.compare` prints it.
 
     value, per_sample and gradient say whether both losses have the same value E[L], gradient at each
     sample and expected gradient; `variance` is None where nothing is decided about it.  trust: the weakest
-    of the answers, "open" where a question that was asked has none (`undecided` says which).
+    of the answers, "open" where a question that was asked has none.  open_questions: those without an
+    answer, and those that are not asked.  readings: how the losses are read.
     """
 
     losses: tuple[str, str]
@@ -82,8 +72,8 @@ class Comparison(ComparisonView):
     gradient: Answer
     variance: Spread | None
     trust: str
-    undecided: tuple[str, ...] = ()
-    readings: tuple[str, ...] = ()
+    open_questions: tuple[Message, ...] = ()
+    readings: tuple[Message, ...] = ()
 
     @property
     def proofs(self) -> tuple[Proof, ...]:
@@ -92,56 +82,15 @@ class Comparison(ComparisonView):
         own = tuple(answer.proof for answer in answers if answer.proof)
         return own + (self.variance.proofs if self.variance else ())
 
-    @property
-    def hypotheses(self) -> tuple[str, ...]:
-        """What the theorems rest on; a region is named with the theorem that speaks of it."""
-        region, moments = (self.variance.where, self.variance.finite) if self.variance else ("", ())
-        lines = (line for proof in self.proofs for line in proof.hypotheses if line != region)
-        return tuple(dict.fromkeys((*self.readings, *lines, *moments)))
 
-    def to_json(self) -> dict[str, Any]:
-        """The object that `klsym compare --json` prints."""
-        return {
-            "losses": list(self.losses), **self.setting.to_json(),
-            "value": self.value.to_json(), "per_sample": self.per_sample.to_json(),
-            "expected_gradient": self.gradient.to_json(),
-            "variance": self.variance.to_json() if self.variance else None,
-            "trust": self.trust, "hypotheses": list(self.hypotheses), "undecided": list(self.undecided),
-        }  # fmt: skip
-
-
-def compare(
-    a: object,
-    b: object,
-    sampling: Sampling = "on-policy",
-    use: Use = "loss",
-    parameters: Iterable[str] = (),
-    level: Level = "sample",
-    credit: Credit | None = None,
-    weights: Weights | None = None,
-    aggregate: Aggregate | None = None,
-) -> Comparison:
-    """Say in what two losses of one sample agree, and which has the less noisy gradient where.
-
-    grad L = a s at a sample from m (q on-policy, mu off-policy), s standing for u.s along any direction u:
-
-        Var_m a s - Var_m b s = E_m[(a^2 - b^2) s^2] - (E_m[a s]^2 - E_m[b s]^2)
-
-    a, b: text in the loss grammar, or SymPy expressions in the atoms of `klsym.language`.
-    parameters: names declared beside lam, beta, eps, alpha, n, T (for text).
-    sampling, use, credit, weights, aggregate: as in `explain`.
-    level: "sample", "sequence" (a sample is a whole sequence), or "token" (the losses of all tokens, summed;
-    of these the variances are not compared).
-    Raises UsageError for text that cannot be read and for unknown options.
-    """
-    setting = checked_setting(
-        sampling=sampling, use=use, level=level, credit=credit, weights=weights, aggregate=aggregate
-    )
+def compare(a: object, b: object, parameters: Iterable[str] = (), **options: Any) -> Comparison:
+    """Say in what two losses agree, and which has the less noisy gradient where; see `klsym.api.compare`."""
+    setting = checked_setting(**options)
     names = parameters if isinstance(parameters, str) else tuple(parameters)
     pair = (as_written(a, names), as_written(b, names))
     slots = [names_slots(written.expression) for written in pair]
     if any(slots) and setting.credit:
-        if credit or not all(slots):
+        if options.get("credit") or not all(slots):
             raise UsageError(
                 "compare: one of the losses says itself which tokens are summed; let both say it,"
                 " and leave credit out"
@@ -187,55 +136,38 @@ def _exact_means(pair: Pair, setting: Setting) -> Comparison:
     except NotALinearMean as error:
         raise UsageError(f"compare: {str(error).partition(';')[0]}; explain says what each does") from None
     found = compared((drawn[0], drawn[1]), places[0])
-    value = found.value if all(valued) else Answer(None, "", "open")
+    value = found.value if all(valued) else OPEN
     open_ = _open(value, None, found.gradient)
     return replace(
         found,
         losses=(pair[0].text, pair[1].text),
         setting=setting,
         value=value,
-        per_sample=Answer(None, "", "open"),
+        per_sample=OPEN,
         variance=None,
         trust="open" if open_ else found.gradient.trust,
-        undecided=(*open_, *AT_SAMPLES),
-        readings=(DRAWN.format(" and ".join(dict.fromkeys(one.text for one in drawn))),),
+        open_questions=(*open_, Message("samples-of-all-outcomes"), Message("variances-of-all-outcomes")),
+        readings=(Message("drawn", losses=tuple(dict.fromkeys(one.text for one in drawn))),),
     )
 
 
-def _outside(
-    pair: tuple[Written, Written], setting: Setting, verdicts: tuple[Verdict, Verdict]
-) -> Comparison:
-    value, gradient, trust = compare_outside(*verdicts)
-    answers = [Answer(*found, trust if found[0] is not None else "open") for found in (value, gradient)]
+def _outside(pair: Pair, setting: Setting, verdicts: tuple[Verdict, Verdict]) -> Comparison:
+    value, gradient = compare_outside(*verdicts)
+    trusts = [answer.trust for answer in (value, gradient) if answer.same is not None]
     return Comparison(
-        (pair[0].text, pair[1].text), setting, answers[0], Answer(None, "", "open"), answers[1], None,
-        trust if any(answer.same is not None for answer in answers) else "open",
-        (*_open(answers[0], None, answers[1]), *UNDECIDED),
+        (pair[0].text, pair[1].text), setting, value, OPEN, gradient, None, trusts[0] if trusts else "open",
+        (*_open(value, None, gradient), Message("samples-outside"), Message("variances-outside")),
     )  # fmt: skip
 
 
-def _open(value: Answer, per_sample: Answer | None, gradient: Answer) -> tuple[str, ...]:
+def _open(value: Answer, per_sample: Answer | None, gradient: Answer) -> tuple[Message, ...]:
     """The questions that were asked and left open."""
     named = (("value", value), ("gradient", per_sample), ("expected gradient", gradient))
     return tuple(
-        f"{name}: neither a proof nor a model was found"
+        Message("neither-proof-nor-model", of=name)
         for name, answer in named
         if answer is not None and answer.same is None
     )
-
-
-DRAWN = (
-    "full(x) is the sum of q(y)*x(y) over every outcome or next token y: the mean of rho*x over the one"
-    " drawn, where mu > 0 wherever q is, as its gradient is that of grad(rho*x); the theorems speak of {}"
-)
-AT_SAMPLES = (
-    "the gradient at each sample: full(..) pushes with the scores of all outcomes, whatever is drawn",
-    "the variances: full(..) adds no noise of the outcome drawn, and the rest is not compared beside it",
-)
-UNDECIDED = (
-    "the gradient at each sample: a loss lies outside the decidable core",
-    "the variances: a loss lies outside the decidable core",
-)
 
 
 # ---------------------------------------------------------------------------- in the ring
@@ -247,10 +179,10 @@ def _in_ring(pair: Pair, setting: Setting, copied: bool, asked: list[Asked]) -> 
         a, b = (_estimate(one.per_sample, copied) for one in asked)
         variance = spread(a, b, "q" if setting.on_policy else "mu", gradient.same is True)
         if variance.lower == "open":
-            open_ = (*open_, "the order of the variances: neither a proof nor models both ways were found")
+            open_ = (*open_, Message("order-of-variances"))
     trust = "open" if open_ else "kernel"
     if setting.level == "token" and per_sample.same is not True:
-        open_ = (*open_, "the variances: those of sums over tokens are not compared")
+        open_ = (*open_, Message("variances-of-tokens"))
     texts = (pair[0].text, pair[1].text)
     return Comparison(texts, setting, value, per_sample, gradient, variance, trust, open_)
 

@@ -10,40 +10,45 @@ from typing import Any
 from sympy import Rational, S
 
 from klsym.convert import to_sympy
+from klsym.engine.questions.equality_answer import Answer
 from klsym.engine.verdicts.verdict import Meaning, Verdict
 from klsym.language import COUNTS, parameter
-from klsym.notation.combination import combination_text
-from klsym.notation.values import shown as printed
+from klsym.messages import Message
 from klsym.ring import ExpPoly
 
-Found = tuple[bool | None, str]  # the same?  and in words
 SMALL = Rational(1, 10**9)
 TRUSTS = ("kernel", "sympy", "numeric")  # from the strongest on
-UNNAMED = ("f-divergence", "separable")
+NO_COMBINATION = ("f-divergence", "separable")
 
 
-def compare_outside(a: Verdict, b: Verdict) -> tuple[Found, Found, str]:
-    """The expected values, the expected gradients, and the weaker trust of the two verdicts."""
-    gradient = _compared(a, b, (a.gradient, b.gradient), (S.Zero, S.Zero))
-    value = _compared(a, b, (a.value, b.value), (a.constant, b.constant))
-    value = value[0], value[1].replace("grad ", "")
-    return value, gradient, max((a.trust, b.trust), key=TRUSTS.index)
+def compare_outside(a: Verdict, b: Verdict) -> tuple[Answer, Answer]:
+    """Are the expected values the same, and the expected gradients?  trust: the weaker of the verdicts'."""
+    trust = max((a.trust, b.trust), key=TRUSTS.index)
+    losses, constants = (a.loss, b.loss), (a.constant, b.constant)
+    return (
+        _compared(losses, (a.value, b.value), constants, trust, "value"),
+        _compared(losses, (a.gradient, b.gradient), (S.Zero, S.Zero), trust, "gradient"),
+    )
 
 
-def _compared(a: Verdict, b: Verdict, meanings: tuple[Meaning, Meaning], constants: tuple[Any, Any]) -> Found:
-    first, second = meanings
-    shown = f"{a.loss}: {_named(first, constants[0])}; {b.loss}: {_named(second, constants[1])}"
-    unnamed = [m.target in UNNAMED for m in (first, second)]
+def _compared(
+    losses: tuple[str, str], of: tuple[Meaning, Meaning], constants: tuple[Any, Any], trust: str, kind: str
+) -> Answer:
+    same = _same(*of, constants)
+    told = Message("each-has", losses=losses, kind=kind, meanings=of, constants=constants)
+    return Answer(same, "open" if same is None else trust, told=told)
+
+
+def _same(first: Meaning, second: Meaning, constants: tuple[Any, Any]) -> bool | None:
+    unnamed = [m.target in NO_COMBINATION for m in (first, second)]
     if all(unnamed) or None in (first.target, second.target):
-        return None, shown
+        return None
     if any(unnamed):
-        return False, shown
+        return False
     names = {*first.parts, *second.parts}
     pairs = [(first.parts.get(name, S.Zero), second.parts.get(name, S.Zero)) for name in sorted(names)]
     equal = [_equal(*pair) for pair in (*pairs, constants)]
-    if False in equal:
-        return False, shown
-    return (None if None in equal else True), shown
+    return False if False in equal else None if None in equal else True
 
 
 def _equal(*pair: Any) -> bool | None:
@@ -65,12 +70,3 @@ def _nonzero_somewhere(difference: Any) -> bool | None:
         if value.is_number and abs(value) > SMALL:
             return False
     return None
-
-
-def _named(meaning: Meaning, constant: Any) -> str:
-    if meaning.target is None:
-        return "open"
-    if meaning.target in UNNAMED:
-        return "no combination of the KLs"
-    text = combination_text(meaning.multiples) if meaning.multiples else "0"
-    return f"{text} + {printed(constant)}" if constant else text

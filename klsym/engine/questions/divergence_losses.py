@@ -48,15 +48,15 @@ from klsym.engine.proof.derivation import Derivation, Proof, derive
 from klsym.engine.proof.quantities import expectation, expected_gradient, grad
 from klsym.engine.proof.shown_counterexample import shown_witness
 from klsym.engine.regions import subgradients
+from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import NotInRing, ProofError, Refused, UsageError
 from klsym.estimators import NAMES
 from klsym.language import OF_TABLE, k1, parameter, r, rho, sg
+from klsym.messages import Message
 from klsym.notation.coefficients import element
 from klsym.notation.losses import Written, show
 from klsym.notation.spelling import TEXT, is_sum
 from klsym.parser import FUNCTIONS, parse, parse_asked
-from klsym.render.descents import descents_json, descents_text, divergence_words
-from klsym.render.divergences import generated_warnings
 from klsym.ring import ExpPoly
 from klsym.statements import Context as Plain
 from klsym.unfolding import plain_model
@@ -68,9 +68,6 @@ WRITTEN = {
     JENSEN_SHANNON: "(r*log(r) - (1 + r)*log((1 + r)/2))/2",
     "alpha": "r**alpha - alpha*r + alpha - 1",  # alpha (alpha - 1) times the alpha divergence
 }
-NO_LOSS = "without sg, no loss unweighted: -r g' = f - r f' has no solution g that {}"
-NEVER = "is an elementary function (Risch's algorithm, by SymPy)"
-NOT_FOUND = "was found in the loss grammar"
 NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)+|alpha=\S+")
 ESTIMATORS = {name: to_ring(e) for name, e in OF_TABLE.items() if name != "k1" and in_core(e)}
 NOT_OF_R = (
@@ -80,10 +77,19 @@ NOT_OF_R = (
 
 
 @dataclass(frozen=True)
+class Value:
+    """Is E_m[L] = E_q[f(r)]: proved, refuted on a model, or None?"""
+
+    same: bool | None = None
+    proof: Proof | None = None
+
+
+@dataclass(frozen=True)
 class Choice:
     """One way to write it: what is proved of it, and by whom.
 
-    equal: the statement, as text.  unbiased: is the value of the loss E_q[f(r)], too?  None is open.
+    equal: the statement, in the grammar.  proof: of its gradient; None where SymPy's derivatives show it, on
+    what is `assumed`.  value: is that of the loss E_q[f(r)], too?
     """
 
     loss: str
@@ -91,30 +97,35 @@ class Choice:
     use: str
     equal: str
     trust: str
-    hypotheses: tuple[str, ...]
-    unbiased: bool | None
+    value: Value
     proof: Proof | None = None
+    assumed: tuple[Message | str, ...] = ()
+
+    @property
+    def unbiased(self) -> bool | None:
+        """Is the value E_q[f(r)]?  None is open."""
+        return self.value.same
 
 
 @dataclass(frozen=True)
 class Wrong:
-    """A tempting choice that is none: what it descends instead, and a model in which the two differ."""
+    """A tempting choice that is none: its verdict, and a model in which its gradient is another one."""
 
     loss: str
     sampling: str
     use: str
-    instead: str
+    verdict: Verdict
     trust: str
     witness: dict[str, Any] | None
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Descents:
-    """A divergence E_q[f(r)] with f(1) = f'(1) = 0, and its losses; it prints as text.
+    """A divergence E_q[f(r)] with f(1) = f'(1) = 0, and its losses; `klsym.render.descents` prints it.
 
     name, multiple: where it has a name.  coefficient: c of grad E_q[f(r)] = E_q[c s] with c(1) = 0.
     values estimate it, gradients descend it, wrong look as if they did.
-    missing: what has no formula in the loss grammar.
+    no_formula: what has none in the loss grammar.  messages: what else is to be known.
     """
 
     asked: str
@@ -125,27 +136,12 @@ class Descents:
     values: tuple[Choice, ...]
     gradients: tuple[Choice, ...]
     wrong: tuple[Wrong, ...]
-    warnings: tuple[str, ...]
-    missing: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """All of it, with formulas as grammar strings."""
-        return descents_json(self)
-
-    def __str__(self) -> str:
-        return descents_text(self)
-
-    __repr__ = __str__
+    messages: tuple[Message, ...] = ()
+    no_formula: tuple[Message, ...] = ()
 
 
 def losses_of(divergence: str, parameters: Iterable[str] = (), sampling: str | None = None) -> Descents:
-    """The losses that estimate and descend a divergence, each with its proof.
-
-    divergence: a name (reverse-kl, forward-kl, jeffreys, pearson-chi2, neyman-chi2, squared-hellinger,
-    jensen-shannon, alpha, alpha=1/2), or f as a function of r = p/q in the loss grammar, such as "r*log(r)".
-    sampling: on-policy or off-policy; both where nothing is said.
-    Raises UsageError for what is neither, and for an f with E_q[f(r)] the same for all q.
-    """
+    """The losses that estimate and descend a divergence; see `klsym.api.losses_of`."""
     typed = _read(divergence, tuple(parameters))
     try:
         parts, of_r, known = _in_ring(to_ring(typed), divergence)
@@ -164,8 +160,8 @@ def losses_of(divergence: str, parameters: Iterable[str] = (), sampling: str | N
         values=tuple(_estimate(parts, at) for at in settings),
         gradients=gradients,
         wrong=tuple(_refuted(row, parts) for row in _tempting(parts) if row.sampling in settings),
-        warnings=_warnings(of_r),
-        missing=parts.missing,
+        messages=_messages(of_r),
+        no_formula=parts.no_formula,
     )
 
 
@@ -173,7 +169,7 @@ def losses_of(divergence: str, parameters: Iterable[str] = (), sampling: str | N
 class Parts:
     """f, c = f - r f' with c(1) = 0, and g with dg/dlog q = c, as SymPy expressions.
 
-    g is the solution of -r g' = c with g(1) = 0, or else sg(c)*k1; missing: what is said of that.
+    g is the solution of -r g' = c with g(1) = 0, or else sg(c)*k1, as `no_formula` says.
     """
 
     f: Any
@@ -181,7 +177,7 @@ class Parts:
     g: Any
     texts: dict[str, str]
     exact: bool  # in the ring
-    missing: tuple[str, ...] = ()
+    no_formula: tuple[Message, ...] = ()
 
 
 def _in_ring(typed: ExpPoly, asked: str) -> tuple[Parts, Generated | None, tuple[str, str] | None]:
@@ -205,10 +201,10 @@ def _outside(asked: str, typed: Any) -> tuple[Parts, Generated | None, tuple[str
     g = outer.antiderivative(rhs, 1)
     shown = {"f": f, "c": c} | ({} if g is None else {"g": g - g.subs(outer.X, 1)})
     exact = {name: outer.in_r(e, with_k1=True) for name, e in shown.items()}
-    why = NO_LOSS.format(NEVER if g is None and outer.has_no_elementary(rhs) else NOT_FOUND)
+    why = () if g is not None else (Message("no-loss", proved=outer.has_no_elementary(rhs)),)
     exact.setdefault("g", sg(exact["c"]) * k1)
     texts = {name: show(e, TEXT) for name, e in exact.items()}
-    parts = Parts(exact["f"], exact["c"], exact["g"], texts, False, () if g is not None else (why,))
+    parts = Parts(exact["f"], exact["c"], exact["g"], texts, False, why)
     known = (JENSEN_SHANNON, "1") if asked.strip() == JENSEN_SHANNON else None
     return parts, outer.shape_outside(f, c) if c.has(outer.X) else None, known
 
@@ -348,16 +344,13 @@ def _proved(row: Row, parts: Parts) -> Choice:
         raise ProofError(f"{row.written.text[:60]!r} is not shown to descend E_q[f(r)]")
     mean = "q" if row.sampling == ON else "mu"
     inside = f"grad({row.written.text})" if row.use == "loss" else f"sg({row.written.text})*s"
-    hypotheses = ("grad and E_q may be exchanged in E_q[f(r)] (dominated derivative near theta)",)
     statement = f"E_{mean}[{inside}] = grad E_q[{parts.texts['f']}]"
-    return Choice(
-        row.written.text, row.sampling, row.use, statement, "sympy",
-        (*hypotheses, *outer.must_not_vanish(row.written.expression)), value[0],
-    )  # fmt: skip
+    exchange = Message("exchange", under="q", of="E_q[f(r)]")
+    assumed: tuple[Message | str, ...] = (exchange, *outer.must_not_vanish(row.written.expression))
+    return Choice(row.written.text, row.sampling, row.use, statement, "sympy", value, None, assumed)
 
 
-def _of_value(row: Row, parts: Parts) -> tuple[bool | None, tuple[str, ...]]:
-    """Is E_m[L] = E_q[f(r)]: proved, with what that assumes, refuted on a model, or None?"""
+def _of_value(row: Row, parts: Parts) -> Value:
     setting, generic = Setting(row.sampling, row.use), row.weight == "rho" and row.part == "f"
     loss, f = (rho * GENERIC, GENERIC) if generic and not parts.exact else (row.written.expression, parts.f)
     try:
@@ -367,20 +360,17 @@ def _of_value(row: Row, parts: Parts) -> tuple[bool | None, tuple[str, ...]]:
         )
         aim = expectation(f, "q")
     except NotInRing:
-        return None, ()
+        return Value()
     with suppress(ProofError, Refused):
-        return True, tuple(start.equals(aim).hypotheses)
+        return Value(True, start.equals(aim))
     with suppress(ProofError, Refused):
         start.differs_from(aim)
-        return False, ()
-    return None, ()
+        return Value(False)
+    return Value()
 
 
-def _choice(row: Row, proof: Proof, value: tuple[bool | None, tuple[str, ...]]) -> Choice:
-    """value: whether it is unbiased, and what that assumes beside the gradient."""
-    more = (f"for the value: {line}" for line in value[1] if line not in proof.hypotheses)
-    told = str(proof), proof.trust, (*proof.hypotheses, *more)
-    return Choice(row.written.text, row.sampling, row.use, *told, value[0], proof)
+def _choice(row: Row, proof: Proof, value: Value) -> Choice:
+    return Choice(row.written.text, row.sampling, row.use, str(proof), proof.trust, value, proof)
 
 
 def _estimate(parts: Parts, sampling: str) -> Choice:
@@ -392,7 +382,7 @@ def _estimate(parts: Parts, sampling: str) -> Choice:
     start = expectation(build(beside), under="mu" if weight else "q")
     proof = derive(start).equals(expectation(f, under="q"))
     text = _weighted(weight, f"{parts.texts['f']} + {free}*(r - 1)")
-    return _choice(Row(Written(text, f), sampling, "value", "f", weight), proof, (True, ()))
+    return _choice(Row(Written(text, f), sampling, "value", "f", weight), proof, Value(True, proof))
 
 
 def _coefficient(row: Row) -> Any:
@@ -408,7 +398,7 @@ def _coefficient(row: Row) -> Any:
 def _refuted(row: Row, parts: Parts) -> Wrong:
     """A model in which its expected gradient is another one; without a model that is open."""
     verdict = explained(row.written, Setting(row.sampling, row.use))
-    told = row.written.text, row.sampling, row.use, divergence_words(verdict)
+    told = row.written.text, row.sampling, row.use, verdict
     if not parts.exact:
         model = _model_outside(row, parts)
         return Wrong(*told, "open" if model is None else "sympy", model)
@@ -435,8 +425,6 @@ def _model_outside(row: Row, parts: Parts) -> dict[str, Any] | None:
     return shown_model(refuted, model, model["left"], model["right"], used)
 
 
-def _warnings(of_r: Generated) -> tuple[str, ...]:
-    found = generated_warnings(of_r)
-    if of_r.is_divergence is False and not isinstance(of_r.where, Condition):
-        found.insert(0, "f is not convex: E_q[f(r)] is no f-divergence")
-    return tuple(found)
+def _messages(of_r: Generated) -> tuple[Message, ...]:
+    nowhere_known = isinstance(of_r.where, Condition)
+    return (Message("no-f-divergence"),) if of_r.is_divergence is False and not nowhere_known else ()

@@ -10,35 +10,33 @@ from klsym.engine.proof.quantities import Quantity
 from klsym.engine.proof.shown_counterexample import shown_witness
 from klsym.engine.questions.variances import model_of
 from klsym.errors import ProofError
+from klsym.messages import Message
 
 
 @dataclass(frozen=True)
 class Answer:
-    """Is something the same for both losses?  None: open."""
+    """Is something the same for both losses?  None: open.  told: what is known of each without a theorem."""
 
-    same: bool | None
-    statement: str
-    trust: str
+    same: bool | None = None
+    trust: str = "open"
     proof: Proof | None = None
     witness: dict[str, Any] | None = None
+    told: Message | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "same": self.same, "statement": self.statement, "trust": self.trust, "witness": self.witness,
-        }  # fmt: skip
+
+OPEN = Answer()
 
 
 def decided(left: Quantity, right: Quantity, copied: bool) -> Answer:
     """A proof that both are equal for all q, p, mu, or a model in which they are not."""
     start = derive(left, on_policy=copied)
     try:
-        proof = start.equals(right)
-        return Answer(True, str(proof), "kernel", proof)
+        return Answer(True, "kernel", start.equals(right))
     except ProofError:
         pass
     try:
         proof = start.differs_from(right)
     except ProofError:
-        return Answer(None, "", "open")
+        return OPEN
     shown = shown_witness if "tree" in proof.theorem.close["model"] else model_of
-    return Answer(False, str(proof), "kernel", proof, shown(proof))
+    return Answer(False, "kernel", proof, shown(proof))

@@ -13,16 +13,15 @@ from fractions import Fraction
 from typing import Any
 
 from klsym.engine.answers.dispatch import as_written
-from klsym.engine.divergences.f_divergence import generated
+from klsym.engine.divergences.f_divergence import Generated, generated
 from klsym.engine.fields.field import field_of
 from klsym.engine.fields.slot_loss import names_vocabulary, slot_loss
-from klsym.engine.options.settings import Sampling, Use, checked_setting
+from klsym.engine.options.settings import checked_setting
 from klsym.engine.outside.vocabulary_means import sampled_loss
 from klsym.engine.questions.optimum import Optimum, optimum
 from klsym.errors import NotInRing, UsageError
 from klsym.language import REWARDS, log_mu, log_old, log_p, log_q
-from klsym.render.divergences import generated_warnings
-from klsym.render.optima import closed_form, optimum_text
+from klsym.messages import Message
 from klsym.ring import ExpPoly
 
 MOST = 8  # outcomes
@@ -32,7 +31,10 @@ NEAR = Fraction(1, 10**6)  # of a sum of probabilities to 1
 
 @dataclass(frozen=True)
 class Ends:
-    """What was asked, with exact numbers, and what was found; it prints as text."""
+    """What was asked, with exact numbers, and what was found; `klsym.render.optima` prints it.
+
+    generated: the f-divergence behind the penalty, where beta > 0.  messages: what else is to be known.
+    """
 
     loss: str
     beta: Fraction
@@ -41,25 +43,8 @@ class Ends:
     behaviour: tuple[Fraction, ...]
     coefficient: ExpPoly
     optimum: Optimum
-    warnings: tuple[str, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """The object of the command-line contract."""
-        return {
-            "loss": self.loss,
-            "beta": float(self.beta),
-            "rewards": [float(x) for x in self.rewards],
-            "reference": [float(x) for x in self.reference],
-            "closed_form": closed_form(self.coefficient),
-            "unique": self.optimum.unique,
-            "complete": self.optimum.complete,
-            "stationary": [one.to_json() for one in self.optimum.stationary],
-            "boundary": [one.to_json() for one in self.optimum.boundary],
-            "warnings": list(self.warnings),
-        }
-
-    def __str__(self) -> str:
-        return optimum_text(self.loss, str(self.beta), self.optimum, self.warnings)
+    generated: Generated | None
+    messages: tuple[Message, ...]
 
 
 def where_training_ends(
@@ -68,15 +53,9 @@ def where_training_ends(
     rewards: Iterable[object],
     reference: Iterable[object] | None = None,
     behaviour: Iterable[object] | None = None,
-    sampling: Sampling = "on-policy",
-    use: Use = "loss",
+    **options: Any,
 ) -> Ends:
-    """All stationary policies of E_q[R] - beta (penalty), their stability, and the boundary that attracts.
-
-    loss: the penalty, as of `explain`; use says whether it is differentiated.  beta, rewards: numbers, or
-    texts such as "2/3".  reference, behaviour: probabilities, uniform where nothing is said.
-    Raises UsageError: a penalty outside the ring, with rewards or parameters in it; numbers that do not fit.
-    """
+    """All stationary policies of E_q[R] - beta (penalty); see `klsym.api.where_training_ends`."""
     paid = tuple(number("rewards", value) for value in rewards)
     if not 2 <= len(paid) <= MOST:
         raise UsageError(f"rewards: 2 to {MOST} numbers expected, got {len(paid)}")
@@ -84,14 +63,15 @@ def where_training_ends(
              (("reference", reference), ("behaviour", behaviour)))  # fmt: skip
     written, strength = as_written(loss, ()), number("beta", beta)
     _refuse_names(written.expression)
-    setting = checked_setting(sampling=sampling, use=use)
+    setting = checked_setting(**options)
     drawn = sampled_loss(written, setting)[0] if names_vocabulary(written.expression) else written
     try:
         c = field_of(slot_loss(drawn, setting)).c
     except NotInRing as error:
         raise UsageError(f"optimum: {written.text[:60]!r} is no exponential polynomial: {error}") from None
     found = optimum(c, strength, paid, p, mu)
-    return Ends(written.text, strength, paid, p, mu, c, found, _warnings(c, strength, found, len(paid)))
+    of_r, messages = generated(c) if strength > 0 else None, tuple(_messages(c, strength, found, len(paid)))
+    return Ends(written.text, strength, paid, p, mu, c, found, of_r, messages)
 
 
 def _refuse_names(penalty: Any) -> None:
@@ -105,33 +85,23 @@ def _refuse_names(penalty: Any) -> None:
         raise UsageError(f"optimum: a number in place of {named[0]} expected")
 
 
-def _warnings(c: ExpPoly, beta: Fraction, found: Optimum, size: int) -> tuple[str, ...]:
-    of_r = generated(c)
-    said = generated_warnings(of_r) if of_r is not None and beta > 0 else []
+def _messages(c: ExpPoly, beta: Fraction, found: Optimum, size: int) -> Iterator[Message]:
+    """What the penalty does not do, and what a list of isolated policies does not say."""
+    ends = (*found.stationary, *found.boundary)
     if not c.names():
-        said.append("the penalty has zero expected gradient: rewards alone decide")
+        yield Message("rewards-alone-decide")
     if beta < 0:
-        said.append("beta is negative: the penalty is rewarded")
-    if len([one for one in (*found.stationary, *found.boundary) if one.stable]) > 1:
-        said.append("where training ends depends on where it starts")
-    return (*said, *_open_questions(found, size))
-
-
-def _open_questions(found: Optimum, size: int) -> Iterator[str]:
-    """What a list of isolated policies does not say."""
+        yield Message("penalty-is-rewarded")
+    if len([one for one in ends if one.stable]) > 1:
+        yield Message("start-decides-the-end")
     for face in found.continua:
-        outcomes = "every outcome" if len(face) == size else f"outcomes {_listed(face)} alone"
-        yield f"stationary policies with mass on {outcomes} are not isolated: there are infinitely many"
+        yield Message("policies-not-isolated", outcomes=() if len(face) == size else face)
     if found.complete is None:
-        yield "not decided: policies that are stationary may be missing from this list"
-    if any(one.stable is None for one in (*found.stationary, *found.boundary)):
-        yield "not decided: whether a policy is stable where the table says so"
+        yield Message("policies-may-be-missing")
+    if any(one.stable is None for one in ends):
+        yield Message("stability-open")
     if found.boundary_complete is None:
-        yield "not decided: policies on the boundary that attract may be missing from this list"
-
-
-def _listed(face: tuple[int, ...]) -> str:
-    return ", ".join(str(j + 1) for j in face)
+        yield Message("boundary-may-be-missing")
 
 
 def number(name: str, value: object) -> Fraction:

@@ -3,13 +3,11 @@
 >>> found = recommend("reverse-kl", sampling="off-policy")
 >>> [choice.loss for choice in found.choices]
 ['rho*k3', 'rho*sg(k1)', 'sg(rho)*k2', 'rho*k1']
->>> recommend("forward-kl", use="reward").choices[0].loss
-'1 - r'
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -36,8 +34,6 @@ from klsym.engine.verdicts.warnings import is_attached, needs_its_gradient
 from klsym.errors import ProofError, UsageError
 from klsym.language import log_mu, log_p, log_q, rho, sg, unfold
 from klsym.notation.losses import Written
-from klsym.render.recommend import RecommendationView, recommendation_json
-from klsym.render.verdict import reason
 from klsym.ring import ExpPoly
 from klsym.sums import Summed
 
@@ -106,11 +102,13 @@ class Choice:
     @property
     def needs_ratio(self) -> bool:
         """Does the value or the push hold r = p/q, which overflows before its logarithm does?"""
-        used = (self.element, *(to_ring(as_written(x, ()).expression) for x in self._coefficients()))
-        return any(map(holds_r, used))
+        pushes = () if self.setting.level == "token" else (self.verdict.h,)
+        return any(map(holds_r, (self.element, *pushes)))
 
-    def _coefficients(self) -> tuple[str, ...]:
-        return (self.verdict.per_sample,) if self.setting.level != "token" else ()
+    @property
+    def has_weight(self) -> bool:
+        """Does it hold rho?"""
+        return bool(self.written.expression.has(rho))
 
     @property
     def padded(self) -> bool:
@@ -129,7 +127,7 @@ class Choice:
     def clamps(self) -> tuple[Clamped, ...]:
         """Its value clamped, and its weight truncated; none where the engine does not decide it."""
         bounded = [f"clip({self.loss}, -{BOUND}, {BOUND})"]
-        if self.written.expression.has(rho) and not self.setting.on_policy:
+        if self.has_weight and not self.setting.on_policy:
             bounded.append(self.loss.replace("rho", f"min(rho, {MOST})"))
         return tuple(found for found in (_clamped(text, self.setting) for text in bounded) if found)
 
@@ -138,13 +136,17 @@ class Choice:
 class Wrong:
     """A tempting choice that is none, and its verdict."""
 
-    loss: str
+    written: Written
     verdict: Verdict
 
     @property
-    def reason(self) -> str:
-        """The verdict in a few words."""
-        return reason(self.verdict)
+    def loss(self) -> str:
+        return self.written.text
+
+    @property
+    def has_weight(self) -> bool:
+        """Does it hold rho?"""
+        return bool(self.written.expression.has(rho))
 
 
 @dataclass(frozen=True)
@@ -180,9 +182,9 @@ def family_of(target: str, sampling: str, use: str) -> Family:
     return Family(known.size, known.spellings[-1], losses, tuple(constants), best, nearest)
 
 
-@dataclass(frozen=True, repr=False)
-class Recommendation(RecommendationView):
-    """The answer of `recommend`; it prints as text and shows itself in Jupyter as Markdown.
+@dataclass(frozen=True)
+class Recommendation:
+    """What to write for a KL penalty or its value; `klsym.render.recommend` prints it.
 
     choices: the best first.  tried: how many candidates were judged.  wrong: what is tempting, and is not it.
     elsewhere: where no candidate is right, one that is in a neighbouring setting.
@@ -198,37 +200,11 @@ class Recommendation(RecommendationView):
     elsewhere: Choice | None = None
     family: Family | None = None
 
-    def snippet(self, framework: str = "torch", number: int = 0) -> str:
-        """Code for a choice, counted from 0, for "torch", "jax" or "numpy".
-
-        >>> print(recommend("reverse-kl").snippet("numpy").splitlines()[0])
-        def penalty(log_q, log_p):
-
-        Raises UsageError: an unknown framework, no such choice.
-        """
-        from klsym.render.snippets import snippet
-
-        if not 0 <= number < len(self.choices):
-            raise UsageError(f"choice {number}: there are {len(self.choices)}")
-        choice = self.choices[number]
-        return snippet(choice.written, choice.verdict, framework, self.use)
-
-    def to_json(self) -> dict[str, Any]:
-        """The object that `klsym recommend --json` prints."""
-        return recommendation_json(self)
-
 
 def recommend(
     target: Target, sampling: Sampling = "on-policy", use: Purpose = "loss", level: Level = "sample"
 ) -> Recommendation:
-    """What to write for a KL penalty or its value, the best first, each with what is proved of it.
-
-    A choice is right where E_m[grad L] (a loss), E_m[sg(L) s] (a reward) is grad KL, E_m[L] (a value) is KL.
-
-    target: "reverse-kl", KL(q||p), or "forward-kl", KL(p||q).
-    sampling, level: as in `explain`.  use: "loss", "reward", or "value", a number that is logged.
-    Raises UsageError: an unknown option.
-    """
+    """What to write, the best first, each with what is proved of it; see `klsym.api.recommend`."""
     for name, value, known in (("target", target, Target), ("use", use, Purpose)):
         if value not in get_args(known):
             raise UsageError(f"{name}={value!r}: one of {', '.join(get_args(known))} expected")
@@ -281,11 +257,12 @@ def _mean(written: Written, setting: Setting, under: str) -> Quantity:
 
 def _wrong(text: str, setting: Setting, target: str, use: str) -> Wrong | None:
     """A tempting loss that is not right in any placement; None if it is, or if it is beyond the engine."""
+    written = as_written(text, ())
     try:
-        verdict = explained(as_written(text, ()), checked_setting(**_open(setting)))
+        verdict = explained(written, checked_setting(**_open(setting)))
     except UsageError:
         return None
-    return None if is_right(verdict, target, use) else Wrong(text, verdict)
+    return None if is_right(verdict, target, use) else Wrong(written, verdict)
 
 
 def _open(setting: Setting) -> dict[str, str | None]:
@@ -325,7 +302,9 @@ def _ranked(choices: Iterable[Choice], use: str) -> tuple[Choice, ...]:
 
 
 def _pushes(choice: Choice) -> Any:
-    return choice.verdict.per_sample, choice.setting.weights, choice.setting.credit
+    h = choice.verdict.h
+    slots = frozenset(h.items()) if isinstance(h, Mapping) else h
+    return slots, choice.setting.weights, choice.setting.credit
 
 
 def _is_quieter(a: Choice, b: Choice, use: str) -> bool:

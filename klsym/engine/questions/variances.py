@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 from typing import Any
 
@@ -24,11 +24,11 @@ from klsym.engine.proof.quantities import Quantity
 from klsym.engine.proof.shown_counterexample import at_one_sample, used_names
 from klsym.engine.regions.positivity import Rows, Split, difference_of_squares, multiple, positive_sum
 from klsym.errors import NotInRing, ProofError
+from klsym.kernel.assumptions import Hypothesis
+from klsym.kernel.closings import REGION
 from klsym.kernel.models import Model, enclose
 from klsym.language import COUNTS
-from klsym.notation import formulas
 from klsym.notation.text import show_statement
-from klsym.render.compare import region
 from klsym.ring import ExpPoly
 from klsym.statements import Context
 from klsym.unfolding import written_out
@@ -45,109 +45,11 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Spread:
-    """How the variances of a s (loss A) and b s (loss B) compare.
-
-    exact: the expected gradients agree, so `difference` is that of the variances; otherwise it is that of
-    the second moments, and `correction` is to be taken off.  region: where b^2 <= a^2.  lower: the loss
-    with the lower variance in every model ("A", "B"), "equal", "depends" (both happen), or "open".
-    regional: what is proved if `where` holds, that `regional_lower` has the lower variance (or, unless
-    exact, the lower second moment).  signs: factors of a^2 - b^2 that are nowhere negative.
-    """
-
-    pushes: tuple[ExpPoly, ExpPoly]
-    measure: str
-    exact: bool
-    difference: str
-    correction: str
-    region: str
-    lower: str
-    order: tuple[Proof, ...]
-    regional: Proof | None
-    regional_lower: str
-    signs: tuple[Proof, ...]
-    a_less: Proof | None
-    b_less: Proof | None
-    base: tuple[Proof, ...]
-    scored: bool = True
-
-    @property
-    def coefficients(self) -> tuple[str, str]:
-        """a and b in print."""
-        return formulas.element(self.pushes[0]), formulas.element(self.pushes[1])
-
-    @property
-    def finite(self) -> tuple[str, ...]:
-        """The moments without which there are no variances."""
-        times = " s^2" if self.scored else ""
-        given = (formulas.element(a) for a in dict.fromkeys(self.pushes) if a)
-        return tuple(f"E_{self.measure}[({a})^2{times}] is finite" for a in given)
-
-    @property
-    def where(self) -> str:
-        """The region of `regional`, which is no hypothesis of anything else."""
-        lines = self.regional.hypotheses if self.regional else ()
-        return next((line for line in lines if ">= 0" in line), "")
-
-    @property
-    def proofs(self) -> tuple[Proof, ...]:
-        found = (*self.base, *self.order, *self.signs, self.regional, self.a_less, self.b_less)
-        return tuple(proof for proof in found if proof)
-
-    @staticmethod
-    def witness(proof: Proof) -> dict[str, Any]:
-        """The model behind a_less or b_less."""
-        return model_of(proof)
-
-    def to_json(self) -> dict[str, Any]:
-        in_region = self.regional and {
-            "lower": self.regional_lower, "where": self.where, "statement": str(self.regional),
-        }  # fmt: skip
-        witnesses = [proof and model_of(proof) for proof in (self.a_less, self.b_less)]
-        return {
-            "coefficients": list(self.coefficients), "under": self.measure, "exact": self.exact,
-            "difference": self.difference, "correction": self.correction or None,
-            "b_at_most_a_where": self.region, "lower": self.lower,
-            "statement": str(self.order[-1]) if self.order else None,
-            "in_region": in_region if self.exact else None,
-            "second_moments_in_region": None if self.exact else in_region,
-            "a_varies_less": witnesses[0], "b_varies_less": witnesses[1],
-            "trust": "open" if self.lower == "open" else "kernel",
-        }  # fmt: skip
-
-
-def spread(a: Estimate, b: Estimate, m: str, exact: bool, scored: bool = True) -> Spread:
-    """exact: the kernel proved that the means agree.  scored: of a s and b s; otherwise of values a and b."""
-    pair = Pair(a.coefficient, b.coefficient, m, exact, scored)
-    lower, order = _order(pair)
-    regional, regional_lower = (None, "") if order else _in_region(pair)
-    signs = () if order else _signs(pair)
-    a_less, b_less = (None, None) if lower != "open" else _models(pair)
-    if a_less and b_less:
-        lower = "depends"
-    correction = "" if exact else pair.correction()
-    return Spread(
-        pushes=(pair.a, pair.b),
-        measure=m,
-        exact=exact,
-        difference=str(pair.gap),
-        correction=correction,
-        region=region(*pair.split.shown),
-        lower=lower,
-        order=order,
-        regional=regional,
-        regional_lower=regional_lower,
-        signs=signs,
-        a_less=a_less,
-        b_less=b_less,
-        base=(a.proof, b.proof, pair.identity()),
-        scored=scored,
-    )
-
-
-@dataclass(frozen=True)
 class Pair:
-    """The coefficients of two estimates under the sampler m."""
+    """The coefficients of two estimates under the sampler m.
+
+    exact: the kernel proved that the means agree.  scored: of a s and b s; otherwise of values a and b.
+    """
 
     a: ExpPoly
     b: ExpPoly
@@ -160,8 +62,9 @@ class Pair:
         """Of the score, in what is compared."""
         return int(self.scored)
 
-    @property
+    @cached_property
     def split(self) -> Split:
+        """a^2 - b^2 in factors, whose signs say where b^2 <= a^2."""
         return difference_of_squares(self.a, self.b)
 
     @property
@@ -171,11 +74,6 @@ class Pair:
 
     def mean(self, a: ExpPoly) -> Quantity:
         return Quantity(Side.atom(E(self.m, a, ("x",) * self.power)))
-
-    def correction(self) -> str:
-        """E_m[a s]^2 - E_m[b s]^2."""
-        first, second = (f"{self.mean(x)}^2" if x else "0" for x in (self.a, self.b))
-        return f"({first} - {second})" if self.b else first
 
     def second(self, a: ExpPoly) -> Quantity:
         return Quantity(Side.atom(E(self.m, a * a, TWICE * self.power)))
@@ -194,6 +92,56 @@ class Pair:
             squares = [self.mean(x) * self.mean(x) for x in (self.a, self.b)]
             right = right - (squares[0] - squares[1])
         return derive(self.variance(self.a) - self.variance(self.b)).equals(right)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How the variances of a s (loss A) and b s (loss B) compare.
+
+    lower: the loss with the lower variance in every model ("A", "B"), "equal", "depends" (both happen), or
+    "open".  regional: what is proved in a region, where `regional_lower` has the lower variance (or, unless
+    the means agree, the lower second moment).  signs: factors of a^2 - b^2 that are nowhere negative.
+    a_less, b_less: models in which one varies less.
+    """
+
+    pair: Pair
+    lower: str
+    order: tuple[Proof, ...]
+    regional: Proof | None
+    regional_lower: str
+    signs: tuple[Proof, ...]
+    a_less: Proof | None
+    b_less: Proof | None
+    base: tuple[Proof, ...]
+
+    @property
+    def exact(self) -> bool:
+        """Do the expected gradients agree?  Then the order of the second moments is that of the variances."""
+        return self.pair.exact
+
+    @property
+    def assumed(self) -> Hypothesis | None:
+        """The region of `regional`, a hypothesis of nothing else: ("nonnegative", m, element)."""
+        known = self.regional.theorem.hypotheses if self.regional else ()
+        return next((row for row in known if row[0] == REGION), None)
+
+    @property
+    def proofs(self) -> tuple[Proof, ...]:
+        found = (*self.base, *self.order, *self.signs, self.regional, self.a_less, self.b_less)
+        return tuple(proof for proof in found if proof)
+
+
+def spread(a: Estimate, b: Estimate, m: str, exact: bool, scored: bool = True) -> Spread:
+    """How the variances compare; m, exact, scored: as of a `Pair`."""
+    pair = Pair(a.coefficient, b.coefficient, m, exact, scored)
+    lower, order = _order(pair)
+    regional, regional_lower = (None, "") if order else _in_region(pair)
+    signs = () if order else _signs(pair)
+    a_less, b_less = (None, None) if lower != "open" else _models(pair)
+    if a_less and b_less:
+        lower = "depends"
+    base = (a.proof, b.proof, pair.identity())
+    return Spread(pair, lower, order, regional, regional_lower, signs, a_less, b_less, base)
 
 
 # ---------------------------------------------------------------------------- an order for all models

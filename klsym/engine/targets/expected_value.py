@@ -23,6 +23,7 @@ from klsym.engine.proof.derivation import Derivation, derive
 from klsym.engine.proof.quantities import Quantity, expectation
 from klsym.engine.proof.sequence_quantities import mean_over_i, sum_over_t
 from klsym.engine.verdicts.verdict import Meaning, Search
+from klsym.messages import Message
 from klsym.notation.losses import Written
 from klsym.ring import ZERO, ExpPoly
 from klsym.sums import Centred, LeftOut
@@ -82,7 +83,7 @@ def _meaning_of_value(one: Target, tokens: Target, start: Derivation) -> Meaning
     return Meaning.of(both, both.unnamed_value, assumed)
 
 
-def assumed_of_value(start: Derivation, names: tuple[str, ...]) -> tuple[str, ...]:
+def assumed_of_value(start: Derivation, names: tuple[str, ...]) -> tuple[Message, ...]:
     """The hypotheses of a mean in canonical form; names: the divergences that stand for terms of it."""
     proof = start.equals(Quantity(start.reduce().left))
-    return tuple(dict.fromkeys((*proof.hypotheses, *supports.named(names))))
+    return tuple(dict.fromkeys((*proof.assumptions, *supports.named(names))))

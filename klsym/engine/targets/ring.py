@@ -10,6 +10,7 @@ from typing import Any
 
 from klsym.convert import to_ring, to_sympy
 from klsym.engine.divergences.f_divergence import Generated, functional, generated
+from klsym.engine.divergences.shape_messages import functional_message, generated_messages
 from klsym.engine.fields.field import Field, field_of, less_own_share
 from klsym.engine.fields.named_terms import KLS, Slots, decompose, recognise, terms_of
 from klsym.engine.fields.primitives import at_policy
@@ -27,9 +28,9 @@ from klsym.engine.proof.quantities import grad, sample, sample_gradient
 from klsym.engine.targets.decide import Decision, counterexample, decide
 from klsym.engine.targets.expected_value import value_of
 from klsym.engine.targets.ring_notes import (
+    assumed_by,
     assuming,
     coefficient_under_q,
-    hypotheses_of,
     kept,
     readings,
     undecided,
@@ -40,6 +41,7 @@ from klsym.engine.verdicts.warnings import (
     all_proximal,
     batch_warnings,
     facts_of,
+    in_gradient,
     is_attached,
     is_paid,
     needs_its_gradient,
@@ -48,16 +50,15 @@ from klsym.engine.verdicts.warnings import (
     without_weight,
 )
 from klsym.errors import NotInRing, UsageError
-from klsym.language import H, others, own, s, without_sg
+from klsym.language import H, others, own, rho, s, without_sg
+from klsym.messages import Message
 from klsym.names import SAMPLE_BASES, parse_name
 from klsym.notation import formulas, losses
 from klsym.notation.coefficients import coefficient
 from klsym.notation.losses import Written
 from klsym.notation.spelling import LATEX
-from klsym.notation.told import about
 from klsym.notation.tree import product
 from klsym.notation.values import Made, less_mean, less_others, scored
-from klsym.render.divergences import functional_warning, generated_warnings
 from klsym.ring import ONE, ZERO, ExpPoly
 from klsym.sums import Centred, LeftOut
 
@@ -145,23 +146,23 @@ def verdict_of(
     decision = decide(field) if decision is None else decision
     notes = tuple(kept(decision)) if field.index == "t" else ()
     link = _at_one_sample(whole, per_sample, setting) if setting.batch != "none" else ()
-    proofs = (*decision.proofs, *link, *(proof for _, proof in notes))
+    proofs = (*decision.proofs, *link, *(note.values["proof"] for note in notes))
     verdict = replace(
         partial(written, whole, setting, field),
         c=_factored(coefficient_under_q(field)),
         gradient=_meaning(field, decision),
         trust="kernel",
-        hypotheses=(*readings(field, setting), *hypotheses_of(assuming(field, decision, proofs))),
+        assumptions=(*readings(field, setting), *assumed_by(assuming(field, decision, proofs))),
         steps=Chain(proofs[0]),
         model=Search(counterexample, field, decision),
         proofs=proofs,
         implied=decision.objective,
         shown=_shown(field, decision),
-        notes=(*(f"{words}: {proof}" for words, proof in notes), *undecided(field, decision)),
+        remarks=(*notes, *undecided(field, decision)),
     )
     if not field.index:
         verdict = _with_shape(verdict, field, decision)
-    return replace(verdict, warnings=_warnings(verdict, whole, field, per_sample, decision, setting))
+    return replace(verdict, messages=_messages(verdict, whole, field, per_sample, decision, setting))
 
 
 def partial(written: Written, whole: Written, setting: Setting, field: Field) -> Verdict:
@@ -177,7 +178,7 @@ def partial(written: Written, whole: Written, setting: Setting, field: Field) ->
         value=value,
         constant=constant,
         trust="open",
-        hypotheses=(),
+        assumptions=(),
         steps=(),
         model=None,
         inside_clamps=None,
@@ -294,17 +295,11 @@ def _at_powers(c: ExpPoly) -> Generated | None:
     return generated_at_powers(c)
 
 
-ATTACHED = (
-    "the sum over other samples is differentiated, and meets their scores: put sg(..) around a baseline, as"
-    " trainers detach it"
-)
-
-
-def _warnings(
+def _messages(
     verdict: Verdict, whole: Written, field: Field, per_sample: Slots, decision: Decision, setting: Setting
-) -> tuple[str, ...]:
+) -> tuple[Message, ...]:
     if field.index == "t":
-        return token_warnings(verdict, _facts_of_tokens(field, decision, setting.on_policy))
+        return token_warnings(verdict, _facts_of_tokens(field, decision, setting.on_policy, whole))
     loss, h = (
         to_ring(whole.expression) if not field.loss.index or setting.batch != "none" else field.loss.element,
         per_sample,
@@ -319,35 +314,36 @@ def _warnings(
             replace(verdict, setting=as_option), replace(facts, vanishes=still or facts.vanishes)
         )
         return (
-            said if setting.batch != "none" else tuple(x for x in said if about(x) != "value_is_not_gradient")
+            said if setting.batch != "none" else tuple(x for x in said if x.code != "value-is-not-gradient")
         )
     if field.loss.index == "i":
         still = is_zero(field.pushes.values(), setting.on_policy)
         facts = replace(facts, vanishes=still, noisy=False)
-        return (*warnings_for(verdict, facts), *((ATTACHED,) if "others" in h else ()))
+        return (*warnings_for(verdict, facts), *((Message("baseline-attached"),) if "others" in h else ()))
     said = warnings_for(verdict, facts)
     if verdict.generated is not None:
-        return (*said, *generated_warnings(verdict.generated))
-    return (*said, *functional_warning(verdict.functional)) if verdict.functional else said
+        return (*said, *generated_messages(verdict.generated))
+    return (*said, *functional_message(verdict.functional)) if verdict.functional else said
 
 
-def _facts_of_tokens(field: Field, decision: Decision, on_policy: bool) -> Facts:
+def _facts_of_tokens(field: Field, decision: Decision, on_policy: bool, typed: Written) -> Facts:
     """Return facts for warnings; a detached loss multiplies the scores of other tokens too."""
     loss = to_ring(without_sg(field.loss.each) if field.loss.detached else field.loss.each)
     slots = field.coefficients
     held = [to_ring(without_sg(value)) for value in field.loss.sums.values()]
     factors = [loss] if field.loss.detached else list(field.pushes.values())
-    bare = {part: formulas.element(part) for part in map(without_weight, factors) if part}
+    bare = dict.fromkeys(part for part in map(without_weight, factors) if part)
     ratios = {parse_name(n) for c in factors for _, exponent in c.terms for m, _ in exponent for n, _ in m}
     weights = {name.slot for name in ratios if name.base == "w"}
     return Facts(
         vanishes=is_zero(field.pushes.values(), on_policy),
         weighted=any(without_weight(c) != c for c in factors),
-        bare=f"{' and '.join(bare.values())} in the gradient" if bare else "",
+        bare=in_gradient(*bare),
         proximal=bool(bare) and all(map(all_proximal, bare)),
         attached=is_attached(loss),
         literal=needs_its_gradient(loss),
         heavy=tail_of([*factors, *held], slots.values(), on_policy),
         pieces=decision.found.multiples,
         alone="now" in weights and "past" not in weights,
+        typed=typed.expression.has(rho),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any
 
@@ -15,6 +15,7 @@ from klsym.engine.proof.quantities import KL, expectation, grad
 from klsym.engine.proof.sequence_quantities import sum_over_t, token_KL_gradient
 from klsym.engine.targets.decide import Decision, taken_off
 from klsym.language import R, future, k1, now, s
+from klsym.messages import Message
 from klsym.names import parse_name
 from klsym.ring import ZERO, ExpPoly
 
@@ -32,37 +33,21 @@ def coefficient_under_q(field: Field) -> Any:
 
 
 READINGS = {
-    "mean": "x_1..x_n are independent samples, n at least 2; others is the sum over the other n - 1",
-    "leave-one-out": "x_1..x_n are independent samples, n at least 2; others is the sum over the other"
-    " m = n - 1",
-    "R": "R_now is the reward of token t, R that of the whole sequence, their sum",
-    "A": "A is any function of the whole sequence that is free of theta: the same at each of its tokens,"
-    " whose scores it meets once",
-    "w": "on-policy rho is 1 at every token, and a reward is detached",
-    "once": "a sequence has at least one token: what is the same at each of them, over T, counts once,"
-    " sum_t 1/T = 1",
-    "often": "a sequence has at least one token: what is the same at each of its T tokens counts T times",
-    "loss": "what is centred is the coefficient h in grad L = h s, detached",
-}
-APART = "E_mu[h] and KL(mu||q) move along different directions, so that E_mu[h] grad KL(mu||q) has a curl"
-PRODUCT_RULE = (
-    "grad Var_mu(x)/2 = grad E_mu[x**2]/2 - E_mu[x] grad E_mu[x] and, for b free of theta,"
-    " grad Cov_mu(b, log_q) = grad E_mu[b*log_q] - E_mu[b] grad E_mu[log_q]"
-)
-OPEN_TOKENS = (
-    "open: no tree that was tried gives the expected gradient a curl, and that it has none is not proved, nor"
-    " is an objective known"
-)
-OPEN = "open: no model that was tried gives the expected gradient a curl, and that it has none is not proved"
+    "mean": Message("batch-mean"), "leave-one-out": Message("batch-leave-one-out"),
+    "R": Message("reward-of-token"), "A": Message("advantage-of-sequence"), "w": Message("rho-is-one"),
+    "once": Message("counts-once"), "often": Message("counts-often"), "loss": Message("centred-coefficient"),
+}  # fmt: skip
+OPEN_TOKENS = Message("open-no-tree")
+OPEN = Message("open-no-model")
 
 
-def readings(field: Field, setting: Setting) -> Iterator[str]:
+def readings(field: Field, setting: Setting) -> Iterator[Message]:
     if field.loss.index == "i":
         yield READINGS["leave-one-out" if field.start.context.premises else "mean"]
         if setting.batch != "none" and setting.use == "loss":
             yield READINGS["loss"]
         if off := taken_off(field):
-            yield f"{MEAN} stands for {off.mean}"
+            yield Message("mean-h", of=str(off.mean))
     if field.index == "t":
         bases = {parse_name(name).base for name in to_ring(field.loss.each).names()}
         shown = ("R", "A", "w") if setting.on_policy and field.loss.detached else ("R", "A")
@@ -71,13 +56,14 @@ def readings(field: Field, setting: Setting) -> Iterator[str]:
             yield READINGS["often" if is_the_same(field.loss.element) else "once"]
 
 
-def undecided(field: Field, decision: Decision) -> tuple[str, ...]:
-    if decision.target is not None:
-        told = {"none": f"{APART} on a finite model"}.get(
-            decision.target, PRODUCT_RULE if decision.objective else ""
-        )
-        return (told,) if told and field.products and taken_off(field) else ()
-    return (OPEN_TOKENS if field.index == "t" else OPEN,)
+def undecided(field: Field, decision: Decision) -> tuple[Message, ...]:
+    if decision.target is None:
+        return (OPEN_TOKENS if field.index == "t" else OPEN,)
+    if not (field.products and taken_off(field)):
+        return ()
+    if decision.target == "none":
+        return (Message("means-move-apart", on="a finite model"),)
+    return (Message("product-rule"),) if decision.objective else ()
 
 
 def assuming(field: Field, decision: Decision, proofs: tuple[Proof, ...]) -> tuple[Proof, ...]:
@@ -85,28 +71,19 @@ def assuming(field: Field, decision: Decision, proofs: tuple[Proof, ...]) -> tup
     return tuple(proof for proof in proofs if not (field.products and proof is decision.turned))
 
 
-def hypotheses_of(proofs: tuple[Proof, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(line for proof in proofs for line in proof.hypotheses))
+def assumed_by(proofs: Iterable[Proof]) -> tuple[Message, ...]:
+    return tuple(dict.fromkeys(message for proof in proofs for message in proof.assumptions))
 
 
-KEPT = {
-    "reverse at q": "keeps the KL of each next token at the prefix drawn, drops what a token does to later"
-    " ones",
-    "forward at q": "a forward KL of each next token, at prefixes drawn from q where KL(p||q) draws them from"
-    " p",
-    "reverse at mu": "the KL of each next token, at prefixes drawn from mu where KL(q||p) draws them from q",
-    "forward at mu": "a forward KL of each next token, at prefixes drawn from mu where KL(p||q) draws them"
-    " from p",
-    "same token": "keeps the reward of the same token, drops that of later ones",
-}
+KEPT = ("reverse at q", "forward at q", "reverse at mu", "forward at mu", "same token")
 
 
-def kept(decision: Decision) -> Iterator[tuple[str, Proof]]:
+def kept(decision: Decision) -> Iterator[Message]:
     """What a term at one token keeps and drops of a full gradient, with the identity or a counterexample."""
     found = decision.found
     alone = to_ring(now(R)).terms.keys() <= found.rest.get("now", ZERO).terms.keys()
     names = {*found.multiples, *(["same token"] if alone else [])}
-    yield from ((words, _note(term)) for term, words in KEPT.items() if term in names)
+    yield from (Message("kept", term=term, proof=_note(term)) for term in KEPT if term in names)
 
 
 @cache

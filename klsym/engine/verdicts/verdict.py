@@ -14,15 +14,12 @@ from klsym.engine.options.settings import Setting as Setting
 from klsym.engine.proof.derivation import Proof
 from klsym.engine.proof.quantities import Quantity
 from klsym.language import s
+from klsym.messages import Message
 from klsym.notation import formulas
 from klsym.notation.combination import combination_latex
 from klsym.notation.spelling import LATEX, TEXT
 from klsym.notation.text import Printed, printed_chain
-from klsym.notation.values import names as names_in
 from klsym.notation.values import shown
-from klsym.render.declared import declared
-from klsym.render.divergences import generated_json
-from klsym.render.verdict import VerdictView
 from klsym.ring import ExpPoly
 
 Cases = tuple[tuple[tuple[Any, ...], Any], ...]  # conditions (x, signs) and what the coefficient is there
@@ -67,7 +64,7 @@ class Chain(Sequence[Step]):
 
 
 class Search:
-    """A model, or the hypotheses of a value, looked for when they are asked for: look(*of)."""
+    """A model, or the assumptions of a value, looked for when they are asked for: look(*of)."""
 
     def __init__(self, look: Callable[..., Any], *of: Any) -> None:
         self.look, self.of = look, of
@@ -81,16 +78,18 @@ class Search:
 class Meaning:
     """A target with the multiples of its named parts, and what fits no name; the target None is open.
 
-    assumed: the hypotheses of a value; those of a gradient are the verdict's.
+    assumed: the assumptions of a value; those of a gradient are the verdict's.
     """
 
     target: str | None
     parts: Mapping[str, Any] = field(default_factory=dict)
     rest: Any = None
-    assumed: Search | tuple[str, ...] = field(default=(), compare=False, repr=False)
+    assumed: Search | tuple[Message, ...] = field(default=(), compare=False, repr=False)
 
     @staticmethod
-    def of(found: Target, unnamed: ExpPoly | None = None, assumed: Search | tuple[str, ...] = ()) -> Meaning:
+    def of(
+        found: Target, unnamed: ExpPoly | None = None, assumed: Search | tuple[Message, ...] = ()
+    ) -> Meaning:
         """unnamed: what is left beside the policy gradient of the rewards, where there is a rest."""
         if not found.rest:
             return Meaning(found.target, found.multiples, None, assumed)
@@ -98,7 +97,7 @@ class Meaning:
         return Meaning(found.target, reward, found.unnamed if unnamed is None else unnamed, assumed)
 
     @property
-    def hypotheses(self) -> tuple[str, ...]:
+    def assumptions(self) -> tuple[Message, ...]:
         """What a value that has a name assumes."""
         if self.target in UNNAMED:
             return ()
@@ -136,8 +135,8 @@ class Meaning:
 
 
 @dataclass(frozen=True, repr=False)
-class Verdict(VerdictView):
-    """The answer of `explain`; it prints as text and shows itself in Jupyter.
+class Verdict:
+    """The answer of `explain`, as values: how it is said and printed stands in `klsym.render.verdict`.
 
     h and c are what multiplies the score, grad L = h s at a sample and E_q[c s] = E_m[h s], as values
     (`render.values`); c is None where it is not known.
@@ -150,9 +149,9 @@ class Verdict(VerdictView):
     say so; objective_latex: the same in other words; generated: the same as
     E_q[f(r)], for a coefficient that is a function of r; functional: where a separable objective is convex;
     penalty: the coefficient c(r) behind it, without the reward beside it.
-    instead: what to write in its place (`engine.instead`), for a loss that is no KL penalty.
-    shown: the expected gradient in words of named quantities; notes: what it keeps and drops; terms: what
-    each term of a sum does.
+    instead: what to write in its place (`answers.suggestion`), for a loss that is no KL penalty.
+    shown: the expected gradient in named quantities; remarks: what it keeps and drops; terms: what
+    each term of a sum does.  messages: what an engineer should know before using the loss.
     expansion: the loss with its options written out in the grammar, where they say something.
     """
 
@@ -165,11 +164,11 @@ class Verdict(VerdictView):
     value: Meaning
     constant: Any
     trust: str
-    hypotheses: tuple[str, ...]
+    assumptions: tuple[Message, ...]
     steps: Sequence[Step]
     model: Search | dict[str, Any] | None
     inside_clamps: Meaning | None
-    warnings: tuple[str, ...] = ()
+    messages: tuple[Message, ...] = ()
     proofs: tuple[Proof, ...] = ()
     check: dict[str, Any] | None = field(default=None)
     per_sample_cases: Cases = ()  # bias_cases: h less what it is where no bound binds
@@ -183,7 +182,7 @@ class Verdict(VerdictView):
     objective_latex: str | None = None
     instead: Any = None
     shown: str = ""
-    notes: tuple[str, ...] = ()
+    remarks: tuple[Message, ...] = ()
     terms: tuple[Any, ...] = ()
     expansion: str | None = None
 
@@ -211,51 +210,36 @@ class Verdict(VerdictView):
         return self.gradient.latex or None
 
     @property
-    def names(self) -> dict[str, str]:
-        """What the names of slots and of given quantities in the answer stand for."""
-        inside = self.inside_clamps.complete.values() if self.inside_clamps else ()
-        parts = (
-            *self.gradient.complete.values(),
-            *self.value.complete.values(),
-            self.value_constant,
-            *inside,
+    def pushes(self) -> bool:
+        """Is h other than 0 at some sample?"""
+        return any(self.h.values()) if isinstance(self.h, Mapping) else bool(self.h)
+
+    @cached_property
+    def per_sample(self) -> str:
+        """h in the grammar."""
+        return shown(self.h)
+
+    @cached_property
+    def coefficient(self) -> str | None:
+        """c in the grammar."""
+        return None if self.c is None else shown(self.c)
+
+    @property
+    def value_constant(self) -> str:
+        """The constant in the grammar."""
+        return "" if self.constant is None else shown(self.constant)
+
+    def unbiased_for(self, name: str) -> bool:
+        """Is the value an unbiased estimate of this KL ("reverse-kl" or "forward-kl")?"""
+        return (
+            self.value.target == name
+            and self.value.single
+            and self.constant is not None
+            and not self.constant
         )
-        cases = (row[of] for row in self.cases_json() or () for of in ("per_sample", "coefficient"))
-        in_batch = self.setting.batch != "none" or any(x.endswith("[self]") for x in names_in(self.h))
-        level = "batch" if in_batch else self.setting.level
-        own = (self.per_sample, self.coefficient or "", self.value_constant, self.expansion or "")
-        return declared((*own, *parts, *cases), self.hypotheses, level, self.loss)
 
     @property
     def steps_in_latex(self) -> list[tuple[str, str]]:
         """Rules and formulas in LaTeX."""
         found = self.steps
         return found.in_latex if isinstance(found, Chain) else [(rule, latex) for rule, _, latex in found]
-
-    def to_json(self) -> dict[str, Any]:
-        """The object of the command-line contract."""
-        gradient = {
-            "per_sample": self.per_sample, "coefficient": self.coefficient,
-            "target": self.target or "open",
-            "combination": self.gradient.complete or None, "objective": self.objective,
-            **generated_json(self.generated),
-            "cases": self.cases_json(),
-            "inside_clamps": self.inside_clamps.to_json() if self.inside_clamps else None,
-            "terms": [term.to_json() for term in self.terms] or None,
-        }  # fmt: skip
-        value = {
-            "target": self.value.target or "open",
-            "combination": self.value.complete or None,
-            "constant": None if self.value.target is None else self.value_constant,
-            "unbiased_for_reverse_kl": self.unbiased_for("reverse-kl"),
-            "unbiased_for_forward_kl": self.unbiased_for("forward-kl"),
-            "hypotheses": list(self.value.hypotheses),
-        }
-        answer = {
-            "loss": self.loss, **self.setting.to_json(), "gradient": gradient, "value": value,
-            "trust": "open" if self.target is None else self.trust, "hypotheses": list(self.hypotheses),
-            "steps": [{"rule": rule or "statement", "latex": latex} for rule, latex in self.steps_in_latex],
-            "witness": self.witness, "warnings": [*self.warnings, *self.advice], "names": self.names,
-            "expansion": self.expansion,
-        }  # fmt: skip
-        return answer if self.check is None else {**answer, "check": self.check}

@@ -1,0 +1,152 @@
+"""The questions, with answers that print themselves.
+
+>>> print(explain("k3").advice[0])
+instead: write k2: on-policy, as a loss, its expected gradient is grad KL(q||p) (proved)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from klsym.engine.explain import explain as decided
+from klsym.engine.options.settings import Aggregate, Batch, Credit, Level, Sampling, Use, Weights, documented
+from klsym.engine.questions import compare as comparing
+from klsym.engine.questions import divergence_losses, optimum_of_loss
+from klsym.engine.questions import recommend as recommending
+from klsym.engine.questions.recommend import Purpose, Target
+from klsym.render.compare import PrintedComparison
+from klsym.render.compare import printed as printed_comparison
+from klsym.render.descents import PrintedDescents
+from klsym.render.optima import PrintedEnds
+from klsym.render.printing import as_printed
+from klsym.render.recommend import PrintedRecommendation
+from klsym.render.recommend import printed as printed_recommendation
+from klsym.render.verdict import PrintedVerdict as Verdict
+from klsym.render.verdict import printed as printed
+
+
+@documented
+def explain(
+    loss: object,
+    sampling: Sampling = "on-policy",
+    use: Use = "loss",
+    level: Level = "sample",
+    batch: Batch = "none",
+    parameters: Iterable[str] = (),
+    credit: Credit | None = None,
+    weights: Weights | None = None,
+    aggregate: Aggregate | None = None,
+) -> Verdict:
+    """Derive what a loss targets.
+
+    loss: text in the loss grammar, or a SymPy expression in the atoms of `klsym.language`.
+    parameters: names declared beside lam, beta, eps, alpha, n, T (for text).
+    OPTIONS
+    Raises UsageError for text that cannot be read, and for options that are unknown or without effect.
+    """
+    options = {
+        "sampling": sampling, "use": use, "level": level, "batch": batch, "credit": credit,
+        "weights": weights, "aggregate": aggregate,
+    }  # fmt: skip
+    return ask(loss, parameters, **options)
+
+
+def ask(loss: object, parameters: Iterable[str] = (), **options: str | None) -> Verdict:
+    """`explain`, with options that are handed on."""
+    return printed(decided(loss, parameters, **options))
+
+
+def compare(
+    a: object,
+    b: object,
+    sampling: Sampling = "on-policy",
+    use: Use = "loss",
+    parameters: Iterable[str] = (),
+    level: Level = "sample",
+    credit: Credit | None = None,
+    weights: Weights | None = None,
+    aggregate: Aggregate | None = None,
+) -> PrintedComparison:
+    """Say in what two losses of one sample agree, and which has the less noisy gradient where.
+
+    grad L = a s at a sample from m (q on-policy, mu off-policy), s standing for u.s along any direction u:
+
+        Var_m a s - Var_m b s = E_m[(a^2 - b^2) s^2] - (E_m[a s]^2 - E_m[b s]^2)
+
+    >>> answer = compare("rho*k1", "rho*k3", sampling="off-policy")
+    >>> answer.value.same, answer.per_sample.same, answer.gradient.same, answer.variance.lower
+    (True, False, True, 'depends')
+    >>> answer.variance.region
+    '2*k1 + 1 >= 0, that is r <= exp(1/2)'
+
+    a, b: text in the loss grammar, or SymPy expressions in the atoms of `klsym.language`.
+    parameters: names declared beside lam, beta, eps, alpha, n, T (for text).
+    sampling, use, credit, weights, aggregate: as in `explain`.
+    level: "sample", "sequence" (a sample is a whole sequence), or "token" (the losses of all tokens, summed;
+    of these the variances are not compared).
+    Raises UsageError for text that cannot be read and for unknown options.
+    """
+    found = comparing.compare(
+        a, b, parameters,
+        sampling=sampling, use=use, level=level, credit=credit, weights=weights, aggregate=aggregate,
+    )  # fmt: skip
+    return printed_comparison(found)
+
+
+def where_training_ends(
+    loss: object,
+    beta: object,
+    rewards: Iterable[object],
+    reference: Iterable[object] | None = None,
+    behaviour: Iterable[object] | None = None,
+    sampling: Sampling = "on-policy",
+    use: Use = "loss",
+) -> PrintedEnds:
+    """All stationary policies of E_q[R] - beta (penalty), their stability, and the boundary that attracts.
+
+    >>> print(str(where_training_ends("k2", "1/2", ["1", "0"])).splitlines()[-1])
+    1 policy with mass on every outcome, and no other
+
+    loss: the penalty, as of `explain`; use says whether it is differentiated.  beta, rewards: numbers, or
+    texts such as "2/3".  reference, behaviour: probabilities, uniform where nothing is said.
+    Raises UsageError: a penalty outside the ring, with rewards or parameters in it; numbers that do not fit.
+    """
+    found = optimum_of_loss.where_training_ends(
+        loss, beta, rewards, reference, behaviour, sampling=sampling, use=use
+    )
+    return as_printed(PrintedEnds, found)
+
+
+def losses_of(
+    divergence: str, parameters: Iterable[str] = (), sampling: str | None = None
+) -> PrintedDescents:
+    """The losses that estimate and descend a divergence, each with its proof.
+
+    >>> [row.loss for row in losses_of("forward-kl", sampling="on-policy").gradients]
+    ['k3', 'rho*(1 - r*k1 - r)', '1 - r']
+
+    divergence: a name (reverse-kl, forward-kl, jeffreys, pearson-chi2, neyman-chi2, squared-hellinger,
+    jensen-shannon, alpha, alpha=1/2), or f as a function of r = p/q in the loss grammar, such as "r*log(r)".
+    sampling: on-policy or off-policy; both where nothing is said.
+    Raises UsageError for what is neither, and for an f with E_q[f(r)] the same for all q.
+    """
+    return as_printed(PrintedDescents, divergence_losses.losses_of(divergence, parameters, sampling))
+
+
+def recommend(
+    target: Target, sampling: Sampling = "on-policy", use: Purpose = "loss", level: Level = "sample"
+) -> PrintedRecommendation:
+    """What to write for a KL penalty or its value, the best first, each with what is proved of it.
+
+    >>> recommend("forward-kl", use="reward").choices[0].loss
+    '1 - r'
+    >>> print(recommend("reverse-kl").snippet("numpy").splitlines()[0])
+    def penalty(log_q, log_p):
+
+    A choice is right where E_m[grad L] (a loss), E_m[sg(L) s] (a reward) is grad KL, E_m[L] (a value) is KL.
+
+    target: "reverse-kl", KL(q||p), or "forward-kl", KL(p||q).
+    sampling, level: as in `explain`.  use: "loss", "reward", or "value", a number that is logged.
+    Raises UsageError: an unknown option.
+    """
+    return printed_recommendation(recommending.recommend(target, sampling, use, level))

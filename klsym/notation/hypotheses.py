@@ -1,0 +1,153 @@
+"""What a theorem assumes: a message for each hypothesis of the kernel, and how it is written.
+
+>>> message = assumption(("support", "q", "p"), Context())
+>>> message, written_out(message)
+(Message('support', first='q', second='p'), 'q << p: wherever q > 0, also p > 0')
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+from klsym.abbreviations import Bregman, Context, Divergence, Gradient, TokenDivergence, atoms_of
+from klsym.kernel.assumptions import Hypothesis
+from klsym.messages import Message
+from klsym.names import SAMPLE
+from klsym.notation import formulas
+from klsym.notation.formulas import Labels
+from klsym.notation.spelling import TEXT
+from klsym.ring import ExpPoly
+from klsym.statements import Atom, Mean
+from klsym.unfolding import Theorem
+
+STANDING = "every mean that the statement names exists"
+OVER_T = ", over t with absolute values inside the sum"
+
+
+def assumptions(theorem: Theorem, labels: Labels | None = None) -> tuple[Message, ...]:
+    """What a theorem assumes; that a positive parameter is not 0 goes without saying."""
+    positive = {("nonzero", h[1]) for h in theorem.hypotheses if h[0] == "positive"}
+    shown = [h for h in theorem.hypotheses if h not in positive]
+    standing = [_standing(theorem)] if named_means(theorem) else []
+    return (*standing, *(assumption(h, theorem.statement.context, labels) for h in shown))
+
+
+def assumption(hypothesis: Hypothesis, context: Context, labels: Labels | None = None) -> Message:
+    """One hypothesis, its formulas as text."""
+    match hypothesis:
+        case ("support", a, b):
+            return Message("support", first=a, second=b)
+        case ("exchange", Mean() as mean):
+            return Message("exchange", under=mean.measure, of=formulas.atom(mean, labels or {}, TEXT))
+        case ("exists", atom):
+            return Message("exists", of=formulas.atom(atom, labels or {}, TEXT), over_t=_is_over_t(atom))
+        case ("nonnegative", at, ExpPoly() as element):
+            return Message("nonnegative", at=str(at), element=element)
+        case ("on-policy",):
+            return Message("on-policy")
+        case ("given",):
+            rows = tuple((formulas.variable(n, TEXT), formulas.element(v)) for n, v in context.given)
+            return Message("given", place=place_of(context), rows=rows)
+        case ("premise" | "equal" as use, number):
+            left, right = (formulas.side(side, labels, TEXT) for side in context.premises[number])
+            return Message(use, left=left, right=right)
+        case ("batch" | "ends" | "nonzero" | "positive" | "generic" as kind, of):
+            return Message(kind, of=of)
+    raise ValueError(f"unknown hypothesis {hypothesis!r}")
+
+
+def place_of(context: Context) -> str:
+    """Where a given value holds."""
+    return "step" if "[" in context.given[0][0] else "sample"
+
+
+def _is_over_t(atom: Atom) -> bool:
+    return "t" in getattr(atom, "index", "")
+
+
+def exists(atom: Atom) -> str:
+    """How a mean must exist."""
+    return "exists" + " with absolute values inside the sum" * _is_over_t(atom)
+
+
+def _standing(theorem: Theorem) -> Message:
+    """What every theorem presupposes."""
+    over_t = any(map(_is_over_t, atoms_of(theorem.statement.left, theorem.statement.right)))
+    return Message("means-exist", over_t=over_t, supports=named_supports(theorem))
+
+
+def named_means(theorem: Theorem) -> bool:
+    """Does the statement name a mean, which must exist?  A finite model has all of them."""
+    statement = theorem.statement
+    sides = [statement.left, statement.right, *(side for pair in statement.context.premises for side in pair)]
+    means = (atom for atom in atoms_of(*sides) if not isinstance(atom, Gradient | Bregman))
+    return theorem.kind != "refuted" and any(getattr(atom, "measure", "") != SAMPLE for atom in means)
+
+
+def named_supports(theorem: Theorem) -> tuple[tuple[str, str], ...]:
+    """The supports without which a divergence that the statement names is infinite."""
+    found = []
+    for atom in atoms_of(theorem.statement.left, theorem.statement.right):
+        if isinstance(atom, Divergence | TokenDivergence):
+            pairs = [(atom.first, atom.second), (atom.second, atom.first)]
+            found += pairs[: 2 if getattr(atom, "kind", "") == "J" else 1]
+    return tuple(dict.fromkeys(found))
+
+
+# ---------------------------------------------------------------------------- in words
+def _means_exist(over_t: bool, supports: tuple[tuple[str, str], ...]) -> str:
+    shown = " and ".join(f"{a} << {b}" for a, b in supports)
+    return STANDING + OVER_T * over_t + (f", so that {shown}" if shown else "")
+
+
+def _support(first: str, second: str) -> str:
+    if first == "count":
+        return f"{second} > 0 at every outcome"
+    return f"{first} << {second}: wherever {first} > 0, also {second} > 0"
+
+
+def _region(at: str, element: ExpPoly) -> str:
+    """2*k1 + 1 >= 0 wherever mu > 0, that is r <= exp(1/2); c + d k1 >= 0 just if log r <= c/d (d > 0)."""
+    place = " at every outcome" if at == "count" else "" if at == SAMPLE else f" wherever {at} > 0"
+    shown = f"{formulas.element(element)} >= 0{place}"
+    for name, ratio, sign in (("k1", "r", 1), ("w", "rho", -1)):
+        slope, rest = element.terms.get((((name, 1),), ()), 0), element.terms.get(((), ()), 0)
+        if slope and element == ExpPoly.variable(name) * slope + rest:
+            edge = formulas.element(ExpPoly.number(Fraction(rest) / slope * sign).exp())
+            shown += f", that is {ratio} {'<=' if slope * sign > 0 else '>='} {edge}"
+    return shown
+
+
+WRITTEN: dict[str, str | Callable[..., str]] = {
+    "means-exist": _means_exist,
+    "support": _support,
+    "exchange": "grad and E_{under} may be exchanged in {of} (dominated derivative near theta)",
+    "exists": lambda of, over_t: f"{of} exists" + " with absolute values inside the sum" * over_t,
+    "nonnegative": _region,
+    "on-policy": "on-policy: samples come from q itself, and the sampler is not differentiated (mu = sg(q))",
+    "given": lambda place, rows: f"at every {place} {', '.join(f'{name} = {value}' for name, value in rows)}",
+    "premise": "for every theta {left} = {right}",
+    "equal": "{left} = {right}",
+    "batch": "the n samples of a batch are independent draws from {of}",
+    "ends": "after any prefix, sequences from {of} end with probability 1",
+    "nonzero": "{of} is not 0",
+    "positive": "{of} > 0",
+    "generic": "{of} takes none of the isolated values at which terms merge or vanish",
+}
+
+
+def filled(sentence: str | Callable[..., Any], values: dict[str, Any]) -> str:
+    """A sentence with its values."""
+    return sentence.format(**values) if isinstance(sentence, str) else str(sentence(**values))
+
+
+def written_out(message: Message) -> str:
+    """One hypothesis of the kernel in words."""
+    return filled(WRITTEN[message.code], message.values)
+
+
+def show_hypothesis(hypothesis: Hypothesis, context: Context, labels: Labels | None = None) -> str:
+    """The same, from the hypothesis itself."""
+    return written_out(assumption(hypothesis, context, labels))

@@ -1,0 +1,428 @@
+"""The sentence of each message.
+
+>>> sentence(Message("heavy-tail", ratio="r"))
+'r = p/q is unbounded where q << p: expect heavy tails far from the reference'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import sympy
+
+from klsym.messages import Message
+from klsym.notation import formulas, losses
+from klsym.notation.cases import where as place
+from klsym.notation.hypotheses import WRITTEN, filled
+from klsym.notation.ratios import is_whole, region
+from klsym.notation.spelling import TEXT
+from klsym.notation.tree import Minus
+from klsym.notation.values import shown
+from klsym.render.question_messages import SENTENCES as QUESTIONS
+from klsym.render.words import setting_words, target_words
+
+
+def sentence(message: Message) -> str:
+    """What a message says."""
+    return filled(SENTENCES[message.code], message.values)
+
+
+def sentences(messages: Iterable[Message]) -> tuple[str, ...]:
+    """What messages say, one by one."""
+    return tuple(map(sentence, messages))
+
+
+# ---------------------------------------------------------------------------- warnings
+def _outside_the_core(trust: str) -> str:
+    start = "outside the decidable core"
+    if trust == "open":
+        return f"open: {start}, and numbers at samples do not tell its target from another one"
+    rests = {"sympy": "rests on SymPy", "numeric": "is supported by numbers only"}
+    return f"{start}: this verdict is not proved, it {rests[trust]}"
+
+
+def _zero_gradient(loss: str, setting: Any) -> str:
+    kind = "a" if setting.use == "reward" else f"an {setting.sampling}"
+    return f"{loss} as {kind} {setting.use} has zero expected gradient: it only adds noise"
+
+
+def _value_is_not_gradient(target: str | None) -> str:
+    ends = {"zero": "is zero", "forward-kl": "is that of KL(p||q)"}
+    end = ends.get(str(target), "is not that of KL(q||p)")
+    return f"the value is unbiased for KL(q||p), but the expected gradient {end}"
+
+
+def _missing_weight(at: Message | None, setting: Any) -> str:
+    tokens = setting.level == "token"
+    fix = f" (multiply by rho{', with weights prefix' * tokens})" if setting.use == "reward" else ""
+    what = "no importance weight" + (f" at {sentence(at)}" if at else "")
+    return f"{what}: {'sequences' if tokens else 'samples'} come from mu, not from q{fix}"
+
+
+def _under(value: Any) -> str:
+    """where value < 0."""
+    tree = losses.tree_of(value)
+    return f" where {TEXT(tree.of)} > 0" if isinstance(tree, Minus) else f" where {TEXT(tree)} < 0"
+
+
+def _does(kind: str, of: Any) -> str:
+    if kind == "pushes":
+        return "pushes q away from mu: it increases KL(mu||q)"
+    if kind == "increases":
+        return f"increases {'KL(q||p)' if of == 'reverse-kl' else 'KL(p||q)'}"
+    return f"lowers {TEXT.expectation('q', losses.show(of, TEXT))}"
+
+
+def _wrong_sign(does: Sequence[tuple[tuple[str, Any], Any]], alone: bool) -> str:
+    said = [_does(*what) + ("" if sign.where is None else _under(sign.where)) for what, sign in does]
+    if alone:
+        return f"descending this loss {said[0]}"
+    return f"a term of the objective, descended alone, {'; another one '.join(said)}"
+
+
+def _by_sign(sign: Any, positive: str, negative: str) -> str:
+    """What a multiple does; both ways with the condition where its sign is open."""
+    if sign is None:
+        return positive
+    if sign.where is None:
+        return negative
+    return (
+        f"{negative}{_under(sign.where)}"
+        if sign.always
+        else f"{positive} (but{_under(sign.where)} it {negative})"
+    )
+
+
+LENGTH = "1/T depends on the tokens to come, so that what has mean zero without it need not have it"
+
+
+def _length_rewarded(sign: Any) -> str:
+    mean = "E_q[1/T], whose inverse is the harmonic mean length"
+    ways = (f"lowers {mean}: longer sequences", f"raises {mean}: shorter sequences")
+    return f"{LENGTH}: descending this {_by_sign(sign, *ways)}"
+
+
+def _counts_tokens(use: str, sign: Any) -> str:
+    ways = ("shortens sequences", "lengthens sequences")[:: -1 if use == "reward" else 1]
+    way = "ascending" if use == "reward" else "descending"
+    return f"a constant at each token counts tokens: {way} it {_by_sign(sign, *ways)}"
+
+
+def _prefixes_of_mu(typed: bool) -> str:
+    ways = "choose weights prefix, or level sequence"
+    if not typed:  # of rho, of which the weights speak
+        ways = "multiply by exp(past(log_q - log_mu)), or choose level sequence"
+    return f"rho_t alone leaves the prefix of t distributed as mu: {ways}"
+
+
+def _pushes_away(where: Any) -> str:
+    if is_whole(where):
+        return f"pushes q away from p where f has a kink: f is convex {region(where)}"
+    return f"pushes q away from p unless {region(where)}: f is convex there alone"
+
+
+def _held_weakly(where: Any, of: str) -> str:
+    there = f"only where {region(where, of)}: elsewhere" if where else "nowhere:"
+    return f"the objective is convex in q {there} the more likely an outcome, the weaker it is held"
+
+
+TAILS = {
+    "r": "r = p/q is unbounded where q << p: expect heavy tails far from the reference",
+    "rho*r": "rho*r = p/mu is unbounded where mu << p: expect heavy tails where the sampler is far from the"
+    " reference",
+}
+SLOPES = {
+    "abs": ("abs at 0 is taken as 0", "(as in PyTorch; in JAX it is 1)"),
+    "clip": (
+        "clip at its bounds is taken as 1",
+        "(as in PyTorch up to 2.13; from 2.14 on it is 0, in JAX 1/2)",
+    ),
+    "min": ("min and max at a tie is shared by halves", "(as in torch.minimum and in JAX)"),
+}
+WARNINGS: dict[str, str | Callable[..., str]] = {
+    "outside-the-core": _outside_the_core,
+    "open-no-tree-or-numbers": "open: it has no name, and on none of {tried} trees was it found to be no"
+    " gradient (on-policy), or to differ from what numbers say it is (off-policy)",
+    "time-is-up": "not decided within {limit:g} s (time): a larger --time-limit may do, 0 is for no limit",
+    "vanishes": "{loss} has zero gradient at every sample: it does nothing",
+    "zero-gradient": _zero_gradient,
+    "value-is-not-gradient": _value_is_not_gradient,
+    "missing-weight": _missing_weight,
+    "in-gradient": lambda of: f"{' and '.join(map(shown, of))} in the gradient",
+    "gradient-of": lambda of: f"the gradient of {shown(of)}",
+    "some-terms": "some terms",
+    "weighed-by-old": "rho_old = q/old weighs samples that come from mu: the factor mu/old is left, which is"
+    " 1 where mu is old (multiply by sg(exp(log_old - log_mu)) to take it off; where that is truncated, the"
+    " bias stays)",
+    "literal-weight": "on-policy rho has the value 1 but not the gradient 0: build it as exp(log_q -"
+    " log_q.detach()); the literal 1 gives another target",
+    "mean-zero-noise": "a multiple of {of} has mean zero: it changes no expectation, only the variance",
+    "wrong-sign": _wrong_sign,
+    "pushes-from-mu": _wrong_sign,
+    "heavy-tail": lambda ratio: TAILS[ratio],
+    "length-in-front": LENGTH,
+    "length-rewarded": _length_rewarded,
+    "prefixes-of-mu": _prefixes_of_mu,
+    "later-rewards-dropped": "a token is not credited with the rewards after it: choose credit to-go",
+    "later-dropped": "what a token does to later ones is dropped",
+    "counts-tokens": _counts_tokens,
+    "mean-shrinks": "each sample stands in the mean that is taken off it: the gradient shrinks by 1 - 1/n"
+    " (multiply by n/(n - 1), or leave each sample out of its mean)",
+    "shrink-together": "the reward and the penalty shrink together; centring one alone shrinks that one"
+    " alone",
+    "score-has-a-mean": "off-policy the score has no mean zero under mu: what is taken off adds E_mu[h] grad"
+    " KL(mu||q), for h the coefficient of the score",
+    "baseline-attached": "the sum over other samples is differentiated, and meets their scores: put sg(..)"
+    " around a baseline, as trainers detach it",
+    "no-restoring-force": "no restoring force at q = p: f''(1) = 0",
+    "pushes-away": _pushes_away,
+    "unbounded-below": "the objective is unbounded below: it falls without end as q goes to 0 somewhere",
+    "held-weakly": _held_weakly,
+    "tie": lambda of: f"every sample meets a tie: the slope of {' '.join(SLOPES[of])}",
+    "order-of-pairs": "three arguments of one min or max tie at every sample: the gradient depends on the"
+    " order in which code takes them by pairs",
+    "bounds-may-cross": "the bounds of clip may cross: where lo > hi it is hi, as in torch.clamp",
+    "undefined-at-start": lambda what: f"at q = p, where training starts,"
+    f" {'the' if what == 'loss' else 'its'} {what} is 0/0: write what it is to be there",
+    "size-lost": "dividing by the standard deviation loses the size of the coefficient: at n = 2 all of it",
+    "own-scale": "where the rewards of a batch agree, what stands beside them is divided by its own standard"
+    " deviation: its weight is lost, and it pushes with size 1 however small it is (write it outside of"
+    " normalised(..))",
+    "weighed-by-lengths": "a mean over all tokens of a batch weighs each token by 1/sum_i T_i, whose value"
+    " the lengths of the other sequences decide: divide by a constant, and the sum over tokens stays what it"
+    " is",
+    "known-before-drawn": "the score of a token meets full(..) of that token or of earlier ones, known"
+    " before it is drawn: this adds noise alone; what pushes on that token is the loss full(..) itself",
+    "truncated": "words are left out, so that q = p is not stationary: the expected gradient there is a"
+    " multiple of grad E_q[M]; full(M*k3) leaves out the same words, and has a gradient of 0 at q = p",
+    "means-at-prefixes-of-mu": "prefixes are distributed as mu: write exp(past(log_q - log_mu)) in front of"
+    " full(..)",
+    "words-left-out": "where M is 0, c is 0: nothing tells these words apart, so that the policy among them"
+    " never moves towards the reference; renormalised over the words kept, the loss does not see how much"
+    " mass they have either",
+}  # fmt: skip
+
+
+# ---------------------------------------------------------------------------- what is assumed
+def _full_at_one(setting: Any, of: str) -> str:
+    drawn, given = ("outcome", "") if setting.level == "sample" else ("token", ", given the prefix")
+    where = "" if setting.on_policy else ", where mu > 0 wherever q is"
+    return (
+        f"full(x) is the sum of q(y)*x(y) over every {drawn} y{given}: the mean of rho*x over the {drawn}"
+        f" drawn{where}, as its gradient is that of grad(rho*x); the theorems speak of {of}"
+    )
+
+
+def _full_over_outcomes(of: Any, numbers: Sequence[tuple[Any, Any]]) -> str:
+    values = ", ".join(f"{h} = {shown(value)}" for h, value in numbers)
+    return (
+        "full(x) is the sum of q(y)*x(y) over every outcome y, the mean of rho*x over the outcome drawn, as"
+        f" its gradient is that of grad(rho*x); the theorems speak of {shown(of)}, for every value of"
+        f" {values}"
+    )
+
+
+ASSUMPTIONS: dict[str, str | Callable[..., str]] = {
+    **WRITTEN,
+    "batch-mean": "x_1..x_n are independent samples, n at least 2; others is the sum over the other n - 1",
+    "batch-leave-one-out": "x_1..x_n are independent samples, n at least 2; others is the sum over the other"
+    " m = n - 1",
+    "independent-sequences": "x_1..x_n are independent sequences, n at least 2; sum_i T_i is the number of"
+    " all their tokens",
+    "reward-of-token": "R_now is the reward of token t, R that of the whole sequence, their sum",
+    "advantage-of-sequence": "A is any function of the whole sequence that is free of theta: the same at"
+    " each of its tokens, whose scores it meets once",
+    "rho-is-one": "on-policy rho is 1 at every token, and a reward is detached",
+    "counts-once": "a sequence has at least one token: what is the same at each of them, over T, counts"
+    " once, sum_t 1/T = 1",
+    "counts-often": "a sequence has at least one token: what is the same at each of its T tokens counts T"
+    " times",
+    "centred-coefficient": "what is centred is the coefficient h in grad L = h s, detached",
+    "mean-h": "mean_h stands for {of}",
+    "exchange-mean": "grad and E_{under} may be exchanged (dominated derivative near theta)",
+    "exchange-in-lengths": "grad and E_q may be exchanged in E_q[1/sum_i T_i] (dominated derivative near"
+    " theta)",
+    "no-outcome-at-kinks": "no outcome stands exactly at a kink: there the objective has no gradient",
+    "no-sample-at-touch": "no sample stands where a branch touches one that is held constant: there half of"
+    " each slope counts",
+    "slope-at-kinks": "at a kink the slope is that of PyTorch: abs has slope 0 at 0, clip passes the slope"
+    " on at its bounds, min and max share it by halves at a tie",
+    "slope-at-tie": lambda of: f"the slope of {SLOPES[of][0]}",
+    "bounds-in-order": "{of} > 0 (so that the bounds of clip do not cross)",
+    "not-at-bounds": "where a bound is met exactly the slope is another one: the mean leaves out samples"
+    " that do so",
+    "given-std": lambda of: f"H = {shown(of)} at every sample, std^2 = mean_i (H_i - mean H)^2",
+    "samples-differ-in-h": "no two samples that differ have the same H",
+    "full-at-one": _full_at_one,
+    "full-over-outcomes": _full_over_outcomes,
+}  # fmt: skip
+
+
+# ---------------------------------------------------------------------------- what is kept and dropped
+KEPT = {
+    "reverse at q": "keeps the KL of each next token at the prefix drawn, drops what a token does to later"
+    " ones",
+    "forward at q": "a forward KL of each next token, at prefixes drawn from q where KL(p||q) draws them"
+    " from p",
+    "reverse at mu": "the KL of each next token, at prefixes drawn from mu where KL(q||p) draws them from q",
+    "forward at mu": "a forward KL of each next token, at prefixes drawn from mu where KL(p||q) draws them"
+    " from p",
+    "same token": "keeps the reward of the same token, drops that of later ones",
+}
+
+
+def _std_limit(h: Any, moves: bool, slope: Any) -> str:
+    start = "large n (a limit, not proved here): "
+    if moves:
+        return f"{start}E_q[h s]/sd(h), for h = {shown(h)}; sd(h) moves with theta"
+    if slope is None:
+        return f"{start}(E_mu[h s] - E_mu[h] E_mu[s])/sd(h), for h = {shown(h)}"
+    if not slope:
+        return f"{start}grad Cov_mu(h, log_q)/sd_mu(h), and sd_mu(h) does not move with theta"
+    return f"{start}grad {losses.over('sd_mu(h)', slope, TEXT)}"
+
+
+def _signs_turn(rows: dict[str, Sequence[str]], parameters: dict[str, str]) -> str:
+    said = [f"{name} = ({', '.join(row)})" for name, row in rows.items()]
+    said += [f"{name} = {value}" for name, value in parameters.items()]
+    return (
+        "n = 2: the signs leave a curl: R and R**2 have means that move apart, where R is 0, 1, 2 in the"
+        " order of H" + (f" at {', '.join(said)}" if said else "")
+    )
+
+
+def _mean_length_limit(of: Any) -> str:
+    m, verb = "q" if of.setting.on_policy else "mu", "is" if of.target is None else "targets"
+    return (
+        "large n (a limit, by the law of large numbers, not proved here): the field of the sum over tokens,"
+        f" over E_{m}[T]; that of the sum {verb} {target_words(of)}; E_{m}[T] is positive, so that both are 0"
+        " at the same policies"
+    )
+
+
+def _success_recurrence(beta: Any, step: Any) -> str:
+    sized = f", {shown(beta)} > 0" if beta.free_symbols else ""
+    return (
+        "rewards 0 or 1, large n (a limit), batches of an old policy with the success probability P"
+        f"{sized}: the policy that is best against them has the success P' with logit P' = logit P_p +"
+        f" {shown(step)}, P_p that of p (neighbour.grpo-success-recurrence)"
+    )
+
+
+CURL_OPEN = "the expected gradient a curl, and that it has none is not proved"
+REMARKS: dict[str, str | Callable[..., str]] = {
+    "kept": lambda term, proof: f"{KEPT[term]}: {proof}",
+    "open-no-model": f"open: no model that was tried gives {CURL_OPEN}",
+    "open-no-tree": f"open: no tree that was tried gives {CURL_OPEN}, nor is an objective known",
+    "open-covariance": "open: E_m[h s] - E_m[h] E_m[s] has no name, and on no model of three outcomes that"
+    " was tried is it found to be no gradient",
+    "open-short-trees": f"open: no tree of sequences of one token and of two that was tried gives"
+    f" {CURL_OPEN}",
+    "open-detached": "open: off-policy nothing is tried for what multiplies the score and moves with theta"
+    " itself, such as a detached weight",
+    "open-held-means": "open: whether this field is the gradient of anything, as full(..) is detached or"
+    " stands beside what is drawn from q; its coefficient is proved",
+    "means-move-apart": "E_mu[h] and KL(mu||q) move along different directions, so that E_mu[h] grad"
+    " KL(mu||q) has a curl on {on}",
+    "product-rule": "grad Var_mu(x)/2 = grad E_mu[x**2]/2 - E_mu[x] grad E_mu[x] and, for b free of theta,"
+    " grad Cov_mu(b, log_q) = grad E_mu[b*log_q] - E_mu[b] grad E_mu[log_q]",
+    "signs-alone": "n = 2, for any two numbers R: {half}, whose square is std^2, {square}: divided by std"
+    " only the sign is left, 1 or -1",
+    "std-limit": _std_limit,
+    "same-scale": "large n (a limit): reward and penalty are divided by the same sd(h), so that the field is"
+    " 0 where that of h is",
+    "binary-rewards": "rewards 0 or 1, P = E_q[R], any n: {sign}grad Phi(P) with Phi'(P) = E[sqrt(K*(n -"
+    " K))]/(n*P*(1 - P)), K the number of ones, binomial(n, P): a batch pushes by sqrt(K*(n - K))/n times"
+    " the mean score of its ones less that of its zeros",
+    "binary-ends": "rewards 0 or 1: std is 1/2 at n = 2 and sqrt(2)/3 at n = 3 wherever two of them differ,"
+    " so that {proof} gives Phi = E_q[R] and sqrt(2)*E_q[R]; for large n (a limit) Phi ="
+    " 2*arcsin(sqrt(E_q[R]))",
+    "coefficient-free": "H is free of theta, and samples from mu do not move: {proof}",
+    "slope-of-std": "samples from mu do not move, and d std = mean_i {coefficient} dH_i, dH = {slope} s",
+    "signs-turn": _signs_turn,
+    "turns-at-three": "n = 3: d_v F.u - d_u F.v is not 0 on a model of three outcomes, enumerated in forty"
+    " digits",
+    "weighs-by-spread": "large n (a limit): normalised(h) weighs h by 1/sd(h) and what is added to it by 1,"
+    " so that against h it weighs sd(h) times what is written: a penalty fades as the rewards agree",
+    "success-recurrence": _success_recurrence,
+    "adds-no-curl": lambda loss, of: f"{loss} by itself targets {target_words(of)}: a gradient, which adds"
+    f" no curl",
+    "adds-a-curl": lambda loss, of: f"open: no model that was tried gives {CURL_OPEN}: {loss} has a curl of"
+    f" its own",
+    "same-number-at-tokens": "the same number at every token: that number times E_q[sum_i s_i/sum_i T_i] ="
+    " grad E_q[1/sum_i T_i], by the log-derivative of the whole batch (not replayed by the kernel)",
+    "turns-at-two-lengths": "n = 2, sequences of one token and of two, so that 1/(x + y) = 11/12 - (x + y)/4"
+    " + x*y/12: independence takes the field apart, and the curl of what is left, by the product rule, is"
+    " not 0",
+    "samples-fixed": "samples from mu do not move, lengths among them: the gradient of the mean is the mean"
+    " of the gradients",
+    "taken-apart": "for any H in place of the coefficient: {proof}",
+    "any-size": "divided by a constant, or each sequence by its own length, it is that of one sequence, for"
+    " every n and H: {proof}",
+    "mean-length-limit": _mean_length_limit,
+    "no-noise-of-token": "no noise of the token drawn: at each prefix the variance is not above that of the"
+    " sampled loss; that of the sum over t can be, along directions that prefixes share (claim"
+    " neighbour.rao-blackwell)",
+    "no-variance": "the same at every sample: the gradient of full(..) has no variance at all",
+    "sum-of-means": "grad E_q[sum_t C_t] = E_q[sum_t (grad C_t + sum_{{u>t}} C_u s_t)] for exact means C_t,"
+    " each known at its prefix",
+    "one-number": "full(..) is one number, the same for all outcomes of one prefix: as a reward it tells"
+    " none of them apart",
+}  # fmt: skip
+
+
+# ---------------------------------------------------------------------------- the terms of a sum
+SEVERAL = 2  # regions that are told one by one
+
+
+def _at_sampler(times: Any, of: Any) -> str:
+    mean = f"grad E_mu[{shown(of)}]"
+    return mean if times == 1 else f"-{mean}" if times == -1 else f"{shown(times)} {mean}"
+
+
+def _zero_but_where(where: Sequence[Any]) -> str:
+    few = f"where {', and where '.join(map(place, where))}" if len(where) <= SEVERAL else ""
+    return f"zero gradient but {few or f'in {len(where)} regions'}"
+
+
+def _bound(value: Any) -> str:
+    if value is sympy.oo:
+        return "unbounded"
+    return f"at most {f'{value:.6g}' if isinstance(value, float) else shown(value)}"
+
+
+def _largest_weight(of: Any, above: Any, below: Any) -> str:
+    name = shown(of)
+    return f"|weight| of {name}: {_bound(above)} where {name} > 0, {_bound(below)} where {name} < 0"
+
+
+TERMS: dict[str, str | Callable[..., str]] = {
+    "no-expected-gradient": "no expected gradient",
+    "targets": lambda of: target_words(of),
+    "targets-inside": lambda of: f"{target_words(of, of.inside_clamps)} where no bound binds",
+    "gradient-at-sampler": _at_sampler,
+    "gradient-of-objective": lambda of: f"grad {formulas.side(of)}",
+    "zero-but-where": _zero_but_where,
+    "zero-where": lambda where: f"zero gradient where {', and where '.join(map(place, where))}",
+    "largest-weight": _largest_weight,
+    "no-weight": "no importance weight",
+    "old-weight": "weighed by q/old, not by q/mu",
+}
+SENTENCES = {**WARNINGS, **ASSUMPTIONS, **REMARKS, **TERMS, **QUESTIONS}
+
+
+# ---------------------------------------------------------------------------- what to write instead
+def suggested(found: Any) -> str:
+    """What to write in place of a wrong loss, and why: a `Suggestion` in words."""
+    said = "its expected gradient is {}grad KL({}||{}) (proved)"
+    if found.changed:
+        return f"write {replaced_by(found)}: {said.format('then ', *found.kl)}"
+    how = ", ".join(setting_words(found.setting))
+    return f"write {replaced_by(found)}: {how}, {said.format('', *found.kl)}"
+
+
+def replaced_by(found: Any) -> str:
+    """The loss with the options that change, and what it replaces."""
+    where = " in place of the penalty" * found.beside
+    return f"{found.loss}{where}" + (f" with {' and '.join(found.changed)}" if found.changed else "")

@@ -1,0 +1,79 @@
+"""The sentences of compare, divergence and optimum: format strings, or functions of the values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from klsym.engine.questions.compare_outside import NO_COMBINATION
+from klsym.engine.verdicts.verdict import Meaning
+from klsym.notation.combination import combination_text
+from klsym.notation.values import shown
+
+
+def _each_has(
+    losses: tuple[str, str], kind: str, meanings: tuple[Meaning, Meaning], constants: tuple[Any, Any]
+) -> str:
+    """k1: KL(q||p); log(1 + r): no combination of the KLs."""
+    named = map(_named, meanings, constants)
+    text = "; ".join(f"{loss}: {meaning}" for loss, meaning in zip(losses, named, strict=True))
+    return text.replace("grad ", "") if kind == "value" else text
+
+
+def _named(meaning: Meaning, constant: Any) -> str:
+    if meaning.target is None:
+        return "open"
+    if meaning.target in NO_COMBINATION:
+        return "no combination of the KLs"
+    text = combination_text(meaning.multiples) if meaning.multiples else "0"
+    return f"{text} + {shown(constant)}" if constant else text
+
+
+def _drawn(losses: tuple[str, ...]) -> str:
+    return (
+        "full(x) is the sum of q(y)*x(y) over every outcome or next token y: the mean of rho*x over the one"
+        " drawn, where mu > 0 wherever q is, as its gradient is that of grad(rho*x); the theorems speak of"
+        f" {' and '.join(losses)}"
+    )
+
+
+def _not_isolated(outcomes: tuple[int, ...]) -> str:
+    """outcomes: counted from 0; empty for all of them."""
+    listed = ", ".join(str(j + 1) for j in outcomes)
+    where = f"outcomes {listed} alone" if outcomes else "every outcome"
+    return f"stationary policies with mass on {where} are not isolated: there are infinitely many"
+
+
+def _no_loss(proved: bool) -> str:
+    elementary = "is an elementary function (Risch's algorithm, by SymPy)"
+    why = elementary if proved else "was found in the loss grammar"
+    return f"without sg, no loss unweighted: -r g' = f - r f' has no solution g that {why}"
+
+
+SENTENCES: dict[str, str | Callable[..., str]] = {
+    "each-has": _each_has,
+    "drawn": _drawn,
+    "neither-proof-nor-model": "{of}: neither a proof nor a model was found",
+    "order-of-variances": "the order of the variances: neither a proof nor models both ways were found",
+    "samples-of-all-outcomes": (
+        "the gradient at each sample: full(..) pushes with the scores of all outcomes, whatever is drawn"
+    ),
+    "variances-of-all-outcomes": (
+        "the variances: full(..) adds no noise of the outcome drawn, and the rest is not compared beside it"
+    ),
+    "samples-outside": "the gradient at each sample: a loss lies outside the decidable core",
+    "variances-outside": "the variances: a loss lies outside the decidable core",
+    "variances-of-tokens": "the variances: those of sums over tokens are not compared",
+    "rewards-alone-decide": "the penalty has zero expected gradient: rewards alone decide",
+    "penalty-is-rewarded": "beta is negative: the penalty is rewarded",
+    "start-decides-the-end": "where training ends depends on where it starts",
+    "policies-not-isolated": _not_isolated,
+    "policies-may-be-missing": "not decided: policies that are stationary may be missing from this list",
+    "stability-open": "not decided: whether a policy is stable where the table says so",
+    "boundary-may-be-missing": (
+        "not decided: policies on the boundary that attract may be missing from this list"
+    ),
+    "no-f-divergence": "f is not convex: E_q[f(r)] is no f-divergence",
+    "no-loss": _no_loss,
+    "exchange": "grad and E_{under} may be exchanged in {of} (dominated derivative near theta)",
+}
