@@ -162,8 +162,9 @@ class ExpPoly:
         total: Terms = {}
         for (m1, e1), v1 in self.terms.items():
             for (m2, e2), v2 in other.terms.items():
-                key = _times(m1, m2), _plus(e1, e2)
-                total[key] = _plain(total[key] + v1 * v2 if key in total else v1 * v2)
+                key, value = (_times(m1, m2), _plus(e1, e2)), v1 * v2
+                value = total[key] + value if key in total else value
+                total[key] = value if type(value) is int else _plain(value)
         product = ExpPoly(total)
         charge(pairs * product.work()[1])
         return product
@@ -242,11 +243,15 @@ class ExpPoly:
     def work(self) -> tuple[int, int]:
         """What a factor costs: its monomials, those in exponents included, and its longest number squared."""
         if self._work is None:
-            rows = [row for (m, exponent), value in self.terms.items() for row in ((m, value), *exponent)]
-            longest = max([size_of(value) for _, value in rows], default=0)
+            rows = longest = 0
+            for (monomial, exponent), value in self.terms.items():
+                for m, number in ((monomial, value), *exponent):
+                    rows += 1 + len(m) // 8
+                    bits = number.bit_length() if type(number) is int else size_of(number)
+                    longest = bits if bits > longest else longest
             if longest > MAX_BITS:
                 raise Refused(f"a number of more than {MAX_DIGITS} digits")
-            self._work = sum([1 + len(m) // 8 for m, _ in rows]), (longest >> 8) ** 2
+            self._work = rows, (longest >> 8) ** 2
         return self._work
 
     def names(self) -> frozenset[str]:

@@ -34,19 +34,26 @@ class Interval:
 
     @staticmethod
     def exact(value: int | Fraction) -> Interval:
-        end = Fraction(value)
+        end = value if type(value) is Fraction else Fraction(value)
         return Interval(end, end)
 
     def __add__(self, other: Interval) -> Interval:
         charge_numbers(self.lower, other.lower)
         charge_numbers(self.upper, other.upper)
+        if self.lower is self.upper and not self.lower:
+            return other
         lower, exact = self.lower + other.lower, self.lower is self.upper and other.lower is other.upper
         return Interval(lower, lower if exact else self.upper + other.upper)
 
     def __mul__(self, other: Interval) -> Interval:
-        factors, times = ([x.lower] if x.lower is x.upper else [x.lower, x.upper] for x in (self, other))
-        ends = [a * b for a in factors for b in times]
-        return Interval(weighed(min(ends)), weighed(max(ends)))
+        if self.lower is not self.upper and other.lower is not other.upper:
+            ends = [a * b for a in (self.lower, self.upper) for b in (other.lower, other.upper)]
+            return Interval(weighed(min(ends)), weighed(max(ends)))
+        number, of = (self.lower, other) if self.lower is self.upper else (other.lower, self)
+        one = number == 1
+        lower = weighed(of.lower if one else number * of.lower)
+        upper = weighed(lower if of.lower is of.upper else of.upper if one else number * of.upper)
+        return of if one else Interval(lower, upper) if number >= 0 else Interval(upper, lower)
 
     def __pow__(self, power: int) -> Interval:
         if power == 1:
