@@ -2,8 +2,8 @@
 
     benchmarks/campaigns.json    name -> counts, seed, seconds, and the version that it ran on
 
-A campaign is run for a release.  What it found is said of that version; nothing has to be run again because
-the code has changed since.
+A campaign is run for a release, at full size: a smaller run is printed and not stored.  What it found is
+said of that version; nothing has to be run again because the code has changed since.
 """
 
 from __future__ import annotations
@@ -25,7 +25,11 @@ from tqdm import tqdm
 HOME = Path(__file__).resolve().parents[1]
 STORED = HOME / "benchmarks" / "campaigns.json"
 CHUNK = 10  # cases sent to a process at a time
-NAMES = ("mutants", "attacks", "soundness", "losses", "clamped losses", "named sums", "fuzz")
+FULL = {  # how many cases a run has that may be stored; None: the caller counts them
+    "mutants": None, "attacks": 20_000, "soundness": 100_000, "losses": 20_000, "clamped losses": 3_000,
+    "named sums": 10_000, "fuzz": 1_000_000,
+}  # fmt: skip
+NAMES = tuple(FULL)
 CODE = ("klsym/**/*.py", "rocq/*.v", "tests/**/*.py")
 
 
@@ -72,18 +76,24 @@ def record(
     seconds: float,
     on: str,
     stored: Path | None = None,
+    full: int | None = None,
     **shares: dict[str, Any],
 ) -> bool:
-    """Store a run, unless a longer one of the same version is stored; whether it was.
+    """Store a run of full size; return whether it was stored.  A smaller run leaves the file as it is.
 
-    counts: the first entry says how many cases there were.  on: the `version` when it began.  shares: the
+    counts: the first entry says how many cases there were.  on: the `version` when it began.  full: the full
+    size, where FULL does not know it; else no run may be smaller than the one that is stored.  shares: the
     reasons and the settings.
     """
     stored = STORED if stored is None else stored
     found = json.loads(stored.read_text(encoding="utf-8")) if stored.exists() else {}
-    before = found.get(name)
-    size = next(iter(counts.values()))
-    if before and before["version"] == on and next(iter(before["counts"].values())) > size:
+    size, known = next(iter(counts.values())), FULL[name]
+    if known is not None:
+        full = max(known, next(iter(found[name]["counts"].values())) if name in found else 0)
+    if full is None:
+        raise ValueError(f"{name}: full: how many cases a full run has")
+    if size < full:
+        print(f"not stored: {size} of the {full} cases of a full run")
         return False
     found[name] = {"counts": counts, "seed": seed, "seconds": round(seconds), "version": on}
     found[name] |= {share: counts for share, counts in shares.items() if counts}

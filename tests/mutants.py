@@ -415,10 +415,9 @@ def report(numbered: list[tuple[int, Mutant]], mutants: list[Mutant], search: Se
     for key in sorted(stale):
         print(f"judged equivalent, but there is no such mutant: {key}")
     print(f"{len(numbered)} mutants, {len(alive)} alive, {len(equivalent)} equivalent")
-    if len(numbered) == len(mutants):
-        counts = {"mutants": len(numbered), "alive": len(alive), "equivalent": len(equivalent)}
-        [(version, seconds)] = search.seconds.items()
-        campaigns.record("mutants", counts, 0, seconds, version)
+    counts = {"mutants": len(numbered), "alive": len(alive), "equivalent": len(equivalent)}
+    [(version, seconds)] = search.seconds.items()
+    campaigns.record("mutants", counts, 0, seconds, version, full=len(mutants))
     return 1 if alive or stale or search.left_out else 0
 
 

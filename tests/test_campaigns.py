@@ -10,7 +10,7 @@ import campaigns
 import fuzzing
 import pytest
 import random_statements
-from campaigns import NAMES, log_of, read, record, resumed, version
+from campaigns import FULL, NAMES, log_of, read, record, resumed, version
 
 from klsym.errors import UsageError
 
@@ -37,15 +37,37 @@ def test_a_run_goes_on_only_while_the_code_is_the_same(tmp_path, monkeypatch):
     assert log_of("attacks", 1) != before
 
 
-def test_a_shorter_run_of_the_same_version_is_not_stored(tmp_path):
-    file = tmp_path / "campaigns.json"
-    assert record("attacks", {"theorems": 10}, 1, 2.4, "a", file)
-    assert not record("attacks", {"theorems": 9}, 2, 1, "a", file)
-    assert record("attacks", {"theorems": 10}, 3, 1, "a", file)
+@pytest.mark.parametrize("name", [name for name, full in FULL.items() if full])
+def test_only_a_run_of_full_size_is_stored(name, tmp_path):
+    file, full = tmp_path / "campaigns.json", FULL[name]
+    assert not record(name, {"cases": 20}, 1, 2.4, "a", file) and not file.exists()
+    assert record(name, {"cases": full}, 1, 2.4, "a", file)
+    before = file.read_bytes()
+    for size, on in ((20, "b"), (full - 1, "a"), (full - 1, "b"), (0, "b")):
+        assert not record(name, {"cases": size}, 2, 1, on, file)
+    assert file.read_bytes() == before
+    assert record(name, {"cases": full}, 3, 1, "b", file)
     [found] = campaigns.campaigns(file)
-    assert (found.counts, found.seed, found.seconds, found.version) == ({"theorems": 10}, 3, 1, "a")
-    assert record("attacks", {"theorems": 9}, 2, 1, "b", file)
-    assert campaigns.campaigns(file)[0].version == "b"
+    assert (found.counts, found.seed, found.seconds, found.version) == ({"cases": full}, 3, 1, "b")
+    assert record(name, {"cases": full + 1}, 3, 1, "c", file)
+    assert not record(name, {"cases": full}, 3, 1, "d", file)
+    assert campaigns.campaigns(file)[0].version == "c"
+
+
+def test_there_are_as_many_mutants_as_the_code_has(tmp_path):
+    """Their number changes with the code, so that the caller says it."""
+    file = tmp_path / "campaigns.json"
+    assert record("mutants", {"mutants": 9}, 0, 1, "a", file, full=9)
+    assert not record("mutants", {"mutants": 7}, 0, 1, "b", file, full=8)
+    assert record("mutants", {"mutants": 8}, 0, 1, "b", file, full=8)
+    with pytest.raises(ValueError, match="how many cases"):
+        record("mutants", {"mutants": 8}, 0, 1, "b", file)
+    assert campaigns.campaigns(file)[0].counts == {"mutants": 8}
+
+
+@pytest.mark.parametrize("one", campaigns.campaigns(), ids=lambda one: one.name)
+def test_what_is_stored_was_a_full_run(one):
+    assert FULL[one.name] is None or next(iter(one.counts.values())) >= FULL[one.name]
 
 
 def test_what_is_stored_is_in_the_form_that_is_read():
