@@ -16,7 +16,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from keyword import iskeyword
 from typing import Any
 
@@ -57,12 +57,13 @@ PARAMETER = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
 OF_ANSWERS = frozenset({"b", "c", "e", "f", "h", "std", "K", "P", "Phi"})  # as in r <= e
 
 
-def parse(text: str, parameters: Iterable[str] = ()) -> Any:
+def parse(text: str, parameters: Iterable[str] = (), others: Mapping[str, Any] | None = None) -> Any:
     """Read a loss; raises UsageError that points at the character that is wrong.
 
-    parameters: names declared beside lam, beta, eps, alpha, n, T.
+    parameters: names declared beside lam, beta, eps, alpha, n, T.  others: further names and their
+    values, such as rho_now in a printed formula.
     """
-    return _Reader(text, parameters).read()
+    return _Reader(text, parameters, others or {}).read()
 
 
 def parse_asked(text: str, parameters: Iterable[str] = ()) -> Any:
@@ -85,9 +86,9 @@ def syntax(text: str, **options: Any) -> Any:
 class _Reader:
     """One pass over one text."""
 
-    def __init__(self, text: str, parameters: Iterable[str]) -> None:
+    def __init__(self, text: str, parameters: Iterable[str], others: Mapping[str, Any]) -> None:
         self.text, self.lead = text, 0
-        self.names = dict(ATOMS) | {name: parameter(name) for name in PARAMETERS}
+        self.names = dict(ATOMS) | {name: parameter(name) for name in PARAMETERS} | dict(others)
         if isinstance(parameters, str):
             raise UsageError("parameters: a list of names expected")
         for name in parameters:

@@ -13,9 +13,11 @@ import pytest
 from klsym import api as engine
 from klsym.cli import main
 from klsym.engine.verdicts.verdict import Meaning, Verdict
+from klsym.errors import UsageError
 from klsym.messages import Message
 from klsym.numeric import cross_check
 from klsym.numeric.cross_check import with_check
+from klsym.numeric.field_check import Formulas
 from klsym.parser import parse
 
 STEP = "(1 + (k1 - {0})/abs(k1 - {0}))/2"  # 1[k1 > bound]
@@ -263,3 +265,32 @@ def test_there_is_a_witness_beyond_a_wide_clamp(bound: int) -> None:
     witness = engine.explain(f"rho*clip(k1, -{bound}, {bound})", "off-policy").witness
     assert witness is not None and witness["left"] != witness["right"]
     assert engine.explain("rho*k1", "off-policy").witness is None
+
+
+LOGS = (
+    "log(rho)*k1", "rho*log(rho)", "rho*log(r)", "rho_old*log(rho_old)", "rho*log(rho*r)", "rho*log(exp(k1))",
+    "rho*log(exp(R)*rho)", "R*log(r*rho_old)", "log(2*rho)", "log(r**2)", "k1*log(sg(rho))",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("sampling", ["on-policy", "off-policy"])
+@pytest.mark.parametrize("loss", LOGS)
+def test_logs_of_positive_quantities_are_read_at_tokens(loss: str, sampling: str) -> None:
+    """A printed formula holds log(rho_now), and rho_now is positive as rho is."""
+    found = with_check(engine.explain(loss, sampling, level="token"), parse(loss)).check
+    assert found is not None and found["passed"] is True, found
+
+
+@pytest.mark.parametrize("inside", ["k1", "A", "log_q", "rho - 1", "R*rho", "sg(k1)", "beta", "eps*r"])
+def test_logs_of_what_may_be_negative_are_not_read(inside: str) -> None:
+    for text in (f"log({inside})", f"rho*log({inside})"):
+        with pytest.raises(UsageError, match="need not be positive"):
+            engine.explain(text, "off-policy", level="token")
+
+
+@pytest.mark.parametrize("text", ["log(k1_now)", "log(s)", "log(R_past)", "log(r_now - 1)", "log(H)"])
+def test_names_of_slots_are_no_more_positive_than_their_values(text: str) -> None:
+    formulas = Formulas(engine.explain("k3", "off-policy", level="token"), None, frozenset())  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="need not be positive"):
+        formulas.read(text)
+    assert formulas.read("log(r_now*rho_past)").is_real

@@ -144,8 +144,8 @@ class Formulas:
         text = re.sub(r"\bs\b", "s_x", text)
         atoms = {**ATOMS, "H": H, "s": s, "T": length}
         slotted = {a + "_" + z: SLOTS[z](atoms[a]) for a, z in IN_A_SLOT.findall(text) if a in atoms}
-        found = parse(text, {*slotted, *self.declared, "s_x", "std", "mean_h", "H"})
-        meant = {parameter(name): e for name, e in {**slotted, "s_x": s, "H": H}.items()}
+        meant: dict[Any, Any] = {}
+        found = parse(text, {*self.declared, "std", "mean_h"}, {**slotted, "s_x": s, "H": H})
         if self.verdict.setting.level != "sample":
             meant[parameter("T")] = length
         if self.verdict.setting.batch == "leave-one-out":
