@@ -9,6 +9,7 @@ from piecewise_losses import generate
 from random_losses import Case
 
 import klsym
+from klsym.engine.outside.numeric_curl import _across
 from klsym.errors import UsageError
 from klsym.numeric.cross_check import with_check
 from klsym.parser import parse
@@ -70,3 +71,26 @@ def test_the_digits_that_are_set_elsewhere_change_nothing(digits: int) -> None:
     with mpmath.workdps(digits):
         verdict = klsym.explain("M*(clip(rho*A, A + k1, A)*R)", sampling="off-policy", batch="leave-one-out")
     assert verdict.target == "none"
+
+
+@pytest.mark.parametrize(
+    "u", [["1", "0"], ["0", "1"], ["1", "0", "0"], ["0", "1", "0"], ["0", "0", "0", "1"]]
+)
+def test_the_two_directions_of_a_curl_differ(u: list[str]) -> None:
+    """Along one direction twice every curl is 0, so that a model would be tried in vain."""
+    v = _across(u)
+    assert v != u and len(v) == len(u) and sorted(v) == sorted(u)
+
+
+@pytest.mark.parametrize(
+    ("loss", "target"),
+    [
+        ("M*(clip(rho*A, A + k1, A)*R)", "none"), ("clip(k1, -1, 1)*R", "none"), ("abs(k1)", "none"),
+        ("max(rho, 1)*k1", "none"), ("clip(log_q, -1, 0)*A", "none"), ("abs(R)", "separable"),
+        ("max(log_p, log_mu)", "separable"), ("M*abs(A)", "separable"),
+    ],
+)  # fmt: skip
+def test_the_curl_of_a_centred_batch(loss: str, target: str) -> None:
+    for batch in ("leave-one-out", "mean"):
+        found = klsym.explain(loss, sampling="off-policy", use="reward", batch=batch)
+        assert found.target == target

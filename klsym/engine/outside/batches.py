@@ -8,12 +8,10 @@ on one sample.  Off-policy E_mu[s] = grad E_mu[log q], and E_mu[h] E_mu[s] has t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from itertools import islice
 from typing import Any
 
-import mpmath
 import sympy
 
 from klsym.convert import to_ring
@@ -22,9 +20,10 @@ from klsym.engine.fields.slot_loss import m, n
 from klsym.engine.options.expand_options import expansion
 from klsym.engine.options.settings import Setting
 from klsym.engine.outside import sympy_target
+from klsym.engine.outside.numeric_curl import ROWS, twisted
+from klsym.engine.outside.position_sums import Stand, Standing
 from klsym.engine.outside.samples import differentiated
 from klsym.engine.proof import supports
-from klsym.engine.proof.counterexamples import completed, models
 from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.quantities import Quantity, expectation
 from klsym.engine.proof.sequence_quantities import mean_over_i
@@ -37,9 +36,6 @@ from klsym.language import (
     H,
     k1,
     length,
-    log_mu,
-    log_old,
-    log_p,
     log_q,
     others,
     own,
@@ -55,12 +51,7 @@ from klsym.notation.cases import lines
 from klsym.notation.losses import Written
 from klsym.notation.spelling import LATEX
 from klsym.notation.values import Made, less_mean, less_others
-from klsym.statements import Context
 
-STEPS = (sympy.Rational(1, 10**12), sympy.Rational(1, 10**14))  # along log q, for slopes of h in forty digits
-TWISTED = 1e-9
-ROWS = {log_q: "q", log_p: "p", log_mu: "mu", log_old: "old"}
-SEVERAL = (2, 11)  # models of three outcomes or more that are tried
 STD = "batch std takes exponential polynomials alone: choose leave-one-out or mean"
 
 REMARKS = {
@@ -159,46 +150,12 @@ def _readings(single: Verdict, setting: Setting) -> tuple[Message, ...]:
 
 # ---------------------------------------------------------------------------- off-policy
 def _off_policy(h: Any) -> str | None:
-    """Is E_mu[h] grad E_mu[log q] a gradient?  It is for an h free of theta; otherwise its curl decides.
+    """Is E_mu[(h_self - h_other) s_self] a gradient?
 
-    d_u E_mu[h] d_v E_mu[log q] - d_v E_mu[h] d_u E_mu[log q], on a model of three outcomes.
+    It is for an h that does not depend on theta; otherwise its curl decides.
     """
     if not unfold(h).has(log_q):
         return "separable" if h.has(*ROWS, *REWARDS, length) else "zero"
-    names = tuple(sorted(str(x) for x in h.free_symbols - {*ROWS, *REWARDS, length}))
-    for model in islice(models(Context(parameters=names)), *SEVERAL):
-        with mpmath.workdps(sympy_target.DIGITS):
-            found = _curl(h, completed(model, {"o", "M"}))
-        if found is not None and abs(found) > TWISTED:
-            return "none"
-    return None
-
-
-def _slope(h: Any, at: Mapping[Any, Any], step: Any) -> float | None:
-    """dh/dlog q by central differences."""
-    above, below = (sympy_target.number(h, {**at, log_q: at[log_q] + side * step}) for side in (1, -1))
-    return None if above is None or below is None else float((above - below) / (2 * step))
-
-
-def _curl(h: Any, model: dict[str, Any]) -> float | None:
-    """On one model of three outcomes or more, along the logits of the first two."""
-    node, given = model["tree"], model["parameters"]
-    rows = {symbol: [sympy.Rational(x) for x in node[row]] for symbol, row in ROWS.items()}
-    rewards = {symbol: node["rewards"][symbol.name] for symbol in REWARDS}
-    fixed = {x: sympy.Rational(given[x.name]) for x in h.free_symbols if x.name in given}
-    moves = []
-    for x in range(len(node["q"])):
-        at = {symbol: sympy.log(row[x]) for symbol, row in rows.items()} | fixed
-        at |= {symbol: sympy.Rational(row[x]) for symbol, row in rewards.items()} | {length: x + 1}
-        slope, closer = (_slope(h, at, step) for step in STEPS)
-        if slope is None or closer is None or abs(slope - closer) > TWISTED:  # h jumps there
-            return None
-        moves.append(slope)
-
-    def moved(j: int) -> tuple[float, float]:
-        """d E_mu[h] and d E_mu[log q] along the logit j, of which s(x) = 1[x = j] - q_j."""
-        weights = [float(mu * (int(x == j) - rows[log_q][j])) for x, mu in enumerate(rows[log_mu])]
-        return sum(w * d for w, d in zip(weights, moves, strict=True)), sum(weights)
-
-    (h_u, g_u), (h_v, g_v) = moved(0), moved(1)
-    return h_u * g_v - h_v * g_u
+    mean = sympy.Dummy(real=True)
+    at = Standing(h, (Stand(mean, ("others",), h, None, False, None, None),), Setting("off-policy"))
+    return "none" if twisted({"self": h - mean}, at, "") else None

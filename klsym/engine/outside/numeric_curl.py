@@ -59,12 +59,19 @@ def twisted(h: Mapping[str, Any], at: Standing, start: str) -> dict[str, Any] | 
     for model in islice((m for m in found(Context(parameters=names), on_policy) if _wide(m, at)), TRIED):
         model = completed(model, used)
         if not at.tokens:
-            model["tree"]["v"] = ["0", "1", *["0"] * (len(model["tree"]["q"]) - 2)]
+            model["tree"]["v"] = _across(model["tree"]["u"])
         with mpmath.workdps(DIGITS):
             value = curl(h, at, model)
         if value is not None and abs(value) > TWISTED:
             return _shown(model, names, symbols, at, start, mpmath.nstr(value, 15))
     return None
+
+
+def _across(u: list[str]) -> list[str]:
+    """One logit, and not the one that u moves: along u twice every curl is 0."""
+    rest = ["0"] * (len(u) - 2)
+    second = ["0", "1", *rest]
+    return second if u != second else ["1", "0", *rest]
 
 
 def _known(at: Standing) -> set[Any]:
