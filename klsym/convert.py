@@ -11,7 +11,7 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from functools import lru_cache, reduce
 from operator import add, mul
@@ -231,6 +231,21 @@ def to_sympy(element: ExpPoly) -> Any:
     for (monomial, exponent), value in sorted(element.terms.items()):
         total += _number(value) * _monomial(monomial) * _exponential(exponent)
     return total
+
+
+def canonical(e: Any, outside: Callable[[Any], Any] = lambda e: e) -> Any:
+    """Return an expression in the form of the ring: exp of log ratios as powers of r, rho and rho_old.
+
+    outside: what is returned of an expression outside the ring; the expression itself by default.
+
+    >>> from klsym.language import A, k1, log_p, log_q
+    >>> canonical(sympy.exp(log_p - log_q)), canonical(sympy.Max(A, k1))
+    (r, Max(A, k1))
+    """
+    try:
+        return to_sympy(to_ring(e))
+    except NotInRing:
+        return outside(e)
 
 
 def _number(value: Number) -> Any:

@@ -7,10 +7,9 @@ from typing import Any
 
 import sympy
 
-from klsym.convert import to_ring, to_sympy
+from klsym.convert import canonical
 from klsym.engine.fields.slot_loss import ADVANTAGE
 from klsym.engine.options.settings import Setting
-from klsym.errors import NotInRing
 from klsym.language import A, length, now, own
 
 CREDITED = {"to-go": ("past",), "total": ("past", "future")}  # slots whose scores a reward also multiplies
@@ -67,12 +66,4 @@ class Standing:
         if self.alone:
             return at
         shown = at.xreplace({stand.symbol: stand.shown for stand in self.stands})
-        return shown.replace(lambda x: isinstance(x, sympy.exp), _as_ratio)
-
-
-def _as_ratio(e: Any) -> Any:
-    """exp of log ratios as a product of ratios."""
-    try:
-        return to_sympy(to_ring(e))
-    except NotInRing:
-        return e
+        return shown.replace(lambda x: isinstance(x, sympy.exp), canonical)

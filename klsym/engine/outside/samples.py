@@ -9,7 +9,7 @@ from typing import Any
 
 import sympy
 
-from klsym.convert import to_ring, to_sympy
+from klsym.convert import canonical
 from klsym.engine.divergences.f_divergence_piecewise import generated_pieces
 from klsym.engine.divergences.f_divergence_smooth import generated_outside, must_not_vanish
 from klsym.engine.divergences.shape_messages import generated_messages
@@ -21,7 +21,7 @@ from klsym.engine.regions.case_split import cases
 from klsym.engine.regions.piecewise import DENSITIES, inside_clamps, is_piecewise
 from klsym.engine.verdicts.verdict import Cases, Meaning, Search, Setting, Step, Verdict
 from klsym.engine.verdicts.warnings import facts_outside, warnings_for
-from klsym.errors import NotInRing, UsageError
+from klsym.errors import UsageError
 from klsym.language import clip, k1, log_mu, log_old, log_p, log_q, rho, sg, unfold
 from klsym.messages import Message
 from klsym.notation import losses
@@ -153,18 +153,11 @@ def bias(rows: Cases, inside: Any, setting: Setting) -> Cases:
     free = (
         sampled if setting.use == "reward" else subgradients.gradient_coefficient(inside, setting.on_policy)
     )
-    gaps = tuple((on, _normal(h - free)) for on, h in rows)
+    gaps = tuple((on, canonical(h - free, sympy.expand)) for on, h in rows)
     elsewhere = any(gap != 0 for on, gap in gaps if not on)  # then "otherwise" needs all the other cases
     return (
         tuple((on, gap) for on, gap in gaps if gap != 0 or elsewhere) if any(g != 0 for _, g in gaps) else ()
     )
-
-
-def _normal(e: Any) -> Any:
-    try:
-        return to_sympy(to_ring(e))
-    except NotInRing:
-        return sympy.expand(e)
 
 
 def undefined(loss: Any, per_sample: Any) -> tuple[Message, ...]:

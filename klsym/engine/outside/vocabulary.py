@@ -19,7 +19,7 @@ from typing import Any
 
 import sympy
 
-from klsym.convert import to_ring, to_sympy
+from klsym.convert import canonical, to_ring
 from klsym.engine.fields.field import scores_of
 from klsym.engine.fields.slot_loss import slot_loss
 from klsym.engine.options.settings import Setting
@@ -142,11 +142,7 @@ def _times(of: Formula, slope: Formula) -> Formula:
 
 def slope_of(x: Any) -> Any:
     """x + dx/dlog q, which multiplies the scores in grad full(x)."""
-    slope = without_sg(x + sympy.diff(x, log_q))
-    try:
-        return to_sympy(to_ring(slope))
-    except NotInRing:
-        return slope
+    return canonical(without_sg(x + sympy.diff(x, log_q)))
 
 
 def _slope(c: Any, setting: Setting, score: Any) -> Any:

@@ -21,9 +21,8 @@ from typing import Any
 import sympy
 from sympy import Heaviside
 
-from klsym.convert import to_ring, to_sympy
+from klsym.convert import canonical
 from klsym.engine.regions.piecewise import DENSITIES, joint_signs, led_by_one, signs_of
-from klsym.errors import NotInRing
 from klsym.language import (
     REWARDS,
     A,
@@ -102,12 +101,7 @@ def cases(c: Any) -> tuple[Case, ...]:
 
 def _named(e: Any) -> Any:
     """exp of log densities as powers of r, rho and rho_old, where that can be."""
-    if not any(x.has(*DENSITIES) for x in e.atoms(sympy.exp)):
-        return e
-    try:
-        return to_sympy(to_ring(e))
-    except NotInRing:
-        return e
+    return canonical(e) if any(x.has(*DENSITIES) for x in e.atoms(sympy.exp)) else e
 
 
 def _plain(e: Any) -> Any:
