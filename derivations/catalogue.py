@@ -40,7 +40,7 @@ from klsym.calculus import (
     sum_over_t,
     token_gradient,
 )
-from klsym.engine.questions.catalogue import KINDS, catalogue, stored
+from klsym.engine.questions.catalogue import COUNTED_KINDS, catalogue, stored
 from klsym.engine.questions.loss_enumeration import levels
 from klsym.evidence import Evidence
 from klsym.numeric.counting import counts_by_hand
@@ -265,7 +265,7 @@ def how_many_losses():
 
 def _counted(found, sampling, use):
     counts = found.of(sampling, use).counts
-    numbers = (found.spellings[-1], *(counts[kind][-1] for kind in KINDS))
+    numbers = (found.spellings[-1], *(counts[kind][-1] for kind in COUNTED_KINDS))
     names = ("expressions", "losses", "values", "values in the mean", "gradients", "expected gradients")
     where, losses = f"{sampling}, in the {use}:", list(zip(numbers, names, strict=True))
     text = f"{where} {', '.join(f'{n} {name}' for n, name in losses)}"

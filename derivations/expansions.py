@@ -13,10 +13,10 @@ import sympy
 from klsym.calculus import claim, k1, k2, k3, r
 from klsym.convert import to_sympy
 from klsym.engine.questions.taylor import (
-    covariance,
+    expanded_covariance,
     covariance_bound,
     expand,
-    expectation,
+    expected_expansion,
     expectation_bound,
     show_series,
     variance,
@@ -39,7 +39,7 @@ OF_RATIO = {  # the same as functions of the number r, for the checks
 @claim("value.k2-bias-order", verdict="exact", source="WZ1 Three estimators; WZ2 3.1; RE; quantified new")
 def k2_bias_is_of_third_order():
     """k2 and k1 + (r - 1) = k3 agree to second order in eps; their third orders differ."""
-    bias = expectation(k2 - k1, 4)
+    bias = expected_expansion(k2 - k1, 4)
     return (
         _expanded(
             "E_q[k2] - KL(q||p)",
@@ -67,7 +67,7 @@ def the_two_divergences_part_at_third_order():
     return _expanded(
         "KL(q||p) - KL(p||q)",
         f"{reverse} - {forward}",
-        expectation(difference, 4),
+        expected_expansion(difference, 4),
         expectation_bound(difference, 4),
         lambda q, ratios: mean(q, [-(1 + ratio) * mpmath.log(ratio) for ratio in ratios]),
         (*_series("k1"), ("", rf"k_1 + r\,k_1 = {show_series(difference, 5)}")),
@@ -93,7 +93,7 @@ def _leading(name):
 
 def optimal_lambda_limit():
     """The best coefficient lam* = -Cov(k1, r - 1)/Var(r - 1) of the control variate tends to 1 as p -> q."""
-    jeffreys, chi2 = covariance(k1, 1 - r, 4), variance(r - 1, 4)
+    jeffreys, chi2 = expanded_covariance(k1, 1 - r, 4), variance(r - 1, 4)
     best = jeffreys / chi2
     limit = to_sympy(best.coefficient())
     plain = _expanded(

@@ -13,7 +13,7 @@ from klsym.engine.options.settings import Aggregate, Batch, Credit, Level, Sampl
 from klsym.engine.questions import compare as comparing
 from klsym.engine.questions import divergence_losses, optimum_of_loss
 from klsym.engine.questions import recommend as recommending
-from klsym.engine.questions.recommend import Purpose, Target
+from klsym.engine.questions.recommend import KLTarget, Purpose
 from klsym.render.compare import PrintedComparison
 from klsym.render.compare import printed as printed_comparison
 from klsym.render.descents import PrintedDescents
@@ -134,7 +134,7 @@ def losses_of(
 
 
 def recommend(
-    target: Target, sampling: Sampling = "on-policy", use: Purpose = "loss", level: Level = "sample"
+    target: KLTarget, sampling: Sampling = "on-policy", use: Purpose = "loss", level: Level = "sample"
 ) -> PrintedRecommendation:
     """What to write for a KL penalty or its value, the best first, each with what is proved of it.
 

@@ -131,7 +131,7 @@ def ring_gradient(case: Case, names: oracle.Names | None = None) -> Gradient:
 def outside_gradient(case: Case) -> Gradient:
     """The printed per-sample gradient, read by the oracle."""
     loss, names = parse(case.text), atoms(case.sampling)
-    gradient = subgradients.gradient_coefficient if case.use == "loss" else subgradients.sampled
+    gradient = subgradients.gradient_coefficient if case.use == "loss" else subgradients.at_sampling
     per_sample = gradient(loss, case.sampling == "on-policy")
     value = oracle.evaluate(losses.show(per_sample, TEXT), names)
     return Gradient(np.broadcast_to(value, POINTS), size(loss, case.use, names))
@@ -218,7 +218,7 @@ def softmax_misses(case: Case, models: oracle.Models, backend: str) -> float:
 
 # ---------------------------------------------------------------------------- wrong detaches
 def drop_sg(loss: Any, case: Case) -> Any:
-    return subgradients.sampled(loss, on_policy=False)
+    return subgradients.at_sampling(loss, on_policy=False)
 
 
 def detach_rho(loss: Any, case: Case) -> Any:

@@ -20,16 +20,24 @@ from klsym.convert import to_ring
 from klsym.engine.fields.named_terms import recognise
 from klsym.engine.questions import catalogue as module
 from klsym.engine.questions.catalogue import (
-    KINDS,
+    COUNTED_KINDS,
     SETTINGS,
     STORED,
     catalogue,
     entries,
-    expected_gradient,
     stored,
+    under_sampling,
     written,
 )
-from klsym.engine.questions.loss_enumeration import LEAVES, Level, infix, levels, pair, read, spellings
+from klsym.engine.questions.loss_enumeration import (
+    LEAVES,
+    SizeLevel,
+    infix,
+    levels,
+    pair,
+    read_code,
+    spellings,
+)
 from klsym.kernel.derivatives import attach, slopes
 from klsym.numeric.counting import counts_by_hand
 from klsym.parser import parse
@@ -40,7 +48,7 @@ SMALL = 5  # made anew here; what is stored goes further
 
 
 @cache
-def small() -> tuple[Level, ...]:
+def small() -> tuple[SizeLevel, ...]:
     return tuple(levels(SMALL))
 
 
@@ -81,7 +89,7 @@ def test_brackets_stand_where_they_are_needed():
 @pytest.mark.parametrize("code", ["", "X", "XA", "CC", "?", "B"])
 def test_no_spelling(code):
     with pytest.raises(ValueError, match=r"left over|starts with"):
-        read(code)
+        read_code(code)
 
 
 def test_every_spelling_is_counted_once():
@@ -103,7 +111,7 @@ def test_of_several_spellings_the_first_is_kept():
             for sign in "XYZ"
         ]
         alphabet.append(codes)
-    by_hand = Level()
+    by_hand = SizeLevel()
     for code in alphabet[-1]:
         by_hand.add(pair(code), 1, code)
     assert len(alphabet[-1]) == spellings(5)[-1] and by_hand == small()[4]
@@ -111,8 +119,8 @@ def test_of_several_spellings_the_first_is_kept():
 
 def test_levels_merge_in_any_order():
     first, second, third = (dict(level) for level in small()[2:5])
-    one = Level(first).merge(Level(second)).merge(Level(third))
-    other = Level(third).merge(Level(first).merge(Level(second)))
+    one = SizeLevel(first).merge(SizeLevel(second)).merge(SizeLevel(third))
+    other = SizeLevel(third).merge(SizeLevel(first).merge(SizeLevel(second)))
     assert one == other and one.rows == other.rows
 
 
@@ -121,7 +129,7 @@ def test_levels_merge_in_any_order():
 def test_the_counts_are_those_without_normal_forms(sampling, use):
     found = catalogue(small()[:4]).of(sampling, use)
     counted = counts_by_hand(4, sampling == "on-policy", use == "reward")
-    assert tuple(found.counts[kind][-1] for kind in KINDS) == counted[1:]
+    assert tuple(found.counts[kind][-1] for kind in COUNTED_KINDS) == counted[1:]
     assert sum(counts[-1] for counts in found.targets.values()) == counted[1]
 
 
@@ -129,9 +137,9 @@ def test_a_wrong_normal_form_is_noticed(monkeypatch):
     """The mean of r is 1, not 0; and the constant of c drops."""
     right = counts_by_hand(3, True, False)
     monkeypatch.setattr(module, "mean_value", lambda v, sampling: v)
-    monkeypatch.setattr(module, "expected_gradient", lambda a, sampling: a)
+    monkeypatch.setattr(module, "under_sampling", lambda a, sampling: a)
     found = catalogue(small()[:3]).of("on-policy", "loss")
-    wrong = tuple(found.counts[kind][-1] for kind in KINDS)
+    wrong = tuple(found.counts[kind][-1] for kind in COUNTED_KINDS)
     assert wrong[:2] == right[1:3] and wrong[2] > right[3] and wrong[3] == right[4] and wrong[4] > right[5]
 
 
@@ -171,7 +179,7 @@ def test_entries_against_explain_and_the_literal_oracle(sampling, use):
         outcome = examine(Case(text, sampling, use))
         assert not outcome.complaints, outcome
         verdict = klsym.explain(text, sampling=sampling, use=use)
-        c = expected_gradient(a, sampling)
+        c = under_sampling(a, sampling)
         said = to_ring(parse(verdict.coefficient))
         assert verdict.target == recognise(c).target, text
         assert said - said.terms.get(((), ()), 0) == c, text

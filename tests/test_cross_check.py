@@ -12,7 +12,7 @@ import pytest
 
 from klsym import api as engine
 from klsym.cli import main
-from klsym.engine.verdicts.verdict import Meaning, Verdict
+from klsym.engine.verdicts.verdict import TargetReading, Verdict
 from klsym.errors import UsageError
 from klsym.messages import Message
 from klsym.numeric import cross_check
@@ -96,8 +96,8 @@ def test_what_is_wrong_beyond_a_clamp_alone_is_seen(bound: int, sampling: str) -
         ("k3", {"h": "-r"}),
         ("k2", {"c": "k1 + lam*k1"}),
         ("k2", {"c": "k1 + undeclared"}),
-        ("k2", {"gradient": Meaning("forward-kl", {"forward-kl": "1"})}),
-        ("k2", {"gradient": Meaning("reverse-kl", {"reverse-kl": "2"})}),
+        ("k2", {"gradient": TargetReading("forward-kl", {"forward-kl": "1"})}),
+        ("k2", {"gradient": TargetReading("reverse-kl", {"reverse-kl": "2"})}),
         ("k1", {"c": "k1"}),
         ("k1*R", {"h": "R + 1/100000"}),
         (PPO, {"h": "rho*A"}),
@@ -139,7 +139,7 @@ def test_tokens_and_batches_are_compared_with_the_literal_field(
         {} if verdict.target not in ("zero", "reverse-kl", "forward-kl", "combination") else {"gradient": "1"}
     )
     for part, text in {**wrong, **named}.items():
-        change = Meaning("combination", {"reward": f"R + {text}", "reverse-kl": "3"}) if named else None
+        change = TargetReading("combination", {"reward": f"R + {text}", "reverse-kl": "3"}) if named else None
         lie = replace(verdict, **{part: change if part == "gradient" else text})
         check = with_check(lie, parsed).check
         place = {"h": "gradient", "c": "coefficient", "gradient": "target"}.get(part, part)
@@ -163,7 +163,7 @@ def test_the_printed_value_is_that_of_the_loss(loss: str, options: dict[str, Any
     assert with_check(verdict, parsed).check["passed"] is True
     for wrong in (
         {"constant": f"{verdict.value_constant} + 1/1000"},
-        {"value": Meaning("combination", {**verdict.value.multiples, "forward-kl": "1/100"})},
+        {"value": TargetReading("combination", {**verdict.value.multiples, "forward-kl": "1/100"})},
     ):
         named = verdict.value.target in ("zero", "reverse-kl", "combination") or "value" in wrong
         check = with_check(replace(verdict, **wrong), parsed).check

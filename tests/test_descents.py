@@ -15,7 +15,7 @@ import pytest
 from klsym.api import losses_of
 from klsym.cli import main
 from klsym.convert import to_ring
-from klsym.engine.divergences.f_divergence import GENERATORS
+from klsym.engine.divergences.f_divergence import NAMED_GENERATORS
 from klsym.engine.fields.field import field_of
 from klsym.engine.fields.slot_loss import slot_loss
 from klsym.engine.options.settings import Setting
@@ -103,10 +103,10 @@ def test_no_plain_loss_for_jensen_shannon_and_what_stands_in_for_it() -> None:
     assert not found_of("pearson-chi2").missing  # where there is one, it is shown
 
 
-@pytest.mark.parametrize("name", sorted(GENERATORS))
+@pytest.mark.parametrize("name", sorted(NAMED_GENERATORS))
 def test_at_each_sample_all_are_one_vector(name: str) -> None:
     """c s at a sample of q, rho c s at one of mu."""
-    parts, *_ = divergence_losses._in_ring(GENERATORS[name], name)
+    parts, *_ = divergence_losses._in_ring(NAMED_GENERATORS[name], name)
     for row in divergence_losses._choices(parts):
         h = field_of(slot_loss(row.written, Setting(row.sampling, row.use))).pushes.get("x", ZERO)
         off_policy = row.sampling == "off-policy"
@@ -131,10 +131,10 @@ def test_what_is_wrong_is_wrong(name: str) -> None:
         assert abs(left - right) > 1e-9
 
 
-@pytest.mark.parametrize("name", sorted(GENERATORS))
+@pytest.mark.parametrize("name", sorted(NAMED_GENERATORS))
 def test_wrong_choices_are_refused(name: str) -> None:
     """What is tempting, and a right choice with another number before it, has no proof."""
-    parts, *_ = divergence_losses._in_ring(GENERATORS[name], name)
+    parts, *_ = divergence_losses._in_ring(NAMED_GENERATORS[name], name)
     for row in divergence_losses._tempting(parts):
         with pytest.raises(ProofError):
             divergence_losses._proved(row, parts)

@@ -15,11 +15,11 @@ from sympy import Rational, exp, sqrt
 from klsym.convert import to_ring, to_sympy
 from klsym.engine.questions.taylor import (
     Expansion,
-    covariance,
     covariance_bound,
     expand,
-    expectation,
+    expanded_covariance,
     expectation_bound,
+    expected_expansion,
     moment_name,
     show_series,
     variance,
@@ -106,28 +106,29 @@ def test_polynomials_are_exact(seed, outcomes, i, j):
     numbers = [[x**i - 2 * x for x in ratios], [3 * x**j + x**2 / 2 for x in ratios]]
     values = moments(q, ratios, 9)
     means = [mean(q, n) for n in numbers]
-    assert expectation(a, 8).evaluate(values) == means[0]
+    assert expected_expansion(a, 8).evaluate(values) == means[0]
     product = mean(q, [x * y for x, y in zip(*numbers, strict=True)])
-    assert covariance(a, b, 8).evaluate(values) == product - means[0] * means[1]
+    assert expanded_covariance(a, b, 8).evaluate(values) == product - means[0] * means[1]
     assert variance(a, 8).evaluate(values) == mean(q, [(x - means[0]) ** 2 for x in numbers[0]])
 
 
 TEXTS = [
-    (expectation(k2 - k1, 5), "-E[eps^3]/6 + 5*E[eps^4]/24 + O(eps^5)"),
-    (expectation(k1 + r * k1, 4), "-E[eps^3]/6 + O(eps^4)"),  # KL(q||p) - KL(p||q)
-    (expectation(r, 3), "1 + O(eps^3)"),
-    (expectation(r - 1, 3), "O(eps^3)"),
+    (expected_expansion(k2 - k1, 5), "-E[eps^3]/6 + 5*E[eps^4]/24 + O(eps^5)"),
+    (expected_expansion(k1 + r * k1, 4), "-E[eps^3]/6 + O(eps^4)"),  # KL(q||p) - KL(p||q)
+    (expected_expansion(r, 3), "1 + O(eps^3)"),
+    (expected_expansion(r - 1, 3), "O(eps^3)"),
     (variance(k1, 3), "E[eps^2] + O(eps^3)"),
     (variance(k1, 4), "E[eps^2] - E[eps^3] + O(eps^4)"),
     (variance(k2, 5), "-E[eps^2]^2/4 + E[eps^4]/4 + O(eps^5)"),
     (variance(k3, 5), "-E[eps^2]^2/4 + E[eps^4]/4 + O(eps^5)"),
     (variance(k(lam), 3), "E[eps^2]*(lam - 1)^2 + O(eps^3)"),
-    (covariance(k1, r - 1, 4), "-E[eps^2] + E[eps^3]/2 + O(eps^4)"),
-    (expectation(k3, 4) - expectation(k2, 5), "E[eps^3]/6 + O(eps^4)"),
-    (covariance(k1, 1 - r, 5) / variance(r, 5),
+    (expanded_covariance(k1, r - 1, 4), "-E[eps^2] + E[eps^3]/2 + O(eps^4)"),
+    (expected_expansion(k3, 4) - expected_expansion(k2, 5), "E[eps^3]/6 + O(eps^4)"),
+    (expanded_covariance(k1, 1 - r, 5) / variance(r, 5),
      "1 - E[eps^3]/(2*E[eps^2]) + E[eps^4]/(3*E[eps^2]) + O(eps^3)"),
-    (expectation(2 - 2 * lam + (alpha - lam) * k3, 3), "-2*(lam - 1) + E[eps^2]*(alpha - lam)/2 + O(eps^3)"),
-    (expectation(-alpha - lam, 3), "-alpha - lam + O(eps^3)"),
+    (expected_expansion(2 - 2 * lam + (alpha - lam) * k3, 3),
+     "-2*(lam - 1) + E[eps^2]*(alpha - lam)/2 + O(eps^3)"),
+    (expected_expansion(-alpha - lam, 3), "-alpha - lam + O(eps^3)"),
 ]  # fmt: skip
 
 
@@ -137,7 +138,7 @@ def test_text(expansion, text):
 
 
 def test_latex():
-    assert expectation(k2 - k1, 4).latex == (
+    assert expected_expansion(k2 - k1, 4).latex == (
         r"-\frac{\mathbb{E}_{q}\!\left[\varepsilon^{3}\right]}{6} + O(\varepsilon^{4})"
     )
     assert variance(k(lam), 3).latex == (
@@ -185,7 +186,7 @@ def test_covariance_bounds_hold(seed):
     rng = random.Random(seed)
     (a, first), (b, second) = random_loss(rng), random_loss(rng)
     order = rng.randint(2, 6)
-    constant, expansion = covariance_bound(a, b, order), covariance(a, b, order)
+    constant, expansion = covariance_bound(a, b, order), expanded_covariance(a, b, order)
     for outcomes in (2, 3, 6):
         q, ratios = models(rng, outcomes)
         x, y = ([f(ratio.numerator / mpmath.mpf(ratio.denominator) - 1) for ratio in ratios]
@@ -206,7 +207,7 @@ def test_covariance_bounds_hold(seed):
      (1 / k1, "1/k1"), (k1 ** (-2), "1/k1"), (sympy.Symbol("s", commutative=True) * k1, "s is no")],
 )  # fmt: skip
 def test_losses_are_refused(loss, message):
-    for call in (expand, expectation, variance):
+    for call in (expand, expected_expansion, variance):
         with pytest.raises(UsageError, match=message) as error:
             call(loss, 4)
         assert "\n" not in str(error.value)
@@ -235,11 +236,15 @@ def test_bounds_need_rational_numbers(loss):
 @pytest.mark.parametrize(
     "over, below, message",
     [
-        (expectation(k1, 4), variance(k1, 4), "single multiple"),
-        (expectation(k1, 4), expectation(k1**3, 4), "single multiple"),
-        (expectation(k1, 4), expectation(lam * r**2 - lam, 4) - expectation((r - 1) ** 2, 4), "single"),
-        (expectation(k1, 5), variance(r, 4), "known order"),
-        (expectation(r * k1 + 1, 4), variance(r, 4), "known order"),
+        (expected_expansion(k1, 4), variance(k1, 4), "single multiple"),
+        (expected_expansion(k1, 4), expected_expansion(k1**3, 4), "single multiple"),
+        (
+            expected_expansion(k1, 4),
+            expected_expansion(lam * r**2 - lam, 4) - expected_expansion((r - 1) ** 2, 4),
+            "single",
+        ),
+        (expected_expansion(k1, 5), variance(r, 4), "known order"),
+        (expected_expansion(r * k1 + 1, 4), variance(r, 4), "known order"),
     ],
 )
 def test_quotients_are_refused(over, below, message):

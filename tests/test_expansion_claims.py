@@ -112,7 +112,7 @@ def test_merging_never_increases_k2_where_r_is_at_most_e():
 # ---------------------------------------------------------------------------- checks that can fail
 @pytest.mark.parametrize(
     "name, position, changed",
-    [("expectation", 0, {"value.k2-bias-order"}), ("variance", 0, {"value.variance-small-kl"})],
+    [("expected_expansion", 0, {"value.k2-bias-order"}), ("variance", 0, {"value.variance-small-kl"})],
 )
 def test_a_wrong_coefficient_is_caught(monkeypatch, name, position, changed):
     """Every term of the expansion a hundredth too large: the measured order drops."""

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 import klsym
 from klsym.convert import to_ring, to_sympy
 from klsym.engine.divergences.f_divergence import (
-    GENERATORS,
+    NAMED_GENERATORS,
     convex_where,
     generator,
-    named,
+    named_divergence,
     strength,
     third_order,
 )
@@ -156,7 +156,7 @@ NAMED = {
 @pytest.mark.parametrize("name", NAMED)
 def test_generators_with_a_name(name):
     c, expected, multiple = NAMED[name]
-    found = named(generator(to_ring(c)))
+    found = named_divergence(generator(to_ring(c)))
     assert found == (expected, to_ring(multiple))
 
 
@@ -165,12 +165,12 @@ NAMELESS = {"k2": k2, "k3": k3, "rho*k2": k1 + k2, "k1 - 2 r": k1 - 2 * r, "k1^3
 
 @pytest.mark.parametrize("name", NAMELESS)
 def test_generators_without_a_name(name):
-    assert named(generator(to_ring(NAMELESS[name]))) is None
+    assert named_divergence(generator(to_ring(NAMELESS[name]))) is None
 
 
 def test_named_generators_are_divergences():
     """f(1) = f'(1) = 0 and f > 0 elsewhere, in SymPy."""
-    for f in GENERATORS.values():
+    for f in NAMED_GENERATORS.values():
         in_r = of_ratio(f)
         assert in_r.subs(x, 1) == 0 == sympy.diff(in_r, x).subs(x, 1)
         assert all(in_r.subs(x, place) > 0 for place in (sympy.Rational(1, 9), sympy.Rational(7, 3)))

@@ -22,7 +22,7 @@ from klsym.engine.verdicts.verdict import Search, Verdict
 from klsym.language import A, R, clip, eps, k1, k2, k3, now, own, r, rho
 from klsym.messages import Message
 from klsym.notation.tree import product
-from klsym.notation.values import Made
+from klsym.notation.values import LazyFormula
 from klsym.ring import ONE, ZERO, ExpPoly
 
 SAMPLE = 60
@@ -201,7 +201,7 @@ SAME = {  # two values that are equal
     "an estimator by its definition": (sympy.sqrt(2) * k3, sympy.sqrt(2) * (r - 1 + k1)),
     "k2 by k1": (sympy.sqrt(3) * k2, sympy.sqrt(3) * k1**2 / 2),
     "m for n - 1": (ExpPoly.variable("m"), N - 1),
-    "factors apart": (Made(product, (1 - N.inverse(), K1)), K1 - K1 * N.inverse()),
+    "factors apart": (LazyFormula(product, (1 - N.inverse(), K1)), K1 - K1 * N.inverse()),
     "in the ring, as an expression": (K1 * 2, 2 * k1),
     "the score goes without saying": ({"now": K1}, K1),
     "zeros": ({"now": K1, "past": ZERO}, {"now": K1}),
@@ -216,7 +216,7 @@ OTHER = {  # and two that are not, as near to them
     "an estimator by its definition": (sympy.sqrt(2) * k3, sympy.sqrt(2) * (r + k1)),
     "k2 by k1": (sympy.sqrt(3) * k2, sympy.sqrt(3) * k1**2),
     "m for n - 1": (ExpPoly.variable("m"), N),
-    "factors apart": (Made(product, (1 - N.inverse(), K1)), K1 + K1 * N.inverse()),
+    "factors apart": (LazyFormula(product, (1 - N.inverse(), K1)), K1 + K1 * N.inverse()),
     "in the ring, as an expression": (K1 * 2, 2 * k2),
     "the score goes without saying": ({"past": K1}, K1),
     "zeros": ({"now": K1, "past": ONE}, {"now": K1}),

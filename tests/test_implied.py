@@ -127,7 +127,7 @@ def test_a_wrong_strength_is_noticed(wrong: int, monkeypatch: pytest.MonkeyPatch
 
 def test_a_wrong_third_order_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """KL(q||p) - KL(p||q) is not that of k1 + 2 r k1."""
-    right = expansions.expectation
+    right = expansions.expected_expansion
     assert expansions.the_two_divergences_part_at_third_order().oracle()[0]
-    monkeypatch.setattr(expansions, "expectation", lambda f, order: right(f + r * k1, order))
+    monkeypatch.setattr(expansions, "expected_expansion", lambda f, order: right(f + r * k1, order))
     assert not expansions.the_two_divergences_part_at_third_order().oracle()[0]

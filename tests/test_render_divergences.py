@@ -6,7 +6,7 @@ import pytest
 import sympy
 
 from klsym.convert import to_ring
-from klsym.engine.divergences.f_divergence import GENERATORS, convex_where, generator
+from klsym.engine.divergences.f_divergence import NAMED_GENERATORS, convex_where, generator
 from klsym.language import k1, k2, k3, lam, r
 from klsym.notation.ratios import in_r, region
 from klsym.notation.spelling import LATEX, TEXT
@@ -36,7 +36,7 @@ def test_f_reads_back(name):
 
 
 def test_latex():
-    assert LATEX(in_r(GENERATORS["reverse-kl"])) == r"r - \log(r) - 1"
+    assert LATEX(in_r(NAMED_GENERATORS["reverse-kl"])) == r"r - \log(r) - 1"
 
 
 REGIONS = {

@@ -35,7 +35,7 @@ def _verdict(options: argparse.Namespace, gradient: bool) -> Any:
     from klsym.engine.answers.dispatch import as_written
     from klsym.engine.explain import setting_of
     from klsym.engine.outside.samples import differentiated
-    from klsym.engine.verdicts.verdict import Meaning, Verdict
+    from klsym.engine.verdicts.verdict import TargetReading, Verdict
     from klsym.errors import UsageError
     from klsym.messages import Message
     from klsym.notation.losses import show
@@ -49,8 +49,8 @@ def _verdict(options: argparse.Namespace, gradient: bool) -> Any:
     why = Message("time-is-up", limit=options.time_limit)
     return printed(Verdict(
         loss=written.text, loss_latex=show(written, LATEX), setting=setting,
-        h=differentiated(written, setting).h if gradient else 0, c=None, gradient=Meaning(None),
-        value=Meaning(None), constant=None, trust="open", assumptions=(), steps=(), model=None,
+        h=differentiated(written, setting).h if gradient else 0, c=None, gradient=TargetReading(None),
+        value=TargetReading(None), constant=None, trust="open", assumptions=(), steps=(), model=None,
         inside_clamps=None, messages=(why,),
     ))  # fmt: skip
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from klsym.engine.answers.dispatch import as_written as as_written
 from klsym.engine.answers.dispatch import explained as explained
-from klsym.engine.answers.intended_target import meant
+from klsym.engine.answers.intended_target import intended_target
 from klsym.engine.fields.slot_loss import names_slots
 from klsym.engine.fields.slot_loss import refuse_unless_moderate as refuse_unless_moderate
 from klsym.engine.options.settings import Setting, checked_setting
@@ -33,12 +33,12 @@ def explain(loss: object, parameters: Iterable[str] = (), **options: str | None)
     written = as_written(loss, parameters)
     setting = setting_of(written, options)
     verdict = with_terms(explained(written, setting), written.expression)
-    target = meant(verdict, written)
+    target = intended_target(verdict, written)
     if target is None:
         return verdict
-    from klsym.engine.answers.suggestion import instead_of  # seldom needed
+    from klsym.engine.answers.suggestion import suggestion_for  # seldom needed
 
-    return replace(verdict, instead=instead_of(verdict, written, target))
+    return replace(verdict, instead=suggestion_for(verdict, written, target))
 
 
 def setting_of(written: Written, options: Mapping[str, str | None]) -> Setting:
@@ -56,9 +56,9 @@ def with_terms(verdict: Verdict, expression: Any) -> Verdict:
     """The verdict with what each term does, where the whole has no name that is proved."""
     if not expression.is_Add or (verdict.trust == "kernel" and verdict.target in PROVED):
         return verdict
-    from klsym.engine.answers.term_analysis import terms_of
+    from klsym.engine.answers.term_analysis import analysed_terms
 
-    return replace(verdict, terms=terms_of(expression, lambda e: _explained(e, verdict.setting)))
+    return replace(verdict, terms=analysed_terms(expression, lambda e: _explained(e, verdict.setting)))
 
 
 @lru_cache(maxsize=256)

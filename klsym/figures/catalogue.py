@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from klsym.engine.questions.catalogue import Catalogue, Choice, Found
+from klsym.engine.questions.catalogue import Catalogue, CatalogueChoice, CatalogueSearch
 from klsym.figures.style import BLACK, COLOURS, GREY, ORANGE, PAGE, PURPLE, SKY, label_ends, panels
 from klsym.numeric.evaluation import evaluate
 from klsym.numeric.models import FiniteModel
@@ -41,7 +41,7 @@ def draw(catalogue: Catalogue, theorem: Any, models: Sequence[FiniteModel]) -> A
     return figure
 
 
-def _growth(ax: Any, catalogue: Catalogue, found: Found) -> None:
+def _growth(ax: Any, catalogue: Catalogue, found: CatalogueSearch) -> None:
     sizes = range(1, catalogue.size + 1)
     lines = {"expressions": catalogue.spellings, **{GROWN[kind]: found.counts[kind] for kind in GROWN}}
     shades = (GREY, PURPLE, COLOURS["k2"], COLOURS["k3"])
@@ -67,7 +67,7 @@ def _targets(ax: Any, catalogue: Catalogue) -> None:
     ax.set_title("(b) what they target", loc="left")
 
 
-def _excess(ax: Any, choices: Sequence[Choice], theorem: Any, models: Sequence[FiniteModel]) -> None:
+def _excess(ax: Any, choices: Sequence[CatalogueChoice], theorem: Any, models: Sequence[FiniteModel]) -> None:
     """The excess of the variance over the least one, over E_mu[rho^2 s^2]."""
     x = np.linspace(-REACH, REACH, 241)
     for choice in choices:

@@ -19,11 +19,11 @@ from klsym.notation.tree import Call, Formula, Minus, negated, product, quotient
 from klsym.ring import ZERO, ExpPoly
 
 
-class Made(NamedTuple):
+class LazyFormula(NamedTuple):
     """A formula whose parts stay apart in print: what puts their trees together, and the parts.
 
     >>> n = ExpPoly.variable("n")
-    >>> shown(Made(product, (1 - n.inverse(), ExpPoly.variable("k1") - n)))
+    >>> shown(LazyFormula(product, (1 - n.inverse(), ExpPoly.variable("k1") - n)))
     '(1 - 1/n)*(k1 - n)'
     """
 
@@ -31,9 +31,9 @@ class Made(NamedTuple):
     of: tuple[Any, ...]
 
 
-def scored(value: Any, score: Any) -> Made:
+def scored(value: Any, score: Any) -> LazyFormula:
     """A value in brackets, times a score function: (k1 - 1)*s_now."""
-    return Made(_at_score, (value, score))
+    return LazyFormula(_at_score, (value, score))
 
 
 def _at_score(value: Formula, score: Formula) -> Formula:
@@ -44,19 +44,19 @@ def bracketed(value: Formula) -> Formula:
     return Call("", (value,))
 
 
-def less_mean(mine: ExpPoly, others: ExpPoly) -> Made:
+def less_mean(mine: ExpPoly, others: ExpPoly) -> LazyFormula:
     """h_i less the mean of a batch, from h_i and the sum of the others.
 
     >>> k1 = [ExpPoly.variable(f"k1[{slot}]") for slot in ("self", "others")]
     >>> shown(less_mean(*k1)), shown(less_others(*k1))
     ('k1_self - (k1_self + k1_others)/n', 'k1_self - k1_others/(n - 1)')
     """
-    return Made(_less_mean, (mine, others, ExpPoly.variable("n")))
+    return LazyFormula(_less_mean, (mine, others, ExpPoly.variable("n")))
 
 
-def less_others(mine: ExpPoly, others: ExpPoly) -> Made:
+def less_others(mine: ExpPoly, others: ExpPoly) -> LazyFormula:
     """h_i less the mean of the others."""
-    return Made(_less, (mine, others, ExpPoly.variable("n") - 1))
+    return LazyFormula(_less, (mine, others, ExpPoly.variable("n") - 1))
 
 
 def _less_mean(mine: Formula, others: Formula, n: Formula) -> Formula:
@@ -78,7 +78,7 @@ def tree_of(value: Any, sums: bool = False) -> Formula:
         return coefficient(value, sums)
     if isinstance(value, Mapping):
         return _scores(value, sums)
-    if isinstance(value, Made):
+    if isinstance(value, LazyFormula):
         return value.build(*(tree_of(part, sums) for part in value.of))
     from klsym.notation import losses
 
@@ -89,10 +89,10 @@ def names(value: Any) -> set[str]:
     """The names that stand in a value.
 
     >>> h = ExpPoly.variable("h1")
-    >>> sorted(names(Made(product, (h + 1, ExpPoly.variable("k1"))))), names({"now": h})
+    >>> sorted(names(LazyFormula(product, (h + 1, ExpPoly.variable("k1"))))), names({"now": h})
     (['h1', 'k1'], {'h1'})
     """
-    if isinstance(value, Mapping | Made):
+    if isinstance(value, Mapping | LazyFormula):
         return set().union(*map(names, value.values() if isinstance(value, Mapping) else value.of))
     if isinstance(value, ExpPoly):
         return {*value.names()}

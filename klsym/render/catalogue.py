@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from klsym.render.listing import columns
 
 if TYPE_CHECKING:
-    from klsym.engine.questions.catalogue import Catalogue, Choice, Found
+    from klsym.engine.questions.catalogue import Catalogue, CatalogueChoice, CatalogueSearch
 
 SHOWN = 6  # choices of one setting
 NAMES = {
@@ -50,7 +50,7 @@ def _counted(catalogue: Catalogue) -> Iterator[str]:
     return columns([*heads, *rows], 1)
 
 
-def _last(found: Found, target: str) -> int:
+def _last(found: CatalogueSearch, target: str) -> int:
     return found.targets[target][-1] if target in found.targets else 0
 
 
@@ -67,13 +67,13 @@ def _having(catalogue: Catalogue, kl: str) -> Iterator[str]:
         yield from columns([heads, *map(_row, choices[:SHOWN])], 3)
 
 
-def _row(choice: Choice) -> list[str]:
+def _row(choice: CatalogueChoice) -> list[str]:
     right = {None: "-", choice.loss: "the same"}.get(choice.unbiased, choice.unbiased)
     counts = [f"{choice.losses:,}", f"{choice.spellings:,}"]
     return [choice.constant, choice.loss, str(right), *counts, between(choice)]
 
 
-def between(choice: Choice) -> str:
+def between(choice: CatalogueChoice) -> str:
     """Where b is the nearest constant."""
     low, high = choice.nearest
     if low is None or high is None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from klsym.engine.divergences.shape_messages import generated_messages
-from klsym.engine.questions.divergence_losses import Choice, Descents, Wrong
+from klsym.engine.questions.divergence_losses import Descents, DivergenceLoss, WrongEstimate
 from klsym.messages import Message
 from klsym.notation import formulas
 from klsym.notation.combination import combination_text
@@ -75,7 +75,7 @@ class PrintedDescents(Descents):
     __repr__ = __str__
 
 
-def hypotheses(row: Choice) -> tuple[str, ...]:
+def hypotheses(row: DivergenceLoss) -> tuple[str, ...]:
     """Of a choice: for its gradient, and what its value assumes beside them."""
     own = row.proof.hypotheses if row.proof else [_said(line) for line in row.assumed]
     more = row.value.proof.hypotheses if row.proof and row.value.proof else ()
@@ -107,7 +107,7 @@ def descents_json(found: PrintedDescents) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _choice(row: Choice) -> dict[str, Any]:
+def _choice(row: DivergenceLoss) -> dict[str, Any]:
     return {
         "loss": row.loss, "sampling": row.sampling, "use": row.use, "statement": row.equal,
         "trust": row.trust,
@@ -142,11 +142,11 @@ def descents_text(found: PrintedDescents) -> str:
     return "\n".join(lines + listed("Warnings", found.warnings))
 
 
-def _value(row: Choice) -> str:
+def _value(row: DivergenceLoss) -> str:
     return "its value is unbiased, too" if row.unbiased else ""
 
 
-def _refutation(wrong: Wrong) -> str:
+def _refutation(wrong: WrongEstimate) -> str:
     word = {"kernel": "descends", "sympy": "descends"}.get(wrong.trust, "not shown to be wrong; descends")
     return f"{word} {divergence_words(wrong.verdict)}"
 

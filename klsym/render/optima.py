@@ -15,7 +15,7 @@ from typing import Any
 
 from klsym.engine.divergences.shape_messages import generated_messages
 from klsym.engine.questions.optimum import Optimum
-from klsym.engine.questions.optimum_of_loss import Ends
+from klsym.engine.questions.optimum_of_loss import OptimumAnswer
 from klsym.render.messages import sentence
 from klsym.ring import ExpPoly
 
@@ -89,7 +89,7 @@ def _bracketed(a: Fraction) -> str:
 
 
 # ---------------------------------------------------------------------------- what was found
-class PrintedEnds(Ends):
+class PrintedEnds(OptimumAnswer):
     """The answer of `where_training_ends`; it prints as text."""
 
     @property

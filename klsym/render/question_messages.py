@@ -6,13 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 from klsym.engine.questions.compare_outside import NO_COMBINATION
-from klsym.engine.verdicts.verdict import Meaning
+from klsym.engine.verdicts.verdict import TargetReading
 from klsym.notation.combination import combination_text
 from klsym.notation.values import shown
 
 
 def _each_has(
-    losses: tuple[str, str], kind: str, meanings: tuple[Meaning, Meaning], constants: tuple[Any, Any]
+    losses: tuple[str, str],
+    kind: str,
+    meanings: tuple[TargetReading, TargetReading],
+    constants: tuple[Any, Any],
 ) -> str:
     """k1: KL(q||p); log(1 + r): no combination of the KLs."""
     named = map(_named, meanings, constants)
@@ -20,7 +23,7 @@ def _each_has(
     return text.replace("grad ", "") if kind == "value" else text
 
 
-def _named(meaning: Meaning, constant: Any) -> str:
+def _named(meaning: TargetReading, constant: Any) -> str:
     if meaning.target is None:
         return "open"
     if meaning.target in NO_COMBINATION:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
-from klsym.engine.questions.recommend import Choice, Clamped, Recommendation, Wrong
+from klsym.engine.questions.recommend import Choice, Clamped, Recommendation, TemptingLoss
 from klsym.errors import UsageError
 from klsym.messages import Message
 from klsym.notation.spelling import is_sum
@@ -138,19 +138,19 @@ def _not_these(found: PrintedRecommendation) -> list[str]:
     return ["", f"Not these: their {title}", *(f"   {loss:<{width}}  {reason}" for loss, reason in rows)]
 
 
-def wrong_reason(one: Wrong, found: PrintedRecommendation) -> str:
+def wrong_reason(one: TemptingLoss, found: PrintedRecommendation) -> str:
     """The verdict on a tempting choice, in a few words."""
     if found.use == "value":
         return f"its mean is {value_line(one.verdict)}" if _is_formula(one) else value_line(one.verdict)
     return reason(one.verdict)
 
 
-def _is_formula(one: Wrong) -> bool:
+def _is_formula(one: TemptingLoss) -> bool:
     named = any(one.verdict.unbiased_for(name) for name in ("reverse-kl", "forward-kl"))
     return not named and one.verdict.value.target not in ("f-divergence", "separable", None)
 
 
-def _options(choice: Choice | Wrong) -> str:
+def _options(choice: Choice | TemptingLoss) -> str:
     """The options of tokens under which a choice is right."""
     setting = choice.verdict.setting
     named = (("credit", setting.credit), ("weights", setting.weights if choice.has_weight else ""))
@@ -344,7 +344,7 @@ def choice_json(choice: PrintedChoice, found: PrintedRecommendation) -> dict[str
     }  # fmt: skip
 
 
-def wrong_json(one: Wrong, found: PrintedRecommendation) -> dict[str, Any]:
+def wrong_json(one: TemptingLoss, found: PrintedRecommendation) -> dict[str, Any]:
     """A tempting choice that is wrong, as data."""
     setting = one.verdict.setting
     return {

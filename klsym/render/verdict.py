@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from klsym.engine.answers.suggestion import Instead
+from klsym.engine.answers.suggestion import Suggestion
 from klsym.engine.divergences.shape_messages import generated_messages
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.messages import Message
@@ -36,7 +36,7 @@ LEVELS = {
 }
 
 
-class PrintedInstead(Instead):
+class PrintedInstead(Suggestion):
     """What to write instead, which prints itself."""
 
     def __str__(self) -> str:

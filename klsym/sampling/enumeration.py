@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 
-from klsym.engine.questions.loss_enumeration import Across, Join, Level
+from klsym.engine.questions.loss_enumeration import Across, Join, SizeLevel
 from klsym.sampling.runner import Heard, run_all
 from klsym.sampling.streams import Chunk, Plan, Stream
 
@@ -24,7 +24,7 @@ class Part:
     join: Join
     rows: int
 
-    def __call__(self, chunk: Chunk) -> Level:
+    def __call__(self, chunk: Chunk) -> SizeLevel:
         first = chunk.index * self.rows
         return self.join(first, first + chunk.size)
 
@@ -39,9 +39,9 @@ def across(scheduler: str | None = None, progress: Heard | None = None, pairs: i
     Errors: see `klsym.sampling.runner.run`.
     """
 
-    def joined(joins: Sequence[Join]) -> Level:
+    def joined(joins: Sequence[Join]) -> SizeLevel:
         jobs = [_job(join, max(1, pairs // len(join.short))) for join in joins]
-        return reduce(Level.merge, run_all(jobs, scheduler=scheduler, progress=progress), Level())
+        return reduce(SizeLevel.merge, run_all(jobs, scheduler=scheduler, progress=progress), SizeLevel())
 
     return joined
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from klsym.engine.options.settings import Setting, checked_setting
-from klsym.engine.questions.optimum_of_loss import Ends, where_training_ends
+from klsym.engine.questions.optimum_of_loss import OptimumAnswer, where_training_ends
 from klsym.language import A, rho
 from klsym.parser import parse
 from klsym.sampling.network import Batch, World, batch_loss, draw_sequences, mask_of, one_thread, token_logs
@@ -32,7 +32,7 @@ class Trained:
     """
 
     policies: np.ndarray
-    predicted: Ends
+    predicted: OptimumAnswer
 
     @property
     def end(self) -> np.ndarray:

@@ -20,9 +20,9 @@ from typing import Any
 
 from klsym.api import explain
 from klsym.convert import to_ring
-from klsym.engine.verdicts.verdict import Meaning, Verdict
+from klsym.engine.verdicts.verdict import TargetReading, Verdict
 from klsym.errors import NotInRing
-from klsym.notation.values import Made, shown, tree_of
+from klsym.notation.values import LazyFormula, shown, tree_of
 from klsym.ring import ExpPoly
 
 from .codes import code_of, counted
@@ -121,7 +121,7 @@ def in_ring(value: Any) -> ExpPoly | None:
     """The value as an element of the ring, where it is one."""
     if isinstance(value, ExpPoly):
         return value
-    if isinstance(value, Mapping | Made):
+    if isinstance(value, Mapping | LazyFormula):
         return None
     try:
         return to_ring(value)
@@ -150,13 +150,13 @@ def at_points(stored: Mapping[str, Any], on_policy: bool) -> str:
     return digest(tree_of(read_back(stored)), on_policy)
 
 
-def parts_of(of: Meaning, on_policy: bool) -> dict[str, Any]:
+def parts_of(of: TargetReading, on_policy: bool) -> dict[str, Any]:
     """The multiples of the named parts, and the rest."""
     parts = {name: value_of(value, on_policy) for name, value in sorted(of.parts.items())}
     return {**parts, "rest": value_of(of.rest, on_policy)} if of.rest else parts
 
 
-def meaning(of: Meaning, on_policy: bool) -> dict[str, Any]:
+def meaning(of: TargetReading, on_policy: bool) -> dict[str, Any]:
     """A target with its parts."""
     return {"target": of.target or "open", "parts": parts_of(of, on_policy)}
 

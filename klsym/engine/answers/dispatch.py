@@ -10,12 +10,18 @@ from typing import Any
 import sympy
 
 from klsym.convert import in_core, to_ring
-from klsym.engine.fields.slot_loss import Beyond, names_batches, names_slots, names_vocabulary, of_sequence
+from klsym.engine.fields.slot_loss import (
+    UnsupportedSum,
+    names_batches,
+    names_slots,
+    names_vocabulary,
+    of_sequence,
+)
 from klsym.engine.options.expand_options import expansion
 from klsym.engine.options.settings import Setting
 from klsym.engine.regions.piecewise import DENSITIES
 from klsym.engine.targets.ring import explain_ring
-from klsym.engine.verdicts.verdict import Meaning, Verdict
+from klsym.engine.verdicts.verdict import TargetReading, Verdict
 from klsym.errors import NotInRing, UsageError
 from klsym.language import ATOMS, PARAMETERS, REWARDS, OverPositions, as_loss, length, parameter, rho, s
 from klsym.names import SAMPLE_BASES, is_declarable
@@ -45,7 +51,7 @@ def explained(written: Written, setting: Setting, other_means: bool = True) -> V
 
         try:
             return explain_vocabulary(written, setting, explained)
-        except Beyond as error:
+        except UnsupportedSum as error:
             raise UsageError(str(error)) from None
     if setting.level == "sequence":
         written = of_sequence(written)
@@ -55,7 +61,7 @@ def explained(written: Written, setting: Setting, other_means: bool = True) -> V
         verdict = _outside(written, setting, error, other_means)
     verdict = verdict if verdict.expansion else replace(verdict, expansion=expansion(written, setting))
     if verdict.value.target is None and _is_centred(written.expression) and not setting.averaged:
-        return replace(verdict, value=Meaning("zero"), constant=sympy.S.Zero)
+        return replace(verdict, value=TargetReading("zero"), constant=sympy.S.Zero)
     return verdict
 
 
@@ -69,14 +75,14 @@ def _is_centred(e: Any) -> bool:
 def _outside(written: Written, setting: Setting, error: NotInRing, other_means: bool) -> Verdict:
     """The verdict on a loss that is no element of the ring, or beyond the theorems on sums."""
     refuse_zero_below(written)
-    handed_on = isinstance(error, Beyond) or written.expression.has(Normalised)
+    handed_on = isinstance(error, UnsupportedSum) or written.expression.has(Normalised)
     if in_core(written.expression) and not handed_on:
         raise UsageError(f"{written.text[:60]!r} is too large once multiplied out: {error}") from None
     others = names_others(written, setting)
     if others and not other_means:
         raise UsageError(str(error)) from None
     if others or setting.level == "token":
-        from klsym.engine.outside.sums import explain_outside_slots
+        from klsym.engine.outside.clips_of_sequences import explain_outside_slots
 
         return explain_outside_slots(
             written, setting, lambda e, use: explained(as_written(e, ()), use, other_means=False)

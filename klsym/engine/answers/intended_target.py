@@ -3,7 +3,7 @@
 >>> from klsym.engine.answers.dispatch import as_written, explained
 >>> from klsym.engine.verdicts.verdict import Setting
 >>> wrong, right = as_written("k3", ()), as_written("k2", ())
->>> [meant(explained(loss, Setting()), loss) for loss in (wrong, right)]
+>>> [intended_target(explained(loss, Setting()), loss) for loss in (wrong, right)]
 ['reverse-kl', None]
 """
 
@@ -15,7 +15,7 @@ from klsym.language import A, M, R, Weight, log_mu, log_p, parameter
 from klsym.notation.losses import Written
 
 
-def meant(verdict: Verdict, written: Written) -> str | None:
+def intended_target(verdict: Verdict, written: Written) -> str | None:
     """The KL that a wrong loss is likely to mean: the one that its value estimates, else the reverse one.
 
     None for a loss that is right, that mentions no other policy, or that says itself what is summed.

@@ -1,7 +1,7 @@
 """Is a loss right: does the engine prove that it is the penalty, or the value, that is asked for?  Untrusted.
 
->>> right("k2", Setting(), "reverse-kl", "loss").trust, right("k3", Setting(), "reverse-kl", "loss")
-('kernel', None)
+>>> [proved_choice(loss, Setting(), "reverse-kl", "loss") is None for loss in ("k2", "k3")]
+[False, True]
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from klsym.engine.options.settings import Setting
 from klsym.engine.targets.ring import names_only
 from klsym.engine.verdicts.verdict import Verdict
 
-DENSITIES = {"reverse-kl": ("q", "p"), "forward-kl": ("p", "q")}
+DENSITIES_OF_KL = {"reverse-kl": ("q", "p"), "forward-kl": ("p", "q")}
 
 
 @lru_cache(maxsize=4096)
-def right(text: str, setting: Setting, target: str, use: str) -> Verdict | None:
+def proved_choice(text: str, setting: Setting, target: str, use: str) -> Verdict | None:
     """The verdict on a loss, if the engine proves that it is right.
 
     A sequence of one token is a sample: what is wrong for samples is wrong for tokens.
     """
     written = as_written(text, ())
     of_tokens = setting.level == "token" and not names_slots(written.expression)
-    if of_tokens and right(text, Setting(setting.sampling, setting.use), target, use) is None:
+    if of_tokens and proved_choice(text, Setting(setting.sampling, setting.use), target, use) is None:
         return None
     plain = not setting.averaged and setting.aggregate != "batch" and setting.batch != "std"
     if use != "value" and plain and not names_only(written, setting, target):

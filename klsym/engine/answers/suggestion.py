@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from klsym.convert import to_ring
 from klsym.engine.answers.dispatch import as_written
-from klsym.engine.answers.is_correct import DENSITIES, right
+from klsym.engine.answers.is_correct import DENSITIES_OF_KL, proved_choice
 from klsym.engine.options.settings import CHOICES, Setting
 from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.quantities import KL, expectation, expected_gradient, grad
@@ -23,12 +23,12 @@ from klsym.language import A, R, s, sg
 from klsym.notation.losses import Written
 
 # Tried in this order, each judged; the first that is right is also the first that `recommend` names.
-SHORT = ("k2", "k1", "k3", "1 - r", "rho*k3", "rho*k1", "rho*(1 - r)", "rho*(1 - r - r*k1)")
+SHORT_LOSSES = ("k2", "k1", "k3", "1 - r", "rho*k3", "rho*k1", "rho*(1 - r)", "rho*(1 - r - r*k1)")
 TO_THE_SAMPLER = ("rho*(log_q - log_mu) + 1 - rho", "rho*(log_q - log_mu)")  # k3 and k1, of mu for p
 
 
 @dataclass(frozen=True)
-class Instead:
+class Suggestion:
     """A loss that is right where another is wrong, with the theorem that it is.
 
     changed: the options that have to change with it.  kl: the densities of the divergence.
@@ -42,19 +42,19 @@ class Instead:
     beside: bool = False  # does a reward stand in the loss too?
 
 
-def instead_of(verdict: Verdict, written: Written, target: str) -> Instead | None:
+def suggestion_for(verdict: Verdict, written: Written, target: str) -> Suggestion | None:
     """The right loss for the setting of a verdict, and the KL that was meant."""
     if target == "sampler":
         return _towards_the_sampler(verdict.setting)
     beside = "reward" in verdict.gradient.multiples or written.expression.has(R, A)
     for place, changed in _places(verdict.setting):
-        for loss in SHORT:
+        for loss in SHORT_LOSSES:
             try:
-                found = right(loss, place, target, place.use)
+                found = proved_choice(loss, place, target, place.use)
             except UsageError:
                 continue
             if found is not None and not found.setting.averaged:
-                return Instead(loss, place, changed, DENSITIES[target], found.proofs[0], beside)
+                return Suggestion(loss, place, changed, DENSITIES_OF_KL[target], found.proofs[0], beside)
     return None
 
 
@@ -73,7 +73,7 @@ def _places(setting: Setting) -> Iterator[tuple[Setting, tuple[str, ...]]]:
     yield Setting(setting.sampling, setting.use, "sequence", aggregate="sum"), (*changed, "level sequence")
 
 
-def _towards_the_sampler(setting: Setting) -> Instead | None:
+def _towards_the_sampler(setting: Setting) -> Suggestion | None:
     """A loss for KL(q||mu) with samples from mu, at one sample."""
     if setting.level == "token" or setting.batch != "none":
         return None
@@ -87,5 +87,5 @@ def _towards_the_sampler(setting: Setting) -> Instead | None:
             proof = derive(field).equals(grad(KL("q", "mu")))
         except (ProofError, NotInRing):
             continue
-        return Instead(loss, replace(setting, aggregate=""), (), ("q", "mu"), proof)
+        return Suggestion(loss, replace(setting, aggregate=""), (), ("q", "mu"), proof)
     return None

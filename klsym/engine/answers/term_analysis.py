@@ -20,9 +20,9 @@ from klsym.messages import Message
 from klsym.notation import losses
 from klsym.notation.spelling import TEXT
 
-MOST = 6  # terms that are told
-BESIDE = sympy.Rational(1, 10**9)  # how far from a bound it is looked at
-FAR = sympy.Integer(10) ** 12  # a ratio beyond any bound
+MAX_SHOWN_TERMS = 6  # terms that are told
+NEAR_BOUND = sympy.Rational(1, 10**9)  # how far from a bound it is looked at
+LARGE_RATIO = sympy.Integer(10) ** 12  # a ratio beyond any bound
 MISSING = {"missing-weight": Message("no-weight"), "weighed-by-old": Message("old-weight")}
 NAMED = ("zero", "reverse-kl", "forward-kl", "combination")
 
@@ -36,10 +36,10 @@ class Term:
     messages: tuple[Message, ...]
 
 
-def terms_of(expression: Any, explained: Callable[[Any], Verdict]) -> tuple[Term, ...]:
+def analysed_terms(expression: Any, explained: Callable[[Any], Verdict]) -> tuple[Term, ...]:
     """The terms of a sum, where there are a few that each have a verdict."""
     addends = [e for e in sympy.Add.make_args(expression) if not e.is_number]
-    if not 1 < len(addends) <= MOST:
+    if not 1 < len(addends) <= MAX_SHOWN_TERMS:
         return ()
     try:
         return tuple(_term(e, explained(e)) for e in sorted(addends, key=sympy.default_sort_key))
@@ -134,21 +134,21 @@ def _largest(rows: Any, ratio: Any, gain: Any, sign: int) -> Any | None:
                 return abs(h.xreplace(here))
         return None
 
-    far = at(FAR)
+    far = at(LARGE_RATIO)
     if far is None:
         return None
-    if far >= FAR / 10**6:
+    if far >= LARGE_RATIO / 10**6:
         return sympy.oo
     bounds = {e: x - e for on, _ in table for e, _ in on if e.has(x) and not (x - e).has(x)}
     found: list[tuple[Any, Any, Any]] = []
     for bound in bounds.values():
         value = bound.xreplace(fixed)
-        near = [at(value * (1 + side * BESIDE)) for side in (1, -1)] if value > 0 else []  # no tie
+        near = [at(value * (1 + side * NEAR_BOUND)) for side in (1, -1)] if value > 0 else []  # no tie
         found += [(size, value, bound) for size in near if size is not None]
     if not found:
         return None
     size, value, bound = max(found, key=lambda row: row[0])
-    if far > size * (1 + 2 * BESIDE):
+    if far > size * (1 + 2 * NEAR_BOUND):
         return None
-    same = abs(size - value) <= 2 * BESIDE * value
+    same = abs(size - value) <= 2 * NEAR_BOUND * value
     return bound if same else None if others else float(size)

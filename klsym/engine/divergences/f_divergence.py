@@ -22,15 +22,15 @@ from typing import Any
 import mpmath
 from mpmath import iv
 
+from klsym.engine.fields.named_terms import K1 as K1
 from klsym.engine.fields.primitives import objective_under
 from klsym.engine.regions.positivity import positive_sum, without_positive_factors
 from klsym.engine.regions.root_isolation import Zero, signs, stretches
 from klsym.names import LOG_RATIOS, SAMPLE_BASES, parse_name
 from klsym.ring import ONE, ZERO, ExpPoly, Number
 
-K1 = ExpPoly.variable("k1")
 R = (-K1).exp()
-FREE = ("k1", "w", "log_q")
+FREE_NAMES = ("k1", "w", "log_q")
 
 
 def slope(element: ExpPoly) -> ExpPoly:
@@ -75,7 +75,7 @@ def alpha(a: Fraction) -> ExpPoly:
 
 
 # KL(q||p), KL(p||q), their sum, chi2(p||q), chi2(q||p), sum (sqrt p - sqrt q)^2
-GENERATORS = {
+NAMED_GENERATORS = {
     "reverse-kl": K1 + R - 1,
     "forward-kl": ONE - R - K1 * R,
     "jeffreys": K1 - K1 * R,
@@ -85,16 +85,16 @@ GENERATORS = {
 }
 
 
-def named(f: ExpPoly) -> tuple[str, ExpPoly] | None:
+def named_divergence(f: ExpPoly) -> tuple[str, ExpPoly] | None:
     """The name of a generator, and its multiple; None for what has no name.
 
-    >>> name, multiple = named((R - 1) ** 2 * 3)
+    >>> name, multiple = named_divergence((R - 1) ** 2 * 3)
     >>> name, multiple == ONE * 3
     ('pearson-chi2', True)
     """
     rates = [-dict(exponent).get((("k1", 1),), 0) for _, exponent in f.terms]
     alphas = {f"alpha={a}": alpha(Fraction(a)) for a in rates if a not in (0, 1)}
-    for name, known in (GENERATORS | alphas).items():
+    for name, known in (NAMED_GENERATORS | alphas).items():
         multiple = _multiple(f, known)
         if multiple and f == known * multiple:
             return name, multiple
@@ -127,7 +127,7 @@ class Stretch:
 
 
 @dataclass(frozen=True)
-class Condition:
+class Inequality:
     """element >= 0, in k1 and parameters; where that is everywhere: `always`, each of which is >= 0 then.
 
     always: elements of parameters alone; None where no parameters make it hold everywhere.
@@ -137,7 +137,7 @@ class Condition:
     always: tuple[ExpPoly, ...] | None
 
 
-Where = tuple[Stretch, ...] | Condition
+Where = tuple[Stretch, ...] | Inequality
 
 
 def convex_where(c: ExpPoly) -> Where | None:
@@ -192,7 +192,7 @@ def _under_parameters(element: ExpPoly) -> Where | None:
     if not open_:
         return (Stretch(None, None),)
     never = any(not e.names() or positive_sum(-e) for e in open_)
-    return Condition(element, None if never else tuple(dict.fromkeys(map(without_positive_factors, open_))))
+    return Inequality(element, None if never else tuple(dict.fromkeys(map(without_positive_factors, open_))))
 
 
 def _needed(by_term: dict[tuple[Number, int], ExpPoly]) -> list[ExpPoly] | None:
@@ -242,7 +242,7 @@ class Generated:
 
 
 def _holds(where: Where | None) -> bool | None:
-    if where is None or isinstance(where, Condition):
+    if where is None or isinstance(where, Inequality):
         return None if where is None else False
     return any(stretch.everywhere for stretch in where)
 
@@ -308,16 +308,16 @@ def functional(c: ExpPoly) -> Functional:
         return Functional(nonnegative_where(rising.substitute({"w": -K1})), "rho")
     if positive_sum(rising):
         return Functional((Stretch(None, None),))
-    return Functional(Condition(rising, None) if _is_negative_somewhere(rising) else None)
+    return Functional(Inequality(rising, None) if _is_negative_somewhere(rising) else None)
 
 
 def _is_negative_somewhere(element: ExpPoly) -> bool:
     """At one of a few places, by enclosures; log q is negative there."""
-    if element.names() - {*FREE}:
+    if element.names() - {*FREE_NAMES}:
         return False
     ratios: tuple[Number, ...] = (-5, -1, Fraction(1, 3), 1, 5)
     for at in product(ratios, ratios, (-9, -1)):
-        value = element.substitute({n: ExpPoly.number(x) for n, x in zip(FREE, at, strict=True)})
+        value = element.substitute({n: ExpPoly.number(x) for n, x in zip(FREE_NAMES, at, strict=True)})
         if _enclosed(value).b < 0:
             return True
     return False

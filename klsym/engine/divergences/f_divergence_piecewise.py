@@ -36,7 +36,7 @@ MOST_BOUNDS = 6
 
 
 @dataclass(frozen=True)
-class Piece:
+class GeneratorPiece:
     """c on an interval of k1."""
 
     lower: Zero | None
@@ -68,7 +68,7 @@ def generated_pieces(coefficient: Any) -> Generated | None:
 
 
 # ---------------------------------------------------------------------------- the pieces
-def _pieces(coefficient: Any) -> list[Piece] | None:
+def _pieces(coefficient: Any) -> list[GeneratorPiece] | None:
     regions = Regions()
     e = regions.polynomial(coefficient)
     signs = {}
@@ -87,16 +87,16 @@ def _pieces(coefficient: Any) -> list[Piece] | None:
         c = to_ring(sympy.expand(e.xreplace(answers)))
         if c.names() - {"k1"}:
             return None
-        found.append(Piece(lower, upper, c))
+        found.append(GeneratorPiece(lower, upper, c))
     return _joined(found)
 
 
-def _joined(pieces: list[Piece]) -> list[Piece]:
+def _joined(pieces: list[GeneratorPiece]) -> list[GeneratorPiece]:
     """Neighbours with one formula are one."""
-    kept: list[Piece] = []
+    kept: list[GeneratorPiece] = []
     for piece in pieces:
         if kept and kept[-1].c == piece.c:
-            kept[-1] = Piece(kept[-1].lower, piece.upper, piece.c)
+            kept[-1] = GeneratorPiece(kept[-1].lower, piece.upper, piece.c)
         else:
             kept.append(piece)
     return kept
@@ -113,7 +113,7 @@ def _sign_at(cells: Sequence[tuple[int, tuple[Zero | None, Zero | None]]], at: F
 
 
 # ---------------------------------------------------------------------------- where it is convex
-def _jump(a: Piece, b: Piece, coefficient: Any) -> int | None:
+def _jump(a: GeneratorPiece, b: GeneratorPiece, coefficient: Any) -> int | None:
     """The sign of what c gains where two pieces meet; None where it is open."""
     if not coefficient.has(sympy.Heaviside, sympy.sign):
         return 0  # min, max, abs and clip are continuous
@@ -131,7 +131,7 @@ def _at(element: ExpPoly, place: Fraction) -> ExpPoly:
     return element.substitute({"k1": ExpPoly.number(place)})
 
 
-def _where(pieces: list[Piece], jumps: list[int | None]) -> tuple[Stretch, ...] | None:
+def _where(pieces: list[GeneratorPiece], jumps: list[int | None]) -> tuple[Stretch, ...] | None:
     """Where c rises with k1, or stays; a fall from one piece to the next parts two intervals."""
     kept: list[Stretch] = []
     for i, piece in enumerate(pieces):
@@ -150,7 +150,7 @@ def _where(pieces: list[Piece], jumps: list[int | None]) -> tuple[Stretch, ...] 
     return tuple(kept)
 
 
-def _cut(stretch: Stretch, piece: Piece) -> Stretch | None:
+def _cut(stretch: Stretch, piece: GeneratorPiece) -> Stretch | None:
     """What both have in common; None if it is empty."""
     lower = max((z for z in (stretch.lower, piece.lower) if z is not None), default=None)
     upper = min((z for z in (stretch.upper, piece.upper) if z is not None), default=None)
@@ -159,7 +159,7 @@ def _cut(stretch: Stretch, piece: Piece) -> Stretch | None:
     return Stretch(lower, upper)
 
 
-def _strength(pieces: list[Piece]) -> Any:
+def _strength(pieces: list[GeneratorPiece]) -> Any:
     """dc/dk1 at k1 = 0; None at a kink of c, and where a bound may be there."""
     here = [
         p for p in pieces if (p.lower is None or p.lower[0] <= 0) and (p.upper is None or p.upper[1] >= 0)
@@ -170,7 +170,7 @@ def _strength(pieces: list[Piece]) -> Any:
 
 
 # ---------------------------------------------------------------------------- f
-def _parts(pieces: list[Piece]) -> list[ExpPoly] | None:
+def _parts(pieces: list[GeneratorPiece]) -> list[ExpPoly] | None:
     """f on each piece, with f(1) = 0, continuous; f'(1) = 0, or as much below as above."""
     ends = [piece.upper for piece in pieces[:-1]]
     if any(end is None or end[0] != end[1] for end in ends):
@@ -198,7 +198,7 @@ def _through(part: ExpPoly, place: Fraction, value: ExpPoly) -> ExpPoly:
     return part + gap * ExpPoly.number(place).exp() * RATIO
 
 
-def _written(pieces: list[Piece], parts: list[ExpPoly]) -> Any:
+def _written(pieces: list[GeneratorPiece], parts: list[ExpPoly]) -> Any:
     """As one formula, with steps at the bounds; a change of sign is written as one."""
     breaks = [sympy.Rational(p.upper[0].numerator, p.upper[0].denominator) for p in pieces[:-1] if p.upper]
     if len(parts) == 2 and parts[0] == -parts[1]:

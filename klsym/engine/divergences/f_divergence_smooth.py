@@ -36,7 +36,7 @@ from klsym.notation.spelling import TEXT
 from klsym.ring import ONE, ZERO, ExpPoly, Key
 
 X = sympy.Symbol("x", positive=True)  # r = p/q
-CONSTANT: Key = ((), ())
+CONSTANT_KEY: Key = ((), ())
 POWERS = (-2, -1, 0, 1, 2)
 MOST_LETTERS, MOST_BASIS, MOST_WORK = 3, 60, 40
 
@@ -143,7 +143,7 @@ def generated_outside(coefficient: Any) -> Generated | None:
     if c is None or not c.has(X):
         return None
     f = antiderivative(-sympy.diff(c, X) / X, 2)
-    found = shape_outside(None if f is None else normalised(f), c)
+    found = shape_outside(None if f is None else without_affine_part(f), c)
     return None if found.f is None and found.where is None else found
 
 
@@ -186,9 +186,9 @@ def _cases(c: ExpPoly, powers: list[Key]) -> Iterator[tuple[str, Fraction, ExpPo
     for rate in dict.fromkeys(map(_rate, powers)):
         slopes = {name: rate.derive(_along(name)) for name in rate.names()}
         for name, slope in slopes.items() if len(slopes) == 1 else ():
-            start = rate.substitute({name: ZERO}).terms.get(CONSTANT, 0)
+            start = rate.substitute({name: ZERO}).terms.get(CONSTANT_KEY, 0)
             for wanted in (0, 1) if not slope.names() else ():
-                at = Fraction(wanted - start) / slope.terms[CONSTANT]
+                at = Fraction(wanted - start) / slope.terms[CONSTANT_KEY]
                 if at or name not in c.inverted():
                     there = c.substitute({name: ExpPoly.number(at)})
                     yield name, at, generator(there) if there.names() & {"k1"} else None
@@ -207,7 +207,7 @@ def vanishes(gap: Any) -> bool:
     return found is not None and bool(sympy.simplify(sympy.diff(found, X)) == 0)
 
 
-def normalised(f: Any) -> Any:
+def without_affine_part(f: Any) -> Any:
     """f(1) = f'(1) = 0, multiplied out."""
     f = f - f.subs(X, 1) - sympy.diff(f, X).subs(X, 1) * (X - 1)
     return sympy.expand(f)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from klsym.engine.divergences.f_divergence import Condition, Functional, Generated, Where
+from klsym.engine.divergences.f_divergence import Functional, Generated, Inequality, Where
 from klsym.messages import Message
 from klsym.names import SAMPLE_BASES
 
@@ -28,7 +28,7 @@ def functional_message(found: Functional) -> tuple[Message, ...]:
 
 def _for_weights(where: Where) -> bool:
     """Is it everywhere for positive parameters, as weights are?  Or a matter of their signs alone?"""
-    if not isinstance(where, Condition) or where.always is None:
+    if not isinstance(where, Inequality) or where.always is None:
         return False
     of_sample = where.element.names() & {*SAMPLE_BASES}
     return not (of_sample and any(v < 0 for e in where.always for v in e.terms.values()))

@@ -18,8 +18,8 @@ from typing import Any
 from klsym.abbreviations import E, IndexedGradient, Side
 from klsym.convert import generic_functions, to_ring, to_sympy
 from klsym.engine.fields.named_terms import Slots, slots_of, terms_of
-from klsym.engine.fields.primitives import moves, primitive
-from klsym.engine.fields.slot_loss import Beyond, SlotLoss, T, adds_up, m, n, summed
+from klsym.engine.fields.primitives import depends_on_theta, primitive
+from klsym.engine.fields.slot_loss import SlotLoss, T, UnsupportedSum, adds_up, m, n, summed
 from klsym.engine.proof.derivation import Derivation, derive
 from klsym.engine.proof.quantities import Quantity, expected_gradient
 from klsym.engine.proof.reduction import Strategy, reduction
@@ -34,7 +34,7 @@ from klsym.slots import at_slot
 from klsym.statements import MeanGradient
 from klsym.unfolding import d_log_q, written_out
 
-SIZE = ((n, m + 1),)
+BATCH_SIZE = ((n, m + 1),)
 N, M = ExpPoly.variable("n"), ExpPoly.variable("m")
 TIMES_ANOTHER = (
     "a sum over other tokens stands beside something that changes from token to token, and is none of k1,"
@@ -115,7 +115,7 @@ def parts_of(loss: SlotLoss) -> tuple[Any, Any]:
 
 def start_of(loss: SlotLoss, constant: Any = 0) -> Derivation:
     """Where a derivation starts; constant: a loss of the whole sequence beside that of each token."""
-    premises = SIZE if loss.index == "i" and "m" in loss.element.names() else ()
+    premises = BATCH_SIZE if loss.index == "i" and "m" in loss.element.names() else ()
     start = quantity_of(loss, constant)
     return derive(start, on_policy=loss.copied, given=dict(loss.sums), premises=premises)
 
@@ -163,7 +163,7 @@ def _reduced(start: Derivation, loss: SlotLoss) -> Derivation:
     try:
         return start.reduce()
     except Refused as refusal:
-        raise Beyond(f"{loss.expression}: {refusal}, which is not handled") from None
+        raise UnsupportedSum(f"{loss.expression}: {refusal}, which is not handled") from None
 
 
 def _sorted(form: Derivation) -> tuple[ExpPoly, tuple[tuple[ExpPoly, ExpPoly], ...]]:
@@ -176,7 +176,7 @@ def _sorted(form: Derivation) -> tuple[ExpPoly, tuple[tuple[ExpPoly, ExpPoly], .
             case (E("q", a, ()), E("q", b, ("x",))) | (E("q", b, ("x",)), E("q", a, ())):
                 products.append((in_n(a * scale), in_n(b)))
             case _:
-                raise Beyond(f"this batch comes to {form.left_text[:80]}, which is not handled")
+                raise UnsupportedSum(f"this batch comes to {form.left_text[:80]}, which is not handled")
     return in_n(c), tuple(pair for pair in products if pair[0])
 
 
@@ -235,7 +235,7 @@ def same_at_every_token(loss: Any, moving: bool = False) -> tuple[Any, Any]:
     for term in terms_of(element):
         whole = all(parse_name(name).slot == "x" for name in term.names())
         over_T = times_T or "length" in term.inverted()
-        if whole and over_T and (not moving or any(map(moves, term.names()))):
+        if whole and over_T and (not moving or any(map(depends_on_theta, term.names()))):
             constant = constant + term
     if not constant:
         return 0, loss
@@ -270,7 +270,9 @@ def _attached(loss: SlotLoss, start: Derivation, rest: Any, constant: Any) -> tu
 
 def _of_the_whole(start: Derivation, loss: Any) -> Any:
     """h with E_m[sum_t grad L_t] = E_m[h s], where L_t adds up to a loss of the sequence."""
-    element = sum((term for term in terms_of(to_ring(loss)) if any(map(moves, term.names()))), ZERO)
+    element = sum(
+        (term for term in terms_of(to_ring(loss)) if any(map(depends_on_theta, term.names()))), ZERO
+    )
     of_sequence = {parse_name(x).base for x in element.names() if parse_name(x).slot == "x"}
     if not of_sequence & {*LOG_RATIOS}:
         return None
@@ -295,7 +297,7 @@ def _exchanged(start: Derivation) -> Derivation:
             try:
                 current = current.step("exchange of sums", number, **data)
             except ProofError:
-                raise Beyond(TIMES_ANOTHER) from None
+                raise UnsupportedSum(TIMES_ANOTHER) from None
             break
     return current
 
@@ -311,7 +313,7 @@ def _detached(slots: Mapping[str, ExpPoly], given: Mapping[str, Any]) -> Any:
                 total = total + sg(to_sympy(term)) * _log_q(slot)
                 continue
             if len(held) > 1 or slot != "now":
-                raise Beyond(TIMES_ANOTHER)
+                raise UnsupportedSum(TIMES_ANOTHER)
             factor = to_sympy(term * ExpPoly.variable(held[0]).inverse())
             meets = {"future": "past", "now": "now", "past": "future"}[parse_name(held[0]).slot]
             total = total + sg(factor * given["H[now]"]) * _log_q(meets)

@@ -43,7 +43,7 @@ FORWARD_VALUE = to_ring(-past(r) * now(r) * now(k1))  # KL(p||q), as tokens to c
 
 # ---------------------------------------------------------------------------- one sample
 @dataclass(frozen=True)
-class Target:
+class NamedParts:
     """Multiples of the named parts at one sample, and the rest that is none of them."""
 
     reverse: ExpPoly
@@ -88,7 +88,7 @@ def _sample_names(element: ExpPoly) -> set[str]:
     return {n for n in element.names() if parse_name(n).base in SAMPLE_BASES}
 
 
-def recognise(c: ExpPoly, rewards: Names = NONE, random: Names = NONE) -> Target:
+def recognise(c: ExpPoly, rewards: Names = NONE, random: Names = NONE) -> NamedParts:
     """The parts of a score coefficient: E_q[c s] with c = a k1 - b r + h(R, A) + constant + rest.
 
     rewards: names of further functions of the rewards, beside R and A.
@@ -97,17 +97,17 @@ def recognise(c: ExpPoly, rewards: Names = NONE, random: Names = NONE) -> Target
     return _sorted_into(c, {"reverse": K1, "forward": -R_RATIO}, rewards, random)
 
 
-def recognise_value(v: ExpPoly, rewards: Names = NONE, random: Names = NONE) -> Target:
+def recognise_value(v: ExpPoly, rewards: Names = NONE, random: Names = NONE) -> NamedParts:
     """The parts of a value: E_q[v] with v = a k1 - b r k1 + h(R, A) + constant + rest."""
     return _sorted_into(v, {"reverse": K1, "forward": -R_RATIO * K1}, rewards, random)
 
 
-def _sorted_into(element: ExpPoly, patterns: dict[str, ExpPoly], rewards: Names, random: Names) -> Target:
+def _sorted_into(element: ExpPoly, patterns: dict[str, ExpPoly], rewards: Names, random: Names) -> NamedParts:
     parts = dict.fromkeys(("reverse", "forward", "reward", "constant", "rest"), ZERO)
     for term in terms_of(element):
         name = "rest" if term.names() & (random | LENGTH) else _part_of(term, patterns, rewards)
         parts[name] = parts[name] + (term * patterns[name].inverse() if name in patterns else term)
-    return Target(**parts)
+    return NamedParts(**parts)
 
 
 def _part_of(term: ExpPoly, patterns: dict[str, ExpPoly], rewards: Names) -> str:
@@ -193,7 +193,7 @@ def _mean(of: object) -> Quantity:
 
 
 OVER_T = ADVANTAGE / length
-BEFORE = past(rho) ** -1  # brings the tokens before t from q to mu
+TO_PREFIX_OF_Q = past(rho) ** -1  # brings the tokens before t from q to mu
 TERMS = {
     "": (
         _term("reverse-kl", "x", k1, KL("q", "p"), "reverse-kl"),
@@ -208,9 +208,9 @@ TERMS = {
         _term("R/T", "past", now(R) / length, _mean(R / length)),
         _term("T", "past", 1, _mean(length)),
         _term("1/T", "now", 1 / length, _mean(1 / length)),
-        _term("kl of mu", "now", BEFORE / now(rho), KL("mu", "q")),
-        _term("reverse at mu", "now", now(k1) * BEFORE, token_KL("q", "p", prefixes="mu")),
-        _term("forward at mu", "now", -now(r) * BEFORE, token_KL("p", "q", prefixes="mu")),
+        _term("kl of mu", "now", TO_PREFIX_OF_Q / now(rho), KL("mu", "q")),
+        _term("reverse at mu", "now", now(k1) * TO_PREFIX_OF_Q, token_KL("q", "p", prefixes="mu")),
+        _term("forward at mu", "now", -now(r) * TO_PREFIX_OF_Q, token_KL("p", "q", prefixes="mu")),
         _term("advantages", "past", ADVANTAGE, sum_over_t(ADVANTAGE, under="q"), "reward", A * length),
         _term("advantage", "now", ADVANTAGE, _mean(ADVANTAGE), "reward", A),
         _term("advantage/T", "now", OVER_T, _mean(OVER_T), "reward", OVER_T),
@@ -293,7 +293,7 @@ def decompose(index: str, field: Slots, parameters: tuple[str, ...], random: Nam
     return Decomposition(tuple(named), {slot: c for slot, c in sorted(field.items()) if c})
 
 
-def _of_a_sample(found: Target) -> Decomposition:
+def _of_a_sample(found: NamedParts) -> Decomposition:
     """At one sample any h(R, A) is named: E_q[h s] = grad E_q[h]."""
     named = [(t, of) for t, of in zip(TERMS[""], (found.reverse, found.forward), strict=True) if of]
     if found.reward:

@@ -12,7 +12,7 @@ from klsym.ring import ONE, ZERO, Exponent, ExpPoly, Key
 from klsym.slots import at_slot
 
 WEIGHT = ExpPoly.variable("w").exp()
-MAX_TERMS = 40  # of what a primitive is looked for
+MAX_PRIMITIVE_TERMS = 40  # of what a primitive is looked for
 LOG_Q = ExpPoly.variable("log_q")
 
 
@@ -63,7 +63,7 @@ def _of_term(term: ExpPoly, slot: str) -> ExpPoly | None:
     """
     moving = {at_slot(base, slot) for base in LOG_RATIOS}
     [((monomial, exponent), value)] = term.terms.items()
-    powers = [(name, power) for name, power in monomial if moves(name)]
+    powers = [(name, power) for name, power in monomial if depends_on_theta(name)]
     slope = _rate(exponent, moving)
     if slope is None or len(slope.terms) > 1:  # 1/b is an element for a single term
         return None
@@ -85,7 +85,7 @@ def _rate(exponent: Exponent, moving: set[str]) -> ExpPoly | None:
     """The slope of an exponent in which what moves stands alone, or times what does not move; else None."""
     total = ZERO
     for monomial, value in exponent:
-        inside = [(name, power) for name, power in monomial if moves(name)]
+        inside = [(name, power) for name, power in monomial if depends_on_theta(name)]
         if any(name not in moving or power != 1 for name, power in inside) or len(inside) > 1:
             return None
         if inside:
@@ -94,7 +94,7 @@ def _rate(exponent: Exponent, moving: set[str]) -> ExpPoly | None:
     return total
 
 
-def moves(name: str) -> bool:
+def depends_on_theta(name: str) -> bool:
     """Is it a log ratio that moves with theta?"""
     parsed = parse_name(name)
     return parsed.base in LOG_RATIOS and not parsed.detached

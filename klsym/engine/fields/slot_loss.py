@@ -20,7 +20,7 @@ from typing import Any
 import sympy
 
 from klsym.convert import to_ring, to_sympy
-from klsym.engine.fields.primitives import at_policy, moves
+from klsym.engine.fields.primitives import at_policy, depends_on_theta
 from klsym.engine.options.settings import Setting
 from klsym.errors import NotInRing, UsageError
 from klsym.kernel.sums import SUMS
@@ -38,12 +38,12 @@ from klsym.sums import Centred, Here, LeftOut, OverBatch, OverVocabulary, Summed
 T, n, m = parameter("T"), parameter("n"), parameter("m")  # m stands for n - 1, which has an inverse
 ADVANTAGE = A  # theta-free, of the whole sequence: the same at each of its tokens
 ADDS_UP = ("k1", "w", "o", "log_q", "R", "M", "H")  # what has a sum over positions; A has none
-WEIGHTS = {"token": now(rho), "prefix": past(rho) * now(rho), "sequence": rho}
+WEIGHT_OF_OPTION = {"token": now(rho), "prefix": past(rho) * now(rho), "sequence": rho}
 OF_ONE_TOKEN = "a sum over the tokens before or after one: choose level token"
 OF_MANY_RATIOS = (
     "would be a sum of ratios, one for each token: the ratio of them all is exp({name}(log ratio))"
 )
-MOVES = (
+ATTACHED_SUM = (
     "is no sum of k1, log q, R and constants, and it is differentiated here: write the loss of each token and"
     " leave out the sum, or put sg(..) around it, which is another loss"
 )
@@ -59,7 +59,7 @@ RANDOM_ADVANTAGE = (
 OVER_LENGTH = "1/T of a sample is handled within loo(..) or centred(..)"
 
 
-class Beyond(NotInRing):
+class UnsupportedSum(NotInRing):
     """In the ring, and still beyond what the theorems on sums over tokens and samples speak of."""
 
 
@@ -104,7 +104,7 @@ def slot_loss(written: Written, setting: Setting) -> SlotLoss:
     expression, sums = in_slots(placed(written.expression, setting, index), index, detached)
     each = expression
     if index == "i" and any(parse_name(name).base == "length" for name in to_ring(expression).names()):
-        raise Beyond(f"T in {written.text[:60]!r}: {OVER_LENGTH}")
+        raise UnsupportedSum(f"T in {written.text[:60]!r}: {OVER_LENGTH}")
     refuse_unless_moderate(to_ring(expression), written, set() if index == "i" else {"length"})
     if detached and index == "t" and setting.credit in ("to-go", "total"):
         h = to_ring(without_sg(expression))
@@ -143,7 +143,9 @@ def index_of(written: Written, setting: Setting) -> str:
 def placed(expression: Any, setting: Setting, index: str) -> Any:
     """At one position, weights and 1/T put in."""
     if index == "t":
-        at = now(expression).xreplace({now(A): ADVANTAGE, now(rho): WEIGHTS[setting.weights], T: length})
+        at = now(expression).xreplace(
+            {now(A): ADVANTAGE, now(rho): WEIGHT_OF_OPTION[setting.weights], T: length}
+        )
         _refuse_sums_of_ratios(at)
     else:
         at = own(expression / length if setting.averaged else expression) if index == "i" else expression
@@ -198,7 +200,7 @@ def in_slots(expression: Any, index: str, detached: bool) -> tuple[Any, dict[str
             before = dict(given)
             inner = e.func(walk(e.args[0], still))
             if given != before:
-                raise Beyond(TWO_SUMS)
+                raise UnsupportedSum(TWO_SUMS)
             return (_over_tokens if index == "t" else _over_samples)(inner, still, given)
         if index == "i" and e.is_Pow and e.exp.is_negative and e.base == n - 1:
             return m**e.exp
@@ -215,7 +217,7 @@ def _over_tokens(of: Any, still: bool, given: dict[str, Any]) -> Any:
     element, total = to_ring(of.args[0]), sympy.S.Zero
     if adds_up(element, "now"):
         return to_sympy(summed(element, of.slot))
-    _refuse_moving(of, element, MOVES, still)
+    _refuse_moving(of, element, ATTACHED_SUM, still)
     slots = ("past", "now", "future") if of.slot == "x" else (of.slot,)
     for front, each in _apart(element):  # what is the same at each token stands in front of the sum
         if adds_up(each, "now"):
@@ -238,14 +240,14 @@ def _over_samples(of: Any, still: bool, given: dict[str, Any]) -> Any:
 
 
 def _refuse_moving(of: Any, element: ExpPoly, why: str, still: bool) -> None:
-    if not still and any(map(moves, element.names())):
+    if not still and any(map(depends_on_theta, element.names())):
         raise UsageError(f"{_shown(of)} {why}")
 
 
 def _give(given: dict[str, Any], name: str, value: ExpPoly) -> None:
     """H is this at one position."""
     if given.setdefault(name, to_sympy(value)) != to_sympy(value):
-        raise Beyond(TWO_SUMS)
+        raise UnsupportedSum(TWO_SUMS)
 
 
 def _apart(element: ExpPoly) -> Iterator[tuple[ExpPoly, ExpPoly]]:

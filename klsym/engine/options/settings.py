@@ -58,7 +58,7 @@ class Option:
         return next((need.otherwise for need in self.needs if given[need.of] not in need.among), "")
 
 
-OF_TOKENS = Need("level", ("token",), "this is said of tokens; choose level token")
+NEEDS_TOKENS = Need("level", ("token",), "this is said of tokens; choose level token")
 OPTIONS = (
     Option("sampling", get_args(Sampling), "samples from q itself (on-policy), or from mu (off-policy)"),
     Option(
@@ -80,13 +80,13 @@ OPTIONS = (
     Option(
         "credit", get_args(Credit),
         "the rewards that a token's score meets: its own and later ones (to-go), its own, or all",
-        (OF_TOKENS,
+        (NEEDS_TOKENS,
          Need("use", ("reward",), "a differentiated loss pushes on its own token; choose use reward")),
     ),
     Option(
         "weights", get_args(Weights),
         "what rho is at a token: its own ratio, the product up to it (prefix), or of all (sequence)",
-        (OF_TOKENS,),
+        (NEEDS_TOKENS,),
     ),
     Option(
         "aggregate", get_args(Aggregate),

@@ -27,7 +27,7 @@ from klsym.abbreviations import Indexed, Side
 from klsym.convert import to_ring
 from klsym.engine.fields.field import field_of, scores_of
 from klsym.engine.fields.primitives import at_policy
-from klsym.engine.fields.slot_loss import T, slot_loss
+from klsym.engine.fields.slot_loss import T, n, slot_loss
 from klsym.engine.options.expand_options import expansion, weight_of
 from klsym.engine.options.settings import Setting
 from klsym.engine.proof.counterexamples import tree_models
@@ -38,7 +38,7 @@ from klsym.engine.proof.shown_counterexample import shown_witness
 from klsym.engine.regions import subgradients
 from klsym.engine.regions.piecewise import DENSITIES
 from klsym.engine.targets.ring_notes import assumed_by
-from klsym.engine.verdicts.verdict import Meaning, Step, Verdict
+from klsym.engine.verdicts.verdict import ChainStep, TargetReading, Verdict
 from klsym.engine.verdicts.warnings import OF_DESCENT
 from klsym.errors import NotInRing, ProofError, UsageError
 from klsym.language import (
@@ -53,7 +53,6 @@ from klsym.language import (
     now,
     others,
     own,
-    parameter,
     rho,
     s,
     sg,
@@ -64,13 +63,12 @@ from klsym.notation import losses
 from klsym.notation.losses import Written
 from klsym.notation.spelling import LATEX, TEXT
 from klsym.notation.tree import Formula, product, quotient
-from klsym.notation.values import Made, bracketed, scored
+from klsym.notation.values import LazyFormula, bracketed, scored
 from klsym.ring import ONE, ExpPoly
 from klsym.statements import Context
 from klsym.sums import OfOthers, OverBatch, Whole
 
-TRIED = 40  # trees with sequences of one token and of two
-n = parameter("n")
+MAX_TREES = 40  # trees with sequences of one token and of two
 ENTIRE = T + OfOthers(T)  # sum_i T_i
 NOT_READ = (
     "divides by the lengths of other samples in a way that is not read: write n*LOSS/(T + others(T)), or"
@@ -116,10 +114,10 @@ def explain_all_tokens(
         loss=written.text,
         loss_latex=losses.show(written, LATEX),
         setting=setting,
-        h=Made(_over_tokens, (_pushed(single), to_ring(n), to_ring(own(length) + others(length)))),
+        h=LazyFormula(_over_tokens, (_pushed(single), to_ring(n), to_ring(own(length) + others(length)))),
         c=None,
-        gradient=Meaning(target),
-        value=Meaning(None),
+        gradient=TargetReading(target),
+        value=TargetReading(None),
         constant=None,
         trust="kernel" if proofs else "sympy",
         assumptions=tuple(dict.fromkeys((*presupposed, *assumed_by((*proofs[1:], any_n))))),
@@ -152,10 +150,10 @@ def _remarks(
 TOLD = {"none": Message("turns-at-two-lengths"), "separable": Message("samples-fixed")}
 
 
-def _pushed(single: Verdict) -> Made:
+def _pushed(single: Verdict) -> LazyFormula:
     """h, with its scores."""
     if single.scores_named[0] or not single.pushes:
-        return Made(bracketed, (single.h,))
+        return LazyFormula(bracketed, (single.h,))
     return scored(single.h, (now if single.setting.level == "token" else own)(s))
 
 
@@ -170,7 +168,7 @@ def _counted(loss: Any, setting: Setting) -> Any | None:
     if credited or loss.has(OverPositions):
         return None
     h = sympy.diff(loss, log_q) if setting.use == "loss" else loss
-    c = sympy.expand(unfold(subgradients.sampled(h, on_policy=True)))
+    c = sympy.expand(unfold(subgradients.at_sampling(h, on_policy=True)))
     return None if c.has(*DENSITIES, *REWARDS, length, T) else c
 
 
@@ -188,7 +186,7 @@ def _named(single: Verdict, counted: Any | None) -> tuple[str, str]:
     return f"{text} grad {of[0]}", rf"{latex}\,{of[1]}"
 
 
-def _start(single: Verdict) -> Step:
+def _start(single: Verdict) -> ChainStep:
     """The field, in the author's words."""
     under, moved = "q" if single.setting.on_policy else "mu", single.setting.use == "loss"
     texts = []
@@ -217,7 +215,7 @@ def _target(loss: Any, setting: Setting) -> tuple[str | None, tuple[Proof, ...]]
         return ("separable" if setting.use == "loss" and not loss.has(sg) else None), ()
     with suppress(NotInRing, UsageError):
         start, slots = _turning(loss, setting)
-        for model in islice(_short_trees(tuple(start.context.parameters)), TRIED):
+        for model in islice(_short_trees(tuple(start.context.parameters)), MAX_TREES):
             with suppress(ProofError):
                 return "none", (start.differs_from(0, model=model), *map(_apart, slots))
     return None, ()

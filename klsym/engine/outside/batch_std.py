@@ -27,8 +27,9 @@ import sympy
 
 from klsym.abbreviations import Indexed, Side
 from klsym.convert import to_ring, to_sympy
+from klsym.engine.fields.slot_loss import n
 from klsym.engine.options.settings import Setting
-from klsym.engine.outside.position_sums import Stand, Standing
+from klsym.engine.outside.position_sums import LossWithSums, PositionSum
 from klsym.engine.proof.counterexamples import models
 from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.quantities import Quantity, expectation, grad, sample
@@ -36,7 +37,7 @@ from klsym.engine.proof.sequence_quantities import mean_over_i
 from klsym.engine.proof.shown_counterexample import shown_witness
 from klsym.engine.targets.ring import explain_centred, single_of
 from klsym.engine.targets.ring_notes import READINGS, assumed_by
-from klsym.engine.verdicts.verdict import Meaning, Verdict
+from klsym.engine.verdicts.verdict import TargetReading, Verdict
 from klsym.errors import ProofError
 from klsym.kernel.models import Model, enclose
 from klsym.language import A, H, R, log_q, now, others, own, parameter, s
@@ -46,13 +47,12 @@ from klsym.notation import formulas, losses
 from klsym.notation.losses import Written
 from klsym.notation.spelling import LATEX, TEXT
 from klsym.notation.tree import quotient
-from klsym.notation.values import Made, less_mean, shown
+from klsym.notation.values import LazyFormula, less_mean, shown
 from klsym.ring import ExpPoly
 from klsym.sums import Normalised
 from klsym.unfolding import d_log_q, written_out
 
-n = parameter("n")
-PUSHED = Made(quotient, (less_mean(to_ring(own(H)), to_ring(others(H))), parameter("std")))
+PUSHED = LazyFormula(quotient, (less_mean(to_ring(own(H)), to_ring(others(H))), parameter("std")))
 COEFFICIENT = shown(PUSHED)
 FIELD_LATEX = r"\tfrac1n\sum_i \frac{H_i - \frac1n\sum_j H_j}{\mathrm{std}}\,s_i"
 MEAN_LATEX = r"\tfrac1n\sum_i \frac{H_i - \frac1n\sum_j H_j}{\mathrm{std}}\,\log q_i"
@@ -75,7 +75,7 @@ def _divided(single: Verdict, h: ExpPoly) -> Verdict:
         single,
         h=PUSHED,
         c=None,
-        gradient=Meaning(None, {}),
+        gradient=TargetReading(None, {}),
         trust="numeric",
         assumptions=(READINGS["mean"], Message("given-std", of=h)),
         steps=(("", *start),),
@@ -167,7 +167,7 @@ def _fixed(verdict: Verdict, h: ExpPoly) -> Verdict:
         assumed = (Message("samples-differ-in-h"), *([Message("nonzero", of=slope)] if b.names() else []))
     return replace(
         verdict,
-        gradient=Meaning("separable", {}),
+        gradient=TargetReading("separable", {}),
         assumptions=(*verdict.assumptions, *assumed),
         proofs=proofs,
         objective_latex=latex,
@@ -186,7 +186,7 @@ def _moving(verdict: Verdict, h: ExpPoly) -> Verdict:
             continue
         return replace(
             verdict,
-            gradient=Meaning("none", {}),
+            gradient=TargetReading("none", {}),
             proofs=(*verdict.proofs, twisted),
             model=shown_witness(twisted),
             remarks=(Message("signs-turn", **where), *verdict.remarks),
@@ -200,14 +200,14 @@ def _turning(verdict: Verdict, h: ExpPoly) -> Verdict:
 
     sampling = verdict.setting.sampling
     a, of = sympy.Symbol("a", real=True), Normalised(to_sympy(h))
-    at = Standing(a, (Stand(a, (), of.args[0], None, False, of, of),), Setting(sampling, "reward"))
+    at = LossWithSums(a, (PositionSum(a, (), of.args[0], None, False, of, of),), Setting(sampling, "reward"))
     under = "q" if sampling == "on-policy" else "mu"
     witness = twisted({at.own: a}, at, f"E_{under}[mean_i {COEFFICIENT}*s_self]")
     if witness is None:
         return verdict
     return replace(
         verdict,
-        gradient=Meaning("none", {}),
+        gradient=TargetReading("none", {}),
         model=witness,
         remarks=(Message("turns-at-three"), *verdict.remarks),
     )

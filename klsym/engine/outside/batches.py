@@ -15,20 +15,20 @@ from typing import Any
 import sympy
 
 from klsym.convert import to_ring
-from klsym.engine.fields.field import SIZE
+from klsym.engine.fields.field import BATCH_SIZE
 from klsym.engine.fields.slot_loss import m, n
 from klsym.engine.options.expand_options import expansion
 from klsym.engine.options.settings import Setting
 from klsym.engine.outside import sympy_target
 from klsym.engine.outside.numeric_curl import ROWS, twisted
-from klsym.engine.outside.position_sums import Stand, Standing
+from klsym.engine.outside.position_sums import LossWithSums, PositionSum
 from klsym.engine.outside.samples import differentiated
 from klsym.engine.proof import supports
 from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.quantities import Quantity, expectation
 from klsym.engine.proof.sequence_quantities import mean_over_i
 from klsym.engine.targets.ring_notes import MEAN, READINGS
-from klsym.engine.verdicts.verdict import Chain, Meaning, Verdict
+from klsym.engine.verdicts.verdict import Chain, TargetReading, Verdict
 from klsym.engine.verdicts.warnings import batch_warnings, facts_outside
 from klsym.errors import UsageError
 from klsym.language import (
@@ -50,7 +50,7 @@ from klsym.notation import losses
 from klsym.notation.cases import lines
 from klsym.notation.losses import Written
 from klsym.notation.spelling import LATEX
-from klsym.notation.values import Made, less_mean, less_others
+from klsym.notation.values import LazyFormula, less_mean, less_others
 
 STD = "batch std takes exponential polynomials alone: choose leave-one-out or mean"
 
@@ -70,18 +70,7 @@ def explain_outside_batch(
     over = Written(written.text, written.expression / length) if setting.averaged else written
     part = differentiated(over, setting)
     scale = 1 - 1 / n if setting.batch == "mean" else sympy.S.One
-    mean = sympy.S.Zero if setting.on_policy else parameter(MEAN)
-
-    def centred(c: Any) -> Any:
-        return scale * (c - mean / rho)
-
-    target = single.target if setting.on_policy else _off_policy(part.h)
-    named = target == "zero" or (setting.on_policy and target not in (None, *sympy_target.UNNAMED))
-    c = centred(
-        named_part(single.gradient.parts) if named else sympy_target.under_q(part.h, setting.on_policy)
-    )
-    c = sympy.S.Zero if target == "zero" else c
-    parts = {name: scale * value for name, value in single.gradient.parts.items()} if named else {}
+    gradient, c = _centred_gradient(single, part.h, scale, setting)
     proof, pushed = _identity(setting)
     told = single.assumptions if setting.on_policy else _with_supports(single.assumptions, part.h)
     single = single if setting.on_policy and scale == 1 else _without_objective(single)
@@ -94,17 +83,36 @@ def explain_outside_batch(
         per_sample_cases=(),
         bias_cases=(),
         c=c,
-        coefficient_cases=tuple((on, sympy.expand(centred(x))) for on, x in single.coefficient_cases),
-        gradient=Meaning(target, parts, None if named or target is None else c),
+        coefficient_cases=tuple(
+            (on, sympy.expand(_centred(x, scale, setting))) for on, x in single.coefficient_cases
+        ),
+        gradient=gradient,
         assumptions=(*_readings(single, setting), *dict.fromkeys((*told, *proof.assumptions))),
         steps=Chain(proof),
         proofs=(proof,),
         model=None,
         inside_clamps=single.inside_clamps if setting.on_policy and scale == 1 else None,
-        remarks=REMARKS.get(target, ()),
+        remarks=REMARKS.get(gradient.target, ()),
         expansion=expansion(written, setting, losses.tree_of(part.h)),
     )
     return replace(verdict, messages=batch_warnings(verdict, facts_outside(part.loss, part.h)))
+
+
+def _centred(c: Any, scale: Any, setting: Setting) -> Any:
+    """The coefficient under q less its mean, times what centring leaves of it."""
+    return scale * (c - (0 if setting.on_policy else parameter(MEAN) / rho))
+
+
+def _centred_gradient(single: Verdict, h: Any, scale: Any, setting: Setting) -> tuple[TargetReading, Any]:
+    """What the expected gradient is, and its coefficient under q."""
+    target = single.target if setting.on_policy else _off_policy(h)
+    if target == "zero":
+        return TargetReading("zero"), sympy.S.Zero
+    if setting.on_policy and target not in (None, *sympy_target.WITHOUT_PARTS):
+        parts = {name: scale * value for name, value in single.gradient.parts.items()}
+        return TargetReading(target, parts), scale * named_part(single.gradient.parts)
+    c = _centred(sympy_target.under_q(h, setting.on_policy), scale, setting)
+    return TargetReading(target, {}, None if target is None else c), c
 
 
 def _without_objective(single: Verdict) -> Verdict:
@@ -124,7 +132,7 @@ def named_part(parts: Any) -> Any:
     return sum((value * of[name] for name, value in parts.items()), start=sympy.S.Zero)
 
 
-def _identity(setting: Setting) -> tuple[Proof, Made]:
+def _identity(setting: Setting) -> tuple[Proof, LazyFormula]:
     """What centring does to any H, and the centred H."""
     under, scored = ("q", expectation(H * s, "q")) if setting.on_policy else ("mu", _covariance())
     if setting.batch == "mean":
@@ -132,7 +140,7 @@ def _identity(setting: Setting) -> tuple[Proof, Made]:
         start = derive(mean_over_i(left * own(s), under))
         proof = start.equals(right) if setting.on_policy else start.equals(right, evaluate=True)
         return proof, less_mean(to_ring(own(H)), to_ring(others(H)))
-    start = derive(mean_over_i((own(H) - others(H) / m) * own(s), under), premises=SIZE)
+    start = derive(mean_over_i((own(H) - others(H) / m) * own(s), under), premises=BATCH_SIZE)
     return start.equals(scored, using=[(0, None)]), less_others(to_ring(own(H)), to_ring(others(H)))
 
 
@@ -157,5 +165,5 @@ def _off_policy(h: Any) -> str | None:
     if not unfold(h).has(log_q):
         return "separable" if h.has(*ROWS, *REWARDS, length) else "zero"
     mean = sympy.Dummy(real=True)
-    at = Standing(h, (Stand(mean, ("others",), h, None, False, None, None),), Setting("off-policy"))
+    at = LossWithSums(h, (PositionSum(mean, ("others",), h, None, False, None, None),), Setting("off-policy"))
     return "none" if twisted({"self": h - mean}, at, "") else None

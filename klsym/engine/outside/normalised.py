@@ -16,7 +16,7 @@ from klsym.engine.fields.slot_loss import n
 from klsym.engine.options.settings import Setting
 from klsym.engine.outside.batch_std import explain_batch_std
 from klsym.engine.targets.ring import explain_ring
-from klsym.engine.verdicts.verdict import Meaning, Verdict
+from klsym.engine.verdicts.verdict import TargetReading, Verdict
 from klsym.engine.verdicts.warnings import OF_LOSS
 from klsym.errors import NotInRing
 from klsym.language import R, own, parameter, rho, s, sg
@@ -25,7 +25,7 @@ from klsym.notation import losses
 from klsym.notation.losses import Written
 from klsym.notation.spelling import LATEX, TEXT
 from klsym.notation.tree import total
-from klsym.notation.values import Made, scored
+from klsym.notation.values import LazyFormula, scored
 from klsym.ring import ZERO, ExpPoly
 from klsym.sums import Normalised
 
@@ -56,8 +56,8 @@ def _beside(written: Written, main: Written, rest: Written, setting: Setting) ->
         spread,
         loss=written.text,
         loss_latex=losses.show(written, LATEX),
-        h=Made(total, (spread.h, pushes)),
-        gradient=Meaning(spread.target if gradient else None, {}),
+        h=LazyFormula(total, (spread.h, pushes)),
+        gradient=TargetReading(spread.target if gradient else None, {}),
         value=other.value,
         constant=other.constant,
         assumptions=tuple(dict.fromkeys((*spread.assumptions, *other.assumptions))),
@@ -108,7 +108,7 @@ def _by_option(written: Written, setting: Setting) -> Verdict:
         setting=setting,
         h=h,
         scores_named=(True, False),
-        value=Meaning("zero"),  # what is centred has mean 0
+        value=TargetReading("zero"),  # what is centred has mean 0
         constant=ZERO,
         messages=tuple(x for x in verdict.messages if x.code != "value-is-not-gradient"),
     )

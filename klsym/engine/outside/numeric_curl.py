@@ -19,21 +19,21 @@ from typing import Any
 import mpmath
 import sympy
 
+from klsym.engine.fields.slot_loss import n
 from klsym.engine.outside import sympy_target
-from klsym.engine.outside.position_sums import Stand, Standing
+from klsym.engine.outside.position_sums import LossWithSums, PositionSum
 from klsym.engine.proof.counterexamples import completed, models, tree_models
 from klsym.engine.regions.piecewise import DENSITIES
-from klsym.engine.regions.subgradients import at_policy
-from klsym.language import REWARDS, A, M, R, length, log_mu, log_old, log_p, log_q, parameter, without_sg
+from klsym.engine.regions.subgradients import expression_at_policy
+from klsym.language import REWARDS, A, M, R, length, log_mu, log_old, log_p, log_q, without_sg
 from klsym.statements import Context
 from klsym.sums import Normalised
 
-STEPS = tuple(mpmath.mpf(10) ** -power for power in (12, 14))  # of differences, which agree on a slope
-DIGITS = 60
+DIFFERENCE_STEPS = tuple(mpmath.mpf(10) ** -power for power in (12, 14))  # both give a slope
+CURL_DIGITS = 60
 TWISTED = 1e-9
-TRIED = 24
+MAX_MODELS = 24
 ROWS = {log_q: "q", log_p: "p", log_mu: "mu", log_old: "old"}
-n = parameter("n")
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,10 @@ class Place:
     mass: Any  # under the sampler
 
 
-Row = list[Place]
+Branch = list[Place]
 
 
-def twisted(h: Mapping[str, Any], at: Standing, start: str) -> dict[str, Any] | None:
+def twisted(h: Mapping[str, Any], at: LossWithSums, start: str) -> dict[str, Any] | None:
     """A model on which the field has a curl; None where none was found."""
     expressions = (*h.values(), *(stand.of for stand in at.stands))
     symbols = {x for e in expressions for x in e.free_symbols}
@@ -56,12 +56,12 @@ def twisted(h: Mapping[str, Any], at: Standing, start: str) -> dict[str, Any] | 
     used = {"o", "M"} & {"o" if log_old in symbols else "", *map(str, symbols)}
     on_policy = at.setting.on_policy
     found = tree_models if at.tokens else models
-    for model in islice((m for m in found(Context(parameters=names), on_policy) if _wide(m, at)), TRIED):
+    for model in islice((m for m in found(Context(parameters=names), on_policy) if _wide(m, at)), MAX_MODELS):
         model = completed(model, used)
         if not at.tokens:
             model["tree"]["v"] = _across(model["tree"]["u"])
-        with mpmath.workdps(DIGITS):
-            value = curl(h, at, model)
+        with mpmath.workdps(CURL_DIGITS):
+            value = curl_on_model(h, at, model)
         if value is not None and abs(value) > TWISTED:
             return _shown(model, names, symbols, at, start, mpmath.nstr(value, 15))
     return None
@@ -74,16 +74,16 @@ def _across(u: list[str]) -> list[str]:
     return second if u != second else ["1", "0", *rest]
 
 
-def _known(at: Standing) -> set[Any]:
+def _known(at: LossWithSums) -> set[Any]:
     return {*DENSITIES, *REWARDS, length, n, *(stand.symbol for stand in at.stands)}
 
 
-def _wide(model: dict[str, Any], at: Standing) -> bool:
+def _wide(model: dict[str, Any], at: LossWithSums) -> bool:
     """Two logits of one node have a curl where there are three outcomes."""
     return at.tokens or len(model["tree"]["q"]) > 2
 
 
-def curl(h: Mapping[str, Any], at: Standing, model: dict[str, Any]) -> Any | None:
+def curl_on_model(h: Mapping[str, Any], at: LossWithSums, model: dict[str, Any]) -> Any | None:
     """d_v F.u - d_u F.v; None where h has a kink or jumps: where differences differ.
 
     On-policy it is E_q[sum_t h_t (s.v s_t.u - s.u s_t.v)] if h_t moves with log q_t alone: the slope of h_t
@@ -94,7 +94,7 @@ def curl(h: Mapping[str, Any], at: Standing, model: dict[str, Any]) -> Any | Non
     total = mpmath.mpf(0)
     for move, along, sign in (("v", "u", 1), ("u", "v", -1)):
         here, slopes = _field(h, at, model, move, 0, along), []
-        for step in STEPS:
+        for step in DIFFERENCE_STEPS:
             before, after = (_field(h, at, model, move, side * step, along) for side in (-1, 1))
             if before is None or here is None or after is None:
                 return None
@@ -108,7 +108,7 @@ def curl(h: Mapping[str, Any], at: Standing, model: dict[str, Any]) -> Any | Non
 
 
 def _field(
-    h: Mapping[str, Any], at: Standing, model: dict[str, Any], move: str, step: Any, along: str
+    h: Mapping[str, Any], at: LossWithSums, model: dict[str, Any], move: str, step: Any, along: str
 ) -> Any | None:
     """F along a direction, where the logits have moved."""
     given = model["parameters"]
@@ -137,7 +137,7 @@ def _field(
     return total
 
 
-def _score(row: Row, positions: list[int], along: str) -> Any:
+def _score(row: Branch, positions: list[int], along: str) -> Any:
     """The sum of the scores along u or v; along uv the wedge product with the score of the whole row."""
     if along != "uv":
         return sum(row[k].scores[along] for k in positions)
@@ -150,7 +150,7 @@ def _value(coefficient: Any, known: Mapping[Any, Any], worth: dict[Any, Any]) ->
     """A coefficient at a place; tokens after the same prefix often have the same value."""
     key = coefficient, *(known.get(x) for x in _symbols(coefficient))
     if key not in worth:
-        worth[key] = sympy_target.number(coefficient, dict(known))
+        worth[key] = sympy_target.number_at(coefficient, dict(known))
     return worth[key]
 
 
@@ -170,13 +170,13 @@ def _positions(slot: str, t: int, size: int) -> list[int]:
     return [u for u in range(size) if u != t]
 
 
-def _size(at: Standing) -> int:
+def _size(at: LossWithSums) -> int:
     """Of a batch: what is divided by its standard deviation is at n = 2 a sign, which does not move."""
     return 3 if any(isinstance(stand.atom, Normalised) for stand in at.stands) else 2
 
 
 def _summed(
-    stand: Stand, row: Row, t: int, at: Standing, more: Mapping[Any, Any], worth: dict[Any, Any]
+    stand: PositionSum, row: Branch, t: int, at: LossWithSums, more: Mapping[Any, Any], worth: dict[Any, Any]
 ) -> Any:
     """What a symbol stands for; worth: what is summed, at each sample of a batch."""
     of = _attached(stand.of, at.setting.on_policy)
@@ -184,7 +184,7 @@ def _summed(
     def value(u: int) -> Any:
         key = stand.symbol, id(row[u])
         if at.tokens or key not in worth:
-            found = sympy_target.number(of, {**row[u].at, **more})
+            found = sympy_target.number_at(of, {**row[u].at, **more})
             worth[key] = mpmath.nan if found is None else found
         return worth[key]
 
@@ -194,7 +194,7 @@ def _summed(
     values = [value(u) for u in range(len(row))]
     if not isinstance(stand.atom, Normalised):
         rest = mpmath.fsum(values) - values[t]
-        return _float(sympy_target.number(stand.atom.of(_float(values[t]), _float(rest)), {n: len(row)}))
+        return _float(sympy_target.number_at(stand.atom.of(_float(values[t]), _float(rest)), {n: len(row)}))
     mean = mpmath.fsum(values) / len(row)
     spread = mpmath.sqrt(mpmath.fsum((x - mean) ** 2 for x in values) / len(row))
     return _float((values[t] - mean) / spread) if spread > TWISTED**2 else sympy.S.Zero
@@ -202,11 +202,11 @@ def _summed(
 
 @lru_cache(maxsize=64)
 def _attached(of: Any, on_policy: bool) -> Any:
-    return at_policy(without_sg(of)) if on_policy else without_sg(of)
+    return expression_at_policy(without_sg(of)) if on_policy else without_sg(of)
 
 
 def _float(x: Any) -> Any:
-    return sympy.Float(x, DIGITS)
+    return sympy.Float(x, CURL_DIGITS)
 
 
 def _exact(x: Any) -> Any:
@@ -214,7 +214,7 @@ def _exact(x: Any) -> Any:
 
 
 # ---------------------------------------------------------------------------- rows of places
-def _places(node: dict[str, Any], move: str, step: Any, on_policy: bool) -> Row:
+def _places(node: dict[str, Any], move: str, step: Any, on_policy: bool) -> Branch:
     """The branches of a node whose logits have moved by so much along a direction."""
     q, *directions = ([_mp(x) for x in node[name]] for name in ("q", "u", "v"))
     rows = dict(zip("uv", directions, strict=True))
@@ -239,19 +239,19 @@ def _mp(x: str) -> Any:
     return mpmath.mpf(of.numerator) / of.denominator
 
 
-def _sequences(node: dict[str, Any], move: str, step: Any, on_policy: bool) -> Iterator[Row]:
+def _sequences(node: dict[str, Any], move: str, step: Any, on_policy: bool) -> Iterator[Branch]:
     for place, after in zip(_places(node, move, step, on_policy), node["next"], strict=True):
         for row in _sequences(after, move, step, on_policy) if after else [[]]:
             yield [place, *row]
 
 
-def _batches(node: dict[str, Any], move: str, step: Any, at: Standing) -> Iterator[Row]:
+def _batches(node: dict[str, Any], move: str, step: Any, at: LossWithSums) -> Iterator[Branch]:
     return map(list, product(_places(node, move, step, at.setting.on_policy), repeat=_size(at)))
 
 
 # ---------------------------------------------------------------------------- as it is shown
 def _shown(
-    model: dict[str, Any], names: tuple[str, ...], symbols: set[Any], at: Standing, start: str, left: str
+    model: dict[str, Any], names: tuple[str, ...], symbols: set[Any], at: LossWithSums, start: str, left: str
 ) -> dict[str, Any]:
     """The rows that are spoken of; R stands in for the A of a sequence, of which it is the sum."""
     rows = {"q", "u", "v"} | {row for x, row in ROWS.items() if x in symbols and row != "mu"}

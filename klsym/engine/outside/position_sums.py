@@ -16,7 +16,7 @@ CREDITED = {"to-go": ("past",), "total": ("past", "future")}  # slots whose scor
 
 
 @dataclass(frozen=True)
-class Stand:
+class PositionSum:
     """A sum over other positions.
 
     symbol: what stands for it.  slots: over which it runs; none for a whole baseline such as loo(R), which is
@@ -35,11 +35,11 @@ class Stand:
 
 
 @dataclass(frozen=True)
-class Standing:
+class LossWithSums:
     """A loss at one token or sample, a symbol for each sum over others."""
 
     expression: Any
-    stands: tuple[Stand, ...]
+    stands: tuple[PositionSum, ...]
     setting: Setting
 
     @property

@@ -16,10 +16,10 @@ from typing import Any
 import sympy
 
 from klsym.convert import to_ring, to_sympy
-from klsym.engine.fields.slot_loss import ADVANTAGE, MOVES, T, adds_up, summed
+from klsym.engine.fields.slot_loss import ADVANTAGE, ATTACHED_SUM, T, adds_up, summed
 from klsym.engine.options.expand_options import weight_of
 from klsym.engine.options.settings import Setting
-from klsym.engine.outside.position_sums import CREDITED, Stand, Standing
+from klsym.engine.outside.position_sums import CREDITED, LossWithSums, PositionSum
 from klsym.engine.outside.samples import Differentiated, differentiated
 from klsym.engine.regions import subgradients
 from klsym.engine.regions.case_split import cases
@@ -50,10 +50,10 @@ NORMALISED = "normalised(h) of what is differentiated stands inside a clamp: put
 
 
 # ---------------------------------------------------------------------------- reading
-def standing(written: Written, setting: Setting) -> Standing:
+def standing(written: Written, setting: Setting) -> LossWithSums:
     """The loss with symbols for its sums; raises UsageError for what is not read."""
     expression = written.expression.xreplace({rho: weight_of(setting.weights), T: length})
-    found: dict[Any, Stand] = {}
+    found: dict[Any, PositionSum] = {}
 
     def walk(e: Any, still: bool) -> Any:
         if isinstance(e, OverPositions):
@@ -63,10 +63,10 @@ def standing(written: Written, setting: Setting) -> Standing:
         return e.func(*(walk(part, still or isinstance(e, sg)) for part in e.args))
 
     read = walk(expression, setting.use == "reward")
-    return Standing(read, tuple(found.values()), setting)
+    return LossWithSums(read, tuple(found.values()), setting)
 
 
-def _stand(e: Any, still: bool, setting: Setting, found: dict[Any, Stand]) -> Any:
+def _stand(e: Any, still: bool, setting: Setting, found: dict[Any, PositionSum]) -> Any:
     """The value at the position itself, and the symbol for the rest."""
     of = e.args[0]
     if of.has(OverPositions):
@@ -79,21 +79,23 @@ def _stand(e: Any, still: bool, setting: Setting, found: dict[Any, Stand]) -> An
         raise UsageError(f"{e}: {NORMALISED}")
     stand = _known(e, of, OTHERS[e.slot] if isinstance(e, Summed) else ("others",), found, setting)
     if stand.slope is None and not still:
-        raise UsageError(f"{e} {MOVES}")
+        raise UsageError(f"{e} {ATTACHED_SUM}")
     if isinstance(e, OverBatch):
         return e.of(of, stand.symbol)
     return of + stand.symbol if isinstance(e, Whole) else stand.symbol
 
 
-def _known(e: Any, of: Any, slots: tuple[str, ...], found: dict[Any, Stand], setting: Setting) -> Stand:
+def _known(
+    e: Any, of: Any, slots: tuple[str, ...], found: dict[Any, PositionSum], setting: Setting
+) -> PositionSum:
     """The same sum has the same symbol, whatever it stands in."""
     key = (slots, of) if slots else e
     if key not in found:
         base = "log_q" if of.has(log_q) else "R"  # sg(..) keeps what moves
         symbol = sympy.Symbol(f"{base}[{'other' + 'r' * len(found)}{OWN}]", real=True)
-        sampled = sympy.expand(unfold(subgradients.sampled(of, setting.on_policy)))
+        sampled = sympy.expand(unfold(subgradients.at_sampling(of, setting.on_policy)))
         vanishes = bool(slots) and sampled == 0
-        found[key] = Stand(
+        found[key] = PositionSum(
             symbol, slots, of, _slope(of), vanishes, _typed(e, of, slots), _shown(e, of, slots)
         )
     return found[key]
@@ -101,7 +103,7 @@ def _known(e: Any, of: Any, slots: tuple[str, ...], found: dict[Any, Stand], set
 
 def _slope(of: Any) -> Any:
     """d of/dlog q where that is a constant."""
-    slope = sympy.expand(unfold(subgradients.sampled(sympy.diff(of, log_q), on_policy=False)))
+    slope = sympy.expand(unfold(subgradients.at_sampling(sympy.diff(of, log_q), on_policy=False)))
     return None if slope.has(*DENSITIES, *REWARDS, length) else slope
 
 
@@ -124,7 +126,7 @@ def _shown(e: Any, of: Any, slots: tuple[str, ...]) -> Any:
     return _typed(e, of, slots)
 
 
-def in_grammar(at: Standing) -> tuple[Any, Setting]:
+def in_grammar(at: LossWithSums) -> tuple[Any, Setting]:
     """The loss as it may be typed: rho for the weights that it stands for, or those written out."""
     weight = next(
         (x.symbol for x in at.stands if x.slots == WEIGHTED.get(at.setting.weights) and x.of == W), None
@@ -151,7 +153,7 @@ def _with_rho(e: Any, past: Any, weights: str) -> Any:
 
 # ---------------------------------------------------------------------------- the gradient
 @dataclass(frozen=True)
-class Pushes:
+class FieldCoefficients:
     """h of each slot: the gradient at one position is the sum of h s over the slots.
 
     part: the loss where only the position itself moves, differentiated.
@@ -161,14 +163,14 @@ class Pushes:
     part: Differentiated
 
 
-def pushes_of(at: Standing, text: str) -> Pushes:
+def pushes_of(at: LossWithSums, text: str) -> FieldCoefficients:
     """By SymPy, for each slot that moves; rewards meet the scores that they are credited to."""
     still = {stand.symbol: sympy.S.Zero for stand in at.stands if stand.vanishes}
     part = differentiated(Written(text, at.expression.xreplace(still)), at.setting)
     found = {at.own: part.h}
     if at.setting.use == "reward":
         found |= dict.fromkeys(CREDITED.get(at.setting.credit, ()), part.h.xreplace({A: sympy.S.Zero}))
-        return Pushes({slot: h for slot, h in found.items() if h != 0}, part)
+        return FieldCoefficients({slot: h for slot, h in found.items() if h != 0}, part)
     for stand in at.stands:
         if stand.slope in (None, 0) or not at.expression.has(stand.symbol):
             continue
@@ -178,10 +180,10 @@ def pushes_of(at: Standing, text: str) -> Pushes:
         h = differentiated(Written(text, moved), at.setting).h
         for slot in stand.slots:
             found[slot] = found.get(slot, sympy.S.Zero) + h
-    return Pushes({slot: h for slot, h in found.items() if h != 0}, part)
+    return FieldCoefficients({slot: h for slot, h in found.items() if h != 0}, part)
 
 
-def without_empty_branches(pushes: Pushes) -> Pushes:
+def without_empty_branches(pushes: FieldCoefficients) -> FieldCoefficients:
     """The same where a single branch of h is ever taken: h is what it is there."""
     rows = {slot: cases(h) for slot, h in pushes.of.items()}
     settled = {

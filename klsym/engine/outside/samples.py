@@ -19,7 +19,7 @@ from klsym.engine.proof.counterexamples import completed, models, shown_model
 from klsym.engine.regions import subgradients
 from klsym.engine.regions.case_split import cases
 from klsym.engine.regions.piecewise import DENSITIES, inside_clamps, is_piecewise
-from klsym.engine.verdicts.verdict import Cases, Meaning, Search, Setting, Step, Verdict
+from klsym.engine.verdicts.verdict import Cases, ChainStep, Search, Setting, TargetReading, Verdict
 from klsym.engine.verdicts.warnings import facts_outside, warnings_for
 from klsym.errors import UsageError
 from klsym.language import clip, k1, log_mu, log_old, log_p, log_q, rho, sg, unfold
@@ -33,7 +33,7 @@ from klsym.notation.tree import Call, Formula, Gradient, Mean, Name, Words, prod
 from klsym.statements import Context as Plain
 from klsym.unfolding import plain_model
 
-SHORT = {"log_old": "o", "length": "T"}
+SHORT_NAMES = {"log_old": "o", "length": "T"}
 
 
 def explain_outside(written: Written, setting: Setting, explained: Callable[[Any], Verdict]) -> Verdict:
@@ -42,9 +42,7 @@ def explain_outside(written: Written, setting: Setting, explained: Callable[[Any
     typed, loss, per_sample = part.typed, part.loss, part.h
     c = sympy_target.under_q(per_sample, on_policy)
     found = found_target(c)
-    v = sympy_target.under_q(subgradients.sampled(loss, on_policy=False), on_policy)
-    value_found = found_target(v, value=True)
-    constant = _constant(value_found, v)
+    value, constant = _value(loss, setting)
     inside = unclamped(typed, loss)
     tied = subgradients.conventions(loss, on_policy) if setting.use == "loss" else set()
     named = _tidy(c, found)
@@ -60,9 +58,7 @@ def explain_outside(written: Written, setting: Setting, explained: Callable[[Any
         per_sample_cases=told,
         coefficient_cases=pieces if is_piecewise(named) else (),
         gradient=_meaning(found, c),
-        value=replace(
-            _meaning(value_found, v - constant), assumed=Search(value_supports, setting, v, value_found)
-        ),
+        value=value,
         constant=constant,
         trust=found.trust,
         assumptions=(),
@@ -78,6 +74,14 @@ def explain_outside(written: Written, setting: Setting, explained: Callable[[Any
     assumed = (*slopes_taken(setting, tied, part), *presupposed(verdict, loss))
     brought = supports_of(setting, per_sample, found.multiples)
     return replace(verdict, assumptions=(*assumed, *brought, *verdict.assumptions))
+
+
+def _value(loss: Any, setting: Setting) -> tuple[TargetReading, Any]:
+    """E_m[L]: its named parts, and the constant beside them."""
+    v = sympy_target.under_q(subgradients.at_sampling(loss, on_policy=False), setting.on_policy)
+    found = found_target(v, value=True)
+    constant = _constant(found, v)
+    return replace(_meaning(found, v - constant), assumed=Search(value_supports, setting, v, found)), constant
 
 
 def _with_objective(verdict: Verdict, written: Written, loss: Any) -> Verdict:
@@ -137,7 +141,7 @@ def differentiated(written: Written, setting: Setting) -> Differentiated:
     typed = written.expression.xreplace(bounds)
     loss = subgradients.chosen(typed, setting.on_policy)
     if setting.use == "reward":
-        h = subgradients.settled(subgradients.sampled(loss, setting.on_policy))
+        h = subgradients.settled(subgradients.at_sampling(loss, setting.on_policy))
     else:
         h = subgradients.gradient_coefficient(loss, setting.on_policy)
     if not sympy_target.has_values(h):
@@ -149,7 +153,7 @@ def bias(rows: Cases, inside: Any, setting: Setting) -> Cases:
     """What bounds change: h less its value where none binds, in the regions where the two differ."""
     if inside is None or not rows:
         return ()
-    sampled = subgradients.settled(subgradients.sampled(inside, setting.on_policy))
+    sampled = subgradients.settled(subgradients.at_sampling(inside, setting.on_policy))
     free = (
         sampled if setting.use == "reward" else subgradients.gradient_coefficient(inside, setting.on_policy)
     )
@@ -164,7 +168,7 @@ def undefined(loss: Any, per_sample: Any) -> tuple[Message, ...]:
     """Is the loss, or its gradient, 0/0 where q = p = mu = old?"""
     equal = {log_p: log_q, log_mu: log_q, log_old: log_q}
     for name, e in (("loss", loss), ("gradient", per_sample)):
-        if unfold(subgradients.sampled(e, on_policy=False)).xreplace(equal).has(sympy.nan, sympy.zoo):
+        if unfold(subgradients.at_sampling(e, on_policy=False)).xreplace(equal).has(sympy.nan, sympy.zoo):
             return (Message("undefined-at-start", what=name),)
     return ()
 
@@ -177,37 +181,37 @@ def unclamped(typed: Any, loss: Any) -> Any | None:
 
 
 @lru_cache(maxsize=256)
-def found_target(c: Any, value: bool = False) -> sympy_target.Found:
+def found_target(c: Any, value: bool = False) -> sympy_target.SympyTarget:
     """What an expected gradient or an expected value is."""
     return sympy_target.find_piecewise(c, value) if is_piecewise(c) else sympy_target.find(c, value)
 
 
-def _meaning(found: sympy_target.Found, c: Any) -> Meaning:
+def _meaning(found: sympy_target.SympyTarget, c: Any) -> TargetReading:
     """Beside what has no name, what is left of c."""
-    reward = found.multiples.get("reward", sympy_target.NOTHING)
-    unnamed = found.target in sympy_target.UNNAMED
-    return Meaning(found.target, found.multiples, (c - reward if reward else c) if unnamed else None)
+    reward = found.multiples.get("reward", sympy_target.ZERO_PART)
+    unnamed = found.target in sympy_target.WITHOUT_PARTS
+    return TargetReading(found.target, found.multiples, (c - reward if reward else c) if unnamed else None)
 
 
-def _constant(found: sympy_target.Found, v: Any) -> Any:
+def _constant(found: sympy_target.SympyTarget, v: Any) -> Any:
     """What stands beside the named parts; without a name, the terms of v that are free of the sample."""
-    if found.target not in sympy_target.UNNAMED:
+    if found.target not in sympy_target.WITHOUT_PARTS:
         return found.constant
     fixed, _ = v.as_independent(*DENSITIES, *sympy_target.GIVEN, as_Add=True)
     return fixed
 
 
-def _tidy(c: Any, found: sympy_target.Found) -> Any:
+def _tidy(c: Any, found: sympy_target.SympyTarget) -> Any:
     """Where the target is named, the coefficient without its constant."""
-    if found.target is None or found.target in sympy_target.UNNAMED:
+    if found.target is None or found.target in sympy_target.WITHOUT_PARTS:
         return c
     parts = {"reverse-kl": sympy_target.BASIS[0], "forward-kl": sympy_target.BASIS[1], "reward": 1}
-    return sum((value * parts[name] for name, value in found.multiples.items()), start=sympy_target.NOTHING)
+    return sum((value * parts[name] for name, value in found.multiples.items()), start=sympy_target.ZERO_PART)
 
 
 def _steps(
     written: Written, setting: Setting, per_sample: Any, c: Any, pieces: tuple[Any, Any]
-) -> tuple[Step, ...]:
+) -> tuple[ChainStep, ...]:
     """pieces: the cases of both; in text a coefficient by cases is h, or c under q, and stands above."""
     under = "q" if setting.on_policy else "mu"
     by_cases = dict(zip((per_sample, c), pieces, strict=True)) if pieces[0] and is_piecewise(c) else {}
@@ -236,10 +240,10 @@ def _steps(
     return tuple(steps)
 
 
-def value_supports(setting: Setting, v: Any, found: sympy_target.Found) -> tuple[Message, ...]:
+def value_supports(setting: Setting, v: Any, found: sympy_target.SympyTarget) -> tuple[Message, ...]:
     """What E_mu[L] = E_q[v] needs off-policy, ratios of mean 1 in v, and the divergences that are named."""
     brought = () if setting.on_policy else supports.change_of_measure(v * rho, scored=False)
-    return supports.in_order((*brought, *supports.ratios(v), *supports.named(found.multiples)))
+    return supports.in_order((*brought, *supports.ratios(v), *supports.of_named_kl(found.multiples)))
 
 
 def has_kinks(loss: Any) -> bool:
@@ -259,7 +263,7 @@ def slopes_taken(setting: Setting, tied: set[str], part: Differentiated) -> tupl
 def supports_of(setting: Setting, h: Any, names: Iterable[str]) -> tuple[Message, ...]:
     """What E_mu[h s] = E_q[h/rho s] needs off-policy, and the divergences that are named."""
     found = () if setting.on_policy else supports.change_of_measure(h)
-    return supports.in_order((*found, *supports.named(names)))
+    return supports.in_order((*found, *supports.of_named_kl(names)))
 
 
 def kink_messages(loss: Any, setting: Setting, tied: set[str]) -> tuple[Message, ...]:
@@ -273,7 +277,7 @@ def kink_messages(loss: Any, setting: Setting, tied: set[str]) -> tuple[Message,
 
 
 def witness_against_kl(
-    c: Any, found: sympy_target.Found, setting: Setting, left: str
+    c: Any, found: sympy_target.SympyTarget, setting: Setting, left: str
 ) -> dict[str, Any] | None:
     """A model in which the expected gradient is not grad KL(q||p), beside the policy gradient of rewards."""
     if found.target == "reverse-kl" or (
@@ -285,13 +289,13 @@ def witness_against_kl(
         tried = models(Plain(parameters=names), setting.on_policy, met)
         return (_with_lengths(plain_model(completed(model, {"o", "M"}))) for model in tried)
 
-    reward = found.multiples.get("reward", sympy_target.NOTHING)
+    reward = found.multiples.get("reward", sympy_target.ZERO_PART)
     model = sympy_counterexamples.witness(c, k1 + reward, candidates)
     if model is None:
         return None
     policy = TEXT(Gradient(Mean("q", losses.tree_of(reward))))
     right = f"{policy} + grad KL(q||p)" if reward else "grad KL(q||p)"
-    used = {SHORT.get(str(x), str(x)) for x in c.free_symbols} | (set() if setting.on_policy else {"w"})
+    used = {SHORT_NAMES.get(str(x), str(x)) for x in c.free_symbols} | (set() if setting.on_policy else {"w"})
     model["rewards"]["T"] = model["rewards"].pop("length")
     return shown_model(f"{left} = {right}", model, model["left"], model["right"], used)
 

@@ -10,7 +10,7 @@ import mpmath
 import sympy
 from sympy import Rational
 
-from klsym.engine.outside.sympy_target import GIVEN, number, parameters
+from klsym.engine.outside.sympy_target import GIVEN, number_at, parameters
 from klsym.engine.regions.piecewise import DENSITIES, Regions, joint_signs
 from klsym.errors import NotInRing
 from klsym.language import log_old, log_p, log_q, unfold
@@ -55,8 +55,8 @@ def _ties_of(c: Any) -> tuple[list[Any], Callable[[dict[Any, Any]], bool]]:
     ends = [c.xreplace({step: _step_with(step, end) for step in steps}) for end in (0, 1)]
 
     def tied(at: dict[Any, Any]) -> bool:
-        met = any(number(x, at) == 0 for x in regions.table.values())
-        return met and number(ends[0], at) != number(ends[1], at)
+        met = any(number_at(x, at) == 0 for x in regions.table.values())
+        return met and number_at(ends[0], at) != number_at(ends[1], at)
 
     return list(regions.table.values()), tied
 
@@ -86,7 +86,7 @@ def _scored(coefficient: Any, outcomes: list[tuple[Any, dict[Any, Any]]]) -> Any
     sums = coefficient.atoms(OverVocabulary)
     masses = [(sympy.exp(at[log_q]), at) for _, at in outcomes]
     exact = {of: sum(q * unfold(of.args[0]).xreplace(at) for q, at in masses) for of in sums}
-    values = [number(coefficient.xreplace(exact), at) for _, at in outcomes]
+    values = [number_at(coefficient.xreplace(exact), at) for _, at in outcomes]
     if any(value is None for value in values):
         return None
     return mpmath.fsum(v * w.p / w.q for v, (w, _) in zip(values, outcomes, strict=True))

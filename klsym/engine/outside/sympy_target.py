@@ -22,9 +22,9 @@ import sympy
 from sympy import Rational
 
 from klsym.convert import to_ring, to_sympy
-from klsym.engine.fields.named_terms import Target, recognise, recognise_value
+from klsym.engine.fields.named_terms import NamedParts, recognise, recognise_value
 from klsym.engine.regions.piecewise import DENSITIES, OWN, Regions, joint_signs
-from klsym.engine.regions.subgradients import at_policy
+from klsym.engine.regions.subgradients import expression_at_policy
 from klsym.errors import NotInRing
 from klsym.language import (
     REWARDS,
@@ -48,9 +48,9 @@ from klsym.ring import ZERO, ExpPoly
 DIGITS = 40
 BISECTIONS = 40
 _unfolded = lru_cache(maxsize=1024)(unfold)  # one expression has values at many places
-TINY = mpmath.mpf(10) ** -18
-LARGEST = sympy.Integer(10) ** 300  # of what stands in exp: exp(x) takes as many bits of precision as x has
-NOTHING = sympy.Integer(0)
+ZERO_TOLERANCE = mpmath.mpf(10) ** -18
+MAX_EXPONENT = sympy.Integer(10) ** 300  # exp(x) takes as many bits of precision as x has
+ZERO_PART = sympy.Integer(0)
 BASIS = (k1, -r, R, A, sympy.Integer(1))  # reverse KL, forward KL, rewards, the constant that drops
 # log q, log p, log mu, log old at which smooth coefficients are compared
 POINTS = [
@@ -64,7 +64,7 @@ POINTS = [
 
 
 @dataclass(frozen=True)
-class Found:
+class SympyTarget:
     """What a coefficient or value is: its parts as SymPy expressions, and how that was established.
 
     The target None is open.
@@ -76,27 +76,27 @@ class Found:
     trust: str
 
 
-OPEN = Found(None, {}, sympy.S.Zero, "sympy")
-UNNAMED = ("f-divergence", "separable")
-UNNAMED_IN_R = Found("f-divergence", {}, sympy.S.Zero, "sympy")
+UNDECIDED = SympyTarget(None, {}, sympy.S.Zero, "sympy")
+WITHOUT_PARTS = ("f-divergence", "separable")
+UNNAMED_IN_R = SympyTarget("f-divergence", {}, sympy.S.Zero, "sympy")
 GIVEN = (*REWARDS, length)  # T is random, and free of theta
 NAMES = tuple(symbol.name for symbol in GIVEN)
 
 
 def under_q(expression: Any, on_policy: bool) -> Any:
     """The integrand under q: on-policy with w = 0, off-policy divided by rho."""
-    return at_policy(expression) if on_policy else sympy.powsimp(expression / rho)
+    return expression_at_policy(expression) if on_policy else sympy.powsimp(expression / rho)
 
 
 # ---------------------------------------------------------------------------- recognition
-def find(c: Any, value: bool = False) -> Found:
+def find(c: Any, value: bool = False) -> SympyTarget:
     """The target of E_q[c s] (or of E_q[c] for a value), for a smooth c."""
-    tried: list[Found | None] = []
+    tried: list[SympyTarget | None] = []
     for prepare in (lambda e: e, sympy.expand, lambda e: sympy.simplify(unfold(e))):
         if len(tried) == 2 and _is_unnamed_in_r(c, value):  # simplify may take a minute
             return next((found for found in tried if found is not None), UNNAMED_IN_R)
         found = _in_ring(prepare(c), value)
-        if found is not None and found.target not in UNNAMED:
+        if found is not None and found.target not in WITHOUT_PARTS:
             return found
         tried.append(found)
     fitted = None if value else _fit(c)
@@ -106,7 +106,7 @@ def find(c: Any, value: bool = False) -> Found:
     if known is not None:
         return known
     trust = "numeric" if parameters(c) else "sympy"  # with free parameters no fit was tried
-    return Found("separable" if depends_beyond_r(c) else "f-divergence", {}, sympy.S.Zero, trust)
+    return SympyTarget("separable" if depends_beyond_r(c) else "f-divergence", {}, sympy.S.Zero, trust)
 
 
 def _is_unnamed_in_r(c: Any, value: bool) -> bool:
@@ -117,7 +117,7 @@ def _is_unnamed_in_r(c: Any, value: bool) -> bool:
         return not depends_beyond_r(c)
 
 
-def find_piecewise(c: Any, value: bool = False) -> Found:
+def find_piecewise(c: Any, value: bool = False) -> SympyTarget:
     """The target of E_q[c s] (or of E_q[c]) for a c with steps, min, max, clip or abs: region by region."""
     regions = Regions()
     try:
@@ -126,13 +126,13 @@ def find_piecewise(c: Any, value: bool = False) -> Found:
         found = None
     else:
         found = next(filter(None, (_in_ring(x, value, regions) for x in _written_out(e, regions))), None)
-    if found is not None and found.target not in UNNAMED:
-        return found if value or _agrees(c, found, regions.table.values()) else OPEN
+    if found is not None and found.target not in WITHOUT_PARTS:
+        return found if value or _agrees(c, found, regions.table.values()) else UNDECIDED
     if _fits_a_name(c, regions.table.values(), value):
-        return OPEN
+        return UNDECIDED
     if found is not None:
         return found
-    return Found("separable" if depends_beyond_r(c) else "f-divergence", {}, sympy.S.Zero, "numeric")
+    return SympyTarget("separable" if depends_beyond_r(c) else "f-divergence", {}, sympy.S.Zero, "numeric")
 
 
 def _written_out(e: Any, regions: Regions) -> Iterator[Any]:
@@ -151,7 +151,7 @@ def _element(e: Any, regions: Regions) -> ExpPoly:
     return reduce(lambda a, b: a + b if e.is_Add else regions.reduced(a * b), parts)
 
 
-def _in_ring(c: Any, value: bool, regions: Regions | None = None) -> Found | None:
+def _in_ring(c: Any, value: bool, regions: Regions | None = None) -> SympyTarget | None:
     regions = regions or Regions()
     hidden: dict[Any, Any] = {}
     try:
@@ -176,7 +176,7 @@ def _in_ring(c: Any, value: bool, regions: Regions | None = None) -> Found | Non
     given = (rewards | lengths) & found.rest.names()
     if target == "f-divergence" and (given or any(map(depends_beyond_r, bounds))):
         target = "separable"
-    return Found(target, back, to_sympy(found.constant).xreplace(hidden), "sympy")
+    return SympyTarget(target, back, to_sympy(found.constant).xreplace(hidden), "sympy")
 
 
 def _terms(element: ExpPoly) -> list[frozenset[str]]:
@@ -219,7 +219,7 @@ def _without_ratios(v: ExpPoly, rewards: frozenset[str]) -> ExpPoly:
     return v
 
 
-def _fit(c: Any) -> Found | None:
+def _fit(c: Any) -> SympyTarget | None:
     """c as a combination of BASIS with rational multiples, fitted on POINTS."""
     if c.free_symbols - {*DENSITIES, *REWARDS}:
         return None
@@ -237,9 +237,9 @@ def _fit(c: Any) -> Found | None:
     confirmed = sympy.simplify(unfold(c - combination)) == 0
     reverse, forward, reward, advantage, constant = multiples
     rewards = to_ring(reward * R + advantage * A)
-    found = Target(to_ring(reverse), to_ring(forward), rewards, to_ring(constant), ZERO)
+    found = NamedParts(to_ring(reverse), to_ring(forward), rewards, to_ring(constant), ZERO)
     back = {name: to_sympy(part) for name, part in found.multiples.items()}
-    return Found(found.target, back, constant, "sympy" if confirmed else "numeric")
+    return SympyTarget(found.target, back, constant, "sympy" if confirmed else "numeric")
 
 
 def _fits_a_name(c: Any, bounds: Iterable[Any], value: bool = False) -> bool:
@@ -261,20 +261,20 @@ def _fits_a_name(c: Any, bounds: Iterable[Any], value: bool = False) -> bool:
 
 def _is_sum(c: Any, at: dict[Any, Any], multiples: list[Any], basis: tuple[Any, ...]) -> bool:
     """Is c the combination there?  Measured by what it is made of, however large other parts are."""
-    value = number(c, at)
-    parts = [m * x for m, x in zip(multiples, (number(e, at) for e in basis), strict=True) if m and x]
-    return value is None or abs(value - sum(parts)) <= TINY * max(map(abs, [value, *parts]))
+    value = number_at(c, at)
+    parts = [m * x for m, x in zip(multiples, (number_at(e, at) for e in basis), strict=True) if m and x]
+    return value is None or abs(value - sum(parts)) <= ZERO_TOLERANCE * max(map(abs, [value, *parts]))
 
 
-def _agrees(c: Any, found: Found, bounds: Iterable[Any]) -> bool:
+def _agrees(c: Any, found: SympyTarget, bounds: Iterable[Any]) -> bool:
     """Is c the named combination, up to one constant, at all places tried?"""
-    multiples = {"reverse-kl": NOTHING, "forward-kl": NOTHING, "reward": NOTHING} | found.multiples
+    multiples = {"reverse-kl": ZERO_PART, "forward-kl": ZERO_PART, "reward": ZERO_PART} | found.multiples
     named = multiples["reverse-kl"] * k1 - multiples["forward-kl"] * r + multiples["reward"]
     with mpmath.workdps(2 * DIGITS):
         places = list(_seeds(c - named))
         for at in places + _near(bounds, places):
-            values = [x for x in (number(e, at) for e in (c, named + found.constant)) if x is not None]
-            if len(values) == 2 and abs(values[0] - values[1]) > TINY * (1 + abs(values[0])):
+            values = [x for x in (number_at(e, at) for e in (c, named + found.constant)) if x is not None]
+            if len(values) == 2 and abs(values[0] - values[1]) > ZERO_TOLERANCE * (1 + abs(values[0])):
                 return False
     return True
 
@@ -301,7 +301,7 @@ def _near(bounds: Iterable[Any], places: list[dict[Any, Any]]) -> list[dict[Any,
         inside = _by_ratio([x], places) + [p for y in bounds if y != x for p in _by_ratio([x, y], places)]
         ends = [places[:-1], [*reversed(places), meet]]
         found += inside or [end for starts in ends for end in _sides(x, starts)]
-    return [at for at in found if all(number(x, at) != 0 for x in bounds)]
+    return [at for at in found if all(number_at(x, at) != 0 for x in bounds)]
 
 
 def _by_ratio(bounds: list[Any], places: list[dict[Any, Any]]) -> list[dict[Any, Any]]:
@@ -313,13 +313,13 @@ def _by_ratio(bounds: list[Any], places: list[dict[Any, Any]]) -> list[dict[Any,
     found = []
     for ratio in (ratio for cell in regions.values() for ratio in cell):
         for at in places[:2]:
-            found.append(at | {log_q: min(NOTHING, ratio) - 1, moved: min(NOTHING, ratio) - 1 - ratio})
+            found.append(at | {log_q: min(ZERO_PART, ratio) - 1, moved: min(ZERO_PART, ratio) - 1 - ratio})
     return found
 
 
 def _sides(x: Any, places: list[dict[Any, Any]]) -> list[dict[Any, Any]]:
     """Two places close to x = 0, on either side of it; none where x keeps its sign."""
-    values = [(number(x, at), at) for at in places]
+    values = [(number_at(x, at), at) for at in places]
     over, under = (
         next((at for value, at in values if value is not None and sign * value > 0), None) for sign in (1, -1)
     )
@@ -327,7 +327,7 @@ def _sides(x: Any, places: list[dict[Any, Any]]) -> list[dict[Any, Any]]:
         return []
     for _ in range(BISECTIONS):
         middle = {symbol: (over[symbol] + under[symbol]) / 2 for symbol in over}
-        value = number(x, middle)
+        value = number_at(x, middle)
         over, under = (middle, under) if value is not None and value > 0 else (over, middle)
     return [over, under]
 
@@ -336,7 +336,7 @@ def _spanned(c: Any, places: list[dict[Any, Any]], basis: tuple[Any, ...]) -> li
     """The multiples of the basis that c is made of at these places; none where too few places have values."""
     rows = []
     for at in places:
-        row = [x for x in (number(e, at) for e in (*basis, c)) if x is not None]
+        row = [x for x in (number_at(e, at) for e in (*basis, c)) if x is not None]
         if len(row) == len(basis) + 1:
             size = max(map(abs, row))
             rows.append([x / size for x in row])
@@ -344,14 +344,14 @@ def _spanned(c: Any, places: list[dict[Any, Any]], basis: tuple[Any, ...]) -> li
         return []
     matrix, target = mpmath.matrix([row[:-1] for row in rows]), mpmath.matrix([row[-1] for row in rows])
     found = mpmath.lu_solve(matrix, target)
-    fits = mpmath.norm(matrix * found - target, mpmath.inf) < TINY
-    return [x if abs(x) > TINY else 0 for x in found] if fits else None
+    fits = mpmath.norm(matrix * found - target, mpmath.inf) < ZERO_TOLERANCE
+    return [x if abs(x) > ZERO_TOLERANCE else 0 for x in found] if fits else None
 
 
 def _rational(x: Any) -> Any:
     """The simplest rational within 1e-18."""
-    if abs(x) < TINY:
-        return NOTHING
+    if abs(x) < ZERO_TOLERANCE:
+        return ZERO_PART
     return sympy.nsimplify(sympy.Float(mpmath.nstr(x, 30), 30), tolerance=Rational(1, 10**18), rational=True)
 
 
@@ -362,14 +362,14 @@ def _agree_far_out(c: Any, combination: Any) -> bool:
     with mpmath.workdps(DIGITS):
         for i, point in enumerate(POINTS):
             at = _point(tuple(x * scale for x in point), i)
-            one, other = number(c, at), number(combination, at)
-            if one is not None and other is not None and abs(one - other) > TINY * (1 + abs(one)):
+            one, other = number_at(c, at), number_at(combination, at)
+            if one is not None and other is not None and abs(one - other) > ZERO_TOLERANCE * (1 + abs(one)):
                 return False
     return True
 
 
 def _row(c: Any, point: tuple[Any, ...], i: int) -> tuple[list[Any], Any] | None:
-    numbers = [number(e, _point(point, i)) for e in (*BASIS, c)]
+    numbers = [number_at(e, _point(point, i)) for e in (*BASIS, c)]
     return None if numbers[-1] is None else (numbers[:-1], numbers[-1])
 
 
@@ -381,14 +381,14 @@ def _least_squares(rows: list[tuple[list[Any], Any]]) -> list[Any] | None:
     solution = mpmath.lu_solve(matrix, target)
     residual = mpmath.norm(matrix * solution - target, mpmath.inf)
     scale = 1 + mpmath.norm(target, mpmath.inf)
-    return list(solution) if residual < scale * TINY else None
+    return list(solution) if residual < scale * ZERO_TOLERANCE else None
 
 
-def number(expression: Any, at: dict[Any, Any]) -> Any | None:
+def number_at(expression: Any, at: dict[Any, Any]) -> Any | None:
     """The real value of an expression to DIGITS digits; None where it has none, or holds exp of more than
     LARGEST."""
     try:
-        if any(abs(sympy.N(x.xreplace(at))) > LARGEST for x in _nested(expression)):
+        if any(abs(sympy.N(x.xreplace(at))) > MAX_EXPONENT for x in _nested(expression)):
             return None
         value = sympy.N(_unfolded(expression).xreplace(at), DIGITS)
     except (ValueError, TypeError):  # such as a comparison with infinity
@@ -407,7 +407,7 @@ def _nested(expression: Any) -> tuple[Any, ...]:
 def has_values(c: Any) -> bool:
     """Is c a real number of moderate size at any of the points?  1/0 by rounding is a huge one."""
     fixed = {s: Rational(7 + 2 * i, 5) for i, s in enumerate(parameters(c))}
-    values = (number(c, fixed | _point(point, i)) for i, point in enumerate(POINTS))
+    values = (number_at(c, fixed | _point(point, i)) for i, point in enumerate(POINTS))
     return any(value is not None and abs(value) < 1e30 for value in values)
 
 
@@ -436,10 +436,10 @@ def depends_beyond_r(c: Any) -> bool:
                 fixed | dict(zip(DENSITIES, at, strict=True)) | values
                 for at, values in zip(logs, rewards, strict=True)
             )
-            before, after = number(c, here), number(c, moved)
+            before, after = number_at(c, here), number_at(c, moved)
             if before is None or after is None:
                 continue
-            if abs(before - after) > TINY * (1 + abs(before)):
+            if abs(before - after) > ZERO_TOLERANCE * (1 + abs(before)):
                 return True
     return False
 

@@ -28,16 +28,16 @@ from klsym.engine.outside.vocabulary_means import (
     ExactMean,
     NotALinearMean,
     SampledLoss,
+    holds_moving_name,
     in_batch,
     is_known,
-    moves,
     printed,
-    read,
+    read_sampled,
     refuse_setting,
 )
 from klsym.engine.proof.derivation import derive
 from klsym.engine.proof.sequence_quantities import token_gradient
-from klsym.engine.verdicts.verdict import Meaning, Step, Verdict
+from klsym.engine.verdicts.verdict import ChainStep, TargetReading, Verdict
 from klsym.engine.verdicts.warnings import OF_LOSS
 from klsym.errors import NotInRing, UsageError
 from klsym.language import A, M, log_mu, log_q, now, rho, s, sg, without_sg
@@ -47,17 +47,17 @@ from klsym.notation.losses import Written
 from klsym.notation.positions import in_slot
 from klsym.notation.spelling import LATEX, TEXT, Text
 from klsym.notation.tree import Call, Formula, Gradient, Mean, Over, product, total
-from klsym.notation.values import Made, bracketed, scored
+from klsym.notation.values import LazyFormula, bracketed, scored
 from klsym.parser import OF_DENSITIES
 from klsym.ring import ZERO
 from klsym.sums import Before, OverVocabulary, Summed, Whole
 
 Explained = Callable[[Written, Setting], Verdict]
 ABBREVIATED = re.compile(rf"\b({'|'.join(OF_DENSITIES)})\(")
-RULE = "mean over the vocabulary"
+VOCABULARY_RULE = "mean over the vocabulary"
 OF_THE_TOKEN = (*OF_LOSS, "heavy-tail", "literal-weight", "prefixes-of-mu", "mean-zero-noise")
 UNPROVED = ("outside-the-core", "later-dropped")
-OPEN = (
+OPEN_CODES = (
     "open-no-tree", "open-no-model", "open-covariance", "open-short-trees", "open-detached",
     "open-held-means",
 )  # fmt: skip
@@ -67,7 +67,7 @@ def explain_vocabulary(written: Written, setting: Setting, explained: Explained)
     """Return the verdict on the sampled loss with the same expected gradient, for the loss as typed."""
     refuse_setting(written, setting)
     try:
-        loss = None if in_batch(written, setting) else read(written, setting)
+        loss = None if in_batch(written, setting) else read_sampled(written, setting)
     except NotALinearMean:
         if setting.level != "sample":
             raise
@@ -87,7 +87,7 @@ def explain_vocabulary(written: Written, setting: Setting, explained: Explained)
         per_sample_cases=alone.per_sample_cases if alone else (),
         scores_named=(True, inner.scores_named[1]),
         assumptions=(Message("full-at-one", setting=setting, of=loss.written.text), *inner.assumptions),
-        steps=steps_from(loss.typed, loss.setting, RULE, inner.steps) if inner.steps else (),
+        steps=steps_from(loss.typed, loss.setting, VOCABULARY_RULE, inner.steps) if inner.steps else (),
         model=_witness(loss, inner),
         expansion=_expansion(written, loss),
         remarks=(*inner.remarks, *_noise(loss)),
@@ -119,11 +119,11 @@ def _per_sample(loss: SampledLoss, alone: Verdict | None) -> Any:
     setting = loss.setting
     score = s if setting.level == "sample" else now(s)
     if setting.use == "reward":
-        return Made(product, (_spoken(loss.typed.expression, setting), score))
+        return LazyFormula(product, (_spoken(loss.typed.expression, setting), score))
     parts = [part for one in loss.means for part in _pushes(one, setting, score)]
     if alone is not None and alone.pushes:
         parts.insert(0, alone.h if alone.scores_named[0] else scored(alone.h, score))
-    return Made(total, tuple(parts)) if parts else ZERO
+    return LazyFormula(total, tuple(parts)) if parts else ZERO
 
 
 def _pushes(one: ExactMean, setting: Setting, score: Any) -> Iterator[Any]:
@@ -131,9 +131,9 @@ def _pushes(one: ExactMean, setting: Setting, score: Any) -> Iterator[Any]:
     slope = slope_of(one.x)
     if not one.detached and slope.has(*RANDOM):  # full(s) = 0
         yield _spoken(without_sg(one.c), setting) * OverVocabulary(slope * s)
-    if moves(one.c):
+    if holds_moving_name(one.c):
         of = one.sum if one.place else OverVocabulary(without_sg(one.x))
-        yield Made(_times, (of, _slope(one.c, setting, score)))
+        yield LazyFormula(_times, (of, _slope(one.c, setting, score)))
 
 
 def _times(of: Formula, slope: Formula) -> Formula:
@@ -148,10 +148,10 @@ def slope_of(x: Any) -> Any:
 def _slope(c: Any, setting: Setting, score: Any) -> Any:
     """grad C, with its scores."""
     if setting.level == "sample":
-        return Made(product, (without_sg(sympy.diff(c, log_q)), s))
+        return LazyFormula(product, (without_sg(sympy.diff(c, log_q)), s))
     at_token = slot_loss(Written("", c), replace(setting, use="loss", credit=""))
     slots = scores_of(derive(token_gradient(at_token.expression, "q")).differentiate())
-    return Made(product, (slots, score)) if {*slots} <= {"now"} else slots
+    return LazyFormula(product, (slots, score)) if {*slots} <= {"now"} else slots
 
 
 def _spoken(e: Any, setting: Setting) -> Any:
@@ -173,7 +173,7 @@ def mean_text(of: Any, setting: Setting, spell: Text, gradient: bool = False) ->
     return str(spell(Mean("q" if setting.on_policy else "mu", Over("t", shown) if tokens else shown)))
 
 
-def steps_from(typed: Written, setting: Setting, rule: str, steps: Any) -> tuple[Step, ...]:
+def steps_from(typed: Written, setting: Setting, rule: str, steps: Any) -> tuple[ChainStep, ...]:
     """The chain of the sampled loss, from the loss as typed."""
     text, latex = (mean_text(typed.expression, setting, spell, gradient=True) for spell in (TEXT, LATEX))
     (_, first, first_latex), *rest = steps or [("", "0", "0")]
@@ -195,15 +195,15 @@ def _expansion(written: Written, loss: SampledLoss) -> str | None:
     return losses.show(loss.typed.expression, TEXT)
 
 
-def _value(written: Written, setting: Setting, explained: Explained) -> tuple[Meaning, Any]:
+def _value(written: Written, setting: Setting, explained: Explained) -> tuple[TargetReading, Any]:
     """Return the value E_m[L] of the loss itself, without credit: that of the sampled loss."""
     try:
-        loss = read(written, replace(setting, use="loss", credit=""))
+        loss = read_sampled(written, replace(setting, use="loss", credit=""))
         scored = any(one.place == "past" or one.meets_scores(loss.setting) for one in loss.means)
         found = None if scored else explained(loss.written, loss.setting)
     except UsageError:
         found = None
-    return (found.value, found.constant) if found else (Meaning(None), None)
+    return (found.value, found.constant) if found else (TargetReading(None), None)
 
 
 # ---------------------------------------------------------------------------- the objective of their sums
@@ -216,12 +216,12 @@ def _with_objective(verdict: Verdict, loss: SampledLoss) -> Verdict:
         return verdict
     return replace(
         verdict,
-        gradient=Meaning("separable", {}, verdict.c),
+        gradient=TargetReading("separable", {}, verdict.c),
         trust="sympy",
         shown=f"grad {mean_text(means, setting, TEXT)}",
         objective_latex=mean_text(means, setting, LATEX),
         assumptions=tuple(dict.fromkeys((*verdict.assumptions, Message("exchange-mean", under="q")))),
-        remarks=(Message("sum-of-means"), *(x for x in verdict.remarks if x.code not in OPEN)),
+        remarks=(Message("sum-of-means"), *(x for x in verdict.remarks if x.code not in OPEN_CODES)),
         messages=(
             Message("outside-the-core", trust="sympy"),
             *(x for x in verdict.messages if x.code not in UNPROVED),
@@ -235,7 +235,7 @@ def prefix_means(loss: SampledLoss) -> Any | None:
     >>> from klsym.language import k1, r
     >>> from klsym.sums import After
     >>> c, token = OverVocabulary(k1 * r), Setting(level="token")
-    >>> [prefix_means(read(printed(2 * c + n * sg(After(c)) * log_q), token)) for n in (2, 3)]
+    >>> [prefix_means(read_sampled(printed(2 * c + n * sg(After(c)) * log_q), token)) for n in (2, 3)]
     [2*full(k1*r), None]
     """
     attached = later = sympy.S.Zero

@@ -25,8 +25,8 @@ from klsym.engine.outside import sympy_target
 from klsym.engine.outside.samples import witness_against_kl
 from klsym.engine.outside.vocabulary import Explained, as_typed, mean_text, slope_of, steps_from
 from klsym.engine.outside.vocabulary_means import RANDOM, printed
-from klsym.engine.regions.subgradients import at_policy
-from klsym.engine.verdicts.verdict import Meaning, Verdict
+from klsym.engine.regions.subgradients import expression_at_policy
+from klsym.engine.verdicts.verdict import TargetReading, Verdict
 from klsym.errors import UsageError
 from klsym.language import M, log_mu, parameter, rho, s, sg, without_sg
 from klsym.messages import Message
@@ -44,7 +44,7 @@ OUTSIDE = (
     " exponential polynomials (log ratios, rewards and powers of r and rho)"
 )
 IN_PRODUCT = "full(..) multiplies what is drawn, whose mean over a batch is not handled: add it instead"
-RULE = "exact means held"
+HELD_RULE = "exact means held"
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def fix_means(loss: Any, on_policy: bool, use: str = "loss") -> FixedMeans:
             moving.append((named(slope), of.args[0]))
         if push != 0:
             value = without_sg(push).xreplace(back)
-            pushes.append((at_policy(value) if on_policy else value, of.args[0]))
+            pushes.append((expression_at_policy(value) if on_policy else value, of.args[0]))
     drawn = opened.free_symbols & DRAWN or use == "reward"
     values = {d: named(of) for d, of in back.items() if drawn and opened.has(d)}
     return FixedMeans(opened.xreplace(values) if drawn else sympy.S.Zero, tuple(moving), names, tuple(pushes))
@@ -127,15 +127,15 @@ def explain_functions(written: Written, setting: Setting, explained: Explained) 
         return as_typed(
             inner,
             written,
-            value=Meaning(None),
+            value=TargetReading(None),
             assumptions=(_reading(sampled, found), *inner.assumptions),
             remarks=(*inner.remarks, *([Message("one-number")] if setting.use == "reward" else [])),
         )
     if setting.batch != "none" or loss.atoms(OverBatch):
         raise UsageError(f"{written.text[:60]!r}: {IN_PRODUCT}")
     c = _written_out(inner.c, found)
-    steps, zero = steps_from(written, setting, RULE, inner.steps), inner.target == "zero"
-    witness = witness_against_kl(c, sympy_target.OPEN, setting, steps[0][1])
+    steps, zero = steps_from(written, setting, HELD_RULE, inner.steps), inner.target == "zero"
+    witness = witness_against_kl(c, sympy_target.UNDECIDED, setting, steps[0][1])
     known = not zero and _is_objective(loss, found, setting) and witness is not None
     return as_typed(
         inner,
@@ -143,8 +143,8 @@ def explain_functions(written: Written, setting: Setting, explained: Explained) 
         h=_pushed(found, setting, explained),
         scores_named=(setting.use == "loss", False),
         c=c,
-        gradient=inner.gradient if zero else Meaning("separable" if known else None),
-        value=Meaning(None),
+        gradient=inner.gradient if zero else TargetReading("separable" if known else None),
+        value=TargetReading(None),
         shown=f"grad {mean_text(loss, setting, TEXT)}" if known else "",
         objective_latex=mean_text(loss, setting, LATEX) if known else None,
         assumptions=(_reading(sampled, found), *inner.assumptions, *_defined(loss)),

@@ -13,7 +13,7 @@ or of an earlier one, times the score of token t, has the mean 0.
 >>> from klsym.engine.options.settings import Setting
 >>> from klsym.language import k1, r
 >>> loss = 2 * OverVocabulary(k1) + r
->>> read(Written("2*full(k1) + r", loss), Setting()).written.text
+>>> read_sampled(Written("2*full(k1) + r", loss), Setting()).written.text
 '2*rho*k1 + r'
 """
 
@@ -38,8 +38,8 @@ from klsym.sums import After, Before, Here, OverBatch, OverVocabulary, Summed, W
 
 RANDOM = {*DENSITIES, *REWARDS, parameter("T")}  # not known at the prefix
 # ratios of the token and of the whole sequence -> what is left of them at the prefix
-WEIGHTS = dict.fromkeys((rho, exp(log_q - log_mu)), sympy.S.One)
-WEIGHTS[exp(Whole(log_q - log_mu))] = exp(Before(log_q - log_mu))
+PREFIX_WEIGHT = dict.fromkeys((rho, exp(log_q - log_mu)), sympy.S.One)
+PREFIX_WEIGHT[exp(Whole(log_q - log_mu))] = exp(Before(log_q - log_mu))
 NOT_LINEAR = (
     "stands inside a function that is not linear: full(..) is an exact mean, and no function of it is one"
 )
@@ -48,14 +48,16 @@ IN_BATCH = (
     "in a batch full(..) is read in a reward of single samples alone, where it is one number for all of them:"
     " in a loss it pushes with the scores of all outcomes, and no sample's own score is there to be centred"
 )
-BESIDE = (
+MEAN_BESIDE_SUM = (
     "stands beside what is not known at the prefix: only constants, past(..), rho and a detached sum of later"
     " tokens may (1/T is not known there: leave the average out)"
 )
 INSIDE = (
     "the mean over the next token alone: sums, T and A, which is of the whole sequence, do not stand in it"
 )
-MOVES = "is a sum over other tokens that is differentiated: put sg(..) around it, which is another loss"
+ATTACHED_MEAN = (
+    "is a sum over other tokens that is differentiated: put sg(..) around it, which is another loss"
+)
 SAMPLER = "multiplies scores, and samples come from mu: write rho in front"
 
 
@@ -115,18 +117,18 @@ class SampledLoss:
         return any(one.has_mean_zero(self.setting) for one in self.means)
 
 
-def read(written: Written, setting: Setting) -> SampledLoss:
+def read_sampled(written: Written, setting: Setting) -> SampledLoss:
     """The sampled loss with the same expected gradient; raises UsageError: a loss or setting without one."""
     refuse_setting(written, setting)
     typed, place = _without_options(written, setting)
     rest, means = split(typed.expression, place.use == "reward")
-    whole = _joined(rest + sum(sampled(one, place) for one in means))
+    whole = _joined(rest + sum(sampled_term(one, place) for one in means))
     return SampledLoss(typed, place, means, rest, printed(whole))
 
 
 def sampled_loss(written: Written, setting: Setting) -> tuple[Written, Setting, bool]:
     """The sampled loss with the same expected gradient, its setting, and: has it the same value?"""
-    loss = read(written, setting)
+    loss = read_sampled(written, setting)
     return loss.written, loss.setting, not loss.lost and (setting.use == "loss" or loss.setting == setting)
 
 
@@ -221,7 +223,7 @@ def _names(e: Any) -> set[str]:
 
 
 # ---------------------------------------------------------------------------- the sampled loss
-def sampled(one: ExactMean, setting: Setting) -> Any:
+def sampled_term(one: ExactMean, setting: Setting) -> Any:
     """A term with the same expected gradient, full(x) written as the mean of rho x; 0 if that is 0."""
     hold = sg if one.detached and setting.use == "loss" else (lambda e: e)
     frozen = one.detached and setting.on_policy  # the ratio is 1
@@ -254,16 +256,16 @@ def _joined(e: Any) -> Any:
 def _refuse_unless_known(one: ExactMean, setting: Setting) -> None:
     """E_m[c s_t | y_<t] = 0: c is known at the prefix, times rho off-policy, and does not move itself."""
     if not one.detached:
-        raise UsageError(f"{_shown(one.sum)} {MOVES}")
+        raise UsageError(f"{_shown(one.sum)} {ATTACHED_MEAN}")
     if not one.meets_scores(setting):
-        raise NotALinearMean(f"{_shown(OverVocabulary(one.x))} {BESIDE}")
+        raise NotALinearMean(f"{_shown(OverVocabulary(one.x))} {MEAN_BESIDE_SUM}")
     _at_prefix(one.inner, one)
     plain = one.c if setting.use == "reward" else one.c / log_q
     _, weighted = _at_prefix(plain, one)
     if not weighted and not setting.on_policy:
         raise UsageError(f"{_shown(OverVocabulary(one.x))} {SAMPLER}")
-    if setting.use == "loss" and moves(plain):
-        raise NotALinearMean(f"{_shown(OverVocabulary(one.x))} {BESIDE}")
+    if setting.use == "loss" and holds_moving_name(plain):
+        raise NotALinearMean(f"{_shown(OverVocabulary(one.x))} {MEAN_BESIDE_SUM}")
 
 
 def _at_prefix(c: Any, one: ExactMean) -> tuple[Any, bool]:
@@ -271,12 +273,12 @@ def _at_prefix(c: Any, one: ExactMean) -> tuple[Any, bool]:
     kept, weighted = sympy.S.One, False
     for factor in sympy.Mul.make_args(c):
         bare = factor.args[0] if isinstance(factor, sg) else factor
-        if bare in WEIGHTS and not weighted:
-            left, weighted = WEIGHTS[bare], True
+        if bare in PREFIX_WEIGHT and not weighted:
+            left, weighted = PREFIX_WEIGHT[bare], True
             factor = sg(left) if isinstance(factor, sg) else left
         kept = kept * factor
     if not is_known(kept):
-        raise NotALinearMean(f"{_shown(OverVocabulary(one.x))} {BESIDE}")
+        raise NotALinearMean(f"{_shown(OverVocabulary(one.x))} {MEAN_BESIDE_SUM}")
     return kept, weighted
 
 
@@ -294,11 +296,11 @@ def is_known(c: Any) -> bool:
 def _refuse_later(one: ExactMean) -> None:
     """What multiplies a detached sum of later tokens must be known once token t is drawn."""
     if not one.detached:
-        raise UsageError(f"{_shown(one.sum)} {MOVES}")
+        raise UsageError(f"{_shown(one.sum)} {ATTACHED_MEAN}")
     if one.c.atoms(After, Whole, OverBatch) or _names(one.c) & {"A", "T"}:
-        raise UsageError(f"{_shown(one.sum)} {BESIDE}")
+        raise UsageError(f"{_shown(one.sum)} {MEAN_BESIDE_SUM}")
 
 
-def moves(e: Any) -> bool:
+def holds_moving_name(e: Any) -> bool:
     """Does it depend on theta outside sg(..)?"""
     return bool(e.xreplace({of: sympy.Dummy() for of in e.atoms(sg)}).has(log_q))

@@ -43,11 +43,11 @@ SIMPLE = (
     ("1/2 1/2", "1/1000 999/1000", "1/100 99/100", "1 0"),  # beyond the usual clamps
 )
 
-FAR = (6, 10, 20, 50)  # log10 of the ratios beyond larger clamps: exp(13) to exp(115)
-LARGEST = 600  # of a log ratio in a model
+FAR_RATIOS = (6, 10, 20, 50)  # log10 of the ratios beyond larger clamps: exp(13) to exp(115)
+MAX_LOG_RATIO = 600  # of a log ratio in a model
 FAR_FROM = 8  # the random model before which they come
 
-VALUES = ("1/3", "2", "1/2", "3")  # of parameters, in every order
+PARAMETER_VALUES = ("1/3", "2", "1/2", "3")  # of parameters, in every order
 RATIOS = ("1/2", "2", "1/5", "5", "4/5", "5/4", "1/20", "20", "1/400", "400")
 
 
@@ -77,7 +77,7 @@ def _met_models(
 ) -> Iterator[dict[str, Any]]:
     """Two outcomes, at one of which a log ratio has about the value asked for; the larger of both is 1/2."""
     for other, ratio in met:  # q over the density of this name
-        times = math.exp(min(abs(float(ratio)), LARGEST))
+        times = math.exp(min(abs(float(ratio)), MAX_LOG_RATIO))
         half, small = Fraction(1, 2), Fraction(1, 2) / Fraction(f"{times:.2e}")
         rows = dict.fromkeys(("q", "p", "mu", "old"), small if ratio < 0 else half)
         rows[other] = half if ratio < 0 else small
@@ -88,7 +88,7 @@ def _met_models(
 
 def _far_models(context: Context, on_policy: bool) -> Iterator[dict[str, Any]]:
     """Two outcomes with q = 1/2, at one of which p, or mu, or both are tiny: beyond clamps from above."""
-    for power in FAR:
+    for power in FAR_RATIOS:
         tiny, half = Fraction(1, 10**power), Fraction(1, 2)
         for p, mu in ((tiny, half), *(() if on_policy else ((half, tiny), (tiny, tiny)))):
             q, p_row, mu_row = ([str(x), str(1 - x)] for x in (half, p, mu))
@@ -110,7 +110,7 @@ def uneven_models(context: Context) -> Iterator[dict[str, Any]]:
                     q, p, mu = ([str(x), str(1 - x)] for x in rows)
                     model = _model(context, q, p, mu, ["1", "0"], number)
                     values = {
-                        name: VALUES[(number + i * (1 + number // 4)) % 4]
+                        name: PARAMETER_VALUES[(number + i * (1 + number // 4)) % 4]
                         for i, name in enumerate(context.parameters)
                     }
                     yield {**model, "parameters": values}

@@ -22,7 +22,7 @@ from klsym.engine.proof.counterexamples import find_model, speaks_of_steps
 from klsym.engine.proof.inequalities import filled, inequality, premises
 from klsym.engine.proof.lemmas import carried, lemmas
 from klsym.engine.proof.quantities import Quantity, quantity
-from klsym.engine.proof.reduction import Move, Step, Strategy, make_step, reduction
+from klsym.engine.proof.reduction import Move, RuleStep, Strategy, make_step, reduction
 from klsym.errors import ProofError, Refused, UsageError
 from klsym.kernel import EQUATION, FORMAT, certify, digest
 from klsym.kernel.assumptions import Assumptions
@@ -120,7 +120,7 @@ class Derivation:
         return _after(unfold(self.start, self.context), self.moves)
 
     @property
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[RuleStep, ...]:
         return tuple(step for step, _ in self.moves)
 
     # -- steps on the left side ------------------------------------------------------------

@@ -17,7 +17,7 @@ from klsym.ring import ExpPoly, Monomial
 from klsym.statements import Atom, Mean, Side
 
 PLAIN = 1e-6  # of the sizes that are added up; rounding is below 1e-12 of them
-LARGEST = 600.0  # what may stand in an exponential
+MAX_EXPONENT = 600.0  # what may stand in an exponential
 
 
 def is_plainly_at_most(left: Side, right: Side, model: Model) -> bool:
@@ -59,7 +59,7 @@ def _coefficient(a: ExpPoly, at: Position) -> tuple[float, float]:
     value = size = 0.0
     for (monomial, exponent), number in a.terms.items():
         powers = [float(times) * _monomial(inside, at)[0] for inside, times in exponent]
-        if sum(map(abs, powers)) > LARGEST:
+        if sum(map(abs, powers)) > MAX_EXPONENT:
             raise OverflowError("an exponential that floats do not hold")
         found, large = _monomial(monomial, at)
         scale = float(number) * math.exp(sum(powers))

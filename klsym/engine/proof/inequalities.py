@@ -23,8 +23,8 @@ from klsym.statements import Mean, Side
 from klsym.unfolding import unfold
 
 Data = dict[str, Any]
-KINDS = {"u": "tangent", "b": "square", "variance": "variance"}  # the key that a row holds -> its kind
-DEFAULTS = {"scale": 1, "factor": 1, "v": 0}
+ROW_KINDS = {"u": "tangent", "b": "square", "variance": "variance"}  # the key that a row holds -> its kind
+ROW_DEFAULTS = {"scale": 1, "factor": 1, "v": 0}
 
 
 def inequality(rows: Iterable[Any]) -> list[Data]:
@@ -39,8 +39,8 @@ def inequality(rows: Iterable[Any]) -> list[Data]:
 
 
 def _row(row: Any) -> Data:
-    kinds = [key for key in KINDS if isinstance(row, dict) and key in row]
-    known = {*KINDS, *DEFAULTS, "at", "power", REGION}
+    kinds = [key for key in ROW_KINDS if isinstance(row, dict) and key in row]
+    known = {*ROW_KINDS, *ROW_DEFAULTS, "at", "power", REGION}
     if len(kinds) != 1 or set(row) - known:
         shown = ", ".join(map(str, row)) if isinstance(row, dict) else str(row)[:60]
         raise UsageError(f"a row holds u, b or variance, and of {', '.join(sorted(known))} some; got {shown}")
@@ -49,10 +49,10 @@ def _row(row: Any) -> Data:
         raise UsageError(f"power: 0, 1, 2 or more expected, got {str(power)[:20]}")
     if at not in (*MEASURES, SAMPLE):
         raise UsageError(f"at: one of {', '.join((*MEASURES, SAMPLE))} expected, got {str(at)[:20]!r}")
-    given = {"of": row[kinds[0]], **{name: row.get(name, value) for name, value in DEFAULTS.items()}}
+    given = {"of": row[kinds[0]], **{name: row.get(name, value) for name, value in ROW_DEFAULTS.items()}}
     given |= {REGION: row[REGION]} if REGION in row else {}
     written = {name: to_ring(value).to_json() for name, value in given.items()}
-    return {"kind": KINDS[kinds[0]], "at": ["", at], "score": ["x"] * power, **written}
+    return {"kind": ROW_KINDS[kinds[0]], "at": ["", at], "score": ["x"] * power, **written}
 
 
 def premises(using: Iterable[Any], context: Context) -> list[tuple[int, Side | None]]:

@@ -29,10 +29,10 @@ from klsym.slots import UPSTREAM, at_slot, slot_of_score
 from klsym.statements import Atom, Context, Curl, Gradient, Mean, MeanGradient, Side, elements
 
 MAX_STEPS = 500
-LENGTHS = ("length", "length[now]")
-Step = dict[str, Any]
-Move = tuple[Step, Side]
-Found = tuple[str, Step] | None
+LENGTH_NAMES = ("length", "length[now]")
+RuleStep = dict[str, Any]
+Move = tuple[RuleStep, Side]
+Reduced = tuple[str, RuleStep] | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,7 @@ class Cited:
     bodies: dict[str, list[Any]] = field(default_factory=dict)
 
 
-NOTHING = Cited()
+NOT_CITED = Cited()
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Strategy:
 
     stepwise: bool = False
     evaluate: bool = False
-    cited: Cited = NOTHING
+    cited: Cited = NOT_CITED
 
 
 def reduction(
@@ -86,18 +86,25 @@ def make_step(
     term: int | None,
     factor: int | None,
     rule: str,
-    data: Step,
+    data: RuleStep,
     known: Any = None,
 ) -> Move:
     """One step, its result computed by the kernel's own rule."""
-    step: Step = {"rule": rule, "side": which, "term": term, "factor": factor, "data": data, "result": None}
+    step: RuleStep = {
+        "rule": rule,
+        "side": which,
+        "term": term,
+        "factor": factor,
+        "data": data,
+        "result": None,
+    }
     result, _ = apply_step({which: side}, step, context, known or {})
     return {**step, "result": result.to_json()}, result
 
 
 def propose(
     side: Side, context: Context, strategy: Strategy
-) -> tuple[int | None, int | None, str, Step] | None:
+) -> tuple[int | None, int | None, str, RuleStep] | None:
     for term, (coefficient, atoms) in enumerate(side.terms):
         for factor, atom in enumerate(atoms):
             times = Side(((coefficient, atoms[:factor] + atoms[factor + 1 :]),))
@@ -110,7 +117,7 @@ def propose(
     return None
 
 
-def _equation(atom: Atom, times: Side, context: Context, cited: Cited) -> Step | None:
+def _equation(atom: Atom, times: Side, context: Context, cited: Cited) -> RuleStep | None:
     """A gradient of which a premise or a cited theorem speaks, or a mean of H, whose value is given."""
     if not all(isinstance(a, Mean) for _, atoms in times.terms for a in atoms):
         return None
@@ -134,7 +141,7 @@ def _speaks_of_given(names: frozenset[str]) -> bool:
     return any(parse_name(name).base == "H" for name in names)
 
 
-def _of_given(mean: Mean, times: Side, context: Context) -> Step | None:
+def _of_given(mean: Mean, times: Side, context: Context) -> RuleStep | None:
     """E_m[H a] = E_m[v a] is a premise: the terms that hold H."""
     part = _select(mean.coefficient, _speaks_of_given)
     alone = all(not atoms for _, atoms in times.terms)  # a lone mean merges with what is put in
@@ -147,7 +154,7 @@ def _of_given(mean: Mean, times: Side, context: Context) -> Step | None:
     return None
 
 
-def _rule_for(atom: Atom, in_product: bool, context: Context, strategy: Strategy) -> Found:
+def _rule_for(atom: Atom, in_product: bool, context: Context, strategy: Strategy) -> Reduced:
     match atom:
         case MeanGradient():
             return "chain rule", {}
@@ -163,7 +170,7 @@ def _rule_for(atom: Atom, in_product: bool, context: Context, strategy: Strategy
     return None
 
 
-def _for_mean(mean: Mean, context: Context, strategy: Strategy) -> Found:
+def _for_mean(mean: Mean, context: Context, strategy: Strategy) -> Reduced:
     along = "t" in mean.index
     if along and (found := _parts(mean)):
         return found
@@ -185,7 +192,7 @@ def _for_mean(mean: Mean, context: Context, strategy: Strategy) -> Found:
 
 
 # ---------------------------------------------------------------------------- single samples
-def _evaluate(mean: Mean, context: Context) -> Found:
+def _evaluate(mean: Mean, context: Context) -> Reduced:
     """E_m[c] = c and E_m[c m'/m] = E_m[c]."""
     if mean.measure not in PROBABILITIES:
         return None
@@ -206,7 +213,7 @@ def part_of(a: ExpPoly, context: Context, pattern: ExpPoly) -> ExpPoly:
     return found * pattern
 
 
-def _single(mean: Mean, context: Context) -> Found:
+def _single(mean: Mean, context: Context) -> Reduced:
     """In a product: E_m[c a + b] = c E_m[a] + E_m[b] for a constant c."""
     [first, *rest] = sorted(mean.coefficient.terms.items())
     (monomial, exponent), value = first
@@ -230,18 +237,18 @@ def _names(key: Key) -> frozenset[str]:
     return ExpPoly({key: 1}).names()
 
 
-def _part(part: ExpPoly, mean: Mean) -> Step:
+def _part(part: ExpPoly, mean: Mean) -> RuleStep:
     return {} if part == mean.coefficient else {"part": part.to_json()}
 
 
-def _parts(mean: Mean) -> Found:
+def _parts(mean: Mean) -> Reduced:
     """Sums that are written for the whole sequence; a length in a denominator stays whole."""
     names = mean.coefficient.names()
     whole = [name for name in SUMS if name in names and name != "length"]
     whole += [SCORE] * any(slot_of_score(entry) == "x" for entry in mean.score)
     if whole:
         return "parts of a sum", {"of": whole}
-    if names.isdisjoint(LENGTHS):
+    if names.isdisjoint(LENGTH_NAMES):
         return None
     terms = mean.coefficient.terms.items()
     part = ExpPoly({key: value for key, value in terms if _has_length(ExpPoly({key: 1}))})
@@ -250,7 +257,7 @@ def _parts(mean: Mean) -> Found:
 
 def _has_length(term: ExpPoly) -> bool:
     """Does a term hold T, or the length 1 of a step, and no 1/T?"""
-    return not term.names().isdisjoint(LENGTHS) and "length" not in term.inverted()
+    return not term.names().isdisjoint(LENGTH_NAMES) and "length" not in term.inverted()
 
 
 def _free_of(slot: str, mean: Mean, context: Context) -> Callable[[frozenset[str]], bool]:
@@ -263,7 +270,7 @@ def _latest_first(mean: Mean) -> list[str]:
     return list(UPSTREAM[mean.index])[::-1]
 
 
-def _ratio_mean_one(mean: Mean, context: Context) -> Found:
+def _ratio_mean_one(mean: Mean, context: Context) -> Reduced:
     scores = {slot_of_score(entry) for entry in mean.score}
     for slot in _latest_first(mean):
         if not scores <= set(UPSTREAM[mean.index][slot]):
@@ -283,7 +290,7 @@ def _ratio(over: str, under: str, slot: str) -> ExpPoly:
     return in_slot(density_ratio(over, under), slot, Context())
 
 
-def _score_mean_zero(mean: Mean, context: Context) -> Found:
+def _score_mean_zero(mean: Mean, context: Context) -> Reduced:
     for slot in _latest_first(mean):
         own = [entry for entry in mean.score if slot_of_score(entry) == slot]
         rest = {slot_of_score(entry) for entry in mean.score} - {slot}
@@ -294,7 +301,7 @@ def _score_mean_zero(mean: Mean, context: Context) -> Found:
     return None
 
 
-def _exchange(mean: Mean, context: Context) -> Found:
+def _exchange(mean: Mean, context: Context) -> Reduced:
     """One factor of the future against one of the present, all else the same for every pair of steps.
 
     H stays at its own step, where its value may be given.
@@ -328,7 +335,7 @@ def _left_is_fixed(term: ExpPoly, mean: Mean, here: str, later: str, context: Co
     return mentioned(term, context) | {slot_of_score(entry) for entry in score} <= {"x", "others"}
 
 
-def into_steps(mean: Mean) -> Found:
+def into_steps(mean: Mean) -> Reduced:
     """A whole-sequence value as a sum over t, by its score function or by a factor that is a sum."""
     if mean.index or mean.measure == "count":
         return None

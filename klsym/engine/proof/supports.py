@@ -23,15 +23,14 @@ from functools import reduce
 from typing import Any
 
 import sympy
-from sympy import Heaviside, Rational
+from sympy import Heaviside
 
 from klsym.engine.regions.case_split import Case, cases
-from klsym.engine.regions.piecewise import DENSITIES
+from klsym.engine.regions.piecewise import DENSITIES, HALF
 from klsym.language import clip, log_mu, log_p, log_q, unfold
 from klsym.messages import Message
 
 INFINITE, ZERO_RATE = sympy.oo, -sympy.oo
-HALF = Rational(1, 2)
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ def change_of_measure(
     return tuple(support(*pair) for pair in sorted(found))
 
 
-def named(names: Iterable[str]) -> tuple[Message, ...]:
+def of_named_kl(names: Iterable[str]) -> tuple[Message, ...]:
     """The supports without which a KL divergence that is named is infinite."""
     pairs = {"reverse-kl": ("q", "p"), "forward-kl": ("p", "q")}
     return tuple(support(*pairs[name]) for name in names if name in pairs)

@@ -23,16 +23,16 @@ from klsym.language import rho
 from klsym.parser import parse
 
 # f(r) with E_q[f(r)] = KL and f(1) = f'(1) = 0: for every f, rho f has the value and gradient of E_q[f(r)]
-GENERATORS = {"reverse-kl": "k3", "forward-kl": "1 - r - r*k1"}
+OPTIMAL_LOSSES = {"reverse-kl": "k3", "forward-kl": "1 - r - r*k1"}
 # grad KL(p||q) = -E_q[sum_t r_past r_now s_now]: each token is weighed by the ratio of those before it
-BEFORE = "exp(-past(k1))"
-OF_TOKENS = {
+TO_PREFIX_OF_Q_TEXT = "exp(-past(k1))"
+TOKEN_LOSSES = {
     ("forward-kl", "loss"): ("sg({})*k3",),
     ("forward-kl", "reward"): ("{}*(1 - r)",),
     ("forward-kl", "value"): ("{}*(1 - r - r*k1)", "-{}*r*k1"),
 }
-BARE, ATTACHED, DETACHED = "{}", "rho*{}", "sg(rho)*{}"  # how a weight may stand there
-WRITTEN = (*NAMES, "abs(k1)", "clip(k3, -10, 10)", "-r*k1")  # what training code calls a KL
+BARE, ATTACHED, DETACHED_WEIGHT = "{}", "rho*{}", "sg(rho)*{}"  # how a weight may stand there
+CALLED_KL = (*NAMES, "abs(k1)", "clip(k3, -10, 10)", "-r*k1")  # what training code calls a KL
 
 
 @dataclass(frozen=True)
@@ -58,29 +58,29 @@ def candidates(target: str, setting: Setting, use: str = "loss") -> Iterator[Can
         listed[text] = "catalogue" if same else "generator"  # with r - 1 in it, for the digits of expm1
         listed = {loss: source for loss, source in listed.items() if loss == text or loss not in same}
     if setting.level == "token":
-        before = BEFORE if setting.on_policy else ATTACHED.format(BEFORE)
-        listed |= {loss.format(before): "tokens" for loss in OF_TOKENS.get((target, use), ())}
+        before = TO_PREFIX_OF_Q_TEXT if setting.on_policy else ATTACHED.format(TO_PREFIX_OF_Q_TEXT)
+        listed |= {loss.format(before): "tokens" for loss in TOKEN_LOSSES.get((target, use), ())}
     for loss, source in listed.items():
         for place in placements(setting, loss):
             yield Candidate(loss, place, source)
 
 
 def _generated(target: str, setting: Setting, use: str) -> str:
-    f = GENERATORS[target]
+    f = OPTIMAL_LOSSES[target]
     return f if use == "value" and setting.on_policy else ATTACHED.format(f"({f})" if " " in f else f)
 
 
 def tempting(setting: Setting, use: str) -> Iterator[str]:
     """What is written for a KL penalty in such a setting: each estimator, unweighted and weighted."""
     for pattern in _patterns(setting, use):
-        for estimate in WRITTEN if pattern == BARE else NAMES:
+        for estimate in CALLED_KL if pattern == BARE else NAMES:
             yield pattern.format(estimate)
 
 
 def _patterns(setting: Setting, use: str) -> tuple[str, ...]:
     """Detached, sg says nothing; on-policy the weight of what is detached is 1."""
     if use == "loss":
-        return BARE, ATTACHED, DETACHED
+        return BARE, ATTACHED, DETACHED_WEIGHT
     return (BARE,) if setting.on_policy else (BARE, ATTACHED)
 
 

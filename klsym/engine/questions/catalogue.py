@@ -30,15 +30,15 @@ from typing import Any
 
 from klsym.convert import VK1, VW
 from klsym.engine.divergences.f_divergence import at_reference, slope
-from klsym.engine.fields.named_terms import R_RATIO, Target, recognise
+from klsym.engine.fields.named_terms import R_RATIO, NamedParts, recognise
 from klsym.engine.questions.loss_enumeration import (
     DETACHED,
     LEAVES,
-    SIGNS,
-    Level,
-    Pair,
+    OPERATORS,
+    SizeLevel,
+    ValueAndScore,
     infix,
-    negative,
+    negated_code,
     pair,
     spellings,
 )
@@ -48,24 +48,24 @@ from klsym.notation import formulas
 from klsym.ring import ONE, ZERO, ExpPoly, Key
 
 STORED = Path(__file__).with_name("catalogue.json")
-SIZE = 8  # of what is stored
+STORED_SIZE = 8  # of what is stored
 COMMAND = "klsym catalogue --size {} -o {}"
 SETTINGS = (
     ("on-policy", "loss"), ("off-policy", "loss"), ("on-policy", "reward"), ("off-policy", "reward"),
 )  # fmt: skip
-KINDS = ("losses", "values", "mean_values", "gradients", "expected_gradients")
+COUNTED_KINDS = ("losses", "values", "mean_values", "gradients", "expected_gradients")
 # What E_q of it is the divergence; and c, of E_q[c s], for its gradient.
-VALUES = {"reverse-kl": VK1, "forward-kl": -VK1 * R_RATIO}
+KL_VALUES = {"reverse-kl": VK1, "forward-kl": -VK1 * R_RATIO}
 COEFFICIENTS = {"reverse-kl": VK1, "forward-kl": -R_RATIO}
-CONSTANT: Key = ((), ())
+ONE_KEY: Key = ((), ())
 RHO, UNIT = "A", "1"  # letters of leaves
 Needs = tuple[Any, ...]  # no more is better, in each place
 AVERAGE_ONE = (R_RATIO, (-VW).exp())  # r and 1/rho under q
-MOST = 10_000_000  # bytes of a file that is read
+MAX_BYTES = 10_000_000  # bytes of a file that is read
 
 
 @dataclass(frozen=True)
-class Choice:
+class CatalogueChoice:
     """The gradient a s at a sample that has the expected gradient of a KL, with c = k1 + b or -r + b.
 
     constant: b.  gradient: a.  loss: the first of the shortest losses that have it, of that size.
@@ -86,20 +86,20 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Found:
+class CatalogueSearch:
     """What there is in one setting.
 
     counts: kind (KINDS) -> how many there are up to each size.  targets: target -> how many losses up to
     each size have it.  choices: "reverse-kl" and "forward-kl" -> the gradients that have it, shortest first.
     best, estimates: of what has the gradient of a KL, and of what has its value, the losses of which none
-    asks for as much as another (`Candidate`); here an expression may start with a minus.
+    asks for as much as another (`CatalogueLoss`); here an expression may start with a minus.
     """
 
     sampling: str
     use: str
     counts: dict[str, list[int]]
     targets: dict[str, list[int]]
-    choices: dict[str, tuple[Choice, ...]]
+    choices: dict[str, tuple[CatalogueChoice, ...]]
     best: dict[str, tuple[str, ...]]
     estimates: dict[str, tuple[str, ...]]
 
@@ -109,9 +109,9 @@ class Catalogue:
     """All settings, for spellings up to a size."""
 
     size: int
-    settings: tuple[Found, ...]
+    settings: tuple[CatalogueSearch, ...]
 
-    def of(self, sampling: str, use: str) -> Found:
+    def of(self, sampling: str, use: str) -> CatalogueSearch:
         """What there is in a setting.
 
         Raises KeyError: there is no such setting.
@@ -127,7 +127,7 @@ class Catalogue:
         return {
             "made by": COMMAND.format(self.size, "FILE"),
             "leaves": [str(leaf) for leaf in LEAVES.values()],
-            "operations": ["sg(.)", *(sign.strip() for sign in SIGNS.values())],
+            "operations": ["sg(.)", *(sign.strip() for sign in OPERATORS.values())],
             "size": self.size,
             "spellings": self.spellings,
             "settings": [asdict(found) for found in self.settings],
@@ -138,25 +138,25 @@ class Catalogue:
         return Catalogue(data["size"], tuple(_found(row) for row in data["settings"]))
 
 
-def _found(row: dict[str, Any]) -> Found:
+def _found(row: dict[str, Any]) -> CatalogueSearch:
     choices = {kl: tuple(map(_read, rows)) for kl, rows in row["choices"].items()}
     lists = {name: {kl: tuple(losses) for kl, losses in row[name].items()} for name in ("best", "estimates")}
-    return Found(**{**row, "choices": choices, **lists})
+    return CatalogueSearch(**{**row, "choices": choices, **lists})
 
 
-def _read(row: dict[str, Any]) -> Choice:
+def _read(row: dict[str, Any]) -> CatalogueChoice:
     low, high = row["nearest"]
-    return Choice(**{**row, "nearest": (low, high)})
+    return CatalogueChoice(**{**row, "nearest": (low, high)})
 
 
 @lru_cache(maxsize=1)
 def stored() -> Catalogue:
     """The catalogue that klsym brings along.
 
-    >>> stored().size == SIZE, stored().of("on-policy", "reward").choices["reverse-kl"][0].loss
+    >>> stored().size == STORED_SIZE, stored().of("on-policy", "reward").choices["reverse-kl"][0].loss
     (True, 'k1')
     """
-    return Catalogue.from_json(json.loads(read_text(STORED, MOST)))
+    return Catalogue.from_json(json.loads(read_text(STORED, MAX_BYTES)))
 
 
 def written(catalogue: Catalogue) -> str:
@@ -177,7 +177,7 @@ def _lines(value: Any, margin: str) -> str:
 
 
 # ---------------------------------------------------------------------------- one setting
-def catalogue(levels: Sequence[Level]) -> Catalogue:
+def catalogue(levels: Sequence[SizeLevel]) -> Catalogue:
     """The catalogue of all spellings of these levels, the first of size 1.
 
     >>> from klsym.engine.questions.loss_enumeration import levels as enumerated
@@ -202,13 +202,13 @@ class Entry:
         self.code = min(self.code, code) if size == self.size else self.code
 
 
-def entries(levels: Sequence[Level], sampling: str, use: str) -> dict[Pair, Entry]:
+def entries(levels: Sequence[SizeLevel], sampling: str, use: str) -> dict[ValueAndScore, Entry]:
     """The losses (v, a) that the spellings are in a setting.
 
     On-policy w = 0 once differentiated; detached, a loss is what multiplies the score.
     """
     view = View(sampling == "on-policy")
-    found: dict[Pair, Entry] = {}
+    found: dict[ValueAndScore, Entry] = {}
     for size, level in enumerate(levels, start=1):
         for (v, a), (count, code) in level.items():
             key = (view(v), view(a if use == "loss" else v))
@@ -251,32 +251,32 @@ def mean_value(v: ExpPoly, sampling: str) -> ExpPoly:
     return under_q
 
 
-def expected_gradient(a: ExpPoly, sampling: str) -> ExpPoly:
+def under_sampling(a: ExpPoly, sampling: str) -> ExpPoly:
     """c of E_m[a s] = E_q[c s], less its constant, since E_q[s] = 0."""
     c = over_q(a, sampling)
-    return c - c.terms.get(CONSTANT, 0)
+    return c - c.terms.get(ONE_KEY, 0)
 
 
-def _setting(levels: Sequence[Level], sampling: str, use: str) -> Found:
+def _setting(levels: Sequence[SizeLevel], sampling: str, use: str) -> CatalogueSearch:
     found = entries(levels, sampling, use)
-    firsts: dict[str, dict[Any, int]] = {kind: {} for kind in KINDS}
+    firsts: dict[str, dict[Any, int]] = {kind: {} for kind in COUNTED_KINDS}
     targets: Counter[tuple[str, int]] = Counter()
-    of: dict[ExpPoly, tuple[ExpPoly, Target]] = {}  # a -> c and what it is
+    of: dict[ExpPoly, tuple[ExpPoly, NamedParts]] = {}  # a -> c and what it is
     means: dict[ExpPoly, ExpPoly] = {}
     for (v, a), entry in found.items():
         if a not in of:
-            c = expected_gradient(a, sampling)
+            c = under_sampling(a, sampling)
             of[a] = c, recognise(c)
         if v not in means:
             means[v] = mean_value(v, sampling)
-        for kind, key in zip(KINDS, ((v, a), v, means[v], a, of[a][0]), strict=True):
+        for kind, key in zip(COUNTED_KINDS, ((v, a), v, means[v], a, of[a][0]), strict=True):
             firsts[kind].setdefault(key, entry.size)
         targets[of[a][1].target, entry.size] += 1
     sizes = range(1, len(levels) + 1)
     here = levels, sampling, use
     right = {kl: _candidates(*here, lambda x: of[x[1]][0], kl, c) for kl, c in COEFFICIENTS.items()}
-    exact = {kl: _candidates(*here, lambda x: means[x[0]], kl, v) for kl, v in VALUES.items()}
-    return Found(
+    exact = {kl: _candidates(*here, lambda x: means[x[0]], kl, v) for kl, v in KL_VALUES.items()}
+    return CatalogueSearch(
         sampling,
         use,
         {kind: _up_to(Counter(first.values()), sizes) for kind, first in firsts.items()},
@@ -304,23 +304,23 @@ def cumulated(new: Sequence[int]) -> list[int]:
 
 
 def _choices(
-    found: dict[Pair, Entry],
-    of: dict[ExpPoly, tuple[ExpPoly, Target]],
+    found: dict[ValueAndScore, Entry],
+    of: dict[ExpPoly, tuple[ExpPoly, NamedParts]],
     means: dict[ExpPoly, ExpPoly],
     kl: str,
     sampling: str,
-) -> tuple[Choice, ...]:
+) -> tuple[CatalogueChoice, ...]:
     """The gradients at a sample whose expectation is that of the KL, by their shortest losses."""
     groups: dict[ExpPoly, list[tuple[ExpPoly, Entry]]] = {}
     for (v, a), entry in found.items():
         if of[a][0] == COEFFICIENTS[kl]:
             groups.setdefault(a, []).append((v, entry))
-    constants = {a: Fraction(over_q(a, sampling).terms.get(CONSTANT, 0)) for a in groups}
+    constants = {a: Fraction(over_q(a, sampling).terms.get(ONE_KEY, 0)) for a in groups}
     near = nearest(constants.values())
     made = [
         (
             _place(min((entry for _, entry in group), key=_place)),
-            _choice(a, group, [e for v, e in group if means[v] == VALUES[kl]], constants[a], near),
+            _choice(a, group, [e for v, e in group if means[v] == KL_VALUES[kl]], constants[a], near),
         )
         for a, group in groups.items()
     ]
@@ -344,10 +344,10 @@ def _choice(
     unbiased: list[Entry],
     constant: Fraction,
     near: dict[Fraction, tuple[str | None, str | None]],
-) -> Choice:
+) -> CatalogueChoice:
     first = min((entry for _, entry in group), key=_place)
     correct = min(unbiased, key=_place, default=None)
-    return Choice(
+    return CatalogueChoice(
         constant=str(constant),
         gradient=formulas.element(a),
         loss=infix(first.code),
@@ -378,7 +378,7 @@ def least(rows: Iterable[tuple[Needs, str]]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Candidate:
+class CatalogueLoss:
     """A loss, or its negative, that has the gradient or the value of a KL.
 
     v, a: what it is worth at a sample and its gradient there, in the setting.  size: a minus counts, too.
@@ -393,18 +393,18 @@ class Candidate:
 
     @property
     def loss(self) -> str:
-        return negative(self.code) if self.minus else infix(self.code)
+        return negated_code(self.code) if self.minus else infix(self.code)
 
     def of_gradient(self, sampling: str, use: str) -> Needs:
         """How far b is from the best one at q = p.  Does it rest on the gradient of a weight whose value is
         1, on that of a weight, has it another value, does it hold r?  And its size."""
-        b = over_q(self.a, sampling).terms.get(CONSTANT, 0)
-        best = -at_reference(COEFFICIENTS[self.kl]).terms.get(CONSTANT, 0)
+        b = over_q(self.a, sampling).terms.get(ONE_KEY, 0)
+        best = -at_reference(COEFFICIENTS[self.kl]).terms.get(ONE_KEY, 0)
         return (
             abs(Fraction(b - best)),
             use == "loss" and sampling == "on-policy" and self._with(UNIT) != self._with(RHO),
             use == "loss" and self._with(DETACHED + RHO, fixed=True) != self._with(RHO, fixed=True),
-            mean_value(self.v, sampling) != VALUES[self.kl],
+            mean_value(self.v, sampling) != KL_VALUES[self.kl],
             holds_r(self.v) or holds_r(self.a),
             self.size,
         )
@@ -412,7 +412,7 @@ class Candidate:
     def _with(self, weight: str, fixed: bool = False) -> ExpPoly:
         """The gradient at a sample with another spelling for rho; in the mean on-policy, unless `fixed`."""
         a = pair(self.code.replace(RHO, weight))[1]
-        return a if fixed else expected_gradient(View(True)(a), "on-policy")
+        return a if fixed else under_sampling(View(True)(a), "on-policy")
 
     def of_value(self) -> Needs:
         """Is it of first order in log q/p at q = p = mu, where a KL is of second?  r in it, and its size."""
@@ -420,8 +420,13 @@ class Candidate:
 
 
 def _candidates(
-    levels: Sequence[Level], sampling: str, use: str, is_: Callable[[Pair], ExpPoly], kl: str, wanted: ExpPoly
-) -> Iterator[Candidate]:
+    levels: Sequence[SizeLevel],
+    sampling: str,
+    use: str,
+    is_: Callable[[ValueAndScore], ExpPoly],
+    kl: str,
+    wanted: ExpPoly,
+) -> Iterator[CatalogueLoss]:
     """On-policy rho*sg(k1) and k2 - sg(k2 - k1) are one loss, and ask for different things: as spelled."""
     view = View(sampling == "on-policy")
     for size, level in enumerate(levels, start=1):
@@ -429,9 +434,9 @@ def _candidates(
             here = view(v), view(a if use == "loss" else v)
             found = is_(here)
             if found == wanted:
-                yield Candidate(kl, *here, code, False, size)
+                yield CatalogueLoss(kl, *here, code, False, size)
             elif found == -wanted:
-                yield Candidate(kl, -here[0], -here[1], code, True, size + 1)
+                yield CatalogueLoss(kl, -here[0], -here[1], code, True, size + 1)
 
 
 def holds_r(element: ExpPoly) -> bool:

@@ -29,7 +29,7 @@ from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.quantities import Quantity, expectation
 from klsym.engine.proof.sequence_quantities import sum_over_t
 from klsym.engine.questions.compare_outside import compare_outside
-from klsym.engine.questions.equality_answer import OPEN, Answer, decided
+from klsym.engine.questions.equality_answer import OPEN_ANSWER, Answer, decided
 from klsym.engine.questions.variances import Estimate, Spread, spread
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import NotInRing, UsageError
@@ -39,7 +39,7 @@ from klsym.names import SAMPLE
 from klsym.notation.losses import Written
 from klsym.ring import ZERO
 
-Pair = tuple[Written, Written]
+WrittenPair = tuple[Written, Written]
 AT_TOKENS = "compare: at level token only exponential polynomials are compared"
 NOT_COMPARED = (
     "compare: rewards of other tokens that are no sums of k1, log q, R and constants are not compared; choose"
@@ -47,7 +47,7 @@ NOT_COMPARED = (
 )
 
 
-class Asked(NamedTuple):
+class ComparedQuantities(NamedTuple):
     """The expected value of a loss, its gradient at a sample or sequence, and its expected gradient."""
 
     value: Quantity
@@ -99,7 +99,7 @@ def compare(a: object, b: object, parameters: Iterable[str] = (), **options: Any
     return compared(pair, setting)
 
 
-def compared(pair: Pair, setting: Setting) -> Comparison:
+def compared(pair: WrittenPair, setting: Setting) -> Comparison:
     """The comparison of two losses that are used so."""
     for written in pair:
         if names_batches(written.expression):
@@ -127,7 +127,7 @@ def compared(pair: Pair, setting: Setting) -> Comparison:
     return _in_ring(pair, setting, copied, asked)
 
 
-def _exact_means(pair: Pair, setting: Setting) -> Comparison:
+def _exact_means(pair: WrittenPair, setting: Setting) -> Comparison:
     """By the sampled losses, which have the same mean and expected gradient."""
     from klsym.engine.outside.vocabulary_means import NotALinearMean, sampled_loss
 
@@ -136,14 +136,14 @@ def _exact_means(pair: Pair, setting: Setting) -> Comparison:
     except NotALinearMean as error:
         raise UsageError(f"compare: {str(error).partition(';')[0]}; explain says what each does") from None
     found = compared((drawn[0], drawn[1]), places[0])
-    value = found.value if all(valued) else OPEN
+    value = found.value if all(valued) else OPEN_ANSWER
     open_ = _open(value, None, found.gradient)
     return replace(
         found,
         losses=(pair[0].text, pair[1].text),
         setting=setting,
         value=value,
-        per_sample=OPEN,
+        per_sample=OPEN_ANSWER,
         variance=None,
         trust="open" if open_ else found.gradient.trust,
         open_questions=(*open_, Message("samples-of-all-outcomes"), Message("variances-of-all-outcomes")),
@@ -151,11 +151,12 @@ def _exact_means(pair: Pair, setting: Setting) -> Comparison:
     )
 
 
-def _outside(pair: Pair, setting: Setting, verdicts: tuple[Verdict, Verdict]) -> Comparison:
+def _outside(pair: WrittenPair, setting: Setting, verdicts: tuple[Verdict, Verdict]) -> Comparison:
     value, gradient = compare_outside(*verdicts)
     trusts = [answer.trust for answer in (value, gradient) if answer.same is not None]
     return Comparison(
-        (pair[0].text, pair[1].text), setting, value, OPEN, gradient, None, trusts[0] if trusts else "open",
+        (pair[0].text, pair[1].text), setting, value, OPEN_ANSWER, gradient, None,
+        trusts[0] if trusts else "open",
         (*_open(value, None, gradient), Message("samples-outside"), Message("variances-outside")),
     )  # fmt: skip
 
@@ -171,7 +172,9 @@ def _open(value: Answer, per_sample: Answer | None, gradient: Answer) -> tuple[M
 
 
 # ---------------------------------------------------------------------------- in the ring
-def _in_ring(pair: Pair, setting: Setting, copied: bool, asked: list[Asked]) -> Comparison:
+def _in_ring(
+    pair: WrittenPair, setting: Setting, copied: bool, asked: list[ComparedQuantities]
+) -> Comparison:
     """copied: a loss mentions the sampler, which on-policy is a detached copy of q."""
     value, per_sample, gradient = (decided(one, other, copied) for one, other in zip(*asked, strict=True))
     variance, open_ = None, _open(value, per_sample, gradient)
@@ -187,7 +190,7 @@ def _in_ring(pair: Pair, setting: Setting, copied: bool, asked: list[Asked]) -> 
     return Comparison(texts, setting, value, per_sample, gradient, variance, trust, open_)
 
 
-def _asked(written: Written, loss: SlotLoss, setting: Setting, copied: bool) -> Asked:
+def _asked(written: Written, loss: SlotLoss, setting: Setting, copied: bool) -> ComparedQuantities:
     """At a sequence, what is the same at each token is left at each."""
     if loss.sums:
         raise UsageError(NOT_COMPARED)
@@ -196,9 +199,9 @@ def _asked(written: Written, loss: SlotLoss, setting: Setting, copied: bool) -> 
     gradient = measured(quantity_of(replace(loss, expression=rest), constant), under)
     whole = measured(quantity_of(loss), SAMPLE)
     if loss.index == "t":
-        return Asked(sum_over_t(loss.expression, under), whole, gradient)
+        return ComparedQuantities(sum_over_t(loss.expression, under), whole, gradient)
     value = replace(expectation(written.expression, under), labels={to_ring(written.expression): written})
-    return Asked(value, whole, gradient)
+    return ComparedQuantities(value, whole, gradient)
 
 
 def measured(quantity: Quantity, measure: str) -> Quantity:

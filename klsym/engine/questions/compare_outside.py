@@ -11,7 +11,7 @@ from sympy import Rational, S
 
 from klsym.convert import to_sympy
 from klsym.engine.questions.equality_answer import Answer
-from klsym.engine.verdicts.verdict import Meaning, Verdict
+from klsym.engine.verdicts.verdict import TargetReading, Verdict
 from klsym.language import COUNTS, parameter
 from klsym.messages import Message
 from klsym.ring import ExpPoly
@@ -32,14 +32,18 @@ def compare_outside(a: Verdict, b: Verdict) -> tuple[Answer, Answer]:
 
 
 def _compared(
-    losses: tuple[str, str], of: tuple[Meaning, Meaning], constants: tuple[Any, Any], trust: str, kind: str
+    losses: tuple[str, str],
+    of: tuple[TargetReading, TargetReading],
+    constants: tuple[Any, Any],
+    trust: str,
+    kind: str,
 ) -> Answer:
     same = _same(*of, constants)
     told = Message("each-has", losses=losses, kind=kind, meanings=of, constants=constants)
     return Answer(same, "open" if same is None else trust, told=told)
 
 
-def _same(first: Meaning, second: Meaning, constants: tuple[Any, Any]) -> bool | None:
+def _same(first: TargetReading, second: TargetReading, constants: tuple[Any, Any]) -> bool | None:
     unnamed = [m.target in NO_COMBINATION for m in (first, second)]
     if all(unnamed) or None in (first.target, second.target):
         return None

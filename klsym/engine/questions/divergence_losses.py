@@ -29,12 +29,12 @@ from klsym.convert import in_core, to_ring, to_sympy
 from klsym.engine.answers.dispatch import explained
 from klsym.engine.divergences import f_divergence_smooth as outer
 from klsym.engine.divergences.f_divergence import (
-    GENERATORS,
-    Condition,
+    NAMED_GENERATORS,
     Generated,
+    Inequality,
     alpha,
     at_reference,
-    named,
+    named_divergence,
     shaped,
     slope,
 )
@@ -64,7 +64,7 @@ from klsym.unfolding import plain_model
 ON, OFF = "on-policy", "off-policy"
 GENERIC = Function("f")(k1)  # any differentiable f
 JENSEN_SHANNON = "jensen-shannon"
-WRITTEN = {
+WRITTEN_GENERATORS = {
     JENSEN_SHANNON: "(r*log(r) - (1 + r)*log((1 + r)/2))/2",
     "alpha": "r**alpha - alpha*r + alpha - 1",  # alpha (alpha - 1) times the alpha divergence
 }
@@ -85,7 +85,7 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Choice:
+class DivergenceLoss:
     """One way to write it: what is proved of it, and by whom.
 
     equal: the statement, in the grammar.  proof: of its gradient; None where SymPy's derivatives show it, on
@@ -108,7 +108,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Wrong:
+class WrongEstimate:
     """A tempting choice that is none: its verdict, and a model in which its gradient is another one."""
 
     loss: str
@@ -133,9 +133,9 @@ class Descents:
     multiple: str
     shape: Generated
     coefficient: Any
-    values: tuple[Choice, ...]
-    gradients: tuple[Choice, ...]
-    wrong: tuple[Wrong, ...]
+    values: tuple[DivergenceLoss, ...]
+    gradients: tuple[DivergenceLoss, ...]
+    wrong: tuple[WrongEstimate, ...]
     messages: tuple[Message, ...] = ()
     no_formula: tuple[Message, ...] = ()
 
@@ -181,9 +181,9 @@ class Parts:
 
 
 def _in_ring(typed: ExpPoly, asked: str) -> tuple[Parts, Generated | None, tuple[str, str] | None]:
-    f = normalised(typed)
+    f = zero_at_one(typed)
     c = f + slope(f)
-    g, known = naive_loss(c), named(f)
+    g, known = naive_loss(c), named_divergence(f)
     texts = {name: words(e) for name, e in (("f", f), ("c", c), ("g", g)) if e is not None}
     parts = Parts(to_sympy(f), to_sympy(c), None if g is None else to_sympy(g), texts, True)
     name = ("alpha", "1") if asked.strip() == "alpha" else known and (known[0], element(known[1]))
@@ -195,7 +195,7 @@ def _outside(asked: str, typed: Any) -> tuple[Parts, Generated | None, tuple[str
     in_x = outer.in_x(typed)
     if in_x is None:
         raise UsageError(f"{asked[:60]!r}: f is a smooth function of r = p/q alone, such as r*log(r)")
-    f = outer.normalised(in_x)
+    f = outer.without_affine_part(in_x)
     c = sympy.simplify(f - outer.X * sympy.diff(f, outer.X))
     rhs = sympy.expand(-c / outer.X)
     g = outer.antiderivative(rhs, 1)
@@ -213,10 +213,10 @@ def _outside(asked: str, typed: Any) -> tuple[Parts, Generated | None, tuple[str
 def _read(text: str, parameters: tuple[str, ...]) -> Any:
     """f as a SymPy expression; the message points at what makes it no function of r."""
     plain = text.strip()
-    if plain in GENERATORS:
-        return to_sympy(GENERATORS[plain])
-    if plain in WRITTEN:
-        return parse(WRITTEN[plain])
+    if plain in NAMED_GENERATORS:
+        return to_sympy(NAMED_GENERATORS[plain])
+    if plain in WRITTEN_GENERATORS:
+        return parse(WRITTEN_GENERATORS[plain])
     if NAME.fullmatch(plain) and not re.search(rf"\b({'|'.join(NAMES)}|r)\b", plain):
         return to_sympy(_named_alpha(plain))
     for word in re.finditer(r"[A-Za-z_]\w*", text):
@@ -234,9 +234,8 @@ def _read(text: str, parameters: tuple[str, ...]) -> Any:
 
 
 def known_names() -> str:
-    return (
-        f"known: {', '.join((*GENERATORS, *WRITTEN))}, alpha=1/2; or f as a function of r, such as r*log(r)"
-    )
+    named = ", ".join((*NAMED_GENERATORS, *WRITTEN_GENERATORS))
+    return f"known: {named}, alpha=1/2; or f as a function of r, such as r*log(r)"
 
 
 def _named_alpha(name: str) -> ExpPoly:
@@ -251,7 +250,7 @@ def _named_alpha(name: str) -> ExpPoly:
         ) from None
 
 
-def normalised(f: ExpPoly) -> ExpPoly:
+def zero_at_one(f: ExpPoly) -> ExpPoly:
     """f(1) = f'(1) = 0: a constant moves nothing, and E_q[r - 1] = 0 for all q."""
     f = f - at_reference(f)
     return f + at_reference(slope(f)) * (to_ring(r) - 1)
@@ -268,7 +267,7 @@ def naive_loss(c: ExpPoly) -> ExpPoly | None:
 
 # ---------------------------------------------------------------------------- choices
 @dataclass(frozen=True)
-class Row:
+class Spelled:
     """A loss in a setting; part: which of f, c and g it is made of, weight: what stands before it."""
 
     written: Written
@@ -278,8 +277,8 @@ class Row:
     weight: str
 
 
-WEIGHTS = {"": lambda e: e, "rho": lambda e: rho * e, "sg(rho)": lambda e: sg(rho) * e}
-CHOICES = (
+WEIGHTED = {"": lambda e: e, "rho": lambda e: rho * e, "sg(rho)": lambda e: sg(rho) * e}
+PLACEMENTS = (
     (ON, "loss", "", "g"), (ON, "loss", "rho", "f"), (ON, "reward", "", "c"),
     (OFF, "loss", "rho", "f"), (OFF, "loss", "sg(rho)", "g"), (OFF, "reward", "rho", "c"),
 )  # fmt: skip
@@ -290,20 +289,20 @@ TEMPTING = (
 )  # fmt: skip
 
 
-def _choices(parts: Parts) -> Iterator[Row]:
-    return _rows(CHOICES, parts)
+def _choices(parts: Parts) -> Iterator[Spelled]:
+    return _rows(PLACEMENTS, parts)
 
 
-def _tempting(parts: Parts) -> Iterator[Row]:
+def _tempting(parts: Parts) -> Iterator[Spelled]:
     return _rows(TEMPTING, parts)
 
 
-def _rows(table: tuple[tuple[str, str, str, str], ...], parts: Parts) -> Iterator[Row]:
+def _rows(table: tuple[tuple[str, str, str, str], ...], parts: Parts) -> Iterator[Spelled]:
     for sampling, use, weight, part in table:
         if part in parts.texts:
             text, e = parts.texts[part], getattr(parts, part)
-            written = Written(_weighted(weight, text), WEIGHTS[weight](e))
-            yield Row(written, sampling, use, part, weight)
+            written = Written(_weighted(weight, text), WEIGHTED[weight](e))
+            yield Spelled(written, sampling, use, part, weight)
 
 
 def _weighted(weight: str, text: str) -> str:
@@ -327,11 +326,11 @@ def words(e: ExpPoly) -> str:
     return element(e)
 
 
-def _derivation(row: Row) -> Derivation:
+def _derivation(row: Spelled) -> Derivation:
     return field_of(slot_loss(row.written, Setting(row.sampling, row.use))).start.reduce()
 
 
-def _proved(row: Row, parts: Parts) -> Choice:
+def _proved(row: Spelled, parts: Parts) -> DivergenceLoss:
     """E_m[grad L] or E_m[sg(L) s] = grad E_q[f(r)]: for this f, or for any f; else by SymPy's derivatives."""
     value = _of_value(row, parts)
     if parts.exact:
@@ -347,10 +346,10 @@ def _proved(row: Row, parts: Parts) -> Choice:
     statement = f"E_{mean}[{inside}] = grad E_q[{parts.texts['f']}]"
     exchange = Message("exchange", under="q", of="E_q[f(r)]")
     assumed: tuple[Message | str, ...] = (exchange, *outer.must_not_vanish(row.written.expression))
-    return Choice(row.written.text, row.sampling, row.use, statement, "sympy", value, None, assumed)
+    return DivergenceLoss(row.written.text, row.sampling, row.use, statement, "sympy", value, None, assumed)
 
 
-def _of_value(row: Row, parts: Parts) -> Value:
+def _of_value(row: Spelled, parts: Parts) -> Value:
     setting, generic = Setting(row.sampling, row.use), row.weight == "rho" and row.part == "f"
     loss, f = (rho * GENERIC, GENERIC) if generic and not parts.exact else (row.written.expression, parts.f)
     try:
@@ -369,47 +368,49 @@ def _of_value(row: Row, parts: Parts) -> Value:
     return Value()
 
 
-def _choice(row: Row, proof: Proof, value: Value) -> Choice:
-    return Choice(row.written.text, row.sampling, row.use, str(proof), proof.trust, value, proof)
+def _choice(row: Spelled, proof: Proof, value: Value) -> DivergenceLoss:
+    return DivergenceLoss(row.written.text, row.sampling, row.use, str(proof), proof.trust, value, proof)
 
 
-def _estimate(parts: Parts, sampling: str) -> Choice:
+def _estimate(parts: Parts, sampling: str) -> DivergenceLoss:
     """E_m[rho (f + a (r - 1))] = E_q[f] for any number a, for this f or for any."""
     weight, f = ("rho" if sampling == OFF else ""), (parts.f if parts.exact else GENERIC)
-    build = WEIGHTS[weight]
+    build = WEIGHTED[weight]
     free = next(name for name in ("a", "b", "c0") if name not in {str(x) for x in parts.f.free_symbols})
     beside = f + parameter(free) * (r - 1)
     start = expectation(build(beside), under="mu" if weight else "q")
     proof = derive(start).equals(expectation(f, under="q"))
     text = _weighted(weight, f"{parts.texts['f']} + {free}*(r - 1)")
-    return _choice(Row(Written(text, f), sampling, "value", "f", weight), proof, Value(True, proof))
+    return _choice(Spelled(Written(text, f), sampling, "value", "f", weight), proof, Value(True, proof))
 
 
-def _coefficient(row: Row) -> Any:
+def _coefficient(row: Spelled) -> Any:
     """c of E_q[c s], outside the ring."""
     on, loss = row.sampling == ON, row.written.expression
     per_sample = (
-        subgradients.gradient_coefficient(loss, on) if row.use == "loss" else subgradients.sampled(loss, on)
+        subgradients.gradient_coefficient(loss, on)
+        if row.use == "loss"
+        else subgradients.at_sampling(loss, on)
     )
     return sympy_target.under_q(per_sample, on)
 
 
 # ---------------------------------------------------------------------------- what is none
-def _refuted(row: Row, parts: Parts) -> Wrong:
+def _refuted(row: Spelled, parts: Parts) -> WrongEstimate:
     """A model in which its expected gradient is another one; without a model that is open."""
     verdict = explained(row.written, Setting(row.sampling, row.use))
     told = row.written.text, row.sampling, row.use, verdict
     if not parts.exact:
         model = _model_outside(row, parts)
-        return Wrong(*told, "open" if model is None else "sympy", model)
+        return WrongEstimate(*told, "open" if model is None else "sympy", model)
     try:
         proof = _derivation(row).differs_from(grad(expectation(parts.f, "q")))
     except (ProofError, Refused):
-        return Wrong(*told, "open", None)
-    return Wrong(*told, proof.trust, shown_witness(proof))
+        return WrongEstimate(*told, "open", None)
+    return WrongEstimate(*told, proof.trust, shown_witness(proof))
 
 
-def _model_outside(row: Row, parts: Parts) -> dict[str, Any] | None:
+def _model_outside(row: Spelled, parts: Parts) -> dict[str, Any] | None:
     def candidates(names: tuple[str, ...], met: list[tuple[str, Any]]) -> Any:
         tried = models(Plain(parameters=names), row.sampling == ON, met)
         return (plain_model(completed(model, {"o", "M"})) for model in tried)
@@ -426,5 +427,5 @@ def _model_outside(row: Row, parts: Parts) -> dict[str, Any] | None:
 
 
 def _messages(of_r: Generated) -> tuple[Message, ...]:
-    nowhere_known = isinstance(of_r.where, Condition)
+    nowhere_known = isinstance(of_r.where, Inequality)
     return (Message("no-f-divergence"),) if of_r.is_divergence is False and not nowhere_known else ()

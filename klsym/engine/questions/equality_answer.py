@@ -24,7 +24,7 @@ class Answer:
     told: Message | None = None
 
 
-OPEN = Answer()
+OPEN_ANSWER = Answer()
 
 
 def decided(left: Quantity, right: Quantity, copied: bool) -> Answer:
@@ -37,6 +37,6 @@ def decided(left: Quantity, right: Quantity, copied: bool) -> Answer:
     try:
         proof = start.differs_from(right)
     except ProofError:
-        return OPEN
+        return OPEN_ANSWER
     shown = shown_witness if "tree" in proof.theorem.close["model"] else model_of
     return Answer(False, "kernel", proof, shown(proof))

@@ -31,8 +31,8 @@ from klsym.language import k1, k2, k3, log_q, r, rho
 from klsym.ring import ZERO, ExpPoly
 from klsym.statements import Context
 
-Pair = tuple[ExpPoly, ExpPoly]  # the value v and the coefficient a of the score, sg(.) dropped
-Row = tuple[int, str]  # how many spellings, and the first of them
+ValueAndScore = tuple[ExpPoly, ExpPoly]  # the value v and the coefficient a of the score, sg(.) dropped
+SpellingCount = tuple[int, str]  # how many spellings, and the first of them
 
 # In the order of the letters: of several spellings the first one is shown, so weights and sg stand in front.
 LEAVES: dict[str, Any] = {
@@ -40,12 +40,12 @@ LEAVES: dict[str, Any] = {
     "A": rho, "C": k1, "D": k2, "E": k3, "F": r, "G": log_q,
 }  # fmt: skip
 DETACHED, TIMES, PLUS, MINUS = "BXYZ"
-SIGNS = {TIMES: "*", PLUS: " + ", MINUS: " - "}
+OPERATORS = {TIMES: "*", PLUS: " + ", MINUS: " - "}
 BINDS = {PLUS: 0, MINUS: 0, TIMES: 1}
 
 
 # ---------------------------------------------------------------------------- one spelling
-def read(code: str) -> Any:
+def read_code(code: str) -> Any:
     """A spelling as a tree of tuples: (letter,), (letter, part) or (letter, part, part)."""
     tree, rest = _read(code)
     if rest:
@@ -60,8 +60,10 @@ def _read(code: str) -> tuple[Any, str]:
     if letter == DETACHED:
         part, rest = _read(rest)
         return (letter, part), rest
-    if letter not in SIGNS or not letter:
-        raise ValueError(f"{code!r}: a spelling starts with one of {''.join((*LEAVES, DETACHED, *SIGNS))}")
+    if letter not in OPERATORS or not letter:
+        raise ValueError(
+            f"{code!r}: a spelling starts with one of {''.join((*LEAVES, DETACHED, *OPERATORS))}"
+        )
     left, rest = _read(rest)
     right, rest = _read(rest)
     return (letter, left, right), rest
@@ -73,16 +75,16 @@ def infix(code: str) -> str:
     >>> infix("XBAD"), infix("XAZE0"), infix("ZCZDE")
     ('sg(rho)*k2', 'rho*(k3 - 1/2)', 'k1 - (k2 - k3)')
     """
-    return _infix(read(code), 0)
+    return _infix(read_code(code), 0)
 
 
-def negative(code: str) -> str:
+def negated_code(code: str) -> str:
     """The loss with a minus before it.
 
-    >>> negative("XAC"), negative("YCF")
+    >>> negated_code("XAC"), negated_code("YCF")
     ('-rho*k1', '-(k1 + r)')
     """
-    return f"-{_infix(read(code), BINDS[TIMES])}"
+    return f"-{_infix(read_code(code), BINDS[TIMES])}"
 
 
 def _infix(tree: Any, least: int) -> str:
@@ -93,12 +95,12 @@ def _infix(tree: Any, least: int) -> str:
     if letter == DETACHED:
         return f"sg({_infix(parts[0], 0)})"
     own = BINDS[letter]
-    text = _infix(parts[0], own) + SIGNS[letter] + _infix(parts[1], own + (letter == MINUS))
+    text = _infix(parts[0], own) + OPERATORS[letter] + _infix(parts[1], own + (letter == MINUS))
     return f"({text})" if own < least else text
 
 
 @lru_cache(maxsize=2**17)
-def pair(code: str) -> Pair:
+def pair(code: str) -> ValueAndScore:
     """What a spelling is worth at a sample, and its derivative along log q.
 
     >>> pair("XAE") == pair("XBAD")  # rho*k3 and sg(rho)*k2
@@ -106,10 +108,10 @@ def pair(code: str) -> Pair:
     >>> pair("XAE")[1] == pair("XBAD")[1]
     True
     """
-    return _pair(read(code))
+    return _pair(read_code(code))
 
 
-def _pair(tree: Any) -> Pair:
+def _pair(tree: Any) -> ValueAndScore:
     letter, *parts = tree
     if letter in LEAVES:
         return leaf(letter)
@@ -119,12 +121,12 @@ def _pair(tree: Any) -> Pair:
 
 
 @cache
-def leaf(letter: str) -> Pair:
+def leaf(letter: str) -> ValueAndScore:
     value = to_ring(LEAVES[letter])
     return value, slopes(value, "", Context()).get("x", ZERO)
 
 
-JOINED: dict[str, Callable[[Pair, Pair], Pair]] = {
+JOINED: dict[str, Callable[[ValueAndScore, ValueAndScore], ValueAndScore]] = {
     TIMES: lambda x, y: (x[0] * y[0], x[0] * y[1] + x[1] * y[0]),
     PLUS: lambda x, y: (x[0] + y[0], x[1] + y[1]),
     MINUS: lambda x, y: (x[0] - y[0], x[1] - y[1]),
@@ -132,21 +134,21 @@ JOINED: dict[str, Callable[[Pair, Pair], Pair]] = {
 
 
 # ---------------------------------------------------------------------------- all of one size
-class Level(dict[Pair, Row]):
+class SizeLevel(dict[ValueAndScore, SpellingCount]):
     """The pairs (v, a) that the spellings of one size have."""
 
-    def add(self, key: Pair, count: int, code: str) -> None:
+    def add(self, key: ValueAndScore, count: int, code: str) -> None:
         before = self.get(key)
         self[key] = (count, code) if before is None else (before[0] + count, min(before[1], code))
 
-    def merge(self, other: Level) -> Level:
+    def merge(self, other: SizeLevel) -> SizeLevel:
         """All spellings of both, in this one: sums and minima, in whatever order levels are merged."""
         for key, (count, code) in other.items():
             self.add(key, count, code)
         return self
 
     @property
-    def rows(self) -> tuple[Row, ...]:
+    def rows(self) -> tuple[SpellingCount, ...]:
         """A count and a spelling for each pair, in the order of the spellings."""
         return tuple(sorted(self.values(), key=lambda row: row[1]))
 
@@ -155,13 +157,13 @@ class Level(dict[Pair, Row]):
 class Join:
     """Every operation on one spelling of `short` and one of `long`, in both orders where these differ."""
 
-    short: tuple[Row, ...]
-    long: tuple[Row, ...]
+    short: tuple[SpellingCount, ...]
+    long: tuple[SpellingCount, ...]
     equal: bool  # one level with itself: every ordered pair is met once
 
-    def __call__(self, first: int, last: int) -> Level:
+    def __call__(self, first: int, last: int) -> SizeLevel:
         """What the rows first <= i < last of `long` give."""
-        found = Level()
+        found = SizeLevel()
         short = [(pair(code), count, code) for count, code in self.short]
         for count, code in self.long[first:last]:
             y = pair(code)
@@ -169,7 +171,9 @@ class Join:
                 self._joined(found, x, y, times * count, other, code)
         return found
 
-    def _joined(self, found: Level, x: Pair, y: Pair, count: int, a: str, b: str) -> None:
+    def _joined(
+        self, found: SizeLevel, x: ValueAndScore, y: ValueAndScore, count: int, a: str, b: str
+    ) -> None:
         if self.equal:
             for letter, join in JOINED.items():
                 found.add(join(x, y), count, letter + a + b)
@@ -182,22 +186,22 @@ class Join:
         found.add((-v, -c), count, MINUS + b + a)
 
 
-Across = Callable[[Sequence[Join]], Level]
+Across = Callable[[Sequence[Join]], SizeLevel]
 
 
-def here(joins: Sequence[Join]) -> Level:
+def here(joins: Sequence[Join]) -> SizeLevel:
     """In this process, one after the other."""
-    return reduce(Level.merge, (join(0, len(join.long)) for join in joins), Level())
+    return reduce(SizeLevel.merge, (join(0, len(join.long)) for join in joins), SizeLevel())
 
 
-def levels(size: int, across: Across = here) -> list[Level]:
+def levels(size: int, across: Across = here) -> list[SizeLevel]:
     """The pairs of each size from 1 to `size`.
 
     across: carries the joins out and merges what they give, here or elsewhere.
     """
     found = [_leaves()]
     while len(found) < size:
-        level = Level()
+        level = SizeLevel()
         for (v, _), (count, code) in found[-1].items():
             level.add((v, ZERO), count, DETACHED + code)
         joins = _joins([level.rows for level in found])
@@ -205,14 +209,14 @@ def levels(size: int, across: Across = here) -> list[Level]:
     return found[:size]
 
 
-def _leaves() -> Level:
-    level = Level()
+def _leaves() -> SizeLevel:
+    level = SizeLevel()
     for letter in LEAVES:
         level.add(leaf(letter), 1, letter)
     return level
 
 
-def _joins(rows: Sequence[tuple[Row, ...]]) -> list[Join]:
+def _joins(rows: Sequence[tuple[SpellingCount, ...]]) -> list[Join]:
     """Of the sizes i <= j with i + j + 1 one above those that are there."""
     sizes = ((i, len(rows) - i) for i in range(1, len(rows) // 2 + 1))
     return [Join(rows[i - 1], rows[j - 1], i == j) for i, j in sizes]
@@ -226,7 +230,7 @@ def spellings(size: int) -> list[int]:
     """
     counts = [len(LEAVES)]
     while len(counts) < size:
-        counts.append(counts[-1] + len(SIGNS) * _products(counts))
+        counts.append(counts[-1] + len(OPERATORS) * _products(counts))
     return counts[:size]
 
 

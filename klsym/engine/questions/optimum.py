@@ -30,7 +30,7 @@ from fractions import Fraction
 from itertools import combinations
 
 from klsym.engine.questions.outcomes import Number, Outcome
-from klsym.engine.questions.roots import Found, roots
+from klsym.engine.questions.roots import StationaryPoint, roots
 from klsym.errors import UsageError
 from klsym.ring import ExpPoly
 
@@ -111,7 +111,7 @@ def _at_outcome(c: ExpPoly, p: Number, mu: Number) -> ExpPoly:
     return c.substitute({name: k1 + value for name, value in values.items()})
 
 
-def _stationary(outcomes: list[Outcome], face: tuple[int, ...], found: Found) -> Stationary:
+def _stationary(outcomes: list[Outcome], face: tuple[int, ...], found: StationaryPoint) -> Stationary:
     masses = [outcomes[j].mass(k) for j, k in zip(face, found.logs, strict=True)]
     policy = [0.0] * len(outcomes)
     for j, mass in zip(face, masses, strict=True):
@@ -151,7 +151,7 @@ class _Boundary:
     def _drifting(self, face: tuple[int, ...], push: float) -> None:
         """The other logits rise at the rate push/m."""
         if len(face) == 1:
-            top = Found((-self.outcomes[face[0]].log_p,), self.outcomes[face[0]].level_at_one, True)
+            top = StationaryPoint((-self.outcomes[face[0]].log_p,), self.outcomes[face[0]].level_at_one, True)
             return self._add(face, top, True)
         if push == math.inf:
             return None  # the larger of two probabilities grows
@@ -159,10 +159,10 @@ class _Boundary:
         if result.complete is not True:
             self.complete = None
         for found in result.found:
-            self._add(face, Found(found.logs, None, found.stable), found.stable)
+            self._add(face, StationaryPoint(found.logs, None, found.stable), found.stable)
         return None
 
-    def _add(self, face: tuple[int, ...], found: Found, stable: bool | None) -> None:
+    def _add(self, face: tuple[int, ...], found: StationaryPoint, stable: bool | None) -> None:
         if stable is not False:
             one = _stationary(self.outcomes, face, found)
             self.found.append(Stationary(one.policy, one.multiplier, stable))

@@ -24,13 +24,13 @@ from klsym.language import REWARDS, log_mu, log_old, log_p, log_q
 from klsym.messages import Message
 from klsym.ring import ExpPoly
 
-MOST = 8  # outcomes
-LARGEST, LONGEST = 10**6, 40  # of a number, and of its text
-NEAR = Fraction(1, 10**6)  # of a sum of probabilities to 1
+MAX_OUTCOMES = 8  # outcomes
+MAX_NUMBER, LONGEST = 10**6, 40  # of a number, and of its text
+SUM_TOLERANCE = Fraction(1, 10**6)  # of a sum of probabilities to 1
 
 
 @dataclass(frozen=True)
-class Ends:
+class OptimumAnswer:
     """What was asked, with exact numbers, and what was found; `klsym.render.optima` prints it.
 
     generated: the f-divergence behind the penalty, where beta > 0.  messages: what else is to be known.
@@ -54,14 +54,14 @@ def where_training_ends(
     reference: Iterable[object] | None = None,
     behaviour: Iterable[object] | None = None,
     **options: Any,
-) -> Ends:
+) -> OptimumAnswer:
     """All stationary policies of E_q[R] - beta (penalty); see `klsym.api.where_training_ends`."""
-    paid = tuple(number("rewards", value) for value in rewards)
-    if not 2 <= len(paid) <= MOST:
-        raise UsageError(f"rewards: 2 to {MOST} numbers expected, got {len(paid)}")
+    paid = tuple(exact_number("rewards", value) for value in rewards)
+    if not 2 <= len(paid) <= MAX_OUTCOMES:
+        raise UsageError(f"rewards: 2 to {MAX_OUTCOMES} numbers expected, got {len(paid)}")
     p, mu = (probabilities(name, row, len(paid)) for name, row in
              (("reference", reference), ("behaviour", behaviour)))  # fmt: skip
-    written, strength = as_written(loss, ()), number("beta", beta)
+    written, strength = as_written(loss, ()), exact_number("beta", beta)
     _refuse_names(written.expression)
     setting = checked_setting(**options)
     drawn = sampled_loss(written, setting)[0] if names_vocabulary(written.expression) else written
@@ -71,7 +71,7 @@ def where_training_ends(
         raise UsageError(f"optimum: {written.text[:60]!r} is no exponential polynomial: {error}") from None
     found = optimum(c, strength, paid, p, mu)
     of_r, messages = generated(c) if strength > 0 else None, tuple(_messages(c, strength, found, len(paid)))
-    return Ends(written.text, strength, paid, p, mu, c, found, of_r, messages)
+    return OptimumAnswer(written.text, strength, paid, p, mu, c, found, of_r, messages)
 
 
 def _refuse_names(penalty: Any) -> None:
@@ -104,7 +104,7 @@ def _messages(c: ExpPoly, beta: Fraction, found: Optimum, size: int) -> Iterator
         yield Message("boundary-may-be-missing")
 
 
-def number(name: str, value: object) -> Fraction:
+def exact_number(name: str, value: object) -> Fraction:
     """An exact number from 1, "-0.5", "2/3" or "1e-3"."""
     try:
         if (
@@ -116,7 +116,7 @@ def number(name: str, value: object) -> Fraction:
         found = Fraction(str(value).strip())
     except (ValueError, ZeroDivisionError):
         raise UsageError(f"{name}: a number expected, got {str(value)[:40]!r}") from None
-    if abs(found) > LARGEST:
+    if abs(found) > MAX_NUMBER:
         raise UsageError(f"{name}: a number up to a million expected, got {str(value)[:40]}")
     return found
 
@@ -125,10 +125,10 @@ def probabilities(name: str, row: Iterable[object] | None, count: int) -> tuple[
     """Positive numbers that sum to 1, one an outcome."""
     if row is None:
         return (Fraction(1, count),) * count
-    found = tuple(number(name, value) for value in row)
+    found = tuple(exact_number(name, value) for value in row)
     if len(found) != count:
         raise UsageError(f"{name}: {count} numbers expected, one for each reward, got {len(found)}")
     total = sum(found, Fraction(0))
-    if any(value < NEAR for value in found) or abs(total - 1) > NEAR:
-        raise UsageError(f"{name}: probabilities of at least {float(NEAR):g} that sum to 1 expected")
+    if any(value < SUM_TOLERANCE for value in found) or abs(total - 1) > SUM_TOLERANCE:
+        raise UsageError(f"{name}: probabilities of at least {float(SUM_TOLERANCE):g} that sum to 1 expected")
     return tuple(value / total for value in found)

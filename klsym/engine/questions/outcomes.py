@@ -22,14 +22,14 @@ from klsym.ring import ExpPoly
 
 ROUNDING = 4e-16  # relative error of a product; exp(x) adds |x| times as much
 LOWEST = -1e100  # log q/p below it is minus infinity
-STEPS = 200
-Terms = list[tuple[float, int, float]]  # c k^n exp(a k)
+MAX_BISECTIONS = 200
+FloatTerms = list[tuple[float, int, float]]  # c k^n exp(a k)
 Interval = tuple[float, float]
 Number = float | Fraction
 
 
 @dataclass(frozen=True)
-class Piece:
+class MonotonePiece:
     """An interval of k = log q/p on which the level is monotone; its lower end may be minus infinity."""
 
     lower: float
@@ -37,9 +37,9 @@ class Piece:
     level_rises: bool
 
 
-def in_floats(c: ExpPoly) -> Terms:
+def in_floats(c: ExpPoly) -> FloatTerms:
     """The terms of a function of k1."""
-    found: Terms = []
+    found: FloatTerms = []
     for (monomial, exponent), value in c.terms.items():
         shift = float(dict(exponent).get((), 0))
         rate = float(dict(exponent).get((("k1", 1),), 0))
@@ -55,7 +55,7 @@ def coefficient_at(c: ExpPoly) -> Callable[[Any], Any]:
     return lambda k: sum(value * k**n * np.exp(a * k) for value, n, a in terms)
 
 
-def value_at(terms: Terms, k: float) -> tuple[float, float]:
+def value_at(terms: FloatTerms, k: float) -> tuple[float, float]:
     """The sum of the terms, and a bound of its rounding error; infinite beyond floats."""
     total = error = 0.0
     try:
@@ -76,7 +76,7 @@ def value_at(terms: Terms, k: float) -> tuple[float, float]:
     return (0.0, math.inf) if abs(total) < 1e-6 else (math.copysign(math.inf, total), 0.0)
 
 
-def bounds_on(terms: Terms, low: float, high: float) -> Interval:
+def bounds_on(terms: FloatTerms, low: float, high: float) -> Interval:
     """Bounds of the sum of the terms over an interval of k, term by term."""
     least = most = 0.0
     for c, n, a in terms:
@@ -103,9 +103,9 @@ class Outcome:
         self.log_p = math.log(self.p)
         self.terms, self.slopes = in_floats(c), in_floats(slope(c))
         self.pieces = tuple(self._pieces()) if beta else ()
-        self._known: dict[tuple[Piece, float], Interval] = {}
+        self._known: dict[tuple[MonotonePiece, float], Interval] = {}
 
-    def _pieces(self) -> Iterator[Piece]:
+    def _pieces(self) -> Iterator[MonotonePiece]:
         """Between the zeros of dc/dk, up to q = 1."""
         rising, top = slope(self.c), -self.log_p
         if not rising:
@@ -119,7 +119,7 @@ class Outcome:
             low = -math.inf if lower is None else float((lower[0] + lower[1]) / 2)
             high = top if upper is None else min(top, float((upper[0] + upper[1]) / 2))
             if low < high:
-                yield Piece(low, high, (sign > 0) == (self.beta < 0))
+                yield MonotonePiece(low, high, (sign > 0) == (self.beta < 0))
 
     def level(self, k: float) -> tuple[float, float]:
         """R - beta c, and a bound of its error."""
@@ -170,7 +170,7 @@ class Outcome:
         r = (-ExpPoly.variable("k1")).exp()
         return Outcome(self.c + r * Fraction(rate / (self.beta * self.p)), *self.exact[1:], self.p)
 
-    def ends(self, piece: Piece) -> Interval:
+    def ends(self, piece: MonotonePiece) -> Interval:
         """The levels at the two ends of a piece, the lower one first."""
         a, b = self.level(piece.lower)[0], self.level(piece.upper)[0]
         return min(a, b), max(a, b)
@@ -185,13 +185,13 @@ class Outcome:
     def mass(self, k: float) -> float:
         return math.exp(min(self.log_p + k, 1.0))
 
-    def inverse(self, piece: Piece, nu: float) -> Interval:
+    def inverse(self, piece: MonotonePiece, nu: float) -> Interval:
         """An interval of k, within the piece, that holds the k with level(k) = nu."""
         if (piece, nu) not in self._known:
             self._known[piece, nu] = self._enclosed(piece, nu)
         return self._known[piece, nu]
 
-    def _enclosed(self, piece: Piece, nu: float) -> Interval:
+    def _enclosed(self, piece: MonotonePiece, nu: float) -> Interval:
         way = 1 if piece.level_rises else -1
 
         def side(k: float) -> int:
@@ -210,7 +210,7 @@ class Outcome:
         k = self._found(low, high, nu, way)
         return self._widened(k, -1, low, side), self._widened(k, 1, high, side)
 
-    def _least(self, piece: Piece, side: Callable[[float], int]) -> float:
+    def _least(self, piece: MonotonePiece, side: Callable[[float], int]) -> float:
         """Of a level that is reached nowhere above minus infinity: k that is certainly too high."""
         k = min(piece.upper, -1.0)
         while k > LOWEST and side(2 * k) > 0:
@@ -220,7 +220,7 @@ class Outcome:
     def _found(self, low: float, high: float, nu: float, way: int) -> float:
         """By bisection, with Newton's steps where they stay inside."""
         k = (low + high) / 2
-        for _ in range(STEPS):
+        for _ in range(MAX_BISECTIONS):
             gap = way * (self.level(k)[0] - nu)
             low, high = (low, k) if gap > 0 else (k, high)
             rate = -way * self.beta * value_at(self.slopes, k)[0]

@@ -18,7 +18,7 @@ import sympy
 
 from klsym.convert import to_ring, to_sympy
 from klsym.engine.answers.dispatch import as_written, explained
-from klsym.engine.answers.is_correct import DENSITIES, is_right, right
+from klsym.engine.answers.is_correct import DENSITIES_OF_KL, is_right, proved_choice
 from klsym.engine.divergences.f_divergence import slope
 from klsym.engine.fields.slot_loss import slot_loss, uses_sampler
 from klsym.engine.options.settings import Level, Sampling, Setting, checked_setting
@@ -37,9 +37,9 @@ from klsym.notation.losses import Written
 from klsym.ring import ExpPoly
 from klsym.sums import Summed
 
-Target = Literal["reverse-kl", "forward-kl"]
+KLTarget = Literal["reverse-kl", "forward-kl"]
 Purpose = Literal["loss", "reward", "value"]
-BOUND, MOST = 10, 2  # of what is clamped, and of a weight that is truncated: as training code has them
+BOUND, MAX_WEIGHT = 10, 2  # of what is clamped, and of a weight that is truncated: as training code has them
 
 
 @dataclass(frozen=True)
@@ -128,12 +128,12 @@ class Choice:
         """Its value clamped, and its weight truncated; none where the engine does not decide it."""
         bounded = [f"clip({self.loss}, -{BOUND}, {BOUND})"]
         if self.has_weight and not self.setting.on_policy:
-            bounded.append(self.loss.replace("rho", f"min(rho, {MOST})"))
+            bounded.append(self.loss.replace("rho", f"min(rho, {MAX_WEIGHT})"))
         return tuple(found for found in (_clamped(text, self.setting) for text in bounded) if found)
 
 
 @dataclass(frozen=True)
-class Wrong:
+class TemptingLoss:
     """A tempting choice that is none, and its verdict."""
 
     written: Written
@@ -196,16 +196,16 @@ class Recommendation:
     setting: Setting
     choices: tuple[Choice, ...]
     tried: int
-    wrong: tuple[Wrong, ...]
+    wrong: tuple[TemptingLoss, ...]
     elsewhere: Choice | None = None
     family: Family | None = None
 
 
 def recommend(
-    target: Target, sampling: Sampling = "on-policy", use: Purpose = "loss", level: Level = "sample"
+    target: KLTarget, sampling: Sampling = "on-policy", use: Purpose = "loss", level: Level = "sample"
 ) -> Recommendation:
     """What to write, the best first, each with what is proved of it; see `klsym.api.recommend`."""
-    for name, value, known in (("target", target, Target), ("use", use, Purpose)):
+    for name, value, known in (("target", target, KLTarget), ("use", use, Purpose)):
         if value not in get_args(known):
             raise UsageError(f"{name}={value!r}: one of {', '.join(get_args(known))} expected")
     given = "loss" if use == "value" else use
@@ -230,7 +230,7 @@ def _recommended(target: str, use: str, setting: Setting) -> Recommendation:
 # ---------------------------------------------------------------------------- right or wrong
 def judged(text: str, setting: Setting, target: str, use: str) -> Choice | None:
     """The loss as a choice, if the engine proves that it is one."""
-    verdict, written = right(text, setting, target, use), as_written(text, ())
+    verdict, written = proved_choice(text, setting, target, use), as_written(text, ())
     return None if verdict is None else Choice(written, verdict, _value(written, setting, target))
 
 
@@ -244,7 +244,7 @@ def _value(written: Written, setting: Setting, target: str) -> Proof | None:
     copied = setting.on_policy and uses_sampler(_in_ring(written.expression), setting)
     under = "mu" if copied or not setting.on_policy else "q"
     try:
-        return derive(_mean(written, setting, under), on_policy=copied).equals(KL(*DENSITIES[target]))
+        return derive(_mean(written, setting, under), on_policy=copied).equals(KL(*DENSITIES_OF_KL[target]))
     except ProofError:
         return None
 
@@ -255,14 +255,14 @@ def _mean(written: Written, setting: Setting, under: str) -> Quantity:
     return replace(expectation(written.expression, under), labels={to_ring(written.expression): written})
 
 
-def _wrong(text: str, setting: Setting, target: str, use: str) -> Wrong | None:
+def _wrong(text: str, setting: Setting, target: str, use: str) -> TemptingLoss | None:
     """A tempting loss that is not right in any placement; None if it is, or if it is beyond the engine."""
     written = as_written(text, ())
     try:
         verdict = explained(written, checked_setting(**_open(setting)))
     except UsageError:
         return None
-    return None if is_right(verdict, target, use) else Wrong(written, verdict)
+    return None if is_right(verdict, target, use) else TemptingLoss(written, verdict)
 
 
 def _open(setting: Setting) -> dict[str, str | None]:

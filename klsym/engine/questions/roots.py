@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from klsym.engine.questions.outcomes import LOWEST, Interval, Outcome, Piece
+from klsym.engine.questions.outcomes import LOWEST, Interval, MonotonePiece, Outcome
 from klsym.errors import UsageError
 
-CHOICES = 20_000  # of pieces, for all outcomes together
+MAX_CHOICES = 20_000  # of pieces, for all outcomes together
 CELLS = 2_000  # intervals of nu of one choice
 NARROW = 1e-13  # width of nu, relative to its range, that is not halved
 SAME = 1e-6  # error of a policy
@@ -25,7 +25,7 @@ PARTS = (0.487, 0.61, 0.353)  # where an interval is cut
 
 
 @dataclass(frozen=True)
-class Found:
+class StationaryPoint:
     """log q/p of each outcome, nu (None: there is none), and whether it is stable (None: not decided)."""
 
     logs: tuple[float, ...]
@@ -37,7 +37,7 @@ class Found:
 class Roots:
     """What was found; complete: that is all (False: a continuum at the level nu, None: not decided)."""
 
-    found: tuple[Found, ...] = ()
+    found: tuple[StationaryPoint, ...] = ()
     complete: bool | None = True
     nu: float = math.nan
 
@@ -48,13 +48,13 @@ def roots(on: Sequence[Outcome], unstable: bool = True) -> Roots:
     unstable: False leaves those out that are certainly unstable.
     """
     if len(on) == 1:
-        return Roots((Found((-on[0].log_p,), on[0].level_at_one, True),))
-    if math.prod(len(o.pieces) or 1 for o in on) > CHOICES:
-        raise UsageError(f"optimum: more than {CHOICES} choices of pieces: fewer outcomes expected")
+        return Roots((StationaryPoint((-on[0].log_p,), on[0].level_at_one, True),))
+    if math.prod(len(o.pieces) or 1 for o in on) > MAX_CHOICES:
+        raise UsageError(f"optimum: more than {MAX_CHOICES} choices of pieces: fewer outcomes expected")
     if any(not o.pieces for o in on):
         return _with_constants(on)
-    found: list[Found] = []
-    doubtful: list[Found] = []
+    found: list[StationaryPoint] = []
+    doubtful: list[StationaryPoint] = []
     complete = True
     for low, high in _intervals(on):
         for choice in _choices(on, low, high, unstable):
@@ -72,11 +72,11 @@ def roots(on: Sequence[Outcome], unstable: bool = True) -> Roots:
     return Roots(tuple(found), True if complete else None)
 
 
-def _distance(on: Sequence[Outcome], a: Found, b: Found) -> float:
+def _distance(on: Sequence[Outcome], a: StationaryPoint, b: StationaryPoint) -> float:
     return max(abs(o.mass(x) - o.mass(y)) for o, x, y in zip(on, a.logs, b.logs, strict=True))
 
 
-def _slowness(on: Sequence[Outcome], one: Found) -> float:
+def _slowness(on: Sequence[Outcome], one: StationaryPoint) -> float:
     """Where levels hardly change, policies are hard to tell apart; the slowest stands for those beside it."""
     return max(max(map(abs, o.rate(k, k))) for o, k in zip(on, one.logs, strict=True))
 
@@ -98,9 +98,11 @@ def _intervals(on: Sequence[Outcome]) -> Iterator[Interval]:
     yield from pairwise(cuts)
 
 
-def _choices(on: Sequence[Outcome], low: float, high: float, unstable: bool) -> Iterator[tuple[Piece, ...]]:
+def _choices(
+    on: Sequence[Outcome], low: float, high: float, unstable: bool
+) -> Iterator[tuple[MonotonePiece, ...]]:
     """One piece an outcome, such that the masses over this interval may sum to 1."""
-    offered: list[list[tuple[Piece, float, float]]] = []
+    offered: list[list[tuple[MonotonePiece, float, float]]] = []
     for o in on:
         pieces = [p for p in o.pieces if o.ends(p)[0] <= low and high <= o.ends(p)[1]]
         boxes = [_box(o, p, low, high) for p in pieces]
@@ -110,7 +112,9 @@ def _choices(on: Sequence[Outcome], low: float, high: float, unstable: bool) -> 
     least = [sum(min(m for _, m, _ in row) for row in offered[j:]) for j in range(len(on) + 1)]
     most = [sum(max(m for _, _, m in row) for row in offered[j:]) for j in range(len(on) + 1)]
 
-    def extend(chosen: tuple[Piece, ...], lower: float, upper: float) -> Iterator[tuple[Piece, ...]]:
+    def extend(
+        chosen: tuple[MonotonePiece, ...], lower: float, upper: float
+    ) -> Iterator[tuple[MonotonePiece, ...]]:
         j = len(chosen)
         if lower + least[j] > 1 + SURE or upper + most[j] < 1 - SURE:
             return
@@ -125,7 +129,7 @@ def _choices(on: Sequence[Outcome], low: float, high: float, unstable: bool) -> 
     yield from extend((), 0.0, 0.0)
 
 
-def _box(o: Outcome, piece: Piece, low: float, high: float) -> Interval:
+def _box(o: Outcome, piece: MonotonePiece, low: float, high: float) -> Interval:
     """k on a piece for nu in an interval."""
     ends = (*o.inverse(piece, low), *o.inverse(piece, high))
     return min(ends), max(ends)
@@ -134,12 +138,14 @@ def _box(o: Outcome, piece: Piece, low: float, high: float) -> Interval:
 class _Search:
     """The roots of one choice of pieces in one interval of nu."""
 
-    def __init__(self, on: Sequence[Outcome], choice: tuple[Piece, ...], low: float, high: float) -> None:
+    def __init__(
+        self, on: Sequence[Outcome], choice: tuple[MonotonePiece, ...], low: float, high: float
+    ) -> None:
         self.on, self.choice, self.low, self.high = on, choice, low, high
         self.pairs = list(zip(on, choice, strict=True))
         self.rising = sum(piece.level_rises for piece in choice)
-        self.found: list[Found] = []
-        self.doubtful: list[Found] = []
+        self.found: list[StationaryPoint] = []
+        self.doubtful: list[StationaryPoint] = []
         self.complete = True
 
     def run(self) -> None:
@@ -200,7 +206,7 @@ class _Search:
             stable = self.rising == 0 or (self.rising == 1 and slope > 0)
             self.complete = self.complete and self._is_exact(nu)
             if self._is_near(nu):
-                self.found.append(Found(self._logs(nu), nu, stable))
+                self.found.append(StationaryPoint(self._logs(nu), nu, stable))
         else:
             self._doubt(low if not before else high)
 
@@ -239,7 +245,7 @@ class _Search:
         stable = True if all(high < 0 for _, high in rates) else None
         if sum(low > 0 for low, _ in rates) > 1:
             stable = False
-        self.doubtful.append(Found(logs, nu, stable))
+        self.doubtful.append(StationaryPoint(logs, nu, stable))
 
 
 # ---------------------------------------------------------------------------- levels that do not depend on k
@@ -260,7 +266,7 @@ def _with_constants(on: Sequence[Outcome]) -> Roots:
 
 def _beside(on: Sequence[Outcome], moving: list[Outcome], nu: float) -> Roots:
     """The policies with the level nu: one for each choice of pieces that leaves mass, or a continuum."""
-    found: list[Found] = []
+    found: list[StationaryPoint] = []
     partial: list[tuple[tuple[float, ...], float, int]] = [((), 0.0, 0)]
     for o in moving:
         hits = [piece for piece in o.pieces if o.ends(piece)[0] <= nu <= o.ends(piece)[1]]
@@ -278,6 +284,8 @@ def _beside(on: Sequence[Outcome], moving: list[Outcome], nu: float) -> Roots:
     for logs, rest, rising in left:
         given = iter(logs)
         found.append(
-            Found(tuple(next(given) if o.pieces else math.log(rest / o.p) for o in on), nu, rising == 0)
+            StationaryPoint(
+                tuple(next(given) if o.pieces else math.log(rest / o.p) for o in on), nu, rising == 0
+            )
         )
     return Roots(tuple(found))

@@ -131,7 +131,7 @@ class Expansion:
     """A polynomial in the moments E_q[eps^i], with a remainder O(eps^order).
 
     >>> from klsym.language import k2
-    >>> expectation(k2, 4)
+    >>> expected_expansion(k2, 4)
     E[eps^2]/2 - E[eps^3]/2 + O(eps^4)
 
     polynomial: an ExpPoly in variables named "E[eps^i]", i >= 2, and parameters.
@@ -148,7 +148,7 @@ class Expansion:
         """The quotient by a multiple of m_2 = E[eps^2]; it costs two orders: E|eps|^n <= e^(n-2) m_2.
 
         >>> from klsym.language import k1, r
-        >>> expectation(k1 * (1 - r), 4) / expectation((r - 1) ** 2, 4)
+        >>> expected_expansion(k1 * (1 - r), 4) / expected_expansion((r - 1) ** 2, 4)
         1 - E[eps^3]/(2*E[eps^2]) + O(eps^2)
 
         Raises UsageError for another divisor, one known to a lower order, or a part free of eps.
@@ -173,7 +173,7 @@ class Expansion:
         """The number, given the moments "E[eps^i]" and the parameters by name; no exponentials.
 
         >>> from klsym.language import k2
-        >>> expectation(k2, 4).evaluate({"E[eps^2]": Fraction(1, 2), "E[eps^3]": Fraction(1, 3)})
+        >>> expected_expansion(k2, 4).evaluate({"E[eps^2]": Fraction(1, 2), "E[eps^3]": Fraction(1, 3)})
         Fraction(1, 12)
         """
         total: Any = 0
@@ -208,13 +208,13 @@ def moment_name(i: int) -> str:
     return f"E[eps^{i}]"
 
 
-def expectation(loss: Any, order: int) -> Expansion:
+def expected_expansion(loss: Any, order: int) -> Expansion:
     """E_q[loss] up to O(eps^order).
 
     E_q[sum_i c_i eps^i] = c_0 + sum_{i>=2} c_i m_i
 
     >>> from klsym.language import k1, k2
-    >>> expectation(k2 - k1, 5)
+    >>> expected_expansion(k2 - k1, 5)
     -E[eps^3]/6 + 5*E[eps^4]/24 + O(eps^5)
 
     loss, order: as in `expand`, which says what is raised.
@@ -225,13 +225,13 @@ def expectation(loss: Any, order: int) -> Expansion:
     return Expansion(total, order)
 
 
-def covariance(a: Any, b: Any, order: int) -> Expansion:
+def expanded_covariance(a: Any, b: Any, order: int) -> Expansion:
     """Cov_q(a, b) up to O(eps^order).
 
     Cov_q(a, b) = sum_{i,j>=1} a_i b_j (m_{i+j} - m_i m_j)
 
     >>> from klsym.language import k1, r
-    >>> covariance(k1, r - 1, 4)
+    >>> expanded_covariance(k1, r - 1, 4)
     -E[eps^2] + E[eps^3]/2 + O(eps^4)
 
     a, b, order: as in `expand`, which says what is raised.
@@ -253,7 +253,7 @@ def variance(loss: Any, order: int) -> Expansion:
 
     loss, order: as in `expand`, which says what is raised.
     """
-    return covariance(loss, loss, order)
+    return expanded_covariance(loss, loss, order)
 
 
 def _moment(i: int) -> ExpPoly:

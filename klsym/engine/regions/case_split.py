@@ -41,11 +41,11 @@ from klsym.language import (
     rho_old,
 )
 
-SIGNS = (1, 0, -1)
+ALL_SIGNS = (1, 0, -1)
 MAX_CASES = 12  # that are shown
 MAX_NODES = 12  # that ask for signs
 MAX_ASKED = 120  # signs that are asked for, in all branches
-GENERATORS = (A, R, M, k1, rho, rho_old, r, log_q, log_p, log_mu, log_old)
+RING_ATOMS = (A, R, M, k1, rho, rho_old, r, log_q, log_p, log_mu, log_old)
 ASKING = (Heaviside, sympy.sign, sympy.Abs, sympy.Min, sympy.Max, clip)
 
 
@@ -66,7 +66,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Split:
+class SplitCases:
     """The coefficient for each sign that x may have there."""
 
     x: Any
@@ -125,7 +125,7 @@ class _Asking:
         if self.asked > MAX_ASKED:
             raise TooMany
         found = {}
-        for sign in SIGNS:
+        for sign in ALL_SIGNS:
             here = Condition(x, (sign,))
             if not any(_excludes(y, here) for y in known):
                 found[sign] = self.tree(e, (*known, here))
@@ -139,26 +139,26 @@ def _joined(x: Any, found: dict[int, Any], known: Known) -> Any:
         if 0 in found and sign in found and _agrees(found[sign], found[0], tie):
             found[0] = found[sign]
     first, *rest = found.values()
-    return first if all(branch == first for branch in rest) else Split(x, tuple(found.items()))
+    return first if all(branch == first for branch in rest) else SplitCases(x, tuple(found.items()))
 
 
 def _agrees(neighbour: Any, at_tie: Any, tie: Known) -> bool:
-    if isinstance(neighbour, Split):
-        same = isinstance(at_tie, Split) and at_tie.x == neighbour.x
+    if isinstance(neighbour, SplitCases):
+        same = isinstance(at_tie, SplitCases) and at_tie.x == neighbour.x
         there = dict(at_tie.branches) if same else {}
         return all(
             _agrees(branch, there.get(s, at_tie), tie)
             for s, branch in neighbour.branches
             if not any(_excludes(y, Condition(neighbour.x, (s,))) for y in tie)
         )
-    if isinstance(at_tie, Split):
+    if isinstance(at_tie, SplitCases):
         return all(_agrees(neighbour, branch, tie) for _, branch in at_tie.branches)
     return bool(_tidy(neighbour, tie) == at_tie)
 
 
 def _paths(tree: Any, above: Known) -> Iterator[tuple[Known, Any]]:
     """Conditions and value of each leaf, the signs with equal branches together."""
-    if not isinstance(tree, Split):
+    if not isinstance(tree, SplitCases):
         kept = above
         for condition in above:
             others = tuple(y for y in kept if y != condition)
@@ -232,12 +232,12 @@ def _known_sign(x: Any, known: Known) -> int | None:
     taken = signs_of(x) if x.has(Estimator, *DENSITIES) else None
     if taken and len(taken) == 1:
         return taken[0]
-    left = [s for s in SIGNS if not any(_excludes(y, Condition(x, (s,))) for y in known)]
+    left = [s for s in ALL_SIGNS if not any(_excludes(y, Condition(x, (s,))) for y in known)]
     return left[0] if len(left) == 1 else None
 
 
 def _implied(condition: Condition, known: Known) -> bool:
-    others = (Condition(condition.x, (sign,)) for sign in SIGNS if sign not in condition.signs)
+    others = (Condition(condition.x, (sign,)) for sign in ALL_SIGNS if sign not in condition.signs)
     return all(any(_excludes(y, other) for y in known) for other in others)
 
 
@@ -267,9 +267,9 @@ def _together(x: Any, a: int, y: Any, b: int) -> bool:
 def _tidy(e: Any, known: Known) -> Any:
     """e where it is known what vanishes: A = 0, rho = 6/5, k1 = -1."""
     for y in (condition.x for condition in known if condition.signs == (0,)):
-        for g in (*GENERATORS, *sorted((x for x in y.free_symbols if "[" in x.name), key=str)):  # sums
+        for g in (*RING_ATOMS, *sorted((x for x in y.free_symbols if "[" in x.name), key=str)):  # sums
             value = sympy.expand(g - y)
-            if not value.has(g, *(x for x in GENERATORS if x not in REWARDS)) and y.has(g):
+            if not value.has(g, *(x for x in RING_ATOMS if x not in REWARDS)) and y.has(g):
                 more = {r: sympy.exp(-value)} if g == k1 else {k1: -sympy.log(value)} if g == r else {}
                 e = e.xreplace({g: value, **more})
                 break

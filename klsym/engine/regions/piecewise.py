@@ -21,7 +21,7 @@ import sympy
 from sympy import Heaviside, Rational
 
 from klsym.convert import to_ring
-from klsym.engine.regions.root_isolation import FREE, joint, signs
+from klsym.engine.regions.root_isolation import LOG_RATIOS, joint, signs
 from klsym.errors import NotInRing
 from klsym.language import REWARDS, Estimator, clip, k3, log_mu, log_old, log_p, log_q, unfold
 from klsym.ring import ExpPoly
@@ -194,7 +194,7 @@ def joint_signs(*values: Any) -> dict[tuple[int, ...], Any] | None:
         elements = tuple(map(to_ring, values))
     except NotInRing:
         return None
-    return joint(elements) if all(e.names() <= {*FREE} for e in elements) else None
+    return joint(elements) if all(e.names() <= {*LOG_RATIOS} for e in elements) else None
 
 
 def _known_step(x: Any, at_zero: Any) -> Any | None:

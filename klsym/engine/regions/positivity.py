@@ -22,8 +22,8 @@ from klsym.convert import to_sympy
 from klsym.ring import ONE, ZERO, Exponent, ExpPoly, Number
 
 MAX_TANGENTS = 3  # that are taken out of one sum
-MAX_TERMS = 30  # of a sum that is searched
-Row = dict[str, Any]
+MAX_SUMMANDS = 30  # of a sum that is searched
+ProofRow = dict[str, Any]
 
 
 # ---------------------------------------------------------------------------- factors
@@ -137,14 +137,14 @@ def multiple(a: ExpPoly, b: ExpPoly) -> Number:
 class Rows:
     """Squares scale exp(v) b^2 and tangents scale exp(v) (exp(u) - 1 - u), as `at_most` takes them."""
 
-    squares: tuple[Row, ...]
-    tangents: tuple[Row, ...]
+    squares: tuple[ProofRow, ...]
+    tangents: tuple[ProofRow, ...]
 
 
 @lru_cache(maxsize=1024)
 def positive_sum(element: ExpPoly) -> Rows | None:
     """`element` as a sum of squares and tangents with positive numbers in front; None if none is found."""
-    return _searched(element, MAX_TANGENTS) if element and len(element.terms) <= MAX_TERMS else None
+    return _searched(element, MAX_TANGENTS) if element and len(element.terms) <= MAX_SUMMANDS else None
 
 
 def _searched(element: ExpPoly, tangents: int) -> Rows | None:
@@ -176,12 +176,12 @@ def _slopes(element: ExpPoly, v: Exponent, monomial: Any) -> list[tuple[ExpPoly,
     return found
 
 
-def _squares(element: ExpPoly) -> list[Row] | None:
+def _squares(element: ExpPoly) -> list[ProofRow] | None:
     """Exponentials times even monomials, and quadratics without real zeros in between; else None."""
     groups: dict[Exponent, ExpPoly] = {}
     for (m, e), value in element.terms.items():
         groups[e] = groups.get(e, ZERO) + ExpPoly({(m, ()): value})
-    rows: list[Row] = []
+    rows: list[ProofRow] = []
     for v, polynomial in groups.items():
         found = _even(polynomial) or _quadratic(polynomial)
         if found is None:

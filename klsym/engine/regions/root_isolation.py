@@ -28,12 +28,15 @@ from klsym.engine.regions.positivity import positive_sum, without_positive_facto
 from klsym.ring import ExpPoly
 
 Zero = tuple[Fraction, Fraction]  # a rational interval that holds one zero; its ends are equal if that is it
-Terms = dict[tuple[Fraction, int], dict[Fraction, Fraction]]  # (a, n) -> {b: c}: c exp(b) x^n exp(a x)
-MAX_TERMS = 12  # derivatives taken
+ExponentialTerms = dict[
+    tuple[Fraction, int], dict[Fraction, Fraction]
+]  # (a, n) -> {b: c}: c exp(b) x^n exp(a x)
+MAX_DERIVATIVES = 12  # derivatives taken
 BITS, HALVINGS = 240, 160
-CLEAR, TINY = 1e-9, 1e-200  # of the sum of all terms, what rounding never reaches; what underflow never does
-NEAR = Fraction(1, 2**30)  # width of what encloses a zero
-FREE = ("k1", "w", "o")  # log ratios: any real number at some sample
+CLEAR = 1e-9  # of the sum of all terms, what rounding never reaches
+MIN_SIZE = 1e-200  # what underflow never reaches
+ZERO_WIDTH = Fraction(1, 2**30)  # width of what encloses a zero
+LOG_RATIOS = ("k1", "w", "o")  # log ratios: any real number at some sample
 SIGNS = (-1, 1)
 
 
@@ -48,7 +51,7 @@ def signs(element: ExpPoly) -> tuple[int, ...] | None:
     if found is None:
         return None
     taken = tuple(sorted({sign for (sign,) in found}))
-    return taken if len(taken) == 1 or core.names() <= {*FREE} else None
+    return taken if len(taken) == 1 or core.names() <= {*LOG_RATIOS} else None
 
 
 @lru_cache(maxsize=1024)
@@ -56,7 +59,7 @@ def joint(elements: tuple[ExpPoly, ...]) -> dict[tuple[int, ...], tuple[Fraction
     """The signs that functions of one variable take together, each with places; None where it is open."""
     names = {name for element in elements for name in element.names()}
     terms = [_terms(element) for element in elements]
-    if len(names) != 1 or any(t is None or len(t) > MAX_TERMS for t in terms):
+    if len(names) != 1 or any(t is None or len(t) > MAX_DERIVATIVES for t in terms):
         return None
     with_bits, iv.prec = iv.prec, BITS
     try:
@@ -75,7 +78,12 @@ def joint(elements: tuple[ExpPoly, ...]) -> dict[tuple[int, ...], tuple[Fraction
 def stretches(element: ExpPoly) -> list[tuple[int, tuple[Zero | None, Zero | None]]] | None:
     """The sign of a function of one log ratio between each two of its zeros; None where it is open."""
     terms = _terms(element)
-    if len(element.names()) != 1 or not element.names() <= {*FREE} or terms is None or len(terms) > MAX_TERMS:
+    if (
+        len(element.names()) != 1
+        or not element.names() <= {*LOG_RATIOS}
+        or terms is None
+        or len(terms) > MAX_DERIVATIVES
+    ):
         return None
     with_bits, iv.prec = iv.prec, BITS
     try:
@@ -107,8 +115,8 @@ def _places(zeros: Sequence[Zero]) -> list[Fraction]:
 
 
 # ---------------------------------------------------------------------------- zeros of one function
-def _terms(element: ExpPoly) -> Terms | None:
-    found: Terms = {}
+def _terms(element: ExpPoly) -> ExponentialTerms | None:
+    found: ExponentialTerms = {}
     for (monomial, exponent), value in element.terms.items():
         rate = shift = Fraction(0)
         for powers, scale in exponent:
@@ -122,7 +130,7 @@ def _terms(element: ExpPoly) -> Terms | None:
     return found
 
 
-def _zeros(f: Terms) -> list[Zero]:
+def _zeros(f: ExponentialTerms) -> list[Zero]:
     degrees: dict[Fraction, int] = {}
     for rate, degree in f:
         degrees[rate] = max(degree, degrees.get(rate, 0))
@@ -143,9 +151,9 @@ def _zeros(f: Terms) -> list[Zero]:
     return found
 
 
-def _derivative(f: Terms) -> Terms:
+def _derivative(f: ExponentialTerms) -> ExponentialTerms:
     """d/dx c x^n exp(a x) = c (n x^(n-1) + a x^n) exp(a x)."""
-    found: Terms = {}
+    found: ExponentialTerms = {}
     for (rate, degree), constants in f.items():
         for key, factor in (((rate, degree - 1), Fraction(degree)), ((rate, degree), rate)):
             for shift, c in constants.items() if factor else ():
@@ -155,7 +163,7 @@ def _derivative(f: Terms) -> Terms:
     return {key: row for key, row in kept.items() if row}
 
 
-def _signed(g: Terms, slope: Terms, zero: Zero) -> tuple[Zero, int]:
+def _signed(g: ExponentialTerms, slope: ExponentialTerms, zero: Zero) -> tuple[Zero, int]:
     """A zero of the slope, enclosed so tightly that g has one sign there."""
     for _ in range(HALVINGS):
         sign = _sign_over(g, zero)
@@ -165,20 +173,20 @@ def _signed(g: Terms, slope: Terms, zero: Zero) -> tuple[Zero, int]:
     raise Undecided
 
 
-def _crossing(g: Terms, left: Zero | None, right: Zero | None, before: int, after: int) -> Zero:
+def _crossing(g: ExponentialTerms, left: Zero | None, right: Zero | None, before: int, after: int) -> Zero:
     low = left[1] if left else _far(g, right[0] if right else Fraction(0), -1, before)
     high = right[0] if right else _far(g, left[1] if left else Fraction(0), 1, after)
     for whole in (Fraction(0), Fraction(1), Fraction(-1)):
         if low < whole < high and _sign_over(g, (whole, whole)) == 0:
             return whole, whole
     zero = low, high
-    while zero[1] - zero[0] > NEAR:
+    while zero[1] - zero[0] > ZERO_WIDTH:
         zero = _halved(g, zero)
     simple = ((zero[0] + zero[1]) / 2).limit_denominator(1000)
     return (simple, simple) if _sign_over(g, (simple, simple)) == 0 else zero
 
 
-def _halved(g: Terms, zero: Zero) -> Zero:
+def _halved(g: ExponentialTerms, zero: Zero) -> Zero:
     low, high = zero
     middle = (low + high) / 2
     sign = _sign_at(g, middle)
@@ -187,7 +195,7 @@ def _halved(g: Terms, zero: Zero) -> Zero:
     return (middle, high) if sign == _sign_at(g, low) else (low, middle)
 
 
-def _far(g: Terms, start: Fraction, way: int, sign: int) -> Fraction:
+def _far(g: ExponentialTerms, start: Fraction, way: int, sign: int) -> Fraction:
     """A place beyond `start` where g has the sign that it has at infinity."""
     for power in range(64):
         x = start + way * 2**power
@@ -197,14 +205,14 @@ def _far(g: Terms, start: Fraction, way: int, sign: int) -> Fraction:
 
 
 # ---------------------------------------------------------------------------- signs
-def _sign_at(f: Terms, x: Fraction) -> int:
+def _sign_at(f: ExponentialTerms, x: Fraction) -> int:
     sign = _sign_over(f, (x, x))
     if sign is None:
         raise Undecided
     return sign
 
 
-def _sign_over(f: Terms, where: Zero) -> int | None:
+def _sign_over(f: ExponentialTerms, where: Zero) -> int | None:
     """The sign of f over an interval.  At a rational x the powers of e are independent over the rationals."""
     low, high = where
     if low == high:
@@ -225,7 +233,7 @@ def _sign_over(f: Terms, where: Zero) -> int | None:
     return _sign_of(total)
 
 
-def _clear_sign(f: Terms, x: Fraction) -> int:
+def _clear_sign(f: ExponentialTerms, x: Fraction) -> int:
     """The sign at x where floats decide it, else 0: exp(y), |y| < 300, errs by less than 1e-12 of itself."""
     at, total, size = float(x), 0.0, 0.0
     try:
@@ -238,10 +246,10 @@ def _clear_sign(f: Terms, x: Fraction) -> int:
                     return 0
     except OverflowError:
         return 0
-    return (total > 0) - (total < 0) if abs(total) > max(CLEAR * size, TINY) else 0
+    return (total > 0) - (total < 0) if abs(total) > max(CLEAR * size, MIN_SIZE) else 0
 
 
-def _sign_far(f: Terms, way: int) -> int:
+def _sign_far(f: ExponentialTerms, way: int) -> int:
     """The sign towards infinity: that of the term that grows most."""
     rate, degree = max(f, key=lambda key: (way * key[0], key[1]))
     total = iv.mpf(0)

@@ -48,7 +48,7 @@ class Greater(Function):
 # ---------------------------------------------------------------------------- the gradient
 def gradient_coefficient(loss: Any, on_policy: bool = False) -> Any:
     """dL/dlog q with sg(.) held constant, then sg dropped: the per-sample gradient over s."""
-    return settled(sampled(_derivative(loss), on_policy))
+    return settled(at_sampling(_derivative(loss), on_policy))
 
 
 def _derivative(loss: Any) -> Any:
@@ -66,13 +66,13 @@ def _pairs(e: Any) -> Any:
     return reduce(pair, varying + ([e.func(*fixed)] if fixed else []))
 
 
-def sampled(expression: Any, on_policy: bool) -> Any:
+def at_sampling(expression: Any, on_policy: bool) -> Any:
     """The value at a sample: sg dropped, and on-policy log mu = log q."""
     value = without_sg(expression)
-    return at_policy(value) if on_policy else value
+    return expression_at_policy(value) if on_policy else value
 
 
-def at_policy(expression: Any) -> Any:
+def expression_at_policy(expression: Any) -> Any:
     """The sampler is q: log mu = log q, rho = 1."""
     return expression.xreplace({rho: sympy.Integer(1)}).subs(log_mu, log_q)
 
@@ -117,7 +117,7 @@ def chosen(loss: Any, on_policy: bool) -> Any:
     def above(a: Any, b: Any) -> bool:
         try:
             tie = sympy.Symbol(f"tie{OWN}")
-            return bool(Regions().step(sampled(a - b, on_policy), tie) == 1)
+            return bool(Regions().step(at_sampling(a - b, on_policy), tie) == 1)
         except NotInRing:  # too many regions
             return False
 
@@ -158,14 +158,14 @@ def conventions(loss: Any, on_policy: bool) -> set[str]:
     for step in _steps(slope):
         tie = _unknown(step, unknown)
         try:
-            value = regions.step(sampled(step.args[0], on_policy), tie)
+            value = regions.step(at_sampling(step.args[0], on_policy), tie)
         except NotInRing:  # too many regions
             continue
         opaque = {e: Heaviside(e.args[0], _at_zero(step)) for e in value.atoms(Heaviside) if e.args[1] == tie}
         value = value.xreplace(opaque)  # of parameters: a tie for one value of theirs
         if value.free_symbols & tie.free_symbols:
             replaced[step] = 2 * value - 1 if isinstance(step, sympy.sign) else value
-    left = _names(regions, sampled(slope.xreplace(replaced), on_policy))
+    left = _names(regions, at_sampling(slope.xreplace(replaced), on_policy))
     return {kind for symbol, kind in unknown.values() if symbol.name in left}
 
 
@@ -177,7 +177,7 @@ def touched(loss: Any, on_policy: bool) -> bool:
     if not is_piecewise(loss) or not _is_held(loss, on_policy):
         return False
     found = (step for step in _steps(_derivative(loss)) if _is_held(step.args[0], on_policy))
-    return any(_is_touched(sampled(step.args[0], on_policy), _at_zero(step)) for step in found)
+    return any(_is_touched(at_sampling(step.args[0], on_policy), _at_zero(step)) for step in found)
 
 
 def _is_held(e: Any, on_policy: bool) -> bool:
@@ -220,14 +220,14 @@ def rests_on_nesting(loss: Any, on_policy: bool) -> bool:
     """Do three arguments of one min or max tie at every sample, with different slopes?"""
     for e in (e for e in loss.atoms(sympy.Min, sympy.Max) if len(e.args) > 2):
         for one in e.args:
-            tied = [a for a in e.args if is_zero(sampled(a - one, on_policy))]
+            tied = [a for a in e.args if vanishes_everywhere(at_sampling(a - one, on_policy))]
             slopes = [gradient_coefficient(a, on_policy) for a in tied]
             if len(tied) > 2 and any(sympy.expand(unfold(x - slopes[0])) != 0 for x in slopes):
                 return True
     return False
 
 
-def is_zero(e: Any) -> bool:
+def vanishes_everywhere(e: Any) -> bool:
     """Is e zero at every sample?  Region by region, with `expand` in each."""
     tie = sympy.Symbol(f"tie{OWN}")
     try:

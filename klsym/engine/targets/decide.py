@@ -17,7 +17,7 @@ from typing import Any
 
 from klsym.abbreviations import E, Side, elements
 from klsym.convert import to_ring, to_sympy
-from klsym.engine.fields.field import SIZE, Field, less_own_share
+from klsym.engine.fields.field import BATCH_SIZE, Field, less_own_share
 from klsym.engine.fields.named_terms import Decomposition, decompose, named_target, recognise
 from klsym.engine.fields.primitives import WEIGHT, at_policy, constant_part, objective_under
 from klsym.engine.fields.slot_loss import ADVANTAGE
@@ -262,7 +262,7 @@ def _for_models(field: Field, decision: Decision) -> Derivation:
     if not context.given and (field.loss.centred is not None or not context.premises):
         return field.start
     holds_m = any("m" in element.names() for element in elements(decision.right.side))
-    return derive(decision.right, premises=SIZE if holds_m else ())
+    return derive(decision.right, premises=BATCH_SIZE if holds_m else ())
 
 
 def against_reverse_kl(derivation: Derivation, reward: ExpPoly) -> dict[str, Any] | None:

@@ -8,7 +8,7 @@ from typing import Any
 from klsym.abbreviations import E, Indexed
 from klsym.convert import to_ring, to_sympy
 from klsym.engine.fields.field import in_n, same_at_every_token
-from klsym.engine.fields.named_terms import Target, recognise_value, terms_of, token_value
+from klsym.engine.fields.named_terms import NamedParts, recognise_value, terms_of, token_value
 from klsym.engine.fields.primitives import at_policy
 from klsym.engine.fields.slot_loss import (
     in_slots,
@@ -22,27 +22,27 @@ from klsym.engine.proof import supports
 from klsym.engine.proof.derivation import Derivation, derive
 from klsym.engine.proof.quantities import Quantity, expectation
 from klsym.engine.proof.sequence_quantities import mean_over_i, sum_over_t
-from klsym.engine.verdicts.verdict import Meaning, Search
+from klsym.engine.verdicts.verdict import Search, TargetReading
 from klsym.messages import Message
 from klsym.notation.losses import Written
 from klsym.ring import ZERO, ExpPoly
 from klsym.sums import Centred, LeftOut
 
 
-def value_of(written: Written, setting: Setting) -> tuple[Meaning, ExpPoly | None]:
+def value_of(written: Written, setting: Setting) -> tuple[TargetReading, ExpPoly | None]:
     """What E_m[L], E_m[mean_i L_i] or E_m[sum_t L_t] is: a target, and a constant beside it."""
     index = index_of(written, setting)
     if setting.use == "reward" and isinstance(written.expression, LeftOut | Centred):
-        return Meaning("zero"), ZERO  # what is centred has mean 0
+        return TargetReading("zero"), ZERO  # what is centred has mean 0
     expression, sums = in_slots(placed(written.expression, setting, index), index, setting.use == "reward")
     if sums:
-        return Meaning(None), None
+        return TargetReading(None), None
     e = expression
     if setting.on_policy and index == "t":
         e = to_sympy(at_policy(to_ring(e)))
     under, copied = sampled_from(to_ring(e), setting), uses_sampler(to_ring(e), setting)
     start = derive(_mean(e, index, under), on_policy=copied)
-    whole, tokens, constant = ZERO, Target(ZERO, ZERO, ZERO, ZERO, ZERO), ZERO
+    whole, tokens, constant = ZERO, NamedParts(ZERO, ZERO, ZERO, ZERO, ZERO), ZERO
     for scale, atoms in start.reduce().left.terms:
         match atoms:
             case ():
@@ -52,7 +52,7 @@ def value_of(written: Written, setting: Setting) -> tuple[Meaning, ExpPoly | Non
             case (Indexed("t", "q", a, ()),):
                 tokens = _with_terms(tokens, a * scale)
             case _:
-                return Meaning("separable"), ZERO
+                return TargetReading("separable"), ZERO
     constant, whole = in_n(constant), in_n(whole)
     return _meaning_of_value(recognise_value(whole), tokens, start), constant
 
@@ -66,24 +66,24 @@ def _mean(e: Any, index: str, under: str) -> Quantity:
     return sum_over_t(each, under) + (expectation(constant, under) if constant else 0)
 
 
-def _with_terms(found: Target, element: ExpPoly) -> Target:
+def _with_terms(found: NamedParts, element: ExpPoly) -> NamedParts:
     for term in terms_of(element):
         name, multiple = token_value(term)
         found = replace(found, **{name: getattr(found, name) + multiple})
     return found
 
 
-def _meaning_of_value(one: Target, tokens: Target, start: Derivation) -> Meaning:
-    both = Target(
+def _meaning_of_value(one: NamedParts, tokens: NamedParts, start: Derivation) -> TargetReading:
+    both = NamedParts(
         *(getattr(one, x) + getattr(tokens, x) for x in ("reverse", "forward", "reward", "constant", "rest"))
     )
     if tokens.rest:
-        return Meaning("separable")
+        return TargetReading("separable")
     assumed = Search(assumed_of_value, start, tuple(both.multiples))
-    return Meaning.of(both, both.unnamed_value, assumed)
+    return TargetReading.of(both, both.unnamed_value, assumed)
 
 
 def assumed_of_value(start: Derivation, names: tuple[str, ...]) -> tuple[Message, ...]:
     """The hypotheses of a mean in canonical form; names: the divergences that stand for terms of it."""
     proof = start.equals(Quantity(start.reduce().left))
-    return tuple(dict.fromkeys((*proof.assumptions, *supports.named(names))))
+    return tuple(dict.fromkeys((*proof.assumptions, *supports.of_named_kl(names))))

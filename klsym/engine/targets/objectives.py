@@ -12,8 +12,15 @@ from functools import lru_cache
 
 from klsym.abbreviations import Side
 from klsym.convert import to_sympy
-from klsym.engine.fields.named_terms import K1, R_RATIO, Target, terms_of
-from klsym.engine.fields.primitives import LOG_Q, MAX_TERMS, WEIGHT, constant_part, is_log_q, objective_under
+from klsym.engine.fields.named_terms import K1, R_RATIO, NamedParts, terms_of
+from klsym.engine.fields.primitives import (
+    LOG_Q,
+    MAX_PRIMITIVE_TERMS,
+    WEIGHT,
+    constant_part,
+    is_log_q,
+    objective_under,
+)
 from klsym.engine.proof.derivation import derive
 from klsym.engine.proof.quantities import KL, Quantity, covariance, expectation, grad
 from klsym.language import log_q
@@ -23,7 +30,7 @@ from klsym.unfolding import d_log_q
 
 
 @lru_cache(maxsize=64)  # asked for its name, its proof and its shape
-def objective(found: Target) -> Quantity | None:
+def objective(found: NamedParts) -> Quantity | None:
     """Return a KL(q||p) + b KL(p||q) + E_q[h] + E_m[F], F for the rest; None where no F is known.
 
     Beside a rest that is not over T everything is one expectation, up to a constant.
@@ -46,7 +53,7 @@ def objective(found: Target) -> Quantity | None:
 def _of_rest(rest: ExpPoly) -> Quantity | None:
     """Terms that hold 1/rho are means under mu, the others under q."""
     under_mu = ExpPoly({k: v for k, v in rest.terms.items() if dict(k[1]).get((("w", 1),)) == -1})
-    if len(rest.terms) > MAX_TERMS:
+    if len(rest.terms) > MAX_PRIMITIVE_TERMS:
         return None
     total = Quantity(Side())
     for measure, c in (("mu", under_mu * WEIGHT), ("q", rest - under_mu)):

@@ -35,7 +35,7 @@ ONE_TOKEN = {
 UNEVEN = ONE_TOKEN | {"mu": ["1/5", "3/10", "1/2"]}
 BATCH = {"n": "3", "m": "2"}
 SAMPLES = 8  # models of one token that are tried beside them
-LENGTHS = 8  # trees of sequences of one and two tokens that are tried
+SHORT_TREES = 8  # trees of sequences of one and two tokens that are tried
 
 
 def decide_products(
@@ -64,7 +64,7 @@ def _models(start: Derivation, names: Collection[str]) -> Any:
     numbers = {name: str(Fraction(2 + i, 3)) for i, name in enumerate(start.context.parameters)}
     numbers |= {name: value for name, value in BATCH.items() if name in numbers}
     if "length" in names:
-        return [{**model, "parameters": numbers} for model in islice(tree_models(start.context), LENGTHS)]
+        return [{**model, "parameters": numbers} for model in islice(tree_models(start.context), SHORT_TREES)]
     trees = (ONE_TOKEN, UNEVEN, *_any(start.context))
     return [{"tree": tree, "path": [], "parameters": numbers} for tree in trees]
 

@@ -35,7 +35,7 @@ from klsym.engine.targets.ring_notes import (
     readings,
     undecided,
 )
-from klsym.engine.verdicts.verdict import Chain, Meaning, Search, Verdict
+from klsym.engine.verdicts.verdict import Chain, Search, TargetReading, Verdict
 from klsym.engine.verdicts.warnings import (
     Facts,
     all_proximal,
@@ -43,7 +43,7 @@ from klsym.engine.verdicts.warnings import (
     facts_of,
     in_gradient,
     is_attached,
-    is_paid,
+    is_reward,
     needs_its_gradient,
     token_warnings,
     warnings_for,
@@ -58,11 +58,11 @@ from klsym.notation.coefficients import coefficient
 from klsym.notation.losses import Written
 from klsym.notation.spelling import LATEX
 from klsym.notation.tree import product
-from klsym.notation.values import Made, less_mean, less_others, scored
+from klsym.notation.values import LazyFormula, less_mean, less_others, scored
 from klsym.ring import ONE, ZERO, ExpPoly
 from klsym.sums import Centred, LeftOut
 
-SHORT = {LeftOut: "leave-one-out", Centred: "mean"}
+CENTRING_OPTION = {LeftOut: "leave-one-out", Centred: "mean"}
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ def partial(written: Written, whole: Written, setting: Setting, field: Field) ->
         setting=setting,
         h=_pushes(field, setting),
         c=field.c,
-        gradient=Meaning.of(recognise(field.c)),
+        gradient=TargetReading.of(recognise(field.c)),
         value=value,
         constant=constant,
         trust="open",
@@ -221,7 +221,7 @@ def _batch_of(field: Field, setting: Setting) -> Setting:
     """The option batch that a detached loo(h) or centred(h) amounts to."""
     of = field.loss.label.expression if field.loss.label else None
     if setting.use == "reward" and isinstance(of, LeftOut | Centred):
-        return replace(setting, batch=SHORT[type(of)])
+        return replace(setting, batch=CENTRING_OPTION[type(of)])
     return setting
 
 
@@ -236,19 +236,19 @@ def _is_linear(term: ExpPoly) -> bool:
 def _factored(c: Any) -> Any:
     """(1 - 1/n) apart."""
     scale, bare = less_own_share(c) if isinstance(c, ExpPoly) else (ONE, c)
-    return Made(product, (scale, bare)) if scale != ONE else c
+    return LazyFormula(product, (scale, bare)) if scale != ONE else c
 
 
-def _meaning(field: Field, decision: Decision) -> Meaning:
+def _meaning(field: Field, decision: Decision) -> TargetReading:
     """The multiples of the contract; beside other terms only those of rewards are worth naming."""
     found = decision.found
     if decision.target in ("zero", *KLS, "combination"):
-        return Meaning(decision.target, found.combination)
+        return TargetReading(decision.target, found.combination)
     if field.products:
-        return Meaning(decision.target, {}, coefficient_under_q(field))
+        return TargetReading(decision.target, {}, coefficient_under_q(field))
     reward = {name: value for name, value in found.combination.items() if name == "reward"}
     rest = found.without_rewards(field.coefficients)
-    return Meaning(decision.target, reward, rest.get("x", ZERO) if not field.index else rest)
+    return TargetReading(decision.target, reward, rest.get("x", ZERO) if not field.index else rest)
 
 
 def _shown(field: Field, decision: Decision) -> str:
@@ -275,7 +275,7 @@ def _with_shape(verdict: Verdict, field: Field, decision: Decision) -> Verdict:
         return verdict
     share, c = less_own_share(field.c)
     found = recognise(c)
-    ascended = verdict.setting.use == "reward" and is_paid(found.reward)
+    ascended = verdict.setting.use == "reward" and is_reward(found.reward)
     penalty = (c - found.reward) * (-1 if ascended else 1)
     of_r = (generated(penalty) or _at_powers(penalty)) if share == ONE else None
     if of_r is not None:

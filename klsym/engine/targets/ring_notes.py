@@ -38,7 +38,7 @@ READINGS = {
     "once": Message("counts-once"), "often": Message("counts-often"), "loss": Message("centred-coefficient"),
 }  # fmt: skip
 OPEN_TOKENS = Message("open-no-tree")
-OPEN = Message("open-no-model")
+OPEN_SAMPLES = Message("open-no-model")
 
 
 def readings(field: Field, setting: Setting) -> Iterator[Message]:
@@ -58,7 +58,7 @@ def readings(field: Field, setting: Setting) -> Iterator[Message]:
 
 def undecided(field: Field, decision: Decision) -> tuple[Message, ...]:
     if decision.target is None:
-        return (OPEN_TOKENS if field.index == "t" else OPEN,)
+        return (OPEN_TOKENS if field.index == "t" else OPEN_SAMPLES,)
     if not (field.products and taken_off(field)):
         return ()
     if decision.target == "none":

@@ -9,7 +9,7 @@ from typing import Any
 
 from klsym.engine.divergences.f_divergence import Functional, Generated
 from klsym.engine.divergences.nonconvex_effects import Effects, effects
-from klsym.engine.fields.named_terms import Target
+from klsym.engine.fields.named_terms import NamedParts
 from klsym.engine.options.settings import Setting as Setting
 from klsym.engine.proof.derivation import Proof
 from klsym.engine.proof.quantities import Quantity
@@ -23,11 +23,11 @@ from klsym.notation.values import shown
 from klsym.ring import ExpPoly
 
 Cases = tuple[tuple[tuple[Any, ...], Any], ...]  # conditions (x, signs) and what the coefficient is there
-Step = tuple[str, str, str]  # rule, text, LaTeX
+ChainStep = tuple[str, str, str]  # rule, text, LaTeX
 UNNAMED = ("f-divergence", "separable", "none", None)  # targets whose objective no combination names
 
 
-class Chain(Sequence[Step]):
+class Chain(Sequence[ChainStep]):
     """The steps of a proof, printed when they are looked at.
 
     Most verdicts are on the way to another one, or are asked for their target alone.
@@ -42,7 +42,7 @@ class Chain(Sequence[Step]):
         return printed_chain(self.proof, LATEX, TEXT)
 
     @cached_property
-    def rows(self) -> tuple[Step, ...]:
+    def rows(self) -> tuple[ChainStep, ...]:
         """In text and in LaTeX."""
         return tuple((why, row(TEXT), row(LATEX)) for row, why in self.printed)
 
@@ -75,7 +75,7 @@ class Search:
 
 
 @dataclass(frozen=True)
-class Meaning:
+class TargetReading:
     """A target with the multiples of its named parts, and what fits no name; the target None is open.
 
     assumed: the assumptions of a value; those of a gradient are the verdict's.
@@ -88,13 +88,13 @@ class Meaning:
 
     @staticmethod
     def of(
-        found: Target, unnamed: ExpPoly | None = None, assumed: Search | tuple[Message, ...] = ()
-    ) -> Meaning:
+        found: NamedParts, unnamed: ExpPoly | None = None, assumed: Search | tuple[Message, ...] = ()
+    ) -> TargetReading:
         """unnamed: what is left beside the policy gradient of the rewards, where there is a rest."""
         if not found.rest:
-            return Meaning(found.target, found.multiples, None, assumed)
+            return TargetReading(found.target, found.multiples, None, assumed)
         reward = {"reward": found.reward} if found.reward else {}
-        return Meaning(found.target, reward, found.unnamed if unnamed is None else unnamed, assumed)
+        return TargetReading(found.target, reward, found.unnamed if unnamed is None else unnamed, assumed)
 
     @property
     def assumptions(self) -> tuple[Message, ...]:
@@ -160,14 +160,14 @@ class Verdict:
     setting: Setting
     h: Any
     c: Any
-    gradient: Meaning
-    value: Meaning
+    gradient: TargetReading
+    value: TargetReading
     constant: Any
     trust: str
     assumptions: tuple[Message, ...]
-    steps: Sequence[Step]
+    steps: Sequence[ChainStep]
     model: Search | dict[str, Any] | None
-    inside_clamps: Meaning | None
+    inside_clamps: TargetReading | None
     messages: tuple[Message, ...] = ()
     proofs: tuple[Proof, ...] = ()
     check: dict[str, Any] | None = field(default=None)

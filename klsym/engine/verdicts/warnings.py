@@ -13,13 +13,12 @@ from klsym.abbreviations import Divergence
 from klsym.convert import to_sympy
 from klsym.engine.fields.named_terms import recognise
 from klsym.engine.fields.tails import is_zero, tail_of
-from klsym.language import COUNTS, REWARDS, A, R, log_mu, log_old, log_p, log_q, rho, sg
+from klsym.engine.regions.piecewise import DENSITIES
+from klsym.language import COUNTS, REWARDS, A, R, log_mu, log_old, log_q, rho, sg
 from klsym.messages import Message
 from klsym.names import SAMPLE_BASES, parse_name
 from klsym.notation.values import names
 from klsym.ring import ONE, ZERO, Exponent, ExpPoly, Monomial
-
-DENSITIES = (log_q, log_p, log_mu, log_old)
 
 if TYPE_CHECKING:
     from klsym.engine.verdicts.verdict import Verdict
@@ -240,7 +239,7 @@ def wrong_sign(verdict: Verdict, facts: Facts) -> Message | None:
     lowered = []
     for x, slope in slopes.items() if len(slopes) == 1 else ():  # two may be a reward and its baseline
         lowered.append((("lowers", reward if slope.has(x) else x), -slope))
-    does = [(what, where) for what, v in (*found, *of_mu, *lowered) if (where := negative(v)) is not None]
+    does = [(what, where) for what, v in (*found, *of_mu, *lowered) if (where := sign_of(v)) is not None]
     if not does:
         return None
     pushes = any(what[0] == "pushes" for what, _ in does)
@@ -262,11 +261,11 @@ def _of_mu(verdict: Verdict) -> list[ExpPoly]:
     return [c for c, atoms in terms if atoms == (Divergence("KL", "mu", "q"),)]
 
 
-def is_paid(reward: ExpPoly) -> bool:
+def is_reward(reward: ExpPoly) -> bool:
     """Does a mean reward rise with R, and with A: is it there to be ascended?"""
     value = to_sympy(reward)
     slopes = [value.diff(x) for x in (R, A) if value.has(x)]
-    return bool(slopes) and all(negative(-slope) == Sign(True) for slope in slopes)
+    return bool(slopes) and all(sign_of(-slope) == Sign(True) for slope in slopes)
 
 
 @dataclass(frozen=True)
@@ -278,7 +277,7 @@ class Sign:
 
 
 @lru_cache(maxsize=1024)
-def negative(value: Any) -> Sign | None:
+def sign_of(value: Any) -> Sign | None:
     """Where a multiple is negative; None for no positive parameters.
 
     Parameters are weights, meant to be positive; a condition that no positive ones meet is not told.
@@ -303,7 +302,7 @@ def length_in_front(verdict: Verdict, facts: Facts) -> Message | None:
     multiple = facts.pieces.get("1/T")
     if multiple is None or verdict.setting.use == "reward":
         return Message("length-in-front")
-    return Message("length-rewarded", sign=negative(to_sympy(multiple)))
+    return Message("length-rewarded", sign=sign_of(to_sympy(multiple)))
 
 
 CHECKS: tuple[Check, ...] = (
@@ -340,7 +339,7 @@ def effect_on_later_tokens(verdict: Verdict, facts: Facts) -> Message | None:
 def counted_tokens(verdict: Verdict, facts: Facts) -> Message | None:
     if "T" not in facts.pieces:
         return None
-    return Message("counts-tokens", use=verdict.setting.use, sign=negative(to_sympy(facts.pieces["T"])))
+    return Message("counts-tokens", use=verdict.setting.use, sign=sign_of(to_sympy(facts.pieces["T"])))
 
 
 TOKEN_CHECKS = (

@@ -1,6 +1,6 @@
 """The verdict on clamps at each token, and on those that hold sums over other tokens or samples.
 
-Without sums, h depends on its own token alone (`Standing.alone`); togo(R), loo(R), prefix weights are sums.
+Without sums, h depends on its own token alone (`LossWithSums.alone`); togo(R), loo(R) and prefixes are sums:
 
     E_m[sum_t grad L_t] = E_m[sum_t sum_z h_z s_z]       z: now, past, future; in a batch self, others
 
@@ -23,9 +23,15 @@ from klsym.convert import to_ring, to_sympy
 from klsym.engine.options.expand_options import expansion
 from klsym.engine.options.settings import Setting
 from klsym.engine.outside import sympy_target
-from klsym.engine.outside.numeric_curl import ROWS, TRIED, twisted
-from klsym.engine.outside.position_sums import Standing
-from klsym.engine.outside.read_sums import Pushes, in_grammar, pushes_of, standing, without_empty_branches
+from klsym.engine.outside.numeric_curl import MAX_MODELS, ROWS, twisted
+from klsym.engine.outside.position_sums import LossWithSums
+from klsym.engine.outside.read_sums import (
+    FieldCoefficients,
+    in_grammar,
+    pushes_of,
+    standing,
+    without_empty_branches,
+)
 from klsym.engine.outside.samples import (
     bias,
     found_target,
@@ -40,8 +46,8 @@ from klsym.engine.proof import supports
 from klsym.engine.regions import subgradients
 from klsym.engine.regions.case_split import Case, cases
 from klsym.engine.regions.piecewise import Regions, is_piecewise
-from klsym.engine.targets.ring_notes import OPEN, OPEN_TOKENS, READINGS
-from klsym.engine.verdicts.verdict import Cases, Meaning, Step, Verdict
+from klsym.engine.targets.ring_notes import OPEN_SAMPLES, OPEN_TOKENS, READINGS
+from klsym.engine.verdicts.verdict import Cases, ChainStep, TargetReading, Verdict
 from klsym.engine.verdicts.warnings import OF_DESCENT, facts_outside, token_warnings, warnings_for
 from klsym.errors import NotInRing, UsageError
 from klsym.language import REWARDS, A, M, R, Slot, future, length, log_mu, log_q, past, rho, s, sg
@@ -57,10 +63,10 @@ from klsym.sums import After, Before, Normalised, OfOthers, Summed
 SUMS = {"past": Before, "future": After, "others": OfOthers}
 SCORES = {z: sympy.Symbol(f"score_{z}", real=True) for z in ("past", "now", "future", "self", "others")}
 
-Explained = Callable[[Any, Setting], Verdict]
+ExplainUse = Callable[[Any, Setting], Verdict]
 
 
-def explain_outside_slots(written: Written, setting: Setting, explained: Explained) -> Verdict:
+def explain_outside_slots(written: Written, setting: Setting, explained: ExplainUse) -> Verdict:
     """The verdict; `explained` explains another loss that is used so, or refuses it."""
     at = standing(written, setting)
     pushes = pushes_of(at, written.text)
@@ -85,37 +91,39 @@ def explain_outside_slots(written: Written, setting: Setting, explained: Explain
     beside = any(stand.of.has(log_mu) for stand in at.stands)
     facts = replace(facts, alone=not beside, typed=written.expression.has(rho))
     said = token_warnings(verdict, facts) if at.tokens else warnings_for(verdict, facts)
-    said += (Message("open-no-tree-or-numbers", tried=TRIED),) if at.alone and verdict.target is None else ()
+    said += (
+        (Message("open-no-tree-or-numbers", tried=MAX_MODELS),) if at.alone and verdict.target is None else ()
+    )
     said += kink_messages(pushes.part.typed, setting, tied) + undefined(loss, _own(pushes, at))
     return replace(verdict, messages=said)
 
 
-def _supports(pushes: Pushes, at: Standing) -> tuple[Message, ...]:
+def _supports(pushes: FieldCoefficients, at: LossWithSums) -> tuple[Message, ...]:
     """What bringing each h_z s_z from mu to q asks, slot by slot; a batch is left under mu."""
     if at.setting.on_policy or not at.tokens:
         return ()
     found: set[Message] = set()
     for z, h in pushes.of.items():
         for slot in SEQUENCE:
-            moved = {x.symbol: subgradients.sampled(x.of, False) for x in at.stands if slot in x.slots}
+            moved = {x.symbol: subgradients.at_sampling(x.of, False) for x in at.stands if slot in x.slots}
             mapping = None if slot == at.own else moved
             found |= {*supports.change_of_measure(h, scored=slot == z, moved=mapping)}
     return supports.in_order(found)
 
 
-def _own(pushes: Pushes, at: Standing) -> Any:
+def _own(pushes: FieldCoefficients, at: LossWithSums) -> Any:
     return pushes.of.get(at.own, sympy.S.Zero)
 
 
-def _inside(at: Standing, explained: Explained) -> Meaning:
+def _inside(at: LossWithSums, explained: ExplainUse) -> TargetReading:
     """What the loss targets where no bound binds."""
     try:
         return explained(*in_grammar(at)).gradient
     except UsageError:
-        return Meaning(None)
+        return TargetReading(None)
 
 
-def _unbound(pushes: Pushes, at: Standing) -> Any | None:
+def _unbound(pushes: FieldCoefficients, at: LossWithSums) -> Any | None:
     """The loss where no bound binds, with its sums as they move; None if no bound binds at some samples only.
 
     On-policy the sum of log q - log mu over others is m (log q - sg(log q)): 0, with a mark m to find it by.
@@ -128,7 +136,7 @@ def _unbound(pushes: Pushes, at: Standing) -> Any | None:
     return None if free is None else free.xreplace({mark: x / zero for x, mark in marks.items()})
 
 
-def _readings(pushes: Pushes, at: Standing) -> tuple[Message, ...]:
+def _readings(pushes: FieldCoefficients, at: LossWithSums) -> tuple[Message, ...]:
     if not at.tokens:
         return (READINGS["mean"],)
     held = [*pushes.of.values(), *(stand.of for stand in at.stands)]
@@ -136,7 +144,7 @@ def _readings(pushes: Pushes, at: Standing) -> tuple[Message, ...]:
 
 
 # ---------------------------------------------------------------------------- where no clamp is left
-def _without_kinks(pushes: Pushes, at: Standing) -> tuple[Any, Setting] | None:
+def _without_kinks(pushes: FieldCoefficients, at: LossWithSums) -> tuple[Any, Setting] | None:
     """A loss in the ring with the same gradient, where all branches and kinks cancel; None for others."""
     if at.alone:
         with suppress(NotInRing):
@@ -167,7 +175,7 @@ def _in_ring(h: Any) -> Any:
     return to_sympy(element)
 
 
-def _as_reward(typed: Mapping[str, Any], at: Standing) -> tuple[Any, Setting] | None:
+def _as_reward(typed: Mapping[str, Any], at: LossWithSums) -> tuple[Any, Setting] | None:
     """c normalised(h) and more as what multiplies the score: normalised(-h) for c = -1."""
     if set(typed) != {at.own} or at.setting.use == "reward":
         return None
@@ -180,7 +188,7 @@ def _negated(term: Any) -> Any:
     return Normalised(-(-term).args[0]) if isinstance(-term, Normalised) else term
 
 
-def _renamed(verdict: Verdict, written: Written, at: Standing, told: tuple[Message, ...]) -> Verdict:
+def _renamed(verdict: Verdict, written: Written, at: LossWithSums, told: tuple[Message, ...]) -> Verdict:
     """The verdict on a loss in the ring, said of the one that was written: SymPy found them equal."""
     steps, of_same_use = verdict.steps, verdict.setting.use == at.setting.use
     if steps:
@@ -192,7 +200,7 @@ def _renamed(verdict: Verdict, written: Written, at: Standing, told: tuple[Messa
         loss_latex=losses.show(written, LATEX),
         setting=at.setting,
         trust="sympy" if verdict.trust == "kernel" else verdict.trust,
-        value=Meaning(None),
+        value=TargetReading(None),
         constant=None,
         assumptions=tuple(dict.fromkeys((*told, *verdict.assumptions))),
         steps=steps,
@@ -204,7 +212,7 @@ def _renamed(verdict: Verdict, written: Written, at: Standing, told: tuple[Messa
     )
 
 
-def _on_bounds(verdict: Verdict, pushes: Pushes, at: Standing) -> Verdict:
+def _on_bounds(verdict: Verdict, pushes: FieldCoefficients, at: LossWithSums) -> Verdict:
     """With the slope of samples that stand on a bound, where it is another one."""
     h, over = _own(pushes, at), _over(at)
     rows = cases(h)
@@ -220,7 +228,7 @@ def _on_bounds(verdict: Verdict, pushes: Pushes, at: Standing) -> Verdict:
 
 
 # ---------------------------------------------------------------------------- the verdict
-def _verdict(written: Written, at: Standing, pushes: Pushes) -> Verdict:
+def _verdict(written: Written, at: LossWithSums, pushes: FieldCoefficients) -> Verdict:
     setting, over = at.setting, _over(at)
     start, pushed = _start(written, at), _scored(pushes, at)
     found, witness = _target(pushes, at, start[1])
@@ -248,7 +256,7 @@ def _verdict(written: Written, at: Standing, pushes: Pushes) -> Verdict:
         model=witness,
         inside_clamps=None,
         scores_named=(not at.alone, not at.alone),
-        remarks=() if found.target or at.alone else (OPEN_TOKENS if at.tokens else OPEN,),
+        remarks=() if found.target or at.alone else (OPEN_TOKENS if at.tokens else OPEN_SAMPLES,),
         expansion=expansion(written, setting),
     )
     if found.target != "separable" or setting.use != "loss" or pushes.part.loss.has(sg):
@@ -257,27 +265,29 @@ def _verdict(written: Written, at: Standing, pushes: Pushes) -> Verdict:
     return replace(verdict, shown=f"grad {shown}", objective_latex=latex)
 
 
-def _meaning(target: str | None, c: Any) -> Meaning:
+def _meaning(target: str | None, c: Any) -> TargetReading:
     if target == "combination":
-        return Meaning(target, {"reward": c})
-    return Meaning(target, {}, None if target in (None, "zero") else c)
+        return TargetReading(target, {"reward": c})
+    return TargetReading(target, {}, None if target in (None, "zero") else c)
 
 
-def _value(pushes: Pushes, at: Standing) -> Meaning:
+def _value(pushes: FieldCoefficients, at: LossWithSums) -> TargetReading:
     """Of the loss at a token; that of a loss with sums is not looked for."""
     if not at.alone:
-        return Meaning(None)
-    sampled = subgradients.sampled(pushes.part.loss, at.setting.on_policy)
+        return TargetReading(None)
+    sampled = subgradients.at_sampling(pushes.part.loss, at.setting.on_policy)
     found = found_target(sympy_target.under_q(sampled, at.setting.on_policy), value=True)
-    return Meaning("separable" if found.target in sympy_target.UNNAMED else None)
+    return TargetReading("separable" if found.target in sympy_target.WITHOUT_PARTS else None)
 
 
-def _target(pushes: Pushes, at: Standing, start: str) -> tuple[sympy_target.Found, dict[str, Any] | None]:
+def _target(
+    pushes: FieldCoefficients, at: LossWithSums, start: str
+) -> tuple[sympy_target.SympyTarget, dict[str, Any] | None]:
     """The target with its trust, and a counterexample; off-policy a gradient where nothing is detached, or h
     moves with its own token alone."""
     attached = at.setting.use == "loss" and not pushes.part.loss.has(sg)
     if not pushes.of:
-        return replace(sympy_target.OPEN, target="zero"), None
+        return replace(sympy_target.UNDECIDED, target="zero"), None
     if at.alone:
         found, witness = _target_alone(pushes.of[at.own], at, start, attached)
         if found is not None:
@@ -286,14 +296,14 @@ def _target(pushes: Pushes, at: Standing, start: str) -> tuple[sympy_target.Foun
         held = {x for h in pushes.of.values() for x in h.free_symbols}
         moving = any(stand.of.has(log_q) and stand.symbol in held for stand in at.stands)
         if attached or (not moving and set(pushes.of) <= {at.own}):
-            return replace(sympy_target.OPEN, target="separable"), None
+            return replace(sympy_target.UNDECIDED, target="separable"), None
     witness = twisted(pushes.of, at, start)
-    return replace(sympy_target.OPEN, target="none" if witness else None), witness
+    return replace(sympy_target.UNDECIDED, target="none" if witness else None), witness
 
 
 def _target_alone(
-    h: Any, at: Standing, start: str, attached: bool
-) -> tuple[sympy_target.Found | None, dict[str, Any] | None]:
+    h: Any, at: LossWithSums, start: str, attached: bool
+) -> tuple[sympy_target.SympyTarget | None, dict[str, Any] | None]:
     """The same without sums; None where the curl decides.
 
     The score of each token has mean zero after any prefix.  What numbers alone name stays open off-policy,
@@ -305,12 +315,12 @@ def _target_alone(
         return replace(found, target="zero"), None
     if at.setting.on_policy:  # the same reward at each token: grad E_q[h]
         return (None if h.has(*ROWS, R, M) else replace(found, target="combination")), None
-    if found.target not in sympy_target.UNNAMED and not attached:
+    if found.target not in sympy_target.WITHOUT_PARTS and not attached:
         return replace(found, target=None), None
     return replace(found, target="separable"), witness_against_kl(under_q, found, at.setting, start)
 
 
-def _scored(pushes: Pushes, at: Standing) -> Any:
+def _scored(pushes: FieldCoefficients, at: LossWithSums) -> Any:
     """The sum of h s over the slots, equal ones together; h of a token without sums goes without its s."""
     return _own(pushes, at) if at.alone else _sum_of_scores(pushes.of)
 
@@ -339,7 +349,7 @@ def _shown(e: Any, spell: Text = TEXT) -> str:
     return losses.show(_with_scores(e), spell)
 
 
-def _placed(rows: Any, at: Standing, over: Any) -> Cases:
+def _placed(rows: Any, at: LossWithSums, over: Any) -> Cases:
     """Cases spoken of token t, or of sample i."""
     return tuple(
         (
@@ -350,11 +360,11 @@ def _placed(rows: Any, at: Standing, over: Any) -> Cases:
     )
 
 
-def _over(at: Standing) -> Any:
+def _over(at: LossWithSums) -> Any:
     return 1 / length if at.setting.averaged else sympy.S.One
 
 
-def _under_q(e: Any, at: Standing, pushed: Any) -> Any:
+def _under_q(e: Any, at: LossWithSums, pushed: Any) -> Any:
     """The coefficient under q: h/(rho_past rho_now rho_future), without the ratios that are free to drop.
 
     The ratio of the future has mean one, where nothing else depends on the future.
@@ -366,7 +376,7 @@ def _under_q(e: Any, at: Standing, pushed: Any) -> Any:
     return c / (past(rho) * future(rho) if beyond else past(rho))
 
 
-def _piece(value: Any, at: Standing, pushed: Any) -> Any:
+def _piece(value: Any, at: LossWithSums, pushed: Any) -> Any:
     """The coefficient under q in one region."""
     if at.alone:
         expanded = sympy.expand(sympy_target.under_q(value, at.setting.on_policy))
@@ -374,7 +384,7 @@ def _piece(value: Any, at: Standing, pushed: Any) -> Any:
     return sympy.expand(_under_q(_gathered(value), at, pushed))
 
 
-def _bias(pushes: Pushes, inside: Standing, text: str) -> Cases:
+def _bias(pushes: FieldCoefficients, inside: LossWithSums, text: str) -> Cases:
     """What bounds change: the push less what it is where none binds, by regions."""
     if inside.alone:
         plain = tuple((case.conditions, case.coefficient) for case in cases(_own(pushes, inside)))
@@ -390,21 +400,21 @@ def _bias(pushes: Pushes, inside: Standing, text: str) -> Cases:
 
 
 # ---------------------------------------------------------------------------- as it is shown
-def _tree(at: Standing, spell: Text) -> Formula:
+def _tree(at: LossWithSums, spell: Text) -> Formula:
     shown = losses.tree_of(at.placed(at.expression), spell.positions)
     return quotient(shown, Name("length")) if at.setting.averaged else shown
 
 
-def _mean(at: Standing, of: Formula) -> Formula:
+def _mean(at: LossWithSums, of: Formula) -> Formula:
     return Mean("q" if at.setting.on_policy else "mu", Over("t" if at.tokens else "i", of))
 
 
-def _objective(at: Standing, spell: Text) -> Formula:
+def _objective(at: LossWithSums, spell: Text) -> Formula:
     """E_mu[sum_t L_t]."""
     return _mean(at, _tree(at, spell))
 
 
-def _start(written: Written, at: Standing) -> Step:
+def _start(written: Written, at: LossWithSums) -> ChainStep:
     """E_m[sum_t grad L_t], or E_m[sum_t h_t s_t] for a reward."""
     shown = []
     for spell in (TEXT, LATEX):
@@ -415,7 +425,7 @@ def _start(written: Written, at: Standing) -> Step:
     return "", shown[0], shown[1]
 
 
-def _chain(pushed: Any, c: Any, regions: tuple[Cases, Cases], at: Standing) -> Iterator[Step]:
+def _chain(pushed: Any, c: Any, regions: tuple[Cases, Cases], at: LossWithSums) -> Iterator[ChainStep]:
     """h s under the sampler, and c s under q."""
     by_cases = not at.alone or is_piecewise(c)
 
