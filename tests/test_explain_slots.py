@@ -33,6 +33,9 @@ ROWS: list[tuple[str, dict[str, str], str]] = [
     # GSPO's ratio, whole and for each token
     ("exp(whole(log_q - sg(log_q))/T)*A", SEQUENCE, "separable"),
     ("exp(whole(log_q - sg(log_q))/T)*A", OVER_T, "combination"),
+    ("exp(seqmean(log_q - log_mu)/5)", {}, "zero"),
+    ("sg(rho)*exp(seqmean(log_q - log_mu)/5)", {}, "zero"),  # on-policy sg(rho) is 1
+    ("sg(rho)*exp(whole(log_q - log_mu))/T + sg(rho)*R", {}, "zero"),
     ("exp(seqmean(log_q - log_mu))*A", {**SEQUENCE, **OFF}, "separable"),
     ("sg(exp(seqmean(log_q - log_mu)))*k1*A/T", OFF, "separable"),
     # the forward KL of sequences: each token weighed by the ratio of those before it

@@ -18,7 +18,7 @@ from typing import Any
 from klsym.abbreviations import E, IndexedGradient, Side
 from klsym.convert import generic_functions, to_ring, to_sympy
 from klsym.engine.fields.named_terms import Slots, slots_of, terms_of
-from klsym.engine.fields.primitives import depends_on_theta, primitive
+from klsym.engine.fields.primitives import depends_on_theta, held_at_policy, primitive
 from klsym.engine.fields.slot_loss import SlotLoss, T, UnsupportedSum, adds_up, m, n, summed
 from klsym.engine.proof.derivation import Derivation, derive
 from klsym.engine.proof.quantities import Quantity, expected_gradient
@@ -108,8 +108,10 @@ def field_of(loss: SlotLoss) -> Field:
 
 def parts_of(loss: SlotLoss) -> tuple[Any, Any]:
     """Return the part of a loss of tokens that is one loss of the whole sequence, and the rest."""
-    if loss.index == "t" and not loss.detached:
-        return same_at_every_token(loss.expression, moving=True)
+    if loss.index == "t" and not loss.detached:  # on-policy sg(rho) is 1 at every token
+        of = to_sympy(held_at_policy(loss.element)) if loss.copied else loss.expression
+        constant, rest = same_at_every_token(of, moving=True)
+        return (constant, rest) if constant else (0, loss.expression)
     return 0, loss.expression
 
 

@@ -103,3 +103,8 @@ def depends_on_theta(name: str) -> bool:
 def at_policy(h: ExpPoly) -> ExpPoly:
     """The value at a sample from q itself: w = log q - log mu is 0, so that rho is 1."""
     return h.substitute({name: ZERO for name in h.names() if parse_name(name).base == "w"})
+
+
+def held_at_policy(h: ExpPoly) -> ExpPoly:
+    """The same where it is detached alone: the gradient of rho stays."""
+    return h.substitute({x: ZERO for x in h.names() if parse_name(x).base == "w" and parse_name(x).detached})
