@@ -22,6 +22,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,20 +49,23 @@ def losses(each: int = EACH) -> list[Loss]:
     return found
 
 
-def answer(chosen: Sequence[Loss]) -> list[float]:
-    """Seconds of CPU time of each verdict with its JSON."""
-    from klsym import explain
+def answer(chosen: Sequence[Loss]) -> list[float | None]:
+    """Seconds of CPU time of each verdict with its JSON; None for a loss that this tree refuses."""
+    from klsym import UsageError, explain
 
     explain("2*k3 + k1", sampling="off-policy").to_json()
-    seconds = []
+    seconds: list[float | None] = []
     for one in chosen:
         start = time.process_time()
-        explain(**one).to_json()
-        seconds.append(time.process_time() - start)
+        with suppress(UsageError):
+            explain(**one).to_json()
+            seconds.append(time.process_time() - start)
+            continue
+        seconds.append(None)
     return seconds
 
 
-def in_process_of(tree: Path, chosen: Sequence[Loss]) -> list[float]:
+def in_process_of(tree: Path, chosen: Sequence[Loss]) -> list[float | None]:
     """`answer` in a fresh process that imports klsym from a tree."""
     command = [sys.executable, __file__, "--answer"]
     path = {**os.environ, "PYTHONPATH": str(tree), "PYTHONHASHSEED": "0"}
@@ -78,11 +82,10 @@ def in_process_of(tree: Path, chosen: Sequence[Loss]) -> list[float]:
 def compare(trees: Sequence[Path], rounds: int) -> None:
     """Print the costs of the trees, measured in turns, and their ratio."""
     chosen = losses()
-    found: list[list[list[float]]] = [[] for _ in trees]
-    for _ in range(rounds):
-        for of_tree, tree in zip(found, trees, strict=True):
-            of_tree.append(in_process_of(tree, chosen))
-    print(f"{len(chosen)} losses, {rounds} rounds; CPU time in ms")
+    runs = [[in_process_of(tree, chosen) for tree in trees] for _ in range(rounds)]
+    both = [i for i in range(len(chosen)) if all(times[i] is not None for times in runs[0])]
+    found = [[[times[i] for i in both] for times in of_tree] for of_tree in zip(*runs, strict=True)]
+    print(f"{len(both)} of {len(chosen)} losses, which all trees answer, {rounds} rounds; CPU time in ms")
     sums = []
     for of_tree, tree in zip(found, trees, strict=True):
         least = [1000 * min(times) for times in zip(*of_tree, strict=True)]
@@ -109,7 +112,7 @@ def profile(order: str) -> None:
 def by_cost() -> None:
     """Print the losses, the most expensive first."""
     chosen = losses()
-    for seconds, one in sorted(zip(answer(chosen), chosen, strict=True), key=lambda row: -row[0]):
+    for seconds, one in sorted(zip(answer(chosen), chosen, strict=True), key=lambda row: -(row[0] or 0)):
         print(f"{1000 * seconds:7.1f} ms  {one}")
 
 

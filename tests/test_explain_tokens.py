@@ -56,6 +56,16 @@ def per_length(scale: float) -> Any:
     return judge.gradient(lambda path: (judge.reverse(path) - 1) * (scale / len(path)))
 
 
+def log_q_of_all(number: int) -> Any:
+    """A multiple of grad E_q[log q]."""
+
+    def value(path: judge.Path) -> Any:
+        each = (judge.loss_of_token("log_q", path, t, "token") for t in range(len(path)))
+        return sum(each, judge.Live(0)) * number
+
+    return judge.gradient(value)
+
+
 def log_q_per_length() -> Any:
     """grad E_q[(log q - 1)/T]."""
 
@@ -138,6 +148,8 @@ ROWS: list[tuple[str, dict[str, str], str, Any]] = [
     ("k1", {**TOTAL, **OVER_T}, "separable", lambda: per_length(1)),
     ("-beta*k1", {**TOTAL, **OVER_T}, "separable", lambda: per_length(-BETA)),
     ("log_q", {**TOTAL, **OVER_T}, "separable", log_q_per_length),
+    ("-3*log_mu", REWARD, "separable", lambda: log_q_of_all(-3)),  # on-policy mu is q, detached
+    ("2*log_q", TOTAL, "separable", lambda: log_q_of_all(2)),
     *(("rho", {**TOTAL, **weights, **OVER_T}, "zero", lambda: ZERO) for weights in ({}, PREFIX, WHOLE)),
     *(("rho*log_q", {**TOTAL, **weights, **OVER_T}, "separable", log_q_per_length)
       for weights in ({}, PREFIX, WHOLE)),

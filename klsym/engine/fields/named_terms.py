@@ -203,6 +203,7 @@ TERMS = {
         _term("reverse-kl", "past", now(k1), KL("q", "p"), "reverse-kl"),
         _term("forward-kl", "now", -past(r) * now(r), KL("p", "q"), "forward-kl"),
         _term("reward", "past", now(R), _mean(R), "reward", R),
+        _term("log_q", "past", now(log_q), _mean(log_q)),
         _term("k1/T", "past", now(k1) / length, _mean((k1 - 1) / length)),
         _term("log_q/T", "past", now(log_q) / length, _mean((log_q - 1) / length)),
         _term("R/T", "past", now(R) / length, _mean(R / length)),
