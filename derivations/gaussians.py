@@ -10,10 +10,10 @@ import sympy
 from klsym.calculus import claim, covariance, expectation, k1, k2, k3, q
 from klsym.evidence import Estimate, Evidence
 from klsym.experiments.schulman import PRINTED, agrees
+from klsym.notation.spelling import LATEX
 from klsym.numeric.gaussian import Divergent, Gaussian, expect, log_ratio, table, variance, x
 from klsym.numeric.gaussian_exact import GaussianModel
 from klsym.numeric.gaussian_quadrature import ESTIMATORS, mean, mean_and_sd
-from klsym.notation.spelling import LATEX
 
 STANDARD = Gaussian(0, 1)
 NAMES = {"k1": "k_1", "k2": "k_2", "k3": "k_3"}

@@ -10,6 +10,7 @@ import numpy as np
 
 from klsym.calculus import KL, claim, derive, p, q, token_KL
 from klsym.evidence import Evidence
+from klsym.notation.spelling import LATEX
 from klsym.numeric.autoregressive import (
     enumerate_sequences,
     log_probabilities,
@@ -19,7 +20,6 @@ from klsym.numeric.autoregressive import (
 )
 from klsym.numeric.sequence_examples import offset_pair, offset_variances
 from klsym.numeric.sequence_fields import kl_variances
-from klsym.notation.spelling import LATEX
 
 STEPS = (
     "y is drawn from q; KL_t is KL(q(.|y_<t)||p(.|y_<t)) at the prefix drawn, l_t = log q/p of the token",

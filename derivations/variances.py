@@ -36,8 +36,8 @@ from klsym.derivations.expansions import HYPOTHESES as NEAR
 from klsym.derivations.expansions import rounded_up
 from klsym.engine.questions.taylor import expand, expectation_bound, show_series
 from klsym.evidence import Evidence
-from klsym.numeric.small_steps import check_order, mean
 from klsym.notation.spelling import LATEX
+from klsym.numeric.small_steps import check_order, mean
 
 G1, G_STAR = rho * (k1 + 1), rho * k1  # per-sample gradients of the losses rho k1 and rho k3, over s
 b, b_star, d = (parameter(name) for name in ("b", "b_star", "d"))
