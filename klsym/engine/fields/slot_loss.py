@@ -110,7 +110,8 @@ def slot_loss(written: Written, setting: Setting) -> SlotLoss:
         h = to_ring(without_sg(expression))
         whole = credited(at_policy(h) if setting.on_policy else h, setting.credit)
         expression, sums = in_slots(whole, index, detached)
-    return replace(sampled(expression, sums, index, setting, detached, written), each=each)
+    label = over_length(written) if setting.averaged and index != "t" else written
+    return replace(sampled(expression, sums, index, setting, detached, label), each=each)
 
 
 def sampled(
@@ -160,7 +161,7 @@ def weights_in(written: Written, setting: Setting) -> Written:
 
 
 def _refuse_sums_of_ratios(at_t: Any) -> None:
-    for of in at_t.atoms(Summed):
+    for of in sorted(at_t.atoms(Summed), key=str):
         if not isinstance(of, Here) and not of.args[0].has(Summed) and _is_a_ratio(to_ring(of.args[0])):
             raise UsageError(f"{_shown(of)} {OF_MANY_RATIOS.format(name=of.name)}")
 

@@ -27,7 +27,8 @@ import sympy
 
 from klsym.abbreviations import Indexed, Side
 from klsym.convert import to_ring, to_sympy
-from klsym.engine.fields.slot_loss import n
+from klsym.engine.fields.field import field_of
+from klsym.engine.fields.slot_loss import n, slot_loss
 from klsym.engine.options.settings import Setting
 from klsym.engine.outside.position_sums import LossWithSums, PositionSum
 from klsym.engine.proof.counterexamples import models
@@ -35,7 +36,7 @@ from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.quantities import Quantity, expectation, grad, sample
 from klsym.engine.proof.sequence_quantities import mean_over_i
 from klsym.engine.proof.shown_counterexample import shown_witness
-from klsym.engine.targets.ring import explain_centred, single_of
+from klsym.engine.targets.ring import coefficient_of, explain_centred, partial
 from klsym.engine.targets.ring_notes import READINGS, assumed_by
 from klsym.engine.verdicts.verdict import TargetReading, Verdict
 from klsym.errors import ProofError
@@ -60,10 +61,11 @@ MEAN_LATEX = r"\tfrac1n\sum_i \frac{H_i - \frac1n\sum_j H_j}{\mathrm{std}}\,\log
 
 def explain_batch_std(written: Written, setting: Setting) -> Verdict:
     """Return the verdict on a loss with batch std; equal coefficients less their mean are 0, and 0/0 is 0."""
-    single = single_of(written, setting)
-    if not single.varies:
+    single = field_of(slot_loss(written, setting))
+    h = coefficient_of(single, setting)
+    if not h.names() & {*SAMPLE_BASES}:
         return explain_centred(written, setting, single)
-    return _divided(single.verdict, single.h)
+    return _divided(partial(written, setting, single), h)
 
 
 def _divided(single: Verdict, h: ExpPoly) -> Verdict:

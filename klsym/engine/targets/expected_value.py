@@ -32,7 +32,8 @@ from klsym.sums import Centred, LeftOut
 def value_of(written: Written, setting: Setting) -> tuple[TargetReading, ExpPoly | None]:
     """What E_m[L], E_m[mean_i L_i] or E_m[sum_t L_t] is: a target, and a constant beside it."""
     index = index_of(written, setting)
-    if setting.use == "reward" and isinstance(written.expression, LeftOut | Centred):
+    centred = isinstance(written.expression, LeftOut | Centred) and not setting.averaged
+    if setting.use == "reward" and centred:
         return TargetReading("zero"), ZERO  # what is centred has mean 0
     expression, sums = in_slots(placed(written.expression, setting, index), index, setting.use == "reward")
     if sums:

@@ -5,19 +5,18 @@ h and the value are those of the loss and the options as they were given, whatev
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from klsym.convert import to_ring, to_sympy
 from klsym.engine.divergences.f_divergence import Generated, functional, generated
 from klsym.engine.divergences.shape_messages import functional_message, generated_messages
 from klsym.engine.fields.field import Field, field_of, less_own_share
-from klsym.engine.fields.named_terms import KLS, Slots, decompose, recognise, terms_of
+from klsym.engine.fields.named_terms import KLS, decompose, recognise, terms_of
 from klsym.engine.fields.primitives import at_policy
 from klsym.engine.fields.slot_loss import (
     centred,
     of_sequence,
-    over_length,
     slot_loss,
 )
 from klsym.engine.fields.tails import is_zero, tail_of
@@ -65,90 +64,47 @@ from klsym.sums import Centred, LeftOut
 CENTRING_OPTION = {LeftOut: "leave-one-out", Centred: "mean"}
 
 
-@dataclass(frozen=True)
-class Single:
-    """A loss of one sample, before its coefficient is centred over a batch.
-
-    whole: the loss, over T where that is asked for.  h: what multiplies the score.  verdict: what is known.
-    """
-
-    whole: Written
-    field: Field
-    h: ExpPoly
-    verdict: Verdict
-
-    @property
-    def varies(self) -> bool:
-        """Return whether h differs from sample to sample."""
-        return bool(self.h.names() & {*SAMPLE_BASES})
-
-
 def explain_ring(written: Written, setting: Setting) -> Verdict:
     """Return the verdict on a loss; raises NotInRing outside the ring."""
+    single = field_of(slot_loss(written, setting))
     if setting.batch != "none":
-        return explain_centred(written, setting, single_of(written, setting))
-    whole = _whole(written, setting)
-    field = field_of(slot_loss(whole, _inner(setting)))
-    return verdict_of(written, whole, setting, field, field.pushes)
+        return explain_centred(written, setting, single)
+    return verdict_of(written, setting, single, single)
 
 
 def names_only(written: Written, setting: Setting, part: str) -> bool:
     """Return False where the named terms of the expected gradient are not once this part; proves nothing."""
     try:
         whole = of_sequence(written) if setting.level == "sequence" else written
-        if setting.batch == "none":
-            field = field_of(slot_loss(_whole(whole, setting), _inner(setting)))
-        else:
-            field = field_of(centred(single_of(whole, setting).h, setting))
+        field = field_of(slot_loss(whole, setting))
+        if setting.batch != "none":
+            field = field_of(centred(coefficient_of(field, setting), setting))
     except (NotInRing, UsageError):
         return True
     found = decompose(field.index, field.coefficients, field.reduced_parameters)
     return not found.rest and not field.products and found.combination == {part: ONE}
 
 
-def single_of(written: Written, setting: Setting) -> Single:
-    """Return the loss of one sample whose coefficient an option batch centres."""
-    whole = _whole(written, setting)
-    field = field_of(slot_loss(whole, _inner(setting)))
-    h = field.pushes.get("x", ZERO)
-    h = at_policy(h) if setting.on_policy else h
-    verdict = partial(written, whole, setting, field)
-    if setting.use == "loss":
-        verdict = replace(verdict, expansion=expansion(written, setting, coefficient(h)))
-    return Single(whole, field, h, verdict)
+def coefficient_of(single: Field, setting: Setting) -> ExpPoly:
+    """The coefficient h of one sample, which an option batch centres."""
+    h = single.pushes.get("x", ZERO)
+    return at_policy(h) if setting.on_policy else h
 
 
-def explain_centred(written: Written, setting: Setting, single: Single) -> Verdict:
+def explain_centred(written: Written, setting: Setting, single: Field) -> Verdict:
     """Return the verdict where h less its mean over the batch multiplies the score."""
-    field = field_of(centred(single.h, setting))
-    found = verdict_of(written, single.whole, setting, field, single.field.pushes)
-    return replace(found, h=_less_mean(single.h, setting), expansion=single.verdict.expansion)
+    field = field_of(centred(coefficient_of(single, setting), setting))
+    return verdict_of(written, setting, field, single)
 
 
-def _whole(written: Written, setting: Setting) -> Written:
-    return over_length(written) if setting.averaged and setting.level == "sequence" else written
-
-
-def _inner(setting: Setting) -> Setting:
-    """1/T stands in the loss of a sequence."""
-    return replace(setting, aggregate="") if setting.level == "sequence" else setting
-
-
-def verdict_of(
-    written: Written,
-    whole: Written,
-    setting: Setting,
-    field: Field,
-    per_sample: Slots,
-    decision: Decision | None = None,
-) -> Verdict:
-    """The verdict on a field."""
-    decision = decide(field) if decision is None else decision
+def verdict_of(written: Written, setting: Setting, field: Field, single: Field) -> Verdict:
+    """The verdict on a field; single: that of one sample, where its coefficient is centred."""
+    decision = decide(field)
     notes = tuple(kept(decision)) if field.index == "t" else ()
-    link = _at_one_sample(whole, per_sample, setting) if setting.batch != "none" else ()
+    link = _at_one_sample(single, setting) if setting.batch != "none" else ()
     proofs = (*decision.proofs, *link, *(note.values["proof"] for note in notes))
     verdict = replace(
-        partial(written, whole, setting, field),
+        partial(written, setting, single),
         c=_factored(coefficient_under_q(field)),
         gradient=_meaning(field, decision),
         trust="kernel",
@@ -162,19 +118,20 @@ def verdict_of(
     )
     if not field.index:
         verdict = _with_shape(verdict, field, decision)
-    return replace(verdict, messages=_messages(verdict, whole, field, per_sample, decision, setting))
+    return replace(verdict, messages=_messages(verdict, field, single, decision, setting))
 
 
-def partial(written: Written, whole: Written, setting: Setting, field: Field) -> Verdict:
+def partial(written: Written, setting: Setting, single: Field) -> Verdict:
     """What a verdict says, before the theorems that it rests on."""
-    value, constant = value_of(whole, _inner(setting))
+    value, constant = value_of(written, setting)
+    h, centres = coefficient_of(single, setting), setting.batch != "none"
     return Verdict(
         loss=written.text,
         loss_latex=losses.show(written, LATEX),
         setting=setting,
-        h=_pushes(field, setting),
-        c=field.c,
-        gradient=TargetReading.of(recognise(field.c)),
+        h=_less_mean(h, setting) if centres else _pushes(single, setting),
+        c=single.c,
+        gradient=TargetReading.of(recognise(single.c)),
         value=value,
         constant=constant,
         trust="open",
@@ -182,7 +139,8 @@ def partial(written: Written, whole: Written, setting: Setting, field: Field) ->
         steps=(),
         model=None,
         inside_clamps=None,
-        scores_named=_scores_named(field, setting),
+        scores_named=_scores_named(single, setting),
+        expansion=expansion(written, setting, coefficient(h)) if centres and setting.use == "loss" else None,
     )
 
 
@@ -259,13 +217,12 @@ def _shown(field: Field, decision: Decision) -> str:
 
 
 # ---------------------------------------------------------------------------- batches
-def _at_one_sample(whole: Written, per_sample: Slots, setting: Setting) -> tuple[Proof, ...]:
+def _at_one_sample(single: Field, setting: Setting) -> tuple[Proof, ...]:
     """grad L = h s at each sample: the coefficient that is centred."""
     if setting.use == "reward":
         return ()
-    copied = setting.on_policy and any(parse_name(x).base == "w" for x in to_ring(whole.expression).names())
-    start = derive(sample_gradient(whole.expression), on_policy=copied)
-    return (start.equals(sample(to_sympy(per_sample.get("x", ZERO)) * s)),)
+    start = derive(sample_gradient(single.loss.expression), on_policy=single.loss.copied)
+    return (start.equals(sample(to_sympy(single.pushes.get("x", ZERO)) * s)),)
 
 
 # ---------------------------------------------------------------------------- shape and warnings
@@ -296,37 +253,36 @@ def _at_powers(c: ExpPoly) -> Generated | None:
 
 
 def _messages(
-    verdict: Verdict, whole: Written, field: Field, per_sample: Slots, decision: Decision, setting: Setting
+    verdict: Verdict, field: Field, single: Field, decision: Decision, setting: Setting
 ) -> tuple[Message, ...]:
     if field.index == "t":
-        return token_warnings(verdict, _facts_of_tokens(field, decision, setting.on_policy, whole))
-    loss, h = (
-        to_ring(whole.expression) if not field.loss.index or setting.batch != "none" else field.loss.element,
-        per_sample,
-    )
-    facts = facts_of(loss, h.get("x", h.get("self", ZERO)), field.c, setting.on_policy)
-    as_option = _batch_of(field, setting)
+        return token_warnings(verdict, _facts_of_tokens(field, decision, setting.on_policy))
+    pushes, as_option = single.pushes, _batch_of(field, setting)
+    typed = single.loss.label if single.loss.index != "i" else None
+    loss = single.loss.element if typed is None else to_ring(typed.expression)
+    facts = facts_of(loss, pushes.get("x", pushes.get("self", ZERO)), field.c, setting.on_policy)
     if as_option.batch != "none":
         still = not field.h_of_sample.names() & {*SAMPLE_BASES}
         if setting.batch == "none":
             facts = facts_of(field.h_of_sample, field.h_of_sample, field.c, setting.on_policy)
-        said = batch_warnings(
-            replace(verdict, setting=as_option), replace(facts, vanishes=still or facts.vanishes)
-        )
-        return (
-            said if setting.batch != "none" else tuple(x for x in said if x.code != "value-is-not-gradient")
-        )
+        facts = replace(facts, vanishes=still or facts.vanishes)
+        said = batch_warnings(replace(verdict, setting=as_option), facts)
+        bare = setting.batch == "none"
+        return tuple(x for x in said if x.code != "value-is-not-gradient") if bare else said
     if field.loss.index == "i":
         still = is_zero(field.pushes.values(), setting.on_policy)
         facts = replace(facts, vanishes=still, noisy=False)
-        return (*warnings_for(verdict, facts), *((Message("baseline-attached"),) if "others" in h else ()))
+        return (
+            *warnings_for(verdict, facts),
+            *((Message("baseline-attached"),) if "others" in pushes else ()),
+        )
     said = warnings_for(verdict, facts)
     if verdict.generated is not None:
         return (*said, *generated_messages(verdict.generated))
     return (*said, *functional_message(verdict.functional)) if verdict.functional else said
 
 
-def _facts_of_tokens(field: Field, decision: Decision, on_policy: bool, typed: Written) -> Facts:
+def _facts_of_tokens(field: Field, decision: Decision, on_policy: bool) -> Facts:
     """Return facts for warnings; a detached loss multiplies the scores of other tokens too."""
     loss = to_ring(without_sg(field.loss.each) if field.loss.detached else field.loss.each)
     slots = field.coefficients
@@ -345,5 +301,5 @@ def _facts_of_tokens(field: Field, decision: Decision, on_policy: bool, typed: W
         heavy=tail_of([*factors, *held], slots.values(), on_policy),
         pieces=decision.found.multiples,
         alone="now" in weights and "past" not in weights,
-        typed=typed.expression.has(rho),
+        typed=field.loss.label is not None and field.loss.label.expression.has(rho),
     )
