@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -239,3 +240,12 @@ def test_replay_loads_neither_engine_nor_sympy():
     code = f"import klsym.kernel, sys; print(*{names})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert set(done.stdout.split()) <= {"klsym"} | KERNEL | set(ALLOWED)
+
+
+def test_there_is_no_circle_in_the_engine():
+    """Imports within functions count too."""
+    inside = {name for name in run() if name.startswith("klsym.engine.")}
+    needs = {name: run()[name] & inside for name in inside}
+    assert len([*TopologicalSorter(needs).static_order()]) == len(inside)
+    with pytest.raises(CycleError):
+        TopologicalSorter({**needs, "klsym.engine.options.settings": {"klsym.engine.explain"}}).prepare()

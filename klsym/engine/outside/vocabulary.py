@@ -13,16 +13,18 @@ detached sum of later ones has this objective for every x, also for js(q, p), wh
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import sympy
 
-from klsym.convert import canonical, to_ring
+from klsym.convert import to_ring
 from klsym.engine.fields.field import scores_of
 from klsym.engine.fields.slot_loss import slot_loss
 from klsym.engine.options.settings import Setting
+from klsym.engine.outside.as_typed import Explained, as_typed, mean_text, slope_of, steps_from
+from klsym.engine.outside.vocabulary_functions import explain_functions
 from klsym.engine.outside.vocabulary_means import (
     RANDOM,
     ExactMean,
@@ -37,22 +39,20 @@ from klsym.engine.outside.vocabulary_means import (
 )
 from klsym.engine.proof.derivation import derive
 from klsym.engine.proof.sequence_quantities import token_gradient
-from klsym.engine.verdicts.verdict import ChainStep, TargetReading, Verdict
+from klsym.engine.verdicts.verdict import TargetReading, Verdict
 from klsym.engine.verdicts.warnings import OF_LOSS
 from klsym.errors import NotInRing, UsageError
 from klsym.language import A, M, log_mu, log_q, now, rho, s, sg, without_sg
 from klsym.messages import Message
 from klsym.notation import losses
 from klsym.notation.losses import Written
-from klsym.notation.positions import in_slot
-from klsym.notation.spelling import LATEX, TEXT, Text
-from klsym.notation.tree import Call, Formula, Gradient, Mean, Over, product, total
+from klsym.notation.spelling import LATEX, TEXT
+from klsym.notation.tree import Formula, product, total
 from klsym.notation.values import LazyFormula, bracketed, scored
 from klsym.parser import OF_DENSITIES
 from klsym.ring import ZERO
 from klsym.sums import Before, OverVocabulary, Summed, Whole
 
-Explained = Callable[[Written, Setting], Verdict]
 ABBREVIATED = re.compile(rf"\b({'|'.join(OF_DENSITIES)})\(")
 VOCABULARY_RULE = "mean over the vocabulary"
 OF_THE_TOKEN = (*OF_LOSS, "heavy-tail", "literal-weight", "prefixes-of-mu", "mean-zero-noise")
@@ -73,8 +73,6 @@ def explain_vocabulary(written: Written, setting: Setting, explained: Explained)
             raise
         loss = None
     if loss is None:
-        from klsym.engine.outside.vocabulary_functions import explain_functions
-
         return explain_functions(written, setting, explained)
     inner = explained(loss.written, loss.setting)
     beside = loss.rest != 0 and loss.setting.use == "loss"
@@ -98,11 +96,6 @@ def explain_vocabulary(written: Written, setting: Setting, explained: Explained)
         return verdict
     value, constant = _value(written, setting, explained)
     return replace(verdict, value=value, constant=constant)
-
-
-def as_typed(inner: Verdict, written: Written, **changes: Any) -> Verdict:
-    """A verdict on a sampled loss as one on the loss as typed."""
-    return replace(inner, loss=written.text, loss_latex=losses.show(written, LATEX), **changes)
 
 
 def _noise(loss: SampledLoss) -> tuple[Message, ...]:
@@ -140,11 +133,6 @@ def _times(of: Formula, slope: Formula) -> Formula:
     return product(of, bracketed(slope))
 
 
-def slope_of(x: Any) -> Any:
-    """x + dx/dlog q, which multiplies the scores in grad full(x)."""
-    return canonical(without_sg(x + sympy.diff(x, log_q)))
-
-
 def _slope(c: Any, setting: Setting, score: Any) -> Any:
     """grad C, with its scores."""
     if setting.level == "sample":
@@ -161,23 +149,6 @@ def _spoken(e: Any, setting: Setting) -> Any:
     held = {of: sympy.Dummy(real=True) for of in e.atoms(Summed, OverVocabulary)}
     back = {dummy: of for of, dummy in held.items()} | {now(A): A}
     return now(e.xreplace(held)).xreplace(back)
-
-
-def mean_text(of: Any, setting: Setting, spell: Text, gradient: bool = False) -> str:
-    """E_m[sum_t L_t] of a loss as typed; gradient: E_m[sum_t grad L_t], or E_m[sum_t h_t s_t]."""
-    tokens = setting.level == "token"
-    shown: Formula = losses.tree_of(of, spell.positions)
-    if gradient:
-        score = in_slot("s", "now" if tokens else "x", spell.positions)
-        shown = Gradient(shown) if setting.use == "loss" else product(Call("sg", (shown,)), score)
-    return str(spell(Mean("q" if setting.on_policy else "mu", Over("t", shown) if tokens else shown)))
-
-
-def steps_from(typed: Written, setting: Setting, rule: str, steps: Any) -> tuple[ChainStep, ...]:
-    """The chain of the sampled loss, from the loss as typed."""
-    text, latex = (mean_text(typed.expression, setting, spell, gradient=True) for spell in (TEXT, LATEX))
-    (_, first, first_latex), *rest = steps or [("", "0", "0")]
-    return ("", text, latex), (rule, first, first_latex), *rest
 
 
 def _witness(loss: SampledLoss, inner: Verdict) -> dict[str, Any] | None:

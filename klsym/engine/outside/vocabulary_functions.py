@@ -22,8 +22,8 @@ import sympy
 from klsym.convert import in_core, to_sympy
 from klsym.engine.options.settings import Setting
 from klsym.engine.outside import sympy_target
+from klsym.engine.outside.as_typed import Explained, as_typed, mean_text, slope_of, steps_from
 from klsym.engine.outside.samples import witness_against_kl
-from klsym.engine.outside.vocabulary import Explained, as_typed, mean_text, slope_of, steps_from
 from klsym.engine.outside.vocabulary_means import RANDOM, printed
 from klsym.engine.regions.subgradients import expression_at_policy
 from klsym.engine.verdicts.verdict import TargetReading, Verdict
