@@ -64,22 +64,21 @@ def _case_text(case: Any) -> str:
     return f"if {name} = {value}, " + ("nothing" if f is None else f"f = {TEXT(in_r(f))}")
 
 
-def convexity_text(where: Any, holds: bool | None, of: str = "r") -> str:
-    """convex where r <= e; empty where it is open."""
+def convexity_text(where: Any, holds: bool | None, of: str = "r", convex: str = "convex") -> str:
+    """convex where r <= e; empty where it is open.  convex: the word for it where it is so somewhere."""
     if holds is None:
         return ""
     if not where:
         return "convex nowhere"
     if holds:
-        return "convex"
+        return convex
     shown_region, always = region(where, of), everywhere_if(where)
-    if always == shown_region:
-        return f"convex if {always}"
+    if getattr(where, "always", None) == (getattr(where, "element", None),):
+        return f"{convex} if {always}"
     place = shown_region if is_whole(where) else f"where {shown_region}"
-    return f"convex {place}" + (f" (everywhere if {always})" if always else "")
+    return f"{convex} {place}" + (f" (everywhere if {always})" if always else "")
 
 
 def functional_text(found: Any) -> str:
     """Where a separable objective is convex in q: "convex in q where r >= 1/e"."""
-    told = convexity_text(found.where, found.is_convex, found.of)
-    return told if told.endswith("nowhere") else told.replace("convex", "convex in q", 1)
+    return convexity_text(found.where, found.is_convex, found.of, "convex in q")
