@@ -7,7 +7,7 @@ from loss_judge import examine
 from random_losses import Case
 
 import klsym
-from klsym.engine.outside import sums
+from klsym.engine.outside import clips_of_sequences
 from klsym.errors import UsageError
 from klsym.numeric.cross_check import with_check
 from klsym.parser import parse
@@ -54,13 +54,13 @@ def test_verdicts(loss: str, options: dict[str, str], on: str, off: str) -> None
 
 def test_a_wrong_gradient_is_not_let_through(monkeypatch: pytest.MonkeyPatch) -> None:
     """The prefix's own scores left out: the judge sees it."""
-    honest = sums.pushes_of
+    honest = clips_of_sequences.pushes_of
 
     def forgetful(at: object, text: str) -> object:
         found = honest(at, text)
         return type(found)({slot: h for slot, h in found.of.items() if slot != "past"}, found.part)
 
-    monkeypatch.setattr(sums, "pushes_of", forgetful)
+    monkeypatch.setattr(clips_of_sequences, "pushes_of", forgetful)
     case = Case(PPO.format("A") + " + k3", "off-policy", "loss", "token", weights="prefix", ring=False)
     assert any("off by" in line for line in examine(case).complaints)
 
