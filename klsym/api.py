@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from klsym.engine.explain import explain as decided
+from klsym.engine.explain import explain as engine_explain
 from klsym.engine.options.settings import Aggregate, Batch, Credit, Level, Sampling, Use, Weights, documented
 from klsym.engine.questions import compare as comparing
 from klsym.engine.questions import divergence_losses, optimum_of_loss
@@ -17,7 +17,7 @@ from klsym.engine.questions.recommend import KLTarget, Purpose
 from klsym.render.compare import PrintedComparison
 from klsym.render.compare import printed as printed_comparison
 from klsym.render.descents import PrintedDescents
-from klsym.render.optima import PrintedEnds
+from klsym.render.optima import PrintedOptimum
 from klsym.render.printing import as_printed
 from klsym.render.recommend import PrintedRecommendation
 from klsym.render.recommend import printed as printed_recommendation
@@ -53,7 +53,7 @@ def explain(
 
 def ask(loss: object, parameters: Iterable[str] = (), **options: str | None) -> Verdict:
     """`explain`, with options that are handed on."""
-    return printed(decided(loss, parameters, **options))
+    return printed(engine_explain(loss, parameters, **options))
 
 
 def compare(
@@ -101,7 +101,7 @@ def where_training_ends(
     behaviour: Iterable[object] | None = None,
     sampling: Sampling = "on-policy",
     use: Use = "loss",
-) -> PrintedEnds:
+) -> PrintedOptimum:
     """All stationary policies of E_q[R] - beta (penalty), their stability, and the boundary that attracts.
 
     >>> print(str(where_training_ends("k2", "1/2", ["1", "0"])).splitlines()[-1])
@@ -114,7 +114,7 @@ def where_training_ends(
     found = optimum_of_loss.where_training_ends(
         loss, beta, rewards, reference, behaviour, sampling=sampling, use=use
     )
-    return as_printed(PrintedEnds, found)
+    return as_printed(PrintedOptimum, found)
 
 
 def losses_of(

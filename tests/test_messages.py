@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from klsym.api import explain
+from klsym.engine.outside.vocabulary import OPEN_CODES
 from klsym.messages import Message
-from klsym.render.messages import SENTENCES, sentence
+from klsym.render.messages import REMARKS, SENTENCES, sentence
 
 FOLDER = Path(__file__).parents[1] / "klsym"
 CODE = re.compile(r"[a-z]+(-[a-z]+)*")
@@ -54,6 +55,11 @@ def test_a_sentence_takes_the_values_of_its_message(code: str, call: ast.Call) -
         assert filled and all(f"{{{name}" in told for name in values)
     else:
         assert set(inspect.signature(told).parameters) == values
+
+
+def test_the_remarks_that_leave_a_target_open_are_known() -> None:
+    """They go where exact means have an objective after all."""
+    assert {code for code in REMARKS if code.startswith("open-")} == {*OPEN_CODES}
 
 
 def test_nothing_that_decides_knows_a_sentence() -> None:

@@ -23,6 +23,7 @@ from klsym.statements import Atom, Mean
 from klsym.unfolding import Theorem
 
 STANDING = "every mean that the statement names exists"
+EXISTS = ("exists", "exists with absolute values inside the sum")  # over t
 OVER_T = ", over t with absolute values inside the sum"
 
 
@@ -69,7 +70,7 @@ def _is_over_t(atom: Atom) -> bool:
 
 def exists(atom: Atom) -> str:
     """How a mean must exist."""
-    return "exists" + " with absolute values inside the sum" * _is_over_t(atom)
+    return EXISTS[_is_over_t(atom)]
 
 
 def _standing(theorem: Theorem) -> Message:
@@ -124,7 +125,7 @@ WRITTEN: dict[str, str | Callable[..., str]] = {
     "means-exist": _means_exist,
     "support": _support,
     "exchange": "grad and E_{under} may be exchanged in {of} (dominated derivative near theta)",
-    "exists": lambda of, over_t: f"{of} exists" + " with absolute values inside the sum" * over_t,
+    "exists": lambda of, over_t: f"{of} {EXISTS[over_t]}",
     "nonnegative": _region,
     "on-policy": "on-policy: samples come from q itself, and the sampler is not differentiated (mu = sg(q))",
     "given": lambda place, rows: f"at every {place} {', '.join(f'{name} = {value}' for name, value in rows)}",

@@ -17,7 +17,7 @@ from klsym.engine.questions.equality_answer import Answer
 from klsym.engine.questions.variances import Spread, model_of
 from klsym.names import SAMPLE
 from klsym.notation import formulas
-from klsym.notation.hypotheses import show_hypothesis
+from klsym.notation.hypotheses import assumption, show_hypothesis
 from klsym.notation.spelling import TEXT, is_sum
 from klsym.notation.text import show_interval, show_statement
 from klsym.render.listing import listed, model_lines
@@ -148,9 +148,10 @@ class PrintedComparison(Comparison):
     @property
     def hypotheses(self) -> tuple[str, ...]:
         """What the theorems rest on; a region is named with the theorem that speaks of it."""
-        where, moments = (self.variance.where, self.variance.finite) if self.variance else ("", ())
-        lines = (line for proof in self.proofs for line in proof.hypotheses if line != where)
-        return tuple(dict.fromkeys((*map(sentence, self.readings), *lines, *moments)))
+        found, moments = self.variance, self.variance.finite if self.variance else ()
+        of_region = assumption(found.assumed, Context()) if found and found.assumed else None
+        told = (x for proof in self.proofs for x in proof.assumptions if x != of_region)
+        return tuple(dict.fromkeys((*map(sentence, (*self.readings, *told)), *moments)))
 
     def to_json(self) -> dict[str, Any]:
         """The object that `klsym compare --json` prints."""

@@ -7,7 +7,6 @@ from typing import Any
 
 from klsym.engine.divergences.shape_messages import generated_messages
 from klsym.engine.questions.divergence_losses import Descents, DivergenceLoss, WrongEstimate
-from klsym.messages import Message
 from klsym.notation import formulas
 from klsym.notation.combination import combination_text
 from klsym.notation.ratios import in_r
@@ -77,13 +76,9 @@ class PrintedDescents(Descents):
 
 def hypotheses(row: DivergenceLoss) -> tuple[str, ...]:
     """Of a choice: for its gradient, and what its value assumes beside them."""
-    own = row.proof.hypotheses if row.proof else [_said(line) for line in row.assumed]
+    own = row.proof.hypotheses if row.proof else [*map(sentence, row.assumed)]
     more = row.value.proof.hypotheses if row.proof and row.value.proof else ()
     return (*own, *(f"for the value: {line}" for line in more if line not in own))
-
-
-def _said(line: Message | str) -> str:
-    return line if isinstance(line, str) else sentence(line)
 
 
 # ---------------------------------------------------------------------------- JSON

@@ -60,8 +60,8 @@ def _missing_weight(at: Message | None, setting: Any) -> str:
     return f"{what}: {'sequences' if tokens else 'samples'} come from mu, not from q{fix}"
 
 
-def _under(value: Any) -> str:
-    """where value < 0."""
+def _where_negative(value: Any) -> str:
+    """The condition that a multiple is negative, after what it is said of."""
     tree = losses.tree_of(value)
     return f" where {TEXT(tree.of)} > 0" if isinstance(tree, Minus) else f" where {TEXT(tree)} < 0"
 
@@ -75,7 +75,7 @@ def _does(kind: str, of: Any) -> str:
 
 
 def _wrong_sign(does: Sequence[tuple[tuple[str, Any], Any]], alone: bool) -> str:
-    said = [_does(*what) + ("" if sign.where is None else _under(sign.where)) for what, sign in does]
+    said = [_does(*what) + ("" if sign.where is None else _where_negative(sign.where)) for what, sign in does]
     if alone:
         return f"descending this loss {said[0]}"
     return f"a term of the objective, descended alone, {'; another one '.join(said)}"
@@ -88,9 +88,9 @@ def _by_sign(sign: Any, positive: str, negative: str) -> str:
     if sign.where is None:
         return negative
     return (
-        f"{negative}{_under(sign.where)}"
+        f"{negative}{_where_negative(sign.where)}"
         if sign.always
-        else f"{positive} (but{_under(sign.where)} it {negative})"
+        else f"{positive} (but{_where_negative(sign.where)} it {negative})"
     )
 
 

@@ -89,7 +89,7 @@ def _bracketed(a: Fraction) -> str:
 
 
 # ---------------------------------------------------------------------------- what was found
-class PrintedEnds(OptimumAnswer):
+class PrintedOptimum(OptimumAnswer):
     """The answer of `where_training_ends`; it prints as text."""
 
     @property

@@ -78,5 +78,4 @@ SENTENCES: dict[str, str | Callable[..., str]] = {
     ),
     "no-f-divergence": "f is not convex: E_q[f(r)] is no f-divergence",
     "no-loss": _no_loss,
-    "exchange": "grad and E_{under} may be exchanged in {of} (dominated derivative near theta)",
 }

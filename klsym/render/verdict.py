@@ -36,7 +36,7 @@ LEVELS = {
 }
 
 
-class PrintedInstead(Suggestion):
+class PrintedSuggestion(Suggestion):
     """What to write instead, which prints itself."""
 
     def __str__(self) -> str:
@@ -324,7 +324,7 @@ def printed(verdict: Verdict) -> PrintedVerdict:
     """The same verdict, which prints itself."""
     shown = as_printed(PrintedVerdict, verdict)
     if shown.instead is not None:
-        vars(shown)["instead"] = as_printed(PrintedInstead, shown.instead)
+        vars(shown)["instead"] = as_printed(PrintedSuggestion, shown.instead)
     return shown
 
 

@@ -13,7 +13,7 @@ from klsym.evidence import Evidence
 from klsym.kernel.assumptions import Hypothesis
 from klsym.ledger import Settled
 from klsym.notation import formulas
-from klsym.notation.hypotheses import STANDING, exists, named_supports, show_hypothesis
+from klsym.notation.hypotheses import exists, named_supports, show_hypothesis, written_out
 from klsym.notation.spelling import LATEX
 from klsym.ring import ExpPoly
 from klsym.write_up.prose import prose
@@ -29,8 +29,8 @@ def hypotheses(settled: Settled) -> Iterator[str]:
         if isinstance(part, Evidence):
             shown |= {line: prose(line) for line in part.hypotheses if line not in shown}
             continue
-        texts = dict.fromkeys(part.hypotheses)
-        shown |= {line: prose(line) for line in texts if line.startswith(STANDING)}
+        texts = {written_out(message): message.code for message in part.assumptions}
+        shown |= {line: prose(line) for line, code in texts.items() if code == "means-exist"}
         for hypothesis in part.theorem.hypotheses:
             text = show_hypothesis(hypothesis, part.theorem.statement.context, part.labels)
             if text in texts and text not in shown:

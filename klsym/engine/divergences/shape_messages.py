@@ -1,4 +1,4 @@
-"""What descending E_q[f(r)], or a separable objective, does that no divergence does: messages.  Untrusted."""
+"""Messages on objectives that are no divergence: where they push q away from p, or fall without end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of a sampled loss, said of the loss with exact means as it was typed.  Untrusted."""
+"""The verdict on a sampled loss, written as one on the loss with exact means that was typed.  Untrusted."""
 
 from __future__ import annotations
 

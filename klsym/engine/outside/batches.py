@@ -104,7 +104,7 @@ def _centred(c: Any, scale: Any, setting: Setting) -> Any:
 
 
 def _centred_gradient(single: Verdict, h: Any, scale: Any, setting: Setting) -> tuple[TargetReading, Any]:
-    """What the expected gradient is, and its coefficient under q."""
+    """The target of the centred loss, and the coefficient of its score under q."""
     target = single.target if setting.on_policy else _off_policy(h)
     if target == "zero":
         return TargetReading("zero"), sympy.S.Zero

@@ -99,7 +99,7 @@ def explain_outside_slots(written: Written, setting: Setting, explained: Explain
 
 
 def _supports(pushes: FieldCoefficients, at: LossWithSums) -> tuple[Message, ...]:
-    """What bringing each h_z s_z from mu to q asks, slot by slot; a batch is left under mu."""
+    """The supports that bringing each h_z s_z from mu to q needs, slot by slot; a batch stays under mu."""
     if at.setting.on_policy or not at.tokens:
         return ()
     found: set[Message] = set()

@@ -99,7 +99,7 @@ class DivergenceLoss:
     trust: str
     value: Value
     proof: Proof | None = None
-    assumed: tuple[Message | str, ...] = ()
+    assumed: tuple[Message, ...] = ()
 
     @property
     def unbiased(self) -> bool | None:
@@ -345,7 +345,7 @@ def _proved(row: Spelled, parts: Parts) -> DivergenceLoss:
     inside = f"grad({row.written.text})" if row.use == "loss" else f"sg({row.written.text})*s"
     statement = f"E_{mean}[{inside}] = grad E_q[{parts.texts['f']}]"
     exchange = Message("exchange", under="q", of="E_q[f(r)]")
-    assumed: tuple[Message | str, ...] = (exchange, *outer.must_not_vanish(row.written.expression))
+    assumed = (exchange, *outer.must_not_vanish(row.written.expression))
     return DivergenceLoss(row.written.text, row.sampling, row.use, statement, "sympy", value, None, assumed)
 
 
