@@ -31,6 +31,7 @@ from klsym.language import (
     OldWeight,
     R,
     Ratio,
+    Region,
     Slot,
     Weight,
     as_expression,
@@ -89,6 +90,14 @@ def _convert(e: Any) -> ExpPoly:
     raise NotInRing(f"{e} is no exponential polynomial")
 
 
+def is_in_ring(e: Any) -> bool:
+    try:
+        to_ring(e)
+    except NotInRing:
+        return False
+    return True
+
+
 def in_core(e: Any) -> bool:
     """Is e an exponential polynomial, even if it is too large to be multiplied out?
 
@@ -99,16 +108,14 @@ def in_core(e: Any) -> bool:
         return all(map(in_core, e.args))
     if e.is_Pow and e.exp.is_Integer and e.exp > 0:
         return in_core(e.base)
-    try:
-        to_ring(e)
-    except NotInRing:
-        return False
-    return True
+    return is_in_ring(e)
 
 
 def _symbol(e: Any) -> ExpPoly:
     if e in SYMBOLS:
         return SYMBOLS[e]
+    if isinstance(e, Region):
+        return ExpPoly.variable(e.name)
     base, slot = _plain(e)
     if slot:
         plain = SYMBOLS.get(base) or ExpPoly.variable(base.name)
@@ -260,7 +267,7 @@ def _variable(name: str) -> Any:
     logs = {base: sympy.log(ratio) for base, ratio in RATIOS.items() if base != "k1"}
     known = {"k1": K1(log_q, log_p), **logs, "log_q": log_q, "length": length}
     if parsed.base not in SAMPLE_BASES:
-        return sympy.Symbol(name, real=True)
+        return (sympy.Symbol if parsed.slot == "x" else Region)(name, real=True)
     inner = known.get(parsed.base) or sympy.Symbol(parsed.base, real=True)
     return _in_slot(sg(inner) if parsed.detached else inner, parsed.slot)
 

@@ -22,12 +22,21 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from klsym.errors import Refused
-from klsym.names import LOG_RATIOS, MEASURES, SAMPLE, SAMPLE_BASES, WHOLE, is_declarable, parse_name
-from klsym.ring import ONE, ZERO, ExpPoly, Number, charge
-from klsym.slots import SLOTS, is_score
+from klsym.names import (
+    LOG_RATIOS,
+    MEASURES,
+    SAMPLE,
+    SAMPLE_BASES,
+    THETA_FREE,
+    WHOLE,
+    is_declarable,
+    parse_name,
+)
+from klsym.ring import ONE, ZERO, ExpPoly, Number, charge, read_number
+from klsym.slots import SINGLE, SLOTS, at_slot, is_score
 
 Score = tuple[str, ...]
 BATCH_SIZE = "n"  # a parameter, and no function
@@ -35,73 +44,187 @@ canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode  # JS
 
 
 # ---------------------------------------------------------------------------- the setting
+REGION, INVERSE = KINDS = ("region", "inverse")
+
+
+class Definition(NamedTuple):
+    """A name of the author's own: 1 where e > 0 and 0 elsewhere (region), or 1/e (inverse).
+
+    Where a density of which e speaks is 0, a region is 0 or 1 and an inverse any number; so it is at e = 0.
+    """
+
+    name: str
+    kind: str
+    e: ExpPoly
+
+
 @dataclass(frozen=True)
 class Context:
     """What a statement quantifies over.
 
-    parameters: names that are constant over samples and theta.
-    functions:  generic function name -> the live variables it may depend on.
-    premises:   pairs of sides that are assumed to be equal.
+    parameters:  names that are constant over samples and theta.
+    functions:   generic function name -> the live variables it may depend on.
+    premises:    pairs of sides that are assumed to be equal.
+    definitions: what further names stand for; each speaks of those before it.
+    facts:       elements free of theta that are assumed to be at least 0, in the slots that they name.
+    witness:     values at which all facts hold.
     """
 
     parameters: tuple[str, ...] = ()
     functions: tuple[tuple[str, tuple[str, ...]], ...] = ()
     premises: tuple[tuple[Side, Side], ...] = ()
+    definitions: tuple[Definition, ...] = ()
+    facts: tuple[ExpPoly, ...] = ()
+    witness: tuple[tuple[str, Number], ...] = ()
 
     @cached_property
     def function_arguments(self) -> dict[str, tuple[str, ...]]:
         return dict(self.functions)
 
+    @cached_property
+    def _defined(self) -> dict[str, Definition]:
+        return {definition.name: definition for definition in self.definitions}
+
+    def defined(self, name: str, *kinds: str) -> ExpPoly | None:
+        """e in the slot of a name that is defined as one of these kinds; sg(name) has the same value."""
+        if not self.definitions:
+            return None
+        found, slot = self._defined.get(parse_name(name).base), parse_name(name).slot
+        if found is None or found.kind not in (kinds or KINDS):
+            return None
+        charge(found.e.work()[0])
+        if slot == "x":
+            return found.e
+        return found.e.rename(lambda n: n if n in self.parameters else at_slot(n, slot))
+
+    def within(self, *elements: ExpPoly, kinds: tuple[str, ...] = ()) -> Iterator[ExpPoly]:
+        """These elements, and those that define the names in them, as one of these kinds."""
+        waiting, seen = [*elements], set[str]()
+        while waiting:
+            yield (element := waiting.pop())
+            new = element.names() - seen
+            seen |= new
+            waiting += [e for name in new if (e := self.defined(name, *kinds)) is not None]
+
+    def slots_of(self, name: str) -> frozenset[str]:
+        """The slots that a variable speaks of; none if it is constant."""
+        if name in self.parameters:
+            return frozenset()
+        plain = self.defined(name) is None
+        return frozenset({parse_name(name).slot}) if plain else self.speaks_of(ExpPoly.variable(name))
+
+    def speaks_of(self, element: ExpPoly) -> frozenset[str]:
+        """The slots that an element speaks of."""
+        names = {name for e in self.within(element) for name in e.names() if self.defined(name) is None}
+        return frozenset(parse_name(name).slot for name in names - set(self.parameters))
+
     def is_sample(self, name: str) -> bool:
         """Does the variable change from sample to sample?"""
-        return name not in self.parameters
+        return bool(self.slots_of(name))
 
     def is_constant(self, element: ExpPoly) -> bool:
-        return not any(self.is_sample(name) for name in element.names())
+        return not self.speaks_of(element)
 
     def check(self, element: ExpPoly, slots: Iterable[str] = WHOLE) -> None:
         """Refuse undeclared names, foreign slots, and division by anything but a parameter or a length."""
         for name in element.names() - set(self.parameters):
             parsed = parse_name(name)
-            if parsed.slot not in slots:
+            if parsed.base in self._defined:
+                self._check_defined(name, frozenset(slots))
+            elif parsed.slot not in slots:
                 raise Refused(f"unknown slot {parsed.slot!r} in {name!r}")
-            if parsed.base not in self.function_arguments and (
+            elif parsed.base not in self.function_arguments and (
                 parsed.base not in SAMPLE_BASES or parsed.primes
             ):
                 raise Refused(f"unknown name {name!r}")
         for name in element.inverted() - {*self.parameters, "length"}:
             raise Refused(f"division by the random variable {name}: only parameters divide")
 
+    def _check_defined(self, name: str, slots: frozenset[str]) -> None:
+        """What is defined stands at one position, or names slots itself; no sum over positions has a name."""
+        parsed = parse_name(name)
+        own = self.slots_of(parsed.base)
+        if parsed.primes or (parsed.slot != "x" and (own != {"x"} or parsed.slot not in SINGLE)):
+            raise Refused(f"{name!r}: what is defined stands for no sum over positions")
+        if not self.slots_of(name) <= slots:
+            raise Refused(f"{name!r} speaks of the slots {sorted(self.slots_of(name) - slots)}, not here")
+
     def to_json(self) -> dict[str, Any]:
+        more = {
+            "definitions": [[name, kind, e.to_json()] for name, kind, e in self.definitions],
+            "facts": [e.to_json() for e in self.facts],
+            "witness": {name: str(value) for name, value in self.witness},
+        }
         return {
             "parameters": list(self.parameters),
             "functions": {name: list(args) for name, args in self.functions},
             "premises": [[left.to_json(), right.to_json()] for left, right in self.premises],
+            **{key: value for key, value in more.items() if value},
         }
 
     @staticmethod
     def from_json(data: Any) -> Context:
-        keys = {"parameters", "functions", "premises"}
-        if not isinstance(data, dict) or set(data) != keys:
+        keys, more = {"parameters", "functions", "premises"}, {"definitions", "facts", "witness"}
+        known = isinstance(data, dict) and set(data) - more == keys
+        if not known or not all(data[key] for key in more & set(data)):
             raise Refused(f"context: the keys {sorted(keys)} expected")
-        names, functions = data["parameters"], data["functions"]
+        names, functions, defined = data["parameters"], data["functions"], data.get("definitions", [])
         if not isinstance(names, list) or not isinstance(functions, dict):
             raise Refused("context: a list of parameters and an object of functions expected")
-        if len({*names, *functions}) != len(names) + len(functions):
-            raise Refused("context: a name is declared twice")
-        for name in (*names, *functions):
-            if not is_declarable(name) or (name in functions and name == BATCH_SIZE):
+        if any(not isinstance(row, list) or len(row) != 3 or row[1] not in KINDS for row in defined):
+            raise Refused(f"context: definitions: rows [name, one of {list(KINDS)}, element] expected")
+        declared = [*names, *functions, *(row[0] for row in defined)]
+        for name in declared:
+            if not is_declarable(name) or (name == BATCH_SIZE and name not in names):
                 raise Refused(
                     f"context: {str(name)[:60]!r} cannot be declared: it is reserved, or no plain name"
                 )
+        if len(set(declared)) != len(declared):
+            raise Refused("context: a name is declared twice")
         for name, arguments in functions.items():
             if not isinstance(arguments, list) or not set(arguments) <= set(LOG_RATIOS):
                 raise Refused(f"context: {name} may depend on {', '.join(LOG_RATIOS)} only")
-        return Context(
-            parameters=tuple(names),
-            functions=tuple((name, tuple(args)) for name, args in sorted(functions.items())),
-            premises=tuple((Side.from_json(a), Side.from_json(b)) for a, b in data["premises"]),
-        )
+        listed = tuple((name, tuple(args)) for name, args in sorted(functions.items()))
+        context = Context(tuple(names), listed)
+        for name, kind, e in defined:
+            charge(len(context.definitions))
+            definition = Definition(name, kind, _read_defined(e, context))
+            context = replace(context, definitions=(*context.definitions, definition))
+        facts = tuple(_read_defined(e, context, fact=True) for e in data.get("facts", []))
+        witness = _read_witness(data.get("witness", {}), facts)
+        premises = tuple((Side.from_json(a), Side.from_json(b)) for a, b in data["premises"])
+        return replace(context, premises=premises, facts=facts, witness=witness)
+
+
+EVERY_SLOT = frozenset(slot for slots in SLOTS.values() for slot in slots)
+
+
+def _read_defined(data: Any, context: Context, fact: bool = False) -> ExpPoly:
+    """What defines a name holds no sg(..), and no f', which need not be continuous.
+
+    A fact restricts rewards, masks, lengths and parameters, and no density.
+    """
+    element = ExpPoly.from_json(data)
+    context.check(element, EVERY_SLOT)
+    parsed = [parse_name(name) for name in element.names() - set(context.parameters)]
+    if any(name.detached or name.primes for name in parsed):
+        raise Refused("context: a definition or a fact holds sg(..), or a derivative")
+    if fact and not (element.names() and {name.base for name in parsed} <= set(THETA_FREE)):
+        raise Refused(f"context: a fact speaks of {', '.join(THETA_FREE)} and parameters alone")
+    return element
+
+
+def _read_witness(data: Any, facts: tuple[ExpPoly, ...]) -> tuple[tuple[str, Number], ...]:
+    """A value of each name in the facts: there they all hold, so that they do not exclude one another."""
+    if not isinstance(data, dict) or set(data) != {name for e in facts for name in e.names()}:
+        raise Refused("context: witness: a value for each name in the facts expected")
+    found = {name: read_number(value) for name, value in sorted(data.items())}
+    values = {name: ExpPoly.number(value) for name, value in found.items()}
+    for e in facts:
+        numbers = e.substitute(values).terms
+        if set(numbers) - {((), ())} or numbers.get(((), ()), 0) < 0:
+            raise Refused("context: witness: a fact fails there, or its value is no rational number")
+    return tuple(found.items())
 
 
 # ---------------------------------------------------------------------------- atoms

@@ -240,7 +240,9 @@ def _detached(a: ExpPoly, context: Context) -> ExpPoly:
 def written_out(context: Context) -> statements.Context:
     """The context that the kernel reads."""
     premises = tuple((unfold(a, context), unfold(b, context)) for a, b in context.premises)
-    return statements.Context(context.parameters, context.functions, premises)
+    return statements.Context(
+        context.parameters, context.functions, premises, context.definitions, context.facts, context.witness
+    )
 
 
 # ---------------------------------------------------------------------------- theorems

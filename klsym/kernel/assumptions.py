@@ -1,7 +1,10 @@
 """What a theorem assumes.  Every premise of a step is recorded here and nowhere else.  Trusted.
 
     ("support", a, b)         a << b
-    ("exchange", mean)        grad may be taken inside the mean
+    ("exchange", mean)        grad may be taken inside the mean;  ("lipschitz", mean): where terms have kinks
+    ("away", m, e)            no sample from m lies where e = 0
+    ("off", m, e)             nor where e moves with theta besides;  ("apart", m, e): nor at any theta nearby
+    ("fact", e)               e >= 0
     ("exists", atom)          the mean exists; over t that of the sum of absolute values
     ("ends", m)               sequences drawn from m end
     ("batch", m)              the samples of a batch are independent draws from m
@@ -83,8 +86,8 @@ class Assumptions:
                 if mark in index and m != SAMPLE:
                     self.add(kind, m)
 
-    def exchange(self, mean: Mean) -> None:
-        self.add("exchange", mean)
+    def exchange(self, mean: Mean, kind: str = "exchange") -> None:
+        self.add(kind, mean)
         self.draw(mean.index, mean.measure)
 
     def exist(self, *atoms: Atom) -> None:

@@ -29,6 +29,9 @@ def independence(mean: Mean, data: Data, assumed: Assumptions) -> Side:
     refuse_unless(mean.measure in PROBABILITIES, "a mean over batches expected, not the value at one")
     refuse_unless(not any(is_second(z) for z in mean.score), "one direction expected")
     own = OWN[mean.index]
+    foreign = (context.slots_of(n) - {parse_name(n).slot} for n in mean.coefficient.names())
+    inside = all(not slots or (mean.index == "it" and slots <= set(own)) for slots in foreign)
+    refuse_unless(inside, "a definition that names slots of a batch belongs to no sample")
     groups = (own, *((slot,) for slot in PARTS[mean.index] if slot not in own))
     products: dict[tuple[ExpPoly, ...], ExpPoly] = {}  # factors of the other groups -> that of self
     for key, value in mean.coefficient.terms.items():
@@ -70,7 +73,7 @@ def _factors(key: Key, groups: tuple[tuple[str, ...], ...], context: Context) ->
 
 
 def _group_of(names: set[str], groups: tuple[tuple[str, ...], ...], context: Context) -> int:
-    slots = {parse_name(name).slot for name in names if context.is_sample(name)}
+    slots = {slot for name in names for slot in context.slots_of(name)}
     inside = [i for i, group in enumerate(groups) if slots <= set(group)]
     refuse_unless(bool(inside), f"an exponent joins the slots {sorted(slots)}, which are independent")
     return inside[0]

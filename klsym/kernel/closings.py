@@ -65,7 +65,8 @@ def read_row(data: Any, assumed: Assumptions) -> tuple[Side, Zero]:
     side = Side.of(*((1, (mean,)) for mean in means[:1]))
     if kind == "variance":
         side = side - Side.atom(means[1]).times(Side.atom(means[1]))
-    _assume_positive(scale, assumed)
+    refuse_unless(assumed.context.is_constant(scale), "scale: a constant expected")
+    assume_positive(scale, assumed)
     assumed.draw(index, measure)
     assumed.exist(*means)
     if kind != "tangent":
@@ -108,13 +109,14 @@ def _region(data: Any, place: Mean, assumed: Assumptions) -> ExpPoly:
     return a
 
 
-def _assume_positive(scale: ExpPoly, assumed: Assumptions) -> None:
-    """A term c x^i exp(..) in parameters: positive when c > 0 and x > 0 (for even i: x is not 0)."""
-    refuse_unless(len(scale.terms) == 1, "scale: a single term expected, not a sum or zero")
-    refuse_unless(assumed.context.is_constant(scale), "scale: a constant expected")
+def assume_positive(scale: ExpPoly, assumed: Assumptions) -> None:
+    """A term c x^i T^j exp(..): positive when c > 0 and each parameter x > 0 (for even i: x is not 0)."""
+    refuse_unless(len(scale.terms) == 1, "a single term expected as a positive factor, not a sum or zero")
     [((monomial, _), number)] = scale.terms.items()
     refuse_unless(number > 0, f"the factor {str(number)[:40]} is not positive")
     for name, power in monomial:
+        fixed = name in (*assumed.context.parameters, "length")
+        refuse_unless(fixed, "a positive factor of parameters, lengths and exp(..) expected")
         assumed.add("positive" if power % 2 else "nonzero", name)
 
 

@@ -9,7 +9,7 @@ from klsym.kernel.derivatives import in_slot
 from klsym.names import LOG_RATIOS, PROBABILITIES, SAMPLE, THETA_FREE, parse_name
 from klsym.ring import ONE, ZERO, Exponent, ExpPoly, Number
 from klsym.slots import PARTS, SEQUENCE, slot_of_score
-from klsym.statements import Context, Mean
+from klsym.statements import REGION, Context, Mean
 
 K1, W, LOG_Q = (ExpPoly.variable(name) for name in ("k1", "w", "log_q"))
 # log density of each measure: log p = log q - k1, log mu = log q - w
@@ -44,11 +44,16 @@ def fades(mean: Mean, density: str, context: Context) -> bool:
     for slot in PARTS[mean.index]:
         scores = sum(slot in _covered(slot_of_score(entry)) for entry in mean.score) if density == "q" else 0
         for monomial, exponent in mean.coefficient.terms:
-            unknown = any(context.is_sample(n) and parse_name(n).base not in KNOWN for n, _ in monomial)
+            unknown = any(context.is_sample(n) and not _is_known(n, context) for n, _ in monomial)
             power = power_of(density, slot, exponent, context)
             if unknown or power is None or power + (density == mean.measure) <= Fraction(scores, 2):
                 return False
     return True
+
+
+def _is_known(name: str, context: Context) -> bool:
+    """Is it a log ratio, free of theta, or bounded?"""
+    return parse_name(name).base in KNOWN or context.defined(name, REGION) is not None
 
 
 def denominators(place: Mean, elements: Iterable[ExpPoly], context: Context) -> Iterator[str]:

@@ -8,7 +8,7 @@ from klsym.kernel.assumptions import refuse_unless
 from klsym.names import LOG_RATIOS, THETA_FREE, attach_name, parse_name
 from klsym.ring import ONE, ZERO, Exponent, ExpPoly, Monomial
 from klsym.slots import SINGLE, SLOTS, at_slot
-from klsym.statements import Context
+from klsym.statements import INVERSE, Context
 
 
 @lru_cache(maxsize=4096)
@@ -23,9 +23,15 @@ def derivative_of_name(name: str) -> ExpPoly:
 
 
 def slopes(loss: ExpPoly, index: str, context: Context) -> dict[str, ExpPoly]:
-    """grad L = sum_z c_z s_z: the coefficient of the score function of each slot, sg(.) held constant."""
+    """grad L = sum_z c_z s_z: the coefficient of the score function of each slot, sg(.) held constant.
+
+    Regions are held constant too; for v = 1/e, dv = -v^2 de.
+    """
 
     def slope(name: str, slot: str) -> ExpPoly:
+        if (e := context.defined(name)) is not None:
+            moves = context.defined(name, INVERSE) is not None and not parse_name(name).detached
+            return -(ExpPoly.variable(name) ** 2) * e.derive(lambda n: slope(n, slot)) if moves else ZERO
         if name in context.parameters or parse_name(name).slot != slot:
             return ZERO
         found = derivative_of_name(name)
@@ -38,8 +44,30 @@ def slopes(loss: ExpPoly, index: str, context: Context) -> dict[str, ExpPoly]:
 
 
 def is_live(element: ExpPoly, context: Context) -> bool:
-    """Does the element depend on theta at a given sample?"""
-    return any(derivative_of_name(name) for name in element.names() if context.is_sample(name))
+    """Does the element depend on theta at a given sample, be it by jumps?"""
+    return any(_moves(name, context) for name in element.names())
+
+
+def _moves(name: str, context: Context) -> bool:
+    """Does a variable depend on theta: it, or what defines it, along the scores of any slot?"""
+    if not context.is_sample(name) or parse_name(name).detached:
+        return False
+    if (e := context.defined(name)) is None:
+        return bool(derivative_of_name(name))
+
+    def along(n: str, slot: str) -> ExpPoly:
+        plain = context.defined(n) is None and context.slots_of(n) == {slot}
+        return derivative_of_name(n) if plain else ZERO
+
+    found = ((inner, z) for inner in context.within(e) for z in context.speaks_of(inner))
+    return any(inner.derive(lambda n, z=z: along(n, z)) for inner, z in found)  # type: ignore[misc]
+
+
+def moving(element: ExpPoly, context: Context, *kinds: str) -> set[str]:
+    """The names defined as one of these kinds that theta moves, those in what defines others included."""
+    live = (ExpPoly.variable(name) for name in element.names() if not parse_name(name).detached)
+    names = {name for e in context.within(*live, kinds=kinds) for name in e.names()}
+    return {name for name in names if context.defined(name, *kinds) is not None and _moves(name, context)}
 
 
 def attach(element: ExpPoly) -> ExpPoly:
@@ -55,7 +83,7 @@ def in_slot(element: ExpPoly, slot: str, context: Context) -> ExpPoly:
 
 def mentioned(element: ExpPoly, context: Context) -> set[str]:
     """The slots that a coefficient speaks of."""
-    return {parse_name(name).slot for name in element.names() if context.is_sample(name)}
+    return set(context.speaks_of(element))
 
 
 def sample_part(monomial: Monomial, exponent: Exponent, context: Context) -> ExpPoly:

@@ -10,6 +10,7 @@ from klsym.errors import Refused
 from klsym.kernel.assumptions import Assumptions, Data, one_of, refuse_unless
 from klsym.kernel.densities import density_ratio, fades, ratio_at
 from klsym.kernel.derivatives import attach, in_slot, is_live, mentioned, slopes
+from klsym.kernel.regions import assume_crossings, assume_slopes
 from klsym.names import MEASURES, PROBABILITIES, SAMPLE
 from klsym.ring import ONE, ExpPoly
 from klsym.slots import SCORES, UPSTREAM, slot_of_score
@@ -18,6 +19,7 @@ from klsym.statements import Context, Gradient, Mean, MeanGradient, Score, Side
 
 def chain_rule(atom: MeanGradient, data: Data, assumed: Assumptions) -> Side:
     """E_m[grad L] = sum_z E_m[(dL/dlog q_z) s_z]; differentiated, a detached quantity has its value."""
+    assume_slopes(atom, assumed)
     found = slopes(atom.loss, atom.index, assumed.context).items()
     return assumed.several([Mean(atom.index, atom.measure, attach(c), (z,)) for z, c in found])
 
@@ -32,8 +34,10 @@ def log_derivative(atom: Gradient, data: Data, assumed: Assumptions) -> Side:
 
     The dominated derivative of q a is (grad a + a s) q.  Where a does not move, E_q[a s] exists with it; else
     one of the two must be assumed to exist, and the other one follows.
+    jumps: region -> g, where a is continuous at e = 0, since it changes there by g e.
     """
-    total = Side()
+    total, jumps = Side(), data.get("jumps", {})
+    refuse_unless(not jumps or len(atom.of.terms) == 1, "jumps: the gradient of a single mean expected")
     for coefficient, atoms in atom.of.terms:
         if not atoms:
             continue  # a constant
@@ -44,8 +48,8 @@ def log_derivative(atom: Gradient, data: Data, assumed: Assumptions) -> Side:
         scored = [Mean(mean.index, "q", mean.coefficient, (z,)) for z in moved]
         pathwise = Side.atom(MeanGradient(mean.index, mean.measure, mean.coefficient))
         total = total + (assumed.several(scored) + pathwise) * coefficient
+        assume_crossings(mean, jumps, assumed)
         if mean.measure != SAMPLE:
-            assumed.exchange(mean)
             assumed.exist(*(scored if is_live(mean.coefficient, assumed.context) else ()))
     return total
 
@@ -53,7 +57,8 @@ def log_derivative(atom: Gradient, data: Data, assumed: Assumptions) -> Side:
 def linearity(mean: Mean, data: Data, assumed: Assumptions) -> Side:
     """E_m[c a] = c E_m[a], as a factor of a product; a lone mean takes c back in."""
     c = assumed.read(data["constant"])
-    refuse_unless(assumed.context.is_constant(c), "constant: it depends on the sample")
+    fixed = c.names() <= set(assumed.context.parameters)
+    refuse_unless(fixed, "constant: it depends on the sample, or may be 0")
     inner = Mean(mean.index, mean.measure, mean.coefficient * c.inverse(), mean.score)
     assumed.exist(*([inner] if c.names() else ()))  # a number that is not 0 changes nothing
     return Side(((c, (inner,)),))

@@ -33,7 +33,9 @@ def _of_all_models(left: Side, right: Side, statement: Statement) -> ExpPoly:
     """The coefficient, where the statement narrows neither q, p and mu nor the rewards."""
     refuse_unless(statement.relation == "=", "an equation expected, not an inequality")
     refuse_unless(statement.right == Side(), "the right side of the statement is not 0")
-    refuse_unless(not statement.context.premises, "it speaks of every q, p, mu: no premises")
+    context = statement.context
+    plain = not (context.premises or context.definitions or context.facts)
+    refuse_unless(plain, "it speaks of every q, p, mu: no premises, definitions or facts")
     c = score_coefficient(left, right)
     attached = all(not parse_name(n).detached for n in c.names())
     refuse_unless(attached, "drop sg(.) first")

@@ -17,6 +17,7 @@ from typing import Any
 
 from klsym.errors import Refused
 from klsym.kernel.assumptions import Assumptions, Data, refuse_unless
+from klsym.kernel.derivatives import is_live
 from klsym.kernel.intervals import (
     LARGEST_EXPONENT,
     Interval,
@@ -28,7 +29,7 @@ from klsym.kernel.intervals import (
 from klsym.names import LOG_RATIOS, PROBABILITIES, REWARDS, SAMPLE, Name, parse_name
 from klsym.ring import Exponent, ExpPoly, Monomial, Number, charge, read_number
 from klsym.slots import SEQUENCE, is_second, slot_of_score
-from klsym.statements import Atom, Context, Mean, Side, Statement
+from klsym.statements import INVERSE, REGION, Atom, Context, Mean, Side, Statement
 
 NODE = {"q", "p", "mu", "u", "v", "rewards", "next"}
 OLD = {"old"}  # the one row that a node may do without
@@ -55,6 +56,7 @@ class Model:
     sequences: tuple[Path, ...]
     sample: Path
     parameters: Mapping[str, Fraction]
+    context: Context = field(default_factory=Context)
 
     @staticmethod
     def from_json(data: Any, context: Context) -> Model:
@@ -72,14 +74,24 @@ class Model:
         n = parameters.get("n")
         batch = n is None or (n.denominator == 1 and n >= 2)
         refuse_unless(batch, f"finite model: a batch of size {n}: 2 or more expected")
-        return Model(tuple(sequences), _chosen(data["tree"], data["path"]), parameters)
+        return Model(tuple(sequences), _chosen(data["tree"], data["path"]), parameters, context)
 
     @cached_property
     def places(self) -> dict[str, list[list[Position]]]:
         """By index, where a mean looks on the path "sample" and on each sequence."""
         paths = (self.sample, *self.sequences)
-        steps = [[Position(path, t, self.parameters) for t in range(len(path))] for path in paths]
-        return {"": [[Position(path, 0, self.parameters)] for path in paths], "t": steps}
+        steps = [
+            [Position(path, t, self.parameters, self.context) for t in range(len(path))] for path in paths
+        ]
+        return {"": [[Position(path, 0, self.parameters, self.context)] for path in paths], "t": steps}
+
+    def values(self, element: ExpPoly, moving: bool = False) -> Iterator[Interval]:
+        """What an element is worth everywhere, or only where theta moves it."""
+        along = "t" if self.context.speaks_of(element) & {*SEQUENCE} else ""
+        live = [n for n in element.names() if is_live(ExpPoly.variable(n), self.context)]
+        slots = {slot for n in live for slot in self.context.slots_of(n)}
+        places = (at for places in self.places[along] for at in places if at.path)
+        return (coefficient(element, at) for at in places if not moving or any(map(at.holds, slots)))
 
     def mean(self, atom: Atom) -> Interval:
         """What a mean is worth; raises Refused for other atoms, and for batches."""
@@ -153,12 +165,17 @@ class Position:
     path: Path
     t: int
     parameters: Mapping[str, Fraction]
+    context: Context = field(default_factory=Context)
     ratios: dict[str, Fraction | None] = field(default_factory=dict)  # those that were asked for
 
     @cached_property
     def _slots(self) -> dict[str, Path]:
         past, now, future = self.path[: self.t], self.path[self.t : self.t + 1], self.path[self.t + 1 :]
         return dict(zip((*SEQUENCE, "x"), (past, now, future, self.path), strict=True))
+
+    def holds(self, slot: str) -> bool:
+        """Is there a step in the slot?"""
+        return bool(self._slots[slot])
 
     def ratio(self, name: str) -> Fraction | None:
         """The positive rational whose log the variable is: a product over the steps of its slot."""
@@ -183,9 +200,15 @@ class Position:
         return self._slots[name.slot]
 
     def number(self, name: str) -> Fraction:
-        """The value of a parameter, a reward or a length."""
+        """The value of a parameter, a region, a reward or a length."""
         if name in self.parameters:
             return self.parameters[name]
+        if (e := self.context.defined(name, REGION)) is not None:
+            value = coefficient(e, self)
+            refuse_unless(
+                value.lower > 0 or value.upper <= 0, f"finite model: the sign of {name} is not decided"
+            )
+            return Fraction(value.lower > 0)
         parsed = parse_name(name)
         steps, base = self._steps(parsed), parsed.base
         if base == "length":
@@ -205,7 +228,7 @@ def enclose(side: Side, model: Model) -> Interval:
     """The value of a side, whose atoms must be means by now."""
     total = Interval.exact(0)
     for scale, atoms in side.terms:
-        product = coefficient(scale, Position((), 0, model.parameters))
+        product = coefficient(scale, Position((), 0, model.parameters, model.context))
         for atom in atoms:
             product = product * model.mean(atom)
         total = total + product
@@ -223,11 +246,13 @@ def coefficient(a: ExpPoly, at: Position) -> Interval:
 
 
 def _monomial(scale: Number, monomial: Monomial, at: Position) -> Interval:
-    """A multiple of a monomial: exact numbers are multiplied first, then the logs of ratios."""
+    """A multiple of a monomial: exact numbers are multiplied first, then the logs of ratios, and inverses."""
     exact, logs = Fraction(scale), Interval.exact(1)
     for name, power in monomial:
         ratio = at.ratio(name)
-        if ratio is None:
+        if (e := at.context.defined(name, INVERSE)) is not None:
+            logs = logs * coefficient(e, at) ** -power
+        elif ratio is None:
             exact = weighed(exact * (Interval.exact(at.number(name)) ** power).lower)
         else:
             logs = logs * log_enclosure(ratio) ** power
@@ -253,11 +278,18 @@ def _exponential(exponent: Exponent, at: Position) -> Interval:
 def finite_model(left: Side, right: Side, data: Data, statement: Statement, assumed: Assumptions) -> None:
     """The recorded enclosures are recomputed; they must contradict the relation where what is assumed holds.
 
-    Of what steps assume, all but divisors hold in every model.
+    Of what steps assume, divisors and weights, bounds and facts are looked at; all else holds in every model.
+    There are finitely many samples: none is near a bound at any theta nearby if none is on it.
     """
     model = Model.from_json(data["model"], statement.context)
-    for name in (h[1] for h in assumed.found if h[0] == "nonzero"):
-        refuse_unless(model.parameters.get(name, 0) != 0, f"the model has {name} = 0")
+    for kind, name in (h for h in assumed.found if h[0] in ("nonzero", "positive")):
+        value = 1 if name == "length" else model.parameters.get(name, 0)
+        refuse_unless(value > 0 or (kind == "nonzero" and value < 0), f"the model has {name} = {value}")
+    for kind, e in ((h[0], h[2]) for h in assumed.found if h[0] in ("away", "off", "apart")):
+        clear = all(value.lower > 0 or value.upper < 0 for value in model.values(e, kind != "away"))
+        refuse_unless(clear, "the model has a sample on a bound, or too close to it")
+    for fact in statement.context.facts:
+        refuse_unless(all(value.lower >= 0 for value in model.values(fact)), "a fact fails in the model")
     for first, second in statement.context.premises:
         gap = first - second
         refuse_unless(all(not atoms for _, atoms in gap.terms), "a model need not satisfy the premises")

@@ -16,7 +16,7 @@ from klsym.kernel.replay import Theorem
 from klsym.names import SAMPLE
 from klsym.ring import ONE, ExpPoly, Monomial, Number
 from klsym.slots import is_second, slot_of_score
-from klsym.statements import Atom, Context, Curl, Field, Gradient, Mean, Score, Side
+from klsym.statements import INVERSE, Atom, Context, Curl, Definition, Field, Gradient, Mean, Score, Side
 
 OVER = {"": "", "i": "mean_i ", "ij": "mean_ij ", "t": "sum_t ", "it": "mean_i sum_t "}
 PLACES = {"count": "total", SAMPLE: "value"}
@@ -32,6 +32,8 @@ CONVENTIONS = (
     "to it; A and f are of the sequence as a whole.",
     "Of sequences, a << b is said of each token after any prefix.",
 )
+MOVES = " and it moves with theta"
+OF_REGIONS = "grad(..) of a loss holds constant what is 1 where something is positive, as autograd does."
 
 
 # ---------------------------------------------------------------------------- formulas
@@ -114,6 +116,14 @@ def show_hypothesis(hypothesis: Hypothesis) -> str:
             return (
                 f"grad may be taken inside {show_atom(mean)}: its sum has a dominated derivative near theta"
             )
+        case ("lipschitz", Mean() as mean):
+            shown = f"grad may be taken inside {show_atom(mean)}"
+            return f"{shown}: near theta its terms are Lipschitz, with constants that have a sum"
+        case ("away" | "off" | "apart" as kind, place, ExpPoly() as e):
+            shown = f"{_no_sample(place)} where {show_element(e)} = 0" + MOVES * (kind != "away")
+            return f"at every theta' near theta, {shown}" if kind == "apart" else shown
+        case ("fact", ExpPoly() as e):
+            return f"{show_element(e)} >= 0"
         case ("exists", Mean() as mean) if "t" in mean.index:
             return f"{show_mean(mean, absolute=True)} is finite"
         case ("exists", Atom() as atom):
@@ -135,6 +145,12 @@ def show_hypothesis(hypothesis: Hypothesis) -> str:
         case ("premise", Side() as left, Side() as right):
             return f"for every theta, {show_side(left)} = {show_side(right)}"
     raise ValueError(f"unknown hypothesis {hypothesis!r}")
+
+
+def _no_sample(place: str) -> str:
+    return {"count": "no outcome lies", SAMPLE: "the sample does not lie"}.get(
+        place, f"no sample from {place} lies"
+    )
 
 
 def _where(place: str, weight: ExpPoly) -> str:
@@ -177,7 +193,9 @@ def show(theorem: Theorem, full: bool = False) -> str:
     lines = [show_statement(theorem)]
     if theorem.zeros:
         lines.append(f"  equality if and only if {' and '.join(show_zero(zero) for zero in theorem.zeros)}")
+    lines += [f"  where {_shown_definition(definition)}" for definition in context.definitions]
     lines += [f"  under the premise {show_side(a)} = {show_side(b)}" for a, b in context.premises]
+    lines += [f"  given that {show_element(e)} >= 0 at every sample or step" for e in context.facts]
     if not full:
         count = len(theorem.hypotheses)
         lines[0] += f"   ({count} {'hypothesis' if count == 1 else 'hypotheses'})"
@@ -188,7 +206,14 @@ def show(theorem: Theorem, full: bool = False) -> str:
         lines.append(f"  in the model {model} {within}")
     lines += [f"  for every {line}" for line in _quantified(context)]
     lines += [f"  if {show_hypothesis(hypothesis)}" for hypothesis in theorem.hypotheses]
-    return "\n".join([*lines, *(f"  {line}" for line in CONVENTIONS)])
+    said = (*CONVENTIONS, *([OF_REGIONS] if context.definitions else []))
+    return "\n".join([*lines, *(f"  {line}" for line in said)])
+
+
+def _shown_definition(definition: Definition) -> str:
+    shown = show_element(definition.e)
+    value = f"1/({shown})" if definition.kind == INVERSE else f"1 if {shown} > 0, else 0"
+    return f"{definition.name} = {value}"
 
 
 def _quantified(context: Context) -> list[str]:

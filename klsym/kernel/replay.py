@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from klsym.errors import NotInRing, Refused
-from klsym.kernel import batches, means, sums
+from klsym.kernel import batches, means, regions, sums
 from klsym.kernel.assumptions import Assumptions, Data, Hypothesis, hypothesis_to_json, refuse_unless
 from klsym.kernel.closings import Zero, equality, rows_of
 from klsym.kernel.meta import completeness, independence
@@ -67,17 +67,18 @@ Cited = Mapping[str, tuple[Theorem, ...]]  # by digest
 
 
 class Rule(NamedTuple):
-    """The atom that a rule replaces, what it does, and the keys of its data."""
+    """The atom that a rule replaces, what it does, and the keys of its data; some may be left out."""
 
     on: type[Atom]
     apply: Callable[[Any, Data, Assumptions], Side]
     keys: frozenset[str] = frozenset()
+    more: frozenset[str] = frozenset()
 
 
 RULES: dict[str, Rule] = {
     "chain rule": Rule(MeanGradient, means.chain_rule),
     "stop-gradient": Rule(Mean, means.stop_gradient),
-    "log-derivative": Rule(Gradient, means.log_derivative),
+    "log-derivative": Rule(Gradient, means.log_derivative, more=frozenset({"jumps"})),
     "linearity": Rule(Mean, means.linearity, frozenset({"constant"})),
     "change of measure": Rule(Mean, means.change_of_measure, frozenset({"to"})),
     "score mean zero": Rule(Mean, means.score_mean_zero, frozenset({"slot"})),
@@ -88,6 +89,8 @@ RULES: dict[str, Rule] = {
     "exchange of sums": Rule(Mean, sums.exchange_of_sums, frozenset({"now", "other", "slot"})),
     "curl": Rule(Curl, sums.curl),
     "independence": Rule(Mean, batches.independence),
+    "region": Rule(Mean, regions.region, frozenset({"cell", "apart", "of", "times", "rows"})),
+    "definition": Rule(Mean, regions.definition, frozenset({"name", "times"})),
 }
 EQUATION = "equation"  # the one rule on a whole side
 
@@ -225,6 +228,8 @@ def _replay(part: Any, known: Cited, where: str) -> Theorem:
     sides, assumed = {"left": statement.left, "right": statement.right}, Assumptions(statement.context)
     refuse_unless(isinstance(part["steps"], list), "steps: a list expected")
     assumed.use(*sides.values(), *(side for pair in statement.context.premises for side in pair))
+    defined = [definition.e for definition in statement.context.definitions]
+    assumed.use(Side(tuple((e, ()) for e in (*defined, *statement.context.facts))))
     zeros = []
     for row, zero in rows_of(close, statement, assumed):
         assumed.use(row)
@@ -289,7 +294,7 @@ def take_step(sides: dict[str, Side], step: Any, assumed: Assumptions, known: Ci
     coefficient, atoms = _pick(side.terms, step["term"], "term")
     atom = _pick(atoms, step["factor"], "factor")
     refuse_unless(isinstance(atom, rule.on), f"{rule.on.__name__} expected, got {type(atom).__name__}")
-    keys = set(data) - {"part"} if rule.on is Mean else set(data)
+    keys = set(data) - rule.more - ({"part"} if rule.on is Mean else set())
     refuse_unless(keys == rule.keys, f"data: expected {sorted(rule.keys)}, got {sorted(data)}")
     chosen, rest = _split(atom, data, assumed)
     replacement = rule.apply(chosen, data, assumed)
@@ -342,14 +347,14 @@ def equation(side: Side, data: Data, assumed: Assumptions, known: Cited) -> Side
         left, right = _pick(assumed.context.premises, of, "premise")
         assumed.add("premise" if gradient else "equal", left, right)
     if gradient:
-        _refuse_detached(left, right)
+        _refuse_detached(left, right, assumed.context)
         left, right = Side.atom(Gradient(left)), Side.atom(Gradient(right))
     return side + right.times(times) - left.times(times)
 
 
-def _refuse_detached(*sides: Side) -> None:
+def _refuse_detached(left: Side, right: Side, context: Context) -> None:
     """A premise carries over to gradients if nothing in it is held constant, or known at one theta (H)."""
-    names = [parse_name(name) for element in elements(*sides) for name in element.names()]
+    names = [parse_name(name) for e in context.within(*elements(left, right)) for name in e.names()]
     attached = not any(name.detached or name.base == "H" for name in names)
     refuse_unless(attached, "premise: it holds a detached quantity, whose gradient its value does not tell")
 
@@ -362,7 +367,7 @@ def _cited(of: list[Any], context: Context, known: Cited) -> Theorem:
     own = theorem.statement.context
     equal = (theorem.kind, theorem.statement.relation) == ("proved", "=")
     refuse_unless(equal, "only equations that are proved may be used")
-    spoken_of = ("parameters", "functions", "premises")
+    spoken_of = ("parameters", "functions", "premises", "definitions", "facts")
     within = all(set(getattr(own, key)) <= set(getattr(context, key)) for key in spoken_of)
     refuse_unless(within, "it speaks of names or premises not declared")
     return theorem

@@ -10,6 +10,7 @@ from itertools import product
 
 from klsym.kernel.assumptions import Assumptions, Data, one_of, refuse_unless
 from klsym.kernel.derivatives import attach, mentioned, slopes
+from klsym.kernel.regions import assume_crossings
 from klsym.names import LOG_RATIOS, PROBABILITIES, parse_name
 from klsym.ring import ONE, ZERO, ExpPoly
 from klsym.slots import SCORES, SECOND, SEQUENCE, at_slot, is_second, slot_of_score
@@ -98,7 +99,7 @@ def curl(atom: Curl, data: Data, assumed: Assumptions) -> Side:
     field = {z: attach(detached) for z, detached in slopes(atom.loss, index, context).items()}
     terms: list[tuple[str, str, ExpPoly]] = []
     for z, c in field.items():
-        assumed.exchange(Mean(index, m, c, (z,)))
+        assume_crossings(Mean(index, m, c, (z,)), {}, assumed)
         terms += [(y, z, c) for y in SCORES[index] if m == "q"]
         terms += [(y, z, d) for y, d in slopes(c, index, context).items()]
     total: list[tuple[int, tuple[Mean]]] = []

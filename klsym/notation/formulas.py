@@ -48,6 +48,7 @@ __all__ = [
     "SidedLabels",
     "atom",
     "element",
+    "equation",
     "on_the_right",
     "scored",
     "side",
@@ -171,6 +172,16 @@ def _label(value: ExpPoly, index: str, labels: Labels, sums: bool) -> Formula:
     from klsym.notation import losses  # needs SymPy, as whoever made the label does
 
     return losses.tree_of(labels[value], sums)
+
+
+def equation(value: ExpPoly, sums: bool = False) -> Formula:
+    """value = 0 with its negative terms on the right; k1 = 0 is r = 1."""
+    for name, ratio in (("k1", "r"), ("w", "rho")):
+        if set(value.terms) == {(((name, 1),), ())}:
+            return tree.Relation(Name(ratio), "=", Number(1))
+    above = ExpPoly({key: c for key, c in value.terms.items() if c > 0})
+    left, right = (above, above - value) if above else (-value, above)
+    return tree.Relation(coefficient(left, sums), "=", coefficient(right, sums))
 
 
 def scored(index: str, a: ExpPoly, score: Score, labels: Labels, sums: bool) -> Formula:

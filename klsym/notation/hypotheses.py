@@ -14,7 +14,7 @@ from typing import Any
 from klsym.abbreviations import Bregman, Context, Divergence, Gradient, TokenDivergence, atoms_of
 from klsym.kernel.assumptions import Hypothesis
 from klsym.messages import Message
-from klsym.names import SAMPLE
+from klsym.names import SAMPLE, SAMPLE_BASES
 from klsym.notation import formulas
 from klsym.notation.formulas import Labels
 from klsym.notation.spelling import TEXT
@@ -42,6 +42,12 @@ def assumption(hypothesis: Hypothesis, context: Context, labels: Labels | None =
             return Message("support", first=a, second=b)
         case ("exchange", Mean() as mean):
             return Message("exchange", under=mean.measure, of=formulas.atom(mean, labels or {}, TEXT))
+        case ("lipschitz", Mean() as mean):
+            return Message("lipschitz", under=mean.measure, of=formulas.atom(mean, labels or {}, TEXT))
+        case ("away" | "off" | "apart" as kind, at, ExpPoly() as element):
+            return Message(kind, at=str(at), element=_upright(element))
+        case ("fact", ExpPoly() as element):
+            return Message("fact", element=element)
         case ("exists", atom):
             return Message("exists", of=formulas.atom(atom, labels or {}, TEXT), over_t=_is_over_t(atom))
         case ("nonnegative", at, ExpPoly() as element):
@@ -121,10 +127,29 @@ def _region(at: str, element: ExpPoly) -> str:
     return shown
 
 
+def _upright(element: ExpPoly) -> ExpPoly:
+    """A multiple of e, which is 0 where e is: a random term of it stands there once."""
+    random = [key for key in element.terms if set(ExpPoly({key: 1}).names()) & {*SAMPLE_BASES}]
+    return element * (1 / Fraction(element.terms[max(random or element.terms)]))
+
+
+def _no_sample(at: str, element: ExpPoly) -> str:
+    place = {"count": "no outcome lies", SAMPLE: "the sample does not lie"}.get(
+        at, f"no sample from {at} lies"
+    )
+    return f"{place} where {TEXT(formulas.equation(element))}"
+
+
 WRITTEN: dict[str, str | Callable[..., str]] = {
     "means-exist": _means_exist,
     "support": _support,
     "exchange": "grad and E_{under} may be exchanged in {of} (dominated derivative near theta)",
+    "lipschitz": "grad and E_{under} may be exchanged in {of} (near theta its terms are Lipschitz,"
+    " with constants that have a sum)",
+    "away": _no_sample,
+    "off": lambda at, element: f"{_no_sample(at, element)} and moves with theta",
+    "apart": lambda at, element: f"{_no_sample(at, element)}, at any theta nearby: there the loss jumps",
+    "fact": lambda element: f"{formulas.element(element)} >= 0",
     "exists": lambda of, over_t: f"{of} {EXISTS[over_t]}",
     "nonnegative": _region,
     "on-policy": "on-policy: samples come from q itself, and the sampler is not differentiated (mu = sg(q))",

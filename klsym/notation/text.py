@@ -92,25 +92,15 @@ def _zero(zero: Zero, sums: bool) -> Formula:
     if zero.constant:
         shown: tuple[Formula, ...] = (scored, Words(" is constant"))
     else:
-        shown = (Relation(scored, "=", Number(0)) if zero.score else _equation(zero.element, sums),)
+        shown = (Relation(scored, "=", Number(0)) if zero.score else formulas.equation(zero.element, sums),)
     mass: list[Formula] = [Name(zero.measure)] if zero.measure not in ("count", SAMPLE) else []
     mass += [coefficient(zero.weight, sums)] if zero.weight != ONE else []
     if mass:
         shown += (Words(" wherever "), Relation(product(*mass), ">", Number(0)))
     elif zero.measure == "count":
         shown += (Words(" at every outcome"),)
-    free = (_equation(zero.factor, sums), Words(" or ")) if zero.factor.names() else ()
+    free = (formulas.equation(zero.factor, sums), Words(" or ")) if zero.factor.names() else ()
     return Phrase((*free, *shown))
-
-
-def _equation(element: ExpPoly, sums: bool) -> Formula:
-    """element = 0 with its negative terms on the right; k1 = 0 is r = 1."""
-    for name, ratio in (("k1", "r"), ("w", "rho")):
-        if set(element.terms) == {(((name, 1),), ())}:
-            return Relation(Name(ratio), "=", Number(1))
-    above = ExpPoly({key: value for key, value in element.terms.items() if value > 0})
-    left, right = (above, above - element) if above else (-element, above)
-    return Relation(coefficient(left, sums), "=", coefficient(right, sums))
 
 
 def family(theorem: Theorem, sums: bool) -> Formula:

@@ -26,6 +26,10 @@ from klsym.statements import Context, Curl, Gradient, Mean, MeanGradient, Side
 Bodies = dict[str, list[dict[str, Any]]]  # digest -> the parts that are cited by it
 Place = tuple[str, int]  # a digest, and the number of a part
 Instance = tuple[int, str]  # 1, or -1 for an instance that is used backwards, and the instance of a rule
+KNOWN = {  # hypotheses that a script tells, or that finite settings satisfy
+    "support", "exchange", "exists", "ends", "batch", "nonzero", "positive", "nonnegative", "equal",
+    "premise",
+}  # fmt: skip
 
 
 def script_of(part: dict[str, Any], known: Bodies) -> str:
@@ -71,12 +75,19 @@ class Assumed:
     @staticmethod
     def of(part: dict[str, Any]) -> Assumed:
         found = part["hypotheses"]
+        context = Context.from_json(part["context"])
+        if context.definitions:
+            raise Outside("regions and inverses")
+        if context.facts:
+            raise Outside("facts about rewards and parameters")
         positive = tuple(h[1] for h in found if h[0] == "positive")
         nonzero = frozenset([*positive, *(h[1] for h in found if h[0] == "nonzero")])
         if any(h[0] == "generic" for h in found):
             raise Outside("isolated values of parameters")
+        if unknown := sorted({h[0] for h in found} - KNOWN):
+            raise Outside(f"the hypothesis {unknown[0]}")
         return Assumed(
-            Words(Context.from_json(part["context"]), nonzero),
+            Words(context, nonzero),
             tuple((h[0], h[1], h[2]) for h in found if h[0] in ("equal", "premise")),
             positive,
             tuple((h[1], h[2]) for h in found if h[0] == "nonnegative"),
@@ -134,6 +145,8 @@ class Assumed:
         if rule == "equation":
             times = Side.as_written(data["times"]) * sign
             return [f"({self.words.side(times)}, {self._equation(data, context, places)})"]
+        if "jumps" in data:
+            raise Outside("regions and inverses")
         coefficient, atoms = side.terms[step["term"]]
         atom = atoms[step["factor"]]
         others = atoms[: step["factor"]] + atoms[step["factor"] + 1 :]

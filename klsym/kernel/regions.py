@@ -1,0 +1,159 @@
+"""What definitions say: regions, which are 1 where e > 0 and 0 elsewhere, and inverses.  Trusted.
+
+A region is 0 or 1 at every sample, so that B^2 = B.  In a cell, a choice of 0 or 1 for some regions, e > 0 or
+-e >= 0 for each.  If rows that are at least 0 there add up to -x^2, then x = 0 in the cell; if they add up to
+0 and one is positive, then no sample is in it.  Either way the product P of the cell has P x = 0.
+
+    row    w e..e f..f b^2 (exp(u) - 1 - u)     w > 0, e as in the cell, f facts, the last if u is given
+
+Differentiated, a region is constant.  That is its slope as long as e is not 0: what crosses e = 0 as theta
+moves is continuous there (it changes by g e), or the theorem assumes that nothing crosses.  The terms of a
+Lipschitz mean that meet no kink have a derivative, and dominated convergence holds for their quotients.
+Standard library only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from klsym.errors import Refused
+from klsym.kernel.assumptions import Assumptions, Data, refuse_unless
+from klsym.kernel.closings import assume_positive
+from klsym.kernel.densities import POWERS
+from klsym.kernel.derivatives import moving
+from klsym.names import SAMPLE, parse_name
+from klsym.ring import ONE, ZERO, ExpPoly
+from klsym.slots import SLOTS
+from klsym.statements import INVERSE, REGION, Context, Field, Mean, Side
+
+ROW = {"weight", "factors", "square", "tangent"}
+
+
+def idempotent(element: ExpPoly, context: Context) -> ExpPoly:
+    """B^n = B."""
+    regions = {name for name in element.names() if context.defined(name, REGION) is not None}
+    total: dict[Any, Any] = {}
+    for (monomial, exponent), value in element.terms.items():
+        powers = tuple((n, 1 if n in regions else p) for n, p in monomial)
+        total[powers, exponent] = total.get((powers, exponent), 0) + value
+    return ExpPoly(total)
+
+
+def region(mean: Mean, data: Data, assumed: Assumptions) -> Side:
+    """E_m[a s..s] = E_m[(a - b P x) s..s], where P x = 0 at every sample, and B^2 = B.
+
+    apart: regions of the cell that are 0 there, with e < 0: no sample lies where e = 0.
+    """
+    context, slots, cell, apart = assumed.context, SLOTS[mean.index], data["cell"], data["apart"]
+    x, b = (assumed.read(data[key], slots) for key in ("of", "times"))
+    known, product = dict[str | int, ExpPoly](enumerate(context.facts)), b * x
+    for name, value in cell.items():
+        held, e = ExpPoly.variable(name), context.defined(name, REGION)
+        context.check(held, slots)
+        refuse_unless(e is not None and value in (0, 1), "cell: 0 or 1 expected for each of some regions")
+        assert e is not None
+        product = product * (held if value else 1 - held)
+        known[name] = e if value else -e
+    fitting = all(cell.get(name) == 0 for name in apart)
+    refuse_unless(fitting, "apart: regions that are 0 in the cell expected")
+    values = {name: ExpPoly.number(value) for name, value in cell.items()}
+    strict = {name for name, value in cell.items() if value or name in apart}
+    rows = [_row(row, known, strict, mean, assumed) for row in data["rows"]]
+    total, inside = (idempotent(e.substitute(values), context) for e in (sum((r for r, _ in rows), ZERO), x))
+    empty = total == ZERO and any(positive for _, positive in rows)
+    shown = empty or total + inside * inside == ZERO or not b
+    refuse_unless(shown, "the rows do not add up to -x^2, or to 0 with one positive")
+    for name in apart:
+        assumed.add("away", mean.measure, context.defined(name))
+    _assume_values(mean, (*(known[name] for name in cell), x, b), assumed)
+    return Side.atom(replace(mean, coefficient=idempotent(mean.coefficient - product, context)))
+
+
+def _row(
+    row: Any, known: Mapping[str | int, ExpPoly], strict: set[str], mean: Mean, assumed: Assumptions
+) -> tuple[ExpPoly, bool]:
+    """What is at least 0 in the cell, and whether it is positive there, as its factors tell."""
+    refuse_unless(set(row) == ROW, f"rows: the keys {sorted(ROW)} expected")
+    slots, factors = SLOTS[mean.index], row["factors"]
+    weight, square, tangent = (assumed.read(row[key], slots) for key in ("weight", "square", "tangent"))
+    assume_positive(weight, assumed)
+    _assume_values(mean, (weight, square, tangent), assumed)
+    value = weight * square * square * (tangent.exp() - 1 - tangent if tangent else ONE)
+    for factor in factors:
+        refuse_unless(
+            factor in known, f"rows: {str(factor)[:20]!r} is neither a region of the cell nor a fact"
+        )
+        value = value * known[factor]
+        if isinstance(factor, int):
+            assumed.context.check(known[factor], slots)
+            assumed.add("fact", known[factor])
+    return value, square == ONE and not tangent and strict.issuperset(factors)
+
+
+def definition(mean: Mean, data: Data, assumed: Assumptions) -> Side:
+    """E_m[a s..s] = E_m[(a - b (v e - 1)) s..s] for v = 1/e, where no sample has e = 0."""
+    name, slots = data["name"], SLOTS[mean.index]
+    b, e = assumed.read(data["times"], slots), assumed.context.defined(name, INVERSE)
+    if e is None:
+        raise Refused(f"{str(name)[:20]!r} is no inverse")
+    held = ExpPoly.variable(name)
+    assumed.context.check(held, slots)
+    assumed.add("away", mean.measure, e)
+    _assume_values(mean, (e, b), assumed)
+    return Side.atom(replace(mean, coefficient=mean.coefficient - b * (held * e - 1)))
+
+
+def _assume_values(mean: Mean, elements: Iterable[ExpPoly], assumed: Assumptions) -> None:
+    """What a comparison speaks of has a value: m << d for each density d in it, and T > 0 where T divides."""
+    context = assumed.context
+    found = [*context.within(*elements)]
+    bases = {parse_name(name).base for e in found for name in e.names() - set(context.parameters)}
+    bases |= {argument for base in bases for argument in context.function_arguments.get(base, ())}
+    for density in {d for base in bases for d in POWERS.get(base, ())} if mean.measure != SAMPLE else ():
+        assumed.support(mean.measure, density)
+    if any("length" in e.inverted() for e in found):
+        assumed.add("nonzero", "length")
+
+
+# ---------------------------------------------------------------------------- gradients of means
+def assume_slopes(field: Field, assumed: Assumptions) -> None:
+    """No sample lies where 1/e is differentiated and e = 0."""
+    for name in moving(field.loss, assumed.context, INVERSE):
+        assumed.add("away", field.measure, assumed.context.defined(name))
+
+
+def assume_crossings(mean: Mean, jumps: Any, assumed: Assumptions) -> None:
+    """What grad E_m[a] assumes: a dominated derivative, or if regions move, Lipschitz terms, none at e = 0.
+
+    Where a region jumps, no sample may lie on its bound at any theta nearby; where it does not, as those of
+    `jumps`, at this theta.  An e that does not move at a sample, such as one of the tokens after the last, is
+    left out.  Where 1/e moves, e is not 0.
+    """
+    context = assumed.context
+    moved, regions = moving(mean.coefficient, context), moving_regions(mean.coefficient, context)
+    refuse_unless(set(jumps) <= regions, "jumps: regions that move with theta expected")
+    if mean.measure != SAMPLE:
+        assumed.exchange(mean, "lipschitz" if regions else "exchange")
+    for name in moved:
+        if name in jumps:
+            _refuse_jump(mean, name, assumed.read(jumps[name], SLOTS[mean.index]), context)
+        kind = "away" if name not in regions else "off" if name in jumps else "apart"
+        assumed.add(kind, mean.measure, context.defined(name))
+
+
+def moving_regions(element: ExpPoly, context: Context) -> set[str]:
+    """The regions that theta moves, those in what defines others included."""
+    return {name for name in moving(element, context) if context.defined(name, REGION) is not None}
+
+
+def _refuse_jump(mean: Mean, name: str, g: ExpPoly, context: Context) -> None:
+    """Refuse unless a changes by g e where the region does, and nothing else is defined by one that moves."""
+    a, e = mean.coefficient, context.defined(name)
+    assert e is not None
+    nested = any(moving_regions(context.defined(n) or ZERO, context) for n in a.names())
+    refuse_unless(not nested, "jumps: what regions define moves with them")
+    up, down = (a.substitute({name: ExpPoly.number(value)}) for value in (1, 0))
+    continuous = idempotent(up - down - g * e, context) == ZERO
+    refuse_unless(continuous, f"jumps: where {name} changes, the coefficient does not change by its multiple")
