@@ -3,7 +3,8 @@
 Every row is a complete certificate with a correct digest, so that the replay itself has to find the
 mistake.  The rows about rules at one sample are here, those about statements and hypotheses in
 bad_statements.py, about files in bad_files.py, about an index of a batch or a sequence in bad_indexed.py and
-bad_trees.py, about closings in bad_closings.py and bad_inequalities.py.
+bad_trees.py, about closings in bad_closings.py and bad_inequalities.py, about regions and inverses in
+bad_regions.py and bad_definitions.py.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bad_closings import CITATIONS, COMPLETENESS, EQUALITIES, REFUTATIONS
+from bad_definitions import REGIONS
 from bad_files import FILES
 from bad_hypotheses import FORGOTTEN
 from bad_indexed import INDEXED
@@ -360,8 +362,8 @@ EQUATIONS = {
             lambda: Draft(QP, Em("q", f), **AGREE).equation(0).without("equal")),
     ],
     "step": [
-        ("an unknown rule", STEP1, "unknown rule 'definition'",
-            lambda: Draft(QP, Em("q", k1 * k1)).step("definition", Em("q", k1 * k1))),
+        ("an unknown rule", STEP1, "unknown rule 'expansion'",
+            lambda: Draft(QP, Em("q", k1 * k1)).step("expansion", Em("q", k1 * k1))),
         ("a closing as a rule", STEP1, "unknown rule 'completeness'",
             lambda: Draft(QP, PQ).step("completeness", PQ)),
         ("of a term that is not there", STEP1, "term 1: there are 1",
@@ -398,7 +400,7 @@ def rows(*tables: dict[str, list]) -> list[Bad]:
 
 TABLE = rows(
     EXPANSIONS, DERIVATIVES, MEASURES, EQUATIONS, EQUALITIES, INEQUALITIES, REFUTATIONS, COMPLETENESS,
-    CITATIONS, FILES, STATEMENTS, HYPOTHESES, *INDEXED, *TREES, *FORGOTTEN,
+    CITATIONS, FILES, STATEMENTS, HYPOTHESES, REGIONS, *INDEXED, *TREES, *FORGOTTEN,
 )  # fmt: skip
 
 

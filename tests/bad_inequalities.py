@@ -77,9 +77,9 @@ TANGENTS = {
         ("a factor that is positive taken for one that is not zero", PART, "hypotheses: .*positive.*recorded",
             lambda: tangent(NOTHING, Em("q", beta * k3), scale=beta, **BETA).without("positive")
             .assuming("nonzero", "beta")),
-        ("a factor that is a sum", PART, "scale: a single term expected",  # beta = 1/2
+        ("a factor that is a sum", PART, "a single term expected as a positive factor",  # beta = 1/2
             lambda: tangent(NOTHING, Em("q", (beta - 1) * k3), scale=beta - 1, **BETA)),
-        ("a factor that is zero", PART, "scale: a single term expected, not a sum or zero",
+        ("a factor that is zero", PART, "a single term expected as a positive factor, not a sum or zero",
             lambda: tangent(QP, QP, scale=ZERO)),
         ("a random factor", PART, "scale: a constant expected",
             lambda: tangent(NOTHING, Em("q", k1 * k3), scale=k1)),

@@ -8,13 +8,14 @@ from typing import Any
 from drafts import *
 from drafts import T as length
 from kernel_words import C, Mg
+from region_words import *
 from slotted import lone
 
 from klsym.ring import ONE
 from klsym.statements import Side
 
-QP, PQ, QM, MQ, PM = (
-    ("support", x, y) for x, y in (("q", "p"), ("p", "q"), ("q", "mu"), ("mu", "q"), ("p", "mu"))
+QP, PQ, QM, MQ, PM, MP = (
+    ("support", x, y) for x, y in (("q", "p"), ("p", "q"), ("q", "mu"), ("mu", "q"), ("p", "mu"), ("mu", "p"))
 )
 HALF = Fraction(1, 2)
 
@@ -187,6 +188,76 @@ CASES: dict[str, list[Any]] = {
         ("no sum", Em("q", A), {"of": "A"}, "of: one of"),
         ("a function", Em("q", f), {"of": "f"}, "of: one of"),
         ("detached", Em("q", sg(k1)), {"of": "sg(k1)"}, "of: one of"),
+    ],
+    "region": [
+        ("two signs", Em("q", up * down * R + k1),
+            cell({"up": 1, "down": 1}, bound("up"), bound("down"), times=R), Em("q", k1), {QP}),
+        ("no sign", Em("mu", (1 - up) * (1 - down) * k1 * R, 1),
+            cell({"up": 0, "down": 0}, bound("up", "down"), of=k1, times=R), NOTHING, {MQ, MP}),
+        ("off the bound", Em("count", (1 - up) * (1 - down)),
+            cell({"up": 0, "down": 0}, bound("up"), bound("down"), apart=["up"]), NOTHING,
+            {("support", "count", "q"), ("support", "count", "p"), ("away", "count", k1)}),
+        ("powers", Em("count", up**3 * k1 + pos**2), cell({}, times=ZERO), Em("count", up * k1 + pos),
+            set()),
+        ("a tangent", Em("p", below * R),
+            cell({"below": 1}, bound("below"), bound(tangent=-k1), of=number(2), times=R * HALF),
+            NOTHING, {PQ}),
+        ("a fact", Em("mu", high * low * A, 1),
+            cell({"high": 1, "low": 1}, bound("high"), bound("low"), bound(0, weight=number(2)), times=A),
+            NOTHING, {MQ, ("fact", nu)}),
+        ("a square and a number", Em("p", 1 - some),
+            cell({"some": 0}, bound("some"), bound(square=R), bound()), NOTHING, set()),
+        ("weights", Em("sample", up * down),
+            cell({"up": 1, "down": 1}, bound("up", weight=a * rho), bound("down", weight=a * rho)),
+            NOTHING, {("positive", "a")}),
+        ("even weights", Em("q", small * R),
+            cell({"small": 1}, bound("small", weight=b**2), bound(weight=b**-2), times=ZERO),
+            Em("q", small * R), {("nonzero", "b")}),
+        ("detached", Em("sample", sg(up) * down),
+            cell({"sg(up)": 1, "down": 1}, bound("sg(up)"), bound("down")), NOTHING, set()),
+        ("part", Em("sample", up * down + k1),
+            cell({"up": 1, "down": 1}, bound("up"), bound("down")) | {"part": (up * down).to_json()},
+            Em("sample", k1), set()),
+        ("a row less", Em("q", up * down), cell({"up": 1, "down": 1}, bound("up")), "do not add up"),
+        ("a sum of 0 that may be all 0", Em("q", (1 - up) * (1 - down)),
+            cell({"up": 0, "down": 0}, bound("up"), bound("down")), "do not add up"),
+        ("another element", Em("q", (1 - up) * (1 - down) * R),
+            cell({"up": 0, "down": 0}, bound("up", "down"), of=R), "do not add up"),
+        ("a variable", Em("q", k1), cell({"k1": 1}, bound("k1"), of=k1), "cell: 0 or 1 expected"),
+        ("an inverse", Em("q", inv), cell({"inv": 1}, bound("inv")), "cell: 0 or 1 expected"),
+        ("a value that is no truth", Em("q", up), cell({"up": 2}, bound("up")), "cell: 0 or 1 expected"),
+        ("not declared", Em("q", k1), cell({"out": 1}, bound("out")), "unknown name 'out'"),
+        ("in another slot", Em("q", k1), cell({"up[now]": 1}, bound("up[now]")), "speaks of the slots"),
+        ("apart where it is 1", Em("q", up), cell({"up": 1}, bound("up"), apart=["up"]),
+            "apart: regions that are 0"),
+        ("apart of no region of the cell", Em("q", up), cell({"up": 0}, bound("up"), apart=["down"]),
+            "apart: regions that are 0"),
+        ("a factor outside the cell", Em("q", up), cell({"up": 1}, bound("down")), "neither a region"),
+        ("a fact that is not there", Em("q", up), cell({"up": 1}, bound(1)), "neither a region"),
+        ("a negative weight", Em("q", up), cell({"up": 1}, bound("up", weight=-ONE)), "is not positive"),
+        ("no weight", Em("q", up), cell({"up": 1}, bound("up", weight=ZERO)), "a single term expected"),
+        ("a random weight", Em("q", up), cell({"up": 1}, bound("up", weight=R)), "a positive factor of"),
+        ("a region as a weight", Em("q", up), cell({"up": 1}, bound("up", weight=small)),
+            "a positive factor of"),
+        ("a row without a key", Em("q", up), cell({"up": 1}, {"weight": ONE}), "rows: the keys"),
+        ("a loss", Mg("q", up), cell({}, times=ZERO), "Mean expected, got MeanGradient"),
+        ("a gradient", grad(Em("q", up)), cell({}, times=ZERO), "Mean expected, got Gradient"),
+    ],
+    "definition": [
+        ("of a sigmoid", Em("mu", inv * r), {"name": "inv", "times": ONE}, Em("mu", 1 - inv),
+            {("away", "mu", r + 1), MQ, MP}),
+        ("by a region", Em("q", quot * R), {"name": "quot", "times": R * -1},
+            Em("q", R * quot * (up + 2) - R), {("away", "q", up + 1), QP}),
+        ("at a sample", Em("sample", inv * w), {"name": "inv", "times": w}, Em("sample", w - inv * r * w),
+            {("away", "sample", r + 1)}),
+        ("detached", Em("sample", sg(inv)), {"name": "sg(inv)", "times": ONE},
+            Em("sample", 1 - sg(inv) * r), {("away", "sample", r + 1)}),
+        ("a region", Em("q", up), {"name": "up", "times": ONE}, "'up' is no inverse"),
+        ("a variable", Em("q", k1), {"name": "k1", "times": ONE}, "'k1' is no inverse"),
+        ("not declared", Em("q", k1), {"name": "out", "times": ONE}, "'out' is no inverse"),
+        ("in another slot", Em("q", inv), {"name": "inv[now]", "times": ONE}, "speaks of the slots"),
+        ("times what is not declared", Em("q", inv), {"name": "inv", "times": V("c")}, "unknown name 'c'"),
+        ("a loss", Mg("q", inv), {"name": "inv", "times": ONE}, "Mean expected, got MeanGradient"),
     ],
 }  # fmt: skip
 ELSEWHERE = {  # these speak of no single sample

@@ -14,7 +14,8 @@ from oracle.numbers import Undefined, as_float
 from oracle.statements import Oracle
 from oracle.worlds import Function, Step, World, square_family
 
-from klsym.kernel import Theorem, batches, means
+from klsym.errors import Refused
+from klsym.kernel import Theorem, batches, means, regions
 from klsym.kernel.assumptions import Assumptions
 from klsym.ring import ONE, ExpPoly
 from klsym.statements import Context, Curl, Gradient, Mean, MeanGradient, Side, Statement
@@ -75,7 +76,45 @@ def test_a_broken_kernel_is_contradicted(
 ) -> None:
     change = monkeypatch.setitem if isinstance(place, dict) else monkeypatch.setattr
     change(place, name, broken)
-    assert attack(1000, 3, to_the_end=False).against
+    assert attack(1000, 5, to_the_end=False).against
+
+
+def forgetful(kind: str) -> Any:
+    """Assumptions.add that leaves out one kind of hypothesis."""
+    add = Assumptions.add
+    return lambda self, name, *about: None if name == kind else add(self, name, *about)
+
+
+def lenient(condition: bool, reason: str) -> None:
+    """refuse_unless, but for rows that do not add up."""
+    if not condition and "the rows" not in reason:
+        raise Refused(reason)
+
+
+def all_idempotent(element: ExpPoly, context: Context) -> ExpPoly:
+    """V^n = V for every variable."""
+    return ExpPoly({(tuple((n, 1) for n, _ in m), e): value for (m, e), value in element.terms.items()})
+
+
+@pytest.mark.parametrize("place, name, broken", [
+    (regions, "_assume_values", lambda *arguments: None),
+    (regions, "assume_positive", lambda *arguments: None),
+    (regions, "refuse_unless", lenient),
+    (regions, "idempotent", all_idempotent),
+    (Assumptions, "add", forgetful("away")),
+    (Assumptions, "add", forgetful("fact")),
+], ids=["values", "positive", "rows", "powers", "away", "fact"])  # fmt: skip
+def test_a_broken_comparison_is_contradicted(
+    place: Any, name: str, broken: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(place, name, broken)
+    assert attack(400, 4, to_the_end=False, rules=("region", "definition")).against
+
+
+def test_comparisons_and_quotients_are_not_contradicted() -> None:
+    tally = attack(80, 2, rules=("region", "definition"))
+    assert not tally.against and tally.theorems["judged: boundary"] > 20
+    assert {"region", "definition"} <= {rule for rule, _ in tally.judged_rules}
 
 
 # ---------------------------------------------------------------------------- the oracle itself

@@ -288,8 +288,8 @@ def test_a_region_is_assumed(region):
 S = {"kind": "square", "of": k1, "at": ("", "q"), "score": []}
 REFUSED = {
     "a negative scale": ({**S, "scale": -ONE}, "is not positive"),
-    "a scale of 0": ({**S, "scale": ZERO}, "scale: a single term expected"),
-    "a scale that is a sum": ({**S, "scale": beta - 1}, "scale: a single term expected"),
+    "a scale of 0": ({**S, "scale": ZERO}, "a single term expected as a positive factor"),
+    "a scale that is a sum": ({**S, "scale": beta - 1}, "a single term expected as a positive factor"),
     "a random scale": ({**S, "scale": rho}, "scale: a constant expected"),
     "a random factor": ({**S, "factor": k1}, "no constant factor"),
     "a factor of 0": ({**S, "factor": ZERO}, "a row that is 0"),

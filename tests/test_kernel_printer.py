@@ -14,12 +14,13 @@ from bad_inequalities import BETA, SAMPLE, UP_TO_ROOT_E, row, rows
 from drafts import *
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from printer_strategies import CONTEXTS, HYPOTHESIS, THEOREMS, atoms, sides
+from region_certificates import icepop, mask_objective
 
 from klsym.errors import Refused
 from klsym.kernel import Theorem, check, read, show
-from klsym.kernel.closings import Zero
-from klsym.kernel.printer import CONVENTIONS, show_element, show_hypothesis, show_side
-from klsym.statements import Context, Curl, Gradient, Mean, MeanGradient, Side, Statement
+from klsym.kernel.printer import CONVENTIONS, OF_REGIONS, show_element, show_hypothesis, show_side
+from klsym.statements import Context, Curl, Definition, Gradient, Mean, MeanGradient, Side, Statement
 
 MANY = settings(
     derandomize=True, database=None, deadline=None, max_examples=40, suppress_health_check=list(HealthCheck)
@@ -36,80 +37,6 @@ def lines(draft: Draft, full: bool = True) -> list[str]:
 
 
 # ---------------------------------------------------------------------------- injective
-NAMES = st.sampled_from(["k1", "w", "sg(k1)", "R", "sg(R)", "beta", "b_star", "f", "f'", "sg(f')", "length"])
-SLOTTED = st.sampled_from(["k1[now]", "sg(k1[now])", "k1[past]", "k1", "f'[future]", "beta", "A[now]"])
-NUMBERS = st.sampled_from([Fraction(n) for n in (1, -1, 2, 12)] + [Fraction(1, 2), Fraction(-2, 3)])
-
-
-@st.composite
-def elements(draw: Any, names: Any = NAMES) -> Any:
-    """Sums of few terms of few names, so that two of them are often alike."""
-    total = number(0)
-    for _ in range(draw(st.integers(1, 2))):
-        term = number(draw(NUMBERS))
-        for _ in range(draw(st.integers(0, 2))):
-            term = term * V(draw(names)) ** draw(st.integers(1, 2))
-        if draw(st.integers(0, 3)) == 0:
-            term = term * (V(draw(names)) * draw(NUMBERS)).exp()
-        total = total + term
-    return total
-
-
-MEASURE = st.sampled_from(["q", "p", "mu", "sample", "count"])
-
-
-@st.composite
-def atoms(draw: Any, depth: int = 1) -> Any:
-    index = draw(st.sampled_from(["", "", "t"]))
-    measure = draw(MEASURE) if not index else draw(st.sampled_from(["q", "sample"]))
-    of = draw(elements(SLOTTED if index else NAMES))
-    entries = ["x", "x'"] if not index else ["x", "now", "past", "now'"]
-    score = tuple(sorted(draw(st.lists(st.sampled_from(entries), max_size=2))))
-    kind = draw(st.sampled_from([Mean, Mean, MeanGradient, Curl, Gradient]))
-    if kind is Mean:
-        return Mean(index, measure, of, score)
-    if kind is Gradient:
-        return Gradient(draw(sides(depth - 1)) if depth else Side.atom(Mean(index, measure, of)))
-    return kind(index, measure, of)
-
-
-@st.composite
-def sides(draw: Any, depth: int = 1) -> Side:
-    total = NOTHING
-    for _ in range(draw(st.integers(0, 2))):
-        of = tuple(draw(st.lists(atoms(depth), max_size=2)))
-        total = total + Side.of((draw(elements(st.just("beta"))), of))
-    return total
-
-
-HYPOTHESIS = st.one_of(
-    st.tuples(st.just("support"), st.sampled_from(["q", "p", "count"]), st.sampled_from(["q", "mu"])),
-    st.tuples(st.just("exchange"), st.builds(Mean, st.just(""), MEASURE, elements(), st.just(()))),
-    st.tuples(st.just("exists"), atoms()),
-    st.tuples(st.sampled_from(["ends", "batch"]), st.sampled_from(["q", "p"])),
-    st.tuples(st.sampled_from(["nonzero", "positive", "generic"]), st.sampled_from(["beta", "b_star"])),
-    st.tuples(st.just("nonnegative"), MEASURE, elements()),
-    st.tuples(st.sampled_from(["equal", "premise"]), sides(), sides()),
-)
-ZEROS = st.builds(
-    Zero, st.sampled_from(["", "t"]), MEASURE, elements(st.just("w")), elements(),
-    st.sampled_from([(), ("x",)]),
-    st.sampled_from([beta, beta - 1, beta**2]), st.booleans(),
-)  # fmt: skip
-CONTEXTS = st.builds(
-    Context,
-    st.sampled_from([(), ("beta",), ("beta", "b_star")]),
-    st.sampled_from([(), (("f", ()),), (("f", ("k1",)),), (("f", ("k1", "w")),), (("f", ()), ("g", ("w",)))]),
-    st.lists(st.tuples(sides(), sides()), max_size=1).map(tuple),
-)
-THEOREMS = st.builds(
-    Theorem, st.sampled_from(["proved", "proved", "independent"]),
-    st.builds(Statement, sides(), sides(), CONTEXTS, st.sampled_from(["=", "<="])), st.just(()),
-    st.lists(HYPOTHESIS, max_size=2, unique=True).map(tuple), st.just({}),
-    st.lists(ZEROS, max_size=1).map(tuple),
-)  # fmt: skip
-
-
 def content(theorem: Theorem) -> Any:
     """What a theorem says; an independence says that its left side is no combination."""
     statement = theorem.statement
@@ -122,6 +49,16 @@ def content(theorem: Theorem) -> Any:
 def test_theorems_that_differ_differ_in_print(found):
     printed = {content(theorem): show(theorem, full=True) for theorem in found}
     assert len(set(printed.values())) == len(printed)
+
+
+@MANY
+@given(st.lists(CONTEXTS, min_size=2, max_size=30))
+def test_contexts_that_differ_differ_in_print(found):
+    """In the short form too, but for parameters and functions, which the full form alone lists."""
+    theorems = [Theorem("proved", Statement(NOTHING, NOTHING, context), (), (), {}) for context in found]
+    assert len({show(theorem, full=True) for theorem in theorems}) == len(set(found))
+    short = {(c.premises, c.definitions, c.facts) for c in found}
+    assert len({show(theorem) for theorem in theorems}) == len(short)
 
 
 @MANY
@@ -216,9 +153,28 @@ SENTENCES = [
         "grad may be taken inside E_q[k1]: its sum has a dominated derivative near theta",
     ),
     (("exists", Mean("", "mu", k1, ("x", "x"))), "E_mu[k1*s*s] exists"),
+    (("exists", Mean("t", "mu", k1, ("now",))), "E_mu[sum_t |k1*s[now]|] is finite"),
     (("exists", MeanGradient("", "q", k1)), "E_q[grad(k1)] exists"),
     (("exists", Gradient(QP)), "grad(E_q[k1]) exists"),
     (("exists", Curl("t", "q", k1)), "curl E_q[sum_t grad(k1)] exists"),
+    (
+        ("lipschitz", Mean("t", "mu", k1)),
+        "grad may be taken inside E_mu[sum_t k1]: near theta its terms are Lipschitz, "
+        "with constants that have a sum",
+    ),
+    (("away", "q", k1 - 1), "no sample from q lies where -1 + k1 = 0"),
+    (("away", "count", k1), "no outcome lies where k1 = 0"),
+    (("away", "sample", k1), "the sample does not lie where k1 = 0"),
+    (("off", "mu", w - 1), "no sample from mu lies where -1 + w = 0 and it moves with theta"),
+    (
+        ("apart", "mu", w - 1),
+        "at every theta' near theta, no sample from mu lies where -1 + w = 0 and it moves with theta",
+    ),
+    (
+        ("apart", "sample", w),
+        "at every theta' near theta, the sample does not lie where w = 0 and it moves with theta",
+    ),
+    (("fact", R - 1), "-1 + R >= 0"),
     (("ends", "p"), "after any prefix, sequences from p end with probability 1"),
     (("batch", "mu"), "a batch holds n independent samples from mu, n a whole number, at least 2"),
     (("nonzero", "beta"), "beta is not 0"),
@@ -240,6 +196,8 @@ def test_every_kind_of_hypothesis_has_a_sentence():
     honest = [
         tangent(NOTHING, Em("q", beta * k3), scale=beta, **BETA),
         apart((beta - 1) * k2, beta * k2, **BETA),
+        icepop(),
+        mask_objective(),
     ]
     recorded = {hypothesis[0] for draft in honest for hypothesis in theorem_of(draft).hypotheses}
     for bad in TABLE:
@@ -330,6 +288,42 @@ def test_what_every_theorem_presupposes_is_said_once(said):
 def test_a_premise_is_shown_in_the_short_form_too():
     draft = Draft(NOTHING, constant(1), premises=((NOTHING, constant(1)),)).equation(0)
     assert lines(draft, full=False)[1:] == ["under the premise 0 = (1)"]
+
+
+DEFINING = {
+    "parameters": ("beta",), "facts": (1 - V("M"), V("R[now]") - beta), "witness": (),
+    "definitions": (Definition("up", "region", k1 - beta), Definition("inv", "inverse", 1 + V("up"))),
+}  # fmt: skip
+DEFINED = [
+    "where up = 1 if -beta + k1 > 0, else 0",
+    "where inv = 1/(1 + up)",
+]  # fmt: skip
+GIVEN = [
+    "given that 1 - M >= 0 at every sample or step",
+    "given that R[now] - beta >= 0 at every sample or step",
+]
+
+
+def test_definitions_and_facts_are_shown_in_both_forms():
+    """In the order in which they are declared, since each speaks of those before it."""
+    theorem = Theorem("proved", Statement(QP, PQ, Context(**DEFINING)), (), (("away", "q", k1 - beta),), {})
+    short = [line.strip() for line in show(theorem).splitlines()]
+    assert short == ["E_q[k1] = E_p[-k1]   (1 hypothesis)", *DEFINED, *GIVEN]
+    assert [line.strip() for line in show(theorem, full=True).splitlines()] == [
+        "E_q[k1] = E_p[-k1]",
+        *DEFINED,
+        *GIVEN,
+        "for every number beta",
+        "if no sample from q lies where -beta + k1 = 0",
+        *CONVENTIONS,
+        OF_REGIONS,
+    ]
+
+
+def test_what_grad_holds_constant_is_said_where_something_is_defined():
+    assert OF_REGIONS not in show(Theorem("proved", Statement(QP, QP), (), (), {}), full=True)
+    said = "grad(..) of a loss holds constant what is 1 where something is positive, as autograd does."
+    assert said == OF_REGIONS
 
 
 # ---------------------------------------------------------------------------- conditions of equality

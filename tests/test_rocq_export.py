@@ -11,18 +11,22 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from bad_definitions import cited as CITING
+from drafts import Draft
+from region_certificates import CERTIFICATES as REGIONS
 
 from klsym.cli import main
 from klsym.errors import Refused
-from klsym.kernel import check, digest
+from klsym.kernel import certify, check, digest
 from klsym.ledger import recall
 from klsym.names import LOG_RATIOS, MEASURES, SAMPLE
 from klsym.ring import ExpPoly
 from klsym.rocq.export import OUTSIDE, export, write_files
 from klsym.rocq.parts import Assumed, script_of
 from klsym.rocq.terms import Outside, Words, place
-from klsym.statements import Context, Mean, Side
+from klsym.statements import Context, Gradient, Mean, Side
 
+KL_GRADIENT = Side.atom(Gradient(Side.atom(Mean("", "q", ExpPoly.variable("k1")))))
 ROCQ = Path(__file__).parents[1] / "rocq"
 SPEC = importlib.util.spec_from_file_location("rocq_check", ROCQ / "check.py")
 assert SPEC and SPEC.loader
@@ -71,6 +75,54 @@ def test_what_is_outside_says_why():
         part["close"] = {"by": "equality", "rows": []}
     reasons = export({"curl": certificate}).outside
     assert reasons == {"curl part 1": "the curl of a field", "curl part 2": "the curl of a field"}
+
+
+@pytest.mark.parametrize("name", REGIONS)
+def test_what_is_defined_is_outside(name):
+    """Whatever the steps, the closing and the hypotheses are."""
+    exported = export({"region": REGIONS[name]().certificate()})
+    assert exported.outside == {"region part 1": "regions and inverses"} and not exported.scripts
+
+
+def test_facts_are_outside_although_no_step_uses_them(certificates):
+    certificate = copy.deepcopy(certificates["gradient.k1-loss"])
+    one = [["1", {"R": 1}]]
+    certificate["parts"][0]["context"] |= {"facts": [one], "witness": {"R": "0"}}
+    certificate["digest"] = digest(certificate["parts"])
+    assert check(certificate)
+    assert export({"given": certificate}).outside == {"given part 1": "facts about rewards and parameters"}
+
+
+def test_a_part_that_cites_what_is_defined_is_outside():
+    certificate = CITING().certificate()
+    assert check(certificate) and certificate["cites"]
+    assert export({"citing": certificate}).outside == {"citing part 1": "regions and inverses"}
+
+
+POWERS = {"cell": {}, "rows": [], "of": [], "times": [], "apart": []}
+
+
+@pytest.mark.parametrize(
+    ("rule", "data", "left", "reason"),
+    [
+        ("region", POWERS, Side.atom(Mean("", "q", ExpPoly.variable("k1"))), "the rule region"),
+        ("log-derivative", {"jumps": {}}, KL_GRADIENT, "regions and inverses"),
+    ],
+)
+def test_rules_about_regions_are_outside_where_nothing_is_defined(rule, data, left, reason):
+    draft = Draft(left, Side()).step(rule, **data)
+    part, _ = certify({**draft.part, "right": draft.sides["left"].to_json()}, {})
+    with pytest.raises(Outside, match=reason):
+        script_of(part, {})
+
+
+@pytest.mark.parametrize("kind", ["away", "off", "apart", "lipschitz", "fact", "plausible"])
+def test_a_hypothesis_that_is_not_known_is_outside(certificates, kind):
+    [part] = copy.deepcopy(certificates["gradient.k1-loss"]["parts"])
+    script_of(part, {})
+    part["hypotheses"].append([kind, "q"])
+    with pytest.raises(Outside, match=f"the hypothesis {kind}"):
+        script_of(part, {})
 
 
 def test_a_curl_is_told_by_its_field_and_a_model_with_two_directions():
@@ -242,7 +294,8 @@ def test_the_whole_ledger_is_exported_or_outside_for_a_reason(tmp_path, capsys):
     assert done + len(outside) == total and done > len(outside)
     reason = re.compile(
         r"a second direction|the curl of a field|a function of several steps|a length in a batch"
-        r"|the gradient of a product|isolated values of parameters|the (closing|rule|variable|measure) \w.*"
+        r"|the gradient of a product|isolated values of parameters|regions and inverses"
+        r"|facts about rewards and parameters|the (closing|rule|variable|measure|hypothesis) \w.*"
     )
     assert [line for line in outside if not reason.fullmatch(line.rpartition(": ")[2])] == []
     text = "".join(path.read_text() for path in tmp_path.glob("Parts_*.v"))

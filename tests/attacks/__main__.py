@@ -17,6 +17,7 @@ from klsym.kernel import EQUATION, show
 from klsym.statements import Context
 
 from .closings import KINDS
+from .defined import with_definitions
 from .infinite_worlds import Unjudged, contradicted, random_infinite_world
 from .judge import Verdict
 from .judge_closings import judge_any
@@ -72,22 +73,34 @@ class Tally:
         return "\n".join(lines)
 
 
-def compose(pool: Pool, tally: Tally, rng: random.Random) -> Accepted | None:
-    """A random certificate: most often for the rule and index accepted least among a few."""
+def compose(pool: Pool, tally: Tally, rng: random.Random, rules: tuple[str, ...] = ()) -> Accepted | None:
+    """A random certificate: most often for the rule and index accepted least among a few.
+
+    rules: only for these, about definitions.
+    """
+    if rules:
+        parameters, functions = (("lam", "beta", "n"), (("f", ("k1",)),))
+        context = with_definitions(Context(parameters, functions), rng)
+        return equation(*rng.choice([pair for pair in PAIRS if pair[0] in rules]), pool, rng, context)
     if rng.random() < 0.2:  # for infinite worlds, which know no batches, functions and premises
-        return equation(*rng.choice(SEQUENCES), pool, rng, Context(("beta",)))
+        context = (
+            with_definitions(Context(("beta", "lam")), rng) if rng.random() < 0.5 else Context(("beta",))
+        )
+        return equation(*rng.choice(SEQUENCES), pool, rng, context)
     if rng.random() < 0.4:
         return KINDS[rng.choices(list(KINDS), (6, 2, 1, 1))[0]](pool, rng)
     rule, index = min(rng.sample(TARGETS, 4), key=lambda pair: tally.rules[pair])
     return equation(rule, index, pool, rng)
 
 
-def attack(count: int, seed: int, report: Any = None, to_the_end: bool = True) -> Tally:
+def attack(
+    count: int, seed: int, report: Any = None, to_the_end: bool = True, rules: tuple[str, ...] = ()
+) -> Tally:
     """Judge so many accepted theorems, or those up to the first that is contradicted."""
     rng, tally, pool = random.Random(seed), Tally(), Pool()
     start, shown = time.monotonic(), 0
     while tally.theorems["accepted"] < count and (to_the_end or not tally.against):
-        accepted = compose(pool, tally, rng)
+        accepted = compose(pool, tally, rng, rules)
         if accepted is None:
             tally.tried["refused"] += 1
             continue

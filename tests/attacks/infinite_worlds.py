@@ -22,6 +22,7 @@ from klsym.ring import ExpPoly
 from klsym.statements import Atom, Curl, Gradient, Mean, MeanGradient, Side, atoms_of, elements
 
 STAGES = 128
+NEAR = 1e-12  # what is closer to 0 is 0: the numbers of these worlds are larger
 STEP = 1e-30  # of the complex step: too small for its square to count
 FAMILIES = {  # the probability of a win at stage k; do the sequences end?
     "1/2": (lambda k: 1 / 2 + 0 * k, True),
@@ -70,6 +71,7 @@ class InfiniteWorld:
         stakes = np.where(is_forced, -1.0, 1.0) * float(stake) ** stage
         whole = np.broadcast_to(1 / (1.0 + last), self.there.shape)
         self.advantage = {"past": stakes * self.there, "now": stakes * won, "future": whole, "x": whole}
+        self.definitions: dict[str, tuple[str, ExpPoly]] = {}
 
     # -- variables --------------------------------------------------------------------------
     def _at(self, tokens: Array, slot: str) -> Array:
@@ -80,14 +82,34 @@ class InfiniteWorld:
 
     def variable(self, name: str, live: bool) -> Array:
         parsed = parse_name(name)
+        if parsed.slot not in self.advantage:
+            raise Unjudged("a batch")
         if parsed.base == "A":
             return self.advantage[parsed.slot]
+        if parsed.base in self.definitions:
+            return self._defined(parsed.base, parsed.slot, live and not parsed.detached)
         if parsed.base not in self.tokens:
             raise Unjudged(name)
         found = self._at(self.tokens[parsed.base], parsed.slot)
         if live and not parsed.detached and parsed.base in ("log_q", "k1", "w", "o"):
             found = found + 1j * STEP * self._at(self.score, parsed.slot)
         return found
+
+    def _defined(self, base: str, slot: str, live: bool) -> Array:
+        """1 where e > 0 and 0 elsewhere, or 1/e: of the slot of the name, or of the slots that e names."""
+        kind, e = self.definitions[base]
+        known = set(self.parameters)
+        moved = e.rename(lambda n: n if slot == "x" or n in known else f"{n}[{slot}]")
+        value = self.element(moved, live)
+        if kind == "region":
+            return (value.real > NEAR) * 1.0
+        if np.any(self.there & (np.abs(value) < NEAR)):
+            raise Unjudged("a pole")
+        return 1 / np.where(self.there, value, 1)
+
+    def values(self, e: ExpPoly) -> Array:
+        """e at each step of each sequence."""
+        return self.element(e)[self.there]
 
     def element(self, a: ExpPoly, live: bool = False) -> Array:
         total = np.zeros(self.there.shape, dtype=complex if live else float)
@@ -194,6 +216,7 @@ def _contradicted(theorem: Theorem, world: InfiniteWorld, absolute: bool) -> boo
     statement = theorem.statement
     if statement.context.functions or statement.context.premises or theorem.kind != "proved":
         raise Unjudged("another kind")
+    world.definitions = {name: (kind, e) for name, kind, e in statement.context.definitions}
     sides = (statement.left, statement.right)
     sequences = any("t" in getattr(atom, "index", "") for atom in atoms_of(*sides))
     sequences = sequences or any("length" in element.names() for element in elements(*sides))
@@ -205,9 +228,13 @@ def _contradicted(theorem: Theorem, world: InfiniteWorld, absolute: bool) -> boo
                 raise Unjudged("does not end")
             case ("exists", atom):
                 world.value(atom)
-            case ("exchange", mean):
+            case ("exchange" | "lipschitz", mean):
                 world.value(Gradient(Side.atom(mean)))
-            case ("positive", name) if world.parameters[name] <= 0:
+            case ("away" | "off" | "apart", _, e) if np.abs(world.values(e)).min() < 1e-6:
+                raise Unjudged("at a bound")
+            case ("fact", e) if world.values(e).min() < -NEAR:
+                raise Unjudged("a fact fails")
+            case ("positive", name) if world.parameters.get(name, 1) <= 0:
                 raise Unjudged("not positive")
             case ("nonnegative" | "batch", *_):
                 raise Unjudged("another kind")

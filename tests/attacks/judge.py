@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
+from oracle.definitions import signs
 from oracle.numbers import Undefined, Unsupported, as_float, as_long
-from oracle.statements import TOTAL, VALUE, Oracle, terms_of
+from oracle.statements import Oracle
+from oracle.terms import TOTAL, VALUE, terms_of
 from oracle.worlds import MEASURES, World
 
 from klsym.kernel import Theorem
@@ -121,8 +123,14 @@ def _holds(h: tuple[Any, ...], oracle: Oracle, close: Any) -> bool:
     match h:
         case ("support", a, b):
             return world.supports(a, b)
-        case ("exchange", mean):
+        case ("exchange" | "lipschitz", mean):
             oracle.exchange(mean)
+        case ("away" | "off" | "apart", measure, e):
+            return 0 not in signs(oracle, measure, e)
+        case ("fact", e):
+            return all(sign is None or sign >= 0 for sign in signs(oracle, "count", e))
+        case ("nonzero" | "positive", "length"):
+            return all(world.paths)
         case ("exists", atom):
             oracle.atom(atom)
         case ("batch", _):
@@ -220,7 +228,7 @@ def _evaluated(theorem: Theorem, world: World, of: Any, close: Any) -> tuple[Ora
     """Both sides in a world that satisfies the hypotheses."""
     oracle, statement = Oracle(world, of), theorem.statement
     for h in theorem.hypotheses:  # first what a division may need
-        if h[0] in ("support", "nonzero") and not _holds(h, oracle, close):
+        if h[0] in ("support", "nonzero", "away", "off", "apart", "fact") and not _holds(h, oracle, close):
             raise Outside(h[0])
     left, right = oracle.side(statement.left), oracle.side(statement.right)
     check_hypotheses(theorem, oracle, close)

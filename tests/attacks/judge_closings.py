@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 from oracle.numbers import Undefined, Unsupported, as_float, as_long, exp
-from oracle.statements import VALUE, Oracle, Place, terms_of
+from oracle.statements import Oracle, Place
+from oracle.terms import VALUE, terms_of
 from oracle.values import of_k1, worth
 from oracle.worlds import END, OfK1, World, softmax_world, world_of
 
@@ -17,7 +18,7 @@ from klsym.ring import ONE, ExpPoly
 from klsym.statements import Mean
 
 from .judge import Outside, Verdict, check_hypotheses, judge, wanted_of
-from .random_worlds import ODD, VALUES, random_function, random_world
+from .random_worlds import ODD, VALUES, definitions_of, random_function, random_world
 
 TRUE, FALSE, UNKNOWN = "true", "false", "not judged"
 
@@ -42,6 +43,7 @@ def refuted(theorem: Theorem, rng: random.Random) -> Verdict:
     """The recorded model satisfies the hypotheses and contradicts the statement, within the recorded ends."""
     verdict, statement, close = Verdict(), theorem.statement, theorem.close
     world = world_of(close["model"])
+    world.definitions = definitions_of(statement.context)
     world.functions = {
         name: random_function(arguments, rng) for name, arguments in statement.context.functions
     }

@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from klsym.kernel import EQUATION, RULES
+from klsym.ring import ONE, ZERO, ExpPoly
 from klsym.slots import SLOTS, UPSTREAM
 from klsym.statements import Atom, Context, Gradient, Mean, Side
 
+from .defined import comparison, divided
 from .terms import LOGS, PROBABILITIES, Maker
 
 SUMS = (*LOGS, "R", "H", "length", "s")
 ON_MEANS = (
     "stop-gradient", "linearity", "change of measure", "score mean zero", "ratio mean one", "normalisation",
-    "sum over t", "parts of a sum", "exchange of sums", "independence",
+    "sum over t", "parts of a sum", "exchange of sums", "independence", "region", "definition",
 )  # fmt: skip
 AT = {
     "normalisation": ("", "i", "ij"), "sum over t": ("",), "parts of a sum": ("t", "it"),
@@ -46,6 +48,12 @@ def data_for(rule: str, atom: Atom, maker: Maker) -> dict[str, Any]:
         data["of"] = [name for name in SUMS if maker.chance(0.4)]
     elif rule == "exchange of sums":
         data |= _exchange_data(atom, maker)
+    elif rule == "region":
+        data |= comparison(index, maker)
+    elif rule == "definition":
+        data |= divided(index, maker)
+    elif rule == "log-derivative" and maker.context.definitions and maker.chance(0.5):
+        data |= _jumps(atom, maker)
     if isinstance(atom, Mean) and rule in ON_MEANS and maker.chance(0.35):
         data["part"] = maker.part(atom.coefficient, SLOTS[index]).to_json()
     return data
@@ -58,6 +66,21 @@ def _summed(atom: Atom) -> list[str]:
     names = [{n for n, _ in monomial} for monomial, _ in atom.coefficient.terms]
     common = set.intersection(*names) & set(SUMS) if names else set()
     return sorted(common) + ["s"] * ("x" in atom.score)
+
+
+def _jumps(atom: Atom, maker: Maker) -> dict[str, Any]:
+    """What a mean changes by where one of its regions does, if that is a multiple of e by a simple factor."""
+    found: dict[str, Any] = {}
+    means = [a for _, atoms in atom.of.terms for a in atoms] if isinstance(atom, Gradient) else []
+    for mean in (a for a in means if isinstance(a, Mean)):
+        for name in sorted(mean.coefficient.names()):
+            e = maker.context.defined(name, "region")
+            if e is None or name.startswith("sg("):
+                continue
+            up, down = (mean.coefficient.substitute({name: ExpPoly.number(x)}) for x in (1, 0))
+            fitting = [g for g in (ZERO, ONE, -ONE, maker.constant()) if up - down == g * e]
+            found |= {name: fitting[0].to_json()} if fitting else {}
+    return {"jumps": found} if found else {}
 
 
 def _exchange_data(atom: Atom, maker: Maker) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from klsym.errors import NotInRing, Refused
@@ -52,7 +52,8 @@ class Pool:
 
     def _fits(self, name: str, context: Context) -> bool:
         own = self.known[name][0].statement.context
-        return set(own.parameters) <= set(context.parameters) and set(own.functions) <= set(context.functions)
+        spoken_of = ("parameters", "functions", "definitions", "facts")
+        return all(set(getattr(own, key)) <= set(getattr(context, key)) for key in spoken_of)
 
 
 # ---------------------------------------------------------------------------- chains of steps
@@ -179,4 +180,4 @@ def with_premises(context: Context, rng: random.Random) -> Context:
         chain.wander(2)
         if chain.steps and chain.side != side:
             premises.append((side, chain.side))
-    return Context(tuple(names), context.functions, tuple(premises))
+    return replace(context, parameters=tuple(names), premises=tuple(premises))

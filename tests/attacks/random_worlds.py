@@ -54,7 +54,14 @@ def random_world(wanted: Wanted, context: Context, solved: Iterable[Any], rng: r
     pairs = tuple(solved)
     for name, _ in pairs:
         parameters.pop(name, None)
-    return World(paths, sample, n, parameters, functions, pairs, rng=random.Random(rng.random()))
+    world = World(paths, sample, n, parameters, functions, pairs, rng=random.Random(rng.random()))
+    world.definitions = definitions_of(context)
+    return world
+
+
+def definitions_of(context: Context) -> dict[str, tuple[str, Any]]:
+    """What a world must give a value to."""
+    return {name: (kind, e) for name, kind, e in context.definitions}
 
 
 def _parameter(name: str, wanted: Wanted, rng: random.Random) -> Fraction:
@@ -76,6 +83,7 @@ def _node(wanted: Wanted, depth: int, rng: random.Random) -> Node:
     olds = _weights([gap and not all(gaps) for gap in gaps], more)
     for (q, p, mu, moving), old in zip(rows, olds, strict=True):
         own = {k: rng.choice(VALUES) for k in reward} if not wanted.equal or rng.random() < 0.5 else reward
+        own = {**own, "M": Fraction(more.random() < 0.6)}
         after = _node(wanted, depth - 1, rng) if depth > 1 and rng.random() < 0.6 else None
         node.append((Step(q, p, mu, moving, own, old), after))
     return node

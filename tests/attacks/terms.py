@@ -10,6 +10,8 @@ from klsym.ring import ONE, ZERO, ExpPoly
 from klsym.slots import SLOTS, UPSTREAM, at_slot
 from klsym.statements import Atom, Context, Curl, Gradient, Mean, MeanGradient, Side
 
+from .defined import compared, names_in, with_definitions
+
 INDICES = ("", "i", "ij", "t", "it")
 PROBABILITIES = ("q", "p", "mu")
 LOGS = ("k1", "w", "log_q", "o")
@@ -27,7 +29,8 @@ def random_context(rng: random.Random, premises: tuple[tuple[Side, Side], ...] =
     names = [name for name in ("lam", "beta", "b") if rng.random() < 0.5]
     names += ["n"] if rng.random() < 0.8 else []
     functions = tuple(row for row in FUNCTIONS if rng.random() < 0.3)
-    return Context(tuple(names), functions, premises)
+    context = Context(tuple(names), functions, premises)
+    return with_definitions(context, rng) if rng.random() < 0.4 else context
 
 
 class Maker:
@@ -51,8 +54,12 @@ class Maker:
     def name(self, slots: tuple[str, ...], bases: tuple[str, ...] = ()) -> str:
         """A variable of one of the slots."""
         slot = self.rng.choice(slots)
+        if not bases and self.context.definitions and self.chance(0.35):
+            defined = names_in(self.context, slots)
+            if defined:
+                return self.rng.choice(defined)
         if not bases:
-            bases = (*LOGS, *LOGS, "R", "H", "A")
+            bases = (*LOGS, *LOGS, "R", "H", "A", *("M",) * bool(self.context.definitions))
             bases += ("length",) if self.chance(0.3) else ()
             bases += tuple(n + "'" * self.rng.choice((0, 0, 1)) for n, _ in self.context.functions)
         name = self.rng.choice(bases)
@@ -152,6 +159,7 @@ class Maker:
             "exchange of sums": lambda: self.double_sum(index),
             "independence": lambda: self.separate(index),
             "change of measure": lambda: self.fading(index),
+            "region": lambda: compared(index, self)[0],
         }
         return made.get(rule, lambda: self.mean(index))()
 

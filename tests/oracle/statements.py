@@ -8,74 +8,20 @@ differentiable, with derivative 0, when that power is above 1.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property
 from itertools import product
 from typing import Any
 
 from klsym.ring import ExpPoly
 from klsym.statements import Atom, Curl, Gradient, Mean, MeanGradient, Side
 
-from .numbers import Jet, Undefined, Unsupported, exp, is_plain, log, value_of
-from .worlds import ARGUMENTS, MEASURES, Path, Step, World
-
-RATIO = {"k1": {"q": 1, "p": -1}, "w": {"q": 1, "mu": -1}, "log_q": {"q": 1}, "o": {"q": 1, "old": -1}}
-NAME = re.compile(r"([A-Za-z_0-9]+)('*)(?:\[([a-z]+)\])?")
-
-
-# ---------------------------------------------------------------------------- coefficients, taken apart
-@dataclass(frozen=True)
-class Variable:
-    base: str
-    order: int
-    slot: str
-    frozen: bool
-
-
-Factors = tuple[tuple[Variable, int], ...]
-Constants = tuple[tuple[str, int], ...]
-
-
-@dataclass(frozen=True)
-class Term:
-    """scale * constants * factors * exp(sum of lines + sum of wild)."""
-
-    scale: Fraction
-    constants: Constants
-    factors: Factors
-    lines: tuple[tuple[Fraction, Constants, Variable], ...]  # multiples of log ratios
-    wild: tuple[tuple[Fraction, Constants, Factors], ...]  # all else in the exponent
-
-
-def _variable(name: str) -> Variable:
-    frozen = name.startswith("sg(")
-    match = NAME.fullmatch(name[3:-1] if frozen else name)
-    assert match is not None, name
-    return Variable(match[1], len(match[2]), match[3] or "x", frozen)
-
-
-def _factors(monomial: Any, parameters: frozenset[str]) -> tuple[Constants, Factors]:
-    constants = tuple((n, p) for n, p in monomial if n in parameters)
-    return constants, tuple((_variable(n), p) for n, p in monomial if n not in parameters)
-
-
-@lru_cache(maxsize=20000)
-def terms_of(element: ExpPoly, parameters: frozenset[str]) -> tuple[Term, ...]:
-    found = []
-    for (monomial, exponent), scale in element.terms.items():
-        constants, factors = _factors(monomial, parameters)
-        lines, wild = [], []
-        for inner, value in exponent:
-            c, f = _factors(inner, parameters)
-            if len(f) == 1 and f[0][1] == 1 and f[0][0].base in RATIO:
-                lines.append((Fraction(value), c, f[0][0]))
-            else:
-                wild.append((Fraction(value), c, f))
-        found.append(Term(Fraction(scale), constants, factors, tuple(lines), tuple(wild)))
-    return tuple(found)
+from .definitions import INVERSE, REGION, defined_value, kind_of, plain_variables, refuse_kinks
+from .numbers import Jet, Undefined, Unsupported, as_long, exp, is_plain, log, value_of
+from .terms import AXES, GRADIENT, PATHWISE, RATIO, VALUE, Constants, Mode, Term, Variable, terms_of
+from .worlds import ARGUMENTS, MEASURES, REWARDS, Path, Step, World
 
 
 # ---------------------------------------------------------------------------- places
@@ -128,30 +74,7 @@ def _step(own: Path, t: int, others: tuple[Path, ...] | None) -> Place:
     return Place(slots, known, tuple(at))
 
 
-# ---------------------------------------------------------------------------- derivatives
-@dataclass(frozen=True)
-class Mode:
-    """Along which directions live and detached quantities and the measure q move, as axes a and b."""
-
-    live: str = ""
-    frozen: str = ""
-    measure: str = ""
-    threshold: int = 0  # the order of vanishing that its derivatives need
-    curl: bool = False
-
-    @property
-    def moves(self) -> bool:
-        return bool(self.live)
-
-
-VALUE = Mode()
-GRADIENT = Mode(live="u", measure="u", threshold=1)
-PATHWISE = Mode(live="u", threshold=1)
-TOTAL = Mode(live="u", frozen="u", measure="u", threshold=1)  # of the values, detached or not
-AXES = {"u": (1, None, None), "v": (2, None, None), "uv": (1, 2, 3), "vu": (2, 1, 3),
-        ".v": (None, 2, None), ".u": (None, 1, None)}  # fmt: skip
-
-
+# ---------------------------------------------------------------------------- worlds
 class Oracle:
     """Values of sides in one world."""
 
@@ -163,6 +86,11 @@ class Oracle:
         self._steps: dict[Any, Any] = {}
         for name, side in world.solved:
             self.parameters[name] = self.side(side)
+
+    @cached_property
+    def long(self) -> Oracle:
+        """The same with fifty digits."""
+        return self if self.of is as_long else Oracle(self.world, as_long)
 
     # -- sides ----------------------------------------------------------------------------
     def side(self, side: Side) -> Any:
@@ -282,14 +210,17 @@ class Oracle:
             term = self._resolved(term, place)
             if self._vanishes(term, place, measure, mode, score):
                 return self.of(Fraction(0))
-        value = self.of(term.scale) * self._constants(term.constants)
-        for variable, power in term.factors:
-            value = value * self._power(self.variable(variable, place, mode), power)
-        if term.lines or term.wild:
-            value = value * exp(self._exponent(term, place, mode))
+        value = self.product(term, place, mode)
         for entry in score:
             value = value * self.score(entry, place)
         return value
+
+    def product(self, term: Term, place: Place, mode: Mode) -> Any:
+        """A term where no density that it speaks of is 0."""
+        value = self.of(term.scale) * self._constants(term.constants)
+        for variable, power in term.factors:
+            value = value * self._power(self.variable(variable, place, mode), power)
+        return value * exp(self._exponent(term, place, mode)) if term.lines or term.wild else value
 
     def _power(self, value: Any, power: int) -> Any:
         if power < 0 and value_of(value) == 0:
@@ -326,6 +257,8 @@ class Oracle:
     def variable(self, variable: Variable, place: Place, mode: Mode) -> Any:
         axes = mode.frozen if variable.frozen else mode.live
         key = variable, axes
+        if axes and variable.base in self.world.definitions:
+            refuse_kinks(self, variable, place, axes, mode.total)
         if key not in place.cache:
             place.cache[key] = self._value(variable, place, axes)
         return place.cache[key]
@@ -333,6 +266,8 @@ class Oracle:
     def _value(self, variable: Variable, place: Place, axes: str) -> Any:
         if variable.base == "A":
             return self.of(self.world.free_value(place.known[variable.slot]))
+        if variable.base in self.world.definitions:
+            return defined_value(self, variable, place, axes)
         total: Any = self.of(Fraction(0))
         for unit in place.slots[variable.slot]:
             total = total + self._of_unit(variable, unit, axes)
@@ -342,7 +277,7 @@ class Oracle:
         base = variable.base
         if base == "length":
             return self.of(Fraction(len(unit)))
-        if base in ("R", "H"):
+        if base in REWARDS:
             return self.of(sum((s.rewards[base] for s in unit), Fraction(0)))
         if base in RATIO:
             total: Any = self.of(Fraction(0))
@@ -382,7 +317,7 @@ class Oracle:
                 log_ratio = Variable(name, 0, variable.slot, variable.frozen)
                 lines.append((Fraction(slope * power), (), log_ratio))
         for value, constants, inside in term.wild:
-            live = [(v, p) for v, p in inside if v.base not in ("R", "H", "A", "length")]
+            live = [(v, p) for v, p in inside if v.base not in (*REWARDS, "A", "length")]
             if len(live) != 1 or live[0][1] != 1 or live[0][0].base not in RATIO:
                 wild.append((value, constants, inside))
                 continue
@@ -452,11 +387,18 @@ class Oracle:
         logs = [False, False]
         inside = [pair for _, _, factors in term.wild for pair in factors]
         for variable, _ in (*term.factors, *inside):
-            if variable.slot in slots and self._speaks_of(variable.base, density):
+            if self._grows(variable, slots, density):
                 logs[variable.frozen] = True
         return powers[0], powers[1], logs[0], logs[1]
 
-    def _speaks_of(self, base: str, density: str) -> bool:
+    def _grows(self, variable: Variable, slots: tuple[str, ...], density: str) -> bool:
+        """May it be large, or jump, where the density of a position vanishes?  A region jumps if q moves."""
+        found = [v for v in plain_variables(self, variable) if v.slot in slots]
+        bounded = kind_of(self, variable) == REGION and density != "q"
+        return any(self.speaks_of(v, density) for v in found) and not bounded
+
+    def speaks_of(self, variable: Variable, density: str) -> bool:
+        base = variable.base
         names = (base,) if base in RATIO else ()
         if base in self.world.functions:
             names = self.world.functions[base].arguments
@@ -465,12 +407,13 @@ class Oracle:
     def _refuse_unknown(self, term: Term, slots: tuple[str, ...]) -> None:
         """At a zero of q: what stands in an exponent, or a sum of exponentials, has an unknown size."""
         inside = [pair for _, _, factors in term.wild for pair in factors]
-        inside += [pair for pair in term.factors if self._is_exponential(pair[0].base)]
-        if any(v.slot in slots and self._speaks_of(v.base, "q") for v, _ in inside):
+        inside += [pair for pair in term.factors if self._is_unknown(pair[0])]
+        if any(self._grows(v, slots, "q") for v, _ in inside):
             raise Undefined("of unknown size at a zero of q")
 
-    def _is_exponential(self, base: str) -> bool:
-        return base in self.world.functions and self.world.functions[base].kind == "exp"
+    def _is_unknown(self, variable: Variable) -> bool:
+        function = self.world.functions.get(variable.base)
+        return kind_of(self, variable) == INVERSE or (function is not None and function.kind == "exp")
 
     # -- hypotheses -----------------------------------------------------------------------
     def exchange(self, mean: Mean) -> None:

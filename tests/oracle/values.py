@@ -9,7 +9,8 @@ from klsym.ring import ExpPoly
 from klsym.statements import Atom, Side
 
 from .numbers import Unsupported, as_float
-from .statements import Oracle, terms_of
+from .statements import Oracle
+from .terms import terms_of
 from .worlds import OfK1, World
 
 

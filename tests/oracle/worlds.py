@@ -13,11 +13,14 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
+from klsym.ring import ExpPoly
+
 from .numbers import exp, sine
 
 MEASURES = ("q", "p", "mu")
 DENSITIES = (*MEASURES, "old")  # nothing is drawn from old
 ARGUMENTS = ("k1", "w", "log_q")
+REWARDS = ("R", "H", "M")
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,6 +117,7 @@ class World:
     functions: dict[str, Function]
     solved: tuple[tuple[str, Any], ...] = ()  # parameters that a premise gives as a side
     table: dict[Any, Fraction] = field(default_factory=dict)  # of A
+    definitions: dict[str, tuple[str, Any]] = field(default_factory=dict)  # name -> its kind and e
     rng: random.Random = field(default_factory=lambda: random.Random(0))
 
     def free_value(self, key: Any) -> Fraction:
@@ -227,6 +231,23 @@ FUNCTIONS = {  # f = sin(0.7 k1 - 0.4 w + 0.3 log q), g = sin(0.9 k1)
     "f": Function("sin", ("k1", "w", "log_q"), ((Fraction(1), SLOPES),)),
     "g": Function("sin", ("k1",), ((Fraction(1), (Fraction(9, 10),)),)),
 }
+_V = ExpPoly.variable
+_K1, _A, _R, _NU, _RHO = _V("k1"), _V("A"), _V("R"), _V("nu"), _V("w").exp()
+DEFINITIONS: dict[str, tuple[str, ExpPoly]] = {  # each speaks of those before it
+    "up": ("region", _K1),
+    "down": ("region", -_K1),
+    "pos": ("region", _A),
+    "high": ("region", _RHO - 1 - _NU),
+    "low": ("region", 1 - _NU - _RHO),
+    "below": ("region", 1 - (-_K1).exp() - _K1),
+    "some": ("region", _R * _R + 1),
+    "small": ("region", _NU - 1),
+    "over": ("region", (_V("w[past]") + _V("w[now]")).exp() - _V("beta")),
+    "win": ("region", _V("R[self]") - _V("R[others]")),
+    "flip": ("region", _V("up") * 2 - 1),
+    "inv": ("inverse", (-_K1).exp() + 1),
+    "quot": ("inverse", _V("up") + 1),
+}
 
 
 def softmax_world(seed: int, shape: Any = THREE, n: int = 2, gaps: float = 0, declared: Any = ()) -> World:
@@ -237,7 +258,9 @@ def softmax_world(seed: int, shape: Any = THREE, n: int = 2, gaps: float = 0, de
     full = [path for path in paths if not any(step.zeros for step in path)]
     parameters = {name: Fraction(rng.randint(8, 32), 20) for name in (*NAMES, *declared)} | {"n": Fraction(n)}
     sample = tuple(rng.choice(full) for _ in range(max(n, 2))) if full else ()
-    return World(paths, sample, n, parameters, dict(FUNCTIONS), rng=random.Random(seed))
+    world = World(paths, sample, n, parameters, dict(FUNCTIONS), rng=random.Random(seed))
+    world.definitions = DEFINITIONS
+    return world
 
 
 kept_world = lru_cache(maxsize=200)(softmax_world)  # for tests that change nothing in it
@@ -253,7 +276,7 @@ def _softmax_node(shape: Any, gaps: float, rng: random.Random) -> Node:
         return [Fraction(rng.randint(-9, 9), 7) for _ in shape]
 
     rows = zip(softmax_family(density(), numbers(), numbers()), density(), density(), strict=True)
-    steps = [Step(q, p, mu, False, {"R": r, "H": h})
+    steps = [Step(q, p, mu, False, {"R": r, "H": h, "M": Fraction(r > 0)})
              for (q, p, mu), r, h in zip(rows, numbers(), numbers(), strict=True)]  # fmt: skip
     return [(step, _softmax_node(after, gaps, rng) if after else None)
             for step, after in zip(steps, shape, strict=True)]  # fmt: skip

@@ -1,0 +1,34 @@
+"""Words of the tests of regions and inverses: definitions, rows and the data of rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drafts import ONE, ZERO, V, nu, plain
+from oracle.worlds import DEFINITIONS
+
+from klsym.ring import ExpPoly
+from klsym.statements import INVERSE, REGION, Definition
+
+# of the worlds that the oracle makes, where nu > 0
+DEFINED = tuple(Definition(name, kind, e) for name, (kind, e) in DEFINITIONS.items())
+KNOWN: dict[str, Any] = {"definitions": DEFINED, "facts": (nu,), "witness": (("nu", 1),)}
+up, down, pos, high, low, below, some, small, over, win, flip, inv, quot = map(V, DEFINITIONS)
+
+
+def region(name: str, e: ExpPoly) -> Definition:
+    return Definition(name, REGION, e)
+
+
+def inverse(name: str, e: ExpPoly) -> Definition:
+    return Definition(name, INVERSE, e)
+
+
+def bound(*factors: str | int, weight: Any = ONE, square: Any = ONE, tangent: Any = ZERO) -> dict[str, Any]:
+    """What is at least 0 in a cell."""
+    return plain({"weight": weight, "factors": list(factors), "square": square, "tangent": tangent})
+
+
+def cell(values: dict[str, int], *rows: Any, of: Any = ONE, times: Any = ONE, apart: Any = ()) -> Any:
+    """The data of the rule `region`."""
+    return plain({"cell": values, "rows": list(rows), "of": of, "times": times, "apart": list(apart)})
