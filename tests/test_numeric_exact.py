@@ -66,7 +66,7 @@ def statement(left, right, relation="=", given=None, premises=(), on_policy=Fals
     bases = {name: parse_name(name).base for part in parts for name in part.names()}
     known = {"k1", "w", "log_q", "R", "A", *functions}
     parameters = tuple(sorted(name for name, base in bases.items() if base not in known))
-    context = Context(parameters, tuple(sorted(functions.items())), pairs, on_policy, values)
+    context = Context(parameters, tuple(sorted(functions.items())), pairs, on_policy=on_policy, given=values)
     return Statement(left.side, right.side, context, relation)
 
 

@@ -7,6 +7,7 @@ from itertools import product
 
 import pytest
 from oracle_atoms import *
+from region_words import bound, cell
 
 from klsym.abbreviations import (
     NAMED,
@@ -27,9 +28,18 @@ from klsym.errors import NotInRing, Refused
 from klsym.kernel import EQUATION, RULES, apply_step
 from klsym.names import parse_name
 from klsym.numeric.exact import agreement, models_for
+from klsym.statements import INVERSE, REGION, Definition
 from klsym.unfolding import means_given, unfold, written_out
 
+DEFINED = (
+    Definition("high", REGION, rho("x") - Fraction(6, 5)),
+    Definition("low", REGION, Fraction(4, 5) - rho("x")),
+    Definition("up", REGION, k1("x")), Definition("down", REGION, -k1("x")),
+    Definition("gain", REGION, at("A", "x")), Definition("over", REGION, k1("past") + k1("now") - V("lam")),
+    Definition("inv", INVERSE, 1 + r("x")), Definition("quot", INVERSE, V("up") * at("R", "x") ** 2 + r("x")),
+)  # fmt: skip
 CONTEXT = Context(
+    definitions=DEFINED,
     parameters=("lam", "n"),
     functions=(("f", ("k1", "log_q", "w")), ("g", ("k1",))),
     given=(("H[now]", k1("past") + lam * k1("now")),),
@@ -41,18 +51,21 @@ STEPS = [
     k1("x") * at("R", "now"), F * sg(k1("past")), at("A", "past") * at("length", "future") + r("future"),
     at("H", "now") * k1("now"), (-at("w", "now")).exp() * k2("past"),
     k1("future") + at("R", "future") * k1("now"),
-    k1("now") * length.inverse(), lam,
+    k1("now") * length.inverse(), lam, at("high", "now") * at("low", "now") * k1("now") + V("over"),
+    at("up", "now") * k1("now") - at("inv", "now") * k1("past"), at("quot", "now") * at("gain", "now"),
 ]  # fmt: skip
 SCORES = [(), ("now",), ("past",), ("x",), ("future",), ("now", "past"), ("now'", "past"), ("x", "x'")]
 BATCH = [
     k1("self") * k1("others") + lam, sg(k1("others")) * r("self"), rho("self") * k1("others") ** 2,
     at("A", "others") * k1("self"), n.inverse() * k1("others") - at("R", "self"), r("others") * k2("self"),
-    lam, lam * n,
+    lam, lam * n, at("high", "self") * k1("self") + sg(at("low", "self")) * at("R", "others"),
+    at("up", "self") * at("inv", "self") * k1("self") + at("down", "self") * r("others"),
 ]  # fmt: skip
 SAMPLES = [
     sg(rho("x")) * k3("x") + lam * at("log_q", "x"), rho("x") * sg(r("x")) ** 2 + at("R", "x") * k1("x"),
     lam + 2 * r("x"), 3 + lam, rho("x").inverse() * k2("x") + sg(V("g")) * V("f"),
-    V("g") * (lam * k1("x")).exp(),
+    V("g") * (lam * k1("x")).exp(), at("high", "x") * k1("x") + (at("low", "x") * k1("x")).exp(),
+    at("gain", "x") * at("quot", "x") * k1("x") + V("up") * V("down"), sg(V("inv")) * k1("x") + V("inv"),
 ]  # fmt: skip
 PAIRS = [k1("self") * k1("other"), k1("rest") * r("other"), k1("rest") ** 2 * k1("self") + lam, n, lam * lam]
 OF_STEPS = [
@@ -117,6 +130,19 @@ DATA = [
     *({"now": x, "other": y, "slot": z} for x, y in (("k1", "s"), ("s", "R"), ("R", "k1"), ("length", "s"))
       for z in ("past", "future")),
 ]  # fmt: skip
+for z in ("x", "now", "self"):
+    high, low, up, down = (at(name, z) for name in ("high", "low", "up", "down"))
+    names = [next(iter(held.names())) for held in (high, low, up, down)]
+    apart = [bound(names[0]), bound(names[1]), bound(weight=Fraction(2, 5))]
+    DATA += [
+        cell({}, times=0),
+        *(cell({names[0]: 1, names[1]: 1}, *apart, times=b) for b in (1, lam, k1(z))),
+        *(cell({names[2]: 1, names[3]: 1}, bound(names[2]), bound(names[3]), times=b) for b in (1, r(z))),
+        cell({names[2]: 0, names[3]: 0}, bound(names[2], names[3]), of=k1(z), times=r(z)),
+        cell({names[2]: 0, names[3]: 0}, bound(names[2]), bound(names[3]), times=r(z), apart=[names[2]]),
+        *({"name": next(iter(at(v, z).names())), "times": b.to_json()} for v in ("inv", "quot")
+          for b in (ONE, k1(z))),
+    ]  # fmt: skip
 MOST = 25  # applications of one rule that are judged
 SETTINGS = [CONTEXT, replace(CONTEXT, on_policy=True)]
 

@@ -72,7 +72,7 @@ VALUES = [
     ("rho*k3 + rho - 1", OFF, "reverse-kl", "q p, q mu, p mu"),
     ("-r*k1", {}, "forward-kl", "p q"),
     ("max(k2, k3) + min(k2, k3) - k2", {}, "reverse-kl", "q p, p q"),
-    ("sg(rho)*(max(k2, k3) + min(k2, k3) - k2)", OFF, "reverse-kl", "q p, p q, q mu, mu q"),
+    ("sg(rho)*(max(k2, k3) + min(k2, k3) - k2)", OFF, "reverse-kl", "q p, q mu, p mu"),
     ("max(k2, k1) + min(k2, k1) - k2", {}, "reverse-kl", "q p"),
 ]
 

@@ -23,12 +23,13 @@ from klsym.abbreviations import (
 )
 from klsym.errors import UsageError
 from klsym.names import SAMPLE, parse_name
+from klsym.numeric.definitions import are_at_least_0, are_clear
 from klsym.numeric.evaluation import THETAS
 from klsym.numeric.frames import Frame, Functions
 from klsym.numeric.indices import STRUCTURES
-from klsym.numeric.models import FiniteModel, random_model, random_tree
+from klsym.numeric.models import COUNTS, FiniteModel, random_model, random_tree
 from klsym.numeric.sides import instances, side_value
-from klsym.numeric.systems import EXACT, FLOAT, Sized
+from klsym.numeric.systems import EXACT, FLOAT, Sized, System
 from klsym.ring import ExpPoly
 from klsym.slots import SECOND
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:  # a theorem is data here
     from klsym.unfolding import Theorem
 
 HALVINGS = 60
+ATTEMPTS = 20  # to keep samples off bounds
 
 
 # ---------------------------------------------------------------------------- what a statement needs
@@ -61,7 +63,8 @@ def needs_of(statement: Statement) -> Needs:
     batches = any(i.others for i in indexed) or any(isinstance(a, MeanVariance) for a in atoms)
     second = any(entry.endswith(SECOND) for atom in atoms for entry in getattr(atom, "score", ()))
     named = any(isinstance(atom, TokenDivergence | Curl) for atom in atoms)
-    parts = [*(a for side in sides for a in elements(side)), *(value for _, value in context.given)]
+    written = [*(a for side in sides for a in elements(side)), *(value for _, value in context.given)]
+    parts = [*context.within(*written)]
     names = {name for part in parts for name in part.names() if name not in context.parameters}
     lengths = any(parse_name(name).base == "length" for name in names)
     steps = any(i.steps for i in indexed) or any(parse_name(name).slot != "x" for name, _ in context.given)
@@ -104,8 +107,71 @@ def with_parameter(model: FiniteModel, name: str, value: Any) -> FiniteModel:
 def allowed(theorem: Theorem, model: FiniteModel, functions: Functions) -> FiniteModel:
     """The model in the region of the theorem, with parameters that the hypotheses allow: positive ones,
     and one for each premise, such as m where n = m + 1; the batch size n stays.  What is given makes the
-    premises hold that name it.
+    premises hold that name it.  Facts hold, and no sample lies on a bound that the hypotheses exclude.
+
+    Raises UsageError: no such model is found.
     """
+    context, bounds = theorem.statement.context, bounds_of(theorem)
+    known = instances(context, functions) if bounds else {}
+    for attempt in range(ATTEMPTS if bounds else 1):
+        found = _with_premises(theorem, _with_facts(theorem, shifted(model, attempt, context)), functions)
+        if not bounds or are_clear(bounds, Frame(found, _system(found), context, known)):
+            return found
+    raise UsageError("oracle: on every model that was tried, samples lie on bounds that the theorem excludes")
+
+
+def bounds_of(theorem: Theorem) -> list[ExpPoly]:
+    """What is 0 at no sample, by the hypotheses of the theorem."""
+    return list(dict.fromkeys(h[2] for h in theorem.hypotheses if h[0] in ("away", "off", "apart")))
+
+
+def _system(model: FiniteModel) -> System:
+    return EXACT if model.exact else FLOAT
+
+
+def shifted(model: FiniteModel, attempt: int, context: Context) -> FiniteModel:
+    """The model with other parameters, rewards and densities p, mu and old; attempt 0 leaves it as it is."""
+    if not attempt:
+        return model
+    step = Fraction(attempt, 7 * attempt + 11)
+    rewards = {n: row if n == "M" else [x + step for x in row] for n, row in model.rewards.items()}
+    parameters = {n: x if n in COUNTS else x + step / 3 for n, x in model.parameters.items()}
+    densities = {"p": model.p, "mu": model.mu, "old": model.old}
+    if context.on_policy:
+        del densities["mu"]
+    mixed: dict[str, Any] = {
+        n: _mixed(row, step / k, model) for k, (n, row) in enumerate(densities.items(), 1) if row
+    }
+    return replace(model, rewards=rewards, parameters=parameters, **mixed)
+
+
+def _mixed(row: Sequence[Any], step: Fraction, model: FiniteModel) -> list[Any]:
+    """At each node, a mixture with probabilities that rise from branch to branch."""
+    found = list[Any]()
+    for node in model.layout.nodes:
+        values = row[node]
+        total = len(values) * (len(values) + 1) // 2
+        found += [(1 - step) * x + step * Fraction(k, total) for k, x in enumerate(values, 1)]
+    return found
+
+
+def _with_facts(theorem: Theorem, model: FiniteModel) -> FiniteModel:
+    """The model moved towards the witness of the context, by halves, until the facts assumed hold."""
+    context, facts = theorem.statement.context, [h[1] for h in theorem.hypotheses if h[0] == "fact"]
+    goal = dict(context.witness)
+    bases = {parse_name(name).base: value for name, value in goal.items()}
+    for _ in range(HALVINGS):
+        if are_at_least_0(facts, Frame(model, _system(model), context, instances(context, None))):
+            return model
+        parameters = {n: (x + goal[n]) / 2 if n in goal else x for n, x in model.parameters.items()}
+        rewards = {
+            n: [(x + bases[n]) / 2 for x in row] if n in bases else row for n, row in model.rewards.items()
+        }
+        model = replace(model, parameters=parameters, rewards=rewards)
+    raise UsageError("oracle: no model found on which the facts hold that the theorem assumes")
+
+
+def _with_premises(theorem: Theorem, model: FiniteModel, functions: Functions) -> FiniteModel:
     context = theorem.statement.context
     positive = {h[1] for h in theorem.hypotheses if h[0] == "positive"}
     signed = {name: abs(v) if name in positive else v for name, v in model.parameters.items()}

@@ -11,6 +11,7 @@ import numpy as np
 
 from klsym.abbreviations import Context
 from klsym.names import MEASURES, SAMPLE, THETA_FREE, parse_name
+from klsym.numeric.definitions import defined_value
 from klsym.numeric.indices import ONE_SAMPLE, PREFIX, Index, index_of
 from klsym.numeric.models import FiniteModel
 from klsym.numeric.positions import Moves, Places, Positions, sequences, tokens_at
@@ -94,34 +95,36 @@ class Frame:
     """All variables of a model at theta + t u; `still` is the frame at theta.
 
     tilt: a change of theta itself, of the frame at theta too.  along: the direction of t, "u" or "v".
-    origin: the frame whose values the statement gives; rewards stay what they are there.
+    origin: the frame whose values the statement gives; rewards and regions stay what they are there.
+    kinks_refused: is a mean differentiated, so that no sample may lie where a region changes?
     tokens, whole: variables at each token and at each sequence.
     """
 
     def __init__(
         self, model: FiniteModel, system: System, context: Context, functions: Functions,
         still: Frame | None = None, tilt: Moves = (), along: str = "u",
-        origin: Frame | None = None,
+        origin: Frame | None = None, kinks_refused: bool = False,
     ) -> None:  # fmt: skip
         self.model, self.system, self.context, self.functions = model, system, context, functions
         self.still, self.moving = still or self, still is not None
-        self.origin, self.tilt = origin or still or self, tilt
-        self._moved: dict[str, Frame] = {}
+        self.origin, self.tilt, self.kinks_refused = origin or still or self, tilt, kinks_refused
+        self._moved: dict[tuple[str, bool], Frame] = {}
         self._rows: dict[str, Rows] = {}
         step = ((system.step, along),) if still else ()
         tokens = tokens_at(model, system, tilt, step, context.on_policy)
         self.tokens = Values(self, tokens, whole=False)
         self.whole = Values(self, tokens.joined(sequences(model.layout.paths), system), whole=True)
 
-    def moved(self, along: str = "u") -> Frame:
+    def moved(self, along: str = "u", kinks_refused: bool = False) -> Frame:
         """The frame whose q, k1, w, log_q move along a direction."""
         refuse_unless(not self.moving, "a gradient inside a gradient is not evaluated")
-        if along not in self._moved:
+        key = along, kinks_refused
+        if key not in self._moved:
             system, context, functions = self.system, self.context, self.functions
-            self._moved[along] = Frame(
-                self.model, system, context, functions, self, self.tilt, along, self.origin
+            self._moved[key] = Frame(
+                self.model, system, context, functions, self, self.tilt, along, self.origin, kinks_refused
             )
-        return self._moved[along]
+        return self._moved[key]
 
     def rows(self, index: str = "") -> Rows:
         """All variables at the rows of an index."""
@@ -177,6 +180,9 @@ class Values(Scope):
             return self._slope(parsed.base)
         if name in self.at.context.function_arguments:
             return self._call(name)
+        origin = self.at.origin.whole if self.whole else self.at.origin.tokens
+        if (found := defined_value(name, self, origin, self.at)) is not None:
+            return found
         given = self._given(name)
         return self._reward(name) if given is None else given
 
@@ -279,9 +285,13 @@ class Rows(Scope):
         if name in self.at.context.parameters:
             return super()._find(name)
         parsed = parse_name(name)
-        places = self._places(parsed.slot, name)
         if parsed.detached:
             return self.at.still.rows(self.index).variable(name[3:-1])
+        if self.at.context.definitions:
+            origin = self.at.origin.rows(self.index)
+            if (found := defined_value(name, self, origin, self.at)) is not None:
+                return found
+        places = self._places(parsed.slot, name)
         if parsed.base == "A" and parsed.slot not in ONE_SAMPLE:
             keys = self.where.known[parsed.slot]
             return self.constant([self.model.advantage_at(parsed.slot, key) for key in keys])

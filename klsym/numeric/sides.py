@@ -3,7 +3,7 @@
 A gradient along u is d/dt at t = 0, with sg(.) at theta; a divergence is its own sum over outcomes.  The
 curl of the field F.u(theta) = E_m[grad_u L] is d/ds F.u(theta + s v) - d/ds F.v(theta + s u) at s = 0; the
 field is that of theta + s v throughout: sg(.), the on-policy sampler and m = q are those of that theta.
-Rewards, given or not, do not move.
+Rewards, given or not, and regions do not move.
 """
 
 from __future__ import annotations
@@ -43,8 +43,9 @@ WEIGHTS = (4 / 5, -1 / 5, 4 / 105, -1 / 280)  # of F(k h) - F(-k h), k = 1..4
 def side_value(side: Side, at: Frame) -> Sized:
     total = at.constant(0)
     for coefficient, atoms in side.terms:
-        constant = coefficient.names() <= set(at.context.parameters)
-        refuse_unless(constant, "a random coefficient stands outside its expectation")
+        refuse_unless(
+            at.context.is_constant(coefficient), "a random coefficient stands outside its expectation"
+        )
         product = at.whole.polynomial(coefficient).at(0)
         for atom in atoms:
             product = product * _atom(atom, at)
@@ -60,7 +61,7 @@ def _atom(atom: Atom, at: Frame) -> Sized:
         case MeanGradient(index, m, loss):
             return _expected_gradient(index, m, loss, at)
         case Gradient(of):
-            return side_value(of, at.moved()).slope(at.system)
+            return side_value(of, at.moved(kinks_refused=True)).slope(at.system)
         case Curl(index, m, loss):
             return _curl(index, m, loss, at)
         case Divergence(kind, first, second):

@@ -19,6 +19,7 @@ from klsym.kernel.intervals import Interval
 from klsym.numeric.dual import Dual
 
 H = 1e-30  # so small that h^2 is lost to rounding
+ROUNDING = 1e-13  # of the size of a number's terms
 
 
 def refuse_unless(condition: bool, reason: str) -> None:
@@ -35,6 +36,7 @@ class System:
     step: the element t.  slope: element -> its slope, as an element.
     magnitude: element or array -> |value| in floats; 0 where rounding needs no scale.
     log_magnitude: the same of log(array).
+    signs: array, sizes of its terms in floats -> 1, 0 or -1 for each value, or 2 where that is not decided.
     """
 
     lift: Callable[[Any], Any]
@@ -42,6 +44,7 @@ class System:
     slope: Callable[[Any], Any]
     magnitude: Callable[[Any], Any]
     log_magnitude: Callable[[Any], Any]
+    signs: Callable[[Any, Any], list[int]]
 
 
 def _exact(one: Any) -> Callable[[Any], Any]:
@@ -60,12 +63,31 @@ def _no_size(array: Any) -> Any:
     return np.zeros(np.shape(array))
 
 
+def _signs_of_floats(array: Any, sizes: Any) -> list[int]:
+    """Floats that only rounding sets apart from 0 are 0."""
+    real = np.real(array)
+    return [int(x) for x in np.where(np.abs(real) <= ROUNDING * sizes, 0, np.sign(real))]
+
+
+def _signs_of_enclosures(array: Any, _: Any) -> list[int]:
+    return [_sign(x) for x in array]
+
+
+def _sign(x: Any) -> int:
+    while isinstance(x, Dual):
+        x = x.value
+    if x.lower > 0 or x.upper < 0:
+        return 1 if x.lower > 0 else -1
+    return 0 if x.lower == x.upper else 2
+
+
 FLOAT = System(
     lift=lambda values: np.asarray(values, dtype=float),
     step=1j * H,
     slope=lambda element: np.imag(element) / H,
     magnitude=lambda array: np.abs(np.real(array)),
     log_magnitude=lambda array: np.abs(np.real(np.log(array))),
+    signs=_signs_of_floats,
 )
 EXACT = System(
     lift=_exact(Dual.of(1)),
@@ -73,6 +95,7 @@ EXACT = System(
     slope=lambda element: Dual(element.slope, Interval.exact(0)),
     magnitude=_no_size,
     log_magnitude=_no_size,
+    signs=_signs_of_enclosures,
 )
 
 
@@ -82,6 +105,7 @@ NESTED = System(
     slope=lambda x: Dual(EXACT.slope(x.value), EXACT.slope(x.slope)),
     magnitude=_no_size,
     log_magnitude=_no_size,
+    signs=_signs_of_enclosures,
 )
 OUTER = Dual(Dual.of(0), Dual.of(1))  # the number s
 

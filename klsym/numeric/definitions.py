@@ -1,0 +1,98 @@
+"""What the names that a statement defines are worth: regions, 1 where e > 0 and 0 elsewhere, and 1/e.
+
+A region is looked up where theta is not moved, and stays what it is there.  Differentiated that is right as
+long as no sample lies where e = 0 and e moves: the gradient of a mean is refused there, and `are_clear` tells
+which models have no such sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from klsym.abbreviations import Context
+from klsym.numeric.systems import FLOAT, Sized, System, refuse_unless
+from klsym.ring import ExpPoly
+from klsym.slots import SLOTS
+from klsym.statements import INVERSE, REGION
+
+if TYPE_CHECKING:
+    from klsym.numeric.frames import Frame, Scope
+
+UNDECIDED = 2  # in place of a sign
+MARGIN = 1e-9  # from a bound, of the size of e: nearer floats are not judged
+
+
+def defined_value(name: str, scope: Scope, origin: Scope, at: Frame) -> Sized | None:
+    """The value of a name that the statement defines; None for others.
+
+    origin: the same positions where theta is not moved.
+    """
+    if (e := at.context.defined(name, INVERSE)) is not None:
+        return _inverse(name, scope.polynomial(e), at.system)
+    if (e := at.context.defined(name, REGION)) is None:
+        return None
+    if at.kinks_refused:
+        _refuse_kinks(name, scope.polynomial(e), at.system)
+    if origin is not scope:
+        return scope.constant([int(b) for b in _bits(origin.variable(name), origin.system)])
+    signs = _signs(scope.polynomial(e), at.system)
+    refuse_unless(UNDECIDED not in signs, f"the sign of what defines {name} is not decided")
+    return scope.constant([int(sign > 0) for sign in signs])
+
+
+def _bits(region: Sized, system: System) -> list[int]:
+    return system.signs(region.value, np.zeros(len(region.value)))
+
+
+def _signs(e: Sized, system: System) -> list[int]:
+    """1, 0 or -1 for each value of e, or that its sign is not decided."""
+    return system.signs(e.value, np.real(e.size))
+
+
+def _inverse(name: str, e: Sized, system: System) -> Sized:
+    """1/e with the slope -e'/e^2; its error is that of e, over e^2."""
+    signs = _signs(e, system)
+    refuse_unless(not {0, UNDECIDED} & {*signs}, f"{name} is 1/e, and e = 0 or not decided at some sample")
+    value = 1 / e.value
+    return Sized(value, e.size * system.magnitude(value) ** 2)
+
+
+def _refuse_kinks(name: str, e: Sized, system: System) -> None:
+    """Refuse samples at which e = 0 and e moves: a mean has no derivative there that is told by e alone."""
+    slopes = Sized(np.array([system.slope(x) for x in e.value]), FLOAT.slope(e.size))
+    pairs = zip(_signs(e, system), _signs(slopes, system), strict=True)
+    met = any(sign == 0 and slope != 0 for sign, slope in pairs)
+    refuse_unless(not met, f"a sample lies where {name} changes as theta moves")
+
+
+# ---------------------------------------------------------------------------- models without bounds
+def are_clear(elements: Iterable[ExpPoly], at: Frame) -> bool:
+    """Is e away from 0 at every sample, batch and step, for each of some elements?"""
+    return all(_is_clear(e, at) for e in elements)
+
+
+def _is_clear(e: ExpPoly, at: Frame) -> bool:
+    values = at.rows(index_for(e, at.context)).polynomial(e)
+    if at.system is FLOAT:
+        return bool(np.all(np.abs(np.real(values.value)) > MARGIN * np.real(values.size)))
+    return not {0, UNDECIDED} & {*_signs(values, at.system)}
+
+
+def are_at_least_0(elements: Iterable[ExpPoly], at: Frame) -> bool:
+    """Is e at least 0 at every sample, batch and step, for each of some elements?"""
+    found = (_signs(at.rows(index_for(e, at.context)).polynomial(e), at.system) for e in elements)
+    return all({*signs} <= {0, 1} for signs in found)
+
+
+def index_for(e: ExpPoly, context: Context) -> str:
+    """The first index that has all slots of which an element speaks.
+
+    >>> index_for(ExpPoly.variable("k1[past]") + ExpPoly.variable("R"), Context())
+    't'
+    """
+    found = [index for index, slots in SLOTS.items() if context.speaks_of(e) <= {*slots}]
+    refuse_unless(bool(found), "what is defined speaks of slots that no mean has")
+    return found[0]
