@@ -282,6 +282,13 @@ class Weight(Estimator):
         return self
 
 
+OF_REGIONS = "is_"  # how the names of regions begin, such as is_high, and no others
+
+
+class Region(Symbol):
+    """The name of what is 1 where something is positive and 0 elsewhere; it may hold a slot."""
+
+
 class clip(Function):
     """clip(x, lo, hi) = min(max(x, lo), hi), with derivative 1 on [lo, hi] and 0 outside.
 

@@ -23,7 +23,7 @@ from typing import Any
 from sympy import Abs, Max, Min, Pow, Rational, exp, log, sqrt
 
 from klsym.errors import UsageError
-from klsym.language import ATOMS, PARAMETERS, clip, k, parameter, sg
+from klsym.language import ATOMS, OF_REGIONS, PARAMETERS, clip, k, parameter, sg
 from klsym.names import PROBABILITIES, is_declarable
 from klsym.sums import (
     DENSITIES,
@@ -57,6 +57,15 @@ PARAMETER = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
 OF_ANSWERS = frozenset({"b", "c", "e", "f", "h", "std", "K", "P", "Phi"})  # as in r <= e
 
 
+def is_of_answers(name: str) -> bool:
+    """Is it a name that answers use?
+
+    >>> is_of_answers("h"), is_of_answers("is_high"), is_of_answers("hi")
+    (True, True, False)
+    """
+    return name in OF_ANSWERS or name.startswith(OF_REGIONS)
+
+
 def parse(text: str, parameters: Iterable[str] = (), others: Mapping[str, Any] | None = None) -> Any:
     """Read a loss; raises UsageError that points at the character that is wrong.
 
@@ -71,7 +80,7 @@ def parse_asked(text: str, parameters: Iterable[str] = ()) -> Any:
     names = parameters if isinstance(parameters, str) else tuple(parameters)
     expression = parse(text, names)
     for name in names:
-        if name in OF_ANSWERS or not is_declarable(name):
+        if is_of_answers(name) or not is_declarable(name):
             raise UsageError(f"parameter {name!r}: a new plain name expected; answers use this one")
     return expression
 

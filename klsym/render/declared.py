@@ -10,12 +10,14 @@ import re
 from collections.abc import Sequence
 
 from klsym.estimators import NAMES
+from klsym.language import OF_REGIONS
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 SLOT = re.compile(
     rf"({'|'.join(NAMES)}|r|rho|rho_old|log_q|log_p|log_mu|log_old|R|A|M|H|T|s)"
     r"_(past|now|future|self|others)"
 )
+SLOT_AT_END = re.compile("_(past|now|future|self|others)$")
 OF_ONE = {"now": "{} of token t given its prefix", "self": "{} of sample i"}
 OF_MANY = {
     "past": "the {} of {} over the tokens before t",
@@ -58,10 +60,19 @@ def declared(
     found = {}
     for name in dict.fromkeys(name for text in (*texts, *hypotheses) for name in NAME.findall(text)):
         meaning = ANY if name in REWARDS and name not in own else _meaning(name, level)
+        meaning = meaning or _told(name, hypotheses)
         if meaning:
             found[name] = f"{meaning}; {given}" if given and name.split("_")[0] == "H" else meaning
     signs = SIGN if any("1e-300" in text for text in texts) else {}
     return dict(sorted((found | signs).items()))
+
+
+def _told(name: str, hypotheses: Sequence[str]) -> str:
+    """What a hypothesis says of the name of a region, in whichever slot, or of a constant."""
+    if not name.startswith((OF_REGIONS, "const")):
+        return ""
+    base = SLOT_AT_END.sub("", name) if name.startswith(OF_REGIONS) else name
+    return next((x.removeprefix(f"{base} is ") for x in hypotheses if x.startswith(f"{base} is ")), "")
 
 
 def _meaning(name: str, level: str) -> str:

@@ -7,7 +7,6 @@ from typing import Any
 
 from klsym.engine.divergences.shape_messages import generated_messages
 from klsym.engine.questions.divergence_losses import Descents, DivergenceLoss, WrongEstimate
-from klsym.notation import formulas
 from klsym.notation.combination import combination_text
 from klsym.notation.ratios import in_r
 from klsym.notation.spelling import LATEX, TEXT
@@ -48,7 +47,7 @@ def divergence_words(verdict: Any) -> str:
         return combination_text(gradient.multiples).replace("grad ", "")
     if found is not None and found.f is not None:
         return f"E_q[f(r)] with f = {TEXT(in_r(found.f))}"
-    return formulas.side(verdict.implied.side) if verdict.implied is not None else "another objective"
+    return verdict.implied_in(TEXT) if verdict.implied is not None else "another objective"
 
 
 class PrintedDescents(Descents):

@@ -249,6 +249,8 @@ ASSUMPTIONS: dict[str, str | Callable[..., str]] = {
     "slope-at-kinks": "at a kink the slope is that of PyTorch: abs has slope 0 at 0, clip passes the slope"
     " on at its bounds, min and max share it by halves at a tie",
     "slope-at-tie": lambda of: f"the slope of {SLOPES[of][0]}",
+    "constant": lambda of, value: f"{of} is {shown(value)}, though the theorem holds for every number {of}",
+    "region": lambda of, where: f"{of} is 1 where {place((where,))}, and 0 elsewhere",
     "bounds-in-order": "{of} > 0 (so that the bounds of clip do not cross)",
     "not-at-bounds": "where a bound is met exactly the slope is another one: the mean leaves out samples"
     " that do so",

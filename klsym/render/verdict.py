@@ -8,10 +8,9 @@ from klsym.engine.answers.suggestion import Suggestion
 from klsym.engine.divergences.shape_messages import generated_messages
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.messages import Message
-from klsym.notation import formulas
 from klsym.notation.combination import combination_text, value_text
 from klsym.notation.latex import aligned
-from klsym.notation.spelling import LATEX, is_sum
+from klsym.notation.spelling import LATEX, TEXT, is_sum
 from klsym.notation.values import names, shown
 from klsym.render.declared import declared
 from klsym.render.divergences import functional_text, generated_json, generated_text
@@ -239,7 +238,7 @@ def _gradient_rows(verdict: PrintedVerdict) -> list[tuple[str, str]]:
     if verdict.shown and verdict.gradient.target in ("separable", "none", None) and not is_objective(verdict):
         rows.append(("equals", verdict.shown))
     if verdict.implied is not None and not verdict.shown:
-        rows.append(("objective", formulas.side(verdict.implied.side)))
+        rows.append(("objective", verdict.implied_in(TEXT)))
     if verdict.generated is not None and verdict.gradient.target not in ("reverse-kl", "forward-kl"):
         rows.append(("that is", generated_text(verdict.generated)))
     if verdict.functional is not None and (convex := functional_text(verdict.functional)):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from klsym.engine.verdicts.verdict import Verdict
-from klsym.notation import formulas
 from klsym.notation.combination import combination_text
+from klsym.notation.spelling import TEXT
 from klsym.render.divergences import generated_text
 
 TARGETS = {
@@ -46,7 +46,7 @@ def reason(verdict: Verdict) -> str:
     if verdict.gradient.target == "f-divergence" and verdict.generated is not None:
         return generated_text(verdict.generated)
     if verdict.gradient.target == "separable" and verdict.implied is not None:
-        return formulas.side(verdict.implied.side)
+        return verdict.implied_in(TEXT)
     if verdict.coefficient_cases:
         from klsym.notation.cases import lines
 

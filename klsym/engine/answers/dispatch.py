@@ -9,7 +9,7 @@ from typing import Any
 
 import sympy
 
-from klsym.convert import in_core, to_ring
+from klsym.convert import in_core, to_ring, to_sympy
 from klsym.engine.fields.slot_loss import (
     UnsupportedSum,
     names_batches,
@@ -21,14 +21,15 @@ from klsym.engine.options.expand_options import expansion
 from klsym.engine.options.settings import Setting
 from klsym.engine.regions.piecewise import DENSITIES
 from klsym.engine.targets.ring import explain_ring
-from klsym.engine.verdicts.verdict import TargetReading, Verdict
+from klsym.engine.verdicts.verdict import Search, TargetReading, Verdict
 from klsym.errors import NotInRing, UsageError
 from klsym.language import ATOMS, PARAMETERS, REWARDS, OverPositions, as_loss, length, parameter, rho, s
 from klsym.names import SAMPLE_BASES, is_declarable
 from klsym.notation import losses
 from klsym.notation.losses import Written
 from klsym.notation.spelling import TEXT
-from klsym.parser import OF_ANSWERS, parse_asked
+from klsym.parser import is_of_answers, parse_asked
+from klsym.ring import ExpPoly
 from klsym.sums import Centred, LeftOut, Normalised, OverBatch
 
 
@@ -59,10 +60,23 @@ def explained(written: Written, setting: Setting, other_means: bool = True) -> V
         verdict = _explainer(written, setting)(written, setting)
     except NotInRing as error:
         verdict = _outside(written, setting, error, other_means)
+    verdict = _with_numbers(verdict)
     verdict = verdict if verdict.expansion else replace(verdict, expansion=expansion(written, setting))
     if verdict.value.target is None and _is_centred(written.expression) and not setting.averaged:
         return replace(verdict, value=TargetReading("zero"), constant=sympy.S.Zero)
     return verdict
+
+
+def _with_numbers(verdict: Verdict) -> Verdict:
+    """Of a loss with sqrt(2) a model is found in decimals: the kernel's have rational numbers."""
+    alone = verdict.setting.level != "token" and verdict.setting.batch == "none" and verdict.c is not None
+    if not alone or all(said.code != "constant" for said in verdict.assumptions):
+        return verdict
+    from klsym.engine.outside.samples import found_target, witness_against_kl
+
+    c = to_sympy(verdict.c) if isinstance(verdict.c, ExpPoly) else verdict.c
+    look = Search(lambda: witness_against_kl(c, found_target(c), verdict.setting, verdict.steps[0][1]))
+    return replace(verdict, model=look)
 
 
 def _is_centred(e: Any) -> bool:
@@ -173,5 +187,5 @@ def _refuse_names_of_answers(expression: Any) -> None:
     """What `parse_asked` refuses in text; k1[now] and a dummy are no parameters."""
     names = {symbol.name for symbol in expression.free_symbols if not isinstance(symbol, sympy.Dummy)}
     for name in sorted(names - {*ATOMS, *PARAMETERS, *SAMPLE_BASES, str(s)}):
-        if name.isidentifier() and (name in OF_ANSWERS or not is_declarable(name)):
+        if name.isidentifier() and (is_of_answers(name) or not is_declarable(name)):
             raise UsageError(f"parameter {name!r}: a new plain name expected; answers use this one")

@@ -26,6 +26,7 @@ from klsym.engine.divergences.f_divergence import R as RATIO
 from klsym.engine.fields.primitives import objective_under
 from klsym.engine.regions.case_split import ASKING
 from klsym.engine.regions.piecewise import Regions
+from klsym.engine.regions.relations import quotient
 from klsym.engine.regions.root_isolation import Zero, stretches
 from klsym.errors import NotInRing
 from klsym.language import k1
@@ -118,6 +119,9 @@ def _jump(a: GeneratorPiece, b: GeneratorPiece, coefficient: Any) -> int | None:
     if not coefficient.has(sympy.Heaviside, sympy.sign):
         return 0  # min, max, abs and clip are continuous
     assert a.upper is not None
+    bounds = (to_ring(step.args[0]) for step in coefficient.atoms(sympy.Heaviside))
+    if any(quotient(b.c - a.c, x) is not None for x in bounds):
+        return 0  # what it gains is a multiple of what is 0 at the bound
     if a.upper[0] != a.upper[1]:
         return None
     gap = _at(b.c - a.c, a.upper[0])

@@ -13,13 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from klsym.abbreviations import E, IndexedGradient, Side
 from klsym.convert import generic_functions, to_ring, to_sympy
-from klsym.engine.fields.named_terms import Slots, slots_of, terms_of
+from klsym.engine.fields.named_terms import Further, Slots, further, slots_of, terms_of
 from klsym.engine.fields.primitives import depends_on_theta, held_at_policy, primitive
-from klsym.engine.fields.slot_loss import SlotLoss, T, UnsupportedSum, adds_up, m, n, summed
+from klsym.engine.fields.slot_loss import SlotLoss, T, UnsupportedSum, adds_up, m, n, slot_loss, summed
+from klsym.engine.options.settings import Setting
 from klsym.engine.proof.derivation import Derivation, derive
 from klsym.engine.proof.quantities import Quantity, expected_gradient
 from klsym.engine.proof.reduction import Strategy, reduction
@@ -66,6 +68,11 @@ class Field:
     whole: Any = None
 
     @property
+    def names(self) -> Further:
+        """What the regions of the loss are."""
+        return further(self.loss.defined)
+
+    @property
     def reduced_parameters(self) -> tuple[str, ...]:
         return self.exchanged.context.parameters
 
@@ -106,6 +113,12 @@ def field_of(loss: SlotLoss) -> Field:
     )
 
 
+@lru_cache(maxsize=64)
+def field_of_loss(written: Written, setting: Setting) -> Field:
+    """The field of a loss as it is written."""
+    return field_of(slot_loss(written, setting))
+
+
 def parts_of(loss: SlotLoss) -> tuple[Any, Any]:
     """Return the part of a loss of tokens that is one loss of the whole sequence, and the rest."""
     if loss.index == "t" and not loss.detached:  # on-policy sg(rho) is 1 at every token
@@ -119,7 +132,8 @@ def start_of(loss: SlotLoss, constant: Any = 0) -> Derivation:
     """Where a derivation starts; constant: a loss of the whole sequence beside that of each token."""
     premises = BATCH_SIZE if loss.index == "i" and "m" in loss.element.names() else ()
     start = quantity_of(loss, constant)
-    return derive(start, on_policy=loss.copied, given=dict(loss.sums), premises=premises)
+    given = dict(loss.sums)
+    return derive(start, on_policy=loss.copied, given=given, premises=premises, defined=loss.defined)
 
 
 def quantity_of(loss: SlotLoss, constant: Any = 0) -> Quantity:
@@ -130,6 +144,8 @@ def quantity_of(loss: SlotLoss, constant: Any = 0) -> Quantity:
         return mean_over_i(e * own(s), under) if loss.detached else Quantity(side, {}, {element: e})
     if loss.index == "t":
         start = sum_over_t(e * now(s), under) if loss.detached else token_gradient(e, under)
+        if loss.typed is not None and not loss.sums and e == loss.expression:
+            start = replace(start, labels={element: loss.typed_label})
         return start + expected_gradient(constant, under) if constant else start
     labels = {element: _label(loss, e)}
     if loss.detached:
@@ -257,9 +273,7 @@ def _attached(loss: SlotLoss, start: Derivation, rest: Any, constant: Any) -> tu
     """h of the whole sequence, if the field is E_m[h s]; and a token loss whose gradient the field is."""
     if not loss.detached:
         if loss.sums:
-            moved = _moved(
-                derive(token_gradient(rest, loss.under), on_policy=loss.copied, given=dict(loss.sums))
-            )
+            moved = _moved(start_of(replace(loss, expression=rest)))
             return None, _detached(scores_of(moved), loss.sums)
         return _of_the_whole(start, loss.expression), rest
     element = loss.element

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from klsym.abbreviations import Context, Indexed, Side
 from klsym.convert import to_ring, to_sympy
@@ -25,15 +26,32 @@ from klsym.engine.proof.reduction import Strategy, reduction
 from klsym.engine.proof.sequence_quantities import sum_over_t, token_KL, token_KL_gradient
 from klsym.kernel.derivatives import sample_part
 from klsym.language import A, R, k1, length, log_q, now, past, r, rho
-from klsym.names import SAMPLE_BASES, THETA_FREE, parse_name
+from klsym.names import REWARDS, SAMPLE_BASES, THETA_FREE, parse_name
 from klsym.notation import formulas
 from klsym.ring import ONE, ZERO, ExpPoly
 from klsym.statements import Context as Plain
-from klsym.unfolding import unfold
+from klsym.unfolding import PLAIN, unfold
 
 Slots = dict[str, ExpPoly]  # the slot of the score function -> its coefficient, all under q
 Names = frozenset[str]
-NONE: Names = frozenset()
+
+
+class Further(NamedTuple):
+    """Names of random variables beside those of samples: functions of the rewards alone, and any others.
+
+    beyond: those of the others that depend on more than r.
+    """
+
+    rewards: Names = frozenset()
+    random: Names = frozenset()
+    beyond: Names = frozenset()
+
+    @property
+    def all(self) -> Names:
+        return self.rewards | self.random
+
+
+NONE = Further()
 KLS = ("reverse-kl", "forward-kl")
 K1 = ExpPoly.variable("k1")
 R_RATIO = (-K1).exp()
@@ -51,6 +69,7 @@ class NamedParts:
     reward: ExpPoly
     constant: ExpPoly
     rest: ExpPoly
+    further: Further = NONE
 
     @property
     def target(self) -> str:
@@ -60,7 +79,8 @@ class NamedParts:
         return named_target([name for name in ("reverse", "forward", "reward") if getattr(self, name)])
 
     def _in_r_alone(self) -> bool:
-        return not self.reward and {parse_name(n).base for n in _sample_names(self.rest)} <= {"k1"}
+        names = {parse_name(n).base for n in _sample_names(self.rest)}
+        return not self.reward and names <= {"k1"} and not self.rest.names() & self.further.beyond
 
     @property
     def unnamed(self) -> ExpPoly:
@@ -88,26 +108,42 @@ def _sample_names(element: ExpPoly) -> set[str]:
     return {n for n in element.names() if parse_name(n).base in SAMPLE_BASES}
 
 
-def recognise(c: ExpPoly, rewards: Names = NONE, random: Names = NONE) -> NamedParts:
-    """The parts of a score coefficient: E_q[c s] with c = a k1 - b r + h(R, A) + constant + rest.
+def further(context: Plain) -> Further:
+    """What the regions of a context are."""
+    found: dict[str, Names] = {"rewards": frozenset(), "random": frozenset(), "beyond": frozenset()}
+    for name, _, e in context.definitions:
+        names = e.names() - set(context.parameters)
+        bases = {parse_name(n).base for n in names}
+        kind = "rewards" if bases and bases <= {*THETA_FREE} - LENGTH else "random" if bases else ""
+        for key in (kind, "beyond") if kind == "random" and not bases <= {"k1"} else (kind,) if kind else ():
+            found[key] = found[key] | {name}
+    return Further(**found)
 
-    rewards: names of further functions of the rewards, beside R and A.
-    random: names of other random variables, such as indicators.
-    """
-    return _sorted_into(c, {"reverse": K1, "forward": -R_RATIO}, rewards, random)
+
+def recognise(c: ExpPoly, names: Further = NONE) -> NamedParts:
+    """The parts of a score coefficient: E_q[c s] with c = a k1 - b r + h(R, A) + constant + rest."""
+    return _sorted_into(c, {"reverse": K1, "forward": -R_RATIO}, names)
 
 
-def recognise_value(v: ExpPoly, rewards: Names = NONE, random: Names = NONE) -> NamedParts:
+def recognise_value(v: ExpPoly, names: Further = NONE) -> NamedParts:
     """The parts of a value: E_q[v] with v = a k1 - b r k1 + h(R, A) + constant + rest."""
-    return _sorted_into(v, {"reverse": K1, "forward": -R_RATIO * K1}, rewards, random)
+    return _sorted_into(v, {"reverse": K1, "forward": -R_RATIO * K1}, names)
 
 
-def _sorted_into(element: ExpPoly, patterns: dict[str, ExpPoly], rewards: Names, random: Names) -> NamedParts:
+def _sorted_into(element: ExpPoly, patterns: dict[str, ExpPoly], names: Further) -> NamedParts:
     parts = dict.fromkeys(("reverse", "forward", "reward", "constant", "rest"), ZERO)
     for term in terms_of(element):
-        name = "rest" if term.names() & (random | LENGTH) else _part_of(term, patterns, rewards)
+        name = "rest" if term.names() & (names.random | LENGTH) else _part_of(term, patterns, names.rewards)
         parts[name] = parts[name] + (term * patterns[name].inverse() if name in patterns else term)
-    return NamedParts(**parts)
+    if any(_joins(term, names) for term in terms_of(parts["rest"])):
+        parts |= {"rest": parts["rest"] + parts["reward"], "reward": ZERO}
+    return NamedParts(**parts, further=names)
+
+
+def _joins(term: ExpPoly, names: Further) -> bool:
+    """A reward times an indicator: what is the part of the reward alone depends on the writing."""
+    rewards = {n for n in term.names() if parse_name(n).base in REWARDS} | (term.names() & names.rewards)
+    return bool(rewards and term.names() & names.random)
 
 
 def _part_of(term: ExpPoly, patterns: dict[str, ExpPoly], rewards: Names) -> str:
@@ -147,6 +183,7 @@ class Named:
 
     objective: what it is the gradient of, if anything; field: the quantity itself, where it is no gradient.
     part: what the multiple counts among the combination of the contract, times h where that is a reward.
+    defined: the regions in h.
     """
 
     name: str
@@ -156,6 +193,7 @@ class Named:
     field: Quantity | None = None
     part: str = ""
     h: ExpPoly = ONE
+    defined: Plain = PLAIN
 
     @property
     def quantity(self) -> Quantity:
@@ -169,7 +207,7 @@ class Named:
         if self.slot == "x":
             return {"x": self.lead}
         side = unfold(self.quantity.side, Context())
-        for _, reached in reduction(side, Plain(), strategy=Strategy(stepwise=True)):
+        for _, reached in reduction(side, self.defined, strategy=Strategy(stepwise=True)):
             side = reached
         return slots_of(side)
 
@@ -279,13 +317,13 @@ def _less(slots: Slots, term: Named, multiple: ExpPoly) -> Slots:
     return {slot: slots.get(slot, ZERO) - taken.get(slot, ZERO) for slot in {*slots, *taken}}
 
 
-def decompose(index: str, field: Slots, parameters: tuple[str, ...], random: Names = NONE) -> Decomposition:
-    """Take off multiples of the named terms, one after the other; random: names that are no rewards."""
+def decompose(index: str, field: Slots, parameters: tuple[str, ...], defined: Plain = PLAIN) -> Decomposition:
+    """Take off multiples of the named terms, one after the other."""
     if index == "":
-        return _of_a_sample(recognise(field.get("x", ZERO), random=random))
+        return _of_a_sample(recognise(field.get("x", ZERO), further(defined)))
     context, table = Context(parameters=parameters), TERMS[index]
     named = []
-    for term in (*_made(field, context), *table):
+    for term in (*_made(field, context, defined), *table):
         multiple = _multiple(field.get(term.slot, ZERO), term.lead, context)
         less = _less(field, term, multiple) if multiple else field
         if multiple and (term in table or _size(field) - _size(less) >= _size(term.canonical)):
@@ -307,28 +345,32 @@ def _size(slots: Slots) -> int:
     return sum(len(c.terms) for c in slots.values())
 
 
-def _made(field: Slots, context: Context) -> Iterator[Named]:
+def _made(field: Slots, context: Context, defined: Plain) -> Iterator[Named]:
     """Named terms grad E_q[h] for what the field may hold of them, h beyond those of the table."""
     known = {term.lead for term in TERMS["t"] if term.objective is not None}
+    rewards = further(defined).rewards
     for slot in ("past", "now"):
         for monomial, exponent in field.get(slot, ZERO).terms:
             lead = sample_part(monomial, exponent, context)
-            h = _of_the_whole(lead, slot)
+            h = _of_the_whole(lead, slot, rewards)
             if h is None or lead in known:
                 continue
             known = known | {lead}
-            yield Named(f"advantage {formulas.element(h)}", slot, lead, _mean(to_sympy(h)), None, "reward", h)
+            name, aim = f"advantage {formulas.element(h)}", _mean(to_sympy(h))
+            yield Named(name, slot, lead, aim, None, "reward", h, defined)
 
 
-def _of_the_whole(lead: ExpPoly, slot: str) -> ExpPoly | None:
+def _of_the_whole(lead: ExpPoly, slot: str, regions: Names = frozenset()) -> ExpPoly | None:
     """h(R, A), perhaps over T, with the term `lead` in grad E_q[h] = E_q[sum_t h s_t].
+
+    regions: those of A; where they are of R no sum over tokens remains.
 
     R = R_past + R_now + R_future, and sum_t R_future s_t = sum_t R_t s_past.
     """
     [(monomial, exponent)] = lead.terms
     powers = dict(monomial)
     rewards = {name: powers.pop(name) for name in [*powers] if parse_name(name).base == "R"}
-    whole = powers.keys() <= {"A", "length"} and powers.get("length", -1) == -1
+    whole = powers.keys() <= {"A", "length", *regions} and powers.get("length", -1) == -1
     once = slot == "past" and rewards == {"R[now]": 1}
     often = slot == "now" and (not rewards or (rewards.keys() == {"R[future]"} and rewards["R[future]"] > 1))
     if exponent or not whole or not (once or often):

@@ -5,8 +5,10 @@ E_mu[h s] = grad E_mu[H]  with dH/dlog q = h         E_q[c s] = grad E_q[F]  wit
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from fractions import Fraction
 
+from klsym.engine.regions.unfolding import at_policy as at_policy
 from klsym.names import LOG_RATIOS, SAMPLE_BASES, parse_name
 from klsym.ring import ONE, ZERO, Exponent, ExpPoly, Key
 from klsym.slots import at_slot
@@ -16,10 +18,10 @@ MAX_PRIMITIVE_TERMS = 40  # of what a primitive is looked for
 LOG_Q = ExpPoly.variable("log_q")
 
 
-def constant_part(value: ExpPoly) -> ExpPoly:
-    """The terms that are the same at every sample."""
-    terms = (ExpPoly({key: number}) for key, number in value.terms.items())
-    return sum((t for t in terms if not {parse_name(n).base for n in t.names()} & {*SAMPLE_BASES}), ZERO)
+def constant_part(value: ExpPoly, regions: Iterable[str] = ()) -> ExpPoly:
+    """The terms that are the same at every sample; regions: further names that are not."""
+    terms, random = (ExpPoly({key: number}) for key, number in value.terms.items()), {*SAMPLE_BASES, *regions}
+    return sum((t for t in terms if not {parse_name(n).base for n in t.names()} & random), ZERO)
 
 
 def is_log_q(key: Key) -> bool:
@@ -98,11 +100,6 @@ def depends_on_theta(name: str) -> bool:
     """Is it a log ratio that moves with theta?"""
     parsed = parse_name(name)
     return parsed.base in LOG_RATIOS and not parsed.detached
-
-
-def at_policy(h: ExpPoly) -> ExpPoly:
-    """The value at a sample from q itself: w = log q - log mu is 0, so that rho is 1."""
-    return h.substitute({name: ZERO for name in h.names() if parse_name(name).base == "w"})
 
 
 def held_at_policy(h: ExpPoly) -> ExpPoly:

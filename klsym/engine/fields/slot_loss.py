@@ -19,12 +19,29 @@ from typing import Any
 
 import sympy
 
-from klsym.convert import to_ring, to_sympy
+from klsym.convert import is_in_ring, to_ring, to_sympy
 from klsym.engine.fields.primitives import at_policy, depends_on_theta
 from klsym.engine.options.settings import Setting
+from klsym.engine.regions.unfolding import PIECEWISE, Unfolding, bounds_in_order, only_used, unfolding
 from klsym.errors import NotInRing, UsageError
 from klsym.kernel.sums import SUMS
-from klsym.language import A, H, Slot, length, now, others, own, parameter, past, rho, sg, without_sg
+from klsym.language import (
+    ATOMS,
+    A,
+    Estimator,
+    H,
+    OverPositions,
+    Slot,
+    length,
+    now,
+    others,
+    own,
+    parameter,
+    past,
+    rho,
+    sg,
+    without_sg,
+)
 from klsym.names import SAMPLE_BASES, parse_name
 from klsym.notation import formulas, losses
 from klsym.notation.losses import Written
@@ -33,7 +50,9 @@ from klsym.notation.tree import Name, quotient
 from klsym.parser import MAX_EXP, MAX_POWER
 from klsym.ring import ONE, ZERO, ExpPoly
 from klsym.slots import at_slot
+from klsym.statements import Context
 from klsym.sums import Centred, Here, LeftOut, OverBatch, OverVocabulary, Summed, Whole, togo
+from klsym.unfolding import PLAIN
 
 T, n, m = parameter("T"), parameter("n"), parameter("m")  # m stands for n - 1, which has an inverse
 ADVANTAGE = A  # theta-free, of the whole sequence: the same at each of its tokens
@@ -70,6 +89,8 @@ class SlotLoss:
     expression: what is differentiated; detached: what multiplies the score of the position instead.
     sums: H -> its value at one position.  under, copied: the measure, and whether it is a detached copy of q.
     centred: h, where it is h less its mean over the batch that is asked for, detached.
+    defined: the regions in it; typed: what is differentiated, before they are put in.
+    constants: parameters that stand for constants outside the ring, and their values.
     label: how the loss was written; each: what it is at the position, before rewards are credited.
     """
 
@@ -82,6 +103,9 @@ class SlotLoss:
     label: Written | None = None
     each: Any = None
     centred: ExpPoly | None = None
+    defined: Context = PLAIN
+    typed: Any = None
+    constants: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def own(self) -> str:
@@ -92,6 +116,10 @@ class SlotLoss:
         return Written(TEXT(losses.tree_of(_plain(expression))), _plain(expression))
 
     @property
+    def typed_label(self) -> Written:
+        return Written(losses.show(self.typed, TEXT), self.typed)
+
+    @property
     def element(self) -> ExpPoly:
         return to_ring(self.expression)
 
@@ -100,8 +128,9 @@ class SlotLoss:
 def slot_loss(written: Written, setting: Setting) -> SlotLoss:
     """The loss at a position; raises NotInRing outside the ring, UsageError for what is not handled."""
     index = index_of(written, setting)
-    detached = setting.use == "reward"
-    expression, sums = in_slots(placed(written.expression, setting, index), index, detached)
+    detached, regions = setting.use == "reward", unfolding_of(written.expression, setting)
+    typed = placed(written.expression, setting, index)
+    expression, sums = in_slots(typed, index, detached, regions)
     each = expression
     if index == "i" and any(parse_name(name).base == "length" for name in to_ring(expression).names()):
         raise UnsupportedSum(f"T in {written.text[:60]!r}: {OVER_LENGTH}")
@@ -109,9 +138,13 @@ def slot_loss(written: Written, setting: Setting) -> SlotLoss:
     if detached and index == "t" and setting.credit in ("to-go", "total"):
         h = to_ring(without_sg(expression))
         whole = credited(at_policy(h) if setting.on_policy else h, setting.credit)
-        expression, sums = in_slots(whole, index, detached)
+        expression, sums = in_slots(whole, index, detached, regions)
     label = over_length(written) if setting.averaged and index != "t" else written
-    return replace(sampled(expression, sums, index, setting, detached, label), each=each)
+    placed_loss = sampled(expression, sums, index, setting, detached, label)
+    elements = [placed_loss.element, *map(to_ring, placed_loss.sums.values())]
+    defined = only_used(regions.context, *elements)
+    typed = typed if defined.definitions or regions.constants else None
+    return replace(placed_loss, each=each, defined=defined, typed=typed, constants=regions.constants)
 
 
 def sampled(
@@ -181,35 +214,71 @@ def credited(h: ExpPoly, credit: str) -> Any:
     return to_sympy(once) + (togo(of) if credit == "to-go" else Whole(of))
 
 
-def centred(h: ExpPoly, setting: Setting) -> SlotLoss:
+def unfolding_of(expression: Any, setting: Setting) -> Unfolding:
+    """Where the regions of a loss are gathered."""
+    parameters = {x.name for x in expression.free_symbols} - {*ATOMS, *SAMPLE_BASES, "T"}
+    return unfolding(setting.on_policy, parameters, bounds_in_order(expression))
+
+
+def centred(h: ExpPoly, setting: Setting, defined: Context = PLAIN) -> SlotLoss:
     """A detached coefficient less its mean over the batch (option batch)."""
     of = {"leave-one-out": LeftOut, "mean": Centred, "std": Centred}[setting.batch]
-    varies = bool(h.names() & {*SAMPLE_BASES})  # equal numbers less their mean would be 0 at once
-    expression, sums = in_slots(own(of(to_sympy(h) if varies else H)), "i", detached=True)
+    varies = random_names(h, defined)  # equal numbers less their mean would be 0 at once
+    mine = h if varies else to_ring(H)
+    mine = mine.rename(lambda name: at_slot(name, "self") if name in varies or name == "H" else name)
+    expression, sums = in_slots(of(to_sympy(mine)), "i", detached=True)
     sums = sums if varies else {"H": to_sympy(h)}
-    return replace(sampled(expression, sums, "i", setting, True, None), centred=h)
+    return replace(sampled(expression, sums, "i", setting, True, None), centred=h, defined=defined)
+
+
+def random_names(element: ExpPoly, defined: Context) -> set[str]:
+    """The names in an element of one sample that change from sample to sample."""
+    regions = {definition.name for definition in defined.definitions}
+    return {name for name in element.names() if name in SAMPLE_BASES or name.partition("[")[0] in regions}
 
 
 # ---------------------------------------------------------------------------- sums as variables of slots
-def in_slots(expression: Any, index: str, detached: bool) -> tuple[Any, dict[str, Any]]:
-    """The sums over other positions as variables of slots, and what H is; detached: nothing moves."""
+def in_slots(
+    expression: Any, index: str, detached: bool, regions: Unfolding | None = None
+) -> tuple[Any, dict[str, Any]]:
+    """The sums over other positions as variables of slots, and what H is; detached: nothing moves.
+
+    regions: where min, max, clip and abs are written out.
+    """
     given: dict[str, Any] = {}
     kind = {"t": (Summed,), "i": (OverBatch,), "": ()}[index]
 
     def walk(e: Any, still: bool) -> Any:
+        if regions is not None and _is_constant(e, index) and not is_in_ring(e):
+            return regions.constant(e)
         if isinstance(e, kind):
             before = dict(given)
             inner = e.func(walk(e.args[0], still))
             if given != before:
                 raise UnsupportedSum(TWO_SUMS)
             return (_over_tokens if index == "t" else _over_samples)(inner, still, given)
+        if isinstance(e, PIECEWISE) and regions is not None:
+            return to_sympy(regions(e, [to_ring(walk(part, still)) for part in e.args], still))
+        if regions is not None and isinstance(e, sympy.exp) and e.has(*PIECEWISE):
+            return to_sympy(regions.by_cases(e.func, [to_ring(walk(part, still)) for part in e.args]))
         if index == "i" and e.is_Pow and e.exp.is_negative and e.base == n - 1:
             return m**e.exp
-        if not e.args or not e.has(*kind, n - 1):
+        if not e.args or isinstance(e, Estimator):
             return e
         return e.func(*(walk(part, still or isinstance(e, sg)) for part in e.args))
 
-    return (walk(expression, detached) if kind else expression), given
+    return walk(expression, detached), given
+
+
+def _is_constant(e: Any, index: str) -> bool:
+    """Is it a number or a function of parameters, and no sum or product of others?"""
+    if e.is_Atom or e.is_Add or e.is_Mul:
+        return False
+    names = {symbol.name.partition("[")[0] for symbol in e.free_symbols}
+    sizes = {"n", "m"} if index == "i" else set()
+    return not names & {*ATOMS, *sizes, "T", "H", "length"} and not e.has(
+        OverPositions, Estimator, *PIECEWISE
+    )
 
 
 def _over_tokens(of: Any, still: bool, given: dict[str, Any]) -> Any:

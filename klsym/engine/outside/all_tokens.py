@@ -247,16 +247,15 @@ def _turning(loss: Any, setting: Setting) -> tuple[Derivation, Iterable[str]]:
     """The curl of the field of two sequences, in a derivation, and the slots whose scores it meets."""
     if setting.level == "sequence":
         written = Written("", loss.xreplace({T: length, A: R}))
-        c = field_of(slot_loss(written, setting)).c
-        return derive(Quantity(_wedge({"x": c}, whole=True))), ("x",)
+        whole = field_of(slot_loss(written, setting))
+        return derive(Quantity(_wedge({"x": whole.c}, whole=True)), defined=whole.loss.defined), ("x",)
     field = field_of(slot_loss(Written("", loss.xreplace({A: R})), setting))
     if field.constant or field.whole is not None:
         raise NotInRing("a loss of the whole sequence")
     on_policy = field.start.context.on_policy
     attached = field.attached
-    pushed = scores_of(
-        derive(token_gradient(attached, field.loss.under), on_policy=on_policy).differentiate()
-    )
+    known = {"on_policy": on_policy, "defined": field.loss.defined}
+    pushed = scores_of(derive(token_gradient(attached, field.loss.under), **known).differentiate())
     pushed = {slot: at_policy(c) for slot, c in pushed.items()}
     mean_T = Side.atom(Indexed("t", "q", ONE, ()))
 
@@ -267,7 +266,7 @@ def _turning(loss: Any, setting: Setting) -> tuple[Derivation, Iterable[str]]:
     beside = turned(length / 12 - Rational(1, 4))
     labels = {**alone.labels, **beside.labels}
     side = alone.side + mean_T.times(beside.side) + _wedge(pushed)
-    return derive(Quantity(side, alone.functions, labels), on_policy=on_policy), pushed
+    return derive(Quantity(side, alone.functions, labels), **known), pushed
 
 
 def _wedge(pushed: dict[str, ExpPoly], whole: bool = False) -> Side:

@@ -39,7 +39,7 @@ from klsym.engine.proof.shown_counterexample import shown_witness
 from klsym.engine.targets.ring import coefficient_of, explain_centred, partial
 from klsym.engine.targets.ring_notes import READINGS, assumed_by
 from klsym.engine.verdicts.verdict import TargetReading, Verdict
-from klsym.errors import ProofError
+from klsym.errors import NotInRing, ProofError
 from klsym.kernel.models import Model, enclose
 from klsym.language import A, H, R, log_q, now, others, own, parameter, s
 from klsym.messages import Message
@@ -61,7 +61,10 @@ MEAN_LATEX = r"\tfrac1n\sum_i \frac{H_i - \frac1n\sum_j H_j}{\mathrm{std}}\,\log
 
 def explain_batch_std(written: Written, setting: Setting) -> Verdict:
     """Return the verdict on a loss with batch std; equal coefficients less their mean are 0, and 0/0 is 0."""
-    single = field_of(slot_loss(written, setting))
+    loss = slot_loss(written, setting)
+    if loss.defined.definitions or loss.constants:
+        raise NotInRing(f"{written.text} has cases or functions of parameters in it, and is divided by std")
+    single = field_of(loss)
     h = coefficient_of(single, setting)
     if not h.names() & {*SAMPLE_BASES}:
         return explain_centred(written, setting, single)

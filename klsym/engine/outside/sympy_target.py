@@ -22,7 +22,7 @@ import sympy
 from sympy import Rational
 
 from klsym.convert import to_ring, to_sympy
-from klsym.engine.fields.named_terms import NamedParts, recognise, recognise_value
+from klsym.engine.fields.named_terms import Further, NamedParts, recognise, recognise_value
 from klsym.engine.regions.piecewise import DENSITIES, OWN, Regions, joint_signs
 from klsym.engine.regions.subgradients import expression_at_policy
 from klsym.errors import NotInRing
@@ -111,7 +111,7 @@ def find(c: Any, value: bool = False) -> SympyTarget:
 
 def _is_unnamed_in_r(c: Any, value: bool) -> bool:
     """Is it a function of r, without parameters, that differs from each combination of names?"""
-    if c.free_symbols - {*DENSITIES} or _fits_a_name(c, (), value):
+    if c.free_symbols - {*DENSITIES} or fits_a_name(c, (), value):
         return False
     with mpmath.workdps(DIGITS):
         return not depends_beyond_r(c)
@@ -128,7 +128,7 @@ def find_piecewise(c: Any, value: bool = False) -> SympyTarget:
         found = next(filter(None, (_in_ring(x, value, regions) for x in _written_out(e, regions))), None)
     if found is not None and found.target not in WITHOUT_PARTS:
         return found if value or _agrees(c, found, regions.table.values()) else UNDECIDED
-    if _fits_a_name(c, regions.table.values(), value):
+    if fits_a_name(c, regions.table.values(), value):
         return UNDECIDED
     if found is not None:
         return found
@@ -162,10 +162,11 @@ def _in_ring(c: Any, value: bool, regions: Regions | None = None) -> SympyTarget
     lengths = frozenset(symbol.name for symbol, e in hidden.items() if e.has(length))
     rewards = frozenset(symbol.name for symbol, e in hidden.items() if e.has(*REWARDS)) - lengths
     random = indicators | lengths
+    names = Further(rewards, random)
     found = (
-        recognise_value(_without_ratios(element, rewards | random), rewards, random)
+        recognise_value(_without_ratios(element, rewards | random), names)
         if value
-        else recognise(element, rewards, random)
+        else recognise(element, names)
     )
     back = {name: to_sympy(part).xreplace(hidden) for name, part in found.multiples.items()}
     if found.rest:  # a reward times an indicator: what is the reward's own part depends on the writing
@@ -242,7 +243,7 @@ def _fit(c: Any) -> SympyTarget | None:
     return SympyTarget(found.target, back, constant, "sympy" if confirmed else "numeric")
 
 
-def _fits_a_name(c: Any, bounds: Iterable[Any], value: bool = False) -> bool:
+def fits_a_name(c: Any, bounds: Iterable[Any], value: bool = False) -> bool:
     """Is c = a k1 + b r + h(rewards) at all places tried, as if what tells them apart were an empty region?
 
     A mean value E_q[c] may also hold r k1, and 1/rho, whose mean is 1.

@@ -26,7 +26,9 @@ from klsym.abbreviations import (
     slotted,
 )
 from klsym.engine.proof.float_screen import is_plainly_at_most
+from klsym.engine.regions.root_isolation import joint
 from klsym.errors import ProofError, UsageError
+from klsym.kernel.derivatives import in_slot
 from klsym.kernel.intervals import Interval
 from klsym.kernel.models import Model, enclose
 from klsym.names import parse_name
@@ -48,6 +50,7 @@ MAX_LOG_RATIO = 600  # of a log ratio in a model
 FAR_FROM = 8  # the random model before which they come
 
 PARAMETER_VALUES = ("1/3", "2", "1/2", "3")  # of parameters, in every order
+BELOW = {"k1": "p", "w": "mu", "o": "old"}  # q over this
 RATIOS = ("1/2", "2", "1/5", "5", "4/5", "5/4", "1/20", "20", "1/400", "400")
 
 
@@ -270,7 +273,8 @@ def find_model(
     steps: sequences are spoken of, so trees are tried; on_policy: the row mu of a model repeats q.
     """
     sides = (statement.left, statement.right)
-    names = {parse_name(name).base for side in sides for a in elements(side) for name in a.names()}
+    told = [*(a for side in sides for a in elements(side)), *(d.e for d in statement.context.definitions)]
+    names = {parse_name(name).base for a in told for name in a.names()}
     tried = (
         [(model, Model.from_json(model, statement.context))]
         if model
@@ -278,6 +282,8 @@ def find_model(
     )
     for candidate, read in tried:
         if statement.relation == "<=" and not model and is_plainly_at_most(*sides, read):
+            continue
+        if not _is_off_bounds(read, steps):
             continue
         left, right = enclose(statement.left, read), enclose(statement.right, read)
         above, below = left.lower > right.upper, left.upper < right.lower
@@ -291,11 +297,28 @@ def find_model(
     raise ProofError("no finite model tells the two sides apart")
 
 
+def _beyond(context: Context) -> Iterator[tuple[str, Fraction]]:
+    """Values of a log ratio on both sides of each bound on one."""
+    for _, _, e in context.definitions:
+        bases = {parse_name(name).base for name in e.names()}
+        found = joint((e,)) if len(bases) == 1 and bases <= BELOW.keys() else None
+        for places in (found or {}).values():
+            yield from ((BELOW[min(bases)], place) for place in places)
+
+
+def _is_off_bounds(model: Model, steps: bool) -> bool:
+    """Does no sample, and no step, lie on a bound that moves with theta?"""
+    context = model.context
+    bounds = [d.e for d in context.definitions]
+    bounds += [in_slot(e, "now", context) for e in bounds if steps and context.speaks_of(e) == {"x"}]
+    return all(v.lower > 0 or v.upper < 0 for e in bounds for v in model.values(e, moving=True))
+
+
 @lru_cache(maxsize=32)
 def _read(context: Context, on_policy: bool, steps: bool, names: frozenset[str]) -> Any:
     """The models that are tried, each made and read once, when a search first comes to it; `copy` it."""
-    tried = tree_models if steps else models
-    candidates = (completed(model, names) for model in tried(context, on_policy))
+    tried = tree_models(context, on_policy) if steps else models(context, on_policy, _beyond(context))
+    candidates = (completed(model, names) for model in tried)
     read = ((model, Model.from_json(model, context)) for model in candidates)
     return tee(chain([next(read)], read), 1)[0]
 

@@ -29,6 +29,7 @@ from klsym.kernel.assumptions import Assumptions
 from klsym.kernel.batches import SIZES
 from klsym.kernel.closings import read_row
 from klsym.kernel.meta import score_coefficient
+from klsym.language import OF_REGIONS
 from klsym.names import SAMPLE_BASES, parse_name
 from klsym.notation.formulas import SidedLabels
 from klsym.notation.latex import ProofView
@@ -36,7 +37,7 @@ from klsym.notation.text import show_side
 from klsym.ring import ExpPoly
 from klsym.statements import MeanGradient
 from klsym.statements import Statement as Plain
-from klsym.unfolding import Theorem, check_setting, live_in, means_given, unfold, written_out
+from klsym.unfolding import PLAIN, Theorem, check_setting, live_in, means_given, unfold, written_out
 
 BATCH_SLOTS = (*SIZES, "self", "other")
 
@@ -56,8 +57,7 @@ def derive(start: Quantity, **setting: Any) -> Derivation:
     """Start a derivation from its left side.
 
     setting: on_policy (the sampler mu is q, detached), given ({R: value at every sample}),
-    premises (pairs of quantities equal for every theta), parameters (names that must count as
-    parameters though the left side does not hold them).
+    premises (pairs of quantities equal for every theta), defined (a context: its definitions and facts).
     """
     if not isinstance(start, Quantity):
         kind = type(start).__name__
@@ -66,7 +66,7 @@ def derive(start: Quantity, **setting: Any) -> Derivation:
         )
     given = tuple(sorted((str(n), to_ring(v)) for n, v in setting.pop("given", {}).items()))
     premises = tuple((quantity(a), quantity(b)) for a, b in setting.pop("premises", ()))
-    on_policy = bool(setting.pop("on_policy", False))
+    on_policy, defined = bool(setting.pop("on_policy", False)), setting.pop("defined", PLAIN)
     if setting:
         raise ProofError(f"derive: unknown setting {sorted(setting)}")
     context = Context(
@@ -74,6 +74,9 @@ def derive(start: Quantity, **setting: Any) -> Derivation:
         on_policy=on_policy,
         given=given,
         premises=tuple((a.side, b.side) for a, b in premises),
+        definitions=defined.definitions,
+        facts=defined.facts,
+        witness=defined.witness,
     )
     labels = {
         k: v for item in (start, *(i for pair in premises for i in pair)) for k, v in item.labels.items()
@@ -95,9 +98,13 @@ def _with_parameters(context: Context, found: Iterable[ExpPoly]) -> Context:
     """
     names = {n for element in found for n in element.names()}
     names |= {"n" for n in names if parse_name(n).slot in BATCH_SLOTS}
-    names |= {n for _, value in context.given for n in value.names()}
-    known = (*SAMPLE_BASES, *context.function_arguments)
+    told = (*(value for _, value in context.given), *(e for _, _, e in context.definitions), *context.facts)
+    names |= {n for element in told for n in element.names()}
+    known = (*SAMPLE_BASES, *context.function_arguments, *(name for name, _, _ in context.definitions))
     new = {n for n in names if parse_name(n).base not in known}
+    lost = sorted(n for n in new if n.startswith(OF_REGIONS))
+    if lost:
+        raise ProofError(f"derive: {lost[0]} is not defined here")
     return replace(context, parameters=tuple(sorted(new | set(context.parameters))))
 
 

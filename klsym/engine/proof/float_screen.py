@@ -35,7 +35,7 @@ def is_plainly_at_most(left: Side, right: Side, model: Model) -> bool:
 def _terms(side: Side, model: Model) -> Iterator[tuple[float, float]]:
     """Each term in floats, and the size of what it is added up from."""
     for scale, atoms in side.terms:
-        value, size = _coefficient(scale, Position((), 0, model.parameters))
+        value, size = _coefficient(scale, Position((), 0, model.parameters, model.context))
         for atom in atoms:
             mean, large = _mean(atom, model)
             value, size = value * mean, size * large
@@ -47,7 +47,7 @@ def _mean(atom: Atom, model: Model) -> tuple[float, float]:
         raise Refused("a mean over single samples expected")
     value = size = 0.0
     for path in model.sequences:
-        at = Position(path, 0, model.parameters)
+        at = Position(path, 0, model.parameters, model.context)
         weight = float(math.prod(step.values[atom.measure] for step in path))
         weight *= math.prod(float(at.score(entry)) for entry in atom.score)
         found, large = _coefficient(atom.coefficient, at)

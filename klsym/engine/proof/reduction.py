@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from klsym.engine.regions.relations import continuity, next_step
 from klsym.errors import ProofError
 from klsym.kernel import EQUATION, apply_step
 from klsym.kernel.densities import density_ratio
@@ -161,13 +162,24 @@ def _rule_for(atom: Atom, in_product: bool, context: Context, strategy: Strategy
         case Curl():
             return "curl", {}
         case Gradient():
-            return "log-derivative", {}
+            return "log-derivative", _jumps(atom, context)
         case Mean(_, _, a, _):
             if any(parse_name(name).detached for name in a.names() if context.is_sample(name)):
                 return "stop-gradient", {}
             found = _for_mean(atom, context, strategy)
+            if not found and context.definitions and (tidy := next_step(a, context, False, True)):
+                return "region", tidy[0]
             return found or (_single(atom, context) if strategy.evaluate and in_product else None)
     return None
+
+
+def _jumps(gradient: Gradient, context: Context) -> RuleStep:
+    """Where the loss of a single mean is continuous, as it changes at each bound by a multiple of e."""
+    match gradient.of.terms:
+        case ((_, (Mean(_, _, a, ()),)),) if context.definitions:
+            found = continuity(a, context)
+            return {"jumps": {name: g.to_json() for name, g in found.items()}} if found else {}
+    return {}
 
 
 def _for_mean(mean: Mean, context: Context, strategy: Strategy) -> Reduced:
@@ -262,8 +274,8 @@ def _has_length(term: ExpPoly) -> bool:
 
 def _free_of(slot: str, mean: Mean, context: Context) -> Callable[[frozenset[str]], bool]:
     """Do the names of a factor speak only of what does not depend on the slot?"""
-    allowed = UPSTREAM[mean.index][slot]
-    return lambda names: all(parse_name(n).slot in allowed or not context.is_sample(n) for n in names)
+    allowed = frozenset(UPSTREAM[mean.index][slot])
+    return lambda names: all(context.slots_of(n) <= allowed for n in names)
 
 
 def _latest_first(mean: Mean) -> list[str]:

@@ -31,6 +31,7 @@ from klsym.engine.proof.sequence_quantities import sum_over_t
 from klsym.engine.questions.compare_outside import compare_outside
 from klsym.engine.questions.equality_answer import OPEN_ANSWER, Answer, decided
 from klsym.engine.questions.variances import Estimate, Spread, spread
+from klsym.engine.regions.unfolding import PIECEWISE
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import NotInRing, UsageError
 from klsym.language import length
@@ -114,7 +115,7 @@ def compared(pair: WrittenPair, setting: Setting) -> Comparison:
         pair = tuple(replace(one, expression=one.expression / length) for one in pair)  # type: ignore[assignment]
     place = replace(setting, aggregate="") if setting.level == "sequence" else setting
     try:
-        losses = [slot_loss(one, place) for one in pair]
+        losses = [_without_cases(one, place) for one in pair]
     except NotInRing as error:
         if setting.level == "token":
             raise UsageError(f"{AT_TOKENS}: {error}") from None
@@ -125,6 +126,14 @@ def compared(pair: WrittenPair, setting: Setting) -> Comparison:
     copied = any(uses_sampler(loss.element, setting) for loss in losses)
     asked = [_asked(written, loss, setting, copied) for written, loss in zip(pair, losses, strict=True)]
     return _in_ring(pair, setting, copied, asked)
+
+
+def _without_cases(written: Written, setting: Setting) -> SlotLoss:
+    """Regions and constants that are functions are names of one loss: between two they mean nothing."""
+    found = slot_loss(written, setting)
+    if written.expression.has(*PIECEWISE) or found.defined.definitions or found.constants:
+        raise NotInRing(f"{written.text} has cases or functions of parameters in it")
+    return found
 
 
 def _exact_means(pair: WrittenPair, setting: Setting) -> Comparison:

@@ -22,8 +22,11 @@ NO_COMBINATION = ("f-divergence", "separable")
 
 
 def compare_outside(a: Verdict, b: Verdict) -> tuple[Answer, Answer]:
-    """Are the expected values the same, and the expected gradients?  trust: the weaker of the verdicts'."""
-    trust = max((a.trust, b.trust), key=TRUSTS.index)
+    """Are the expected values the same, and the expected gradients?
+
+    trust: the weakest of the verdicts and SymPy, which says whether what they name is the same.
+    """
+    trust = max((a.trust, b.trust, "sympy"), key=TRUSTS.index)
     losses, constants = (a.loss, b.loss), (a.constant, b.constant)
     return (
         _compared(losses, (a.value, b.value), constants, trust, "value"),

@@ -179,10 +179,11 @@ def _settled(e: Any, known: Known) -> tuple[Any, Any]:
         open_ = [x for x in sympy.postorder_traversal(e) if isinstance(x, ASKING)]
         if not open_:
             return e, None
-        sign, x = _sign(_difference(open_[0]), known)
+        first = min(open_, key=lambda x: not x.has(*DENSITIES))  # of ratios before those of rewards
+        sign, x = _sign(_difference(first), known)
         if sign is None:
             return e, x
-        e = e.xreplace({open_[0]: _taken(open_[0], sign)})
+        e = e.xreplace({first: _taken(first, sign)})
 
 
 def _difference(node: Any) -> Any:

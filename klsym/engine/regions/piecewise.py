@@ -24,6 +24,7 @@ from klsym.convert import to_ring
 from klsym.engine.regions.root_isolation import LOG_RATIOS, joint, signs
 from klsym.errors import NotInRing
 from klsym.language import REWARDS, Estimator, clip, k3, log_mu, log_old, log_p, log_q, unfold
+from klsym.names import parse_name
 from klsym.ring import ExpPoly
 
 DENSITIES = (log_q, log_p, log_mu, log_old)
@@ -227,9 +228,13 @@ def led_by_one(x: Any) -> tuple[Any, Any]:
     terms = [term.as_coeff_Mul() for term in sympy.Add.make_args(x)]
     _, scale = min(
         ((rest, number) for number, rest in terms),
-        key=lambda row: (not row[0].has(*DENSITIES), row[0].is_number, row[0].sort_key()),
+        key=lambda row: (not _of_densities(row[0]), row[0].is_number, row[0].sort_key()),
     )
     return scale, sympy.Add(*(number / scale * rest for number, rest in terms))
+
+
+def _of_densities(x: Any) -> bool:
+    return any(parse_name(symbol.name).base in {d.name for d in DENSITIES} for symbol in x.free_symbols)
 
 
 def inside_clamps(loss: Any) -> Any | None:

@@ -17,19 +17,20 @@ from typing import Any
 
 from klsym.abbreviations import E, Side, elements
 from klsym.convert import to_ring, to_sympy
-from klsym.engine.fields.field import BATCH_SIZE, Field, less_own_share
+from klsym.engine.fields.field import BATCH_SIZE, Field, field_of, less_own_share
 from klsym.engine.fields.named_terms import Decomposition, decompose, named_target, recognise
 from klsym.engine.fields.primitives import WEIGHT, at_policy, constant_part, objective_under
-from klsym.engine.fields.slot_loss import ADVANTAGE
+from klsym.engine.fields.slot_loss import ADVANTAGE, SlotLoss, random_names
 from klsym.engine.proof.derivation import Derivation, Proof, derive
 from klsym.engine.proof.quantities import KL, Quantity, expectation, expected_gradient, grad
 from klsym.engine.proof.sequence_quantities import curl, sum_over_t, token_gradient
 from klsym.engine.proof.shown_counterexample import shown_witness
+from klsym.engine.regions.in_span import fits
 from klsym.engine.targets.objectives import covariances, gradient_of, objective
-from klsym.engine.targets.product_curl import decide_products
-from klsym.errors import ProofError, Refused
+from klsym.engine.targets.product_curl import decide_products, with_one_advantage
+from klsym.errors import NotInRing, ProofError, Refused
 from klsym.language import R, s
-from klsym.names import SAMPLE_BASES, parse_name
+from klsym.names import parse_name
 from klsym.ring import ONE, ZERO, ExpPoly
 
 
@@ -57,7 +58,7 @@ Rung = Callable[[Field, Decomposition], Decision | None]
 
 def decide(field: Field) -> Decision:
     """The first rung that holds."""
-    found = decompose(field.index, field.coefficients, field.reduced_parameters)
+    found = decompose(field.index, field.coefficients, field.reduced_parameters, field.loss.defined)
     for rung in RUNGS:
         decision = rung(field, found)
         if decision is not None:
@@ -80,26 +81,45 @@ def _primitive(field: Field, found: Decomposition) -> Decision | None:
     """At one sample: F with F + dF/dlog q = c, beside the independence of the named terms."""
     if field.index or field.products:
         return None
-    of = recognise(field.c)
+    of = recognise(field.c, field.names)
+    if field.loss.defined.definitions:
+        return _with_regions(field, found, of.target)
     aim = objective(of)
     if aim is not None and "length" in of.rest.names():
         right = gradient_of(aim)
         return Decision(of.target, right, (equation(field, right),), found, aim)
     plain = Quantity(Side.atom(E("q", field.c, ("x",))))
-    form = derive(plain)
+    form = derive(plain, defined=field.loss.defined)
     proofs = (equation(field, plain), form.is_no_combination())
     if aim is None:
         return Decision(of.target, plain, proofs, found)
     return Decision(of.target, plain, (*proofs, form.equals(gradient_of(aim))), found, aim)
 
 
+def _with_regions(field: Field, found: Decomposition, target: str) -> Decision | None:
+    """Of a coefficient by cases: what is attached under mu is the gradient of its own mean."""
+    if fits(field.c, field.form.context):
+        raise NotInRing("what may be a combination of names holds regions that no relation takes out")
+    plain = Quantity(Side.atom(E("q", field.c, ("x",))))
+    proofs, loss = [equation(field, plain)], field.loss
+    held = loss.detached or any(parse_name(x).detached for x in loss.element.names())
+    if held or loss.under != "mu" or loss.copied:
+        return Decision(target, plain, tuple(proofs), found)
+    aim = replace(expectation(loss.expression, "mu"), labels={loss.element: loss.label})
+    proofs.append(field.start.equals(grad(aim)))
+    return Decision(target, plain, tuple(proofs), found, aim)
+
+
 def _covariances(field: Field, found: Decomposition) -> Decision | None:
     """E_mu[h s] - E_mu[h] E_mu[s] = grad Cov_mu(h, log q), and what is left at one sample."""
     for off in (taken_off(field), taken_off(field, reduced=True)):
-        moved = off and covariances(off.h)
+        if off and off.h.names() & field.names.random:
+            continue
+        moved = off and covariances(off.h, field.loss.defined)
         if not off or not moved:
             continue
-        left = replace(recognise(off.c - off.h * off.share * WEIGHT.inverse()), constant=ZERO)
+        left = recognise(off.c - off.h * off.share * WEIGHT.inverse(), field.names)
+        left = replace(left, constant=ZERO)
         beside = objective(left) if left.rest or left.multiples else Quantity(Side())
         if beside is None:
             continue
@@ -117,6 +137,8 @@ def _attached(field: Field, found: Decomposition) -> Decision | None:
     if any(parse_name(x).detached for of in (field.attached, field.constant) for x in to_ring(of).names()):
         return None
     aim = sum_over_t(field.attached, "mu")
+    if field.loss.typed is not None and not field.loss.sums:
+        aim = replace(aim, labels={to_ring(field.attached): field.loss.typed_label})
     aim = aim + expectation(field.constant, "mu") if field.constant else aim
     return _of_tokens("separable", field, found, (field.exchanged.equals(grad(aim)),), aim)
 
@@ -143,21 +165,27 @@ def _curl(field: Field, found: Decomposition) -> Decision | None:
     """separable where the curl is 0, none where it is not on some model."""
     if field.products:
         off = taken_off(field)
-        target, turned = decide_products([(off.h, ONE)] if off else field.products, "mu" if off else "q")
+        target, turned = decide_products(
+            [(off.h, ONE)] if off else field.products, "mu" if off else "q", field.loss.defined
+        )
         right = right_of(field, found)
         if target is None:
             return None
         proofs = (equation(field, right), *turned)
         return Decision(target, right, proofs, found, None, turned[0] if target == "none" else None)
+    if not field.index:
+        return None
     under, on_policy = field.loss.under, field.start.context.on_policy
+    setting = {"on_policy": on_policy, "defined": field.loss.defined}
     try:
-        flat = derive(curl(field.attached, under), on_policy=on_policy).equals(0)  # the constant's is 0
+        flat = derive(curl(field.attached, under), **setting).equals(0)  # the constant's is 0
         return _of_tokens("separable", field, found, (flat,))
     except ProofError:
         pass
     attached = field.attached.xreplace({ADVANTAGE: R})  # one A: the sum of the token rewards
+    setting["defined"] = with_one_advantage(field.loss.defined)
     try:
-        twisted = derive(curl(attached, under), on_policy=on_policy).differs_from(0)
+        twisted = derive(curl(attached, under), **setting).differs_from(0)
     except ProofError:
         return None
     same = token_gradient(field.attached, under)
@@ -204,7 +232,7 @@ def right_of(field: Field, found: Decomposition) -> Quantity:
         total = Quantity(Side.atom(E("q", field.c, ("x",))))
         pairs = (Side.of((1, (E("q", a), E("q", b, ("x",))))) for a, b in field.products)
         return sum(map(Quantity, pairs), total)
-    named = decompose("", {"x": off.c}, field.reduced_parameters)
+    named = decompose("", {"x": off.c}, field.reduced_parameters, field.loss.defined)
     total = named.whole if not named.rest else Quantity(Side.atom(E("q", off.c, ("x",))))
     return total + off.mean * grad(KL("mu", "q")) * to_sympy(off.share)
 
@@ -231,14 +259,14 @@ def taken_off(field: Field, reduced: bool = False) -> TakenOff | None:
     total = ZERO
     for a, b in field.products:
         scale = b * WEIGHT
-        if scale.names() & {*SAMPLE_BASES}:
+        if random_names(scale, field.loss.defined):
             return None
         total = total - a * WEIGHT * scale
     share, h = less_own_share(total)
     if field.loss.centred is None or reduced or not total:
         return TakenOff(share, h, field.c) if total else None
     c = field.loss.centred * share * WEIGHT.inverse()
-    return TakenOff(share, field.loss.centred, c - constant_part(c))
+    return TakenOff(share, field.loss.centred, c - constant_part(c, field.names.all))
 
 
 # ---------------------------------------------------------------------------- counterexamples
@@ -250,23 +278,50 @@ def counterexample(field: Field, decision: Decision) -> dict[str, Any] | None:
     if decision.target == "reverse-kl" or (decision.target == "combination" and "forward-kl" not in found):
         return None
     reward = ZERO if field.products else found.get("reward", ZERO)
+    if _is_of_trees(field):
+        reward = reward.substitute({"A": ExpPoly.variable("R")})
+        field = field_of(_with_one_advantage(field.loss))
     return against_reverse_kl(_for_models(field, decision), reward)
+
+
+def _is_of_trees(field: Field) -> bool:
+    """Does it speak of A, of which trees hold no values, and of steps?"""
+    told = [field.loss.element, *(definition.e for definition in field.loss.defined.definitions)]
+    names = {parse_name(name).base for element in told for name in element.names()}
+    steps = field.index == "t" or "length" in names
+    return "A" in names and steps and field.loss.index != "i" and not field.products
+
+
+def _with_one_advantage(loss: SlotLoss) -> SlotLoss:
+    """R in the place of A: the sum of the token rewards."""
+    put = {ADVANTAGE: R}
+    label = None if loss.label is None else loss.label_of(loss.label.expression.xreplace(put))
+    return replace(
+        loss,
+        expression=loss.expression.xreplace(put),
+        sums={name: value.xreplace(put) for name, value in loss.sums.items()},
+        typed=loss.typed if loss.typed is None else loss.typed.xreplace(put),
+        label=label,
+        defined=with_one_advantage(loss.defined),
+    )
 
 
 def _for_models(field: Field, decision: Decision) -> Derivation:
     """What is given, and n = m + 1, are premises, which a model need not satisfy."""
     context = field.start.context
     if field.index == "t":
-        given = derive(token_gradient(field.attached, field.loss.under), on_policy=context.on_policy)
+        same = token_gradient(field.attached, field.loss.under)
+        given = derive(same, on_policy=context.on_policy, defined=field.loss.defined)
         return given if context.given else field.exchanged
     if not context.given and (field.loss.centred is not None or not context.premises):
         return field.start
     holds_m = any("m" in element.names() for element in elements(decision.right.side))
-    return derive(decision.right, premises=BATCH_SIZE if holds_m else ())
+    premises = BATCH_SIZE if holds_m else ()
+    return derive(decision.right, premises=premises, defined=field.loss.defined)
 
 
 def against_reverse_kl(derivation: Derivation, reward: ExpPoly) -> dict[str, Any] | None:
-    """A model in which the left side is not grad KL(q||p) + grad E_q[reward]; no tree holds values of A."""
+    """A model in which the left side is not grad KL(q||p) + grad E_q[reward]."""
     right = grad(KL("q", "p"))
     if reward:
         right = right + grad(Quantity(Side.atom(E("q", reward))))

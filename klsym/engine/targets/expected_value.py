@@ -8,13 +8,14 @@ from typing import Any
 from klsym.abbreviations import E, Indexed
 from klsym.convert import to_ring, to_sympy
 from klsym.engine.fields.field import in_n, same_at_every_token
-from klsym.engine.fields.named_terms import NamedParts, recognise_value, terms_of, token_value
+from klsym.engine.fields.named_terms import NamedParts, further, recognise_value, terms_of, token_value
 from klsym.engine.fields.primitives import at_policy
 from klsym.engine.fields.slot_loss import (
     in_slots,
     index_of,
     placed,
     sampled_from,
+    unfolding_of,
     uses_sampler,
 )
 from klsym.engine.options.settings import Setting
@@ -22,6 +23,8 @@ from klsym.engine.proof import supports
 from klsym.engine.proof.derivation import Derivation, derive
 from klsym.engine.proof.quantities import Quantity, expectation
 from klsym.engine.proof.sequence_quantities import mean_over_i, sum_over_t
+from klsym.engine.regions.unfolding import only_used
+from klsym.engine.targets.clamps import read_in_steps
 from klsym.engine.verdicts.verdict import Search, TargetReading
 from klsym.messages import Message
 from klsym.notation.losses import Written
@@ -35,14 +38,17 @@ def value_of(written: Written, setting: Setting) -> tuple[TargetReading, ExpPoly
     centred = isinstance(written.expression, LeftOut | Centred) and not setting.averaged
     if setting.use == "reward" and centred:
         return TargetReading("zero"), ZERO  # what is centred has mean 0
-    expression, sums = in_slots(placed(written.expression, setting, index), index, setting.use == "reward")
+    regions = unfolding_of(written.expression, setting)
+    each = placed(written.expression, setting, index)
+    expression, sums = in_slots(each, index, setting.use == "reward", regions)
     if sums:
         return TargetReading(None), None
     e = expression
     if setting.on_policy and index == "t":
         e = to_sympy(at_policy(to_ring(e)))
     under, copied = sampled_from(to_ring(e), setting), uses_sampler(to_ring(e), setting)
-    start = derive(_mean(e, index, under), on_policy=copied)
+    defined = only_used(regions.context, to_ring(e))
+    start, names = derive(_mean(e, index, under), on_policy=copied, defined=defined), further(defined)
     whole, tokens, constant = ZERO, NamedParts(ZERO, ZERO, ZERO, ZERO, ZERO), ZERO
     for scale, atoms in start.reduce().left.terms:
         match atoms:
@@ -55,7 +61,8 @@ def value_of(written: Written, setting: Setting) -> tuple[TargetReading, ExpPoly
             case _:
                 return TargetReading("separable"), ZERO
     constant, whole = in_n(constant), in_n(whole)
-    return _meaning_of_value(recognise_value(whole), tokens, start), constant
+    found = _meaning_of_value(recognise_value(whole, names), tokens, start)
+    return (read_in_steps(found, defined, index == "t") if defined.definitions else found), constant
 
 
 def _mean(e: Any, index: str, under: str) -> Quantity:

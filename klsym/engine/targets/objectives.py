@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from klsym.abbreviations import Side
 from klsym.convert import to_sympy
-from klsym.engine.fields.named_terms import K1, R_RATIO, NamedParts, terms_of
+from klsym.engine.fields.named_terms import K1, R_RATIO, NamedParts, further, terms_of
 from klsym.engine.fields.primitives import (
     LOG_Q,
     MAX_PRIMITIVE_TERMS,
@@ -26,7 +26,8 @@ from klsym.engine.proof.quantities import KL, Quantity, covariance, expectation,
 from klsym.language import log_q
 from klsym.names import LOG_RATIOS, SAMPLE_BASES
 from klsym.ring import ZERO, ExpPoly
-from klsym.unfolding import d_log_q
+from klsym.statements import Context
+from klsym.unfolding import PLAIN, d_log_q
 
 
 @lru_cache(maxsize=64)  # asked for its name, its proof and its shape
@@ -74,14 +75,15 @@ def gradient_of(total: Quantity) -> Quantity:
     return sum(parts, Quantity(Side()))
 
 
-def covariances(h: ExpPoly) -> tuple[Quantity, Quantity] | None:
+def covariances(h: ExpPoly, defined: Context = PLAIN) -> tuple[Quantity, Quantity] | None:
     """Cov_mu(h, log q) and its gradient E_mu[h s] - E_mu[h] E_mu[s], for h = sum_x a_x x + b.
 
     a_x: constants, x: k1, log q or log q - log mu.  b: what is free of theta.
 
         sum_x a_x (grad E_mu[x^2]/2 - E_mu[x] grad E_mu[x]) + grad E_mu[b log q] - E_mu[b] grad E_mu[log q]
     """
-    context = derive(expectation(to_sympy(h), "mu")).context
+    context = derive(expectation(to_sympy(h), "mu"), defined=defined).context
+    rewards = further(defined).rewards
     aim, gradient, free = Quantity(Side()), Quantity(Side()), h
     for name in LOG_RATIOS:
         x = ExpPoly.variable(name)
@@ -94,7 +96,7 @@ def covariances(h: ExpPoly) -> tuple[Quantity, Quantity] | None:
         gradient = gradient + turned * to_sympy(a)
     if d_log_q(free, context):
         return None
-    if free.names() & {*SAMPLE_BASES}:
+    if free.names() & {*SAMPLE_BASES, *rewards}:
         b = to_sympy(free)
         aim = aim + covariance(b, log_q, "mu")
         gradient = gradient + grad(expectation(b * log_q, "mu"))

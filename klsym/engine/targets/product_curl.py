@@ -8,6 +8,7 @@ The kernel proves that it is 0, or refutes that on a model.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from fractions import Fraction
 from itertools import islice
 from typing import Any
@@ -33,24 +34,26 @@ ONE_TOKEN = {
     "next": [None, None, None],
 }  # fmt: skip
 UNEVEN = ONE_TOKEN | {"mu": ["1/5", "3/10", "1/2"]}
+OF_BOTH_SIGNS = ONE_TOKEN | {"mu": ["2/5", "3/10", "3/10"], "rewards": {"R": ["-1", "-2", "1"]}}
 BATCH = {"n": "3", "m": "2"}
 SAMPLES = 8  # models of one token that are tried beside them
 SHORT_TREES = 8  # trees of sequences of one and two tokens that are tried
 
 
 def decide_products(
-    products: Collection[tuple[ExpPoly, ExpPoly]], under: str
+    products: Collection[tuple[ExpPoly, ExpPoly]], under: str, defined: Context
 ) -> tuple[str | None, tuple[Proof, ...]]:
     """Is sum_k E_m[a_k] E_m[b_k s] a gradient?  The target with its theorem; None where it is open."""
     total = Quantity(Side())
     for a, b in products:
-        total = total + _curl_of_product(a, b, under)
-    spoken = {parse_name(name).base for of in elements(total.side) for name in of.names()}
+        total = total + _curl_of_product(a, b, under, defined)
+    told = [*elements(total.side), *(definition.e for definition in defined.definitions)]
+    spoken = {parse_name(name).base for of in told for name in of.names()}
     try:
-        return "separable", (derive(total).equals(0, evaluate=under == "q"),)
+        return "separable", (derive(total, defined=defined).equals(0, evaluate=under == "q"),)
     except ProofError:
         pass
-    start = derive(_one_advantage(total))
+    start = derive(_one_advantage(total), defined=with_one_advantage(defined))
     spoken = {"R" if base == "A" else base for base in spoken}
     for model in _models(start, spoken):
         try:
@@ -65,7 +68,7 @@ def _models(start: Derivation, names: Collection[str]) -> Any:
     numbers |= {name: value for name, value in BATCH.items() if name in numbers}
     if "length" in names:
         return [{**model, "parameters": numbers} for model in islice(tree_models(start.context), SHORT_TREES)]
-    trees = (ONE_TOKEN, UNEVEN, *_any(start.context))
+    trees = (ONE_TOKEN, UNEVEN, OF_BOTH_SIGNS, *_any(start.context))
     return [{"tree": tree, "path": [], "parameters": numbers} for tree in trees]
 
 
@@ -75,6 +78,12 @@ def _any(context: Context) -> Iterator[dict[str, Any]]:
     for tree in islice(wide, SAMPLES):
         size = len(tree["q"])
         yield tree | {"u": ["1", *["0"] * (size - 1)], "v": ["0", "1", *["0"] * (size - 2)]}
+
+
+def with_one_advantage(context: Context) -> Context:
+    """Regions of A, spoken of R."""
+    put = tuple(d._replace(e=d.e.substitute({"A": ExpPoly.variable("R")})) for d in context.definitions)
+    return replace(context, definitions=put)
 
 
 def _one_advantage(total: Quantity) -> Quantity:
@@ -91,9 +100,9 @@ def _one_advantage(total: Quantity) -> Quantity:
     return Quantity(Side.of(*((k, tuple(map(put, atoms))) for k, atoms in total.side.terms)))
 
 
-def _curl_of_product(a: ExpPoly, b: ExpPoly, under: str) -> Quantity:
+def _curl_of_product(a: ExpPoly, b: ExpPoly, under: str, defined: Context) -> Quantity:
     """d_u E_m[a] E_m[b s].v - d_v E_m[a] E_m[b s].u, in the slots of a token."""
-    context = derive(Quantity(Side.atom(E(under, a * b)))).context
+    context = derive(Quantity(Side.atom(E(under, a * b))), defined=defined).context
     moved = d_log_q(a, context) + (a if under == "q" else ZERO)
     slope, other = (of_tokens(x, context) for x in (moved, b))
 

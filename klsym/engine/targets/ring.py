@@ -11,12 +11,13 @@ from typing import Any
 from klsym.convert import to_ring, to_sympy
 from klsym.engine.divergences.f_divergence import Generated, functional, generated
 from klsym.engine.divergences.shape_messages import functional_message, generated_messages
-from klsym.engine.fields.field import Field, field_of, less_own_share
+from klsym.engine.fields.field import Field, field_of, field_of_loss, less_own_share
 from klsym.engine.fields.named_terms import KLS, decompose, recognise, terms_of
 from klsym.engine.fields.primitives import at_policy
 from klsym.engine.fields.slot_loss import (
     centred,
     of_sequence,
+    random_names,
     slot_loss,
 )
 from klsym.engine.fields.tails import is_zero, tail_of
@@ -24,6 +25,10 @@ from klsym.engine.options.expand_options import expansion
 from klsym.engine.options.settings import Setting
 from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.quantities import grad, sample, sample_gradient
+from klsym.engine.regions.in_steps import in_steps, unbounded, with_ratios
+from klsym.engine.regions.unfolding import PIECEWISE
+from klsym.engine.targets.clamps import with_clamps
+from klsym.engine.targets.constants import with_constants
 from klsym.engine.targets.decide import Decision, counterexample, decide
 from klsym.engine.targets.expected_value import value_of
 from klsym.engine.targets.ring_notes import (
@@ -40,25 +45,29 @@ from klsym.engine.verdicts.warnings import (
     all_proximal,
     batch_warnings,
     facts_of,
+    facts_outside,
     in_gradient,
     is_attached,
     is_reward,
     needs_its_gradient,
+    terms_with_slopes,
     token_warnings,
     warnings_for,
     without_weight,
 )
 from klsym.errors import NotInRing, UsageError
-from klsym.language import H, others, own, rho, s, without_sg
+from klsym.language import H, now, others, own, parameter, rho, s, without_sg
 from klsym.messages import Message
 from klsym.names import SAMPLE_BASES, parse_name
 from klsym.notation import formulas, losses
 from klsym.notation.coefficients import coefficient
 from klsym.notation.losses import Written
+from klsym.notation.ratios import in_r
 from klsym.notation.spelling import LATEX
-from klsym.notation.tree import product
+from klsym.notation.tree import Mean, product
 from klsym.notation.values import LazyFormula, less_mean, less_others, scored
 from klsym.ring import ONE, ZERO, ExpPoly
+from klsym.statements import Context
 from klsym.sums import Centred, LeftOut
 
 CENTRING_OPTION = {LeftOut: "leave-one-out", Centred: "mean"}
@@ -66,7 +75,7 @@ CENTRING_OPTION = {LeftOut: "leave-one-out", Centred: "mean"}
 
 def explain_ring(written: Written, setting: Setting) -> Verdict:
     """Return the verdict on a loss; raises NotInRing outside the ring."""
-    single = field_of(slot_loss(written, setting))
+    single = field_of_loss(written, setting)
     if setting.batch != "none":
         return explain_centred(written, setting, single)
     return verdict_of(written, setting, single, single)
@@ -78,10 +87,10 @@ def names_only(written: Written, setting: Setting, part: str) -> bool:
         whole = of_sequence(written) if setting.level == "sequence" else written
         field = field_of(slot_loss(whole, setting))
         if setting.batch != "none":
-            field = field_of(centred(coefficient_of(field, setting), setting))
+            field = field_of(centred(coefficient_of(field, setting), setting, field.loss.defined))
     except (NotInRing, UsageError):
         return True
-    found = decompose(field.index, field.coefficients, field.reduced_parameters)
+    found = decompose(field.index, field.coefficients, field.reduced_parameters, field.loss.defined)
     return not found.rest and not field.products and found.combination == {part: ONE}
 
 
@@ -93,7 +102,7 @@ def coefficient_of(single: Field, setting: Setting) -> ExpPoly:
 
 def explain_centred(written: Written, setting: Setting, single: Field) -> Verdict:
     """Return the verdict where h less its mean over the batch multiplies the score."""
-    field = field_of(centred(coefficient_of(single, setting), setting))
+    field = field_of(centred(coefficient_of(single, setting), setting, single.loss.defined))
     return verdict_of(written, setting, field, single)
 
 
@@ -118,7 +127,9 @@ def verdict_of(written: Written, setting: Setting, field: Field, single: Field) 
     )
     if not field.index:
         verdict = _with_shape(verdict, field, decision)
-    return replace(verdict, messages=_messages(verdict, field, single, decision, setting))
+    verdict = replace(verdict, messages=_messages(verdict, field, single, decision, setting))
+    verdict = with_clamps(verdict, written, setting, field, single, explain_ring)
+    return with_constants(verdict, single.loss.constants)
 
 
 def partial(written: Written, setting: Setting, single: Field) -> Verdict:
@@ -129,9 +140,9 @@ def partial(written: Written, setting: Setting, single: Field) -> Verdict:
         loss=written.text,
         loss_latex=losses.show(written, LATEX),
         setting=setting,
-        h=_less_mean(h, setting) if centres else _pushes(single, setting),
+        h=_less_mean(h, setting, single.loss.defined) if centres else _pushes(single, setting),
         c=single.c,
-        gradient=TargetReading.of(recognise(single.c)),
+        gradient=TargetReading.of(recognise(single.c, single.names)),
         value=value,
         constant=constant,
         trust="open",
@@ -140,8 +151,13 @@ def partial(written: Written, setting: Setting, single: Field) -> Verdict:
         model=None,
         inside_clamps=None,
         scores_named=_scores_named(single, setting),
-        expansion=expansion(written, setting, coefficient(h)) if centres and setting.use == "loss" else None,
+        expansion=_expansion(written, setting, h, single) if centres and setting.use == "loss" else None,
     )
+
+
+def _expansion(written: Written, setting: Setting, h: ExpPoly, single: Field) -> str | None:
+    in_print = in_steps(h, single.loss.defined) if single.loss.defined.definitions else None
+    return expansion(written, setting, coefficient(h) if in_print is None else losses.tree_of(in_print))
 
 
 # ---------------------------------------------------------------------------- h and c, in print
@@ -153,7 +169,8 @@ def _pushes(field: Field, setting: Setting) -> Any:
         case "i" if field.loss.detached and isinstance(
             field.loss.label and field.loss.label.expression, LeftOut | Centred
         ):
-            return scored(_less_mean(field.h_of_sample, _batch_of(field, setting)), own(s))
+            less = _less_mean(field.h_of_sample, _batch_of(field, setting), field.loss.defined)
+            return scored(less, own(s))
         case "i" if {*field.pushes} <= {"self"}:
             return field.pushes.get("self", ZERO) * ExpPoly.variable("s[self]")
     return field.pushes
@@ -165,11 +182,12 @@ def _scores_named(field: Field, setting: Setting) -> tuple[bool, bool]:
     return field.loss.index == "i" and setting.batch == "none", False
 
 
-def _less_mean(h: ExpPoly, setting: Setting) -> Any:
+def _less_mean(h: ExpPoly, setting: Setting, defined: Context) -> Any:
     """h less the mean of the batch."""
-    if not h.names() & {*SAMPLE_BASES}:
+    random = random_names(h, defined)
+    if not random:
         return ZERO  # equal numbers less their mean
-    linear = all(_is_linear(term) for term in terms_of(h))
+    linear = random <= {*SAMPLE_BASES} and all(_is_linear(term) for term in terms_of(h))
     value = to_sympy(h) if linear else H
     less = less_others if setting.batch == "leave-one-out" else less_mean
     return less(to_ring(own(value)), to_ring(others(value)))
@@ -213,7 +231,9 @@ def _shown(field: Field, decision: Decision) -> str:
     of = decision.stated or (grad(decision.objective) if decision.objective else decision.right)
     rest = decision.found.rest
     over_T = decision.objective is not None and any("length" in c.names() for c in rest.values())
-    return formulas.side(of.side) if field.index or field.products or over_T else ""
+    by_regions = decision.objective is not None and bool(field.loss.defined.definitions)
+    shown = field.index or field.products or over_T or by_regions
+    return formulas.side(of.side, of.labels if by_regions else None) if shown else ""
 
 
 # ---------------------------------------------------------------------------- batches
@@ -221,7 +241,8 @@ def _at_one_sample(single: Field, setting: Setting) -> tuple[Proof, ...]:
     """grad L = h s at each sample: the coefficient that is centred."""
     if setting.use == "reward":
         return ()
-    start = derive(sample_gradient(single.loss.expression), on_policy=single.loss.copied)
+    gradient = sample_gradient(single.loss.expression)
+    start = derive(gradient, on_policy=single.loss.copied, defined=single.loss.defined)
     return (start.equals(sample(to_sympy(single.pushes.get("x", ZERO)) * s)),)
 
 
@@ -231,16 +252,50 @@ def _with_shape(verdict: Verdict, field: Field, decision: Decision) -> Verdict:
     if field.products:
         return verdict
     share, c = less_own_share(field.c)
-    found = recognise(c)
+    found = recognise(c, field.names)
     ascended = verdict.setting.use == "reward" and is_reward(found.reward)
     penalty = (c - found.reward) * (-1 if ascended else 1)
-    of_r = (generated(penalty) or _at_powers(penalty)) if share == ONE else None
+    of_r = _generated(penalty, found.target, field) if share == ONE else None
     if of_r is not None:
         of_r = replace(of_r, beside=found.reward if ascended else -found.reward)
-        return replace(verdict, generated=of_r, penalty=penalty)
-    if found.target != "separable" or verdict.implied is None:
+        verdict = replace(verdict, generated=of_r, penalty=penalty)
+        return _with_pieces(verdict) if c.names() & field.names.random else verdict
+    if found.target != "separable" or verdict.implied is None or c.names() & field.names.random:
         return verdict
     return replace(verdict, functional=functional(penalty))
+
+
+def _with_pieces(verdict: Verdict) -> Verdict:
+    """f by cases is shown for the objective, and its shape is not looked at again."""
+    from klsym.engine.divergences.f_divergence_smooth import must_not_vanish
+
+    f = verdict.generated and verdict.generated.f
+    if f is None:
+        return replace(verdict, penalty=None)
+    shown, assumed = LATEX(Mean("q", in_r(f))), (*verdict.assumptions, *must_not_vanish(f))
+    return replace(verdict, penalty=None, objective_latex=shown, assumptions=assumed)
+
+
+def _generated(c: ExpPoly, target: str, field: Field) -> Generated | None:
+    if field.loss.constants and target == "f-divergence":
+        return _of_constants(c, field)
+    if not c.names() & field.names.random:
+        return generated(c) or _at_powers(c)
+    if target != "f-divergence":
+        return None
+    from klsym.engine.divergences.f_divergence_piecewise import generated_pieces
+
+    return generated_pieces(in_steps(c, field.loss.defined))
+
+
+def _of_constants(c: ExpPoly, field: Field) -> Generated | None:
+    """By SymPy, which knows what sqrt(2) is."""
+    from klsym.engine.divergences.f_divergence_piecewise import generated_pieces
+    from klsym.engine.divergences.f_divergence_smooth import generated_outside
+
+    values = {parameter(name): value for name, value in field.loss.constants.items()}
+    shown = in_steps(c, field.loss.defined).xreplace(values)
+    return (generated_pieces if field.loss.defined.definitions else generated_outside)(shown)
 
 
 def _at_powers(c: ExpPoly) -> Generated | None:
@@ -259,10 +314,17 @@ def _messages(
         return token_warnings(verdict, _facts_of_tokens(field, decision, setting.on_policy))
     pushes, as_option = single.pushes, _batch_of(field, setting)
     typed = single.loss.label if single.loss.index != "i" else None
-    loss = single.loss.element if typed is None else to_ring(typed.expression)
-    facts = facts_of(loss, pushes.get("x", pushes.get("self", ZERO)), field.c, setting.on_policy)
+    mine = pushes.get("x", pushes.get("self", ZERO))
+    if single.loss.defined.definitions:
+        steps = in_steps(at_policy(mine) if setting.on_policy else mine, single.loss.defined)
+        facts = facts_outside(single.loss.typed, steps)
+    else:
+        unfolded = typed is None or typed.expression.has(*PIECEWISE) or single.loss.constants
+        plain = None if typed is None or unfolded else typed.expression
+        loss = single.loss.element if plain is None else to_ring(plain)
+        facts = facts_of(loss, mine, field.c, setting.on_policy)
     if as_option.batch != "none":
-        still = not field.h_of_sample.names() & {*SAMPLE_BASES}
+        still = not random_names(field.h_of_sample, field.loss.defined)
         if setting.batch == "none":
             facts = facts_of(field.h_of_sample, field.h_of_sample, field.c, setting.on_policy)
         facts = replace(facts, vanishes=still or facts.vanishes)
@@ -282,23 +344,33 @@ def _messages(
     return (*said, *functional_message(verdict.functional)) if verdict.functional else said
 
 
+def _bare_terms(bare: tuple[ExpPoly, ...], field: Field) -> Message | None:
+    """The terms themselves, or those of the loss of which they are the slope: a region says less."""
+    typed = field.loss.label
+    if typed is None or not any(random_names(c, field.loss.defined) - {*SAMPLE_BASES} for c in bare):
+        return in_gradient(*bare)
+    return Message("some-terms") if field.loss.detached else terms_with_slopes(typed.expression, now)
+
+
 def _facts_of_tokens(field: Field, decision: Decision, on_policy: bool) -> Facts:
     """Return facts for warnings; a detached loss multiplies the scores of other tokens too."""
     loss = to_ring(without_sg(field.loss.each) if field.loss.detached else field.loss.each)
     slots = field.coefficients
     held = [to_ring(without_sg(value)) for value in field.loss.sums.values()]
     factors = [loss] if field.loss.detached else list(field.pushes.values())
+    tailed = [*factors, *held]
+    factors = [with_ratios(c, field.loss.defined) for c in factors]
     bare = dict.fromkeys(part for part in map(without_weight, factors) if part)
     ratios = {parse_name(n) for c in factors for _, exponent in c.terms for m, _ in exponent for n, _ in m}
     weights = {name.slot for name in ratios if name.base == "w"}
     return Facts(
         vanishes=is_zero(field.pushes.values(), on_policy),
         weighted=any(without_weight(c) != c for c in factors),
-        bare=in_gradient(*bare),
+        bare=_bare_terms(tuple(bare), field),
         proximal=bool(bare) and all(map(all_proximal, bare)),
         attached=is_attached(loss),
         literal=needs_its_gradient(loss),
-        heavy=tail_of([*factors, *held], slots.values(), on_policy),
+        heavy=tail_of([unbounded(c, field.loss.defined) for c in tailed], slots.values(), on_policy),
         pieces=decision.found.multiples,
         alone="now" in weights and "past" not in weights,
         typed=field.loss.label is not None and field.loss.label.expression.has(rho),

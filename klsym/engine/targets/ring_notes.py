@@ -6,17 +6,21 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any
 
-from klsym.convert import to_ring
+from klsym.convert import to_ring, to_sympy
 from klsym.engine.fields.field import Field, is_the_same
 from klsym.engine.fields.primitives import WEIGHT
 from klsym.engine.options.settings import Setting
 from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.quantities import KL, expectation, grad
 from klsym.engine.proof.sequence_quantities import sum_over_t, token_KL_gradient
+from klsym.engine.regions.in_steps import in_steps
 from klsym.engine.targets.decide import Decision, taken_off
 from klsym.language import R, future, k1, now, s
 from klsym.messages import Message
 from klsym.names import parse_name
+from klsym.notation import losses
+from klsym.notation.spelling import TEXT
+from klsym.notation.tree import Mean
 from klsym.ring import ZERO, ExpPoly
 
 MEAN = "mean_h"
@@ -47,13 +51,19 @@ def readings(field: Field, setting: Setting) -> Iterator[Message]:
         if setting.batch != "none" and setting.use == "loss":
             yield READINGS["loss"]
         if off := taken_off(field):
-            yield Message("mean-h", of=str(off.mean))
+            yield Message("mean-h", of=_mean_of(off.h, field))
     if field.index == "t":
         bases = {parse_name(name).base for name in to_ring(field.loss.each).names()}
         shown = ("R", "A", "w") if setting.on_policy and field.loss.detached else ("R", "A")
         yield from (READINGS[base] for base in READINGS if base in bases and base in shown)
         if field.constant:
             yield READINGS["often" if is_the_same(field.loss.element) else "once"]
+
+
+def _mean_of(h: ExpPoly, field: Field) -> str:
+    context = field.loss.defined
+    shown = in_steps(h, context) if context.definitions else to_sympy(h)
+    return TEXT(Mean("mu", losses.tree_of(shown)))
 
 
 def undecided(field: Field, decision: Decision) -> tuple[Message, ...]:

@@ -17,12 +17,13 @@ from klsym.language import s
 from klsym.messages import Message
 from klsym.notation import formulas
 from klsym.notation.combination import combination_latex
-from klsym.notation.spelling import LATEX, TEXT
+from klsym.notation.losses import Written
+from klsym.notation.spelling import LATEX, TEXT, Text
 from klsym.notation.text import Printed, printed_chain
 from klsym.notation.values import shown
 from klsym.ring import ExpPoly
 
-Cases = tuple[tuple[tuple[Any, ...], Any], ...]  # conditions (x, signs) and what the coefficient is there
+Cases = Sequence[tuple[tuple[Any, ...], Any]]  # conditions (x, signs) and what the coefficient is there
 ChainStep = tuple[str, str, str]  # rule, text, LaTeX
 UNNAMED = ("f-divergence", "separable", "none", None)  # targets whose objective no combination names
 
@@ -50,6 +51,28 @@ class Chain(Sequence[ChainStep]):
     def in_latex(self) -> list[tuple[str, str]]:
         """Rules and formulas in LaTeX alone."""
         return [(why, row(LATEX)) for row, why in self.printed]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, at: Any) -> Any:
+        return self.rows[at]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and self.rows == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class LazyCases(Sequence[Any]):
+    """Cases, or steps that tell them, made when they are looked at: look(*of)."""
+
+    def __init__(self, look: Callable[..., Sequence[Any]], *of: Any) -> None:
+        self.look, self.of = look, of
+
+    @cached_property
+    def rows(self) -> Sequence[Any]:
+        return tuple(self.look(*self.of))
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -204,10 +227,16 @@ class Verdict:
     def objective(self) -> str | None:
         """LaTeX of the implied objective, where it is known."""
         if self.implied is not None:
-            return formulas.side(self.implied.side, None, LATEX)
+            return self.implied_in(LATEX)
         if self.objective_latex or self.target in UNNAMED:
             return self.objective_latex
         return self.gradient.latex or None
+
+    def implied_in(self, spell: Text) -> str:
+        """The implied objective; what holds regions as it was written."""
+        assert self.implied is not None
+        labels = {of: label for of, label in self.implied.labels.items() if isinstance(label, Written)}
+        return formulas.side(self.implied.side, labels, spell)
 
     @property
     def pushes(self) -> bool:

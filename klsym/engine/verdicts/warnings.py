@@ -157,6 +157,11 @@ def _bare_terms(loss: Any, bare: Any, place: Callable[[Any], Any]) -> Message:
     """The terms themselves, or the terms of the loss that they are the slope of: a step says less."""
     if not bare.has(sympy.Heaviside, sympy.sign):
         return Message("in-gradient", of=(bare,))
+    return terms_with_slopes(loss, place)
+
+
+def terms_with_slopes(loss: Any, place: Callable[[Any], Any] = lambda e: e) -> Message:
+    """The terms of a loss that have a slope and no weight."""
     terms = sympy.Add.make_args(sympy.expand_mul(loss))
     sloping = [t for t in terms if not _holds_weight(t) and (t.has(log_q) or t.has(log_old))]
     return Message("gradient-of", of=place(sympy.Add(*sloping))) if sloping else Message("some-terms")
