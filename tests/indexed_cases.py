@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from drafts import *
+from region_words import *
 from slotted import future, lone, mean_i, n, now, only, other, others, own, past, rest, sum_t
 
 from klsym.statements import Atom, Context, Side
 
 FUNCTIONS = (("f", ("k1", "log_q", "w")), ("g", ("k1",)))
-PLAIN = Context(parameters=("beta", "nu", "n"), functions=FUNCTIONS)
+PLAIN = Context(parameters=("beta", "nu", "n"), functions=FUNCTIONS, **KNOWN)
 BARE = Context(parameters=("beta",))  # no batch size
 f1, N2 = V("f'"), n - 2
 
@@ -309,4 +310,48 @@ MEANS = {
     ],
 }  # fmt: skip
 
-CASES: dict[str, list[Any]] = {**SUMS, **BATCHES, **DERIVATIVES, **MEANS}
+UP, DOWN = {"up[now]": 1, "down[now]": 1}, bound("down[now]")
+DEFINED_NAMES = {
+    "region": [
+        ("a step", only(sum_t("q", now(up * down) * past(R) + R), **cell(UP, bound("up[now]"), DOWN,
+            times=past(R))), PLAIN, sum_t("q", R)),
+        ("a step and its sequence", only(sum_t("mu", now(up * down) + up * down),
+            **cell({"up": 1, "down": 1}, bound("up"), bound("down"))), PLAIN, sum_t("mu", now(up * down))),
+        ("a prefix", only(sum_t("p", over**2, "now"), **cell({}, times=ZERO)), PLAIN,
+            sum_t("p", over, "now")),
+        ("a sample of a batch", only(mean_i("q", own((1 - up) * (1 - down) * k1) * others(R)),
+            **cell({"up[self]": 0, "down[self]": 0}, bound("up[self]", "down[self]"), of=own(k1),
+            times=others(R))), PLAIN, NOTHING),
+        ("the other of a pair", only(mean("ij", "sample", other(below) * rest(R)), **cell(
+            {"below[other]": 1}, bound("below[other]"), bound(tangent=-other(k1)), times=rest(R))), PLAIN,
+            NOTHING),
+        ("two samples", only(mean_i("mu", win**3 * own(pos)), **cell({}, times=ZERO)), PLAIN,
+            mean_i("mu", win * own(pos))),
+        ("a step of a batch", only(mean("it", "q", now(high * low) * others(R), "others"), **cell(
+            {"high[now]": 1, "low[now]": 1}, bound("high[now]"), bound("low[now]"), bound(0, weight=ONE * 2),
+            times=others(R))), PLAIN, NOTHING),
+        ("the step of another slot", only(sum_t("q", now(up) * down),
+            **cell({"up[now]": 1, "down": 1}, bound("up[now]"), bound("down"))), PLAIN, "do not add up"),
+        ("a sum over positions", only(sum_t("q", past(up)), **cell({"up[past]": 1}, bound("up[past]"))),
+            PLAIN, "stands for no sum over positions"),
+        ("the others of a batch", only(mean_i("q", own(up)), **cell({"up[others]": 1})), PLAIN,
+            "stands for no sum"),
+        ("a prefix of one sample", only(Em("q", R), **cell({"over": 1}, bound("over"))), PLAIN,
+            "'over' speaks of the slots"),
+        ("a prefix now", only(sum_t("q", R), **cell({"over[now]": 1}, bound("over[now]"))), PLAIN,
+            "stands for no sum"),
+    ],
+    "definition": [
+        ("a step", only(sum_t("q", now(inv * (r + 1)) * R), name="inv[now]", times=R), PLAIN, sum_t("q", R)),
+        ("its sequence", only(sum_t("sample", inv * (r + 1), "now"), name="inv", times=ONE), PLAIN,
+            sum_t("sample", ONE, "now")),
+        ("the other of a pair", only(mean("ij", "mu", other(quot * (up + 1))), name="quot[other]", times=ONE),
+            PLAIN, mean("ij", "mu", ONE)),
+        ("a sum over positions", only(mean_i("q", own(k1)), name="inv[others]", times=ONE), PLAIN,
+            "stands for no sum"),
+        ("a step of one sample", only(Em("q", k1), name="inv[now]", times=ONE), PLAIN, "speaks of the slots"),
+        ("a region", only(sum_t("q", now(up)), name="up[now]", times=ONE), PLAIN, "is no inverse"),
+    ],
+}  # fmt: skip
+
+CASES: dict[str, list[Any]] = {**SUMS, **BATCHES, **DERIVATIVES, **MEANS, **DEFINED_NAMES}

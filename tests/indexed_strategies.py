@@ -7,6 +7,7 @@ from typing import Any
 
 from drafts import ONE, V, beta, k1, number, plain, r, rho, w
 from hypothesis import strategies as st
+from region_words import DEFINED, KNOWN, bound, cell
 from slotted import n
 
 from klsym.ring import ZERO, ExpPoly
@@ -14,9 +15,10 @@ from klsym.slots import PARTS, SINGLE, SLOTS, at_slot, slot_of_score
 from klsym.statements import Context, Curl, Gradient, Mean, MeanGradient, Side
 
 FUNCTIONS = (("f", ("k1", "log_q", "w")), ("g", ("k1",)))
-PLAIN = Context(parameters=("beta", "nu", "n"), functions=FUNCTIONS)
+PLAIN = Context(parameters=("beta", "nu", "n"), functions=FUNCTIONS, **KNOWN)
 SUMS = ("k1", "w", "log_q", "R", "H", "length")
 BASES = (*SUMS, "A", "f", "g", "f'", "sg(k1)", "sg(w)", "sg(R)", "sg(f)")
+OF_ONE = ("up", "pos", "high", "inv", "sg(inv)", "sg(up)")
 SMALL = st.sampled_from([-2, -1, 1, 2, Fraction(1, 2), Fraction(-3, 2)])
 PROBABILITY = st.sampled_from(["q", "q", "p", "mu"])
 INDEX = st.sampled_from(["t", "t", "i", "ij", "it", ""])
@@ -31,9 +33,9 @@ BEFORE = {
 }  # fmt: skip
 
 
-def in_slots(slots: Any, bases: Any = BASES) -> list[str]:
-    """Names of variables in slots."""
-    return [at_slot(base, slot) for slot in slots for base in bases]
+def in_slots(slots: Any, bases: Any = (*BASES, *OF_ONE)) -> list[str]:
+    """Names of variables in slots; what is defined stands at one position."""
+    return [at_slot(base, z) for z in slots for base in bases if base not in OF_ONE or z in SINGLE]
 
 
 @st.composite
@@ -295,11 +297,64 @@ def _scaled(draw: Any, index: str, m: str) -> Case:
     return Case(Mean(index, m, a, getattr(case.atom, "score", ())), constant=c, **part)
 
 
+# cell, rows, of, apart: what holds of the definitions at each position of one sample
+COMPARISONS: tuple[tuple[dict[str, int], tuple[Any, ...], ExpPoly, tuple[str, ...]], ...] = (
+    ({"up": 1, "down": 1}, (bound("up"), bound("down")), ONE, ()),
+    ({"up": 0, "down": 0}, (bound("up", "down"),), k1, ()),
+    ({"up": 0, "down": 0}, (bound("up"), bound("down")), ONE, ("down",)),
+    ({"below": 1}, (bound("below"), bound(tangent=-k1)), ONE, ()),
+    ({"high": 1, "low": 1}, (bound("high"), bound("low"), bound(0, weight=number(2))), ONE, ()),
+    ({"some": 0}, (bound("some"), bound(square=V("R")), bound()), ONE, ()),
+    ({"flip": 1, "up": 0}, (bound("flip"), bound()), ONE, ()),
+    ({}, (), ZERO, ()),
+)
+SINGLES = {index: [z for z in SLOTS[index] if z in SINGLE] for index in SLOTS}
+
+
+def _spoken_at(slot: str, data: Any) -> Any:
+    """What is said of one sample, said of a slot."""
+    if isinstance(data, dict):
+        return {_spoken_at(slot, key): _spoken_at(slot, value) for key, value in data.items()}
+    if isinstance(data, list):
+        return [_spoken_at(slot, item) for item in data]
+    known = {name for name, _, _ in DEFINED} | {"k1", "R"}
+    return at_slot(data, slot) if data in known else data
+
+
+@st.composite
+def _compared(draw: Any, index: str, m: str) -> Case:
+    values, rows, of, apart = draw(st.sampled_from(COMPARISONS))
+    slot = draw(st.sampled_from(SINGLES[index]))
+    rows = rows[: len(rows) - (draw(st.integers(0, 9)) == 9)]
+    b = draw(elements(in_slots(SLOTS[index]), 1)) if values else ZERO
+    data = cell(values, *rows, of=of, apart=apart)
+    data = {**_spoken_at(slot, data), "times": b}
+    product = b * ExpPoly.from_json(data["of"])
+    for name, value in data["cell"].items():
+        product = product * (V(name) if value else 1 - V(name))
+    names = [*in_slots(SLOTS[index], ("k1", "R")), *(at_slot(name, slot) for name in ("up", "pos", "inv"))]
+    a = draw(elements([*names, *{"i": ["win"], "t": ["over"], "it": ["over"]}.get(index, [])]))
+    a = a * a + product if draw(st.booleans()) else a + product
+    part = {"part": product} if draw(st.integers(0, 5)) == 0 else {}
+    m = draw(st.sampled_from([m, m, "sample", *["count"] * (index == "")]))
+    return Case(Mean(index, m, a, draw(scores(index, 1))), **data, **part)
+
+
+@st.composite
+def _divided(draw: Any, index: str, m: str) -> Case:
+    slot = draw(st.sampled_from(SINGLES[index]))
+    name = draw(st.sampled_from(["inv", "quot", "inv", "quot", "up"]))
+    a, b = (draw(elements([*in_slots(SLOTS[index]), at_slot(name, slot)])) for _ in range(2))
+    m = draw(st.sampled_from([m, m, "sample", *["count"] * (index == "")]))
+    return Case(Mean(index, m, a, draw(scores(index, 1))), name=at_slot(name, slot), times=b)
+
+
 MAKERS: dict[str, Any] = {
     "sum over t": _summed, "parts of a sum": _in_parts, "exchange of sums": _swapped,
     "independence": _independent, "curl": _curled, "chain rule": _loss, "stop-gradient": _mean,
     "log-derivative": _gradient, "change of measure": _moved, "score mean zero": _mean_zero,
     "ratio mean one": _mean_one, "normalisation": _constant, "linearity": _scaled,
+    "region": _compared, "definition": _divided,
 }  # fmt: skip
 
 

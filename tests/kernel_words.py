@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from drafts import PARAMETERS, constant, mean_grad, plain
+from region_words import KNOWN
 
 from klsym.kernel import FORMAT, digest
 from klsym.ring import ONE, ZERO, ExpPoly
 from klsym.statements import Context, Side
 
 C = constant
-PLAIN = Context(PARAMETERS, (("f", ("k1", "log_q", "w")), ("g", ("k1",))))
+PLAIN = Context(PARAMETERS, (("f", ("k1", "log_q", "w")), ("g", ("k1",))), **KNOWN)
 
 
 def Mg(measure: str, loss: ExpPoly, index: str = "") -> Side:

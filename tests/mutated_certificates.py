@@ -24,6 +24,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from region_certificates import CERTIFICATES
 from valid_certificates import PROOFS, certificate
 
 from klsym.errors import KlsymError, Refused
@@ -51,6 +52,10 @@ NAMES = (
     "n",
     "sg(k1)",
     "sg(w)",
+    "high",
+    "inv",
+    "sg(up)",
+    "M",
 )
 WORDS: tuple[tuple[str, ...], ...] = (
     ("q", "p", "mu", "count", "sample"), ("", "i", "ij", "t", "it"), SLOTS, ("=", "<="), ("left", "right"),
@@ -58,7 +63,8 @@ WORDS: tuple[tuple[str, ...], ...] = (
     ("equality", "finite model", "completeness", "independence"),
     ("chain rule", "stop-gradient", "log-derivative", "linearity", "change of measure", "score mean zero",
      "ratio mean one", "normalisation", "sum over t", "parts of a sum", "exchange of sums", "curl",
-     "independence", "equation"),
+     "independence", "equation", "region", "definition"),
+    ("region", "inverse"), ("definitions", "facts", "witness"),
 )  # fmt: skip
 NUMBERS = (
     "0",
@@ -95,6 +101,13 @@ JUNK: tuple[Any, ...] = (
 )
 
 Place = tuple[str | int, ...]
+DEFINING = {
+    f"{name}, defined": CERTIFICATES[name]
+    for name in (
+        "ppo", "ppo objective", "as typed", "icepop", "clamped k3 no ties", "never negative", "sigmoid",
+        "not kl", "causal", "mask objective", "kept token mean of one",
+    )
+}  # fmt: skip
 
 
 # ---------------------------------------------------------------------------- one mutation
@@ -232,7 +245,9 @@ def without(parent: Any, key: Any) -> Any:
 # ---------------------------------------------------------------------------- whole mutants
 @cache
 def originals() -> dict[str, dict[str, Any]]:
-    return {name: certificate(name) for name in PROOFS}
+    return {name: certificate(name) for name in PROOFS} | {
+        n: make().certificate() for n, make in DEFINING.items()
+    }
 
 
 def repaired(part: Any, cites: Any) -> Any:
@@ -312,7 +327,7 @@ def of_number(seed: int, number: int) -> tuple[str, Any]:
 
 
 def name_of(seed: int, number: int) -> str:
-    return random.Random(f"name {seed} {number}").choice(sorted(PROOFS))
+    return random.Random(f"name {seed} {number}").choice(sorted([*PROOFS, *DEFINING]))
 
 
 # ---------------------------------------------------------------------------- workers

@@ -117,7 +117,7 @@ ROWS: tuple[tuple[str, dict[str, str], str, str | None, str], ...] = (
     ("-rho*A", WHOLE | BATCH, "-n*rho*A/(T + others(T))", "none", "kernel"),
     ("n*k2/(whole(1) + others(whole(1)))", WHOLE, "n*k2/(T + others(T))", "none", "kernel"),
     ("k1", TOKEN | BATCH, "n*whole(k1)/(T + others(T))", "separable", "sympy"),
-    ("clip(k3, 0, 1)", TOKEN | BATCH, "n*whole(clip(k3, 0, 1))/(T + others(T))", None, "sympy"),
+    ("clip(k3, 0, 1)", TOKEN | BATCH, "n*whole(clip(k3, 0, 1))/(T + others(T))", "none", "kernel"),
 )
 
 

@@ -432,7 +432,7 @@ def test_a_whole_sequence_is_one_sample(
 def test_a_clamp_of_whole_sequences_over_T() -> None:
     """No gradient beyond the bound; within it that of k3/T."""
     clamped, plain = (ask(loss, {}, level="sequence", aggregate="mean") for loss in ("clip(k3, 0, 5)", "k3"))
-    assert (clamped.target, clamped.trust) == ("separable", "sympy")
+    assert (clamped.target, clamped.trust) == ("separable", "kernel")
     assert clamped.inside_clamps is not None
     assert clamped.inside_clamps.complete == plain.gradient.complete == {"rest": "1/T - r/T"}
     beyond, within = (str(value) for _, value in clamped.per_sample_cases)

@@ -89,8 +89,8 @@ def test_the_bias_is_told_by_regions() -> None:
 
 def test_the_check_knows_prefixes() -> None:
     """On sequences of one token nothing is past: sums are 0 there, ratios 1."""
-    loss = PPO.format("A") + " + k3"
-    for options in (PREFIX, WHOLE, {**TO_GO, "sampling": "off-policy"}):
+    for reward, options in (("A", PREFIX), ("A", WHOLE), ("R", {**TO_GO, "sampling": "off-policy"})):
+        loss = PPO.format(reward) + " + k3"
         checked = with_check(klsym.explain(loss, **{"sampling": "off-policy", **options}), parse(loss)).check
         assert checked is not None and checked["passed"], checked
 

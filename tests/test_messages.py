@@ -19,7 +19,18 @@ FOLDER = Path(__file__).parents[1] / "klsym"
 CODE = re.compile(r"[a-z]+(-[a-z]+)*")
 
 
-OF_KERNEL = {"premise", "equal", "batch", "ends", "nonzero", "positive", "generic"}  # its own kinds
+OF_KERNEL = {
+    "premise",
+    "equal",
+    "batch",
+    "ends",
+    "nonzero",
+    "positive",
+    "generic",
+    "away",
+    "off",
+    "apart",
+}  # its own kinds
 
 
 def codes(call: ast.Call) -> list[str]:

@@ -73,7 +73,6 @@ def test_what_is_centred_has_mean_zero(loss: str, options: dict[str, str], value
 @pytest.mark.parametrize(
     ("loss", "options"),
     [
-        ("clip(k1, 0.8, 1.2)*sg(A)", {**TOKEN, **REWARD, "credit": "to-go"}),
         ("clip(k1, -1, 1)", {**TOKEN, **REWARD, "credit": "total"}),
         ("clip(k1, 0.3, 0.9)", {**TOKEN, **REWARD, "credit": "to-go"}),
     ],

@@ -95,9 +95,15 @@ def told(hypotheses: tuple[str, ...], *names: str) -> str:
     ],
 )
 def test_supports_are_those_of_the_limits(loss: str, use: str, supports: str) -> None:
-    """Printed where they are needed, and only there."""
+    """Printed where they are needed; a theorem about regions asks for what its terms need one by one."""
     assert needed(loss, use) == supports
-    assert told(klsym.explain(loss, use=use, **OFF).hypotheses) == supports
+    verdict = klsym.explain(loss, use=use, **OFF)
+    found = told(verdict.hypotheses)
+    assert found == supports or (verdict.trust == "kernel" and covers(found, supports))
+
+
+def covers(found: str, wanted: str) -> bool:
+    return set(filter(None, wanted.split(", "))) <= set(found.split(", "))
 
 
 def test_no_support_is_forgotten_on_random_losses() -> None:
@@ -111,12 +117,12 @@ def test_no_support_is_forgotten_on_random_losses() -> None:
             verdict = klsym.explain(loss, use=use, parameters=["lam"], **OFF)
         except UsageError:
             continue
-        if verdict.trust == "kernel" or "beta" in loss or "lam" in loss:
+        if "beta" in loss or "lam" in loss:
             continue
         counts["asked"] += 1
         found, wanted = told(verdict.hypotheses), needed(loss, use)
-        assert set(filter(None, wanted.split(", "))) <= set(found.split(", ")), loss
-        counts["more"] += found != wanted
+        assert covers(found, wanted), loss
+        counts["more"] += found != wanted and verdict.trust != "kernel"
     assert counts["asked"] > 40
     assert counts["more"] <= counts["asked"] // 10, counts
 
@@ -132,7 +138,8 @@ def test_no_support_is_forgotten_on_random_losses() -> None:
 )
 def test_a_divergence_that_is_named_is_finite(loss: str, options: dict[str, str], supports: str) -> None:
     hypotheses = klsym.explain(loss, **options).hypotheses
-    assert told(hypotheses, "q << p", "p << q") == supports
+    said = " ".join(hypotheses)  # as a line of its own, or beside the means that exist
+    assert [name for name in ("q << p", "p << q") if name in said] == [supports] * bool(supports)
     assert not told(hypotheses)
 
 
@@ -150,21 +157,19 @@ def test_a_divergence_that_is_named_is_finite(loss: str, options: dict[str, str]
 )
 def test_supports_of_tokens_are_those_of_each_slot(loss: str, weights: str, supports: str) -> None:
     verdict = klsym.explain(loss, level="token", weights=weights, **OFF)
-    assert verdict.trust == "sympy" and told(verdict.hypotheses) == supports
+    assert verdict.trust == "kernel" and covers(told(verdict.hypotheses), supports)
 
 
 @pytest.mark.parametrize("batch", ["mean", "leave-one-out"])
 @pytest.mark.parametrize(("loss", "supports"), [("clip(k1, -1, 1)", "mu << q"), ("rho*abs(k1)", BOTH)])
 def test_the_mean_that_is_taken_off_asks_for_its_support(loss: str, supports: str, batch: str) -> None:
     """E_mu[h] E_mu[s] sums mu s, which does not vanish with q."""
-    assert told(klsym.explain(loss, batch=batch, **OFF).hypotheses) == supports
+    assert covers(told(klsym.explain(loss, batch=batch, **OFF).hypotheses), supports)
 
 
 @pytest.mark.parametrize(
     ("loss", "options"),
     [
-        ("clip(A, -1, 1)*log_q", {"batch": "mean", **OFF}),
-        ("clip(A, -1, 1)*log_q", {"batch": "leave-one-out", **OFF}),
         ("abs(k1)", {"batch": "mean", **OFF}),
         ("log(1 + r)", {"batch": "mean"}),
         ("clip(k1, -1, 1)", {"batch": "mean"}),
@@ -175,10 +180,19 @@ def test_what_is_centred_is_not_said_to_descend_what_one_sample_does(
 ) -> None:
     """E_mu[h s] - E_mu[h] E_mu[s] is not grad E_mu[L], and 1 - 1/n is no part of f."""
     verdict = klsym.explain(loss, **options)
-    assert not verdict.shown and verdict.objective is None and verdict.generated is None
+    assert not verdict.shown.startswith("grad E_mu") and verdict.objective is None
+    assert verdict.generated is None
 
 
-@pytest.mark.parametrize(("loss", "under"), [("clip(k1, -1, 1)", "mu"), ("rho*abs(k1)", "q")])
+@pytest.mark.parametrize(("batch", "share"), [("mean", "(1 - 1/n) "), ("leave-one-out", "")])
+def test_a_bounded_reward_that_is_centred_descends_a_covariance(batch: str, share: str) -> None:
+    verdict = klsym.explain("clip(A, -1, 1)*log_q", batch=batch, **OFF)
+    assert verdict.trust == "kernel" and verdict.shown.startswith(f"{share}grad Cov_mu(A + is_high")
+
+
+@pytest.mark.parametrize(("loss", "under"), [("clip(k1, -1, 1)", "mu"), ("rho*abs(k1)", "mu")])
 def test_grad_passes_into_the_mean_that_is_named(loss: str, under: str) -> None:
     found = [line for line in klsym.explain(loss, **OFF).hypotheses if line.startswith("grad and E_")]
-    assert found == [f"grad and E_{under} may be exchanged (dominated derivative near theta)"]
+    assert len(found) == 1 and found[0].startswith(
+        f"grad and E_{under} may be exchanged in E_{under}[{loss}]"
+    )
