@@ -114,7 +114,9 @@ def test_an_inverse_is_enclosed():
     assert value(V("sg(inv)") * up * 0 + inv, where) == Interval.exact(Fraction(4, 7))
     assert close(value(inv, context(inverse("inv", 1 + k1))), 1 / 1.2876820724517809)
     assert value(inv, context(inverse("inv", nu - 3)), nu="1") == Interval.exact(Fraction(-1, 2))
-    assert close(value(k1 * inv * R * 2, where), 2 * 0.28768207245178090 * 4 / 7)
+    for name in ("inv", "share"):  # in a product before k1, and after it
+        product = k1 * V(name) * R * 2
+        assert close(value(product, context(inverse(name, 1 + r))), 2 * 0.28768207245178090 * 4 / 7)
     nested = context(region("up", k1), inverse("inv", up + 1))
     assert value(inv, nested) == Interval.exact(Fraction(1, 2))
 
