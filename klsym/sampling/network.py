@@ -362,7 +362,8 @@ class World:
         Raises UsageError: a loss outside the decidable core, PyTorch missing, too few samples.
         """
         verdict = explain(loss, parameters=tuple(self.parameters), **options)  # type: ignore[arg-type]
-        if not verdict.proofs or verdict.coefficient is None or verdict.setting.batch != "none":
+        bounds = any(proof.theorem.statement.context.definitions for proof in verdict.proofs)
+        if not verdict.proofs or bounds or verdict.coefficient is None or verdict.setting.batch != "none":
             raise UsageError(f"{loss[:60]!r}: no proved coefficient of one sequence to compare with")
         return self._compared(loss, verdict, samples, Level(comparisons))
 
