@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
-from attacks.infinite_worlds import FAMILIES, InfiniteWorld, Unjudged, contradicted
+from attacks.infinite_worlds import FAMILIES, InfiniteWorld, Unjudged, compensated, contradicted
 from drafts import *
 from slotted import future, lone, now, past, sum_t
 
@@ -46,6 +47,16 @@ def test_a_player_who_doubles_wins_one_unit(p):
     assert pathwise(sum_t("q", past(A), "now"), bets) == pytest.approx(1 / 2)
     assert pathwise(sum_t("q", past(A) * now(r)), bets) == pytest.approx(2 * chance - 1)
     assert pathwise(sum_t("q", past(A)), bets) == pytest.approx(0)
+
+
+def test_large_terms_that_cancel_leave_what_is_small():
+    """A quotient times what it divides by is 1, whatever both are multiplied with."""
+    terms = [np.array(x) for x in (1.0, 1e60, 3.0, -5e59, -5e59)]
+    assert compensated(terms) == 4.0 and sum(terms) != 4.0
+    where = world("4/5", "1/3", "1/2")
+    where.definitions = {"up": ("region", k1), "half": ("inverse", V("up") + 1)}
+    noise = (-4 * k1).exp() * (V("half") * (V("up") + 1) - 1)
+    assert pathwise(Em("mu", R + noise), where) == pytest.approx(pathwise(Em("mu", R), where))
 
 
 def test_tails():

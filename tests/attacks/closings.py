@@ -139,7 +139,7 @@ def random_node(depth: int, rng: random.Random) -> dict[str, Any]:
     after = [random_node(depth - 1, rng) if depth > 1 and rng.random() < 0.6 else None for _ in range(size)]
     return {
         "q": law(), "p": law(), "mu": law(), "old": law(), "u": numbers(), "v": numbers(),
-        "rewards": {name: numbers() for name in ("R", "A", "H")}, "next": after,
+        "rewards": {name: numbers() for name in ("R", "A", "H", "M")}, "next": after,
     }  # fmt: skip
 
 

@@ -38,6 +38,16 @@ class Unjudged(Exception):
     """What this world has no value for."""
 
 
+def compensated(terms: list[Array]) -> Array:
+    """A sum that keeps what is small beside large terms that cancel (Neumaier)."""
+    total = lost = np.zeros(())
+    for term in terms:
+        new = total + term
+        lost = lost + np.where(np.abs(total) >= np.abs(term), (total - new) + term, (term - new) + total)
+        total = new
+    return total + lost
+
+
 class InfiniteWorld:
     """Sequences by the stage k at which they are won.
 
@@ -112,11 +122,13 @@ class InfiniteWorld:
         return self.element(e)[self.there]
 
     def element(self, a: ExpPoly, live: bool = False) -> Array:
-        total = np.zeros(self.there.shape, dtype=complex if live else float)
+        terms = [np.zeros(self.there.shape, dtype=complex if live else float)]
         for (monomial, exponent), value in a.terms.items():
             inside = sum((float(v) * self._monomial(m, live) for m, v in exponent), np.zeros(()))
-            total = total + float(value) * self._monomial(monomial, live) * np.exp(inside)
-        return total
+            terms.append(float(value) * self._monomial(monomial, live) * np.exp(inside))
+        if not live:
+            return compensated(terms)
+        return compensated([term.real for term in terms]) + 1j * compensated([term.imag for term in terms])
 
     def _monomial(self, monomial: Any, live: bool) -> Array:
         product = np.ones(())

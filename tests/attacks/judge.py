@@ -162,7 +162,9 @@ def values_at(
         for place in at:
             if weight is None:
                 found.append(_total(oracle, element, place, score))
-            elif _total(oracle, weight, place, ()) > 0:
+            elif (mass := _total(oracle, weight, place, ())) > 0:
+                if mass < SHORT:  # what it weighs is lost beside other numbers
+                    raise OverflowError
                 try:
                     found.append(_total(oracle, element, place, score))
                 except Undefined:  # a log of 0 is no 0
