@@ -20,6 +20,7 @@ from typing import Any
 import sympy
 from sympy.core.function import AppliedUndef
 
+from klsym.defined import OF_LOGS
 from klsym.errors import NotInRing, UsageError
 from klsym.language import (
     K1,
@@ -27,6 +28,7 @@ from klsym.language import (
     A,
     Estimator,
     H,
+    Log,
     M,
     OldWeight,
     R,
@@ -43,7 +45,7 @@ from klsym.language import (
     s,
     sg,
 )
-from klsym.names import SAMPLE_BASES, THETA_FREE, detach_name, parse_name
+from klsym.names import SAMPLE_BASES, THETA_FREE, attach_name, detach_name, parse_name
 from klsym.ring import ONE, Exponent, ExpPoly, Monomial, Number
 from klsym.slots import at_slot
 
@@ -140,7 +142,12 @@ def _plain(e: Any) -> tuple[Any, str]:
 def detach(element: ExpPoly, functions: Iterable[str] = ()) -> ExpPoly:
     """sg(.): whatever depends on theta becomes its detached copy; rewards and parameters stay."""
     moving = ({*SAMPLE_BASES} - {*THETA_FREE}) | {*functions}
-    return element.rename(lambda name: detach_name(name) if parse_name(name).base in moving else name)
+
+    def detached(name: str) -> str:
+        base = parse_name(name).base
+        return detach_name(name) if base in moving or base.startswith(OF_LOGS) else name
+
+    return element.rename(detached)
 
 
 def _function_name(call: Any) -> str:
@@ -266,6 +273,9 @@ def _variable(name: str) -> Any:
     parsed = parse_name(name)
     logs = {base: sympy.log(ratio) for base, ratio in RATIOS.items() if base != "k1"}
     known = {"k1": K1(log_q, log_p), **logs, "log_q": log_q, "length": length}
+    if parsed.base.startswith(OF_LOGS):
+        log = Log(attach_name(name), real=True)
+        return sg(log) if parsed.detached else log
     if parsed.base not in SAMPLE_BASES:
         return (sympy.Symbol if parsed.slot == "x" else Region)(name, real=True)
     inner = known.get(parsed.base) or sympy.Symbol(parsed.base, real=True)

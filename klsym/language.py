@@ -121,7 +121,8 @@ class sg(Function):
 
     @classmethod
     def eval(cls, argument: Any) -> Any:
-        moving = any(symbol.name.partition("[")[0] == log_q.name for symbol in argument.free_symbols)
+        symbols = argument.free_symbols
+        moving = any(x.name.partition("[")[0] == log_q.name or isinstance(x, Log) for x in symbols)
         if isinstance(argument, sg) or not moving:
             return argument  # sg(sg(x)) = sg(x); what is free of theta is already constant
 
@@ -287,6 +288,10 @@ OF_REGIONS = "is_"  # how the names of regions begin, such as is_high, and no ot
 
 class Region(Symbol):
     """The name of what is 1 where something is positive and 0 elsewhere; it may hold a slot."""
+
+
+class Log(Region):
+    """The name of a log that moves with theta."""
 
 
 class clip(Function):

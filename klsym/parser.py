@@ -22,6 +22,7 @@ from typing import Any
 
 from sympy import Abs, Max, Min, Pow, Rational, exp, log, sqrt
 
+from klsym.defined import OF_CONSTANTS, OF_LOGS
 from klsym.errors import UsageError
 from klsym.language import ATOMS, OF_REGIONS, PARAMETERS, clip, k, parameter, sg
 from klsym.names import PROBABILITIES, is_declarable
@@ -63,7 +64,7 @@ def is_of_answers(name: str) -> bool:
     >>> is_of_answers("h"), is_of_answers("is_high"), is_of_answers("hi")
     (True, True, False)
     """
-    return name in OF_ANSWERS or name.startswith(OF_REGIONS)
+    return name in OF_ANSWERS or name.startswith((OF_REGIONS, OF_LOGS, OF_CONSTANTS))
 
 
 def parse(text: str, parameters: Iterable[str] = (), others: Mapping[str, Any] | None = None) -> Any:

@@ -44,13 +44,14 @@ canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode  # JS
 
 
 # ---------------------------------------------------------------------------- the setting
-REGION, INVERSE = KINDS = ("region", "inverse")
+REGION, LOG, LET = KINDS = ("region", "log", "let")
 
 
 class Definition(NamedTuple):
-    """A name of the author's own: 1 where e > 0 and 0 elsewhere (region), or 1/e (inverse).
+    """A name of the author's own: 1 where e > 0 and 0 elsewhere (region), log(e), or e itself (let).
 
-    Where a density of which e speaks is 0, a region is 0 or 1 and an inverse any number; so it is at e = 0.
+    With l = log(e), sqrt(e) is exp(l/2) and 1/e is exp(-l); with v = e, exp(e) is exp(v).  Where a density of
+    which e speaks is 0, a region is 0 or 1, and a log or v any number; so is a log where e <= 0.
     """
 
     name: str
@@ -95,7 +96,7 @@ class Context:
         charge(found.e.work()[0])
         if slot == "x":
             return found.e
-        return found.e.rename(lambda n: n if n in self.parameters else at_slot(n, slot))
+        return found.e.rename(lambda n: at_slot(n, slot) if self.is_sample(n) else n)
 
     def within(self, *elements: ExpPoly, kinds: tuple[str, ...] = ()) -> Iterator[ExpPoly]:
         """These elements, and those that define the names in them, as one of these kinds."""

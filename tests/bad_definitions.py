@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from bad_regions import COMPARISONS, INVERSES, Pair
+from bad_regions import COMPARISONS, LOGS, Pair
 from bad_statements import context
 from drafts import *
 from kernel_words import Mg
 from region_certificates import *
-from region_words import bound, cell, inverse, region
+from region_words import bound, cell, log, region
 from slotted import mean_i, now, others, own, past, sum_t
 
 from klsym.ring import ExpPoly
@@ -31,19 +31,19 @@ flip = V("flip")
 LOSS = CLIPPED + pos * high
 CURVED = setting("lam", region("up", lam * k1))
 
-QUOTIENT_OF_K1 = setting("", inverse("inv", k1))
+QUOTIENT_OF_K1 = setting("", log("inv", k1))
 GIVEN_H = setting("", region("up", H)) | {"premises": ((Em("q", up * k1), Em("q", R)),)}
 
 
 def of_quotient(m: str = "mu") -> Draft:
-    """The slope of k1^2/k1 is not 0 at k1 = 0, where 1/k1 is any number and has no slope."""
+    """The slope of k1^2/k1 is not 0 at k1 = 0, where log(k1) is any number and has no slope."""
     draft = Draft(Mg(m, inv * k1 * k1), Em(m, 2 * inv * k1 - inv**2 * k1**2, 1), **QUOTIENT_OF_K1)
     return draft.step("chain rule")
 
 
 def of_sign() -> Draft:
     """grad [1/k1 > 0] = 0 at one sample."""
-    context = setting("", inverse("inv", k1), region("up", inv))
+    context = setting("", log("inv", k1), region("up", inv))
     draft = Draft(grad(point(up)), NOTHING, **context)
     return draft.step("log-derivative").step("chain rule")
 
@@ -68,8 +68,8 @@ GRADIENTS: list[Any] = [
         .assuming("exchange", Mean("", "mu", CLIPPED)), ppo_objective),
     ("of a kink at one sample", PART, "hypotheses: .*off.*recorded",
         lambda: absolute_objective("sample").without("off"), lambda: absolute_objective("sample")),
-    ("a pole of what a region speaks of, not recorded", PART, "hypotheses: .*away.*recorded",
-        lambda: of_sign().without("away"), of_sign),
+    ("a pole of what a region speaks of, not recorded", PART, "hypotheses: .*above.*recorded",
+        lambda: of_sign().without("above"), of_sign),
     ("a region of a region", STEP1, "jumps: what regions define moves with them",
         lambda: nested(up - HALF, flip * R, flip=ZERO), lambda: nested(up - HALF, flip * R)),
     ("a kink of a region of a region", STEP1, "jumps: what regions define moves with them",
@@ -159,12 +159,13 @@ def beside_h(gradient: int) -> Draft:
 
 OTHERS: dict[str, list[Any]] = {
     "chain rule": [
-        ("of a quotient at a pole, not recorded", PART, "hypotheses: .*away.*recorded",
-            lambda: of_quotient().without("away"), of_quotient),
-        ("of a quotient at a pole at one sample, not recorded", PART, "hypotheses: .*away.*recorded",
-            lambda: of_quotient(m="sample").without("away"), lambda: of_quotient(m="sample")),
-        ("of a quotient at a pole, recorded for another measure", PART, "hypotheses: .*away.*recorded .*away",
-            lambda: of_quotient().without("away").assuming("away", "q", k1), of_quotient),
+        ("of a quotient at a pole, not recorded", PART, "hypotheses: .*above.*recorded",
+            lambda: of_quotient().without("above"), of_quotient),
+        ("of a quotient at a pole at one sample, not recorded", PART, "hypotheses: .*above.*recorded",
+            lambda: of_quotient(m="sample").without("above"), lambda: of_quotient(m="sample")),
+        ("of a quotient at a pole, recorded for another measure", PART,
+            "hypotheses: .*above.*recorded .*above",
+            lambda: of_quotient().without("above").assuming("above", "q", k1), of_quotient),
     ],
     "equation": [
         ("a region of what is known at one theta, differentiated", STEP1, "premise: it holds a detached",
@@ -175,8 +176,8 @@ OTHERS: dict[str, list[Any]] = {
     "curl": [
         ("of a loss that jumps, not recorded", PART, "hypotheses: .*apart.*recorded",
             lambda: token_field().without("apart"), token_field),
-        ("of a quotient at a pole, not recorded", PART, "hypotheses: .*away.*recorded",
-            lambda: field_of_quotient().without("away"), field_of_quotient),
+        ("of a quotient at a pole, not recorded", PART, "hypotheses: .*above.*recorded",
+            lambda: field_of_quotient().without("above"), field_of_quotient),
     ],
     "score mean zero": [
         ("beside a region of the step itself", STEP1, "\\['now'\\] may depend on the slot now",
@@ -195,8 +196,8 @@ OTHERS: dict[str, list[Any]] = {
     "citation": [
         ("of a theorem about another region of that name", STEP1, "names or premises not declared",
             lambda: cited((region("over", RATIO - beta - 1),)), cited),
-        ("of a region that is an inverse here", STEP1, "names or premises not declared",
-            lambda: powers_cited(inverse), powers_cited),
+        ("of a region that is a log here", STEP1, "names or premises not declared",
+            lambda: powers_cited(log), powers_cited),
         ("of a theorem that is given a fact", STEP1, "names or premises not declared",
             lambda: assumed_fact(), lambda: assumed_fact(nu)),
     ],
@@ -250,7 +251,7 @@ CONTEXTS: list[Any] = [
         lambda: context(kinds(), parameters=["up"]), kinds),
     ("a function that is defined", PART, "a name is declared twice",
         lambda: context(kinds(), functions={"up": ["k1"]}), kinds),
-    ("a definition of an unknown kind", PART, "rows \\[name, one of \\['region', 'inverse'\\], element\\]",
+    ("a definition of an unknown kind", PART, "rows \\[name, one of \\['region', 'log', 'let'\\], element\\]",
         lambda: kinds("root"), kinds),
     ("a definition without a kind", PART, "rows \\[name", lambda: declared(["up", k1]), kinds),
     ("a definition with a further entry", PART, "rows \\[name",
@@ -317,7 +318,7 @@ CONTEXTS: list[Any] = [
 PAIRS = [
     Pair(rule, *row)
     for rule, rows in {
-        "region": COMPARISONS, "definition": INVERSES, "log-derivative": GRADIENTS, **OTHERS,
+        "region": COMPARISONS, "definition": LOGS, "log-derivative": GRADIENTS, **OTHERS,
         "context": CONTEXTS,
     }.items()
     for row in rows

@@ -3,7 +3,7 @@
 Every row is a complete certificate with a correct digest, so that the replay itself has to find the
 mistake.  The rows about rules at one sample are here, those about statements and hypotheses in
 bad_statements.py, about files in bad_files.py, about an index of a batch or a sequence in bad_indexed.py and
-bad_trees.py, about closings in bad_closings.py and bad_inequalities.py, about regions and inverses in
+bad_trees.py, about closings in bad_closings.py and bad_inequalities.py, about regions and logs in
 bad_regions.py and bad_definitions.py.
 """
 

@@ -192,7 +192,7 @@ COMPARISONS: list[Any] = [
     ("a strict row that is a tangent", STEP1, ROWS, touched, lambda: touched(apart=["down"])),
     ("a cell of what is no region", STEP1, "cell: 0 or 1 expected for each of some regions",
         lambda: compared(k1, bound("k1"), values={"k1": 1}, of=k1), both),
-    ("a cell of an inverse", STEP1, "cell: 0 or 1 expected",
+    ("a cell of a log", STEP1, "cell: 0 or 1 expected",
         lambda: compared(inv, bound("inv"), values={"inv": 0}, setting=SIGMOID), both),
     ("a cell with another number", STEP1, "cell: 0 or 1 expected",
         lambda: compared(up, bound("up"), values={"up": -1}), both),
@@ -210,18 +210,18 @@ COMPARISONS: list[Any] = [
                          values={"up[now]": 1, "down[now]": 1}, index="t")),
 ]  # fmt: skip
 
-# ---------------------------------------------------------------------------- inverses
-INVERSES: list[Any] = [
+# ---------------------------------------------------------------------------- logs
+LOGS: list[Any] = [
     ("a slope without its square", CLOSE, DIFFER, lambda: sigmoid(inv), sigmoid),
     ("another multiple", CLOSE, DIFFER, lambda: sigmoid(times=ONE), sigmoid),
-    ("where it divides by 0, not recorded", PART, "hypotheses: .*away.*recorded",
-        lambda: kept_token_mean_of_one().without("away"), kept_token_mean_of_one),
+    ("where it divides by 0, not recorded", PART, "hypotheses: .*above.*recorded",
+        lambda: kept_token_mean_of_one().without("above"), kept_token_mean_of_one),
     ("where a density vanishes, not recorded", PART, "hypotheses: .*support.*recorded",
         lambda: sigmoid().without("support"), sigmoid),
-    ("of a region", STEP1, "'up' is no inverse",
+    ("of a region", STEP1, "'up' is no name of a log",
         lambda: Draft(Em("q", up), constant(1), **ABS).step("definition", constant(1), name="up", times=ONE),
         kept_token_mean_of_one),
-    ("of what is not defined", STEP1, "'inv' is no inverse",
+    ("of what is not defined", STEP1, "'inv' is no name of a log",
         lambda: Draft(Em("q", R), constant(1), **ABS).step("definition", constant(1), name="inv", times=ONE),
         kept_token_mean_of_one),
     ("of other positions", STEP1, "'inv\\[past\\]': what is defined stands for no sum over positions",
@@ -229,6 +229,6 @@ INVERSES: list[Any] = [
         .step("definition", NOTHING, name="inv[past]", times=ONE),
         lambda: Draft(sum_t("q", now(inv * (1 + r))), sum_t("q", ONE), **SIGMOID)
         .step("definition", name="inv[now]", times=ONE)),
-    ("of an indicator, not recorded", PART, "hypotheses: .*away.*recorded",
-        lambda: divided_by_a_region().without("away"), divided_by_a_region),
+    ("of an indicator, not recorded", PART, "hypotheses: .*above.*recorded",
+        lambda: divided_by_a_region().without("above"), divided_by_a_region),
 ]  # fmt: skip

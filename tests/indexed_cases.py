@@ -350,7 +350,7 @@ DEFINED_NAMES = {
         ("a sum over positions", only(mean_i("q", own(k1)), name="inv[others]", times=ONE), PLAIN,
             "stands for no sum"),
         ("a step of one sample", only(Em("q", k1), name="inv[now]", times=ONE), PLAIN, "speaks of the slots"),
-        ("a region", only(sum_t("q", now(up)), name="up[now]", times=ONE), PLAIN, "is no inverse"),
+        ("a region", only(sum_t("q", now(up)), name="up[now]", times=ONE), PLAIN, "is no name of a log"),
     ],
 }  # fmt: skip
 

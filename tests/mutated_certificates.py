@@ -64,7 +64,7 @@ WORDS: tuple[tuple[str, ...], ...] = (
     ("chain rule", "stop-gradient", "log-derivative", "linearity", "change of measure", "score mean zero",
      "ratio mean one", "normalisation", "sum over t", "parts of a sum", "exchange of sums", "curl",
      "independence", "equation", "region", "definition"),
-    ("region", "inverse"), ("definitions", "facts", "witness"),
+    ("region", "log", "let"), ("definitions", "facts", "witness"),
 )  # fmt: skip
 NUMBERS = (
     "0",

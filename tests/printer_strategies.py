@@ -70,7 +70,7 @@ HYPOTHESIS = st.one_of(
         st.sampled_from(["exchange", "lipschitz"]),
         st.builds(Mean, st.just(""), MEASURE, elements(), st.just(())),
     ),
-    st.tuples(st.sampled_from(["away", "off", "apart"]), MEASURE, elements()),
+    st.tuples(st.sampled_from(["away", "off", "apart", "above"]), MEASURE, elements()),
     st.tuples(st.just("fact"), FACT),
     st.tuples(st.just("exists"), atoms()),
     st.tuples(st.sampled_from(["ends", "batch"]), st.sampled_from(["q", "p"])),
@@ -84,7 +84,7 @@ ZEROS = st.builds(
     st.sampled_from([beta, beta - 1, beta**2]), st.booleans(),
 )  # fmt: skip
 DEFINITION = st.builds(
-    Definition, st.sampled_from(["up", "inv"]), st.sampled_from(["region", "inverse"]), elements()
+    Definition, st.sampled_from(["up", "inv"]), st.sampled_from(["region", "log", "let"]), elements()
 )
 CONTEXTS = st.builds(
     Context,

@@ -1,4 +1,4 @@
-"""True certificates about regions and inverses: the piecewise losses of trainers, unfolded by hand.
+"""True certificates about regions and logs: the piecewise losses of trainers, unfolded by hand.
 
 A clamp, a minimum or an absolute value is a polynomial in regions: min(rho A, clip(rho) A) is rho A less
 pos high A (rho - 1 - nu) and neg low A (rho - 1 + nu), where nu is the width of the clip.
@@ -13,7 +13,7 @@ from typing import Any
 from bad_trees import node
 from drafts import *
 from kernel_words import Mg
-from region_words import bound, cell, inverse, region
+from region_words import bound, cell, log, region
 from slotted import mean_i, n, now, others, own, past, sum_t
 from valid_certificates import refuted
 
@@ -21,8 +21,9 @@ from klsym.ring import ExpPoly
 from klsym.statements import Definition, Side
 
 HALF, TENTH, TWO_ = Fraction(1, 2), Fraction(1, 10), number(2)
-NAMES = ("pos", "neg", "high", "low", "out", "under", "over", "short", "long", "up", "down", "below", "inv")
-pos, neg, high, low, out, under, over, short, long, up, down, below, inv = map(V, NAMES)
+NAMES = ("pos", "neg", "high", "low", "out", "under", "over", "short", "long", "up", "down", "below")
+pos, neg, high, low, out, under, over, short, long, up, down, below = map(V, NAMES)
+inv = (-V("inv")).exp()  # 1/e where inv is log(e)
 o, M = V("o"), V("M")
 
 
@@ -289,9 +290,9 @@ def batch_of_regions() -> Draft:
     return draft.step("independence")
 
 
-# ---------------------------------------------------------------------------- inverses
-SIGMOID = setting("", inverse("inv", 1 + r))
-KEPT_TOKENS = setting("", inverse("inv", M))
+# ---------------------------------------------------------------------------- logs
+SIGMOID = setting("", log("inv", 1 + r))
+KEPT_TOKENS = setting("", log("inv", M))
 
 
 def sigmoid(coefficient: ExpPoly = inv - inv**2, times: ExpPoly = inv) -> Draft:
@@ -319,7 +320,7 @@ def kept_token_mean_of_one() -> Draft:
 
 def divided_by_a_region() -> Draft:
     """Where no sample lies outside of it."""
-    draft = Draft(Em("q", inv * pos), constant(1), **setting("", region("pos", k1), inverse("inv", pos)))
+    draft = Draft(Em("q", inv * pos), constant(1), **setting("", region("pos", k1), log("inv", pos)))
     return draft.step("definition", name="inv", times=ONE).step("normalisation")
 
 

@@ -1,4 +1,4 @@
-"""Words of the tests of regions and inverses: definitions, rows and the data of rules."""
+"""Words of the tests of regions and logs: definitions, rows and the data of rules."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from drafts import ONE, ZERO, V, nu, plain
 from oracle.worlds import DEFINITIONS
 
 from klsym.ring import ExpPoly
-from klsym.statements import INVERSE, REGION, Definition
+from klsym.statements import LOG, REGION, Definition
 
 # of the worlds that the oracle makes, where nu > 0
 DEFINED = tuple(Definition(name, kind, e) for name, (kind, e) in DEFINITIONS.items())
 KNOWN: dict[str, Any] = {"definitions": DEFINED, "facts": (nu,), "witness": (("nu", 1),)}
-up, down, pos, high, low, below, some, small, over, win, flip, inv, quot = map(V, DEFINITIONS)
+up, down, pos, high, low, below, some, small, over, win, flip, *logs = map(V, DEFINITIONS)
+inv, quot = ((-log).exp() for log in logs)  # 1/(1 + r), and 1/(1 + up)
 
 
 def region(name: str, e: ExpPoly) -> Definition:
     return Definition(name, REGION, e)
 
 
-def inverse(name: str, e: ExpPoly) -> Definition:
-    return Definition(name, INVERSE, e)
+def log(name: str, e: ExpPoly) -> Definition:
+    return Definition(name, LOG, e)
 
 
 def bound(*factors: str | int, weight: Any = ONE, square: Any = ONE, tangent: Any = ZERO) -> dict[str, Any]:

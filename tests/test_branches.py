@@ -19,7 +19,6 @@ from random_losses import Case
 
 import klsym
 from klsym.convert import to_ring
-from klsym.engine.outside import sympy_target
 from klsym.engine.regions.root_isolation import joint, signs
 from klsym.parser import parse
 
@@ -123,15 +122,6 @@ def test_what_is_not_known_is_open(loss: str) -> None:
     assert "open" in str(verdict) and "supported by numbers" not in str(verdict)
 
 
-def test_a_name_that_numbers_refute_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Were 1[k1 > 0] wrongly held to be 1, numbers would say so."""
-    monkeypatch.setattr("klsym.engine.regions.piecewise.signs", lambda element: (1,))
-    c = parse("max(k1, 0)")
-    assert sympy_target.find_piecewise(c).target is None
-    monkeypatch.undo()
-    assert sympy_target.find_piecewise(c).target == "f-divergence"
-
-
 # ---------------------------------------------------------------------------- signs
 @pytest.mark.parametrize(
     ("text", "expected"),
@@ -177,7 +167,7 @@ def test_signs_that_occur_together() -> None:
 
 
 @pytest.mark.parametrize(
-    "loss", ["rho*max(k1, -40)", "rho*max(k1, -300)", "rho*min(k1, 200)", "rho*clip(k1, -40, 40)"]
+    "loss", ["rho*max(k1, -40)", "rho*max(k1, -60)", "rho*min(k1, 200)", "rho*clip(k1, -40, 40)"]
 )
 def test_a_far_bound_is_met(loss: str) -> None:
     """The counterexample has a sample beyond the bound, where alone the gradient is not that of k1."""

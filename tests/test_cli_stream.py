@@ -50,13 +50,13 @@ def test_a_loss_of_the_core_never_leaves_it(monkeypatch: pytest.MonkeyPatch) -> 
     def outside(*_: Any) -> Any:
         raise AssertionError("a loss of the core was handed to SymPy")
 
-    monkeypatch.setattr("klsym.engine.outside.samples.explain_outside", outside)
+    monkeypatch.setattr("klsym.engine.outside.clips_of_sequences.explain_outside_slots", outside)
     for text in (TOO_LARGE, "(k1 + r + lam*rho)**40", "sg((k1 + r + rho + lam)**16)*k1"):
         for sampling in ("on-policy", "off-policy"):
             with pytest.raises(UsageError, match="too large once multiplied out"):
                 engine.explain(text, sampling)
     with pytest.raises(AssertionError):
-        engine.explain("1/(1 + r)")
+        engine.explain("others(A)*A + loo(r)", use="reward", level="sequence", sampling="off-policy")
 
 
 @pytest.mark.parametrize(

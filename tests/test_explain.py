@@ -341,9 +341,6 @@ OUTSIDE: list[tuple[str, dict[str, str], str, dict[str, str], Any]] = [
     ("clip(A, -1, 1)*log_q", {}, "combination", {"reward": "clip(A, -1, 1)"}, ("combination", SIGN)),
 ]  # fmt: skip
 OUTSIDE_IDS = [" ".join([row[0], *row[1].values()]) for row in OUTSIDE]
-SMOOTH = re.compile(
-    r"log\(1|sqrt\(k|1 \+ r|js\(|exp\(-abs|exp\(k|exp\(r"
-)  # outside the ring without regions too
 outside = pytest.mark.parametrize(
     ("loss", "options", "target", "combination", "inside"), OUTSIDE, ids=OUTSIDE_IDS
 )
@@ -373,12 +370,11 @@ def test_outside_the_ring(
     assert ("rest" in got) == (target in ("f-divergence", "separable"))
     got = {name: got[name] for name in got if name != "rest"}
     assert set(got) == set(combination) and all(same(got[name], combination[name]) for name in got)
-    assert answer["trust"] == ("sympy" if SMOOTH.search(loss) else "kernel")
+    assert answer["trust"] == "kernel"
     clamps = gradient["inside_clamps"]
     named = clamps and {n: v for n, v in (clamps["combination"] or {}).items() if n != "rest"}
     assert (clamps and (clamps["target"], named)) == inside
-    told = any("outside the decidable core" in line for line in answer["warnings"])
-    assert told == (answer["trust"] != "kernel")
+    assert not any("outside the decidable core" in line for line in answer["warnings"])
 
 
 a, b, c, d = np.array([*product((-0.4, -2.7), (-3.1, -0.9, -0.3, 0.35, 0.6, 1.3, 6.2),
@@ -438,7 +434,7 @@ def test_values_outside_the_ring(loss: str, options: dict[str, str], target: str
         ("2*k3 - 5", {"reverse-kl": "2"}, "-5"),
         ("k1 - r*k1", {"reverse-kl": "1", "forward-kl": "1"}, "0"),
         ("clip(1, 0, 5)*k1", {"reverse-kl": "1"}, "0"),
-        ("max(log_q, 0)", None, None),
+        ("max(log_q, 0)", {"rest": "max(0, log_q/max(abs(log_q), 1e-300))*log_q"}, "0"),
     ],
 )
 def test_the_value_is_given_exactly(
@@ -629,9 +625,16 @@ def test_many_hypotheses_on_means_are_one_line_each_in_text_and_whole_in_json() 
         assert len(these) > 4
         assert told.format(len(these)) in text
         assert not any(line in text for line in these)
-    assert all(line in text for line in whole if line not in kinds)
+    assert all(told_in(text, line) for line in whole if line not in kinds)
     few = explain("k1", use="reward")
-    assert all(f"  - {line}" in str(few) for line in few.hypotheses)
+    assert all(told_in(str(few), line) for line in few.hypotheses)
+
+
+def told_in(text: str, line: str) -> bool:
+    """As it is, or where a line says the same of several: a << b, means that exist, sequences that end."""
+    subjects = [line.partition(verb)[0] for verb in (": wherever", " exists")]
+    ends = "sequences from p and q end with" in text and line.startswith("after any prefix, sequences from ")
+    return f"  - {line}" in text or any(f"{subject} " in text for subject in subjects) or ends
 
 
 @pytest.mark.parametrize(
@@ -652,7 +655,10 @@ def test_hypotheses(loss: str, options: dict[str, str], lines: list[str]) -> Non
 
 
 def test_a_detached_reward_need_not_be_differentiable() -> None:
-    assert not any("kink" in line for line in explain("abs(k1)", use="reward").hypotheses)
+    """E_q[f(r)] has a derivative where no outcome stands at a kink of f, of whatever use the loss is."""
+    taken = ("slope of PyTorch", "at a kink the slope")
+    assert not any(word in line for line in explain("abs(k1)", use="reward").hypotheses for word in taken)
+    assert any(word in line for line in explain("abs(k1)").hypotheses for word in taken)
 
 
 @pytest.mark.parametrize("name", ["h", "std", "f", "Phi", "k1_now", "q"])

@@ -86,7 +86,7 @@ ALLOWED = {
 ROOMS = [
     "errors", "escaping", "templates", "files", "progress", "workers", "answering", "ring", "names",
     "slots", "statements", "abbreviations", "kernel", "rocq", "unfolding", "estimators",
-    "training_names", "language", "sums", "parser", "convert", "finding", "evidence", "messages",
+    "defined", "training_names", "language", "sums", "parser", "convert", "finding", "evidence", "messages",
     "notation", "engine", "render", "numeric", "ledger", "calculus", "api", "explorer", "kept",
     "settling", "sampling", "experiments", "tables", "figures", "write_up", "audit", "testing",
     "commands", "cli", "__main__",

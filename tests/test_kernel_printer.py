@@ -15,7 +15,7 @@ from drafts import *
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from printer_strategies import CONTEXTS, HYPOTHESIS, THEOREMS, atoms, sides
-from region_certificates import icepop, mask_objective
+from region_certificates import clamped_k3_no_ties, icepop, mask_objective
 
 from klsym.errors import Refused
 from klsym.kernel import Theorem, check, read, show
@@ -174,6 +174,7 @@ SENTENCES = [
         ("apart", "sample", w),
         "at every theta' near theta, the sample does not lie where w = 0 and it moves with theta",
     ),
+    (("above", "mu", w - 1), "no sample from mu lies where -1 + w <= 0"),
     (("fact", R - 1), "-1 + R >= 0"),
     (("ends", "p"), "after any prefix, sequences from p end with probability 1"),
     (("batch", "mu"), "a batch holds n independent samples from mu, n a whole number, at least 2"),
@@ -198,6 +199,7 @@ def test_every_kind_of_hypothesis_has_a_sentence():
         apart((beta - 1) * k2, beta * k2, **BETA),
         icepop(),
         mask_objective(),
+        clamped_k3_no_ties(),
     ]
     recorded = {hypothesis[0] for draft in honest for hypothesis in theorem_of(draft).hypotheses}
     for bad in TABLE:
@@ -292,11 +294,11 @@ def test_a_premise_is_shown_in_the_short_form_too():
 
 DEFINING = {
     "parameters": ("beta",), "facts": (1 - V("M"), V("R[now]") - beta), "witness": (),
-    "definitions": (Definition("up", "region", k1 - beta), Definition("inv", "inverse", 1 + V("up"))),
+    "definitions": (Definition("up", "region", k1 - beta), Definition("inv", "log", 1 + V("up"))),
 }  # fmt: skip
 DEFINED = [
     "where up = 1 if -beta + k1 > 0, else 0",
-    "where inv = 1/(1 + up)",
+    "where inv = log(1 + up)",
 ]  # fmt: skip
 GIVEN = [
     "given that 1 - M >= 0 at every sample or step",

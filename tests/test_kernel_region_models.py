@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import Any
 
 import pytest
 from drafts import *
 from region_certificates import ON_POLICY, PPO, not_kl, setting
-from region_words import bound, cell, inverse, region
+from region_words import bound, cell, log, region
 from slotted import now, past, sum_t
 from test_kernel_models import HALF as EVEN
 from test_kernel_models import close, node
@@ -21,7 +22,7 @@ from klsym.kernel.models import Model, Position, coefficient
 from klsym.ring import ExpPoly
 from klsym.statements import Context, Mean
 
-M, up, inv = V("M"), V("up"), V("inv")
+M, up, inv = V("M"), V("up"), (-V("inv")).exp()
 ONE_TOKEN = node([None, None], q=["2/3", "1/3"], p=EVEN, mu=["1/3", "2/3"],
                  rewards={"R": ["1", "0"], "A": ["-1", "2"], "M": ["0", "1"]})  # fmt: skip
 
@@ -106,27 +107,29 @@ def test_an_outer_coefficient_may_be_a_region_of_parameters():
         certify(refuted(draft, ONE_TOKEN, nu="2").part, {})
 
 
-# ---------------------------------------------------------------------------- inverses
-def test_an_inverse_is_enclosed():
-    where = context(inverse("inv", 1 + r))
+# ---------------------------------------------------------------------------- logs
+def test_a_log_is_enclosed():
+    where = context(log("inv", 1 + r))
     assert value(inv, where) == Interval.exact(Fraction(4, 7))
     assert value(inv**2 * 3, where) == Interval.exact(Fraction(48, 49))
-    assert value(V("sg(inv)") * up * 0 + inv, where) == Interval.exact(Fraction(4, 7))
-    assert close(value(inv, context(inverse("inv", 1 + k1))), 1 / 1.2876820724517809)
-    assert value(inv, context(inverse("inv", nu - 3)), nu="1") == Interval.exact(Fraction(-1, 2))
+    assert value((-V("sg(inv)")).exp(), where) == Interval.exact(Fraction(4, 7))
+    assert close(value(inv, context(log("inv", 1 + k1))), 1 / 1.2876820724517809)
+    assert value(inv, context(log("inv", nu - 3)), nu="5") == Interval.exact(Fraction(1, 2))
     for name in ("inv", "share"):  # in a product before k1, and after it
         product = k1 * V(name) * R * 2
-        assert close(value(product, context(inverse(name, 1 + r))), 2 * 0.28768207245178090 * 4 / 7)
-    nested = context(region("up", k1), inverse("inv", up + 1))
+        assert close(value(product, context(log(name, 1 + r))), 2 * 0.28768207245178090 * math.log(7 / 4))
+    root = value((V("inv") * Fraction(1, 2)).exp(), where)
+    assert close(root, math.sqrt(7 / 4)) and root.lower < root.upper
+    nested = context(region("up", k1), log("inv", up + 1))
     assert value(inv, nested) == Interval.exact(Fraction(1, 2))
 
 
 @pytest.mark.parametrize("e", [M, nu - 1, k1 * 2 - w, 1 - R, number(0)])
-def test_an_inverse_without_a_value_is_refused(e):
+def test_a_log_without_a_value_is_refused(e):
     tree = node([None, None], q=["2/3", "1/3"], p=["1/3", "2/3"], mu=["1/6", "5/6"],
                 rewards={"R": ["1", "0"], "M": ["0", "1"]})  # fmt: skip
-    with pytest.raises(Refused, match="division by an enclosure that contains zero"):
-        value(inv, context(inverse("inv", e)), tree, nu="1")
+    with pytest.raises(Refused, match="inv is the log of what is not positive"):
+        value(inv, context(log("inv", e)), tree, nu="1")
 
 
 # ---------------------------------------------------------------------------- what is assumed
@@ -233,13 +236,13 @@ def test_a_weight_is_positive_in_the_model():
             certify(weighed(lam=at).part, {})
 
 
-def test_a_model_of_an_inverse_that_is_differentiated_has_no_pole():
-    context_ = setting("nu", inverse("inv", rho - nu))
+def test_a_model_of_a_log_that_is_differentiated_has_no_pole():
+    context_ = setting("nu", log("inv", nu - rho))
     draft = Draft(mean_grad("", "mu", inv), constant(9), **context_).step("chain rule")
     part = refuted(draft, ONE_TOKEN, nu="3").part
     assert certify(part, {})[1].kind == "refuted"
     part["close"]["model"]["parameters"]["nu"] = "2"
-    with pytest.raises(Refused, match="a sample on a bound"):
+    with pytest.raises(Refused, match="a log of what is not positive"):
         certify(part, {})
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from drafts import *
-from region_words import bound, cell, inverse, region
+from region_words import bound, cell, log, region
 
 from klsym.errors import NotInRing, Refused
 from klsym.kernel.assumptions import Assumptions
@@ -38,13 +38,14 @@ Point = dict[str, Fraction]
 
 # ---------------------------------------------------------------------------- exact values
 def value(element: Any, point: Point, defined: dict[str, Definition]) -> Fraction:
-    """An element from its JSON; exp(n w) is the n-th power of the ratio."""
+    """An element from its JSON; exp(n w) is the n-th power of the ratio, exp(n l) of e where l = log(e)."""
     total = F(0)
     for scale, powers, *exponent in element:
         term = F(scale)
         for number_of, inside in exponent[0] if exponent else ():
-            assert inside == {"w": 1}
-            term *= point["w"] ** int(number_of)
+            [(name, one)] = inside.items()
+            assert one == 1
+            term *= (point["w"] if name == "w" else _named(name, point, defined)) ** int(number_of)
         for name, power in powers.items():
             term *= _named(name, point, defined) ** power
         total += term
@@ -55,8 +56,8 @@ def _named(name: str, point: Point, defined: dict[str, Definition]) -> Fraction:
     if name not in defined:
         return point[name]
     e = value(defined[name].e.to_json(), point, defined)
-    if defined[name].kind == "inverse":
-        return 1 / e if e else F(7)  # any number
+    if defined[name].kind == "log":
+        return e if e > 0 else F(7)  # exp of any number
     return F(e > 0)
 
 
@@ -66,6 +67,8 @@ def satisfied(h: tuple[Any, ...], point: Point, defined: dict[str, Definition]) 
             return point[name] > 0
         case ("nonzero", name):
             return point[name] != 0
+        case ("above", _, e):
+            return value(e.to_json(), point, defined) > 0
         case ("away", _, e):
             return value(e.to_json(), point, defined) != 0
         case ("fact", e):
@@ -149,9 +152,9 @@ def test_what_a_definition_takes_off_is_0():
     rng, counts = random.Random(2), Counter[str]()
     for _ in range(300):
         b0 = region("b0", element(rng))
-        context = Context(("lam",), (), (), (b0, inverse("inv", element(rng) + V("b0") * rng.randint(0, 2))))
+        context = Context(("lam",), (), (), (b0, log("inv", element(rng) + V("b0") * rng.randint(0, 2))))
         assumed = Assumptions(context)
-        times = rng.choice((ONE, A, R * rho, V("inv"), V("b0")))
+        times = rng.choice((ONE, A, R * rho, (-V("inv")).exp(), V("b0")))
         side = definition(Mean("", "q", A), {"name": "inv", "times": times.to_json()}, assumed)
         gap = (A - side.terms[0][1][0].coefficient if side.terms else A).to_json()
         defined = {d.name: d for d in context.definitions}
@@ -161,7 +164,7 @@ def test_what_a_definition_takes_off_is_0():
             assert not taken or not fine, (context, point)
             counts["fine"] += fine
             counts["not 0 elsewhere"] += bool(taken)
-    assert counts["fine"] >= 2000 and counts["not 0 elsewhere"] >= 50, counts
+    assert counts["fine"] >= 1000 and counts["not 0 elsewhere"] >= 50, counts
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,9 @@ OF_KERNEL = {
     "away",
     "off",
     "apart",
+    "above",
+    "log",
+    "let",
 }  # its own kinds
 
 

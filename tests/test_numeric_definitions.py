@@ -23,7 +23,7 @@ from klsym.numeric.exact import check_theorem
 from klsym.numeric.frames import Frame
 from klsym.numeric.models import FiniteModel, random_model
 from klsym.numeric.systems import EXACT, FLOAT, NESTED
-from klsym.statements import INVERSE, REGION, Definition
+from klsym.statements import LOG, REGION, Definition
 
 Q = ["1/2", "1/3", "1/6"]
 P = ["1/5", "2/5", "2/5"]
@@ -32,7 +32,7 @@ U = [1, -2, 3]
 MODEL = FiniteModel(
     Q, P, U, MU, parameters={"lam": "1/2"}, rewards={"A": ["2", "-1", "3"], "R": ["1", "0", "2"]}
 )  # rho is 2, 2/3 and 2/3
-A, R, high, inv = V("A"), V("R"), V("high"), V("inv")
+A, R, high, inv = V("A"), V("R"), V("high"), (-V("inv")).exp()
 TOP = rho("x") - Fraction(6, 5)
 
 
@@ -114,14 +114,15 @@ def test_a_tie_is_a_tie_in_floats_and_a_sign_that_is_not_decided_is_told():
 
 
 # ---------------------------------------------------------------------------- slopes
-def test_regions_are_constant_and_inverses_move():
+def test_regions_are_constant_and_logs_move():
     """d/dt of sum mu L, and of sum q_t L, by differences."""
     cases = [
         (REGION, TOP, high * k1("x") ** 2 + (high * k1("x")).exp(),
          lambda x: (x["rho"] > 1.2) * x["k1"] ** 2 + math.exp((x["rho"] > 1.2) * x["k1"])),
-        (INVERSE, 1 + rho("x"), inv * k1("x") * A, lambda x: x["k1"] * x["A"] / (1 + x["rho"])),
-        (INVERSE, k1("x") * A, inv**2 + inv, lambda x: 1 / (x["k1"] * x["A"]) ** 2 + 1 / (x["k1"] * x["A"])),
-        (INVERSE, A, inv * k1("x"), lambda x: x["k1"] / x["A"]),
+        (LOG, 1 + rho("x"), inv * k1("x") * A, lambda x: x["k1"] * x["A"] / (1 + x["rho"])),
+        (LOG, (k1("x") * A) ** 2 + 1, inv**2 + V("inv"),
+         lambda x: 1 / (1 + (x["k1"] * x["A"]) ** 2) ** 2 + math.log(1 + (x["k1"] * x["A"]) ** 2)),
+        (LOG, A * A, inv * k1("x"), lambda x: x["k1"] / x["A"] ** 2),
     ]  # fmt: skip
     for kind, e, loss, literal in cases:
         context = where(e, kind, "high" if kind == REGION else "inv")
@@ -174,11 +175,11 @@ def test_where_a_region_changes_a_mean_has_no_gradient_that_is_told():
     assert both(grad(side(E("mu", high))), where(rho("x") - Fraction(201, 100))) == 0
 
 
-@pytest.mark.parametrize("e", [R, rho("x") - 2, V("lam") * 2 - 1], ids=["R", "rho", "lam"])
-def test_inverses_of_zero_are_refused(e):
-    claim = Statement(side(E("mu", inv)), Side(), where(e, INVERSE, "inv"))
+@pytest.mark.parametrize("e", [R, rho("x") - 2, V("lam") * 2 - 1, A], ids=["R", "rho", "lam", "A"])
+def test_logs_of_what_is_not_positive_are_refused(e):
+    claim = Statement(side(E("mu", inv)), Side(), where(e, LOG, "inv"))
     for function in (evaluate, enclose):
-        with pytest.raises(UsageError, match="inv is 1/e, and e = 0"):
+        with pytest.raises(UsageError, match="inv is log\\(e\\), and e <= 0"):
             function(claim, MODEL)
 
 
@@ -262,10 +263,20 @@ def test_models_stay_off_the_bounds_that_a_theorem_excludes(kind):
         values = [float(x.value.lower) for x in Frame(found, EXACT, context, {}).rows().polynomial(e).value]
         assert 0 not in values and found.exact
     assert allowed(theorem(context, (kind, "mu", rho("x") - 7)), MODEL, {}) == MODEL
-    with pytest.raises(UsageError, match="samples lie on bounds"):
+    with pytest.raises(UsageError, match="has samples where the theorem excludes"):
         allowed(
             theorem(replace(context, on_policy=True), (kind, "q", at("w", "x"))), replace(MODEL, mu=Q), {}
         )
+
+
+def test_models_stay_where_logs_have_a_value():
+    context = where(1 + R, LOG, "inv")
+    for e in (rho("x") - Fraction(3, 5), R, R + V("lam") * 2 - 1):
+        found = allowed(theorem(context, ("above", "mu", e)), MODEL, {})
+        values = [x.value for x in Frame(found, EXACT, context, {}).rows().polynomial(e).value]
+        assert all(x.lower > 0 for x in values), e
+    with pytest.raises(UsageError, match="has samples where the theorem excludes"):
+        allowed(theorem(context, ("above", "mu", -R * R)), MODEL, {})
 
 
 def test_models_satisfy_the_facts_that_a_theorem_assumes():

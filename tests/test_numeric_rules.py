@@ -28,7 +28,7 @@ from klsym.errors import NotInRing, Refused
 from klsym.kernel import EQUATION, RULES, apply_step
 from klsym.names import parse_name
 from klsym.numeric.exact import agreement, models_for
-from klsym.statements import INVERSE, REGION, Definition
+from klsym.statements import LOG, REGION, Definition
 from klsym.unfolding import means_given, unfold, written_out
 
 DEFINED = (
@@ -36,7 +36,7 @@ DEFINED = (
     Definition("low", REGION, Fraction(4, 5) - rho("x")),
     Definition("up", REGION, k1("x")), Definition("down", REGION, -k1("x")),
     Definition("gain", REGION, at("A", "x")), Definition("over", REGION, k1("past") + k1("now") - V("lam")),
-    Definition("inv", INVERSE, 1 + r("x")), Definition("quot", INVERSE, V("up") * at("R", "x") ** 2 + r("x")),
+    Definition("inv", LOG, 1 + r("x")), Definition("quot", LOG, V("up") * at("R", "x") ** 2 + r("x")),
 )  # fmt: skip
 CONTEXT = Context(
     definitions=DEFINED,

@@ -81,7 +81,7 @@ def test_what_is_outside_says_why():
 def test_what_is_defined_is_outside(name):
     """Whatever the steps, the closing and the hypotheses are."""
     exported = export({"region": REGIONS[name]().certificate()})
-    assert exported.outside == {"region part 1": "regions and inverses"} and not exported.scripts
+    assert exported.outside == {"region part 1": "regions and logs"} and not exported.scripts
 
 
 def test_facts_are_outside_although_no_step_uses_them(certificates):
@@ -96,7 +96,7 @@ def test_facts_are_outside_although_no_step_uses_them(certificates):
 def test_a_part_that_cites_what_is_defined_is_outside():
     certificate = CITING().certificate()
     assert check(certificate) and certificate["cites"]
-    assert export({"citing": certificate}).outside == {"citing part 1": "regions and inverses"}
+    assert export({"citing": certificate}).outside == {"citing part 1": "regions and logs"}
 
 
 POWERS = {"cell": {}, "rows": [], "of": [], "times": [], "apart": []}
@@ -106,7 +106,7 @@ POWERS = {"cell": {}, "rows": [], "of": [], "times": [], "apart": []}
     ("rule", "data", "left", "reason"),
     [
         ("region", POWERS, Side.atom(Mean("", "q", ExpPoly.variable("k1"))), "the rule region"),
-        ("log-derivative", {"jumps": {}}, KL_GRADIENT, "regions and inverses"),
+        ("log-derivative", {"jumps": {}}, KL_GRADIENT, "regions and logs"),
     ],
 )
 def test_rules_about_regions_are_outside_where_nothing_is_defined(rule, data, left, reason):
@@ -294,7 +294,7 @@ def test_the_whole_ledger_is_exported_or_outside_for_a_reason(tmp_path, capsys):
     assert done + len(outside) == total and done > len(outside)
     reason = re.compile(
         r"a second direction|the curl of a field|a function of several steps|a length in a batch"
-        r"|the gradient of a product|isolated values of parameters|regions and inverses"
+        r"|the gradient of a product|isolated values of parameters|regions and logs"
         r"|facts about rewards and parameters|the (closing|rule|variable|measure|hypothesis) \w.*"
     )
     assert [line for line in outside if not reason.fullmatch(line.rpartition(": ")[2])] == []

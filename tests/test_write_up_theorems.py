@@ -157,7 +157,7 @@ def short_hypotheses_leave_none_out(id, ledger):
     said = [line for part in settled.parts for line in part.hypotheses if line not in always]
     assert bool(short) == bool(kinds or said)
     for line in said:
-        supports = line.partition(", so that ")[2].split(" and ") if line.startswith(STANDING) else ()
+        supports = re.findall(r"\w+ << \w+", line) if line.startswith(STANDING) else ()
         assert all(prose(support) in short for support in supports)
 
 

@@ -34,7 +34,7 @@ def _verdict(options: argparse.Namespace, gradient: bool) -> Any:
     from klsym.commands.verdicts import setting_of as asked
     from klsym.engine.answers.dispatch import as_written
     from klsym.engine.explain import setting_of
-    from klsym.engine.outside.samples import differentiated
+    from klsym.engine.outside.differentiate import differentiated
     from klsym.engine.verdicts.verdict import TargetReading, Verdict
     from klsym.errors import UsageError
     from klsym.messages import Message

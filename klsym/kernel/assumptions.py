@@ -2,7 +2,7 @@
 
     ("support", a, b)         a << b
     ("exchange", mean)        grad may be taken inside the mean;  ("lipschitz", mean): where terms have kinks
-    ("away", m, e)            no sample from m lies where e = 0
+    ("away", m, e)            no sample from m lies where e = 0;  ("above", m, e): every one where e > 0
     ("off", m, e)             nor where e moves with theta besides;  ("apart", m, e): nor at any theta nearby
     ("fact", e)               e >= 0
     ("exists", atom)          the mean exists; over t that of the sum of absolute values

@@ -8,7 +8,7 @@ from klsym.kernel.assumptions import refuse_unless
 from klsym.names import LOG_RATIOS, THETA_FREE, attach_name, parse_name
 from klsym.ring import ONE, ZERO, Exponent, ExpPoly, Monomial
 from klsym.slots import SINGLE, SLOTS, at_slot
-from klsym.statements import INVERSE, Context
+from klsym.statements import LOG, REGION, Context
 
 
 @lru_cache(maxsize=4096)
@@ -25,13 +25,15 @@ def derivative_of_name(name: str) -> ExpPoly:
 def slopes(loss: ExpPoly, index: str, context: Context) -> dict[str, ExpPoly]:
     """grad L = sum_z c_z s_z: the coefficient of the score function of each slot, sg(.) held constant.
 
-    Regions are held constant too; for v = 1/e, dv = -v^2 de.
+    Regions are held constant too; for l = log(e), dl = exp(-l) de, and for v = e, dv = de.
     """
 
     def slope(name: str, slot: str) -> ExpPoly:
         if (e := context.defined(name)) is not None:
-            moves = context.defined(name, INVERSE) is not None and not parse_name(name).detached
-            return -(ExpPoly.variable(name) ** 2) * e.derive(lambda n: slope(n, slot)) if moves else ZERO
+            if parse_name(name).detached or context.defined(name, REGION) is not None:
+                return ZERO
+            scale = (-ExpPoly.variable(name)).exp() if context.defined(name, LOG) is not None else ONE
+            return scale * e.derive(lambda n: slope(n, slot))
         if name in context.parameters or parse_name(name).slot != slot:
             return ZERO
         found = derivative_of_name(name)
@@ -78,7 +80,7 @@ def attach(element: ExpPoly) -> ExpPoly:
 # ---------------------------------------------------------------------------- slots
 def in_slot(element: ExpPoly, slot: str, context: Context) -> ExpPoly:
     """A one-sample coefficient, spoken of a slot."""
-    return element.rename(lambda n: n if n in context.parameters else at_slot(n, slot))
+    return element.rename(lambda n: at_slot(n, slot) if context.is_sample(n) else n)
 
 
 def mentioned(element: ExpPoly, context: Context) -> set[str]:

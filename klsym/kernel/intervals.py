@@ -129,6 +129,12 @@ def _enclosed(function: Callable[[Context, Decimal], Decimal], x: Fraction) -> I
     return Interval(lower - abs(lower) * unit, upper + abs(upper) * unit).rounded()
 
 
+def log_of_interval(x: Interval) -> Interval:
+    """log is increasing: [log(lower), log(upper)], each end enclosed."""
+    low = log_enclosure(x.lower)
+    return low if x.lower is x.upper else Interval(low.lower, log_enclosure(x.upper).upper)
+
+
 def exp_of_interval(x: Interval) -> Interval:
     """exp is increasing: [exp(lower), exp(upper)], each end enclosed."""
     return Interval(exp_enclosure(x.lower).lower, exp_enclosure(x.upper).upper)

@@ -57,7 +57,8 @@ def log_derivative(atom: Gradient, data: Data, assumed: Assumptions) -> Side:
 def linearity(mean: Mean, data: Data, assumed: Assumptions) -> Side:
     """E_m[c a] = c E_m[a], as a factor of a product; a lone mean takes c back in."""
     c = assumed.read(data["constant"])
-    fixed = c.names() <= set(assumed.context.parameters)
+    factors = {name for monomial, _ in c.terms for name, _ in monomial}
+    fixed = factors <= set(assumed.context.parameters) and assumed.context.is_constant(c)
     refuse_unless(fixed, "constant: it depends on the sample, or may be 0")
     inner = Mean(mean.index, mean.measure, mean.coefficient * c.inverse(), mean.score)
     assumed.exist(*([inner] if c.names() else ()))  # a number that is not 0 changes nothing

@@ -22,14 +22,13 @@ from klsym.kernel.intervals import (
     LARGEST_EXPONENT,
     Interval,
     exp_of_interval,
-    log_enclosure,
-    rational_power,
+    log_of_interval,
     weighed,
 )
 from klsym.names import LOG_RATIOS, PROBABILITIES, REWARDS, SAMPLE, Name, parse_name
 from klsym.ring import Exponent, ExpPoly, Monomial, Number, charge, read_number
 from klsym.slots import SEQUENCE, is_second, slot_of_score
-from klsym.statements import INVERSE, REGION, Atom, Context, Mean, Side, Statement
+from klsym.statements import LET, LOG, REGION, Atom, Context, Mean, Side, Statement
 
 NODE = {"q", "p", "mu", "u", "v", "rewards", "next"}
 OLD = {"old"}  # the one row that a node may do without
@@ -166,7 +165,7 @@ class Position:
     t: int
     parameters: Mapping[str, Fraction]
     context: Context = field(default_factory=Context)
-    ratios: dict[str, Fraction | None] = field(default_factory=dict)  # those that were asked for
+    logs: dict[str, Interval | None] = field(default_factory=dict)  # those that were asked for
 
     @cached_property
     def _slots(self) -> dict[str, Path]:
@@ -177,13 +176,17 @@ class Position:
         """Is there a step in the slot?"""
         return bool(self._slots[slot])
 
-    def ratio(self, name: str) -> Fraction | None:
-        """The positive rational whose log the variable is: a product over the steps of its slot."""
-        if name not in self.ratios:
-            self.ratios[name] = self._ratio(name)
-        return self.ratios[name]
+    def inside(self, name: str) -> Interval | None:
+        """The positive number whose log the variable is: of a ratio a product over the steps of its slot."""
+        if name not in self.logs:
+            self.logs[name] = self._inside(name)
+        return self.logs[name]
 
-    def _ratio(self, name: str) -> Fraction | None:
+    def _inside(self, name: str) -> Interval | None:
+        if (e := self.context.defined(name, LOG)) is not None:
+            value = coefficient(e, self)
+            refuse_unless(value.lower > 0, f"finite model: {name} is the log of what is not positive")
+            return value
         parsed = parse_name(name)
         if parsed.base not in LOG_RATIOS:
             return None
@@ -192,7 +195,7 @@ class Position:
         known = under is None or all(under in step.values for step in steps)
         refuse_unless(known, f"finite model: no row {under}, which {name} needs")
         ratios = (step.values["q"] / (step.values[under] if under else 1) for step in steps)
-        return weighed(prod(ratios, start=Fraction(1)))
+        return Interval.exact(weighed(prod(ratios, start=Fraction(1))))
 
     def _steps(self, name: Name) -> Path:
         if not self.path:
@@ -246,32 +249,32 @@ def coefficient(a: ExpPoly, at: Position) -> Interval:
 
 
 def _monomial(scale: Number, monomial: Monomial, at: Position) -> Interval:
-    """A multiple of a monomial: exact numbers are multiplied first, then the logs of ratios, and inverses."""
+    """A multiple of a monomial: exact numbers are multiplied first, then logs."""
     exact, logs = Fraction(scale), Interval.exact(1)
     for name, power in monomial:
-        ratio = at.ratio(name)
-        if (e := at.context.defined(name, INVERSE)) is not None:
-            logs = logs * coefficient(e, at) ** -power
-        elif ratio is None:
+        inside = at.inside(name)
+        if (e := at.context.defined(name, LET)) is not None:
+            logs = logs * coefficient(e, at) ** power
+        elif inside is None:
             exact = weighed(exact * (Interval.exact(at.number(name)) ** power).lower)
         else:
-            logs = logs * log_enclosure(ratio) ** power
+            logs = logs * log_of_interval(inside) ** power
     return Interval.exact(exact) * logs
 
 
 def _exponential(exponent: Exponent, at: Position) -> Interval:
-    """exp(Q); an integer multiple of a log ratio gives an exact rational power."""
-    exact, rest = Fraction(1), Interval.exact(0)
+    """exp(Q); an integer multiple of the log of a rational gives an exact power."""
+    exact, rest = Interval.exact(1), Interval.exact(0)
     for monomial, value in exponent:
         if not -LARGEST_EXPONENT <= value <= LARGEST_EXPONENT:
             raise Refused(f"finite model: a power beyond {LARGEST_EXPONENT}")
         if len(monomial) == 1 and monomial[0][1] == 1 and isinstance(value, int):
-            ratio = at.ratio(monomial[0][0])
-            if ratio is not None:
-                exact *= rational_power(ratio, value)
+            inside = at.inside(monomial[0][0])
+            if inside is not None:
+                exact = exact * inside**value
                 continue
         rest = rest + _monomial(value, monomial, at)
-    return Interval.exact(exact) * exp_of_interval(rest.rounded())
+    return exact * exp_of_interval(rest.rounded())
 
 
 # ---------------------------------------------------------------------------- refutation
@@ -288,6 +291,9 @@ def finite_model(left: Side, right: Side, data: Data, statement: Statement, assu
     for kind, e in ((h[0], h[2]) for h in assumed.found if h[0] in ("away", "off", "apart")):
         clear = all(value.lower > 0 or value.upper < 0 for value in model.values(e, kind != "away"))
         refuse_unless(clear, "the model has a sample on a bound, or too close to it")
+    for e in (h[2] for h in assumed.found if h[0] == "above"):
+        inside = all(value.lower > 0 for value in model.values(e))
+        refuse_unless(inside, "the model has a log of what is not positive, or too close to 0")
     for fact in statement.context.facts:
         refuse_unless(all(value.lower >= 0 for value in model.values(fact)), "a fact fails in the model")
     for first, second in statement.context.premises:

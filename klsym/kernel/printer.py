@@ -16,7 +16,7 @@ from klsym.kernel.replay import Theorem
 from klsym.names import SAMPLE
 from klsym.ring import ONE, ExpPoly, Monomial, Number
 from klsym.slots import is_second, slot_of_score
-from klsym.statements import INVERSE, Atom, Context, Curl, Definition, Field, Gradient, Mean, Score, Side
+from klsym.statements import LOG, REGION, Atom, Context, Curl, Definition, Field, Gradient, Mean, Score, Side
 
 OVER = {"": "", "i": "mean_i ", "ij": "mean_ij ", "t": "sum_t ", "it": "mean_i sum_t "}
 PLACES = {"count": "total", SAMPLE: "value"}
@@ -122,6 +122,8 @@ def show_hypothesis(hypothesis: Hypothesis) -> str:
         case ("away" | "off" | "apart" as kind, place, ExpPoly() as e):
             shown = f"{_no_sample(place)} where {show_element(e)} = 0" + MOVES * (kind != "away")
             return f"at every theta' near theta, {shown}" if kind == "apart" else shown
+        case ("above", place, ExpPoly() as e):
+            return f"{_no_sample(place)} where {show_element(e)} <= 0"
         case ("fact", ExpPoly() as e):
             return f"{show_element(e)} >= 0"
         case ("exists", Mean() as mean) if "t" in mean.index:
@@ -212,8 +214,8 @@ def show(theorem: Theorem, full: bool = False) -> str:
 
 def _shown_definition(definition: Definition) -> str:
     shown = show_element(definition.e)
-    value = f"1/({shown})" if definition.kind == INVERSE else f"1 if {shown} > 0, else 0"
-    return f"{definition.name} = {value}"
+    values = {LOG: f"log({shown})", REGION: f"1 if {shown} > 0, else 0"}
+    return f"{definition.name} = {values.get(definition.kind, shown)}"
 
 
 def _quantified(context: Context) -> list[str]:

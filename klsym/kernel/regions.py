@@ -1,4 +1,4 @@
-"""What definitions say: regions, which are 1 where e > 0 and 0 elsewhere, and inverses.  Trusted.
+"""What definitions say: regions, which are 1 where e > 0 and 0 elsewhere, logs, and names.  Trusted.
 
 A region is 0 or 1 at every sample, so that B^2 = B.  In a cell, a choice of 0 or 1 for some regions, e > 0 or
 -e >= 0 for each.  If rows that are at least 0 there add up to -x^2, then x = 0 in the cell; if they add up to
@@ -26,7 +26,7 @@ from klsym.kernel.derivatives import moving
 from klsym.names import SAMPLE, parse_name
 from klsym.ring import ONE, ZERO, ExpPoly
 from klsym.slots import SLOTS
-from klsym.statements import INVERSE, REGION, Context, Field, Mean, Side
+from klsym.statements import LET, LOG, REGION, Context, Field, Mean, Side
 
 ROW = {"weight", "factors", "square", "tangent"}
 
@@ -93,16 +93,26 @@ def _row(
 
 
 def definition(mean: Mean, data: Data, assumed: Assumptions) -> Side:
-    """E_m[a s..s] = E_m[(a - b (v e - 1)) s..s] for v = 1/e, where no sample has e = 0."""
+    """E_m[a s..s] = E_m[(a - b x) s..s] for x = e exp(-l) - 1, where every sample has e > 0, or x = v - e."""
     name, slots = data["name"], SLOTS[mean.index]
-    b, e = assumed.read(data["times"], slots), assumed.context.defined(name, INVERSE)
+    b, e = assumed.read(data["times"], slots), assumed.context.defined(name, LOG, LET)
     if e is None:
-        raise Refused(f"{str(name)[:20]!r} is no inverse")
-    held = ExpPoly.variable(name)
+        raise Refused(f"{str(name)[:20]!r} is no name of a log or of an element")
+    held, is_log = ExpPoly.variable(name), assumed.context.defined(name, LOG) is not None
     assumed.context.check(held, slots)
-    assumed.add("away", mean.measure, e)
+    if is_log:
+        _assume_above(mean.measure, e, assumed)
     _assume_values(mean, (e, b), assumed)
-    return Side.atom(replace(mean, coefficient=mean.coefficient - b * (held * e - 1)))
+    x = (-held).exp() * e - 1 if is_log else held - e
+    return Side.atom(replace(mean, coefficient=mean.coefficient - b * x))
+
+
+def _assume_above(measure: str, e: ExpPoly, assumed: Assumptions) -> None:
+    """e > 0 at every sample; that is so for c_1 x^2i .. exp(..) + .. where c > 0, and in one term x^0."""
+    terms = [(monomial, value) for (monomial, _), value in e.terms.items()]
+    evident = all(value > 0 and all(power % 2 == 0 for _, power in powers) for powers, value in terms)
+    if not evident or all(powers for powers, _ in terms):
+        assumed.add("above", measure, e)
 
 
 def _assume_values(mean: Mean, elements: Iterable[ExpPoly], assumed: Assumptions) -> None:
@@ -119,9 +129,9 @@ def _assume_values(mean: Mean, elements: Iterable[ExpPoly], assumed: Assumptions
 
 # ---------------------------------------------------------------------------- gradients of means
 def assume_slopes(field: Field, assumed: Assumptions) -> None:
-    """No sample lies where 1/e is differentiated and e = 0."""
-    for name in moving(field.loss, assumed.context, INVERSE):
-        assumed.add("away", field.measure, assumed.context.defined(name))
+    """Where log(e) is differentiated, e > 0."""
+    for name in moving(field.loss, assumed.context, LOG):
+        _assume_above(field.measure, assumed.context.defined(name) or ZERO, assumed)
 
 
 def assume_crossings(mean: Mean, jumps: Any, assumed: Assumptions) -> None:
@@ -129,7 +139,7 @@ def assume_crossings(mean: Mean, jumps: Any, assumed: Assumptions) -> None:
 
     Where a region jumps, no sample may lie on its bound at any theta nearby; where it does not, as those of
     `jumps`, at this theta.  An e that does not move at a sample, such as one of the tokens after the last, is
-    left out.  Where 1/e moves, e is not 0.
+    left out.  Where log(e) moves, e > 0.
     """
     context = assumed.context
     moved, regions = moving(mean.coefficient, context), moving_regions(mean.coefficient, context)
@@ -139,8 +149,11 @@ def assume_crossings(mean: Mean, jumps: Any, assumed: Assumptions) -> None:
     for name in moved:
         if name in jumps:
             _refuse_jump(mean, name, assumed.read(jumps[name], SLOTS[mean.index]), context)
-        kind = "away" if name not in regions else "off" if name in jumps else "apart"
-        assumed.add(kind, mean.measure, context.defined(name))
+        e = context.defined(name) or ZERO
+        if name in regions:
+            assumed.add("off" if name in jumps else "apart", mean.measure, e)
+        elif context.defined(name, LOG) is not None:
+            _assume_above(mean.measure, e, assumed)
 
 
 def moving_regions(element: ExpPoly, context: Context) -> set[str]:

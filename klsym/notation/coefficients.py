@@ -8,9 +8,11 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
+from klsym.defined import LOG, OF_LOGS, known
 from klsym.names import SAMPLE_BASES, parse_name
 from klsym.notation.positions import SLOT_ORDER, in_slot
 from klsym.notation.spelling import TEXT, Text
@@ -125,7 +127,8 @@ def _over(lead: Factors, factors: Factors, bottom: Factors, small: bool) -> Form
 
 
 def _is_parameter(name: str) -> bool:
-    return parse_name(name).base not in SAMPLE_BASES
+    base = parse_name(name).base
+    return base not in SAMPLE_BASES and not base.startswith(OF_LOGS)
 
 
 def _power(name: str, power: int, sums: bool) -> Formula:
@@ -137,8 +140,12 @@ def _power(name: str, power: int, sums: bool) -> Formula:
 def letter(name: str, sums: bool = False) -> Formula:
     """A sample variable: w and o, which have no names of their own in the grammar, are logs of ratios."""
     parsed = parse_name(name)
-    if parsed.base in WEIGHTS:
-        inner: Formula = Call("log", (in_slot(RATIOS[parsed.base], parsed.slot, sums, ratio=True),))
+    if (found := known(name)) is not None:
+        kind, e = found
+        shown = _with_k3(e, sums)
+        inner: Formula = Call("log", (shown,)) if kind == LOG else shown
+    elif parsed.base in WEIGHTS:
+        inner = Call("log", (in_slot(RATIOS[parsed.base], parsed.slot, sums, ratio=True),))
     else:
         inner = in_slot(parsed.base, parsed.slot, sums, parsed.primes)
     return Call("sg", (inner,)) if parsed.detached else inner
@@ -157,6 +164,10 @@ def _exponential(exponent: Exponent, sums: bool) -> tuple[Factors, Factors]:
         ratios.setdefault(name, []).append((others, -value if parse_name(name).base == "k1" else value))
     above: Factors = []
     below: Factors = []
+    for monomial in [m for m in rest if _is_log(m)]:
+        value = rest.pop(monomial)
+        inside = _power_inside(monomial[0][0], -value if value < 0 else value, sums)
+        (below if value < 0 else above).append(inside)
     for name in sorted(ratios, reverse=True):  # rho before r
         [*_, (monomial, value)] = ratios[name]
         inverted = len(ratios[name]) == 1 and not monomial and value < 0
@@ -166,6 +177,41 @@ def _exponential(exponent: Exponent, sums: bool) -> tuple[Factors, Factors]:
         inner = ExpPoly({(m, ()): v for m, v in rest.items()})
         above.append(Call("exp", (coefficient(inner, sums),)))
     return above, below
+
+
+def _is_log(monomial: Monomial) -> bool:
+    """Is it the name of a log, so that exp of a multiple is a power?"""
+    found = known(monomial[0][0]) if len(monomial) == 1 and monomial[0][1] == 1 else None
+    return found is not None and found[0] == LOG
+
+
+def _with_k3(e: ExpPoly, sums: bool) -> Formula:
+    """An element with c k3 for c (r + k1 - 1): so it is seen to be positive."""
+    for name in sorted(n for n in e.names() if parse_name(n).base == "k1"):
+        x = ExpPoly.variable(name)
+        [key], [line] = (-x).exp().terms, x.terms
+        scale = e.terms.get(key, 0)
+        if scale > 0 and e.terms.get(line, 0) == scale:
+            rest = e - scale * ((-x).exp() - 1 + x)
+            k3 = in_slot("k3", parse_name(name).slot, sums)
+            three = k3 if scale == 1 else product(number(scale), k3)
+            return total(three, coefficient(rest, sums)) if rest else three
+    return coefficient(e, sums)
+
+
+def _power_inside(name: str, power: Rational, sums: bool) -> Formula:
+    """exp(a log(e)) = e^a."""
+    found = known(name)
+    assert found is not None
+    base = _with_k3(found[1], sums)
+    whole, half = divmod(Fraction(power), 1)
+    shown: list[Formula] = [] if not whole else [base if whole == 1 else Power(base, number(int(whole)))]
+    if half == Fraction(1, 2):
+        shown.append(Call("sqrt", (base,)))
+    elif half:
+        shown = [Power(base, number(power))]
+    inner = product(*shown)
+    return Call("sg", (inner,)) if parse_name(name).detached else inner
 
 
 def _ratio(name: str, power: list[tuple[Monomial, Rational]], sums: bool) -> Formula:

@@ -112,7 +112,8 @@ def _as_written(scale: ExpPoly, atoms: tuple[Atom, ...], labels: Labels) -> Term
     The sign of a mean over positions stands before it.
     """
     first = atoms[0] if len(atoms) == 1 else None
-    if isinstance(first, Mean) and first.index and _is_negative(first.coefficient):
+    negative = isinstance(first, Mean) and first.index and _is_negative(first.coefficient)
+    if isinstance(first, Mean) and negative and first.coefficient not in labels:
         return -scale, (replace(first, coefficient=-first.coefficient),)
     factors: list[Atom] = []
     for item in atoms:

@@ -14,7 +14,7 @@ from typing import Any
 from klsym.abbreviations import Bregman, Context, Divergence, Gradient, TokenDivergence, atoms_of
 from klsym.kernel.assumptions import Hypothesis
 from klsym.messages import Message
-from klsym.names import SAMPLE, SAMPLE_BASES
+from klsym.names import LOG_RATIOS, SAMPLE, SAMPLE_BASES, parse_name
 from klsym.notation import formulas
 from klsym.notation.formulas import Labels
 from klsym.notation.spelling import TEXT
@@ -24,6 +24,7 @@ from klsym.unfolding import Theorem
 
 STANDING = "every mean that the statement names exists"
 EXISTS = ("exists", "exists with absolute values inside the sum")  # over t
+EXIST = ("exist", "exist with absolute values inside the sum")
 OVER_T = ", over t with absolute values inside the sum"
 
 
@@ -44,7 +45,7 @@ def assumption(hypothesis: Hypothesis, context: Context, labels: Labels | None =
             return Message("exchange", under=mean.measure, of=formulas.atom(mean, labels or {}, TEXT))
         case ("lipschitz", Mean() as mean):
             return Message("lipschitz", under=mean.measure, of=formulas.atom(mean, labels or {}, TEXT))
-        case ("away" | "off" | "apart" as kind, at, ExpPoly() as element):
+        case ("away" | "off" | "apart" | "above" as kind, at, ExpPoly() as element):
             return Message(kind, at=str(at), element=_upright(element))
         case ("fact", ExpPoly() as element):
             return Message("fact", element=element)
@@ -105,8 +106,13 @@ def named_supports(theorem: Theorem) -> tuple[tuple[str, str], ...]:
 
 # ---------------------------------------------------------------------------- in words
 def _means_exist(over_t: bool, supports: tuple[tuple[str, str], ...]) -> str:
-    shown = " and ".join(f"{a} << {b}" for a, b in supports)
+    shown = " and ".join(f"{a} << {b} (wherever {a} > 0, also {b} > 0)" for a, b in supports)
     return STANDING + OVER_T * over_t + (f", so that {shown}" if shown else "")
+
+
+def _exists(of: str | tuple[str, ...], over_t: bool) -> str:
+    shown = of if isinstance(of, str) else " and ".join(of)
+    return f"{shown} {EXISTS[over_t] if isinstance(of, str) else EXIST[over_t]}"
 
 
 def _support(first: str, second: str) -> str:
@@ -129,15 +135,39 @@ def _region(at: str, element: ExpPoly) -> str:
 
 def _upright(element: ExpPoly) -> ExpPoly:
     """A multiple of e, which is 0 where e is: a random term of it stands there once."""
-    random = [key for key in element.terms if set(ExpPoly({key: 1}).names()) & {*SAMPLE_BASES}]
+    random = [key for key in element.terms if _bases(ExpPoly({key: 1})) & {*SAMPLE_BASES}]
     return element * (1 / Fraction(element.terms[max(random or element.terms)]))
 
 
-def _no_sample(at: str, element: ExpPoly) -> str:
-    place = {"count": "no outcome lies", SAMPLE: "the sample does not lie"}.get(
-        at, f"no sample from {at} lies"
-    )
-    return f"{place} where {TEXT(formulas.equation(element))}"
+def _bases(element: ExpPoly) -> set[str]:
+    return {parse_name(name).base for name in element.names()}
+
+
+def _bound(element: ExpPoly) -> str:
+    """What moves with theta on the left: rho = 1 - eps."""
+    moving = [key for key in element.terms if _bases(ExpPoly({key: 1})) & {*LOG_RATIOS}]
+    left = ExpPoly({key: element.terms[key] for key in moving})
+    if not left or left == element or _bases(left) & _bases(element - left):
+        return TEXT(formulas.equation(element))
+    return f"{formulas.element(left)} = {formulas.element(left - element)}"
+
+
+def _no_sample(at: str, element: ExpPoly | tuple[ExpPoly, ...]) -> str:
+    """Of one bound, or of several."""
+    return f"{_nowhere(at)} where {' or '.join(map(_bound, _several(element)))}"
+
+
+def _nowhere(at: str) -> str:
+    known = {"count": "no outcome lies", SAMPLE: "the sample does not lie"}
+    return known.get(at, f"no sample from {at} lies")
+
+
+def _several(element: ExpPoly | tuple[ExpPoly, ...]) -> tuple[ExpPoly, ...]:
+    return element if isinstance(element, tuple) else (element,)
+
+
+def _not_positive(element: ExpPoly) -> str:
+    return f"{formulas.element(element)} <= 0"
 
 
 WRITTEN: dict[str, str | Callable[..., str]] = {
@@ -147,10 +177,11 @@ WRITTEN: dict[str, str | Callable[..., str]] = {
     "lipschitz": "grad and E_{under} may be exchanged in {of} (near theta its terms are Lipschitz,"
     " with constants that have a sum)",
     "away": _no_sample,
-    "off": lambda at, element: f"{_no_sample(at, element)} and moves with theta",
+    "off": lambda at, element: f"{_no_sample(at, element)}, and it moves with theta",
     "apart": lambda at, element: f"{_no_sample(at, element)}, at any theta nearby: there the loss jumps",
+    "above": lambda at, element: f"{_nowhere(at)} where {' or '.join(map(_not_positive, _several(element)))}",
     "fact": lambda element: f"{formulas.element(element)} >= 0",
-    "exists": lambda of, over_t: f"{of} {EXISTS[over_t]}",
+    "exists": _exists,
     "nonnegative": _region,
     "on-policy": "on-policy: samples come from q itself, and the sampler is not differentiated (mu = sg(q))",
     "given": lambda place, rows: f"at every {place} {', '.join(f'{name} = {value}' for name, value in rows)}",

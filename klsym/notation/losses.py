@@ -17,6 +17,7 @@ from typing import Any
 import sympy
 from sympy.core.function import AppliedUndef
 
+from klsym.defined import LOG, OF_CONSTANTS, OF_LOGS, known
 from klsym.language import ATOMS, SLOTTED, Estimator, OverPositions, as_expression, clip, sg
 from klsym.notation import tree
 from klsym.notation.positions import SLOT_ORDER, in_slot
@@ -60,7 +61,18 @@ def tree_of(loss: Any, sums: bool = False) -> Formula:
     """The tree of a loss; sums: in the notation of mathematics, with sums over positions."""
     if isinstance(loss, Written):
         return tree.Typed(loss.text, tree_of(loss.expression, sums))
-    return _walk(as_expression(loss), sums)
+    return _walk(_spelled_out(as_expression(loss)), sums)
+
+
+def _spelled_out(e: Any) -> Any:
+    """Logs in place of their names."""
+    found = {x: known(x.name) for x in e.free_symbols if x.name.startswith((OF_LOGS, OF_CONSTANTS))}
+    if not found:
+        return e
+    from klsym.convert import to_sympy
+
+    values = {x: (of[0], _spelled_out(to_sympy(of[1]))) for x, of in found.items() if of}
+    return e.xreplace({x: sympy.log(of) if kind == LOG else of for x, (kind, of) in values.items()})
 
 
 @lru_cache(maxsize=8192)
@@ -106,6 +118,10 @@ def _call(e: Any, sums: bool) -> Formula:
         return Name(e.func.__name__)  # a generic function of everything
     if isinstance(e, sympy.Heaviside | sympy.sign):
         return _step(e, sums)
+    if isinstance(e, sympy.exp):
+        logs = [x for x in sympy.Mul.make_args(e.args[0]) if isinstance(x, sympy.log)]
+        if len(logs) == 1:  # exp(a log(x)) = x^a
+            return tree.Power(_walk(logs[0].args[0], sums), _walk(e.args[0] / logs[0], sums))
     if isinstance(e, OverPositions):
         return Call(e.name, (_walk(e.args[0], sums),))
     return Call(CALLS.get(e.func) or str(e.func.__name__), tuple(_walk(a, sums) for a in e.args))

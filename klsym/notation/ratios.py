@@ -21,9 +21,9 @@ from klsym.ring import ExpPoly
 DIGITS = 6  # of an edge that is no power of e
 
 
-def in_r(f: Any) -> Formula:
+def in_r(f: Any, sums: bool = False) -> Formula:
     """A function of k1 as one of r: k1 is -log r, exp(-a k1) is r^a; outside the ring it is in r already."""
-    return _renamed(coefficient(_of_log_r(f))) if isinstance(f, ExpPoly) else losses.tree_of(f)
+    return _renamed(coefficient(_of_log_r(f))) if isinstance(f, ExpPoly) else losses.tree_of(f, sums)
 
 
 def _of_log_r(f: ExpPoly) -> ExpPoly:

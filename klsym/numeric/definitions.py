@@ -1,4 +1,4 @@
-"""What the names that a statement defines are worth: regions, 1 where e > 0 and 0 elsewhere, and 1/e.
+"""What the names that a statement defines are worth: regions, 1 where e > 0 and 0 elsewhere, log(e), or e.
 
 A region is looked up where theta is not moved, and stays what it is there.  Differentiated that is right as
 long as no sample lies where e = 0 and e moves: the gradient of a mean is refused there, and `are_clear` tells
@@ -16,7 +16,7 @@ from klsym.abbreviations import Context
 from klsym.numeric.systems import FLOAT, Sized, System, refuse_unless
 from klsym.ring import ExpPoly
 from klsym.slots import SLOTS
-from klsym.statements import INVERSE, REGION
+from klsym.statements import LET, LOG, REGION
 
 if TYPE_CHECKING:
     from klsym.numeric.frames import Frame, Scope
@@ -30,8 +30,10 @@ def defined_value(name: str, scope: Scope, origin: Scope, at: Frame) -> Sized | 
 
     origin: the same positions where theta is not moved.
     """
-    if (e := at.context.defined(name, INVERSE)) is not None:
-        return _inverse(name, scope.polynomial(e), at.system)
+    if (e := at.context.defined(name, LET)) is not None:
+        return scope.polynomial(e)
+    if (e := at.context.defined(name, LOG)) is not None:
+        return _log(name, scope.polynomial(e), at.system)
     if (e := at.context.defined(name, REGION)) is None:
         return None
     if at.kinks_refused:
@@ -52,12 +54,11 @@ def _signs(e: Sized, system: System) -> list[int]:
     return system.signs(e.value, np.real(e.size))
 
 
-def _inverse(name: str, e: Sized, system: System) -> Sized:
-    """1/e with the slope -e'/e^2; its error is that of e, over e^2."""
-    signs = _signs(e, system)
-    refuse_unless(not {0, UNDECIDED} & {*signs}, f"{name} is 1/e, and e = 0 or not decided at some sample")
-    value = 1 / e.value
-    return Sized(value, e.size * system.magnitude(value) ** 2)
+def _log(name: str, e: Sized, system: System) -> Sized:
+    """log(e) with the slope e'/e; its error is that of e, over e, besides that of a log."""
+    positive = set(_signs(e, system)) <= {1}
+    refuse_unless(positive, f"{name} is log(e), and e <= 0 or not decided at some sample")
+    return Sized(np.log(e.value), e.size * system.magnitude(1 / e.value) + system.log_magnitude(e.value))
 
 
 def _refuse_kinks(name: str, e: Sized, system: System) -> None:
@@ -72,6 +73,12 @@ def _refuse_kinks(name: str, e: Sized, system: System) -> None:
 def are_clear(elements: Iterable[ExpPoly], at: Frame) -> bool:
     """Is e away from 0 at every sample, batch and step, for each of some elements?"""
     return all(_is_clear(e, at) for e in elements)
+
+
+def are_positive(elements: Iterable[ExpPoly], at: Frame) -> bool:
+    """Is e > 0 at every sample, batch and step, for each of some elements?"""
+    found = (_signs(at.rows(index_for(e, at.context)).polynomial(e), at.system) for e in elements)
+    return all({*signs} <= {1} for signs in found)
 
 
 def _is_clear(e: ExpPoly, at: Frame) -> bool:

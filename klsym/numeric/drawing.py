@@ -23,7 +23,7 @@ from klsym.abbreviations import (
 )
 from klsym.errors import UsageError
 from klsym.names import SAMPLE, parse_name
-from klsym.numeric.definitions import are_at_least_0, are_clear
+from klsym.numeric.definitions import are_at_least_0, are_clear, are_positive
 from klsym.numeric.evaluation import THETAS
 from klsym.numeric.frames import Frame, Functions
 from klsym.numeric.indices import STRUCTURES
@@ -111,18 +111,25 @@ def allowed(theorem: Theorem, model: FiniteModel, functions: Functions) -> Finit
 
     Raises UsageError: no such model is found.
     """
-    context, bounds = theorem.statement.context, bounds_of(theorem)
-    known = instances(context, functions) if bounds else {}
-    for attempt in range(ATTEMPTS if bounds else 1):
+    context, bounds, inside = theorem.statement.context, bounds_of(theorem), logs_of(theorem)
+    asked = bounds or inside
+    known = instances(context, functions) if asked else {}
+    for attempt in range(ATTEMPTS if asked else 1):
         found = _with_premises(theorem, _with_facts(theorem, shifted(model, attempt, context)), functions)
-        if not bounds or are_clear(bounds, Frame(found, _system(found), context, known)):
+        frame = Frame(found, _system(found), context, known)
+        if not asked or (are_positive(inside, frame) and are_clear(bounds, frame)):
             return found
-    raise UsageError("oracle: on every model that was tried, samples lie on bounds that the theorem excludes")
+    raise UsageError("oracle: every model that was tried has samples where the theorem excludes them")
 
 
 def bounds_of(theorem: Theorem) -> list[ExpPoly]:
     """What is 0 at no sample, by the hypotheses of the theorem."""
     return list(dict.fromkeys(h[2] for h in theorem.hypotheses if h[0] in ("away", "off", "apart")))
+
+
+def logs_of(theorem: Theorem) -> list[ExpPoly]:
+    """What is positive at every sample, by the hypotheses of the theorem."""
+    return list(dict.fromkeys(h[2] for h in theorem.hypotheses if h[0] == "above"))
 
 
 def _system(model: FiniteModel) -> System:

@@ -68,10 +68,10 @@ def declared(
 
 
 def _told(name: str, hypotheses: Sequence[str]) -> str:
-    """What a hypothesis says of the name of a region, in whichever slot, or of a constant."""
-    if not name.startswith((OF_REGIONS, "const")):
+    """What a hypothesis says of the name of a region, in whichever slot."""
+    if not name.startswith(OF_REGIONS):
         return ""
-    base = SLOT_AT_END.sub("", name) if name.startswith(OF_REGIONS) else name
+    base = SLOT_AT_END.sub("", name)
     return next((x.removeprefix(f"{base} is ") for x in hypotheses if x.startswith(f"{base} is ")), "")
 
 

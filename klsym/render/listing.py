@@ -13,6 +13,14 @@ from klsym.notation.text import show_interval
 from klsym.render.messages import sentence
 
 MAX_LISTED = 4  # hypotheses of one kind that are listed one by one in text; JSON has them all
+JOINED = {
+    "means-exist": "over_t",
+    "ends": "",
+    "exists": "over_t",
+    "away": "at",
+    "off": "at",
+    "apart": "at",
+}  # what they share
 MANY = {
     "exchange": "grad and E may be exchanged in the {} means whose gradient a step takes (dominated"
     " derivative near theta; JSON names each)",
@@ -31,7 +39,33 @@ def in_short(assumptions: Sequence[Message]) -> tuple[str, ...]:
     """
     counts = Counter(message.code for message in dict.fromkeys(assumptions))
     many = {code: told.format(counts[code]) for code, told in MANY.items() if counts[code] > MAX_LISTED}
-    return tuple(dict.fromkeys(many.get(x.code) or sentence(x) for x in assumptions))
+    return tuple(dict.fromkeys(many.get(x.code) or sentence(x) for x in _joined(assumptions)))
+
+
+def _joined(assumptions: Sequence[Message]) -> Iterator[Message]:
+    """What is said of several things in one line; supports that the means ask for, with them."""
+    groups: dict[Any, list[Message]] = {}
+    for message in dict.fromkeys(assumptions):
+        shared = message.values.get(JOINED.get(message.code, ""))
+        key = (message.code, shared) if message.code in JOINED else message
+        groups.setdefault(key, []).append(message)
+    asked = {pair for x in assumptions for pair in x.values.get("supports", ())}
+    for group in groups.values():
+        first, values = group[0], group[0].values
+        if len(group) > 1:
+            yield Message(first.code, **_of_all(group))
+        elif first.code != "support" or (values["first"], values["second"]) not in asked:
+            yield first
+
+
+def _of_all(group: Sequence[Message]) -> dict[str, Any]:
+    code, each = group[0].code, [message.values for message in group]
+    if code == "means-exist":
+        return {**each[0], "supports": tuple(dict.fromkeys(pair for x in each for pair in x["supports"]))}
+    if code == "ends":
+        return {"of": " and ".join(x["of"] for x in each)}
+    name = "of" if code == "exists" else "element"
+    return {**each[0], name: tuple(x[name] for x in each)}
 
 
 def columns(rows: Sequence[Sequence[str]], left: int | None = None) -> Iterator[str]:
@@ -59,7 +93,8 @@ def model_lines(witness: dict[str, Any]) -> list[str]:
         lines = [f"  {n:<3} = ({', '.join(witness[n])})" for n in ("q", "p", "mu", "old") if n in witness]
         lines += [f"  along the logit direction u = ({', '.join(witness['u'])})"]
         lines += [f"  {n:<3} = ({', '.join(v)})" for n, v in witness.get("rewards", {}).items()]
-    lines += [f"  {n} = {v}" for n, v in witness.get("parameters", {}).items()]
+    parameters = ", ".join(f"{n} = {v}" for n, v in witness.get("parameters", {}).items())
+    lines += [f"  {parameters}"] if parameters else []
     if "outcome" in witness:
         lines += [f"  at outcome {witness['outcome']} (of 0 to {len(witness['q']) - 1})"]
     left, right = show_interval(witness["left"]), show_interval(witness["right"])

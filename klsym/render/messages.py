@@ -142,8 +142,6 @@ SLOPES = {
 }
 WARNINGS: dict[str, str | Callable[..., str]] = {
     "outside-the-core": _outside_the_core,
-    "open-no-tree-or-numbers": "open: it has no name, and on none of {tried} trees was it found to be no"
-    " gradient (on-policy), or to differ from what numbers say it is (off-policy)",
     "time-is-up": "not decided within {limit:g} s (time): a larger --time-limit may do, 0 is for no limit",
     "vanishes": "{loss} has zero gradient at every sample: it does nothing",
     "zero-gradient": _zero_gradient,
@@ -249,11 +247,10 @@ ASSUMPTIONS: dict[str, str | Callable[..., str]] = {
     "slope-at-kinks": "at a kink the slope is that of PyTorch: abs has slope 0 at 0, clip passes the slope"
     " on at its bounds, min and max share it by halves at a tie",
     "slope-at-tie": lambda of: f"the slope of {SLOPES[of][0]}",
-    "constant": lambda of, value: f"{of} is {shown(value)}, though the theorem holds for every number {of}",
+    "let": lambda of, element: f"{of} is {shown(element)}",
+    "log": lambda of, element: f"{of} is log({shown(element)})",
     "region": lambda of, where: f"{of} is 1 where {place((where,))}, and 0 elsewhere",
     "bounds-in-order": "{of} > 0 (so that the bounds of clip do not cross)",
-    "not-at-bounds": "where a bound is met exactly the slope is another one: the mean leaves out samples"
-    " that do so",
     "given-std": lambda of: f"H = {shown(of)} at every sample, std^2 = mean_i (H_i - mean H)^2",
     "samples-differ-in-h": "no two samples that differ have the same H",
     "full-at-one": _full_at_one,
@@ -317,8 +314,6 @@ REMARKS: dict[str, str | Callable[..., str]] = {
     "kept": lambda term, proof: f"{KEPT[term]}: {proof}",
     "open-no-model": f"open: no model that was tried gives {CURL_OPEN}",
     "open-no-tree": f"open: no tree that was tried gives {CURL_OPEN}, nor is an objective known",
-    "open-covariance": "open: E_m[h s] - E_m[h] E_m[s] has no name, and on no model of three outcomes that"
-    " was tried is it found to be no gradient",
     "open-short-trees": f"open: no tree of sequences of one token and of two that was tried gives"
     f" {CURL_OPEN}",
     "open-detached": "open: off-policy nothing is tried for what multiplies the score and moves with theta"

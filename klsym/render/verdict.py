@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from klsym.engine.answers.suggestion import Suggestion
@@ -33,6 +34,8 @@ LEVELS = {
     ),
     "sequence": "k1, r, rho and s are those of a whole sequence; KL(q||p) is that of whole sequences",
 }
+
+MAX_BIAS = 6  # regions whose bias is listed; h is there for each
 
 
 class PrintedSuggestion(Suggestion):
@@ -172,9 +175,7 @@ def value_line(verdict: Verdict) -> str:
 
 def verdict_text(verdict: PrintedVerdict) -> str:
     """For a terminal."""
-    lines = [*_facts(verdict), *_derivation_lines(verdict), *listed("Terms", term_lines(verdict))]
-    lines += listed("Parts", verdict.notes)
-    lines += _witness_lines(verdict.witness, verdict.setting.level)
+    lines = _answer_lines(verdict)
     lines += listed("Hypotheses", _hypotheses(verdict)) + listed("Warnings", unsaid(verdict))
     lines += ["", f"Instead  {verdict.instead}"] if verdict.instead else []
     if verdict.check:
@@ -182,9 +183,26 @@ def verdict_text(verdict: PrintedVerdict) -> str:
     return "\n".join(lines)
 
 
+def _answer_lines(verdict: PrintedVerdict) -> list[str]:
+    """What stands above the hypotheses."""
+    lines = [*_facts(verdict), *_derivation_lines(verdict), *listed("Terms", term_lines(verdict))]
+    lines += listed("Parts", verdict.notes)
+    return lines + _witness_lines(verdict.witness, verdict.setting.level)
+
+
+DEFINED = ("region", "log", "let")  # what names stand for
+
+
 def _hypotheses(verdict: PrintedVerdict) -> tuple[str, ...]:
-    """Of the gradient, and of the value what those do not say."""
-    return (*in_short(verdict.assumptions), *_of_value(verdict))
+    """Of the gradient, and of the value what those do not say; regions that a reader meets (JSON has all)."""
+    others = [x for x in verdict.assumptions if x.code not in DEFINED]
+    told = "\n".join((*_answer_lines(verdict), *in_short(others)))
+    met = [
+        x
+        for x in verdict.assumptions
+        if x.code not in DEFINED or re.search(rf"\b{x.values['of']}(?![0-9a-z])", told)
+    ]
+    return (*in_short(met), *_of_value(verdict))
 
 
 def _of_value(verdict: PrintedVerdict) -> tuple[str, ...]:
@@ -235,7 +253,8 @@ def _gradient_rows(verdict: PrintedVerdict) -> list[tuple[str, str]]:
     elif verdict.coefficient is not None:
         mean = "E_q[sum_t c]" if verdict.scores_named[1] else "E_q[sum_t c s_now]" if tokens else "E_q[c s]"
         rows.append(("in q", f"{mean} with c = {verdict.coefficient}"))
-    if verdict.shown and verdict.gradient.target in ("separable", "none", None) and not is_objective(verdict):
+    unnamed = verdict.gradient.target in ("separable", "none", None) and not is_objective(verdict)
+    if verdict.shown and unnamed and not verdict.coefficient_cases:
         rows.append(("equals", verdict.shown))
     if verdict.implied is not None and not verdict.shown:
         rows.append(("objective", verdict.implied_in(TEXT)))
@@ -258,7 +277,10 @@ def _gradient_rows(verdict: PrintedVerdict) -> list[tuple[str, str]]:
     if verdict.bias_cases:
         under, over = "q" if setting.on_policy else "mu", "sum_t b s_now" if tokens else "b s"
         over = ("sum_t b" if tokens else "mean_i b") if named else over
-        rows += _case_rows("bias", f"outside the clamps: E_{under}[{over}] with b =", verdict.bias_cases)
+        told = f"outside the clamps: E_{under}[{over}] with b "
+        many = f"{told}what h is there less what it is inside, in {len(verdict.bias_cases)} regions"
+        few = len(verdict.bias_cases) <= MAX_BIAS
+        rows += _case_rows("bias", f"{told}=", verdict.bias_cases) if few else [("bias", many)]
     return rows
 
 

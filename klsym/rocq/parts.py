@@ -77,7 +77,7 @@ class Assumed:
         found = part["hypotheses"]
         context = Context.from_json(part["context"])
         if context.definitions:
-            raise Outside("regions and inverses")
+            raise Outside("regions and logs")
         if context.facts:
             raise Outside("facts about rewards and parameters")
         positive = tuple(h[1] for h in found if h[0] == "positive")
@@ -146,7 +146,7 @@ class Assumed:
             times = Side.as_written(data["times"]) * sign
             return [f"({self.words.side(times)}, {self._equation(data, context, places)})"]
         if "jumps" in data:
-            raise Outside("regions and inverses")
+            raise Outside("regions and logs")
         coefficient, atoms = side.terms[step["term"]]
         atom = atoms[step["factor"]]
         others = atoms[: step["factor"]] + atoms[step["factor"] + 1 :]

@@ -26,9 +26,10 @@ MENU: tuple[tuple[str, str, ExpPoly], ...] = (
     ("both", "region", V("up") * V("pos") + V("R") - 1),
     ("made", "region", V("f")), ("unmade", "region", -V("f")),
     ("per_step", "region", W * V("length").inverse()), ("back", "region", -W * V("length").inverse()),
-    ("sigma", "inverse", R_ + 1), ("half", "inverse", V("up") + 1), ("pole", "inverse", K1),
-    ("price", "inverse", R), ("share", "inverse", LAM), ("steep", "region", V("pole")),
-    ("odds", "inverse", W + R),
+    ("sigma", "log", R_ + 1), ("half", "log", V("up") + 1), ("pole", "log", K1),
+    ("price", "log", R), ("share", "log", LAM), ("steep", "region", V("pole")),
+    ("odds", "log", W + R), ("size", "log", K1 * K1 + R_),
+    ("ratio", "let", R_), ("gap", "let", V("up") * R - W),
 )  # fmt: skip
 FACTS = (M, 1 - M, LAM, R + 2, V("M[now]"), V("length") - 1, 2 - R)
 BY_NAME = {name: e for name, _, e in MENU}
@@ -151,5 +152,5 @@ def divided(index: str, maker: Any) -> dict[str, Any]:
     names = names_in(maker.context, SLOTS[index]) or ["k1"]
     times = Fraction(maker.rng.choice((1, -1, 2)))
     b = maker.element(SLOTS[index], 1) if maker.chance(0.6) else N(times)
-    inverses = [name for name in names if maker.context.defined(name, "inverse") is not None]
-    return {"name": maker.rng.choice(inverses or names), "times": b.to_json()}
+    logs = [name for name in names if maker.context.defined(name, "log", "let") is not None]
+    return {"name": maker.rng.choice(logs or names), "times": b.to_json()}

@@ -106,16 +106,18 @@ class InfiniteWorld:
         return found
 
     def _defined(self, base: str, slot: str, live: bool) -> Array:
-        """1 where e > 0 and 0 elsewhere, or 1/e: of the slot of the name, or of the slots that e names."""
+        """1 where e > 0 and 0 elsewhere, or log(e): of the slot of the name, or of the slots that e names."""
         kind, e = self.definitions[base]
         known = set(self.parameters)
         moved = e.rename(lambda n: n if slot == "x" or n in known else f"{n}[{slot}]")
         value = self.element(moved, live)
         if kind == "region":
             return (value.real > NEAR) * 1.0
-        if np.any(self.there & (np.abs(value) < NEAR)):
-            raise Unjudged("a pole")
-        return 1 / np.where(self.there, value, 1)
+        if kind == "let":
+            return np.where(self.there, value, 1)
+        if np.any(self.there & (value.real < NEAR)):
+            raise Unjudged("a log of what is not positive")
+        return np.log(np.where(self.there, value, 1))
 
     def values(self, e: ExpPoly) -> Array:
         """e at each step of each sequence."""
@@ -244,6 +246,8 @@ def _contradicted(theorem: Theorem, world: InfiniteWorld, absolute: bool) -> boo
                 world.value(Gradient(Side.atom(mean)))
             case ("away" | "off" | "apart", _, e) if np.abs(world.values(e)).min() < 1e-6:
                 raise Unjudged("at a bound")
+            case ("above", _, e) if world.values(e).min() < 1e-6:
+                raise Unjudged("a log of what is not positive")
             case ("fact", e) if world.values(e).min() < -NEAR:
                 raise Unjudged("a fact fails")
             case ("positive", name) if world.parameters.get(name, 1) <= 0:

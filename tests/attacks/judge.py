@@ -127,6 +127,8 @@ def _holds(h: tuple[Any, ...], oracle: Oracle, close: Any) -> bool:
             oracle.exchange(mean)
         case ("away" | "off" | "apart", measure, e):
             return 0 not in signs(oracle, measure, e)
+        case ("above", measure, e):
+            return all(sign is None or sign > 0 for sign in signs(oracle, measure, e))
         case ("fact", e):
             return all(sign is None or sign >= 0 for sign in signs(oracle, "count", e))
         case ("nonzero" | "positive", "length"):
@@ -226,11 +228,14 @@ def _judge_in(theorem: Theorem, world: World, verdict: Verdict) -> str:
     return ""
 
 
+FIRST = ("support", "nonzero", "away", "off", "apart", "above", "fact")
+
+
 def _evaluated(theorem: Theorem, world: World, of: Any, close: Any) -> tuple[Oracle, Any, Any]:
     """Both sides in a world that satisfies the hypotheses."""
     oracle, statement = Oracle(world, of), theorem.statement
     for h in theorem.hypotheses:  # first what a division may need
-        if h[0] in ("support", "nonzero", "away", "off", "apart", "fact") and not _holds(h, oracle, close):
+        if h[0] in FIRST and not _holds(h, oracle, close):
             raise Outside(h[0])
     left, right = oracle.side(statement.left), oracle.side(statement.right)
     check_hypotheses(theorem, oracle, close)

@@ -1,7 +1,7 @@
-"""Values of the names that a context defines: 1 where e > 0 and 0 elsewhere (a region), or 1/e (an inverse).
+"""Values of the names that a context defines: 1 where e > 0 and 0 elsewhere (a region), log(e), or e (let).
 
 Signs are found with fifty digits, so that e = 0 is told from an e that is small.  Where a density of which e
-speaks is 0, or e has no value, a region is 0 or 1 and an inverse any number; so is an inverse at e = 0.  The
+speaks is 0, or e has no value, a region is 0 or 1 and other names any number; so is a log where e <= 0.  The
 world chooses one for each outcome.
 """
 
@@ -14,11 +14,11 @@ from typing import Any
 
 from klsym.ring import ExpPoly
 
-from .numbers import LONG, Jet, Undefined, is_plain
+from .numbers import LONG, Jet, Undefined, is_plain, log
 from .terms import VALUE, Mode, Term, Variable, terms_of
 from .worlds import MEASURES
 
-REGION, INVERSE = "region", "inverse"
+REGION, LOG, LET = "region", "log", "let"
 TINY = LONG.mpf(10) ** -35  # a sum of numbers of fifty digits that is smaller is 0
 Terms = tuple[Term, ...]
 
@@ -29,7 +29,7 @@ class Kink(Undefined):
 
 # ---------------------------------------------------------------------------- names
 def kind_of(oracle: Any, variable: Variable) -> str:
-    """Region, inverse, or nothing for what is not defined."""
+    """Region, log, let, or nothing for what is not defined."""
     return str(oracle.world.definitions.get(variable.base, ("",))[0])
 
 
@@ -40,9 +40,11 @@ def defined_value(oracle: Any, variable: Variable, place: Any, axes: str) -> Any
     if kind_of(oracle, variable) == REGION:
         positive = _chosen(oracle, variable, place) > 0 if sign is None else sign > 0
         return oracle.of(Fraction(int(positive)))
-    if not sign:
+    is_log = kind_of(oracle, variable) == LOG
+    if sign is None or (is_log and sign <= 0):
         return oracle.of(_chosen(oracle, variable, place))
-    return _total(oracle, terms, place, Mode(live=axes)) ** -1
+    value = _total(oracle, terms, place, Mode(live=axes))
+    return log(value) if is_log else value
 
 
 def refuse_kinks(oracle: Any, variable: Variable, place: Any, axes: str, regions: bool) -> None:
@@ -55,7 +57,7 @@ def refuse_kinks(oracle: Any, variable: Variable, place: Any, axes: str, regions
     terms = _terms_at(oracle, variable)
     for inner in (v for v in _variables(terms) if kind_of(oracle, v)):
         refuse_kinks(oracle, inner, place, axes, regions)
-    if sign_of(oracle, terms, place) == 0:
+    if kind_of(oracle, variable) != LET and sign_of(oracle, terms, place) == 0:
         slope = _total(oracle.long, terms, _long(place), Mode(live=axes))
         parts = (slope.a, slope.b, slope.ab) if isinstance(slope, Jet) else ()
         if any(abs(part) > TINY for part in parts):

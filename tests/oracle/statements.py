@@ -18,7 +18,7 @@ from typing import Any
 from klsym.ring import ExpPoly
 from klsym.statements import Atom, Curl, Gradient, Mean, MeanGradient, Side
 
-from .definitions import INVERSE, REGION, defined_value, kind_of, plain_variables, refuse_kinks
+from .definitions import LET, LOG, REGION, defined_value, kind_of, plain_variables, refuse_kinks
 from .numbers import Jet, Undefined, Unsupported, as_long, exp, is_plain, log, value_of
 from .terms import AXES, GRADIENT, PATHWISE, RATIO, VALUE, Constants, Mode, Term, Variable, terms_of
 from .worlds import ARGUMENTS, MEASURES, REWARDS, Path, Step, World
@@ -413,7 +413,7 @@ class Oracle:
 
     def _is_unknown(self, variable: Variable) -> bool:
         function = self.world.functions.get(variable.base)
-        return kind_of(self, variable) == INVERSE or (function is not None and function.kind == "exp")
+        return kind_of(self, variable) in (LOG, LET) or (function is not None and function.kind == "exp")
 
     # -- hypotheses -----------------------------------------------------------------------
     def exchange(self, mean: Mean) -> None:

@@ -245,8 +245,8 @@ DEFINITIONS: dict[str, tuple[str, ExpPoly]] = {  # each speaks of those before i
     "over": ("region", (_V("w[past]") + _V("w[now]")).exp() - _V("beta")),
     "win": ("region", _V("R[self]") - _V("R[others]")),
     "flip": ("region", _V("up") * 2 - 1),
-    "inv": ("inverse", (-_K1).exp() + 1),
-    "quot": ("inverse", _V("up") + 1),
+    "inv": ("log", (-_K1).exp() + 1),
+    "quot": ("log", _V("up") + 1),
 }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import sympy
 
-from klsym.convert import in_core, to_ring, to_sympy
+from klsym.convert import in_core, to_ring
 from klsym.engine.fields.slot_loss import (
     UnsupportedSum,
     names_batches,
@@ -21,7 +21,7 @@ from klsym.engine.options.expand_options import expansion
 from klsym.engine.options.settings import Setting
 from klsym.engine.regions.piecewise import DENSITIES
 from klsym.engine.targets.ring import explain_ring
-from klsym.engine.verdicts.verdict import Search, TargetReading, Verdict
+from klsym.engine.verdicts.verdict import TargetReading, Verdict
 from klsym.errors import NotInRing, UsageError
 from klsym.language import ATOMS, PARAMETERS, REWARDS, OverPositions, as_loss, length, parameter, rho, s
 from klsym.names import SAMPLE_BASES, is_declarable
@@ -29,7 +29,6 @@ from klsym.notation import losses
 from klsym.notation.losses import Written
 from klsym.notation.spelling import TEXT
 from klsym.parser import is_of_answers, parse_asked
-from klsym.ring import ExpPoly
 from klsym.sums import Centred, LeftOut, Normalised, OverBatch
 
 
@@ -60,23 +59,10 @@ def explained(written: Written, setting: Setting, other_means: bool = True) -> V
         verdict = _explainer(written, setting)(written, setting)
     except NotInRing as error:
         verdict = _outside(written, setting, error, other_means)
-    verdict = _with_numbers(verdict)
     verdict = verdict if verdict.expansion else replace(verdict, expansion=expansion(written, setting))
     if verdict.value.target is None and _is_centred(written.expression) and not setting.averaged:
         return replace(verdict, value=TargetReading("zero"), constant=sympy.S.Zero)
     return verdict
-
-
-def _with_numbers(verdict: Verdict) -> Verdict:
-    """Of a loss with sqrt(2) a model is found in decimals: the kernel's have rational numbers."""
-    alone = verdict.setting.level != "token" and verdict.setting.batch == "none" and verdict.c is not None
-    if not alone or all(said.code != "constant" for said in verdict.assumptions):
-        return verdict
-    from klsym.engine.outside.samples import found_target, witness_against_kl
-
-    c = to_sympy(verdict.c) if isinstance(verdict.c, ExpPoly) else verdict.c
-    look = Search(lambda: witness_against_kl(c, found_target(c), verdict.setting, verdict.steps[0][1]))
-    return replace(verdict, model=look)
 
 
 def _is_centred(e: Any) -> bool:
@@ -92,24 +78,13 @@ def _outside(written: Written, setting: Setting, error: NotInRing, other_means: 
     handed_on = isinstance(error, UnsupportedSum) or written.expression.has(Normalised)
     if in_core(written.expression) and not handed_on:
         raise UsageError(f"{written.text[:60]!r} is too large once multiplied out: {error}") from None
-    others = names_others(written, setting)
-    if others and not other_means:
-        raise UsageError(str(error)) from None
-    if others or setting.level == "token":
-        from klsym.engine.outside.clips_of_sequences import explain_outside_slots
+    if not (other_means and names_others(written, setting)):
+        raise UsageError(f"{written.text[:60]!r} is not handled: {error}") from None
+    from klsym.engine.outside.clips_of_sequences import explain_outside_slots
 
-        return explain_outside_slots(
-            written, setting, lambda e, use: explained(as_written(e, ()), use, other_means=False)
-        )
-    if setting.batch != "none":
-        from klsym.engine.outside.batches import explain_outside_batch
-
-        return explain_outside_batch(written, setting, lambda e, use: explained(as_written(e, ()), use))
-    from klsym.engine.outside.samples import explain_outside
-
-    single = Setting(setting.sampling, setting.use)
-    whole = Written(written.text, written.expression / length) if setting.averaged else written
-    return explain_outside(whole, setting, lambda e: explained(as_written(e, ()), single))
+    return explain_outside_slots(
+        written, setting, lambda e, use: explained(as_written(e, ()), use, other_means=False)
+    )
 
 
 def _explainer(written: Written, setting: Setting) -> Callable[[Written, Setting], Verdict]:

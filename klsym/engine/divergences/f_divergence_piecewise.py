@@ -20,7 +20,7 @@ from typing import Any
 
 import sympy
 
-from klsym.convert import to_ring, to_sympy
+from klsym.convert import is_in_ring, to_ring, to_sympy
 from klsym.engine.divergences.f_divergence import K1, Generated, Stretch, limit, nonnegative_where, slope
 from klsym.engine.divergences.f_divergence import R as RATIO
 from klsym.engine.fields.primitives import objective_under
@@ -119,7 +119,8 @@ def _jump(a: GeneratorPiece, b: GeneratorPiece, coefficient: Any) -> int | None:
     if not coefficient.has(sympy.Heaviside, sympy.sign):
         return 0  # min, max, abs and clip are continuous
     assert a.upper is not None
-    bounds = (to_ring(step.args[0]) for step in coefficient.atoms(sympy.Heaviside))
+    steps = coefficient.atoms(sympy.Heaviside, sympy.sign)
+    bounds = (to_ring(step.args[0]) for step in steps if is_in_ring(step.args[0]))
     if any(quotient(b.c - a.c, x) is not None for x in bounds):
         return 0  # what it gains is a multiple of what is 0 at the bound
     if a.upper[0] != a.upper[1]:

@@ -32,12 +32,14 @@ from klsym.language import Slot, length, log_q, now, own, s, sg
 from klsym.names import LOG_RATIOS, parse_name
 from klsym.notation.losses import Written
 from klsym.ring import ONE, ZERO, ExpPoly
-from klsym.slots import at_slot
+from klsym.slots import SEQUENCE, at_slot
 from klsym.statements import MeanGradient
 from klsym.unfolding import d_log_q, written_out
 
 BATCH_SIZE = ((n, m + 1),)
 N, M = ExpPoly.variable("n"), ExpPoly.variable("m")
+SUMS = (*LOG_RATIOS, "R")  # of a whole sequence the sums of those of its tokens
+MEETS = {"future": ("past",), "now": ("now",), "past": ("future",), "x": SEQUENCE}
 TIMES_ANOTHER = (
     "a sum over other tokens stands beside something that changes from token to token, and is none of k1,"
     " log q, R and constants: this is not handled"
@@ -316,6 +318,29 @@ def _exchanged(start: Derivation) -> Derivation:
                 raise UnsupportedSum(TIMES_ANOTHER) from None
             break
     return current
+
+
+def at_own_tokens(slots: Slots) -> Slots:
+    """Sums over other tokens beside the score of one, as tokens beside the scores of others.
+
+    sum_t c x_future s_now = sum_t c x_now s_past, where c is the same at each token.
+    """
+    found: Slots = {}
+    for slot, c in slots.items():
+        for term in terms_of(c):
+            [(monomial, exponent)] = term.terms
+            [summed, *others] = [name for name, _ in monomial if parse_name(name).base in SUMS] or [""]
+            place = parse_name(summed).slot if summed else "now"
+            moves = slot == "now" and not exponent and not others and dict(monomial).get(summed) == 1
+            same = all(parse_name(name).slot == "x" for name, _ in monomial if name != summed)
+            if not (moves and same):
+                found[slot] = found.get(slot, ZERO) + term
+                continue
+            own = term * ExpPoly.variable(summed).inverse()
+            own = own * ExpPoly.variable(at_slot(parse_name(summed).base, "now"))
+            for meets in MEETS[place]:
+                found[meets] = found.get(meets, ZERO) + own
+    return {slot: c for slot, c in found.items() if c}
 
 
 def _detached(slots: Mapping[str, ExpPoly], given: Mapping[str, Any]) -> Any:

@@ -109,11 +109,11 @@ def _sample_names(element: ExpPoly) -> set[str]:
 
 
 def further(context: Plain) -> Further:
-    """What the regions of a context are."""
+    """What the names that a context defines are; those of constants are none of these."""
     found: dict[str, Names] = {"rewards": frozenset(), "random": frozenset(), "beyond": frozenset()}
     for name, _, e in context.definitions:
-        names = e.names() - set(context.parameters)
-        bases = {parse_name(n).base for n in names}
+        names = {n for inner in context.within(e) for n in inner.names() if context.is_sample(n)}
+        bases = {parse_name(n).base for n in names if context.defined(n) is None}
         kind = "rewards" if bases and bases <= {*THETA_FREE} - LENGTH else "random" if bases else ""
         for key in (kind, "beyond") if kind == "random" and not bases <= {"k1"} else (kind,) if kind else ():
             found[key] = found[key] | {name}

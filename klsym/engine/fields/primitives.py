@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fractions import Fraction
 
+from klsym.defined import OF_LOGS
 from klsym.engine.regions.unfolding import at_policy as at_policy
 from klsym.names import LOG_RATIOS, SAMPLE_BASES, parse_name
 from klsym.ring import ONE, ZERO, Exponent, ExpPoly, Key
@@ -97,9 +98,9 @@ def _rate(exponent: Exponent, moving: set[str]) -> ExpPoly | None:
 
 
 def depends_on_theta(name: str) -> bool:
-    """Is it a log ratio that moves with theta?"""
+    """Is it a log ratio, or a log of what moves, that moves with theta?"""
     parsed = parse_name(name)
-    return parsed.base in LOG_RATIOS and not parsed.detached
+    return (parsed.base in LOG_RATIOS or parsed.base.startswith(OF_LOGS)) and not parsed.detached
 
 
 def held_at_policy(h: ExpPoly) -> ExpPoly:

@@ -30,7 +30,6 @@ from klsym.language import (
     A,
     Estimator,
     H,
-    OverPositions,
     Slot,
     length,
     now,
@@ -54,6 +53,7 @@ from klsym.statements import Context
 from klsym.sums import Centred, Here, LeftOut, OverBatch, OverVocabulary, Summed, Whole, togo
 from klsym.unfolding import PLAIN
 
+FUNCTIONS = (sympy.exp, sympy.log, sympy.Pow)
 T, n, m = parameter("T"), parameter("n"), parameter("m")  # m stands for n - 1, which has an inverse
 ADVANTAGE = A  # theta-free, of the whole sequence: the same at each of its tokens
 ADDS_UP = ("k1", "w", "o", "log_q", "R", "M", "H")  # what has a sum over positions; A has none
@@ -89,8 +89,7 @@ class SlotLoss:
     expression: what is differentiated; detached: what multiplies the score of the position instead.
     sums: H -> its value at one position.  under, copied: the measure, and whether it is a detached copy of q.
     centred: h, where it is h less its mean over the batch that is asked for, detached.
-    defined: the regions in it; typed: what is differentiated, before they are put in.
-    constants: parameters that stand for constants outside the ring, and their values.
+    defined: the regions and logs in it; typed: what is differentiated, before they are put in.
     label: how the loss was written; each: what it is at the position, before rewards are credited.
     """
 
@@ -105,7 +104,6 @@ class SlotLoss:
     centred: ExpPoly | None = None
     defined: Context = PLAIN
     typed: Any = None
-    constants: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def own(self) -> str:
@@ -117,7 +115,8 @@ class SlotLoss:
 
     @property
     def typed_label(self) -> Written:
-        return Written(losses.show(self.typed, TEXT), self.typed)
+        typed = self.typed.replace(lambda e: isinstance(e, Summed), _added_up)
+        return Written(losses.show(typed, TEXT), typed)
 
     @property
     def element(self) -> ExpPoly:
@@ -125,12 +124,17 @@ class SlotLoss:
 
 
 # ---------------------------------------------------------------------------- from a loss as it is written
-def slot_loss(written: Written, setting: Setting) -> SlotLoss:
-    """The loss at a position; raises NotInRing outside the ring, UsageError for what is not handled."""
+def slot_loss(written: Written, setting: Setting, roots: bool = False) -> SlotLoss:
+    """The loss at a position; raises NotInRing outside the ring, UsageError for what is not handled.
+
+    roots: regions that zeros of functions show to be empty are left out, which no theorem follows.
+    """
     index = index_of(written, setting)
     detached, regions = setting.use == "reward", unfolding_of(written.expression, setting)
+    regions.roots = roots
     typed = placed(written.expression, setting, index)
     expression, sums = in_slots(typed, index, detached, regions)
+    expression = to_sympy(regions.tidy(to_ring(expression))) if roots else expression
     each = expression
     if index == "i" and any(parse_name(name).base == "length" for name in to_ring(expression).names()):
         raise UnsupportedSum(f"T in {written.text[:60]!r}: {OVER_LENGTH}")
@@ -143,8 +147,8 @@ def slot_loss(written: Written, setting: Setting) -> SlotLoss:
     placed_loss = sampled(expression, sums, index, setting, detached, label)
     elements = [placed_loss.element, *map(to_ring, placed_loss.sums.values())]
     defined = only_used(regions.context, *elements)
-    typed = typed if defined.definitions or regions.constants else None
-    return replace(placed_loss, each=each, defined=defined, typed=typed, constants=regions.constants)
+    typed = typed if defined.definitions else None
+    return replace(placed_loss, each=each, defined=defined, typed=typed)
 
 
 def sampled(
@@ -233,8 +237,7 @@ def centred(h: ExpPoly, setting: Setting, defined: Context = PLAIN) -> SlotLoss:
 
 def random_names(element: ExpPoly, defined: Context) -> set[str]:
     """The names in an element of one sample that change from sample to sample."""
-    regions = {definition.name for definition in defined.definitions}
-    return {name for name in element.names() if name in SAMPLE_BASES or name.partition("[")[0] in regions}
+    return {n for n in element.names() if n in SAMPLE_BASES or (defined.defined(n) and defined.is_sample(n))}
 
 
 # ---------------------------------------------------------------------------- sums as variables of slots
@@ -243,14 +246,12 @@ def in_slots(
 ) -> tuple[Any, dict[str, Any]]:
     """The sums over other positions as variables of slots, and what H is; detached: nothing moves.
 
-    regions: where min, max, clip and abs are written out.
+    regions: where min, max, clip, abs, logs and powers are written out.
     """
     given: dict[str, Any] = {}
     kind = {"t": (Summed,), "i": (OverBatch,), "": ()}[index]
 
     def walk(e: Any, still: bool) -> Any:
-        if regions is not None and _is_constant(e, index) and not is_in_ring(e):
-            return regions.constant(e)
         if isinstance(e, kind):
             before = dict(given)
             inner = e.func(walk(e.args[0], still))
@@ -259,10 +260,10 @@ def in_slots(
             return (_over_tokens if index == "t" else _over_samples)(inner, still, given)
         if isinstance(e, PIECEWISE) and regions is not None:
             return to_sympy(regions(e, [to_ring(walk(part, still)) for part in e.args], still))
-        if regions is not None and isinstance(e, sympy.exp) and e.has(*PIECEWISE):
-            return to_sympy(regions.by_cases(e.func, [to_ring(walk(part, still)) for part in e.args]))
         if index == "i" and e.is_Pow and e.exp.is_negative and e.base == n - 1:
             return m**e.exp
+        if regions is not None and isinstance(e, FUNCTIONS) and not (is_in_ring(e) or _is_whole(e)):
+            return to_sympy(regions.smooth(e.func, *(to_ring(walk(part, still)) for part in e.args)))
         if not e.args or isinstance(e, Estimator):
             return e
         return e.func(*(walk(part, still or isinstance(e, sg)) for part in e.args))
@@ -270,15 +271,16 @@ def in_slots(
     return walk(expression, detached), given
 
 
-def _is_constant(e: Any, index: str) -> bool:
-    """Is it a number or a function of parameters, and no sum or product of others?"""
-    if e.is_Atom or e.is_Add or e.is_Mul:
-        return False
-    names = {symbol.name.partition("[")[0] for symbol in e.free_symbols}
-    sizes = {"n", "m"} if index == "i" else set()
-    return not names & {*ATOMS, *sizes, "T", "H", "length"} and not e.has(
-        OverPositions, Estimator, *PIECEWISE
-    )
+def _is_whole(e: Any) -> bool:
+    return bool(e.is_Pow and e.exp.is_Integer and e.exp > 0)
+
+
+def _added_up(of: Any) -> Any:
+    """future(R) is R_future, where it is a sum of numbers of tokens."""
+    if of.slot == "now":
+        return of.args[0]
+    each = to_ring(of.args[0]) if is_in_ring(of.args[0]) else None
+    return of if each is None or not adds_up(each, "now") else to_sympy(summed(each, of.slot))
 
 
 def _over_tokens(of: Any, still: bool, given: dict[str, Any]) -> Any:

@@ -1,6 +1,4 @@
-"""The verdict on clamps at each token, and on those that hold sums over other tokens or samples.
-
-Without sums, h depends on its own token alone (`LossWithSums.alone`); togo(R), loo(R) and prefixes are sums:
+"""The verdict on losses with sums over other tokens or samples that are beyond the theorems.
 
     E_m[sum_t grad L_t] = E_m[sum_t sum_z h_z s_z]       z: now, past, future; in a batch self, others
 
@@ -22,8 +20,14 @@ import sympy
 from klsym.convert import to_ring, to_sympy
 from klsym.engine.options.expand_options import expansion
 from klsym.engine.options.settings import Setting
-from klsym.engine.outside import sympy_target
-from klsym.engine.outside.numeric_curl import MAX_MODELS, ROWS, twisted
+from klsym.engine.outside.differentiate import (
+    kink_messages,
+    presupposed,
+    slopes_taken,
+    unclamped,
+)
+from klsym.engine.outside.numbers import under_q
+from klsym.engine.outside.numeric_curl import twisted
 from klsym.engine.outside.position_sums import LossWithSums
 from klsym.engine.outside.read_sums import (
     FieldCoefficients,
@@ -32,25 +36,16 @@ from klsym.engine.outside.read_sums import (
     standing,
     without_empty_branches,
 )
-from klsym.engine.outside.samples import (
-    bias,
-    found_target,
-    kink_messages,
-    presupposed,
-    slopes_taken,
-    unclamped,
-    undefined,
-    witness_against_kl,
-)
 from klsym.engine.proof import supports
 from klsym.engine.regions import subgradients
-from klsym.engine.regions.case_split import Case, cases
+from klsym.engine.regions.case_split import cases
 from klsym.engine.regions.piecewise import Regions, is_piecewise
+from klsym.engine.targets.clamps import undefined
 from klsym.engine.targets.ring_notes import OPEN_SAMPLES, OPEN_TOKENS, READINGS
 from klsym.engine.verdicts.verdict import Cases, ChainStep, TargetReading, Verdict
 from klsym.engine.verdicts.warnings import OF_DESCENT, facts_outside, token_warnings, warnings_for
 from klsym.errors import NotInRing, UsageError
-from klsym.language import REWARDS, A, M, R, Slot, future, length, log_mu, log_q, past, rho, s, sg
+from klsym.language import A, R, Slot, future, length, log_mu, log_q, past, rho, s, sg
 from klsym.messages import Message
 from klsym.notation import losses
 from klsym.notation.cases import latex as in_cases
@@ -76,7 +71,7 @@ def explain_outside_slots(written: Written, setting: Setting, explained: Explain
     smooth = _without_kinks(pushes, at)
     if smooth is not None:
         with suppress(UsageError):  # such as 1/T of each sample of a batch
-            return _on_bounds(_renamed(explained(*smooth), written, at, told), pushes, at)
+            return _renamed(explained(*smooth), written, at, told)
     pushes = without_empty_branches(pushes)
     verdict = _verdict(written, at, pushes)
     free = _unbound(pushes, at)
@@ -91,9 +86,6 @@ def explain_outside_slots(written: Written, setting: Setting, explained: Explain
     beside = any(stand.of.has(log_mu) for stand in at.stands)
     facts = replace(facts, alone=not beside, typed=written.expression.has(rho))
     said = token_warnings(verdict, facts) if at.tokens else warnings_for(verdict, facts)
-    said += (
-        (Message("open-no-tree-or-numbers", tried=MAX_MODELS),) if at.alone and verdict.target is None else ()
-    )
     said += kink_messages(pushes.part.typed, setting, tied) + undefined(loss, _own(pushes, at))
     return replace(verdict, messages=said)
 
@@ -146,10 +138,6 @@ def _readings(pushes: FieldCoefficients, at: LossWithSums) -> tuple[Message, ...
 # ---------------------------------------------------------------------------- where no clamp is left
 def _without_kinks(pushes: FieldCoefficients, at: LossWithSums) -> tuple[Any, Setting] | None:
     """A loss in the ring with the same gradient, where all branches and kinks cancel; None for others."""
-    if at.alone:
-        with suppress(NotInRing):
-            to_ring(pushes.part.loss)
-            return pushes.part.loss, at.setting
     try:
         plain = {slot: _in_ring(h) for slot, h in pushes.of.items()}
     except NotInRing:
@@ -212,33 +200,16 @@ def _renamed(verdict: Verdict, written: Written, at: LossWithSums, told: tuple[M
     )
 
 
-def _on_bounds(verdict: Verdict, pushes: FieldCoefficients, at: LossWithSums) -> Verdict:
-    """With the slope of samples that stand on a bound, where it is another one."""
-    h, over = _own(pushes, at), _over(at)
-    rows = cases(h)
-    if not at.alone or len(rows) < 2:
-        return verdict
-    return replace(
-        verdict,
-        h=at.placed(h) * over,
-        per_sample_cases=_placed(rows, at, over),
-        scores_named=(False, verdict.scores_named[1]),
-        assumptions=(*verdict.assumptions, Message("not-at-bounds")),
-    )
-
-
 # ---------------------------------------------------------------------------- the verdict
 def _verdict(written: Written, at: LossWithSums, pushes: FieldCoefficients) -> Verdict:
     setting, over = at.setting, _over(at)
-    start, pushed = _start(written, at), _scored(pushes, at)
-    found, witness = _target(pushes, at, start[1])
-    c = _under_q(pushed, at, pushed)
+    start, pushed = _start(written, at), _sum_of_scores(pushes.of)
+    target, witness = _target(pushes, at, start[1])
+    c = _under_q(pushed, at)
     plain = cases(pushed)
     rows = _placed(plain, at, over)
-    pieces = tuple(
-        (on, _piece(case.coefficient, at, pushed)) for (on, _), case in zip(rows, plain, strict=True)
-    )
-    pieces = pieces if at.tokens and is_piecewise(c if at.alone else pushed) else ()
+    pieces = tuple((on, _piece(case.coefficient, at)) for (on, _), case in zip(rows, plain, strict=True))
+    pieces = pieces if at.tokens and is_piecewise(pushed) else ()
     verdict = Verdict(
         loss=written.text,
         loss_latex=losses.show(written, LATEX),
@@ -247,82 +218,39 @@ def _verdict(written: Written, at: LossWithSums, pushes: FieldCoefficients) -> V
         c=c if at.tokens else None,
         per_sample_cases=rows,
         coefficient_cases=pieces,
-        gradient=_meaning(found.target, c if at.tokens else None),
-        value=_value(pushes, at),
-        constant=sympy.S.Zero if at.alone else None,
-        trust=found.trust,
+        gradient=TargetReading(target, {}, c if at.tokens and target not in (None, "zero") else None),
+        value=TargetReading(None),
+        constant=None,
+        trust="sympy",
         assumptions=(),
-        steps=(start, *_chain(pushed * over, c, (rows, pieces), at)),
+        steps=(start, *_chain(pushed * over, rows, at)),
         model=witness,
         inside_clamps=None,
-        scores_named=(not at.alone, not at.alone),
-        remarks=() if found.target or at.alone else (OPEN_TOKENS if at.tokens else OPEN_SAMPLES,),
+        scores_named=(True, True),
+        remarks=() if target else (OPEN_TOKENS if at.tokens else OPEN_SAMPLES,),
         expansion=expansion(written, setting),
     )
-    if found.target != "separable" or setting.use != "loss" or pushes.part.loss.has(sg):
+    if target != "separable" or setting.use != "loss" or pushes.part.loss.has(sg):
         return verdict
     shown, latex = (spell(_objective(at, spell)) for spell in (TEXT, LATEX))
     return replace(verdict, shown=f"grad {shown}", objective_latex=latex)
 
 
-def _meaning(target: str | None, c: Any) -> TargetReading:
-    if target == "combination":
-        return TargetReading(target, {"reward": c})
-    return TargetReading(target, {}, None if target in (None, "zero") else c)
-
-
-def _value(pushes: FieldCoefficients, at: LossWithSums) -> TargetReading:
-    """Of the loss at a token; that of a loss with sums is not looked for."""
-    if not at.alone:
-        return TargetReading(None)
-    sampled = subgradients.at_sampling(pushes.part.loss, at.setting.on_policy)
-    found = found_target(sympy_target.under_q(sampled, at.setting.on_policy), value=True)
-    return TargetReading("separable" if found.target in sympy_target.WITHOUT_PARTS else None)
-
-
 def _target(
     pushes: FieldCoefficients, at: LossWithSums, start: str
-) -> tuple[sympy_target.SympyTarget, dict[str, Any] | None]:
-    """The target with its trust, and a counterexample; off-policy a gradient where nothing is detached, or h
-    moves with its own token alone."""
-    attached = at.setting.use == "loss" and not pushes.part.loss.has(sg)
+) -> tuple[str | None, dict[str, Any] | None]:
+    """The target, and a counterexample; off-policy a gradient where nothing is detached, or h moves with its
+    own token alone."""
     if not pushes.of:
-        return replace(sympy_target.UNDECIDED, target="zero"), None
-    if at.alone:
-        found, witness = _target_alone(pushes.of[at.own], at, start, attached)
-        if found is not None:
-            return found, witness
-    elif not at.setting.on_policy:
+        return "zero", None
+    if not at.setting.on_policy:
+        attached = at.setting.use == "loss" and not pushes.part.loss.has(sg)
         held = {x for h in pushes.of.values() for x in h.free_symbols}
         moving = any(stand.of.has(log_q) and stand.symbol in held for stand in at.stands)
         if attached or (not moving and set(pushes.of) <= {at.own}):
-            return replace(sympy_target.UNDECIDED, target="separable"), None
+            return "separable", None
     witness = twisted(pushes.of, at, start)
-    return replace(sympy_target.UNDECIDED, target="none" if witness else None), witness
-
-
-def _target_alone(
-    h: Any, at: LossWithSums, start: str, attached: bool
-) -> tuple[sympy_target.SympyTarget | None, dict[str, Any] | None]:
-    """The same without sums; None where the curl decides.
-
-    The score of each token has mean zero after any prefix.  What numbers alone name stays open off-policy,
-    unless nothing is detached: then E_mu[grad L] is grad E_mu[L].
-    """
-    under_q = sympy_target.under_q(h, at.setting.on_policy)
-    found = replace(found_target(under_q), multiples={})
-    if not under_q.has(*ROWS, *REWARDS) and not at.setting.averaged:
-        return replace(found, target="zero"), None
-    if at.setting.on_policy:  # the same reward at each token: grad E_q[h]
-        return (None if h.has(*ROWS, R, M) else replace(found, target="combination")), None
-    if found.target not in sympy_target.WITHOUT_PARTS and not attached:
-        return replace(found, target=None), None
-    return replace(found, target="separable"), witness_against_kl(under_q, found, at.setting, start)
-
-
-def _scored(pushes: FieldCoefficients, at: LossWithSums) -> Any:
-    """The sum of h s over the slots, equal ones together; h of a token without sums goes without its s."""
-    return _own(pushes, at) if at.alone else _sum_of_scores(pushes.of)
+    return ("none" if witness else None), witness
 
 
 def _sum_of_scores(h: Mapping[str, Any]) -> Any:
@@ -364,32 +292,24 @@ def _over(at: LossWithSums) -> Any:
     return 1 / length if at.setting.averaged else sympy.S.One
 
 
-def _under_q(e: Any, at: LossWithSums, pushed: Any) -> Any:
+def _under_q(e: Any, at: LossWithSums) -> Any:
     """The coefficient under q: h/(rho_past rho_now rho_future), without the ratios that are free to drop.
 
     The ratio of the future has mean one, where nothing else depends on the future.
     """
-    c = _with_scores(at.placed(sympy_target.under_q(e, at.setting.on_policy) * _over(at)))
+    c = _with_scores(at.placed(under_q(e, at.setting.on_policy) * _over(at)))
     if at.setting.on_policy:
         return c
-    beyond = not at.alone or pushed.has(A) or at.setting.averaged
-    return c / (past(rho) * future(rho) if beyond else past(rho))
+    return c / (past(rho) * future(rho))
 
 
-def _piece(value: Any, at: LossWithSums, pushed: Any) -> Any:
+def _piece(value: Any, at: LossWithSums) -> Any:
     """The coefficient under q in one region."""
-    if at.alone:
-        expanded = sympy.expand(sympy_target.under_q(value, at.setting.on_policy))
-        return _under_q(expanded * (1 if at.setting.on_policy else rho), at, pushed)
-    return sympy.expand(_under_q(_gathered(value), at, pushed))
+    return sympy.expand(_under_q(_gathered(value), at))
 
 
 def _bias(pushes: FieldCoefficients, inside: LossWithSums, text: str) -> Cases:
     """What bounds change: the push less what it is where none binds, by regions."""
-    if inside.alone:
-        plain = tuple((case.conditions, case.coefficient) for case in cases(_own(pushes, inside)))
-        gaps = [Case(*row) for row in bias(plain, inside.expression, inside.setting)]
-        return _placed(gaps, inside, _over(inside))
     gap = _sum_of_scores(pushes.of) - _sum_of_scores(pushes_of(inside, text).of)
     rows = [replace(case, coefficient=sympy.expand(case.coefficient)) for case in cases(gap)]
     if all(case.coefficient == 0 for case in rows):
@@ -425,20 +345,11 @@ def _start(written: Written, at: LossWithSums) -> ChainStep:
     return "", shown[0], shown[1]
 
 
-def _chain(pushed: Any, c: Any, regions: tuple[Cases, Cases], at: LossWithSums) -> Iterator[ChainStep]:
-    """h s under the sampler, and c s under q."""
-    by_cases = not at.alone or is_piecewise(c)
-
-    def scored(e: Any, rows: Cases, letter: str, spell: Text) -> Formula:
-        by_region = Words(letter, in_cases(rows)) if rows and by_cases else None
-        shown = by_region or losses.tree_of(e, spell.positions)
-        return product(shown, losses.tree_of(Slot(at.own)(s), spell.positions)) if at.alone else shown
-
+def _chain(pushed: Any, rows: Cases, at: LossWithSums) -> Iterator[ChainStep]:
+    """h s under the sampler."""
     h = _with_scores(at.placed(pushed))
-    text, latex = (spell(_mean(at, scored(h, regions[0], "h", spell))) for spell in (TEXT, LATEX))
+    text, latex = (
+        spell(_mean(at, Words("h", in_cases(rows)) if rows else losses.tree_of(h, spell.positions)))
+        for spell in (TEXT, LATEX)
+    )
     yield "chain rule" if at.setting.use == "loss" else "stop-gradient", text, latex
-    if at.alone and not at.setting.on_policy:
-        text, latex = (
-            spell(Mean("q", Over("t", scored(c, regions[1], "c", spell)))) for spell in (TEXT, LATEX)
-        )
-        yield "change of measure", text, latex

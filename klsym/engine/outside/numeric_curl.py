@@ -20,7 +20,7 @@ import mpmath
 import sympy
 
 from klsym.engine.fields.slot_loss import n
-from klsym.engine.outside import sympy_target
+from klsym.engine.outside.numbers import number_at
 from klsym.engine.outside.position_sums import LossWithSums, PositionSum
 from klsym.engine.proof.counterexamples import completed, models, tree_models
 from klsym.engine.regions.piecewise import DENSITIES
@@ -84,13 +84,7 @@ def _wide(model: dict[str, Any], at: LossWithSums) -> bool:
 
 
 def curl_on_model(h: Mapping[str, Any], at: LossWithSums, model: dict[str, Any]) -> Any | None:
-    """d_v F.u - d_u F.v; None where h has a kink or jumps: where differences differ.
-
-    On-policy it is E_q[sum_t h_t (s.v s_t.u - s.u s_t.v)] if h_t moves with log q_t alone: the slope of h_t
-    and the Hessian of log q_t are symmetric in u and v.
-    """
-    if at.alone and at.setting.on_policy:
-        return _field(h, at, model, "u", 0, "uv")
+    """d_v F.u - d_u F.v; None where h has a kink or jumps: where differences differ."""
     total = mpmath.mpf(0)
     for move, along, sign in (("v", "u", 1), ("u", "v", -1)):
         here, slopes = _field(h, at, model, move, 0, along), []
@@ -129,7 +123,7 @@ def _field(
             }
             over = place.at[length] if at.setting.averaged and not at.tokens else 1
             for slot, coefficient in h.items():
-                score = _score(row, _positions(slot, t, len(row)), along)
+                score = sum(row[k].scores[along] for k in _positions(slot, t, len(row)))
                 value = _value(coefficient, known, worth) if score else 0
                 if value is None:
                     return None
@@ -137,20 +131,11 @@ def _field(
     return total
 
 
-def _score(row: Branch, positions: list[int], along: str) -> Any:
-    """The sum of the scores along u or v; along uv the wedge product with the score of the whole row."""
-    if along != "uv":
-        return sum(row[k].scores[along] for k in positions)
-    of_row = (_score(row, [*range(len(row))], d) for d in "vu")
-    in_v, in_u = (x * _score(row, positions, d) for x, d in zip(of_row, "uv", strict=True))
-    return in_v - in_u
-
-
 def _value(coefficient: Any, known: Mapping[Any, Any], worth: dict[Any, Any]) -> Any | None:
     """A coefficient at a place; tokens after the same prefix often have the same value."""
     key = coefficient, *(known.get(x) for x in _symbols(coefficient))
     if key not in worth:
-        worth[key] = sympy_target.number_at(coefficient, dict(known))
+        worth[key] = number_at(coefficient, dict(known))
     return worth[key]
 
 
@@ -184,7 +169,7 @@ def _summed(
     def value(u: int) -> Any:
         key = stand.symbol, id(row[u])
         if at.tokens or key not in worth:
-            found = sympy_target.number_at(of, {**row[u].at, **more})
+            found = number_at(of, {**row[u].at, **more})
             worth[key] = mpmath.nan if found is None else found
         return worth[key]
 
@@ -194,7 +179,7 @@ def _summed(
     values = [value(u) for u in range(len(row))]
     if not isinstance(stand.atom, Normalised):
         rest = mpmath.fsum(values) - values[t]
-        return _float(sympy_target.number_at(stand.atom.of(_float(values[t]), _float(rest)), {n: len(row)}))
+        return _float(number_at(stand.atom.of(_float(values[t]), _float(rest)), {n: len(row)}))
     mean = mpmath.fsum(values) / len(row)
     spread = mpmath.sqrt(mpmath.fsum((x - mean) ** 2 for x in values) / len(row))
     return _float((values[t] - mean) / spread) if spread > TWISTED**2 else sympy.S.Zero

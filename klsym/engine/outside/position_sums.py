@@ -50,12 +50,6 @@ class LossWithSums:
     def own(self) -> str:
         return "now" if self.tokens else "self"
 
-    @property
-    def alone(self) -> bool:
-        """Does the loss depend on its own token alone, and does only the score of that token multiply it?"""
-        credited = self.setting.credit in CREDITED
-        return self.tokens and not (self.stands or credited or self.expression.has(length))
-
     def back(self, e: Any) -> Any:
         """As it was typed."""
         return e.xreplace({stand.symbol: stand.atom for stand in self.stands})
@@ -63,7 +57,5 @@ class LossWithSums:
     def placed(self, e: Any) -> Any:
         """In the variables of slots; A is that of the whole sequence, or of the sample."""
         at = now(e).xreplace({now(A): ADVANTAGE, now(length): length}) if self.tokens else own(e)
-        if self.alone:
-            return at
         shown = at.xreplace({stand.symbol: stand.shown for stand in self.stands})
         return shown.replace(lambda x: isinstance(x, sympy.exp), canonical)

@@ -19,8 +19,8 @@ from klsym.convert import to_ring, to_sympy
 from klsym.engine.fields.slot_loss import ADVANTAGE, ATTACHED_SUM, T, adds_up, summed
 from klsym.engine.options.expand_options import weight_of
 from klsym.engine.options.settings import Setting
+from klsym.engine.outside.differentiate import Differentiated, differentiated
 from klsym.engine.outside.position_sums import CREDITED, LossWithSums, PositionSum
-from klsym.engine.outside.samples import Differentiated, differentiated
 from klsym.engine.regions import subgradients
 from klsym.engine.regions.case_split import cases
 from klsym.engine.regions.piecewise import DENSITIES, OWN

@@ -10,7 +10,7 @@ import mpmath
 import sympy
 from sympy import Rational
 
-from klsym.engine.outside.sympy_target import GIVEN, number_at, parameters
+from klsym.engine.outside.numbers import GIVEN, number_at, parameters
 from klsym.engine.regions.piecewise import DENSITIES, Regions, joint_signs
 from klsym.errors import NotInRing
 from klsym.language import log_old, log_p, log_q, unfold

@@ -58,7 +58,7 @@ VOCABULARY_RULE = "mean over the vocabulary"
 OF_THE_TOKEN = (*OF_LOSS, "heavy-tail", "literal-weight", "prefixes-of-mu", "mean-zero-noise")
 UNPROVED = ("outside-the-core", "later-dropped")
 OPEN_CODES = (
-    "open-no-tree", "open-no-model", "open-covariance", "open-short-trees", "open-detached",
+    "open-no-tree", "open-no-model", "open-short-trees", "open-detached",
     "open-held-means",
 )  # fmt: skip
 

@@ -27,12 +27,12 @@ from klsym.abbreviations import (
 )
 from klsym.engine.proof.float_screen import is_plainly_at_most
 from klsym.engine.regions.root_isolation import joint
-from klsym.errors import ProofError, UsageError
+from klsym.errors import ProofError, Refused, UsageError
 from klsym.kernel.derivatives import in_slot
 from klsym.kernel.intervals import Interval
 from klsym.kernel.models import Model, enclose
 from klsym.names import parse_name
-from klsym.statements import Context
+from klsym.statements import LET, REGION, Context
 from klsym.statements import Statement as Plain
 
 MODELS_TRIED = 200
@@ -307,11 +307,18 @@ def _beyond(context: Context) -> Iterator[tuple[str, Fraction]]:
 
 
 def _is_off_bounds(model: Model, steps: bool) -> bool:
-    """Does no sample, and no step, lie on a bound that moves with theta?"""
+    """Does no sample, and no step, lie on a bound that moves with theta, or where a log has no value?"""
     context = model.context
-    bounds = [d.e for d in context.definitions]
-    bounds += [in_slot(e, "now", context) for e in bounds if steps and context.speaks_of(e) == {"x"}]
-    return all(v.lower > 0 or v.upper < 0 for e in bounds for v in model.values(e, moving=True))
+    told = [(d.kind, d.e) for d in context.definitions if d.kind != LET]
+    told += [(k, in_slot(e, "now", context)) for k, e in told if steps and context.speaks_of(e) == {"x"}]
+    try:
+        return all(
+            v.lower > 0 or (kind == REGION and v.upper < 0)
+            for kind, e in told
+            for v in model.values(e, moving=kind == REGION)
+        )
+    except Refused:  # a log of what is not positive, in another
+        return False
 
 
 @lru_cache(maxsize=32)

@@ -17,6 +17,7 @@ from typing import Any
 
 from klsym.abbreviations import Context, Side, Statement, elements
 from klsym.convert import to_ring
+from klsym.defined import OF_LOGS
 from klsym.engine.proof.completeness_data import foreign_term, solve
 from klsym.engine.proof.counterexamples import find_model, speaks_of_steps
 from klsym.engine.proof.inequalities import filled, inequality, premises
@@ -102,7 +103,7 @@ def _with_parameters(context: Context, found: Iterable[ExpPoly]) -> Context:
     names |= {n for element in told for n in element.names()}
     known = (*SAMPLE_BASES, *context.function_arguments, *(name for name, _, _ in context.definitions))
     new = {n for n in names if parse_name(n).base not in known}
-    lost = sorted(n for n in new if n.startswith(OF_REGIONS))
+    lost = sorted(n for n in new if n.startswith((OF_REGIONS, OF_LOGS)))
     if lost:
         raise ProofError(f"derive: {lost[0]} is not defined here")
     return replace(context, parameters=tuple(sorted(new | set(context.parameters))))

@@ -71,8 +71,8 @@ def _monomial(monomial: Monomial, at: Position) -> tuple[float, float]:
     """A product of powers, and its size: at least 1 for a logarithm, whose rounding is absolute."""
     value = size = 1.0
     for name, power in monomial:
-        ratio = at.ratio(name)
-        factor = float(at.number(name)) if ratio is None else _log(ratio)
+        inside = at.inside(name)
+        factor = float(at.number(name)) if inside is None else _log(inside.lower)
         value *= factor**power
         size *= max(abs(factor), 1.0) ** power if power > 0 else abs(factor) ** power
     return value, size

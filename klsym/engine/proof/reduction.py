@@ -168,7 +168,7 @@ def _rule_for(atom: Atom, in_product: bool, context: Context, strategy: Strategy
                 return "stop-gradient", {}
             found = _for_mean(atom, context, strategy)
             if not found and context.definitions and (tidy := next_step(a, context, False, True)):
-                return "region", tidy[0]
+                return tidy[:2]
             return found or (_single(atom, context) if strategy.evaluate and in_product else None)
     return None
 
@@ -229,7 +229,7 @@ def _single(mean: Mean, context: Context) -> Reduced:
     """In a product: E_m[c a + b] = c E_m[a] + E_m[b] for a constant c."""
     [first, *rest] = sorted(mean.coefficient.terms.items())
     (monomial, exponent), value = first
-    constants = tuple((n, p) for n, p in monomial if not context.is_sample(n))
+    constants = tuple((n, p) for n, p in monomial if n in context.parameters)
     fixed = tuple((m, v) for m, v in exponent if all(not context.is_sample(n) for n, _ in m))
     constant = ExpPoly({(constants, fixed): 1})
     if rest:

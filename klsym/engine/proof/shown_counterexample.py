@@ -58,6 +58,7 @@ def _pruned(node: dict[str, Any], rows: set[str]) -> dict[str, Any]:
 
 def used_names(statement: Statement) -> set[str]:
     """What a model must say for both sides to have values."""
-    names = {n for side in (statement.left, statement.right) for e in elements(side) for n in e.names()}
+    within = statement.context.within(*elements(statement.left), *elements(statement.right))
+    names = {n for e in within for n in e.names()}
     sampled = "mu" in measures(statement.left) | measures(statement.right)
     return {parse_name(n).base for n in names} | ({"w"} if sampled else set())

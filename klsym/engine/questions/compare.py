@@ -131,7 +131,7 @@ def compared(pair: WrittenPair, setting: Setting) -> Comparison:
 def _without_cases(written: Written, setting: Setting) -> SlotLoss:
     """Regions and constants that are functions are names of one loss: between two they mean nothing."""
     found = slot_loss(written, setting)
-    if written.expression.has(*PIECEWISE) or found.defined.definitions or found.constants:
+    if written.expression.has(*PIECEWISE) or found.defined.definitions:
         raise NotInRing(f"{written.text} has cases or functions of parameters in it")
     return found
 

@@ -42,7 +42,7 @@ from klsym.engine.fields.field import field_of
 from klsym.engine.fields.primitives import primitive
 from klsym.engine.fields.slot_loss import sampled_from, slot_loss, uses_sampler
 from klsym.engine.options.settings import Setting
-from klsym.engine.outside import sympy_counterexamples, sympy_target
+from klsym.engine.outside import numbers, sympy_counterexamples
 from klsym.engine.proof.counterexamples import completed, models, shown_model
 from klsym.engine.proof.derivation import Derivation, Proof, derive
 from klsym.engine.proof.quantities import expectation, expected_gradient, grad
@@ -392,7 +392,7 @@ def _coefficient(row: Spelled) -> Any:
         if row.use == "loss"
         else subgradients.at_sampling(loss, on)
     )
-    return sympy_target.under_q(per_sample, on)
+    return numbers.under_q(per_sample, on)
 
 
 # ---------------------------------------------------------------------------- what is none

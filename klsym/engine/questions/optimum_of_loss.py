@@ -15,13 +15,14 @@ from typing import Any
 from klsym.engine.answers.dispatch import as_written
 from klsym.engine.divergences.f_divergence import Generated, generated
 from klsym.engine.fields.field import field_of
-from klsym.engine.fields.slot_loss import names_vocabulary, slot_loss
+from klsym.engine.fields.slot_loss import names_vocabulary, random_names, slot_loss
 from klsym.engine.options.settings import checked_setting
 from klsym.engine.outside.vocabulary_means import sampled_loss
 from klsym.engine.questions.optimum import Optimum, optimum
 from klsym.errors import NotInRing, UsageError
 from klsym.language import REWARDS, log_mu, log_old, log_p, log_q
 from klsym.messages import Message
+from klsym.names import SAMPLE_BASES
 from klsym.ring import ExpPoly
 
 MAX_OUTCOMES = 8  # outcomes
@@ -66,7 +67,9 @@ def where_training_ends(
     setting = checked_setting(**options)
     drawn = sampled_loss(written, setting)[0] if names_vocabulary(written.expression) else written
     try:
-        c = field_of(slot_loss(drawn, setting)).c
+        at = slot_loss(drawn, setting)
+        if random_names(c := field_of(at).c, at.defined) - {*SAMPLE_BASES}:
+            raise NotInRing("it holds cases, logs or roots")
     except NotInRing as error:
         raise UsageError(f"optimum: {written.text[:60]!r} is no exponential polynomial: {error}") from None
     found = optimum(c, strength, paid, p, mu)

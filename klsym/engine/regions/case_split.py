@@ -82,8 +82,12 @@ class TooMany(Exception):
 
 @lru_cache(maxsize=256)
 @lru_cache(maxsize=256)
-def cases(c: Any) -> tuple[Case, ...]:
-    """The cases of a coefficient; none if it is not piecewise, or if there are too many to be shown."""
+def cases(c: Any, otherwise: Any = None) -> tuple[Case, ...]:
+    """The cases of a coefficient; none if it is not piecewise, or if there are too many to be shown.
+
+    otherwise: the value that stands last, without conditions; else the one with the most cases and the most
+    in it.
+    """
     if not 0 < len(c.atoms(*ASKING)) <= MAX_NODES:
         return ()
     try:
@@ -91,8 +95,8 @@ def cases(c: Any) -> tuple[Case, ...]:
     except (TooMany, sympy.PolynomialError):
         return ()
     values = [value for _, value in rows]
-    most = max(values, key=values.count)
-    if values.count(most) > 1:
+    most = max(values, key=lambda x: (x == otherwise, values.count(x), x.count_ops()))
+    if values.count(most) > 1 or most == otherwise:
         rows = [*(row for row in rows if row[1] != most), ((), most)]
     if len(rows) > MAX_CASES:
         return ()

@@ -23,10 +23,11 @@ from numpy.typing import NDArray
 from klsym.engine.regions.root_isolation import joint
 from klsym.names import parse_name
 from klsym.ring import ExpPoly, Monomial
-from klsym.statements import Context
+from klsym.statements import LOG, REGION, Context
 
 SAMPLES, SEED = 240, 20_26
 TOLERANCE = 1e-7  # of the largest part: far above rounding
+ROUNDING = 1e-9  # of the size of all terms together
 BESIDE = range(6)  # samples at each place beside a bound
 LOG_RATIOS = ("k1", "w", "o")
 LARGEST = 300.0  # of an exponent
@@ -36,6 +37,8 @@ Values = dict[str, NDArray[Any]]
 
 def fits(c: ExpPoly, context: Context) -> bool:
     """Is it a combination at all samples that are tried, with one constant where the rewards are the same?"""
+    if (parts := _in_cells(c, context)) is not None and len(parts) > 1:
+        return False
     rows = [_rows(c, context, number) for number in range(len(REWARDS))]
     table = np.concatenate(rows, axis=1)
     table = table[:, np.isfinite(table).all(axis=0)]
@@ -45,14 +48,44 @@ def fits(c: ExpPoly, context: Context) -> bool:
     return bool(np.abs(basis @ found - values).max() < TOLERANCE)
 
 
-def _rows(c: ExpPoly, context: Context, number: int) -> NDArray[Any]:
-    """k1, r, a constant for each choice of rewards, and c, where they are the choice of this number."""
-    rewards = zip("RAM", REWARDS[number], strict=True)
+def _in_cells(c: ExpPoly, context: Context) -> set[ExpPoly] | None:
+    """What it is in each cell of regions of one log ratio; None of others."""
+    regions = {name: context.defined(name, REGION) for name in sorted(c.names())}
+    bounds = {name: e for name, e in regions.items() if e is not None}
+    one = all(e.names() <= {*LOG_RATIOS} for e in bounds.values())
+    cells = joint(tuple(bounds.values())) if bounds and one else None
+    if cells is None:
+        return None
+    found = set()
+    for signs in cells:
+        held = {name: ExpPoly.number(int(sign > 0)) for name, sign in zip(bounds, signs, strict=True)}
+        found |= {c.substitute(held)} if 0 not in signs else set()
+    return found
+
+
+def positive_somewhere(e: ExpPoly, context: Context) -> bool:
+    """Is it positive at a sample that is tried, and by more than rounding?"""
+    known = _known(context, 0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        values = value(e, known, context)
+        sizes = value(ExpPoly({k: -x if x < 0 else x for k, x in e.terms.items()}), known, context)
+    return bool(np.any(values > ROUNDING * np.abs(sizes)))
+
+
+def _known(context: Context, number: int) -> Values:
+    """What names are worth, rewards being the choice of this number."""
     known: Values = dict(_samples(context))
     size = len(known["k1"])
-    known |= {name: np.full(size, x) for name, x in rewards}
+    known |= {name: np.full(size, x) for name, x in zip("RAMH", (*REWARDS[number], 1.0), strict=True)}
     known |= {name: np.full(size, 0.2 + 0.37 * i) for i, name in enumerate(context.parameters)}
     known["length"] = 1.0 + np.arange(size) % 4
+    return known
+
+
+def _rows(c: ExpPoly, context: Context, number: int) -> NDArray[Any]:
+    """k1, r, a constant for each choice of rewards, and c, where they are the choice of this number."""
+    known = _known(context, number)
+    size = len(known["k1"])
     with np.errstate(over="ignore", invalid="ignore"):
         values, r = value(c, known, context), np.exp(-known["k1"])
     constants = [np.full(size, float(number == other)) for other in range(len(REWARDS))]
@@ -99,8 +132,13 @@ def _product(monomial: Monomial, known: Values, context: Context) -> NDArray[Any
     product = np.ones(len(known["k1"]))
     for name, power in monomial:
         e = context.defined(name)
-        own = known.get(parse_name(name).base) if e is None else None
-        at = (value(e, known, context) > 0) * 1.0 if e is not None else own
-        assert at is not None
+        if e is None:
+            at = known[parse_name(name).base]
+        else:
+            at = value(e, known, context)
+            if context.defined(name, REGION) is not None:
+                at = (at > 0) * 1.0
+            elif context.defined(name, LOG) is not None:
+                at = np.log(np.where(at > 0, at, np.nan))
         product = product * at ** float(power)
     return product

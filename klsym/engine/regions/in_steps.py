@@ -1,4 +1,4 @@
-"""Elements that hold regions as SymPy expressions in steps, and by cases: how verdicts show them.  Untrusted.
+"""Elements that hold regions and logs as SymPy expressions in steps: how verdicts show them.  Untrusted.
 
 [x > 0] is Heaviside(x, 0), which is 0 at x = 0; parameters of which that is a fact are positive
 """
@@ -13,27 +13,59 @@ import sympy
 from sympy import Heaviside
 
 from klsym.convert import to_sympy
-from klsym.language import Region, Slot, s
-from klsym.names import LOG_RATIOS, parse_name
+from klsym.language import Log, Region, Slot, k3, s
+from klsym.names import LOG_RATIOS, attach_name, parse_name
 from klsym.ring import ZERO, ExpPoly
 from klsym.slots import SEQUENCE, at_slot
-from klsym.statements import Context
+from klsym.statements import LOG, REGION, Context
 
 
 @lru_cache(maxsize=1024)
 def in_steps(element: ExpPoly, context: Context, tokens: bool = False) -> Any:
-    """The element with a step for each region.
+    """The element with a step for each region, and logs as they are.
 
     tokens: what a bound says of a whole sequence is said of the sum of its parts.
     """
     steps: dict[Any, Any] = {}
-    for name in element.names():
+    for name in map(attach_name, element.names()):
         if (e := context.defined(name)) is not None:
-            step = Heaviside(to_sympy(_in_parts(e) if tokens else e), 0)
-            steps |= {kind(name, real=True): step for kind in (sympy.Symbol, Region)}
+            of_region, of_log = (context.defined(name, kind) is not None for kind in (REGION, LOG))
+            three, e = _k3_in(e) if of_log else (sympy.S.Zero, e)
+            inner = three + _without_signs(in_steps(_in_parts(e) if tokens else e, context, tokens))
+            step = Heaviside(inner, 0) if of_region else sympy.log(inner) if of_log else inner
+            steps |= {kind(name, real=True): step for kind in (sympy.Symbol, Region, Log)}
     shown = to_sympy(element).xreplace(steps)
     known = {sympy.Symbol(name, real=True) for e in context.facts for name in e.names()}
-    return shown.xreplace({x: sympy.Symbol(x.name, positive=True) for x in known})
+    return _with_signs(shown.xreplace({x: sympy.Symbol(x.name, positive=True) for x in known}))
+
+
+def _k3_in(e: ExpPoly) -> tuple[Any, ExpPoly]:
+    """c k3 and the rest of an element that holds c (r + k1): so it is seen to be positive."""
+    for name in sorted(n for n in e.names() if parse_name(n).base == "k1"):
+        x, slot = ExpPoly.variable(name), parse_name(name).slot
+        [key], [line] = (-x).exp().terms, x.terms
+        c = e.terms.get(key, 0)
+        if c > 0 and e.terms.get(line, 0) == c:
+            three = (-x).exp() - 1 + x
+            return c * (k3 if slot == "x" else Slot(slot)(k3)), e - three * c
+    return sympy.S.Zero, e
+
+
+def _with_signs(shown: Any) -> Any:
+    """[x > 0] - [-x > 0] is sign(x)."""
+    steps = {step.args[0] for step in shown.atoms(Heaviside)}
+    for x in sorted(steps, key=sympy.default_sort_key):
+        if -x in steps:
+            signed = shown.xreplace({Heaviside(-x, 0): Heaviside(x, 0) - sympy.sign(x)}).expand()
+            shown = shown if signed.has(Heaviside(x, 0)) else signed
+    return shown
+
+
+def _without_signs(shown: Any) -> Any:
+    """x sign(x) is |x|."""
+    for x in sorted((of.args[0] for of in shown.atoms(sympy.sign)), key=sympy.default_sort_key):
+        shown = shown.subs(x * sympy.sign(x), sympy.Abs(x))
+    return shown
 
 
 def _in_parts(e: ExpPoly) -> ExpPoly:
@@ -55,6 +87,32 @@ def scored_steps(slots: Mapping[str, ExpPoly], context: Context, tokens: bool = 
     return sum((in_steps(c, context, tokens) * scores[z] for z, c in sorted(slots.items())), sympy.S.Zero)
 
 
+SCORES = tuple(Slot(z)(s) for z in SEQUENCE)
+
+
+def names_scores(x: Any) -> bool:
+    """Does it hold the scores that it stands beside?"""
+    return bool(x.has(*SCORES))
+
+
+def by_scores(x: Any) -> Any:
+    """A sum over the scores of slots, with what they share in front.
+
+    >>> from klsym.language import R, now
+    >>> past = Slot("past")(s)
+    >>> by_scores(2 * now(R) * past - now(R) * past + now(R) * now(s))
+    R[now]*(s[now] + s[past])
+    """
+    beside = {score: x.expand().coeff(score) for score in SCORES if x.has(score)}
+    if not beside:
+        return x
+    fronts = {score: sympy.factor_terms(c) for score, c in beside.items()}
+    front = next(iter(fronts.values()))
+    if all(sympy.expand(front - other) == 0 for other in fronts.values()):
+        return front * sympy.Add(*fronts)
+    return sympy.Add(*(c * score for score, c in fronts.items()))
+
+
 def with_ratios(element: ExpPoly, context: Context) -> ExpPoly:
     """The element, with rho or rho_old beside each term that a bound on it stands beside: it weighs too."""
     total = ZERO
@@ -74,7 +132,7 @@ def _by_regions(element: ExpPoly, context: Context) -> Iterator[tuple[ExpPoly, s
     """The terms that are the same but for regions, and those regions: r (1 - B) is r beside B."""
     groups: dict[Any, tuple[ExpPoly, set[str]]] = {}
     for (monomial, exponent), value in element.terms.items():
-        regions = {name for name, _ in monomial if context.defined(name) is not None}
+        regions = {name for name, _ in monomial if context.defined(name, REGION) is not None}
         key = tuple(item for item in monomial if item[0] not in regions), exponent
         terms, known = groups.get(key, (ZERO, set()))
         groups[key] = terms + ExpPoly({(monomial, exponent): value}), known | regions

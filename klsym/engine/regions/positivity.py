@@ -19,6 +19,7 @@ from math import gcd, lcm
 from typing import Any
 
 from klsym.convert import to_sympy
+from klsym.names import parse_name
 from klsym.ring import ONE, ZERO, Exponent, ExpPoly, Number
 
 MAX_TANGENTS = 3  # that are taken out of one sum
@@ -152,7 +153,7 @@ def _searched(element: ExpPoly, tangents: int) -> Rows | None:
     if squares is not None:
         return Rows(tuple(squares), ())
     for (monomial, v), value in sorted(element.terms.items()) if tangents else ():
-        if len(monomial) != 1 or monomial[0] not in (("k1", 1), ("w", 1), ("o", 1)):
+        if len(monomial) != 1 or not _is_log_ratio(*monomial[0]):
             continue
         for u, t in _slopes(element, v, monomial):
             scale = -Fraction(value) / t
@@ -163,6 +164,10 @@ def _searched(element: ExpPoly, tangents: int) -> Rows | None:
                     row = {"scale": _exact(scale), "v": _power(v), "u": to_sympy(rise)}
                     return Rows(found.squares, (row, *found.tangents))
     return None
+
+
+def _is_log_ratio(name: str, power: int) -> bool:
+    return power == 1 and parse_name(name).base in ("k1", "w", "o")
 
 
 def _slopes(element: ExpPoly, v: Exponent, monomial: Any) -> list[tuple[ExpPoly, Fraction]]:

@@ -1,4 +1,4 @@
-"""Relations between regions, each with a certificate for the kernel's rule `region`.  Untrusted.
+"""Relations between regions and logs, each as a step of the kernel's rules.  Untrusted.
 
 A region is 1 where e > 0 and 0 elsewhere.  That a choice of regions and complements is met by no sample is
 shown by rows that are at least 0 there and add up to 0, one of them positive; on two regions
@@ -7,8 +7,8 @@ shown by rows that are at least 0 there and add up to 0, one of them positive; o
     (0, 0) impossible    B C = B + C - 1      both (1, 1) and (0, 0): C = 1 - B
 
 and where neither v > 0 nor -v > 0, v is 0: v = v [v > 0] + v [-v > 0], where that leaves fewer terms.
-`steps` brings an element into a form in which none of these is left to use; where no certificate is found,
-regions stay as they are.
+Those of logs are in `logs`.  `reduced` brings an element into a form in which none of these is left to use;
+where no certificate is found, regions stay as they are.
 
 >>> from klsym.ring import ExpPoly as E
 >>> from klsym.statements import Definition
@@ -28,55 +28,62 @@ from itertools import combinations, product
 from typing import Any
 
 from klsym.convert import to_ring
+from klsym.engine.regions.logs import log_step
 from klsym.engine.regions.positivity import positive_sum
+from klsym.engine.regions.root_isolation import joint
 from klsym.kernel.derivatives import is_live
 from klsym.kernel.regions import idempotent, moving_regions
+from klsym.names import LOG_RATIOS
 from klsym.ring import ONE, ZERO, ExpPoly, Key, Number
 from klsym.statements import REGION, Context
 
 Data = dict[str, Any]
+Step = tuple[str, Data, ExpPoly]
 Cell = dict[str, int]
 Proposal = tuple[Cell, ExpPoly, ExpPoly, list[Data], bool]  # cell, of, times, rows, apart
 MAX_STEPS = 200
 MAX_QUOTIENT = 60  # terms of a quotient
 
 
-def reduced(element: ExpPoly, context: Context, moving: bool = True, off_bounds: bool = False) -> ExpPoly:
-    """The element in its last form; moving: it is yet to be differentiated; off_bounds: at no bound."""
-    for _, form in steps(element, context, moving, off_bounds):
-        element = form
-    return element
+def reduced(
+    element: ExpPoly,
+    context: Context,
+    moving: bool = True,
+    off_bounds: bool = False,
+    roots: bool = False,
+) -> ExpPoly:
+    """The element in its last form; moving: it is yet to be differentiated; off_bounds: at no bound.
 
-
-def steps(
-    element: ExpPoly, context: Context, moving: bool = False, off_bounds: bool = False
-) -> Iterator[tuple[Data, ExpPoly]]:
-    """Data of the rule `region`, each with the element that it gives."""
+    roots: what excludes what is told by isolated zeros too, which no theorem follows.
+    """
     for _ in range(MAX_STEPS):
-        found = next_step(element, context, moving, off_bounds)
+        found = next_step(element, context, moving, off_bounds, roots)
         if found is None:
-            return
-        data, element = found
-        yield data, element
+            break
+        element = found[2]
+    return element
 
 
 @lru_cache(maxsize=4096)
 def next_step(
-    element: ExpPoly, context: Context, moving: bool, off_bounds: bool = False
-) -> tuple[Data, ExpPoly] | None:
+    element: ExpPoly, context: Context, moving: bool, off_bounds: bool = False, roots: bool = False
+) -> Step | None:
     """The first relation that changes the element; off_bounds: no sample need lie on a bound."""
     plain = idempotent(element, context)
     if plain != element:
-        return _data({}, ONE, ZERO, []), plain
+        return "region", _data({}, ONE, ZERO, []), plain
+    if (found := log_step(element, context)) is not None:
+        return "definition", *found
     regions = (name for name in element.names() if context.defined(name, REGION) is not None)
     names = sorted(regions, reverse=True)
-    for cell, of, times, rows, apart in _proposals(element, names, context, moving):
+    for cell, of, times, rows, apart in _proposals(element, names, context, moving, roots):
         if times and (off_bounds or not apart):
             vanishing = times * of
             for name, value in cell.items():
                 held = ExpPoly.variable(name)
                 vanishing = vanishing * (held if value else 1 - held)
-            return _data(cell, of, times, rows, apart), idempotent(element - vanishing, context)
+            left = idempotent(element - vanishing, context)
+            return "region", _data(cell, of, times, rows, apart), left
     return None
 
 
@@ -86,22 +93,24 @@ def _data(cell: Cell, of: ExpPoly, times: ExpPoly, rows: list[Data], apart: bool
     return {"cell": cell, "of": of.to_json(), "times": times.to_json(), "rows": rows, "apart": bounds}
 
 
-def _proposals(element: ExpPoly, names: list[str], context: Context, moving: bool) -> Iterator[Proposal]:
+def _proposals(
+    element: ExpPoly, names: list[str], context: Context, moving: bool, roots: bool
+) -> Iterator[Proposal]:
     """Cells that are impossible, or in which `of` is 0, and what multiplies them in the element."""
     for name in names:
         for value in (1, 0):
-            if (rows := impossible(((name, value),), context)) is not None:
+            if (rows := _excluded(((name, value),), context, roots)) is not None:
                 beside = _beside(element, {name})
                 yield {name: value}, ONE, beside if value else -beside, rows, False
-        root = None if moving else _root(context.defined(name, REGION) or ZERO)
+        root = None if moving else square_root(context.defined(name, REGION) or ZERO)
         if root and (g := quotient(_beside(element, {name}), root)) is not None:
             yield {name: 0}, root, -g, [_row(ONE, [name])], False
     for one, other in combinations(names, 2):
         together = _beside(element, {one, other})
         for a, b in product((1, 0), repeat=2) if together else ():
-            if (rows := impossible(((one, a), (other, b)), context)) is not None:
+            if (rows := _excluded(((one, a), (other, b)), context, roots)) is not None:
                 yield {one: a, other: b}, ONE, together if a == b else -together, rows, False
-        yield from _complements(element, one, other, context, moving)
+        yield from _complements(element, one, other, context, moving, roots)
     for name in names if not moving else ():
         e = context.defined(name, REGION)
         if e is not None and (found := _nonnegative(e, context)) is not None:
@@ -112,14 +121,14 @@ def _proposals(element: ExpPoly, names: list[str], context: Context, moving: boo
 
 
 def _complements(
-    element: ExpPoly, one: str, other: str, context: Context, moving: bool
+    element: ExpPoly, one: str, other: str, context: Context, moving: bool, roots: bool
 ) -> Iterator[Proposal]:
     """1 - B for C where that is so, or v (1 - B) for v C."""
-    if not _opposite(one, other, context):
+    if not _opposite(one, other, context, roots):
         return
     v = context.defined(one, REGION)
     assert v is not None
-    rows = impossible(((one, 0), (other, 0)), context)
+    rows = _excluded(((one, 0), (other, 0)), context, roots)
     beside = _beside(element, {other})
     if rows is not None:
         yield {one: 0, other: 0}, ONE, -beside, rows, False
@@ -129,7 +138,7 @@ def _complements(
 
 
 @lru_cache(maxsize=1024)
-def _root(e: ExpPoly) -> ExpPoly | None:
+def square_root(e: ExpPoly) -> ExpPoly | None:
     """x where e = x^2 for a sum x, which is 0 outside of the region."""
     rows = positive_sum(e)
     if rows is None or rows.tangents or len(rows.squares) != 1:
@@ -168,10 +177,10 @@ def _added_sum(element: ExpPoly, one: str, other: str, v: ExpPoly) -> ExpPoly:
     return ZERO
 
 
-def _opposite(one: str, other: str, context: Context) -> bool:
-    return impossible(((one, 1), (other, 1)), context) is not None and (
+def _opposite(one: str, other: str, context: Context, roots: bool) -> bool:
+    return _excluded(((one, 1), (other, 1)), context, roots) is not None and (
         context.defined(one, REGION) == -(context.defined(other, REGION) or ZERO)
-        or impossible(((one, 0), (other, 0)), context) is not None
+        or _excluded(((one, 0), (other, 0)), context, roots) is not None
     )
 
 
@@ -195,7 +204,9 @@ def _beside(element: ExpPoly, names: set[str]) -> ExpPoly:
 # ---------------------------------------------------------------------------- continuity
 def continuity(element: ExpPoly, context: Context) -> dict[str, ExpPoly]:
     """region -> g where it moves with theta and the element changes by g e at e = 0."""
-    found = {}
+    found: dict[str, ExpPoly] = {}
+    if any(moving_regions(context.defined(name) or ZERO, context) for name in element.names()):
+        return found
     for name in sorted(moving_regions(element, context)):
         e = context.defined(name, REGION)
         assert e is not None
@@ -236,6 +247,20 @@ def quotient(a: ExpPoly, e: ExpPoly) -> ExpPoly | None:
 
 
 # ---------------------------------------------------------------------------- certificates
+def _excluded(cell: tuple[tuple[str, int], ...], context: Context, roots: bool) -> list[Data] | None:
+    """Rows that exclude the cell; none where zeros alone do."""
+    found = impossible(cell, context)
+    return [] if found is None and roots and _is_never_met(cell, context) else found
+
+
+def _is_never_met(cell: tuple[tuple[str, int], ...], context: Context) -> bool:
+    """Is the cell empty, but for zeros, as those of functions of one log ratio tell?"""
+    elements = tuple(context.defined(name, REGION) or ZERO for name, _ in cell)
+    found = joint(elements) if all(e.names() <= {*LOG_RATIOS} for e in elements) else None
+    wanted = tuple(1 if value else -1 for _, value in cell)
+    return found is not None and wanted not in found
+
+
 @lru_cache(maxsize=16384)
 def impossible(cell: tuple[tuple[str, int], ...], context: Context) -> list[Data] | None:
     """Rows that add up to 0 in the cell, one of them positive; None if none are found."""

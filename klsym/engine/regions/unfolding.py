@@ -8,12 +8,18 @@ Regions are constant under grad.  Those of an x that holds regions are taken apa
 plain element, and a product by its factors:
 
     [x > 0] = B [x1 > 0] + (1 - B) [x0 > 0]       [x y > 0] = [x > 0][y > 0] + [-x > 0][-y > 0]
+
+Logs and powers of sums are written with the log l of an element e > 0, x^a = exp(a l) where x = e.  Of x that
+holds sg(..) beside what moves, or of rho on-policy, only the value v and the slope count:
+
+    f(x) = sg(f(v)) + sg(f'(v)) (x - sg(v))
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
 from typing import Any
@@ -22,15 +28,18 @@ import sympy
 from mpmath import iv
 
 from klsym.convert import to_ring, to_sympy
-from klsym.engine.regions.positivity import _stripped, without_positive_factors
-from klsym.engine.regions.relations import reduced
-from klsym.errors import NotInRing
+from klsym.defined import name_of
+from klsym.engine.regions.in_span import positive_somewhere
+from klsym.engine.regions.positivity import _stripped, positive_sum, without_positive_factors
+from klsym.engine.regions.relations import reduced, square_root
+from klsym.engine.regions.root_isolation import joint
+from klsym.errors import NotInRing, UsageError
 from klsym.kernel.derivatives import attach, is_live
-from klsym.language import OF_REGIONS, REWARDS, clip, log_mu, log_old, log_p, log_q, parameter
-from klsym.names import SAMPLE_BASES, THETA_FREE, parse_name
+from klsym.language import OF_REGIONS, REWARDS, clip, log_mu, log_old, log_p, log_q
+from klsym.names import LOG_RATIOS, SAMPLE_BASES, THETA_FREE, detach_name, parse_name
 from klsym.ring import ONE, ZERO, ExpPoly
 from klsym.slots import at_slot
-from klsym.statements import REGION, Context, Definition
+from klsym.statements import LET, LOG, REGION, Context, Definition
 from klsym.unfolding import PLAIN
 
 DENSITIES = (log_q, log_p, log_mu, log_old)
@@ -45,14 +54,14 @@ class Unfolding:
     """The regions of one loss, as its parts are written out: names that are taken, and what is known.
 
     ties: None, or unknown slopes at ties that every sample meets: name -> the kind of tie.
-    constants: parameters that stand for constants outside the ring, and their values.
+    roots: what excludes what is told by zeros of functions of one log ratio too.
     """
 
     on_policy: bool
     taken: set[str]
     context: Context
     ties: dict[str, str] | None = None
-    constants: dict[str, Any] = field(default_factory=dict)
+    roots: bool = False
     moving: bool = True
 
     def __call__(self, node: Any, values: list[ExpPoly], still: bool = False) -> ExpPoly:
@@ -63,40 +72,100 @@ class Unfolding:
             case sympy.Abs():
                 [x] = values
                 if not moving:
-                    return self._tidy(x * (2 * self.positive(x, OF_ABS) - 1))
+                    return self.tidy(x * (2 * self.positive(x, OF_ABS) - 1))
                 tie = self._tie("abs", HALF)
                 sign = self.positive(x, OF_ABS, tie) - self.positive(-x, OF_ABS[::-1], 1 - tie)
-                return self._tidy(x * sign)
+                return self.tidy(x * sign)
             case clip():
                 return self._clipped(*values)
             case sympy.Max():
                 return reduce(self._greater, self._in_pairs(values))
         return -reduce(self._greater, self._in_pairs([-x for x in values]))
 
-    def by_cases(self, function: Any, values: list[ExpPoly]) -> ExpPoly:
-        """A function that is no polynomial, such as exp, of elements that hold regions."""
-        inside = sorted({n for x in values for n in x.names() if self.context.defined(n) is not None})
-        if not inside:
-            return to_ring(function(*map(to_sympy, values)))
-        held = ExpPoly.variable(inside[0])
-        ends = ([x.substitute({inside[0]: value}) for x in values] for value in (ONE, ZERO))
-        there, elsewhere = (self.by_cases(function, end) for end in ends)
-        return self._tidy(held * there + (1 - held) * elsewhere)
+    # -- logs and powers ---------------------------------------------------------------
+    def smooth(self, function: Any, x: ExpPoly, power: ExpPoly = ZERO) -> ExpPoly:
+        """exp(x), x^power, or log(x) of the slope x^(power - 1); exp by cases where x holds regions."""
+        inside = sorted(n for n in x.names() if self.context.defined(n, REGION) is not None)
+        if inside and function is sympy.exp:
+            held, name = ExpPoly.variable(inside[0]), inside[0]
+            there, elsewhere = (self.smooth(function, x.substitute({name: end})) for end in (ONE, ZERO))
+            return self.tidy(held * there + (1 - held) * elsewhere)
+        with suppress(NotInRing):
+            return to_ring(function(*map(to_sympy, (x, power) if function is sympy.Pow else (x,))))
+        detached = any(parse_name(name).detached for name in x.names())
+        weighted = self.on_policy and any(parse_name(name).base == "w" for name in x.names())
+        if not detached and not weighted:
+            return self._value(function, x, power)
+        value = attach(at_policy(attach(x)) if weighted else x)
+        if not is_live(x, self.context):
+            return self._detached(self._value(function, value, power))
+        found = self._value(function, value, power)
+        times = ONE if function is sympy.log else power
+        slope = found if function is sympy.exp else self._value(sympy.Pow, value, power - 1) * times
+        return self._detached(found) + self._detached(slope) * (x - self._detached(attach(x)))
 
-    def constant(self, e: Any) -> Any:
-        """A parameter for a constant outside the ring, such as sqrt(2): for its log, where it is positive."""
-        known = {value: name for name, value in self.constants.items()}
-        value = sympy.log(e) if e.is_positive else e
-        name = known.get(value) or self._free("const1")
-        self.constants[name] = value
-        self.taken.add(name)
-        if name not in self.context.parameters:
-            self.context = replace(self.context, parameters=(*self.context.parameters, name))
-        symbol = parameter(name)
-        return sympy.exp(symbol) if e.is_positive else symbol
+    def _value(self, function: Any, x: ExpPoly, power: ExpPoly) -> ExpPoly:
+        """exp(x), log(x) or x^power of an x without sg(..)."""
+        with suppress(NotInRing):
+            return to_ring(function(*map(to_sympy, (x, power) if function is sympy.Pow else (x,))))
+        if function is sympy.exp:
+            return self._exponential(x)
+        if not (x := self.tidy(x)):
+            raise UsageError("a division by zero, or the log of zero")
+        if function is sympy.log:
+            return self._log(x)
+        whole = Fraction(power.terms.get(((), ()), 0)) if not power.names() else Fraction(1, 2)
+        if whole.denominator > 1:
+            return (self._log(x) * power).exp()
+        number = max(_stripped(x)[0], _stripped(-x)[0])  # no log of it is asked for
+        x = x * (1 / number)
+        if whole < 0 and not _is_evident(x):  # 1/x = x/x^2
+            return x ** int(-whole) * (self._log(x * x) * power).exp() * number ** int(whole)
+        return (self._log(x) * power).exp() * number ** int(whole)
 
-    def _tidy(self, element: ExpPoly) -> ExpPoly:
-        return reduced(element, self.context, self.moving)
+    def _exponential(self, x: ExpPoly) -> ExpPoly:
+        """exp(x): exponentials in it get a name."""
+        held = ExpPoly({key: value for key, value in x.terms.items() if key[1]})
+        return (x - held + self._named(held, LET)).exp()
+
+    def _log(self, x: ExpPoly) -> ExpPoly:
+        """log(exp(Q) * rest)."""
+        _, unit, _, _ = _stripped(x)
+        [((_, exponent), _)] = unit.terms.items()
+        rest = x * unit.inverse()
+        total = ExpPoly({(m, ()): value for m, value in exponent})
+        root = square_root(rest)
+        if root is not None and _is_evident(root):
+            return total + self._log(root) * 2
+        if rest == ONE:
+            return total
+        name, ratio = self._multiple_of(rest)
+        return total + (ExpPoly.variable(name) + self._log(ratio) if name else self._named(rest, LOG))
+
+    def _multiple_of(self, x: ExpPoly) -> tuple[str, ExpPoly]:
+        """The log of an element of which x is another multiple, and which."""
+        for definition in self.context.definitions if self.context.speaks_of(x) else ():
+            for slot in self._slots(x):
+                name = at_slot(definition.name, slot)
+                e = self.context.defined(name, LOG)
+                if e is not None and e != x and e.terms.keys() == x.terms.keys():
+                    ratio = ExpPoly.number(Fraction(x.terms[key := min(x.terms)]) / e.terms[key])
+                    if e * ratio == x:
+                        return name, ratio
+        return "", ONE
+
+    def _named(self, e: ExpPoly, kind: str) -> ExpPoly:
+        known = self._known(e, kind)
+        if known is None and kind == LOG and not positive_somewhere(e, self.context):
+            raise UsageError("a division by zero, or the log of zero, at every sample")
+        return self._define(e, kind) if known is None else known
+
+    def _detached(self, x: ExpPoly) -> ExpPoly:
+        """sg(x)."""
+        return x.rename(lambda n: detach_name(n) if is_live(ExpPoly.variable(n), self.context) else n)
+
+    def tidy(self, element: ExpPoly) -> ExpPoly:
+        return reduced(element, self.context, self.moving, roots=self.roots)
 
     # -- functions ---------------------------------------------------------------------
     def _in_pairs(self, values: list[ExpPoly]) -> list[ExpPoly]:
@@ -107,7 +176,7 @@ class Unfolding:
 
     def _greater(self, a: ExpPoly, b: ExpPoly) -> ExpPoly:
         """max(a, b)."""
-        return self._tidy(b + self.shares(a - b) * (a - b))
+        return self.tidy(b + self.shares(a - b) * (a - b))
 
     def _in_halves(self, gap: ExpPoly) -> ExpPoly:
         """1 where the gap is positive, 1/2 where it is 0: so min and max share the slope at a tie."""
@@ -125,9 +194,9 @@ class Unfolding:
         crossed = self.positive(lo - hi, ("is_crossed", "is_ordered"))
         between = x + (lo - x) * under - (x - hi) * over
         if not crossed:
-            return self._tidy(between)
+            return self.tidy(between)
         # with bounds that cross it is hi, and where lo > x and x > hi both hold they do
-        return self._tidy(between + (hi - between) * crossed)
+        return self.tidy(between + (hi - between) * crossed)
 
     def _tie(self, kind: str, known: ExpPoly) -> ExpPoly:
         """[x > 0] where x is 0 at every sample."""
@@ -145,17 +214,17 @@ class Unfolding:
         named: what regions are called.
         """
         value = attach(x)
-        return self._split(self._tidy(at_policy(value) if self.on_policy else value), tuple(named), tie)
+        return self._split(self.tidy(at_policy(value) if self.on_policy else value), tuple(named), tie)
 
     def _split(self, x: ExpPoly, named: tuple[str, ...], tie: ExpPoly) -> ExpPoly:
-        inside = sorted(name for name in x.names() if self.context.defined(name) is not None)
+        inside = sorted(name for name in x.names() if self.context.defined(name, REGION) is not None)
         if not inside:
             return self._of_factors(x, named) if x else tie
         held = ExpPoly.variable(inside[0])
         there, elsewhere = (
-            self._split(self._tidy(x.substitute({inside[0]: value})), named, tie) for value in (ONE, ZERO)
+            self._split(self.tidy(x.substitute({inside[0]: value})), named, tie) for value in (ONE, ZERO)
         )
-        return self._tidy(held * there + (1 - held) * elsewhere)
+        return self.tidy(held * there + (1 - held) * elsewhere)
 
     def _of_factors(self, x: ExpPoly, named: tuple[str, ...]) -> ExpPoly:
         number, _, monomial, rest = _stripped(without_positive_factors(x))
@@ -172,36 +241,59 @@ class Unfolding:
             return self._of_one(first * sign, named)
         both = (self._of_one(first * s, named if s > 0 else named[::-1]) for s in (1, -1))
         rest = (self._of_product(more, sign * s, named) for s in (1, -1))
-        return self._tidy(sum((a * b for a, b in zip(both, rest, strict=True)), ZERO))
+        return self.tidy(sum((a * b for a, b in zip(both, rest, strict=True)), ZERO))
 
     def _of_one(self, x: ExpPoly, named: tuple[str, ...]) -> ExpPoly:
         if not x.names():
             return ONE if _number(x) > 0 else ZERO
-        for definition in self.context.definitions:
-            for slot in _slots(x):
-                name = at_slot(definition.name, slot)
-                if self.context.defined(name) == x:
-                    return ExpPoly.variable(name)
-        return self._tidy(self._defined(x, named))
+        known = self._known(x, REGION)
+        if known is None and self.roots:
+            known = self._same_by_roots(x)
+        return self.tidy(self._define(x, REGION, named[0]) if known is None else known)
 
-    def _defined(self, x: ExpPoly, named: tuple[str, ...]) -> ExpPoly:
-        """A new region: of one position at each of them, or of the slots that it names."""
+    def _same_by_roots(self, x: ExpPoly) -> ExpPoly | None:
+        """A region, or its complement, that is the same but for zeros of functions of one log ratio."""
+        for name, kind, e in self.context.definitions:
+            both = e.names() | x.names()
+            found = joint((e, x)) if kind == REGION and both <= {*LOG_RATIOS} else None
+            signs = {(a, b) for a, b in found or () if a and b}
+            if signs and all(a == b for a, b in signs):
+                return ExpPoly.variable(name)
+            if signs and all(a != b for a, b in signs):
+                return 1 - ExpPoly.variable(name)
+        return None
+
+    def _known(self, x: ExpPoly, kind: str) -> ExpPoly | None:
+        """The name that is defined by x already."""
+        for definition in self.context.definitions:
+            for slot in self._slots(x):
+                name = at_slot(definition.name, slot)
+                if self.context.defined(name, kind) == x:
+                    return ExpPoly.variable(name)
+        return None
+
+    def _slots(self, x: ExpPoly) -> list[str]:
+        return sorted(self.context.speaks_of(x)) or ["x"]
+
+    def _define(self, x: ExpPoly, kind: str, named: str = "") -> ExpPoly:
+        """A new name: of one position at each of them, or of the slots that it names."""
         if len(self.context.definitions) >= MAX_REGIONS:
             raise NotInRing(f"more than {MAX_REGIONS} regions")
-        slots = _slots(x)
+        slots = self._slots(x)
         slot = slots[0] if len(slots) == 1 and slots[0] in ("now", "self") else "x"
         e = x.rename(lambda n: n.replace(f"[{slot}]", "")) if slot != "x" else x
-        name = self._named(e, named)
-        definitions = (*self.context.definitions, Definition(name, REGION, e))
-        self.context = replace(self.context, definitions=definitions)
-        return ExpPoly.variable(at_slot(name, slot))
-
-    def _named(self, e: ExpPoly, named: tuple[str, ...]) -> str:
         bases = {parse_name(n).base for n in e.names()} & {*SAMPLE_BASES}
-        first = named[0]
-        if len(e.terms) == 1 and bases and bases <= {*THETA_FREE}:
-            first = "is_pos" if min(e.terms.values()) > 0 else "is_neg"
-        return self._free(first)
+        if kind == REGION and len(e.terms) == 1 and bases and bases <= {*THETA_FREE}:
+            named = "is_pos" if min(e.terms.values()) > 0 else "is_neg"
+        name = self._free(named) if kind == REGION else name_of(kind, e)
+        known = {*SAMPLE_BASES, *(definition.name for definition in self.context.definitions)}
+        parameters = {n for n in e.names() if parse_name(n).base not in known}
+        self.context = replace(
+            self.context,
+            parameters=tuple(sorted({*self.context.parameters, *parameters})),
+            definitions=(*self.context.definitions, Definition(name, kind, e)),
+        )
+        return ExpPoly.variable(at_slot(name, slot))
 
     def _free(self, name: str) -> str:
         """A name that is not taken."""
@@ -224,7 +316,11 @@ def unfolding(on_policy: bool, parameters: Iterable[str], positive: Iterable[str
 def only_used(context: Context, *elements: ExpPoly) -> Context:
     """The context with those regions alone that elements name, in whichever slot."""
     bases = {parse_name(name).base for element in elements for name in element.names()}
-    kept = tuple(definition for definition in context.definitions if definition.name in bases)
+    kept: tuple[Definition, ...] = ()
+    for definition in reversed(context.definitions):
+        if definition.name in bases:
+            kept = (definition, *kept)
+            bases |= {parse_name(name).base for name in definition.e.names()}
     return replace(context, definitions=kept) if kept else PLAIN
 
 
@@ -251,9 +347,10 @@ def _width(e: Any) -> tuple[Any, bool]:
     return width, bool(width.xreplace(positive).is_nonnegative)
 
 
-def _slots(x: ExpPoly) -> list[str]:
-    found = {parse_name(n).slot for n in x.names() if parse_name(n).base in SAMPLE_BASES}
-    return sorted(found) or ["x"]
+def _is_evident(x: ExpPoly) -> bool:
+    """Are all its terms at least 0, and one of them positive?"""
+    found = positive_sum(x)
+    return found is not None and any(to_ring(row["b"]) == ONE for row in found.squares)
 
 
 def _number(x: ExpPoly) -> Any:

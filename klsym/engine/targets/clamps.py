@@ -14,20 +14,22 @@ from typing import Any
 import sympy
 
 from klsym.convert import canonical, to_ring
-from klsym.engine.fields.field import Field, Slots, field_of_loss, less_own_share
+from klsym.engine.fields.field import Field, Slots, at_own_tokens, field_of_loss, less_own_share, scores_of
 from klsym.engine.fields.primitives import WEIGHT, at_policy
 from klsym.engine.fields.slot_loss import in_slots, index_of, placed, unfolding_of
 from klsym.engine.options.settings import Setting
+from klsym.engine.regions import subgradients
 from klsym.engine.regions.case_split import Condition, cases
-from klsym.engine.regions.in_steps import in_steps, scored_steps
+from klsym.engine.regions.in_steps import by_scores, in_steps, names_scores, scored_steps
 from klsym.engine.regions.piecewise import inside_clamps, led_by_one
 from klsym.engine.regions.relations import reduced
 from klsym.engine.regions.unfolding import PIECEWISE, bounds_in_order, crossing
+from klsym.engine.targets.in_print import InPrint
 from klsym.engine.targets.ring_notes import coefficient_under_q
 from klsym.engine.verdicts.verdict import Cases, ChainStep, LazyCases, TargetReading, Verdict
 from klsym.errors import NotInRing, UsageError
 from klsym.kernel.derivatives import attach, slopes
-from klsym.language import Slot, rho, s
+from klsym.language import Slot, log_mu, log_old, log_p, log_q, rho, s, unfold
 from klsym.messages import Message
 from klsym.notation import losses
 from klsym.notation.cases import latex as in_cases
@@ -37,9 +39,10 @@ from klsym.notation.tree import Formula, Mean, Over, Words, product
 from klsym.notation.values import LazyFormula
 from klsym.ring import ONE, ZERO, ExpPoly
 from klsym.slots import SEQUENCE, at_slot
-from klsym.statements import Context
+from klsym.statements import LOG, REGION, Context
 
 OPEN = TargetReading(None)
+ALL_TOKENS = sum((ExpPoly.variable(at_slot("w", z)) for z in SEQUENCE), ZERO).exp()
 
 
 def with_clamps(
@@ -51,35 +54,32 @@ def with_clamps(
     explained: Callable[[Written, Setting], Verdict],
 ) -> Verdict:
     """The verdict on a loss with min, max, clip or abs in it; single: one sample, before it is centred."""
-    if not written.expression.has(*PIECEWISE):
+    if not written.expression.has(*PIECEWISE) and not field.loss.defined.definitions:
         return verdict
     inside = _unclamped(written, setting, single)
-    pushes = {z: _at_sampling(c, setting, single) for z, c in single.pushes.items()}
+    pushes = _pushes(single, setting, any(x.code == "away" for x in verdict.assumptions))
     shown = replace(
         verdict,
         inside_clamps=None if inside is None else _inside(inside, setting, explained),
         assumptions=(*_slopes_taken(written, setting, field), *verdict.assumptions),
         messages=(*verdict.messages, *kink_messages(written, setting)),
     )
-    if not field.loss.defined.definitions:
-        return shown
+    context, tokens = field.loss.defined, field.index == "t"
+    if all(definition.kind != REGION for definition in context.definitions):
+        shown = InPrint(context, tokens).verdict(shown)
+        return replace(shown, messages=(*shown.messages, *_undefined(written, shown.h, context)))
     if field is not single:
         return _centred(shown, field)
-    context, tokens = field.loss.defined, field.index == "t"
     slots, rows = _under_q(pushes, field, setting), LazyCases(_told, pushes, field)
     pieces = LazyCases(_rows_under_q, rows, pushes, slots, field)
-    alone = (
-        set(pushes) <= {"now", "x"}
-        and set(slots) <= {"now", "x"}
-        and len(pushes) == 1
-        and not field.loss.sums
-    )
+    h, c = (scored_steps(of, context, tokens) for of in (pushes, slots))
+    shown = replace(shown, h=h, messages=(*shown.messages, *_undefined(written, h, context)))
     return replace(
         shown,
-        steps=LazyCases(_told_or, verdict, rows, pieces, field, setting) if alone else verdict.steps,
-        gradient=read_in_steps(_with_constant(verdict.gradient, slots), context, tokens),
-        h=scored_steps(pushes, context, tokens),
-        c=scored_steps(slots, context, tokens),
+        steps=LazyCases(_told_or, verdict, rows, pieces, field, setting),
+        gradient=InPrint(context, tokens).reading(_with_constant(verdict.gradient, slots)),
+        c=c,
+        scores_named=(names_scores(h), names_scores(c)),
         per_sample_cases=rows,
         coefficient_cases=pieces,
         bias_cases=LazyCases(_bias, pushes, inside, setting, field) if inside else (),
@@ -103,16 +103,16 @@ def _unclamped(written: Written, setting: Setting, field: Field) -> Written | No
 
 def _told_or(verdict: Verdict, h: Cases, c: Cases, field: Field, setting: Setting) -> Sequence[ChainStep]:
     """The steps with cases, or those of the proof where there are too many to be shown."""
-    return tuple(_steps(verdict, h, c, field, setting)) if h and c else tuple(verdict.steps)
+    return tuple(_steps(verdict, h, c, field, setting)) if h and (c or field.index) else tuple(verdict.steps)
 
 
 def _steps(verdict: Verdict, h: Cases, c: Cases, field: Field, setting: Setting) -> Iterator[ChainStep]:
-    """As it is written, then h and c by cases, which stand above in text."""
+    """As it is written, then h and c by cases, which stand above in text; c of tokens is h over weights."""
     yield verdict.steps[0]
     under, slot = "q" if setting.on_policy else "mu", {"": "x", "t": "now"}[field.index]
     rule = "chain rule" if setting.use == "loss" else "stop-gradient"
     for why, measure, letter, rows in ((rule, under, "h", h), ("change of measure", "q", "c", c)):
-        if measure != under or letter == "h":
+        if letter == "h" or (measure != under and not field.index):
             text, latex = (
                 spell(_by_cases(measure, letter, rows, field.index, slot, spell)) for spell in (TEXT, LATEX)
             )
@@ -121,7 +121,8 @@ def _steps(verdict: Verdict, h: Cases, c: Cases, field: Field, setting: Setting)
 
 def _by_cases(measure: str, letter: str, rows: Cases, index: str, slot: str, spell: Text) -> Formula:
     score = losses.tree_of(Slot(slot)(s) if slot != "x" else s, spell.positions)
-    scored = product(Words(letter, in_cases(rows)), score)
+    held = Words(letter, in_cases(rows))
+    scored = held if any(names_scores(c) for _, c in rows) else product(held, score)
     return Mean(measure, Over(index, scored) if index else scored)
 
 
@@ -132,7 +133,9 @@ def _centred(verdict: Verdict, field: Field) -> Verdict:
     factors = LazyFormula(product, (share, shown))
     return replace(
         verdict,
-        gradient=read_in_steps(_with_constant(verdict.gradient, {"x": c * share}), field.loss.defined),
+        gradient=InPrint(field.loss.defined, False).reading(
+            _with_constant(verdict.gradient, {"x": c * share})
+        ),
         c=None if verdict.c is None else shown if share == ONE else factors,
         coefficient_cases=tuple(
             (case.conditions, case.coefficient) for case in cases(in_steps(c * share, field.loss.defined))
@@ -142,8 +145,10 @@ def _centred(verdict: Verdict, field: Field) -> Verdict:
 
 def _under_q(pushes: Slots, field: Field, setting: Setting) -> Slots:
     """c with its constant, which the score takes to 0: as h it says more by cases."""
-    if setting.on_policy and not field.loss.sums:
+    if setting.on_policy and not (field.loss.sums and not field.index):
         return pushes
+    if field.index and not set(pushes) <= {"now", "x"}:
+        return {z: c * ALL_TOKENS.inverse() for z, c in pushes.items()}
     return field.coefficients if field.index else {"x": pushes.get("x", ZERO) * WEIGHT.inverse()}
 
 
@@ -167,35 +172,29 @@ def _with_constant(reading: TargetReading, slots: Slots | None) -> TargetReading
     return replace(reading, rest=slots.get("x", ZERO) - reading.parts.get("reward", ZERO))
 
 
-def read_in_steps(reading: TargetReading, context: Context, tokens: bool = False) -> TargetReading:
-    """A target, with the regions in its parts as steps."""
-
-    def shown(value: Any) -> Any:
-        if isinstance(value, Mapping):
-            return scored_steps(value, context, tokens)
-        return in_steps(value, context, tokens) if isinstance(value, ExpPoly) else value
-
-    parts = {name: shown(value) for name, value in reading.parts.items()}
-    return replace(reading, parts=parts, rest=shown(reading.rest))
-
-
 def _written(expression: Any) -> Written:
     return Written(losses.show(expression, TEXT), expression)
 
 
-def _at_sampling(c: ExpPoly, setting: Setting, field: Field) -> ExpPoly:
-    """The value at a sample, in its last form."""
-    value = attach(c)
-    value = at_policy(value) if setting.on_policy else value
-    return reduced(value, field.loss.defined, moving=False, off_bounds=True)
+def _pushes(field: Field, setting: Setting, off_bounds: bool = False) -> Slots:
+    """What multiplies each score at a sample; rewards of other tokens stand at the token that they are of.
+
+    off_bounds: the theorem assumes that no sample lies on a bound.
+    """
+    given = {name: to_ring(value) for name, value in field.loss.sums.items()}
+    tokens = field.index == "t" and bool(given)
+    found = scores_of(field.exchanged) if tokens else field.pushes
+    put_in = given if tokens else {}
+    values = {z: attach(c).substitute(put_in) for z, c in found.items()}
+    values = {z: at_policy(value) if setting.on_policy else value for z, value in values.items()}
+    context = field.loss.defined
+    return {z: reduced(value, context, moving=False, off_bounds=off_bounds) for z, value in values.items()}
 
 
-def _told(slots: Slots, field: Field) -> Cases:
+def _told(slots: Slots, field: Field, otherwise: Any = None) -> Cases:
     """The coefficient by cases."""
-    return tuple(
-        (case.conditions, case.coefficient)
-        for case in cases(scored_steps(slots, field.loss.defined, field.index == "t"))
-    )
+    shown = cases(scored_steps(slots, field.loss.defined, field.index == "t"), otherwise)
+    return tuple((case.conditions, by_scores(case.coefficient)) for case in shown)
 
 
 def _inside(
@@ -215,24 +214,48 @@ def _bias(pushes: Mapping[str, ExpPoly], inside: Written, setting: Setting, fiel
         return ()
     if free.loss.defined.definitions:
         return ()
-    plain = {z: _at_sampling(c, setting, free) for z, c in free.pushes.items()}
+    plain = _pushes(free, setting)
+    if field.loss.sums:
+        plain = at_own_tokens(plain)
     gap = {z: pushes.get(z, ZERO) - plain.get(z, ZERO) for z in {*pushes, *plain}}
-    rows = _told(gap, field)
+    rows = _told(gap, field, sympy.S.Zero)
     elsewhere = any(value != 0 for on, value in rows if not on)  # then "otherwise" needs all the other cases
     changed = any(value != 0 for _, value in rows)
     return tuple((on, value) for on, value in rows if value != 0 or elsewhere) if changed else ()
 
 
 # ---------------------------------------------------------------------------- ties, and what is assumed
+def _undefined(written: Written, h: Any, context: Context) -> tuple[Message, ...]:
+    """What has logs may have no value where q = p = mu = old."""
+    varies = any(kind == LOG and context.speaks_of(e) for _, kind, e in context.definitions)
+    whole = isinstance(h, sympy.Basic) and not names_scores(h)
+    return undefined(written.expression, h) if varies and whole else ()
+
+
+def undefined(loss: Any, per_sample: Any) -> tuple[Message, ...]:
+    """Is the loss, or its gradient, 0/0 where q = p = mu = old?"""
+    equal = {log_p: log_q, log_mu: log_q, log_old: log_q}
+    for name, e in (("loss", loss), ("gradient", per_sample)):
+        if unfold(subgradients.at_sampling(e, on_policy=False)).xreplace(equal).has(sympy.nan, sympy.zoo):
+            return (Message("undefined-at-start", what=name),)
+    return ()
+
+
 def _slopes_taken(written: Written, setting: Setting, field: Field) -> tuple[Message, ...]:
     """What regions there are, slopes at ties, and bounds that do not cross."""
     found: list[Message] = []
     if setting.use == "loss":
         tied = sorted(ties(written, setting).values())
         found = [Message("slope-at-tie", of=kind) for kind in dict.fromkeys(tied)]
-        found = found or [Message("slope-at-kinks")] * bool(field.loss.defined.definitions)
+        kinks = any(definition.kind == REGION for definition in field.loss.defined.definitions)
+        found = found or [Message("slope-at-kinks")] * kinks
     context = field.loss.defined
-    found += [Message("region", of=name, where=_where(e, context)) for name, _, e in context.definitions]
+    found += [
+        Message("region", of=name, where=_where(e, context))
+        if kind == REGION
+        else Message(kind, of=name, element=in_steps(e, context))
+        for name, kind, e in context.definitions
+    ]
     return (*found, *(Message("bounds-in-order", of=name) for name in bounds_in_order(written.expression)))
 
 

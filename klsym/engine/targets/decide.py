@@ -28,9 +28,9 @@ from klsym.engine.proof.shown_counterexample import shown_witness
 from klsym.engine.regions.in_span import fits
 from klsym.engine.targets.objectives import covariances, gradient_of, objective
 from klsym.engine.targets.product_curl import decide_products, with_one_advantage
-from klsym.errors import NotInRing, ProofError, Refused
+from klsym.errors import ProofError, Refused
 from klsym.language import R, s
-from klsym.names import parse_name
+from klsym.names import SAMPLE_BASES, parse_name
 from klsym.ring import ONE, ZERO, ExpPoly
 
 
@@ -82,7 +82,7 @@ def _primitive(field: Field, found: Decomposition) -> Decision | None:
     if field.index or field.products:
         return None
     of = recognise(field.c, field.names)
-    if field.loss.defined.definitions:
+    if random_names(field.c, field.loss.defined) - {*SAMPLE_BASES}:
         return _with_regions(field, found, of.target)
     aim = objective(of)
     if aim is not None and "length" in of.rest.names():
@@ -90,7 +90,8 @@ def _primitive(field: Field, found: Decomposition) -> Decision | None:
         return Decision(of.target, right, (equation(field, right),), found, aim)
     plain = Quantity(Side.atom(E("q", field.c, ("x",))))
     form = derive(plain, defined=field.loss.defined)
-    proofs = (equation(field, plain), form.is_no_combination())
+    apart = () if field.loss.defined.definitions else (form.is_no_combination(),)
+    proofs = (equation(field, plain), *apart)
     if aim is None:
         return Decision(of.target, plain, proofs, found)
     return Decision(of.target, plain, (*proofs, form.equals(gradient_of(aim))), found, aim)
@@ -98,8 +99,8 @@ def _primitive(field: Field, found: Decomposition) -> Decision | None:
 
 def _with_regions(field: Field, found: Decomposition, target: str) -> Decision | None:
     """Of a coefficient by cases: what is attached under mu is the gradient of its own mean."""
-    if fits(field.c, field.form.context):
-        raise NotInRing("what may be a combination of names holds regions that no relation takes out")
+    if fits(field.c, field.form.context):  # a combination of names, perhaps: open
+        return None
     plain = Quantity(Side.atom(E("q", field.c, ("x",))))
     proofs, loss = [equation(field, plain)], field.loss
     held = loss.detached or any(parse_name(x).detached for x in loss.element.names())

@@ -24,7 +24,7 @@ from klsym.engine.proof.derivation import Derivation, derive
 from klsym.engine.proof.quantities import Quantity, expectation
 from klsym.engine.proof.sequence_quantities import mean_over_i, sum_over_t
 from klsym.engine.regions.unfolding import only_used
-from klsym.engine.targets.clamps import read_in_steps
+from klsym.engine.targets.in_print import InPrint
 from klsym.engine.verdicts.verdict import Search, TargetReading
 from klsym.messages import Message
 from klsym.notation.losses import Written
@@ -32,15 +32,17 @@ from klsym.ring import ZERO, ExpPoly
 from klsym.sums import Centred, LeftOut
 
 
-def value_of(written: Written, setting: Setting) -> tuple[TargetReading, ExpPoly | None]:
+def value_of(written: Written, setting: Setting, roots: bool = False) -> tuple[TargetReading, ExpPoly | None]:
     """What E_m[L], E_m[mean_i L_i] or E_m[sum_t L_t] is: a target, and a constant beside it."""
     index = index_of(written, setting)
     centred = isinstance(written.expression, LeftOut | Centred) and not setting.averaged
     if setting.use == "reward" and centred:
         return TargetReading("zero"), ZERO  # what is centred has mean 0
     regions = unfolding_of(written.expression, setting)
+    regions.roots = roots
     each = placed(written.expression, setting, index)
     expression, sums = in_slots(each, index, setting.use == "reward", regions)
+    expression = to_sympy(regions.tidy(to_ring(expression))) if roots else expression
     if sums:
         return TargetReading(None), None
     e = expression
@@ -62,7 +64,8 @@ def value_of(written: Written, setting: Setting) -> tuple[TargetReading, ExpPoly
                 return TargetReading("separable"), ZERO
     constant, whole = in_n(constant), in_n(whole)
     found = _meaning_of_value(recognise_value(whole, names), tokens, start)
-    return (read_in_steps(found, defined, index == "t") if defined.definitions else found), constant
+    shown = InPrint(defined, index == "t")
+    return shown.reading(found), shown.value(constant)
 
 
 def _mean(e: Any, index: str, under: str) -> Quantity:

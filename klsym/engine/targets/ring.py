@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from klsym.convert import to_ring, to_sympy
+from klsym.convert import is_in_ring, to_ring, to_sympy
 from klsym.engine.divergences.f_divergence import Generated, functional, generated
 from klsym.engine.divergences.shape_messages import functional_message, generated_messages
 from klsym.engine.fields.field import Field, field_of, field_of_loss, less_own_share
@@ -26,9 +26,8 @@ from klsym.engine.options.settings import Setting
 from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.quantities import grad, sample, sample_gradient
 from klsym.engine.regions.in_steps import in_steps, unbounded, with_ratios
-from klsym.engine.regions.unfolding import PIECEWISE
+from klsym.engine.regions.piecewise import is_piecewise
 from klsym.engine.targets.clamps import with_clamps
-from klsym.engine.targets.constants import with_constants
 from klsym.engine.targets.decide import Decision, counterexample, decide
 from klsym.engine.targets.expected_value import value_of
 from klsym.engine.targets.ring_notes import (
@@ -56,7 +55,7 @@ from klsym.engine.verdicts.warnings import (
     without_weight,
 )
 from klsym.errors import NotInRing, UsageError
-from klsym.language import H, now, others, own, parameter, rho, s, without_sg
+from klsym.language import H, now, others, own, rho, s, without_sg
 from klsym.messages import Message
 from klsym.names import SAMPLE_BASES, parse_name
 from klsym.notation import formulas, losses
@@ -67,7 +66,7 @@ from klsym.notation.spelling import LATEX
 from klsym.notation.tree import Mean, product
 from klsym.notation.values import LazyFormula, less_mean, less_others, scored
 from klsym.ring import ONE, ZERO, ExpPoly
-from klsym.statements import Context
+from klsym.statements import REGION, Context
 from klsym.sums import Centred, LeftOut
 
 CENTRING_OPTION = {LeftOut: "leave-one-out", Centred: "mean"}
@@ -78,7 +77,23 @@ def explain_ring(written: Written, setting: Setting) -> Verdict:
     single = field_of_loss(written, setting)
     if setting.batch != "none":
         return explain_centred(written, setting, single)
-    return verdict_of(written, setting, single, single)
+    verdict = verdict_of(written, setting, single, single)
+    return verdict if verdict.target else _without_empty_regions(verdict, written, setting, single)
+
+
+def _without_empty_regions(verdict: Verdict, written: Written, setting: Setting, single: Field) -> Verdict:
+    """The verdict on the same loss without regions that zeros show to be empty, which rests on SymPy."""
+    other = field_of(slot_loss(written, setting, roots=True))
+    if other.loss.element == single.loss.element:
+        return verdict
+    found = verdict_of(written, setting, other, other)
+    if found.target is None:
+        return verdict
+    kinks = (Message("no-outcome-at-kinks"),)
+    value, constant = value_of(written, setting, roots=True)
+    found = replace(found, value=value, constant=constant)
+    said = (Message("outside-the-core", trust="sympy"), *found.messages)
+    return replace(found, trust="sympy", messages=said, assumptions=(*found.assumptions, *kinks))
 
 
 def names_only(written: Written, setting: Setting, part: str) -> bool:
@@ -128,8 +143,7 @@ def verdict_of(written: Written, setting: Setting, field: Field, single: Field) 
     if not field.index:
         verdict = _with_shape(verdict, field, decision)
     verdict = replace(verdict, messages=_messages(verdict, field, single, decision, setting))
-    verdict = with_clamps(verdict, written, setting, field, single, explain_ring)
-    return with_constants(verdict, single.loss.constants)
+    return with_clamps(verdict, written, setting, field, single, explain_ring)
 
 
 def partial(written: Written, setting: Setting, single: Field) -> Verdict:
@@ -259,43 +273,34 @@ def _with_shape(verdict: Verdict, field: Field, decision: Decision) -> Verdict:
     if of_r is not None:
         of_r = replace(of_r, beside=found.reward if ascended else -found.reward)
         verdict = replace(verdict, generated=of_r, penalty=penalty)
-        return _with_pieces(verdict) if c.names() & field.names.random else verdict
+        return verdict if of_r.f is None or isinstance(of_r.f, ExpPoly) else _with_pieces(verdict)
     if found.target != "separable" or verdict.implied is None or c.names() & field.names.random:
         return verdict
     return replace(verdict, functional=functional(penalty))
 
 
 def _with_pieces(verdict: Verdict) -> Verdict:
-    """f by cases is shown for the objective, and its shape is not looked at again."""
+    """f outside the ring is shown for the objective, and its shape is not looked at again."""
     from klsym.engine.divergences.f_divergence_smooth import must_not_vanish
 
-    f = verdict.generated and verdict.generated.f
-    if f is None:
-        return replace(verdict, penalty=None)
-    shown, assumed = LATEX(Mean("q", in_r(f))), (*verdict.assumptions, *must_not_vanish(f))
+    f = verdict.generated.f if verdict.generated else None
+    shown = LATEX(Mean("q", in_r(f, sums=True)))
+    kinks = (Message("no-outcome-at-kinks"),) if is_piecewise(f) else ()
+    assumed = (*verdict.assumptions, *must_not_vanish(f), *kinks)
     return replace(verdict, penalty=None, objective_latex=shown, assumptions=assumed)
 
 
 def _generated(c: ExpPoly, target: str, field: Field) -> Generated | None:
-    if field.loss.constants and target == "f-divergence":
-        return _of_constants(c, field)
-    if not c.names() & field.names.random:
+    defined = field.loss.defined
+    kinds = {definition.kind for definition in defined.definitions if definition.name in c.names()}
+    if not kinds or target in (*KLS, "combination"):
         return generated(c) or _at_powers(c)
     if target != "f-divergence":
         return None
     from klsym.engine.divergences.f_divergence_piecewise import generated_pieces
-
-    return generated_pieces(in_steps(c, field.loss.defined))
-
-
-def _of_constants(c: ExpPoly, field: Field) -> Generated | None:
-    """By SymPy, which knows what sqrt(2) is."""
-    from klsym.engine.divergences.f_divergence_piecewise import generated_pieces
     from klsym.engine.divergences.f_divergence_smooth import generated_outside
 
-    values = {parameter(name): value for name, value in field.loss.constants.items()}
-    shown = in_steps(c, field.loss.defined).xreplace(values)
-    return (generated_pieces if field.loss.defined.definitions else generated_outside)(shown)
+    return (generated_pieces if REGION in kinds else generated_outside)(in_steps(c, defined))
 
 
 def _at_powers(c: ExpPoly) -> Generated | None:
@@ -315,13 +320,12 @@ def _messages(
     pushes, as_option = single.pushes, _batch_of(field, setting)
     typed = single.loss.label if single.loss.index != "i" else None
     mine = pushes.get("x", pushes.get("self", ZERO))
-    if single.loss.defined.definitions:
+    if not field.names.all.isdisjoint(mine.names()):
         steps = in_steps(at_policy(mine) if setting.on_policy else mine, single.loss.defined)
         facts = facts_outside(single.loss.typed, steps)
     else:
-        unfolded = typed is None or typed.expression.has(*PIECEWISE) or single.loss.constants
-        plain = None if typed is None or unfolded else typed.expression
-        loss = single.loss.element if plain is None else to_ring(plain)
+        plain = typed is not None and is_in_ring(typed.expression)
+        loss = to_ring(typed.expression) if typed and plain else single.loss.element
         facts = facts_of(loss, mine, field.c, setting.on_policy)
     if as_option.batch != "none":
         still = not random_names(field.h_of_sample, field.loss.defined)

@@ -1,0 +1,49 @@
+"""Names for logs and for elements, each made from what it stands for, so that it is printed as that.
+
+>>> from klsym.ring import ExpPoly
+>>> r = (-ExpPoly.variable("k1")).exp()
+>>> name = name_of(LOG, r + 1)
+>>> name == name_of(LOG, 1 + r), known(name) == (LOG, 1 + r), known("k1")
+(True, True, None)
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from klsym.names import SAMPLE_BASES, parse_name
+from klsym.ring import ExpPoly
+from klsym.slots import at_slot
+from klsym.statements import LET, LOG, canonical
+
+__all__ = ["LET", "LOG", "known", "name_of"]
+
+OF_LOGS, OF_CONSTANTS = "ln_", "const_"  # how names begin, and no others
+DIGITS = 6
+_STANDS_FOR: dict[str, tuple[str, ExpPoly]] = {}
+
+
+def name_of(kind: str, e: ExpPoly) -> str:
+    """The name of log(e), or of e: the same in every loss."""
+    digest = sha256(canonical([kind, e.to_json()]).encode()).hexdigest()[:DIGITS]
+    varies = any(_varies(name) for name in e.names())
+    name = f"{OF_LOGS if varies else OF_CONSTANTS}{digest}"
+    if _STANDS_FOR.setdefault(name, (kind, e)) != (kind, e):
+        raise ValueError(f"{name} stands for two elements")
+    return name
+
+
+def known(name: str) -> tuple[str, ExpPoly] | None:
+    """The kind of what a name stands for, and e in the slot of the name; None for other names."""
+    parsed = parse_name(name)
+    found = _STANDS_FOR.get(parsed.base)
+    if found is None or parsed.slot == "x":
+        return found
+    kind, e = found
+    return kind, e.rename(lambda n: at_slot(n, parsed.slot) if _varies(n) else n)
+
+
+def _varies(name: str) -> bool:
+    """Is it a variable of a sample, or the name of what is?"""
+    base = parse_name(name).base
+    return base in SAMPLE_BASES or base.startswith(OF_LOGS)
