@@ -25,7 +25,8 @@ AUDIT_SECONDS, AUDIT_GIGABYTES = 60.0, 4.0
 AUDITED = ("zero", "reverse-kl", "forward-kl", "combination", "f-divergence", "separable", "none", "open")
 GRAMMAR = (
     f"Grammar: log_q log_p log_mu {' '.join(NAMES)} k(lam) r rho R A, numbers, + - * / **, "
-    "sg exp log sqrt abs min max clip(x, lo, hi), parameters lam beta eps alpha n. r is p/q. "
+    "sg exp log sqrt abs min max clip(x, lo, hi), where(rho > 2, x, y), parameters lam beta eps alpha n. "
+    "r is p/q. "
     "Of sequences: T, their length; past(x) now(x) future(x) whole(x), sums over tokens; "
     "togo(h) = now(h) + future(h), seqmean(x) = whole(x)/T. Of a batch of n samples: "
     "others(x), a sum over the others; loo(h) = h - others(h)/(n - 1), centred(h), normalised(h). "

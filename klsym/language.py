@@ -294,6 +294,24 @@ class Log(Region):
     """The name of a log that moves with theta."""
 
 
+def above(x: Any, y: Any, or_equal: bool = False) -> Any:
+    """1 where x > y, or x >= y, and 0 elsewhere; of slope 0, as in autograd.
+
+    >>> above(Rational(3), 2), above(Rational(2), 2), above(2, 2, or_equal=True)
+    (1, 0, 1)
+    """
+    return sg(Heaviside(as_expression(x) - as_expression(y), 1 if or_equal else 0))
+
+
+def where(condition: Any, x: Any, y: Any) -> Any:
+    """x where a condition holds, that is 1, and y where it is 0, as `torch.where`.
+
+    >>> where(above(3, 2), k1, 2), where(above(1, 2), k1, 2)
+    (k1, 2)
+    """
+    return condition * (as_expression(x) - as_expression(y)) + as_expression(y)
+
+
 class clip(Function):
     """clip(x, lo, hi) = min(max(x, lo), hi), with derivative 1 on [lo, hi] and 0 outside.
 

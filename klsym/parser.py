@@ -20,11 +20,11 @@ from collections.abc import Callable, Iterable, Mapping
 from keyword import iskeyword
 from typing import Any
 
-from sympy import Abs, Max, Min, Pow, Rational, exp, log, sqrt
+from sympy import Abs, Max, Min, Mul, Pow, Rational, exp, log, sqrt
 
 from klsym.defined import OF_CONSTANTS, OF_LOGS
 from klsym.errors import UsageError
-from klsym.language import ATOMS, OF_REGIONS, PARAMETERS, clip, k, parameter, sg
+from klsym.language import ATOMS, OF_REGIONS, PARAMETERS, above, clip, k, parameter, sg, where
 from klsym.names import PROBABILITIES, is_declarable
 from klsym.sums import (
     DENSITIES,
@@ -152,6 +152,14 @@ class _Reader:
                 return -value if isinstance(sign, ast.USub) else value
             case ast.BinOp(_, operator, _) if type(operator) in OPERATORS:
                 return self.chain(node, depth)
+            case ast.Compare() | ast.BoolOp() | ast.UnaryOp(ast.Not() | ast.Invert()):
+                return self.condition(node, depth)
+            case ast.BinOp(_, ast.BitAnd() | ast.BitOr()):
+                return self.condition(node, depth)
+            case ast.Call(ast.Name("where"), [when, one, other], []):
+                taken = self.condition(when, depth + 1)
+                values = (self.build(item, depth + 1) for item in (one, other))
+                return self.bounded(where(taken, *values), node)
             case ast.Call(ast.Name(name), arguments, []) if name in OF_DENSITIES:
                 return OF_DENSITIES[name][0](*self.densities(name, arguments, node))
             case ast.Call(ast.Name(name), arguments, []) if name in FUNCTIONS:
@@ -173,6 +181,27 @@ class _Reader:
             raise self.foreign_operator(node)
         what = FOREIGN.get(type(node), "this")
         raise self.at(f"{what} is not part of the loss grammar", node)
+
+    def condition(self, node: ast.expr, depth: int) -> Any:
+        """1 where a comparison holds and 0 elsewhere; detached, as the slope of what is chosen is 0."""
+        if depth > MAX_DEPTH:
+            raise self.at(f"nested more than {MAX_DEPTH} deep", node)
+        match node:
+            case ast.Compare(first, signs, others) if all(type(sign) in COMPARISONS for sign in signs):
+                values = [self.build(item, depth + 1) for item in (first, *others)]
+                links = zip(signs, values, values[1:], strict=False)
+                return Mul(*(COMPARISONS[type(sign)](a, b) for sign, a, b in links))
+            case ast.UnaryOp(ast.Not() | ast.Invert(), of):
+                return 1 - self.condition(of, depth + 1)
+            case ast.BoolOp(sign, of):
+                found = [self.condition(item, depth + 1) for item in of]
+            case ast.BinOp(one, ast.BitAnd() | ast.BitOr() as sign, other):
+                found = [self.condition(item, depth + 1) for item in (one, other)]
+            case _:
+                raise self.at(f"{NO_COMPARISON}: a comparison such as rho > 2 expected", node)
+        if isinstance(sign, ast.And | ast.BitAnd):
+            return Mul(*found)
+        return 1 - Mul(*(1 - item for item in found))
 
     def foreign_operator(self, node: ast.BinOp) -> UsageError:
         position = self.lead + (node.left.end_col_offset or 0)
@@ -313,13 +342,18 @@ OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Div: lambda a, b: a / b,
     ast.Pow: lambda a, b: a**b,
 }
+NO_COMPARISON = "this is not part of the loss grammar"
+COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Gt: above,
+    ast.GtE: lambda a, b: above(a, b, or_equal=True),
+    ast.Lt: lambda a, b: above(b, a),
+    ast.LtE: lambda a, b: above(b, a, or_equal=True),
+}
 FOREIGN: dict[type[ast.expr], str] = {
     ast.Attribute: "an attribute (x.y)",
     ast.Subscript: "an index (x[y])",
     ast.Lambda: "a lambda",
     ast.IfExp: "if and else",
-    ast.Compare: "a comparison",
-    ast.BoolOp: "and, or",
     ast.UnaryOp: "this sign",
     ast.Tuple: "a tuple",
     ast.List: "a list",
@@ -333,6 +367,7 @@ DETACHED = "write sg({x})"
 CLAMPED = "write clip({x}, lo, hi), with one bound max({x}, lo) or min({x}, hi)"
 AVERAGED = "leave it out: a loss is that of one sample, and its mean is taken"
 INSTEAD = {
+    "where": "write where(condition, x, y)",
     "detach": DETACHED, "stop_gradient": DETACHED, "data": DETACHED, "item": DETACHED,
     "clamp": CLAMPED, "clip": CLAMPED, "clamp_": CLAMPED,
     "clamp_min": "write max({x}, lo)", "clamp_max": "write min({x}, hi)", "relu": "write max({x}, 0)",

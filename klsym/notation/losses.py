@@ -118,6 +118,8 @@ def _call(e: Any, sums: bool) -> Formula:
         return Name(e.func.__name__)  # a generic function of everything
     if isinstance(e, sympy.Heaviside | sympy.sign):
         return _step(e, sums)
+    if isinstance(e, sg) and isinstance(e.args[0], sympy.Heaviside):
+        return _comparison(e.args[0], sums)
     if isinstance(e, sympy.exp):
         logs = [x for x in sympy.Mul.make_args(e.args[0]) if isinstance(x, sympy.log)]
         if len(logs) == 1:  # exp(a log(x)) = x^a
@@ -161,6 +163,16 @@ def _step(e: Any, sums: bool) -> Formula:
     if e.args[1] in (0, 1):
         return Call("max", (zero, ratio)) if e.args[1] == 0 else Call("min", (one, raised))
     return quotient(raised, Number(2))
+
+
+def _comparison(e: Any, sums: bool) -> Formula:
+    """1 where x > y: a number in the grammar."""
+    terms = sympy.Add.make_args(e.args[0])
+    right = sympy.Add(*(-t for t in terms if t.could_extract_minus_sign()))
+    left, sign = e.args[0] + right, ">=" if e.args[1] == 1 else ">"
+    if sums:
+        return tree.Indicator(Relation(_walk(left, sums), sign, _walk(right, sums)))
+    return Call("", (Relation(_walk(left, sums), sign, _walk(right, sums)),))
 
 
 def _sum(e: Any, sums: bool) -> Formula:

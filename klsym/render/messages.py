@@ -180,6 +180,8 @@ WARNINGS: dict[str, str | Callable[..., str]] = {
     "tie": lambda of: f"every sample meets a tie: the slope of {' '.join(SLOPES[of])}",
     "order-of-pairs": "three arguments of one min or max tie at every sample: the gradient depends on the"
     " order in which code takes them by pairs",
+    "boundary-dropped": "a comparison has no slope in autograd: where it changes as theta moves, the gradient"
+    " of the mean has a boundary term besides, which is left out here",
     "bounds-may-cross": "the bounds of clip may cross: where lo > hi it is hi, as in torch.clamp",
     "undefined-at-start": lambda what: f"at q = p, where training starts,"
     f" {'the' if what == 'loss' else 'its'} {what} is 0/0: write what it is to be there",

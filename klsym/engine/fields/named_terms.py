@@ -80,7 +80,11 @@ class NamedParts:
 
     def _in_r_alone(self) -> bool:
         names = {parse_name(n).base for n in _sample_names(self.rest)}
-        return not self.reward and names <= {"k1"} and not self.rest.names() & self.further.beyond
+        return (
+            not self.reward
+            and names <= {"k1"}
+            and not self.rest.names() & (self.further.beyond | self.further.rewards)
+        )
 
     @property
     def unnamed(self) -> ExpPoly:

@@ -134,7 +134,8 @@ def slot_loss(written: Written, setting: Setting, roots: bool = False) -> SlotLo
     regions.roots = roots
     typed = placed(written.expression, setting, index)
     expression, sums = in_slots(typed, index, detached, regions)
-    expression = to_sympy(regions.tidy(to_ring(expression))) if roots else expression
+    if roots or typed.has(sympy.Heaviside):  # a product of comparisons may be empty
+        expression = to_sympy(regions.tidy(to_ring(expression)))
     each = expression
     if index == "i" and any(parse_name(name).base == "length" for name in to_ring(expression).names()):
         raise UnsupportedSum(f"T in {written.text[:60]!r}: {OVER_LENGTH}")

@@ -3,6 +3,7 @@
     max(a, b) = b + t (a - b)     t = ([a > b] + 1 - [b > a])/2, which share a tie by halves
     clip(x, lo, hi) = x + (lo - x)[lo > x] - (x - hi)[x > hi]     where lo <= hi: 1 is the slope at its bounds
     |x| = x ([x > 0] - [-x > 0])     of slope 0 at 0
+    where(x > y, a, b) = [x - y > 0] a + (1 - [x - y > 0]) b     the comparison has no slope
 
 Regions are constant under grad.  Those of an x that holds regions are taken apart, so that each speaks of a
 plain element, and a product by its factors:
@@ -43,10 +44,12 @@ from klsym.statements import LET, LOG, REGION, Context, Definition
 from klsym.unfolding import PLAIN
 
 DENSITIES = (log_q, log_p, log_mu, log_old)
-PIECEWISE = (sympy.Min, sympy.Max, sympy.Abs, clip)
+KINKED = (sympy.Min, sympy.Max, sympy.Abs, clip)
+PIECEWISE = (*KINKED, sympy.Heaviside)
 HALF = ExpPoly.number(Fraction(1, 2))
 MAX_REGIONS = 24  # in one loss
 OF_CLIP, OF_PAIR, OF_ABS = ("is_high", "is_low"), ("is_above", "is_below"), ("is_up", "is_down")
+OF_CASE = ("is_case", "is_else")
 
 
 @dataclass
@@ -78,6 +81,11 @@ class Unfolding:
                 return self.tidy(x * sign)
             case clip():
                 return self._clipped(*values)
+            case sympy.Heaviside():
+                x, at_zero = values
+                if at_zero:
+                    return 1 - self.positive(-x, OF_CASE[::-1])
+                return self.positive(x, OF_CASE)
             case sympy.Max():
                 return reduce(self._greater, self._in_pairs(values))
         return -reduce(self._greater, self._in_pairs([-x for x in values]))

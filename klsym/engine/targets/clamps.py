@@ -22,8 +22,8 @@ from klsym.engine.regions import subgradients
 from klsym.engine.regions.case_split import Condition, cases
 from klsym.engine.regions.in_steps import by_scores, in_steps, names_scores, scored_steps
 from klsym.engine.regions.piecewise import inside_clamps, led_by_one
-from klsym.engine.regions.relations import reduced
-from klsym.engine.regions.unfolding import PIECEWISE, bounds_in_order, crossing
+from klsym.engine.regions.relations import jumping, reduced
+from klsym.engine.regions.unfolding import KINKED, PIECEWISE, bounds_in_order, crossing
 from klsym.engine.targets.in_print import InPrint
 from klsym.engine.targets.ring_notes import coefficient_under_q
 from klsym.engine.verdicts.verdict import Cases, ChainStep, LazyCases, TargetReading, Verdict
@@ -62,7 +62,7 @@ def with_clamps(
         verdict,
         inside_clamps=None if inside is None else _inside(inside, setting, explained),
         assumptions=(*_slopes_taken(written, setting, field), *verdict.assumptions),
-        messages=(*verdict.messages, *kink_messages(written, setting)),
+        messages=(*verdict.messages, *kink_messages(written, setting), *_boundary(written, setting, single)),
     )
     context, tokens = field.loss.defined, field.index == "t"
     if all(definition.kind != REGION for definition in context.definitions):
@@ -247,7 +247,8 @@ def _slopes_taken(written: Written, setting: Setting, field: Field) -> tuple[Mes
     if setting.use == "loss":
         tied = sorted(ties(written, setting).values())
         found = [Message("slope-at-tie", of=kind) for kind in dict.fromkeys(tied)]
-        kinks = any(definition.kind == REGION for definition in field.loss.defined.definitions)
+        regions = any(definition.kind == REGION for definition in field.loss.defined.definitions)
+        kinks = regions and written.expression.has(*KINKED)
         found = found or [Message("slope-at-kinks")] * kinks
     context = field.loss.defined
     found += [
@@ -277,6 +278,14 @@ def kink_messages(written: Written, setting: Setting) -> tuple[Message, ...]:
     if crossing(written.expression):
         found.append(Message("bounds-may-cross"))
     return tuple(found)
+
+
+def _boundary(written: Written, setting: Setting, single: Field) -> tuple[Message, ...]:
+    """A loss that jumps where a comparison changes: its mean moves with the bound, too."""
+    if setting.use == "reward" or not written.expression.has(sympy.Heaviside):
+        return ()
+    jumps = jumping(single.loss.element, single.loss.defined)
+    return (Message("boundary-dropped"),) if jumps else ()
 
 
 @lru_cache(maxsize=64)
