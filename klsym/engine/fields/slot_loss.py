@@ -191,13 +191,6 @@ def placed(expression: Any, setting: Setting, index: str) -> Any:
     return at / length if setting.averaged and index != "i" else at
 
 
-def weights_in(written: Written, setting: Setting) -> Written:
-    """rho is what the option weights says, where it is that of a token alone."""
-    if setting.weights != "token" and written.expression.has(rho):
-        raise NotInRing("weights of other tokens")
-    return written
-
-
 def _refuse_sums_of_ratios(at_t: Any) -> None:
     for of in sorted(at_t.atoms(Summed), key=str):
         if not isinstance(of, Here) and not of.args[0].has(Summed) and _is_a_ratio(to_ring(of.args[0])):
