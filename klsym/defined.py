@@ -1,4 +1,4 @@
-"""Names for logs and for elements, each made from what it stands for, so that it is printed as that.
+"""Names for logs and elements.  A name is a digest of its definition, so that printers can write that out.
 
 >>> from klsym.ring import ExpPoly
 >>> r = (-ExpPoly.variable("k1")).exp()
@@ -19,18 +19,16 @@ from klsym.statements import LET, LOG, canonical
 __all__ = ["LET", "LOG", "known", "name_of"]
 
 OF_LOGS, OF_CONSTANTS = "ln_", "const_"  # how names begin, and no others
-DIGITS = 6
+DIGITS = 6  # of a digest; more where two definitions share these
 _STANDS_FOR: dict[str, tuple[str, ExpPoly]] = {}
 
 
 def name_of(kind: str, e: ExpPoly) -> str:
     """The name of log(e), or of e: the same in every loss."""
-    digest = sha256(canonical([kind, e.to_json()]).encode()).hexdigest()[:DIGITS]
-    varies = any(_varies(name) for name in e.names())
-    name = f"{OF_LOGS if varies else OF_CONSTANTS}{digest}"
-    if _STANDS_FOR.setdefault(name, (kind, e)) != (kind, e):
-        raise ValueError(f"{name} stands for two elements")
-    return name
+    digest = sha256(canonical([kind, e.to_json()]).encode()).hexdigest()
+    lead = OF_LOGS if any(_varies(name) for name in e.names()) else OF_CONSTANTS
+    names = (lead + digest[:size] for size in range(DIGITS, len(digest) + 1))
+    return next(name for name in names if _STANDS_FOR.setdefault(name, (kind, e)) == (kind, e))
 
 
 def known(name: str) -> tuple[str, ExpPoly] | None:

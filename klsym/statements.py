@@ -50,8 +50,7 @@ REGION, LOG, LET = KINDS = ("region", "log", "let")
 class Definition(NamedTuple):
     """A name of the author's own: 1 where e > 0 and 0 elsewhere (region), log(e), or e itself (let).
 
-    With l = log(e), sqrt(e) is exp(l/2) and 1/e is exp(-l); with v = e, exp(e) is exp(v).  Where a density of
-    which e speaks is 0, a region is 0 or 1, and a log or v any number; so is a log where e <= 0.
+    Where a density in e is 0, a region is 0 or 1 and any other name any number; so is a log where e <= 0.
     """
 
     name: str

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from loss_oracle import evaluate, names
+from loss_oracle import evaluate
+from loss_oracle import names as atoms
 
 import klsym
 from klsym.defined import LET, LOG, known, name_of
@@ -59,6 +60,16 @@ def test_a_name_tells_what_it_stands_for() -> None:
     assert known("k1") is None and known("beta") is None
 
 
+def test_two_elements_have_two_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However short digests are: of 40 names of one digit some would be the same."""
+    monkeypatch.setattr("klsym.defined.DIGITS", 1)
+    monkeypatch.setattr("klsym.defined._STANDS_FOR", {})
+    elements = [RR + n for n in range(1, 41)]
+    names = [name_of(LOG, e) for e in elements]
+    assert len(set(names)) == 40 and [known(name) for name in names] == [(LOG, e) for e in elements]
+    assert [name_of(LOG, e) for e in elements] == names
+
+
 LOSSES = [  # loss, its slope along log q with p and mu fixed
     ("log(1 + r)", "-r/(1 + r)"),
     ("sqrt(1 + k1**2)", "k1/sqrt(1 + k1**2)"),
@@ -77,7 +88,7 @@ def test_the_gradient_is_that_of_calculus(loss: str, slope: str, sampling: Any) 
     verdict = klsym.explain(loss, sampling=sampling)
     assert verdict.trust == "kernel" and "ln_" not in str(verdict) and "const_" not in str(verdict)
     q, p, R = (np.array(x) for x in ((-1.0, -0.4, -2.0), (-0.7, -1.3, -0.2), (1.0, -2.0, 0.5)))
-    points = names(q, p, q if sampling == "on-policy" else np.array((-0.9, -0.6, -1.1)), R, R)
+    points = atoms(q, p, q if sampling == "on-policy" else np.array((-0.9, -0.6, -1.1)), R, R)
     assert np.allclose(evaluate(verdict.per_sample, points), evaluate(slope, points))
 
 
@@ -116,7 +127,7 @@ def test_a_wrong_log_is_refused() -> None:
     """Were log(1 + r) said to have the slope of log(2 + r), the printed gradient would be another one."""
     told = klsym.explain("log(1 + r)").per_sample
     q, p = np.array([-1.0]), np.array([-0.5])
-    at = names(q, p, q, 0 * q, 0 * q)
+    at = atoms(q, p, q, 0 * q, 0 * q)
     assert not np.allclose(evaluate(told, at), evaluate("-r/(2 + r)", at))
     assert math.isclose(float(evaluate(told, at)[0]), -math.exp(0.5) / (1 + math.exp(0.5)))
 

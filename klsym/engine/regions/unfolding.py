@@ -99,7 +99,7 @@ class Unfolding:
             there, elsewhere = (self.smooth(function, x.substitute({name: end})) for end in (ONE, ZERO))
             return self.tidy(held * there + (1 - held) * elsewhere)
         with suppress(NotInRing):
-            return to_ring(function(*map(to_sympy, (x, power) if function is sympy.Pow else (x,))))
+            return _in_ring(function, x, power)
         detached = any(parse_name(name).detached for name in x.names())
         weighted = self.on_policy and any(parse_name(name).base == "w" for name in x.names())
         if not detached and not weighted:
@@ -115,7 +115,7 @@ class Unfolding:
     def _value(self, function: Any, x: ExpPoly, power: ExpPoly) -> ExpPoly:
         """exp(x), log(x) or x^power of an x without sg(..)."""
         with suppress(NotInRing):
-            return to_ring(function(*map(to_sympy, (x, power) if function is sympy.Pow else (x,))))
+            return _in_ring(function, x, power)
         if function is sympy.exp:
             return self._exponential(x)
         if not (x := self.tidy(x)):
@@ -353,6 +353,10 @@ def _width(e: Any) -> tuple[Any, bool]:
     width = sympy.expand(hi - lo)
     positive = {x: sympy.Symbol(x.name, positive=True) for x in width.free_symbols - {*DENSITIES, *REWARDS}}
     return width, bool(width.xreplace(positive).is_nonnegative)
+
+
+def _in_ring(function: Any, x: ExpPoly, power: ExpPoly) -> ExpPoly:
+    return to_ring(function(*map(to_sympy, (x, power) if function is sympy.Pow else (x,))))
 
 
 def _is_evident(x: ExpPoly) -> bool:

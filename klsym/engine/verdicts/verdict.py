@@ -28,7 +28,24 @@ ChainStep = tuple[str, str, str]  # rule, text, LaTeX
 UNNAMED = ("f-divergence", "separable", "none", None)  # targets whose objective no combination names
 
 
-class Chain(Sequence[ChainStep]):
+class LazyRows(Sequence[Any]):
+    """A sequence whose rows are made when they are looked at; equal to any other with the same rows."""
+
+    rows: Any
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, at: Any) -> Any:
+        return self.rows[at]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and self.rows == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Chain(LazyRows):
     """The steps of a proof, printed when they are looked at.
 
     Most verdicts are on the way to another one, or are asked for their target alone.
@@ -52,19 +69,8 @@ class Chain(Sequence[ChainStep]):
         """Rules and formulas in LaTeX alone."""
         return [(why, row(LATEX)) for row, why in self.printed]
 
-    def __len__(self) -> int:
-        return len(self.rows)
 
-    def __getitem__(self, at: Any) -> Any:
-        return self.rows[at]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and self.rows == tuple(other)
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-class LazyCases(Sequence[Any]):
+class LazyCases(LazyRows):
     """Cases, or steps that tell them, made when they are looked at: look(*of)."""
 
     def __init__(self, look: Callable[..., Sequence[Any]], *of: Any) -> None:
@@ -73,17 +79,6 @@ class LazyCases(Sequence[Any]):
     @cached_property
     def rows(self) -> Sequence[Any]:
         return tuple(self.look(*self.of))
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, at: Any) -> Any:
-        return self.rows[at]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and self.rows == tuple(other)
-
-    __hash__ = None  # type: ignore[assignment]
 
 
 class Search:
