@@ -19,6 +19,7 @@ from valid_certificates import refuted
 
 from klsym.errors import Refused
 from klsym.kernel import certify, check, read
+from klsym.kernel.intervals import Interval, log_of_interval
 from klsym.kernel.printer import show
 from klsym.ring import ExpPoly
 from klsym.statements import LET, Definition
@@ -106,7 +107,14 @@ def test_what_is_false_is_refused(name: str) -> None:
 
 def test_a_log_of_what_may_be_negative_says_so() -> None:
     """R is positive by the hypothesis, 1 + k1^2 by itself; k1 + r is so, and this is not looked for."""
-    for e, assumed in ((R, True), (k1 * k1 + 1, False), (r + 1, False), (k1 * k1, True), (k1 + r, True)):
+    for e, assumed in (
+        (R, True),
+        (k1 * k1 + 1, False),
+        (r + 1, False),
+        (k1 * k1, True),
+        (k1 + r, True),
+        (2 - r, True),
+    ):
         draft = Draft(Em("q", e * power(ln, -1)), constant(1), **setting("", log("l", e)))
         draft.step("definition", name="l", times=ONE).step("normalisation")
         [theorem] = check(read(json.dumps(draft.certificate())))
@@ -141,3 +149,26 @@ def test_a_mean_of_a_root_is_enclosed() -> None:
     draft = refuted(Draft(Em("q", power(ln, HALF)), constant(2), **KEPT), tree)
     low, high = (float(Fraction(end)) for end in draft.part["close"]["left"])
     assert low <= 8 / 3 <= high and math.isclose(low, high)
+
+
+def test_the_log_of_an_interval_holds_both_ends() -> None:
+    found = log_of_interval(Interval(Fraction(1), Fraction(2)))
+    assert found.lower <= 0 and math.log(2) <= found.upper < 0.7
+
+
+def test_a_name_has_powers() -> None:
+    """E_mu[rho^2] in a model, where rho is 3/2 and 3/4."""
+    tree = node([None, None], mu=["1/3", "2/3"])
+    draft = refuted(Draft(Em("mu", v**2), constant(1), **RATIO), tree)
+    assert draft.part["close"]["left"] == ["9/8", "9/8"]
+
+
+def test_what_stands_before_a_mean_is_constant() -> None:
+    """E_p[sqrt(2) w] = sqrt(2) E_p[w], in a product; exp(k1) and log(2), which might be 0, stay inside."""
+    product = Em("p", power(c, HALF) * w).times(Em("q", k1))
+    draft = Draft(product, Em("p", w).times(Em("q", k1)) * power(c, HALF), **TWO)
+    check(read(json.dumps(draft.step("linearity", constant=power(c, HALF)).certificate())))
+    for times in (k1.exp(), power(V("c"), HALF) * k1.exp(), c):
+        of = Draft(Em("p", times * w).times(Em("q", k1)), NOTHING, **TWO)
+        with pytest.raises(Refused, match="it depends on the sample, or may be 0"):
+            of.step("linearity", constant=times)

@@ -118,6 +118,8 @@ def test_a_log_is_enclosed():
     for name in ("inv", "share"):  # in a product before k1, and after it
         product = k1 * V(name) * R * 2
         assert close(value(product, context(log(name, 1 + r))), 2 * 0.28768207245178090 * math.log(7 / 4))
+    found = value(V("inv"), context(log("inv", 1 + k1)))
+    assert close(found, math.log(1.2876820724517809)) and found.lower < found.upper
     root = value((V("inv") * Fraction(1, 2)).exp(), where)
     assert close(root, math.sqrt(7 / 4)) and root.lower < root.upper
     nested = context(region("up", k1), log("inv", up + 1))
