@@ -23,15 +23,13 @@ from sympy.core.function import AppliedUndef
 from klsym.defined import OF_LOGS
 from klsym.errors import NotInRing, UsageError
 from klsym.language import (
+    GIVEN,
     K1,
+    REWARDS,
     SLOTTED,
-    A,
     Estimator,
-    H,
     Log,
-    M,
     OldWeight,
-    R,
     Ratio,
     Region,
     Slot,
@@ -122,7 +120,7 @@ def _symbol(e: Any) -> ExpPoly:
     if slot:
         plain = SYMBOLS.get(base) or ExpPoly.variable(base.name)
         return plain.rename(lambda name: at_slot(name, slot))
-    if e.name in SAMPLE_BASES and e not in (R, A, M, H, length):
+    if e.name in SAMPLE_BASES and e not in (*REWARDS, *GIVEN, length):
         raise UsageError(f"the symbol {e.name} is klsym's own: take it from klsym.language")
     if not (e.name.isidentifier() and e.name.isascii()):
         raise UsageError(f"the symbol {e.name!r} has no plain name: letters, digits and _ only")

@@ -20,6 +20,7 @@ from sympy.core.sympify import SympifyError, _sympify
 
 from klsym.errors import UsageError
 from klsym.estimators import TABLE, Row
+from klsym.names import HELD
 from klsym.training_names import meant_by
 
 log_q = Symbol("log_q", real=True)
@@ -42,8 +43,8 @@ GRAMMAR_NODES = (*SMOOTH, sympy.Abs, sympy.Min, sympy.Max)
 COUNTS = ("n", "T")  # batch size and length are positive
 s = Symbol("s", commutative=True)  # the score function grad log q
 length = Symbol("length", positive=True)  # T, the number of steps of a sequence
-H = Symbol("H", real=True)  # a detached quantity whose value a statement gives
-SLOTTED = (log_q, log_p, log_mu, log_old, R, A, M, H, length, s)  # what a slot has its own copy of
+H, *_ = GIVEN = tuple(Symbol(name, real=True) for name in HELD)  # detached, of values that a statement gives
+SLOTTED = (log_q, log_p, log_mu, log_old, *REWARDS, *GIVEN, length, s)  # what a slot has its own copy of
 
 
 def as_expression(value: Any) -> Any:

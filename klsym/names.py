@@ -12,7 +12,8 @@ PROBABILITIES = ("q", "p", "mu")
 MEASURES = (*PROBABILITIES, "count")  # count: the counting (reference) measure, sum over x
 SAMPLE = "sample"  # in place of a measure: the value at one sample, batch or sequence
 LOG_RATIOS = ("k1", "w", "log_q", "o")  # o = log q - log old, old a further policy free of theta
-REWARDS = ("R", "A", "H", "M")  # H: what premises give a value at one theta; M: a mask
+HELD = ("H", "H2", "H3", "H4")  # what premises give values at one theta
+REWARDS = ("R", "A", "M", *HELD)  # M: a mask
 THETA_FREE = (*REWARDS, "length")
 SAMPLE_BASES = (*LOG_RATIOS, *THETA_FREE)
 WHOLE = ("x",)  # the slots of a single sample

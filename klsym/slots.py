@@ -74,3 +74,6 @@ def at_slot(name: str, slot: str) -> str:
     if slot == "x":
         return name
     return f"sg({name[3:-1]}[{slot}])" if name.startswith("sg(") else f"{name}[{slot}]"
+
+
+LENGTHS = frozenset(at_slot("length", slot) for slot in ("x", "self", "other"))  # of whole sequences: T > 0

@@ -36,7 +36,7 @@ from klsym.names import (
     parse_name,
 )
 from klsym.ring import ONE, ZERO, ExpPoly, Number, charge, read_number
-from klsym.slots import SINGLE, SLOTS, at_slot, is_score
+from klsym.slots import LENGTHS, SINGLE, SLOTS, at_slot, is_score
 
 Score = tuple[str, ...]
 BATCH_SIZE = "n"  # a parameter, and no function
@@ -137,7 +137,7 @@ class Context:
                 parsed.base not in SAMPLE_BASES or parsed.primes
             ):
                 raise Refused(f"unknown name {name!r}")
-        for name in element.inverted() - {*self.parameters, "length"}:
+        for name in element.inverted() - LENGTHS - {*self.parameters}:
             raise Refused(f"division by the random variable {name}: only parameters divide")
 
     def _check_defined(self, name: str, slots: frozenset[str]) -> None:

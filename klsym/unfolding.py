@@ -45,7 +45,7 @@ from klsym.kernel.assumptions import Hypothesis, refuse_unless
 from klsym.kernel.closings import Zero
 from klsym.kernel.densities import LOG_DENSITY, density_ratio
 from klsym.kernel.derivatives import attach, in_slot, slopes
-from klsym.names import REWARDS, SAMPLE, WHOLE, detach_name, parse_name
+from klsym.names import HELD, REWARDS, SAMPLE, WHOLE, detach_name, parse_name
 from klsym.ring import ONE, ZERO, ExpPoly
 from klsym.slots import PARTS, SLOTS, at_slot
 
@@ -146,7 +146,7 @@ def check_setting(context: Context) -> None:
     """
     bases = [parse_name(name).base for name, _ in context.given]
     for name, value in context.given:
-        if name not in (*REWARDS, "H[now]"):
+        if name not in (*REWARDS, *(f"{held}[now]" for held in HELD)):
             raise UsageError(f"given: R, A or H, or H[now] at a step, may have a value, not {name!r}")
         context.check(value, ("past", "now") if "[" in name else WHOLE)
         if len(set(bases)) < len(bases) or {parse_name(n).base for n in value.names()} & set(bases):
@@ -217,12 +217,12 @@ def live_in(a: ExpPoly, index: str, context: Context) -> ExpPoly:
 def _given(index: str, context: Context) -> dict[str, ExpPoly]:
     """What is known of one sample, of all rewards but H."""
     known = () if index else context.given
-    return {name: attach(value) for name, value in known if name != "H" and "[" not in name}
+    return {name: attach(value) for name, value in known if name not in HELD and "[" not in name}
 
 
 def means_given(side: Side, context: Context) -> list[tuple[Side, Side]]:
     """E_m[H a] = E_m[v a] for each mean of H that a side holds, where H = v is given."""
-    values = {name: attach(value) for name, value in context.given if parse_name(name).base == "H"}
+    values = {name: attach(value) for name, value in context.given if parse_name(name).base in HELD}
     found: dict[Mean, Mean] = {}
     for mean in atoms_of(side):
         if isinstance(mean, Mean) and mean.measure != SAMPLE and mean.coefficient.names() & set(values):

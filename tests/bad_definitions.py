@@ -280,7 +280,7 @@ CONTEXTS: list[Any] = [
     ("a region outside of its mean", PART, "a random coefficient stands outside its mean",
         lambda: Draft(constant(up), constant(up), **ABS),
         lambda: Draft(constant(up), constant(up), **SIZES)),
-    ("a fact about densities", PART, "a fact speaks of R, A, H, M, length and parameters alone",
+    ("a fact about densities", PART, "a fact speaks of R, A, M, H, H2, H3, H4, length and parameters alone",
         lambda: known(R + A + H + M + T + k1, R="0", A="0", H="0", M="0", length="1", k1="0"),
         lambda: known(R + A + H + M + T, R="0", A="0", H="0", M="0", length="1")),
     ("a fact about a region", PART, "unknown name 'up'|a fact speaks of",

@@ -31,6 +31,7 @@ def evaluated(text: str, r: Any) -> Any:
     """A formula in r, k1, k2, k3 as NumPy reads it."""
     k1 = -np.log(r)
     names = {
+        "where": np.where,
         "r": r, "k1": k1, "k2": k1**2 / 2, "k3": r - 1 + k1, "log": np.log, "exp": np.exp, "sqrt": np.sqrt,
         "abs": np.abs, "max": np.maximum, "min": np.minimum, "clip": np.clip, "lam": 0.7, "beta": 0.3,
     }  # fmt: skip

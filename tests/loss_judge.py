@@ -38,7 +38,7 @@ from random_losses import Case
 DIFFER = 1e-6  # a misfit between the two is no answer, and is complained about
 TWISTED = 1e-5  # an asymmetry of the Jacobian above this, relative to its size, is one
 STANDS_FOR = re.compile(r"mean_h stands for E_mu\[(.*)\]")
-UNDECLARED = re.compile(r"\b(?:H|std)(?:_\w+)?\b")  # words for a reward that stand for themselves
+UNDECLARED = re.compile(r"\b(?:H\d?|std)(?:_\w+)?\b")  # words for a reward that stand for themselves
 
 Check = Callable[[Case, dict[str, Any]], Iterator[str]]
 

@@ -9,7 +9,7 @@ from piecewise_losses import generate
 from random_losses import Case
 
 import klsym
-from klsym.engine.outside.numeric_curl import _across
+from klsym.engine.proof.numeric_curl import across
 from klsym.errors import UsageError
 from klsym.numeric.cross_check import with_check
 from klsym.parser import parse
@@ -75,7 +75,7 @@ def test_the_digits_that_are_set_elsewhere_change_nothing(digits: int) -> None:
 )
 def test_the_two_directions_of_a_curl_differ(u: list[str]) -> None:
     """Along one direction twice every curl is 0, so that a model would be tried in vain."""
-    v = _across(u)
+    v = across(u)
     assert v != u and len(v) == len(u) and sorted(v) == sorted(u)
 
 

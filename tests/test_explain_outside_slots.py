@@ -44,6 +44,22 @@ ROWS: tuple[tuple[str, dict[str, str], str, str], ...] = (  # what each targets 
     ("exp(others(k1)/n)", {"use": "reward"}, "open", "none"),
     ("others(R)*others(k2)", {"use": "reward"}, "zero", "none"),
     ("sg(future(k3)*past(k2))*log_q", TOKEN, "none", "none"),
+    ("sg(future(k3))*k2 + 2*sg(past(k2))*k3", TOKEN, "none", "none"),
+    ("sg(future(k3)) + past(r - k1)*k1", {**TOKEN, "use": "reward"}, "none", "none"),
+    ("max(sg(future(k3)), 0)*log_q", TOKEN, "none", "none"),  # the bound, too, moves with theta
+    ("clip(sg(past(k2)), 0, 1)*k1", TOKEN, "zero", "none"),
+    ("others(R/T)*log_q", {**SEQUENCE, "aggregate": "mean"}, "none", "separable"),
+    ("loo(k1)/T", SEQUENCE, "separable", "separable"),
+    # H is free of theta, and what it stands for is not
+    ("sg(others(k3))*log_q", {}, "zero", "none"),
+    ("sg(others(k3))*rho*k1", {}, "separable", "none"),
+    ("sg(others(A))*rho*k1", {}, "none", "separable"),
+    ("rho*sg(loo(k3))*clip(r, 0, 2)", {}, "none", "none"),
+    ("others(A)*A*log_q + sg(others(k2))*k3", {}, "none", "none"),
+    ("-sg(normalised(R))*loo(R)*log_q + k3", {}, "none", "separable"),
+    ("-rho*sg(normalised(R - beta*k1))", {}, "none", "none"),
+    ("-log_q*normalised(R) + normalised(A)*k2", {}, "none", "separable"),
+    (PPO.format("sg(normalised(R - k1))"), {}, "none", "none"),
 )  # fmt: skip
 
 
@@ -101,7 +117,7 @@ def test_the_check_knows_prefixes() -> None:
     ("loss", "options", "words"),
     [
         ("min(future(k3), 1)", {"level": "token"}, "is differentiated here: write the loss of each token"),
-        ("clip(normalised(R - k1), 0, 1)", {}, "of what is differentiated stands inside a clamp"),
+        ("clip(normalised(R - k1), 0, 1)", {}, "of what is differentiated is not read"),
         ("min(others(k3), 1)", {}, "is differentiated here"),
     ],
 )

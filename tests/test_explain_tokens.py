@@ -574,13 +574,13 @@ def test_objective(loss: str, options: dict[str, str], objective: str | None) ->
 
 def test_the_value_of_h_is_a_hypothesis() -> None:
     verdict = ask("rho*k1", {**OFF, **REWARD, **PREFIX})
-    assert verdict.per_sample == "H_now + H_future"
+    assert verdict.per_sample == "H_future + rho_past*rho_now*k1_now"
     assert "at every step H_now = rho_past*rho_now*k1_now" in verdict.hypotheses
 
 
 def test_a_weight_of_the_whole_sequence_stands_in_front_of_the_sum() -> None:
     verdict = ask("rho*k3", {**OFF, **REWARD, **WHOLE})
-    assert verdict.per_sample == "rho*(H_now + H_future)"
+    assert verdict.per_sample == "rho*(future(k1 + r - 1) + k1_now + r_now - 1)"
     assert any(line.startswith("at every step H_now = k1_now") for line in verdict.hypotheses)
 
 

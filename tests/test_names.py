@@ -34,7 +34,7 @@ HOME = Path(klsym.__file__).parent
 WORDS = {
     "the loss grammar": "log_q log_p log_mu k k1 r rho w o s R A M sg exp log sqrt abs min max clip",
     "a third policy": "old log_old rho_old",
-    "batches and sequences": "T H length sum mean loo centred normalised togo whole seqmean",
+    "batches and sequences": "T H H2 H3 H4 length sum mean loo centred normalised togo whole seqmean",
     "slots": "past now future self other others rest",
     "places and measures": "q p mu count sample value total x",
     "atoms and quantities": "E grad curl KL chi2 J D Var Cov",
@@ -182,7 +182,7 @@ def test_the_bases():
     assert (*PROBABILITIES, "count") == MEASURES and SAMPLE == "sample"
     assert set(SAMPLE_BASES) == {*LOG_RATIOS, *THETA_FREE} and set(THETA_FREE) == {*REWARDS, "length"}
     assert (PROBABILITIES, LOG_RATIOS) == (("q", "p", "mu"), ("k1", "w", "log_q", "o"))
-    assert (REWARDS, WHOLE) == (("R", "A", "H", "M"), ("x",))
+    assert (REWARDS, WHOLE) == (("R", "A", "M", "H", "H2", "H3", "H4"), ("x",))
 
 
 # ---------------------------------------------------------------------------- slots

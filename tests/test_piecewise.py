@@ -24,11 +24,14 @@ from loss_judge import NUMERIC, complaints
 from random_losses import Case
 
 import klsym
+from klsym.engine.options.settings import Setting
 from klsym.engine.outside import numbers
 from klsym.engine.regions.piecewise import MAX_NESTED
-from klsym.engine.regions.subgradients import assumed_positive, conventions
+from klsym.engine.regions.unfolding import bounds_in_order
+from klsym.engine.targets.clamps import ties
 from klsym.errors import UsageError
 from klsym.language import clip, k1, log_p, log_q
+from klsym.notation.losses import Written
 from klsym.parser import parse
 
 CASES = losses.cases(seed=5, count=18)
@@ -43,8 +46,8 @@ def verdict_of(case: Case) -> Any:
     return klsym.explain(case.text, sampling=case.sampling, use=case.use)
 
 
-def on_policy(case: Case) -> bool:
-    return case.sampling == "on-policy"
+def ties_of(case: Case) -> dict[str, str]:
+    return ties(Written(case.text, parse(case.text)), Setting(case.sampling, case.use))
 
 
 # ---------------------------------------------------------------------------- exact expectations
@@ -57,7 +60,7 @@ def test_verdicts_against_exact_expectations(first: int) -> None:
 
 def test_the_cases_hold_ties_and_every_target() -> None:
     assert len(set(CASES)) >= 130
-    tied = [case for case in CASES if case.use == "loss" and conventions(parse(case.text), on_policy(case))]
+    tied = [case for case in CASES if case.use == "loss" and ties_of(case)]
     assert len(tied) >= 50
     targets = Counter(verdict_of(case).target for case in CASES)
     assert len(targets) == 6 and min(targets.values()) >= 6, targets
@@ -204,7 +207,7 @@ def test_the_cases_are_the_coefficients() -> None:
     told = 0
     for case in CASES:
         gradient = verdict_of(case).to_json()["gradient"]
-        for at in places(on_policy(case)) if gradient["cases"] else ():
+        for at in places(case.sampling == "on-policy") if gradient["cases"] else ():
             for name in ("per_sample", "coefficient"):
                 exact = np.broadcast_to(oracle.evaluate(gradient[name], at), 60)
                 np.testing.assert_allclose(by_cases(gradient["cases"], name, at), exact, rtol=1e-7, atol=1e-9)
@@ -381,9 +384,7 @@ def test_too_many_regions_are_refused(at_most: Any) -> None:
     ],
 )
 def test_parameters_that_are_assumed_positive(loss: str, names: str) -> None:
-    found = assumed_positive(parse(loss))
-    assert " ".join(map(str, found)) == names
-    assert all(new.is_positive and new.name == old.name for old, new in found.items())
+    assert " ".join(bounds_in_order(parse(loss))) == names
 
 
 @pytest.mark.parametrize("name", ["indicator0", "tie0", "opaque0"])

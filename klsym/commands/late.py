@@ -34,7 +34,7 @@ def _verdict(options: argparse.Namespace, gradient: bool) -> Any:
     from klsym.commands.verdicts import setting_of as asked
     from klsym.engine.answers.dispatch import as_written
     from klsym.engine.explain import setting_of
-    from klsym.engine.outside.differentiate import differentiated
+    from klsym.engine.regions.subgradients import at_sampling, gradient_coefficient
     from klsym.engine.verdicts.verdict import TargetReading, Verdict
     from klsym.errors import UsageError
     from klsym.messages import Message
@@ -46,10 +46,12 @@ def _verdict(options: argparse.Namespace, gradient: bool) -> Any:
     setting = setting_of(written, asked(options))
     if gradient and (setting.level != "sample" or setting.batch != "none"):
         raise UsageError("no sample on its own")
+    push = gradient_coefficient if setting.use == "loss" else at_sampling
+    h = push(written.expression, setting.on_policy) if gradient else 0
     why = Message("time-is-up", limit=options.time_limit)
     return printed(Verdict(
         loss=written.text, loss_latex=show(written, LATEX), setting=setting,
-        h=differentiated(written, setting).h if gradient else 0, c=None, gradient=TargetReading(None),
+        h=h, c=None, gradient=TargetReading(None),
         value=TargetReading(None), constant=None, trust="open", assumptions=(), steps=(), model=None,
         inside_clamps=None, messages=(why,),
     ))  # fmt: skip

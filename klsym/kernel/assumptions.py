@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from klsym.errors import Refused
-from klsym.names import PROBABILITIES, SAMPLE, WHOLE
+from klsym.names import PROBABILITIES, SAMPLE, WHOLE, parse_name
 from klsym.ring import ExpPoly
 from klsym.statements import Atom, Context, Mean, Side, atoms_of, elements
 
@@ -63,7 +63,7 @@ class Assumptions:
         """Sides that a proof mentions: what divides is not 0, and do they speak of sequences?"""
         for element in elements(*sides):
             self.divide(element)
-            self.sequences |= not element.names().isdisjoint(("length", "sg(length)"))
+            self.sequences |= any(parse_name(name).base == "length" for name in element.names())
         self.sequences |= any("t" in getattr(atom, "index", "") for atom in atoms_of(*sides))
 
     def read(self, data: Any, slots: Iterable[str] = WHOLE) -> ExpPoly:

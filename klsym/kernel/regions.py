@@ -25,7 +25,7 @@ from klsym.kernel.densities import POWERS
 from klsym.kernel.derivatives import moving
 from klsym.names import SAMPLE, parse_name
 from klsym.ring import ONE, ZERO, ExpPoly
-from klsym.slots import SLOTS
+from klsym.slots import LENGTHS, SLOTS
 from klsym.statements import LET, LOG, REGION, Context, Field, Mean, Side
 
 ROW = {"weight", "factors", "square", "tangent"}
@@ -123,7 +123,7 @@ def _assume_values(mean: Mean, elements: Iterable[ExpPoly], assumed: Assumptions
     bases |= {argument for base in bases for argument in context.function_arguments.get(base, ())}
     for density in {d for base in bases for d in POWERS.get(base, ())} if mean.measure != SAMPLE else ():
         assumed.support(mean.measure, density)
-    if any("length" in e.inverted() for e in found):
+    if any(e.inverted() & LENGTHS for e in found):
         assumed.add("nonzero", "length")
 
 

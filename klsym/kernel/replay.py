@@ -22,7 +22,7 @@ from klsym.kernel.assumptions import Assumptions, Data, Hypothesis, hypothesis_t
 from klsym.kernel.closings import Zero, equality, rows_of
 from klsym.kernel.meta import completeness, independence
 from klsym.kernel.models import finite_model
-from klsym.names import parse_name
+from klsym.names import HELD, parse_name
 from klsym.ring import budget
 from klsym.slots import SLOTS
 from klsym.statements import (
@@ -353,9 +353,9 @@ def equation(side: Side, data: Data, assumed: Assumptions, known: Cited) -> Side
 
 
 def _refuse_detached(left: Side, right: Side, context: Context) -> None:
-    """A premise carries over to gradients if nothing in it is held constant, or known at one theta (H)."""
+    """A premise carries over to gradients if nothing in it is held constant, or known at one theta."""
     names = [parse_name(name) for e in context.within(*elements(left, right)) for name in e.names()]
-    attached = not any(name.detached or name.base == "H" for name in names)
+    attached = not any(name.detached or name.base in HELD for name in names)
     refuse_unless(attached, "premise: it holds a detached quantity, whose gradient its value does not tell")
 
 

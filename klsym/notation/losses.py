@@ -119,7 +119,8 @@ def _call(e: Any, sums: bool) -> Formula:
     if isinstance(e, sympy.Heaviside | sympy.sign):
         return _step(e, sums)
     if isinstance(e, sg) and isinstance(e.args[0], sympy.Heaviside):
-        return _comparison(e.args[0], sums)
+        x, at_zero = e.args[0].args
+        return _comparison(x, at_zero, sums)
     if isinstance(e, sympy.exp):
         logs = [x for x in sympy.Mul.make_args(e.args[0]) if isinstance(x, sympy.log)]
         if len(logs) == 1:  # exp(a log(x)) = x^a
@@ -148,31 +149,35 @@ def _plain(e: Any) -> dict[Any, Any]:
 
 
 def _step(e: Any, sums: bool) -> Formula:
-    """sign(x) = x/|x|, 0 at x = 0, and steps of a given value there: in text, within the loss grammar.
-
-    (1 + sign(x))/2 is 1/2 at x = 0        min(1, 1 + sign(x)) is 1        max(0, sign(x)) is 0
-    """
-    inner = _walk(e.args[0], sums)
-    sign, zero, one = isinstance(e, sympy.sign), Number(0), Number(1)
+    """Steps and signs in the grammar: where(x > 0, 1, where(x < 0, -1, 0)) is the sign of x."""
+    x = e.args[0]
     if sums:
-        return Call("sgn", (inner,)) if sign else tree.Indicator(Relation(inner, ">", zero))
-    ratio = quotient(inner, Call("max", (Call("abs", (inner,)), Name("1e-300"))))
-    if sign:
-        return ratio
-    raised = tree.total(one, ratio)
+        return Call("sgn", (_walk(x, sums),)) if isinstance(e, sympy.sign) else _comparison(x, 0, sums)
+    above, below, one, zero = _relation(x, 0, sums), _relation(-x, 0, sums), Number(1), Number(0)
+    if isinstance(e, sympy.sign):
+        return Call("where", (above, one, Call("where", (below, tree.Minus(one), zero))))
     if e.args[1] in (0, 1):
-        return Call("max", (zero, ratio)) if e.args[1] == 0 else Call("min", (one, raised))
-    return quotient(raised, Number(2))
+        return Call("where", (_relation(x, e.args[1], sums), one, zero))
+    return Call("where", (above, one, Call("where", (below, zero, Number(sympy.Rational(1, 2))))))
 
 
-def _comparison(e: Any, sums: bool) -> Formula:
-    """1 where x > y: a number in the grammar."""
-    terms = sympy.Add.make_args(e.args[0])
-    right = sympy.Add(*(-t for t in terms if t.could_extract_minus_sign()))
-    left, sign = e.args[0] + right, ">=" if e.args[1] == 1 else ">"
-    if sums:
-        return tree.Indicator(Relation(_walk(left, sums), sign, _walk(right, sums)))
-    return Call("", (Relation(_walk(left, sums), sign, _walk(right, sums)),))
+def _comparison(x: Any, at_zero: Any, sums: bool) -> Formula:
+    """1 where x > 0, or x >= 0: a number in the grammar."""
+    relation = _relation(x, at_zero, sums)
+    return tree.Indicator(relation) if sums else Call("", (relation,))
+
+
+def _relation(x: Any, at_zero: Any, sums: bool) -> Relation:
+    """x > 0, or x >= 0; what is negative in x, and numbers, stand on the right."""
+    number, rest = x.as_coeff_Add()
+    if not rest.is_Add:  # 5 rho > 6 as rho > 6/5
+        scale, rest = abs(rest.as_coeff_Mul()[0]), rest / abs(rest.as_coeff_Mul()[0])
+        number = number / scale
+    right = sympy.Add(*(-t for t in sympy.Add.make_args(rest) if t.could_extract_minus_sign()))
+    left, sign = rest + right, ">=" if at_zero == 1 else ">"
+    if left == 0:
+        left, right, number, sign = right, left, -number, sign.replace(">", "<")
+    return Relation(_walk(left, sums), sign, _walk(right - number, sums))
 
 
 def _sum(e: Any, sums: bool) -> Formula:

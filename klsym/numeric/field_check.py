@@ -30,6 +30,7 @@ from klsym.numeric.literal import at_sample
 from klsym.numeric.models import FiniteModel, random_model, random_tree
 from klsym.parser import parse
 from klsym.ring import ExpPoly
+from klsym.sums import After, Before
 
 SEEDS = range(6)
 DIGITS = 50
@@ -150,7 +151,13 @@ class Formulas:
             meant[parameter("T")] = length
         if self.verdict.setting.batch == "leave-one-out":
             meant[n - 1] = m
-        return found.xreplace(meant)
+        return found.xreplace(meant | {of: self._sum_of_H(of) for of in found.atoms(Before, After)})
+
+    def _sum_of_H(self, of: Any) -> Any:
+        """The rewards of other tokens."""
+        if to_ring(now(of.args[0])) != self.literal.reward:
+            raise UsageError(f"{of}: another sum than that of the rewards")
+        return SLOTS[of.slot](H)
 
     def scored(self, text: str, index: str, measure: str, slot: str) -> Side:
         """E_m[sum of c s]; where no score is printed, that of the slot is meant."""

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from klsym.abbreviations import Context
-from klsym.names import MEASURES, SAMPLE, THETA_FREE, parse_name
+from klsym.names import MEASURES, SAMPLE, THETA_FREE, attach_name, parse_name
 from klsym.numeric.definitions import defined_value
 from klsym.numeric.indices import ONE_SAMPLE, PREFIX, Index, index_of
 from klsym.numeric.models import FiniteModel
 from klsym.numeric.positions import Moves, Places, Positions, sequences, tokens_at
 from klsym.numeric.systems import FLOAT, Ratio, Sized, System, refuse_unless
 from klsym.ring import Exponent, ExpPoly, Monomial
-from klsym.slots import SECOND, slot_of_score
+from klsym.slots import LENGTHS, SECOND, slot_of_score
 
 BELOW = {"k1": "p", "w": "mu", "o": "old", "log_q": "count"}  # each is the log of q over this density
 
@@ -70,7 +70,7 @@ class Scope:
     def _monomial(self, monomial: Monomial) -> Sized:
         product = self.constant(1)
         for name, power in monomial:
-            positive = power > 0 or name in ("length", "sg(length)")
+            positive = power > 0 or attach_name(name) in LENGTHS
             nonzero = positive or bool(self.model.parameters.get(name))
             refuse_unless(nonzero, f"division by {name}, which is zero or random")
             factor = self.variable(name)

@@ -120,6 +120,12 @@ def _greater(x: Dual, y: Dual) -> Dual:
     return (max(x[0], y[0]), (x[1] + y[1]) / 2) if order == 0 else x if order > 0 else y
 
 
+def _step(x: Dual, at_zero: Dual) -> Dual:
+    """1 where x > 0, 0 where x < 0, without a slope."""
+    sign = _order(x, (mpmath.mpf(0), mpmath.mpf(0)))
+    return at_zero[0] if sign == 0 else mpmath.mpf(sign > 0), mpmath.mpf(0)
+
+
 def _clip(x: Dual, lo: Dual, hi: Dual) -> Dual:
     """min(max(x, lo), hi); where it meets a bound it moves like x."""
     if _order(lo, hi) > 0 or _order(x, hi) > 0:
@@ -129,12 +135,11 @@ def _clip(x: Dual, lo: Dual, hi: Dual) -> Dual:
 
 RULES: dict[Any, Any] = {
     sympy.Add: _sum, sympy.Mul: _product, sympy.Pow: _power, sympy.exp: _exp, sympy.log: _log,
-    sympy.Abs: _abs, clip: _clip, sg: lambda x: (x[0], mpmath.mpf(0)),
+    sympy.Abs: _abs, clip: _clip, sg: lambda x: (x[0], mpmath.mpf(0)), sympy.Heaviside: _step,
 }  # fmt: skip
 
 
 # ---------------------------------------------------------------------------- bounds
-GUARD = sympy.Rational(1, 10**300)  # in x/max(|x|, 1e-300), the sign of x as it is printed, whose bound is x
 
 
 def bounds_of(*expressions: Any, on_policy: bool = False) -> list[Any]:
@@ -147,17 +152,14 @@ def bounds_of(*expressions: Any, on_policy: bool = False) -> list[Any]:
     found: set[Any] = set()
     for node in (node for e in expressions for node in sympy.preorder_traversal(e)):
         match node:
-            case sympy.Abs():
+            case sympy.Abs() | sympy.Heaviside():
                 found.add(node.args[0])
             case clip():
                 found |= {node.args[0] - bound for bound in node.args[1:]}
             case sympy.Min() | sympy.Max():
                 found |= {a - b for a in node.args for b in node.args if a.sort_key() < b.sort_key()}
     sampler = {log_mu: log_q} if on_policy else {}
-    guards = {
-        e for e in found if e.has(sympy.Abs) and min(map(abs, e.atoms(sympy.Number)), default=1) == GUARD
-    }
-    plain = (sympy.expand(unfold(without_sg(e)).subs(sampler)) for e in found - guards)
+    plain = (sympy.expand(unfold(without_sg(e)).subs(sampler)) for e in found)
     varying = {-e if e.could_extract_minus_sign() else e for e in plain if e.has(*SAMPLED)}
     return sorted(varying, key=sympy.default_sort_key)
 

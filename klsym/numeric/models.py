@@ -21,6 +21,7 @@ import numpy as np
 
 from klsym.abbreviations import Context
 from klsym.errors import UsageError
+from klsym.names import HELD
 from klsym.numeric.trees import Layout, Shape, layout_of, nodes_of, read_tree, sequence_at
 
 Number = Fraction | float
@@ -226,9 +227,14 @@ def random_model(
         q=q, p=p, mu=q if context.on_policy else mu, u=_random_direction(stream, size, exact),
         parameters={name: _random_parameter(name, stream, exact) for name in context.parameters},
         rewards={name: _random_direction(stream, size, exact) for name in ("R", "A")}
-        | {"M": _random_mask(more, size), "H": _random_direction(more, size, exact)},
+        | {"M": _random_mask(more, size), **_held(_random_direction(more, size, exact))},
         outcome=int(stream.integers(size)), old=_random_distribution(more, size, exact, spread),
     )  # fmt: skip
+
+
+def _held(row: Sequence[Any]) -> dict[str, list[Any]]:
+    """H, H2, ..: a random row, its powers, all different."""
+    return {name: [x ** (i + 1) + i for x in row] for i, name in enumerate(HELD)}
 
 
 def random_tree(
@@ -267,7 +273,7 @@ def random_tree(
         rewards={
             "R": R, "A": [level + 2 * noise("x", (leaf,)) for leaf in range(leaves)],
             "M": _random_mask(more, sum(sizes)),
-            "H": [x for size in sizes for x in _random_direction(more, size, exact)],
+            **_held([x for size in sizes for x in _random_direction(more, size, exact)]),
         },
         parameters={name: _random_parameter(name, stream, exact) for name in context.parameters},
         outcome=int(stream.integers(leaves)), old=distributions(more),

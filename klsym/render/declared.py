@@ -11,10 +11,11 @@ from collections.abc import Sequence
 
 from klsym.estimators import NAMES
 from klsym.language import OF_REGIONS
+from klsym.names import HELD
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 SLOT = re.compile(
-    rf"({'|'.join(NAMES)}|r|rho|rho_old|log_q|log_p|log_mu|log_old|R|A|M|H|T|s)"
+    rf"({'|'.join(NAMES)}|r|rho|rho_old|log_q|log_p|log_mu|log_old|R|A|M|{'|'.join(HELD)}|T|s)"
     r"_(past|now|future|self|others)"
 )
 SLOT_AT_END = re.compile("_(past|now|future|self|others)$")
@@ -37,7 +38,6 @@ MEANINGS = {
 VOCABULARY = {
     "full": "full(x) is the sum of q(y)*x over all next tokens or outcomes y; s in it is the score of y",
 }
-SIGN = {"x/max(abs(x), 1e-300)": "the sign of x: x/abs(x), and 0 at x = 0"}  # the grammar has no other
 REWARDS = ("R", "A", "M")
 ANY = "any quantity that is free of theta, in a theorem that holds for all"
 LENGTH = "the random length of a sequence"
@@ -52,7 +52,6 @@ def declared(
 ) -> dict[str, str]:
     """Each name with its meaning; given: the hypothesis that says what H is.
 
-    A sign that is written out is declared as well.
     level: sample, where n is a parameter like others, or token, sequence or batch.
     loss: what was typed; a reward that it has not is one of a theorem.
     """
@@ -62,9 +61,8 @@ def declared(
         meaning = ANY if name in REWARDS and name not in own else _meaning(name, level)
         meaning = meaning or _told(name, hypotheses)
         if meaning:
-            found[name] = f"{meaning}; {given}" if given and name.split("_")[0] == "H" else meaning
-    signs = SIGN if any("1e-300" in text for text in texts) else {}
-    return dict(sorted((found | signs).items()))
+            found[name] = f"{meaning}; {given}" if given and name.split("_")[0] in HELD else meaning
+    return dict(sorted(found.items()))
 
 
 def _told(name: str, hypotheses: Sequence[str]) -> str:
@@ -83,7 +81,7 @@ def _meaning(name: str, level: str) -> str:
         return LENGTH
     if name in VOCABULARY:
         return VOCABULARY[name]
-    if name == "H":
+    if name in HELD:
         return "a detached quantity of a sample"
     return "" if level == "sample" else MEANINGS.get(name, "")
 

@@ -244,8 +244,6 @@ ASSUMPTIONS: dict[str, str | Callable[..., str]] = {
     "exchange-in-lengths": "grad and E_q may be exchanged in E_q[1/sum_i T_i] (dominated derivative near"
     " theta)",
     "no-outcome-at-kinks": "no outcome stands exactly at a kink: there the objective has no gradient",
-    "no-sample-at-touch": "no sample stands where a branch touches one that is held constant: there half of"
-    " each slope counts",
     "slope-at-kinks": "at a kink the slope is that of PyTorch: abs has slope 0 at 0, clip passes the slope"
     " on at its bounds, min and max share it by halves at a tie",
     "slope-at-tie": lambda of: f"the slope of {SLOPES[of][0]}",

@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from klsym.names import SLOT_WORDS, THETA_FREE, parse_name
+from klsym.names import SLOT_WORDS, parse_name
 from klsym.ring import Exponent, ExpPoly, Key, Monomial, Number
 from klsym.slots import is_second
 from klsym.statements import Atom, Context, Gradient, Mean, MeanGradient, Score, Side
 
 MEASURES = {"q": "Mq", "p": "Mp", "mu": "Mmu", "count": "Mcount", "sample": "Msample"}
 BASES = {"k1": "K1", "w": "W", "log_q": "LogQ", "length": "Length"}
-GIVEN = tuple(name for name in THETA_FREE if name != "length")  # any functions of the outcome
+GIVEN = ("R", "A", "H", "M")  # any functions of the outcome
 BASES |= {name: f"(Given {i})" for i, name in enumerate(GIVEN)}
 BASES["A"] = "Any"  # of all that is in its slot, where the others add up
 INDICES = {"": "Single", "i": "Batch", "ij": "Pair", "t": "Steps", "it": "BatchSteps"}

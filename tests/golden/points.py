@@ -59,7 +59,7 @@ SOFT: dict[str, Callable[..., Any]] = {
     "max": lambda *xs: soft_max(*xs),
     "clip": lambda x, low, high: -soft_max(-soft_max(x, low), -high),
 }
-STEP = "1e-300"  # in the text of sign(x) = x/max(abs(x), 1e-300)
+STEP = "1e-300"
 RELATIONS: dict[str, Callable[[Any, Any], bool]] = {
     "=": lambda a, b: bool(a == b),
     "!=": lambda a, b: bool(a != b),
@@ -91,8 +91,6 @@ class Point:
         match formula:
             case tree.Number(value):
                 return mpmath.mpf(Fraction(value).numerator) / Fraction(value).denominator
-            case tree.Name(name) if name == STEP:
-                return self.step
             case tree.Name(name, below, 0):
                 return self.name(name, below)
             case tree.Minus(of):
@@ -107,6 +105,11 @@ class Point:
                 return self.of(over) / self.of(under)
             case tree.Power(base, exponent):
                 return self.of(base) ** self.of(exponent)
+            case tree.Call("", (tree.Relation() as relation,)):
+                return self.stepped(relation)
+            case tree.Call("where", (tree.Relation() as relation, one, other)):
+                share = self.stepped(relation)
+                return share * self.of(one) + (1 - share) * self.of(other)
             case tree.Call(name, arguments, 0):
                 values = [self.of(argument) for argument in arguments]
                 known = self.calls.get(name)
@@ -114,6 +117,13 @@ class Point:
             case tree.Cases(rows):
                 return next(self.of(value) for value, when in rows if when is None or self.holds(when))
         return drawn(f"{self.number} {formula!r}")
+
+    def stepped(self, relation: Any) -> Any:
+        """1 where x > 0 or x >= 0; softly max(0, x/max(|x|, 1)), which x of every sign moves."""
+        x = self.of(relation.left) - self.of(relation.right)
+        x = -x if "<" in relation.sign else x
+        sign = x / self.calls["max"](self.calls["abs"](x), self.step)
+        return self.calls["min"](1, 1 + sign) if "=" in relation.sign else self.calls["max"](0, sign)
 
     def holds(self, when: Any) -> bool:
         """Is a condition true here?"""

@@ -459,6 +459,8 @@ def _walk(at: ast.expr, names: Names, slot: str | None) -> Any:
             return inner(operand)
         case ast.BinOp(left, operator, right):
             return BINARY[type(operator)](inner(left), inner(right))
+        case ast.Compare(left, [sign], [right]):
+            return RELATIONS[type(sign)](plain(inner(left)), plain(inner(right))) * 1.0
         case ast.Call(ast.Name("sg"), [argument]):
             return sg(inner(argument))
         case ast.Call(ast.Name("k"), [weight]):
@@ -499,6 +501,9 @@ BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Div: lambda a, b: a * power(b, -1),
     ast.Pow: power,
 }
+RELATIONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Gt: np.greater, ast.GtE: np.greater_equal, ast.Lt: np.less, ast.LtE: np.less_equal,
+}  # fmt: skip
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "exp": exp,
     "log": log,
@@ -507,4 +512,5 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "min": _extreme(np.less),
     "max": _extreme(np.greater),
     "clip": _clip,
+    "where": lambda holds, one, other: one * holds + other * (1.0 - holds),
 }

@@ -102,7 +102,8 @@ class Slotted(Forest):
         inside = Found(self.printed("now", **more), {})
         found.sums["full"] = lambda argument: plain(self.over_branches(argument, inside))
         named = {x.id.split("_")[0] for x in ast.walk(parsed(text)) if isinstance(x, ast.Name)}
-        score = 1.0 if "s" in named else self.atom("log_q", rows, "x").a
+        slot = "now" if holds(text, OF_TOKENS) else "x"
+        score = 1.0 if "s" in named else self.atom("log_q", rows, slot).a
         values = self.chance(rows, measure).value * plain(evaluate(text, found)) * score
         return Jet(self.mean(rows, np.abs(values).max(axis=(0, 1))).value, self.mean(rows, values).value)
 

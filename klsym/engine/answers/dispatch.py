@@ -22,8 +22,8 @@ from klsym.engine.options.settings import Setting
 from klsym.engine.regions.piecewise import DENSITIES
 from klsym.engine.targets.ring import explain_ring
 from klsym.engine.verdicts.verdict import TargetReading, Verdict
-from klsym.errors import NotInRing, UsageError
-from klsym.language import ATOMS, PARAMETERS, REWARDS, OverPositions, as_loss, length, parameter, rho, s
+from klsym.errors import KlsymError, NotInRing, Refused, UsageError
+from klsym.language import ATOMS, PARAMETERS, REWARDS, OverPositions, as_loss, length, s
 from klsym.names import SAMPLE_BASES, is_declarable
 from klsym.notation import losses
 from klsym.notation.losses import Written
@@ -32,11 +32,8 @@ from klsym.parser import is_of_answers, parse_asked
 from klsym.sums import Centred, LeftOut, Normalised, OverBatch
 
 
-def explained(written: Written, setting: Setting, other_means: bool = True) -> Verdict:
-    """The verdict on a loss that is used so.
-
-    other_means: may a loss with sums over other tokens or samples be explained without a theorem?
-    """
+def explained(written: Written, setting: Setting) -> Verdict:
+    """The verdict on a loss that is used so."""
     if setting.aggregate == "batch" or (setting.level != "sample" and names_batches(written.expression)):
         from klsym.engine.outside.all_tokens import explain_all_tokens, over_all_tokens
 
@@ -52,13 +49,13 @@ def explained(written: Written, setting: Setting, other_means: bool = True) -> V
         try:
             return explain_vocabulary(written, setting, explained)
         except UnsupportedSum as error:
-            raise UsageError(str(error)) from None
+            raise _refusal(written, error) from None
     if setting.level == "sequence":
         written = of_sequence(written)
     try:
         verdict = _explainer(written, setting)(written, setting)
-    except NotInRing as error:
-        verdict = _outside(written, setting, error, other_means)
+    except (NotInRing, Refused) as error:
+        raise _refusal(written, error) from None
     verdict = verdict if verdict.expansion else replace(verdict, expansion=expansion(written, setting))
     if verdict.value.target is None and _is_centred(written.expression) and not setting.averaged:
         return replace(verdict, value=TargetReading("zero"), constant=sympy.S.Zero)
@@ -72,19 +69,12 @@ def _is_centred(e: Any) -> bool:
     return fixed and isinstance(rest, LeftOut | Centred | Normalised)
 
 
-def _outside(written: Written, setting: Setting, error: NotInRing, other_means: bool) -> Verdict:
-    """The verdict on a loss that is no element of the ring, or beyond the theorems on sums."""
+def _refusal(written: Written, error: KlsymError) -> UsageError:
+    """What is said of a loss that is no element of the ring, or too large for it."""
     refuse_zero_below(written)
-    handed_on = isinstance(error, UnsupportedSum) or written.expression.has(Normalised)
-    if in_core(written.expression) and not handed_on:
-        raise UsageError(f"{written.text[:60]!r} is too large once multiplied out: {error}") from None
-    if not (other_means and names_others(written, setting)):
-        raise UsageError(f"{written.text[:60]!r} is not handled: {error}") from None
-    from klsym.engine.outside.clips_of_sequences import explain_outside_slots
-
-    return explain_outside_slots(
-        written, setting, lambda e, use: explained(as_written(e, ()), use, other_means=False)
-    )
+    if in_core(written.expression) and not isinstance(error, UnsupportedSum):
+        return UsageError(f"{written.text[:60]!r} is too large once multiplied out: {error}")
+    return UsageError(f"{written.text[:60]!r} is not handled: {error}")
 
 
 def _explainer(written: Written, setting: Setting) -> Callable[[Written, Setting], Verdict]:
@@ -137,16 +127,6 @@ def _refuse_in_batch(written: Written, setting: Setting, names: set[str]) -> Non
         raise UsageError(f"batch: {text} says itself what is centred; leave batch out")
     if "m" in names:
         raise UsageError(f"m in {text} stands for n - 1 here: choose another name")
-
-
-def names_others(written: Written, setting: Setting) -> bool:
-    """Does a loss beyond the ring speak of other tokens, or of other samples of its batch?"""
-    if setting.level != "token":
-        return names_batches(written.expression)
-    weighted = setting.weights != "token" and written.expression.has(rho)
-    credited = setting.credit in ("to-go", "total")
-    summed = names_slots(written.expression) or written.expression.has(parameter("T"))
-    return bool(weighted or credited or summed)
 
 
 def as_written(loss: Any, parameters: Iterable[str]) -> Written:

@@ -7,7 +7,7 @@ setting.  Said of sums that have no name as a whole.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sympy
@@ -15,7 +15,7 @@ import sympy
 from klsym.engine.regions.piecewise import DENSITIES
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import UsageError
-from klsym.language import REWARDS, A, Estimator, R, rho, rho_old, sg
+from klsym.language import REWARDS, A, Estimator, OverPositions, R, rho, rho_old, sg
 from klsym.messages import Message
 from klsym.notation import losses
 from klsym.notation.spelling import TEXT
@@ -92,17 +92,25 @@ def reach(verdict: Verdict) -> Iterator[Message]:
 
     For h = w(ratio) X with one ratio and one reward X; the bounds are those of the cases.
     """
-    rows = verdict.per_sample_cases
+    rows, baselines = _without_sums(verdict.per_sample_cases)
     symbols = {x for on, h in rows for e in (h, *(c.x for c in on)) for x in e.free_symbols}
     by_name = {symbol.name: symbol for symbol in symbols}
-    gains = [by_name[x.name] for x in (A, R) if x.name in by_name]
+    gains = [*(by_name[x.name] for x in (A, R) if x.name in by_name), *baselines]
     ratios = _ratios(rows)
     if len(gains) != 1 or len(ratios) != 1 or verdict.scores_named[0]:
         return
     [gain], [ratio] = gains, ratios
     above, below = (_largest(rows, ratio, gain, sign) for sign in (1, -1))
     if above is not None and below is not None:
-        yield Message("largest-weight", of=gain, above=above, below=below)
+        yield Message("largest-weight", of=baselines.get(gain, gain), above=above, below=below)
+
+
+def _without_sums(rows: Any) -> tuple[Any, dict[Any, Any]]:
+    """The cases with a symbol for each sum such as loo(R), and what it stands for."""
+    found = {of for on, h in rows for e in (h, *(c.x for c in on)) for of in e.atoms(OverPositions)}
+    put = {of: sympy.Dummy(real=True) for of in sorted(found, key=sympy.default_sort_key)}
+    shown = [(tuple(replace(c, x=c.x.xreplace(put)) for c in on), h.xreplace(put)) for on, h in rows if put]
+    return shown or rows, {symbol: of for of, symbol in put.items()}
 
 
 def _ratios(rows: Any) -> list[Any]:

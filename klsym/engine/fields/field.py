@@ -12,7 +12,8 @@ sum_t s_t sum_{u>t} H_u = sum_u H_u sum_{t<u} s_t.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -20,16 +21,16 @@ from klsym.abbreviations import E, IndexedGradient, Side
 from klsym.convert import generic_functions, to_ring, to_sympy
 from klsym.engine.fields.named_terms import Further, Slots, further, slots_of, terms_of
 from klsym.engine.fields.primitives import depends_on_theta, held_at_policy, primitive
-from klsym.engine.fields.slot_loss import SlotLoss, T, UnsupportedSum, adds_up, m, n, slot_loss, summed
+from klsym.engine.fields.slot_loss import SlotLoss, T, adds_up, m, n, slot_loss, summed
 from klsym.engine.options.settings import Setting
 from klsym.engine.proof.derivation import Derivation, derive
 from klsym.engine.proof.quantities import Quantity, expected_gradient
 from klsym.engine.proof.reduction import Strategy, reduction
 from klsym.engine.proof.sequence_quantities import mean_over_i, sum_over_t, token_gradient
-from klsym.errors import ProofError, Refused
+from klsym.errors import KlsymError, ProofError, Refused
 from klsym.kernel.derivatives import attach, slopes
 from klsym.language import Slot, length, log_q, now, own, s, sg
-from klsym.names import LOG_RATIOS, parse_name
+from klsym.names import HELD, LOG_RATIOS, parse_name
 from klsym.notation.losses import Written
 from klsym.ring import ONE, ZERO, ExpPoly
 from klsym.slots import SEQUENCE, at_slot
@@ -39,18 +40,20 @@ from klsym.unfolding import d_log_q, written_out
 BATCH_SIZE = ((n, m + 1),)
 N, M = ExpPoly.variable("n"), ExpPoly.variable("m")
 SUMS = (*LOG_RATIOS, "R")  # of a whole sequence the sums of those of its tokens
+OPPOSITE = {"future": "past", "now": "now", "past": "future"}
 MEETS = {"future": ("past",), "now": ("now",), "past": ("future",), "x": SEQUENCE}
-TIMES_ANOTHER = (
-    "a sum over other tokens stands beside something that changes from token to token, and is none of k1,"
-    " log q, R and constants: this is not handled"
-)
+
+
+class NotCanonical(KlsymError):
+    """Means that are not brought to E_q[c s] and products of two means."""
 
 
 @dataclass(frozen=True)
 class Field:
     """An expected gradient.
 
-    start: as it is written; exchanged: with later rewards summed where they arise; form: in canonical form.
+    start: as it is written; exchanged: with later rewards summed where they arise; form: in canonical
+    form; None where independence does not bring it there, and only pushes are known.
     pushes: the coefficients of the scores at one position, after differentiation.
     index, coefficients, products: the canonical form; products are pairs a, b of E_q[a] E_q[b s].
     attached: of tokens, a loss with this gradient, but for `constant`, a loss of the whole sequence.
@@ -60,10 +63,10 @@ class Field:
     loss: SlotLoss
     start: Derivation
     exchanged: Derivation
-    form: Derivation
+    form: Derivation | None
     pushes: Slots
     index: str
-    coefficients: Slots
+    coefficients: Slots = field(default_factory=dict)
     products: tuple[tuple[ExpPoly, ExpPoly], ...] = ()
     attached: Any = None
     constant: Any = 0
@@ -73,6 +76,11 @@ class Field:
     def names(self) -> Further:
         """What the regions of the loss are."""
         return further(self.loss.defined)
+
+    @property
+    def differentiated(self) -> Derivation:
+        """What is written, with its scores."""
+        return _moved(self.start)
 
     @property
     def reduced_parameters(self) -> tuple[str, ...]:
@@ -105,9 +113,12 @@ def field_of(loss: SlotLoss) -> Field:
     pushes = scores_of(_moved(start_of(loss) if constant else start))
     if loss.index == "i":
         pushes = {slot: size for slot, c in pushes.items() if (size := in_n(c))}
-    form = _reduced(exchanged, loss)
+    try:
+        form = exchanged.reduce()
+        c, products = (ZERO, ()) if loss.index == "t" else _sorted(form)
+    except (Refused, NotCanonical):
+        return Field(loss, start, exchanged, None, pushes, "t" if loss.index == "t" else "")
     if loss.index != "t":
-        c, products = _sorted(form)
         return Field(loss, start, exchanged, form, pushes, "", {"x": c} if c else {}, products)
     whole, attached = _attached(loss, start, rest, constant)
     return Field(
@@ -143,7 +154,8 @@ def quantity_of(loss: SlotLoss, constant: Any = 0) -> Quantity:
     e, under, element = loss.expression, loss.under, loss.element
     if loss.index == "i":
         side = Side.atom(IndexedGradient("i", under, element))
-        return mean_over_i(e * own(s), under) if loss.detached else Quantity(side, {}, {element: e})
+        typed = e if loss.typed is None else loss.typed_label
+        return mean_over_i(e * own(s), under) if loss.detached else Quantity(side, {}, {element: typed})
     if loss.index == "t":
         start = sum_over_t(e * now(s), under) if loss.detached else token_gradient(e, under)
         if loss.typed is not None and not loss.sums and e == loss.expression:
@@ -179,13 +191,6 @@ def scores_of(start: Derivation) -> Slots:
 
 
 # ---------------------------------------------------------------------------- the canonical form
-def _reduced(start: Derivation, loss: SlotLoss) -> Derivation:
-    try:
-        return start.reduce()
-    except Refused as refusal:
-        raise UnsupportedSum(f"{loss.expression}: {refusal}, which is not handled") from None
-
-
 def _sorted(form: Derivation) -> tuple[ExpPoly, tuple[tuple[ExpPoly, ExpPoly], ...]]:
     """c and the products of means, in terms of n alone where that is possible."""
     c, products = ZERO, []
@@ -196,7 +201,7 @@ def _sorted(form: Derivation) -> tuple[ExpPoly, tuple[tuple[ExpPoly, ExpPoly], .
             case (E("q", a, ()), E("q", b, ("x",))) | (E("q", b, ("x",)), E("q", a, ())):
                 products.append((in_n(a * scale), in_n(b)))
             case _:
-                raise UnsupportedSum(f"this batch comes to {form.left_text[:80]}, which is not handled")
+                raise NotCanonical(form.left_text)
     return in_n(c), tuple(pair for pair in products if pair[0])
 
 
@@ -276,11 +281,11 @@ def _attached(loss: SlotLoss, start: Derivation, rest: Any, constant: Any) -> tu
     if not loss.detached:
         if loss.sums:
             moved = _moved(start_of(replace(loss, expression=rest)))
-            return None, _detached(scores_of(moved), loss.sums)
+            return None, _detached(scores_of(moved), loss)
         return _of_the_whole(start, loss.expression), rest
     element = loss.element
     if loss.sums:
-        return None, _detached({"now": element}, loss.sums)
+        return None, _detached({"now": element}, loss)
     whole = loss.expression if all(parse_name(name).slot == "x" for name in element.names()) else None
     found = primitive(element, "now") if loss.under == "mu" and whole is None else None
     return whole, sg(loss.expression) * now(log_q) if found is None else to_sympy(found)
@@ -305,19 +310,22 @@ def _exchanged(start: Derivation) -> Derivation:
     """The rewards of other tokens, summed where they arise."""
     current = start
     for slot in ("future", "past"):
-        for number, (_, atoms) in enumerate(current.left.terms):
-            held = ZERO
-            for term in terms_of(atoms[0].coefficient):  # type: ignore[attr-defined]
-                held = held + term if at_slot("H", slot) in term.names() else held
-            if not held:
-                continue
-            data: dict[str, Any] = {"now": "s", "other": "H", "slot": slot, "part": held.to_json()}
-            try:
-                current = current.step("exchange of sums", number, **data)
-            except ProofError:
-                raise UnsupportedSum(TIMES_ANOTHER) from None
-            break
+        for name in HELD:
+            current = _exchanged_one(current, name, slot)
     return current
+
+
+def _exchanged_one(start: Derivation, name: str, slot: str) -> Derivation:
+    """A sum that stands beside something else that changes from token to token is left where it is."""
+    for number, (_, atoms) in enumerate(start.left.terms):
+        held = ZERO
+        for term in terms_of(atoms[0].coefficient):  # type: ignore[attr-defined]
+            held = held + term if at_slot(name, slot) in term.names() else held
+        if held:
+            with suppress(ProofError):
+                data: dict[str, Any] = {"now": "s", "other": name, "slot": slot, "part": held.to_json()}
+                return start.step("exchange of sums", number, **data)
+    return start
 
 
 def at_own_tokens(slots: Slots) -> Slots:
@@ -343,21 +351,24 @@ def at_own_tokens(slots: Slots) -> Slots:
     return {slot: c for slot, c in found.items() if c}
 
 
-def _detached(slots: Mapping[str, ExpPoly], given: Mapping[str, Any]) -> Any:
-    """A loss with the gradient sum_z c_z s_z, H_u put where it arises: sum_u sg(h_u) sum_{t<u} log q_t."""
+def _detached(slots: Mapping[str, ExpPoly], loss: SlotLoss) -> Any | None:
+    """A loss with the gradient sum_z c_z s_z, H_u put where it arises: sum_u sg(h_u) sum_{t<u} log q_t.
+
+    None where H stands beside something else that changes from token to token.
+    """
     total: Any = 0
     for slot, c in slots.items():
         for term in terms_of(c):
-            [(monomial, _)] = term.terms
-            held = [name for name, _ in monomial if parse_name(name).base == "H"]
+            held = [x for e in loss.defined.within(term) for x in e.names() if parse_name(x).base in HELD]
             if not held:
                 total = total + sg(to_sympy(term)) * _log_q(slot)
                 continue
-            if len(held) > 1 or slot != "now":
-                raise UnsupportedSum(TIMES_ANOTHER)
-            factor = to_sympy(term * ExpPoly.variable(held[0]).inverse())
-            meets = {"future": "past", "now": "now", "past": "future"}[parse_name(held[0]).slot]
-            total = total + sg(factor * given["H[now]"]) * _log_q(meets)
+            factor, of = term * ExpPoly.variable(held[0]).inverse(), parse_name(held[0])
+            same = loss.defined.speaks_of(factor) <= {"x"} and held[0] in term.names()
+            if len(held) > 1 or slot != "now" or not same:
+                return None
+            value = loss.sums[at_slot(of.base, "now")]
+            total = total + sg(to_sympy(factor) * value) * _log_q(OPPOSITE[of.slot])
     return total
 
 

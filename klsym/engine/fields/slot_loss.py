@@ -27,6 +27,7 @@ from klsym.errors import NotInRing, UsageError
 from klsym.kernel.sums import SUMS
 from klsym.language import (
     ATOMS,
+    GIVEN,
     A,
     Estimator,
     H,
@@ -41,14 +42,14 @@ from klsym.language import (
     sg,
     without_sg,
 )
-from klsym.names import SAMPLE_BASES, parse_name
+from klsym.names import HELD, SAMPLE_BASES, parse_name
 from klsym.notation import formulas, losses
 from klsym.notation.losses import Written
 from klsym.notation.spelling import TEXT
 from klsym.notation.tree import Name, quotient
 from klsym.parser import MAX_EXP, MAX_POWER
 from klsym.ring import ONE, ZERO, ExpPoly
-from klsym.slots import at_slot
+from klsym.slots import LENGTHS, at_slot
 from klsym.statements import Context
 from klsym.sums import Centred, Here, LeftOut, OverBatch, OverVocabulary, Summed, Whole, togo
 from klsym.unfolding import PLAIN
@@ -56,7 +57,7 @@ from klsym.unfolding import PLAIN
 FUNCTIONS = (sympy.exp, sympy.log, sympy.Pow)
 T, n, m = parameter("T"), parameter("n"), parameter("m")  # m stands for n - 1, which has an inverse
 ADVANTAGE = A  # theta-free, of the whole sequence: the same at each of its tokens
-ADDS_UP = ("k1", "w", "o", "log_q", "R", "M", "H")  # what has a sum over positions; A has none
+ADDS_UP = ("k1", "w", "o", "log_q", "R", "M", *HELD)  # what has a sum over positions; A has none
 WEIGHT_OF_OPTION = {"token": now(rho), "prefix": past(rho) * now(rho), "sequence": rho}
 OF_ONE_TOKEN = "a sum over the tokens before or after one: choose level token"
 OF_MANY_RATIOS = (
@@ -70,12 +71,12 @@ MOVES_IN_BATCH = (
     "is differentiated here, and is no sum of k1, log q, R and constants: not handled; sg(..) around it makes"
     " it another loss, which is"
 )
-TWO_SUMS = "two different sums that are none of k1, log q, R and constants are not handled together"
+MANY_SUMS = f"it has more than {len(HELD)} different sums that are none of k1, log q, R and constants"
+NESTED = "it has a sum of sums that are none of k1, log q, R and constants"
 RANDOM_ADVANTAGE = (
     "A times something random cannot be credited to other tokens: write R for token rewards, or choose credit"
     " same-token"
 )
-OVER_LENGTH = "1/T of a sample is handled within loo(..) or centred(..)"
 
 
 class UnsupportedSum(NotInRing):
@@ -87,7 +88,7 @@ class SlotLoss:
     """A loss at one position.
 
     expression: what is differentiated; detached: what multiplies the score of the position instead.
-    sums: H -> its value at one position.  under, copied: the measure, and whether it is a detached copy of q.
+    sums: H, H2, .. -> their values at one position.  under, copied: the measure, or a detached copy of q.
     centred: h, where it is h less its mean over the batch that is asked for, detached.
     defined: the regions and logs in it; typed: what is differentiated, before they are put in.
     label: how the loss was written; each: what it is at the position, before rewards are credited.
@@ -111,11 +112,12 @@ class SlotLoss:
         return {"": "x", "i": "self", "t": "now"}[self.index]
 
     def label_of(self, expression: Any) -> Written:
-        return Written(TEXT(losses.tree_of(_plain(expression))), _plain(expression))
+        return Written(TEXT(losses.tree_of(plain(expression))), plain(expression))
 
     @property
     def typed_label(self) -> Written:
-        typed = self.typed.replace(lambda e: isinstance(e, Summed), _added_up)
+        typed = self.typed.replace(lambda e: isinstance(e, OverBatch), plain)
+        typed = typed.replace(lambda e: isinstance(e, Summed), _added_up)
         return Written(losses.show(typed, TEXT), typed)
 
     @property
@@ -137,9 +139,7 @@ def slot_loss(written: Written, setting: Setting, roots: bool = False) -> SlotLo
     if roots or typed.has(sympy.Heaviside):  # a product of comparisons may be empty
         expression = to_sympy(regions.tidy(to_ring(expression)))
     each = expression
-    if index == "i" and any(parse_name(name).base == "length" for name in to_ring(expression).names()):
-        raise UnsupportedSum(f"T in {written.text[:60]!r}: {OVER_LENGTH}")
-    refuse_unless_moderate(to_ring(expression), written, set() if index == "i" else {"length"})
+    refuse_unless_moderate(to_ring(expression), written, {*LENGTHS})
     if detached and index == "t" and setting.credit in ("to-go", "total"):
         h = to_ring(without_sg(expression))
         whole = credited(at_policy(h) if setting.on_policy else h, setting.credit)
@@ -193,7 +193,7 @@ def placed(expression: Any, setting: Setting, index: str) -> Any:
 
 def _refuse_sums_of_ratios(at_t: Any) -> None:
     for of in sorted(at_t.atoms(Summed), key=str):
-        if not isinstance(of, Here) and not of.args[0].has(Summed) and _is_a_ratio(to_ring(of.args[0])):
+        if not isinstance(of, Here) and not of.args[0].has(Summed) and _is_a_ratio(of.args[0]):
             raise UsageError(f"{_shown(of)} {OF_MANY_RATIOS.format(name=of.name)}")
 
 
@@ -250,23 +250,20 @@ def in_slots(
             before = dict(given)
             inner = e.func(walk(e.args[0], still))
             if given != before:
-                raise UnsupportedSum(TWO_SUMS)
+                raise UnsupportedSum(NESTED)
             return (_over_tokens if index == "t" else _over_samples)(inner, still, given)
         if isinstance(e, PIECEWISE) and regions is not None:
             return to_sympy(regions(e, [to_ring(walk(part, still)) for part in e.args], still))
         if index == "i" and e.is_Pow and e.exp.is_negative and e.base == n - 1:
             return m**e.exp
-        if regions is not None and isinstance(e, FUNCTIONS) and not (is_in_ring(e) or _is_whole(e)):
+        whole = e.is_Pow and e.exp.is_Integer and e.exp > 0
+        if regions is not None and isinstance(e, FUNCTIONS) and not (whole or is_in_ring(e)):
             return to_sympy(regions.smooth(e.func, *(to_ring(walk(part, still)) for part in e.args)))
         if not e.args or isinstance(e, Estimator):
             return e
         return e.func(*(walk(part, still or isinstance(e, sg)) for part in e.args))
 
     return walk(expression, detached), given
-
-
-def _is_whole(e: Any) -> bool:
-    return bool(e.is_Pow and e.exp.is_Integer and e.exp > 0)
 
 
 def _added_up(of: Any) -> Any:
@@ -278,7 +275,7 @@ def _added_up(of: Any) -> Any:
 
 
 def _over_tokens(of: Any, still: bool, given: dict[str, Any]) -> Any:
-    if of.slot == "now" and not still:
+    if of.slot == "now":
         return of.args[0]
     element, total = to_ring(of.args[0]), sympy.S.Zero
     if adds_up(element, "now"):
@@ -289,8 +286,8 @@ def _over_tokens(of: Any, still: bool, given: dict[str, Any]) -> Any:
         if adds_up(each, "now"):
             total = total + to_sympy(front * summed(each, of.slot))
         else:
-            _give(given, "H[now]", to_ring(without_sg(to_sympy(each))))
-            total = total + to_sympy(front) * sum(Slot(slot)(H) for slot in slots)
+            held = _give(given, "now", to_ring(without_sg(to_sympy(each))))
+            total = total + to_sympy(front) * sum(Slot(slot)(held) for slot in slots)
     return total
 
 
@@ -300,8 +297,9 @@ def _over_samples(of: Any, still: bool, given: dict[str, Any]) -> Any:
         mine, rest = of.args[0], to_sympy(summed(element, "others", "self"))
     else:
         _refuse_moving(of, element, MOVES_IN_BATCH, still)
-        _give(given, "H", to_ring(without_sg(of.args[0])).rename(lambda x: x.replace("[self]", "")))
-        mine, rest = own(H), others(H)
+        value = to_ring(without_sg(of.args[0])).rename(lambda x: x.replace("[self]", ""))
+        held = _give(given, "x", value)
+        mine, rest = own(held), others(held)
     return of.of(mine, rest).subs(1 / (n - 1), 1 / m)
 
 
@@ -310,10 +308,12 @@ def _refuse_moving(of: Any, element: ExpPoly, why: str, still: bool) -> None:
         raise UsageError(f"{_shown(of)} {why}")
 
 
-def _give(given: dict[str, Any], name: str, value: ExpPoly) -> None:
-    """H is this at one position."""
-    if given.setdefault(name, to_sympy(value)) != to_sympy(value):
-        raise UnsupportedSum(TWO_SUMS)
+def _give(given: dict[str, Any], slot: str, value: ExpPoly) -> Any:
+    """The first of H, H2, .. that is free is this at one position."""
+    for held in GIVEN:
+        if given.setdefault(at_slot(held.name, slot), to_sympy(value)) == to_sympy(value):
+            return held
+    raise UnsupportedSum(MANY_SUMS)
 
 
 def _apart(element: ExpPoly) -> Iterator[tuple[ExpPoly, ExpPoly]]:
@@ -358,10 +358,10 @@ def summed(element: ExpPoly, slot: str, mine: str = "now") -> ExpPoly:
 
 
 def _shown(of: Any) -> str:
-    return f"{of.name}({TEXT(losses.tree_of(_plain(of.args[0])))})"
+    return f"{of.name}({TEXT(losses.tree_of(plain(of.args[0])))})"
 
 
-def _plain(expression: Any) -> Any:
+def plain(expression: Any) -> Any:
     """As it was typed: without the slot of the position."""
     return expression.xreplace(
         {
@@ -371,11 +371,11 @@ def _plain(expression: Any) -> Any:
     )
 
 
-def _is_a_ratio(element: ExpPoly) -> bool:
+def _is_a_ratio(of: Any) -> bool:
     """Is it one power of r and rho alone?"""
-    if len(element.terms) != 1:
+    if not is_in_ring(of) or len(to_ring(of).terms) != 1:
         return False
-    [(monomial, exponent)] = element.terms
+    [(monomial, exponent)] = to_ring(of).terms
     random = [parse_name(name) for name, _ in monomial]
     return bool(exponent) and not any(x.slot != "x" or x.base in (*SUMS, "A") for x in random)
 

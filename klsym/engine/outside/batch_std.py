@@ -23,14 +23,11 @@ from functools import cache
 from itertools import pairwise
 from typing import Any
 
-import sympy
-
 from klsym.abbreviations import Indexed, Side
 from klsym.convert import to_ring, to_sympy
 from klsym.engine.fields.field import field_of
 from klsym.engine.fields.slot_loss import n, slot_loss
 from klsym.engine.options.settings import Setting
-from klsym.engine.outside.position_sums import LossWithSums, PositionSum
 from klsym.engine.proof.counterexamples import models
 from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.quantities import Quantity, expectation, grad, sample
@@ -50,7 +47,6 @@ from klsym.notation.spelling import LATEX, TEXT
 from klsym.notation.tree import quotient
 from klsym.notation.values import LazyFormula, less_mean, shown
 from klsym.ring import ExpPoly
-from klsym.sums import Normalised
 from klsym.unfolding import d_log_q, written_out
 
 PUSHED = LazyFormula(quotient, (less_mean(to_ring(own(H)), to_ring(others(H))), parameter("std")))
@@ -89,7 +85,7 @@ def _divided(single: Verdict, h: ExpPoly) -> Verdict:
         implied=None,
         shown="",
         remarks=(Message("signs-alone", half=half, square=square), _limit(h, single.setting.on_policy)),
-        messages=(Message("size-lost"), *((Message("own-scale"),) if _mixed(h) else ())),
+        messages=size_messages(h),
     )
     verdict = _binary(verdict, h) if single.setting.on_policy else verdict
     return _moving(verdict, h) if single.setting.on_policy else _fixed(verdict, h)
@@ -118,6 +114,11 @@ def _limit(h: ExpPoly, on_policy: bool) -> Message:
     """E_m[h s] less E_m[h] E_m[s], over sd_m(h)."""
     b = None if on_policy else _slope(h)
     return Message("std-limit", h=h, moves=on_policy, slope=b)
+
+
+def size_messages(*of: ExpPoly) -> tuple[Message, ...]:
+    """What dividing by the standard deviation of these does."""
+    return (Message("size-lost"), *((Message("own-scale"),) if any(map(_mixed, of)) else ()))
 
 
 def _mixed(h: ExpPoly) -> bool:
@@ -201,13 +202,12 @@ def _moving(verdict: Verdict, h: ExpPoly) -> Verdict:
 
 def _turning(verdict: Verdict, h: ExpPoly) -> Verdict:
     """Refuted by numbers where a batch of three has a curl."""
-    from klsym.engine.outside.numeric_curl import twisted
+    from klsym.engine.proof.numeric_curl import Pushes, twisted
 
-    sampling = verdict.setting.sampling
-    a, of = sympy.Symbol("a", real=True), Normalised(to_sympy(h))
-    at = LossWithSums(a, (PositionSum(a, (), of.args[0], None, False, of, of),), Setting(sampling, "reward"))
-    under = "q" if sampling == "on-policy" else "mu"
-    witness = twisted({at.own: a}, at, f"E_{under}[mean_i {COEFFICIENT}*s_self]")
+    on_policy = verdict.setting.on_policy
+    spread = {H.name: Pushes({"self": h}, False, on_policy)}
+    pushes = Pushes({"self": to_ring(own(H))}, False, on_policy, spread=spread)
+    witness = twisted(pushes, f"E_{'q' if on_policy else 'mu'}[mean_i {COEFFICIENT}*s_self]")
     if witness is None:
         return verdict
     return replace(

@@ -1,26 +1,43 @@
-"""explain for normalised(h), beside what is added to it.  Untrusted.
+"""explain for normalised(h).  Untrusted.
 
-normalised(h) as a reward is batch std of h; what is added to it is explained by itself.
+normalised(h) as a reward is batch std of h; what is added to it is explained by itself.  A loss with the
+gradient (b + normalised(h)) s is this reward.  In any other loss H stands for normalised(h): given the other
+samples it is a function of its own sample, free of theta where h is, so that mu and an attached loss leave
+
+    E_mu[grad L] = grad E_mu[L].
+
+Otherwise numbers tell whether the field has a curl.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import sympy
 
 from klsym.convert import to_ring, to_sympy
+from klsym.engine.fields.field import Field, field_of_loss
+from klsym.engine.fields.named_terms import Decomposition
 from klsym.engine.fields.primitives import at_policy
-from klsym.engine.fields.slot_loss import n
+from klsym.engine.fields.slot_loss import SlotLoss, n, names_batches, slot_loss
 from klsym.engine.options.settings import Setting
-from klsym.engine.outside.batch_std import explain_batch_std
-from klsym.engine.targets.ring import explain_ring
-from klsym.engine.verdicts.verdict import TargetReading, Verdict
-from klsym.engine.verdicts.warnings import OF_LOSS
-from klsym.errors import NotInRing
-from klsym.language import R, own, parameter, rho, s, sg
+from klsym.engine.outside.batch_std import explain_batch_std, size_messages
+from klsym.engine.proof.quantities import grad
+from klsym.engine.regions.piecewise import is_piecewise
+from klsym.engine.regions.relations import reduced
+from klsym.engine.targets.decide import Decision, by_numbers, decide, is_held, own_mean, with_scores
+from klsym.engine.targets.ring import explain_ring, verdict_of
+from klsym.engine.targets.ring_notes import READINGS
+from klsym.engine.verdicts.verdict import Chain, TargetReading, Verdict
+from klsym.engine.verdicts.warnings import OF_DESCENT, OF_LOSS
+from klsym.errors import NotInRing, UsageError
+from klsym.kernel.derivatives import attach
+from klsym.language import GIVEN, R, log_q, own, parameter, rho, s, sg, unfold
 from klsym.messages import Message
+from klsym.names import HELD, parse_name
 from klsym.notation import losses
 from klsym.notation.losses import Written
 from klsym.notation.spelling import LATEX, TEXT
@@ -29,17 +46,22 @@ from klsym.notation.values import LazyFormula, scored
 from klsym.ring import ZERO, ExpPoly
 from klsym.sums import Normalised
 
+MOST = 2  # in one loss
+MOVES = "normalised(h) of what is differentiated is not read: put sg(..) around it, which is another loss"
+SEVERAL = f"normalised(h) is read for {MOST} different h at most, and not within itself"
+
 
 def explain_normalised(written: Written, setting: Setting) -> Verdict:
     """normalised(h) as a reward is batch std of h; what is added to it is explained by itself."""
     expression = written.expression.xreplace({rho: 1}) if setting.on_policy else written.expression
     if isinstance(expression, Normalised) and setting.use == "reward":
-        return _by_option(Written(written.text, expression), setting)
+        with suppress(NotInRing):
+            return _by_option(Written(written.text, expression), setting)
     terms = sympy.Add.make_args(written.expression.xreplace({rho: 1}) if setting.on_policy else expression)
     main = [term for term in terms if isinstance(term, Normalised)]
     rest = sympy.Add(*(term for term in terms if term not in main))
     if len(main) != 1 or rest == 0 or rest.has(Normalised) or setting.use != "reward":
-        raise NotInRing("normalised(h) is no reward by itself, with terms added to it")
+        return _in_general(written, setting)
     kept = sympy.Add(*(t for t in sympy.Add.make_args(written.expression) if not t.has(Normalised)))
     spread, added = (Written(losses.show(e, TEXT), e) for e in (main[0], kept))
     return _beside(written, spread, added, setting)
@@ -73,6 +95,106 @@ def _beside(written: Written, main: Written, rest: Written, setting: Setting) ->
             *_recurrence(main, other),
         ),
         messages=tuple(dict.fromkeys((*spread.messages, *said))),
+    )
+
+
+# ---------------------------------------------------------------------------- in any loss
+def _in_general(written: Written, setting: Setting) -> Verdict:
+    """H and its like stand for each normalised(h)."""
+    back = _read(written, setting)
+    loss = Written(written.text, written.expression.xreplace({of: symbol for symbol, of in back.items()}))
+    field = field_of_loss(loss, setting)
+    if (reward := _as_reward(field, setting, back)) is not None:
+        found = explain_normalised(reward, replace(setting, use="reward"))
+        return _renamed(found, written, setting, field)
+
+    def explained(inside: Written, use: Setting) -> Verdict:
+        return explain_normalised(Written(inside.text, inside.expression.xreplace(back)), use)
+
+    verdict = verdict_of(loss, setting, field, field, _decided(field, written, back), explained)
+    reading = () if field.loss.index else (READINGS["mean"],)
+    rows = tuple((symbol.name, losses.show(of, TEXT)) for symbol, of in back.items())
+    size = size_messages(*(_inside(of).element for of in back.values()))
+    return replace(
+        verdict,
+        loss_latex=losses.show(written, LATEX),
+        messages=(*verdict.messages, *size),
+        c=verdict.c if setting.on_policy else None,
+        coefficient_cases=verdict.coefficient_cases if setting.on_policy else (),
+        steps=verdict.steps if setting.on_policy else tuple(verdict.steps)[:2],
+        value=TargetReading(None),
+        constant=None,
+        generated=None,
+        functional=None,
+        penalty=None,
+        assumptions=(*reading, Message("given", place="sample", rows=rows), *verdict.assumptions),
+    )
+
+
+def _read(written: Written, setting: Setting) -> Mapping[Any, Any]:
+    """What stands for each normalised(h) -> this; it is detached where it moves."""
+    found = sorted(written.expression.atoms(Normalised), key=sympy.default_sort_key)
+    if len(found) > MOST or any(of.args[0].has(Normalised) for of in found):
+        raise UsageError(f"{written.text[:60]!r}: {SEVERAL}")
+    attached = written.expression.replace(lambda e: isinstance(e, sg), lambda _: sympy.S.Zero)
+    for of in attached.atoms(Normalised) if setting.use == "loss" else ():
+        if _moves(of):
+            raise UsageError(f"{losses.show(of, TEXT)}: {MOVES}")
+    names = GIVEN[::-1] if names_batches(written.expression.xreplace(dict.fromkeys(found, R))) else GIVEN
+    return dict(zip(names, found, strict=False))  # sums of others take the first names
+
+
+def _moves(of: Any) -> bool:
+    return bool(unfold(of.args[0]).has(log_q))
+
+
+def _inside(of: Any) -> SlotLoss:
+    """h of normalised(h)."""
+    return slot_loss(Written(losses.show(of, TEXT), of.args[0]), Setting("off-policy", "reward"))
+
+
+def _decided(field: Field, written: Written, back: Mapping[Any, Any]) -> Decision:
+    """Where H is fixed and the loss attached, a gradient; else what numbers tell."""
+    if not any(parse_name(x).base in HELD for h in field.pushes.values() for x in h.names()):
+        return decide(field)
+    right, proofs = with_scores(field)
+    none = Decomposition((), {})
+    if not any(map(_moves, back.values())) and not is_held(field.loss):
+        aim = own_mean(field.loss, None if field.loss.index else written)
+        proofs = (*proofs, field.start.equals(grad(aim)))
+        return Decision("separable", right, proofs, none, aim, trust="numeric")
+    return by_numbers(field, right, proofs, none, {symbol.name: _inside(of) for symbol, of in back.items()})
+
+
+def _as_reward(field: Field, setting: Setting, back: Mapping[Any, Any]) -> Written | None:
+    """b + normalised(h), or b - normalised(h), of a loss with the gradient b s + H s, or b s - H s."""
+    slots = {slot: reduced(attach(h), field.loss.defined, moving=False) for slot, h in field.pushes.items()}
+    slots = {slot: at_policy(h) if setting.on_policy else h for slot, h in slots.items()}
+    if setting.use == "reward" or not set(slots) <= {"x", "self"} or len(slots) != 1 or len(back) != 1:
+        return None
+    [h], [(symbol, of)] = slots.values(), back.items()
+    plain = to_sympy(h.rename(lambda name: name.removesuffix("[self]")))
+    [a, b] = plain.coeff(symbol, 1), plain.coeff(symbol, 0)
+    if a not in (1, -1) or sympy.expand(plain - a * symbol - b) != 0 or is_piecewise(b) or "[" in str(b):
+        return None
+    reward = Normalised(a * of.args[0]) + b
+    return Written(losses.show(reward, TEXT), reward)
+
+
+def _renamed(verdict: Verdict, written: Written, setting: Setting, field: Field) -> Verdict:
+    """The verdict on a reward, said of the loss that has the same gradient."""
+    _, (proof,) = with_scores(field)
+    rest = ((why or "chain rule", text, latex) for why, text, latex in verdict.steps)
+    steps = (Chain(proof).rows[0], *rest)
+    return replace(
+        verdict,
+        loss=written.text,
+        loss_latex=losses.show(written, LATEX),
+        setting=setting,
+        value=TargetReading(None),
+        constant=None,
+        steps=steps,
+        messages=tuple(x for x in verdict.messages if x.code not in OF_DESCENT),
     )
 
 

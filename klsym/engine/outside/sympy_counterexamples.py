@@ -11,10 +11,36 @@ import sympy
 from sympy import Rational
 
 from klsym.engine.outside.numbers import GIVEN, number_at, parameters
+from klsym.engine.proof.counterexamples import completed, models, shown_model
 from klsym.engine.regions.piecewise import DENSITIES, Regions, joint_signs
 from klsym.errors import NotInRing
 from klsym.language import log_old, log_p, log_q, unfold
+from klsym.statements import Context
 from klsym.sums import OverVocabulary
+from klsym.unfolding import plain_model
+
+SHORT_NAMES = {"log_old": "o", "length": "T"}
+
+
+def shown_witness(c: Any, right: Any, on_policy: bool, refuted: str) -> dict[str, Any] | None:
+    """A finite model in which E_q[c s] is not E_q[right s], as it is printed."""
+
+    def candidates(names: tuple[str, ...], met: list[tuple[str, Any]]) -> Any:
+        tried = models(Context(parameters=names), on_policy, met)
+        return (_with_lengths(plain_model(completed(model, {"o", "M"}))) for model in tried)
+
+    model = witness(c, right, candidates)
+    if model is None:
+        return None
+    used = {SHORT_NAMES.get(str(x), str(x)) for x in c.free_symbols} | (set() if on_policy else {"w"})
+    model["rewards"]["T"] = model["rewards"].pop("length")
+    return shown_model(refuted, model, model["left"], model["right"], used)
+
+
+def _with_lengths(model: dict[str, Any]) -> dict[str, Any]:
+    """Outcomes that are sequences of 1, 2, .. tokens."""
+    lengths = [str(x + 1) for x in range(len(model["q"]))]
+    return model | {"rewards": {**model["rewards"], "length": lengths}}
 
 
 def witness(c: Any, right: Any, models: Callable[..., Iterable[dict[str, Any]]]) -> Any:

@@ -182,7 +182,8 @@ def _with_objective(verdict: Verdict, loss: SampledLoss) -> Verdict:
     """The verdict, with the objective E_q[sum_t C_t] where nothing else is known of the loss."""
     setting = loss.setting
     plain = setting.level == "token" and setting.use == "loss" and setting.on_policy
-    means = prefix_means(loss) if verdict.target is None and plain else None
+    unknown = verdict.target in (None, "separable") and verdict.implied is None
+    means = prefix_means(loss) if unknown and plain else None
     if means is None:
         return verdict
     return replace(

@@ -31,7 +31,7 @@ from klsym.kernel.batches import SIZES
 from klsym.kernel.closings import read_row
 from klsym.kernel.meta import score_coefficient
 from klsym.language import OF_REGIONS
-from klsym.names import SAMPLE_BASES, parse_name
+from klsym.names import HELD, SAMPLE_BASES, parse_name
 from klsym.notation.formulas import SidedLabels
 from klsym.notation.latex import ProofView
 from klsym.notation.text import show_side
@@ -202,7 +202,7 @@ class Derivation:
     def _with_given_means(self, *sides: Side, strategy: Strategy) -> Derivation:
         """Premises for the means of H that the canonical forms of these sides hold, where H is given."""
         chain = self
-        while any(parse_name(name).base == "H" for name, _ in chain.context.given):
+        while any(parse_name(name).base in HELD for name, _ in chain.context.given):
             plain = written_out(chain.context)
             ends = ([side, *(s for _, s in reduction(side, plain, strategy=strategy))][-1] for side in sides)
             new = [pair for end in ends for pair in means_given(end, chain.context)]

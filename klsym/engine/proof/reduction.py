@@ -19,17 +19,18 @@ from functools import lru_cache
 from typing import Any
 
 from klsym.engine.regions.relations import continuity, next_step
-from klsym.errors import ProofError
+from klsym.errors import ProofError, Refused
 from klsym.kernel import EQUATION, apply_step
 from klsym.kernel.densities import density_ratio
 from klsym.kernel.derivatives import in_slot, mentioned
 from klsym.kernel.sums import SCORE, SUMS
-from klsym.names import PROBABILITIES, SAMPLE, parse_name
+from klsym.names import HELD, PROBABILITIES, SAMPLE, parse_name
 from klsym.ring import ONE, ExpPoly, Key
 from klsym.slots import UPSTREAM, at_slot, slot_of_score
 from klsym.statements import Atom, Context, Curl, Gradient, Mean, MeanGradient, Side, elements
 
 MAX_STEPS = 500
+INDEPENDENCE = "independence"
 LENGTH_NAMES = ("length", "length[now]")
 RuleStep = dict[str, Any]
 Move = tuple[RuleStep, Side]
@@ -77,7 +78,12 @@ def _next(side: Side, context: Context, strategy: Strategy) -> Move | None:
     proposal = propose(side, context, strategy)
     if proposal is None:
         return None
-    return make_step(side, context, "left", *proposal, known=strategy.cited.known)
+    try:
+        return make_step(side, context, "left", *proposal, known=strategy.cited.known)
+    except Refused:
+        if INDEPENDENCE not in proposal:
+            raise
+        return None  # a mean over batches that does not come apart stays as it is
 
 
 def make_step(
@@ -139,7 +145,7 @@ def _is_given(element: ExpPoly) -> bool:
 
 
 def _speaks_of_given(names: frozenset[str]) -> bool:
-    return any(parse_name(name).base == "H" for name in names)
+    return any(parse_name(name).base in HELD for name in names)
 
 
 def _of_given(mean: Mean, times: Side, context: Context) -> RuleStep | None:
@@ -189,7 +195,7 @@ def _for_mean(mean: Mean, context: Context, strategy: Strategy) -> Reduced:
     if "i" in mean.index and mean.measure != SAMPLE:
         if along and mean.measure != "q":
             return "change of measure", {"to": "q"}
-        return "independence", {}
+        return INDEPENDENCE, {}
     if mean.measure != SAMPLE and (along or len(mean.score) < 2):
         found = _evaluate(mean, context) if not along and not mean.score else None
         if not found and mean.measure != "q":
@@ -322,7 +328,7 @@ def _exchange(mean: Mean, context: Context) -> Reduced:
         term = ExpPoly({key: value})
         later = _factor(key, mean, "future", context)
         here = _factor(key, mean, "now", context) or "length"
-        if later is None or here == "H" or not _left_is_fixed(term, mean, here, later, context):
+        if later is None or here in HELD or not _left_is_fixed(term, mean, here, later, context):
             continue
         return "exchange of sums", {"now": here, "other": later, "slot": "future", **_part(term, mean)}
     return None

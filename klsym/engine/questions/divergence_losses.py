@@ -43,7 +43,6 @@ from klsym.engine.fields.primitives import primitive
 from klsym.engine.fields.slot_loss import sampled_from, slot_loss, uses_sampler
 from klsym.engine.options.settings import Setting
 from klsym.engine.outside import numbers, sympy_counterexamples
-from klsym.engine.proof.counterexamples import completed, models, shown_model
 from klsym.engine.proof.derivation import Derivation, Proof, derive
 from klsym.engine.proof.quantities import expectation, expected_gradient, grad
 from klsym.engine.proof.shown_counterexample import shown_witness
@@ -58,8 +57,6 @@ from klsym.notation.losses import Written, show
 from klsym.notation.spelling import TEXT, is_sum
 from klsym.parser import FUNCTIONS, parse, parse_asked
 from klsym.ring import ExpPoly
-from klsym.statements import Context as Plain
-from klsym.unfolding import plain_model
 
 ON, OFF = "on-policy", "off-policy"
 GENERIC = Function("f")(k1)  # any differentiable f
@@ -411,19 +408,10 @@ def _refuted(row: Spelled, parts: Parts) -> WrongEstimate:
 
 
 def _model_outside(row: Spelled, parts: Parts) -> dict[str, Any] | None:
-    def candidates(names: tuple[str, ...], met: list[tuple[str, Any]]) -> Any:
-        tried = models(Plain(parameters=names), row.sampling == ON, met)
-        return (plain_model(completed(model, {"o", "M"})) for model in tried)
-
-    c = _coefficient(row)
-    model = sympy_counterexamples.witness(c, parts.c, candidates)
-    if model is None:
-        return None
     measure = "q" if row.sampling == ON else "mu"
     inside = f"grad({row.written.text})" if row.use == "loss" else f"sg({row.written.text})*s"
-    used = {str(x) for x in c.free_symbols} | (set() if row.sampling == ON else {"w"})
     refuted = f"E_{measure}[{inside}] = grad E_q[{parts.texts['f']}]"
-    return shown_model(refuted, model, model["left"], model["right"], used)
+    return sympy_counterexamples.shown_witness(_coefficient(row), parts.c, row.sampling == ON, refuted)
 
 
 def _messages(of_r: Generated) -> tuple[Message, ...]:

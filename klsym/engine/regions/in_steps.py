@@ -14,10 +14,12 @@ from sympy import Heaviside
 
 from klsym.convert import to_sympy
 from klsym.language import Log, Region, Slot, k3, s
-from klsym.names import LOG_RATIOS, attach_name, parse_name
+from klsym.names import HELD, LOG_RATIOS, attach_name, parse_name
 from klsym.ring import ZERO, ExpPoly
-from klsym.slots import SEQUENCE, at_slot
+from klsym.slots import PARTS, SEQUENCE, at_slot
 from klsym.statements import LOG, REGION, Context
+
+BATCH = PARTS["i"]
 
 
 @lru_cache(maxsize=1024)
@@ -70,7 +72,7 @@ def _without_signs(shown: Any) -> Any:
 
 def _in_parts(e: ExpPoly) -> ExpPoly:
     """What a whole sequence has, as the sum over the tokens before, at and after one."""
-    whole = e.names() & {*LOG_RATIOS, "R", "M", "H"}
+    whole = e.names() & {*LOG_RATIOS, "R", "M", *HELD}
     return e.substitute({name: _sum_of_parts(name) for name in whole})
 
 
@@ -79,15 +81,15 @@ def _sum_of_parts(name: str) -> ExpPoly:
 
 
 def scored_steps(slots: Mapping[str, ExpPoly], context: Context, tokens: bool = False) -> Any:
-    """The sum of coefficients times the scores of slots; that of the token itself alone goes without it."""
-    if set(slots) <= {"now"} or not tokens:
+    """The sum of coefficients times the scores of slots; that of the position alone goes without it."""
+    if len(slots) < 2 and set(slots) <= {"now", "self", "x"} and not (tokens and "x" in slots):
         return sum((in_steps(c, context, tokens) for c in slots.values()), sympy.S.Zero)
-    scores = {z: Slot(z)(s) for z in SEQUENCE}
-    scores["x"] = sum(scores.values())
+    scores = {z: Slot(z)(s) for z in (*SEQUENCE, *BATCH)}
+    scores["x"] = sum(scores[z] for z in SEQUENCE)
     return sum((in_steps(c, context, tokens) * scores[z] for z, c in sorted(slots.items())), sympy.S.Zero)
 
 
-SCORES = tuple(Slot(z)(s) for z in SEQUENCE)
+SCORES = tuple(Slot(z)(s) for z in (*SEQUENCE, *BATCH))
 
 
 def names_scores(x: Any) -> bool:

@@ -24,7 +24,7 @@ from klsym.engine.regions.in_steps import by_scores, in_steps, names_scores, sco
 from klsym.engine.regions.piecewise import inside_clamps, led_by_one
 from klsym.engine.regions.relations import jumping, reduced
 from klsym.engine.regions.unfolding import KINKED, PIECEWISE, bounds_in_order, crossing
-from klsym.engine.targets.in_print import InPrint
+from klsym.engine.targets.in_print import InPrint, in_loo
 from klsym.engine.targets.ring_notes import coefficient_under_q
 from klsym.engine.verdicts.verdict import Cases, ChainStep, LazyCases, TargetReading, Verdict
 from klsym.errors import NotInRing, UsageError
@@ -64,25 +64,39 @@ def with_clamps(
         assumptions=(*_slopes_taken(written, setting, field), *verdict.assumptions),
         messages=(*verdict.messages, *kink_messages(written, setting), *_boundary(written, setting, single)),
     )
-    context, tokens = field.loss.defined, field.index == "t"
+    context = field.loss.defined
     if all(definition.kind != REGION for definition in context.definitions):
-        shown = InPrint(context, tokens).verdict(shown)
+        shown = InPrint(context, field.index == "t").verdict(shown)
         return replace(shown, messages=(*shown.messages, *_undefined(written, shown.h, context)))
     if field is not single:
         return _centred(shown, field)
+    shown = replace(shown, bias_cases=LazyCases(_bias, pushes, inside, setting, field) if inside else ())
+    return _by_regions(shown, written, setting, field, pushes)
+
+
+def _by_regions(verdict: Verdict, written: Written, setting: Setting, field: Field, pushes: Slots) -> Verdict:
+    """h and c in steps and by cases; no c where products of means, or nothing canonical, is left under q."""
+    context, tokens = field.loss.defined, field.index == "t"
     slots, rows = _under_q(pushes, field, setting), LazyCases(_told, pushes, field)
-    pieces = LazyCases(_rows_under_q, rows, pushes, slots, field)
-    h, c = (scored_steps(of, context, tokens) for of in (pushes, slots))
-    shown = replace(shown, h=h, messages=(*shown.messages, *_undefined(written, h, context)))
+    h = scored_steps(pushes, context, tokens)
+    shown = replace(
+        verdict,
+        h=h,
+        c=None,
+        gradient=InPrint(context, tokens).reading(_with_constant(verdict.gradient, slots)),
+        scores_named=(names_scores(h), False),
+        per_sample_cases=rows,
+        messages=(*verdict.messages, *_undefined(written, h, context)),
+    )
+    if slots is None:
+        return shown
+    pieces, c = LazyCases(_rows_under_q, rows, pushes, slots, field), scored_steps(slots, context, tokens)
     return replace(
         shown,
         steps=LazyCases(_told_or, verdict, rows, pieces, field, setting),
-        gradient=InPrint(context, tokens).reading(_with_constant(verdict.gradient, slots)),
         c=c,
         scores_named=(names_scores(h), names_scores(c)),
-        per_sample_cases=rows,
         coefficient_cases=pieces,
-        bias_cases=LazyCases(_bias, pushes, inside, setting, field) if inside else (),
     )
 
 
@@ -143,8 +157,10 @@ def _centred(verdict: Verdict, field: Field) -> Verdict:
     )
 
 
-def _under_q(pushes: Slots, field: Field, setting: Setting) -> Slots:
+def _under_q(pushes: Slots, field: Field, setting: Setting) -> Slots | None:
     """c with its constant, which the score takes to 0: as h it says more by cases."""
+    if field.loss.index == "i":
+        return {"x": field.c} if field.form is not None and not field.products else None
     if setting.on_policy and not (field.loss.sums and not field.index):
         return pushes
     if field.index and not set(pushes) <= {"now", "x"}:
@@ -262,7 +278,7 @@ def _slopes_taken(written: Written, setting: Setting, field: Field) -> tuple[Mes
 
 def _where(e: ExpPoly, context: Context) -> Condition:
     """e > 0, as it is read: rho > 6/5."""
-    scale, x = led_by_one(in_steps(e, context))
+    scale, x = led_by_one(in_loo(in_steps(e, context)))
     return Condition(x, (1 if scale > 0 else -1,))
 
 

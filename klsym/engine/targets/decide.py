@@ -11,7 +11,8 @@ open          none of these
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,17 +20,19 @@ from klsym.abbreviations import E, Side, elements
 from klsym.convert import to_ring, to_sympy
 from klsym.engine.fields.field import BATCH_SIZE, Field, field_of, less_own_share
 from klsym.engine.fields.named_terms import Decomposition, decompose, named_target, recognise
-from klsym.engine.fields.primitives import WEIGHT, at_policy, constant_part, objective_under
+from klsym.engine.fields.primitives import WEIGHT, at_policy, constant_part, depends_on_theta, objective_under
 from klsym.engine.fields.slot_loss import ADVANTAGE, SlotLoss, random_names
 from klsym.engine.proof.derivation import Derivation, Proof, derive
+from klsym.engine.proof.numeric_curl import Pushes, twisted
 from klsym.engine.proof.quantities import KL, Quantity, expectation, expected_gradient, grad
-from klsym.engine.proof.sequence_quantities import curl, sum_over_t, token_gradient
+from klsym.engine.proof.sequence_quantities import curl, mean_over_i, sum_over_t, token_gradient
 from klsym.engine.proof.shown_counterexample import shown_witness
 from klsym.engine.regions.in_span import fits
 from klsym.engine.targets.objectives import covariances, gradient_of, objective
 from klsym.engine.targets.product_curl import decide_products, with_one_advantage
 from klsym.errors import ProofError, Refused
-from klsym.language import R, s
+from klsym.kernel.derivatives import attach
+from klsym.language import R, s, without_sg
 from klsym.names import SAMPLE_BASES, parse_name
 from klsym.ring import ONE, ZERO, ExpPoly
 
@@ -42,6 +45,7 @@ class Decision:
     objective: what it is the gradient of, where the target itself does not say so.
     turned: the theorem that its curl is not 0.
     stated: the gradient of the objective, in fewer words than `right`.
+    witness: a model on which numbers alone say that the curl is not 0.
     """
 
     target: str | None
@@ -51,6 +55,8 @@ class Decision:
     objective: Quantity | None = None
     turned: Proof | None = None
     stated: Quantity | None = None
+    witness: dict[str, Any] | None = None
+    trust: str = "kernel"
 
 
 Rung = Callable[[Field, Decomposition], Decision | None]
@@ -58,13 +64,71 @@ Rung = Callable[[Field, Decomposition], Decision | None]
 
 def decide(field: Field) -> Decision:
     """The first rung that holds."""
+    if field.form is None:
+        return _beyond(field)
     found = decompose(field.index, field.coefficients, field.reduced_parameters, field.loss.defined)
     for rung in RUNGS:
         decision = rung(field, found)
         if decision is not None:
             return decision
     right = right_of(field, found)
-    return Decision(None, right, (equation(field, right),), found)
+    proofs = (equation(field, right),)
+    if field.index and field.attached is None:
+        return by_numbers(field, right, proofs, found)
+    return Decision(None, right, proofs, found)
+
+
+def _beyond(field: Field) -> Decision:
+    """Of means that are not brought to a canonical form: what is attached under mu, or numbers."""
+    right, proofs = with_scores(field)
+    found = Decomposition((), {})
+    if field.loss.index == "i" and not is_held(field.loss):
+        aim = own_mean(field.loss)
+        with suppress(ProofError):
+            return Decision("separable", right, (*proofs, field.start.equals(grad(aim))), found, aim)
+    return by_numbers(field, right, proofs, found)
+
+
+def is_held(loss: SlotLoss) -> bool:
+    """Is something in it detached, or does its sampler move?  H is detached, too, where its value moves."""
+    moved = (x for value in loss.sums.values() for x in to_ring(without_sg(value)).names())
+    detached = loss.detached or any(parse_name(x).detached for x in loss.element.names())
+    return detached or any(map(depends_on_theta, moved)) or loss.under != "mu" or loss.copied
+
+
+def with_scores(field: Field) -> tuple[Quantity, tuple[Proof, ...]]:
+    """What is written with its scores, and that the field is this."""
+    right = Quantity(field.differentiated.left)
+    return right, (field.start.equals(right),)
+
+
+def own_mean(loss: SlotLoss, label: Any = None) -> Quantity:
+    """E_mu[L], or E_mu[mean_i L_i] of a batch."""
+    aim = (mean_over_i if loss.index == "i" else expectation)(loss.expression, "mu")
+    label = label or (loss.expression if loss.typed is None else loss.typed_label)
+    return replace(aim, labels={loss.element: label})
+
+
+def by_numbers(
+    field: Field,
+    right: Quantity,
+    proofs: tuple[Proof, ...],
+    found: Decomposition,
+    spread: Mapping[str, SlotLoss] | None = None,
+) -> Decision:
+    """none where the field has a curl on a model, else open; spread: names -> h, of normalised(h)."""
+    loss, on_policy = field.loss, field.loss.under == "q" or field.loss.copied
+    of = {slot: attach(h) for slot, h in field.pushes.items()}
+    sums = {name: attach(to_ring(value)) for name, value in loss.sums.items()}
+    inner = {
+        name: Pushes({"self": attach(h.element)}, False, on_policy, defined=h.defined)
+        for name, h in (spread or {}).items()
+    }
+    pushes = Pushes(of, loss.index == "t", on_policy, sums, inner, loss.defined)
+    witness = twisted(pushes, field.start.left_text)
+    if witness is None:
+        return Decision(None, right, proofs, found)
+    return Decision("none", right, proofs, found, witness=witness, trust="numeric")
 
 
 # ---------------------------------------------------------------------------- rungs
@@ -99,14 +163,13 @@ def _primitive(field: Field, found: Decomposition) -> Decision | None:
 
 def _with_regions(field: Field, found: Decomposition, target: str) -> Decision | None:
     """Of a coefficient by cases: what is attached under mu is the gradient of its own mean."""
-    if fits(field.c, field.form.context):  # a combination of names, perhaps: open
+    if fits(field.c, field.exchanged.context):  # a combination of names, perhaps: open
         return None
     plain = Quantity(Side.atom(E("q", field.c, ("x",))))
     proofs, loss = [equation(field, plain)], field.loss
-    held = loss.detached or any(parse_name(x).detached for x in loss.element.names())
-    if held or loss.under != "mu" or loss.copied:
+    if is_held(loss):
         return Decision(target, plain, tuple(proofs), found)
-    aim = replace(expectation(loss.expression, "mu"), labels={loss.element: loss.label})
+    aim = own_mean(loss, loss.label)
     proofs.append(field.start.equals(grad(aim)))
     return Decision(target, plain, tuple(proofs), found, aim)
 
@@ -133,7 +196,13 @@ def _covariances(field: Field, found: Decomposition) -> Decision | None:
 
 def _attached(field: Field, found: Decomposition) -> Decision | None:
     """E_mu[L]: mu does not move, so that E_mu[grad L] = grad E_mu[L]."""
+    if field.products and not is_held(field.loss):
+        aim, right = own_mean(field.loss), right_of(field, found)
+        proofs = (equation(field, right), field.start.equals(grad(aim)))
+        return Decision("separable", right, proofs, found, aim)
     if field.index != "t" or field.loss.under != "mu" or field.loss.copied or field.whole is not None:
+        return None
+    if field.attached is None:
         return None
     if any(parse_name(x).detached for of in (field.attached, field.constant) for x in to_ring(of).names()):
         return None
@@ -174,7 +243,7 @@ def _curl(field: Field, found: Decomposition) -> Decision | None:
             return None
         proofs = (equation(field, right), *turned)
         return Decision(target, right, proofs, found, None, turned[0] if target == "none" else None)
-    if not field.index:
+    if not field.index or field.attached is None:
         return None
     under, on_policy = field.loss.under, field.start.context.on_policy
     setting = {"on_policy": on_policy, "defined": field.loss.defined}
@@ -213,7 +282,7 @@ def _of_tokens(
 # ---------------------------------------------------------------------------- the main equation
 def equation(field: Field, right: Quantity) -> Proof:
     """The field is this; (n - 1)/m is 1 by the premise, and means off-policy are multiplied out."""
-    left = field.exchanged if field.loss.index else field.form
+    left = field.exchanged if field.loss.index or field.form is None else field.form
     if left.context.premises:
         return left.equals(right, using=[(0, None)])
     try:
@@ -275,6 +344,8 @@ def counterexample(field: Field, decision: Decision) -> dict[str, Any] | None:
     """A model in which the field is not grad KL(q||p) beside the rewards, or in which it has a curl."""
     if decision.turned is not None:
         return shown_witness(decision.turned)
+    if decision.witness is not None or field.form is None:
+        return decision.witness
     found = decision.found.combination
     if decision.target == "reverse-kl" or (decision.target == "combination" and "forward-kl" not in found):
         return None
@@ -310,7 +381,7 @@ def _with_one_advantage(loss: SlotLoss) -> SlotLoss:
 def _for_models(field: Field, decision: Decision) -> Derivation:
     """What is given, and n = m + 1, are premises, which a model need not satisfy."""
     context = field.start.context
-    if field.index == "t":
+    if field.index == "t" and field.attached is not None:
         same = token_gradient(field.attached, field.loss.under)
         given = derive(same, on_policy=context.on_policy, defined=field.loss.defined)
         return given if context.given else field.exchanged

@@ -19,7 +19,6 @@ from klsym.engine.fields.slot_loss import (
     uses_sampler,
 )
 from klsym.engine.options.settings import Setting
-from klsym.engine.proof import supports
 from klsym.engine.proof.derivation import Derivation, derive
 from klsym.engine.proof.quantities import Quantity, expectation
 from klsym.engine.proof.sequence_quantities import mean_over_i, sum_over_t
@@ -30,6 +29,8 @@ from klsym.messages import Message
 from klsym.notation.losses import Written
 from klsym.ring import ZERO, ExpPoly
 from klsym.sums import Centred, LeftOut
+
+FINITE = {"reverse-kl": ("q", "p"), "forward-kl": ("p", "q")}  # a << b, without which the KL is infinite
 
 
 def value_of(written: Written, setting: Setting, roots: bool = False) -> tuple[TargetReading, ExpPoly | None]:
@@ -97,4 +98,5 @@ def _meaning_of_value(one: NamedParts, tokens: NamedParts, start: Derivation) ->
 def assumed_of_value(start: Derivation, names: tuple[str, ...]) -> tuple[Message, ...]:
     """The hypotheses of a mean in canonical form; names: the divergences that stand for terms of it."""
     proof = start.equals(Quantity(start.reduce().left))
-    return tuple(dict.fromkeys((*proof.assumptions, *supports.of_named_kl(names))))
+    supports = (Message("support", first=a, second=b) for a, b in (FINITE[x] for x in names if x in FINITE))
+    return tuple(dict.fromkeys((*proof.assumptions, *supports)))

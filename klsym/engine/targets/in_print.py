@@ -1,42 +1,103 @@
-"""The values of a verdict, with steps and logs in place of the names for them.  Untrusted."""
+"""The values of a verdict, with steps, logs and sums in place of the names for them.  Untrusted."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import sympy
+
+from klsym.convert import to_ring, to_sympy
+from klsym.engine.fields.slot_loss import SlotLoss, m, plain
+from klsym.engine.regions.case_split import Condition
 from klsym.engine.regions.in_steps import in_steps, scored_steps
-from klsym.engine.verdicts.verdict import TargetReading, Verdict
+from klsym.engine.regions.piecewise import led_by_one
+from klsym.engine.verdicts.verdict import Cases, LazyCases, TargetReading, Verdict
 from klsym.engine.verdicts.warnings import Sign
+from klsym.language import others, own, without_sg
 from klsym.messages import Message
-from klsym.names import parse_name
+from klsym.names import LOG_RATIOS, parse_name
 from klsym.notation.values import LazyFormula, names
 from klsym.ring import ExpPoly
+from klsym.slots import at_slot
 from klsym.statements import Context
+from klsym.sums import After, Before, LeftOut, OfOthers
+
+KINDS = {"past": Before, "future": After, "others": OfOthers}
 
 
 def _base(name: str) -> str:
     return parse_name(name).base
 
 
+def in_loo(e: Any) -> Any:
+    """With x - loo(x) for others(x)/m, where that says it in fewer words.
+
+    >>> from klsym.language import R, others, rho
+    >>> in_loo(own(rho) * others(R) / m - own(rho) * own(R))
+    -loo(R)*rho_self
+    """
+    for name in (*LOG_RATIOS, "R", "M"):
+        x = to_sympy(ExpPoly.variable(name))
+        if e.has(others(x)) and e.has(m):
+            shorter = sympy.factor_terms(sympy.expand(e.xreplace({others(x): m * (own(x) - LeftOut(x))})))
+            e = shorter if shorter.count_ops() < e.count_ops() else e
+    return e
+
+
 @dataclass(frozen=True)
 class InPrint:
-    """How values are shown; tokens: those of slots."""
+    """How values are shown; tokens: those of slots.  sums: H of a slot -> future(k3) and its like.
+
+    batch: x_self - x_others/m is loo(x) where there are bounds.
+    """
 
     context: Context
     tokens: bool
+    sums: Mapping[Any, Any] = field(default_factory=dict)
+    batch: bool = False
+
+    @staticmethod
+    def of_sums(loss: SlotLoss) -> InPrint:
+        """That of a loss with H, H2, .. in it; sums of what speaks of other tokens have no other name."""
+        found: dict[Any, Any] = {}
+        for name, value in loss.sums.items():
+            base, shown = _base(name), in_steps(to_ring(without_sg(value)), loss.defined)
+            each = plain(shown)
+            if any("[" in x.name for x in each.free_symbols):
+                continue
+            mine = shown if loss.index == "t" else own(shown)
+            found |= {at_slot(base, z): kind(each) for z, kind in KINDS.items()}
+            found[at_slot(base, loss.own)] = mine
+        put = {to_sympy(ExpPoly.variable(name)): value for name, value in found.items()}
+        return InPrint(loss.defined, loss.index == "t", put, loss.index == "i")
 
     def value(self, value: Any) -> Any:
         """A coefficient, or those of slots, unless no name stands in it."""
         if isinstance(value, LazyFormula):
             return LazyFormula(value.build, tuple(map(self.value, value.of)))
-        defined = {definition.name for definition in self.context.definitions}
-        if not isinstance(value, Mapping | ExpPoly) or defined.isdisjoint(map(_base, names(value))):
+        if isinstance(value, sympy.Basic):
+            return self._summed(value)
+        known = {definition.name for definition in self.context.definitions}
+        known |= {_base(str(symbol)) for symbol in self.sums}
+        if not isinstance(value, Mapping | ExpPoly) or known.isdisjoint(map(_base, names(value))):
             return value
         if isinstance(value, Mapping):
-            return scored_steps(value, self.context, self.tokens)
-        return in_steps(value, self.context, self.tokens)
+            return self._summed(scored_steps(value, self.context, self.tokens))
+        return self._summed(in_steps(value, self.context, self.tokens))
+
+    def _summed(self, e: Any) -> Any:
+        e = sympy.factor_terms(e.xreplace(self.sums)) if e.has(*self.sums) else e
+        return in_loo(e) if self.batch else e
+
+    def cases(self, rows: Cases) -> Cases:
+        """Conditions and coefficients."""
+        return tuple((tuple(map(self._condition, where)), self.value(c)) for where, c in rows)
+
+    def _condition(self, on: Condition) -> Condition:
+        scale, x = led_by_one(sympy.expand(self.value(on.x)))
+        return Condition(x, tuple(sign if scale > 0 else -sign for sign in on.signs))
 
     def reading(self, reading: TargetReading) -> TargetReading:
         """A target, with its parts in print."""
@@ -53,6 +114,23 @@ class InPrint:
         return (
             replace(value, where=self._within(value.where)) if isinstance(value, Sign) else self.value(value)
         )
+
+    def with_sums(self, verdict: Verdict) -> Verdict:
+        """A verdict, h and c without the names of sums."""
+        if not self.sums and not (self.batch and isinstance(verdict.h, sympy.Basic)):
+            return verdict
+        return replace(
+            verdict,
+            h=self.value(verdict.h),
+            c=self.value(verdict.c),
+            gradient=self.reading(verdict.gradient),
+            per_sample_cases=self._later(verdict.per_sample_cases),
+            coefficient_cases=self._later(verdict.coefficient_cases),
+            bias_cases=self._later(verdict.bias_cases),
+        )
+
+    def _later(self, rows: Cases) -> Cases:
+        return LazyCases(self.cases, rows) if isinstance(rows, LazyCases) else self.cases(rows)
 
     def verdict(self, verdict: Verdict) -> Verdict:
         """A verdict, h, c and its targets in print."""

@@ -5,6 +5,7 @@ h and the value are those of the loss and the options as they were given, whatev
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from klsym.engine.fields.primitives import at_policy
 from klsym.engine.fields.slot_loss import (
     centred,
     of_sequence,
+    plain,
     random_names,
     slot_loss,
 )
@@ -30,6 +32,7 @@ from klsym.engine.regions.piecewise import is_piecewise
 from klsym.engine.targets.clamps import with_clamps
 from klsym.engine.targets.decide import Decision, counterexample, decide
 from klsym.engine.targets.expected_value import value_of
+from klsym.engine.targets.in_print import InPrint
 from klsym.engine.targets.ring_notes import (
     assumed_by,
     assuming,
@@ -121,9 +124,19 @@ def explain_centred(written: Written, setting: Setting, single: Field) -> Verdic
     return verdict_of(written, setting, field, single)
 
 
-def verdict_of(written: Written, setting: Setting, field: Field, single: Field) -> Verdict:
-    """The verdict on a field; single: that of one sample, where its coefficient is centred."""
-    decision = decide(field)
+def verdict_of(
+    written: Written,
+    setting: Setting,
+    field: Field,
+    single: Field,
+    decision: Decision | None = None,
+    explained: Callable[[Written, Setting], Verdict] | None = None,
+) -> Verdict:
+    """The verdict on a field; single: that of one sample, where its coefficient is centred.
+
+    decision, explained: of the field, and of the loss where no bound binds, where the ladder has none.
+    """
+    decision = decision or decide(field)
     notes = tuple(kept(decision)) if field.index == "t" else ()
     link = _at_one_sample(single, setting) if setting.batch != "none" else ()
     proofs = (*decision.proofs, *link, *(note.values["proof"] for note in notes))
@@ -131,7 +144,7 @@ def verdict_of(written: Written, setting: Setting, field: Field, single: Field) 
         partial(written, setting, single),
         c=_factored(coefficient_under_q(field)),
         gradient=_meaning(field, decision),
-        trust="kernel",
+        trust=decision.trust,
         assumptions=(*readings(field, setting), *assumed_by(assuming(field, decision, proofs))),
         steps=Chain(proofs[0]),
         model=Search(counterexample, field, decision),
@@ -143,7 +156,8 @@ def verdict_of(written: Written, setting: Setting, field: Field, single: Field) 
     if not field.index:
         verdict = _with_shape(verdict, field, decision)
     verdict = replace(verdict, messages=_messages(verdict, field, single, decision, setting))
-    return with_clamps(verdict, written, setting, field, single, explain_ring)
+    verdict = with_clamps(verdict, written, setting, field, single, explained or explain_ring)
+    return InPrint.of_sums(field.loss).with_sums(verdict) if setting.batch == "none" else verdict
 
 
 def partial(written: Written, setting: Setting, single: Field) -> Verdict:
@@ -234,6 +248,8 @@ def _meaning(field: Field, decision: Decision) -> TargetReading:
     found = decision.found
     if decision.target in ("zero", *KLS, "combination"):
         return TargetReading(decision.target, found.combination)
+    if field.form is None or not (found.named or found.rest or field.products):
+        return TargetReading(decision.target)
     if field.products:
         return TargetReading(decision.target, {}, coefficient_under_q(field))
     reward = {name: value for name, value in found.combination.items() if name == "reward"}
@@ -320,12 +336,12 @@ def _messages(
     pushes, as_option = single.pushes, _batch_of(field, setting)
     typed = single.loss.label if single.loss.index != "i" else None
     mine = pushes.get("x", pushes.get("self", ZERO))
-    if not field.names.all.isdisjoint(mine.names()):
-        steps = in_steps(at_policy(mine) if setting.on_policy else mine, single.loss.defined)
-        facts = facts_outside(single.loss.typed, steps)
+    if not field.names.all.isdisjoint(parse_name(name).base for name in mine.names()):
+        steps = plain(in_steps(at_policy(mine) if setting.on_policy else mine, single.loss.defined))
+        facts = facts_outside(plain(single.loss.typed), steps)
     else:
-        plain = typed is not None and is_in_ring(typed.expression)
-        loss = to_ring(typed.expression) if typed and plain else single.loss.element
+        in_ring = typed is not None and is_in_ring(typed.expression)
+        loss = to_ring(typed.expression) if typed and in_ring else single.loss.element
         facts = facts_of(loss, mine, field.c, setting.on_policy)
     if as_option.batch != "none":
         still = not random_names(field.h_of_sample, field.loss.defined)

@@ -32,7 +32,7 @@ def coefficient_under_q(field: Field) -> Any:
         return field.coefficients
     off = taken_off(field)
     if off is None:
-        return None if field.products else field.c
+        return None if field.products or field.form is None else field.c
     return off.c - ExpPoly.variable(MEAN) * WEIGHT.inverse() * off.share
 
 
@@ -53,7 +53,8 @@ def readings(field: Field, setting: Setting) -> Iterator[Message]:
         if off := taken_off(field):
             yield Message("mean-h", of=_mean_of(off.h, field))
     if field.index == "t":
-        bases = {parse_name(name).base for name in to_ring(field.loss.each).names()}
+        told = (field.loss.each, *field.loss.sums.values())
+        bases = {parse_name(name).base for e in told for name in to_ring(e).names()}
         shown = ("R", "A", "w") if setting.on_policy and field.loss.detached else ("R", "A")
         yield from (READINGS[base] for base in READINGS if base in bases and base in shown)
         if field.constant:
