@@ -253,15 +253,17 @@ def _potential(case: Case, answer: dict[str, Any]) -> Iterator[str]:
     if target == OPEN:
         return
     twists = [twist(case, setting) for setting in settings(case)]
+    if target == "none" and case.level == "sample" and not max(twists) > TWISTED:
+        twists = [twist(case, setting, far=True) for setting in settings(case)]
     if target == "none" and not max(twists) > TWISTED:
         yield f"target none, but the Jacobian is symmetric up to {max(twists):.1e}"
     if target != "none" and not max(twists) < AGREE * 100:
         yield f"target {target}, but the Jacobian is asymmetric by {max(twists):.1e}"
 
 
-def twist(case: Case, setting: Setting) -> float:
+def twist(case: Case, setting: Setting, far: bool = False) -> float:
     """How asymmetric the Jacobian of the field is in the worst world, relative to its size."""
-    where = forest(case, second=True)
+    where = forest(case, second=True, far=far)
     found = where.field(case.text, setting).ab
     jacobian = np.broadcast_to(found, (where.logits, where.logits, len(where.worlds)))
     size = np.abs(jacobian).max(axis=(0, 1)) + scales(case, where, setting)

@@ -20,16 +20,20 @@ SEED = 20250
 PLAIN = ("exp", "log", "sqrt", "abs", "min", "max", "clip", "sg")  # functions of one sample
 DEEP, WIDE = ((), ((), ((), ()))), (((), (), ((), ())), ((), ()))  # 1, 2, 3, 3 tokens; 2, 2, 3, 3, 2, 2
 REWARDS = ("R", "A", "R*A")  # with two values of each, all functions of one sample
+FAR = 1.6  # of the logits, where wide bounds are met
 MASK = re.compile(r"\bM\b")
 REWARDS_OF_SEQUENCES = (*REWARDS, "R**2", "R**2*A")
 
 
 @cache
 def worlds(level: str, rewards: str) -> tuple[Tree, ...]:
-    """The same worlds for every loss: 16 single samples of sizes 2 to 5, 32 batches, 16 trees.
+    """The same worlds for every loss: 16 single samples of sizes 2 to 5, 32 batches, 16 trees, 16 samples far
+    out.
 
     A mask is 0 in many batches, where a fit could do as it likes, and nothing has a curl.
     """
+    if level == "far":
+        return tuple(tree for size in (3, 4) for tree in trees(SEED + size, ((),) * size, 8, rewards, FAR))
     if level == "batch":
         return tuple(tree for size in (2, 3) for tree in trees(SEED + size, ((),) * size, 16, rewards))
     if level != "sample":
@@ -47,9 +51,9 @@ def in_batch(case: Case) -> bool:
     return case.batch != "none" or holds(case.text, OF_SAMPLES)
 
 
-def forest(case: Case, rewards: str = "generic", second: bool = False) -> Forest:
+def forest(case: Case, rewards: str = "generic", second: bool = False, far: bool = False) -> Forest:
     batched = in_batch(case) and case.level == "sample"
-    return forest_of("batch" if batched else case.level, rewards, case.sampling, second)
+    return forest_of("far" if far else "batch" if batched else case.level, rewards, case.sampling, second)
 
 
 def settings(case: Case) -> list[Setting]:

@@ -72,7 +72,9 @@ def samples(seed: int, copies: int = 4, rewards: str = "generic") -> list[Tree]:
     return [tree for size in (2, 3, 4, 5) for tree in trees(seed + size, ((),) * size, copies, rewards)]
 
 
-def trees(seed: int, shape: Any, copies: int = 4, rewards: str = "generic") -> list[Tree]:
+def trees(
+    seed: int, shape: Any, copies: int = 4, rewards: str = "generic", spread: float = SPREAD
+) -> list[Tree]:
     """Random worlds of a shape, which is for each branch the shape of what follows, or ().
 
     For "cells" rewards have one of two values each: any function h(R, A) of one sample is four numbers.
@@ -84,7 +86,7 @@ def trees(seed: int, shape: Any, copies: int = 4, rewards: str = "generic") -> l
         return cells[stream.integers(2, size=size)] if rewards == "cells" else stream.normal(size=size)
 
     def grown(shape: Any) -> Node:
-        logits, p, mu = stream.normal(scale=SPREAD, size=(3, len(shape)))
+        logits, p, mu = stream.normal(scale=spread, size=(3, len(shape)))
         after = tuple(grown(branch) if branch else None for branch in shape)
         old, M = more.normal(scale=SPREAD, size=len(shape)), more.integers(2, size=len(shape)) * 1.0
         return Node(logits, p - np.log(np.exp(p).sum()), mu - np.log(np.exp(mu).sum()),
