@@ -12,11 +12,16 @@ from loss_oracle import names as atoms
 
 import klsym
 from klsym.defined import LET, LOG, known, name_of
+from klsym.engine.fields.slot_loss import slot_loss
+from klsym.engine.options.settings import Setting
 from klsym.engine.regions.logs import log_step
-from klsym.engine.regions.relations import reduced
+from klsym.engine.regions.relations import next_step, reduced
 from klsym.errors import UsageError
+from klsym.notation.losses import Written
+from klsym.parser import parse
 from klsym.ring import ONE, ZERO, ExpPoly
 from klsym.statements import Context, Definition
+from klsym.unfolding import d_log_q
 
 K1, RR = ExpPoly.variable("k1"), (-ExpPoly.variable("k1")).exp()
 L = ExpPoly.variable("ln_1")
@@ -134,3 +139,16 @@ def test_a_wrong_log_is_refused() -> None:
 
 def test_zero_has_no_names() -> None:
     assert reduced(ZERO, where(1 + RR)) == ZERO
+
+
+@pytest.mark.parametrize(
+    "loss", ["log(1 + r)*k1/(1 + r)", "sqrt(k2 + 1)*r", "-log((1 + r)/2)*(1 + r)/2 - r*k1/2"]
+)
+def test_a_step_does_not_depend_on_the_order_of_terms(loss: str) -> None:
+    """Equal elements share a stored step, whatever order their terms were found in."""
+    found = slot_loss(Written(loss, parse(loss)), Setting())
+    for element in (d_log_q(found.element, found.defined), found.element):
+        terms = sorted(element.terms.items())
+        ways = [ExpPoly(dict(order)) for order in (terms, terms[::-1], terms[1:] + terms[:1])]
+        steps = [next_step.__wrapped__(way, found.defined, False) for way in ways]
+        assert all(step == steps[0] for step in steps)

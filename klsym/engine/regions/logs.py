@@ -45,7 +45,7 @@ def log_step(element: ExpPoly, context: Context) -> tuple[Data, ExpPoly] | None:
 def _beside(element: ExpPoly, name: str) -> ExpPoly:
     """What stands beside a name: one power of it is put in."""
     found = {}
-    for (monomial, exponent), value in element.terms.items():
+    for (monomial, exponent), value in sorted(element.terms.items()):
         powers = dict(monomial)
         if powers.get(name, 0) > 0:
             powers[name] -= 1
@@ -60,7 +60,7 @@ def _power(name: str, rate: Any) -> ExpPoly:
 def _times(element: ExpPoly, name: str, e: ExpPoly) -> ExpPoly | None:
     """b for a - b (e exp(-l) - 1), where that is nearer to the last form."""
     by_rate: dict[Any, ExpPoly] = {}
-    for (monomial, exponent), value in element.terms.items():
+    for (monomial, exponent), value in sorted(element.terms.items()):
         rates = dict(exponent)
         rate = rates.pop(((name, 1),), 0)
         rest = ExpPoly({(monomial, tuple(rates.items())): value})
@@ -81,7 +81,7 @@ def _quotient(a: ExpPoly, e: ExpPoly) -> ExpPoly:
     power = _grading(e)
     low, high = min(map(power, e.terms)), max(map(power, e.terms))
     above = high <= 0  # 1/(1 + r), and not r/(1 + r)
-    for key, value in a.terms.items() if len(a.terms) <= MAX_TERMS else ():
+    for key, value in sorted(a.terms.items()) if len(a.terms) <= MAX_TERMS else ():
         n = power(key)
         if low < n < high or n == (high if above else low):
             continue

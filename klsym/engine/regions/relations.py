@@ -151,14 +151,14 @@ def square_root(e: ExpPoly) -> ExpPoly | None:
 def _added(element: ExpPoly, one: str, other: str, v: ExpPoly) -> ExpPoly:
     """t with the fewest terms in a + t v (1 - B - C), where B C = 0."""
     groups: dict[Key, dict[str, Number]] = {}
-    for (monomial, exponent), value in element.terms.items():
+    for (monomial, exponent), value in sorted(element.terms.items()):
         held = [name for name, _ in monomial if name in (one, other)]
         term = ExpPoly({(tuple(item for item in monomial if item[0] not in held), exponent): 1})
         if len(held) < 2 and _holds(term, v):
             [key] = (term * v.inverse()).terms
             groups.setdefault(key, {})["".join(held)] = value
     found: dict[Key, Number] = {}
-    lead = next(iter(v.terms.values()))
+    lead = v.terms[min(v.terms)]
     for key, values in groups.items():
         a, b, c = (values.get(name, 0) for name in ("", one, other))
         t = min((0, -a, b, c), key=lambda t: sum(map(bool, (a + t, b - t, c - t))))
@@ -195,7 +195,7 @@ def _holds(term: ExpPoly, v: ExpPoly) -> bool:
 def _beside(element: ExpPoly, names: set[str]) -> ExpPoly:
     """What stands beside the product of some regions."""
     found = {}
-    for (monomial, exponent), value in element.terms.items():
+    for (monomial, exponent), value in sorted(element.terms.items()):
         if names <= {name for name, _ in monomial}:
             found[tuple(item for item in monomial if item[0] not in names), exponent] = value
     return ExpPoly(found)
