@@ -60,6 +60,9 @@ ROWS: tuple[tuple[str, dict[str, str], str, str], ...] = (  # what each targets 
     ("-rho*sg(normalised(R - beta*k1))", {}, "none", "none"),
     ("-log_q*normalised(R) + normalised(A)*k2", {}, "none", "separable"),
     (PPO.format("sg(normalised(R - k1))"), {}, "none", "none"),
+    ("where(sg(normalised(k1)) > 0, log_q, 0)", {}, "none", "open"),  # H stands in a bound alone
+    ("normalised(R)*others(k1)", {}, "none", "separable"),
+    ("sg(min(whole(k3), 1))*log_q", TOKEN, "none", "none"),
 )  # fmt: skip
 
 

@@ -111,7 +111,10 @@ def _in_general(written: Written, setting: Setting) -> Verdict:
     def explained(inside: Written, use: Setting) -> Verdict:
         return explain_normalised(Written(inside.text, inside.expression.xreplace(back)), use)
 
-    verdict = verdict_of(loss, setting, field, field, _decided(field, written, back), explained)
+    decision = _decided(field, written, back)
+    if _speaks_of_held(field):  # H depends on the other samples: no independence, and no c
+        field = replace(field, form=None, coefficients={}, products=())
+    verdict = verdict_of(loss, setting, field, field, decision, explained)
     reading = () if field.loss.index else (READINGS["mean"],)
     rows = tuple((symbol.name, losses.show(of, TEXT)) for symbol, of in back.items())
     size = size_messages(*(_inside(of).element for of in back.values()))
@@ -119,9 +122,9 @@ def _in_general(written: Written, setting: Setting) -> Verdict:
         verdict,
         loss_latex=losses.show(written, LATEX),
         messages=(*verdict.messages, *size),
-        c=verdict.c if setting.on_policy else None,
-        coefficient_cases=verdict.coefficient_cases if setting.on_policy else (),
-        steps=verdict.steps if setting.on_policy else tuple(verdict.steps)[:2],
+        c=None,
+        coefficient_cases=(),
+        steps=tuple(verdict.steps)[:2],
         value=TargetReading(None),
         constant=None,
         generated=None,
@@ -153,9 +156,15 @@ def _inside(of: Any) -> SlotLoss:
     return slot_loss(Written(losses.show(of, TEXT), of.args[0]), Setting("off-policy", "reward"))
 
 
+def _speaks_of_held(field: Field) -> bool:
+    """Does H stand in what multiplies the scores, or in a bound or log there?"""
+    told = field.loss.defined.within(*field.pushes.values())
+    return any(parse_name(x).base in HELD for e in told for x in e.names())
+
+
 def _decided(field: Field, written: Written, back: Mapping[Any, Any]) -> Decision:
     """Where H is fixed and the loss attached, a gradient; else what numbers tell."""
-    if not any(parse_name(x).base in HELD for h in field.pushes.values() for x in h.names()):
+    if not _speaks_of_held(field):
         return decide(field)
     right, proofs = with_scores(field)
     none = Decomposition((), {})
@@ -173,6 +182,8 @@ def _as_reward(field: Field, setting: Setting, back: Mapping[Any, Any]) -> Writt
     if setting.use == "reward" or not set(slots) <= {"x", "self"} or len(slots) != 1 or len(back) != 1:
         return None
     [h], [(symbol, of)] = slots.values(), back.items()
+    if any(field.loss.defined.defined(name) is not None for name in h.names()):
+        return None
     plain = to_sympy(h.rename(lambda name: name.removesuffix("[self]")))
     [a, b] = plain.coeff(symbol, 1), plain.coeff(symbol, 0)
     if a not in (1, -1) or sympy.expand(plain - a * symbol - b) != 0 or is_piecewise(b) or "[" in str(b):

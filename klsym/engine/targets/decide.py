@@ -66,6 +66,13 @@ def decide(field: Field) -> Decision:
     """The first rung that holds."""
     if field.form is None:
         return _beyond(field)
+    try:
+        return _first_rung(field)
+    except ProofError:  # a canonical form that one side of an equation does not come to
+        return _beyond(field)
+
+
+def _first_rung(field: Field) -> Decision:
     found = decompose(field.index, field.coefficients, field.reduced_parameters, field.loss.defined)
     for rung in RUNGS:
         decision = rung(field, found)
