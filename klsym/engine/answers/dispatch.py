@@ -70,7 +70,7 @@ def _is_centred(e: Any) -> bool:
 
 
 def _refusal(written: Written, error: KlsymError) -> UsageError:
-    """What is said of a loss that is no element of the ring, or too large for it."""
+    """The error for a loss that is not in the ring, or too large for it."""
     refuse_zero_below(written)
     if in_core(written.expression) and not isinstance(error, UnsupportedSum):
         return UsageError(f"{written.text[:60]!r} is too large once multiplied out: {error}")

@@ -106,7 +106,7 @@ def reach(verdict: Verdict) -> Iterator[Message]:
 
 
 def _without_sums(rows: Any) -> tuple[Any, dict[Any, Any]]:
-    """The cases with a symbol for each sum such as loo(R), and what it stands for."""
+    """The cases with a symbol in place of each sum such as loo(R), and symbol -> sum."""
     found = {of for on, h in rows for e in (h, *(c.x for c in on)) for of in e.atoms(OverPositions)}
     put = {of: sympy.Dummy(real=True) for of in sorted(found, key=sympy.default_sort_key)}
     shown = [(tuple(replace(c, x=c.x.xreplace(put)) for c in on), h.xreplace(put)) for on, h in rows if put]

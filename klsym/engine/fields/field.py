@@ -79,7 +79,7 @@ class Field:
 
     @property
     def differentiated(self) -> Derivation:
-        """What is written, with its scores."""
+        """The expected gradient with its scores written out."""
         return _moved(self.start)
 
     @property
@@ -316,7 +316,7 @@ def _exchanged(start: Derivation) -> Derivation:
 
 
 def _exchanged_one(start: Derivation, name: str, slot: str) -> Derivation:
-    """A sum that stands beside something else that changes from token to token is left where it is."""
+    """The sum H moved to its own token; unchanged where another factor varies from token to token."""
     for number, (_, atoms) in enumerate(start.left.terms):
         held = ZERO
         for term in terms_of(atoms[0].coefficient):  # type: ignore[attr-defined]
@@ -354,7 +354,7 @@ def at_own_tokens(slots: Slots) -> Slots:
 def _detached(slots: Mapping[str, ExpPoly], loss: SlotLoss) -> Any | None:
     """A loss with the gradient sum_z c_z s_z, H_u put where it arises: sum_u sg(h_u) sum_{t<u} log q_t.
 
-    None where H stands beside something else that changes from token to token.
+    None where H multiplies something else that changes from token to token.
     """
     total: Any = 0
     for slot, c in slots.items():

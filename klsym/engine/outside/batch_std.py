@@ -117,7 +117,7 @@ def _limit(h: ExpPoly, on_policy: bool) -> Message:
 
 
 def size_messages(*of: ExpPoly) -> tuple[Message, ...]:
-    """What dividing by the standard deviation of these does."""
+    """The warnings about dividing by the standard deviation of these."""
     return (Message("size-lost"), *((Message("own-scale"),) if any(map(_mixed, of)) else ()))
 
 

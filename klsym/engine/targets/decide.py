@@ -20,7 +20,7 @@ from klsym.abbreviations import E, Side, elements
 from klsym.convert import to_ring, to_sympy
 from klsym.engine.fields.field import BATCH_SIZE, Field, field_of, less_own_share
 from klsym.engine.fields.named_terms import Decomposition, decompose, named_target, recognise
-from klsym.engine.fields.primitives import WEIGHT, at_policy, constant_part, depends_on_theta, objective_under
+from klsym.engine.fields.primitives import WEIGHT, at_policy, constant_part, objective_under
 from klsym.engine.fields.slot_loss import ADVANTAGE, SlotLoss, random_names
 from klsym.engine.proof.derivation import Derivation, Proof, derive
 from klsym.engine.proof.numeric_curl import Pushes, twisted
@@ -31,7 +31,7 @@ from klsym.engine.regions.in_span import fits
 from klsym.engine.targets.objectives import covariances, gradient_of, objective
 from klsym.engine.targets.product_curl import decide_products, with_one_advantage
 from klsym.errors import ProofError, Refused
-from klsym.kernel.derivatives import attach
+from klsym.kernel.derivatives import attach, is_live
 from klsym.language import R, s, without_sg
 from klsym.names import SAMPLE_BASES, parse_name
 from klsym.ring import ONE, ZERO, ExpPoly
@@ -46,6 +46,7 @@ class Decision:
     turned: the theorem that its curl is not 0.
     stated: the gradient of the objective, in fewer words than `right`.
     witness: a model on which numbers alone say that the curl is not 0.
+    trust: kernel, or numeric where the target rests on such a model or on more than the proofs.
     """
 
     target: str | None
@@ -73,6 +74,7 @@ def decide(field: Field) -> Decision:
 
 
 def _first_rung(field: Field) -> Decision:
+    """The first rung of the ladder that holds; raises ProofError where an equation is not derived."""
     found = decompose(field.index, field.coefficients, field.reduced_parameters, field.loss.defined)
     for rung in RUNGS:
         decision = rung(field, found)
@@ -98,13 +100,13 @@ def _beyond(field: Field) -> Decision:
 
 def is_held(loss: SlotLoss) -> bool:
     """Is something in it detached, or does its sampler move?  H is detached, too, where its value moves."""
-    moved = (x for value in loss.sums.values() for x in to_ring(without_sg(value)).names())
+    moved = any(is_live(to_ring(without_sg(value)), loss.defined) for value in loss.sums.values())
     detached = loss.detached or any(parse_name(x).detached for x in loss.element.names())
-    return detached or any(map(depends_on_theta, moved)) or loss.under != "mu" or loss.copied
+    return detached or moved or loss.under != "mu" or loss.copied
 
 
 def with_scores(field: Field) -> tuple[Quantity, tuple[Proof, ...]]:
-    """What is written with its scores, and that the field is this."""
+    """The field with its scores written out, and the proof that it is this."""
     right = Quantity(field.differentiated.left)
     return right, (field.start.equals(right),)
 

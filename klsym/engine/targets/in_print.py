@@ -116,14 +116,11 @@ class InPrint:
         )
 
     def with_sums(self, verdict: Verdict) -> Verdict:
-        """A verdict, h and c without the names of sums."""
+        """A verdict without the names of sums, by cases too."""
         if not self.sums and not (self.batch and isinstance(verdict.h, sympy.Basic)):
             return verdict
         return replace(
-            verdict,
-            h=self.value(verdict.h),
-            c=self.value(verdict.c),
-            gradient=self.reading(verdict.gradient),
+            self.verdict(verdict),
             per_sample_cases=self._later(verdict.per_sample_cases),
             coefficient_cases=self._later(verdict.coefficient_cases),
             bias_cases=self._later(verdict.bias_cases),
