@@ -29,7 +29,7 @@ from typing import Any
 import klsym
 from klsym.audit.binding import option
 from klsym.audit.child import Runner
-from klsym.engine.regions.piecewise import inside_clamps
+from klsym.engine.targets.clamps import inside_clamps
 from klsym.files import write_whole
 from klsym.notation import losses
 from klsym.notation.spelling import TEXT

@@ -275,7 +275,8 @@ def _variable(name: str) -> Any:
         log = Log(attach_name(name), real=True)
         return sg(log) if parsed.detached else log
     if parsed.base not in SAMPLE_BASES:
-        return (sympy.Symbol if parsed.slot == "x" else Region)(name, real=True)
+        known = (sympy.Symbol if parsed.slot == "x" else Region)(attach_name(name), real=True)
+        return sg(known) if parsed.detached else known
     inner = known.get(parsed.base) or sympy.Symbol(parsed.base, real=True)
     return _in_slot(sg(inner) if parsed.detached else inner, parsed.slot)
 

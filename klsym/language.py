@@ -30,6 +30,7 @@ log_old = Symbol("log_old", real=True)  # a third policy free of theta, such as 
 R = Symbol("R", real=True)
 A = Symbol("A", real=True)
 M = Symbol("M", real=True)  # a mask: a random variable free of theta
+DENSITIES = (log_q, log_p, log_mu, log_old)
 REWARDS = (R, A, M)  # what differs from sample to sample, and does not depend on theta
 
 LATEX_NAMES = {

@@ -31,10 +31,14 @@ from random_losses import Case
 
 from klsym.abbreviations import Context
 from klsym.convert import to_ring
-from klsym.engine.regions import subgradients
+from klsym.engine.fields.field import field_of_loss
+from klsym.engine.fields.primitives import at_policy
+from klsym.engine.options.settings import Setting
+from klsym.engine.regions.in_steps import in_steps
 from klsym.kernel.derivatives import attach
-from klsym.language import Estimator, clip, log_mu, log_q, rho, sg
+from klsym.language import Estimator, clip, log_mu, log_q, rho, sg, without_sg
 from klsym.notation import losses
+from klsym.notation.losses import Written
 from klsym.notation.spelling import TEXT
 from klsym.parser import parse
 from klsym.ring import ZERO, ExpPoly
@@ -131,9 +135,10 @@ def ring_gradient(case: Case, names: oracle.Names | None = None) -> Gradient:
 def outside_gradient(case: Case) -> Gradient:
     """The printed per-sample gradient, read by the oracle."""
     loss, names = parse(case.text), atoms(case.sampling)
-    gradient = subgradients.gradient_coefficient if case.use == "loss" else subgradients.at_sampling
-    per_sample = gradient(loss, case.sampling == "on-policy")
-    value = oracle.evaluate(losses.show(per_sample, TEXT), names)
+    field = field_of_loss(Written(case.text, loss), Setting(case.sampling, case.use))
+    per_sample = attach(field.pushes.get("x", ZERO))
+    per_sample = at_policy(per_sample) if case.sampling == "on-policy" else per_sample
+    value = oracle.evaluate(losses.show(in_steps(per_sample, field.loss.defined), TEXT), names)
     return Gradient(np.broadcast_to(value, POINTS), size(loss, case.use, names))
 
 
@@ -218,7 +223,7 @@ def softmax_misses(case: Case, models: oracle.Models, backend: str) -> float:
 
 # ---------------------------------------------------------------------------- wrong detaches
 def drop_sg(loss: Any, case: Case) -> Any:
-    return subgradients.at_sampling(loss, on_policy=False)
+    return without_sg(loss)
 
 
 def detach_rho(loss: Any, case: Case) -> Any:

@@ -120,7 +120,7 @@ def test_what_is_wrong_is_wrong(name: str) -> None:
     found = found_of(name)
     assert len(found.wrong) == 7
     for row in found.wrong:
-        assert row.trust == ("sympy" if name == "jensen-shannon" else "kernel") and row.witness
+        assert row.trust == "kernel" and row.witness
         gaps = []
         for seed in range(3):
             world = World(seed)
@@ -153,7 +153,7 @@ def test_wrong_choices_outside_the_ring_are_refused() -> None:
             with pytest.raises(ProofError, match="is not shown to descend"):
                 divergence_losses._proved(replace(row, part="c"), parts)
     for row in divergence_losses._choices(parts):
-        assert divergence_losses._proved(row, parts).trust == ("kernel" if row.part == "f" else "sympy")
+        assert divergence_losses._proved(row, parts).trust == "kernel"
 
 
 SHAPES = {  # holds, where, f''(1)

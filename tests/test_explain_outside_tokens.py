@@ -64,7 +64,7 @@ def test_grpo_is_answered_on_a_screen() -> None:
     )
     rows = verdict.to_json()["gradient"]["cases"]
     assert [row["where"] for row in rows] == [
-        "A >= 0 and rho_now > eps + 1", "A < 0 and rho_now < 1 - eps", "otherwise",
+        "rho_now > eps + 1 and A > 0", "rho_now < 1 - eps and A < 0", "otherwise",
     ]  # fmt: skip
     assert [row["per_sample"] for row in rows][:2] == ["beta - beta*r_now"] * 2  # the penalty is never masked
     inside = verdict.to_json()["gradient"]["inside_clamps"]

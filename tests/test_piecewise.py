@@ -25,9 +25,8 @@ from random_losses import Case
 
 import klsym
 from klsym.engine.options.settings import Setting
-from klsym.engine.outside import numbers
-from klsym.engine.regions.piecewise import MAX_NESTED
-from klsym.engine.regions.unfolding import bounds_in_order
+from klsym.engine.outside import means_counterexample as numbers
+from klsym.engine.regions.unfolding import MAX_REGIONS, bounds_in_order
 from klsym.engine.targets.clamps import ties
 from klsym.errors import UsageError
 from klsym.language import clip, k1, log_p, log_q
@@ -220,9 +219,9 @@ BY_CASES = [
     ("-min(rho*A, clip(rho, 1 - eps, 1 + eps)*A)", OFF,
      [("rho > eps + 1 and A > 0", "0"), ("rho < 1 - eps and A < 0", "0"), ("otherwise", "-A")]),
     ("clip(rho, 0.8, 1.2)*k1", OFF,
-     [("rho > 6/5", "6/(5*rho)"), ("rho >= 4/5 and rho <= 6/5", "k1 + 1"), ("rho < 4/5", "4/(5*rho)")]),
+     [("rho > 6/5", "6/(5*rho)"), ("rho < 4/5", "4/(5*rho)"), ("rho >= 4/5 and rho <= 6/5", "k1 + 1")]),
     ("abs(k1)", REWARD, [("k1 >= 0", "k1"), ("k1 < 0", "-k1")]),
-    ("k1/abs(k1)", REWARD, [("k1 > 0", "1"), ("k1 <= 0", "-1")]),
+    ("k1/abs(k1)", REWARD, [("k1 >= 0", "1"), ("k1 < 0", "-1")]),
 ]  # fmt: skip
 
 
@@ -363,7 +362,7 @@ def test_an_unnamed_target_is_labelled_by_what_supports_it(
 
 def test_too_many_regions_are_refused(at_most: Any) -> None:
     deep = "k1"
-    for i in range(MAX_NESTED + 2):
+    for i in range(MAX_REGIONS // 2):
         deep = f"abs({deep} - {i + 2})"
     with at_most(20), pytest.raises(UsageError, match="is not handled: more than 24 regions"):
         klsym.explain(deep)

@@ -34,9 +34,11 @@ def _verdict(options: argparse.Namespace, gradient: bool) -> Any:
     from klsym.commands.verdicts import setting_of as asked
     from klsym.engine.answers.dispatch import as_written
     from klsym.engine.explain import setting_of
-    from klsym.engine.regions.subgradients import at_sampling, gradient_coefficient
+    from klsym.engine.fields.field import field_of_loss
+    from klsym.engine.regions.in_steps import scored_steps
     from klsym.engine.verdicts.verdict import TargetReading, Verdict
     from klsym.errors import UsageError
+    from klsym.kernel.derivatives import attach
     from klsym.messages import Message
     from klsym.notation.losses import show
     from klsym.notation.spelling import LATEX
@@ -46,8 +48,8 @@ def _verdict(options: argparse.Namespace, gradient: bool) -> Any:
     setting = setting_of(written, asked(options))
     if gradient and (setting.level != "sample" or setting.batch != "none"):
         raise UsageError("no sample on its own")
-    push = gradient_coefficient if setting.use == "loss" else at_sampling
-    h = push(written.expression, setting.on_policy) if gradient else 0
+    field = field_of_loss(written, setting) if gradient else None
+    h = scored_steps({z: attach(c) for z, c in field.pushes.items()}, field.loss.defined) if field else 0
     why = Message("time-is-up", limit=options.time_limit)
     return printed(Verdict(
         loss=written.text, loss_latex=show(written, LATEX), setting=setting,

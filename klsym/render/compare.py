@@ -23,7 +23,7 @@ from klsym.notation.text import show_interval, show_statement
 from klsym.render.listing import listed, model_lines
 from klsym.render.messages import sentence
 from klsym.render.printing import as_printed
-from klsym.render.verdict import TRUST, setting_words
+from klsym.render.verdict import TRUST, met, setting_words
 from klsym.ring import ONE, ExpPoly
 
 MINUS_ONE = ExpPoly.number(-1)
@@ -53,8 +53,8 @@ class PrintedAnswer(Answer):
 
     @property
     def statement(self) -> str:
-        """What is proved; of a loss outside the ring, what each has; empty where nothing is known."""
-        return str(self.proof) if self.proof else sentence(self.told) if self.told else ""
+        """What is proved; empty where nothing is known."""
+        return str(self.proof) if self.proof else ""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -150,8 +150,15 @@ class PrintedComparison(Comparison):
         """What the theorems rest on; a region is named with the theorem that speaks of it."""
         found, moments = self.variance, self.variance.finite if self.variance else ()
         of_region = assumption(found.assumed, Context()) if found and found.assumed else None
-        told = (x for proof in self.proofs for x in proof.assumptions if x != of_region)
-        return tuple(dict.fromkeys((*map(sentence, (*self.readings, *told)), *moments)))
+        told = [x for proof in self.proofs for x in proof.assumptions if x != of_region]
+        told = met((*self.readings, *told), [answer.statement for _, answer in self.rows])
+        return tuple(dict.fromkeys((*map(sentence, told), *moments)))
+
+    @property
+    def rows(self) -> list[tuple[str, PrintedAnswer]]:
+        """The answers, and what they are about."""
+        named = [("value E[.]", self.value), ("gradient at a sample", self.per_sample)]
+        return [*named, ("expected gradient", self.gradient)]
 
     def to_json(self) -> dict[str, Any]:
         """The object that `klsym compare --json` prints."""
@@ -196,8 +203,7 @@ LOWER = {
 
 def comparison_text(found: PrintedComparison) -> str:
     """For a terminal."""
-    rows = [("value E[.]", found.value), ("gradient at a sample", found.per_sample)]
-    rows += [("expected gradient", found.gradient)]
+    rows = found.rows
     said = ", ".join(setting_words(found.setting, ("as losses", "as detached rewards")))
     lines = [f"A = {found.losses[0]}", f"B = {found.losses[1]}  ({said})", ""]
     decided = found.variance or any(answer.same is not None for _, answer in rows)

@@ -75,8 +75,8 @@ class PrintedDescents(Descents):
 
 def hypotheses(row: DivergenceLoss) -> tuple[str, ...]:
     """Of a choice: for its gradient, and what its value assumes beside them."""
-    own = row.proof.hypotheses if row.proof else [*map(sentence, row.assumed)]
-    more = row.value.proof.hypotheses if row.proof and row.value.proof else ()
+    own = row.proof.hypotheses
+    more = row.value.proof.hypotheses if row.value.proof else ()
     return (*own, *(f"for the value: {line}" for line in more if line not in own))
 
 

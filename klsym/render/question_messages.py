@@ -3,33 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
-
-from klsym.engine.questions.compare_outside import NO_COMBINATION
-from klsym.engine.verdicts.verdict import TargetReading
-from klsym.notation.combination import combination_text
-from klsym.notation.values import shown
-
-
-def _each_has(
-    losses: tuple[str, str],
-    kind: str,
-    meanings: tuple[TargetReading, TargetReading],
-    constants: tuple[Any, Any],
-) -> str:
-    """k1: KL(q||p); log(1 + r): no combination of the KLs."""
-    named = map(_named, meanings, constants)
-    text = "; ".join(f"{loss}: {meaning}" for loss, meaning in zip(losses, named, strict=True))
-    return text.replace("grad ", "") if kind == "value" else text
-
-
-def _named(meaning: TargetReading, constant: Any) -> str:
-    if meaning.target is None:
-        return "open"
-    if meaning.target in NO_COMBINATION:
-        return "no combination of the KLs"
-    text = combination_text(meaning.multiples) if meaning.multiples else "0"
-    return f"{text} + {shown(constant)}" if constant else text
 
 
 def _drawn(losses: tuple[str, ...]) -> str:
@@ -54,7 +27,6 @@ def _no_loss(proved: bool) -> str:
 
 
 SENTENCES: dict[str, str | Callable[..., str]] = {
-    "each-has": _each_has,
     "drawn": _drawn,
     "neither-proof-nor-model": "{of}: neither a proof nor a model was found",
     "order-of-variances": "the order of the variances: neither a proof nor models both ways were found",
@@ -64,8 +36,7 @@ SENTENCES: dict[str, str | Callable[..., str]] = {
     "variances-of-all-outcomes": (
         "the variances: full(..) adds no noise of the outcome drawn, and the rest is not compared beside it"
     ),
-    "samples-outside": "the gradient at each sample: a loss lies outside the decidable core",
-    "variances-outside": "the variances: a loss lies outside the decidable core",
+    "variances-of-bounds": "the variances: those of losses with bounds or logs are not compared",
     "variances-of-tokens": "the variances: those of sums over tokens are not compared",
     "rewards-alone-decide": "the penalty has zero expected gradient: rewards alone decide",
     "penalty-is-rewarded": "beta is negative: the penalty is rewarded",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from klsym.engine.answers.suggestion import Suggestion
@@ -195,14 +196,16 @@ DEFINED = ("region", "log", "let")  # what names stand for
 
 def _hypotheses(verdict: PrintedVerdict) -> tuple[str, ...]:
     """Of the gradient, and of the value what those do not say; regions that a reader meets (JSON has all)."""
-    others = [x for x in verdict.assumptions if x.code not in DEFINED]
-    told = "\n".join((*_answer_lines(verdict), *in_short(others)))
-    met = [
-        x
-        for x in verdict.assumptions
-        if x.code not in DEFINED or re.search(rf"\b{x.values['of']}(?![0-9a-z])", told)
+    return (*in_short(met(verdict.assumptions, _answer_lines(verdict))), *_of_value(verdict))
+
+
+def met(assumptions: Iterable[Message], lines: Iterable[str]) -> list[Message]:
+    """Without the names that stand neither in these lines nor in the other assumptions."""
+    others = [x for x in assumptions if x.code not in DEFINED]
+    told = "\n".join((*lines, *in_short(others)))
+    return [
+        x for x in assumptions if x.code not in DEFINED or re.search(rf"\b{x.values['of']}(?![0-9a-z])", told)
     ]
-    return (*in_short(met), *_of_value(verdict))
 
 
 def _of_value(verdict: PrintedVerdict) -> tuple[str, ...]:

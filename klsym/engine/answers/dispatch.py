@@ -10,20 +10,14 @@ from typing import Any
 import sympy
 
 from klsym.convert import in_core, to_ring
-from klsym.engine.fields.slot_loss import (
-    UnsupportedSum,
-    names_batches,
-    names_slots,
-    names_vocabulary,
-    of_sequence,
-)
+from klsym.engine.fields.position_sums import UnsupportedSum
+from klsym.engine.fields.slot_loss import names_batches, names_slots, names_vocabulary, of_sequence
 from klsym.engine.options.expand_options import expansion
 from klsym.engine.options.settings import Setting
-from klsym.engine.regions.piecewise import DENSITIES
 from klsym.engine.targets.ring import explain_ring
 from klsym.engine.verdicts.verdict import TargetReading, Verdict
 from klsym.errors import KlsymError, NotInRing, Refused, UsageError
-from klsym.language import ATOMS, PARAMETERS, REWARDS, OverPositions, as_loss, length, s
+from klsym.language import ATOMS, DENSITIES, PARAMETERS, REWARDS, OverPositions, as_loss, length, s
 from klsym.names import SAMPLE_BASES, is_declarable
 from klsym.notation import losses
 from klsym.notation.losses import Written

@@ -12,10 +12,9 @@ from typing import Any
 
 import sympy
 
-from klsym.engine.regions.piecewise import DENSITIES
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import UsageError
-from klsym.language import REWARDS, A, Estimator, OverPositions, R, rho, rho_old, sg
+from klsym.language import DENSITIES, REWARDS, A, Estimator, OverPositions, R, rho, rho_old, sg
 from klsym.messages import Message
 from klsym.notation import losses
 from klsym.notation.spelling import TEXT

@@ -4,15 +4,17 @@ Between the zeros of what bounds them, which are enclosed, c is an exponential p
 There f = F + b r with F + dF/dk1 = c, each b from the continuity of f; a jump of c is a kink of f.  f is
 given where the bounds are rational in k1, its region of convexity wherever the zeros can be told apart.
 
->>> from klsym.language import k1
->>> found = generated_pieces(sympy.sign(k1))  # the slope of abs(k1)
->>> found.is_divergence, found.f  # the total variation
+>>> from klsym.ring import ExpPoly as E
+>>> from klsym.statements import Definition
+>>> up, down = Definition("up", REGION, K1), Definition("down", REGION, -K1)
+>>> found = generated_pieces(E.variable("up") - E.variable("down"), Context((), (), (), (up, down)))
+>>> found.is_divergence, found.f  # of the slope of abs(k1): the total variation
 (True, Abs(r - 1))
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
@@ -20,17 +22,15 @@ from typing import Any
 
 import sympy
 
-from klsym.convert import is_in_ring, to_ring, to_sympy
+from klsym.convert import to_sympy
 from klsym.engine.divergences.f_divergence import K1, Generated, Stretch, limit, nonnegative_where, slope
 from klsym.engine.divergences.f_divergence import R as RATIO
 from klsym.engine.fields.primitives import objective_under
-from klsym.engine.regions.case_split import ASKING
-from klsym.engine.regions.piecewise import Regions
 from klsym.engine.regions.relations import quotient
 from klsym.engine.regions.root_isolation import Zero, stretches
-from klsym.errors import NotInRing
 from klsym.language import k1
-from klsym.ring import ExpPoly
+from klsym.ring import ONE, ZERO, ExpPoly
+from klsym.statements import REGION, Context
 
 HALF = Fraction(1, 2)
 MOST_BOUNDS = 6
@@ -45,17 +45,15 @@ class GeneratorPiece:
     c: ExpPoly
 
 
-def generated_pieces(coefficient: Any) -> Generated | None:
+def generated_pieces(c: ExpPoly, context: Context) -> Generated | None:
     """f and its shape; None where c is no function of r, or its pieces cannot be told apart."""
-    if len(coefficient.atoms(*ASKING)) > MOST_BOUNDS:
+    regions = {name: e for name in c.names() if (e := context.defined(name, REGION)) is not None}
+    if len({frozenset((e, -e)) for e in regions.values()}) > MOST_BOUNDS:
         return None
-    try:
-        found = _pieces(coefficient)
-    except NotInRing:
-        return None
+    found = _pieces(c, regions)
     if found is None or (not any(slope(piece.c) for piece in found) and len(found) < 2):
         return None
-    jumps = [_jump(a, b, coefficient) for a, b in pairwise(found)]
+    jumps = [_jump(a, b, regions) for a, b in pairwise(found)]
     where = None if None in jumps else _where(found, jumps)
     parts = _parts(found)
     if parts is None and where is None:
@@ -69,23 +67,20 @@ def generated_pieces(coefficient: Any) -> Generated | None:
 
 
 # ---------------------------------------------------------------------------- the pieces
-def _pieces(coefficient: Any) -> list[GeneratorPiece] | None:
-    regions = Regions()
-    e = regions.polynomial(coefficient)
+def _pieces(of: ExpPoly, regions: Mapping[str, ExpPoly]) -> list[GeneratorPiece] | None:
     signs = {}
-    for symbol, x in regions.table.items():
-        cells = stretches(to_ring(x))
-        if cells is None or to_ring(x).names() != {"k1"}:
+    for name, x in regions.items():
+        cells = stretches(x) if x.names() == {"k1"} else None
+        if cells is None:
             return None
-        signs[symbol] = cells
+        signs[name] = cells
     zeros = sorted({z for cells in signs.values() for _, (_, z) in cells if z is not None})
     if any(b[0] <= a[1] for a, b in pairwise(zeros)):
         return None  # of two bounds, and perhaps the same
     found = []
     for lower, upper in pairwise([None, *zeros, None]):
         at = _between(lower, upper)
-        answers = {symbol: sympy.Integer(_sign_at(cells, at) > 0) for symbol, cells in signs.items()}
-        c = to_ring(sympy.expand(e.xreplace(answers)))
+        c = of.substitute({n: ONE if _sign_at(cells, at) > 0 else ZERO for n, cells in signs.items()})
         if c.names() - {"k1"}:
             return None
         found.append(GeneratorPiece(lower, upper, c))
@@ -114,14 +109,10 @@ def _sign_at(cells: Sequence[tuple[int, tuple[Zero | None, Zero | None]]], at: F
 
 
 # ---------------------------------------------------------------------------- where it is convex
-def _jump(a: GeneratorPiece, b: GeneratorPiece, coefficient: Any) -> int | None:
+def _jump(a: GeneratorPiece, b: GeneratorPiece, regions: Mapping[str, ExpPoly]) -> int | None:
     """The sign of what c gains where two pieces meet; None where it is open."""
-    if not coefficient.has(sympy.Heaviside, sympy.sign):
-        return 0  # min, max, abs and clip are continuous
     assert a.upper is not None
-    steps = coefficient.atoms(sympy.Heaviside, sympy.sign)
-    bounds = (to_ring(step.args[0]) for step in steps if is_in_ring(step.args[0]))
-    if any(quotient(b.c - a.c, x) is not None for x in bounds):
+    if any(quotient(b.c - a.c, x) is not None for x in regions.values()):
         return 0  # what it gains is a multiple of what is 0 at the bound
     if a.upper[0] != a.upper[1]:
         return None

@@ -26,9 +26,8 @@ from sympy.integrals.risch import NonElementaryIntegral, risch_integrate
 
 from klsym.convert import to_ring, to_sympy
 from klsym.engine.divergences.f_divergence import Generated, Where, generator, nonnegative_where
-from klsym.engine.regions.piecewise import DENSITIES
 from klsym.errors import NotInRing
-from klsym.language import A, OfRow, R, Ratio, Weight, k1, log_mu, log_p, log_q, r
+from klsym.language import DENSITIES, A, OfRow, R, Ratio, Weight, k1, log_mu, log_p, log_q, r
 from klsym.messages import Message
 from klsym.names import SAMPLE_BASES, parse_name
 from klsym.notation.losses import show
@@ -210,7 +209,7 @@ def vanishes(gap: Any) -> bool:
 def without_affine_part(f: Any) -> Any:
     """f(1) = f'(1) = 0, multiplied out."""
     f = f - f.subs(X, 1) - sympy.diff(f, X).subs(X, 1) * (X - 1)
-    return sympy.expand(f)
+    return sympy.expand(f, multinomial=False)
 
 
 def has_no_elementary(rhs: Any) -> bool:

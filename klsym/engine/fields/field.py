@@ -20,8 +20,9 @@ from typing import Any
 from klsym.abbreviations import E, IndexedGradient, Side
 from klsym.convert import generic_functions, to_ring, to_sympy
 from klsym.engine.fields.named_terms import Further, Slots, further, slots_of, terms_of
+from klsym.engine.fields.position_sums import T, adds_up, m, n, summed
 from klsym.engine.fields.primitives import depends_on_theta, held_at_policy, primitive
-from klsym.engine.fields.slot_loss import SlotLoss, T, adds_up, m, n, slot_loss, summed
+from klsym.engine.fields.slot_loss import SlotLoss, slot_loss
 from klsym.engine.options.settings import Setting
 from klsym.engine.proof.derivation import Derivation, derive
 from klsym.engine.proof.quantities import Quantity, expected_gradient

@@ -26,22 +26,23 @@ from sympy import Rational
 from klsym.abbreviations import Indexed, Side
 from klsym.convert import to_ring
 from klsym.engine.fields.field import field_of, scores_of
+from klsym.engine.fields.position_sums import T, n
 from klsym.engine.fields.primitives import at_policy
-from klsym.engine.fields.slot_loss import T, n, slot_loss
+from klsym.engine.fields.slot_loss import slot_loss
 from klsym.engine.options.expand_options import expansion, weight_of
 from klsym.engine.options.settings import Setting
+from klsym.engine.outside.as_typed import expression_at_policy
 from klsym.engine.proof.counterexamples import tree_models
 from klsym.engine.proof.derivation import Derivation, Proof, derive
 from klsym.engine.proof.quantities import Quantity, expectation
 from klsym.engine.proof.sequence_quantities import curl, mean_over_i, sum_over_t, token_gradient
 from klsym.engine.proof.shown_counterexample import shown_witness
-from klsym.engine.regions import subgradients
-from klsym.engine.regions.piecewise import DENSITIES
 from klsym.engine.targets.ring_notes import assumed_by
 from klsym.engine.verdicts.verdict import ChainStep, TargetReading, Verdict
 from klsym.engine.verdicts.warnings import OF_DESCENT
 from klsym.errors import NotInRing, ProofError, UsageError
 from klsym.language import (
+    DENSITIES,
     REWARDS,
     A,
     H,
@@ -57,6 +58,7 @@ from klsym.language import (
     s,
     sg,
     unfold,
+    without_sg,
 )
 from klsym.messages import Message
 from klsym.notation import losses
@@ -168,7 +170,7 @@ def _counted(loss: Any, setting: Setting) -> Any | None:
     if credited or loss.has(OverPositions):
         return None
     h = sympy.diff(loss, log_q) if setting.use == "loss" else loss
-    c = sympy.expand(unfold(subgradients.at_sampling(h, on_policy=True)))
+    c = sympy.expand(unfold(expression_at_policy(without_sg(h))))
     return None if c.has(*DENSITIES, *REWARDS, length, T) else c
 
 

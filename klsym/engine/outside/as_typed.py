@@ -11,7 +11,7 @@ import sympy
 from klsym.convert import canonical
 from klsym.engine.options.settings import Setting
 from klsym.engine.verdicts.verdict import ChainStep, Verdict
-from klsym.language import log_q, without_sg
+from klsym.language import log_mu, log_q, rho, without_sg
 from klsym.notation import losses
 from klsym.notation.losses import Written
 from klsym.notation.positions import in_slot
@@ -24,6 +24,11 @@ Explained = Callable[[Written, Setting], Verdict]
 def as_typed(inner: Verdict, written: Written, **changes: Any) -> Verdict:
     """A verdict on a sampled loss as one on the loss as typed."""
     return replace(inner, loss=written.text, loss_latex=losses.show(written, LATEX), **changes)
+
+
+def expression_at_policy(expression: Any) -> Any:
+    """The sampler is q: log mu = log q, rho = 1."""
+    return expression.xreplace({rho: sympy.Integer(1)}).subs(log_mu, log_q)
 
 
 def slope_of(x: Any) -> Any:

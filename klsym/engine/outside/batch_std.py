@@ -26,7 +26,8 @@ from typing import Any
 from klsym.abbreviations import Indexed, Side
 from klsym.convert import to_ring, to_sympy
 from klsym.engine.fields.field import field_of
-from klsym.engine.fields.slot_loss import n, slot_loss
+from klsym.engine.fields.position_sums import n
+from klsym.engine.fields.slot_loss import slot_loss
 from klsym.engine.options.settings import Setting
 from klsym.engine.proof.counterexamples import models
 from klsym.engine.proof.derivation import Proof, derive

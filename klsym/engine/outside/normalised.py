@@ -21,13 +21,14 @@ import sympy
 from klsym.convert import to_ring, to_sympy
 from klsym.engine.fields.field import Field, field_of_loss
 from klsym.engine.fields.named_terms import Decomposition
+from klsym.engine.fields.position_sums import n
 from klsym.engine.fields.primitives import at_policy
-from klsym.engine.fields.slot_loss import SlotLoss, n, names_batches, slot_loss
+from klsym.engine.fields.slot_loss import SlotLoss, names_batches, slot_loss
 from klsym.engine.options.settings import Setting
 from klsym.engine.outside.batch_std import explain_batch_std, size_messages
 from klsym.engine.proof.quantities import grad
-from klsym.engine.regions.piecewise import is_piecewise
 from klsym.engine.regions.relations import reduced
+from klsym.engine.regions.unfolding import is_piecewise
 from klsym.engine.targets.decide import Decision, by_numbers, decide, is_held, own_mean, with_scores
 from klsym.engine.targets.ring import explain_ring, verdict_of
 from klsym.engine.targets.ring_notes import READINGS

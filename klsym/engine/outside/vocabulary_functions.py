@@ -21,13 +21,19 @@ import sympy
 
 from klsym.convert import in_core, to_sympy
 from klsym.engine.options.settings import Setting
-from klsym.engine.outside.as_typed import Explained, as_typed, mean_text, slope_of, steps_from
-from klsym.engine.outside.sympy_counterexamples import shown_witness
+from klsym.engine.outside.as_typed import (
+    Explained,
+    as_typed,
+    expression_at_policy,
+    mean_text,
+    slope_of,
+    steps_from,
+)
+from klsym.engine.outside.means_counterexample import shown_witness
 from klsym.engine.outside.vocabulary_means import RANDOM, printed
-from klsym.engine.regions.subgradients import expression_at_policy
 from klsym.engine.verdicts.verdict import TargetReading, Verdict
 from klsym.errors import UsageError
-from klsym.language import M, k1, log_mu, parameter, rho, s, sg, without_sg
+from klsym.language import M, log_mu, parameter, rho, s, sg, without_sg
 from klsym.messages import Message
 from klsym.notation import losses
 from klsym.notation.coefficients import common_factor
@@ -134,7 +140,7 @@ def explain_functions(written: Written, setting: Setting, explained: Explained) 
         raise UsageError(f"{written.text[:60]!r}: {IN_PRODUCT}")
     c = _written_out(inner.c, found)
     steps, zero = steps_from(written, setting, HELD_RULE, inner.steps), inner.target == "zero"
-    witness = shown_witness(c, k1, setting.on_policy, f"{steps[0][1]} = grad KL(q||p)")
+    witness = shown_witness(c, setting.on_policy, f"{steps[0][1]} = grad KL(q||p)")
     known = not zero and _is_objective(loss, found, setting) and witness is not None
     return as_typed(
         inner,

@@ -27,9 +27,8 @@ import sympy
 from klsym.engine.fields.slot_loss import names_vocabulary
 from klsym.engine.options.expand_options import expansion
 from klsym.engine.options.settings import Setting
-from klsym.engine.regions.piecewise import DENSITIES
 from klsym.errors import UsageError
-from klsym.language import PARAMETERS, REWARDS, exp, log_mu, log_q, parameter, rho, sg
+from klsym.language import DENSITIES, PARAMETERS, REWARDS, exp, log_mu, log_q, parameter, rho, sg
 from klsym.notation import losses
 from klsym.notation.losses import Written
 from klsym.notation.spelling import TEXT

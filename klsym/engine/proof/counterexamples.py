@@ -128,6 +128,10 @@ def _distribution(stream: random.Random, size: int) -> list[str]:
 def _parameters(context: Context, step: int) -> dict[str, str]:
     """Simple values, a batch size that is a whole number, and what premises about parameters demand."""
     values = {name: Fraction(2 + i + step % 3, 3) for i, name in enumerate(context.parameters)}
+    if step % 2:  # on the other side of a bound
+        bound = {name for _, kind, e in context.definitions if kind == REGION for name in e.names()}
+        told = {name for fact in context.facts for name in fact.names()}
+        values |= {name: -values[name] for name in bound & set(values) - told - {"n"}}
     if "n" in values:
         values["n"] = Fraction(2 + step % 3)
     for left, right in context.premises:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from klsym.abbreviations import Point, Side
 from klsym.convert import to_ring
-from klsym.engine.answers.dispatch import as_written, explained, refuse_taken_names, refuse_zero_below
+from klsym.engine.answers.dispatch import as_written, refuse_taken_names
 from klsym.engine.fields.field import parts_of, quantity_of
 from klsym.engine.fields.slot_loss import (
     SlotLoss,
@@ -21,27 +21,25 @@ from klsym.engine.fields.slot_loss import (
     names_slots,
     names_vocabulary,
     of_sequence,
-    slot_loss,
+    slot_losses,
     uses_sampler,
 )
 from klsym.engine.options.settings import Setting, checked_setting
 from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.quantities import Quantity, expectation
 from klsym.engine.proof.sequence_quantities import sum_over_t
-from klsym.engine.questions.compare_outside import compare_outside
 from klsym.engine.questions.equality_answer import OPEN_ANSWER, Answer, decided
 from klsym.engine.questions.variances import Estimate, Spread, spread
-from klsym.engine.regions.unfolding import PIECEWISE
-from klsym.engine.verdicts.verdict import Verdict
+from klsym.engine.targets.clamps import slopes_taken
 from klsym.errors import NotInRing, UsageError
 from klsym.language import length
 from klsym.messages import Message
 from klsym.names import SAMPLE
 from klsym.notation.losses import Written
 from klsym.ring import ZERO
+from klsym.statements import Context
 
 WrittenPair = tuple[Written, Written]
-AT_TOKENS = "compare: at level token only exponential polynomials are compared"
 NOT_COMPARED = (
     "compare: rewards of other tokens that are no sums of k1, log q, R and constants are not compared; choose"
     " credit same-token"
@@ -110,30 +108,18 @@ def compared(pair: WrittenPair, setting: Setting) -> Comparison:
         return _exact_means(pair, setting)
     if setting.level == "sequence":
         pair = (of_sequence(pair[0]), of_sequence(pair[1]))
-    typed = pair
     if setting.averaged and setting.level == "sequence":
         pair = tuple(replace(one, expression=one.expression / length) for one in pair)  # type: ignore[assignment]
     place = replace(setting, aggregate="") if setting.level == "sequence" else setting
     try:
-        losses = [_without_cases(one, place) for one in pair]
+        losses = slot_losses(pair, place)
     except NotInRing as error:
-        if setting.level == "token":
-            raise UsageError(f"{AT_TOKENS}: {error}") from None
-        for written in pair:
-            refuse_zero_below(written)
-        single = Setting(setting.sampling, setting.use)
-        return _outside(pair, setting, (explained(typed[0], single), explained(typed[1], single)))
+        raise UsageError(f"compare: {error}") from None
     copied = any(uses_sampler(loss.element, setting) for loss in losses)
     asked = [_asked(written, loss, setting, copied) for written, loss in zip(pair, losses, strict=True)]
-    return _in_ring(pair, setting, copied, asked)
-
-
-def _without_cases(written: Written, setting: Setting) -> SlotLoss:
-    """Regions and constants that are functions are names of one loss: between two they mean nothing."""
-    found = slot_loss(written, setting)
-    if written.expression.has(*PIECEWISE) or found.defined.definitions:
-        raise NotInRing(f"{written.text} has cases or functions of parameters in it")
-    return found
+    context = losses[0].defined
+    told = tuple(dict.fromkeys(x for one in pair for x in slopes_taken(one, place, context)))
+    return replace(_decided(pair, setting, copied, context, asked), readings=told)
 
 
 def _exact_means(pair: WrittenPair, setting: Setting) -> Comparison:
@@ -160,16 +146,6 @@ def _exact_means(pair: WrittenPair, setting: Setting) -> Comparison:
     )
 
 
-def _outside(pair: WrittenPair, setting: Setting, verdicts: tuple[Verdict, Verdict]) -> Comparison:
-    value, gradient = compare_outside(*verdicts)
-    trusts = [answer.trust for answer in (value, gradient) if answer.same is not None]
-    return Comparison(
-        (pair[0].text, pair[1].text), setting, value, OPEN_ANSWER, gradient, None,
-        trusts[0] if trusts else "open",
-        (*_open(value, None, gradient), Message("samples-outside"), Message("variances-outside")),
-    )  # fmt: skip
-
-
 def _open(value: Answer, per_sample: Answer | None, gradient: Answer) -> tuple[Message, ...]:
     """The questions that were asked and left open."""
     named = (("value", value), ("gradient", per_sample), ("expected gradient", gradient))
@@ -180,23 +156,25 @@ def _open(value: Answer, per_sample: Answer | None, gradient: Answer) -> tuple[M
     )
 
 
-# ---------------------------------------------------------------------------- in the ring
-def _in_ring(
-    pair: WrittenPair, setting: Setting, copied: bool, asked: list[ComparedQuantities]
+# ---------------------------------------------------------------------------- by theorems
+def _decided(
+    pair: WrittenPair, setting: Setting, copied: bool, defined: Context, asked: list[ComparedQuantities]
 ) -> Comparison:
     """copied: a loss mentions the sampler, which on-policy is a detached copy of q."""
-    value, per_sample, gradient = (decided(one, other, copied) for one, other in zip(*asked, strict=True))
-    variance, open_ = None, _open(value, per_sample, gradient)
-    if setting.level != "token":
+    value, per_sample, gradient = (
+        decided(one, other, copied, defined) for one, other in zip(*asked, strict=True)
+    )
+    open_ = _open(value, per_sample, gradient)
+    variance, unasked = None, "variances-of-bounds" if defined.definitions else "variances-of-tokens"
+    if not defined.definitions and setting.level != "token":
         a, b = (_estimate(one.per_sample, copied) for one in asked)
         variance = spread(a, b, "q" if setting.on_policy else "mu", gradient.same is True)
-        if variance.lower == "open":
-            open_ = (*open_, Message("order-of-variances"))
-    trust = "open" if open_ else "kernel"
-    if setting.level == "token" and per_sample.same is not True:
-        open_ = (*open_, Message("variances-of-tokens"))
-    texts = (pair[0].text, pair[1].text)
-    return Comparison(texts, setting, value, per_sample, gradient, variance, trust, open_)
+        unknown = variance.lower == "open"
+        open_ = (*open_, *((Message("order-of-variances"),) if unknown else ()))
+    return Comparison(
+        (pair[0].text, pair[1].text), setting, value, per_sample, gradient, variance,
+        "open" if open_ else "kernel", (*open_, *([] if variance or per_sample.same else [Message(unasked)])),
+    )  # fmt: skip
 
 
 def _asked(written: Written, loss: SlotLoss, setting: Setting, copied: bool) -> ComparedQuantities:
@@ -208,8 +186,10 @@ def _asked(written: Written, loss: SlotLoss, setting: Setting, copied: bool) -> 
     gradient = measured(quantity_of(replace(loss, expression=rest), constant), under)
     whole = measured(quantity_of(loss), SAMPLE)
     if loss.index == "t":
-        return ComparedQuantities(sum_over_t(loss.expression, under), whole, gradient)
-    value = replace(expectation(written.expression, under), labels={to_ring(written.expression): written})
+        value = sum_over_t(loss.expression, under)
+        label = loss.label if loss.typed is None else loss.typed_label
+        return ComparedQuantities(replace(value, labels={loss.element: label}), whole, gradient)
+    value = replace(expectation(loss.each, under), labels={to_ring(loss.each): written})
     return ComparedQuantities(value, whole, gradient)
 
 

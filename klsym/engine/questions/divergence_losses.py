@@ -18,12 +18,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 import sympy
-from sympy import Function
 
 from klsym.convert import in_core, to_ring, to_sympy
 from klsym.engine.answers.dispatch import explained
@@ -39,18 +38,17 @@ from klsym.engine.divergences.f_divergence import (
     slope,
 )
 from klsym.engine.fields.field import field_of
+from klsym.engine.fields.position_sums import in_slots
 from klsym.engine.fields.primitives import primitive
-from klsym.engine.fields.slot_loss import sampled_from, slot_loss, uses_sampler
+from klsym.engine.fields.slot_loss import SlotLoss, sampled, unfolding_of
 from klsym.engine.options.settings import Setting
-from klsym.engine.outside import numbers, sympy_counterexamples
 from klsym.engine.proof.derivation import Derivation, Proof, derive
-from klsym.engine.proof.quantities import expectation, expected_gradient, grad
+from klsym.engine.proof.quantities import Quantity, expectation, grad
 from klsym.engine.proof.shown_counterexample import shown_witness
-from klsym.engine.regions import subgradients
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import NotInRing, ProofError, Refused, UsageError
 from klsym.estimators import NAMES
-from klsym.language import OF_TABLE, k1, parameter, r, rho, sg
+from klsym.language import OF_TABLE, k1, parameter, r, rho, sg, without_sg
 from klsym.messages import Message
 from klsym.notation.coefficients import element
 from klsym.notation.losses import Written, show
@@ -59,7 +57,6 @@ from klsym.parser import FUNCTIONS, parse, parse_asked
 from klsym.ring import ExpPoly
 
 ON, OFF = "on-policy", "off-policy"
-GENERIC = Function("f")(k1)  # any differentiable f
 JENSEN_SHANNON = "jensen-shannon"
 WRITTEN_GENERATORS = {
     JENSEN_SHANNON: "(r*log(r) - (1 + r)*log((1 + r)/2))/2",
@@ -83,20 +80,22 @@ class Value:
 
 @dataclass(frozen=True)
 class DivergenceLoss:
-    """One way to write it: what is proved of it, and by whom.
-
-    equal: the statement, in the grammar.  proof: of its gradient; None where SymPy's derivatives show it, on
-    what is `assumed`.  value: is that of the loss E_q[f(r)], too?
-    """
+    """One way to write it, and the proof of its gradient; value: is that of the loss E_q[f(r)], too?"""
 
     loss: str
     sampling: str
     use: str
-    equal: str
-    trust: str
+    proof: Proof
     value: Value
-    proof: Proof | None = None
-    assumed: tuple[Message, ...] = ()
+
+    @property
+    def equal(self) -> str:
+        """The statement, in the grammar."""
+        return str(self.proof)
+
+    @property
+    def trust(self) -> str:
+        return self.proof.trust
 
     @property
     def unbiased(self) -> bool | None:
@@ -173,7 +172,6 @@ class Parts:
     c: Any
     g: Any
     texts: dict[str, str]
-    exact: bool  # in the ring
     no_formula: tuple[Message, ...] = ()
 
 
@@ -182,7 +180,7 @@ def _in_ring(typed: ExpPoly, asked: str) -> tuple[Parts, Generated | None, tuple
     c = f + slope(f)
     g, known = naive_loss(c), named_divergence(f)
     texts = {name: words(e) for name, e in (("f", f), ("c", c), ("g", g)) if e is not None}
-    parts = Parts(to_sympy(f), to_sympy(c), None if g is None else to_sympy(g), texts, True)
+    parts = Parts(to_sympy(f), to_sympy(c), None if g is None else to_sympy(g), texts)
     name = ("alpha", "1") if asked.strip() == "alpha" else known and (known[0], element(known[1]))
     return parts, shaped(f, c) if slope(c) else None, name
 
@@ -192,8 +190,9 @@ def _outside(asked: str, typed: Any) -> tuple[Parts, Generated | None, tuple[str
     in_x = outer.in_x(typed)
     if in_x is None:
         raise UsageError(f"{asked[:60]!r}: f is a smooth function of r = p/q alone, such as r*log(r)")
-    f = outer.without_affine_part(in_x)
-    c = sympy.simplify(f - outer.X * sympy.diff(f, outer.X))
+    f = outer.without_affine_part(in_x.replace(sympy.log, _log_of_factors))
+    c = f - outer.X * sympy.diff(f, outer.X)
+    c = min((sympy.expand(e, multinomial=False) for e in (c, sympy.cancel(c))), key=sympy.count_ops)
     rhs = sympy.expand(-c / outer.X)
     g = outer.antiderivative(rhs, 1)
     shown = {"f": f, "c": c} | ({} if g is None else {"g": g - g.subs(outer.X, 1)})
@@ -201,9 +200,14 @@ def _outside(asked: str, typed: Any) -> tuple[Parts, Generated | None, tuple[str
     why = () if g is not None else (Message("no-loss", proved=outer.has_no_elementary(rhs)),)
     exact.setdefault("g", sg(exact["c"]) * k1)
     texts = {name: show(e, TEXT) for name, e in exact.items()}
-    parts = Parts(exact["f"], exact["c"], exact["g"], texts, False, why)
+    parts = Parts(exact["f"], exact["c"], exact["g"], texts, why)
     known = (JENSEN_SHANNON, "1") if asked.strip() == JENSEN_SHANNON else None
     return parts, outer.shape_outside(f, c) if c.has(outer.X) else None, known
+
+
+def _log_of_factors(of: Any) -> Any:
+    """log(1 + 1/x) is log(1 + x) - log(x)."""
+    return sympy.expand_log(sympy.log(sympy.factor(of)), force=True)
 
 
 # ---------------------------------------------------------------------------- reading f
@@ -323,73 +327,53 @@ def words(e: ExpPoly) -> str:
     return element(e)
 
 
-def _derivation(row: Spelled) -> Derivation:
-    return field_of(slot_loss(row.written, Setting(row.sampling, row.use))).start.reduce()
+def _slot_loss(row: Spelled, f: Any) -> tuple[SlotLoss, Any]:
+    """The loss of a sample and f, with the same names for the logs in them."""
+    setting = Setting(row.sampling, row.use)
+    regions = unfolding_of(row.written.expression, setting)
+    loss, aim = (in_slots(e, "", row.use == "reward", regions)[0] for e in (row.written.expression, f))
+    found = sampled(loss, {}, "", setting, row.use == "reward", row.written)
+    return replace(found, defined=regions.context), aim
+
+
+def _derivation(row: Spelled, parts: Parts) -> tuple[Derivation, Quantity]:
+    """The expected gradient of the loss, and that of E_q[f(r)]."""
+    loss, f = _slot_loss(row, parts.f)
+    return field_of(loss).start.reduce(), grad(expectation(f, "q"))
 
 
 def _proved(row: Spelled, parts: Parts) -> DivergenceLoss:
-    """E_m[grad L] or E_m[sg(L) s] = grad E_q[f(r)]: for this f, or for any f; else by SymPy's derivatives."""
-    value = _of_value(row, parts)
-    if parts.exact:
-        return _choice(row, _derivation(row).equals(grad(expectation(parts.f, "q"))), value)
-    if row.weight == "rho" and row.part == "f":
-        start = expected_gradient(rho * GENERIC, under="mu")
-        proof = derive(start, on_policy=row.sampling == ON).equals(grad(expectation(GENERIC, "q")))
-        return _choice(row, proof, value)
-    if not outer.vanishes(_coefficient(row) - parts.c):
-        raise ProofError(f"{row.written.text[:60]!r} is not shown to descend E_q[f(r)]")
-    mean = "q" if row.sampling == ON else "mu"
-    inside = f"grad({row.written.text})" if row.use == "loss" else f"sg({row.written.text})*s"
-    statement = f"E_{mean}[{inside}] = grad E_q[{parts.texts['f']}]"
-    exchange = Message("exchange", under="q", of="E_q[f(r)]")
-    assumed = (exchange, *outer.must_not_vanish(row.written.expression))
-    return DivergenceLoss(row.written.text, row.sampling, row.use, statement, "sympy", value, None, assumed)
+    """E_m[grad L] or E_m[sg(L) s] = grad E_q[f(r)]."""
+    start, aim = _derivation(row, parts)
+    try:
+        proof = start.equals(aim)
+    except ProofError:
+        raise ProofError(f"{row.written.text[:60]!r} is not shown to descend E_q[f(r)]") from None
+    return DivergenceLoss(row.written.text, row.sampling, row.use, proof, _of_value(row, parts))
 
 
 def _of_value(row: Spelled, parts: Parts) -> Value:
-    setting, generic = Setting(row.sampling, row.use), row.weight == "rho" and row.part == "f"
-    loss, f = (rho * GENERIC, GENERIC) if generic and not parts.exact else (row.written.expression, parts.f)
-    try:
-        element = to_ring(loss)
-        start = derive(
-            expectation(loss, sampled_from(element, setting)), on_policy=uses_sampler(element, setting)
-        )
-        aim = expectation(f, "q")
-    except NotInRing:
-        return Value()
+    loss, f = _slot_loss(row, parts.f)
+    mean = expectation(without_sg(loss.expression), loss.under)
+    start = derive(mean, on_policy=loss.copied, defined=loss.defined)
     with suppress(ProofError, Refused):
-        return Value(True, start.equals(aim))
+        return Value(True, start.equals(expectation(f, "q")))
     with suppress(ProofError, Refused):
-        start.differs_from(aim)
+        start.differs_from(expectation(f, "q"))
         return Value(False)
     return Value()
 
 
-def _choice(row: Spelled, proof: Proof, value: Value) -> DivergenceLoss:
-    return DivergenceLoss(row.written.text, row.sampling, row.use, str(proof), proof.trust, value, proof)
-
-
 def _estimate(parts: Parts, sampling: str) -> DivergenceLoss:
-    """E_m[rho (f + a (r - 1))] = E_q[f] for any number a, for this f or for any."""
-    weight, f = ("rho" if sampling == OFF else ""), (parts.f if parts.exact else GENERIC)
-    build = WEIGHTED[weight]
+    """E_m[rho (f + a (r - 1))] = E_q[f] for any number a."""
+    weight = "rho" if sampling == OFF else ""
     free = next(name for name in ("a", "b", "c0") if name not in {str(x) for x in parts.f.free_symbols})
-    beside = f + parameter(free) * (r - 1)
-    start = expectation(build(beside), under="mu" if weight else "q")
-    proof = derive(start).equals(expectation(f, under="q"))
     text = _weighted(weight, f"{parts.texts['f']} + {free}*(r - 1)")
-    return _choice(Spelled(Written(text, f), sampling, "value", "f", weight), proof, Value(True, proof))
-
-
-def _coefficient(row: Spelled) -> Any:
-    """c of E_q[c s], outside the ring."""
-    on, loss = row.sampling == ON, row.written.expression
-    per_sample = (
-        subgradients.gradient_coefficient(loss, on)
-        if row.use == "loss"
-        else subgradients.at_sampling(loss, on)
-    )
-    return numbers.under_q(per_sample, on)
+    beside = WEIGHTED[weight](parts.f + parameter(free) * (r - 1))
+    value = _of_value(Spelled(Written(text, beside), sampling, "loss", "f", weight), parts)
+    if value.proof is None:
+        raise ProofError(f"{text[:60]!r} is not shown to be an unbiased estimate of E_q[f(r)]")
+    return DivergenceLoss(text, sampling, "value", value.proof, value)
 
 
 # ---------------------------------------------------------------------------- what is none
@@ -397,21 +381,12 @@ def _refuted(row: Spelled, parts: Parts) -> WrongEstimate:
     """A model in which its expected gradient is another one; without a model that is open."""
     verdict = explained(row.written, Setting(row.sampling, row.use))
     told = row.written.text, row.sampling, row.use, verdict
-    if not parts.exact:
-        model = _model_outside(row, parts)
-        return WrongEstimate(*told, "open" if model is None else "sympy", model)
+    start, aim = _derivation(row, parts)
     try:
-        proof = _derivation(row).differs_from(grad(expectation(parts.f, "q")))
+        proof = start.differs_from(aim)
     except (ProofError, Refused):
         return WrongEstimate(*told, "open", None)
     return WrongEstimate(*told, proof.trust, shown_witness(proof))
-
-
-def _model_outside(row: Spelled, parts: Parts) -> dict[str, Any] | None:
-    measure = "q" if row.sampling == ON else "mu"
-    inside = f"grad({row.written.text})" if row.use == "loss" else f"sg({row.written.text})*s"
-    refuted = f"E_{measure}[{inside}] = grad E_q[{parts.texts['f']}]"
-    return sympy_counterexamples.shown_witness(_coefficient(row), parts.c, row.sampling == ON, refuted)
 
 
 def _messages(of_r: Generated) -> tuple[Message, ...]:

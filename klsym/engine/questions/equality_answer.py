@@ -10,26 +10,25 @@ from klsym.engine.proof.quantities import Quantity
 from klsym.engine.proof.shown_counterexample import shown_witness
 from klsym.engine.questions.variances import model_of
 from klsym.errors import ProofError
-from klsym.messages import Message
+from klsym.statements import Context
 
 
 @dataclass(frozen=True)
 class Answer:
-    """Is something the same for both losses?  None: open.  told: what is known of each without a theorem."""
+    """Is something the same for both losses?  None: open."""
 
     same: bool | None = None
     trust: str = "open"
     proof: Proof | None = None
     witness: dict[str, Any] | None = None
-    told: Message | None = None
 
 
 OPEN_ANSWER = Answer()
 
 
-def decided(left: Quantity, right: Quantity, copied: bool) -> Answer:
+def decided(left: Quantity, right: Quantity, copied: bool, defined: Context) -> Answer:
     """A proof that both are equal for all q, p, mu, or a model in which they are not."""
-    start = derive(left, on_policy=copied)
+    start = derive(left, on_policy=copied, defined=defined)
     try:
         return Answer(True, "kernel", start.equals(right))
     except ProofError:

@@ -1,52 +1,42 @@
-"""A piecewise coefficient as cases: conditions, and what it is where they hold.  Untrusted.
+"""Coefficients that hold regions as cases: conditions, and what they are where those hold.  Untrusted.
 
-Each min, max, clip, abs and step asks for the sign of some x.  The signs are asked for one after the other,
-of a product those of its factors, and only where what is known leaves them open; at x = 0 a step has the
-value that it is given there (`engine.slopes`).  So the coefficient becomes a tree; equal branches are one.
+Each region asks for the sign of an element.  The signs are asked for one after the other, and only where
+what is known leaves them open, so that the coefficients become a tree; equal branches are one.
 
->>> from klsym.language import k1
->>> for case in cases(k1 * sympy.sign(k1 - 1)): print(case.conditions, case.coefficient)
-(Condition(x=k1 - 1, signs=(1,)),) k1
-(Condition(x=k1 - 1, signs=(0,)),) 0
-(Condition(x=k1 - 1, signs=(-1,)),) -k1
+>>> from klsym.ring import ExpPoly as E
+>>> from klsym.statements import Definition
+>>> k1, up, down = map(E.variable, ("k1", "is_up", "is_down"))
+>>> context = Context(definitions=(Definition("is_up", REGION, k1), Definition("is_down", REGION, -k1)))
+>>> show = lambda slots, context: in_steps(slots["x"], context)
+>>> for row in cases({"x": (up - down) * k1}, context, show): print(row)
+((Condition(x=k1, signs=(1, 0)),), k1)
+((Condition(x=k1, signs=(-1,)),), -k1)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
-import sympy
-from sympy import Heaviside
-
-from klsym.convert import canonical
-from klsym.engine.regions.piecewise import DENSITIES, joint_signs, led_by_one, signs_of
-from klsym.language import (
-    REWARDS,
-    A,
-    Estimator,
-    M,
-    OfRow,
-    R,
-    clip,
-    k1,
-    log_mu,
-    log_old,
-    log_p,
-    log_q,
-    r,
-    rho,
-    rho_old,
-)
+from klsym.engine.regions.in_steps import in_steps, led_by_one
+from klsym.engine.regions.relations import contradiction
+from klsym.engine.regions.root_isolation import LOG_RATIOS, joint, signs
+from klsym.language import DENSITIES
+from klsym.names import parse_name
+from klsym.ring import ONE, ZERO, ExpPoly, Number
+from klsym.slots import LENGTHS, at_slot
+from klsym.statements import REGION, Context, Definition
 
 ALL_SIGNS = (1, 0, -1)
-MAX_CASES = 12  # that are shown
-MAX_NODES = 12  # that ask for signs
+FEW_CASES, MAX_CASES = 4, 12  # beyond the first another order may say it in fewer; at most as many are shown
+MAX_REGIONS = 16  # that ask for signs
 MAX_ASKED = 120  # signs that are asked for, in all branches
-RING_ATOMS = (A, R, M, k1, rho, rho_old, r, log_q, log_p, log_mu, log_old)
-ASKING = (Heaviside, sympy.sign, sympy.Abs, sympy.Min, sympy.Max, clip)
+Slots = Mapping[str, ExpPoly]
+Leaf = tuple[tuple[str, ExpPoly], ...]
+Known = tuple[tuple[ExpPoly, tuple[int, ...]], ...]  # elements, and the signs that they may have
 
 
 @dataclass(frozen=True)
@@ -58,41 +48,40 @@ class Condition:
 
 
 @dataclass(frozen=True)
-class Case:
-    """What the coefficient is where all conditions hold; without conditions: everywhere else."""
+class Split:
+    """What the coefficients are for each sign that x may have there."""
 
-    conditions: tuple[Condition, ...]
-    coefficient: Any
-
-
-@dataclass(frozen=True)
-class SplitCases:
-    """The coefficient for each sign that x may have there."""
-
-    x: Any
+    x: ExpPoly
     branches: tuple[tuple[int, Any], ...]
-
-
-Known = tuple[Condition, ...]
 
 
 class TooMany(Exception):
     """More signs than can be shown."""
 
 
-@lru_cache(maxsize=256)
-@lru_cache(maxsize=256)
-def cases(c: Any, otherwise: Any = None) -> tuple[Case, ...]:
-    """The cases of a coefficient; none if it is not piecewise, or if there are too many to be shown.
+def cases(
+    slots: Slots,
+    context: Context,
+    show: Callable[[Slots, Context], Any],
+    otherwise: Any = None,
+    tokens: bool = False,
+) -> tuple[tuple[tuple[Condition, ...], Any], ...]:
+    """Conditions and values; none if no region stands in them, or if there are too many to be shown.
 
-    otherwise: the value that stands last, without conditions; else the one with the most cases and the most
-    in it.
+    show: the value of coefficients without regions.  otherwise: the value that stands last, without
+    conditions; else the one with the most cases and the most in it.
     """
-    if not 0 < len(c.atoms(*ASKING)) <= MAX_NODES:
+    slots, context = opened(slots, context)
+    leaf = tuple(sorted(slots.items()))
+    regions = _Asking(context).regions_in(leaf)
+    if not 0 < len(regions) <= MAX_REGIONS:
         return ()
-    try:
-        rows = list(_paths(_Asking().tree(_plain(c), ()), ()))
-    except (TooMany, sympy.PolynomialError):
+    found = _rows(leaf, context)
+    if found is None or _said(found) > FEW_CASES:
+        told = (_rows(leaf, context, first) for first in dict.fromkeys(regions.values()))
+        found = min((rows for rows in (found, *told) if rows is not None), key=_said, default=[])
+    rows = [(where, show(dict(c), context)) for where, c in found]
+    if not rows:
         return ()
     values = [value for _, value in rows]
     most = max(values, key=lambda x: (x == otherwise, values.count(x), x.count_ops()))
@@ -100,182 +89,215 @@ def cases(c: Any, otherwise: Any = None) -> tuple[Case, ...]:
         rows = [*(row for row in rows if row[1] != most), ((), most)]
     if len(rows) > MAX_CASES:
         return ()
-    return tuple(Case(tuple(replace(x, x=_named(x.x)) for x in where), _named(c)) for where, c in rows)
+    return tuple((_in_order([_shown(x, on, context, tokens) for x, on in where]), c) for where, c in rows)
 
 
-def _named(e: Any) -> Any:
-    """exp of log densities as powers of r, rho and rho_old, where that can be."""
-    return canonical(e) if any(x.has(*DENSITIES) for x in e.atoms(sympy.exp)) else e
+def opened(slots: Slots, context: Context) -> tuple[Slots, Context]:
+    """Logs of what holds regions, by cases: f(l) = B f(l of B = 1) + (1 - B) f(l of B = 0)."""
+    used = {name for c in slots.values() for name in c.names()}
+    for log in (definition for definition in context.definitions if definition.kind != REGION):
+        inside = sorted(name for name in log.e.names() if context.defined(name, REGION) is not None)
+        places = {parse_name(name).slot for name in used if parse_name(name).base == log.name}
+        if not inside or not places:
+            continue
+        ends = [
+            Definition(f"{log.name}{n}", log.kind, log.e.substitute({inside[0]: ONE * n})) for n in (1, 0)
+        ]
+        known = [d for d in context.definitions if d != log]
+        context = replace(context, definitions=(*known, *ends))
+        for z in places:
+            held = ExpPoly.variable(at_slot(inside[0], z))
+            slots = {slot: _by_region(c, held, at_slot(log.name, z), ends, z) for slot, c in slots.items()}
+        return opened(slots, context)
+    return slots, context
 
 
-def _plain(e: Any) -> Any:
-    """In k1, r and rho alone."""
-    return e.replace(lambda x: isinstance(x, OfRow), lambda x: x.in_k1())
+def _by_region(c: ExpPoly, held: ExpPoly, log: str, ends: list[Definition], z: str) -> ExpPoly:
+    there, elsewhere = (c.substitute({log: ExpPoly.variable(at_slot(end.name, z))}) for end in ends)
+    return held * there + (1 - held) * elsewhere
 
 
-# ---------------------------------------------------------------------------- the tree
+def _in_order(conditions: list[Condition]) -> tuple[Condition, ...]:
+    """What bounds the same from below stands before what bounds it from above."""
+    for i, (one, other) in enumerate(pairwise(conditions)):
+        if -1 in one.signs and 1 in other.signs and not (one.x - other.x).has(*DENSITIES):
+            conditions[i : i + 2] = other, one
+    return tuple(conditions)
+
+
+def _rows(leaf: Leaf, context: Context, first: ExpPoly | None = None) -> list[tuple[Known, Leaf]] | None:
+    """Conditions and coefficients, where the sign of one element is asked for first; None for too many."""
+    asking = _Asking(context)
+    try:
+        return list(asking.paths(asking.tree(leaf, (), first), ()))
+    except TooMany:
+        return None
+
+
+def _said(rows: list[tuple[Known, Leaf]]) -> int:
+    """How many of them are said: those of the most frequent value are the others."""
+    values = [value for _, value in rows]
+    return len(rows) - max(map(values.count, values)) + 1
+
+
+def _shown(x: ExpPoly, on: tuple[int, ...], context: Context, tokens: bool) -> Condition:
+    scale, led = led_by_one(in_steps(x, context, tokens))
+    return Condition(led, on if scale > 0 else tuple(-sign for sign in on))
+
+
 class _Asking:
     """The tree, and how often a sign was asked for."""
 
-    def __init__(self) -> None:
-        self.asked = 0
+    def __init__(self, context: Context) -> None:
+        self.context, self.asked = context, 0
 
-    def tree(self, e: Any, known: Known) -> Any:
-        """The coefficient where the known signs hold."""
-        e, x = _settled(e, known)
-        if x is None:
-            return _tidy(e, known)
+    def regions_in(self, leaf: Leaf) -> dict[str, ExpPoly]:
+        """The regions in coefficients and what defines them, those of policies first."""
+        names = {name for _, c in leaf for name in c.names()}
+        found = {name: e for name in names if (e := self.context.defined(name, REGION)) is not None}
+        order = [definition.name for definition in self.context.definitions]
+        rank = {name: (not _of_policies(e), order.index(parse_name(name).base)) for name, e in found.items()}
+        return {name: found[name] for name in sorted(found, key=lambda name: (rank[name], name))}
+
+    def tree(self, leaf: Leaf, known: Known, first: ExpPoly | None = None) -> Any:
+        """The coefficients where the known signs hold; first: what is asked for before all else."""
+        leaf, asked = self._settled(leaf, known)
+        if not asked:
+            return leaf
         self.asked += 1
         if self.asked > MAX_ASKED:
             raise TooMany
-        found = {}
-        for sign in ALL_SIGNS:
-            here = Condition(x, (sign,))
-            if not any(_excludes(y, here) for y in known):
-                found[sign] = self.tree(e, (*known, here))
-        return _joined(x, found, known)
+        x = first or next(iter(asked.values()))
+        found = {s: self.tree(leaf, (*known, (x, (s,)))) for s in ALL_SIGNS if self._may_be(x, s, known)}
+        return self._joined(x, found, known)
+
+    def _settled(self, leaf: Leaf, known: Known) -> tuple[Leaf, dict[str, ExpPoly]]:
+        """The coefficients with every region that is known put in, and those that are open."""
+        open_, put = {}, {}
+        for name, e in self.regions_in(leaf).items():
+            possible = [s for s in ALL_SIGNS if self._may_be(e, s, known)]
+            if 1 in possible and len(possible) > 1:
+                open_[name] = e
+            else:
+                put[name] = ONE if possible == [1] else ZERO
+        return (tuple((slot, c.substitute(put)) for slot, c in leaf) if put else leaf), open_
+
+    # -- ties --------------------------------------------------------------------------
+    def _joined(self, x: ExpPoly, found: dict[int, Any], known: Known) -> Any:
+        """One branch if all agree; a tie is counted with a neighbour of its value, the one that says more."""
+        if 0 in found:
+            tie, at_tie = (*known, (x, (0,))), found[0]
+            beside = [found[s] for s in (1, -1) if s in found and self._agrees(found[s], at_tie, tie)]
+            alone = at_zero(at_tie, x) if isinstance(at_tie, tuple) else at_tie
+            found[0] = max(beside, key=_size, default=alone)
+        first, *rest = found.values()
+        return first if all(branch == first for branch in rest) else Split(x, tuple(found.items()))
+
+    def _agrees(self, neighbour: Any, at_tie: Any, tie: Known) -> bool:
+        if isinstance(neighbour, Split):
+            same = isinstance(at_tie, Split) and at_tie.x == neighbour.x
+            there = dict(at_tie.branches) if same else {}
+            return all(
+                self._agrees(branch, there.get(s, at_tie), (*tie, (neighbour.x, (s,))))
+                for s, branch in neighbour.branches
+                if self._may_be(neighbour.x, s, tie)
+            )
+        if isinstance(at_tie, Split):
+            return all(self._agrees(neighbour, branch, tie) for _, branch in at_tie.branches)
+        zeros = [x for x, on in tie if on == (0,)]
+        for x in zeros:
+            neighbour, at_tie = at_zero(neighbour, x), at_zero(at_tie, x)
+        return bool(neighbour == at_tie)
+
+    def paths(self, tree: Any, above: Known) -> Iterator[tuple[Known, Leaf]]:
+        """Conditions and coefficients of each leaf, the signs with equal branches together."""
+        if not isinstance(tree, Split):
+            kept = above
+            for condition in above:
+                others = tuple(y for y in kept if y != condition)
+                x, on = condition
+                if not any(self._may_be(x, s, others) for s in ALL_SIGNS if s not in on):
+                    kept = others
+            yield kept, tree
+            return
+        for branch in dict.fromkeys(branch for _, branch in tree.branches):
+            on = tuple(sign for sign, other in tree.branches if other == branch)
+            yield from self.paths(branch, (*above, (tree.x, on)))
+
+    # -- one question ------------------------------------------------------------------
+    def _may_be(self, x: ExpPoly, sign: int, known: Known) -> bool:
+        """May x have that sign, where each of these elements has one of its signs?"""
+        if contradiction(_literals(x, sign)[:1], self.context) is not None or sign not in _taken(x):
+            return False
+        return all(any(self._together(x, sign, y, other) for other in on) for y, on in known)
+
+    def _together(self, x: ExpPoly, a: int, y: ExpPoly, b: int) -> bool:
+        """May x have the sign a where y has the sign b?"""
+        if x in (y, -y):
+            return a == (b if x == y else -b)
+        pairs = set(joint((x, y)) or ()) if x.names() | y.names() <= {*LOG_RATIOS} else set()
+        if pairs:
+            if a and b:
+                return (a, b) in pairs
+            if a or b:  # beside a zero of one of them the other one keeps its sign
+                return {(a, 1), (a, -1)} <= pairs if a else {(1, b), (-1, b)} <= pairs
+            return len(pairs) == 2
+        both = ((one, other) for one in _literals(x, a) for other in _literals(y, b))
+        return all(contradiction(pair, self.context) is None for pair in both)
 
 
-def _joined(x: Any, found: dict[int, Any], known: Known) -> Any:
-    """One branch if all agree; a tie is counted with a neighbour that has its value there."""
-    tie = (*known, Condition(x, (0,)))
-    for sign in (1, -1):
-        if 0 in found and sign in found and _agrees(found[sign], found[0], tie):
-            found[0] = found[sign]
-    first, *rest = found.values()
-    return first if all(branch == first for branch in rest) else SplitCases(x, tuple(found.items()))
+def _size(tree: Any) -> int:
+    """How many terms it says."""
+    if isinstance(tree, Split):
+        return sum(_size(branch) for _, branch in tree.branches)
+    return sum(len(c.terms) for _, c in tree)
 
 
-def _agrees(neighbour: Any, at_tie: Any, tie: Known) -> bool:
-    if isinstance(neighbour, SplitCases):
-        same = isinstance(at_tie, SplitCases) and at_tie.x == neighbour.x
-        there = dict(at_tie.branches) if same else {}
-        return all(
-            _agrees(branch, there.get(s, at_tie), tie)
-            for s, branch in neighbour.branches
-            if not any(_excludes(y, Condition(neighbour.x, (s,))) for y in tie)
-        )
-    if isinstance(at_tie, SplitCases):
-        return all(_agrees(neighbour, branch, tie) for _, branch in at_tie.branches)
-    return bool(_tidy(neighbour, tie) == at_tie)
+def _literals(x: ExpPoly, sign: int) -> tuple[tuple[ExpPoly, bool], ...]:
+    """What is above 0 (or at least 0) where x has that sign."""
+    return ((x * sign, True),) if sign else ((x, False), (-x, False))
 
 
-def _paths(tree: Any, above: Known) -> Iterator[tuple[Known, Any]]:
-    """Conditions and value of each leaf, the signs with equal branches together."""
-    if not isinstance(tree, SplitCases):
-        kept = above
-        for condition in above:
-            others = tuple(y for y in kept if y != condition)
-            if _implied(condition, others):
-                kept = others
-        yield kept, tree
-        return
-    branches = list(dict.fromkeys(branch for _, branch in tree.branches))
-    for branch in branches:
-        signs = tuple(sign for sign, other in tree.branches if other == branch)
-        yield from _paths(branch, (*above, Condition(tree.x, signs)))
+def _taken(x: ExpPoly) -> tuple[int, ...]:
+    """The signs that x may take: T has one; a function of one log ratio that takes one alone is 0 nowhere."""
+    if x.names() <= LENGTHS and len(x.terms) == 1:
+        return (1,) if min(x.terms.values()) > 0 else (-1,)
+    taken = signs(x)
+    return taken if taken is not None and len(taken) == 1 else ALL_SIGNS
 
 
-# ---------------------------------------------------------------------------- one question
-def _settled(e: Any, known: Known) -> tuple[Any, Any]:
-    """e with every sign that is known put in, and the first x whose sign is open."""
-    while True:
-        open_ = [x for x in sympy.postorder_traversal(e) if isinstance(x, ASKING)]
-        if not open_:
-            return e, None
-        first = min(open_, key=lambda x: not x.has(*DENSITIES))  # of ratios before those of rewards
-        sign, x = _sign(_difference(first), known)
-        if sign is None:
-            return e, x
-        e = e.xreplace({first: _taken(first, sign)})
+def _of_policies(e: ExpPoly) -> bool:
+    return any(parse_name(name).base in (*LOG_RATIOS, "log_q") for name in e.names())
 
 
-def _difference(node: Any) -> Any:
-    """The x whose sign is asked for; min and max by pairs, clip as min(max(x, lo), hi)."""
-    return node.args[0] - node.args[1] if isinstance(node, sympy.Min | sympy.Max | clip) else node.args[0]
+def at_zero(leaf: Leaf, x: ExpPoly) -> Leaf:
+    """The coefficients where x = 0: A = 0, rho = 6/5, k1 = -1."""
+    return tuple((slot, _at_zero(c, x)) for slot, c in leaf)
 
 
-def _taken(node: Any, sign: int) -> Any:
-    """The node where that sign is known."""
-    match node:
-        case sympy.Abs():
-            return sign * node.args[0]
-        case sympy.sign():
-            return sympy.Integer(sign)
-        case Heaviside():
-            return node.args[1] if sign == 0 else sympy.Integer(sign > 0)
-        case clip():
-            return sympy.Min(node.args[0 if sign >= 0 else 1], node.args[2])
-    first, second, *rest = node.args
-    kept = first if (sign >= 0) == isinstance(node, sympy.Max) else second
-    return node.func(kept, *rest) if rest else kept
+def _at_zero(c: ExpPoly, x: ExpPoly) -> ExpPoly:
+    for key, value in sorted(x.terms.items()):
+        term = ExpPoly({key: value})
+        rest, names = (term - x) * (Fraction(1) / value), term.names()
+        if len(names) != 1 or names & (rest.names() | c.inverted()):
+            continue
+        [name] = names
+        if key == (((name, 1),), ()):
+            return c.substitute({name: rest})
+        if not key[0] and len(key[1]) == 1 and key[1][0][0] == ((name, 1),):
+            return _at_ratio(c, key[1][0], rest)
+    return c
 
 
-def _sign(x: Any, known: Known) -> tuple[int | None, Any]:
-    """The sign of x, or the factor of it whose sign is to be asked for."""
-    x = _tidy(x, known)
-    if x.is_number:
-        return int(sympy.sign(x)), None
-    opaque = {e: sympy.Dummy(real=True) for e in x.atoms(Estimator, sympy.exp, sympy.log, sympy.Pow)}
-    opaque = {e: d for e, d in opaque.items() if not (e.is_Pow and e.exp.is_Integer and e.exp > 0)}
-    back = {d: e for e, d in opaque.items()}
-    number, factors = sympy.factor_list(x.xreplace(opaque))
-    total = int(sympy.sign(number))
-    for factor, power in factors:
-        scale, y = led_by_one(factor.xreplace(back))
-        sign = _known_sign(y, known)
-        if sign is None:
-            return None, y
-        total *= (sign * int(sympy.sign(scale))) ** power
-    return int(total), None
-
-
-def _known_sign(x: Any, known: Known) -> int | None:
-    for sign, holds in ((1, x.is_positive), (-1, x.is_negative), (0, x.is_zero)):
-        if holds:
-            return sign
-    taken = signs_of(x) if x.has(Estimator, *DENSITIES) else None
-    if taken and len(taken) == 1:
-        return taken[0]
-    left = [s for s in ALL_SIGNS if not any(_excludes(y, Condition(x, (s,))) for y in known)]
-    return left[0] if len(left) == 1 else None
-
-
-def _implied(condition: Condition, known: Known) -> bool:
-    others = (Condition(condition.x, (sign,)) for sign in ALL_SIGNS if sign not in condition.signs)
-    return all(any(_excludes(y, other) for y in known) for other in others)
-
-
-def _excludes(known: Condition, asked: Condition) -> bool:
-    """Can x not have that sign where y has one of its signs?"""
-    [sign] = asked.signs
-    return all(not _together(asked.x, sign, known.x, other) for other in known.signs)
-
-
-def _together(x: Any, a: int, y: Any, b: int) -> bool:
-    """May x have the sign a where y has the sign b?"""
-    if x == y:
-        return a == b
-    pairs = set(joint_signs(x, y) or ())
-    if pairs:
-        if a and b:
-            return (a, b) in pairs
-        if a or b:  # beside a zero of one of them the other one keeps its sign
-            return {(a, 1), (a, -1)} <= pairs if a else {(1, b), (-1, b)} <= pairs
-        return len(pairs) == 2
-    gap, total = sympy.expand(x - y), sympy.expand(x + y)
-    if (gap.is_positive and a <= 0 <= b) or (gap.is_negative and b <= 0 <= a):
-        return False
-    return not ((total.is_positive and a <= 0 and b <= 0) or (total.is_negative and a >= 0 and b >= 0))
-
-
-def _tidy(e: Any, known: Known) -> Any:
-    """e where it is known what vanishes: A = 0, rho = 6/5, k1 = -1."""
-    for y in (condition.x for condition in known if condition.signs == (0,)):
-        for g in (*RING_ATOMS, *sorted((x for x in y.free_symbols if "[" in x.name), key=str)):  # sums
-            value = sympy.expand(g - y)
-            if not value.has(g, *(x for x in RING_ATOMS if x not in REWARDS)) and y.has(g):
-                more = {r: sympy.exp(-value)} if g == k1 else {k1: -sympy.log(value)} if g == r else {}
-                e = e.xreplace({g: value, **more})
-                break
-    return sympy.expand(e)
+def _at_ratio(c: ExpPoly, power: tuple[Any, Number], value: ExpPoly) -> ExpPoly:
+    """c where exp(power) has this value: its whole powers are known, too."""
+    of, rate = power
+    total = ZERO
+    for (monomial, exponent), number in c.terms.items():
+        times = Fraction(dict(exponent).get(of, 0)) / rate
+        whole = times.denominator == 1 and (times >= 0 or len(value.terms) == 1)
+        left = tuple(row for row in exponent if row[0] != of) if whole else exponent
+        term = ExpPoly({(monomial, left): number})
+        size = abs(int(times)) if whole else 0
+        total = total + term * (value if times >= 0 else value.inverse()) ** size if size else total + term
+    return total

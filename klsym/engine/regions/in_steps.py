@@ -13,7 +13,7 @@ import sympy
 from sympy import Heaviside
 
 from klsym.convert import to_sympy
-from klsym.language import Log, Region, Slot, k3, s
+from klsym.language import DENSITIES, Log, Region, Slot, k3, s
 from klsym.names import HELD, LOG_RATIOS, attach_name, parse_name
 from klsym.ring import ZERO, ExpPoly
 from klsym.slots import PARTS, SEQUENCE, at_slot
@@ -78,6 +78,25 @@ def _in_parts(e: ExpPoly) -> ExpPoly:
 
 def _sum_of_parts(name: str) -> ExpPoly:
     return sum((ExpPoly.variable(at_slot(name, slot)) for slot in SEQUENCE), ZERO)
+
+
+def led_by_one(x: Any) -> tuple[Any, Any]:
+    """x = c y with a rational c, where the first term of y has the coefficient 1: one of the sample if any.
+
+    >>> from klsym.language import log_q
+    >>> led_by_one(6 - 3 * log_q)
+    (-3, log_q - 2)
+    """
+    terms = [term.as_coeff_Mul() for term in sympy.Add.make_args(x)]
+    _, scale = min(
+        ((rest, number) for number, rest in terms),
+        key=lambda row: (not _of_densities(row[0]), row[0].is_number, row[0].sort_key()),
+    )
+    return scale, sympy.Add(*(number / scale * rest for number, rest in terms))
+
+
+def _of_densities(x: Any) -> bool:
+    return any(parse_name(symbol.name).base in {d.name for d in DENSITIES} for symbol in x.free_symbols)
 
 
 def scored_steps(slots: Mapping[str, ExpPoly], context: Context, tokens: bool = False) -> Any:

@@ -261,23 +261,29 @@ def _is_never_met(cell: tuple[tuple[str, int], ...], context: Context) -> bool:
     return found is not None and wanted not in found
 
 
-@lru_cache(maxsize=16384)
 def impossible(cell: tuple[tuple[str, int], ...], context: Context) -> list[Data] | None:
     """Rows that add up to 0 in the cell, one of them positive; None if none are found."""
-    signed = []
-    for name, value in cell:
-        e = context.defined(name, REGION)
-        assert e is not None
-        signed.append(e if value else -e)
-    for scales in _scales(signed):
-        gap = -sum((e * scale for e, scale in zip(signed, scales, strict=True)), ZERO)
+    elements = [(context.defined(name, REGION) or ZERO, value) for name, value in cell]
+    found = contradiction(tuple((e if value else -e, bool(value)) for e, value in elements), context)
+    if found is None:
+        return None
+    scales, rows = found
+    return [_row(scale, [name]) for (name, _), scale in zip(cell, scales, strict=True)] + rows
+
+
+@lru_cache(maxsize=16384)
+def contradiction(
+    signed: tuple[tuple[ExpPoly, bool], ...], context: Context
+) -> tuple[tuple[ExpPoly, ...], list[Data]] | None:
+    """Multiples of what is above 0 (True) or at least 0, and rows, that add up to 0, one of them positive."""
+    for scales in _scales([e for e, _ in signed]):
+        gap = -sum((e * scale for (e, _), scale in zip(signed, scales, strict=True)), ZERO)
         found = _nonnegative(gap, context)
         if found is None:
             continue
         rows, positive = found
-        if positive or any(value for _, value in cell):
-            own = [_row(scale, [name]) for (name, _), scale in zip(cell, scales, strict=True)]
-            return own + rows
+        if positive or any(strict for _, strict in signed):
+            return scales, rows
     return None
 
 

@@ -32,18 +32,17 @@ from klsym.convert import to_ring, to_sympy
 from klsym.defined import name_of
 from klsym.engine.regions.in_span import positive_somewhere
 from klsym.engine.regions.positivity import _stripped, positive_sum, without_positive_factors
-from klsym.engine.regions.relations import reduced, square_root
+from klsym.engine.regions.relations import quotient, reduced, square_root
 from klsym.engine.regions.root_isolation import joint
 from klsym.errors import NotInRing, UsageError
 from klsym.kernel.derivatives import attach, is_live
-from klsym.language import OF_REGIONS, REWARDS, clip, log_mu, log_old, log_p, log_q
+from klsym.language import DENSITIES, OF_REGIONS, REWARDS, clip
 from klsym.names import LOG_RATIOS, SAMPLE_BASES, THETA_FREE, detach_name, parse_name
 from klsym.ring import ONE, ZERO, ExpPoly
 from klsym.slots import at_slot
 from klsym.statements import LET, LOG, REGION, Context, Definition
 from klsym.unfolding import PLAIN
 
-DENSITIES = (log_q, log_p, log_mu, log_old)
 KINKED = (sympy.Min, sympy.Max, sympy.Abs, clip)
 PIECEWISE = (*KINKED, sympy.Heaviside)
 HALF = ExpPoly.number(Fraction(1, 2))
@@ -58,6 +57,7 @@ class Unfolding:
 
     ties: None, or unknown slopes at ties that every sample meets: name -> the kind of tie.
     roots: what excludes what is told by zeros of functions of one log ratio too.
+    tied: was the slope asked for of what is 0 at every sample?
     """
 
     on_policy: bool
@@ -66,6 +66,11 @@ class Unfolding:
     ties: dict[str, str] | None = None
     roots: bool = False
     moving: bool = True
+    tied: bool = False
+
+    def copy(self) -> Unfolding:
+        """One that goes on from here."""
+        return replace(self, taken={*self.taken})
 
     def __call__(self, node: Any, values: list[ExpPoly], still: bool = False) -> ExpPoly:
         """A piecewise function of elements; still: it is not differentiated."""
@@ -153,13 +158,12 @@ class Unfolding:
     def _multiple_of(self, x: ExpPoly) -> tuple[str, ExpPoly]:
         """The log of an element of which x is another multiple, and which."""
         for definition in self.context.definitions if self.context.speaks_of(x) else ():
-            for slot in self._slots(x):
-                name = at_slot(definition.name, slot)
-                e = self.context.defined(name, LOG)
-                if e is not None and e != x and e.terms.keys() == x.terms.keys():
-                    ratio = ExpPoly.number(Fraction(x.terms[key := min(x.terms)]) / e.terms[key])
-                    if e * ratio == x:
-                        return name, ratio
+            name = at_slot(definition.name, self._slot(x))
+            e = self.context.defined(name, LOG)
+            if e is not None and e != x and e.terms.keys() == x.terms.keys():
+                ratio = ExpPoly.number(Fraction(x.terms[key := min(x.terms)]) / e.terms[key])
+                if e * ratio == x:
+                    return name, ratio
         return "", ONE
 
     def _named(self, e: ExpPoly, kind: str) -> ExpPoly:
@@ -227,6 +231,7 @@ class Unfolding:
     def _split(self, x: ExpPoly, named: tuple[str, ...], tie: ExpPoly) -> ExpPoly:
         inside = sorted(name for name in x.names() if self.context.defined(name, REGION) is not None)
         if not inside:
+            self.tied = self.tied or not x
             return self._of_factors(x, named) if x else tie
         held = ExpPoly.variable(inside[0])
         there, elsewhere = (
@@ -239,7 +244,7 @@ class Unfolding:
         [(powers, _)] = monomial.terms
         factors = [ExpPoly.variable(name) for name, _ in powers]
         if rest != ONE or not factors:
-            factors.append(rest)
+            factors += _common_factor(rest)
         return self._of_product(factors, 1 if number > 0 else -1, named)
 
     def _of_product(self, factors: list[ExpPoly], sign: int, named: tuple[str, ...]) -> ExpPoly:
@@ -274,21 +279,21 @@ class Unfolding:
     def _known(self, x: ExpPoly, kind: str) -> ExpPoly | None:
         """The name that is defined by x already."""
         for definition in self.context.definitions:
-            for slot in self._slots(x):
-                name = at_slot(definition.name, slot)
-                if self.context.defined(name, kind) == x:
-                    return ExpPoly.variable(name)
+            name = at_slot(definition.name, self._slot(x))
+            if self.context.defined(name, kind) == x:
+                return ExpPoly.variable(name)
         return None
 
-    def _slots(self, x: ExpPoly) -> list[str]:
-        return sorted(self.context.speaks_of(x)) or ["x"]
+    def _slot(self, x: ExpPoly) -> str:
+        """The one position that it speaks of, or x: then its name names slots itself."""
+        slots = self.context.speaks_of(x)
+        return min(slots) if len(slots) == 1 and slots <= {"now", "self"} else "x"
 
     def _define(self, x: ExpPoly, kind: str, named: str = "") -> ExpPoly:
         """A new name: of one position at each of them, or of the slots that it names."""
         if len(self.context.definitions) >= MAX_REGIONS:
             raise NotInRing(f"more than {MAX_REGIONS} regions")
-        slots = self._slots(x)
-        slot = slots[0] if len(slots) == 1 and slots[0] in ("now", "self") else "x"
+        slot = self._slot(x)
         e = x.rename(lambda n: n.replace(f"[{slot}]", "")) if slot != "x" else x
         bases = {parse_name(n).base for n in e.names()} & {*SAMPLE_BASES}
         if kind == REGION and len(e.terms) == 1 and bases and bases <= {*THETA_FREE}:
@@ -319,6 +324,10 @@ def unfolding(on_policy: bool, parameters: Iterable[str], positive: Iterable[str
     facts = tuple(ExpPoly.variable(name) for name in known)
     context = Context(tuple(sorted(parameters)), (), (), (), facts, tuple((name, 1) for name in known))
     return Unfolding(on_policy, set(context.parameters), context)
+
+
+def is_piecewise(e: Any) -> bool:
+    return bool(e.has(*PIECEWISE, sympy.sign))
 
 
 def only_used(context: Context, *elements: ExpPoly) -> Context:
@@ -359,10 +368,22 @@ def _in_ring(function: Any, x: ExpPoly, power: ExpPoly) -> ExpPoly:
     return to_ring(function(*map(to_sympy, (x, power) if function is sympy.Pow else (x,))))
 
 
+def _common_factor(x: ExpPoly) -> list[ExpPoly]:
+    """(rho - 6/5) and a for the sum rho a - 6/5 a, of a sum a; else the sum itself."""
+    groups: dict[Any, ExpPoly] = {}
+    for (monomial, exponent), value in x.terms.items():
+        groups[exponent] = groups.get(exponent, ZERO) + ExpPoly({(monomial, ()): value})
+    least = min(groups.values(), key=lambda c: len(c.terms))
+    if len(groups) > 1 and len(least.terms) > 1 and (g := quotient(x, least)) is not None:
+        return [g, least]
+    return [x]
+
+
 def _is_evident(x: ExpPoly) -> bool:
-    """Are all its terms at least 0, and one of them positive?"""
-    found = positive_sum(x)
-    return found is not None and any(to_ring(row["b"]) == ONE for row in found.squares)
+    """Are all its terms at least 0, and one of them positive?  Or is it the square of such a sum?"""
+    found, root = positive_sum(x), square_root(x)
+    positive = found is not None and any(to_ring(row["b"]) == ONE for row in found.squares)
+    return positive or (root is not None and _is_evident(root))
 
 
 def _number(x: ExpPoly) -> Any:

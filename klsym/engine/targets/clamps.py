@@ -16,12 +16,10 @@ import sympy
 from klsym.convert import canonical, to_ring
 from klsym.engine.fields.field import Field, Slots, at_own_tokens, field_of_loss, less_own_share, scores_of
 from klsym.engine.fields.primitives import WEIGHT, at_policy
-from klsym.engine.fields.slot_loss import in_slots, index_of, placed, unfolding_of
+from klsym.engine.fields.slot_loss import read_loss
 from klsym.engine.options.settings import Setting
-from klsym.engine.regions import subgradients
 from klsym.engine.regions.case_split import Condition, cases
-from klsym.engine.regions.in_steps import by_scores, in_steps, names_scores, scored_steps
-from klsym.engine.regions.piecewise import inside_clamps, led_by_one
+from klsym.engine.regions.in_steps import by_scores, in_steps, led_by_one, names_scores, scored_steps
 from klsym.engine.regions.relations import jumping, reduced
 from klsym.engine.regions.unfolding import KINKED, PIECEWISE, bounds_in_order, crossing
 from klsym.engine.targets.in_print import InPrint, in_loo
@@ -29,7 +27,21 @@ from klsym.engine.targets.ring_notes import coefficient_under_q
 from klsym.engine.verdicts.verdict import Cases, ChainStep, LazyCases, TargetReading, Verdict
 from klsym.errors import NotInRing, UsageError
 from klsym.kernel.derivatives import attach, slopes
-from klsym.language import Slot, log_mu, log_old, log_p, log_q, rho, s, unfold
+from klsym.language import (
+    DENSITIES,
+    REWARDS,
+    Estimator,
+    Slot,
+    clip,
+    log_mu,
+    log_old,
+    log_p,
+    log_q,
+    rho,
+    s,
+    unfold,
+    without_sg,
+)
 from klsym.messages import Message
 from klsym.notation import losses
 from klsym.notation.cases import latex as in_cases
@@ -61,7 +73,7 @@ def with_clamps(
     shown = replace(
         verdict,
         inside_clamps=None if inside is None else _inside(inside, setting, explained),
-        assumptions=(*_slopes_taken(written, setting, field), *verdict.assumptions),
+        assumptions=(*slopes_taken(written, setting, field.loss.defined), *verdict.assumptions),
         messages=(*verdict.messages, *kink_messages(written, setting), *_boundary(written, setting, single)),
     )
     context = field.loss.defined
@@ -115,6 +127,20 @@ def _unclamped(written: Written, setting: Setting, field: Field) -> Written | No
     return inside if same else None
 
 
+def inside_clamps(loss: Any) -> Any | None:
+    """The loss where no bound binds: clip(x, lo, hi) -> x, min and max -> the one argument that speaks of
+    densities, or else the one that is random."""
+    free = loss.replace(lambda e: isinstance(e, clip), lambda e: e.args[0])
+    free = free.replace(lambda e: isinstance(e, sympy.Min | sympy.Max), _argument_free)
+    return None if free == loss else free
+
+
+def _argument_free(e: Any) -> Any:
+    moving = {a for a in e.args if a.has(Estimator, *DENSITIES)}
+    free = moving or {a for a in e.args if a.has(*REWARDS)}
+    return free.pop() if len(free) == 1 else e
+
+
 def _told_or(verdict: Verdict, h: Cases, c: Cases, field: Field, setting: Setting) -> Sequence[ChainStep]:
     """The steps with cases, or those of the proof where there are too many to be shown."""
     return tuple(_steps(verdict, h, c, field, setting)) if h and (c or field.index) else tuple(verdict.steps)
@@ -151,9 +177,7 @@ def _centred(verdict: Verdict, field: Field) -> Verdict:
             _with_constant(verdict.gradient, {"x": c * share})
         ),
         c=None if verdict.c is None else shown if share == ONE else factors,
-        coefficient_cases=tuple(
-            (case.conditions, case.coefficient) for case in cases(in_steps(c * share, field.loss.defined))
-        ),
+        coefficient_cases=_told({"x": c * share}, field),
     )
 
 
@@ -209,8 +233,16 @@ def _pushes(field: Field, setting: Setting, off_bounds: bool = False) -> Slots:
 
 def _told(slots: Slots, field: Field, otherwise: Any = None) -> Cases:
     """The coefficient by cases."""
-    shown = cases(scored_steps(slots, field.loss.defined, field.index == "t"), otherwise)
-    return tuple((case.conditions, by_scores(case.coefficient)) for case in shown)
+    context, tokens = field.loss.defined, field.index == "t"
+    return cases(
+        slots, context, lambda c, at: by_scores(_cancelled(scored_steps(c, at, tokens))), otherwise, tokens
+    )
+
+
+def _cancelled(c: Any) -> Any:
+    """Without factors that stand above and below: (1 + x)/(1 + x)^2 is 1/(1 + x)."""
+    below = [e for e in c.atoms(sympy.Pow) if e.base.is_Add and e.exp.is_Integer and e.exp < 0]
+    return sympy.factor(c) if below else c
 
 
 def _inside(
@@ -252,21 +284,20 @@ def undefined(loss: Any, per_sample: Any) -> tuple[Message, ...]:
     """Is the loss, or its gradient, 0/0 where q = p = mu = old?"""
     equal = {log_p: log_q, log_mu: log_q, log_old: log_q}
     for name, e in (("loss", loss), ("gradient", per_sample)):
-        if unfold(subgradients.at_sampling(e, on_policy=False)).xreplace(equal).has(sympy.nan, sympy.zoo):
+        if unfold(without_sg(e)).xreplace(equal).has(sympy.nan, sympy.zoo):
             return (Message("undefined-at-start", what=name),)
     return ()
 
 
-def _slopes_taken(written: Written, setting: Setting, field: Field) -> tuple[Message, ...]:
+def slopes_taken(written: Written, setting: Setting, context: Context) -> tuple[Message, ...]:
     """What regions there are, slopes at ties, and bounds that do not cross."""
     found: list[Message] = []
     if setting.use == "loss":
         tied = sorted(ties(written, setting).values())
         found = [Message("slope-at-tie", of=kind) for kind in dict.fromkeys(tied)]
-        regions = any(definition.kind == REGION for definition in field.loss.defined.definitions)
+        regions = any(definition.kind == REGION for definition in context.definitions)
         kinks = regions and written.expression.has(*KINKED)
         found = found or [Message("slope-at-kinks")] * kinks
-    context = field.loss.defined
     found += [
         Message("region", of=name, where=_where(e, context))
         if kind == REGION
@@ -307,10 +338,11 @@ def _boundary(written: Written, setting: Setting, single: Field) -> tuple[Messag
 @lru_cache(maxsize=64)
 def ties(written: Written, setting: Setting) -> dict[str, str]:
     """Unknown slopes at ties that every sample meets, where they do not cancel: name -> kind."""
-    index, regions = index_of(written, setting), unfolding_of(written.expression, setting)
-    regions.ties = {}
-    expression, _ = in_slots(placed(written.expression, setting, index), index, False, regions)
-    found = slopes(to_ring(expression), index, regions.context).values()
+    if not read_loss(written.expression, setting).regions.tied:
+        return {}
+    read = read_loss(written.expression, setting, ties=True)
+    regions = read.regions
+    found = slopes(to_ring(read.expression), read.index, regions.context).values()
     values = [at_policy(attach(c)) if setting.on_policy else attach(c) for c in found]
     left = {name for c in values for name in reduced(c, regions.context, moving=False).names()}
-    return {name: kind for name, kind in regions.ties.items() if name in left}
+    return {name: kind for name, kind in (regions.ties or {}).items() if name in left}

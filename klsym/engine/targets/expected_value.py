@@ -11,11 +11,8 @@ from klsym.engine.fields.field import in_n, same_at_every_token
 from klsym.engine.fields.named_terms import NamedParts, further, recognise_value, terms_of, token_value
 from klsym.engine.fields.primitives import at_policy
 from klsym.engine.fields.slot_loss import (
-    in_slots,
-    index_of,
-    placed,
+    read_loss,
     sampled_from,
-    unfolding_of,
     uses_sampler,
 )
 from klsym.engine.options.settings import Setting
@@ -35,22 +32,17 @@ FINITE = {"reverse-kl": ("q", "p"), "forward-kl": ("p", "q")}  # a << b, without
 
 def value_of(written: Written, setting: Setting, roots: bool = False) -> tuple[TargetReading, ExpPoly | None]:
     """What E_m[L], E_m[mean_i L_i] or E_m[sum_t L_t] is: a target, and a constant beside it."""
-    index = index_of(written, setting)
     centred = isinstance(written.expression, LeftOut | Centred) and not setting.averaged
     if setting.use == "reward" and centred:
         return TargetReading("zero"), ZERO  # what is centred has mean 0
-    regions = unfolding_of(written.expression, setting)
-    regions.roots = roots
-    each = placed(written.expression, setting, index)
-    expression, sums = in_slots(each, index, setting.use == "reward", regions)
-    expression = to_sympy(regions.tidy(to_ring(expression))) if roots else expression
-    if sums:
+    read = read_loss(written.expression, setting, roots)
+    if read.sums:
         return TargetReading(None), None
-    e = expression
+    e, index = read.expression, read.index
     if setting.on_policy and index == "t":
         e = to_sympy(at_policy(to_ring(e)))
     under, copied = sampled_from(to_ring(e), setting), uses_sampler(to_ring(e), setting)
-    defined = only_used(regions.context, to_ring(e))
+    defined = only_used(read.regions.context, to_ring(e))
     start, names = derive(_mean(e, index, under), on_policy=copied, defined=defined), further(defined)
     whole, tokens, constant = ZERO, NamedParts(ZERO, ZERO, ZERO, ZERO, ZERO), ZERO
     for scale, atoms in start.reduce().left.terms:

@@ -9,10 +9,10 @@ from typing import Any
 import sympy
 
 from klsym.convert import to_ring, to_sympy
-from klsym.engine.fields.slot_loss import SlotLoss, m, plain
+from klsym.engine.fields.position_sums import m, plain
+from klsym.engine.fields.slot_loss import SlotLoss
 from klsym.engine.regions.case_split import Condition
-from klsym.engine.regions.in_steps import in_steps, scored_steps
-from klsym.engine.regions.piecewise import led_by_one
+from klsym.engine.regions.in_steps import in_steps, led_by_one, scored_steps
 from klsym.engine.verdicts.verdict import Cases, LazyCases, TargetReading, Verdict
 from klsym.engine.verdicts.warnings import Sign
 from klsym.language import others, own, without_sg

@@ -14,21 +14,16 @@ from klsym.engine.divergences.f_divergence import Generated, functional, generat
 from klsym.engine.divergences.shape_messages import functional_message, generated_messages
 from klsym.engine.fields.field import Field, field_of, field_of_loss, less_own_share
 from klsym.engine.fields.named_terms import KLS, decompose, recognise, terms_of
+from klsym.engine.fields.position_sums import plain
 from klsym.engine.fields.primitives import at_policy
-from klsym.engine.fields.slot_loss import (
-    centred,
-    of_sequence,
-    plain,
-    random_names,
-    slot_loss,
-)
+from klsym.engine.fields.slot_loss import centred, of_sequence, random_names, slot_loss
 from klsym.engine.fields.tails import is_zero, tail_of
 from klsym.engine.options.expand_options import expansion
 from klsym.engine.options.settings import Setting
 from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.quantities import grad, sample, sample_gradient
 from klsym.engine.regions.in_steps import in_steps, unbounded, with_ratios
-from klsym.engine.regions.piecewise import is_piecewise
+from klsym.engine.regions.unfolding import is_piecewise
 from klsym.engine.targets.clamps import with_clamps
 from klsym.engine.targets.decide import Decision, counterexample, decide
 from klsym.engine.targets.expected_value import value_of
@@ -316,7 +311,7 @@ def _generated(c: ExpPoly, target: str, field: Field) -> Generated | None:
     from klsym.engine.divergences.f_divergence_piecewise import generated_pieces
     from klsym.engine.divergences.f_divergence_smooth import generated_outside
 
-    return (generated_pieces if REGION in kinds else generated_outside)(in_steps(c, defined))
+    return generated_pieces(c, defined) if REGION in kinds else generated_outside(in_steps(c, defined))
 
 
 def _at_powers(c: ExpPoly) -> Generated | None:

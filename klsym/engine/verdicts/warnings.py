@@ -13,8 +13,7 @@ from klsym.abbreviations import Divergence
 from klsym.convert import to_sympy
 from klsym.engine.fields.named_terms import recognise
 from klsym.engine.fields.tails import is_zero, tail_of
-from klsym.engine.regions.piecewise import DENSITIES
-from klsym.language import COUNTS, REWARDS, A, R, log_mu, log_old, log_q, rho, sg
+from klsym.language import COUNTS, DENSITIES, REWARDS, A, R, log_mu, log_old, log_q, rho, sg
 from klsym.messages import Message
 from klsym.names import SAMPLE_BASES, parse_name
 from klsym.notation.values import names
