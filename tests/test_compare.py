@@ -363,7 +363,7 @@ def test_random_pairs(a: str, b: str, sampling: str, use: str) -> None:
         assert lower not in ("B", "equal") or y[2] <= x[2] + slack
 
 
-# ---------------------------------------------------------------------------- bounds, logs and functions of parameters
+# ---------------------------------------------------------------------------- bounds, logs, parameters
 BOUNDED: list[tuple[str, str, dict[str, str], tuple[bool | None, bool | None, bool | None]]] = [
     ("clip(k3, 0, 5)", "k3", {}, (False, False, False)),
     ("clip(k1, 0.3, 0.4)", "0", {}, (False, False, False)),

@@ -61,17 +61,16 @@ def derive(start: Quantity, **setting: Any) -> Derivation:
     premises (pairs of quantities equal for every theta), defined (a context: its definitions and facts).
     """
     if not isinstance(start, Quantity):
-        kind = type(start).__name__
-        raise UsageError(
-            f"derive: a quantity such as expectation(...) or grad(KL(q, p)) expected, got {kind}"
-        )
+        expected = "a quantity such as expectation(...) or grad(KL(q, p))"
+        raise UsageError(f"derive: {expected} expected, got {type(start).__name__}")
     given = tuple(sorted((str(n), to_ring(v)) for n, v in setting.pop("given", {}).items()))
     premises = tuple((quantity(a), quantity(b)) for a, b in setting.pop("premises", ()))
     on_policy, defined = bool(setting.pop("on_policy", False)), setting.pop("defined", PLAIN)
     if setting:
         raise ProofError(f"derive: unknown setting {sorted(setting)}")
+    named = (start, *(item for pair in premises for item in pair))
     context = Context(
-        functions=_functions(start, *(item for pair in premises for item in pair)),
+        functions=tuple(sorted({n: a for item in named for n, a in item.functions.items()}.items())),
         on_policy=on_policy,
         given=given,
         premises=tuple((a.side, b.side) for a, b in premises),
@@ -79,17 +78,10 @@ def derive(start: Quantity, **setting: Any) -> Derivation:
         facts=defined.facts,
         witness=defined.witness,
     )
-    labels = {
-        k: v for item in (start, *(i for pair in premises for i in pair)) for k, v in item.labels.items()
-    }
-    sides = (start.side, *(side for pair in context.premises for side in pair))
-    context = _with_parameters(context, [e for side in sides for e in elements(side)])
+    labels = {k: v for item in named for k, v in item.labels.items()}
+    context = _with_parameters(context, [e for item in named for e in elements(item.side)])
     check_setting(context)
     return Derivation(context, start.side, (), labels)
-
-
-def _functions(*quantities: Quantity) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    return tuple(sorted({n: a for item in quantities for n, a in item.functions.items()}.items()))
 
 
 def _with_parameters(context: Context, found: Iterable[ExpPoly]) -> Context:
