@@ -608,6 +608,23 @@ def test_the_literal_1_is_warned_of_where_it_gives_another_gradient(loss: str, d
     assert (abs(pair[0] - pair[1]).max() > 1e-9) == differs
 
 
+@pytest.mark.parametrize(
+    ("loss", "warned"),
+    [
+        ("sg(min(rho, 2))*A*log_q", False),
+        ("sg(min(rho, 1))*k2", False),
+        ("sg(clip(rho, 1, 6/5))*k2", False),
+        ("where(rho < 2, rho, 0)*A", False),
+        ("where(rho < 2, 1, 0)*A*log_q", True),
+        ("clip(log_q - log_mu, -1, 1)*sg(k3)", True),
+        ("max(k1, 0)", True),
+        ("sg(rho)*max(k1, 0)", False),
+    ],
+)
+def test_a_truncated_weight_is_one_and_a_mask_is_none(loss: str, warned: bool) -> None:
+    assert any("no importance weight" in line for line in explain(loss, **OFF).warnings) == warned
+
+
 def test_the_terms_without_a_weight_are_named() -> None:
     [line] = [x for x in explain("-rho*A + beta*k3", **OFF).warnings if "no importance weight" in x]
     assert "at beta*(1 - r) in the gradient" in line

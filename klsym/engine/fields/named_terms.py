@@ -325,7 +325,8 @@ def decompose(index: str, field: Slots, parameters: tuple[str, ...], defined: Pl
     """Take off multiples of the named terms, one after the other."""
     if index == "":
         return _of_a_sample(recognise(field.get("x", ZERO), further(defined)))
-    context, table = Context(parameters=parameters), TERMS[index]
+    fixed = [name for name, _, e in defined.definitions if defined.is_constant(e)]
+    context, table = Context(parameters=(*parameters, *fixed)), TERMS[index]
     named = []
     for term in (*_made(field, context, defined), *table):
         multiple = _multiple(field.get(term.slot, ZERO), term.lead, context)

@@ -16,6 +16,7 @@ what is known leaves them open, so that the coefficients become a tree; equal br
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
@@ -24,6 +25,7 @@ from typing import Any
 from klsym.engine.regions.in_steps import in_steps, led_by_one
 from klsym.engine.regions.relations import contradiction
 from klsym.engine.regions.root_isolation import LOG_RATIOS, joint, signs
+from klsym.errors import NotInRing
 from klsym.language import DENSITIES
 from klsym.names import parse_name
 from klsym.ring import ONE, ZERO, ExpPoly, Number
@@ -271,8 +273,10 @@ def _of_policies(e: ExpPoly) -> bool:
 
 
 def at_zero(leaf: Leaf, x: ExpPoly) -> Leaf:
-    """The coefficients where x = 0: A = 0, rho = 6/5, k1 = -1."""
-    return tuple((slot, _at_zero(c, x)) for slot, c in leaf)
+    """The coefficients where x = 0: A = 0, rho = 6/5, k1 = -1; as they are, where the ring cannot say it."""
+    with suppress(NotInRing):
+        return tuple((slot, _at_zero(c, x)) for slot, c in leaf)
+    return leaf
 
 
 def _at_zero(c: ExpPoly, x: ExpPoly) -> ExpPoly:

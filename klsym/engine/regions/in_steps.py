@@ -13,9 +13,10 @@ import sympy
 from sympy import Heaviside
 
 from klsym.convert import to_sympy
-from klsym.language import DENSITIES, Log, Region, Slot, k3, s
+from klsym.engine.regions.relations import contradiction
+from klsym.language import DENSITIES, OF_REGIONS, Log, Region, Slot, k3, s
 from klsym.names import HELD, LOG_RATIOS, attach_name, parse_name
-from klsym.ring import ZERO, ExpPoly
+from klsym.ring import ONE, ZERO, ExpPoly
 from klsym.slots import PARTS, SEQUENCE, at_slot
 from klsym.statements import LOG, REGION, Context
 
@@ -28,7 +29,11 @@ def in_steps(element: ExpPoly, context: Context, tokens: bool = False) -> Any:
 
     tokens: what a bound says of a whole sequence is said of the sum of its parts.
     """
-    steps: dict[Any, Any] = {}
+    element, complements = _with_complements(element, context)
+    steps = {
+        sympy.Symbol(name, real=True): Heaviside(-in_steps(_in_parts(e) if tokens else e, context, tokens), 1)
+        for name, e in complements.items()
+    }
     for name in map(attach_name, element.names()):
         if (e := context.defined(name)) is not None:
             of_region, of_log = (context.defined(name, kind) is not None for kind in (REGION, LOG))
@@ -39,6 +44,23 @@ def in_steps(element: ExpPoly, context: Context, tokens: bool = False) -> Any:
     shown = to_sympy(element).xreplace(steps)
     known = {sympy.Symbol(name, real=True) for e in context.facts for name in e.names()}
     return _with_signs(shown.xreplace({x: sympy.Symbol(x.name, positive=True) for x in known}))
+
+
+def _with_complements(element: ExpPoly, context: Context) -> tuple[ExpPoly, dict[str, ExpPoly]]:
+    """t - t [x > 0] as t [x <= 0], where [-x > 0] does not stand beside it, and x by the name of [x <= 0]."""
+    regions = {name: e for name in element.names() if (e := context.defined(name, REGION)) is not None}
+    found: dict[str, ExpPoly] = {}
+    for name, e in sorted(regions.items()):
+        terms, other = dict(element.terms), f"{OF_REGIONS}not{len(found)}"
+        for (monomial, exponent), value in element.terms.items() if -e not in regions.values() else ():
+            powers = dict(monomial)
+            plain = tuple(item for item in monomial if item[0] != name), exponent
+            if powers.pop(name, 0) == 1 and terms.get(plain) == -value:
+                del terms[plain], terms[monomial, exponent]
+                terms[tuple(sorted({**powers, other: 1}.items())), exponent] = -value
+                found[other] = e
+        element = ExpPoly(terms)
+    return element, found
 
 
 def _k3_in(e: ExpPoly) -> tuple[Any, ExpPoly]:
@@ -135,13 +157,36 @@ def by_scores(x: Any) -> Any:
 
 
 def with_ratios(element: ExpPoly, context: Context) -> ExpPoly:
-    """The element, with rho or rho_old beside each term that a bound on it stands beside: it weighs too."""
+    """The element, with rho or rho_old beside what truncates it: 2 [rho > 2], which is 0 where q = mu.
+
+    A mask such as k1 (1 - [rho > 2]) leaves k1 as it is there, and weighs nothing.
+    """
     total = ZERO
     for terms, regions in _by_regions(element, context):
-        names = {n for region in regions for n in (context.defined(region) or ZERO).names()}
-        ratios = sorted(n for n in names if parse_name(n).base in ("w", "o"))
-        total = total + terms * sum(map(ExpPoly.variable, ratios), ZERO).exp()
+        found = {name: context.defined(name) or ZERO for name in regions}
+        ratios = {n for e in found.values() for n in e.names() if parse_name(n).base in ("w", "o")}
+        bounds = {name for name, e in found.items() if ratios & e.names()}
+        bare = True
+        for tie in (ZERO, ONE):
+            known = {name: _at_start(found[name], context, tie) for name in bounds}
+            there = terms.substitute({name: value for name, value in known.items() if value is not None})
+            bare = bare and any(
+                bounds.isdisjoint(name for name, _ in monomial) for monomial, _ in there.terms
+            )
+        weight = ZERO if bare else sum(map(ExpPoly.variable, sorted(ratios)), ZERO)
+        total = total + terms * weight.exp()
     return total
+
+
+def _at_start(e: ExpPoly, context: Context, tie: ExpPoly) -> ExpPoly | None:
+    """[e > 0] where q = mu = old, or tie if e is 0 there; None where this is not known."""
+    there = e.substitute({n: ZERO for n in e.names() if parse_name(n).base in ("w", "o")})
+    if not there:
+        return tie
+    for value, signed in ((ZERO, there), (ONE, -there)):
+        if contradiction(((signed, False),), context) is not None:
+            return value
+    return None
 
 
 def unbounded(element: ExpPoly, context: Context) -> ExpPoly:

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from sympy import S
+
 from klsym.convert import is_in_ring, to_ring, to_sympy
 from klsym.engine.divergences.f_divergence import Generated, functional, generated
 from klsym.engine.divergences.shape_messages import functional_message, generated_messages
@@ -42,7 +44,6 @@ from klsym.engine.verdicts.warnings import (
     all_proximal,
     batch_warnings,
     facts_of,
-    facts_outside,
     in_gradient,
     is_attached,
     is_reward,
@@ -53,7 +54,7 @@ from klsym.engine.verdicts.warnings import (
     without_weight,
 )
 from klsym.errors import NotInRing, UsageError
-from klsym.language import H, now, others, own, rho, s, without_sg
+from klsym.language import H, now, others, own, rho, s, sg, without_sg
 from klsym.messages import Message
 from klsym.names import SAMPLE_BASES, parse_name
 from klsym.notation import formulas, losses
@@ -332,8 +333,7 @@ def _messages(
     typed = single.loss.label if single.loss.index != "i" else None
     mine = pushes.get("x", pushes.get("self", ZERO))
     if not field.names.all.isdisjoint(parse_name(name).base for name in mine.names()):
-        steps = plain(in_steps(at_policy(mine) if setting.on_policy else mine, single.loss.defined))
-        facts = facts_outside(plain(single.loss.typed), steps)
+        facts = _facts_of_regions(single, at_policy(mine) if setting.on_policy else mine, setting.on_policy)
     else:
         in_ring = typed is not None and is_in_ring(typed.expression)
         loss = to_ring(typed.expression) if typed and in_ring else single.loss.element
@@ -357,6 +357,19 @@ def _messages(
     if verdict.generated is not None:
         return (*said, *generated_messages(verdict.generated))
     return (*said, *functional_message(verdict.functional)) if verdict.functional else said
+
+
+def _facts_of_regions(single: Field, mine: ExpPoly, on_policy: bool) -> Facts:
+    """Those of a loss with bounds or logs; a bound on rho weighs, too."""
+    loss, context = single.loss, single.loss.defined
+    found = facts_of(loss.element, with_ratios(mine, context), ZERO, on_policy)
+    moves = plain(loss.typed).replace(lambda e: isinstance(e, sg), lambda e: S.Zero).has(rho)
+    literal = moves and needs_its_gradient(loss.element, single.names.all)
+    found = replace(found, noisy=False, literal=literal)
+    bare = without_weight(with_ratios(mine, context))
+    if any(context.defined(name, REGION) is not None for name in bare.names()):
+        return replace(found, bare=terms_with_slopes(plain(loss.typed)))
+    return found
 
 
 def _bare_terms(bare: tuple[ExpPoly, ...], field: Field) -> Message | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from klsym.abbreviations import Divergence
 from klsym.convert import to_sympy
 from klsym.engine.fields.named_terms import recognise
 from klsym.engine.fields.tails import is_zero, tail_of
-from klsym.language import COUNTS, DENSITIES, REWARDS, A, R, log_mu, log_old, log_q, rho, sg
+from klsym.language import COUNTS, REWARDS, A, R, log_mu, log_old, log_q
 from klsym.messages import Message
 from klsym.names import SAMPLE_BASES, parse_name
 from klsym.notation.values import names
@@ -96,10 +96,11 @@ def _weights(exponent: Exponent, moving: bool = True) -> set[str]:
     return {name for name in names if not (moving and parse_name(name).detached)}
 
 
-def needs_its_gradient(loss: ExpPoly) -> bool:
+def needs_its_gradient(loss: ExpPoly, random: Collection[str] = ()) -> bool:
     """On-policy w = 0: the literal 1 for rho = exp(w) drops E_q[(d_w L) s], which is 0 if d_w L is constant.
 
-    Polynomials in w are those of log mu, not of rho: their w does not move here.
+    random: further names that change from sample to sample.  Polynomials in w are those of log mu, not of
+    rho: their w does not move here.
     """
     fixed = ZERO
     for (monomial, exponent), value in loss.terms.items():
@@ -109,7 +110,7 @@ def needs_its_gradient(loss: ExpPoly) -> bool:
         slope = fixed.derive(_along(name))
         zero = {x: ZERO for x in slope.names() if parse_name(x).base == "w"}
         at_q = slope.substitute(zero).rename(lambda x: x.removeprefix("sg(").removesuffix(")"))
-        if any(parse_name(x).base in SAMPLE_BASES for x in at_q.names()):
+        if any(parse_name(x).base in (*SAMPLE_BASES, *random) for x in at_q.names()):
             return True
     return False
 
@@ -133,30 +134,6 @@ def _per_length(c: ExpPoly) -> dict[str, ExpPoly]:
 
 def _samples(monomial: Monomial) -> set[str]:
     return {name for name, _ in monomial} & set(SAMPLE_BASES) - {"length"}
-
-
-def facts_outside(loss: Any, per_sample: Any, place: Callable[[Any], Any] = lambda e: e) -> Facts:
-    """The facts of a loss outside the ring; place: what is said of a sample, said of a token."""
-    terms = sympy.Add.make_args(sympy.expand_mul(per_sample))
-    bare = sympy.Add(*(term for term in terms if not _holds_weight(term)))
-    other, x = sympy.Dummy(real=True), sympy.Dummy(positive=True)
-    detached = loss.replace(lambda e: isinstance(e, sg), lambda e: other)
-    slope = detached.xreplace({rho: x}).diff(x).subs(x, 1)  # as in `needs_its_gradient`
-    return Facts(
-        vanishes=per_sample == 0,
-        weighted=any(map(_holds_weight, terms)),
-        bare=_bare_terms(loss, place(bare), place) if bare else None,
-        proximal=bool(bare) and all(term.has(log_old) for term in terms if not _holds_weight(term)),
-        attached=detached.has(rho),
-        literal=bool(slope.free_symbols & {other, *DENSITIES, *REWARDS}),
-    )
-
-
-def _bare_terms(loss: Any, bare: Any, place: Callable[[Any], Any]) -> Message:
-    """The terms themselves, or the terms of the loss that they are the slope of: a step says less."""
-    if not bare.has(sympy.Heaviside, sympy.sign):
-        return Message("in-gradient", of=(bare,))
-    return terms_with_slopes(loss, place)
 
 
 def terms_with_slopes(loss: Any, place: Callable[[Any], Any] = lambda e: e) -> Message:
