@@ -378,6 +378,7 @@ BOUNDED: list[tuple[str, str, dict[str, str], tuple[bool | None, bool | None, bo
     ("max(k1, 0) + min(k1, 0)", "k1", OFF, (True, True, True)),
     ("abs(k1)", "max(k1, -k1)", OFF, (True, True, True)),
     ("sqrt(k1**2 + 1)", "exp(log(1 + k1**2)/2)", OFF, (True, True, True)),
+    ("rho*clip(A, -1, 1)", "rho*max(min(A, 1), -1)", OFF, (True, True, True)),
     ("min(rho, 2)*A", "rho*A", OFF, (False, False, False)),
     ("sg(min(rho, 2))*A*log_q", "min(rho, 2)*A", OFF, (False, False, False)),
 ]

@@ -165,15 +165,16 @@ def _decided(
         decided(one, other, copied, defined) for one, other in zip(*asked, strict=True)
     )
     open_ = _open(value, per_sample, gradient)
-    variance, unasked = None, "variances-of-bounds" if defined.definitions else "variances-of-tokens"
-    if not defined.definitions and setting.level != "token":
+    of_bounds, variance = bool(defined.definitions), None
+    unasked = Message("variances-of-bounds") if of_bounds else Message("variances-of-tokens")
+    if not of_bounds and setting.level != "token":
         a, b = (_estimate(one.per_sample, copied) for one in asked)
         variance = spread(a, b, "q" if setting.on_policy else "mu", gradient.same is True)
         unknown = variance.lower == "open"
         open_ = (*open_, *((Message("order-of-variances"),) if unknown else ()))
     return Comparison(
         (pair[0].text, pair[1].text), setting, value, per_sample, gradient, variance,
-        "open" if open_ else "kernel", (*open_, *([] if variance or per_sample.same else [Message(unasked)])),
+        "open" if open_ else "kernel", (*open_, *([] if variance or per_sample.same else [unasked])),
     )  # fmt: skip
 
 

@@ -58,6 +58,7 @@ class Unfolding:
     ties: None, or unknown slopes at ties that every sample meets: name -> the kind of tie.
     roots: what excludes what is told by zeros of functions of one log ratio too.
     tied: was the slope asked for of what is 0 at every sample?
+    either: 1 - [-x > 0] will do for [x > 0], since it does not matter where x is 0.
     """
 
     on_policy: bool
@@ -67,6 +68,7 @@ class Unfolding:
     roots: bool = False
     moving: bool = True
     tied: bool = False
+    either: bool = False
 
     def copy(self) -> Unfolding:
         """One that goes on from here."""
@@ -76,6 +78,7 @@ class Unfolding:
         """A piecewise function of elements; still: it is not differentiated."""
         moving = not still and any(is_live(x, self.context) for x in values)
         self.moving, self.shares = moving, self._in_halves if moving else self._of_the_greater
+        self.either = not moving and not isinstance(node, sympy.Heaviside)
         match node:
             case sympy.Abs():
                 [x] = values
@@ -260,6 +263,8 @@ class Unfolding:
         if not x.names():
             return ONE if _number(x) > 0 else ZERO
         known = self._known(x, REGION)
+        if known is None and self.either and (opposite := self._known(-x, REGION)) is not None:
+            known = 1 - opposite
         if known is None and self.roots:
             known = self._same_by_roots(x)
         return self.tidy(self._define(x, REGION, named[0]) if known is None else known)
