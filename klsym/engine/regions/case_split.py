@@ -35,10 +35,11 @@ from klsym.statements import REGION, Context, Definition
 ALL_SIGNS = (1, 0, -1)
 FEW_CASES, MAX_CASES = 4, 12  # beyond the first another order may say it in fewer; at most as many are shown
 MAX_REGIONS = 16  # that ask for signs
-MAX_ASKED = 120  # signs that are asked for, in all branches
+MAX_ASKED = 240  # signs that are asked for, in all branches and orders
 Slots = Mapping[str, ExpPoly]
 Leaf = tuple[tuple[str, ExpPoly], ...]
 Known = tuple[tuple[ExpPoly, tuple[int, ...]], ...]  # elements, and the signs that they may have
+Rows = list[tuple[Known, Leaf]]
 
 
 @dataclass(frozen=True)
@@ -75,14 +76,7 @@ def cases(
     """
     slots, context = opened(slots, context)
     leaf = tuple(sorted(slots.items()))
-    regions = _Asking(context).regions_in(leaf)
-    if not 0 < len(regions) <= MAX_REGIONS:
-        return ()
-    found = _rows(leaf, context)
-    if found is None or _said(found) > FEW_CASES:
-        told = (_rows(leaf, context, first) for first in dict.fromkeys(regions.values()))
-        found = min((rows for rows in (found, *told) if rows is not None), key=_said, default=[])
-    rows = [(where, show(dict(c), context)) for where, c in found]
+    rows = [(where, show(dict(c), context)) for where, c in _fewest(leaf, _Asking(context))]
     if not rows:
         return ()
     values = [value for _, value in rows]
@@ -127,16 +121,21 @@ def _in_order(conditions: list[Condition]) -> tuple[Condition, ...]:
     return tuple(conditions)
 
 
-def _rows(leaf: Leaf, context: Context, first: ExpPoly | None = None) -> list[tuple[Known, Leaf]] | None:
-    """Conditions and coefficients, where the sign of one element is asked for first; None for too many."""
-    asking = _Asking(context)
-    try:
-        return list(asking.paths(asking.tree(leaf, (), first), ()))
-    except TooMany:
-        return None
+def _fewest(leaf: Leaf, asking: _Asking) -> Rows:
+    """Conditions and coefficients; of many, those of the order of questions that says it in the fewest."""
+    regions, found = asking.regions_in(leaf), Rows()
+    if not 0 < len(regions) <= MAX_REGIONS:
+        return found
+    with suppress(TooMany):
+        for first in (None, *dict.fromkeys(regions.values())):
+            rows = list(asking.paths(asking.tree(leaf, (), first), ()))
+            found = min((found or rows, rows), key=_said)
+            if _said(found) <= FEW_CASES:
+                break
+    return found
 
 
-def _said(rows: list[tuple[Known, Leaf]]) -> int:
+def _said(rows: Rows) -> int:
     """How many of them are said: those of the most frequent value are the others."""
     values = [value for _, value in rows]
     return len(rows) - max(map(values.count, values)) + 1

@@ -177,7 +177,7 @@ def _centred(verdict: Verdict, field: Field) -> Verdict:
             _with_constant(verdict.gradient, {"x": c * share})
         ),
         c=None if verdict.c is None else shown if share == ONE else factors,
-        coefficient_cases=_told({"x": c * share}, field),
+        coefficient_cases=LazyCases(_told, {"x": c * share}, field),
     )
 
 
