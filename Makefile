@@ -65,7 +65,7 @@ types: install ## mypy, strict for the trusted base
 	$(BIN)/mypy
 
 notebooks: install ## run the notebooks and store their outputs in place
-	$(BIN)/python -m klsym.write_up.questions QUESTIONS.md notebooks/14-questions-people-asked.ipynb
+	$(BIN)/python -m klsym.write_up.questions docs/questions.md notebooks/14-questions-people-asked.ipynb
 	$(BIN)/python -m klsym.write_up.gallery notebooks/17-losses-of-trainers.ipynb
 	$(BIN)/python notebooks/regenerate.py
 	$(BIN)/python notebooks/readme_figure.py
@@ -108,7 +108,7 @@ random-losses: install ## 20,000 random losses in all settings, 10,000 that name
 golden: install ## answer the 2,000 losses of the golden corpus again, list each difference that is not intended
 	PYTHONPATH=tests $(BIN)/python -m golden $(GOLDEN_FLAGS)
 
-pages: install ## write TRUST.md and BENCHMARKS.md from what the verified checker, the campaigns and make bench stored
+pages: install ## write docs/trust.md and docs/benchmarks.md from what the verified checker, the campaigns and make bench stored
 	$(BIN)/python benchmarks/pages.py
 
 implied: install ## the objectives of 1,000 random c(r) against floats that share nothing with klsym

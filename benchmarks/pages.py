@@ -1,4 +1,4 @@
-"""TRUST.md and BENCHMARKS.md, written from what is stored; nothing in them is typed.
+"""docs/trust.md and docs/benchmarks.md, written from what is stored; nothing in them is typed.
 
     python benchmarks/pages.py [--check]
 
@@ -92,7 +92,7 @@ def table(heads: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-# ---------------------------------------------------------------------------- TRUST.md
+# ---------------------------------------------------------------------------- docs/trust.md
 def trust(settled: Iterable[Any], computed: int, found: list[Campaign]) -> str:
     """The page.  settled: every claim but the experiments, of which there are so many: computed."""
     known = list(settled)
@@ -169,7 +169,7 @@ def tried(found: list[Campaign]) -> Iterator[str]:
         yield f"Not stored: {', '.join(missing)}."
 
 
-# ---------------------------------------------------------------------------- BENCHMARKS.md
+# ---------------------------------------------------------------------------- docs/benchmarks.md
 def benchmarks(releases: Mapping[str, Mapping[str, float]]) -> str:
     """The ratios of every release, the newest first."""
     shown = list(releases)[::-1]
@@ -198,7 +198,8 @@ def aim(name: str) -> str:
 def pages(settled: Iterable[Any], computed: int) -> dict[str, str]:
     """Name -> text of both."""
     releases = json.loads((HOME / "benchmarks" / "releases.json").read_text(encoding="utf-8"))
-    return {"TRUST.md": trust(settled, computed, campaigns()), "BENCHMARKS.md": benchmarks(releases)}
+    told = trust(settled, computed, campaigns())
+    return {"docs/trust.md": told, "docs/benchmarks.md": benchmarks(releases)}
 
 
 def main() -> int:

@@ -5,7 +5,7 @@
 The unit is `import sympy` in a fresh interpreter, measured in the same run.  Times are of the processor,
 children included, the least of several where they are short.  As a machine gets faster and slower while it
 is measured, what has an aim is timed in turns with what it is compared with, and the median ratio counts.
-`make pages` writes BENCHMARKS.md from what is stored.
+`make pages` writes docs/benchmarks.md from what is stored.
 """
 
 from __future__ import annotations

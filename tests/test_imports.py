@@ -91,7 +91,7 @@ ROOMS = [
     "settling", "sampling", "experiments", "tables", "figures", "write_up", "audit", "testing",
     "commands", "cli", "__main__",
 ]  # fmt: skip
-HOUSE = (Path(__file__).parents[1] / "ARCHITECTURE.md").read_text(encoding="utf-8")
+HOUSE = (Path(__file__).parents[1] / "docs" / "architecture.md").read_text(encoding="utf-8")
 KERNEL = {name for name in MODULES if name.split(".")[:2] == ["klsym", "kernel"]}
 
 
@@ -179,7 +179,7 @@ def test_the_oracle_shares_nothing_with_what_it_judges(name):
 
 
 def test_sampling_says_what_it_shares_with_the_kernel():
-    """README and ARCHITECTURE name it: the rules that write out a gradient at a sample, and no other."""
+    """README and architecture name it: the rules that write out a gradient at a sample, and no other."""
     sampling = [name for name in graph() if room(name) == "sampling"]
     shared = {m: n for n in sampling for m in run()[n] if room(m) in ("kernel", "unfolding")}
     rules = {f"klsym.kernel.{name}" for name in ("assumptions", "densities", "derivatives", "means", "sums")}

@@ -1,4 +1,4 @@
-"""TRUST.md and BENCHMARKS.md say what is stored, and nothing else."""
+"""docs/trust.md and docs/benchmarks.md say what is stored, and nothing else."""
 
 from __future__ import annotations
 

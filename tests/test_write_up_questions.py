@@ -48,7 +48,7 @@ def test_an_unknown_question_is_refused():
 
 
 def test_the_page_is_generated():
-    assert (HERE / "QUESTIONS.md").read_text(encoding="utf-8") == page()
+    assert (HERE / "docs" / "questions.md").read_text(encoding="utf-8") == page()
 
 
 def test_the_notebook_has_the_generated_cells():

@@ -2,9 +2,9 @@
 
 `questions.toml` holds what was asked, the threads, the command, what its verdict must be and three sentences.
 What a thread, or an option's documentation, says wrongly stands beside the command whose answer refutes it.
-QUESTIONS.md (`page`) and the notebook (`cells`) are made from the same rows:
+docs/questions.md (`page`) and the notebook (`cells`) are made from the same rows:
 
-    python -m klsym.write_up.questions QUESTIONS.md notebooks/14-questions-people-asked.ipynb
+    python -m klsym.write_up.questions docs/questions.md notebooks/14-questions-people-asked.ipynb
 
 >>> asked("k3-in-the-reward").verdict.target
 'combination'
@@ -109,7 +109,7 @@ def asked(id: str) -> Question:
 
 
 def page() -> str:
-    """QUESTIONS.md: every question with its threads, its answer, its command and what that prints."""
+    """docs/questions.md: every question with its threads, its answer, its command and what that prints."""
     lines = [f"# {TITLE}", "", LEAD, ""]
     lines += [f"- [{q.asks}](#{q.id})" for q in questions()]
     for q in questions():
