@@ -18,7 +18,7 @@ INSTALL_LOCK = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install report paper test lint types notebooks notebooks-check bench calibrate attacks soundness fuzz mutants random-losses \
+.PHONY: help install report paper test lint types notebooks notebooks-check bench calibrate attacks soundness fuzz mutants random-losses campaigns \
 	golden random-audits survey implied trainers pages rocq lock format clean
 
 help: ## list the targets
@@ -104,6 +104,8 @@ random-losses: install ## 20,000 random losses in all settings, 10,000 that name
 	$(BIN)/python benchmarks/random_losses.py --slots --count 10000
 	$(BIN)/python benchmarks/random_losses.py --clamps --count 3000
 	$(BIN)/python benchmarks/random_losses.py --tokens --count 10000
+
+campaigns: attacks soundness fuzz mutants random-losses pages ## all of these at full size, for a release: hours
 
 golden: install ## answer the 2,000 losses of the golden corpus again, list each difference that is not intended
 	PYTHONPATH=tests $(BIN)/python -m golden $(GOLDEN_FLAGS)

@@ -163,7 +163,8 @@ def tried(found: list[Campaign]) -> Iterator[str]:
         if one.settings:
             first = next(iter(one.settings.values()))
             yield "\n" + table(("setting", *first), [[name, *n.values()] for name, n in one.settings.items()])
-        yield f"\nSeed {one.seed}, {one.seconds} s, commit `{one.version}`.\n"
+        on = f", {one.date}" if one.date else ""
+        yield f"\nSeed {one.seed}, {one.seconds} s, commit `{one.version}`{on}.\n"
     missing = [name for name in WHAT if name not in {one.name for one in found}]
     if missing:
         yield f"Not stored: {', '.join(missing)}."

@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from multiprocessing import Pool
 from pathlib import Path
@@ -50,14 +51,15 @@ def log_of(name: str, seed: int, kind: str = "") -> Path:
 
 @dataclass(frozen=True)
 class Campaign:
-    """The last run of one.  counts: in its own words.  version: of klsym, as `version` says it.  reasons: why
-    so many are open or refused.  settings: the counts of each setting."""
+    """The last run of one.  counts: in its own words.  version: of klsym, as `version` says it.  date: of its
+    end.  reasons: why so many are open or refused.  settings: the counts of each setting."""
 
     name: str
     counts: dict[str, int]
     seed: int
     seconds: int
     version: str
+    date: str = ""
     reasons: dict[str, int] = field(default_factory=dict)
     settings: dict[str, dict[str, int]] = field(default_factory=dict)
 
@@ -96,6 +98,7 @@ def record(
         print(f"not stored: {size} of the {full} cases of a full run")
         return False
     found[name] = {"counts": counts, "seed": seed, "seconds": round(seconds), "version": on}
+    found[name]["date"] = datetime.now(UTC).date().isoformat()
     found[name] |= {share: counts for share, counts in shares.items() if counts}
     stored.write_text(json.dumps(dict(sorted(found.items())), indent=1) + "\n", encoding="utf-8")
     return True
