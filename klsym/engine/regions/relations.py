@@ -261,6 +261,7 @@ def _is_never_met(cell: tuple[tuple[str, int], ...], context: Context) -> bool:
     return found is not None and wanted not in found
 
 
+@lru_cache(maxsize=16384)
 def impossible(cell: tuple[tuple[str, int], ...], context: Context) -> list[Data] | None:
     """Rows that add up to 0 in the cell, one of them positive; None if none are found."""
     elements = [(context.defined(name, REGION) or ZERO, value) for name, value in cell]

@@ -229,16 +229,21 @@ class Unfolding:
         named: what regions are called.
         """
         value = attach(x)
-        return self._split(self.tidy(at_policy(value) if self.on_policy else value), tuple(named), tie)
+        value = self.tidy(at_policy(value) if self.on_policy else value)
+        return self._split(value, x, tuple(named), tie)
 
-    def _split(self, x: ExpPoly, named: tuple[str, ...], tie: ExpPoly) -> ExpPoly:
+    def _split(self, x: ExpPoly, moving: ExpPoly, named: tuple[str, ...], tie: ExpPoly) -> ExpPoly:
+        """moving: x with what is detached; where that is 0 too, so are its slopes, whatever the tie is."""
         inside = sorted(name for name in x.names() if self.context.defined(name, REGION) is not None)
         if not inside:
-            self.tied = self.tied or not x
+            self.tied = self.tied or bool(not x and self.tidy(moving))
             return self._of_factors(x, named) if x else tie
         held = ExpPoly.variable(inside[0])
         there, elsewhere = (
-            self._split(self.tidy(x.substitute({inside[0]: value})), named, tie) for value in (ONE, ZERO)
+            self._split(
+                self.tidy(x.substitute({inside[0]: value})), moving.substitute({inside[0]: value}), named, tie
+            )
+            for value in (ONE, ZERO)
         )
         return self.tidy(held * there + (1 - held) * elsewhere)
 
