@@ -406,6 +406,7 @@ def test_bounds_and_logs(
         both += [(moments(a, model, setting), moments(b, model, setting)) for model in (*MODELS, NARROW)]
     for position, answer in ((0, same[0]), (1, same[2])):
         assert all(near(x[position], y[position]) for x, y in both) == answer
+    assert all(near(g, h) for x, y in both for g, h in zip(x[3], y[3], strict=True)) == same[1]
 
 
 # ---------------------------------------------------------------------------- input and output
@@ -500,3 +501,8 @@ def test_command(argv: list[str], code: int, words: str, capsys: Any) -> None:
     out, err = capsys.readouterr()
     assert words in (err if code else out)
     assert (out, err.count("\n")) == ("", 1) if code else err == ""
+
+
+def test_bounds_beside_exact_means_keep_their_hypotheses() -> None:
+    loss = "rho*clip(A, -eps, eps) + full(k1)"
+    assert any(line.startswith("eps > 0") for line in compare(loss, loss, **OFF).hypotheses)

@@ -26,6 +26,7 @@ from random_losses import Case
 import klsym
 from klsym.engine.options.settings import Setting
 from klsym.engine.outside import means_counterexample as numbers
+from klsym.engine.regions.case_split import Condition, in_order
 from klsym.engine.regions.unfolding import MAX_REGIONS, bounds_in_order
 from klsym.engine.targets.clamps import ties
 from klsym.errors import UsageError
@@ -426,3 +427,20 @@ def test_a_number_has_a_largest_exponential() -> None:
     at = {log_q: sympy.Integer(0), log_p: sympy.Integer(-2)}
     assert numbers.number_at(tower, at) is None  # exp(exp(1618))
     assert numbers.number_at(tower.args[0], at) > numbers.MAX_EXPONENT
+
+
+# ---------------------------------------------------------------------------- the order of conditions
+x, y = k1, log_q
+ORDERS = (
+    ([(x - 1, (0, -1)), (x + 1, (1, 0))], [1, 0]),  # -1 <= k1 <= 1
+    ([(x + 1, (1, 0)), (x - 1, (0, -1))], [0, 1]),
+    ([(x - 1, (0, -1)), (y, (1,))], [0, 1]),  # of other variables
+    ([(x - 1, (0, -1)), (x, (1, -1)), (x + 1, (1, 0))], [0, 1, 2]),  # k1 != 0 is no bound
+    ([(x - 2, (-1,)), (x - 1, (-1,)), (x, (1,))], [0, 2, 1]),
+)
+
+
+@pytest.mark.parametrize(("given", "order"), ORDERS)
+def test_a_lower_bound_stands_first_and_no_condition_is_lost(given: list[Any], order: list[int]) -> None:
+    conditions = [Condition(*one) for one in given]
+    assert in_order([*conditions]) == tuple(conditions[i] for i in order)

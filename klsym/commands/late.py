@@ -35,6 +35,7 @@ def _verdict(options: argparse.Namespace, gradient: bool) -> Any:
     from klsym.engine.answers.dispatch import as_written
     from klsym.engine.explain import setting_of
     from klsym.engine.fields.field import field_of_loss
+    from klsym.engine.fields.primitives import at_policy
     from klsym.engine.regions.in_steps import scored_steps
     from klsym.engine.verdicts.verdict import TargetReading, Verdict
     from klsym.errors import UsageError
@@ -49,7 +50,9 @@ def _verdict(options: argparse.Namespace, gradient: bool) -> Any:
     if gradient and (setting.level != "sample" or setting.batch != "none"):
         raise UsageError("no sample on its own")
     field = field_of_loss(written, setting) if gradient else None
-    h = scored_steps({z: attach(c) for z, c in field.pushes.items()}, field.loss.defined) if field else 0
+    pushes = {z: attach(c) for z, c in field.pushes.items()} if field else {}
+    pushes = {z: at_policy(c) for z, c in pushes.items()} if setting.on_policy else pushes
+    h = scored_steps(pushes, field.loss.defined) if field else 0
     why = Message("time-is-up", limit=options.time_limit)
     return printed(Verdict(
         loss=written.text, loss_latex=show(written, LATEX), setting=setting,

@@ -151,11 +151,11 @@ class PrintedComparison(Comparison):
         found, moments = self.variance, self.variance.finite if self.variance else ()
         of_region = assumption(found.assumed, Context()) if found and found.assumed else None
         told = [x for proof in self.proofs for x in proof.assumptions if x != of_region]
-        told = met((*self.readings, *told), [answer.statement for _, answer in self.rows])
+        told = met((*self.readings, *told), [answer.statement for _, answer in self.named_answers])
         return tuple(dict.fromkeys((*map(sentence, told), *moments)))
 
     @property
-    def rows(self) -> list[tuple[str, PrintedAnswer]]:
+    def named_answers(self) -> list[tuple[str, PrintedAnswer]]:
         """The answers, and what they are about."""
         named = [("value E[.]", self.value), ("gradient at a sample", self.per_sample)]
         return [*named, ("expected gradient", self.gradient)]
@@ -203,7 +203,7 @@ LOWER = {
 
 def comparison_text(found: PrintedComparison) -> str:
     """For a terminal."""
-    rows = found.rows
+    rows = found.named_answers
     said = ", ".join(setting_words(found.setting, ("as losses", "as detached rewards")))
     lines = [f"A = {found.losses[0]}", f"B = {found.losses[1]}  ({said})", ""]
     decided = found.variance or any(answer.same is not None for _, answer in rows)

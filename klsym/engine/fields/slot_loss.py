@@ -6,7 +6,7 @@
     t       now        past, future, x         past(x), now(x), future(x), whole(x), togo(h), T
 
 The options weights, credit, aggregate and batch are written into the loss here, and mean nothing below.
-What becomes of the sums stands in `position_sums`.
+`position_sums` reads the sums.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class SlotLoss:
 
     @property
     def elements(self) -> list[ExpPoly]:
-        """It, and what its sums stand for."""
+        """The loss, and the values of its sums."""
         return [self.element, *map(to_ring, self.sums.values())]
 
 
@@ -128,7 +128,7 @@ def slot_loss(written: Written, setting: Setting, roots: bool = False) -> SlotLo
 
 
 def slot_losses(several: Sequence[Written], setting: Setting) -> list[SlotLoss]:
-    """Losses in which one name stands for one bound or log."""
+    """Several losses; a bound or a log that two of them have gets one name."""
     regions = unfolding_of(sympy.Tuple(*(one.expression for one in several)), setting)
     read = [_read(one.expression, setting, regions) for one in several]
     found = [_used(one, setting, known) for one, known in zip(several, read, strict=True)]

@@ -142,7 +142,10 @@ def _exact_means(pair: WrittenPair, setting: Setting) -> Comparison:
         variance=None,
         trust="open" if open_ else found.gradient.trust,
         open_questions=(*open_, Message("samples-of-all-outcomes"), Message("variances-of-all-outcomes")),
-        readings=(Message("drawn", losses=tuple(dict.fromkeys(one.text for one in drawn))),),
+        readings=(
+            *found.readings,
+            Message("drawn", losses=tuple(dict.fromkeys(one.text for one in drawn))),
+        ),
     )
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -38,9 +38,8 @@ from klsym.engine.divergences.f_divergence import (
     slope,
 )
 from klsym.engine.fields.field import field_of
-from klsym.engine.fields.position_sums import in_slots
 from klsym.engine.fields.primitives import primitive
-from klsym.engine.fields.slot_loss import SlotLoss, sampled, unfolding_of
+from klsym.engine.fields.slot_loss import SlotLoss, slot_losses
 from klsym.engine.options.settings import Setting
 from klsym.engine.proof.derivation import Derivation, Proof, derive
 from klsym.engine.proof.quantities import Quantity, expectation, grad
@@ -329,11 +328,8 @@ def words(e: ExpPoly) -> str:
 
 def _slot_loss(row: Spelled, f: Any) -> tuple[SlotLoss, Any]:
     """The loss of a sample and f, with the same names for the logs in them."""
-    setting = Setting(row.sampling, row.use)
-    regions = unfolding_of(row.written.expression, setting)
-    loss, aim = (in_slots(e, "", row.use == "reward", regions)[0] for e in (row.written.expression, f))
-    found = sampled(loss, {}, "", setting, row.use == "reward", row.written)
-    return replace(found, defined=regions.context), aim
+    loss, aim = slot_losses((row.written, Written("", f)), Setting(row.sampling, row.use))
+    return loss, without_sg(aim.expression)
 
 
 def _derivation(row: Spelled, parts: Parts) -> tuple[Derivation, Quantity]:

@@ -19,14 +19,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import pairwise
 from typing import Any
 
 from klsym.engine.regions.in_steps import in_steps, led_by_one
 from klsym.engine.regions.relations import contradiction
 from klsym.engine.regions.root_isolation import LOG_RATIOS, joint, signs
 from klsym.errors import NotInRing
-from klsym.language import DENSITIES
+from klsym.language import DENSITIES, REWARDS
 from klsym.names import parse_name
 from klsym.ring import ONE, ZERO, ExpPoly, Number
 from klsym.slots import LENGTHS, at_slot
@@ -36,6 +35,7 @@ ALL_SIGNS = (1, 0, -1)
 FEW_CASES, MAX_CASES = 4, 12  # beyond the first another order may say it in fewer; at most as many are shown
 MAX_REGIONS = 16  # that ask for signs
 MAX_ASKED = 240  # signs that are asked for, in all branches and orders
+RANDOM = {x.name for x in (*DENSITIES, *REWARDS)}
 Slots = Mapping[str, ExpPoly]
 Leaf = tuple[tuple[str, ExpPoly], ...]
 Known = tuple[tuple[ExpPoly, tuple[int, ...]], ...]  # elements, and the signs that they may have
@@ -52,7 +52,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Split:
-    """What the coefficients are for each sign that x may have there."""
+    """The coefficients for each sign that x may have."""
 
     x: ExpPoly
     branches: tuple[tuple[int, Any], ...]
@@ -85,7 +85,7 @@ def cases(
         rows = [*(row for row in rows if row[1] != most), ((), most)]
     if len(rows) > MAX_CASES:
         return ()
-    return tuple((_in_order([_shown(x, on, context, tokens) for x, on in where]), c) for where, c in rows)
+    return tuple((in_order([_shown(x, on, context, tokens) for x, on in where]), c) for where, c in rows)
 
 
 def opened(slots: Slots, context: Context) -> tuple[Slots, Context]:
@@ -99,8 +99,7 @@ def opened(slots: Slots, context: Context) -> tuple[Slots, Context]:
         ends = [
             Definition(f"{log.name}{n}", log.kind, log.e.substitute({inside[0]: ONE * n})) for n in (1, 0)
         ]
-        known = [d for d in context.definitions if d != log]
-        context = replace(context, definitions=(*known, *ends))
+        context = replace(context, definitions=(*context.definitions, *ends))
         for z in places:
             held = ExpPoly.variable(at_slot(inside[0], z))
             slots = {slot: _by_region(c, held, at_slot(log.name, z), ends, z) for slot, c in slots.items()}
@@ -113,10 +112,12 @@ def _by_region(c: ExpPoly, held: ExpPoly, log: str, ends: list[Definition], z: s
     return held * there + (1 - held) * elsewhere
 
 
-def _in_order(conditions: list[Condition]) -> tuple[Condition, ...]:
-    """What bounds the same from below stands before what bounds it from above."""
-    for i, (one, other) in enumerate(pairwise(conditions)):
-        if -1 in one.signs and 1 in other.signs and not (one.x - other.x).has(*DENSITIES):
+def in_order(conditions: list[Condition]) -> tuple[Condition, ...]:
+    """A lower bound of something stands before an upper bound of it."""
+    for i in range(len(conditions) - 1):
+        one, other = conditions[i : i + 2]
+        same = not {parse_name(x.name).base for x in (one.x - other.x).free_symbols} & RANDOM
+        if same and 1 not in one.signs and -1 not in other.signs:
             conditions[i : i + 2] = other, one
     return tuple(conditions)
 

@@ -362,11 +362,11 @@ def _messages(
 def _facts_of_regions(single: Field, mine: ExpPoly, on_policy: bool) -> Facts:
     """Those of a loss with bounds or logs; a bound on rho weighs, too."""
     loss, context = single.loss, single.loss.defined
-    found = facts_of(loss.element, with_ratios(mine, context), ZERO, on_policy)
+    weighed = with_ratios(mine, context)
+    found, bare = facts_of(loss.element, weighed, ZERO, on_policy), without_weight(weighed)
     moves = plain(loss.typed).replace(lambda e: isinstance(e, sg), lambda e: S.Zero).has(rho)
     literal = moves and needs_its_gradient(loss.element, single.names.all)
     found = replace(found, noisy=False, literal=literal)
-    bare = without_weight(with_ratios(mine, context))
     if any(context.defined(name, REGION) is not None for name in bare.names()):
         return replace(found, bare=terms_with_slopes(plain(loss.typed)))
     return found
