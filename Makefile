@@ -87,17 +87,17 @@ calibrate: install ## measure over many seeds that error rates are what they say
 	$(BIN)/python benchmarks/calibration.py
 
 attacks: install ## attack the kernel with random certificates and with true ones changed at random, judged by a literal oracle
-	PYTHONPATH=tests $(BIN)/python -m attacks --count 20000 --seed 1
-	$(BIN)/python tests/mutated_certificates.py --count 20000
+	PYTHONPATH=tests $(BIN)/python -m support.attacks --count 20000 --seed 1
+	PYTHONPATH=tests $(BIN)/python -m support.campaigns.mutated_certificates --count 20000
 
 soundness: install ## 100,000 random statements, half of them false, through engine, kernel, oracle and verified checker
 	$(BIN)/python benchmarks/soundness.py --count 100000
 
 fuzz: install ## a million inputs for the parser, the certificate reader, the audit's loader and the JSON reader
-	$(BIN)/python tests/fuzzing.py --count 1000000
+	PYTHONPATH=tests $(BIN)/python -m support.campaigns.fuzzing --count 1000000
 
 mutants: install ## change the trusted base line by line; the kernel's tests must notice each change
-	$(BIN)/python tests/mutants.py --jobs 2
+	PYTHONPATH=tests $(BIN)/python -m support.campaigns.mutants --jobs 2
 
 random-losses: install ## 20,000 random losses in all settings, 10,000 that name their sums, 3,000 with clamps and a third policy, against the literal oracle
 	$(BIN)/python benchmarks/random_losses.py --count 20000
@@ -108,7 +108,7 @@ random-losses: install ## 20,000 random losses in all settings, 10,000 that name
 campaigns: attacks soundness fuzz mutants random-losses pages ## all of these at full size, for a release: hours
 
 golden: install ## answer the 2,000 losses of the golden corpus again, list each difference that is not intended
-	PYTHONPATH=tests $(BIN)/python -m golden $(GOLDEN_FLAGS)
+	PYTHONPATH=tests $(BIN)/python -m support.golden $(GOLDEN_FLAGS)
 
 pages: install ## write docs/trust.md and docs/benchmarks.md from what the verified checker, the campaigns and make bench stored
 	$(BIN)/python benchmarks/pages.py
@@ -137,7 +137,7 @@ survey: install ## download released packages, audit what they do with a KL, say
 # Keeps the pinned versions that still fit; `make lock LOCK_FLAGS=--upgrade` takes the newest.
 # Universal, hence one lock for all systems and Pythons; no index is named in it.
 lock: ## remake requirements.lock (needs uv)
-	uv pip compile pyproject.toml --extra notebook --extra dev --python-version 3.11 --universal \
+	uv pip compile pyproject.toml --extra report --extra notebook --extra dev --python-version 3.11 --universal \
 		--fork-strategy fewest --generate-hashes --no-emit-index-url --no-annotate --no-header \
 		--quiet --output-file requirements.lock $(LOCK_FLAGS)
 

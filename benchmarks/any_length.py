@@ -21,14 +21,14 @@ from typing import Any
 
 from tqdm import tqdm
 
-from klsym.abbreviations import Context
 from klsym.engine.proof.derivation import Proof
 from klsym.kernel import check
-from klsym.ledger import load, settle
-from klsym.numeric.drawing import allowed
+from klsym.language.abbreviations import Context
+from klsym.ledger.registry import load, settle
+from klsym.numeric.dynamic_programming import random_chains
 from klsym.numeric.evaluation import evaluate
 from klsym.numeric.models import FiniteModel, random_model
-from klsym.numeric.programmes import random_chains
+from klsym.numeric.random_models import allowed
 
 BATCHES = ("batch.mean-centering", "batch.leave-one-out", "variance.loo")
 SEQUENCES = ("sequence.cumulative", "sequence.prefix-weights", "sequence.token-loss-partial")

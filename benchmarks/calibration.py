@@ -26,9 +26,9 @@ sys.path.append(str(Path(__file__).resolve().parent.parent / "tests"))
 
 from test_sampling_statistics import LAWS, least_samples
 
-from klsym.abbreviations import Context
 from klsym.calculus import KL, covariance, expectation, expected_gradient, grad, k1, k3, mu, p, q, r, rho
-from klsym.ledger import select, settle
+from klsym.language.abbreviations import Context
+from klsym.ledger.registry import select, settle
 from klsym.numeric.models import random_model
 from klsym.sampling.backends import backend
 from klsym.sampling.finite import FiniteSampler

@@ -2,8 +2,8 @@
 
     python benchmarks/figures_loop.py [--iterations N] [--share N]
 
-prints the processor time of this version, that of klsym.experiments.tang_munos, and their ratio.  The loop
-runs a share of the repeats, and its time is scaled up: every repeat is the same work.
+prints the processor time of this version, that of klsym.experiments.tang_munos.experiment, and their ratio.
+The loop runs a share of the repeats, and its time is scaled up: every repeat is the same work.
 The tests compare the numbers of both on small instances: this version takes the samples that the other one
 draws, or the uniform numbers behind them, and shares no code with it.
 """
@@ -165,7 +165,7 @@ def measure(iterations: int = 4000, share: int = 1, repeats: int = 100) -> dict[
     iterations: of figures 4 to 6; figure 3 has half as many.
     share: repeats that the loop runs; its time is multiplied by repeats/share.
     """
-    from klsym.experiments.tang_munos import FIGURES
+    from klsym.experiments.tang_munos.experiment import FIGURES
 
     def vectorised() -> None:
         for number, figure in FIGURES.items():

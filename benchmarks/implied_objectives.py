@@ -15,10 +15,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))  # where the judge lives
 
-import implied_judge
 from tqdm import tqdm
 
 import klsym
+from support.losses import implied_judge
 
 
 def judge(case: tuple[int, int]) -> tuple[str, str, list[str]]:

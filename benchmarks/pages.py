@@ -17,9 +17,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from campaigns import HOME, Campaign, campaigns
-
 from klsym.rocq.accepted import MEANS, MEANS_NOT, accepted
+from support.campaigns.stored import HOME, Campaign, campaigns
 
 LEVELS = (
     (
@@ -118,7 +117,7 @@ def trust(settled: Iterable[Any], computed: int, found: list[Campaign]) -> str:
 
 def base() -> Iterator[str]:
     yield (
-        "`klsym/ring.py`, `names.py`, `slots.py`, `statements.py` and `kernel/`, which import Python's"
+        "`klsym/kernel/ring.py`, `names.py`, `slots.py`, `statements.py` and `kernel/`, which import Python's"
         " standard library alone; no SymPy, no search, no parser. The engine, SymPy, the command line and"
         " the notebooks are not trusted: a wrong proposal is refused."
     )
@@ -204,7 +203,7 @@ def pages(settled: Iterable[Any], computed: int) -> dict[str, str]:
 
 
 def main() -> int:
-    from klsym.ledger import load, settle
+    from klsym.ledger.registry import load, settle
 
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="write nothing; 1 if a page would change")

@@ -30,10 +30,9 @@ def main() -> int:
     import torch  # noqa: F401
 
     loading = time.process_time() - start
-    from audit_judge import judge
-    from random_audits import random_audit
-
     import klsym
+    from support.audits.audit_judge import judge
+    from support.audits.random_audits import random_audit
 
     told: Counter[str] = Counter()
     cost = 0.0

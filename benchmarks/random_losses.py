@@ -31,13 +31,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-import campaigns
-import clamped_losses
-import loss_judge
-import random_losses
-import random_slot_losses
-import random_token_losses
-import token_loss_judge
+from support.campaigns import stored as campaigns
+from support.losses import (
+    clamped_losses,
+    loss_judge,
+    random_losses,
+    random_slot_losses,
+    random_token_losses,
+    token_loss_judge,
+)
 
 SHOWN = 5  # failing losses in the summary line; all are printed above it
 LONGEST = 160  # characters of a reason

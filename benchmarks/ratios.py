@@ -30,7 +30,7 @@ STORED = Path(__file__).with_name("releases.json")
 Measures = dict[str, float]
 SIZES = (4, 8, 16, 32, 64)  # terms of a loss
 EXPLAINED = ("explain", "rho*k3", "--sampling", "off-policy", "--json")
-AUDITED = ("audit", "tests/audited.py:detached_ratio_k3", "--sampling", "off-policy")
+AUDITED = ("audit", "tests/support/audits/audited.py:detached_ratio_k3", "--sampling", "off-policy")
 
 
 # ---------------------------------------------------------------------------- measuring
@@ -103,8 +103,8 @@ def ledger(repeats: int) -> Iterator[tuple[str, float]]:
     """All claims but experiments: the search for proofs, the kernel alone, the exact oracle."""
     from klsym.kernel import check
     from klsym.kernel import replay as kernel
-    from klsym.ledger import load, settle
-    from klsym.settling import check_settled
+    from klsym.ledger.registry import load, settle
+    from klsym.ledger.settle_claims import check_settled
 
     seconds, megabytes = unit(repeats)
     # First: Linux counts what its parent holds as the peak of a child.
@@ -167,7 +167,7 @@ def sampling(repeats: int) -> Iterator[tuple[str, float]]:
     import numpy as np
     from sampling import CHECKS, DRAWN, MODEL, draw_alone, random_model, sample
 
-    from klsym.abbreviations import Context
+    from klsym.language.abbreviations import Context
     from klsym.sampling.backends import backend
     from klsym.sampling.finite import FiniteSampler
     from klsym.sampling.gaussians import GaussianSampler

@@ -27,7 +27,12 @@ from typing import Any
 import sympy
 from sympy.core.cache import clear_cache
 
-from klsym.abbreviations import (
+from klsym.errors import NotInRing
+from klsym.files import make_folder, write_whole
+from klsym.kernel import check
+from klsym.kernel import replay as kernel
+from klsym.kernel.ring import ExpPoly
+from klsym.language.abbreviations import (
     Context,
     Divergence,
     E,
@@ -38,14 +43,9 @@ from klsym.abbreviations import (
     Side,
     elements,
 )
-from klsym.convert import to_ring, to_sympy
-from klsym.errors import NotInRing
-from klsym.files import make_folder, write_whole
-from klsym.kernel import check
-from klsym.kernel import replay as kernel
-from klsym.language import log_mu, log_p, log_q, sg, unfold
-from klsym.ledger import Settled, load, settle
-from klsym.ring import ExpPoly
+from klsym.language.convert import to_ring, to_sympy
+from klsym.language.expressions import log_mu, log_p, log_q, sg, unfold
+from klsym.ledger.registry import Settled, load, settle
 
 Row = tuple[str, str, str]  # what, measured, aim
 WORDS = {

@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from klsym.abbreviations import Context
 from klsym.engine.proof.quantities import Quantity, expectation, expected_gradient
-from klsym.language import k1, k3, rho
-from klsym.numeric.gaussian_exact import GaussianModel
+from klsym.language.abbreviations import Context
+from klsym.language.expressions import k1, k3, rho
+from klsym.numeric.gaussian.exact import GaussianModel
 from klsym.numeric.models import random_model
 from klsym.sampling.backends import Backend, backend
 from klsym.sampling.finite import FiniteSampler

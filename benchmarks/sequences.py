@@ -26,7 +26,7 @@ from klsym.numeric.autoregressive import (
     token_log_probabilities,
     token_scores,
 )
-from klsym.numeric.sequence_fields import (
+from klsym.numeric.checks.sequence_fields import (
     forward_kl,
     kl_variances,
     length_gradient,

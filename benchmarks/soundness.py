@@ -31,12 +31,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the processes fill the machine
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-import campaigns
-import random_statements
-from campaigns import HOME
 from tqdm import tqdm
 
 from klsym.rocq.export import export, file_of
+from support.campaigns import random_statements
+from support.campaigns import stored as campaigns
+from support.campaigns.stored import HOME
 
 BATCH = 300  # parts in a file of Rocq
 QUOTED = re.compile(r"'[^']*'|\d+")  # what differs between two tellings of one reason

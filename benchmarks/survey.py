@@ -31,9 +31,9 @@ from klsym.audit.binding import option
 from klsym.audit.child import Runner
 from klsym.engine.targets.clamps import inside_clamps
 from klsym.files import write_whole
+from klsym.language.parser import parse
 from klsym.notation import losses
 from klsym.notation.spelling import TEXT
-from klsym.parser import parse
 from klsym.tables.survey import KNOWN, LONGEST, STORED
 
 HERE = Path(__file__).parent

@@ -12,13 +12,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from autograd_trees import AGREE, misfit
-from loss_judge import examine
-from loss_worlds import options
 from test_trainers import case_of
 
 import klsym
 from klsym.tables.trainers import trainers
+from support.losses.autograd_trees import AGREE, misfit
+from support.losses.loss_judge import examine
+from support.losses.loss_worlds import options
 
 
 def main() -> int:

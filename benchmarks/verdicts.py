@@ -36,7 +36,7 @@ Loss = dict[str, Any]
 def losses(each: int = EACH) -> list[Loss]:
     """Losses of the corpus whose score coefficient lies in the ring, evenly from each level."""
     sys.path.insert(0, str(HOME / "tests"))
-    from golden.stored import read
+    from support.golden.stored import read
 
     found: list[Loss] = []
     for level in LEVELS:

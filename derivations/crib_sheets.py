@@ -31,8 +31,8 @@ from klsym.calculus import (
     sg,
 )
 from klsym.errors import ProofError
-from klsym.evidence import Evidence
-from klsym.ledger import recall
+from klsym.ledger.evidence import Evidence
+from klsym.ledger.registry import recall
 from klsym.notation.losses import show
 from klsym.notation.spelling import LATEX, TEXT
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from klsym.calculus import KL, claim, derive, p, q, token_KL
 from klsym.derivations.rao_blackwell import exact_at_each_step
-from klsym.evidence import Evidence
+from klsym.ledger.evidence import Evidence
 from klsym.numeric.autoregressive import (
     enumerate_sequences,
     log_probabilities,

@@ -11,8 +11,8 @@ import mpmath
 import sympy
 
 from klsym.calculus import claim, k1, k2, k3, r
-from klsym.convert import to_sympy
-from klsym.engine.questions.taylor import (
+from klsym.derivations.tools.remainder_order import check_order, mean, moments
+from klsym.derivations.tools.taylor import (
     covariance_bound,
     expand,
     expanded_covariance,
@@ -21,10 +21,10 @@ from klsym.engine.questions.taylor import (
     show_series,
     variance,
 )
-from klsym.evidence import Evidence
 from klsym.kernel.intervals import Interval, log_enclosure
+from klsym.language.convert import to_sympy
+from klsym.ledger.evidence import Evidence
 from klsym.notation.spelling import LATEX
-from klsym.numeric.small_steps import check_order, mean, moments
 
 K2_MEAN = LATEX.expectation("q", "k_2")
 HYPOTHESES = ("p << q: wherever p > 0, also q > 0", "e = sup |p/q - 1| is at most 1/2")

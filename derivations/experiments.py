@@ -5,8 +5,8 @@ Sources: TM = Tang & Munos 2025, figures 1 to 8 and appendix C; SH = Shah et al.
 """
 
 from klsym.calculus import claim
-from klsym.evidence import Evidence, computed
 from klsym.experiments.catalogue import result
+from klsym.ledger.evidence import Evidence, computed
 
 
 def _found(name: str) -> tuple[Evidence, ...]:

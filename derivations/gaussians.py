@@ -8,12 +8,12 @@ import math
 import sympy
 
 from klsym.calculus import claim, covariance, expectation, k1, k2, k3, q
-from klsym.evidence import Estimate, Evidence
-from klsym.experiments.schulman import PRINTED, agrees
+from klsym.derivations.tools.gaussian_quadrature import ESTIMATORS, mean, mean_and_sd
+from klsym.experiments.gaussians.schulman import PRINTED, agrees
+from klsym.ledger.evidence import Estimate, Evidence
 from klsym.notation.spelling import LATEX
-from klsym.numeric.gaussian import Divergent, Gaussian, expect, log_ratio, table, variance, x
-from klsym.numeric.gaussian_exact import GaussianModel
-from klsym.numeric.gaussian_quadrature import ESTIMATORS, mean, mean_and_sd
+from klsym.numeric.gaussian.exact import GaussianModel
+from klsym.numeric.gaussian.models import Divergent, Gaussian, expect, log_ratio, table, variance, x
 
 STANDARD = Gaussian(0, 1)
 NAMES = {"k1": "k_1", "k2": "k_2", "k3": "k_3"}

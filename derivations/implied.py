@@ -6,7 +6,6 @@ With k1 = -log r, log q moves k1 alone: a function g of k1 has the slope g' = dg
 import numpy as np
 import sympy
 
-from klsym.abbreviations import Side
 from klsym.calculus import (
     KL,
     Function,
@@ -32,10 +31,11 @@ from klsym.calculus import (
     sample,
     sample_gradient,
 )
-from klsym.convert import to_ring, to_sympy
 from klsym.engine.divergences.f_divergence import generator, strength
-from klsym.evidence import Evidence
 from klsym.kernel.meta import score_coefficient
+from klsym.language.abbreviations import Side
+from klsym.language.convert import to_ring, to_sympy
+from klsym.ledger.evidence import Evidence
 from klsym.notation.formulas import element
 from klsym.notation.losses import Written, show
 from klsym.notation.spelling import LATEX

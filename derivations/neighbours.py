@@ -42,13 +42,13 @@ from klsym.calculus import (
     sample_gradient,
     sg,
 )
-from klsym.convert import to_sympy
 from klsym.derivations.expansions import rounded_up
-from klsym.engine.questions.taylor import expand, expectation_bound, show_series
-from klsym.evidence import Estimate, Evidence
+from klsym.derivations.tools.taylor import expand, expectation_bound, show_series
+from klsym.language.convert import to_sympy
+from klsym.ledger.evidence import Estimate, Evidence
 from klsym.notation.spelling import LATEX
-from klsym.numeric.gaussian import Gaussian, expect
-from klsym.numeric.gaussian_exact import GaussianModel
+from klsym.numeric.gaussian.exact import GaussianModel
+from klsym.numeric.gaussian.models import Gaussian, expect
 
 g = Function("g")(k1)  # any differentiable function of k1
 f = Function("f")(log_q, log_p, log_mu)  # any differentiable function of the sample and theta

@@ -36,7 +36,7 @@ from klsym.calculus import (
     sample,
     sample_gradient,
 )
-from klsym.evidence import Evidence
+from klsym.ledger.evidence import Evidence
 
 a, nu = parameter("a"), parameter("nu")
 

@@ -44,7 +44,7 @@ from klsym.calculus import (
 from klsym.derivations.batches import BATCH, PAIR, batch_mean, penalty
 from klsym.derivations.rewards import rewarded
 from klsym.derivations.sequences import SEQUENCES, TO_GO
-from klsym.evidence import Evidence
+from klsym.ledger.evidence import Evidence
 
 h = Function("h")(k1)  # any reward that is a function of k1
 outside = Function("I")(log_q, log_p, log_mu)  # the indicator of k1 > C

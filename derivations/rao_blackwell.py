@@ -9,7 +9,8 @@ from fractions import Fraction
 import numpy as np
 
 from klsym.calculus import KL, claim, derive, p, q, token_KL
-from klsym.evidence import Evidence
+from klsym.derivations.tools.sequence_examples import offset_pair, offset_variances
+from klsym.ledger.evidence import Evidence
 from klsym.notation.spelling import LATEX
 from klsym.numeric.autoregressive import (
     enumerate_sequences,
@@ -18,8 +19,7 @@ from klsym.numeric.autoregressive import (
     token_kl,
     token_log_probabilities,
 )
-from klsym.numeric.sequence_examples import offset_pair, offset_variances
-from klsym.numeric.sequence_fields import kl_variances
+from klsym.numeric.checks.sequence_fields import kl_variances
 
 STEPS = (
     "y is drawn from q; KL_t is KL(q(.|y_<t)||p(.|y_<t)) at the prefix drawn, l_t = log q/p of the token",

@@ -30,14 +30,14 @@ from klsym.calculus import (
     sample_gradient,
     variance_of_mean,
 )
-from klsym.convert import to_sympy
 from klsym.derivations.batches import BATCH, SIZE, leave_one_out, m, n
 from klsym.derivations.expansions import HYPOTHESES as NEAR
 from klsym.derivations.expansions import rounded_up
-from klsym.engine.questions.taylor import expand, expectation_bound, show_series
-from klsym.evidence import Evidence
+from klsym.derivations.tools.remainder_order import check_order, mean
+from klsym.derivations.tools.taylor import expand, expectation_bound, show_series
+from klsym.language.convert import to_sympy
+from klsym.ledger.evidence import Evidence
 from klsym.notation.spelling import LATEX
-from klsym.numeric.small_steps import check_order, mean
 
 G1, G_STAR = rho * (k1 + 1), rho * k1  # per-sample gradients of the losses rho k1 and rho k3, over s
 b, b_star, d = (parameter(name) for name in ("b", "b_star", "d"))

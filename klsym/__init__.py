@@ -23,14 +23,14 @@ _HOME = {
     "explore": "klsym.explorer",
     "Comparison": "klsym.engine.questions.compare",
     "recommend": "klsym.api",
-    "parse": "klsym.parser",
+    "parse": "klsym.language.parser",
     "check": "klsym.kernel",
     "Refused": "klsym.errors",
     "KlsymError": "klsym.errors",
     "ProofError": "klsym.errors",
     "UsageError": "klsym.errors",
-    "load": "klsym.ledger",
-    "settle": "klsym.ledger",
+    "load": "klsym.ledger.registry",
+    "settle": "klsym.ledger.registry",
 }
 __all__ = [  # those without a row above are of klsym.calculus
     "KL", "A", "Comparison", "KlsymError", "ProofError", "R", "Refused", "UsageError", "Verdict", "alpha",
@@ -49,8 +49,8 @@ if TYPE_CHECKING:  # the same names for mypy
     from klsym.errors import KlsymError, ProofError, Refused, UsageError
     from klsym.explorer import explore
     from klsym.kernel import check
-    from klsym.ledger import load, settle
-    from klsym.parser import parse
+    from klsym.language.parser import parse
+    from klsym.ledger.registry import load, settle
 
 else:  # hidden from mypy, for which a module with __getattr__ has every name
 
@@ -65,4 +65,4 @@ else:  # hidden from mypy, for which a module with __getattr__ has every name
 
 def __dir__() -> list[str]:
     """All names, those of the table of estimators among them."""
-    return sorted({*__all__, *importlib.import_module("klsym.estimators").NAMES})
+    return sorted({*__all__, *importlib.import_module("klsym.language.estimators").NAMES})

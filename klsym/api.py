@@ -39,7 +39,7 @@ def explain(
 ) -> Verdict:
     """Derive what a loss targets.
 
-    loss: text in the loss grammar, or a SymPy expression in the atoms of `klsym.language`.
+    loss: text in the loss grammar, or a SymPy expression in the atoms of `klsym.language.expressions`.
     parameters: names declared beside lam, beta, eps, alpha, n, T (for text).
     OPTIONS
     Raises UsageError for text that cannot be read, and for options that are unknown or without effect.
@@ -79,7 +79,7 @@ def compare(
     >>> answer.variance.region
     '2*k1 + 1 >= 0, that is r <= exp(1/2)'
 
-    a, b: text in the loss grammar, or SymPy expressions in the atoms of `klsym.language`.
+    a, b: text in the loss grammar, or SymPy expressions in the atoms of `klsym.language.expressions`.
     parameters: names declared beside lam, beta, eps, alpha, n, T (for text).
     sampling, use, credit, weights, aggregate: as in `explain`.
     level: "sample", "sequence" (a sample is a whole sequence), or "token" (the losses of all tokens, summed;

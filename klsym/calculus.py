@@ -35,8 +35,8 @@ from klsym.engine.proof.sequence_quantities import (
     token_KL_gradient,
     variance_of_mean,
 )
-from klsym.estimators import NAMES
-from klsym.language import (
+from klsym.language.estimators import NAMES
+from klsym.language.expressions import (
     OF_TABLE,
     A,
     M,
@@ -67,7 +67,7 @@ from klsym.language import (
     s,
     sg,
 )
-from klsym.ledger import claim
+from klsym.ledger.registry import claim
 
 __all__ = [
     "KL", "A", "Derivation", "Function", "M", "Proof", "Quantity", "R", "alpha", "beta", "bregman", "chi2",

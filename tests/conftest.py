@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from klsym.ledger import Settled, load, recall
+from klsym.ledger.registry import Settled, load, recall
 
 settings.register_profile("klsym", derandomize=True, deadline=None, max_examples=60)
 settings.load_profile("klsym")
@@ -27,7 +27,11 @@ HANDED_DOWN = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "MPLBACKEND", "PYT
 
 
 # Modules that tests import where a package is installed: --doctest-modules would import them anywhere.
-NEEDS = {"audited.py": "torch", "audited_jax.py": "jax", "autograd_trees.py": "torch"}
+NEEDS = {
+    "support/audits/audited.py": "torch",
+    "support/audits/audited_jax.py": "jax",
+    "support/losses/autograd_trees.py": "torch",
+}
 collect_ignore = [name for name, package in NEEDS.items() if importlib.util.find_spec(package) is None]
 
 SKIPPED = "klsym/skipped"  # in pytest's cache: the tests and files that the last run of each skipped
@@ -119,7 +123,3 @@ def at_most() -> Callable[[int], Any]:
     """`with at_most(5): ...` fails the test when the block takes more than 5 seconds of a processor."""
     return _at_most
 
-
-def labelled(value: object) -> str:
-    """A test id that is the same in every process: functions have addresses in their text."""
-    return "" if callable(value) else str(value)[:60]

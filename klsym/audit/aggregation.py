@@ -5,7 +5,7 @@ several
 masks: does it stay the same, or w times the length of its sequence, or w times all tokens of the batch?
 
 >>> from klsym.audit.terms import mask, total
->>> from klsym.language import k1
+>>> from klsym.language.expressions import k1
 >>> tokens_of(total(total(mask * k1, "t") / total(mask, "t"), "b")).words
 'averaged over the tokens of each sequence, then summed over sequences'
 """
@@ -20,10 +20,10 @@ import numpy as np
 import sympy
 
 from klsym.audit.duals import Dual, evaluate
-from klsym.audit.shapes import COUNTS, SIZES, of_masks_alone
 from klsym.audit.terms import VOCABULARY, Refused, Top, Total, exact, grammar, mask, total
-from klsym.language import A, M, R, log_mu, log_p, log_q, parameter, rho, sg, without_sg
-from klsym.sums import OverVocabulary, Whole
+from klsym.audit.tracing.shapes import COUNTS, SIZES, of_masks_alone
+from klsym.language.expressions import A, M, R, log_mu, log_p, log_q, parameter, rho, sg, without_sg
+from klsym.language.sums import OverVocabulary, Whole
 
 ONE, LENGTH = sympy.S.One, parameter("T")
 SAMPLED = ("log_q", "log_p", "log_mu", "log_old", "R", "A")

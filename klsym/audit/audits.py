@@ -16,15 +16,15 @@ from klsym.audit.aggregation import Tokens, tokens_of
 from klsym.audit.binding import Bindings, bind, refuse_misread
 from klsym.audit.confirm import SCALES, Point, confirm, draw, same
 from klsym.audit.findings import Facts, findings_of, show
-from klsym.audit.frameworks import Framework, framework_of
 from klsym.audit.places import watching
 from klsym.audit.reading import FREE, Code, read
 from klsym.audit.report import Audit
 from klsym.audit.source import Missing
 from klsym.audit.terms import VOCABULARY, Misfit, Refused, folded, mask
+from klsym.audit.tracing.frameworks import Framework, framework_of
 from klsym.errors import KlsymError, UsageError
-from klsym.language import log_mu, log_p, log_q, unfold
-from klsym.sums import Whole
+from klsym.language.expressions import log_mu, log_p, log_q, unfold
+from klsym.language.sums import Whole
 
 SHOWN = 12
 FAR = 100.0  # the log ratios at which overflow is looked for

@@ -17,14 +17,14 @@ from typing import Any
 
 import sympy
 
-from klsym import language
 from klsym.audit.expressions import normal
 from klsym.audit.reading import Argument, Code
 from klsym.audit.terms import VOCABULARY, Misfit, Refused, Total, mask, outside_totals, token
 from klsym.errors import UsageError
-from klsym.language import parameter
-from klsym.parser import parse, parse_asked, syntax
-from klsym.training_names import meant_by
+from klsym.language import expressions as language
+from klsym.language.expressions import parameter
+from klsym.language.parser import parse, parse_asked, syntax
+from klsym.language.training_names import meant_by
 
 MASKS = re.compile(r"(\w+_)?masks?$")
 TOKENS = re.compile(r"(\w+_)?(labels?|ids|tokens?|responses?|actions?|targets?|index)$")
@@ -212,7 +212,7 @@ def _of_distributions(formula: Any, journal: Iterable[Any]) -> tuple[set[Any], s
 def is_probability(power: Any) -> bool:
     """Does its exponent change when all log densities are shifted alike?  That of a ratio does not.
 
-    >>> from klsym.language import log_p, log_q
+    >>> from klsym.language.expressions import log_p, log_q
     >>> is_probability(sympy.exp(log_q - log_p)), is_probability(sympy.exp(2 * log_q - log_p))
     (False, True)
     """

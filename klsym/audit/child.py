@@ -11,9 +11,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
-from klsym.answering import Asked, Options, Reply, serve
 from klsym.errors import UsageError
 from klsym.files import read_text
+from klsym.worker_process import Asked, Options, Reply, serve
 
 GIGABYTE = 2**30
 

@@ -16,9 +16,9 @@ import numpy as np
 import sympy
 
 from klsym.audit.duals import Dual, constant, evaluate
-from klsym.audit.shapes import SIZES
 from klsym.audit.terms import VOCABULARY, Step, mask, token
-from klsym.language import A, R, clip, log_mu, log_q, unfold
+from klsym.audit.tracing.shapes import SIZES
+from klsym.language.expressions import A, R, clip, log_mu, log_q, unfold
 
 SCALES = (0.3, 2.0, 9.0, 40.0)  # how far apart the log densities are: clamps at 20 are crossed
 ROUNDING = 1e-3  # times AGREE: what is added and taken off again on the way costs so much of it

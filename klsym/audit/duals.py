@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import sympy
 
-from klsym.audit.shapes import COUNTS, SIZES
 from klsym.audit.terms import AXES, Refused, Step, Top, Total
-from klsym.language import Estimator, clip, sg
-from klsym.sums import OverVocabulary, Whole
+from klsym.audit.tracing.shapes import COUNTS, SIZES
+from klsym.language.expressions import Estimator, clip, sg
+from klsym.language.sums import OverVocabulary, Whole
 
 Array = Any
 

@@ -7,7 +7,7 @@ import copy
 from typing import Any
 
 from klsym.errors import UsageError
-from klsym.parser import syntax
+from klsym.language.parser import syntax
 
 OF_TENSORS = {"shape", "dtype", "device", "ndim", "data", "T", "requires_grad", "size", "is_cuda"}
 

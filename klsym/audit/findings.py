@@ -16,10 +16,10 @@ from klsym.audit.aggregation import Tokens
 from klsym.audit.confirm import BENDS, Outcome, Point, duals
 from klsym.audit.duals import evaluate
 from klsym.audit.terms import VOCABULARY, Top, depends, folded, mask
-from klsym.audit.torch_trace import Entry
-from klsym.convert import in_core
+from klsym.audit.tracing.torch_trace import Entry
 from klsym.errors import KlsymError
-from klsym.language import A, R, clip, log_mu, log_old, log_p, log_q, rho, sg, unfold, without_sg
+from klsym.language.convert import in_core
+from klsym.language.expressions import A, R, clip, log_mu, log_old, log_p, log_q, rho, sg, unfold, without_sg
 from klsym.notation import losses
 from klsym.notation.spelling import TEXT
 

@@ -24,7 +24,7 @@ from klsym.audit.places import here
 from klsym.audit.terms import Refused
 from klsym.errors import UsageError
 from klsym.files import read_text
-from klsym.parser import syntax
+from klsym.language.parser import syntax
 
 LOADED = frozenset(sys.stdlib_module_names) | {"torch", "numpy", "jax"}
 DROPPED = {"torch.compile", "torch.jit.script", "torch.jit.ignore", "torch.compiler.disable", "jax.jit",

@@ -7,7 +7,7 @@
 
 They live in traces alone: `aggregation` takes the totals off, `grammar` writes the rest in the loss grammar.
 
->>> from klsym.language import k2
+>>> from klsym.language.expressions import k2
 >>> grammar(Step(k1) * k2)
 k2*sg(1/2 + k1/(2*Abs(k1)))
 """
@@ -21,7 +21,7 @@ import sympy
 from sympy import Function, Rational, Symbol
 
 from klsym.errors import UsageError
-from klsym.language import OF_TABLE, k1, log_mu, log_p, log_q, r, rho, sg, without_sg
+from klsym.language.expressions import OF_TABLE, k1, log_mu, log_p, log_q, r, rho, sg, without_sg
 
 AXES = "btv"  # sequences of a batch, tokens of a sequence, words of the vocabulary
 SMALL = 10**6  # denominators below are taken for what was meant: 0.30000000000000004 is 3/10
@@ -173,7 +173,7 @@ def grammar(e: Any) -> Any:
 def depends(e: Any) -> bool:
     """Does it move with theta, that is with log q outside sg?
 
-    >>> from klsym.language import k2
+    >>> from klsym.language.expressions import k2
     >>> depends(sg(rho) * k2), depends(sg(rho) * log_p)
     (True, False)
     """

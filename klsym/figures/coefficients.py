@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import sympy
 
-from klsym.convert import to_ring, to_sympy
 from klsym.errors import UsageError
 from klsym.figures.style import BLACK, COLOURS, GREY, ORANGE, PAGE, PURPLE, SKY, label_ends, panels
-from klsym.language import k1, log_p, log_q, r, unfold
-from klsym.ring import ZERO, ExpPoly
+from klsym.kernel.ring import ZERO, ExpPoly
+from klsym.language.convert import to_ring, to_sympy
+from klsym.language.expressions import k1, log_p, log_q, r, unfold
 
 OF_LOSSES = {ZERO: "k1", to_ring(k1): "k2", to_ring(-r): "k3"}  # c of a loss, less its constant
 OTHERS = (ORANGE, PURPLE, SKY, BLACK)  # for what is no estimator used as a loss

@@ -15,7 +15,7 @@ from klsym.engine.proof.derivation import Proof
 from klsym.figures.models import along_odds, left
 from klsym.figures.onpolicy import ends
 from klsym.figures.style import COLOURS, GREY, PAGE, label_ends, panels
-from klsym.numeric.gaussian_exact import DIRECTIONS, GaussianModel
+from klsym.numeric.gaussian.exact import DIRECTIONS, GaussianModel
 
 LINES: dict[str, Any] = {"k1": "-", "k2": "-", "k3": (0, (4, 1.5))}
 

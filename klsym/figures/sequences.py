@@ -16,7 +16,7 @@ from klsym.numeric.autoregressive import (
     token_log_probabilities,
     token_scores,
 )
-from klsym.numeric.sequence_fields import length_gradient
+from klsym.numeric.checks.sequence_fields import length_gradient
 
 
 def products(q: Autoregressive, p: Autoregressive) -> Any:

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import sympy
 
-from klsym.abbreviations import Point
-from klsym.convert import to_sympy
 from klsym.engine.proof.quantities import sample_gradient
 from klsym.figures.style import BLACK, COLOURS, GREY, ORANGE, PAGE, SKY, label_ends, panels
-from klsym.language import k1, k3, log_p, log_q, rho
-from klsym.ledger import recall
+from klsym.language.abbreviations import Point
+from klsym.language.convert import to_sympy
+from klsym.language.expressions import k1, k3, log_p, log_q, rho
+from klsym.ledger.registry import recall
 from klsym.numeric.models import FiniteModel
 
 

@@ -22,9 +22,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from klsym.errors import Refused
-from klsym.names import PROBABILITIES, SAMPLE, WHOLE, parse_name
-from klsym.ring import ExpPoly
-from klsym.statements import Atom, Context, Mean, Side, atoms_of, elements
+from klsym.kernel.names import PROBABILITIES, SAMPLE, WHOLE, parse_name
+from klsym.kernel.ring import ExpPoly
+from klsym.kernel.statements import Atom, Context, Mean, Side, atoms_of, elements
 
 Hypothesis = tuple[Any, ...]
 Data = dict[str, Any]

@@ -12,10 +12,10 @@ from __future__ import annotations
 from klsym.errors import Refused
 from klsym.kernel.assumptions import Assumptions, Data, refuse_unless
 from klsym.kernel.derivatives import sample_part
-from klsym.names import PROBABILITIES, parse_name
-from klsym.ring import ONE, ZERO, ExpPoly, Key
-from klsym.slots import PARTS, SEQUENCE, is_second
-from klsym.statements import Atom, Context, Mean, Side
+from klsym.kernel.names import PROBABILITIES, parse_name
+from klsym.kernel.ring import ONE, ZERO, ExpPoly, Key
+from klsym.kernel.slots import PARTS, SEQUENCE, is_second
+from klsym.kernel.statements import Atom, Context, Mean, Side
 
 Row = tuple[ExpPoly, tuple[Atom, ...]]
 SIZES = {"others": 1, "rest": 2}  # N = n less this

@@ -19,10 +19,10 @@ from typing import Any
 from klsym.errors import Refused
 from klsym.kernel.assumptions import Assumptions, Data, refuse_unless
 from klsym.kernel.densities import denominators
-from klsym.names import PROBABILITIES
-from klsym.ring import ONE, ZERO, ExpPoly
-from klsym.slots import SLOTS
-from klsym.statements import Mean, Score, Side, Statement, atom_from_json, brief
+from klsym.kernel.names import PROBABILITIES
+from klsym.kernel.ring import ONE, ZERO, ExpPoly
+from klsym.kernel.slots import SLOTS
+from klsym.kernel.statements import Mean, Score, Side, Statement, atom_from_json, brief
 
 ROW = {"kind", "scale", "factor", "at", "v", "of", "score"}
 KINDS = ("tangent", "square", "variance")

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
 from klsym.kernel.derivatives import in_slot
-from klsym.names import LOG_RATIOS, PROBABILITIES, SAMPLE, THETA_FREE, parse_name
-from klsym.ring import ONE, ZERO, Exponent, ExpPoly, Number
-from klsym.slots import PARTS, SEQUENCE, slot_of_score
-from klsym.statements import REGION, Context, Mean
+from klsym.kernel.names import LOG_RATIOS, PROBABILITIES, SAMPLE, THETA_FREE, parse_name
+from klsym.kernel.ring import ONE, ZERO, Exponent, ExpPoly, Number
+from klsym.kernel.slots import PARTS, SEQUENCE, slot_of_score
+from klsym.kernel.statements import REGION, Context, Mean
 
 K1, W, LOG_Q = (ExpPoly.variable(name) for name in ("k1", "w", "log_q"))
 # log density of each measure: log p = log q - k1, log mu = log q - w

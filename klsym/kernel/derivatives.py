@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import lru_cache
 
 from klsym.kernel.assumptions import refuse_unless
-from klsym.names import LOG_RATIOS, THETA_FREE, attach_name, parse_name
-from klsym.ring import ONE, ZERO, Exponent, ExpPoly, Monomial
-from klsym.slots import SINGLE, SLOTS, at_slot
-from klsym.statements import LOG, REGION, Context
+from klsym.kernel.names import LOG_RATIOS, THETA_FREE, attach_name, parse_name
+from klsym.kernel.ring import ONE, ZERO, Exponent, ExpPoly, Monomial
+from klsym.kernel.slots import SINGLE, SLOTS, at_slot
+from klsym.kernel.statements import LOG, REGION, Context
 
 
 @lru_cache(maxsize=4096)

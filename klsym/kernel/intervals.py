@@ -17,7 +17,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from klsym.errors import Refused
-from klsym.ring import charge, size_of
+from klsym.kernel.ring import charge, size_of
 
 DIGITS = 40  # of log and exp
 BITS = 96  # ends are rounded to multiples of 2**-BITS

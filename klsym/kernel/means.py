@@ -10,11 +10,11 @@ from klsym.errors import Refused
 from klsym.kernel.assumptions import Assumptions, Data, one_of, refuse_unless
 from klsym.kernel.densities import density_ratio, fades, ratio_at
 from klsym.kernel.derivatives import attach, in_slot, is_live, mentioned, slopes
+from klsym.kernel.names import MEASURES, PROBABILITIES, SAMPLE
 from klsym.kernel.regions import assume_crossings, assume_slopes
-from klsym.names import MEASURES, PROBABILITIES, SAMPLE
-from klsym.ring import ONE, ExpPoly
-from klsym.slots import SCORES, UPSTREAM, slot_of_score
-from klsym.statements import Context, Gradient, Mean, MeanGradient, Score, Side
+from klsym.kernel.ring import ONE, ExpPoly
+from klsym.kernel.slots import SCORES, UPSTREAM, slot_of_score
+from klsym.kernel.statements import Context, Gradient, Mean, MeanGradient, Score, Side
 
 
 def chain_rule(atom: MeanGradient, data: Data, assumed: Assumptions) -> Side:

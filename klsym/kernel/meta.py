@@ -13,9 +13,9 @@ from klsym.errors import Refused
 from klsym.kernel.assumptions import Assumptions, Data, refuse_unless
 from klsym.kernel.densities import density_ratio
 from klsym.kernel.derivatives import derivative_of_name, sample_part
-from klsym.names import LOG_RATIOS, parse_name
-from klsym.ring import ONE, ZERO, ExpPoly, Key
-from klsym.statements import Context, Mean, Side, Statement
+from klsym.kernel.names import LOG_RATIOS, parse_name
+from klsym.kernel.ring import ONE, ZERO, ExpPoly, Key
+from klsym.kernel.statements import Context, Mean, Side, Statement
 
 
 def score_coefficient(left: Side, right: Side) -> ExpPoly:

@@ -25,10 +25,10 @@ from klsym.kernel.intervals import (
     log_of_interval,
     weighed,
 )
-from klsym.names import LOG_RATIOS, PROBABILITIES, REWARDS, SAMPLE, Name, parse_name
-from klsym.ring import Exponent, ExpPoly, Monomial, Number, charge, read_number
-from klsym.slots import SEQUENCE, is_second, slot_of_score
-from klsym.statements import LET, LOG, REGION, Atom, Context, Mean, Side, Statement
+from klsym.kernel.names import LOG_RATIOS, PROBABILITIES, REWARDS, SAMPLE, Name, parse_name
+from klsym.kernel.ring import Exponent, ExpPoly, Monomial, Number, charge, read_number
+from klsym.kernel.slots import SEQUENCE, is_second, slot_of_score
+from klsym.kernel.statements import LET, LOG, REGION, Atom, Context, Mean, Side, Statement
 
 NODE = {"q", "p", "mu", "u", "v", "rewards", "next"}
 OLD = {"old"}  # the one row that a node may do without

@@ -12,11 +12,23 @@ import json
 
 from klsym.kernel.assumptions import Hypothesis
 from klsym.kernel.closings import Zero
+from klsym.kernel.names import SAMPLE
 from klsym.kernel.replay import Theorem
-from klsym.names import SAMPLE
-from klsym.ring import ONE, ExpPoly, Monomial, Number
-from klsym.slots import is_second, slot_of_score
-from klsym.statements import LOG, REGION, Atom, Context, Curl, Definition, Field, Gradient, Mean, Score, Side
+from klsym.kernel.ring import ONE, ExpPoly, Monomial, Number
+from klsym.kernel.slots import is_second, slot_of_score
+from klsym.kernel.statements import (
+    LOG,
+    REGION,
+    Atom,
+    Context,
+    Curl,
+    Definition,
+    Field,
+    Gradient,
+    Mean,
+    Score,
+    Side,
+)
 
 OVER = {"": "", "i": "mean_i ", "ij": "mean_ij ", "t": "sum_t ", "it": "mean_i sum_t "}
 PLACES = {"count": "total", SAMPLE: "value"}

@@ -23,10 +23,10 @@ from klsym.kernel.assumptions import Assumptions, Data, refuse_unless
 from klsym.kernel.closings import assume_positive
 from klsym.kernel.densities import POWERS
 from klsym.kernel.derivatives import moving
-from klsym.names import SAMPLE, parse_name
-from klsym.ring import ONE, ZERO, ExpPoly
-from klsym.slots import LENGTHS, SLOTS
-from klsym.statements import LET, LOG, REGION, Context, Field, Mean, Side
+from klsym.kernel.names import SAMPLE, parse_name
+from klsym.kernel.ring import ONE, ZERO, ExpPoly
+from klsym.kernel.slots import LENGTHS, SLOTS
+from klsym.kernel.statements import LET, LOG, REGION, Context, Field, Mean, Side
 
 ROW = {"weight", "factors", "square", "tangent"}
 

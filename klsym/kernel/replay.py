@@ -22,10 +22,10 @@ from klsym.kernel.assumptions import Assumptions, Data, Hypothesis, hypothesis_t
 from klsym.kernel.closings import Zero, equality, rows_of
 from klsym.kernel.meta import completeness, independence
 from klsym.kernel.models import finite_model
-from klsym.names import HELD, parse_name
-from klsym.ring import budget
-from klsym.slots import SLOTS
-from klsym.statements import (
+from klsym.kernel.names import HELD, parse_name
+from klsym.kernel.ring import budget
+from klsym.kernel.slots import SLOTS
+from klsym.kernel.statements import (
     BRIEF,
     Atom,
     Context,

@@ -10,11 +10,11 @@ from itertools import product
 
 from klsym.kernel.assumptions import Assumptions, Data, one_of, refuse_unless
 from klsym.kernel.derivatives import attach, mentioned, slopes
+from klsym.kernel.names import HELD, LOG_RATIOS, PROBABILITIES, parse_name
 from klsym.kernel.regions import assume_crossings
-from klsym.names import HELD, LOG_RATIOS, PROBABILITIES, parse_name
-from klsym.ring import ONE, ZERO, ExpPoly
-from klsym.slots import SCORES, SECOND, SEQUENCE, at_slot, is_second, slot_of_score
-from klsym.statements import Context, Curl, Mean, Side
+from klsym.kernel.ring import ONE, ZERO, ExpPoly
+from klsym.kernel.slots import SCORES, SECOND, SEQUENCE, at_slot, is_second, slot_of_score
+from klsym.kernel.statements import Context, Curl, Mean, Side
 
 SUMS = (*LOG_RATIOS, "R", *HELD, "length")  # what a whole sequence has is the sum over its steps
 SCORE = "s"  # stands for the score function among the names of variables

@@ -1,7 +1,7 @@
 """A coefficient by cases: what it is, and where.
 
 >>> from types import SimpleNamespace as Value
->>> from klsym.language import A, eps, rho
+>>> from klsym.language.expressions import A, eps, rho
 >>> bound, sign = Value(x=rho - eps - 1, signs=(1, 0)), Value(x=A, signs=(1,))
 >>> where((bound, sign)), where(())
 ('rho >= eps + 1 and A > 0', 'otherwise')
@@ -14,7 +14,7 @@ from typing import Any
 
 import sympy
 
-from klsym.language import REWARDS, log_mu, log_old, log_p, log_q
+from klsym.language.expressions import REWARDS, log_mu, log_old, log_p, log_q
 from klsym.notation import losses
 from klsym.notation.spelling import LATEX, TEXT, Text
 

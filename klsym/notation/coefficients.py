@@ -1,6 +1,6 @@
 """Coefficients as trees: exponential polynomials as formulas in k1, r, rho, rho_old.  Standard library only.
 
->>> from klsym.ring import ExpPoly
+>>> from klsym.kernel.ring import ExpPoly
 >>> k1 = ExpPoly.variable("k1")
 >>> element((-k1).exp() - 1 + k1), element(ExpPoly.variable("w").exp() * k1)
 ('k1 + r - 1', 'rho*k1')
@@ -12,13 +12,13 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from klsym.defined import LOG, OF_LOGS, known
-from klsym.names import SAMPLE_BASES, parse_name
+from klsym.kernel.names import SAMPLE_BASES, parse_name
+from klsym.kernel.ring import ONE, Exponent, ExpPoly, Monomial
+from klsym.kernel.ring import Number as Rational
+from klsym.language.defined import LOG, OF_LOGS, known
 from klsym.notation.positions import SLOT_ORDER, in_slot
 from klsym.notation.spelling import TEXT, Text
 from klsym.notation.tree import Call, Formula, Minus, Number, Power, Quotient, is_open, number, product, total
-from klsym.ring import ONE, Exponent, ExpPoly, Monomial
-from klsym.ring import Number as Rational
 
 RATIOS = {"k1": "r", "w": "rho", "o": "rho_old"}  # what exp(-k1), exp(w), exp(o) are called
 WEIGHTS = ("w", "o")

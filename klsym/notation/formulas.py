@@ -2,7 +2,7 @@
 
 A mean is one thing at every index, that of a single sample included; sums over slots are sums over positions.
 
->>> from klsym.ring import ExpPoly
+>>> from klsym.kernel.ring import ExpPoly
 >>> from klsym.notation.spelling import LATEX
 >>> togo = ExpPoly.variable("k1[now]") + ExpPoly.variable("k1[future]")
 >>> side(Side.atom(Mean("t", "q", togo, ("now",))))
@@ -19,7 +19,11 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from klsym.abbreviations import (
+from klsym.kernel.names import SAMPLE, SAMPLE_BASES, parse_name
+from klsym.kernel.ring import ONE, ExpPoly
+from klsym.kernel.ring import Number as Rational
+from klsym.kernel.slots import SECOND, at_slot, slot_of_score
+from klsym.language.abbreviations import (
     Atom,
     Bregman,
     Covariance,
@@ -33,15 +37,11 @@ from klsym.abbreviations import (
     Side,
     TokenDivergence,
 )
-from klsym.names import SAMPLE, SAMPLE_BASES, parse_name
 from klsym.notation import tree
 from klsym.notation.coefficients import coefficient, element, variable
 from klsym.notation.positions import SLOT_ORDER, TOGETHER, in_slot
 from klsym.notation.spelling import TEXT, Text
 from klsym.notation.tree import Formula, Minus, Name, Number, Power, Product, negated, product, total
-from klsym.ring import ONE, ExpPoly
-from klsym.ring import Number as Rational
-from klsym.slots import SECOND, at_slot, slot_of_score
 
 __all__ = [
     "Labels",

@@ -11,16 +11,16 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from klsym.abbreviations import Bregman, Context, Divergence, Gradient, TokenDivergence, atoms_of
 from klsym.kernel.assumptions import Hypothesis
-from klsym.messages import Message
-from klsym.names import LOG_RATIOS, SAMPLE, SAMPLE_BASES, parse_name
+from klsym.kernel.names import LOG_RATIOS, SAMPLE, SAMPLE_BASES, parse_name
+from klsym.kernel.ring import ExpPoly
+from klsym.kernel.statements import Atom, Mean
+from klsym.language.abbreviations import Bregman, Context, Divergence, Gradient, TokenDivergence, atoms_of
+from klsym.language.messages import Message
+from klsym.language.unfolding import Theorem
 from klsym.notation import formulas
 from klsym.notation.formulas import Labels
 from klsym.notation.spelling import TEXT
-from klsym.ring import ExpPoly
-from klsym.statements import Atom, Mean
-from klsym.unfolding import Theorem
 
 STANDING = "every mean that the statement names exists"
 EXISTS = ("exists", "exists with absolute values inside the sum")  # over t

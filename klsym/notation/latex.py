@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
-from klsym.messages import Message
+from klsym.language.messages import Message
+from klsym.language.unfolding import Theorem
 from klsym.notation import formulas
 from klsym.notation.formulas import Labels
 from klsym.notation.hypotheses import assumptions, written_out
@@ -19,7 +20,6 @@ from klsym.notation.text import (
     show_theorem,
 )
 from klsym.notation.tree import Phrase, Words
-from klsym.unfolding import Theorem
 
 
 class ProofView:

@@ -1,6 +1,6 @@
 """Losses as trees, as they were written: SymPy expressions, weights before estimators.
 
->>> from klsym.language import k2, rho, sg
+>>> from klsym.language.expressions import k2, rho, sg
 >>> from klsym.notation.spelling import LATEX, TEXT
 >>> show(sg(rho) * k2, TEXT), show(sg(rho) * k2, LATEX)
 ('sg(rho)*k2', '\\\\mathrm{sg}(\\\\rho)\\\\,k_2')
@@ -17,8 +17,8 @@ from typing import Any
 import sympy
 from sympy.core.function import AppliedUndef
 
-from klsym.defined import LOG, OF_CONSTANTS, OF_LOGS, known
-from klsym.language import ATOMS, SLOTTED, Estimator, OverPositions, as_expression, clip, sg
+from klsym.language.defined import LOG, OF_CONSTANTS, OF_LOGS, known
+from klsym.language.expressions import ATOMS, SLOTTED, Estimator, OverPositions, as_expression, clip, sg
 from klsym.notation import tree
 from klsym.notation.positions import SLOT_ORDER, in_slot
 from klsym.notation.spelling import Text
@@ -69,7 +69,7 @@ def _spelled_out(e: Any) -> Any:
     found = {x: known(x.name) for x in e.free_symbols if x.name.startswith((OF_LOGS, OF_CONSTANTS))}
     if not found:
         return e
-    from klsym.convert import to_sympy
+    from klsym.language.convert import to_sympy
 
     values = {x: (of[0], _spelled_out(to_sympy(of[1]))) for x, of in found.items() if of}
     return e.xreplace({x: sympy.log(of) if kind == LOG else of for x, (kind, of) in values.items()})
@@ -240,12 +240,12 @@ def _factor_order(e: Any) -> tuple[int, str]:
 def over(text: str, b: Any, spell: Text) -> str:
     """text/b, for an element b of the ring.
 
-    >>> from klsym.convert import to_ring
+    >>> from klsym.language.convert import to_ring
     >>> from klsym.notation.spelling import TEXT
     >>> over("E_q[R]", to_ring(sympy.Symbol("beta", real=True)), TEXT)
     '(1/beta)*E_q[R]'
     """
-    from klsym.convert import to_sympy
+    from klsym.language.convert import to_sympy
 
     inverse = 1 / to_sympy(b)
     return text if inverse == 1 else f"{spell.bracket(show(inverse, spell))}{spell.product_sign}{text}"

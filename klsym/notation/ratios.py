@@ -12,11 +12,11 @@ import math
 from fractions import Fraction
 from typing import Any
 
+from klsym.kernel.ring import ExpPoly
 from klsym.notation import losses
 from klsym.notation.coefficients import coefficient
 from klsym.notation.spelling import TEXT
 from klsym.notation.tree import Call, Formula, Name
-from klsym.ring import ExpPoly
 
 DIGITS = 6  # of an edge that is no power of e
 

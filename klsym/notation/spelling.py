@@ -15,7 +15,7 @@ from functools import lru_cache, reduce
 from typing import Any, ClassVar
 
 from klsym.escaping import escape_inside
-from klsym.estimators import TABLE
+from klsym.language.estimators import TABLE
 from klsym.notation.tree import (
     Along,
     Big,

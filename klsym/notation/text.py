@@ -1,6 +1,6 @@
 """Plain text: statements, theorems, derivations.
 
->>> from klsym.abbreviations import Divergence, Gradient
+>>> from klsym.language.abbreviations import Divergence, Gradient
 >>> show_side(Side.atom(Gradient(Side.atom(Divergence("KL", "q", "p")))))
 'grad KL(q||p)'
 """
@@ -12,23 +12,23 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from klsym.abbreviations import (
+from klsym.kernel import EQUATION
+from klsym.kernel.closings import Zero
+from klsym.kernel.names import SAMPLE
+from klsym.kernel.ring import ONE, ExpPoly
+from klsym.language.abbreviations import (
     NAMED,
     Context,
     Side,
     Statement,
     atoms_of,
 )
-from klsym.kernel import EQUATION
-from klsym.kernel.closings import Zero
-from klsym.names import SAMPLE
+from klsym.language.unfolding import Theorem, unfold
 from klsym.notation import formulas
 from klsym.notation.coefficients import coefficient
 from klsym.notation.formulas import Labels
 from klsym.notation.spelling import TEXT, Text
 from klsym.notation.tree import Formula, Name, Number, Phrase, Relation, Words, product
-from klsym.ring import ONE, ExpPoly
-from klsym.unfolding import Theorem, unfold
 
 
 def show_side(side: Side, labels: Labels | None = None) -> str:

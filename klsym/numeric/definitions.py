@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from klsym.abbreviations import Context
-from klsym.numeric.systems import FLOAT, Sized, System, refuse_unless
-from klsym.ring import ExpPoly
-from klsym.slots import SLOTS
-from klsym.statements import LET, LOG, REGION
+from klsym.kernel.ring import ExpPoly
+from klsym.kernel.slots import SLOTS
+from klsym.kernel.statements import LET, LOG, REGION
+from klsym.language.abbreviations import Context
+from klsym.numeric.number_systems import FLOAT, Sized, System, refuse_unless
 
 if TYPE_CHECKING:
-    from klsym.numeric.frames import Frame, Scope
+    from klsym.numeric.model_variables import Frame, Scope
 
 UNDECIDED = 2  # in place of a sign
 MARGIN = 1e-9  # from a bound, of the size of e: nearer floats are not judged

@@ -20,13 +20,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from klsym.abbreviations import Context, Statement
 from klsym.errors import UsageError
 from klsym.kernel.intervals import Interval
-from klsym.numeric.frames import Frame, Functions
+from klsym.language.abbreviations import Context, Statement
+from klsym.numeric.model_variables import Frame, Functions
 from klsym.numeric.models import FiniteModel
+from klsym.numeric.number_systems import EXACT, FLOAT, Sized, System, refuse_unless
 from klsym.numeric.sides import instances, side_value
-from klsym.numeric.systems import EXACT, FLOAT, Sized, System, refuse_unless
 
 TOLERANCE = 1e-10  # relative difference of sides that are equal
 THETAS = (0.0, 0.5, -0.5, 1.0)  # steps along u at which premises are compared
@@ -56,7 +56,7 @@ def check_premises(
     """Refuse what does not satisfy the premises of a statement, F = G at theta + t u.
 
     >>> from klsym.engine.proof.quantities import KL, expectation
-    >>> from klsym.language import k1
+    >>> from klsym.language.expressions import k1
     >>> pair = (KL("q", "p").side, expectation(k1, under="q").side)
     >>> from klsym.numeric.models import random_model
     >>> check_premises(Context(premises=(pair,)), random_model(0, 3), {})
@@ -87,7 +87,7 @@ def evaluate(
     Gradients are Im F(theta + i h u) / h with h = 1e-30 (complex step), so nothing cancels.
 
     >>> from klsym.engine.proof.quantities import KL, expected_gradient, grad
-    >>> from klsym.language import k3
+    >>> from klsym.language.expressions import k3
     >>> from klsym.numeric.models import random_model
     >>> left, right = expected_gradient(k3, under="q"), grad(KL("p", "q"))
     >>> a, b = evaluate(Statement(left.side, right.side), random_model(0, 4))
@@ -112,7 +112,7 @@ def enclose(
     Gradients are slopes of dual numbers; without logarithms the intervals are points.
 
     >>> from klsym.engine.proof.quantities import chi2, expectation
-    >>> from klsym.language import r
+    >>> from klsym.language.expressions import r
     >>> from klsym.numeric.models import random_model
     >>> statement = Statement(chi2("p", "q").side, expectation(r**2 - 1, under="q").side)
     >>> left, right = enclose(statement, random_model(0, 3, exact=True))
@@ -150,7 +150,7 @@ def agreement(
     that is tiny because large terms cancel is not judged by its own size.
 
     >>> from klsym.engine.proof.quantities import expectation
-    >>> from klsym.language import r
+    >>> from klsym.language.expressions import r
     >>> from klsym.numeric.models import random_model
     >>> one = expectation(1, under="q")
     >>> statement = Statement(expectation(r, under="q").side, one.side)

@@ -14,21 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from klsym.abbreviations import Divergence, Gradient, Side, Statement, elements, side_of
 from klsym.errors import UsageError
 from klsym.kernel.intervals import Interval
-from klsym.names import SAMPLE, parse_name
-from klsym.numeric.drawing import (
-    allowed,
-    levelled,
-    models_for,
-    needs_of,
-    regions_of,
-    rooted,
-    thetas_of,
-    turned,
-    with_parameter,
-)
+from klsym.kernel.names import SAMPLE, parse_name
+from klsym.kernel.ring import ExpPoly
+from klsym.language.abbreviations import Divergence, Gradient, Side, Statement, elements, side_of
 from klsym.numeric.evaluation import (
     THETAS,
     TOLERANCE,
@@ -40,14 +30,24 @@ from klsym.numeric.evaluation import (
     evaluate,
     gap_of,
 )
-from klsym.numeric.frames import Frame, Functions
+from klsym.numeric.model_variables import Frame, Functions
 from klsym.numeric.models import COUNTS, FiniteModel, from_certificate
+from klsym.numeric.number_systems import FLOAT, Sized, refuse_unless
+from klsym.numeric.random_models import (
+    allowed,
+    levelled,
+    models_for,
+    needs_of,
+    regions_of,
+    rooted,
+    thetas_of,
+    turned,
+    with_parameter,
+)
 from klsym.numeric.sides import default_function, instances, side_value
-from klsym.numeric.systems import FLOAT, Sized, refuse_unless
-from klsym.ring import ExpPoly
 
 if TYPE_CHECKING:  # a theorem is data here
-    from klsym.unfolding import Theorem
+    from klsym.language.unfolding import Theorem
 
 WIDTH = Fraction(1, 10**15)  # of the enclosure of left - right
 SEPARATION = 1e-6  # relative difference of sides that are not
@@ -81,7 +81,7 @@ def check_theorem(
 
     >>> from klsym.engine.proof.derivation import derive
     >>> from klsym.engine.proof.quantities import KL, expected_gradient, grad
-    >>> from klsym.language import k3
+    >>> from klsym.language.expressions import k3
     >>> proof = derive(expected_gradient(k3, under="q")).equals(grad(KL("p", "q")))
     >>> check_theorem(proof.theorem).passed
     True

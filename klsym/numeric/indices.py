@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from klsym.numeric.models import FiniteModel
+from klsym.numeric.number_systems import refuse_unless
 from klsym.numeric.positions import Places
-from klsym.numeric.systems import refuse_unless
 
 LARGEST = 20_000  # rows
 Paths = tuple[tuple[int, ...], ...]

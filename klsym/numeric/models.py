@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from klsym.abbreviations import Context
 from klsym.errors import UsageError
-from klsym.names import HELD
+from klsym.kernel.names import HELD
+from klsym.language.abbreviations import Context
 from klsym.numeric.trees import Layout, Shape, layout_of, nodes_of, read_tree, sequence_at
 
 Number = Fraction | float

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from klsym.numeric.models import FiniteModel
-from klsym.numeric.systems import Ratio, Sized, System
+from klsym.numeric.number_systems import Ratio, Sized, System
 
 Moves = tuple[tuple[Any, str], ...]  # steps, each along a direction
 

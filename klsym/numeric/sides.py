@@ -14,7 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from klsym.abbreviations import (
+from klsym.errors import UsageError
+from klsym.kernel.ring import ExpPoly
+from klsym.language.abbreviations import (
     Atom,
     Bregman,
     Context,
@@ -28,11 +30,9 @@ from klsym.abbreviations import (
     Side,
     TokenDivergence,
 )
-from klsym.errors import UsageError
-from klsym.numeric.frames import Frame, Functions, Instance, Scope
 from klsym.numeric.indices import PREFIX
-from klsym.numeric.systems import FLOAT, NESTED, OUTER, Ratio, Sized, refuse_unless
-from klsym.ring import ExpPoly
+from klsym.numeric.model_variables import Frame, Functions, Instance, Scope
+from klsym.numeric.number_systems import FLOAT, NESTED, OUTER, Ratio, Sized, refuse_unless
 
 STEP = 0.02  # by which no log q moves more: a central difference of order 8 errs by about STEP^8 / 630
 WEIGHTS = (4 / 5, -1 / 5, 4 / 105, -1 / 280)  # of F(k h) - F(-k h), k = 1..4

@@ -10,12 +10,13 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
-from klsym.abbreviations import Context
 from klsym.engine.proof.derivation import Proof
 from klsym.engine.questions.compare import Comparison
 from klsym.engine.questions.equality_answer import Answer
 from klsym.engine.questions.variances import Spread, model_of
-from klsym.names import SAMPLE
+from klsym.kernel.names import SAMPLE
+from klsym.kernel.ring import ONE, ExpPoly
+from klsym.language.abbreviations import Context
 from klsym.notation import formulas
 from klsym.notation.hypotheses import assumption, show_hypothesis
 from klsym.notation.spelling import TEXT, is_sum
@@ -24,7 +25,6 @@ from klsym.render.listing import listed, model_lines
 from klsym.render.messages import sentence
 from klsym.render.printing import as_printed
 from klsym.render.verdict import TRUST, met, setting_words
-from klsym.ring import ONE, ExpPoly
 
 MINUS_ONE = ExpPoly.number(-1)
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from klsym.estimators import NAMES
-from klsym.language import OF_REGIONS
-from klsym.names import HELD
+from klsym.kernel.names import HELD
+from klsym.language.estimators import NAMES
+from klsym.language.expressions import OF_REGIONS
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 SLOT = re.compile(

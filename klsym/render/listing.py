@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from string import ascii_lowercase
 from typing import Any
 
-from klsym.messages import Message
+from klsym.language.messages import Message
 from klsym.notation.hypotheses import OVER_T
 from klsym.notation.text import show_interval
 from klsym.render.messages import sentence

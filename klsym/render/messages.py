@@ -11,7 +11,7 @@ from typing import Any
 
 import sympy
 
-from klsym.messages import Message
+from klsym.language.messages import Message
 from klsym.notation import formulas, losses
 from klsym.notation.cases import where as place
 from klsym.notation.hypotheses import WRITTEN, filled

@@ -1,7 +1,7 @@
 r"""Where training ends, in words: the closed form of a stationary policy, and a table of those found.
 
->>> from klsym.convert import to_ring
->>> from klsym.language import k1, k3
+>>> from klsym.language.convert import to_ring
+>>> from klsym.language.expressions import k1, k3
 >>> closed_form(to_ring(k1))
 'q_j = \\frac{1}{Z}\\, p_j\\, \\exp\\!\\left(\\frac{R_j}{\\beta}\\right)'
 >>> closed_form(to_ring(k3)).partition(r"\quad")[0]
@@ -16,8 +16,8 @@ from typing import Any
 from klsym.engine.divergences.shape_messages import generated_messages
 from klsym.engine.questions.optimum import Optimum
 from klsym.engine.questions.optimum_of_loss import OptimumAnswer
+from klsym.kernel.ring import ExpPoly
 from klsym.render.messages import sentence
-from klsym.ring import ExpPoly
 
 K1, LOG_Q = ((((name, 1),), ()) for name in ("k1", "log_q"))
 SQUARE = ((("k1", 2),), ())

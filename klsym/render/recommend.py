@@ -8,7 +8,7 @@ from typing import Any
 
 from klsym.engine.questions.recommend import Choice, Clamped, Recommendation, TemptingLoss
 from klsym.errors import UsageError
-from klsym.messages import Message
+from klsym.language.messages import Message
 from klsym.notation.spelling import is_sum
 from klsym.render.compare import PrintedSpread, printed_spread
 from klsym.render.messages import sentences

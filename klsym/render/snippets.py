@@ -3,7 +3,7 @@
 A snippet is a function of log densities, one value for each sample; averaged over a batch, its gradient is
 that of the loss.  NumPy differentiates nothing: there the push, what multiplies grad log q, comes with it.
 
->>> from klsym.language import k3, rho, k2, sg
+>>> from klsym.language.expressions import k3, rho, k2, sg
 >>> print(code(rho * k3, "torch"))
 rho*(torch.expm1(-k1) + k1)
 >>> print(code(sg(rho) * k2, "jax"))
@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from klsym.errors import UsageError
-from klsym.language import OF_TABLE
+from klsym.language.expressions import OF_TABLE
+from klsym.language.parser import parse
 from klsym.notation.losses import Written, tree_of
 from klsym.notation.spelling import IN_TEXT, Piece, Text, is_sum
 from klsym.notation.tree import Call, Formula, Minus, Name, Number, Power, Product, Quotient, Sum
-from klsym.parser import parse
 
 
 @dataclass(frozen=True)

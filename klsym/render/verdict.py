@@ -9,7 +9,7 @@ from typing import Any
 from klsym.engine.answers.suggestion import Suggestion
 from klsym.engine.divergences.shape_messages import generated_messages
 from klsym.engine.verdicts.verdict import Verdict
-from klsym.messages import Message
+from klsym.language.messages import Message
 from klsym.notation.combination import combination_text, value_text
 from klsym.notation.latex import aligned
 from klsym.notation.spelling import LATEX, TEXT, is_sum

@@ -16,12 +16,12 @@ from klsym.kernel.closings import read_row
 from klsym.kernel.densities import density_ratio
 from klsym.kernel.derivatives import in_slot
 from klsym.kernel.meta import derivative, score_coefficient
+from klsym.kernel.names import parse_name
+from klsym.kernel.ring import ONE, ZERO, ExpPoly, read_number
+from klsym.kernel.slots import SEQUENCE, at_slot
+from klsym.kernel.statements import Context, Curl, Gradient, Mean, MeanGradient, Side
 from klsym.kernel.sums import parts_of_a_sum
-from klsym.names import parse_name
-from klsym.ring import ONE, ZERO, ExpPoly, read_number
 from klsym.rocq.terms import GIVEN, SLOTS, Outside, Words, base, listed, place, rational
-from klsym.slots import SEQUENCE, at_slot
-from klsym.statements import Context, Curl, Gradient, Mean, MeanGradient, Side
 
 Bodies = dict[str, list[dict[str, Any]]]  # digest -> the parts that are cited by it
 Place = tuple[str, int]  # a digest, and the number of a part

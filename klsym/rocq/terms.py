@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from klsym.names import SLOT_WORDS, parse_name
-from klsym.ring import Exponent, ExpPoly, Key, Monomial, Number
-from klsym.slots import is_second
-from klsym.statements import Atom, Context, Gradient, Mean, MeanGradient, Score, Side
+from klsym.kernel.names import SLOT_WORDS, parse_name
+from klsym.kernel.ring import Exponent, ExpPoly, Key, Monomial, Number
+from klsym.kernel.slots import is_second
+from klsym.kernel.statements import Atom, Context, Gradient, Mean, MeanGradient, Score, Side
 
 MEASURES = {"q": "Mq", "p": "Mp", "mu": "Mmu", "count": "Mcount", "sample": "Msample"}
 BASES = {"k1": "K1", "w": "W", "log_q": "LogQ", "length": "Length"}

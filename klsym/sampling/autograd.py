@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from klsym.errors import UsageError
-from klsym.language import as_expression, log_q, sg
+from klsym.language.expressions import as_expression, log_q, sg
 from klsym.sampling.backends import Backend
 from klsym.sampling.losses import evaluate
 
@@ -42,12 +42,12 @@ def per_sample_gradient(
     For use="reward" the loss h is detached and multiplies the score: L = sg(h) log q.
 
     >>> import pytest; torch = pytest.importorskip("torch")
-    >>> from klsym.language import k2, rho, sg
+    >>> from klsym.language.expressions import k2, rho, sg
     >>> values = {"log_p": [0.0, -1.0], "log_mu": [-1.0, -2.0]}
     >>> per_sample_gradient(sg(rho) * k2, [-1.0, -2.0], values, sampling="off-policy").round(9)
     array([-1., -1.])
 
-    loss: SymPy expression in the atoms of `klsym.language`.
+    loss: SymPy expression in the atoms of `klsym.language.expressions`.
     log_q: log density of the trained distribution at the samples, in nats; any shape.
     values: log_p, log_mu (off-policy only), R, A -> arrays of the same shape, or numbers; parameters ->
       numbers.
@@ -78,7 +78,7 @@ def expected_gradient(
     """The gradient of sum_x weights_x L(x) with respect to softmax logits, log q = log_softmax(logits).
 
     >>> import pytest; torch = pytest.importorskip("torch")
-    >>> from klsym.language import k1, rho
+    >>> from klsym.language.expressions import k1, rho
     >>> expected_gradient(rho * k1, [0.0, 0.0], [0.5, 0.5], {"log_p": [0.0, -1.0]}).round(9)
     array([-0.25,  0.25])
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from klsym.errors import UsageError
-from klsym.ring import Exponent, ExpPoly, Monomial
+from klsym.kernel.ring import Exponent, ExpPoly, Monomial
 
 Value = Any  # a Python float, or an array of the backend
 

@@ -21,22 +21,22 @@ from typing import Any
 
 import numpy as np
 
-from klsym.abbreviations import Context, Mean
 from klsym.errors import UsageError
 from klsym.kernel.derivatives import attach
-from klsym.names import parse_name
+from klsym.kernel.names import parse_name
+from klsym.kernel.ring import ExpPoly
+from klsym.kernel.slots import SECOND, slot_of_score
+from klsym.language.abbreviations import Context, Mean
 from klsym.numeric.indices import ONE_SAMPLE, PREFIX, batch_size, index_of
 from klsym.numeric.models import FiniteModel
+from klsym.numeric.number_systems import FLOAT
 from klsym.numeric.positions import Places, sequences
 from klsym.numeric.sides import default_function
-from klsym.numeric.systems import FLOAT
-from klsym.ring import ExpPoly
 from klsym.sampling.backends import Backend, backend
 from klsym.sampling.evaluate import Variables
 from klsym.sampling.sample_means import SampleMeans
 from klsym.sampling.sampler import Averages, Parts, Products, Sampler
 from klsym.sampling.streams import Stream
-from klsym.slots import SECOND, slot_of_score
 
 SMALLEST = 1e-200  # a probability whose powers stay within the floats
 LARGEST_SAMPLES = 2**53  # counts are exact in float64 up to here
@@ -50,7 +50,7 @@ class FiniteSampler(Sampler):
     >>> from klsym.sampling.means import means_of
     >>> from klsym.engine.proof.sequence_quantities import sum_over_t
     >>> from klsym.engine.proof.quantities import KL
-    >>> from klsym.language import k1, now
+    >>> from klsym.language.expressions import k1, now
     >>> cases = ((random_model(0, 4), KL("q", "p")), (random_tree(0), sum_over_t(now(k1), under="q")))
     >>> for model, quantity in cases:
     ...     sampler, products = FiniteSampler(model), means_of(quantity.side, Context())

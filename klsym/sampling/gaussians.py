@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.polynomial.polynomial import polymul
 
-from klsym.abbreviations import Mean
 from klsym.errors import UsageError
-from klsym.numeric.gaussian_closed import DENSITIES, Condition, Divergent
-from klsym.numeric.gaussian_exact import DIRECTIONS, GaussianModel
-from klsym.numeric.gaussian_float import MEASURES
-from klsym.ring import Exponent, ExpPoly
+from klsym.kernel.ring import Exponent, ExpPoly
+from klsym.language.abbreviations import Mean
+from klsym.numeric.gaussian.closed import DENSITIES, Condition, Divergent
+from klsym.numeric.gaussian.exact import DIRECTIONS, GaussianModel
+from klsym.numeric.gaussian.floats import MEASURES
 from klsym.sampling.backends import Backend, backend
 from klsym.sampling.evaluate import Variables, product
 from klsym.sampling.runner import run
@@ -190,7 +190,7 @@ class GaussianSampler(Sampler):
 
     >>> from klsym.engine.proof.quantities import KL
     >>> from klsym.sampling.means import means_of
-    >>> from klsym.abbreviations import Context
+    >>> from klsym.language.abbreviations import Context
     >>> sampler = GaussianSampler(GaussianModel((0.0, 1.0), (1.0, 1.0)))
     >>> products = means_of(KL("q", "p").side, Context())
     >>> sampler.spread(products).value.tolist(), sampler.spread(products).deviation.tolist()

@@ -9,28 +9,28 @@ from typing import Any
 
 import numpy as np
 
-from klsym.abbreviations import Context, E, Statement
-from klsym.convert import to_sympy
 from klsym.engine.proof.derivation import Proof
 from klsym.errors import UsageError
-from klsym.evidence import Evidence
-from klsym.ledger import Claim, Settled
-from klsym.names import parse_name
-from klsym.numeric.drawing import models_for, needs_of
+from klsym.kernel.names import parse_name
+from klsym.kernel.ring import ExpPoly
+from klsym.language.abbreviations import Context, E, Statement
+from klsym.language.convert import to_sympy
+from klsym.language.unfolding import Theorem
+from klsym.ledger.evidence import Evidence
+from klsym.ledger.registry import Claim, Settled
+from klsym.numeric.dynamic_programming import by_programme, random_chains
 from klsym.numeric.evaluation import both_sides
 from klsym.numeric.exact import THETAS, allowed, regions_of, thetas_of
-from klsym.numeric.gaussian_exact import GaussianModel, refuse_unless_gaussian
+from klsym.numeric.gaussian.exact import GaussianModel, refuse_unless_gaussian
 from klsym.numeric.models import FiniteModel, from_certificate, random_model
-from klsym.numeric.programmes import by_programme, random_chains
-from klsym.numeric.systems import FLOAT
-from klsym.ring import ExpPoly
+from klsym.numeric.number_systems import FLOAT
+from klsym.numeric.random_models import models_for, needs_of
 from klsym.sampling.backends import Backend
 from klsym.sampling.finite import LARGEST_SAMPLES, FiniteSampler
 from klsym.sampling.gaussians import GaussianSampler, Unsound
 from klsym.sampling.means import Deterministic, gradient_losses, means_of
 from klsym.sampling.streams import Stream
 from klsym.sampling.trials import Trial, both_ways, sampled_means
-from klsym.unfolding import Theorem
 
 OUTCOMES = 8  # of the finite model that a proved identity is sampled on
 # Tails such that every moment the judgements need is finite for weights, ratios and their inverses.

@@ -23,8 +23,8 @@ import sympy
 from numpy import broadcast_shapes
 
 from klsym.errors import UsageError
-from klsym.estimators import Row
-from klsym.language import (
+from klsym.language.estimators import Row
+from klsym.language.expressions import (
     IN_K1,
     IN_R,
     K1,
@@ -50,7 +50,7 @@ def evaluate(
     """The value of a loss at each sample.
 
     >>> import numpy as np
-    >>> from klsym.language import k2, rho, sg
+    >>> from klsym.language.expressions import k2, rho, sg
     >>> log_q, log_p, log_mu = np.log([[0.5, 0.25], [0.5, 0.5], [0.25, 0.5]])
     >>> values = {"log_q": log_q, "log_p": log_p, "log_mu": log_mu}
     >>> evaluate(sg(rho) * k2, values, np).round(3)

@@ -15,8 +15,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from klsym import statements
-from klsym.abbreviations import (
+import klsym.kernel.statements as statements
+from klsym.errors import UsageError
+from klsym.kernel.assumptions import Assumptions
+from klsym.kernel.densities import density_ratio
+from klsym.kernel.derivatives import attach
+from klsym.kernel.means import chain_rule, log_derivative
+from klsym.kernel.names import SAMPLE
+from klsym.kernel.ring import ExpPoly
+from klsym.kernel.slots import at_slot
+from klsym.kernel.sums import curl
+from klsym.language.abbreviations import (
     Context,
     Curl,
     ExpectedGradient,
@@ -27,17 +36,8 @@ from klsym.abbreviations import (
     Statement,
     with_coefficient,
 )
-from klsym.errors import UsageError
-from klsym.kernel.assumptions import Assumptions
-from klsym.kernel.densities import density_ratio
-from klsym.kernel.derivatives import attach
-from klsym.kernel.means import chain_rule, log_derivative
-from klsym.kernel.sums import curl
-from klsym.names import SAMPLE
+from klsym.language.unfolding import unfold, written_out
 from klsym.numeric.indices import STRUCTURES
-from klsym.ring import ExpPoly
-from klsym.slots import at_slot
-from klsym.unfolding import unfold, written_out
 
 
 class Deterministic(UsageError):

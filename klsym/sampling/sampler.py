@@ -25,9 +25,9 @@ from typing import Any
 
 import numpy as np
 
-from klsym.abbreviations import Mean
 from klsym.errors import UsageError
-from klsym.ring import ExpPoly
+from klsym.kernel.ring import ExpPoly
+from klsym.language.abbreviations import Mean
 from klsym.sampling.evaluate import Variables
 from klsym.sampling.means import Product
 from klsym.sampling.sample_means import SampleMeans

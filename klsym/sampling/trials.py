@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from klsym.abbreviations import Context, Mean, Side, Statement
 from klsym.errors import UsageError
-from klsym.ring import ExpPoly
+from klsym.kernel.ring import ExpPoly
+from klsym.language.abbreviations import Context, Mean, Side, Statement
 from klsym.sampling.means import Deterministic, disturbed, means_of
 from klsym.sampling.sampler import ROUNDING, Averages, Products, Sampler, Spread, all_means
 from klsym.sampling.statistics import Level, TooFew

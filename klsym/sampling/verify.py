@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from klsym.ledger import Settled
+from klsym.ledger.registry import Settled
+from klsym.ledger.settle_claims import judge
 from klsym.sampling.finite import FiniteSampler
 from klsym.sampling.identities import Identity, Options, identities
 from klsym.sampling.runner import Heard, run_all
 from klsym.sampling.statistics import FALSE_ALARM, Level, TooFew, written
 from klsym.sampling.trials import Trial, TrialResult
-from klsym.settling import judge
 
 CELL = 22  # width of a column of the table
 SHOWN = 4  # sides with too few samples that are named one by one
@@ -140,8 +140,8 @@ def _autograd(identity: Identity, options: Options) -> float | None:
 
 
 def _difference(trial: Trial, measure: str, loss: Any, options: Options) -> float:
-    from klsym.abbreviations import ExpectedGradient, Side
-    from klsym.convert import to_ring
+    from klsym.language.abbreviations import ExpectedGradient, Side
+    from klsym.language.convert import to_ring
     from klsym.sampling.autograd import expected_gradient
     from klsym.sampling.means import means_of
 

@@ -10,8 +10,8 @@ from functools import cache
 from typing import Any
 
 from klsym.errors import UsageError
-from klsym.progress import Wrapper, plainly
-from klsym.tables.table import Table
+from klsym.ledger.progress import Wrapper, plainly
+from klsym.tables.writing.table import Table
 
 # name -> what it shows; the module of that name makes it
 NAMES = {

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from klsym.abbreviations import Indexed, Side
 from klsym.api import ask
-from klsym.convert import to_ring
 from klsym.engine.proof.quantities import KL, expectation, grad, p, q
-from klsym.language import R, beta, k1, rho
+from klsym.kernel.ring import ONE, ZERO, ExpPoly
+from klsym.language.abbreviations import Indexed, Side
+from klsym.language.convert import to_ring
+from klsym.language.expressions import R, beta, k1, rho
 from klsym.notation import formulas
 from klsym.notation.coefficients import coefficient as coefficient_of
 from klsym.notation.losses import show
 from klsym.notation.spelling import LATEX, TEXT
 from klsym.notation.tree import Number, Power
-from klsym.ring import ONE, ZERO, ExpPoly
 from klsym.tables.losses import OFF, ON, gradient, written
-from klsym.tables.pieces import premise
-from klsym.tables.quotes import Quote, quote
-from klsym.tables.table import NONE, Cell, Column, Row, Table, behind, cited, math, text, words
-from klsym.tables.witness import witness
+from klsym.tables.writing.ledger_lookup import Quote, quote
+from klsym.tables.writing.pieces import premise
+from klsym.tables.writing.table import NONE, Cell, Column, Row, Table, behind, cited, math, text, words
+from klsym.tables.writing.witness import witness
 
 CAPTION = text(
     "What centring does to a KL penalty. In a batch of $n$ samples the penalty of sample $i$, detached,"

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from klsym.engine.proof.derivation import Proof
-from klsym.ledger import Settled, load, recall
+from klsym.ledger.registry import Settled, load, recall
+from klsym.ledger.view import statement_latex
 from klsym.notation.spelling import LATEX
 from klsym.notation.text import show_statement
-from klsym.render.claims import statement_latex
-from klsym.tables.table import Cell, Column, Row, Table, code, listed, math, words
-from klsym.tables.witness import witness
+from klsym.tables.writing.table import Cell, Column, Row, Table, code, listed, math, words
+from klsym.tables.writing.witness import witness
 
 CAPTION = words(
     "Errata of the literature. Each printed form is refuted, by a finite model enclosed in rational"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from klsym.experiments.catalogue import EXPERIMENTS, result
-from klsym.ledger import load
-from klsym.tables.table import NONE, Column, Row, Table, words
+from klsym.ledger.registry import load
+from klsym.tables.writing.table import NONE, Column, Row, Table, words
 
 CAPTION = words(
     "Published experiments, run again. What was found at the documented set-up, and what the paper says"

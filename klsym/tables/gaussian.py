@@ -11,10 +11,10 @@ from typing import Any
 
 import sympy
 
-from klsym.language import k1, k2, k3
-from klsym.numeric.gaussian import Gaussian
-from klsym.numeric.gaussian import table as gaussian_table
-from klsym.tables.table import NONE, Cell, math
+from klsym.language.expressions import k1, k2, k3
+from klsym.numeric.gaussian.models import Gaussian
+from klsym.numeric.gaussian.models import table as gaussian_table
+from klsym.tables.writing.table import NONE, Cell, math
 
 PLACES = {"near": sympy.Rational(1, 10), "far": sympy.Integer(1)}  # d
 NAMES = {k1: "k1", k2: "k2", k3: "k3"}

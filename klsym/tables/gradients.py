@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from klsym.language import k, k1, k2, k3, lam, rho, sg
+from klsym.language.expressions import k, k1, k2, k3, lam, rho, sg
 from klsym.tables.losses import ESTIMATORS, OFF, ON, claims, gradient, tags, verdict, written
-from klsym.tables.table import Cell, Column, Row, Table, math, text, words
+from klsym.tables.writing.table import Cell, Column, Row, Table, math, text, words
 
 CAPTION = text(
     "What each KL penalty descends. The expected gradient, and its score coefficient $c$ in"

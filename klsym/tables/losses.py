@@ -6,11 +6,11 @@ from typing import Any
 
 from klsym.api import Verdict, ask
 from klsym.engine.proof.quantities import Quantity, expectation, expected_gradient, mu, q
-from klsym.language import k, k1, k2, k3, lam, rho, s, sg
+from klsym.language.expressions import k, k1, k2, k3, lam, rho, s, sg
 from klsym.notation.losses import show
 from klsym.notation.spelling import LATEX, TEXT
-from klsym.tables.quotes import Quote, about
-from klsym.tables.table import Cell, cited, math
+from klsym.tables.writing.ledger_lookup import Quote, about
+from klsym.tables.writing.table import Cell, cited, math
 
 ESTIMATORS = (k1, k2, k3, k(lam))
 ON, OFF = "on-policy", "off-policy"

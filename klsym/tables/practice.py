@@ -10,8 +10,8 @@ from klsym.engine.questions.recommend import Choice, Recommendation, recommend
 from klsym.notation import formulas, losses
 from klsym.notation.spelling import LATEX
 from klsym.tables.losses import OFF, ON, gradient, mean
-from klsym.tables.quotes import Quote
-from klsym.tables.table import NONE, Cell, Column, Row, Table, cited, listed, math, text, words
+from klsym.tables.writing.ledger_lookup import Quote
+from klsym.tables.writing.table import NONE, Cell, Column, Row, Table, cited, listed, math, text, words
 
 CAPTION = text(
     "What to write for a KL. The first loss of each row is the one to write; those joined by 'or' have the"

@@ -7,12 +7,12 @@ from typing import Any
 
 from klsym.engine.proof.quantities import expectation, expected_gradient, q
 from klsym.errors import ProofError
-from klsym.language import k, k1, k2, k3, lam, rho, s, sg
+from klsym.language.expressions import k, k1, k2, k3, lam, rho, s, sg
 from klsym.notation.losses import show
 from klsym.notation.spelling import TEXT
 from klsym.tables.losses import OFF, ON, claims, gradient, mean, tags, verdict, written
-from klsym.tables.quotes import about, quote
-from klsym.tables.table import NONE, Cell, Column, Row, Table, words
+from klsym.tables.writing.ledger_lookup import about, quote
+from klsym.tables.writing.table import NONE, Cell, Column, Row, Table, words
 
 CAPTION = words(
     "A KL penalty in the reward. A detached penalty multiplies the score function: its expected"

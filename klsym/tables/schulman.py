@@ -1,6 +1,6 @@
 """Schulman's two tables, each printed figure beside the exact one.
 
-Source: see `klsym.experiments.schulman`.
+Source: see `klsym.experiments.gaussians.schulman`.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from typing import Any
 
 import sympy
 
-from klsym.experiments.schulman import PRINTED, agrees
+from klsym.experiments.gaussians.schulman import PRINTED, agrees
 from klsym.tables.gaussian import NAMES, PLACES, claim_of, figures
 from klsym.tables.losses import written
-from klsym.tables.table import Cell, Column, Row, Table, code, math, text, words
+from klsym.tables.writing.table import Cell, Column, Row, Table, code, math, text, words
 
 CAPTION = text(
     "Schulman's tables of bias and spread, exactly. Bias and standard deviation of one sample over the"

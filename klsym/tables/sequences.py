@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from klsym.abbreviations import (
+from klsym.api import Verdict, ask
+from klsym.engine.proof.derivation import Proof
+from klsym.language.abbreviations import (
     Curl,
     E,
     ExpectedGradient,
@@ -15,15 +17,13 @@ from klsym.abbreviations import (
     PointGradient,
     Side,
 )
-from klsym.api import Verdict, ask
-from klsym.engine.proof.derivation import Proof
 from klsym.notation import formulas
 from klsym.notation.spelling import LATEX
 from klsym.render.messages import KEPT, sentence
 from klsym.tables.losses import OFF, ON
-from klsym.tables.pieces import noted
-from klsym.tables.quotes import Quote, naming, quote, speaking_of
-from klsym.tables.table import NONE, Cell, Column, Row, Table, behind, cited, math, text, words
+from klsym.tables.writing.ledger_lookup import Quote, naming, quote, speaking_of
+from klsym.tables.writing.pieces import noted
+from klsym.tables.writing.table import NONE, Cell, Column, Row, Table, behind, cited, math, text, words
 
 CAPTION = text(
     "Estimators on sequences. The gradient at one sequence of random length $T$, the sum over tokens"

@@ -12,12 +12,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from klsym.convert import in_core
+from klsym.language.convert import in_core
+from klsym.language.parser import parse
 from klsym.notation.combination import combination_latex, combination_text
-from klsym.parser import parse
 from klsym.tables.losses import OFF, ON, claims, field
-from klsym.tables.quotes import about
-from klsym.tables.table import NONE, Cell, Column, Row, Table, listed, math, text, words
+from klsym.tables.writing.ledger_lookup import about
+from klsym.tables.writing.table import NONE, Cell, Column, Row, Table, listed, math, text, words
 
 STORED = Path(__file__).with_name("survey.json")
 CAPTION = text(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from klsym.tables.table import NONE, Cell, Column, Row, Table, cited, code, text, words
 from klsym.tables.trainers import Trainer, tags, titled, trainers
+from klsym.tables.writing.table import NONE, Cell, Column, Row, Table, cited, code, text, words
 
 CAPTION = text(
     "Where the losses of table trainers stand. Repository, the first digits of the commit, file and function,"

@@ -27,12 +27,12 @@ from klsym.api import Verdict, explain
 from klsym.engine.answers.term_analysis import does, limits
 from klsym.engine.options.settings import checked_setting
 from klsym.files import write_whole
-from klsym.language import sg
+from klsym.language.expressions import sg
+from klsym.language.parser import parse
 from klsym.notation import formulas
-from klsym.parser import parse
 from klsym.render.messages import replaced_by, sentence, sentences
 from klsym.render.words import reason, setting_words
-from klsym.tables.table import NONE, Cell, Column, Row, Table, cited, code, listed, text, words
+from klsym.tables.writing.table import NONE, Cell, Column, Row, Table, cited, code, listed, text, words
 
 FACTS, ANSWERS = Path(__file__).with_suffix(".toml"), Path(__file__).with_suffix(".json")
 CAPTION = text(

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from klsym.abbreviations import atoms_of
-from klsym.language import k, k1, k2, k3, lam, rho
+from klsym.kernel.ring import ONE, ZERO, ExpPoly
+from klsym.language.abbreviations import atoms_of
+from klsym.language.expressions import k, k1, k2, k3, lam, rho
 from klsym.notation import formulas
 from klsym.notation.spelling import LATEX
-from klsym.ring import ONE, ZERO, ExpPoly
 from klsym.tables.gaussian import family
 from klsym.tables.losses import ESTIMATORS, OFF, ON, claims, mean, tags, written
-from klsym.tables.quotes import Quote, parts, quote
-from klsym.tables.table import NONE, Cell, Column, Row, Table, math, text, words
+from klsym.tables.writing.ledger_lookup import Quote, parts, quote
+from klsym.tables.writing.table import NONE, Cell, Column, Row, Table, math, text, words
 
 CAPTION = text(
     "What each estimator's value tells. Mean under the sampler, sign of a single value, variance near"

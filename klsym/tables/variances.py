@@ -6,20 +6,32 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from klsym.abbreviations import Covariance, side_of
 from klsym.api import compare
-from klsym.convert import to_ring
 from klsym.engine.proof.quantities import sample_gradient
-from klsym.language import k, k1, k2, k3, lam, parameter, rho, s, sg
+from klsym.language.abbreviations import Covariance, side_of
+from klsym.language.convert import to_ring
+from klsym.language.expressions import k, k1, k2, k3, lam, parameter, rho, s, sg
 from klsym.notation import formulas
 from klsym.notation.losses import show
 from klsym.notation.spelling import LATEX, TEXT
 from klsym.render.compare import PrintedSpread
 from klsym.tables.losses import written
-from klsym.tables.pieces import equality, noted, premise, side, texts, where
-from klsym.tables.quotes import Quote, about, evidence, parts, quote, stated
-from klsym.tables.table import NONE, Cell, Column, Row, Table, behind, cited, listed, math, text, words
-from klsym.tables.witness import witness
+from klsym.tables.writing.ledger_lookup import Quote, about, evidence, parts, quote, stated
+from klsym.tables.writing.pieces import equality, noted, premise, side, texts, where
+from klsym.tables.writing.table import (
+    NONE,
+    Cell,
+    Column,
+    Row,
+    Table,
+    behind,
+    cited,
+    listed,
+    math,
+    text,
+    words,
+)
+from klsym.tables.writing.witness import witness
 
 CAPTION = text(
     "Which estimate varies less. $A$ and $B$ are gradients at a sample, or values; $s$ stands for the"

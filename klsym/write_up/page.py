@@ -17,16 +17,16 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from klsym import __version__, templates
-from klsym.evidence import against_sources
-from klsym.finding import MARKS
 from klsym.kernel import CLOSINGS as ENDINGS
 from klsym.kernel import digest
-from klsym.ledger import TRUSTS, VERDICTS
+from klsym.ledger.evidence import against_sources
+from klsym.ledger.experiment_result import MARKS
+from klsym.ledger.registry import TRUSTS, VERDICTS
 from klsym.render.mathml import mathml
 from klsym.render.rules import CLOSINGS, RULES
 from klsym.rocq.accepted import MEANS, MEANS_NOT, summary
-from klsym.tables.layouts import html_piece, in_html
-from klsym.tables.table import CODE, WORDS, Cell, Table
+from klsym.tables.writing.layouts import html_piece, in_html
+from klsym.tables.writing.table import CODE, WORDS, Cell, Table
 from klsym.write_up.page_checks import number, scientific
 from klsym.write_up.page_claims import Entry, closing_id, rule_id
 from klsym.write_up.page_glossary import GLOSSARY
@@ -63,8 +63,8 @@ TITLE = re.compile(r"(.*?\.)(?=\s|$)", re.DOTALL)
 def page(material: Material) -> str:
     """The whole report as HTML.
 
-    >>> from klsym.ledger import load
-    >>> from klsym.settling import settle_all
+    >>> from klsym.ledger.registry import load
+    >>> from klsym.ledger.settle_claims import settle_all
     >>> text = page(Material(settle_all([load()["gradient.k1-loss"]])))
     >>> 'id="gradient.k1-loss"' in text, "http:" in text
     (True, False)

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from klsym.finding import Finding
+from klsym.ledger.experiment_result import Finding
 
 if TYPE_CHECKING:
+    from klsym.ledger.settle_claims import Judged
     from klsym.sampling.verify import Report
-    from klsym.settling import Judged
-    from klsym.tables.table import Table
+    from klsym.tables.writing.table import Table
 
 
 @dataclass(frozen=True)

@@ -20,21 +20,21 @@ from typing import Any
 
 from klsym import __version__
 from klsym.errors import ProofError
-from klsym.evidence import Evidence, against_sources
-from klsym.experiments.ahead import ahead
+from klsym.experiments.background_runs import ahead
 from klsym.experiments.catalogue import EXPERIMENTS, result
-from klsym.figures.drawn import draw
-from klsym.figures.gallery import GALLERY
+from klsym.experiments.gallery import GALLERY
+from klsym.experiments.save_figure import draw
 from klsym.figures.style import save
 from klsym.files import make_folder, write_whole
-from klsym.finding import MARKS
 from klsym.kernel import CLOSINGS as ENDINGS
-from klsym.ledger import Claim, Settled, load, settle
-from klsym.progress import Wrapper, plainly
-from klsym.render.claims import statement_latex
+from klsym.ledger.evidence import Evidence, against_sources
+from klsym.ledger.experiment_result import MARKS
+from klsym.ledger.progress import Wrapper, plainly
+from klsym.ledger.registry import Claim, Settled, load, settle
+from klsym.ledger.settle_claims import each
+from klsym.ledger.view import statement_latex
 from klsym.render.rules import CLOSINGS, RULES
 from klsym.rocq.accepted import accepted, summary
-from klsym.settling import each
 from klsym.write_up.bibliography import bibliography, cited
 from klsym.write_up.prose import prose
 from klsym.write_up.tex import breakable, escape

@@ -11,17 +11,17 @@ from typing import Any
 
 from klsym.errors import UsageError
 from klsym.escaping import printable
-from klsym.experiments.ahead import ahead
+from klsym.experiments.background_runs import ahead
 from klsym.experiments.catalogue import EXPERIMENTS, result
-from klsym.figures.drawn import draw
+from klsym.experiments.save_figure import draw
 from klsym.files import make_folder, refuse_unless_writable, write_whole
-from klsym.kept import Kept
 from klsym.kernel import FORMAT
-from klsym.ledger import Claim, select
-from klsym.progress import Wrapper, plainly
-from klsym.settling import Judged, counts, settle_all, write_certificates
+from klsym.ledger.cache import Kept
+from klsym.ledger.progress import Wrapper, plainly
+from klsym.ledger.registry import Claim, select
+from klsym.ledger.settle_claims import Judged, counts, settle_all, write_certificates
 from klsym.tables.catalogue import tables as every_table
-from klsym.tables.table import Table
+from klsym.tables.writing.table import Table
 from klsym.write_up.page import page
 from klsym.write_up.page_material import Figure, Material
 

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from klsym.engine.proof.derivation import Proof
-from klsym.evidence import Evidence
-from klsym.ledger import Settled
+from klsym.ledger.evidence import Evidence
+from klsym.ledger.registry import Settled
+from klsym.ledger.view import statement_latex
 from klsym.notation.latex import conclusion
 from klsym.notation.spelling import LATEX
 from klsym.notation.text import chain
-from klsym.render.claims import statement_latex
 from klsym.write_up.assumptions import hypotheses, in_short
 from klsym.write_up.bibliography import cited
 from klsym.write_up.prose import prose
@@ -34,7 +34,7 @@ def claim_latex(settled: Settled, known: Iterable[str] = ()) -> str:
 
     known: lines of its reading that the text has said before.
 
-    >>> from klsym.ledger import recall
+    >>> from klsym.ledger.registry import recall
     >>> print(claim_latex(recall("gradient.k1-loss")).splitlines()[1])
     \klparts{\klpart{\mathbb{E}_{q}[\nabla k_1] \brk= 0}}
     """

@@ -6,7 +6,9 @@ from fractions import Fraction
 from string import ascii_lowercase
 from typing import Any
 
-from klsym.abbreviations import (
+from klsym.engine.proof.derivation import Proof
+from klsym.engine.proof.shown_counterexample import shown_witness
+from klsym.language.abbreviations import (
     Curl,
     ExpectedGradient,
     Gradient,
@@ -16,8 +18,6 @@ from klsym.abbreviations import (
     Statement,
     atoms_of,
 )
-from klsym.engine.proof.derivation import Proof
-from klsym.engine.proof.shown_counterexample import shown_witness
 from klsym.notation.spelling import LATEX
 from klsym.notation.text import show_interval
 from klsym.render.listing import tree_rows

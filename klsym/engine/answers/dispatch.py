@@ -9,7 +9,6 @@ from typing import Any
 
 import sympy
 
-from klsym.convert import in_core, to_ring
 from klsym.engine.fields.position_sums import UnsupportedSum
 from klsym.engine.fields.slot_loss import names_batches, names_slots, names_vocabulary, of_sequence
 from klsym.engine.options.expand_options import expansion
@@ -17,13 +16,23 @@ from klsym.engine.options.settings import Setting
 from klsym.engine.targets.ring import explain_ring
 from klsym.engine.verdicts.verdict import TargetReading, Verdict
 from klsym.errors import KlsymError, NotInRing, Refused, UsageError
-from klsym.language import ATOMS, DENSITIES, PARAMETERS, REWARDS, OverPositions, as_loss, length, s
-from klsym.names import SAMPLE_BASES, is_declarable
+from klsym.kernel.names import SAMPLE_BASES, is_declarable
+from klsym.language.convert import in_core, to_ring
+from klsym.language.expressions import (
+    ATOMS,
+    DENSITIES,
+    PARAMETERS,
+    REWARDS,
+    OverPositions,
+    as_loss,
+    length,
+    s,
+)
+from klsym.language.parser import is_of_answers, parse_asked
+from klsym.language.sums import Centred, LeftOut, Normalised, OverBatch
 from klsym.notation import losses
 from klsym.notation.losses import Written
 from klsym.notation.spelling import TEXT
-from klsym.parser import is_of_answers, parse_asked
-from klsym.sums import Centred, LeftOut, Normalised, OverBatch
 
 
 def explained(written: Written, setting: Setting) -> Verdict:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from klsym.engine.fields.slot_loss import names_batches, names_slots
 from klsym.engine.verdicts.verdict import Verdict
-from klsym.language import A, M, R, Weight, log_mu, log_p, parameter
+from klsym.language.expressions import A, M, R, Weight, log_mu, log_p, parameter
 from klsym.notation.losses import Written
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from klsym.convert import to_ring
 from klsym.engine.answers.dispatch import as_written
 from klsym.engine.answers.is_correct import DENSITIES_OF_KL, proved_choice
 from klsym.engine.options.settings import CHOICES, Setting
@@ -19,7 +18,8 @@ from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.quantities import KL, expectation, expected_gradient, grad
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import NotInRing, ProofError, UsageError
-from klsym.language import A, R, s, sg
+from klsym.language.convert import to_ring
+from klsym.language.expressions import A, R, s, sg
 from klsym.notation.losses import Written
 
 # Tried in this order, each judged; the first that is right is also the first that `recommend` names.

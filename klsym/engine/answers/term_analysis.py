@@ -14,8 +14,8 @@ import sympy
 
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import UsageError
-from klsym.language import DENSITIES, REWARDS, A, Estimator, OverPositions, R, rho, rho_old, sg
-from klsym.messages import Message
+from klsym.language.expressions import DENSITIES, REWARDS, A, Estimator, OverPositions, R, rho, rho_old, sg
+from klsym.language.messages import Message
 from klsym.notation import losses
 from klsym.notation.spelling import TEXT
 

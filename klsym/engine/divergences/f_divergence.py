@@ -5,8 +5,8 @@
 Constants of c drop, since E_q[s] = 0, and so may r - 1, whose mean is 0 for every theta.  f is convex, and
 then an f-divergence, where c falls with r; along log q, that is with k1 = -log r, it rises.
 
->>> from klsym.convert import to_ring
->>> from klsym.language import k1, r
+>>> from klsym.language.convert import to_ring
+>>> from klsym.language.expressions import k1, r
 >>> generator(to_ring(k1)) == to_ring(k1 + r - 1), strength(to_ring(1 - r)) == to_ring(1)
 (True, True)
 """
@@ -26,8 +26,8 @@ from klsym.engine.fields.named_terms import K1 as K1
 from klsym.engine.fields.primitives import objective_under
 from klsym.engine.regions.positivity import positive_sum, without_positive_factors
 from klsym.engine.regions.root_isolation import Zero, signs, stretches
-from klsym.names import LOG_RATIOS, SAMPLE_BASES, parse_name
-from klsym.ring import ONE, ZERO, ExpPoly, Number
+from klsym.kernel.names import LOG_RATIOS, SAMPLE_BASES, parse_name
+from klsym.kernel.ring import ONE, ZERO, ExpPoly, Number
 
 R = (-K1).exp()
 FREE_NAMES = ("k1", "w", "log_q")
@@ -143,8 +143,8 @@ Where = tuple[Stretch, ...] | Inequality
 def convex_where(c: ExpPoly) -> Where | None:
     """Where q f(p/q) is convex in q: c rises with k1, so that the field pulls back; None where it is open.
 
-    >>> from klsym.convert import to_ring
-    >>> from klsym.language import k1, k2, lam, r
+    >>> from klsym.language.convert import to_ring
+    >>> from klsym.language.expressions import k1, k2, lam, r
     >>> convex_where(to_ring(k1 + k2))  # k1 >= -1, that is r <= e
     (Stretch(lower=(Fraction(-1, 1), Fraction(-1, 1)), upper=None),)
     >>> where = convex_where(to_ring(k1 + lam * r))  # 1 - lam r >= 0, everywhere if -lam >= 0
@@ -293,8 +293,8 @@ class Functional:
 def functional(c: ExpPoly) -> Functional:
     """The convexity in q, at each p and mu, of what E_q[c s] is the gradient of.
 
-    >>> from klsym.convert import to_ring
-    >>> from klsym.language import k1, rho
+    >>> from klsym.language.convert import to_ring
+    >>> from klsym.language.expressions import k1, rho
     >>> functional(to_ring(k1 / rho)).where  # k1 <= 1: r >= 1/e
     (Stretch(lower=None, upper=(Fraction(1, 1), Fraction(1, 1))),)
     >>> functional(to_ring(rho * (k1 + 1))).of, functional(to_ring(1 / rho)).is_convex

@@ -4,8 +4,8 @@ Between the zeros of what bounds them, which are enclosed, c is an exponential p
 There f = F + b r with F + dF/dk1 = c, each b from the continuity of f; a jump of c is a kink of f.  f is
 given where the bounds are rational in k1, its region of convexity wherever the zeros can be told apart.
 
->>> from klsym.ring import ExpPoly as E
->>> from klsym.statements import Definition
+>>> from klsym.kernel.ring import ExpPoly as E
+>>> from klsym.kernel.statements import Definition
 >>> up, down = Definition("up", REGION, K1), Definition("down", REGION, -K1)
 >>> found = generated_pieces(E.variable("up") - E.variable("down"), Context((), (), (), (up, down)))
 >>> found.is_divergence, found.f  # of the slope of abs(k1): the total variation
@@ -22,15 +22,15 @@ from typing import Any
 
 import sympy
 
-from klsym.convert import to_sympy
 from klsym.engine.divergences.f_divergence import K1, Generated, Stretch, limit, nonnegative_where, slope
 from klsym.engine.divergences.f_divergence import R as RATIO
 from klsym.engine.fields.primitives import objective_under
 from klsym.engine.regions.relations import quotient
 from klsym.engine.regions.root_isolation import Zero, stretches
-from klsym.language import k1
-from klsym.ring import ONE, ZERO, ExpPoly
-from klsym.statements import REGION, Context
+from klsym.kernel.ring import ONE, ZERO, ExpPoly
+from klsym.kernel.statements import REGION, Context
+from klsym.language.convert import to_sympy
+from klsym.language.expressions import k1
 
 HALF = Fraction(1, 2)
 MOST_BOUNDS = 6

@@ -24,15 +24,15 @@ from typing import Any
 import sympy
 from sympy.integrals.risch import NonElementaryIntegral, risch_integrate
 
-from klsym.convert import to_ring, to_sympy
 from klsym.engine.divergences.f_divergence import Generated, Where, generator, nonnegative_where
 from klsym.errors import NotInRing
-from klsym.language import DENSITIES, A, OfRow, R, Ratio, Weight, k1, log_mu, log_p, log_q, r
-from klsym.messages import Message
-from klsym.names import SAMPLE_BASES, parse_name
+from klsym.kernel.names import SAMPLE_BASES, parse_name
+from klsym.kernel.ring import ONE, ZERO, ExpPoly, Key
+from klsym.language.convert import to_ring, to_sympy
+from klsym.language.expressions import DENSITIES, A, OfRow, R, Ratio, Weight, k1, log_mu, log_p, log_q, r
+from klsym.language.messages import Message
 from klsym.notation.losses import show
 from klsym.notation.spelling import TEXT
-from klsym.ring import ONE, ZERO, ExpPoly, Key
 
 X = sympy.Symbol("x", positive=True)  # r = p/q
 CONSTANT_KEY: Key = ((), ())

@@ -2,8 +2,8 @@
 
 The force between outcomes is what c gains along log q: its slope dc/dk1, which is 1 for the reverse KL.
 
->>> from klsym.convert import to_ring
->>> from klsym.language import k3
+>>> from klsym.language.convert import to_ring
+>>> from klsym.language.expressions import k3
 >>> found = effects(to_ring(k3))
 >>> found.third, found.overweight, found.underweight, found.corners_attract
 (-1, 1.0, -inf, True)
@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from klsym.convert import to_sympy
 from klsym.engine.divergences.f_divergence import K1, generated, leading, limit, slope, third_order
 from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.quantities import expectation, sample
 from klsym.engine.regions.root_isolation import signs
 from klsym.errors import ProofError, Refused
-from klsym.ring import ExpPoly, Number
+from klsym.kernel.ring import ExpPoly, Number
+from klsym.language.convert import to_sympy
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from klsym.engine.divergences.f_divergence import Functional, Generated, Inequality, Where
-from klsym.messages import Message
-from klsym.names import SAMPLE_BASES
+from klsym.kernel.names import SAMPLE_BASES
+from klsym.language.messages import Message
 
 
 def generated_messages(found: Generated) -> tuple[Message, ...]:

@@ -17,8 +17,6 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from klsym.abbreviations import E, IndexedGradient, Side
-from klsym.convert import generic_functions, to_ring, to_sympy
 from klsym.engine.fields.named_terms import Further, Slots, further, slots_of, terms_of
 from klsym.engine.fields.position_sums import T, adds_up, m, n, summed
 from klsym.engine.fields.primitives import depends_on_theta, held_at_policy, primitive
@@ -30,13 +28,15 @@ from klsym.engine.proof.reduction import Strategy, reduction
 from klsym.engine.proof.sequence_quantities import mean_over_i, sum_over_t, token_gradient
 from klsym.errors import KlsymError, ProofError, Refused
 from klsym.kernel.derivatives import attach, slopes
-from klsym.language import Slot, length, log_q, now, own, s, sg
-from klsym.names import HELD, LOG_RATIOS, parse_name
+from klsym.kernel.names import HELD, LOG_RATIOS, parse_name
+from klsym.kernel.ring import ONE, ZERO, ExpPoly
+from klsym.kernel.slots import SEQUENCE, at_slot
+from klsym.kernel.statements import MeanGradient
+from klsym.language.abbreviations import E, IndexedGradient, Side
+from klsym.language.convert import generic_functions, to_ring, to_sympy
+from klsym.language.expressions import Slot, length, log_q, now, own, s, sg
+from klsym.language.unfolding import d_log_q, written_out
 from klsym.notation.losses import Written
-from klsym.ring import ONE, ZERO, ExpPoly
-from klsym.slots import SEQUENCE, at_slot
-from klsym.statements import MeanGradient
-from klsym.unfolding import d_log_q, written_out
 
 BATCH_SIZE = ((n, m + 1),)
 N, M = ExpPoly.variable("n"), ExpPoly.variable("m")
@@ -250,7 +250,7 @@ def same_at_every_token(loss: Any, moving: bool = False) -> tuple[Any, Any]:
     A loss that is the same at every token, and not over T, is C/T for C = T L.
     moving: only what has a gradient.
 
-    >>> from klsym.language import length, log_q, now, rho
+    >>> from klsym.language.expressions import length, log_q, now, rho
     >>> same_at_every_token(rho / length + now(log_q) / length)
     (rho, log_q[now]/length)
     >>> same_at_every_token(rho, moving=True)

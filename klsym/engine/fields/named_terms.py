@@ -6,7 +6,7 @@
 Each term has a lead that no later term of its table has beside the score of the same slot; `decompose` reads
 the multiple of the term off its lead.  At one sample the named terms are complete.
 
->>> from klsym.language import k3
+>>> from klsym.language.expressions import k3
 >>> recognise(to_ring(k3)).target
 'combination'
 """
@@ -18,19 +18,19 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from klsym.abbreviations import Context, Indexed, Side
-from klsym.convert import to_ring, to_sympy
 from klsym.engine.fields.slot_loss import ADVANTAGE
 from klsym.engine.proof.quantities import KL, Quantity, expectation, grad
 from klsym.engine.proof.reduction import Strategy, reduction
 from klsym.engine.proof.sequence_quantities import sum_over_t, token_KL, token_KL_gradient
 from klsym.kernel.derivatives import sample_part
-from klsym.language import A, R, k1, length, log_q, now, past, r, rho
-from klsym.names import REWARDS, SAMPLE_BASES, THETA_FREE, parse_name
+from klsym.kernel.names import REWARDS, SAMPLE_BASES, THETA_FREE, parse_name
+from klsym.kernel.ring import ONE, ZERO, ExpPoly
+from klsym.kernel.statements import Context as Plain
+from klsym.language.abbreviations import Context, Indexed, Side
+from klsym.language.convert import to_ring, to_sympy
+from klsym.language.expressions import A, R, k1, length, log_q, now, past, r, rho
+from klsym.language.unfolding import PLAIN, unfold
 from klsym.notation import formulas
-from klsym.ring import ONE, ZERO, ExpPoly
-from klsym.statements import Context as Plain
-from klsym.unfolding import PLAIN, unfold
 
 Slots = dict[str, ExpPoly]  # the slot of the score function -> its coefficient, all under q
 Names = frozenset[str]

@@ -11,18 +11,18 @@ from typing import Any
 
 import sympy
 
-from klsym.convert import is_in_ring, to_ring, to_sympy
 from klsym.engine.fields.primitives import depends_on_theta
 from klsym.engine.regions.unfolding import PIECEWISE, Unfolding
 from klsym.errors import NotInRing, UsageError
+from klsym.kernel.names import HELD, SAMPLE_BASES, parse_name
+from klsym.kernel.ring import ONE, ZERO, ExpPoly
+from klsym.kernel.slots import at_slot
 from klsym.kernel.sums import SUMS
-from klsym.language import GIVEN, Estimator, Slot, others, own, parameter, sg, without_sg
-from klsym.names import HELD, SAMPLE_BASES, parse_name
+from klsym.language.convert import is_in_ring, to_ring, to_sympy
+from klsym.language.expressions import GIVEN, Estimator, Slot, others, own, parameter, sg, without_sg
+from klsym.language.sums import OverBatch, Summed
 from klsym.notation import losses
 from klsym.notation.spelling import TEXT
-from klsym.ring import ONE, ZERO, ExpPoly
-from klsym.slots import at_slot
-from klsym.sums import OverBatch, Summed
 
 FUNCTIONS = (sympy.exp, sympy.log, sympy.Pow)
 T, n, m = parameter("T"), parameter("n"), parameter("m")  # m stands for n - 1, which has an inverse

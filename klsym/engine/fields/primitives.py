@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fractions import Fraction
 
-from klsym.defined import OF_LOGS
 from klsym.engine.regions.unfolding import at_policy as at_policy
-from klsym.names import LOG_RATIOS, SAMPLE_BASES, parse_name
-from klsym.ring import ONE, ZERO, Exponent, ExpPoly, Key
-from klsym.slots import at_slot
+from klsym.kernel.names import LOG_RATIOS, SAMPLE_BASES, parse_name
+from klsym.kernel.ring import ONE, ZERO, Exponent, ExpPoly, Key
+from klsym.kernel.slots import at_slot
+from klsym.language.defined import OF_LOGS
 
 WEIGHT = ExpPoly.variable("w").exp()
 MAX_PRIMITIVE_TERMS = 40  # of what a primitive is looked for

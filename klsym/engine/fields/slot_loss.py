@@ -19,7 +19,6 @@ from typing import Any
 
 import sympy
 
-from klsym.convert import to_ring, to_sympy
 from klsym.engine.fields.position_sums import (
     T,
     added_up,
@@ -34,7 +33,12 @@ from klsym.engine.fields.primitives import at_policy
 from klsym.engine.options.settings import Setting
 from klsym.engine.regions.unfolding import Unfolding, bounds_in_order, only_used, unfolding
 from klsym.errors import NotInRing, UsageError
-from klsym.language import (
+from klsym.kernel.names import SAMPLE_BASES, parse_name
+from klsym.kernel.ring import ZERO, ExpPoly
+from klsym.kernel.slots import LENGTHS, at_slot
+from klsym.kernel.statements import Context
+from klsym.language.convert import to_ring, to_sympy
+from klsym.language.expressions import (
     ATOMS,
     A,
     H,
@@ -46,17 +50,13 @@ from klsym.language import (
     sg,
     without_sg,
 )
-from klsym.names import SAMPLE_BASES, parse_name
+from klsym.language.parser import MAX_EXP, MAX_POWER
+from klsym.language.sums import Centred, Here, LeftOut, OverBatch, OverVocabulary, Summed, Whole, togo
+from klsym.language.unfolding import PLAIN
 from klsym.notation import formulas, losses
 from klsym.notation.losses import Written
 from klsym.notation.spelling import TEXT
 from klsym.notation.tree import Name, quotient
-from klsym.parser import MAX_EXP, MAX_POWER
-from klsym.ring import ZERO, ExpPoly
-from klsym.slots import LENGTHS, at_slot
-from klsym.statements import Context
-from klsym.sums import Centred, Here, LeftOut, OverBatch, OverVocabulary, Summed, Whole, togo
-from klsym.unfolding import PLAIN
 
 ADVANTAGE = A  # theta-free, of the whole sequence: the same at each of its tokens
 WEIGHT_OF_OPTION = {"token": now(rho), "prefix": past(rho) * now(rho), "sequence": rho}

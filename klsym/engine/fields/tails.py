@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 
 from klsym.engine.fields.primitives import at_policy
 from klsym.kernel.derivatives import attach
-from klsym.names import SAMPLE_BASES, parse_name
-from klsym.ring import Exponent, ExpPoly, Number
+from klsym.kernel.names import SAMPLE_BASES, parse_name
+from klsym.kernel.ring import Exponent, ExpPoly, Number
 
 
 def is_zero(coefficients: Iterable[ExpPoly], on_policy: bool) -> bool:

@@ -7,7 +7,7 @@
 
 The loss so written, without the options, has the same verdict.
 
->>> from klsym.parser import parse
+>>> from klsym.language.parser import parse
 >>> setting = Setting(use="reward", level="token", credit="to-go", aggregate="mean")
 >>> expansion(Written("R - beta*k1", parse("R - beta*k1")), setting)
 'togo(R - beta*k1)/T'
@@ -20,12 +20,12 @@ from typing import Any
 import sympy
 
 from klsym.engine.options.settings import Setting
-from klsym.language import A, exp, log_mu, log_q, rho
+from klsym.language.expressions import A, exp, log_mu, log_q, rho
+from klsym.language.sums import Before, Whole
 from klsym.notation import losses
 from klsym.notation.losses import Written
 from klsym.notation.spelling import TEXT
 from klsym.notation.tree import Call, Formula, Name, product, quotient, total
-from klsym.sums import Before, Whole
 
 CREDITS = {"to-go": "togo", "total": "whole"}
 BATCHES = {"leave-one-out": "loo", "mean": "centred", "std": "normalised"}

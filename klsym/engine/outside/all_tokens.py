@@ -23,8 +23,6 @@ from typing import Any
 import sympy
 from sympy import Rational
 
-from klsym.abbreviations import Indexed, Side
-from klsym.convert import to_ring
 from klsym.engine.fields.field import field_of, scores_of
 from klsym.engine.fields.position_sums import T, n
 from klsym.engine.fields.primitives import at_policy
@@ -41,7 +39,11 @@ from klsym.engine.targets.ring_notes import assumed_by
 from klsym.engine.verdicts.verdict import ChainStep, TargetReading, Verdict
 from klsym.engine.verdicts.warnings import OF_DESCENT
 from klsym.errors import NotInRing, ProofError, UsageError
-from klsym.language import (
+from klsym.kernel.ring import ONE, ExpPoly
+from klsym.kernel.statements import Context
+from klsym.language.abbreviations import Indexed, Side
+from klsym.language.convert import to_ring
+from klsym.language.expressions import (
     DENSITIES,
     REWARDS,
     A,
@@ -60,15 +62,13 @@ from klsym.language import (
     unfold,
     without_sg,
 )
-from klsym.messages import Message
+from klsym.language.messages import Message
+from klsym.language.sums import OfOthers, OverBatch, Whole
 from klsym.notation import losses
 from klsym.notation.losses import Written
 from klsym.notation.spelling import LATEX, TEXT
 from klsym.notation.tree import Formula, product, quotient
 from klsym.notation.values import LazyFormula, bracketed, scored
-from klsym.ring import ONE, ExpPoly
-from klsym.statements import Context
-from klsym.sums import OfOthers, OverBatch, Whole
 
 MAX_TREES = 40  # trees with sequences of one token and of two
 ENTIRE = T + OfOthers(T)  # sum_i T_i

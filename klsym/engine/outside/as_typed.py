@@ -8,10 +8,10 @@ from typing import Any
 
 import sympy
 
-from klsym.convert import canonical
 from klsym.engine.options.settings import Setting
 from klsym.engine.verdicts.verdict import ChainStep, Verdict
-from klsym.language import log_mu, log_q, rho, without_sg
+from klsym.language.convert import canonical
+from klsym.language.expressions import log_mu, log_q, rho, without_sg
 from klsym.notation import losses
 from klsym.notation.losses import Written
 from klsym.notation.positions import in_slot

@@ -23,8 +23,6 @@ from functools import cache
 from itertools import pairwise
 from typing import Any
 
-from klsym.abbreviations import Indexed, Side
-from klsym.convert import to_ring, to_sympy
 from klsym.engine.fields.field import field_of
 from klsym.engine.fields.position_sums import n
 from klsym.engine.fields.slot_loss import slot_loss
@@ -39,16 +37,18 @@ from klsym.engine.targets.ring_notes import READINGS, assumed_by
 from klsym.engine.verdicts.verdict import TargetReading, Verdict
 from klsym.errors import NotInRing, ProofError
 from klsym.kernel.models import Model, enclose
-from klsym.language import A, H, R, log_q, now, others, own, parameter, s
-from klsym.messages import Message
-from klsym.names import SAMPLE_BASES
+from klsym.kernel.names import SAMPLE_BASES
+from klsym.kernel.ring import ExpPoly
+from klsym.language.abbreviations import Indexed, Side
+from klsym.language.convert import to_ring, to_sympy
+from klsym.language.expressions import A, H, R, log_q, now, others, own, parameter, s
+from klsym.language.messages import Message
+from klsym.language.unfolding import d_log_q, written_out
 from klsym.notation import formulas, losses
 from klsym.notation.losses import Written
 from klsym.notation.spelling import LATEX, TEXT
 from klsym.notation.tree import quotient
 from klsym.notation.values import LazyFormula, less_mean, shown
-from klsym.ring import ExpPoly
-from klsym.unfolding import d_log_q, written_out
 
 PUSHED = LazyFormula(quotient, (less_mean(to_ring(own(H)), to_ring(others(H))), parameter("std")))
 COEFFICIENT = shown(PUSHED)

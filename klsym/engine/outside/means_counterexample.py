@@ -9,10 +9,10 @@ import sympy
 from sympy import Rational
 
 from klsym.engine.proof.counterexamples import completed, models, shown_model
-from klsym.language import DENSITIES, REWARDS, k1, log_q, unfold
-from klsym.statements import Context
-from klsym.sums import OverVocabulary
-from klsym.unfolding import plain_model
+from klsym.kernel.statements import Context
+from klsym.language.expressions import DENSITIES, REWARDS, k1, log_q, unfold
+from klsym.language.sums import OverVocabulary
+from klsym.language.unfolding import plain_model
 
 DIGITS, APART = 40, 1e-9  # by which two sides differ, of the larger one
 MAX_EXPONENT = sympy.Integer(10) ** 300  # exp(x) takes as many bits of precision as x has

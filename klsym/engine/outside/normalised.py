@@ -18,7 +18,6 @@ from typing import Any
 
 import sympy
 
-from klsym.convert import to_ring, to_sympy
 from klsym.engine.fields.field import Field, field_of_loss
 from klsym.engine.fields.named_terms import Decomposition
 from klsym.engine.fields.position_sums import n
@@ -36,16 +35,17 @@ from klsym.engine.verdicts.verdict import Chain, TargetReading, Verdict
 from klsym.engine.verdicts.warnings import OF_DESCENT, OF_LOSS
 from klsym.errors import NotInRing, UsageError
 from klsym.kernel.derivatives import attach
-from klsym.language import GIVEN, R, log_q, own, parameter, rho, s, sg, unfold
-from klsym.messages import Message
-from klsym.names import HELD, parse_name
+from klsym.kernel.names import HELD, parse_name
+from klsym.kernel.ring import ZERO, ExpPoly
+from klsym.language.convert import to_ring, to_sympy
+from klsym.language.expressions import GIVEN, R, log_q, own, parameter, rho, s, sg, unfold
+from klsym.language.messages import Message
+from klsym.language.sums import Normalised
 from klsym.notation import losses
 from klsym.notation.losses import Written
 from klsym.notation.spelling import LATEX, TEXT
 from klsym.notation.tree import total
 from klsym.notation.values import LazyFormula, scored
-from klsym.ring import ZERO, ExpPoly
-from klsym.sums import Normalised
 
 MOST = 2  # in one loss
 MOVES = "normalised(h) of what is differentiated is not read: put sg(..) around it, which is another loss"

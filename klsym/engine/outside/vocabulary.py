@@ -19,7 +19,6 @@ from typing import Any
 
 import sympy
 
-from klsym.convert import to_ring
 from klsym.engine.fields.field import scores_of
 from klsym.engine.fields.slot_loss import slot_loss
 from klsym.engine.options.settings import Setting
@@ -42,16 +41,17 @@ from klsym.engine.proof.sequence_quantities import token_gradient
 from klsym.engine.verdicts.verdict import TargetReading, Verdict
 from klsym.engine.verdicts.warnings import OF_LOSS
 from klsym.errors import NotInRing, UsageError
-from klsym.language import A, M, log_mu, log_q, now, rho, s, sg, without_sg
-from klsym.messages import Message
+from klsym.kernel.ring import ZERO
+from klsym.language.convert import to_ring
+from klsym.language.expressions import A, M, log_mu, log_q, now, rho, s, sg, without_sg
+from klsym.language.messages import Message
+from klsym.language.parser import OF_DENSITIES
+from klsym.language.sums import Before, OverVocabulary, Summed, Whole
 from klsym.notation import losses
 from klsym.notation.losses import Written
 from klsym.notation.spelling import LATEX, TEXT
 from klsym.notation.tree import Formula, product, total
 from klsym.notation.values import LazyFormula, bracketed, scored
-from klsym.parser import OF_DENSITIES
-from klsym.ring import ZERO
-from klsym.sums import Before, OverVocabulary, Summed, Whole
 
 ABBREVIATED = re.compile(rf"\b({'|'.join(OF_DENSITIES)})\(")
 VOCABULARY_RULE = "mean over the vocabulary"
@@ -204,8 +204,8 @@ def _with_objective(verdict: Verdict, loss: SampledLoss) -> Verdict:
 def prefix_means(loss: SampledLoss) -> Any | None:
     """The sum of the C_t of a loss C_t + sg(future(C)) log q; None for a loss of another form.
 
-    >>> from klsym.language import k1, r
-    >>> from klsym.sums import After
+    >>> from klsym.language.expressions import k1, r
+    >>> from klsym.language.sums import After
     >>> c, token = OverVocabulary(k1 * r), Setting(level="token")
     >>> [prefix_means(read_sampled(printed(2 * c + n * sg(After(c)) * log_q), token)) for n in (2, 3)]
     [2*full(k1*r), None]

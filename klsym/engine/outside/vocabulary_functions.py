@@ -19,7 +19,6 @@ from typing import Any
 
 import sympy
 
-from klsym.convert import in_core, to_sympy
 from klsym.engine.options.settings import Setting
 from klsym.engine.outside.as_typed import (
     Explained,
@@ -33,15 +32,16 @@ from klsym.engine.outside.means_counterexample import shown_witness
 from klsym.engine.outside.vocabulary_means import RANDOM, printed
 from klsym.engine.verdicts.verdict import TargetReading, Verdict
 from klsym.errors import UsageError
-from klsym.language import M, log_mu, parameter, rho, s, sg, without_sg
-from klsym.messages import Message
+from klsym.kernel.ring import ExpPoly
+from klsym.language.convert import in_core, to_sympy
+from klsym.language.expressions import M, log_mu, parameter, rho, s, sg, without_sg
+from klsym.language.messages import Message
+from klsym.language.sums import OverBatch, OverVocabulary
 from klsym.notation import losses
 from klsym.notation.coefficients import common_factor
 from klsym.notation.losses import Written
 from klsym.notation.spelling import LATEX, TEXT
 from klsym.notation.values import names
-from klsym.ring import ExpPoly
-from klsym.sums import OverBatch, OverVocabulary
 
 DRAWN = RANDOM - {parameter("T")}
 OUTSIDE = (
@@ -75,7 +75,7 @@ class FixedMeans:
 def fix_means(loss: Any, on_policy: bool, use: str = "loss") -> FixedMeans:
     """Return the loss with its exact means, and the means of what multiplies their gradients, as numbers.
 
-    >>> from klsym.language import k1, k3
+    >>> from klsym.language.expressions import k1, k3
     >>> found = fix_means(OverVocabulary(k1)**2, True)
     >>> found.moving, found.names
     (((h1, k1),), {h1: 2*full(k1)})

@@ -11,7 +11,7 @@ full(x)_u may be replaced by (rho x)_u, as both have the same mean given y_<=t. 
 or of an earlier one, times the score of token t, has the mean 0.
 
 >>> from klsym.engine.options.settings import Setting
->>> from klsym.language import k1, r
+>>> from klsym.language.expressions import k1, r
 >>> loss = 2 * OverVocabulary(k1) + r
 >>> read_sampled(Written("2*full(k1) + r", loss), Setting()).written.text
 '2*rho*k1 + r'
@@ -28,12 +28,12 @@ from klsym.engine.fields.slot_loss import names_vocabulary
 from klsym.engine.options.expand_options import expansion
 from klsym.engine.options.settings import Setting
 from klsym.errors import UsageError
-from klsym.language import DENSITIES, PARAMETERS, REWARDS, exp, log_mu, log_q, parameter, rho, sg
+from klsym.language.expressions import DENSITIES, PARAMETERS, REWARDS, exp, log_mu, log_q, parameter, rho, sg
+from klsym.language.parser import parse
+from klsym.language.sums import After, Before, Here, OverBatch, OverVocabulary, Summed, Whole
 from klsym.notation import losses
 from klsym.notation.losses import Written
 from klsym.notation.spelling import TEXT
-from klsym.parser import parse
-from klsym.sums import After, Before, Here, OverBatch, OverVocabulary, Summed, Whole
 
 RANDOM = {*DENSITIES, *REWARDS, parameter("T")}  # not known at the prefix
 # ratios of the token and of the whole sequence -> what is left of them at the prefix
@@ -169,7 +169,7 @@ def _without_options(written: Written, setting: Setting) -> tuple[Written, Setti
 def split(e: Any, detached: bool) -> tuple[Any, tuple[ExactMean, ...]]:
     """The sum of the terms without full(..), and the terms that hold one each.
 
-    >>> from klsym.language import k1, r
+    >>> from klsym.language.expressions import k1, r
     >>> rest, [one] = split(sg(2 * OverVocabulary(k1)) * log_q + r, False)
     >>> rest, one.c, one.x, one.detached
     (r, 2*log_q, k1, True)
@@ -284,7 +284,7 @@ def _at_prefix(c: Any, one: ExactMean) -> tuple[Any, bool]:
 def is_known(c: Any) -> bool:
     """Does it depend on constants and on tokens before t alone?
 
-    >>> from klsym.language import k1
+    >>> from klsym.language.expressions import k1
     >>> is_known(2 * Before(k1)), is_known(k1)
     (True, False)
     """

@@ -11,8 +11,8 @@ from typing import Any
 
 from klsym.errors import ProofError
 from klsym.kernel.meta import derivative, is_foreign
-from klsym.ring import ExpPoly
-from klsym.statements import Context
+from klsym.kernel.ring import ExpPoly
+from klsym.kernel.statements import Context
 
 
 def solve(

@@ -15,7 +15,16 @@ from functools import lru_cache
 from itertools import chain, tee
 from typing import Any
 
-from klsym.abbreviations import (
+from klsym.engine.proof.float_screen import is_plainly_at_most
+from klsym.engine.regions.root_isolation import joint
+from klsym.errors import ProofError, Refused, UsageError
+from klsym.kernel.derivatives import in_slot
+from klsym.kernel.intervals import Interval
+from klsym.kernel.models import Model, enclose
+from klsym.kernel.names import parse_name
+from klsym.kernel.statements import LET, REGION, Context
+from klsym.kernel.statements import Statement as Plain
+from klsym.language.abbreviations import (
     Curl,
     Gradient,
     Indexed,
@@ -25,15 +34,6 @@ from klsym.abbreviations import (
     elements,
     slotted,
 )
-from klsym.engine.proof.float_screen import is_plainly_at_most
-from klsym.engine.regions.root_isolation import joint
-from klsym.errors import ProofError, Refused, UsageError
-from klsym.kernel.derivatives import in_slot
-from klsym.kernel.intervals import Interval
-from klsym.kernel.models import Model, enclose
-from klsym.names import parse_name
-from klsym.statements import LET, REGION, Context
-from klsym.statements import Statement as Plain
 
 MODELS_TRIED = 200
 # q, p, mu, u: small and readable first

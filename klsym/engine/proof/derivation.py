@@ -1,7 +1,7 @@
 """Derivations: chains that read like the proof on paper and end as certificates.  Untrusted.
 
 >>> from klsym.engine.proof.quantities import KL, expected_gradient, grad, mu, p, q
->>> from klsym.language import k3, rho
+>>> from klsym.language.expressions import k3, rho
 >>> proof = expected_gradient(rho * k3, under=mu)
 >>> proof = derive(proof).differentiate().change_measure(to=q).equals(grad(KL(q, p)))
 >>> proof.theorem.kind, proof.trust
@@ -15,9 +15,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from klsym.abbreviations import Context, Side, Statement, elements
-from klsym.convert import to_ring
-from klsym.defined import OF_LOGS
 from klsym.engine.proof.completeness_data import foreign_term, solve
 from klsym.engine.proof.counterexamples import find_model, speaks_of_steps
 from klsym.engine.proof.inequalities import filled, inequality, premises
@@ -30,15 +27,18 @@ from klsym.kernel.assumptions import Assumptions
 from klsym.kernel.batches import SIZES
 from klsym.kernel.closings import read_row
 from klsym.kernel.meta import score_coefficient
-from klsym.language import OF_REGIONS
-from klsym.names import HELD, SAMPLE_BASES, parse_name
+from klsym.kernel.names import HELD, SAMPLE_BASES, parse_name
+from klsym.kernel.ring import ExpPoly
+from klsym.kernel.statements import MeanGradient
+from klsym.kernel.statements import Statement as Plain
+from klsym.language.abbreviations import Context, Side, Statement, elements
+from klsym.language.convert import to_ring
+from klsym.language.defined import OF_LOGS
+from klsym.language.expressions import OF_REGIONS
+from klsym.language.unfolding import PLAIN, Theorem, check_setting, live_in, means_given, unfold, written_out
 from klsym.notation.formulas import SidedLabels
 from klsym.notation.latex import ProofView
 from klsym.notation.text import show_side
-from klsym.ring import ExpPoly
-from klsym.statements import MeanGradient
-from klsym.statements import Statement as Plain
-from klsym.unfolding import PLAIN, Theorem, check_setting, live_in, means_given, unfold, written_out
 
 BATCH_SLOTS = (*SIZES, "self", "other")
 

@@ -13,8 +13,8 @@ from functools import lru_cache
 
 from klsym.errors import Refused
 from klsym.kernel.models import Model, Position
-from klsym.ring import ExpPoly, Monomial
-from klsym.statements import Atom, Mean, Side
+from klsym.kernel.ring import ExpPoly, Monomial
+from klsym.kernel.statements import Atom, Mean, Side
 
 PLAIN = 1e-6  # of the sizes that are added up; rounding is below 1e-12 of them
 MAX_EXPONENT = 600.0  # what may stand in an exponential

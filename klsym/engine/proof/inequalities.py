@@ -1,6 +1,6 @@
 """What inequalities and premises rest on, from Python values to the data of a certificate.  Untrusted.
 
->>> from klsym.language import k1
+>>> from klsym.language.expressions import k1
 >>> [row["kind"] for row in inequality([{"u": -k1, "at": "sample"}])]
 ['tangent']
 """
@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from klsym.abbreviations import Context, with_coefficient
-from klsym.convert import to_ring
 from klsym.engine.proof.quantities import quantity
 from klsym.engine.proof.reduction import Strategy, reduction
 from klsym.errors import UsageError
 from klsym.kernel.closings import REGION
-from klsym.names import MEASURES, SAMPLE
-from klsym.ring import ZERO, ExpPoly
-from klsym.statements import Context as Plain
-from klsym.statements import Mean, Side
-from klsym.unfolding import unfold
+from klsym.kernel.names import MEASURES, SAMPLE
+from klsym.kernel.ring import ZERO, ExpPoly
+from klsym.kernel.statements import Context as Plain
+from klsym.kernel.statements import Mean, Side
+from klsym.language.abbreviations import Context, with_coefficient
+from klsym.language.convert import to_ring
+from klsym.language.unfolding import unfold
 
 Data = dict[str, Any]
 ROW_KINDS = {"u": "tangent", "b": "square", "variance": "variance"}  # the key that a row holds -> its kind

@@ -13,7 +13,7 @@ from typing import Any
 from klsym.engine.proof.reduction import Cited, reduction
 from klsym.kernel import EQUATION, certify, digest
 from klsym.kernel.densities import K1
-from klsym.statements import Context, Gradient, Mean, Side
+from klsym.kernel.statements import Context, Gradient, Mean, Side
 
 
 @lru_cache(maxsize=1)

@@ -19,11 +19,11 @@ from typing import Any
 import mpmath
 
 from klsym.engine.proof.counterexamples import completed, models, tree_models
-from klsym.names import HELD, SAMPLE_BASES, parse_name
-from klsym.ring import Exponent, ExpPoly, Monomial
-from klsym.slots import at_slot
-from klsym.statements import LOG, REGION, Context
-from klsym.unfolding import PLAIN
+from klsym.kernel.names import HELD, SAMPLE_BASES, parse_name
+from klsym.kernel.ring import Exponent, ExpPoly, Monomial
+from klsym.kernel.slots import at_slot
+from klsym.kernel.statements import LOG, REGION, Context
+from klsym.language.unfolding import PLAIN
 
 DIFFERENCE_STEPS = tuple(mpmath.mpf(10) ** -power for power in (12, 14))  # both give a slope
 CURL_DIGITS = 60

@@ -1,6 +1,6 @@
 """What a derivation is about: expectations, gradients and divergences, as values that add.  Untrusted.
 
->>> from klsym.language import k3, rho, s
+>>> from klsym.language.expressions import k3, rho, s
 >>> expected_gradient(rho * k3, under=mu) - grad(KL(q, p))
 E_mu[grad(rho*k3)] - grad KL(q||p)
 """
@@ -13,7 +13,10 @@ from typing import Any
 
 import sympy
 
-from klsym.abbreviations import (
+from klsym.errors import ProofError, UsageError
+from klsym.kernel.names import MEASURES, PROBABILITIES, SAMPLE_BASES, parse_name
+from klsym.kernel.ring import ExpPoly
+from klsym.language.abbreviations import (
     Bregman,
     Covariance,
     Divergence,
@@ -26,13 +29,10 @@ from klsym.abbreviations import (
     Side,
     side_of,
 )
-from klsym.convert import generic_functions, split_score, to_ring
-from klsym.errors import ProofError, UsageError
-from klsym.language import as_expression, r
-from klsym.language import s as score_symbol
-from klsym.names import MEASURES, PROBABILITIES, SAMPLE_BASES, parse_name
+from klsym.language.convert import generic_functions, split_score, to_ring
+from klsym.language.expressions import as_expression, r
+from klsym.language.expressions import s as score_symbol
 from klsym.notation.text import show_side
-from klsym.ring import ExpPoly
 
 q, p, mu, count = MEASURES
 
@@ -109,7 +109,7 @@ def _labelled(atom: Any, *written: tuple[ExpPoly, Any]) -> Quantity:
 def expectation(of: Any, under: str) -> Quantity:
     """E_m[a], with the score function s wherever `of` holds it.
 
-    >>> from klsym.language import k1, s, sg
+    >>> from klsym.language.expressions import k1, s, sg
     >>> expectation(s * sg(k1), under=q)
     E_q[sg(k1)*s]
     """
@@ -182,7 +182,7 @@ def covariance(a: Any, b: Any, under: str) -> Quantity:
 def bregman(phi: Any) -> Quantity:
     """phi(r) - phi(1) - phi'(1)(r - 1) at one sample, for phi an expression in r.
 
-    >>> from klsym.language import log
+    >>> from klsym.language.expressions import log
     >>> bregman(-log(r))
     D_phi(r, 1) with phi = k1
     """

@@ -23,11 +23,11 @@ from klsym.errors import ProofError, Refused
 from klsym.kernel import EQUATION, apply_step
 from klsym.kernel.densities import density_ratio
 from klsym.kernel.derivatives import in_slot, mentioned
+from klsym.kernel.names import HELD, PROBABILITIES, SAMPLE, parse_name
+from klsym.kernel.ring import ONE, ExpPoly, Key
+from klsym.kernel.slots import UPSTREAM, at_slot, slot_of_score
+from klsym.kernel.statements import Atom, Context, Curl, Gradient, Mean, MeanGradient, Side, elements
 from klsym.kernel.sums import SCORE, SUMS
-from klsym.names import HELD, PROBABILITIES, SAMPLE, parse_name
-from klsym.ring import ONE, ExpPoly, Key
-from klsym.slots import UPSTREAM, at_slot, slot_of_score
-from klsym.statements import Atom, Context, Curl, Gradient, Mean, MeanGradient, Side, elements
 
 MAX_STEPS = 500
 INDEPENDENCE = "independence"

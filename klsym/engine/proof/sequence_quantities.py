@@ -1,6 +1,6 @@
 """Quantities at an index of a batch or a sequence: means over i, sums over t.  Untrusted.
 
->>> from klsym.language import k1, now, past, s
+>>> from klsym.language.expressions import k1, now, past, s
 >>> sum_over_t(now(k1) * past(s), under="q")
 E_q[sum_t k1_now*s_past]
 """
@@ -10,7 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from klsym.abbreviations import (
+from klsym.engine.proof.quantities import Quantity
+from klsym.errors import UsageError
+from klsym.kernel.names import PROBABILITIES, SAMPLE
+from klsym.kernel.ring import ExpPoly
+from klsym.kernel.slots import is_score
+from klsym.language.abbreviations import (
     Curl,
     Indexed,
     IndexedGradient,
@@ -20,19 +25,14 @@ from klsym.abbreviations import (
     TokenDivergence,
     side_of,
 )
-from klsym.convert import generic_functions, to_ring
-from klsym.engine.proof.quantities import Quantity
-from klsym.errors import UsageError
-from klsym.language import s as score_symbol
-from klsym.names import PROBABILITIES, SAMPLE
-from klsym.ring import ExpPoly
-from klsym.slots import is_score
+from klsym.language.convert import generic_functions, to_ring
+from klsym.language.expressions import s as score_symbol
 
 
 def split_scores(expression: Any, index: str) -> dict[Score, ExpPoly]:
     """The coefficients of the products of score functions of slots.
 
-    >>> from klsym.language import future, now, s
+    >>> from klsym.language.expressions import future, now, s
     >>> sorted(split_scores(now(s) + 2 * now(s) * future(s), "t"))
     [('future', 'now'), ('now',)]
 
@@ -82,7 +82,7 @@ def sum_over_t(of: Any, under: str) -> Quantity:
 
     E_m[\sum_{t=1}^T a_t s_t], T random.
 
-    >>> from klsym.language import future, k1, now, s
+    >>> from klsym.language.expressions import future, k1, now, s
     >>> sum_over_t((now(k1) + future(k1)) * now(s), under="q")
     E_q[sum_t (k1_now + k1_future)*s_now]
 
@@ -96,7 +96,7 @@ def sum_over_t(of: Any, under: str) -> Quantity:
 def token_gradient(loss: Any, under: str) -> Quantity:
     """E_m[sum_t grad L_t]: what automatic differentiation of a sum of token losses averages.
 
-    >>> from klsym.language import k2, now
+    >>> from klsym.language.expressions import k2, now
     >>> token_gradient(now(k2), under="q")
     E_q[sum_t grad k2_now]
 
@@ -136,7 +136,7 @@ def mean_over_i(of: Any, under: str, steps: bool = False) -> Quantity:
 
     E_m[\frac1n\sum_i a(x_i, x_{-i})].
 
-    >>> from klsym.language import k1, others, own, parameter, s
+    >>> from klsym.language.expressions import k1, others, own, parameter, s
     >>> mean_over_i((own(k1) - others(k1) / parameter("m")) * own(s), under="q")
     E_q[mean_i (k1_self - k1_others/m)*s_self]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from klsym.abbreviations import Curl, Statement, atoms_of, elements, measures
 from klsym.engine.proof.counterexamples import shown_model
 from klsym.engine.proof.derivation import Proof
-from klsym.names import SAMPLE, parse_name
+from klsym.kernel.names import SAMPLE, parse_name
+from klsym.kernel.slots import is_second
+from klsym.language.abbreviations import Curl, Statement, atoms_of, elements, measures
 from klsym.notation.text import show_statement
-from klsym.slots import is_second
 
 
 def shown_witness(proof: Proof) -> dict[str, Any]:

@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from klsym.convert import to_ring
 from klsym.engine.fields.slot_loss import names_slots
 from klsym.engine.options.settings import CHOICES, Setting
 from klsym.engine.questions.catalogue import stored
-from klsym.estimators import NAMES
-from klsym.language import rho
-from klsym.parser import parse
+from klsym.language.convert import to_ring
+from klsym.language.estimators import NAMES
+from klsym.language.expressions import rho
+from klsym.language.parser import parse
 
 # f(r) with E_q[f(r)] = KL and f(1) = f'(1) = 0: for every f, rho f has the value and gradient of E_q[f(r)]
 OPTIMAL_LOSSES = {"reverse-kl": "k3", "forward-kl": "1 - r - r*k1"}

@@ -28,7 +28,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from klsym.convert import VK1, VW
 from klsym.engine.divergences.f_divergence import at_reference, slope
 from klsym.engine.fields.named_terms import R_RATIO, NamedParts, recognise
 from klsym.engine.questions.loss_enumeration import (
@@ -43,9 +42,10 @@ from klsym.engine.questions.loss_enumeration import (
     spellings,
 )
 from klsym.files import read_text
-from klsym.names import parse_name
+from klsym.kernel.names import parse_name
+from klsym.kernel.ring import ONE, ZERO, ExpPoly, Key
+from klsym.language.convert import VK1, VW
 from klsym.notation import formulas
-from klsym.ring import ONE, ZERO, ExpPoly, Key
 
 STORED = Path(__file__).with_name("catalogue.json")
 STORED_SIZE = 8  # of what is stored

@@ -11,8 +11,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from klsym.abbreviations import Point, Side
-from klsym.convert import to_ring
 from klsym.engine.answers.dispatch import as_written, refuse_taken_names
 from klsym.engine.fields.field import parts_of, quantity_of
 from klsym.engine.fields.slot_loss import (
@@ -32,12 +30,14 @@ from klsym.engine.questions.equality_answer import OPEN_ANSWER, Answer, decided
 from klsym.engine.questions.variances import Estimate, Spread, spread
 from klsym.engine.targets.clamps import slopes_taken
 from klsym.errors import NotInRing, UsageError
-from klsym.language import length
-from klsym.messages import Message
-from klsym.names import SAMPLE
+from klsym.kernel.names import SAMPLE
+from klsym.kernel.ring import ZERO
+from klsym.kernel.statements import Context
+from klsym.language.abbreviations import Point, Side
+from klsym.language.convert import to_ring
+from klsym.language.expressions import length
+from klsym.language.messages import Message
 from klsym.notation.losses import Written
-from klsym.ring import ZERO
-from klsym.statements import Context
 
 WrittenPair = tuple[Written, Written]
 NOT_COMPARED = (

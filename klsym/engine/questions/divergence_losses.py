@@ -24,7 +24,6 @@ from typing import Any
 
 import sympy
 
-from klsym.convert import in_core, to_ring, to_sympy
 from klsym.engine.answers.dispatch import explained
 from klsym.engine.divergences import f_divergence_smooth as outer
 from klsym.engine.divergences.f_divergence import (
@@ -46,14 +45,15 @@ from klsym.engine.proof.quantities import Quantity, expectation, grad
 from klsym.engine.proof.shown_counterexample import shown_witness
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import NotInRing, ProofError, Refused, UsageError
-from klsym.estimators import NAMES
-from klsym.language import OF_TABLE, k1, parameter, r, rho, sg, without_sg
-from klsym.messages import Message
+from klsym.kernel.ring import ExpPoly
+from klsym.language.convert import in_core, to_ring, to_sympy
+from klsym.language.estimators import NAMES
+from klsym.language.expressions import OF_TABLE, k1, parameter, r, rho, sg, without_sg
+from klsym.language.messages import Message
+from klsym.language.parser import FUNCTIONS, parse, parse_asked
 from klsym.notation.coefficients import element
 from klsym.notation.losses import Written, show
 from klsym.notation.spelling import TEXT, is_sum
-from klsym.parser import FUNCTIONS, parse, parse_asked
-from klsym.ring import ExpPoly
 
 ON, OFF = "on-policy", "off-policy"
 JENSEN_SHANNON = "jensen-shannon"

@@ -10,7 +10,7 @@ from klsym.engine.proof.quantities import Quantity
 from klsym.engine.proof.shown_counterexample import shown_witness
 from klsym.engine.questions.variances import model_of
 from klsym.errors import ProofError
-from klsym.statements import Context
+from klsym.kernel.statements import Context
 
 
 @dataclass(frozen=True)

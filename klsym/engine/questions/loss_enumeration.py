@@ -25,11 +25,11 @@ from typing import Any
 
 import sympy
 
-from klsym.convert import to_ring
 from klsym.kernel.derivatives import slopes
-from klsym.language import k1, k2, k3, log_q, r, rho
-from klsym.ring import ZERO, ExpPoly
-from klsym.statements import Context
+from klsym.kernel.ring import ZERO, ExpPoly
+from klsym.kernel.statements import Context
+from klsym.language.convert import to_ring
+from klsym.language.expressions import k1, k2, k3, log_q, r, rho
 
 ValueAndScore = tuple[ExpPoly, ExpPoly]  # the value v and the coefficient a of the score, sg(.) dropped
 SpellingCount = tuple[int, str]  # how many spellings, and the first of them

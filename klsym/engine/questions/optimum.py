@@ -14,8 +14,8 @@ On the boundary q_j goes to 0, and q_j C_j to -a_j.  If all a_j are 0, an outcom
 If a = sum a_j > 0, all other logits drift: on a face of m outcomes they come to rest, relative to each
 other, where C_j - a/(m q_j) is one number.
 
->>> from klsym.convert import to_ring
->>> from klsym.language import k1
+>>> from klsym.language.convert import to_ring
+>>> from klsym.language.expressions import k1
 >>> found = optimum(to_ring(k1), 1.0, [1.0, 0.0], [0.5, 0.5])
 >>> [round(x, 6) for x in found.stationary[0].policy], found.unique, found.complete
 ([0.731059, 0.268941], True, True)
@@ -32,7 +32,7 @@ from itertools import combinations
 from klsym.engine.questions.outcomes import Number, Outcome
 from klsym.engine.questions.roots import StationaryPoint, roots
 from klsym.errors import UsageError
-from klsym.ring import ExpPoly
+from klsym.kernel.ring import ExpPoly
 
 
 @dataclass(frozen=True)

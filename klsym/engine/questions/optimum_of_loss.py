@@ -20,10 +20,10 @@ from klsym.engine.options.settings import checked_setting
 from klsym.engine.outside.vocabulary_means import sampled_loss
 from klsym.engine.questions.optimum import Optimum, optimum
 from klsym.errors import NotInRing, UsageError
-from klsym.language import REWARDS, log_mu, log_old, log_p, log_q
-from klsym.messages import Message
-from klsym.names import SAMPLE_BASES
-from klsym.ring import ExpPoly
+from klsym.kernel.names import SAMPLE_BASES
+from klsym.kernel.ring import ExpPoly
+from klsym.language.expressions import REWARDS, log_mu, log_old, log_p, log_q
+from klsym.language.messages import Message
 
 MAX_OUTCOMES = 8  # outcomes
 MAX_NUMBER, LONGEST = 10**6, 40  # of a number, and of its text

@@ -16,7 +16,6 @@ from typing import Any, Literal, get_args
 
 import sympy
 
-from klsym.convert import to_ring, to_sympy
 from klsym.engine.answers.dispatch import as_written, explained
 from klsym.engine.answers.is_correct import DENSITIES_OF_KL, is_right, proved_choice
 from klsym.engine.divergences.f_divergence import slope
@@ -32,10 +31,11 @@ from klsym.engine.questions.variances import Estimate, Spread, spread
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.engine.verdicts.warnings import is_attached, needs_its_gradient
 from klsym.errors import ProofError, UsageError
-from klsym.language import log_mu, log_p, log_q, rho, sg, unfold
+from klsym.kernel.ring import ExpPoly
+from klsym.language.convert import to_ring, to_sympy
+from klsym.language.expressions import log_mu, log_p, log_q, rho, sg, unfold
+from klsym.language.sums import Summed
 from klsym.notation.losses import Written
-from klsym.ring import ExpPoly
-from klsym.sums import Summed
 
 KLTarget = Literal["reverse-kl", "forward-kl"]
 Purpose = Literal["loss", "reward", "value"]

@@ -15,8 +15,6 @@ from functools import cached_property, partial
 from itertools import chain
 from typing import Any
 
-from klsym.abbreviations import E, Point, Side
-from klsym.convert import to_sympy
 from klsym.engine.proof.counterexamples import models, shown_model, uneven_models
 from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.float_screen import is_plainly_at_most
@@ -27,11 +25,13 @@ from klsym.errors import NotInRing, ProofError
 from klsym.kernel.assumptions import Hypothesis
 from klsym.kernel.closings import REGION
 from klsym.kernel.models import Model, enclose
-from klsym.language import COUNTS
+from klsym.kernel.ring import ExpPoly
+from klsym.kernel.statements import Context
+from klsym.language.abbreviations import E, Point, Side
+from klsym.language.convert import to_sympy
+from klsym.language.expressions import COUNTS
+from klsym.language.unfolding import written_out
 from klsym.notation.text import show_statement
-from klsym.ring import ExpPoly
-from klsym.statements import Context
-from klsym.unfolding import written_out
 
 TWICE = ("x", "x")
 

@@ -3,8 +3,8 @@
 Each region asks for the sign of an element.  The signs are asked for one after the other, and only where
 what is known leaves them open, so that the coefficients become a tree; equal branches are one.
 
->>> from klsym.ring import ExpPoly as E
->>> from klsym.statements import Definition
+>>> from klsym.kernel.ring import ExpPoly as E
+>>> from klsym.kernel.statements import Definition
 >>> k1, up, down = map(E.variable, ("k1", "is_up", "is_down"))
 >>> context = Context(definitions=(Definition("is_up", REGION, k1), Definition("is_down", REGION, -k1)))
 >>> show = lambda slots, context: in_steps(slots["x"], context)
@@ -25,11 +25,11 @@ from klsym.engine.regions.in_steps import in_steps, led_by_one
 from klsym.engine.regions.relations import contradiction
 from klsym.engine.regions.root_isolation import LOG_RATIOS, joint, signs
 from klsym.errors import NotInRing
-from klsym.language import DENSITIES, REWARDS
-from klsym.names import parse_name
-from klsym.ring import ONE, ZERO, ExpPoly, Number
-from klsym.slots import LENGTHS, at_slot
-from klsym.statements import REGION, Context, Definition
+from klsym.kernel.names import parse_name
+from klsym.kernel.ring import ONE, ZERO, ExpPoly, Number
+from klsym.kernel.slots import LENGTHS, at_slot
+from klsym.kernel.statements import REGION, Context, Definition
+from klsym.language.expressions import DENSITIES, REWARDS
 
 ALL_SIGNS = (1, 0, -1)
 FEW_CASES, MAX_CASES = 4, 12  # beyond the first another order may say it in fewer; at most as many are shown

@@ -12,13 +12,13 @@ from typing import Any
 import sympy
 from sympy import Heaviside
 
-from klsym.convert import to_sympy
 from klsym.engine.regions.relations import contradiction
-from klsym.language import DENSITIES, OF_REGIONS, Log, Region, Slot, k3, s
-from klsym.names import HELD, LOG_RATIOS, attach_name, parse_name
-from klsym.ring import ONE, ZERO, ExpPoly
-from klsym.slots import PARTS, SEQUENCE, at_slot
-from klsym.statements import LOG, REGION, Context
+from klsym.kernel.names import HELD, LOG_RATIOS, attach_name, parse_name
+from klsym.kernel.ring import ONE, ZERO, ExpPoly
+from klsym.kernel.slots import PARTS, SEQUENCE, at_slot
+from klsym.kernel.statements import LOG, REGION, Context
+from klsym.language.convert import to_sympy
+from klsym.language.expressions import DENSITIES, OF_REGIONS, Log, Region, Slot, k3, s
 
 BATCH = PARTS["i"]
 
@@ -105,7 +105,7 @@ def _sum_of_parts(name: str) -> ExpPoly:
 def led_by_one(x: Any) -> tuple[Any, Any]:
     """x = c y with a rational c, where the first term of y has the coefficient 1: one of the sample if any.
 
-    >>> from klsym.language import log_q
+    >>> from klsym.language.expressions import log_q
     >>> led_by_one(6 - 3 * log_q)
     (-3, log_q - 2)
     """
@@ -141,7 +141,7 @@ def names_scores(x: Any) -> bool:
 def by_scores(x: Any) -> Any:
     """A sum over the scores of slots, with what they share in front.
 
-    >>> from klsym.language import R, now
+    >>> from klsym.language.expressions import R, now
     >>> past = Slot("past")(s)
     >>> by_scores(2 * now(R) * past - now(R) * past + now(R) * now(s))
     R[now]*(s[now] + s[past])

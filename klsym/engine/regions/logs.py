@@ -6,7 +6,7 @@ A product P exp(n l) with n >= 1 is P e exp((n - 1) l); one with n < 0 and P = g
 beside R exp(n l).  P is divided as a polynomial in one variable x, or in one exponential: its powers of x
 come to lie between the lowest and the highest of e, and at one of the two.
 
->>> from klsym.statements import Definition
+>>> from klsym.kernel.statements import Definition
 >>> r, ln = (-ExpPoly.variable("k1")).exp(), ExpPoly.variable("ln_1")
 >>> context = Context(definitions=(Definition("ln_1", LOG, 1 + r),))
 >>> def all_steps(a):
@@ -22,8 +22,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from klsym.ring import ZERO, ExpPoly, Key
-from klsym.statements import LET, LOG, Context
+from klsym.kernel.ring import ZERO, ExpPoly, Key
+from klsym.kernel.statements import LET, LOG, Context
 
 Data = dict[str, Any]
 MAX_TERMS = 60  # of what is divided

@@ -1,7 +1,7 @@
 """Where an exponential polynomial is nowhere negative: factors, squares and tangents.  Untrusted.
 
->>> from klsym.convert import to_ring
->>> from klsym.language import k3, rho, k1
+>>> from klsym.language.convert import to_ring
+>>> from klsym.language.expressions import k3, rho, k1
 >>> rows = positive_sum(to_ring(rho * (2 * k3 + 1)))
 >>> len(rows.squares), len(rows.tangents)
 (1, 1)
@@ -18,9 +18,9 @@ from functools import lru_cache
 from math import gcd, lcm
 from typing import Any
 
-from klsym.convert import to_sympy
-from klsym.names import parse_name
-from klsym.ring import ONE, ZERO, Exponent, ExpPoly, Number
+from klsym.kernel.names import parse_name
+from klsym.kernel.ring import ONE, ZERO, Exponent, ExpPoly, Number
+from klsym.language.convert import to_sympy
 
 MAX_TANGENTS = 3  # that are taken out of one sum
 MAX_SUMMANDS = 30  # of a sum that is searched

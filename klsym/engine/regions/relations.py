@@ -10,8 +10,8 @@ and where neither v > 0 nor -v > 0, v is 0: v = v [v > 0] + v [-v > 0], where th
 Those of logs are in `logs`.  `reduced` brings an element into a form in which none of these is left to use;
 where no certificate is found, regions stay as they are.
 
->>> from klsym.ring import ExpPoly as E
->>> from klsym.statements import Definition
+>>> from klsym.kernel.ring import ExpPoly as E
+>>> from klsym.kernel.statements import Definition
 >>> w, A = E.variable("w").exp(), E.variable("A")
 >>> high, low = Definition("high", REGION, w - 2), Definition("low", REGION, 1 - w)
 >>> context = Context(definitions=(high, low))
@@ -27,15 +27,15 @@ from functools import lru_cache
 from itertools import combinations, product
 from typing import Any
 
-from klsym.convert import to_ring
 from klsym.engine.regions.logs import log_step
 from klsym.engine.regions.positivity import positive_sum
 from klsym.engine.regions.root_isolation import joint
 from klsym.kernel.derivatives import is_live
+from klsym.kernel.names import LOG_RATIOS
 from klsym.kernel.regions import idempotent, moving_regions
-from klsym.names import LOG_RATIOS
-from klsym.ring import ONE, ZERO, ExpPoly, Key, Number
-from klsym.statements import REGION, Context
+from klsym.kernel.ring import ONE, ZERO, ExpPoly, Key, Number
+from klsym.kernel.statements import REGION, Context
+from klsym.language.convert import to_ring
 
 Data = dict[str, Any]
 Step = tuple[str, Data, ExpPoly]

@@ -5,8 +5,8 @@ if b is the rate of a term of f.  So its zeros can be found first; between two o
 the signs of g there say where g has a zero.  Zeros are enclosed by rationals and signs by intervals.
 A zero that is no rational and that f touches without crossing is left open.
 
->>> from klsym.convert import to_ring
->>> from klsym.language import k1, k2, r
+>>> from klsym.language.convert import to_ring
+>>> from klsym.language.expressions import k1, k2, r
 >>> signs(to_ring(2 * k2 - 2 * k1 + 1)), signs(to_ring(k1 + 2 * r))
 ((1,), (1,))
 >>> signs(to_ring(k1 + r / 3)), signs(to_ring(k1 - k1 * r))
@@ -25,7 +25,7 @@ from typing import Any
 from mpmath import iv
 
 from klsym.engine.regions.positivity import positive_sum, without_positive_factors
-from klsym.ring import ExpPoly
+from klsym.kernel.ring import ExpPoly
 
 Zero = tuple[Fraction, Fraction]  # a rational interval that holds one zero; its ends are equal if that is it
 ExponentialTerms = dict[

@@ -28,20 +28,20 @@ from typing import Any
 import sympy
 from mpmath import iv
 
-from klsym.convert import to_ring, to_sympy
-from klsym.defined import name_of
 from klsym.engine.regions.in_span import positive_somewhere
 from klsym.engine.regions.positivity import _stripped, positive_sum, without_positive_factors
 from klsym.engine.regions.relations import quotient, reduced, square_root
 from klsym.engine.regions.root_isolation import joint
 from klsym.errors import NotInRing, UsageError
 from klsym.kernel.derivatives import attach, is_live
-from klsym.language import DENSITIES, OF_REGIONS, REWARDS, clip
-from klsym.names import LOG_RATIOS, SAMPLE_BASES, THETA_FREE, detach_name, parse_name
-from klsym.ring import ONE, ZERO, ExpPoly
-from klsym.slots import at_slot
-from klsym.statements import LET, LOG, REGION, Context, Definition
-from klsym.unfolding import PLAIN
+from klsym.kernel.names import LOG_RATIOS, SAMPLE_BASES, THETA_FREE, detach_name, parse_name
+from klsym.kernel.ring import ONE, ZERO, ExpPoly
+from klsym.kernel.slots import at_slot
+from klsym.kernel.statements import LET, LOG, REGION, Context, Definition
+from klsym.language.convert import to_ring, to_sympy
+from klsym.language.defined import name_of
+from klsym.language.expressions import DENSITIES, OF_REGIONS, REWARDS, clip
+from klsym.language.unfolding import PLAIN
 
 KINKED = (sympy.Min, sympy.Max, sympy.Abs, clip)
 PIECEWISE = (*KINKED, sympy.Heaviside)

@@ -13,7 +13,6 @@ from typing import Any
 
 import sympy
 
-from klsym.convert import canonical, to_ring
 from klsym.engine.fields.field import Field, Slots, at_own_tokens, field_of_loss, less_own_share, scores_of
 from klsym.engine.fields.primitives import WEIGHT, at_policy
 from klsym.engine.fields.slot_loss import read_loss
@@ -27,7 +26,11 @@ from klsym.engine.targets.ring_notes import coefficient_under_q
 from klsym.engine.verdicts.verdict import Cases, ChainStep, LazyCases, TargetReading, Verdict
 from klsym.errors import NotInRing, UsageError
 from klsym.kernel.derivatives import attach, slopes
-from klsym.language import (
+from klsym.kernel.ring import ONE, ZERO, ExpPoly
+from klsym.kernel.slots import SEQUENCE, at_slot
+from klsym.kernel.statements import LOG, REGION, Context
+from klsym.language.convert import canonical, to_ring
+from klsym.language.expressions import (
     DENSITIES,
     REWARDS,
     Estimator,
@@ -42,16 +45,13 @@ from klsym.language import (
     unfold,
     without_sg,
 )
-from klsym.messages import Message
+from klsym.language.messages import Message
 from klsym.notation import losses
 from klsym.notation.cases import latex as in_cases
 from klsym.notation.losses import Written
 from klsym.notation.spelling import LATEX, TEXT, Text
 from klsym.notation.tree import Formula, Mean, Over, Words, product
 from klsym.notation.values import LazyFormula
-from klsym.ring import ONE, ZERO, ExpPoly
-from klsym.slots import SEQUENCE, at_slot
-from klsym.statements import LOG, REGION, Context
 
 OPEN = TargetReading(None)
 ALL_TOKENS = sum((ExpPoly.variable(at_slot("w", z)) for z in SEQUENCE), ZERO).exp()

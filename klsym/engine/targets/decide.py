@@ -16,8 +16,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from klsym.abbreviations import E, Side, elements
-from klsym.convert import to_ring, to_sympy
 from klsym.engine.fields.field import BATCH_SIZE, Field, field_of, less_own_share
 from klsym.engine.fields.named_terms import Decomposition, decompose, named_target, recognise
 from klsym.engine.fields.primitives import WEIGHT, at_policy, constant_part, objective_under
@@ -32,9 +30,11 @@ from klsym.engine.targets.objectives import covariances, gradient_of, objective
 from klsym.engine.targets.product_curl import decide_products, with_one_advantage
 from klsym.errors import ProofError, Refused
 from klsym.kernel.derivatives import attach, is_live
-from klsym.language import R, s, without_sg
-from klsym.names import SAMPLE_BASES, parse_name
-from klsym.ring import ONE, ZERO, ExpPoly
+from klsym.kernel.names import SAMPLE_BASES, parse_name
+from klsym.kernel.ring import ONE, ZERO, ExpPoly
+from klsym.language.abbreviations import E, Side, elements
+from klsym.language.convert import to_ring, to_sympy
+from klsym.language.expressions import R, s, without_sg
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from klsym.abbreviations import E, Indexed
-from klsym.convert import to_ring, to_sympy
 from klsym.engine.fields.field import in_n, same_at_every_token
 from klsym.engine.fields.named_terms import NamedParts, further, recognise_value, terms_of, token_value
 from klsym.engine.fields.primitives import at_policy
@@ -22,10 +20,12 @@ from klsym.engine.proof.sequence_quantities import mean_over_i, sum_over_t
 from klsym.engine.regions.unfolding import only_used
 from klsym.engine.targets.in_print import InPrint
 from klsym.engine.verdicts.verdict import Search, TargetReading
-from klsym.messages import Message
+from klsym.kernel.ring import ZERO, ExpPoly
+from klsym.language.abbreviations import E, Indexed
+from klsym.language.convert import to_ring, to_sympy
+from klsym.language.messages import Message
+from klsym.language.sums import Centred, LeftOut
 from klsym.notation.losses import Written
-from klsym.ring import ZERO, ExpPoly
-from klsym.sums import Centred, LeftOut
 
 FINITE = {"reverse-kl": ("q", "p"), "forward-kl": ("p", "q")}  # a << b, without which the KL is infinite
 

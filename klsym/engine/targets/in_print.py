@@ -8,21 +8,21 @@ from typing import Any
 
 import sympy
 
-from klsym.convert import to_ring, to_sympy
 from klsym.engine.fields.position_sums import m, plain
 from klsym.engine.fields.slot_loss import SlotLoss
 from klsym.engine.regions.case_split import Condition
 from klsym.engine.regions.in_steps import in_steps, led_by_one, scored_steps
 from klsym.engine.verdicts.verdict import Cases, LazyCases, TargetReading, Verdict
 from klsym.engine.verdicts.warnings import Sign
-from klsym.language import others, own, without_sg
-from klsym.messages import Message
-from klsym.names import LOG_RATIOS, parse_name
+from klsym.kernel.names import LOG_RATIOS, parse_name
+from klsym.kernel.ring import ExpPoly
+from klsym.kernel.slots import at_slot
+from klsym.kernel.statements import Context
+from klsym.language.convert import to_ring, to_sympy
+from klsym.language.expressions import others, own, without_sg
+from klsym.language.messages import Message
+from klsym.language.sums import After, Before, LeftOut, OfOthers
 from klsym.notation.values import LazyFormula, names
-from klsym.ring import ExpPoly
-from klsym.slots import at_slot
-from klsym.statements import Context
-from klsym.sums import After, Before, LeftOut, OfOthers
 
 KINDS = {"past": Before, "future": After, "others": OfOthers}
 
@@ -34,7 +34,7 @@ def _base(name: str) -> str:
 def in_loo(e: Any) -> Any:
     """With x - loo(x) for others(x)/m, where that says it in fewer words.
 
-    >>> from klsym.language import R, others, rho
+    >>> from klsym.language.expressions import R, others, rho
     >>> in_loo(own(rho) * others(R) / m - own(rho) * own(R))
     -loo(R)*rho_self
     """

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from klsym.abbreviations import Side
-from klsym.convert import to_sympy
 from klsym.engine.fields.named_terms import K1, R_RATIO, NamedParts, further, terms_of
 from klsym.engine.fields.primitives import (
     LOG_Q,
@@ -23,11 +21,13 @@ from klsym.engine.fields.primitives import (
 )
 from klsym.engine.proof.derivation import derive
 from klsym.engine.proof.quantities import KL, Quantity, covariance, expectation, grad
-from klsym.language import log_q
-from klsym.names import LOG_RATIOS, SAMPLE_BASES
-from klsym.ring import ZERO, ExpPoly
-from klsym.statements import Context
-from klsym.unfolding import PLAIN, d_log_q
+from klsym.kernel.names import LOG_RATIOS, SAMPLE_BASES
+from klsym.kernel.ring import ZERO, ExpPoly
+from klsym.kernel.statements import Context
+from klsym.language.abbreviations import Side
+from klsym.language.convert import to_sympy
+from klsym.language.expressions import log_q
+from klsym.language.unfolding import PLAIN, d_log_q
 
 
 @lru_cache(maxsize=64)  # asked for its name, its proof and its shape
@@ -36,9 +36,9 @@ def objective(found: NamedParts) -> Quantity | None:
 
     Beside a rest that is not over T everything is one expectation, up to a constant.
 
-    >>> from klsym.convert import to_ring
+    >>> from klsym.language.convert import to_ring
     >>> from klsym.engine.fields.named_terms import recognise
-    >>> from klsym.language import k1, rho
+    >>> from klsym.language.expressions import k1, rho
     >>> objective(recognise(to_ring(k1 / rho + k1))), objective(recognise(to_ring(1 / rho)))
     (E_mu[k1**2/2] + E_q[k1], -KL(mu||q))
     """

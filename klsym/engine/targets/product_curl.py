@@ -13,19 +13,19 @@ from fractions import Fraction
 from itertools import islice
 from typing import Any
 
-from klsym.abbreviations import E, Indexed, Side, elements
 from klsym.engine.proof.counterexamples import completed, tree_models
 from klsym.engine.proof.counterexamples import models as models_of_samples
 from klsym.engine.proof.derivation import Derivation, Proof, derive
 from klsym.engine.proof.quantities import Quantity
 from klsym.errors import ProofError
 from klsym.kernel.derivatives import in_slot
+from klsym.kernel.names import parse_name
+from klsym.kernel.ring import ZERO, ExpPoly
+from klsym.kernel.slots import SEQUENCE, at_slot
+from klsym.kernel.statements import Context
 from klsym.kernel.sums import SUMS
-from klsym.names import parse_name
-from klsym.ring import ZERO, ExpPoly
-from klsym.slots import SEQUENCE, at_slot
-from klsym.statements import Context
-from klsym.unfolding import d_log_q
+from klsym.language.abbreviations import E, Indexed, Side, elements
+from klsym.language.unfolding import d_log_q
 
 # q, p, mu and two directions on three sequences of one token: one sample; two are equally likely, or none
 ONE_TOKEN = {

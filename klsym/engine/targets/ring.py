@@ -11,7 +11,6 @@ from typing import Any
 
 from sympy import S
 
-from klsym.convert import is_in_ring, to_ring, to_sympy
 from klsym.engine.divergences.f_divergence import Generated, functional, generated
 from klsym.engine.divergences.shape_messages import functional_message, generated_messages
 from klsym.engine.fields.field import Field, field_of, field_of_loss, less_own_share
@@ -54,9 +53,13 @@ from klsym.engine.verdicts.warnings import (
     without_weight,
 )
 from klsym.errors import NotInRing, UsageError
-from klsym.language import H, now, others, own, rho, s, sg, without_sg
-from klsym.messages import Message
-from klsym.names import SAMPLE_BASES, parse_name
+from klsym.kernel.names import SAMPLE_BASES, parse_name
+from klsym.kernel.ring import ONE, ZERO, ExpPoly
+from klsym.kernel.statements import REGION, Context
+from klsym.language.convert import is_in_ring, to_ring, to_sympy
+from klsym.language.expressions import H, now, others, own, rho, s, sg, without_sg
+from klsym.language.messages import Message
+from klsym.language.sums import Centred, LeftOut
 from klsym.notation import formulas, losses
 from klsym.notation.coefficients import coefficient
 from klsym.notation.losses import Written
@@ -64,9 +67,6 @@ from klsym.notation.ratios import in_r
 from klsym.notation.spelling import LATEX
 from klsym.notation.tree import Mean, product
 from klsym.notation.values import LazyFormula, less_mean, less_others, scored
-from klsym.ring import ONE, ZERO, ExpPoly
-from klsym.statements import REGION, Context
-from klsym.sums import Centred, LeftOut
 
 CENTRING_OPTION = {LeftOut: "leave-one-out", Centred: "mean"}
 

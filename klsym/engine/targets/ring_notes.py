@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any
 
-from klsym.convert import to_ring, to_sympy
 from klsym.engine.fields.field import Field, is_the_same
 from klsym.engine.fields.primitives import WEIGHT
 from klsym.engine.options.settings import Setting
@@ -15,13 +14,14 @@ from klsym.engine.proof.quantities import KL, expectation, grad
 from klsym.engine.proof.sequence_quantities import sum_over_t, token_KL_gradient
 from klsym.engine.regions.in_steps import in_steps
 from klsym.engine.targets.decide import Decision, taken_off
-from klsym.language import R, future, k1, now, s
-from klsym.messages import Message
-from klsym.names import parse_name
+from klsym.kernel.names import parse_name
+from klsym.kernel.ring import ZERO, ExpPoly
+from klsym.language.convert import to_ring, to_sympy
+from klsym.language.expressions import R, future, k1, now, s
+from klsym.language.messages import Message
 from klsym.notation import losses
 from klsym.notation.spelling import TEXT
 from klsym.notation.tree import Mean
-from klsym.ring import ZERO, ExpPoly
 
 MEAN = "mean_h"
 

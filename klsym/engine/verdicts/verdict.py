@@ -13,15 +13,15 @@ from klsym.engine.fields.named_terms import NamedParts
 from klsym.engine.options.settings import Setting as Setting
 from klsym.engine.proof.derivation import Proof
 from klsym.engine.proof.quantities import Quantity
-from klsym.language import s
-from klsym.messages import Message
+from klsym.kernel.ring import ExpPoly
+from klsym.language.expressions import s
+from klsym.language.messages import Message
 from klsym.notation import formulas
 from klsym.notation.combination import combination_latex
 from klsym.notation.losses import Written
 from klsym.notation.spelling import LATEX, TEXT, Text
 from klsym.notation.text import Printed, printed_chain
 from klsym.notation.values import shown
-from klsym.ring import ExpPoly
 
 Cases = Sequence[tuple[tuple[Any, ...], Any]]  # conditions (x, signs) and what the coefficient is there
 ChainStep = tuple[str, str, str]  # rule, text, LaTeX

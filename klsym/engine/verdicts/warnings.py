@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import sympy
 
-from klsym.abbreviations import Divergence
-from klsym.convert import to_sympy
 from klsym.engine.fields.named_terms import recognise
 from klsym.engine.fields.tails import is_zero, tail_of
-from klsym.language import COUNTS, REWARDS, A, R, log_mu, log_old, log_q
-from klsym.messages import Message
-from klsym.names import SAMPLE_BASES, parse_name
+from klsym.kernel.names import SAMPLE_BASES, parse_name
+from klsym.kernel.ring import ONE, ZERO, Exponent, ExpPoly, Monomial
+from klsym.language.abbreviations import Divergence
+from klsym.language.convert import to_sympy
+from klsym.language.expressions import COUNTS, REWARDS, A, R, log_mu, log_old, log_q
+from klsym.language.messages import Message
 from klsym.notation.values import names
-from klsym.ring import ONE, ZERO, Exponent, ExpPoly, Monomial
 
 if TYPE_CHECKING:
     from klsym.engine.verdicts.verdict import Verdict

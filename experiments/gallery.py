@@ -1,0 +1,213 @@
+"""The pictures of the notebooks by name: each drawn from proof objects, at the set-up of its notebook.
+
+>>> list(GALLERY)[0], len(GALLERY)
+('off-policy', 9)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+Losses = dict[str, tuple[Any, Any]]  # name -> (loss, what its expected gradient is)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """What a picture shows, in words, and the function that makes its figure."""
+
+    caption: str
+    make: Callable[[], Any]
+
+
+def _targets() -> Losses:
+    """The weighted losses and their targets, as theorems will have it."""
+    from klsym.calculus import KL, expectation, grad, k1, k2, k3, mu, p, q, rho, sg
+
+    reverse = grad(KL(q, p))
+    return {
+        "rho*k1": (rho * k1, reverse),
+        "rho*k3": (rho * k3, reverse),
+        "sg(rho)*k2": (sg(rho) * k2, reverse),
+        "rho*k2": (rho * k2, grad(expectation(k2, under=q))),
+        "sg(rho)*k3": (sg(rho) * k3, grad(KL(p, q))),
+        "sg(rho)*k1": (sg(rho) * k1, 0 * reverse),
+        "k1": (k1, -grad(KL(mu, q))),
+        "k2": (k2, grad(expectation(k2, under=mu))),
+        "k3": (k3, grad(expectation(k3, under=mu))),
+    }
+
+
+def off_policy() -> Any:
+    """Weighted losses: their distance from the reverse KL, and where descent with a reward ends."""
+    import numpy as np
+
+    from klsym.calculus import R, beta, derive, expectation, expected_gradient, grad, mu, q, rho
+    from klsym.experiments.tang_munos.bandits import optimum
+    from klsym.figures.offpolicy import descend, draw
+    from klsym.numeric.models import FiniteModel
+
+    gain = grad(expectation(R, under=q))
+    penalties, losses = {}, {}
+    for name, (loss, target) in _targets().items():
+        penalties[name] = derive(expected_gradient(loss, under=mu)).differentiate().equals(target)
+        whole = derive(expected_gradient(beta * loss - rho * R, under=mu)).differentiate()
+        losses[name] = whole.equals(beta * target - gain)
+    rewards, strength = [0, 0, 1], 0.5
+    known: Any = {"u": [1, 0, 0], "parameters": {"beta": strength}, "rewards": {"R": rewards}}
+    p, mu_weights = [0.8, 0.1, 0.1], [0.1, 0.2, 0.7]
+    model = FiniteModel(q=[0.4, 0.5, 0.1], p=p, mu=mu_weights, **known)
+    start = FiniteModel(q=mu_weights, p=p, mu=mu_weights, **known)
+    paths = {name: descend(proof, start, rate=1.5, steps=300) for name, proof in losses.items()}
+    best = np.exp(optimum(np.log(model.p), np.array(rewards, float), strength))
+    return draw(penalties, penalties["rho*k3"], model, np.linspace(0, 1, 21), paths, best)
+
+
+def rewards() -> Any:
+    """k1, k2 and k3 in the reward: the number that is logged, and the push that is followed."""
+    import numpy as np
+
+    from klsym.figures.rewards import Penalty, draw
+    from klsym.ledger.registry import recall
+
+    values = {"k1": "value.k1-unbiased", "k2": "value.k2-biased", "k3": "value.k3-unbiased"}
+    penalties = {
+        name: Penalty(value=recall(value).proofs[0], push=recall(f"reward.{name}").proofs[0])
+        for name, value in values.items()
+    }
+    return draw(penalties, np.linspace(0, 2, 41), (0.25, 0.75), np.linspace(-5, 5, 101))
+
+
+def variance() -> Any:
+    """Which of two gradients with one mean varies less, and the best baseline."""
+    from klsym.figures.variance import draw
+    from klsym.language.abbreviations import Context
+    from klsym.numeric.models import random_model
+
+    return draw(random_model(3, 8, Context(on_policy=True)))
+
+
+def batches() -> Any:
+    """How much of the penalty centring leaves, and whether leave-one-out pays."""
+    from klsym.figures.batches import draw
+    from klsym.ledger.registry import recall
+    from klsym.numeric.models import FiniteModel
+
+    names = {"none": "no-centering", "mean": "mean-centering", "leave-one-out": "leave-one-out"}
+    proofs = {key: recall(f"batch.{name}").proofs[0] for key, name in names.items()}
+    loo, gain = (recall(f"variance.{name}").proofs[0] for name in ("loo", "loo-not-always-better"))
+    small = FiniteModel(q=["1/2", "1/4", "1/4"], p=["1/4", "1/4", "1/2"], u=[1, 0, 0])
+    references = (["1/6", "1/3", "1/2"], ["1/20", "1/20", "9/10"])
+    near, far = (FiniteModel(q=["1/3"] * 3, p=p, u=[1, 0, 0]) for p in references)
+    return draw(proofs, loo, gain, small, (near, far))
+
+
+def sequences() -> Any:
+    """Which pairs of tokens an estimate keeps, and what 1/T does to lengths."""
+    from klsym.figures.sequences import draw
+    from klsym.numeric.autoregressive import random_autoregressive
+
+    model, reference = random_autoregressive(0, 2, 1, 6), random_autoregressive(1, 2, 1, 6)
+    starts = [random_autoregressive(seed, 2, 1, 12) for seed in range(3)]
+    return draw(model, reference, starts, rate=1.0, steps=60)
+
+
+def errata() -> Any:
+    """Both sides of each refuted equation in its model."""
+    from klsym.figures.errata import draw
+    from klsym.ledger.registry import load, recall
+
+    corrected = [recall(name) for name, claim in load().items() if claim.verdict == "corrected"]
+    return draw([
+        (f"{settled.claim.id} ({number})", part)
+        for settled in corrected
+        for number, part in enumerate(settled.parts, start=1)
+        if part in settled.proofs and part.theorem.kind == "refuted"
+    ])  # fmt: skip
+
+
+def coefficients() -> Any:
+    """The score coefficients of losses in use, against r."""
+    from klsym.api import explain
+    from klsym.figures.coefficients import draw
+
+    clamped = "clip(exp(clip(-k1, -20, 20)) - clip(-k1, -20, 20) - 1, -10, 10)"
+    return draw({
+        "k1": explain("k1"),
+        "reverse: k2": explain("k2"),
+        "forward: k3": explain("k3"),
+        "k3 clamped": explain(clamped),
+        "abs": explain("abs(k1)"),
+        "k3 as reward": explain("k3", use="reward"),
+    })  # fmt: skip
+
+
+def phase_portraits() -> Any:
+    """The flow on three outcomes with rewards, for each placement of k1, k2 and k3."""
+    from klsym.engine.explain import as_written
+    from klsym.engine.fields.field import field_of
+    from klsym.engine.fields.slot_loss import slot_loss
+    from klsym.engine.options.settings import checked_setting
+    from klsym.figures.phase_portraits import draw
+
+    settings: Any = {
+        ("", "loss"): {},
+        (r"\rho\,", "loss"): {"sampling": "off-policy"},
+        ("", "reward"): {"use": "reward"},
+    }
+    found = {}
+    for (weight, place), setting in settings.items():
+        for number in "123":
+            written = as_written(f"{'rho*' if weight else ''}k{number}", ())
+            field = field_of(slot_loss(written, checked_setting(**setting)))
+            found[f"${weight}k_{number}$ in the {place}"] = field.c
+    return draw(found, [0, 0.4, 1], [0.5, 0.3, 0.2], 0.5, 3)
+
+
+def catalogue() -> Any:
+    """Every loss of a small grammar, and which of those with the reverse KL's gradient varies least."""
+    from klsym.engine.questions.catalogue import stored
+    from klsym.figures.catalogue import draw
+    from klsym.language.abbreviations import Context
+    from klsym.ledger.registry import recall
+    from klsym.numeric.models import random_model
+
+    models = [random_model(seed, 2 + seed % 3, Context()) for seed in range(12)]
+    return draw(stored(), recall("catalogue.order").theorems[0], models)
+
+
+GALLERY: dict[str, Picture] = {
+    "off-policy": Picture(
+        "What weighted losses descend, with samples of mu. (a) The distance of the expected gradient from"
+        " that of the reverse KL, as the sampler moves from q to mu; solid: the weight attached, dashed:"
+        " detached, dotted: left out. (b) Descent with a reward, from q = mu, on three outcomes, to the"
+        " optimum of the objective or elsewhere; an open end still moves", off_policy),
+    "rewards": Picture(
+        "A penalty in the reward. (a) The number that is logged, and (b) the push that is followed along the"
+        " mean of a Gaussian. (c) On two outcomes: above zero the push brings q back to p, below it drives q"
+        " away", rewards),
+    "variance": Picture(
+        "Gradients of equal mean. Left, the squared coefficients of grad(rho k1) and grad(rho k3), which"
+        " cross; right, the variance of (k1 - b) s against the baseline b", variance),
+    "batches": Picture(
+        "Centring in a batch of n. Left, the share of the penalty that is left; right, the variance with the"
+        " mean of the others as a baseline over that without", batches),
+    "sequences": Picture(
+        "Sequences. Left, which pairs of a log ratio and a score an estimate keeps; right, what descending"
+        " k1 over T does to the mean length", sequences),
+    "errata": Picture(
+        "Printed equations in the models that refute them, both sides of each", errata),
+    "coefficients": Picture(
+        "How hard each loss pulls at a sample with ratio r: its score coefficient, moved to 0 at r = 1",
+        coefficients),
+    "phase-portraits": Picture(
+        "Where training with a reward and a penalty ends: the flow on three outcomes, one panel a placement",
+        phase_portraits),
+    "catalogue": Picture(
+        "Every loss of a small grammar. (a) Off-policy in the loss, how many expressions there are up to a"
+        " size, and how many losses, gradients at a sample and expected gradients. (b) How many losses have"
+        " which target. (c) Those with the reverse KL's gradient, by their constant b: the variance in excess"
+        " of the least one over E[rho^2 s^2], with points from random models; the lowest curve is the best",
+        catalogue),
+}  # fmt: skip

@@ -1,0 +1,130 @@
+"""What reads and runs code of one library: PyTorch, JAX, or NumPy (values alone, for rewards)."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from types import CodeType, ModuleType
+from typing import Any
+
+from klsym.audit.binding import Bindings
+from klsym.audit.confirm import Point
+from klsym.audit.terms import mask
+from klsym.errors import UsageError
+from klsym.language.expressions import A, R
+
+At = Callable[[Point, Mapping[str, Any]], Any]
+
+
+@dataclass(frozen=True)
+class Framework:
+    """argument, parameter: traced values; trace: a call -> its formula and operations; exactly: value and
+    gradient
+    in float64 at points; overflows: what is not finite in short floats."""
+
+    name: str
+    differentiates: bool
+    every_layout: tuple[Any, ...]
+    argument: Callable[[Any, Any], Any]
+    parameter: Callable[[Any], Any]
+    trace: Callable[[Callable[[dict[str, Any]], Any], Mapping[str, Any]], tuple[Any, list[Any]]]
+    exactly: Callable[[At, Mapping[str, Any], Any], Callable[[Point], Any]]
+    overflows: Callable[[At, Mapping[str, Any], Any, Mapping[str, Point]], list[Any]]
+
+    def layouts(self, bindings: Bindings) -> Iterable[Any]:
+        """Those that differ for these arguments."""
+        formulas = set(bindings.roles.values())
+        masked, rewarded = mask in formulas, bool(bindings.symbols & {R, A})
+        first = self.every_layout[0].mask_type
+        for layout in self.every_layout:
+            if (masked or layout.mask_type == first) and (rewarded or not layout.by_rows):
+                yield layout
+
+
+def framework_of(function: Any, namespace: Mapping[str, Any], gradient: bool) -> Framework:
+    """The library that the code uses.  Where it uses none: PyTorch; without PyTorch, NumPy for values alone.
+
+    gradient: is a gradient asked for, which NumPy does not have?
+    """
+    used = _libraries([*namespace.values(), function])
+    name = next((n for n in ("jax", "torch", "numpy") if n in used), None)
+    try:
+        return FRAMEWORKS[name or "torch"]()
+    except ImportError:
+        if name is None and not gradient:
+            return FRAMEWORKS["numpy"]()
+        raise UsageError(
+            f"the code is read with {name or 'torch'}, which is not installed: pip install {name or 'torch'}"
+        ) from None
+
+
+def _libraries(values: Iterable[Any]) -> set[str]:
+    """The packages that values come from, and those that the functions among them use."""
+    found: set[str] = set()
+    seen: dict[int, Any] = {}
+    waiting = list(values)
+    while waiting:
+        value = waiting.pop()
+        if id(value) in seen:
+            continue
+        seen[id(value)] = value
+        home = _home(value)
+        found |= {home, _home(type(value))}
+        if home not in FRAMEWORKS and home not in sys.stdlib_module_names:
+            waiting += _used_by(value)
+    return found
+
+
+def _home(value: Any) -> str:
+    name = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", "")
+    return str(name).partition(".")[0]
+
+
+def _used_by(function: Any) -> Iterator[Any]:
+    """Return the values of the names in a function, its lambdas and inner functions included."""
+    function = inspect.unwrap(function) if callable(function) else function
+    code, known = getattr(function, "__code__", None), getattr(function, "__globals__", {})
+    for cell in getattr(function, "__closure__", None) or ():
+        with suppress(ValueError):  # a cell that is empty yet
+            yield cell.cell_contents
+    inner = [code] if isinstance(code, CodeType) else []
+    while inner:
+        code = inner.pop()
+        inner += [c for c in code.co_consts if isinstance(c, CodeType)]
+        yield from (known[name] for name in code.co_names if name in known)
+
+
+def _from(module: Any, name: str, differentiates: bool) -> Framework:
+    """Each library has a module with these functions."""
+    return Framework(
+        name, differentiates, module.LAYOUTS, module.argument, module.parameter_argument, module.trace,
+        module.exactly, module.overflows,
+    )  # fmt: skip
+
+
+def _torch() -> Framework:
+    import torch  # noqa: F401
+
+    from klsym.audit.tracing import torch_run
+
+    return _from(torch_run, "torch", True)
+
+
+def _jax() -> Framework:
+    import jax  # noqa: F401
+
+    from klsym.audit.tracing import jax_trace
+
+    return _from(jax_trace, "jax", True)
+
+
+def _numpy() -> Framework:
+    from klsym.audit.tracing import numpy_trace
+
+    return _from(numpy_trace, "numpy", False)
+
+
+FRAMEWORKS: dict[str, Callable[[], Framework]] = {"torch": _torch, "jax": _jax, "numpy": _numpy}

@@ -1,0 +1,224 @@
+"""The operations that are read, one row each: from the formulas of the arguments to that of the result.
+
+The tracers of PyTorch, JAX and NumPy share this table; names are those of PyTorch, synonyms below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+from sympy import Abs, Integer, Max, Min, Mul, SympifyError, exp, log, sqrt
+
+from klsym.audit.terms import VOCABULARY, Misfit, Refused, Step, Top, Total, mask, outside_totals, step, total
+from klsym.audit.tracing.shapes import of_masks_alone
+from klsym.language.expressions import clip, sg
+
+Formula = Any
+ONE, ZERO = Integer(1), Integer(0)
+MOST_TRUTHS = 6  # comparisons in one condition: all their values are gone through
+
+
+def power(base: Formula, exponent: Formula) -> Formula:
+    """base ** exponent, where the result is real."""
+    if exponent.is_negative:
+        return divided(ONE, power(base, -exponent))
+    if exponent.is_Integer or base.is_nonnegative:
+        return base**exponent
+    if base.is_number and base.is_positive:
+        return exp(exponent * log(base))
+    raise Refused(f"a fractional power of {base}, which may be negative")
+
+
+def divided(a: Formula, b: Formula) -> Formula:
+    if b.is_zero:
+        raise Refused("a division by zero")
+    if of_masks_alone(b) and outside_totals(b).has(mask):
+        raise Misfit("a division by a mask at each token, which is 0 at padding", mask)
+    return a / b
+
+
+def clamp(x: Formula, low: Formula | None = None, high: Formula | None = None) -> Formula:
+    """clip, or max or min where there is one bound only."""
+    if low is not None and high is not None:
+        return clip(x, low, high)
+    return Max(x, low) if low is not None else Min(x, high) if high is not None else x
+
+
+def where(condition: Formula, a: Formula, b: Formula) -> Formula:
+    """condition is 0 or 1 at each token."""
+    return condition * a + (1 - condition) * b
+
+
+def greater(a: Formula, b: Formula) -> Formula:
+    return step(a - b)
+
+
+def not_less(a: Formula, b: Formula) -> Formula:
+    """Ties have no probability, but among masks, which are told apart exactly."""
+    return 1 - step(b - a)
+
+
+def decided(e: Formula, test: Callable[[Formula], bool]) -> Formula:
+    """1 where the test holds of e, else 0, for e made of masks and comparisons: each of them is 0 or 1.
+
+    The answer is the polynomial that is linear in each of them and right at all their values.
+    """
+    truths = sorted(e.atoms(Step, Top) | (e.free_symbols & {mask}), key=str)
+    if e.xreplace(dict.fromkeys(truths, ZERO)).free_symbols:
+        raise Refused("a comparison with == of what depends on the sample")
+    if len(truths) > MOST_TRUTHS:
+        raise Refused(f"a condition made of more than {MOST_TRUTHS} comparisons")
+    found = ZERO
+    for values in product((ZERO, ONE), repeat=len(truths)):
+        if test(e.xreplace(dict(zip(truths, values, strict=True)))):
+            found += Mul(*(t if v else 1 - t for t, v in zip(truths, values, strict=True)))
+    return found.expand()
+
+
+def equal(a: Formula, b: Formula) -> Formula:
+    if (a - b).has(Total) and of_masks_alone(a - b):
+        return 1 - step(a - b) - step(b - a)
+    return decided(a - b, lambda value: value == 0)
+
+
+def truth(x: Formula) -> Formula:
+    """x != 0, of masks and of comparisons."""
+    return 1 - equal(x, ZERO) if x.has(Total) else decided(x, lambda value: value != 0)
+
+
+def inverse(x: Formula) -> Formula:
+    return divided(ONE, x)
+
+
+def logistic(x: Formula) -> Formula:
+    return 1 / (1 + exp(-x))
+
+
+def log_logistic(x: Formula) -> Formula:
+    return -log(1 + exp(-x))
+
+
+def logarithm(x: Formula) -> Formula:
+    if not x.is_positive and x.is_nonpositive:
+        raise Refused(f"log of {x}")
+    return log(x)
+
+
+def normalised(x: Formula, chosen: Formula | None = None) -> Formula:
+    """log_softmax over the vocabulary of what are log-probabilities already, or over words chosen of it."""
+    if chosen is not None:
+        return x - log_of_mass(x, chosen)
+    if x not in VOCABULARY:
+        raise Refused(f"log_softmax of {x}: bind the logits as log_q[v], log_p[v] or log_mu[v]")
+    return x
+
+
+def log_of_mass(x: Formula, chosen: Formula | None = None) -> Formula:
+    """logsumexp over the vocabulary of log-probabilities: log 1; over the words chosen of it their mass."""
+    if chosen is not None:
+        return log(total(chosen * exp(x), "v"))
+    normalised(x)
+    return ZERO
+
+
+def sign(x: Formula) -> Formula:
+    return 2 * step(x) - 1
+
+
+ELEMENTWISE: dict[str, Callable[..., Formula]] = {
+    "add": lambda a, b, alpha=ONE: a + alpha * b,
+    "sub": lambda a, b, alpha=ONE: a - alpha * b,
+    "rsub": lambda a, b, alpha=ONE: b - alpha * a,
+    "mul": lambda a, b: a * b,
+    "div": divided,
+    "rdiv": lambda a, b: divided(b, a),
+    "neg": lambda x: -x,
+    "positive": lambda x: x,
+    "pow": power,
+    "rpow": lambda a, b: power(b, a),
+    "addcmul": lambda x, a, b, value=ONE: x + value * a * b,
+    "lerp": lambda a, b, weight: a + weight * (b - a),
+    "square": lambda x: x**2,
+    "exp": exp,
+    "exp2": lambda x: 2**x,
+    "expm1": lambda x: exp(x) - 1,
+    "log": logarithm,
+    "log2": lambda x: logarithm(x) / log(2),
+    "log1p": lambda x: logarithm(1 + x),
+    "logaddexp": lambda a, b: log(exp(a) + exp(b)),
+    "sqrt": sqrt,
+    "rsqrt": lambda x: divided(ONE, sqrt(x)),
+    "reciprocal": inverse,
+    "abs": Abs,
+    "sign": sign,
+    "sigmoid": logistic,
+    "log_sigmoid": log_logistic,
+    "softplus": lambda x: log(1 + exp(x)),
+    "relu": lambda x: Max(x, ZERO),
+    "clamp": clamp,
+    "clamp_min": lambda x, low: Max(x, low),
+    "clamp_max": lambda x, high: Min(x, high),
+    "minimum": Min,
+    "maximum": Max,
+    "where": where,
+    "gt": greater,
+    "ge": not_less,
+    "lt": lambda a, b: greater(b, a),
+    "le": lambda a, b: not_less(b, a),
+    "eq": equal,
+    "ne": lambda a, b: 1 - equal(a, b),
+    "logical_not": lambda x: 1 - truth(x),
+    "logical_and": lambda a, b: truth(a) * truth(b),
+    "logical_or": lambda a, b: truth(a) + truth(b) - truth(a) * truth(b),
+    "bool": truth,
+    "isfinite": lambda x: ONE,  # formulas are finite; what overflows is a finding
+    "isnan": lambda x: ZERO,
+    "isinf": lambda x: ZERO,
+    "detach": sg,
+    "masked_fill": lambda x, condition, value: where(condition, value, x),
+    "zeros_like": lambda x: ZERO,
+    "ones_like": lambda x: ONE,
+    "full_like": lambda x, fill: fill,
+    "nan_to_num": lambda x: x,
+    "same": lambda x: x,
+    "log_softmax": normalised,
+    "softmax": lambda x, chosen=None: exp(normalised(x, chosen)),
+}
+SYNONYMS = {
+    "multiply": "mul", "subtract": "sub", "divide": "div", "true_divide": "div", "truediv": "div",
+    "rtruediv": "rdiv",
+    "negative": "neg", "absolute": "abs", "float_power": "pow", "power": "pow", "special_expm1": "expm1",
+    "special_log1p": "log1p", "special_exp2": "exp2", "special_expit": "sigmoid", "logistic": "sigmoid",
+    "clip": "clamp", "fmin": "minimum", "fmax": "maximum",
+    "greater": "gt", "greater_equal": "ge", "less": "lt", "less_equal": "le", "not_equal": "ne",
+    "bitwise_and": "logical_and", "and": "logical_and", "bitwise_or": "logical_or", "or": "logical_or",
+    "bitwise_not": "logical_not", "invert": "logical_not", "stop_gradient": "detach",
+    "logsigmoid": "log_sigmoid",
+    "special_log_softmax": "log_softmax", "special_softmax": "softmax",
+    **dict.fromkeys(
+        ("clone", "contiguous", "float", "double", "half", "bfloat16", "to", "type_as", "cpu", "cuda",
+         "expand", "expand_as", "broadcast_to", "view", "view_as", "reshape", "flatten", "unsqueeze",
+         "squeeze", "alias", "convert_element_type", "copy", "broadcast_in_dim", "astype", "asarray"), "same"
+    ),
+}  # fmt: skip
+
+
+def operation(name: str) -> Callable[..., Formula] | None:
+    """The row of an operation, by any of its names."""
+    return ELEMENTWISE.get(SYNONYMS.get(name, name))
+
+
+def applied(name: str, *arguments: Formula, **options: Formula) -> Formula:
+    """The formula of an operation; raises Refused with its name where its arguments do not fit."""
+    row = operation(name)
+    if row is None:
+        raise Refused(f"the operation {name} is not read")
+    try:
+        return row(*arguments, **options)
+    except TypeError:
+        given = ", ".join([str(a) for a in arguments] + list(options))
+        raise Refused(f"{name} with the arguments {given[:80]} is not read") from None
+    except SympifyError:
+        raise Refused(f"{name} of what is no number and no tensor") from None

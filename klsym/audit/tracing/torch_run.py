@@ -1,0 +1,223 @@
+"""Running real PyTorch code: in float64 to confirm a trace, in short floats to see where it overflows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from klsym.audit.confirm import Point
+from klsym.audit.places import here
+from klsym.audit.terms import VOCABULARY, Refused, mask, token
+from klsym.audit.tracing.shapes import GRID, ROWS, WORDS
+from klsym.audit.tracing.torch_trace import Entry, formula_of, is_traced, traced, tracing
+from klsym.language.expressions import A, R, log_q, unfold
+from klsym.sampling.losses import evaluate
+
+CASTS = {"float", "half", "bfloat16", "to", "type", "type_as"}
+MASK_TYPES = ("bool", "float", "int64")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How arguments look: the dtype of masks, and whether rewards have one number a sequence."""
+
+    mask_type: str = "bool"
+    by_rows: bool = False
+
+    @property
+    def rows(self) -> frozenset[Any]:
+        return frozenset((R, A)) if self.by_rows else frozenset()
+
+
+LAYOUTS = tuple(Layout(m, by_rows) for by_rows in (False, True) for m in MASK_TYPES)
+
+
+def shape_of(formula: Any, layout: Layout) -> tuple[int, ...]:
+    symbols = unfold(formula).free_symbols
+    if symbols & set(VOCABULARY):
+        return WORDS
+    return ROWS if symbols and symbols <= layout.rows else GRID
+
+
+def argument(formula: Any, layout: Layout) -> Any:
+    """A traced argument."""
+    import torch
+
+    dtype = getattr(torch, {mask: layout.mask_type, token: "int64"}.get(formula, "float32"))
+    return traced(unfold(formula), shape_of(formula, layout), dtype)
+
+
+def parameter_argument(symbol: Any) -> Any:
+    return traced(symbol, ())
+
+
+def trace(call: Callable[[dict[str, Any]], Any], arguments: Mapping[str, Any]) -> tuple[Any, list[Entry]]:
+    """The formula of what the call returns, and the operations on the way."""
+    with tracing() as journal:
+        found = call(dict(arguments))
+        if is_traced(found) and found.selected is not None:
+            raise Refused("what is returned is a selection by a mask, which nothing sums")
+        return formula_of(found), journal
+
+
+# ---------------------------------------------------------------------------- real tensors
+def real_arguments(
+    roles: Mapping[str, Any], point: Point, layout: Layout, dtype: Any
+) -> tuple[dict[str, Any], Any]:
+    """The arguments as real tensors, and the leaf along which gradients are taken: log q, or the logits."""
+    import torch
+    from array_api_compat import torch as xp
+
+    def tensor(value: Any) -> Any:
+        return torch.tensor(np.array(value), dtype=dtype)
+
+    values = {
+        x: tensor(v[..., 0] if x in layout.rows and v.ndim == 2 else v) for x, v in point.values.items()
+    }
+    over_vocabulary = any(f in VOCABULARY for f in roles.values())
+    logits = {x: tensor(z) for x, z in point.logits.items()}
+    [every] = [x for x, of in VOCABULARY.items() if of == log_q]
+    leaf = (logits[every] if over_vocabulary else values.get(log_q, tensor(np.zeros(GRID)))).requires_grad_()
+    logs = {x: torch.log_softmax(z, dim=-1) for x, z in logits.items()}
+    if over_vocabulary:
+        picks = torch.as_tensor(point.picks)[..., None]
+        values.update({of: logs[x].gather(-1, picks)[..., 0] for x, of in VOCABULARY.items()})
+    named = {x.name: v for x, v in values.items()}
+    found = {}
+    for key, formula in roles.items():
+        if formula == mask:
+            found[key] = values[mask].to(getattr(torch, layout.mask_type))
+        elif formula == token:
+            found[key] = torch.as_tensor(point.picks)
+        elif formula in VOCABULARY:
+            found[key] = logs[formula]
+        else:
+            found[key] = evaluate(formula, named, xp, lambda t: t.detach())
+    return found, leaf
+
+
+def run(call: Callable[[dict[str, Any]], Any], arguments: dict[str, Any], leaf: Any) -> tuple[Any, Any]:
+    """Value and gradient of its sum."""
+    import torch
+
+    value = call(arguments)
+    if not isinstance(value, torch.Tensor):
+        value = torch.as_tensor(float(value), dtype=leaf.dtype)
+    if not value.requires_grad:
+        return value, torch.zeros_like(leaf)
+    [slope] = torch.autograd.grad(value.sum(), [leaf], allow_unused=True, materialize_grads=True)
+    return value, slope
+
+
+def exactly(call: Callable[[Point, dict[str, Any]], Any], roles: Mapping[str, Any], layout: Layout) -> Any:
+    """point -> value and gradient as NumPy arrays, in float64."""
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    class Double(TorchFunctionMode):  # type: ignore[misc]
+        """Casts between floats are left out; the largest number at each token is kept."""
+
+        largest = torch.zeros(GRID, dtype=torch.float64)
+
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            name = getattr(func, "__name__", "")
+            options = dict(kwargs or {})
+            if getattr(options.get("dtype"), "is_floating_point", False):
+                options["dtype"] = torch.float64
+            with torch._C.DisableTorchFunction():
+                done = func(*args, **options)
+                if not isinstance(done, torch.Tensor) or not done.is_floating_point():
+                    return done
+                if name in CASTS:
+                    double = getattr(args[0], "dtype", None) == torch.float64
+                    return args[0] if double else done.double()
+                self.keep(done.detach())
+            return done
+
+        def keep(self, done: Any) -> None:
+            """At each token of the grid; of anything else, at all tokens."""
+            size = done.abs().nan_to_num(nan=0.0)
+            size = size.amax(dim=-1) if tuple(size.shape) == WORDS else size
+            if size.numel():
+                self.largest = torch.maximum(self.largest, size if tuple(size.shape) == GRID else size.amax())
+
+    def at(point: Point) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        arguments, leaf = real_arguments(roles, point, layout, torch.float64)
+        usual = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float64)  # of counts with a number added: mask.sum() + 1e-8
+        try:
+            with torch.enable_grad(), Double() as mode:
+                value, slope = run(partial(call, point), arguments, leaf)
+        finally:
+            torch.set_default_dtype(usual)
+        return value.detach().double().numpy(), slope.detach().numpy(), mode.largest.numpy()
+
+    return at
+
+
+# ---------------------------------------------------------------------------- short floats
+def overflows(
+    call: Callable[[Point, dict[str, Any]], Any],
+    roles: Mapping[str, Any],
+    layout: Layout,
+    points: Mapping[str, Point],
+) -> list[tuple[str, str, str, int | None]]:
+    """(dtype, where, what happened, line) for each point and dtype at which something is not finite."""
+    import torch
+
+    found: list[tuple[str, str, str, int | None]] = []
+    for name in ("float32", "bfloat16"):
+        for words, point in points.items():
+            arguments, leaf = real_arguments(roles, point, layout, getattr(torch, name))
+            if not all(bool(torch.isfinite(t).all()) for t in arguments.values()):
+                continue  # what is mapped overflows, not the code
+            with FirstLoss() as first:
+                try:
+                    value, slope = run(partial(call, point), arguments, leaf)
+                except RuntimeError as error:
+                    found.append((name, words, f"fails: {str(error).splitlines()[0][:100]}", None))
+                    break
+            bad = [
+                w
+                for w, t in (("the value", value), ("the gradient", slope))
+                if not bool(torch.isfinite(t).all())
+            ]
+            if bad:
+                kinds = {"nan" if bool(torch.isnan(t).any()) else "infinite" for t in (value, slope)
+                         if not bool(torch.isfinite(t).all())}  # fmt: skip
+                at = f", first at {first.name}" if first.name else ""
+                found.append((name, words, f"{' and '.join(bad)} {'/'.join(sorted(kinds))}{at}", first.line))
+    return found
+
+
+class FirstLoss:
+    """The first operation whose result is not finite though its arguments were."""
+
+    def __init__(self) -> None:
+        self.name = ""
+        self.line: int | None = None
+
+    def __enter__(self) -> FirstLoss:
+        import torch
+        from torch.overrides import TorchFunctionMode
+
+        outer = self
+
+        class Watching(TorchFunctionMode):  # type: ignore[misc]
+            def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+                done = func(*args, **(kwargs or {}))
+                bad = isinstance(done, torch.Tensor) and done.is_floating_point() and not outer.name
+                if bad and not bool(torch.isfinite(done).all()):
+                    outer.name, outer.line = getattr(func, "__name__", "").strip("_"), here()
+                return done
+
+        self.mode = Watching()
+        self.mode.__enter__()
+        return self
+
+    def __exit__(self, *details: Any) -> None:
+        self.mode.__exit__(*details)

@@ -1,0 +1,450 @@
+"""The term language: what a theorem says, as data.  Trusted; standard library only.
+
+A *side* of a statement is a linear combination of products of atoms.  There are four:
+
+    Mean(index, m, a, score)    E_m[a s..s], E_m[mean_i a s..s], E_m[sum_t a s..s]
+    MeanGradient(index, m, L)   the same mean of grad L, sg(.) held constant: what autograd averages
+    Gradient(side)              grad of a linear combination of means without scores
+    Curl(index, m, L)           d_v F.u - d_u F.v for the field F = MeanGradient(index, m, L)
+
+The index says what is averaged (slots.py): "" one sample, i a batch, t the steps of a sequence.  m is q, p,
+mu, for one sample also "count" (the sum over all outcomes), or "sample": the value at one of them.
+
+Coefficients are exponential polynomials in the variables of slots: `k1`, `w` (log q - log mu), `log_q`, the
+theta-free `R`, `A` and `H`, the length of a sequence, generic functions, and their detached copies `sg(k1)`.
+A variable of another slot than x is written `k1[self]`.  `score` lists the slots whose scores multiply.
+All else, such as KL(q||p), abbreviates these (abbreviations.py) and is written out before the kernel sees it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
+
+from klsym.errors import Refused
+from klsym.kernel.names import (
+    LOG_RATIOS,
+    MEASURES,
+    SAMPLE,
+    SAMPLE_BASES,
+    THETA_FREE,
+    WHOLE,
+    is_declarable,
+    parse_name,
+)
+from klsym.kernel.ring import ONE, ZERO, ExpPoly, Number, charge, read_number
+from klsym.kernel.slots import LENGTHS, SINGLE, SLOTS, at_slot, is_score
+
+Score = tuple[str, ...]
+BATCH_SIZE = "n"  # a parameter, and no function
+canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode  # JSON without spaces, in ASCII
+
+
+# ---------------------------------------------------------------------------- the setting
+REGION, LOG, LET = KINDS = ("region", "log", "let")
+
+
+class Definition(NamedTuple):
+    """A name of the author's own: 1 where e > 0 and 0 elsewhere (region), log(e), or e itself (let).
+
+    Where a density in e is 0, a region is 0 or 1 and any other name any number; so is a log where e <= 0.
+    """
+
+    name: str
+    kind: str
+    e: ExpPoly
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a statement quantifies over.
+
+    parameters:  names that are constant over samples and theta.
+    functions:   generic function name -> the live variables it may depend on.
+    premises:    pairs of sides that are assumed to be equal.
+    definitions: what further names stand for; each speaks of those before it.
+    facts:       elements free of theta that are assumed to be at least 0, in the slots that they name.
+    witness:     values at which all facts hold.
+    """
+
+    parameters: tuple[str, ...] = ()
+    functions: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    premises: tuple[tuple[Side, Side], ...] = ()
+    definitions: tuple[Definition, ...] = ()
+    facts: tuple[ExpPoly, ...] = ()
+    witness: tuple[tuple[str, Number], ...] = ()
+
+    @cached_property
+    def function_arguments(self) -> dict[str, tuple[str, ...]]:
+        return dict(self.functions)
+
+    @cached_property
+    def _defined(self) -> dict[str, Definition]:
+        return {definition.name: definition for definition in self.definitions}
+
+    def defined(self, name: str, *kinds: str) -> ExpPoly | None:
+        """e in the slot of a name that is defined as one of these kinds; sg(name) has the same value."""
+        if not self.definitions:
+            return None
+        found, slot = self._defined.get(parse_name(name).base), parse_name(name).slot
+        if found is None or found.kind not in (kinds or KINDS):
+            return None
+        charge(found.e.work()[0])
+        if slot == "x":
+            return found.e
+        return found.e.rename(lambda n: at_slot(n, slot) if self.is_sample(n) else n)
+
+    def within(self, *elements: ExpPoly, kinds: tuple[str, ...] = ()) -> Iterator[ExpPoly]:
+        """These elements, and those that define the names in them, as one of these kinds."""
+        waiting, seen = [*elements], set[str]()
+        while waiting:
+            yield (element := waiting.pop())
+            new = element.names() - seen
+            seen |= new
+            waiting += [e for name in new if (e := self.defined(name, *kinds)) is not None]
+
+    def slots_of(self, name: str) -> frozenset[str]:
+        """The slots that a variable speaks of; none if it is constant."""
+        if name in self.parameters:
+            return frozenset()
+        plain = self.defined(name) is None
+        return frozenset({parse_name(name).slot}) if plain else self.speaks_of(ExpPoly.variable(name))
+
+    def speaks_of(self, element: ExpPoly) -> frozenset[str]:
+        """The slots that an element speaks of."""
+        names = {name for e in self.within(element) for name in e.names() if self.defined(name) is None}
+        return frozenset(parse_name(name).slot for name in names - set(self.parameters))
+
+    def is_sample(self, name: str) -> bool:
+        """Does the variable change from sample to sample?"""
+        return bool(self.slots_of(name))
+
+    def is_constant(self, element: ExpPoly) -> bool:
+        return not self.speaks_of(element)
+
+    def check(self, element: ExpPoly, slots: Iterable[str] = WHOLE) -> None:
+        """Refuse undeclared names, foreign slots, and division by anything but a parameter or a length."""
+        for name in element.names() - set(self.parameters):
+            parsed = parse_name(name)
+            if parsed.base in self._defined:
+                self._check_defined(name, frozenset(slots))
+            elif parsed.slot not in slots:
+                raise Refused(f"unknown slot {parsed.slot!r} in {name!r}")
+            elif parsed.base not in self.function_arguments and (
+                parsed.base not in SAMPLE_BASES or parsed.primes
+            ):
+                raise Refused(f"unknown name {name!r}")
+        for name in element.inverted() - LENGTHS - {*self.parameters}:
+            raise Refused(f"division by the random variable {name}: only parameters divide")
+
+    def _check_defined(self, name: str, slots: frozenset[str]) -> None:
+        """What is defined stands at one position, or names slots itself; no sum over positions has a name."""
+        parsed = parse_name(name)
+        own = self.slots_of(parsed.base)
+        if parsed.primes or (parsed.slot != "x" and (own != {"x"} or parsed.slot not in SINGLE)):
+            raise Refused(f"{name!r}: what is defined stands for no sum over positions")
+        if not self.slots_of(name) <= slots:
+            raise Refused(f"{name!r} speaks of the slots {sorted(self.slots_of(name) - slots)}, not here")
+
+    def to_json(self) -> dict[str, Any]:
+        more = {
+            "definitions": [[name, kind, e.to_json()] for name, kind, e in self.definitions],
+            "facts": [e.to_json() for e in self.facts],
+            "witness": {name: str(value) for name, value in self.witness},
+        }
+        return {
+            "parameters": list(self.parameters),
+            "functions": {name: list(args) for name, args in self.functions},
+            "premises": [[left.to_json(), right.to_json()] for left, right in self.premises],
+            **{key: value for key, value in more.items() if value},
+        }
+
+    @staticmethod
+    def from_json(data: Any) -> Context:
+        keys, more = {"parameters", "functions", "premises"}, {"definitions", "facts", "witness"}
+        known = isinstance(data, dict) and set(data) - more == keys
+        if not known or not all(data[key] for key in more & set(data)):
+            raise Refused(f"context: the keys {sorted(keys)} expected")
+        names, functions, defined = data["parameters"], data["functions"], data.get("definitions", [])
+        if not isinstance(names, list) or not isinstance(functions, dict):
+            raise Refused("context: a list of parameters and an object of functions expected")
+        if any(not isinstance(row, list) or len(row) != 3 or row[1] not in KINDS for row in defined):
+            raise Refused(f"context: definitions: rows [name, one of {list(KINDS)}, element] expected")
+        declared = [*names, *functions, *(row[0] for row in defined)]
+        for name in declared:
+            if not is_declarable(name) or (name == BATCH_SIZE and name not in names):
+                raise Refused(
+                    f"context: {str(name)[:60]!r} cannot be declared: it is reserved, or no plain name"
+                )
+        if len(set(declared)) != len(declared):
+            raise Refused("context: a name is declared twice")
+        for name, arguments in functions.items():
+            if not isinstance(arguments, list) or not set(arguments) <= set(LOG_RATIOS):
+                raise Refused(f"context: {name} may depend on {', '.join(LOG_RATIOS)} only")
+        listed = tuple((name, tuple(args)) for name, args in sorted(functions.items()))
+        context = Context(tuple(names), listed)
+        for name, kind, e in defined:
+            charge(len(context.definitions))
+            definition = Definition(name, kind, _read_defined(e, context))
+            context = replace(context, definitions=(*context.definitions, definition))
+        facts = tuple(_read_defined(e, context, fact=True) for e in data.get("facts", []))
+        witness = _read_witness(data.get("witness", {}), facts)
+        premises = tuple((Side.from_json(a), Side.from_json(b)) for a, b in data["premises"])
+        return replace(context, premises=premises, facts=facts, witness=witness)
+
+
+EVERY_SLOT = frozenset(slot for slots in SLOTS.values() for slot in slots)
+
+
+def _read_defined(data: Any, context: Context, fact: bool = False) -> ExpPoly:
+    """What defines a name holds no sg(..), and no f', which need not be continuous.
+
+    A fact restricts rewards, masks, lengths and parameters, and no density.
+    """
+    element = ExpPoly.from_json(data)
+    context.check(element, EVERY_SLOT)
+    parsed = [parse_name(name) for name in element.names() - set(context.parameters)]
+    if any(name.detached or name.primes for name in parsed):
+        raise Refused("context: a definition or a fact holds sg(..), or a derivative")
+    if fact and not (element.names() and {name.base for name in parsed} <= set(THETA_FREE)):
+        raise Refused(f"context: a fact speaks of {', '.join(THETA_FREE)} and parameters alone")
+    return element
+
+
+def _read_witness(data: Any, facts: tuple[ExpPoly, ...]) -> tuple[tuple[str, Number], ...]:
+    """A value of each name in the facts: there they all hold, so that they do not exclude one another."""
+    if not isinstance(data, dict) or set(data) != {name for e in facts for name in e.names()}:
+        raise Refused("context: witness: a value for each name in the facts expected")
+    found = {name: read_number(value) for name, value in sorted(data.items())}
+    values = {name: ExpPoly.number(value) for name, value in found.items()}
+    for e in facts:
+        numbers = e.substitute(values).terms
+        if set(numbers) - {((), ())} or numbers.get(((), ()), 0) < 0:
+            raise Refused("context: witness: a fact fails there, or its value is no rational number")
+    return tuple(found.items())
+
+
+# ---------------------------------------------------------------------------- atoms
+class Atom:
+    """What a side is made of; written as [class name, *fields]."""
+
+    __match_args__: tuple[str, ...]
+
+    def to_json(self) -> list[Any]:
+        values = (getattr(self, name) for name in self.__match_args__)
+        return [type(self).__name__, *(v if isinstance(v, str) else _json(v) for v in values)]
+
+
+def _json(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value.to_json()
+
+
+@dataclass(frozen=True)
+class Mean(Atom):
+    """E_m[a s..s] at an index; its value at one sample, batch or sequence if m is "sample"."""
+
+    index: str
+    measure: str
+    coefficient: ExpPoly
+    score: Score = ()
+
+
+@dataclass(frozen=True)
+class Field(Atom):
+    """What a loss, a measure and an index name."""
+
+    index: str
+    measure: str
+    loss: ExpPoly
+
+
+class MeanGradient(Field):
+    """E_m[grad L] at an index, the gradient taken at each sample with sg(.) held constant."""
+
+
+class Curl(Field):
+    """d_v F.u - d_u F.v for the field F = E_m[grad L] at the index: 0 if F is the gradient of a function."""
+
+
+@dataclass(frozen=True)
+class Gradient(Atom):
+    """grad of a linear combination of means that hold no score function."""
+
+    of: Side
+
+
+def atom_from_json(data: Any) -> Atom:
+    """Read one atom; raises Refused on anything malformed."""
+    match data:
+        case ["Mean", str() as index, str() as m, a, list() as score] if _is_place(index, m):
+            if not all(is_score(entry, index) for entry in score):
+                raise Refused(
+                    f"score: a list of slots among {list(SLOTS[index])} expected, got {str(score)[:60]}"
+                )
+            return Mean(index, m, ExpPoly.from_json(a), tuple(sorted(score)))
+        case ["MeanGradient" | "Curl" as kind, str() as index, str() as m, loss] if _is_place(index, m):
+            return (Curl if kind == "Curl" else MeanGradient)(index, m, ExpPoly.from_json(loss))
+        case ["Gradient", side]:
+            return Gradient(Side.from_json(side))
+    raise Refused(f"unknown atom {json.dumps(data)[:80]}")
+
+
+def _is_place(index: str, measure: str) -> bool:
+    return index in SLOTS and measure in (*MEASURES, SAMPLE) and not (index and measure == "count")
+
+
+# ---------------------------------------------------------------------------- sides
+@dataclass(frozen=True)
+class Side:
+    """A linear combination of products of atoms, in canonical form: sorted (coefficient, atoms).
+
+    Lone means absorb their coefficients and merge: E_m[a] + c E_m[b] is E_m[a + c b].  In a product each mean
+    starts with the coefficient 1.
+    """
+
+    terms: tuple[tuple[ExpPoly, tuple[Atom, ...]], ...] = field(default=())
+
+    @staticmethod
+    def of(*terms: Term) -> Side:
+        return Side(_canonical(terms))
+
+    @staticmethod
+    def atom(atom: Atom) -> Side:
+        return Side(((ONE, (atom,)),) if not isinstance(atom, Mean) or atom.coefficient else ())
+
+    @staticmethod
+    def constant(value: ExpPoly | Number) -> Side:
+        return Side.of((value, ()))
+
+    def __add__(self, other: Side) -> Side:
+        return Side.of(*self.terms, *other.terms)
+
+    def __sub__(self, other: Side) -> Side:
+        return self + other * -1
+
+    def __mul__(self, scale: ExpPoly | Number) -> Side:
+        return Side.of(*((scale * c, atoms) for c, atoms in self.terms))
+
+    __rmul__ = __mul__
+
+    def __neg__(self) -> Side:
+        return self * -1
+
+    def times(self, other: Side) -> Side:
+        charge(4 * sum(1 + len(a) + len(b) for _, a in self.terms for _, b in other.terms))
+        return Side.of(*((c * d, a + b) for c, a in self.terms for d, b in other.terms))
+
+    def to_json(self) -> list[Any]:
+        return [[c.to_json(), [atom.to_json() for atom in atoms]] for c, atoms in self.terms]
+
+    @cached_property
+    def text(self) -> str:
+        """The canonical text of `to_json`."""
+        terms = (f"[{_text(c)},[{','.join(map(_text, atoms))}]]" for c, atoms in self.terms)
+        return f"[{','.join(terms)}]"
+
+    @staticmethod
+    def from_json(data: Any) -> Side:
+        return Side.of(*Side.as_written(data).terms)
+
+    @staticmethod
+    def as_written(data: Any) -> Side:
+        """Read the terms of a side without merging them."""
+        rows = []
+        for row in data if isinstance(data, list) else [data]:
+            if not isinstance(row, list) or len(row) != 2 or not isinstance(row[1], list):
+                raise Refused(
+                    f"a side: a list of terms expected, each [coefficient, atoms], got {str(row)[:60]}"
+                )
+            rows.append((ExpPoly.from_json(row[0]), tuple(atom_from_json(item) for item in row[1])))
+        return Side(tuple(rows))
+
+
+Term = tuple[ExpPoly | Number, tuple[Atom, ...]]
+BRIEF = 300  # characters of a side in a message
+
+
+def brief(side: Side) -> str:
+    """The start of a side in JSON, for a message: the first term, and no other is written out."""
+    return Side(side.terms[:1]).text[:BRIEF] + f" and {len(side.terms) - 1} terms more" * (
+        len(side.terms) > 1
+    )
+
+
+@lru_cache(maxsize=8192)
+def _text(item: Atom | ExpPoly) -> str:
+    return canonical(item.to_json())
+
+
+def _canonical(terms: tuple[Term, ...]) -> tuple[tuple[ExpPoly, tuple[Atom, ...]], ...]:
+    means: dict[tuple[str, str, Score], ExpPoly] = {}  # index, measure, score -> the coefficient
+    others: dict[tuple[Atom, ...], ExpPoly] = {}
+    for raw, atoms in terms:
+        charge(1 + 20 * len(atoms))
+        coefficient = raw if isinstance(raw, ExpPoly) else ExpPoly.number(raw)
+        first = atoms[0] if len(atoms) == 1 else None
+        if isinstance(first, Mean):
+            key = first.index, first.measure, first.score
+            means[key] = means.get(key, ZERO) + coefficient * first.coefficient
+        else:
+            scale, ordered = _monic(atoms) if len(atoms) > 1 else (1, atoms)
+            others[ordered] = others.get(ordered, ZERO) + coefficient * scale
+    result: list[tuple[ExpPoly, tuple[Atom, ...]]] = [
+        (ONE, (Mean(index, m, a, score),)) for (index, m, score), a in means.items() if a
+    ]
+    result.extend((c, atoms) for atoms, c in others.items() if c)
+    if len(result) > 1:
+        result.sort(key=lambda term: [_text(atom) for atom in term[1]])
+    return tuple(result)
+
+
+def _monic(atoms: tuple[Atom, ...]) -> tuple[Number, tuple[Atom, ...]]:
+    """In a product, pull each mean's leading rational out, and sort the factors."""
+    scale: Number = 1
+    factors: list[Atom] = []
+    for atom in atoms:
+        if isinstance(atom, Mean):
+            terms = atom.coefficient.terms
+            lead = terms[min(terms)] if terms else 0
+            scale = scale * lead
+            if lead not in (0, 1):
+                atom = replace(atom, coefficient=atom.coefficient * ExpPoly.number(lead).inverse())
+        factors.append(atom)
+    return scale, tuple(sorted(factors, key=_text))
+
+
+# ---------------------------------------------------------------------------- statements
+@dataclass(frozen=True)
+class Statement:
+    """`left relation right` in a context; the relation is "=" or "<="."""
+
+    left: Side
+    right: Side
+    context: Context = Context()
+    relation: str = "="
+
+
+def atoms_of(*sides: Side) -> Iterator[Atom]:
+    """Every atom of sides, those under a gradient included."""
+    for atom in (atom for side in sides for _, atoms in side.terms for atom in atoms):
+        yield atom
+        if isinstance(atom, Gradient):
+            yield from atoms_of(atom.of)
+
+
+def slotted(*sides: Side) -> Iterator[tuple[ExpPoly, tuple[str, ...]]]:
+    """Every exponential polynomial that sides mention, with the slots that it may speak of."""
+    atoms = tuple(atoms_of(*sides))
+    for side in (*sides, *(atom.of for atom in atoms if isinstance(atom, Gradient))):
+        yield from ((coefficient, WHOLE) for coefficient, _ in side.terms)
+    for atom in atoms:
+        if isinstance(atom, Mean | Field):
+            yield atom.coefficient if isinstance(atom, Mean) else atom.loss, SLOTS[atom.index]
+
+
+def elements(*sides: Side) -> Iterator[ExpPoly]:
+    """Every exponential polynomial that sides mention."""
+    return (element for element, _ in slotted(*sides))

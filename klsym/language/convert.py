@@ -1,0 +1,306 @@
+"""SymPy expressions to exponential polynomials, and back.
+
+The coordinates are k1 = log q - log p, w = log q - log mu, o = log q - log old and log q, so that
+log p = log q - k1, log mu = log q - w and log old = log q - o.  What is no exponential polynomial raises
+NotInRing with the subexpression.
+
+>>> from klsym.language.expressions import k3, rho
+>>> to_ring(rho * k3) == VW.exp() * ((-VK1).exp() - 1 + VK1)
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from fractions import Fraction
+from functools import lru_cache, reduce
+from operator import add, mul
+from typing import Any
+
+import sympy
+from sympy.core.function import AppliedUndef
+
+from klsym.errors import NotInRing, UsageError
+from klsym.kernel.names import SAMPLE_BASES, THETA_FREE, attach_name, detach_name, parse_name
+from klsym.kernel.ring import ONE, Exponent, ExpPoly, Monomial, Number
+from klsym.kernel.slots import at_slot
+from klsym.language.defined import OF_LOGS
+from klsym.language.expressions import (
+    GIVEN,
+    K1,
+    REWARDS,
+    SLOTTED,
+    Estimator,
+    Log,
+    OldWeight,
+    Ratio,
+    Region,
+    Slot,
+    Weight,
+    as_expression,
+    length,
+    log_mu,
+    log_old,
+    log_p,
+    log_q,
+    s,
+    sg,
+)
+
+VK1, VW, VQ, VO = (ExpPoly.variable(name) for name in ("k1", "w", "log_q", "o"))
+SYMBOLS = {log_q: VQ, log_p: VQ - VK1, log_mu: VQ - VW, log_old: VQ - VO}
+# other estimators are converted by their definitions
+ESTIMATORS = {K1: VK1, Ratio: (-VK1).exp(), Weight: VW.exp(), OldWeight: VO.exp()}
+BELOW = {Weight: log_mu, OldWeight: log_old}  # log q less this; the others are relative to log p
+# how a generic function is written -> the coordinates it may depend on
+ARGUMENTS = {(K1(log_q, log_p),): ("k1",), (log_q, log_p, log_mu): ("k1", "log_q", "w")}
+
+
+def to_ring(expression: Any) -> ExpPoly:
+    """The normal form of a SymPy expression; raises NotInRing outside the ring."""
+    return _convert(as_expression(expression))
+
+
+@lru_cache(maxsize=16384)
+def _convert(e: Any) -> ExpPoly:
+    if e.is_Symbol:
+        return _symbol(e)
+    if e.is_Rational:
+        return ExpPoly.number(Fraction(int(e.p), int(e.q)))
+    if e is sympy.E:
+        return ONE.exp()
+    if e.is_Add or e.is_Mul:
+        return reduce(add if e.is_Add else mul, map(_convert, e.args))
+    if isinstance(e, Estimator):
+        own = e.args == (log_q, BELOW.get(type(e), log_p))
+        return ESTIMATORS[type(e)] if own and type(e) in ESTIMATORS else _convert(e.definition())
+    if isinstance(e, sg):
+        functions = {call.func.__name__ for call in e.atoms(AppliedUndef)}
+        return detach(_convert(e.args[0]), functions)
+    if isinstance(e, sympy.exp):
+        return _convert(e.args[0]).exp()
+    if isinstance(e, sympy.log):
+        return _logarithm(_convert(e.args[0]), e)
+    if e.is_Pow:
+        return _power(_convert(e.base), e.exp, e)
+    if isinstance(e, AppliedUndef):
+        return ExpPoly.variable(_function_name(e))
+    if isinstance(e, sympy.Subs):
+        return ExpPoly.variable(_derivative_name(e))
+    raise NotInRing(f"{e} is no exponential polynomial")
+
+
+def is_in_ring(e: Any) -> bool:
+    try:
+        to_ring(e)
+    except NotInRing:
+        return False
+    return True
+
+
+def in_core(e: Any) -> bool:
+    """Is e an exponential polynomial, even if it is too large to be multiplied out?
+
+    >>> in_core((k1_ := K1(log_q, log_p)) ** 2), in_core(sympy.Max(k1_, 1))
+    (True, False)
+    """
+    if e.is_Add or e.is_Mul or isinstance(e, sg):
+        return all(map(in_core, e.args))
+    if e.is_Pow and e.exp.is_Integer and e.exp > 0:
+        return in_core(e.base)
+    return is_in_ring(e)
+
+
+def _symbol(e: Any) -> ExpPoly:
+    if e in SYMBOLS:
+        return SYMBOLS[e]
+    if isinstance(e, Region):
+        return ExpPoly.variable(e.name)
+    base, slot = _plain(e)
+    if slot:
+        plain = SYMBOLS.get(base) or ExpPoly.variable(base.name)
+        return plain.rename(lambda name: at_slot(name, slot))
+    if e.name in SAMPLE_BASES and e not in (*REWARDS, *GIVEN, length):
+        raise UsageError(f"the symbol {e.name} is klsym's own: take it from klsym.language.expressions")
+    if not (e.name.isidentifier() and e.name.isascii()):
+        raise UsageError(f"the symbol {e.name!r} has no plain name: letters, digits and _ only")
+    return ExpPoly.variable(e.name)
+
+
+def _plain(e: Any) -> tuple[Any, str]:
+    """The one-sample symbol that a symbol of a slot is a copy of, and the slot."""
+    name, bracket, slot = e.name.partition("[")
+    slot = slot.removesuffix("]") if bracket else ""
+    known = next((symbol for symbol in SLOTTED if symbol.name == name), None) if slot else e
+    if known is None:
+        raise UsageError(f"the symbol {e.name!r} has no plain name: letters, digits and _ only")
+    return known, slot
+
+
+def detach(element: ExpPoly, functions: Iterable[str] = ()) -> ExpPoly:
+    """sg(.): whatever depends on theta becomes its detached copy; rewards and parameters stay."""
+    moving = ({*SAMPLE_BASES} - {*THETA_FREE}) | {*functions}
+
+    def detached(name: str) -> str:
+        base = parse_name(name).base
+        return detach_name(name) if base in moving or base.startswith(OF_LOGS) else name
+
+    return element.rename(detached)
+
+
+def _function_name(call: Any) -> str:
+    """A generic function stands for one random variable: its arguments are fixed."""
+    name = str(call.func.__name__)
+    if name in SAMPLE_BASES or name == s.name:
+        raise UsageError(f"{call}: the name {name} is klsym's own")
+    slots = {_plain(symbol)[1] for argument in call.args for symbol in argument.free_symbols}
+    if len(slots) != 1 or _one_sample(call.args) not in ARGUMENTS:
+        raise UsageError(f"{call}: a generic function is written {name}(k1) or {name}(log_q, log_p, log_mu)")
+    return at_slot(name, slots.pop() or "x")
+
+
+def _one_sample(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(a.xreplace({symbol: _plain(symbol)[0] for symbol in a.free_symbols}) for a in arguments)
+
+
+def _derivative_name(e: Any) -> str:
+    """g(k1).diff(log_q) is g'(k1), which SymPy writes as Subs(Derivative(g(x), x), x, k1)."""
+    call = _undifferentiated(e)
+    name, bracket, slot = _function_name(call).partition("[")
+    return name + "'" * int(e.expr.derivative_count) + bracket + slot
+
+
+def _undifferentiated(e: Any) -> Any:
+    """g(k1), where e is a derivative of g at k1."""
+    call = e.expr.expr if isinstance(e.expr, sympy.Derivative) else None
+    if not isinstance(call, AppliedUndef) or call.args != tuple(e.variables):
+        raise NotInRing(f"{e} is no exponential polynomial")
+    return call.func(*e.point)
+
+
+def _power(base: ExpPoly, exponent: Any, e: Any) -> ExpPoly:
+    """Integer powers; and (exp Q)^a = exp(aQ) for any rational or parameter a."""
+    if exponent.is_Integer:
+        return base ** int(exponent)
+    return (_logarithm(base, e) * _convert(exponent)).exp()
+
+
+def _logarithm(element: ExpPoly, e: Any) -> ExpPoly:
+    match list(element.terms.items()):
+        case [(((), exponent), 1)]:
+            return ExpPoly({(monomial, ()): value for monomial, value in exponent})
+    raise NotInRing(f"{e} is no exponential polynomial")
+
+
+def generic_functions(expression: Any) -> dict[str, tuple[str, ...]]:
+    """The generic functions of an expression, with what they may depend on.
+
+    >>> from sympy import Function
+    >>> from klsym.language.expressions import k1
+    >>> generic_functions(Function("g")(k1))
+    {'g': ('k1',)}
+    """
+    return dict(_generic_functions(as_expression(expression)))
+
+
+@lru_cache(maxsize=4096)
+def _generic_functions(expression: Any) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    written = expression.replace(lambda e: isinstance(e, sympy.Subs), _undifferentiated)
+    for call in written.atoms(AppliedUndef):
+        name, arguments = parse_name(_function_name(call)).base, ARGUMENTS[_one_sample(call.args)]
+        if found.setdefault(name, arguments) != arguments:
+            raise UsageError(f"the generic function {name} is used with two lists of arguments")
+    return dict(sorted(found.items()))
+
+
+def split_score(expression: Any) -> dict[int, ExpPoly]:
+    """The coefficients of the powers of the score function s.
+
+    >>> from klsym.language.expressions import k1
+    >>> sorted(split_score(k1 * s + s**2))
+    [1, 2]
+    """
+    parts: dict[int, dict[Any, Any]] = {}
+    for (monomial, exponent), value in to_ring(expression).terms.items():
+        powers = dict(monomial)
+        power = powers.pop(s.name, 0)
+        if power < 0 or any(s.name in dict(m) for m, _ in exponent):
+            raise UsageError(f"{expression}: the score function s stands in positive powers only")
+        parts.setdefault(power, {})[(tuple(sorted(powers.items())), exponent)] = value
+    return {power: ExpPoly(terms) for power, terms in parts.items()}
+
+
+# ---------------------------------------------------------------------------- and back
+def to_sympy(element: ExpPoly) -> Any:
+    """A SymPy expression in k1, r, rho, rho_old (and log_q) with the same normal form.
+
+    >>> from klsym.language.expressions import k3
+    >>> to_sympy(to_ring(k3))
+    k1 + r - 1
+    """
+    total = sympy.S.Zero
+    for (monomial, exponent), value in sorted(element.terms.items()):
+        total += _number(value) * _monomial(monomial) * _exponential(exponent)
+    return total
+
+
+def canonical(e: Any, outside: Callable[[Any], Any] = lambda e: e) -> Any:
+    """Return an expression in the form of the ring: exp of log ratios as powers of r, rho and rho_old.
+
+    outside: what is returned of an expression outside the ring; the expression itself by default.
+
+    >>> from klsym.language.expressions import A, k1, log_p, log_q
+    >>> canonical(sympy.exp(log_p - log_q)), canonical(sympy.Max(A, k1))
+    (r, Max(A, k1))
+    """
+    try:
+        return to_sympy(to_ring(e))
+    except NotInRing:
+        return outside(e)
+
+
+def _number(value: Number) -> Any:
+    return sympy.Rational(value.numerator, value.denominator)
+
+
+RATIOS = {"k1": Ratio(log_q, log_p), "w": Weight(log_q, log_mu), "o": OldWeight(log_q, log_old)}
+
+
+def _variable(name: str) -> Any:
+    parsed = parse_name(name)
+    logs = {base: sympy.log(ratio) for base, ratio in RATIOS.items() if base != "k1"}
+    known = {"k1": K1(log_q, log_p), **logs, "log_q": log_q, "length": length}
+    if parsed.base.startswith(OF_LOGS):
+        log = Log(attach_name(name), real=True)
+        return sg(log) if parsed.detached else log
+    if parsed.base not in SAMPLE_BASES:
+        known = (sympy.Symbol if parsed.slot == "x" else Region)(attach_name(name), real=True)
+        return sg(known) if parsed.detached else known
+    inner = known.get(parsed.base) or sympy.Symbol(parsed.base, real=True)
+    return _in_slot(sg(inner) if parsed.detached else inner, parsed.slot)
+
+
+def _in_slot(expression: Any, slot: str) -> Any:
+    return expression if slot == "x" else Slot(slot)(expression)
+
+
+def _monomial(monomial: Monomial) -> Any:
+    return sympy.Mul(*(_variable(name) ** power for name, power in monomial))
+
+
+def _exponential(exponent: Exponent) -> Any:
+    return sympy.Mul(*(_factor(monomial, value) for monomial, value in exponent))
+
+
+def _factor(monomial: Monomial, value: Number) -> Any:
+    """exp(value * monomial), with exp(-k1) written r, exp(w) rho and exp(o) rho_old."""
+    for name, power in monomial:
+        parsed = parse_name(name)
+        if power == 1 and parsed.base in RATIOS:
+            rest = tuple(item for item in monomial if item[0] != name)
+            ratio = RATIOS[parsed.base]
+            sign = -1 if parsed.base == "k1" else 1
+            ratio = _in_slot(sg(ratio) if parsed.detached else ratio, parsed.slot)
+            return ratio ** (sign * _number(value) * _monomial(rest))
+    return sympy.exp(_number(value) * _monomial(monomial))

@@ -1,0 +1,400 @@
+"""Text to expression by a whitelist; nothing that is typed is ever evaluated.
+
+Python's `ast` gives the tree; only names, exact numbers, + - * / ** and a few functions are read, and
+each is built from `klsym.language.expressions`.  Decimals are exact, and size and depth are bounded.
+
+>>> parse("sg(rho) * k2 + 0.1")
+k2*sg(rho) + 1/10
+>>> parse("k1 + kk")  # doctest: +ELLIPSIS
+Traceback (most recent call last):
+    ...
+klsym.errors.UsageError: unknown name 'kk' at character 6 of 'k1 + kk' (known: ...)
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from keyword import iskeyword
+from typing import Any
+
+from sympy import Abs, Max, Min, Mul, Pow, Rational, exp, log, sqrt
+
+from klsym.errors import UsageError
+from klsym.kernel.names import PROBABILITIES, is_declarable
+from klsym.language.defined import OF_CONSTANTS, OF_LOGS
+from klsym.language.expressions import ATOMS, OF_REGIONS, PARAMETERS, above, clip, k, parameter, sg, where
+from klsym.language.sums import (
+    DENSITIES,
+    After,
+    Before,
+    Centred,
+    Here,
+    LeftOut,
+    Normalised,
+    OfOthers,
+    OverBatch,
+    OverVocabulary,
+    Whole,
+    entropy,
+    full_kl,
+    jensen_shannon,
+    seqmean,
+    togo,
+)
+from klsym.language.training_names import meant_by
+
+MAX_LENGTH = 20_000  # characters
+MAX_DEPTH = 60  # nested operations
+MAX_POWER = 64
+MAX_EXP = 1000  # of a plain number, as in exp(2)
+MAX_BITS = 4096  # of a number
+SHOWN = 60  # characters of a name in a message
+MAX_DIGITS = 1000  # of a number as it is written; fewer than MAX_BITS allow
+NUMBER = re.compile(r"\d+(\.\d*)?([eE][+-]?\d{1,3})?|\.\d+([eE][+-]?\d{1,3})?")
+PARAMETER = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
+OF_ANSWERS = frozenset({"b", "c", "e", "f", "h", "std", "K", "P", "Phi"})  # as in r <= e
+
+
+def is_of_answers(name: str) -> bool:
+    """Is it a name that answers use?
+
+    >>> is_of_answers("h"), is_of_answers("is_high"), is_of_answers("hi")
+    (True, True, False)
+    """
+    return name in OF_ANSWERS or name.startswith((OF_REGIONS, OF_LOGS, OF_CONSTANTS))
+
+
+def parse(text: str, parameters: Iterable[str] = (), others: Mapping[str, Any] | None = None) -> Any:
+    """Read a loss; raises UsageError that points at the character that is wrong.
+
+    parameters: names declared beside lam, beta, eps, alpha, n, T.  others: further names and their
+    values, such as rho_now in a printed formula.
+    """
+    return _Reader(text, parameters, others or {}).read()
+
+
+def parse_asked(text: str, parameters: Iterable[str] = ()) -> Any:
+    """`parse`, where no parameter has a name that answers use."""
+    names = parameters if isinstance(parameters, str) else tuple(parameters)
+    expression = parse(text, names)
+    for name in names:
+        if is_of_answers(name) or not is_declarable(name):
+            raise UsageError(f"parameter {name!r}: a new plain name expected; answers use this one")
+    return expression
+
+
+def syntax(text: str, **options: Any) -> Any:
+    """Python's tree of a text; what Python would print a warning of is passed over in silence."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(text, **options)
+
+
+class _Reader:
+    """One pass over one text."""
+
+    def __init__(self, text: str, parameters: Iterable[str], others: Mapping[str, Any]) -> None:
+        self.text, self.lead = text, 0
+        self.names = dict(ATOMS) | {name: parameter(name) for name in PARAMETERS} | dict(others)
+        if isinstance(parameters, str):
+            raise UsageError("parameters: a list of names expected")
+        for name in parameters:
+            plain = isinstance(name, str) and PARAMETER.fullmatch(name) and not iskeyword(name)
+            if not plain or name in ATOMS or name in (*FUNCTIONS, "full_kl", "js", "s", "w", "o"):
+                raise UsageError(f"parameter {str(name)[:40]!r}: a new plain name expected")
+            meant = meant_by(name)
+            if meant:
+                what = "a parameter depends on neither the sample nor theta"
+                raise UsageError(f"parameter {name!r}: {what}; write {meant}")
+            self.names[name] = parameter(name)
+
+    def read(self) -> Any:
+        if not self.text.strip():
+            raise UsageError("an empty loss: write for example 'sg(rho)*k2'")
+        if len(self.text) > MAX_LENGTH:
+            raise UsageError(f"the loss has {len(self.text)} characters, the limit is {MAX_LENGTH}")
+        for position, character in enumerate(self.text):
+            if not (character.isascii() and (character.isprintable())) or character in "#;\\'\"`":
+                raise self.error(f"unexpected {character!r}", position)
+        lead = len(self.text) - len(self.text.lstrip())
+        try:
+            tree = syntax(self.text.strip(), mode="eval")
+        except SyntaxError as error:
+            open_end = self.text.rstrip()[-1] in "+-*/(,"
+            end = len(self.text.rstrip()) + 1 if open_end else 1
+            position = (lead + error.offset if error.offset else end) - 1
+            raise self.error(f"cannot be read ({error.msg})", position) from None
+        except (RecursionError, MemoryError, ValueError):
+            raise UsageError("the loss is nested too deeply to be read") from None
+        self.lead = lead
+        return self.build(tree.body, 0)
+
+    def error(self, reason: str, position: int) -> UsageError:
+        shown = self.text if len(self.text) <= 60 else self.text[max(0, position - 25) :][:50]
+        return UsageError(f"{reason} at character {position + 1} of {shown!r}")
+
+    def at(self, reason: str, node: ast.expr) -> UsageError:
+        return self.error(reason, self.lead + node.col_offset)
+
+    def build(self, node: ast.expr, depth: int) -> Any:
+        if depth > MAX_DEPTH:
+            raise self.at(f"nested more than {MAX_DEPTH} deep", node)
+        match node:
+            case ast.Constant():
+                return self.number(node)
+            case ast.Name(name):
+                return self.name(name, node)
+            case ast.UnaryOp(ast.USub() | ast.UAdd() as sign, operand):
+                value = self.build(operand, depth + 1)
+                return -value if isinstance(sign, ast.USub) else value
+            case ast.BinOp(_, operator, _) if type(operator) in OPERATORS:
+                return self.chain(node, depth)
+            case ast.Compare() | ast.BoolOp() | ast.UnaryOp(ast.Not() | ast.Invert()):
+                return self.condition(node, depth)
+            case ast.BinOp(_, ast.BitAnd() | ast.BitOr()):
+                return self.condition(node, depth)
+            case ast.Call(ast.Name("where"), [when, one, other], []):
+                taken = self.condition(when, depth + 1)
+                values = (self.build(item, depth + 1) for item in (one, other))
+                return self.bounded(where(taken, *values), node)
+            case ast.Call(ast.Name(name), arguments, []) if name in OF_DENSITIES:
+                return OF_DENSITIES[name][0](*self.densities(name, arguments, node))
+            case ast.Call(ast.Name(name), arguments, []) if name in FUNCTIONS:
+                return self.call(name, [self.build(item, depth + 1) for item in arguments], node)
+            case ast.Call(ast.Name(name)) if name not in FUNCTIONS:
+                instead = self.instead(name, node.args)
+                known = (
+                    ""
+                    if instead
+                    else f" (known: {' '.join(sorted({*FUNCTIONS, *OF_DENSITIES}, key=str.lower))})"
+                )
+                raise self.at_hint(f"unknown function {name[:SHOWN]!r}{known}", instead, node)
+            case ast.Call(ast.Attribute(of, name), arguments):
+                of_library = isinstance(of, ast.Name) and of.id not in self.names and not meant_by(of.id)
+                of_library = of_library or isinstance(of, ast.Attribute)
+                hint = self.instead(name, arguments if of_library else [of, *arguments])
+                raise self.at_hint(f"{FOREIGN[ast.Attribute]} is not part of the loss grammar", hint, node)
+        if isinstance(node, ast.BinOp):
+            raise self.foreign_operator(node)
+        what = FOREIGN.get(type(node), "this")
+        raise self.at(f"{what} is not part of the loss grammar", node)
+
+    def condition(self, node: ast.expr, depth: int) -> Any:
+        """1 where a comparison holds and 0 elsewhere; detached, as the slope of what is chosen is 0."""
+        if depth > MAX_DEPTH:
+            raise self.at(f"nested more than {MAX_DEPTH} deep", node)
+        match node:
+            case ast.Compare(first, signs, others) if all(type(sign) in COMPARISONS for sign in signs):
+                values = [self.build(item, depth + 1) for item in (first, *others)]
+                links = zip(signs, values, values[1:], strict=False)
+                return Mul(*(COMPARISONS[type(sign)](a, b) for sign, a, b in links))
+            case ast.UnaryOp(ast.Not() | ast.Invert(), of):
+                return 1 - self.condition(of, depth + 1)
+            case ast.BoolOp(sign, of):
+                found = [self.condition(item, depth + 1) for item in of]
+            case ast.BinOp(one, ast.BitAnd() | ast.BitOr() as sign, other):
+                found = [self.condition(item, depth + 1) for item in (one, other)]
+            case _:
+                raise self.at(f"{NO_COMPARISON}: a comparison such as rho > 2 expected", node)
+        if isinstance(sign, ast.And | ast.BitAnd):
+            return Mul(*found)
+        return 1 - Mul(*(1 - item for item in found))
+
+    def foreign_operator(self, node: ast.BinOp) -> UsageError:
+        position = self.lead + (node.left.end_col_offset or 0)
+        while self.text[position] in " )":
+            position += 1
+        sign = self.text[position : position + 2].rstrip("0123456789 (")
+        hint = "; powers are written **" if sign == "^" else ""
+        return self.error(f"the operator {sign} is not part of the loss grammar{hint}", position)
+
+    def chain(self, node: ast.BinOp, depth: int) -> Any:
+        """a + b + c + ... is a left-deep tree: walked in a loop, so that long sums are not deep."""
+        links: list[ast.BinOp] = []
+        first: ast.expr = node
+        while isinstance(first, ast.BinOp) and type(first.op) in OPERATORS:
+            links.append(first)
+            first = first.left
+        total = self.build(first, depth + 1)
+        for link in reversed(links):
+            right = self.build(link.right, depth + 1)
+            total = self.bounded(self.operate(link.op, total, right, link), link)
+        return total
+
+    def number(self, node: ast.Constant) -> Any:
+        start = self.lead + node.col_offset
+        source = self.text[start : self.lead + (node.end_col_offset or 0)]
+        if not NUMBER.fullmatch(source):
+            raise self.at(f"{source[:20]!r} is no number", node)
+        if len(source) > MAX_DIGITS:
+            raise self.at(f"a number of more than {MAX_DIGITS} characters", node)
+        return self.bounded(Rational(source), node)
+
+    def name(self, name: str, node: ast.expr) -> Any:
+        if name not in self.names:
+            raise self.at_hint(f"unknown name {name[:SHOWN]!r}", self.meant(name), node)
+        return self.names[name]
+
+    def meant(self, name: str) -> str:
+        if name in (*FUNCTIONS, *OF_DENSITIES):
+            return f" ({name} is a function)"
+        if name in PROBABILITIES:
+            return f": write log_{name} for the log density"
+        if meant_by(name):
+            return f": write {meant_by(name)}"
+        known = " ".join(sorted(self.names, key=str.lower))
+        declare = f"; declare a parameter with --param {name}" if PARAMETER.fullmatch(name) else ""
+        return f" (known: {known}{declare})"
+
+    def instead(self, name: str, arguments: list[ast.expr]) -> str:
+        """What the grammar has for a function of PyTorch, JAX or NumPy; empty where it has nothing."""
+        if name not in INSTEAD:
+            return f": write {name}(...)" if name in FUNCTIONS else ""
+        source = [ast.get_source_segment(self.text.strip(), argument) or "" for argument in arguments]
+        x = source[0] if source and len(source[0]) <= 20 else "x"
+        inner = f"({x})" if re.search(r"[^\w.()]", x) else x
+        return ": " + INSTEAD[name].format(x=x, inner=inner)
+
+    def at_hint(self, reason: str, hint: str, node: ast.expr) -> UsageError:
+        return UsageError(str(self.at(reason, node)) + hint)
+
+    def bounded(self, value: Any, node: ast.expr) -> Any:
+        if value.is_Rational and max(abs(value.p), value.q).bit_length() > MAX_BITS:
+            raise self.at("a number too large", node)
+        for power in value.atoms(Pow):
+            if power.exp.is_Rational and abs(power.exp) > MAX_POWER:
+                raise self.at(f"a power beyond {MAX_POWER}", node)
+        for inner in value.atoms(exp):
+            x = inner.args[0]
+            nested = any(y.args[0].is_number for y in x.atoms(exp))
+            if nested or (x.is_number and not (x.is_Rational and abs(x) <= MAX_EXP)):
+                raise self.at(f"exp of a number beyond {MAX_EXP}", node)
+        return value
+
+    def operate(self, operator: ast.operator, left: Any, right: Any, node: ast.expr) -> Any:
+        if isinstance(operator, ast.Div) and right.is_zero:
+            raise self.at("division by zero", node)
+        if isinstance(operator, ast.Pow):
+            return self.power(left, right, node)
+        return OPERATORS[type(operator)](left, right)
+
+    def power(self, base: Any, exponent: Any, node: ast.expr) -> Any:
+        if exponent.is_Rational and abs(exponent) > MAX_POWER:
+            raise self.at(f"a power beyond {MAX_POWER}", node)
+        if base.is_zero and (exponent.is_negative or not exponent.is_Rational):
+            raise self.at("division by zero", node)
+        bits = max(abs(base.p), base.q).bit_length() if base.is_Rational else 0
+        if bits and exponent.is_Rational and bits * abs(exponent) > MAX_BITS:
+            raise self.at("a number too large", node)
+        if not exponent.is_Integer and not base.is_nonnegative:
+            raise self.at(f"a fractional power of {base}, which may be negative", node)
+        return base**exponent
+
+    def call(self, name: str, arguments: list[Any], node: ast.expr) -> Any:
+        function, count = FUNCTIONS[name]
+        if len(arguments) not in count:
+            upper = " or more" if len(arguments) < min(count) else f" to {max(count)}"
+            wanted = f"{min(count)}" + (upper if len(count) > 1 else "")
+            plural = "" if wanted == "1" else "s"
+            raise self.at(f"{name} takes {wanted} argument{plural}, got {len(arguments)}", node)
+        x = arguments[0]
+        if name in (*OF_TOKENS, *OF_SAMPLES):
+            self.refuse_sums_of_samples(name, x, node)
+        if name == "log" and not (x.is_positive or (isinstance(x, OverVocabulary) and x.of_masses)):
+            raise self.at(f"log of {x}, which need not be positive", node)
+        if name == "sqrt" and not x.is_nonnegative:
+            raise self.at(f"sqrt of {x}, which may be negative", node)
+        if name == "exp" and x.is_number and not (x.is_Rational and abs(x) <= MAX_EXP):
+            raise self.at(f"exp of a number beyond {MAX_EXP}", node)
+        if name == "clip" and all(item.is_number for item in arguments[1:]) and arguments[1] > arguments[2]:
+            raise self.at("clip with lo above hi", node)
+        return self.bounded(function(*arguments), node)
+
+    def densities(self, name: str, arguments: list[ast.expr], node: ast.expr) -> list[str]:
+        """The names of policies: full_kl(q, p), H(q)."""
+        found = [item.id for item in arguments if isinstance(item, ast.Name) and item.id in DENSITIES]
+        count, known = OF_DENSITIES[name][1], ", ".join(DENSITIES)
+        if len(arguments) != count or len(found) != count:
+            plural = "policy" if count == 1 else "policies"
+            raise self.at(
+                f"{name} takes {count} {plural} among {known}, as in {name}({EXAMPLE[count]})", node
+            )
+        if len(set(found)) < count:
+            raise self.at(f"{name}({', '.join(found)}) is 0: of two different policies", node)
+        if name == "js" and "q" not in found:
+            raise self.at("js is of q and another policy", node)
+        return found
+
+    def refuse_sums_of_samples(self, name: str, x: Any, node: ast.expr) -> None:
+        """A sum over samples may hold sums over the tokens of each, and not the other way round."""
+        inner = {of.name for of in x.atoms(OverBatch)}
+        if inner:
+            raise self.at(f"{min(inner)}(..) inside {name}(..): a sum of sums over samples is not read", node)
+
+
+OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: lambda a, b: a + b,
+    ast.Sub: lambda a, b: a - b,
+    ast.Mult: lambda a, b: a * b,
+    ast.Div: lambda a, b: a / b,
+    ast.Pow: lambda a, b: a**b,
+}
+NO_COMPARISON = "this is not part of the loss grammar"
+COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Gt: above,
+    ast.GtE: lambda a, b: above(a, b, or_equal=True),
+    ast.Lt: lambda a, b: above(b, a),
+    ast.LtE: lambda a, b: above(b, a, or_equal=True),
+}
+FOREIGN: dict[type[ast.expr], str] = {
+    ast.Attribute: "an attribute (x.y)",
+    ast.Subscript: "an index (x[y])",
+    ast.Lambda: "a lambda",
+    ast.IfExp: "if and else",
+    ast.UnaryOp: "this sign",
+    ast.Tuple: "a tuple",
+    ast.List: "a list",
+    ast.Call: "a call with named or starred arguments",
+    ast.Starred: "a starred argument",
+    ast.NamedExpr: "an assignment",
+    ast.Set: "a set",
+    ast.Dict: "a dict",
+}
+DETACHED = "write sg({x})"
+CLAMPED = "write clip({x}, lo, hi), with one bound max({x}, lo) or min({x}, hi)"
+AVERAGED = "leave it out: a loss is that of one sample, and its mean is taken"
+INSTEAD = {
+    "where": "write where(condition, x, y)",
+    "detach": DETACHED, "stop_gradient": DETACHED, "data": DETACHED, "item": DETACHED,
+    "clamp": CLAMPED, "clip": CLAMPED, "clamp_": CLAMPED,
+    "clamp_min": "write max({x}, lo)", "clamp_max": "write min({x}, hi)", "relu": "write max({x}, 0)",
+    "minimum": "write min(x, y)", "maximum": "write max(x, y)",
+    "expm1": "write exp({x}) - 1", "log1p": "write log(1 + {x})", "square": "write {inner}**2",
+    "pow": "write {inner}**n", "reciprocal": "write 1/{inner}", "rsqrt": "write 1/sqrt({x})",
+    "exp2": "write 2**{inner}", "sigmoid": "write 1/(1 + exp(-{inner}))",
+    "logsigmoid": "write -log(1 + exp(-{inner}))", "softplus": "write log(1 + exp({x}))",
+    "mean": AVERAGED, "sum": AVERAGED,
+}  # fmt: skip
+EXAMPLE = {1: "q", 2: "q, p"}
+OF_DENSITIES: dict[str, tuple[Callable[..., Any], int]] = {
+    "full_kl": (full_kl, 2), "H": (entropy, 1), "js": (jensen_shannon, 2),
+}  # fmt: skip
+ONE_ARGUMENT, SEVERAL = range(1, 2), range(2, 9)
+OF_TOKENS = {"past": Before, "now": Here, "future": After, "whole": Whole, "togo": togo, "seqmean": seqmean}
+OF_SAMPLES = {of.name: of for of in (OfOthers, LeftOut, Centred, Normalised)}
+FUNCTIONS: dict[str, tuple[Callable[..., Any], range]] = {
+    "sg": (sg, ONE_ARGUMENT),
+    "exp": (exp, ONE_ARGUMENT),
+    "log": (log, ONE_ARGUMENT),
+    "sqrt": (sqrt, ONE_ARGUMENT),
+    "abs": (Abs, ONE_ARGUMENT),
+    "k": (k, ONE_ARGUMENT),
+    "min": (Min, SEVERAL),
+    "max": (Max, SEVERAL),
+    "clip": (clip, range(3, 4)),
+    **{name: (function, ONE_ARGUMENT) for name, function in (OF_TOKENS | OF_SAMPLES).items()},
+    **{OverVocabulary.name: (OverVocabulary, ONE_ARGUMENT)},
+}

@@ -1,0 +1,144 @@
+"""Sums over the tokens of a sequence, the samples of a batch, and all that might have been drawn.
+
+>>> from klsym.language.expressions import R, k1
+>>> togo(k1), seqmean(k1), LeftOut(R), full_kl("q", "p")
+(future(k1) + now(k1), whole(k1)/T, loo(R), full(k1))
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sympy
+
+from klsym.language.expressions import M, OverPositions, exp, k1, log_mu, log_old, log_p, log_q, parameter, r
+
+
+class Summed(OverPositions):
+    """A sum over tokens of what an expression is at each of them."""
+
+    slot = ""
+
+
+class Before(Summed):
+    """past(x) = sum_{u<t} x_u."""
+
+    slot, name = "past", "past"
+
+
+class Here(Summed):
+    """now(x) = x_t."""
+
+    slot, name = "now", "now"
+
+
+class After(Summed):
+    """future(x) = sum_{u>t} x_u."""
+
+    slot, name = "future", "future"
+
+
+class Whole(Summed):
+    """whole(x) = sum_u x_u, over all tokens."""
+
+    slot, name = "x", "whole"
+
+
+class OverBatch(OverPositions):
+    """A function of an expression and its sum over the other samples of a batch of n."""
+
+    @staticmethod
+    def of(own: Any, rest: Any) -> Any:
+        """The value, from that at the sample itself and the sum over the others."""
+        raise TypeError("a function of a batch defines itself in a subclass")
+
+
+class OfOthers(OverBatch):
+    """others(x) = sum_{j != i} x_j."""
+
+    name = "others"
+
+    @staticmethod
+    def of(own: Any, rest: Any) -> Any:
+        return rest
+
+
+class LeftOut(OverBatch):
+    """loo(h) = h - others(h)/(n - 1): h less the mean of the other samples."""
+
+    name = "loo"
+
+    @staticmethod
+    def of(own: Any, rest: Any) -> Any:
+        return own - rest / (parameter("n") - 1)
+
+
+class Centred(OverBatch):
+    """centred(h) = h - (h + others(h))/n: h less the mean of the batch."""
+
+    name = "centred"
+
+    @staticmethod
+    def of(own: Any, rest: Any) -> Any:
+        return own - (own + rest) / parameter("n")
+
+
+class Normalised(OverBatch):
+    """normalised(h) = centred(h)/std(h)."""
+
+    name = "normalised"
+
+
+def togo(h: Any) -> Any:
+    """togo(h) = sum_{u>=t} h_u."""
+    return Here(h) + After(h)
+
+
+def seqmean(x: Any) -> Any:
+    """seqmean(x) = whole(x)/T."""
+    return Whole(x) / parameter("T")
+
+
+class OverVocabulary(OverPositions):
+    """full(x) = sum_y q(y|y_<t) x(y): the mean of x over all next tokens, or all outcomes of a sample."""
+
+    name = "full"
+
+    @property
+    def of_masses(self) -> bool:
+        """Is it a sum of masses, 0 only where M leaves all words out?"""
+        found = self.args[0].xreplace({M: sympy.Dummy(nonnegative=True)}).is_nonnegative
+        return bool(found)
+
+
+DENSITIES = {"q": log_q, "p": log_p, "mu": log_mu, "old": log_old}
+
+
+def full_kl(a: str, b: str) -> Any:
+    """sum_y a(y) log(a(y)/b(y)) over all next tokens, a and b among q, p, mu, old.
+
+    >>> full_kl("q", "p"), full_kl("p", "q")
+    (full(k1), full(-k1*r))
+    """
+    if {a, b} == {"q", "p"}:
+        return OverVocabulary(k1 if a == "q" else -r * k1)
+    return OverVocabulary(_over_q(a) * (DENSITIES[a] - DENSITIES[b]))
+
+
+def entropy(a: str) -> Any:
+    """-sum_y a(y) log a(y)."""
+    return -OverVocabulary(_over_q(a) * DENSITIES[a])
+
+
+def jensen_shannon(a: str, b: str) -> Any:
+    """(KL(a||m) + KL(b||m))/2 with m = (a + b)/2, one of them q: E_q[f(t)] with t the other over q.
+
+    f = (t log t - (1 + t) log((1 + t)/2))/2.
+    """
+    other = b if a == "q" else a
+    t, log_t = (r, -k1) if other == "p" else (_over_q(other), DENSITIES[other] - log_q)
+    return OverVocabulary((t * log_t - (1 + t) * sympy.log((1 + t) / 2)) / 2)
+
+
+def _over_q(a: str) -> Any:
+    return exp(DENSITIES[a] - log_q)

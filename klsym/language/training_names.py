@@ -1,0 +1,46 @@
+"""Names in training code -> what the loss grammar calls them."""
+
+from __future__ import annotations
+
+import re
+
+from klsym.language.estimators import NAMES
+
+# Words of names, which are split at _ and before capitals.
+LOGS = {"log", "logp", "logps", "logpi", "logq", "logprob", "logprobs", "logpis"}
+DENSITY = {
+    "p", "q", "pi", "mu", "prob", "probs", "policy", "theta", "token", "per", "seq", "sum", "mean", "all",
+}  # fmt: skip
+BEHAVIOUR = {"old", "mu", "behavior", "behaviour", "sampler", "sampling", "rollout", "infer", "inference"}
+OLD = {"proximal", "prox"}
+REFERENCE = {"ref", "reference", "base", "sft", "init", "teacher", "prior"}
+TRAINED = {"new", "cur", "curr", "current", "policy", "pi", "theta", "student", "actor"}
+WHICH = f"the estimator it is: {', '.join(NAMES[:-1])} or {NAMES[-1]}"
+WHOLE = {
+    "ratio": "rho", "ratios": "rho", "is_weight": "rho", "is_weights": "rho", "iw": "rho", "is_ratio": "rho",
+    "importance_weight": "rho", "importance_weights": "rho", "importance_ratio": "rho",
+    "prob_ratio": "rho", "policy_ratio": "rho", "adv": "A", "advs": "A", "advantage": "A", "advantages": "A",
+    **dict.fromkeys(("log_ratio", "logratio", "logr"), "k1 for log q - log p, or log_q - log_mu"),
+    **dict.fromkeys(("kl", "approx_kl", "kl_div", "kld", "kl_loss"), WHICH),
+    **dict.fromkeys(("pi", "pi_theta"), "exp(log_q)"), "pi_ref": "exp(log_p)", "pi_old": "exp(log_mu)",
+    "reward": "R", "rewards": "R", "ret": "R", "returns": "R", "mask": "M", "loss_mask": "M",
+}  # fmt: skip
+
+
+def meant_by(name: str) -> str | None:
+    """What the grammar calls a density, ratio or reward that training code calls so; None for other names.
+
+    Such a name is no parameter: a parameter depends on neither the sample nor theta.
+
+    >>> [meant_by(name) for name in ("log_ref", "old_logprobs", "logp", "ratio", "log_alpha", "har")]
+    ['log_p', 'log_mu', 'log_q', 'rho', None, None]
+    """
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().strip("_")
+    if spaced in WHOLE:
+        return WHOLE[spaced]
+    words = set(filter(None, re.sub(r"(logprobs?|logps?)", r"_\1_", spaced).split("_")))
+    others = words - LOGS
+    if not words & LOGS or others - (DENSITY | BEHAVIOUR | OLD | REFERENCE | TRAINED) or words == {"log"}:
+        return None
+    named = {"log_p": REFERENCE, "log_old": OLD, "log_mu": BEHAVIOUR}
+    return next((name for name, words in named.items() if others & words), "log_q")

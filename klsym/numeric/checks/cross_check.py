@@ -1,0 +1,283 @@
+"""The numeric cross-check of a verdict: its theorems on exact finite models, its formulas at samples.
+
+What is printed says of each sample and of the score coefficient c
+
+    grad L = a s        E_m[grad L] = E_q[c s], so that  c - a m/q  is the same number at all samples
+
+(completeness), and c is the named combination up to a constant.  Both are judged against the literal loss
+at random samples and on both sides of every bound of a clip, min, max or abs.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import mpmath
+import sympy
+
+from klsym.engine.verdicts.verdict import Verdict
+from klsym.errors import KlsymError, NotInRing, UsageError
+from klsym.language.convert import to_ring
+from klsym.language.expressions import COUNTS, PARAMETERS, k1, parameter, r
+from klsym.language.messages import Message
+from klsym.language.parser import parse
+from klsym.language.sums import OverBatch, OverVocabulary, Summed
+from klsym.numeric.checks.field_check import field_checked, several_weights
+from klsym.numeric.checks.vocabulary_check import vocabulary_checked
+from klsym.numeric.exact import check_theorem
+from klsym.numeric.loss_by_definition import SAMPLED, at_sample, bounds_of, crossings
+
+SEEDS = range(8)
+DRAWS = 200  # of parameters, until the hypotheses hold
+DIGITS = 50  # that remain when numbers of the size of exp(coordinates) cancel
+CLOSE = 1e-20
+NEAR = 0.25  # distance of a sample from a bound, at most
+SAME = 1e-6  # below this distance, two bounds are met at one place
+FARTHEST = 400  # log ratios up to which bounds are looked for
+ONE = re.compile(r"\b(r|rho|rho_old)_(past|future)\b|\bT\b|\bs_now\b")  # ratios of no tokens, and T
+NAMED = {"zero", "reverse-kl", "forward-kl", "combination"}
+RELATIONS = {"positive": ">", "bounds-in-order": ">", "nonzero": "!="}  # of hypotheses on parameters
+
+UNMET = "no values of the parameters found that meet the hypotheses"
+
+Values = dict[str, Any]
+
+
+def with_check(verdict: Verdict, loss: Any) -> Verdict:
+    """The verdict with `check`: {"passed", "text"}.
+
+    Each theorem is judged by the exact oracle.  The printed gradient, coefficient and target are compared
+    with the literal loss as well: for one sample, and a sequence as one, at samples on both sides of every
+    bound; for tokens and batches, and the expected value of any, on exact finite models (`field_check`).
+    """
+    if verdict.setting.aggregate == "batch":
+        raise UsageError("check: a mean over all tokens of a batch is not evaluated; leave --check out")
+    if loss.atoms(Summed, OverBatch) or (verdict.setting.level != "sample" and loss.has(parameter("T"))):
+        raise UsageError(
+            "check: the literal loss is not evaluated where it names T or sums; leave --check out"
+        )
+    if _in_ring(loss) and several_weights(loss, verdict.setting):
+        raise UsageError(
+            "check: rewards of several powers of rho, with weights sequence, are not evaluated; leave --check"
+            " out"
+        )
+    checks = [check_theorem(proof.theorem) for proof in verdict.proofs]
+    passed, text = _literally(verdict, loss)
+    passed = passed and all(c.passed for c in checks)
+    text = "; ".join(filter(None, [*(c.text for c in checks), text]))
+    return replace(verdict, check={"passed": passed, "text": text if passed else f"FAILED: {text}"})
+
+
+def _literally(verdict: Verdict, loss: Any) -> tuple[bool, str]:
+    single = verdict.setting.level != "token" and verdict.setting.batch == "none"
+    try:
+        with mpmath.workdps(DIGITS):
+            if loss.atoms(OverVocabulary):
+                return _over_vocabulary(verdict, loss)
+            inside = _in_ring(loss)
+            alone = not inside and verdict.setting.level == "token"  # sequences of one token are samples
+            of = _of_one_token(verdict) if alone else verdict
+            at_samples = _Printed.of(of, loss).judged() if single or alone else (True, "")
+            drawn = _drawn_for(verdict, loss)
+            if drawn is None:
+                return False, UNMET
+            if not inside:  # the finite models have no value of it
+                return at_samples
+            found = field_checked(verdict, loss, drawn)
+            return at_samples[0] and found[0], "; ".join(filter(None, (at_samples[1], found[1])))
+    except KlsymError as error:
+        return False, f"a printed formula cannot be read: {error}"
+
+
+def _drawn_for(verdict: Verdict, loss: Any) -> dict[str, float] | None:
+    names = sorted({x.name for x in loss.free_symbols} - {x.name for x in SAMPLED})
+    drawn = drawn_parameters(names, verdict.assumptions, random.Random(0))
+    return None if drawn is None else {name: float(value) for name, value in drawn.items()}
+
+
+def _over_vocabulary(verdict: Verdict, loss: Any) -> tuple[bool, str]:
+    """On trees; outside the ring on sequences of one token."""
+    drawn = _drawn_for(verdict, loss)
+    plain = loss.replace(lambda e: isinstance(e, OverVocabulary), lambda e: e.args[0])
+    alone = verdict.setting.level == "token" and not _in_ring(plain)
+    of = _of_one_token(verdict) if alone else verdict
+    return (False, UNMET) if drawn is None else vocabulary_checked(of, loss, drawn)
+
+
+def _of_one_token(verdict: Verdict) -> Verdict:
+    """The verdict on sequences of one token: nothing is past or future, and T is 1; the one score drops."""
+    assert verdict.coefficient is not None, "of tokens outside the ring it is always printed"
+    texts = [re.sub(ONE, "1", text) for text in (verdict.per_sample, verdict.coefficient)]
+    one = [re.sub(r"\b\w+_(past|future)\b", "0", text).replace("_now", "") for text in texts]
+    setting = replace(verdict.setting, level="sample", aggregate="sum")
+    meaning = replace(verdict.gradient, target=None)
+    return replace(verdict, h=one[0], c=one[1], setting=setting, gradient=meaning)
+
+
+def _in_ring(loss: Any) -> bool:
+    try:
+        to_ring(loss)
+    except NotInRing:
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class _Printed:
+    """What a verdict prints, beside the loss that it speaks of, and the parameters in all of it."""
+
+    verdict: Verdict
+    loss: Any
+    per_sample: Any
+    coefficient: Any
+    named: Any | None  # what the target says that the coefficient is, up to a constant
+    names: tuple[str, ...]
+
+    @staticmethod
+    def of(verdict: Verdict, loss: Any) -> _Printed:
+        loss = loss / parameter("T") if verdict.setting.averaged else loss
+        declared = {x.name for x in loss.free_symbols - {*SAMPLED}} - {*PARAMETERS}
+        assert verdict.coefficient is not None, "of one sample it is always printed"
+        per_sample, coefficient = (parse(t, declared) for t in (verdict.per_sample, verdict.coefficient))
+        parts = {"reverse-kl": k1, "forward-kl": -r, "reward": 1}
+        multiples = verdict.gradient.multiples if verdict.target in NAMED else {}
+        named = sum((parse(text, declared) * parts[n] for n, text in multiples.items()), sympy.S.Zero)
+        named = named if verdict.target in NAMED else None
+        names = {x.name for e in (loss, per_sample, coefficient, named or k1) for x in e.free_symbols}
+        return _Printed(
+            verdict, loss, per_sample, coefficient, named, tuple(sorted(names - {x.name for x in SAMPLED}))
+        )
+
+    # -- the judgement ------------------------------------------------------------------
+    def judged(self) -> tuple[bool, str]:
+        on_policy = self.verdict.setting.on_policy
+        bounds = bounds_of(self.loss, self.per_sample, self.coefficient, on_policy=on_policy)
+        worst: dict[str, float] = {}
+        samples, reached = 0, set()
+        for seed in SEEDS:
+            stream = random.Random(seed)
+            fixed = drawn_parameters(self.names, self.verdict.assumptions, stream)
+            if fixed is None:
+                return False, UNMET
+            rows = []
+            for met, values in self.samples(stream, fixed, bounds):
+                row = self.compared(values)
+                rows += [] if row is None else [row]
+                reached |= set() if row is None else met
+            samples += len(rows)
+            for name, gap in _differences(rows):
+                worst[name] = max(worst.get(name, 0.0), gap)
+        wrong = [name for name, gap in worst.items() if not gap <= CLOSE]
+        return samples > 0 and not wrong, _told(worst, samples, bounds, reached, wrong)
+
+    # -- samples ------------------------------------------------------------------------
+    def samples(
+        self, stream: random.Random, fixed: Values, bounds: list[Any]
+    ) -> Iterator[tuple[set[Any], Values]]:
+        """Random ones, and along each coordinate one on either side of every bound that is met."""
+        for _ in range(4):
+            yield set(), self.drawn(stream, fixed)
+        numbers = [abs(float(x)) for e in bounds for x in e.atoms(sympy.Rational)]
+        reach = 3 * (4 + min(max(numbers, default=0.0), FARTHEST))
+        start = self.drawn(stream, fixed)
+        for symbol in SAMPLED:
+            name = symbol.name
+            moved = [bound for bound in bounds if bound.has(symbol)]
+
+            def line(t: Any, name: str = name) -> Values:
+                return self.at(start | {name: start[name] + t})
+
+            met = [(t, bound) for bound in moved for t in crossings(bound, line, reach)]
+            for t, bound in met:
+                gaps = (abs(t - other) / 2 for other, _ in met)
+                step = min([mpmath.mpf(NEAR), *(gap for gap in gaps if gap > SAME)])
+                yield from (({bound}, line(t + side * step)) for side in (-1, 1))
+
+    def drawn(self, stream: random.Random, fixed: Values) -> Values:
+        values = {x.name: mpmath.mpf(stream.gauss(0, 1.5)) for x in SAMPLED}
+        length = {"T": mpmath.mpf(stream.randint(1, 6))} if self.verdict.setting.averaged else {}
+        return self.at(values | fixed | length)
+
+    def at(self, values: Values) -> Values:
+        """On-policy the sampler is the policy."""
+        return values | {"log_mu": values["log_q"]} if self.verdict.setting.on_policy else values
+
+    def compared(self, values: Values) -> dict[str, Any] | None:
+        """At one sample: what is 0 if the print is right, and what is the same number at all samples."""
+        size = max(abs(values[x.name]) for x in SAMPLED)
+        with mpmath.workdps(DIGITS + int(2 * size)):
+            try:
+                value, slope = at_sample(self.loss, values)
+                literal = value if self.verdict.setting.use == "reward" else slope
+                a, c = (at_sample(e, values)[0] for e in (self.per_sample, self.coefficient))
+                named = None if self.named is None else at_sample(self.named, values)[0]
+            except (ArithmeticError, ValueError):
+                return None
+            under_q = literal * mpmath.exp(values["log_mu"] - values["log_q"])
+            rounding = max(map(abs, (value, literal, under_q, c))) * mpmath.mpf(10) ** -int(2 * size + 20)
+            scale = 1 + rounding
+            return {"gradient": (literal - a, scale), "coefficient": (under_q - c, scale)} | (
+                {} if named is None else {"target": (c - named, scale)}
+            )
+
+
+def drawn_parameters(
+    names: Iterable[str], assumptions: Iterable[Message], stream: random.Random
+) -> Values | None:
+    """Values of both signs that meet the hypotheses of a verdict, such as eps > 0."""
+    names, found = list(names), [x for x in assumptions if x.code in RELATIONS]
+    conditions = [(_condition(str(x.values["of"]), names), RELATIONS[x.code]) for x in found]
+    for _ in range(DRAWS):
+        values = {name: _drawn(name, stream) for name in names}
+        if all(e is None or _holds(e, relation, values) for e, relation in conditions):
+            return values
+    return None
+
+
+def _condition(text: str, names: list[str]) -> Any | None:
+    """The left side of a hypothesis on parameters; None for one that speaks of more than them."""
+    try:
+        found = parse(text, [name for name in names if name not in PARAMETERS])
+    except UsageError:  # it speaks of measures, or is a sentence
+        return None
+    return found if {x.name for x in found.free_symbols} <= set(names) else None
+
+
+def _drawn(name: str, stream: random.Random) -> Any:
+    """A number of either sign; a batch size or length is a whole number."""
+    if name in COUNTS:
+        return mpmath.mpf(stream.randint(2, 6))
+    return mpmath.mpf(stream.choice((-1, 1)) * stream.uniform(0.3, 1.7))
+
+
+def _holds(e: Any, relation: str, values: Values) -> bool:
+    try:
+        x = at_sample(e, values)[0]
+    except (ArithmeticError, ValueError):
+        return False
+    return bool(x > 0 or (relation == "!=" and x != 0))
+
+
+def _differences(rows: list[dict[str, Any]]) -> Iterator[tuple[str, float]]:
+    """The gradient agrees at each sample; the coefficient and the target up to one constant."""
+    for row in rows:
+        for name, (gap, scale) in row.items():
+            first, first_scale = rows[0][name] if name != "gradient" else (0, 0)
+            yield name, float(abs(gap - first) / max(scale, first_scale))
+
+
+def _told(
+    worst: dict[str, float], samples: int, bounds: list[Any], reached: set[Any], wrong: list[str]
+) -> str:
+    if not samples:
+        return "the literal loss has no value at any sample that was tried"
+    sides = f", on both sides of {len(reached)} bound{'s' * (len(reached) != 1)}" if reached else ""
+    missed = len(bounds) - len(reached)
+    sides += f" ({missed} bound{'s' * (missed != 1)} met by no sample)" if missed else ""
+    largest = max(worst.values())
+    said = f"literal loss at {samples} samples{sides}: largest difference {largest:.1e}"
+    return said + (f" (in the {' and the '.join(wrong)})" if wrong else "")

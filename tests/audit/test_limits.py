@@ -1,0 +1,226 @@
+"""The limits of an audit hold whatever the code does: time, memory, what is opened, what is replied."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import klsym
+from klsym.audit.child import Runner
+from klsym.cli import main
+from klsym.errors import UsageError
+from klsym.worker_process import Asked
+
+HOSTILE = r"""import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import numpy as np
+
+def replies():
+    # The pipe to whoever asks: the only one that is open for writing.
+    for fd in range(3, 64):
+        try:
+            flags = fcntl.fcntl(fd, fcntl.F_GETFL)
+            if flags & 3 == os.O_WRONLY and os.readlink(f"/proc/self/fd/{fd}").startswith("pipe"):
+                return fd
+        except OSError:
+            continue
+
+def asked():
+    frame = sys._getframe()
+    while "mark" not in frame.f_locals:
+        frame = frame.f_back
+    return frame.f_locals["mark"]
+
+def clears_its_timers(logp):
+    signal.setitimer(signal.ITIMER_REAL, 0 * len(np.__name__))
+    signal.alarm(0)
+    while True:
+        pass
+
+def ignores_signals(logp):
+    for number in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_BLOCK, set(signal.Signals))
+    while np:
+        pass
+
+def sleeps_in_a_child(logp):
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    os.waitpid(subprocess.Popen(["sleep", "100"]).pid, 0)
+    return np.abs(logp)
+
+def leaves_a_child(logp):
+    subprocess.Popen(["sleep", "100"], pass_fds=[replies()])
+    os._exit(0 * len(np.__name__))
+
+def stops(logp):
+    os.kill(os.getpid(), signal.SIGSTOP)
+    return np.abs(logp)
+
+def half_a_line(logp):
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    os.write(replies(), b'["')
+    while np:
+        pass
+
+def endless(logp):
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    while np:
+        os.write(replies(), b"x" * 65536)
+
+def killed(logp):
+    os.kill(os.getpid(), signal.SIGKILL * len(np.__name__[:1]))
+
+def raises_a_lot(logp):
+    raise ValueError("\x1b[2J" * 10**6 + np.__name__)
+
+def say(reply):
+    os.write(replies(), reply + b"\n")
+    os._exit(0 * len(np.__name__))
+
+def honest(logp, ref_logp):
+    return np.subtract(logp, ref_logp)
+"""
+# What is written where a reply is expected.
+GARBAGE = {
+    "words": "b'hello'", "nothing": "b''", "null": "b'null'", "deep": "b'[' * 100_000 + b']' * 100_000",
+    "number": "b'9' * 10_000", "binary": "bytes(range(256))",
+    "unmarked": "json.dumps(['0' * 16, {'error': 'forged', 'code': 1}]).encode()",
+    "bare": "json.dumps({'error': 'forged', 'code': 1}).encode()",
+    "empty": "json.dumps([asked(), {}]).encode()", "listed": "json.dumps([asked(), []]).encode()",
+    "typed": "json.dumps([asked(), dict.fromkeys(('text', 'json', 'target', 'row', 'meets'), 1)]).encode()",
+    "coded": "json.dumps([asked(), {'error': {'x': 1}, 'code': 1}]).encode()",
+    "surrogate": r"json.dumps([asked(), {'error': '\ud800\x1b[2J', 'code': 'many'}]).encode()",
+    "ahead": "json.dumps([asked(), {'error': 'forged', 'code': 2}]).encode() + b'\\nmore'",
+}  # fmt: skip
+HOSTILE += "".join(f"def {name}(logp):\n    say({reply})\n" for name, reply in GARBAGE.items())
+LATE, NO_REPLY, ENDED = "no answer within 3 s", "says what is no reply", "ended without a word (exit code"
+LIMITED = {
+    "clears_its_timers": LATE, "ignores_signals": LATE, "sleeps_in_a_child": LATE, "stops": LATE,
+    "half_a_line": LATE, "leaves_a_child": ENDED, "killed": ENDED, "endless": NO_REPLY,
+    "raises_a_lot": "the code raises ValueError", "words": NO_REPLY, "nothing": NO_REPLY, "null": NO_REPLY,
+    "deep": NO_REPLY, "number": NO_REPLY, "binary": NO_REPLY, "unmarked": NO_REPLY, "bare": NO_REPLY,
+    "empty": NO_REPLY, "listed": NO_REPLY, "typed": NO_REPLY, "coded": NO_REPLY, "surrogate": "\\ud800",
+    "ahead": "forged",
+}  # fmt: skip
+needs_proc = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="how the code finds the pipe")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "hostile.py").write_text(HOSTILE, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@needs_proc
+@pytest.mark.parametrize("name", LIMITED)
+def test_the_limits_hold(name: str, folder: Path, capsys: Any) -> None:
+    """One line, in time, and the next code is audited as if nothing had happened."""
+    start = time.monotonic()
+    targets = [f"hostile.py:{name}", "hostile.py:honest"]
+    code = main(["audit", *targets, "--use", "reward", "--time-limit", "3"])
+    out, err = capsys.readouterr()
+    assert code == 2 and time.monotonic() - start < 60
+    [line] = err.splitlines()
+    assert line.startswith("klsym: ") and LIMITED[name] in line and len(line) < 500 and line.isprintable()
+    assert "targets the reverse KL" in out.splitlines()[2] and "forged" not in out.splitlines()[2]
+
+
+@needs_proc
+def test_the_reply_of_another_question_is_none(folder: Path) -> None:
+    """A thread that goes on cannot answer for the code that follows it in advance."""
+    with Runner(20, 4) as runner:
+        asked = {"options": {"use": "reward"}, "expect": None}
+        first = runner.ask({"target": "hostile.py:ahead", **asked})
+        second = runner.ask({"target": "hostile.py:honest", **asked})
+        assert first == {"error": "forged", "code": 2} and second["target"] == "reverse-kl"
+
+
+# ---------------------------------------------------------------------------- what is no file
+def opened_in_a_process(folder: Path, target: str) -> tuple[int, str]:
+    command = [sys.executable, "-m", "klsym", "audit", target, "--use", "reward", "--time-limit", "5"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=folder)
+    assert done.stdout == ""
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "link to a device", "folder", "socket", "large", "link"])
+def test_only_regular_files_of_bounded_size_are_read(kind: str, folder: Path) -> None:
+    path = folder / "code.py"
+    words = "not a regular file"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    elif kind == "link to a device":
+        (folder / "other").symlink_to("/dev/tty" if os.path.exists("/dev/tty") else "/dev/null")
+        path.symlink_to("other")
+        words = ""
+    elif kind == "folder":
+        path.mkdir()
+        words = ""
+    elif kind == "socket":
+        import socket
+
+        socket.socket(socket.AF_UNIX).bind("code.py")
+        words = ""
+    elif kind == "large":
+        path.write_bytes(b"#" * 6_000_000)
+        words = "more than 5000000 bytes"
+    else:
+        path.symlink_to("code.py")
+        words = "symbolic links"
+    code, err = opened_in_a_process(folder, "code.py:f")
+    assert code == 2 and err.startswith("klsym: code.py") and err.count("\n") == 1 and words in err
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_files_beside_it_are_held_to_the_same(kind: str, folder: Path) -> None:
+    os.mkfifo("pipe.py") if kind == "pipe" else Path("pipe.py").symlink_to("/dev/zero")
+    text = "import numpy as np\nfrom pipe import g\ndef f(logp):\n    return g(np.abs(logp))\n"
+    (folder / "code.py").write_text(text, encoding="utf-8")
+    with pytest.raises(UsageError) as refused:
+        klsym.audit("code.py:f", use="reward")
+    assert "\n" not in str(refused.value)
+
+
+# ---------------------------------------------------------------------------- whoever asks
+class Echo(Asked):
+    module, keys, late, ended = "support.audits.echo", {"said": str}, "late: {}", "it {}"
+
+
+@pytest.mark.parametrize("text", ["x", "", "\u2028\ud800", "y" * 300_000])
+def test_questions_and_replies_of_any_length(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+    with Echo({"times": 7}, 30) as asked:
+        for _ in range(3):
+            assert asked.ask(text) == {"said": text * 7}
+        process = asked.process
+        assert process is not None
+        process.kill()
+        process.wait()
+        assert asked.ask(text) == {"said": text * 7} and asked.process is not process
+    assert asked.process is None
+
+
+def test_no_limit_is_no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+    with Echo({"times": 1}, 0) as asked:
+        assert asked.ask("x") == {"said": "x"}
+
+
+def test_the_page_on_security_says_that_answers_can_be_forged() -> None:
+    page = (Path(__file__).parents[2] / "SECURITY.md").read_text(encoding="utf-8")
+    assert "can forge its own answer" in page

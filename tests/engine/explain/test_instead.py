@@ -1,0 +1,95 @@
+"""What `explain` says to write instead: right by the literal oracle, the first that `recommend` names."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+import klsym
+from klsym.api import recommend
+from support.oracle.losses import Forest, Setting, samples, trees
+
+OFF, REWARD, TOKEN = {"sampling": "off-policy"}, {"use": "reward"}, {"level": "token"}
+MEANS = {("q", "p"): ("k1", "q"), ("p", "q"): ("-k1", "p"), ("q", "mu"): ("log(rho)", "q")}  # KL = E_m[.]
+CASES: list[tuple[str, dict[str, str], str, tuple[str, str], tuple[str, ...]]] = [
+    ("k1", {}, "k2", ("q", "p"), ()),
+    ("k3", {}, "k2", ("q", "p"), ()),
+    ("abs(k1)", {}, "k2", ("q", "p"), ()),
+    ("clip(k3, -10, 10)", {}, "k2", ("q", "p"), ()),
+    ("rho*k2", {}, "k2", ("q", "p"), ()),
+    ("r*log(r)", {}, "k3", ("p", "q"), ()),
+    ("-A*rho + beta*k3", {}, "k2", ("q", "p"), ()),
+    ("k3", OFF, "rho*k3", ("q", "p"), ()),
+    ("rho*k2", OFF, "rho*k3", ("q", "p"), ()),
+    ("sg(rho)*k3", OFF, "rho*k3", ("q", "p"), ()),
+    ("-r*k1", OFF, "rho*k3", ("q", "p"), ()),  # off-policy its value is no KL at all
+    ("-rho*r*k1 + k1", OFF, "rho*k3", ("q", "p"), ()),
+    ("log_q - log_mu", OFF, "rho*(log_q - log_mu) + 1 - rho", ("q", "mu"), ()),
+    ("k3", REWARD, "k1", ("q", "p"), ()),
+    ("R - beta*k3", REWARD, "k1", ("q", "p"), ()),
+    ("r*log(r)", REWARD, "1 - r", ("p", "q"), ()),
+    ("k1", {**OFF, **REWARD}, "rho*k1", ("q", "p"), ()),
+    ("log_q - log_mu", {**OFF, **REWARD}, "rho*(log_q - log_mu)", ("q", "mu"), ()),
+    ("k3", TOKEN, "rho*k3", ("q", "p"), ("weights prefix",)),
+    ("k3", {**TOKEN, **OFF}, "rho*k3", ("q", "p"), ("weights prefix",)),
+    ("k1", {**TOKEN, **OFF}, "rho*k3", ("q", "p"), ("weights prefix",)),
+    ("k3", {**TOKEN, **REWARD}, "k1", ("q", "p"), ()),
+    ("k1", {**TOKEN, **REWARD, "credit": "same-token"}, "k1", ("q", "p"), ("credit to-go",)),
+    ("k1", {**TOKEN, "aggregate": "mean"}, "rho*k3", ("q", "p"), ("aggregate sum", "weights prefix")),
+    ("r*log(r)", TOKEN, "rho*k3", ("q", "p"), ("weights prefix",)),
+    ("k3", {"level": "sequence", **OFF}, "rho*k3", ("q", "p"), ()),
+    ("k3", {"batch": "leave-one-out"}, "k2", ("q", "p"), ()),
+]  # fmt: skip
+RIGHT: list[tuple[str, dict[str, str]]] = [
+    ("k2", {}), ("3*k2", {}), ("k2 + k1", {}), ("-A*rho + beta*k2", {}), ("-A*rho", {}), ("rho*log_q", {}),
+    ("r", {}), ("rho*(1 - r - r*k1)", {}), ("rho*k3", OFF), ("sg(rho)*k2", OFF), ("k1", REWARD),
+    ("R - beta*k1", REWARD), ("-r", REWARD), ("rho*k1", {**OFF, **REWARD}), ("k1", {**TOKEN, **REWARD}),
+    ("rho*k3", {**TOKEN, **OFF, "weights": "prefix"}), ("log_q - log_mu", {}), ("M*k3", {}),
+]  # fmt: skip
+
+
+def wanted(instead: Any) -> tuple[str, tuple[str, str], tuple[str, ...]]:
+    return instead.loss, instead.kl, instead.changed
+
+
+@pytest.mark.parametrize(("loss", "options", "right", "kl", "changed"), CASES, ids=str)
+def test_what_to_write_instead(loss, options, right, kl, changed) -> None:
+    verdict = klsym.explain(loss, **options)
+    assert wanted(verdict.instead) == (right, kl, changed)
+    assert klsym.check(verdict.instead.proof.certificate())
+    text = str(verdict.instead)
+    assert str(verdict).rstrip().endswith(f"Instead  {text}") and all(map(text.count, changed))
+    assert verdict.to_json()["warnings"][-1] == f"instead: {text}"
+
+
+@pytest.mark.parametrize(("loss", "options", "right", "kl", "changed"), CASES, ids=str)
+def test_it_is_right_by_the_literal_oracle(loss, options, right, kl, changed) -> None:
+    setting = klsym.explain(loss, **options).instead.setting
+    if setting.batch != "none":
+        return
+    given = {name: value for name, value in setting.to_json().items() if value}
+    literal = Setting(**{"credit": "to-go", "weights": "token", **given})
+    worlds = samples(3, copies=2) if setting.level == "sample" else trees(3, ((), ((), ())), copies=3)
+    where = Forest(worlds, (setting.sampling,))
+    assert np.abs(where.field(right, literal).a - where.slope(*MEANS[kl]).a).max() < 1e-10
+
+
+@pytest.mark.parametrize(("loss", "options"), RIGHT, ids=str)
+def test_nothing_is_said_of_what_is_right_or_no_penalty(loss, options) -> None:
+    verdict = klsym.explain(loss, **options)
+    assert verdict.instead is None and "Instead" not in str(verdict)
+
+
+@pytest.mark.parametrize(
+    ("target", "sampling", "use"),
+    [*product(("reverse-kl", "forward-kl"), ("on-policy", "off-policy"), ("loss", "reward"))],
+)
+def test_it_is_the_first_that_is_recommended(target, sampling, use) -> None:
+    """The value of -r*k1 is KL(p||q), that of k3 KL(q||p); off-policy with a weight."""
+    weight = "" if sampling == "on-policy" else "sg(rho)*" if use == "loss" else "rho*"
+    wrong = f"-{weight}r*k1" if target == "forward-kl" else f"{weight}k3"
+    found = klsym.explain(wrong, sampling=sampling, use=use).instead
+    assert found.loss == recommend(target, sampling, use).choices[0].loss

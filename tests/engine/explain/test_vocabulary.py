@@ -1,0 +1,306 @@
+"""Sums over the vocabulary in a loss: verdicts against enumeration, the variance, what top-k leaves out."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from klsym import explain
+from klsym.api import where_training_ends
+from klsym.calculus import KL, M, derive, expectation, expected_gradient, grad, k1, k3, mu, p, q, rho
+from klsym.errors import ProofError, UsageError
+from klsym.kernel import check, read
+from klsym.language.parser import parse
+from klsym.numeric.checks.cross_check import with_check
+from support.losses.loss_judge import examine
+from support.losses.random_losses import Case
+from support.oracle.losses import Node, Setting, Tree, jet, node, sample
+from support.oracle.slots import Slotted
+
+OFF, REWARD, SAMPLE = {"sampling": "off-policy"}, {"use": "reward"}, {"level": "sample"}
+TO_GO, PREFIX = {**REWARD, "credit": "to-go"}, {**OFF, "weights": "prefix"}
+JS = "full(-log((1 + r)/2)*(1 + r)/2 - r*k1/2)"
+KEPT = "(1 + M)"  # a mask that never leaves all words out
+RENORMALISED = f"full({KEPT}*k1)/full({KEPT}) - log(full({KEPT})) + log(full({KEPT}*r))"
+BEFORE = "exp(past(log_q - log_mu))"
+
+# loss, options, target
+ROWS: list[tuple[str, dict[str, str], str]] = [
+    ("full(k1)", SAMPLE, "reverse-kl"),
+    ("full(-k1*r)", {**SAMPLE, **OFF}, "forward-kl"),
+    ("-full(log_q)", SAMPLE, "separable"),
+    (JS, SAMPLE, "f-divergence"),
+    ("rho*full(k1)", {**SAMPLE, **OFF}, "reverse-kl"),
+    ("R - full(k1)", {**SAMPLE, **REWARD}, "combination"),
+    ("full(k1)", {}, "none"),
+    ("full(M*k1)", OFF, "separable"),
+    ("rho*full(k1)", OFF, "separable"),
+    (f"{BEFORE}*full(k1)", OFF, "reverse-kl"),
+    (f"sg({BEFORE})*full(k1)", {}, "none"),
+    ("rho*full(k1)", PREFIX, "reverse-kl"),
+    ("full(k1)", PREFIX, "separable"),  # it names no rho
+    ("exp(whole(log_q - log_mu))*full(k1)", OFF, "reverse-kl"),
+    # a score meets later sums, and loses its own
+    ("full(k1) + sg(future(full(k1)))*log_q", {}, "reverse-kl"),
+    ("sg(full(k1))*log_q", {}, "zero"),
+    ("sg(future(full(k3)))*k1 - rho*A", OFF, "none"),
+    ("sg(future(full(rho*k1)))*log_q", {}, "none"),
+    ("beta*full(r)", OFF, "zero"),
+    ("sg(full(k1))*rho", OFF, "zero"),
+    ("past(k1)*full(k1)", {}, "none"),
+    ("full(k1)", {**REWARD, "credit": "same-token"}, "zero"),
+    ("R - beta*full(k1)", TO_GO, "none"),
+    ("rho*(R - beta*full(k1))", {**TO_GO, **PREFIX}, "none"),
+    # now(x) is x, and 2 is a factor of what it pushes
+    ("now(2*full(k1))", {}, "none"),
+    ("now(2*full(k1)) + rho*k1", OFF, "separable"),
+    ("sg(whole(full(k1)))*log_q", {}, "none"),
+    # sums of exact means and what comes later, in several spellings, beside neighbours
+    (f"{JS} + sg(future({JS}))*log_q", {}, "separable"),
+    (f"now(2*{JS}) + 2*sg(future({JS}))*log_q", {}, "separable"),
+    (f"{JS} + sg(future({JS}) + {JS})*log_q", {}, "separable"),
+    (f"{JS} + sg({JS})*log_q", {}, "none"),
+    (f"{JS} + 2*sg(future({JS}))*log_q", {}, "none"),
+    (f"{JS} + sg(future({JS}) + now(k1))*log_q", {}, "none"),
+    # beside clamps, and of what is no exponential polynomial
+    ("-min(rho*A, clip(rho, 0.8, 1.2)*A) + beta*full(k1)", OFF, "separable"),
+]  # fmt: skip
+# functions of exact means, beside what is drawn
+FUNCTIONS: list[tuple[str, dict[str, str], str]] = [
+    ("full(k1)**2", SAMPLE, "separable"),
+    ("full(k1)*full(k3)", {**SAMPLE, **OFF}, "separable"),
+    (RENORMALISED, {**SAMPLE, **OFF}, "separable"),
+    (RENORMALISED, SAMPLE, "separable"),
+    ("k1*full(k3)", {**SAMPLE, **OFF}, "separable"),
+    ("R*full(k1)", SAMPLE, "open"),
+    ("sg(full(k1))*k2", SAMPLE, "open"),
+    ("exp(-full(k1))*rho*R + full(k3)*full(k1)*k1", {**SAMPLE, **OFF}, "separable"),
+    ("1/full(r)", SAMPLE, "zero"),
+    # a number in a reward, which centring takes off
+    ("R*full(k1)", {**SAMPLE, **REWARD, **OFF}, "open"),
+    ("loo(R - beta*full(k1))", {**SAMPLE, **REWARD}, "combination"),
+]  # fmt: skip
+BEYOND = [(loss, options) for loss, options, _ in FUNCTIONS]
+IDS = [" ".join([loss, *options.values()]) for loss, options, _ in ROWS + FUNCTIONS]
+
+
+def case_of(loss: str, options: dict[str, str]) -> Case:
+    given = {"sampling": "on-policy", "use": "loss", "level": "token", **options}
+    given = {"aggregate": "sum", "weights": "token", **given} if given["level"] == "token" else given
+    within = not any(words in loss for words in ("clip", "log((")) and (loss, options) not in BEYOND
+    return Case(loss, **given, ring=within)
+
+
+@pytest.mark.parametrize(("loss", "options", "target"), ROWS + FUNCTIONS, ids=IDS)
+def test_the_verdict_is_right(loss: str, options: dict[str, str], target: str) -> None:
+    """The coefficient, the push at each token, the value, the target and the sentences, by enumeration."""
+    found = examine(case_of(loss, options))
+    assert (found.target, found.complaints) == (target, ())
+
+
+# written one way or the other: the abbreviation, and a neighbour with another answer
+WORDS = (
+    ("full_kl(q, p)", "full(k1)", "full_kl(p, q)"), ("full_kl(p, q)", "full(-r*k1)", "full(r*k1)"),
+    ("H(q)", "-full(log_q)", "H(p)"), ("js(q, p)", JS, "js(q, mu)"), ("js(p, q)", JS, "H(q)"),
+    ("full_kl(q, mu)", "full(log_q - log_mu)", "full_kl(mu, q)"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("short", "long", "neighbour"), WORDS)
+def test_abbreviations(short: str, long: str, neighbour: str) -> None:
+    assert parse(short) == parse(long) != parse(neighbour)
+
+
+def test_what_a_loss_reads() -> None:
+    one, other = (explain(loss, level="token") for loss in ("full_kl(p, q)", "full(-r*k1)"))
+    assert (one.loss, one.expansion, other.expansion) == ("full_kl(p, q)", "full(-k1*r)", None)
+    assert (one.coefficient, one.target) == (other.coefficient, other.target)
+
+
+def test_the_value_is_that_of_the_loss_and_not_of_what_scores_meet() -> None:
+    paid = explain("R - beta*full_kl(q, p)", level="token", use="reward")
+    assert paid.value.multiples == {"reverse-kl": "-beta", "reward": "R"}
+    assert explain("sg(full_kl(q, p))*log_q", level="token").value.target is None
+
+
+@pytest.mark.parametrize(
+    ("loss", "options"),
+    [("js(q, p)", OFF), ("R - beta*full_kl(q, p)", TO_GO), ("full(M*k3) - beta*H(q)", {**OFF, **SAMPLE})],
+)
+def test_the_check_adds_the_vocabulary_up(loss: str, options: dict[str, str]) -> None:
+    verdict = explain(loss, **{"level": "token", **options})
+    done = with_check(verdict, parse(loss))
+    assert done.check is not None and done.check["passed"] and "sums over the vocabulary on 4" in str(done)
+    wrong = with_check(replace(verdict, proofs=()), parse(f"2*({loss})"))
+    assert wrong.check is not None and not wrong.check["passed"] and "in the coefficient" in str(wrong)
+    assert json.loads(json.dumps(done.to_json()))["names"]["full"].startswith("full(x) is the sum")
+    proofs = (proof.certificate() for proof in verdict.proofs)
+    assert all(check(read(json.dumps(certificate))) for certificate in proofs)
+
+
+def test_training_ends_where_the_sampled_loss_ends() -> None:
+    ends = [where_training_ends(loss, "1/2", ["1", "0"]) for loss in ("full_kl(q, p)", "k2")]
+    assert len({round(found.optimum.stationary[0].policy[0], 12) for found in ends}) == 1
+
+
+@pytest.mark.parametrize("batch", ["mean", "leave-one-out", "std"])
+def test_centring_takes_off_what_is_the_same_for_all_samples(batch: str) -> None:
+    setting = {**SAMPLE, **REWARD, **OFF, "batch": batch}
+    one, other = explain("R - beta*full(k1) + full(k3)**2", **setting), explain("R", **setting)
+    assert (one.coefficient, one.target, one.per_sample) == (
+        other.coefficient,
+        other.target,
+        other.per_sample,
+    )
+    assert any("tells none of them apart" in note for note in one.notes)
+
+
+def test_what_a_kl_over_words_kept_leaves_out() -> None:
+    """KL(q||p) = Q KL(q|S || p|S) + (1 - Q) KL(q|S^c || p|S^c) + that of the masses Q and P of S."""
+    q, p = np.random.default_rng(3).dirichlet(np.ones(7), size=2)
+    kept = np.arange(7) < 4
+
+    def kl(a: np.ndarray, b: np.ndarray) -> float:
+        return float((a * np.log(a / b)).sum())
+
+    def within(words: np.ndarray) -> float:
+        return kl(q[words] / q[words].sum(), p[words] / p[words].sum())
+
+    masses = [np.array([x[kept].sum(), x[~kept].sum()]) for x in (q, p)]
+    rest = masses[0][1] * within(~kept) + kl(*masses)
+    assert math.isclose(kl(q, p), masses[0][0] * within(kept) + rest)
+    verdict = explain("full(M*k1)/full(M) - log(full(M)) + log(full(M*r))")
+    assert any("how much mass they have" in line for line in verdict.warnings)
+    assert "full(M) is not 0" in verdict.hypotheses and verdict.trust == "sympy"
+
+
+# ---------------------------------------------------------------------------- refusals
+REFUSED = (
+    ("full(k1)**2", {}, "no function of it is one"), ("exp(full(k1))", {}, "no function of it is one"),
+    ("min(full(k1), 1)", {}, "no function of it is one"), ("1/full(k3)", {}, "no function of it is one"),
+    ("full(k1)*full(k3)", {}, "no mean of a product"), ("M*full(k1)", {}, "not known at the prefix"),
+    ("R*full(k1)", {}, "level sample says what it does"), ("A*full(k1)", {}, "not known at the prefix"),
+    ("full(k1)/T", {}, "1/T is not known there"), ("full(k1)", {"aggregate": "mean"}, "1/T is not known"),
+    ("rho**2*full(k1)", OFF, "not known at the prefix"), ("rho*log_q*sg(full(k1))", {}, "not known at the"),
+    ("future(full(k1))", {}, "put sg(..) around it"), ("whole(full(k1))", {}, "put sg(..) around it"),
+    ("sg(future(full(k1)))*sg(future(k1))*log_q", {}, "not known at the prefix"),
+    ("sg(full(k1))*log_q", OFF, "write rho in front"), ("full(k1)", {**OFF, **REWARD}, "write rho in front"),
+    ("full(past(k1))", {}, "the next token alone"), ("full(full(k1))", {}, "the next token alone"),
+    ("full(T)", {}, "the next token alone"), ("full(A*k1)", {}, "the next token alone"),
+    ("full(k1)", {"level": "sequence"}, "choose level token"),
+    ("loo(full(k1))", SAMPLE, "no sample's own score is there"),
+    ("full(k1)", {**SAMPLE, "batch": "mean"}, "no sample's own score is there"),
+    ("R*full(k1)", {**SAMPLE, **REWARD, "batch": "mean"}, "add it instead"),
+    ("abs(k1)*full(k1)", SAMPLE, "only sums of products"), ("exp(R*full(k1))", SAMPLE, "only sums of"),
+    ("log(full(k1))", SAMPLE, "need not be positive"), ("log(full(M*k1))", SAMPLE, "need not be positive"),
+    ("full_kl(q)", {}, "takes 2 policies among q, p, mu, old"),
+    ("full_kl(q, q)", {}, "two different policies"),
+    ("H(k1)", {}, "takes 1 policy"), ("js(p, mu)", {}, "js is of q and another"), ("q", {}, "write log_q"),
+    ("full_kl", {}, "full_kl is a function"), ("full(k1, r)", {}, "full takes 1 argument"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("loss", "options", "words"), REFUSED)
+def test_refused_in_a_line(loss: str, options: dict[str, str], words: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        explain(loss, **{"level": "token", **options})
+    assert words in str(caught.value) and str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize("name", ["full", "full_kl", "js"])
+def test_no_parameter_is_called_so(name: str) -> None:
+    with pytest.raises(UsageError, match="a new plain name expected"):
+        explain(f"{name}*k1", parameters=[name])
+
+
+# ---------------------------------------------------------------------------- the variance
+def pushes(tree: Tree, loss: str) -> tuple[np.ndarray, np.ndarray, Any]:
+    """The gradient at each token along each logit, the mass of its sequence, and where it stands."""
+    forest = Slotted([tree])
+    rows, found = forest.loss(loss, Setting(level="token"))
+    a = np.broadcast_to(jet(found).a, (forest.logits, 1, len(rows.path)))[:, 0]
+    return a, forest.chance(rows).value, rows
+
+
+def covariance(tree: Tree, loss: str) -> np.ndarray:
+    """Of the gradient of a sequence, the sum over its tokens."""
+    a, mass, rows = pushes(tree, loss)
+    whole = np.stack([a[:, rows.path == k].sum(axis=1) for k in range(rows.path.max() + 1)], axis=1)
+    weight = np.array([mass[rows.path == k][0] for k in range(rows.path.max() + 1)])
+    centred = whole - (whole @ weight)[:, None]
+    return (centred * weight) @ centred.T
+
+
+def offset(a: float) -> Tree:
+    """One token or stop, then one more: q(token) is a at the start and 1 - a after, p(token) 1/2 and a."""
+    after = node(np.log([1 - a, a]), [a, 1 - a], [0.5, 0.5], [0, 0])
+    start = node(np.log([a, 1 - a]), [0.5, 0.5], [0.5, 0.5], [0, 0])
+    return Tree(Node(start.logits, start.log_p, start.log_mu, start.R, (after, None)), np.zeros(3))
+
+
+@pytest.mark.parametrize("sampled", ["rho*k1", "rho*k3", "k2"])
+def test_no_more_noise_at_a_prefix_and_more_of_it_in_a_sum(sampled: str) -> None:
+    """E[G_t^2] <= E[g_t^2] at each token (Rao-Blackwell); along a direction that prefixes share, the variance
+    of sum_t G_t exceeds that of sum_t g_t, though both have one mean."""
+    tree = offset(0.2)
+    (exact, mass, rows), (drawn, _, _) = pushes(tree, "full(k1)"), pushes(tree, sampled)
+    assert np.abs((exact - drawn) @ mass).max() < 1e-12
+    for t in (0, 1):
+        at = rows.step == t
+        assert ((exact[:, at] ** 2) @ mass[at] <= (drawn[:, at] ** 2) @ mass[at] + 1e-12).all()
+    more = np.linalg.eigvalsh(covariance(tree, "full(k1)") - covariance(tree, sampled))
+    assert more.max() > 0.01 and more.min() < -0.01  # neither order holds for all directions
+
+
+def test_what_is_said_of_the_noise() -> None:
+    assert any("no variance at all" in note for note in explain("full_kl(q, p)").notes)
+    a, _, _ = pushes(sample([0.2, 0.3, 0.5], [0.4, 0.4, 0.2], [1, 1, 1], [0] * 3, [0] * 3), "full(k1)")
+    assert np.ptp(a, axis=1).max() < 1e-15
+    assert any("that of the sum over t can be" in n for n in explain("full_kl(q, p)", level="token").notes)
+    assert not any("variance" in note for note in explain("rho*full_kl(q, p)").notes)
+
+
+# ---------------------------------------------------------------------------- top-k
+def test_what_a_truncation_leaves_out() -> None:
+    """The bias of the value and of the gradient is the mean over the words left out: proved."""
+    left_out = expectation((1 - M) * k1, "q")
+    whole = derive(expected_gradient(rho * M * k1, under=mu), on_policy=True)
+    assert whole.equals(grad(KL(q, p)) - grad(left_out)).kind == "proved"
+    with pytest.raises(ProofError):
+        whole.equals(grad(KL(q, p)))
+    with pytest.raises(ProofError):  # what is kept has no plain gradient of a KL either
+        whole.equals(grad(KL(q, p)) - grad(expectation((1 - M) * k3, "q")))
+
+
+def truncated(q: list[float], loss: str) -> tuple[float, np.ndarray]:
+    """Value and gradient, the first two of three words kept, p = (1/2, 1/4, 1/4)."""
+    p, kept = [0.5, 0.25, 0.25], [1.0, 1.0, 0.0]
+    tree = sample(q, p, [1 / 3] * 3, [0.0] * 3, [0.0] * 3)
+    root = Node(*[getattr(tree.root, x) for x in ("logits", "log_p", "log_mu", "R", "after", "log_p")], kept)
+    forest = Slotted([Tree(root, tree.A)])
+    found = forest.value(loss, Setting()).value[0]
+    return float(found), np.asarray(forest.field(loss, Setting()).a)[:, 0, 0]
+
+
+def test_a_truncated_kl_is_not_least_at_the_reference() -> None:
+    """At q = p its gradient is that of E_q[M], p_j (M_j - 3/4); it is least at q = p/e on what is kept."""
+    at_p = truncated([0.5, 0.25, 0.25], "full(M*k1)")[1]
+    assert np.abs(at_p - [0.5 / 4, 0.25 / 4, -0.75 / 4]).max() < 1e-12
+    low = [0.5 / math.e, 0.25 / math.e, 1 - 0.75 / math.e]
+    value, gradient = truncated(low, "full(M*k1)")
+    assert np.abs(gradient).max() < 1e-12 and abs(value + 0.75 / math.e) < 1e-12
+    value, gradient = truncated([0.5, 0.25, 0.25], "full(M*k3)")
+    assert np.abs(gradient).max() < 1e-12 and abs(value) < 1e-12
+    for loss, warned in (
+        ("full(M*k1)", True),
+        ("full(-M*k1*r)", True),
+        ("full(M*k3)", False),
+        ("full(k1)", False),
+    ):
+        said = explain(loss, level="token").warnings
+        assert any("words are left out" in line for line in said) == warned

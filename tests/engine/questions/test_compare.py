@@ -1,0 +1,438 @@
+"""compare: a table of pairs, judged by literal enumeration of finite models in plain floats."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis.strategies import sampled_from
+
+import klsym
+from klsym.api import compare
+from klsym.cli import main
+from klsym.errors import UsageError
+from klsym.kernel import check, read
+from klsym.language.expressions import k1, k3, rho
+from klsym.render.compare import PrintedComparison
+from support.losses.compare_models import MODELS, coefficients, factor, inside, moments, near, points
+from support.losses.float_sheet import PARAMETERS, evaluate
+
+OFF = {"sampling": "off-policy"}
+REWARD = {"use": "reward"}
+OFF_REWARD = {**OFF, **REWARD}
+YES, NO = True, False
+
+# A, B, setting, same value?, same gradient at a sample?, same expected gradient?, who varies less
+TABLE: list[tuple[str, str, dict[str, str], bool, bool, bool, str]] = [
+    ("k1", "k3", {}, YES, NO, NO, "depends"),
+    ("k1", "k2", {}, NO, NO, NO, "depends"),
+    ("k2", "k3", {}, NO, NO, NO, "depends"),
+    ("k1", "0", {}, NO, NO, YES, "B"),
+    ("sg(k1)", "3", {}, NO, YES, YES, "equal"),
+    ("k2", "sg(k1)*log_q", {}, NO, YES, YES, "equal"),
+    ("k2", "-k2", {}, NO, NO, NO, "equal"),
+    ("k2", "2*k2", {}, NO, NO, NO, "A"),
+    ("k3", "k(1)", {}, YES, YES, YES, "equal"),
+    ("k3", "k(lam)", {}, YES, NO, NO, "depends"),
+    ("k2 + lam*k1", "k2", {}, NO, NO, YES, "depends"),
+    ("beta*k2", "lam*k2", {}, NO, NO, NO, "depends"),
+    ("rho*k1", "k2 + k1", {}, NO, YES, YES, "equal"),
+    ("rho*k2", "sg(rho)*k2", {}, YES, NO, NO, "depends"),
+    ("rho*k3", "sg(rho)*k2", {}, NO, YES, YES, "equal"),
+    ("k1**3", "k1**3 + k1", {}, NO, NO, YES, "A"),
+    ("k1**3 + k1**2/2 + k1", "k1**3 + k1**2/2", {}, NO, NO, YES, "B"),
+    ("k2*R", "k2*A", {}, NO, NO, NO, "depends"),
+    ("A*log_q", "(A - 1)*log_q", {}, NO, NO, YES, "depends"),
+    ("rho*k1", "rho*k3", OFF, YES, NO, YES, "depends"),
+    ("sg(rho)*k2", "rho*k3", OFF, NO, YES, YES, "equal"),
+    ("rho*k2", "sg(rho)*k2", OFF, YES, NO, NO, "depends"),
+    ("rho*k1**3", "rho*(k1**3 + 1)", OFF, NO, NO, YES, "depends"),
+    ("rho*k1", "rho*k1 + rho - 1", OFF, YES, NO, YES, "depends"),
+    ("k3", "rho*k3", OFF, NO, NO, NO, "depends"),
+    ("rho*k3", "0", OFF, NO, NO, NO, "B"),
+    ("rho*R", "rho*R + rho", OFF, NO, NO, YES, "depends"),
+    ("R", "R + 1", REWARD, NO, NO, YES, "depends"),
+    ("R**2 + 1", "R**2 + 2", REWARD, NO, NO, YES, "A"),
+    ("k2", "k2 + log_mu", OFF, NO, YES, YES, "equal"),
+    ("k3", "k3 + 1", REWARD, NO, NO, YES, "A"),
+    ("k3 + 1/2", "k3 - 1/2", REWARD, NO, NO, YES, "B"),
+    ("k1", "k1 + r - 1", REWARD, YES, NO, NO, "depends"),
+    ("k1 - R", "k1", REWARD, NO, NO, NO, "depends"),
+    ("k1**2 + 2", "k1**2 + 1", REWARD, NO, NO, YES, "B"),
+    ("rho*k1", "rho*(k1 - 1)", OFF_REWARD, NO, NO, YES, "depends"),
+    ("rho*k3", "rho*(k3 + 1)", OFF_REWARD, NO, NO, YES, "A"),
+    ("rho*k1", "k1", REWARD, YES, YES, YES, "equal"),
+]  # fmt: skip
+IDS = [f"{a} {b} {' '.join(setting.values())}" for a, b, setting, *_ in TABLE]
+pairs = pytest.mark.parametrize(("a", "b", "setting", "value", "sample", "mean", "lower"), TABLE, ids=IDS)
+
+
+@cache
+def _ask(a: str, b: str, setting: tuple[tuple[str, str], ...]) -> PrintedComparison:
+    return compare(a, b, **dict(setting))
+
+
+def ask(a: str, b: str, setting: dict[str, str]) -> PrintedComparison:
+    return _ask(a, b, tuple(setting.items()))
+
+
+
+
+@pairs
+def test_the_table_itself_holds(
+    a: str, b: str, setting: dict[str, str], value: bool, sample: bool, mean: bool, lower: str
+) -> None:
+    """No klsym here: sums over the outcomes, slopes by central differences."""
+    both = [(moments(a, model, setting), moments(b, model, setting)) for model in MODELS]
+    assert all(near(x[0], y[0]) for x, y in both) == value
+    assert all(near(x[1], y[1]) for x, y in both) == mean
+    assert all(near(v, w) for x, y in both for v, w in zip(x[3], y[3], strict=True)) == sample
+    assert all(near(x[2], y[2]) for x, y in both) == (lower == "equal")
+    if lower in ("A", "B"):
+        sign = 1 if lower == "A" else -1
+        assert all(sign * (y[2] - x[2]) >= -1e-6 * (x[2] + y[2]) for x, y in both)
+
+
+@pairs
+def test_answers(
+    a: str, b: str, setting: dict[str, str], value: bool, sample: bool, mean: bool, lower: str
+) -> None:
+    found = ask(a, b, setting)
+    assert found.variance is not None
+    got = (found.value.same, found.per_sample.same, found.gradient.same, found.variance.lower)
+    assert got == (value, sample, mean, lower)
+    assert found.trust == "kernel" and found.undecided == ()
+    assert found.variance.exact == mean
+    for proof in found.proofs:
+        assert proof.trust == "kernel"
+        assert check(read(json.dumps(proof.certificate()))) == (proof.theorem.proved,)
+
+
+@pairs
+def test_difference_of_the_variances(
+    a: str, b: str, setting: dict[str, str], value: bool, sample: bool, mean: bool, lower: str
+) -> None:
+    """Var A - Var B = E_m[(a^2 - b^2) s^2] - (E_m[a s]^2 - E_m[b s]^2), and each part of it as printed."""
+    spread = ask(a, b, setting).variance
+    assert spread is not None
+    gap = spread_gap(spread.difference)
+    assert spread.measure == ("q" if setting.get("sampling", "on-policy") == "on-policy" else "mu")
+    for model in MODELS:
+        rows = points(model, setting.get("sampling", "on-policy"))
+        (_, mean_a, var_a, _), (_, mean_b, var_b, _) = (moments(x, model, setting) for x in (a, b))
+        for m, _, at in rows:
+            pair = [factor(x, at, setting.get("use", "loss")) for x in (a, b)]
+            assert m > 0 and all(
+                near(x, evaluate(c, at)) for x, c in zip(pair, spread.coefficients, strict=True)
+            )
+        seconds = sum(m * s**2 * evaluate(gap, at) for m, s, at in rows)
+        means = 0 if spread.exact else mean_a**2 - mean_b**2
+        assert abs(var_a - var_b - (seconds - means)) <= 1e-6 * (1 + var_a + var_b + abs(seconds) + mean_a**2)
+
+
+def spread_gap(shown: str) -> str:
+    """a^2 - b^2 out of E_m[(a^2 - b^2)*s**2]."""
+    if shown == "0":
+        return "0"
+    if shown.startswith("-"):
+        return f"-({spread_gap(shown[1:])})"
+    inner = re.fullmatch(r"E_\w+\[(.*)\]", shown)
+    assert inner
+    return re.sub(r"(\*?)s\*\*2$", r"\g<1>1", re.sub(r"\*s\*\*2/", "/", inner[1]))
+
+
+@pairs
+def test_region(
+    a: str, b: str, setting: dict[str, str], value: bool, sample: bool, mean: bool, lower: str
+) -> None:
+    """b^2 <= a^2 just where the region says."""
+    spread = ask(a, b, setting).variance
+    assert spread is not None
+    signs = set()
+    for model in MODELS:
+        for _, _, at in points(model, setting.get("sampling", "on-policy")):
+            x, y = (factor(loss, at, setting.get("use", "loss")) for loss in (a, b))
+            gap = x * x - y * y
+            if abs(gap) > 1e-5 * (x * x + y * y):
+                signs.add(gap > 0)
+                assert inside(spread.region, at) == (gap > 0), (spread.region, at)
+    decided = spread.region == "everywhere" or spread.region.startswith(("nowhere", "only where"))
+    if not re.search("beta|lam", spread.region):  # these have one value here
+        assert decided == (len(signs) < 2)
+
+
+
+
+@pairs
+def test_witnesses(
+    a: str, b: str, setting: dict[str, str], value: bool, sample: bool, mean: bool, lower: str
+) -> None:
+    """A model stands beside each "different" and each "varies less", and says what it is said to say."""
+    found = ask(a, b, setting)
+    answer = found.to_json()
+    before = dict(PARAMETERS)
+    for name, position in (("value", 0), ("expected_gradient", 1), ("per_sample", 3)):
+        witness = answer[name]["witness"]
+        assert (witness is None) == answer[name]["same"]
+        if witness:
+            pair = at_witness(witness, (a, b), setting)
+            x, y = (row[3][witness["outcome"]] if position == 3 else row[position] for row in pair)
+            assert enclosed(x, witness["left"]) and enclosed(y, witness["right"]) and abs(x - y) > 1e-7
+    for name, high in (("a_varies_less", 1), ("b_varies_less", 0)):
+        witness = answer["variance"][name]
+        assert (witness is not None) == (lower == "depends")
+        if witness:
+            pair = at_witness(witness, (a, b), setting)
+            assert enclosed(pair[high][2], witness["left"]) and enclosed(pair[1 - high][2], witness["right"])
+            assert pair[high][2] > pair[1 - high][2]
+    assert before == PARAMETERS
+
+
+def at_witness(witness: dict[str, Any], losses: tuple[str, str], setting: dict[str, str]) -> list[Any]:
+    rows = {n: [float(Fraction(x)) for x in witness.get(n, witness["q"])] for n in ("q", "p", "mu", "u")}
+    rewards = witness.get("rewards", {})
+    for name in ("R", "A"):
+        rows[name] = [float(Fraction(x)) for x in rewards.get(name, ["0"] * len(rows["q"]))]
+    before = dict(PARAMETERS)
+    PARAMETERS.update({n: float(Fraction(v)) for n, v in witness.get("parameters", {}).items()})
+    try:
+        return [moments(loss, rows, setting) for loss in losses]
+    finally:
+        PARAMETERS.update(before)
+
+
+def enclosed(x: float, ends: list[str]) -> bool:
+    low, high = (float(Fraction(end)) for end in ends)
+    return low - 1e-6 * (1 + abs(low)) <= x <= high + 1e-6 * (1 + abs(high))
+
+
+
+
+# ---------------------------------------------------------------------------- the worked example
+def test_rho_k1_beside_rho_k3_says_what_the_ledger_says() -> None:
+    spread = ask("rho*k1", "rho*k3", OFF).variance
+    assert spread is not None and spread.regional is not None
+    assert spread.difference == "E_mu[rho**2*(2*k1 + 1)*s**2]"
+    assert spread.region == "2*k1 + 1 >= 0, that is r <= exp(1/2)"
+    assert spread.regional_lower == "B" and spread.where.endswith("that is r <= exp(1/2)")
+    difference, region = (
+        klsym.settle(klsym.load()[name]).proofs[-1].theorem
+        for name in ("variance.difference", "variance.sufficient-region")
+    )
+    assert (spread.base[-1].theorem.statement, spread.regional.theorem.statement) == (
+        difference.statement, region.statement,
+    )  # fmt: skip
+
+
+def test_what_is_one_region_has_the_other_order_outside() -> None:
+    """Swapping the losses swaps every answer."""
+    for a, b, setting, *_ in TABLE[::3]:
+        one, two = ask(a, b, setting).variance, compare(b, a, **setting).variance
+        assert one is not None and two is not None
+        swapped = {"A": "B", "B": "A"}
+        assert two.lower == swapped.get(one.lower, one.lower) and two.coefficients == one.coefficients[::-1]
+        assert two.regional_lower == swapped.get(one.regional_lower, "")
+
+
+def test_open_is_said() -> None:
+    """n is a whole number, so k2/n never varies more than k2, which the kernel cannot know."""
+    found = compare("k2", "k2/n")
+    assert found.variance is not None and found.variance.lower == "open"
+    assert found.variance.a_less is None and found.variance.b_less is not None
+    assert found.to_json()["variance"]["trust"] == "open" and "open: no order is proved" in str(found)
+    assert found.trust == "open" and any("the order of the variances" in line for line in found.undecided)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "setting", "where"),
+    [("k2", "rho*k1", REWARD, "second_moments_in_region"), ("rho*k1", "rho*k3", OFF, "in_region")],
+)
+def test_an_order_of_second_moments_is_no_order_of_variances(
+    a: str, b: str, setting: dict[str, str], where: str
+) -> None:
+    """Where the means differ, a model lies in the region in which the second moments, not the variances,
+    have this order: q = (1/2, 1/2), p = (1/4, 3/4) has |k1| < 2 and the variance of k2 is the larger one.
+    """
+    answer = compare(a, b, **setting).to_json()["variance"]
+    other = {"in_region", "second_moments_in_region"} - {where}
+    assert answer[where]["lower"] and all(answer[name] is None for name in other)
+    if setting == REWARD:
+        model = {"q": [0.5, 0.5], "p": [0.25, 0.75], "u": [1, 0], "R": [0, 0], "A": [0, 0]}
+        first, second = (moments(loss, model, setting) for loss in (a, b))
+        assert answer[where]["lower"] == "A" and answer[where]["where"] == "4 - k1**2 >= 0 wherever q > 0"
+        assert first[2] > second[2] and first[2] + first[1] ** 2 < second[2] + second[1] ** 2
+
+
+# ---------------------------------------------------------------------------- random pairs
+@settings(max_examples=10)
+@given(
+    coefficients(),
+    coefficients(),
+    sampled_from(["on-policy", "off-policy"]),
+    sampled_from(["loss", "reward"]),
+)
+def test_random_pairs(a: str, b: str, sampling: str, use: str) -> None:
+    """No answer about random losses contradicts a random model."""
+    setting = {"sampling": sampling, "use": use}
+    found = compare(a, b, **setting)
+    assert found.variance is not None
+    both = [(moments(a, model, setting), moments(b, model, setting)) for model in MODELS[:8]]
+    for position, answer in ((0, found.value), (1, found.gradient)):
+        if answer.same:
+            assert all(near(x[position], y[position]) for x, y in both)
+    lower = found.variance.lower
+    for x, y in both:
+        slack = 1e-6 * (1 + x[2] + y[2])
+        assert lower not in ("A", "equal") or x[2] <= y[2] + slack
+        assert lower not in ("B", "equal") or y[2] <= x[2] + slack
+
+
+# ---------------------------------------------------------------------------- bounds, logs, parameters
+BOUNDED: list[tuple[str, str, dict[str, str], tuple[bool | None, bool | None, bool | None]]] = [
+    ("clip(k3, 0, 5)", "k3", {}, (False, False, False)),
+    ("clip(k1, 0.3, 0.4)", "0", {}, (False, False, False)),
+    ("log(2)*k2", "log(2)*k3", {}, (False, False, False)),
+    ("sqrt(2)*k1", "0", {}, (False, False, True)),
+    ("k1 + k2*abs(k1) - sg(k2*abs(k1))", "k1", {}, (True, False, False)),
+    ("abs(k1)", "abs(k1)**3", {}, (False, False, False)),
+    ("abs(lam)*k3", "lam*k3", {}, (False, False, False)),
+    ("k3/(1 + beta)", "k3/(beta + 1)", {}, (True, True, True)),
+    ("har*sqrt(2)*k2", "har*k2", {}, (False, False, False)),
+    ("-min(rho*A, clip(rho, 4/5, 6/5)*A)", "-rho*A", OFF, (False, False, False)),
+    ("max(k1, 0) + min(k1, 0)", "k1", OFF, (True, True, True)),
+    ("abs(k1)", "max(k1, -k1)", OFF, (True, True, True)),
+    ("sqrt(k1**2 + 1)", "exp(log(1 + k1**2)/2)", OFF, (True, True, True)),
+    ("rho*clip(A, -1, 1)", "rho*max(min(A, 1), -1)", OFF, (True, True, True)),
+    ("min(rho, 2)*A", "rho*A", OFF, (False, False, False)),
+    ("sg(min(rho, 2))*A*log_q", "min(rho, 2)*A", OFF, (False, False, False)),
+]
+
+
+HALF = 0.5 * math.exp(-0.35)
+NARROW = {"q": [0.5, 0.5], "p": [HALF, 1 - HALF], "mu": [0.5, 0.5], "u": [1, 0], "R": [1, 3], "A": [-1, 2]}
+
+
+@pytest.mark.parametrize(("a", "b", "setting", "same"), BOUNDED)
+def test_bounds_and_logs(
+    a: str,
+    b: str,
+    setting: dict[str, str],
+    same: tuple[bool | None, bool | None, bool | None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = compare(a, b, parameters=["har"], **setting)
+    assert (found.value.same, found.per_sample.same, found.gradient.same) == same
+    assert found.trust == "kernel" and (found.variance is None or found.variance.lower == "equal")
+    assert ("the variances" in str(found)) == (not found.per_sample.same)
+    both = []
+    for lam in (0.37, -0.4):
+        monkeypatch.setitem(PARAMETERS, "lam", lam)
+        both += [(moments(a, model, setting), moments(b, model, setting)) for model in (*MODELS, NARROW)]
+    for position, answer in ((0, same[0]), (1, same[2])):
+        assert all(near(x[position], y[position]) for x, y in both) == answer
+    assert all(near(g, h) for x, y in both for g, h in zip(x[3], y[3], strict=True)) == same[1]
+
+
+# ---------------------------------------------------------------------------- input and output
+REFUSED = [
+    (("k9", "k1"), {}, "unknown name 'k9'"),
+    (("k1", "k9"), {}, "unknown name 'k9'"),
+    (("k1", ""), {}, "empty"),
+    (("k1", "1/k1"), {}, "divi"),
+    (("k1", "k1/(k1 - k1)"), {}, "division by zero"),
+    (("k1", "abs(k1)/(k1 - k1)"), {}, "division by zero"),
+    (("har*k1", "k1"), {}, "--param har"),
+    (("k1", "k1"), {"sampling": "sometimes"}, "sampling='sometimes'"),
+    (("k1", "k1"), {"use": "penalty"}, "use='penalty'"),
+    (("k1", "k1"), {"parameters": "har"}, "parameters"),
+    (("k1", "k1"), {"parameters": ["w"]}, "parameter"),
+    (("k1", 2.5), {}, "exact Rational"),
+    ((None, k1), {}, "expression expected"),
+    (("k1", "exp(500*k1)"), {}, "power beyond"),
+]
+
+
+@pytest.mark.parametrize(("losses", "options", "words"), REFUSED, ids=str)
+def test_wrong_input(losses: tuple[Any, Any], options: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        compare(*losses, **options)
+
+
+KEYS = {"losses", "sampling", "use", "level", "batch", "credit", "weights", "aggregate",
+        "value", "per_sample", "expected_gradient", "variance",
+        "trust", "hypotheses", "undecided"}  # fmt: skip
+ANSWER = {"same", "statement", "trust", "witness"}
+VARIANCE = {"coefficients", "under", "exact", "difference", "correction", "b_at_most_a_where", "lower",
+            "statement", "in_region", "second_moments_in_region", "a_varies_less", "b_varies_less",
+            "trust"}  # fmt: skip
+
+
+@pytest.mark.parametrize(("a", "b", "setting"), [*(row[:3] for row in TABLE[::5]), ("abs(k1)", "k1", OFF)])
+def test_json(a: str, b: str, setting: dict[str, str], capsys: Any) -> None:
+    options = [f"--{name}={value}" for name, value in setting.items()]
+    assert main(["compare", a, b, *options, "--format", "json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer == compare(a, b, **setting).to_json() and set(answer) == KEYS
+    assert answer["losses"] == [a, b]
+    assert all(set(answer[name]) == ANSWER for name in ("value", "per_sample", "expected_gradient"))
+    assert answer["variance"] is None or set(answer["variance"]) == VARIANCE
+    assert main(["compare", a, b, *options, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == answer
+
+
+@pairs
+def test_text(
+    a: str, b: str, setting: dict[str, str], value: bool, sample: bool, mean: bool, lower: str
+) -> None:
+    found = ask(a, b, setting)
+    lines = str(found).splitlines()
+    assert lines[:2] == [f"A = {a}", f"B = {b}  ({found.setting.sampling}, {in_words(setting)})"]
+    words = {True: "the same", False: "different"}
+    for name, same in (("value E[.]", value), ("gradient at a sample", sample), ("expected gradient", mean)):
+        assert sum(line.startswith(f"  {name:<21} {words[same]}: ") for line in lines) == 1
+    assert all(line.isprintable() and line == line.rstrip() for line in lines)
+    assert lines.count("A varies less here") == lines.count("B varies less here") == (lower == "depends")
+    assert "<pre>A = " in found._repr_html_()
+
+
+def in_words(setting: dict[str, str]) -> str:
+    return "as detached rewards" if setting.get("use") == "reward" else "as losses"
+
+
+def test_expressions_and_the_namespace() -> None:
+    found = klsym.compare(rho * k1, rho * k3, sampling="off-policy")
+    assert isinstance(found, klsym.Comparison) and found.losses == ("rho*k1", "rho*k3")
+    assert found.to_json() == ask("rho*k1", "rho*k3", OFF).to_json()
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "words"),
+    [
+        (["k1", "k1", "--use", "reward"], 0, "the same in every model"),
+        (["-k1", "-k2"], 0, "A = -k1"),
+        (["har*k1", "k1", "--param", "har"], 0, "har"),
+        (["exp(1000)*k2", "k2"], 0, "Var A = 2.007564102e+866"),
+        (["k1"], 2, "LOSS_B"),
+        (["k1", "k2", "k3"], 2, "k3"),
+        (["k1", "k9"], 2, "unknown name 'k9'"),
+        (["k1", "k2", "--format", "latex"], 2, "latex"),
+        (["k1", "k2", "--sampling", "sometimes"], 2, "sometimes"),
+    ],
+    ids=str,
+)
+def test_command(argv: list[str], code: int, words: str, capsys: Any) -> None:
+    assert main(["compare", *argv]) == code
+    out, err = capsys.readouterr()
+    assert words in (err if code else out)
+    assert (out, err.count("\n")) == ("", 1) if code else err == ""
+
+
+def test_bounds_beside_exact_means_keep_their_hypotheses() -> None:
+    loss = "rho*clip(A, -eps, eps) + full(k1)"
+    assert any(line.startswith("eps > 0") for line in compare(loss, loss, **OFF).hypotheses)

@@ -1,0 +1,370 @@
+"""The golden corpus: a share of its pairs is answered again, and each kind of change is noticed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import sympy
+
+import klsym
+from klsym.api import explain
+from klsym.engine.verdicts.verdict import Search, Verdict
+from klsym.kernel.ring import ONE, ZERO, ExpPoly
+from klsym.language.expressions import A, R, clip, eps, k1, k2, k3, now, own, r, rho
+from klsym.language.messages import Message
+from klsym.notation.tree import product
+from klsym.notation.values import LazyFormula
+from support.golden import __main__ as command
+from support.golden import answers, compared, coverage, stored
+from support.golden.answers import answer_of, columns, value_of
+from support.golden.codes import code_of
+from support.golden.compared import Difference, Intended, differences, intended, same, sorted_out
+from support.golden.pairs import Pair, pairs
+
+SAMPLE = 60
+LARGEST = 500_000  # bytes of the file
+K1, N = ExpPoly.variable("k1"), ExpPoly.variable("n")
+PPO = "-min(rho*A, clip(rho, 0.8, 1.2)*A)"
+OFF = {"sampling": "off-policy"}
+
+
+# ---------------------------------------------------------------------------- the corpus itself
+def sampled() -> list[stored.Row]:
+    """The pairs whose keys come first: the same for the same corpus; random clamps take longer."""
+    rows = [row for row in stored.read() if row[0].source not in ("clamped", "ties")]
+    return sorted(rows, key=lambda row: row[0].key)[:SAMPLE]
+
+
+def test_a_share_of_the_answers_is_as_it_is_stored() -> None:
+    found: list[Difference] = []
+    for pair, was in sampled():
+        found += differences(pair, was, answer_of(pair.text, dict(pair.options), pair.parameters))
+    left, _ = sorted_out(found, intended())
+    assert not [f"{one.column}: {one.kind}: {one.pair}" for one in left], "see `make golden`"
+
+
+def test_the_share_is_of_all_kinds() -> None:
+    rows = sampled()
+    assert {pair.option("level") for pair, _ in rows} == {"sample", "token", "sequence"}
+    assert {"kernel", "sympy"} <= {answer.get("trust") for _, answer in rows}
+    assert any("refusal" in answer for _, answer in rows)
+
+
+def test_every_choice_and_every_part_of_the_grammar_occurs() -> None:
+    assert coverage.missing(stored.read()) == []
+
+
+def test_a_part_that_is_left_out_is_missed() -> None:
+    without = [row for row in stored.read() if "js" not in row[0].names]
+    assert coverage.missing(without) == ["js"]
+    without = [row for row in stored.read() if row[0].option("batch") != "std"]
+    assert "batch std" in coverage.missing(without)
+
+
+def test_the_corpus_is_large_and_its_file_small() -> None:
+    rows = stored.read()
+    assert len(rows) >= 1500
+    assert len({pair.key for pair, _ in rows}) == len(rows)
+    assert stored.FILE.stat().st_size < LARGEST
+
+
+def test_the_same_rows_make_the_same_bytes() -> None:
+    rows = stored.read()[:50]
+    assert stored.packed(rows) == stored.packed(tuple(rows))
+    assert stored.packed(rows) != stored.packed(rows[:-1])
+
+
+def test_the_pairs_are_read_as_they_were_chosen() -> None:
+    chosen = {pair.key: pair for pair in pairs()}
+    assert all(chosen.get(pair.key, pair) == pair for pair, _ in stored.read())
+    assert len(chosen.keys() & {pair.key for pair, _ in stored.read()}) >= 1500
+
+
+def test_the_choice_of_pairs_is_the_same_each_time() -> None:
+    first = pairs()
+    pairs.cache_clear()
+    assert first == pairs()
+    assert len({(pair.text, pair.options, pair.parameters) for pair in first}) == len(first)
+
+
+# ---------------------------------------------------------------------------- changes that are noticed
+@cache
+def verdict(loss: str, **options: str) -> Verdict:
+    return explain(loss, **options)  # type: ignore[arg-type]
+
+
+def parts(of: Verdict, **changed: Any) -> Verdict:
+    """The verdict with other multiples of named parts."""
+    named = {name.replace("_", "-"): value for name, value in changed.items()}
+    return gradient(of, parts={**of.gradient.parts, **named})
+
+
+def gradient(of: Verdict, **changed: Any) -> Verdict:
+    return replace(of, gradient=replace(of.gradient, **changed))
+
+
+def inside(of: Verdict, **changed: Any) -> Verdict:
+    assert of.inside_clamps is not None
+    return replace(of, inside_clamps=replace(of.inside_clamps, **changed))
+
+
+def divergence(of: Verdict, **changed: Any) -> Verdict:
+    assert of.generated is not None
+    return replace(of, generated=replace(of.generated, **changed))
+
+
+def warned(of: Verdict, messages: tuple[Message, ...]) -> Verdict:
+    return replace(of, messages=messages)
+
+
+def first_case(of: Verdict, **changed: Any) -> Any:
+    """The cases with another condition, or another value, in the first of them."""
+    (on, value), *rest = of.per_sample_cases
+    return (changed.get("on", on), changed.get("value", value)), *rest
+
+
+def moved_bound() -> Any:
+    """The cases of the clip with one bound elsewhere."""
+    of = verdict(PPO, **OFF)
+    at = next(i for i, (on, _) in enumerate(of.per_sample_cases) if on)
+    rows = list(of.per_sample_cases)
+    on, value = rows[at]
+    moved = SimpleNamespace(x=on[0].x - sympy.Rational(1, 100), signs=on[0].signs)
+    rows[at] = ((moved, *on[1:]), value)
+    return tuple(rows)
+
+
+CHANGES = {  # a verdict, what is changed, the column, the kind
+    "target": ("k2", lambda v: gradient(v, target="forward-kl"), "target",
+               "reverse-kl -> forward-kl"),
+    "open": ("k2", lambda v: gradient(v, target=None), "target", "reverse-kl -> open"),
+    "trust": ("k2", lambda v: replace(v, trust="sympy"), "trust", "kernel -> sympy"),
+    "a multiple": ("k2", lambda v: parts(v, reverse_kl=ONE * 2), "combination", "reverse-kl: other value"),
+    "one more part": ("k2", lambda v: parts(v, reward=K1), "combination", "reward: appeared"),
+    "the rest": ("k3*k1", lambda v: gradient(v, rest=K1), "combination",
+                 "rest: other value"),
+    "the objective": ("k3*k1", lambda v: replace(v, implied=verdict("k1**3").implied), "objective",
+                      "side: other value"),
+    "no objective": ("k3*k1", lambda v: replace(v, implied=None), "objective", "vanished"),
+    "the value": ("k2", lambda v: replace(v, value=replace(v.value, target="zero")), "value",
+                  "target: f-divergence -> zero"),
+    "the constant": ("k2 + 1", lambda v: replace(v, constant=ONE * 2), "value", "constant: other value"),
+    "h": ("k2", lambda v: replace(v, h=K1 + 1), "h", "other value"),
+    "h, a number": ("k2", lambda v: replace(v, h=ZERO), "h", "other value"),
+    "h outside the ring": ("k1/(2 + r)", lambda v: replace(v, h=v.h + 1), "h", "other value"),
+    "c": ("k2", lambda v: replace(v, c=K1 * 2), "c", "other value"),
+    "c not known": ("k2", lambda v: replace(v, c=None), "c", "vanished"),
+    "the value in a region": (PPO, lambda v: replace(v, per_sample_cases=first_case(v, value=A)), "cases",
+                              "each: other value"),
+    "a bound": (PPO, lambda v: replace(v, per_sample_cases=moved_bound()), "cases", "each: other value"),
+    "inside the clamps": (PPO, lambda v: inside(v, target="zero"), "inside", "target: combination -> zero"),
+    "no counterexample": ("k3", lambda v: replace(v, model=None), "counterexample", "vanished"),
+    "a counterexample": ("k2", lambda v: replace(v, model=Search(dict)), "counterexample", "appeared"),
+    "a warning less": ("k3", lambda v: warned(v, v.messages[1:]), "messages", "- value-is-not-gradient"),
+    "a warning more": ("k3", lambda v: warned(v, (*v.messages, Message("tie", of="min"))), "messages",
+                       "+ tie"),
+    "a warning twice": ("k3", lambda v: warned(v, v.messages * 2), "messages", "count of heavy-tail"),
+    "the generator": ("k2**2", lambda v: divergence(v, f=K1), "divergence", "f: other value"),
+    "where it is convex": ("k2**2", lambda v: divergence(v, where=None), "divergence", "where: other value"),
+    "the terms": ("k2**2 + k1*R", lambda v: replace(v, terms=v.terms[:1]), "terms", "other value"),
+    "the advice": ("k3", lambda v: replace(v, instead=None), "instead", "vanished"),
+    "a hypothesis less": ("k2", lambda v: replace(v, assumptions=v.assumptions[:-1]), "hypotheses", "*"),
+    "how h is held": ("k2", lambda v: replace(v, h=k1), "form", "h: ring -> outside the ring"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_is_noticed_under_its_column(name: str) -> None:
+    loss, change, column, kind = CHANGES[name]
+    options = OFF if loss == PPO else {}
+    before = verdict(loss, **options)
+    pair = Pair(loss, tuple(options.items()))
+    found = list(differences(pair, columns(before), columns(change(before))))
+    allowed = {column, *ALONG.get(name, ())}
+    assert {one.column for one in found} <= allowed
+    assert any(Intended(column, "it is meant", kind=kind).covers(one) for one in found), found
+
+
+ALONG = {  # columns that cannot but change with it
+    "open": ("trust",), "the value": ("hypotheses",), "c not known": ("form",),
+}  # fmt: skip
+
+
+# ---------------------------------------------------------------------------- rewordings that are none
+SAME = {  # two values that are equal
+    "another order": (A * rho + sympy.sqrt(2) * k1, k1 * sympy.sqrt(2) + rho * A),
+    "expanded": (sympy.sqrt(2) * (k1 + A) ** 2, sympy.expand(sympy.sqrt(2) * (k1 + A) ** 2)),
+    "an estimator by its definition": (sympy.sqrt(2) * k3, sympy.sqrt(2) * (r - 1 + k1)),
+    "k2 by k1": (sympy.sqrt(3) * k2, sympy.sqrt(3) * k1**2 / 2),
+    "m for n - 1": (ExpPoly.variable("m"), N - 1),
+    "factors apart": (LazyFormula(product, (1 - N.inverse(), K1)), K1 - K1 * N.inverse()),
+    "in the ring, as an expression": (K1 * 2, 2 * k1),
+    "the score goes without saying": ({"now": K1}, K1),
+    "zeros": ({"now": K1, "past": ZERO}, {"now": K1}),
+    "min and max": (sympy.Min(k1, R), -sympy.Max(-k1, -R)),
+    "a clip": (clip(k1, -eps, eps), sympy.Min(sympy.Max(k1, -eps), eps)),
+    "rho on-policy": (rho * A, A),
+    "a slot": (now(k1) * sympy.sqrt(2), sympy.sqrt(2) * (now(klsym.log_q) - now(klsym.log_p))),
+}  # fmt: skip
+OTHER = {  # and two that are not, as near to them
+    "another order": (A * rho + sympy.sqrt(2) * k1, k1 * rho + sympy.sqrt(2) * A),
+    "expanded": (sympy.sqrt(2) * (k1 + A) ** 2, sympy.expand(sympy.sqrt(2) * (k1 - A) ** 2)),
+    "an estimator by its definition": (sympy.sqrt(2) * k3, sympy.sqrt(2) * (r + k1)),
+    "k2 by k1": (sympy.sqrt(3) * k2, sympy.sqrt(3) * k1**2),
+    "m for n - 1": (ExpPoly.variable("m"), N),
+    "factors apart": (LazyFormula(product, (1 - N.inverse(), K1)), K1 + K1 * N.inverse()),
+    "in the ring, as an expression": (K1 * 2, 2 * k2),
+    "the score goes without saying": ({"past": K1}, K1),
+    "zeros": ({"now": K1, "past": ONE}, {"now": K1}),
+    "min and max": (sympy.Min(k1, R), sympy.Max(k1, R)),
+    "a clip": (clip(k1, -eps, eps), sympy.Min(sympy.Max(k1, -eps), 2 * eps)),
+    "rho on-policy": (r * A, A),
+    "a slot": (now(k1) * sympy.sqrt(2), sympy.sqrt(2) * own(k1)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_equal_values_are_the_same_in_each_form(name: str) -> None:
+    one, other = (value_of(value, on_policy=True) for value in SAME[name])
+    assert same(one, other, on_policy=True)
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_other_values_are_not(name: str) -> None:
+    one, other = (value_of(value, on_policy=True) for value in OTHER[name])
+    assert not same(one, other, on_policy=True)
+
+
+def test_off_policy_a_weight_is_no_one() -> None:
+    assert not same(*(value_of(value) for value in SAME["rho on-policy"]), on_policy=False)
+
+
+def test_a_bound_that_moves_a_little_is_told_as_another_form() -> None:
+    bounds = 1000, sympy.Rational(100001, 100)
+    one, other = ({"h": value_of(sympy.Min(rho, bound) * sympy.sqrt(2))} for bound in bounds)
+    assert same(one["h"], other["h"], on_policy=False)  # no point lies between the two
+    found = list(differences(Pair("rho", (("sampling", "off-policy"),)), one, other))
+    assert [(x.column, x.kind) for x in found] == [("form", f"h: {compared.SAME_VALUE}")]
+
+
+@pytest.mark.parametrize("change", ["order of warnings", "order of hypotheses", "values of a warning"])
+def test_what_is_only_worded_otherwise_is_no_difference(change: str) -> None:
+    before = verdict("k3")
+    other = tuple(Message(x.code) for x in before.messages)
+    after = {
+        "order of warnings": replace(before, messages=before.messages[::-1]),
+        "order of hypotheses": replace(before, assumptions=before.assumptions[::-1]),
+        "values of a warning": replace(before, messages=other),
+    }[change]
+    assert list(differences(Pair("k3"), columns(before), columns(after))) == []
+
+
+# ---------------------------------------------------------------------------- kinds of messages, refusals
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("the mean of k1*R exists in 3 terms", "the mean of rho*k3 exists in 12 terms"),
+        ("'k3' sums over the tokens", "'past(k1)*R' sums over the tokens"),
+        ("unknown name 'kk' at character 1 (known: a b)", "unknown name 'x' at character 7 (known: c)"),
+    ],
+)
+def test_one_kind_of_message(one: str, other: str) -> None:
+    assert code_of(one) == code_of(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("the mean of k1 exists", "the variance of k1 exists"),
+        ("unknown name 'kk'", "unknown function 'kk'"),
+    ],
+)
+def test_two_kinds_of_messages(one: str, other: str) -> None:
+    assert code_of(one) != code_of(other)
+
+
+def test_a_code_goes_before_the_words() -> None:
+    assert code_of(Message("heavy-tail", ratio="r")) == code_of(Message("heavy-tail", ratio="rho*r"))
+
+
+def test_a_refusal_in_place_of_an_answer_is_one_difference() -> None:
+    answered, refused = answer_of("k1", {}), answer_of("k1", {"credit": "total"})
+    [found] = differences(Pair("k1"), answered, refused)
+    assert (found.column, found.kind.split(" -> ")[0]) == ("refusal", "answered")
+    [found] = differences(Pair("k1"), refused, answered)
+    assert (found.column, found.kind.split(" -> ")[1]) == ("refusal", "answered")
+    [found] = differences(Pair("k1"), refused, answer_of("kk", {}))
+    assert found.column == "refusal"
+    assert list(differences(Pair("k1"), refused, answer_of("k2", {"credit": "to-go"}))) == []
+
+
+def test_an_answer_that_takes_too_long_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    def endless(*_: Any, **__: Any) -> None:
+        while True:
+            sum(range(1000))
+
+    monkeypatch.setattr(answers, "explain", endless)
+    assert answer_of("k1", {}, limit=0.1) == {"refusal": "TooSlow: answer within"}
+
+
+# ---------------------------------------------------------------------------- the list, and the command
+CLAMP = Difference("trust", "sympy -> kernel", Pair("clip(k1, 0, 1)", source="ties"), "sympy", "kernel")
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"column": "trust"}, {"column": "tr*"}, {"kind": "sympy -> *"}, {"loss": "*clip*"},
+        {"source": "ties"}, {"pairs": (CLAMP.pair.key,)},
+    ],
+)  # fmt: skip
+def test_an_entry_covers(entry: dict[str, Any]) -> None:
+    assert Intended(**{"column": "*", "reason": "it is proved now", **entry}).covers(CLAMP)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"column": "target"}, {"column": "trust?"}, {"kind": "kernel -> *"}, {"loss": "clip"},
+        {"source": "calls"}, {"pairs": ("00000000",)},
+    ],
+)  # fmt: skip
+def test_an_entry_does_not_cover(entry: dict[str, Any]) -> None:
+    assert not Intended(**{"column": "*", "reason": "it is proved now", **entry}).covers(CLAMP)
+
+
+@pytest.mark.parametrize("reason", ["", "better", "it improved"])
+def test_an_entry_needs_a_reason(reason: str) -> None:
+    with pytest.raises(ValueError, match="a reason of a sentence"):
+        intended(f"[[difference]]\ncolumn = 'trust'\nreason = '{reason}'")
+
+
+LISTS = {  # what is listed, and how the command ends
+    "nothing": ((), 1, "1 differences are not in"),
+    "the difference": ((Intended("trust", "it is proved now"),), 0, ""),
+    "another one": ((Intended("trust", "it is proved now"), Intended("h", "")), 1, "no difference is left"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_the_command_fails_on_what_is_not_listed(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    listed, code, said = LISTS[name]
+    answer = answer_of("k2", {})
+    monkeypatch.setattr(
+        stored, "read", lambda: ((Pair("k2"), {**answer, "trust": "sympy"}), (Pair("k2"), answer))
+    )
+    monkeypatch.setattr(command, "answers", lambda pairs, jobs: ((pair, answer, 0.1) for pair in pairs))
+    monkeypatch.setattr(compared, "intended", lambda: listed)
+    assert command.main([]) == code
+    printed = capsys.readouterr()
+    assert said in printed.err
+    assert [line.split()[1:3] for line in printed.out.splitlines() if line.startswith("trust ")] == [
+        ["1", "1"]
+    ]
+    assert ("klsym explain \"k2\"" in printed.out) == (name == "nothing")  # fmt: skip

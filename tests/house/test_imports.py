@@ -1,0 +1,260 @@
+"""Who may import whom, and what an import may load."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import klsym
+
+FOLDER = Path(klsym.__file__).parent
+FILES = sorted(
+    path
+    for place in (FOLDER, FOLDER.parent / "experiments", FOLDER.parent / "derivations")
+    for path in place.rglob("*.py")
+)
+
+
+def module_name(path: Path) -> str:
+    """Derivations and experiments stand beside the library, in its name space."""
+    inside = path.relative_to(FOLDER if path.is_relative_to(FOLDER) else FOLDER.parent)
+    return ".".join(("klsym", *inside.with_suffix("").parts)).removesuffix(".__init__")
+
+
+MODULES = {module_name(file) for file in FILES}
+
+
+def for_types_alone(tree: ast.Module) -> set[ast.AST]:
+    """What stands below `if TYPE_CHECKING:`, which nothing runs."""
+    blocks = (
+        n
+        for n in ast.walk(tree)
+        if isinstance(n, ast.If) and isinstance(n.test, ast.Name) and n.test.id == "TYPE_CHECKING"
+    )
+    return {inside for block in blocks for inside in ast.walk(block)}
+
+
+def imported(path: Path) -> tuple[set[str], set[str]]:
+    """The modules that a file names in an import, wherever it stands; and those of them that it may load."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    left_out = for_types_alone(tree)
+    return named(path, imports), named(path, [node for node in imports if node not in left_out])
+
+
+def named(path: Path, imports: list[ast.Import | ast.ImportFrom]) -> set[str]:
+    found = set()
+    for node in imports:
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        else:
+            assert not node.level, f"{path}: relative import"
+            module = node.module or ""
+            found.add(module)
+            inside = {f"{module}.{alias.name}" for alias in node.names}
+            found |= inside & MODULES
+    return found
+
+
+@cache
+def both() -> dict[str, tuple[set[str], set[str]]]:
+    """Of each module; read when a test first asks for it, not by each process that lists the tests."""
+    return {module_name(path): imported(path) for path in FILES}
+
+
+@cache
+def graph() -> dict[str, set[str]]:
+    return {name: everywhere for name, (everywhere, _) in both().items()}
+
+
+@cache
+def run() -> dict[str, set[str]]:
+    return {name: at_run for name, (_, at_run) in both().items()}
+
+
+# Each trusted module, and all of klsym that it may import.
+ALLOWED = {
+    "klsym.errors": set(),
+    "klsym.kernel.ring": {"klsym.errors"},
+    "klsym.kernel.names": {"klsym.errors"},
+    "klsym.kernel.slots": set(),
+    "klsym.kernel.statements": {
+        f"klsym.{name}" for name in ("errors", "kernel.names", "kernel.ring", "kernel.slots")
+    },
+}
+# The rooms of the house, from the ground up: each may use what stands before it.
+ROOMS = [
+    "errors", "escaping", "templates", "files", "worker_process", "kernel", "rocq", "language", "notation",
+    "engine", "render", "numeric", "ledger", "calculus", "api", "explorer", "sampling", "figures",
+    "experiments", "tables", "derivations", "write_up", "audit", "testing", "commands", "cli", "__main__",
+]  # fmt: skip
+HOUSE = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text(encoding="utf-8")
+KERNEL = {name for name in MODULES if name.split(".")[:2] == ["klsym", "kernel"]}
+
+
+def test_the_graph_is_not_empty():
+    assert {*ALLOWED, "klsym.kernel.means", "klsym.language.expressions"} <= set(graph())
+    assert "klsym.kernel" in graph()["klsym.engine.proof.derivation"]
+    assert "sympy" in graph()["klsym.language.expressions"]
+
+
+@pytest.mark.parametrize("name", ALLOWED)
+def test_the_foundation_imports_only_what_lies_below(name):
+    assert {m for m in graph()[name] if m.startswith("klsym")} <= ALLOWED[name]
+
+
+@pytest.mark.parametrize("name", sorted(KERNEL))
+def test_the_kernel_imports_only_itself_and_the_foundation(name):
+    assert {m for m in graph()[name] if m.startswith("klsym")} <= KERNEL | set(ALLOWED)
+
+
+@pytest.mark.parametrize("name", sorted(KERNEL | set(ALLOWED)))
+def test_the_trusted_part_is_standard_library_only(name):
+    outside = {module.partition(".")[0] for module in graph()[name]} - {"klsym"}
+    assert outside <= sys.stdlib_module_names
+
+
+def room(name: str) -> str:
+    return name.split(".")[1] if "." in name else ""
+
+
+def test_every_room_has_its_place():
+    assert {room(name) for name in graph()} - {""} == set(ROOMS)
+
+
+def test_the_description_of_the_house_has_the_rooms_in_this_order():
+    library = HOUSE.partition("\nklsym/\n")[2].partition("\nexperiments/")[0]
+    beside = ("experiments", "derivations", "__main__")
+    listed = re.findall(r"^  (\w+)(?:\.py|/) ", library, re.MULTILINE)
+    assert listed == [name for name in ROOMS if name not in beside]
+
+
+def test_imports_run_one_way():
+    place = {name: number for number, name in enumerate(["", *ROOMS])}
+    ours = [
+        (name, m) for name in set(run()) - {"klsym"} for m in run()[name] if m.partition(".")[0] == "klsym"
+    ]
+    assert len(ours) > len(run())
+    assert [(name, m) for name, m in ours if place[room(m)] > place[room(name)]] == []
+
+
+# The rooms of the engine, from the ground up.
+ENGINE = ["options", "regions", "proof", "fields", "divergences", "verdicts", "targets", "outside", "answers",
+          "explain", "questions"]  # fmt: skip
+MOST_FILES = 15
+
+
+def test_imports_in_the_engine_run_one_way():
+    place = {name: number for number, name in enumerate(ENGINE)}
+    inside = {name for name in run() if name.startswith("klsym.engine.")}
+    assert {name.split(".")[2] for name in inside} == {*ENGINE}
+    pairs = [(n, m) for n in inside for m in run()[n] & inside]
+    wrong = [(n, m) for n, m in pairs if place[n.split(".")[2]] < place[m.split(".")[2]]]
+    assert wrong == []
+
+
+def test_each_room_of_the_engine_is_small_and_described():
+    for name in (FOLDER / "engine").iterdir():
+        if name.is_dir() and name.name != "__pycache__":
+            assert len([*name.glob("*.py")]) - 1 <= MOST_FILES, name
+            assert f"    {name.name}/" in HOUSE, name
+
+
+def test_imports_that_run_and_those_for_types_are_told_apart():
+    assert "klsym.ledger.registry" in graph()["klsym.ledger.axioms"] - run()["klsym.ledger.axioms"]
+    assert "klsym.sampling.verify" in run()["klsym.commands.numbers"]  # within a function
+
+
+@pytest.mark.parametrize("name", sorted(n for n in graph() if room(n) == "numeric"))
+def test_the_oracle_shares_nothing_with_what_it_judges(name):
+    """Arithmetic of intervals is no rule; `explain --check` alone holds a verdict in its hands."""
+    judged = ("engine", "kernel")
+    shared = {m for m in run()[name] if room(m) in judged or m == "klsym.language.unfolding"}
+    held = {"klsym.engine.verdicts.verdict"} if name == "klsym.numeric.checks.cross_check" else set()
+    assert shared <= {"klsym.kernel.intervals", *ALLOWED} | held
+    path = Path(__file__).parents[2].joinpath(*name.split("."))
+    found = [file for file in (path.with_suffix(".py"), path / "__init__.py") if file.exists()]
+    tree = ast.parse(found[0].read_text(encoding="utf-8"))
+    called = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    assert not called & {"derive", "substitute"}  # the ring's own derivatives
+
+
+def test_sampling_says_what_it_shares_with_the_kernel():
+    """README and architecture name it: the rules that write out a gradient at a sample, and no other."""
+    sampling = [name for name in graph() if room(name) == "sampling"]
+    rule = {"klsym.language.unfolding", *KERNEL} - set(ALLOWED)
+    shared = {m: n for n in sampling for m in run()[n] & rule}
+    rules = {f"klsym.kernel.{name}" for name in ("assumptions", "densities", "derivatives", "means", "sums")}
+    assert set(shared) == rules | {"klsym.language.unfolding"}
+    assert {n for n in sampling if run()[n] & (set(shared) - {"klsym.kernel.derivatives"})} == {
+        "klsym.sampling.identities",  # the class of theorems
+        "klsym.sampling.means",
+    }
+
+
+def test_abbreviations_are_data():
+    """What the judge reads statements in rests on the foundation alone."""
+    ours = {m for m in graph()["klsym.language.abbreviations"] if m.startswith("klsym")}
+    assert ours <= {"klsym", *ALLOWED}
+
+
+def test_no_module_imports_itself_through_others():
+    """The graph of imports at the top of modules has no cycle among trusted modules."""
+    reached: dict[str, set[str]] = {}
+    for name in KERNEL | set(ALLOWED):
+        seen, stack = set(), [name]
+        while stack:
+            for module in graph()[stack.pop()] & set(graph()):
+                inside = module != "klsym.kernel" and module not in seen
+                stack += [module] if inside else []
+                seen |= {module} if inside else set()
+        reached[name] = seen
+    assert [name for name, seen in reached.items() if name in seen] == []
+
+
+def loaded(statement: str) -> set[str]:
+    """The top-level modules that a fresh interpreter holds after a statement."""
+    code = f"{statement}; import sys; print(*sorted({{m.partition('.')[0] for m in sys.modules}}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("statement", "absent"),
+    [
+        ("import klsym.kernel", {"sympy", "numpy", "mpmath", "matplotlib", "torch", "jax"}),
+        ("import klsym.kernel.ring, klsym.kernel.statements", {"sympy", "numpy"}),
+        ("import klsym", {"torch", "jax", "matplotlib"}),
+        ("import klsym.engine.proof.derivation", {"torch", "jax", "matplotlib"}),
+    ],
+)
+def test_an_import_loads_only_what_it_needs(statement, absent):
+    modules = loaded(statement)
+    assert "klsym" in modules and not modules & absent
+
+
+def test_what_is_loaded_is_seen():
+    assert {"klsym", "sympy"} <= loaded("import klsym.language.expressions")
+
+
+def test_replay_loads_neither_engine_nor_sympy():
+    names = "[m for m in sys.modules if m.startswith('klsym') or m == 'sympy']"
+    code = f"import klsym.kernel, sys; print(*{names})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) <= {"klsym"} | KERNEL | set(ALLOWED)
+
+
+def test_there_is_no_circle_in_the_engine():
+    """Imports within functions count too."""
+    inside = {name for name in run() if name.startswith("klsym.engine.")}
+    needs = {name: run()[name] & inside for name in inside}
+    assert len([*TopologicalSorter(needs).static_order()]) == len(inside)
+    with pytest.raises(CycleError):
+        TopologicalSorter({**needs, "klsym.engine.options.settings": {"klsym.engine.explain"}}).prepare()

@@ -1,0 +1,133 @@
+"""What an installed klsym offers: typed names, the API alone in `dir`, an sdist that can be tested."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import inspect
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import klsym
+from klsym.engine.options.settings import CHOICES, OPTIONS
+
+HOME = Path(__file__).parents[2]
+FUNCTIONS = ("explain", "compare", "explore")
+LEFT_OUT = ("__pycache__", ".*", "build", "dist", "*.egg-info", "*.pyc")
+
+
+def options() -> list[tuple[str, str, str]]:
+    return [
+        (name, option, value)
+        for name in FUNCTIONS
+        for option, values in CHOICES.items()
+        for value in values
+        if option in inspect.signature(getattr(klsym, name)).parameters
+    ]
+
+
+def call(name: str, option: str, value: str) -> str:
+    losses = {"compare": '"k1", "k3"'}.get(name, '"k3"')
+    return f'klsym.{name}({losses}, {option}="{value}")'
+
+
+# As in `mypy --strict`, but for the user's file alone: what `make types` has stored of klsym is used again.
+STRICT = (
+    "# mypy: check-untyped-defs, disallow-any-generics, disallow-incomplete-defs, disallow-subclassing-any,"
+    " disallow-untyped-calls, disallow-untyped-decorators, disallow-untyped-defs, strict-equality,"
+    " warn-return-any, warn-unused-ignores"
+)
+
+
+def test_mypy_knows_what_the_library_offers(tmp_path):
+    """Every word of an option, and none misspelt; typed results.  An ignored line without an error is one."""
+    pytest.importorskip("mypy")
+    right = [call(*option) for option in options()]
+    wrong = [
+        f"{call(name, option, value[1:])}  # type: ignore[arg-type]" for name, option, value in options()
+    ]
+    assert len(right) > 40
+    shown = [f"reveal_type(klsym.{name})" for name in klsym.__all__]
+    misspelt = ['klsym.explain("k3", sampling="of-policy")', "klsym.explian"]
+    (tmp_path / "user.py").write_text("\n".join([STRICT, "import klsym", *shown, *right, *wrong, *misspelt]))
+    command = [sys.executable, "-m", "mypy", str(tmp_path / "user.py")]
+    said = subprocess.run(command, cwd=HOME, capture_output=True, text=True).stdout
+    assert said.count(": error:") == 2 and "[arg-type]" in said and "[attr-defined]" in said, said
+    assert "-> klsym.render.verdict.PrintedVerdict" in said
+    untyped = re.findall(r'user.py:(\d+): note: Revealed type is "Any"', said)
+    # SymPy has no types: its symbols are Any, and so is all that is made of them.
+    symbols = {name for name in klsym.__all__ if type(getattr(klsym, name)).__module__.startswith("sympy")}
+    assert {klsym.__all__[int(line) - 3] for line in untyped} <= symbols | {"s", "A", "R"}
+
+
+def test_dir_shows_the_api_alone():
+    assert dir(klsym) == sorted(klsym.__all__)
+    assert all(hasattr(klsym, name) for name in dir(klsym))
+
+
+def declared_packages() -> set[str]:
+    project = tomllib.loads((HOME / "pyproject.toml").read_text())["project"]
+    lists = [project["dependencies"], *project["optional-dependencies"].values()]
+    return {re.split(r"[>=<]", line)[0].replace("-", "_") for lines in lists for line in lines}
+
+
+@cache
+def imported_packages() -> set[str]:
+    trees = (
+        ast.parse(path.read_text()) for top in ("klsym", "derivations") for path in (HOME / top).rglob("*.py")
+    )
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+    return {name.partition(".")[0] for name in names} - set(sys.stdlib_module_names) - {"klsym"}
+
+
+def test_every_package_that_is_imported_is_declared():
+    brought = {"IPython": "ipywidgets"}
+    assert "mpmath" in imported_packages()
+    assert {brought.get(name, name) for name in imported_packages()} <= declared_packages()
+
+
+def test_what_is_declared_is_locked():
+    locked = re.findall(r"^([\w-]+)==", (HOME / "requirements.lock").read_text(), re.MULTILINE)
+    project = tomllib.loads((HOME / "pyproject.toml").read_text())["project"]
+    needed = [*project["dependencies"], *project["optional-dependencies"]["report"]]
+    assert {re.split(r"[>=<]", line)[0] for line in needed} <= set(locked)
+
+
+def test_the_sdist_holds_what_its_tests_need(tmp_path):
+    if importlib.util.find_spec("setuptools") is None:
+        pytest.skip("no setuptools here")
+    source = tmp_path / "source"
+    shutil.copytree(HOME, source, ignore=shutil.ignore_patterns(*LEFT_OUT))
+    code = "from setuptools import build_meta; build_meta.build_sdist('made')"
+    subprocess.run([sys.executable, "-c", code], cwd=source, check=True, capture_output=True)
+    with tarfile.open(next((source / "made").iterdir())) as archive:
+        held = {name.partition("/")[2] for name in archive.getnames()}
+    there = (path for path in source.rglob("*") if path.is_file() and "made" not in path.parts)
+    needed = {str(path.relative_to(source)) for path in there if ".egg-info" not in str(path)}
+    assert {"tests/conftest.py", "notebooks/figure.png", "klsym/py.typed"} <= needed
+    assert needed <= held
+    assert not [name for name in held if name.endswith(".pyc")]
+
+
+def test_the_options_are_said_once() -> None:
+    """Command line, docstring and signature are those of the table."""
+    from klsym.cli import build_parser
+
+    explain = build_parser()._subparsers._group_actions[0].choices["explain"]
+    actions = {action.dest: action for action in explain._actions}
+    for option in OPTIONS:
+        assert actions[option.name].choices == option.choices and option.meaning in actions[option.name].help
+        assert f"{option.name}: {' | '.join(option.choices)}\n" in klsym.explain.__doc__
+        assert (
+            inspect.signature(klsym.explain).parameters[option.name].default == actions[option.name].default
+        )

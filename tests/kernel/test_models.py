@@ -1,0 +1,171 @@
+"""The limits of finite models, one at a time; what they are worth is tested in test_kernel_trees."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from klsym.errors import Refused
+from klsym.kernel import certify
+from klsym.kernel.intervals import LARGEST_EXPONENT, Interval
+from klsym.kernel.models import Model, Position, coefficient, enclose
+from klsym.kernel.ring import ExpPoly, budget
+from klsym.kernel.statements import Context, Mean
+from support.certificates.faulty_certificates import (
+    NOTHING,
+    Draft,
+    Em,
+    R,
+    V,
+    beta,
+    constant,
+    f,
+    k1,
+    k2,
+    lam,
+    w,
+)
+from support.certificates.small_trees import HALF, chain, close, node
+
+
+def read(tree: Any, **parameters: str) -> Model:
+    data = {"tree": tree, "path": [0], "parameters": parameters}
+    return Model.from_json(data, Context(("beta", "n", "lam")))
+
+
+ONE_TOKEN = node([None, None], q=["2/3", "1/3"], p=HALF, mu=["1/3", "2/3"])
+
+
+def test_the_work_of_a_tree_is_bounded():
+    """Ten sequences of 100 tokens are 100,000 units of work, one of a single token is one too many."""
+    ten = node([None] * 10)
+    full = chain(99, ten)
+    model = Model.from_json({"tree": full, "path": [], "parameters": {}}, Context())
+    assert len(model.sequences) == 10 and {len(path) for path in model.sequences} == {100}
+    with pytest.raises(Refused, match="too long ones"):
+        Model.from_json({"tree": node([None, chain(98, ten)]), "path": [], "parameters": {}}, Context())
+    with pytest.raises(Refused, match="2000 sequences"):
+        Model.from_json({"tree": node([None] * 2001), "path": [], "parameters": {}}, Context())
+
+
+def test_each_term_is_paid_for():
+    at = Position((), 0, {"beta": Fraction(2)})
+    with budget(20), pytest.raises(Refused, match="budget"):
+        coefficient(beta, at)
+    with budget(30):
+        assert coefficient(beta, at) == Interval.exact(2)
+
+
+def test_a_third_policy_has_a_row_of_its_own():
+    """E_q[q/old] = (2/3)(4/3) + (1/3)(2/3); without the row there is no such ratio."""
+    mean = Mean("", "q", V("o").exp())
+    with_old = node([None, None], q=["2/3", "1/3"], old=HALF)
+    assert read(with_old).mean(mean) == Interval.exact(Fraction(10, 9))
+    with pytest.raises(Refused, match="no row old, which o needs"):
+        read(ONE_TOKEN).mean(mean)
+    for row in (["1", "0"], ["1/2", "1/3"], ["3/2", "-1/2"]):
+        with pytest.raises(Refused, match="old is no full-support distribution"):
+            read(node([None, None], old=row))
+    with pytest.raises(Refused, match="a node has the keys"):
+        read(node([None, None], new=HALF))
+
+
+def test_a_node_may_pay_every_reward():
+    paid = {name: ["2", "4"] for name in ("R", "A", "H", "M")}
+    model = read(node([None, None], rewards=paid))
+    for name in paid:
+        assert model.mean(Mean("", "q", V(name))) == Interval.exact(3)
+    with pytest.raises(Refused, match="rewards:"):
+        read(node([None, None], rewards=paid | {"B": ["1", "1"]}))
+
+
+def test_a_batch_has_two_samples_or_more():
+    assert read(ONE_TOKEN).parameters == {} and read(ONE_TOKEN, n="2").parameters == {"n": 2}
+    for size in ("1", "0", "-3", "5/2"):
+        with pytest.raises(Refused, match="a batch of size"):
+            read(ONE_TOKEN, n=size)
+
+
+def test_a_node_needs_tokens():
+    with pytest.raises(Refused, match="no full-support distribution"):
+        read(node([]))
+
+
+def at(model: Model) -> Position:
+    return Position(model.sample, 0, model.parameters)
+
+
+def test_exponents():
+    """k1 = log 4/3 and w = log 2 at the first token; parameters scale and powers bend an exponent."""
+    model = read(ONE_TOKEN, beta="3/2", lam="2")
+    first, second = math.log(4 / 3), math.log(2)
+    cases = {
+        k1.exp(): 4 / 3,
+        (k1 * lam).exp(): (4 / 3) ** 2,
+        (k2 * 2).exp(): math.exp(first**2),
+        (k1 * beta + w * beta).exp(): math.exp(1.5 * (first + second)),
+        (k1 * beta - w * lam).exp() * k1: math.exp(1.5 * first - 2 * second) * first,
+        (k1 * Fraction(1, 2)).exp(): math.sqrt(4 / 3),
+        (k1 * w + k1).exp(): math.exp(first * second + first),
+    }
+    for element, value in cases.items():
+        assert close(coefficient(element, at(model)), value), element
+    assert coefficient((k1 * 3 - w).exp(), at(model)) == Interval.exact(Fraction(32, 27))
+
+
+def test_the_largest_exponent():
+    model = read(node([None, None], q=HALF, p=["1/3", "2/3"], mu=HALF))
+    for sign in (1, -1):
+        found = coefficient((k1 * sign * LARGEST_EXPONENT).exp(), at(model))
+        assert found == Interval.exact(Fraction(3, 2) ** (sign * LARGEST_EXPONENT))
+        with pytest.raises(Refused, match="a power beyond"):
+            coefficient((k1 * sign * (LARGEST_EXPONENT + 1)).exp(), at(model))
+
+
+def test_what_has_no_value():
+    model = read(ONE_TOKEN)
+    for element in (k1, R, f, ExpPoly.variable("length")):
+        with pytest.raises(Refused, match="outside of a mean"):
+            coefficient(element, Position((), 0, model.parameters))
+    for element in (R, f, ExpPoly.variable("f'"), ExpPoly.variable("A")):
+        with pytest.raises(Refused, match="no value for"):
+            coefficient(element, at(model))
+
+
+def test_enclosing_costs():
+    """Each term of a coefficient is charged at each token, beside all arithmetic with its numbers."""
+    model, side = read(ONE_TOKEN), Em("q", sum((k1**i * (i + 1) for i in range(1, 12)), k1 * 0))
+    with budget(2800), pytest.raises(Refused, match="budget"):
+        enclose(side, model)
+    with budget(2900):
+        enclose(side, model)
+
+
+def refuted(value: str | None) -> Draft:
+    """E_p[k1] E_q[w], divided by beta and multiplied again, is not 0 in a model with this beta."""
+    draft = Draft(Em("p", k1).times(Em("q", w)), NOTHING, parameters=("beta",))
+    draft.step("linearity", constant=beta).step("linearity", constant=beta.inverse())
+    model = {"tree": ONE_TOKEN, "path": [], "parameters": {} if value is None else {"beta": value}}
+    found = enclose(draft.sides["left"], read(ONE_TOKEN))
+    ends = [str(found.lower), str(found.upper)]
+    return draft.close("finite model", model=model, left=ends, right=["0", "0"])
+
+
+@pytest.mark.parametrize("value", ["1", "-1", "1/2", "-3"])
+def test_a_model_in_which_divisors_are_not_zero(value):
+
+    assert certify(refuted(value).part, {})[1].kind == "refuted"
+
+
+@pytest.mark.parametrize("value", [None, "0"])
+def test_a_model_in_which_a_step_divides_by_zero_refutes_nothing(value):
+
+    with pytest.raises(Refused, match="the model has beta = 0"):
+        certify(refuted(value).part, {})
+
+
+def test_a_constant_needs_no_sample():
+    assert enclose(constant(3), read(ONE_TOKEN)) == Interval.exact(3)

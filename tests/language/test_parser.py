@@ -1,0 +1,537 @@
+"""The loss grammar: what is read, and as what; what is refused, and with which words."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import sympy
+from hypothesis import given
+from hypothesis import strategies as st
+from sympy import Abs, Max, Min, Rational, Symbol, exp, log, simplify, sqrt
+
+from klsym.api import explain
+from klsym.errors import UsageError
+from klsym.language.expressions import (
+    A,
+    Estimator,
+    R,
+    alpha,
+    beta,
+    clip,
+    eps,
+    lam,
+    log_mu,
+    log_p,
+    log_q,
+    parameter,
+    sg,
+    unfold,
+)
+from klsym.language.parser import parse
+from klsym.notation.losses import show
+from klsym.notation.spelling import TEXT
+
+k1 = log_q - log_p
+k2, r, rho = k1**2 / 2, exp(-k1), exp(log_q - log_mu)
+k3 = r - 1 + k1
+n, T = parameter("n"), parameter("T")
+
+ACCEPTED: list[tuple[str, Any]] = [
+    ("k1", k1),
+    ("k2", k2),
+    ("k3", k3),
+    ("r", r),
+    ("rho", rho),
+    ("log_q", log_q),
+    ("log_p", log_p),
+    ("log_mu", log_mu),
+    ("R", R),
+    ("A", A),
+    ("  k1  ", k1),
+    ("((k1))", k1),
+    ("+k1", k1),
+    ("-k1", -k1),
+    ("--k1", k1),
+    ("-k1**2", -(k1**2)),
+    ("(-k1)**2", k1**2),
+    ("2**-k1**2", 2 ** -(k1**2)),
+    ("k1 - k2 - k3", k1 - k2 - k3),
+    ("k1/2/n", k1 / 2 / n),
+    ("k1/(2/n)", k1 * n / 2),
+    ("2*k1+3*k2", 2 * k1 + 3 * k2),
+    ("r**2**2", r**4),
+    ("(r**2)**3", r**6),
+    ("r**-1", 1 / r),
+    ("r**(1/2)", sqrt(r)),
+    ("r**lam", r**lam),
+    ("rho**alpha", rho**alpha),
+    ("k1**0", sympy.Integer(1)),
+    ("k(lam)", k1 + lam * (r - 1)),
+    ("k(0.5)", k1 + (r - 1) / 2),
+    ("k(1)", k3),
+    ("k(k(0))", k1 + k1 * (r - 1)),
+    ("sg(rho)*k2", sg(rho) * k2),
+    ("sg(sg(k1))", sg(k1)),
+    ("sg(R)", R),
+    ("sg(3)", sympy.Integer(3)),
+    ("exp(k1)", exp(k1)),
+    ("exp(0)", sympy.Integer(1)),
+    ("exp(-1000)", exp(-1000)),
+    ("log(r)", -k1),
+    ("log(rho)", log_q - log_mu),
+    ("log(1 + r)", log(1 + r)),
+    ("log(2)", log(2)),
+    ("sqrt(k2)", sqrt(k2)),
+    ("sqrt(4)", sympy.Integer(2)),
+    ("sqrt(sg(rho))*k3", sqrt(sg(rho)) * k3),
+    ("log(sg(r))", log(sg(r))),
+    ("sg(k3)**0.5", sqrt(sg(k3))),
+    ("exp(1)*k1", sympy.E * k1),
+    ("abs(k1)", Abs(k1)),
+    ("min(k1, 2)", Min(k1, 2)),
+    ("max(0, k1, r)", Max(0, k1, r)),
+    ("clip(r, 1-eps, 1+eps)*A", clip(r, 1 - eps, 1 + eps) * A),
+    ("clip(5, 0, 2)", sympy.Integer(2)),
+    ("rho*A - beta*k3", rho * A - beta * k3),
+    ("k2 - sg(k2) + sg(k3)", k2 - sg(k2) + sg(k3)),
+    ("(1/n)*k1 + k2/T", k1 / n + k2 / T),
+    ("eps*lam*beta*alpha", eps * lam * beta * alpha),
+    ("1e2*k1", 100 * k1),
+]
+IDS = [text for text, _ in ACCEPTED]
+
+
+@pytest.mark.parametrize(("text", "expected"), ACCEPTED, ids=IDS)
+def test_accepted(text: str, expected: Any) -> None:
+    assert simplify(sympy.expand_log(unfold(parse(text)) - expected)) == 0
+
+
+@pytest.mark.parametrize("text", IDS)
+def test_round_trip_through_the_printer(text: str) -> None:
+    loss = parse(text)
+    again = parse(show(loss, TEXT))
+    assert again == loss or simplify(unfold(again - loss)) == 0
+
+
+def test_names_are_kept() -> None:
+    """An estimator stays an estimator, so that the answer can speak of k3 and not of its definition."""
+    assert {str(e) for e in parse("sg(rho)*k2 + k3*r").atoms(Estimator)} == {"rho", "k2", "k3", "r"}
+
+
+@pytest.mark.parametrize(
+    ("text", "exact"),
+    [
+        ("0.1", Rational(1, 10)),
+        ("0.1 + 0.2", Rational(3, 10)),
+        ("1e-3", Rational(1, 1000)),
+        ("1.5E2", Rational(150)),
+        (".5", Rational(1, 2)),
+        ("2.", Rational(2)),
+        ("0.30000000000000004", Rational(30000000000000004, 10**17)),
+        ("1/3", Rational(1, 3)),
+        ("1e999/1e999", Rational(1)),
+        ("123456789012345678901234567890", Rational(123456789012345678901234567890)),
+    ],
+)
+def test_decimals_are_exact(text: str, exact: Any) -> None:
+    assert parse(text) == exact
+
+
+# ---------------------------------------------------------------------------- declared parameters
+@pytest.mark.parametrize("name", ["har", "C", "x1", "my_weight", "lam", "a" * 32, "q", "nu"])
+def test_declared_parameter(name: str) -> None:
+    assert parse(f"{name}*k1", [name]) == parameter(name) * parse("k1")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "",
+            " ",
+            "a b",
+            "1a",
+            "_x",
+            "__class__",
+            "a" * 33,
+            "λ",
+            "a-b",
+            "a\n",
+            "a.b",
+            "sg(x)",
+        ),  # no plain name
+        *("k1", "r", "rho", "log_q", "R", "sg", "min", "k", "clip"),  # names of the grammar
+        *("w", "o", "s"),  # names that klsym itself gives to log(rho), log(rho_old) and to the score
+        *("lambda", "if", "None", "True"),  # keywords, which could be declared but never read
+    ],
+)
+def test_undeclarable_parameter(name: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse("k1", [name])
+    assert "parameter" in str(caught.value) and "\n" not in str(caught.value)
+
+
+# ---------------------------------------------------------------------------- refusals
+UNKNOWN, UNEXPECTED, GRAMMAR = r"unknown name", r"unexpected", r"not part of the loss grammar"
+ZERO, BIG, UNREAD = r"division by zero", r"too large|beyond", r"cannot be read"
+# text, the character that is wrong (or several, any of which is fair), the words
+REFUSED: list[tuple[str, int | tuple[int, ...], str]] = [
+    ("kk", 1, UNKNOWN),
+    ("  kk", 3, UNKNOWN),
+    ("k1 + kk", 6, "unknown name 'kk'"),
+    ("K1", 1, UNKNOWN),
+    ("k4", 1, UNKNOWN),
+    ("s", 1, UNKNOWN),
+    ("nan", 1, UNKNOWN),
+    ("inf", 1, UNKNOWN),
+    ("__class__", 1, UNKNOWN),
+    ("k1*beta2", 4, "declare a parameter with --param beta2"),
+    ("k1 + sg", 6, "is a function"),
+    ("k", 1, "is a function"),
+    ("__import__('os')", 12, UNEXPECTED),
+    ("__import__(k1)", 1, "unknown function"),
+    ("eval(k1)", 1, "unknown function 'eval'"),
+    ("tanh(k1)", 1, r"unknown function 'tanh' \(known: abs centred clip exp"),
+    ("k1()", 1, "unknown function"),
+    ("k1 + Rational(1, 2)", 6, "unknown function"),
+    ("k1.real", (1, 3, 4), GRAMMAR),
+    ("sg(k1).args", (1, 7, 8), GRAMMAR),
+    ("().__class__", (1, 3, 4), GRAMMAR),
+    ("k1[0]", (1, 3), GRAMMAR),
+    ("lambda: 1", 1, GRAMMAR),
+    ("k1 + (lambda x: x)", (6, 7), GRAMMAR),
+    ("k1 == k2", (1, 4), GRAMMAR),
+    ("k1 < k2 != k3", (1, 4), GRAMMAR),
+    ("k1 if k2 else k3", (1, 4), GRAMMAR),
+    ("k1 and k2", (1, 4), GRAMMAR),
+    ("not k1", 5, GRAMMAR),
+    ("~k1", 2, GRAMMAR),
+    ("k1, k2", (1, 3), GRAMMAR),
+    ("()", 1, GRAMMAR),
+    ("[k1]", 1, GRAMMAR),
+    ("{k1}", 1, GRAMMAR),
+    ("{k1: k2}", 1, GRAMMAR),
+    ("[x for x in k1]", 1, GRAMMAR),
+    ("sg(*k1)", 4, GRAMMAR),
+    ("sg(**k1)", (1, 4), GRAMMAR),
+    ("sg(x=k1)", (1, 4), GRAMMAR),
+    ("sg(k1)(k2)", (1, 7), GRAMMAR),
+    ("1(2)", (1, 2), GRAMMAR),
+    ("(k1 := k2)", (2, 5), GRAMMAR),
+    ("await k1", 1, GRAMMAR),
+    ("k1 + k2 ^ 2", 9, r"powers are written \*\*"),
+    ("k1 + k2 // 2", 9, GRAMMAR),
+    ("k1 + k2 % 2", 9, GRAMMAR),
+    ("k1 + k2 @ k3", 9, GRAMMAR),
+    ("'k1'", 1, UNEXPECTED),
+    ('"k1"', 1, UNEXPECTED),
+    ("f'{k1}'", 2, UNEXPECTED),
+    ("b'x'", 2, UNEXPECTED),
+    ("k1 # note", 4, UNEXPECTED),
+    ("k1; import os", 3, UNEXPECTED),
+    ("k1\\", 3, UNEXPECTED),
+    ("k1`", 3, UNEXPECTED),
+    ("λ*k1", 1, "unexpected 'λ'"),
+    ("k1 − k2", 4, UNEXPECTED),
+    ("k1·k2", 3, UNEXPECTED),
+    ("k1²", 3, UNEXPECTED),
+    ("\u0660", 1, UNEXPECTED),
+    ("\ufeffk1", 1, UNEXPECTED),
+    ("k1\u200b", 3, UNEXPECTED),
+    ("k1\n+ k2", 3, UNEXPECTED),
+    ("k1\r", 3, UNEXPECTED),
+    ("k1\t+ k2", 3, UNEXPECTED),
+    ("k1\0", 3, UNEXPECTED),
+    ("\x1b[31mk1", 1, UNEXPECTED),
+    ("\udcff", 1, UNEXPECTED),
+    ("(k1", 1, UNREAD),
+    ("k1 + (k2*(k3)", 6, UNREAD),
+    ("k1)", 3, UNREAD),
+    ("k1 + ", (4, 5, 6), UNREAD),
+    ("k1 k2", (1, 3, 4), UNREAD),
+    ("k1 + * k2", 6, UNREAD),
+    ("k1 = 2", 4, UNREAD),
+    ("import os", 1, UNREAD),
+    ("if", 1, UNREAD),
+    ("lambda", 1, UNREAD),
+    ("class", 1, UNREAD),
+    ("yield k1", 1, UNREAD),
+    ("*k1", 1, UNREAD),
+    ("k1?", 3, UNREAD),
+    ("$k1", 1, UNREAD),
+    ("0.1.2", (1, 4), UNREAD),
+    ("None", 1, "no number"),
+    ("True", 1, "no number"),
+    ("...", 1, "no number"),
+    ("k1 + 1_000", 6, "no number"),
+    ("0x10", 1, "no number"),
+    ("0b1", 1, "no number"),
+    ("0o7", 1, "no number"),
+    ("1j", 1, "no number"),
+    ("k1 + 2.5j", 6, "no number"),
+    ("1/0", (1, 3), ZERO),
+    ("k2 + k1/0", (6, 9), ZERO),
+    ("k1/0.0", (1, 4), ZERO),
+    ("k1/0e5", (1, 4), ZERO),
+    ("k1/(1-1)", (1, 4, 5), ZERO),
+    ("k1/(k1-k1)", (1, 4, 5), ZERO),
+    ("1/(2*k1-k1-k1)", (1, 3, 4), ZERO),
+    ("1/sg(0)", (1, 3), ZERO),
+    ("1/log(1)", (1, 3), ZERO),
+    ("1/abs(0)", (1, 3), ZERO),
+    ("1/min(0, 1)", (1, 3), ZERO),
+    ("1/clip(5, 0, 0)", (1, 3), ZERO),
+    ("1/(sqrt(2)**2-2)", (1, 3, 4), ZERO),
+    ("1/(exp(0)-1)", (1, 3, 4), ZERO),
+    ("0**-1", (1, 4), ZERO),
+    ("0**-0.5", (1, 4), ZERO),
+    ("(k1-k1)**-2", (1, 2), ZERO),
+    ("0**lam", (1, 4), ZERO),
+    ("k1**100", (1, 5), BIG),
+    ("k1**-65", (1, 5), BIG),
+    ("9**9**9**9", (4, 7), BIG),
+    ("10**1000", (1, 5), BIG),
+    ("10**64*10**64*10**64*10**64*10**64*10**64*10**64*10**64*10**64*10**64*" + "10**64*" * 12 + "1", 1, BIG),
+    ("k1 + 1e1000", 6, "number"),
+    ("1e999*1e999", 1, BIG),
+    ("exp(1001)", (1, 5), BIG),
+    ("exp(-1001)", (1, 5), BIG),
+    ("exp(exp(10))", (1, 5), BIG),
+    ("sqrt(k1)", 1, "may be negative"),
+    ("sqrt(-1)", 1, "may be negative"),
+    ("sqrt(lam)", 1, "may be negative"),
+    ("k1**0.5", 1, "may be negative"),
+    ("k1**lam", 1, "may be negative"),
+    ("(-8)**(1/3)", (1, 2), "may be negative"),
+    ("log(k1)", 1, "need not be positive"),
+    ("log(0)", 1, "need not be positive"),
+    ("log(-1)", 1, "need not be positive"),
+    ("log(k3)", 1, "need not be positive"),
+    ("sg()", 1, r"sg takes 1 argument\b.*got 0"),
+    ("sg(k1, k2)", 1, "got 2"),
+    ("k1 + min(k1)", 6, "min takes 2 or more"),
+    ("max()", 1, "got 0"),
+    ("min(1,2,3,4,5,6,7,8,9)", 1, "min takes 2 to 8 arguments, got 9"),
+    ("clip(k1, 1)", 1, "clip takes 3 arguments, got 2"),
+    ("clip(k1, 1, 2, 3)", 1, "got 4"),
+    ("clip(k1, 2, 1)", 1, "lo above hi"),
+    ("log(r, 2)", 1, "got 2"),
+    ("k()", 1, "got 0"),
+]
+
+
+def refusal(text: str) -> str:
+    with pytest.raises(UsageError) as caught:
+        parse(text)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(("text", "position", "words"), REFUSED, ids=[repr(row[0])[:40] for row in REFUSED])
+def test_refused(text: str, position: int | tuple[int, ...], words: str, at_most: Any) -> None:
+    with at_most(2):
+        message = refusal(text)
+    assert re.search(words, message), message
+    found = re.search(r"at character (\d+) of", message)
+    fair = position if isinstance(position, tuple) else (position,)
+    assert found and int(found[1]) in fair, message
+    assert message.isprintable() and len(message) < 400, message
+
+
+def test_the_message_shows_the_place_in_a_long_text() -> None:
+    text = " + ".join(["k1"] * 20) + " + oops" + " + k2" * 20
+    message = refusal(text)
+    assert f"at character {text.index('oops') + 1} of" in message
+    assert "oops + k2" in message and len(message) < 400
+
+
+JARGON = re.compile(r"\b(BinOp|UnaryOp|BoolOp|NamedExpr|IfExp|ListComp|Starred|Compare|Call|Dict|Await)\b")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("k1^2", "k1//2", "~k1", "k1 and k2", "(k1 := k2)", "k1 if k2 else k3", "[x for x in k1]"),
+        *("sg(*k1)", "k1 == k2", "sg(x=k1)", "1(2)", "{k1: k2}", "await k1"),
+    ],
+)
+def test_no_class_names_of_the_python_parser(text: str) -> None:
+    assert not JARGON.search(refusal(text))
+
+
+def test_only_a_hat_is_told_how_powers_are_written() -> None:
+    assert "**" in refusal("k1^2")
+    assert "powers" not in refusal("k1//2") and "powers" not in refusal("k1 % 2")
+
+
+HOSTILE = {
+    "empty": "",
+    "blank": "   ",
+    "10 MB": "x" * 10_000_000,
+    "10 MB of digits": "9" * 10_000_000,
+    "10 MB of spaces and a name": " " * 10_000_000 + "k1",
+    "100,000 parentheses": "(" * 100_000 + "k1" + ")" * 100_000,
+    "100,000 open parentheses": "(" * 100_000,
+    "100,000 minus signs": "-" * 100_000 + "k1",
+    "3,000 minus signs": "-" * 3000 + "k1",
+    "1,900 parentheses": "(" * 1900 + "k1" + ")" * 1900,
+    "800 calls": "sg(" * 800 + "k1" + ")" * 800,
+    "90 calls": "exp(" * 90 + "k1" + ")" * 90,
+    "1,300 powers": "2" + "**2" * 1300,
+    "a number of 3,999 digits": "9" * 3999,
+    "a fraction of 3,900 digits": "0." + "1" * 3900 + "*k1",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_input_is_refused_at_once(name: str, at_most: Any) -> None:
+    with at_most(3):
+        message = refusal(HOSTILE[name])
+    assert message.isprintable() and 10 < len(message) < 400, message
+
+
+def test_long_sums_are_read() -> None:
+    """A sum is no nesting: a loss of a hundred terms is fair."""
+    assert parse(" + ".join(["k1"] * 100)) == 100 * parse("k1")
+
+
+@pytest.mark.parametrize("text", ["((k1**64)**64)**64", "(r**64)**64", "exp(exp(1000)*k1)", "exp(1000)**64"])
+def test_bounds_hold_for_nested_powers(text: str) -> None:
+    assert re.search(r"beyond|too large", refusal(text))
+
+
+# ---------------------------------------------------------------------------- fuzz
+PIECES = [
+    *("k1", "k2", "k3", "r", "rho", "log_q", "log_p", "log_mu", "R", "A", "lam", "n", "lambda", "λ"),
+    *("(", ")", "(", ")", "(", ")", ",", "+", "-", "*", "/", "**", "^", ".", "'", "if", "=", ":", "[", "]"),
+    *("0", "1", "2", "64", "0.5", "1e9", "1e-9", "-1", "1/2"),
+    *("sg(", "exp(", "log(", "sqrt(", "abs(", "min(", "max(", "clip(", "k("),
+]
+
+
+def read(text: str) -> None:
+    try:
+        parse(text)
+    except UsageError as error:
+        message = str(error)
+        assert message.isprintable() and len(message) < 400, message
+
+
+@given(st.text(max_size=60))
+def test_fuzz_any_text(text: str) -> None:
+    read(text)
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=14).map(" ".join))
+def test_fuzz_pieces_of_the_grammar(text: str) -> None:
+    read(text)
+
+
+LEAVES = st.sampled_from(
+    ["k1", "k2", "k3", "r", "rho", "log_q", "R", "lam", "n", "0", "1", "2", "0.5", "-1", "1/3", "3e2"]
+)
+
+
+def _grow(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    call = st.sampled_from(["sg", "exp", "log", "sqrt", "abs", "k"])
+    operator = st.sampled_from(["+", "-", "*", "/", "**"])
+    several = st.sampled_from(["min", "max"])
+    return (
+        st.builds("{}({})".format, call, inner)
+        | st.builds("({}){}({})".format, inner, operator, inner)
+        | st.builds("{}({},{})".format, several, inner, inner)
+        | st.builds("clip({},{},{})".format, inner, inner, inner)
+    )
+
+
+@given(st.recursive(LEAVES, _grow, max_leaves=6))
+def test_fuzz_grammatical_losses(text: str) -> None:
+    read(text)
+
+
+# ---------------------------------------------------------------------------- training code
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("log_ref", "log_p"), ("ref_logprobs", "log_p"), ("refLogProb", "log_p"), ("logp_ref", "log_p"),
+        ("log_pi_ref", "log_p"), ("ref_per_token_logps", "log_p"), ("old_log_prob", "log_mu"),
+        ("old_per_token_logps", "log_mu"), ("rollout_log_probs", "log_mu"), ("log_prox", "log_old"),
+        ("log_pi", "log_q"), ("logprobs", "log_q"), ("newlogprob", "log_q"), ("per_token_logps", "log_q"),
+        ("ratio", "rho"), ("importance_weights", "rho"), ("logratio", "k1"), ("advantages", "A"),
+        ("reward", "R"),
+    ],
+)  # fmt: skip
+def test_densities_ratios_and_rewards_are_no_parameters(name: str, meant: str) -> None:
+    """Neither unasked, nor declared, nor as a symbol; and what to write is said."""
+    with pytest.raises(UsageError, match=rf"unknown name '{name}' at character 4 .*: write {meant}"):
+        parse(f"k1*{name}")
+    with pytest.raises(UsageError, match=rf"parameter '{name}': .*; write {meant}"):
+        parse(f"k1*{name}", [name])
+    with pytest.raises(UsageError, match=rf"{name} \(write {meant}"):
+        explain(Symbol(name, real=True) * k1)
+
+
+@pytest.mark.parametrize("name", ["har", "log_alpha", "log_scale", "kl_coef", "weight", "old", "ref"])
+def test_other_names_may_be_parameters(name: str) -> None:
+    assert unfold(parse(f"{name}*k1", [name])) == parameter(name) * k1
+    with pytest.raises(UsageError, match=rf"declare a parameter with --param {name}\)"):
+        parse(f"{name}*k1")
+
+
+@pytest.mark.parametrize(
+    ("text", "position", "instead"),
+    [
+        ("k1.detach()*k2", 1, "write sg(k1)"),
+        ("2*(log_q - log_p).detach()", 3, "write sg(log_q - log_p)"),
+        ("jax.lax.stop_gradient(rho)*k2", 1, "write sg(rho)"),
+        ("stop_gradient(rho)*k2", 1, "write sg(rho)"),
+        ("k2 + torch.exp(k1)", 6, "write exp(...)"),
+        ("log_q.exp()", 1, "write exp(...)"),
+        ("clamp(k1, -1, 1)", 1, "write clip(k1, lo, hi)"),
+        ("torch.clamp(k1, max=5)", 1, "min(k1, hi)"),
+        ("rho.clamp(0, 2)", 1, "write clip(rho, lo, hi)"),
+        ("expm1(-k1)", 1, "write exp(-k1) - 1"),
+        ("torch.expm1(-k1) + k1", 1, "write exp(-k1) - 1"),
+        ("torch.square(k1 + 1)/2", 1, "write (k1 + 1)**2"),
+        ("jnp.minimum(rho, 1)", 1, "write min(x, y)"),
+        ("F.logsigmoid(beta*k1)", 1, "write -log(1 + exp(-(beta*k1)))"),
+        ("k3.mean()", 1, "leave it out"),
+    ],
+)
+def test_training_code_is_told_what_to_write(text: str, position: int, instead: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(instead)) as caught:
+        parse(text)
+    assert f"at character {position} of" in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["torch.load(k1)", "os.system(k1)", "k1.__class__()", "torch.tanh(k1)"])
+def test_other_calls_are_refused_without_advice(text: str) -> None:
+    with pytest.raises(UsageError, match="not part of the loss grammar") as caught:
+        parse(text)
+    assert "write" not in str(caught.value)
+
+
+@pytest.mark.parametrize("option", ["use", "sampling", "level", "batch"])
+def test_none_is_no_choice(option: str) -> None:
+    with pytest.raises(UsageError, match=rf"{option}=None: one of "):
+        explain("k3", **{option: None})
+    assert explain("k3", credit=None, weights=None, aggregate=None).target == "forward-kl"
+
+
+@pytest.mark.parametrize(
+    "name", ["H", "e", "c", "b", "f", "h", "x", "mu", "theta", "E", "k1_now", "std", "K", "P", "Phi"]
+)
+def test_names_that_answers_use_are_no_parameters(name: str) -> None:
+    """k1*H with a constant H has no expected gradient; in the engine H is a function of the sample."""
+    with pytest.raises(UsageError, match="a new plain name expected"):
+        explain(f"k1*{name}", parameters=[name])
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("kl", "k1, k2 or k3"), ("approx_kl", "k1, k2 or k3"), ("pi_ref", r"exp\(log_p\)")]
+)
+def test_what_training_code_calls_a_density_or_a_penalty(name: str, meant: str) -> None:
+    for parameters in ((), (name,)):
+        with pytest.raises(UsageError, match=f"write .*{meant}"):
+            parse(f"beta*{name}", parameters)

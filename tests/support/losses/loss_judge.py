@@ -1,0 +1,410 @@
+"""The judge: does a verdict of `klsym.explain`, in any setting, agree with the literal oracle?
+
+`complaints` returns one line for each disagreement, none when all is well.  The judge decides for itself what
+a loss targets: it fits the exact gradients by a grad KL(q||p) + b grad KL(p||q) + grad E_q[h(R, A)], looks
+whether the field has a potential, and only then at what the verdict says, which it reads as JSON.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from support.losses.loss_witness import AGREE, NAMED, OPEN, proofs_replay, witness_holds
+from support.losses.loss_worlds import (
+    REWARDS,
+    SEED,
+    at_points,
+    combination,
+    constants_of,
+    flat,
+    forest,
+    forest_of,
+    in_batch,
+    number,
+    options,
+    rewards_of,
+    scales,
+    settings,
+    slope,
+)  # fmt: skip
+from support.losses.random_losses import Case
+from support.oracle.losses import Forest, Setting, evaluate, plain
+
+DIFFER = 1e-6  # a misfit between the two is no answer, and is complained about
+TWISTED = 1e-5  # an asymmetry of the Jacobian above this, relative to its size, is one
+STANDS_FOR = re.compile(r"mean_h stands for E_mu\[(.*)\]")
+UNDECLARED = re.compile(r"\b(?:H\d?|std)(?:_\w+)?\b")  # words for a reward that stand for themselves
+
+Check = Callable[[Case, dict[str, Any]], Iterator[str]]
+
+
+# ---------------------------------------------------------------------------- one loss
+@dataclass(frozen=True)
+class Outcome:
+    """A loss, the target that klsym names, and all that is wrong with the verdict."""
+
+    case: Case
+    target: str
+    complaints: tuple[str, ...]
+    reason: str = ""  # why it is open, or refused
+
+
+def examine(case: Case, checks: tuple[Check, ...] | None = None, more: tuple[Check, ...] = ()) -> Outcome:
+    """Let klsym explain a loss and judge the verdict; a crash is a complaint too."""
+    import klsym
+    from klsym.errors import UsageError
+
+    try:
+        verdict = klsym.explain(case.text, **options(case))
+        target = verdict.to_json()["gradient"]["target"]
+        reason = reason_of(verdict) if target == OPEN else ""
+        found = (line for check in more for line in check(case, verdict.to_json()))
+        return Outcome(case, target, (*complaints(case, verdict, checks), *found), reason)
+    except UsageError as refusal:
+        return Outcome(case, "refused", (), str(refusal))
+    except Exception as error:
+        return Outcome(case, "crashed", (f"{type(error).__name__}: {error}"[:300],))
+
+
+def reason_of(verdict: Any) -> str:
+    """Why an answer is open, in the verdict's own words."""
+    telling = ("open", "not known", "not proved", "no fixed")
+    said = [line for line in (*verdict.notes, *verdict.warnings) if any(word in line for word in telling)]
+    return said[0] if said else ""
+
+
+def complaints(case: Case, verdict: Any, checks: tuple[Check, ...] | None = None) -> list[str]:
+    """All that the oracle holds against a verdict."""
+    answer = verdict.to_json()
+    found = [line for check in checks or NUMERIC for line in check(case, answer)]
+    return found if checks else [*found, *proofs_replay(case, answer, verdict.proofs)]
+
+
+# ---------------------------------------------------------------------------- the coefficient
+def _coefficient(case: Case, answer: dict[str, Any]) -> Iterator[str]:
+    """E_q[c s] is the expected gradient, and so is the mean of what is printed for a sample."""
+    where = forest(case)
+    for setting in settings(case):
+        exact, scale = flat(where.field(case.text, setting).a, where), scales(case, where, setting)
+        constants = constants_of(case, setting)
+        for name, measure in (("coefficient", "q"), ("per_sample", "m")):
+            text = answer["gradient"][name]
+            if text is None or UNDECLARED.search(text) or (name == "per_sample" and in_batch(case)):
+                continue
+            if case.level == "token" and re.search(r"\bs\b", text):
+                text = f"{text} + 0*s_now"  # the same at each token, added up over all of them
+            form = where.form(text, measure, **constants, **_mean_h(text, case, answer, where, setting))
+            error = (np.abs(flat(form.a, where) - exact) / (scale + form.value)).max()
+            if not error < AGREE:
+                yield f"{name} {text!r}: off by {error:.1e} of the gradient"
+
+
+def _mean_h(text: str, case: Case, answer: dict[str, Any], where: Forest, setting: Setting) -> dict[str, Any]:
+    """E_mu[h], which the verdict abbreviates as mean_h, if it is named; H is the coefficient of the loss."""
+    if "mean_h" not in text:
+        return {}
+    [h] = [found[1] for line in answer["hypotheses"] if (found := STANDS_FOR.fullmatch(line))]
+    names, constants = where.names(where.whole), constants_of(case, setting)
+
+    def value(name: str, slot: str | None = None) -> Any:
+        if name == "T" and name not in constants:
+            return plain(where.atom("T", where.whole, "x"))
+        return plain(constants[name] if name in constants else names(name, slot))
+
+    found = where.coefficient(case.text, setting).value if h == "H" else plain(evaluate(h, value))
+    mean = where.mean(where.whole, where.chance(where.whole).value * found).value
+    return {"mean_h": mean[where.whole.world]}
+
+
+def _pointwise(case: Case, answer: dict[str, Any]) -> Iterator[str]:
+    """The gradient of a single sample is right at each outcome."""
+    if case.level != "sample" or in_batch(case) or "full(" in case.text:
+        return
+    where, [setting], text = forest(case), settings(case), answer["gradient"]["per_sample"]
+    rows, found = where.surrogate(case.text, setting)
+    names = where.names(rows)
+    score, mass = where.atom("log_q", rows, "x").a, where.chance(rows).value
+    value = plain(evaluate(text, lambda name, slot=None: plain(names(name, slot))))
+    exact, printed = (
+        np.broadcast_to(x, score.shape) for x in (getattr(found, "a", 0.0), mass * value * score)
+    )
+    error = np.abs(exact - printed).max(axis=(0, 1)) / scales(case, where, setting)[rows.world]
+    if not error.max() < AGREE:
+        yield f"per_sample {text!r}: off by {error.max():.1e} at a sample"
+
+
+def _dependence(case: Case, answer: dict[str, Any]) -> Iterator[str]:
+    """c depends on r alone exactly for an f-divergence, among the targets without a name."""
+    target, c = answer["gradient"]["target"], answer["gradient"]["coefficient"]
+    if case.level != "sample" or in_batch(case) or target in (*NAMED, OPEN) or "full(" in c:
+        return
+    alone = _depends_on_r_alone(c)
+    if alone != (target == "f-divergence"):
+        yield f"target {target}, but the coefficient depends on {'r alone' if alone else 'more than r'}"
+
+
+def _depends_on_r_alone(coefficient: str) -> bool:
+    """Shift log q and log p together, replace mu, R and A: does c stay?"""
+    stream = np.random.default_rng(SEED)
+    log_q, log_p, shift = stream.normal(size=(3, 40))
+    names = ("log_mu", "R", "A", "log_old", "M")
+    one, other = (dict(zip(names, stream.normal(size=(5, 40)), strict=True)) for _ in range(2))
+    before = at_points(coefficient, log_q=log_q, log_p=log_p, **one)
+    after = at_points(coefficient, log_q=log_q + shift, log_p=log_p + shift, **other)
+    return bool(np.all(np.abs(after - before) < AGREE * (1 + np.abs(before))))
+
+
+# ---------------------------------------------------------------------------- the target
+@dataclass(frozen=True)
+class Fit:
+    """The best a, b and function of the rewards, and how far it is from the exact vectors."""
+
+    reverse: float
+    forward: float
+    rewards: tuple[float, ...]  # of the columns after the first two
+    misfit: float
+
+    @property
+    def target(self) -> str | None:
+        """The name of the target; None when there is none, "undecided" between the two bounds."""
+        if self.misfit > DIFFER:
+            return None
+        if self.misfit > AGREE:
+            return "undecided"
+        rewards = max(map(abs, self.rewards))
+        parts = {"reverse-kl": self.reverse, "forward-kl": self.forward, "reward": rewards}
+        present = tuple(name for name, value in parts.items() if abs(value) > DIFFER)
+        named = {(): "zero", ("reverse-kl",): "reverse-kl", ("forward-kl",): "forward-kl"}
+        return named.get(present, "combination")
+
+
+@cache
+def _basis(level: str, sampling: str, batched: bool, columns: tuple[str, ...]) -> np.ndarray:
+    """grad KL(q||p), grad KL(p||q), and the gradients of E_q of rewards: (worlds, logits, columns)."""
+    where = forest_of("batch" if batched else level, "cells", sampling, False)
+    slopes = [slope("k1", where), slope("-k1", where, "p"), *(slope(text, where) for text in columns)]
+    return np.stack(slopes, axis=-1).transpose(1, 0, 2)
+
+
+@cache
+def fit_gradient(case: Case, n: int = 2, more: tuple[str, ...] = ()) -> Fit:
+    """Fit the exact gradients in all worlds at once; each world's rows are scaled by its size."""
+    where, setting = forest(case, "cells"), settings(case)[n - 2]
+    batched = in_batch(case) and case.level == "sample"
+    basis = _basis(case.level, case.sampling, batched, (*rewards_of(case), *more))
+    scale = scales(case, where, setting)
+    exact = flat(where.field(case.text, setting).a, where).T
+    return _solve(basis / scale[:, None, None], exact / scale[:, None])
+
+
+def _solve(basis: np.ndarray, values: np.ndarray, before: int = 0) -> Fit:
+    """before: columns that stand in front and have no name."""
+    matrix, target = basis.reshape(-1, basis.shape[-1]), values.reshape(-1)
+    kept = _independent(matrix)
+    sizes, solution = np.linalg.norm(matrix[:, kept], axis=0), np.zeros(matrix.shape[1])
+    solution[kept] = np.linalg.lstsq(matrix[:, kept] / sizes, target, rcond=None)[0] / sizes
+    misfit = float(np.abs(matrix @ solution - target).max())
+    reverse, forward, *rewards = map(float, solution[before:])
+    return Fit(reverse, forward, tuple(rewards), misfit)
+
+
+def _independent(matrix: np.ndarray) -> list[int]:
+    """The columns that no earlier ones make up: with two values of A, A**2 is one of A and a constant."""
+    kept: list[int] = []
+    directions = np.zeros((len(matrix), 0))
+    for j, column in enumerate(matrix.T):
+        rest = column
+        for _ in range(2):  # once more, against rounding
+            rest = rest - directions @ (directions.T @ rest)
+        if np.linalg.norm(rest) > 1e-9 * np.linalg.norm(column):
+            kept.append(j)
+            directions = np.column_stack([directions, rest / np.linalg.norm(rest)])
+    return kept
+
+
+def _target(case: Case, answer: dict[str, Any]) -> Iterator[str]:
+    target = answer["gradient"]["target"]
+    if (answer["trust"] == OPEN) != (target == OPEN):
+        yield f"target {target} with trust {answer['trust']}"
+    if target in (OPEN, "none"):  # what has a curl, as `_potential` measures, is no combination
+        return
+    for setting in settings(case):
+        judged = fit_gradient(case, setting.n).target
+        claimed = target if target in NAMED else None
+        if judged is None and case.level != "sample" and "T" in str(answer["gradient"]["combination"]):
+            continue  # a reward over T, which _multiples judges
+        if judged == "zero" and claimed is None and _on_bounds_alone(answer):
+            continue  # no world here has a sample on a bound
+        if judged != claimed and not (_over_std(case) and claimed is None):  # at n = 2 it may be named
+            found = judged or "no combination of the KL gradients"
+            yield f"target {target}, judged {found} (n = {setting.n})"
+
+
+def _on_bounds_alone(answer: dict[str, Any]) -> bool:
+    """Is the gradient 0 but where two sides of a bound are equal, as that of clip(x, 0, 0)?"""
+    rows = answer["gradient"]["cases"] or []
+    moving = [row["where"] for row in rows if row["per_sample"] != "0"]
+    return bool(moving) and all(re.search(r"(?<![<>!])= ", where) for where in moving)
+
+
+def _over_std(case: Case) -> bool:
+    return case.batch == "std" or "normalised" in case.text
+
+
+def _potential(case: Case, answer: dict[str, Any]) -> Iterator[str]:
+    """The field of "none" is no gradient, that of every other answer is one."""
+    target = answer["gradient"]["target"]
+    if target == OPEN:
+        return
+    twists = [twist(case, setting) for setting in settings(case)]
+    if target == "none" and case.level == "sample" and not max(twists) > TWISTED:
+        twists = [twist(case, setting, far=True) for setting in settings(case)]
+    if target == "none" and not max(twists) > TWISTED:
+        yield f"target none, but the Jacobian is symmetric up to {max(twists):.1e}"
+    if target != "none" and not max(twists) < AGREE * 100:
+        yield f"target {target}, but the Jacobian is asymmetric by {max(twists):.1e}"
+
+
+def twist(case: Case, setting: Setting, far: bool = False) -> float:
+    """How asymmetric the Jacobian of the field is in the worst world, relative to its size."""
+    where = forest(case, second=True, far=far)
+    found = where.field(case.text, setting).ab
+    jacobian = np.broadcast_to(found, (where.logits, where.logits, len(where.worlds)))
+    size = np.abs(jacobian).max(axis=(0, 1)) + scales(case, where, setting)
+    return float((np.abs(jacobian - jacobian.transpose(1, 0, 2)).max(axis=(0, 1)) / size).max())
+
+
+def _multiples(case: Case, answer: dict[str, Any]) -> Iterator[str]:
+    """The gradient is the stated combination; beside an unwritten rest only a reward is."""
+    target, multiples = answer["gradient"]["target"], answer["gradient"]["combination"] or {}
+    if target not in NAMED and "rest" not in multiples:
+        if set(multiples) - {"reward"}:
+            yield f"multiples {multiples} for the target {target}"
+        return
+    expected = {"zero": set(), "reverse-kl": {"reverse-kl"}, "forward-kl": {"forward-kl"}}
+    if set(multiples) != expected.get(target, set(multiples)):
+        yield f"multiples {multiples} for the target {target}"
+    where = forest(case)
+    for setting in settings(case):
+        exact, scale = flat(where.field(case.text, setting).a, where), scales(case, where, setting)
+        constants = constants_of(case, setting)
+        constants |= _mean_h(" ".join(multiples.values()), case, answer, where, setting)
+        stated = combination(multiples, where, constants)
+        error = (np.abs(exact - stated) / (scale + np.abs(stated).max(axis=0))).max()
+        if not error < AGREE:
+            yield f"multiples {multiples}: off by {error:.1e} of the gradient (n = {setting.n})"
+
+
+# ---------------------------------------------------------------------------- values
+def _value_of_loss(case: Case, answer: dict[str, Any]) -> Iterator[str]:
+    """The flags say whether E[L] is the KL; its combination and constant add up to it."""
+    value, where, setting = answer["value"], forest(case), settings(case)[-1]  # n - 1 is not 1
+    exact, scale = mean_of(where, case, setting)
+    kl = {"reverse-kl": where.slope("k1").value, "forward-kl": where.slope("-k1", "p").value}
+    for name, flag in (("reverse-kl", "reverse"), ("forward-kl", "forward")):
+        size = float((np.abs(exact - kl[name]) / scale).max())
+        claimed = value[f"unbiased_for_{flag}_kl"]
+        if value["target"] != OPEN and (AGREE <= size <= DIFFER or (size < AGREE) != claimed):
+            yield f"unbiased for {name}: {claimed}, yet the value is off by {size:.1e}"
+    if value["target"] == OPEN or in_batch(case):
+        return
+    judged = fit_value(case).target
+    claimed = value["target"] if value["target"] in NAMED else None
+    if judged != claimed:
+        yield f"value target {value['target']}, judged {judged or 'none'}"
+    if claimed and (value["combination"] or claimed == "zero"):
+        named, constants = value["combination"] or {}, constants_of(case, setting)
+        stated = number(value["constant"] or "0", constants) + sum(
+            number(named[name], constants) * kl[name] for name in kl if name in named
+        )
+        if "reward" in named:
+            rows = where.whole
+            reward = evaluate(named["reward"], where.names(rows, **constants))
+            stated = stated + where.mean(rows, where.chance(rows, "q").value * reward).value
+        error = float((np.abs(exact - stated) / scale).max())
+        if not error < AGREE:
+            yield f"value {named} + {value['constant']}: off by {error:.1e}"
+
+
+def mean_of(where: Forest, case: Case, setting: Setting) -> tuple[np.ndarray, np.ndarray]:
+    """E_m[L] in each world, and what rounding in it is measured against."""
+    if in_batch(case) and case.batch == "none":
+        mean, size = where.of_batches_in_value(case.text, setting)
+        return mean, size + where.slope("k1").value + where.slope("-k1", "p").value
+    rows, loss = where.loss(case.text, setting)
+    loss = plain(loss)
+    mass = where.chance(rows, averaged=setting.aggregate == "mean").value
+    mean, size = (where.mean(rows, mass * x).value for x in (loss, np.abs(loss)))
+    return mean, size + where.slope("k1").value + where.slope("-k1", "p").value
+
+
+@cache
+def fit_value(case: Case) -> Fit:
+    """E[L] = a KL(q||p) + b KL(p||q) + E_q[h(R, A)] + constant."""
+    where, setting = forest(case, "cells"), settings(case)[0]
+    exact, scale = mean_of(where, case, setting)
+    columns = [np.ones_like(exact), where.slope("k1").value, where.slope("-k1", "p").value]
+    columns += [where.slope(text).value for text in rewards_of(case)]
+    return _solve(np.stack(columns, axis=-1) / scale[:, None], exact / scale, before=1)
+
+
+# ---------------------------------------------------------------------------- sentences
+SAID = re.compile(
+    r"(increases|lowers) (KL\(q\|\|p\)|KL\(p\|\|q\)|E_q\[1/T\]|E_q\[.*?\])"
+    r"(?: where ([^,;]*?))?(?= and |,|;|$)"
+)
+LESS = re.compile(r"\(but where (.*?) it (?:raises|lowers) E_q\[1/T\]")
+WHOLE, TERM = "descending this loss", "a term of the objective, descended alone,"
+PAIRS = {"KL(q||p)": "reverse", "KL(p||q)": "forward"}
+
+
+def _sentences(case: Case, answer: dict[str, Any]) -> Iterator[str]:
+    """What is said to increase or fall does so on descent, and nothing that rises is passed over."""
+    descending = " and ".join(line for line in answer["warnings"] if line.startswith((WHOLE, TERM)))
+    said = {of: (verb, where) for verb, of, where in SAID.findall(descending)}
+    lengths = [line for line in answer["warnings"] if "descending this lowers E_q[1/T]" in line]
+    lengths += [line for line in answer["warnings"] if "descending this raises E_q[1/T]" in line]
+    if case.use != "loss" or answer["gradient"]["target"] not in NAMED:
+        if set(said) & set(PAIRS) and "rest" not in (answer["gradient"]["combination"] or {}):
+            yield f"said of no combination: {descending}"
+    else:
+        fit, constants = fit_gradient(case), constants_of(case, settings(case)[0])
+        if fit.misfit > DIFFER:  # such as a reward over T, which has no column: `_multiples` judges it
+            return
+        for of, name in PAIRS.items():
+            rises = getattr(fit, name) < -DIFFER
+            verb, where = said.get(of, ("", ""))
+            claimed = verb == "increases" and (not where or _holds(where, constants))
+            if rises != claimed:
+                yield f"descending moves {of} by {-getattr(fit, name):.3g}, but it is said: {descending!r}"
+        alone = [k for k, value in enumerate(fit.rewards) if abs(value) > DIFFER]
+        moved = sum(abs(getattr(fit, name)) > DIFFER for name in PAIRS.values()) + len(alone)
+        if descending.startswith(WHOLE) and moved > 1:
+            yield f"said of the whole, of which it is one of {moved} terms: {descending!r}"
+        for of in set(said) - set(PAIRS):
+            if alone in ([0], [1]) and REWARDS[alone[0]] == of[4:-1] and fit.rewards[alone[0]] < 0:
+                yield f"descending raises {of}, but it is said: {descending!r}"
+    for line in lengths:
+        fit, where = fit_gradient(case, 2, ("1/T", "T")), LESS.search(line)
+        otherwise = where and _holds(where[1], constants_of(case, settings(case)[0]))
+        lowers = line.index("lowers E_q[1/T]") < line.find("raises") if where else "lowers E_q[1/T]" in line
+        if fit.misfit < AGREE and (fit.rewards[-2] > 0) != (lowers != bool(otherwise)):
+            yield f"descending moves E_q[1/T] by {-fit.rewards[-2]:.3g}, but it is said: {line!r}"
+
+
+def _holds(condition: str, constants: dict[str, Any]) -> bool:
+    left, sign, right = condition.partition(" > ") if " > " in condition else condition.partition(" < ")
+    gap = number(left, constants) - number(right, constants)
+    return gap > 0 if sign == " > " else gap < 0
+
+
+NUMERIC: tuple[Check, ...] = (
+    _coefficient, _pointwise, _target, _potential, _multiples, _dependence, _value_of_loss, _sentences,
+    witness_holds,
+)  # fmt: skip

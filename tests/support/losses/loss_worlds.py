@@ -1,0 +1,149 @@
+"""The worlds in which verdicts are judged, and what answers are worth there."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import asdict
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from support.losses.random_losses import Case
+from support.oracle.losses import (
+    DERIVED,
+    PARAMETERS,
+    Forest,
+    Setting,
+    Tree,
+    derived,
+    evaluate,
+    plain,
+    samples,
+    trees,
+)
+from support.oracle.slots import OF_SAMPLES, Slotted, holds
+
+# The least size that errors are measured against: losses are of order one, and where they cancel
+# altogether, what is left is rounding.
+FLOOR = 1e-2
+SEED = 20250
+PLAIN = ("exp", "log", "sqrt", "abs", "min", "max", "clip", "sg")  # functions of one sample
+DEEP, WIDE = ((), ((), ((), ()))), (((), (), ((), ())), ((), ()))  # 1, 2, 3, 3 tokens; 2, 2, 3, 3, 2, 2
+REWARDS = ("R", "A", "R*A")  # with two values of each, all functions of one sample
+FAR = 1.6  # of the logits, where wide bounds are met
+MASK = re.compile(r"\bM\b")
+REWARDS_OF_SEQUENCES = (*REWARDS, "R**2", "R**2*A")
+
+
+@cache
+def worlds(level: str, rewards: str) -> tuple[Tree, ...]:
+    """The same worlds for every loss: 16 single samples of sizes 2 to 5, 32 batches, 16 trees, 16 samples far
+    out.
+
+    A mask is 0 in many batches, where a fit could do as it likes, and nothing has a curl.
+    """
+    if level == "far":
+        return tuple(tree for size in (3, 4) for tree in trees(SEED + size, ((),) * size, 8, rewards, FAR))
+    if level == "batch":
+        return tuple(tree for size in (2, 3) for tree in trees(SEED + size, ((),) * size, 16, rewards))
+    if level != "sample":
+        return tuple(tree for shape in (DEEP, WIDE) for tree in trees(SEED, shape, 8, rewards))
+    return tuple(samples(SEED, rewards=rewards))
+
+
+@cache
+def forest_of(level: str, rewards: str, sampling: str, second: bool) -> Forest:
+    return Slotted(list(worlds(level, rewards)), (sampling,), second)
+
+
+def in_batch(case: Case) -> bool:
+    """Does an option, or the loss itself, speak of a batch?"""
+    return case.batch != "none" or holds(case.text, OF_SAMPLES)
+
+
+def forest(case: Case, rewards: str = "generic", second: bool = False, far: bool = False) -> Forest:
+    batched = in_batch(case) and case.level == "sample"
+    return forest_of("far" if far else "batch" if batched else case.level, rewards, case.sampling, second)
+
+
+def settings(case: Case) -> list[Setting]:
+    """One for each size of a batch that is enumerated."""
+    given = options(case)
+    return [Setting(**given, n=n) for n in ((2, 3) if in_batch(case) else (2,))]
+
+
+def options(case: Case) -> dict[str, str]:
+    """How the loss is used, as `klsym.explain` takes it."""
+    return {name: value for name, value in asdict(case).items() if name not in ("text", "ring") and value}
+
+
+def rewards_of(case: Case) -> tuple[str, ...]:
+    rewards = REWARDS if case.level == "sample" else REWARDS_OF_SEQUENCES
+    masks = ("M", *(f"M*{reward}" for reward in rewards)) if MASK.search(case.text) else ()
+    return (*rewards, *masks, *(() if case.level == "token" else _calls_of_rewards(case.text)))
+
+
+def _calls_of_rewards(text: str) -> tuple[str, ...]:
+    """Functions of R and A alone, such as log(1 + exp(R)) and R**2*R."""
+    found = []
+    for node in ast.walk(ast.parse(text, mode="eval")):
+        named = {x.id for x in ast.walk(node) if isinstance(x, ast.Name)} - {*PLAIN}
+        composed = isinstance(node, ast.Call) or isinstance(getattr(node, "op", None), ast.Mult | ast.Pow)
+        if composed and named and named <= {"R", "A"}:
+            found.append(ast.unparse(node))
+    return tuple(dict.fromkeys(found))
+
+
+def flat(part: Any, where: Forest) -> np.ndarray:
+    """A gradient as an array (logits, worlds)."""
+    return np.broadcast_to(np.asarray(part, float), (where.logits, 1, len(where.worlds)))[:, 0]
+
+
+def slope(text: str, where: Forest, measure: str = "q") -> np.ndarray:
+    return flat(where.slope(text, measure).a, where)
+
+
+def constants_of(case: Case, setting: Setting) -> dict[str, Any]:
+    """n is the size of the batch; T is a parameter of single samples alone."""
+    return ({"n": float(setting.n), "m": setting.n - 1.0} if in_batch(case) else {}) | (
+        {"T": 11.0} if case.level == "sample" else {}
+    )
+
+
+def scales(case: Case, where: Forest, setting: Setting) -> np.ndarray:
+    """What rounding is measured against in each world."""
+    return np.broadcast_to(where.size(case.text, setting), len(where.worlds)) + FLOOR
+
+
+def combination(multiples: dict[str, str], where: Forest, constants: dict[str, Any]) -> np.ndarray:
+    """a grad KL(q||p) + b grad KL(p||q) + grad E_q[h] + E_q[rest s], from the strings."""
+    total = np.zeros((where.logits, len(where.worlds)))
+    for name, along in (
+        ("reverse-kl", lambda: slope("k1", where)),
+        ("forward-kl", lambda: slope("-k1", where, "p")),
+    ):
+        if name in multiples:
+            total = total + number(multiples[name], constants) * along()
+    if "reward" in multiples:
+        total = total + flat(where.form(f"({multiples['reward']})", **constants).a, where)
+    if "rest" in multiples:
+        total = total + flat(where.form(multiples["rest"], **constants).a, where)
+    return total
+
+
+def number(text: str, constants: dict[str, Any] | None = None) -> float:
+    """A multiple, from its text."""
+    known = {**PARAMETERS, **(constants or {})}
+    return float(evaluate(text, lambda name, slot=None: known[name]))
+
+
+def at_points(text: str, **values: Any) -> np.ndarray:
+    """A formula at points given by log densities and rewards."""
+    known = {**PARAMETERS, **values}
+
+    def find(name: str, slot: str | None = None) -> Any:
+        return derived(name, find) if name in DERIVED else known[name]
+
+    return np.broadcast_to(plain(evaluate(text, find)), np.shape(values["log_q"]))

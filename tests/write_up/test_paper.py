@@ -1,0 +1,220 @@
+"""The paper: the same parts every time, each claim once, citations that are defined, a clean compile."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from klsym.errors import KlsymError, UsageError
+from klsym.experiments.catalogue import EXPERIMENTS
+from klsym.experiments.gallery import GALLERY
+from klsym.figures.style import save, styled
+from klsym.ledger.evidence import Evidence, computed
+from klsym.ledger.experiment_result import Finding
+from klsym.ledger.registry import Settled, load, settle
+from klsym.ledger.settle_claims import Judged
+from klsym.render.rules import CLOSINGS, RULES
+from klsym.write_up import paper
+from klsym.write_up.bibliography import SOURCES, TAG, bibliography, cited, listing
+from klsym.write_up.compile import compile_paper, first_fault, main
+from klsym.write_up.page import page
+from klsym.write_up.page_material import Figure, Material
+from support.latex_judge import balanced
+
+FRAME = Path(__file__).parents[2] / "paper" / "klsym.tex"
+
+
+@pytest.fixture(scope="module")
+def ledger(proofs_settled: dict[str, Settled]) -> list[Settled]:
+    """The ledger, with a stand-in for the findings of experiments, which take a minute."""
+    said = "it falls (not what the paper says)"
+    found = Evidence("computed", "k3 rises", "", "numeric", ("a stand-in",), source_says=said, agrees=False)
+    claims = load().values()
+    return [proofs_settled.get(claim.id, Settled(claim, (found,))) for claim in claims]
+
+
+@pytest.fixture(scope="module")
+def parts(ledger):
+    return paper.parts(ledger)
+
+
+def test_parts_are_deterministic(ledger, parts):
+    """Every twentieth claim is settled anew."""
+    proved = [item.claim for item in ledger if item.claim.verdict != "computed"]
+    anew = {claim.id: settle(claim) for claim in proved[::20]}
+    assert paper.parts([anew.get(item.claim.id, item) for item in ledger]) == parts
+
+
+def test_each_claim_stands_in_the_parts_once(ledger, parts):
+    found = re.findall(r"\\klclaim\{([^}]*)\}", parts["claims"] + parts["experiments"])
+    assert sorted(found) == sorted(item.claim.id for item in ledger)
+    derived = re.findall(r"\\klderived\{([^}]*)\}", parts["derivations"])
+    assert sorted(derived) == sorted(item.claim.id for item in ledger if item.claim.verdict != "computed")
+
+
+@pytest.mark.parametrize("name", ["claims", "derivations", "experiments", "quotes", "ledger", "corrections",
+                                  "contradictions", "rules", "closings", "bibliography"])  # fmt: skip
+def test_each_part_is_balanced(name, parts):
+    assert balanced(parts[name])
+
+
+def test_rules_and_closings_are_all_there(parts):
+    assert parts["rules"].count(r"\klrule{") == len(RULES)
+    assert parts["closings"].count(r"\klclosing{") == len(CLOSINGS)
+    assert all(rf"\klrule{{{name}}}" in parts["rules"] for name in RULES)
+
+
+def test_corrections_show_both_forms(ledger, parts):
+    corrected = [item for item in ledger if item.claim.verdict == "corrected"]
+    assert corrected
+    shown = [parts["corrections"].count(macro) for macro in (r"\klcorrection{", r"\klfalse", r"\kltrue")]
+    assert shown == [len(corrected)] * 3
+
+
+def test_page_and_paper_count_the_same_findings(parts, ledger):
+    """Also where the source is silent, or was found right; figures that no claim states count on neither."""
+    many = [
+        Finding("a", True, "rises", False), Finding("b", True, "falls", True), Finding("c", True),
+        Finding("d", True, "stays", False), Finding("e", True, "ends", True), Finding("f", True, "is", True),
+    ]  # fmt: skip
+    computed_ = next(item for item in ledger if item.claim.verdict == "computed")
+    settled = [Settled(computed_.claim, computed(many, "a set-up")), *ledger[:3]]
+    quotes = paper.parts(settled)["quotes"]
+    assert all(rf"\kldefine{{count/{words}}}" in quotes for words in ("compared}{5", "contradicted}{2"))
+    elsewhere = Figure("x", "X", b"", ".png", "a set-up", many)
+    shown = page(Material([Judged(item, ()) for item in settled], figures=[elsewhere]))
+    assert "<b>2</b> of 5 findings" in shown
+
+
+def test_contradictions_are_those_that_say_so(parts, ledger):
+    assert parts["contradictions"].count(r"\item") == sum(i.claim.verdict == "computed" for i in ledger)
+
+
+def test_counts_are_those_of_the_ledger(parts, ledger):
+    counts = dict(re.findall(r"\\kldefine\{count/(\w+)\}\{(\d+)\}", parts["quotes"]))
+    assert int(counts["claims"]) == len(ledger)
+    assert sum(int(counts[verdict]) for verdict in paper.VERDICTS) == len(ledger)
+
+
+def test_the_frame_quotes_and_names_only_what_there_is(parts, ledger):
+    frame = FRAME.read_text(encoding="utf-8")
+    body = frame.partition(r"\begin{document}")[2]
+    known = set(re.findall(r"\\kldefine\{([^}]*)\}", parts["quotes"]))
+    quoted = set(re.findall(r"\\kl(?:show|quote)\{([^}#]*)\}", body))
+    assert quoted and quoted <= known
+    named = set(re.findall(r"\\ref\{claim:([^}#]*)\}", body))
+    named |= {name for name in re.findall(r"\\klwide\{([^}#]*)\}", body) if "." in name}
+    assert named and named <= {item.claim.id for item in ledger}
+    drawn = set(re.findall(r"\\klfigure\{([^}#]*)\}", body))
+    assert set(GALLERY) <= drawn <= {*EXPERIMENTS, *GALLERY}
+
+
+def test_citations_are_defined(parts):
+    text = FRAME.read_text(encoding="utf-8") + "".join(parts.values())
+    groups = re.findall(r"\\cite(?:\[[^\]]*\])?\{([^}]*)\}", text)
+    used = {key for group in groups for key in group.split(",")}
+    assert used and used <= set(SOURCES)
+    assert set(re.findall(r"\\bibitem\[\w+\]\{(\w+)\}", bibliography())) == set(SOURCES)
+
+
+def test_every_tag_of_the_ledger_is_a_source():
+    for claim in load().values():
+        tags = set(re.findall(r"\b[A-Z]{2}\d?\b", claim.source)) - {"KL"}
+        assert tags <= set(SOURCES), claim.id
+        assert len(TAG.findall(claim.source)) == cited(claim.source).count(r"\cite")
+
+
+@pytest.mark.parametrize(
+    "source, latex",
+    [
+        ("WZ1 trap 1; SH", r"\cite[trap~1]{WZ1}; \cite{SH}"),
+        ("TM (7)", r"\cite[(7)]{TM}"),
+        ("TM app. A step (c)", r"\cite[app.~A step~(c)]{TM}"),
+        ("TM 3, WZ2 8.1 (in words); form new", r"\cite[3]{TM}, \cite[8.1]{WZ2} (in words); form new"),
+        ("RE (defines r = q/p)", r"\cite{RE} (defines $r \brk= q/p$)"),
+        ("new", "new"),
+    ],
+)
+def test_cited(source, latex):
+    assert cited(source) == latex
+
+
+def test_the_listing_names_every_source():
+    assert all(re.search(rf"^{tag} ", listing(), re.MULTILINE) for tag in SOURCES)
+
+
+def test_parts_are_written_whole(tmp_path, monkeypatch):
+    chosen = {id: load()[id] for id in ("gradient.k1-loss", "value.k2-biased")}
+    monkeypatch.setattr(paper, "load", lambda: chosen)
+    written = paper.write_parts(tmp_path, figures=False)
+    assert all(path.read_text(encoding="utf-8").startswith("% Made by `klsym paper`") for path in written)
+    assert {path.name for path in written} == {path.name for path in tmp_path.iterdir()}
+
+
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "taken").write_text("a file", encoding="utf-8")
+    monkeypatch.setattr(paper, "load", lambda: {"x": load()["gradient.k1-loss"]})
+    with pytest.raises(UsageError, match="cannot write"):
+        paper.write_parts(tmp_path / "taken", figures=False)
+
+
+@pytest.mark.parametrize(
+    "log, fault",
+    [
+        ("all well\n", ""),
+        ("Overfull \\hbox (3pt too wide) in paragraph\n", "Overfull \\hbox (3pt too wide) in paragraph"),
+        ("LaTeX Warning: Reference `x' undefined\n", "LaTeX Warning: Reference `x' undefined"),
+        ("LaTeX Font Warning: size substitution\n", "LaTeX Font Warning: size substitution"),
+        ("Package klsym Warning: nothing to quote: x\n", "Package klsym Warning: nothing to quote: x"),
+        ("./a.tex:3: Undefined control sequence.\n", "./a.tex:3: Undefined control sequence."),
+        ("Underfull \\hbox (badness 10000)\n", ""),
+    ],
+)
+def test_faults_of_a_log(log, fault):
+    assert first_fault(log) == fault
+
+
+needs_latex = pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
+
+
+def test_without_pdflatex_it_says_so(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    assert main([str(FRAME), str(tmp_path)]) == 2
+    assert capsys.readouterr().err == "klsym: pdflatex not found: install texlive-latex-recommended\n"
+
+
+@needs_latex
+@pytest.mark.parametrize(
+    "body, fault",
+    [
+        (r"\noindent\rule{40cm}{1pt}", "Overfull"),
+        (r"See \ref{nothing}.", "undefined"),
+        (r"\cite{nobody}", "undefined"),
+        (r"\undefinedmacro", "Undefined control sequence"),
+    ],
+)
+def test_what_is_wrong_is_refused(body, fault, tmp_path):
+    source = tmp_path / "short.tex"
+    text = rf"\documentclass{{article}}\begin{{document}}{body}\end{{document}}"
+    source.write_text(text, encoding="utf-8")
+    with pytest.raises(KlsymError, match=fault):
+        compile_paper(source, tmp_path / "out")
+
+
+@needs_latex
+def test_a_paper_compiles_twice_to_the_same_bytes(parts, tmp_path):
+    """The head of klsym's own, its claims, its bibliography, an empty picture; `make paper` does all."""
+    for name, body in parts.items():
+        (tmp_path / f"{name}.tex").write_text(body, encoding="utf-8")
+    with styled() as Figure:
+        save(Figure(figsize=(1, 1)), tmp_path / "figures", "empty")
+    head = FRAME.read_text(encoding="utf-8").partition(r"\begin{document}")[0]
+    body = r"{\small\input{claims}}\includegraphics{empty}\input{bibliography}"
+    source = tmp_path / "short.tex"
+    source.write_text(rf"{head}\begin{{document}}{body}\end{{document}}", encoding="utf-8")
+    first = compile_paper(source, tmp_path).read_bytes()
+    assert first.startswith(b"%PDF")
+    assert compile_paper(source, tmp_path).read_bytes() == first
