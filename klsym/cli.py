@@ -15,8 +15,8 @@ from klsym import __version__
 from klsym.commands.arguments import guard_minus, seconds
 from klsym.commands.console import complain, escaped_output
 from klsym.engine.options.settings import DEFAULTS, OPTIONS
-from klsym.errors import KlsymError, UsageError
-from klsym.estimators import NAMES
+from klsym.errors import KlsymError, UsageError, lacking
+from klsym.language.estimators import NAMES
 
 FORMATS = ("text", "latex", "markdown", "json")
 FRAMEWORKS = ("torch", "jax", "numpy")
@@ -74,6 +74,10 @@ def main(argv: list[str] | None = None) -> int:
         return code
     except KlsymError as error:
         return _refuse(str(error))
+    except ModuleNotFoundError as error:
+        if (missing := lacking(error)) is None:
+            raise
+        return _refuse(missing)
     except UnicodeEncodeError as error:
         sign = error.object[error.start : error.start + 1]
         return _refuse(f"{error.encoding} has no {sign!a}: set PYTHONIOENCODING=utf-8")
@@ -374,7 +378,7 @@ def _add_export(commands: Any) -> None:
 
 def _add_tables(commands: Any) -> None:
     from klsym.tables.catalogue import NAMES  # loads no more than its own list
-    from klsym.tables.notation import NOTATIONS, USUAL
+    from klsym.tables.writing.notation import NOTATIONS, USUAL
 
     tables = commands.add_parser(
         "tables",

@@ -1,6 +1,24 @@
 """The errors klsym raises: each message is one line that says what is wrong, where, and what to do."""
 
 
+# What `pip install klsym` leaves out, and the extra that brings it.
+EXTRAS = {
+    **dict.fromkeys(("numpy", "matplotlib", "jinja2", "markupsafe", "array_api_compat"), "report"),
+    **{name: name for name in ("torch", "jax", "dask")}, "distributed": "dask", "ipywidgets": "notebook",
+}  # fmt: skip
+
+
+def lacking(error: Exception) -> str | None:
+    """What to type where an optional package is missing; None of any other error.
+
+    >>> lacking(ModuleNotFoundError(name="numpy"))
+    'this needs numpy: pip install "klsym[report]"'
+    """
+    name = error.name if isinstance(error, ModuleNotFoundError) else None
+    package = (name or "").partition(".")[0]
+    return f'this needs {package}: pip install "klsym[{EXTRAS[package]}]"' if package in EXTRAS else None
+
+
 class KlsymError(Exception):
     """Base of every error that klsym raises on purpose.
 

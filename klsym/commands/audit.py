@@ -7,13 +7,13 @@ import json
 from itertools import product
 from typing import Any
 
-from klsym.answering import Reply
 from klsym.audit.binding import option, pair
 from klsym.audit.child import Runner
 from klsym.commands.console import complain, one_line
 from klsym.engine.options.settings import CHOICES
 from klsym.errors import UsageError
 from klsym.escaping import printable
+from klsym.worker_process import Reply
 
 HEADS = ("code", "options", "loss", "target")
 WIDEST = 60

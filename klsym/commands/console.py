@@ -69,9 +69,12 @@ def output_folder(text: str) -> Path:
 
 
 def progress(items: list[Any], describe: Callable[[Any], str]) -> Iterator[Any]:
-    """A bar on stderr, silent when stderr is no terminal."""
-    from tqdm import tqdm
-
+    """A bar on stderr, silent when stderr is no terminal, or without tqdm."""
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        yield from items
+        return
     with tqdm(
         items, disable=None, leave=False, unit="claim", bar_format="{l_bar}{bar:24}| {n}/{total} {desc}"
     ) as bar:
@@ -115,9 +118,12 @@ def whole_number(name: str, text: str, least: int) -> int:
 
 @contextmanager
 def bar(unit: str) -> Iterator[Callable[[int, int], None]]:
-    """(done, total) -> a bar on stderr, silent when stderr is no terminal."""
-    from tqdm import tqdm
-
+    """(done, total) -> a bar on stderr, silent when stderr is no terminal, or without tqdm."""
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        yield lambda done, total: None
+        return
     with tqdm(disable=None, leave=False, unit=unit, unit_scale=True) as shown:
 
         def show(done: int, total: int) -> None:

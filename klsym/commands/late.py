@@ -40,7 +40,7 @@ def _verdict(options: argparse.Namespace, gradient: bool) -> Any:
     from klsym.engine.verdicts.verdict import TargetReading, Verdict
     from klsym.errors import UsageError
     from klsym.kernel.derivatives import attach
-    from klsym.messages import Message
+    from klsym.language.messages import Message
     from klsym.notation.losses import show
     from klsym.notation.spelling import LATEX
     from klsym.render.verdict import printed

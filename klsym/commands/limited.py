@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import ClassVar
 
-from klsym.answering import Asked, Options, Reply, serve
 from klsym.commands.verdicts import answered, load
+from klsym.worker_process import Asked, Options, Reply, serve
 
 
 class Limited(Asked):

@@ -11,7 +11,7 @@ from klsym.escaping import printable
 
 def cross_check(options: argparse.Namespace) -> int:
     """Every identity exactly and by sampling; 1 if one disagrees."""
-    from klsym.ledger import select, settle
+    from klsym.ledger.registry import select, settle
     from klsym.sampling.backends import backend
     from klsym.sampling.identities import LARGEST_DRAW, Options
     from klsym.sampling.verify import summary, table, verify
@@ -37,7 +37,7 @@ def cross_check(options: argparse.Namespace) -> int:
 def figures(options: argparse.Namespace) -> int:
     """The experiments, run, drawn and told."""
     from klsym.experiments.catalogue import EXPERIMENTS, result, select
-    from klsym.figures.drawn import draw
+    from klsym.experiments.save_figure import draw
 
     names, folder = select(options.ids), output_folder(options.output)
     for name in progress(names, str):

@@ -22,7 +22,7 @@ from contextlib import redirect_stdout, suppress
 from typing import Any
 
 from klsym.commands.console import one_line
-from klsym.errors import KlsymError, UsageError
+from klsym.errors import KlsymError, UsageError, lacking
 
 ON_THE_CLOCK = 3  # times the limit
 LOADING = 300.0  # seconds in which libraries are imported, before the limit counts
@@ -135,5 +135,6 @@ def _reply(work: Callable[[], int]) -> Reply:
     except OSError as error:
         return {"error": f"{error.filename or 'a file'}: {error.strerror or error}"}
     except Exception as error:  # a defect of klsym is one line, too
-        return {"error": one_line(f"klsym fails here, please report it: {type(error).__name__}: {error}")}
+        fails = f"klsym fails here, please report it: {type(error).__name__}: {error}"
+        return {"error": one_line(lacking(error) or fails)}
     return {"text": text.getvalue(), "code": code}

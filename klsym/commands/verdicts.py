@@ -31,7 +31,7 @@ def load(check: bool) -> None:
     import klsym.api
 
     if check:
-        import klsym.numeric.cross_check  # noqa: F401
+        import klsym.numeric.checks.cross_check  # noqa: F401
 
 
 def exit_code(verdict: Any) -> int:
@@ -45,8 +45,8 @@ def verdict_of(loss: str, options: argparse.Namespace) -> Any:
     verdict = explain(loss, parameters=options.param, **setting_of(options))
     if not options.check:
         return verdict
-    from klsym.numeric.cross_check import with_check
-    from klsym.parser import parse
+    from klsym.language.parser import parse
+    from klsym.numeric.checks.cross_check import with_check
 
     return with_check(verdict, parse(loss, options.param))
 

@@ -11,7 +11,7 @@ from klsym.escaping import printable
 def write_tables(options: argparse.Namespace) -> int:
     """The tables to stdout, or one file each; 2 before anything is written if a name is unknown."""
     from klsym.tables.catalogue import listing, select, tables
-    from klsym.tables.layouts import LAYOUTS, write
+    from klsym.tables.writing.layouts import LAYOUTS, write
 
     if options.list:
         print(listing())

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from klsym.engine.questions.optimum import Optimum, optimum
-from klsym.engine.questions.outcomes import coefficient_at
+from klsym.engine.questions.outcomes import in_floats
 from klsym.figures.style import BLACK, CORNERS, GREY, PAGE, PURPLE, SKY, panels, simplex
-from klsym.ring import ExpPoly
+from klsym.kernel.ring import ExpPoly
 
 STARTS = 8  # starts along an edge of the grid
 STEP, STEPS = 0.008, 500  # length of a step in the picture, and how many
@@ -85,10 +85,11 @@ def _starts() -> list[Any]:
 
 def _line(start: Any, c: ExpPoly, rewards: Any, reference: Any, beta: float, rest: list[Any]) -> Any:
     """A line of flow in steps of equal length, up to a rest point or an edge."""
-    level = coefficient_at(c)
+    terms = in_floats(c)
 
     def direction(q: Any) -> Any:
-        total = rewards - beta * level(np.log(q / reference))
+        k = np.log(q / reference)
+        total = rewards - beta * sum(value * k**n * np.exp(a * k) for value, n, a in terms)
         push = q * (total - (q * total).sum())
         moved = q * (push - (q * push).sum())
         return moved / max(float(np.linalg.norm(moved @ CORNERS)), 1e-12)

@@ -13,12 +13,10 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from klsym.engine.divergences.f_divergence import leading, slope
 from klsym.engine.regions.root_isolation import stretches
 from klsym.errors import UsageError
-from klsym.ring import ExpPoly
+from klsym.kernel.ring import ExpPoly
 
 ROUNDING = 4e-16  # relative error of a product; exp(x) adds |x| times as much
 LOWEST = -1e100  # log q/p below it is minus infinity
@@ -47,12 +45,6 @@ def in_floats(c: ExpPoly) -> FloatTerms:
             raise UsageError("optimum: a coefficient beyond floats: smaller powers of rho expected")
         found.append((float(value) * math.exp(shift), dict(monomial).get("k1", 0), rate))
     return found
-
-
-def coefficient_at(c: ExpPoly) -> Callable[[Any], Any]:
-    """A coefficient in k1 alone as a function of arrays."""
-    terms = in_floats(c)
-    return lambda k: sum(value * k**n * np.exp(a * k) for value, n, a in terms)
 
 
 def value_at(terms: FloatTerms, k: float) -> tuple[float, float]:

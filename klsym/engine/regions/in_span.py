@@ -3,7 +3,7 @@
 Where regions stand in c = a k1 + b r + h(R, A), and no relation takes them out, c may still be such a
 combination.  At samples with the same rewards it is one of k1, r and 1; if none fits, c has no name.
 
->>> from klsym.statements import REGION, Definition
+>>> from klsym.kernel.statements import REGION, Definition
 >>> k1 = ExpPoly.variable("k1")
 >>> context = Context(definitions=(Definition("b", REGION, k1), Definition("d", REGION, -k1)))
 >>> b, d = ExpPoly.variable("b"), ExpPoly.variable("d")
@@ -13,39 +13,57 @@ combination.  At samples with the same rewards it is one of k1, r and 1; if none
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from operator import mul
+from random import Random
 
 from klsym.engine.regions.root_isolation import joint
-from klsym.names import parse_name
-from klsym.ring import ExpPoly, Monomial
-from klsym.statements import LOG, REGION, Context
+from klsym.kernel.names import parse_name
+from klsym.kernel.ring import ExpPoly, Monomial
+from klsym.kernel.statements import LOG, REGION, Context
 
-SAMPLES, SEED = 240, 20_26
+SIZES = (0.1, 0.5, 1.5, 5.0)  # of the log ratios at the samples
+SAMPLES, SEED = 30, 20_26  # of each size
 TOLERANCE = 1e-7  # of the largest part: far above rounding
 ROUNDING = 1e-9  # of the size of all terms together
-BESIDE = range(6)  # samples at each place beside a bound
+BESIDE = 6  # samples at each place beside a bound
 LOG_RATIOS = ("k1", "w", "o")
 LARGEST = 300.0  # of an exponent
 REWARDS = ((1.0, 1.0, 1.0), (-1.0, -0.5, 1.0), (2.0, 0.75, 0.0))  # R, A and M at all samples of a group
-Values = dict[str, NDArray[Any]]
+Sample = Mapping[str, float]
+Row = list[float]
 
 
 def fits(c: ExpPoly, context: Context) -> bool:
     """Is it a combination at all samples that are tried, with one constant where the rewards are the same?"""
     if (parts := _in_cells(c, context)) is not None and len(parts) > 1:
         return False
-    rows = [_rows(c, context, number) for number in range(len(REWARDS))]
-    table = np.concatenate(rows, axis=1)
-    table = table[:, np.isfinite(table).all(axis=0)]
-    table = table / np.abs(table).max(axis=0)
-    basis, values = table[:-1].T, table[-1]
-    found, *_ = np.linalg.lstsq(basis, values, rcond=None)
-    return bool(np.abs(basis @ found - values).max() < TOLERANCE)
+    rows = [row for number in range(len(REWARDS)) for row in _rows(c, context, number)]
+    scales = [max(map(abs, row)) for row in rows]
+    return _in_span([[x / scale for x in row] for row, scale in zip(rows, scales, strict=True)])
+
+
+def _in_span(rows: list[Row]) -> bool:
+    """Is the last column a combination of the others?  Gram-Schmidt, each freed twice of those before."""
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    basis: list[Row] = []
+    for column in columns:
+        rest = column
+        for direction in (*basis, *basis):
+            share = _dot(direction, rest)
+            rest = [x - share * d for x, d in zip(rest, direction, strict=True)]
+        size = math.sqrt(_dot(rest, rest))
+        if column is columns[-1]:
+            return max(map(abs, rest)) < TOLERANCE
+        if size > ROUNDING:
+            basis.append([x / size for x in rest])
+    raise AssertionError("no column")
+
+
+def _dot(a: Row, b: Row) -> float:
+    return sum(map(mul, a, b))
 
 
 def _in_cells(c: ExpPoly, context: Context) -> set[ExpPoly] | None:
@@ -65,45 +83,41 @@ def _in_cells(c: ExpPoly, context: Context) -> set[ExpPoly] | None:
 
 def positive_somewhere(e: ExpPoly, context: Context) -> bool:
     """Is it positive at a sample that is tried, and by more than rounding?"""
-    known = _known(context, 0)
-    with np.errstate(over="ignore", invalid="ignore"):
-        values = value(e, known, context)
-        sizes = value(ExpPoly({k: -x if x < 0 else x for k, x in e.terms.items()}), known, context)
-    return bool(np.any(values > ROUNDING * np.abs(sizes)))
+    sizes = ExpPoly({key: max(x, -x) for key, x in e.terms.items()})
+    samples = _known(context, 0)
+    return any(value(e, at, context) > ROUNDING * abs(value(sizes, at, context)) for at in samples)
 
 
-def _known(context: Context, number: int) -> Values:
-    """What names are worth, rewards being the choice of this number."""
-    known: Values = dict(_samples(context))
-    size = len(known["k1"])
-    known |= {name: np.full(size, x) for name, x in zip("RAMH", (*REWARDS[number], 1.0), strict=True)}
-    known |= {name: np.full(size, 0.2 + 0.37 * i) for i, name in enumerate(context.parameters)}
-    known["length"] = 1.0 + np.arange(size) % 4
-    return known
+def _known(context: Context, number: int) -> Iterator[Sample]:
+    """What names are worth at each sample, rewards being the choice of this number."""
+    fixed = dict(zip("RAMH", (*REWARDS[number], 1.0), strict=True))
+    fixed |= {name: 0.2 + 0.37 * i for i, name in enumerate(context.parameters)}
+    for place, sample in enumerate(_samples(context)):
+        yield {**sample, **fixed, "length": 1.0 + place % 4}
 
 
-def _rows(c: ExpPoly, context: Context, number: int) -> NDArray[Any]:
+def _rows(c: ExpPoly, context: Context, number: int) -> Iterator[Row]:
     """k1, r, a constant for each choice of rewards, and c, where they are the choice of this number."""
-    known = _known(context, number)
-    size = len(known["k1"])
-    with np.errstate(over="ignore", invalid="ignore"):
-        values, r = value(c, known, context), np.exp(-known["k1"])
-    constants = [np.full(size, float(number == other)) for other in range(len(REWARDS))]
-    return np.stack([known["k1"], r, *constants, values])
+    constants = [float(number == other) for other in range(len(REWARDS))]
+    for at in _known(context, number):
+        found = value(c, at, context)
+        if math.isfinite(found):
+            yield [at["k1"], math.exp(-at["k1"]), *constants, found]
 
 
 @lru_cache(maxsize=64)
-def _samples(context: Context) -> tuple[tuple[str, NDArray[Any]], ...]:
+def _samples(context: Context) -> tuple[Sample, ...]:
     """Log ratios of several sizes, and on both sides of each bound on one of them."""
-    stream = np.random.default_rng(SEED)
-    scale = np.repeat([0.1, 0.5, 1.5, 5.0], SAMPLES // 4)
-    found = {name: stream.normal(size=SAMPLES) * scale for name in LOG_RATIOS}
-    for name_at, place in _beside_bounds(context):
-        more = {name: stream.normal(size=len(BESIDE)) for name in LOG_RATIOS}
-        more[parse_name(name_at).base] = np.full(len(BESIDE), place)
-        found = {name: np.concatenate([found[name], more[name]]) for name in LOG_RATIOS}
-    found["log_q"] = -np.abs(stream.normal(size=len(found["k1"]))) - 0.1
-    return tuple(found.items())
+    stream = Random(SEED)
+    found = [_drawn(stream, size) for size in SIZES for _ in range(SAMPLES)]
+    for name, place in _beside_bounds(context):
+        found += [{**_drawn(stream, 1.0), parse_name(name).base: place} for _ in range(BESIDE)]
+    return tuple(found)
+
+
+def _drawn(stream: Random, size: float) -> dict[str, float]:
+    ratios = {name: size * stream.gauss() for name in LOG_RATIOS}
+    return {**ratios, "log_q": -abs(stream.gauss()) - 0.1}
 
 
 def _beside_bounds(context: Context) -> Iterator[tuple[str, float]]:
@@ -117,28 +131,35 @@ def _beside_bounds(context: Context) -> Iterator[tuple[str, float]]:
             yield from ((name, float(place)) for place in places)
 
 
-def value(element: ExpPoly, known: Values, context: Context) -> NDArray[Any]:
-    """The value of an element where names have these values."""
-    size = len(known["k1"])
-    total = np.zeros(size)
+def value(element: ExpPoly, at: Sample, context: Context) -> float:
+    """The value of an element at a sample; nan where a log has none, infinite beyond floats."""
+    total = 0.0
     for (monomial, exponent), number in element.terms.items():
-        power = sum((float(v) * _product(m, known, context) for m, v in exponent), np.zeros(size))
-        term = float(number) * _product(monomial, known, context)
-        total = total + np.where(term == 0, 0.0, term * np.exp(np.clip(power, -LARGEST, LARGEST)))
+        term = float(number) * _product(monomial, at, context)
+        power = sum(float(v) * _product(m, at, context) for m, v in exponent)
+        if term:
+            total += term * math.exp(min(max(power, -LARGEST), LARGEST))
     return total
 
 
-def _product(monomial: Monomial, known: Values, context: Context) -> NDArray[Any]:
-    product = np.ones(len(known["k1"]))
+def _product(monomial: Monomial, at: Sample, context: Context) -> float:
+    product = 1.0
     for name, power in monomial:
-        e = context.defined(name)
-        if e is None:
-            at = known[parse_name(name).base]
-        else:
-            at = value(e, known, context)
-            if context.defined(name, REGION) is not None:
-                at = (at > 0) * 1.0
-            elif context.defined(name, LOG) is not None:
-                at = np.log(np.where(at > 0, at, np.nan))
-        product = product * at ** float(power)
+        base = _named(name, at, context)
+        try:
+            product *= base**power if base >= 0 or power == int(power) else math.nan
+        except (OverflowError, ZeroDivisionError):
+            product = math.nan
     return product
+
+
+def _named(name: str, at: Sample, context: Context) -> float:
+    """A name that is defined has the value of its definition: a region is 0 or 1."""
+    if (e := context.defined(name)) is None:
+        return at[parse_name(name).base]
+    found = value(e, at, context)
+    if context.defined(name, REGION) is not None:
+        return float(found > 0)
+    if context.defined(name, LOG) is not None:
+        return math.log(found) if found > 0 else math.nan
+    return found
