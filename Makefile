@@ -18,7 +18,7 @@ INSTALL_LOCK = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install report paper test lint types notebooks notebooks-check bench calibrate attacks soundness fuzz mutants random-losses campaigns \
+.PHONY: help install report paper test test-all lint types notebooks notebooks-check bench calibrate attacks soundness fuzz mutants random-losses campaigns \
 	golden random-audits survey implied trainers pages rocq lock format clean
 
 help: ## list the targets
@@ -54,8 +54,12 @@ paper: install ## write the paper as PDF; needs pdflatex (Debian: texlive-latex-
 
 # What a test has made stays for the others of its file (loadfile), and a worker settles the ledger once; cells
 # of one notebook share a kernel (loadscope).
-test: lint types ## lint, types, tests, doctests, and every notebook against its stored outputs
+test: lint types ## lint, types, tests, doctests, and every notebook against its stored outputs; random tests are small
 	$(BIN)/pytest -n auto --dist loadfile
+	$(BIN)/pytest --nbval --nbval-current-env --nbval-cell-timeout 120 --dist loadscope -n auto notebooks/
+
+test-all: lint types ## the same with every random test at its full size
+	KLSYM_TEST_ALL=1 $(BIN)/pytest -n auto --dist loadfile
 	$(BIN)/pytest --nbval --nbval-current-env --nbval-cell-timeout 120 --dist loadscope -n auto notebooks/
 
 lint: install ## ruff
@@ -105,7 +109,7 @@ random-losses: install ## 20,000 random losses in all settings, 10,000 that name
 	$(BIN)/python benchmarks/random_losses.py --clamps --count 3000
 	$(BIN)/python benchmarks/random_losses.py --tokens --count 10000
 
-campaigns: attacks soundness fuzz mutants random-losses pages ## all of these at full size, for a release: hours
+campaigns: test-all attacks soundness fuzz mutants random-losses pages ## all of these at full size, for a release: hours
 
 golden: install ## answer the 2,000 losses of the golden corpus again, list each difference that is not intended
 	PYTHONPATH=tests $(BIN)/python -m support.golden $(GOLDEN_FLAGS)

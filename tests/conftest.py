@@ -17,8 +17,9 @@ import pytest
 from hypothesis import settings
 
 from klsym.ledger.registry import Settled, load, recall
+from support.scale import scaled
 
-settings.register_profile("klsym", derandomize=True, deadline=None, max_examples=60)
+settings.register_profile("klsym", derandomize=True, deadline=None, max_examples=scaled(60, 20))
 settings.load_profile("klsym")
 
 # what changes how klsym's processes print, and how wide

@@ -24,8 +24,9 @@ from klsym.kernel.intervals import (
     weighed,
 )
 from klsym.kernel.ring import budget
+from support.scale import scaled
 
-CHECK = settings(derandomize=True, database=None, deadline=None, max_examples=60)
+CHECK = settings(derandomize=True, database=None, deadline=None, max_examples=scaled(60, 20))
 DIGITS = 60
 WIDTH = Fraction(1, 2**80)  # enclosures are documented as about 2**-90 wide
 INTEGERS = st.one_of(st.integers(1, 50), st.integers(1, 10**30))

@@ -21,9 +21,11 @@ from support.certificates.region_certificates import clamped_k3_no_ties, icepop,
 from support.faulty.closings import QUADRATIC, apart, sold, solved, witness
 from support.faulty.derivations import TABLE
 from support.faulty.inequalities import BETA, SAMPLE, UP_TO_ROOT_E, row, rows
+from support.scale import scaled
 
 MANY = settings(
-    derandomize=True, database=None, deadline=None, max_examples=40, suppress_health_check=list(HealthCheck)
+    derandomize=True, database=None, deadline=None, max_examples=scaled(40, 15),
+    suppress_health_check=list(HealthCheck),
 )
 
 

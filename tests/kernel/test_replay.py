@@ -23,9 +23,10 @@ from support.certificates.faulty_certificates import Draft, Em, R, k1, k2
 from support.certificates.kernel_words import Mg, signed
 from support.certificates.valid_certificates import ONE_NODE, PROOFS
 from support.certificates.valid_certificates import certificate as certificate_of
+from support.scale import scaled
 
 CHECK = settings(
-    derandomize=True, database=None, deadline=None, max_examples=150,
+    derandomize=True, database=None, deadline=None, max_examples=scaled(150, 50),
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip
 NAMES = [*PROOFS, *AT_INDICES]

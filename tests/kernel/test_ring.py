@@ -26,9 +26,10 @@ from klsym.kernel.ring import (
     read_number,
     size_of,
 )
+from support.scale import scaled
 
 CHECK = settings(
-    derandomize=True, database=None, deadline=None, max_examples=100,
+    derandomize=True, database=None, deadline=None, max_examples=scaled(100, 30),
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip
 x, y, z, t = (ExpPoly.variable(n) for n in "xyzt")

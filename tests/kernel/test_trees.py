@@ -20,9 +20,10 @@ from support.certificates.slot_helpers import future, mean_i, n, now, others, ow
 from support.faulty.trees import NODE, node
 from support.oracle.values import same, worth
 from support.oracle.worlds import world_of
+from support.scale import scaled
 
 CHECK = settings(
-    derandomize=True, database=None, deadline=None, max_examples=80,
+    derandomize=True, database=None, deadline=None, max_examples=scaled(80, 25),
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip
 PLAIN = Context(parameters=("beta", "n"))
@@ -139,7 +140,7 @@ def test_what_a_model_refutes_is_false_in_it():
         assert not refuted or (not equal and (x > y or relation == "="))
 
     run()
-    assert min(counts[True], counts[False]) >= 10, counts
+    assert min(counts[True], counts[False]) >= scaled(10, 3), counts
 
 
 def test_another_enclosure_is_refused():

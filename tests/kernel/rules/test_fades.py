@@ -22,9 +22,10 @@ from support.certificates.faulty_certificates import V, beta, f, k1, log_q, numb
 from support.certificates.kernel_words import PLAIN, step
 from support.certificates.slot_helpers import at
 from support.certificates.zero_density import MEASURES, ONE_STEP, TWO_STEPS, Boundary
+from support.scale import scaled
 
 CHECK = settings(
-    derandomize=True, database=None, deadline=None, max_examples=500,
+    derandomize=True, database=None, deadline=None, max_examples=scaled(500, 120),
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip
 HALF = Fraction(1, 2)
@@ -102,7 +103,7 @@ def test_a_change_of_measure_is_true_on_models_with_zeros():
                 counts[f"{mean.index}, {len(mean.score)}"] += forgotten and defined
 
     run()
-    assert counts["forgotten, True"] >= 30 and counts["both hold, True"] >= 100, counts
+    assert counts["forgotten, True"] >= scaled(30, 7) and counts["both hold, True"] >= scaled(100, 24), counts
     assert counts[", 1"] and sum(count for name, count in counts.items() if name[0] in "it"), counts
 
 
@@ -162,7 +163,7 @@ def test_what_is_said_to_fade_does_in_the_limit():
         counts[len(mean.score)] += 1
 
     run()
-    assert min(counts[k] for k in (0, 1, 2)) >= 10, counts
+    assert min(counts[k] for k in (0, 1, 2)) >= scaled(10, 2), counts
 
 
 def test_what_does_not_fade_stays_in_the_limit():
@@ -180,7 +181,7 @@ def test_what_does_not_fade_stays_in_the_limit():
         counts[said] += 1
 
     run()
-    assert min(counts[True], counts[False]) >= 40, counts
+    assert min(counts[True], counts[False]) >= scaled(40, 10), counts
 
 
 @pytest.mark.parametrize(

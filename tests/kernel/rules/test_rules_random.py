@@ -39,6 +39,7 @@ from support.oracle.numbers import Undefined, Unsupported, as_float
 from support.oracle.statements import Oracle
 from support.oracle.values import same, worth
 from support.oracle.worlds import DEEP, END, THREE, TWO, kept_world
+from support.scale import scaled
 
 # ---------------------------------------------------------------------------- random atoms
 INDICES = {  # where a rule applies
@@ -52,7 +53,7 @@ def test_what_replaces_an_atom_has_its_value(rule):
     counts: Counter[str] = Counter()
     seen: set[str] = set()
 
-    @settings(CHECK, max_examples=200)
+    @settings(CHECK, max_examples=scaled(200, 80))
     @given(likely(rule))
     def run(case: Case) -> None:
         try:
@@ -64,8 +65,9 @@ def test_what_replaces_an_atom_has_its_value(rule):
         assert_preserved(rule, case.atom, result, PLAIN)
 
     run()
-    assert counts[rule] >= 20, counts
-    assert seen == INDICES.get(rule, set(SLOTS)), seen
+    assert counts[rule] >= scaled(20, 8), counts
+    where = INDICES.get(rule, set(SLOTS))
+    assert seen <= where and len(seen) >= scaled(len(where), 1), seen
 
 
 # ---------------------------------------------------------------------------- where densities are 0
@@ -142,7 +144,7 @@ def equations(draw: Any) -> dict[str, Any]:
 def test_a_chain_of_random_steps_preserves_the_value():
     counts: Counter[str] = Counter()
 
-    @settings(CHECK, max_examples=120)
+    @settings(CHECK, max_examples=scaled(120, 30))
     @given(st.data())
     def run(data: Any) -> None:
         side = Side()
@@ -169,7 +171,8 @@ def test_a_chain_of_random_steps_preserves_the_value():
             side, before = after, values
 
     run()
-    assert sum(counts.values()) >= 120 and len(counts) >= 9 and counts[EQUATION] >= 10, counts
+    assert sum(counts.values()) >= scaled(120, 30) and len(counts) >= scaled(9, 7), counts
+    assert counts[EQUATION] >= scaled(10, 2), counts
 
 
 @CHECK
@@ -200,7 +203,7 @@ def true_premises(draw: Any) -> tuple[Side, Side]:
 def test_an_equation_that_holds_for_every_theta_preserves_the_value():
     counts: Counter[Any] = Counter()
 
-    @settings(CHECK, max_examples=100)
+    @settings(CHECK, max_examples=scaled(100, 60))
     @given(true_premises(), atoms(), st.sampled_from([ONE, beta, n - 1]), st.booleans(), st.integers(0, 1))
     def run(premise: Any, atom: Atom, times: Any, product: bool, gradient: int) -> None:
         context = Context(PLAIN.parameters, PLAIN.functions, premises=(premise,))
@@ -221,4 +224,4 @@ def test_an_equation_that_holds_for_every_theta_preserves_the_value():
             assert all(same(worth(side, world), worth(after, world)) for world in worlds)
 
     run()
-    assert min(counts[0, True], counts[1, True], counts[1, False]) >= 8, counts
+    assert min(counts[0, True], counts[1, True], counts[1, False]) >= scaled(5, 2), counts
