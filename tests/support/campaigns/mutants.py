@@ -207,7 +207,7 @@ class Copy:
     def enter(self) -> None:
         """Import from here and from nowhere else."""
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-        os.environ |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "KLSYM_TEST_ALL": "1"}
+        os.environ |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
         os.chdir(self.root)
         sys.path[:0] = [str(self.root), str(self.root / "tests")]
         sys.dont_write_bytecode = True
