@@ -16,13 +16,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, reduce
 from itertools import product
 from math import lcm
 from typing import Any
 
 import sympy
 from sympy.integrals.risch import NonElementaryIntegral, risch_integrate
+from sympy.polys.fields import field
+from sympy.polys.polyerrors import CoercionFailed
 
 from klsym.engine.divergences.f_divergence import Generated, Where, generator, nonnegative_where
 from klsym.errors import NotInRing
@@ -63,10 +65,7 @@ def antiderivative(rhs: Any, order: int) -> Any | None:
     if not 0 < len(basis) <= MOST_BASIS:
         return None
     unknown = sympy.symbols(f"a_0:{len(basis)}")
-    residual = rhs - sum(a * sympy.diff(b, X, order) for a, b in zip(unknown, basis, strict=True))
-    equations = _vanishing(residual)
-    if equations is None:
-        return None
+    equations = _equations([rhs, *(-sympy.diff(b, X, order) for b in basis)], [sympy.S.One, *unknown])
     for solution in sympy.linsolve(equations, unknown) if equations else ():
         values = [value.xreplace(dict.fromkeys(unknown, sympy.S.Zero)) for value in solution]
         return sum((a * b for a, b in zip(values, basis, strict=True)), sympy.S.Zero)
@@ -103,30 +102,52 @@ def _basis(rhs: Any) -> list[Any]:
     ]
 
 
-def _vanishing(residual: Any) -> list[Any] | None:
-    """What must be 0 for a rational function of x and letters to be 0."""
-    residual = sympy.expand_power_exp(residual)
-    root = lcm(1, *(int(p.exp.q) for p in residual.atoms(sympy.Pow) if _is_root_of_x(p)))
-    y = sympy.Symbol("y", positive=True)
-    names: dict[Any, Any] = {}
+def _equations(terms: list[Any], multiples: list[Any]) -> list[Any]:
+    """What must be 0 for a sum of multiples of functions to be 0; none where one of them is not rational.
 
-    def named(e: Any) -> Any:
-        if isinstance(e, sympy.log | sympy.exp) or not e.exp.is_Rational:
-            return names.setdefault(e, sympy.Symbol(f"L_{len(names)}", positive=True))
-        part = e.exp % 1
-        base = names.setdefault(e.base**part, sympy.Symbol(f"L_{len(names)}", positive=True))
-        return base * e.base ** (e.exp - part)
-
-    whole = {e: named(e) for e in _by_size(residual) if e.has(X) and not _is_root_of_x(e)}
-    shown = residual.xreplace(whole).xreplace({X: y**root})
-    top = sympy.expand(sympy.numer(sympy.together(sympy.powdenest(shown, force=True))))
-    for e, letter in names.items():
-        if e.is_Pow and e.exp == sympy.Rational(1, 2):
-            top = sympy.expand(sympy.rem(top, letter**2 - e.base.xreplace({X: y**root}), letter))
+    A root y of x and each letter are variables of a field of fractions, of which roots know their squares;
+    whatever else is no number, such as a parameter or log(2), is of the field of coefficients.
+    """
+    terms = [sympy.expand_power_exp(e) for e in terms]
+    root = lcm(1, *(int(p.exp.q) for e in terms for p in e.atoms(sympy.Pow) if _is_root_of_x(p)))
+    y, names = sympy.Symbol("y", positive=True), dict[Any, Any]()
+    shown = [_with_names(e, names).xreplace({X: y**root}) for e in terms]
+    squares = [
+        (letter, e.base.xreplace({X: y**root}))
+        for e, letter in names.items()
+        if e.is_Pow and e.exp == sympy.Rational(1, 2) and e.has(X)
+    ]
+    variables = [y, *(letter for e, letter in names.items() if e.has(X))]
+    constants = {x for e in shown for x in e.free_symbols} - {*variables}
+    domain = sympy.QQ.frac_field(*sorted(constants, key=str)) if constants else sympy.QQ
     try:
-        return sympy.Poly(top, y, *names.values()).coeffs() if top != 0 else [sympy.S.Zero]
-    except sympy.PolynomialError:
-        return None
+        fractions = field(variables, domain)[0]
+        found = [fractions.from_expr(sympy.powdenest(e, force=True)) for e in shown]
+        relations = [(fractions.from_expr(letter**2 - of)).numer for letter, of in squares]
+    except (ValueError, CoercionFailed):
+        return []
+    below = reduce(lambda a, b: a.lcm(b), (e.denom for e in found))
+    back = {letter: e for e, letter in names.items()}
+    equations: dict[Any, Any] = {}
+    for e, multiple in zip(found, multiples, strict=True):
+        above = e.numer * below.exquo(e.denom)
+        for monomial, value in (above.rem(relations) if relations else above).terms():
+            number = domain.to_sympy(value).xreplace(back)
+            equations[monomial] = equations.get(monomial, sympy.S.Zero) + multiple * number
+    return list(equations.values()) or [sympy.S.Zero]
+
+
+def _with_names(e: Any, names: dict[Any, Any]) -> Any:
+    """Letters in place of logarithms, exponentials, roots and parametric powers."""
+
+    def named(of: Any) -> Any:
+        if isinstance(of, sympy.log | sympy.exp) or not of.exp.is_Rational:
+            return names.setdefault(of, sympy.Symbol(f"L_{len(names)}", positive=True))
+        part = of.exp % 1
+        base = names.setdefault(of.base**part, sympy.Symbol(f"L_{len(names)}", positive=True))
+        return base * of.base ** (of.exp - part)
+
+    return e.xreplace({part: named(part) for part in _by_size(e) if not _is_root_of_x(part)})
 
 
 def _by_size(e: Any) -> list[Any]:
