@@ -25,7 +25,7 @@ from klsym.kernel.ring import ExpPoly, Monomial
 from klsym.kernel.statements import LOG, REGION, Context
 
 SIZES = (0.1, 0.5, 1.5, 5.0)  # of the log ratios at the samples
-SAMPLES, SEED = 30, 20_26  # of each size
+SAMPLES, SEED = 12, 20_26  # of each size
 TOLERANCE = 1e-7  # of the largest part: far above rounding
 ROUNDING = 1e-9  # of the size of all terms together
 BESIDE = 6  # samples at each place beside a bound
