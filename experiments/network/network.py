@@ -16,10 +16,11 @@ error, skewness and kurtosis that follow from the list; as a control, k1/10 is a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import mpmath
 import numpy as np
 import sympy
 
@@ -36,12 +37,10 @@ from klsym.experiments.network.transformer import (
     one_thread,
     token_logs,
 )
-from klsym.language.abbreviations import Context, Mean, Side, Statement
-from klsym.language.convert import to_ring
-from klsym.language.expressions import k1, log_q, now, rho, sg
+from klsym.language.expressions import k1, log_q, rho, sg
 from klsym.language.parser import parse
-from klsym.numeric.checks.field_check import Formulas, Literal
-from klsym.numeric.evaluation import evaluate
+from klsym.numeric.checks.field_check import DIGITS, Literal, Printed
+from klsym.numeric.checks.world import World as Enumerated
 from klsym.numeric.models import FiniteModel
 from klsym.numeric.trees import Shape
 from klsym.sampling import losses
@@ -356,18 +355,11 @@ class World:
 
     def predicted(self, verdict: Any, loss: Any, direction: Parameters) -> tuple[float, float]:
         """E_q[sum of c s] along a direction, c as printed, and with the control in c."""
-        setting = verdict.setting
-        names = frozenset(self.parameters)
-        printed = Formulas(verdict, Literal(loss, setting), names)
-        index, slot = ("t", "now") if setting.level == "token" else ("", "x")
-        model = self.model(direction)
-        if setting.on_policy:
-            model = replace(model, mu=model.q)
-        side = printed.scored(verdict.coefficient, index, "q", slot)
-        extra = now(CONTROL) if slot == "now" else CONTROL
-        control = Side.atom(Mean(index, "q", to_ring(extra), (slot,)))
-        context = Context(tuple(sorted(names)), on_policy=setting.on_policy)
-        right, by = (evaluate(Statement(x, Side(), context), model)[0] for x in (side, control))
+        printed = Printed(verdict, Literal(loss, verdict.setting), frozenset(self.parameters))
+        world = Enumerated(self.model(direction), self.parameters, verdict.setting.on_policy)
+        coefficients = (printed.read(verdict.coefficient), CONTROL)
+        with mpmath.workdps(DIGITS):
+            right, by = (float(printed.expected(c, world)[0]) for c in coefficients)
         return right, right + by
 
 

@@ -44,7 +44,7 @@ def at_sample(expression: Any, values: Mapping[str, Any]) -> Dual:
     ...     print(*at_sample(rho * k2, values), *at_sample(sg(rho) * k2, values))
     2.0 0.0 2.0 -2.0
 
-    values: name of each symbol -> number.
+    values: name of each symbol -> number, or a number with a slope of its own.
     Raises ArithmeticError or ValueError: there is no real value here.
     """
     return reader(expression)(values)
@@ -55,8 +55,8 @@ def reader(expression: Any) -> Callable[[Mapping[str, Any]], Dual]:
     """Values -> the dual number that an expression is; the tree is walked once, not at each sample."""
     match expression:
         case sympy.Symbol(name=name):
-            slope = int(name == log_q.name)
-            return lambda values: (values[name], mpmath.mpf(slope))
+            slope = mpmath.mpf(int(name == log_q.name))
+            return lambda values: found if isinstance(found := values[name], tuple) else (found, slope)
         case sympy.Rational(p=p, q=q):
             above, below = int(p), int(q)
             return lambda values: (mpmath.mpf(above) / below, mpmath.mpf(0))

@@ -18,7 +18,7 @@ from klsym.language.messages import Message
 from klsym.language.parser import parse
 from klsym.numeric.checks import cross_check
 from klsym.numeric.checks.cross_check import with_check
-from klsym.numeric.checks.field_check import Formulas
+from klsym.numeric.checks.field_check import Literal, Printed
 
 STEP = "(1 + (k1 - {0})/abs(k1 - {0}))/2"  # 1[k1 > bound]
 UNDER = "(1 - (k1 + {0})/abs(k1 + {0}))/2"  # 1[k1 < -bound]
@@ -134,7 +134,7 @@ def test_tokens_and_batches_are_compared_with_the_literal_field(
 ) -> None:
     verdict, parsed = engine.explain(loss, **options), parse(loss)
     check = with_check(verdict, parsed).check
-    assert check["passed"] is True and "literal field on 6 models" in check["text"]
+    assert check["passed"] is True and "literal loss on 4 models" in check["text"]
     named = (
         {} if verdict.target not in ("zero", "reverse-kl", "forward-kl", "combination") else {"gradient": "1"}
     )
@@ -290,7 +290,8 @@ def test_logs_of_what_may_be_negative_are_not_read(inside: str) -> None:
 
 @pytest.mark.parametrize("text", ["log(k1_now)", "log(s)", "log(R_past)", "log(r_now - 1)", "log(H)"])
 def test_names_of_slots_are_no_more_positive_than_their_values(text: str) -> None:
-    formulas = Formulas(engine.explain("k3", "off-policy", level="token"), None, frozenset())  # type: ignore[arg-type]
+    verdict = engine.explain("k3", "off-policy", level="token")
+    formulas = Printed(verdict, Literal(parse("k3"), verdict.setting), frozenset())
     with pytest.raises(UsageError, match="need not be positive"):
         formulas.read(text)
     assert formulas.read("log(r_now*rho_past)").is_real

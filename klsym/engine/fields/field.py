@@ -300,7 +300,7 @@ def _of_the_whole(start: Derivation, loss: Any) -> Any:
     of_sequence = {parse_name(x).base for x in element.names() if parse_name(x).slot == "x"}
     if not of_sequence & {*LOG_RATIOS}:
         return None
-    if adds_up(element, "now"):
+    if adds_up(element, "now", start.context):
         return to_sympy(attach(d_log_q(summed(element, "x"), start.context)))
     moved = {slot: attach(slope) for slot, slope in slopes(element, "t", start.context).items()}
     same = {*moved} == {"now"} and all(parse_name(name).slot == "x" for name in moved["now"].names())

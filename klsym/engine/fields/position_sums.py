@@ -17,6 +17,7 @@ from klsym.errors import NotInRing, UsageError
 from klsym.kernel.names import HELD, SAMPLE_BASES, parse_name
 from klsym.kernel.ring import ONE, ZERO, ExpPoly
 from klsym.kernel.slots import at_slot
+from klsym.kernel.statements import Context
 from klsym.kernel.sums import SUMS
 from klsym.language.convert import is_in_ring, to_ring, to_sympy
 from klsym.language.expressions import GIVEN, Estimator, Slot, others, own, parameter, sg, without_sg
@@ -24,6 +25,7 @@ from klsym.language.sums import OverBatch, Summed
 from klsym.notation import losses
 from klsym.notation.spelling import TEXT
 
+PLAIN = Context()
 FUNCTIONS = (sympy.exp, sympy.log, sympy.Pow)
 T, n, m = parameter("T"), parameter("n"), parameter("m")  # m stands for n - 1, which has an inverse
 ADDS_UP = ("k1", "w", "o", "log_q", "R", "M", *HELD)  # what has a sum over positions; A has none
@@ -59,7 +61,8 @@ def in_slots(
             inner = e.func(walk(e.args[0], still))
             if given != before:
                 raise UnsupportedSum(NESTED)
-            return (_over_tokens if index == "t" else _over_samples)(inner, still, given)
+            context = PLAIN if regions is None else regions.context
+            return (_over_tokens if index == "t" else _over_samples)(inner, still, given, context)
         if isinstance(e, PIECEWISE) and regions is not None:
             return to_sympy(regions(e, [to_ring(walk(part, still)) for part in e.args], still))
         if index == "i" and e.is_Pow and e.exp.is_negative and e.base == n - 1:
@@ -82,16 +85,16 @@ def added_up(of: Any) -> Any:
     return of if each is None or not adds_up(each, "now") else to_sympy(summed(each, of.slot))
 
 
-def _over_tokens(of: Any, still: bool, given: dict[str, Any]) -> Any:
+def _over_tokens(of: Any, still: bool, given: dict[str, Any], context: Context) -> Any:
     if of.slot == "now":
         return of.args[0]
     element, total = to_ring(of.args[0]), sympy.S.Zero
-    if adds_up(element, "now"):
+    if adds_up(element, "now", context):
         return to_sympy(summed(element, of.slot))
     _refuse_moving(of, element, ATTACHED_SUM, still)
     slots = ("past", "now", "future") if of.slot == "x" else (of.slot,)
     for front, each in _apart(element):  # what is the same at each token stands in front of the sum
-        if adds_up(each, "now"):
+        if adds_up(each, "now", context):
             total = total + to_sympy(front * summed(each, of.slot))
         else:
             held = _give(given, "now", to_ring(without_sg(to_sympy(each))))
@@ -99,9 +102,9 @@ def _over_tokens(of: Any, still: bool, given: dict[str, Any]) -> Any:
     return total
 
 
-def _over_samples(of: Any, still: bool, given: dict[str, Any]) -> Any:
+def _over_samples(of: Any, still: bool, given: dict[str, Any], context: Context) -> Any:
     element = to_ring(of.args[0])
-    if adds_up(element, "self"):
+    if adds_up(element, "self", context):
         mine, rest = of.args[0], to_sympy(summed(element, "others", "self"))
     else:
         _refuse_moving(of, element, MOVES_IN_BATCH, still)
@@ -139,11 +142,20 @@ def _apart(element: ExpPoly) -> Iterator[tuple[ExpPoly, ExpPoly]]:
     yield from found.items()
 
 
-def adds_up(element: ExpPoly, mine: str) -> bool:
-    """Is each term at most one variable that has a sum over positions, times what is the same at each?"""
+def adds_up(element: ExpPoly, mine: str, context: Context = PLAIN) -> bool:
+    """Is each term at most one variable that has a sum over positions, times what is the same at each?
+
+    context: the names that are defined, such as a region of rho_past*rho_now, which no position shares.
+    """
+
+    def varies(name: str) -> bool:
+        if context.defined(name) is None:
+            return parse_name(name).slot != "x"
+        return not context.speaks_of(ExpPoly.variable(name)) <= {"x"}
+
     for monomial, exponent in element.terms:
-        inside = [name for inner, _ in exponent for name, _ in inner if parse_name(name).slot != "x"]
-        moving = [(parse_name(name), power) for name, power in monomial if parse_name(name).slot != "x"]
+        inside = [name for inner, _ in exponent for name, _ in inner if varies(name)]
+        moving = [(parse_name(name), power) for name, power in monomial if varies(name)]
         alone = all(x.slot == mine and x.base in ADDS_UP and power == 1 for x, power in moving)
         if inside or len(moving) > 1 or not alone:
             return False

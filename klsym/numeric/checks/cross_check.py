@@ -11,7 +11,6 @@ at random samples and on both sides of every bound of a clip, min, max or abs.
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,14 +19,11 @@ import mpmath
 import sympy
 
 from klsym.engine.verdicts.verdict import Verdict
-from klsym.errors import KlsymError, NotInRing, UsageError
-from klsym.language.convert import to_ring
-from klsym.language.expressions import COUNTS, PARAMETERS, k1, parameter, r
+from klsym.errors import KlsymError, UsageError
+from klsym.language.expressions import COUNTS, PARAMETERS, OverPositions, k1, parameter, r
 from klsym.language.messages import Message
 from klsym.language.parser import parse
-from klsym.language.sums import OverBatch, OverVocabulary, Summed
-from klsym.numeric.checks.field_check import field_checked, several_weights
-from klsym.numeric.checks.vocabulary_check import vocabulary_checked
+from klsym.numeric.checks.field_check import field_checked
 from klsym.numeric.exact import check_theorem
 from klsym.numeric.loss_by_definition import SAMPLED, at_sample, bounds_of, crossings
 
@@ -38,7 +34,6 @@ CLOSE = 1e-20
 NEAR = 0.25  # distance of a sample from a bound, at most
 SAME = 1e-6  # below this distance, two bounds are met at one place
 FARTHEST = 400  # log ratios up to which bounds are looked for
-ONE = re.compile(r"\b(r|rho|rho_old)_(past|future)\b|\bT\b|\bs_now\b")  # ratios of no tokens, and T
 NAMED = {"zero", "reverse-kl", "forward-kl", "combination"}
 RELATIONS = {"positive": ">", "bounds-in-order": ">", "nonzero": "!="}  # of hypotheses on parameters
 
@@ -50,21 +45,10 @@ Values = dict[str, Any]
 def with_check(verdict: Verdict, loss: Any) -> Verdict:
     """The verdict with `check`: {"passed", "text"}.
 
-    Each theorem is judged by the exact oracle.  The printed gradient, coefficient and target are compared
-    with the literal loss as well: for one sample, and a sequence as one, at samples on both sides of every
-    bound; for tokens and batches, and the expected value of any, on exact finite models (`field_check`).
+    Each theorem is judged by the exact oracle.  The printed gradient, coefficient, target and value are
+    compared with the literal loss on finite models (`field_check`); those of one sample, and of a sequence as
+    one, at samples on both sides of every bound as well.
     """
-    if verdict.setting.aggregate == "batch":
-        raise UsageError("check: a mean over all tokens of a batch is not evaluated; leave --check out")
-    if loss.atoms(Summed, OverBatch) or (verdict.setting.level != "sample" and loss.has(parameter("T"))):
-        raise UsageError(
-            "check: the literal loss is not evaluated where it names T or sums; leave --check out"
-        )
-    if _in_ring(loss) and several_weights(loss, verdict.setting):
-        raise UsageError(
-            "check: rewards of several powers of rho, with weights sequence, are not evaluated; leave --check"
-            " out"
-        )
     checks = [check_theorem(proof.theorem) for proof in verdict.proofs]
     passed, text = _literally(verdict, loss)
     passed = passed and all(c.passed for c in checks)
@@ -76,54 +60,21 @@ def _literally(verdict: Verdict, loss: Any) -> tuple[bool, str]:
     single = verdict.setting.level != "token" and verdict.setting.batch == "none"
     try:
         with mpmath.workdps(DIGITS):
-            if loss.atoms(OverVocabulary):
-                return _over_vocabulary(verdict, loss)
-            inside = _in_ring(loss)
-            alone = not inside and verdict.setting.level == "token"  # sequences of one token are samples
-            of = _of_one_token(verdict) if alone else verdict
-            at_samples = _Printed.of(of, loss).judged() if single or alone else (True, "")
             drawn = _drawn_for(verdict, loss)
             if drawn is None:
                 return False, UNMET
-            if not inside:  # the finite models have no value of it
-                return at_samples
-            found = field_checked(verdict, loss, drawn)
-            return at_samples[0] and found[0], "; ".join(filter(None, (at_samples[1], found[1])))
+            found = [field_checked(verdict, loss, drawn)]
+            if single and not loss.atoms(OverPositions):
+                found.append(_Printed.of(verdict, loss).judged())
+            return all(passed for passed, _ in found), "; ".join(text for _, text in found)
     except KlsymError as error:
         return False, f"a printed formula cannot be read: {error}"
 
 
 def _drawn_for(verdict: Verdict, loss: Any) -> dict[str, float] | None:
-    names = sorted({x.name for x in loss.free_symbols} - {x.name for x in SAMPLED})
-    drawn = drawn_parameters(names, verdict.assumptions, random.Random(0))
+    names = {x.name for x in loss.free_symbols} - {x.name for x in SAMPLED} | {*PARAMETERS} - {*COUNTS}
+    drawn = drawn_parameters(sorted(names), verdict.assumptions, random.Random(0))
     return None if drawn is None else {name: float(value) for name, value in drawn.items()}
-
-
-def _over_vocabulary(verdict: Verdict, loss: Any) -> tuple[bool, str]:
-    """On trees; outside the ring on sequences of one token."""
-    drawn = _drawn_for(verdict, loss)
-    plain = loss.replace(lambda e: isinstance(e, OverVocabulary), lambda e: e.args[0])
-    alone = verdict.setting.level == "token" and not _in_ring(plain)
-    of = _of_one_token(verdict) if alone else verdict
-    return (False, UNMET) if drawn is None else vocabulary_checked(of, loss, drawn)
-
-
-def _of_one_token(verdict: Verdict) -> Verdict:
-    """The verdict on sequences of one token: nothing is past or future, and T is 1; the one score drops."""
-    assert verdict.coefficient is not None, "of tokens outside the ring it is always printed"
-    texts = [re.sub(ONE, "1", text) for text in (verdict.per_sample, verdict.coefficient)]
-    one = [re.sub(r"\b\w+_(past|future)\b", "0", text).replace("_now", "") for text in texts]
-    setting = replace(verdict.setting, level="sample", aggregate="sum")
-    meaning = replace(verdict.gradient, target=None)
-    return replace(verdict, h=one[0], c=one[1], setting=setting, gradient=meaning)
-
-
-def _in_ring(loss: Any) -> bool:
-    try:
-        to_ring(loss)
-    except NotInRing:
-        return False
-    return True
 
 
 @dataclass(frozen=True)

@@ -1,261 +1,294 @@
-"""What a verdict prints of tokens and batches, against the literal field on exact finite models.
+"""What a verdict prints, against the literal loss in all sequences and batches of finite models.
 
     tokens    E_m[sum_t grad L_t], or E_m[sum_t h_u s_t] over u = t, u >= t or all u
+    samples   E_m[grad L] or E_m[L s], of whole sequences likewise
     batches   E_m[mean_i (h_i - b_i) s_i], b_i the mean of h over the others or over all, or that over std
 
 What is printed says the same of one sequence or batch (the gradient per sample), of its mean
-(E_q[sum_t c s_t] or E_q[c s]) and of the target (a combination of grad KL and policy gradients).  Each is
-an equation, and `agreement` judges it: nothing is taken from how the verdict was found.
+(E_q[sum_t c s_t] or E_q[c s]), of the target (a combination of grad KL and policy gradients) and of the
+expected value.  Nothing is taken from how the verdict was found.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import mpmath
-import numpy as np
 import sympy
 
-from klsym.errors import UsageError
-from klsym.kernel.ring import ExpPoly
-from klsym.language.abbreviations import (
-    Context,
-    Divergence,
-    Gradient,
-    Mean,
-    MeanGradient,
-    Side,
-    Statement,
-    side_of,
+from klsym.language.abbreviations import Context
+from klsym.language.expressions import (
+    ATOMS,
+    GIVEN,
+    A,
+    OverPositions,
+    Slot,
+    future,
+    k1,
+    length,
+    now,
+    others,
+    own,
+    parameter,
+    past,
+    r,
+    rho,
+    s,
 )
-from klsym.language.convert import to_ring
-from klsym.language.expressions import ATOMS, A, H, future, length, now, others, own, parameter, past, rho, s
 from klsym.language.parser import parse
-from klsym.language.sums import After, Before
+from klsym.language.sums import OverBatch
 from klsym.notation.values import shown
-from klsym.numeric.evaluation import TOLERANCE, agreement, evaluate
-from klsym.numeric.loss_by_definition import at_sample
-from klsym.numeric.models import FiniteModel, random_model, random_tree
+from klsym.numeric.checks.world import Place, World, without_sums
+from klsym.numeric.models import random_model, random_tree
 
-SEEDS = range(6)
+SEEDS = range(4)
 DIGITS = 50
+TOLERANCE = 1e-20  # of the size of what is added up
+WHOLE, N = Slot("x"), parameter("n")
 SLOTS = {slot.name: slot for slot in (past, now, future, own, others)}
 IN_A_SLOT = re.compile(rf"\b([a-zA-Z]\w*?)_({'|'.join(SLOTS)})\b")
 MEAN = re.compile(r"E_(\w+)\[(.+)\]")
-WEIGHT = {"token": now(rho), "prefix": past(rho) * now(rho), "sequence": rho}
-CREDITED = {"to-go": now(H) + future(H), "total": past(H) + now(H) + future(H)}
-n, m, std, mean_h = (parameter(name) for name in ("n", "m", "std", "mean_h"))
-CENTRED = {
-    "leave-one-out": own(H) - others(H) / m,
-    "mean": own(H) - (own(H) + others(H)) / n,
-    "std": (own(H) - (own(H) + others(H)) / n) / std,
-}
+WEIGHT = {"prefix": past(rho) * now(rho), "sequence": past(rho) * now(rho) * future(rho)}
+CREDITED = {"to-go": lambda u, t: u >= t, "total": lambda u, t: True}
+DIVERGENCES = {"reverse-kl": k1, "forward-kl": -r * k1}
+SCORES = {slot(s).name for slot in (*SLOTS.values(), WHOLE)} | {s.name}
 
 
 @dataclass(frozen=True)
 class Literal:
-    """A loss in its setting, as training code averages it: at an index, the field under a measure.
-
-    reward: what the statement says that H is at each token; for batches H is a row of the model.
-    """
+    """A loss in its setting, as training code averages it."""
 
     loss: Any
     setting: Any
 
     @property
-    def batched(self) -> bool:
-        return bool(self.setting.batch != "none")
+    def of_tokens(self) -> bool:
+        return bool(self.setting.level == "token")
+
+    @cached_property
+    def weighted(self) -> Any:
+        """rho of a token is that of its prefix or of its sequence, where the option says so."""
+        weight = WEIGHT.get(self.setting.weights, rho) if self.of_tokens else rho
+        return self.loss.xreplace({rho: weight})
 
     @property
-    def index(self) -> str:
-        return "i" if self.batched else "t"
+    def batched(self) -> bool:
+        options = self.setting.batch != "none" or self.setting.aggregate == "batch" or self.loss.has(N)
+        return options or bool(self.loss.atoms(OverBatch))
 
-    @cached_property
-    def at_t(self) -> Any:
-        """LOSS at token t; A is that of the whole sequence."""
-        return now(self.loss).xreplace({now(A): A, now(rho): WEIGHT[self.setting.weights]})
+    def world(self, seed: int, parameters: Mapping[str, float]) -> World:
+        context = Context((), on_policy=self.setting.on_policy)
+        if self.setting.level == "sample":
+            model = random_model(seed, 3, context)
+        else:
+            model = random_tree(seed, context, tokens=2 if self.batched else 3 - seed % 2)
+        return World(model, parameters, self.setting.on_policy)
 
-    @cached_property
-    def front(self) -> Any:
-        """What stands in front of a sum of rewards: the weight of the whole sequence, a power of rho."""
-        if self.setting.weights != "sequence":
-            return sympy.S.One
-        weight = sympy.Dummy(positive=True)
-        terms = sympy.Add.make_args(sympy.expand(self.at_t.xreplace({rho: weight})))
-        return rho ** terms[0].as_coeff_exponent(weight)[1]
+    def size(self, seed: int) -> int:
+        return 2 + seed % 2 if self.batched else 1
 
-    @cached_property
-    def reward(self) -> ExpPoly | None:
-        """h of a token, less what A adds: that meets each score once."""
-        if self.setting.credit not in CREDITED:
+    def share(self, world: World, batch: tuple[int, ...], i: int) -> Any:
+        """What a sequence counts in the mean over its batch."""
+        lengths = [len(world.paths[k]) for k in batch]
+        if self.setting.aggregate == "batch":
+            return mpmath.mpf(1) / sum(lengths)
+        return mpmath.mpf(1) / len(batch) / (lengths[i] if self.setting.averaged else 1)
+
+    def places(self, world: World, batch: tuple[int, ...]) -> Iterator[tuple[Any, list[Place]]]:
+        """Each sequence of a batch: its share, and its tokens or itself."""
+        for i, k in enumerate(batch):
+            steps = range(len(world.paths[k])) if self.of_tokens else (None,)
+            yield self.share(world, batch, i), [Place(batch, i, t) for t in steps]
+
+    def value(self, world: World, batch: tuple[int, ...]) -> Any:
+        return mpmath.fsum(
+            share * world.dual(self.weighted, place)[0]
+            for share, places in self.places(world, batch)
+            for place in places
+        )
+
+    def pushes(self, world: World, batch: tuple[int, ...]) -> list[Any]:
+        """What is added up to the gradient of a batch along u."""
+        if self.setting.batch != "none":
+            return self._centred(world, batch)
+        pushed = self._credited if self.setting.use == "reward" else self._slopes
+        return [
+            share * push for share, places in self.places(world, batch) for push in pushed(world, places)
+        ]
+
+    def _slopes(self, world: World, places: list[Place]) -> list[Any]:
+        return [world.dual(self.weighted, place)[1] for place in places]
+
+    def _credited(self, world: World, places: list[Place]) -> list[Any]:
+        """A meets each score once, what is left without it is credited to the tokens before."""
+        whole = [world.dual(self.weighted, place)[0] for place in places]
+        meets = CREDITED.get(self.setting.credit) if self.of_tokens else None
+        if meets is None:
+            return [h * world.score(place) for h, place in zip(whole, places, strict=True)]
+        without = self.weighted.xreplace({A: sympy.S.Zero})
+        plain = [world.dual(without, place)[0] for place in places]
+        found = []
+        for t, place in enumerate(places):
+            earned = mpmath.fsum(x for u, x in enumerate(plain) if meets(u, t))
+            found.append((whole[t] - plain[t] + earned) * world.score(place))
+        return found
+
+    @property
+    def credited_h(self) -> Callable[[World, Place], Any] | None:
+        """What a verdict calls H where options centre or credit it; None elsewhere."""
+        if self.loss.atoms(OverPositions):
             return None
-        return to_ring((self.at_t / self.front).xreplace({A: sympy.S.Zero}))
+        if self.setting.batch != "none":
+            return self.coefficient
+        if self.of_tokens and self.setting.credit in CREDITED and self.setting.weights != "sequence":
+            each = self.weighted.xreplace({A: sympy.S.Zero, parameter("T"): sympy.S.One})
+            return lambda world, place: world.dual(each, place)[0]
+        return None
 
-    def field(self, measure: str) -> Side:
-        if self.batched:
-            return Side.atom(Mean("i", measure, to_ring(CENTRED[self.setting.batch]), ("self",)))
-        over = 1 / length if self.setting.averaged else sympy.S.One
-        if self.setting.use == "loss":
-            return Side.atom(MeanGradient("t", measure, to_ring(over * self.at_t)))
-        h = self.at_t
-        if self.reward is not None:
-            h = h - h.xreplace({A: sympy.S.Zero}) + self.front * CREDITED[self.setting.credit]
-        return Side.atom(Mean("t", measure, to_ring(over * h), ("now",)))
+    def coefficient(self, world: World, place: Place) -> Any:
+        """h of a sequence: a reward, or the slope of the loss in its own log q."""
+        value, slope = world.dual(self.weighted, replace(place, alone=True))
+        return value if self.setting.use == "reward" else slope
 
-    def value(self) -> Side:
-        """The expected value of what is averaged."""
-        tokens = self.setting.level == "token"
-        over = 1 / length if self.setting.averaged else sympy.S.One
-        loss = to_ring(over * (self.at_t if tokens else self.loss))
-        return Side.atom(Mean("t" if tokens else "", "mu", loss))
-
-    def model(self, seed: int, context: Context, parameters: Mapping[str, float]) -> FiniteModel:
-        sequences = self.setting.level != "sample"
-        tokens = 2 if self.batched else 3 - seed % 2
-        found = random_tree(seed, context, tokens=tokens) if sequences else random_model(seed, 3, context)
-        size = 2.0 + seed % 2
-        found = replace(found, parameters={**found.parameters, **parameters, "n": size, "m": size - 1})
-        return self.rewarded(found) if self.batched else found
-
-    def rewarded(self, model: FiniteModel) -> FiniteModel:
-        """The model with H = h, of grad L = h s or the loss itself; a sequence earns it at its end."""
-        earned = [0.0] * len(model.q)
-        for number, path in enumerate(model.layout.paths):
-            logs = {f"log_{x}": sum(np.log(float(row[b])) for b in path) for x, row in model.rows.items()}
-            known = {"R": sum(model.rewards["R"][b] for b in path), "A": model.rewards["A"][number]}
-            values = {name: mpmath.mpf(x) for name, x in (logs | known | dict(model.parameters)).items()}
-            with mpmath.workdps(DIGITS):
-                value, slope = at_sample(self.loss, values)
-            h = value if self.setting.use == "reward" else slope
-            earned[path[-1]] = float(h / (len(path) if self.setting.averaged else 1))
-        return replace(model, rewards={**model.rewards, "H": earned})
-
-
-def several_weights(loss: Any, setting: Any) -> bool:
-    """Return whether rewards that are credited to other tokens hold more than one power of the whole rho."""
-    reward = Literal(loss, setting).reward
-    return reward is not None and "w" in reward.names()
+    def _centred(self, world: World, batch: tuple[int, ...]) -> list[Any]:
+        rows = list(self.places(world, batch))
+        h = [self.coefficient(world, place) for _, [place] in rows]
+        total = mpmath.fsum(h)
+        if self.setting.batch == "leave-one-out":
+            centred = [x - (total - x) / (len(h) - 1) for x in h]
+        else:
+            std = world.parameters["std"] if self.setting.batch == "std" else 1
+            centred = [(x - total / len(h)) / std for x in h]
+        return [share * x * world.score(place) for x, (share, [place]) in zip(centred, rows, strict=True)]
 
 
 @dataclass(frozen=True)
-class Formulas:
-    """The formulas of a verdict, as sides of statements."""
+class Printed:
+    """The formulas of a verdict, read."""
 
     verdict: Any
     literal: Literal
     declared: frozenset[str]
 
-    def read(self, text: str) -> Any:
-        """A formula with names such as k1_now and s, T the length."""
+    def read(self, text: str, at_position: bool = False) -> Any:
+        """With names such as k1_now and s, T the length; a name alone is of the position or of all."""
         text = re.sub(r"\bs\b", "s_x", text)
-        atoms = {**ATOMS, "H": H, "s": s, "T": length}
+        held = {x.name: x for x in GIVEN}
+        atoms = {**ATOMS, **held, "s": s, "T": length}
+        regions = {str(x.values["of"]).partition("_now")[0] for x in self.of_code("region")}
         slotted = {a + "_" + z: SLOTS[z](atoms[a]) for a, z in IN_A_SLOT.findall(text) if a in atoms}
-        meant: dict[Any, Any] = {}
-        found = parse(text, {*self.declared, "std", "mean_h"}, {**slotted, "s_x": s, "H": H})
-        if self.verdict.setting.level != "sample":
-            meant[parameter("T")] = length
-        if self.verdict.setting.batch == "leave-one-out":
-            meant[n - 1] = m
-        return found.xreplace(meant | {of: self._sum_of_H(of) for of in found.atoms(Before, After)})
+        slotted |= {x + "_" + z: sympy.Symbol(f"{x}[{z}]", real=True) for x in regions for z in SLOTS}
+        found = parse(text, {*self.declared, *regions, "std", "mean_h", "m"}, {**slotted, **held, "s_x": s})
+        found = found.xreplace({parameter("T"): length})
+        return found if at_position else self._of_sequence(found)
 
-    def _sum_of_H(self, of: Any) -> Any:
-        """The rewards of other tokens."""
-        if to_ring(now(of.args[0])) != self.literal.reward:
-            raise UsageError(f"{of}: another sum than that of the rewards")
-        return SLOTS[of.slot](H)
+    def _of_sequence(self, found: Any) -> Any:
+        """For tokens: outside of sums a name is of the whole sequence."""
+        if not self.literal.of_tokens:
+            return found
+        plain, sums = without_sums(found)
+        back = {sympy.Symbol(name, real=True): node for name, node in sums}
+        return WHOLE(plain).xreplace(back)
 
-    def scored(self, text: str, index: str, measure: str, slot: str) -> Side:
-        """E_m[sum of c s]; where no score is printed, that of the slot is meant."""
-        formula = sympy.expand(self.read(text))
-        marks = {"x": s, "past": past(s), "now": now(s), "future": future(s)}
-        parts = {z: formula.coeff(mark) for z, mark in marks.items() if formula.has(mark)}
-        rest = sympy.expand(formula - sum(c * marks[z] for z, c in parts.items()))
-        if parts and rest != 0:
-            raise UsageError(f"{text[:60]!r}: some terms have a score, and others have none")
-        parts = parts or {slot: formula}
-        sides = [Side.atom(Mean(index, measure, to_ring(c), (z,))) for z, c in parts.items() if c != 0]
-        return sum(sides, Side())
+    def pushes(self, c: Any, world: World, batch: tuple[int, ...]) -> list[Any]:
+        """What E[mean_i sum_t c s_t] adds up for a batch; c may name its scores."""
+        scored = any(x.name in SCORES for x in c.free_symbols)
+        found = []
+        for i, k in enumerate(batch):
+            for t in range(len(world.paths[k])) if self.literal.of_tokens else (None,):
+                place = Place(batch, i, t)
+                value = world.dual(c, place)[0]
+                found.append(value * (1 if scored else world.score(place)) / len(batch))
+        return found
 
-    def named(self, meaning: Any) -> Side | None:
-        """What a target names, where it names all of it."""
-        parts = {"reverse-kl": ("q", "p"), "forward-kl": ("p", "q")}
-        if meaning.target not in ("zero", "combination", *parts):
+    def expected(self, c: Any, world: World) -> tuple[Any, Any]:
+        """E_q[sum_t c s_t], and the sum of the absolute values of its terms."""
+        total = size = mpmath.mpf(0)
+        for batch, mass in world.batches(1, "q"):
+            parts = self.pushes(c, world, batch)
+            total, size = total + mass * mpmath.fsum(parts), size + mass * mpmath.fsum(map(abs, parts))
+        return total, size
+
+    def hold(self, world: World) -> None:
+        """Let H be what the verdict gives for it, in a batch h; and mean_h what it says."""
+        if self.literal.setting.batch != "none":
+            world.formulas["H"] = self.literal.coefficient, False
+        for message in self.of_code("region"):
+            name, where = message.values["of"].partition("_now")[0], message.values["where"]
+            of = self.read(shown(where.x), at_position=True)
+            world.regions[name] = of, self._of_sequence(of), where.signs
+        for message in self.of_code("given"):
+            for name, value in message.values["rows"]:
+                world.formulas[name.partition("_")[0]] = self.read(value), self.literal.of_tokens
+        for message in self.of_code("given-std"):
+            world.formulas["H"] = self.read(shown(message.values["of"])), False
+        for message in self.of_code("mean-h"):
+            if found := MEAN.fullmatch(message.values["of"]):
+                world.parameters["mean_h"] = world.mean(self.read(found[2]), found[1])
+
+    def of_code(self, code: str) -> Iterator[Any]:
+        return (message for message in self.verdict.assumptions if message.code == code)
+
+    def of(self, meaning: Any, world: World, slope: bool) -> Any | None:
+        """What a target names, or its gradient, where it names all of it."""
+        if meaning.target not in ("zero", "combination", *DIVERGENCES):
             return None
-        total = Side()
+        total = mpmath.mpf(0)
         for name, text in meaning.multiples.items():
-            of = to_ring(self.read(text))
-            divergence = side_of(Divergence("KL", *parts[name])) if name in parts else None
-            total = total + (Side.atom(Mean("", "q", of)) if divergence is None else divergence * of)
+            factor = self.read(text)
+            if name in DIVERGENCES:
+                each = DIVERGENCES[name]
+                alone = world.dual(factor, Place((0,)))[0]
+                total += alone * (world.moved(each) if slope else world.mean(each))
+            else:
+                total += world.moved(factor) if slope else world.mean(factor)
         return total
-
-    def given(self) -> Iterator[Any]:
-        for message in self.verdict.assumptions:
-            if message.code == "given-std":
-                yield self.read(shown(message.values["of"]))
-            elif message.code == "given":
-                yield from (
-                    self.read(value) for name, value in message.values["rows"] if name in ("H", "H_now")
-                )
-
-    def equations(self) -> Iterator[tuple[str, Side, Side]]:
-        """Name, literal side, printed side."""
-        literal, slot = self.literal, "self" if self.literal.batched else "now"
-        field = literal.field("mu")
-        per_sample = self.scored(self.verdict.per_sample, literal.index, "sample", slot)
-        yield "gradient", literal.field("sample"), per_sample
-        for formula in self.given():
-            index, score = ("", "x") if literal.batched else ("t", "now")
-            mine = to_ring(H) if literal.reward is None else literal.reward
-            left, right = (Side.atom(Mean(index, "sample", a, (score,))) for a in (mine, to_ring(formula)))
-            yield "H", left, right
-        if self.verdict.coefficient is not None:
-            index, slot = ("", "x") if literal.batched else ("t", "now")
-            yield "coefficient", field, self.scored(self.verdict.coefficient, index, "q", slot)
-        named = self.named(self.verdict.gradient)
-        if named is not None:
-            yield "target", field, Side.atom(Gradient(named)) if named.terms else named
-
-    def value(self) -> Iterator[tuple[str, Side, Side]]:
-        """The expected value, where it is named."""
-        named = self.named(self.verdict.value)
-        if named is not None:
-            constant = to_ring(self.read(self.verdict.value_constant))
-            yield "value", self.literal.value(), named + Side.constant(constant)
-
-    def with_mean(self, model: FiniteModel, context: Context) -> FiniteModel:
-        """The value of mean_h, as the verdict explains it."""
-        for message in self.verdict.assumptions:
-            if message.code == "mean-h" and (found := MEAN.fullmatch(message.values["of"])):
-                side = Side.atom(Mean("", found[1], to_ring(self.read(found[2]))))
-                value, _ = evaluate(Statement(side, Side(), context), model)
-                return replace(model, parameters={**model.parameters, "mean_h": value})
-        return model
 
 
 def field_checked(verdict: Any, loss: Any, parameters: Mapping[str, float]) -> tuple[bool, str]:
-    """Do the printed gradient, coefficient and target have the values of the literal field?
+    """Do the printed gradient, coefficient, target and value agree with the literal loss?
 
-    And the printed value that of the loss: of one sample, it alone is compared.
     parameters: values that meet the hypotheses.  Raises KlsymError: a formula that cannot be read.
     """
     literal = Literal(loss, verdict.setting)
-    printed = Formulas(verdict, literal, frozenset(parameters) - {"n", "T"})
-    names = tuple(sorted({*parameters, "n", "m", "std", "mean_h"} - {"T"}))
-    given = () if literal.reward is None else (("H[now]", literal.reward),)
-    context = Context(names, on_policy=verdict.setting.on_policy, given=given)
-    models = [printed.with_mean(literal.model(seed, context, parameters), context) for seed in SEEDS]
-    worst: dict[str, float] = {}
-    single = verdict.setting.level != "token" and not literal.batched
-    for name, left, right in [*([] if single else printed.equations()), *printed.value()]:
-        found = agreement(Statement(left, right, context), models).difference
-        worst[name] = max(worst.get(name, 0.0), found)
-    if not worst:
-        return True, ""
+    printed = Printed(verdict, literal, frozenset(parameters) - {"n", "T"})
+    worst: dict[str, Any] = {}
+    with mpmath.workdps(DIGITS):
+        for seed in SEEDS:
+            world = literal.world(seed, {**parameters, "std": 0.7})
+            world.size = literal.size(seed)
+            printed.hold(world)
+            for name, gap, size in _gaps(literal, printed, world):
+                worst[name] = max(worst.get(name, mpmath.mpf(0)), abs(gap) / (1 + size))
     wrong = [name for name, gap in worst.items() if not gap <= TOLERANCE]
-    what = "expected loss" if single else "literal field"
-    said = f"{what} on {len(models)} models: largest difference {max(worst.values()):.1e}"
+    said = f"literal loss on {len(SEEDS)} models: largest difference {float(max(worst.values())):.1e}"
     return not wrong, said + (f" (in the {' and the '.join(wrong)})" if wrong else "")
+
+
+def _gaps(literal: Literal, printed: Printed, world: World) -> Iterator[tuple[str, Any, Any]]:
+    """Name, difference, and what rounding is measured against."""
+    verdict, total, value, size = printed.verdict, mpmath.mpf(0), mpmath.mpf(0), mpmath.mpf(0)
+    per_sample = printed.read(verdict.per_sample)
+    for batch, mass in world.batches(world.size, "mu"):
+        parts = literal.pushes(world, batch)
+        said = printed.pushes(per_sample, world, batch)
+        gradient, largest = mpmath.fsum(parts), mpmath.fsum(map(abs, parts + said))
+        yield "gradient", gradient - mpmath.fsum(said), largest
+        total, size = total + mass * gradient, size + mass * largest
+        value += mass * literal.value(world, batch)
+    if "H" in world.formulas and (h := literal.credited_h) is not None:
+        for batch, _ in world.batches(1, "q"):
+            for place in (place for _, places in literal.places(world, batch) for place in places):
+                yield "H", world.named("H[now]", place)[0] - h(world, place), mpmath.mpf(0)
+    if verdict.coefficient is not None:
+        under_q, scale = printed.expected(printed.read(verdict.coefficient), world)
+        yield "coefficient", total - under_q, size + scale
+    if (target := printed.of(verdict.gradient, world, slope=True)) is not None:
+        yield "target", total - target, size
+    if (named := printed.of(verdict.value, world, slope=False)) is not None:
+        constant = world.dual(printed.read(verdict.value_constant), Place((0,)))[0]
+        yield "value", value - named - constant, abs(value)

@@ -1,0 +1,226 @@
+"""All sequences of a tree of tokens, all batches of them, and what an expression is worth in each.
+
+No rule is used.  Every number carries its slope along one direction u of the logits, with m held fixed and
+sg(.) still, as autograd has it: that of a token's log q is its score u.s.  A sum over tokens, samples or the
+vocabulary is added up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from itertools import product
+from typing import Any
+
+import mpmath
+import sympy
+
+from klsym.errors import UsageError
+from klsym.language.expressions import OverPositions, sg
+from klsym.language.sums import Normalised, OverBatch, OverVocabulary, Summed
+from klsym.numeric.loss_by_definition import Dual, reader
+from klsym.numeric.models import FiniteModel
+
+UNIT, AT_REST = mpmath.mpf(1), mpmath.mpf(0)
+DENSITIES = {"log_q": "q", "log_p": "p", "log_mu": "mu", "log_old": "old"}
+STD = "check: a batch's standard deviation stays a number here; leave --check out where a loss normalises"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Sequence i of a batch, its token t or all of it; word: another branch in place of the token.
+
+    alone: log q of the sequence moves with slope 1, and nothing else does.
+    """
+
+    batch: tuple[int, ...]
+    i: int = 0
+    t: int | None = None
+    word: int | None = None
+    alone: bool = False
+
+
+class World:
+    """A finite model; formulas: what H and its like are at a position, beside the model's parameters."""
+
+    def __init__(self, model: FiniteModel, parameters: Mapping[str, float], on_policy: bool) -> None:
+        self.model, self.on_policy = model, on_policy
+        self.parameters = {name: mpmath.mpf(value) for name, value in parameters.items()}
+        self.paths = model.layout.paths
+        self.size = 1  # of a batch
+        self.formulas: dict[str, Any] = {}
+        # Names that are 1 where x has one of these signs: x at a position, and x of all.
+        self.regions: dict[str, tuple[Any, Any, tuple[int, ...]]] = {}
+
+    @cached_property
+    def rows(self) -> dict[str, list[Any]]:
+        """log q, log p and the rest of each branch, R and M, and s, the score along u."""
+        found = {}
+        for name, density in DENSITIES.items():
+            if (row := self.model.rows.get(density)) is not None:
+                found[name] = [x for node in self.model.layout.nodes for x in _logs(row[node])]
+        if self.on_policy:
+            found["log_mu"] = found["log_q"]
+        rewards = self.model.rewards
+        for name in {"R", "M"} & {*rewards}:
+            found[name] = [mpmath.mpf(float(x)) for x in rewards[name]]
+        found["s"] = []
+        for node in self.model.layout.nodes:
+            u = [mpmath.mpf(float(x)) for x in self.model.u[node]]
+            mean = mpmath.fsum(mpmath.exp(q) * x for q, x in zip(found["log_q"][node], u, strict=True))
+            found["s"] += [x - mean for x in u]
+        return found
+
+    # ------------------------------------------------------------------ means
+    def batches(self, n: int, measure: str) -> Iterator[tuple[tuple[int, ...], Any]]:
+        """All batches of n sequences with their mass under q, p or mu."""
+        log = self.rows[f"log_{measure}"]
+        masses = [mpmath.exp(mpmath.fsum(log[b] for b in path)) for path in self.paths]
+        for batch in product(range(len(self.paths)), repeat=n):
+            yield batch, mpmath.fprod(masses[k] for k in batch)
+
+    def score(self, place: Place) -> Any:
+        """u.s of the token, or of the sequence."""
+        return mpmath.fsum(self.rows["s"][b] for b in self.branches(place, ""))
+
+    def moved(self, e: Any, measure: str = "q") -> Any:
+        """grad E_q[e] along u: E_q[e s] and the mean of the slope."""
+        found = AT_REST
+        for batch, mass in self.batches(1, measure):
+            value, slope = self.dual(e, place := Place(batch))
+            found += mass * (value * self.score(place) + slope)
+        return found
+
+    def mean(self, e: Any, measure: str = "q") -> Any:
+        return mpmath.fsum(mass * self.dual(e, Place(batch))[0] for batch, mass in self.batches(1, measure))
+
+    # ------------------------------------------------------------------ values
+    def dual(self, e: Any, place: Place) -> Dual:
+        """The value of an expression at a place, and its slope."""
+        plain, sums = without_sums(e)
+        at = _Names(self, place)
+        at.update({name: self.summed(node, place) for name, node in sums})
+        return reader(plain)(at)
+
+    def summed(self, node: Any, place: Place) -> Dual:
+        """past(x) and its like, others(x) and its like, full(x), and sg of one."""
+        inner = node.args[0]
+        if isinstance(node, sg):
+            return self.dual(inner, place)[0], AT_REST
+        if isinstance(node, OverVocabulary):
+            return self._over_vocabulary(inner, place)
+        if isinstance(node, Summed):
+            of = range(len(self.paths[place.batch[place.i]]))
+            t = place.t if place.t is not None else 0
+            steps = {"past": of[:t], "now": of[t : t + 1], "future": of[t + 1 :], "x": of}[node.slot]
+            return _total(self.dual(inner, replace(place, t=u)) for u in steps)
+        if isinstance(node, Normalised) or not isinstance(node, OverBatch):
+            raise UsageError(STD)
+        own, rest = sympy.symbols("own rest", real=True)
+        at = _Names(self, place)
+        at["own"] = self.dual(inner, place)
+        at["rest"] = _total(self.dual(inner, other) for other in _others(place))
+        return reader(node.of(own, rest))(at)
+
+    def _over_vocabulary(self, x: Any, place: Place) -> Dual:
+        """sum_y q(y) x(y), which moves with q and with x."""
+        token = self.paths[place.batch[place.i]][place.t or 0]
+        node = next(of for of in self.model.layout.nodes if of.start <= token < of.stop)
+        found = []
+        for b in range(node.start, node.stop):
+            value, slope = self.dual(x, replace(place, word=b))
+            q = mpmath.exp(self.rows["log_q"][b])
+            found.append((q * value, q * (value * self.rows["s"][b] + slope)))
+        return _total(found)
+
+    def named(self, name: str, place: Place) -> Dual:
+        """A name, of the token or the sequence, or of a slot such as k1[past]."""
+        base, _, slot = name.partition("[")
+        slot = slot.removesuffix("]")
+        if slot == "others":
+            return _total(self.named(f"{base}[self]", other) for other in _others(place))
+        if base in self.regions:
+            at_position, of_sequence, signs = self.regions[base]
+            of = at_position if slot else of_sequence
+            return mpmath.mpf(int(mpmath.sign(self.dual(of, place)[0])) in signs), AT_REST
+        if base in self.formulas:
+            return self._held(base, slot, place)
+        if base == "A":
+            return mpmath.mpf(float(self.model.rewards["A"][place.batch[place.i]])), AT_REST
+        if base in ("T", "length"):
+            return mpmath.mpf(len(self.branches(place, slot or "x"))), AT_REST
+        if base in ("n", "m"):
+            return mpmath.mpf(self.size - (base == "m")), AT_REST
+        if base not in self.rows:
+            return self.parameters[base], AT_REST
+        branches = self.branches(place, slot)
+        value = mpmath.fsum(self.rows[base][b] for b in branches)
+        if base != "log_q" or slot == "others":
+            return value, AT_REST
+        if place.alone:
+            return value, UNIT * len(branches) / len(self.branches(place, "x"))
+        return value, mpmath.fsum(self.rows["s"][b] for b in branches)
+
+    def _held(self, name: str, slot: str, place: Place) -> Dual:
+        """The sum over a slot of what the statement gives for H."""
+        formula, of_tokens = self.formulas[name]
+        if not of_tokens:
+            found = formula(self, place) if callable(formula) else self.dual(formula, place)[0]
+            return found, AT_REST
+        steps = range(len(self.paths[place.batch[place.i]]))
+        t = place.t or 0
+        chosen = {"past": steps[:t], "now": steps[t : t + 1], "future": steps[t + 1 :]}.get(slot, steps)
+        return _total((self.dual(formula, replace(place, t=u))[0], AT_REST) for u in chosen)
+
+    def branches(self, place: Place, slot: str) -> tuple[int, ...]:
+        """The tokens of a slot; without one, the token itself, or the sequence."""
+        path, t = self.paths[place.batch[place.i]], place.t
+        if slot in ("x", "self") or (t is None and not slot and place.word is None):
+            return path
+        t = t or 0
+        here = path[t : t + 1] if place.word is None else (place.word,)
+        return {"past": path[:t], "future": path[t + 1 :]}.get(slot, here)
+
+
+class _Names(dict[str, Any]):
+    """Names at a place, looked up when they are asked for."""
+
+    def __init__(self, world: World, place: Place) -> None:
+        super().__init__()
+        self.world, self.place = world, place
+
+    def __missing__(self, name: str) -> Dual:
+        self[name] = found = self.world.named(name, self.place)
+        return found
+
+
+@lru_cache(maxsize=512)
+def without_sums(e: Any) -> tuple[Any, tuple[tuple[str, Any], ...]]:
+    """The expression with a name for each sum over positions, and these; sg of a sum is one of them."""
+    names: dict[Any, Any] = {}
+
+    def walk(node: Any) -> Any:
+        if not node.has(OverPositions):
+            return node
+        if isinstance(node, OverPositions | sg):
+            return names.setdefault(node, sympy.Symbol(f"sum{len(names)}", real=True))
+        return node.func(*map(walk, node.args))
+
+    return walk(e), tuple((name.name, node) for node, name in names.items())
+
+
+def _others(place: Place) -> Iterator[Place]:
+    return (replace(place, i=j, t=None) for j in range(len(place.batch)) if j != place.i)
+
+
+def _total(parts: Any) -> Dual:
+    values, slopes = zip(*[(AT_REST, AT_REST), *parts], strict=True)
+    return mpmath.fsum(values), mpmath.fsum(slopes)
+
+
+def _logs(row: Any) -> list[Any]:
+    """log of the probabilities at a node, which add up to 1 in all digits."""
+    numbers = [mpmath.mpf(float(x)) for x in row]
+    total = mpmath.fsum(numbers)
+    return [mpmath.log(x / total) for x in numbers]
