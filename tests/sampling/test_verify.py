@@ -28,6 +28,7 @@ from klsym.sampling.identities import Options, identities
 from klsym.sampling.means import means_of
 from klsym.sampling.statistics import Level
 from klsym.sampling.verify import Checked, Report, summary, table, verify
+from support.scale import scaled
 
 NUMPY = backend("numpy")
 QUICK = Options(NUMPY, drawn=2 * 10**5)
@@ -437,7 +438,7 @@ def alarms(seed: int) -> list[bool]:
 
 def test_runs_of_true_identities_raise_an_alarm_as_seldom_as_stated() -> None:
     """Bonferroni: at most as often; half of the budget lies with the controls."""
-    runs = 80
+    runs = scaled(80, 40)
     found = np.mean([alarms(seed) for seed in range(runs)], axis=0)
     for share, rate in zip(found, RATES, strict=True):
         assert share <= rate / 2 + 3 * math.sqrt(rate / 2 / runs)
