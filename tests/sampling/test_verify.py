@@ -182,8 +182,8 @@ def test_a_wrong_solution_is_flagged() -> None:
 def test_a_claim_that_did_not_settle_is_a_failure() -> None:
     broken = Settled(Claim("test.broken", "proved", "here", "A test.", lambda: None), (), "it\nbroke")
     half = replace(TRUE[0], error="the ledger says refuted, the proofs are proved")
-    for settled, name in (([broken], "test.broken"), ([TRUE[0], broken], "test.broken"), ([half], "test.claim")):
-        report = verify(settled, QUICK)
+    for settled in ([broken], [TRUE[0], broken], [half]):
+        name, report = settled[-1].claim.id, verify(settled, QUICK)
         assert not report.passed and report.failed == [name]
         lines = summary(report)
         assert lines[-1] == f"FAILED: {name}" and any("is not settled" in line for line in lines)
@@ -347,8 +347,7 @@ def test_many_sides_with_too_few_samples_are_told_in_one_line() -> None:
 
 def test_one_side_may_be_judged_without_the_other() -> None:
     """The heavier side needs more samples; what the lighter one finds is not lost."""
-    wrong = stated(E(rho**4 * k1, mu), E(k1, q))
-    report = verify([wrong], replace(QUICK, counted=10**5, drawn=10**4))
+    report = verify([stated(E(rho**4 * k1, mu), E(k1, q))], replace(QUICK, counted=10**5, drawn=10**4))
     [one] = report.checked
     assert one.few and isinstance(one.finite, list) and not report.passed
 
