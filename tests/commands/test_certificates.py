@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -83,83 +84,66 @@ def test_unwritable(where: str, tmp_path: Path, capsys: Out, monkeypatch: pytest
     one_line_of_complaint(err.splitlines()[-1] + "\n")
 
 
-def forged(certificates: Path, **changes: Any) -> str:
+def forged(whole: bytes, **changes: Any) -> bytes:
     """A certificate with other content and a fitting digest."""
-    body = {**json.loads((certificates / "value.k1-unbiased.json").read_text()), **changes}
-    return json.dumps({**body, "digest": digest(body["parts"])})
+    body = {**json.loads(whole), **changes}
+    return json.dumps({**body, "digest": digest(body["parts"])}).encode()
+
+
+def with_part(whole: bytes, **fields: Any) -> bytes:
+    [part, *_] = json.loads(whole)["parts"]
+    return forged(whole, parts=[{**part, **fields}])
+
+
+def ruled(whole: bytes, name: str) -> bytes:
+    step = {"rule": name, "side": "left", "term": 0, "factor": 0, "data": {}, "result": []}
+    return with_part(whole, steps=[step])
+
+
+def declared(whole: bytes, name: str) -> bytes:
+    context = json.loads(whole)["parts"][0]["context"]
+    return with_part(whole, context={**context, "parameters": [name]})
+
+
+TEXTS = {
+    "with a newline": "a\nok gradient.k9\n  E_q[k9] = 0",
+    "with an escape": "\x1b[2J",
+    "with a surrogate": "\ud800",
+    "of 100 kB": "x" * 100_000,
+}
+Broken = Callable[[bytes], bytes]  # what a whole certificate is changed into
+REFUSED: dict[str, Broken] = {
+    "other digest": lambda whole: whole.replace(b'"digest": "', b'"digest": "0'),
+    "other content": lambda whole: whole.replace(b'"k1"', b'"w"'),
+    "false right side": lambda whole: with_part(whole, right=[]),
+    "no parts": lambda whole: forged(whole, parts=[]),
+    "other format": lambda whole: forged(whole, format="klsym-certificate/9"),
+    "extra key": lambda whole: forged(whole, note="x"),
+    "a list": lambda _: b"[]",
+    "a number": lambda _: b"3",
+    "a claim": lambda whole: forged(whole, claim="value.k1-unbiased"),
+    "cites that are no list": lambda whole: forged(whole, cites={}),
+    "a relation that is a list": lambda whole: with_part(whole, relation=[1]),
+    **{f"a relation {how}": lambda whole, x=x: with_part(whole, relation=x) for how, x in TEXTS.items()},
+    **{f"a rule {how}": lambda whole, x=x: ruled(whole, x) for how, x in TEXTS.items()},
+    **{f"a parameter {how}": lambda whole, x=x: declared(whole, x) for how, x in TEXTS.items()},
+}
+UNREADABLE: dict[str, Broken] = {
+    "NaN": lambda _: b"NaN",
+    "a key twice": lambda whole: whole.replace(b'"cites": [],', b'"cites": [], "cites": [],'),
+    "two megabytes": lambda whole: whole + b" " * 2_000_000,
+    "half": lambda whole: whole[: len(whole) // 2],
+    "empty": lambda _: b"",
+    "words": lambda _: b"hello",
+    "binary": lambda _: b"\xff\x00\x80\x81",
+    "deep": lambda _: b"[" * 100_000 + b"]" * 100_000,
+    "huge number": lambda _: b'{"a": ' + b"9" * 10_000 + b"}",
+}
 
 
 def broken(name: str, certificates: Path) -> bytes:
-    whole = (certificates / "value.k1-unbiased.json").read_bytes()
-    parts = json.loads(whole)["parts"]
-
-    def changed(**fields: Any) -> bytes:
-        return forged(certificates, parts=[{**parts[0], **fields}]).encode()
-
-    def named(relation: Any) -> bytes:
-        return changed(relation=relation)
-
-    def ruled(name: str) -> bytes:
-        step = {"rule": name, "side": "left", "term": 0, "factor": 0, "data": {}, "result": []}
-        return changed(steps=[step])
-
-    def declared(name: str) -> bytes:
-        return changed(context={**parts[0]["context"], "parameters": [name]})
-
-    return {
-        "other digest": whole.replace(b'"digest": "', b'"digest": "0'),
-        "other content": whole.replace(b'"k1"', b'"w"'),
-        "false right side": forged(certificates, parts=[{**parts[0], "right": []}]).encode(),
-        "no parts": forged(certificates, parts=[]).encode(),
-        "other format": forged(certificates, format="klsym-certificate/9").encode(),
-        "extra key": forged(certificates, note="x").encode(),
-        "a list": b"[]",
-        "a number": b"3",
-        "NaN": b"NaN",
-        "a claim": forged(certificates, claim="value.k1-unbiased").encode(),
-        "cites that are no list": forged(certificates, cites={}).encode(),
-        "a relation that is a list": named([1]),
-        "a relation with a newline": named("a\nok gradient.k9\n  E_q[k9] = 0"),
-        "a relation with an escape": named("\x1b[2J"),
-        "a relation with a surrogate": named("\ud800"),
-        "a relation of 100 kB": named("x" * 100_000),
-        "a rule with a newline": ruled("a\nok gradient.k9\n  E_q[k9] = 0"),
-        "a rule with an escape": ruled("\x1b[2J"),
-        "a rule with a surrogate": ruled("\ud800"),
-        "a rule of 100 kB": ruled("x" * 100_000),
-        "a parameter with a newline": declared("a\nok gradient.k9\n  E_q[k9] = 0"),
-        "a parameter with an escape": declared("\x1b[2J"),
-        "a parameter of 100 kB": declared("x" * 100_000),
-        "a key twice": whole.replace(b'"cites": [],', b'"cites": [], "cites": [],'),
-        "two megabytes": whole + b" " * 2_000_000,
-        "half": whole[: len(whole) // 2],
-        "empty": b"",
-        "words": b"hello",
-        "binary": b"\xff\x00\x80\x81",
-        "deep": b"[" * 100_000 + b"]" * 100_000,
-        "huge number": b'{"a": ' + b"9" * 10_000 + b"}",
-    }[name]
-
-
-REFUSED = (
-    *(
-        "other digest",
-        "other content",
-        "false right side",
-        "no parts",
-        "other format",
-        "extra key",
-        "a list",
-        "a number",
-    ),
-    *("a claim", "cites that are no list", "a relation that is a list"),
-    *(f"a {what} {how}" for what in ("relation", "rule") for how in ("with a newline", "with an escape")),
-    *(f"a {what} {how}" for what in ("relation", "rule") for how in ("with a surrogate", "of 100 kB")),
-    *(f"a parameter {how}" for how in ("with a newline", "with an escape", "of 100 kB")),
-)
-UNREADABLE = (
-    *("half", "empty", "words", "binary", "deep", "huge number", "NaN", "a key twice", "two megabytes"),
-)
+    change = {**REFUSED, **UNREADABLE}[name]
+    return change((certificates / "value.k1-unbiased.json").read_bytes())
 
 
 @pytest.mark.parametrize("name", [*REFUSED, *UNREADABLE])
