@@ -202,5 +202,3 @@ def test_exit_codes_of_the_process(certificates: Path, tmp_path: Path) -> None:
         code, out, err = shell(*argv)
         assert (code, out) == (2, "")
         one_line_of_complaint(err)
-
-

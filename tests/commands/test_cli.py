@@ -24,6 +24,7 @@ from support.commands import Out, run, shell, start
 COMMANDS = ("explain", "compare", "prove", "check", "claims", "axioms")
 COMMON = ("--sampling", "--use", "--level", "--format", "--json", "--param")
 
+
 @pytest.mark.parametrize(
     ("option", "beside"),
     [

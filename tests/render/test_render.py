@@ -127,5 +127,3 @@ def test_a_witness_with_rewards_shows_them() -> None:
     verdict = explain("A*log_q + k3")
     assert verdict.witness is not None and verdict.witness["rewards"]["A"]
     assert f"A   = ({', '.join(verdict.witness['rewards']['A'])})" in str(verdict)
-
-

@@ -156,9 +156,7 @@ def test_generic_functions_as_ring_elements() -> None:
     g, context = Function("g")(k1), Context(functions=(("g", ("k1",)),))
     model, side = random_model(3, 4, context), expected_gradient(g, q).side
     cube = FiniteSampler(model, context, {"g": K1**3})
-    assert exact(side, context, cube) == pytest.approx(
-        exact(expected_gradient(k1**3, q).side, context, cube)
-    )
+    assert exact(side, context, cube) == pytest.approx(exact(expected_gradient(k1**3, q).side, context, cube))
     assert exact(side, context, FiniteSampler(model, context)) != pytest.approx(exact(side, context, cube))
 
 
