@@ -13,6 +13,7 @@ import pytest
 from klsym.cli import main
 from klsym.escaping import printable
 from klsym.kernel import digest
+from support.scale import scaled
 
 HOSTILE = {
     "escape": "\x1b[2K\rok\x1b[8m",
@@ -23,6 +24,7 @@ HOSTILE = {
     "other direction": "x\u202eko",
     "bell": "\a\b\b\x7f\x9b2J",
     "width of nothing": "k1\u200b\ufeff",
+    "all of them": (WORST := "\x1b[2K\rok\nok forged\u2028\ud800\u202e\a"),
 }
 TYPED = [
     ("explain", "{}"), ("explain", "k1", "--param", "{}"), ("compare", "{}", "k1"), ("divergence", "{}"),
@@ -70,13 +72,14 @@ def told(capsys: Out, *argv: str) -> tuple[int, list[str]]:
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_what_is_typed_is_printed_with_escapes(text: str, folder: Path, capsys: Out) -> None:
-    several = text in (HOSTILE["escape"], HOSTILE["half of a pair"])  # each audit starts a process
-    for argv in [*TYPED, *(AUDITED if several else ())]:
+    """Every kind of text in two places, and every place for one text; each audit starts a process."""
+    every = [*TYPED, *AUDITED] if text == WORST else [TYPED[0], TYPED[-5]]
+    for argv in every:
         code, lines = told(capsys, *(word.replace("{}", text) for word in argv))
         assert code == 2 and any(line.startswith("klsym: ") for line in lines), argv
 
 
-@pytest.mark.parametrize("text", [t for t in HOSTILE.values() if t != "\ud800"], ids=ascii)
+@pytest.mark.parametrize("text", [t for t in HOSTILE.values() if "\ud800" not in t], ids=ascii)
 def test_names_of_files_are_printed_with_escapes(text: str, folder: Path, capsys: Out) -> None:
     whole = (folder / "good.json").read_bytes()
     for content, expected in ((whole, 0), (b"{}", 1), (b"", 2)):
@@ -84,9 +87,10 @@ def test_names_of_files_are_printed_with_escapes(text: str, folder: Path, capsys
         code, lines = told(capsys, "check", f"{text}.json", "good.json")
         assert code == expected and "ok good.json" in lines
         assert expected or f"ok {printable(text)}.json" in lines
-    (folder / f"{text}.py").write_bytes((folder / "reward.py").read_bytes())
-    code, lines = told(capsys, "audit", f"{text}.py:f", "--use", "reward")
-    assert code == 0 and f"{printable(text)}.py:2-3" in lines[0]
+    if text in (HOSTILE["line"], HOSTILE["byte"]):  # each audit starts a process
+        (folder / f"{text}.py").write_bytes((folder / "reward.py").read_bytes())
+        code, lines = told(capsys, "audit", f"{text}.py:f", "--use", "reward")
+        assert code == 0 and f"{printable(text)}.py:2-3" in lines[0]
     for argv in WRITTEN:
         told(capsys, *(word.replace("{}", f"new{text}") for word in argv))
 
@@ -126,12 +130,12 @@ def test_a_certificate_with_text_of_any_kind_in_it_is_refused(claim: str, folder
     capsys.readouterr()
     certificate = json.loads((folder / f"{claim}.json").read_text())
     count = 0
-    for other in changed(certificate, "\ud800\x1b[2K"):
+    for other in list(changed(certificate, "\ud800\x1b[2K"))[:: scaled(1, 3)]:
         (folder / "other.json").write_text(json.dumps(other))
         code, lines = told(capsys, "check", "other.json", "good.json")
         assert code == 1 and lines[0].startswith("REFUSED other.json: ") and lines[1] == "ok good.json"
         count += 1
-    assert count > 100
+    assert count > 30
 
 
 CODE = """import numpy as np
@@ -146,6 +150,5 @@ def named(logp, ref_logp, **options):
 
 def test_code_that_is_audited_prints_nothing_raw(folder: Path, capsys: Out) -> None:
     (folder / "code.py").write_text(CODE, encoding="utf-8")
-    for argv in (["code.py:raises"], ["code.py:named"], ["code.py:raises", "reward.py:f"], ["code.py:3-4"]):
-        told(capsys, "audit", *argv, "--use", "reward")
-        told(capsys, "audit", *argv, "--use", "reward", "--json")
+    for argv in (["raises"], ["named", "--json"], ["raises", "code.py:named", "--json"], ["3-4"]):
+        told(capsys, "audit", f"code.py:{argv[0]}", *argv[1:], "--use", "reward")

@@ -117,12 +117,6 @@ def test_a_single_loss_within_its_limit(capsys: Out) -> None:
     assert capsys.readouterr().err.startswith("klsym: unknown name 'k9'")
 
 
-@pytest.mark.parametrize("text", ["nan", "-1", "inf", "soon", "1e9"])
-def test_bad_limits(text: str, capsys: Out) -> None:
-    assert main(["explain", "k1", f"--time-limit={text}"]) == 2
-    assert "--time-limit" in capsys.readouterr().err
-
-
 def test_a_defect_is_an_answer_in_a_stream(monkeypatch: Any, capsys: Out) -> None:
     real = verdicts.verdict_of
 

@@ -13,19 +13,12 @@ import pytest
 
 from klsym.cli import main
 from klsym.experiments.catalogue import EXPERIMENTS
-from klsym.files import make_folder, write_whole
 from klsym.ledger.experiment_result import Finding
 from klsym.tables.catalogue import NAMES, build, listing, tables
 from klsym.tables.writing.layouts import latex
+from support.commands import run
 
 KLSYM = [sys.executable, "-m", "klsym"]
-LONG = "a" * 5000
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    code = main(list(arguments))
-    out, err = capsys.readouterr()
-    return code, out, err
 
 
 # ---------------------------------------------------------------------------- choices
@@ -86,37 +79,7 @@ def test_only_the_experiments_asked_for_are_run(name, expected, monkeypatch):
     assert ran == expected and ("experiments" in [table.name for table in made]) == bool(expected)
 
 
-# ---------------------------------------------------------------------------- bad input
-BAD = [
-    (["tables", ""], "TABLE: a name expected"),
-    (["tables", "\N{SNOWMAN}"], "unknown table '\N{SNOWMAN}'"),
-    (["tables", "GRADIENTS"], "unknown table"),
-    (["tables", "\udcff"], r"unknown table '\udcff'"),
-    (["tables", "gradients", "--only"], "--only"),
-    (["tables", "gradients", "--only", " , "], "--only: a name expected"),
-    (["tables", "gradients", "--only", "k3", "k9"], "--only 'k9': no row"),
-    (["tables", "gradients", "--only", "k3\nx"], r"--only 'k3\nx'"),
-    (["tables", "--only", "k3", "schulman"], "tables come before --only"),
-    (["tables", "schulman", "--columns", ""], "--columns: a name expected"),
-    (["tables", "gradients", "--notation", "bourbaki"], "--notation"),
-    (["tables", "gradients", "--format", "docx"], "--format"),
-    (["tables", "schulman", "--columns", "claim", "colour"], "no column 'colour'"),
-    *(([command, "-o", ""], "the name of a folder is empty") for command in ("tables", "report", "paper")),
-    *(([command, "-o", LONG], "File name too long") for command in ("tables", "report", "paper", "figures")),
-    (["report", "extra"], "unrecognized arguments: extra"),
-    (["paper", "extra"], "unrecognized arguments: extra"),
-]
-
-
-@pytest.mark.parametrize(("arguments", "said"), BAD, ids=lambda value: repr(value)[:40])
-def test_bad_input_is_one_line_and_writes_nothing(arguments, said, capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    code, out, err = run(capsys, *arguments)
-    assert (code, out) == (2, "") and said in err
-    assert err.startswith("klsym: ") and err.count("\n") == 1
-    assert list(tmp_path.iterdir()) == []
-
-
+# ---------------------------------------------------------------------------- folders that are none
 @pytest.mark.parametrize("command", ["tables", "report", "paper", "figures"])
 def test_a_file_is_no_folder(command, capsys, tmp_path):
     (tmp_path / "file").write_text("before")
@@ -134,19 +97,6 @@ def test_a_folder_in_the_place_of_a_table_is_left_alone(capsys, tmp_path):
 
 
 # ---------------------------------------------------------------------------- what is written
-def test_a_file_is_replaced_whole_or_stays(tmp_path, monkeypatch):
-    target = make_folder(tmp_path / "a" / "b") / "c.txt"
-    assert write_whole(write_whole(target, "one"), "two").read_text() == "two"
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.replace", full)
-    with pytest.raises(Exception, match=r"cannot write .*c\.txt: No space left on device"):
-        write_whole(target, "three")
-    assert target.read_text() == "two" and len(list(target.parent.iterdir())) == 1
-
-
 def run_with(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
     coding = {"PYTHONIOENCODING": str(options.get("coding", "utf-8"))}
     return subprocess.run(

@@ -3,88 +3,27 @@
 from __future__ import annotations
 
 import math
-import re
 from typing import Any
 
 import pytest
 
 from klsym.calculus import KL, derive, expectation, k2, p, q
-from klsym.cli import main
 from klsym.errors import UsageError
 from klsym.ledger import registry as ledger
 from klsym.ledger.registry import Claim
-from klsym.numeric.autoregressive import Autoregressive
-from klsym.numeric.models import FiniteModel
 from klsym.numeric.number_systems import Sized
 from klsym.sampling import identities
+from support.commands import Out, one_line_of_complaint
+from support.commands import run as run_any
 
-Out = Any  # capsys
 QUICK = ("--samples", "1e6")
 
 
 def run(capsys: Out, *argv: str) -> tuple[int, str, str]:
-    code = main(["verify", *argv])
-    out, err = capsys.readouterr()
-    return code, out, err
+    return run_any(capsys, "verify", *argv)
 
 
-def one_line_of_complaint(err: str) -> None:
-    assert re.fullmatch(r"klsym: [^\n]{5,400}\n", err), err
-    assert err.strip().isprintable() and "Traceback" not in err
-
-
-# ---------------------------------------------------------------------------- bad input
-NUMBERS = [
-    "0", "-1", "-1e6", "nan", "-nan", "sNaN", "inf", "-inf", "1e40", "1e999999999", "1e-999999999", "1.5",
-    "1e-3", "", " ", "abc", "1e", "0x10", "1/2", "1,000", "--", "10" * 30, "\u221e",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("text", NUMBERS)
-def test_bad_numbers_of_samples(capsys: Out, text: str) -> None:
-    code, out, err = run(capsys, "reward.k1", f"--samples={text}")
-    assert (code, out) == (2, "")
-    one_line_of_complaint(err)
-    assert "--samples" in err and "a whole number, 1 or more" in err
-
-
-@pytest.mark.parametrize("text", [n for n in NUMBERS if n not in ("0", "1e-999999999")])
-def test_bad_seeds(capsys: Out, text: str) -> None:
-    code, out, err = run(capsys, "reward.k1", f"--seed={text}")
-    assert (code, out) == (2, "")
-    one_line_of_complaint(err)
-    assert "--seed" in err and "a whole number, 0 or more" in err
-
-
-@pytest.mark.parametrize(
-    ("argv", "reason"),
-    [
-        (["bogus"], "unknown claim 'bogus'"),
-        (["reward.k1", "gradient."], "unknown claim 'gradient.'"),
-        (["x" * 5000], "unknown claim"),
-        (["a\nb"], "unknown claim"),
-        (["experiment"], "experiments are no identities"),
-        (["reward.k1", "--backend", "tensorflow"], "'tensorflow': unknown; known: numpy, torch, jax"),
-        (["reward.k1", "--backend", ""], "unknown; known: numpy"),
-        (["reward.k1", "--backend", "NumPy"], "unknown; known: numpy"),
-        (["reward.k1", "--device", "cuda"], "numpy: no device 'cuda', it has cpu only"),
-        (["reward.k1", "--device", ""], "numpy: no device ''"),
-        (["reward.k1", "--scheduler", ""], "an address such as"),
-        (["reward.k1", "--scheduler", "nowhere"], "an address such as"),
-        (["reward.k1", "--scheduler", "http://localhost:8786"], "an address such as"),
-        (["reward.k1", "--samples"], "expected one argument"),
-        (["reward.k1", "--false-alarm", "0.1"], "--false-alarm"),
-        (["reward.k1-unique", "--samples", "9007199254740993"], r"from 1 to 2\^53"),
-        (["reward.k1", "--samples", "1e17"], r"from 1 to 2\^53"),
-    ],
-)
-def test_bad_input(capsys: Out, argv: list[str], reason: str) -> None:
-    code, out, err = run(capsys, *argv)
-    assert (code, out) == (2, "")
-    one_line_of_complaint(err)
-    assert re.search(reason, err), err
-
-
+# ---------------------------------------------------------------------------- what is not there
 def test_a_scheduler_that_is_not_there(capsys: Out, at_most: Any) -> None:
     with at_most(30):
         code, out, err = run(capsys, "reward.k1", "--scheduler", "tcp://127.0.0.1:1")
@@ -111,23 +50,6 @@ def test_a_package_that_is_not_there(capsys: Out, monkeypatch: pytest.MonkeyPatc
     assert (code, out) == (2, "")
     one_line_of_complaint(err)
     assert 'pip install "klsym[torch]"' in err
-
-
-# ---------------------------------------------------------------------------- models, from Python
-@pytest.mark.parametrize(
-    ("make", "reason"),
-    [
-        (lambda: FiniteModel([0.5, 0.5], [1.0, 0.0], [1, 0]), r"p\[1\] = 0.0 is not positive"),
-        (lambda: FiniteModel([1, 0], [0.5, 0.5], [1, 0]), r"q\[1\] = 0 is not positive"),
-        (lambda: FiniteModel.from_logits([math.nan, 0.0], p=[0.5, 0.5], u=[1, 0]), "finite numbers expected"),
-        (lambda: Autoregressive([[math.nan, 0.0]], 0, 3), "logits hold nan"),
-        (lambda: Autoregressive([[math.inf, 0.0]], 0, 3), "inf in absolute value"),
-    ],
-)
-def test_models_without_common_support_or_with_nan(make: Any, reason: str) -> None:
-    with pytest.raises(UsageError, match=reason) as caught:
-        make()
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["torch", "jax"])

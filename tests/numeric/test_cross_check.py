@@ -72,7 +72,7 @@ def test_rewards_and_sequences_pass(use: str, sampling: str) -> None:
         assert with_check(wrong, parse(loss)).check["passed"] is False
 
 
-@pytest.mark.parametrize(("bound", "sampling"), [(10, "off-policy"), (40, "on-policy"), (300, "off-policy")])
+@pytest.mark.parametrize(("bound", "sampling"), [(40, "on-policy"), (300, "off-policy")])
 def test_what_is_wrong_beyond_a_clamp_alone_is_seen(bound: int, sampling: str) -> None:
     """The coefficient is right between the bounds, and its slope beyond one of them is not 0."""
     parsed = parse(f"clip(k1, -{bound}, {bound})")

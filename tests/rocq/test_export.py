@@ -7,6 +7,7 @@ import importlib.util
 import json
 import re
 import shutil
+import subprocess
 from fractions import Fraction
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from klsym.rocq.terms import Outside, Words, place
 from support.certificates.faulty_certificates import Draft
 from support.certificates.region_certificates import CERTIFICATES as REGIONS
 from support.faulty.definitions import cited as CITING
+from support.scale import scaled
 
 KL_GRADIENT = Side.atom(Gradient(Side.atom(Mean("", "q", ExpPoly.variable("k1")))))
 ROCQ = Path(__file__).parents[2] / "rocq"
@@ -303,14 +305,6 @@ def test_the_whole_ledger_is_exported_or_outside_for_a_reason(tmp_path, capsys):
 
 
 # ---------------------------------------------------------------------------- the driver
-@pytest.mark.parametrize("word", ["Admitted.", "admit.", "Axiom a : False.", "Parameter x : R."])
-def test_nothing_may_be_taken_for_granted(tmp_path, word):
-    path = tmp_path / "A.v"
-    path.write_text(f"Lemma a : False. Proof. {word}")
-    with pytest.raises(driver.Failed, match="unproved"):
-        driver.compiled(path, tmp_path)
-
-
 def test_the_sources_take_nothing_for_granted_and_are_all_compiled():
     for path in ROCQ.glob("*.v"):
         assert not driver.unproved(path.read_text()), path.name
@@ -332,8 +326,29 @@ def test_where_rocq_is_missing_one_line_says_how_to_get_it(tmp_path, capsys, mon
     assert "apt-get install coq libcoq-coquelicot" in error and error.count("\n") == 1
 
 
+@pytest.fixture
+def quick(monkeypatch):
+    """The proofs of the checker itself are left out, which `make rocq` compiles: they are its only axioms.
+
+    Nothing is left out where KLSYM_TEST_ALL is set.
+    """
+    if scaled(1, 0):
+        return
+    run = subprocess.run
+
+    def without_proofs(command, **options):
+        of_the_checker = Path(command[-1]).stem in driver.ORDER
+        return run([command[0], "-vos" if of_the_checker else "-vok", *command[1:]], **options)
+
+    def expect_axioms(path, printed):
+        assert re.findall(r"^(\w+)$", printed.partition("Axioms:\n")[2], re.MULTILINE) == ["checked"], path
+
+    monkeypatch.setattr(driver.subprocess, "run", without_proofs)
+    monkeypatch.setattr(driver, "expect_axioms", expect_axioms)
+
+
 @pytest.mark.skipif(shutil.which("coqc") is None, reason="Rocq is not installed")
-def test_the_checker_accepts_these_and_no_part_that_was_changed(tmp_path, certificates):
+def test_the_checker_accepts_these_and_no_part_that_was_changed(tmp_path, certificates, quick):
     library, folder = tmp_path / "checker", tmp_path / "theorems"
     library.mkdir()
     for name in driver.ORDER[: driver.ORDER.index("Parts") + 1]:
@@ -364,12 +379,20 @@ def test_the_checker_accepts_these_and_no_part_that_was_changed(tmp_path, certif
         ("Hypothesis cheat : False.\nTheorem all : 1 = 0.", "Hypothesis outside a section"),
         ("Section A.\nVariable x : R.\nEnd A.\nVariables y : R.", "Variables outside a section"),
         ("Lemma x : True.\nAdmitted.", "Admitted"),
+        ("Lemma a : False. Proof. admit.", "admit"),
+        ("Axiom a : False.", "Axiom"),
+        ("Parameter x : R.", "Parameter"),
         ("Section A.\nHypothesis h : 0 < 1.\nEnd A.", ""),
         ("(* Axiom *) Lemma x : True.", ""),
     ],
 )
-def test_nothing_is_taken_for_granted(text: str, word: str) -> None:
+def test_nothing_is_taken_for_granted(text: str, word: str, tmp_path: Path) -> None:
     assert driver.unproved(text) == word
+    path = tmp_path / "A.v"
+    path.write_text(text)
+    if word:
+        with pytest.raises(driver.Failed, match="unproved"):
+            driver.compiled(path, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["cheat1", "cheat'", "T.cheat"])

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sympy import Function
 
 from klsym.calculus import *
 from klsym.errors import UsageError
@@ -204,46 +203,6 @@ def test_directions_and_scores() -> None:
     assert rows == pytest.approx(K1 * by_hand**2)
     again = sampler_of().along(np.eye(3))
     assert again.rows(Mean("", "q", ExpPoly.variable("k1"), ("x", "x"))) == pytest.approx(rows)
-
-
-def test_generic_functions_move_with_log_q() -> None:
-    f = Function("f")(log_q, log_p, log_mu)
-    context = Context(functions=(("f", ("k1", "log_q", "w")),))
-
-    def instance(x: Any, y: Any, z: Any) -> Any:
-        return np.sin(x) * np.exp(y / 2) + z**2
-
-    sampler = FiniteSampler(MODEL, context, {"f": instance})
-    at, h = np.array([K1, np.log(Q), np.log(RHO)]), 1e-6
-    values, slope = instance(*at), (instance(*(at + h)) - instance(*(at - h))) / (2 * h)
-    for quantity, expected in (
-        (expectation(f, q), Q @ values),
-        (expected_gradient(f, mu), MU @ (slope * SCORE)),
-        (grad(expectation(f, q)), Q @ ((values + slope) * SCORE)),
-        (grad(expectation(sg(f), q)), Q @ (values * SCORE)),
-    ):
-        found = sampler.spread(means_of(quantity.side, context)).value[0]
-        assert found == pytest.approx(expected, rel=1e-8)
-
-
-def test_generic_functions_as_ring_elements_and_by_default() -> None:
-    g, context = Function("g")(k1), Context(functions=(("g", ("k1",)),))
-    products = means_of(expected_gradient(g, q).side, context)
-    cube = ExpPoly.variable("k1") ** 3
-    found = FiniteSampler(MODEL, context, {"g": cube}).spread(products).value[0]
-    assert found == pytest.approx(Q @ (3 * K1**2 * SCORE))
-    assert FiniteSampler(MODEL, context).spread(products).value[0] != pytest.approx(found)
-
-
-def test_rewards_and_given_values() -> None:
-    reward = [1.0, -2.0, 0.5]
-    model = FiniteModel(Q, P, MODEL.u, MU, {"lam": 0.5}, {"R": reward})
-    sampler = FiniteSampler(model, Context(("lam",)))
-    products = means_of(expectation(R * s, q).side, Context(("lam",)))
-    assert sampler.spread(products).value[0] == pytest.approx(Q @ (np.array(reward) * SCORE))
-    given = Context(("lam",), given=(("R", ExpPoly.variable("k1") * ExpPoly.variable("lam") - 2),))
-    found = FiniteSampler(model, given).spread(products).value[0]
-    assert found == pytest.approx(Q @ ((K1 * 0.5 - 2) * SCORE))
 
 
 # ---------------------------------------------------------------------------- refusals

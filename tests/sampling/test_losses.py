@@ -18,6 +18,7 @@ from klsym.sampling.losses import evaluate
 from support.losses import autograd_judge as judge
 from support.losses import loss_oracle as oracle
 from support.losses.random_losses import Case
+from support.scale import scaled
 
 WRITTEN = (
     "log_q", "log_p*log_mu", "k1", "k2", "k3", "k(lam)", "k(1)", "r", "rho", "R - A", "3/7", "exp(2)*k1",
@@ -27,7 +28,8 @@ WRITTEN = (
     "clip(1/2, k1, k1 + r)", "clip(lam, 1, 2)*k1", "sg(rho)*k2", "sg(sg(k1) + rho)", "r**lam", "exp(R/3)",
     "sg(k3)**3/n", "T*k1",
 )  # fmt: skip
-RANDOM = tuple(case.text for case in judge.ring_cases(5, 200) + judge.outside_cases(5, 100))
+DRAWN = judge.ring_cases(5, scaled(200, 60)) + judge.outside_cases(5, scaled(100, 30))
+RANDOM = tuple(case.text for case in DRAWN)
 
 
 def names() -> dict[str, np.ndarray]:

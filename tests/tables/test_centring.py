@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from functools import partial
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,10 +19,9 @@ from klsym.ledger.view import statement_latex
 from klsym.tables import centring
 from klsym.tables.catalogue import build
 from klsym.tables.writing.ledger_lookup import quote
-from klsym.tables.writing.notation import NOTATIONS
 from support.latex_judge import World, value_of
 from support.losses import batch_judge as judge
-from support.table_judge import complaints, formulas, number, plain
+from support.table_judge import formulas, number, plain
 
 table = partial(build, "centring")
 BETA, STEP = 0.6, 1e-6
@@ -181,8 +179,3 @@ def test_wrong_neighbours_are_refused() -> None:
         derive(mean_over_i((own(k1) - batch_mean(k1)) * own(s), under=q)).equals(grad(divergence(q, "p")))
     with pytest.raises(ValueError, match="no mean of scores"):
         centring.coefficient(quote("batch.centering-identity"))
-
-
-@pytest.mark.parametrize("notation", NOTATIONS)
-def test_it_compiles_alone(notation: str, tmp_path: Path) -> None:
-    assert complaints(table(), notation, tmp_path) == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from functools import cache, partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,9 +16,8 @@ from klsym.ledger.view import statement_latex
 from klsym.tables import sequences
 from klsym.tables.catalogue import build
 from klsym.tables.writing.ledger_lookup import quote
-from klsym.tables.writing.notation import NOTATIONS
 from support.losses import token_judge as judge
-from support.table_judge import complaints, formulas, plain
+from support.table_judge import formulas, plain
 
 table = partial(build, "sequences")
 CLOSE = 1e-12
@@ -178,8 +176,3 @@ def test_wrong_neighbours_are_refused() -> None:
         derive(token_gradient(now(k2), under=q)).equals(grad(KL(q, p)))
     with pytest.raises(ValueError, match="a mean expected"):
         sequences.one_sequence(quote("sequence.chain-rule").proof.theorem.statement.left)
-
-
-@pytest.mark.parametrize("notation", NOTATIONS)
-def test_it_compiles_alone(notation: str, tmp_path: Path) -> None:
-    assert complaints(table(), notation, tmp_path) == []

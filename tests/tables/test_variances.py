@@ -6,7 +6,6 @@ import re
 from fractions import Fraction
 from functools import partial
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,9 +20,8 @@ from klsym.numeric.checks.sequence_fields import kl_variances
 from klsym.tables import variances
 from klsym.tables.catalogue import build
 from klsym.tables.writing.ledger_lookup import quote, stated
-from klsym.tables.writing.notation import NOTATIONS
 from klsym.tables.writing.pieces import where
-from support.table_judge import complaints, formulas, number, of, plain, row_of, spread, world
+from support.table_judge import formulas, number, of, plain, row_of, spread, world
 
 table = partial(build, "variances")
 PAIR, DIFFERENCE, LOWER = range(3)
@@ -184,8 +182,3 @@ def test_wrong_neighbours_are_refused() -> None:
     other = derive(expectation(rho * s, under=mu)).equals(2 * expectation(rho * s, under=mu))
     with pytest.raises(ValueError, match="no claim says"):
         stated(other)
-
-
-@pytest.mark.parametrize("notation", NOTATIONS)
-def test_it_compiles_alone(notation: str, tmp_path: Path) -> None:
-    assert complaints(table(), notation, tmp_path) == []
