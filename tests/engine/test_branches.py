@@ -40,7 +40,7 @@ NEVER = [  # a loss, how it is used, its target
     ("max(2*r + k1, 0)", "", "forward-kl"),
     ("max(k1**4*r - 2*k1**2*r + r, 0) - k1**4*r + 2*k1**2*r - r + k3", "", "forward-kl"),
 ]
-NARROW = [  # a loss, how it is used, the multiples of the two gradients without its bound, a k1 where it binds
+NARROW = [  # a loss, how it is used, the multiples of both gradients without its bound, a k1 where it binds
     ("max(k2, k1 - 0.4999)", "", (1, 0), 1.01),
     ("max(-k1, r/2.72)", "", (0, 25 / 68), -1.02),
     ("max(k1, -r/3)", "", (0, 0), -1.1),

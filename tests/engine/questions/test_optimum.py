@@ -1,7 +1,7 @@
-"""Where training ends, on random penalties: against a simulation of training and Newton's method; and by hand.
+"""Where training ends with random penalties, against a simulation of training and Newton's method; by hand.
 
-Each run has to end at a policy that is listed, and to come back to each that is listed as stable; Newton's method
-finds no stationary policy that is not listed.
+Each run has to end at a policy that is listed, and to come back to each that is listed as stable; Newton's
+method finds no stationary policy that is not listed.
 """
 
 from __future__ import annotations
