@@ -104,7 +104,10 @@ def test_refused_in_a_line(loss: Any, given: dict[str, Any], said: str, at_most:
 
 
 # Names that klsym gives to regions, logs, batches and sums in answers, and names of the grammar.
-TAKEN = ("h", "std", "f", "Phi", "k1_now", "q", "w", "ln_x", "const_x", "is_high", "is_")
+TAKEN = (
+    "h", "std", "f", "Phi", "k1_now", "q", "w", "ln_x", "const_x", "is_high", "is_", "e", "c", "b", "x", "mu",
+    "theta", "E", "K", "P",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", TAKEN)
