@@ -299,8 +299,8 @@ COVERING = [
     {"pairs": (CLAMP.pair.key,)},
 ]  # fmt: skip
 OTHERS = [
-    {"column": "target"}, {"column": "trust?"}, {"kind": "kernel -> *"}, {"loss": "clip"}, {"source": "calls"},
-    {"pairs": ("00000000",)},
+    {"column": "target"}, {"column": "trust?"}, {"kind": "kernel -> *"}, {"loss": "clip"},
+    {"source": "calls"}, {"pairs": ("00000000",)},
 ]  # fmt: skip
 
 

@@ -329,3 +329,10 @@ def test_per_sample(loss: str, words: str, per_sample: str) -> None:
 def test_every_proof_replays_from_its_text(loss: str, words: str) -> None:
     proofs = ask(loss, words).proofs
     assert proofs and all(check(read(json.dumps(p.certificate()))) == (p.theorem.proved,) for p in proofs)
+
+
+@pytest.mark.parametrize(("loss", "words"), [("abs(k1)", "sequence /T"), ("min(k1, 2)", "off sequence /T")])
+def test_the_derivation_starts_with_1_over_T_in_front(loss: str, words: str) -> None:
+    first = ask(loss, words).steps[0]
+    assert re.fullmatch(rf"E_\w+\[grad\({re.escape(loss)}/T\)\]", first[1])
+    assert r"{T}" in first[2] or "/T" in first[2]

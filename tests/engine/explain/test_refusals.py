@@ -86,6 +86,7 @@ CHOICES: list[tuple[Any, dict[str, Any], str]] = [  # what no options of the tab
     ("k1", {"level": "token", "aggregate": "max"}, "aggregate='max': one of sum, mean"),
     ("har*k1", {"parameters": "har"}, "parameters"), ("k1", {"parameters": [3]}, "parameter"),
     ("s*k1", {"parameters": ["s"], "use": "reward"}, "parameter"),
+    ("k1*H", {"parameters": ["H"]}, "a new plain name expected"),  # in answers H is a function of the sample
     ("m*k1", {"batch": "leave-one-out", "parameters": ("m",)}, "m in 'm.k1' stands for n - 1"),
     (None, {}, "expression expected"), (2.5, {}, "exact Rational"), (b"k1", {}, "expression expected"),
     (k1 > 0, {}, "expression expected"), (Symbol("k1") * k2, {}, "klsym's own"),

@@ -33,23 +33,7 @@ def product(powers: dict[str, int]) -> ExpPoly:
     return result
 
 
-LEAVES = [
-    "k1",
-    "k2",
-    "k3",
-    "r",
-    "rho",
-    "log_q",
-    "log_p",
-    "log_mu",
-    "R",
-    "A",
-    "lam",
-    "beta",
-    "2",
-    "0.3",
-    "1/7",
-]
+LEAVES = ["k1", "k2", "k3", "r", "rho", "log_q", "log_p", "log_mu", "R", "A", "lam", "beta", "2", "0.3", "1/7"]
 
 
 def _grow(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
@@ -67,5 +51,3 @@ def _grow(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 losses = st.recursive(st.sampled_from(LEAVES), _grow, max_leaves=7)
 small = st.floats(-2, 2, allow_nan=False).map(lambda x: round(x, 3))
 points = st.fixed_dictionaries(dict.fromkeys(("log_q", "log_p", "log_mu", "R", "A"), small))
-
-
