@@ -295,7 +295,7 @@ SHORTHANDS = (  # a loss, its options, what they make of it, the options that ar
     ("k3", "mean", "sg(centred(1 - r))*log_q", ""),
     ("rho*k3", "off loo", "sg(loo(rho*k1))*log_q", "off"),
     ("k1", "reward sequence /T mean", "centred(k1/T)", "reward sequence"),
-    ("clip(k1, -0.3, 0.3)", "off token reward same /T", "clip(k1, -0.3, 0.3)/T", "off token reward"),
+    ("clip(k1, -0.3, 0.3)", "off token reward same /T", "clip(k1, -0.3, 0.3)/T", "off token reward same"),
     ("clip(rho, 0.8, 1.2)*A", "off token prefix /T", None, "off token"),
     ("abs(k1)", "sequence /T", "abs(k1)/T", "sequence"),
 )
