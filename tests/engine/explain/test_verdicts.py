@@ -28,6 +28,7 @@ SAMPLES: dict[str, dict[str, str]] = {
         "rho": "zero", "exp(log_q - sg(log_q))*k3": "reverse-kl", "rho*k3 + rho*k1": "reverse-kl",
         "k1 - k1": "zero", "A*log_q": "combination", "R*k1": "combination", "k2*R": "separable",
         "-A*log_q + beta*k2": "combination", "sg(log_q)*log_q": "separable", "log_p": "zero", "R": "zero",
+        "k1**3 + k3 - A*log_q": "separable", "k1**3 + k3": "f-divergence",  # the named parts and a rest
         "k1**3": "f-divergence", "sg(k1)*k1": "reverse-kl", "k2 - sg(k2) + sg(k3)": "reverse-kl",
         # outside the ring, with a named target or without
         "abs(k1)": "f-divergence", "sqrt(k2)": "f-divergence", "log(1 + r)": "f-divergence",
@@ -63,7 +64,7 @@ SAMPLES: dict[str, dict[str, str]] = {
         "R*A": "combination", "R - beta*k1": "combination", "r": "forward-kl", "1": "zero",
         "log_q": "separable",
         "abs(k1)": "f-divergence", "abs(R) - beta*k1": "combination", "clip(k1, -1, 1)": "f-divergence",
-        "R - full(k1)": "combination",
+        "R - full(k1)": "combination", "k2 + 2*r + R": "separable", "k2 - r*k1": "f-divergence",
     },
     "off reward": {
         "k1": "separable", "rho*k1": "reverse-kl", "rho*k3": "combination", "rho**2*k1": "separable",
