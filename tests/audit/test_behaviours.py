@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ from support.audits import audited
 
 SOURCE = Path(audited.__file__).read_text(encoding="utf-8").splitlines()
 ON, OFF = "on-policy", "off-policy"
-NOTHING: dict[str, Any] = {}
 # function -> sampling, the loss of one token, the target (None: open), how tokens meet, words of a finding
 BEHAVIOURS = {
     "k1_loss": (ON, "k1", "zero", "by itself", "does not depend on the reference"),
@@ -78,57 +78,48 @@ BEHAVIOURS = {
 }  # fmt: skip
 
 
+OPTIONS = {"fixed_length": {"set": {"length": 512}}}
+
+
+@cache
+def found_in(name: str) -> Any:
+    return klsym.audit(getattr(audited, name), sampling=BEHAVIOURS[name][0], **OPTIONS.get(name, {}))
+
+
 @pytest.mark.parametrize("name", BEHAVIOURS)
 def test_each_behaviour_is_told_apart(name):
-    sampling, expression, target, tokens, finding = BEHAVIOURS[name]
-    found = klsym.audit(getattr(audited, name), sampling=sampling, **OPTIONS.get(name, NOTHING))
+    """Code that sums over one token keeps its level, all other code is asked at level token."""
+    _, expression, target, tokens, finding = BEHAVIOURS[name]
+    found = found_in(name)
     assert expression in ("", found.expression)
     assert found.target == target and tokens in found.tokens.words
     assert any(finding in str(one) for one in found.findings)
+    if tokens.endswith("by itself"):
+        assert found.verdict.setting.level != "token" and not any("level" in note for note in found.notes)
 
 
 # function that aggregates over tokens -> the target of a single token
 AGGREGATED = {
-    "token_mean": "forward-kl",
-    "token_mean_by_index": "forward-kl",
-    "sequence_mean": "forward-kl",
-    "grid_mean": "forward-kl",
-    "fixed_length": "forward-kl",
-    "mask_forgotten": "forward-kl",
-    "full_vocabulary": "reverse-kl",
-    "top_words_forward": "separable",
-    "empty_batches_apart": "forward-kl",
-    "whole_vocabulary_in_float32": "reverse-kl",
-    "count_with_a_number": "forward-kl",
+    "token_mean": "forward-kl", "sequence_mean": "forward-kl", "grid_mean": "forward-kl",
+    "fixed_length": "forward-kl", "full_vocabulary": "reverse-kl", "top_words_forward": "separable",
     "sequence_ratio_token_k3": "",
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", AGGREGATED)
 def test_code_that_aggregates_over_tokens_is_asked_at_level_token(name):
     """The target of a single token is not that of the sum; the answer says which level it is for."""
-    sampling, options = BEHAVIOURS[name][0], OPTIONS.get(name, NOTHING)
-    found = klsym.audit(getattr(audited, name), sampling=sampling, **options)
+    found = found_in(name)
     assert found.to_json()["level"] == found.verdict.setting.level == "token"
     assert found.verdict.setting.aggregate == found.tokens.aggregate
     [note] = [note for note in found.notes if note.startswith("level token, since the loss is ")]
     assert f"note      {note}" in str(found) and "--level sample" in note
     if AGGREGATED[name]:
-        single = klsym.audit(getattr(audited, name), sampling=sampling, level="sample", **options)
+        options = {"sampling": BEHAVIOURS[name][0], **OPTIONS.get(name, {})}
+        single = klsym.audit(getattr(audited, name), level="sample", **options)
         assert (single.target, single.to_json()["level"]) == (AGGREGATED[name], "sample")
         assert any(note.startswith("level sample, as asked: that the loss is") for note in single.notes)
         assert not single.meets(found.target or "open")
-
-
-@pytest.mark.parametrize("name", [n for n, row in BEHAVIOURS.items() if row[3].endswith("by itself")])
-def test_code_that_does_not_aggregate_keeps_its_level(name):
-    found = klsym.audit(getattr(audited, name), sampling=BEHAVIOURS[name][0])
-    assert found.verdict.setting.level != "token" and not any("level" in note for note in found.notes)
-
-
-OPTIONS = {
-    "fixed_length": {"set": {"length": 512}},
-}
 
 
 # function -> the operation that is named, and a piece of the line of the file that it stands in

@@ -13,6 +13,7 @@ from klsym.language.expressions import ATOMS
 from klsym.language.parser import FUNCTIONS, OF_DENSITIES
 from klsym.tables.trainers import Trainer, trainers
 from support.losses import random_losses
+from support.scale import scaled
 
 NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*")  # not the e of 1e9
 GRAMMAR = {*ATOMS, *FUNCTIONS, *OF_DENSITIES, "where", "s", "u", "v"}
@@ -56,13 +57,13 @@ def test_names_of_settings(options: dict[str, str]) -> None:
         assert not undeclared(loss, **options), loss
 
 
-@pytest.mark.parametrize("one", trainers(), ids=lambda one: one.id)
+@pytest.mark.parametrize("one", trainers()[:: scaled(1, 4)], ids=lambda one: one.id)
 def test_names_of_trainers(one: Trainer) -> None:
     assert not one.loss or not undeclared(one.loss, **one.options)
     assert not one.kl or not undeclared(one.kl, **(one.kl_options or one.options))
 
 
-@pytest.mark.parametrize("number", range(60))
+@pytest.mark.parametrize("number", range(scaled(60, 15)))
 def test_names_of_random_losses(number: int) -> None:
     case = random_losses.generate(seed=12, number=number)
     assert not undeclared(case.text, sampling=case.sampling, use=case.use)

@@ -9,8 +9,9 @@ import pytest
 
 import klsym
 from support.losses import implied_judge
+from support.scale import scaled
 
-COUNT = 20
+COUNT = scaled(100, 16)
 
 
 def told(loss: str, **setting: Any) -> dict[str, Any]:
@@ -214,6 +215,22 @@ def test_outside_the_ring(c: str) -> None:
     if known:
         assert implied_judge.faults(c, answer, 1) == []
     assert not known or klsym.parse(answer["f"]).has(klsym.r, klsym.k1)
+
+
+STRENGTHS = {  # loss, use -> what is said of f''(1)
+    ("sqrt(k3)", "reward"): "f''(1) is not known", ("sqrt(k3)**3", "loss"): "f''(1) is not known",
+    ("log(r)/(r-1)", "loss"): "f''(1) is not known", ("abs(k1)", "loss"): "a kink at r = 1",
+    ("max(r,1)", "loss"): "a kink at r = 1", ("log(1+r)", "reward"): "f''(1) = ",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("loss", "use"), STRENGTHS)
+def test_what_is_said_where_q_is_p(loss: str, use: str) -> None:
+    """In text and JSON; LaTeX and Markdown are written all the same."""
+    said, verdict = STRENGTHS[loss, use], klsym.explain(loss, use=use)
+    assert said in str(verdict) and verdict._repr_latex_()
+    strength = verdict.to_json()["gradient"]["fisher_strength"]
+    assert (strength is None) == (" = " not in said or "kink" in said)
 
 
 def test_a_difference_of_absolute_logs_is_the_total_variation() -> None:

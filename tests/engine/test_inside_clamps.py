@@ -3,84 +3,92 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
+import numpy as np
 import pytest
 
 import klsym
-from klsym.api import Verdict
 from klsym.language.expressions import unfold
+from support.losses.cases import options
+from support.oracle.losses import Forest, Setting, samples
+from support.scale import scaled
 
-WEIGHTS, SAMPLING = ("token", "prefix", "sequence"), ("on-policy", "off-policy")
-LOSSES = ("rho*k3", "rho*sg(k1)")
-REWARDS = [("rho*k1", weights) for weights in WEIGHTS] + [
-    ("R - beta*k1", "token"), ("k3", "token"),
-]  # fmt: skip
-CREDITS = ("to-go", "total", "same-token")
-
-
-def same(clamped: Verdict, free: Verdict) -> None:
-    inside = clamped.inside_clamps
-    assert inside is not None
-    if inside.target is None and free.target is not None:
-        return  # open is honest; that it is rare is asserted below
-    assert (inside.target, inside.complete) == (free.target, free.gradient.complete)
+LOSSES = [(loss, f"{on} token {weights}") for loss, on, weights in product(
+    ("rho*k3", "rho*sg(k1)", "exp(past(log_q - log_mu))*rho*k3"), ("", "off"), ("own", "prefix",
+    "whole"))]  # fmt: skip
+REWARDS = [(loss, f"{on} token reward {weights} {credit}") for on, (loss, weights), credit in product(
+    ("", "off"), (*product(("rho*k1",), ("own", "prefix", "whole")), ("R - beta*k1", "own"), ("k3", "own")),
+    ("to-go", "total", "same"))]  # fmt: skip
+CASES = [*LOSSES, *REWARDS] if scaled(1, 0) else [*LOSSES[::2], *REWARDS[1::4]]
 
 
-def meets(condition: object) -> bool:
+def meets(condition: Any) -> bool:
     """Does a condition hold where all ratios are near 1, so that no bound of 10 binds?"""
-    symbols = sorted(condition.x.free_symbols, key=str)  # type: ignore[attr-defined]
-    at = {x: -0.3 - 0.01 * i for i, x in enumerate(symbols)}
-    value = float(unfold(condition.x).subs(at))  # type: ignore[attr-defined]
-    return (value > 0) - (value < 0) in condition.signs  # type: ignore[attr-defined]
+    symbols = sorted(condition.x.free_symbols, key=str)
+    value = float(unfold(condition.x).subs({x: -0.3 - 0.01 * i for i, x in enumerate(symbols)}))
+    return (value > 0) - (value < 0) in condition.signs
 
 
-def unbiased_inside(clamped: Verdict) -> bool:
-    """Is the bias 0 in the region that holds q = p?  The first case that is met is that of the region."""
-    found = (value for where, value in clamped.bias_cases if all(map(meets, where)))
-    return bool(next(found, 0) == 0)
+@pytest.mark.parametrize(("loss", "words"), CASES)
+def test_tokens_keep_their_scores_and_credit(loss: str, words: str) -> None:
+    """rho of a prefix meets s_past, that of a sequence s_future too; the bias is 0 in the region of q = p."""
+    clamped, free = (klsym.explain(text, **options(words)) for text in (f"clip({loss}, -10, 10)", loss))
+    inside = clamped.inside_clamps
+    assert inside is not None and (inside.target is not None or free.target is None)
+    assert (inside.target, inside.complete) == (free.target, free.gradient.complete)
+    assert next((value for where, value in clamped.bias_cases if all(map(meets, where))), 0) == 0
 
 
-@pytest.mark.parametrize("sampling", SAMPLING)
-@pytest.mark.parametrize(("loss", "weights"), list(product(LOSSES, WEIGHTS)))
-def test_a_loss_of_tokens_keeps_the_scores_of_its_weights(loss: str, weights: str, sampling: str) -> None:
-    """rho of a prefix meets s_past, that of a sequence s_future too."""
-    options = {"level": "token", "weights": weights, "sampling": sampling}
-    clamped = klsym.explain(f"clip({loss}, -10, 10)", **options)
-    free = klsym.explain(loss, **options)
-    same(clamped, free)
-    assert clamped.inside_clamps.target is not None or free.target is None  # type: ignore[union-attr]
-    assert unbiased_inside(clamped)
+NAMED = [  # a loss of samples, how it is used, what it targets inside its clamps, with which multiples
+    ("clip(k3, 0, 5)", "", "forward-kl", {"forward-kl": "1"}), ("clip(k1, 0.3, 0.4)", "", "zero", {}),
+    ("clip(k1, -5, 5)", "reward", "reverse-kl", {"reverse-kl": "1"}),
+    ("beta*min(k2, lam)", "", "reverse-kl", {"reverse-kl": "beta"}), ("min(k1, 2)", "", "zero", {}),
+    ("sg(min(rho, 2))*k2", "off", "reverse-kl", {"reverse-kl": "1"}),
+    ("clip(rho, 0.9997, 1.0004)*A", "off", "combination", {"reward": "A"}),
+    ("min(rho*A, clip(rho, 1 - eps, 1 + eps)*A)", "off", "combination", {"reward": "A"}),
+    ("-min(rho*A, clip(rho, 0.8, 1.2)*A) + beta*rho*k3", "off", "combination",
+     {"reward": "-A", "reverse-kl": "beta"}),
+    ("clip(R, -2, 2) - beta*k1", "reward", "combination", {"reward": "R", "reverse-kl": "-beta"}),
+    ("clip(A, -1, 1)*log_q", "", "combination", {"reward": "A"}),
+    ("clip(k2, -1, 1)*rho", "off", "f-divergence", {}),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("sampling", SAMPLING)
-@pytest.mark.parametrize("credit", CREDITS)
-@pytest.mark.parametrize(("reward", "weights"), REWARDS)
-def test_a_reward_of_tokens_keeps_its_credit(reward: str, weights: str, credit: str, sampling: str) -> None:
-    options = {"level": "token", "use": "reward", "weights": weights, "credit": credit, "sampling": sampling}
-    clamped = klsym.explain(f"clip({reward}, -10, 10)", **options)
-    free = klsym.explain(reward, **options)
-    same(clamped, free)
-    assert clamped.inside_clamps.target is not None or free.target is None  # type: ignore[union-attr]
-    assert unbiased_inside(clamped)
+@pytest.mark.parametrize(("loss", "words", "target", "multiples"), NAMED)
+def test_inside_its_clamps_a_loss_has_a_name(loss: str, words: str, target: str, multiples: Any) -> None:
+    inside = klsym.explain(loss, **options(words)).inside_clamps
+    assert inside is not None and (inside.target, inside.multiples) == (target, multiples)
+
+
+CLAMPED = [  # a loss off-policy; without its bounds; the rest of c beside -grad E_q[A]
+    ("-min(rho*A, clip(rho, 1 - eps, 1 + eps)*A) + beta*k3", "-rho*A + beta*k3", "beta*(1 - r)/rho"),
+    ("-sg(min(rho, 2))*A*log_q + beta*k3", "-sg(rho)*A*log_q + beta*k3", "beta*(1 - r)/rho"),
+    ("-clip(rho, 0.8, 1.2)*A + k2", "-rho*A + k2", "k1/rho"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("loss", "free", "rest"), CLAMPED)
+def test_inside_the_clamps_nothing_is_lost(loss: str, free: str, rest: str) -> None:
+    """The named part and the rest add up to c = mu/q dL/dlog q of the loss without its bounds."""
+    verdict, where = klsym.explain(loss, sampling="off-policy"), Forest(samples(11), ("off-policy",))
+    assert verdict.inside_clamps is not None
+    assert verdict.inside_clamps.complete == {"reward": "-A", "rest": rest}
+    assert f"where no bound binds: -grad E_q[A] + E_q[{rest}*s]" in str(verdict)
+    assert verdict.to_json()["gradient"]["inside_clamps"]["combination"]["rest"] == rest
+    exact, form = where.field(free, Setting("off-policy")).a, where.form(f"-A + {rest}").a
+    assert np.abs(exact - form).max() < 1e-9
+
+
+def test_a_bound_that_always_binds_leaves_nothing_inside() -> None:
+    assert klsym.explain("max(k1*r, 1)").inside_clamps is None
+    assert klsym.explain("max(k1*r, 0.3)").inside_clamps is not None
 
 
 @pytest.mark.parametrize("target", ["reverse-kl", "forward-kl"])
-@pytest.mark.parametrize("use", ["loss", "reward"])
-@pytest.mark.parametrize("sampling", SAMPLING)
-def test_the_choices_of_tokens_are_what_was_asked_for_inside_their_bounds(
-    target: str, use: str, sampling: str
-) -> None:
-    found = klsym.recommend(target, sampling=sampling, use=use, level="token")
-    for choice in found.choices:
-        for one in choice.clamps:
-            assert one.inside in (target, None), (choice.loss, choice.setting, one.loss)
-
-
-def test_user_sums_beside_weights_are_kept() -> None:
-    """What is typed as a sum stays one: no rho is made of it."""
-    typed = "exp(past(log_q - log_mu))*rho*k3"
-    options = {"level": "token", "sampling": "off-policy"}
-    clamped = klsym.explain(f"clip({typed}, -10, 10)", **options)
-    same(clamped, klsym.explain(typed, **options))
-    doubled = klsym.explain(f"clip({typed}, -10, 10)", weights="prefix", **options)
-    same(doubled, klsym.explain(typed, weights="prefix", **options))
+def test_recommended_losses_of_tokens_are_what_was_asked_for_inside_their_bounds(target: str) -> None:
+    cases = [*product(("on-policy", "off-policy"), ("loss", "reward"))]
+    for sampling, use in cases if scaled(1, 0) else cases[target == "reverse-kl" :: 3]:
+        for choice in klsym.recommend(target, sampling=sampling, use=use, level="token").choices:
+            for one in choice.clamps:
+                assert one.inside in (target, None), (choice.loss, choice.setting, one.loss)

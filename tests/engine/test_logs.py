@@ -13,7 +13,6 @@ from klsym.engine.fields.slot_loss import slot_loss
 from klsym.engine.options.settings import Setting
 from klsym.engine.regions.logs import log_step
 from klsym.engine.regions.relations import next_step, reduced
-from klsym.errors import UsageError
 from klsym.kernel.ring import ONE, ZERO, ExpPoly
 from klsym.kernel.statements import Context, Definition
 from klsym.language.defined import LET, LOG, known, name_of
@@ -81,7 +80,6 @@ LOSSES = [  # loss, its slope along log q with p and mu fixed
     ("1/(1 + r)", "r/(1 + r)**2"),
     ("k1/(2 + r)", "1/(2 + r) + k1*r/(2 + r)**2"),
     ("log(2 + k3)*R", "R*(1 - r)/(2 + k3)"),
-    ("sqrt(2)*k1", "sqrt(2)"),
     ("2**k1", "log(2)*2**k1"),
     ("abs(k1)/sqrt(3)", "(k1/abs(k1))/sqrt(3)"),
 ]
@@ -95,37 +93,6 @@ def test_the_gradient_is_that_of_calculus(loss: str, slope: str, sampling: Any) 
     q, p, R = (np.array(x) for x in ((-1.0, -0.4, -2.0), (-0.7, -1.3, -0.2), (1.0, -2.0, 0.5)))
     points = atoms(q, p, q if sampling == "on-policy" else np.array((-0.9, -0.6, -1.1)), R, R)
     assert np.allclose(evaluate(verdict.per_sample, points), evaluate(slope, points))
-
-
-@pytest.mark.parametrize(
-    ("loss", "target"),
-    [
-        ("log(r + r**2) - log(1 + r) + k2", "reverse-kl"),
-        ("(k2 + k2*r)/(1 + r)", "reverse-kl"),
-        ("sqrt(1 + k1**2)**2 - k1**2 + k2", "reverse-kl"),
-        ("k2 + log(1 + r) - log(2 + 2*r)", "reverse-kl"),
-        ("sqrt(2)*k2/sqrt(2)", "reverse-kl"),
-        ("log(1 + r)", "f-divergence"),
-    ],
-)
-def test_what_cancels_is_named(loss: str, target: str) -> None:
-    verdict = klsym.explain(loss)
-    assert (verdict.target, verdict.trust) == (target, "kernel")
-
-
-@pytest.mark.parametrize(
-    "loss",
-    ["1/(k3 - r + 1 - k1)", "1/(min(k1, k2) + max(k1, k2) - k1 - k2)", "k1/(sqrt(1 + 2*r + r**2) - 1 - r)"],
-)
-def test_a_division_by_zero_is_refused(loss: str) -> None:
-    with pytest.raises(UsageError, match="division by zero"):
-        klsym.explain(loss)
-
-
-@pytest.mark.parametrize("name", ["ln_x", "const_x", "is_x"])
-def test_names_of_answers_are_no_parameters(name: str) -> None:
-    with pytest.raises(UsageError):
-        klsym.explain(f"{name}*k2", parameters=(name,))
 
 
 def test_a_wrong_log_is_refused() -> None:

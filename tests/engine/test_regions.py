@@ -13,12 +13,10 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-import klsym
 from klsym.engine.fields.slot_loss import SlotLoss, slot_loss
 from klsym.engine.options.settings import Setting
 from klsym.engine.regions.in_span import fits
 from klsym.engine.regions.relations import next_step, reduced
-from klsym.errors import UsageError
 from klsym.kernel.derivatives import attach, slopes
 from klsym.kernel.ring import ExpPoly
 from klsym.kernel.statements import REGION, Context, Definition
@@ -199,25 +197,3 @@ def test_a_combination_is_told_from_what_bends(c: ExpPoly, expected: bool) -> No
 def test_bounds_that_are_close_to_one_another_are_met() -> None:
     found = read("clip(rho, 0.9997, 1.0004)*sg(k1)")
     assert not fits(attach(found.element), found.defined)
-
-
-# ---------------------------------------------------------------------------- names
-@pytest.mark.parametrize("name", ["is_high", "is_", "is_mine"])
-def test_names_of_regions_are_no_parameters(name: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        klsym.explain(f"{name}*k3", parameters=[name])
-    assert name in str(caught.value) and "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("loss", "target", "parts"),
-    [
-        ("log(2)*k2", "reverse-kl", {"reverse-kl": "log(2)"}),
-        ("sqrt(2)*k2 - sqrt(2)*k1**2/2", "zero", {}),
-        ("sqrt(3)*k3 + sqrt(2)*k2", "combination", {"forward-kl": "sqrt(3)", "reverse-kl": "sqrt(2)"}),
-    ],
-)
-def test_constants_keep_their_values(loss: str, target: str, parts: dict[str, str]) -> None:
-    verdict = klsym.explain(loss)
-    assert verdict.target == target and verdict.trust == "kernel"
-    assert {name: verdict.gradient.multiples[name] for name in parts} == parts

@@ -18,6 +18,7 @@ from klsym.errors import UsageError
 from support.losses.piecewise_losses import generate
 from support.losses.random_losses import SMOOTH
 from support.oracle.losses import Forest, Setting, sample
+from support.scale import scaled
 
 OFF = {"sampling": "off-policy"}
 NEAR = 1e-9
@@ -110,8 +111,8 @@ def test_no_support_is_forgotten_on_random_losses() -> None:
     """What is printed covers what the limits need; few are printed that they do not need."""
     counts = {"asked": 0, "more": 0}
     losses = [(text, use) for text in SMOOTH for use in ("loss", "reward")]
-    losses += [(generate(17, n).text, generate(17, n).use) for n in range(2, 120, 4)]
-    losses += [(generate(17, n).text, generate(17, n).use) for n in range(3, 80, 4)]
+    random = [generate(17, n) for n in range(scaled(120, 24)) if n % 4 in (2, 3)]  # those off-policy
+    losses = losses[:: scaled(1, 4)] + [(case.text, case.use) for case in random]
     for loss, use in losses:
         try:
             verdict = klsym.explain(loss, use=use, parameters=["lam"], **OFF)
@@ -123,7 +124,7 @@ def test_no_support_is_forgotten_on_random_losses() -> None:
         found, wanted = told(verdict.hypotheses), needed(loss, use)
         assert covers(found, wanted), loss
         counts["more"] += found != wanted and verdict.trust != "kernel"
-    assert counts["asked"] > 40
+    assert counts["asked"] > scaled(60, 12)
     assert counts["more"] <= counts["asked"] // 10, counts
 
 
@@ -165,34 +166,3 @@ def test_supports_of_tokens_are_those_of_each_slot(loss: str, weights: str, supp
 def test_the_mean_that_is_taken_off_asks_for_its_support(loss: str, supports: str, batch: str) -> None:
     """E_mu[h] E_mu[s] sums mu s, which does not vanish with q."""
     assert covers(told(klsym.explain(loss, batch=batch, **OFF).hypotheses), supports)
-
-
-@pytest.mark.parametrize(
-    ("loss", "options"),
-    [
-        ("abs(k1)", {"batch": "mean", **OFF}),
-        ("log(1 + r)", {"batch": "mean"}),
-        ("clip(k1, -1, 1)", {"batch": "mean"}),
-    ],
-)
-def test_what_is_centred_is_not_said_to_descend_what_one_sample_does(
-    loss: str, options: dict[str, str]
-) -> None:
-    """E_mu[h s] - E_mu[h] E_mu[s] is not grad E_mu[L], and 1 - 1/n is no part of f."""
-    verdict = klsym.explain(loss, **options)
-    assert not verdict.shown.startswith("grad E_mu") and verdict.objective is None
-    assert verdict.generated is None
-
-
-@pytest.mark.parametrize(("batch", "share"), [("mean", "(1 - 1/n) "), ("leave-one-out", "")])
-def test_a_bounded_reward_that_is_centred_descends_a_covariance(batch: str, share: str) -> None:
-    verdict = klsym.explain("clip(A, -1, 1)*log_q", batch=batch, **OFF)
-    assert verdict.trust == "kernel" and verdict.shown.startswith(f"{share}grad Cov_mu(A + is_high")
-
-
-@pytest.mark.parametrize(("loss", "under"), [("clip(k1, -1, 1)", "mu"), ("rho*abs(k1)", "mu")])
-def test_grad_passes_into_the_mean_that_is_named(loss: str, under: str) -> None:
-    found = [line for line in klsym.explain(loss, **OFF).hypotheses if line.startswith("grad and E_")]
-    assert len(found) == 1 and found[0].startswith(
-        f"grad and E_{under} may be exchanged in E_{under}[{loss}]"
-    )

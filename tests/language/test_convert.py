@@ -14,24 +14,7 @@ from sympy import Abs, E, Function, Max, Min, Rational, Symbol, exp, log, sqrt
 from klsym.errors import KlsymError, NotInRing, UsageError
 from klsym.kernel.ring import ExpPoly
 from klsym.language.convert import detach, generic_functions, split_score, to_ring, to_sympy
-from klsym.language.expressions import (
-    A,
-    R,
-    beta,
-    clip,
-    k,
-    k1,
-    k2,
-    k3,
-    lam,
-    log_mu,
-    log_p,
-    log_q,
-    r,
-    rho,
-    s,
-    sg,
-)
+from klsym.language.expressions import *
 from klsym.language.parser import parse
 from support.losses.float_sheet import close, evaluate
 from support.losses.ring_strategies import losses, points, ring_elements

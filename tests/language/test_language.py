@@ -12,31 +12,8 @@ from sympy import E, Float, Function, Heaviside, Integer, Rational, Symbol, diff
 
 import klsym.language.expressions as language
 from klsym.errors import UsageError
-from klsym.language.expressions import (
-    ATOMS,
-    PARAMETERS,
-    A,
-    Estimator,
-    R,
-    as_expression,
-    beta,
-    clip,
-    eps,
-    k,
-    k1,
-    k2,
-    k3,
-    lam,
-    log_mu,
-    log_p,
-    log_q,
-    parameter,
-    r,
-    rho,
-    s,
-    sg,
-    unfold,
-)
+from klsym.language.expressions import *
+from klsym.language.expressions import Estimator, as_expression
 from klsym.notation.losses import show
 from klsym.notation.spelling import LATEX
 

@@ -14,10 +14,11 @@ from support.losses import token_loss_oracle as oracle
 from support.losses.random_token_losses import KINDS, LENGTHS, SETTINGS, WEIGHTS, Case, generate
 from support.losses.token_loss_judge import AGREE, DIFFER, Outcome, compare, examine
 from support.oracle.losses import Setting
+from support.scale import scaled
 
 SEED = 1
-COUNT = 2000  # of the mixture
-EXAMINED = 200  # a share of the 10,000 of `make random-losses`; every pair of them is compared
+COUNT = 1200  # of the mixture
+EXAMINED = scaled(400, 120)  # a share of the 10,000 of `make random-losses`; every pair of them is compared
 
 
 @cache
@@ -104,23 +105,17 @@ def test_random_losses_agree_with_enumeration() -> None:
 
 def test_the_mixture_holds_every_kind() -> None:
     found = Counter((c.kind, c.sampling, c.under) for c in cases())
-    assert min(found[kind, *setting] for kind in set(KINDS) for setting in SETTINGS) >= 50
+    assert min(found[kind, *setting] for kind in set(KINDS) for setting in SETTINGS) >= 30
     pieces = {*WEIGHTS, *LENGTHS, "sg(", "**2", "now(R)", "past(A)", "future(k1)", "beta", "log_q"} - {"1"}
-    assert min(sum(piece in c.text for c in cases()) for piece in pieces) >= 20
+    assert min(sum(piece in c.text for c in cases()) for piece in pieces) >= 12
 
 
-def test_equal_forms_are_equal_gradients_and_nearly_the_other_way_round(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """The forms are sound; they miss a few equalities (see IDENTITIES), which are printed."""
+def test_equal_forms_are_equal_gradients_and_nearly_the_other_way_round() -> None:
+    """The forms are sound; they miss a few equalities, such as those of IDENTITIES."""
     found = compare(outcomes())
-    assert found.worst < AGREE
-    assert not found.undecided
-    assert found.forms < 0.9 * EXAMINED  # many forms belong to several losses
-    with capsys.disabled():
-        for one, other in found.missed:
-            print(f"\nequal gradients under two forms: {one.case}, {other.case}", end="")
-    assert len(found.missed) < found.forms / 100
+    assert found.worst < AGREE and not found.undecided
+    assert found.forms < 0.95 * EXAMINED  # many forms belong to several losses
+    assert len(found.missed) <= 1 + found.forms / 100
 
 
 # ---------------------------------------------------------------------------- identities

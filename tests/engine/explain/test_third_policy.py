@@ -1,4 +1,4 @@
-"""log_old, rho_old and M in every reader: verdicts judged by the literal oracle, certificates, autograd."""
+"""log_old, rho_old and M in every reader: cross-checks, certificates, printers, autograd."""
 
 from __future__ import annotations
 
@@ -19,44 +19,14 @@ from klsym.language.expressions import now, rho_old, sg
 from klsym.language.parser import parse
 from klsym.notation import losses
 from klsym.notation.spelling import LATEX
-from support.losses.loss_judge import examine
-from support.losses.random_losses import Case
-
-LOSSES = (  # a loss, and what it targets on-policy and off-policy for one sample
-    ("rho_old*A", "separable", "separable"),
-    ("sg(rho/rho_old)*rho_old*k3", "reverse-kl", "reverse-kl"),  # decoupled: the two ratios make rho
-    ("exp(log_old - log_mu)*rho_old*k1", "reverse-kl", "reverse-kl"),
-    ("rho*log_old", "separable", "separable"),
-    ("sg(log_old)*3 - log_old", "zero", "zero"),
-    ("M*rho*A", "combination", "combination"),  # a mask free of theta is part of the reward
-    ("M*rho*k1", "separable", "separable"),
-    ("rho_old*k3 + M*rho*k1", "separable", "separable"),
-)
-ROOMS: tuple[dict[str, str], ...] = (
-    {}, {"level": "token"}, {"batch": "leave-one-out"}, {"level": "sequence", "aggregate": "mean"},
-)  # fmt: skip
-
-
-@pytest.mark.parametrize(("loss", "on", "off"), LOSSES)
-def test_verdicts_with_a_third_policy(loss: str, on: str, off: str) -> None:
-    """Of samples in both settings; in the other rooms by turns."""
-    turn = [row[0] for row in LOSSES].index(loss)
-    for sampling, target in (("on-policy", on), ("off-policy", off)):
-        turn += 1
-        for room in (ROOMS[0], ROOMS[1 + turn % 3]):
-            outcome = examine(Case(loss, sampling, "loss", **room))
-            assert not outcome.complaints, outcome
-            assert room or outcome.target == target
+from klsym.numeric.checks.cross_check import with_check
 
 
 @pytest.mark.parametrize("use", ["loss", "reward"])
 def test_the_numeric_readers_know_it(use: str) -> None:
     """The exact oracle has a third row, and the literal loss a third density."""
-    from klsym.numeric.checks.cross_check import with_check
-
-    for loss in ("rho_old*k3", "M*rho*k3 - rho_old*R", "-min(rho_old*A, clip(rho_old, 0.8, 1.2)*A)"):
-        verdict = klsym.explain(loss, sampling="off-policy", use=use)
-        checked = with_check(verdict, parse(loss)).check
+    for loss in ("rho_old*k3", "M*rho*k3 - rho_old*R"):
+        checked = with_check(klsym.explain(loss, sampling="off-policy", use=use), parse(loss)).check
         assert checked is not None and checked["passed"], checked
 
 

@@ -21,8 +21,7 @@ KEYS = {
 
 # loss, sampling, use -> what it ends at: the tilt of the reference, or nothing inside
 TILTED = [
-    ("k2", "on-policy", "loss"), ("k1", "on-policy", "reward"), ("rho*k1", "off-policy", "loss"),
-    ("rho*k3", "off-policy", "loss"), ("sg(rho)*k2", "off-policy", "loss"),
+    ("k2", "on-policy", "loss"), ("k1", "on-policy", "reward"), ("rho*k3", "off-policy", "loss"),
     ("rho*k1", "off-policy", "reward"),
 ]  # fmt: skip
 
@@ -64,7 +63,6 @@ ANSWERS = {
     "no penalty, one best outcome": ("k2 --beta 0 --rewards 1,0,0", [], True, 1),
     "nearly equal rewards": ("k2 --beta 0 --rewards 1,1.00000000000000000001", [], True, 1),
     "a flat point": ("k2 --use reward --beta 1 --rewards 0,0", ["0.5,0.5 not decided"], None, 2),
-    "another": ("k3 --use reward --beta 1 --rewards 1/7,1/7", ["0.5,0.5 not decided"], None, 2),
     "a flat point among three": (
         "k2 --use reward --beta 1 --rewards 0,0,0", ["1/3,1/3,1/3 not decided", *["1/6,1/6,2/3 no"] * 3],
         None, 6),

@@ -53,6 +53,7 @@ class Outcome:
     target: str
     complaints: tuple[str, ...]
     reason: str = ""  # why it is open, or refused
+    trust: str = ""
 
 
 def examine(case: Case, checks: tuple[Check, ...] | None = None, more: tuple[Check, ...] = ()) -> Outcome:
@@ -62,10 +63,11 @@ def examine(case: Case, checks: tuple[Check, ...] | None = None, more: tuple[Che
 
     try:
         verdict = klsym.explain(case.text, **options(case))
-        target = verdict.to_json()["gradient"]["target"]
+        answer = verdict.to_json()
+        target = answer["gradient"]["target"]
         reason = reason_of(verdict) if target == OPEN else ""
-        found = (line for check in more for line in check(case, verdict.to_json()))
-        return Outcome(case, target, (*complaints(case, verdict, checks), *found), reason)
+        found = (line for check in more for line in check(case, answer))
+        return Outcome(case, target, (*complaints(case, verdict, checks), *found), reason, answer["trust"])
     except UsageError as refusal:
         return Outcome(case, "refused", (), str(refusal))
     except Exception as error:

@@ -14,17 +14,8 @@ OF_TOKENS = ("past", "now", "future", "whole", "togo", "seqmean")
 OF_SAMPLES = ("others", "loo", "centred", "loo", "centred")
 ATOMS = ("k1", "R", "log_q", "R - beta*k1", "1", "sg(k1)")
 LOGS = ("k1", "log_q", "1", "sg(k1)", "log_q - log_mu", "log_q - log_old")
-BEYOND = (
-    "k3",
-    "k2",
-    "R*k1",
-    "A",
-    "rho*k1",
-    "R - beta*k3",
-    "r",
-    "M*k3",
-    "rho_old*k1",
-)  # summed as H, where nothing moves
+# summed as H, where nothing moves
+BEYOND = ("k3", "k2", "R*k1", "A", "rho*k1", "R - beta*k3", "r", "M*k3", "rho_old*k1")
 FACTORS = ("k1", "k2", "k3", "log_q", "r", "rho*k1", "sg(r)", "A", "R", "rho*k3", "rho", "sg(rho)",
            "rho_old", "sg(rho_old)*k2", "M*k1", "rho_old*M*k3")  # fmt: skip
 

@@ -34,21 +34,8 @@ def product(powers: dict[str, int]) -> ExpPoly:
 
 
 LEAVES = [
-    "k1",
-    "k2",
-    "k3",
-    "r",
-    "rho",
-    "log_q",
-    "log_p",
-    "log_mu",
-    "R",
-    "A",
-    "lam",
-    "beta",
-    "2",
-    "0.3",
-    "1/7",
+    *("k1", "k2", "k3", "r", "rho", "log_q", "log_p", "log_mu"),
+    *("R", "A", "lam", "beta", "2", "0.3", "1/7"),
 ]
 
 
@@ -67,5 +54,3 @@ def _grow(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 losses = st.recursive(st.sampled_from(LEAVES), _grow, max_leaves=7)
 small = st.floats(-2, 2, allow_nan=False).map(lambda x: round(x, 3))
 points = st.fixed_dictionaries(dict.fromkeys(("log_q", "log_p", "log_mu", "R", "A"), small))
-
-

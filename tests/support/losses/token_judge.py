@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from support.oracle.losses import Forest, Setting, Tree, defined, evaluate, jet, node, parsed, sg
+from support.oracle.losses import Forest, Setting, Tree, evaluate, jet, node, parsed, sg
 from support.oracle.numbers import Jet, exp
 from support.oracle.slots import Slotted
 
@@ -61,11 +61,6 @@ def _forest(theta: Vector, options: dict[str, str], second: bool = False) -> For
 def field(text: str, theta: Vector, options: dict[str, str]) -> Vector:
     """The expected gradient."""
     return np.broadcast_to(_forest(theta, options).field(text, _setting(options)).a, (LOGITS, 1, 1))[:, 0, 0]
-
-
-def mean_value(text: str, options: dict[str, str]) -> float:
-    """E_m[sum_t L_t]."""
-    return float(_forest(THETA, options).value(text, _setting(options)).value[0])
 
 
 def twist(text: str, options: dict[str, str]) -> float:
@@ -120,15 +115,6 @@ def value(text: str, names: dict[str, Any]) -> Any:
     return evaluate(text, lambda name, slot=None: known[name])
 
 
-def loss_of_token(text: str, path: Path, t: int, weights: str) -> Jet:
-    """LOSS at token t."""
-    token = path[t]
-    weighted = {"token": path[t : t + 1], "prefix": path[: t + 1], "sequence": path}[weights]
-    names = {name: getattr(token, name) for name in ("log_q", "log_p", "log_mu", "R", "A")}
-    rho = exp(total(weighted, "log_q") - total(weighted, "log_mu"))
-    return jet(value(text, {**defined(names), "rho": rho}))
-
-
 def gradient(of: Callable[[Path], Any], under: str = "q") -> Vector:
     """grad E_q[of] or grad E_mu[of], mu fixed."""
     slope = sum((exp(total(y, f"log_{under}")) * of(y) for y in paths(THETA, False)), jet(0.0)).a
@@ -137,23 +123,3 @@ def gradient(of: Callable[[Path], Any], under: str = "q") -> Vector:
 
 def reverse(path: Path) -> Jet:
     return total(path, "log_q") - total(path, "log_p")
-
-
-def rewards(path: Path) -> float:
-    return sum(token.R for token in path)
-
-
-def token_kl(path: Path) -> Jet:
-    """sum_t rho_t k1_t, of mean sum_t KL(q_t||p_t) along prefixes from mu."""
-    ratios = (exp(token.log_q - token.log_mu) * (token.log_q - token.log_p) for token in path)
-    return sum(ratios, jet(0.0))
-
-
-def token_forward(path: Path) -> Jet:
-    """sum_t (p/mu)_t (log p - log q)_t."""
-    ratios = (np.exp(token.log_p - token.log_mu) * (token.log_p - token.log_q) for token in path)
-    return sum(ratios, jet(0.0))
-
-
-def advantage(path: Path) -> float:
-    return path[0].A

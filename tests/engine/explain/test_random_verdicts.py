@@ -1,0 +1,192 @@
+"""Verdicts on random losses, judged by an oracle that shares no code with klsym, and its controls."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import klsym
+from klsym.engine.targets import clamps
+from klsym.kernel.ring import ONE, ZERO
+from support.losses import clamped_losses, random_losses, random_slot_losses
+from support.losses.cases import case as written
+from support.losses.loss_judge import DIFFER, NAMED, NUMERIC, complaints, examine, fit_gradient
+from support.losses.loss_worlds import options
+from support.losses.random_losses import SETTINGS, Case
+from support.scale import scaled
+
+SEED, MIXTURE, TAMPERED = 1, 300, 8
+# losses of each kind in `make test-all`, and in `make test`
+KINDS: dict[str, tuple[Callable[[int, int], Case], int, int]] = {
+    "samples": (random_losses.generate, 400, 30), "any setting": (random_losses.anywhere, 200, 16),
+    "named sums": (random_slot_losses.generate, 200, 24), "clamps": (clamped_losses.generate, 40, 4),
+}  # fmt: skip
+
+
+@cache
+def mixture() -> tuple[Case, ...]:
+    return tuple(random_losses.generate(SEED, number) for number in range(MIXTURE))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_verdicts_on_random_losses(kind: str) -> None:
+    """A share of `make random-losses`."""
+    generate, full, small = KINDS[kind]
+    one = clamped_losses.examined if kind == "clamps" else examine
+    outcomes = [one(generate(SEED, number)) for number in range(scaled(full, small))]
+    assert not [outcome for outcome in outcomes if outcome.complaints]
+    assert kind != "clamps" or not [outcome for outcome in outcomes if outcome.target == "refused"]
+
+
+def test_the_mixtures_hold_every_target_and_setting() -> None:
+    """Enough of each kind in each setting, by the judge's own recognition."""
+    found = Counter((c.sampling, c.use, fit_gradient(c).target) for c in mixture())
+    for setting in SETTINGS:
+        counts = {target: found[*setting, target] for target in ("zero", "reverse-kl", "forward-kl", None)}
+        assert min(counts.values()) >= 3, (setting, counts)
+    clamped = [clamped_losses.generate(SEED, number) for number in range(400)]
+    for has in ("rho_old", "M*", "clip(", "min(", "max(", "abs(", "log_old", *clamped_losses.OF_SEQUENCES):
+        assert sum(has in case.text for case in clamped) > (10 if len(has) < 10 else 0), has
+    assert len({(case.level, case.batch, case.aggregate) for case in clamped}) == 6
+
+
+# ---------------------------------------------------------------------------- wrong answers are rejected
+OTHER = {"zero": "reverse-kl", "reverse-kl": "forward-kl", "forward-kl": "combination", "combination": "zero"}
+
+
+def _scaled(meaning: Any) -> Any:
+    multiples = {name: value * Fraction(1001, 1000) for name, value in meaning.parts.items()}
+    return replace(meaning, parts=multiples or {"reverse-kl": ONE})
+
+
+def _other_target(verdict: Any) -> Any:
+    other = OTHER.get(verdict.target, "separable" if verdict.target == "f-divergence" else "f-divergence")
+    return replace(verdict, gradient=replace(verdict.gradient, target=other))
+
+
+def _other_flag(verdict: Any) -> Any:
+    unbiased = {"target": "reverse-kl", "parts": {"reverse-kl": ONE}}
+    biased = {"target": "zero", "parts": {}}
+    value = replace(verdict.value, **(biased if verdict.unbiased_for("reverse-kl") else unbiased))
+    return replace(verdict, value=value, constant=ZERO)
+
+
+def _tampered(verdict: Any) -> Any:
+    """The proof of another statement under the steps of this one."""
+    part = copy.deepcopy(verdict.proofs[0].part)
+    part["left"], part["relation"] = part["right"], "<="
+    return replace(verdict, proofs=(replace(verdict.proofs[0], part=part), *verdict.proofs[1:]))
+
+
+WRONG: dict[str, Callable[[Any], Any]] = {
+    "coefficient": lambda v: replace(v, c=f"{v.coefficient} + k1/1000"),
+    "per_sample": lambda v: replace(v, h=f"{v.per_sample} + 1/1000"),
+    "target": _other_target,
+    "multiples": lambda v: replace(v, gradient=_scaled(v.gradient)),
+    "unbiased": _other_flag,
+    "trust": lambda v: replace(v, trust="sympy"),
+    "proofs": _tampered,
+}
+
+
+@pytest.mark.parametrize("field", WRONG)
+def test_the_judge_rejects_wrong_answers(field: str) -> None:
+    """With one field wrong, each verdict is complained about under the name of that field."""
+    for case in mixture()[:TAMPERED]:
+        verdict = klsym.explain(case.text, sampling=case.sampling, use=case.use)
+        if field == "multiples" and verdict.to_json()["gradient"]["target"] not in NAMED:
+            continue  # what a verdict states beside a rest is not judged
+        found = complaints(case, WRONG[field](verdict))
+        assert any(field in line for line in found), (case, field, found)
+
+
+IN_OTHER_SETTINGS = (
+    written("rho*k3 - beta*rho*R", "off token prefix"), written("k2", "token"),
+    written("k3 - R", "token reward to-go"), written("k1", "sequence reward /T"),
+    written("R - beta*k1", "reward loo"), written("rho*k1", "off reward mean"), written("k3",
+    "sequence mean"),
+    written("clip(rho, 1, 2)*A"), written("min(rho, 1)*A"), written("abs(rho - 1)*A + rho*R"),  # at a tie
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("case", IN_OTHER_SETTINGS, ids=str)
+def test_the_judge_rejects_wrong_answers_in_other_settings(case: Case) -> None:
+    answer = klsym.explain(case.text, **options(case)).to_json()
+    gradient = answer["gradient"]
+    assert not list(judged(case, answer))
+    other = "none" if gradient["target"] != "none" else "reverse-kl"
+    more = {name: f"({text})*1.001" for name, text in (gradient["combination"] or {}).items()}
+    wrong = {"coefficient": f"1.001*({gradient['coefficient']}) + k1/500", "target": other}
+    if gradient["target"] in NAMED:
+        wrong["combination"] = more
+    for name, value in wrong.items():
+        assert list(judged(case, {**answer, "gradient": {**gradient, name: value}})), (case, name)
+
+
+def judged(case: Case, answer: dict[str, Any]) -> Iterator[str]:
+    return (line for check in NUMERIC for line in check(case, answer))
+
+
+def test_the_judge_rejects_a_wrong_witness() -> None:
+    case, verdict = Case("k3", "on-policy", "loss"), klsym.explain("k3")
+    assert not complaints(case, verdict)
+    for witness in ({**verdict.witness, "left": verdict.witness["right"]}, None):
+        assert any("witness" in line for line in complaints(case, replace(verdict, model=witness)))
+
+
+def test_the_judge_rejects_a_wrong_slope_at_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """clip passes the slope on at its bounds: a loss that does not is another one there, and only there."""
+    case = written("clip(rho_old, 1, 2)*A", "off")
+    answer = klsym.explain(case.text, sampling=case.sampling).to_json()
+    assert not list(clamped_losses.on_the_bounds(case, answer))
+    honest = clamped_losses.evaluate
+    monkeypatch.setattr(clamped_losses, "evaluate", lambda text, names: honest(
+        text.replace("clip(rho_old, 1, 2)", "max(rho_old, 1)"), names))  # fmt: skip
+    assert list(clamped_losses.on_the_bounds(case, answer))
+
+
+def test_the_judge_sees_scores_that_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scores of the prefix."""
+    honest = clamps._pushes
+    monkeypatch.setattr(clamps, "_pushes", lambda *given: {
+        slot: h for slot, h in honest(*given).items() if slot != "past"})  # fmt: skip
+    case = written("-min(rho*A, clip(rho, 0.8, 1.2)*A) + k3", "off token prefix")
+    assert any("off by" in line for line in examine(case).complaints)
+
+
+# ---------------------------------------------------------------------------- the judge's own limits
+HARD = (
+    # with two values of A, A**2 is one of A and a constant; a mask is 0 in most batches
+    Case("2*rho/3 + sg(A**2) - sg(sg(A**2))", "on-policy", "reward", "sequence"),
+    Case("M*clip(2*rho_old, 2 + k1, 2)", "on-policy", "reward", batch="leave-one-out", ring=False),
+    # a model in which a sequence stands exactly at the bound rho = 2 is passed over
+    written("min(exp(past(log_q - log_mu))*rho*A, 2*A)", "off token reward whole /T"),
+)
+
+
+@pytest.mark.parametrize("case", HARD, ids=str)
+def test_the_judge_names_nothing_that_its_models_cannot_tell(case: Case) -> None:
+    assert not list(judged(case, klsym.explain(case.text, **options(case)).to_json()))
+
+
+def test_the_judge_knows_powers_of_a_reward_of_sequences() -> None:
+    """R of a sequence is a sum of rewards, with more than two values: R**3 is none of 1, R and R**2."""
+    case = Case("(R)**2*R", "on-policy", "loss", "sequence")
+    verdict = klsym.explain(case.text, **options(case))
+    assert not complaints(case, verdict)
+    wrong = replace(verdict, value=replace(verdict.value, target="zero", parts={}))
+    assert any("value target" in line for line in complaints(case, wrong))
+
+
+def test_the_judge_is_never_close_to_undecided() -> None:
+    """Misfits are rounding or far above it: the bounds of the judge lie in a wide gap."""
+    misfits = np.array([fit_gradient(case).misfit for case in mixture()])
+    assert not np.any((misfits > 1e-12) & (misfits < 10 * DIFFER))
