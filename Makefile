@@ -52,15 +52,16 @@ paper: install ## write the paper as PDF; needs pdflatex (Debian: texlive-latex-
 	$(BIN)/klsym tables -o $(BUILD)/paper/tables
 	$(BIN)/python -m klsym.write_up.compile paper/klsym.tex $(BUILD)/paper
 
-# What a test has made stays for the others of its file (loadfile), and a worker settles the ledger once; cells
-# of one notebook share a kernel (loadscope).
-test: lint types ## lint, types, tests, doctests, and every notebook against its stored outputs; random tests are small
-	$(BIN)/pytest -n auto --dist loadfile
-	$(BIN)/pytest --nbval --nbval-current-env --nbval-cell-timeout 120 --dist loadscope -n auto notebooks/
+# One run for notebooks and tests, the longest notebook first, so that no processor waits; what a test has made stays
+# for the others of its file (loadfile), and the cells of a notebook share a kernel.  mypy runs beside it.
+PYTEST = $(BIN)/pytest --nbval --nbval-current-env --nbval-cell-timeout 120 -n auto --dist loadfile \
+	notebooks/08-experiments.ipynb notebooks tests klsym experiments derivations/tools
 
-test-all: lint types ## the same with every random test at its full size
-	KLSYM_TEST_ALL=1 $(BIN)/pytest -n auto --dist loadfile
-	$(BIN)/pytest --nbval --nbval-current-env --nbval-cell-timeout 120 --dist loadscope -n auto notebooks/
+test: lint ## lint, types, tests, doctests, and every notebook against its stored outputs; random tests are small
+	@$(BIN)/mypy & types=$$!; $(PYTEST); tests=$$?; wait $$types && exit $$tests
+
+test-all: lint ## the same with every random test at its full size
+	@$(BIN)/mypy & types=$$!; KLSYM_TEST_ALL=1 $(PYTEST); tests=$$?; wait $$types && exit $$tests
 
 lint: install ## ruff
 	$(BIN)/ruff check

@@ -26,7 +26,7 @@ from klsym.kernel.assumptions import Hypothesis, refuse_unless
 from klsym.kernel.closings import Zero
 from klsym.kernel.densities import LOG_DENSITY, density_ratio
 from klsym.kernel.derivatives import attach, in_slot, slopes
-from klsym.kernel.names import HELD, REWARDS, SAMPLE, WHOLE, detach_name, parse_name
+from klsym.kernel.names import HELD, REWARDS, SAMPLE, SAMPLE_BASES, WHOLE, detach_name, parse_name
 from klsym.kernel.ring import ONE, ZERO, ExpPoly
 from klsym.kernel.slots import PARTS, SLOTS, at_slot
 from klsym.language.abbreviations import (
@@ -101,8 +101,10 @@ def _seen_from_both(a: ExpPoly) -> tuple[ExpPoly, ExpPoly]:
     for name in a.names():
         parsed = parse_name(name)
         if parsed.slot in PARTS["i"]:
-            summed = (parsed.base, parsed.slot) != ("A", "others")
-            refuse_unless(summed, f"{name} is any function of its slot, no sum over positions")
+            summed = parsed.base in SAMPLE_BASES and parsed.base != "A"  # neither A nor a region or a log
+            refuse_unless(
+                parsed.slot == "self" or summed, f"{name} is any function of its slot, no sum over positions"
+            )
             mine, yours, rest = (name.replace(f"[{parsed.slot}]", f"[{z}]") for z in PARTS["ij"])
             own, other, left = (ExpPoly.variable(z) for z in (mine, yours, rest))
             here[name] = own if parsed.slot == "self" else other + left

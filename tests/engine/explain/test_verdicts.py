@@ -171,6 +171,8 @@ TOKENS: dict[str, dict[str, str]] = {
         f"{JS} + 2*sg(future({JS}))*log_q": "none",
     },
     "off token": {
+        "sg(future(where(past(k1) + k1 > 1, k1, 0)))*log_q": "none",  # each has a mask of its own
+        "sg(past(where(past(k1) > 1, R, 0)))*log_q": "separable",
         "k2": "separable", "rho*k1": "separable", "sg(rho)*k2": "separable", "sg(rho)*k3": "separable",
         "sg(exp(seqmean(log_q - log_mu)))*k1*A/T": "separable", f"{BEFORE}*rho*k3": "reverse-kl",
         f"sg({BEFORE})*rho*k3": "none", "exp(whole(log_q - log_mu))*k3": "reverse-kl",
@@ -229,7 +231,10 @@ TOKENS: dict[str, dict[str, str]] = {
     "off token reward same": {"rho*k1": "separable", "clip(k1, -0.3, 0.3)": "separable"},
     "off token reward same prefix": {"rho*k1": "none"},
     "off token reward total": {"k1": "separable"},
-    "off token reward prefix": {"rho*(R - beta*k1)": "combination", "rho*(R - beta*k3)": "none"},
+    "off token reward prefix": {
+        "rho*(R - beta*k1)": "combination", "rho*(R - beta*k3)": "none",
+        "where(rho > 1, k1, 0)": "none", "where(rho > 1, R, 0)": "separable",  # a mask for each token
+    },
     "off token reward whole": {
         "rho*k1": "reverse-kl", "rho*(A - beta*k1)": "combination", "rho + rho**2": "none",
         "log(rho)*rho": "none",

@@ -65,8 +65,11 @@ def generate(seed: int, number: int) -> Case:
             text = RHO.sub(lambda _: stream.choice(("rho", "rho_old")), text)
         if stream.random() < 0.2:
             text = f"M*({text})"
-    if room.get("level") == "token" and use == "reward":
-        room["credit"] = "same-token"
+    if room.get("level") == "token":
+        if use == "reward":
+            room["credit"] = stream.choice(("same-token", "same-token", "to-go", "total"))
+        if sampling == "off-policy":
+            room["weights"] = stream.choice(("token", "token", "prefix", "sequence"))
     return Case(text, sampling, use, ring=False, **room)
 
 
@@ -76,7 +79,8 @@ def judge(seed: int, number: int) -> Outcome:
 
 
 def examined(case: Case) -> Outcome:
-    return examine(case, more=(on_the_bounds,) if case.batch == "none" else ())
+    alone = case.batch == "none" and case.weights in ("", "token") and case.credit in ("", "same-token")
+    return examine(case, more=(on_the_bounds,) if alone else ())
 
 
 # ---------------------------------------------------------------------------- points on the bounds
