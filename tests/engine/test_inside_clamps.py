@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import klsym
+from klsym.errors import UsageError
 from klsym.language.expressions import unfold
 from support.losses.cases import options
 from support.oracle.losses import Forest, Setting, samples
@@ -20,6 +21,9 @@ LOSSES = [(loss, f"{on} token {weights}") for loss, on, weights in product(
 REWARDS = [(loss, f"{on} token reward {weights} {credit}") for on, (loss, weights), credit in product(
     ("", "off"), (*product(("rho*k1",), ("own", "prefix", "whole")), ("R - beta*k1", "own"), ("k3", "own")),
     ("to-go", "total", "same"))]  # fmt: skip
+# Bounds that hold all of rho, and differ from token to token.
+PER_TOKEN = [f"off token reward whole {credit}" for credit in ("to-go", "total")]
+REWARDS = [(loss, words) for loss, words in REWARDS if words not in PER_TOKEN]
 CASES = [*LOSSES, *REWARDS] if scaled(1, 0) else [*LOSSES[::2], *REWARDS[1::4]]
 
 
@@ -38,6 +42,13 @@ def test_tokens_keep_their_scores_and_credit(loss: str, words: str) -> None:
     assert inside is not None and (inside.target is not None or free.target is None)
     assert (inside.target, inside.complete) == (free.target, free.gradient.complete)
     assert next((value for where, value in clamped.bias_cases if all(map(meets, where))), 0) == 0
+
+
+@pytest.mark.parametrize("words", PER_TOKEN)
+def test_bounds_on_a_token_and_on_the_whole_ratio_are_not_summed(words: str) -> None:
+    """Each token has a bound of its own, and no sum of H may speak of the whole sequence."""
+    with pytest.raises(UsageError, match="is not handled"):
+        klsym.explain("clip(rho*k1, -10, 10)", **options(words))
 
 
 NAMED = [  # a loss of samples, how it is used, what it targets inside its clamps, with which multiples

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -10,7 +11,6 @@ import pytest
 
 from klsym.api import explain
 from klsym.engine.fields.primitives import primitive
-from klsym.errors import UsageError
 from klsym.language.convert import to_ring
 from klsym.language.parser import parse
 from klsym.notation.formulas import element
@@ -40,9 +40,11 @@ def test_the_cross_check_agrees(loss: str, words: str) -> None:
 
 
 @pytest.mark.parametrize("loss", SEVERAL_WEIGHTS)
-def test_the_cross_check_refuses_several_powers_of_the_whole_weight(loss: str) -> None:
-    with pytest.raises(UsageError, match="several powers of rho"):
-        with_check(explain(loss, **options("off token reward whole")), parse(loss))
+def test_several_powers_of_the_whole_weight_are_checked(loss: str) -> None:
+    verdict = explain(loss, **options("off token reward whole"))
+    for found, right in ((verdict, True), (replace(verdict, c=f"{verdict.coefficient} + 1/9"), False)):
+        check = with_check(found, parse(loss)).check
+        assert check is not None and check["passed"] is right, check
 
 
 def test_what_is_the_same_at_each_token_counts_once_over_t() -> None:
