@@ -50,12 +50,12 @@ report: install ## settle every claim, replay the proofs, cross-check, draw, and
 paper: install ## write the paper as PDF; needs pdflatex (Debian: texlive-latex-recommended)
 	$(BIN)/klsym paper -o $(BUILD)/paper
 	$(BIN)/klsym tables -o $(BUILD)/paper/tables
-	$(BIN)/python -m klsym.write_up.compile paper/klsym.tex $(BUILD)/paper
+	$(BIN)/python -m klsym.paper.compile paper/klsym.tex $(BUILD)/paper
 
 # One run for notebooks and tests, the longest notebook first, so that no processor waits; what a test has made stays
 # for the others of its file (loadfile), and the cells of a notebook share a kernel.  mypy runs beside it.
 PYTEST = $(BIN)/pytest --nbval --nbval-current-env --nbval-cell-timeout 120 -n auto --dist loadfile \
-	notebooks/08-experiments.ipynb notebooks tests klsym experiments derivations/tools
+	notebooks/08-experiments.ipynb notebooks tests klsym experiments derivations/tools paper
 
 test: lint ## lint, types, tests, doctests, and every notebook against its stored outputs; random tests are small
 	@$(BIN)/mypy & types=$$!; $(PYTEST); tests=$$?; wait $$types && exit $$tests

@@ -40,11 +40,11 @@ from klsym.calculus import (
     sum_over_t,
     token_gradient,
 )
+from klsym.derivations.tools.modular_count import counts_by_hand
 from klsym.engine.questions.catalogue import COUNTED_KINDS, catalogue, stored
 from klsym.engine.questions.loss_enumeration import levels
 from klsym.language.parser import parse
 from klsym.ledger.evidence import Evidence
-from klsym.numeric.modular_count import counts_by_hand
 
 g = Function("g")(k1)  # any differentiable function of k1
 a, b, c, b_star = (parameter(name) for name in ("a", "b", "c", "b_star"))

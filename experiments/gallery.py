@@ -44,8 +44,8 @@ def off_policy() -> Any:
     import numpy as np
 
     from klsym.calculus import R, beta, derive, expectation, expected_gradient, grad, mu, q, rho
+    from klsym.experiments.pictures.offpolicy import descend, draw
     from klsym.experiments.tang_munos.bandits import optimum
-    from klsym.figures.offpolicy import descend, draw
     from klsym.numeric.models import FiniteModel
 
     gain = grad(expectation(R, under=q))
@@ -68,7 +68,7 @@ def rewards() -> Any:
     """k1, k2 and k3 in the reward: the number that is logged, and the push that is followed."""
     import numpy as np
 
-    from klsym.figures.rewards import Penalty, draw
+    from klsym.experiments.pictures.rewards import Penalty, draw
     from klsym.ledger.registry import recall
 
     values = {"k1": "value.k1-unbiased", "k2": "value.k2-biased", "k3": "value.k3-unbiased"}
@@ -81,7 +81,7 @@ def rewards() -> Any:
 
 def variance() -> Any:
     """Which of two gradients with one mean varies less, and the best baseline."""
-    from klsym.figures.variance import draw
+    from klsym.experiments.pictures.variance import draw
     from klsym.language.abbreviations import Context
     from klsym.numeric.models import random_model
 
@@ -90,7 +90,7 @@ def variance() -> Any:
 
 def batches() -> Any:
     """How much of the penalty centring leaves, and whether leave-one-out pays."""
-    from klsym.figures.batches import draw
+    from klsym.experiments.pictures.batches import draw
     from klsym.ledger.registry import recall
     from klsym.numeric.models import FiniteModel
 
@@ -105,7 +105,7 @@ def batches() -> Any:
 
 def sequences() -> Any:
     """Which pairs of tokens an estimate keeps, and what 1/T does to lengths."""
-    from klsym.figures.sequences import draw
+    from klsym.experiments.pictures.sequences import draw
     from klsym.numeric.autoregressive import random_autoregressive
 
     model, reference = random_autoregressive(0, 2, 1, 6), random_autoregressive(1, 2, 1, 6)
@@ -115,7 +115,7 @@ def sequences() -> Any:
 
 def errata() -> Any:
     """Both sides of each refuted equation in its model."""
-    from klsym.figures.errata import draw
+    from klsym.experiments.pictures.errata import draw
     from klsym.ledger.registry import load, recall
 
     corrected = [recall(name) for name, claim in load().items() if claim.verdict == "corrected"]
@@ -168,7 +168,7 @@ def phase_portraits() -> Any:
 def catalogue() -> Any:
     """Every loss of a small grammar, and which of those with the reverse KL's gradient varies least."""
     from klsym.engine.questions.catalogue import stored
-    from klsym.figures.catalogue import draw
+    from klsym.experiments.pictures.catalogue import draw
     from klsym.language.abbreviations import Context
     from klsym.ledger.registry import recall
     from klsym.numeric.models import random_model

@@ -40,7 +40,7 @@ def write_report(options: argparse.Namespace) -> int:
 
 def write_paper(options: argparse.Namespace) -> int:
     """The generated parts of the paper."""
-    from klsym.write_up.paper import write_parts
+    from klsym.paper.generate import write_parts
 
     folder = output_folder(options.output)
     written = write_parts(folder, progress=progress, here=False)

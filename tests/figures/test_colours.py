@@ -8,10 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from klsym.experiments import pictures
 from klsym.figures import style
 
-FOLDER = Path(style.__file__).parent
-MODULES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in ("__init__", "style"))
+LEFT_OUT = ("__init__", "style")
+MODULES = {
+    f"{package.__name__}.{path.stem}": path
+    for package in (pictures, importlib.import_module("klsym.figures"))
+    for path in sorted(Path(str(package.__file__)).parent.glob("*.py"))
+    if path.stem not in LEFT_OUT
+}
 RESERVED = ("BLUE", "GREEN", "VERMILION")  # k1, k2, k3
 
 
@@ -30,12 +36,12 @@ def test_the_reserved_colours_are_those_of_the_estimators():
 
 @pytest.mark.parametrize("name", MODULES)
 def test_figures_ask_for_an_estimator_and_not_for_its_colour(name):
-    assert reserved_in((FOLDER / f"{name}.py").read_text()) == set()
+    assert reserved_in(MODULES[name].read_text()) == set()
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_a_table_of_colours_agrees_with_the_one_of_the_house(name):
-    module = importlib.import_module(f"klsym.figures.{name}")
+    module = importlib.import_module(name)
     own = dict(getattr(module, "COLOURS", {}))
     own |= {key: look[0] for key, look in getattr(module, "LOOK", {}).items()}
     shared = own.keys() & style.COLOURS.keys()

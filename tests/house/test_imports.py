@@ -17,13 +17,13 @@ import klsym
 FOLDER = Path(klsym.__file__).parent
 FILES = sorted(
     path
-    for place in (FOLDER, FOLDER.parent / "experiments", FOLDER.parent / "derivations")
+    for place in (FOLDER, *(FOLDER.parent / name for name in ("experiments", "derivations", "paper")))
     for path in place.rglob("*.py")
 )
 
 
 def module_name(path: Path) -> str:
-    """Derivations and experiments stand beside the library, in its name space."""
+    """Derivations, experiments and the paper stand beside the library, in its name space."""
     inside = path.relative_to(FOLDER if path.is_relative_to(FOLDER) else FOLDER.parent)
     return ".".join(("klsym", *inside.with_suffix("").parts)).removesuffix(".__init__")
 
@@ -93,7 +93,8 @@ ALLOWED = {
 ROOMS = [
     "errors", "escaping", "templates", "files", "worker_process", "kernel", "rocq", "language", "notation",
     "engine", "render", "numeric", "ledger", "calculus", "api", "explorer", "sampling", "figures",
-    "experiments", "tables", "derivations", "write_up", "audit", "testing", "commands", "cli", "__main__",
+    "experiments", "tables", "derivations", "write_up", "paper", "audit", "testing", "commands", "cli",
+    "__main__",
 ]  # fmt: skip
 HOUSE = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text(encoding="utf-8")
 KERNEL = {name for name in MODULES if name.split(".")[:2] == ["klsym", "kernel"]}
@@ -131,7 +132,7 @@ def test_every_room_has_its_place():
 
 def test_the_description_of_the_house_has_the_rooms_in_this_order():
     library = HOUSE.partition("\nklsym/\n")[2].partition("\nexperiments/")[0]
-    beside = ("experiments", "derivations", "__main__")
+    beside = ("experiments", "derivations", "paper", "__main__")
     listed = re.findall(r"^  (\w+)(?:\.py|/) ", library, re.MULTILINE)
     assert listed == [name for name in ROOMS if name not in beside]
 

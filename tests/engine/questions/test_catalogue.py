@@ -13,6 +13,7 @@ import pytest
 
 import klsym
 from klsym.cli import main
+from klsym.derivations.tools.modular_count import counts_by_hand
 from klsym.engine.fields.named_terms import recognise
 from klsym.engine.questions import catalogue as module
 from klsym.engine.questions.catalogue import (
@@ -38,7 +39,6 @@ from klsym.kernel.derivatives import attach, slopes
 from klsym.kernel.statements import Context
 from klsym.language.convert import to_ring
 from klsym.language.parser import parse
-from klsym.numeric.modular_count import counts_by_hand
 from klsym.render.catalogue import summary
 from support.losses.loss_judge import AGREE, examine
 from support.losses.random_losses import Case
@@ -336,7 +336,7 @@ def test_the_readme_says_what_is_stored():
 
 def test_the_points_of_the_picture_are_literal():
     """b_star and the excess of the variance in a model, from the densities."""
-    from klsym.figures.catalogue import point
+    from klsym.experiments.pictures.catalogue import point
     from klsym.language.abbreviations import Context
     from klsym.ledger.registry import recall
     from klsym.numeric.models import random_model

@@ -1,4 +1,4 @@
-"""pdflatex with its warnings as errors: `python -m klsym.write_up.compile paper/klsym.tex build/paper`.
+"""pdflatex with its warnings as errors: `python -m klsym.paper.compile paper/klsym.tex build/paper`.
 
 Runs until the references settle; a fixed date makes the same text the same PDF.
 """
@@ -81,7 +81,7 @@ def first_fault(log: str, final: bool = True) -> str:
 
 def main(arguments: list[str]) -> int:
     if len(arguments) != 2:
-        print("usage: python -m klsym.write_up.compile FILE.tex FOLDER", file=sys.stderr)
+        print("usage: python -m klsym.paper.compile FILE.tex FOLDER", file=sys.stderr)
         return 2
     try:
         print(printable(str(compile_paper(Path(arguments[0]), Path(arguments[1])))))

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from klsym.engine.proof.derivation import Proof
-from klsym.figures.models import along_odds, left
-from klsym.figures.onpolicy import ends
+from klsym.experiments.pictures.models import along_odds, left
+from klsym.experiments.pictures.onpolicy import ends
 from klsym.figures.style import COLOURS, GREY, PAGE, label_ends, panels
 from klsym.numeric.gaussian.exact import DIRECTIONS, GaussianModel
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from klsym.engine.proof.derivation import Proof
-from klsym.figures.models import along_logits, left, right
+from klsym.experiments.pictures.models import along_logits, left, right
 from klsym.figures.style import BLACK, COLOURS, CORNERS, GREY, PAGE, label_ends, panels, simplex
 from klsym.numeric.models import FiniteModel
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from klsym.figures import batches, sequences
+from klsym.experiments.pictures import batches, sequences
 from klsym.ledger.registry import recall
 from klsym.numeric.autoregressive import Autoregressive, random_autoregressive
 from klsym.numeric.models import FiniteModel

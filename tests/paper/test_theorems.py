@@ -11,11 +11,11 @@ from klsym.ledger.evidence import Evidence
 from klsym.ledger.registry import Settled, load, recall
 from klsym.ledger.settle_claims import check_settled
 from klsym.notation.hypotheses import OVER_T, STANDING
+from klsym.paper.assumptions import hypotheses, in_short
+from klsym.paper.theorems import claim_latex, derivation_latex, digest_of, models, statements
 from klsym.render.rules import RULE_OF
-from klsym.write_up.assumptions import hypotheses, in_short
 from klsym.write_up.prose import prose
 from klsym.write_up.tex import breakable, escape
-from klsym.write_up.theorems import claim_latex, derivation_latex, digest_of, models, statements
 from support.latex_judge import balanced
 
 FAST = [claim.id for claim in load().values() if claim.verdict != "computed"]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from klsym.engine.proof.derivation import Proof
-from klsym.figures.models import along_odds, left, right
+from klsym.experiments.pictures.models import along_odds, left, right
 from klsym.figures.style import BLACK, COLOURS, GREY, NAMES, ORANGE, PAGE, SKY, label_ends, panels
 
 # On one curve each stays visible: k1 is drawn over k3.

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from klsym.engine.proof.derivation import Proof
-from klsym.figures.models import along_logits, left, right
+from klsym.experiments.pictures.models import along_logits, left, right
 from klsym.figures.style import BLACK, COLOURS, GREY, ORANGE, PAGE, SKY, panels
 from klsym.numeric.models import FiniteModel
 

@@ -33,12 +33,12 @@ from klsym.ledger.progress import Wrapper, plainly
 from klsym.ledger.registry import Claim, Settled, load, settle
 from klsym.ledger.settle_claims import each
 from klsym.ledger.view import statement_latex
+from klsym.paper.theorems import TRUST, claim_latex, derivation_latex, models, statements
 from klsym.render.rules import CLOSINGS, RULES
 from klsym.rocq.accepted import accepted, summary
 from klsym.write_up.bibliography import bibliography, cited
 from klsym.write_up.prose import prose
 from klsym.write_up.tex import breakable, escape
-from klsym.write_up.theorems import TRUST, claim_latex, derivation_latex, models, statements
 
 AREAS = {
     "value": "Values",
@@ -56,7 +56,7 @@ AREAS = {
     "practice": "What to write",
 }
 VERDICTS = ("proved", "refuted", "corrected", "exact", "computed")
-HEADER = "% Made by `klsym paper` (klsym.write_up.paper) from the ledger; do not edit.\n"
+HEADER = "% Made by `klsym paper` (klsym.paper.generate) from the ledger; do not edit.\n"
 OFTEN = 3  # a reading shared by so many claims of an area is printed once
 
 

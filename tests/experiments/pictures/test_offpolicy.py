@@ -10,8 +10,8 @@ import pytest
 
 from klsym.calculus import *
 from klsym.engine.proof.derivation import Proof
+from klsym.experiments.pictures import offpolicy
 from klsym.experiments.tang_munos.bandits import optimum
-from klsym.figures import offpolicy
 from klsym.numeric.models import FiniteModel
 
 MODEL = FiniteModel(

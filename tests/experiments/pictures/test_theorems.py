@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from klsym.errors import KlsymError
-from klsym.figures import onpolicy, rewards
-from klsym.figures.errata import draw, sides
-from klsym.figures.models import along_logits, along_odds, left, right, tilted
-from klsym.figures.onpolicy import Loss, targets
-from klsym.figures.rewards import Penalty, back, between_gaussians
-from klsym.figures.variance import baseline_curve, coefficient
+from klsym.experiments.pictures import onpolicy, rewards
+from klsym.experiments.pictures.errata import draw, sides
+from klsym.experiments.pictures.models import along_logits, along_odds, left, right, tilted
+from klsym.experiments.pictures.onpolicy import Loss, targets
+from klsym.experiments.pictures.rewards import Penalty, back, between_gaussians
+from klsym.experiments.pictures.variance import baseline_curve, coefficient
 from klsym.language.abbreviations import Context
 from klsym.language.expressions import k1, k2, k3, rho
 from klsym.ledger.registry import load, recall

@@ -16,10 +16,10 @@ from klsym.ledger.evidence import Evidence, computed
 from klsym.ledger.experiment_result import Finding
 from klsym.ledger.registry import Settled, load, settle
 from klsym.ledger.settle_claims import Judged
+from klsym.paper import generate as paper
+from klsym.paper.compile import compile_paper, first_fault, main
 from klsym.render.rules import CLOSINGS, RULES
-from klsym.write_up import paper
 from klsym.write_up.bibliography import SOURCES, TAG, bibliography, cited, listing
-from klsym.write_up.compile import compile_paper, first_fault, main
 from klsym.write_up.page import page
 from klsym.write_up.page_material import Figure, Material
 from support.latex_judge import balanced

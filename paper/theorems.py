@@ -16,11 +16,11 @@ from klsym.ledger.view import statement_latex
 from klsym.notation.latex import conclusion
 from klsym.notation.spelling import LATEX
 from klsym.notation.text import chain
-from klsym.write_up.assumptions import hypotheses, in_short
+from klsym.paper.assumptions import hypotheses, in_short
+from klsym.paper.witness import counterexample
 from klsym.write_up.bibliography import cited
 from klsym.write_up.prose import prose
 from klsym.write_up.tex import breakable, escape
-from klsym.write_up.witness import counterexample
 
 Part = Proof | Evidence
 LONGEST = 900  # characters of LaTeX, about six lines of print
