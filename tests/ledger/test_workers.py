@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from typing import Any
 
 import pytest
 
@@ -16,6 +15,7 @@ from klsym.experiments import catalogue
 from klsym.ledger.processes import workers
 from klsym.ledger.registry import Claim
 from klsym.ledger.settle_claims import settle_all
+from support.sampling_tasks import fails
 
 NAMES = ["tm-fig1", "tm-fig2"]  # the quick ones
 
@@ -39,15 +39,11 @@ def test_what_waits_for_others_is_settled_last_and_listed_in_its_place() -> None
     assert begun == ["b", "d", "a", "c"]
 
 
-def _fails(name: str) -> Any:
-    raise ValueError(f"no {name}")
-
-
 def test_a_failure_elsewhere_is_raised_where_it_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ahead, "cores", lambda: 2)
-    with ahead.ahead(NAMES, _fails) as made, pytest.raises(ValueError, match="no tm-fig2"):
+    with ahead.ahead(NAMES, fails) as made, pytest.raises(ValueError, match="no tm-fig2"):
         made("tm-fig2")
-    with ahead.ahead(["tm-fig1"], _fails) as made, pytest.raises(ValueError, match="no tm-fig1"):
+    with ahead.ahead(["tm-fig1"], fails) as made, pytest.raises(ValueError, match="no tm-fig1"):
         made("tm-fig1")
 
 

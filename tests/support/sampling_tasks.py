@@ -7,6 +7,7 @@ import signal
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from klsym.errors import Refused, UsageError
 from klsym.sampling.backends import Backend
@@ -106,3 +107,8 @@ def buggy(chunk: Chunk) -> Order:
 def slow(chunk: Chunk) -> Order:
     time.sleep(0.0 if chunk.index == 0 else 0.3)
     return Order([chunk.index])
+
+
+def fails(name: str) -> Any:
+    """What another process cannot do; it stands here since that process has to import it."""
+    raise ValueError(f"no {name}")
