@@ -117,9 +117,8 @@ def trust(settled: Iterable[Any], computed: int, found: list[Campaign]) -> str:
 
 def base() -> Iterator[str]:
     yield (
-        "`klsym/kernel/ring.py`, `names.py`, `slots.py`, `statements.py` and `kernel/`, which import Python's"
-        " standard library alone; no SymPy, no search, no parser. The engine, SymPy, the command line and"
-        " the notebooks are not trusted: a wrong proposal is refused."
+        "`klsym/kernel/`, which imports Python's standard library alone; no SymPy, no search, no parser. The"
+        " engine, SymPy, the command line and the notebooks are not trusted: a wrong proposal is refused."
     )
 
 
