@@ -10,8 +10,8 @@ from klsym.kernel.ring import ZERO
 from klsym.language.convert import to_ring
 from klsym.language.parser import parse
 from klsym.render.compare import region
-from support.losses.compare_models import MODELS, coefficients, inside, points
-from support.losses.float_sheet import evaluate
+from support.compare_models import MODELS, coefficients, inside, points
+from support.float_sheet import evaluate
 
 POSITIVE = ["k1**2", "k3", "2*k3 + 1", "rho*k3", "r**2 - 1 + 2*k1", "k1**2 + k1 + 1", "1/r - 1 - k1",
             "rho - 1 - log(rho)", "r*k1**4 + 3", "k3 + 2*(rho - 1 - log(rho)) + k1**2",

@@ -16,8 +16,8 @@ from klsym.kernel.ring import ExpPoly
 from klsym.language.convert import detach, generic_functions, split_score, to_ring, to_sympy
 from klsym.language.expressions import *
 from klsym.language.parser import parse
-from support.losses.float_sheet import close, evaluate
-from support.losses.ring_strategies import losses, points, ring_elements
+from support.float_sheet import close, evaluate
+from support.ring_strategies import losses, points, ring_elements
 
 V = ExpPoly.variable
 VK1, VW, VQ = V("k1"), V("w"), V("log_q")

@@ -52,10 +52,10 @@ from klsym.notation.reading import read
 from klsym.notation.spelling import LATEX, TEXT
 from klsym.notation.text import show_interval, show_statement
 from klsym.render.mathml import MATHML
+from support.float_sheet import same
 from support.latex_complaints import complaints
-from support.losses.float_sheet import same
-from support.losses.ring_strategies import losses as loss_texts
-from support.losses.ring_strategies import ring_elements
+from support.ring_strategies import losses as loss_texts
+from support.ring_strategies import ring_elements
 
 V = ExpPoly.variable
 VK1, VW, ONE = V("k1"), V("w"), ExpPoly.number(1)

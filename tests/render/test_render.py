@@ -15,8 +15,8 @@ from klsym.ledger.registry import load, recall
 from klsym.notation.latex import derivation_block, theorem_latex
 from klsym.notation.text import show_theorem
 from klsym.render.verdict import headline, value_line, verdict_html, verdict_markdown
+from support.float_sheet import SHEET
 from support.latex_complaints import complaints
-from support.losses.float_sheet import SHEET
 
 V = ExpPoly.variable
 VK1, VW, ONE = V("k1"), V("w"), ExpPoly.number(1)

@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis.strategies import composite, integers, lists, sampled_from
 
-from support.losses.float_sheet import derivative, evaluate
+from support.float_sheet import derivative, evaluate
 
 # ---------------------------------------------------------------------------- literal enumeration
 Model = dict[str, Any]
