@@ -45,6 +45,7 @@ from klsym.kernel.statements import (
 FORMAT = "klsym-certificate/2"
 BUDGET = 1_000_000  # units of work for one certificate, what it cites included
 MAX_SIZE = 1_000_000  # characters of a file
+MAX_DEPTH = 200  # of its lists and objects; the recursion limit depends on the version of Python
 CERTIFICATE_KEYS = {"format", "cites", "parts", "digest"}
 PART_KEYS = {"context", "relation", "left", "right", "steps", "close", "hypotheses"}
 STEP_KEYS = {"rule", "side", "term", "factor", "data", "result"}
@@ -162,6 +163,7 @@ def check(certificate: Any) -> tuple[Theorem, ...]:
         texts = [canonical(parts) for parts in (*bodies, certificate["parts"])]
     except (RecursionError, TypeError, ValueError):
         raise Refused("digest: no JSON, or nested too deeply") from None
+    refuse_unless(_depth([*bodies, certificate["parts"]]) <= MAX_DEPTH, "nested too deeply")
     plain = not any(map(_FOREIGN.search, texts))
     refuse_unless(plain, "a text or an integer expected, no truth value or decimal")
     names = tuple(map(_digest, texts))
@@ -174,6 +176,15 @@ def check(certificate: Any) -> tuple[Theorem, ...]:
                 _CHECKED[before] = check_parts(parts, known, f"cited {number}, ")
             known[before[-1]] = _CHECKED[before]
         return check_parts(certificate["parts"], known)
+
+
+def _depth(data: Any) -> int:
+    """The nesting depth of lists and objects in JSON."""
+    depth, level = 0, [data]
+    while level := [x for x in level if isinstance(x, list | dict)]:
+        level = [y for x in level for y in (x.values() if isinstance(x, dict) else x)]
+        depth += 1
+    return depth
 
 
 def check_parts(parts: Any, known: Cited, where: str = "") -> tuple[Theorem, ...]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from textwrap import indent
+from inspect import cleandoc
 from typing import Any, Literal, TypeVar, get_args
 
 from klsym.errors import UsageError
@@ -149,5 +149,5 @@ def checked_setting(**given: str | None) -> Setting:
 def documented(function: Documented) -> Documented:
     """The line OPTIONS in its docstring is written out."""
     rows = "\n".join(f"{o.name}: {' | '.join(o.choices)}\n    {o.meaning}" for o in OPTIONS)
-    function.__doc__ = (function.__doc__ or "").replace("    OPTIONS\n", indent(rows, "    ") + "\n")
+    function.__doc__ = cleandoc(function.__doc__ or "").replace("OPTIONS\n", f"{rows}\n")
     return function
