@@ -9,16 +9,18 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import sympy
 
 from klsym import api as engine
 from klsym.cli import main
 from klsym.engine.verdicts.verdict import TargetReading, Verdict
 from klsym.errors import UsageError
+from klsym.language.expressions import k1
 from klsym.language.messages import Message
 from klsym.language.parser import parse
 from klsym.numeric.checks import cross_check
 from klsym.numeric.checks.cross_check import with_check
-from klsym.numeric.checks.field_check import Literal, Printed
+from klsym.numeric.checks.field_check import Literal, Printed, field_checked
 
 STEP = "(1 + (k1 - {0})/abs(k1 - {0}))/2"  # 1[k1 > bound]
 UNDER = "(1 - (k1 + {0})/abs(k1 + {0}))/2"  # 1[k1 < -bound]
@@ -295,3 +297,17 @@ def test_names_of_slots_are_no_more_positive_than_their_values(text: str) -> Non
     with pytest.raises(UsageError, match="need not be positive"):
         formulas.read(text)
     assert formulas.read("log(r_now*rho_past)").is_real
+
+
+def test_a_loss_without_a_value_is_not_passed() -> None:
+    """Models without a value are left out; a loss that has none in any model does not pass."""
+    verdict = engine.explain("k2", "off-policy")
+    passed, text = field_checked(verdict, sympy.log(k1 - 100), {})
+    assert not passed and "no value" in text
+    assert field_checked(verdict, parse("k2"), {})[0]
+
+
+def test_a_standard_deviation_is_refused_and_not_failed() -> None:
+    loss = "normalised(R)*log_q"
+    with pytest.raises(UsageError, match="leave --check out"):
+        with_check(engine.explain(loss, "off-policy"), parse(loss))

@@ -23,6 +23,7 @@ from klsym.errors import KlsymError, UsageError
 from klsym.language.expressions import COUNTS, PARAMETERS, OverPositions, k1, parameter, r
 from klsym.language.messages import Message
 from klsym.language.parser import parse
+from klsym.language.sums import Normalised
 from klsym.numeric.checks.field_check import field_checked
 from klsym.numeric.exact import check_theorem
 from klsym.numeric.loss_by_definition import SAMPLED, at_sample, bounds_of, crossings
@@ -49,6 +50,8 @@ def with_check(verdict: Verdict, loss: Any) -> Verdict:
     compared with the literal loss on finite models (`field_check`); those of one sample, and of a sequence as
     one, at samples on both sides of every bound as well.
     """
+    if loss.atoms(Normalised):
+        raise UsageError("check: the standard deviation of a batch is not evaluated; leave --check out")
     checks = [check_theorem(proof.theorem) for proof in verdict.proofs]
     passed, text = _literally(verdict, loss)
     passed = passed and all(c.passed for c in checks)

@@ -1,12 +1,12 @@
-"""What a verdict prints, against the literal loss in all sequences and batches of finite models.
+"""Compare the formulas of a verdict with the literal loss, over all sequences and batches of finite models.
 
     tokens    E_m[sum_t grad L_t], or E_m[sum_t h_u s_t] over u = t, u >= t or all u
     samples   E_m[grad L] or E_m[L s], of whole sequences likewise
     batches   E_m[mean_i (h_i - b_i) s_i], b_i the mean of h over the others or over all, or that over std
 
-What is printed says the same of one sequence or batch (the gradient per sample), of its mean
-(E_q[sum_t c s_t] or E_q[c s]), of the target (a combination of grad KL and policy gradients) and of the
-expected value.  Nothing is taken from how the verdict was found.
+The comparison covers the gradient per sample, the expected gradient (E_q[sum_t c s_t] or E_q[c s]), the
+target (a combination of grad KL and policy gradients) and the expected value.  It uses only the printed
+formulas, not the derivation of the verdict.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import mpmath
@@ -45,9 +46,10 @@ from klsym.notation.values import shown
 from klsym.numeric.checks.world import Place, World, without_sums
 from klsym.numeric.models import random_model, random_tree
 
-SEEDS = range(4)
+MODELS, SEEDS = 4, range(24)  # models that are compared, among these seeds
 DIGITS = 50
-TOLERANCE = 1e-20  # of the size of what is added up
+TOLERANCE = 1e-20  # relative to the size of the terms
+STD = 0.7  # of a batch; verdicts treat it as a given number
 WHOLE, N = Slot("x"), parameter("n")
 SLOTS = {slot.name: slot for slot in (past, now, future, own, others)}
 IN_A_SLOT = re.compile(rf"\b([a-zA-Z]\w*?)_({'|'.join(SLOTS)})\b")
@@ -60,7 +62,7 @@ SCORES = {slot(s).name for slot in (*SLOTS.values(), WHOLE)} | {s.name}
 
 @dataclass(frozen=True)
 class Literal:
-    """A loss in its setting, as training code averages it."""
+    """A loss and its setting, averaged as training code averages it."""
 
     loss: Any
     setting: Any
@@ -71,7 +73,7 @@ class Literal:
 
     @cached_property
     def weighted(self) -> Any:
-        """rho of a token is that of its prefix or of its sequence, where the option says so."""
+        """The loss, with rho replaced by the importance weight that the option `weights` names."""
         weight = WEIGHT.get(self.setting.weights, rho) if self.of_tokens else rho
         return self.loss.xreplace({rho: weight})
 
@@ -92,19 +94,20 @@ class Literal:
         return 2 + seed % 2 if self.batched else 1
 
     def share(self, world: World, batch: tuple[int, ...], i: int) -> Any:
-        """What a sequence counts in the mean over its batch."""
+        """The weight of sequence i in the average over its batch."""
         lengths = [len(world.paths[k]) for k in batch]
         if self.setting.aggregate == "batch":
             return mpmath.mpf(1) / sum(lengths)
         return mpmath.mpf(1) / len(batch) / (lengths[i] if self.setting.averaged else 1)
 
     def places(self, world: World, batch: tuple[int, ...]) -> Iterator[tuple[Any, list[Place]]]:
-        """Each sequence of a batch: its share, and its tokens or itself."""
+        """For each sequence of a batch, its weight and the places where the loss is evaluated."""
         for i, k in enumerate(batch):
             steps = range(len(world.paths[k])) if self.of_tokens else (None,)
             yield self.share(world, batch, i), [Place(batch, i, t) for t in steps]
 
     def value(self, world: World, batch: tuple[int, ...]) -> Any:
+        """The loss of a batch."""
         return mpmath.fsum(
             share * world.dual(self.weighted, place)[0]
             for share, places in self.places(world, batch)
@@ -112,7 +115,7 @@ class Literal:
         )
 
     def pushes(self, world: World, batch: tuple[int, ...]) -> list[Any]:
-        """What is added up to the gradient of a batch along u."""
+        """The terms whose sum is the gradient of a batch along u."""
         if self.setting.batch != "none":
             return self._centred(world, batch)
         pushed = self._credited if self.setting.use == "reward" else self._slopes
@@ -124,7 +127,7 @@ class Literal:
         return [world.dual(self.weighted, place)[1] for place in places]
 
     def _credited(self, world: World, places: list[Place]) -> list[Any]:
-        """A meets each score once, what is left without it is credited to the tokens before."""
+        """A multiplies the score of its token, the rest of a reward the scores that `credit` names."""
         whole = [world.dual(self.weighted, place)[0] for place in places]
         meets = CREDITED.get(self.setting.credit) if self.of_tokens else None
         if meets is None:
@@ -139,7 +142,7 @@ class Literal:
 
     @property
     def credited_h(self) -> Callable[[World, Place], Any] | None:
-        """What a verdict calls H where options centre or credit it; None elsewhere."""
+        """The quantity that a verdict calls H if an option centres or credits it, else None."""
         if self.loss.atoms(OverPositions):
             return None
         if self.setting.batch != "none":
@@ -150,7 +153,7 @@ class Literal:
         return None
 
     def coefficient(self, world: World, place: Place) -> Any:
-        """h of a sequence: a reward, or the slope of the loss in its own log q."""
+        """h of a sequence: the reward, or the derivative of the loss in log q of that sequence."""
         value, slope = world.dual(self.weighted, replace(place, alone=True))
         return value if self.setting.use == "reward" else slope
 
@@ -168,14 +171,14 @@ class Literal:
 
 @dataclass(frozen=True)
 class Printed:
-    """The formulas of a verdict, read."""
+    """The formulas of a verdict, parsed."""
 
     verdict: Any
     literal: Literal
     declared: frozenset[str]
 
     def read(self, text: str, at_position: bool = False) -> Any:
-        """With names such as k1_now and s, T the length; a name alone is of the position or of all."""
+        """Parse a formula; a name without a slot refers to the position or to the whole sequence."""
         text = re.sub(r"\bs\b", "s_x", text)
         held = {x.name: x for x in GIVEN}
         atoms = {**ATOMS, **held, "s": s, "T": length}
@@ -187,7 +190,7 @@ class Printed:
         return found if at_position else self._of_sequence(found)
 
     def _of_sequence(self, found: Any) -> Any:
-        """For tokens: outside of sums a name is of the whole sequence."""
+        """At level token, a name outside of sums refers to the whole sequence."""
         if not self.literal.of_tokens:
             return found
         plain, sums = without_sums(found)
@@ -195,7 +198,7 @@ class Printed:
         return WHOLE(plain).xreplace(back)
 
     def pushes(self, c: Any, world: World, batch: tuple[int, ...]) -> list[Any]:
-        """What E[mean_i sum_t c s_t] adds up for a batch; c may name its scores."""
+        """The terms of mean_i sum_t c s_t for one batch; c may contain its score functions."""
         scored = any(x.name in SCORES for x in c.free_symbols)
         found = []
         for i, k in enumerate(batch):
@@ -206,7 +209,7 @@ class Printed:
         return found
 
     def expected(self, c: Any, world: World) -> tuple[Any, Any]:
-        """E_q[sum_t c s_t], and the sum of the absolute values of its terms."""
+        """Return E_q[sum_t c s_t] and the expected sum of the absolute values of its terms."""
         total = size = mpmath.mpf(0)
         for batch, mass in world.batches(1, "q"):
             parts = self.pushes(c, world, batch)
@@ -214,7 +217,7 @@ class Printed:
         return total, size
 
     def hold(self, world: World) -> None:
-        """Let H be what the verdict gives for it, in a batch h; and mean_h what it says."""
+        """Set H, regions and mean_h in a world to the definitions that the verdict states."""
         if self.literal.setting.batch != "none":
             world.formulas["H"] = self.literal.coefficient, False
         for message in self.of_code("region"):
@@ -234,7 +237,7 @@ class Printed:
         return (message for message in self.verdict.assumptions if message.code == code)
 
     def of(self, meaning: Any, world: World, slope: bool) -> Any | None:
-        """What a target names, or its gradient, where it names all of it."""
+        """The value of a named target, or its gradient along u; None if a part of it has no name."""
         if meaning.target not in ("zero", "combination", *DIVERGENCES):
             return None
         total = mpmath.mpf(0)
@@ -250,27 +253,43 @@ class Printed:
 
 
 def field_checked(verdict: Any, loss: Any, parameters: Mapping[str, float]) -> tuple[bool, str]:
-    """Do the printed gradient, coefficient, target and value agree with the literal loss?
+    """Check that the printed gradient, coefficient, target and value agree with the literal loss.
 
-    parameters: values that meet the hypotheses.  Raises KlsymError: a formula that cannot be read.
+    parameters: name -> value; the values satisfy the hypotheses.  Returns whether all agree, and one line
+    with the largest difference, relative to 1 plus the sum of the absolute values of the terms.
+    Raises KlsymError: a formula that cannot be read.
     """
     literal = Literal(loss, verdict.setting)
     printed = Printed(verdict, literal, frozenset(parameters) - {"n", "T"})
-    worst: dict[str, Any] = {}
     with mpmath.workdps(DIGITS):
-        for seed in SEEDS:
-            world = literal.world(seed, {**parameters, "std": 0.7})
-            world.size = literal.size(seed)
-            printed.hold(world)
-            for name, gap, size in _gaps(literal, printed, world):
-                worst[name] = max(worst.get(name, mpmath.mpf(0)), abs(gap) / (1 + size))
+        tried = (_compared(literal, printed, seed, parameters) for seed in SEEDS)
+        found = list(islice((gaps for gaps in tried if gaps is not None), MODELS))
+    if not found:
+        return False, "the literal loss has no value in any model that was tried"
+    worst = {name: max(gaps[name] for gaps in found) for name in found[0]}
     wrong = [name for name, gap in worst.items() if not gap <= TOLERANCE]
-    said = f"literal loss on {len(SEEDS)} models: largest difference {float(max(worst.values())):.1e}"
+    said = f"literal loss on {len(found)} models: largest difference {float(max(worst.values())):.1e}"
     return not wrong, said + (f" (in the {' and the '.join(wrong)})" if wrong else "")
 
 
+def _compared(
+    literal: Literal, printed: Printed, seed: int, parameters: Mapping[str, float]
+) -> dict[str, Any] | None:
+    """The largest relative difference for each name; None if a formula has no value in this model."""
+    world = literal.world(seed, {**parameters, "std": STD})
+    world.size = literal.size(seed)
+    worst: dict[str, Any] = {}
+    try:
+        printed.hold(world)
+        for name, gap, size in _gaps(literal, printed, world):
+            worst[name] = max(worst.get(name, mpmath.mpf(0)), abs(gap) / (1 + size))
+    except (ArithmeticError, ValueError):
+        return None
+    return worst
+
+
 def _gaps(literal: Literal, printed: Printed, world: World) -> Iterator[tuple[str, Any, Any]]:
-    """Name, difference, and what rounding is measured against."""
+    """Yield a name, a difference and the size of the terms behind it."""
     verdict, total, value, size = printed.verdict, mpmath.mpf(0), mpmath.mpf(0), mpmath.mpf(0)
     per_sample = printed.read(verdict.per_sample)
     for batch, mass in world.batches(world.size, "mu"):

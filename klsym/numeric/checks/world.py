@@ -1,8 +1,8 @@
-"""All sequences of a tree of tokens, all batches of them, and what an expression is worth in each.
+"""Evaluate expressions by enumeration of all sequences of a token tree, and of all batches of sequences.
 
-No rule is used.  Every number carries its slope along one direction u of the logits, with m held fixed and
-sg(.) still, as autograd has it: that of a token's log q is its score u.s.  A sum over tokens, samples or the
-vocabulary is added up.
+Every number carries its derivative along one direction u of the logits, as autograd computes it: m and sg(.)
+are constant, and the derivative of a token's log q is u.s.  Sums over tokens, samples and the vocabulary are
+computed term by term.
 """
 
 from __future__ import annotations
@@ -16,22 +16,20 @@ from typing import Any
 import mpmath
 import sympy
 
-from klsym.errors import UsageError
 from klsym.language.expressions import OverPositions, sg
-from klsym.language.sums import Normalised, OverBatch, OverVocabulary, Summed
+from klsym.language.sums import OverVocabulary, Summed
 from klsym.numeric.loss_by_definition import Dual, reader
 from klsym.numeric.models import FiniteModel
 
 UNIT, AT_REST = mpmath.mpf(1), mpmath.mpf(0)
 DENSITIES = {"log_q": "q", "log_p": "p", "log_mu": "mu", "log_old": "old"}
-STD = "check: a batch's standard deviation stays a number here; leave --check out where a loss normalises"
 
 
 @dataclass(frozen=True)
 class Place:
-    """Sequence i of a batch, its token t or all of it; word: another branch in place of the token.
+    """Token t of sequence i of a batch, or the whole sequence.
 
-    alone: log q of the sequence moves with slope 1, and nothing else does.
+    word: another branch that replaces the token.  alone: differentiate in log q of this sequence.
     """
 
     batch: tuple[int, ...]
@@ -42,7 +40,21 @@ class Place:
 
 
 class World:
-    """A finite model; formulas: what H and its like are at a position, beside the model's parameters."""
+    """A finite model whose sequences and batches are enumerated, in mpmath's current precision.
+
+    E_m[e] = sum_y m(y) e(y)        grad E_q[e] along u = sum_y q(y) (e(y) u.s(y) + de(y))
+
+    >>> from klsym.language.expressions import k1, r
+    >>> from klsym.numeric.models import random_tree
+    >>> with mpmath.workdps(50):
+    ...     world = World(random_tree(0), {}, on_policy=False)
+    ...     print(abs(world.mean(r) - 1) < 1e-45, abs(world.moved(r)) < 1e-45, abs(world.moved(k1)) < 1e-45)
+    True True False
+
+    parameters: name -> value.  on_policy: mu is q, held fixed.  Fewer than 30 digits will not do: sums that
+    cancel to the last `loss_by_definition.TIED` digits count as 0.
+    size: of a batch.  formulas, regions: the definitions of H and its like, and of names of regions.
+    """
 
     def __init__(self, model: FiniteModel, parameters: Mapping[str, float], on_policy: bool) -> None:
         self.model, self.on_policy = model, on_policy
@@ -50,12 +62,12 @@ class World:
         self.paths = model.layout.paths
         self.size = 1  # of a batch
         self.formulas: dict[str, Any] = {}
-        # Names that are 1 where x has one of these signs: x at a position, and x of all.
+        # A region is 1 where x has one of these signs: x at the position, x of the whole sequence, signs.
         self.regions: dict[str, tuple[Any, Any, tuple[int, ...]]] = {}
 
     @cached_property
     def rows(self) -> dict[str, list[Any]]:
-        """log q, log p and the rest of each branch, R and M, and s, the score along u."""
+        """log q, log p, log mu, log old, R, M and the score s of each branch."""
         found = {}
         for name, density in DENSITIES.items():
             if (row := self.model.rows.get(density)) is not None:
@@ -74,7 +86,7 @@ class World:
 
     # ------------------------------------------------------------------ means
     def batches(self, n: int, measure: str) -> Iterator[tuple[tuple[int, ...], Any]]:
-        """All batches of n sequences with their mass under q, p or mu."""
+        """Yield all batches of n sequences with their probability under q, p or mu."""
         log = self.rows[f"log_{measure}"]
         masses = [mpmath.exp(mpmath.fsum(log[b] for b in path)) for path in self.paths]
         for batch in product(range(len(self.paths)), repeat=n):
@@ -84,27 +96,28 @@ class World:
         """u.s of the token, or of the sequence."""
         return mpmath.fsum(self.rows["s"][b] for b in self.branches(place, ""))
 
-    def moved(self, e: Any, measure: str = "q") -> Any:
-        """grad E_q[e] along u: E_q[e s] and the mean of the slope."""
+    def moved(self, e: Any) -> Any:
+        """grad E_q[e] along u, which is E_q[e s + grad e]."""
         found = AT_REST
-        for batch, mass in self.batches(1, measure):
+        for batch, mass in self.batches(1, "q"):
             value, slope = self.dual(e, place := Place(batch))
             found += mass * (value * self.score(place) + slope)
         return found
 
     def mean(self, e: Any, measure: str = "q") -> Any:
+        """E_m[e] of whole sequences, under q, p or mu."""
         return mpmath.fsum(mass * self.dual(e, Place(batch))[0] for batch, mass in self.batches(1, measure))
 
     # ------------------------------------------------------------------ values
     def dual(self, e: Any, place: Place) -> Dual:
-        """The value of an expression at a place, and its slope."""
+        """Return the value of an expression at a place, and its derivative."""
         plain, sums = without_sums(e)
         at = _Names(self, place)
         at.update({name: self.summed(node, place) for name, node in sums})
         return reader(plain)(at)
 
     def summed(self, node: Any, place: Place) -> Dual:
-        """past(x) and its like, others(x) and its like, full(x), and sg of one."""
+        """Return the value of past(x), others(x), full(x) or sg of such a sum, and its derivative."""
         inner = node.args[0]
         if isinstance(node, sg):
             return self.dual(inner, place)[0], AT_REST
@@ -115,8 +128,6 @@ class World:
             t = place.t if place.t is not None else 0
             steps = {"past": of[:t], "now": of[t : t + 1], "future": of[t + 1 :], "x": of}[node.slot]
             return _total(self.dual(inner, replace(place, t=u)) for u in steps)
-        if isinstance(node, Normalised) or not isinstance(node, OverBatch):
-            raise UsageError(STD)
         own, rest = sympy.symbols("own rest", real=True)
         at = _Names(self, place)
         at["own"] = self.dual(inner, place)
@@ -124,7 +135,7 @@ class World:
         return reader(node.of(own, rest))(at)
 
     def _over_vocabulary(self, x: Any, place: Place) -> Dual:
-        """sum_y q(y) x(y), which moves with q and with x."""
+        """Return sum_y q(y) x(y) and its derivative."""
         token = self.paths[place.batch[place.i]][place.t or 0]
         node = next(of for of in self.model.layout.nodes if of.start <= token < of.stop)
         found = []
@@ -135,7 +146,7 @@ class World:
         return _total(found)
 
     def named(self, name: str, place: Place) -> Dual:
-        """A name, of the token or the sequence, or of a slot such as k1[past]."""
+        """Return the value of a variable such as log_q[past], and its derivative."""
         base, _, slot = name.partition("[")
         slot = slot.removesuffix("]")
         if slot == "others":
@@ -156,14 +167,14 @@ class World:
             return self.parameters[base], AT_REST
         branches = self.branches(place, slot)
         value = mpmath.fsum(self.rows[base][b] for b in branches)
-        if base != "log_q" or slot == "others":
+        if base != "log_q":
             return value, AT_REST
         if place.alone:
             return value, UNIT * len(branches) / len(self.branches(place, "x"))
         return value, mpmath.fsum(self.rows["s"][b] for b in branches)
 
     def _held(self, name: str, slot: str, place: Place) -> Dual:
-        """The sum over a slot of what the statement gives for H."""
+        """Return the sum over a slot of the definition of H."""
         formula, of_tokens = self.formulas[name]
         if not of_tokens:
             found = formula(self, place) if callable(formula) else self.dual(formula, place)[0]
@@ -174,7 +185,7 @@ class World:
         return _total((self.dual(formula, replace(place, t=u))[0], AT_REST) for u in chosen)
 
     def branches(self, place: Place, slot: str) -> tuple[int, ...]:
-        """The tokens of a slot; without one, the token itself, or the sequence."""
+        """The branches of a slot; without a slot, the token or the whole sequence."""
         path, t = self.paths[place.batch[place.i]], place.t
         if slot in ("x", "self") or (t is None and not slot and place.word is None):
             return path
@@ -184,7 +195,7 @@ class World:
 
 
 class _Names(dict[str, Any]):
-    """Names at a place, looked up when they are asked for."""
+    """Values of names at a place, computed on demand."""
 
     def __init__(self, world: World, place: Place) -> None:
         super().__init__()
@@ -197,7 +208,7 @@ class _Names(dict[str, Any]):
 
 @lru_cache(maxsize=512)
 def without_sums(e: Any) -> tuple[Any, tuple[tuple[str, Any], ...]]:
-    """The expression with a name for each sum over positions, and these; sg of a sum is one of them."""
+    """Replace sums over positions, and sg of them, by symbols; return the expression and the sums."""
     names: dict[Any, Any] = {}
 
     def walk(node: Any) -> Any:
