@@ -44,6 +44,11 @@ OF_SEQUENCES = (  # with the random length, and the ratio of GSPO
     "min(T, 2)*rho*k2",
     "abs(k1)/T + max(A*T, 0)*log_q",
 )
+MASKED = (  # masks times quantities that are summed over tokens
+    "where(rho > 1, k1, 0)", "where(rho < 1.2, R, beta*k1)", "M*where(r > 1, k1, 0)",
+    "where(rho > 0.9, 1, 0)*R", "where(k1 > 0.2, k1, 0) - R",
+    "clip(rho, 0.8, 1.2)*R + where(rho > 1.2, k1, 0)",
+)  # fmt: skip
 RHO = re.compile(r"\brho\b")
 
 
@@ -58,6 +63,8 @@ def generate(seed: int, number: int) -> Case:
         text, use = stream.choice(RELEASED), "loss"
         penalty = stream.choice(PENALTIES)
         text += f" + {penalty}" if penalty else ""
+    elif stream.random() < (0.5 if use == "reward" and room.get("level") == "token" else 0.1):
+        text = stream.choice(MASKED)
     else:
         like = SETTINGS.index((sampling, use)) + len(SETTINGS) * number
         text = kinked(seed, like).text
@@ -67,7 +74,8 @@ def generate(seed: int, number: int) -> Case:
             text = f"M*({text})"
     if room.get("level") == "token":
         if use == "reward":
-            room["credit"] = stream.choice(("same-token", "same-token", "to-go", "total"))
+            once = bool(re.search(r"\bA\b", text))  # credit to other tokens refuses A times a random quantity
+            room["credit"] = "same-token" if once else stream.choice(("same-token", "to-go", "total"))
         if sampling == "off-policy":
             room["weights"] = stream.choice(("token", "token", "prefix", "sequence"))
     return Case(text, sampling, use, ring=False, **room)
