@@ -1,7 +1,7 @@
 """The errors klsym raises: each message is one line that says what is wrong, where, and what to do."""
 
 
-# What `pip install klsym` leaves out, and the extra that brings it.
+# Packages that `pip install klsym` does not install, and the extra that does.
 EXTRAS = {
     **dict.fromkeys(("numpy", "matplotlib", "jinja2", "markupsafe", "array_api_compat"), "report"),
     **{name: name for name in ("torch", "jax", "dask")}, "distributed": "dask", "ipywidgets": "notebook",
@@ -9,7 +9,7 @@ EXTRAS = {
 
 
 def lacking(error: Exception) -> str | None:
-    """What to type where an optional package is missing; None of any other error.
+    """Return how to install a missing optional package; None for any other error.
 
     >>> lacking(ModuleNotFoundError(name="numpy"))
     'this needs numpy: pip install "klsym[report]"'

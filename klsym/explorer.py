@@ -7,7 +7,7 @@
 >>> explorer.verdict.target
 'reverse-kl'
 
-What is typed is parsed by the whitelist of `klsym.language.parser` and never evaluated.
+klsym parses typed text with a whitelist (`klsym.language.parser`) and never evaluates it.
 
 An explorer always shows its verdict as a page: text and Markdown, the same for the same question.  Where a
 person sits in front of the notebook and ipywidgets is installed, the form is shown in its place.  Who sits

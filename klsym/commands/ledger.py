@@ -151,7 +151,7 @@ def list_claims(options: argparse.Namespace) -> int:
 
 
 def _stored(ids: list[str]) -> list[dict[str, Any]]:
-    """What this version comes with, its proofs replayed."""
+    """The answers that are stored with this version."""
     from klsym.ledger import stored
 
     rows = stored.answers(ids)
@@ -160,6 +160,7 @@ def _stored(ids: list[str]) -> list[dict[str, Any]]:
 
 
 def _settled(ids: list[str]) -> list[dict[str, Any]]:
+    """The answers from the cache; claims that it lacks are settled."""
     from klsym.experiments.background_runs import ahead, of_claims
     from klsym.ledger.cache import Kept
     from klsym.ledger.registry import select, settle

@@ -54,7 +54,7 @@ class Kept:
     def add(self, settled: Iterable[Settled]) -> None:
         """Keep these too, but for those that failed; where nothing can be written, nothing is kept."""
         self.entries |= {
-            one.claim.id: {"answer": one.to_json(), "certificate": one.certificate() if one.proofs else None}
+            one.claim.id: one.entry()
             for one in settled
             if not one.error and _is_ours(one.claim)
         }

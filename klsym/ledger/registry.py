@@ -162,6 +162,10 @@ class Settled(SettledView):
         parts = [proof.part for proof in self.proofs]
         return {"format": FORMAT, "cites": carried(parts), "parts": parts, "digest": digest(parts)}
 
+    def entry(self) -> dict[str, Any]:
+        """The answer, and the certificate if there is a proof."""
+        return {"answer": self.to_json(), "certificate": self.certificate() if self.proofs else None}
+
     def to_json(self) -> dict[str, Any]:
         """One entry of `klsym claims --json`."""
         return {

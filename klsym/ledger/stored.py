@@ -1,8 +1,8 @@
-"""The ledger as it was settled for this version, for those who have not installed what settles it.
+"""The answers of the ledger, stored with each version for installations without NumPy.
 
-    python -m klsym.ledger.stored    settle every claim and store the answers; a test compares them
+    python -m klsym.ledger.stored    settle every claim and store the answers
 
-Proofs are stored with their certificates, which the kernel replays before they are shown.
+A test compares the file with the settled ledger.  The kernel replays a stored certificate before use.
 """
 
 from __future__ import annotations
@@ -30,19 +30,20 @@ def _content() -> dict[str, Any]:
 
 
 def date() -> str:
-    """When they were settled."""
+    """The date on which the claims were settled."""
     return str(_content()["date"])
 
 
 def entries() -> dict[str, Any]:
-    """Claim id -> its answer and its certificate, None where it has no proof."""
+    """Claim id -> answer and certificate; the certificate is None for claims without a proof."""
     found: dict[str, Any] = _content()["entries"]
     return found
 
 
 def answers(ids: Iterable[str]) -> list[Answer]:
-    """The claims with these ids, an id being that of an area too; the kernel replays each proof.
+    """Return the answers for claims or areas, after the kernel has replayed each proof.
 
+    ids: of claims, or of areas such as `gradient`; none: all claims.
     Raises UsageError: an unknown claim.  Refused: a proof that the kernel does not accept.
     """
     known = entries()
@@ -59,18 +60,15 @@ def answers(ids: Iterable[str]) -> list[Answer]:
 
 
 def write() -> int:
-    """Settle all claims and store them; how many."""
+    """Settle all claims, store them, and return how many there are."""
     from klsym.ledger.registry import load, settle
 
     settled = [settle(claim) for claim in load().values()]
     if failed := [one.claim.id for one in settled if one.error]:
         raise SystemExit(f"not stored, these fail: {', '.join(failed)}")
-    found = {
-        one.claim.id: {"answer": one.to_json(), "certificate": one.certificate() if one.proofs else None}
-        for one in settled
-    }
+    found = {one.claim.id: one.entry() for one in settled}
     content = {"date": datetime.date.today().isoformat(), "entries": found}
-    write_whole(STORED, lzma.compress(json.dumps(content, sort_keys=True).encode()))
+    write_whole(STORED, lzma.compress(json.dumps(content).encode()))
     return len(found)
 
 

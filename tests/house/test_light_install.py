@@ -1,4 +1,4 @@
-"""What `pip install klsym` gives without an extra: SymPy and mpmath alone, no NumPy."""
+"""`pip install klsym` installs SymPy and mpmath, and the questions need no other package."""
 
 from __future__ import annotations
 

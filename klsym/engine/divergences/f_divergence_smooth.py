@@ -103,10 +103,10 @@ def _basis(rhs: Any) -> list[Any]:
 
 
 def _equations(terms: list[Any], multiples: list[Any]) -> list[Any]:
-    """What must be 0 for a sum of multiples of functions to be 0; none where one of them is not rational.
+    """Return linear equations that make sum_i multiples_i terms_i zero; none if a term is not rational.
 
-    A root y of x and each letter are variables of a field of fractions, of which roots know their squares;
-    whatever else is no number, such as a parameter or log(2), is of the field of coefficients.
+    The variables are a root y of x and the letters; squares of square roots are reduced.  Parameters and
+    constants such as log(2) belong to the field of coefficients.
     """
     terms = [sympy.expand_power_exp(e) for e in terms]
     root = lcm(1, *(int(p.exp.q) for e in terms for p in e.atoms(sympy.Pow) if _is_root_of_x(p)))
@@ -138,7 +138,7 @@ def _equations(terms: list[Any], multiples: list[Any]) -> list[Any]:
 
 
 def _with_names(e: Any, names: dict[Any, Any]) -> Any:
-    """Letters in place of logarithms, exponentials, roots and parametric powers."""
+    """Replace logarithms, exponentials, roots and parametric powers by letters."""
 
     def named(of: Any) -> Any:
         if isinstance(of, sympy.log | sympy.exp) or not of.exp.is_Rational:

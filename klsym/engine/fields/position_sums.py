@@ -145,7 +145,7 @@ def _apart(element: ExpPoly) -> Iterator[tuple[ExpPoly, ExpPoly]]:
 def adds_up(element: ExpPoly, mine: str, context: Context = PLAIN) -> bool:
     """Is each term at most one variable that has a sum over positions, times what is the same at each?
 
-    context: the names that are defined, such as a region of rho_past*rho_now, which no position shares.
+    context: defines names such as a region of rho_past*rho_now, which differs from token to token.
     """
 
     def varies(name: str) -> bool:

@@ -46,7 +46,7 @@ def fits(c: ExpPoly, context: Context) -> bool:
 
 
 def _in_span(rows: list[Row]) -> bool:
-    """Is the last column a combination of the others?  Gram-Schmidt, each freed twice of those before."""
+    """Is the last column a combination of the others?  Two passes of Gram-Schmidt."""
     columns = [list(column) for column in zip(*rows, strict=True)]
     basis: list[Row] = []
     for column in columns:
@@ -89,7 +89,7 @@ def positive_somewhere(e: ExpPoly, context: Context) -> bool:
 
 
 def _known(context: Context, number: int) -> Iterator[Sample]:
-    """What names are worth at each sample, rewards being the choice of this number."""
+    """Yield the values of all names at each sample; `number` selects the rewards."""
     fixed = dict(zip("RAMH", (*REWARDS[number], 1.0), strict=True))
     fixed |= {name: 0.2 + 0.37 * i for i, name in enumerate(context.parameters)}
     for place, sample in enumerate(_samples(context)):
@@ -154,7 +154,7 @@ def _product(monomial: Monomial, at: Sample, context: Context) -> float:
 
 
 def _named(name: str, at: Sample, context: Context) -> float:
-    """A name that is defined has the value of its definition: a region is 0 or 1."""
+    """The value of a name; a region is 0 or 1."""
     if (e := context.defined(name)) is None:
         return at[parse_name(name).base]
     found = value(e, at, context)
