@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-NOTEBOOK, FIGURE = FOLDER / "03-off-policy-weighting.ipynb", FOLDER / "figure.png"
+NOTEBOOK, FIGURE = FOLDER / "03-off-policy-weighting.ipynb", FOLDER.parent / "docs" / "figure.png"
 
 
 def drawn() -> bytes:

@@ -17,9 +17,12 @@ from pathlib import Path
 
 SOURCES = Path(__file__).parent
 ORDER = (
-    "Sums", "Tokens", "Setting", "Ring", "Statements", "Instances", "Derivatives", "Stepwise", "Densities",
-    "Independence", "Along", "Rules", "Checker", "Softmax", "Completeness", "Combinations", "Enclosures",
-    "Elements", "Models", "Fields", "Scripts", "Parts", "Refused", "RefusedSteps", "Plain",
+    "statements/Sums", "statements/Tokens", "statements/Setting", "statements/Ring", "statements/Statements",
+    "statements/Instances", "rules/Derivatives", "rules/Stepwise", "rules/Densities", "rules/Independence",
+    "rules/Along", "rules/Rules", "rules/Checker", "rules/Softmax", "rules/Completeness",
+    "rules/Combinations", "models/Enclosures", "models/Elements", "models/Models", "models/Fields",
+    "certificates/Scripts", "certificates/Parts", "certificates/Refused", "certificates/RefusedSteps",
+    "statements/Plain",
 )  # fmt: skip
 MISSING = (
     "Rocq is not installed: apt-get install coq libcoq-coquelicot (Debian); nothing else of klsym needs it"
@@ -64,7 +67,10 @@ def summary(folder: Path) -> str:
         path = Path(shutil.copy(path, theorems))
         parts, mutants = counts(path, compiled(path, library))
         accepted, wrong = accepted + names(path, parts), wrong + mutants
-    headlines, plain = theorems / "Headlines.v", (SOURCES / "Headlines.v").read_text(encoding="utf-8")
+    headlines, plain = (
+        theorems / "Headlines.v",
+        (SOURCES / "statements" / "Headlines.v").read_text(encoding="utf-8"),
+    )
     stated = THEOREM.findall(plain)
     every = f"Definition every_theorem := ({', '.join(stated)}).\nPrint Assumptions every_theorem.\n"
     headlines.write_text(plain + every, encoding="utf-8")
@@ -123,7 +129,8 @@ def names(path: Path, parts: int) -> list[str]:
 
 def digest() -> str:
     """Of the sources of the checker; klsym/rocq/accepted.py compares it with what is here."""
-    sources = "\0".join(path.read_text(encoding="utf-8") for path in sorted(SOURCES.glob("*.v")))
+    found = sorted(SOURCES.rglob("*.v"), key=lambda path: path.name)
+    sources = "\0".join(path.read_text(encoding="utf-8") for path in found)
     return hashlib.sha256(sources.encode()).hexdigest()[:16]
 
 

@@ -187,7 +187,8 @@ def accepted() -> dict[str, Any]:
 @cache
 def checker_changed(sources: Path = SOURCES) -> bool:
     """Is the checker here another than the one that ran?  Without its sources there is nothing to compare."""
-    texts = [path.read_text(encoding="utf-8") for path in sorted(sources.glob("*.v"))]
+    found = sorted(sources.rglob("*.v"), key=lambda path: path.name)
+    texts = [path.read_text(encoding="utf-8") for path in found]
     return bool(texts) and hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16] != accepted()["checker"]
 
 

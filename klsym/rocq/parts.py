@@ -1,4 +1,4 @@
-"""One part of a certificate as a script of rocq/Checker.v.
+"""One part of a certificate as a script of rocq/rules/Checker.v.
 
 Each step replaces F by G within a side, which adds m (G - F) to it.  A script lists the multiples m and the
 instances F = G of rules, and the checker adds up left - right + sum_i m_i (F_i - G_i), which is then 0.

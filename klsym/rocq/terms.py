@@ -1,4 +1,4 @@
-"""What a certificate speaks of, written in the words of rocq/Statements.v."""
+"""What a certificate speaks of, written in the words of rocq/statements/Statements.v."""
 
 from __future__ import annotations
 

@@ -14,7 +14,8 @@ from klsym.errors import ProofError
 from klsym.kernel import check
 from klsym.ledger.registry import recall
 from klsym.ledger.settle_claims import judge
-from support.oracle.losses import Forest, evaluate, plain, samples
+from support.oracle.grammar import evaluate, plain
+from support.oracle.losses import Forest, samples
 
 SURROGATE = "(-rho*M - (1 - M)*sg(b))"
 CLAIMS = {

@@ -32,7 +32,8 @@ from support.losses import loss_oracle as oracle
 from support.losses import piecewise_losses as losses
 from support.losses.loss_judge import NUMERIC, complaints
 from support.losses.random_losses import Case
-from support.oracle.losses import Forest, evaluate, plain, samples
+from support.oracle.grammar import evaluate, plain
+from support.oracle.losses import Forest, samples
 from support.oracle.losses import Setting as Literal
 from support.scale import scaled
 

@@ -114,7 +114,7 @@ def test_the_sdist_holds_what_its_tests_need(tmp_path):
         held = {name.partition("/")[2] for name in archive.getnames()}
     there = (path for path in source.rglob("*") if path.is_file() and "made" not in path.parts)
     needed = {str(path.relative_to(source)) for path in there if ".egg-info" not in str(path)}
-    assert {"tests/conftest.py", "notebooks/figure.png", "klsym/py.typed"} <= needed
+    assert {"tests/conftest.py", "docs/figure.png", "klsym/py.typed"} <= needed
     assert needed <= held
     assert not [name for name in held if name.endswith(".pyc")]
 

@@ -74,13 +74,14 @@ def test_the_tables_are_what_the_command_prints(chosen, capsys):
 
 
 def test_each_notebook_is_linked_and_the_figure_is_the_one_of_its_notebook():
-    folder = Path(__file__).parents[2] / "notebooks"
+    home = Path(__file__).parents[2]
+    folder, figure = home / "notebooks", home / "docs" / "figure.png"
     for path in folder.glob("*.ipynb"):
         assert f"(notebooks/{path.name})" in README
     cells = json.loads((folder / "03-off-policy-weighting.ipynb").read_text(encoding="utf-8"))["cells"]
     data = (output.get("data", {}) for cell in cells for output in cell.get("outputs", []))
     pictures = ["".join(one["image/png"]) for one in data if "image/png" in one]
-    assert [base64.b64decode(one) for one in pictures] == [(folder / "figure.png").read_bytes()]
+    assert [base64.b64decode(one) for one in pictures] == [figure.read_bytes()]
 
 
 def test_the_commands_are_shown():

@@ -66,7 +66,7 @@ def test_a_mark_does_not_outlive_the_checker_that_gave_it(tmp_path, monkeypatch,
     known = {"checker": driver.digest(), "claims": known_of("gradient.k3-loss", certificate)}
     monkeypatch.setattr(stored, "accepted", lambda: known)
     assert not checker_changed(tmp_path / "rocq") and not checker_changed(tmp_path / "nothing")
-    with (tmp_path / "rocq" / "Rules.v").open("a") as file:
+    with (tmp_path / "rocq" / "rules" / "Rules.v").open("a") as file:
         file.write("(* a word more *)\n")
     assert checker_changed.__wrapped__(tmp_path / "rocq")
     for changed, word in ((False, "all"), (True, "stale")):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support.oracle import losses
+from support.oracle import grammar
 from support.oracle.numbers import Jet
 
 Point = Mapping[str, Any]  # numbers, or arrays of samples
@@ -17,13 +17,13 @@ PARAMETERS = {"lam": 0.37, "beta": 1.43, "eps": 0.19, "alpha": 0.61, "n": 7.0, "
 
 # ---------------------------------------------------------------------------- plain arithmetic
 def _value(text: str, at: Point, log_q: Any) -> Any:
-    known = losses.defined({**PARAMETERS, **at, "log_q": log_q})
-    return losses.evaluate(text, lambda name, slot=None: known[name])
+    known = grammar.defined({**PARAMETERS, **at, "log_q": log_q})
+    return grammar.evaluate(text, lambda name, slot=None: known[name])
 
 
 def evaluate(text: str, at: Point) -> Any:
     """The value of a loss at samples."""
-    return losses.plain(_value(text, at, np.float64(at["log_q"]))) * 1.0
+    return grammar.plain(_value(text, at, np.float64(at["log_q"]))) * 1.0
 
 
 def derivative(text: str, at: Point) -> Any:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support.oracle.losses import Forest, Node, Setting, Tree, evaluate, parsed, samples, trees
+from support.oracle.grammar import evaluate, parsed
+from support.oracle.losses import Forest, Node, Setting, Tree, samples, trees
 
 STEP = 1e-5
 DEEP = ((), ((), ((), ())))

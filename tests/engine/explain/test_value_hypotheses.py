@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import klsym
-from support.oracle.losses import defined, evaluate, plain
+from support.oracle.grammar import defined, evaluate, plain
 
 OFF = {"sampling": "off-policy"}
 TINY = 1e-13

@@ -18,7 +18,8 @@ from klsym.kernel import check, read
 from klsym.language.parser import parse
 from klsym.numeric.checks.cross_check import with_check
 from support.losses.cases import options
-from support.oracle.losses import Node, Setting, Tree, jet, node, sample
+from support.oracle.grammar import jet
+from support.oracle.losses import Node, Setting, Tree, node, sample
 from support.oracle.slots import Slotted
 
 JS = "full(-log((1 + r)/2)*(1 + r)/2 - r*k1/2)"

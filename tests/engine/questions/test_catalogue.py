@@ -42,7 +42,8 @@ from klsym.language.parser import parse
 from klsym.render.catalogue import summary
 from support.losses.loss_judge import AGREE, examine
 from support.losses.random_losses import Case
-from support.oracle.losses import Forest, Setting, evaluate, plain, samples
+from support.oracle.grammar import evaluate, plain
+from support.oracle.losses import Forest, Setting, samples
 
 SMALL = 5  # made anew here; what is stored goes further
 

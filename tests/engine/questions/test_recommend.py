@@ -20,7 +20,8 @@ from klsym.errors import UsageError
 from klsym.language.convert import to_ring
 from klsym.language.parser import parse
 from klsym.render.snippets import FRAMEWORKS
-from support.oracle.losses import Forest, Setting, plain, sample, samples, trees
+from support.oracle.grammar import plain
+from support.oracle.losses import Forest, Setting, sample, samples, trees
 
 TARGETS, SAMPLINGS = ("reverse-kl", "forward-kl"), ("on-policy", "off-policy")
 USES = ("loss", "reward", "value")

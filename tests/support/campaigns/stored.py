@@ -31,7 +31,7 @@ FULL = {  # how many cases a run has that may be stored; None: the caller counts
     "named sums": 10_000, "fuzz": 1_000_000,
 }  # fmt: skip
 NAMES = tuple(FULL)
-CODE = ("klsym/**/*.py", "rocq/*.v", "tests/**/*.py")
+CODE = ("klsym/**/*.py", "rocq/**/*.v", "tests/**/*.py")
 
 
 def version(home: Path = HOME) -> str:

@@ -20,7 +20,8 @@ from klsym.notation.spelling import TEXT
 from support.losses.loss_judge import AGREE, Outcome, examine
 from support.losses.piecewise_losses import generate as kinked
 from support.losses.random_losses import SETTINGS, Case
-from support.oracle.losses import DERIVED, PARAMETERS, Jet, derived, evaluate, plain, sg
+from support.oracle.grammar import DERIVED, derived, evaluate, plain, sg
+from support.oracle.losses import PARAMETERS, Jet
 
 ROOMS: tuple[dict[str, str], ...] = (
     {}, {"level": "token"}, {"level": "token"}, {"level": "token", "aggregate": "mean"},

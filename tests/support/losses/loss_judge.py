@@ -34,7 +34,8 @@ from support.losses.loss_worlds import (
     slope,
 )  # fmt: skip
 from support.losses.random_losses import Case
-from support.oracle.losses import Forest, Setting, evaluate, plain
+from support.oracle.grammar import evaluate, plain
+from support.oracle.losses import Forest, Setting
 
 DIFFER = 1e-6  # a misfit between the two is no answer, and is complained about
 TWISTED = 1e-5  # an asymmetry of the Jacobian above this, relative to its size, is one

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from support.oracle import losses
-from support.oracle.losses import PARAMETERS, Forest, Setting, defined, plain
+from support.oracle import grammar, losses
+from support.oracle.grammar import defined, plain
+from support.oracle.losses import PARAMETERS, Forest, Setting
 
 Names = Mapping[str, Any]
 BINARY = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
@@ -60,7 +61,7 @@ def names(
 
 def evaluate(text: str, values: Names) -> Any:
     """The value of a loss at points."""
-    return plain(losses.evaluate(text, lambda name, slot=None: values[name]))
+    return plain(grammar.evaluate(text, lambda name, slot=None: values[name]))
 
 
 def _rows(part: Any, forest: Forest) -> np.ndarray:

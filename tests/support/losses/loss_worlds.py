@@ -11,18 +11,8 @@ from typing import Any
 import numpy as np
 
 from support.losses.random_losses import Case
-from support.oracle.losses import (
-    DERIVED,
-    PARAMETERS,
-    Forest,
-    Setting,
-    Tree,
-    derived,
-    evaluate,
-    plain,
-    samples,
-    trees,
-)
+from support.oracle.grammar import DERIVED, derived, evaluate, plain
+from support.oracle.losses import PARAMETERS, Forest, Setting, Tree, samples, trees
 from support.oracle.slots import OF_SAMPLES, Slotted, holds
 
 # The least size that errors are measured against: losses are of order one, and where they cancel

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from support.oracle.losses import Forest, Setting, Tree, evaluate, jet, node, parsed, sg
+from support.oracle.grammar import evaluate, jet, parsed, sg
+from support.oracle.losses import Forest, Setting, Tree, node
 from support.oracle.numbers import Jet, exp
 from support.oracle.slots import Slotted
 

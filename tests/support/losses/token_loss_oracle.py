@@ -20,8 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from support.oracle import losses
-from support.oracle.losses import Forest, Rows, evaluate, jet, largest, plain
+from support.oracle import grammar, losses
+from support.oracle.grammar import evaluate, jet, largest, plain
+from support.oracle.losses import Forest, Rows
 
 LONGEST = 4  # steps
 SEQUENCES = (6, 14)  # in a tree, at least and at most
@@ -56,7 +57,7 @@ class Trees(Forest):
         return find
 
 
-STEPS = ("length", *losses.ATOMS)
+STEPS = ("length", *grammar.ATOMS)
 
 
 def random_trees(seed: int, copies: int = 4, on_policy: bool = False) -> Trees:

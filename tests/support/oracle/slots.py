@@ -20,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from .losses import Forest, Names, Rows, Setting, _walk, centred, evaluate, jet, parsed, plain, sg
+from .grammar import Names, evaluate, jet, parsed, plain, sg, walked
+from .losses import Forest, Rows, Setting, centred
 from .numbers import Jet, exp
 
 OF_TOKENS = ("past", "now", "future", "whole", "togo", "seqmean")
@@ -72,7 +73,7 @@ class Slotted(Forest):
                       "togo": same & ~before}  # fmt: skip
 
         def over(mark: np.ndarray) -> Callable[[ast.expr], Any]:
-            return lambda argument: added(_walk(argument, at_steps, None), mark * 1.0)
+            return lambda argument: added(walked(argument, at_steps, None), mark * 1.0)
 
         found.sums |= {name: over(mark) for name, mark in marks.items()}
         found.sums["full"] = lambda argument: self.over_branches(argument, at_steps)
@@ -86,7 +87,7 @@ class Slotted(Forest):
         node = np.array([id(self.token[number][0]) for number in token])
         count = np.bincount(token)[token]
         beside = (node[:, None] == node) / count[:, None]
-        return added(exp(self.atom("log_q", steps, "now")) * jet(_walk(argument, at_steps, None)), beside)
+        return added(exp(self.atom("log_q", steps, "now")) * jet(walked(argument, at_steps, None)), beside)
 
     def _credited(self, text: str, setting: Setting, rows: Rows, found: Any) -> Any:
         if holds(text, OF_TOKENS):
@@ -169,7 +170,7 @@ class Slotted(Forest):
         names = self.finder(self.whole, setting, n=float(n))
 
         def each(argument: ast.expr) -> list[Any]:
-            return [self.taken(_walk(argument, names, None), batches[:, j]) for j in range(n)]
+            return [self.taken(walked(argument, names, None), batches[:, j]) for j in range(n)]
 
         def others(argument: ast.expr) -> Any:
             found = each(argument)
