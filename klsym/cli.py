@@ -133,6 +133,7 @@ def _add_explain(commands: Any) -> None:
     )
     _add_setting(explain)
     _add_format(explain, FORMATS)
+    _add_more(explain)
     _add_parameters(explain)
     explain.add_argument(
         "--check", action="store_true",
@@ -163,6 +164,12 @@ def _add_format(
     )
 
 
+def _add_more(command: argparse.ArgumentParser) -> None:
+    said = "also print the derivation, the counterexample and the hypotheses"
+    command.add_argument("--proof", action="store_true", help=said)
+    command.add_argument("--full", action="store_true", help="print all that is known")
+
+
 def _add_time_limit(command: argparse.ArgumentParser, then: str = "") -> None:
     command.add_argument(
         "--time-limit", type=seconds, default=SECONDS, metavar="SECONDS",
@@ -186,6 +193,7 @@ def _add_compare(commands: Any) -> None:
         compare.add_argument(f"loss_{name.lower()}", metavar=f"LOSS_{name}", help="such as 'rho*k3'")
     _add_setting(compare, without=("batch",))
     _add_format(compare)
+    _add_more(compare)
     _add_parameters(compare)
     _add_time_limit(compare)
     compare.set_defaults(run="losses:compare_losses")
@@ -247,6 +255,7 @@ def _add_divergence(commands: Any) -> None:
         "--sampling", choices=("on-policy", "off-policy"), help="samples from q or from mu (both)"
     )
     _add_format(divergence)
+    _add_more(divergence)
     _add_parameters(divergence)
     _add_time_limit(divergence)
     divergence.set_defaults(run="divergences:show_losses")
@@ -269,6 +278,7 @@ def _add_recommend(commands: Any) -> None:
     )  # fmt: skip
     recommend.add_argument("--framework", choices=FRAMEWORKS, default="torch", help="of the code (torch)")
     _add_format(recommend, ("text", "markdown", "json"))
+    _add_more(recommend)
     _add_time_limit(recommend)
     recommend.set_defaults(run="recommend:recommend_loss")
 
@@ -323,6 +333,21 @@ def _add_audit(commands: Any) -> None:
 
 
 def _add_ledger_commands(commands: Any) -> None:
+    rule = commands.add_parser(
+        "rule",
+        help="what a diagnostic code means",
+        description="The page of one code: what it means, why it matters, an example, what to write instead,"
+        " and the theorem behind it.",
+    )
+    rule.add_argument("code", metavar="CODE", help="a code or its name: KL004, missing-weight")
+    _add_format(rule)
+    rule.set_defaults(run="rules:show_rule")
+
+    said = "list the diagnostic codes"
+    rules = commands.add_parser("rules", help=said, description="All diagnostic codes, one a line.")
+    _add_format(rules)
+    rules.set_defaults(run="rules:list_rules")
+
     prove = commands.add_parser(
         "prove",
         help="settle the ledger",

@@ -11,20 +11,17 @@ from typing import Any
 
 import sympy
 
-from klsym.api import Verdict, ask
+from klsym.api import Verdict
 from klsym.audit.aggregation import Tokens
-from klsym.audit.confirm import BENDS, Outcome, Point, duals
+from klsym.audit.confirm import Outcome, Point, duals
 from klsym.audit.duals import evaluate
 from klsym.audit.terms import VOCABULARY, Top, depends, folded, mask
 from klsym.audit.tracing.torch_trace import Entry
-from klsym.errors import KlsymError
-from klsym.language.convert import in_core
-from klsym.language.expressions import A, R, clip, log_mu, log_old, log_p, log_q, rho, sg, unfold, without_sg
+from klsym.language.expressions import A, R, clip, log_mu, log_old, log_p, log_q, sg, unfold, without_sg
 from klsym.notation import losses
 from klsym.notation.spelling import TEXT
 
 SAMPLED = {log_q, log_p, log_mu, log_old, A, R}
-SMALL = 12  # terms of a loss whose neighbours are explained
 
 
 @dataclass(frozen=True)
@@ -98,80 +95,6 @@ def weight_of_value_one(facts: Facts) -> list[Finding]:
                 text += ": off-policy it is no importance weight"
             found.append(Finding(text, facts.line_of(("exp",), e)))
     return found
-
-
-def no_reference(facts: Facts) -> list[Finding]:
-    """k1 as a loss: its gradient does not know the reference."""
-    symbols = unfold(facts.loss).free_symbols
-    if facts.options["use"] == "reward" or log_p not in symbols or facts.tokens.over_vocabulary:
-        return []
-    slope = _slope(facts.loss)
-    if slope is None or slope.has(log_p):
-        return []
-    return [Finding("the gradient does not depend on the reference p, only the value does")]
-
-
-def _slope(loss: Any) -> Any:
-    plain = unfold(loss)
-    if plain.has(*BENDS):
-        return None
-    return sympy.expand(without_sg(sympy.diff(plain, log_q)))
-
-
-# ---------------------------------------------------------------------------- neighbours
-def _detached(loss: Any) -> Any:
-    hidden = sympy.Dummy()
-    return loss.xreplace({sg(rho): hidden}).xreplace({rho: sg(rho)}).xreplace({hidden: sg(rho)})
-
-
-def _attached(loss: Any) -> Any:
-    return loss.xreplace({sg(rho): rho})
-
-
-def _other_ratio(loss: Any) -> Any:
-    return folded(sympy.expand(unfold(loss).xreplace({log_p: 2 * log_q - log_p})))
-
-
-def _other_weight(loss: Any) -> Any:
-    if not loss.has(rho):
-        return loss
-    return loss.xreplace({rho: 1 / rho, sg(rho): 1 / sg(rho)})
-
-
-NEIGHBOURS: tuple[tuple[Callable[[Any], Any], str], ...] = (
-    (lambda loss: -loss, "the sign is turned round: minus this"),
-    (_other_ratio, "the ratio of q and p is upside down: with p/q in place of q/p this"),
-    (_other_weight, "the importance weight is upside down: with q/mu in place of mu/q this"),
-    (_detached, "the weight is attached: with the weight detached this"),
-    (_attached, "the weight is detached: with the weight attached this"),
-)
-
-
-def neighbours(facts: Facts) -> list[Finding]:
-    """One change away from the reverse KL."""
-    if facts.options["use"] == "reward" or _is_reverse(facts.verdict) or not in_core(facts.loss):
-        return []
-    if len(sympy.Add.make_args(sympy.expand(facts.loss))) > SMALL:
-        return []
-    found = []
-    for change, words in NEIGHBOURS:
-        other = change(facts.loss)
-        if other == facts.loss or sympy.expand(unfold(other - facts.loss)) == 0:
-            continue
-        try:
-            verdict = ask(other, **facts.options)
-        except KlsymError:
-            continue
-        if _is_reverse(verdict):
-            found.append(Finding(f"{words} would target the reverse KL ({show(other)})"))
-    return found
-
-
-def _is_reverse(verdict: Verdict) -> bool:
-    """A positive multiple of the reverse KL, beside rewards."""
-    parts = verdict.gradient.complete
-    multiple = parts.get("reverse-kl", "-")
-    return set(parts) <= {"reverse-kl", "reward"} and not multiple.startswith("-")
 
 
 # ---------------------------------------------------------------------------- clamps
@@ -270,6 +193,5 @@ def overflow(facts: Facts) -> list[Finding]:
 
 
 CHECKS: tuple[Callable[[Facts], list[Finding]], ...] = (
-    vocabulary, straight_through, weight_of_value_one, no_reference, neighbours, clamps, never_met,
-    padding, overflow,
+    vocabulary, straight_through, weight_of_value_one, clamps, never_met, padding, overflow,
 )  # fmt: skip

@@ -14,7 +14,7 @@ from klsym.audit.reading import Code
 from klsym.escaping import printable
 from klsym.notation import losses
 from klsym.notation.spelling import TEXT
-from klsym.render.verdict import headline
+from klsym.render.headline import does, trust_word, use_words
 
 
 @dataclass(frozen=True, repr=False)
@@ -94,7 +94,7 @@ class Audit:
     def row(self) -> tuple[str, str, str, str]:
         """One row of a table of audits: code, options, loss, target."""
         options = ", ".join(f"{k}={v}" for k, v in self.set.items()) or "-"
-        words = headline(self.verdict).removeprefix(f"{self.verdict.loss}  ")
+        words = f"({use_words(self.verdict.setting)}) {does(self.verdict)} ({trust_word(self.verdict)})"
         return self.code.name, options, self.expression, words
 
     def _repr_html_(self) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
@@ -12,6 +14,8 @@ from typing import Any
 from klsym.errors import UsageError
 from klsym.escaping import printable
 from klsym.files import make_folder
+
+PAGE = 100  # columns
 
 
 def one_line(text: str, limit: int = 400) -> str:
@@ -27,6 +31,13 @@ def one_line(text: str, limit: int = 400) -> str:
 def complain(message: str) -> None:
     """One line on stderr."""
     print(f"klsym: {one_line(message)}", file=sys.stderr)
+
+
+def terminal_width() -> int:
+    """Columns of the terminal, at most those of a page; those of a page where there is no terminal."""
+    if not sys.stdout.isatty() and "COLUMNS" not in os.environ:
+        return PAGE
+    return min(shutil.get_terminal_size((PAGE, 24)).columns, PAGE)
 
 
 class _Escaped:

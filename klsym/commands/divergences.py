@@ -14,5 +14,8 @@ def show_losses(options: argparse.Namespace) -> int:
     from klsym.api import losses_of
 
     found = losses_of(options.divergence.strip(), options.param, options.sampling)
-    print(json.dumps(found.to_json()) if options.format == "json" else found)
+    if options.format == "json":
+        print(json.dumps(found.to_json()))
+    else:
+        print(found.text(options.proof, options.full))
     return 0

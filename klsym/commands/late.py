@@ -23,10 +23,7 @@ def late_verdict(options: argparse.Namespace) -> int:
 
 def _print(options: argparse.Namespace, gradient: bool) -> int:
     verdict = _verdict(options, gradient)
-    if options.format == "json":
-        print(json.dumps(_json(verdict, gradient)))
-    else:
-        print("\n".join(_lines(verdict, gradient)))
+    print(json.dumps(_json(verdict, gradient)) if options.format == "json" else verdict)
     return 0
 
 
@@ -67,10 +64,3 @@ def _json(verdict: Any, gradient: bool) -> dict[str, Any]:
     answer["gradient"]["per_sample"] = verdict.per_sample if gradient else None
     return {**answer, "reason": "time"}
 
-
-def _lines(verdict: Any, gradient: bool) -> list[str]:
-    from klsym.render.verdict import headline, proof_word
-
-    known = [f"  gradient  ({verdict.per_sample}) s at each sample"] if gradient else []
-    return [headline(verdict), "", f"  trust     {proof_word(verdict)}", *known,
-            "", "Warnings", *(f"  - {warning}" for warning in verdict.warnings)]  # fmt: skip

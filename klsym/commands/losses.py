@@ -24,7 +24,7 @@ def explain_loss(options: argparse.Namespace) -> int:
 @timed(late_verdict)
 def _explain_one(options: argparse.Namespace) -> int:
     verdict = verdict_of(options.loss.strip(" "), options)
-    print(printed(verdict, options.format))
+    print(printed(verdict, options))
     return exit_code(verdict)
 
 
@@ -61,5 +61,8 @@ def compare_losses(options: argparse.Namespace) -> int:
 
     losses = (options.loss_a.strip(" "), options.loss_b.strip(" "))
     found = compare(*losses, parameters=options.param, **setting_of(options))
-    print(json.dumps(found.to_json()) if options.format == "json" else found)
+    if options.format == "json":
+        print(json.dumps(found.to_json()))
+    else:
+        print(found.text(options.proof, options.full))
     return 0

@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import Any
 
-from klsym.commands.console import one_line
+from klsym.commands.console import one_line, terminal_width
 from klsym.engine.options.settings import CHOICES
 from klsym.errors import KlsymError
 
@@ -17,7 +17,7 @@ def answered(loss: str, options: argparse.Namespace) -> Reply:
     """What is printed and the exit code; or one line that says what is wrong, whatever happens."""
     try:
         verdict = verdict_of(loss, options)
-        return {"text": printed(verdict, options.format), "code": exit_code(verdict)}
+        return {"text": printed(verdict, options), "code": exit_code(verdict)}
     except KlsymError as error:
         return {"error": one_line(str(error))}
     except Exception as error:  # a defect of klsym is no reason to leave the other lines unanswered
@@ -56,11 +56,14 @@ def setting_of(options: argparse.Namespace) -> dict[str, Any]:
     return {name: getattr(options, name) for name in CHOICES if hasattr(options, name)}
 
 
-def printed(verdict: Any, form: str) -> str:
-    if form == "json":
+def printed(verdict: Any, options: argparse.Namespace) -> str:
+    """The answer in the form asked for; as text in the width of the terminal."""
+    if options.format == "json":
         return json.dumps(verdict.to_json())
-    from klsym.render.verdict import derivation_latex, verdict_markdown
+    if options.format == "latex":
+        from klsym.render.details import derivation_latex
 
-    if form == "latex":
         return f"\\[\n{derivation_latex(verdict)}\n\\]"
-    return verdict_markdown(verdict) if form == "markdown" else str(verdict)
+    if options.format == "markdown":
+        return str(verdict.markdown)
+    return str(verdict.text(options.proof, options.full, terminal_width()))

@@ -14,6 +14,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+import sympy
+
 from klsym.engine.answers.dispatch import as_written as as_written
 from klsym.engine.answers.dispatch import explained as explained
 from klsym.engine.answers.intended_target import intended_target
@@ -21,18 +23,19 @@ from klsym.engine.fields.slot_loss import names_slots
 from klsym.engine.fields.slot_loss import refuse_unless_moderate as refuse_unless_moderate
 from klsym.engine.options.settings import Setting, checked_setting
 from klsym.engine.proof.shown_counterexample import used_names as used_names
-from klsym.engine.verdicts.verdict import Verdict
+from klsym.engine.verdicts.verdict import LazyCases, Verdict
 from klsym.errors import UsageError
-from klsym.notation.losses import Written
-
-PROVED = ("zero", "reverse-kl", "forward-kl", "combination", "f-divergence")
+from klsym.language.parser import typed_terms
+from klsym.notation.losses import Written, show
+from klsym.notation.spelling import TEXT
 
 
 def explain(loss: object, parameters: Iterable[str] = (), **options: str | None) -> Verdict:
     """Derive what a loss targets; loss, parameters and options are those of `klsym.explain`."""
     written = as_written(loss, parameters)
     setting = setting_of(written, options)
-    verdict = with_terms(explained(written, setting), written.expression)
+    verdict = replace(explained(written, setting), written=written)
+    verdict = replace(verdict, terms=LazyCases(_terms, written, setting, tuple(parameters)))
     target = intended_target(verdict, written)
     if target is None:
         return verdict
@@ -52,13 +55,22 @@ def setting_of(written: Written, options: Mapping[str, str | None]) -> Setting:
     return replace(setting, credit="") if sums else setting
 
 
-def with_terms(verdict: Verdict, expression: Any) -> Verdict:
-    """The verdict with what each term does, where the whole has no name that is proved."""
-    if not expression.is_Add or (verdict.trust == "kernel" and verdict.target in PROVED):
-        return verdict
+def _terms(written: Written, setting: Setting, parameters: tuple[str, ...]) -> tuple[Any, ...]:
+    """What each term of a sum does, in the order in which they were typed."""
+    if not written.expression.is_Add:
+        return ()
     from klsym.engine.answers.term_analysis import analysed_terms
 
-    return replace(verdict, terms=analysed_terms(expression, lambda e: _explained(e, verdict.setting)))
+    return analysed_terms(addends(written, parameters), lambda e: _explained(e, setting))
+
+
+def addends(written: Written, parameters: Iterable[str] = ()) -> list[Written]:
+    """The terms of a sum as they were typed; as SymPy orders them where no text was typed."""
+    typed = [Written(*term) for term in typed_terms(written.text, parameters)]
+    if sum(term.expression for term in typed) == written.expression:
+        return typed
+    terms = sorted(sympy.Add.make_args(written.expression), key=sympy.default_sort_key)
+    return [Written(show(e, TEXT), e) for e in terms]
 
 
 @lru_cache(maxsize=256)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from keyword import iskeyword
 from typing import Any
 
@@ -84,6 +84,29 @@ def parse_asked(text: str, parameters: Iterable[str] = ()) -> Any:
         if is_of_answers(name) or not is_declarable(name):
             raise UsageError(f"parameter {name!r}: a new plain name expected; answers use this one")
     return expression
+
+
+def typed_terms(text: str, parameters: Iterable[str] = ()) -> list[tuple[str, Any]]:
+    """The terms of a typed sum, in their order; nothing for what is no text of the grammar.
+
+    >>> [text for text, _ in typed_terms("-A*log_q + beta*k3 - (r - 1)")]
+    ['-A*log_q', 'beta*k3', '-(r - 1)']
+    """
+    try:
+        pieces = list(_pieces(syntax(text.strip(), mode="eval").body, text.strip()))
+        return [(piece, parse(piece, parameters)) for piece in pieces]
+    except (SyntaxError, RecursionError, MemoryError, ValueError, UsageError):
+        return []
+
+
+def _pieces(node: ast.expr, text: str, sign: str = "") -> Iterator[str]:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub) and not sign:
+        yield from _pieces(node.left, text)
+        yield from _pieces(node.right, text, "-" if isinstance(node.op, ast.Sub) else "")
+        return
+    piece = ast.get_source_segment(text, node) or ""
+    is_sum = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub)
+    yield f"{sign}({piece})" if sign and is_sum else f"{sign}{piece}"
 
 
 def syntax(text: str, **options: Any) -> Any:

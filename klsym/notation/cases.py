@@ -16,6 +16,7 @@ import sympy
 
 from klsym.language.expressions import REWARDS, log_mu, log_old, log_p, log_q
 from klsym.notation import losses
+from klsym.notation.estimators import k3_in
 from klsym.notation.spelling import LATEX, TEXT, Text
 
 RELATIONS = {(1,): ">", (1, 0): ">=", (0,): "=", (0, -1): "<=", (-1,): "<", (1, -1): "!="}
@@ -31,6 +32,7 @@ def where(conditions: Iterable[Any], spell: Text = TEXT) -> str:
 
 def _condition(x: Any, signs: tuple[int, ...], spell: Text) -> str:
     """What varies from sample to sample on the left, what is the same at all on the right."""
+    x = k3_in(x)
     terms = sympy.Add.make_args(x)
     varying = [t for t in terms if _speaks_of(t, LOGS)] or [t for t in terms if _speaks_of(t, REWARDS)]
     left = sympy.Add(*varying) if varying else x

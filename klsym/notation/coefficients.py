@@ -18,7 +18,19 @@ from klsym.kernel.ring import Number as Rational
 from klsym.language.defined import LOG, OF_LOGS, known
 from klsym.notation.positions import SLOT_ORDER, in_slot
 from klsym.notation.spelling import TEXT, Text
-from klsym.notation.tree import Call, Formula, Minus, Number, Power, Quotient, is_open, number, product, total
+from klsym.notation.tree import (
+    Call,
+    Formula,
+    Minus,
+    Number,
+    Power,
+    Quotient,
+    is_long_decimal,
+    is_open,
+    number,
+    product,
+    total,
+)  # fmt: skip
 
 RATIOS = {"k1": "r", "w": "rho", "o": "rho_old"}  # what exp(-k1), exp(w), exp(o) are called
 WEIGHTS = ("w", "o")
@@ -86,7 +98,7 @@ def common_factor(value: ExpPoly) -> tuple[tuple[Monomial, Exponent], ExpPoly] |
         (n, min(p.get(n, 0) for p in powers))
         for n in sorted(powers[0])
         if _is_parameter(n) and all(p.get(n, 0) > 0 for p in powers)
-    )
+    ) + (("length", -1),) * all(p.get("length", 0) < 0 for p in powers)
     shared = tuple(
         (m, v)
         for m, v in sorted(exponents[0].items())
@@ -108,7 +120,7 @@ def _term(
     factors = [*weights, *(_power(n, p, sums) for n, p in over if not _is_parameter(n)), *tail]
     bottom = [_power(n, -p, sums) for n, p in monomial if p < 0] + below
     size = -value if value < 0 else value
-    if size.denominator != 1 and (lead or factors or bottom):
+    if size.denominator != 1 and not is_long_decimal(size) and (lead or factors or bottom):
         bottom.insert(0, Number(size.denominator))
         size = size.numerator
     if size != 1 or not (lead or factors):

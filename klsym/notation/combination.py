@@ -44,6 +44,17 @@ def value_text(multiples: Mapping[str, str], constant: str) -> str:
     return TEXT(total(*rows, *([read(constant)] if constant != "0" else [])))
 
 
+def objective_text(multiples: Mapping[str, str], maximised: bool = False) -> str:
+    """The combination as an objective that is minimised, or less it, one that is maximised; rewards first.
+
+    >>> objective_text({"forward-kl": "beta", "reward": "-A"}, maximised=True)
+    'E_q[A] - beta*KL(p||q)'
+    """
+    named = sorted(multiples.items(), key=lambda row: row[0] != "reward")
+    rows = [_mean(read(v)) if name == "reward" else _times(read(v), NAMES[name], False) for name, v in named]
+    return TEXT(total(*(map(negated, rows) if maximised else rows)))
+
+
 def _mean(value: Formula) -> Formula:
     """One sign comes out of the mean."""
     return Minus(_mean(value.of)) if isinstance(value, Minus) else Mean("q", value)
@@ -68,7 +79,7 @@ def combination_latex(multiples: Mapping[str, str]) -> str:
     return LATEX(total(*(Mean("q", v) if n == "reward" else _times(v, NAMES[n]) for n, v in rows.items())))
 
 
-def _times(value: Formula, target: Formula) -> Formula:
+def _times(value: Formula, target: Formula, loose: bool = True) -> Formula:
     if isinstance(value, Minus):
-        return negated(_times(value.of, target))
-    return target if value == Number(1) else Product((value, target), loose=True)
+        return negated(_times(value.of, target, loose))
+    return target if value == Number(1) else Product((value, target), loose=loose)

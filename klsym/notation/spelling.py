@@ -41,6 +41,8 @@ from klsym.notation.tree import (
     Sum,
     Typed,
     Words,
+    decimal,
+    is_long_decimal,
     is_open,
     is_tall,
 )
@@ -251,7 +253,8 @@ class Text:
 
     # -- what the notations do differently ----------------------------------------------
     def number(self, value: Fraction | int) -> str:
-        return str(value)
+        """Exact: 2/3, and a decimal such as 1e-08 or 1.0000001 where a fraction would be long."""
+        return decimal(value) if is_long_decimal(value) else str(value)
 
     def name(self, name: str) -> str:
         return "T" if name == "length" else name

@@ -10,6 +10,7 @@ A tree says what is meant, a printer (`spelling`, `mathml`) how it is written an
 
 from __future__ import annotations
 
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from typing import Any, Never, dataclass_transform
 
@@ -208,6 +209,29 @@ def is_open(formula: Formula) -> bool:
 
 def number(value: int | Fraction) -> Formula:
     return Minus(Number(-value)) if value < 0 else Number(value)
+
+
+LONG = 100_000  # a denominator from which on a decimal is shorter to read
+
+
+def is_long_decimal(value: int | Fraction) -> bool:
+    """Is it a finite decimal whose fraction would be long, such as 1e-8?"""
+    rest = value.denominator
+    for prime in (2, 5):
+        while rest % prime == 0:
+            rest //= prime
+    return rest == 1 and value.denominator >= LONG
+
+
+def decimal(value: int | Fraction) -> str:
+    """A finite decimal, exactly.
+
+    >>> decimal(Fraction(1, 10**8)), decimal(1 + Fraction(1, 10**8))
+    ('1e-8', '1.00000001')
+    """
+    with localcontext(prec=2000):
+        shown = str((Decimal(value.numerator) / Decimal(value.denominator)).normalize())
+    return shown.replace("E", "e")
 
 
 def negated(formula: Formula) -> Formula:

@@ -21,10 +21,12 @@ from klsym.notation import formulas
 from klsym.notation.hypotheses import assumption, show_hypothesis
 from klsym.notation.spelling import TEXT, is_sum
 from klsym.notation.text import show_interval, show_statement
+from klsym.render.details import met
+from klsym.render.headline import use_words
 from klsym.render.listing import listed, model_lines
 from klsym.render.messages import sentence
 from klsym.render.printing import as_printed
-from klsym.render.verdict import TRUST, met, setting_words
+from klsym.render.words import TRUST
 
 MINUS_ONE = ExpPoly.number(-1)
 
@@ -170,13 +172,20 @@ class PrintedComparison(Comparison):
             "trust": self.trust, "hypotheses": list(self.hypotheses), "undecided": list(self.undecided),
         }  # fmt: skip
 
+    def text(self, proof: bool = False, full: bool = False) -> str:
+        """The answer for a terminal, with what stands behind it if asked."""
+        return comparison_text(self, proof, full)
+
     def __str__(self) -> str:
-        return comparison_text(self)
+        return self.text()
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return f"<pre>{escape(comparison_text(self))}</pre>"
+        short, whole = comparison_text(self), comparison_text(self, proof=True)
+        behind = whole.removeprefix(short.rpartition("\n")[0]).strip("\n")
+        folded = f"<details><summary>proof</summary><pre>{escape(behind)}</pre></details>"
+        return f"<pre>{escape(short)}</pre>{folded}"
 
 
 def printed(found: Comparison) -> PrintedComparison:
@@ -201,11 +210,10 @@ LOWER = {
 }
 
 
-def comparison_text(found: PrintedComparison) -> str:
-    """For a terminal."""
+def comparison_text(found: PrintedComparison, proof: bool = False, full: bool = False) -> str:
+    """For a terminal: the answer; the models, counterexamples and hypotheses with `proof` or `full`."""
     rows = found.named_answers
-    said = ", ".join(setting_words(found.setting, ("as losses", "as detached rewards")))
-    lines = [f"A = {found.losses[0]}", f"B = {found.losses[1]}  ({said})", ""]
+    lines = [f"A = {found.losses[0]},  B = {found.losses[1]}: {_losses(found.setting)}", _sentence(found)]
     decided = found.variance or any(answer.same is not None for _, answer in rows)
     lines += [f"  trust                 {(TRUST | OPEN)[found.trust]}"] if decided else []
     for name, answer in rows:
@@ -214,6 +222,13 @@ def comparison_text(found: PrintedComparison) -> str:
     spread = found.variance
     known = spread.lower if spread else "equal" if found.per_sample.same else None
     lines.append(f"  {'variance':<21} {LOWER[known] if known else WORDS[None]}")
+    if spread and spread.lower not in ("A", "B", "equal"):
+        lines.append(f"  {'B is less noisy':<21} at a sample where {spread.region}")
+    if not (proof or full):
+        lines += listed("Not decided", found.undecided)
+        models = sum(bool(answer.witness) for _, answer in rows)
+        counted = f", {models} counterexample{'s' * (models > 1)}" if models else ""
+        return "\n".join([*lines, f"  {'more':<21} --proof ({len(found.hypotheses)} hypotheses{counted})"])
     if spread:
         lines += _spread_lines(spread)
     for name, answer in rows:
@@ -225,6 +240,28 @@ def comparison_text(found: PrintedComparison) -> str:
             ]
     lines += listed("Not decided", found.undecided) + listed("Hypotheses", found.hypotheses)
     return "\n".join(lines)
+
+
+def _losses(setting: Any) -> str:
+    """on-policy losses at each token."""
+    first, _, rest = use_words(setting).partition(f" {setting.use}")
+    return f"{first} {'losses' if setting.use == 'loss' else 'rewards'}{rest}"
+
+
+def _sentence(found: PrintedComparison) -> str:
+    """What matters most: do both train the same policy, and which one is less noisy?"""
+    start = {
+        True: "have the same expected gradient: training goes to the same policy",
+        False: "have different expected gradients: training goes to different policies in general",
+        None: "are not told apart: whether the expected gradients agree is open",
+    }[found.gradient.same]
+    known = found.variance.lower if found.variance else None
+    less = {
+        "A": "; A is never noisier",
+        "B": "; B is never noisier",
+        "depends": "; neither is always less noisy",
+    }
+    return f"  both {start}{less.get(str(known), '') if found.gradient.same else ''}"
 
 
 def _spread_lines(spread: PrintedSpread) -> list[str]:

@@ -26,6 +26,8 @@ TITLES = {
     "jensen-shannon": "KL(q||m)/2 + KL(p||m)/2 with m = (p + q)/2",
 }
 TRUST = {"kernel": "proved", "sympy": "SymPy", "open": "open"}
+MAX_WRONG = 3  # in a short answer
+MORE = "more  --proof (hypotheses, a counterexample, all that looks right)"
 USES = {"loss": "as a loss", "reward": "as a detached reward", "value": "as a value"}
 
 
@@ -67,8 +69,12 @@ class PrintedDescents(Descents):
         """All of it, with formulas as grammar strings."""
         return descents_json(self)
 
+    def text(self, proof: bool = False, full: bool = False) -> str:
+        """The answer for a terminal, with hypotheses and all that is wrong if asked."""
+        return descents_text(self, proof, full)
+
     def __str__(self) -> str:
-        return descents_text(self)
+        return self.text()
 
     __repr__ = __str__
 
@@ -110,13 +116,13 @@ def _choice(row: DivergenceLoss) -> dict[str, Any]:
 
 
 # ---------------------------------------------------------------------------- text
-def descents_text(found: PrintedDescents) -> str:
-    """For a terminal: f, what estimates it, what descends it, what does not."""
-    shape = found.shape
+def descents_text(found: PrintedDescents, proof: bool = False, full: bool = False) -> str:
+    """For a terminal: f, what estimates it, what descends it, what does not; hypotheses with `proof`."""
+    shape, more = found.shape, proof or full
     convex = convexity_text(shape.where, shape.is_divergence) or "whether it is convex is open"
     lines = [
-        f"{title(found.name, found.multiple)}: E_q[f(r)] with f = {TEXT(in_r(shape.f))}",
-        "",
+        ": ".join([*([title(found.name, found.multiple)] if found.name else []),
+                   f"E_q[f(r)] with f = {TEXT(in_r(shape.f))}"]),
         f"  f         {convex}; {at_reference_text(shape)}",
         f"  gradient  grad E_q[f(r)] = E_q[c s] with c = f - r f' = {found.coefficient}",
     ]
@@ -128,8 +134,11 @@ def descents_text(found: PrintedDescents) -> str:
     ]
     lines += _table([(r.sampling, USES[r.use], r.loss, TRUST[r.trust], _value(r)) for r in found.gradients])
     lines += [f"  {line}" for line in found.missing]
-    lines += ["", "What looks right and is not"]
-    lines += _table([(w.sampling, USES[w.use], w.loss, _refutation(w)) for w in found.wrong])
+    lines += ["", "What looks right and is not"] if found.wrong else []
+    wrong = found.wrong if more else found.wrong[:MAX_WRONG]
+    lines += _table([(w.sampling, USES[w.use], w.loss, _refutation(w)) for w in wrong])
+    if not more:
+        return "\n".join([*lines, *listed("Warnings", found.warnings[:1]), "", MORE])
     if found.wrong and found.wrong[0].witness:
         lines += ["", *_model(found.wrong[0].witness)]
     lines += listed("Hypotheses", _together(hypotheses(row) for row in (*found.values, *found.gradients)))

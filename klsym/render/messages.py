@@ -379,8 +379,8 @@ def _at_sampler(times: Any, of: Any) -> str:
 
 
 def _zero_but_where(where: Sequence[Any]) -> str:
-    few = f"where {', and where '.join(map(place, where))}" if len(where) <= SEVERAL else ""
-    return f"zero gradient but {few or f'in {len(where)} regions'}"
+    few = f"where {', or where '.join(map(place, where))}" if len(where) <= SEVERAL else ""
+    return f"a gradient only {few or f'in {len(where)} regions'}"
 
 
 def _bound(value: Any) -> str:
@@ -401,7 +401,7 @@ TERMS: dict[str, str | Callable[..., str]] = {
     "gradient-at-sampler": _at_sampler,
     "gradient-of-objective": lambda of: f"grad {formulas.side(of)}",
     "zero-but-where": _zero_but_where,
-    "zero-where": lambda where: f"zero gradient where {', and where '.join(map(place, where))}",
+    "zero-where": lambda where: f"no gradient where {', or where '.join(map(place, where))}",
     "largest-weight": _largest_weight,
     "no-weight": "no importance weight",
     "old-weight": "weighed by q/old, not by q/mu",

@@ -121,7 +121,7 @@ def optimum_text(loss: str, beta: str, found: Optimum, warnings: tuple[str, ...]
     """All policies in a table: probabilities, the multiplier nu, stability."""
     rows = [("inside", s) for s in found.stationary] + [("boundary", s) for s in found.boundary]
     size = len(rows[0][1].policy) if rows else 0
-    lines = [f"E_q[R] - beta * penalty with the penalty {loss}, beta = {beta}"]
+    lines = [f"maximise E_q[R] - beta * {loss}, beta = {beta}", f"  {_count(found)}"]
     if rows:
         lines.append("  ".join(["where   ", *(f"q_{j + 1:<8}" for j in range(size)), "nu        ", "stable"]))
     for where, s in rows:
@@ -129,7 +129,7 @@ def optimum_text(loss: str, beta: str, found: Optimum, warnings: tuple[str, ...]
         numbers = [*(_probability(x, where == "inside") for x in s.policy), nu]
         stable = {True: "yes", False: "no", None: "not decided"}[s.stable]
         lines.append("  ".join([f"{where:<8}", *(f"{x:<10}" for x in numbers), stable]))
-    return "\n".join([*lines, _count(found), *(f"warning: {warning}" for warning in warnings)])
+    return "\n".join([*lines, *(f"warning: {warning}" for warning in warnings)])
 
 
 def _probability(value: float, positive: bool) -> str:

@@ -11,13 +11,16 @@ from klsym.errors import UsageError
 from klsym.language.messages import Message
 from klsym.notation.spelling import is_sum
 from klsym.render.compare import PrintedSpread, printed_spread
+from klsym.render.details import value_line
+from klsym.render.listing import columns
 from klsym.render.messages import sentences
 from klsym.render.printing import as_printed
 from klsym.render.snippets import FRAMEWORKS, snippet
-from klsym.render.verdict import value_line
 from klsym.render.words import reason, setting_words
 
 KLS = {"reverse-kl": "KL(q||p)", "forward-kl": "KL(p||q)"}
+MAX_CHOICES, MAX_WRONG = 5, 4  # in a short answer
+MORE = "--proof (theorems, hypotheses, variances)   --full"
 SAMPLERS = {True: "q", False: "mu"}
 # c of E_q[c s], and what b_star averages
 FAMILIES = {"reverse-kl": ("k1", "log r"), "forward-kl": ("-r", "r")}
@@ -49,8 +52,12 @@ class PrintedRecommendation(Recommendation):
         """The object that `klsym recommend --json` prints."""
         return recommendation_json(self)
 
+    def text(self, framework: str = "torch", proof: bool = False, full: bool = False) -> str:
+        """The answer for a terminal, with what is proved of each choice if asked."""
+        return recommendation_text(self, framework, proof, full)
+
     def __str__(self) -> str:
-        return recommendation_text(self)
+        return self.text()
 
     __repr__ = __str__
 
@@ -82,18 +89,39 @@ def asked(found: PrintedRecommendation) -> str:
     return f"{wish} {KLS[found.target]} with samples from {SAMPLERS[setting.on_policy]}{place}{level}"
 
 
-def recommendation_text(found: PrintedRecommendation, framework: str = "torch") -> str:
-    """For a terminal: the code of the first choice, what is proved of each, the wrong ones."""
+def recommendation_text(
+    found: PrintedRecommendation, framework: str = "torch", proof: bool = False, full: bool = False
+) -> str:
+    """For a terminal: the code of the first choice, the other choices, the wrong ones; with `proof` or `full`
+    what is proved of each choice."""
     if not found.choices:
         return "\n".join([_none_right(found), *_not_these(found)])
     code = found.snippet(framework).splitlines()
     title = FRAMEWORKS[framework].title
-    lines = [f"{asked(found)}: write {found.choices[0].loss}, in {title}", ""]
+    lines = [f"{asked(found)}: write {found.choices[0].loss}{_options(found.choices[0])}, in {title}", ""]
     lines += [f"    {line}".rstrip() for line in code]
+    if not (proof or full):
+        return "\n".join([*lines, "", *_in_short(found), *_not_these(found, MAX_WRONG), "", f"more  {MORE}"])
     for number, choice in enumerate(found.choices):
         lines += ["", f"{number + 1}  {choice.loss}{_options(choice)}"]
         lines += [f"   {name:<10} {text}" for name, text in choice_rows(choice, found)]
     return "\n".join([*lines, *_all_of_them(found), *_not_these(found)])
+
+
+def _in_short(found: PrintedRecommendation) -> list[str]:
+    """One line a choice: is its value unbiased, and what code needs for it?"""
+    rows = []
+    for number, choice in enumerate(found.choices[:MAX_CHOICES]):
+        value = (
+            ""
+            if found.use == "value"
+            else value_line(choice.verdict).replace("not an unbiased estimate of", "biased for")
+        )
+        needed = "".join(f"; needs {text.partition(':')[0].partition(',')[0]}" for text in needs(choice)[:1])
+        rows.append(
+            (f"{number + 1}", f"{choice.loss}{_options(choice)}", f"proved; {value}{needed}".rstrip("; "))
+        )
+    return list(columns(rows))
 
 
 def _all_of_them(found: PrintedRecommendation) -> list[str]:
@@ -129,10 +157,10 @@ def _none_right(found: PrintedRecommendation) -> str:
     return f"{text}; {words}, {found.elsewhere.loss} does"
 
 
-def _not_these(found: PrintedRecommendation) -> list[str]:
+def _not_these(found: PrintedRecommendation, at_most: int | None = None) -> list[str]:
     if not found.wrong:
         return []
-    rows = [(f"{one.loss}{_options(one)}", wrong_reason(one, found)) for one in found.wrong]
+    rows = [(f"{one.loss}{_options(one)}", wrong_reason(one, found)) for one in found.wrong[:at_most]]
     width = max(len(loss) for loss, _ in rows)
     title = "means" if found.use == "value" else "targets"
     return ["", f"Not these: their {title}", *(f"   {loss:<{width}}  {reason}" for loss, reason in rows)]

@@ -19,6 +19,11 @@ TARGETS = {
     "none": "no objective: the expected gradient is the gradient of no function",
     None: "open: neither a named objective nor shown to be none",
 }
+TRUST = {
+    "kernel": "proved, replayed by the kernel",
+    "sympy": "rests on SymPy (outside the decidable core)",
+    "numeric": "supported by numbers only, not proved",
+}
 
 
 def setting_words(setting: Any, of: tuple[str, str] = ("as a loss", "as a detached reward")) -> list[str]:

@@ -120,7 +120,7 @@ def _code(one: Trainer) -> Iterator[str]:
     yield "assert trainers.settled(trainers.trainer(row)) == stored[row]"
     if one.id in ALSO:
         yield ALSO[one.id]
-    yield "print(answer.brief)"
+    yield "print(answer)"
 
 
 if __name__ == "__main__":

@@ -133,7 +133,7 @@ def page() -> str:
 
 
 def _console(ask: Ask) -> list[str]:
-    return ["```text", f"$ {ask.command}", ask.verdict.brief, "```"]
+    return ["```text", f"$ {ask.command}", str(ask.verdict), "```"]
 
 
 def _threads(q: Question) -> str:
@@ -157,11 +157,11 @@ def _code(q: Question) -> Iterator[str]:
     yield f'assert (answer.target, answer.trust) == ("{q.target}", "{q.verdict.trust}")'
     if q.combination is not None:
         yield f"assert answer.gradient.multiples == {dict(q.combination)}".replace("'", '"')
-    yield "print(answer.brief)"
+    yield "print(answer)"
     if q.against is not None:
         yield f"\nother = {q.against.call}"
         yield f'assert other.target == "{q.against.verdict.target}" != answer.target'
-        yield "print(other.brief)"
+        yield "print(other)"
 
 
 def made(cells: Iterator[tuple[str, str]]) -> Any:

@@ -92,9 +92,9 @@ ALLOWED = {
 # The rooms of the house, from the ground up: each may use what stands before it.
 ROOMS = [
     "errors", "escaping", "templates", "files", "worker_process", "kernel", "rocq", "language", "notation",
-    "engine", "render", "numeric", "ledger", "calculus", "api", "explorer", "sampling", "figures",
-    "experiments", "tables", "derivations", "write_up", "paper", "audit", "testing", "commands", "cli",
-    "__main__",
+    "engine", "diagnostics", "render", "numeric", "ledger", "calculus", "api", "explorer", "sampling",
+    "figures", "experiments", "tables", "derivations", "write_up", "paper", "audit", "testing", "commands",
+    "cli", "__main__",
 ]  # fmt: skip
 HOUSE = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text(encoding="utf-8")
 KERNEL = {name for name in MODULES if name.split(".")[:2] == ["klsym", "kernel"]}

@@ -42,9 +42,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["explain", "k3"], "targets the forward KL"),
-        (["explain", "min(rho*A, clip(rho, 0.8, 1.2)*A)", "--sampling", "off-policy"], "grad E_mu[min("),
-        (["explain", "k2", "--level", "token"], "the gradient of no function"),
+        (["explain", "k3"], "minimises KL(p||q), the forward KL"),
+        (
+            ["explain", "min(rho*A, clip(rho, 0.8, 1.2)*A)", "--sampling", "off-policy"],
+            "minimises E_q[A] where no bound binds",
+        ),
+        (["explain", "k2", "--level", "token"], "it has no objective"),
         (["compare", "k1", "k3"], "expected gradient"),
         (["recommend", "--target", "reverse-kl"], "write"),
         (["divergence", "jeffreys"], "jeffreys"),

@@ -87,7 +87,7 @@ def test_each_notebook_is_linked_and_the_figure_is_the_one_of_its_notebook():
 def test_the_commands_are_shown():
     """All that stand in the README with an output are found, with their arguments."""
     found = [arguments for arguments, *_ in commands()]
-    assert len(found) == 18 == len({tuple(words) for words in found}) + 1  # one is shown twice, in part
+    assert len(found) == 18 == len({tuple(words) for words in found})
     assert {words[0] for words in found} == {
         "explain", "recommend", "audit", "optimum", "divergence", "compare",
     }  # fmt: skip

@@ -66,8 +66,8 @@ def test_what_does_not_invert_has_no_form(c):
 def test_the_table():
     found = optimum(to_ring(k2), 1.0, [1.0, 0.0, 0.5], [0.2, 0.3, 0.5])
     lines = optimum_text("k2", "1", found, ("no restoring force at q = p",)).splitlines()
-    assert lines[0] == "E_q[R] - beta * penalty with the penalty k2, beta = 1"
-    assert lines[1].split() == ["where", "q_1", "q_2", "q_3", "nu", "stable"]
+    assert lines[0] == "maximise E_q[R] - beta * k2, beta = 1"
+    assert lines[1] == "  1 policy with mass on every outcome, and no other"
+    assert lines[2].split() == ["where", "q_1", "q_2", "q_3", "nu", "stable"]
     assert len(lines) == 4 + len(found.stationary) + len(found.boundary)
-    assert lines[-2] == "1 policy with mass on every outcome, and no other"
     assert lines[-1] == "warning: no restoring force at q = p"

@@ -6,7 +6,7 @@ setting.  Said of sums that have no name as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,8 +16,7 @@ from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import UsageError
 from klsym.language.expressions import DENSITIES, REWARDS, A, Estimator, OverPositions, R, rho, rho_old, sg
 from klsym.language.messages import Message
-from klsym.notation import losses
-from klsym.notation.spelling import TEXT
+from klsym.notation.losses import Written
 
 MAX_SHOWN_TERMS = 6  # terms that are told
 NEAR_BOUND = sympy.Rational(1, 10**9)  # how far from a bound it is looked at
@@ -28,26 +27,30 @@ NAMED = ("zero", "reverse-kl", "forward-kl", "combination")
 
 @dataclass(frozen=True)
 class Term:
-    """One term, and what it does."""
+    """One term, its verdict, and what it does."""
 
     loss: str
-    target: str | None
+    verdict: Verdict
     messages: tuple[Message, ...]
 
+    @property
+    def target(self) -> str | None:
+        return self.verdict.target
 
-def analysed_terms(expression: Any, explained: Callable[[Any], Verdict]) -> tuple[Term, ...]:
-    """The terms of a sum, where there are a few that each have a verdict."""
-    addends = [e for e in sympy.Add.make_args(expression) if not e.is_number]
-    if not 1 < len(addends) <= MAX_SHOWN_TERMS:
+
+def analysed_terms(addends: Sequence[Written], explained: Callable[[Any], Verdict]) -> tuple[Term, ...]:
+    """The terms of a sum in their order, where there are a few that each have a verdict."""
+    terms = [term for term in addends if not term.expression.is_number]
+    if not 1 < len(terms) <= MAX_SHOWN_TERMS:
         return ()
     try:
-        return tuple(_term(e, explained(e)) for e in sorted(addends, key=sympy.default_sort_key))
+        return tuple(_term(term, explained(term.expression)) for term in terms)
     except UsageError:  # a term alone may be no loss of a token, or have no value
         return ()
 
 
-def _term(e: Any, verdict: Verdict) -> Term:
-    return Term(losses.show(e, TEXT), verdict.target, (does(e, verdict), *limits(verdict)))
+def _term(term: Written, verdict: Verdict) -> Term:
+    return Term(term.text, verdict, (does(term.expression, verdict), *limits(verdict)))
 
 
 def limits(verdict: Verdict) -> tuple[Message, ...]:

@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import Any
 
 from klsym.engine.fields.named_terms import Further, Slots, further, slots_of, terms_of
-from klsym.engine.fields.position_sums import T, adds_up, m, n, summed
+from klsym.engine.fields.position_sums import PLAIN, T, adds_up, m, n, summed
 from klsym.engine.fields.primitives import depends_on_theta, held_at_policy, primitive
 from klsym.engine.fields.slot_loss import SlotLoss, slot_loss
 from klsym.engine.options.settings import Setting
@@ -31,7 +31,7 @@ from klsym.kernel.derivatives import attach, slopes
 from klsym.kernel.names import HELD, LOG_RATIOS, parse_name
 from klsym.kernel.ring import ONE, ZERO, ExpPoly
 from klsym.kernel.slots import SEQUENCE, at_slot
-from klsym.kernel.statements import MeanGradient
+from klsym.kernel.statements import Context, MeanGradient
 from klsym.language.abbreviations import E, IndexedGradient, Side
 from klsym.language.convert import generic_functions, to_ring, to_sympy
 from klsym.language.expressions import Slot, length, log_q, now, own, s, sg
@@ -137,7 +137,7 @@ def parts_of(loss: SlotLoss) -> tuple[Any, Any]:
     """Return the part of a loss of tokens that is one loss of the whole sequence, and the rest."""
     if loss.index == "t" and not loss.detached:  # on-policy sg(rho) is 1 at every token
         of = to_sympy(held_at_policy(loss.element)) if loss.copied else loss.expression
-        constant, rest = same_at_every_token(of, moving=True)
+        constant, rest = same_at_every_token(of, loss.defined, moving=True)
         return (constant, rest) if constant else (0, loss.expression)
     return 0, loss.expression
 
@@ -244,11 +244,11 @@ def _in_steps(reduced: Derivation) -> Side:
 
 
 # ---------------------------------------------------------------------------- what is the same at every token
-def same_at_every_token(loss: Any, moving: bool = False) -> tuple[Any, Any]:
+def same_at_every_token(loss: Any, defined: Context = PLAIN, moving: bool = False) -> tuple[Any, Any]:
     """C and D_t with L_t = C/T + D_t, C of the whole sequence: as sum_t 1/T = 1, sum_t L_t = C + sum_t D_t.
 
     A loss that is the same at every token, and not over T, is C/T for C = T L.
-    moving: only what has a gradient.
+    defined: the regions of the loss, which may differ from token to token.  moving: only what has a gradient.
 
     >>> from klsym.language.expressions import length, log_q, now, rho
     >>> same_at_every_token(rho / length + now(log_q) / length)
@@ -257,9 +257,9 @@ def same_at_every_token(loss: Any, moving: bool = False) -> tuple[Any, Any]:
     (length*rho, 0)
     """
     element = to_ring(loss)
-    constant, times_T = ZERO, moving and is_the_same(element)
+    constant, times_T = ZERO, moving and is_the_same(element, defined)
     for term in terms_of(element):
-        whole = all(parse_name(name).slot == "x" for name in term.names())
+        whole = defined.speaks_of(term) <= {"x"}
         over_T = times_T or "length" in term.inverted()
         if whole and over_T and (not moving or any(map(depends_on_theta, term.names()))):
             constant = constant + term
@@ -268,10 +268,10 @@ def same_at_every_token(loss: Any, moving: bool = False) -> tuple[Any, Any]:
     return to_sympy(constant * ExpPoly.variable("length")), to_sympy(element - constant)
 
 
-def is_the_same(element: ExpPoly) -> bool:
+def is_the_same(element: ExpPoly, defined: Context) -> bool:
     """Is a loss of tokens that of the sequence at each token, and no sum of terms over T?"""
     names = [parse_name(name) for name in element.names()]
-    of_sequence = bool(names) and all(name.slot == "x" for name in names)
+    of_sequence = bool(names) and defined.speaks_of(element) <= {"x"}
     over_T = all(("length", -1) in monomial for monomial, _ in element.terms)
     return of_sequence and not over_T and any(name.base in LOG_RATIOS for name in names)
 
@@ -287,7 +287,7 @@ def _attached(loss: SlotLoss, start: Derivation, rest: Any, constant: Any) -> tu
     element = loss.element
     if loss.sums:
         return None, _detached({"now": element}, loss)
-    whole = loss.expression if all(parse_name(name).slot == "x" for name in element.names()) else None
+    whole = loss.expression if loss.defined.speaks_of(element) <= {"x"} else None
     found = primitive(element, "now") if loss.under == "mu" and whole is None else None
     return whole, sg(loss.expression) * now(log_q) if found is None else to_sympy(found)
 
@@ -303,7 +303,7 @@ def _of_the_whole(start: Derivation, loss: Any) -> Any:
     if adds_up(element, "now", start.context):
         return to_sympy(attach(d_log_q(summed(element, "x"), start.context)))
     moved = {slot: attach(slope) for slot, slope in slopes(element, "t", start.context).items()}
-    same = {*moved} == {"now"} and all(parse_name(name).slot == "x" for name in moved["now"].names())
+    same = {*moved} == {"now"} and start.context.speaks_of(moved["now"]) <= {"x"}
     return to_sympy(moved["now"]) if same else None  # sum_t h s_t = h s
 
 

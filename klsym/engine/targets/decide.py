@@ -350,7 +350,10 @@ def taken_off(field: Field, reduced: bool = False) -> TakenOff | None:
 
 # ---------------------------------------------------------------------------- counterexamples
 def counterexample(field: Field, decision: Decision) -> dict[str, Any] | None:
-    """A model in which the field is not grad KL(q||p) beside the rewards, or in which it has a curl."""
+    """A model in which the field is not grad KL(q||p) beside the rewards, or in which it has a curl.
+
+    The field of a loss of rewards without p is compared with the policy gradient.
+    """
     if decision.turned is not None:
         return shown_witness(decision.turned)
     if decision.witness is not None or field.form is None:
@@ -359,16 +362,31 @@ def counterexample(field: Field, decision: Decision) -> dict[str, Any] | None:
     if decision.target == "reverse-kl" or (decision.target == "combination" and "forward-kl" not in found):
         return None
     reward = ZERO if field.products else found.get("reward", ZERO)
+    names = _names(field)
+    without_p = None if "k1" in names or field.products else _policy_reward(field, names)
+    if without_p is not None:
+        reward = without_p
     if _is_of_trees(field):
         reward = reward.substitute({"A": ExpPoly.variable("R")})
         field = field_of(_with_one_advantage(field.loss))
-    return against_reverse_kl(_for_models(field, decision), reward)
+    return told_apart(_for_models(field, decision), reward, kl=without_p is None)
+
+
+def _names(field: Field) -> set[str]:
+    """The quantities that it speaks of."""
+    told = [field.loss.element, *(definition.e for definition in field.loss.defined.definitions)]
+    return {parse_name(name).base for element in told for name in element.names()}
+
+
+def _policy_reward(field: Field, names: set[str]) -> ExpPoly | None:
+    """What a policy gradient of its reward descends: -A, or R where it is the reward itself."""
+    reward = next((ExpPoly.variable(name) for name in ("A", "R") if name in names), None)
+    return reward if reward is None or field.loss.detached else -reward
 
 
 def _is_of_trees(field: Field) -> bool:
     """Does it speak of A, of which trees hold no values, and of steps?"""
-    told = [field.loss.element, *(definition.e for definition in field.loss.defined.definitions)]
-    names = {parse_name(name).base for element in told for name in element.names()}
+    names = _names(field)
     steps = field.index == "t" or "length" in names
     return "A" in names and steps and field.loss.index != "i" and not field.products
 
@@ -401,11 +419,12 @@ def _for_models(field: Field, decision: Decision) -> Derivation:
     return derive(decision.right, premises=premises, defined=field.loss.defined)
 
 
-def against_reverse_kl(derivation: Derivation, reward: ExpPoly) -> dict[str, Any] | None:
-    """A model in which the left side is not grad KL(q||p) + grad E_q[reward]."""
-    right = grad(KL("q", "p"))
-    if reward:
-        right = right + grad(Quantity(Side.atom(E("q", reward))))
+def told_apart(derivation: Derivation, reward: ExpPoly, kl: bool = True) -> dict[str, Any] | None:
+    """A model in which the left side is not grad KL(q||p) + grad E_q[reward], or not the latter alone."""
+    rewarded = grad(Quantity(Side.atom(E("q", reward)))) if reward else None
+    right = grad(KL("q", "p")) if kl else rewarded
+    if kl and rewarded is not None:
+        right = right + rewarded
     try:
         return shown_witness(derivation.differs_from(right))
     except (ProofError, Refused):

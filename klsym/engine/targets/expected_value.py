@@ -20,7 +20,9 @@ from klsym.engine.proof.sequence_quantities import mean_over_i, sum_over_t
 from klsym.engine.regions.unfolding import only_used
 from klsym.engine.targets.in_print import InPrint
 from klsym.engine.verdicts.verdict import Search, TargetReading
+from klsym.kernel.derivatives import attach
 from klsym.kernel.ring import ZERO, ExpPoly
+from klsym.kernel.statements import Context
 from klsym.language.abbreviations import E, Indexed
 from klsym.language.convert import to_ring, to_sympy
 from klsym.language.messages import Message
@@ -43,7 +45,8 @@ def value_of(written: Written, setting: Setting, roots: bool = False) -> tuple[T
         e = to_sympy(at_policy(to_ring(e)))
     under, copied = sampled_from(to_ring(e), setting), uses_sampler(to_ring(e), setting)
     defined = only_used(read.regions.context, to_ring(e))
-    start, names = derive(_mean(e, index, under), on_policy=copied, defined=defined), further(defined)
+    start = derive(_mean(e, index, under, defined), on_policy=copied, defined=defined)
+    names = further(defined)
     whole, tokens, constant = ZERO, NamedParts(ZERO, ZERO, ZERO, ZERO, ZERO), ZERO
     for scale, atoms in start.reduce().left.terms:
         match atoms:
@@ -61,12 +64,12 @@ def value_of(written: Written, setting: Setting, roots: bool = False) -> tuple[T
     return shown.reading(found), shown.value(constant)
 
 
-def _mean(e: Any, index: str, under: str) -> Quantity:
+def _mean(e: Any, index: str, under: str, defined: Context) -> Quantity:
     if index == "i":
         return mean_over_i(e, under)
     if not index:
         return expectation(e, under)
-    constant, each = same_at_every_token(e)
+    constant, each = same_at_every_token(to_sympy(attach(to_ring(e))), defined)  # a value, detached or not
     return sum_over_t(each, under) + (expectation(constant, under) if constant else 0)
 
 

@@ -77,7 +77,10 @@ def explain_ring(written: Written, setting: Setting) -> Verdict:
     if setting.batch != "none":
         return explain_centred(written, setting, single)
     verdict = verdict_of(written, setting, single, single)
-    return verdict if verdict.target else _without_empty_regions(verdict, written, setting, single)
+    on_ties_alone = verdict.target not in (None, "zero") and not verdict.pushes
+    if verdict.target and not on_ties_alone:
+        return verdict
+    return _without_empty_regions(verdict, written, setting, single)
 
 
 def _without_empty_regions(verdict: Verdict, written: Written, setting: Setting, single: Field) -> Verdict:

@@ -58,7 +58,7 @@ def readings(field: Field, setting: Setting) -> Iterator[Message]:
         shown = ("R", "A", "w") if setting.on_policy and field.loss.detached else ("R", "A")
         yield from (READINGS[base] for base in READINGS if base in bases and base in shown)
         if field.constant:
-            yield READINGS["often" if is_the_same(field.loss.element) else "once"]
+            yield READINGS["often" if is_the_same(field.loss.element, field.loss.defined) else "once"]
 
 
 def _mean_of(h: ExpPoly, field: Field) -> str:

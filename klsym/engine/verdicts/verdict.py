@@ -18,10 +18,11 @@ from klsym.language.expressions import s
 from klsym.language.messages import Message
 from klsym.notation import formulas
 from klsym.notation.combination import combination_latex
+from klsym.notation.estimators import with_k3
 from klsym.notation.losses import Written
 from klsym.notation.spelling import LATEX, TEXT, Text
 from klsym.notation.text import Printed, printed_chain
-from klsym.notation.values import shown
+from klsym.notation.values import shown, tree_of
 
 Cases = Sequence[tuple[tuple[Any, ...], Any]]  # conditions (x, signs) and what the coefficient is there
 ChainStep = tuple[str, str, str]  # rule, text, LaTeX
@@ -129,7 +130,7 @@ class TargetReading:
     @property
     def single(self) -> bool:
         """Is it one of the KL divergences, once?"""
-        return self.target in ("reverse-kl", "forward-kl") and not self.parts[self.target] - 1
+        return self.target in ("reverse-kl", "forward-kl") and not self.parts.get(self.target, 0) - 1
 
     @property
     def complete(self) -> dict[str, str]:
@@ -152,6 +153,11 @@ class TargetReading:
         return {"target": self.target, "combination": self.complete or None}
 
 
+def _in_grammar(value: Any) -> str:
+    """A coefficient as text, with estimators by name; what a check writes in its place stays as it is."""
+    return value if isinstance(value, str) else TEXT(with_k3(tree_of(value)))
+
+
 @dataclass(frozen=True, repr=False)
 class Verdict:
     """The answer of `explain`, as values: how it is said and printed stands in `klsym.render.verdict`.
@@ -171,6 +177,7 @@ class Verdict:
     shown: the expected gradient in named quantities; remarks: what it keeps and drops; terms: what
     each term of a sum does.  messages: what an engineer should know before using the loss.
     expansion: the loss with its options written out in the grammar, where they say something.
+    written: the loss as it was asked, for an answer to a user.
     """
 
     loss: str
@@ -201,8 +208,9 @@ class Verdict:
     instead: Any = None
     shown: str = ""
     remarks: tuple[Message, ...] = ()
-    terms: tuple[Any, ...] = ()
+    terms: Sequence[Any] = ()
     expansion: str | None = None
+    written: Written | None = field(default=None, compare=False)
 
     @property
     def target(self) -> str | None:
@@ -231,7 +239,7 @@ class Verdict:
         """The implied objective; what holds regions as it was written."""
         assert self.implied is not None
         labels = {of: label for of, label in self.implied.labels.items() if isinstance(label, Written)}
-        return formulas.side(self.implied.side, labels, spell)
+        return spell(with_k3(formulas.tree_of(self.implied.side, labels, spell.positions)))
 
     @property
     def pushes(self) -> bool:
@@ -241,12 +249,12 @@ class Verdict:
     @cached_property
     def per_sample(self) -> str:
         """h in the grammar."""
-        return shown(self.h)
+        return _in_grammar(self.h)
 
     @cached_property
     def coefficient(self) -> str | None:
         """c in the grammar."""
-        return None if self.c is None else shown(self.c)
+        return None if self.c is None else _in_grammar(self.c)
 
     @property
     def value_constant(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import product
 from typing import Any
 
@@ -60,8 +61,9 @@ def test_what_to_write_instead(loss, options, right, kl, changed) -> None:
     verdict = klsym.explain(loss, **options)
     assert wanted(verdict.instead) == (right, kl, changed)
     assert klsym.check(verdict.instead.proof.certificate())
-    text = str(verdict.instead)
-    assert str(verdict).rstrip().endswith(f"Instead  {text}") and all(map(text.count, changed))
+    text, [line] = str(verdict.instead), re.findall(r"^  write +(.*)", str(verdict), re.MULTILINE)
+    assert line.startswith(right) and all(map(text.count, changed))
+    assert all(f"--{option}" in str(verdict) for option in changed)
     assert verdict.to_json()["warnings"][-1] == f"instead: {text}"
 
 

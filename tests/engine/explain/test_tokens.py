@@ -15,7 +15,7 @@ from klsym.language.convert import to_ring
 from klsym.language.parser import parse
 from klsym.notation.formulas import element
 from klsym.numeric.checks.cross_check import with_check
-from klsym.render.verdict import value_line
+from klsym.render.details import value_line
 from support.losses.cases import options
 from support.losses.loss_worlds import at_points
 

@@ -124,7 +124,7 @@ def test_the_model_of_a_third_outcome_that_only_p_draws() -> None:
 def test_the_text_adds_what_the_gradient_does_not_assume(
     loss: str, options: dict[str, str], lines: list[str]
 ) -> None:
-    text = str(klsym.explain(loss, **options))
+    text = klsym.explain(loss, **options).text(proof=True)
     found = [line for line in text.splitlines() if line.startswith("  - for the value: ")]
     shown = [line.partition("for the value: ")[2].partition(":")[0] for line in found if "<<" in line]
     assert shown == lines
@@ -149,7 +149,7 @@ def test_a_recommendation_says_what_it_assumes(target: str, use: str, sampling: 
     for choice, shown in zip(found.choices, found.to_json()["choices"], strict=True):
         proof = choice.value if use == "value" else choice.verdict.proofs[0]
         assert set(proof.hypotheses) <= set(shown["hypotheses"])
-    text = str(found)
+    text = found.text(proof=True)
     assert text.count("   assumes    ") == len(found.choices)
     if (target, sampling, use) == ("reverse-kl", "off-policy", "value"):
         assert "   assumes    q << p, p << mu, q << mu\n" in text

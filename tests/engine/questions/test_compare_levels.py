@@ -57,7 +57,7 @@ def test_pairs(a: str, b: str, words: str, value: bool, sample: bool | None, mea
         assert any("scores of all outcomes" in line for line in found.undecided)
         assert "the theorems speak of" in found.hypotheses[0]
     else:
-        assert found.trust == "kernel" and "per token" in str(found)
+        assert found.trust == "kernel" and "at each token" in str(found)
         assert ("the same in every model" in str(found)) == sample
     for proof in found.proofs:
         assert check(read(json.dumps(proof.certificate()))) == (proof.theorem.proved,)
@@ -84,14 +84,14 @@ def test_what_is_not_decided() -> None:
 def test_a_tree_is_printed_with_its_parameters() -> None:
     found = compare("lam*k2", "k2", level="token")
     assert found.value.witness is not None and "lam" in found.value.witness["parameters"]
-    assert f"  lam = {found.value.witness['parameters']['lam']}" in str(found).splitlines()
+    assert f"  lam = {found.value.witness['parameters']['lam']}" in found.text(proof=True).splitlines()
 
 
 def test_sequences_are_samples() -> None:
     one = compare("rho*k1", "rho*k3", **options("off sequence"))
     two = compare("rho*k1", "rho*k3", "off-policy")
     assert one.variance and two.variance and one.variance.region == two.variance.region
-    assert "per sequence" in str(one) and "per sequence" not in str(two)
+    assert "of whole sequences" in str(one) and "of whole sequences" not in str(two)
     over = compare("k1", "k2", level="sequence", aggregate="mean")
     assert over.gradient.same is False and over.value.same is False
 
@@ -120,7 +120,7 @@ def test_the_command(capsys: Any) -> None:
     assert main(["compare", "rho*k3", "rho*k1", *options, "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["expected_gradient"]["same"] is True and answer["level"] == "token"
-    assert main(["compare", "k2", "k3", "--level", "token"]) == 0
+    assert main(["compare", "k2", "k3", "--level", "token", "--proof"]) == 0
     assert "next token a, b" in capsys.readouterr().out
     assert main(["compare", "k2", "k3", "--level", "token", "--credit", "total"]) == 2
 
@@ -128,7 +128,7 @@ def test_the_command(capsys: Any) -> None:
 def test_a_counterexample_at_a_sequence_says_which_one() -> None:
     found = compare("k1", "0", level="token")
     witness = found.to_json()["per_sample"]["witness"]
-    assert witness["path"] == [0, 0] and "  at the sequence aa" in str(found).splitlines()
+    assert witness["path"] == [0, 0] and "  at the sequence aa" in found.text(proof=True).splitlines()
     for answer in (found.value, found.gradient):
         assert "path" not in (answer.witness or {})
     [refuted] = [p for p in found.proofs if p.theorem.kind == "refuted" and "sum_t grad k1_now" in str(p)]

@@ -1,0 +1,255 @@
+"""Which diagnostics apply to a verdict: each code is a condition on values.  Untrusted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from klsym.diagnostics.codes import Code, code
+from klsym.diagnostics.neighbours import NEIGHBOURS, differ, without_weight
+from klsym.diagnostics.overflow import overflows
+from klsym.engine.answers.dispatch import as_written, explained
+from klsym.engine.answers.intended_target import intended_target
+from klsym.engine.answers.term_analysis import dropped
+from klsym.engine.options.settings import Setting
+from klsym.engine.verdicts.verdict import Verdict
+from klsym.errors import KlsymError
+from klsym.language.convert import in_core
+from klsym.language.expressions import PARAMETERS, A, R, log_p, parameter
+from klsym.language.messages import Message
+from klsym.language.sums import Normalised
+from klsym.notation.losses import Written
+from klsym.notation.values import names
+
+MAX_TERMS = 12  # of a loss whose neighbours are explained
+OF_WARNING = {  # codes of warnings -> the diagnostic that says them
+    "missing-weight": "KL004",
+    "prefixes-of-mu": "KL006", "means-at-prefixes-of-mu": "KL006",
+    "wrong-sign": "KL008", "pushes-from-mu": "KL008", "score-has-a-mean": "KL011",
+    "length-in-front": "KL012", "length-rewarded": "KL012", "counts-tokens": "KL012",
+    "weighed-by-lengths": "KL012", "value-is-not-gradient": "KL017",
+    "truncated": "KL018", "words-left-out": "KL018",
+    "no-restoring-force": "KL013", "pushes-away": "KL013", "unbounded-below": "KL013",
+}  # fmt: skip
+SAY_THE_SAME = {"KL001", "KL002"}  # as KL017: the value is a KL, the gradient is not
+IN_HEADLINE = ("vanishes", "zero-gradient", "outside-the-core", "time-is-up")
+ORDER = (  # the most important first
+    "KL001", "KL004", "KL008", "KL003", "KL015", "KL016", "KL005", "KL002", "KL006", "KL011", "KL013",
+    "KL007", "KL010", "KL019", "KL012", "KL018", "KL009", "KL017", "KL014",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """A code that applies, with what is to be said of this loss."""
+
+    code: Code
+    messages: tuple[Message, ...]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A verdict with the loss it is about; what the conditions look at."""
+
+    verdict: Verdict
+    written: Written
+
+    @property
+    def setting(self) -> Setting:
+        return self.verdict.setting
+
+    @cached_property
+    def intended(self) -> str | None:
+        """The KL that the loss is likely to mean, where it descends none."""
+        return intended_target(self.verdict, self.written)
+
+    @cached_property
+    def is_small(self) -> bool:
+        """Is it worthwhile to explain its neighbours?"""
+        e = self.written.expression
+        return in_core(e) and len(e.expand().args) <= MAX_TERMS
+
+    def other(self, loss: Any, setting: Setting | None = None) -> Verdict | None:
+        """The verdict on another loss in the same setting, or in this one."""
+        try:
+            return explained(as_written(loss, ()), setting or self.setting)
+        except KlsymError:
+            return None
+
+
+def diagnosed(verdict: Verdict, written: Written) -> tuple[Diagnostic, ...]:
+    """All diagnostics of a loss, the most important first."""
+    found: dict[str, list[Message]] = {}
+    for message in verdict.messages:
+        if message.code in OF_WARNING:
+            found.setdefault(OF_WARNING[message.code], []).append(message)
+    asked = Asked(verdict, written)
+    for name, check in CHECKS.items():
+        for message in check(asked):
+            found.setdefault(name, []).insert(0, message)
+    if (
+        verdict.target == "separable"
+        and not found.keys() - {"KL014", "KL017"}
+        and written.expression.has(log_p)
+    ):
+        found["KL013"] = [Message("other-objective")]
+    if found.keys() & SAY_THE_SAME:
+        found.pop("KL017", None)
+    return tuple(Diagnostic(code(name), tuple(found[name])) for name in ORDER if name in found)
+
+
+def notes(messages: Iterable[Message]) -> tuple[Message, ...]:
+    """The warnings that belong to no code."""
+    return tuple(message for message in messages if message.code not in (*OF_WARNING, *IN_HEADLINE))
+
+
+def descends_reverse(verdict: Verdict | None) -> bool:
+    """Is the target a positive multiple of KL(q||p), beside rewards?"""
+    if verdict is None or verdict.gradient.rest:
+        return False
+    multiple = verdict.gradient.multiples.get("reverse-kl", "-")
+    return set(verdict.gradient.multiples) <= {"reverse-kl", "reward"} and not multiple.startswith("-")
+
+
+# ---------------------------------------------------------------------------- conditions
+Found = Iterator[Message]
+
+
+def forward_not_reverse(asked: Asked) -> Found:
+    """The forward KL, in the gradient or where no bound binds, of a loss that estimates the reverse one."""
+    verdict, inside = asked.verdict, asked.verdict.inside_clamps
+    if asked.setting.use == "reward" or asked.intended != "reverse-kl":
+        return
+    readings = [verdict.gradient, *([inside] if inside else [])]
+    of_tokens = any(m.code == "kept" and m.values["term"].startswith("forward") for m in verdict.remarks)
+    if of_tokens or any("forward-kl" in reading.multiples for reading in readings):
+        yield Message("descends-forward", tokens=of_tokens)
+
+
+def neighbour(name: str) -> Callable[[Asked], Found]:
+    """Would the loss descend KL(q||p) with this one change?"""
+
+    def check(asked: Asked) -> Found:
+        if asked.setting.use == "reward" or descends_reverse(asked.verdict) or not asked.is_small:
+            return
+        for change in NEIGHBOURS[name]:
+            loss = change(asked.written.expression)
+            if differ(loss, asked.written.expression) and descends_reverse(asked.other(loss)):
+                yield Message("one-change-away", kind=name, of=loss)
+                return
+
+    return check
+
+
+def upside_down(asked: Asked) -> Found:
+    """Would the value be KL(q||p), or the gradient its gradient, with the ratio the other way round?"""
+    linear = asked.verdict.value.target in ("reverse-kl", "forward-kl")  # a multiple of k1: a matter of sign
+    if linear or descends_reverse(asked.verdict) or not asked.is_small or asked.setting.use == "reward":
+        return
+    yield from neighbour("KL016")(asked)
+    change = NEIGHBOURS["KL016"][0]
+    loss = change(asked.written.expression)
+    if asked.written.expression.has(log_p) and differ(loss, asked.written.expression):
+        other = asked.other(loss)
+        if (
+            other is not None
+            and other.unbiased_for("reverse-kl")
+            and not asked.verdict.unbiased_for("reverse-kl")
+        ):
+            yield Message("one-change-away", kind="KL016", of=loss)
+
+
+def biased_in_reward(asked: Asked) -> Found:
+    """The estimator is at fault, not the weight: wrong also on-policy without a weight."""
+    setting, e = asked.setting, asked.written.expression
+    if (
+        setting.use != "reward"
+        or asked.intended != "reverse-kl"
+        or setting.batch == "std"
+        or e.has(Normalised)
+    ):
+        return
+    alone = asked.other(without_weight(e), Setting("on-policy", "reward"))
+    if alone is not None and not descends_reverse(alone):
+        yield Message("no-reward-of-kl", target=asked.verdict.target)
+
+
+def no_objective(asked: Asked) -> Found:
+    if asked.verdict.target == "none":
+        yield Message("has-a-curl")
+
+
+def unused_input(asked: Asked) -> Found:
+    """p, a reward, or a coefficient that the gradient does not hold."""
+    verdict, e = asked.verdict, asked.written.expression
+    if verdict.target == "zero" or asked.setting.batch != "none" or asked.setting.use == "reward":
+        return
+    used = {name.partition("[")[0] for name in _in_gradient(verdict)}
+    held = {log_p: "p", R: "R", A: "A", **{parameter(name): name for name in PARAMETERS if name not in "nT"}}
+    unused = tuple(said for x, said in held.items() if e.has(x) and said not in used)
+    if unused:
+        yield Message("not-in-gradient", of=unused)
+
+
+def _in_gradient(verdict: Verdict) -> set[str]:
+    """Names in what multiplies the score, and in the conditions on which that depends; k1 and r hold p."""
+    values = [verdict.h, *(x for on, h in verdict.per_sample_cases for x in (h, *(c.x for c in on)))]
+    found = {name for value in values for name in names(value)}
+    bases = {name.partition("[")[0] for name in found}
+    return found | ({"p"} if bases & {"k1", "k2", "k3", "r", "log_p"} else set())
+
+
+def clamp_drops(asked: Asked) -> Found:
+    """A bound of clip, min, max or where beyond which a sample has no gradient."""
+    if asked.verdict.target == "zero" or asked.setting.use == "reward":
+        return
+    lost = [m for m in dropped(asked.verdict) if not _is_tie(m)]
+    bias = tuple(asked.verdict.bias_cases)
+    yield from [Message("drops", cases=bias)] if lost and bias else lost
+
+
+def _is_tie(message: Message) -> bool:
+    """Is the gradient zero on a set without probability alone, as that of abs at 0?"""
+    rows = message.values["where"]
+    if message.code == "zero-but-where":
+        signs = {(c.x, sign) for on in rows for c in on for sign in c.signs}
+        return all({(x, 1), (x, -1)} <= signs for x, _ in signs)
+    return all(any(tuple(c.signs) == (0,) for c in on) for on in rows)
+
+
+def other_divergence(asked: Asked) -> Found:
+    """E_q[f(r)] with an f of neither KL."""
+    verdict = asked.verdict
+    parts = verdict.gradient.multiples
+    both = {"reverse-kl", "forward-kl"} <= set(parts)
+    if verdict.generated is not None and (verdict.target == "f-divergence" or both):
+        yield Message("other-f")
+
+
+def overflow(asked: Asked) -> Found:
+    found = overflows(asked.written.expression)
+    if found:
+        yield Message("overflows", found=found)
+
+
+def normalised_penalty(asked: Asked) -> Found:
+    e = asked.written.expression
+    inside = any(x.has(log_p) for x in e.atoms(Normalised))
+    if inside or (asked.setting.batch == "std" and e.has(log_p)):
+        yield Message("divided-by-std")
+        yield from (m for m in asked.verdict.messages if m.code == "own-scale")
+
+
+def zero_gradient(asked: Asked) -> Found:
+    if asked.verdict.target == "zero" and asked.written.expression.has(log_p):
+        yield Message("no-penalty")
+
+
+CHECKS: dict[str, Callable[[Asked], Found]] = {
+    "KL001": zero_gradient, "KL002": forward_not_reverse, "KL003": neighbour("KL003"),
+    "KL005": biased_in_reward,
+    "KL007": no_objective, "KL009": unused_input, "KL010": clamp_drops, "KL013": other_divergence,
+    "KL014": overflow, "KL015": neighbour("KL015"), "KL016": upside_down, "KL019": normalised_penalty,
+}  # fmt: skip

@@ -1,0 +1,84 @@
+"""k3 recognised inside sums: a*k1 + a*r - a is a*k3.
+
+>>> from klsym.kernel.ring import ExpPoly
+>>> from klsym.notation.coefficients import coefficient
+>>> from klsym.notation.spelling import TEXT
+>>> k1, beta = ExpPoly.variable("k1"), ExpPoly.variable("beta")
+>>> of = (beta * (k1 + (-k1).exp() - 1), 2 * k1 + (-k1).exp() - 1)
+>>> [TEXT(with_k3(coefficient(e))) for e in of]
+['beta*k3', '2*k1 + r - 1']
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sympy
+
+from klsym.language.expressions import ESTIMATORS, K1, Ratio
+from klsym.notation.tree import Formula, Minus, Name, Number, Product, Sum, product, total
+
+Term = tuple[bool, tuple[Formula, ...]]  # is it subtracted, and its factors
+
+
+def with_k3(formula: Any) -> Any:
+    """The tree with k3 in place of k1 + r - 1, times any factors."""
+    if isinstance(formula, tuple):
+        return tuple(map(with_k3, formula))
+    if not isinstance(formula, Formula):
+        return formula
+    inner = type(formula)(*(with_k3(value) for value in vars(formula).values()))
+    if isinstance(inner, Sum):
+        return _recognised(inner)
+    return product(*inner.factors) if isinstance(inner, Product) and not inner.loose else inner
+
+
+def _recognised(whole: Sum) -> Formula:
+    terms = [_split(term) for term in whole.terms]
+    for negative, factors in terms:
+        for k1 in (f for f in factors if isinstance(f, Name) and f.name == "k1"):
+            rest = tuple(f for f in factors if f is not k1)
+            wanted = [(negative, (*rest, _named("r", k1))), (not negative, rest or (Number(1),))]
+            partners = [next((t for t in terms if _same(t, want)), None) for want in wanted]
+            if None in partners:
+                continue
+            used = [(negative, factors), *partners]
+            found = product(*rest, _named("k3", k1))
+            left = [term for term, parts in zip(whole.terms, terms, strict=True) if parts not in used]
+            return total(*sorted([Minus(found) if negative else found, *left], key=_is_negative))
+    return whole
+
+
+def _is_negative(term: Formula) -> bool:
+    return isinstance(term, Minus)
+
+
+def _split(term: Formula) -> Term:
+    negative = isinstance(term, Minus)
+    inner = term.of if isinstance(term, Minus) else term
+    return negative, inner.factors if isinstance(inner, Product) else (inner,)
+
+
+def _named(name: str, like: Name) -> Name:
+    return Name(name, like.below, like.primes)
+
+
+def _same(one: Term, other: Term) -> bool:
+    return one[0] == other[0] and len(one[1]) == len(other[1]) and all(f in other[1] for f in one[1])
+
+
+def k3_in(e: Any) -> Any:
+    """A SymPy sum with a*k3 + a for a*k1 + a*r, where that has fewer terms.
+
+    >>> from klsym.language.expressions import k1, r
+    >>> k3_in(k1 + r - 11), k3_in(k1 + r)
+    (k3 - 10, k1 + r)
+    """
+    for k1 in e.atoms(K1):
+        r, k3 = Ratio(*k1.args), ESTIMATORS["k3"](*k1.args)
+        a = e.coeff(k1)
+        if a and e.is_Add and sympy.expand(e.coeff(r) - a) == 0:
+            shorter = sympy.expand(e - a * k1 - a * r) + a * k3 + a
+            if len(sympy.Add.make_args(shorter)) < len(sympy.Add.make_args(e)):
+                return shorter
+    return e

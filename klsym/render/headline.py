@@ -1,0 +1,197 @@
+"""The first two lines of an answer: the loss and its use, and what minimising it does.
+
+>>> from klsym.engine.explain import explain
+>>> title(explain("k1", sampling="off-policy")), does(explain("k1", sampling="off-policy"))
+('k1: off-policy loss', 'minimises -KL(mu||q): it pushes q away from the sampling policy')
+>>> does(explain("k3")), does(explain("-A*log_q + beta*k2"))
+('minimises KL(p||q), the forward KL', 'maximises E_q[A] - beta*KL(q||p)')
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import sympy
+
+from klsym.engine.answers.term_analysis import dropped
+from klsym.engine.verdicts.verdict import TargetReading, Verdict
+from klsym.kernel.ring import ExpPoly
+from klsym.language.convert import to_sympy
+from klsym.language.expressions import SLOTTED, A, R, Weight, length
+from klsym.notation.combination import objective_text
+from klsym.notation.spelling import TEXT
+from klsym.notation.values import shown
+from klsym.render.divergences import generated_text
+from klsym.render.messages import sentence
+from klsym.render.words import is_objective
+
+NAMED = ("reverse-kl", "forward-kl", "combination")
+KL = {"reverse-kl": "the reverse KL", "forward-kl": "the forward KL"}
+PLACES = {"token": " at each token", "sequence": " of whole sequences"}
+ONE_KL = re.compile(
+    r"(?P<times>(?!grad )\w+ )?(grad )?E_(?P<of>q|mu)\[sum_t (grad )?KL\((?P<kl>q_t\|\|p_t|p_t\|\|q_t)\)\]"
+)
+REASONS = ("open-", "adds-a-curl", "time-is-up", "outside-the-core")  # codes that say why a target is open
+TRUST = {"kernel": "proved", "sympy": "rests on SymPy", "numeric": "supported by numbers only"}
+
+
+def trust_word(verdict: Verdict) -> str:
+    """How far the target is known: one or two words."""
+    return "open" if verdict.target is None else TRUST[verdict.trust]
+
+
+def title(verdict: Verdict) -> str:
+    """The loss as it was typed, and how it is used."""
+    return f"{verdict.loss}: {use_words(verdict.setting)}"
+
+
+def use_words(setting: Any) -> str:
+    """off-policy loss at each token, weights prefix."""
+    first = f"{setting.sampling} {setting.use}{PLACES.get(setting.level, '')}"
+    more = [f"credit {setting.credit}"] if setting.credit else []
+    more += [f"weights {setting.weights}"] if setting.weights not in ("", "token") else []
+    more += {"mean": ["divided by T"], "batch": ["over all tokens of the batch"]}.get(setting.aggregate, [])
+    more += [f"batch {setting.batch}"] if setting.batch != "none" else []
+    return ", ".join([first, *more])
+
+
+def does(verdict: Verdict, in_reward: bool = False) -> str:
+    """What minimising the loss does; for a reward with R or A in it, what maximising it does.
+
+    in_reward: the loss is a term of such a reward.
+    """
+    if verdict.target is None:
+        return f"open: {_reason(verdict)}"
+    if verdict.target == "zero":
+        noise = "has zero expected gradient: it only adds noise"
+        return "has zero gradient at every sample" if not verdict.pushes else noise
+    said = _does(verdict, in_reward)
+    if verdict.setting.use != "reward" or verdict.target == "none":
+        return said
+    if has_reward(verdict) or in_reward:
+        return said if verdict.target in NAMED else re.sub("^minimises", "maximises", said)
+    return f"taken off the reward, {said}"
+
+
+def has_reward(verdict: Verdict) -> bool:
+    """Does a reward stand in the loss, so that it is not a penalty alone?"""
+    return "reward" in verdict.gradient.multiples or bool(re.search(r"\b[RA]\b", verdict.loss))
+
+
+def _does(verdict: Verdict, in_reward: bool) -> str:
+    detached = verdict.setting.use == "reward"
+    if verdict.target in NAMED:
+        return combination(verdict.gradient, detached, in_reward)
+    beyond = no_gradient(verdict)
+    inside = verdict.inside_clamps
+    if inside is not None and inside.target in NAMED and inside.multiples and not inside.rest:
+        said = combination(inside, detached, in_reward)
+        return f"{said}{',' * (', ' in said)} where no bound binds{beyond}"
+    return f"{_other(verdict)}{beyond}"
+
+
+def combination(reading: TargetReading, detached: bool, in_reward: bool) -> str:
+    """A sum of multiples of the two KLs and of rewards, with the sign that reads best."""
+    multiples = reading.multiples
+    reward = multiples.get("reward")
+    negative = all(value.startswith("-") for value in multiples.values())
+    if detached:
+        raised, turned = reward is not None or (in_reward and not negative), in_reward and negative
+    else:
+        raised = turned = reward is not None and reward.startswith("-")
+    name = f", {KL[str(reading.target)]}" if reading.single else ""
+    if set(multiples) == {"reward"} and raised:
+        name = " (a policy gradient)"
+    return f"{'maximises' if raised else 'minimises'} {objective_text(multiples, turned)}{name}"
+
+
+def no_gradient(verdict: Verdict) -> str:
+    """Where a bound takes the gradient away."""
+    if verdict.setting.use == "reward":
+        return ""
+    return "".join(f"; {sentence(message)}" for message in dropped(verdict))
+
+
+def _other(verdict: Verdict) -> str:
+    """An objective that is no combination of the KLs, or none at all."""
+    kept = next_tokens(verdict)
+    if verdict.target == "none":
+        none = "has no objective: its expected gradient is not the gradient of any function"
+        return f"descends {kept}; it has no objective" if kept else none
+    if gradient := policy_gradient(verdict):
+        return gradient
+    if kept:
+        return f"minimises {kept}"
+    if verdict.generated is not None and verdict.generated.f is not None:
+        told = _few_pieces(verdict.generated)
+        return told.replace("maximise ", "maximises ", 1) if verdict.generated.beside else f"minimises {told}"
+    if verdict.implied is not None:
+        pushes = any(m.code == "pushes-from-mu" and m.values["alone"] for m in verdict.messages)
+        away = ": it pushes q away from the sampling policy" if pushes else ""
+        return f"minimises {verdict.implied_in(TEXT)}{away}"
+    if verdict.shown:
+        whole = verdict.shown.removeprefix("grad ")
+        simple = is_objective(verdict) and whole != verdict.shown and " grad" not in whole
+        return f"minimises {whole}" if simple else f"has the expected gradient {verdict.shown}"
+    if verdict.target == "f-divergence":
+        return "minimises E_q[f(r)] with an f that has no formula here"
+    return "minimises an objective that is no KL and has no name here"
+
+
+def next_tokens(verdict: Verdict) -> str:
+    """The KL of each next token, where the expected gradient is that of nothing else."""
+    found = ONE_KL.fullmatch(verdict.shown)
+    if not found:
+        return ""
+    kind = "reverse" if found["kl"] == "q_t||p_t" else "forward"
+    return f"{found['times'] or ''}the {kind} KL of each next token, at prefixes of {found['of']}"
+
+
+def _few_pieces(generated: Any) -> str:
+    """f by a formula, or the number of its pieces where there are many."""
+    whole = generated_text(generated)
+    pieces = len(generated.pieces)
+    return (
+        f"E_q[f(r)] with an f of {pieces} pieces (--full shows it)"
+        if pieces > 1 and len(whole) > 90
+        else whole
+    )
+
+
+def _reason(verdict: Verdict) -> str:
+    """Why the target is not known."""
+    told = [m for m in (*verdict.remarks, *verdict.messages) if m.code.startswith(REASONS)]
+    return (
+        sentence(told[0]).removeprefix("open: ") if told else "neither a named objective nor shown to be none"
+    )
+
+
+def policy_gradient(verdict: Verdict) -> str:
+    """The gradient of a reward or advantage alone, with a weight: what it raises, and how it is weighed."""
+    values = [h for on, h in verdict.per_sample_cases if h != 0] or [_plain(verdict.h)]
+    for reward in (A, R):
+        weights = [-h / reward for h in values if h is not None and h.has(reward)]
+        if not weights or len(weights) < len(values) or any(not _is_weight(w) for w in weights):
+            continue
+        of_prefixes = verdict.setting.level == "token" and not verdict.setting.on_policy
+        if len(set(weights)) == 1 and of_prefixes and shown(weights[0]) == "rho_now":
+            return f"maximises E[{reward}] of each token, at prefixes of mu"
+        weighed = " or ".join(dict.fromkeys(map(shown, weights)))
+        return f"a policy gradient: {reward} times the score, with the weight {weighed}"
+    return ""
+
+
+def _plain(h: Any) -> Any:
+    """What multiplies the score of the sample or token itself; None where there is more."""
+    if isinstance(h, Mapping):
+        h = h["now"] if set(h) == {"now"} else None
+    return to_sympy(h) if isinstance(h, ExpPoly) else h if isinstance(h, sympy.Expr) else None
+
+
+def _is_weight(w: Any) -> bool:
+    """Is it a positive factor of the ratio, the length and parameters alone?"""
+    rest = w.replace(lambda e: isinstance(e, Weight), lambda e: sympy.S.One)
+    bases = {x.name.partition("[")[0] for x in rest.free_symbols}
+    return not bases & {x.name for x in SLOTTED if x != length} and not w.could_extract_minus_sign()

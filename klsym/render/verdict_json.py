@@ -1,0 +1,100 @@
+"""A verdict as JSON, schema 3: docs/explain.schema.json describes it.
+
+>>> from klsym.api import explain
+>>> found = verdict_json(explain("k3"))
+>>> found["schema"], found["target"], [d["code"] for d in found["diagnostics"]]
+(3, 'forward-kl', ['KL002', 'KL014'])
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from klsym.errors import UsageError
+from klsym.notation.combination import objective_text
+from klsym.notation.spelling import TEXT
+from klsym.render.diagnoses import message_text
+from klsym.render.divergences import generated_json
+from klsym.render.headline import NAMED, does
+from klsym.render.messages import sentences
+from klsym.render.snippets import snippet
+
+SCHEMA = 3
+
+
+def verdict_json(verdict: Any) -> dict[str, Any]:
+    """The answer first; then the fields of format 2 under their names."""
+    trust = "open" if verdict.target is None else verdict.trust
+    answer = {
+        "schema": SCHEMA, "target": verdict.target or "open", "summary": does(verdict),
+        "objective": _objective(verdict), "trust": trust,
+        "diagnostics": [
+            {"code": d.code.code, "name": d.code.name, "message": message_text(d),
+             "theorem": d.code.theorem or None}
+            for d in verdict.diagnostics
+        ],
+        "remedy": _remedy(verdict), "expect": None,
+        "loss": verdict.loss, **verdict.setting.to_json(), "gradient": _gradient(verdict),
+        "value": _value(verdict), "hypotheses": list(verdict.hypotheses),
+        "steps": [{"rule": rule or "statement", "latex": latex} for rule, latex in verdict.steps_in_latex],
+        "witness": verdict.witness, "warnings": [*verdict.warnings, *verdict.advice],
+        "names": verdict.names, "expansion": verdict.expansion,
+    }  # fmt: skip
+    return answer if verdict.check is None else {**answer, "check": verdict.check}
+
+
+def _objective(verdict: Any) -> dict[str, str] | None:
+    """What descending the loss minimises: as text and in LaTeX; None where it is not known."""
+    if verdict.objective is None:
+        return None
+    named = verdict.implied is None and verdict.target in NAMED
+    text = objective_text(verdict.gradient.multiples) if named else ""
+    text = verdict.implied_in(TEXT) if verdict.implied is not None else text
+    return {"text": text or "0" * (verdict.target == "zero") or "E_q[f(r)]", "latex": verdict.objective}
+
+
+def _remedy(verdict: Any) -> dict[str, Any] | None:
+    """The loss to write, its options, and code for it."""
+    found = verdict.instead
+    if found is None:
+        return None
+    options = {name: value for name, value in found.setting.to_json().items() if value}
+    return {"loss": found.loss, "options": options, "snippet": _snippet(found)}
+
+
+def _snippet(found: Any) -> str | None:
+    """PyTorch code; None where there is none."""
+    if set(found.kl) != {"q", "p"}:
+        return None
+    from klsym.engine.answers.dispatch import as_written, explained
+
+    written = as_written(found.loss, ())
+    try:
+        return snippet(written, explained(written, found.setting), "torch", found.setting.use)
+    except UsageError:
+        return None
+
+
+def _gradient(verdict: Any) -> dict[str, Any]:
+    return {
+        "per_sample": verdict.per_sample, "coefficient": verdict.coefficient,
+        "target": verdict.target or "open", "combination": verdict.gradient.complete or None,
+        "objective": verdict.objective, **generated_json(verdict.generated), "cases": verdict.cases_json(),
+        "inside_clamps": verdict.inside_clamps.to_json() if verdict.inside_clamps else None,
+        "terms": [_term(term) for term in verdict.terms] or None,
+    }  # fmt: skip
+
+
+def _value(verdict: Any) -> dict[str, Any]:
+    return {
+        "target": verdict.value.target or "open", "combination": verdict.value.complete or None,
+        "constant": None if verdict.value.target is None else verdict.value_constant,
+        "unbiased_for_reverse_kl": verdict.unbiased_for("reverse-kl"),
+        "unbiased_for_forward_kl": verdict.unbiased_for("forward-kl"),
+        "hypotheses": list(sentences(verdict.value.assumptions)),
+    }  # fmt: skip
+
+
+def _term(term: Any) -> dict[str, Any]:
+    says = "; ".join(sentences(term.messages))
+    return {"loss": term.loss, "target": term.target or "open", "summary": does(term.verdict), "says": says}
