@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import mpmath
 import numpy as np
@@ -190,27 +191,25 @@ def test_a_bias_of_the_stated_size_is_missed_as_seldom_as_stated(law: str, miss:
 
 
 # ---------------------------------------------------------------------------- refusals
-@pytest.mark.parametrize("false_alarm", [0.0, 0.5, 1.0, -1e-6, math.nan, math.inf])
-def test_rates_out_of_range(false_alarm: float) -> None:
-    for make in (lambda: Level(1, false_alarm), lambda: Level(1, 0.1, false_alarm)):
-        with pytest.raises(UsageError, match="rates between 0 and 1/2"):
-            make()
 
 
-@pytest.mark.parametrize("comparisons", [0, -3])
-def test_no_comparisons(comparisons: int) -> None:
-    with pytest.raises(UsageError, match="at least one comparison"):
-        Level(comparisons)
+NO_SHAPES = [
+    (0, 0.0, 0.0), (10**6, math.nan, 0.0), (10**6, math.inf, 0.0), (10**6, 0.0, math.inf),
+    (10**6, 1e200, 0.0), (10**6, 0.0, math.nan),
+]  # fmt: skip
+RATES = "rates between 0 and 1/2"
+REFUSED = [
+    *((lambda rate=rate: Level(1, rate), RATES) for rate in (0.0, 0.5, 1.0, -1e-6, math.nan, math.inf)),
+    *((lambda rate=rate: Level(1, 0.1, rate), RATES) for rate in (0.0, 0.5, 1.0, -1e-6, math.nan, math.inf)),
+    *((lambda count=count: Level(count), "at least one comparison") for count in (0, -3)),
+    *((lambda shape=shape: Level(10).threshold(*shape), "level:") for shape in NO_SHAPES),
+]
 
 
-@pytest.mark.parametrize(
-    ("samples", "skewness", "kurtosis"),
-    [(0, 0.0, 0.0), (10**6, math.nan, 0.0), (10**6, math.inf, 0.0), (10**6, 0.0, math.inf),
-     (10**6, 1e200, 0.0), (10**6, 0.0, math.nan)],
-)  # fmt: skip
-def test_no_numbers(samples: int, skewness: float, kurtosis: float) -> None:
-    with pytest.raises(UsageError, match="level:") as caught:
-        Level(10).threshold(samples, skewness, kurtosis)
+@pytest.mark.parametrize(("make", "reason"), REFUSED)
+def test_refusals(make: Any, reason: str) -> None:
+    with pytest.raises(UsageError, match=reason) as caught:
+        make()
     assert not isinstance(caught.value, TooFew)
 
 
