@@ -113,7 +113,6 @@ W_G = whole(at("w", "x") * V("g") * k1("x"), 1)
 SQUARED_G = whole_gradient(sg(at("w", "x")) * V("g") ** 2 * HALF) - W_G
 TOKEN_G = gradient_over("t", V("g[now]")) - tokens("q", "p", gradient=True)
 LINE = a * k1("x") + b
-BETA = {"parameters": ("beta",)}
 POSITIVE = (("positive", "lam"),)
 K3_NOW = over_t(k3("now"))
 
