@@ -124,10 +124,6 @@ def test_numbers_beyond_floats_are_printed(capsys: Out) -> None:
     assert (code, err) == (0, "") and re.search(r"left side \d\.\d+e\+43\d", out)
 
 
-def test_json_is_short_for_format_json(capsys: Out) -> None:
-    assert run(capsys, "explain", "k3", "--json") == run(capsys, "explain", "k3", "--format", "json")
-
-
 @pytest.mark.parametrize(
     ("argv", "loss"),
     [
@@ -186,14 +182,6 @@ def test_stream(capsys: Out, monkeypatch: pytest.MonkeyPatch) -> None:
     for answer in answers:
         assert set(answer) == {"loss", "error"} or answer["sampling"] == "off-policy"
         assert "\n" not in answer.get("error", "") and len(answer.get("error", "")) <= 400
-
-
-def test_stream_of_good_lines_ends_with_0(capsys: Out, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO("k1\nk2\n"))
-    code, out, err = run(capsys, "explain", "-")
-    assert (code, err, len(out.splitlines())) == (0, "", 2)
-    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
-    assert run(capsys, "explain", "-") == (0, "", "")
 
 
 # ---------------------------------------------------------------------------- the ledger

@@ -57,16 +57,6 @@ def test_a_claim_that_fails_is_shown_and_the_command_exits_1(
     assert not (tmp_path / "certificates" / "gradient.broken.json").exists()
 
 
-def test_a_claim_with_the_wrong_verdict_fails(
-    small: Callable[[list[Claim]], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    false = Claim("gradient.k3-is-reverse", "proved", "", "", load()["gradient.k3-loss-not-reverse"].build)
-    small([false])
-    assert main(["report", "-o", str(tmp_path)]) == 1
-    assert "FAILED gradient.k3-is-reverse: the ledger says proved" in capsys.readouterr().out
-    assert 'class="claim failed"' in (tmp_path / "report.html").read_text(encoding="utf-8")
-
-
 def _file_as_folder(folder: Path) -> Path:
     folder.write_text("mine", encoding="utf-8")
     return folder

@@ -33,9 +33,6 @@ def compared(cell):
     return not marked and cell.cell.execution_count is not None
 
 
-# ---------------------------------------------------------------------------- corruptions
-
-
 def unchecked(cell):
     """The outputs that nbval would accept whatever they hold."""
     skipped = cell.parent.skip_compare

@@ -140,7 +140,9 @@ def test_what_is_unknown_is_refused(arguments, message):
 
 
 @OTHERS
-@pytest.mark.parametrize("device", ["cuda:99", "gpu", "cpu:0", "mps", "", "CPU", "cuda:", "cuda:-1"])
+@pytest.mark.parametrize(
+    "device", ["cuda:99", "gpu", "tpu", "cpu:0", "cpu:1", "mps", "", "CPU", "cuda:", "cuda:-1"]
+)
 def test_a_device_that_is_not_there_is_refused(name, device):
     pytest.importorskip(name)
     with pytest.raises(UsageError, match=rf"^backend {name}: no device '{device}'; this machine has cpu"):
