@@ -57,15 +57,6 @@ def test_a_claim_that_fails_is_shown_and_the_command_exits_1(
     assert not (tmp_path / "certificates" / "gradient.broken.json").exists()
 
 
-def _file_as_folder(folder: Path) -> Path:
-    folder.write_text("mine", encoding="utf-8")
-    return folder
-
-
-def _file_above(folder: Path) -> Path:
-    return _file_as_folder(folder) / "below"
-
-
 def _file_as_figures(folder: Path) -> Path:
     folder.mkdir()
     (folder / "figures").write_text("mine", encoding="utf-8")
@@ -81,9 +72,7 @@ def _no_folder(folder: Path) -> Path:
     return Path("/dev/null/report")
 
 
-@pytest.mark.parametrize(
-    "spoil", [_file_as_folder, _file_above, _file_as_figures, _folder_as_page, _no_folder]
-)
+@pytest.mark.parametrize("spoil", [_file_as_figures, _folder_as_page, _no_folder])
 def test_what_cannot_be_written_is_one_line_before_any_work(
     spoil: Callable[[Path], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,

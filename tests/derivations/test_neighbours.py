@@ -179,15 +179,6 @@ def push_of_k3(k: Any) -> Any:
     return np.expm1(-k) + k
 
 
-@pytest.mark.parametrize("m", [-0.7, 0.0, 0.4])
-@pytest.mark.parametrize("v", [0.5, 1.0, 1.7])
-def test_k3_in_the_reward_acts_on_the_scale_and_not_on_the_mean(m: float, v: float) -> None:
-    along_mean, along_scale = force(push_of_k3, (m, v), (0.6, v))
-    assert abs(along_mean) < 1e-12
-    assert along_scale == pytest.approx((m - 0.6) ** 2 / v, rel=1e-10)
-    assert force(lambda k: k, (m, v), (0.6, v)) == pytest.approx([(m - 0.6) / v, 0.0], abs=1e-12)
-
-
 @pytest.mark.parametrize("u", [0.8, 1.0, 1.3])
 def test_for_any_variances_the_calculation_is_that_of_quadrature(u: float) -> None:
     for estimator, loss in ((k3, push_of_k3), (k1, lambda k: k)):
