@@ -51,9 +51,7 @@ def test_a_claim_that_fails_is_shown_and_the_command_exits_1(
     assert main(["report", "-o", str(tmp_path)]) == 1
     printed = capsys.readouterr()
     assert "FAILED gradient.broken: ValueError: no such step" in printed.out and printed.err == ""
-    text = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert '<details class="claim failed" id="gradient.broken" open' in text
-    assert "1 of 2 claims failed" in text and 'href="#gradient.broken"' in text
+    assert "1 of 2 claims failed" in (tmp_path / "report.html").read_text(encoding="utf-8")
     assert not (tmp_path / "certificates" / "gradient.broken.json").exists()
 
 
