@@ -144,10 +144,6 @@ def test_one_worker_and_three_give_the_bits_of_this_process(cluster, address):
         assert bits(run(Draws(), PLAN, scheduler=address)) == reference  # names do not collide
 
 
-def test_results_that_arrive_out_of_order_are_merged_in_order(three):
-    assert run(Late(), steps(40), scheduler=three) == list(range(40))
-
-
 def test_equal_tasks_run_as_often_as_they_are_asked_for(three, tmp_path):
     jobs = [(Draws(), PLAN), (Late(), steps(7)), (Draws(), PLAN), (Late(), steps(3))]
     seen = []

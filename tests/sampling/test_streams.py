@@ -60,7 +60,7 @@ def test_beyond_the_limits_numpy_confuses_names_so_they_are_refused(seed, key, o
         Stream(seed, key)
 
 
-NO_NUMBERS = {"seed": Stream, "stream key": lambda word: Stream(0).child(1, word),
+MAKERS = {"seed": Stream, "stream key": lambda word: Stream(0).child(1, word),
               "samples": lambda n: Plan(n, Stream(0)), "chunk": lambda n: Plan(10, Stream(0), n)}  # fmt: skip
 REFUSED = (
     *(("seed", bad, r"at least 0 and below 2\^128") for bad in (-1, 2**128, 1.0, "1", None, True, np.True_)),
@@ -73,7 +73,7 @@ REFUSED = (
 @pytest.mark.parametrize(("name", "bad", "limits"), REFUSED)
 def test_numbers_are_whole_and_within_limits(name, bad, limits):
     with pytest.raises(UsageError, match=rf"^{name} .*: a whole number, {limits}, expected$"):
-        NO_NUMBERS[name](bad)
+        MAKERS[name](bad)
 
 
 @pytest.mark.parametrize(
