@@ -9,6 +9,7 @@ import pytest
 
 from klsym.ledger.evidence import Evidence
 from klsym.ledger.registry import Settled, load, recall
+from klsym.ledger.settle_claims import check_settled
 from klsym.notation.hypotheses import OVER_T, STANDING
 from klsym.paper.assumptions import hypotheses, in_short
 from klsym.paper.theorems import claim_latex, derivation_latex, digest_of, models, statements
@@ -209,3 +210,9 @@ def test_a_finding_stands_beside_what_its_source_says():
     settled = Settled(load()["gradient.k1-loss"], (found,))
     latex = claim_latex(settled)
     assert r"\klfinding{$k_3$ is 5\% off at $n \brk< 4$}{\klsays{it is not (not so)}}" in latex
+
+
+def test_the_page_shows_what_the_oracle_judged(ledger):
+    """The claims printed are those that `klsym prove` settles: same parts, no error."""
+    result = check_settled(ledger["gradient.k2-loss"])
+    assert not result.error and len(result.judged) == len(list(statements(ledger["gradient.k2-loss"])))

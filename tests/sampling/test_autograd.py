@@ -4,6 +4,7 @@ ties, and refusals.  The comparison with klsym's own gradients is in `test_autog
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -192,6 +193,15 @@ def test_refusals(backend: str, call: Any, change: dict[str, Any], message: str)
 @pytest.mark.parametrize("call", [per_sample, softmax])
 def test_what_the_refusals_change_is_all_that_is_wrong(backend: str, call: Any) -> None:
     assert np.all(np.isfinite(call(backend=backend)))
+
+
+@pytest.mark.parametrize("name", ["torch", "jax"])
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(
+        UsageError, match=rf'^backend {name}: not installed; try: pip install "klsym\[{name}\]"$'
+    ):
+        per_sample(backend=name)
 
 
 @pytest.mark.parametrize("call", [per_sample, softmax])
