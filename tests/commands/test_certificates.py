@@ -176,16 +176,6 @@ def test_check_an_empty_folder_and_a_mixture(certificates: Path, tmp_path: Path,
     one_line_of_complaint(err)
 
 
-def test_the_name_of_a_file_is_one_line(certificates: Path, tmp_path: Path, capsys: Out) -> None:
-    """A file's name cannot say that another one has been checked."""
-    whole = (certificates / "value.k1-unbiased.json").read_bytes()
-    for content, code in ((whole, 0), (b"{}", 1), (b"", 2)):
-        path = tmp_path / "a\nok b.json"
-        path.write_bytes(content)
-        found, out, err = run(capsys, "check", str(path))
-        assert found == code and not any(line.startswith("ok b") for line in (out + err).splitlines())
-
-
 def test_check_needs_no_sympy(certificates: Path) -> None:
     code = (
         "import sys; from klsym.cli import main; code = main(['check', sys.argv[1]]);"

@@ -124,10 +124,6 @@ def test_numbers_beyond_floats_are_printed(capsys: Out) -> None:
     assert (code, err) == (0, "") and re.search(r"left side \d\.\d+e\+43\d", out)
 
 
-def test_json_is_short_for_format_json(capsys: Out) -> None:
-    assert run(capsys, "explain", "k3", "--json") == run(capsys, "explain", "k3", "--format", "json")
-
-
 @pytest.mark.parametrize(
     ("argv", "loss"),
     [
@@ -167,33 +163,6 @@ def test_check_adds_the_cross_check(loss: str, passed: bool, capsys: Out) -> Non
     assert code == 0 and answer["check"]["text"]
     assert answer["check"]["passed"] is passed
     assert "check" not in json.loads(run(capsys, "explain", loss, "--json")[1])
-
-
-BAD_LINES = ("k9", "1/(1 - 1)", "(((", "λ", "x" * 9000)
-STREAM = ("k1", "", *BAD_LINES, "  rho*k3  ", "k3/(n - 1)", "1/k1", "k2", "-k1")
-
-
-def test_stream(capsys: Out, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every line is answered, in order, also after a bad one; the exit code remembers."""
-    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(STREAM)))
-    code, out, err = run(capsys, "explain", "-", "--sampling", "off-policy")
-    answers = [json.loads(line) for line in out.splitlines()]
-    asked = [line.strip() for line in STREAM if line.strip()]
-    assert (code, err) == (2, "")
-    assert [a["loss"][:200] for a in answers] == [line[:200] for line in asked]
-    bad = {a["loss"] for a in answers if "error" in a}
-    assert {*BAD_LINES[:4]} <= bad and not bad & {"k1", "rho*k3", "k2", "-k1"}
-    for answer in answers:
-        assert set(answer) == {"loss", "error"} or answer["sampling"] == "off-policy"
-        assert "\n" not in answer.get("error", "") and len(answer.get("error", "")) <= 400
-
-
-def test_stream_of_good_lines_ends_with_0(capsys: Out, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO("k1\nk2\n"))
-    code, out, err = run(capsys, "explain", "-")
-    assert (code, err, len(out.splitlines())) == (0, "", 2)
-    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
-    assert run(capsys, "explain", "-") == (0, "", "")
 
 
 # ---------------------------------------------------------------------------- the ledger

@@ -51,29 +51,8 @@ def test_a_claim_that_fails_is_shown_and_the_command_exits_1(
     assert main(["report", "-o", str(tmp_path)]) == 1
     printed = capsys.readouterr()
     assert "FAILED gradient.broken: ValueError: no such step" in printed.out and printed.err == ""
-    text = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert '<details class="claim failed" id="gradient.broken" open' in text
-    assert "1 of 2 claims failed" in text and 'href="#gradient.broken"' in text
+    assert "1 of 2 claims failed" in (tmp_path / "report.html").read_text(encoding="utf-8")
     assert not (tmp_path / "certificates" / "gradient.broken.json").exists()
-
-
-def test_a_claim_with_the_wrong_verdict_fails(
-    small: Callable[[list[Claim]], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    false = Claim("gradient.k3-is-reverse", "proved", "", "", load()["gradient.k3-loss-not-reverse"].build)
-    small([false])
-    assert main(["report", "-o", str(tmp_path)]) == 1
-    assert "FAILED gradient.k3-is-reverse: the ledger says proved" in capsys.readouterr().out
-    assert 'class="claim failed"' in (tmp_path / "report.html").read_text(encoding="utf-8")
-
-
-def _file_as_folder(folder: Path) -> Path:
-    folder.write_text("mine", encoding="utf-8")
-    return folder
-
-
-def _file_above(folder: Path) -> Path:
-    return _file_as_folder(folder) / "below"
 
 
 def _file_as_figures(folder: Path) -> Path:
@@ -91,9 +70,7 @@ def _no_folder(folder: Path) -> Path:
     return Path("/dev/null/report")
 
 
-@pytest.mark.parametrize(
-    "spoil", [_file_as_folder, _file_above, _file_as_figures, _folder_as_page, _no_folder]
-)
+@pytest.mark.parametrize("spoil", [_file_as_figures, _folder_as_page, _no_folder])
 def test_what_cannot_be_written_is_one_line_before_any_work(
     spoil: Callable[[Path], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,

@@ -7,7 +7,6 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
 import pytest
 
 from klsym.calculus import *
@@ -161,21 +160,3 @@ def test_a_wrong_count_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = replace(found, settings=(replace(first, counts=counts), *found.settings[1:]))
     monkeypatch.setattr(module, "catalogue", lambda levels: wrong)
     assert not module.how_many_losses()[0].oracle()[0]
-
-
-def test_a_constant_pays_beyond_half_of_it() -> None:
-    """Var rho k1 s - Var rho (k1 - 1/2) s = -(b_star + 1/4) E_mu[rho^2 s^2], on two outcomes, by hand."""
-    q_, mu_, signs = np.array([0.25, 0.75]), np.array([0.5, 0.5]), set()
-    rho_, s_ = q_ / mu_, np.array([0.75, -0.25])  # the score of the first logit
-
-    def spread(c: Any) -> Any:
-        return (mu_ * (rho_ * c * s_) ** 2).sum() - (mu_ * rho_ * c * s_).sum() ** 2
-
-    for first in (0.5, 0.25, 0.9, 0.99):
-        log_ratio = np.log(q_ / np.array([first, 1 - first]))
-        squares = mu_ * (rho_ * s_) ** 2
-        best = -(squares * log_ratio).sum() / squares.sum()
-        gap = spread(log_ratio) - spread(log_ratio - 0.5)
-        assert gap == pytest.approx(-(best + 0.25) * squares.sum())
-        signs.add(bool(gap > 0))
-    assert signs == {True, False}

@@ -1,86 +1,15 @@
-"""Claims on clamps and clipped surrogates: texts by hand, wrong neighbours, and the literal clip."""
+"""Claims on clamps and clipped surrogates: wrong neighbours."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 
 from klsym.calculus import *
 from klsym.derivations.clips import bound, outside
 from klsym.errors import ProofError
-from klsym.kernel import check
-from klsym.ledger.registry import recall
-from klsym.ledger.settle_claims import judge
-from support.oracle.grammar import evaluate, plain
-from support.oracle.losses import Forest, samples
-
-SURROGATE = "(-rho*M - (1 - M)*sg(b))"
-CLAIMS = {
-    "clip.clamped-k3-loss": (
-        "E_q[grad(M*k3 + (1 - M)*sg(b))] = grad KL(p||q) + E_q[(M - r*M + r - 1)*s]",
-        "E_q[grad(M*k3)] != grad KL(p||q) in general",
-        "E_q[grad(M*k3)] != grad KL(q||p) in general",
-    ),
-    "clip.ppo-reward": (
-        f"E_mu[grad({SURROGATE}*(A - beta*sg(k1)))] = E_mu[rho*(beta*M*k1 - A*M)*s]",
-        f"E_mu[grad({SURROGATE}*(A - beta*sg(k1)))] = beta grad KL(q||p)"
-        " + E_q[(beta*M*k1 - A*M - beta*k1)*s]",
-        f"E_mu[grad(beta*rho*k3 + A*{SURROGATE})] = beta grad KL(q||p) + E_q[-A*M*s]",
-        "E_mu[rho*M*k1*s] != grad KL(q||p) in general",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", CLAIMS)
-def test_claim_settles(name: str) -> None:
-    settled = recall(name)
-    assert (settled.status, settled.trust, settled.error) == ("settled", "kernel", "")
-    assert tuple(map(str, settled.parts)) == CLAIMS[name]
-    assert [t.kind for t in check(settled.certificate())] == [t.kind for t in settled.theorems]
-    for part in settled.parts:
-        passed, line = judge(part, settled.claim)
-        assert passed, line
-
-
-# ---------------------------------------------------------------------------- the literal clip
-FOREST = Forest(samples(seed=5, copies=3), ("off-policy",))
-LITERAL = (  # a clamped loss, and c of its expected gradient E_mu[c s] as the claims say it
-    ("clip(k3, 0.02, 0.3)", "(1 - r)*{k3}"),
-    ("-min(rho*(A - beta*sg(k1)), clip(rho, 0.8, 1.2)*(A - beta*sg(k1)))", "rho*(beta*k1 - A)*{ppo}"),
-    ("-min(rho*A, clip(rho, 0.8, 1.2)*A) + beta*rho*k3", "-rho*A*{ppo} + beta*rho*k1"),
-)  # fmt: skip
-
-
-def masks(advantage: str, names: Any) -> dict[str, Any]:
-    """1 where no bound binds: of k3 in (lo, hi), of a ratio for the sign of the advantage."""
-
-    def at(text: str) -> Any:
-        return plain(evaluate(text, names))
-
-    k3, ratio, gain = at("k3"), at("rho"), at(advantage)
-    dropped = ((ratio > 1.2) & (gain > 0)) | ((ratio < 0.8) & (gain < 0))
-    return {"k3": (k3 > 0.02) & (k3 < 0.3), "ppo": ~dropped}
-
-
-@pytest.mark.parametrize(("loss", "coefficient"), LITERAL, ids=[row[0] for row in LITERAL])
-def test_masks_are_what_the_literal_clip_does(loss: str, coefficient: str) -> None:
-    """The claims speak of any mask M; with that of the region they give what autograd gives."""
-    rows = FOREST.whole
-    names = FOREST.names(rows)
-    mask = masks("A - beta*k1" if "sg" in loss else "A", names)
-    assert 0 < mask["ppo"].sum() < len(mask["ppo"]) and 0 < mask["k3"].sum() < len(mask["k3"])
-    filled = coefficient.format(k3="mask_k3", ppo="mask_ppo")
-
-    def find(name: str, slot: str | None = None) -> Any:
-        return mask[name.removeprefix("mask_")] * 1.0 if name.startswith("mask_") else names(name)
-
-    mass, score = FOREST.chance(rows).value, FOREST.atom("log_q", rows, "x").a
-    stated = FOREST.mean(rows, mass * plain(evaluate(filled, find)) * score).value
-    np.testing.assert_allclose(FOREST.field(loss).a, stated, atol=1e-13)
-
 
 # ---------------------------------------------------------------------------- wrong neighbours
 MODEL = finite_model(q=["1/2", "1/2"], p=["1/4", "3/4"], mu=["1/3", "2/3"], u=[1, 0], M=[1, 0])

@@ -1,4 +1,4 @@
-"""Claims of neighbouring papers: texts by hand, wrong neighbours, Gaussian forces by quadrature."""
+"""Claims of neighbouring papers: wrong neighbours, Gaussian forces by quadrature."""
 
 from __future__ import annotations
 
@@ -14,85 +14,14 @@ from sympy import Function, exp, log
 from klsym.calculus import *
 from klsym.derivations import neighbours as module
 from klsym.errors import NotInRing, ProofError
-from klsym.kernel import check
 from klsym.kernel.ring import ExpPoly
 from klsym.language.convert import generic_functions, to_ring
-from klsym.ledger.registry import recall
-from klsym.ledger.settle_claims import judge
+from klsym.ledger.registry import recall, select
 from klsym.numeric.exact import check_theorem, evaluate
 from klsym.numeric.models import random_model
+from support.ledger_table import BATCHES_AND_SEQUENCES
 
 Make = Callable[[], Any]
-
-INTEGRAND = "(log_q - log_p)*exp(log_q) - exp(log_q) + exp(log_p)"
-CLAIMS: dict[str, tuple[str, ...]] = {
-    "neighbour.loss-as-reward": (
-        "grad g(k1) = sg(g'(k1))*s",
-        "grad k1 = s",
-        "grad k2 = sg(k1)*s",
-        "grad k3 = sg(1 - r)*s",
-        "E_q[grad g(k1)] = E_q[sg(g'(k1))*s]",
-    ),
-    "neighbour.chi2": ("Var_q(1 - r) = chi2(p||q)",),
-    "neighbour.in-reward-and-in-loss": (
-        "E_q[sg(f)*s] + E_q[grad f] = grad KL(q||p)",
-        "E_q[sg(f)*s/2] + 1/2 E_q[grad f] = 1/2 grad KL(q||p)",
-        "E_q[sg(k1)*s] + E_q[grad k1] = grad KL(q||p)",
-        "E_q[sg(k3)*s] + E_q[grad k3] = grad KL(q||p)",
-        "E_q[(sg(k1)/2 + sg(r)/2 - 1/2)*s] + 1/2 E_q[grad k3] != grad KL(q||p) in general",
-    ),
-    "neighbour.rpg-forward": (
-        "E_mu[grad(-beta*log_q)] = beta grad KL(mu||q)",
-        "E_mu[grad(beta*(rho - log(rho) - 1))] = beta grad KL(mu||q)",
-        "E_mu[rho - log(rho) - 1] = KL(mu||q)",
-    ),
-    "neighbour.rpg-reverse": (
-        "E_mu[grad(beta*rho*log(rho))] = beta grad KL(q||mu)",
-        "E_mu[grad(beta*(rho*log(rho) - rho))] = beta grad KL(q||mu)",
-        "grad(beta*rho*log(rho)) - grad(beta*(rho*log(rho) - rho)) = beta*rho*s",
-        "E_mu[beta*rho*s] = 0",
-    ),
-    "neighbour.k3-is-unnormalised-kl": (
-        f"exp(log_q)*k3 = {INTEGRAND}",
-        f"sum_x[{INTEGRAND}] = E_q[k3]",
-        f"sum_x[{INTEGRAND}] = KL(q||p)",
-    ),
-    "neighbour.grpo-missing-weight": ("E_mu[grad k3] != grad KL(q||p) in general",),
-    "neighbour.grpo-success-recurrence": (
-        "E_q[(f - P)/sigma] - beta KL(q||p) <="
-        " beta*(a - 1) + E_p[beta*exp(f/(beta*sigma) - a - P/(beta*sigma))];"
-        " equality iff f/(beta*sigma) = k1 + a + P/(beta*sigma) wherever q > 0",
-        "E_p[f*(exp(f/(beta*sigma)) - P_p*exp(f/(beta*sigma)))] ="
-        " E_p[P_p*(exp(f/(beta*sigma) + 1/(beta*sigma)) - f*exp(f/(beta*sigma) + 1/(beta*sigma)))]",
-    ),
-    "neighbour.k3-loss-first-order": (
-        "k1 + r - 1 = k3",
-        "k1 - (1 - r) = k3 = 1/2 (r - 1)^2 - 1/3 (r - 1)^3 + 1/4 (r - 1)^4 - 1/5 (r - 1)^5 + O((r - 1)^6),"
-        " the remainder at most 0.295 (r - 1)^6",
-        "1 - r -> 1 and k1 -> oo as r -> 0; 1 - r -> -oo, k1 -> -oo and (1 - r)/k1 -> oo as r -> oo",
-    ),
-    "neighbour.gaussian-k3-reward-vanishes": (
-        "E_q[sg(k3)*s] = grad KL(q||p) - grad KL(p||q)",
-        "q = N(m,v), p = N(n,v): along the mean of q, E_q[s sg(k3)] = 0, where grad KL(q||p) = (m - n)/v",
-        "q = N(m,v), p = N(n,v): along the log scale of q, E_q[s sg(k3)] = (m - n)^2/v,"
-        " where grad KL(q||p) = 0",
-    ),
-}
-CALCULATED = ("neighbour.k3-loss-first-order", "neighbour.gaussian-k3-reward-vanishes")
-
-
-@pytest.mark.parametrize("name", CLAIMS)
-def test_claim_settles(name: str) -> None:
-    settled = recall(name)
-    trust = "sympy" if name in CALCULATED else "kernel"
-    assert (settled.status, settled.trust, settled.error) == ("settled", trust, "")
-    assert tuple(map(str, settled.parts)) == CLAIMS[name]
-    assert settled.claim.source and settled.claim.explanation.endswith(".")
-    assert [t.kind for t in check(settled.certificate())] == [t.kind for t in settled.theorems]
-    for part in settled.parts:
-        passed, line = judge(part, settled.claim)
-        assert passed and "\n" not in line, line
-        assert part._repr_latex_().count("{") == part._repr_latex_().count("}")
 
 
 # ---------------------------------------------------------------------------- wrong neighbours
@@ -190,30 +119,15 @@ NEIGHBOURS = [pytest.param(make, id=f"{name} {i}") for name in WRONG for i, make
 
 
 def test_every_claim_has_a_wrong_neighbour() -> None:
-    assert list(WRONG) == list(CLAIMS)
+    """Those of batches and sequences have theirs in a file of their own."""
+    elsewhere = {*BATCHES_AND_SEQUENCES, "neighbour.rao-blackwell"}
+    assert {claim.id for claim in select(["neighbour"])} - elsewhere == {*WRONG}
 
 
 @pytest.mark.parametrize("make", NEIGHBOURS)
 def test_a_wrong_neighbour_is_refused(make: Make) -> None:
     with pytest.raises(ProofError, match=r"the two sides differ|no finite model tells"):
         make()
-
-
-# ---------------------------------------------------------------------------- the recurrence, by optimisation
-@pytest.mark.parametrize(("before", "strength"), [(0.2, 1.0), (0.5, 4.0), (0.9, 0.7)])
-def test_the_maximiser_has_the_success_that_is_claimed(before: float, strength: float) -> None:
-    """Ascent along the natural gradient; the first three of five outcomes succeed."""
-    reference = np.array([0.1, 0.15, 0.05, 0.3, 0.4])
-    advantage = (np.array([1.0, 1, 1, 0, 0]) - before) / math.sqrt(before * (1 - before))
-    logits = np.zeros(5)
-    for _ in range(100):
-        policy = np.exp(logits - logits.max()) / np.exp(logits - logits.max()).sum()
-        slope = advantage - strength * np.log(policy / reference)
-        logits += (slope - policy @ slope) / strength / 4
-    success, start = policy[:3].sum(), reference[:3].sum()
-    gain = math.log(success / (1 - success)) - math.log(start / (1 - start))
-    assert gain == pytest.approx(1 / (strength * math.sqrt(before * (1 - before))), rel=1e-9)
-    assert abs(gain - 1 / strength) > 0.1
 
 
 # ---------------------------------------------------------------------------- generic functions
@@ -265,26 +179,12 @@ def push_of_k3(k: Any) -> Any:
     return np.expm1(-k) + k
 
 
-@pytest.mark.parametrize("m", [-0.7, 0.0, 0.4])
-@pytest.mark.parametrize("v", [0.5, 1.0, 1.7])
-def test_k3_in_the_reward_acts_on_the_scale_and_not_on_the_mean(m: float, v: float) -> None:
-    along_mean, along_scale = force(push_of_k3, (m, v), (0.6, v))
-    assert abs(along_mean) < 1e-12
-    assert along_scale == pytest.approx((m - 0.6) ** 2 / v, rel=1e-10)
-    assert force(lambda k: k, (m, v), (0.6, v)) == pytest.approx([(m - 0.6) / v, 0.0], abs=1e-12)
-
-
 @pytest.mark.parametrize("u", [0.8, 1.0, 1.3])
 def test_for_any_variances_the_calculation_is_that_of_quadrature(u: float) -> None:
     for estimator, loss in ((k3, push_of_k3), (k1, lambda k: k)):
         values = {module.m: 0.3, module.v: 1.0, module.n: -0.2, module.u: u}
         exact = [float(c.subs(values)) for c in module._force(estimator)]
         assert force(loss, (0.3, 1.0), (-0.2, u)) == pytest.approx(exact, abs=1e-9)
-
-
-def test_unequal_variances_leave_a_force_along_the_mean() -> None:
-    along_mean, along_scale = force(push_of_k3, (0.0, 1.0), (0.5, 1.2))
-    assert along_mean == pytest.approx(0.5 * 0.2 / 1.2) and along_scale > 0.25
 
 
 def test_only_the_gradient_of_the_series_fits() -> None:

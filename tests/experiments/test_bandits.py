@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,12 +17,9 @@ from klsym.experiments.tang_munos import bandit_runs, bandits
 from klsym.experiments.tang_munos.bandit_floors import floors
 from klsym.experiments.tang_munos.bandit_runs import FLOWS, Problem, flow, sampled
 from klsym.experiments.tang_munos.bandits import GRADIENTS, VALUES
+from support.scripts import script
 
-LOOP_FILE = Path(__file__).parents[2] / "benchmarks" / "figures_loop.py"
-SPEC = importlib.util.spec_from_file_location("figures_loop", LOOP_FILE)
-loop = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(loop)
-
+loop = script("figures_loop")
 SMALL = bandits.draw_bandits(seed=3, repeats=4, arms=3)
 Q, P = np.exp(SMALL.log_q), np.exp(SMALL.log_p)
 
@@ -122,35 +117,6 @@ def test_the_optima_are_stationary(rewards, beta, seed):
         assert abs(np.exp(found).sum() - 1) < 1e-12 and np.isfinite(found).all()
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_no_other_policy_does_better(seed):
-    drawn, beta = bandits.draw_bandits(seed, 1, 5), 0.7
-    p, rewards = np.exp(drawn.log_p[0]), drawn.rewards[0]
-    objectives = {
-        "pi*": lambda q: q @ rewards - beta * loop.divergence(q, p),
-        "pi*_rev": lambda q: q @ rewards - beta * loop.divergence(p, q),
-    }
-    found = {
-        "pi*": bandits.optimum(drawn.log_p, drawn.rewards, beta)[0],
-        "pi*_rev": bandits.reversed_optimum(drawn.log_p, drawn.rewards, beta)[0],
-    }
-    rng, h = np.random.default_rng(seed), 1e-4
-    for name, objective in objectives.items():
-        logits = found[name]
-        value = objective(loop.softmax(logits))
-        for _ in range(20):
-            u = rng.standard_normal(5)
-            up, down = objective(loop.softmax(logits + h * u)), objective(loop.softmax(logits - h * u))
-            assert abs(up - down) / (2 * h) < 1e-6
-            assert objective(loop.softmax(logits + u)) < value
-
-
-def test_the_reversed_optimum_is_that_of_a_plain_bisection():
-    for p, rewards, log_p in zip(P, SMALL.rewards, SMALL.log_p, strict=True):
-        expected = loop.reversed_optimum(p, rewards, 0.5)
-        assert close(np.exp(bandits.reversed_optimum(log_p, rewards, 0.5)), expected)
-
-
 @pytest.mark.parametrize(
     ("rewards", "beta", "limit"),
     [
@@ -241,25 +207,6 @@ def test_exact_runs_are_those_of_the_loop(changes):
             assert close(course.divergence["optimum"][i, :, j], curve, 1e-10)
 
 
-def test_exact_updates_are_the_means_of_sampled_ones():
-    """One update from the same start: the mean over all pairs of samples, for each estimate."""
-    problem = Problem(seed=5, repeats=1, arms=3, iterations=4, start="policy")
-    drawn = problem.bandits()
-    q, p, rewards = np.exp(drawn.log_q[0]), np.exp(drawn.log_p[0]), drawn.rewards[0]
-    after = {}
-    for name, kind in zip(GRADIENTS, ("none", "forward", "reverse", "reverse"), strict=True):
-        mean = np.zeros(3)
-        for a, b in itertools.product(range(3), repeat=2):
-            s = np.array([a, b])
-            step = loop.reward_gradient(s, q, rewards) - loop.gradient_estimate(name, s, q, p)
-            mean += q[a] * q[b] * step
-        target = loop.optimum(p, rewards, 1.0)
-        after[kind] = loop.divergence(loop.softmax(drawn.log_q[0] + mean), target)
-        found = flow(problem).divergence["optimum"][FLOWS.index(kind), 1, 0]
-        assert close(found, after[kind])
-    assert len({round(x, 6) for x in after.values()}) == 3
-
-
 def test_the_last_bits_of_the_start_do_not_change_a_run(monkeypatch):
     """Logits are rounded to a grid: else the k1 loss, which pulls nothing back, doubles an error again and
     again, and machines whose exp differs in the last bit end in other runs."""
@@ -340,16 +287,6 @@ def test_floors_follow_from_the_loop_by_differences(name, n):
     covariance = covariance_by_iteration(hessian, noise, 0.5)
     fisher = np.diag(target) - np.outer(target, target)
     assert close(floors(name, problem, [n])[0, 0], np.trace(fisher @ covariance) / 2, 1e-5)
-
-
-def test_leave_one_out_has_no_noise_at_the_optimum():
-    rng = np.random.default_rng(0)
-    p, rewards = loop.softmax(rng.standard_normal(4)), rng.standard_normal(4)
-    best = loop.optimum(p, rewards, 1.0)
-    for s in itertools.product(range(4), repeat=3):
-        s = np.array(s)
-        step = loop.reward_gradient(s, best, rewards) - loop.gradient_estimate("leave-one-out", s, best, p)
-        assert close(step, 0)
 
 
 # ---------------------------------------------------------------------------- summaries

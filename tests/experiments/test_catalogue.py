@@ -116,9 +116,3 @@ def test_figures_refuses(arguments, tmp_path: Path, capsys):
     assert main(["figures", *arguments, "-o", str(tmp_path / "x")]) == 2
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1) and "unknown figure" in err and not (tmp_path / "x").exists()
-
-
-def test_a_folder_that_cannot_be_written(small, tmp_path: Path, capsys):
-    (tmp_path / "file").write_text("")
-    assert main(["figures", "-o", str(tmp_path / "file")]) == 2
-    assert capsys.readouterr().err.count("\n") == 1

@@ -60,47 +60,6 @@ def test_figure_2_gradients(data):
     assert (exact[LOO, :2] > exact[VANILLA, :2]).all() and (exact[LOO, 3:] < exact[VANILLA, 3:]).all()
 
 
-def test_figure_2_sampled_errors_are_below_their_root_mean_square(data):
-    """Mean norm <= root mean square; equal within noise where the tail is light."""
-    norms, exact = mean(data[2].norms), mean(data[2].exact)
-    se = data[2].norms.std(-1, ddof=1) / 10
-    assert (norms < exact + 4 * se).all()
-    assert np.allclose(norms[[K1, VANILLA, LOO], 3:], exact[[K1, VANILLA, LOO], 3:], rtol=0.12)
-
-
-def test_figure_3_divergence_from_the_reference(data):
-    start, end = mean(data[3].divergence[..., 0, :]), mean(data[3].divergence[..., -1, :])
-    assert (end[:, K1] > 3 * start[:, K1]).all()
-    assert (end[:, [VANILLA, LOO]] < start[:, [VANILLA, LOO]] / 20).all()
-    # at n = 16 the k3 loss is ahead of vanilla, as its exact descent is of the analytic gradient
-    assert end[1, K3] < end[1, VANILLA] and mean(data[3].exact[1, -1]) < mean(data[3].exact[2, -1])
-    assert np.allclose(mean(data[3].exact[0]), start[0, 0])  # the mean update of the k1 loss is none
-
-
-def test_figure_4_normalised_divergence(data):
-    curves = mean(data[4].normalised)
-    assert np.allclose(data[4].normalised[:, :, 0], 1)
-    end = curves[:, :, -1]
-    assert (end[:, [K1, K3]] > 1).all() and (curves[:, [K1, K3]].min(-1) < 0.9).all()
-    assert (np.diff(end[:, VANILLA]) < 0).all() and (end[:, LOO] < end[:, VANILLA]).all()
-    assert np.allclose(end[2, LOO], mean(data[4].exact[2, -1]), rtol=0.1)
-
-
-def test_figure_5_where_runs_end(data):
-    ends = mean(data[5].ends)
-    assert np.allclose(ends[VANILLA], mean(data[5].theory) + mean(data[5].analytic), rtol=0.3)
-    assert (ends[LOO] < 2 * mean(data[5].analytic)).all()
-    assert np.allclose(ends[K3], mean(data[5].limit), rtol=0.12)
-    assert np.allclose(ends[K1], mean(data[5].unpenalised), rtol=0.1)
-
-
-def test_figure_6_towards_the_reversed_optimum(data):
-    medians = np.median(data[6].to_reversed, axis=-1)
-    assert medians[0] > 5 * medians[1] > 25 * medians[2]
-    assert np.allclose(mean(data[6].to_optimum), mean(data[6].limit), rtol=0.12)
-    assert np.array_equal(data[6].to_optimum, data[5].ends[K3])
-
-
 # ---------------------------------------------------------------------------- findings
 def test_every_finding_holds_and_is_one_line(data):
     for number, figure in data.items():

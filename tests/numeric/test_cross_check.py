@@ -234,22 +234,26 @@ def lying(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "explain", lie)
 
 
-@pytest.mark.parametrize("options", [["--level", "token"], ["--batch", "mean", "--use", "reward"]])
-def test_a_failed_check_of_tokens_and_batches_exits_1(options: list[str], lying: None, capsys: Any) -> None:
-    assert main(["explain", "k2", *options, "--check"]) == 1
-    assert "(in the coefficient)" in capsys.readouterr().out
+OFF_POLICY = ["--sampling", "off-policy"]
 
 
 @pytest.mark.parametrize(
-    ("loss", "form"),
-    [("k3", "text"), ("rho*k1", "json"), ("clip(k1, -10, 10)", "json"), ("clip(k1, -40, 40)", "text")],
+    ("loss", "options", "form"),
+    [
+        ("k2", ["--level", "token"], "text"),
+        ("k2", ["--batch", "mean", "--use", "reward"], "text"),
+        ("k3", OFF_POLICY, "text"),
+        ("rho*k1", OFF_POLICY, "json"),
+        ("clip(k1, -10, 10)", OFF_POLICY, "json"),
+        ("clip(k1, -40, 40)", OFF_POLICY, "text"),
+    ],
 )
-def test_a_failed_check_exits_1(loss: str, form: str, lying: None, capsys: Any) -> None:
-    assert main(["explain", loss, "--sampling", "off-policy", "--check", "--format", form]) == 1
+def test_a_failed_check_exits_1(loss: str, options: list[str], form: str, lying: None, capsys: Any) -> None:
+    assert main(["explain", loss, *options, "--check", "--format", form]) == 1
     out = capsys.readouterr().out
-    assert "FAILED: " in out
+    assert "FAILED: " in out and "(in the coefficient)" in out
     assert form == "text" or json.loads(out)["check"]["passed"] is False
-    assert main(["explain", loss, "--sampling", "off-policy", "--format", form]) == 0
+    assert main(["explain", loss, *options, "--format", form]) == 0
 
 
 def test_a_stream_with_a_failed_check_exits_1(

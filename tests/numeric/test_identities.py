@@ -8,13 +8,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from klsym.language.abbreviations import Bregman, Covariance, E, Point, Side
+from klsym.language.abbreviations import Covariance, Side
 from klsym.language.unfolding import means_given, unfold
 from klsym.numeric.exact import agreement, enclose, evaluate, models_for
 from klsym.numeric.models import FiniteModel, random_model
 from support.oracle_atoms import *
 
-N = {"parameters": ("n",)}
 ON = {"on_policy": True}
 LAM = {"parameters": ("lam",)}
 SIZE = {"parameters": ("m", "n"), "premises": ((Side.constant(n), Side.constant(m + 1)),)}
@@ -23,56 +22,28 @@ ENTROPY = {"given": (("H[now]", k1("now") * at("length", "past") + lam),), **LAM
 GIVEN = {"given": (("R", k1("x") * lam),), "parameters": ("lam", "n")}
 OPTIMUM = {"given": (("R", V("nu") + V("beta") * k1("x")),), "parameters": ("beta", "nu")}
 
-LOG_Q = at("log_q", "now")
 ALL = k1("past") + k1("now") + k1("future")
-SHARE = V("n").inverse()
-CENTRED = k1("self") - (k1("self") + k1("others")) * SHARE
 LEFT_OUT = k1("self") - k1("others") * m.inverse()
-SQUARE = Side.of((1, (E("q", k1("x")), E("q", k1("x")))))
-SPREAD = whole(k1("x") ** 2) - SQUARE
 TOKEN_CURL = over_t(k1("now"), "now", "past'") - over_t(k1("now"), "now'", "past")
 SURPRISE = k2("x") * V("beta") - (at("R", "x") - V("nu")) * at("log_q", "x")
 
 
-def cov(a: ExpPoly, b: ExpPoly) -> Side:
-    return Side.atom(Covariance("q", a, b))
-
-
-def point(a: ExpPoly) -> Side:
-    return Side.atom(Point(a))
-
-
-def bregman(phi: ExpPoly) -> Side:
-    return Side.atom(Bregman(phi))
-
-
-# left = right, and left != wrong
+# left = right, and left != wrong; test_literal.py judges the values themselves
 ROWS = {
     # one sample
-    "k1 in the loss": (whole_gradient(k1("x")), NOTHING, REVERSE),
     "k3 in the loss": (whole_gradient(k3("x")), FORWARD, REVERSE),
-    "attached weight": (whole_gradient(rho("x") * k3("x"), "mu"), REVERSE, FORWARD),
-    "detached weight": (whole_gradient(sg(rho("x")) * k3("x"), "mu"), FORWARD, REVERSE),
     "on-policy weight": (
         whole_gradient(rho("x") * k1("x"), "mu"), REVERSE, whole_gradient(sg(rho("x")) * k1("x"), "mu"), ON,
     ),
-    "q is held on-policy": (grad(whole(k3("x"), m="mu")), FORWARD, grad(whole(k3("x"))), ON),
     "no log of the weight": (whole(at("w", "x"), m="mu"), NOTHING, 1, ON),
-    "w moves": (whole_gradient(at("w", "x") * k1("x"), "mu"), whole(k1("x"), 1), NOTHING, ON),
     "a hair": (KL("q", "p"), whole(k3("x")), KL("q", "p") + Side.constant(Fraction(1, 10**6))),
-    "divergences": (
-        Side.atom(Divergence("J", "q", "p")), KL("q", "p") + KL("p", "q"), KL("q", "p") * 2,
+    "a variance": (
+        Side.atom(Covariance("q", r("x"), r("x"))), Side.atom(Divergence("chi2", "p", "q")),
+        whole(r("x") ** 2),
     ),
-    "a covariance": (
-        cov(k1("x"), r("x") - 1), Side.atom(Divergence("J", "p", "q")) * -1,
-        Side.atom(Divergence("J", "p", "q")),
-    ),
-    "a variance": (cov(r("x"), r("x")), Side.atom(Divergence("chi2", "p", "q")), whole(r("x") ** 2)),
     "counting": (
         whole(at("log_q", "x").exp() * k1("x"), 0, "count"), KL("q", "p"), whole(k1("x"), 0, "count"),
     ),
-    "Bregman": (bregman(k1("x")), point(k3("x")), point(k2("x"))),
-    "Bregman of a square": (bregman(r("x") ** 2), point((r("x") - 1) ** 2), point(r("x") ** 2 - 1)),
     "policy gradient": (
         whole_gradient(rho("x") * at("A", "x"), "mu"), whole(at("A", "x"), 1), whole(at("R", "x"), 1),
     ),
@@ -86,27 +57,7 @@ ROWS = {
     ),
     "scores": (whole(k1("x"), 2, "mu"), whole(k1("x") * rho("x").inverse(), 2), whole(k1("x"), 2)),
     # sequences
-    "the KL of a sequence": (over_t(k1("now")), KL("q", "p"), over_t(k1("now"), m="mu")),
-    "its score form": (over_t(ALL, "now"), REVERSE, over_t(k1("now") + k1("past"), "now")),
-    "causality": (over_t(at("A", "past"), "now"), NOTHING, over_t(at("A", "future"), "now")),
-    "sums exchanged": (
-        over_t(at("R", "now"), "past"), over_t(at("R", "future"), "now"), over_t(at("R", "past"), "now"),
-    ),
-    "mean over steps": (over_t(length.inverse()), whole(1), whole(length.inverse())),
-    "1/T moves": (
-        over_t(k1("now") * length.inverse(), "x") + over_t(length.inverse(), "now"),
-        grad(whole(k1("x") * length.inverse())), over_t(k1("now") * length.inverse(), "x"),
-    ),
-    "a ratio of the now": (over_t(r("now") * k1("past"), "past"), over_t(k1("past"), "past"),
-                           over_t(r("now") * k1("past"), "now")),
-    "weights": (
-        over_t(rho("x") * k1("now"), "x", m="mu"), REVERSE, over_t(rho("now") * k1("now"), "x", m="mu"),
-    ),
-    "token divergences": (tokens("q", "p"), KL("q", "p"), tokens("q", "p", m="mu")),
-    "held prefixes": (gradient_over("t", k3("now")), tokens("p", "q", gradient=True), FORWARD),
     "functions of the past": (over_t(V("f[past]"), "now"), NOTHING, over_t(V("f[future]"), "now"), F),
-    "a curl of all": (curl(k2("x") * length.inverse()), NOTHING, curl(k2("now") * length.inverse())),
-    "a curl of tokens": (curl(k2("now")), TOKEN_CURL, over_t(k1("now"), "now", "past'")),
     "a curl, by a hair": (curl(k2("now")), TOKEN_CURL, TOKEN_CURL * Fraction(1001, 1000)),
     "a curl on-policy": (curl(k2("now"), m="mu"), curl(k2("now")), NOTHING, ON),
     "given at a step": (
@@ -120,17 +71,6 @@ ROWS = {
     ),
     # batches
     "leave one out": (over_i(LEFT_OUT, "self"), REVERSE, over_i(LEFT_OUT, "others"), SIZE),
-    "a mean baseline": (over_i(CENTRED, "self"), REVERSE * (1 - SHARE), REVERSE, N),
-    "independence": (over_i(k1("self") * k1("others")), SQUARE * (n - 1), SQUARE * n, N),
-    "pairs": (
-        over_i(k1("others") ** 2), (whole(k1("x") ** 2) + SQUARE * (n - 2)) * (n - 1),
-        (whole(k1("x") ** 2) + SQUARE * (n - 1)) * (n - 1), N,
-    ),
-    "A of the others": (over_i(at("A", "others"), "self"), NOTHING, over_i(at("A", "others"), "others"), N),
-    "A is no sum": (
-        over_i(at("A", "self")), whole(at("A", "x")), over_i(at("A", "others")) * m.inverse(), SIZE,
-    ),
-    "the variance of a mean": (variance(k1("self")), SPREAD * SHARE, SPREAD * n, N),
     "a given reward": (
         over_i(at("R", "others"), m="mu"), over_i(k1("others"), m="mu") * lam, over_i(k1("others")) * lam,
         GIVEN,

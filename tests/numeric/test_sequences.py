@@ -42,7 +42,6 @@ SMALL = [  # vocabulary, memory, max_length, spread
 ]  # fmt: skip
 ALL = pytest.mark.parametrize("shape", SMALL, ids=str)
 EXACT = 1e-12  # difference of two exact computations, relative to 1 + the largest entry
-FALSE_ALARM = 1e-9  # of one run of the sampling test, over all its sequences
 
 
 def three(shape, seeds=(10, 11, 12)):
@@ -97,15 +96,6 @@ def test_log_probabilities_follow_the_definition(shape):
     assert_close(log_probabilities(model, every), [naive_log_probability(model, row) for row in tokens])
 
 
-def test_stop_is_forced_at_the_last_step():
-    model = Autoregressive([[5.0, 1.0, -np.inf]], memory=0, max_length=3)  # never stops by itself
-    every = enumerate_sequences(model)
-    assert set(every.lengths.tolist()) == {3}
-    assert abs(np.exp(log_probabilities(model, every)).sum() - 1) < EXACT
-    assert not token_log_probabilities(model, every)[:, 2].any()
-    assert not token_scores(model, every)[:, 2].any()
-
-
 @ALL
 def test_scores_are_gradients_of_log_probabilities(shape):
     model, *_ = three(shape)
@@ -126,50 +116,6 @@ def vanilla(q, p):
         return ratios(q, p, y).sum(axis=1)[:, None, None] * token_scores(q, y).sum(axis=1)
 
     return expectation(q, each)
-
-
-@ALL
-def test_kl_and_gradient_equal_enumeration(shape):
-    q, p, _ = three(shape)
-    value, gradient = sequence_kl(q, p)
-    assert_close(value, expectation(q, lambda y: ratios(q, p, y).sum(axis=1)))
-    assert_close(gradient, vanilla(q, p))
-    assert np.abs(gradient).max() > 1e-3 or shape[2] == 1
-
-
-@ALL
-def test_token_fields_equal_enumeration(shape):
-    q, p, _ = three(shape)
-    coefficients = {"k2": lambda l_t: l_t, "k3": lambda l_t: 1 - np.exp(-l_t)}
-    for loss, coefficient in coefficients.items():
-        expected = expectation(
-            q, lambda y, c=coefficient: np.einsum("nt,ntsa->nsa", c(ratios(q, p, y)), token_scores(q, y))
-        )
-        assert_close(token_field(q, p, loss), expected)
-
-
-@ALL
-def test_chain_rule(shape):
-    q, p, _ = three(shape)
-    rows = (q.probabilities * (q.log_probabilities - p.log_probabilities)).sum(axis=1)
-    assert_close(token_kl(q, p), rows)
-
-    def summed(y):
-        """sum_t KL at the states visited, which a score of one reads off: states count once a step."""
-        visited = np.abs(token_scores(q, y)).max(axis=3) > 0
-        return (visited * rows).sum(axis=(1, 2))
-
-    assert_close(sequence_kl(q, p)[0], expectation(q, summed))
-    assert_close(sequence_kl(q, p)[0], (occupations(q) * rows).sum())
-
-
-def test_excluded_symbols_are_no_nan():
-    z = np.array([[0.3, -np.inf, 0.1], [1.0, 0.0, -np.inf], [0.2, 0.4, 0.0]])
-    q, p = Autoregressive(z, 1, 4), Autoregressive(z * 2, 1, 4)
-    value, gradient = sequence_kl(q, p)
-    assert value > 0.001
-    assert_close(gradient, vanilla(q, p))
-    assert gradient[0, 1] == gradient[1, 2] == 0
 
 
 def test_extreme_logits_stay_finite():
@@ -244,6 +190,18 @@ def literal_token(q, p, mu, y):
 @given(models())
 def test_fields_equal_enumeration(triple):
     q, p, mu = triple
+    value, gradient = sequence_kl(q, p)
+    assert_close(value, expectation(q, lambda y: ratios(q, p, y).sum(axis=1)))
+    assert_close(gradient, vanilla(q, p))
+    with np.errstate(invalid="ignore"):  # -inf - -inf, where both exclude a symbol
+        rows = np.nansum(q.probabilities * (q.log_probabilities - p.log_probabilities), axis=1)
+    assert_close(token_kl(q, p), rows)
+    assert_close(value, (occupations(q) * rows).sum())  # the chain rule
+    for loss, coefficient in {"k2": lambda l_t: l_t, "k3": lambda l_t: 1 - np.exp(-l_t)}.items():
+        expected = expectation(
+            q, lambda y, c=coefficient: np.einsum("nt,ntsa->nsa", c(ratios(q, p, y)), token_scores(q, y))
+        )
+        assert_close(token_field(q, p, loss), expected)
     value, gradient = forward_kl(q, p)
     expected_value, expected_gradient = literal_forward(q, p)
     assert_close(value, expected_value)
@@ -292,14 +250,14 @@ def literal_steps(q, p):
         for t in range(min(int(y.lengths[n]), q.max_length - 1)):
             visited[n, t, state] = 1
             state = q.successors[state, row[t]] if row[t] != q.stop else state
-    return weights, ratio, visited @ token_kl(q, p), visited
+    return weights, ratio, visited @ token_kl(q, p)
 
 
 @given(models())
 def test_variances_equal_enumeration(triple):
     """And step by step, exact KLs vary no more than samples (Rao & Blackwell); of the sums this is false."""
     q, p, _ = triple
-    found, (weights, ratio, steps, _) = kl_variances(q, p), literal_steps(q, p)
+    found, (weights, ratio, steps) = kl_variances(q, p), literal_steps(q, p)
     assert_close(found.kl, sequence_kl(q, p)[0])
     for values, variance in ((ratio, found.sampled), (steps, found.exact_steps)):
         total = values.sum(axis=1)
@@ -307,18 +265,6 @@ def test_variances_equal_enumeration(triple):
         assert_close(weights @ (total - found.kl) ** 2, variance)
     each = [weights @ (x - weights @ x) ** 2 for x in (steps, ratio)]
     assert (each[0] <= each[1] + EXACT).all()
-
-
-@ALL
-def test_the_variances_differ_by_conditional_variances_and_covariances(shape):
-    q, p, _ = three(shape)
-    weights, ratio, steps, visited = literal_steps(q, p)
-    spreads = (q.probabilities * (q.log_probabilities - p.log_probabilities) ** 2).sum(axis=1)
-    within = weights @ (visited @ (spreads - token_kl(q, p) ** 2)).sum(axis=1)
-    cross = np.einsum("n,nt,nu->tu", weights, ratio - steps, steps)
-    found = kl_variances(q, p)
-    assert_close(found.sampled - found.exact_steps, within + 2 * np.triu(cross, 1).sum())
-    assert np.abs(np.tril(cross)).max() < EXACT  # what is known before a draw cannot vary with it
 
 
 def test_the_sum_of_exact_steps_can_vary_more():

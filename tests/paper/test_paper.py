@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from klsym.errors import KlsymError, UsageError
+from klsym.errors import KlsymError
 from klsym.experiments.catalogue import EXPERIMENTS
 from klsym.experiments.gallery import GALLERY
 from klsym.figures.style import save, styled
@@ -152,13 +152,6 @@ def test_parts_are_written_whole(tmp_path, monkeypatch):
     written = paper.write_parts(tmp_path, figures=False)
     assert all(path.read_text(encoding="utf-8").startswith("% Made by `klsym paper`") for path in written)
     assert {path.name for path in written} == {path.name for path in tmp_path.iterdir()}
-
-
-def test_a_folder_that_cannot_be_written_is_refused(tmp_path, monkeypatch):
-    (tmp_path / "taken").write_text("a file", encoding="utf-8")
-    monkeypatch.setattr(paper, "load", lambda: {"x": load()["gradient.k1-loss"]})
-    with pytest.raises(UsageError, match="cannot write"):
-        paper.write_parts(tmp_path / "taken", figures=False)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klsym.ledger.registry import load, recall
+from klsym.ledger.registry import recall
 from klsym.ledger.view import claim_markdown, shown_as_it_is
 
 mistune = pytest.importorskip("mistune")  # what turns the Markdown of a notebook into its page
@@ -79,9 +79,3 @@ def test_a_hostile_claim_stays_in_its_lines() -> None:
     claim = replace(settled.claim, explanation="x\n\n# title <b>", source="TM *3*; a_b_c")
     tags, text = page(claim_markdown(replace(settled, claim=claim)))
     assert not tags & {"h1", "b"} and "x # title <b>" in text and "TM *3*; a_b_c" in text
-
-
-def test_every_claim_that_is_no_experiment_shows_its_explanation() -> None:
-    for name, claim in load().items():
-        if claim.explanation:
-            assert page(shown_as_it_is(claim.explanation))[1] == claim.explanation + "\n", name

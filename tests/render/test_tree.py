@@ -44,14 +44,6 @@ def test_copies_are_equal_and_print_their_fields():
     assert repr(HALF) == "Quotient(over=Number(value=1), under=Number(value=2), small=True)"
 
 
-def test_nodes_match_by_position():
-    match HALF:
-        case Quotient(Number(one), Number(two), small):
-            assert (one, two, small) == (1, 2, True)
-        case _:
-            pytest.fail("no match")
-
-
 def test_the_parts_of_a_node_are_formulas():
     assert parts(Sum((Name("k1"), HALF))) == [Name("k1"), HALF]
     assert all(isinstance(part, Formula) for part in parts(HALF)) and len(parts(HALF)) == 2

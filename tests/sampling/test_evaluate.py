@@ -14,16 +14,15 @@ import pytest
 
 from klsym.errors import UsageError
 from klsym.kernel.ring import ExpPoly
-from klsym.sampling.backends import backend
 from klsym.sampling.evaluate import Variables
 
-K1, W, LOG_Q, LAM, N = (ExpPoly.variable(name) for name in ("k1", "w", "log_q", "lam", "n"))
+K1, W, LOG_Q, LAM = (ExpPoly.variable(name) for name in ("k1", "w", "log_q", "lam"))
 X = {
     "k1": np.array([0.0, 1.25, -0.75, 2.5]),
     "w": np.array([0.5, -1.0, 0.0, 1.5]),
     "log_q": np.array([-1.0, -0.25, -3.0, -2.0]),
 }
-NUMBERS = {"lam": -0.7, "n": 3.0}
+NUMBERS = {"lam": -0.7}
 
 
 def lookup(name: str) -> Any:
@@ -35,33 +34,22 @@ def ring(element: ExpPoly) -> Any:
 
 
 # ---------------------------------------------------------------------------- by hand
-k, w, lq, lam, n = X["k1"], X["w"], X["log_q"], NUMBERS["lam"], NUMBERS["n"]
+k, w, lam = X["k1"], X["w"], NUMBERS["lam"]
 BY_HAND = [
-    (K1, k),
     (K1 * 0, 0.0),
     (ExpPoly.number(Fraction(-3, 7)), -3 / 7),
-    (K1 - K1 * K1 * Fraction(1, 3) + 2, k - k**2 / 3 + 2),
-    ((-K1).exp() - 1 + K1, np.exp(-k) - 1 + k),
     ((W - K1 * 2).exp() * K1**3, np.exp(w - 2 * k) * k**3),
-    ((K1 * Fraction(1, 2) - LOG_Q * Fraction(1, 3)).exp(), np.exp(k / 2 - lq / 3)),
     ((K1 * K1 * Fraction(-1, 4)).exp() * W, np.exp(-(k**2) / 4) * w),
-    (LAM * (-K1).exp() + LAM**-2, lam * np.exp(-k) + 1 / lam**2),
-    ((LAM * K1).exp() * N**-1 * (N - 1), np.exp(lam * k) * (n - 1) / n),
-    (LAM.exp() * LAM**3, math.exp(lam) * lam**3),
-    (LAM * 2 - 1, 2 * lam - 1),
-    (K1**5 * W**4 * LOG_Q**-1, k**5 * w**4 / lq),
+    (LAM.exp() * LAM**3 - 1, math.exp(lam) * lam**3 - 1),
 ]
 
 
 @pytest.mark.parametrize(("element", "expected"), BY_HAND, ids=lambda value: str(value)[:30])
 def test_by_hand(element: ExpPoly, expected: Any) -> None:
+    """What holds parameters alone stays a number."""
     found = ring(element)
-    assert np.shape(found) == np.shape(expected)
+    assert np.shape(found) == np.shape(expected) and isinstance(found, float) == isinstance(expected, float)
     np.testing.assert_allclose(found, expected, rtol=1e-14, atol=1e-300)
-
-
-def test_parameters_alone_stay_a_number() -> None:
-    assert isinstance(ring(LAM * LAM - 1), float) and isinstance(ring(ExpPoly({})), float)
 
 
 # ---------------------------------------------------------------------------- mpmath
@@ -111,19 +99,6 @@ def test_random_elements(seed: int) -> None:
         assert size[i] == pytest.approx(float(scale), rel=1e-13)
 
 
-@pytest.mark.parametrize("name", ["torch", "jax"])
-def test_backends_agree(name: str) -> None:
-    pytest.importorskip(name)
-    on = backend(name, "cpu")
-    variables = Variables(on.xp, lambda x: NUMBERS[x] if x in NUMBERS else on.asarray(X[x]))
-    for seed in range(12):
-        element = random_element(random.Random(seed))
-        found = variables.ring(element)
-        on_host = found if isinstance(found, float) else on.to_numpy(found)
-        scale = np.max(Variables(np, lookup).size(element))
-        np.testing.assert_allclose(on_host, ring(element), rtol=0, atol=4e-15 * scale + 1e-300)
-
-
 # ---------------------------------------------------------------------------- sharing and refusals
 def test_each_variable_and_exponential_is_computed_once() -> None:
     asked = Counter[str]()
@@ -161,11 +136,3 @@ def test_refusals(element: ExpPoly, numbers: dict[str, float], reason: str) -> N
     variables = Variables(np, lambda name: numbers[name] if name in numbers else X[name])
     with pytest.raises(UsageError, match=reason):
         variables.ring(element)
-
-
-def test_what_the_lookup_raises_is_passed_on() -> None:
-    def refuse(name: str) -> Any:
-        raise UsageError(f"no value for {name}")
-
-    with pytest.raises(UsageError, match="no value for w"):
-        Variables(np, refuse).ring(W * 2)

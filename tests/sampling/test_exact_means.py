@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -105,13 +106,6 @@ def test_one_sample(quantity: Any, on_policy: bool) -> None:
             judge(quantity.side, random_model(seed, 4, context), context=context)
         except Deterministic as reason:  # on-policy rho is 1 and log rho is 0: all of chi2(q||mu) cancels
             assert on_policy and "nothing random" in str(reason)
-
-
-def test_the_values_tell_quantities_apart() -> None:
-    """A table in which all rows gave one number would test nothing."""
-    model = random_model(0, 4, CONTEXT)
-    values = {round(float(judge(quantity.side, model)[0]), 9) for quantity in SAMPLES}
-    assert len(values) > 0.7 * len(SAMPLES)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -257,18 +251,16 @@ def test_the_counting_measure_is_sampled_from_q() -> None:
         (expectation(sg(k1) - k1, q), "nothing random"),
         (expected_gradient(sg(k3), q), "nothing random"),
         (grad(KL(mu, p)), "nothing random"),
+        *(
+            (SimpleNamespace(side=side), "nothing random")
+            for side in (Side(), Side.constant(3), Side.constant(ExpPoly.variable("lam")))
+        ),
     ],
     ids=repr,
 )
 def test_what_is_not_sampled(quantity: Any, reason: str) -> None:
     with pytest.raises(Deterministic, match=reason):
-        means_of(quantity.side, Context())
-
-
-def test_a_number_is_not_sampled() -> None:
-    for side in (Side(), Side.constant(3), Side.constant(ExpPoly.variable("lam"))):
-        with pytest.raises(Deterministic, match="nothing random"):
-            means_of(side, Context(("lam",)))
+        means_of(quantity.side, Context(("lam",)))
 
 
 def test_losses_for_autograd_are_listed_once() -> None:

@@ -117,12 +117,6 @@ def test_products_have_this_bias_variance_and_skewness(quantity: Any, estimate: 
     np.testing.assert_allclose(found, expected, rtol=error, atol=error)
 
 
-def test_the_value_of_a_product_is_the_product_of_the_values() -> None:
-    quantity = expectation(r * s, q) * expectation(k1, p) - 2 * KL(q, p)
-    expected = (Q @ (RATIO * SCORE)) * (P @ K1) - 2 * Q @ K1
-    assert sampler_of().spread(means_of(quantity.side, Context())).value[0] == pytest.approx(expected)
-
-
 # ---------------------------------------------------------------------------- sampling
 def kolmogorov(uniform: Any) -> float:
     """sqrt(n) times the distance to the uniform law; above 1.95 once in a thousand."""
@@ -206,25 +200,6 @@ def test_directions_and_scores() -> None:
 
 
 # ---------------------------------------------------------------------------- refusals
-def test_number_of_samples() -> None:
-    sampler = sampler_of()
-    for samples in (0, -1, LARGEST_SAMPLES + 1, 10**40):
-        with pytest.raises(UsageError, match="from 1 to 2"):
-            sampler.counts("q", samples, Stream(0))
-
-
-@pytest.mark.parametrize("name", ["q", "p", "mu"])
-def test_extreme_probabilities(name: str) -> None:
-    rows = {"q": Q, "p": P, "mu": MU} | {name: [1e-210, 0.5, 0.5 - 1e-210]}
-    with pytest.raises(UsageError, match="beyond the range of floats"):
-        sampler_of(FiniteModel(u=MODEL.u, **rows))
-
-
-@pytest.mark.parametrize("quantity", [expectation(r, q), expectation(r**3, q), expectation(k3**4 * s, q)])
-def test_moments_beyond_the_floats(quantity: Any) -> None:
-    tiny = FiniteModel([1e-150, 0.5, 0.5], P, MODEL.u, MU)
-    with pytest.raises(UsageError, match="beyond the range of floats"):
-        sampler_of(tiny).spread(means_of(quantity.side, Context()))
 
 
 def test_rare_outcomes_are_no_error_but_skewed() -> None:
@@ -242,15 +217,31 @@ def test_an_estimate_without_a_linear_part() -> None:
     assert spread.deviation[0] < 1e-15 and abs(spread.skewness[0]) > 1e10  # zero up to rounding: never judged
 
 
-@pytest.mark.parametrize(
-    ("make", "reason"),
-    [
-        (lambda: FiniteSampler(MODEL, Context(("lam",))), "no value for the parameter lam"),
-        (lambda: FiniteSampler(MODEL, Context(on_policy=True)), "mu must equal q"),
-        (lambda: sampler_of().rows(Mean("", "q", ExpPoly.variable("A"))), "no value for 'A'"),
-        (lambda: sampler_of().rows(Mean("", "q", ExpPoly.variable("lam"))), "no value for 'lam'"),
-    ],
-)  # fmt: skip
+def spread_of(quantity: Any, model: FiniteModel) -> Any:
+    return sampler_of(model).spread(means_of(quantity.side, Context()))
+
+
+def drawn(samples: int) -> Any:
+    return sampler_of().counts("q", samples, Stream(0))
+
+
+ROWS = {"q": Q, "p": P, "mu": MU}
+EXTREME = [1e-210, 0.5, 0.5 - 1e-210]
+TINY = FiniteModel([1e-150, 0.5, 0.5], P, MODEL.u, MU)
+REFUSED: list[tuple[Any, str]] = [
+    *((lambda n=n: drawn(n), "from 1 to 2") for n in (0, -1, LARGEST_SAMPLES + 1, 10**40)),
+    *((lambda name=name: sampler_of(FiniteModel(u=MODEL.u, **ROWS | {name: EXTREME})), "range of floats")
+      for name in ROWS),
+    *((lambda moment=moment: spread_of(moment, TINY), "beyond the range of floats")
+      for moment in (expectation(r, q), expectation(r**3, q), expectation(k3**4 * s, q))),
+    (lambda: FiniteSampler(MODEL, Context(("lam",))), "no value for the parameter lam"),
+    (lambda: FiniteSampler(MODEL, Context(on_policy=True)), "mu must equal q"),
+    (lambda: sampler_of().rows(Mean("", "q", ExpPoly.variable("A"))), "no value for 'A'"),
+    (lambda: sampler_of().rows(Mean("", "q", ExpPoly.variable("lam"))), "no value for 'lam'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "reason"), REFUSED)
 def test_refusals(make: Any, reason: str) -> None:
     with pytest.raises(UsageError, match=reason) as caught:
         make()

@@ -45,12 +45,15 @@ def given_values(dtype: type = np.float64) -> dict[str, object]:
 @pytest.mark.parametrize("texts", [WRITTEN, RANDOM], ids=["written", "random"])
 def test_against_the_oracle(texts: tuple[str, ...]) -> None:
     """The oracle walks the text in Python's ast, and shares no code; sizes as in `autograd_judge`."""
+    values = given_values()
     for text in texts:
         loss = parse(text)
-        found = evaluate(loss, given_values(), np)
+        found = evaluate(loss, values, np)
         expected = np.broadcast_to(oracle.evaluate(text, names()), judge.POINTS)
         assert found.dtype == np.float64 and found.shape == (judge.POINTS,), text
         assert np.all(np.abs(found - expected) <= 1e-13 * judge.size(loss, "reward", names())), text
+    for name, value in given_values().items():  # inputs are left alone
+        assert np.array_equal(values[name], value), name
 
 
 def test_the_comparison_can_fail() -> None:
@@ -91,14 +94,9 @@ def test_k3_is_never_negative_and_vanishes_only_at_zero(a: float, b: float) -> N
     values = {"log_q": np.array([a]), "log_p": np.array([b])}
     with np.errstate(over="ignore", under="ignore"):
         [found] = evaluate(k3, values, np)
+    if abs(a - b) <= 700:  # numbers have a path of their own, and are refused where exp overflows
+        np.testing.assert_array_max_ulp(evaluate(k3, {"log_q": a, "log_p": b}, np), found, 2)
     assert found >= 0 and (found > 0 or abs(a - b) < 1e-150)
-
-
-@given(st.floats(-700, 700))
-def test_k3_of_numbers_is_that_of_arrays(d: float) -> None:
-    number = evaluate(k3, {"log_q": d, "log_p": 0.0}, np)
-    array = evaluate(k3, {"log_q": np.array([d]), "log_p": np.array([0.0])}, np)
-    np.testing.assert_array_max_ulp(number, array[0], 2)
 
 
 def test_log_of_a_ratio_survives_overflow() -> None:
@@ -128,15 +126,6 @@ def test_a_constant_takes_the_shape_of_log_q() -> None:
     assert evaluate(lam / 3, {"A": np.ones(4), "lam": 2}, np).tolist() == [2 / 3] * 4
     assert evaluate(lam / 3, {"A": counts, "lam": 2}, np) == 2 / 3
     assert evaluate(k1, {"log_q": -1.0, "log_p": Fraction(1, 2)}, np) == -1.5
-
-
-def test_inputs_are_left_alone() -> None:
-    values = given_values()
-    before = {name: np.copy(value) for name, value in values.items()}
-    for text in WRITTEN:
-        result = evaluate(parse(text), values, np)
-        assert all(np.array_equal(values[name], before[name]) for name in values), text
-        assert result.shape == (judge.POINTS,)
 
 
 # ---------------------------------------------------------------------------- stop-gradient and ties

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import importlib
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -16,7 +15,6 @@ import pytest
 
 from klsym.errors import Refused, UsageError
 from klsym.sampling import cluster as module
-from klsym.sampling.backends import Backend
 from klsym.sampling.runner import run, run_all
 from klsym.sampling.sample_means import SampleMeans
 from klsym.sampling.streams import Plan, Stream
@@ -52,14 +50,6 @@ def test_the_numbers_depend_on_seed_samples_and_chunk():
         Plan(60_000, Stream(5), 4000),
     ):
         assert bits(run(Draws(), other)) != reference
-
-
-@pytest.mark.parametrize("name", ["torch", "jax"])
-def test_a_task_runs_on_any_backend(name):
-    pytest.importorskip(name)
-    found = run(Draws(Backend(name)), PLAN)
-    reference = run(Draws(), PLAN)
-    assert found.mean.tolist() == pytest.approx(reference.mean.tolist(), rel=1e-13)
 
 
 def test_many_runs_keep_their_order():
@@ -154,10 +144,6 @@ def test_one_worker_and_three_give_the_bits_of_this_process(cluster, address):
         assert bits(run(Draws(), PLAN, scheduler=address)) == reference  # names do not collide
 
 
-def test_results_that_arrive_out_of_order_are_merged_in_order(three):
-    assert run(Late(), steps(40), scheduler=three) == list(range(40))
-
-
 def test_equal_tasks_run_as_often_as_they_are_asked_for(three, tmp_path):
     jobs = [(Draws(), PLAN), (Late(), steps(7)), (Draws(), PLAN), (Late(), steps(3))]
     seen = []
@@ -175,11 +161,6 @@ def test_two_runs_at_once_do_not_mix(three):
     with ThreadPoolExecutor(2) as pool:
         found = list(pool.map(lambda by: run(shifted(by), steps(30), scheduler=three), (100, 200)))
     assert found == [[x for i in range(30) for x in (i, by)] for by in (100, 200)]
-
-
-def test_a_closure_is_sent_too(three):
-    shift = 3
-    assert run(lambda chunk: Order([chunk.index + shift]), steps(4), scheduler=three) == [3, 4, 5, 6]
 
 
 def test_only_a_window_is_handed_out(three, tmp_path):
@@ -332,18 +313,6 @@ def test_without_dask_its_name_is_given(monkeypatch):
     with pytest.raises(UsageError) as refused:
         run(Late(), steps(1), scheduler="tcp://127.0.0.1:8786")
     assert str(refused.value) == 'scheduler: Dask is not installed; try: pip install "klsym[dask]"'
-
-
-def test_a_run_here_needs_no_dask():
-    code = (
-        "import sys; sys.modules['distributed'] = sys.modules['dask'] = None\n"
-        "from klsym.sampling.runner import run\n"
-        "from klsym.sampling.streams import Plan, Stream\n"
-        "class Sizes(list): merge = list.__add__\n"
-        "print(run(lambda chunk: Sizes([chunk.size]), Plan(5, Stream(0), chunk=3)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[3, 2]\n"
 
 
 # Last, because they take the workers away.

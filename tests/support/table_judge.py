@@ -3,31 +3,11 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
-from klsym.tables.writing.layouts import latex
 from klsym.tables.writing.table import MATH, Cell, Row, Table
-
-PAGE = r"\documentclass{article}\usepackage{booktabs,amsmath}\begin{document}%s\end{document}"
-
-
-def complaints(table: Table, notation: str, folder: Path) -> list[str]:
-    """The lines in which pdflatex complains about a page with this table alone."""
-    if shutil.which("pdflatex") is None:
-        pytest.skip("pdflatex is not installed")
-    (folder / "table.tex").write_text(PAGE % latex(table, notation), encoding="utf-8")
-    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "table.tex"]
-    for _ in range(2):  # the second run knows the label
-        run = subprocess.run(command, cwd=folder, capture_output=True, check=False)
-    lines = run.stdout.decode(errors="replace").splitlines()
-    bad = [line for line in lines if line.startswith("!") or "Overfull" in line or "Warning" in line]
-    return bad if run.returncode == 0 else [*bad, f"exit status {run.returncode}"]
 
 
 def formulas(cell: Cell) -> list[str]:

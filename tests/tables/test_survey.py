@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import tomllib
@@ -14,6 +13,7 @@ import klsym
 from klsym.language.convert import in_core
 from klsym.language.parser import parse
 from klsym.tables.survey import COLUMNS, HOLDS, KNOWN, OTHERS, parameters, stored, table
+from support.scripts import script
 
 ROOT = Path(__file__).parents[2]
 PINNED = tomllib.loads((ROOT / "benchmarks" / "survey.toml").read_text(encoding="utf-8"))["release"]
@@ -25,10 +25,7 @@ SETTINGS = ("loss on-policy", "loss off-policy", "reward on-policy", "reward off
 
 @pytest.fixture(scope="module")
 def survey():
-    spec = importlib.util.spec_from_file_location("survey", ROOT / "benchmarks" / "survey.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script("survey")
 
 
 def test_the_stored_rows_are_those_of_the_pinned_releases(survey):

@@ -20,7 +20,7 @@ from klsym.experiments.catalogue import EXPERIMENTS
 from klsym.kernel import FORMAT, check
 from klsym.ledger.experiment_result import Finding
 from klsym.ledger.registry import Claim, Settled, load, settle
-from klsym.ledger.settle_claims import Judged, settle_all
+from klsym.ledger.settle_claims import Judged
 from klsym.ledger.view import statement_latex
 from klsym.notation.spelling import LATEX
 from klsym.notation.text import chain, show_statement
@@ -413,8 +413,3 @@ def claim_of(whole: str, id: str) -> str:
     assert rest, id
     mine = re.split(r'<details class="claim|</section>', rest)[0]
     return f'<details id="{id}"{mine}'
-
-
-def test_settling_gives_the_same_page_twice() -> None:
-    claim = [load()["gradient.k3-loss"]]
-    assert page(Material(settle_all(claim))) == page(Material(settle_all(claim)))
