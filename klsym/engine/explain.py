@@ -33,6 +33,8 @@ def explain(loss: object, parameters: Iterable[str] = (), **options: str | None)
     written = as_written(loss, parameters)
     setting = setting_of(written, options)
     verdict = with_terms(explained(written, setting), written.expression)
+    if written.typed:
+        verdict = replace(verdict, loss=written.typed, read_as=written.text, reading=written.notes)
     target = intended_target(verdict, written)
     if target is None:
         return verdict

@@ -36,6 +36,7 @@ LEVELS = {
     "sequence": "k1, r, rho and s are those of a whole sequence; KL(q||p) is that of whole sequences",
 }
 
+MAX_TYPED = 60  # characters of a pasted loss in the headline
 MAX_BIAS = 6  # regions whose bias is listed; h is there for each
 
 
@@ -98,7 +99,7 @@ class PrintedVerdict(Verdict):
         level = "batch" if in_batch else self.setting.level
         own = (self.per_sample, self.coefficient or "", self.value_constant, self.expansion or "")
         given = next((sentence(x) for x in self.assumptions if x.code in ("given", "given-std")), "")
-        return declared((*own, *parts, *cases), self.hypotheses, level, self.loss, given)
+        return declared((*own, *parts, *cases), self.hypotheses, level, self.read_as or self.loss, given)
 
     def to_json(self) -> dict[str, Any]:
         """The object of the command-line contract."""
@@ -124,7 +125,7 @@ class PrintedVerdict(Verdict):
             "trust": "open" if self.target is None else self.trust, "hypotheses": list(self.hypotheses),
             "steps": [{"rule": rule or "statement", "latex": latex} for rule, latex in self.steps_in_latex],
             "witness": self.witness, "warnings": [*self.warnings, *self.advice], "names": self.names,
-            "expansion": self.expansion,
+            "expansion": self.expansion, "read_as": self.read_as or None,
         }  # fmt: skip
         return answer if self.check is None else {**answer, "check": self.check}
 
@@ -150,7 +151,8 @@ class PrintedVerdict(Verdict):
 def headline(verdict: PrintedVerdict) -> str:
     """The verdict in one line."""
     verb = "is" if verdict.gradient.target is None else "targets"
-    return f"{verdict.loss}  ({', '.join(setting_words(verdict.setting))}) {verb} {target_words(verdict)}"
+    loss = verdict.loss if len(verdict.loss) <= MAX_TYPED or not verdict.read_as else verdict.read_as
+    return f"{loss}  ({', '.join(setting_words(verdict.setting))}) {verb} {target_words(verdict)}"
 
 
 def proof_word(verdict: PrintedVerdict) -> str:
@@ -233,9 +235,16 @@ def unsaid(verdict: PrintedVerdict) -> tuple[str, ...]:
 
 
 def _facts(verdict: PrintedVerdict) -> list[str]:
-    rows = [("trust", proof_word(verdict)), ("value", value_line(verdict)), *_gradient_rows(verdict)]
+    rows = [*_reading_rows(verdict), ("trust", proof_word(verdict)), ("value", value_line(verdict))]
+    rows += _gradient_rows(verdict)
     effects = listed(EFFECTS, tuple(effects_lines(verdict.effects)))
     return [headline(verdict), "", *(f"  {name:<9} {text}" for name, text in rows), *effects]
+
+
+def _reading_rows(verdict: PrintedVerdict) -> list[tuple[str, str]]:
+    """The loss in the grammar, where it was typed in another spelling, and how it was read."""
+    notes = [("", sentence(note)) for note in verdict.reading]
+    return [("read as", verdict.read_as), *notes] if verdict.read_as else []
 
 
 def _gradient_rows(verdict: PrintedVerdict) -> list[tuple[str, str]]:
@@ -360,6 +369,8 @@ def derivation_latex(verdict: PrintedVerdict) -> str:
 def verdict_markdown(verdict: PrintedVerdict) -> str:
     """For a page or an issue."""
     lines = [f"**{_markdown(headline(verdict))}**", ""]
+    lines += [f"{f'- {name}:' if name else '  -'} {_markdown(text)}"
+              for name, text in _reading_rows(verdict)]  # fmt: skip
     lines += [f"- trust: {proof_word(verdict)}", f"- value: {_markdown(value_line(verdict))}"]
     rows = _gradient_rows(verdict)
     lines += [f"- {name}: `{text}`" if name else f"  - `{text.strip()}`" for name, text in rows]
@@ -392,6 +403,7 @@ def verdict_html(verdict: PrintedVerdict) -> str:
     from html import escape
 
     facts = [
+        *_reading_rows(verdict),
         ("trust", proof_word(verdict)),
         ("value", value_line(verdict)),
         *_gradient_rows(verdict),

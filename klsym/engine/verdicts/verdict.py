@@ -171,6 +171,7 @@ class Verdict:
     shown: the expected gradient in named quantities; remarks: what it keeps and drops; terms: what
     each term of a sum does.  messages: what an engineer should know before using the loss.
     expansion: the loss with its options written out in the grammar, where they say something.
+    read_as: the loss in the grammar, where it was typed as PyTorch, JAX or NumPy; reading: how it was read.
     """
 
     loss: str
@@ -203,6 +204,8 @@ class Verdict:
     remarks: tuple[Message, ...] = ()
     terms: tuple[Any, ...] = ()
     expansion: str | None = None
+    read_as: str = ""
+    reading: tuple[Message, ...] = ()
 
     @property
     def target(self) -> str | None:

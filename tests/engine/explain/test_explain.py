@@ -28,7 +28,7 @@ PPO = "min(rho*A, clip(rho, 0.8, 1.2)*A)"
 
 # ---------------------------------------------------------------------------- the JSON contract
 KEYS = {"loss", "sampling", "use", "level", "batch", "credit", "weights", "aggregate", "gradient", "value",
-        "trust", "hypotheses", "steps", "witness", "warnings", "names", "expansion"}  # fmt: skip
+        "trust", "hypotheses", "steps", "witness", "warnings", "names", "expansion", "read_as"}  # fmt: skip
 GRADIENT = {"per_sample", "coefficient", "target", "combination", "objective", "f", "genuine_divergence",
             "fisher_strength", "cases", "inside_clamps", "terms"}  # fmt: skip
 VALUE = {"target", "combination", "constant", "unbiased_for_reverse_kl", "unbiased_for_forward_kl",
