@@ -31,7 +31,8 @@ GRAMMAR = (
     "togo(h) = now(h) + future(h), seqmean(x) = whole(x)/T. Of a batch of n samples: "
     "others(x), a sum over the others; loo(h) = h - others(h)/(n - 1), centred(h), normalised(h). "
     "Exact means over the next token: full(x) = sum_y q(y) x(y), full_kl(q, p), H(q), js(q, p). "
-    "LOSS is differentiated through all that is not in sg(..); with --use reward nothing is."
+    "LOSS is differentiated through all that is not in sg(..); with --use reward nothing is. "
+    "PyTorch, JAX and NumPy spellings are read, too: 'd = ref_logp - logp; loss = d.exp() - 1 - d'."
 )
 
 

@@ -52,10 +52,10 @@ def _verdict(options: argparse.Namespace, gradient: bool) -> Any:
     h = scored_steps(pushes, field.loss.defined) if field else 0
     why = Message("time-is-up", limit=options.time_limit)
     return printed(Verdict(
-        loss=written.text, loss_latex=show(written, LATEX), setting=setting,
+        loss=written.typed or written.text, loss_latex=show(written, LATEX), setting=setting,
         h=h, c=None, gradient=TargetReading(None),
         value=TargetReading(None), constant=None, trust="open", assumptions=(), steps=(), model=None,
-        inside_clamps=None, messages=(why,),
+        inside_clamps=None, messages=(why,), written=written,
     ))  # fmt: skip
 
 

@@ -45,10 +45,10 @@ def verdict_of(loss: str, options: argparse.Namespace) -> Any:
     verdict = explain(loss, parameters=options.param, **setting_of(options))
     if not options.check:
         return verdict
-    from klsym.language.parser import parse
+    from klsym.engine.answers.dispatch import as_written
     from klsym.numeric.checks.cross_check import with_check
 
-    return with_check(verdict, parse(loss, options.param))
+    return with_check(verdict, as_written(loss, options.param).expression)
 
 
 def setting_of(options: argparse.Namespace) -> dict[str, Any]:

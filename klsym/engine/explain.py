@@ -25,6 +25,7 @@ from klsym.engine.options.settings import Setting, checked_setting
 from klsym.engine.proof.shown_counterexample import used_names as used_names
 from klsym.engine.verdicts.verdict import LazyCases, Verdict
 from klsym.errors import UsageError
+from klsym.language.expressions import ATOMS, PARAMETERS
 from klsym.language.parser import typed_terms
 from klsym.notation.losses import Written, show
 from klsym.notation.spelling import TEXT
@@ -34,8 +35,9 @@ def explain(loss: object, parameters: Iterable[str] = (), **options: str | None)
     """Derive what a loss targets; loss, parameters and options are those of `klsym.explain`."""
     written = as_written(loss, parameters)
     setting = setting_of(written, options)
-    verdict = replace(explained(written, setting), written=written)
-    verdict = replace(verdict, terms=LazyCases(_terms, written, setting, tuple(parameters)))
+    verdict = explained(written, setting)
+    terms = LazyCases(_terms, written, setting)
+    verdict = replace(verdict, loss=written.typed or verdict.loss, written=written, terms=terms)
     target = intended_target(verdict, written)
     if target is None:
         return verdict
@@ -55,18 +57,19 @@ def setting_of(written: Written, options: Mapping[str, str | None]) -> Setting:
     return replace(setting, credit="") if sums else setting
 
 
-def _terms(written: Written, setting: Setting, parameters: tuple[str, ...]) -> tuple[Any, ...]:
+def _terms(written: Written, setting: Setting) -> tuple[Any, ...]:
     """What each term of a sum does, in the order in which they were typed."""
     if not written.expression.is_Add:
         return ()
     from klsym.engine.answers.term_analysis import analysed_terms
 
-    return analysed_terms(addends(written, parameters), lambda e: _explained(e, setting))
+    return analysed_terms(addends(written), lambda e: _explained(e, setting))
 
 
-def addends(written: Written, parameters: Iterable[str] = ()) -> list[Written]:
+def addends(written: Written) -> list[Written]:
     """The terms of a sum as they were typed; as SymPy orders them where no text was typed."""
-    typed = [Written(*term) for term in typed_terms(written.text, parameters)]
+    names = {symbol.name for symbol in written.expression.free_symbols}
+    typed = [Written(*term) for term in typed_terms(written.text, names - {*ATOMS, *PARAMETERS})]
     if sum(term.expression for term in typed) == written.expression:
         return typed
     terms = sorted(sympy.Add.make_args(written.expression), key=sympy.default_sort_key)

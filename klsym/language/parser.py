@@ -73,7 +73,7 @@ def parse(text: str, parameters: Iterable[str] = (), others: Mapping[str, Any] |
     parameters: names declared beside lam, beta, eps, alpha, n, T.  others: further names and their
     values, such as rho_now in a printed formula.
     """
-    return _Reader(text, parameters, others or {}).read()
+    return Reader(text, parameters, others or {}).read()
 
 
 def parse_asked(text: str, parameters: Iterable[str] = ()) -> Any:
@@ -116,8 +116,8 @@ def syntax(text: str, **options: Any) -> Any:
         return ast.parse(text, **options)
 
 
-class _Reader:
-    """One pass over one text."""
+class Reader:
+    """One pass over one text; `klsym.language.spellings` adds PyTorch, JAX and NumPy."""
 
     def __init__(self, text: str, parameters: Iterable[str], others: Mapping[str, Any]) -> None:
         self.text, self.lead = text, 0
@@ -133,6 +133,7 @@ class _Reader:
                 what = "a parameter depends on neither the sample nor theta"
                 raise UsageError(f"parameter {name!r}: {what}; write {meant}")
             self.names[name] = parameter(name)
+        self.known = tuple(self.names)
 
     def read(self) -> Any:
         if not self.text.strip():
@@ -188,18 +189,10 @@ class _Reader:
             case ast.Call(ast.Name(name), arguments, []) if name in FUNCTIONS:
                 return self.call(name, [self.build(item, depth + 1) for item in arguments], node)
             case ast.Call(ast.Name(name)) if name not in FUNCTIONS:
-                instead = self.instead(name, node.args)
-                known = (
-                    ""
-                    if instead
-                    else f" (known: {' '.join(sorted({*FUNCTIONS, *OF_DENSITIES}, key=str.lower))})"
-                )
-                raise self.at_hint(f"unknown function {name[:SHOWN]!r}{known}", instead, node)
-            case ast.Call(ast.Attribute(of, name), arguments):
-                of_library = isinstance(of, ast.Name) and of.id not in self.names and not meant_by(of.id)
-                of_library = of_library or isinstance(of, ast.Attribute)
-                hint = self.instead(name, arguments if of_library else [of, *arguments])
-                raise self.at_hint(f"{FOREIGN[ast.Attribute]} is not part of the loss grammar", hint, node)
+                known = " ".join(sorted({*FUNCTIONS, *OF_DENSITIES}, key=str.lower))
+                raise self.at(f"unknown function {name[:SHOWN]!r} (known: {known})", node)
+            case ast.Call(ast.Attribute()):
+                raise self.at(f"{FOREIGN[ast.Attribute]} is not part of the loss grammar", node)
         if isinstance(node, ast.BinOp):
             raise self.foreign_operator(node)
         what = FOREIGN.get(type(node), "this")
@@ -268,18 +261,9 @@ class _Reader:
             return f": write log_{name} for the log density"
         if meant_by(name):
             return f": write {meant_by(name)}"
-        known = " ".join(sorted(self.names, key=str.lower))
+        known = " ".join(sorted(self.known, key=str.lower))
         declare = f"; declare a parameter with --param {name}" if PARAMETER.fullmatch(name) else ""
         return f" (known: {known}{declare})"
-
-    def instead(self, name: str, arguments: list[ast.expr]) -> str:
-        """What the grammar has for a function of PyTorch, JAX or NumPy; empty where it has nothing."""
-        if name not in INSTEAD:
-            return f": write {name}(...)" if name in FUNCTIONS else ""
-        source = [ast.get_source_segment(self.text.strip(), argument) or "" for argument in arguments]
-        x = source[0] if source and len(source[0]) <= 20 else "x"
-        inner = f"({x})" if re.search(r"[^\w.()]", x) else x
-        return ": " + INSTEAD[name].format(x=x, inner=inner)
 
     def at_hint(self, reason: str, hint: str, node: ast.expr) -> UsageError:
         return UsageError(str(self.at(reason, node)) + hint)
@@ -386,21 +370,6 @@ FOREIGN: dict[type[ast.expr], str] = {
     ast.Set: "a set",
     ast.Dict: "a dict",
 }
-DETACHED = "write sg({x})"
-CLAMPED = "write clip({x}, lo, hi), with one bound max({x}, lo) or min({x}, hi)"
-AVERAGED = "leave it out: a loss is that of one sample, and its mean is taken"
-INSTEAD = {
-    "where": "write where(condition, x, y)",
-    "detach": DETACHED, "stop_gradient": DETACHED, "data": DETACHED, "item": DETACHED,
-    "clamp": CLAMPED, "clip": CLAMPED, "clamp_": CLAMPED,
-    "clamp_min": "write max({x}, lo)", "clamp_max": "write min({x}, hi)", "relu": "write max({x}, 0)",
-    "minimum": "write min(x, y)", "maximum": "write max(x, y)",
-    "expm1": "write exp({x}) - 1", "log1p": "write log(1 + {x})", "square": "write {inner}**2",
-    "pow": "write {inner}**n", "reciprocal": "write 1/{inner}", "rsqrt": "write 1/sqrt({x})",
-    "exp2": "write 2**{inner}", "sigmoid": "write 1/(1 + exp(-{inner}))",
-    "logsigmoid": "write -log(1 + exp(-{inner}))", "softplus": "write log(1 + exp({x}))",
-    "mean": AVERAGED, "sum": AVERAGED,
-}  # fmt: skip
 EXAMPLE = {1: "q", 2: "q, p"}
 OF_DENSITIES: dict[str, tuple[Callable[..., Any], int]] = {
     "full_kl": (full_kl, 2), "H": (entropy, 1), "js": (jensen_shannon, 2),

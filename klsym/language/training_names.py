@@ -26,6 +26,47 @@ WHOLE = {
     "reward": "R", "rewards": "R", "ret": "R", "returns": "R", "mask": "M", "loss_mask": "M",
 }  # fmt: skip
 
+# Names that stand for one thing in one codebase and for another elsewhere: what to type for each.
+RATIO = (
+    "rho for q/mu (`{0} = (logp - old_logp).exp(); ...`) or r for p/q (`{0} = (ref_logp - logp).exp(); ...`)"
+)
+LOG_RATIO = (
+    "k1 for log q - log p (`{0} = logp - ref_logp; ...`) or log_q - log_mu (`{0} = logp - old_logp; ...`)"
+)
+PENALTY = "k1, k2 or k3 for samples (`{0} = logp - ref_logp; ...`) or full_kl(q, p) for the whole vocabulary"
+AMBIGUOUS = {
+    **dict.fromkeys(("ratio", "ratios", "prob_ratio", "policy_ratio"), RATIO),
+    **dict.fromkeys(("log_ratio", "logratio", "logr", "log_ratios"), LOG_RATIO),
+    **dict.fromkeys(("kl", "approx_kl", "kl_div", "kld", "kl_loss", "kl_penalty", "per_token_kl"), PENALTY),
+}  # fmt: skip
+MASKS = {"mask", "loss_mask", "response_mask", "action_mask", "attention_mask", "completion_mask",
+         "padding_mask", "eos_mask"}  # fmt: skip
+COEFFICIENTS = {
+    "beta", "coef", "coeff", "coefficient", "eps", "epsilon", "clip", "cliprange", "lam", "alpha", "gamma",
+    "tau", "temperature", "delta",
+}  # fmt: skip
+VARYING = {"adv", "advantage", "advantages", "reward", "rewards", "loss", "prob", "probs", "kls"}
+
+
+def words_of(name: str) -> list[str]:
+    """The words of a name: those of refLogp2 are ref, logp.
+
+    >>> words_of("clipRange_high"), words_of("beta2")
+    (['clip', 'range', 'high'], ['beta'])
+    """
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+    return re.findall(r"[a-z]+", spaced)
+
+
+def is_coefficient(name: str) -> bool:
+    """Is it a usual name of a number that depends on neither the sample nor theta?
+
+    >>> [is_coefficient(name) for name in ("kl_coef", "clip_range", "weight", "clip_advantage")]
+    [True, True, False, False]
+    """
+    words = {*words_of(name)}
+    return bool(words & COEFFICIENTS) and not words & (VARYING | LOGS)
+
 
 def meant_by(name: str) -> str | None:
     """What the grammar calls a density, ratio or reward that training code calls so; None for other names.

@@ -19,6 +19,7 @@ from sympy.core.function import AppliedUndef
 
 from klsym.language.defined import LOG, OF_CONSTANTS, OF_LOGS, known
 from klsym.language.expressions import ATOMS, SLOTTED, Estimator, OverPositions, as_expression, clip, sg
+from klsym.language.messages import Message
 from klsym.notation import tree
 from klsym.notation.positions import SLOT_ORDER, in_slot
 from klsym.notation.spelling import Text
@@ -46,10 +47,12 @@ SIGNS = {"==": "="}
 
 @dataclass(frozen=True)
 class Written:
-    """A loss with the text that the user typed for it."""
+    """A loss with its text in the grammar; typed: what the user typed instead, notes: how it was read."""
 
     text: str
     expression: Any
+    typed: str = ""
+    notes: tuple[Message, ...] = ()
 
 
 def show(loss: Any, spell: Text) -> str:

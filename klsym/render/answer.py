@@ -42,10 +42,12 @@ class Section:
 class Answer:
     """What a short answer says, before it is laid out.
 
+    reading: the loss in the grammar, and how it was read, where it was typed in another spelling.
     terms: what each term of a sum does, and how far that is known.  diagnostics: code, name and sentence.
     """
 
     title: str
+    reading: tuple[str, ...]
     does: str
     trust: str
     terms: tuple[tuple[str, str, str], ...]
@@ -67,10 +69,16 @@ def answer_of(verdict: Any) -> Answer:
     terms = tuple(_terms(verdict))
     whole = "descends the sum of these terms" if terms and verdict.target == "separable" else does(verdict)
     return Answer(
-        title(verdict), whole, trust_word(verdict), terms,
+        title(verdict), _reading(verdict), whole, trust_word(verdict), terms,
         tuple((d.code.code, d.code.name, message_text(d)) for d in verdict.diagnostics),
         tuple(_facts(verdict)), _write(verdict.instead), sentences(notes(verdict.messages)), _behind(verdict),
     )  # fmt: skip
+
+
+def _reading(verdict: Any) -> tuple[str, ...]:
+    if not verdict.read_as:
+        return ()
+    return verdict.read_as, *sentences(verdict.written.notes)
 
 
 def _terms(verdict: Any) -> Iterator[tuple[str, str, str]]:
@@ -167,6 +175,8 @@ def _sections(answer: Answer, width: int, whole: bool) -> list[Section]:
     found = [
         Section(0, (*_wrapped(answer.title, "", "  ", width), *_trusted(answer.does, answer.trust, width)))
     ]
+    read = [("read as" if i == 0 else "", line) for i, line in enumerate(answer.reading)]
+    found += [Section(0, tuple(_labelled(name, line, width))) for name, line in read]
     pad = min(max((len(name) for name, *_ in answer.terms), default=0), 24)
     found += [Section(1, tuple(_term_lines(*term, pad, width))) for term in answer.terms]
     for i, (code, name, text) in enumerate(answer.diagnostics):
@@ -213,6 +223,7 @@ def _term_lines(name: str, text: str, trust: str, pad: int, width: int) -> list[
 def answer_markdown(answer: Answer) -> str:
     """For a page or an issue."""
     lines = [f"**{escaped(answer.title)}**", "", f"{escaped(answer.does)} ({answer.trust})", ""]
+    lines += [f"- read as {escaped('; '.join(answer.reading))}"] if answer.reading else []
     lines += [f"- `{name}`: {escaped(text)} ({trust})" for name, text, trust in answer.terms]
     lines += [f"- {code} {name}: {escaped(text)}" for code, name, text in answer.diagnostics]
     lines += [f"- {name}: `{text}`" for name, text in answer.facts]

@@ -26,6 +26,7 @@ from klsym.render.headline import use_words
 from klsym.render.listing import listed, model_lines
 from klsym.render.messages import sentence
 from klsym.render.printing import as_printed
+from klsym.render.question_messages import READINGS
 from klsym.render.words import TRUST
 
 MINUS_ONE = ExpPoly.number(-1)
@@ -153,7 +154,8 @@ class PrintedComparison(Comparison):
         found, moments = self.variance, self.variance.finite if self.variance else ()
         of_region = assumption(found.assumed, Context()) if found and found.assumed else None
         told = [x for proof in self.proofs for x in proof.assumptions if x != of_region]
-        told = met((*self.readings, *told), [answer.statement for _, answer in self.named_answers])
+        readings = (x for x in self.readings if x.code not in READINGS)
+        told = met((*readings, *told), [answer.statement for _, answer in self.named_answers])
         return tuple(dict.fromkeys((*map(sentence, told), *moments)))
 
     @property
@@ -214,6 +216,8 @@ def comparison_text(found: PrintedComparison, proof: bool = False, full: bool = 
     """For a terminal: the answer; the models, counterexamples and hypotheses with `proof` or `full`."""
     rows = found.named_answers
     lines = [f"A = {found.losses[0]},  B = {found.losses[1]}: {_losses(found.setting)}", _sentence(found)]
+    read = [sentence(message) for message in found.readings if message.code in READINGS]
+    lines += [f"  {'read as' if i == 0 else '':<21} {line}" for i, line in enumerate(read)]
     decided = found.variance or any(answer.same is not None for _, answer in rows)
     lines += [f"  trust                 {(TRUST | OPEN)[found.trust]}"] if decided else []
     for name, answer in rows:

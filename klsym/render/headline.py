@@ -33,6 +33,7 @@ PLACES = {"token": " at each token", "sequence": " of whole sequences"}
 ONE_KL = re.compile(
     r"(?P<times>(?!grad )\w+ )?(grad )?E_(?P<of>q|mu)\[sum_t (grad )?KL\((?P<kl>q_t\|\|p_t|p_t\|\|q_t)\)\]"
 )
+MAX_TYPED = 60  # characters of a pasted loss in the title; a longer one is shown as it was read
 REASONS = ("open-", "adds-a-curl", "time-is-up", "outside-the-core")  # codes that say why a target is open
 TRUST = {"kernel": "proved", "sympy": "rests on SymPy", "numeric": "supported by numbers only"}
 
@@ -44,7 +45,8 @@ def trust_word(verdict: Verdict) -> str:
 
 def title(verdict: Verdict) -> str:
     """The loss as it was typed, and how it is used."""
-    return f"{verdict.loss}: {use_words(verdict.setting)}"
+    loss = verdict.read_as if verdict.read_as and len(verdict.loss) > MAX_TYPED else verdict.loss
+    return f"{loss}: {use_words(verdict.setting)}"
 
 
 def use_words(setting: Any) -> str:
@@ -77,7 +79,8 @@ def does(verdict: Verdict, in_reward: bool = False) -> str:
 
 def has_reward(verdict: Verdict) -> bool:
     """Does a reward stand in the loss, so that it is not a penalty alone?"""
-    return "reward" in verdict.gradient.multiples or bool(re.search(r"\b[RA]\b", verdict.loss))
+    loss = verdict.read_as or verdict.loss
+    return "reward" in verdict.gradient.multiples or bool(re.search(r"\b[RA]\b", loss))
 
 
 def _does(verdict: Verdict, in_reward: bool) -> str:

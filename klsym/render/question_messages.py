@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 
 def _drawn(losses: tuple[str, ...]) -> str:
@@ -26,7 +26,56 @@ def _no_loss(proved: bool) -> str:
     return f"without sg, no loss unweighted: -r g' = f - r f' has no solution g that {why}"
 
 
+def _names_read(pairs: Sequence[tuple[str, str]]) -> str:
+    (typed, name), *others = pairs
+    return ", ".join([f"{typed} is read as {name}", *(f"{one} as {other}" for one, other in others)])
+
+
+def _listed(names: Sequence[str], one: str, many: str) -> str:
+    """a, b and c, with the verb that fits."""
+    *most, last = names
+    return f"{', '.join(most)} and {last} {many}" if most else f"{last} {one}"
+
+
+def _declared(names: Sequence[str]) -> str:
+    said = "read as {}, independent of the sample and of theta"
+    return _listed(names, f"is {said.format('a parameter')}", f"are {said.format('parameters')}")
+
+
+def _averages_left_out(names: Sequence[str]) -> str:
+    are = _listed([f"{name}()" for name in names], "is", "are")
+    return f"{are} left out: klsym itself takes the mean over samples"
+
+
+def _masks_left_out(names: Sequence[str]) -> str:
+    return f"{_listed(names, 'is', 'are')} left out: a mask of padding does not change the loss of a token"
+
+
+def _calls_left_out(names: Sequence[str]) -> str:
+    are = _listed([f"{name}()" for name in names], "is left out: it changes", "are left out: they change")
+    return f"{are} no value"
+
+
+def _names_unused(names: Sequence[str], loss: str) -> str:
+    end = f"the loss, which is {loss}, the last name assigned" if loss else "the loss"
+    return f"{_listed(names, 'does', 'do')} not enter {end}"
+
+
+READINGS = (  # codes of how a pasted loss was read
+    "read-as", "names-read", "parameters-declared", "averages-left-out", "masks-left-out", "calls-left-out",
+    "factor-left-out", "names-unused",
+)  # fmt: skip
 SENTENCES: dict[str, str | Callable[..., str]] = {
+    "read-as": "{typed} is read as {loss}",
+    "names-read": _names_read,
+    "parameters-declared": _declared,
+    "averages-left-out": _averages_left_out,
+    "masks-left-out": _masks_left_out,
+    "calls-left-out": _calls_left_out,
+    "factor-left-out": (
+        "the factor {factor} is left out; with --level token, --aggregate chooses how tokens are added up"
+    ),
+    "names-unused": _names_unused,
     "drawn": _drawn,
     "neither-proof-nor-model": "{of}: neither a proof nor a model was found",
     "order-of-variances": "the order of the variances: neither a proof nor models both ways were found",

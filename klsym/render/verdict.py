@@ -107,7 +107,7 @@ class PrintedVerdict(Verdict):
         level = "batch" if in_batch else self.setting.level
         own = (self.per_sample, self.coefficient or "", self.value_constant, self.expansion or "")
         given = next((sentence(x) for x in self.assumptions if x.code in ("given", "given-std")), "")
-        return declared((*own, *parts, *cases), self.hypotheses, level, self.loss, given)
+        return declared((*own, *parts, *cases), self.hypotheses, level, self.read_as or self.loss, given)
 
     def to_json(self) -> dict[str, Any]:
         """The object of the command-line contract."""
@@ -165,7 +165,8 @@ def verdict_html(verdict: PrintedVerdict) -> str:
     ]
     items += [f"<li><b>{code} {name}</b> {escape(text)}</li>" for code, name, text in answer.diagnostics]
     items += [f"<li>{escape(note)}</li>" for note in answer.notes]
-    rows = [*answer.facts, *([("write", f"{answer.write} (proved)")] if answer.write else [])]
+    read = [("read as", "; ".join(answer.reading))] if answer.reading else []
+    rows = [*read, *answer.facts, *([("write", f"{answer.write} (proved)")] if answer.write else [])]
     model = "\n".join(counterexample_lines(verdict.witness, verdict.setting.level)[1:])
     derivation = f"<div>$$\n{escape(derivation_latex(verdict))}\n$$</div>" if verdict.steps else ""
     facts = (*gradient_rows(verdict), *(("effect", line) for line in effects_lines(verdict.effects)))

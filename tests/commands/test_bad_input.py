@@ -26,7 +26,7 @@ BAD: list[tuple[list[str], str]] = [
     (["explain", "k1/(k1 - k1)"], "division by zero"),
     (["explain", "1/k1"], "divi"),
     (["explain", "\udcff"], "unexpected"),
-    (["explain", "k1\nk2"], "unexpected"),
+    (["explain", "k1\nk2"], "a formula that is not used"),
     (["explain", "(" * 3000], "nested|parenthes|closed"),
     (["explain", "k1", "--sampling", "sometimes"], "--sampling.*sometimes"),
     (["explain", "k1", "--use", "penalty"], "--use.*penalty"),

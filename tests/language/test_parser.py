@@ -134,10 +134,35 @@ def test_declared_parameter(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("", " ", "a b", "1a", "_x", "__class__", "a" * 33, "λ", "a-b", "a\n", "a.b",
-        "sg(x)"),  # no plain name
-        *("k1", "r", "rho", "log_q", "R", "sg", "min", "k", "clip", "full", "js", "rho_old",
-        "M"),  # of the grammar
+        *(
+            "",
+            " ",
+            "a b",
+            "1a",
+            "_x",
+            "__class__",
+            "a" * 33,
+            "λ",
+            "a-b",
+            "a\n",
+            "a.b",
+            "sg(x)",
+        ),  # no plain name
+        *(
+            "k1",
+            "r",
+            "rho",
+            "log_q",
+            "R",
+            "sg",
+            "min",
+            "k",
+            "clip",
+            "full",
+            "js",
+            "rho_old",
+            "M",
+        ),  # of the grammar
         *("w", "o", "s"),  # names that klsym itself gives to log(rho), log(rho_old) and to the score
         *("lambda", "if", "None", "True"),  # keywords, which could be declared but never read
     ],
@@ -374,36 +399,12 @@ def test_other_names_may_be_parameters(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "position", "instead"),
-    [
-        ("k1.detach()*k2", 1, "write sg(k1)"),
-        ("2*(log_q - log_p).detach()", 3, "write sg(log_q - log_p)"),
-        ("jax.lax.stop_gradient(rho)*k2", 1, "write sg(rho)"),
-        ("stop_gradient(rho)*k2", 1, "write sg(rho)"),
-        ("k2 + torch.exp(k1)", 6, "write exp(...)"),
-        ("log_q.exp()", 1, "write exp(...)"),
-        ("clamp(k1, -1, 1)", 1, "write clip(k1, lo, hi)"),
-        ("torch.clamp(k1, max=5)", 1, "min(k1, hi)"),
-        ("rho.clamp(0, 2)", 1, "write clip(rho, lo, hi)"),
-        ("expm1(-k1)", 1, "write exp(-k1) - 1"),
-        ("torch.expm1(-k1) + k1", 1, "write exp(-k1) - 1"),
-        ("torch.square(k1 + 1)/2", 1, "write (k1 + 1)**2"),
-        ("jnp.minimum(rho, 1)", 1, "write min(x, y)"),
-        ("F.logsigmoid(beta*k1)", 1, "write -log(1 + exp(-(beta*k1)))"),
-        ("k3.mean()", 1, "leave it out"),
-    ],
+    "text", ["torch.load(k1)", "os.system(k1)", "k1.__class__()", "k1.detach()*k2", "torch.clamp(k1, max=5)"]
 )
-def test_training_code_is_told_what_to_write(text: str, position: int, instead: str) -> None:
-    with pytest.raises(UsageError, match=re.escape(instead)) as caught:
+def test_calls_of_other_libraries_are_not_of_the_grammar(text: str) -> None:
+    """`klsym.language.spellings` reads some of them."""
+    with pytest.raises(UsageError, match="not part of the loss grammar"):
         parse(text)
-    assert f"at character {position} of" in str(caught.value) and "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("text", ["torch.load(k1)", "os.system(k1)", "k1.__class__()", "torch.tanh(k1)"])
-def test_other_calls_are_refused_without_advice(text: str) -> None:
-    with pytest.raises(UsageError, match="not part of the loss grammar") as caught:
-        parse(text)
-    assert "write" not in str(caught.value)
 
 
 @pytest.mark.parametrize("option", ["use", "sampling", "level", "batch"])

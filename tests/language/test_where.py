@@ -101,7 +101,6 @@ def test_every_level_reads_it(level: str) -> None:
         ("k1 and k2", "a comparison such as rho > 2 expected"),
         ("k1 & 2", "a comparison such as rho > 2 expected"),
         ("where(rho > 1, 2)", "unknown function 'where'"),
-        ("torch.where(A > 0, k1, k2)", "write where"),
         ("rho > k", "unknown name 'k'"),
         ("k1 if A > 0 else k2", "if and else"),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
+from itertools import permutations
 from typing import Any
 
 import sympy
@@ -28,8 +29,11 @@ from klsym.language.expressions import (
     length,
     s,
 )
-from klsym.language.parser import is_of_answers, parse_asked
-from klsym.language.sums import Centred, LeftOut, Normalised, OverBatch
+from klsym.language.parser import is_of_answers
+from klsym.language.pasted_text import in_one_line
+from klsym.language.spellings import read_loss
+from klsym.language.sums import DENSITIES as POLICIES
+from klsym.language.sums import Centred, LeftOut, Normalised, OverBatch, full_kl
 from klsym.notation import losses
 from klsym.notation.losses import Written
 from klsym.notation.spelling import TEXT
@@ -135,10 +139,21 @@ def _refuse_in_batch(written: Written, setting: Setting, names: set[str]) -> Non
 def as_written(loss: Any, parameters: Iterable[str]) -> Written:
     """A loss with the text that stands for it, typed or printed."""
     if isinstance(loss, str):
-        return Written(loss, parse_asked(loss, parameters))
+        reading = read_loss(loss, parameters)
+        if reading.in_grammar:
+            return Written(loss, reading.expression)
+        text = _with_full_kl(losses.show(reading.expression, TEXT))
+        return Written(text, reading.expression, in_one_line(loss), reading.notes)
     expression = as_loss(loss)
     _refuse_names_of_answers(expression)
     return Written(losses.show(expression, TEXT), expression)
+
+
+def _with_full_kl(text: str) -> str:
+    """A loss in the grammar, with full_kl(q, p) for full(k1) and the like."""
+    for one, other in permutations(POLICIES, 2):
+        text = text.replace(losses.show(full_kl(one, other), TEXT), f"full_kl({one}, {other})")
+    return text
 
 
 def _refuse_names_of_answers(expression: Any) -> None:

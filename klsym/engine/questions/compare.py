@@ -95,7 +95,15 @@ def compare(a: object, b: object, parameters: Iterable[str] = (), **options: Any
                 " and leave credit out"
             )
         setting = replace(setting, credit="")
-    return compared(pair, setting)
+    found = compared(pair, setting)
+    return replace(found, readings=(*(note for one in pair for note in _reading(one)), *found.readings))
+
+
+def _reading(written: Written) -> tuple[Message, ...]:
+    """How a loss was read that is typed in another spelling."""
+    if not written.typed:
+        return ()
+    return (Message("read-as", typed=written.typed, loss=written.text), *written.notes)
 
 
 def compared(pair: WrittenPair, setting: Setting) -> Comparison:

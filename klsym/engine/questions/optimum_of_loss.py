@@ -74,6 +74,7 @@ def where_training_ends(
         raise UsageError(f"optimum: {written.text[:60]!r} is no exponential polynomial: {error}") from None
     found = optimum(c, strength, paid, p, mu)
     of_r, messages = generated(c) if strength > 0 else None, tuple(_messages(c, strength, found, len(paid)))
+    messages = (*written.notes, *messages)
     return OptimumAnswer(written.text, strength, paid, p, mu, c, found, of_r, messages)
 
 

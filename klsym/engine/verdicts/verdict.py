@@ -216,6 +216,11 @@ class Verdict:
     def target(self) -> str | None:
         return self.gradient.target
 
+    @property
+    def read_as(self) -> str:
+        """The loss in the grammar, where it was typed as PyTorch, JAX or NumPy."""
+        return self.written.text if self.written is not None and self.written.typed else ""
+
     @cached_property
     def witness(self) -> dict[str, Any] | None:
         """The model that was given, or what the search for it finds."""

@@ -1,0 +1,36 @@
+"""Pasted text as Python's parser takes it: without comments and indentation, with ** for ^ and KL(q, p).
+
+>>> as_python("KL(q||p)  # exact\\n  + k1^2")
+'KL(q, p)\\n+ k1**2'
+"""
+
+from __future__ import annotations
+
+import re
+
+QUOTED_OR_COMMENT = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"|#[^\n]*")
+DIVERGENCE = re.compile(r"\b(KL|kl)\(\s*(\w+)\s*\|\|\s*(\w+)\s*\)")
+
+
+def as_python(text: str) -> str:
+    """Statements, one a line; a backslash at the end of a line joins it to the next."""
+    lines = _without_comments(text.replace("\r\n", "\n").replace("\t", " ")).split("\n")
+    source = "\n".join(line.strip() for line in lines).strip().replace("\\\n", " ")
+    return DIVERGENCE.sub(r"\1(\2, \3)", source).replace("^", "**")
+
+
+def in_one_line(text: str) -> str:
+    """A text of several lines in one.
+
+    >>> in_one_line("d = (log_q  # of tokens\\n  - log_p)\\nloss = d**2")
+    'd = (log_q - log_p); loss = d**2'
+    """
+    line, is_open = "", False
+    for part in filter(None, (part.strip() for part in _without_comments(text).splitlines())):
+        line += (" " if is_open else "; ") * bool(line) + (part if is_open else part.rstrip("; "))
+        is_open = line.count("(") + line.count("[") > line.count(")") + line.count("]")
+    return line
+
+
+def _without_comments(text: str) -> str:
+    return QUOTED_OR_COMMENT.sub(lambda found: "" if found[0][0] == "#" else found[0], text)

@@ -1,0 +1,138 @@
+"""Means and sums over samples or tokens, which are left out where they enclose the whole loss or its terms.
+
+    mean(a) + beta mean(b) = mean(a + beta b)     sum(a) = N mean(a)     sum(mask a)/sum(mask) = mean(a)
+
+A loss of klsym is that of one sample, and its expectation is taken.
+
+>>> from klsym.language.expressions import k1, rho
+>>> total = reduced("sum", MASK * k1) / reduced("sum", MASK)
+>>> flattened(reduced("mean", rho) + 2 * total)
+Flat(loss=2*k1 + rho, factor=1, masked=False)
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import sympy
+from sympy import Dummy, Function, Symbol
+
+from klsym.language.expressions import DENSITIES, REWARDS, OverPositions, unfold, without_sg
+
+MASK = Symbol("the mask", nonnegative=True)  # 1 at the tokens that count, 0 at padding
+SAMPLES = Symbol("the number of samples", positive=True)
+KEPT = Symbol("the number of tokens", positive=True)  # that the mask keeps
+WORDS = Symbol("the size of the vocabulary", positive=True)
+COUNTS = (SAMPLES, KEPT, WORDS)
+
+
+class Misplaced(Exception):
+    """A mean or sum that is not around the whole loss or its terms: what is wrong, and what to type."""
+
+    def __init__(self, reason: str, hint: str) -> None:
+        super().__init__(reason)
+        self.reason, self.hint = reason, hint
+
+
+MIXED = (
+    "terms that are averaged in different ways",
+    "average all terms alike: none with a sum beside a mean, or with a mask that others lack",
+)
+INSIDE = (
+    "a mean or a sum inside a product or a function",
+    "type centred(R) for R - R.mean(), loo(R) for R less the mean of the other samples; for a sum over tokens"
+    " leave .sum(-1) out and choose --level sequence",
+)
+VOCABULARY = (
+    "a sum of probabilities over the vocabulary",
+    "type full_kl(q, p), or full(x) for the sum of q(y) x(y) over all next tokens y",
+)
+DIVIDED = ("a division by a mask", "multiply by the mask, and divide by its sum")
+
+
+class Mean(Function):
+    """The mean of an expression over samples or tokens."""
+
+    nargs = 1
+    is_real = True
+    is_number = False
+
+
+class Flat(NamedTuple):
+    """An expression as factor * loss, or factor * mask * loss; the factor is a product of COUNTS."""
+
+    loss: Any
+    factor: Any = sympy.S.One
+    masked: bool = False
+
+
+def reduced(kind: str, x: Any) -> Any:
+    """The "mean" or "sum" of an expression, its factors outside the mean; raises Misplaced."""
+    flat = flattened(x)
+    if kind == "sum" and _is_probability(flat.loss):
+        raise Misplaced(*VOCABULARY)
+    if kind == "sum" and flat.factor.has(WORDS):  # a sum over the vocabulary, as after F.kl_div
+        return flat.factor * WORDS * flat.loss * (MASK if flat.masked else 1)
+    count = SAMPLES if kind == "sum" else sympy.S.One
+    if flat.masked:
+        count = KEPT if kind == "sum" else KEPT / SAMPLES
+    return flat.factor * count * (Mean(flat.loss) if varies(flat.loss) else flat.loss)
+
+
+def flattened(e: Any) -> Flat:
+    """The loss whose mean an expression is; raises Misplaced where a mean or a mask is elsewhere."""
+    if not e.has(Mean, MASK, *COUNTS):
+        return Flat(e)
+    names = {mean: Dummy() for mean in e.atoms(Mean)}
+    for node in sympy.preorder_traversal(e):
+        if not (node.is_Add or node.is_Mul or isinstance(node, Mean)) and node.has(Mean):
+            raise Misplaced(*INSIDE)
+    inside = e.xreplace(names)
+    parts = []
+    for mean, name in names.items():
+        c = sympy.diff(inside, name)
+        if c.has(*names.values()) or varies(c):
+            raise Misplaced(*INSIDE)
+        parts.append(_separated(c, mean.args[0]))
+    rest = inside.xreplace(dict.fromkeys(names.values(), sympy.S.Zero))
+    parts += [part for term in sympy.Add.make_args(rest) for part in _parts(term)]
+    if len({(part.factor, part.masked) for part in parts}) > 1:
+        raise Misplaced(*MIXED)
+    return parts[0]._replace(loss=sympy.Add(*(part.loss for part in parts))) if parts else Flat(e)
+
+
+def _parts(term: Any) -> list[Flat]:
+    """The parts of what is not averaged: c mask (a + b), or c (mask a + mask b) term by term."""
+    if not term:
+        return []
+    try:
+        return [_separated(term)]
+    except Misplaced:
+        opened = sympy.expand_mul(term, deep=False)
+        return [_separated(one) for one in sympy.Add.make_args(opened)]
+
+
+def _separated(product: Any, of: Any = sympy.S.One) -> Flat:
+    """A product without its counts and masks; a mask is 0 or 1, so that its powers are the mask."""
+    loss, dependent = product.as_independent(*COUNTS, MASK, as_Add=False)
+    if dependent.free_symbols - {*COUNTS, MASK} or dependent.has(sympy.Add, Function):
+        raise Misplaced(*MIXED)
+    factor, mask = dependent.as_independent(MASK, as_Add=False)
+    if mask != 1 and not (mask.as_base_exp()[1].is_positive and mask.as_base_exp()[0] == MASK):
+        raise Misplaced(*DIVIDED)
+    return Flat(loss * of, factor, mask != 1)
+
+
+def varies(e: Any) -> bool:
+    """Does it differ from sample to sample?"""
+    return bool(e.has(*DENSITIES, *REWARDS, MASK, OverPositions, Mean))
+
+
+def _is_probability(e: Any) -> bool:
+    """Is a factor a probability, whose exponent changes when all log densities are shifted alike?"""
+    for power in e.atoms(sympy.exp):
+        exponent = without_sg(unfold(power.args[0]))
+        moved = exponent.xreplace({density: density + 1 for density in DENSITIES})
+        if sympy.expand(moved - exponent) != 0:
+            return True
+    return False

@@ -1,0 +1,294 @@
+"""Read losses as engineers write them: PyTorch, JAX and NumPy, assignments, usual names.
+
+Python's `ast` gives the tree, and the reader of the grammar builds it; nothing that is typed is evaluated.
+A text that the grammar reads is read by it alone.
+
+>>> read_loss("(logp - ref_logp).pow(2)/2").expression
+k2
+>>> read_loss("d = ref_logp - logp; loss = (torch.exp(d) - 1 - d).mean()").expression
+k3
+>>> read_loss("ratio*A")  # doctest: +ELLIPSIS
+Traceback (most recent call last):
+    ...
+klsym.errors.UsageError: ambiguous name 'ratio' at character 1 of 'ratio*A': type rho for q/mu ...
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from sympy import Integer, S
+
+from klsym.errors import UsageError
+from klsym.language.library_calls import FUNCTIONS as CALLS
+from klsym.language.library_calls import Call, bound_arguments
+from klsym.language.messages import Message
+from klsym.language.parser import (
+    FUNCTIONS,
+    MAX_DEPTH,
+    MAX_LENGTH,
+    OF_DENSITIES,
+    OPERATORS,
+    SHOWN,
+    parse_asked,
+    syntax,
+)
+from klsym.language.pasted_text import as_python
+from klsym.language.recognition import recognised
+from klsym.language.reductions import KEPT, Misplaced, flattened, reduced
+from klsym.language.usual_names import LIBRARIES, NameReader
+
+MAX_NODES = 2000  # of a loss, its assigned names written out
+OF_GRAMMAR = {*FUNCTIONS, *OF_DENSITIES, "where"}
+NO_VALUE = {"unsqueeze", "squeeze", "float", "contiguous", "clone"}  # methods that change no value
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A loss; in_grammar: is it typed in the grammar?  notes: how other spellings were read."""
+
+    expression: Any
+    in_grammar: bool = True
+    notes: tuple[Message, ...] = ()
+
+
+def read_loss(text: str, parameters: Iterable[str] = ()) -> Reading:
+    """Read a loss in the grammar, or else in the spelling of PyTorch, JAX and NumPy.
+
+    parameters: as in `parse`.  Raises UsageError: of the grammar for a text without foreign spelling.
+    """
+    names = parameters if isinstance(parameters, str) else tuple(parameters)
+    try:
+        return Reading(parse_asked(text, names))
+    except UsageError as error:
+        if len(text) > MAX_LENGTH or not text.strip():
+            raise
+        refusal = error
+    parse_asked("1", names)  # a wrong parameter is no matter of spelling
+    reader = SpelledReader(text, names)
+    try:
+        expression = reader.read()
+    except UsageError:
+        if reader.is_foreign:
+            raise
+        raise refusal from None
+    except (RecursionError, MemoryError):
+        raise UsageError("the loss is nested too deeply to be read") from None
+    return Reading(expression, False, tuple(reader.notes()))
+
+
+class SpelledReader(NameReader):
+    """One pass over statements: assignments, then the loss."""
+
+    zero, one, two = S.Zero, S.One, Integer(2)
+
+    def __init__(self, text: str, parameters: Iterable[str]) -> None:
+        super().__init__(text, parameters)
+        self.source = as_python(text)
+        self.text = self.source.replace("\n", " ")
+        self.is_foreign = self.source != text.strip()
+        self.assigned: dict[str, int] = {}  # name -> depth
+        self.sizes: dict[str, int] = {}
+        self.used: set[str] = set()
+        self.left_out: dict[str, None] = {}
+        self.size = self.deepest = 0
+        self.last, self.factor = "", S.One
+
+    # ------------------------------------------------------------------------ statements
+    def read(self) -> Any:
+        """The loss: the last expression, or the last name that is assigned."""
+        statements = self.statements()
+        targets = [_target(statement) for statement in statements]
+        value = S.Zero
+        for number, statement in enumerate(statements):
+            self.later = set(filter(None, targets[number:])) - self.assigned.keys()
+            value = self.statement(statement, number == len(statements) - 1)
+        try:
+            flat = flattened(value)
+        except Misplaced as error:
+            raise UsageError(f"{error.reason} in {self.text[:SHOWN]!r}: {error.hint}") from None
+        self.factor = flat.factor
+        self.refuse_two_names()
+        return recognised(flat.loss)
+
+    def statements(self) -> list[ast.stmt]:
+        for position, character in enumerate(self.text):
+            if not (character.isascii() and character.isprintable()) or character in "\\`":
+                raise self.error(f"unexpected {character!r}", position)
+        try:
+            tree = syntax(self.source)
+        except SyntaxError as error:
+            position = self.position(error.lineno or 1, max((error.offset or 1) - 1, 0))
+            raise self.error(f"cannot be read ({error.msg})", min(position, len(self.text) - 1)) from None
+        except ValueError:
+            raise UsageError("the loss is nested too deeply to be read") from None
+        for node in ast.walk(tree):
+            if isinstance(node, ast.expr | ast.stmt):
+                end = self.position(node.end_lineno or 1, node.end_col_offset or 0)
+                node.col_offset, node.end_col_offset = self.position(node.lineno, node.col_offset), end
+            self.names_typed |= _typed(node)
+        if not tree.body:
+            raise UsageError("an empty loss: write for example 'sg(rho)*k2'")
+        self.is_foreign |= len(tree.body) > 1 or not isinstance(tree.body[0], ast.Expr)
+        return tree.body
+
+    def position(self, line: int, column: int) -> int:
+        """Where a place of the source stands in the text, which is one line."""
+        starts = self.line_starts
+        return starts[min(line, len(starts)) - 1] + column
+
+    @property
+    def line_starts(self) -> list[int]:
+        if not hasattr(self, "_starts"):
+            self._starts = [0, *(match.end() for match in re.finditer("\n", self.source))]
+        return self._starts
+
+    def statement(self, node: ast.stmt, is_last: bool) -> Any:
+        """The value of an assignment or of the loss."""
+        self.size, self.deepest = 0, 0
+        match node:
+            case ast.Assign(targets, of) if all(isinstance(target, ast.Name) for target in targets):
+                value = self.build(of, 0)
+                for target in targets:
+                    self.assign(target.id, value)  # type: ignore[attr-defined]
+                return value
+            case ast.AugAssign(ast.Name(name), operator, of) if type(operator) in OPERATORS:
+                start = self.build(ast.copy_location(ast.Name(name), node), 1)
+                value = self.operate(operator, start, self.build(of, 1), of)
+                self.assign(name, value)
+                return value
+            case ast.Expr(of) | ast.Return(of) if is_last and of is not None:
+                self.last = ""
+                return self.build(of, 0)
+            case ast.Expr(of):
+                raise self.at("a formula that is not used: each line but the last needs NAME =", of)
+        what = "only NAME = ... and the loss are read, one a line"
+        raise self.error(f"a statement that is not read ({what})", node.col_offset)
+
+    def assign(self, name: str, value: Any) -> None:
+        """Give a name its value, with which later lines are read."""
+        if len(name) > SHOWN:
+            raise UsageError(f"a name of more than {SHOWN} characters: {name[:SHOWN]!r}")
+        self.names[name] = recognised(value)
+        self.assigned[name], self.sizes[name], self.last = self.deepest, self.size, name
+        self.used.discard(name)
+
+    # ------------------------------------------------------------------------ expressions
+    def build(self, node: ast.expr, depth: int) -> Any:
+        self.count(1, depth, node)
+        match node:
+            case ast.Name(name) if name in self.assigned:
+                self.count(self.sizes[name], depth + self.assigned[name], node)
+                self.used.add(name)
+                return self.names[name]
+            case ast.Call(ast.Name(name), _, []) if name in OF_GRAMMAR:
+                return super().build(node, depth)
+            case ast.Call():
+                return self.foreign_call(node, depth)
+            case ast.Attribute(of, name) if name == "data" and self.chain_of(node) is None:
+                self.is_foreign = True
+                return self.call("sg", [self.build(of, depth + 1)], node)
+            case ast.Attribute() | ast.Subscript():
+                return self.attribute(node)
+        return super().build(node, depth)
+
+    def count(self, nodes: int, depth: int, node: ast.expr) -> None:
+        self.size, self.deepest = self.size + nodes, max(self.deepest, depth)
+        if depth > MAX_DEPTH:
+            raise self.at(f"nested more than {MAX_DEPTH} deep", node)
+        if self.size > MAX_NODES:
+            raise self.at(f"more than {MAX_NODES} operations, the assigned names written out", node)
+
+    def condition(self, node: ast.expr, depth: int) -> Any:
+        self.count(1, depth, node)
+        return super().condition(node, depth)
+
+    def foreign_call(self, node: ast.Call, depth: int) -> Any:
+        """A function of a library, or a method: x.exp() is exp(x)."""
+        name, arguments, from_library = self.called(node)
+        if name in NO_VALUE and not from_library and isinstance(node.func, ast.Attribute):
+            self.is_foreign = True
+            self.left_out[name] = None
+            of = node.func.value
+            return self.condition(of, depth + 1) if _is_condition(of) else self.build(of, depth + 1)
+        call = CALLS.get(name)
+        if call is None:
+            if isinstance(node.func, ast.Name):
+                return super().build(node, depth)  # refuses it
+            self.is_foreign |= from_library
+            raise self.at(f"{_shown(node.func)}(..) is not part of the loss grammar, and is not read", node)
+        self.is_foreign = True
+        typed = Call(name, arguments, node, isinstance(node.func, ast.Attribute) and not from_library)
+        given = bound_arguments(self, call, typed)
+        try:
+            return self.bounded(call.build(self, typed, given, depth + 1), node)
+        except Misplaced as error:
+            raise self.at_hint(error.reason, f": {error.hint}", node) from None
+
+    def called(self, node: ast.Call) -> tuple[str, list[ast.expr], bool]:
+        """The name of a function, its arguments with that of a method first, and is it of a library?"""
+        match node.func:
+            case ast.Name(name):
+                return name, node.args, False
+            case ast.Attribute(of, name):
+                chain = self.chain_of(of)
+                if chain is not None and (chain[0] in LIBRARIES or name.startswith("masked_")):
+                    return name, node.args, True
+                return name, [of, *node.args], False
+        raise self.at("this call is not part of the loss grammar", node)
+
+    # ------------------------------------------------------------------------ values
+    def operate(self, operator: ast.operator, left: Any, right: Any, node: ast.expr) -> Any:
+        if isinstance(operator, ast.Add) and KEPT in (left, right) and (left.is_number or right.is_number):
+            return KEPT  # mask.sum() + 1e-8
+        return super().operate(operator, left, right, node)
+
+    def call(self, name: str, arguments: list[Any], node: ast.expr) -> Any:
+        if KEPT in arguments and all(item == KEPT or item.is_number for item in arguments):
+            return KEPT  # mask.sum().clamp(min=1)
+        return super().call(name, arguments, node)
+
+    def reduce(self, kind: str, value: Any, name: str) -> Any:
+        self.left_out[name] = None
+        return reduced(kind, value)
+
+    # ------------------------------------------------------------------------ notes
+    def notes(self) -> Iterator[Message]:
+        """What was read as what, and what was left out."""
+        yield from self.names_read()
+        if averages := tuple(name for name in self.left_out if name not in NO_VALUE):
+            yield Message("averages-left-out", names=averages)
+        if unchanged := tuple(name for name in self.left_out if name in NO_VALUE):
+            yield Message("calls-left-out", names=unchanged)
+        if self.factor != 1:
+            yield Message("factor-left-out", factor=str(self.factor))
+        if unused := tuple(name for name in self.assigned if name not in self.used and name != self.last):
+            yield Message("names-unused", names=unused, loss=self.last)
+
+
+def _target(node: ast.stmt) -> str | None:
+    match node:
+        case ast.Assign([ast.Name(name), *_]) | ast.AugAssign(ast.Name(name)):
+            return name
+    return None
+
+
+def _typed(node: ast.AST) -> set[str]:
+    match node:
+        case ast.Name(name) | ast.Attribute(_, name) | ast.Subscript(_, ast.Constant(str(name))):
+            return {name}
+    return set()
+
+
+def _is_condition(node: ast.expr) -> bool:
+    return isinstance(node, ast.Compare | ast.BoolOp) or (
+        isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitAnd | ast.BitOr)
+    )
+
+
+def _shown(node: ast.expr) -> str:
+    return node.attr[:SHOWN] if isinstance(node, ast.Attribute) else "this"

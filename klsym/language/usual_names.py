@@ -1,0 +1,141 @@
+"""Usual names in training code, read as what they stand for; nothing is guessed where a name is ambiguous.
+
+logp is read as log_q, ref_logp as log_p, old_logp as log_mu, advantages as A, self.beta as beta.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from klsym.errors import UsageError
+from klsym.kernel.names import is_declarable
+from klsym.language.expressions import ATOMS, COUNTS, PARAMETERS, parameter
+from klsym.language.messages import Message
+from klsym.language.parser import MAX_DEPTH, PARAMETER, SHOWN, Reader, is_of_answers
+from klsym.language.reductions import MASK
+from klsym.language.training_names import AMBIGUOUS, MASKS, is_coefficient, meant_by, words_of
+
+LIBRARIES = {"torch", "jnp", "np", "numpy", "jax", "F", "nn", "lax", "tf", "math"}
+SETTINGS = {"args", "cfg", "config", "conf", "hparams", "hp", "opt", "opts", "training_args", "script_args"}
+ANOTHER = {"log_q": "log_mu", "log_p": "log_q"}  # what one of two names for the same density may be
+
+
+class NameReader(Reader):
+    """A reader of the grammar that knows the usual names.
+
+    is_foreign: is something read that the grammar has not?  read_as: the symbol of each name that is typed.
+    """
+
+    def __init__(self, text: str, parameters: Iterable[str]) -> None:
+        super().__init__(text, parameters, {})
+        self.is_foreign = False
+        self.read_as: dict[str, Any] = {}
+        self.declared: dict[str, None] = {}
+        self.names_typed: set[str] = set()  # names, attributes and keys in the whole text
+        self.later: set[str] = set()  # names that are assigned further below
+
+    def name(self, name: str, node: ast.expr) -> Any:
+        if name in self.later and name not in self.names and not self.has_meaning(name):
+            self.is_foreign = True
+            raise self.at(f"{name[:SHOWN]!r} is used before it is assigned", node)
+        if name in self.names:
+            if name in ATOMS:
+                self.read_as[name] = self.names[name]
+            return self.names[name]
+        return self.usual(name, name, node)
+
+    def has_meaning(self, name: str) -> bool:
+        return name in MASKS or (name not in AMBIGUOUS and bool(meant_by(name) or is_coefficient(name)))
+
+    def usual(self, typed: str, name: str, node: ast.expr, is_setting: bool = False) -> Any:
+        """The symbol for a usual name of a log-probability, an advantage, a mask or a coefficient."""
+        if name in AMBIGUOUS:
+            self.is_foreign = True
+            reason = f"ambiguous name {name!r}"
+            raise self.at_hint(reason, f": type {AMBIGUOUS[name].format(name)}", node)
+        if name in MASKS:
+            symbol = MASK
+        elif (meaning := meant_by(name)) or {"prob", "probs"} & {*words_of(name)}:
+            symbol = self.density(name, meaning or "exp(log_q), exp(log_p) or exp(log_mu)", node)
+        elif is_setting or is_coefficient(name):
+            return self.declare(typed, name, node)
+        elif typed != name:
+            declare = f": type {name[:SHOWN]} for a number that is the same for all samples, with --param"
+            raise self.at_hint(f"unknown name {typed[:SHOWN]!r}", f"{declare} {name[:SHOWN]}", node)
+        else:
+            return super().name(name, node)  # refuses it
+        self.is_foreign = True
+        self.read_as[typed] = symbol
+        return symbol
+
+    def density(self, name: str, meaning: str, node: ast.expr) -> Any:
+        if meaning not in ATOMS:
+            self.is_foreign = True
+            raise self.at_hint(f"{name!r} is a probability", f": type {meaning}", node)
+        if meaning == "log_mu" and "old" in words_of(name):
+            behaviour = (other for other in self.names_typed if meant_by(other) == "log_mu")
+            if any("old" not in words_of(other) for other in behaviour):
+                meaning = "log_old"  # samples come from the policy that is named beside it
+        return ATOMS[meaning]
+
+    def declare(self, typed: str, name: str, node: ast.expr) -> Any:
+        """The parameter for a coefficient that is not declared."""
+        self.is_foreign = True
+        is_plain = PARAMETER.fullmatch(name) and not is_of_answers(name) and is_declarable(name)
+        if not is_plain or name in COUNTS:
+            hint = ": assign its value to another name, or declare one with --param"
+            raise self.at_hint(f"no parameter can be called {name[:SHOWN]!r}", hint, node)
+        symbol = self.read_as[typed] = parameter(name)
+        if name not in PARAMETERS:
+            self.declared[name] = None
+        return symbol
+
+    def refuse_two_names(self) -> None:
+        """Two names for one thing are rarely meant: of logprobs and new_logprobs one is the old policy's."""
+        first: dict[Any, str] = {}
+        for typed, symbol in self.read_as.items():
+            other = first.setdefault(symbol, typed)
+            if other != typed:
+                self.is_foreign = True
+                instead = ANOTHER.get(str(symbol), "...")
+                raise UsageError(
+                    f"{other[:SHOWN]!r} and {typed[:SHOWN]!r} would both be read as {symbol}: assign one of"
+                    f" them first, as in `{other.split('.')[-1][:SHOWN]} = {instead}; ...`"
+                )
+
+    def chain_of(self, node: ast.expr) -> list[str] | None:
+        """The names of x.y["z"], where x is no value: no name of the grammar, and not assigned."""
+        names: list[str] = []
+        while True:
+            match node:
+                case ast.Attribute(of, name):
+                    names.append(name)
+                case ast.Subscript(of, ast.Constant(str(name))):
+                    names.append(name)
+                case ast.Name(name):
+                    is_value = name in self.names or meant_by(name) or name in MASKS or name in AMBIGUOUS
+                    return None if is_value else [name, *reversed(names)]
+                case _:
+                    return None
+            node = of
+
+    def attribute(self, node: ast.expr) -> Any:
+        """self.beta, cfg.kl_coef or batch["advantages"]: the last name says what it is."""
+        chain = self.chain_of(node)
+        plain = chain is not None and all(PARAMETER.fullmatch(name) for name in chain)
+        if chain is None or not plain or chain[0] in LIBRARIES:
+            return super().build(node, MAX_DEPTH)  # refuses it
+        self.is_foreign = True
+        return self.usual(".".join(chain), chain[-1], node, bool(SETTINGS & {*chain[:-1]}))
+
+    def names_read(self) -> Iterator[Message]:
+        """What was read as what."""
+        pairs = tuple((x, of.name) for x, of in self.read_as.items() if of != MASK and x != of.name)
+        if pairs:
+            yield Message("names-read", pairs=pairs)
+        if self.declared:
+            yield Message("parameters-declared", names=tuple(self.declared))
+        if masks := tuple(typed for typed, symbol in self.read_as.items() if symbol == MASK):
+            yield Message("masks-left-out", names=masks)

@@ -1,0 +1,374 @@
+"""Losses as engineers paste them: what is read, checked by running the typed code; what is refused."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+import sympy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from klsym.api import compare, explain
+from klsym.engine.answers.dispatch import as_written
+from klsym.errors import UsageError
+from klsym.language.expressions import ATOMS, log_q, parameter, unfold, without_sg
+from klsym.language.parser import parse
+from klsym.language.spellings import read_loss
+from klsym.language.sums import OverVocabulary
+from support.typed_code import MASK, PARAMETERS, evaluated, run
+
+# ---------------------------------------------------------------------------- 31 lines
+TRL = """coef_1 = torch.exp(per_token_logps - old_per_token_logps)
+coef_2 = torch.clamp(coef_1, 1 - self.epsilon_low, 1 + self.epsilon_high)  # two-sided
+per_token_kl = torch.exp(ref_per_token_logps - per_token_logps) - (ref_per_token_logps - per_token_logps) - 1
+per_token_loss1 = coef_1 * advantages.unsqueeze(1)
+per_token_loss2 = coef_2 * advantages.unsqueeze(1)
+per_token_loss = -torch.min(per_token_loss1, per_token_loss2)
+per_token_loss = per_token_loss + self.beta * per_token_kl
+loss = (per_token_loss * completion_mask).sum() / completion_mask.sum().clamp(min=1.0)"""
+VERL = """ratio = torch.exp(log_prob - old_log_prob)
+pg_losses = -advantages * ratio
+pg_losses2 = -advantages * torch.clamp(ratio, 1.0 - cliprange, 1.0 + cliprange)
+pg_loss = masked_mean(torch.max(pg_losses, pg_losses2), response_mask)"""
+LOW_VAR = """kl = ref_logprob - logprob
+ratio = torch.exp(kl)
+kld = (ratio - kl - 1).contiguous()
+return torch.clamp(kld, min=-10, max=10)"""
+OPENRLHF = """log_ratio = log_probs - log_probs_base
+log_ratio = -log_ratio
+log_ratio = log_ratio.exp() - 1 - log_ratio
+loss = log_ratio.mean()"""
+EACH, MEAN, MASKED, SUM = "each sample", "mean", "masked mean", "sum"
+READ: list[tuple[str, str, str]] = [  # what is typed, its reading, how the typed code averages
+    ("((logp - ref_logp) ** 2).mean() / 2", "k2", MEAN),
+    ("0.5 * (logprobs - ref_logprobs).square()", "k2", EACH),
+    ("(logp - ref_logp).pow(2).mul(0.5).mean()", "k2", MEAN),
+    ("d = ref_logp - logp; loss = (torch.exp(d) - 1 - d).mean()", "k3", MEAN),
+    (TRL, "beta*k3 - min(rho*A, clip(rho, 1 - epsilon_low, 1 + epsilon_high)*A)", MASKED),
+    (LOW_VAR, "clip(k3, -10, 10)", EACH),
+    (OPENRLHF, "k3", MEAN),
+    (VERL, "max(-rho*A, -clip(rho, 1 - cliprange, 1 + cliprange)*A)", MASKED),
+    ("jnp.mean(-jnp.minimum(rho * adv, jnp.clip(rho, 1 - eps, 1 + eps) * adv))",
+     "-min(rho*A, clip(rho, 1 - eps, 1 + eps)*A)", MEAN),
+    ("jax.lax.stop_gradient(jnp.exp(logp - old_logp)) * (logp - ref_logp)**2 / 2", "sg(rho)*k2", EACH),
+    ("-(logp * advantages.detach()).mean()", "-A*log_q", MEAN),
+    ("ratio = (new_logp - old_logp).exp()\nkl = new_logp - ref_logp  # k1\n"
+     "loss = -(ratio * adv).mean() + self.beta * kl.mean()", "-rho*A + beta*k1", MEAN),
+    ('F.kl_div(logp, ref_logp, log_target=True, reduction="batchmean")', "full_kl(p, q)", "vocabulary"),
+    ('F.kl_div(ref_logp, logp, log_target=True, reduction="none").sum(-1)', "full_kl(q, p)", "vocabulary"),
+    ("KL(q||p)", "full_kl(q, p)", "vocabulary"),
+    ("cfg.kl_coef * kl(p, q)", "kl_coef*full_kl(p, q)", "vocabulary"),
+    ("-F.logsigmoid(beta * (logp - ref_logp)).mean()", "log(1 + exp(-beta*k1))", MEAN),
+    ("beta * (logp - ref_logp).abs().mean()", "beta*abs(k1)", MEAN),
+    ("kl = (logp - ref_logp)**2 / 2; loss = (kl * mask).sum() / (mask.sum() + 1e-12)", "k2", MASKED),
+    ("masked_mean(torch.expm1(ref_logp - logp) + logp - ref_logp, response_mask)", "k3", MASKED),
+    ("torch.where(adv > 0, torch.min(rho, 1 + clip_eps), rho) * adv",
+     "where(A > 0, min(rho, 1 + clip_eps), rho)*A", EACH),
+    ("k1^2/2", "k2", EACH),
+    ("(logp - ref_logp).detach() * logp", "sg(k1)*log_q", EACH),
+    ("rewards - self.args.beta * (logp - ref_logp)", "R - beta*k1", EACH),
+    ('torch.exp(batch["log_probs"] - batch["old_log_probs"]).clamp_max(cfg.clip_max)',
+     "min(rho, clip_max)", EACH),
+    ("loss = -(adv * (logp - old_logp).exp()).mean()\nloss += 0.04 * (logp - ref_logp).square().mean() / 2",
+     "k2/25 - rho*A", MEAN),
+    ("np.log1p(np.exp(-(logp - ref_logp))).sum()", "log(1 + r)", SUM),
+    ("loss = k1.abs() + self.beta * (rho - 1)", "abs(k1) + beta*(rho - 1)", EACH),
+]  # fmt: skip
+ASKED: list[tuple[str, str]] = [  # what is typed, and the words that say what to type
+    ("-(ratio * adv).mean()", r"ambiguous name 'ratio'.*type rho for q/mu .*or r for p/q"),
+    ("-(rewards - rewards.mean()) * logp", r"type centred\(R\) for R - R.mean\(\)"),
+    ("(policy_probs * (logp - ref_logp)).sum(-1)", r"'policy_probs' is a probability.*type exp\(log_q\)"),
+]
+
+
+def test_27_of_31_lines_are_read() -> None:
+    assert len(READ) + len(ASKED) == 31 and len(READ) >= 27
+
+
+@pytest.mark.parametrize(("typed", "reading", "averaged"), READ, ids=[row[0][:50] for row in READ])
+def test_a_pasted_loss_is_read(typed: str, reading: str, averaged: str) -> None:
+    found = read_loss(typed)
+    declared = [name for name in PARAMETERS if name not in ("beta", "eps")]
+    assert sympy.expand(unfold(found.expression - parse(reading, declared))) == 0
+    assert not found.in_grammar
+    shown = as_written(typed, ()).text
+    assert parse(shown, declared) == found.expression
+
+
+@pytest.mark.parametrize(("typed", "reading", "averaged"), READ, ids=[row[0][:50] for row in READ])
+def test_the_reading_has_the_value_and_slope_of_the_code(typed: str, reading: str, averaged: str) -> None:
+    python = re.sub(r"(?i)\bkl\((\w)[, |]+(\w)\)", r"full_kl(\1, \2)", typed).replace("^", "**")
+    code, e = run(python), read_loss(typed).expression
+    if averaged == "vocabulary":  # the 40 numbers are the logits of 40 tokens
+        e = e.replace(lambda x: isinstance(x, OverVocabulary), lambda x: sympy.exp(log_q) * x.args[0])
+        averaged = SUM
+    each, count = evaluated(e), {MEAN: 40, MASKED: MASK.sum()}.get(averaged, 1)
+    for a, b in ((code.value, each.value), (code.slope, each.slope)):
+        kept = b * MASK if averaged == MASKED else b
+        np.testing.assert_allclose(a, kept if averaged == EACH else kept.sum() / count, rtol=1e-9)
+
+
+def refusal(typed: str, parameters: tuple[str, ...] = ()) -> str:
+    with pytest.raises(UsageError) as caught:
+        read_loss(typed, parameters)
+    message = str(caught.value)
+    assert message.isprintable() and 10 < len(message) < 400, message
+    return message
+
+
+@pytest.mark.parametrize(("typed", "words"), ASKED)
+def test_what_is_not_read_says_what_to_type(typed: str, words: str) -> None:
+    assert re.search(words, refusal(typed))
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "ratio = (logp - old_logp).exp(); -(ratio * adv).mean()", "-(rho * adv).mean()",
+        "r = (logp - old_logp).exp(); -(r*adv).mean()",
+    ],
+)  # fmt: skip
+def test_a_name_that_is_assigned_wins_over_its_usual_meaning(typed: str) -> None:
+    assert read_loss(typed).expression == parse("-rho*A")
+
+
+# ---------------------------------------------------------------------------- refusals
+ONLY = "a statement that is not read"
+REFUSED: dict[str, str] = {
+    "ratio*A": "ambiguous name 'ratio' at character 1",
+    "log_ratio.exp()": "ambiguous name 'log_ratio'.*type k1 for log q - log p",
+    "beta*kl": "ambiguous name 'kl'.*type k1, k2 or k3",
+    "k1 + approx_kl": "ambiguous name 'approx_kl' at character 6",
+    "loss = ratio*A; ratio = rho": "'ratio' is used before it is assigned|ambiguous",
+    "a = b; b = a; a": "'b' is used before it is assigned",
+    "x = x + 1": "'x' is used before it is assigned",
+    "loss += k1": "'loss' is used before it is assigned",
+    "pi/pi_ref": r"'pi' is a probability.*type exp\(log_q\)",
+    "probs.log()": r"'probs' is a probability",
+    "newlogprob - logprobs": "would both be read as log_q: assign one of them first",
+    "log_p - ref_logp": "would both be read as log_p: .*`log_p = log_q; ...`",
+    "self.beta*k1 + args.beta*k2": "would both be read as beta",
+    "self.entropy*k1": "unknown name 'self.entropy'.*--param entropy",
+    "self.T*k1.exp()": "unknown name 'self.T'",
+    "cfg.n*k1": "no parameter can be called 'n'",
+    "cfg.k1*A": "no parameter can be called 'k1'",
+    "cfg.__class__*A": "an attribute",
+    "k1.real": "an attribute",
+    "k1.__class__()": "is not part of the loss grammar",
+    "torch.load(k1)": "load.* is not part of the loss grammar",
+    "torch.tanh(k1)": "tanh.* is not part of the loss grammar",
+    "os.system(k1)": "is not part of the loss grammar|an attribute",
+    "__import__('os').system('id')": "unexpected|unknown function",
+    "import os": "not read|cannot be read",
+    "import torch; k1": ONLY,
+    "from os import system\nk1": ONLY,
+    "def f(x): return x": ONLY,
+    "for x in k1: k2": ONLY,
+    "if beta: k1": ONLY,
+    "with torch.no_grad(): x = k1": ONLY,
+    "del k1; k2": ONLY,
+    "global k1; k1": ONLY,
+    "x: float = k1": ONLY,
+    "a, b = k1, k2; a": ONLY,
+    "k1.x = k2": ONLY,
+    "k1[0] = k2": ONLY,
+    "@torch.no_grad\ndef f(): pass": ONLY,
+    "x = lambda: k1": "a lambda is not part",
+    "(x := k1) + x.exp()": "an assignment is not part",
+    "k1\nk2": "a formula that is not used",
+    "k1\n+ k2": "a formula that is not used",
+    "loss = k1 if A > 0 else k2": "if and else is not part",
+    "loss = [x for x in k1]": "this is not part",
+    "loss = k1[0]": "an index",
+    "loss = f'{k1}'": "not part|no number",
+    "loss = 'k1'": "no number",
+    "loss = (k1": "cannot be read",
+    "loss = k1 k2": "cannot be read",
+    "loss = k1 // 2": "the operator // is not part",
+    "loss = λ*k1": "unexpected 'λ'",
+    "loss = k1 \0": "unexpected",
+    "torch.exp(k1, out=k2)": "the argument out= of exp is not read",
+    "torch.clamp(k1, foo=2)": "the argument foo= of clamp",
+    "torch.clamp(k1)": "clamp without a bound",
+    "torch.clamp(k1, min=0, min=1)": "the argument min= of clamp is not read",
+    "torch.clamp(k1, 0, min=1)": "the argument min= of clamp",
+    "k1.clamp(0, 1, 2)": "clamp takes 3 arguments at most",
+    "k1.pow()": "pow without its argument n",
+    "torch.exp(*k1)": "exp takes 1 arguments at most",
+    "torch.exp(**k1)": r"the argument \*\*= of exp",
+    "torch.exp()": "exp without its argument x",
+    "torch.max(k1, 0)": r"type max\(x, 0\)",
+    "k1.max(-1)": r"max with a number is that over an axis",
+    "k1.min()": "min over samples or tokens is not read",
+    "k1.mean(axis=A)": "mean over an axis that is no number",
+    "k1.mean('x')": "no number|axis",
+    "k1.sum() + k2.mean()": "averaged in different ways",
+    "((k1*mask) + k2).mean()": "averaged in different ways",
+    "rho.mean()*A": "a mean or a sum inside a product",
+    "logp.sum(-1).exp()": "leave .sum\\(-1\\) out and choose --level sequence",
+    "k1.mean().detach()": "a mean or a sum inside",
+    "(k1*mask).detach().mean()": "averaged in different ways",
+    "max(rho.mean(), 1)": "a mean or a sum inside",
+    "torch.sign(k1).mean()": "sign.* is not part",
+    "k1/mask": "a division by a mask",
+    "(logp.exp()*k1).sum(-1)": r"type full_kl\(q, p\)",
+    "masked_mean(k1, A)": "no mask of padding",
+    "F.kl_div(logp, ref_logp)": "log_target=True",
+    "F.kl_div(logp, k1, log_target=True)": "two log-probabilities",
+    "F.kl_div(logp, ref_logp, log_target=True, reduction='x')": "a reduction that is not read",
+    "KL(q||q)": "two different policies",
+    "KL(q||z)": "two different policies",
+    "torch.log(k1)": "need not be positive",
+    "torch.sqrt(k1)": "may be negative",
+    "k1.pow(100)": "a power beyond 64",
+    "k1.div(0)": "division by zero",
+    "torch.exp(2000)": "exp of a number beyond",
+    "clip(k1, 1)": "clip takes 3 arguments, got 2",
+    "min(k1)": "min takes 2 or more",
+    "is_coef*k1.exp()": "no parameter can be called",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("typed", "words"), REFUSED.items(), ids=[repr(key)[:40] for key in REFUSED])
+def test_refused(typed: str, words: str, at_most: Any) -> None:
+    with at_most(2):
+        message = refusal(typed)
+    assert re.search(words, message), message
+
+
+HOSTILE = {
+    "1 MB": "loss = k1.exp()\n" * 65_000,
+    "1 MB of comments": "k1.exp() #" + "x" * 1_000_000,
+    "19,000 dots": "k1" + ".a" * 9_500,
+    "2,000 methods": "k1" + ".exp()" * 2_000,
+    "90 methods": "k1" + ".abs().exp()" * 45,
+    "800 functions": "torch.sg(" * 800 + "k1" + ")" * 800,
+    "1,900 parentheses": "loss = " + "(" * 1900 + "k1" + ")" * 1900,
+    "a doubling of names": "a = (k1 + 1).exp()\n" + "a = (a + 1)*(a + 2)\n" * 60,
+    "100 nested names": "a = k1.exp()\n" + "a = abs(a - 1)\n" * 100,
+    "assignments": "".join(f"a{i} = k1 + r\n" for i in range(900)) + "+".join(f"a{i}" for i in range(900)),
+    "minus signs": "loss = " + "-" * 10_000 + "k1",
+    "a long name": "x" * 10_000 + " = k1; y",
+    "many names": "".join(f"a{i} = k1\n" for i in range(900)) + "zz",
+    "hats": "k1" + "^k1" * 5_000,
+    "semicolons": ";" * 19_000,
+    "a power of names": "a = k1.exp()\n" + "a = a**64\n" * 5,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_input_is_refused_at_once(name: str, at_most: Any) -> None:
+    with at_most(5):
+        refusal(HOSTILE[name])
+
+
+@pytest.mark.parametrize("typed", ["kk", "k1 + kk", "sg(x=k1)", "1/0", "k1 k2", "log(k1)", "tanh(k1)", "λ"])
+def test_what_is_wrong_in_the_grammar_is_said_as_by_the_grammar(typed: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(typed)
+    assert refusal(typed) == str(caught.value)
+
+
+# ---------------------------------------------------------------------------- what the answer says
+def test_the_answer_says_what_was_read() -> None:
+    verdict = explain("d = ref_logp - logp\nloss = (d.exp() - 1 - d).mean()  # low variance")
+    assert verdict.read_as == verdict.to_json()["read_as"] == "k3"
+    lines = str(verdict).splitlines()
+    assert lines[0] == "d = ref_logp - logp; loss = (d.exp() - 1 - d).mean(): on-policy loss"
+    assert [line.strip() for line in lines[2:5]] == [
+        "read as      k3",
+        "ref_logp is read as log_p, logp as log_q",
+        "mean() is left out: klsym itself takes the mean over samples",
+    ]
+    plain = explain("k3")
+    assert plain.read_as == "" and plain.to_json()["read_as"] is None and "read as" not in str(plain)
+    assert plain.steps_in_latex == verdict.steps_in_latex and plain.target == verdict.target
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("kl_coef*k1.abs()", "kl_coef is read as a parameter, independent of the sample and of theta"),
+        ("k1.sum()", "the factor the number of samples is left out; with --level token"),
+        ("(k1*mask).sum()/mask.sum()", "mask is left out: a mask of padding does not change the loss"),
+        ("adv.unsqueeze(1)*rho", r"unsqueeze() is left out: it changes no value"),
+        ("loss = k2; h = -logp", "loss does not enter the loss, which is h, the last name assigned"),
+        ("F.kl_div(logp, ref_logp, log_target=True)", "the factor 1/the size of the vocabulary is left out"),
+        ("rollout_logp*old_logp.exp()", "rollout_logp is read as log_mu, old_logp as log_old"),
+    ],
+)  # fmt: skip
+def test_what_is_left_out_or_declared_is_said(typed: str, said: str) -> None:
+    assert said in " ".join(str(explain(typed)).split())
+
+
+def test_comparisons_say_what_was_read() -> None:
+    answer = compare("(logp - ref_logp).square()/2", "k1.detach()*log_q")
+    assert answer.losses == ("k2", "log_q*sg(k1)") and answer.per_sample.same
+    assert "(logp - ref_logp).square()/2 is read as k2" in str(answer)
+
+
+# ---------------------------------------------------------------------------- random losses, both ways
+LEAVES = st.sampled_from([
+    ("log_q", "logp"), ("log_p", "ref_logp"), ("log_mu", "old_logp"), ("A", "advantages"), ("2", "2"),
+    ("lam", "lam"), ("0.5", "0.5"), ("beta", "self.beta"),
+])  # fmt: skip
+UNARY = [
+    ("sg({})", "({}).detach()"), ("sg({})", "jax.lax.stop_gradient({})"), ("exp({})", "({}).exp()"),
+    ("abs({})", "torch.abs({})"), ("({})**2", "({}).square()"), ("({})**2", "torch.pow({}, 2)"),
+    ("max({}, 0)", "F.relu({})"), ("exp({}) - 1", "np.expm1({})"),
+    ("1/(1 + exp(-({})))", "torch.sigmoid({})"),
+    ("log(1 + exp({}))", "F.softplus({})"), ("clip({}, -1, 2)", "({}).clamp(min=-1, max=2)"),
+    ("max({}, -1)", "({}).clamp(min=-1)"), ("min({}, 2)", "jnp.clip({}, None, 2)"), ("-({})", "({}).neg()"),
+    ("({})**3", "({})^3"),
+]  # fmt: skip
+BINARY = [
+    ("({}) + ({})", "({}) + ({})"), ("({}) - ({})", "torch.sub({}, {})"), ("({})*({})", "({}) * ({})"),
+    ("min({}, {})", "jnp.minimum({}, {})"), ("max({}, {})", "({}).maximum({})"),
+    ("where({0} > {1}, {0}, {1})", "torch.where({0} > {1}, {0}, {1})"),
+]  # fmt: skip
+Pair = tuple[str, str]
+
+
+def _grow(inner: st.SearchStrategy[Pair]) -> st.SearchStrategy[Pair]:
+    one = st.builds(lambda f, x: (f[0].format(x[0]), f[1].format(x[1])), st.sampled_from(UNARY), inner)
+    pick = st.sampled_from(BINARY)
+    two = st.builds(lambda f, x, y: (f[0].format(x[0], y[0]), f[1].format(x[1], y[1])), pick, inner, inner)
+    return one | two
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.recursive(LEAVES, _grow, max_leaves=5))
+def test_a_loss_in_the_spelling_of_pytorch_is_the_loss_itself(pair: Pair) -> None:
+    """Both have the same value and slope, where the expressions are not the same already."""
+    typed, spelled = pair
+    try:
+        expected = parse(typed)
+    except UsageError as error:
+        assert str(error).partition(" at character")[0] in refusal(spelled).partition(" at character")[0]
+        return
+    found = read_loss(spelled).expression
+    difference = unfold(found) - unfold(expected)
+    if difference != 0:
+        names = ("log_q", "log_p", "log_mu", "A")
+        values = {ATOMS[name]: sympy.Rational(n, 7) for n, name in enumerate(names, 3)}
+        values |= {parameter("lam"): sympy.Rational(2, 3), parameter("beta"): sympy.Rational(1, 5)}
+        for e in (difference, sympy.diff(difference, log_q)):
+            assert abs(without_sg(e).xreplace(values).evalf(30)) < 1e-15
+
+
+PIECES = [
+    *"()[].,=;\n#'\"^*+-|", "k1", "logp", "torch.exp(", ".mean()", "mask", "ratio", "KL(q||p)", "loss = ",
+    "self.beta", "lambda", "import os", "2",
+]  # fmt: skip
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.sampled_from(PIECES), max_size=14).map(" ".join))
+def test_fuzz_pieces(typed: str) -> None:
+    try:
+        read_loss(typed)
+    except UsageError as error:
+        assert str(error).isprintable() and len(str(error)) < 400
