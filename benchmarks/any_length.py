@@ -24,7 +24,8 @@ from tqdm import tqdm
 from klsym.engine.proof.derivation import Proof
 from klsym.kernel import check
 from klsym.language.abbreviations import Context
-from klsym.ledger.registry import load, settle
+from klsym.ledger.registry import load
+from klsym.ledger.settle_claim import settle
 from klsym.numeric.dynamic_programming import random_chains
 from klsym.numeric.evaluation import evaluate
 from klsym.numeric.models import FiniteModel, random_model

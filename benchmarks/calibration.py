@@ -28,17 +28,18 @@ from test_sampling_statistics import LAWS, least_samples
 
 from klsym.calculus import KL, covariance, expectation, expected_gradient, grad, k1, k3, mu, p, q, r, rho
 from klsym.language.abbreviations import Context
-from klsym.ledger.registry import select, settle
+from klsym.ledger.registry import select
+from klsym.ledger.settle_claim import settle
 from klsym.numeric.models import random_model
 from klsym.sampling.backends import backend
 from klsym.sampling.finite import FiniteSampler
 from klsym.sampling.gaussians import GaussianSampler
 from klsym.sampling.identities import GAUSSIANS, Options, identities
 from klsym.sampling.means import means_of
+from klsym.sampling.monte_carlo_check import Trial
 from klsym.sampling.sampler import Sampler
 from klsym.sampling.statistics import Level, TooFew
 from klsym.sampling.streams import Stream
-from klsym.sampling.trials import Trial
 
 RATES = (0.4, 0.1, 0.01)
 SURE = 3.3  # standard errors of a count: both sides of a 99.9 % interval

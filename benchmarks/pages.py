@@ -202,7 +202,8 @@ def pages(settled: Iterable[Any], computed: int) -> dict[str, str]:
 
 
 def main() -> int:
-    from klsym.ledger.registry import load, settle
+    from klsym.ledger.registry import load
+    from klsym.ledger.settle_claim import settle
 
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="write nothing; 1 if a page would change")

@@ -103,8 +103,9 @@ def ledger(repeats: int) -> Iterator[tuple[str, float]]:
     """All claims but experiments: the search for proofs, the kernel alone, the exact oracle."""
     from klsym.kernel import check
     from klsym.kernel import replay as kernel
-    from klsym.ledger.registry import load, settle
-    from klsym.ledger.settle_claims import check_settled
+    from klsym.ledger.registry import load
+    from klsym.ledger.settle_all import check_settled
+    from klsym.ledger.settle_claim import settle
 
     seconds, megabytes = unit(repeats)
     # First: Linux counts what its parent holds as the peak of a child.

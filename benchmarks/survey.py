@@ -29,11 +29,11 @@ from typing import Any
 import klsym
 from klsym.audit.binding import option
 from klsym.audit.child import Runner
-from klsym.engine.targets.clamps import inside_clamps
+from klsym.engine.targets.clamp_messages import inside_clamps
 from klsym.files import write_whole
 from klsym.language.parser import parse
 from klsym.notation import losses
-from klsym.notation.spelling import TEXT
+from klsym.notation.printers import TEXT
 from klsym.tables.survey import KNOWN, LONGEST, STORED
 
 HERE = Path(__file__).parent

@@ -32,9 +32,9 @@ from klsym.calculus import (
 )
 from klsym.errors import ProofError
 from klsym.ledger.evidence import Evidence
-from klsym.ledger.registry import recall
+from klsym.ledger.settle_claim import recall
 from klsym.notation.losses import show
-from klsym.notation.spelling import LATEX, TEXT
+from klsym.notation.printers import LATEX, TEXT
 
 KLS = {"reverse": ((q, p), "KL(q||p)"), "forward": ((p, q), "KL(p||q)")}
 ON, OFF = "on-policy", "off-policy"

@@ -14,7 +14,7 @@ import numpy as np
 from klsym.calculus import KL, claim, derive, p, q, token_KL
 from klsym.derivations.tools.sequence_examples import offset_pair, offset_variances
 from klsym.ledger.evidence import Evidence
-from klsym.notation.spelling import LATEX
+from klsym.notation.printers import LATEX
 from klsym.numeric.autoregressive import (
     enumerate_sequences,
     log_probabilities,

@@ -24,7 +24,7 @@ from klsym.derivations.tools.taylor import (
 from klsym.kernel.intervals import Interval, log_enclosure
 from klsym.language.convert import to_sympy
 from klsym.ledger.evidence import Evidence
-from klsym.notation.spelling import LATEX
+from klsym.notation.printers import LATEX
 
 K2_MEAN = LATEX.expectation("q", "k_2")
 HYPOTHESES = ("p << q: wherever p > 0, also q > 0", "e = sup |p/q - 1| is at most 1/2")

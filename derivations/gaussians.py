@@ -11,7 +11,7 @@ from klsym.calculus import claim, covariance, expectation, k1, k2, k3, q
 from klsym.derivations.tools.gaussian_quadrature import ESTIMATORS, mean, mean_and_sd
 from klsym.experiments.gaussians.schulman import PRINTED, agrees
 from klsym.ledger.evidence import Estimate, Evidence
-from klsym.notation.spelling import LATEX
+from klsym.notation.printers import LATEX
 from klsym.numeric.gaussian.exact import GaussianModel
 from klsym.numeric.gaussian.models import Divergent, Gaussian, expect, log_ratio, table, variance, x
 

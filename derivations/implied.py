@@ -38,7 +38,7 @@ from klsym.language.convert import to_ring, to_sympy
 from klsym.ledger.evidence import Evidence
 from klsym.notation.formulas import element
 from klsym.notation.losses import Written, show
-from klsym.notation.spelling import LATEX
+from klsym.notation.printers import LATEX
 
 g = Function("g")(k1)  # any differentiable function of k1
 f = Function("f")(log_q, log_p, log_mu)  # any differentiable function of the sample and theta

@@ -46,7 +46,7 @@ from klsym.derivations.expansions import rounded_up
 from klsym.derivations.tools.taylor import expand, expectation_bound, show_series
 from klsym.language.convert import to_sympy
 from klsym.ledger.evidence import Estimate, Evidence
-from klsym.notation.spelling import LATEX
+from klsym.notation.printers import LATEX
 from klsym.numeric.gaussian.exact import GaussianModel
 from klsym.numeric.gaussian.models import Gaussian, expect
 

@@ -37,7 +37,7 @@ from klsym.derivations.tools.remainder_order import check_order, mean
 from klsym.derivations.tools.taylor import expand, expectation_bound, show_series
 from klsym.language.convert import to_sympy
 from klsym.ledger.evidence import Evidence
-from klsym.notation.spelling import LATEX
+from klsym.notation.printers import LATEX
 
 G1, G_STAR = rho * (k1 + 1), rho * k1  # per-sample gradients of the losses rho k1 and rho k3, over s
 b, b_star, d = (parameter(name) for name in ("b", "b_star", "d"))

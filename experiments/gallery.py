@@ -69,7 +69,7 @@ def rewards() -> Any:
     import numpy as np
 
     from klsym.experiments.pictures.rewards import Penalty, draw
-    from klsym.ledger.registry import recall
+    from klsym.ledger.settle_claim import recall
 
     values = {"k1": "value.k1-unbiased", "k2": "value.k2-biased", "k3": "value.k3-unbiased"}
     penalties = {
@@ -91,7 +91,7 @@ def variance() -> Any:
 def batches() -> Any:
     """How much of the penalty centring leaves, and whether leave-one-out pays."""
     from klsym.experiments.pictures.batches import draw
-    from klsym.ledger.registry import recall
+    from klsym.ledger.settle_claim import recall
     from klsym.numeric.models import FiniteModel
 
     names = {"none": "no-centering", "mean": "mean-centering", "leave-one-out": "leave-one-out"}
@@ -116,7 +116,8 @@ def sequences() -> Any:
 def errata() -> Any:
     """Both sides of each refuted equation in its model."""
     from klsym.experiments.pictures.errata import draw
-    from klsym.ledger.registry import load, recall
+    from klsym.ledger.registry import load
+    from klsym.ledger.settle_claim import recall
 
     corrected = [recall(name) for name, claim in load().items() if claim.verdict == "corrected"]
     return draw([
@@ -170,7 +171,7 @@ def catalogue() -> Any:
     from klsym.engine.questions.catalogue import stored
     from klsym.experiments.pictures.catalogue import draw
     from klsym.language.abbreviations import Context
-    from klsym.ledger.registry import recall
+    from klsym.ledger.settle_claim import recall
     from klsym.numeric.models import random_model
 
     models = [random_model(seed, 2 + seed % 3, Context()) for seed in range(12)]

@@ -30,7 +30,7 @@ _HOME = {
     "ProofError": "klsym.errors",
     "UsageError": "klsym.errors",
     "load": "klsym.ledger.registry",
-    "settle": "klsym.ledger.registry",
+    "settle": "klsym.ledger.settle_claim",
 }
 __all__ = [  # those without a row above are of klsym.calculus
     "KL", "A", "Comparison", "KlsymError", "ProofError", "R", "Refused", "UsageError", "Verdict", "alpha",
@@ -50,7 +50,8 @@ if TYPE_CHECKING:  # the same names for mypy
     from klsym.explorer import explore
     from klsym.kernel import check
     from klsym.language.parser import parse
-    from klsym.ledger.registry import load, settle
+    from klsym.ledger.registry import load
+    from klsym.ledger.settle_claim import settle
 
 else:  # hidden from mypy, for which a module with __getattr__ has every name
 

@@ -14,13 +14,13 @@ from klsym.engine.questions import compare as comparing
 from klsym.engine.questions import divergence_losses, optimum_of_loss
 from klsym.engine.questions import recommend as recommending
 from klsym.engine.questions.recommend import KLTarget, Purpose
-from klsym.render.compare import PrintedComparison
-from klsym.render.compare import printed as printed_comparison
-from klsym.render.descents import PrintedDescents
-from klsym.render.optima import PrintedOptimum
 from klsym.render.printing import as_printed
-from klsym.render.recommend import PrintedRecommendation
-from klsym.render.recommend import printed as printed_recommendation
+from klsym.render.questions.compare import PrintedComparison
+from klsym.render.questions.compare import printed as printed_comparison
+from klsym.render.questions.descents import PrintedDescents
+from klsym.render.questions.optima import PrintedOptimum
+from klsym.render.questions.recommend import PrintedRecommendation
+from klsym.render.questions.recommend import printed as printed_recommendation
 from klsym.render.verdict import PrintedVerdict as Verdict
 from klsym.render.verdict import printed as printed
 

@@ -12,10 +12,10 @@ from klsym.engine.proof.derivation import Proof
 from klsym.kernel.assumptions import Hypothesis
 from klsym.kernel.ring import ExpPoly
 from klsym.ledger.evidence import Evidence
-from klsym.ledger.registry import Settled
+from klsym.ledger.settle_claim import Settled
 from klsym.notation import formulas
 from klsym.notation.hypotheses import exists, named_supports, show_hypothesis, written_out
-from klsym.notation.spelling import LATEX
+from klsym.notation.printers import LATEX
 from klsym.write_up.prose import prose
 from klsym.write_up.tex import breakable
 
@@ -70,7 +70,7 @@ def _inline(latex: str) -> str:
 def in_short(settled: Settled) -> Iterator[str]:
     r"""What the claim assumes, without its reading, in few words.
 
-    >>> from klsym.ledger.registry import recall
+    >>> from klsym.ledger.settle_claim import recall
     >>> list(in_short(recall("gradient.k2-loss")))
     ['exchange under $q$', '$q \\ll p$', 'one moment exists']
     """

@@ -30,8 +30,9 @@ from klsym.kernel import CLOSINGS as ENDINGS
 from klsym.ledger.evidence import Evidence, against_sources
 from klsym.ledger.experiment_result import MARKS
 from klsym.ledger.progress import Wrapper, plainly
-from klsym.ledger.registry import Claim, Settled, load, settle
-from klsym.ledger.settle_claims import each
+from klsym.ledger.registry import Claim, load
+from klsym.ledger.settle_all import each
+from klsym.ledger.settle_claim import Settled, settle
 from klsym.ledger.view import statement_latex
 from klsym.paper.theorems import TRUST, claim_latex, derivation_latex, models, statements
 from klsym.render.rules import CLOSINGS, RULES

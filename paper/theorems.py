@@ -11,10 +11,10 @@ from itertools import groupby
 
 from klsym.engine.proof.derivation import Proof
 from klsym.ledger.evidence import Evidence
-from klsym.ledger.registry import Settled
+from klsym.ledger.settle_claim import Settled
 from klsym.ledger.view import statement_latex
-from klsym.notation.latex import conclusion
-from klsym.notation.spelling import LATEX
+from klsym.notation.printers import LATEX
+from klsym.notation.proof_latex import conclusion
 from klsym.notation.text import chain
 from klsym.paper.assumptions import hypotheses, in_short
 from klsym.paper.witness import counterexample
@@ -34,7 +34,7 @@ def claim_latex(settled: Settled, known: Iterable[str] = ()) -> str:
 
     known: lines of its reading that the text has said before.
 
-    >>> from klsym.ledger.registry import recall
+    >>> from klsym.ledger.settle_claim import recall
     >>> print(claim_latex(recall("gradient.k1-loss")).splitlines()[1])
     \klparts{\klpart{\mathbb{E}_{q}[\nabla k_1] \brk= 0}}
     """

@@ -18,7 +18,7 @@ from klsym.language.abbreviations import (
     Statement,
     atoms_of,
 )
-from klsym.notation.spelling import LATEX
+from klsym.notation.printers import LATEX
 from klsym.notation.text import show_interval
 from klsym.render.listing import tree_rows
 

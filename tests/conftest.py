@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from klsym.ledger.registry import Settled, load, recall
+from klsym.ledger.registry import load
+from klsym.ledger.settle_claim import Settled, recall
 from support.scale import scaled
 
 settings.register_profile("klsym", derandomize=True, deadline=None, max_examples=scaled(60, 20))

@@ -24,7 +24,7 @@ from klsym.kernel.names import SAMPLE_BASES, parse_name
 from klsym.kernel.ring import ONE, ZERO, ExpPoly, Monomial
 from klsym.language.convert import to_ring, to_sympy
 from klsym.language.expressions import LATEX_NAMES
-from klsym.notation.spelling import LATEX
+from klsym.notation.printers import LATEX
 
 MAX_ORDER = 64
 TAIL = 24  # coefficients kept exactly beyond the order before a majorant takes over

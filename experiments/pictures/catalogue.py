@@ -13,7 +13,7 @@ from klsym.engine.questions.catalogue import Catalogue, CatalogueChoice, Catalog
 from klsym.figures.style import BLACK, COLOURS, GREY, ORANGE, PAGE, PURPLE, SKY, label_ends, panels
 from klsym.numeric.evaluation import evaluate
 from klsym.numeric.models import FiniteModel
-from klsym.render.catalogue import TARGETS
+from klsym.render.questions.catalogue import TARGETS
 
 # One colour and one mark a setting.
 MARKS = {

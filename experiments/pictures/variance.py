@@ -13,7 +13,7 @@ from klsym.figures.style import BLACK, COLOURS, GREY, ORANGE, PAGE, SKY, label_e
 from klsym.language.abbreviations import Point
 from klsym.language.convert import to_sympy
 from klsym.language.expressions import k1, k3, log_p, log_q, rho
-from klsym.ledger.registry import recall
+from klsym.ledger.settle_claim import recall
 from klsym.numeric.models import FiniteModel
 
 

@@ -19,7 +19,7 @@ from klsym.audit.terms import VOCABULARY, Top, depends, folded, mask
 from klsym.audit.tracing.torch_trace import Entry
 from klsym.language.expressions import A, R, clip, log_mu, log_old, log_p, log_q, sg, unfold, without_sg
 from klsym.notation import losses
-from klsym.notation.spelling import TEXT
+from klsym.notation.printers import TEXT
 
 SAMPLED = {log_q, log_p, log_mu, log_old, A, R}
 

@@ -13,7 +13,7 @@ from klsym.audit.findings import Finding
 from klsym.audit.reading import Code
 from klsym.escaping import printable
 from klsym.notation import losses
-from klsym.notation.spelling import TEXT
+from klsym.notation.printers import TEXT
 from klsym.render.headline import does, trust_word, use_words
 
 

@@ -10,7 +10,7 @@ from klsym.commands.console import bar, whole_number
 from klsym.engine.questions.catalogue import Catalogue, catalogue, stored, written
 from klsym.errors import UsageError
 from klsym.files import write_whole
-from klsym.render.catalogue import summary
+from klsym.render.questions.catalogue import summary
 
 LARGEST = 10  # beyond it no memory suffices
 

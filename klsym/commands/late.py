@@ -39,7 +39,7 @@ def _verdict(options: argparse.Namespace, gradient: bool) -> Any:
     from klsym.kernel.derivatives import attach
     from klsym.language.messages import Message
     from klsym.notation.losses import show
-    from klsym.notation.spelling import LATEX
+    from klsym.notation.printers import LATEX
     from klsym.render.verdict import printed
 
     written = as_written(options.loss.strip(" "), options.param)

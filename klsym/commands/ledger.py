@@ -20,7 +20,7 @@ def prove(options: argparse.Namespace) -> int:
     from klsym.experiments.background_runs import ahead, of_claims
     from klsym.ledger.cache import Kept
     from klsym.ledger.registry import select
-    from klsym.ledger.settle_claims import counts, settle_all, write_certificates
+    from klsym.ledger.settle_all import counts, settle_all, write_certificates
 
     claims, known = select(options.ids), Kept()
     folder = None if options.certificates is None else output_folder(options.certificates)
@@ -97,7 +97,8 @@ def _certificates_in(names: list[str]) -> Iterator[tuple[str, Any]]:
 
 def _certificates_of_the_ledger() -> Iterator[tuple[str, Any]]:
     """Those of all claims that have proofs, settled now."""
-    from klsym.ledger.registry import select, settle
+    from klsym.ledger.registry import select
+    from klsym.ledger.settle_claim import settle
 
     claims = [claim for claim in select([]) if claim.verdict != "computed"]
     for claim in progress(claims, lambda claim: claim.id):
@@ -163,8 +164,9 @@ def _settled(ids: list[str]) -> list[dict[str, Any]]:
     """The answers from the cache; claims that it lacks are settled."""
     from klsym.experiments.background_runs import ahead, of_claims
     from klsym.ledger.cache import Kept
-    from klsym.ledger.registry import select, settle
-    from klsym.ledger.settle_claims import each
+    from klsym.ledger.registry import select
+    from klsym.ledger.settle_all import each
+    from klsym.ledger.settle_claim import settle
 
     claims, known = select(ids), Kept()
     answers = known.answers(claims)
@@ -179,7 +181,8 @@ def _settled(ids: list[str]) -> list[dict[str, Any]]:
 def show_grounds(options: argparse.Namespace) -> int:
     """What one claim rests on; 1 if it fails."""
     from klsym.ledger.axioms import show_axioms
-    from klsym.ledger.registry import select, settle
+    from klsym.ledger.registry import select
+    from klsym.ledger.settle_claim import settle
 
     found = select([options.id])
     if len(found) != 1:

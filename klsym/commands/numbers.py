@@ -11,7 +11,8 @@ from klsym.escaping import printable
 
 def cross_check(options: argparse.Namespace) -> int:
     """Every identity exactly and by sampling; 1 if one disagrees."""
-    from klsym.ledger.registry import select, settle
+    from klsym.ledger.registry import select
+    from klsym.ledger.settle_claim import settle
     from klsym.sampling.backends import backend
     from klsym.sampling.identities import LARGEST_DRAW, Options
     from klsym.sampling.verify import summary, table, verify

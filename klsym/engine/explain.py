@@ -28,7 +28,7 @@ from klsym.errors import UsageError
 from klsym.language.expressions import ATOMS, PARAMETERS
 from klsym.language.parser import typed_terms
 from klsym.notation.losses import Written, show
-from klsym.notation.spelling import TEXT
+from klsym.notation.printers import TEXT
 
 
 def explain(loss: object, parameters: Iterable[str] = (), **options: str | None) -> Verdict:

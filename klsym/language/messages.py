@@ -1,4 +1,4 @@
-"""What is to be said of an answer: a code and its values.  The sentences stand in `klsym.render.messages`.
+"""What is to be said of an answer: a code and its values.  The sentences stand in `klsym.render.sentences`.
 
 >>> Message("heavy-tail", ratio="r")
 Message('heavy-tail', ratio='r')

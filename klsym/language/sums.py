@@ -1,5 +1,7 @@
 """Sums over the tokens of a sequence, the samples of a batch, and all that might have been drawn.
 
+The ratio that GSPO clips is exp(seqmean(log_q - log_mu)), the ratio of a prefix exp(past(log_q - log_mu)).
+
 >>> from klsym.language.expressions import R, k1
 >>> togo(k1), seqmean(k1), LeftOut(R), full_kl("q", "p")
 (future(k1) + now(k1), whole(k1)/T, loo(R), full(k1))

@@ -8,7 +8,7 @@ from klsym.ledger.evidence import Evidence
 from klsym.render.rules import CLOSINGS, RULES
 
 if TYPE_CHECKING:
-    from klsym.ledger.registry import Settled
+    from klsym.ledger.settle_claim import Settled
 
 
 def show_axioms(settled: Settled) -> str:

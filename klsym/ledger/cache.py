@@ -23,7 +23,8 @@ from typing import Any
 from klsym.errors import Refused, UsageError
 from klsym.files import make_folder, read_text, write_whole
 from klsym.kernel import check, digest
-from klsym.ledger.registry import Claim, Settled
+from klsym.ledger.registry import Claim
+from klsym.ledger.settle_claim import Settled
 
 MOST = 20_000_000  # bytes of a file that is read
 VERSIONS = 3  # as many files stay, the newest: those of other versions are of use to nobody

@@ -61,7 +61,8 @@ def answers(ids: Iterable[str]) -> list[Answer]:
 
 def write() -> int:
     """Settle all claims, store them, and return how many there are."""
-    from klsym.ledger.registry import load, settle
+    from klsym.ledger.registry import load
+    from klsym.ledger.settle_claim import settle
 
     settled = [settle(claim) for claim in load().values()]
     if failed := [one.claim.id for one in settled if one.error]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from klsym.ledger.evidence import Evidence
-from klsym.notation.latex import theorem_latex
+from klsym.notation.proof_latex import theorem_latex
 
 VERDICTS = {
     "proved": "proved",
@@ -58,7 +58,7 @@ def statement_text(part: Any) -> str:
 def heading(settled: Any) -> str:
     """The id, the verdict and the trust in one line.
 
-    >>> from klsym.ledger.registry import recall
+    >>> from klsym.ledger.settle_claim import recall
     >>> heading(recall("value.k2-biased"))
     'value.k2-biased: refuted (replayed by the kernel)'
     """

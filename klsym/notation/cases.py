@@ -17,7 +17,7 @@ import sympy
 from klsym.language.expressions import REWARDS, log_mu, log_old, log_p, log_q
 from klsym.notation import losses
 from klsym.notation.estimators import k3_in
-from klsym.notation.spelling import LATEX, TEXT, Text
+from klsym.notation.printers import LATEX, TEXT, Text
 
 RELATIONS = {(1,): ">", (1, 0): ">=", (0,): "=", (0, -1): "<=", (-1,): "<", (1, -1): "!="}
 IN_LATEX = {">=": r"\ge", "<=": r"\le", "!=": r"\ne"}

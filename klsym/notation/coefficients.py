@@ -17,7 +17,7 @@ from klsym.kernel.ring import ONE, Exponent, ExpPoly, Monomial
 from klsym.kernel.ring import Number as Rational
 from klsym.language.defined import LOG, OF_LOGS, known
 from klsym.notation.positions import SLOT_ORDER, in_slot
-from klsym.notation.spelling import TEXT, Text
+from klsym.notation.printers import TEXT, Text
 from klsym.notation.tree import (
     Call,
     Formula,

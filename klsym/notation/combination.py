@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from klsym.notation.printers import LATEX, TEXT
 from klsym.notation.reading import read
-from klsym.notation.spelling import LATEX, TEXT
 from klsym.notation.tree import (
     Divergence,
     Formula,

@@ -2,7 +2,7 @@
 
 >>> from klsym.kernel.ring import ExpPoly
 >>> from klsym.notation.coefficients import coefficient
->>> from klsym.notation.spelling import TEXT
+>>> from klsym.notation.printers import TEXT
 >>> k1, beta = ExpPoly.variable("k1"), ExpPoly.variable("beta")
 >>> of = (beta * (k1 + (-k1).exp() - 1), 2 * k1 + (-k1).exp() - 1)
 >>> [TEXT(with_k3(coefficient(e))) for e in of]

@@ -3,7 +3,7 @@
 A mean is one thing at every index, that of a single sample included; sums over slots are sums over positions.
 
 >>> from klsym.kernel.ring import ExpPoly
->>> from klsym.notation.spelling import LATEX
+>>> from klsym.notation.printers import LATEX
 >>> togo = ExpPoly.variable("k1[now]") + ExpPoly.variable("k1[future]")
 >>> side(Side.atom(Mean("t", "q", togo, ("now",))))
 'E_q[sum_t (k1_now + k1_future)*s_now]'
@@ -40,7 +40,7 @@ from klsym.language.abbreviations import (
 from klsym.notation import tree
 from klsym.notation.coefficients import coefficient, element, variable
 from klsym.notation.positions import SLOT_ORDER, TOGETHER, in_slot
-from klsym.notation.spelling import TEXT, Text
+from klsym.notation.printers import TEXT, Text
 from klsym.notation.tree import Formula, Minus, Name, Number, Power, Product, negated, product, total
 
 __all__ = [

@@ -20,7 +20,7 @@ from klsym.language.messages import Message
 from klsym.language.unfolding import Theorem
 from klsym.notation import formulas
 from klsym.notation.formulas import Labels
-from klsym.notation.spelling import TEXT
+from klsym.notation.printers import TEXT
 
 STANDING = "every mean that the statement names exists"
 EXISTS = ("exists", "exists with absolute values inside the sum")  # over t

@@ -1,7 +1,7 @@
 """Losses as trees, as they were written: SymPy expressions, weights before estimators.
 
 >>> from klsym.language.expressions import k2, rho, sg
->>> from klsym.notation.spelling import LATEX, TEXT
+>>> from klsym.notation.printers import LATEX, TEXT
 >>> show(sg(rho) * k2, TEXT), show(sg(rho) * k2, LATEX)
 ('sg(rho)*k2', '\\\\mathrm{sg}(\\\\rho)\\\\,k_2')
 """
@@ -22,7 +22,7 @@ from klsym.language.expressions import ATOMS, SLOTTED, Estimator, OverPositions,
 from klsym.language.messages import Message
 from klsym.notation import tree
 from klsym.notation.positions import SLOT_ORDER, in_slot
-from klsym.notation.spelling import Text
+from klsym.notation.printers import Text
 from klsym.notation.tree import (
     Call,
     Cases,
@@ -244,7 +244,7 @@ def over(text: str, b: Any, spell: Text) -> str:
     """text/b, for an element b of the ring.
 
     >>> from klsym.language.convert import to_ring
-    >>> from klsym.notation.spelling import TEXT
+    >>> from klsym.notation.printers import TEXT
     >>> over("E_q[R]", to_ring(sympy.Symbol("beta", real=True)), TEXT)
     '(1/beta)*E_q[R]'
     """

@@ -1,6 +1,6 @@
 """Variables of slots as trees: a name of its own in text, k1_past, and a sum over positions in mathematics.
 
->>> from klsym.notation.spelling import LATEX, TEXT
+>>> from klsym.notation.printers import LATEX, TEXT
 >>> LATEX(in_slot("k1", "past", sums=True)), TEXT(in_slot("k1", "past", sums=False))
 ('\\\\sum_{u<t} k_{1,u}', 'k1_past')
 """

@@ -1,6 +1,6 @@
 """Functions of r = p/q, and where they hold, as text.
 
->>> from klsym.notation.spelling import LATEX, TEXT
+>>> from klsym.notation.printers import LATEX, TEXT
 >>> k1 = ExpPoly.variable("k1")
 >>> TEXT(in_r(k1 + (-k1).exp() - 1)), LATEX(in_r(k1 * k1 * Fraction(1, 2)))
 ('r - log(r) - 1', '\\\\frac{\\\\log(r)^{2}}{2}')
@@ -15,7 +15,7 @@ from typing import Any
 from klsym.kernel.ring import ExpPoly
 from klsym.notation import losses
 from klsym.notation.coefficients import coefficient
-from klsym.notation.spelling import TEXT
+from klsym.notation.printers import TEXT
 from klsym.notation.tree import Call, Formula, Name
 
 DIGITS = 6  # of an edge that is no power of e

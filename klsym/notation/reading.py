@@ -2,7 +2,7 @@
 
 Beside what the printer of text writes, a formula may leave the sign of a product out and write ^ for a power.
 
->>> from klsym.notation.spelling import LATEX, TEXT
+>>> from klsym.notation.printers import LATEX, TEXT
 >>> TEXT(read("E_q[k1^2 s] <= 2 KL(q||p)")), LATEX(read("-lam k1 <= exp(1/2)"))
 ('E_q[k1**2 s] <= 2 KL(q||p)', '-\\\\lambda\\\\,k_1 \\\\le \\\\exp(\\\\tfrac{1}{2})')
 """
@@ -13,7 +13,7 @@ import re
 from fractions import Fraction
 
 from klsym.errors import UsageError
-from klsym.notation.spelling import GREEK, NAMES
+from klsym.notation.printers import GREEK, NAMES
 from klsym.notation.tree import (
     Along,
     Call,

@@ -27,7 +27,7 @@ from klsym.language.unfolding import Theorem, unfold
 from klsym.notation import formulas
 from klsym.notation.coefficients import coefficient
 from klsym.notation.formulas import Labels
-from klsym.notation.spelling import TEXT, Text
+from klsym.notation.printers import TEXT, Text
 from klsym.notation.tree import Formula, Name, Number, Phrase, Relation, Words, product
 
 

@@ -2,7 +2,7 @@
 
 A tree says what is meant, a printer (`spelling`, `mathml`) how it is written and where brackets are needed.
 
->>> from klsym.notation.spelling import LATEX, TEXT
+>>> from klsym.notation.printers import LATEX, TEXT
 >>> half = quotient(product(Name("k1"), total(Name("r"), Minus(Number(1)))), Number(2))
 >>> TEXT(half), LATEX(half)
 ('k1*(r - 1)/2', '\\\\frac{k_1\\\\,\\\\left(r - 1\\\\right)}{2}')

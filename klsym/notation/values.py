@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from klsym.kernel.ring import ZERO, ExpPoly
 from klsym.notation.coefficients import coefficient
 from klsym.notation.positions import in_slot
-from klsym.notation.spelling import LATEX as LATEX
-from klsym.notation.spelling import TEXT, Text
+from klsym.notation.printers import LATEX as LATEX
+from klsym.notation.printers import TEXT, Text
 from klsym.notation.tree import Call, Formula, Minus, negated, product, quotient, total
 
 

@@ -19,10 +19,10 @@ from typing import Any
 from klsym.diagnostics.conditions import notes
 from klsym.language.expressions import log_p
 from klsym.notation.cases import lines as case_lines
-from klsym.notation.spelling import is_sum
+from klsym.notation.printers import is_sum
 from klsym.render.diagnoses import message_text
 from klsym.render.headline import does, has_reward, title, trust_word
-from klsym.render.messages import sentences
+from klsym.render.sentences import sentences
 
 MAX_LINES = 25
 WIDTH = 100

@@ -13,13 +13,13 @@ from klsym.diagnostics.conditions import notes
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.language.messages import Message
 from klsym.notation.combination import combination_text, value_text
-from klsym.notation.latex import aligned
-from klsym.notation.spelling import TEXT, is_sum
+from klsym.notation.printers import TEXT, is_sum
+from klsym.notation.proof_latex import aligned
 from klsym.notation.values import names
 from klsym.render.divergences import functional_text, generated_text
 from klsym.render.effects import effects_lines
 from klsym.render.listing import in_short, listed, model_lines
-from klsym.render.messages import sentence, sentences
+from klsym.render.sentences import sentence, sentences
 from klsym.render.words import is_objective
 
 EFFECTS = "What descending it does"

@@ -15,9 +15,9 @@ from klsym.diagnostics.codes import Code
 from klsym.diagnostics.conditions import Diagnostic
 from klsym.language.messages import Message
 from klsym.notation import losses
-from klsym.notation.spelling import TEXT
+from klsym.notation.printers import TEXT
 from klsym.notation.values import shown
-from klsym.render.messages import sentence
+from klsym.render.sentences import sentence
 
 CHANGES = {
     "KL003": "with the weight attached, {} would minimise KL(q||p)",

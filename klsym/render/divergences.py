@@ -6,8 +6,8 @@ from typing import Any
 
 import sympy
 
+from klsym.notation.printers import TEXT
 from klsym.notation.ratios import everywhere_if, in_r, is_whole, region
-from klsym.notation.spelling import TEXT
 from klsym.notation.values import shown
 
 INFINITE = (sympy.nan, sympy.zoo, sympy.oo, -sympy.oo)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from klsym.notation.printers import TEXT
 from klsym.notation.ratios import in_r
-from klsym.notation.spelling import TEXT
 from klsym.notation.text import show_interval
 
 

@@ -21,10 +21,10 @@ from klsym.kernel.ring import ExpPoly
 from klsym.language.convert import to_sympy
 from klsym.language.expressions import SLOTTED, A, R, Weight, length
 from klsym.notation.combination import objective_text
-from klsym.notation.spelling import TEXT
+from klsym.notation.printers import TEXT
 from klsym.notation.values import shown
 from klsym.render.divergences import generated_text
-from klsym.render.messages import sentence
+from klsym.render.sentences import sentence
 from klsym.render.words import is_objective
 
 NAMED = ("reverse-kl", "forward-kl", "combination")

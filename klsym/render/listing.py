@@ -10,7 +10,7 @@ from typing import Any
 from klsym.language.messages import Message
 from klsym.notation.hypotheses import OVER_T
 from klsym.notation.text import show_interval
-from klsym.render.messages import sentence
+from klsym.render.sentences import sentence
 
 MAX_LISTED = 4  # hypotheses of one kind that are listed one by one in text; JSON has them all
 JOINED = {

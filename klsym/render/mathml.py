@@ -18,7 +18,7 @@ from string import ascii_letters
 
 from klsym.errors import UsageError
 from klsym.escaping import SPECIAL
-from klsym.notation.spelling import Latex, Piece
+from klsym.notation.printers import Latex, Piece
 from klsym.notation.tree import Formula
 
 OPERAND, FENCED, SIGN, RELATION, OPEN, CLOSE, BAR, FUNCTION, LARGE, SPACE = range(10)

@@ -19,7 +19,7 @@ from klsym.errors import UsageError
 from klsym.language.expressions import OF_TABLE
 from klsym.language.parser import parse
 from klsym.notation.losses import Written, tree_of
-from klsym.notation.spelling import IN_TEXT, Piece, Text, is_sum
+from klsym.notation.printers import IN_TEXT, Piece, Text, is_sum
 from klsym.notation.tree import Call, Formula, Minus, Name, Number, Power, Product, Quotient, Sum
 
 

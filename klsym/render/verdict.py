@@ -14,7 +14,7 @@ from typing import Any
 from klsym.diagnostics.conditions import Diagnostic, diagnosed
 from klsym.engine.answers.suggestion import Suggestion
 from klsym.engine.verdicts.verdict import Verdict
-from klsym.notation.spelling import LATEX
+from klsym.notation.printers import LATEX
 from klsym.notation.values import names, shown
 from klsym.render.answer import WIDTH, answer_markdown, answer_of, answer_text, escaped
 from klsym.render.declared import declared
@@ -28,8 +28,8 @@ from klsym.render.details import (
 )  # fmt: skip
 from klsym.render.effects import effects_lines
 from klsym.render.headline import does
-from klsym.render.messages import sentence, sentences, suggested
 from klsym.render.printing import as_printed
+from klsym.render.sentences import sentence, sentences, suggested
 from klsym.render.verdict_json import verdict_json
 
 

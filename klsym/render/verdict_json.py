@@ -12,11 +12,11 @@ from typing import Any
 
 from klsym.errors import UsageError
 from klsym.notation.combination import objective_text
-from klsym.notation.spelling import TEXT
+from klsym.notation.printers import TEXT
 from klsym.render.diagnoses import message_text
 from klsym.render.divergences import generated_json
 from klsym.render.headline import NAMED, does
-from klsym.render.messages import sentences
+from klsym.render.sentences import sentences
 from klsym.render.snippets import snippet
 
 SCHEMA = 3

@@ -6,7 +6,7 @@ from typing import Any
 
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.notation.combination import combination_text
-from klsym.notation.spelling import TEXT
+from klsym.notation.printers import TEXT
 from klsym.render.divergences import generated_text
 
 TARGETS = {

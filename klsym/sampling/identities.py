@@ -17,7 +17,8 @@ from klsym.language.abbreviations import Context, E, Statement
 from klsym.language.convert import to_sympy
 from klsym.language.unfolding import Theorem
 from klsym.ledger.evidence import Evidence
-from klsym.ledger.registry import Claim, Settled
+from klsym.ledger.registry import Claim
+from klsym.ledger.settle_claim import Settled
 from klsym.numeric.dynamic_programming import by_programme, random_chains
 from klsym.numeric.evaluation import both_sides
 from klsym.numeric.exact import THETAS, allowed, regions_of, thetas_of
@@ -29,8 +30,8 @@ from klsym.sampling.backends import Backend
 from klsym.sampling.finite import LARGEST_SAMPLES, FiniteSampler
 from klsym.sampling.gaussians import GaussianSampler, Unsound
 from klsym.sampling.means import Deterministic, gradient_losses, means_of
+from klsym.sampling.monte_carlo_check import Trial, both_ways, sampled_means
 from klsym.sampling.streams import Stream
-from klsym.sampling.trials import Trial, both_ways, sampled_means
 
 OUTCOMES = 8  # of the finite model that a proved identity is sampled on
 # Tails such that every moment the judgements need is finite for weights, ratios and their inverses.

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from klsym.ledger.registry import Settled
-from klsym.ledger.settle_claims import judge
+from klsym.ledger.settle_all import judge
+from klsym.ledger.settle_claim import Settled
 from klsym.sampling.finite import FiniteSampler
 from klsym.sampling.identities import Identity, Options, identities
+from klsym.sampling.monte_carlo_check import Trial, TrialResult
 from klsym.sampling.runner import Heard, run_all
 from klsym.sampling.statistics import FALSE_ALARM, Level, TooFew, written
-from klsym.sampling.trials import Trial, TrialResult
 
 CELL = 22  # width of a column of the table
 SHOWN = 4  # sides with too few samples that are named one by one

@@ -14,7 +14,7 @@ from klsym.language.expressions import R, beta, k1, rho
 from klsym.notation import formulas
 from klsym.notation.coefficients import coefficient as coefficient_of
 from klsym.notation.losses import show
-from klsym.notation.spelling import LATEX, TEXT
+from klsym.notation.printers import LATEX, TEXT
 from klsym.notation.tree import Number, Power
 from klsym.tables.losses import OFF, ON, gradient, written
 from klsym.tables.writing.ledger_lookup import Quote, quote

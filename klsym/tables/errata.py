@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from klsym.engine.proof.derivation import Proof
-from klsym.ledger.registry import Settled, load, recall
+from klsym.ledger.registry import load
+from klsym.ledger.settle_claim import Settled, recall
 from klsym.ledger.view import statement_latex
-from klsym.notation.spelling import LATEX
+from klsym.notation.printers import LATEX
 from klsym.notation.text import show_statement
 from klsym.tables.writing.table import Cell, Column, Row, Table, code, listed, math, words
 from klsym.tables.writing.witness import witness

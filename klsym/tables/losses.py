@@ -8,7 +8,7 @@ from klsym.api import Verdict, ask
 from klsym.engine.proof.quantities import Quantity, expectation, expected_gradient, mu, q
 from klsym.language.expressions import k, k1, k2, k3, lam, rho, s, sg
 from klsym.notation.losses import show
-from klsym.notation.spelling import LATEX, TEXT
+from klsym.notation.printers import LATEX, TEXT
 from klsym.tables.writing.ledger_lookup import Quote, about
 from klsym.tables.writing.table import Cell, cited, math
 

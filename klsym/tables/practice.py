@@ -8,7 +8,7 @@ from typing import Any
 
 from klsym.engine.questions.recommend import Choice, Recommendation, recommend
 from klsym.notation import formulas, losses
-from klsym.notation.spelling import LATEX
+from klsym.notation.printers import LATEX
 from klsym.tables.losses import OFF, ON, gradient, mean
 from klsym.tables.writing.ledger_lookup import Quote
 from klsym.tables.writing.table import NONE, Cell, Column, Row, Table, cited, listed, math, text, words

@@ -9,7 +9,7 @@ from klsym.engine.proof.quantities import expectation, expected_gradient, q
 from klsym.errors import ProofError
 from klsym.language.expressions import k, k1, k2, k3, lam, rho, s, sg
 from klsym.notation.losses import show
-from klsym.notation.spelling import TEXT
+from klsym.notation.printers import TEXT
 from klsym.tables.losses import OFF, ON, claims, gradient, mean, tags, verdict, written
 from klsym.tables.writing.ledger_lookup import about, quote
 from klsym.tables.writing.table import NONE, Cell, Column, Row, Table, words

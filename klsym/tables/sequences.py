@@ -18,8 +18,8 @@ from klsym.language.abbreviations import (
     Side,
 )
 from klsym.notation import formulas
-from klsym.notation.spelling import LATEX
-from klsym.render.messages import KEPT, sentence
+from klsym.notation.printers import LATEX
+from klsym.render.sentences import KEPT, sentence
 from klsym.tables.losses import OFF, ON
 from klsym.tables.writing.ledger_lookup import Quote, naming, quote, speaking_of
 from klsym.tables.writing.pieces import noted

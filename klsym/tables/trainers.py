@@ -30,7 +30,7 @@ from klsym.files import write_whole
 from klsym.language.expressions import sg
 from klsym.language.parser import parse
 from klsym.notation import formulas
-from klsym.render.messages import replaced_by, sentence, sentences
+from klsym.render.sentences import replaced_by, sentence, sentences
 from klsym.render.words import reason, setting_words
 from klsym.tables.writing.table import NONE, Cell, Column, Row, Table, cited, code, listed, text, words
 

@@ -9,7 +9,7 @@ from klsym.kernel.ring import ONE, ZERO, ExpPoly
 from klsym.language.abbreviations import atoms_of
 from klsym.language.expressions import k, k1, k2, k3, lam, rho
 from klsym.notation import formulas
-from klsym.notation.spelling import LATEX
+from klsym.notation.printers import LATEX
 from klsym.tables.gaussian import family
 from klsym.tables.losses import ESTIMATORS, OFF, ON, claims, mean, tags, written
 from klsym.tables.writing.ledger_lookup import Quote, parts, quote

@@ -13,8 +13,8 @@ from klsym.language.convert import to_ring
 from klsym.language.expressions import k, k1, k2, k3, lam, parameter, rho, s, sg
 from klsym.notation import formulas
 from klsym.notation.losses import show
-from klsym.notation.spelling import LATEX, TEXT
-from klsym.render.compare import PrintedSpread
+from klsym.notation.printers import LATEX, TEXT
+from klsym.render.questions.compare import PrintedSpread
 from klsym.tables.losses import written
 from klsym.tables.writing.ledger_lookup import Quote, about, evidence, parts, quote, stated
 from klsym.tables.writing.pieces import equality, noted, premise, side, texts, where

@@ -24,7 +24,7 @@ what its KL term alone targets, where a bound drops the gradient, and what to wr
 policy that is trained, $p$ the reference, $\mu$ the policy that sampled, $r = p/q$ and $\rho = q/\mu$; where
 each line stands in public code is told by `klsym tables trainer-sources`."""
 FIRST = """import klsym
-from klsym.ledger.registry import recall
+from klsym.ledger.settle_claim import recall
 from klsym.tables import trainers
 from klsym.tables.writing.layouts import markdown
 

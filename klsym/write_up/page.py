@@ -64,7 +64,7 @@ def page(material: Material) -> str:
     """The whole report as HTML.
 
     >>> from klsym.ledger.registry import load
-    >>> from klsym.ledger.settle_claims import settle_all
+    >>> from klsym.ledger.settle_all import settle_all
     >>> text = page(Material(settle_all([load()["gradient.k1-loss"]])))
     >>> 'id="gradient.k1-loss"' in text, "http:" in text
     (True, False)

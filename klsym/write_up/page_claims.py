@@ -12,9 +12,9 @@ from markupsafe import Markup
 from klsym.engine.proof.derivation import Proof
 from klsym.engine.proof.shown_counterexample import shown_witness
 from klsym.ledger.evidence import Evidence
-from klsym.ledger.registry import Settled
+from klsym.ledger.settle_claim import Settled
 from klsym.ledger.view import TRUST, statement_latex
-from klsym.notation.latex import ending
+from klsym.notation.proof_latex import ending
 from klsym.notation.text import chain, show_interval, show_statement, show_theorem
 from klsym.render.listing import tree_rows
 from klsym.render.mathml import DISPLAYED

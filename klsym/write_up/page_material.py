@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from klsym.ledger.experiment_result import Finding
 
 if TYPE_CHECKING:
-    from klsym.ledger.settle_claims import Judged
+    from klsym.ledger.settle_all import Judged
     from klsym.sampling.verify import Report
     from klsym.tables.writing.table import Table
 

@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterator
 
 from klsym.errors import UsageError
+from klsym.notation.printers import GREEK, Latex
 from klsym.notation.reading import read
-from klsym.notation.spelling import GREEK, Latex
 from klsym.write_up.tex import breakable, escape
 
 STRONG = re.compile(

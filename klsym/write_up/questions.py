@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 THREAD = "https://github.com/{}/issues/{}"  # opens pull requests too
 TITLE = "What do people ask of a KL penalty?"
 FIRST = """import klsym
-from klsym.ledger.registry import recall
+from klsym.ledger.settle_claim import recall
 
 recall("gradient.k3-loss")"""
 LAST = """## What to do in code

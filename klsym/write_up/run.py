@@ -19,7 +19,7 @@ from klsym.kernel import FORMAT
 from klsym.ledger.cache import Kept
 from klsym.ledger.progress import Wrapper, plainly
 from klsym.ledger.registry import Claim, select
-from klsym.ledger.settle_claims import Judged, counts, settle_all, write_certificates
+from klsym.ledger.settle_all import Judged, counts, settle_all, write_certificates
 from klsym.tables.catalogue import tables as every_table
 from klsym.tables.writing.table import Table
 from klsym.write_up.page import page

@@ -149,7 +149,7 @@ def test_a_defect_is_an_answer_in_a_stream(monkeypatch: Any, capsys: Out) -> Non
 
 def test_a_process_that_dies_is_said_and_replaced() -> None:
     """Between two questions it is replaced; what dies of a question is said of that one alone."""
-    from klsym.cli import build_parser
+    from klsym.commands.parser import build_parser
 
     options = build_parser().parse_args(["explain", "-", "--time-limit", "60"])
     with limited.Limited(options) as asked:

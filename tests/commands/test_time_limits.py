@@ -11,8 +11,9 @@ import time
 
 import pytest
 
-from klsym.cli import build_parser, main
+from klsym.cli import main
 from klsym.commands import timed
+from klsym.commands.parser import build_parser
 
 SLOW = "clip(clip(clip(k1,-1,1)*rho,-2,2)*k3,-3,3)*clip(exp(k1/(1+r)),1/3,3)*log(1+r+rho)"
 WORDS = {

@@ -24,7 +24,8 @@ from klsym.derivations.catalogue import (
     weighed,
 )
 from klsym.errors import ProofError
-from klsym.ledger.registry import load, recall
+from klsym.ledger.registry import load
+from klsym.ledger.settle_claim import recall
 from klsym.numeric.exact import check_theorem
 
 

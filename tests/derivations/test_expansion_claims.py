@@ -11,7 +11,8 @@ from klsym.derivations import expansions
 from klsym.derivations.tools.taylor import Expansion
 from klsym.kernel.ring import ExpPoly
 from klsym.ledger.evidence import Evidence
-from klsym.ledger.registry import load, recall, settle
+from klsym.ledger.registry import load
+from klsym.ledger.settle_claim import recall, settle
 
 
 def test_the_printed_form_is_what_is_refuted():

@@ -9,7 +9,8 @@ import sympy
 
 from klsym.derivations import gaussians
 from klsym.derivations.tools.gaussian_quadrature import mean
-from klsym.ledger.registry import load, settle
+from klsym.ledger.registry import load
+from klsym.ledger.settle_claim import settle
 from klsym.numeric.gaussian.models import Gaussian
 
 CLAIMS = (

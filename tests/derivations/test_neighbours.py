@@ -16,7 +16,8 @@ from klsym.derivations import neighbours as module
 from klsym.errors import NotInRing, ProofError
 from klsym.kernel.ring import ExpPoly
 from klsym.language.convert import generic_functions, to_ring
-from klsym.ledger.registry import recall, select
+from klsym.ledger.registry import select
+from klsym.ledger.settle_claim import recall
 from klsym.numeric.exact import check_theorem, evaluate
 from klsym.numeric.models import random_model
 from support.ledger_table import BATCHES_AND_SEQUENCES

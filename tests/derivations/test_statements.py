@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from klsym.kernel import check
-from klsym.ledger.registry import recall
-from klsym.ledger.settle_claims import judge
+from klsym.ledger.settle_all import judge
+from klsym.ledger.settle_claim import recall
 from klsym.numeric.exact import check_theorem
 from support.ledger_table import BATCHES_AND_SEQUENCES
 

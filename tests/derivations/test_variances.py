@@ -15,7 +15,8 @@ from klsym.derivations.variances import BEST, G1, G_STAR, average, variance
 from klsym.engine.proof.quantities import Quantity
 from klsym.errors import ProofError
 from klsym.kernel.ring import ExpPoly
-from klsym.ledger.registry import recall, select
+from klsym.ledger.registry import select
+from klsym.ledger.settle_claim import recall
 from klsym.numeric.exact import evaluate
 from klsym.numeric.models import from_certificate, random_model
 from klsym.numeric.random_models import drawn_into, inside

@@ -20,7 +20,7 @@ from klsym.kernel.ring import ONE
 from klsym.kernel.statements import MeanGradient
 from klsym.language.abbreviations import elements
 from klsym.language.expressions import H
-from klsym.notation.spelling import TEXT
+from klsym.notation.printers import TEXT
 from klsym.notation.text import chain
 
 a, b, nu = (parameter(name) for name in ("a", "b", "nu"))

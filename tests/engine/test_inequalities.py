@@ -19,8 +19,8 @@ from klsym.engine.proof.inequalities import _divided
 from klsym.errors import KlsymError, ProofError
 from klsym.kernel import check, read
 from klsym.language.convert import to_ring
-from klsym.ledger.registry import recall
-from klsym.notation.latex import theorem_latex
+from klsym.ledger.settle_claim import recall
+from klsym.notation.proof_latex import theorem_latex
 from klsym.numeric.exact import check_theorem
 
 Make = Callable[[], Any]

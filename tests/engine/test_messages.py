@@ -13,7 +13,7 @@ import pytest
 from klsym.api import explain
 from klsym.engine.outside.vocabulary import OPEN_CODES
 from klsym.language.messages import Message
-from klsym.render.messages import REMARKS, SENTENCES, sentence
+from klsym.render.sentences import REMARKS, SENTENCES, sentence
 
 FOLDER = Path(__file__).parents[2] / "klsym"
 CODE = re.compile(r"[a-z]+(-[a-z]+)*")

@@ -21,8 +21,8 @@ import klsym
 from klsym.engine.options.settings import Setting
 from klsym.engine.outside import means_counterexample as numbers
 from klsym.engine.regions.case_split import Condition, in_order
-from klsym.engine.regions.unfolding import MAX_REGIONS, bounds_in_order
-from klsym.engine.targets.clamps import ties
+from klsym.engine.regions.piecewise import MAX_REGIONS, bounds_in_order
+from klsym.engine.targets.clamp_messages import ties
 from klsym.errors import UsageError
 from klsym.language.expressions import clip, k1, log_p, log_q
 from klsym.language.parser import parse

@@ -9,7 +9,7 @@ from klsym.engine.regions.positivity import difference_of_squares, positive_sum
 from klsym.kernel.ring import ZERO
 from klsym.language.convert import to_ring
 from klsym.language.parser import parse
-from klsym.render.compare import region
+from klsym.render.questions.compare import region
 from support.compare_models import MODELS, coefficients, inside, points
 from support.float_sheet import evaluate
 

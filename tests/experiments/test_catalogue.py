@@ -14,7 +14,8 @@ from klsym.experiments import catalogue
 from klsym.experiments.catalogue import EXPERIMENTS, result, select
 from klsym.ledger.evidence import Evidence, computed
 from klsym.ledger.experiment_result import Finding
-from klsym.ledger.registry import load, settle
+from klsym.ledger.registry import load
+from klsym.ledger.settle_claim import settle
 
 
 def test_every_experiment_claim_is_in_the_catalogue():

@@ -121,7 +121,7 @@ def test_the_sdist_holds_what_its_tests_need(tmp_path):
 
 def test_the_options_are_said_once() -> None:
     """Command line, docstring and signature are those of the table."""
-    from klsym.cli import build_parser
+    from klsym.commands.parser import build_parser
 
     explain = build_parser()._subparsers._group_actions[0].choices["explain"]
     actions = {action.dest: action for action in explain._actions}

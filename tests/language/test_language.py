@@ -15,7 +15,7 @@ from klsym.errors import UsageError
 from klsym.language.expressions import *
 from klsym.language.expressions import Estimator, as_expression
 from klsym.notation.losses import show
-from klsym.notation.spelling import LATEX
+from klsym.notation.printers import LATEX
 
 ESTIMATORS = {"k1": k1, "k2": k2, "k3": k3, "r": r, "rho": rho}
 # by hand, in log densities alone

@@ -17,7 +17,7 @@ from klsym.language.expressions import *
 from klsym.language.expressions import Estimator
 from klsym.language.parser import parse
 from klsym.notation.losses import show
-from klsym.notation.spelling import TEXT
+from klsym.notation.printers import TEXT
 
 k1 = log_q - log_p
 k2, r, rho = k1**2 / 2, exp(-k1), exp(log_q - log_mu)

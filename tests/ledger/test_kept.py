@@ -14,7 +14,8 @@ from klsym.cli import main
 from klsym.kernel import digest
 from klsym.ledger import cache as kept
 from klsym.ledger.cache import Kept
-from klsym.ledger.registry import Claim, load, settle
+from klsym.ledger.registry import Claim, load
+from klsym.ledger.settle_claim import settle
 
 ID = "gradient.k3-loss"
 CLAIM = load()[ID]
@@ -51,7 +52,7 @@ def test_the_command_says_the_same_again_without_settling(
         for form in ([], ["--json"]):
             assert main(["claims", "reward", "value.k2-biased", *form]) == 0
             said.append(capsys.readouterr().out)
-        again = "klsym.ledger.registry.settle"
+        again = "klsym.ledger.settle_claim.settle"
         monkeypatch.setattr(again, lambda claim: pytest.fail(f"{claim.id} is settled again"))
     assert said[:2] == said[2:] and len(said[0].splitlines()) == 9
 
@@ -137,7 +138,7 @@ def test_what_is_kept_is_not_settled_again(
     def settled_again(claim: Claim) -> None:
         raise AssertionError(claim.id)
 
-    monkeypatch.setattr("klsym.ledger.registry.settle", settled_again)
+    monkeypatch.setattr("klsym.ledger.settle_claim.settle", settled_again)
     assert main(["claims", ID]) == 0 and ID in capsys.readouterr().out
     with pytest.raises(AssertionError, match=r"gradient\.k1-loss"):
         main(["claims", "gradient.k1-loss"])

@@ -19,7 +19,8 @@ from klsym.language.unfolding import unfold, written_out
 from klsym.ledger import registry as ledger
 from klsym.ledger import stored
 from klsym.ledger.evidence import Evidence
-from klsym.ledger.registry import Claim, Settled, load, select, settle
+from klsym.ledger.registry import Claim, load, select
+from klsym.ledger.settle_claim import Settled, settle
 from support.ledger_table import BATCHES_AND_SEQUENCES
 
 Ledger = dict[str, Settled]

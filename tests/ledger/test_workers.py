@@ -14,7 +14,7 @@ from klsym.experiments import background_runs as ahead
 from klsym.experiments import catalogue
 from klsym.ledger.processes import workers
 from klsym.ledger.registry import Claim
-from klsym.ledger.settle_claims import settle_all
+from klsym.ledger.settle_all import settle_all
 from support.sampling_tasks import fails
 
 NAMES = ["tm-fig1", "tm-fig2"]  # the quick ones

@@ -14,8 +14,9 @@ from klsym.experiments.gallery import GALLERY
 from klsym.figures.style import save, styled
 from klsym.ledger.evidence import Evidence, computed
 from klsym.ledger.experiment_result import Finding
-from klsym.ledger.registry import Settled, load, settle
-from klsym.ledger.settle_claims import Judged
+from klsym.ledger.registry import load
+from klsym.ledger.settle_all import Judged
+from klsym.ledger.settle_claim import Settled, settle
 from klsym.paper import generate as paper
 from klsym.paper.compile import compile_paper, first_fault, main
 from klsym.render.rules import CLOSINGS, RULES

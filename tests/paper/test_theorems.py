@@ -8,8 +8,9 @@ from functools import cache
 import pytest
 
 from klsym.ledger.evidence import Evidence
-from klsym.ledger.registry import Settled, load, recall
-from klsym.ledger.settle_claims import check_settled
+from klsym.ledger.registry import load
+from klsym.ledger.settle_all import check_settled
+from klsym.ledger.settle_claim import Settled, recall
 from klsym.notation.hypotheses import OVER_T, STANDING
 from klsym.paper.assumptions import hypotheses, in_short
 from klsym.paper.theorems import claim_latex, derivation_latex, digest_of, models, statements

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klsym.ledger.registry import recall
+from klsym.ledger.settle_claim import recall
 from klsym.ledger.view import claim_markdown, shown_as_it_is
 
 mistune = pytest.importorskip("mistune")  # what turns the Markdown of a notebook into its page

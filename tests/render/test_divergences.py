@@ -9,8 +9,8 @@ from klsym.engine.divergences.f_divergence import NAMED_GENERATORS, convex_where
 from klsym.language.convert import to_ring
 from klsym.language.expressions import k1, k2, k3, lam, r
 from klsym.language.parser import parse
+from klsym.notation.printers import LATEX, TEXT
 from klsym.notation.ratios import in_r, region
-from klsym.notation.spelling import LATEX, TEXT
 
 COEFFICIENTS = {
     "k1": (k1, "r - log(r) - 1"),

@@ -48,8 +48,8 @@ from klsym.notation import formulas
 from klsym.notation.combination import combination_latex, combination_text
 from klsym.notation.hypotheses import show_hypothesis
 from klsym.notation.losses import show
+from klsym.notation.printers import LATEX, TEXT
 from klsym.notation.reading import read
-from klsym.notation.spelling import LATEX, TEXT
 from klsym.notation.text import show_interval, show_statement
 from klsym.render.mathml import MATHML
 from support.float_sheet import same

@@ -29,7 +29,7 @@ from klsym.language.convert import to_ring
 from klsym.language.parser import parse
 from klsym.notation import formulas
 from klsym.notation.hypotheses import show_hypothesis
-from klsym.notation.spelling import LATEX, TEXT
+from klsym.notation.printers import LATEX, TEXT
 from support.latex_complaints import complaints
 from support.latex_judge import World, total, value_of
 

@@ -10,10 +10,11 @@ import pytest
 
 from klsym.errors import UsageError
 from klsym.ledger.evidence import Evidence
-from klsym.ledger.registry import load, recall
+from klsym.ledger.registry import load
+from klsym.ledger.settle_claim import recall
 from klsym.ledger.view import statement_latex
-from klsym.notation.latex import conclusion
-from klsym.notation.spelling import LATEX
+from klsym.notation.printers import LATEX
+from klsym.notation.proof_latex import conclusion
 from klsym.notation.text import chain, show_statement, show_theorem
 from klsym.render.mathml import MATHML, mathml
 from klsym.render.rules import RULES

@@ -9,7 +9,7 @@ from mpmath import lambertw
 from klsym.engine.questions.optimum import optimum
 from klsym.language.convert import to_ring
 from klsym.language.expressions import k1, k2, k3, log_q, r, rho
-from klsym.render.optima import closed_form, optimum_text
+from klsym.render.questions.optima import closed_form, optimum_text
 
 REWARDS, P, BETA = np.array([1.0, 0.0, 0.5]), np.array([0.2, 0.3, 0.5]), 0.7
 

@@ -11,8 +11,9 @@ import pytest
 
 from klsym.api import explain
 from klsym.kernel.ring import ExpPoly
-from klsym.ledger.registry import load, recall
-from klsym.notation.latex import derivation_block, theorem_latex
+from klsym.ledger.registry import load
+from klsym.ledger.settle_claim import recall
+from klsym.notation.proof_latex import derivation_block, theorem_latex
 from klsym.notation.text import show_theorem
 from klsym.render.details import value_line
 from klsym.render.headline import does, title

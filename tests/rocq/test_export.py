@@ -19,7 +19,7 @@ from klsym.kernel import certify, check, digest
 from klsym.kernel.names import LOG_RATIOS, MEASURES, SAMPLE
 from klsym.kernel.ring import ExpPoly
 from klsym.kernel.statements import Context, Gradient, Mean, Side
-from klsym.ledger.registry import recall
+from klsym.ledger.settle_claim import recall
 from klsym.rocq.export import OUTSIDE, export, write_files
 from klsym.rocq.parts import Assumed, script_of
 from klsym.rocq.terms import Outside, Words, place

@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 
 from klsym.kernel.ring import ZERO, ExpPoly
-from klsym.ledger.registry import recall
+from klsym.ledger.settle_claim import recall
 from klsym.rocq.accepted import accepted
 from klsym.rocq.export import export
 

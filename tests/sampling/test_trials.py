@@ -17,9 +17,9 @@ from klsym.language.abbreviations import Context, Side, Statement
 from klsym.numeric.models import FiniteModel, random_model
 from klsym.sampling.finite import FiniteSampler
 from klsym.sampling.means import Deterministic, means_of
+from klsym.sampling.monte_carlo_check import CONTROL, Trial, both_ways, sampled_means
 from klsym.sampling.statistics import Level, TooFew
 from klsym.sampling.streams import Stream
-from klsym.sampling.trials import CONTROL, Trial, both_ways, sampled_means
 
 MODEL = random_model(4, 6)
 N = 10**12

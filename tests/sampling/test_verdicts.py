@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from klsym.api import explain
-from klsym.ledger.registry import Claim, recall, settle
+from klsym.ledger.registry import Claim
+from klsym.ledger.settle_claim import recall, settle
 from klsym.sampling.backends import backend
 from klsym.sampling.identities import Options
 from klsym.sampling.streams import Stream
-from klsym.sampling.verdicts import verdict, verdict_lines
+from klsym.sampling.verdict_lines import verdict, verdict_lines
 from klsym.sampling.verify import Report, verify
 
 CLAIMS = ("gradient.k3-loss", "gradient.k3-loss-not-reverse", "gradient.straight-through")

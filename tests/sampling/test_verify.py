@@ -18,7 +18,8 @@ from klsym.kernel import Theorem
 from klsym.kernel.ring import ExpPoly
 from klsym.language.abbreviations import Context, Statement
 from klsym.ledger.evidence import Estimate, Evidence
-from klsym.ledger.registry import Claim, Settled, recall, select, settle
+from klsym.ledger.registry import Claim, select
+from klsym.ledger.settle_claim import Settled, recall, settle
 from klsym.numeric.gaussian.exact import GaussianModel
 from klsym.sampling import verify as module
 from klsym.sampling.backends import backend

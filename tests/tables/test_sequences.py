@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from klsym.ledger.registry import recall
+from klsym.ledger.settle_claim import recall
 from klsym.ledger.view import statement_latex
 from klsym.tables import sequences
 from klsym.tables.catalogue import build

@@ -17,7 +17,8 @@ from klsym.errors import UsageError
 from klsym.experiments.gaussians.schulman import agrees
 from klsym.language.expressions import k1, k2, k3
 from klsym.ledger.experiment_result import Finding
-from klsym.ledger.registry import load, recall
+from klsym.ledger.registry import load
+from klsym.ledger.settle_claim import recall
 from klsym.ledger.view import statement_latex
 from klsym.tables import experiments, gaussian, rewards
 from klsym.tables.catalogue import NAMES, build, tables

@@ -14,7 +14,7 @@ import pytest
 from klsym.calculus import derive, expectation, k1, k2, mu, rho, s
 from klsym.derivations.tools.gaussian_quadrature import ESTIMATORS, mean_and_sd
 from klsym.derivations.tools.sequence_examples import offset_pair
-from klsym.ledger.registry import recall
+from klsym.ledger.settle_claim import recall
 from klsym.numeric.checks.sequence_fields import kl_variances
 from klsym.tables import variances
 from klsym.tables.catalogue import build

@@ -20,8 +20,9 @@ from typing import Any
 import pytest
 
 from klsym.ledger.experiment_result import Finding
-from klsym.ledger.registry import load, settle
-from klsym.ledger.settle_claims import Judged
+from klsym.ledger.registry import load
+from klsym.ledger.settle_all import Judged
+from klsym.ledger.settle_claim import settle
 from klsym.tables.writing.table import Column, Row, Table, math, words
 from klsym.write_up.page import page
 from klsym.write_up.page_material import Figure, Material

@@ -19,10 +19,11 @@ from markupsafe import Markup
 from klsym.experiments.catalogue import EXPERIMENTS
 from klsym.kernel import FORMAT, check
 from klsym.ledger.experiment_result import Finding
-from klsym.ledger.registry import Claim, Settled, load, settle
-from klsym.ledger.settle_claims import Judged
+from klsym.ledger.registry import Claim, load
+from klsym.ledger.settle_all import Judged
+from klsym.ledger.settle_claim import Settled, settle
 from klsym.ledger.view import statement_latex
-from klsym.notation.spelling import LATEX
+from klsym.notation.printers import LATEX
 from klsym.notation.text import chain, show_statement
 from klsym.render.mathml import mathml
 from klsym.render.rules import CLOSINGS, RULE_OF, RULES

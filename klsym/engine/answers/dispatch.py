@@ -36,7 +36,7 @@ from klsym.language.sums import DENSITIES as POLICIES
 from klsym.language.sums import Centred, LeftOut, Normalised, OverBatch, full_kl
 from klsym.notation import losses
 from klsym.notation.losses import Written
-from klsym.notation.spelling import TEXT
+from klsym.notation.printers import TEXT
 
 
 def explained(written: Written, setting: Setting) -> Verdict:

@@ -34,7 +34,7 @@ from klsym.language.convert import to_ring, to_sympy
 from klsym.language.expressions import DENSITIES, A, OfRow, R, Ratio, Weight, k1, log_mu, log_p, log_q, r
 from klsym.language.messages import Message
 from klsym.notation.losses import show
-from klsym.notation.spelling import TEXT
+from klsym.notation.printers import TEXT
 
 X = sympy.Symbol("x", positive=True)  # r = p/q
 CONSTANT_KEY: Key = ((), ())

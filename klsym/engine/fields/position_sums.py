@@ -12,7 +12,7 @@ from typing import Any
 import sympy
 
 from klsym.engine.fields.primitives import depends_on_theta
-from klsym.engine.regions.unfolding import PIECEWISE, Unfolding
+from klsym.engine.regions.piecewise import PIECEWISE, Unfolding
 from klsym.errors import NotInRing, UsageError
 from klsym.kernel.names import HELD, SAMPLE_BASES, parse_name
 from klsym.kernel.ring import ONE, ZERO, ExpPoly
@@ -23,7 +23,7 @@ from klsym.language.convert import is_in_ring, to_ring, to_sympy
 from klsym.language.expressions import GIVEN, Estimator, Slot, others, own, parameter, sg, without_sg
 from klsym.language.sums import OverBatch, Summed
 from klsym.notation import losses
-from klsym.notation.spelling import TEXT
+from klsym.notation.printers import TEXT
 
 PLAIN = Context()
 FUNCTIONS = (sympy.exp, sympy.log, sympy.Pow)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fractions import Fraction
 
-from klsym.engine.regions.unfolding import at_policy as at_policy
+from klsym.engine.regions.piecewise import at_policy as at_policy
 from klsym.kernel.names import LOG_RATIOS, SAMPLE_BASES, parse_name
 from klsym.kernel.ring import ONE, ZERO, Exponent, ExpPoly, Key
 from klsym.kernel.slots import at_slot

@@ -31,7 +31,7 @@ from klsym.engine.fields.position_sums import (
 )
 from klsym.engine.fields.primitives import at_policy
 from klsym.engine.options.settings import Setting
-from klsym.engine.regions.unfolding import Unfolding, bounds_in_order, only_used, unfolding
+from klsym.engine.regions.piecewise import Unfolding, bounds_in_order, only_used, unfolding
 from klsym.errors import NotInRing, UsageError
 from klsym.kernel.names import SAMPLE_BASES, parse_name
 from klsym.kernel.ring import ZERO, ExpPoly
@@ -55,7 +55,7 @@ from klsym.language.sums import Centred, Here, LeftOut, OverBatch, OverVocabular
 from klsym.language.unfolding import PLAIN
 from klsym.notation import formulas, losses
 from klsym.notation.losses import Written
-from klsym.notation.spelling import TEXT
+from klsym.notation.printers import TEXT
 from klsym.notation.tree import Name, quotient
 
 ADVANTAGE = A  # theta-free, of the whole sequence: the same at each of its tokens

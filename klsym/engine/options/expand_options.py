@@ -24,7 +24,7 @@ from klsym.language.expressions import A, exp, log_mu, log_q, rho
 from klsym.language.sums import Before, Whole
 from klsym.notation import losses
 from klsym.notation.losses import Written
-from klsym.notation.spelling import TEXT
+from klsym.notation.printers import TEXT
 from klsym.notation.tree import Call, Formula, Name, product, quotient, total
 
 CREDITS = {"to-go": "togo", "total": "whole"}

@@ -66,7 +66,7 @@ from klsym.language.messages import Message
 from klsym.language.sums import OfOthers, OverBatch, Whole
 from klsym.notation import losses
 from klsym.notation.losses import Written
-from klsym.notation.spelling import LATEX, TEXT
+from klsym.notation.printers import LATEX, TEXT
 from klsym.notation.tree import Formula, product, quotient
 from klsym.notation.values import LazyFormula, bracketed, scored
 

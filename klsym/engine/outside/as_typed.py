@@ -15,7 +15,7 @@ from klsym.language.expressions import log_mu, log_q, rho, without_sg
 from klsym.notation import losses
 from klsym.notation.losses import Written
 from klsym.notation.positions import in_slot
-from klsym.notation.spelling import LATEX, TEXT, Text
+from klsym.notation.printers import LATEX, TEXT, Text
 from klsym.notation.tree import Call, Formula, Gradient, Mean, Over, product
 
 Explained = Callable[[Written, Setting], Verdict]

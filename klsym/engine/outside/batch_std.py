@@ -46,7 +46,7 @@ from klsym.language.messages import Message
 from klsym.language.unfolding import d_log_q, written_out
 from klsym.notation import formulas, losses
 from klsym.notation.losses import Written
-from klsym.notation.spelling import LATEX, TEXT
+from klsym.notation.printers import LATEX, TEXT
 from klsym.notation.tree import quotient
 from klsym.notation.values import LazyFormula, less_mean, shown
 

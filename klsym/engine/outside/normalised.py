@@ -26,8 +26,8 @@ from klsym.engine.fields.slot_loss import SlotLoss, names_batches, slot_loss
 from klsym.engine.options.settings import Setting
 from klsym.engine.outside.batch_std import explain_batch_std, size_messages
 from klsym.engine.proof.quantities import grad
+from klsym.engine.regions.piecewise import is_piecewise
 from klsym.engine.regions.relations import reduced
-from klsym.engine.regions.unfolding import is_piecewise
 from klsym.engine.targets.decide import Decision, by_numbers, decide, is_held, own_mean, with_scores
 from klsym.engine.targets.ring import explain_ring, verdict_of
 from klsym.engine.targets.ring_notes import READINGS
@@ -43,7 +43,7 @@ from klsym.language.messages import Message
 from klsym.language.sums import Normalised
 from klsym.notation import losses
 from klsym.notation.losses import Written
-from klsym.notation.spelling import LATEX, TEXT
+from klsym.notation.printers import LATEX, TEXT
 from klsym.notation.tree import total
 from klsym.notation.values import LazyFormula, scored
 

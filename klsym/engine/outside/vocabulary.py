@@ -49,7 +49,7 @@ from klsym.language.parser import OF_DENSITIES
 from klsym.language.sums import Before, OverVocabulary, Summed, Whole
 from klsym.notation import losses
 from klsym.notation.losses import Written
-from klsym.notation.spelling import LATEX, TEXT
+from klsym.notation.printers import LATEX, TEXT
 from klsym.notation.tree import Formula, product, total
 from klsym.notation.values import LazyFormula, bracketed, scored
 

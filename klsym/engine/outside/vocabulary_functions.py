@@ -40,7 +40,7 @@ from klsym.language.sums import OverBatch, OverVocabulary
 from klsym.notation import losses
 from klsym.notation.coefficients import common_factor
 from klsym.notation.losses import Written
-from klsym.notation.spelling import LATEX, TEXT
+from klsym.notation.printers import LATEX, TEXT
 from klsym.notation.values import names
 
 DRAWN = RANDOM - {parameter("T")}

@@ -33,7 +33,7 @@ from klsym.language.parser import parse
 from klsym.language.sums import After, Before, Here, OverBatch, OverVocabulary, Summed, Whole
 from klsym.notation import losses
 from klsym.notation.losses import Written
-from klsym.notation.spelling import TEXT
+from klsym.notation.printers import TEXT
 
 RANDOM = {*DENSITIES, *REWARDS, parameter("T")}  # not known at the prefix
 # ratios of the token and of the whole sequence -> what is left of them at the prefix

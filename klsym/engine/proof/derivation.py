@@ -37,7 +37,7 @@ from klsym.language.defined import OF_LOGS
 from klsym.language.expressions import OF_REGIONS
 from klsym.language.unfolding import PLAIN, Theorem, check_setting, live_in, means_given, unfold, written_out
 from klsym.notation.formulas import SidedLabels
-from klsym.notation.latex import ProofView
+from klsym.notation.proof_latex import ProofView
 from klsym.notation.text import show_side
 
 BATCH_SLOTS = (*SIZES, "self", "other")

@@ -28,7 +28,7 @@ from klsym.engine.proof.quantities import Quantity, expectation
 from klsym.engine.proof.sequence_quantities import sum_over_t
 from klsym.engine.questions.equality_answer import OPEN_ANSWER, Answer, decided
 from klsym.engine.questions.variances import Estimate, Spread, spread
-from klsym.engine.targets.clamps import slopes_taken
+from klsym.engine.targets.clamp_messages import slopes_taken
 from klsym.errors import NotInRing, UsageError
 from klsym.kernel.names import SAMPLE
 from klsym.kernel.ring import ZERO
@@ -56,7 +56,7 @@ class ComparedQuantities(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two losses beside one another; `klsym.render.compare` prints it.
+    """Two losses beside one another; `klsym.render.questions.compare` prints it.
 
     value, per_sample and gradient say whether both losses have the same value E[L], gradient at each
     sample and expected gradient; `variance` is None where nothing is decided about it.  trust: the weakest

@@ -53,7 +53,7 @@ from klsym.language.messages import Message
 from klsym.language.parser import FUNCTIONS, parse, parse_asked
 from klsym.notation.coefficients import element
 from klsym.notation.losses import Written, show
-from klsym.notation.spelling import TEXT, is_sum
+from klsym.notation.printers import TEXT, is_sum
 
 ON, OFF = "on-policy", "off-policy"
 JENSEN_SHANNON = "jensen-shannon"
@@ -116,7 +116,7 @@ class WrongEstimate:
 
 @dataclass(frozen=True)
 class Descents:
-    """A divergence E_q[f(r)] with f(1) = f'(1) = 0, and its losses; `klsym.render.descents` prints it.
+    """A divergence E_q[f(r)] with f(1) = f'(1) = 0, and its losses; `render.questions.descents` prints it.
 
     name, multiple: where it has a name.  coefficient: c of grad E_q[f(r)] = E_q[c s] with c(1) = 0.
     values estimate it, gradients descend it, wrong look as if they did.

@@ -32,7 +32,7 @@ SUM_TOLERANCE = Fraction(1, 10**6)  # of a sum of probabilities to 1
 
 @dataclass(frozen=True)
 class OptimumAnswer:
-    """What was asked, with exact numbers, and what was found; `klsym.render.optima` prints it.
+    """What was asked, with exact numbers, and what was found; `klsym.render.questions.optima` prints it.
 
     generated: the f-divergence behind the penalty, where beta > 0.  messages: what else is to be known.
     """

@@ -184,7 +184,7 @@ def family_of(target: str, sampling: str, use: str) -> Family:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """What to write for a KL penalty or its value; `klsym.render.recommend` prints it.
+    """What to write for a KL penalty or its value; `klsym.render.questions.recommend` prints it.
 
     choices: the best first.  tried: how many candidates were judged.  wrong: what is tempting, and is not it.
     elsewhere: where no candidate is right, one that is in a neighbouring setting.

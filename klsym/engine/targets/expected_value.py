@@ -17,7 +17,7 @@ from klsym.engine.options.settings import Setting
 from klsym.engine.proof.derivation import Derivation, derive
 from klsym.engine.proof.quantities import Quantity, expectation
 from klsym.engine.proof.sequence_quantities import mean_over_i, sum_over_t
-from klsym.engine.regions.unfolding import only_used
+from klsym.engine.regions.piecewise import only_used
 from klsym.engine.targets.in_print import InPrint
 from klsym.engine.verdicts.verdict import Search, TargetReading
 from klsym.kernel.derivatives import attach

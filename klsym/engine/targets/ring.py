@@ -24,8 +24,8 @@ from klsym.engine.options.settings import Setting
 from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.quantities import grad, sample, sample_gradient
 from klsym.engine.regions.in_steps import in_steps, unbounded, with_ratios
-from klsym.engine.regions.unfolding import is_piecewise
-from klsym.engine.targets.clamps import with_clamps
+from klsym.engine.regions.piecewise import is_piecewise
+from klsym.engine.targets.clamp_messages import with_clamps
 from klsym.engine.targets.decide import Decision, counterexample, decide
 from klsym.engine.targets.expected_value import value_of
 from klsym.engine.targets.in_print import InPrint
@@ -63,8 +63,8 @@ from klsym.language.sums import Centred, LeftOut
 from klsym.notation import formulas, losses
 from klsym.notation.coefficients import coefficient
 from klsym.notation.losses import Written
+from klsym.notation.printers import LATEX
 from klsym.notation.ratios import in_r
-from klsym.notation.spelling import LATEX
 from klsym.notation.tree import Mean, product
 from klsym.notation.values import LazyFormula, less_mean, less_others, scored
 

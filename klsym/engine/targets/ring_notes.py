@@ -20,7 +20,7 @@ from klsym.language.convert import to_ring, to_sympy
 from klsym.language.expressions import R, future, k1, now, s
 from klsym.language.messages import Message
 from klsym.notation import losses
-from klsym.notation.spelling import TEXT
+from klsym.notation.printers import TEXT
 from klsym.notation.tree import Mean
 
 MEAN = "mean_h"

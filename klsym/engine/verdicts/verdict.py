@@ -20,7 +20,7 @@ from klsym.notation import formulas
 from klsym.notation.combination import combination_latex
 from klsym.notation.estimators import with_k3
 from klsym.notation.losses import Written
-from klsym.notation.spelling import LATEX, TEXT, Text
+from klsym.notation.printers import LATEX, TEXT, Text
 from klsym.notation.text import Printed, printed_chain
 from klsym.notation.values import shown, tree_of
 

@@ -17,10 +17,11 @@ from klsym.engine.proof.derivation import Proof
 from klsym.engine.proof.quantities import Quantity
 from klsym.language.abbreviations import E, ExpectedGradient, Side
 from klsym.ledger.evidence import Evidence
-from klsym.ledger.registry import Settled, load, recall
+from klsym.ledger.registry import load
+from klsym.ledger.settle_claim import Settled, recall
 from klsym.ledger.view import statement_latex
 from klsym.notation import formulas
-from klsym.notation.spelling import LATEX
+from klsym.notation.printers import LATEX
 from klsym.tables.writing.table import Cell, math
 
 

@@ -13,7 +13,7 @@ from fractions import Fraction
 from klsym.kernel.ring import ExpPoly
 from klsym.language.abbreviations import Side
 from klsym.notation import formulas
-from klsym.notation.spelling import LATEX
+from klsym.notation.printers import LATEX
 from klsym.notation.text import equality as equality_of
 from klsym.tables.writing.ledger_lookup import Quote
 from klsym.tables.writing.table import Cell, math, words

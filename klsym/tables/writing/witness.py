@@ -14,7 +14,7 @@ from typing import Any
 from klsym.engine.proof.derivation import Proof
 from klsym.engine.proof.shown_counterexample import shown_witness
 from klsym.ledger.evidence import Evidence
-from klsym.notation.spelling import LATEX
+from klsym.notation.printers import LATEX
 from klsym.tables.writing.table import Cell, listed, math, words
 
 DIGITS = 4

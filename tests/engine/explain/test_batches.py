@@ -17,7 +17,7 @@ import pytest
 from klsym.api import Verdict, explain
 from klsym.engine.proof.numeric_curl import across
 from klsym.language.parser import parse
-from klsym.notation.spelling import LATEX
+from klsym.notation.printers import LATEX
 from klsym.notation.values import names, shown
 from klsym.numeric.checks.cross_check import with_check
 from support.losses import batch_judge as judge

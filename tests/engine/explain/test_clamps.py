@@ -6,7 +6,7 @@ import re
 import time
 
 import klsym
-from klsym.notation.spelling import TEXT
+from klsym.notation.printers import TEXT
 from support.losses.cases import options
 
 PPO = "-min(rho*{0}, clip(rho, 0.8, 1.2)*{0})"

@@ -20,7 +20,7 @@ from klsym.api import explain
 from klsym.kernel import check, read
 from klsym.language.expressions import A, R, beta, clip, k, k1, k2, k3, lam, log_q, rho, sg
 from klsym.language.parser import parse
-from klsym.render.messages import sentence
+from klsym.render.sentences import sentence
 from support.losses.cases import options
 from support.losses.loss_worlds import at_points
 

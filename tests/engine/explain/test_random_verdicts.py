@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import klsym
-from klsym.engine.targets import clamps
+from klsym.engine.targets import clamp_messages as clamps
 from klsym.kernel.ring import ONE, ZERO
 from support.losses import clamped_losses, random_losses, random_slot_losses
 from support.losses.cases import case as written

@@ -18,7 +18,7 @@ from klsym.kernel.replay import digest
 from klsym.language.expressions import now, rho_old, sg
 from klsym.language.parser import parse
 from klsym.notation import losses
-from klsym.notation.spelling import LATEX
+from klsym.notation.printers import LATEX
 from klsym.numeric.checks.cross_check import with_check
 
 

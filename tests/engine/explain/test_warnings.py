@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import klsym
-from klsym.render.messages import sentence
+from klsym.render.sentences import sentence
 from support.losses.cases import options
 from support.oracle.losses import Forest, Setting, sample, samples
 

@@ -39,7 +39,7 @@ from klsym.kernel.derivatives import attach, slopes
 from klsym.kernel.statements import Context
 from klsym.language.convert import to_ring
 from klsym.language.parser import parse
-from klsym.render.catalogue import summary
+from klsym.render.questions.catalogue import summary
 from support.losses.loss_judge import AGREE, examine
 from support.losses.random_losses import Case
 from support.oracle.grammar import evaluate, plain
@@ -339,7 +339,7 @@ def test_the_points_of_the_picture_are_literal():
     """b_star and the excess of the variance in a model, from the densities."""
     from klsym.experiments.pictures.catalogue import point
     from klsym.language.abbreviations import Context
-    from klsym.ledger.registry import recall
+    from klsym.ledger.settle_claim import recall
     from klsym.numeric.models import random_model
 
     theorem = recall("catalogue.order").theorems[0]

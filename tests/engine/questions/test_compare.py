@@ -19,7 +19,7 @@ from klsym.cli import main
 from klsym.errors import UsageError
 from klsym.kernel import check, read
 from klsym.language.expressions import k1, k3, rho
-from klsym.render.compare import PrintedComparison
+from klsym.render.questions.compare import PrintedComparison
 from support.compare_models import MODELS, coefficients, factor, inside, moments, near, points
 from support.float_sheet import PARAMETERS, evaluate
 from support.losses.cases import options

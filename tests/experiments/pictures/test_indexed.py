@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from klsym.experiments.pictures import batches, sequences
-from klsym.ledger.registry import recall
+from klsym.ledger.settle_claim import recall
 from klsym.numeric.autoregressive import Autoregressive, random_autoregressive
 from klsym.numeric.models import FiniteModel
 

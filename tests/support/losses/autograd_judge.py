@@ -39,7 +39,7 @@ from klsym.language.parser import parse
 from klsym.language.unfolding import d_log_q
 from klsym.notation import losses
 from klsym.notation.losses import Written
-from klsym.notation.spelling import TEXT
+from klsym.notation.printers import TEXT
 from klsym.sampling.autograd import expected_gradient, per_sample_gradient
 from support.losses import loss_oracle as oracle
 from support.losses import random_losses

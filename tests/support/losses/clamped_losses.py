@@ -16,7 +16,7 @@ import numpy as np
 
 from klsym.language.parser import parse
 from klsym.notation import losses
-from klsym.notation.spelling import TEXT
+from klsym.notation.printers import TEXT
 from support.losses.loss_judge import AGREE, Outcome, examine
 from support.losses.piecewise_losses import generate as kinked
 from support.losses.random_losses import SETTINGS, Case

@@ -10,7 +10,7 @@ from klsym.language.unfolding import Theorem
 from klsym.notation import formulas
 from klsym.notation.formulas import Labels
 from klsym.notation.hypotheses import assumptions, written_out
-from klsym.notation.spelling import LATEX, Text
+from klsym.notation.printers import LATEX, Text
 from klsym.notation.text import (
     SPAN,
     chain,

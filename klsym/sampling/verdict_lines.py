@@ -11,7 +11,7 @@ def verdict_lines(report: Report) -> list[str]:
     sees: the smallest bias, relative to the size of what is estimated, that would have been noticed; it
     comes from exact standard errors.
 
-    >>> from klsym.ledger.registry import recall
+    >>> from klsym.ledger.settle_claim import recall
     >>> from klsym.sampling.backends import backend
     >>> from klsym.sampling.identities import Options
     >>> from klsym.sampling.verify import verify

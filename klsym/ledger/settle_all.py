@@ -12,7 +12,8 @@ from klsym.engine.proof.derivation import Proof
 from klsym.files import write_whole
 from klsym.ledger.evidence import Evidence
 from klsym.ledger.progress import Wrapper, plainly
-from klsym.ledger.registry import Claim, Settled, settle
+from klsym.ledger.registry import Claim
+from klsym.ledger.settle_claim import Settled, settle
 from klsym.render.listing import columns
 
 

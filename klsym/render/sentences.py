@@ -15,11 +15,11 @@ from klsym.language.messages import Message
 from klsym.notation import formulas, losses
 from klsym.notation.cases import where as place
 from klsym.notation.hypotheses import WRITTEN, filled
+from klsym.notation.printers import TEXT
 from klsym.notation.ratios import is_whole, region
-from klsym.notation.spelling import TEXT
 from klsym.notation.tree import Minus
 from klsym.notation.values import shown
-from klsym.render.question_messages import SENTENCES as QUESTIONS
+from klsym.render.questions.sentences import SENTENCES as QUESTIONS
 from klsym.render.words import setting_words, target_words
 
 

@@ -19,8 +19,8 @@ from klsym.engine.fields.slot_loss import read_loss
 from klsym.engine.options.settings import Setting
 from klsym.engine.regions.case_split import Condition, cases
 from klsym.engine.regions.in_steps import by_scores, in_steps, led_by_one, names_scores, scored_steps
+from klsym.engine.regions.piecewise import KINKED, PIECEWISE, bounds_in_order, crossing
 from klsym.engine.regions.relations import jumping, reduced
-from klsym.engine.regions.unfolding import KINKED, PIECEWISE, bounds_in_order, crossing
 from klsym.engine.targets.in_print import InPrint, in_loo
 from klsym.engine.targets.ring_notes import coefficient_under_q
 from klsym.engine.verdicts.verdict import Cases, ChainStep, LazyCases, TargetReading, Verdict
@@ -49,7 +49,7 @@ from klsym.language.messages import Message
 from klsym.notation import losses
 from klsym.notation.cases import latex as in_cases
 from klsym.notation.losses import Written
-from klsym.notation.spelling import LATEX, TEXT, Text
+from klsym.notation.printers import LATEX, TEXT, Text
 from klsym.notation.tree import Formula, Mean, Over, Words, product
 from klsym.notation.values import LazyFormula
 

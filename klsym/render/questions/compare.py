@@ -19,14 +19,14 @@ from klsym.kernel.ring import ONE, ExpPoly
 from klsym.language.abbreviations import Context
 from klsym.notation import formulas
 from klsym.notation.hypotheses import assumption, show_hypothesis
-from klsym.notation.spelling import TEXT, is_sum
+from klsym.notation.printers import TEXT, is_sum
 from klsym.notation.text import show_interval, show_statement
 from klsym.render.details import met
 from klsym.render.headline import use_words
 from klsym.render.listing import listed, model_lines
-from klsym.render.messages import sentence
 from klsym.render.printing import as_printed
-from klsym.render.question_messages import READINGS
+from klsym.render.questions.sentences import READINGS
+from klsym.render.sentences import sentence
 from klsym.render.words import TRUST
 
 MINUS_ONE = ExpPoly.number(-1)

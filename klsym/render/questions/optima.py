@@ -17,7 +17,7 @@ from klsym.engine.divergences.shape_messages import generated_messages
 from klsym.engine.questions.optimum import Optimum
 from klsym.engine.questions.optimum_of_loss import OptimumAnswer
 from klsym.kernel.ring import ExpPoly
-from klsym.render.messages import sentence
+from klsym.render.sentences import sentence
 
 K1, LOG_Q = ((((name, 1),), ()) for name in ("k1", "log_q"))
 SQUARE = ((("k1", 2),), ())

@@ -8,12 +8,12 @@ from typing import Any
 from klsym.engine.divergences.shape_messages import generated_messages
 from klsym.engine.questions.divergence_losses import Descents, DivergenceLoss, WrongEstimate
 from klsym.notation.combination import combination_text
+from klsym.notation.printers import LATEX, TEXT
 from klsym.notation.ratios import in_r
-from klsym.notation.spelling import LATEX, TEXT
 from klsym.notation.text import show_interval
 from klsym.render.divergences import at_reference_text, convexity_text, generated_json
 from klsym.render.listing import columns, listed
-from klsym.render.messages import sentence
+from klsym.render.sentences import sentence
 
 TITLES = {
     "reverse-kl": "KL(q||p)",

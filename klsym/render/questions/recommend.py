@@ -9,12 +9,12 @@ from typing import Any
 from klsym.engine.questions.recommend import Choice, Clamped, Recommendation, TemptingLoss
 from klsym.errors import UsageError
 from klsym.language.messages import Message
-from klsym.notation.spelling import is_sum
-from klsym.render.compare import PrintedSpread, printed_spread
+from klsym.notation.printers import is_sum
 from klsym.render.details import value_line
 from klsym.render.listing import columns
-from klsym.render.messages import sentences
 from klsym.render.printing import as_printed
+from klsym.render.questions.compare import PrintedSpread, printed_spread
+from klsym.render.sentences import sentences
 from klsym.render.snippets import FRAMEWORKS, snippet
 from klsym.render.words import reason, setting_words
 

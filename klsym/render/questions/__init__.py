@@ -1,0 +1,1 @@
+"""Answers of compare, recommend, optimum, divergence and catalogue, as they are printed."""
