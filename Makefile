@@ -72,6 +72,7 @@ types: install ## mypy, strict for the trusted base
 notebooks: install ## run the notebooks and store their outputs in place
 	$(BIN)/python -m klsym.write_up.questions docs/questions.md notebooks/14-questions-people-asked.ipynb
 	$(BIN)/python -m klsym.write_up.gallery notebooks/17-losses-of-trainers.ipynb
+	$(BIN)/python -m klsym.write_up.codes docs/codes.md
 	$(BIN)/python notebooks/regenerate.py
 	$(BIN)/python notebooks/readme_figure.py
 
@@ -134,7 +135,7 @@ rocq: install ## check the certificates with the checker that Rocq has proved so
 
 random-audits: install ## 1,000 random PyTorch functions audited, 2,000 random losses against autograd (needs torch)
 	$(BIN)/python benchmarks/random_audits.py --count 1000
-	PYTHONPATH=tests $(BIN)/python -m autograd_judge --count 1000
+	PYTHONPATH=tests $(BIN)/python -m support.losses.autograd_judge --count 1000
 
 survey: install ## download released packages, audit what they do with a KL, say what has changed (needs torch)
 	$(BIN)/python benchmarks/survey.py $(SURVEY_FLAGS)
