@@ -1,81 +1,22 @@
-"""The sentences of diagnostics: what a code says of one loss.
+"""What a diagnostic says of one loss, and the page of a code.
 
->>> from klsym.language.messages import Message
->>> said(Message("not-in-gradient", of=("p",)))
-'p does not appear in the gradient'
+>>> from klsym.diagnostics.codes import code
+>>> page_text(code("KL001"), 60).splitlines()[0]
+'KL001 zero-gradient: the expected gradient is zero'
 """
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Sequence
-from typing import Any
 
 from klsym.diagnostics.codes import Code
 from klsym.diagnostics.conditions import Diagnostic
-from klsym.language.messages import Message
-from klsym.notation import losses
-from klsym.notation.printers import TEXT
-from klsym.notation.values import shown
-from klsym.render.sentences import sentence
-
-CHANGES = {
-    "KL003": "with the weight attached, {} would minimise KL(q||p)",
-    "KL015": "with the weight detached, {} would minimise KL(q||p)",
-    "KL016": "with the ratio the other way round it would be {}, which estimates KL(q||p)",
-}
-
-
-def _unused(of: Sequence[str]) -> str:
-    verb = "does" if len(of) == 1 else "do"
-    return f"{' and '.join(of)} {verb} not appear in the gradient"
-
-
-def _overflows(found: Sequence[Any]) -> str:
-    places: dict[int, list[str]] = {}
-    for one in found:
-        value = f"{one.value:g}".replace("nan", "not a number")
-        places.setdefault(one.at, []).append(f"the {one.what} is {value}")
-    said = [f"at log q - log p = {at} {' and '.join(what)}" for at, what in places.items()]
-    return f"in float32, {'; '.join(said)}"
-
-
-def _bias(cases: Sequence[Any]) -> str:
-    """What the samples beyond the bounds would add to the gradient."""
-    values = {shown(b) for _, b in cases}
-    what = f"b = {values.pop()}" if len(values) == 1 else "b by region (--full)"
-    return f"samples beyond the bounds are dropped: a bias of the mean of b*s over them, {what}"
-
-
-OWN: dict[str, str | Callable[..., str]] = {
-    "descends-forward": lambda tokens: (
-        "the value estimates KL(q||p), the gradient is that of "
-        + ("the forward KL of each next token" if tokens else "KL(p||q)")
-    ),
-    "one-change-away": lambda kind, of: CHANGES[kind].format(losses.show(of, TEXT)),
-    "no-reward-of-kl": lambda target: "in the reward only k1, up to a constant, has the gradient of KL(q||p)",
-    "has-a-curl": "the expected gradient has a curl: it is not the gradient of any function",
-    "not-in-gradient": _unused,
-    "other-f": "E_q[f(r)] is neither KL",
-    "no-penalty": "no penalty acts on the policy, whatever the value of the loss",
-    "drops": _bias,
-    "other-objective": "the objective is not a KL, although the loss compares q with p",
-    "overflows": _overflows,
-    "divided-by-std": "the penalty is divided by the standard deviation of the batch",
-}
-
-
-def said(message: Message) -> str:
-    """What one message says."""
-    own = OWN.get(message.code)
-    if own is None:
-        return sentence(message)
-    return own if isinstance(own, str) else own(**message.values)
+from klsym.render.sentences import sentences
 
 
 def message_text(found: Diagnostic) -> str:
     """What a diagnostic says of this loss."""
-    return "; ".join(dict.fromkeys(map(said, found.messages)))
+    return "; ".join(dict.fromkeys(sentences(found.messages)))
 
 
 def page_text(code: Code, width: int) -> str:

@@ -19,6 +19,7 @@ from klsym.notation.printers import TEXT
 from klsym.notation.ratios import is_whole, region
 from klsym.notation.tree import Minus
 from klsym.notation.values import shown
+from klsym.render.diagnosis_sentences import SENTENCES as DIAGNOSES
 from klsym.render.questions.sentences import SENTENCES as QUESTIONS
 from klsym.render.words import setting_words, target_words
 
@@ -406,7 +407,7 @@ TERMS: dict[str, str | Callable[..., str]] = {
     "no-weight": "no importance weight",
     "old-weight": "weighed by q/old, not by q/mu",
 }
-SENTENCES = {**WARNINGS, **ASSUMPTIONS, **REMARKS, **TERMS, **QUESTIONS}
+SENTENCES = {**WARNINGS, **ASSUMPTIONS, **REMARKS, **TERMS, **QUESTIONS, **DIAGNOSES}
 
 
 # ---------------------------------------------------------------------------- what to write instead

@@ -77,7 +77,7 @@ def test_a_region_with_parameters(loss: str) -> None:
     where, beside = PARAMETERS[loss]
     verdict = klsym.explain(loss, use="reward")
     assert told(loss, use="reward")["genuine_divergence"] == {"holds": False, "where": where}
-    assert beside is None or beside in str(verdict)
+    assert beside is None or beside in verdict.text(full=True)
     stream = np.random.default_rng(0)
     seen = set()
     for lam, beta, log_r in stream.normal(size=(200, 3)) * 2:
@@ -121,7 +121,7 @@ def test_a_separable_objective(loss: str) -> None:
     """c at one outcome, from the definition of the estimator, against where it is said to rise with q."""
     c, printed, where = SEPARABLE[loss]
     verdict = klsym.explain(loss, sampling="off-policy")
-    assert verdict.target == "separable" and printed in str(verdict)
+    assert verdict.target == "separable" and printed in verdict.text(full=True)
     stream = np.random.default_rng(1)
     for q, p, mu in stream.uniform(0.01, 1, size=(200, 3)):
         rises = c(q * (1 + 1e-6), p, mu) > c(q, p, mu)
@@ -152,7 +152,7 @@ def test_a_whole_objective(case: tuple[str, str, str]) -> None:
     mean, f, where = WHOLE[case]
     verdict = klsym.explain(loss, sampling=sampling, use=use)
     gradient = verdict.to_json()["gradient"]
-    assert f"maximise {mean} - E_q[f(r)] with f = {f}" in str(verdict) and gradient["f"] == f
+    assert f"maximise {mean} - E_q[f(r)] with f = {f}" in verdict.text(full=True) and gradient["f"] == f
     assert gradient["genuine_divergence"] == {"holds": where is None, "where": where}
     model, beta = implied_judge.Model(5), 0.3
     paid = np.array([1.0, -0.5, 0.3, 2.0])
@@ -228,7 +228,7 @@ STRENGTHS = {  # loss, use -> what is said of f''(1)
 def test_what_is_said_where_q_is_p(loss: str, use: str) -> None:
     """In text and JSON; LaTeX and Markdown are written all the same."""
     said, verdict = STRENGTHS[loss, use], klsym.explain(loss, use=use)
-    assert said in str(verdict) and verdict._repr_latex_()
+    assert said in verdict.text(full=True) and verdict._repr_latex_()
     strength = verdict.to_json()["gradient"]["fisher_strength"]
     assert (strength is None) == (" = " not in said or "kink" in said)
 
@@ -239,7 +239,8 @@ def test_a_difference_of_absolute_logs_is_the_total_variation() -> None:
     told_of_abs = verdict.to_json()["gradient"]
     assert told_of_abs["f"] == "abs(r - 1)" and told_of_abs["fisher_strength"] is None
     assert told_of_abs["genuine_divergence"] == {"holds": True, "where": None}
-    assert "a kink at r = 1" in str(verdict) and not any("restoring" in w for w in verdict.warnings)
+    assert "a kink at r = 1" in verdict.text(full=True)
+    assert not any("restoring" in w for w in verdict.warnings)
     model = implied_judge.Model(4)
     q = model.q()
     field = (q * np.sign(np.log(q / model.p)) * (model.u - (q * model.u).sum())).sum()
@@ -259,7 +260,7 @@ def test_intervals_that_meet_are_told_as_one() -> None:
     verdict = klsym.explain("clip(k1, -40, 40)")
     place = "everywhere but not across r = exp(-40)"
     assert verdict.to_json()["gradient"]["genuine_divergence"] == {"holds": False, "where": place}
-    assert f"convex {place}" in str(verdict) and not any("unless" in w for w in verdict.warnings)
+    assert f"convex {place}" in verdict.text(full=True) and not any("unless" in w for w in verdict.warnings)
     both = told("exp(clip(-k1, -40, 40)) - 1 - clip(-k1, -40, 40)")["genuine_divergence"]
     assert both["where"] == "everywhere but not across r = exp(-40) or r = exp(40)"
 
@@ -267,5 +268,5 @@ def test_intervals_that_meet_are_told_as_one() -> None:
 @pytest.mark.parametrize("loss", ["beta*k3", "2*beta*k3", "beta*k3/3"])
 def test_conditions_on_parameters_are_told_once(loss: str) -> None:
     """2 beta >= 0 and beta <= 0 is beta = 0."""
-    text = str(klsym.explain(loss, "off-policy"))
+    text = klsym.explain(loss, "off-policy").text(full=True)
     assert "(everywhere if beta = 0)" in text

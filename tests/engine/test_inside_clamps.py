@@ -85,7 +85,7 @@ def test_inside_the_clamps_nothing_is_lost(loss: str, free: str, rest: str) -> N
     verdict, where = klsym.explain(loss, sampling="off-policy"), Forest(samples(11), ("off-policy",))
     assert verdict.inside_clamps is not None
     assert verdict.inside_clamps.complete == {"reward": "-A", "rest": rest}
-    assert f"where no bound binds: -grad E_q[A] + E_q[{rest}*s]" in str(verdict)
+    assert f"where no bound binds: -grad E_q[A] + E_q[{rest}*s]" in verdict.text(full=True)
     assert verdict.to_json()["gradient"]["inside_clamps"]["combination"]["rest"] == rest
     exact, form = where.field(free, Setting("off-policy")).a, where.form(f"-A + {rest}").a
     assert np.abs(exact - form).max() < 1e-9

@@ -89,7 +89,7 @@ def test_nothing_that_decides_knows_a_sentence() -> None:
          "no importance weight: samples come from mu, not from q"),
         (Message("support", first="q", second="p"), "q << p: wherever q > 0, also p > 0"),
         (Message("nonzero", of="beta"), "beta is not 0"),
-        (Message("zero-but-where", where=((), (), ())), "zero gradient but in 3 regions"),
+        (Message("zero-but-where", where=((), (), ())), "a gradient only in 3 regions"),
     ],
 )  # fmt: skip
 def test_what_a_message_says(message: Message, said: str) -> None:

@@ -70,7 +70,7 @@ def test_what_is_kept_and_dropped_is_said_with_its_proof(loss: str, words: str, 
     assert len(verdict.notes) == len(notes)
     for expected in notes:
         assert any(expected in note for note in verdict.notes), verdict.notes
-    assert all(note in str(verdict) for note in verdict.notes)
+    assert all(note in verdict.text(full=True) for note in verdict.notes)
 
 
 MOVED = ("k1", "k2", "rho*k1", "rho*r", "rho*k1**2 - R*r", "k1*log_q", "rho*r*k1**3", "r**lam")

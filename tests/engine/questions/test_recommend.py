@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import klsym
-from klsym import cli
 from klsym.api import recommend
 from klsym.cli import main
+from klsym.commands.parser import FRAMEWORKS as FRAMEWORKS_OF_COMMAND
 from klsym.engine.questions import recommend as engine
 from klsym.engine.questions.candidates import Candidate, candidates
 from klsym.engine.questions.catalogue import stored
@@ -374,7 +374,7 @@ def test_the_command(capsys):
     answer = json.loads(capsys.readouterr().out)
     assert [one["loss"] for one in answer["choices"]] == ["1 - r", "-r"]
     assert {one["trust"] for one in answer["choices"]} == {"kernel"}
-    assert set(FRAMEWORKS) == set(answer["choices"][0]["snippet"]) == set(cli.FRAMEWORKS)
+    assert set(FRAMEWORKS) == set(answer["choices"][0]["snippet"]) == set(FRAMEWORKS_OF_COMMAND)
     assert main(["recommend", "--target", "forward-kl", "--format", "markdown"]) == 0
     shown = capsys.readouterr().out
     assert "```python" in shown and all(
