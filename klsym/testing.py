@@ -21,7 +21,7 @@ def assert_targets(function: Any, target: str, **options: Any) -> None:
 
     function: a function, or "FILE.py:FUNC" and the like.  It is run.
     target: as `klsym.explain` names it: "zero", "reverse-kl", "forward-kl", "combination", "f-divergence",
-      "separable", "none".
+      "separable", "none"; or an objective such as "-E[A] + 0.04*reverse-kl" or "reverse-kl inside clamps".
     options: those of `klsym.audit`: sampling, use, map, set, result, ...
     Raises AssertionError: another target, with the whole verdict; UsageError: code that cannot be read.
     """

@@ -74,9 +74,10 @@ def _answered(question: dict[str, Any], options: Options) -> Reply:
         found = audit(question["target"], **question["options"])
         target, expected = found.target or "open", question["expect"]
         meets = expected is None or found.meets(expected)
+        told = None if expected is None else {"wanted": expected, "ok": meets}
         return {
             "text": str(found),
-            "json": found.to_json(),
+            "json": {**found.to_json(), "expect": told},
             "row": found.row(),
             "target": target,
             "meets": meets,

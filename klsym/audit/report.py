@@ -11,6 +11,7 @@ from klsym.audit.aggregation import Tokens
 from klsym.audit.binding import Bindings
 from klsym.audit.findings import Finding
 from klsym.audit.reading import Code
+from klsym.engine.answers.expectation import expectation, meets
 from klsym.escaping import printable
 from klsym.notation import losses
 from klsym.notation.printers import TEXT
@@ -38,9 +39,8 @@ class Audit:
         return self.verdict.target
 
     def meets(self, expected: str) -> bool:
-        """Is this the target?  Descending minus a KL is not."""
-        multiple = self.verdict.gradient.multiples.get(expected, "")
-        return (self.target or "open") == expected and not multiple.startswith("-")
+        """Is this the objective: a target by its name, or a sum such as "-E[A] + 0.04*reverse-kl"?"""
+        return meets(self.verdict, expectation(expected))
 
     @property
     def expression(self) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from klsym.audit.binding import option, pair
 from klsym.audit.child import Runner
 from klsym.commands.console import complain, one_line
+from klsym.engine.answers.expectation import expectation
 from klsym.engine.options.settings import CHOICES
 from klsym.errors import UsageError
 from klsym.escaping import printable
@@ -21,6 +22,8 @@ WIDEST = 60
 
 def audit_code(options: argparse.Namespace) -> int:
     """The verdict on a function; a table where there are several, or several values of an option."""
+    if options.expect is not None:
+        expectation(options.expect)  # refused before any code is run
     maps = dict(pair(text, "--map") for text in options.map)
     setting = {name: getattr(options, name) for name in CHOICES if getattr(options, name) is not None}
     questions = [
@@ -35,10 +38,10 @@ def audit_code(options: argparse.Namespace) -> int:
         ]
     if len(replies) == 1 and replies[0].get("code") == 2:
         raise UsageError(replies[0]["error"])
+    asked = zip(questions, replies, strict=True)
+    codes = [_code(reply, options.expect, target) for (target, _), reply in asked]  # reasons come first
     _print(questions, replies, options.format)
-    return max(
-        _code(reply, options.expect, target) for (target, _), reply in zip(questions, replies, strict=True)
-    )
+    return max(codes)
 
 
 def _choices(texts: list[str]) -> list[dict[str, Any]]:

@@ -151,7 +151,7 @@ def test_the_limits_hold(late: bool, folder: Path, capsys: Any) -> None:
         assert line.startswith("klsym: ") and LIMITED[name] in line and len(line) < 500 and line.isprintable()
     rows = [row for row in out.splitlines() if row.startswith("honest")]
     assert len(rows) == targets.count(honest) and out.count("not read") == len(names)
-    assert all("targets the reverse KL" in row and "forged" not in row for row in rows)
+    assert all("minimises KL(q||p), the reverse KL" in row and "forged" not in row for row in rows)
 
 
 @needs_proc

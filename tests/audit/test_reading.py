@@ -263,7 +263,7 @@ def test_the_command_with_several_values_and_an_expectation(folder, capsys):
     out, err = capsys.readouterr()
     head, first, second, third = out.splitlines()
     assert head.split() == ["code", "options", "loss", "target"]
-    assert first.split()[:3] == ["penalty", "kind=k1", "k1"] and "targets nothing" in first
+    assert first.split()[:3] == ["penalty", "kind=k1", "k1"] and "zero expected gradient" in first
     assert second.split()[:3] == ["penalty", "kind=k2", "k2"] and third.split()[3] == "not"
     assert "trainer.py:penalty targets zero, not reverse-kl" in err and err.count("\n") == 2
 
