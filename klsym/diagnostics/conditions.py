@@ -14,6 +14,8 @@ from klsym.engine.answers.dispatch import as_written, explained
 from klsym.engine.answers.intended_target import intended_target
 from klsym.engine.answers.term_analysis import dropped
 from klsym.engine.options.settings import Setting
+from klsym.engine.targets.expected_value import value_of
+from klsym.engine.targets.ring import named_parts
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import KlsymError
 from klsym.language.convert import in_core
@@ -71,12 +73,15 @@ class Asked:
         e = self.written.expression
         return in_core(e) and len(e.expand().args) <= MAX_TERMS
 
-    def other(self, loss: Any, setting: Setting | None = None) -> Verdict | None:
-        """The verdict on another loss in the same setting, or in this one."""
+    def would_descend(self, loss: Any, setting: Setting | None = None) -> bool:
+        """Does another loss descend KL(q||p), beside rewards?  Its named terms are looked at first."""
+        written, setting = as_written(loss, ()), setting or self.setting
         try:
-            return explained(as_written(loss, ()), setting or self.setting)
+            parts = named_parts(written, setting) if setting.batch != "std" else {"reverse-kl": None}
+            named = parts is not None and "reverse-kl" in parts and set(parts) <= {"reverse-kl", "reward"}
+            return named and descends_reverse(explained(written, setting))
         except KlsymError:
-            return None
+            return False
 
 
 def diagnosed(verdict: Verdict, written: Written) -> tuple[Diagnostic, ...]:
@@ -136,7 +141,7 @@ def neighbour(name: str) -> Callable[[Asked], Found]:
             return
         for change in NEIGHBOURS[name]:
             loss = change(asked.written.expression)
-            if differ(loss, asked.written.expression) and descends_reverse(asked.other(loss)):
+            if differ(loss, asked.written.expression) and asked.would_descend(loss):
                 yield Message("one-change-away", kind=name, of=loss)
                 return
 
@@ -151,14 +156,18 @@ def upside_down(asked: Asked) -> Found:
     yield from neighbour("KL016")(asked)
     change = NEIGHBOURS["KL016"][0]
     loss = change(asked.written.expression)
-    if asked.written.expression.has(log_p) and differ(loss, asked.written.expression):
-        other = asked.other(loss)
-        if (
-            other is not None
-            and other.unbiased_for("reverse-kl")
-            and not asked.verdict.unbiased_for("reverse-kl")
-        ):
-            yield Message("one-change-away", kind="KL016", of=loss)
+    wrong = asked.written.expression.has(log_p) and not asked.verdict.unbiased_for("reverse-kl")
+    if wrong and differ(loss, asked.written.expression) and _estimates_reverse(loss, asked.setting):
+        yield Message("one-change-away", kind="KL016", of=loss)
+
+
+def _estimates_reverse(loss: Any, setting: Setting) -> bool:
+    """Is the value of a loss an unbiased estimate of KL(q||p)?"""
+    try:
+        value, constant = value_of(as_written(loss, ()), setting)
+    except KlsymError:
+        return False
+    return value.target == "reverse-kl" and value.single and not constant
 
 
 def biased_in_reward(asked: Asked) -> Found:
@@ -171,8 +180,7 @@ def biased_in_reward(asked: Asked) -> Found:
         or e.has(Normalised)
     ):
         return
-    alone = asked.other(without_weight(e), Setting("on-policy", "reward"))
-    if alone is not None and not descends_reverse(alone):
+    if not asked.would_descend(without_weight(e), Setting("on-policy", "reward")):
         yield Message("no-reward-of-kl", target=asked.verdict.target)
 
 

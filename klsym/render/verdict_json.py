@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from klsym.engine.answers.dispatch import as_written
+from klsym.engine.answers.is_correct import DENSITIES_OF_KL, proved_choice
 from klsym.errors import UsageError
 from klsym.notation.combination import objective_text
 from klsym.notation.printers import TEXT
@@ -64,13 +66,12 @@ def _remedy(verdict: Any) -> dict[str, Any] | None:
 
 def _snippet(found: Any) -> str | None:
     """PyTorch code; None where there is none."""
-    if set(found.kl) != {"q", "p"}:
+    target = next((name for name, kl in DENSITIES_OF_KL.items() if kl == found.kl), None)
+    if target is None:
         return None
-    from klsym.engine.answers.dispatch import as_written, explained
-
-    written = as_written(found.loss, ())
+    verdict = proved_choice(found.loss, found.setting, target, found.setting.use)
     try:
-        return snippet(written, explained(written, found.setting), "torch", found.setting.use)
+        return snippet(as_written(found.loss, ()), verdict, "torch", found.setting.use)
     except UsageError:
         return None
 

@@ -5,7 +5,7 @@ h and the value are those of the loss and the options as they were given, whatev
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -101,14 +101,19 @@ def _without_empty_regions(verdict: Verdict, written: Written, setting: Setting,
 def names_only(written: Written, setting: Setting, part: str) -> bool:
     """Return False where the named terms of the expected gradient are not once this part; proves nothing."""
     try:
-        whole = of_sequence(written) if setting.level == "sequence" else written
-        field = field_of(slot_loss(whole, setting))
-        if setting.batch != "none":
-            field = field_of(centred(coefficient_of(field, setting), setting, field.loss.defined))
+        return named_parts(written, setting) == {part: ONE}
     except (NotInRing, UsageError):
         return True
+
+
+def named_parts(written: Written, setting: Setting) -> Mapping[str, ExpPoly] | None:
+    """The named terms of the expected gradient, where there are no others; proves nothing."""
+    whole = of_sequence(written) if setting.level == "sequence" else written
+    field = field_of(slot_loss(whole, setting))
+    if setting.batch != "none":
+        field = field_of(centred(coefficient_of(field, setting), setting, field.loss.defined))
     found = decompose(field.index, field.coefficients, field.reduced_parameters, field.loss.defined)
-    return not found.rest and not field.products and found.combination == {part: ONE}
+    return None if found.rest or field.products else found.combination
 
 
 def coefficient_of(single: Field, setting: Setting) -> ExpPoly:
