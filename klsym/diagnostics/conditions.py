@@ -92,8 +92,8 @@ def diagnosed(verdict: Verdict, written: Written) -> tuple[Diagnostic, ...]:
             found.setdefault(OF_WARNING[message.code], []).append(message)
     asked = Asked(verdict, written)
     for name, check in CHECKS.items():
-        for message in check(asked):
-            found.setdefault(name, []).insert(0, message)
+        if messages := [*check(asked)]:
+            found[name] = [*messages, *found.get(name, [])]
     if (
         verdict.target == "separable"
         and not found.keys() - {"KL014", "KL017"}
@@ -247,7 +247,6 @@ def normalised_penalty(asked: Asked) -> Found:
     inside = any(x.has(log_p) for x in e.atoms(Normalised))
     if inside or (asked.setting.batch == "std" and e.has(log_p)):
         yield Message("divided-by-std")
-        yield from (m for m in asked.verdict.messages if m.code == "own-scale")
 
 
 def zero_gradient(asked: Asked) -> Found:
