@@ -21,13 +21,16 @@ from klsym.language.expressions import log_p
 from klsym.notation.cases import lines as case_lines
 from klsym.notation.printers import is_sum
 from klsym.render.diagnoses import message_text
-from klsym.render.headline import does, has_reward, title, trust_word
+from klsym.render.headline import TRUST, does, has_reward, title, trust_word
 from klsym.render.sentences import sentences
 
 MAX_LINES = 25
 WIDTH = 100
 LABEL = 12  # columns of a label
-MAX_DIAGNOSTICS, MAX_NOTES, MAX_CASES = 3, 2, 3
+MAX_DIAGNOSTICS, MAX_NOTES, MAX_CASES, MAX_TERMS = 3, 2, 3, 3
+
+
+WEAKEST = (*TRUST.values(), "open")  # the strongest trust first
 
 
 @dataclass(frozen=True)
@@ -67,12 +70,28 @@ class Answer:
 def answer_of(verdict: Any) -> Answer:
     """The answer of a printed verdict."""
     terms = tuple(_terms(verdict))
-    whole = "descends the sum of these terms" if terms and verdict.target == "separable" else does(verdict)
+    told = [trust for *_, trust in terms] if _is_told_by_terms(verdict, terms) else [trust_word(verdict)]
     return Answer(
-        title(verdict), _reading(verdict), whole, trust_word(verdict), terms,
+        title(verdict), _reading(verdict), _whole(verdict, terms), max(told, key=WEAKEST.index), terms,
         tuple((d.code.code, d.code.name, message_text(d)) for d in verdict.diagnostics),
         tuple(_facts(verdict)), _write(verdict.instead), sentences(notes(verdict.messages)), _behind(verdict),
     )  # fmt: skip
+
+
+def summary(verdict: Any) -> str:
+    """What minimising the loss does, in one sentence."""
+    return _whole(verdict, tuple(_terms(verdict)))
+
+
+def _whole(verdict: Any, terms: tuple[tuple[str, str, str], ...]) -> str:
+    """Of a sum without a name what each term does, where they are few."""
+    if not _is_told_by_terms(verdict, terms):
+        return does(verdict)
+    return f"term by term: {', and '.join(text.partition(';')[0] for _, text, _ in terms)}"
+
+
+def _is_told_by_terms(verdict: Any, terms: tuple[tuple[str, str, str], ...]) -> bool:
+    return verdict.target == "separable" and 1 < len(terms) <= MAX_TERMS
 
 
 def _reading(verdict: Any) -> tuple[str, ...]:
@@ -143,7 +162,7 @@ def _write(instead: Any) -> str:
     options = "".join(f" --{change}" for change in instead.changed)
     a, b = instead.kl
     name = {("q", "p"): ", the reverse KL", ("p", "q"): ", the forward KL"}.get(instead.kl, "")
-    return f"{instead.loss}{where}{options}: minimises KL({a}||{b}){name}"
+    return f"{instead.loss}{options}{where}: minimises KL({a}||{b}){name}"
 
 
 def _behind(verdict: Any) -> str:

@@ -16,7 +16,7 @@ from klsym.engine.answers.suggestion import Suggestion
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.notation.printers import LATEX
 from klsym.notation.values import names, shown
-from klsym.render.answer import WIDTH, answer_markdown, answer_of, answer_text, escaped
+from klsym.render.answer import WIDTH, answer_markdown, answer_of, answer_text, escaped, summary
 from klsym.render.declared import declared
 from klsym.render.details import (
     counterexample_lines,
@@ -27,7 +27,6 @@ from klsym.render.details import (
     proof_text,
 )  # fmt: skip
 from klsym.render.effects import effects_lines
-from klsym.render.headline import does
 from klsym.render.printing import as_printed
 from klsym.render.sentences import sentence, sentences, suggested
 from klsym.render.verdict_json import verdict_json
@@ -51,7 +50,7 @@ class PrintedVerdict(Verdict):
     @property
     def summary(self) -> str:
         """What minimising the loss does, in one sentence."""
-        return does(self)
+        return summary(self)
 
     @cached_property
     def diagnostics(self) -> tuple[Diagnostic, ...]:

@@ -15,6 +15,7 @@ from klsym.engine.answers.is_correct import DENSITIES_OF_KL, proved_choice
 from klsym.errors import UsageError
 from klsym.notation.combination import objective_text
 from klsym.notation.printers import TEXT
+from klsym.render.answer import summary
 from klsym.render.diagnoses import message_text
 from klsym.render.divergences import generated_json
 from klsym.render.headline import NAMED, does
@@ -28,7 +29,7 @@ def verdict_json(verdict: Any) -> dict[str, Any]:
     """The answer first; then the fields of format 2 under their names."""
     trust = "open" if verdict.target is None else verdict.trust
     answer = {
-        "schema": SCHEMA, "target": verdict.target or "open", "summary": does(verdict),
+        "schema": SCHEMA, "target": verdict.target or "open", "summary": summary(verdict),
         "objective": _objective(verdict), "trust": trust,
         "diagnostics": [
             {"code": d.code.code, "name": d.code.name, "message": message_text(d),
