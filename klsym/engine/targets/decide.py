@@ -427,5 +427,5 @@ def told_apart(derivation: Derivation, reward: ExpPoly, kl: bool = True) -> dict
         right = right + rewarded
     try:
         return shown_witness(derivation.differs_from(right))
-    except (ProofError, Refused):
+    except (ProofError, Refused, KeyError):  # KeyError: the models of one side lack a slot of the other
         return None

@@ -140,6 +140,11 @@ def test_a_covariance_is_the_objective(loss: str, words: str, h: str, parts: Any
     assert np.abs(field(h, words, name, 3) - scale * gradient).max() < 1e-8
 
 
+def test_a_detached_quotient_over_a_sum_of_samples_is_answered() -> None:
+    verdict = ask("sg(sg(k3*k3)*log(1 + k3**2)/loo(rho))", "")
+    assert verdict.target == "zero" and verdict.witness is None and str(verdict)
+
+
 def test_no_covariance_where_a_reward_multiplies_k1() -> None:
     """Cov_mu(R k1, s) has a curl: it is no gradient of E_mu[R k1**2]/2 less anything."""
     verdict = ask("R*k1", "off reward loo")
