@@ -75,8 +75,9 @@ class Asked:
 
     def would_descend(self, loss: Any, setting: Setting | None = None) -> bool:
         """Does another loss descend KL(q||p), beside rewards?  Its named terms are looked at first."""
-        written, setting = as_written(loss, ()), setting or self.setting
+        setting = setting or self.setting
         try:
+            written = as_written(loss, ())
             parts = named_parts(written, setting) if setting.batch != "std" else {"reverse-kl": None}
             named = parts is not None and "reverse-kl" in parts and set(parts) <= {"reverse-kl", "reward"}
             return named and descends_reverse(explained(written, setting))

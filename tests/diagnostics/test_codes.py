@@ -112,6 +112,7 @@ SILENT = [  # a loss, how it is used, codes that do not apply
     ("k1", "off reward", {"KL005"}),  # the weight is at fault, not the estimator
     ("k2", "off", {"KL003", "KL006", "KL015"}), ("-rho*A", "off", {"KL009", "KL010", "KL013"}),
     ("abs(k1)", "", {"KL010"}),  # no gradient at one value of k1 alone
+    ("where(k1 > 0.2, k1, 0) - R", "reward", {"KL003"}),
     ("log_p - log_q", "", {"KL016"}), ("R", "reward std", {"KL019"}), ("k2", "sequence", {"KL007", "KL012"}),
 ]  # fmt: skip
 
