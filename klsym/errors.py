@@ -1,6 +1,5 @@
 """The errors klsym raises: each message is one line that says what is wrong, where, and what to do."""
 
-
 # Packages that `pip install klsym` does not install, and the extra that does.
 EXTRAS = {
     **dict.fromkeys(("numpy", "matplotlib", "jinja2", "markupsafe", "array_api_compat"), "report"),

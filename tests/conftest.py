@@ -124,4 +124,3 @@ def _at_most(seconds: int) -> Iterator[None]:
 def at_most() -> Callable[[int], Any]:
     """`with at_most(5): ...` fails the test when the block takes more than 5 seconds of a processor."""
     return _at_most
-

@@ -63,4 +63,3 @@ def _json(verdict: Any, gradient: bool) -> dict[str, Any]:
     answer = verdict.to_json()
     answer["gradient"]["per_sample"] = verdict.per_sample if gradient else None
     return {**answer, "reason": "time"}
-

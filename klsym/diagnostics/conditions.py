@@ -73,16 +73,16 @@ class Asked:
         e = self.written.expression
         return in_core(e) and len(e.expand().args) <= MAX_TERMS
 
-    def would_descend(self, loss: Any, setting: Setting | None = None) -> bool:
-        """Does another loss descend KL(q||p), beside rewards?  Its named terms are looked at first."""
-        setting = setting or self.setting
+    def would_descend(self, loss: Any) -> bool:
+        """Is it proved that another loss descends KL(q||p), beside rewards?  Named terms are quick to see."""
+        if self.setting.batch == "std":
+            return False
         try:
-            written = as_written(loss, ())
-            parts = named_parts(written, setting) if setting.batch != "std" else {"reverse-kl": None}
-            named = parts is not None and "reverse-kl" in parts and set(parts) <= {"reverse-kl", "reward"}
-            return named and descends_reverse(explained(written, setting))
+            parts = named_parts(as_written(loss, ()), self.setting) or {}
         except KlsymError:
             return False
+        named = "reverse-kl" in parts and set(parts) <= {"reverse-kl", "reward"}
+        return named and proved_descent(loss, self.setting) is True
 
 
 def diagnosed(verdict: Verdict, written: Written) -> tuple[Diagnostic, ...]:
@@ -117,6 +117,15 @@ def descends_reverse(verdict: Verdict | None) -> bool:
         return False
     multiple = verdict.gradient.multiples.get("reverse-kl", "-")
     return set(verdict.gradient.multiples) <= {"reverse-kl", "reward"} and not multiple.startswith("-")
+
+
+def proved_descent(loss: Any, setting: Setting) -> bool | None:
+    """Does a loss descend KL(q||p), beside rewards?  None where the kernel proves neither."""
+    try:
+        verdict = explained(as_written(loss, ()), setting)
+    except KlsymError:
+        return None
+    return descends_reverse(verdict) if verdict.target and verdict.trust == "kernel" else None
 
 
 # ---------------------------------------------------------------------------- conditions
@@ -181,13 +190,13 @@ def biased_in_reward(asked: Asked) -> Found:
         or e.has(Normalised)
     ):
         return
-    if not asked.would_descend(without_weight(e), Setting("on-policy", "reward")):
-        yield Message("no-reward-of-kl", target=asked.verdict.target)
+    if proved_descent(without_weight(e), Setting("on-policy", "reward")) is False:
+        yield Message("no-reward-of-kl")
 
 
 def no_objective(asked: Asked) -> Found:
     if asked.verdict.target == "none":
-        yield Message("has-a-curl")
+        yield Message("has-a-curl", trust=asked.verdict.trust)
 
 
 def unused_input(asked: Asked) -> Found:
@@ -251,8 +260,8 @@ def normalised_penalty(asked: Asked) -> Found:
 
 
 def zero_gradient(asked: Asked) -> Found:
-    if asked.verdict.target == "zero" and asked.written.expression.has(log_p):
-        yield Message("no-penalty")
+    if asked.verdict.target == "zero":
+        yield Message("no-update", penalty=asked.written.expression.has(log_p))
 
 
 CHECKS: dict[str, Callable[[Asked], Found]] = {

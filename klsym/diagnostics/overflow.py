@@ -65,7 +65,7 @@ def _rounded(x: float) -> float:
 
 
 def _times(a: float, b: float) -> float:
-    """A product whose factor 0 stands for no slope: autograd multiplies it with what is finite."""
+    """A product, rounded as float32 rounds it: 0 times infinity is not a number, as in autograd."""
     return _rounded(a * b)
 
 

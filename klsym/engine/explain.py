@@ -58,7 +58,7 @@ def setting_of(written: Written, options: Mapping[str, str | None]) -> Setting:
 
 
 def _terms(written: Written, setting: Setting) -> tuple[Any, ...]:
-    """What each term of a sum does, in the order in which they were typed; std is no sum of such."""
+    """What each term of a sum does, in the order typed; under std the terms do not add up."""
     if not written.expression.is_Add or setting.batch == "std":
         return ()
     from klsym.engine.answers.term_analysis import analysed_terms

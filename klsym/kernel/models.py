@@ -200,6 +200,7 @@ class Position:
     def _steps(self, name: Name) -> Path:
         if not self.path:
             raise Refused(f"finite model: no value for {name.base} outside of a mean, or path is missing")
+        refuse_unless(name.slot in self._slots, f"finite model: {name.base} has no such slot here")
         return self._slots[name.slot]
 
     def number(self, name: str) -> Fraction:

@@ -55,9 +55,7 @@ class Kept:
     def add(self, settled: Iterable[Settled]) -> None:
         """Keep these too, but for those that failed; where nothing can be written, nothing is kept."""
         self.entries |= {
-            one.claim.id: one.entry()
-            for one in settled
-            if not one.error and _is_ours(one.claim)
+            one.claim.id: one.entry() for one in settled if not one.error and _is_ours(one.claim)
         }
         with suppress(UsageError, OSError, RuntimeError):  # RuntimeError: no home
             folder = make_folder(_folder())

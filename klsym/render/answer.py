@@ -20,6 +20,7 @@ from klsym.diagnostics.conditions import notes
 from klsym.language.expressions import log_p
 from klsym.notation.cases import lines as case_lines
 from klsym.notation.printers import is_sum
+from klsym.render.details import value_line
 from klsym.render.diagnoses import message_text
 from klsym.render.headline import TRUST, does, has_reward, title, trust_word
 from klsym.render.sentences import sentences
@@ -113,8 +114,6 @@ def _terms(verdict: Any) -> Iterator[tuple[str, str, str]]:
 
 
 def _facts(verdict: Any) -> Iterator[tuple[str, str]]:
-    from klsym.render.details import value_line
-
     yield "gradient", _gradient(verdict)
     if verdict.target == "none" and verdict.shown:
         yield "equals", verdict.shown

@@ -34,7 +34,13 @@ def _bias(cases: Sequence[Any]) -> str:
     """What the samples beyond the bounds would add to the gradient."""
     values = {shown(b) for _, b in cases}
     what = f"b = {values.pop()}" if len(values) == 1 else "b by region (--full)"
-    return f"samples beyond the bounds are dropped: a bias of the mean of b*s over them, {what}"
+    return f"samples beyond the bounds have no gradient; this adds the bias E[b*s] over them, {what}"
+
+
+def _curl(trust: str) -> str:
+    """Numbers alone do not prove it."""
+    how = {"kernel": "has", "sympy": "has, as SymPy calculates,"}.get(trust, "has, as numbers show,")
+    return f"the expected gradient {how} a curl: it is not the gradient of any function"
 
 
 SENTENCES: dict[str, str | Callable[..., str]] = {
@@ -43,11 +49,13 @@ SENTENCES: dict[str, str | Callable[..., str]] = {
         + ("the forward KL of each next token" if tokens else "KL(p||q)")
     ),
     "one-change-away": lambda kind, of: CHANGES[kind].format(losses.show(of, TEXT)),
-    "no-reward-of-kl": lambda target: "in the reward only k1, up to a constant, has the gradient of KL(q||p)",
-    "has-a-curl": "the expected gradient has a curl: it is not the gradient of any function",
+    "no-reward-of-kl": "in the reward only k1, up to a constant, has the gradient of KL(q||p)",
+    "has-a-curl": _curl,
     "not-in-gradient": _unused,
     "other-f": "E_q[f(r)] is neither KL",
-    "no-penalty": "no penalty acts on the policy, whatever the value of the loss",
+    "no-update": lambda penalty: (
+        f"{'no penalty' if penalty else 'nothing'} acts on the policy, whatever the value of the loss"
+    ),
     "drops": _bias,
     "other-objective": "the objective is not a KL, although the loss compares q with p",
     "overflows": _overflows,

@@ -249,7 +249,5 @@ def test_the_helper_for_test_suites():
     from klsym.testing import assert_targets
 
     assert_targets(audited.ratio_k3, "reverse-kl", sampling=OFF)
-    with pytest.raises(
-        AssertionError, match=r"minus_k2 does not target reverse-kl:(.|\n)*KL008 wrong-sign"
-    ):
+    with pytest.raises(AssertionError, match=r"minus_k2 does not target reverse-kl:(.|\n)*KL008 wrong-sign"):
         assert_targets(audited.minus_k2, "reverse-kl")

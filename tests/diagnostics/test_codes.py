@@ -77,7 +77,8 @@ def test_the_commands(capsys: Any) -> None:
 
 # ---------------------------------------------------------------------------- conditions
 SAID = [  # a loss, how it is used, a code, what it says of this loss
-    ("k1", "", "KL001", "no penalty acts"), ("k3", "", "KL002", "the gradient is that of KL(p||q)"),
+    ("k1", "", "KL001", "no penalty acts"), ("log_q", "", "KL001", "nothing acts"),
+    ("k2", "reward std", "KL007", "as numbers show"), ("k3", "", "KL002", "the gradient is that of KL(p||q)"),
     ("k3", "token", "KL002", "the forward KL of each next token"),
     ("clip(k3, 0, 10)", "", "KL002", "that of KL(p||q)"), ("-A*log_q + beta*k3", "", "KL002", "KL(p||q)"),
     ("sg(rho)*k3", "off", "KL003", "rho*k3 would minimise"),
@@ -110,6 +111,7 @@ SILENT = [  # a loss, how it is used, codes that do not apply
     ("r", "", {"KL002", "KL013"}),  # the forward KL, and its value says nothing else
     ("rho*k3", "off", {"KL003", "KL004", "KL013", "KL015", "KL017"}),
     ("k1", "off reward", {"KL005"}),  # the weight is at fault, not the estimator
+    ("where(k1 > 1, k1, 0)", "reward", {"KL005"}),  # what it descends is not proved to be another
     ("k2", "off", {"KL003", "KL006", "KL015"}), ("-rho*A", "off", {"KL009", "KL010", "KL013"}),
     ("abs(k1)", "", {"KL010"}),  # no gradient at one value of k1 alone
     ("where(k1 > 0.2, k1, 0) - R", "reward", {"KL003"}),

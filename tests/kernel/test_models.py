@@ -133,6 +133,8 @@ def test_what_has_no_value():
     for element in (R, f, ExpPoly.variable("f'"), ExpPoly.variable("A")):
         with pytest.raises(Refused, match="no value for"):
             coefficient(element, at(model))
+    with pytest.raises(Refused, match="R has no such slot"):  # a model of one sample has no others
+        coefficient(ExpPoly.variable("R[others]"), at(model))
 
 
 def test_enclosing_costs():

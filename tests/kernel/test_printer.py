@@ -24,7 +24,10 @@ from support.faulty.inequalities import BETA, SAMPLE, UP_TO_ROOT_E, row, rows
 from support.scale import scaled
 
 MANY = settings(
-    derandomize=True, database=None, deadline=None, max_examples=scaled(40, 15),
+    derandomize=True,
+    database=None,
+    deadline=None,
+    max_examples=scaled(40, 15),
     suppress_health_check=list(HealthCheck),
 )
 

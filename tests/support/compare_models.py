@@ -59,6 +59,7 @@ def moments(loss: str, model: Model, setting: dict[str, str]) -> tuple[float, fl
 def near(x: float, y: float) -> bool:
     return abs(x - y) <= 1e-6 * (1 + abs(x) + abs(y))
 
+
 def inside(region: str, at: dict[str, float]) -> bool:
     if region == "everywhere" or region.startswith(("nowhere", "only where")):
         return region == "everywhere"
@@ -71,6 +72,7 @@ def inside(region: str, at: dict[str, float]) -> bool:
         below = evaluate(left, at) <= evaluate(right, at)
         assert answer == (below if relation == "<=" else not below)
     return answer
+
 
 ATOMS = ("k1", "r", "k3", "rho", "R", "1", "k1**2", "2", "sg(k1)")
 

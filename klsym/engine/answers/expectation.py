@@ -1,4 +1,4 @@
-"""What code is expected to minimise, as a user writes it, and whether a verdict meets it.
+"""The target that a user expects of a loss, and whether a verdict meets it.
 
 >>> from klsym.engine.explain import explain
 >>> [meets(explain("-A*log_q + 0.04*k2"), expectation(text))

@@ -379,7 +379,7 @@ def _names(field: Field) -> set[str]:
 
 
 def _policy_reward(field: Field, names: set[str]) -> ExpPoly | None:
-    """What a policy gradient of its reward descends: -A, or R where it is the reward itself."""
+    """The objective of a policy gradient with its reward: E_q[-A] for a loss, E_q[R] for a reward R."""
     reward = next((ExpPoly.variable(name) for name in ("A", "R") if name in names), None)
     return reward if reward is None or field.loss.detached else -reward
 
@@ -427,5 +427,5 @@ def told_apart(derivation: Derivation, reward: ExpPoly, kl: bool = True) -> dict
         right = right + rewarded
     try:
         return shown_witness(derivation.differs_from(right))
-    except (ProofError, Refused, KeyError):  # KeyError: the models of one side lack a slot of the other
+    except (ProofError, Refused):
         return None

@@ -119,9 +119,7 @@ class Literal:
         if self.setting.batch != "none":
             return self._centred(world, batch)
         pushed = self._credited if self.setting.use == "reward" else self._slopes
-        return [
-            share * push for share, places in self.places(world, batch) for push in pushed(world, places)
-        ]
+        return [share * push for share, places in self.places(world, batch) for push in pushed(world, places)]
 
     def _slopes(self, world: World, places: list[Place]) -> list[Any]:
         return [world.dual(self.weighted, place)[1] for place in places]

@@ -121,8 +121,12 @@ def descents_text(found: PrintedDescents, proof: bool = False, full: bool = Fals
     shape, more = found.shape, proof or full
     convex = convexity_text(shape.where, shape.is_divergence) or "whether it is convex is open"
     lines = [
-        ": ".join([*([title(found.name, found.multiple)] if found.name else []),
-                   f"E_q[f(r)] with f = {TEXT(in_r(shape.f))}"]),
+        ": ".join(
+            [
+                *([title(found.name, found.multiple)] if found.name else []),
+                f"E_q[f(r)] with f = {TEXT(in_r(shape.f))}",
+            ]
+        ),
         f"  f         {convex}; {at_reference_text(shape)}",
         f"  gradient  grad E_q[f(r)] = E_q[c s] with c = f - r f' = {found.coefficient}",
     ]

@@ -85,8 +85,9 @@ def test_what_the_names_of_a_batch_stand_for_is_declared() -> None:
     assert declared["m"] == "n - 1" and declared["R_others"] == "the sum of R over the other n - 1 samples"
 
 
-@pytest.mark.parametrize("u", [["1", "0"], ["0", "1"], ["1", "0", "0"], ["0", "1", "0"], ["0", "0", "0",
-"1"]])
+@pytest.mark.parametrize(
+    "u", [["1", "0"], ["0", "1"], ["1", "0", "0"], ["0", "1", "0"], ["0", "0", "0", "1"]]
+)
 def test_the_two_directions_of_a_curl_differ(u: list[str]) -> None:
     """Along one direction twice every curl is 0, so that a model would be tried in vain."""
     v = across(u)

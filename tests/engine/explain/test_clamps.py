@@ -66,6 +66,7 @@ def test_a_clamp_of_whole_sequences_over_T() -> None:
 
 def test_a_baseline_that_is_differentiated_pushes_q_to_mu() -> None:
     """E_mu[rho_i] E_mu[s_j] is left of the others' penalties."""
-    attached, detached = (klsym.explain(loss, "off-policy") for loss in ("rho*loo(R - k1)",
-    "rho*sg(loo(R - k1))"))
+    attached, detached = (
+        klsym.explain(loss, "off-policy") for loss in ("rho*loo(R - k1)", "rho*sg(loo(R - k1))")
+    )
     assert (attached.coefficient, detached.coefficient) == ("R - k1 + 1/rho", "R - k1")

@@ -99,6 +99,7 @@ def test_the_proofs_replay_and_speak_of_the_loss() -> None:
     assert [proof.theorem.kind for proof in unnamed.proofs] == ["proved", "independent", "proved"]
     assert str(unnamed.proofs[2]) == "E_q[3*k1**2*s] = grad E_q[3*k1**2 - 6*k1]"
 
+
 # ---------------------------------------------------------------------------- input
 EXPRESSIONS = [
     (k3, "k3"),
@@ -150,8 +151,11 @@ HEADLINES = [  # and what the second line says
     ("rho*k3", "off token prefix", "minimises KL(q||p), the reverse KL"),
     ("R - beta*k1", "token reward", "maximises E_q[R] - beta*KL(q||p)"),
     ("k1", "off reward loo", "minimises 1/2 Var_mu(k1)"),
-    ("R - beta*k1", "off reward mean",
-     "maximises (1 - 1/n) Cov_mu(R, log_q) + beta*(1/(2*n) - 1/2) Var_mu(k1)"),
+    (
+        "R - beta*k1",
+        "off reward mean",
+        "maximises (1 - 1/n) Cov_mu(R, log_q) + beta*(1/(2*n) - 1/2) Var_mu(k1)",
+    ),
     ("k1", "off reward std", "minimises E_mu[std]"),
     ("R - beta*k1", "off reward std", "maximises (-1/beta)*E_mu[std]"),
     ("A + 3", "off reward std", "/std*log_q_self]"),
@@ -236,12 +240,16 @@ REFUTED = [  # a loss, how it is used, what its counterexample refutes, as a reg
     ("k3", "loo", r"grad KL\(p\|\|q\) = grad KL\(q\|\|p\)"),
     ("k3", "mean", r"\(1 - 1/n\) grad KL\(p\|\|q\) = grad KL\(q\|\|p\)"),
     ("k2", "reward loo", r"E_q\[k1\*\*2\*s/2\] = grad KL\(q\|\|p\)"),  # H is given: nothing is said of H
-    ("log_q**2", "loo", r".*"), ("log_q", "reward loo", r".*"), ("log_q", "off reward loo", r".*"),
-    ("k2", "token", r"curl .*"), ("rho*k2", "off token", r"E_mu\[sum_t.*"),
+    ("log_q**2", "loo", r".*"),
+    ("log_q", "reward loo", r".*"),
+    ("log_q", "off reward loo", r".*"),
+    ("k2", "token", r"curl .*"),
+    ("rho*k2", "off token", r"E_mu\[sum_t.*"),
     ("abs(k1)", "sequence /T", r".*\(abs\(k1\)/T\).*"),
     ("min(k1, 2)", "sequence /T", r".*\(min\(k1, 2\)/T\).*"),
-    ("rho*max(k1, -60)", "off", r".*"), ("rho*min(k1, 200)", "off", r".*"), ("rho*clip(k1, -40, 40)", "off",
-    r".*"),
+    ("rho*max(k1, -60)", "off", r".*"),
+    ("rho*min(k1, 200)", "off", r".*"),
+    ("rho*clip(k1, -40, 40)", "off", r".*"),
 ]
 
 
@@ -319,7 +327,8 @@ PRINTED = [  # a loss, how it is used, its gradient at a sample as it is printed
     ("k1", "reward loo", "k1_self - k1_others/(n - 1)"),
     ("k1", "reward mean", "k1_self - (k1_self + k1_others)/n"),
     ("R - beta*k1", "reward loo", "R_self - beta*k1_self - (R_others - beta*k1_others)/(n - 1)"),
-    ("k3", "loo", "H_self - H_others/(n - 1)"), ("k1", "mean", "0"),
+    ("k3", "loo", "H_self - H_others/(n - 1)"),
+    ("k1", "mean", "0"),
     ("rho*k1", "off token reward prefix", "H_future + rho_past*rho_now*k1_now"),
     ("rho*k3", "off token reward whole", "rho*(k3_now + future(k3))"),
 ]

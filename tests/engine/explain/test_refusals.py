@@ -125,8 +125,13 @@ def test_parameters_have_no_names_that_answers_use(name: str) -> None:
         assert "\n" not in str(caught.value)
 
 
-BEYOND = [sympy.sin(k1), sympy.sign(k1), sympy.pi * k2, sympy.Heaviside(k1) * k2, Piecewise((k1, k1 > 0),
-(0, True))]
+BEYOND = [
+    sympy.sin(k1),
+    sympy.sign(k1),
+    sympy.pi * k2,
+    sympy.Heaviside(k1) * k2,
+    Piecewise((k1, k1 > 0), (0, True)),
+]
 ODD = (
     "min(k1, k2)", "max(lam, 0)*k1", "-min(rho*A, 1.2*A)", "clip(k1, k2, k3)", "exp(1e9*k1)", "exp(1e99*k1)",
     "((k1**64)**64)**64", "((r**64)**64)**64", "((k1 + k2)**64)**64", "exp(1000)**64*k1", "(k1 + r)**64",

@@ -51,8 +51,11 @@ def test_the_value_is_that_of_the_loss_and_not_of_what_scores_meet() -> None:
 
 @pytest.mark.parametrize(
     ("loss", "words"),
-    [("js(q, p)", "off token"), ("R - beta*full_kl(q, p)", "token reward to-go"), ("full(M*k3) - beta*H(q)",
-    "off")],
+    [
+        ("js(q, p)", "off token"),
+        ("R - beta*full_kl(q, p)", "token reward to-go"),
+        ("full(M*k3) - beta*H(q)", "off"),
+    ],
 )
 def test_the_check_adds_the_vocabulary_up(loss: str, words: str) -> None:
     verdict = explain(loss, **options(words))
@@ -88,6 +91,7 @@ def test_what_a_kl_over_words_kept_leaves_out() -> None:
     assert math.isclose(kl(q, p), masses[0][0] * within(kept) + rest)
     verdict = explain("full(M*k1)/full(M) - log(full(M)) + log(full(M*r))")
     assert "full(M) is not 0" in verdict.hypotheses and verdict.trust == "sympy"
+
 
 # ---------------------------------------------------------------------------- the variance
 def pushes(tree: Tree, loss: str) -> tuple[np.ndarray, np.ndarray, Any]:
@@ -134,6 +138,7 @@ def test_what_is_said_of_the_noise() -> None:
     assert np.ptp(a, axis=1).max() < 1e-15
     assert any("that of the sum over t can be" in n for n in explain("full_kl(q, p)", level="token").notes)
     assert not any("variance" in note for note in explain("rho*full_kl(q, p)").notes)
+
 
 # ---------------------------------------------------------------------------- top-k
 def test_what_a_truncation_leaves_out() -> None:

@@ -207,8 +207,9 @@ def test_k3_off_policy_often_draws_q_to_mu() -> None:
     assert (found < -1e-3).any() and (found > 1e-3).any()
 
 
-@pytest.mark.parametrize("loss", ["rho", "1/rho", "rho*(k1 - sg(k1))", "rho + k2", "rho*k1", "k2/rho",
-"rho*A"])
+@pytest.mark.parametrize(
+    "loss", ["rho", "1/rho", "rho*(k1 - sg(k1))", "rho + k2", "rho*k1", "k2/rho", "rho*A"]
+)
 def test_the_literal_1_is_warned_of_where_it_gives_another_gradient(loss: str) -> None:
     worlds = Forest(samples(5, copies=1))
     one, other = (worlds.field(text).a for text in (loss, loss.replace("rho", "(1 + 0*rho)")))

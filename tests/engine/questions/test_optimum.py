@@ -103,6 +103,7 @@ def test_newton_finds_no_other_policy(seed):
         zero = newton(level, np.append(rng.normal(size=size - 1) * 2.5, 0))
         assert zero is None or not found.complete or near(zero, found.stationary, 1e-5), (zero, found)
 
+
 RISING = {"the reverse KL": k1, "the forward KL": -r, "both": k1 - 2 * r, "the entropy": log_q}
 
 
