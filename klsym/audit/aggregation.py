@@ -177,16 +177,22 @@ def _whole_sequences(formula: Any) -> tuple[Any, str]:
     if not nonlinear:
         return formula, "token"
     found = formula.xreplace({e: e.args[0].xreplace({**WHOLE, mask: ONE}) for e in inside})
-    found = found.replace(lambda e: isinstance(e, sympy.exp) and e.has(*WHOLE.values()), _over_length)
+    found = found.replace(lambda e: isinstance(e, sympy.Mul) and e.has(*WHOLE.values()), _over_length)
     moving = found.free_symbols & {log_q, log_p, log_mu}
     return found, "both" if moving else "sequence"
 
 
-def _over_length(e: Any) -> Any:
-    """Of a mean over the tokens of a sequence inside an exponent: its length is T."""
-    terms = sympy.Add.make_args(sympy.expand_mul(e.args[0]))
-    split = [(_split(term), term) for term in terms]
-    return sympy.exp(sympy.Add(*(_length_of(w, term) * x for (w, x), term in split)))
+def _over_length(product: Any) -> Any:
+    """Of a mean over the tokens of a sequence, inside a function: its length is T."""
+    w, x = _split(product)
+    linear = any(_is_sum(factor) for factor in sympy.Mul.make_args(x))
+    return _length_of(w, product) * x if linear and w != 1 else product
+
+
+def _is_sum(e: Any) -> bool:
+    """A combination of the log densities of whole sequences."""
+    plain = without_sg(e)
+    return bool(plain.free_symbols) and plain.free_symbols <= {*WHOLE.values()} and not plain.atoms(sympy.exp)
 
 
 def _length_of(weight: Any, term: Any) -> Any:
@@ -226,24 +232,33 @@ def _renamed(loss: Any, level: str) -> tuple[Any, str]:
     if level == "token":
         return loss, "token"
     if level == "sequence":
-        named = loss.replace(lambda e: isinstance(e, sympy.exp) and e.has(LENGTH), _named_sums)
+        named = _with_named_sums(loss) if loss.has(LENGTH) else loss
         return named.xreplace({whole: x for x, whole in WHOLE.items()}), "token"
-    loss = loss.replace(lambda e: isinstance(e, sympy.exp), _sequence_weight)
-    if loss.has(LENGTH):
-        opened = loss.replace(lambda e: isinstance(e, sympy.exp) and e.has(LENGTH), _named_sums)
-        if not opened.has(*WHOLE.values()):
-            return opened, "token"
-    if loss.has(*WHOLE.values()) or _beside(loss):
-        raise Refused(
-            "log ratios of tokens and of whole sequences in one formula, beyond exp(log q - log mu)"
-        )
-    return loss, "sequence"
+    weighted = loss.replace(lambda e: isinstance(e, sympy.exp), _sequence_weight)
+    if weighted.has(*WHOLE.values()) or _beside(weighted):
+        return _with_named_sums(loss), "token"
+    return weighted, "sequence"
 
 
-def _named_sums(e: Any) -> Any:
-    """exp(whole(log q - log mu)/T), the geometric mean of the ratios of its tokens."""
-    x = e.args[0].xreplace({whole: of for of, whole in WHOLE.items()})
-    return sympy.exp(Whole(sympy.factor_terms(sympy.expand(x * LENGTH))) / LENGTH)
+def _with_named_sums(e: Any) -> Any:
+    """whole(log q - log mu)/T, the mean of the log ratios of its tokens, and other sums of whole sequences.
+
+    >>> _with_named_sums(sympy.exp((WHOLE[log_q] - WHOLE[log_mu]) / LENGTH))
+    exp(whole(-log_mu + log_q)/T)
+    """
+    if isinstance(e, sympy.Atom):
+        return Whole(next(x for x, whole in WHOLE.items() if whole == e)) if e in WHOLE.values() else e
+    if not e.has(*WHOLE.values()):
+        return e
+    terms = sympy.Add.make_args(sympy.expand_mul(e)) if isinstance(e, sympy.Add | sympy.Mul) else ()
+    linear = [t for t in terms if t.has(*WHOLE.values()) and not t.free_symbols - {*WHOLE.values(), LENGTH}]
+    linear = [t for t in linear if not t.atoms(sympy.Function)]
+    if not linear:
+        return e.func(*map(_with_named_sums, e.args))
+    rest = sympy.Add(*(_with_named_sums(t) for t in terms if t not in linear))
+    whole = sympy.expand(sympy.Add(*linear) * LENGTH)
+    over, inner = (LENGTH, whole) if not whole.has(LENGTH) else (1, sympy.Add(*linear))
+    return Whole(sympy.factor_terms(inner.xreplace({w: x for x, w in WHOLE.items()}))) / over + rest
 
 
 def _sequence_weight(e: Any) -> Any:

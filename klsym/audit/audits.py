@@ -4,29 +4,34 @@ confirmed."""
 from __future__ import annotations
 
 import math
+import shlex
 import traceback
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NoReturn
 
 from klsym.api import Verdict, ask
 from klsym.audit.aggregation import Tokens, tokens_of
-from klsym.audit.binding import Bindings, bind, refuse_misread
+from klsym.audit.binding import Bindings, bind, guesser, refuse_misread, refuse_unused
+from klsym.audit.code import Code
 from klsym.audit.confirm import SCALES, Point, confirm, draw, same
 from klsym.audit.findings import Facts, findings_of, show
-from klsym.audit.places import watching
-from klsym.audit.reading import FREE, Code, read
+from klsym.audit.in_code import raised
+from klsym.audit.places import Line, watching
+from klsym.audit.reading import read
 from klsym.audit.report import Audit
-from klsym.audit.source import Missing
+from klsym.audit.running import Longer, Needs, Scaled, Session, Undecided, session
 from klsym.audit.terms import VOCABULARY, Misfit, Refused, folded, mask
 from klsym.audit.tracing.frameworks import Framework, framework_of
+from klsym.audit.unread import Unread
 from klsym.errors import KlsymError, UsageError
 from klsym.language.expressions import log_mu, log_p, log_q, unfold
 from klsym.language.sums import Whole
 
-SHOWN = 12
+MOST_NAMES = 200
 FAR = 100.0  # the log ratios at which overflow is looked for
 
 
@@ -72,14 +77,12 @@ def audit(
     try:
         return _Walk(code, bindings, result, setting).audit(dict(map or {}), dict(set or {}))
     except Refused as refusal:
-        where = f"{code.file or code.name}{f', line {refusal.line}' if refusal.line else ''}"
-        raise UsageError(f"{where}: {refusal.reason}{_hint(bindings)}") from None
+        raise UsageError(f"{_place(code, refusal.line)}: {refusal.reason}") from None
 
 
-def _hint(bindings: Bindings) -> str:
-    """Where something is free, a value for it may settle a branch."""
-    free = [*bindings.free, *bindings.idle]
-    return f" (free: {', '.join(free[:SHOWN])}; --set gives values)" if free else ""
+def _place(code: Code, line: int | None) -> str:
+    file = getattr(line, "file", code.file) or code.name
+    return f"{file}{f', line {line}' if line else ''}"
 
 
 def _on_the_bound(e: Any) -> str:
@@ -118,16 +121,20 @@ class _Walk:
     def __init__(self, code: Code, bindings: Bindings, result: Any, options: dict[str, Any]) -> None:
         self.code, self.bindings, self.options = code, bindings, options
         self.result = int(result) if result is not None and str(result).isdigit() else None
-        self.notes: list[str] = []
-        keys = [*bindings.roles, *bindings.options, *bindings.free]
-        own = {a.name for a in code.arguments}
-        self.slots = {key: f"klsym_{n}" for n, key in enumerate(keys) if key not in own}
+        self.guess = guesser(code)
+        self.proposed: dict[str, Any] = {}  # what the code branches on -> a value with which it goes on
+        self.session = Session(files=code.files)
         with self.guarded():
-            self.function, self.namespace = code.build(self.slots)
+            keys = [*bindings.roles, *bindings.options, *bindings.free]
+            self.function, self.namespace = code.build(keys)
         gradient = options["use"] == "loss"
         self.framework: Framework = framework_of(self.function, self.namespace, gradient)
         if gradient and not self.framework.differentiates:
             raise Refused("NumPy has no gradient: --use reward")
+
+    @property
+    def notes(self) -> list[str]:
+        return self.session.notes
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
@@ -140,63 +147,127 @@ class _Walk:
                 raise
             except (Exception, SystemExit) as error:  # the user's code: anything may happen
                 frames = traceback.extract_tb(error.__traceback__)
-                lines = [f.lineno for f in frames if f.filename in self.code.files]
-                text = (str(error).splitlines() or [""])[0][:200]
-                raise Refused(
-                    f"the code raises {type(error).__name__}: {text}", lines[-1] if lines else None
-                ) from None
+                lines = [Line(f.lineno or 0, f.filename) for f in frames if f.filename in self.code.files]
+                raise Refused(raised(error), lines[-1] if lines else None) from None
 
-    def call(self, values: Mapping[str, Any]) -> Any:
+    def call(self, values: Mapping[str, Any], guessing: bool = False) -> Any:
         """Run the code with these values of its arguments; the loss out of what it returns."""
-        own = {a.name for a in self.code.arguments}
-        absent = {name: Missing(name, FREE) for name in self.bindings.unused}
-        whole = {**absent, **values, **self.bindings.options}
-        self.namespace.update({self.slots[key]: value for key, value in whole.items() if key in self.slots})
-        return self.picked(self.function(**{key: value for key, value in whole.items() if key in own}))
+        whole = {**values, **self.proposed, **self.bindings.options}
+        self.session.values, self.session.guess = whole, self.guess if guessing else None
+        self.session.parameters = {x: name for name, x in self.bindings.free.items()}
+        given = {}
+        for argument in self.code.arguments:
+            if argument.name in whole or not argument.has_default:
+                given[argument.name] = whole.get(argument.name, Unread.named(argument.name))
+        with session(self.session):
+            return self.picked(self.function(**given))
 
     def picked(self, returned: Any) -> Any:
         if returned is None:
             raise Refused("nothing is returned: name the loss with --result")
         if isinstance(returned, dict):
-            raise Refused(
-                f"a dict is returned ({', '.join(map(str, returned))[:80]}): name the loss with --result"
-            )
+            if "loss" not in returned:
+                named = ", ".join(map(str, returned))[:80]
+                raise Refused(f"a dict is returned ({named}): name the loss with --result")
+            self.note("of the dict that is returned, 'loss' is read (--result chooses)")
+            return returned["loss"]
         if isinstance(returned, tuple | list) and not hasattr(returned, "_fields"):
             at = self.result or 0
             if not 0 <= at < len(returned):
                 raise Refused(f"{len(returned)} values are returned: --result 0 to {len(returned) - 1}")
             if self.result is None and len(returned) > 1:
-                self.notes.append(
+                self.note(
                     f"of {len(returned)} values that are returned, the first is read (--result chooses)"
                 )
             return returned[at]
+        if hasattr(returned, "loss") and not hasattr(returned, "formula") and not hasattr(returned, "detach"):
+            self.note("of the object that is returned, .loss is read (--result chooses)")
+            return returned.loss
         return returned
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
 
     # -- the trace ------------------------------------------------------------------------
     def traced(self) -> _Traced:
         """With the first layout of arguments that the code accepts."""
         refusals: list[Refused] = []
-        for layout in self.framework.layouts(self.bindings):
+        for layout in self.framework.every_layout:
+            if refusals and not self.framework.differs(layout, self.bindings):
+                continue
             try:
-                return self.traced_with(layout)
+                return self.discovered(layout)
             except Refused as refusal:
                 refusals.append(refusal)
-        raise max(refusals, key=lambda r: r.line or math.inf)  # the one that came furthest
+        raise max(refusals, key=lambda r: (not r.of_shape, r.line or math.inf))  # the one that came furthest
+
+    def discovered(self, layout: Any) -> _Traced:
+        """The trace with this layout, once all names that the code computes with are known."""
+        for _ in range(MOST_NAMES):
+            try:
+                found = self.traced_with(layout)
+            except Needs as needs:
+                self.bindings.guess(needs.name, needs.role)
+            except Longer as longer:
+                layout = replace(layout, longer=layout.longer | longer.names)
+            except Scaled as scaled:
+                self.bindings.scale(scaled.names, scaled.every, scaled.factor)
+            except Undecided as undecided:
+                if not undecided.name or undecided.name in self.proposed:
+                    raise
+                self.proposed[undecided.name] = undecided.value
+            except Refused as refusal:
+                self.refuse_if_asked(refusal)
+                raise
+            else:
+                self.refuse_if_asked()
+                return found
+        raise Refused(f"more than {MOST_NAMES} names are asked for")
+
+    def refuse_if_asked(self, refusal: Refused | None = None) -> None:
+        """Say all at once what the code branches on, and what would be read for these values."""
+        if not self.proposed:
+            return
+        command = " ".join(f"--set {shlex.quote(f'{k}={v}')}" for k, v in self.proposed.items())
+        names = ", ".join(self.proposed)
+        be = "is" if len(self.proposed) == 1 else "are"
+        then = f"; with these, {_place(self.code, refusal.line)}: {refusal.reason}" if refusal else ""
+        raise UsageError(
+            f"{self.code.name} branches on {names}, which {be} free: --set says so, as in {command}{then}"
+        )
 
     def traced_with(self, layout: Any) -> _Traced:
         with self.guarded():
-            arguments = {k: self.framework.argument(f, layout) for k, f in self.bindings.roles.items()}
+            arguments = {k: self.framework.argument(k, f, layout) for k, f in self.bindings.roles.items()}
+            self.session.cuts.clear()
             arguments.update({k: self.framework.parameter(x) for k, x in self.bindings.free.items()})
-            formula, journal = self.framework.trace(self.call, arguments)
+            formula, journal = self.framework.trace(partial(self.call, guessing=True), arguments)
             refuse_misread(formula, journal, self.bindings)
+            layout = replace(layout, cuts=dict(self.session.cuts))
+            formula = layout.taken_out(formula)
             found = _Traced(formula, journal, layout, tokens_of(formula))
             self.runner(layout)(draw(0, SCALES[0], self.symbols(found), layout.rows))
         return found
 
+    def with_those_left(self) -> _Traced:
+        """The trace; where it fails with arguments at their defaults, with what their names say."""
+        try:
+            return self.traced()
+        except Misfit:
+            raise
+        except Refused:
+            meant = [found for name in self.bindings.left if (found := self.guess(name, "", False))]
+            if not meant:
+                raise
+            for name, role in meant:
+                self.bindings.guess(name, role)
+            self.bindings.left = []
+            return self.traced()
+
     def fitted(self) -> _Traced:
         """The trace; what is called a mask and is used as a number becomes a parameter."""
         try:
-            return self.traced()
+            return self.with_those_left()
         except Misfit as misfit:
             bindings, names = self.bindings, self.bindings.guessed_as(misfit.role)
             for chosen in [*([name] for name in reversed(names)), names] if names else []:
@@ -224,15 +295,16 @@ class _Walk:
 
     def at(self, point: Point, values: Mapping[str, Any]) -> Any:
         """Run the code at a point, parameters having the numbers of the point."""
-        numbers = {key: float(point.values[x]) for key, x in self.bindings.free.items()}
+        numbers = {key: self.framework.number(point.values[x]) for key, x in self.bindings.free.items()}
         return self.call({**values, **numbers})
 
     # -- the answer -----------------------------------------------------------------------
     def audit(self, given_map: dict[str, str], given_set: dict[str, Any]) -> Audit:
         traced = self.fitted()
+        refuse_unused(self.code, self.bindings, [*given_map, *given_set], self.session.used)
         gradient = self.options["use"] == "loss"
         symbols = self.symbols(traced)
-        over_vocabulary = any(f in VOCABULARY for f in self.bindings.roles.values())
+        over_vocabulary = any(f.has(*VOCABULARY) for f in self.bindings.roles.values())
         points = self.points(traced, symbols, self.options["sampling"] == "on-policy")
         with self.guarded():
             outcome = confirm(
@@ -256,6 +328,8 @@ class _Walk:
         masks = self.bindings.guessed_as(mask)
         if len(masks) > 1:
             self.notes.append(f"{' and '.join(masks)} are taken for one and the same mask")
+        if traced.layout.constant:
+            self.note("rewards are taken for the same at all tokens of a sequence")
         notes = tuple(dict.fromkeys([*self.code.notes, *self.notes]))
         return Audit(verdict, self.code, self.bindings, traced.tokens, findings_of(facts), outcome.points,
                      bool(outcome.sides) and not outcome.unmet, given_map,
@@ -278,7 +352,7 @@ class _Walk:
         if tokens.loss.atoms(Whole):
             found.setdefault("level", "token")
         found.setdefault("level", "token" if tokens.aggregate else "sample")
-        self.notes += _on_level(found["level"], self.options["level"], tokens)
+        self.notes.extend(_on_level(found["level"], self.options["level"], tokens))
         said = tokens.aggregate if found["level"] == "token" else ""
         if said and found.setdefault("aggregate", said) != said:
             raise UsageError(f"aggregate {found['aggregate']}: the loss is {tokens.words}")
@@ -301,7 +375,7 @@ class _Walk:
         return bool(self.options["sampling"] == "off-policy")
 
     def overflows(self, traced: _Traced, symbols: Any) -> list[Any]:
-        if not self.framework.differentiates:
+        if not self.framework.differentiates or log_q not in symbols:
             return []
         points = {}
         far = {log_p: "log q - log p", log_mu: "log q - log mu"}

@@ -11,32 +11,31 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from typing import Any
 
 import sympy
 
+from klsym.audit.code import Code
 from klsym.audit.expressions import normal
-from klsym.audit.reading import Argument, Code
-from klsym.audit.terms import VOCABULARY, Misfit, Refused, Total, mask, outside_totals, token
+from klsym.audit.terms import VOCABULARY, Misfit, Refused, Step, Total, mask, outside_totals, token
 from klsym.errors import UsageError
 from klsym.language import expressions as language
 from klsym.language.expressions import parameter
 from klsym.language.parser import parse, parse_asked, syntax
-from klsym.language.training_names import meant_by
+from klsym.language.training_names import BEHAVIOUR, REFERENCE, is_number, meant_by, words_of
 
 MASKS = re.compile(r"(\w+_)?masks?$")
 TOKENS = re.compile(r"(\w+_)?(labels?|ids|tokens?|responses?|actions?|targets?|index)$")
-COEFFICIENT = re.compile(
-    r"(^|_)(beta|coefs?|coeffs?|eps|epsilon|clip|lam|lambda|alpha|gamma|tau|delta|temperature|weight|scale|cap|ctl|"
-    r"threshold|low|high|min|max|c|norm|len|length)(_|\d*$)"
-)
+NO_TOKENS = {"num", "count", "counts", "n", "window", "max", "min", "total", "avg", "valid"}
 NUMBERS = {"float", "int", "<class 'float'>", "<class 'int'>"}
 OF_VOCABULARY = {f"{x.name}": x for x in VOCABULARY}
 WORDS = {"true": True, "false": False, "none": None}
 DENSITIES = ("log_q", "log_p", "log_mu", "log_old")
 TOO_MANY = 40
+NUMBER = "number"  # a role: any number, which is the same for all samples
 SHIFT = sympy.Dummy("shift", real=True)
 
 
@@ -49,9 +48,23 @@ class Bindings:
     guessed: list[str] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
     free: dict[str, Any] = field(default_factory=dict)
-    idle: list[str] = field(default_factory=list)  # read by the code, and bound to nothing
-    unused: list[str] = field(default_factory=list)  # arguments that are not read themselves
     left: list[str] = field(default_factory=list)  # arguments with the names of densities, at their defaults
+
+    def guess(self, name: str, text: str) -> None:
+        """Take a name for what it says: a role, or NUMBER for any number."""
+        if text == NUMBER:
+            self.free[name] = parameter(_symbol_name(_last(name), self))
+            return
+        self.roles[name], self.texts[name] = role(text), text
+        self.guessed.append(name)
+        _old_beside_sampler(self)
+
+    def scale(self, names: Iterable[str], every: Any, factor: Any) -> None:
+        """These arguments are logits of a policy that has a temperature."""
+        for name in names:
+            if self.roles.get(name) == every:
+                self.roles[name] = factor * every
+                self.texts[name] = f"({factor})*{every}"
 
     def as_numbers(self, names: Iterable[str]) -> Bindings:
         """The same, but with these names as parameters, in place of the roles that were guessed."""
@@ -60,7 +73,7 @@ class Bindings:
         guessed = [name for name in self.guessed if name not in names]
         found = replace(self, roles=left, texts=texts, guessed=guessed, free=dict(self.free))
         for name in names:
-            found.free[name] = parameter(_symbol_name(_last(name), found))
+            found.guess(name, NUMBER)
         return found
 
     def guessed_as(self, role: Any) -> list[str]:
@@ -74,38 +87,41 @@ class Bindings:
 
 
 def bind(code: Code, maps: Mapping[str, str], options: Mapping[str, Any]) -> Bindings:
-    """Everything that the code reads, with what it stands for; raises UsageError for what stays unclear."""
+    """What the user says of names; the others are asked for when the code computes with them."""
     found = Bindings()
+    for key in (*maps, *options):
+        roots = {n.id for n in ast.walk(ast.parse(normal(key))) if isinstance(n, ast.Name)}
+        if code.texts and not roots & {*code.own, *code.texts, *code.stored, "self"}:
+            raise _unknown(code, key)
     for key, text in maps.items():
-        name = _known(code, key)
-        found.roles[name], found.texts[name] = role(text), str(text)
+        name = normal(key)
+        if str(text).strip() == NUMBER:
+            found.free[name] = parameter(_symbol_name(_last(name), found))
+        else:
+            found.roles[name], found.texts[name] = role(text), str(text)
     for key, value in options.items():
-        found.options[_known(code, key)] = value
-    unclear: list[str] = []
-    outside = [Argument(name) for name in code.outside]
-    own = "log_q" in {_last(a.name) for a in [*code.arguments, *outside]}
-    for argument in [*code.arguments, *outside]:
-        name = argument.name
-        if name in found.roles or name in found.options or _is_part_bound(name, found):
-            continue
-        if any(key.startswith(f"{name}['") for key in code.outside):  # a dict, whatever its name
-            unclear.append(name)
-            continue
-        if argument.has_default:
-            found.left += [name] if _meant(name) else []
-            continue
-        if not _guess(argument, found, own):
-            (found.idle if argument in outside else unclear).append(name)
-    _old_beside_sampler(found)
-    read = code.still_read([*found.roles, *found.options, *found.free])
-    found.unused = [name for name in unclear if name not in read or _is_root(name, code.outside)]
-    unclear = [name for name in unclear if name not in found.unused]
-    if unclear:
-        named = ", ".join(unclear[:TOO_MANY])
-        raise UsageError(
-            f"{code.name}: left free: {named}; bind each with --map NAME=log_q or --set NAME=VALUE"
-        )
+        name = normal(key)
+        if name in found.roles or name in found.free:
+            raise UsageError(f"{key!r} is bound twice, by map and by set: leave one out")
+        found.options[name] = value
+    bound = {*found.roles, *found.options, *found.free}
+    defaults = [a.name for a in code.arguments if a.has_default and a.name not in bound]
+    found.left = [name for name in defaults if _meant(name)]
     return found
+
+
+def refuse_unused(code: Code, bindings: Bindings, given: Iterable[str], used: Iterable[str]) -> None:
+    """Raise UsageError for a name that was bound and that the code does not hold."""
+    there = {*used, *code.own, *code.texts, *code.stored}
+    for key in given:
+        if normal(key) not in there:
+            raise _unknown(code, key)
+
+
+def _unknown(code: Code, key: str) -> UsageError:
+    near = get_close_matches(key, sorted(code.texts - code.own), 6, 0.4)
+    reads = ", ".join([*(a.name for a in code.arguments), *near][:TOO_MANY]) or "nothing"
+    return UsageError(f"{code.name} reads no {key!r} (it reads {reads})")
 
 
 def _old_beside_sampler(found: Bindings) -> None:
@@ -115,23 +131,6 @@ def _old_beside_sampler(found: Bindings) -> None:
     if old and any(text == "log_mu" for name, text in found.texts.items() if name not in old):
         found.texts.update(dict.fromkeys(old, "log_old"))
         found.roles.update(dict.fromkeys(old, role("log_old")))
-
-
-def _known(code: Code, key: str) -> str:
-    name = normal(key)
-    if name in {a.name for a in code.arguments} or name in code.outside or name in code.texts:
-        return name
-    there = [a.name for a in code.arguments] + list(code.outside)
-    raise UsageError(f"{code.name} reads no {key!r} (it reads {', '.join(there[:TOO_MANY]) or 'nothing'})")
-
-
-def _is_part_bound(name: str, found: Bindings) -> bool:
-    """x.y where x is bound."""
-    return any(name.startswith((f"{key}.", f"{key}[")) for key in [*found.roles, *found.options])
-
-
-def _is_root(name: str, keys: Iterable[str]) -> bool:
-    return any(key.startswith((f"{name}.", f"{name}[")) for key in keys)
 
 
 def role(text: str) -> Any:
@@ -150,34 +149,63 @@ def role(text: str) -> Any:
     return parse(str(text))
 
 
-def _guess(argument: Argument, found: Bindings, own: bool = False) -> bool:
-    """By the usual names: log densities, ratios, advantages, masks, logits; coefficients become
-    parameters.
+def guesser(code: Code) -> Callable[[str, str, bool], tuple[str, str] | None]:
+    """path, alias, is it without gradient -> the name, and what it says: by the usual names.
 
-    own: the words are those of the loss grammar; else log_p is usually the policy, as logp is.
+    Where the words of the loss grammar are used, log_p is the reference; else it is usually the policy.
     """
-    last = _last(argument.name)
-    meant = last if own and last in DENSITIES else _meant(last)
-    number = argument.annotation in NUMBERS
-    if meant and not (number and meant in ("mask", "token")):
-        found.roles[argument.name], found.texts[argument.name] = role(meant), meant
-        found.guessed.append(argument.name)
-        return True
-    if number or COEFFICIENT.search(last.lower()):
-        found.free[argument.name] = parameter(_symbol_name(last, found))
-        return True
-    return False
+    own = "log_q" in {_last(name) for name in [*code.own, *code.stored]}
+    numbers = {a.name for a in code.arguments if a.annotation in NUMBERS}
+
+    def guess(path: str, alias: str, off: bool) -> tuple[str, str] | None:
+        name = path if path and not path.endswith("(..)") else alias
+        if not name:
+            return None
+        last = _last(name)
+        meant = last if own and last in DENSITIES else _meant(last)
+        if meant and name in numbers and meant in ("mask", "token"):
+            meant = None
+        if meant and path and not _agree(meant, path, alias):
+            return None
+        if meant == "log_q" and off:
+            meant = "sg(log_q)"
+        if name != path:  # it is computed, and cannot be read: its name has to be clear
+            clear = meant in ("sg(log_q)", *DENSITIES)
+            return (name, meant) if meant and clear else None
+        if meant:
+            return name, meant
+        return (name, NUMBER) if name in numbers or is_number(_counted(name)) else None
+
+    return guess
+
+
+def _agree(meant: str, path: str, alias: str) -> bool:
+    """Does nothing else in its name, or the name that it is kept under, speak of another policy?"""
+    words = {*words_of(path)} if "(..)" in path else set()
+    said = {"log_p": words & REFERENCE, "log_mu": words & BEHAVIOUR}
+    others = {name for name, found in said.items() if found and not meant.startswith(name)}
+    kept = _meant(_last(alias)) if alias else None
+    return not others and (kept is None or kept.startswith(meant[:5]) or meant.startswith(kept[:5]))
 
 
 # ---------------------------------------------------------------------------- does the use fit the name?
 def refuse_misread(formula: Any, journal: Iterable[Any], bindings: Bindings) -> None:
     """Raise Refused where the code uses an argument in a way that its guessed role does not fit."""
+    _refuse_twice(bindings)
+    if not formula.free_symbols:
+        hint = "name the loss with --result, or bind what it reads with --map"
+        raise Refused(f"what is returned depends on nothing of the sample: {hint}")
     if token in formula.free_symbols:
         raise Misfit("a formula on the numbers of tokens, which are names of words", token)
     if bindings.guessed_as(mask) and all(map(_times_a_mask, sympy.Add.make_args(formula))):
         raise Misfit("a sum over the batch times a mask", mask)
     symbols, why = _of_distributions(formula, journal)
-    names = [n for n in bindings.guessed if language.unfold(bindings.roles[n]).free_symbols & symbols]
+    clear = {n for n in bindings.guessed if {*words_of(_last(n))} & {"token", "tok", "selected", "action"}}
+    names = [
+        n
+        for n in bindings.guessed
+        if n not in clear and language.unfold(bindings.roles[n]).free_symbols & symbols
+    ]
     if names:
         choices = "; ".join(
             f"--map {n}={bindings.texts[n]}[v] or --map {n}={bindings.texts[n]}" for n in names
@@ -186,6 +214,16 @@ def refuse_misread(formula: Any, journal: Iterable[Any], bindings: Bindings) -> 
             f"{why}, as of a whole vocabulary, so names are no guide: {choices}",
             _line_of(journal),
         )
+
+
+def _refuse_twice(bindings: Bindings) -> None:
+    """Two names for one quantity are more likely two quantities; masks and the numbers of tokens are not."""
+    for name in bindings.guessed:
+        text = bindings.texts[name]
+        others = [other for other, said in bindings.texts.items() if said == text and other != name]
+        if others and text not in ("mask", "token"):
+            said = f"{' and '.join([*others, name])} would all be {text} by their names"
+            raise Refused(f"{said}: --map says what each of them is")
 
 
 def _times_a_mask(product: Any) -> bool:
@@ -203,6 +241,7 @@ def _of_distributions(formula: Any, journal: Iterable[Any]) -> tuple[set[Any], s
     """The log densities beside a probability that is summed over the last axis, or in kl_div; and which."""
     whole = any(name == "kl_div" for name, _, _ in journal)
     places = [formula] if whole else [e.args[0] for e in formula.atoms(Total) if "t" in e.axes]
+    places = [e.replace(lambda part: isinstance(part, Step), lambda part: sympy.S.One) for e in places]
     found = {
         x for e in places if any(map(is_probability, e.atoms(sympy.exp, sympy.Pow))) for x in _densities(e)
     }
@@ -242,12 +281,21 @@ def _meant(name: str) -> str | None:
     if MASKS.fullmatch(name.lower()):
         return "mask"
     if TOKENS.fullmatch(name.lower()):
-        return "token"
+        return None if {*words_of(name)} & NO_TOKENS else "token"
     if "logits" in name.lower():
         spelled = re.sub("logits", "logps", name, flags=re.IGNORECASE)
         return f"{meant_by(spelled) or 'log_q'}[v]"
+    if "neglog" in name.lower():  # -log q
+        meant = meant_by(re.sub("neglog", "log", name, flags=re.IGNORECASE))
+        return f"-{meant}" if meant in DENSITIES else None
     meant = meant_by(name)
     return meant if meant and " " not in meant else None
+
+
+def _counted(name: str) -> str:
+    """The last word that says something: of kl_ctl.value, kl_ctl."""
+    words = re.findall(r"\w+", name)
+    return words[-2] if words[-1] in ("value", "item") and len(words) > 1 else words[-1]
 
 
 def _last(name: str) -> str:
@@ -293,12 +341,12 @@ def option(text: str) -> Any:
 
 
 def pair(text: str, flag: str) -> tuple[str, str]:
-    """NAME=VALUE, split at the first equality sign.
+    """NAME=VALUE, split at the last equality sign.
 
-    >>> pair("self.beta=0.04", "--set")
-    ('self.beta', '0.04')
+    >>> pair("self.beta=0.04", "--set"), pair("labels != -100=mask", "--map")
+    (('self.beta', '0.04'), ('labels != -100', 'mask'))
     """
-    name, sign, value = text.partition("=")
+    name, sign, value = text.rpartition("=")
     if not sign or not name.strip() or not value.strip():
         raise UsageError(f"{flag} {text[:60]!r}: NAME=VALUE expected")
     return name.strip(), value.strip()

@@ -68,9 +68,9 @@ def draw(seed: int, scale: float, symbols: set[Any], rows: frozenset[Any], tied:
         if x in VOCABULARY or x in (mask, token):
             continue
         if x in (R, A):
-            values[x] = noise[:, :1] + 0 * noise if x in rows else noise
+            values[x] = noise[:, :1] if x in rows else noise
         elif x.name in ("log_q", "log_p", "log_mu", "log_old"):
-            values[x] = center + np.where(near, min(scale, 1.0), scale) * noise
+            values[x] = -np.abs(center + np.where(near, min(scale, 1.0), scale) * noise)
         else:  # a parameter
             values[x] = np.asarray(0.2 + 0.7 * rng.random())
     if tied and log_q in values:

@@ -194,7 +194,8 @@ RULES: dict[Any, Callable[[Any, list[Dual]], Dual]] = {
     sympy.Min: _least,
     clip: _clip,
     sg: lambda e, parts: Dual(parts[0].value, None, parts[0].sized),
-    Step: lambda e, parts: Dual((parts[0].value > 0) * 1.0),
+    Step: lambda e, parts: Dual(np.where(np.isnan(parts[0].value), np.nan, parts[0].value > 0)),
+    sympy.Heaviside: lambda e, parts: Dual(np.where(parts[0].value == 0, parts[1].value, parts[0].value > 0)),
     Top: _top,
     **dict.fromkeys((OverVocabulary, Whole), lambda e, parts: parts[0]),  # on both sides, of the same: `same`
     Total: _total,

@@ -19,13 +19,24 @@ def watching(files: frozenset[str]) -> Iterator[None]:
         _files.pop()
 
 
-def here() -> int | None:
+class Line(int):
+    """The number of a line, and the file that it stands in."""
+
+    file: str
+
+    def __new__(cls, number: int, file: str) -> Line:
+        found = super().__new__(cls, number)
+        found.file = file
+        return found
+
+
+def here() -> Line | None:
     """The line of the user's code that is being run; None where none is."""
     files = _files[-1] if _files else frozenset()
     frame = sys._getframe(1)
     while frame is not None:
         if frame.f_code.co_filename in files:
-            return frame.f_lineno
+            return Line(frame.f_lineno, frame.f_code.co_filename)
         frame = frame.f_back  # type: ignore[assignment]
     return None
 

@@ -1,9 +1,7 @@
 """What is to be audited: FILE.py:FUNC, FILE.py:Class.method, FILE.py:120-128, MODULE:FUNC, or a function.
 
 A function's arguments, and whatever else the code reads from outside (`self.beta`, `inputs["ref_logps"]`),
-are
-named as the code writes them.  Each of these expressions can be given a value: in the compiled copy it is
-replaced by a name.
+are named as the code writes them.  Each of these expressions, and each variable, can be given a value.
 """
 
 from __future__ import annotations
@@ -15,67 +13,27 @@ import importlib
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable
-from contextlib import suppress
-from dataclasses import dataclass, field
+import textwrap
+from collections.abc import Callable, Collection
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from klsym.audit.expressions import Outside, Renamed, normal, placed, replaced, written
-from klsym.audit.source import File, Missing, names_read, opened
+from klsym.audit import in_code
+from klsym.audit.blocks import of_lines
+from klsym.audit.code import Argument, Code, returned, shown, stored_in, texts_of
+from klsym.audit.rewriting import IN_CODE, prepared
+from klsym.audit.source import FUTURE, File, names_read, opened
+from klsym.audit.unread import Unread
 from klsym.errors import UsageError
 
-FREE = "is free: bind it with --map or --set"
-GRAD_OFF = ("no_grad", "inference_mode")
-BLOCKS = ("body", "orelse", "finalbody")  # of statements, within a statement
+OF_TENSORS = {
+    "shape", "dtype", "device", "ndim", "data", "T", "size", "dim", "sum", "mean", "exp", "log", "abs",
+    "pow", "clamp", "detach", "float", "bool", "to", "view", "reshape", "squeeze", "unsqueeze", "numel",
+    "masked_fill", "clone", "contiguous", "gather", "expand", "log_softmax", "softmax", "any", "all",
+    "item",
+}  # fmt: skip
 LINES = re.compile(r"\d{1,9}(-\d{1,9})?", re.ASCII)
-
-
-@dataclass(frozen=True)
-class Argument:
-    """An argument of the function: its name, and what the code says about it."""
-
-    name: str
-    has_default: bool = False
-    annotation: str = ""
-
-
-@dataclass
-class Code:
-    """Code that has been found, before it is given values.
-
-    outside: what it reads from outside, as it is written.  build: those of them that have a value, each
-    with the
-    name that replaces it -> the function that takes the arguments by name, and its namespace.
-    """
-
-    name: str
-    file: str
-    lines: tuple[int, int]
-    arguments: tuple[Argument, ...]
-    outside: tuple[str, ...]
-    build: Callable[[dict[str, str]], tuple[Callable[..., Any], dict[str, Any]]]
-    notes: list[str] = field(default_factory=list)
-    files: set[str] = field(default_factory=set)
-    texts: frozenset[str] = frozenset()  # every expression in it
-    body: tuple[ast.stmt, ...] = ()
-
-    def still_read(self, keys: Iterable[str]) -> set[str]:
-        """The names that are read once these expressions have values."""
-        if not self.body:
-            return {a.name for a in self.arguments}
-        left = [Renamed(dict.fromkeys(keys, "_")).visit(copy.deepcopy(s)) for s in self.body]
-        return set().union(*(names_read(s) for s in left))
-
-
-def shown(name: str) -> str:
-    """A name in a message; what cannot be printed in ASCII.
-
-    >>> shown("f"), shown(chr(0))
-    ('f', "'\\\\x00'")
-    """
-    return name if name.isprintable() and len(name) <= 60 else ascii(name[:60])
 
 
 def read(target: Any, result: str | None = None) -> Code:
@@ -89,7 +47,7 @@ def read(target: Any, result: str | None = None) -> Code:
         return _of_module(place, name, result)
     file = opened(Path(place))
     try:
-        return (_of_lines if LINES.fullmatch(name) else _of_function)(file, name, result)
+        return (of_lines if LINES.fullmatch(name) else _of_function)(file, name, result)
     except RecursionError:
         raise UsageError(f"{str(target)[:80]!r}: its code is nested too deeply to be read") from None
 
@@ -97,51 +55,63 @@ def read(target: Any, result: str | None = None) -> Code:
 # ---------------------------------------------------------------------------- functions and methods
 def _of_function(file: File, name: str, result: str | None) -> Code:
     owner, _, method = name.rpartition(".")
+    if "." in owner or (owner and isinstance(file.definitions.get(owner), ast.FunctionDef)):
+        return _of_inner(file, method, result)
     holder = _class(file, owner) if owner else None
     node = _method(file, holder, method) if holder else file.definitions.get(name)
+    if node is None and not owner:
+        return _of_inner(file, name, result)
     if not isinstance(node, ast.FunctionDef):
         raise UsageError(f"{file.path}: no function {shown(name)} ({_known(file, holder)})")
     node = copy.deepcopy(node)
     arguments = _arguments(node)
     if holder and not _is_static(node):
         arguments = arguments[1:]
-    inner = Outside({a.name for a in arguments} | ({"self", "cls"} if holder else set()))
-    inner.visit(ast.Module(node.body, []))
+    file.notes += returned(node, result)
 
-    def build(slots: dict[str, str]) -> tuple[Callable[..., Any], dict[str, Any]]:
-        made = replaced(copy.deepcopy(node), slots, result)
+    def build(keys: Collection[str]) -> tuple[Callable[..., Any], dict[str, Any]]:
+        made = prepared(node, keys=keys)
         if holder:
-            _provide_class(file, holder, made, slots)
+            _provide_class(file, holder, made, keys)
             stub = _instance(file.namespace[holder.name])
             return getattr(stub, made.name), file.namespace
         file.definitions[made.name] = made
+        file.prepared.add(made.name)
         file.done.discard(made.name)
         file.provide([made.name])
         return file.namespace[made.name], file.namespace
 
+    return _code(name, file, node, arguments, build)
+
+
+def _code(name: str, file: File, node: ast.FunctionDef, arguments: tuple[Argument, ...], build: Any) -> Code:
     lines = (node.lineno, node.end_lineno or node.lineno)
-    return Code(
-        name,
-        str(file.path),
-        lines,
-        arguments,
-        _beyond(inner, arguments),
-        build,
-        file.notes,
-        file.files,
-        _texts(node.body),
-        tuple(node.body),
-    )
+    texts, stored = texts_of(node.body), stored_in(node.body)
+    return Code(name, str(file.path), lines, arguments, build, file.notes, file.files, texts, stored)
 
 
-def _beyond(inner: Outside, arguments: tuple[Argument, ...]) -> tuple[str, ...]:
-    """What is read from outside that is no argument itself."""
-    return tuple(x for x in inner.found if x not in {a.name for a in arguments})
+def _of_inner(file: File, name: str, result: str | None) -> Code:
+    """A function within another one: what it reads of that is free."""
+    inner = [n for n in ast.walk(file.tree) if isinstance(n, ast.FunctionDef) and n.name == name]
+    if len(inner) != 1:
+        raise UsageError(f"{file.path}: no function {shown(name)} ({_known(file, None)})")
+    node = copy.deepcopy(inner[0])
+    file.notes += returned(node, result)
+    arguments = _arguments(node)
+    own = {a.name for a in arguments}
+    known = {*file.definitions, *dir(builtins), *own, *stored_in(node.body)}
+    free = sorted(set().union(*(names_read(s) for s in node.body)) - known)
+    node.args.kwonlyargs = [*node.args.kwonlyargs, *(ast.arg(x) for x in free)]
+    node.args.kw_defaults = [*node.args.kw_defaults, *([None] * len(free))]
+    node.decorator_list = []
 
+    def build(keys: Collection[str]) -> tuple[Callable[..., Any], dict[str, Any]]:
+        made = prepared(node, keys=keys)
+        file.provide(names_read(made) - own - {*free})
+        file.run([made])
+        return file.namespace[name], file.namespace
 
-def _texts(body: list[ast.stmt]) -> frozenset[str]:
-    """All expressions, as Python writes them."""
-    return frozenset(written(n) for s in body for n in ast.walk(s) if isinstance(n, ast.expr))
+    return _code(name, file, node, (*arguments, *(Argument(x) for x in free)), build)
 
 
 def _known(file: File, holder: ast.ClassDef | None) -> str:
@@ -175,19 +145,29 @@ def _is_static(node: ast.FunctionDef) -> bool:
     return any(ast.unparse(d) == "staticmethod" for d in node.decorator_list)
 
 
+def _defaults(a: ast.arguments) -> list[tuple[ast.arg, ast.expr]]:
+    plain = [*a.posonlyargs, *a.args]
+    by_name = [(x, d) for x, d in zip(a.kwonlyargs, a.kw_defaults, strict=True) if d is not None]
+    return [*zip(plain[len(plain) - len(a.defaults) :], a.defaults, strict=True), *by_name]
+
+
 def _arguments(node: ast.FunctionDef) -> tuple[Argument, ...]:
     a = node.args
     plain = [*a.posonlyargs, *a.args]
-    with_default = {x.arg for x in plain[len(plain) - len(a.defaults) :]}
-    with_default |= {x.arg for x, d in zip(a.kwonlyargs, a.kw_defaults, strict=True) if d is not None}
+    with_default = {x.arg for x, _ in _defaults(a)}
+    attributes = [n for n in ast.walk(node) if isinstance(n, ast.Attribute) and n.attr not in OF_TENSORS]
+    of_objects = {n.value.id for n in attributes if isinstance(n.value, ast.Name)}
+    none = {x.arg for x, d in _defaults(a) if isinstance(d, ast.Constant) and d.value is None}
 
     def made(x: ast.arg) -> Argument:
-        return Argument(x.arg, x.arg in with_default, ast.unparse(x.annotation) if x.annotation else "")
+        given = x.arg in none & of_objects  # an object that the code needs, though it may be left out
+        annotation = ast.unparse(x.annotation) if x.annotation else ""
+        return Argument(x.arg, x.arg in with_default and not given, annotation)
 
     return tuple(made(x) for x in [*plain, *a.kwonlyargs])
 
 
-def _provide_class(file: File, holder: ast.ClassDef, made: ast.FunctionDef, slots: dict[str, str]) -> None:
+def _provide_class(file: File, holder: ast.ClassDef, made: ast.FunctionDef, keys: Collection[str]) -> None:
     """The class with the methods and constants that the method uses, and without its bases."""
     body: dict[str, ast.stmt] = {made.name: made}
     waiting = [made]
@@ -196,7 +176,7 @@ def _provide_class(file: File, holder: ast.ClassDef, made: ast.FunctionDef, slot
         for used in {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)} - set(body):
             found = _method(file, holder, used)
             if isinstance(found, ast.FunctionDef):
-                body[used] = copied = replaced(copy.deepcopy(found), slots, None)
+                body[used] = copied = prepared(copy.deepcopy(found), f"{used}.", keys)
                 waiting.append(copied)
     for stated in holder.body:
         for target in stated.targets if isinstance(stated, ast.Assign) else []:
@@ -226,114 +206,9 @@ def _instance(cls: Any) -> Any:
     def absent(self: Any, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return Missing(f"self.{name}", FREE)
+        return getattr(Unread.named("self"), name)
 
     return object.__new__(type(cls.__name__, (cls,), {"__getattr__": absent}))
-
-
-# ---------------------------------------------------------------------------- blocks of lines
-def _of_lines(file: File, name: str, result: str | None) -> Code:
-    first, _, last = name.partition("-")
-    start, end = int(first), int(last or first)
-    inside = _statements(file.tree.body, start, end, str(file.path))
-    if not inside:
-        raise UsageError(f"{file.path}: no statement in lines {start} to {end}")
-    chosen = normal(result) if result else _last_assigned(inside)
-    off = _gradients_off_around(file.tree, start, end)
-    assigned = {
-        n.id for s in inside for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-    }
-    known = set(file.definitions) | set(dir(builtins)) | assigned
-    free = set().union(*(names_read(s) for s in inside)) - known
-    early = assigned & _read_first(inside)
-    inner = Outside(free | early)
-    inner.visit(ast.Module(copy.deepcopy(inside), []))
-
-    def build(slots: dict[str, str]) -> tuple[Callable[..., Any], dict[str, Any]]:
-        lead = [ast.parse(f"{root} = {slots[root]}").body[0] for root in sorted(early & set(slots))]
-        left = {key: value for key, value in slots.items() if key not in early}
-        body = [*lead, *copy.deepcopy(inside), ast.Return(ast.parse(chosen, mode="eval").body)]
-        node = ast.parse("def block(): pass").body[0]
-        assert isinstance(node, ast.FunctionDef)
-        node.body = [Renamed(left).visit(s) for s in body]
-        for s in [*lead, node.body[-1]]:
-            ast.increment_lineno(s, end - 1) if s in lead else placed(s, end)
-        node.body = [ast.With([ast.withitem(off)], node.body)] if off is not None else node.body
-        file.namespace.update({x: Missing(x, FREE) for x in free - set(slots)})
-        file.provide(names_read(node) - assigned)
-        file.run([node])
-        return file.namespace["block"], file.namespace
-
-    lines = (start, end)
-    outside = tuple(inner.found)
-    return Code(
-        f"lines {start}-{end}", str(file.path), lines, (), outside, build, file.notes, file.files,
-        _texts(inside), tuple(inside),
-    )  # fmt: skip
-
-
-def _statements(body: list[ast.stmt], start: int, end: int, path: str) -> list[ast.stmt]:
-    """The largest statements within the lines."""
-    found: list[ast.stmt] = []
-    for node in body:
-        first, last = node.lineno, node.end_lineno or node.lineno
-        if start <= first and last <= end:
-            found.append(node)
-        elif first <= end and last >= start:
-            inner = [s for name in BLOCKS for s in getattr(node, name, [])]
-            inner += [s for h in getattr(node, "handlers", []) for s in h.body]
-            deeper = _statements(inner, start, end, path)
-            if not deeper or start <= first:
-                raise UsageError(
-                    f"{path}: lines {start} to {end} cut the statement of lines {first} to {last}"
-                )
-            found += deeper
-    return found
-
-
-def _read_first(body: list[ast.stmt], before: Iterable[str] = ()) -> set[str]:
-    """Names that are read before they are assigned, in the order of statements.
-
-    >>> sorted(_read_first(ast.parse("if a:\\n    b = c\\n    b += 1\\nd = d + b").body))
-    ['a', 'c', 'd']
-    """
-    seen, found = set(before), set()
-    for node in body:
-        blocks = [getattr(node, name, []) for name in BLOCKS]
-        inner = {part for block in blocks for s in block for part in ast.walk(s)}
-        own = {n for n in ast.walk(node) if isinstance(n, ast.Name) and n not in inner}
-        found |= {n.id for n in own if isinstance(n.ctx, ast.Load)} - seen
-        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            found |= {node.target.id} - seen
-        for block in blocks:
-            found |= _read_first(block, seen)
-        seen |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    return found
-
-
-def _last_assigned(body: list[ast.stmt]) -> str:
-    for node in reversed(body):
-        match node:
-            case ast.Assign(targets=[ast.Name(name)]) | ast.AugAssign(target=ast.Name(name)):
-                return name
-            case ast.AnnAssign(target=ast.Name(name)) if node.value is not None:
-                return name
-            case ast.Return(value) if value is not None:
-                return ast.unparse(value)
-            case ast.If(body=inside) | ast.With(body=inside):
-                with suppress(UsageError):
-                    return _last_assigned(inside)
-    raise UsageError("the last of these lines assigns no name: say with --result what is the loss")
-
-
-def _gradients_off_around(tree: ast.Module, start: int, end: int) -> Any:
-    """The no_grad() of a `with` that stands around the lines."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.With) and node.lineno < start and (node.end_lineno or 0) >= end:
-            for item in node.items:
-                if any(word in ast.unparse(item.context_expr) for word in GRAD_OFF):
-                    return copy.deepcopy(item.context_expr)
-    return None
 
 
 # ---------------------------------------------------------------------------- functions that are there
@@ -358,8 +233,6 @@ def _of_callable(function: Callable[..., Any], result: str | None) -> Code:
     inner = inspect.unwrap(getattr(function, "_torchdynamo_orig_callable", function))
     called = getattr(function, "_torchdynamo_orig_callable", function)
     name = getattr(inner, "__qualname__", type(inner).__name__)
-    if result is not None and not result.isdigit():
-        raise UsageError("--result of a function that is imported: a number expected, such as 0")
     try:
         signature = inspect.signature(inner)
         lines, first = inspect.getsourcelines(inner)
@@ -372,5 +245,32 @@ def _of_callable(function: Callable[..., Any], result: str | None) -> Code:
         for p in signature.parameters.values()
         if p.kind not in kinds
     )
-    code = getattr(inner, "__code__", SimpleNamespace(co_filename=path))
-    return Code(name, path, span, arguments, (), lambda slots: (called, {}), files={code.co_filename})
+    file = getattr(inner, "__code__", SimpleNamespace(co_filename=path)).co_filename
+    node = _source_of(called, span[0])
+    if node is None:
+        if result is not None and not result.isdigit():
+            raise UsageError(f"--result {result} of {name}, whose source is not at hand: a number expected")
+        return Code(name, path, span, arguments, lambda keys: (called, {}), files={file})
+    notes = returned(node, result)
+
+    def build(keys: Collection[str]) -> tuple[Callable[..., Any], dict[str, Any]]:
+        module = ast.fix_missing_locations(ast.Module([prepared(node, keys=keys)], []))
+        namespace = {**called.__globals__, IN_CODE: in_code}
+        exec(compile(module, file, "exec", flags=FUTURE, dont_inherit=True), namespace)
+        return namespace[node.name], {}
+
+    return Code(name, path, span, arguments, build, notes, {file}, texts_of(node.body), stored_in(node.body))
+
+
+def _source_of(function: Callable[..., Any], line: int) -> ast.FunctionDef | None:
+    """What a function was compiled from; None for methods, closures and what has decorators."""
+    if not inspect.isfunction(function) or function.__closure__ or not line:
+        return None
+    try:
+        [node] = ast.parse(textwrap.dedent(inspect.getsource(function))).body
+    except (OSError, TypeError, SyntaxError, ValueError, RecursionError):
+        return None
+    if not isinstance(node, ast.FunctionDef) or node.decorator_list or node.name != function.__name__:
+        return None
+    ast.increment_lineno(node, line - 1)
+    return node

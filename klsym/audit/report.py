@@ -9,8 +9,8 @@ from typing import Any
 from klsym.api import Verdict
 from klsym.audit.aggregation import Tokens
 from klsym.audit.binding import Bindings
+from klsym.audit.code import Code
 from klsym.audit.findings import Finding
-from klsym.audit.reading import Code
 from klsym.engine.answers.expectation import expectation, meets
 from klsym.escaping import printable
 from klsym.notation import losses

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import copy
 import importlib
 import itertools
 import sys
@@ -20,8 +21,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from klsym.audit.places import here
+from klsym.audit import in_code
+from klsym.audit.rewriting import IN_CODE, prepared
+from klsym.audit.slicing import reads
 from klsym.audit.terms import Refused
+from klsym.audit.unread import Unread
 from klsym.errors import UsageError
 from klsym.files import read_text
 from klsym.language.parser import syntax
@@ -37,33 +41,6 @@ OF_FIELDS = {"typing", "dataclasses", "ClassVar", "InitVar", "KW_ONLY"}
 _OPENED = itertools.count()
 
 
-class Missing:
-    """A name that the code uses and that is not here: any use of it is refused."""
-
-    def __init__(self, name: str, why: str) -> None:
-        self.__dict__.update(_name=name, _why=why)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") and name.endswith("__"):
-            raise AttributeError(name)
-        return Missing(f"{self._name}.{name}", self._why)
-
-    def __getitem__(self, key: Any) -> Any:
-        return Missing(f"{self._name}[{key!r}]", self._why)
-
-    def __mro_entries__(self, bases: Any) -> tuple[Any, ...]:
-        return ()
-
-    def _refuse(self, *_: Any, **__: Any) -> Any:
-        raise Refused(f"{self._name} {self._why}", here())
-
-    __call__ = __bool__ = __iter__ = __len__ = __float__ = __int__ = __index__ = __contains__ = _refuse
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _refuse
-    __pow__ = __rpow__ = __neg__ = __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _refuse
-    __and__ = __or__ = __invert__ = __enter__ = __exit__ = __setattr__ = _refuse
-    __hash__ = None  # type: ignore[assignment]
-
-
 @dataclass
 class File:
     """A parsed file: its definitions by name, and what has been compiled of it."""
@@ -76,6 +53,7 @@ class File:
     done: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
     files: set[str] = field(default_factory=set)
+    prepared: set[str] = field(default_factory=set)  # functions that are compiled as they stand here
     depth: int = 0
 
     def provide(self, names: Iterable[str]) -> None:
@@ -97,10 +75,16 @@ class File:
         self.notes += [
             f"line {line} changes {name}, and is left out" for line in _changes(self.tree.body, name)
         ]
-        node = self.without_foreign_decorators(node)
+        node = self.ready(self.without_foreign_decorators(node))
         if node not in wanted:
             wanted.append(node)
             self.definitions[name] = node
+        if isinstance(node, ast.Assign | ast.AnnAssign) and ast.unparse(node.value or node) in (
+            "{}",
+            "dict()",
+        ):
+            for other in self.registered():
+                self._collect(other, wanted)
         for used in names_read(node):
             self._collect(used, wanted)
 
@@ -120,18 +104,44 @@ class File:
             node.decorator_list = kept
         return node
 
+    def registered(self) -> list[str]:
+        """The functions that a decorator of this file may enter into a table."""
+        functions = [d for d in self.definitions.values() if isinstance(d, ast.FunctionDef)]
+        own = {f.name for f in functions}
+        return [f.name for f in functions if any(reads(d) & own for d in f.decorator_list)]
+
+    def ready(self, node: Any) -> Any:
+        """A function or a class as it is compiled."""
+        if isinstance(node, ast.FunctionDef) and node.name not in self.prepared:
+            return prepared(node, f"{node.name}.")
+        if isinstance(node, ast.ClassDef):
+            inner = [self.ready(n) if isinstance(n, ast.FunctionDef) else n for n in node.body]
+            node = copy.copy(node)
+            node.body = inner
+        return node
+
     def is_foreign(self, name: str) -> bool:
         """Is it neither defined here nor imported from what is loaded?"""
         node = self.definitions.get(name)
         if isinstance(node, ast.Import | ast.ImportFrom):
             self._collect(name, [])
-            return isinstance(self.namespace[name], Missing)
+            return isinstance(self.namespace[name], Unread)
         return node is None and not hasattr(builtins, name)
 
     def run(self, nodes: list[ast.stmt]) -> None:
         """Compile these statements, with the lines that they have in the file, and run them."""
         module = ast.fix_missing_locations(ast.Module(nodes, []))
-        exec(compile(module, str(self.path), "exec", flags=FUTURE, dont_inherit=True), self.namespace)
+        code = compile(module, str(self.path), "exec", flags=FUTURE, dont_inherit=True)
+        decorated: list[Any] = [n for n in nodes if getattr(n, "decorator_list", ())]
+        try:
+            exec(code, self.namespace)
+        except Refused as refusal:
+            if not decorated:
+                raise
+            for node in decorated:
+                self.notes.append(f"the decorators of {node.name} are left out: {refusal.reason}")
+                node.decorator_list = []
+            self.run(nodes)
 
 
 def opened(path: Path, depth: int = 0) -> File:
@@ -147,7 +157,7 @@ def opened(path: Path, depth: int = 0) -> File:
     module = types.ModuleType(f"klsym_audited_{next(_OPENED)}")
     file = File(path, text, tree, _definitions(tree.body), module.__dict__, depth=depth)
     file.files.add(str(path))
-    file.namespace.update(__file__=str(path), __builtins__=builtins)
+    file.namespace.update({"__file__": str(path), "__builtins__": builtins, IN_CODE: in_code})
     sys.modules[module.__name__] = module  # where dataclasses and typing look for it
     weakref.finalize(file, sys.modules.pop, module.__name__, None)
     return file
@@ -234,14 +244,16 @@ def _module(file: File, module: str, level: int, name: str) -> Any:
         try:
             return importlib.import_module(module)
         except ImportError:
-            return Missing(name, f"is not here: {module} is not installed")
+            return Unread.named(name, f"is not here: {module} is not installed")
     path = _beside(file, module, level)
     return Elsewhere(file, path) if path else _absent(module, "")
 
 
-def _absent(module: str, name: str) -> Missing:
+def _absent(module: str, name: str) -> Unread:
     shown = f"{module}.{name}" if name else module
-    return Missing(shown, "is not imported: map what it gives, or audit MODULE:FUNC, which imports normally")
+    return Unread.named(
+        shown, "is not imported: map what it gives, or audit MODULE:FUNC, which imports normally"
+    )
 
 
 def _beside(file: File, module: str, level: int) -> Path | None:

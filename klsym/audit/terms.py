@@ -9,11 +9,12 @@ They live in traces alone: `aggregation` takes the totals off, `grammar` writes 
 
 >>> from klsym.language.expressions import k2
 >>> grammar(Step(k1) * k2)
-k2*sg(1/2 + k1/(2*Abs(k1)))
+k2*sg(Heaviside(k1, 0))
 """
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import Any
 
@@ -21,7 +22,7 @@ import sympy
 from sympy import Function, Rational, Symbol
 
 from klsym.errors import UsageError
-from klsym.language.expressions import OF_TABLE, k1, log_mu, log_p, log_q, r, rho, sg, without_sg
+from klsym.language.expressions import OF_TABLE, above, k1, log_mu, log_p, log_q, r, rho, sg, without_sg
 
 AXES = "btv"  # sequences of a batch, tokens of a sequence, words of the vocabulary
 SMALL = 10**6  # denominators below are taken for what was meant: 0.30000000000000004 is 3/10
@@ -35,6 +36,8 @@ VOCABULARY = {every_log_q: log_q, every_log_p: log_p, every_log_mu: log_mu}
 
 class Refused(UsageError):
     """Code that is not read; the message names the operation, `line` where it stands in the user's file."""
+
+    of_shape = False  # do shapes not fit?  Then another layout of arguments may
 
     def __init__(self, reason: str, line: int | None = None) -> None:
         self.reason, self.line = reason, line
@@ -95,6 +98,12 @@ class Words(Function):
     nargs = 2
 
 
+class Stack(Function):
+    """Values along an axis that torch.stack has made: they are added up there, or nothing else."""
+
+    is_real = True
+
+
 class Total(Function):
     """The sum over axes: Total(e, t), the axes as a symbol made of their letters."""
 
@@ -142,6 +151,10 @@ def exact(number: Any) -> Any:
     near = Fraction(repr(value))
     simple = near.limit_denominator(SMALL)
     close = simple and abs(simple - near) < Fraction(1, 10**14) * abs(near)
+    if not close and 1e-3 < abs(value) < 7:  # a logarithm of a simple number, which the code has taken
+        power = Fraction(math.exp(value)).limit_denominator(1000)
+        if power and abs(math.log(power) - value) < 1e-14 * max(1, abs(value)):
+            return sympy.log(Rational(power.numerator, power.denominator))
     found = simple if close else near
     return Rational(found.numerator, found.denominator)
 
@@ -162,7 +175,7 @@ def step(x: Any) -> Any:
 
 
 def grammar(e: Any) -> Any:
-    """A formula at one token that counts, in the loss grammar: Step(x) is (1 + x/|x|)/2, detached."""
+    """A formula at one token that counts, in the loss grammar: Step(x) is where(x > 0, 1, 0)."""
     found = detached_once(e.xreplace({mask: sympy.S.One}))
     found = folded(found.replace(lambda part: isinstance(part, Step), _indicator))
     if found.has(Total):
@@ -196,7 +209,7 @@ def detached_once(e: Any) -> Any:
 
 def _indicator(e: Any) -> Any:
     [x] = e.args
-    return sg((1 + x / sympy.Abs(x)) / 2) if x.free_symbols else e
+    return above(folded(without_sg(x)), 0) if x.free_symbols else e
 
 
 def folded(e: Any) -> Any:

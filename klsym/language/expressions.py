@@ -75,10 +75,14 @@ def as_loss(value: Any) -> Any:
     klsym.errors.UsageError: cos is not part of the loss grammar, in cos(k1)
     """
     expression = as_expression(value)
-    for node in sympy.preorder_traversal(expression):
-        name = _foreign_name(node)
+    waiting = [(expression, False)]
+    while waiting:
+        node, detached = waiting.pop()
+        compared = isinstance(node, Heaviside) and (detached or sg(node) == node)
+        name = "" if compared else _foreign_name(node)
         if name:
             raise UsageError(f"{name} is not part of the loss grammar, in {str(expression)[:60]}")
+        waiting += [(part, detached or isinstance(node, sg)) for part in reversed(node.args)]
     return expression
 
 

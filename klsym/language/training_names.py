@@ -8,13 +8,20 @@ from klsym.language.estimators import NAMES
 
 # Words of names, which are split at _ and before capitals.
 LOGS = {"log", "logp", "logps", "logpi", "logq", "logprob", "logprobs", "logpis"}
-DENSITY = {
-    "p", "q", "pi", "mu", "prob", "probs", "policy", "theta", "token", "per", "seq", "sum", "mean", "all",
+OF_SHAPE = {
+    "token", "tokens", "per", "seq", "sequence", "level", "batch", "mb", "micro", "mini", "minibatch",
+    "response", "completion", "action", "sample", "samples", "packed", "flat", "flattened", "masked", "local",
+    "current", "cur", "curr", "group", "shaped", "normalized", "norm", "estimates", "generated", "selected",
+    "values",
 }  # fmt: skip
-BEHAVIOUR = {"old", "mu", "behavior", "behaviour", "sampler", "sampling", "rollout", "infer", "inference"}
+DENSITY = OF_SHAPE | {"p", "q", "pi", "mu", "prob", "probs", "policy", "theta", "sum", "mean", "all"}
+BEHAVIOUR = {"old", "mu", "behavior", "behaviour", "behave", "sampler", "sampling", "rollout", "infer",
+             "inference", "prev", "previous", "vllm", "generation", "generator", "gen"}  # fmt: skip
 OLD = {"proximal", "prox"}
 REFERENCE = {"ref", "reference", "base", "sft", "init", "teacher", "prior"}
-TRAINED = {"new", "cur", "curr", "current", "policy", "pi", "theta", "student", "actor"}
+TRAINED = {"new", "cur", "curr", "current", "policy", "pi", "theta", "student", "actor", "trainer", "learner"}
+ADVANTAGES = {"adv", "advs", "advantage", "advantages"}
+REWARDS = {"reward", "rewards", "scores", "returns"}
 WHICH = f"the estimator it is: {', '.join(NAMES[:-1])} or {NAMES[-1]}"
 WHOLE = {
     "ratio": "rho", "ratios": "rho", "is_weight": "rho", "is_weights": "rho", "iw": "rho", "is_ratio": "rho",
@@ -45,7 +52,14 @@ COEFFICIENTS = {
     "beta", "coef", "coeff", "coefficient", "eps", "epsilon", "clip", "cliprange", "lam", "alpha", "gamma",
     "tau", "temperature", "delta",
 }  # fmt: skip
-VARYING = {"adv", "advantage", "advantages", "reward", "rewards", "loss", "prob", "probs", "kls"}
+SIZES = {
+    "c", "ctl", "ctrl", "scale", "cap", "threshold", "low", "high", "min", "max", "norm", "len", "length",
+    "num", "count", "steps", "processes", "factor", "pos", "neg", "penalty", "lambda", "weight", "coefs",
+    "coeffs", "world",
+}  # fmt: skip
+BOUNDS = {"clip", "cliprange", "eps", "epsilon", "threshold", "cap"}
+FACTORS = {"coef", "coeff", "coefficient", "multiplier", "lambda", "beta"}
+VARYING = {*ADVANTAGES, *REWARDS, "loss", "prob", "probs", "kls"}
 
 
 def words_of(name: str) -> list[str]:
@@ -68,6 +82,22 @@ def is_coefficient(name: str) -> bool:
     return bool(words & COEFFICIENTS) and not words & (VARYING | LOGS)
 
 
+def is_number(name: str) -> bool:
+    """Is it a usual name of a number that is the same for all samples: a coefficient, a bound, a size?
+
+    >>> [is_number(x) for x in ("num_items_in_batch", "mask_clip_low", "kl_loss_coef", "behave_imp_weight")]
+    [True, True, True, False]
+    """
+    words = words_of(name)
+    varying = {*ADVANTAGES, *REWARDS, *LOGS, "prob", "probs", "ids", "labels", "losses", "frac"}
+    if not words or {*words} & varying:
+        return False
+    if {*words} & BOUNDS or words[-1] in FACTORS:
+        return not {*words} & {"is", "behave", "rollout"} or "clip" in words or "cap" in words
+    weights = {"loss", "kls", "is", "imp", "importance", "mask", "masks", "ratio", "ratios"}
+    return bool({*words} & (COEFFICIENTS | SIZES)) and not {*words} & weights
+
+
 def meant_by(name: str) -> str | None:
     """What the grammar calls a density, ratio or reward that training code calls so; None for other names.
 
@@ -80,6 +110,9 @@ def meant_by(name: str) -> str | None:
     if spaced in WHOLE:
         return WHOLE[spaced]
     words = set(filter(None, re.sub(r"(logprobs?|logps?)", r"_\1_", spaced).split("_")))
+    for meant, known in (("A", ADVANTAGES), ("R", REWARDS)):
+        if words & known and words <= known | OF_SHAPE:
+            return meant
     others = words - LOGS
     if not words & LOGS or others - (DENSITY | BEHAVIOUR | OLD | REFERENCE | TRAINED) or words == {"log"}:
         return None

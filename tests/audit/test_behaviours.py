@@ -74,6 +74,8 @@ BEHAVIOURS = {
     "empty_batches_apart": (ON, "k3", "none", "all tokens of the batch", ""),
     "whole_vocabulary_in_float32": (ON, "", None, "all tokens of the batch", "an exact expectation"),
     "count_with_a_number": (ON, "k3", "none", "all tokens of the batch", ""),
+    "all_but_the_first": (ON, "k1", "zero", "by itself", ""),
+    "next_words": (ON, "k2", "reverse-kl", "by itself", ""),
     "number_mask": (ON, "k2", "reverse-kl", "by itself", ""),
 }  # fmt: skip
 
@@ -130,7 +132,8 @@ REFUSED = {
     "branch_on_item": ("a number that .item() takes", "d.mean().item() > 0"),
     "unknown": ("the operation erf is not read", "torch.erf"),
     "running": ("the operation cumsum is not read", "cumsum"),
-    "part": ("indexing that takes out a part", "logp[:, 1:]"),
+    "part": ("indexing that takes out a part", "logp[:, 2:]"),
+    "beside": ("tokens that stand beside one another", "logp[:, 1:]"),
     "largest": ("max over tokens is not read", ".max()"),
     "geometric_of_the_batch": (
         "a mean over all tokens of the batch inside a function that is not linear",

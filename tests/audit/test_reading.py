@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import klsym
-from klsym.audit.binding import bind
+from klsym.audit.binding import bind, guesser
 from klsym.audit.reading import read
 from klsym.cli import main
 from klsym.errors import UsageError
@@ -120,7 +120,7 @@ def test_a_method_with_expressions_of_the_code_as_roles(folder):
     assert found.expression == "1/25*exp(clip(-k1, -20, 20)) + 1/25*k1 - 1/25" or "clip" in found.expression
     assert found.tokens.words.startswith("averaged over all tokens of the batch")
     assert found.bindings.texts["inputs['ref_logps']"] == "log_p"
-    assert found.bindings.guessed == ["inputs['completion_mask']", "inputs['ref_logps']"]
+    assert found.bindings.guessed == ["inputs['ref_logps']", "inputs['completion_mask']"]
     assert any("2 values" in note for note in found.notes)
 
 
@@ -128,7 +128,9 @@ def test_what_is_free_is_a_parameter_or_is_named(folder):
     roles = {"self._logps(model, inputs)": "log_q"}
     found = klsym.audit("trainer.py:Trainer.compute_loss", map=roles, set={"self.args.detach": False})
     assert list(found.bindings.free) == ["self.args.beta"] and "beta" in found.expression
-    with pytest.raises(UsageError, match=r"self.args.detach is free.*\(free: .*self.args.detach; --set"):
+    with pytest.raises(
+        UsageError, match=r"branches on self.args.detach, which is free: .*--set self.args.detach=False"
+    ):
         klsym.audit("trainer.py:Trainer.compute_loss", map=roles)
 
 
@@ -193,13 +195,25 @@ def test_bad_input_gets_one_line(folder, target, options, words):
 
 def test_lines_that_cut_a_statement(folder):
     start = line_of("if self.args.detach")
-    with pytest.raises(UsageError, match=f"lines {start} to {start} cut the statement of lines {start} to"):
-        klsym.audit(f"trainer.py:{start}-{start}")
+    found = klsym.audit(f"trainer.py:{start}-{start}", map={"kl": "k2"}, set={"self.args.detach": True})
+    assert found.expression == "sg(k2)"
+    assert f"lines {start}-{start} cut a statement: lines {start}-{start + 1} are read" in found.notes
+    with pytest.raises(UsageError, match="cut the definition of lines"):
+        klsym.audit(f"trainer.py:{line_of('def estimate')}")
+
+
+def guessed(target: str, *names: str, **maps: str) -> dict[str, str]:
+    """What is taken for what, once the code computes with these names."""
+    code = read(target)
+    found = bind(code, maps, {})
+    for name in names:
+        found.guess(*guesser(code)(name, "", False))
+    return found.texts
 
 
 def test_a_guess_can_be_overridden(folder):
     code = read("trainer.py:penalty")
-    assert bind(code, {}, {}).texts == {"logp": "log_q", "ref_logp": "log_p"}
+    assert guessed("trainer.py:penalty", "logp", "ref_logp") == {"logp": "log_q", "ref_logp": "log_p"}
     turned = bind(code, {"logp": "log_p", "ref_logp": "log_q"}, {})
     assert (turned.texts, turned.guessed) == ({"logp": "log_p", "ref_logp": "log_q"}, [])
 
@@ -208,17 +222,17 @@ def test_the_words_of_the_grammar_are_taken_at_their_word(folder):
     """log_p beside log_q is the reference; without it, it is the policy, as logp is."""
     text = "def f(log_q, log_p):\n    return log_q\ndef g(log_p, ref_logp):\n    return log_p - ref_logp\n"
     (folder / "words.py").write_text(text, encoding="utf-8")
-    assert bind(read("words.py:f"), {}, {}).texts == {"log_q": "log_q", "log_p": "log_p"}
-    assert bind(read("words.py:g"), {}, {}).texts == {"log_p": "log_q", "ref_logp": "log_p"}
+    assert guessed("words.py:f", "log_q", "log_p") == {"log_q": "log_q", "log_p": "log_p"}
+    assert guessed("words.py:g", "log_p", "ref_logp") == {"log_p": "log_q", "ref_logp": "log_p"}
 
 
 def test_the_old_policy_beside_the_one_that_samples(folder):
     text = "def f(logp, old_logp, rollout_logp):\n    return logp - old_logp\n"
     (folder / "three.py").write_text(text, encoding="utf-8")
-    assert bind(read("three.py:f"), {}, {}).texts == {
+    assert guessed("three.py:f", "logp", "old_logp", "rollout_logp") == {
         "logp": "log_q", "old_logp": "log_old", "rollout_logp": "log_mu",
     }  # fmt: skip
-    assert bind(read("three.py:f"), {"rollout_logp": "R"}, {}).texts["old_logp"] == "log_mu"
+    assert guessed("three.py:f", "old_logp", rollout_logp="R")["old_logp"] == "log_mu"
 
 
 # ---------------------------------------------------------------------------- the command

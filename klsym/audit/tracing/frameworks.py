@@ -28,20 +28,18 @@ class Framework:
     name: str
     differentiates: bool
     every_layout: tuple[Any, ...]
-    argument: Callable[[Any, Any], Any]
+    argument: Callable[[str, Any, Any], Any]
     parameter: Callable[[Any], Any]
     trace: Callable[[Callable[[dict[str, Any]], Any], Mapping[str, Any]], tuple[Any, list[Any]]]
     exactly: Callable[[At, Mapping[str, Any], Any], Callable[[Point], Any]]
+    number: Callable[[Any], Any]
     overflows: Callable[[At, Mapping[str, Any], Any, Mapping[str, Point]], list[Any]]
 
-    def layouts(self, bindings: Bindings) -> Iterable[Any]:
-        """Those that differ for these arguments."""
-        formulas = set(bindings.roles.values())
-        masked, rewarded = mask in formulas, bool(bindings.symbols & {R, A})
+    def differs(self, layout: Any, bindings: Bindings) -> bool:
+        """Does a layout differ from the first for these arguments?"""
+        masked, rewarded = mask in bindings.roles.values(), bool(bindings.symbols & {R, A})
         first = self.every_layout[0].mask_type
-        for layout in self.every_layout:
-            if (masked or layout.mask_type == first) and (rewarded or not layout.by_rows):
-                yield layout
+        return (masked or layout.mask_type == first) and (rewarded or not layout.rows)
 
 
 def framework_of(function: Any, namespace: Mapping[str, Any], gradient: bool) -> Framework:
@@ -101,7 +99,7 @@ def _from(module: Any, name: str, differentiates: bool) -> Framework:
     """Each library has a module with these functions."""
     return Framework(
         name, differentiates, module.LAYOUTS, module.argument, module.parameter_argument, module.trace,
-        module.exactly, module.overflows,
+        module.exactly, getattr(module, "Number", float), module.overflows,
     )  # fmt: skip
 
 

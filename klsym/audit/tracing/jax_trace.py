@@ -42,7 +42,7 @@ def in_double() -> Iterator[None]:
         yield
 
 
-def argument(formula: Any, layout: Layout) -> tuple[Any, Any]:
+def argument(name: str, formula: Any, layout: Layout) -> tuple[Any, Any]:
     """A formula, and the shape and dtype of its array."""
     import jax
 
@@ -167,10 +167,7 @@ def exactly(call: Callable[[Point, dict[str, Any]], Any], roles: Mapping[str, An
 
     def at(point: Point) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         with in_double():
-            values = {
-                x: jnp.asarray(v[..., 0] if x in layout.rows and v.ndim == 2 else v)
-                for x, v in point.values.items()
-            }
+            values = {x: jnp.asarray(layout.shaped(x, v)) for x, v in point.values.items()}
             leaf = values.get(log_q, jnp.zeros(point.values[mask].shape))
 
             def summed(x: Any) -> Any:
@@ -195,10 +192,7 @@ def overflows(
     found: list[tuple[str, str, str, int | None]] = []
     for name in ("float32", "bfloat16"):
         for words, point in points.items():
-            values = {
-                x: jnp.asarray(v[..., 0] if x in layout.rows and v.ndim == 2 else v, dtype=name)
-                for x, v in point.values.items()
-            }
+            values = {x: jnp.asarray(layout.shaped(x, v), dtype=name) for x, v in point.values.items()}
             if log_q not in values:
                 continue
 

@@ -14,6 +14,7 @@ from klsym.audit.terms import VOCABULARY, Refused, exact, mask, token, total
 from klsym.audit.tracing.operations import applied
 from klsym.audit.tracing.shapes import axes_of, count_of, refuse_unless_aligned
 from klsym.audit.tracing.torch_run import LAYOUTS, Layout, shape_of
+from klsym.audit.unread import Unread, settled, unread
 from klsym.language.expressions import unfold
 from klsym.sampling.losses import evaluate
 
@@ -77,6 +78,10 @@ class Traced(NDArrayOperatorsMixin):
 
 
 def _formula(value: Any) -> Any:
+    if isinstance(value, Unread):
+        [value] = settled([value])
+    if isinstance(value, Unread):
+        raise value._causes[0]
     if isinstance(value, Traced):
         return value.formula
     array = np.asarray(value)
@@ -86,6 +91,9 @@ def _formula(value: Any) -> Any:
 
 
 def _made(name: str, inputs: Any, options: Any = None) -> Any:
+    inputs = settled(inputs)
+    if any(isinstance(x, Unread) for x in inputs):
+        return unread(*inputs)
     try:
         given = [None if x is None else _formula(x) for x in inputs]
         named = {{"a_min": "low", "a_max": "high", "min": "low", "max": "high"}.get(k, k): _formula(v)
@@ -108,7 +116,7 @@ def _reduced(name: str, x: Traced, axis: Any = None, keepdims: bool = False, **_
     return Traced(found / count_of(sizes) if name == "mean" else found, left)
 
 
-def argument(formula: Any, layout: Layout) -> Traced:
+def argument(name: str, formula: Any, layout: Layout) -> Traced:
     if formula in VOCABULARY or formula == token:
         raise Refused("the whole vocabulary is read in PyTorch only")
     return Traced(unfold(formula), shape_of(formula, layout))
@@ -131,7 +139,7 @@ def exactly(call: Callable[[Point, dict[str, Any]], Any], roles: Mapping[str, An
     """point -> the value, and no gradient."""
 
     def at(point: Point) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        values = {x: v[..., 0] if x in layout.rows and v.ndim == 2 else v for x, v in point.values.items()}
+        values = {x: layout.shaped(x, v) for x, v in point.values.items()}
         named = {x.name: v for x, v in values.items()}
         found = {
             key: values[mask].astype(layout.mask_type) if formula == mask else evaluate(formula, named, np)

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from itertools import product
 from typing import Any
 
-from sympy import Abs, Integer, Max, Min, Mul, SympifyError, exp, log, sqrt
+from sympy import Abs, Dummy, Integer, Max, Min, Mul, SympifyError, exp, log, sqrt
 
+from klsym.audit import running
 from klsym.audit.terms import VOCABULARY, Misfit, Refused, Step, Top, Total, mask, outside_totals, step, total
 from klsym.audit.tracing.shapes import of_masks_alone
 from klsym.language.expressions import clip, sg
@@ -78,6 +79,9 @@ def decided(e: Formula, test: Callable[[Formula], bool]) -> Formula:
 
 
 def equal(a: Formula, b: Formula) -> Formula:
+    positive = {x: Dummy(positive=True) for x in running.current().parameters}
+    if (a - b).xreplace(positive).is_nonzero:
+        return ZERO
     if (a - b).has(Total) and of_masks_alone(a - b):
         return 1 - step(a - b) - step(b - a)
     return decided(a - b, lambda value: value == 0)

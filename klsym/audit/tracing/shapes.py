@@ -13,6 +13,7 @@ from klsym.audit.terms import AXES, Refused, Total, mask
 SIZES = {"b": 7, "t": 11, "v": 13}  # few formulas hold these numbers
 TOGETHER = {prod(SIZES[a] for a in axes): axes for axes in ("b", "t", "v", "bt", "tv", "btv")} | {1: ""}
 COUNTS = {axis: sympy.Symbol(f"size_{axis}", positive=True) for axis in AXES}
+LONGER = 12  # tokens of an argument of which a slice leaves out one
 SELECTED = 17  # how many tokens a mask selects is not known
 GRID, WORDS, ROWS = (7, 11), (7, 11, 13), (7,)
 

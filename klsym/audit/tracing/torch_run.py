@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import numpy as np
+import sympy
 
 from klsym.audit.confirm import Point
 from klsym.audit.places import here
-from klsym.audit.terms import VOCABULARY, Refused, mask, token
-from klsym.audit.tracing.shapes import GRID, ROWS, WORDS
-from klsym.audit.tracing.torch_trace import Entry, formula_of, is_traced, traced, tracing
+from klsym.audit.terms import VOCABULARY, Refused, Total, mask, token, total
+from klsym.audit.tracing.shapes import GRID, LONGER, ROWS, WORDS
+from klsym.audit.tracing.torch_tensor import formula_of, is_traced, traced
+from klsym.audit.tracing.torch_trace import Entry, called_with_unread, tracing
+from klsym.audit.unread import Unread, settled
 from klsym.language.expressions import A, R, log_q, unfold
+from klsym.language.sums import Whole
 from klsym.sampling.losses import evaluate
 
 CASTS = {"float", "half", "bfloat16", "to", "type", "type_as"}
@@ -23,32 +27,78 @@ MASK_TYPES = ("bool", "float", "int64")
 
 @dataclass(frozen=True)
 class Layout:
-    """How arguments look: the dtype of masks, and whether rewards have one number a sequence."""
+    """How arguments look: the dtype of masks, and whether rewards have one number a sequence.
+
+    by_rows: one number; constant: the same number at each of its tokens.
+
+    longer: arguments that have one token more; cuts: at which token of them the others begin, 0 or 1.
+    """
 
     mask_type: str = "bool"
     by_rows: bool = False
+    constant: bool = False
+    longer: frozenset[str] = frozenset()
+    cuts: Mapping[str, int] = field(default_factory=dict, compare=False)
 
     @property
     def rows(self) -> frozenset[Any]:
-        return frozenset((R, A)) if self.by_rows else frozenset()
+        return frozenset((R, A)) if self.by_rows or self.constant else frozenset()
+
+    def shaped(self, x: Any, v: np.ndarray) -> np.ndarray:
+        """The values of a symbol at a point, as this layout has them."""
+        if x not in self.rows or v.ndim < 2:
+            return v
+        return v[..., 0] if self.by_rows else np.broadcast_to(v, GRID)
+
+    def taken_out(self, formula: Any) -> Any:
+        """sum_t A x = A sum_t x, where A is the same at all tokens."""
+        return _taken_out(formula) if self.constant else formula
 
 
-LAYOUTS = tuple(Layout(m, by_rows) for by_rows in (False, True) for m in MASK_TYPES)
+def _taken_out(e: Any) -> Any:
+    """R and A before each sum over the tokens of a sequence.
+
+    >>> _taken_out(total(A * mask, "t"))
+    A*Total(mask, t)
+    """
+    if isinstance(e, sympy.Atom) or not e.has(Total):
+        return e
+    found = e.func(*map(_taken_out, e.args))
+    if not isinstance(found, Total) or found.axes != "t":
+        return found
+    factors = sympy.Mul.make_args(found.args[0])
+    fixed = [f for f in factors if f in (A, R)]
+    return sympy.Mul(*fixed) * total(sympy.Mul(*(f for f in factors if f not in fixed)), "t")
+
+
+LAYOUTS = tuple(Layout(m, *of) for of in ((), (True,), (False, True)) for m in MASK_TYPES)
+
+
+def of_rows(formula: Any) -> Any:
+    """whole(x), one number a sequence, as a sum over its tokens."""
+    return unfold(formula).replace(lambda e: isinstance(e, Whole), lambda e: total(mask * e.args[0], "t"))
 
 
 def shape_of(formula: Any, layout: Layout) -> tuple[int, ...]:
     symbols = unfold(formula).free_symbols
+    if formula.has(Whole):
+        return ROWS
     if symbols & set(VOCABULARY):
         return WORDS
-    return ROWS if symbols and symbols <= layout.rows else GRID
+    return ROWS if layout.by_rows and symbols and symbols <= layout.rows else GRID
 
 
-def argument(formula: Any, layout: Layout) -> Any:
+def argument(name: str, formula: Any, layout: Layout) -> Any:
     """A traced argument."""
     import torch
 
     dtype = getattr(torch, {mask: layout.mask_type, token: "int64"}.get(formula, "float32"))
-    return traced(unfold(formula), shape_of(formula, layout), dtype)
+    shape = shape_of(formula, layout)
+    if name in layout.longer:
+        shape = (shape[0], LONGER, *shape[2:])
+    return traced(
+        of_rows(formula), shape, dtype, origins=frozenset((name,)) if len(shape) > 1 else frozenset()
+    )
 
 
 def parameter_argument(symbol: Any) -> Any:
@@ -58,10 +108,21 @@ def parameter_argument(symbol: Any) -> Any:
 def trace(call: Callable[[dict[str, Any]], Any], arguments: Mapping[str, Any]) -> tuple[Any, list[Entry]]:
     """The formula of what the call returns, and the operations on the way."""
     with tracing() as journal:
-        found = call(dict(arguments))
+        [found] = settled([call(dict(arguments))])
         if is_traced(found) and found.selected is not None:
             raise Refused("what is returned is a selection by a mask, which nothing sums")
         return formula_of(found), journal
+
+
+class Number(float):
+    """The value of a parameter, with the methods of a tensor, which some code calls."""
+
+    def __getattr__(self, name: str) -> Any:
+        import torch
+
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(torch.tensor(float(self), dtype=torch.float64), name)
 
 
 # ---------------------------------------------------------------------------- real tensors
@@ -75,10 +136,8 @@ def real_arguments(
     def tensor(value: Any) -> Any:
         return torch.tensor(np.array(value), dtype=dtype)
 
-    values = {
-        x: tensor(v[..., 0] if x in layout.rows and v.ndim == 2 else v) for x, v in point.values.items()
-    }
-    over_vocabulary = any(f in VOCABULARY for f in roles.values())
+    values = {x: tensor(layout.shaped(x, v)) for x, v in point.values.items()}
+    over_vocabulary = any(f.has(*VOCABULARY) for f in roles.values())
     logits = {x: tensor(z) for x, z in point.logits.items()}
     [every] = [x for x, of in VOCABULARY.items() if of == log_q]
     leaf = (logits[every] if over_vocabulary else values.get(log_q, tensor(np.zeros(GRID)))).requires_grad_()
@@ -86,7 +145,7 @@ def real_arguments(
     if over_vocabulary:
         picks = torch.as_tensor(point.picks)[..., None]
         values.update({of: logs[x].gather(-1, picks)[..., 0] for x, of in VOCABULARY.items()})
-    named = {x.name: v for x, v in values.items()}
+    named = {x.name: v for x, v in values.items()} | {x.name: v for x, v in logs.items()}
     found = {}
     for key, formula in roles.items():
         if formula == mask:
@@ -95,9 +154,28 @@ def real_arguments(
             found[key] = torch.as_tensor(point.picks)
         elif formula in VOCABULARY:
             found[key] = logs[formula]
+        elif formula.has(Whole):
+            plain = evaluate(
+                formula.replace(lambda e: isinstance(e, Whole), lambda e: e.args[0]),
+                named,
+                xp,
+                lambda t: t.detach(),
+            )
+            found[key] = (plain * values[mask]).sum(dim=1)
         else:
             found[key] = evaluate(formula, named, xp, lambda t: t.detach())
+        if key in layout.longer:
+            found[key] = _with_one_more(found[key], layout.cuts.get(key, 0))
     return found, leaf
+
+
+def _with_one_more(x: Any, start: int) -> Any:
+    """Beside the tokens another one, on which nothing may depend; it has the values of a neighbour."""
+    import torch
+
+    if start:
+        return torch.cat([x[:, :1].detach().roll(1, 0), x], dim=1)
+    return torch.cat([x, x[:, -1:].detach().roll(1, 0)], dim=1)
 
 
 def run(call: Callable[[dict[str, Any]], Any], arguments: dict[str, Any], leaf: Any) -> tuple[Any, Any]:
@@ -126,6 +204,8 @@ def exactly(call: Callable[[Point, dict[str, Any]], Any], roles: Mapping[str, An
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             name = getattr(func, "__name__", "")
             options = dict(kwargs or {})
+            if any(isinstance(x, Unread) for x in (*args, *options.values())):
+                return called_with_unread(func, args, options)
             if getattr(options.get("dtype"), "is_floating_point", False):
                 options["dtype"] = torch.float64
             with torch._C.DisableTorchFunction():

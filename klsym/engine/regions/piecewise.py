@@ -46,7 +46,7 @@ from klsym.language.unfolding import PLAIN
 KINKED = (sympy.Min, sympy.Max, sympy.Abs, clip)
 PIECEWISE = (*KINKED, sympy.Heaviside)
 HALF = ExpPoly.number(Fraction(1, 2))
-MAX_REGIONS = 24  # in one loss
+MAX_REGIONS = 64  # in one loss
 OF_CLIP, OF_PAIR, OF_ABS = ("is_high", "is_low"), ("is_above", "is_below"), ("is_up", "is_down")
 OF_CASE = ("is_case", "is_else")
 

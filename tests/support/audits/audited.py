@@ -294,7 +294,21 @@ def running(logp, ref_logp):
 
 
 def part(logp, ref_logp):
-    return logp[:, 1:] - ref_logp[:, 1:]
+    return logp[:, 2:] - ref_logp[:, 2:]
+
+
+def beside(logp, ref_logp):
+    return logp[:, 1:] - ref_logp[:, 1:] + (logp - ref_logp)[:, :-1]
+
+
+def all_but_the_first(logp, ref_logp):
+    return logp[:, 1:] - ref_logp[..., 1:]
+
+
+def next_words(logits, ref_logits, labels):
+    index = labels[:, 1:].unsqueeze(-1)
+    q, p = (z[:, :-1].log_softmax(-1).gather(-1, index).squeeze(-1) for z in (logits, ref_logits))
+    return 0.5 * (q - p) ** 2
 
 
 def largest(logp, ref_logp):

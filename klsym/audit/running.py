@@ -1,0 +1,171 @@
+"""One run of the user's code: what names are bound to, what it asks for, what was taken for granted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from klsym.audit.terms import Refused
+
+ABSENT = object()
+
+
+class Needs(BaseException):
+    """The code computes with a name that says what it is; no handler of the code catches this."""
+
+    def __init__(self, name: str, role: str) -> None:
+        self.name, self.role = name, role
+
+
+class Longer(BaseException):
+    """A slice leaves out one token of these arguments: they have one more than the others."""
+
+    def __init__(self, names: frozenset[str]) -> None:
+        self.names = names
+
+
+class Scaled(BaseException):
+    """Arguments are logits of a policy with a temperature."""
+
+    def __init__(self, names: frozenset[str], every: Any, factor: Any) -> None:
+        self.names, self.every, self.factor = names, every, factor
+
+
+class Undecided(Refused):
+    """A branch on what is not known: the name that would settle it, and a value to go on with."""
+
+    def __init__(self, name: str, value: Any, reason: str, line: int | None) -> None:
+        self.name, self.value = name, value
+        super().__init__(reason, line)
+
+
+METADATA = frozenset(("shape", "dtype", "device", "ndim", "dim", "size", "numel"))
+
+
+def undecided(unread: Any, line: int | None, name: str = "", value: Any = False) -> Refused:
+    """Why a branch on an unread value is refused, and what would settle it."""
+    of, kind, other = unread._asks or (unread, "", None)
+    first = of._causes[0] if of._causes else Refused("a branch on data", line)
+    if isinstance(first, Undecided):
+        return first
+    if of._last in METADATA or not (name or of._path):
+        reason = first.reason if of._last in METADATA else f"a branch on data: {first.reason}"
+        refusal = Refused(reason, first.line or line)
+        refusal.of_shape = first.of_shape
+        return refusal
+    if "(..)" in (name or of._path):
+        return Refused(f"a branch on {name or of._path}, which is not known", line)
+    plain = kind and isinstance(other, str | int | float | None.__class__)
+    asked = name or of._path
+    return Undecided(asked, other if plain else value, f"a branch on {asked}, which is free", line)
+
+
+@dataclass
+class Session:
+    """values: name -> value.  guess: (path, alias, is its gradient off) -> name and role.
+
+    notes: what was taken for granted; used: the names that were asked for.
+    """
+
+    values: dict[str, Any] = field(default_factory=dict)
+    guess: Callable[[str, str, bool], tuple[str, str] | None] | None = None
+    notes: list[str] = field(default_factory=list)
+    used: set[str] = field(default_factory=set)
+    files: set[str] = field(default_factory=set)
+    parameters: dict[Any, str] = field(default_factory=dict)  # their symbols -> what they are in the code
+    cuts: dict[str, int] = field(default_factory=dict)  # of arguments with one token more
+
+
+_sessions: list[Session] = []
+
+
+@contextmanager
+def session(one: Session) -> Iterator[Session]:
+    """Code that runs within the block asks this session."""
+    _sessions.append(one)
+    try:
+        yield one
+    finally:
+        _sessions.pop()
+
+
+def current() -> Session:
+    return _sessions[-1] if _sessions else Session()
+
+
+def keep(name: str, value: Any) -> None:
+    """The code puts a value into an unknown object."""
+    current().values[name] = value
+
+
+def bound(name: str) -> Any:
+    """What a name is bound to; ABSENT where it is not."""
+    values = current().values
+    if name in values:
+        current().used.add(name)
+        return values[name]
+    return ABSENT
+
+
+def value_of(unread: Any) -> Any:
+    """What an unread value is bound to by its name; ABSENT where it is not; raises Needs where it says it."""
+    for name in (unread._path, unread._alias):
+        if name and (found := bound(name)) is not ABSENT:
+            return found
+    guess = current().guess
+    meant = (
+        guess(unread._path, unread._alias, unread._off) if guess and (unread._path or unread._alias) else None
+    )
+    if meant:
+        raise Needs(*meant)
+    return ABSENT
+
+
+def says(unread: Any) -> bool:
+    """Is its value, or a part of it, bound, or does its name say what it is?"""
+    if unread._path and any(
+        name.startswith((f"{unread._path}.", f"{unread._path}[")) for name in current().values
+    ):
+        return True
+    try:
+        return value_of(unread) is not ABSENT
+    except Needs:
+        return True
+
+
+def note(text: str) -> None:
+    if text not in current().notes:
+        current().notes.append(text)
+
+
+def note_training(path: str) -> bool:
+    """Code is read as it runs in training."""
+    note(f"{path} is taken for true")
+    return True
+
+
+def or_default(value: Any, default: Any) -> Any:
+    """x.get(key, default) of an unknown x: what the name says, else the default."""
+    if not hasattr(value, "_path") or default is None or says(value):
+        return value
+    note(f"{value._path} is left at its default")
+    return default
+
+
+def contains(key: Any, of: Any) -> bool:
+    """Is a key in an unknown dict?  Said by --set "'key' in name=true"; what is bound is there."""
+    name = f"{key!r} in {of._path}"
+    if (found := bound(name)) is not ABSENT:
+        return bool(found)
+    if bound(f"{of._path}[{key!r}]") is not ABSENT:
+        return True
+    raise undecided(of, None, name)
+
+
+def torch_called(func: Any, args: Any, options: dict[str, Any]) -> Any:
+    """A function of PyTorch, some of whose arguments are unread."""
+    from klsym.audit.tracing.torch_trace import called_with_unread
+
+    return called_with_unread(func, args, options)
