@@ -325,13 +325,14 @@ class _Walk:
             overflows = self.overflows(traced, symbols)
         facts = Facts(traced.tokens, traced.formula, verdict, setting, outcome, tuple(points.values()),
                       traced.journal, self.bindings.roles, overflows)  # fmt: skip
-        masks = self.bindings.guessed_as(mask)
+        bindings = self.bindings.in_order(a.name for a in self.code.arguments)
+        masks = bindings.guessed_as(mask)
         if len(masks) > 1:
             self.notes.append(f"{' and '.join(masks)} are taken for one and the same mask")
         if traced.layout.constant:
             self.note("rewards are taken for the same at all tokens of a sequence")
         notes = tuple(dict.fromkeys([*self.code.notes, *self.notes]))
-        return Audit(verdict, self.code, self.bindings, traced.tokens, findings_of(facts), outcome.points,
+        return Audit(verdict, self.code, bindings, traced.tokens, findings_of(facts), outcome.points,
                      bool(outcome.sides) and not outcome.unmet, given_map,
                      given_set, notes, self.framework.name)  # fmt: skip
 

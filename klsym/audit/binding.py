@@ -59,6 +59,16 @@ class Bindings:
         self.guessed.append(name)
         _old_beside_sampler(self)
 
+    def in_order(self, names: Iterable[str]) -> Bindings:
+        """The same, in the order of these names; what is none of them comes last."""
+        places = {name: n for n, name in enumerate(names)}
+
+        def sorted_by(found: Iterable[str]) -> list[str]:
+            return sorted(found, key=lambda name: places.get(name, len(places)))
+
+        roles, texts = ({k: d[k] for k in sorted_by(d)} for d in (self.roles, self.texts))
+        return replace(self, roles=roles, texts=texts, guessed=sorted_by(self.guessed))
+
     def scale(self, names: Iterable[str], every: Any, factor: Any) -> None:
         """These arguments are logits of a policy that has a temperature."""
         for name in names:

@@ -58,17 +58,14 @@ def ignores_signals(logp):
         pass
 
 def sleeps_in_a_child(logp):
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    os.waitpid(subprocess.Popen(["sleep", "100"]).pid, 0)
-    return np.abs(logp)
+    return np.abs(logp) + len(os.waitpid(subprocess.Popen(["sleep", "100"]).pid, 0))
 
 def leaves_a_child(logp):
     subprocess.Popen(["sleep", "100"], pass_fds=[replies()])
     os._exit(0 * len(np.__name__))
 
 def stops(logp):
-    os.kill(os.getpid(), signal.SIGSTOP)
-    return np.abs(logp)
+    return np.abs(logp) + (os.kill(os.getpid(), signal.SIGSTOP) or 0)
 
 def half_a_line(logp):
     signal.setitimer(signal.ITIMER_REAL, 0)
