@@ -23,11 +23,19 @@ def assert_targets(function: Any, target: str, **options: Any) -> None:
     target: as `klsym.explain` names it: "zero", "reverse-kl", "forward-kl", "combination", "f-divergence",
       "separable", "none"; or an objective such as "-E[A] + 0.04*reverse-kl" or "reverse-kl inside clamps".
     options: those of `klsym.audit`: sampling, use, map, set, result, ...
-    Raises AssertionError: another target, with the whole verdict; UsageError: code that cannot be read.
+    Raises AssertionError: another target, which comes first, with the whole verdict; UsageError: words that
+    are no target, before any code is run; code that cannot be read.
     """
     __tracebackhide__ = True  # pytest shows the line of the test
     from klsym.audit.audits import audit
+    from klsym.engine.answers.expectation import expectation
+    from klsym.errors import KlsymError
+    from klsym.render.headline import does
 
-    found = audit(function, **options)
+    try:
+        expectation(target)
+        found = audit(function, **options)
+    except KlsymError as error:
+        raise error.with_traceback(None) from None
     if not found.meets(target):
-        raise AssertionError(f"{found.code.name} does not target {target}:\n\n{found}")
+        raise AssertionError(f"{found.code.name} {does(found.verdict)}; expected {target}\n\n{found}")

@@ -30,6 +30,7 @@ from klsym.audit.unread import Unread
 from klsym.errors import KlsymError, UsageError
 from klsym.language.expressions import log_mu, log_p, log_q, unfold
 from klsym.language.sums import Whole
+from klsym.language.training_names import words_of
 
 MOST_NAMES = 200
 FAR = 100.0  # the log ratios at which overflow is looked for
@@ -77,7 +78,16 @@ def audit(
     try:
         return _Walk(code, bindings, result, setting).audit(dict(map or {}), dict(set or {}))
     except Refused as refusal:
-        raise UsageError(f"{_place(code, refusal.line)}: {refusal.reason}") from None
+        reason = _of_pairs(code) or refusal.reason
+        raise UsageError(f"{_place(code, refusal.line)}: {reason}") from None
+
+
+def _of_pairs(code: Code) -> str:
+    """Losses as that of DPO compare two sequences."""
+    words = {word for name in [*code.own, *code.stored] for word in words_of(name)}
+    if not {"chosen", "rejected"} <= words:
+        return ""
+    return "a loss of pairs, chosen and rejected, is out of scope: klsym reads losses of one sequence"
 
 
 def _place(code: Code, line: int | None) -> str:
@@ -366,6 +376,9 @@ class _Walk:
         try:
             return ask(tokens.loss, **setting)
         except UsageError as error:
+            if " regions" in str(error) and self.bindings.free:
+                named = ", ".join(self.bindings.free)
+                raise UsageError(f"{error}; numbers for {named} (--set) make fewer of them") from None
             if self.options["level"] or setting["level"] == "sample":
                 raise
             hint = "the code aggregates over tokens, so this is asked at level token"

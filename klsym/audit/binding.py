@@ -116,7 +116,7 @@ def bind(code: Code, maps: Mapping[str, str], options: Mapping[str, Any]) -> Bin
         found.options[name] = value
     bound = {*found.roles, *found.options, *found.free}
     defaults = [a.name for a in code.arguments if a.has_default and a.name not in bound]
-    found.left = [name for name in defaults if _meant(name)]
+    found.left = [name for name in defaults if meaning(name)]
     return found
 
 
@@ -172,7 +172,7 @@ def guesser(code: Code) -> Callable[[str, str, bool], tuple[str, str] | None]:
         if not name:
             return None
         last = _last(name)
-        meant = last if own and last in DENSITIES else _meant(last)
+        meant = last if own and last in DENSITIES else meaning(last)
         if meant and name in numbers and meant in ("mask", "token"):
             meant = None
         if meant and path and not _agree(meant, path, alias):
@@ -194,7 +194,7 @@ def _agree(meant: str, path: str, alias: str) -> bool:
     words = {*words_of(path)} if "(..)" in path else set()
     said = {"log_p": words & REFERENCE, "log_mu": words & BEHAVIOUR}
     others = {name for name, found in said.items() if found and not meant.startswith(name)}
-    kept = _meant(_last(alias)) if alias else None
+    kept = meaning(_last(alias)) if alias else None
     return not others and (kept is None or kept.startswith(meant[:5]) or meant.startswith(kept[:5]))
 
 
@@ -282,10 +282,10 @@ def _line_of(journal: Iterable[Any]) -> int | None:
     return lines[-1] if lines else None
 
 
-def _meant(name: str) -> str | None:
+def meaning(name: str) -> str | None:
     """A role by its name.
 
-    >>> _meant("ref_logits"), _meant("response_mask"), _meant("old_log_probs"), _meant("config")
+    >>> meaning("ref_logits"), meaning("response_mask"), meaning("old_log_probs"), meaning("config")
     ('log_p[v]', 'mask', 'log_mu', None)
     """
     if MASKS.fullmatch(name.lower()):

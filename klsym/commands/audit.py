@@ -10,6 +10,7 @@ from typing import Any
 from klsym.audit.binding import option, pair
 from klsym.audit.child import Runner
 from klsym.commands.console import complain, one_line
+from klsym.commands.lint import lint, scan
 from klsym.engine.answers.expectation import expectation
 from klsym.engine.options.settings import CHOICES
 from klsym.errors import UsageError
@@ -18,12 +19,17 @@ from klsym.worker_process import Reply
 
 HEADS = ("code", "options", "loss", "target")
 WIDEST = 60
+LINTED = ("sarif", "github")  # formats of reports
 
 
 def audit_code(options: argparse.Namespace) -> int:
     """The verdict on a function; a table where there are several, or several values of an option."""
     if options.expect is not None:
         expectation(options.expect)  # refused before any code is run
+    if options.scan:
+        return scan(options)
+    if not options.targets or options.format in LINTED or options.baseline or options.write_baseline:
+        return lint(options)
     maps = dict(pair(text, "--map") for text in options.map)
     setting = {name: getattr(options, name) for name in CHOICES if getattr(options, name) is not None}
     questions = [

@@ -231,9 +231,9 @@ def _add_audit(commands: Any) -> None:
         " at level token.",
     )
     audit.add_argument(
-        "targets", nargs="+", metavar="CODE",
+        "targets", nargs="*", metavar="CODE",
         help="FILE.py:FUNC, FILE.py:Class.method, FILE.py:120-128 (with --result), or MODULE:FUNC, which"
-        " imports MODULE",
+        " imports MODULE; without any, the targets of klsym.toml or of [tool.klsym] in pyproject.toml",
     )  # fmt: skip
     audit.add_argument(
         "--map", action="append", default=[], metavar="NAME=ROLE",
@@ -264,8 +264,24 @@ def _add_audit(commands: Any) -> None:
         "--memory-limit", type=float, default=AUDIT_GIGABYTES, metavar="GB",
         help=f"memory beyond that of the libraries ({AUDIT_GIGABYTES:g})",
     )  # fmt: skip
-    _add_format(audit, lines="; several answers one a line")
+    _add_format(audit, lines="; several answers one a line", formats=("text", "json", "sarif", "github"))
+    _add_lint(audit)
     audit.set_defaults(run="audit:audit_code")
+
+
+def _add_lint(audit: argparse.ArgumentParser) -> None:
+    """What a linter has."""
+    audit.add_argument(
+        "--scan", metavar="PATH",
+        help="run nothing; list the functions of a file or folder whose names speak of a KL or of a ratio",
+    )  # fmt: skip
+    audit.add_argument("--write", action="store_true", help="with --scan: enter them into klsym.toml")
+    audit.add_argument(
+        "--baseline", metavar="FILE", help="findings that are known and do not count; it shrinks by itself"
+    )
+    audit.add_argument("--write-baseline", action="store_true", help="store what is found as the baseline")
+    audit.add_argument("--exit-zero", action="store_true", help="exit 0 whatever is found")
+    audit.add_argument("--quiet", action="store_true", help="findings alone, no summary")
 
 
 def _add_ledger_commands(commands: Any) -> None:

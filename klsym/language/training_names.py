@@ -90,10 +90,12 @@ def is_number(name: str) -> bool:
     """
     words = words_of(name)
     varying = {*ADVANTAGES, *REWARDS, *LOGS, "prob", "probs", "ids", "labels", "losses", "frac"}
+    if {*words} & {"clip", "cliprange", "cap", "threshold"} and not {*words} & {*LOGS, "losses", "frac"}:
+        return True
     if not words or {*words} & varying:
         return False
-    if {*words} & BOUNDS or words[-1] in FACTORS:
-        return not {*words} & {"is", "behave", "rollout"} or "clip" in words or "cap" in words
+    if {*words} & BOUNDS or words[-1] in FACTORS or words[-2:] == ["loss", "weight"]:
+        return not {*words} & {"is", "behave", "rollout"}
     weights = {"loss", "kls", "is", "imp", "importance", "mask", "masks", "ratio", "ratios"}
     return bool({*words} & (COEFFICIENTS | SIZES)) and not {*words} & weights
 

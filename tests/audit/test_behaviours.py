@@ -252,5 +252,8 @@ def test_the_helper_for_test_suites():
     from klsym.testing import assert_targets
 
     assert_targets(audited.ratio_k3, "reverse-kl", sampling=OFF)
-    with pytest.raises(AssertionError, match=r"minus_k2 does not target reverse-kl:(.|\n)*KL008 wrong-sign"):
+    first = r"\Aminus_k2 minimises -KL\(q\|\|p\); expected reverse-kl\n"
+    with pytest.raises(AssertionError, match=first + r"(.|\n)*KL008 wrong-sign"):
         assert_targets(audited.minus_k2, "reverse-kl")
+    with pytest.raises(UsageError, match="reverse-kl"):
+        assert_targets(lambda: 1 / 0, "reversed-kl")  # the word is refused before the code is run

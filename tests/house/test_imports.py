@@ -93,8 +93,8 @@ ALLOWED = {
 ROOMS = [
     "errors", "escaping", "templates", "files", "worker_process", "kernel", "rocq", "language", "notation",
     "engine", "diagnostics", "render", "numeric", "ledger", "calculus", "api", "explorer", "sampling",
-    "figures", "experiments", "tables", "derivations", "write_up", "paper", "audit", "testing", "commands",
-    "cli", "__main__",
+    "figures", "experiments", "tables", "derivations", "write_up", "paper", "audit", "testing", "lint",
+    "commands", "cli", "__main__",
 ]  # fmt: skip
 HOUSE = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text(encoding="utf-8")
 KERNEL = {name for name in MODULES if name.split(".")[:2] == ["klsym", "kernel"]}

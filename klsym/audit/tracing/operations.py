@@ -12,7 +12,19 @@ from typing import Any
 from sympy import Abs, Dummy, Integer, Max, Min, Mul, SympifyError, exp, log, sqrt
 
 from klsym.audit import running
-from klsym.audit.terms import VOCABULARY, Misfit, Refused, Step, Top, Total, mask, outside_totals, step, total
+from klsym.audit.terms import (
+    VOCABULARY,
+    Misfit,
+    Refused,
+    Step,
+    Top,
+    Total,
+    mask,
+    outside_totals,
+    step,
+    token,
+    total,
+)
 from klsym.audit.tracing.shapes import of_masks_alone
 from klsym.language.expressions import clip, sg
 
@@ -127,6 +139,13 @@ def log_of_mass(x: Formula, chosen: Formula | None = None) -> Formula:
     return ZERO
 
 
+def whole_number(x: Formula) -> Formula:
+    """A cast to integers, of what holds integers."""
+    if x.free_symbols <= {mask, token} or of_masks_alone(x):
+        return x
+    raise Refused("a cast to integers of what is none")
+
+
 def sign(x: Formula) -> Formula:
     return 2 * step(x) - 1
 
@@ -187,6 +206,8 @@ ELEMENTWISE: dict[str, Callable[..., Formula]] = {
     "full_like": lambda x, fill: fill,
     "nan_to_num": lambda x: x,
     "same": lambda x: x,
+    "long": whole_number,
+    "int": whole_number,
     "log_softmax": normalised,
     "softmax": lambda x, chosen=None: exp(normalised(x, chosen)),
 }

@@ -67,7 +67,7 @@ SHAPING = {"view", "reshape", "flatten", "unsqueeze", "squeeze", "expand", "expa
            "view_as", "to",
            "type_as", "cpu", "cuda", "clone", "contiguous", "float", "double", "half", "bfloat16",
            "nan_to_num",
-           "zeros_like", "ones_like"}  # fmt: skip
+           "zeros_like", "ones_like", "long", "int"}  # fmt: skip
 
 
 # ---------------------------------------------------------------------------- one operation

@@ -1,0 +1,134 @@
+"""The targets of a project: [tool.klsym] in pyproject.toml, or klsym.toml, which has the same without `tool`.
+
+select = ["KL"]                  # which codes count; ignore takes some of them out
+ignore = ["KL014"]
+baseline = "klsym-baseline.json"
+
+[[target]]                       # [[tool.klsym.target]] in pyproject.toml
+code = "trainer.py:Trainer.compute_loss"
+map = { "self.score(batch)" = "log_q" }
+set = { "self.args.beta" = 0.04 }
+sampling = "off-policy"
+expect = "-E[A] + 0.04*reverse-kl"
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from klsym.diagnostics.codes import codes
+from klsym.engine.answers.expectation import expectation
+from klsym.engine.options.settings import CHOICES
+from klsym.errors import UsageError
+from klsym.files import read_text
+
+FILES = ("klsym.toml", "pyproject.toml")
+LARGEST = 1_000_000  # bytes of a configuration
+OF_PROJECT = {"select": list, "ignore": list, "baseline": str, "target": list}
+OF_TARGET = {
+    "code": str,
+    "result": str,
+    "map": dict,
+    "set": dict,
+    "expect": str,
+    **dict.fromkeys(CHOICES, str),
+}
+
+
+@dataclass(frozen=True)
+class Target:
+    """Code that is audited, what is bound in it, how it is used, and what it is expected to minimise."""
+
+    code: str
+    map: Mapping[str, str] = field(default_factory=dict)
+    set: Mapping[str, Any] = field(default_factory=dict)
+    result: str | None = None
+    setting: Mapping[str, str] = field(default_factory=dict)
+    expect: str | None = None
+
+
+@dataclass(frozen=True)
+class Config:
+    """select, ignore: codes, or how they begin.  baseline: a file, or "" for none."""
+
+    select: tuple[str, ...] = ("KL",)
+    ignore: tuple[str, ...] = ()
+    baseline: str = ""
+    targets: tuple[Target, ...] = ()
+    file: str = ""
+
+    def counts(self, code: str) -> bool:
+        """Is a finding with this code reported?"""
+        return code.startswith(self.select) and not code.startswith(self.ignore)
+
+
+def configured(folder: Path) -> Config:
+    """What klsym.toml, or else pyproject.toml, of a folder says.
+
+    Raises UsageError: no such file, a key that is none, a value of another type, an objective that is none.
+    """
+    for name in FILES:
+        path = folder / name
+        if not path.exists():
+            continue
+        try:
+            read = tomllib.loads(read_text(path, LARGEST))
+        except tomllib.TOMLDecodeError as error:
+            raise UsageError(f"{path}: no TOML: {error}") from None
+        found = read if name == "klsym.toml" else read.get("tool", {}).get("klsym")
+        if isinstance(found, dict):
+            return _config(found, name)
+    raise UsageError("no CODE, and no klsym.toml or [tool.klsym] here: name code, or try --scan PATH --write")
+
+
+def _config(data: dict[str, Any], file: str) -> Config:
+    _check(data, OF_PROJECT, file)
+    select = tuple(_codes(data.get("select", ["KL"]), f"{file}: select"))
+    ignore = tuple(_codes(data.get("ignore", []), f"{file}: ignore"))
+    targets = tuple(
+        _target(one, f"{file}: target {n}") for n, one in enumerate(data.get("target", []), start=1)
+    )
+    return Config(select, ignore, data.get("baseline", ""), targets, file)
+
+
+def _check(data: Any, known: Mapping[str, type], where: str) -> None:
+    if not isinstance(data, dict):
+        raise UsageError(f"{where}: a table of keys expected")
+    for key, value in data.items():
+        if key not in known:
+            near = get_close_matches(key, known, 1)
+            raise UsageError(f"{where}: no key {key[:40]!r} (there are {', '.join(near or known)})")
+        if not isinstance(value, known[key]):
+            raise UsageError(f"{where}: {key}: {known[key].__name__} expected, got {str(value)[:40]!r}")
+
+
+def _codes(listed: list[Any], where: str) -> list[str]:
+    """Codes, or how some of them begin."""
+    for one in listed:
+        known = isinstance(one, str) and any(code.startswith(one) for code in _numbers())
+        if not known or not one:
+            raise UsageError(f"{where}: {str(one)[:40]!r} is no code (klsym rules lists them)")
+    return listed
+
+
+def _numbers() -> list[str]:
+    return [*(one.code for one in codes()), "KL900", "KL901", "KL902"]
+
+
+def _target(data: Any, where: str) -> Target:
+    _check(data, OF_TARGET, where)
+    if "code" not in data:
+        raise UsageError(f"{where}: code is missing, such as code = 'trainer.py:Trainer.loss'")
+    setting = {name: data[name] for name in CHOICES if name in data}
+    for name, value in setting.items():
+        if value not in CHOICES[name]:
+            raise UsageError(f"{where}: {name}: {value[:40]!r} is none of {', '.join(CHOICES[name])}")
+    if "expect" in data:
+        expectation(data["expect"])
+    maps = {key: str(value) for key, value in data.get("map", {}).items()}
+    return Target(data["code"], maps, data.get("set", {}), data.get("result"), setting, data.get("expect"))

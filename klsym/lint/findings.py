@@ -1,0 +1,133 @@
+"""What is found in a target: its diagnostics, an objective that is not met, code that cannot be read."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+import tokenize
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from klsym.errors import UsageError
+from klsym.files import read_text
+from klsym.lint.config import Config, Target
+
+LARGEST = 5_000_000  # bytes of a file
+EXPECTED, UNREADABLE, UNUSED = "KL900", "KL901", "KL902"
+NAMES = {EXPECTED: "unmet-expectation", UNREADABLE: "unreadable-code", UNUSED: "unused-suppression"}
+SAYS = {
+    EXPECTED: "the code minimises something else than is expected of it",
+    UNREADABLE: "the code cannot be read",
+    UNUSED: "a comment that suppresses nothing",
+}
+PRECISION = {"kernel": "very-high", "sympy": "high", "numeric": "medium"}
+COMMENT = re.compile(r"#\s*klsym:\s*ignore\[([A-Z0-9, ]+)\]")
+LINE = re.compile(r"(\S+\.py), line (\d+): ")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One finding: where it stands, what it says, how sure it is.
+
+    digest: of the loss and its use, by which a baseline knows it again where lines have moved.
+    """
+
+    code: str
+    name: str
+    message: str
+    path: str
+    line: int
+    function: str
+    level: str = "warning"  # or "error"
+    precision: str = "very-high"
+    digest: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        return self.path, self.function, self.code, self.digest
+
+
+def findings_of(target: Target, reply: Mapping[str, Any]) -> list[Finding]:
+    """The findings of one target, from the reply of an audit."""
+    function = target.code.rpartition(":")[2]
+    if "json" not in reply:
+        place, said = LINE.match(reply["error"]), reply["error"]
+        path = relative(place[1] if place else target.code.rpartition(":")[0])
+        line, said = (int(place[2]), said[place.end() :]) if place else (1, said)
+        return [_own(UNREADABLE, said, path, line, function, "error" if target.expect else "warning")]
+    answer = reply["json"]
+    path, line = relative(answer["file"]), max(1, answer["lines"][0])
+    used = ("sampling", "use", "level", "batch", "credit", "weights", "aggregate")
+    text = repr((answer["expression"], [answer[name] for name in used]))
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    precision = PRECISION.get(answer["trust"], "low")
+    listed = [
+        Finding(d["code"], d["name"], d["message"], path, line, function, precision=precision, digest=digest)
+        for d in answer["diagnostics"]
+    ]
+    if answer["expect"] and not answer["expect"]["ok"]:
+        said = f"{answer['summary']}; expected {answer['expect']['wanted']}"
+        listed.insert(0, replace(_own(EXPECTED, said, path, line, function, "error"), digest=digest))
+    return listed
+
+
+def _own(code: str, message: str, path: str, line: int, function: str, level: str) -> Finding:
+    return Finding(code, NAMES[code], message, path, line, function, level, "very-high")
+
+
+def relative(path: str) -> str:
+    """The path from here, with slashes, as reports have it."""
+    try:
+        return Path(path).resolve().relative_to(Path.cwd()).as_posix()
+    except ValueError:
+        return Path(path).as_posix()
+
+
+# ---------------------------------------------------------------------------- suppressions
+def kept(
+    findings: Iterable[Finding], spans: Mapping[str, list[tuple[int, int]]], config: Config
+) -> tuple[list[Finding], int]:
+    """Those that no comment suppresses, with the comments that suppress none; how many are suppressed.
+
+    spans: file -> the lines of its targets.  A comment holds for the target that it stands in.
+    """
+    comments = {path: dict(_comments(path)) for path in spans}
+    used: set[tuple[str, int, str]] = set()
+    left: list[Finding] = []
+    for one in findings:
+        span = next((s for s in spans.get(one.path, []) if s[0] <= one.line <= s[1]), (one.line, one.line))
+        places = {
+            (one.path, line, code)
+            for line, codes in comments.get(one.path, {}).items() if span[0] - 1 <= line <= span[1]
+            for code in codes if code == one.code
+        }  # fmt: skip
+        used |= places
+        left += [] if places else [one]
+    suppressed = len([*findings]) - len(left)
+    for path, lines in comments.items():
+        left += [
+            _own(UNUSED, f"{code} is not found here: take the comment away", path, line, "", "warning")
+            for line, codes in lines.items()
+            for code in codes
+            if (path, line, code) not in used and config.counts(code) and _within(line, spans[path])
+        ]
+    return [one for one in left if config.counts(one.code)], suppressed
+
+
+def _within(line: int, spans: list[tuple[int, int]]) -> bool:
+    return any(first - 1 <= line <= last for first, last in spans)
+
+
+def _comments(path: str) -> Iterator[tuple[int, list[str]]]:
+    """Line -> the codes of `# klsym: ignore[KL012] reason`."""
+    try:
+        text = read_text(Path(path), LARGEST)
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            found = COMMENT.match(token.string) if token.type == tokenize.COMMENT else None
+            if found:
+                yield token.start[0], [code.strip() for code in found[1].split(",") if code.strip()]
+    except (UsageError, tokenize.TokenError, SyntaxError):
+        return
