@@ -137,8 +137,9 @@ random-audits: install ## 1,000 random PyTorch functions audited, 2,000 random l
 	$(BIN)/python benchmarks/random_audits.py --count 1000
 	PYTHONPATH=tests $(BIN)/python -m support.losses.autograd_judge --count 1000
 
-survey: install ## download released packages, audit what they do with a KL, say what has changed (needs torch)
+survey: install ## download released packages, audit their KLs and whole losses, say what has changed (needs torch)
 	$(BIN)/python benchmarks/survey.py $(SURVEY_FLAGS)
+	$(BIN)/python benchmarks/whole_functions.py $(SURVEY_FLAGS)
 
 # Keeps the pinned versions that still fit; `make lock LOCK_FLAGS=--upgrade` takes the newest.
 # Universal, hence one lock for all systems and Pythons; no index is named in it.

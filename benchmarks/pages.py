@@ -190,6 +190,44 @@ def benchmarks(releases: Mapping[str, Mapping[str, float]]) -> str:
     ) + "\n"  # fmt: skip
 
 
+def functions(rows: list[dict[str, Any]]) -> str:
+    """What became of the whole loss functions of released packages, by kind, and as what was refused."""
+    kinds = sorted({row["kind"] for row in rows})
+    tallies = [(kind, [row for row in rows if row["kind"] == kind]) for kind in kinds] + [("all", rows)]
+    heads = ("kind", "functions", "read at first try", "read after --map and --set", "as by hand",
+             "not as by hand", "compared by eye", "refused", "differs", "crashed", "late")  # fmt: skip
+    table_rows = [
+        [kind, len(some), *(_count(some, *of) for of in COUNTED)] for kind, some in tallies
+    ]  # fmt: skip
+    releases = {(row["package"], row["version"]) for row in rows}
+    packages = {row["package"] for row in rows}
+    return "\n".join(
+        [
+            "\n# Whole loss functions of released packages\n",
+            f"{len(rows)} functions of {len(releases)} releases of {len(packages)} packages, chosen"
+            " before klsym read them. What is read is confirmed by autograd, and compared with a formula that was read"
+            " by hand from the source: by numbers where both are in terms of a token, else by eye. A function"
+            " is asked first with its configuration alone, then with the roles of its inputs and further"
+            " values.\n",
+            table(heads, table_rows),
+            "\nNot as by hand is what has another number in front, or an argument at its default that was taken"
+            " for given: each was looked at."
+            "\n\n`make survey` runs them; the list is `benchmarks/whole_functions.toml`, what became of each"
+            " `benchmarks/whole_functions.json`, with the sentence of each refusal.",
+        ]
+    ) + "\n"  # fmt: skip
+
+
+COUNTED = (
+    ("first", "read"), ("second", "read"), ("by hand", "yes"), ("by hand", "no"), ("by hand", "by eye"),
+    ("second", "refused"), ("second", "differs"), ("second", "crashed"), ("second", "late"),
+)  # fmt: skip
+
+
+def _count(rows: list[dict[str, Any]], name: str, value: str) -> int:
+    return sum(row[name] == value for row in rows)
+
+
 def aim(name: str) -> str:
     return next((said for start, said in AIMS.items() if name.startswith(start)), "")
 
@@ -198,7 +236,8 @@ def pages(settled: Iterable[Any], computed: int) -> dict[str, str]:
     """Name -> text of both."""
     releases = json.loads((HOME / "benchmarks" / "releases.json").read_text(encoding="utf-8"))
     told = trust(settled, computed, campaigns())
-    return {"docs/trust.md": told, "docs/benchmarks.md": benchmarks(releases)}
+    rows = json.loads((HOME / "benchmarks" / "whole_functions.json").read_text(encoding="utf-8"))
+    return {"docs/trust.md": told, "docs/benchmarks.md": benchmarks(releases) + functions(rows)}
 
 
 def main() -> int:

@@ -5,7 +5,7 @@
     python benchmarks/whole_functions.py verl trl   # only these packages
 
 The functions are those of whole_functions.toml, each with the formula that was read by hand from its source;
-what an audit reads is compared with it by numbers, value and gradient.  The code is run as `klsym audit` runs it.
+what an audit reads is compared with it by numbers, value and gradient.  The code is run as by `klsym audit`.
 """
 
 from __future__ import annotations
@@ -87,11 +87,7 @@ def key(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 def counts(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Functions, releases, packages; how many were read when, and how many of those as by hand.
-
-    >>> counts([{"package": "a", "version": "1", "first": "refused", "second": "read", "by hand": ""}])
-    {'functions': 1, 'releases': 1, 'packages': 1, 'first': {'refused': 1}, 'second': {'read': 1}, 'by hand': {}}
-    """
+    """Functions, releases, packages; how many were read when, and how many of those as by hand."""
     tally: dict[str, Any] = {
         "functions": len(rows), "releases": len({(r["package"], r["version"]) for r in rows}),
         "packages": len({r["package"] for r in rows}),
@@ -145,7 +141,7 @@ def outcome(reply: Reply) -> str:
 
 # ---------------------------------------------------------------------------- by hand
 def by_hand(read: str, formula: str, numbers: list[float]) -> str:
-    """Is what is read the formula by hand, for some values of its parameters?  "by eye" where not compared."""
+    """Is what is read the formula by hand, for some values of its parameters?  By eye if not compared."""
     try:
         mine, other = (unfold(parse_asked(text, parameters(text))) for text in (read, formula))
     except KlsymError:

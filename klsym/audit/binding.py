@@ -53,7 +53,7 @@ class Bindings:
     def guess(self, name: str, text: str) -> None:
         """Take a name for what it says: a role, or NUMBER for any number."""
         if text == NUMBER:
-            self.free[name] = parameter(_symbol_name(_last(name), self))
+            self.free[name] = parameter(_symbol_name(_counted(name), self))
             return
         self.roles[name], self.texts[name] = role(text), text
         self.guessed.append(name)

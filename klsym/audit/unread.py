@@ -65,8 +65,10 @@ class Unread:
         if name.startswith("__") and name.endswith("__"):
             raise AttributeError(name)
         path = f"{self._path}.{name}"
-        if running.bound(path) is running.ABSENT and (mine := running.value_of(self)) is not running.ABSENT:
-            return getattr(mine, name)
+        if running.bound(path) is running.ABSENT and of_arrays(name):
+            mine = running.value_of(self)
+            if mine is not running.ABSENT:
+                return getattr(mine, name)
         if name == "training" and running.bound(path) is running.ABSENT:
             return running.note_training(path)
         return self._part(f".{name}")
@@ -157,6 +159,14 @@ class Unread:
 
     def __jax_array__(self) -> Any:
         return self._undecided()
+
+
+def of_arrays(name: str) -> bool:
+    """Has a tensor or an array an attribute of this name?  Else it is one of an object that holds them."""
+    kinds = [("torch", "Tensor"), ("numpy", "ndarray"), ("jax", "Array")]
+    return any(
+        hasattr(getattr(sys.modules.get(m), kind, None), name) for m, kind in kinds if m in sys.modules
+    )
 
 
 def gradients_are_off() -> bool:

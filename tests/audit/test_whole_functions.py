@@ -121,6 +121,11 @@ WHOLE: dict[str, tuple[str, str, dict[str, Any], str]] = {
         q, p = logits.log_softmax(-1), teacher_logits.log_softmax(-1)
         m = torch.logsumexp(torch.stack([q + math.log(1 - beta), p + math.log(beta)]), dim=0)
         return (beta * p.exp() * (p - m) + (1 - beta) * q.exp() * (q - m)).sum(-1)""", {}, ""),
+    "a controller, row by row": ("logps, ref_logps, kl_ctrl", """
+        rows = []
+        for logp, ref_logp in zip(logps, ref_logps):
+            rows.append(-kl_ctrl.value * (logp - ref_logp))
+        return torch.stack(rows)""", {}, "-kl_ctrl*k1"),
     "bounds": ("logp, old_logp, advantages, eps_low, eps_high", """
         low, high = math.log(1 - eps_low), math.log(1 + eps_high)
         return -advantages * torch.exp((logp - old_logp).clamp(low, high))""",
@@ -204,6 +209,11 @@ REFUSED: dict[str, tuple[str, str, dict[str, Any], str]] = {
     "a stack of words": ("logp, ref_logp", "return torch.stack([logp, ref_logp]).sum(-1)", {},
                          "a sum of what is stacked along another axis"),
     "one token": ("logp, ref_logp", "return (logp - ref_logp)[:, 0]", {}, "takes out a part"),
+    "a place that is not known": ("logp, ref_logp, mask", """
+        kl = logp - ref_logp
+        last = mask.nonzero()[-1]
+        kl[last] += 1.0
+        return kl""", {}, "nonzero() is not read"),
     "an object without a loss": ("logp, ref_logp", "return {'kl': logp, 'r': ref_logp}", {},
                                  "a dict is returned (kl, r): name the loss with --result"),
     "a loop over what is unknown": ("logp, batches", """

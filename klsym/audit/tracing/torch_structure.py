@@ -130,6 +130,10 @@ def _unbind(func: Any, args: Any, options: Any) -> Any:
     return tuple(traced(x.formula, shape, x.dtype, x.selected) for _ in range(SIZES["b"]))
 
 
+def _rows(func: Any, args: Any, options: Any) -> Any:
+    return iter(_unbind(func, args, options))
+
+
 # ---------------------------------------------------------------------------- parts
 def _index(func: Any, args: Any, options: Any) -> Any:
     """x[mask] selects; x[:, None] and x[...] change the shape alone; x[:, 1:] leaves out a token."""
@@ -359,7 +363,7 @@ def _alone(func: Any, args: Any, options: Any) -> Any:
 STRUCTURE: dict[str, Callable[..., Any]] = {
     "sum": _sum, "mean": _mean, "nansum": _sum, "nanmean": _mean, "max": _extreme, "min": _extreme,
     "amax": _extreme, "amin": _extreme, "any": _any, "count_nonzero": _count, "all": _all, "stack": _stack,
-    "unbind": _unbind, "iter": _unbind,
+    "unbind": _unbind, "iter": _rows,
     "getitem": _index, "setitem": _assign, "gather": _gather, "logsumexp": _log_of_mass, "kl_div": _kl_div,
     "topk": _topk, "scatter": _scatter, "broadcast_tensors": _broadcast, "cross_entropy": _cross_entropy,
     "nll_loss": _cross_entropy, "all_reduce": _alone,

@@ -112,7 +112,7 @@ def _missing(values: Any) -> list[Unread]:
 
 
 def is_in_place(name: str, options: dict[str, Any]) -> bool:
-    operator = name.startswith("__i") and name not in ("__invert__", "__index__")
+    operator = name == "__setitem__" or (name.startswith("__i") and name not in ("__invert__", "__index__"))
     return operator or (name.endswith("_") and not name.endswith("__")) or bool(options.get("inplace"))
 
 
@@ -152,7 +152,7 @@ def _called(func: Any, name: str, args: tuple[Any, ...], options: dict[str, Any]
             one.formula = sg(one.formula)
         if journals:
             journals[-1].append((plain, here(), one.formula))
-    return _overwritten(args[0], result) if in_place else result
+    return _overwritten(args[0], result) if in_place and result is not None else result
 
 
 def _truth(condition: Any) -> bool | None:
