@@ -205,13 +205,13 @@ def functions(rows: list[dict[str, Any]]) -> str:
         [
             "\n# Whole loss functions of released packages\n",
             f"{len(rows)} functions of {len(releases)} releases of {len(packages)} packages, chosen"
-            " before klsym read them. What is read is confirmed by autograd, and compared with a formula that was read"
-            " by hand from the source: by numbers where both are in terms of a token, else by eye. A function"
-            " is asked first with its configuration alone, then with the roles of its inputs and further"
-            " values.\n",
+            " before klsym read them. What is read is confirmed by autograd, and compared with a formula"
+            " that was read by hand from the source: by numbers where both are in terms of a token, else by"
+            " eye. A function is asked first with its configuration alone, then with the roles of its inputs"
+            " and further values.\n",
             table(heads, table_rows),
-            "\nNot as by hand is what has another number in front, or an argument at its default that was taken"
-            " for given: each was looked at."
+            "\nNot as by hand is what has another number in front, or an argument at its default that was"
+            " taken for given: each was looked at."
             "\n\n`make survey` runs them; the list is `benchmarks/whole_functions.toml`, what became of each"
             " `benchmarks/whole_functions.json`, with the sentence of each refusal.",
         ]

@@ -253,6 +253,7 @@ class _Walk:
             arguments.update({k: self.framework.parameter(x) for k, x in self.bindings.free.items()})
             formula, journal = self.framework.trace(partial(self.call, guessing=True), arguments)
             refuse_misread(formula, journal, self.bindings)
+            self.refuse_shifted()
             layout = replace(layout, cuts=dict(self.session.cuts))
             formula = layout.taken_out(formula)
             found = _Traced(formula, journal, layout, tokens_of(formula))
@@ -273,6 +274,18 @@ class _Walk:
                 self.bindings.guess(name, role)
             self.bindings.left = []
             return self.traced()
+
+    def refuse_shifted(self) -> None:
+        """Densities of one token have to be cut in the same way; logits stand before their token."""
+        for of_words in (False, True):
+            cuts = {
+                start: name for name, start in self.session.cuts.items()
+                if self.bindings.roles[name].has(*VOCABULARY) == of_words
+            }  # fmt: skip
+            if len(cuts) > 1:
+                raise Refused(
+                    f"{cuts[0]} and {cuts[1]} are cut differently: tokens beside one another are mixed"
+                )
 
     def fitted(self) -> _Traced:
         """The trace; what is called a mask and is used as a number becomes a parameter."""

@@ -29,6 +29,16 @@ from klsym.language.training_names import BEHAVIOUR, REFERENCE, is_number, meant
 
 MASKS = re.compile(r"(\w+_)?masks?$")
 TOKENS = re.compile(r"(\w+_)?(labels?|ids|tokens?|responses?|actions?|targets?|index)$")
+NO_POLICY = {
+    "critic",
+    "reward",
+    "rewards",
+    "rm",
+    "value",
+    "values",
+    "judge",
+    "scorer",
+}  # models of another kind
 NO_TOKENS = {"num", "count", "counts", "n", "window", "max", "min", "total", "avg", "valid"}
 NUMBERS = {"float", "int", "<class 'float'>", "<class 'int'>"}
 OF_VOCABULARY = {f"{x.name}": x for x in VOCABULARY}
@@ -192,6 +202,8 @@ def guesser(code: Code) -> Callable[[str, str, bool], tuple[str, str] | None]:
 def _agree(meant: str, path: str, alias: str) -> bool:
     """Does nothing else in its name, or the name that it is kept under, speak of another policy?"""
     words = {*words_of(path)} if "(..)" in path else set()
+    if words & NO_POLICY:
+        return False
     said = {"log_p": words & REFERENCE, "log_mu": words & BEHAVIOUR}
     others = {name for name, found in said.items() if found and not meant.startswith(name)}
     kept = meaning(_last(alias)) if alias else None

@@ -1,26 +1,33 @@
-"""What the compiled copy of the user's code calls: `slicing` puts these calls in.
+"""What the compiled copy of the user's code calls: `rewriting` puts these calls in.
 
 It runs under the name `klsym_in_code` in the namespace of the code.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from klsym.audit import running
 from klsym.audit.places import here
 from klsym.audit.running import ABSENT, bound
 from klsym.audit.terms import Refused
-from klsym.audit.unread import Unread
+from klsym.audit.unread import Unread, unread
+
+LOST = object()  # what a branch gives that cannot be decided, and does nothing that is read
 
 
 def raised(error: BaseException) -> str:
     """What is said of an error in the user's code; names of klsym's own types say nothing to the user."""
     text = (str(error).splitlines() or [""])[0][:200]
-    if "Traced" in text or "Unread" in text:
+    if _is_ours(error):
         return "a plain number or object is needed here, and what the code has is not known: --set gives it"
     return f"the code raises {type(error).__name__}: {text}"
+
+
+def _is_ours(error: BaseException) -> bool:
+    """Does it come of values that are traced or not known?"""
+    return "Traced" in str(error) or "Unread" in str(error)
 
 
 def given(name: str) -> Any:
@@ -29,27 +36,66 @@ def given(name: str) -> Any:
     return Unread.named(name) if value is ABSENT else value
 
 
-def kept(value: Callable[[], Any], names: tuple[str, ...]) -> Any:
-    """The right side of an assignment to these names; what cannot be read is known by the name it gets."""
+def kept(value: Callable[[], Any], names: tuple[str, ...], pure: bool, says: bool) -> Any:
+    """The right side of an assignment to these names.
+
+    pure: it changes nothing, so that it is unread where it cannot be read.  says: what an unknown object
+    gives may be known by the name it gets, which is given a value here alone.
+    """
     values = [bound(name) for name in names]
     if any(found is not ABSENT for found in values):
         known = tuple(Unread.named(n) if v is ABSENT else v for n, v in zip(names, values, strict=True))
         return known[0] if len(names) == 1 else known
-    found: Any
-    try:
-        found = value()
-    except Refused as refusal:  # as far as the result depends on it
-        found = Unread("", (refusal.at(here()),))
-    except Exception as error:  # the user's code, on what is not known: anything may happen
-        found = Unread("", (Refused(raised(error), here()),))
+    found = _tried(value) if pure else value()
+    if not isinstance(found, Unread) or not names:
+        return found
     if len(names) == 1:
-        return found.also(names[0]) if isinstance(found, Unread) else found
-    if isinstance(found, Unread):
-        return tuple(Unread("", found._causes).also(name) for name in names)
-    if isinstance(found, tuple) and len(found) == len(names):
-        pairs = zip(found, names, strict=True)
-        return tuple(x.also(name) if isinstance(x, Unread) else x for x, name in pairs)
-    return found
+        return found.also(names[0]) if says and found._path else found
+    parts = (Unread(found._path, found._causes) for _ in names)
+    return tuple(x.also(n) if says and x._path else x for x, n in zip(parts, names, strict=True))
+
+
+def _tried(value: Callable[[], Any]) -> Any:
+    """A value, or why it cannot be read."""
+    try:
+        return value()
+    except Refused as refusal:
+        return unread(why=refusal.at(here()))
+    except (TypeError, AttributeError, ValueError, RuntimeError) as error:
+        if not _is_ours(error):
+            raise
+        return unread(why=Refused(raised(error), here()))
+
+
+def tried(call: Callable[[], Any]) -> None:
+    """A call that changes nothing that is read."""
+    _tried(call)
+
+
+def branch(test: Callable[[], Any]) -> Any:
+    """The truth of a condition; LOST where it cannot be decided, and decides nothing that is read."""
+    found = _tried(lambda: bool(test()))
+    return _lost(found) if isinstance(found, Unread) else found
+
+
+def loop(value: Callable[[], Any]) -> Iterator[Any] | object:
+    """What is gone through; LOST where that is not known, and the loop does nothing that is read."""
+    found = _tried(lambda: iter(value()))
+    return _lost(found) if isinstance(found, Unread) else found
+
+
+def _lost(found: Unread) -> object:
+    running.current().lost = found._causes
+    return LOST
+
+
+def is_lost(choice: Any) -> bool:
+    return choice is LOST
+
+
+def lost(count: int) -> tuple[Unread, ...]:
+    """Variables whose values depend on a branch that was not decided."""
+    return tuple(Unread("", running.current().lost) for _ in range(count))
 
 
 def is_none(value: Any) -> bool:
@@ -63,6 +109,17 @@ def is_none(value: Any) -> bool:
     raise running.undecided(value, here(), value._path, None)
 
 
+def is_same(value: Any, other: Any) -> bool:
+    """`value is other`, where other is no None."""
+    one, two = (running.value_of(x) if isinstance(x, Unread) else x for x in (value, other))
+    for mine, its in ((one, other), (two, value)):
+        if mine is ABSENT:
+            asked = value if one is ABSENT else other
+            plain = its if isinstance(its, bool | str | int) else False
+            raise running.undecided(asked, here(), asked._path, plain)
+    return one is two
+
+
 def holds(test: Callable[[], Any]) -> bool:
     """The condition of an error that the code raises; not asked where a trace cannot decide it."""
     if running.current().guess is None:  # the code runs on numbers: the trace has gone on here
@@ -73,14 +130,14 @@ def holds(test: Callable[[], Any]) -> bool:
         return False
 
 
-def number(kind: type, value: Any) -> Any:
-    """float(x) and int(x), which leave what is traced as it is."""
+def converted(kind: type, value: Any) -> Any:
+    """float(x), int(x), str(x) and bool(x), which leave what is not known unread."""
     if isinstance(value, Unread):
         mine = running.value_of(value)
-        return value if mine is ABSENT else number(kind, mine)
-    if hasattr(value, "formula") and kind is float:
-        return value
-    return kind(value)
+        if mine is ABSENT:
+            return bool(value) if kind is bool else value
+        return converted(kind, mine)
+    return value if hasattr(value, "formula") and kind is float else kind(value)
 
 
 def is_instance(value: Any, kinds: Any, text: str) -> bool:
@@ -94,6 +151,20 @@ def is_instance(value: Any, kinds: Any, text: str) -> bool:
     return isinstance(value, tuple(kind for kind in listed if not isinstance(kind, Unread)))
 
 
+def has(of: Any, name: str, text: str) -> bool:
+    """hasattr(of, name); asked of what is not known."""
+    if (answer := bound(text)) is not ABSENT:
+        return bool(answer)
+    found = getattr(of, name, ABSENT)
+    if isinstance(of, Unread) or isinstance(found, Unread):
+        raise running.Undecided(text, True, f"a branch on {text}", here())
+    return found is not ABSENT
+
+
+def type_of(value: Any, text: str) -> Any:
+    return Unread.named(text) if isinstance(value, Unread) else type(value)
+
+
 def attribute(of: Any, name: str, default: Any) -> Any:
     """getattr(of, name, default)."""
     found = getattr(of, name, default)
@@ -101,4 +172,20 @@ def attribute(of: Any, name: str, default: Any) -> Any:
 
 
 def contains(key: Any, of: Any) -> bool:
-    return running.contains(key, of) if isinstance(of, Unread) else key in of
+    """`key in of`; asked where either is not known."""
+    if isinstance(of, Unread):
+        return running.contains(key, of)
+    if isinstance(key, Unread):
+        mine = running.value_of(key)
+        if mine is ABSENT:
+            plain = (
+                [x for x in of if isinstance(x, str | int | float)] if isinstance(of, list | tuple) else []
+            )
+            raise running.undecided(key, here(), key._path, plain[0] if plain else False)
+        return mine in of
+    return key in of
+
+
+def joined(text: Callable[[], str], *values: Any) -> Any:
+    """A formatted string, unread where one of its values is."""
+    return unread(*values) if any(isinstance(x, Unread) for x in values) else text()

@@ -68,13 +68,15 @@ def _of_function(file: File, name: str, result: str | None) -> Code:
     if holder and not _is_static(node):
         arguments = arguments[1:]
     file.notes += returned(node, result)
+    if node.args.kwarg and node.args.kwarg.arg in names_read(ast.Module(node.body, [])):
+        file.notes.append(f"**{node.args.kwarg.arg} is read as empty")
 
     def build(keys: Collection[str]) -> tuple[Callable[..., Any], dict[str, Any]]:
-        made = prepared(node, keys=keys)
         if holder:
-            _provide_class(file, holder, made, keys)
+            _provide_class(file, holder, node, keys)
             stub = _instance(file.namespace[holder.name])
-            return getattr(stub, made.name), file.namespace
+            return getattr(stub, node.name), file.namespace
+        made = prepared(node, keys=keys)
         file.definitions[made.name] = made
         file.prepared.add(made.name)
         file.done.discard(made.name)
@@ -103,7 +105,7 @@ def _of_inner(file: File, name: str, result: str | None) -> Code:
     free = sorted(set().union(*(names_read(s) for s in node.body)) - known)
     node.args.kwonlyargs = [*node.args.kwonlyargs, *(ast.arg(x) for x in free)]
     node.args.kw_defaults = [*node.args.kw_defaults, *([None] * len(free))]
-    node.decorator_list = []
+    node = file.without_foreign_decorators(node)
 
     def build(keys: Collection[str]) -> tuple[Callable[..., Any], dict[str, Any]]:
         made = prepared(node, keys=keys)
@@ -169,15 +171,19 @@ def _arguments(node: ast.FunctionDef) -> tuple[Argument, ...]:
 
 def _provide_class(file: File, holder: ast.ClassDef, made: ast.FunctionDef, keys: Collection[str]) -> None:
     """The class with the methods and constants that the method uses, and without its bases."""
-    body: dict[str, ast.stmt] = {made.name: made}
+    methods = {made.name: made}
     waiting = [made]
     while waiting:
         node = waiting.pop()
-        for used in {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)} - set(body):
+        for used in {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)} - set(methods):
             found = _method(file, holder, used)
             if isinstance(found, ast.FunctionDef):
-                body[used] = copied = prepared(copy.deepcopy(found), f"{used}.", keys)
-                waiting.append(copied)
+                methods[used] = found
+                waiting.append(found)
+    body: dict[str, ast.stmt] = {
+        name: prepared(node, "" if node is made else f"{name}.", keys, methods.values())
+        for name, node in methods.items()
+    }
     for stated in holder.body:
         for target in stated.targets if isinstance(stated, ast.Assign) else []:
             if isinstance(target, ast.Name) and any(target.id in _attributes(n) for n in body.values()):

@@ -1,6 +1,6 @@
 """The compiled copy of the user's code, in which what is bound replaces expressions.
 
-x = f(y)         x = klsym_in_code.kept(lambda: f(y), ('x',))
+x = f(y)         x = klsym_in_code.kept(lambda: f(y), ('x',), ..)
 if bad: raise    if klsym_in_code.holds(lambda: bad): raise
 x is None        klsym_in_code.is_none(x)
 float(x)         klsym_in_code.number(float, x)
@@ -13,35 +13,44 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Collection
+import itertools
+from collections import Counter
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from klsym.audit.expressions import normal, placed, written
-from klsym.audit.slicing import is_guard, reads, sliced
+from klsym.audit.inert import dead_containers, is_guard, is_pure, passed_over
 
 IN_CODE = "klsym_in_code"
+_NUMBERS = itertools.count()
+ASKED = ("isinstance", "hasattr", "type")  # of what is not known
 NOT_MOVED = (ast.NamedExpr, ast.Yield, ast.YieldFrom, ast.Await)  # they mean another thing within a lambda
 OF_FRAMES = {"super", "locals", "vars", "globals"}
 
 
-def prepared(node: ast.FunctionDef, scope: str = "", keys: Collection[str] = ()) -> ast.FunctionDef:
-    """The function as it is compiled: sliced, with calls of `in_code`.
+def prepared(
+    node: ast.FunctionDef, scope: str = "", keys: Collection[str] = (), beside: Iterable[ast.FunctionDef] = ()
+) -> ast.FunctionDef:
+    """The function as it is compiled, with calls of `in_code`.
 
     scope: before the names of its variables, "" for the function that is audited.  keys: what is bound.
+    beside: the other methods of the class that are compiled.
     """
     if any(isinstance(n, ast.Yield | ast.YieldFrom | ast.Await) for n in ast.walk(node)):
         return node
-    found = sliced(node)
+    found = copy.deepcopy(node)
     own = {a.arg for a in ast.walk(found.args) if isinstance(a, ast.arg)}
-    stored = {
+    names = [n.id for s in found.body for n in ast.walk(s) if isinstance(n, ast.Name)]
+    stored = Counter(
         n.id
         for s in found.body
         for n in ast.walk(s)
         if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-    }
-    replaced = frozenset(key for key in keys if key not in own | stored)
-    writer = _Rewritten(replaced, own, scope)
-    found.body = [writer.visit(copy.deepcopy(s)) for s in found.body]
+    )
+    writer = _Rewritten(found, scope, frozenset(key for key in keys if key not in own | {*stored}))
+    writer.dead = dead_containers(node, beside)
+    writer.once = {name for name in names if stored[name] == 1 and not scope} - own
+    found.body = writer.block(found.body)
     return found
 
 
@@ -57,7 +66,7 @@ def _call(name: str, arguments: list[ast.expr], at: ast.AST) -> ast.Call:
 
 def _later(value: ast.expr) -> ast.Lambda:
     none = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
-    return ast.Lambda(none, value)
+    return ast.copy_location(ast.Lambda(none, value), value)
 
 
 def _is_movable(value: ast.expr) -> bool:
@@ -67,8 +76,21 @@ def _is_movable(value: ast.expr) -> bool:
 
 
 class _Rewritten(ast.NodeTransformer):
-    def __init__(self, keys: frozenset[str], own: set[str], scope: str) -> None:
-        self.keys, self.own, self.scope = keys, own, scope
+    """dead: containers that nothing reads.  once: variables that are given a value once, and in no loop."""
+
+    def __init__(self, node: ast.FunctionDef, scope: str, keys: frozenset[str]) -> None:
+        self.own = {a.arg for a in ast.walk(node.args) if isinstance(a, ast.arg)}
+        self.scope, self.keys = scope, keys
+        self.dead: set[str] = set()
+        self.once: set[str] = set()
+        self.loops = 0
+
+    def block(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        found: list[ast.stmt] = []
+        for node in body:
+            made = self.visit(node)
+            found += made if isinstance(made, list) else [made]
+        return found
 
     def visit(self, node: ast.AST) -> Any:
         loaded = isinstance(node, ast.expr) and isinstance(getattr(node, "ctx", ast.Load()), ast.Load)
@@ -76,77 +98,159 @@ class _Rewritten(ast.NodeTransformer):
             return _call("given", [ast.Constant(name)], node)
         return super().visit(node)
 
+    # -- statements ---------------------------------------------------------------------------
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
         names = _names(node.targets[0]) if len(node.targets) == 1 else []
-        value = self.visit(node.value)
+        value, pure = node.value, is_pure(node.value)
+        node.value = self.visit(value)
         node.targets = [self.visit(t) for t in node.targets]
-        node.value = self.kept(value, names, node)
+        node.value = self.kept(node.value, names, pure, node)
         return node
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
         if node.value is not None:
-            node.value = self.kept(self.visit(node.value), _names(node.target), node)
+            pure = is_pure(node.value)
+            node.value = self.kept(self.visit(node.value), _names(node.target), pure, node)
         return node
 
-    def kept(self, value: ast.expr, names: list[str], at: ast.stmt) -> ast.expr:
-        plain = isinstance(value, ast.Constant | ast.Name | ast.Lambda | ast.Tuple)
-        if not names or plain or self.own & {*names} or reads(value) & {*names} or not _is_movable(value):
+    def kept(self, value: ast.expr, names: list[str], pure: bool, at: ast.stmt) -> ast.expr:
+        if isinstance(value, ast.Constant | ast.Name | ast.Lambda) or not _is_movable(value):
             return value
-        scoped = [ast.Constant(f"{self.scope}{name}") for name in names]
-        listed = ast.copy_location(ast.Tuple([ast.copy_location(c, at) for c in scoped], ast.Load()), at)
-        return _call("kept", [ast.copy_location(_later(value), value), listed], value)
+        named = names if not self.own & {*names} else []
+        scoped: list[ast.expr] = [ast.Constant(f"{self.scope}{name}") for name in named]
+        listed = ast.Tuple(scoped, ast.Load())
+        says = bool(named) and {*named} <= self.once and not self.loops
+        arguments: list[ast.expr] = [_later(value), listed, ast.Constant(pure), ast.Constant(says)]
+        for part in (*arguments, *scoped):
+            ast.copy_location(part, at if part is not arguments[0] else value)
+        return _call("kept", arguments, value)
 
-    def visit_If(self, node: ast.If) -> ast.AST:
+    def visit_If(self, node: ast.If) -> Any:
+        test, lost = node.test, passed_over(node, self.dead)
+        node.test = self.visit(test)
         guard = is_guard(node)
-        self.generic_visit(node)
-        if guard and _is_movable(node.test):
+        node.body, node.orelse = self.block(node.body), self.block(node.orelse)
+        if not _is_movable(node.test):
+            return node
+        if guard:
             node.test = self.holds(node.test)
+            return node
+        return node if lost is None else self.branch(node, "branch", node.test, lost)
+
+    def branch(self, node: Any, asks: str, value: ast.expr, lost: list[str]) -> list[ast.stmt]:
+        """The statement, or, where it cannot be decided, its variables as unread."""
+        name = f"klsym_choice_{next(_NUMBERS)}"
+        target, load = (ast.copy_location(ast.Name(name, c), node) for c in (ast.Store(), ast.Load()))
+        asked = ast.copy_location(ast.Assign([target], _call(asks, [_later(value)], value)), node)
+        node.test = ast.copy_location(load, node)
+        gone: list[ast.stmt] = [ast.copy_location(ast.Pass(), node)]
+        if lost:
+            targets: list[ast.expr] = [ast.Name(x, ast.Store()) for x in lost]
+            whole = ast.Tuple(targets, ast.Store())
+            made = ast.Assign([whole], _call("lost", [ast.Constant(len(lost))], node))
+            for part in (*targets, whole, made):
+                ast.copy_location(part, node)
+            gone = [made]
+        undecided = _call("is_lost", [ast.copy_location(ast.Name(name, ast.Load()), node)], node)
+        return [asked, ast.copy_location(ast.If(undecided, gone, [node]), node)]
+
+    def visit_For(self, node: ast.For) -> Any:
+        lost = passed_over(node, self.dead)
+        targets = _names(node.target)
+        node.iter, node.target = self.visit(node.iter), self.visit(node.target)
+        self.loops += 1
+        node.body, node.orelse = self.block(node.body), self.block(node.orelse)
+        self.loops -= 1
+        if lost is None or not targets or not _is_movable(node.iter):
+            return node
+        made = self.branch(node, "loop", node.iter, [*dict.fromkeys([*targets, *lost])])
+        node.iter = node.test  # type: ignore[attr-defined]
+        return made
+
+    def visit_While(self, node: ast.While) -> ast.AST:
+        node.test = self.visit(node.test)
+        self.loops += 1
+        node.body, node.orelse = self.block(node.body), self.block(node.orelse)
+        self.loops -= 1
+        return node
+
+    def visit_With(self, node: ast.With) -> ast.AST:
+        node.items = [self.visit(item) for item in node.items]
+        node.body = self.block(node.body)
+        return node
+
+    def visit_Try(self, node: ast.Try) -> ast.AST:
+        for name in ("body", "orelse", "finalbody"):
+            setattr(node, name, self.block(getattr(node, name)))
+        for handler in node.handlers:
+            handler.body = self.block(handler.body)
+        return node
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST:
+        inert = passed_over(node, self.dead) is not None
+        node.value = self.visit(node.value)
+        if inert and isinstance(node.value, ast.Call) and _is_movable(node.value):
+            node.value = _call("tried", [_later(node.value)], node.value)
         return node
 
     def holds(self, test: ast.expr) -> ast.Call:
-        lambda_ = ast.copy_location(_later(test), test)
-        return _call("holds", [lambda_], test)
+        return _call("holds", [_later(test)], test)
 
     def visit_Assert(self, node: ast.Assert) -> ast.AST:
         self.generic_visit(node)
         if not _is_movable(node.test):
-            return ast.copy_location(ast.Pass(), node)
+            return node
         failed = ast.copy_location(ast.UnaryOp(ast.Not(), node.test), node.test)
         error = ast.copy_location(ast.Name("AssertionError", ast.Load()), node)
-        return ast.copy_location(
-            ast.If(self.holds(failed), [ast.copy_location(ast.Raise(error), node)], []), node
-        )
+        raised: list[ast.stmt] = [ast.copy_location(ast.Raise(error), node)]
+        return ast.copy_location(ast.If(self.holds(failed), raised, []), node)
 
+    # -- expressions --------------------------------------------------------------------------
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         self.generic_visit(node)
         match node:
             case ast.Compare(x, [ast.Is() | ast.IsNot() as kind], [ast.Constant(None)]):
                 found: ast.expr = _call("is_none", [x], node)
-            case ast.Compare(ast.Constant(str()) as key, [ast.In() | ast.NotIn() as kind], [of]):
+            case ast.Compare(x, [ast.Is() | ast.IsNot() as kind], [other]):
+                found = _call("is_same", [x, other], node)
+            case ast.Compare(key, [ast.In() | ast.NotIn() as kind], [of]):
                 found = _call("contains", [key, of], node)
             case _:
                 return node
         negated = isinstance(kind, ast.IsNot | ast.NotIn)
         return ast.copy_location(ast.UnaryOp(ast.Not(), found), node) if negated else found
 
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
+        plain = [part.value for part in node.values if isinstance(part, ast.FormattedValue)]
+        plain = copy.deepcopy(plain)
+        self.generic_visit(node)
+        values = [part.value for part in node.values if isinstance(part, ast.FormattedValue)]
+        if not values or not _is_movable(node) or not all(map(is_pure, plain)):
+            return node
+        return _call("joined", [_later(node), *copy.deepcopy(values)], node)
+
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        text = ast.unparse(node) if isinstance(node.func, ast.Name) and node.func.id == "isinstance" else ""
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        text = ast.unparse(node) if name in ASKED else ""
         self.generic_visit(node)
         match node:
-            case ast.Call(ast.Name("float" | "int"), [ast.expr()], []):
-                return _call("number", [node.func, node.args[0]], node)
+            case ast.Call(ast.Name("float" | "int" | "str" | "bool"), [ast.expr()], []):
+                return _call("converted", [node.func, node.args[0]], node)
             case ast.Call(ast.Name("isinstance"), [_, _], []):
                 return _call("is_instance", [*node.args, ast.Constant(text)], node)
+            case ast.Call(ast.Name("hasattr"), [_, _], []):
+                return _call("has", [*node.args, ast.Constant(text)], node)
+            case ast.Call(ast.Name("type"), [_], []):
+                return _call("type_of", [*node.args, ast.Constant(text)], node)
             case ast.Call(ast.Name("getattr"), [_, ast.Constant(str()), _], []):
                 return _call("attribute", node.args, node)
         return node
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         """A function within has names of its own."""
-        inner = _Rewritten(
-            self.keys, self.own | {a.arg for a in ast.walk(node.args) if isinstance(a, ast.arg)}, ""
-        )
-        node.body = [inner.visit(s) for s in node.body]
+        inner = _Rewritten(node, f"{node.name}.", self.keys)
+        inner.own |= self.own
+        node.body = inner.block(node.body)
         return node
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
@@ -175,7 +279,9 @@ class _Returning(ast.NodeTransformer):
             return ast.copy_location(ast.Return(found), node)
         if isinstance(node.value, ast.Tuple):
             at = int(self.text or 0)
-            if at < len(node.value.elts) and not any(isinstance(e, ast.Starred) for e in node.value.elts):
+            others = [e for n, e in enumerate(node.value.elts) if n != at]
+            plain = not any(isinstance(e, ast.Starred) for e in node.value.elts) and all(map(is_pure, others))
+            if at < len(node.value.elts) and plain:
                 self.left = max(self.left, len(node.value.elts) if self.text is None else 0)
                 return ast.copy_location(ast.Return(node.value.elts[at]), node)
         return node

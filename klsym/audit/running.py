@@ -74,6 +74,7 @@ class Session:
     notes: list[str] = field(default_factory=list)
     used: set[str] = field(default_factory=set)
     files: set[str] = field(default_factory=set)
+    lost: tuple[Refused, ...] = ()  # why the last branch that was passed over could not be decided
     parameters: dict[Any, str] = field(default_factory=dict)  # their symbols -> what they are in the code
     cuts: dict[str, int] = field(default_factory=dict)  # of arguments with one token more
 

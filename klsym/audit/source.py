@@ -23,7 +23,6 @@ from typing import Any
 
 from klsym.audit import in_code
 from klsym.audit.rewriting import IN_CODE, prepared
-from klsym.audit.slicing import reads
 from klsym.audit.terms import Refused
 from klsym.audit.unread import Unread
 from klsym.errors import UsageError
@@ -75,6 +74,10 @@ class File:
         self.notes += [
             f"line {line} changes {name}, and is left out" for line in _changes(self.tree.body, name)
         ]
+        lines = _given(self.tree.body, name)
+        if len({*lines}) > 1 and any(inner for _, inner in lines):
+            told = ", ".join(str(line) for line, _ in lines)
+            raise Refused(f"{name} is given a value in lines {told}, by a condition: --set {name}=VALUE")
         node = self.ready(self.without_foreign_decorators(node))
         if node not in wanted:
             wanted.append(node)
@@ -108,7 +111,7 @@ class File:
         """The functions that a decorator of this file may enter into a table."""
         functions = [d for d in self.definitions.values() if isinstance(d, ast.FunctionDef)]
         own = {f.name for f in functions}
-        return [f.name for f in functions if any(reads(d) & own for d in f.decorator_list)]
+        return [f.name for f in functions if any(names_read(d) & own for d in f.decorator_list)]
 
     def ready(self, node: Any) -> Any:
         """A function or a class as it is compiled."""
@@ -201,6 +204,18 @@ def _changes(body: list[ast.stmt], name: str) -> list[int]:
     changed = [t for node in body if isinstance(node, ast.Assign) for t in node.targets if not _bound(t)]
     changed += [node.target for node in body if isinstance(node, ast.AugAssign)]
     return [t.lineno for t in changed if next(n.id for n in ast.walk(t) if isinstance(n, ast.Name)) == name]
+
+
+def _given(body: list[ast.stmt], name: str, inner: bool = False) -> list[tuple[int, bool]]:
+    """The lines that give a module's name a value, and whether they stand in a branch."""
+    found: list[tuple[int, bool]] = []
+    for node in body:
+        assigned = isinstance(node, ast.Assign) and any(name in _bound(t) for t in node.targets)
+        if assigned or (isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name):
+            found.append((node.lineno, inner))
+        for part in ("body", "orelse") if isinstance(node, ast.If) else ():
+            found += _given(getattr(node, part), name, inner=True)
+    return found
 
 
 def names_read(node: ast.AST) -> set[str]:

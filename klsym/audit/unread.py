@@ -23,6 +23,9 @@ SAME = {
 }  # fmt: skip  # methods that change no name
 
 
+DETACHED = ("detach", "numpy", "tolist")
+
+
 class Record:
     """The base of a class whose bases are not imported: it keeps what it is made of, by name."""
 
@@ -46,7 +49,9 @@ class Unread:
     def also(self, alias: str) -> Unread:
         """The same value, which the code keeps under this name."""
         found = Unread(self._path, self._causes, self._parent)
-        found.__dict__.update(_alias=self._alias or alias, _off=self._off or gradients_are_off())
+        found.__dict__.update(
+            _alias=self._alias or alias, _off=self._off or gradients_are_off(), _last=self._last
+        )
         return found
 
     # -- parts of it --------------------------------------------------------------------------
@@ -82,6 +87,10 @@ class Unread:
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         """What a method of an unknown object gives is unknown, but for those of tensors and of dicts."""
         of, last = self._parent, self._last
+        if of is not None and last in DETACHED:
+            found = of.also("")
+            found.__dict__["_off"] = True
+            return found
         if of is not None and last in SAME:
             return of
         if of is not None and last == "get" and arguments:
@@ -137,6 +146,9 @@ class Unread:
 
     def __float__(self) -> float:
         return float(self._undecided())
+
+    def __hash__(self) -> int:
+        return hash(self._undecided())
 
     def __contains__(self, key: Any) -> bool:
         return bool(running.contains(key, self))

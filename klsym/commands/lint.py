@@ -15,7 +15,7 @@ from klsym.engine.options.settings import CHOICES
 from klsym.errors import UsageError
 from klsym.escaping import printable
 from klsym.files import read_text, write_whole
-from klsym.lint.baseline import read_baseline, shrunk, write_baseline
+from klsym.lint.baseline import Audited, read_baseline, shrunk, write_baseline
 from klsym.lint.config import Config, Target, configured
 from klsym.lint.findings import UNREADABLE, Finding, findings_of, kept, relative
 from klsym.lint.reports import as_annotations, as_sarif, as_text
@@ -43,17 +43,19 @@ def lint(options: argparse.Namespace) -> int:
             first, last = (max(1, line) for line in reply["json"]["lines"])
             spans.setdefault(relative(reply["json"]["file"]), []).append((first, last))
     left, suppressed = kept(every, spans, config)
-    return _reported(options, config, left, suppressed, {*spans}, times)
+    readable = [(target, reply) for target, reply in audited if "json" in reply]
+    places = {(relative(r["json"]["file"]), t.code.rpartition(":")[2]) for t, r in readable}
+    return _reported(options, config, left, suppressed, places, times)
 
 
 def _reported(
-    options: argparse.Namespace, config: Config, left: list[Finding], suppressed: int, audited: set[str],
+    options: argparse.Namespace, config: Config, left: list[Finding], suppressed: int, audited: Audited,
     times: list[float],
 ) -> int:  # fmt: skip
     """Print what is new, and keep the baseline; the exit code."""
     path = Path(options.baseline or config.baseline) if options.baseline or config.baseline else None
     if options.write_baseline:
-        stored = write_baseline(path or Path("klsym-baseline.json"), left)
+        stored = write_baseline(path or Path("klsym-baseline.json"), left, audited)
         print(f"{stored} findings stored in {path or 'klsym-baseline.json'}")
         return 0
     known = read_baseline(path) if path else set()

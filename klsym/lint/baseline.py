@@ -33,17 +33,21 @@ def read_baseline(path: Path) -> set[tuple[str, ...]]:
     return set(rows)
 
 
-def write_baseline(path: Path, findings: Iterable[Finding]) -> int:
+Audited = set[tuple[str, str]]  # file and function of the targets that were read
+
+
+def write_baseline(path: Path, findings: Iterable[Finding], audited: Audited) -> int:
     """Store what is found; code that cannot be read is not: it would hide what comes after."""
-    keys = {one.key for one in findings if one.code not in (UNREADABLE, UNUSED)}
+    before = {key for key in read_baseline(path) if key[:2] not in audited}
+    keys = before | {one.key for one in findings if one.code not in (UNREADABLE, UNUSED)}
     _write(path, keys)
     return len(keys)
 
 
-def shrunk(path: Path, known: set[tuple[str, ...]], findings: Iterable[Finding], audited: set[str]) -> int:
-    """Take out of the file what is not found any more in the files that were audited; how many are left."""
+def shrunk(path: Path, known: set[tuple[str, ...]], findings: Iterable[Finding], audited: Audited) -> int:
+    """Take out of the file what is not found any more in the targets that were read; how many are left."""
     found = {one.key for one in findings}
-    left = {key for key in known if key in found or key[0] not in audited}
+    left = {key for key in known if key in found or key[:2] not in audited}
     if left != known:
         _write(path, left)
     return len(left)

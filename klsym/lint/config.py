@@ -109,6 +109,8 @@ def _check(data: Any, known: Mapping[str, type], where: str) -> None:
 
 def _codes(listed: list[Any], where: str) -> list[str]:
     """Codes, or how some of them begin."""
+    if not listed and where.endswith("select"):
+        raise UsageError(f"{where}: no code at all would be reported; leave it out for all of them")
     for one in listed:
         known = isinstance(one, str) and any(code.startswith(one) for code in _numbers())
         if not known or not one:
@@ -130,5 +132,10 @@ def _target(data: Any, where: str) -> Target:
             raise UsageError(f"{where}: {name}: {value[:40]!r} is none of {', '.join(CHOICES[name])}")
     if "expect" in data:
         expectation(data["expect"])
+    for key, value in data.get("set", {}).items():
+        if not isinstance(value, str | bool | int | float | list):
+            raise UsageError(
+                f"{where}: set: {key}: a number, a word or a list expected, got {str(value)[:40]!r}"
+            )
     maps = {key: str(value) for key, value in data.get("map", {}).items()}
     return Target(data["code"], maps, data.get("set", {}), data.get("result"), setting, data.get("expect"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
+from urllib.parse import quote
 
 from klsym.diagnostics.codes import codes
 from klsym.escaping import printable
@@ -86,7 +87,7 @@ def _rule(code: str, findings: list[Finding]) -> dict[str, Any]:
 
 def _result(one: Finding, rule: int) -> dict[str, Any]:
     place = {
-        "artifactLocation": {"uri": one.path.replace("%", "%25").replace(" ", "%20")},
+        "artifactLocation": {"uri": quote(one.path)},
         "region": {"startLine": one.line},
     }
     return {

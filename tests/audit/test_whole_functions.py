@@ -176,8 +176,8 @@ REFUSED: dict[str, tuple[str, str, dict[str, Any], str]] = {
             kl = kl ** 2
         if config.fast:
             kl = kl * 2
-        return kl""", {}, "branches on config.kind, config.fast, which are free: --set says so, as in"
-                          " --set config.kind=mse --set config.fast=False"),
+        return kl""", {}, "branches on config.fast, config.kind, which are free: --set says so, as in"
+                          " --set config.fast=False --set config.kind=mse"),
     "free names at once": ("logp, x, y", "return logp * x.value + y", {}, "is free: bind it"),
     "what is not imported": ("logp, ref_logp, mask", "return logger.mean(logp - ref_logp, mask)", {},
                              "heavy_package.logger is not imported"),

@@ -184,6 +184,8 @@ def _assign(func: Any, args: Any, options: Any) -> Any:
     x, where, value = args
     if not (is_traced(where) and where.dtype == torch.bool and is_traced(x)):
         raise Refused("assignment to a part of a tensor is not read, but by a mask")
+    if where.formula.is_zero:  # such as where a probability is 0
+        return
     x.formula = applied("where", where.formula, formula_of(value), x.formula)
 
 

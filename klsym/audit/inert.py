@@ -1,0 +1,185 @@
+"""Statements that can be passed over: what they would have done is no matter, or is marked as unread.
+
+All statements of a function are compiled and run.  Where a branch or a loop cannot be decided, it is passed
+over if it does nothing but give values to variables, which then are unread, report something, or fill a
+container that nothing reads.
+
+>>> [test] = ast.parse("if flag:\\n    seen = kl.mean().item()\\n    print(seen)").body
+>>> passed_over(test, dead=set())
+['seen']
+>>> [test] = ast.parse("if flag:\\n    losses.append(kl)").body
+>>> passed_over(test, dead=set()) is None, passed_over(test, dead={"losses"})
+(True, [])
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+QUIET = {  # calls that change nothing that is read
+    "print", "info", "debug", "warning", "warn", "error", "exception", "log_metrics", "add_scalar",
+    "log_metric", "warn_once", "warning_once", "info_once",
+}  # fmt: skip
+PURE = {  # functions and methods without an effect
+    "mean", "sum", "item", "detach", "float", "int", "bool", "max", "min", "clamp", "exp", "log", "abs",
+    "cpu", "numpy", "tolist", "std", "var", "size", "numel", "get", "keys", "values", "items", "gather",
+    "gather_for_metrics", "reduce", "nanmean", "nansum", "to", "view", "reshape", "squeeze", "unsqueeze",
+    "any", "all", "median", "quantile", "square", "sqrt", "flatten", "sort", "round", "len", "str",
+    "sorted", "zip", "range", "enumerate", "isinstance", "getattr", "hasattr", "dim", "type", "clone",
+    "isnan", "isinf", "isfinite", "masked_mean", "count_nonzero", "unique", "format", "join", "startswith",
+    "endswith", "split", "lower", "upper", "strip", "topk", "masked_select", "tuple", "list", "dict",
+    "set",
+}  # fmt: skip
+LIBRARIES = {"torch", "np", "numpy", "math", "F", "jnp", "jax"}
+FRESH = {"dict", "list", "defaultdict", "set", "OrderedDict", "Counter"}
+
+
+def is_guard(node: ast.stmt) -> bool:
+    """An if that does nothing but raise an error."""
+    return isinstance(node, ast.If) and not node.orelse and all(isinstance(s, ast.Raise) for s in node.body)
+
+
+def is_pure(value: ast.AST | None) -> bool:
+    """Does an expression change nothing?"""
+    for node in ast.walk(value) if value is not None else ():
+        if isinstance(node, ast.NamedExpr | ast.Await | ast.Yield | ast.YieldFrom):
+            return False
+        if isinstance(node, ast.Call) and not _is_pure_call(node):
+            return False
+    return True
+
+
+def _is_pure_call(call: ast.Call) -> bool:
+    if any(keyword.arg in ("out", "inplace") for keyword in call.keywords):
+        return False
+    match call.func:
+        case ast.Name(name):
+            return name in PURE or name in QUIET
+        case ast.Attribute(value, name):
+            root = value
+            while isinstance(root, ast.Attribute):
+                root = root.value
+            library = isinstance(root, ast.Name) and root.id in LIBRARIES and not name.startswith("set_")
+            return (library and not name.endswith("_")) or name in PURE or name in QUIET
+    return False
+
+
+def passed_over(node: ast.stmt, dead: set[str]) -> list[str] | None:
+    """The variables that a statement would give a value to, if it does nothing else that is read; or None.
+
+    dead: containers that nothing reads.
+    """
+    found: list[str] = []
+    for one in [node] if not isinstance(node, ast.If | ast.For | ast.While) else [*node.body, *node.orelse]:
+        match one:
+            case ast.Pass() | ast.Raise() | ast.Assert():
+                continue
+            case ast.Assign(targets, value) if is_pure(value):
+                names = [_stored(target, dead) for target in targets]
+            case ast.AugAssign(ast.Name() as target, value=value) | ast.AnnAssign(target, value=value) if (
+                is_pure(value)
+            ):
+                names = [_stored(target, dead)]
+            case ast.Expr(value):
+                names = [[] if _is_inert_call(value, dead) else None]
+            case ast.If(test=test) if is_pure(test):
+                names = [passed_over(one, dead)]
+            case ast.For(target=target, iter=value) if is_pure(value):
+                names = [_stored(target, dead), passed_over(one, dead)]
+            case _:
+                return None
+        if any(listed is None for listed in names):
+            return None
+        found += [name for listed in names for name in listed or ()]
+    return list(dict.fromkeys(found))
+
+
+def _stored(target: ast.expr, dead: set[str]) -> list[str] | None:
+    """The names that an assignment binds; none for a place in a container that nothing reads."""
+    match target:
+        case ast.Name(name):
+            return [name]
+        case ast.Tuple(parts) | ast.List(parts):
+            listed = [_stored(part, dead) for part in parts]
+            return None if None in listed else [name for names in listed for name in names or ()]
+        case ast.Subscript() | ast.Attribute():
+            return [] if _root(target) in dead else None
+    return None
+
+
+def _is_inert_call(value: ast.expr, dead: set[str]) -> bool:
+    if isinstance(value, ast.Constant):
+        return True
+    if not isinstance(value, ast.Call) or not all(
+        map(is_pure, [*value.args, *(k.value for k in value.keywords)])
+    ):
+        return False
+    if isinstance(value.func, ast.Attribute) and _root(value.func.value) in dead:
+        return True
+    return _is_pure_call(value)
+
+
+def _root(node: ast.AST) -> str:
+    """x of x[0].y, self.x of self.x["y"]."""
+    last = ""
+    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
+        if isinstance(node, ast.Call):
+            node = node.func
+            continue
+        last = node.attr if isinstance(node, ast.Attribute) else last
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return ""
+    return f"self.{last}" if node.id == "self" and last else node.id
+
+
+def dead_containers(node: ast.FunctionDef, beside: Iterable[ast.FunctionDef] = ()) -> set[str]:
+    """New containers that are filled and never read; attributes of self that no method beside it reads."""
+    own = {a.arg for a in ast.walk(node.args) if isinstance(a, ast.arg)}
+    alone = {name for name in _unread_containers([node]) if not name.startswith("self.") and name not in own}
+    methods = [node, *(other for other in beside if other is not node)]
+    return alone | {name for name in _unread_containers(methods) if name.startswith("self.")}
+
+
+def _unread_containers(nodes: list[ast.FunctionDef]) -> set[str]:
+    filled: Counter[str] = Counter()
+    loads: Counter[str] = Counter()
+    made: dict[str, bool] = {}
+    selves = 0
+    for one in (inner for node in nodes for inner in ast.walk(node)):
+        if isinstance(one, ast.Assign | ast.AnnAssign):
+            targets = one.targets if isinstance(one, ast.Assign) else [one.target]
+            for target in targets:
+                if isinstance(target, ast.Name):
+                    made[target.id] = made.get(target.id, True) and _is_fresh(one.value)
+        for root in _filling(one):
+            filled[root] += 1
+        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load):
+            loads[one.id] += 1
+        if isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name) and one.value.id == "self":
+            loads[f"self.{one.attr}"] += 1
+            selves += 1
+    whole = loads["self"] > selves  # it is handed on as a whole: who knows what is read
+    return {
+        name for name, times in filled.items()
+        if loads[name] == times and (made.get(name, False) or (name.startswith("self.") and not whole))
+    }  # fmt: skip
+
+
+def _filling(node: ast.AST) -> Iterator[str]:
+    """The root of x[..] = y, x.y = z and of the statement x.append(y)."""
+    match node:
+        case ast.Assign(targets):
+            yield from (root for t in targets if not isinstance(t, ast.Name) if (root := _root(t)))
+        case ast.AugAssign(ast.Subscript() | ast.Attribute() as target):
+            yield _root(target)
+        case ast.Expr(ast.Call(ast.Attribute(value))):
+            yield _root(value)
+
+
+def _is_fresh(value: ast.expr | None) -> bool:
+    if isinstance(value, ast.Call):
+        return getattr(value.func, "attr", getattr(value.func, "id", "")) in FRESH
+    return isinstance(value, ast.Dict | ast.List | ast.Set)
