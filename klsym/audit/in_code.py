@@ -5,15 +5,24 @@ It runs under the name `klsym_in_code` in the namespace of the code.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from klsym.audit import running
+from klsym.audit.inert import effects_of
 from klsym.audit.places import here
 from klsym.audit.running import ABSENT, bound
 from klsym.audit.terms import Refused
 from klsym.audit.unread import Unread, unread
+from klsym.errors import UsageError
+from klsym.files import read_text
+from klsym.language.parser import syntax
 
+DEEPEST = 4  # functions that call one another
+LARGEST = 5_000_000  # bytes of a file
 LOST = object()  # what a branch gives that cannot be decided, and does nothing that is read
 
 
@@ -36,17 +45,17 @@ def given(name: str) -> Any:
     return Unread.named(name) if value is ABSENT else value
 
 
-def kept(value: Callable[[], Any], names: tuple[str, ...], pure: bool, says: bool) -> Any:
+def kept(value: Any, names: tuple[str, ...], called: tuple[str, ...] | None, says: bool) -> Any:
     """The right side of an assignment to these names.
 
-    pure: it changes nothing, so that it is unread where it cannot be read.  says: what an unknown object
-    gives may be known by the name it gets, which is given a value here alone.
+    called: if these functions change nothing, nor does it, and it is unread where it cannot be read.
+    says: what an unknown object gives may be known by the name it gets, which is given a value here alone.
     """
     values = [bound(name) for name in names]
     if any(found is not ABSENT for found in values):
         known = tuple(Unread.named(n) if v is ABSENT else v for n, v in zip(names, values, strict=True))
         return known[0] if len(names) == 1 else known
-    found = _tried(value) if pure else value()
+    found = _tried(value, called) if called is not None else value()
     if not isinstance(found, Unread) or not names:
         return found
     if len(names) == 1:
@@ -55,21 +64,48 @@ def kept(value: Callable[[], Any], names: tuple[str, ...], pure: bool, says: boo
     return tuple(x.also(n) if says and x._path else x for x, n in zip(parts, names, strict=True))
 
 
-def _tried(value: Callable[[], Any]) -> Any:
-    """A value, or why it cannot be read."""
+def _tried(value: Any, called: tuple[str, ...] = ()) -> Any:
+    """A value, or why it cannot be read, if these functions change nothing."""
     try:
         return value()
     except Refused as refusal:
+        if not all(_is_without_effect(value.__globals__.get(name), 0) for name in called):
+            raise
         return unread(why=refusal.at(here()))
     except (TypeError, AttributeError, ValueError, RuntimeError) as error:
-        if not _is_ours(error):
+        if not _is_ours(error) or not all(_is_without_effect(value.__globals__.get(n), 0) for n in called):
             raise
         return unread(why=Refused(raised(error), here()))
 
 
-def tried(call: Callable[[], Any]) -> None:
-    """A call that changes nothing that is read."""
-    _tried(call)
+def tried(call: Any, called: tuple[str, ...]) -> None:
+    """A call that changes nothing that is read, if these functions change nothing."""
+    _tried(call, called)
+
+
+def _is_without_effect(function: Any, depth: int) -> bool:
+    """Does a function of the user's files change nothing but its variables?"""
+    code = getattr(function, "__code__", None)
+    if isinstance(function, Unread):
+        return True  # what it does is not known, and is taken for nothing wherever it is called
+    if code is None or depth > DEEPEST:
+        return False
+    node = _sources(code.co_filename).get(code.co_firstlineno)
+    called = effects_of(node) if node is not None and node.name == code.co_name else None
+    if called is None:
+        return False
+    return all(_is_without_effect(function.__globals__.get(name), depth + 1) for name in called)
+
+
+@cache
+def _sources(file: str) -> dict[int, ast.FunctionDef]:
+    """The functions of a file by the line where they begin, decorators included."""
+    try:
+        tree = syntax(read_text(Path(file), LARGEST), filename=file)
+    except (UsageError, SyntaxError, ValueError, RecursionError):
+        return {}
+    nodes = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)]
+    return {line: n for n in nodes for line in {n.lineno, *(d.lineno for d in n.decorator_list)}}
 
 
 def branch(test: Callable[[], Any]) -> Any:

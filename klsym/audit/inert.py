@@ -43,12 +43,45 @@ def is_guard(node: ast.stmt) -> bool:
 
 def is_pure(value: ast.AST | None) -> bool:
     """Does an expression change nothing?"""
+    return called_in(value) == set()
+
+
+def called_in(value: ast.AST | None) -> set[str] | None:
+    """The functions on which it depends whether an expression changes nothing; None where it does, or may.
+
+    >>> called_in(ast.parse("nanmin(x).item()")), called_in(ast.parse("losses.pop(0)"))
+    ({'nanmin'}, None)
+    """
+    found: set[str] = set()
     for node in ast.walk(value) if value is not None else ():
         if isinstance(node, ast.NamedExpr | ast.Await | ast.Yield | ast.YieldFrom):
-            return False
+            return None
         if isinstance(node, ast.Call) and not _is_pure_call(node):
-            return False
-    return True
+            if not isinstance(node.func, ast.Name):
+                return None
+            found.add(node.func.id)
+    return found
+
+
+def effects_of(node: ast.FunctionDef) -> set[str] | None:
+    """The functions on which it depends whether a function changes its variables alone; None: it does not."""
+    own = dead_containers(node)
+    found: set[str] = set()
+    for one in ast.walk(node):
+        if isinstance(one, ast.Global | ast.Nonlocal | ast.Delete | ast.With | ast.Try):
+            return None
+        if isinstance(one, ast.Assign | ast.AugAssign | ast.AnnAssign):
+            targets = one.targets if isinstance(one, ast.Assign) else [one.target]
+            if isinstance(one, ast.AugAssign) or any(_stored(target, own) is None for target in targets):
+                return None
+        if isinstance(one, ast.Expr) and not _is_inert_call(one.value, own):
+            return None
+    for statement in node.body:
+        called = called_in(statement)
+        if called is None:
+            return None
+        found |= called
+    return found - {node.name}
 
 
 def _is_pure_call(call: ast.Call) -> bool:
@@ -110,15 +143,20 @@ def _stored(target: ast.expr, dead: set[str]) -> list[str] | None:
 
 
 def _is_inert_call(value: ast.expr, dead: set[str]) -> bool:
+    return reported_in(value, dead) == set()
+
+
+def reported_in(value: ast.expr, dead: set[str]) -> set[str] | None:
+    """As `called_in`, of a statement that reports something or fills a container that nothing reads."""
     if isinstance(value, ast.Constant):
-        return True
-    if not isinstance(value, ast.Call) or not all(
-        map(is_pure, [*value.args, *(k.value for k in value.keywords)])
-    ):
-        return False
-    if isinstance(value.func, ast.Attribute) and _root(value.func.value) in dead:
-        return True
-    return _is_pure_call(value)
+        return set()
+    if not isinstance(value, ast.Call):
+        return None
+    given = [called_in(part) for part in [*value.args, *(k.value for k in value.keywords)]]
+    fills = isinstance(value.func, ast.Attribute) and _root(value.func.value) in dead
+    if None in given or not (fills or _is_pure_call(value)):
+        return None
+    return {name for names in given for name in names or ()}
 
 
 def _root(node: ast.AST) -> str:

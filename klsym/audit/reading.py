@@ -175,7 +175,7 @@ def _provide_class(file: File, holder: ast.ClassDef, made: ast.FunctionDef, keys
     waiting = [made]
     while waiting:
         node = waiting.pop()
-        for used in {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)} - set(methods):
+        for used in _of_class(node, holder.name) - set(methods):
             found = _method(file, holder, used)
             if isinstance(found, ast.FunctionDef):
                 methods[used] = found
@@ -196,6 +196,16 @@ def _provide_class(file: File, holder: ast.ClassDef, made: ast.FunctionDef, keys
     whole.body = plain
     _placed_alone(whole, holder)
     file.run([whole])
+
+
+def _of_class(node: ast.FunctionDef, name: str) -> set[str]:
+    """The attributes of self, of the class, and of what super() and type(..) give."""
+    found = [n for n in ast.walk(node) if isinstance(n, ast.Attribute)]
+    own = [n for n in found if isinstance(n.value, ast.Name) and n.value.id in ("self", "cls", name)]
+    called = [
+        n for n in found if isinstance(n.value, ast.Call) and ast.unparse(n.value.func) in ("super", "type")
+    ]
+    return {n.attr for n in (*own, *called)}
 
 
 def _placed_alone(node: ast.ClassDef, like: ast.ClassDef) -> None:

@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from klsym.audit.expressions import normal, placed, written
-from klsym.audit.inert import dead_containers, is_guard, is_pure, passed_over
+from klsym.audit.inert import called_in, dead_containers, is_guard, is_pure, passed_over, reported_in
 
 IN_CODE = "klsym_in_code"
 _NUMBERS = itertools.count()
@@ -64,6 +64,11 @@ def _call(name: str, arguments: list[ast.expr], at: ast.AST) -> ast.Call:
     return made
 
 
+def _listed(names: Iterable[str], at: ast.AST) -> ast.Tuple:
+    parts: list[ast.expr] = [ast.copy_location(ast.Constant(name), at) for name in sorted(names)]
+    return ast.copy_location(ast.Tuple(parts, ast.Load()), at)
+
+
 def _later(value: ast.expr) -> ast.Lambda:
     none = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
     return ast.copy_location(ast.Lambda(none, value), value)
@@ -101,26 +106,27 @@ class _Rewritten(ast.NodeTransformer):
     # -- statements ---------------------------------------------------------------------------
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
         names = _names(node.targets[0]) if len(node.targets) == 1 else []
-        value, pure = node.value, is_pure(node.value)
-        node.value = self.visit(value)
+        pure = called_in(node.value)
+        node.value = self.visit(node.value)
         node.targets = [self.visit(t) for t in node.targets]
         node.value = self.kept(node.value, names, pure, node)
         return node
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
         if node.value is not None:
-            pure = is_pure(node.value)
+            pure = called_in(node.value)
             node.value = self.kept(self.visit(node.value), _names(node.target), pure, node)
         return node
 
-    def kept(self, value: ast.expr, names: list[str], pure: bool, at: ast.stmt) -> ast.expr:
+    def kept(self, value: ast.expr, names: list[str], pure: set[str] | None, at: ast.stmt) -> ast.expr:
         if isinstance(value, ast.Constant | ast.Name | ast.Lambda) or not _is_movable(value):
             return value
         named = names if not self.own & {*names} else []
         scoped: list[ast.expr] = [ast.Constant(f"{self.scope}{name}") for name in named]
         listed = ast.Tuple(scoped, ast.Load())
         says = bool(named) and {*named} <= self.once and not self.loops
-        arguments: list[ast.expr] = [_later(value), listed, ast.Constant(pure), ast.Constant(says)]
+        called = ast.Constant(None) if pure is None else _listed(pure, at)
+        arguments: list[ast.expr] = [_later(value), listed, called, ast.Constant(says)]
         for part in (*arguments, *scoped):
             ast.copy_location(part, at if part is not arguments[0] else value)
         return _call("kept", arguments, value)
@@ -187,10 +193,10 @@ class _Rewritten(ast.NodeTransformer):
         return node
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST:
-        inert = passed_over(node, self.dead) is not None
+        called = reported_in(node.value, self.dead)
         node.value = self.visit(node.value)
-        if inert and isinstance(node.value, ast.Call) and _is_movable(node.value):
-            node.value = _call("tried", [_later(node.value)], node.value)
+        if called is not None and isinstance(node.value, ast.Call) and _is_movable(node.value):
+            node.value = _call("tried", [_later(node.value), _listed(called, node)], node.value)
         return node
 
     def holds(self, test: ast.expr) -> ast.Call:

@@ -50,8 +50,9 @@ def undecided(unread: Any, line: int | None, name: str = "", value: Any = False)
     first = of._causes[0] if of._causes else Refused("a branch on data", line)
     if isinstance(first, Undecided):
         return first
-    if of._last in METADATA or not (name or of._path):
-        reason = first.reason if of._last in METADATA else f"a branch on data: {first.reason}"
+    sized = of._last in METADATA or (of._parent is not None and of._parent._last in METADATA)
+    if sized or not (name or of._path):
+        reason = first.reason if sized else f"a branch on data: {first.reason}"
         refusal = Refused(reason, first.line or line)
         refusal.of_shape = first.of_shape
         return refusal
