@@ -36,7 +36,7 @@ COLUMNS = (
     Column("claim", words("claim"), 0.108),
 )
 LONGEST = 90  # characters of the LaTeX of an objective that is kept
-WIDEST = 70  # of one mean in it, which is not broken over lines
+WIDEST = 60  # of one mean in it, which is not broken over lines
 OTHERS = {
     "zero": "nothing",
     "f-divergence": "neither KL",
