@@ -13,7 +13,9 @@ import pytest
 import klsym
 from klsym.cli import main
 from klsym.diagnostics.codes import Code, code, codes
+from klsym.diagnostics.conditions import proved_descent
 from klsym.diagnostics.overflow import overflows
+from klsym.engine.options.settings import Setting
 from klsym.errors import UsageError
 from klsym.language.parser import parse
 from support.losses.cases import options
@@ -111,7 +113,6 @@ SILENT = [  # a loss, how it is used, codes that do not apply
     ("r", "", {"KL002", "KL013"}),  # the forward KL, and its value says nothing else
     ("rho*k3", "off", {"KL003", "KL004", "KL013", "KL015", "KL017"}),
     ("k1", "off reward", {"KL005"}),  # the weight is at fault, not the estimator
-    ("where(k1 > 1, k1, 0)", "reward", {"KL005"}),  # what it descends is not proved to be another
     ("k2", "off", {"KL003", "KL006", "KL015"}), ("-rho*A", "off", {"KL009", "KL010", "KL013"}),
     ("abs(k1)", "", {"KL010"}),  # no gradient at one value of k1 alone
     ("where(k1 > 0.2, k1, 0) - R", "reward", {"KL003"}),
@@ -122,6 +123,12 @@ SILENT = [  # a loss, how it is used, codes that do not apply
 @pytest.mark.parametrize(("loss", "words", "silent"), SILENT)
 def test_where_a_code_says_nothing(loss: str, words: str, silent: set[str]) -> None:
     assert not (set(found(loss, words)) if silent == {"KL*"} else set(found(loss, words)) & silent)
+
+
+def test_what_is_not_proved_is_no_other_descent() -> None:
+    proved, by_numbers = Setting("on-policy", "reward"), Setting("on-policy", "reward", batch="std")
+    assert [proved_descent(parse(x), proved) for x in ("k1", "k3")] == [True, False]
+    assert proved_descent(parse("k2"), by_numbers) is None
 
 
 def test_the_most_important_stands_first() -> None:

@@ -99,7 +99,7 @@ def test_sequences_are_samples() -> None:
 @pytest.mark.parametrize(
     ("a", "setting", "reason"),
     [
-        ("+".join(f"abs(k1 - {i})" for i in range(13)), {"level": "token"}, "more than 24 regions"),
+        ("+".join(f"abs(k1 - {i})" for i in range(33)), {"level": "token"}, "more than 64 regions"),
         ("k3", {"level": "token", "use": "reward"}, "choose credit same-token"),
         ("k1", {"level": "sample", "credit": "to-go"}, "choose level token"),
         ("k1", {"level": "words"}, "one of sample, token, sequence"),
