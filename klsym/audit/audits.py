@@ -26,7 +26,7 @@ from klsym.audit.report import Audit
 from klsym.audit.running import Longer, Needs, Scaled, Session, Undecided, session
 from klsym.audit.terms import VOCABULARY, Misfit, Refused, folded, mask
 from klsym.audit.tracing.frameworks import Framework, framework_of
-from klsym.audit.unread import Unread
+from klsym.audit.unread import Unread, settled
 from klsym.errors import KlsymError, UsageError
 from klsym.language.expressions import log_mu, log_p, log_q, unfold
 from klsym.language.sums import Whole
@@ -170,6 +170,9 @@ class _Walk:
             if argument.name in whole or not argument.has_default:
                 given[argument.name] = whole.get(argument.name, Unread.named(argument.name))
         with session(self.session):
+            if not self.framework.asks:
+                for value in given.values():
+                    settled([value])  # a name that says what it is raises Needs
             return self.picked(self.function(**given))
 
     def picked(self, returned: Any) -> Any:

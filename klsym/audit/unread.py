@@ -169,9 +169,6 @@ class Unread:
     def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
         return known(lambda *values: function(*values, **options), *args)
 
-    def __jax_array__(self) -> Any:
-        return self._undecided()
-
 
 def of_arrays(name: str) -> bool:
     """Has a tensor or an array an attribute of this name?  Else it is one of an object that holds them."""

@@ -21,12 +21,16 @@ At = Callable[[Point, Mapping[str, Any]], Any]
 
 @dataclass(frozen=True)
 class Framework:
-    """argument, parameter: traced values; trace: a call -> its formula and operations; exactly: value and
-    gradient
-    in float64 at points; overflows: what is not finite in short floats."""
+    """What one library has.
+
+    asks: do its functions ask an unread value what it is?  argument, parameter: traced values.
+    trace: a call -> its formula and operations.  exactly: value and gradient in float64 at points.
+    overflows: what is not finite in short floats.
+    """
 
     name: str
     differentiates: bool
+    asks: bool
     every_layout: tuple[Any, ...]
     argument: Callable[[str, Any, Any], Any]
     parameter: Callable[[Any], Any]
@@ -98,8 +102,8 @@ def _used_by(function: Any) -> Iterator[Any]:
 def _from(module: Any, name: str, differentiates: bool) -> Framework:
     """Each library has a module with these functions."""
     return Framework(
-        name, differentiates, module.LAYOUTS, module.argument, module.parameter_argument, module.trace,
-        module.exactly, getattr(module, "Number", float), module.overflows,
+        name, differentiates, name != "jax", module.LAYOUTS, module.argument, module.parameter_argument,
+        module.trace, module.exactly, getattr(module, "Number", float), module.overflows,
     )  # fmt: skip
 
 
