@@ -191,7 +191,7 @@ def benchmarks(releases: Mapping[str, Mapping[str, float]]) -> str:
 
 
 def functions(rows: list[dict[str, Any]]) -> str:
-    """What became of the whole loss functions of released packages, by kind, and as what was refused."""
+    """How many whole loss functions of released packages were read and how many were refused, by kind."""
     kinds = sorted({row["kind"] for row in rows})
     tallies = [(kind, [row for row in rows if row["kind"] == kind]) for kind in kinds] + [("all", rows)]
     heads = ("kind", "functions", "read at first try", "read after --map and --set", "as by hand",
@@ -204,16 +204,16 @@ def functions(rows: list[dict[str, Any]]) -> str:
     return "\n".join(
         [
             "\n# Whole loss functions of released packages\n",
-            f"{len(rows)} functions of {len(releases)} releases of {len(packages)} packages, chosen"
-            " before klsym read them. What is read is confirmed by autograd, and compared with a formula"
-            " that was read by hand from the source: by numbers where both are in terms of a token, else by"
-            " eye. A function is asked first with its configuration alone, then with the roles of its inputs"
-            " and further values.\n",
+            f"{len(rows)} functions of {len(releases)} releases of {len(packages)} packages. They were"
+            " chosen, and a formula was read by hand from the source of each, before klsym was tried on them."
+            " Each trace is confirmed by autograd and compared with that formula: by numbers where both speak"
+            " of one token, else by eye. The first try has only the configuration of the function;"
+            " the second has the roles of its inputs and further values, too.\n",
             table(heads, table_rows),
-            "\nNot as by hand is what has another number in front, or an argument at its default that was"
-            " taken for given: each was looked at."
-            "\n\n`make survey` runs them; the list is `benchmarks/whole_functions.toml`, what became of each"
-            " `benchmarks/whole_functions.json`, with the sentence of each refusal.",
+            "\nThe functions that are not as by hand were looked at one by one: they have another number in"
+            " front, or the reading by hand took an argument for given that is None by default."
+            "\n\n`make survey` runs them; the list is `benchmarks/whole_functions.toml`, the results with the"
+            " reason of each refusal are `benchmarks/whole_functions.json`.",
         ]
     ) + "\n"  # fmt: skip
 

@@ -107,7 +107,7 @@ def rows_of(release: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def row_of(release: dict[str, Any], item: dict[str, Any], folder: Path, runner: Runner) -> dict[str, Any]:
-    """What came of the two tries."""
+    """The results of the two tries."""
     [given] = choices(item.get("set", {}))
     first = asked(item, folder, runner, {}, given)
     [more] = choices(item.get("with", {}))

@@ -17,16 +17,16 @@ from klsym.api import Verdict, ask
 from klsym.audit.aggregation import Tokens, tokens_of
 from klsym.audit.binding import Bindings, bind, guesser, refuse_misread, refuse_unused
 from klsym.audit.code import Code
+from klsym.audit.compiled.in_code import raised
+from klsym.audit.compiled.running import Longer, Needs, Scaled, Session, Undecided, session
+from klsym.audit.compiled.unread import Unread, settled
 from klsym.audit.confirm import SCALES, Point, confirm, draw, same
 from klsym.audit.findings import Facts, findings_of, show
-from klsym.audit.in_code import raised
 from klsym.audit.places import Line, watching
 from klsym.audit.reading import read
 from klsym.audit.report import Audit
-from klsym.audit.running import Longer, Needs, Scaled, Session, Undecided, session
 from klsym.audit.terms import VOCABULARY, Misfit, Refused, folded, mask
 from klsym.audit.tracing.frameworks import Framework, framework_of
-from klsym.audit.unread import Unread, settled
 from klsym.errors import KlsymError, UsageError
 from klsym.language.expressions import log_mu, log_p, log_q, unfold
 from klsym.language.sums import Whole

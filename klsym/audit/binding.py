@@ -29,16 +29,7 @@ from klsym.language.training_names import BEHAVIOUR, REFERENCE, is_number, meant
 
 MASKS = re.compile(r"(\w+_)?masks?$")
 TOKENS = re.compile(r"(\w+_)?(labels?|ids|tokens?|responses?|actions?|targets?|index)$")
-NO_POLICY = {
-    "critic",
-    "reward",
-    "rewards",
-    "rm",
-    "value",
-    "values",
-    "judge",
-    "scorer",
-}  # models of another kind
+NO_POLICY = {"critic", "reward", "rewards", "rm", "value", "values", "judge", "scorer"}  # other models
 NO_TOKENS = {"num", "count", "counts", "n", "window", "max", "min", "total", "avg", "valid"}
 NUMBERS = {"float", "int", "<class 'float'>", "<class 'int'>"}
 OF_VOCABULARY = {f"{x.name}": x for x in VOCABULARY}
@@ -107,7 +98,7 @@ class Bindings:
 
 
 def bind(code: Code, maps: Mapping[str, str], options: Mapping[str, Any]) -> Bindings:
-    """What the user says of names; the others are asked for when the code computes with them."""
+    """The names that the user bound with --map and --set; the others are asked for when they are used."""
     found = Bindings()
     for key in (*maps, *options):
         roots = {n.id for n in ast.walk(ast.parse(normal(key))) if isinstance(n, ast.Name)}

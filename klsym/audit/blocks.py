@@ -10,8 +10,8 @@ from contextlib import suppress
 from typing import Any
 
 from klsym.audit.code import Argument, Code, stored_in, texts_of
+from klsym.audit.compiled.rewriting import prepared
 from klsym.audit.expressions import normal, placed
-from klsym.audit.rewriting import prepared
 from klsym.audit.source import File, names_read
 from klsym.errors import UsageError
 

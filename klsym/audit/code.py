@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
+from klsym.audit.compiled.rewriting import returning
 from klsym.audit.expressions import written
-from klsym.audit.rewriting import returning
 
 
 @dataclass(frozen=True)

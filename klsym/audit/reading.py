@@ -19,12 +19,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from klsym.audit import in_code
 from klsym.audit.blocks import of_lines
 from klsym.audit.code import Argument, Code, returned, shown, stored_in, texts_of
-from klsym.audit.rewriting import IN_CODE, prepared
+from klsym.audit.compiled import in_code
+from klsym.audit.compiled.rewriting import IN_CODE, prepared
+from klsym.audit.compiled.unread import Unread
 from klsym.audit.source import FUTURE, File, names_read, opened
-from klsym.audit.unread import Unread
 from klsym.errors import UsageError
 
 OF_TENSORS = {

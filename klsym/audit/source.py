@@ -21,10 +21,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from klsym.audit import in_code
-from klsym.audit.rewriting import IN_CODE, prepared
+from klsym.audit.compiled import in_code
+from klsym.audit.compiled.rewriting import IN_CODE, prepared
+from klsym.audit.compiled.unread import Unread
 from klsym.audit.terms import Refused
-from klsym.audit.unread import Unread
 from klsym.errors import UsageError
 from klsym.files import read_text
 from klsym.language.parser import syntax

@@ -28,7 +28,10 @@ def audit_code(options: argparse.Namespace) -> int:
         expectation(options.expect)  # refused before any code is run
     if options.scan:
         return scan(options)
-    if not options.targets or options.format in LINTED or options.baseline or options.write_baseline:
+    if options.write:
+        raise UsageError("--write: only beside --scan PATH, whose functions it enters into klsym.toml")
+    flags = (options.baseline, options.write_baseline, options.exit_zero, options.quiet)
+    if not options.targets or options.format in LINTED or any(flags):
         return lint(options)
     maps = dict(pair(text, "--map") for text in options.map)
     setting = {name: getattr(options, name) for name in CHOICES if getattr(options, name) is not None}

@@ -16,7 +16,7 @@ from klsym.errors import UsageError
 from klsym.escaping import printable
 from klsym.files import read_text, write_whole
 from klsym.lint.baseline import Audited, read_baseline, shrunk, write_baseline
-from klsym.lint.config import Config, Target, configured
+from klsym.lint.config import Config, Target, configured, is_configured
 from klsym.lint.findings import UNREADABLE, Finding, findings_of, kept, relative
 from klsym.lint.reports import as_annotations, as_sarif, as_text
 from klsym.lint.scan import as_targets, scanned
@@ -87,18 +87,22 @@ def _asked(runner: Runner, target: Target) -> Reply:
 
 
 def _config(options: argparse.Namespace) -> Config:
-    """That of the project, or the code that was typed; the flags count more."""
+    """The configuration of the project, or the code that was typed with its options."""
+    setting = {name: getattr(options, name) for name in CHOICES if getattr(options, name) is not None}
     if options.targets:
         maps = dict(pair(text, "--map") for text in options.map)
         values: dict[str, Any] = {}
         for text in options.set:
             name, value = pair(text, "--set")
+            if name in values:
+                raise UsageError(f"--set {name}: given twice; a report has one value of an option")
             values[name] = option(value)
-        setting = {name: getattr(options, name) for name in CHOICES if getattr(options, name) is not None}
         targets = tuple(
             Target(code, maps, values, options.result, setting, options.expect) for code in options.targets
         )
         return Config(targets=targets)
+    if options.map or options.set or options.result or options.expect:
+        raise UsageError("no CODE for these options: name it, or write them in klsym.toml")
     return configured(Path.cwd())
 
 
@@ -113,6 +117,10 @@ def scan(options: argparse.Namespace) -> int:
     if options.write:
         path = Path("klsym.toml")
         before = read_text(path, LARGEST) if path.exists() else ""
+        if not before and is_configured(Path("pyproject.toml")):
+            raise UsageError(
+                "the targets stand in pyproject.toml, which klsym.toml would hide: add them there"
+            )
         known = {target.code for target in configured(Path.cwd()).targets} if before else set()
         more = as_targets(found, known)
         write_whole(path, before + more)

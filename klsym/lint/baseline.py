@@ -1,7 +1,7 @@
-"""A baseline: findings that are known and do not fail; those that are gone leave it by themselves.
+"""A baseline: findings that are known and do not fail; those that are gone are removed from it.
 
-It is committed.  A finding is known again by its file, function, code, and a digest of the loss and its use:
-moved lines do not matter, and another loss is another finding.
+It is committed.  A finding is recognised by its file, function, code, and a digest of the loss and
+its use, so that moved lines do not matter and a changed loss is a new finding.
 """
 
 from __future__ import annotations

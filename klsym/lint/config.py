@@ -21,6 +21,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from klsym.audit.binding import option
 from klsym.diagnostics.codes import codes
 from klsym.engine.answers.expectation import expectation
 from klsym.engine.options.settings import CHOICES
@@ -76,14 +77,25 @@ def configured(folder: Path) -> Config:
         path = folder / name
         if not path.exists():
             continue
-        try:
-            read = tomllib.loads(read_text(path, LARGEST))
-        except tomllib.TOMLDecodeError as error:
-            raise UsageError(f"{path}: no TOML: {error}") from None
-        found = read if name == "klsym.toml" else read.get("tool", {}).get("klsym")
-        if isinstance(found, dict):
+        found = _read(path)
+        if found is not None:
             return _config(found, name)
     raise UsageError("no CODE, and no klsym.toml or [tool.klsym] here: name code, or try --scan PATH --write")
+
+
+def is_configured(path: Path) -> bool:
+    """Is there such a file, with a table of klsym in it?"""
+    return path.exists() and _read(path) is not None
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """The table of klsym in a file; None where it has none."""
+    try:
+        read = tomllib.loads(read_text(path, LARGEST))
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path.name}: no TOML: {error}") from None
+    found = read if path.name == "klsym.toml" else read.get("tool", {}).get("klsym")
+    return found if isinstance(found, dict) else None
 
 
 def _config(data: dict[str, Any], file: str) -> Config:
@@ -138,4 +150,5 @@ def _target(data: Any, where: str) -> Target:
                 f"{where}: set: {key}: a number, a word or a list expected, got {str(value)[:40]!r}"
             )
     maps = {key: str(value) for key, value in data.get("map", {}).items()}
-    return Target(data["code"], maps, data.get("set", {}), data.get("result"), setting, data.get("expect"))
+    values = {k: option(v) if isinstance(v, str) else v for k, v in data.get("set", {}).items()}
+    return Target(data["code"], maps, values, data.get("result"), setting, data.get("expect"))

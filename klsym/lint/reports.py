@@ -57,7 +57,7 @@ def as_sarif(findings: Iterable[Finding]) -> dict[str, Any]:
     listed = list(findings)
     rules = sorted({one.code for one in listed})
     driver = {
-        "name": "klsym", "informationUri": "https://pypi.org/project/klsym/", "version": _version(),
+        "name": "klsym", "version": _version(),
         "rules": [_rule(code, listed) for code in rules],
     }  # fmt: skip
     results = [_result(one, rules.index(one.code)) for one in listed]

@@ -205,6 +205,31 @@ def test_what_is_no_baseline_is_refused(text: str, tmp_path: Path) -> None:
         read_baseline(tmp_path / "known.json")
 
 
+def test_words_of_a_set_are_read_as_on_the_command_line(tmp_path: Path) -> None:
+    text = '[[target]]\ncode = "a.py:f"\nset = { a = "None", b = "[1, 2]", c = "k3", d = 0.5, e = true }\n'
+    (tmp_path / "klsym.toml").write_text(text)
+    [target] = configured(tmp_path).targets
+    assert target.set == {"a": None, "b": [1, 2], "c": "k3", "d": 0.5, "e": True}
+
+
+IDLE = {  # what is typed, words of the one line
+    "--write": "only beside --scan PATH", "--expect zero": "no CODE for these options",
+    "--set a=1": "no CODE for these options",
+    "a.py:f --quiet --set a=1 --set a=2": "--set a: given twice",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("typed", IDLE)
+def test_options_that_would_do_nothing_are_refused(
+    typed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    (tmp_path / "klsym.toml").write_text('[[target]]\ncode = "a.py:f"\n')
+    monkeypatch.chdir(tmp_path)
+    assert main(["audit", *typed.split()]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1 and IDLE[typed] in err
+
+
 # ---------------------------------------------------------------------------- scan
 def test_candidates_are_found_by_their_names_and_written_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
@@ -226,6 +251,10 @@ def test_candidates_are_found_by_their_names_and_written_once(
         assert f"{written} targets written to klsym.toml" in capsys.readouterr().out
     assert len(configured(tmp_path).targets) == 4
     assert main(["audit", "--scan", "nowhere"]) == 2
+    (tmp_path / "klsym.toml").unlink()
+    (tmp_path / "pyproject.toml").write_text('[tool.klsym]\nignore = ["KL014"]\n')
+    assert main(["audit", "--scan", ".", "--write"]) == 2  # a new klsym.toml would hide these targets
+    assert not (tmp_path / "klsym.toml").exists()
 
 
 # ---------------------------------------------------------------------------- reports

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
+from klsym.audit.compiled.unread import Unread, settled, unread
 from klsym.audit.confirm import Point
 from klsym.audit.places import here
 from klsym.audit.terms import VOCABULARY, Refused, exact, mask, token, total
 from klsym.audit.tracing.operations import applied
 from klsym.audit.tracing.shapes import axes_of, count_of, refuse_unless_aligned
 from klsym.audit.tracing.torch_run import LAYOUTS, Layout, shape_of
-from klsym.audit.unread import Unread, settled, unread
 from klsym.language.expressions import unfold
 from klsym.sampling.losses import evaluate
 

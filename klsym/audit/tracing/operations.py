@@ -11,7 +11,7 @@ from typing import Any
 
 from sympy import Abs, Dummy, Integer, Max, Min, Mul, SympifyError, exp, log, sqrt
 
-from klsym.audit import running
+from klsym.audit.compiled import running
 from klsym.audit.terms import (
     VOCABULARY,
     Misfit,

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import sympy
 
+from klsym.audit.compiled.unread import Unread, settled
 from klsym.audit.confirm import Point
 from klsym.audit.places import here
 from klsym.audit.terms import VOCABULARY, Refused, Total, mask, token, total
 from klsym.audit.tracing.shapes import GRID, LONGER, ROWS, WORDS
 from klsym.audit.tracing.torch_tensor import formula_of, is_traced, traced
 from klsym.audit.tracing.torch_trace import Entry, called_with_unread, tracing
-from klsym.audit.unread import Unread, settled
 from klsym.language.expressions import A, R, log_q, unfold
 from klsym.language.sums import Whole
 from klsym.sampling.losses import evaluate

@@ -7,7 +7,7 @@ from typing import Any
 
 import sympy
 
-from klsym.audit import running
+from klsym.audit.compiled import running
 from klsym.audit.terms import VOCABULARY, Refused, Stack, Top, Total, Words, depends, mask, step, token, total
 from klsym.audit.tracing.operations import applied, log_of_mass
 from klsym.audit.tracing.shapes import LONGER, SELECTED, SIZES, axes_of, count_of

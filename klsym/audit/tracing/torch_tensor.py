@@ -10,9 +10,9 @@ from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
+from klsym.audit.compiled.unread import Unread
 from klsym.audit.terms import Refused, Top, exact
 from klsym.audit.tracing.shapes import refuse_unless_aligned
-from klsym.audit.unread import Unread
 
 
 @cache

@@ -14,10 +14,11 @@ from unittest import mock
 
 import sympy
 
-from klsym.audit import running
 from klsym.audit.aggregation import of_any_mask
+from klsym.audit.compiled import running
+from klsym.audit.compiled.running import Undecided
+from klsym.audit.compiled.unread import Unread, settled, unread
 from klsym.audit.places import here
-from klsym.audit.running import Undecided
 from klsym.audit.terms import Refused, depends
 from klsym.audit.tracing.operations import applied, operation
 from klsym.audit.tracing.torch_structure import STRUCTURE, over_vocabulary
@@ -30,7 +31,6 @@ from klsym.audit.tracing.torch_tensor import (
     selection,
     shape_of,
 )
-from klsym.audit.unread import Unread, settled, unread
 from klsym.language.expressions import sg
 
 GETTERS = {"shape", "dtype", "ndim", "requires_grad", "is_leaf", "is_cuda", "is_meta", "layout", "names",

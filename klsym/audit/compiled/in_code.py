@@ -11,12 +11,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from klsym.audit import running
-from klsym.audit.inert import effects_of
+from klsym.audit.compiled import running
+from klsym.audit.compiled.inert import effects_of
+from klsym.audit.compiled.running import ABSENT, bound
+from klsym.audit.compiled.unread import Unread, unread
 from klsym.audit.places import here
-from klsym.audit.running import ABSENT, bound
 from klsym.audit.terms import Refused
-from klsym.audit.unread import Unread, unread
 from klsym.errors import UsageError
 from klsym.files import read_text
 from klsym.language.parser import syntax

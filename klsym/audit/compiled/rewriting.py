@@ -18,8 +18,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import Any
 
+from klsym.audit.compiled.inert import called_in, dead_containers, is_guard, is_pure, passed_over, reported_in
 from klsym.audit.expressions import normal, placed, written
-from klsym.audit.inert import called_in, dead_containers, is_guard, is_pure, passed_over, reported_in
 
 IN_CODE = "klsym_in_code"
 _NUMBERS = itertools.count()

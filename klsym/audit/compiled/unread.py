@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from klsym.audit import running
+from klsym.audit.compiled import running
 from klsym.audit.places import here
 from klsym.audit.terms import Refused
 
