@@ -21,10 +21,9 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-# The only place that knows where the helpers live; behind, because both folders hold a random_losses.
-sys.path.append(str(Path(__file__).resolve().parent.parent / "tests"))
+sys.path.append(str(Path(__file__).resolve().parent.parent / "tests" / "sampling"))  # where the laws live
 
-from test_sampling_statistics import LAWS, least_samples
+from test_statistics import LAWS, least_samples
 
 from klsym.calculus import KL, covariance, expectation, expected_gradient, grad, k1, k3, mu, p, q, r, rho
 from klsym.language.abbreviations import Context
@@ -94,44 +93,31 @@ def false_alarms(runs: int, seed: int) -> Iterator[tuple[Row, bool]]:
     """The share of runs with any alarm beside the rate stated for the run."""
     for name, make, quantities, samples in CASES:
         chosen = trials(make(), quantities, samples)
-        comparisons = (
-            sum(trial.comparisons for trial in chosen) // 2
-        )  # of true sides: the controls cannot alarm
+        comparisons = sum(trial.comparisons for trial in chosen) // 2  # true sides: no control can alarm
         kept = []
         for run in tqdm(range(runs), desc=f"{name}, N = {samples:.0e}", leave=False, disable=None):
             kept.append(np.concatenate([z_scores(t, seed + run, i) for i, t in enumerate(chosen)]))
-        z = np.abs(kept)
         for rate in RATES:
             # as `verify` counts, with a control beside each comparison; and without
             for count, label in ((2 * comparisons, "with controls"), (comparisons, "without")):
-                level = Level(count, rate)
-                try:
-                    thresholds = np.concatenate([_thresholds(t, level) for t in chosen])
-                except TooFew as few:
-                    yield (
-                        (
-                            name,
-                            f"{samples:.0e}",
-                            str(count),
-                            label,
-                            f"{rate}",
-                            f"too few: {few.needed}",
-                            "",
-                            "",
-                            "",
-                        ),
-                        True,
-                    )
-                    continue
-                measured = float(np.mean(np.any(z > thresholds, axis=1)))
-                independent = 1 - (1 - rate / count) ** comparisons
-                error = SURE * math.sqrt(independent * (1 - independent) / runs)
-                yield (
-                    (name, f"{samples:.0e}", str(count), label, f"{rate}", f"{measured:.4f}",
-                     f"{independent:.4f}",
-                     f"+- {error:.4f}", "ok" if measured <= independent + error else "TOO MANY"),
-                    measured <= independent + error,
-                )  # fmt: skip
+                told, kept_rate = _alarms(chosen, np.abs(kept), rate, count, comparisons)
+                yield (name, f"{samples:.0e}", str(count), label, f"{rate}", *told), kept_rate
+
+
+def _alarms(
+    chosen: list[Trial], z: Any, rate: float, count: int, comparisons: int
+) -> tuple[tuple[str, str, str, str], bool]:
+    """The share of runs beyond a threshold, what it is of independent comparisons, and whether it is kept."""
+    try:
+        thresholds = np.concatenate([_thresholds(t, Level(count, rate)) for t in chosen])
+    except TooFew as few:
+        return (f"too few: {few.needed}", "", "", ""), True
+    measured = float(np.mean(np.any(z > thresholds, axis=1)))
+    independent = 1 - (1 - rate / count) ** comparisons
+    error = SURE * math.sqrt(independent * (1 - independent) / len(z))
+    kept = measured <= independent + error
+    shown = (f"{measured:.4f}", f"{independent:.4f}", f"+- {error:.4f}", "ok" if kept else "TOO MANY")
+    return shown, kept
 
 
 def _thresholds(trial: Trial, level: Level) -> Any:
@@ -325,43 +311,19 @@ def main(argv: list[str] | None = None) -> int:
     if chosen.runs < 100 or chosen.seed < 0:
         parser.error("--runs: 100 or more, --seed: 0 or more, expected")
     start, runs, seed = time.perf_counter(), chosen.runs, chosen.seed
-    good = [
-        show(
-            f"Runs with any false alarm, of {runs}",
-            (
-                "identities on",
-                "N",
-                "comparisons",
-                "counted",
-                "stated",
-                "measured",
-                "if independent",
-                "99.9 %",
-                "",
-            ),
-            false_alarms(runs, seed),
-        ),
-        show(
-            f"p-values of single comparisons, {runs} seeds: Kolmogorov distance times sqrt(n)",
-            ("identities on", "N", "estimate of", "distance", "mean z", "sd z"),
-            uniformity(runs, seed),
-        ),
-        show(
-            "Far tails, exactly: rate beyond the threshold over the stated rate, at the fewest samples",
-            ("law", "skewness", "kurtosis", "stated", "N", "normal z", "ratio", "corrected z", "ratio"),
-            far_tails(),
-        ),
-        show(
-            f"Biases of exactly the stated size that were missed, of {runs}",
-            ("identities on", "N", "stated", "upwards", "downwards"),
-            misses(runs, seed),
-        ),
-        show(
-            "The ledger: rate of false alarms of each comparison (saddlepoint) over the stated rate",
-            ("sampled on", "comparisons", "stated", "median", "worst", "of"),
-            ledger(seed),
-        ),
-    ]
+    good = [show(title.format(runs=runs), tuple(head.split("|")), rows) for title, head, rows in (
+        ("Runs with any false alarm, of {runs}",
+         "identities on|N|comparisons|counted|stated|measured|if independent|99.9 %|",
+         false_alarms(runs, seed)),
+        ("p-values of single comparisons, {runs} seeds: Kolmogorov distance times sqrt(n)",
+         "identities on|N|estimate of|distance|mean z|sd z", uniformity(runs, seed)),
+        ("Far tails, exactly: rate beyond the threshold over the stated rate, at the fewest samples",
+         "law|skewness|kurtosis|stated|N|normal z|ratio|corrected z|ratio", far_tails()),
+        ("Biases of exactly the stated size that were missed, of {runs}",
+         "identities on|N|stated|upwards|downwards", misses(runs, seed)),
+        ("The ledger: rate of false alarms of each comparison (saddlepoint) over the stated rate",
+         "sampled on|comparisons|stated|median|worst|of", ledger(seed)),
+    )]  # fmt: skip
     verdict = "every rate is kept" if all(good) else "SOME RATE IS NOT KEPT"
     print(f"\n{verdict}; {time.perf_counter() - start:.0f} s")
     return 0 if all(good) else 1

@@ -6,10 +6,12 @@ python benchmarks/trainers.py
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "tables"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from test_trainers import case_of
@@ -23,6 +25,9 @@ from support.losses.loss_worlds import options
 
 def main() -> int:
     """Prints a line a loss, with the seconds it took; 1 if a verdict is wrong."""
+    argparse.ArgumentParser(
+        description="Judge the losses of the gallery by enumeration and autograd."
+    ).parse_args()
     wrong = 0
     for one in (one for one in trainers() if one.loss and "normalised" not in one.loss):
         start = time.process_time()

@@ -235,6 +235,21 @@ def _add_audit(commands: Any) -> None:
         help="FILE.py:FUNC, FILE.py:Class.method, FILE.py:120-128 (with --result), or MODULE:FUNC, which"
         " imports MODULE; without any, the targets of klsym.toml or of [tool.klsym] in pyproject.toml",
     )  # fmt: skip
+    _add_names(audit)
+    _add_setting(audit)
+    audit.set_defaults(level=None)
+    audit.add_argument(
+        "--expect", metavar="OBJECTIVE",
+        help="exit 1 if the code minimises anything else: a target such as reverse-kl, 'reverse-kl inside"
+        " clamps', or '-E[A] + 0.04*reverse-kl'",
+    )  # fmt: skip
+    _add_limits(audit)
+    _add_format(audit, lines="; several answers one a line", formats=("text", "json", "sarif", "github"))
+    _add_lint(audit)
+    audit.set_defaults(run="audit:audit_code")
+
+
+def _add_names(audit: Any) -> None:
     audit.add_argument(
         "--map", action="append", default=[], metavar="NAME=ROLE",
         help="what an argument, or an expression as the code writes it, stands for: 'batch.ref_logps=log_p'"
@@ -249,13 +264,9 @@ def _add_audit(commands: Any) -> None:
         metavar="NAME",
         help="the name that holds the loss, or which of several returned values (0)",
     )
-    _add_setting(audit)
-    audit.set_defaults(level=None)
-    audit.add_argument(
-        "--expect", metavar="OBJECTIVE",
-        help="exit 1 if the code minimises anything else: a target such as reverse-kl, 'reverse-kl inside"
-        " clamps', or '-E[A] + 0.04*reverse-kl'",
-    )  # fmt: skip
+
+
+def _add_limits(audit: Any) -> None:
     audit.add_argument(
         "--time-limit", type=seconds, default=AUDIT_SECONDS, metavar="SECONDS",
         help=f"end the code after so many seconds ({AUDIT_SECONDS:g})",
@@ -264,9 +275,6 @@ def _add_audit(commands: Any) -> None:
         "--memory-limit", type=float, default=AUDIT_GIGABYTES, metavar="GB",
         help=f"memory beyond that of the libraries ({AUDIT_GIGABYTES:g})",
     )  # fmt: skip
-    _add_format(audit, lines="; several answers one a line", formats=("text", "json", "sarif", "github"))
-    _add_lint(audit)
-    audit.set_defaults(run="audit:audit_code")
 
 
 def _add_lint(audit: argparse.ArgumentParser) -> None:
@@ -284,7 +292,7 @@ def _add_lint(audit: argparse.ArgumentParser) -> None:
     audit.add_argument("--quiet", action="store_true", help="findings alone, no summary")
 
 
-def _add_ledger_commands(commands: Any) -> None:
+def _add_rules(commands: Any) -> None:
     rule = commands.add_parser(
         "rule",
         help="what a diagnostic code means",
@@ -300,6 +308,9 @@ def _add_ledger_commands(commands: Any) -> None:
     _add_format(rules)
     rules.set_defaults(run="rules:list_rules")
 
+
+def _add_ledger_commands(commands: Any) -> None:
+    _add_rules(commands)
     prove = commands.add_parser(
         "prove",
         help="settle the ledger",

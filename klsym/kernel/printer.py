@@ -125,12 +125,9 @@ def show_hypothesis(hypothesis: Hypothesis) -> str:
         case ("support", a, b):
             return f"{a} << {b}: wherever {a} > 0, also {b} > 0"
         case ("exchange", Mean() as mean):
-            return (
-                f"grad may be taken inside {show_atom(mean)}: its sum has a dominated derivative near theta"
-            )
+            return f"{_inside(mean)}: its sum has a dominated derivative near theta"
         case ("lipschitz", Mean() as mean):
-            shown = f"grad may be taken inside {show_atom(mean)}"
-            return f"{shown}: near theta its terms are Lipschitz, with constants that have a sum"
+            return f"{_inside(mean)}: near theta its terms are Lipschitz, with constants that have a sum"
         case ("away" | "off" | "apart" as kind, place, ExpPoly() as e):
             shown = f"{_no_sample(place)} where {show_element(e)} = 0" + MOVES * (kind != "away")
             return f"at every theta' near theta, {shown}" if kind == "apart" else shown
@@ -159,6 +156,10 @@ def show_hypothesis(hypothesis: Hypothesis) -> str:
         case ("premise", Side() as left, Side() as right):
             return f"for every theta, {show_side(left)} = {show_side(right)}"
     raise ValueError(f"unknown hypothesis {hypothesis!r}")
+
+
+def _inside(mean: Mean) -> str:
+    return f"grad may be taken inside {show_atom(mean)}"
 
 
 def _no_sample(place: str) -> str:

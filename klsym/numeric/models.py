@@ -254,26 +254,25 @@ def random_tree(
     if min(tokens, depth) < 2 or seed < 0:
         raise UsageError(f"model: seed {seed}, tokens {tokens}, depth {depth}: at least 0, 2, 2 expected")
     context = context or Context()
-    key = [seed, tokens, depth, int(exact)]
-    stream, more = np.random.default_rng([*key, 1]), np.random.default_rng([*key, 2])
+    stream, more = (np.random.default_rng([seed, tokens, depth, int(exact), n]) for n in (1, 2))
     shape = _random_shape(stream, tokens, depth, trunk=True)
     sizes = [len(node) for node in nodes_of(shape)]
 
     def distributions(of: Any = stream) -> list[Any]:
         return [x for size in sizes for x in _random_distribution(of, size, exact, 1.0)]
 
-    def directions() -> list[Any]:
-        return [x for size in sizes for x in _random_direction(stream, size, exact)]
+    def directions(of: Any = stream) -> list[Any]:
+        return [x for size in sizes for x in _random_direction(of, size, exact)]
 
-    q, p, mu = distributions(), distributions(), distributions()
+    q, p, mu = (distributions() for _ in range(3))
     level, leaves = _random_parameter("level", stream, exact), len(layout_of(shape).paths)
-    u, v, R = directions(), directions(), directions()
+    u, v, R = (directions() for _ in range(3))
     return FiniteModel(
         q=q, p=p, mu=q if context.on_policy else mu, u=u, v=v, shape=shape,
         rewards={
             "R": R, "A": [level + 2 * noise("x", (leaf,)) for leaf in range(leaves)],
             "M": _random_mask(more, sum(sizes)),
-            **_held([x for size in sizes for x in _random_direction(more, size, exact)]),
+            **_held(directions(more)),
         },
         parameters={name: _random_parameter(name, stream, exact) for name in context.parameters},
         outcome=int(stream.integers(leaves)), old=distributions(more),

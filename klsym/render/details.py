@@ -70,18 +70,10 @@ def gradient_rows(verdict: Any) -> list[tuple[str, str]]:
     tokens, batches = setting.level == "token", setting.batch != "none"
     place = "token" if tokens else "sequence" if setting.level == "sequence" else "sample"
     rows = [("gradient", f"{_scored(verdict, tokens, batches)} at each {place}")]
-    named = verdict.scores_named[0]
     if verdict.per_sample_cases:
-        lead = f"{'h' if named else 'h s'} at each {place}, with h ="
+        lead = f"{'h' if verdict.scores_named[0] else 'h s'} at each {place}, with h ="
         rows = _case_rows("gradient", lead, verdict.per_sample_cases)
-    if verdict.coefficient_cases and tokens:
-        mean = "E_q[sum_t c]" if verdict.scores_named[1] else "E_q[sum_t c s_now]"
-        rows.append(("in q", f"{mean} with c = {_over_weights(verdict)}"))
-    elif verdict.coefficient_cases:
-        rows += _case_rows("in q", "E_q[c s] with c =", verdict.coefficient_cases)
-    elif verdict.coefficient is not None:
-        mean = "E_q[sum_t c]" if verdict.scores_named[1] else "E_q[sum_t c s_now]" if tokens else "E_q[c s]"
-        rows.append(("in q", f"{mean} with c = {verdict.coefficient}"))
+    rows += _under_q_rows(verdict, tokens)
     unnamed = verdict.gradient.target in ("separable", "none", None) and not is_objective(verdict)
     if verdict.shown and unnamed and not verdict.coefficient_cases:
         rows.append(("equals", verdict.shown))
@@ -95,6 +87,25 @@ def gradient_rows(verdict: Any) -> list[tuple[str, str]]:
         rows.append(("reads", verdict.expansion))
     if setting.level in LEVELS:
         rows.append(("level", LEVELS[setting.level]))
+    return rows + _clamp_rows(verdict, tokens)
+
+
+def _under_q_rows(verdict: Any, tokens: bool) -> list[tuple[str, str]]:
+    """The coefficient c of the score, for samples from q."""
+    mean = "E_q[sum_t c]" if verdict.scores_named[1] else "E_q[sum_t c s_now]"
+    if verdict.coefficient_cases and tokens:
+        return [("in q", f"{mean} with c = {_over_weights(verdict)}")]
+    if verdict.coefficient_cases:
+        return _case_rows("in q", "E_q[c s] with c =", verdict.coefficient_cases)
+    if verdict.coefficient is None:
+        return []
+    mean = mean if tokens or verdict.scores_named[1] else "E_q[c s]"
+    return [("in q", f"{mean} with c = {verdict.coefficient}")]
+
+
+def _clamp_rows(verdict: Any, tokens: bool) -> list[tuple[str, str]]:
+    """What is minimised where no bound binds, and what the bounds change elsewhere."""
+    rows = []
     if verdict.inside_clamps:
         inside = verdict.inside_clamps
         rest = inside.complete.get("rest", "") if tokens else ""
@@ -104,8 +115,8 @@ def gradient_rows(verdict: Any) -> list[tuple[str, str]]:
         shown += f", beside {known}" if rest and known != "0" else ""
         rows.append(("clamps", f"where no bound binds: {shown}"))
     if verdict.bias_cases:
-        under, over = "q" if setting.on_policy else "mu", "sum_t b s_now" if tokens else "b s"
-        over = ("sum_t b" if tokens else "mean_i b") if named else over
+        under, over = "q" if verdict.setting.on_policy else "mu", "sum_t b s_now" if tokens else "b s"
+        over = ("sum_t b" if tokens else "mean_i b") if verdict.scores_named[0] else over
         told = f"outside the clamps: E_{under}[{over}] with b "
         many = f"{told}what h is there less what it is inside, in {len(verdict.bias_cases)} regions"
         few = len(verdict.bias_cases) <= MAX_BIAS

@@ -91,6 +91,18 @@ def expected_gradient(
     one.
     """
     library = _library(backend, device)
+    live, fixed = _read_weighted(library, logits, weights)
+    problem = _Problem(library, loss, values, sampling, use, tuple(live.shape))
+
+    def mean(z: Array) -> Array:
+        return library.on.xp.sum(fixed * problem.loss_at(library.log_softmax(z)))
+
+    [gradient] = library.gradient(mean, live)
+    return gradient
+
+
+def _read_weighted(library: Any, logits: Any, weights: Any) -> tuple[Array, Array]:
+    """Finite logits, and weights of the same shape (n,) that sum to one."""
     live, fixed = library.read(logits, "logits"), library.read(weights, "weights")
     if live.ndim != 1 or fixed.shape != live.shape:
         shapes = f"{tuple(live.shape)} and {tuple(fixed.shape)}"
@@ -100,13 +112,7 @@ def expected_gradient(
     total = float(fixed.sum())
     if not abs(total - 1) < SUM_TOLERANCE:
         raise UsageError(f"weights sum to {total}, not to 1: pass counts/N")
-    problem = _Problem(library, loss, values, sampling, use, tuple(live.shape))
-
-    def mean(z: Array) -> Array:
-        return library.on.xp.sum(fixed * problem.loss_at(library.log_softmax(z)))
-
-    [gradient] = library.gradient(mean, live)
-    return gradient
+    return live, fixed
 
 
 # ---------------------------------------------------------------------------- the loss

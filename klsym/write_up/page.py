@@ -106,7 +106,6 @@ def data(material: Material) -> dict[str, Any]:
     by_id = {entry.settled.claim.id: entry for entry in entries}
     failed = {id: entry.error for id, entry in by_id.items() if entry.error}
     good = [entry for entry in entries if not entry.error]
-    present = {entry.settled.claim.area: "" for entry in entries}
     compared, differing = against_sources(part for entry in good for part in entry.settled.parts)
     proofs = {r.settled.claim.id: r.settled.certificate()["digest"] for r in material.results if not r.error}
     options = material.cross_check.options if material.cross_check is not None else None
@@ -118,10 +117,8 @@ def data(material: Material) -> dict[str, Any]:
         "sampled": options and f"{options.on.describe()}, seed {options.seed}",
         "count": len(entries),
         "failed": failed,
-        "verdicts": {v: sum(one.verdict == v for one in good) for v in VERDICTS},
-        "trusts": {trust: sum(one.settled.trust == trust for one in good) for trust in TRUSTS},
+        **_counted(good),
         "checked": _checked(material),
-        "verified": summary(one.settled.verified for one in good),
         "means": MEANS,
         "means_not": MEANS_NOT,
         "compared": compared,
@@ -129,18 +126,41 @@ def data(material: Material) -> dict[str, Any]:
         "headlines": [by_id[id] for id in HEADLINES if id in by_id and id not in failed],
         "errata": [entry for entry in good if entry.verdict == "corrected"],
         "heads": [v for v in (*VERDICTS, "failed") if any(one.verdict == v for one in entries)],
-        "areas": [
-            {
-                "name": area,
-                "title": AREAS.get(area, area),
-                "claims": _by_trust(one for one in entries if one.settled.claim.area == area),
-            }
-            for area in (AREAS | present)
-            if area in present
-        ],
+        "areas": _by_area(entries),
         "figures": [_figure(figure, by_id) for figure in material.figures],
         "otherwise": MARKS[False],
         "tables": [_sheet(table, by_id) for table in material.tables],
+        **_grounds(),
+        "glossary": GLOSSARY,
+        "sources": material.sources,
+    }
+
+
+def _counted(good: list[Entry]) -> dict[str, Any]:
+    """How many claims there are of each verdict and of each trust."""
+    return {
+        "verdicts": {v: sum(one.verdict == v for one in good) for v in VERDICTS},
+        "trusts": {trust: sum(one.settled.trust == trust for one in good) for trust in TRUSTS},
+        "verified": summary(one.settled.verified for one in good),
+    }
+
+
+def _by_area(entries: list[Entry]) -> list[dict[str, Any]]:
+    present = {entry.settled.claim.area: "" for entry in entries}
+    return [
+        {
+            "name": area,
+            "title": AREAS.get(area, area),
+            "claims": _by_trust(one for one in entries if one.settled.claim.area == area),
+        }
+        for area in (AREAS | present)
+        if area in present
+    ]
+
+
+def _grounds() -> dict[str, Any]:
+    """The rules and the ways in which a proof may end."""
+    return {
         "rules": [
             {"id": rule_id(name), "name": name, "latex": rule.latex, "why": rule.why, "cite": rule.cite,
              "hypotheses": rule.hypotheses}
@@ -150,8 +170,6 @@ def data(material: Material) -> dict[str, Any]:
             {"id": closing_id(name), "name": name, "says": ENDINGS[name][0], "why": why}
             for name, why in CLOSINGS.items()
         ],
-        "glossary": GLOSSARY,
-        "sources": material.sources,
     }  # fmt: skip
 
 

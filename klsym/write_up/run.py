@@ -78,16 +78,13 @@ def produce(
         _remove_old(folder / CERTIFICATES, certified)
         write_whole(folder / VERIFIED, verified + "\n")
         figures = [drawn(name) for name in progress(names, str)]
-    told = "\n".join(findings(figures))
-    write_whole(folder / FOUND, told + "\n")
-    links = {name: f"{CERTIFICATES}/{name}.json" for name in certified}
+    write_whole(folder / FOUND, (told := "\n".join(findings(figures))) + "\n")
     made = list(every_table()) if tables is None else tables
-    material = Material(results, report, figures, made, sources(), links)
-    write_whole(folder / NAME, page(material))
+    links = {name: f"{CERTIFICATES}/{name}.json" for name in certified}
+    write_whole(folder / NAME, page(Material(results, report, figures, made, sources(), links)))
     failed = [f"FAILED {r.settled.claim.id}: {' '.join(r.error.split())}" for r in results if r.error]
-    passed = not failed and (report is None or report.passed)
     lines = [counts(results), *failed, "", verified, "", told, "", *_where(folder)]
-    return Summary(passed, "\n".join(lines))
+    return Summary(not failed and (report is None or report.passed), "\n".join(lines))
 
 
 def _prepare(folder: Path) -> None:

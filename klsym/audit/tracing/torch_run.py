@@ -146,26 +146,22 @@ def real_arguments(
         picks = torch.as_tensor(point.picks)[..., None]
         values.update({of: logs[x].gather(-1, picks)[..., 0] for x, of in VOCABULARY.items()})
     named = {x.name: v for x, v in values.items()} | {x.name: v for x, v in logs.items()}
-    found = {}
-    for key, formula in roles.items():
+
+    def of(formula: Any) -> Any:
         if formula == mask:
-            found[key] = values[mask].to(getattr(torch, layout.mask_type))
-        elif formula == token:
-            found[key] = torch.as_tensor(point.picks)
-        elif formula in VOCABULARY:
-            found[key] = logs[formula]
-        elif formula.has(Whole):
-            plain = evaluate(
-                formula.replace(lambda e: isinstance(e, Whole), lambda e: e.args[0]),
-                named,
-                xp,
-                lambda t: t.detach(),
-            )
-            found[key] = (plain * values[mask]).sum(dim=1)
-        else:
-            found[key] = evaluate(formula, named, xp, lambda t: t.detach())
-        if key in layout.longer:
-            found[key] = _with_one_more(found[key], layout.cuts.get(key, 0))
+            return values[mask].to(getattr(torch, layout.mask_type))
+        if formula == token:
+            return torch.as_tensor(point.picks)
+        if formula in VOCABULARY:
+            return logs[formula]
+        if formula.has(Whole):
+            inside = formula.replace(lambda e: isinstance(e, Whole), lambda e: e.args[0])
+            return (evaluate(inside, named, xp, lambda t: t.detach()) * values[mask]).sum(dim=1)
+        return evaluate(formula, named, xp, lambda t: t.detach())
+
+    found = {key: of(formula) for key, formula in roles.items()}
+    for key in layout.longer & found.keys():
+        found[key] = _with_one_more(found[key], layout.cuts.get(key, 0))
     return found, leaf
 
 
@@ -192,7 +188,25 @@ def run(call: Callable[[dict[str, Any]], Any], arguments: dict[str, Any], leaf: 
 
 
 def exactly(call: Callable[[Point, dict[str, Any]], Any], roles: Mapping[str, Any], layout: Layout) -> Any:
-    """point -> value and gradient as NumPy arrays, in float64."""
+    """point -> value and gradient as NumPy arrays, in float64, and the largest number met at each token."""
+    import torch
+
+    def at(point: Point) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        arguments, leaf = real_arguments(roles, point, layout, torch.float64)
+        usual = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float64)  # of counts with a number added: mask.sum() + 1e-8
+        try:
+            with torch.enable_grad(), _double() as mode:
+                value, slope = run(partial(call, point), arguments, leaf)
+        finally:
+            torch.set_default_dtype(usual)
+        return value.detach().double().numpy(), slope.detach().numpy(), mode.largest.numpy()
+
+    return at
+
+
+def _double() -> Any:
+    """A mode of PyTorch that computes in float64."""
     import torch
     from torch.overrides import TorchFunctionMode
 
@@ -225,18 +239,7 @@ def exactly(call: Callable[[Point, dict[str, Any]], Any], roles: Mapping[str, An
             if size.numel():
                 self.largest = torch.maximum(self.largest, size if tuple(size.shape) == GRID else size.amax())
 
-    def at(point: Point) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        arguments, leaf = real_arguments(roles, point, layout, torch.float64)
-        usual = torch.get_default_dtype()
-        torch.set_default_dtype(torch.float64)  # of counts with a number added: mask.sum() + 1e-8
-        try:
-            with torch.enable_grad(), Double() as mode:
-                value, slope = run(partial(call, point), arguments, leaf)
-        finally:
-            torch.set_default_dtype(usual)
-        return value.detach().double().numpy(), slope.detach().numpy(), mode.largest.numpy()
-
-    return at
+    return Double()
 
 
 # ---------------------------------------------------------------------------- short floats

@@ -7,8 +7,9 @@ What has no row is unread: it is refused where the result or a branch depends on
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -220,6 +221,32 @@ Entry = tuple[str, int | None, Any]  # the operation, the line, the formula of i
 journals: list[list[Entry]] = []
 
 
+def _replaced() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
+    """Functions of PyTorch and `math` that do not ask what is traced: where, name, what stands for it."""
+    import torch
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        return unread(why=Refused("a custom autograd function is not read", here()))
+
+    def made_of(plain: Any, value: Any, *args: Any, **options: Any) -> Any:
+        """torch.tensor of what is traced already, or not known, is that."""
+        [value] = settled([value])
+        if getattr(options.get("dtype"), "is_floating_point", False):
+            options["dtype"] = torch.float64  # the numbers of the code have all their digits
+        return value if is_traced(value) or isinstance(value, Unread) else plain(value, *args, **options)
+
+    def of_number(name: str, plain: Any, x: Any, *more: Any) -> Any:
+        """A function of `math`, also of what is traced."""
+        return getattr(torch, name)(x) if is_traced(x) or isinstance(x, Unread) else plain(x, *more)
+
+    yield torch.autograd.Function, "apply", refuse
+    for name in ("tensor", "as_tensor"):
+        yield torch, name, partial(made_of, getattr(torch, name))
+    yield torch.cuda, "current_device", lambda: "cpu"
+    for name in OF_NUMBERS:
+        yield math, name, partial(of_number, name, getattr(math, name))
+
+
 @contextmanager
 def tracing() -> Iterator[list[Entry]]:
     """Gives the operations that are met within the block, in order.
@@ -228,27 +255,6 @@ def tracing() -> Iterator[list[Entry]]:
     """
     import torch
 
-    def refuse(*_: Any, **__: Any) -> Any:
-        return unread(why=Refused("a custom autograd function is not read", here()))
-
-    def made_of(plain: Any) -> Any:
-        """torch.tensor of what is traced already, or not known, is that."""
-
-        def build(value: Any, *args: Any, **options: Any) -> Any:
-            [value] = settled([value])
-            if getattr(options.get("dtype"), "is_floating_point", False):
-                options["dtype"] = torch.float64  # the numbers of the code have all their digits
-            return value if is_traced(value) or isinstance(value, Unread) else plain(value, *args, **options)
-
-        return build
-
-    def of_number(name: str) -> Any:
-        """A function of `math`, also of what is traced."""
-        plain = getattr(math, name)
-        return lambda x, *more: (
-            getattr(torch, name)(x) if is_traced(x) or isinstance(x, Unread) else plain(x, *more)
-        )
-
     distribution = torch.distributions.Distribution
     validates, usual = distribution._validate_args, torch.get_default_dtype()
     journals.append([])
@@ -256,12 +262,8 @@ def tracing() -> Iterator[list[Entry]]:
     torch.set_default_dtype(torch.float64)
     try:
         with ExitStack() as stack:
-            stack.enter_context(mock.patch.object(torch.autograd.Function, "apply", refuse))
-            for name in ("tensor", "as_tensor"):
-                stack.enter_context(mock.patch.object(torch, name, made_of(getattr(torch, name))))
-            stack.enter_context(mock.patch.object(torch.cuda, "current_device", lambda: "cpu"))
-            for name in OF_NUMBERS:
-                stack.enter_context(mock.patch.object(math, name, of_number(name)))
+            for place, name, instead in _replaced():
+                stack.enter_context(mock.patch.object(place, name, instead))
             stack.enter_context(torch.enable_grad())
             yield journals[-1]
     finally:

@@ -75,9 +75,6 @@ def latex(table: Table, notation: str = USUAL) -> str:
     \end{table}
     """
 
-    def row(cells: Iterable[Cell]) -> list[str]:
-        return [_set(cell, column, notation) for cell, column in zip(cells, table.columns, strict=True)]
-
     over = [(_joined(cell, latex_piece, notation), *place) for cell, *place in _runs(table.columns)]
     airy = any(column.width for column in table.columns)
     return _filled(
@@ -88,19 +85,26 @@ def latex(table: Table, notation: str = USUAL) -> str:
         airy=airy,
         ending=r"\tabularnewline" if airy else r"\\",
         caption=_joined(table.caption, latex_piece, notation),
-        columns="".join(
-            rf"p{{{column.width:g}\linewidth}}" if column.width else column.align for column in table.columns
-        ),
+        columns="".join(rf"p{{{c.width:g}\linewidth}}" if c.width else c.align for c in table.columns),
         above=over if any(shown for shown, *_ in over) else [],
-        heads=row(column.head for column in table.columns),
-        floats=[
-            [
-                (latex_piece(WORDS, respell_words(group, notation)), [row(one.cells) for one in rows])
-                for group, rows in _groups(part)
-            ]
-            for part in _floats(table)
-        ],
+        heads=_latex_row(table, (column.head for column in table.columns), notation),
+        floats=[_latex_groups(table, part, notation) for part in _floats(table)],
     )
+
+
+def _latex_row(table: Table, cells: Iterable[Cell], notation: str) -> list[str]:
+    return [_set(cell, column, notation) for cell, column in zip(cells, table.columns, strict=True)]
+
+
+def _latex_groups(table: Table, part: list[Row], notation: str) -> list[tuple[str, list[list[str]]]]:
+    """The rows of one float, group by group, under the group's name."""
+    return [
+        (
+            latex_piece(WORDS, respell_words(group, notation)),
+            [_latex_row(table, row.cells, notation) for row in rows],
+        )
+        for group, rows in _groups(part)
+    ]
 
 
 def _set(cell: Cell, column: Column, notation: str) -> str:

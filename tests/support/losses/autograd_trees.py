@@ -20,6 +20,7 @@ from klsym.language.expressions import A, R, log_mu, log_old, log_p, log_q, rho,
 from klsym.language.parser import parse
 from klsym.language.sums import OverBatch, OverVocabulary, Summed
 from klsym.sampling.losses import evaluate
+from support.losses.loss_judge import mean_h
 from support.losses.loss_worlds import constants_of, flat, settings, worlds
 from support.losses.random_losses import Case
 from support.oracle.losses import PARAMETERS, Rows, Setting, Tree
@@ -171,6 +172,8 @@ def misfit(case: Case, answer: dict[str, Any]) -> float:
     for tree in (all_of[0], all_of[-1]):
         judged = Torch(tree, setting)
         constants = constants_of(case, setting)
+        if text:
+            constants |= mean_h(text, case, answer, judged.where, setting)
         form = judged.where.form(text, "q", **constants) if text else judged.where.field(case.text, setting)
         printed = flat(form.a, judged.where)[:, 0]
         found = judged.gradient(case.text)

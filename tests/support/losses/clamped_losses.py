@@ -144,9 +144,6 @@ def on_the_bounds(case: Case, answer: dict[str, Any]) -> Iterator[str]:
             return derived(name, find)
         return known[name] if name in known else PARAMETERS[name]
 
-    def still(name: str, slot: str | None = None) -> object:
-        return plain(find(name))
-
     def pushed(loss: str) -> np.ndarray:
         literal = evaluate(loss, find)
         return np.broadcast_to(plain(literal) if case.use == "reward" else getattr(literal, "a", 0.0), size)
@@ -155,7 +152,7 @@ def on_the_bounds(case: Case, answer: dict[str, Any]) -> Iterator[str]:
     told = np.all(
         [np.abs(exact - other) <= AGREE * (1 + np.abs(exact)) for other in [exact, *others]], axis=0
     )
-    printed = plain(evaluate(text, still))
+    printed = plain(evaluate(text, lambda name, slot=None: plain(find(name))))
     gap = told * np.abs(exact - np.broadcast_to(printed, size))
     if np.any(gap > AGREE * (1 + np.abs(exact))):
         where = int(np.argmax(gap))

@@ -102,13 +102,13 @@ def _coefficient(case: Case, answer: dict[str, Any]) -> Iterator[str]:
                 continue
             if case.level == "token" and re.search(r"\bs\b", text):
                 text = f"{text} + 0*s_now"  # the same at each token, added up over all of them
-            form = where.form(text, measure, **constants, **_mean_h(text, case, answer, where, setting))
+            form = where.form(text, measure, **constants, **mean_h(text, case, answer, where, setting))
             error = (np.abs(flat(form.a, where) - exact) / (scale + form.value)).max()
             if not error < AGREE:
                 yield f"{name} {text!r}: off by {error:.1e} of the gradient"
 
 
-def _mean_h(text: str, case: Case, answer: dict[str, Any], where: Forest, setting: Setting) -> dict[str, Any]:
+def mean_h(text: str, case: Case, answer: dict[str, Any], where: Forest, setting: Setting) -> dict[str, Any]:
     """E_mu[h], which the verdict abbreviates as mean_h, if it is named; H is the coefficient of the loss."""
     if "mean_h" not in text:
         return {}
@@ -297,7 +297,7 @@ def _multiples(case: Case, answer: dict[str, Any]) -> Iterator[str]:
     for setting in settings(case):
         exact, scale = flat(where.field(case.text, setting).a, where), scales(case, where, setting)
         constants = constants_of(case, setting)
-        constants |= _mean_h(" ".join(multiples.values()), case, answer, where, setting)
+        constants |= mean_h(" ".join(multiples.values()), case, answer, where, setting)
         stated = combination(multiples, where, constants)
         error = (np.abs(exact - stated) / (scale + np.abs(stated).max(axis=0))).max()
         if not error < AGREE:
