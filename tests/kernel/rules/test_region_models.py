@@ -179,6 +179,22 @@ def test_the_bound_of_a_region_that_does_not_move_is_none():
     assert certify(draft.part, {})[1].kind == "refuted"
 
 
+@pytest.mark.parametrize("e", [k1 - nu, R - nu])
+@pytest.mark.parametrize(("at", "fine"), [("0", False), ("1", True), ("-2", True)])
+def test_a_comparison_that_a_proof_uses_off_its_bound_is_decided_at_every_sample(e, at, fine):
+    """Neither e > 0 nor e < 0 is assumed away, also where theta moves no e; k1 and R are 0 at one outcome."""
+    draft = Draft(Em("q", (1 - up) * (1 - V("down")) * R + R), constant(9),
+                  **setting("nu", region("up", e), region("down", -e)))  # fmt: skip
+    draft.step("region", **cell({"up": 0, "down": 0}, bound("up"), bound("down"), times=R, apart=["up"]))
+    tree = node([None, None, None], q=["1/2", "1/4", "1/4"], p=["1/4", "1/2", "1/4"],
+                rewards={"R": ["2", "3", "0"]})  # fmt: skip
+    if fine:
+        assert certify(refuted(draft, tree, nu=at).part, {})[1].kind == "refuted"
+        return
+    with pytest.raises(Refused, match="a sample on a bound"):
+        certify(refuted(draft, tree, nu=at).part, {})
+
+
 FACTS = [
     ((R,), {"R": 0}, True), ((-R,), {"R": 0}, False), ((R - 1,), {"R": 1}, False), ((1 - R,), {"R": 0}, True),
     ((nu - 1,), {"nu": 1}, True), ((nu - 2,), {"nu": 2}, False), ((R, nu), {"R": 0, "nu": 0}, True),
