@@ -165,7 +165,32 @@ READ: dict[str, tuple[str, str, str]] = {  # body, other methods, the loss of on
         "k1",
     ),
 }
+# a branch on the shape of what a model gives
+AVERAGED = """def averaged(x):
+    if x.shape[1] == 1:
+        return x.mean()
+    return (x * adv).sum() / adv.sum()
+entropies = self.model(adv).entropies
+"""
+READ |= {
+    "either mean of what is reported": (
+        AVERAGED + "seen = averaged(entropies)\nself.metrics['entropy'].append(seen.item())\nreturn -r",
+        "",
+        "k1",
+    ),
+}
 REFUSED: dict[str, tuple[str, str, str]] = {  # body, other methods, words
+    "either mean of what is minimised": (
+        AVERAGED + "return -r + averaged(entropies)",
+        "",
+        "entropies.shape",
+    ),
+    "either way with an effect": (
+        "def add(x, t=[adv]):\n    if x.shape[1] == 1:\n        return t.append(r)\n    return t.pop()\n"
+        "add(self.model(adv).entropies)\nreturn -r",
+        "",
+        "shape",
+    ),
     "a hook": (
         "kl = k3(r)\nh = kl.register_hook(lambda g: -g)\nreturn kl",
         "",

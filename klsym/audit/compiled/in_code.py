@@ -134,6 +134,11 @@ def lost(count: int) -> tuple[Unread, ...]:
     return tuple(Unread("", running.current().lost) for _ in range(count))
 
 
+def unread_result() -> Unread:
+    """What a function returns whose last branch was not decided."""
+    return lost(1)[0]
+
+
 def is_none(value: Any) -> bool:
     """`value is None`; asked where it is not known, unless its name says what it is."""
     if not isinstance(value, Unread):

@@ -129,6 +129,25 @@ def passed_over(node: ast.stmt, dead: set[str]) -> list[str] | None:
     return list(dict.fromkeys(found))
 
 
+def returns_alone(node: ast.If) -> bool:
+    """Does an if do nothing but return, either way, what changes nothing?
+
+    >>> [test] = ast.parse("if x.shape[1] == 1: return x.mean()\\nelse: return x.sum() / n").body
+    >>> returns_alone(test)
+    True
+    """
+
+    def alone(body: list[ast.stmt]) -> bool:
+        match body:
+            case [ast.Return(value)]:
+                return is_pure(value)
+            case [ast.If() as inner]:
+                return is_pure(inner.test) and returns_alone(inner)
+        return False
+
+    return alone(node.body) and alone(node.orelse)
+
+
 def _stored(target: ast.expr, dead: set[str]) -> list[str] | None:
     """The names that an assignment binds; none for a place in a container that nothing reads."""
     match target:

@@ -18,7 +18,15 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from klsym.audit.compiled.inert import called_in, dead_containers, is_guard, is_pure, passed_over, reported_in
+from klsym.audit.compiled.inert import (
+    called_in,
+    dead_containers,
+    is_guard,
+    is_pure,
+    passed_over,
+    reported_in,
+    returns_alone,
+)
 from klsym.audit.expressions import normal, placed, written
 
 IN_CODE = "klsym_in_code"
@@ -92,6 +100,11 @@ class _Rewritten(ast.NodeTransformer):
 
     def block(self, body: list[ast.stmt]) -> list[ast.stmt]:
         found: list[ast.stmt] = []
+        match body:
+            case [*first, ast.If(orelse=[]) as test, ast.Return() as last] if isinstance(
+                test.body[-1], ast.Return
+            ):
+                test.orelse, body = [last], [*first, test]
         for node in body:
             made = self.visit(node)
             found += made if isinstance(made, list) else [made]
@@ -132,7 +145,7 @@ class _Rewritten(ast.NodeTransformer):
         return _call("kept", arguments, value)
 
     def visit_If(self, node: ast.If) -> Any:
-        test, lost = node.test, passed_over(node, self.dead)
+        test, lost, ends = node.test, passed_over(node, self.dead), returns_alone(node)
         node.test = self.visit(test)
         guard = is_guard(node)
         node.body, node.orelse = self.block(node.body), self.block(node.orelse)
@@ -141,16 +154,20 @@ class _Rewritten(ast.NodeTransformer):
         if guard:
             node.test = self.holds(node.test)
             return node
+        if ends:
+            return self.branch(node, "branch", node.test, None)
         return node if lost is None else self.branch(node, "branch", node.test, lost)
 
-    def branch(self, node: Any, asks: str, value: ast.expr, lost: list[str]) -> list[ast.stmt]:
-        """The statement, or, where it cannot be decided, its variables as unread."""
+    def branch(self, node: Any, asks: str, value: ast.expr, lost: list[str] | None) -> list[ast.stmt]:
+        """The statement, or, where it cannot be decided, its variables, or what it returns, as unread."""
         name = f"klsym_choice_{next(_NUMBERS)}"
         target, load = (ast.copy_location(ast.Name(name, c), node) for c in (ast.Store(), ast.Load()))
         asked = ast.copy_location(ast.Assign([target], _call(asks, [_later(value)], value)), node)
         node.test = ast.copy_location(load, node)
         gone: list[ast.stmt] = [ast.copy_location(ast.Pass(), node)]
-        if lost:
+        if lost is None:
+            gone = [ast.copy_location(ast.Return(_call("unread_result", [], node)), node)]
+        elif lost:
             targets: list[ast.expr] = [ast.Name(x, ast.Store()) for x in lost]
             whole = ast.Tuple(targets, ast.Store())
             made = ast.Assign([whole], _call("lost", [ast.Constant(len(lost))], node))
