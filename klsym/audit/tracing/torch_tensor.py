@@ -113,6 +113,9 @@ def shape_of(func: Any, name: str, args: Any, options: dict[str, Any]) -> Simple
         refusal = Refused(f"{name}: {str(error).splitlines()[0][:160]}")
         refusal.of_shape = True
         raise refusal from None
+    if found is NotImplemented:
+        others = {type(a).__name__ for a in args if not isinstance(a, torch.Tensor)}
+        raise Refused(f"{name} of a tensor and {' or '.join(sorted(others))}")
     return SimpleNamespace(shape=tuple(found.shape), dtype=found.dtype)
 
 
