@@ -7,6 +7,7 @@ E_q[grad k2] = grad KL(q||p)
 
 from sympy import Function, exp, log
 
+from klsym.engine.fields.field import loss_gradient
 from klsym.engine.proof.counterexamples import finite_model
 from klsym.engine.proof.derivation import Derivation, Proof, derive
 from klsym.engine.proof.quantities import (
@@ -62,6 +63,7 @@ from klsym.language.expressions import (
     parameter,
     past,
     r,
+    region,
     rho,
     rho_old,
     s,
@@ -73,9 +75,9 @@ __all__ = [
     "KL", "A", "Derivation", "Function", "M", "Proof", "Quantity", "R", "alpha", "beta", "bregman", "chi2",
     "claim", "clip", "count", "covariance", "curl", "derive", "eps", "exp", "expectation",
     "expected_gradient", "finite_model", "future", "grad", "jeffreys", "k", "k1", "k2", "k3", "lam", "length",
-    "log", "log_mu", "log_old", "log_p", "log_q", "mean_over_i", "mu", "now", "others", "own", "p",
-    "parameter", "past", "q", "r", "rho", "rho_old", "s", "sample", "sample_gradient", "sg", "sum_over_t",
-    "token_KL", "token_KL_gradient", "token_gradient", "variance_of_mean",
+    "log", "log_mu", "log_old", "log_p", "log_q", "loss_gradient", "mean_over_i", "mu", "now", "others",
+    "own", "p", "parameter", "past", "q", "r", "region", "rho", "rho_old", "s", "sample", "sample_gradient",
+    "sg", "sum_over_t", "token_KL", "token_KL_gradient", "token_gradient", "variance_of_mean",
 ]  # fmt: skip
 __all__ += [name for name in NAMES if name not in __all__]  # rows of the table beside k1, k2, k3
 globals().update(OF_TABLE)

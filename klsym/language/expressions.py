@@ -297,6 +297,15 @@ class Region(Symbol):
     """The name of what is 1 where something is positive and 0 elsewhere; it may hold a slot."""
 
 
+def region(name: str) -> Region:
+    """The symbol of a region: region("high") is 1 where a loss is above its upper bound.
+
+    >>> region("high")
+    is_high
+    """
+    return Region(f"{OF_REGIONS}{name}")
+
+
 class Log(Region):
     """The name of a log that moves with theta."""
 

@@ -70,8 +70,8 @@ def claim(
 def load() -> dict[str, Claim]:
     """All claims of the derivations that ship with klsym, in the order of their files."""
     package = importlib.import_module("klsym.derivations")
-    for module in sorted(pkgutil.iter_modules(package.__path__), key=lambda m: m.name):
-        importlib.import_module(f"klsym.derivations.{module.name}")
+    for module in sorted(pkgutil.walk_packages(package.__path__, "klsym.derivations."), key=lambda m: m.name):
+        importlib.import_module(module.name)
     # stable: in the order of the files, whichever of them was imported first
     return dict(sorted(REGISTRY.items(), key=lambda item: item[1].build.__module__))
 

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 from klsym.escaping import escape_inside
 from klsym.language.estimators import TABLE
+from klsym.language.expressions import OF_REGIONS
 from klsym.notation.tree import (
     Along,
     Big,
@@ -335,6 +336,8 @@ class Latex(Text):
         if name in NAMES:
             return NAMES[name]
         stem, _, index = name.partition("_")
+        if name.startswith(OF_REGIONS):
+            return rf"\mathbf{{1}}_{{\mathrm{{{index}}}}}"
         letter = GREEK.get(stem, stem if len(stem) == 1 else rf"\mathit{{{stem}}}")
         plain = r"\star" if index == "star" else index.replace("_", ",")
         return f"{letter}_{{{plain}}}" if plain else letter

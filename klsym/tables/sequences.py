@@ -30,7 +30,7 @@ CAPTION = text(
     r" $t$, and its mean: under $q$ on-policy, under $\mu$ off-policy. $q_t$ is the distribution of the"
     r" next token after the prefix drawn, $k_{1,t}$ its log ratio, $\rho_{\le t}$ the product of the"
     r" ratios up to $t$ and $\rho$ that of all of them; $m = n - 1$. No function: the field has a curl on"
-    " a tree of tokens. Under claim, a dash: proved for this table."
+    " a tree of tokens."
 )
 COLUMNS = (
     Column("estimator", words("at one sequence"), 0.223),

@@ -47,6 +47,9 @@ AREAS = {
     "batch": "Batches and centring",
     "sequence": "Sequences and tokens",
     "neighbour": "Near p, and near other policies",
+    "shipped": "What trainers ship",
+    "distill": "Distillation",
+    "discount": "Discounts and critics",
     "practice": "What to write",
     "experiment": "Experiments",
 }

@@ -21,7 +21,7 @@ from klsym.ledger import stored
 from klsym.ledger.evidence import Evidence
 from klsym.ledger.registry import Claim, load, select
 from klsym.ledger.settle_claim import Settled, settle
-from support.ledger_table import BATCHES_AND_SEQUENCES
+from support.ledger_table import BATCHES_AND_SEQUENCES, RECIPES
 
 Ledger = dict[str, Settled]
 # id: verdict, and theorems that its statement must hold
@@ -143,6 +143,7 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     "clip.clamped-k3-loss": ("proved", "kernel"),
     "clip.ppo-reward": ("proved", "kernel"),
     **{name: (verdict, "kernel") for name, verdict in BATCHES_AND_SEQUENCES.items()},
+    **RECIPES,
 }
 EXPERIMENTS = (*(f"experiment.tm-fig{i}" for i in (1, 2, 3, 4, 5, 6, 8)), "experiment.reward-collapse")
 COMPUTED = ("practice.wz1-crib-sheet", "practice.wz2-ratings", "practice.per-token-sum")  # no experiments
@@ -151,7 +152,7 @@ JSON_KEYS = {"id", "verdict", "status", "trust", "source", "statement", "hypothe
 
 def test_the_ledger_holds_exactly_these_claims() -> None:
     assert sorted(load()) == sorted([*EXPECTED, *ELSEWHERE, *EXPERIMENTS, *COMPUTED])
-    assert (len(EXPECTED), len(ELSEWHERE), len(EXPERIMENTS)) == (50, 86, 8)
+    assert (len(EXPECTED), len(ELSEWHERE), len(EXPERIMENTS)) == (50, 106, 8)
     assert {load()[name].verdict for name in (*EXPERIMENTS, *COMPUTED)} == {"computed"}
 
 
@@ -215,9 +216,12 @@ def test_what_is_printed_in_the_sources_is_what_was_refuted(proofs_settled: Ledg
 @pytest.mark.parametrize(
     ("ids", "count_"),
     [
-        ([], 147),
+        ([], 167),
         (["catalogue"], 11),
         (["clip"], 2),
+        (["shipped"], 8),
+        (["distill"], 8),
+        (["discount"], 4),
         (["implied"], 5),
         (["optimum"], 7),
         (["gradient"], 17),

@@ -28,3 +28,27 @@ BATCHES_AND_SEQUENCES = {
     "neighbour.token-rho-k3-partial": "proved",
     "neighbour.gspo-ratio": "refuted",
 }
+
+# What trainers ship, distillation, discounts: verdict and trust.
+RECIPES = {
+    "shipped.ppo-clip": ("proved", "kernel"),
+    "shipped.truncated-weight": ("proved", "kernel"),
+    "shipped.clamped-k3": ("proved", "kernel"),
+    "shipped.ratio-mask": ("proved", "kernel"),
+    "shipped.kept-token-mean": ("refuted", "kernel"),
+    "shipped.truncated-sampler": ("proved", "kernel"),
+    "shipped.two-normalised-rewards": ("refuted", "sympy"),
+    "shipped.weights-of-sequences": ("proved", "kernel"),
+    "distill.jsd-strength": ("exact", "sympy"),
+    "distill.reward-f": ("proved", "kernel"),
+    "distill.four-cells": ("proved", "kernel"),
+    "distill.own-token-baseline": ("proved", "kernel"),
+    "distill.top-k-reward": ("proved", "kernel"),
+    "distill.top-k-not-stationary": ("refuted", "kernel"),
+    "distill.top-k-tail": ("exact", "sympy"),
+    "distill.top-one": ("corrected", "sympy"),
+    "discount.to-go": ("proved", "kernel"),
+    "discount.missing-weight": ("refuted", "kernel"),
+    "discount.kl-in-reward": ("refuted", "kernel"),
+    "discount.gae": ("proved", "sympy"),
+}

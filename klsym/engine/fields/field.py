@@ -21,7 +21,7 @@ from klsym.engine.fields.named_terms import Further, Slots, further, slots_of, t
 from klsym.engine.fields.position_sums import PLAIN, T, adds_up, m, n, summed
 from klsym.engine.fields.primitives import depends_on_theta, held_at_policy, primitive
 from klsym.engine.fields.slot_loss import SlotLoss, slot_loss
-from klsym.engine.options.settings import Setting
+from klsym.engine.options.settings import Setting, checked_setting
 from klsym.engine.proof.derivation import Derivation, derive
 from klsym.engine.proof.quantities import Quantity, expected_gradient
 from klsym.engine.proof.reduction import Strategy, reduction
@@ -35,6 +35,7 @@ from klsym.kernel.statements import Context, MeanGradient
 from klsym.language.abbreviations import E, IndexedGradient, Side
 from klsym.language.convert import generic_functions, to_ring, to_sympy
 from klsym.language.expressions import Slot, length, log_q, now, own, s, sg
+from klsym.language.parser import parse
 from klsym.language.unfolding import d_log_q, written_out
 from klsym.notation.losses import Written
 
@@ -148,6 +149,18 @@ def start_of(loss: SlotLoss, constant: Any = 0) -> Derivation:
     start = quantity_of(loss, constant)
     given = dict(loss.sums)
     return derive(start, on_policy=loss.copied, given=given, premises=premises, defined=loss.defined)
+
+
+def loss_gradient(text: str, **options: str) -> Derivation:
+    """Start a derivation from the expected gradient of a loss, as `klsym explain` reads it.
+
+    >>> loss_gradient("sg(rho)*k2", sampling="off-policy").differentiate().change_measure(to="q")
+    E_q[k1*s]
+
+    options: those of `explain`.  Regions, such as where a bound binds, have names: `region("high")`.
+    Raises UsageError: what `explain` refuses; NotInRing: an exact mean over the next token.
+    """
+    return start_of(slot_loss(Written(text, parse(text)), checked_setting(**options)))
 
 
 def quantity_of(loss: SlotLoss, constant: Any = 0) -> Quantity:

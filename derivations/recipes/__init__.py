@@ -1,0 +1,1 @@
+"""What trainers ship: clips, masks and samplers; distillation; discounts and critics."""
