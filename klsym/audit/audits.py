@@ -331,7 +331,7 @@ class _Walk:
         gradient = self.options["use"] == "loss"
         symbols = self.symbols(traced)
         over_vocabulary = any(f.has(*VOCABULARY) for f in self.bindings.roles.values())
-        points = self.points(traced, symbols, self.options["sampling"] == "on-policy")
+        points = self.points(traced, symbols, self.options["sampling"] != "off-policy")
         with self.guarded():
             outcome = confirm(
                 traced.formula, self.runner(traced.layout), points, over_vocabulary,

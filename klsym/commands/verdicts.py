@@ -45,10 +45,10 @@ def verdict_of(loss: str, options: argparse.Namespace) -> Any:
     verdict = explain(loss, parameters=options.param, **setting_of(options))
     if not options.check:
         return verdict
-    from klsym.engine.answers.dispatch import as_written
     from klsym.numeric.checks.cross_check import with_check
 
-    return with_check(verdict, as_written(loss, options.param).expression)
+    assert verdict.written is not None  # as explain gives it
+    return with_check(verdict, verdict.written.expression)
 
 
 def setting_of(options: argparse.Namespace) -> dict[str, Any]:

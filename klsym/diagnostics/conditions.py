@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import sympy
+
 from klsym.diagnostics.codes import Code, code
 from klsym.diagnostics.neighbours import NEIGHBOURS, differ, without_weight
 from klsym.diagnostics.overflow import overflows
@@ -190,6 +192,8 @@ def biased_in_reward(asked: Asked) -> Found:
         or e.has(Normalised)
     ):
         return
+    if e.has(R, A):  # the penalty of a reward alone, with the sign of a loss
+        e = -e.xreplace({R: sympy.S.Zero, A: sympy.S.Zero})
     if proved_descent(without_weight(e), Setting("on-policy", "reward")) is False:
         yield Message("no-reward-of-kl")
 

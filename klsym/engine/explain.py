@@ -33,6 +33,8 @@ from klsym.notation.printers import TEXT
 
 def explain(loss: object, parameters: Iterable[str] = (), **options: str | None) -> Verdict:
     """Derive what a loss targets; loss, parameters and options are those of `klsym.explain`."""
+    if options.get("sampling") == "truncated" and not isinstance(parameters, str):
+        parameters = (*parameters, "S")
     written = as_written(loss, parameters)
     setting = setting_of(written, options)
     verdict = explained(written, setting)

@@ -178,6 +178,8 @@ class Reader:
                 return self.chain(node, depth)
             case ast.Compare() | ast.BoolOp() | ast.UnaryOp(ast.Not() | ast.Invert()):
                 return self.condition(node, depth)
+            case ast.List([ast.Compare() | ast.BoolOp() | ast.UnaryOp(ast.Not() | ast.Invert()) as one]):
+                return self.condition(one, depth)  # [rho < 2] of a paper
             case ast.BinOp(_, ast.BitAnd() | ast.BitOr()):
                 return self.condition(node, depth)
             case ast.Call(ast.Name("where"), [when, one, other], []):

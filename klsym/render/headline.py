@@ -34,6 +34,7 @@ ONE_KL = re.compile(
     r"(?P<times>(?!grad )\w+ )?(grad )?E_(?P<of>q|mu)\[sum_t (grad )?KL\((?P<kl>q_t\|\|p_t|p_t\|\|q_t)\)\]"
 )
 MAX_TYPED = 60  # characters of a pasted loss in the title; a longer one is shown as it was read
+HELD = "with M and S held as they are at theta, "
 REASONS = ("open-", "adds-a-curl", "time-is-up", "outside-the-core")  # codes that say why a target is open
 TRUST = {"kernel": "proved", "sympy": "rests on SymPy", "numeric": "supported by numbers only"}
 
@@ -69,6 +70,10 @@ def does(verdict: Verdict, in_reward: bool = False) -> str:
     if verdict.target == "zero":
         noise = "has zero expected gradient: it only adds noise"
         return "has zero gradient at every sample" if not verdict.pushes else noise
+    return f"{HELD * verdict.setting.truncated}{_in_use(verdict, in_reward)}"
+
+
+def _in_use(verdict: Verdict, in_reward: bool) -> str:
     said = _does(verdict, in_reward)
     if verdict.setting.use != "reward" or verdict.target == "none":
         return said

@@ -141,6 +141,16 @@ SLOPES = {
     ),
     "min": ("min and max at a tie is shared by halves", "(as in torch.minimum and in JAX)"),
 }
+
+
+def _cut_sampler(of: Any) -> str:
+    lost = "" if of is None else f", and E_q[{shown(of)}*s] of all samples is missing"
+    return (
+        f"samples come from M*q/S, S = E_q[M] the mass that is drawn: a sample counts 1/S times{lost}; M and"
+        " S are not differentiated, and S moves with theta"
+    )
+
+
 WARNINGS: dict[str, str | Callable[..., str]] = {
     "outside-the-core": _outside_the_core,
     "time-is-up": "not decided within {limit:g} s (time): a larger --time-limit may do, 0 is for no limit",
@@ -159,6 +169,7 @@ WARNINGS: dict[str, str | Callable[..., str]] = {
     "mean-zero-noise": "a multiple of {of} has mean zero: it changes no expectation, only the variance",
     "wrong-sign": _wrong_sign,
     "pushes-from-mu": _wrong_sign,
+    "cut-sampler": _cut_sampler,
     "heavy-tail": lambda ratio: TAILS[ratio],
     "length-in-front": LENGTH,
     "length-rewarded": _length_rewarded,

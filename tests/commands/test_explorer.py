@@ -176,7 +176,7 @@ def test_what_the_engine_declines_is_an_answer_too(form: Any) -> None:
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"sampling": "offline"}, "sampling='offline': one of on-policy, off-policy expected"),
+    ({"sampling": "offline"}, "sampling='offline': one of on-policy, off-policy, truncated expected"),
     ({"credit": "to-go"}, "credit: this is said of tokens"),
     ({"level": "token", "batch": "mean"}, "batch: samples are centred whole"),
     ({"loss": 3}, "the loss is text"),

@@ -42,9 +42,11 @@ from klsym.language.expressions import (
     ATOMS,
     A,
     H,
+    M,
     length,
     now,
     own,
+    parameter,
     past,
     rho,
     sg,
@@ -58,6 +60,7 @@ from klsym.notation.losses import Written
 from klsym.notation.printers import TEXT
 from klsym.notation.tree import Name, quotient
 
+DRAWN = M / parameter("S")  # what M q/S draws, over q; S = E_q[M]
 ADVANTAGE = A  # theta-free, of the whole sequence: the same at each of its tokens
 WEIGHT_OF_OPTION = {"token": now(rho), "prefix": past(rho) * now(rho), "sequence": rho}
 OF_ONE_TOKEN = "a sum over the tokens before or after one: choose level token"
@@ -207,7 +210,13 @@ def index_of(loss: Any, setting: Setting) -> str:
 
 
 def placed(expression: Any, setting: Setting, index: str) -> Any:
-    """At one position, weights and 1/T put in."""
+    """At one position, weights, 1/T and what a cut sampler draws put in."""
+    if setting.truncated and (index or setting.batch != "none"):
+        raise UsageError(
+            "sampling truncated: of a token this is said at level sample, its prefix given, and of a sequence"
+            " that is cut off as a whole at level sequence; a sum over tokens or over a batch is not handled"
+        )
+    expression = expression * DRAWN if setting.truncated else expression
     if index == "t":
         at = now(expression).xreplace(
             {now(A): ADVANTAGE, now(rho): WEIGHT_OF_OPTION[setting.weights], T: length}

@@ -3,6 +3,7 @@
     --weights prefix      rho is exp(past(log_q - log_mu))*rho        --credit to-go    togo(LOSS)
     --weights sequence    rho is exp(whole(log_q - log_mu))           --credit total    whole(LOSS)
     --aggregate mean      LOSS/T                             --aggregate batch    n*LOSS/(T + others(T))
+    --sampling truncated  M*LOSS/S, samples from q itself
     --batch leave-one-out, mean, std: loo(h), centred(h), normalised(h), h what multiplies the score, detached
 
 The loss so written, without the options, has the same verdict.
@@ -40,6 +41,8 @@ def expansion(written: Written, setting: Setting, h: Formula | None = None) -> s
         shown = _credited(expression if expression.has(A) else None, shown, CREDITS[setting.credit])
     if setting.averaged:
         shown = quotient(shown, Name("T"))
+    if setting.truncated:
+        shown = quotient(product(Name("M"), shown), Name("S"))
     if setting.aggregate == "batch":
         shown = quotient(product(Name("n"), shown), total(Name("T"), Call("others", (Name("T"),))))
     if setting.batch in BATCHES:
@@ -50,6 +53,7 @@ def expansion(written: Written, setting: Setting, h: Formula | None = None) -> s
             shown = product(Call("sg", (Call(centre, (h,)),)), Name("log_q"))
     said = (
         weighted
+        or setting.truncated
         or setting.aggregate in ("mean", "batch")
         or setting.credit in CREDITS
         or setting.batch in BATCHES

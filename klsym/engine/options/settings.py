@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeVar, get_args
 
 from klsym.errors import UsageError
 
-Sampling = Literal["on-policy", "off-policy"]
+Sampling = Literal["on-policy", "off-policy", "truncated"]
 Use = Literal["loss", "reward"]
 Level = Literal["sample", "token", "sequence"]
 Batch = Literal["none", "mean", "leave-one-out", "std"]
@@ -60,7 +60,11 @@ class Option:
 
 NEEDS_TOKENS = Need("level", ("token",), "this is said of tokens; choose level token")
 OPTIONS = (
-    Option("sampling", get_args(Sampling), "samples from q itself (on-policy), or from mu (off-policy)"),
+    Option(
+        "sampling", get_args(Sampling),
+        "samples from q itself (on-policy), from mu (off-policy), or from q cut off to where M = 1, M*q/S"
+        " with S = E_q[M] (truncated: top-p, top-k)",
+    ),
     Option(
         "use", get_args(Use),
         "loss: differentiated; reward: detached, the loss being all that multiplies the score",
@@ -114,7 +118,12 @@ class Setting:
 
     @property
     def on_policy(self) -> bool:
-        return self.sampling == "on-policy"
+        return self.sampling != "off-policy"
+
+    @property
+    def truncated(self) -> bool:
+        """Are samples drawn where M = 1 alone?"""
+        return self.sampling == "truncated"
 
     @property
     def averaged(self) -> bool:

@@ -108,6 +108,8 @@ def _reading(written: Written) -> tuple[Message, ...]:
 
 def compared(pair: WrittenPair, setting: Setting) -> Comparison:
     """The comparison of two losses that are used so."""
+    if setting.truncated:
+        raise UsageError("compare: for samples from M*q/S compare M*LOSS with M*OTHER, on-policy")
     for written in pair:
         if names_batches(written.expression):
             raise UsageError("compare: losses that sum over the samples of a batch are not compared")

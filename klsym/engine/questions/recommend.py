@@ -210,6 +210,11 @@ def recommend(
             raise UsageError(f"{name}={value!r}: one of {', '.join(get_args(known))} expected")
     given = "loss" if use == "value" else use
     setting = replace(checked_setting(sampling=sampling, use=given, level=level), weights="", credit="")
+    if setting.truncated:
+        raise UsageError(
+            "sampling truncated: no sample from M*q/S lies where M = 0; S*k2 has the rest of the gradient of"
+            " KL(q||p), S*k3 that of KL(p||q), and full_kl(..), a sum over all words, has it whole"
+        )
     return _recommended(target, use, setting)
 
 

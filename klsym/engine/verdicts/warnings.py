@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -15,7 +16,7 @@ from klsym.kernel.names import SAMPLE_BASES, parse_name
 from klsym.kernel.ring import ONE, ZERO, Exponent, ExpPoly, Monomial
 from klsym.language.abbreviations import Divergence
 from klsym.language.convert import to_sympy
-from klsym.language.expressions import COUNTS, REWARDS, A, R, log_mu, log_old, log_q
+from klsym.language.expressions import COUNTS, OF_REGIONS, REWARDS, A, M, R, log_mu, log_old, log_q
 from klsym.language.messages import Message
 from klsym.notation.values import names
 
@@ -286,8 +287,19 @@ def length_in_front(verdict: Verdict, facts: Facts) -> Message | None:
     return Message("length-rewarded", sign=sign_of(to_sympy(multiple)))
 
 
+def cut_sampler(verdict: Verdict, facts: Facts) -> Message | None:
+    """What a sampler that is cut off does not see of the gradient of all samples."""
+    if not verdict.setting.truncated or facts.vanishes:
+        return None
+    if verdict.c is None or re.search(r"\b[MS]\b", verdict.loss):
+        return Message("cut-sampler", of=None)
+    whole = verdict.c.substitute({"M": ONE, "S": ONE})
+    named = any(name.startswith(OF_REGIONS) for name in whole.names())
+    return Message("cut-sampler", of=None if named else (1 - M) * to_sympy(whole))
+
+
 CHECKS: tuple[Check, ...] = (
-    outside_the_core, zero_gradient, value_is_not_gradient, missing_weight, literal_weight,
+    cut_sampler, outside_the_core, zero_gradient, value_is_not_gradient, missing_weight, literal_weight,
     mean_zero_noise, wrong_sign, length_in_front, heavy_tail,
 )  # fmt: skip
 

@@ -20,7 +20,7 @@ import sympy
 
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import KlsymError, UsageError
-from klsym.language.expressions import COUNTS, PARAMETERS, OverPositions, k1, parameter, r
+from klsym.language.expressions import COUNTS, PARAMETERS, M, OverPositions, k1, parameter, r
 from klsym.language.messages import Message
 from klsym.language.parser import parse
 from klsym.language.sums import Normalised
@@ -50,6 +50,7 @@ def with_check(verdict: Verdict, loss: Any) -> Verdict:
     compared with the literal loss on finite models (`field_check`); those of one sample, and of a sequence as
     one, at samples on both sides of every bound as well.
     """
+    loss = loss * M / parameter("S") if verdict.setting.truncated else loss
     if loss.atoms(Normalised):
         raise UsageError("check: the standard deviation of a batch is not evaluated; leave --check out")
     checks = [check_theorem(proof.theorem) for proof in verdict.proofs]

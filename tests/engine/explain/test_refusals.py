@@ -75,7 +75,7 @@ REFUSED: dict[str, dict[str, str]] = {
 }  # fmt: skip
 ROWS = [(loss, options(words), said) for words, rows in REFUSED.items() for loss, said in rows.items()]
 CHOICES: list[tuple[Any, dict[str, Any], str]] = [  # what no options of the table say
-    ("k1", {"sampling": "sometimes"}, "sampling='sometimes': one of on-policy, off-policy expected"),
+    ("k1", {"sampling": "sometimes"}, "one of on-policy, off-policy, truncated expected"),
     ("k1", {"use": "penalty"}, "use='penalty': one of loss, reward"),
     ("k1", {"level": "word"}, "level='word': one of sample, token, sequence expected"),
     ("k1", {"batch": "median"}, "batch='median': one of none, mean, leave-one-out, std"),

@@ -1,7 +1,7 @@
 """Losses that are written by hand (written.toml): every setting, every part of the grammar, and refusals.
 
 >>> len(settings())
-136
+204
 >>> next(in_every_setting())[0], next(of_the_grammar())
 ('k1', ('k(lam)', {'sampling': 'on-policy'}, ()))
 """

@@ -1,0 +1,124 @@
+"""A sampler that is cut off to where M = 1: printed gradients against sums over what it draws."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+import klsym
+from klsym.errors import UsageError
+from support.oracle.grammar import derived, evaluate, plain
+from support.oracle.numbers import Jet
+from support.scale import scaled
+
+WORDS, KEPT = 6, np.array([1.0, 1, 0, 1, 0, 1])
+
+
+def world(seed: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    q, p = rng.dirichlet([1.0] * WORDS, size=2)
+    return {"log_q": np.log(q), "log_p": np.log(p), "R": rng.normal(size=WORDS), "A": rng.normal(size=WORDS)}
+
+
+def drawn(known: dict[str, np.ndarray]) -> np.ndarray:
+    """The chances of the sampler: q where M = 1, over its mass there."""
+    weights = np.exp(known["log_q"]) * KEPT
+    return weights / weights.sum()
+
+
+def names(known: dict[str, Any], moved: bool) -> Any:
+    def find(name: str, slot: str | None = None) -> Any:
+        if name == "log_q" and moved:
+            return Jet(known["log_q"], np.ones(WORDS))
+        if name == "log_mu":  # on-policy: a copy of q that does not move
+            return known["log_q"]
+        if name in ("M", "S", "beta"):
+            return {"M": KEPT, "S": float(np.exp(known["log_q"]) @ KEPT), "beta": 0.3}[name]
+        return known[name] if name in known else derived(name, find)
+
+    return find
+
+
+def literal(loss: str, use: str, known: dict[str, np.ndarray]) -> np.ndarray:
+    """Along each logit: the mean of grad L, or of L s, over what is drawn."""
+    value = evaluate(loss, names(known, moved=use == "loss"))
+    pushes = np.broadcast_to(getattr(value, "a", 0.0) if use == "loss" else plain(value), WORDS) * drawn(
+        known
+    )
+    return pushes - np.exp(known["log_q"]) * pushes.sum()  # s_i = e_i - q
+
+
+def printed(coefficient: str, known: dict[str, np.ndarray]) -> np.ndarray:
+    """E_q[c s]"""
+    q = np.exp(known["log_q"])
+    c = np.broadcast_to(plain(evaluate(coefficient, names(known, moved=False))), WORDS)
+    return q * (c - q @ c)
+
+
+def agree(loss: str, use: str, coefficient: str) -> bool:
+    return all(
+        np.allclose(literal(loss, use, w), printed(coefficient, w), rtol=1e-9, atol=1e-12)
+        for w in map(world, range(4))
+    )
+
+
+PARTS = ("k1", "k2", "k3", "-A", "R*log_q", "sg(k1)*log_q", "rho*k1", "-rho*A", "S*rho*k3", "r", "k1*k2",
+         "sg(r)*k1", "M*k2", "1", "beta*k1", "S*sg(k3)*log_q", "exp(k1/2)")  # fmt: skip
+SUMS = [f"{a} + {b}" for a, b in product(PARTS, repeat=2)]
+
+
+@pytest.mark.parametrize("use", ["loss", "reward"])
+def test_the_printed_gradient_is_the_mean_over_what_is_drawn(use: str) -> None:
+    for loss in [*PARTS, *SUMS[:: scaled(1, 12)]]:
+        answer = klsym.explain(loss, use=use, sampling="truncated").to_json()
+        coefficient = answer["gradient"]["coefficient"] or "0"
+        assert agree(loss, use, coefficient), (loss, coefficient)
+
+
+@pytest.mark.parametrize("loss", ["k2", "k1 + k3", "-A*log_q"])
+def test_the_gradient_of_all_samples_is_another(loss: str) -> None:
+    whole = klsym.explain(loss).to_json()["gradient"]["coefficient"]
+    assert agree(loss, "loss", klsym.explain(loss, sampling="truncated").to_json()["gradient"]["coefficient"])
+    assert not agree(loss, "loss", whole)
+
+
+def test_what_is_lost_makes_up_the_gradient_of_all_samples() -> None:
+    """S times what is drawn and E_q[(1 - M) c s] add up to E_q[c s]."""
+    known = world(9)
+    mass = float(np.exp(known["log_q"]) @ KEPT)
+    assert "E_q[(1 - M)*k1*s]" in str(klsym.explain("k2", sampling="truncated"))
+    whole = printed("k1", known)
+    assert np.allclose(mass * literal("k2", "loss", known) + printed("(1 - M)*k1", known), whole)
+    assert not np.allclose(mass * literal("k2", "loss", known), whole)
+
+
+def test_no_objective_is_told_without_saying_what_is_held() -> None:
+    for loss, use in (("k2", "loss"), ("R - beta*k1", "reward"), ("-A*log_q", "loss"), ("k1", "reward")):
+        text = str(klsym.explain(loss, use=use, sampling="truncated"))
+        assert "with M and S held as they are at theta, " in text.splitlines()[1]
+        assert "KL(q||p)" not in text.splitlines()[1]
+
+
+@pytest.mark.parametrize(
+    ("loss", "options"),
+    [("k2", {"level": "token"}), ("k1", {"use": "reward", "batch": "leave-one-out"}), ("loo(k1)*log_q", {})],
+)
+def test_sums_over_tokens_and_batches_are_refused(loss: str, options: dict[str, str]) -> None:
+    with pytest.raises(UsageError, match=r"sampling truncated: .* not handled"):
+        klsym.explain(loss, sampling="truncated", **options)
+
+
+def test_what_ranks_losses_says_what_to_write_instead() -> None:
+    with pytest.raises(UsageError, match=r"S\*k2 has the rest"):
+        klsym.recommend("reverse-kl", sampling="truncated")
+    with pytest.raises(UsageError, match=r"compare M\*LOSS"):
+        klsym.compare("k2", "k3", sampling="truncated")
+
+
+def test_s_is_a_name_of_this_sampler_alone() -> None:
+    assert klsym.explain("S*k2", sampling="truncated").target == "separable"
+    with pytest.raises(UsageError, match="unknown name 'S'"):
+        klsym.explain("S*k2")
