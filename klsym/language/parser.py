@@ -186,6 +186,9 @@ class Reader:
                 taken = self.condition(when, depth + 1)
                 values = (self.build(item, depth + 1) for item in (one, other))
                 return self.bounded(where(taken, *values), node)
+            case ast.Call(ast.Name("js"), [first, second, strength], []):
+                a, b = self.densities("js", [first, second], node)
+                return jensen_shannon(a, b, self.strength(strength, depth))
             case ast.Call(ast.Name(name), arguments, []) if name in OF_DENSITIES:
                 return OF_DENSITIES[name][0](*self.densities(name, arguments, node))
             case ast.Call(ast.Name(name), arguments, []) if name in FUNCTIONS:
@@ -336,6 +339,15 @@ class Reader:
         if name == "js" and "q" not in found:
             raise self.at("js is of q and another policy", node)
         return found
+
+    def strength(self, node: ast.expr, depth: int) -> Any:
+        """The weight of the second policy in js(q, p, 1/10)."""
+        value = self.build(node, depth + 1)
+        if not (value.is_Rational and 0 < value < 1):
+            raise self.at(
+                "js(q, p, b) takes a number b between 0 and 1, the weight of p in the mixture", node
+            )
+        return value
 
     def refuse_sums_of_samples(self, name: str, x: Any, node: ast.expr) -> None:
         """A sum over samples may hold sums over the tokens of each, and not the other way round."""

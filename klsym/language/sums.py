@@ -132,14 +132,15 @@ def entropy(a: str) -> Any:
     return -OverVocabulary(_over_q(a) * DENSITIES[a])
 
 
-def jensen_shannon(a: str, b: str) -> Any:
-    """(KL(a||m) + KL(b||m))/2 with m = (a + b)/2, one of them q: E_q[f(t)] with t the other over q.
+def jensen_shannon(a: str, b: str, strength: Any = sympy.S.Half) -> Any:
+    """(1 - x) KL(a||m) + x KL(b||m) with m = (1 - x) a + x b, one of them q: E_q[f(t)], t the other over q.
 
-    f = (t log t - (1 + t) log((1 + t)/2))/2.
+    f = w t log t - (w t + 1 - w) log(w t + 1 - w), with w the weight of the other; x is 1/2 if not given.
     """
-    other = b if a == "q" else a
+    other, w = (b, strength) if a == "q" else (a, 1 - strength)
     t, log_t = (r, -k1) if other == "p" else (_over_q(other), DENSITIES[other] - log_q)
-    return OverVocabulary((t * log_t - (1 + t) * sympy.log((1 + t) / 2)) / 2)
+    mixed = w.p * t + w.q - w.p  # over w.q: 1 + t over 2
+    return OverVocabulary((w.p * t * log_t - mixed * sympy.log(mixed / w.q)) / w.q)
 
 
 def _over_q(a: str) -> Any:

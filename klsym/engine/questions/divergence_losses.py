@@ -61,7 +61,15 @@ WRITTEN_GENERATORS = {
     JENSEN_SHANNON: "(r*log(r) - (1 + r)*log((1 + r)/2))/2",
     "alpha": "r**alpha - alpha*r + alpha - 1",  # alpha (alpha - 1) times the alpha divergence
 }
-NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)+|alpha=\S+")
+OF_A_NUMBER = {  # tsallis: (E_q[(q/p)^(a - 1)] - 1)/(a - 1)
+    JENSEN_SHANNON: "({0})*r*log(r) - (({0})*r + 1 - ({0}))*log(({0})*r + 1 - ({0}))",
+    "tsallis": "(r**(1 - ({0})) - 1)/(({0}) - 1)",
+}
+RENYI = (  # log of a mean, which is no E_q[f(r)]
+    "renyi={0} is log(1 + ({1})*D)/({1}) with D = tsallis={0}: its gradient is that of D over the mean"
+    " E_q[r**({2})]; ask for tsallis={0}"
+)
+NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)+|(alpha|tsallis|renyi|jensen-shannon)=\S+")
 ESTIMATORS = {name: to_ring(e) for name, e in OF_TABLE.items() if name != "k1" and in_core(e)}
 NOT_OF_R = (
     "full", "full_kl", "H", "js", "log_q", "M", "log_p", "log_mu", "log_old", "rho", "rho_old", "R", "A",
@@ -218,7 +226,7 @@ def _read(text: str, parameters: tuple[str, ...]) -> Any:
     if plain in WRITTEN_GENERATORS:
         return parse(WRITTEN_GENERATORS[plain])
     if NAME.fullmatch(plain) and not re.search(rf"\b({'|'.join(NAMES)}|r)\b", plain):
-        return to_sympy(_named_alpha(plain))
+        return _named_alpha(plain)
     for word in re.finditer(r"[A-Za-z_]\w*", text):
         if word[0] in NOT_OF_R:
             raise UsageError(
@@ -235,18 +243,32 @@ def _read(text: str, parameters: tuple[str, ...]) -> Any:
 
 def known_names() -> str:
     named = ", ".join((*NAMED_GENERATORS, *WRITTEN_GENERATORS))
-    return f"known: {named}, alpha=1/2; or f as a function of r, such as r*log(r)"
+    more = f"alpha=1/2, tsallis=2, {JENSEN_SHANNON}=1/10"
+    return f"known: {named}, {more}; or f as a function of r, such as r*log(r)"
 
 
-def _named_alpha(name: str) -> ExpPoly:
+def _of_a_number(start: str, number: str) -> Any:
+    """jensen-shannon=1/10 or tsallis=2; raises ValueError for numbers that it is not defined for."""
+    value = Fraction(number)
+    if not (0 < value < 1 if start == JENSEN_SHANNON else value not in (0, 1)):
+        raise ValueError
+    if start == "renyi":
+        raise UsageError(RENYI.format(value, value - 1, 1 - value))
+    return parse(OF_A_NUMBER[start].format(value))
+
+
+def _named_alpha(name: str) -> Any:
     start, _, number = name.partition("=")
     try:
+        if start in (*OF_A_NUMBER, "renyi"):
+            return _of_a_number(start, number)
         if start != "alpha":
             raise ValueError
-        return alpha(Fraction(number))
+        return to_sympy(alpha(Fraction(number)))
     except (ValueError, ZeroDivisionError):
         raise UsageError(
-            f"unknown divergence {name[:40]!r} ({known_names()}); alpha is a number beside 0 and 1"
+            f"unknown divergence {name[:40]!r} ({known_names()}); the number of alpha, tsallis and renyi is"
+            " not 0 or 1, that of jensen-shannon between them"
         ) from None
 
 

@@ -22,6 +22,7 @@ from support.oracle.grammar import jet
 from support.oracle.losses import Node, Setting, Tree, node, sample
 from support.oracle.slots import Slotted
 
+STRONG = "full(-log((r + 9)/10)*(r + 9)/10 - r*k1/10)"
 JS = "full(-log((1 + r)/2)*(1 + r)/2 - r*k1/2)"
 
 
@@ -30,6 +31,8 @@ WORDS = (
     ("full_kl(q, p)", "full(k1)", "full_kl(p, q)"), ("full_kl(p, q)", "full(-r*k1)", "full(r*k1)"),
     ("H(q)", "-full(log_q)", "H(p)"), ("js(q, p)", JS, "js(q, mu)"), ("js(p, q)", JS, "H(q)"),
     ("full_kl(q, mu)", "full(log_q - log_mu)", "full_kl(mu, q)"),
+    ("js(q, p, 1/10)", STRONG, "js(q, p, 9/10)"), ("js(p, q, 9/10)", STRONG, "js(p, q, 1/10)"),
+    ("js(q, p, 1/2)", JS, "js(q, p, 1/3)"),
 )  # fmt: skip
 
 
@@ -53,6 +56,7 @@ def test_the_value_is_that_of_the_loss_and_not_of_what_scores_meet() -> None:
     ("loss", "words"),
     [
         ("js(q, p)", "off token"),
+        ("js(q, p, 1/10)", "token"),
         ("R - beta*full_kl(q, p)", "token reward to-go"),
         ("full(M*k3) - beta*H(q)", "off"),
     ],
