@@ -38,6 +38,7 @@ from klsym.language.sums import (
     OverBatch,
     OverVocabulary,
     Whole,
+    discounted,
     entropy,
     full_kl,
     jensen_shannon,
@@ -313,6 +314,8 @@ class Reader:
             plural = "" if wanted == "1" else "s"
             raise self.at(f"{name} takes {wanted} argument{plural}, got {len(arguments)}", node)
         x = arguments[0]
+        if name == "disc" and not (x.is_Rational and 0 < x < 1):
+            raise self.at("disc(g, x) takes a number g between 0 and 1, the discount of one token", node)
         if name in (*OF_TOKENS, *OF_SAMPLES):
             self.refuse_sums_of_samples(name, x, node)
         if name == "log" and not (x.is_positive or (isinstance(x, OverVocabulary) and x.of_masses)):
@@ -401,6 +404,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], range]] = {
     "min": (Min, SEVERAL),
     "max": (Max, SEVERAL),
     "clip": (clip, range(3, 4)),
+    "disc": (discounted, range(2, 3)),
     **{name: (function, ONE_ARGUMENT) for name, function in (OF_TOKENS | OF_SAMPLES).items()},
     **{OverVocabulary.name: (OverVocabulary, ONE_ARGUMENT)},
 }

@@ -96,6 +96,11 @@ def togo(h: Any) -> Any:
     return Here(h) + After(h)
 
 
+def discounted(g: Any, x: Any) -> Any:
+    """disc(g, x) = sum_{u>=t} g^(u-t) x_u; past(1) is the number of tokens before t."""
+    return g ** -Before(sympy.S.One) * togo(g ** Before(sympy.S.One) * x)
+
+
 def seqmean(x: Any) -> Any:
     """seqmean(x) = whole(x)/T."""
     return Whole(x) / parameter("T")

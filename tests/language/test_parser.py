@@ -190,7 +190,7 @@ REFUSED: dict[str, dict[str, int | tuple[int, ...]]] = {
     },
     "unknown function": {"__import__(k1)": 1, "k1()": 1, "k1 + Rational(1, 2)": 6},
     "unknown function 'eval'": {"eval(k1)": 1},
-    r"unknown function 'tanh' \(known: abs centred clip exp": {"tanh(k1)": 1},
+    r"unknown function 'tanh' \(known: abs centred clip disc exp": {"tanh(k1)": 1},
     GRAMMAR: {
         "k1.real": (1, 3, 4), "sg(k1).args": (1, 7, 8), "().__class__": (1, 3, 4), "k1[0]": (1, 3),
         "lambda: 1": 1, "k1 + (lambda x: x)": (6, 7), "k1 == k2": (1, 4), "k1 < k2 != k3": (1, 4),

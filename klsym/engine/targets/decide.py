@@ -30,7 +30,7 @@ from klsym.engine.targets.objectives import covariances, gradient_of, objective
 from klsym.engine.targets.product_curl import decide_products, with_one_advantage
 from klsym.errors import ProofError, Refused
 from klsym.kernel.derivatives import attach, is_live
-from klsym.kernel.names import SAMPLE_BASES, parse_name
+from klsym.kernel.names import HELD, SAMPLE_BASES, parse_name
 from klsym.kernel.ring import ONE, ZERO, ExpPoly
 from klsym.language.abbreviations import E, Side, elements
 from klsym.language.convert import to_ring, to_sympy
@@ -240,6 +240,21 @@ def _of_the_whole(field: Field, found: Decomposition) -> Decision | None:
     )
 
 
+def _to_date(field: Field, found: Decomposition) -> Decision | None:
+    """E_q[sum_t c sum_{u <= t} s_u] = grad E_q[sum_t c], where c itself does not move in the mean."""
+    of = field.coefficients
+    if field.index != "t" or set(of) != {"past", "now"} or of["past"] != of["now"]:
+        return None
+    if any(parse_name(name).base in HELD for name in of["now"].names()):
+        return None  # sums that are held fixed, whose values may move
+    aim = sum_over_t(to_sympy(of["now"]), "q")
+    try:
+        same = field.exchanged.equals(grad(aim))
+    except ProofError:
+        return None
+    return _of_tokens("separable", field, found, (same,), aim)
+
+
 def _curl(field: Field, found: Decomposition) -> Decision | None:
     """separable where the curl is 0, none where it is not on some model."""
     if field.products:
@@ -274,7 +289,9 @@ def _curl(field: Field, found: Decomposition) -> Decision | None:
     return _of_tokens("none", field, found, (twisted, *told), None, twisted)
 
 
-RUNGS: tuple[Rung, ...] = (_named, _primitive, _covariances, _attached, _of_the_whole, _curl)
+RUNGS: tuple[Rung, ...] = (
+    _named, _primitive, _covariances, _attached, _of_the_whole, _to_date, _curl,
+)  # fmt: skip
 
 
 def _of_tokens(

@@ -35,6 +35,7 @@ REFUSED: dict[str, dict[str, str]] = {
         "full_kl(q, q)": "two different policies", "H(k1)": "takes 1 policy",
         "js(p, mu)": "js is of q and another", "js(q, p, 1)": "a number b between 0 and 1",
         "js(q, p, beta)": "a number b between 0 and 1", "[rho]": "a list is not part of the loss grammar",
+        "disc(lam, R)": "a number g between 0 and 1", "disc(1, R)": "a number g between 0 and 1",
         "q": "write log_q", "full_kl": "full_kl is a function", "full(k1, r)": "full takes 1 argument",
     },
     "reward": {"1/R": "divi"},

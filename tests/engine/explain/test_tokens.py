@@ -98,3 +98,34 @@ def test_a_mean_that_holds_scores_is_never_called_a_target(setting: tuple[str, .
         assert not re.search(r"(\bs|s_now|s_past|s_future)\b", lines[0].partition("targets")[2])
         if verdict.target == "separable" and verdict.objective is None:
             assert any(line.startswith("  equals    E_q[sum_t ") for line in lines)
+
+
+# ---------------------------------------------------------------------------- discounts
+OF_DISCOUNT = {"level": "token", "use": "reward"}
+
+
+def test_a_discounted_sum_is_written_out() -> None:
+    assert parse("disc(9/10, R)") == parse("(9/10)**(-past(1))*togo((9/10)**past(1)*R)") != parse("togo(R)")
+    assert parse("(9/10)**past(1)*disc(9/10, k1)") == parse("togo((9/10)**past(1)*k1)")
+
+
+@pytest.mark.parametrize("of", ["R", "k1", "R - beta*k1"])
+def test_a_discount_has_an_objective_with_its_weight_alone(of: str) -> None:
+    """Sutton et al. 1999 with the weight g^(t-1), Nota and Thomas 2020 without."""
+    weighted, bare = (explain(f"{w}disc(9/10, {of})", **OF_DISCOUNT) for w in ("(9/10)**past(1)*", ""))
+    assert (weighted.target, weighted.trust) == ("separable", "kernel")
+    assert "E_q[sum_t" in str(weighted).splitlines()[1] and "T_past" in str(weighted).splitlines()[1]
+    assert (bare.target, bare.trust) == ("none", "numeric")
+
+
+def test_the_check_adds_a_discounted_sum_up() -> None:
+    verdict = explain("disc(9/10, R - beta*k1)", **OF_DISCOUNT)
+    done = with_check(verdict, parse("disc(9/10, R - beta*k1)"))
+    assert done.check is not None and done.check["passed"]
+    wrong = with_check(verdict, parse("disc(8/10, R - beta*k1)"))
+    assert wrong.check is not None and not wrong.check["passed"]
+
+
+def test_sums_that_are_held_fixed_are_no_objective() -> None:
+    found = explain("disc(9/10, sg(k1))*rho", level="token", sampling="off-policy", weights="prefix")
+    assert (found.target, found.trust) == ("none", "numeric")

@@ -206,6 +206,8 @@ TOKENS: dict[str, dict[str, str]] = {
     "token reward": {
         "k1": "reverse-kl", "k3": "none", "R - beta*k1": "combination", "1": "separable",
         "togo(k1)": "reverse-kl",
+        "togo((9/10)**past(1)*R)": "separable", "togo((9/10)**past(1)*(R - beta*k1))": "separable",
+        "(9/10)**past(1)*R": "none",
         "now(R - beta*k1)": "none", "future(k1)": "none", "past(R)": "zero", "past(k3)": "zero",
         "togo(R - beta*k3)": "none", "A - beta*togo(k1)": "combination", "A*whole(R)": "combination",
         "togo(A) - beta*togo(k1)": "none", "togo(k1)/T": "none", "seqmean(k1)": "separable",
