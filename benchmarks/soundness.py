@@ -146,7 +146,7 @@ def _library(driver: Any) -> Path:
         return library
     library = HOME / "build" / "soundness-checker"
     library.mkdir(parents=True, exist_ok=True)
-    for name in driver.ORDER[: driver.ORDER.index("Parts") + 1]:
+    for name in driver.ORDER[: driver.ORDER.index("certificates/Parts") + 1]:
         driver.compiled(Path(shutil.copy(driver.SOURCES / f"{name}.v", library)), library)
     return library
 

@@ -90,7 +90,7 @@ term does; `make trainers` settles this gallery again and judges each row by enu
 $ klsym tables trainers --only TRL --format markdown
 ```
 
-**Next.** [Notebook 1](01-values.ipynb) begins again with the values."""
+**Next.** [Notebook 18](18-distillation.ipynb) asks which KL each distillation recipe descends."""
 
 
 def cells() -> Iterator[tuple[str, str]]:

@@ -1,0 +1,70 @@
+"""What clips, masks and cut samplers leave of a sample's gradient, as a picture over the ratio."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mpmath
+import numpy as np
+
+from klsym.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, PAGE, VERMILION, panels
+from klsym.language.parser import parse
+from klsym.numeric.loss_by_definition import at_sample
+
+LOSSES = {  # what multiplies the advantage, as a loss
+    "weight alone": "-rho*A",
+    "PPO clip": "-min(rho*A, clip(rho, 0.8, 1.2)*A)",
+    "cut weight": "-sg(min(rho, 1.5))*A*log_q",
+    "mask": "-sg(where(0.5 < rho and rho < 2, rho, 0))*A*log_q",
+}
+STYLES = {"weight alone": (GREY, "-", 3), "PPO clip": (BLUE, "-", 1.5), "cut weight": (VERMILION, "--", 1.5),
+          "mask": (GREEN, ":", 2)}  # fmt: skip
+RATIOS = np.geomspace(0.25, 4, 400)
+
+
+def left_of(loss: str, ratio: float, advantage: float) -> float:
+    """What the sample counts under q: its gradient over -rho A, which is 1 for the weight alone."""
+    values = {
+        "log_q": mpmath.log(ratio),
+        "log_mu": mpmath.mpf(0),
+        "log_p": mpmath.mpf(0),
+        "A": mpmath.mpf(advantage),
+    }
+    with mpmath.workdps(30):
+        _, slope = at_sample(parse(loss), values)
+    return float(-slope / (ratio * advantage))
+
+
+def draw(p_top: float = 0.8, words: int = 14, seed: int = 3) -> Any:
+    """Two panels over the ratio, for good and bad samples; one over words, for a sampler that is cut off."""
+    with panels(PAGE, 2.6, 1, 3) as (figure, axes):
+        for ax, advantage in zip(axes, (1.0, -1.0), strict=False):
+            for name, loss in LOSSES.items():
+                colour, dash, width = STYLES[name]
+                counts = [left_of(loss, ratio, advantage) for ratio in RATIOS]
+                ax.plot(RATIOS, counts, color=colour, ls=dash, lw=width, label=name)
+            ax.set(xscale="log", xlabel=r"$\rho = q/\mu$", ylim=(-0.05, 1.65), yticks=[0, 0.5, 1],
+                   xticks=[0.25, 0.5, 1, 2, 4], xticklabels=["1/4", "1/2", "1", "2", "4"],
+                   title=f"A sample with $A {'>' if advantage > 0 else '<'} 0$ counts")  # fmt: skip
+            ax.minorticks_off()
+        axes[0].legend(loc="upper center", ncols=2, fontsize=7, columnspacing=1)
+        _cut(axes[2], p_top, words, seed)
+    return figure
+
+
+def cut(p_top: float, words: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Chances in falling order, and 1 at the fewest words that have p_top together: top-p."""
+    q = np.sort(np.random.default_rng(seed).dirichlet(np.full(words, 0.6)))[::-1]
+    return q, 1.0 * (np.cumsum(q) - q < p_top)
+
+
+def _cut(ax: Any, p_top: float, words: int, seed: int) -> None:
+    q, M = cut(p_top, words, seed)
+    places, mass = np.arange(1, words + 1), float(q @ M)
+    ax.bar(places, M * q / mass, color=ORANGE, width=0.8, label=f"drawn: $Mq/S$, $S = {mass:.2f}$")
+    ax.bar(places, q, color="none", edgecolor=BLACK, width=0.8, lw=0.8, label="the policy $q$")
+    ax.bar(
+        places, (1 - M) * q, color=GREY, width=0.8, hatch="////", edgecolor="white", lw=0, label="never drawn"
+    )
+    ax.set(xlabel="words, by their chance", title=f"Top-p at {p_top}", xticks=[1, 5, 10])
+    ax.legend(loc="upper right", fontsize=7)
