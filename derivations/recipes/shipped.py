@@ -141,21 +141,18 @@ def mean_over_kept_tokens():
     "shipped.truncated-sampler",
     source="new (top-p and top-k samplers; TRL issues 6789, 7269)",
     reading=(
-        "the sampler is M mu/S with S = E_mu[M]: it draws where M = 1, and its ratio to q is S rho there;"
-        " beta stands for S, A for what is averaged",
+        "the sampler is M mu/S, S = E_mu[M]: its mean of f is E_mu[M f]/S, and its ratio to q is S rho where"
+        " it draws, so that S goes out of its weighted mean",
+        "A stands for what is averaged",
     ),
 )
 def truncated_sampler():
     """The weight q/sampler brings back what the sampler draws, and nothing else: E_q[(1 - M) f] is lost."""
-    drawn = expectation(M / beta * (beta * rho) * A, under=mu)
-    pushes = expectation(M / beta * (beta * rho) * A * s, under=mu)
-    own = expectation(M / beta * A * s, under=q)
+    lost = expectation((1 - M) * A * s, under=q)
     return (
-        derive(drawn).equals(expectation(M * A, under=q)),
-        derive(drawn).equals(expectation(A, under=q) - expectation((1 - M) * A, under=q)),
-        derive(pushes).equals(ADVANTAGE - expectation((1 - M) * A * s, under=q)),
-        derive(own * beta).equals(ADVANTAGE - expectation((1 - M) * A * s, under=q)),
-        derive(drawn).differs_from(expectation(A, under=q)),
+        derive(expectation(M * rho * A, under=mu)).equals(expectation(M * A, under=q)),
+        derive(expectation(M * rho * A * s, under=mu)).equals(ADVANTAGE - lost),
+        derive(expectation(M * rho * A, under=mu)).differs_from(expectation(A, under=q)),
     )
 
 
