@@ -7,7 +7,7 @@ from typing import Any
 import mpmath
 import numpy as np
 
-from klsym.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, PAGE, VERMILION, panels
+from klsym.figures.style import BLACK, GREY, ORANGE, PAGE, PURPLE, SKY, panels
 from klsym.language.parser import parse
 from klsym.numeric.loss_by_definition import at_sample
 
@@ -17,8 +17,8 @@ LOSSES = {  # what multiplies the advantage, as a loss
     "cut weight": "-sg(min(rho, 1.5))*A*log_q",
     "mask": "-sg(where(0.5 < rho and rho < 2, rho, 0))*A*log_q",
 }
-STYLES = {"weight alone": (GREY, "-", 3), "PPO clip": (BLUE, "-", 1.5), "cut weight": (VERMILION, "--", 1.5),
-          "mask": (GREEN, ":", 2)}  # fmt: skip
+STYLES = {"weight alone": (GREY, "-", 3), "PPO clip": (SKY, "-", 1.5), "cut weight": (PURPLE, "--", 1.5),
+          "mask": (BLACK, ":", 2)}  # fmt: skip
 RATIOS = np.geomspace(0.25, 4, 400)
 
 

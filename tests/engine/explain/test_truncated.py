@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from itertools import product
 from typing import Any
 
@@ -76,6 +77,39 @@ def test_the_printed_gradient_is_the_mean_over_what_is_drawn(use: str) -> None:
         answer = klsym.explain(loss, use=use, sampling="truncated").to_json()
         coefficient = answer["gradient"]["coefficient"] or "0"
         assert agree(loss, use, coefficient), (loss, coefficient)
+
+
+BOUNDED = ("min(k3, 1)", "max(k1, -1/5)", "clip(rho, 4/5, 6/5)", "abs(k1)", "clip(r, 1/2, 2)", "min(R, A)")
+WHERE = ("r > 1/2", "k1 < 1/5", "k3 < 1", "A > 0", "R < 1/3", "k1 > -1 and r > 1/4", "not k2 > 1")
+SMOOTH = ("k1", "k2", "k3", "r", "A", "R", "log_q", "rho", "1", "M", "S")
+NUMBERS = ("", "-", "2*", "beta*", "-1/3*")
+
+
+def random_loss(number: int) -> str:
+    """A sum of one to three products of what moves, bounds, comparisons, masks and what is held fixed."""
+    draw = random.Random(number).choice
+
+    def factor() -> str:
+        one = draw(draw((SMOOTH, SMOOTH, SMOOTH, BOUNDED)))
+        return draw((one, one, f"sg({one})", f"where({draw(WHERE)}, {one}, {draw(SMOOTH)})"))
+
+    sizes = [draw((1, 1, 2)) for _ in range(draw((1, 1, 2, 3)))]
+    return " + ".join(draw(NUMBERS) + "*".join(factor() for _ in range(size)) for size in sizes)
+
+
+def test_random_losses_with_bounds_comparisons_and_masks() -> None:
+    """Full size: 5,000; what is refused is said, and rare."""
+    count, refused = scaled(5000, 60), 0
+    for number in range(count):
+        loss, use = random_loss(number), ("loss", "reward")[number % 2]
+        try:
+            answer = klsym.explain(loss, use=use, sampling="truncated").to_json()
+        except UsageError:
+            refused += 1
+            continue
+        coefficient = answer["gradient"]["coefficient"] or "0"
+        assert agree(loss, use, coefficient), (number, use, loss, coefficient)
+    assert refused <= count // 20, refused
 
 
 @pytest.mark.parametrize("loss", ["k2", "k1 + k3", "-A*log_q"])

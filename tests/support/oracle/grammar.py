@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any
 
 import numpy as np
@@ -94,6 +94,11 @@ def walked(at: ast.expr, names: Names, slot: str | None) -> Any:
             return BINARY[type(operator)](inner(left), inner(right))
         case ast.Compare(left, [sign], [right]):
             return RELATIONS[type(sign)](plain(inner(left)), plain(inner(right))) * 1.0
+        case ast.UnaryOp(ast.Not(), operand):
+            return 1.0 - plain(inner(operand))
+        case ast.BoolOp(sign, parts):
+            join = np.logical_and if isinstance(sign, ast.And) else np.logical_or
+            return reduce(join, [plain(inner(part)) > 0 for part in parts]) * 1.0
         case ast.Call(ast.Name("sg"), [argument]):
             return sg(inner(argument))
         case ast.Call(ast.Name("k"), [weight]):
