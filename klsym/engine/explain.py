@@ -27,6 +27,7 @@ from klsym.engine.verdicts.verdict import LazyCases, Verdict
 from klsym.errors import UsageError
 from klsym.language.expressions import ATOMS, PARAMETERS
 from klsym.language.parser import typed_terms
+from klsym.language.sums import OverVocabulary
 from klsym.notation.losses import Written, show
 from klsym.notation.printers import TEXT
 
@@ -56,6 +57,11 @@ def setting_of(written: Written, options: Mapping[str, str | None]) -> Setting:
             f"credit: {written.text[:60]!r} says itself which tokens are summed; leave credit out"
         )
     setting = checked_setting(**options)
+    if setting.truncated and written.expression.has(OverVocabulary):
+        raise UsageError(
+            "sampling truncated: an exact mean over all words, such as full(..), needs no sample and is not"
+            " cut off: ask for it on-policy, and for the rest of the loss with this option"
+        )
     return replace(setting, credit="") if sums else setting
 
 

@@ -145,6 +145,12 @@ def test_sums_over_tokens_and_batches_are_refused(loss: str, options: dict[str, 
         klsym.explain(loss, sampling="truncated", **options)
 
 
+@pytest.mark.parametrize("loss", ["full(k1)", "full_kl(q, p) - A*log_q", "js(q, p)"])
+def test_exact_means_are_asked_for_without_it(loss: str) -> None:
+    with pytest.raises(UsageError, match="needs no sample and is not cut off"):
+        klsym.explain(loss, sampling="truncated")
+
+
 def test_what_ranks_losses_says_what_to_write_instead() -> None:
     with pytest.raises(UsageError, match=r"S\*k2 has the rest"):
         klsym.recommend("reverse-kl", sampling="truncated")
