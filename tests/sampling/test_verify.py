@@ -408,9 +408,8 @@ RATES = (0.4, 0.1)
 def alarms(seed: int) -> list[bool]:
     """At each rate, does a run of true identities raise any alarm?"""
     options = replace(QUICK, counted=10**6 if seed % 2 else 10**12, seed=seed)
-    trials = [
-        t for i, claim in enumerate(TRUE[:2]) for one in identities(claim, i, options) for t in one.finite
-    ]
+    every = (one for i, claim in enumerate(TRUE[:2]) for one in identities(claim, i, options))
+    trials = [trial for one in every for trial in one.finite]
     comparisons = sum(trial.comparisons for trial in trials)
     return [not all(t.judge(Level(comparisons, rate), []).holds for t in trials) for rate in RATES]
 
