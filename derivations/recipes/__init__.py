@@ -1,1 +1,1 @@
-"""What trainers ship: clips, masks and samplers; distillation; discounts and critics."""
+"""Claims about the losses that trainers ship, about distillation, and about discounts."""

@@ -110,7 +110,7 @@ def _wedge(first, second):
     reading=(
         "g = 1; d_u = R_u + V_(u+1) - V_u, V_u a function of the tokens before u, and 0 after the end",
         "lambda = 1: the sum of d_u from t on is that of R_u less V_t, which is A_past here",
-        "lambda < 1: on sequences of at most two tokens the sum is d_now + lambda d_future; R stands for d",
+        "lambda < 1: on sequences of at most two tokens the sum is d_now + lambda d_future; R is d there",
         "r - 1 is one d whose mean is 0 after every prefix",
     ),
 )

@@ -158,7 +158,7 @@ def baselines_of_a_token():
     reading=("A_past is the detached full(M k1) of the token's own prefix, or any function of the prefix",),
 )
 def top_k_in_the_reward():
-    """What is known before a token is drawn does not push on it; in the loss it does."""
+    """A detached sum over words has no mean effect on its own token; differentiated in the loss it has."""
     return (
         derive(sum_over_t(past(A) * now(s), under=q)).equals(0),
         derive(grad(expectation(M * k1, under=q))).equals(expectation(M * (k1 + 1) * s, under=q)),
@@ -261,7 +261,7 @@ def renormalised_over_one_word():
             r"\tfrac{q(w)}{q(w)} \log \tfrac{q(w)/q(w)}{p(w)/p(w)} = 0",
             "sympy",
             ("q(w) > 0 and p(w) > 0 at the word kept",),
-            _by_autograd_of_one_word,
+            _one_word_in_floats,
             holds=one[0] == 0 and one[1] != 0,
         ),
         Evidence(
@@ -288,7 +288,7 @@ def _renormalised(x, y, kept):
     )
 
 
-def _by_autograd_of_one_word():
+def _one_word_in_floats():
     """In floats, with the word kept moved by its logit."""
     rng, worst = np.random.default_rng(2), 0.0
     for _ in range(20):

@@ -64,7 +64,7 @@ def clipped_surrogate():
 @claim(
     "shipped.truncated-weight",
     source="CISPO (arXiv 2506.13585) and truncated importance sampling; new",
-    reading=("beta stands for the bound on the weight; is_above is 1 where rho < beta",),
+    reading=("beta is the bound on the weight; is_above is 1 where rho < beta",),
 )
 def truncated_weight():
     """Cut off at a bound, the weight misses rho - bound of the advantage where it is cut."""
@@ -77,12 +77,12 @@ def truncated_weight():
     "shipped.clamped-k3",
     source="new (clamps of the penalty in released trainers)",
     reading=(
-        "beta stands for the bound; is_above is 1 where k3 < beta, is_below where k3 > beta; a sample at the"
+        "beta is the bound; is_above is 1 where k3 < beta, is_below where k3 > beta; a sample at the"
         " bound itself has half of its gradient, as torch.minimum has it",
     ),
 )
 def clamped_penalty():
-    """Where k3 is above its bound, the penalty does not push back: just where the policies are far apart."""
+    """Where k3 exceeds its bound the penalty has no gradient, and there the two policies differ most."""
     start = loss_gradient("min(k3, beta)").differentiate()
     kept = (1 + above - below) / 2
     return (
@@ -123,17 +123,11 @@ def mask_of_a_ratio():
     "shipped.kept-token-mean",
     verdict="refuted",
     source="new (means over kept tokens)",
-    reading=(
-        "M is the mask of a token; where every token is kept, as in the first part, whole(M) is T; the second"
-        " part is M k2 without the division",
-    ),
+    reading=("M is the mask of a token; the counterexample keeps every token, so that whole(M) is T",),
 )
 def mean_over_kept_tokens():
     """The mean over tokens that are kept is no gradient of a function: with M = 1 it is that over T."""
-    return (
-        derive(curl(now(k2) / length, under=q)).differs_from(0),
-        derive(curl(now(M) * now(k2), under=q)).differs_from(0),
-    )
+    return derive(curl(now(k2) / length, under=q)).differs_from(0)
 
 
 # ---------------------------------------------------------------------------- samplers
@@ -143,7 +137,7 @@ def mean_over_kept_tokens():
     reading=(
         "the sampler is M mu/S, S = E_mu[M]: its mean of f is E_mu[M f]/S, and its ratio to q is S rho where"
         " it draws, so that S goes out of its weighted mean",
-        "A stands for what is averaged",
+        "A is any function of the sample that is free of theta",
     ),
 )
 def truncated_sampler():

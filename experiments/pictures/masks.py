@@ -23,7 +23,7 @@ RATIOS = np.geomspace(0.25, 4, 400)
 
 
 def left_of(loss: str, ratio: float, advantage: float) -> float:
-    """What the sample counts under q: its gradient over -rho A, which is 1 for the weight alone."""
+    """The gradient of a sample over -rho A: its weight in the policy gradient of q, 1 without bounds."""
     values = {
         "log_q": mpmath.log(ratio),
         "log_mu": mpmath.mpf(0),

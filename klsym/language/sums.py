@@ -97,7 +97,7 @@ def togo(h: Any) -> Any:
 
 
 def discounted(g: Any, x: Any) -> Any:
-    """disc(g, x) = sum_{u>=t} g^(u-t) x_u; past(1) is the number of tokens before t."""
+    """disc(g, x) = sum_{u>=t} g^(u-t) x_u, 0 < g < 1; past(1) is the number of tokens before t."""
     return g ** -Before(sympy.S.One) * togo(g ** Before(sympy.S.One) * x)
 
 

@@ -88,6 +88,7 @@ SAID = [  # a loss, how it is used, a code, what it says of this loss
     ("-A*rho + beta*k3", "off", "KL004", "at beta*(1 - r)"),
     ("k2", "off token", "KL004", "sequences come from mu"),
     ("k2", "reward", "KL005", "only k1"), ("rho*k3", "off reward", "KL005", "only k1"),
+    ("R - beta*k3", "off reward", "KL005", "only k1"),
     ("rho*k3", "off token", "KL006", "choose weights prefix"), ("k2", "token", "KL007", "curl"),
     ("-k2", "", "KL008", "increases KL(q||p)"), ("A*log_q", "", "KL008", "lowers E_q[A]"),
     ("k1", "off", "KL009", "p does not appear"), ("beta*R + rho*k3", "off", "KL009", "R and beta do not"),
@@ -113,6 +114,7 @@ SILENT = [  # a loss, how it is used, codes that do not apply
     ("r", "", {"KL002", "KL013"}),  # the forward KL, and its value says nothing else
     ("rho*k3", "off", {"KL003", "KL004", "KL013", "KL015", "KL017"}),
     ("k1", "off reward", {"KL005"}),  # the weight is at fault, not the estimator
+    ("R - beta*k1", "off reward", {"KL005"}), ("A - k1/2", "off reward", {"KL005"}),
     ("k2", "off", {"KL003", "KL006", "KL015"}), ("-rho*A", "off", {"KL009", "KL010", "KL013"}),
     ("abs(k1)", "", {"KL010"}),  # no gradient at one value of k1 alone
     ("where(k1 > 0.2, k1, 0) - R", "reward", {"KL003"}),

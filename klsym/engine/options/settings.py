@@ -118,6 +118,7 @@ class Setting:
 
     @property
     def on_policy(self) -> bool:
+        """Do samples come from q, all of it or cut off?"""
         return self.sampling != "off-policy"
 
     @property

@@ -65,6 +65,8 @@ def where_training_ends(
     written, strength = as_written(loss, ()), exact_number("beta", beta)
     _refuse_names(written.expression)
     setting = checked_setting(**options)
+    if setting.truncated:
+        raise UsageError("sampling truncated: M and S move with theta, and optimum has no model of them")
     drawn = sampled_loss(written, setting)[0] if names_vocabulary(written.expression) else written
     try:
         at = slot_loss(drawn, setting)

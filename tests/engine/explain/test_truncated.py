@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import klsym
+from klsym.api import where_training_ends
 from klsym.errors import UsageError
 from support.oracle.grammar import derived, evaluate, plain
 from support.oracle.numbers import Jet
@@ -154,6 +155,8 @@ def test_exact_means_are_asked_for_without_it(loss: str) -> None:
 def test_what_ranks_losses_says_what_to_write_instead() -> None:
     with pytest.raises(UsageError, match=r"S\*k2 has the rest"):
         klsym.recommend("reverse-kl", sampling="truncated")
+    with pytest.raises(UsageError, match="optimum has no model"):
+        where_training_ends("k2", "1/2", [1, 0], sampling="truncated")
     with pytest.raises(UsageError, match=r"compare M\*LOSS"):
         klsym.compare("k2", "k3", sampling="truncated")
 
