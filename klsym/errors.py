@@ -48,5 +48,9 @@ class NotInRing(KlsymError):
     """An expression is no exponential polynomial; the message names the subexpression."""
 
 
+class TooManyRegions(NotInRing):
+    """The bounds of a loss divide the samples into more regions than are compared; its target is open."""
+
+
 class UsageError(KlsymError):
     """The input cannot be read: unknown name, bad syntax, missing file, impossible option."""

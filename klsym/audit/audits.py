@@ -18,13 +18,14 @@ from klsym.audit.aggregation import Tokens, tokens_of
 from klsym.audit.binding import Bindings, bind, guesser, refuse_misread, refuse_unused
 from klsym.audit.code import Code
 from klsym.audit.compiled.in_code import raised
-from klsym.audit.compiled.running import Longer, Needs, Scaled, Session, Undecided, session
+from klsym.audit.compiled.running import Longer, Looped, Needs, Scaled, Session, Undecided, session
 from klsym.audit.compiled.unread import Unread, settled
 from klsym.audit.confirm import SCALES, Point, confirm, draw, same
 from klsym.audit.findings import Facts, findings_of, show
 from klsym.audit.places import Line, watching
 from klsym.audit.reading import read
 from klsym.audit.report import Audit
+from klsym.audit.results import picked
 from klsym.audit.terms import VOCABULARY, Misfit, Refused, folded, mask
 from klsym.audit.tracing.frameworks import Framework, framework_of
 from klsym.errors import KlsymError, UsageError
@@ -133,6 +134,7 @@ class _Walk:
         self.result = int(result) if result is not None and str(result).isdigit() else None
         self.guess = guesser(code)
         self.proposed: dict[str, Any] = {}  # what the code branches on -> a value with which it goes on
+        self.defaults: dict[str, Any] = {}  # the same, of options that have one in the code
         self.session = Session(files=code.files)
         with self.guarded():
             keys = [*bindings.roles, *bindings.options, *bindings.free]
@@ -162,7 +164,7 @@ class _Walk:
 
     def call(self, values: Mapping[str, Any], guessing: bool = False) -> Any:
         """Run the code with these values of its arguments; the loss out of what it returns."""
-        whole = {**values, **self.proposed, **self.bindings.options}
+        whole = {**values, **self.defaults, **self.proposed, **self.bindings.options}
         self.session.values, self.session.guess = whole, self.guess if guessing else None
         self.session.parameters = {x: name for name, x in self.bindings.free.items()}
         given = {}
@@ -173,30 +175,7 @@ class _Walk:
             if not self.framework.asks:
                 for value in given.values():
                     settled([value])  # a name that says what it is raises Needs
-            return self.picked(self.function(**given))
-
-    def picked(self, returned: Any) -> Any:
-        if returned is None:
-            raise Refused("nothing is returned: name the loss with --result")
-        if isinstance(returned, dict):
-            if "loss" not in returned:
-                named = ", ".join(map(str, returned))[:80]
-                raise Refused(f"a dict is returned ({named}): name the loss with --result")
-            self.note("of the dict that is returned, 'loss' is read (--result chooses)")
-            return returned["loss"]
-        if isinstance(returned, tuple | list) and not hasattr(returned, "_fields"):
-            at = self.result or 0
-            if not 0 <= at < len(returned):
-                raise Refused(f"{len(returned)} values are returned: --result 0 to {len(returned) - 1}")
-            if self.result is None and len(returned) > 1:
-                self.note(
-                    f"of {len(returned)} values that are returned, the first is read (--result chooses)"
-                )
-            return returned[at]
-        if hasattr(returned, "loss") and not hasattr(returned, "formula") and not hasattr(returned, "detach"):
-            self.note("of the object that is returned, .loss is read (--result chooses)")
-            return returned.loss
-        return returned
+            return picked(self.function(**given), self.result, self.note)
 
     def note(self, text: str) -> None:
         self.notes.append(text)
@@ -212,7 +191,9 @@ class _Walk:
                 return self.discovered(layout)
             except Refused as refusal:
                 refusals.append(refusal)
-        raise max(refusals, key=lambda r: (not r.of_shape, r.line or math.inf))  # the one that came furthest
+        furthest = max(refusals, key=lambda r: (not r.of_shape, r.line or math.inf))
+        self.refuse_if_asked(furthest)
+        raise furthest
 
     def discovered(self, layout: Any) -> _Traced:
         """The trace with this layout, once all names that the code computes with are known."""
@@ -225,17 +206,32 @@ class _Walk:
                 layout = replace(layout, longer=layout.longer | longer.names)
             except Scaled as scaled:
                 self.bindings.scale(scaled.names, scaled.every, scaled.factor)
-            except Undecided as undecided:
-                if not undecided.name or undecided.name in self.proposed:
+            except Looped as loop:
+                if loop.text in self.session.loops:
                     raise
-                self.proposed[undecided.name] = undecided.value
+                self.session.loops.add(loop.text)
+            except Undecided as undecided:
+                self.decide(undecided)
             except Refused as refusal:
-                self.refuse_if_asked(refusal)
+                if not refusal.of_shape:
+                    self.refuse_if_asked(refusal)
                 raise
             else:
                 self.refuse_if_asked()
                 return found
         raise Refused(f"more than {MOST_NAMES} names are asked for")
+
+    def decide(self, undecided: Undecided) -> None:
+        """Go on with the default of an option, or with a value that is proposed to the user."""
+        name = undecided.name
+        if not name or name in self.proposed:
+            raise undecided
+        self.bindings.free.pop(name, None)
+        if name not in self.code.defaults or name in self.defaults:
+            self.proposed[name] = undecided.value
+            return
+        self.defaults[name] = value = self.code.defaults[name]
+        self.note(f"{name} is {value!r}, its default in __init__ (--set binds it)")
 
     def refuse_if_asked(self, refusal: Refused | None = None) -> None:
         """Say all at once what the code branches on, and what would be read for these values."""
@@ -392,9 +388,6 @@ class _Walk:
         try:
             return ask(tokens.loss, **setting)
         except UsageError as error:
-            if " regions" in str(error) and self.bindings.free:
-                named = ", ".join(self.bindings.free)
-                raise UsageError(f"{error}; numbers for {named} (--set) make fewer of them") from None
             if self.options["level"] or setting["level"] == "sample":
                 raise
             hint = "the code aggregates over tokens, so this is asked at level token"

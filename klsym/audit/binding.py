@@ -36,6 +36,7 @@ OF_VOCABULARY = {f"{x.name}": x for x in VOCABULARY}
 WORDS = {"true": True, "false": False, "none": None}
 DENSITIES = ("log_q", "log_p", "log_mu", "log_old")
 TOO_MANY = 40
+CONDITIONS = ("isinstance", "hasattr")  # of variables of other functions: whether they are read is seen later
 NUMBER = "number"  # a role: any number, which is the same for all samples
 SHIFT = sympy.Dummy("shift", real=True)
 
@@ -102,7 +103,8 @@ def bind(code: Code, maps: Mapping[str, str], options: Mapping[str, Any]) -> Bin
     found = Bindings()
     for key in (*maps, *options):
         roots = {n.id for n in ast.walk(ast.parse(normal(key))) if isinstance(n, ast.Name)}
-        if code.texts and not roots & {*code.own, *code.texts, *code.stored, "self"}:
+        known = {*code.own, *code.texts, *code.stored, "self", *CONDITIONS}
+        if code.texts and not roots & known:
             raise _unknown(code, key)
     for key, text in maps.items():
         name = normal(key)
@@ -116,8 +118,11 @@ def bind(code: Code, maps: Mapping[str, str], options: Mapping[str, Any]) -> Bin
             raise UsageError(f"{key!r} is bound twice, by map and by set: leave one out")
         found.options[name] = value
     bound = {*found.roles, *found.options, *found.free}
-    defaults = [a.name for a in code.arguments if a.has_default and a.name not in bound]
-    found.left = [name for name in defaults if meaning(name)]
+    found.left = [
+        a.name
+        for a in code.arguments
+        if a.has_default and a.name not in bound and (meaning(a.name) or (a.is_none and is_number(a.name)))
+    ]
     return found
 
 
@@ -233,7 +238,7 @@ def _refuse_twice(bindings: Bindings) -> None:
     """Two names for one quantity are more likely two quantities; masks and the numbers of tokens are not."""
     for name in bindings.guessed:
         text = bindings.texts[name]
-        others = [other for other, said in bindings.texts.items() if said == text and other != name]
+        others = [o for o, said in bindings.texts.items() if said == text and _last(o) != _last(name)]
         if others and text not in ("mask", "token"):
             said = f"{' and '.join([*others, name])} would all be {text} by their names"
             raise Refused(f"{said}: --map says what each of them is")

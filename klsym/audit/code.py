@@ -17,6 +17,7 @@ class Argument:
 
     name: str
     has_default: bool = False
+    is_none: bool = False  # is the default None?
     annotation: str = ""
 
 
@@ -36,6 +37,7 @@ class Code:
     files: set[str] = field(default_factory=set)
     texts: frozenset[str] = frozenset()  # every expression in it
     stored: frozenset[str] = frozenset()  # its variables
+    defaults: dict[str, Any] = field(default_factory=dict)  # of attributes of self, as __init__ has them
 
     @property
     def own(self) -> set[str]:

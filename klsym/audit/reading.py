@@ -14,7 +14,7 @@ import inspect
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +22,8 @@ from typing import Any
 from klsym.audit.blocks import of_lines
 from klsym.audit.code import Argument, Code, returned, shown, stored_in, texts_of
 from klsym.audit.compiled import in_code
-from klsym.audit.compiled.rewriting import IN_CODE, prepared
+from klsym.audit.compiled.rewriting import IMPORTED, IN_CODE, prepared
+from klsym.audit.compiled.running import ABSENT, bound
 from klsym.audit.compiled.unread import Unread
 from klsym.audit.source import FUTURE, File, names_read, opened
 from klsym.errors import UsageError
@@ -74,7 +75,7 @@ def _of_function(file: File, name: str, result: str | None) -> Code:
     def build(keys: Collection[str]) -> tuple[Callable[..., Any], dict[str, Any]]:
         if holder:
             _provide_class(file, holder, node, keys)
-            stub = _instance(file.namespace[holder.name])
+            stub = _instance(file.namespace[holder.name], file, holder)
             return getattr(stub, node.name), file.namespace
         made = prepared(node, keys=keys)
         file.definitions[made.name] = made
@@ -83,13 +84,74 @@ def _of_function(file: File, name: str, result: str | None) -> Code:
         file.provide([made.name])
         return file.namespace[made.name], file.namespace
 
-    return _code(name, file, node, arguments, build)
+    code = _code(name, file, node, arguments, build)
+    code.defaults = _defaults_of_self(file, holder) if holder else {}
+    return code
 
 
 def _code(name: str, file: File, node: ast.FunctionDef, arguments: tuple[Argument, ...], build: Any) -> Code:
     lines = (node.lineno, node.end_lineno or node.lineno)
     texts, stored = texts_of(node.body), stored_in(node.body)
     return Code(name, str(file.path), lines, arguments, build, file.notes, file.files, texts, stored)
+
+
+def _defaults_of_self(file: File, holder: ast.ClassDef) -> dict[str, Any]:
+    """The defaults of attributes: __init__ has self.x = y once, for an argument y with a plain default."""
+    plain = _plain_defaults(file, holder)
+    given = {name: value.id for name, value in _set_once(file, holder) if isinstance(value, ast.Name)}
+    return {f"self.{name}": ast.literal_eval(plain[of]) for name, of in given.items() if of in plain}
+
+
+def _plain_defaults(file: File, holder: ast.ClassDef) -> dict[str, ast.expr]:
+    """The arguments of __init__ with a plain default."""
+    node = _method(file, holder, "__init__")
+    if not isinstance(node, ast.FunctionDef):
+        return {}
+    return {x.arg: d for x, d in _defaults(node.args) if _is_constant(d)}
+
+
+def _is_constant(node: ast.expr) -> bool:
+    """A number or a word, with a sign or without."""
+    return isinstance(node.operand if isinstance(node, ast.UnaryOp) else node, ast.Constant)
+
+
+def _set_once(file: File, holder: ast.ClassDef) -> Iterator[tuple[str, ast.expr]]:
+    """The attributes of self that __init__ alone gives a value, once."""
+    node = _method(file, holder, "__init__")
+    attributes = [n for n in ast.walk(holder) if isinstance(n, ast.Attribute)]
+    stored = [n.attr for n in attributes if isinstance(n.ctx, ast.Store)]
+    for statement in getattr(node, "body", []):
+        match statement:
+            case ast.Assign([ast.Attribute(ast.Name("self"), name)], value) if stored.count(name) == 1:
+                yield name, value
+
+
+def _parts_of_self(file: File, holder: ast.ClassDef) -> dict[str, Callable[[File], Any]]:
+    """How the objects are made that __init__ makes of constants, and of arguments with a plain default."""
+    plain = _plain_defaults(file, holder)
+    given = {n: v.id for n, v in _set_once(file, holder) if isinstance(v, ast.Name) and v.id in plain}
+    plain |= {f"self.{name}": plain[of] for name, of in given.items()}
+
+    def made(value: ast.Call) -> Callable[[File], Any]:
+        def build(file: File) -> Any:
+            call = copy.deepcopy(value)
+            call.args = [plain.get(ast.unparse(x), x) for x in call.args]
+            for keyword in call.keywords:
+                keyword.value = plain.get(ast.unparse(keyword.value), keyword.value)
+            file.provide(names_read(call))
+            code = compile(ast.fix_missing_locations(ast.Expression(call)), str(file.path), "eval", FUTURE)
+            return eval(code, file.namespace)  # the code of the file that is audited
+
+        return build
+
+    def is_plain(call: ast.Call) -> bool:
+        given = [*call.args, *(k.value for k in call.keywords if k.arg)]
+        named = len(given) == len(call.args) + len(call.keywords)
+        known = all(_is_constant(x) or ast.unparse(x) in plain for x in given)
+        return named and known and "self" not in names_read(call.func)
+
+    objects = ((name, value) for name, value in _set_once(file, holder) if isinstance(value, ast.Call))
+    return {name: made(value) for name, value in objects if is_plain(value)}
 
 
 def _of_inner(file: File, name: str, result: str | None) -> Code:
@@ -164,7 +226,7 @@ def _arguments(node: ast.FunctionDef) -> tuple[Argument, ...]:
     def made(x: ast.arg) -> Argument:
         given = x.arg in none & of_objects  # an object that the code needs, though it may be left out
         annotation = ast.unparse(x.annotation) if x.annotation else ""
-        return Argument(x.arg, x.arg in with_default and not given, annotation)
+        return Argument(x.arg, x.arg in with_default and not given, x.arg in none, annotation)
 
     return tuple(made(x) for x in [*plain, *a.kwonlyargs])
 
@@ -216,12 +278,19 @@ def _attributes(node: ast.AST) -> set[str]:
     return {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)}
 
 
-def _instance(cls: Any) -> Any:
-    """An object of the class that was never initialised: what is not bound is refused by name."""
+def _instance(cls: Any, file: File, holder: ast.ClassDef) -> Any:
+    """An object of the class that was never initialised: what is not bound is refused by name.
+
+    Other objects that __init__ makes for it, such as torch.nn.KLDivLoss(reduction="none"), are made when
+    they are called.
+    """
+    parts = _parts_of_self(file, holder)
 
     def absent(self: Any, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
+        if name in parts and bound(f"self.{name}") is ABSENT:
+            return parts[name](file)
         return getattr(Unread.named("self"), name)
 
     return object.__new__(type(cls.__name__, (cls,), {"__getattr__": absent}))
@@ -257,7 +326,7 @@ def _of_callable(function: Callable[..., Any], result: str | None) -> Code:
         signature, path, span = inspect.signature(function), "", (0, 0)
     kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     arguments = tuple(
-        Argument(p.name, p.default is not p.empty, "" if p.annotation is p.empty else str(p.annotation))
+        Argument(p.name, p.default is not p.empty, p.default is None, _annotation(p))
         for p in signature.parameters.values()
         if p.kind not in kinds
     )
@@ -271,11 +340,15 @@ def _of_callable(function: Callable[..., Any], result: str | None) -> Code:
 
     def build(keys: Collection[str]) -> tuple[Callable[..., Any], dict[str, Any]]:
         module = ast.fix_missing_locations(ast.Module([prepared(node, keys=keys)], []))
-        namespace = {**called.__globals__, IN_CODE: in_code}
+        namespace = {**called.__globals__, IN_CODE: in_code, IMPORTED: in_code.not_imported}
         exec(compile(module, file, "exec", flags=FUTURE, dont_inherit=True), namespace)
         return namespace[node.name], {}
 
     return Code(name, path, span, arguments, build, notes, {file}, texts_of(node.body), stored_in(node.body))
+
+
+def _annotation(p: inspect.Parameter) -> str:
+    return "" if p.annotation is p.empty else str(p.annotation)
 
 
 def _source_of(function: Callable[..., Any], line: int) -> ast.FunctionDef | None:

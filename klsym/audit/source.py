@@ -18,11 +18,12 @@ import types
 import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from klsym.audit.compiled import in_code
-from klsym.audit.compiled.rewriting import IN_CODE, prepared
+from klsym.audit.compiled.rewriting import IMPORTED, IN_CODE, prepared
 from klsym.audit.compiled.unread import Unread
 from klsym.audit.terms import Refused
 from klsym.errors import UsageError
@@ -52,6 +53,7 @@ class File:
     done: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
     files: set[str] = field(default_factory=set)
+    opened: dict[Path, File] = field(default_factory=dict)  # other files of the package
     prepared: set[str] = field(default_factory=set)  # functions that are compiled as they stand here
     depth: int = 0
 
@@ -160,7 +162,9 @@ def opened(path: Path, depth: int = 0) -> File:
     module = types.ModuleType(f"klsym_audited_{next(_OPENED)}")
     file = File(path, text, tree, _definitions(tree.body), module.__dict__, depth=depth)
     file.files.add(str(path))
-    file.namespace.update({"__file__": str(path), "__builtins__": builtins, IN_CODE: in_code})
+    imported = partial(_within, weakref.ref(file))  # sys.modules holds the namespace
+    own = {"__file__": str(path), "__builtins__": builtins, IN_CODE: in_code, IMPORTED: imported}
+    file.namespace.update(own)
     sys.modules[module.__name__] = module  # where dataclasses and typing look for it
     weakref.finalize(file, sys.modules.pop, module.__name__, None)
     return file
@@ -254,6 +258,13 @@ def _imported(file: File, node: ast.Import | ast.ImportFrom, name: str) -> Any:
     return Elsewhere(file, path).lookup(alias.name) if path else _absent(module, alias.name)
 
 
+def _within(file: weakref.ref[File], module: str, level: int, name: str) -> Any:
+    """What `from module import name` within a function gives, where the module is not installed."""
+    found = file()
+    assert found is not None  # one of its functions runs
+    return _imported(found, ast.ImportFrom(module or None, [ast.alias(name)], level), name)
+
+
 def _module(file: File, module: str, level: int, name: str) -> Any:
     if module.partition(".")[0] in LOADED:
         try:
@@ -289,9 +300,11 @@ class Elsewhere(types.ModuleType):
         super().__init__(path.stem)
         if of.depth >= DEEPEST:
             raise Refused(f"{path.name}: imported through more than {DEEPEST} files")
-        file = opened(path, of.depth + 1)
-        file.files, file.notes = of.files, of.notes
-        file.files.add(str(path))
+        file = of.opened.get(path)
+        if file is None:
+            file = of.opened[path] = opened(path, of.depth + 1)
+            file.files, file.notes, file.opened = of.files, of.notes, of.opened
+            file.files.add(str(path))
         self.__dict__["_file"] = file
 
     def lookup(self, name: str) -> Any:

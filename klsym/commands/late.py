@@ -23,7 +23,7 @@ def late_verdict(options: argparse.Namespace) -> int:
 
 def _print(options: argparse.Namespace, gradient: bool) -> int:
     verdict = _verdict(options, gradient)
-    print(json.dumps(_json(verdict, gradient)) if options.format == "json" else verdict)
+    print(json.dumps({**verdict.to_json(), "reason": "time"}) if options.format == "json" else verdict)
     return 0
 
 
@@ -34,12 +34,10 @@ def _verdict(options: argparse.Namespace, gradient: bool) -> Any:
     from klsym.engine.fields.field import field_of_loss
     from klsym.engine.fields.primitives import at_policy
     from klsym.engine.regions.in_steps import scored_steps
-    from klsym.engine.verdicts.verdict import TargetReading, Verdict
+    from klsym.engine.verdicts.verdict import undecided
     from klsym.errors import UsageError
     from klsym.kernel.derivatives import attach
     from klsym.language.messages import Message
-    from klsym.notation.losses import show
-    from klsym.notation.printers import LATEX
     from klsym.render.verdict import printed
 
     written = as_written(options.loss.strip(" "), options.param)
@@ -49,17 +47,7 @@ def _verdict(options: argparse.Namespace, gradient: bool) -> Any:
     field = field_of_loss(written, setting) if gradient else None
     pushes = {z: attach(c) for z, c in field.pushes.items()} if field else {}
     pushes = {z: at_policy(c) for z, c in pushes.items()} if setting.on_policy else pushes
-    h = scored_steps(pushes, field.loss.defined) if field else 0
+    h = scored_steps(pushes, field.loss.defined) if field else None
     why = Message("time-is-up", limit=options.time_limit)
-    return printed(Verdict(
-        loss=written.typed or written.text, loss_latex=show(written, LATEX), setting=setting,
-        h=h, c=None, gradient=TargetReading(None),
-        value=TargetReading(None), constant=None, trust="open", assumptions=(), steps=(), model=None,
-        inside_clamps=None, messages=(why,), written=written,
-    ))  # fmt: skip
+    return printed(undecided(written, setting, why, h))
 
-
-def _json(verdict: Any, gradient: bool) -> dict[str, Any]:
-    answer = verdict.to_json()
-    answer["gradient"]["per_sample"] = verdict.per_sample if gradient else None
-    return {**answer, "reason": "time"}

@@ -38,7 +38,7 @@ OF_WARNING = {  # codes of warnings -> the diagnostic that says them
     "no-restoring-force": "KL013", "pushes-away": "KL013", "unbounded-below": "KL013",
 }  # fmt: skip
 SAY_THE_SAME = {"KL001", "KL002"}  # as KL017: the value is a KL, the gradient is not
-IN_HEADLINE = ("vanishes", "zero-gradient", "outside-the-core", "time-is-up")
+IN_HEADLINE = ("vanishes", "zero-gradient", "outside-the-core", "time-is-up", "too-many-regions")
 ORDER = (  # the most important first
     "KL001", "KL004", "KL008", "KL003", "KL015", "KL016", "KL005", "KL002", "KL006", "KL011", "KL013",
     "KL007", "KL010", "KL019", "KL012", "KL018", "KL009", "KL017", "KL014",
@@ -207,6 +207,8 @@ def unused_input(asked: Asked) -> Found:
     """p, a reward, or a coefficient that the gradient does not hold."""
     verdict, e = asked.verdict, asked.written.expression
     if verdict.target == "zero" or asked.setting.batch != "none" or asked.setting.use == "reward":
+        return
+    if verdict.h is None:
         return
     used = {name.partition("[")[0] for name in _in_gradient(verdict)}
     held = {log_p: "p", R: "R", A: "A", **{parameter(name): name for name in PARAMETERS if name not in "nT"}}

@@ -114,7 +114,8 @@ def _terms(verdict: Any) -> Iterator[tuple[str, str, str]]:
 
 
 def _facts(verdict: Any) -> Iterator[tuple[str, str]]:
-    yield "gradient", _gradient(verdict)
+    if verdict.h is not None:
+        yield "gradient", _gradient(verdict)
     if verdict.target == "none" and verdict.shown:
         yield "equals", verdict.shown
     if not verdict.written or verdict.written.expression.has(log_p) or verdict.value.multiples:

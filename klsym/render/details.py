@@ -69,6 +69,8 @@ def gradient_rows(verdict: Any) -> list[tuple[str, str]]:
     setting = verdict.setting
     tokens, batches = setting.level == "token", setting.batch != "none"
     place = "token" if tokens else "sequence" if setting.level == "sequence" else "sample"
+    if verdict.h is None:
+        return []
     rows = [("gradient", f"{_scored(verdict, tokens, batches)} at each {place}")]
     if verdict.per_sample_cases:
         lead = f"{'h' if verdict.scores_named[0] else 'h s'} at each {place}, with h ="

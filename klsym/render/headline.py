@@ -35,7 +35,8 @@ ONE_KL = re.compile(
 )
 MAX_TYPED = 60  # characters of a pasted loss in the title; a longer one is shown as it was read
 HELD = "with M and S held as they are at theta, "
-REASONS = ("open-", "adds-a-curl", "time-is-up", "outside-the-core")  # codes that say why a target is open
+# Codes that say why a target is open.
+REASONS = ("open-", "adds-a-curl", "time-is-up", "too-many-regions", "outside-the-core")
 TRUST = {"kernel": "proved", "sympy": "rests on SymPy", "numeric": "supported by numbers only"}
 
 

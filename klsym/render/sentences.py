@@ -151,8 +151,14 @@ def _cut_sampler(of: Any) -> str:
     )
 
 
+def _too_many_regions(most: int, names: tuple[str, ...]) -> str:
+    fewer = f"; numbers for {', '.join(names)} make fewer of them" if names else ""
+    return f"the bounds divide the samples into more than {most} regions{fewer}"
+
+
 WARNINGS: dict[str, str | Callable[..., str]] = {
     "outside-the-core": _outside_the_core,
+    "too-many-regions": _too_many_regions,
     "time-is-up": "not decided within {limit:g} s (time): a larger --time-limit may do, 0 is for no limit",
     "vanishes": "{loss} has zero gradient at every sample: it does nothing",
     "zero-gradient": _zero_gradient,

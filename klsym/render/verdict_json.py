@@ -79,7 +79,7 @@ def _snippet(found: Any) -> str | None:
 
 def _gradient(verdict: Any) -> dict[str, Any]:
     return {
-        "per_sample": verdict.per_sample, "coefficient": verdict.coefficient,
+        "per_sample": verdict.per_sample or None, "coefficient": verdict.coefficient,
         "target": verdict.target or "open", "combination": verdict.gradient.complete or None,
         "objective": verdict.objective, **generated_json(verdict.generated), "cases": verdict.cases_json(),
         "inside_clamps": verdict.inside_clamps.to_json() if verdict.inside_clamps else None,

@@ -220,7 +220,7 @@ REFUSED: dict[str, tuple[str, str, dict[str, Any], str]] = {
         total = 0
         for batch in batches:
             total = total + logp
-        return total""", {}, "a loop over batches, which is not known"),
+        return total""", {}, "total changes from round to round of a loop"),
 }  # fmt: skip
 
 

@@ -6,6 +6,7 @@ It runs under the name `klsym_in_code` in the namespace of the code.
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -14,15 +15,16 @@ from typing import Any
 from klsym.audit.compiled import running
 from klsym.audit.compiled.inert import effects_of
 from klsym.audit.compiled.running import ABSENT, bound
-from klsym.audit.compiled.unread import Unread, unread
+from klsym.audit.compiled.unread import Unread, settled, unread
 from klsym.audit.places import here
-from klsym.audit.terms import Refused
+from klsym.audit.terms import Refused, token
 from klsym.errors import UsageError
 from klsym.files import read_text
 from klsym.language.parser import syntax
 
 DEEPEST = 4  # functions that call one another
 LARGEST = 5_000_000  # bytes of a file
+DENSITIES = ("log_q", "log_p", "log_mu", "log_old")
 LOST = object()  # what a branch gives that cannot be decided, and does nothing that is read
 
 
@@ -37,6 +39,11 @@ def raised(error: BaseException) -> str:
 def _is_ours(error: BaseException) -> bool:
     """Does it come of values that are traced or not known?"""
     return "Traced" in str(error) or "Unread" in str(error)
+
+
+def not_imported(module: str, level: int, name: str) -> Any:
+    """What an import within a function gives, where the package is not installed."""
+    return Unread.named(f"{'.' * level}{module}.{name}", "is not imported: map what it gives")
 
 
 def given(name: str) -> Any:
@@ -55,13 +62,45 @@ def kept(value: Any, names: tuple[str, ...], called: tuple[str, ...] | None, say
     if any(found is not ABSENT for found in values):
         known = tuple(Unread.named(n) if v is ABSENT else v for n, v in zip(names, values, strict=True))
         return known[0] if len(names) == 1 else known
-    found = _tried(value, called) if called is not None else value()
+    try:
+        found = _tried(value, called) if called is not None else value()
+    except (Refused, TypeError, AttributeError, ValueError, RuntimeError, IndexError) as error:
+        if says and not _uses_density(value):
+            refusal = error if isinstance(error, Refused) else Refused(raised(error), here())
+            settled([unread(why=refusal).also(name) for name in names])
+        raise
     if not isinstance(found, Unread) or not names:
         return found
-    if len(names) == 1:
-        return found.also(names[0]) if says and found._path else found
-    parts = (Unread(found._path, found._causes) for _ in names)
-    return tuple(x.also(n) if says and x._path else x for x, n in zip(parts, names, strict=True))
+    named = says and (found._path or not _uses_density(value))
+    path = found._path if found._path.endswith("(..)") else ""  # of `a, b = batch` the names are known alone
+    parts = [Unread(path, found._causes) for _ in names] if len(names) > 1 else [found]
+    parts = [x.also(n) if named else x for x, n in zip(parts, names, strict=True)]
+    return parts[0] if len(names) == 1 else tuple(parts)
+
+
+def _uses_density(value: Any) -> bool:
+    """Does an expression use a variable with a known log density?  Then its name says nothing new."""
+    for cell in value.__closure__ or ():
+        try:
+            formula = getattr(cell.cell_contents, "__dict__", {}).get("formula")
+        except ValueError:  # a variable without a value
+            continue
+        if any(x.name in DENSITIES for x in getattr(formula, "free_symbols", ())):
+            return True
+    return False
+
+
+def is_counted(compared: Any, value: Any, text: str, same: bool) -> Any:
+    """labels != -100: the mask of the tokens that count, by the usual names; labels == -100: 1 less it."""
+    mask = bound(text)
+    value = running.value_of(value) if mask is ABSENT and isinstance(value, Unread) else value
+    if mask is ABSENT and (isinstance(value, Unread) or getattr(value, "formula", None) != token):
+        return compared()
+    if mask is ABSENT:
+        raise running.Needs(text, "mask")
+    if getattr(value, "shape", None) == (math.prod(mask.shape),):
+        mask = mask.reshape(-1)
+    return mask == 0 if same else mask != 0
 
 
 def _tried(value: Any, called: tuple[str, ...] = ()) -> Any:
@@ -114,10 +153,47 @@ def branch(test: Callable[[], Any]) -> Any:
     return _lost(found) if isinstance(found, Unread) else found
 
 
-def loop(value: Callable[[], Any]) -> Iterator[Any] | object:
-    """What is gone through; LOST where that is not known, and the loop does nothing that is read."""
+def loop(value: Callable[[], Any], names: tuple[str, ...], text: str) -> Iterator[Any] | object:
+    """What is gone through; LOST where that is not known, and the loop only gives values to variables.
+
+    Where the result needs one of these, one round is read.
+    """
     found = _tried(lambda: iter(value()))
-    return _lost(found) if isinstance(found, Unread) else found
+    if not isinstance(found, Unread):
+        return found
+    if text in running.current().loops:
+        return rounds(value, names, text)
+    return _lost(Unread("", (running.Looped(text, here()),)))
+
+
+class OneRound(list[Any]):
+    """One element of what is gone through, where that is not known."""
+
+
+def rounds(value: Callable[[], Any], names: tuple[str, ...], text: str) -> Iterator[Any] | OneRound:
+    """What is gone through; one element, known by the names of the loop, where it is not known."""
+    found = _tried(lambda: iter(value()))
+    if not isinstance(found, Unread):
+        return found
+    running.note(f"of the loop over {text} one round is read")
+    parts = tuple(Unread.named(name) for name in names)
+    return OneRound(parts if len(names) == 1 else [parts])
+
+
+def is_one_round(found: Any) -> bool:
+    return isinstance(found, OneRound)
+
+
+def of_rounds(names: tuple[str, ...]) -> tuple[Unread, ...]:
+    """Variables that a loop changes from one round to the next, of which one is read."""
+    why = "changes from round to round of a loop"
+    return tuple(unread(why=Refused(f"{name} {why}", here())) for name in names)
+
+
+def either(test: Callable[[], Any], one: Callable[[], Any], other: Callable[[], Any]) -> Any:
+    """`one if test else other`, unread where the condition cannot be decided."""
+    found = _tried(lambda: bool(test()))
+    return unread(*found._causes, found) if isinstance(found, Unread) else (one if found else other)()
 
 
 def _lost(found: Unread) -> object:
@@ -129,14 +205,14 @@ def is_lost(choice: Any) -> bool:
     return choice is LOST
 
 
-def lost(count: int) -> tuple[Unread, ...]:
+def lost(names: tuple[str, ...]) -> tuple[Unread, ...]:
     """Variables whose values depend on a branch that was not decided."""
-    return tuple(Unread("", running.current().lost) for _ in range(count))
+    return tuple(Unread("", running.current().lost) for _ in names)
 
 
 def unread_result() -> Unread:
     """What a function returns whose last branch was not decided."""
-    return lost(1)[0]
+    return lost(("",))[0]
 
 
 def is_none(value: Any) -> bool:

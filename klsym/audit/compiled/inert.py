@@ -129,6 +129,30 @@ def passed_over(node: ast.stmt, dead: set[str]) -> list[str] | None:
     return list(dict.fromkeys(found))
 
 
+def changed_in_rounds(node: ast.For) -> tuple[list[str], list[str]]:
+    """The variables that a round of a loop reads before it gives them a value; containers that it fills.
+
+    >>> [loop] = ast.parse("for x in xs:\n    total += x\n    y = x\n    seen.append(y)").body
+    >>> changed_in_rounds(loop)
+    (['total'], ['seen', 'total'])
+    """
+    own = {n.id for n in ast.walk(node.target) if isinstance(n, ast.Name)}
+    names = [n for s in node.body for n in ast.walk(s) if isinstance(n, ast.Name)]
+    stored = {n.id for n in names if isinstance(n.ctx, ast.Store)} - own
+    set_before: set[str] = set()
+    carried: set[str] = set()
+    for statement in node.body:
+        inside = [n for n in ast.walk(statement) if isinstance(n, ast.Name)]
+        added = {t.id for n in ast.walk(statement) if isinstance(n, ast.AugAssign)
+                 for t in [n.target] if isinstance(t, ast.Name)}  # fmt: skip
+        read = {n.id for n in inside if isinstance(n.ctx, ast.Load)} | added
+        carried |= (read & stored) - set_before
+        if isinstance(statement, ast.Assign | ast.AnnAssign):
+            set_before |= {n.id for n in inside if isinstance(n.ctx, ast.Store)}
+    filled = {root for s in node.body for n in ast.walk(s) for root in _filling(n)} - {"", *own}
+    return sorted(carried), sorted({name for name in filled if "." not in name} | carried)
+
+
 def returns_alone(node: ast.If) -> bool:
     """Does an if do nothing but return, either way, what changes nothing?
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from klsym.audit.compiled.inert import (
     called_in,
+    changed_in_rounds,
     dead_containers,
     is_guard,
     is_pure,
@@ -29,7 +30,7 @@ from klsym.audit.compiled.inert import (
 )
 from klsym.audit.expressions import normal, placed, written
 
-IN_CODE = "klsym_in_code"
+IN_CODE, IMPORTED = "klsym_in_code", "klsym_imported"
 _NUMBERS = itertools.count()
 ASKED = ("isinstance", "hasattr", "type")  # of what is not known
 NOT_MOVED = (ast.NamedExpr, ast.Yield, ast.YieldFrom, ast.Await)  # they mean another thing within a lambda
@@ -94,6 +95,8 @@ class _Rewritten(ast.NodeTransformer):
     def __init__(self, node: ast.FunctionDef, scope: str, keys: frozenset[str]) -> None:
         self.own = {a.arg for a in ast.walk(node.args) if isinstance(a, ast.arg)}
         self.scope, self.keys = scope, keys
+        names = [n for s in node.body for n in ast.walk(s) if isinstance(n, ast.Name)]
+        self.stored = self.own | {n.id for n in names if isinstance(n.ctx, ast.Store)}
         self.dead: set[str] = set()
         self.once: set[str] = set()
         self.loops = 0
@@ -132,7 +135,8 @@ class _Rewritten(ast.NodeTransformer):
         return node
 
     def kept(self, value: ast.expr, names: list[str], pure: set[str] | None, at: ast.stmt) -> ast.expr:
-        if isinstance(value, ast.Constant | ast.Name | ast.Lambda) or not _is_movable(value):
+        plain = (ast.Constant, ast.Lambda) if len(names) > 1 else (ast.Constant, ast.Lambda, ast.Name)
+        if isinstance(value, plain) or not _is_movable(value):
             return value
         named = names if not self.own & {*names} else []
         scoped: list[ast.expr] = [ast.Constant(f"{self.scope}{name}") for name in named]
@@ -155,40 +159,49 @@ class _Rewritten(ast.NodeTransformer):
             node.test = self.holds(node.test)
             return node
         if ends:
-            return self.branch(node, "branch", node.test, None)
-        return node if lost is None else self.branch(node, "branch", node.test, lost)
+            return self.branch(node, None)
+        return node if lost is None else self.branch(node, lost)
 
-    def branch(self, node: Any, asks: str, value: ast.expr, lost: list[str] | None) -> list[ast.stmt]:
+    def branch(self, node: ast.If, lost: list[str] | None) -> list[ast.stmt]:
         """The statement, or, where it cannot be decided, its variables, or what it returns, as unread."""
         name = f"klsym_choice_{next(_NUMBERS)}"
-        target, load = (ast.copy_location(ast.Name(name, c), node) for c in (ast.Store(), ast.Load()))
-        asked = ast.copy_location(ast.Assign([target], _call(asks, [_later(value)], value)), node)
-        node.test = ast.copy_location(load, node)
-        gone: list[ast.stmt] = [ast.copy_location(ast.Pass(), node)]
+        asked = ast.Assign([ast.Name(name, ast.Store())], _call("branch", [_later(node.test)], node.test))
+        node.test = ast.copy_location(ast.Name(name, ast.Load()), node.test)
+        found = _if("is_lost", name, "lost", lost or [], [node])
         if lost is None:
-            gone = [ast.copy_location(ast.Return(_call("unread_result", [], node)), node)]
-        elif lost:
-            targets: list[ast.expr] = [ast.Name(x, ast.Store()) for x in lost]
-            whole = ast.Tuple(targets, ast.Store())
-            made = ast.Assign([whole], _call("lost", [ast.Constant(len(lost))], node))
-            for part in (*targets, whole, made):
-                ast.copy_location(part, node)
-            gone = [made]
-        undecided = _call("is_lost", [ast.copy_location(ast.Name(name, ast.Load()), node)], node)
-        return [asked, ast.copy_location(ast.If(undecided, gone, [node]), node)]
+            found.body = [ast.Return(_call("unread_result", [], node))]
+        return [ast.fix_missing_locations(ast.copy_location(part, node)) for part in (asked, found)]
 
     def visit_For(self, node: ast.For) -> Any:
-        lost = passed_over(node, self.dead)
-        targets = _names(node.target)
+        lost, changed = passed_over(node, self.dead), changed_in_rounds(node)
+        targets, text = _names(node.target), ast.unparse(node.iter)
         node.iter, node.target = self.visit(node.iter), self.visit(node.target)
         self.loops += 1
         node.body, node.orelse = self.block(node.body), self.block(node.orelse)
         self.loops -= 1
-        if lost is None or not targets or not _is_movable(node.iter):
+        if not targets or not _is_movable(node.iter):
             return node
-        made = self.branch(node, "loop", node.iter, [*dict.fromkeys([*targets, *lost])])
-        node.iter = node.test  # type: ignore[attr-defined]
-        return made
+        carried, filled = ([x for x in names if x in self.stored] for names in changed)
+        name = f"klsym_rounds_{next(_NUMBERS)}"
+        listed = ast.Tuple([ast.Constant(x) for x in targets], ast.Load())
+        asks = "rounds" if lost is None else "loop"
+        given = _call(asks, [_later(node.iter), listed, ast.Constant(text)], node.iter)
+        first = ast.Assign([ast.Name(name, ast.Store())], given)
+        node.iter = ast.Name(name, ast.Load())
+        whole: list[ast.stmt] = [_if("is_one_round", name, "of_rounds", carried), node,
+                                 _if("is_one_round", name, "of_rounds", filled)]  # fmt: skip
+        if lost is not None:
+            names = [*dict.fromkeys([*targets, *lost])]
+            whole = [_if("is_lost", name, "lost", names, whole)]
+        found = [first, *whole]
+        return [ast.fix_missing_locations(ast.copy_location(part, node)) for part in found]
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        plain = is_pure(node.test)
+        self.generic_visit(node)
+        if not plain or not _is_movable(node):
+            return node
+        return _call("either", [_later(node.test), _later(node.body), _later(node.orelse)], node)
 
     def visit_While(self, node: ast.While) -> ast.AST:
         node.test = self.visit(node.test)
@@ -230,8 +243,13 @@ class _Rewritten(ast.NodeTransformer):
 
     # -- expressions --------------------------------------------------------------------------
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        counted = len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq | ast.NotEq)
+        text = f"{written(node.left)} != {written(node.comparators[0])}" if counted else ""
         self.generic_visit(node)
         match node:
+            case ast.Compare(x, [ast.Eq() | ast.NotEq() as kind], [other]) if _is_filler(other):
+                same = ast.Constant(isinstance(kind, ast.Eq))
+                return _call("is_counted", [_later(node), x, ast.Constant(text), same], node)
             case ast.Compare(x, [ast.Is() | ast.IsNot() as kind], [ast.Constant(None)]):
                 found: ast.expr = _call("is_none", [x], node)
             case ast.Compare(x, [ast.Is() | ast.IsNot() as kind], [other]):
@@ -269,6 +287,16 @@ class _Rewritten(ast.NodeTransformer):
                 return _call("attribute", node.args, node)
         return node
 
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST:
+        """An import within a function: where the package is not installed, as at the head of the file."""
+        given: list[ast.stmt] = []
+        for alias in node.names:
+            arguments: list[ast.expr] = [ast.Constant(x) for x in (node.module or "", node.level, alias.name)]
+            found = ast.Call(ast.Name(IMPORTED, ast.Load()), arguments, [])
+            given.append(ast.Assign([ast.Name(alias.asname or alias.name, ast.Store())], found))
+        handler = ast.ExceptHandler(ast.Name("ImportError", ast.Load()), None, given)
+        return ast.fix_missing_locations(ast.copy_location(ast.Try([node], [handler], [], []), node))
+
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         """A function within has names of its own."""
         inner = _Rewritten(node, f"{node.name}.", self.keys)
@@ -278,6 +306,26 @@ class _Rewritten(ast.NodeTransformer):
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
         return node
+
+
+def _is_filler(node: ast.expr) -> bool:
+    """A negative number such as -100, or a name such as self.ignore_index or tokenizer.pad_token_id."""
+    if isinstance(node, ast.UnaryOp):
+        return isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant)
+    last = getattr(node, "attr", getattr(node, "id", ""))
+    return bool({*last.lower().split("_")} & {"ignore", "pad", "padding"})
+
+
+def _if(asks: str, name: str, gives: str, names: list[str], other: Iterable[ast.stmt] = ()) -> ast.If:
+    """if klsym_in_code.asks(name): names = klsym_in_code.gives(names); else: other"""
+
+    def call(function: str, argument: ast.expr) -> ast.Call:
+        return ast.Call(ast.Attribute(ast.Name(IN_CODE, ast.Load()), function, ast.Load()), [argument], [])
+
+    stored: list[ast.expr] = [ast.Name(x, ast.Store()) for x in names]
+    listed = ast.Tuple([ast.Constant(x) for x in names], ast.Load())
+    given = ast.Assign([ast.Tuple(stored, ast.Store())], call(gives, listed))
+    return ast.If(call(asks, ast.Name(name, ast.Load())), [given if names else ast.Pass()], [*other])
 
 
 def _names(target: ast.expr) -> list[str]:

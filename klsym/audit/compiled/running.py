@@ -41,6 +41,14 @@ class Undecided(Refused):
         super().__init__(reason, line)
 
 
+class Looped(Refused):
+    """The result needs what a loop gives, which was passed over."""
+
+    def __init__(self, text: str, line: int | None) -> None:
+        self.text = text
+        super().__init__(f"a loop over {text}, which is not known", line)
+
+
 METADATA = frozenset(("shape", "dtype", "device", "ndim", "dim", "size", "numel"))
 
 
@@ -76,6 +84,7 @@ class Session:
     used: set[str] = field(default_factory=set)
     files: set[str] = field(default_factory=set)
     lost: tuple[Refused, ...] = ()  # why the last branch that was passed over could not be decided
+    loops: set[str] = field(default_factory=set)  # of which one round is read
     parameters: dict[Any, str] = field(default_factory=dict)  # their symbols -> what they are in the code
     cuts: dict[str, int] = field(default_factory=dict)  # of arguments with one token more
 
@@ -121,6 +130,9 @@ def value_of(unread: Any) -> Any:
         guess(unread._path, unread._alias, unread._off) if guess and (unread._path or unread._alias) else None
     )
     if meant:
+        if meant[0] == unread._alias != unread._path and unread._causes:
+            why = unread._causes[0].reason
+            note(f"what gives {meant[0]} is not read ({why}): it is taken for {meant[1]} by its name")
         raise Needs(*meant)
     return ABSENT
 

@@ -141,6 +141,8 @@ def _called(func: Any, name: str, args: tuple[Any, ...], options: dict[str, Any]
         return known
     if name in DATA:
         raise Refused(f"{DATA[name]} is not read")
+    if name in ("__eq__", "__ne__") and any(isinstance(value, str) for value in args):
+        return _compared_with_word(name, *args)
     if name in NO_CHANGE:
         return args[0]
     in_place = is_in_place(name, options)
@@ -154,6 +156,15 @@ def _called(func: Any, name: str, args: tuple[Any, ...], options: dict[str, Any]
         if journals:
             journals[-1].append((plain, here(), one.formula))
     return _overwritten(args[0], result) if in_place and result is not None else result
+
+
+def _compared_with_word(name: str, one: Any, other: Any) -> bool:
+    """A coefficient that the code compares with a word is an option, whose value is asked for."""
+    x, word = (other, one) if isinstance(one, str) else (one, other)
+    option = running.current().parameters.get(getattr(x, "formula", None))
+    if option is None:
+        return name == "__ne__"
+    raise running.Undecided(option, word, f"a branch on {option}, which is a word", here())
 
 
 def _truth(condition: Any) -> bool | None:

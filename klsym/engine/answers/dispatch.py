@@ -15,8 +15,8 @@ from klsym.engine.fields.slot_loss import names_batches, names_slots, names_voca
 from klsym.engine.options.expand_options import expansion
 from klsym.engine.options.settings import Setting
 from klsym.engine.targets.ring import explain_ring
-from klsym.engine.verdicts.verdict import TargetReading, Verdict
-from klsym.errors import KlsymError, NotInRing, Refused, UsageError
+from klsym.engine.verdicts.verdict import TargetReading, Verdict, undecided
+from klsym.errors import KlsymError, NotInRing, Refused, TooManyRegions, UsageError
 from klsym.kernel.names import SAMPLE_BASES, is_declarable
 from klsym.language.convert import in_core, to_ring
 from klsym.language.expressions import (
@@ -29,6 +29,7 @@ from klsym.language.expressions import (
     length,
     s,
 )
+from klsym.language.messages import Message
 from klsym.language.parser import is_of_answers
 from klsym.language.pasted_text import in_one_line
 from klsym.language.spellings import read_loss
@@ -41,26 +42,37 @@ from klsym.notation.printers import TEXT
 
 def explained(written: Written, setting: Setting) -> Verdict:
     """The verdict on a loss that is used so."""
+    try:
+        return _explained(written, setting)
+    except TooManyRegions as error:
+        names = tuple(sorted(x.name for x in written.expression.free_symbols if x.name not in ATOMS))
+        return undecided(written, setting, Message("too-many-regions", most=int(str(error)), names=names))
+
+
+def _explained(written: Written, setting: Setting) -> Verdict:
+    """The verdict; raises TooManyRegions."""
     if setting.aggregate == "batch" or (setting.level != "sample" and names_batches(written.expression)):
         from klsym.engine.outside.all_tokens import explain_all_tokens, over_all_tokens
 
         loss = over_all_tokens(written.expression, setting)
         if loss is not None:
             return explain_all_tokens(
-                written, loss, setting, lambda e, use: explained(as_written(e, ()), use)
+                written, loss, setting, lambda e, use: _explained(as_written(e, ()), use)
             )
     refuse_taken_names(written, setting)
     if names_vocabulary(written.expression):
         from klsym.engine.outside.vocabulary import explain_vocabulary
 
         try:
-            return explain_vocabulary(written, setting, explained)
+            return explain_vocabulary(written, setting, _explained)
         except UnsupportedSum as error:
             raise _refusal(written, error) from None
     if setting.level == "sequence":
         written = of_sequence(written)
     try:
         verdict = _explainer(written, setting)(written, setting)
+    except TooManyRegions:
+        raise
     except (NotInRing, Refused) as error:
         raise _refusal(written, error) from None
     verdict = verdict if verdict.expansion else replace(verdict, expansion=expansion(written, setting))

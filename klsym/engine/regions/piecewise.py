@@ -32,7 +32,7 @@ from klsym.engine.regions.in_span import positive_somewhere
 from klsym.engine.regions.positivity import _stripped, positive_sum, without_positive_factors
 from klsym.engine.regions.relations import quotient, reduced, square_root
 from klsym.engine.regions.root_isolation import joint
-from klsym.errors import NotInRing, UsageError
+from klsym.errors import NotInRing, TooManyRegions, UsageError
 from klsym.kernel.derivatives import attach, is_live
 from klsym.kernel.names import LOG_RATIOS, SAMPLE_BASES, THETA_FREE, detach_name, parse_name
 from klsym.kernel.ring import ONE, ZERO, ExpPoly
@@ -302,7 +302,7 @@ class Unfolding:
     def _define(self, x: ExpPoly, kind: str, named: str = "") -> ExpPoly:
         """A new name: of one position at each of them, or of the slots that it names."""
         if len(self.context.definitions) >= MAX_REGIONS:
-            raise NotInRing(f"more than {MAX_REGIONS} regions")
+            raise TooManyRegions(str(MAX_REGIONS))
         slot = self._slot(x)
         e = x.rename(lambda n: n.replace(f"[{slot}]", "")) if slot != "x" else x
         bases = {parse_name(n).base for n in e.names()} & {*SAMPLE_BASES}

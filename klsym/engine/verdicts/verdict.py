@@ -16,7 +16,7 @@ from klsym.engine.proof.quantities import Quantity
 from klsym.kernel.ring import ExpPoly
 from klsym.language.expressions import s
 from klsym.language.messages import Message
-from klsym.notation import formulas
+from klsym.notation import formulas, losses
 from klsym.notation.combination import combination_latex
 from klsym.notation.estimators import with_k3
 from klsym.notation.losses import Written
@@ -163,7 +163,7 @@ class Verdict:
     """The answer of `explain`, as values: how it is said and printed stands in `klsym.render.verdict`.
 
     h and c are what multiplies the score, grad L = h s at a sample and E_q[c s] = E_m[h s], as values
-    (`render.values`); c is None where it is not known.
+    (`render.values`); each is None where it is not known.
     constant: what the value has beside its named parts; None where it is not known.
     gradient and value say what the expected gradient and the expected value are; `proofs` are the
     kernel's theorems behind them (empty when the loss lies outside the ring); `witness` is the finite
@@ -248,13 +248,15 @@ class Verdict:
 
     @property
     def pushes(self) -> bool:
-        """Is h other than 0 at some sample?"""
+        """Is h other than 0 at some sample, or not known?"""
+        if self.h is None:
+            return True
         return any(self.h.values()) if isinstance(self.h, Mapping) else bool(self.h)
 
     @cached_property
     def per_sample(self) -> str:
-        """h in the grammar."""
-        return _in_grammar(self.h)
+        """h in the grammar; empty where it is not known."""
+        return "" if self.h is None else _in_grammar(self.h)
 
     @cached_property
     def coefficient(self) -> str | None:
@@ -280,3 +282,12 @@ class Verdict:
         """Rules and formulas in LaTeX."""
         found = self.steps
         return found.in_latex if isinstance(found, Chain) else [(rule, latex) for rule, _, latex in found]
+
+
+def undecided(written: Written, setting: Setting, why: Message, h: Any = None) -> Verdict:
+    """Return the verdict on a loss whose target is open for this reason; h: the gradient at a sample."""
+    return Verdict(
+        loss=written.typed or written.text, loss_latex=losses.show(written, LATEX), setting=setting,
+        h=h, c=None, gradient=TargetReading(None), value=TargetReading(None), constant=None, trust="open",
+        assumptions=(), steps=(), model=None, inside_clamps=None, messages=(why,), written=written,
+    )  # fmt: skip

@@ -1,0 +1,37 @@
+"""Which of the values that a function returns is its loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from klsym.audit.compiled.unread import Unread
+from klsym.audit.terms import Refused
+
+
+def picked(returned: Any, which: int | None, note: Callable[[str], None]) -> Any:
+    """The loss out of what a function returns; which: --result N."""
+    if returned is None:
+        raise Refused("nothing is returned: name the loss with --result")
+    if isinstance(returned, dict):
+        if "loss" not in returned:
+            named = ", ".join(map(str, returned))[:80]
+            raise Refused(f"a dict is returned ({named}): name the loss with --result")
+        note("of the dict that is returned, 'loss' is read (--result chooses)")
+        return returned["loss"]
+    if isinstance(returned, Unread):
+        return returned
+    if hasattr(returned, "_fields") and which is None:
+        fields = ", ".join(returned._fields)
+        raise Refused(f"an object with {fields} is returned: --result 0 is the first of them")
+    if isinstance(returned, tuple | list):
+        at = which or 0
+        if not 0 <= at < len(returned):
+            raise Refused(f"{len(returned)} values are returned: --result 0 to {len(returned) - 1}")
+        if which is None and len(returned) > 1:
+            note(f"of {len(returned)} values that are returned, the first is read (--result chooses)")
+        return returned[at]
+    if hasattr(returned, "loss") and not hasattr(returned, "formula") and not hasattr(returned, "detach"):
+        note("of the object that is returned, .loss is read (--result chooses)")
+        return returned.loss
+    return returned

@@ -1,0 +1,198 @@
+"""What a trainer leaves to names and defaults: what a model gives, label masks, loops over batches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import klsym
+from klsym.errors import UsageError
+
+pytest.importorskip("torch")
+
+HEAD = """import torch
+import torch.nn.functional as F
+from heavy_package import logger
+class Squared(torch.nn.Module):
+    def __init__(self, scale=2.0):
+        super().__init__()
+        self.scale = scale
+    def forward(self, x):
+        return self.scale * x ** 2 / 4
+class Trainer:
+    def __init__(self, model, mode="k2", beta=0.1, kind="k2", ignore_index=-100):
+        self.model = model
+        self.mode = mode
+        self.beta = beta
+        self.kind = kind
+        self.ignore_index = ignore_index
+        self.part = Squared(2.0)
+        self.other = Squared(model.scale)
+    def scored(self, batch):
+        ids = torch.cat([batch["prompts"], batch["answers"]], dim=1)
+        if self.model.fast:
+            return self.model(ids).logits
+        self.seen = ids
+        return ids.nonzero()
+    def both(self, batch):
+        self.seen = batch
+        return self.scored(batch), None
+    def reset(self):
+        self.kind = "k1"
+"""
+R = "r = ref_logp - logp\n"
+MAP = {"logp": "log_q", "ref_logp": "log_p"}
+NONE = dict.fromkeys(MAP, "number")
+OTHER = {"logp": "number", "ref_logp": "log_p"}
+# The body of a method f(self, logp, ref_logp, batch), what is told, the loss, and a word of the notes.
+READ: dict[str, tuple[str, dict[str, Any], str, str]] = {
+    "what a model gives": (
+        "new_logps = self.scored(batch)\nreturn new_logps - ref_logp", {"map": OTHER}, "k1",
+        "what gives new_logps is not read",
+    ),
+    "what a model gives, and more": (
+        "policy_logps, entropies = self.both(batch)\nreturn 0.5*(policy_logps - ref_logp)**2",
+        {"map": OTHER}, "k2",
+        "it is taken for log_q by its name",
+    ),
+    "without gradient": (
+        "with torch.no_grad():\n    old_logps = self.scored(batch)\n"
+        "return -torch.exp(logp - old_logps)*batch['advantages']", {"sampling": "off-policy"}, "-rho*A",
+        "taken for log_mu",
+    ),
+    "a label mask": (
+        "x = 0.5*(logp - ref_logp)**2\nm = batch['labels'] != -100\nreturn (x*m).sum()/m.sum()", {}, "k2", "",
+    ),
+    "its complement": (
+        "x = 0.5*(logp - ref_logp)**2\nx = x.masked_fill(batch['labels'] == self.ignore_index, 0.0)\n"
+        "return x.sum()", {}, "k2", "",
+    ),
+    "the default of __init__": (
+        R + "if self.mode == 'k2':\n    return self.beta*0.5*r**2\nreturn -r", {}, "beta*k2",
+        "self.mode is 'k2', its default in __init__",
+    ),
+    "not the default": (
+        R + "if self.mode == 'k2':\n    return 0.5*r**2\nreturn -r", {"set": {"self.mode": "k1"}}, "k1", "",
+    ),
+    "a part that __init__ makes": ("return self.part(logp - ref_logp)", {}, "k2", ""),
+    "a condition in a metric": (
+        R + "size = batch['x'].mean() if batch['x'].shape[1] == 1 else batch['x'].sum()\n"
+        "logger.info(size)\nreturn -r", {}, "k1", "",
+    ),
+    "one round of a loop": (
+        "for batch in self.buffer.get():\n    loss = 0.5*(logp - batch.ref_logp)**2\n    print(loss)\n"
+        "return loss", {"map": {"logp": "log_q", "ref_logp": "number"}}, "k2",
+        "of the loop over self.buffer.get() one round is read",
+    ),
+    "one round, unpacked": (
+        "for new_logp, old_logp, adv in self.buffer:\n    loss = -torch.exp(new_logp - old_logp)*adv\n"
+        "return loss", {"map": NONE, "sampling": "off-policy"}, "-rho*A",
+        "one round",
+    ),
+    "what is unpacked": (
+        "new_logp, old_logp, adv = batch\nreturn -torch.exp(new_logp - old_logp)*adv",
+        {"map": NONE, "sampling": "off-policy"}, "-rho*A", "",
+    ),
+    "an import within": (
+        "from other_package import log_it as said\nsaid(logp)\nreturn logp - ref_logp", {}, "k1", "",
+    ),
+    "one quantity under two names": (
+        "ref = batch.get('ref_logps')\nref_logps = ref\nreturn logp - batch['ref_logps'] + 0*ref_logp",
+        {"map": {"logp": "log_q", "ref_logp": "log_p", "batch['ref_logps']": "log_p"}}, "k1", "",
+    ),
+}  # fmt: skip
+# The body, what is told, and words of the refusal.
+REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
+    "made of what is known": (
+        "new_logps = torch.cumsum(logp, 1)\nreturn new_logps - ref_logp", {}, "cumsum is not read",
+    ),
+    "no usual name": ("scores = self.scored(batch)\nreturn scores*(logp - ref_logp)", {}, "self.model.fast"),
+    "twice": (
+        "new_logps = self.scored(batch)\nnew_logps = new_logps*2\nreturn new_logps - ref_logp", {},
+        "self.model.fast",
+    ),
+    "summed in a loop": (
+        "total = 0\nfor x in self.buffer:\n    total = total + logp - x.ref_logp\nreturn total", {},
+        "total changes from round to round",
+    ),
+    "collected in a loop": (
+        "found = []\nfor x in self.buffer:\n    found.append(logp - x.ref_logp)\n"
+        "return torch.stack(found).mean()", {}, "found changes from round to round",
+    ),
+    "a factor that grows in a loop": (
+        "c = 1\nfor x in self.buffer:\n    loss = c*(logp - ref_logp)\n    c = 2*c\nreturn loss", {},
+        "c changes from round to round",
+    ),
+    "an option that another method changes": (
+        R + "if self.kind == 'k2':\n    return 0.5*r**2\nreturn -r", {}, "branches on self.kind",
+    ),
+    "a part that needs an argument": ("return self.other(logp - ref_logp)", {}, "self.other"),
+    "labels of two kinds": (
+        "return torch.where(batch['labels'] == 1, logp - ref_logp, ref_logp - logp)", {},
+        "a comparison with == of what depends on the sample",
+    ),
+    "a condition that the loss needs": (
+        R + "return -r if self.unknown else 0.5*r**2", {}, "branches on self.unknown",
+    ),
+    "a word where a coefficient is expected": (
+        R + "return -r if self.cfg.kl_penalty == 'k1' else 0.5*r**2", {},
+        "--set self.cfg.kl_penalty=k1",
+    ),
+}  # fmt: skip
+
+
+def audited(folder: Path, body: str, told: dict[str, Any]) -> Any:
+    lines = "".join(f"        {line}\n" for line in body.splitlines())
+    code = f"{HEAD}    def f(self, logp, ref_logp, batch):\n{lines}"
+    (folder / "code.py").write_text(code, encoding="utf-8")
+    return klsym.audit(f"{folder}/code.py:Trainer.f", **{"map": MAP, **told})
+
+
+@pytest.mark.parametrize("name", READ)
+def test_a_loss_is_read_at_the_first_try(name: str, tmp_path: Path) -> None:
+    body, told, loss, note = READ[name]
+    found = audited(tmp_path, body, told)
+    assert found.expression == loss
+    assert any(note in said for said in found.notes) or not note, found.notes
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_would_be_a_bolder_guess_is_refused(name: str, tmp_path: Path) -> None:
+    body, told, words = REFUSED[name]
+    with pytest.raises(UsageError) as refused:
+        audited(tmp_path, body, told)
+    assert words in str(refused.value)
+
+
+def test_two_files_share_a_third(tmp_path: Path) -> None:
+    """An enumeration that two modules import is one class in both of them."""
+    files = {
+        "kinds.py": "import enum\nclass Kind(enum.Enum):\n    K1 = 'k1'\n",
+        "helper.py": "from kinds import Kind\ndef loss(x, kind):\n"
+        "    if not isinstance(kind, Kind):\n        raise ValueError('kind')\n    return x\n",
+        "code.py": "from helper import loss\nfrom kinds import Kind\ndef f(logp, ref_logp):\n"
+        "    return loss(logp - ref_logp, Kind.K1)\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    assert klsym.audit(f"{tmp_path}/code.py:f").expression == "k1"
+
+
+def test_many_regions_are_read_and_open(tmp_path: Path) -> None:
+    """The loss is read and confirmed; its target is open until its bounds have numbers."""
+    body = (
+        "x = torch.exp((logp - ref_logp).clamp(-20, 20))\nadv = batch['advantages']\n"
+        "a = torch.max(-x*adv, -x.clamp(1 - self.low, 1 + self.high)*adv)\n"
+        "return torch.where(adv < 0, torch.min(-adv*self.clip_c, a), a)"
+    )
+    told = {"map": {"logp": "log_q", "ref_logp": "log_mu"}, "sampling": "off-policy"}
+    options = ("self.low", "self.high", "self.clip_c")
+    found = audited(tmp_path, body, {**told, "map": {**told["map"], **dict.fromkeys(options, "number")}})
+    assert found.verdict.trust == "open" and found.target is None and found.points
+    text = " ".join(str(found).split())
+    assert "more than 64 regions; numbers for clip_c, high, low make fewer of them" in text
+    assert "0 at every sample" not in text
+    known = audited(tmp_path, body, {**told, "set": dict(zip(options, (0.2, 0.2, 3.0), strict=True))})
+    assert known.target is not None
