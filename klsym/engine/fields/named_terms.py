@@ -180,6 +180,21 @@ def token_value(term: ExpPoly) -> tuple[str, ExpPoly]:
     )
 
 
+def whole_reward(element: ExpPoly) -> ExpPoly | None:
+    """Return F with sum_t v_t = F(R), R the rewards of all tokens; None if v is no such difference.
+
+        v_t = F(R_past + R_now) - F(R_past), F(0) = 0;  R_now**2 + 2*R_now*R_past is that of F = R**2
+    """
+    now, past = (ExpPoly.variable(f"R[{slot}]") for slot in ("now", "past"))
+    first = element.substitute({"R[past]": ZERO})
+    difference = first.substitute({"R[now]": now + past}) - first.substitute({"R[now]": past})
+    slots = {parse_name(name).slot for name in element.names() if name in ("R[now]", "R[past]")}
+    others = {name for name in element.names() if parse_name(name).slot != "x" or name in SAMPLE_BASES}
+    if difference != element or not slots or others - {"R[now]", "R[past]", "A"}:
+        return None
+    return first.rename(lambda name: name.removesuffix("[now]"))
+
+
 # ---------------------------------------------------------------------------- tokens
 @dataclass(frozen=True)
 class Named:

@@ -6,7 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 from klsym.engine.fields.field import in_n, same_at_every_token
-from klsym.engine.fields.named_terms import NamedParts, further, recognise_value, terms_of, token_value
+from klsym.engine.fields.named_terms import (
+    NamedParts,
+    further,
+    recognise_value,
+    terms_of,
+    token_value,
+    whole_reward,
+)
 from klsym.engine.fields.primitives import at_policy
 from klsym.engine.fields.slot_loss import (
     read_loss,
@@ -84,7 +91,9 @@ def _meaning_of_value(one: NamedParts, tokens: NamedParts, start: Derivation) ->
     both = NamedParts(
         *(getattr(one, x) + getattr(tokens, x) for x in ("reverse", "forward", "reward", "constant", "rest"))
     )
-    if tokens.rest:
+    if both.rest and (reward := whole_reward(tokens.rest)) is not None:
+        both = replace(both, reward=both.reward + reward, rest=both.rest - tokens.rest)
+    elif tokens.rest:
         return TargetReading("separable")
     assumed = Search(assumed_of_value, start, tuple(both.multiples))
     return TargetReading.of(both, both.unnamed_value, assumed)

@@ -125,10 +125,16 @@ def _fixed(name: str) -> str:
 
 
 def _per_length(c: ExpPoly) -> dict[str, ExpPoly]:
-    """The multiple of 1/T in a coefficient, if it is free of the sample."""
+    """The multiple of 1/T in a coefficient, if it is independent of the sample.
+
+    Beside another power of T alone, such as 1/T**2, its sign does not say how 1/T moves.
+    """
     found = ZERO
     for (monomial, exponent), value in c.terms.items():
-        if dict(monomial).get("length") == -1 and not exponent and not _samples(monomial):
+        power = 0 if exponent or _samples(monomial) else dict(monomial).get("length", 0)
+        if power not in (0, -1):
+            return {}
+        if power == -1:
             found = found + ExpPoly({(monomial, exponent): value}) * ExpPoly.variable("length")
     return {"1/T": found} if found else {}
 
