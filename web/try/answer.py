@@ -1,0 +1,133 @@
+"""Answers of the page: a question as JSON gives HTML, the text of the command line, and the command.
+
+    answer('{"kind": "explain", "loss": "k3", "options": {}}')
+    -> '{"html": "<header>...", "text": "k3: on-policy loss ...", "command": "klsym explain k3"}'
+
+klsym parses the typed text with a whitelist and never evaluates it.  A question without an answer gives
+{"error": one line}.  `klsym` on the command line prints the same text.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import shlex
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from other_answers import comparison_html, divergence_html, optimum_html, recommendation_html, rule_html
+from verdict_page import roles_html, verdict_html
+
+from klsym.api import ask, compare, losses_of, recommend, where_training_ends
+from klsym.commands.arguments import guard_minus
+from klsym.commands.console import one_line
+from klsym.diagnostics.codes import code
+from klsym.errors import KlsymError
+from klsym.escaping import printable
+from klsym.language.roles import guessed_roles, names_without_role, with_roles
+from klsym.render.diagnoses import page_text
+
+gc.set_threshold(200_000)  # as the command sets it: SymPy and klsym make many objects, and most of them stay
+WIDTH = 100  # columns of the text, as on a terminal
+Question = Mapping[str, Any]
+Reply = dict[str, Any]
+
+
+def answer(question: str) -> str:
+    """Return the answer to a question, or {"error": one line}; a defect of klsym is one line, too."""
+    try:
+        asked = json.loads(question)
+        reply = KINDS[asked["kind"]](asked)
+    except KlsymError as error:
+        reply = {"error": one_line(str(error))}
+    except ModuleNotFoundError as error:
+        reply = {"error": one_line(f"this page does not contain {error.name}: ask klsym on the command line")}
+    except Exception as error:
+        fails = f"klsym fails here, please report it: {type(error).__name__}: {error}"
+        reply = {"error": one_line(fails)}
+    return json.dumps(reply)
+
+
+def explain(asked: Question) -> Reply:
+    """The verdict on a loss, with the roles of the names in it."""
+    typed, parameters, roles = asked["loss"].strip(" "), asked.get("parameters", ()), asked.get("roles", {})
+    try:
+        loss = with_roles(typed, roles)
+        verdict = ask(loss, parameters, **asked.get("options", {}))
+    except KlsymError as error:
+        left = dict.fromkeys(names_without_role(typed, parameters), "")
+        return {"error": one_line(str(error)), "roles": roles_html(left | dict(roles), asking=True)}
+    guessed = guessed_roles(loss, parameters) if verdict.read_as else {}
+    options = asked.get("options", {})
+    return _reply(
+        verdict_html(verdict),
+        verdict.text(width=WIDTH),
+        ["explain", loss, *_flags(options), *_parameters(parameters)],
+        roles=roles_html({**dict(roles), **guessed}),
+        proof=verdict.text(proof=True, width=WIDTH),
+    )
+
+
+def compare_losses(asked: Question) -> Reply:
+    """Two losses side by side."""
+    options, parameters = asked.get("options", {}), asked.get("parameters", ())
+    losses = (asked["loss"].strip(" "), asked["other"].strip(" "))
+    found = compare(*losses, parameters=parameters, **options)
+    words = ["compare", *losses, *_flags(options), *_parameters(parameters)]
+    return _reply(comparison_html(found), found.text(), words, proof=found.text(proof=True))
+
+
+def recommend_losses(asked: Question) -> Reply:
+    """What to write for a KL penalty."""
+    options = {**asked.get("options", {})}
+    framework = options.pop("framework", "torch")
+    found = recommend(**options)
+    words = ["recommend", *_flags(asked.get("options", {}))]
+    text, proof = (found.text(framework, proof) for proof in (False, True))
+    return _reply(recommendation_html(found, framework), text, words, proof=proof)
+
+
+def losses_of_divergence(asked: Question) -> Reply:
+    """The losses that estimate and descend a divergence."""
+    options, parameters = asked.get("options", {}), asked.get("parameters", ())
+    divergence = asked["divergence"].strip()
+    found = losses_of(divergence, parameters, options.get("sampling"))
+    words = ["divergence", divergence, *_flags(options), *_parameters(parameters)]
+    return _reply(divergence_html(found), found.text(), words, proof=found.text(proof=True))
+
+
+def optimum(asked: Question) -> Reply:
+    """Where training with a reward and a penalty ends."""
+    loss, options = asked["loss"].strip(" "), asked.get("options", {})
+    given = {name: asked[name].strip() for name in ("beta", "rewards", "reference", "behaviour")}
+    rows = {name: given[name].split(",") if given[name] else None for name in given if name != "beta"}
+    found = where_training_ends(loss, given["beta"], rows.pop("rewards") or (), **rows, **options)
+    said = {name: text for name, text in given.items() if text}
+    return _reply(optimum_html(found), str(found), ["optimum", loss, *_flags(said), *_flags(options)])
+
+
+def rule(asked: Question) -> Reply:
+    """The page of a diagnostic code."""
+    found = code(asked["code"])
+    return _reply(rule_html(found), page_text(found, WIDTH), ["rule", found.code])
+
+
+KINDS: dict[str, Callable[[Question], Reply]] = {
+    "explain": explain, "compare": compare_losses, "recommend": recommend_losses,
+    "divergence": losses_of_divergence, "optimum": optimum, "rule": rule,
+}  # fmt: skip
+
+
+def _flags(options: Mapping[str, str | None]) -> list[str]:
+    return [word for name, value in options.items() if value for word in (f"--{name}", value)]
+
+
+def _parameters(names: Iterable[str]) -> list[str]:
+    return [word for name in names for word in ("--param", name)]
+
+
+def _reply(html: str, text: str, words: list[str], **more: str) -> Reply:
+    """The answer; the text without control characters, as on a terminal."""
+    command = shlex.join(["klsym", *guard_minus(words)])
+    texts = {name: printable(value, keep="\n") for name, value in more.items()}
+    return {"html": html, "text": printable(text, keep="\n"), "command": command, **texts}

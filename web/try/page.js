@@ -1,0 +1,121 @@
+// The page: the form asks, Python answers, the answer is shown.
+import { Form, KINDS, make } from "./form.js";
+import { Python } from "./python.js";
+import { fragment, parsed } from "./share.js";
+
+const $ = (id) => document.getElementById(id);
+const SLOW = 10_000; // ms after which the status suggests Stop
+let form, asked = 0, isReady = false;
+
+const python = new Python(({ step, ready, failed }) => {
+  isReady ||= Boolean(ready);
+  if (failed) say(`Python did not start: ${failed}`);
+  else if (step) say(step);
+  else if ($("stop").hidden) say("Ready");
+  else say("klsym is deriving the answer");
+});
+
+function say(text) {
+  $("status").textContent = text;
+}
+
+async function ask(question) {
+  const number = ++asked, slow = setTimeout(() => say("Still deriving; Stop ends it"), SLOW);
+  $("stop").hidden = false;
+  if (isReady) say("klsym is deriving the answer");
+  const got = await python.ask(question);
+  clearTimeout(slow);
+  if (number !== asked) return; // another question was asked meanwhile
+  $("stop").hidden = true;
+  if (!got) return;
+  show(got.reply);
+  $("result").dataset.number = number; // for whoever waits for this answer
+  say(`Answered in ${got.ms < 1000 ? `${Math.round(got.ms)} ms` : `${(got.ms / 1000).toFixed(1)} s`}`);
+}
+
+function show({ html = "", text = "", command = "", proof = "", roles = "", error = "" }) {
+  $("result").hidden = false;
+  $("error").hidden = !error;
+  $("error").textContent = error;
+  $("roles").innerHTML = roles; // klsym escapes what is typed, and the page allows no script but its own
+  $("answer").innerHTML = html;
+  $("command").textContent = command && `$ ${command}`;
+  $("text").textContent = text;
+  $("proof").textContent = proof;
+  $("as-text").hidden = !text;
+  $("proof-as-text").hidden = !proof;
+}
+
+function submit() {
+  const question = form.question();
+  const address = fragment(question);
+  if (address !== location.hash) history.pushState(null, "", address);
+  ask(question);
+}
+
+function askAnother(question) {
+  form.fill(question);
+  submit();
+  $("form").scrollIntoView({ block: "start" });
+}
+
+// The page of a diagnostic code, under its line.
+async function toggleCode(button) {
+  const isOpen = button.getAttribute("aria-expanded") === "true";
+  button.setAttribute("aria-expanded", String(!isOpen));
+  if (isOpen) return button.parentElement.querySelector(".rule").remove();
+  const place = make("div", { className: "rule" });
+  button.parentElement.append(place);
+  const got = await python.ask({ kind: "rule", code: button.dataset.code });
+  place.innerHTML = got?.reply.html ?? "";
+}
+
+function fromAddress() {
+  const question = parsed(location.hash);
+  if (!question || !(question.kind in KINDS)) return false;
+  form.fill(question);
+  ask(form.question());
+  return true;
+}
+
+async function copyLink() {
+  const link = new URL(fragment(form.question()), location.href).href;
+  history.replaceState(null, "", link);
+  try {
+    await navigator.clipboard.writeText(link);
+    say("The link to this question is copied");
+  } catch {
+    say("The address of this page is the link to this question");
+  }
+}
+
+$("result").addEventListener("click", ({ target }) => {
+  const button = target.closest("button");
+  if (button?.dataset.question) askAnother(JSON.parse(button.dataset.question));
+  else if (button?.dataset.code) toggleCode(button);
+});
+$("result").addEventListener("change", ({ target }) => {
+  if (!target.dataset.role) return;
+  form.setRole(target.dataset.role, target.value);
+  submit();
+});
+$("form").addEventListener("submit", (event) => { event.preventDefault(); submit(); });
+$("stop").addEventListener("click", () => {
+  asked += 1;
+  isReady = false;
+  python.stop();
+  $("stop").hidden = true;
+  say("Stopped; Python starts again");
+  $("submit").focus();
+});
+$("share").addEventListener("click", copyLink);
+addEventListener("hashchange", fromAddress);
+
+const { options, examples } = await (await fetch("form.json")).json();
+form = new Form(options, submit);
+for (const { label, question } of examples) {
+  const button = make("button", { type: "button", className: "example" }, label);
+  button.onclick = () => askAnother(question);
+  $("examples").append(button, " ");
+}
+if (!fromAddress()) ask(form.question());

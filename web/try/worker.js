@@ -1,0 +1,39 @@
+// Python and klsym in a worker of their own: the page ends the worker to stop a long derivation.
+import { loadPyodide } from "./py/pyodide.mjs";
+
+const SITE = "/lib/python3.14/site-packages";
+const step = (name) => postMessage({ step: name });
+
+async function unpacked(url) {
+  const response = await fetch(url);
+  if (!response.ok) throw new Error(`${url}: ${response.status}`);
+  return new Response(response.body.pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
+}
+
+async function start() {
+  const modules = unpacked("./py/klsym.bin"); // beside Pyodide, not after it
+  modules.catch(() => {}); // reported where it is awaited
+  const python = await loadPyodide({ indexURL: new URL("./py/", location.href).href, fullStdLib: false });
+  step("Python has started; klsym is loading");
+  python.unpackArchive(new Uint8Array(await modules), "zip", { extractDir: SITE });
+  return python.pyimport("answer").answer;
+}
+
+const ready = start();
+ready.then(
+  () => postMessage({ ready: true }),
+  (error) => postMessage({ failed: String(error.message ?? error).trim().split("\n").pop() }),
+);
+
+onmessage = async ({ data: { id, question } }) => {
+  const answer = await ready;
+  const begin = performance.now();
+  let reply;
+  try {
+    reply = JSON.parse(answer(JSON.stringify(question)));
+  } catch (error) {
+    // What Python itself could not catch: memory, or a stack that is too deep.
+    reply = { error: `Python failed: ${String(error.message ?? error).trim().split("\n").pop()}`, broken: true };
+  }
+  postMessage({ id, reply, ms: performance.now() - begin });
+};
