@@ -19,7 +19,7 @@ endif
 
 .DEFAULT_GOAL := help
 .PHONY: help install report paper test test-all lint types notebooks notebooks-check bench calibrate attacks soundness fuzz mutants random-losses campaigns \
-	golden random-audits survey implied trainers pages rocq lock format clean
+	golden random-audits survey implied trainers pages rocq lock format clean try try-check
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -132,6 +132,20 @@ rocq: install ## check the certificates with the checker that Rocq has proved so
 	$(BIN)/klsym export --rocq $(BUILD)/rocq
 	$(BIN)/python rocq/check.py $(BUILD)/rocq
 	@$(BIN)/python -m klsym.rocq.accepted $(BUILD)/rocq
+
+# Node packages: the lock names no registry.  Pyodide is Python for browsers, playwright-core drives Chromium.
+web/node_modules: web/package.json web/package-lock.json
+	@command -v npm >/dev/null || { echo "the page needs node 20 or newer with npm (Debian: nodejs npm)" >&2; exit 1; }
+	cd web && npm ci --no-audit --no-fund --loglevel=error
+	@touch web/node_modules
+
+try: install web/node_modules ## build the page that runs klsym in the browser, build/site/try (needs node)
+	$(BIN)/python web/modules.py $(BUILD)/try/modules.json
+	node web/build_bundle.mjs $(BUILD)/try/modules.json "$$($(BIN)/python -c 'import sympy; print(sympy.__path__[0])')/.." $(BUILD)/site/try
+
+try-check: try ## check that page in headless Chromium against the answers of the command line
+	$(BIN)/python web/tests/native.py > $(BUILD)/try/native.json
+	node --test --test-reporter=spec web/tests/try.test.mjs
 
 random-audits: install ## 1,000 random PyTorch functions audited, 2,000 random losses against autograd (needs torch)
 	$(BIN)/python benchmarks/random_audits.py --count 1000

@@ -14,7 +14,8 @@ from types import CodeType
 EPOCH = (1980, 1, 1, 0, 0, 0)  # one time for all files: the same sources give the same bytes
 # klsym's folders that answer no question of the page: only the modules that the corpus loads are packed.
 NOT_WHOLE = {
-    "audit", "derivations", "experiments", "figures", "ledger", "lint", "numeric", "paper", "rocq", "sampling",
+    "audit", "derivations", "experiments", "figures", "ledger", "lint", "numeric", "paper", "rocq",
+    "sampling",
     "tables", "templates", "write_up",
 }  # fmt: skip
 DATA = {".toml", ".json"}
@@ -23,7 +24,8 @@ NO_LINE, NO_LINE_SPAN = b"\xff", 8  # an entry of co_linetable: these 8 instruct
 UNUSED = {
     "_pyrepl", "bdb", "cProfile", "curses", "doctest", "email", "ensurepip", "ftplib", "http", "idlelib",
     "imaplib", "mailbox", "multiprocessing", "optparse", "pdb", "pickletools", "poplib", "pstats", "pydoc",
-    "pydoc_data", "smtplib", "socketserver", "sqlite3", "tarfile", "turtle", "unittest", "venv", "wsgiref", "xml",
+    "pydoc_data", "smtplib", "socketserver", "sqlite3", "tarfile", "turtle", "unittest", "venv", "wsgiref",
+    "xml",
     "xmlrpc", "__hello__", "__phello__",
 }  # fmt: skip
 

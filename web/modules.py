@@ -27,16 +27,20 @@ from klsym.explorer import meaningful  # noqa: E402
 PACKAGES = ("sympy", "mpmath", "klsym")
 STEP = 17
 LOSSES = (
-    "k1", "k2", "k3", "rho*k1", "rho*k3", "sg(rho)*k2", "k1*sg(k1)", "exp(k1) + k2**3", "clip(rho, 1-eps, 1+eps)*k1",
+    "k1", "k2", "k3", "rho*k1", "rho*k3", "sg(rho)*k2", "k1*sg(k1)", "exp(k1) + k2**3",
+    "clip(rho, 1-eps, 1+eps)*k1",
     "min(rho*A, clip(rho, 1-eps, 1+eps)*A)", "abs(k1)", "k(lam)", "-A + beta*k3", "sqrt(r)*k1", "log(1 + r)",
-    "max(k1, 0)", "togo(k1)", "whole(k1)**2", "others(k1)", "full_kl(q, p)", "H(q)", "js(q, p)", "js(q, p, 1/10)",
-    "loo(k1)", "normalised(k1)", "centred(k1)", "seqmean(k1)", "past(k1)*now(k1)", "k2 + sg(k1 - k2)", "r**3 - r",
+    "max(k1, 0)", "togo(k1)", "whole(k1)**2", "others(k1)", "full_kl(q, p)", "H(q)", "js(q, p)",
+    "js(q, p, 1/10)",
+    "loo(k1)", "normalised(k1)", "centred(k1)", "seqmean(k1)", "past(k1)*now(k1)", "k2 + sg(k1 - k2)",
+    "r**3 - r",
     "full(log_q)", "exp(-k1**2)", "k3/T", "kk", "1/0", "R*log_q - beta*k3", "where(rho > 2, 2, rho)*k3",
     "rho_old*A", "M*k3", "disc(1/2, k1)", "1/(1 + exp(1 - rho))", "log(r)**2*[rho > 2]",
     "d = ref_logp - logp; loss = (torch.expm1(d) - d).mean()", "ratio*A",
 )  # fmt: skip
 DIVERGENCES = (
-    "reverse-kl", "forward-kl", "jeffreys", "pearson-chi2", "neyman-chi2", "squared-hellinger", "jensen-shannon",
+    "reverse-kl", "forward-kl", "jeffreys", "pearson-chi2", "neyman-chi2", "squared-hellinger",
+    "jensen-shannon",
     "jensen-shannon=1/10", "alpha", "alpha=1/2", "tsallis=2", "r*log(r)", "-log(r)", "(r-1)**2", "sqrt(r)",
     "max(r - 1, 0)", "r*log(r) - (1+r)*log((1+r)/2)",
 )  # fmt: skip

@@ -21,7 +21,7 @@ from klsym.engine.options.settings import CHOICES, OPTIONS
 
 HOME = Path(__file__).parents[2]
 FUNCTIONS = ("explain", "compare", "explore")
-LEFT_OUT = ("__pycache__", ".*", "build", "dist", "*.egg-info", "*.pyc")
+LEFT_OUT = ("__pycache__", ".*", "build", "dist", "*.egg-info", "*.pyc", "node_modules")
 
 
 def options() -> list[tuple[str, str, str]]:

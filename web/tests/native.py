@@ -23,9 +23,11 @@ CLIPPED = "-min(rho*A, clip(rho, 1-eps, 1+eps)*A)"
 EXPLAINED: list[tuple[str, dict[str, str]]] = [
     ("k1", {}), ("k2", {}), ("k3", {}), ("k1", OFF), ("rho*k1", OFF), ("rho*k3", OFF), ("sg(rho)*k2", OFF),
     ("sg(rho)*k3", OFF), (CLIPPED, OFF), ("k3", {"use": "reward"}), ("k1", {"use": "reward", **TOKENS}),
-    ("k3", {**TOKENS, **OFF}), ("rho*k3", {**TOKENS, **OFF, "weights": "prefix"}), ("k2", {"level": "sequence"}),
+    ("k3", {**TOKENS, **OFF}), ("rho*k3", {**TOKENS, **OFF, "weights": "prefix"}),
+    ("k2", {"level": "sequence"}),
     ("k1", {"use": "reward", "batch": "leave-one-out"}), ("k3", {**TOKENS, "aggregate": "mean"}),
-    ("k3", {"sampling": "truncated"}), ("log(1 + r)", {}), ("abs(k1)", {}), ("full_kl(q, p)", TOKENS), (PASTED, OFF),
+    ("k3", {"sampling": "truncated"}), ("log(1 + r)", {}), ("abs(k1)", {}), ("full_kl(q, p)", TOKENS),
+    (PASTED, OFF),
     ("-A*log_q + beta*k3", {}), ("k2 + sg(k1 - k2)", {}), ("js(q, p, 1/10)", TOKENS),
 ]  # fmt: skip
 OTHERS: list[dict[str, Any]] = [

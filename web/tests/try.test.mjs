@@ -163,7 +163,8 @@ test("nothing overflows at 400 px, in light and in dark, and words are readable"
   const { page } = first;
   const questions = NATIVE.filter((row) => row.code === 0).map((row) => row.question).filter((_, n) => n % 3 === 2);
   await page.setViewportSize({ width: 400, height: 900 });
-  for (const question of [{ kind: "explain", loss: PASTED, options: { sampling: "off-policy" } }, ...questions]) {
+  const examples = JSON.parse(fs.readFileSync(path.join(FOLDER, "form.json"), "utf8")).examples;
+  for (const question of [...examples.map((one) => one.question), ...questions]) {
     await ask(page, question);
     await page.evaluate(() => document.querySelectorAll("details").forEach((part) => { part.open = true; }));
     const width = await page.evaluate(() => document.documentElement.scrollWidth);
@@ -189,8 +190,8 @@ test("screenshots", async () => {
   };
   for (const [name, question] of Object.entries(asked)) {
     await ask(page, question);
-    await page.evaluate((isOpen) => document.querySelectorAll("#answer details").forEach((part) => {
-      part.open = isOpen;
+    await page.evaluate((isOpen) => document.querySelectorAll("#result details").forEach((part) => {
+      part.open = isOpen && part.closest("#answer") !== null;
     }), name === "k3");
     for (const colorScheme of ["light", "dark"]) {
       await page.emulateMedia({ colorScheme });

@@ -19,7 +19,6 @@ from other_answers import comparison_html, divergence_html, optimum_html, recomm
 from verdict_page import roles_html, verdict_html
 
 from klsym.api import ask, compare, losses_of, recommend, where_training_ends
-from klsym.commands.arguments import guard_minus
 from klsym.commands.console import one_line
 from klsym.diagnostics.codes import code
 from klsym.errors import KlsymError
@@ -128,6 +127,6 @@ def _parameters(names: Iterable[str]) -> list[str]:
 
 def _reply(html: str, text: str, words: list[str], **more: str) -> Reply:
     """The answer; the text without control characters, as on a terminal."""
-    command = shlex.join(["klsym", *guard_minus(words)])
+    command = shlex.join(["klsym", *words])
     texts = {name: printable(value, keep="\n") for name, value in more.items()}
     return {"html": html, "text": printable(text, keep="\n"), "command": command, **texts}

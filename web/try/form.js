@@ -10,7 +10,7 @@ const FIELDS = {
   rewards: { label: "Rewards of the outcomes", start: "0,0.4,1" },
   reference: { label: "Reference p (uniform)", start: "" },
   behaviour: { label: "Sampling policy mu (uniform)", start: "" },
-  parameters: { label: "Further parameters", start: "" },
+  parameters: { label: "Further parameters, such as gamma", start: "" },
 };
 const TARGET = { name: "target", choices: ["reverse-kl", "forward-kl"], meaning: "KL(q||p), or KL(p||q)", always: true };
 const FRAMEWORK = { name: "framework", choices: ["torch", "jax", "numpy"], meaning: "of the code" };

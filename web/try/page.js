@@ -19,6 +19,12 @@ function say(text) {
   $("status").textContent = text;
 }
 
+// Scroll to an answer that the visitor cannot see.
+function reveal() {
+  const { top } = $("status").getBoundingClientRect();
+  if (top < 0 || top > 0.7 * innerHeight) $("status").scrollIntoView({ block: "start" });
+}
+
 async function ask(question) {
   const number = ++asked, slow = setTimeout(() => say("Still deriving; Stop ends it"), SLOW);
   $("stop").hidden = false;
@@ -30,7 +36,8 @@ async function ask(question) {
   if (!got) return;
   show(got.reply);
   $("result").dataset.number = number; // for whoever waits for this answer
-  say(`Answered in ${got.ms < 1000 ? `${Math.round(got.ms)} ms` : `${(got.ms / 1000).toFixed(1)} s`}`);
+  const time = got.ms < 1000 ? `${Math.round(got.ms)} ms` : `${(got.ms / 1000).toFixed(1)} s`;
+  say(got.reply.error ? `No answer (${time})` : `Answered in ${time}`);
 }
 
 function show({ html = "", text = "", command = "", proof = "", roles = "", error = "" }) {
@@ -46,17 +53,17 @@ function show({ html = "", text = "", command = "", proof = "", roles = "", erro
   $("proof-as-text").hidden = !proof;
 }
 
-function submit() {
+async function submit() {
   const question = form.question();
   const address = fragment(question);
   if (address !== location.hash) history.pushState(null, "", address);
-  ask(question);
+  await ask(question);
+  reveal();
 }
 
 function askAnother(question) {
   form.fill(question);
   submit();
-  $("form").scrollIntoView({ block: "start" });
 }
 
 // The page of a diagnostic code, under its line.

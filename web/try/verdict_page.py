@@ -15,7 +15,8 @@ from klsym.render.answer import answer_of
 from klsym.render.details import counterexample_lines, gradient_rows, hypotheses_of
 from klsym.render.effects import effects_lines
 from klsym.render.headline import use_words
-from klsym.render.mathml import MATHML, mathml
+from klsym.render.mathml import DISPLAYED, MATHML, mathml
+from klsym.render.sentences import sentence
 from klsym.render.verdict_json import verdict_json
 
 BADGES = {
@@ -98,14 +99,19 @@ def _role(name: str, role: str) -> str:
         choices: tuple[str, ...] = (role, *ROLES)
     else:
         choices = ROLES if role else ("", *ROLES)
-    options = "".join(f"<option{' selected' * (one == role)}>{escape(one)}</option>" for one in choices)
+    options = "".join(_choice(one, one == role) for one in choices)
     shown = escape(name)
     return f'<label><code>{shown}</code> is <select data-role="{shown}">{options}</select></label>'
 
 
+def _choice(role: str, is_chosen: bool) -> str:
+    chosen = " selected" if is_chosen else ""
+    return f'<option value="{escape(role)}"{chosen}>{escape(role or "choose")}</option>'
+
+
 # ---------------------------------------------------------------------------- of a verdict
 def _head(verdict: Any, answer: Any) -> str:
-    loss = show(verdict.written.expression, MATHML)
+    loss = show(verdict.written.expression, DISPLAYED)
     head = f'<p class="loss">{loss} <span class="use">{escape(use_words(verdict.setting))}</span></p>'
     said = f'<p class="does">{escape(answer.does)} {badge(answer.trust)}</p>'
     return f"<header>{head}{said}{_equation(verdict)}</header>"
@@ -139,7 +145,8 @@ def _facts(verdict: Any, answer: Any) -> str:
     told: list[tuple[str, str]] = []
     if answer.reading:
         told.append(("read as", f"<code>{escape(answer.reading[0])}</code>"))
-        told.append(("", "<br>".join(map(escape, answer.reading[1:]))))
+        unsaid = (note for note in verdict.written.notes if note.code != "names-read")  # the form shows those
+        told.append(("", "<br>".join(escape(sentence(note)) for note in unsaid)))
     formulas = {text: shown for _, text, shown in verdict.steps}
     for name, text in answer.facts:
         told.append((name, latex(formulas[text]) if text in formulas else f"<code>{escape(text)}</code>"))
