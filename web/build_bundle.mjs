@@ -5,6 +5,7 @@ import fs from "node:fs";
 import path from "node:path";
 import zlib from "node:zlib";
 import { loadPyodide } from "pyodide";
+import { licences } from "./licences.mjs";
 import { downloads, LIMIT } from "./sizes.mjs";
 
 const here = import.meta.dirname;
@@ -39,6 +40,7 @@ fs.writeFileSync(path.join(out, "py", "pyodide-lock.json"), empty);
 for (const name of fs.readdirSync(path.join(here, "try"))) {
   if (/\.(html|css|js)$/.test(name)) fs.copyFileSync(path.join(here, "try", name), path.join(out, name));
 }
+fs.writeFileSync(path.join(out, "licences.txt"), licences(repository, site));
 const examples = JSON.parse(fs.readFileSync(path.join(here, "try", "examples.json"), "utf8"));
 fs.writeFileSync(path.join(out, "form.json"), JSON.stringify({ options, examples }));
 

@@ -20,18 +20,21 @@ export async function launch() {
     await context.close();
     fs.rmSync(profile, { recursive: true, force: true });
   };
-  return { context, close, cpu: () => cpuSeconds(profile) };
+  return { context, close, cpu: (thread) => cpuSeconds(profile, thread) };
 }
 
-// CPU seconds of the browser with this profile and of all processes that it started.
-function cpuSeconds(profile) {
+// The worker in which Python runs; Linux cuts the names of threads.
+export const WORKER = "DedicatedWorker";
+
+// CPU seconds of the browser with this profile and of all processes that it started, or of their threads of one name.
+function cpuSeconds(profile, thread) {
   const processes = new Map();
   for (const id of fs.readdirSync("/proc").filter((name) => /^\d+$/.test(name))) {
     try {
-      const fields = fs.readFileSync(`/proc/${id}/stat`, "utf8").split(") ").pop().split(" ");
       const command = fs.readFileSync(`/proc/${id}/cmdline`, "utf8");
-      const ticks = Number(fields[11]) + Number(fields[12]);
-      processes.set(id, { parent: fields[1], ticks, isRoot: command.includes(profile) });
+      const whole = stat(`/proc/${id}/stat`);
+      const ticks = thread ? threadTicks(id, thread) : whole.ticks;
+      processes.set(id, { parent: whole.parent, ticks, isRoot: command.includes(profile) });
     } catch {} // the process has ended
   }
   const belongs = (id) => {
@@ -39,6 +42,17 @@ function cpuSeconds(profile) {
     return Boolean(known) && (known.isRoot || belongs(known.parent));
   };
   return [...processes.keys()].filter(belongs).reduce((sum, id) => sum + processes.get(id).ticks, 0) / 100;
+}
+
+function stat(file) {
+  const [, name, rest] = fs.readFileSync(file, "utf8").match(/^\d+ \((.*)\) (.*)$/s);
+  const fields = rest.split(" ");
+  return { name, parent: fields[1], ticks: Number(fields[11]) + Number(fields[12]) };
+}
+
+function threadTicks(id, name) {
+  return fs.readdirSync(`/proc/${id}/task`).map((task) => stat(`/proc/${id}/task/${task}/stat`))
+    .filter((one) => one.name.startsWith(name)).reduce((sum, one) => sum + one.ticks, 0);
 }
 
 // A page of klsym, the requests that it sends and the complaints of the browser.

@@ -17,7 +17,7 @@ export function serve(folder) {
     const file = path.join(root, name.endsWith("/") ? `${name}index.html` : name);
     if (!file.startsWith(root) || !fs.existsSync(file)) return response.writeHead(404).end();
     const type = TYPES[path.extname(file)] ?? "application/octet-stream";
-    response.writeHead(200, { "Content-Type": type, "Content-Security-Policy": POLICY, "Cache-Control": "max-age=600" });
+    response.writeHead(200, { "Content-Type": type, "Content-Security-Policy": POLICY });
     fs.createReadStream(file).pipe(response);
   });
   return new Promise((resolve) => server.listen(0, "127.0.0.1", () => {

@@ -98,9 +98,11 @@ def losses_of_divergence(asked: Question) -> Reply:
 def optimum(asked: Question) -> Reply:
     """Where training with a reward and a penalty ends."""
     loss, options = asked["loss"].strip(" "), asked.get("options", {})
-    given = {name: asked[name].strip() for name in ("beta", "rewards", "reference", "behaviour")}
-    rows = {name: given[name].split(",") if given[name] else None for name in given if name != "beta"}
-    found = where_training_ends(loss, given["beta"], rows.pop("rewards") or (), **rows, **options)
+    given = {name: asked.get(name, "").strip() for name in ("beta", "rewards", "reference", "behaviour")}
+    rewards, reference, behaviour = (
+        given[name].split(",") if given[name] else None for name in ("rewards", "reference", "behaviour")
+    )
+    found = where_training_ends(loss, given["beta"], rewards or (), reference, behaviour, **options)
     said = {name: text for name, text in given.items() if text}
     return _reply(optimum_html(found), str(found), ["optimum", loss, *_flags(said), *_flags(options)])
 

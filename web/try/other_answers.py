@@ -135,8 +135,5 @@ def _table(head: tuple[str, ...], lines: Iterable[tuple[str, ...]]) -> str:
     """A table of cells in HTML; nothing without lines."""
     body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>" for cells in lines)
     top = "".join(f"<th>{escape(name)}</th>" for name in head)
-    return (
-        f'<div class="wide"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
-        if body
-        else ""
-    )
+    whole = f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<div class="wide" tabindex="0">{whole}</div>' if body else ""

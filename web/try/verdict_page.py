@@ -181,4 +181,4 @@ def _derivation(verdict: Any) -> str:
         for position, (rule, _, text) in enumerate(verdict.steps)
     )
     shown = "".join(f"<tr>{line}</tr>" for line in lines)
-    return f'<div class="wide"><table class="derivation">{shown}</table></div>' if shown else ""
+    return f'<div class="wide" tabindex="0"><table class="derivation">{shown}</table></div>' if shown else ""
