@@ -7,7 +7,7 @@ import { fragment } from "../try/share.js";
 
 const FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
   "--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage"];
-export const PATIENCE = 300_000; // ms: the machine may be busy
+export const PATIENCE = 120_000; // ms: the machine may be busy
 
 export async function launch() {
   const profile = fs.mkdtempSync(path.join(os.tmpdir(), "klsym-try-"));

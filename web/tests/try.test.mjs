@@ -122,8 +122,22 @@ test("a link holds the whole question", async () => {
   await other.page.close();
 });
 
+test("a link with a wrong option gives one line", async () => {
+  for (const [options, said] of [
+    [{ sampling: "sometimes" }, "sampling='sometimes': one of on-policy, off-policy, truncated expected"],
+    [{ wrong: "x" }, "explain: unknown option 'wrong' (known: sampling, use, level, batch, credit, weights, aggregate)"],
+    [{ credit: "total" }, "credit: this is said of tokens; choose level token"],
+  ]) {
+    assert.equal((await ask(first.page, { kind: "explain", loss: "k3", options })).error, said);
+  }
+  const { error } = await ask(first.page, { kind: "recommend", options: {} });
+  assert.match(error, /^target=''|target/);
+  assert.ok(!error.includes("please report"));
+});
+
 test("the keyboard alone asks", async () => {
   const { page } = first;
+  await ask(page, { kind: "explain", loss: "k3", options: {} });
   await page.focus("#loss");
   await page.keyboard.press("Control+A");
   await page.keyboard.type("sg(rho)*k2");
@@ -181,6 +195,10 @@ test("screenshots", async () => {
     refused: { kind: "explain", loss: "ratio*A", options: {} },
     recommend: { kind: "recommend", options: { target: "reverse-kl", sampling: "off-policy" } },
     divergence: { kind: "divergence", divergence: "jeffreys", options: {} },
+    optimum: {
+      kind: "optimum", loss: "k3", beta: "0.5", rewards: "0,0.4,1", reference: "0.5,0.3,0.2", options: { use: "reward" },
+    },
+    token: { kind: "explain", loss: "k3", options: { sampling: "off-policy", level: "token" } },
     compare: { kind: "compare", loss: "rho*k1", other: "rho*k3", options: { sampling: "off-policy" } },
   };
   for (const [name, question] of Object.entries(asked)) {

@@ -21,7 +21,8 @@ from verdict_page import roles_html, verdict_html
 from klsym.api import ask, compare, losses_of, recommend, where_training_ends
 from klsym.commands.console import one_line
 from klsym.diagnostics.codes import code
-from klsym.errors import KlsymError
+from klsym.engine.options.settings import CHOICES
+from klsym.errors import KlsymError, UsageError
 from klsym.escaping import printable
 from klsym.language.roles import guessed_roles, names_without_role, with_roles
 from klsym.render.diagnoses import page_text
@@ -36,7 +37,7 @@ def answer(question: str) -> str:
     """Return the answer to a question, or {"error": one line}; a defect of klsym is one line, too."""
     try:
         asked = json.loads(question)
-        reply = KINDS[asked["kind"]](asked)
+        reply = _answered(asked)
     except KlsymError as error:
         reply = {"error": one_line(str(error))}
     except ModuleNotFoundError as error:
@@ -47,9 +48,22 @@ def answer(question: str) -> str:
     return json.dumps(reply)
 
 
+def _answered(asked: Question) -> Reply:
+    """The answer of this kind of question; a link may name kinds and options that do not exist."""
+    if asked["kind"] not in KINDS:
+        raise UsageError(f"unknown question {asked['kind'][:40]!r} (known: {', '.join(KINDS)})")
+    function, allowed = KINDS[asked["kind"]]
+    for name in asked.get("options", {}):
+        if name not in allowed:
+            known = ", ".join(allowed) or "none"
+            raise UsageError(f"{asked['kind']}: unknown option {name[:40]!r} (known: {known})")
+    return function(asked)
+
+
 def explain(asked: Question) -> Reply:
     """The verdict on a loss, with the roles of the names in it."""
-    typed, parameters, roles = asked["loss"].strip(" "), asked.get("parameters", ()), asked.get("roles", {})
+    typed, parameters = asked.get("loss", "").strip(" "), asked.get("parameters", ())
+    roles = asked.get("roles", {})
     try:
         loss = with_roles(typed, roles)
         verdict = ask(loss, parameters, **asked.get("options", {}))
@@ -70,7 +84,7 @@ def explain(asked: Question) -> Reply:
 def compare_losses(asked: Question) -> Reply:
     """Two losses side by side."""
     options, parameters = asked.get("options", {}), asked.get("parameters", ())
-    losses = (asked["loss"].strip(" "), asked["other"].strip(" "))
+    losses = (asked.get("loss", "").strip(" "), asked.get("other", "").strip(" "))
     found = compare(*losses, parameters=parameters, **options)
     words = ["compare", *losses, *_flags(options), *_parameters(parameters)]
     return _reply(comparison_html(found), found.text(), words, proof=found.text(proof=True))
@@ -80,7 +94,7 @@ def recommend_losses(asked: Question) -> Reply:
     """What to write for a KL penalty."""
     options = {**asked.get("options", {})}
     framework = options.pop("framework", "torch")
-    found = recommend(**options)
+    found = recommend(options.pop("target", ""), **options)
     words = ["recommend", *_flags(asked.get("options", {}))]
     text, proof = (found.text(framework, proof) for proof in (False, True))
     return _reply(recommendation_html(found, framework), text, words, proof=proof)
@@ -89,7 +103,7 @@ def recommend_losses(asked: Question) -> Reply:
 def losses_of_divergence(asked: Question) -> Reply:
     """The losses that estimate and descend a divergence."""
     options, parameters = asked.get("options", {}), asked.get("parameters", ())
-    divergence = asked["divergence"].strip()
+    divergence = asked.get("divergence", "").strip()
     found = losses_of(divergence, parameters, options.get("sampling"))
     words = ["divergence", divergence, *_flags(options), *_parameters(parameters)]
     return _reply(divergence_html(found), found.text(), words, proof=found.text(proof=True))
@@ -97,7 +111,7 @@ def losses_of_divergence(asked: Question) -> Reply:
 
 def optimum(asked: Question) -> Reply:
     """Where training with a reward and a penalty ends."""
-    loss, options = asked["loss"].strip(" "), asked.get("options", {})
+    loss, options = asked.get("loss", "").strip(" "), asked.get("options", {})
     given = {name: asked.get(name, "").strip() for name in ("beta", "rewards", "reference", "behaviour")}
     rewards, reference, behaviour = (
         given[name].split(",") if given[name] else None for name in ("rewards", "reference", "behaviour")
@@ -109,14 +123,20 @@ def optimum(asked: Question) -> Reply:
 
 def rule(asked: Question) -> Reply:
     """The page of a diagnostic code."""
-    found = code(asked["code"])
+    found = code(asked.get("code", ""))
     return _reply(rule_html(found), page_text(found, WIDTH), ["rule", found.code])
 
 
-KINDS: dict[str, Callable[[Question], Reply]] = {
-    "explain": explain, "compare": compare_losses, "recommend": recommend_losses,
-    "divergence": losses_of_divergence, "optimum": optimum, "rule": rule,
-}  # fmt: skip
+SETTING = tuple(CHOICES)
+# What answers each kind of question, and the options that it has.
+KINDS: dict[str, tuple[Callable[[Question], Reply], tuple[str, ...]]] = {
+    "explain": (explain, SETTING),
+    "compare": (compare_losses, tuple(name for name in SETTING if name != "batch")),
+    "recommend": (recommend_losses, ("target", "sampling", "use", "level", "framework")),
+    "divergence": (losses_of_divergence, ("sampling",)),
+    "optimum": (optimum, ("sampling", "use")),
+    "rule": (rule, ()),
+}
 
 
 def _flags(options: Mapping[str, str | None]) -> list[str]:

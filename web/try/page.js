@@ -81,7 +81,7 @@ function fromAddress() {
   const question = parsed(location.hash);
   if (!question || !(question.kind in KINDS)) return false;
   form.fill(question);
-  ask(form.question());
+  ask(question); // not what the form makes of it: klsym refuses an option that does not exist
   return true;
 }
 

@@ -1,7 +1,7 @@
 // Python and klsym in a worker of their own: the page ends the worker to stop a long derivation.
 import { loadPyodide } from "./py/pyodide.mjs";
 
-const SITE = "/lib/python3.14/site-packages";
+const SITE = "import sys; next(folder for folder in sys.path if folder.endswith('site-packages'))";
 const step = (name) => postMessage({ step: name });
 
 async function unpacked(url) {
@@ -15,7 +15,7 @@ async function start() {
   modules.catch(() => {}); // reported where it is awaited
   const python = await loadPyodide({ indexURL: new URL("./py/", location.href).href, fullStdLib: false });
   step("Python has started; klsym is loading");
-  python.unpackArchive(new Uint8Array(await modules), "zip", { extractDir: SITE });
+  python.unpackArchive(new Uint8Array(await modules), "zip", { extractDir: python.runPython(SITE) });
   return python.pyimport("answer").answer;
 }
 
@@ -26,7 +26,8 @@ ready.then(
 );
 
 onmessage = async ({ data: { id, question } }) => {
-  const answer = await ready;
+  const answer = await ready.catch(() => null);
+  if (!answer) return postMessage({ id, reply: { error: "Python did not start" }, ms: 0 });
   const begin = performance.now();
   let reply;
   try {
