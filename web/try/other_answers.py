@@ -108,11 +108,24 @@ def _in_place(row: dict[str, Any]) -> str:
 
 
 def optimum_html(found: Any) -> str:
-    """The closed form, and the table of stationary policies."""
-    closed = found.to_json()["closed_form"]
-    shown = f'<p class="formula">{latex(closed)}</p>' if closed else ""
-    lead, _, rest = str(found).partition("\n")
-    return f'<header><p class="does">{escape(lead)}</p>{shown}</header><pre>{escape(rest)}</pre>'
+    """The closed form, the table of stationary policies, and what is to be known of them."""
+    known = found.to_json()
+    closed = f'<p class="formula">{latex(known["closed_form"])}</p>' if known["closed_form"] else ""
+    lead, count = str(found).splitlines()[:2]
+    outcomes = tuple(f"q_{number + 1}" for number in range(len(known["rewards"])))
+    policies = (
+        _policy(place, row)
+        for place, name in (("inside", "stationary"), ("boundary", "boundary"))
+        for row in known[name]
+    )
+    table = _table(("where", *outcomes, "nu", "stable"), policies)
+    head = f'<header><p class="does">{escape(lead)}</p>{closed}</header><p>{escape(count.strip())}</p>'
+    return f"{head}{table}{items(known['warnings'], 'notes')}"
+
+
+def _policy(place: str, row: dict[str, Any]) -> tuple[str, ...]:
+    numbers = (f"{value:.6f}" for value in (*row["policy"], row["multiplier"]))
+    return (place, *numbers, "yes" if row["stable"] else "no")
 
 
 def rule_html(found: Any) -> str:
