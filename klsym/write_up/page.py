@@ -113,7 +113,7 @@ def data(material: Material) -> dict[str, Any]:
     proofs = {r.settled.claim.id: r.settled.certificate()["digest"] for r in material.results if not r.error}
     options = material.cross_check.options if material.cross_check is not None else None
     return {
-        "style": templates.source("style.css"),
+        "style": templates.source("claims.css") + templates.source("style.css"),
         "script": templates.source("page.js"),
         "version": __version__,
         "digest": digest(proofs),

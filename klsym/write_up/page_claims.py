@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 from markupsafe import Markup
@@ -19,7 +21,8 @@ from klsym.notation.text import chain, show_interval, show_statement, show_theor
 from klsym.render.listing import tree_rows
 from klsym.render.mathml import DISPLAYED
 from klsym.render.rules import CLOSINGS, RULE_OF, RULES
-from klsym.write_up.page_checks import cross_check
+from klsym.write_up.hypothesis_groups import grouped
+from klsym.write_up.page_checks import MINUS, cross_check, scientific
 
 KINDS = {
     "proved": "proved",
@@ -28,6 +31,7 @@ KINDS = {
     "independent": "proved to be no combination",
     "exact": "calculated",
 }
+LONGEST = 24  # characters of a fraction that is shown exactly
 Part = Proof | Evidence
 
 
@@ -92,8 +96,9 @@ class Entry:
         return [(part.text, part.source_says) for part in self.settled.parts if isinstance(part, Evidence)]
 
     @property
-    def hypotheses(self) -> list[str]:
-        return [line for line in self.settled.hypotheses if line not in self.settled.claim.reading]
+    def hypotheses(self) -> dict[str, list[str]]:
+        """The definitions, the assumptions, the remarks; a group without a line is left out."""
+        return grouped(self.settled.hypotheses)
 
     @property
     def parts(self) -> Iterator[dict[str, Any]]:
@@ -197,4 +202,22 @@ def _outcomes(shown: Any) -> tuple[list[str], list[list[str]], str]:
     rows |= shown.get("rewards", {})
     rows["direction u of the logits"] = shown["u"]
     head = ["outcome", *map(str, range(len(shown["q"])))]
-    return head, [[name, *row] for name, row in rows.items()], ""
+    return head, [[name, *map(_short, row)] for name, row in rows.items()], ""
+
+
+def _short(value: Any) -> str:
+    """A number in few digits, where its fraction is long; the certificate has it exactly.
+
+    >>> _short("1/3"), _short(f"1/{10**40}"), _short(f"{10**40 - 1}/{10**40}")
+    ('1/3', Markup('about 10<sup>−40</sup>'), Markup('about 1 − 10<sup>−40</sup>'))
+    """
+    text = str(value)
+    if len(text) <= LONGEST or not text.replace("/", "").isdigit():
+        return text
+    exact = Fraction(text)
+    near = 0 < 1 - exact < Fraction(1, 1000)
+    part = 1 - exact if near else exact
+    decimal = f"{Decimal(part.numerator) / Decimal(part.denominator):.3e}"
+    digits, _, power = decimal.partition("e")
+    shown = scientific(f"{float(digits):g}e{power}")
+    return Markup("about ") + (Markup(f"1 {MINUS} ") if near else "") + shown
