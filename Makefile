@@ -7,6 +7,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+SITE_STAMP := $(VENV)/.site-installed
 BUILD := build
 CERTIFICATES := $(BUILD)/certificates
 
@@ -18,7 +19,7 @@ INSTALL_LOCK = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install report paper test test-all lint types notebooks notebooks-check bench calibrate attacks soundness fuzz mutants random-losses campaigns \
+.PHONY: help install report site site-check paper test test-all lint types notebooks notebooks-check bench calibrate attacks soundness fuzz mutants random-losses campaigns \
 	golden random-audits survey implied trainers pages rocq lock format clean try try-check
 
 help: ## list the targets
@@ -46,6 +47,19 @@ report: install ## settle every claim, replay the proofs, cross-check, draw, and
 	@echo "Replayed from their files by the kernel alone: $$(grep -c ^ok $(BUILD)/check.txt) certificates ($(BUILD)/check.txt)"
 	@echo
 	@echo "Open $(BUILD)/report.html: every claim with its proof, its cross-check, the figures and the tables."
+
+site: $(SITE_STAMP) ## build the documentation as build/site; it works offline
+	PYTHONPATH=docs $(BIN)/python -m generate $(BUILD)/site-source $(BUILD)/site-extra
+	KLSYM_DOCS=$(abspath docs) KLSYM_EXTRA=$(abspath $(BUILD)/site-extra) $(BIN)/python -m sphinx -b html -j 2 -E -q -W --keep-going \
+		-d $(BUILD)/site-doctrees $(BUILD)/site-source $(BUILD)/site
+	@echo "Open $(BUILD)/site/index.html"
+
+site-check: install ## links, formulas and widths of every page of build/site in headless Chromium, light and dark
+	PYTHONPATH=docs $(BIN)/python -m generate.check $(BUILD)/site
+
+$(SITE_STAMP): $(STAMP) docs/requirements.lock
+	@$(INSTALL_LOCK) --require-hashes -r docs/requirements.lock
+	@touch $@
 
 paper: install ## write the paper as PDF; needs pdflatex (Debian: texlive-latex-recommended)
 	$(BIN)/klsym paper -o $(BUILD)/paper
@@ -157,10 +171,12 @@ survey: install ## download released packages, audit their KLs and whole losses,
 
 # Keeps the pinned versions that still fit; `make lock LOCK_FLAGS=--upgrade` takes the newest.
 # Universal, hence one lock for all systems and Pythons; no index is named in it.
-lock: ## remake requirements.lock (needs uv)
-	uv pip compile pyproject.toml --extra report --extra notebook --extra dev --python-version 3.11 --universal \
-		--fork-strategy fewest --generate-hashes --no-emit-index-url --no-annotate --no-header \
-		--quiet --output-file requirements.lock $(LOCK_FLAGS)
+LOCK = uv pip compile --python-version 3.11 --universal --fork-strategy fewest --generate-hashes \
+	--no-emit-index-url --no-annotate --no-header --quiet $(LOCK_FLAGS)
+
+lock: ## remake requirements.lock and docs/requirements.lock (needs uv)
+	$(LOCK) pyproject.toml --extra report --extra notebook --extra dev --output-file requirements.lock
+	$(LOCK) docs/requirements.in --constraint requirements.lock --output-file docs/requirements.lock
 
 format: install ## format the code and mend what ruff can mend
 	$(BIN)/ruff check --fix

@@ -100,7 +100,7 @@ def trust(settled: Iterable[Any], computed: int, found: list[Campaign]) -> str:
         "# What must be believed\n",
         "Every answer of klsym carries its trust. This page says what each level rests on, what would"
         " falsify it, how"
-        " much stands on it, and what was tried to break it. [SECURITY.md](SECURITY.md) says how to report"
+        " much stands on it, and what was tried to break it. [SECURITY.md](../SECURITY.md) says how to report"
         " a mistake.\n",
         table(("trust", "says", "to be believed", "would be falsified by"), LEVELS),
         "\n## The trusted base\n",
@@ -203,7 +203,7 @@ def functions(rows: list[dict[str, Any]]) -> str:
     packages = {row["package"] for row in rows}
     return "\n".join(
         [
-            "\n# Whole loss functions of released packages\n",
+            "\n## Whole loss functions of released packages\n",
             f"{len(rows)} functions of {len(releases)} releases of {len(packages)} packages. They were"
             " chosen, and a formula was read by hand from the source of each, before klsym was tried on them."
             " Each trace is confirmed by autograd and compared with that formula: by numbers where both speak"

@@ -1,0 +1,163 @@
+"""The map: estimator x placement x weight x sampling, each cell with a page of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from html import escape
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from generate.sources import write
+from klsym.api import Verdict, explain
+from klsym.language.parser import parse
+from klsym.ledger.stored import entries
+from klsym.render.details import derivation_latex, hypotheses_of
+from klsym.render.snippets import code
+from klsym.write_up.hypothesis_groups import grouped
+
+ESTIMATORS = ("k1", "k2", "k3", "abs(k1)")
+ON, OFF = "on-policy", "off-policy"
+ROWS = (
+    (ON, "loss", ""), (ON, "loss", "rho"), (ON, "reward", ""),
+    (OFF, "loss", ""), (OFF, "loss", "rho"), (OFF, "loss", "sg(rho)"),
+    (OFF, "reward", ""), (OFF, "reward", "rho"),
+)  # fmt: skip
+SAMPLES = {ON: "samples from q", OFF: "samples from mu"}
+WEIGHTS = {"": "no weight", "rho": "times rho", "sg(rho)": "times sg(rho)"}
+TARGETS = {  # of a verdict -> colour, words
+    "reverse-kl": ("reverse", "reverse KL"), "forward-kl": ("forward", "forward KL"),
+    "zero": ("zero", "zero"),
+    "f-divergence": ("divergence", "other f"), "combination": ("combination", "KL difference"),
+    "separable": ("sampler", "under mu"),
+}  # fmt: skip
+SAID = {
+    "reverse": "descends KL(q‖p)", "forward": "descends KL(p‖q)", "zero": "has expected gradient zero",
+    "divergence": "descends E_q[f(r)] with another f", "combination": "descends KL(q‖p) − KL(p‖q)",
+    "sampler": "descends an expectation under mu, which is no divergence between q and p",
+}  # fmt: skip
+
+
+class Cell(NamedTuple):
+    """A loss in its setting."""
+
+    estimator: str
+    sampling: str
+    use: str
+    weight: str
+
+    @property
+    def loss(self) -> str:
+        return f"{self.weight}*{self.estimator}" if self.weight else self.estimator
+
+    @property
+    def name(self) -> str:
+        words = (self.loss.translate(str.maketrans({"*": "-", "(": "-", ")": ""})), self.sampling, self.use)
+        return "-".join(words)
+
+    @property
+    def command(self) -> str:
+        loss = f'"{self.loss}"' if set("*(") & set(self.loss) else self.loss
+        sampling = f" --sampling {OFF}" if self.sampling == OFF else ""
+        return f"klsym explain {loss}{sampling}{' --use reward' if self.use == 'reward' else ''}"
+
+    @property
+    def verdict(self) -> Verdict:
+        return answer(self.loss, self.sampling, self.use)
+
+
+@cache
+def answer(loss: str, sampling: Any, use: Any) -> Verdict:
+    return explain(loss, sampling, use)
+
+
+def cells() -> Iterator[Cell]:
+    return (Cell(estimator, *row) for row in ROWS for estimator in ESTIMATORS)
+
+
+def write_map(into: Path) -> None:
+    """A page for each cell.  The table itself is put into the front page."""
+    for cell in cells():
+        write(into / f"map/{cell.name}.md", "\n".join(page(cell)))
+
+
+def table() -> str:
+    """The map as an HTML table, whose cells lead to their pages."""
+    head = "".join(f'<th scope="col"><code>{estimator}</code></th>' for estimator in ESTIMATORS)
+    lines = ['<table class="map">', f"<thead><tr><th></th>{head}</tr></thead>"]
+    for sampling in (ON, OFF):
+        lines.append(
+            f'<tbody><tr><th scope="rowgroup" colspan="{len(ESTIMATORS) + 1}">{SAMPLES[sampling]}</th></tr>'
+        )
+        lines += [_row(*row) for row in ROWS if row[0] == sampling]
+        lines.append("</tbody>")
+    keys = (f'<li><span class="{name}">{words}</span> {SAID[name]}</li>' for name, words in TARGETS.values())
+    return "\n".join([*lines, "</table>", f'<ul class="map-legend">{"".join(keys)}</ul>'])
+
+
+def _row(sampling: str, use: str, weight: str) -> str:
+    shown = ""
+    for estimator in ESTIMATORS:
+        cell = Cell(estimator, sampling, use, weight)
+        colour, words = TARGETS[str(cell.verdict.target)]
+        title = escape(f"{cell.loss}: {cell.verdict.summary}")
+        shown += f'<td class="{colour}"><a href="map/{cell.name}.html" title="{title}">{words}</a></td>'
+    return f'<tr><th scope="row">in the {use}, {WEIGHTS[weight]}</th>{shown}</tr>'
+
+
+def page(cell: Cell) -> Iterator[str]:
+    """The verdict of a cell, its proof, its objective, its code."""
+    verdict = cell.verdict
+    yield from (
+        "---",
+        "orphan: true",
+        "---",
+        f"# `{cell.loss}` in the {cell.use}, {SAMPLES[cell.sampling]}",
+        "",
+    )
+    yield from ("[The map](../index.md#the-map)", "", "## Verdict", "")
+    yield from ("```console", f"$ {cell.command}", str(verdict), "```", "", "## Code", "")
+    yield from ("```python", *snippet(cell), "```", "", "## Proof", "")
+    yield from ("$$", derivation_latex(verdict), "$$", "")
+    if same := theorems(verdict):
+        links = ", ".join(f"[`{id}`](../reference/theorems/{id}.md)" for id in same)
+        yield from (f"In the ledger: {links}.", "")
+    yield from folded_hypotheses(hypotheses_of(verdict))
+
+
+def folded_hypotheses(lines: tuple[str, ...]) -> Iterator[str]:
+    """The groups of hypotheses, folded."""
+    yield from ("`````{raw} html", f"<details><summary>Hypotheses ({len(lines)})</summary>")
+    for title, group in grouped(lines).items():
+        yield f"<h4>{title}</h4><ul>{''.join(f'<li><code>{escape(line)}</code></li>' for line in group)}</ul>"
+    yield from ("</details>", "`````", "")
+
+
+def snippet(cell: Cell) -> list[str]:
+    """The loss as a PyTorch function, one value for each sample."""
+    body = code(parse(cell.loss, ()), "torch")
+    weighted, off = "rho" in body, cell.sampling == OFF
+    lines = ["k1 = log_q - log_p"]
+    if weighted:
+        lines.append(f"rho = torch.exp(log_q - {'log_mu' if off else 'log_q.detach()'})")
+    lines.append(_returned(body, cell.use))
+    names = ["log_q", "log_p", *(["log_mu"] if weighted and off else [])]
+    return [f"def penalty({', '.join(names)}):", *(f"    {line}" for line in lines)]
+
+
+def _returned(body: str, use: str) -> str:
+    """In the reward, a detached penalty multiplies the score."""
+    return f"return ({body}).detach()*log_q" if use == "reward" else f"return {body}"
+
+
+def theorems(verdict: Verdict) -> list[str]:
+    """The claims whose statement is that of the verdict."""
+    if len(verdict.steps) < 2:
+        return []
+    first, last = verdict.steps[0][1], verdict.steps[-1][1]
+    return [id for id, statement in statements() if f"{first} = {last}" in statement]
+
+
+@cache
+def statements() -> tuple[tuple[str, tuple[str, ...]], ...]:
+    return tuple((id, tuple(one["answer"]["statement"].split("; "))) for id, one in entries().items())

@@ -1,0 +1,152 @@
+"""One page for each claim of the ledger, with the fragments of which `klsym report` makes its page."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from generate.sources import write
+from klsym.ledger.registry import Claim, load
+from klsym.ledger.settle_all import settle_all, write_certificates
+from klsym.ledger.stored import entries
+from klsym.ledger.view import TRUST
+from klsym.tables.catalogue import tables
+from klsym.write_up.page import AREAS, data, environment
+from klsym.write_up.page_material import Material
+from klsym.write_up.run import cross_check, sources
+
+FOLDER = "reference/theorems"
+TABLES = (
+    "gradients",
+    "values",
+    "rewards",
+    "variances",
+    "centring",
+    "sequences",
+    "practice",
+    "schulman",
+    "survey",
+)
+CERTIFICATES = "certificates"
+HREF = re.compile(r'href="#([^"]+)"')
+MACROS = (
+    '{% from "macros.html.j2" import claim_link, findings, formula, grid, listed, mark with context %}'
+    '{% from "claim.html.j2" import claim_body with context %}'
+    '{% from "table.html.j2" import sheet with context %}'
+)
+CLAIM = """<div class="{{ one.verdict }}"><p class="facts">{{ mark(one.verdict) }} {{ one.trust }}</p>
+{{ formula(one.true[0], "formula stated") }}{{ claim_body(one) }}</div>"""
+EXPERIMENT = """<div class="computed"><p class="facts">{{ mark("computed") }} {{ trust }}</p>
+<p>{{ claim.explanation|prose }}</p><p class="facts">Source: {{ claim.source }}.</p>
+<ul class="findings">{% for line in answer.statement.split("; ") %}<li>{{ line|prose }}</li>{% endfor %}</ul>
+{{ listed(answer.hypotheses, "Set-up") }}</div>"""
+LINE = """<table class="ledger"><tbody>{% for id, verdict, shown in rows %}<tr><td>{{ mark(verdict) }}</td>
+<td>{{ claim_link(id) }}</td><td>{{ shown }}</td></tr>{% endfor %}</tbody></table>"""
+
+
+def write_theorems(into: Path, certificates: Path) -> None:
+    """Settle the ledger, judge it by the oracle and by samples, and write its pages."""
+    claims = load()
+    proved = [claim for claim in claims.values() if claim.verdict != "computed"]
+    results = settle_all(proved)
+    report, _ = cross_check(results)
+    if failed := [one.settled.claim.id for one in results if one.error]:
+        raise SystemExit(f"these claims fail: {', '.join(failed)}")
+    (certificates / CERTIFICATES).mkdir(parents=True)
+    write_certificates(results, certificates / CERTIFICATES)
+    links = {one.settled.claim.id: f"{CERTIFICATES}/{one.settled.claim.id}.json" for one in results}
+    links = {id: link for id, link in links.items() if (certificates / link).is_file()}
+    found = data(Material(results, report, (), list(tables(TABLES)), sources(), links))
+    site = Pages(into, set(claims))
+    for area in found["areas"]:
+        for one in area["claims"]:
+            site.claim(one.settled.claim.id, site.render(CLAIM, one=one))
+    for claim in claims.values():
+        if claim.verdict == "computed":
+            answer = entries()[claim.id]["answer"]
+            shown = site.render(EXPERIMENT, claim=claim, answer=answer, trust=TRUST[answer["trust"]])
+            site.claim(claim.id, shown)
+    site.index(found, [claim for claim in claims.values() if claim.verdict == "computed"])
+    shown = {sheet["name"]: site.render("{{ sheet(it) }}", it=sheet) for sheet in found["tables"]}
+    site.page("survey.md", "Survey of released packages", shown.pop("survey"))
+    site.page("reference/tables.md", "Tables", "\n".join(shown.values()))
+    site.page(
+        "reference/rules.md", "Rules and cross-check", site.render('{% include "rules.html.j2" %}', **found)
+    )
+    site.page("errata.md", "Errata", site.render('{% include "errata.html.j2" %}', **found))
+    site.page("reference/sources.md", "Sources", site.render('{% include "sources.html.j2" %}', **found))
+
+
+class Pages:
+    """Writes pages of HTML fragments, whose links lead to the pages of the site."""
+
+    def __init__(self, into: Path, known: Collection[str]) -> None:
+        self.into, self.known = into, known
+
+    def render(self, template: str, **names: Any) -> str:
+        return str(environment().from_string(MACROS + template).render(names))
+
+    def claim(self, id: str, shown: str) -> None:
+        """The page of a claim, which links to its area instead of to itself."""
+        area = id.partition(".")[0]
+        above = f"[Theorems](index.md) / [{AREAS.get(area, area)}](index.md#{area})"
+        own = f'<a href="#{id}">Link to this claim</a>.'
+        self.page(f"{FOLDER}/{id}.md", f"`{id}`", shown.replace(own, ""), above, orphan=True)
+
+    def page(self, name: str, title: str, shown: str, above: str = "", orphan: bool = False) -> None:
+        head = "---\norphan: true\n---\n" if orphan else ""
+        write(self.into / name, f"{head}# {title}\n\n{above}\n\n{raw(self.linked(shown, name))}")
+
+    def linked(self, shown: str, name: str) -> str:
+        """Turn the anchors of the report's one page into links between pages."""
+
+        def address(found: re.Match[str]) -> str:
+            target = found[1]
+            if target.startswith("source."):
+                page = f"reference/sources.html#{target}"
+            elif target in self.known:
+                page = f"{FOLDER}/{target}.html"
+            else:
+                page = f"reference/rules.html#{target}"
+            return f'href="{posixpath.relpath(page, posixpath.dirname(name) or ".")}"'
+
+        shown = HREF.sub(address, shown)
+        up = posixpath.relpath(".", posixpath.dirname(name) or ".")
+        return shown.replace(f'href="{CERTIFICATES}/', f'href="{up}/{CERTIFICATES}/')
+
+    def index(self, found: dict[str, Any], computed: list[Claim]) -> None:
+        """The list of all theorems, area by area."""
+        name = f"{FOLDER}/index.md"
+        lines = ["# Theorems", "", LEAD]
+        for area in found["areas"]:
+            rows = [
+                (e.settled.claim.id, e.verdict, self.render("{{ formula(it) }}", it=e.true[0]))
+                for e in area["claims"]
+            ]
+            lines += self._area(area["name"], area["title"], rows, name)
+        rows = [
+            (claim.id, "computed", self.render("{{ it|prose }}", it=claim.explanation)) for claim in computed
+        ]
+        lines += self._area("experiment", AREAS["experiment"], rows, name)
+        write(self.into / name, "\n".join(lines))
+
+    def _area(self, area: str, title: str, rows: list[tuple[str, str, str]], name: str) -> list[str]:
+        shown = self.render(LINE, rows=[(id, verdict, Markup(text)) for id, verdict, text in rows])
+        return ["", f"({area})=", f"## {title}", "", raw(self.linked(shown, name))]
+
+
+LEAD = """Each claim of the ledger has a page: the statement, the derivation or the calculation, the
+hypotheses, the counterexample, the numeric cross-check, and the marks of the kernel and of the verified
+checker.
+`klsym claims` prints the same ledger, and `klsym report` writes it as one page."""
+
+
+def raw(shown: str) -> str:
+    """HTML inside Markdown."""
+    assert "`````" not in shown
+    return f'`````{{raw}} html\n<div class="claim-page">\n{shown}\n</div>\n`````'
