@@ -12,7 +12,6 @@ from docutils import nodes
 sys.path.insert(0, os.environ["KLSYM_DOCS"])
 
 from generate.formulas import html_of
-
 from klsym import __version__
 
 project, author, release = "klsym", "The klsym authors", __version__
@@ -21,6 +20,7 @@ extensions = ["myst_nb", "sphinx.ext.autodoc"]
 nb_execution_mode = "off"  # the stored outputs are the tested ones
 nb_render_markdown_format = "myst"  # else formulas in outputs stay LaTeX, without a warning
 nb_merge_streams = True
+smartquotes = False  # options keep their two hyphens
 myst_enable_extensions = ["dollarmath", "amsmath", "deflist"]
 myst_heading_anchors = 3
 source_suffix = {".md": "myst-nb", ".ipynb": "myst-nb"}

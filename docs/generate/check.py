@@ -1,7 +1,7 @@
 """Check every page of the built site: python -m generate.check FOLDER.
 
 Statically: internal links and anchors, LaTeX outside of code.  In headless Chromium, from a local server, in
-frames 400 pixels wide: overflow, requests to other hosts, and in the dark scheme the brightness of the page.
+frames 400 and 1280 pixels wide: overflow, requests to other hosts, and the brightness in both schemes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
 
-WIDTH = 400
+WIDTHS = (400, 1280)
 CODE = ("script", "style", "pre", "code", "math", "title")
 LATEX = re.compile(
     r"\\(?:frac|mathbb|mathrm|left|right|nabla|rho|mu|begin|text|tfrac|Vert)\b|\$\$|\$[^$\s][^$]*\$"
@@ -35,9 +35,9 @@ PROBE = """<!DOCTYPE html><meta charset="utf-8"><body><script>
 const pages = %s, found = [], DRAWERS = ".toc-drawer, .sidebar-drawer";
 const scheme = new URLSearchParams(location.search).get("scheme");
 localStorage.setItem("theme", scheme);
-const open = page => new Promise(done => {
+const open = (page, width) => new Promise(done => {
   const frame = document.createElement("iframe");
-  frame.style.cssText = "width: %dpx; height: 800px; border: 0";
+  frame.style.cssText = "width: " + width + "px; height: 800px; border: 0";
   frame.onload = () => {
     const inner = frame.contentDocument, view = frame.contentWindow, root = inner.documentElement;
     inner.querySelectorAll("details").forEach(one => { one.open = true; });
@@ -48,7 +48,8 @@ const open = page => new Promise(done => {
     const boxed = one => { for (let box = one; box !== inner.body; box = box.parentElement)
       if ((cut(box) && !box.matches(".content")) || box.matches(DRAWERS)) return true; return false; };
     const wide = [...inner.body.querySelectorAll("*")].filter(one => right(one) > seen + 1 && !boxed(one));
-    found.push({page, wide: wide.slice(0, 2).map(one => `${one.tagName} ${one.className} ${right(one)}`),
+    found.push({page, width,
+                wide: wide.slice(0, 2).map(one => `${one.tagName} ${one.className} ${right(one)}`),
                 light: colour[0] + colour[1] + colour[2],
                 outside: urls.filter(url => !url.startsWith(location.origin) && !url.startsWith("data:"))});
     frame.remove(); done();
@@ -56,7 +57,7 @@ const open = page => new Promise(done => {
   frame.src = page; document.body.append(frame);
 });
 (async () => {
-  for (const page of pages) await open(page);
+  for (const width of %s) for (const page of pages) await open(page, width);
   document.body.innerHTML = "<pre id=found></pre>";
   document.getElementById("found").textContent = JSON.stringify(found);
 })();
@@ -132,7 +133,7 @@ def browser_faults(folder: Path, chromium: str) -> list[str]:
     with tempfile.TemporaryDirectory() as scratch:
         served = Path(scratch) / "site"
         shutil.copytree(folder, served)
-        (served / "probe.html").write_text(PROBE % (json.dumps(names), WIDTH), encoding="utf-8")
+        (served / "probe.html").write_text(PROBE % (json.dumps(names), list(WIDTHS)), encoding="utf-8")
         server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(served)))
         threading.Thread(target=server.serve_forever, daemon=True).start()
         try:
@@ -154,11 +155,13 @@ def _seen(chromium: str, address: str, scheme: str, scratch: str, names: list[st
     if not text:
         return [f"Chromium did not finish in the {scheme} scheme"]
     rows = json.loads(text[1].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
-    faults = [f"{row['page']}: too wide ({scheme}): {row['wide']}" for row in rows if row["wide"]]
+    faults = [
+        f"{row['page']}: too wide ({scheme}, {row['width']}): {row['wide']}" for row in rows if row["wide"]
+    ]
     faults += [f"{row['page']}: requests {row['outside']}" for row in rows if row["outside"]]
     wrong = [row["page"] for row in rows if (row["light"] < 384) != (scheme == "dark")]
     faults += [f"{page}: not in the {scheme} scheme" for page in wrong]
-    return faults if len(rows) == len(names) else [*faults, f"only {len(rows)} pages were seen"]
+    return faults if len(rows) == len(WIDTHS) * len(names) else [*faults, f"only {len(rows)} pages were seen"]
 
 
 def main(folder: Path) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,6 +33,7 @@ def _command(name: str, says: str, command: argparse.ArgumentParser) -> Iterator
     yield from ("", f"(klsym-{name})=", f"## klsym {name}", "")
     yield from (escaped(_sentence(command.description or says)), "")
     usage = re.sub(r"\s+", " ", command.format_usage().removeprefix("usage: ")).strip()
+    usage = textwrap.fill(usage, 88, subsequent_indent="    ", break_on_hyphens=False)
     yield from ("```text", usage, "```", "")
     actions = [one for one in command._actions if one.dest != "help" and one.help != argparse.SUPPRESS]
     for action in actions:
@@ -49,7 +51,7 @@ def _term(action: argparse.Action) -> str:
 
 
 def _help(action: argparse.Action, command: argparse.ArgumentParser) -> str:
-    return command._get_formatter()._expand_help(action) if action.help else f"one of {action.choices}"
+    return command._get_formatter()._expand_help(action) if action.help else "the form of the output"
 
 
 def _sentence(text: str) -> str:

@@ -52,7 +52,7 @@ class Cell(NamedTuple):
 
     @property
     def name(self) -> str:
-        words = (self.loss.translate(str.maketrans({"*": "-", "(": "-", ")": ""})), self.sampling, self.use)
+        words = (self.loss.replace("*", "-").replace("(", "-").replace(")", ""), self.sampling, self.use)
         return "-".join(words)
 
     @property

@@ -39,8 +39,15 @@ MACROS = (
     '{% from "claim.html.j2" import claim_body with context %}'
     '{% from "table.html.j2" import sheet with context %}'
 )
+HEAD = """---
+orphan: true
+myst:
+  html_meta:
+    keywords: "{words}"
+---
+"""  # the words are found by the search
 CLAIM = """<div class="{{ one.verdict }}"><p class="facts">{{ mark(one.verdict) }} {{ one.trust }}</p>
-{{ formula(one.true[0], "formula stated") }}{{ claim_body(one) }}</div>"""
+{% if not one.more %}{{ formula(one.true[0], "formula stated") }}{% endif %}{{ claim_body(one) }}</div>"""
 EXPERIMENT = """<div class="computed"><p class="facts">{{ mark("computed") }} {{ trust }}</p>
 <p>{{ claim.explanation|prose }}</p><p class="facts">Source: {{ claim.source }}.</p>
 <ul class="findings">{% for line in answer.statement.split("; ") %}<li>{{ line|prose }}</li>{% endfor %}</ul>
@@ -65,16 +72,16 @@ def write_theorems(into: Path, certificates: Path) -> None:
     site = Pages(into, set(claims))
     for area in found["areas"]:
         for one in area["claims"]:
-            site.claim(one.settled.claim.id, site.render(CLAIM, one=one))
+            site.claim(one.settled.claim, site.render(CLAIM, one=one))
     for claim in claims.values():
         if claim.verdict == "computed":
             answer = entries()[claim.id]["answer"]
             shown = site.render(EXPERIMENT, claim=claim, answer=answer, trust=TRUST[answer["trust"]])
-            site.claim(claim.id, shown)
+            site.claim(claim, shown)
     site.index(found, [claim for claim in claims.values() if claim.verdict == "computed"])
-    shown = {sheet["name"]: site.render("{{ sheet(it) }}", it=sheet) for sheet in found["tables"]}
-    site.page("survey.md", "Survey of released packages", shown.pop("survey"))
-    site.page("reference/tables.md", "Tables", "\n".join(shown.values()))
+    sheets = {sheet["name"]: site.render("{{ sheet(it) }}", it=sheet) for sheet in found["tables"]}
+    site.page("survey.md", "Survey of released packages", sheets.pop("survey"))
+    site.page("reference/tables.md", "Tables", "\n".join(sheets.values()))
     site.page(
         "reference/rules.md", "Rules and cross-check", site.render('{% include "rules.html.j2" %}', **found)
     )
@@ -91,15 +98,16 @@ class Pages:
     def render(self, template: str, **names: Any) -> str:
         return str(environment().from_string(MACROS + template).render(names))
 
-    def claim(self, id: str, shown: str) -> None:
+    def claim(self, claim: Claim, shown: str) -> None:
         """The page of a claim, which links to its area instead of to itself."""
-        area = id.partition(".")[0]
+        id, area = claim.id, claim.area
+        words = sorted(set(re.findall(r"[a-z]{4,}", f"{id} {claim.explanation}".lower())))
+        head = HEAD.format(words=", ".join(words))
         above = f"[Theorems](index.md) / [{AREAS.get(area, area)}](index.md#{area})"
         own = f'<a href="#{id}">Link to this claim</a>.'
-        self.page(f"{FOLDER}/{id}.md", f"`{id}`", shown.replace(own, ""), above, orphan=True)
+        self.page(f"{FOLDER}/{id}.md", f"`{id}`", shown.replace(own, ""), above, head)
 
-    def page(self, name: str, title: str, shown: str, above: str = "", orphan: bool = False) -> None:
-        head = "---\norphan: true\n---\n" if orphan else ""
+    def page(self, name: str, title: str, shown: str, above: str = "", head: str = "") -> None:
         write(self.into / name, f"{head}# {title}\n\n{above}\n\n{raw(self.linked(shown, name))}")
 
     def linked(self, shown: str, name: str) -> str:

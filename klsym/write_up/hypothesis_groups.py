@@ -14,7 +14,9 @@ GROUPS = DEFINITION, ASSUMPTION, REMARK = "Definitions", "Assumptions", "Remarks
 NAME = r"(?:on-policy )?[A-Za-z_][\w*-]*(?:\([^)]*\))?(?: (?:a|\([^)]*\)) s)?"
 IS = r"(?:is|stands for)\b(?! not\b)"
 DEFINED = re.compile(rf"^(?:the )?{NAME}(?:, [^:]*,)? {IS}|^{NAME} = .* (?:with|says)\b")
-ASSUMED = re.compile(r"\bexist|\bfinite\b|may be exchanged|^(?:the )?(?:uniqueness|n samples|loss)\b")
+ASSUMED = re.compile(
+    r"\bexist|\bfinite\b|\bis not\b|may be exchanged|^(?:the )?(?:uniqueness|n samples|loss)\b"
+)
 REMARKED = re.compile(
     r"^(?:printed|refuted|so that|by the|at k =|at each step|descending|with|where|token rewards|a shifts)\b"
 )

@@ -1,4 +1,4 @@
-"""What the words of the report mean; the README has the same list."""
+"""What the words of the report mean; the glossary of the site has the same list."""
 
 GLOSSARY: tuple[tuple[str, str], ...] = (
     ("q, p, mu", "the trained policy, the reference, the behaviour policy that samples come from"),

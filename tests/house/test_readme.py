@@ -1,4 +1,4 @@
-"""The README's code runs, and prints what the README says."""
+"""The code in the README and in docs/ runs, and prints what the pages say."""
 
 import base64
 import contextlib
@@ -12,9 +12,16 @@ import pytest
 
 from klsym.cli import main
 
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-CONSOLE = re.findall(r"```console\n(.*?)```", README, re.DOTALL)
+HOME = Path(__file__).parents[2]
+FOLDERS = ("tutorials", "guides", "explanation", "reference")
+FILES = [
+    HOME / "README.md",
+    *(path for name in FOLDERS for path in sorted((HOME / "docs" / name).glob("*.md"))),
+]
+PAGES = {path.relative_to(HOME).as_posix(): path.read_text(encoding="utf-8") for path in FILES}
+README = PAGES["README.md"]
+PYTHON = {name: re.findall(r"```python\n(.*?)```", text, re.DOTALL) for name, text in PAGES.items()}
+CONSOLE = re.findall(r"```console\n(.*?)```", "".join(PAGES.values()), re.DOTALL)
 
 
 def printed_by(code: str, namespace: dict) -> str:
@@ -29,11 +36,19 @@ def promised(code: str) -> list[str]:
     return [line.removeprefix("# ") for line in code.splitlines() if line.startswith("# ")]
 
 
-def test_python_blocks_print_what_they_promise():
+@pytest.mark.parametrize("name", [name for name, blocks in PYTHON.items() if blocks])
+def test_python_blocks_print_what_they_promise(name):
     namespace: dict = {}
-    assert len(PYTHON) == 4
-    for code in PYTHON:
+    for code in PYTHON[name]:
         assert printed_by(code, namespace).splitlines() == promised(code)
+
+
+def test_the_python_blocks_are_found():
+    assert sum(map(len, PYTHON.values())) == 4
+
+
+def test_the_readme_is_short():
+    assert README.count("\n") <= 150
 
 
 HEAD = re.compile(r" \| head -(\d+)$")
@@ -55,29 +70,29 @@ def commands() -> list[tuple[list[str], int | None, str]]:
 def test_console_output_is_real(arguments, lines, output, capsys, monkeypatch):
     if arguments[0] == "audit":
         pytest.importorskip("torch")
-        monkeypatch.chdir(Path(__file__).parents[2])
+        monkeypatch.chdir(HOME)
     assert main(arguments) == 0
     assert capsys.readouterr().out.splitlines()[:lines] == output.splitlines()
 
 
 @pytest.mark.parametrize(
-    "chosen",
+    ("chosen", "page"),
     [
-        "gradients --only k2 k3 --columns loss gradient coefficient claim",
-        "practice --columns use write variance claim",
+        ("gradients --only k2 k3 --columns loss gradient coefficient claim", "docs/guides/read-a-verdict.md"),
+        ("practice --columns use write variance claim", "docs/guides/choose-a-penalty.md"),
     ],
 )
-def test_the_tables_are_what_the_command_prints(chosen, capsys):
+def test_the_tables_are_what_the_command_prints(chosen, page, capsys):
     assert main(["tables", *chosen.split(), "--format", "markdown"]) == 0
     rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
-    assert len(rows) > 10 and "\n".join(rows) in README
+    assert len(rows) > 10 and "\n".join(rows) in PAGES[page]
 
 
 def test_each_notebook_is_linked_and_the_figure_is_the_one_of_its_notebook():
-    home = Path(__file__).parents[2]
-    folder, figure = home / "notebooks", home / "docs" / "figure.png"
+    folder, figure = HOME / "notebooks", HOME / "docs" / "figure.png"
+    listed = (HOME / "docs" / "notebooks.md").read_text(encoding="utf-8")
     for path in folder.glob("*.ipynb"):
-        assert f"(notebooks/{path.name})" in README
+        assert f"(../notebooks/{path.name})" in listed
     cells = json.loads((folder / "03-off-policy-weighting.ipynb").read_text(encoding="utf-8"))["cells"]
     data = (output.get("data", {}) for cell in cells for output in cell.get("outputs", []))
     pictures = ["".join(one["image/png"]) for one in data if "image/png" in one]
@@ -85,15 +100,15 @@ def test_each_notebook_is_linked_and_the_figure_is_the_one_of_its_notebook():
 
 
 def test_the_commands_are_shown():
-    """All that stand in the README with an output are found, with their arguments."""
-    found = [arguments for arguments, *_ in commands()]
-    assert len(found) == 18 == len({tuple(words) for words in found})
+    """The tests find every command with an output, with its arguments; no command is shown twice with it."""
+    found = [(*arguments, lines) for arguments, lines, _ in commands()]
+    assert len(found) == 20 == len(set(found))
     assert {words[0] for words in found} == {
         "explain", "recommend", "audit", "optimum", "divergence", "compare",
     }  # fmt: skip
 
 
 def test_make_targets_exist():
-    makefile = (Path(__file__).parents[2] / "Makefile").read_text(encoding="utf-8")
+    makefile = (HOME / "Makefile").read_text(encoding="utf-8")
     for target in re.findall(r"^\$ make (\w+)", README, re.MULTILINE):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE)

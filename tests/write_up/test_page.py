@@ -299,13 +299,6 @@ def test_a_figure_is_as_large_as_its_letters_need() -> None:
         assert size(figure) == expected and shown == ([tuple(map(str, expected))] if expected else [])
 
 
-def test_the_glossary_is_that_of_the_readme() -> None:
-    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| (.+?) +\| (.+) \|$", readme.partition("## Glossary")[2], re.MULTILINE)
-    listed = [(a, b.replace(r"\|", "|")) for a, b in rows if a != "term" and not a.startswith("---")]
-    assert listed == list(GLOSSARY)
-
-
 # ---------------------------------------------------------------------------- the cross-check
 def checked(**changes: Any) -> SimpleNamespace:
     outcome = SimpleNamespace(

@@ -327,8 +327,9 @@ def test_bad_input_is_one_line(words, message, capsys):
     assert not out and message in err and err.count("\n") == 1
 
 
-def test_the_readme_says_what_is_stored():
-    text = " ".join((STORED.parents[3] / "README.md").read_text(encoding="utf-8").split())
+def test_the_guide_says_what_is_stored():
+    guide = STORED.parents[3] / "docs" / "guides" / "choose-a-penalty.md"
+    text = " ".join(guide.read_text(encoding="utf-8").split())
     found = stored().of("off-policy", "loss")
     assert f"The {stored().spellings[-1]:,} expressions of up to {stored().size} leaves" in text
     assert f"are {found.counts['losses'][-1]:,} different losses off-policy" in text
