@@ -9,12 +9,11 @@ from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
 
-from generate.sources import HOME, outside_code, write
+from generate.sources import HOME, markdown, write
 from klsym.cli import main
 
 FOLDER = "reference/codes"
 COMMAND = re.compile(r"^```console\n\$ klsym (explain .*)\n```$", re.MULTILINE)
-THEOREM = re.compile(r"`([a-z]+\.[\w-]+)` of the ledger")
 
 
 def write_codes(into: Path) -> None:
@@ -34,9 +33,7 @@ def _pages(sections: list[str]) -> Iterator[tuple[str, str]]:
         head, _, rest = section.strip().partition("\n")
         name = head.split()[1]
         answered = COMMAND.sub(lambda found: f"```console\n$ klsym {found[1]}\n{printed(found[1])}```", rest)
-        linked = outside_code(
-            answered, lambda prose: THEOREM.sub(r"[`\1`](../theorems/\1.md) of the ledger", prose)
-        )
+        linked = markdown(answered, "docs/codes.md", f"{FOLDER}/{name}.md")
         yield name, f"{head.removeprefix('#')}\n{linked}"
 
 

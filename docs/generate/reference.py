@@ -35,28 +35,29 @@ def schema() -> str:
         "`klsym explain LOSS --json` prints one object. Its fields, from"
         " [the schema](../explain.schema.json):", "",
     ]  # fmt: skip
-    lines += _fields(found, "##")
-    for name, part in found.get("$defs", {}).items():
-        if "properties" in part:
-            lines += ["", f"## {name}", "", escaped(part.get("description", "")), "", *_fields(part, "###")]
+    lines += _fields(found)
     return "\n".join(lines)
 
 
-def _fields(part: dict[str, Any], level: str) -> list[str]:
-    rows = []
-    for name, field in part.get("properties", {}).items():
-        kind = (
-            field.get("type")
-            or field.get("$ref", "").rpartition("/")[2]
-            or ("enum" if "enum" in field else "")
-        )
-        kind = " or ".join(kind) if isinstance(kind, list) else kind
-        values = ", ".join(f"`{json.dumps(one)}`" for one in field.get("enum", ()))
-        said = " ".join(
-            x for x in (escaped(field.get("description", "")), values and f"One of {values}.") if x
-        )
-        rows += [f"`{name}`" + (f" ({kind})" if kind else ""), f": {said or 'see above'}", ""]
-    return rows
+def _fields(part: dict[str, Any]) -> list[str]:
+    """A definition for each field."""
+    return [
+        line for name, field in part["properties"].items() for line in (f"`{name}`", f": {_field(field)}", "")
+    ]
+
+
+def _field(field: dict[str, Any]) -> str:
+    """The type of a field, its description, its values or the names of its own fields."""
+    kind = field.get("type", "")
+    kinds = " or ".join(kind) if isinstance(kind, list) else kind
+    inner = field.get("items", field).get("properties", {})
+    values = [json.dumps(one) for one in field.get("enum", [field["const"]] if "const" in field else [])]
+    said = [escaped(field.get("description", "")), _listed("one of", values), _listed("with", list(inner))]
+    return ". ".join(one for one in (kinds, *said) if one) + "."
+
+
+def _listed(lead: str, names: list[str]) -> str:
+    return f"{lead} {', '.join(f'`{name}`' for name in names)}" if names else ""
 
 
 def api() -> str:

@@ -9,7 +9,10 @@ import posixpath
 import re
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+
+from klsym.ledger.stored import entries
 
 HOME = Path(__file__).resolve().parents[2]
 FOLDERS = ("tutorials", "guides", "explanation", "reference")
@@ -21,6 +24,7 @@ MOVED = {
 SPLIT = ("README.md", "docs/codes.md")  # parts of them are on several pages
 FENCE = re.compile(r"^(`{3,})[^\n]*\n.*?^\1`*[ ]*$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
+CLAIM = re.compile(r"(?<!\[)`([a-z]+\.[\w-]+)`")
 ANCHOR = re.compile(r'^<a id="([\w.-]+)"></a>$', re.MULTILINE)
 INCLUDE = re.compile(r"^```\{include\} (\S+)\n:start-after: (.+)\n:end-before: (.+)\n```$", re.MULTILINE)
 
@@ -65,7 +69,16 @@ def markdown(text: str, name: str, shown_at: str = "") -> str:
     """
     here = shown_at or str(place(name))
     text = INCLUDE.sub(lambda found: _included(found, name, here), text)
-    return outside_code(text, lambda prose: ANCHOR.sub(r"(\1)=", LINK.sub(_relink(name, here), prose)))
+    changes = ((LINK, _relink(name, here)), (ANCHOR, r"(\1)="), (CLAIM, _claim(here)))
+    for pattern, change in changes:
+        text = outside_code(text, partial(pattern.sub, change))
+    return text
+
+
+def _claim(here: str) -> Callable[[re.Match[str]], str]:
+    """The id of a claim leads to its page."""
+    folder = posixpath.relpath("reference/theorems", posixpath.dirname(here) or ".")
+    return lambda found: f"[{found[0]}]({folder}/{found[1]}.md)" if found[1] in entries() else found[0]
 
 
 def outside_code(text: str, change: Callable[[str], str]) -> str:

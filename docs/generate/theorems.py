@@ -28,7 +28,6 @@ TABLES = (
     "variances",
     "centring",
     "sequences",
-    "practice",
     "schulman",
     "survey",
 )
