@@ -116,7 +116,10 @@ def page(cell: Cell) -> Iterator[str]:
         "",
     )
     yield from ("[The map](../index.md#the-map)", "", "## Verdict", "")
-    yield from ("```console", f"$ {cell.command}", str(verdict), "```", "", "## Code", "")
+    yield from ("```console", f"$ {cell.command}", str(verdict), "```", "")
+    if objective := verdict.to_json()["objective"]:
+        yield from ("## Objective", "", "$$", objective["latex"], "$$", "")
+    yield from ("## Code", "")
     yield from ("```python", *snippet(cell), "```", "", "## Proof", "")
     yield from ("$$", derivation_latex(verdict), "$$", "")
     if same := theorems(verdict):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from markupsafe import Markup
 
 from generate.sources import write
 from klsym.ledger.registry import Claim, load
-from klsym.ledger.settle_all import settle_all, write_certificates
+from klsym.ledger.settle_all import Judged, check_settled, write_certificates
+from klsym.ledger.settle_claim import settle
 from klsym.ledger.stored import entries
 from klsym.ledger.view import TRUST
 from klsym.tables.catalogue import tables
@@ -38,6 +40,11 @@ MACROS = (
     '{% from "claim.html.j2" import claim_body with context %}'
     '{% from "table.html.j2" import sheet with context %}'
 )
+SECTIONS = {
+    "rules": ("reference/rules.md", "Rules and cross-check"),
+    "errata": ("errata.md", "Errata"),
+    "sources": ("reference/sources.md", "Sources"),
+}
 HEAD = """---
 orphan: true
 myst:
@@ -55,37 +62,62 @@ LINE = """<table class="ledger"><tbody>{% for id, verdict, shown in rows %}<tr><
 <td>{{ claim_link(id) }}</td><td>{{ shown }}</td></tr>{% endfor %}</tbody></table>"""
 
 
-def write_theorems(into: Path, certificates: Path) -> None:
-    """Settle the ledger, judge it by the oracle and by samples, and write its pages."""
+Outcomes = Sequence[tuple[bool, str]]  # of the exact oracle, for each part of a claim
+
+
+def judged(id: str) -> Outcomes:
+    """Settle a claim and let the exact oracle judge it; for a process of its own."""
+    return check_settled(settle(load()[id])).judged
+
+
+class Later(Sequence[tuple[bool, str]]):
+    """Outcomes that another process finds, awaited when they are looked at."""
+
+    def __init__(self, found: Future[Outcomes]) -> None:
+        self.found = found
+
+    def __getitem__(self, place: Any) -> Any:
+        return self.found.result()[place]
+
+    def __len__(self) -> int:
+        return len(self.found.result())
+
+
+def write_theorems(into: Path, certificates: Path, outcomes: dict[str, Future[Outcomes]]) -> None:
+    """Settle the ledger, compare it with samples, and write its pages.
+
+    outcomes: of the oracle, for each claim that is no experiment.
+    """
     claims = load()
-    proved = [claim for claim in claims.values() if claim.verdict != "computed"]
-    results = settle_all(proved)
+    computed = [claim for claim in claims.values() if claim.verdict == "computed"]
+    found = data(_material(certificates, outcomes))
+    site = Pages(into, set(claims))
+    for area in found["areas"]:
+        for one in area["claims"]:
+            site.claim(one.settled.claim, site.render(CLAIM, one=one))
+    for claim in computed:
+        answer = entries()[claim.id]["answer"]
+        shown = site.render(EXPERIMENT, claim=claim, answer=answer, trust=TRUST[answer["trust"]])
+        site.claim(claim, shown)
+    site.index(found, computed)
+    sheets = {sheet["name"]: site.render("{{ sheet(it) }}", it=sheet) for sheet in found["tables"]}
+    site.page("survey.md", "Survey of released packages", sheets.pop("survey"))
+    site.page("reference/tables.md", "Tables", "\n".join(sheets.values()))
+    for template, (name, title) in SECTIONS.items():
+        site.page(name, title, site.render(f'{{% include "{template}.html.j2" %}}', **found))
+
+
+def _material(certificates: Path, outcomes: dict[str, Future[Outcomes]]) -> Material:
+    """What the fragments of the report are made from, without figures."""
+    proved = [settle(claim) for claim in load().values() if claim.verdict != "computed"]
+    results = [Judged(one, Later(outcomes[one.claim.id])) for one in proved]  # type: ignore[arg-type]
     report, _ = cross_check(results)
     if failed := [one.settled.claim.id for one in results if one.error]:
         raise SystemExit(f"these claims fail: {', '.join(failed)}")
     (certificates / CERTIFICATES).mkdir(parents=True)
     write_certificates(results, certificates / CERTIFICATES)
-    links = {one.settled.claim.id: f"{CERTIFICATES}/{one.settled.claim.id}.json" for one in results}
-    links = {id: link for id, link in links.items() if (certificates / link).is_file()}
-    found = data(Material(results, report, (), list(tables(TABLES)), sources(), links))
-    site = Pages(into, set(claims))
-    for area in found["areas"]:
-        for one in area["claims"]:
-            site.claim(one.settled.claim, site.render(CLAIM, one=one))
-    for claim in claims.values():
-        if claim.verdict == "computed":
-            answer = entries()[claim.id]["answer"]
-            shown = site.render(EXPERIMENT, claim=claim, answer=answer, trust=TRUST[answer["trust"]])
-            site.claim(claim, shown)
-    site.index(found, [claim for claim in claims.values() if claim.verdict == "computed"])
-    sheets = {sheet["name"]: site.render("{{ sheet(it) }}", it=sheet) for sheet in found["tables"]}
-    site.page("survey.md", "Survey of released packages", sheets.pop("survey"))
-    site.page("reference/tables.md", "Tables", "\n".join(sheets.values()))
-    site.page(
-        "reference/rules.md", "Rules and cross-check", site.render('{% include "rules.html.j2" %}', **found)
-    )
-    site.page("errata.md", "Errata", site.render('{% include "errata.html.j2" %}', **found))
-    site.page("reference/sources.md", "Sources", site.render('{% include "sources.html.j2" %}', **found))
+    links = {one.claim.id: f"{CERTIFICATES}/{one.claim.id}.json" for one in proved if one.proofs}
+    return Material(results, report, (), list(tables(TABLES)), sources(), links)
 
 
 class Pages:
