@@ -99,8 +99,8 @@ def crossover():
     edge = [_digits(value, 6) for value in (root, kl.subs(u, root))]
     return Evidence(
         "exact",
-        f"q = N(0,1), p = N(d,1): Var k3 < Var k1 iff 0 < d^2 < u*, u* = {root} = {edge[0]}..., "
-        f"that is 0 < KL < {edge[1]}...",
+        f"q = N(0,1), p = N(d,1): Var k3 < Var k1 iff 0 < d^2 < u*, u* = {edge[0]}... the positive root of"
+        f" {gap}, that is 0 < KL < {edge[1]}...",
         rf"{VAR['k3']} < {VAR['k1']} \iff 0 < d^2 < u^*,\quad "
         rf"u^* = {sympy.latex(root)} = {edge[0]}\ldots,\quad 0 < \mathrm{{KL}} < {edge[1]}\ldots",
         "sympy",

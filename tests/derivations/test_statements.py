@@ -127,8 +127,8 @@ TEXTS: dict[str, tuple[str, ...]] = {
         "given",
     ),
     "value.gaussian-crossover": (
-        "q = N(0,1), p = N(d,1): Var k3 < Var k1 iff 0 < d^2 < u*, u* = -1/2 - LambertW(-exp(-1/2)/2, -1) "
-        "= 1.256431..., that is 0 < KL < 0.628215...",
+        "q = N(0,1), p = N(d,1): Var k3 < Var k1 iff 0 < d^2 < u*, u* = 1.256431... the positive root of "
+        "-2*u + exp(u) - 1, that is 0 < KL < 0.628215...",
     ),
     "value.heavy-tail": (
         "Var k1 = (v - 1)^2/(2*v^2), finite for every v > 0",
