@@ -101,7 +101,7 @@ def _config(options: argparse.Namespace) -> Config:
             Target(code, maps, values, options.result, setting, options.expect) for code in options.targets
         )
         return Config(targets=targets)
-    if options.map or options.set or options.result or options.expect:
+    if options.map or options.set or options.result or options.expect or setting:
         raise UsageError("no CODE for these options: name it, or write them in klsym.toml")
     return configured(Path.cwd())
 

@@ -239,7 +239,7 @@ def _add_audit(commands: Any) -> None:
     )  # fmt: skip
     _add_names(audit)
     _add_setting(audit)
-    audit.set_defaults(level=None)
+    audit.set_defaults(**dict.fromkeys(DEFAULTS))  # what is not said is left to the code
     audit.add_argument(
         "--expect", metavar="OBJECTIVE",
         help="exit 1 if the code minimises anything else: a target such as reverse-kl, 'reverse-kl inside"

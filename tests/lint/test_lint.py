@@ -215,6 +215,7 @@ def test_words_of_a_set_are_read_as_on_the_command_line(tmp_path: Path) -> None:
 IDLE = {  # what is typed, words of the one line
     "--write": "only beside --scan PATH", "--expect zero": "no CODE for these options",
     "--set a=1": "no CODE for these options",
+    "--sampling off-policy": "no CODE for these options", "--level token": "no CODE for these options",
     "a.py:f --quiet --set a=1 --set a=2": "--set a: given twice",
 }  # fmt: skip
 
