@@ -27,7 +27,8 @@ SEED, MIXTURE, TAMPERED = 1, 300, 8
 # losses of each kind in `make test-all`, and in `make test`
 KINDS: dict[str, tuple[Callable[[int, int], Case], int, int]] = {
     "samples": (random_losses.generate, 400, 30), "any setting": (random_losses.anywhere, 200, 16),
-    "named sums": (random_slot_losses.generate, 200, 24), "clamps": (clamped_losses.generate, 40, 4),
+    "named sums": (random_slot_losses.generate, 200, 24),
+    "discounts": (random_slot_losses.discounted, 400, 16), "clamps": (clamped_losses.generate, 40, 4),
 }  # fmt: skip
 
 

@@ -84,9 +84,39 @@ def reason_of(verdict: Any) -> str:
 
 def complaints(case: Case, verdict: Any, checks: tuple[Check, ...] | None = None) -> list[str]:
     """All that the oracle holds against a verdict."""
-    answer = verdict.to_json()
+    answer = written_out(verdict.to_json())
     found = [line for check in checks or NUMERIC for line in check(case, answer)]
     return found if checks else [*found, *proofs_replay(case, answer, verdict.proofs)]
+
+
+EVERY_STEP = re.compile(r".*; at every step (H\d?)_now = (.*)")
+SLOTTED = re.compile(r"\b([A-Za-z]\w*)_(past|now|future)\b")
+
+
+def written_out(answer: dict[str, Any]) -> dict[str, Any]:
+    """The answer with H_future and the like written out, where its names say what H is at every step.
+
+    >>> names = {"H_future": "a sum; at every step H_now = exp(T_past)*R_now"}
+    >>> written_out({"names": names, "gradient": {"per_sample": "H_future*A"}})["gradient"]["per_sample"]
+    '(future(exp(past(1))*R))*A'
+    """
+    found = dict(m.groups() for text in answer["names"].values() if (m := EVERY_STEP.fullmatch(text)))
+
+    def at_token(m: re.Match[str]) -> str:
+        name, slot = ("1" if m[1] == "T" else m[1]), m[2]
+        return name if slot == "now" else f"{slot}({name})"
+
+    inside = {name: SLOTTED.sub(at_token, text) for name, text in found.items()}
+
+    def written(text: Any) -> Any:
+        if not isinstance(text, str):
+            return text
+        return SLOTTED.sub(lambda m: f"({m[2]}({inside[m[1]]}))" if m[1] in inside else m[0], text)
+
+    gradient = {key: written(value) for key, value in answer["gradient"].items()}
+    if gradient.get("combination"):
+        gradient["combination"] = {key: written(value) for key, value in gradient["combination"].items()}
+    return {**answer, "gradient": gradient}
 
 
 # ---------------------------------------------------------------------------- the coefficient

@@ -51,3 +51,22 @@ def generate(seed: int, number: int) -> Case:
     if level == "token":
         options["weights"] = "token"
     return Case(text, sampling, use, **options)
+
+
+def discounted(seed: int, number: int) -> Case:
+    """Loss `number` of tokens with discounted sums, with and without the weight of their own token."""
+    stream = random.Random(f"discounts {seed}/{number}")
+    sampling, use = stream.choice(("on-policy", "off-policy")), stream.choice(("loss", "reward"))
+    g = stream.choice(("9/10", "1/2", "99/100"))
+
+    def term() -> str:
+        weight = stream.choice(("", f"({g})**past(1)*"))
+        found = f"disc({g}, {stream.choice((*ATOMS, 'k3', 'R - beta*k3', 'A'))})"
+        factor = stream.choice(("", f"*{stream.choice(FACTORS)}"))
+        if use == "reward":
+            return f"{weight}{found}{factor}"
+        return f"{weight}sg({found}){factor or '*log_q'}"
+
+    text = " + ".join([term(), *([stream.choice(FACTORS)] if stream.random() < 0.3 else [])])
+    aggregate = stream.choice(("sum", "sum", "mean"))
+    return Case(text, sampling, use, level="token", aggregate=aggregate, weights="token")

@@ -105,6 +105,8 @@ def walked(at: ast.expr, names: Names, slot: str | None) -> Any:
             return inner(ast.Name("k1")) + inner(weight) * (inner(ast.Name("r")) - 1)
         case ast.Call(ast.Name(name), [argument]) if name in getattr(names, "sums", ()):
             return names.sums[name](argument)  # type: ignore[attr-defined]
+        case ast.Call(ast.Name("disc"), [factor, argument]) if "disc" in getattr(names, "sums", ()):
+            return names.sums["disc"](argument, inner(factor))  # type: ignore[attr-defined]
         case ast.Call(ast.Name("past" | "now" | "future" as name), [argument]) if slot is None:
             return walked(argument, names, name)
         case ast.Call(ast.Name(name), arguments):

@@ -1,6 +1,7 @@
 """Losses that sum over tokens, or over the samples of a batch, read literally: each sum is added up.
 
     past(x) now(x) future(x) whole(x) togo(x)    sums of x at each token, with seqmean(x) = whole(x)/T
+    disc(g, x)                                   sum_{u >= t} g^(u - t) x_u at token t
     others(x) loo(x) centred(x) normalised(x)    over the samples of a batch, all batches of n enumerated
     full(x)                                      sum_y q(y) x(y) over the branches of the node, q moving too
 
@@ -24,7 +25,7 @@ from .grammar import Names, evaluate, jet, parsed, plain, sg, walked
 from .losses import Forest, Rows, Setting, centred
 from .numbers import Jet, exp
 
-OF_TOKENS = ("past", "now", "future", "whole", "togo", "seqmean")
+OF_TOKENS = ("past", "now", "future", "whole", "togo", "seqmean", "disc")
 OF_SAMPLES = ("others", "loo", "centred", "normalised")
 
 
@@ -76,6 +77,9 @@ class Slotted(Forest):
             return lambda argument: added(walked(argument, at_steps, None), mark * 1.0)
 
         found.sums |= {name: over(mark) for name, mark in marks.items()}
+        if token:
+            later = np.maximum(steps.step[:, None] - rows.step, 0)
+            found.sums["disc"] = lambda argument, g: over(marks["togo"] * float(g) ** later)(argument)
         found.sums["full"] = lambda argument: self.over_branches(argument, at_steps)
         found.sums["seqmean"] = lambda argument: found.sums["whole"](argument) * (1 / rows.length)
         return found
