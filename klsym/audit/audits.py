@@ -166,6 +166,7 @@ class _Walk:
         """Run the code with these values of its arguments; the loss out of what it returns."""
         whole = {**values, **self.defaults, **self.proposed, **self.bindings.options}
         self.session.values, self.session.guess = whole, self.guess if guessing else None
+        self.session.read_once.clear()
         self.session.parameters = {x: name for name, x in self.bindings.free.items()}
         given = {}
         for argument in self.code.arguments:
@@ -251,6 +252,7 @@ class _Walk:
             self.session.cuts.clear()
             arguments.update({k: self.framework.parameter(x) for k, x in self.bindings.free.items()})
             formula, journal = self.framework.trace(partial(self.call, guessing=True), arguments)
+            self.refuse_carried(formula, arguments)
             refuse_misread(formula, journal, self.bindings)
             self.refuse_shifted()
             layout = replace(layout, cuts=dict(self.session.cuts))
@@ -258,6 +260,23 @@ class _Walk:
             found = _Traced(formula, journal, layout, tokens_of(formula))
             self.runner(layout)(draw(0, SCALES[0], self.symbols(found), layout.rows))
         return found
+
+    def refuse_carried(self, formula: Any, arguments: Any) -> None:
+        """One round of a loop stands for all of them only if a second one changes nothing."""
+        if not self.session.read_once:
+            return
+        loops = " and ".join(sorted(self.session.read_once))
+        self.session.rounds = 2
+        try:
+            with self.guarded():
+                second, _ = self.framework.trace(partial(self.call, guessing=True), arguments)
+        except Refused as refusal:
+            told = f"a second round of the loop over {loops} cannot be read: {refusal.reason}"
+            raise Refused(told, refusal.line) from None
+        finally:
+            self.session.rounds = 1
+        if second != formula:
+            raise Refused(f"the loss changes from round to round of the loop over {loops}")
 
     def with_those_left(self) -> _Traced:
         """The trace; where it fails with arguments at their defaults, with what their names say."""

@@ -238,10 +238,23 @@ def _refuse_twice(bindings: Bindings) -> None:
     """Two names for one quantity are more likely two quantities; masks and the numbers of tokens are not."""
     for name in bindings.guessed:
         text = bindings.texts[name]
-        others = [o for o, said in bindings.texts.items() if said == text and _last(o) != _last(name)]
+        others = [o for o in bindings.texts if o != name and not _is_one(o, name, bindings)]
         if others and text not in ("mask", "token"):
             said = f"{' and '.join([*others, name])} would all be {text} by their names"
             raise Refused(f"{said}: --map says what each of them is")
+
+
+def _is_one(one: str, other: str, bindings: Bindings) -> bool:
+    """Do two names differ in what they say, or is one a variable that the code keeps the other in?
+
+    logp and batch['logp'] may be those of two policies, a['ref_logp'] and b['ref_logp'] of two batches.
+    """
+    text, said = (bindings.texts[name] for name in (one, other))
+    if _last(one) != _last(other):
+        return text != said
+    of_policy = "log_q" in text and "log_q" in said  # one of them without gradient, perhaps
+    plain = one.isidentifier() or other.isidentifier()
+    return not of_policy and (plain or text != said)
 
 
 def _times_a_mask(product: Any) -> bool:

@@ -14,7 +14,7 @@ import inspect
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,6 +25,7 @@ from klsym.audit.compiled import in_code
 from klsym.audit.compiled.rewriting import IMPORTED, IN_CODE, prepared
 from klsym.audit.compiled.running import ABSENT, bound
 from klsym.audit.compiled.unread import Unread
+from klsym.audit.initial import defaults, defaults_of_self, method_of, parts_of_self
 from klsym.audit.source import FUTURE, File, names_read, opened
 from klsym.errors import UsageError
 
@@ -59,7 +60,7 @@ def _of_function(file: File, name: str, result: str | None) -> Code:
     if "." in owner or (owner and isinstance(file.definitions.get(owner), ast.FunctionDef)):
         return _of_inner(file, method, result)
     holder = _class(file, owner) if owner else None
-    node = _method(file, holder, method) if holder else file.definitions.get(name)
+    node = method_of(file, holder, method) if holder else file.definitions.get(name)
     if node is None and not owner:
         return _of_inner(file, name, result)
     if not isinstance(node, ast.FunctionDef):
@@ -85,7 +86,7 @@ def _of_function(file: File, name: str, result: str | None) -> Code:
         return file.namespace[made.name], file.namespace
 
     code = _code(name, file, node, arguments, build)
-    code.defaults = _defaults_of_self(file, holder) if holder else {}
+    code.defaults = defaults_of_self(file, holder) if holder else {}
     return code
 
 
@@ -93,65 +94,6 @@ def _code(name: str, file: File, node: ast.FunctionDef, arguments: tuple[Argumen
     lines = (node.lineno, node.end_lineno or node.lineno)
     texts, stored = texts_of(node.body), stored_in(node.body)
     return Code(name, str(file.path), lines, arguments, build, file.notes, file.files, texts, stored)
-
-
-def _defaults_of_self(file: File, holder: ast.ClassDef) -> dict[str, Any]:
-    """The defaults of attributes: __init__ has self.x = y once, for an argument y with a plain default."""
-    plain = _plain_defaults(file, holder)
-    given = {name: value.id for name, value in _set_once(file, holder) if isinstance(value, ast.Name)}
-    return {f"self.{name}": ast.literal_eval(plain[of]) for name, of in given.items() if of in plain}
-
-
-def _plain_defaults(file: File, holder: ast.ClassDef) -> dict[str, ast.expr]:
-    """The arguments of __init__ with a plain default."""
-    node = _method(file, holder, "__init__")
-    if not isinstance(node, ast.FunctionDef):
-        return {}
-    return {x.arg: d for x, d in _defaults(node.args) if _is_constant(d)}
-
-
-def _is_constant(node: ast.expr) -> bool:
-    """A number or a word, with a sign or without."""
-    return isinstance(node.operand if isinstance(node, ast.UnaryOp) else node, ast.Constant)
-
-
-def _set_once(file: File, holder: ast.ClassDef) -> Iterator[tuple[str, ast.expr]]:
-    """The attributes of self that __init__ alone gives a value, once."""
-    node = _method(file, holder, "__init__")
-    attributes = [n for n in ast.walk(holder) if isinstance(n, ast.Attribute)]
-    stored = [n.attr for n in attributes if isinstance(n.ctx, ast.Store)]
-    for statement in getattr(node, "body", []):
-        match statement:
-            case ast.Assign([ast.Attribute(ast.Name("self"), name)], value) if stored.count(name) == 1:
-                yield name, value
-
-
-def _parts_of_self(file: File, holder: ast.ClassDef) -> dict[str, Callable[[File], Any]]:
-    """How the objects are made that __init__ makes of constants, and of arguments with a plain default."""
-    plain = _plain_defaults(file, holder)
-    given = {n: v.id for n, v in _set_once(file, holder) if isinstance(v, ast.Name) and v.id in plain}
-    plain |= {f"self.{name}": plain[of] for name, of in given.items()}
-
-    def made(value: ast.Call) -> Callable[[File], Any]:
-        def build(file: File) -> Any:
-            call = copy.deepcopy(value)
-            call.args = [plain.get(ast.unparse(x), x) for x in call.args]
-            for keyword in call.keywords:
-                keyword.value = plain.get(ast.unparse(keyword.value), keyword.value)
-            file.provide(names_read(call))
-            code = compile(ast.fix_missing_locations(ast.Expression(call)), str(file.path), "eval", FUTURE)
-            return eval(code, file.namespace)  # the code of the file that is audited
-
-        return build
-
-    def is_plain(call: ast.Call) -> bool:
-        given = [*call.args, *(k.value for k in call.keywords if k.arg)]
-        named = len(given) == len(call.args) + len(call.keywords)
-        known = all(_is_constant(x) or ast.unparse(x) in plain for x in given)
-        return named and known and "self" not in names_read(call.func)
-
-    objects = ((name, value) for name, value in _set_once(file, holder) if isinstance(value, ast.Call))
-    return {name: made(value) for name, value in objects if is_plain(value)}
 
 
 def _of_inner(file: File, name: str, result: str | None) -> Code:
@@ -191,37 +133,17 @@ def _class(file: File, name: str) -> ast.ClassDef:
     return node
 
 
-def _method(file: File, holder: ast.ClassDef, name: str) -> ast.stmt | None:
-    """The method, of the class or of its bases in the file."""
-    for node in reversed(holder.body):
-        if isinstance(node, ast.FunctionDef) and node.name == name:
-            return node
-    for base in holder.bases:
-        other = file.definitions.get(ast.unparse(base))
-        if isinstance(other, ast.ClassDef) and other is not holder:
-            found = _method(file, other, name)
-            if found:
-                return found
-    return None
-
-
 def _is_static(node: ast.FunctionDef) -> bool:
     return any(ast.unparse(d) == "staticmethod" for d in node.decorator_list)
-
-
-def _defaults(a: ast.arguments) -> list[tuple[ast.arg, ast.expr]]:
-    plain = [*a.posonlyargs, *a.args]
-    by_name = [(x, d) for x, d in zip(a.kwonlyargs, a.kw_defaults, strict=True) if d is not None]
-    return [*zip(plain[len(plain) - len(a.defaults) :], a.defaults, strict=True), *by_name]
 
 
 def _arguments(node: ast.FunctionDef) -> tuple[Argument, ...]:
     a = node.args
     plain = [*a.posonlyargs, *a.args]
-    with_default = {x.arg for x, _ in _defaults(a)}
+    with_default = {x.arg for x, _ in defaults(a)}
     attributes = [n for n in ast.walk(node) if isinstance(n, ast.Attribute) and n.attr not in OF_TENSORS]
     of_objects = {n.value.id for n in attributes if isinstance(n.value, ast.Name)}
-    none = {x.arg for x, d in _defaults(a) if isinstance(d, ast.Constant) and d.value is None}
+    none = {x.arg for x, d in defaults(a) if isinstance(d, ast.Constant) and d.value is None}
 
     def made(x: ast.arg) -> Argument:
         given = x.arg in none & of_objects  # an object that the code needs, though it may be left out
@@ -238,7 +160,7 @@ def _provide_class(file: File, holder: ast.ClassDef, made: ast.FunctionDef, keys
     while waiting:
         node = waiting.pop()
         for used in _of_class(node, holder.name) - set(methods):
-            found = _method(file, holder, used)
+            found = method_of(file, holder, used)
             if isinstance(found, ast.FunctionDef):
                 methods[used] = found
                 waiting.append(found)
@@ -284,13 +206,14 @@ def _instance(cls: Any, file: File, holder: ast.ClassDef) -> Any:
     Other objects that __init__ makes for it, such as torch.nn.KLDivLoss(reduction="none"), are made when
     they are called.
     """
-    parts = _parts_of_self(file, holder)
+    parts = parts_of_self(file, holder)
 
     def absent(self: Any, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
         if name in parts and bound(f"self.{name}") is ABSENT:
-            return parts[name](file)
+            self.__dict__[name] = made = parts[name](file)
+            return made
         return getattr(Unread.named("self"), name)
 
     return object.__new__(type(cls.__name__, (cls,), {"__getattr__": absent}))

@@ -258,10 +258,15 @@ def _imported(file: File, node: ast.Import | ast.ImportFrom, name: str) -> Any:
     return Elsewhere(file, path).lookup(alias.name) if path else _absent(module, alias.name)
 
 
-def _within(file: weakref.ref[File], module: str, level: int, name: str) -> Any:
-    """What `from module import name` within a function gives, where the module is not installed."""
+def _within(file: weakref.ref[File], module: str, level: int, name: str | None) -> Any:
+    """What `from module import name` within a function gives, where the module is not installed.
+
+    level: -1 for `import module as name`.
+    """
     found = file()
     assert found is not None  # one of its functions runs
+    if level < 0 or name is None:
+        return _imported(found, ast.Import([ast.alias(module, name)]), name or module.partition(".")[0])
     return _imported(found, ast.ImportFrom(module or None, [ast.alias(name)], level), name)
 
 

@@ -21,6 +21,12 @@ class Squared(torch.nn.Module):
         self.scale = scale
     def forward(self, x):
         return self.scale * x ** 2 / 4
+class Learned(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.ones(()))
+    def forward(self, x):
+        return self.scale * x
 class Trainer:
     def __init__(self, model, mode="k2", beta=0.1, kind="k2", ignore_index=-100):
         self.model = model
@@ -30,6 +36,13 @@ class Trainer:
         self.ignore_index = ignore_index
         self.part = Squared(2.0)
         self.other = Squared(model.scale)
+        self.changed = Squared(2.0)
+        self.changed.scale = 3.0
+        self.tuned = Squared(2.0)
+        self.trained = Learned()
+        if model.fast:
+            kind = "k1"
+        self.renamed = kind
     def scored(self, batch):
         ids = torch.cat([batch["prompts"], batch["answers"]], dim=1)
         if self.model.fast:
@@ -41,6 +54,11 @@ class Trainer:
         return self.scored(batch), None
     def reset(self):
         self.kind = "k1"
+        self.tuned.double()
+    def summed_up(self):
+        return torch.cumsum(self.seen, 1)
+    def pushed(self, found, x):
+        found.append(x)
 """
 R = "r = ref_logp - logp\n"
 MAP = {"logp": "log_q", "ref_logp": "log_p"}
@@ -50,17 +68,17 @@ OTHER = {"logp": "number", "ref_logp": "log_p"}
 READ: dict[str, tuple[str, dict[str, Any], str, str]] = {
     "what a model gives": (
         "new_logps = self.scored(batch)\nreturn new_logps - ref_logp", {"map": OTHER}, "k1",
-        "what gives new_logps is not read",
+        "klsym cannot read the value of new_logps",
     ),
     "what a model gives, and more": (
         "policy_logps, entropies = self.both(batch)\nreturn 0.5*(policy_logps - ref_logp)**2",
         {"map": OTHER}, "k2",
-        "it is taken for log_q by its name",
+        "it takes policy_logps for log_q by its name",
     ),
     "without gradient": (
         "with torch.no_grad():\n    old_logps = self.scored(batch)\n"
         "return -torch.exp(logp - old_logps)*batch['advantages']", {"sampling": "off-policy"}, "-rho*A",
-        "taken for log_mu",
+        "for log_mu by its name",
     ),
     "a label mask": (
         "x = 0.5*(logp - ref_logp)**2\nm = batch['labels'] != -100\nreturn (x*m).sum()/m.sum()", {}, "k2", "",
@@ -76,7 +94,9 @@ READ: dict[str, tuple[str, dict[str, Any], str, str]] = {
     "not the default": (
         R + "if self.mode == 'k2':\n    return 0.5*r**2\nreturn -r", {"set": {"self.mode": "k1"}}, "k1", "",
     ),
-    "a part that __init__ makes": ("return self.part(logp - ref_logp)", {}, "k2", ""),
+    "a part that __init__ makes": (
+        "return self.part(logp - ref_logp)", {}, "k2", "self.part is Squared(2.0), made in __init__",
+    ),
     "a condition in a metric": (
         R + "size = batch['x'].mean() if batch['x'].shape[1] == 1 else batch['x'].sum()\n"
         "logger.info(size)\nreturn -r", {}, "k1", "",
@@ -91,9 +111,21 @@ READ: dict[str, tuple[str, dict[str, Any], str, str]] = {
         "return loss", {"map": NONE, "sampling": "off-policy"}, "-rho*A",
         "one round",
     ),
+    "a round that a second one repeats": (
+        "for batch in self.buffer:\n    batch['x'] = logp - batch['ref_logps']\n"
+        "    loss = 0.5*batch['x']**2\n"
+        "return loss", {"map": {"logp": "log_q", "ref_logp": "number"}}, "k2", "one round",
+    ),
     "what is unpacked": (
         "new_logp, old_logp, adv = batch\nreturn -torch.exp(new_logp - old_logp)*adv",
         {"map": NONE, "sampling": "off-policy"}, "-rho*A", "",
+    ),
+    "a package that is tried": (
+        "try:\n    import other_package\n    c = 2\nexcept ImportError:\n    c = 1\n"
+        "return 0.5*c*(logp - ref_logp)", {}, "k1", "",
+    ),
+    "an error that the code handles": (
+        "try:\n    c = [2][1]\nexcept IndexError:\n    c = 1\nreturn c*(logp - ref_logp)", {}, "k1", "",
     ),
     "an import within": (
         "from other_package import log_it as said\nsaid(logp)\nreturn logp - ref_logp", {}, "k1", "",
@@ -107,6 +139,28 @@ READ: dict[str, tuple[str, dict[str, Any], str, str]] = {
 REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "made of what is known": (
         "new_logps = torch.cumsum(logp, 1)\nreturn new_logps - ref_logp", {}, "cumsum is not read",
+    ),
+    "made of what a list holds": (
+        "d = {'x': [logp]}\nold_logps = torch.cumsum(d['x'][0], 1)\nreturn torch.exp(ref_logp - old_logps)",
+        {}, "cumsum is not read",
+    ),
+    "made of what self holds": (
+        "self.seen = logp\nold_logps = self.summed_up()\nreturn torch.exp(ref_logp - old_logps)", {},
+        "cumsum is not read",
+    ),
+    "made of what is known, by what is not": (
+        "x = self.model(logp)\nold_logps = self.model(x)\nreturn torch.exp(logp - old_logps)", {},
+        "self.model is free",
+    ),
+    "made of what is guessed": (
+        "old_logps = torch.cumsum(logp, 1)\nreturn torch.exp(logp - old_logps)", {"map": {}},
+        "cumsum is not read",
+    ),
+    "one word of two batches": (
+        "return 0.5*(self.a['logps'] - self.b['logps'])**2 - logp", {}, "self.a['logps']",
+    ),
+    "one word of two policies": (
+        "return torch.exp(logp - batch['logp']) - ref_logp", {}, "batch['logp']",
     ),
     "no usual name": ("scores = self.scored(batch)\nreturn scores*(logp - ref_logp)", {}, "self.model.fast"),
     "twice": (
@@ -125,6 +179,48 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
         "c = 1\nfor x in self.buffer:\n    loss = c*(logp - ref_logp)\n    c = 2*c\nreturn loss", {},
         "c changes from round to round",
     ),
+    "summed in an attribute": (
+        "self.total = 0.0\nfor x in self.buffer:\n    self.total += logp - x.ref_logp\nreturn self.total", {},
+        "the loss changes from round to round of the loop over self.buffer",
+    ),
+    "summed by a function within": (
+        "c = 0.0\ndef add(x):\n    nonlocal c\n    c = c + x\nfor x in self.buffer:\n"
+        "    add(logp - x.ref_logp)\nreturn c", {}, "the loss changes from round to round",
+    ),
+    "summed under another name": (
+        "d = {'sum': 0.0}\ne = d\nfor x in self.buffer:\n    e['sum'] += logp - x.ref_logp\nreturn d['sum']",
+        {}, "the loss changes from round to round",
+    ),
+    "collected by a method": (
+        "d = []\nfor x in self.buffer:\n    self.pushed(d, logp - x.ref_logp)\nreturn sum(d)", {},
+        "the loss changes from round to round",
+    ),
+    "taken from a list in a loop": (
+        "d = [2.0]\nfor x in self.buffer:\n    loss = d.pop()*(logp - x.ref_logp)\nreturn loss", {},
+        "a second round of the loop over self.buffer cannot be read",
+    ),
+    "the first round": (
+        "last = None\nfor x in self.buffer:\n    loss = logp - x.ref_logp if last is None else 0.5*logp**2\n"
+        "    last = loss\nreturn loss", {}, "last changes from round to round",
+    ),
+    "an error of klsym that the code handles": (
+        "try:\n    r = self.scored(batch)\nexcept Exception:\n    r = ref_logp - logp\nreturn -r", {},
+        "self.model.fast",
+    ),
+    "an error of klsym that the code suppresses": (
+        R + "from contextlib import suppress\nwith suppress(Exception):\n    r = self.scored(batch)\n"
+        "return -r", {}, "self.model.fast",
+    ),
+    "an effect of a value that depends on data": (
+        "d = [1.0]\nx = d.append(2.0) if batch['x'].shape[1] == 1 else None\nlogger.info(x)\n"
+        "return d[-1]*(logp - ref_logp)", {}, "batch['x'].shape[1] is free",
+    ),
+    "an option that __init__ changes": (
+        R + "if self.renamed == 'k2':\n    return 0.5*r**2\nreturn -r", {}, "branches on self.renamed",
+    ),
+    "a part that __init__ changes": ("return self.changed(logp - ref_logp)", {}, "self.changed is free"),
+    "a part that a method changes": ("return self.tuned(logp - ref_logp)", {}, "self.tuned is free"),
+    "a part that is trained": ("return self.trained(logp - ref_logp)", {}, "self.trained is free"),
     "an option that another method changes": (
         R + "if self.kind == 'k2':\n    return 0.5*r**2\nreturn -r", {}, "branches on self.kind",
     ),

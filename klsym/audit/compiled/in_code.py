@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import ast
 import math
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from klsym.audit.compiled import running
+from klsym.audit.compiled.densities import uses_density
 from klsym.audit.compiled.inert import effects_of
 from klsym.audit.compiled.running import ABSENT, bound
 from klsym.audit.compiled.unread import Unread, settled, unread
@@ -24,7 +27,6 @@ from klsym.language.parser import syntax
 
 DEEPEST = 4  # functions that call one another
 LARGEST = 5_000_000  # bytes of a file
-DENSITIES = ("log_q", "log_p", "log_mu", "log_old")
 LOST = object()  # what a branch gives that cannot be decided, and does nothing that is read
 
 
@@ -36,14 +38,44 @@ def raised(error: BaseException) -> str:
     return f"the code raises {type(error).__name__}: {text}"
 
 
+def caught() -> None:
+    """At the head of a handler of the code: errors of klsym's own, which the real code does not raise."""
+    error = sys.exc_info()[1]
+    if error is not None and is_own(error):
+        raise error
+
+
+def is_own(error: BaseException) -> bool:
+    stops = (Refused, running.Needs, running.Longer, running.Scaled)
+    return isinstance(error, stops) or _is_ours(error)
+
+
+class _Suppressing(AbstractContextManager[Any]):
+    """contextlib.suppress, which lets errors of klsym's own pass."""
+
+    def __init__(self, of: AbstractContextManager[Any]) -> None:
+        self.of = of
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> bool:
+        if error is not None and is_own(error):
+            return False
+        return bool(self.of.__exit__(kind, error, trace))
+
+
+def within(context: Any) -> Any:
+    """The context of a with statement."""
+    return _Suppressing(context) if isinstance(context, suppress) else context
+
+
 def _is_ours(error: BaseException) -> bool:
     """Does it come of values that are traced or not known?"""
     return "Traced" in str(error) or "Unread" in str(error)
 
 
-def not_imported(module: str, level: int, name: str) -> Any:
+def not_imported(module: str, level: int, name: str | None) -> Any:
     """What an import within a function gives, where the package is not installed."""
-    return Unread.named(f"{'.' * level}{module}.{name}", "is not imported: map what it gives")
+    path = module if level < 0 else f"{'.' * level}{module}.{name}"
+    return Unread.named(path, "is not imported: map what it gives")
 
 
 def given(name: str) -> Any:
@@ -65,29 +97,17 @@ def kept(value: Any, names: tuple[str, ...], called: tuple[str, ...] | None, say
     try:
         found = _tried(value, called) if called is not None else value()
     except (Refused, TypeError, AttributeError, ValueError, RuntimeError, IndexError) as error:
-        if says and not _uses_density(value):
+        if says and not uses_density(value):
             refusal = error if isinstance(error, Refused) else Refused(raised(error), here())
             settled([unread(why=refusal).also(name) for name in names])
         raise
     if not isinstance(found, Unread) or not names:
         return found
-    named = says and (found._path or not _uses_density(value))
+    named = says and not uses_density(value)
     path = found._path if found._path.endswith("(..)") else ""  # of `a, b = batch` the names are known alone
     parts = [Unread(path, found._causes) for _ in names] if len(names) > 1 else [found]
     parts = [x.also(n) if named else x for x, n in zip(parts, names, strict=True)]
     return parts[0] if len(names) == 1 else tuple(parts)
-
-
-def _uses_density(value: Any) -> bool:
-    """Does an expression use a variable with a known log density?  Then its name says nothing new."""
-    for cell in value.__closure__ or ():
-        try:
-            formula = getattr(cell.cell_contents, "__dict__", {}).get("formula")
-        except ValueError:  # a variable without a value
-            continue
-        if any(x.name in DENSITIES for x in getattr(formula, "free_symbols", ())):
-            return True
-    return False
 
 
 def is_counted(compared: Any, value: Any, text: str, same: bool) -> Any:
@@ -167,7 +187,7 @@ def loop(value: Callable[[], Any], names: tuple[str, ...], text: str) -> Iterato
 
 
 class OneRound(list[Any]):
-    """One element of what is gone through, where that is not known."""
+    """One element of what is gone through, where that is not known; twice where klsym compares rounds."""
 
 
 def rounds(value: Callable[[], Any], names: tuple[str, ...], text: str) -> Iterator[Any] | OneRound:
@@ -176,8 +196,9 @@ def rounds(value: Callable[[], Any], names: tuple[str, ...], text: str) -> Itera
     if not isinstance(found, Unread):
         return found
     running.note(f"of the loop over {text} one round is read")
+    running.current().read_once.add(text)
     parts = tuple(Unread.named(name) for name in names)
-    return OneRound(parts if len(names) == 1 else [parts])
+    return OneRound([parts[0] if len(names) == 1 else parts] * running.current().rounds)
 
 
 def is_one_round(found: Any) -> bool:
@@ -186,14 +207,18 @@ def is_one_round(found: Any) -> bool:
 
 def of_rounds(names: tuple[str, ...]) -> tuple[Unread, ...]:
     """Variables that a loop changes from one round to the next, of which one is read."""
-    why = "changes from round to round of a loop"
-    return tuple(unread(why=Refused(f"{name} {why}", here())) for name in names)
+    return tuple(unread(why=running.Carried(name, here())) for name in names)
 
 
-def either(test: Callable[[], Any], one: Callable[[], Any], other: Callable[[], Any]) -> Any:
-    """`one if test else other`, unread where the condition cannot be decided."""
+def either(test: Any, one: Any, other: Any, called: tuple[str, ...]) -> Any:
+    """`one if test else other`, unread where the condition cannot be decided and nothing else depends on it.
+
+    called: if these functions change nothing, nor do the two values.
+    """
+    if not all(_is_without_effect(test.__globals__.get(name), 0) for name in called):
+        return (one if test() else other)()
     found = _tried(lambda: bool(test()))
-    return unread(*found._causes, found) if isinstance(found, Unread) else (one if found else other)()
+    return unread(found) if isinstance(found, Unread) else (one if found else other)()
 
 
 def _lost(found: Unread) -> object:
@@ -221,6 +246,9 @@ def is_none(value: Any) -> bool:
         return value is None
     if running.says(value):
         return bound(value._path) is None
+    for cause in value._causes:
+        if isinstance(cause, running.Carried):  # None in one round, perhaps
+            raise cause
     if not value._path:
         return False  # made of what is not known: no None
     raise running.undecided(value, here(), value._path, None)

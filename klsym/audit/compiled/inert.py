@@ -91,10 +91,10 @@ def _is_pure_call(call: ast.Call) -> bool:
         case ast.Name(name):
             return name in PURE or name in QUIET
         case ast.Attribute(value, name):
-            root = value
-            while isinstance(root, ast.Attribute):
-                root = root.value
-            library = isinstance(root, ast.Name) and root.id in LIBRARIES and not name.startswith("set_")
+            first = value
+            while isinstance(first, ast.Attribute):
+                first = first.value
+            library = isinstance(first, ast.Name) and first.id in LIBRARIES and not name.startswith("set_")
             return (library and not name.endswith("_")) or name in PURE or name in QUIET
     return False
 
@@ -149,7 +149,7 @@ def changed_in_rounds(node: ast.For) -> tuple[list[str], list[str]]:
         carried |= (read & stored) - set_before
         if isinstance(statement, ast.Assign | ast.AnnAssign):
             set_before |= {n.id for n in inside if isinstance(n.ctx, ast.Store)}
-    filled = {root for s in node.body for n in ast.walk(s) for root in _filling(n)} - {"", *own}
+    filled = {name for s in node.body for n in ast.walk(s) for name in filling(n)} - {"", *own}
     return sorted(carried), sorted({name for name in filled if "." not in name} | carried)
 
 
@@ -181,7 +181,7 @@ def _stored(target: ast.expr, dead: set[str]) -> list[str] | None:
             listed = [_stored(part, dead) for part in parts]
             return None if None in listed else [name for names in listed for name in names or ()]
         case ast.Subscript() | ast.Attribute():
-            return [] if _root(target) in dead else None
+            return [] if root(target) in dead else None
     return None
 
 
@@ -196,13 +196,13 @@ def reported_in(value: ast.expr, dead: set[str]) -> set[str] | None:
     if not isinstance(value, ast.Call):
         return None
     given = [called_in(part) for part in [*value.args, *(k.value for k in value.keywords)]]
-    fills = isinstance(value.func, ast.Attribute) and _root(value.func.value) in dead
+    fills = isinstance(value.func, ast.Attribute) and root(value.func.value) in dead
     if None in given or not (fills or _is_pure_call(value)):
         return None
     return {name for names in given for name in names or ()}
 
 
-def _root(node: ast.AST) -> str:
+def root(node: ast.AST) -> str:
     """x of x[0].y, self.x of self.x["y"]."""
     last = ""
     while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
@@ -235,8 +235,8 @@ def _unread_containers(nodes: list[ast.FunctionDef]) -> set[str]:
             for target in targets:
                 if isinstance(target, ast.Name):
                     made[target.id] = made.get(target.id, True) and _is_fresh(one.value)
-        for root in _filling(one):
-            filled[root] += 1
+        for name in filling(one):
+            filled[name] += 1
         if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load):
             loads[one.id] += 1
         if isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name) and one.value.id == "self":
@@ -249,15 +249,15 @@ def _unread_containers(nodes: list[ast.FunctionDef]) -> set[str]:
     }  # fmt: skip
 
 
-def _filling(node: ast.AST) -> Iterator[str]:
+def filling(node: ast.AST) -> Iterator[str]:
     """The root of x[..] = y, x.y = z and of the statement x.append(y)."""
     match node:
         case ast.Assign(targets):
-            yield from (root for t in targets if not isinstance(t, ast.Name) if (root := _root(t)))
+            yield from (x for t in targets if not isinstance(t, ast.Name) if (x := root(t)))
         case ast.AugAssign(ast.Subscript() | ast.Attribute() as target):
-            yield _root(target)
+            yield root(target)
         case ast.Expr(ast.Call(ast.Attribute(value))):
-            yield _root(value)
+            yield root(value)
 
 
 def _is_fresh(value: ast.expr | None) -> bool:

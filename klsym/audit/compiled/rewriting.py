@@ -197,11 +197,12 @@ class _Rewritten(ast.NodeTransformer):
         return [ast.fix_missing_locations(ast.copy_location(part, node)) for part in found]
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
-        plain = is_pure(node.test)
+        plain, called = is_pure(node.test), called_in(node)
         self.generic_visit(node)
-        if not plain or not _is_movable(node):
+        if not plain or called is None or not _is_movable(node):
             return node
-        return _call("either", [_later(node.test), _later(node.body), _later(node.orelse)], node)
+        parts: list[ast.expr] = [_later(part) for part in (node.test, node.body, node.orelse)]
+        return _call("either", [*parts, _listed(called, node)], node)
 
     def visit_While(self, node: ast.While) -> ast.AST:
         node.test = self.visit(node.test)
@@ -212,6 +213,8 @@ class _Rewritten(ast.NodeTransformer):
 
     def visit_With(self, node: ast.With) -> ast.AST:
         node.items = [self.visit(item) for item in node.items]
+        for item in node.items:
+            item.context_expr = _call("within", [item.context_expr], item.context_expr)
         node.body = self.block(node.body)
         return node
 
@@ -219,7 +222,8 @@ class _Rewritten(ast.NodeTransformer):
         for name in ("body", "orelse", "finalbody"):
             setattr(node, name, self.block(getattr(node, name)))
         for handler in node.handlers:
-            handler.body = self.block(handler.body)
+            first = ast.Expr(_call("caught", [], handler))
+            handler.body = [ast.copy_location(first, handler), *self.block(handler.body)]
         return node
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST:
@@ -294,8 +298,16 @@ class _Rewritten(ast.NodeTransformer):
             arguments: list[ast.expr] = [ast.Constant(x) for x in (node.module or "", node.level, alias.name)]
             found = ast.Call(ast.Name(IMPORTED, ast.Load()), arguments, [])
             given.append(ast.Assign([ast.Name(alias.asname or alias.name, ast.Store())], found))
-        handler = ast.ExceptHandler(ast.Name("ImportError", ast.Load()), None, given)
-        return ast.fix_missing_locations(ast.copy_location(ast.Try([node], [handler], [], []), node))
+        return _or_absent(node, given)
+
+    def visit_Import(self, node: ast.Import) -> ast.AST:
+        given: list[ast.stmt] = []
+        for alias in node.names:
+            name = alias.asname or alias.name.partition(".")[0]
+            arguments: list[ast.expr] = [ast.Constant(x) for x in (alias.name, -1, alias.asname)]
+            found = ast.Call(ast.Name(IMPORTED, ast.Load()), arguments, [])
+            given.append(ast.Assign([ast.Name(name, ast.Store())], found))
+        return _or_absent(node, given)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         """A function within has names of its own."""
@@ -306,6 +318,11 @@ class _Rewritten(ast.NodeTransformer):
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
         return node
+
+
+def _or_absent(node: ast.Import | ast.ImportFrom, given: list[ast.stmt]) -> ast.AST:
+    handler = ast.ExceptHandler(ast.Name("ImportError", ast.Load()), None, given)
+    return ast.fix_missing_locations(ast.copy_location(ast.Try([node], [handler], [], []), node))
 
 
 def _is_filler(node: ast.expr) -> bool:

@@ -49,6 +49,13 @@ class Looped(Refused):
         super().__init__(f"a loop over {text}, which is not known", line)
 
 
+class Carried(Refused):
+    """The result needs a variable that a loop changes from one round to the next."""
+
+    def __init__(self, name: str, line: int | None) -> None:
+        super().__init__(f"{name} changes from round to round of a loop", line)
+
+
 METADATA = frozenset(("shape", "dtype", "device", "ndim", "dim", "size", "numel"))
 
 
@@ -85,6 +92,8 @@ class Session:
     files: set[str] = field(default_factory=set)
     lost: tuple[Refused, ...] = ()  # why the last branch that was passed over could not be decided
     loops: set[str] = field(default_factory=set)  # of which one round is read
+    read_once: set[str] = field(default_factory=set)  # those of this run
+    rounds: int = 1  # of each of them
     parameters: dict[Any, str] = field(default_factory=dict)  # their symbols -> what they are in the code
     cuts: dict[str, int] = field(default_factory=dict)  # of arguments with one token more
 
@@ -131,8 +140,9 @@ def value_of(unread: Any) -> Any:
     )
     if meant:
         if meant[0] == unread._alias != unread._path and unread._causes:
-            why = unread._causes[0].reason
-            note(f"what gives {meant[0]} is not read ({why}): it is taken for {meant[1]} by its name")
+            name, role = meant
+            told = f"klsym cannot read the value of {name} ({unread._causes[0].reason}); it takes {name} for"
+            note(f"{told} {role} by its name, and assumes that computing it changes nothing else")
         raise Needs(*meant)
     return ABSENT
 

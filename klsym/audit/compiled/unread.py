@@ -23,6 +23,7 @@ SAME = {
 }  # fmt: skip  # methods that change no name
 
 
+DENSITIES = ("log_q", "log_p", "log_mu", "log_old")
 DETACHED = ("detach", "numpy", "tolist")
 
 
@@ -38,7 +39,14 @@ class Unread:
 
     def __init__(self, path: str, causes: tuple[Refused, ...], parent: Unread | None = None) -> None:
         self.__dict__.update(
-            _path=path, _causes=causes, _parent=parent, _alias="", _off=False, _asks=None, _last=""
+            _path=path,
+            _causes=causes,
+            _parent=parent,
+            _alias="",
+            _off=False,
+            _asks=None,
+            _last="",
+            _dense=False,
         )
 
     @classmethod
@@ -50,7 +58,10 @@ class Unread:
         """The same value, which the code keeps under this name."""
         found = Unread(self._path, self._causes, self._parent)
         found.__dict__.update(
-            _alias=self._alias or alias, _off=self._off or gradients_are_off(), _last=self._last
+            _alias=self._alias or alias,
+            _off=self._off or gradients_are_off(),
+            _last=self._last,
+            _dense=self._dense,
         )
         return found
 
@@ -96,7 +107,9 @@ class Unread:
         if of is not None and last == "get" and arguments:
             default = options.get("default", arguments[1] if len(arguments) > 1 else None)
             return running.or_default(of[arguments[0]], default)
-        return Unread(f"{self._path}(..)" if self._path else "", self._causes)
+        found = Unread(f"{self._path}(..)" if self._path else "", self._causes)
+        found.__dict__["_dense"] = any(map(is_density, (self, *arguments, *options.values())))
+        return found
 
     def __setattr__(self, name: str, value: Any) -> None:
         running.keep(f"{self._path}.{name}", value)
@@ -192,7 +205,19 @@ def causes_of(values: Any) -> tuple[Refused, ...]:
 
 def unread(*values: Any, why: Refused | None = None) -> Unread:
     """What is made of these, or refused for this reason."""
-    return Unread("", (*causes_of(values), *([why] if why else [])))
+    found = Unread("", (*causes_of(values), *([why] if why else [])))
+    found.__dict__["_dense"] = any(map(is_density, values))
+    return found
+
+
+def is_density(value: Any) -> bool:
+    """Is a value a log density, known or by its name, or made of one?"""
+    if isinstance(value, Unread):
+        guess = running.current().guess
+        meant = guess(value._path, value._alias, value._off) if guess and value._path else None
+        return value._dense or bool(meant and any(name in meant[1] for name in DENSITIES))
+    symbols = getattr(getattr(value, "__dict__", {}).get("formula"), "free_symbols", ())
+    return any(x.name in DENSITIES for x in symbols)
 
 
 def settled(values: Any) -> list[Any]:

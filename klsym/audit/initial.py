@@ -1,0 +1,163 @@
+"""What __init__ gives to an object: the defaults of its options, and the parts that it makes of constants."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from klsym.audit.compiled import running
+from klsym.audit.compiled.inert import filling, root
+from klsym.audit.compiled.unread import Unread
+from klsym.audit.source import FUTURE, File, names_read
+
+HOOKS = {"__setattr__", "__getattribute__"}  # with these, an attribute may have any value
+
+
+def defaults_of_self(file: File, holder: ast.ClassDef) -> dict[str, Any]:
+    """The defaults of attributes: __init__ has self.x = y once, for an argument y with a plain default."""
+    plain = _plain_defaults(file, holder)
+    given = {name: value.id for name, value in _set_once(file, holder) if isinstance(value, ast.Name)}
+    return {f"self.{name}": ast.literal_eval(plain[of]) for name, of in given.items() if of in plain}
+
+
+def parts_of_self(file: File, holder: ast.ClassDef) -> dict[str, Callable[[File], Any]]:
+    """How the objects are made that __init__ makes of constants, and of arguments with a plain default."""
+    plain = _plain_defaults(file, holder)
+    given = {n: v.id for n, v in _set_once(file, holder) if isinstance(v, ast.Name) and v.id in plain}
+    plain |= {f"self.{name}": plain[of] for name, of in given.items()}
+    own = _own_names(file, holder)
+
+    def is_plain(call: ast.Call) -> bool:
+        given = [*call.args, *(k.value for k in call.keywords if k.arg)]
+        named = len(given) == len(call.args) + len(call.keywords)
+        known = all(_is_constant(x) or ast.unparse(x) in plain for x in given)
+        return named and known and not names_read(call.func) & {"self", *own, *dir(builtins)}
+
+    objects = [(name, value) for name, value in _set_once(file, holder) if isinstance(value, ast.Call)]
+    changed = _changed(file, holder)
+    return {n: _maker(n, v, plain) for n, v in objects if is_plain(v) and n not in changed}
+
+
+def _maker(name: str, value: ast.Call, plain: dict[str, ast.expr]) -> Callable[[File], Any]:
+    def build(file: File) -> Any:
+        call = copy.deepcopy(value)
+        call.args = [plain.get(ast.unparse(x), x) for x in call.args]
+        for keyword in call.keywords:
+            keyword.value = plain.get(ast.unparse(keyword.value), keyword.value)
+        file.provide(names_read(call))
+        code = compile(ast.fix_missing_locations(ast.Expression(call)), str(file.path), "eval", FUTURE)
+        made = eval(code, file.namespace)  # the code of the file that is audited
+        if isinstance(made, Unread) or _is_trained(made):
+            return Unread.named(f"self.{name}")
+        running.note(f"self.{name} is {ast.unparse(call)}, made in __init__ with its defaults")
+        return made
+
+    return build
+
+
+def _is_trained(made: Any) -> bool:
+    """Has a module of PyTorch parameters, which training changes?"""
+    parameters = getattr(made, "parameters", None)
+    of_torch = any(base.__module__.startswith("torch.") for base in type(made).__mro__)
+    return of_torch and callable(parameters) and any(True for _ in parameters())
+
+
+def _plain_defaults(file: File, holder: ast.ClassDef) -> dict[str, ast.expr]:
+    """The arguments of __init__ with a plain default, to which it gives no other value."""
+    node = method_of(file, holder, "__init__")
+    if not isinstance(node, ast.FunctionDef):
+        return {}
+    names = [n for n in ast.walk(node) if isinstance(n, ast.Name)]
+    stored = {n.id for n in names if not isinstance(n.ctx, ast.Load)}
+    return {x.arg: d for x, d in defaults(node.args) if _is_constant(d) and x.arg not in stored}
+
+
+def _own_names(file: File, holder: ast.ClassDef) -> set[str]:
+    """The arguments and variables of __init__."""
+    node = method_of(file, holder, "__init__")
+    nodes = [*ast.walk(node)] if node else []
+    stored = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return stored | {n.arg for n in nodes if isinstance(n, ast.arg)}
+
+
+def _is_constant(node: ast.expr) -> bool:
+    """A number or a word, with a sign or without."""
+    return isinstance(node.operand if isinstance(node, ast.UnaryOp) else node, ast.Constant)
+
+
+def _set_once(file: File, holder: ast.ClassDef) -> Iterator[tuple[str, ast.expr]]:
+    """The attributes of self that __init__ gives a value, once, and nothing else in the file changes."""
+    node = method_of(file, holder, "__init__")
+    within = [n for cls in _with_bases(file, holder) for n in ast.walk(cls)]
+    if any(map(_sets_any, within)):
+        return
+    attributes = [n for n in within if isinstance(n, ast.Attribute)]
+    attributes += [n for n in ast.walk(file.tree) if isinstance(n, ast.Attribute) and not _of_self(n)]
+    changed = {id(n): n.attr for n in attributes if not isinstance(n.ctx, ast.Load)}
+    stored = [*changed.values()]
+    for statement in getattr(node, "body", []):
+        match statement:
+            case ast.Assign([ast.Attribute(ast.Name("self"), name)], value) if stored.count(name) == 1:
+                yield name, value
+
+
+def _of_self(node: ast.Attribute) -> bool:
+    return isinstance(node.value, ast.Name) and node.value.id == "self"
+
+
+def _sets_any(node: ast.AST) -> bool:
+    """setattr(self, ..), vars(self), self.__dict__, and methods that replace the access to attributes."""
+    match node:
+        case ast.FunctionDef(name):
+            return name in HOOKS
+        case ast.Attribute(attr=name):
+            return name in {*HOOKS, "__dict__"}
+        case ast.Call(ast.Name("setattr" | "delattr" | "vars"), [of, *_]):
+            return root(of).partition(".")[0] == "self"
+    return False
+
+
+def _changed(file: File, holder: ast.ClassDef) -> set[str]:
+    """The attributes of self that __init__ reads, or that a method changes, or has change themselves."""
+    node = method_of(file, holder, "__init__")
+    read = {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute) and _of_self(n)
+            and isinstance(n.ctx, ast.Load)} if node else set()  # fmt: skip
+    filled = [x for cls in _with_bases(file, holder) for n in ast.walk(cls) for x in filling(n)]
+    return read | {x.removeprefix("self.") for x in filled if filled.count(x) > 1}
+
+
+def _with_bases(file: File, holder: ast.ClassDef) -> list[ast.ClassDef]:
+    """The class and its bases in the file."""
+    found = [holder]
+    for one in found:
+        bases = [file.definitions.get(ast.unparse(base)) for base in one.bases]
+        found += [base for base in bases if isinstance(base, ast.ClassDef) and base not in found]
+    return found
+
+
+def method_of(file: File, holder: ast.ClassDef, name: str) -> ast.stmt | None:
+    """The method, of the class or of its bases in the file."""
+    for node in reversed(holder.body):
+        if isinstance(node, ast.FunctionDef) and node.name == name and not _is_setter(node):
+            return node
+    for base in holder.bases:
+        other = file.definitions.get(ast.unparse(base))
+        if isinstance(other, ast.ClassDef) and other is not holder:
+            found = method_of(file, other, name)
+            if found:
+                return found
+    return None
+
+
+def _is_setter(node: ast.FunctionDef) -> bool:
+    """A property has the name of its getter."""
+    return any(isinstance(d, ast.Attribute) and d.attr in ("setter", "deleter") for d in node.decorator_list)
+
+
+def defaults(a: ast.arguments) -> list[tuple[ast.arg, ast.expr]]:
+    plain = [*a.posonlyargs, *a.args]
+    by_name = [(x, d) for x, d in zip(a.kwonlyargs, a.kw_defaults, strict=True) if d is not None]
+    return [*zip(plain[len(plain) - len(a.defaults) :], a.defaults, strict=True), *by_name]
