@@ -26,7 +26,7 @@ from klsym.audit.places import Line, watching
 from klsym.audit.reading import read
 from klsym.audit.report import Audit
 from klsym.audit.results import picked
-from klsym.audit.terms import VOCABULARY, Misfit, Refused, folded, mask
+from klsym.audit.terms import VOCABULARY, Misfit, Refused, folded, mask, token
 from klsym.audit.tracing.frameworks import Framework, framework_of
 from klsym.errors import KlsymError, UsageError
 from klsym.language.expressions import log_mu, log_p, log_q, unfold
@@ -370,6 +370,9 @@ class _Walk:
         masks = bindings.guessed_as(mask)
         if len(masks) > 1:
             self.notes.append(f"{' and '.join(masks)} are taken for one and the same mask")
+        words = bindings.guessed_as(token)
+        if len(words) > 1 and any(" != " in name for name in masks):
+            self.notes.append(f"{' and '.join(words)} are taken for the same tokens, with the same mask")
         if traced.layout.constant:
             self.note("rewards are taken for the same at all tokens of a sequence")
         notes = tuple(dict.fromkeys([*self.code.notes, *self.notes]))

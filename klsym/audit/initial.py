@@ -48,14 +48,24 @@ def _maker(name: str, value: ast.Call, plain: dict[str, ast.expr]) -> Callable[[
         for keyword in call.keywords:
             keyword.value = plain.get(ast.unparse(keyword.value), keyword.value)
         file.provide(names_read(call))
-        code = compile(ast.fix_missing_locations(ast.Expression(call)), str(file.path), "eval", FUTURE)
-        made = eval(code, file.namespace)  # the code of the file that is audited
-        if isinstance(made, Unread) or _is_trained(made):
+        if not _is_known(_evaluated(call.func, file)) or _is_trained(made := _evaluated(call, file)):
             return Unread.named(f"self.{name}")
-        running.note(f"self.{name} is {ast.unparse(call)}, made in __init__ with its defaults")
+        told = f"self.{name} is {ast.unparse(call)}, as __init__ makes it"
+        running.note(f"{told}; klsym assumes that nothing changes it later")
         return made
 
     return build
+
+
+def _evaluated(node: ast.expr, file: File) -> Any:
+    code = compile(ast.fix_missing_locations(ast.Expression(node)), str(file.path), "eval", FUTURE)
+    return eval(code, file.namespace)  # the code of the file that is audited
+
+
+def _is_known(maker: Any) -> bool:
+    """Is it of PyTorch, or of the user's files?  Other calls, such as subprocess.run, may do anything."""
+    home = str(getattr(maker, "__module__", ""))
+    return not isinstance(maker, Unread) and home.startswith(("torch.", "klsym_audited_"))
 
 
 def _is_trained(made: Any) -> bool:

@@ -70,12 +70,12 @@ class File:
         if node is None or name in self.done:
             return
         self.done.add(name)
+        changes = [f"line {line} changes {name}, and is left out" for line in _changes(self.tree.body, name)]
         if isinstance(node, ast.Import | ast.ImportFrom):
-            self.namespace[name] = _imported(self, node, name)
+            self.namespace[name] = found = _imported(self, node, name)
+            self.notes += changes if isinstance(found, Elsewhere) else []
             return
-        self.notes += [
-            f"line {line} changes {name}, and is left out" for line in _changes(self.tree.body, name)
-        ]
+        self.notes += changes
         lines = _given(self.tree.body, name)
         if len({*lines}) > 1 and any(inner for _, inner in lines):
             told = ", ".join(str(line) for line, _ in lines)
@@ -162,6 +162,7 @@ def opened(path: Path, depth: int = 0) -> File:
     module = types.ModuleType(f"klsym_audited_{next(_OPENED)}")
     file = File(path, text, tree, _definitions(tree.body), module.__dict__, depth=depth)
     file.files.add(str(path))
+    file.opened[path.resolve()] = file  # another file may import this one
     imported = partial(_within, weakref.ref(file))  # sys.modules holds the namespace
     own = {"__file__": str(path), "__builtins__": builtins, IN_CODE: in_code, IMPORTED: imported}
     file.namespace.update(own)
@@ -305,9 +306,9 @@ class Elsewhere(types.ModuleType):
         super().__init__(path.stem)
         if of.depth >= DEEPEST:
             raise Refused(f"{path.name}: imported through more than {DEEPEST} files")
-        file = of.opened.get(path)
+        file = of.opened.get(path.resolve())
         if file is None:
-            file = of.opened[path] = opened(path, of.depth + 1)
+            file = of.opened[path.resolve()] = opened(path, of.depth + 1)
             file.files, file.notes, file.opened = of.files, of.notes, of.opened
             file.files.add(str(path))
         self.__dict__["_file"] = file
@@ -321,3 +322,7 @@ class Elsewhere(types.ModuleType):
         if name.startswith("__"):
             raise AttributeError(name)
         return self.lookup(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self._file.done.add(name)
+        self._file.namespace[name] = value

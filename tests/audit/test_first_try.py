@@ -95,7 +95,7 @@ READ: dict[str, tuple[str, dict[str, Any], str, str]] = {
         R + "if self.mode == 'k2':\n    return 0.5*r**2\nreturn -r", {"set": {"self.mode": "k1"}}, "k1", "",
     ),
     "a part that __init__ makes": (
-        "return self.part(logp - ref_logp)", {}, "k2", "self.part is Squared(2.0), made in __init__",
+        "return self.part(logp - ref_logp)", {}, "k2", "self.part is Squared(2.0), as __init__ makes it",
     ),
     "a condition in a metric": (
         R + "size = batch['x'].mean() if batch['x'].shape[1] == 1 else batch['x'].sum()\n"
@@ -104,7 +104,7 @@ READ: dict[str, tuple[str, dict[str, Any], str, str]] = {
     "one round of a loop": (
         "for batch in self.buffer.get():\n    loss = 0.5*(logp - batch.ref_logp)**2\n    print(loss)\n"
         "return loss", {"map": {"logp": "log_q", "ref_logp": "number"}}, "k2",
-        "of the loop over self.buffer.get() one round is read",
+        "klsym reads one round of the loop over self.buffer.get()",
     ),
     "one round, unpacked": (
         "for new_logp, old_logp, adv in self.buffer:\n    loss = -torch.exp(new_logp - old_logp)*adv\n"
@@ -126,6 +126,10 @@ READ: dict[str, tuple[str, dict[str, Any], str, str]] = {
     ),
     "an error that the code handles": (
         "try:\n    c = [2][1]\nexcept IndexError:\n    c = 1\nreturn c*(logp - ref_logp)", {}, "k1", "",
+    ),
+    "two labels": (
+        "labels = batch['labels']\nm = labels != -100\nlabels = self.other_ids\nm2 = labels != -100\n"
+        "return ((logp - ref_logp)*m*m2).sum()/m.sum()", {}, "k1", "are taken for the same tokens",
     ),
     "an import within": (
         "from other_package import log_it as said\nsaid(logp)\nreturn logp - ref_logp", {}, "k1", "",
@@ -274,6 +278,49 @@ def test_two_files_share_a_third(tmp_path: Path) -> None:
     for name, text in files.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     assert klsym.audit(f"{tmp_path}/code.py:f").expression == "k1"
+
+
+FOUND = {
+    "a file that imports the audited one": {
+        "helper.py": "def loss(x, kind):\n    from audited import Kind\n"
+        "    return x if kind == Kind.K1 else 0.5*x**2\n",
+        "audited.py": "import enum\nfrom helper import loss\nclass Kind(enum.Enum):\n    K1 = 'k1'\n"
+        "def f(logp, ref_logp):\n    return loss(logp - ref_logp, Kind.K1)\n",
+    },
+    "a module that a function changes": {
+        "settings.py": "factor = 3.0\n",
+        "helper.py": "import settings\ndef change():\n    settings.factor = 1.0\n",
+        "audited.py": "import settings\nfrom helper import change\ndef f(logp, ref_logp):\n    change()\n"
+        "    return settings.factor*(logp - ref_logp)\n",
+    },
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_files_share_what_they_import(name: str, tmp_path: Path) -> None:
+    for file, text in FOUND[name].items():
+        (tmp_path / file).write_text(text, encoding="utf-8")
+    assert klsym.audit(f"{tmp_path}/audited.py:f").expression == "k1"
+
+
+def test_a_line_that_changes_a_module_is_named(tmp_path: Path) -> None:
+    (tmp_path / "settings.py").write_text("factor = 1.0\n", encoding="utf-8")
+    code = "import settings\nsettings.factor = 3.0\ndef f(logp, ref_logp):\n"
+    code += "    return settings.factor*(logp - ref_logp)\n"
+    (tmp_path / "code.py").write_text(code, encoding="utf-8")
+    assert "line 2 changes settings, and is left out" in klsym.audit(f"{tmp_path}/code.py:f").notes
+
+
+def test_a_call_of_another_package_is_not_made(tmp_path: Path) -> None:
+    """__init__ may start a process; only objects of PyTorch and of the user's own classes are made."""
+    mark = tmp_path / "mark"
+    code = "import subprocess\nclass Trainer:\n    def __init__(self):\n"
+    code += f"        self.part = subprocess.call('touch {mark}', shell=True)\n"
+    code += "    def f(self, logp, ref_logp):\n        return self.part*(logp - ref_logp)\n"
+    (tmp_path / "code.py").write_text(code, encoding="utf-8")
+    with pytest.raises(UsageError):
+        klsym.audit(f"{tmp_path}/code.py:Trainer.f")
+    assert not mark.exists()
 
 
 def test_many_regions_are_read_and_open(tmp_path: Path) -> None:

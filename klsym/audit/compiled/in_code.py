@@ -195,7 +195,7 @@ def rounds(value: Callable[[], Any], names: tuple[str, ...], text: str) -> Itera
     found = _tried(lambda: iter(value()))
     if not isinstance(found, Unread):
         return found
-    running.note(f"of the loop over {text} one round is read")
+    running.note(f"klsym reads one round of the loop over {text}")
     running.current().read_once.add(text)
     parts = tuple(Unread.named(name) for name in names)
     return OneRound([parts[0] if len(names) == 1 else parts] * running.current().rounds)
