@@ -127,7 +127,13 @@ P = (Fraction(1, 10), Fraction(2, 5), Fraction(1, 2))
 SEPARATE, MERGED = ((0,), (1,), (2,)), ((0, 1), (2,))
 
 
-@claim("value.k2-not-csiszar", verdict="corrected", source="WZ1 Three estimators (calls k2 an f-divergence)")
+@claim(
+    "value.k2-not-csiszar",
+    verdict="corrected",
+    source="WZ1 Three estimators",
+    words="the mean of k2 is an f-divergence",
+    later="WZ2 3 calls it a local surrogate instead",
+)
 def k2_is_no_csiszar_divergence():
     """A Csiszar divergence E_q[f(p/q)], f convex, never increases when outcomes are merged: Jensen."""
     return (_where_convex(), _divergence_up_to_e(), _merging_increases_k2())

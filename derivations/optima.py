@@ -77,7 +77,8 @@ def exponential_tilt():
 @claim(
     "optimum.objective-identity",
     verdict="corrected",
-    source="TM (a constant away from -KL(pi, pi*))",
+    source="TM sec. 3.1",
+    words="the objective differs from -KL(q||q*) by a constant, without the factor beta",
     reading=("a is log Z with Z = E_p[exp(R/beta)], so that log p + R/beta - a is log q*",),
 )
 def objective_is_a_divergence_from_the_optimum():

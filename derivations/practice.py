@@ -55,7 +55,9 @@ b, n, C = (parameter(name) for name in ("b", "n", "C"))
 @claim(
     "practice.reward-k3-advised",
     verdict="corrected",
-    source="WZ1 practice guide, Trap 1, Summary (withdrawn in WZ2 9)",
+    source="WZ1 practice guide, Trap 1, Summary",
+    words="k3 in the reward, unbiased for the value, is right",
+    later="withdrawn in WZ2 7 and 9.4",
 )
 def penalties_advised_for_the_reward():
     """Both have the right mean; multiplying the score function, only k1 has the right gradient."""
@@ -66,7 +68,13 @@ def penalties_advised_for_the_reward():
     )
 
 
-@claim("practice.reward-forward", verdict="corrected", source="WZ1 practice guide")
+@claim(
+    "practice.reward-forward",
+    verdict="corrected",
+    source="WZ1 practice guide",
+    words="r log r in the reward penalises the forward KL",
+    later="WZ2 names it for the value alone",
+)
 def forward_kl_in_the_reward():
     """r log r has the mean KL(p||q), but E_q[h s] is grad KL(p||q) for h = -r + b and no other h."""
     excess = expectation(s * sg(h), under=q) - grad(KL(p, q))
@@ -79,7 +87,13 @@ def forward_kl_in_the_reward():
     )
 
 
-@claim("practice.quick-table-k1", verdict="corrected", source="WZ1 Quick comparison")
+@claim(
+    "practice.quick-table-k1",
+    verdict="corrected",
+    source="WZ1 Quick comparison",
+    slip=True,
+    later="mended in WZ2",
+)
 def sign_of_k1():
     """With r = p/q the log ratio is -k1, and its mean is minus the divergence."""
     return (
@@ -93,6 +107,7 @@ def sign_of_k1():
     "practice.token-ratio-log",
     verdict="corrected",
     source="TM app. D (against eq. 7)",
+    slip=True,
     reading=(
         *SEQUENCES,
         "rho_t is q_t/p_t, as at eq. 7: 1/r_now; 1/r_future is the product of the later ones",

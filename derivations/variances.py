@@ -171,11 +171,12 @@ def variance_of_leave_one_out():
     "variance.loo-not-always-better",
     verdict="corrected",
     source="WZ2 8",
+    words="centring by leave-one-out reduces the variance",
     reading=(
         *LEAVE_ONE_OUT,
         "n > 0, so by the first part leave-one-out lowers the variance just if"
         " 2 KL E[k1 s^2] - KL^2 E[s^2] > (Var(k1) E[s^2] + g^2)/(n - 1)",
-        "printed: leave-one-out remains unbiased while enjoying variance reduction; the model has n = 2",
+        "the model that refutes it has n = 2",
     ),
 )
 def leave_one_out_may_cost_more():

@@ -116,13 +116,12 @@ def sequences() -> Any:
 def errata() -> Any:
     """Both sides of each refuted equation in its model."""
     from klsym.experiments.pictures.errata import draw
-    from klsym.ledger.registry import load
+    from klsym.ledger.registry import corrected
     from klsym.ledger.settle_claim import recall
 
-    corrected = [recall(name) for name, claim in load().items() if claim.verdict == "corrected"]
     return draw([
         (f"{settled.claim.id} ({number})", part)
-        for settled in corrected
+        for settled in (recall(claim.id) for claim in corrected())
         for number, part in enumerate(settled.parts, start=1)
         if part in settled.proofs and part.theorem.kind == "refuted"
     ])  # fmt: skip

@@ -30,7 +30,7 @@ from klsym.kernel import CLOSINGS as ENDINGS
 from klsym.ledger.evidence import Evidence, against_sources
 from klsym.ledger.experiment_result import MARKS
 from klsym.ledger.progress import Wrapper, plainly
-from klsym.ledger.registry import Claim, load
+from klsym.ledger.registry import ERRATA, PRINTED, SLIP, WORDS, Claim, load
 from klsym.ledger.settle_all import each
 from klsym.ledger.settle_claim import Settled, settle
 from klsym.ledger.view import statement_latex
@@ -57,6 +57,7 @@ AREAS = {
     "practice": "What to write",
 }
 VERDICTS = ("proved", "refuted", "corrected", "exact", "computed")
+MARGIN = {PRINTED: "as printed, false", WORDS: "our reading, false", SLIP: "slip of the pen"}
 HEADER = "% Made by `klsym paper` (klsym.paper.generate) from the ledger; do not edit.\n"
 OFTEN = 3  # a reading shared by so many claims of an area is printed once
 
@@ -176,7 +177,7 @@ def _quotes(settled: list[Settled]) -> Iterator[str]:
     steps = sum(len(proof.part["steps"]) for item in settled for proof in item.proofs)
     kinds = Counter(proof.theorem.kind for item in settled for proof in item.proofs)
     compared, contradicted = against_sources(part for item in settled for part in item.parts)
-    counts = {"refutations": kinds["refuted"], "compared": compared, "contradicted": contradicted}
+    counts = {"refutations": kinds["refuted"], "compared": compared, "agreeing": compared - contradicted}
     verified = summary(item.verified for item in settled)
     counts |= {f"verified-{name}": verified[name] for name in ("whole", "some", "accepted", "parts")}
     counts |= {"headlines": accepted()["headlines"], "verified-refused": accepted()["refused"]}
@@ -209,16 +210,28 @@ def _counts(chosen: list[Settled]) -> Iterator[str]:
 
 
 def _corrections(settled: list[Settled]) -> Iterator[str]:
-    """What is false as printed, and the true form beside it."""
+    """What is false in a source, and the true form beside it; slips of the pen stand last."""
     yield r"\begin{klcorrections}"
-    for item in (item for item in settled if item.claim.verdict == "corrected"):
+    kind, wrong = "", [item for item in settled if item.claim.verdict == "corrected"]
+    for item in sorted(wrong, key=lambda item: ERRATA.index(item.claim.erratum)):
+        if item.claim.erratum != kind:
+            kind = item.claim.erratum
+            yield rf"\paragraph{{{kind}}}"
         false = [part for part in item.parts if part.kind == "refuted"]
         true = [part for part in item.parts if part.kind != "refuted"]
-        about = (item.claim.id, cited(item.claim.source), prose(item.claim.explanation))
+        about = (item.claim.id, cited(item.claim.source), _judged(item.claim))
         yield r"\klcorrection" + "".join(f"{{{text}}}" for text in about)
-        yield from (rf"\klfalse{{{breakable(statement_latex(part))}}}" for part in false[:1])
+        margin = MARGIN[kind]
+        yield from (rf"\klfalse{{{margin}}}{{{breakable(statement_latex(part))}}}" for part in false[:1])
         yield from (rf"\kltrue{{{breakable(statement_latex(part))}}}" for part in true[:1])
     yield r"\end{klcorrections}"
+
+
+def _judged(claim: Claim) -> str:
+    """What a source says in words, what a later version makes of it, and what holds."""
+    said = [f"Our reading of: {claim.words}."] if claim.words else []
+    said += [f"{claim.later[0].upper()}{claim.later[1:]}."] if claim.later else []
+    return prose(" ".join((*said, claim.explanation)))
 
 
 def _contradictions(settled: list[Settled]) -> Iterator[str]:

@@ -20,6 +20,7 @@ class Finding:
     holds: does the data bear `text` out?  Computed from the data, with a margin above its noise.
     paper: what the source says about it, in few words; empty where it says nothing.
     agrees: is that what was found?  None where the source says nothing, or where the runs do not decide it.
+    exception: where the source is not borne out although it agrees on the whole.
     stand_in: what was run in place of the source's language models: of them it proves nothing.
     """
 
@@ -28,6 +29,7 @@ class Finding:
     paper: str = ""
     agrees: bool | None = None
     stand_in: str = ""
+    exception: str = ""
 
     @property
     def mark(self) -> str:
@@ -35,12 +37,15 @@ class Finding:
 
         >>> Finding("it falls", True, "it falls", True, "a small model").mark
         'shows the same on a small model'
+        >>> Finding("it falls from 8 on", True, "it falls", True, exception="except for n <= 4").mark
+        'as the paper says, except for n <= 4'
         """
+        aside = f", {self.exception}" if self.exception and self.agrees else ""
         if self.paper and self.agrees is None:
             return UNDECIDED
         if self.paper and self.stand_in:
-            return f"shows {'the same' if self.agrees else 'otherwise'} on {self.stand_in}"
-        return MARKS[self.agrees]
+            return f"shows {'the same' if self.agrees else 'otherwise'} on {self.stand_in}{aside}"
+        return MARKS[self.agrees] + aside
 
     @property
     def compared(self) -> bool | None:

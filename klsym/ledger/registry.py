@@ -16,6 +16,8 @@ from klsym.errors import UsageError
 
 VERDICTS = ("proved", "refuted", "corrected", "exact", "computed")
 TRUSTS = ("kernel", "sympy", "numeric")  # strongest first
+# The kinds of corrected claims, in the order in which they are listed.
+PRINTED, WORDS, SLIP = ERRATA = ("Printed formulas", "Our reading of words", "Slips of the pen")
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,8 @@ class Claim:
     verdict: "proved" (by the kernel), "refuted" (a finite model shows the two sides differ),
     "corrected" (false as printed in the source; the true form is established and the printed one
     refuted), "exact" (an exact calculation beyond the kernel's ring) or "computed" (an experiment).
+    words: what the source of a corrected claim says without a formula; the refuted form is our reading of it.
+    slip: is the refuted form a slip of the pen?  later: what a later version of the source makes of it.
     instances: what the numeric oracle puts in for generic functions that a premise constrains.
     reading: how the formula is to be read, where it needs saying.
     """
@@ -36,6 +40,26 @@ class Claim:
     build: Callable[[], Any]
     instances: Mapping[str, Any] = field(default_factory=dict)
     reading: tuple[str, ...] = ()
+    words: str = ""
+    slip: bool = False
+    later: str = ""
+
+    @property
+    def erratum(self) -> str:
+        """The kind of a corrected claim, one of ERRATA."""
+        return SLIP if self.slip else WORDS if self.words else PRINTED
+
+    @property
+    def false_form(self) -> str:
+        """What the refuted form of a corrected claim is to its source.
+
+        >>> load()["practice.reward-k3-advised"].false_form
+        'our reading of: k3 in the reward, unbiased for the value, is right; withdrawn in WZ2 7 and 9.4'
+        """
+        form = f"our reading of: {self.words}" if self.words else "as printed, "
+        if not self.words:
+            form += "a slip of the pen" if self.slip else "false"
+        return f"{form}; {self.later}" if self.later else form
 
     @property
     def area(self) -> str:
@@ -51,6 +75,9 @@ def claim(
     source: str = "",
     instances: Mapping[str, Any] | None = None,
     reading: tuple[str, ...] = (),
+    words: str = "",
+    slip: bool = False,
+    later: str = "",
 ) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
     """Register the decorated function, which returns proofs or other evidence, as a claim."""
     if verdict not in VERDICTS:
@@ -60,8 +87,10 @@ def claim(
         known = REGISTRY.get(id)
         if known is not None and known.build.__qualname__ != build.__qualname__:
             raise ValueError(f"claim {id}: already registered by {known.build.__qualname__}")
-        words = " ".join((build.__doc__ or "").split())
-        REGISTRY[id] = Claim(id, verdict, source, words, build, instances or {}, reading)
+        explanation = " ".join((build.__doc__ or "").split())
+        REGISTRY[id] = Claim(
+            id, verdict, source, explanation, build, instances or {}, reading, words, slip, later
+        )
         return build
 
     return register
@@ -74,6 +103,12 @@ def load() -> dict[str, Claim]:
         importlib.import_module(module.name)
     # stable: in the order of the files, whichever of them was imported first
     return dict(sorted(REGISTRY.items(), key=lambda item: item[1].build.__module__))
+
+
+def corrected() -> list[Claim]:
+    """The corrected claims: printed formulas first, then our readings of words, then slips of the pen."""
+    found = [claim for claim in load().values() if claim.verdict == "corrected"]
+    return sorted(found, key=lambda claim: ERRATA.index(claim.erratum))
 
 
 def select(ids: list[str]) -> list[Claim]:

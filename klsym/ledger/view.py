@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from klsym.ledger.evidence import Evidence
+from klsym.ledger.registry import Claim
 from klsym.notation.proof_latex import theorem_latex
 
 VERDICTS = {
     "proved": "proved",
     "refuted": "refuted",
-    "corrected": "corrected: not as its source prints it",
+    "corrected": "corrected",
     "exact": "calculated exactly",
     "computed": "found by experiment",
 }
@@ -62,7 +63,13 @@ def heading(settled: Any) -> str:
     >>> heading(recall("value.k2-biased"))
     'value.k2-biased: refuted (replayed by the kernel)'
     """
-    return f"{settled.claim.id}: {VERDICTS[settled.claim.verdict]} ({TRUST[settled.trust]})"
+    return f"{settled.claim.id}: {verdict_words(settled.claim)} ({TRUST[settled.trust]})"
+
+
+def verdict_words(claim: Claim) -> str:
+    """The verdict; of a corrected claim also what the refuted form is to its source."""
+    words = VERDICTS[claim.verdict]
+    return f"{words} ({claim.false_form})" if claim.verdict == "corrected" else words
 
 
 def statement_latex(part: Any) -> str:
@@ -76,7 +83,7 @@ def claim_markdown(settled: Any) -> str:
     """The claim with its statements and its hypotheses."""
     claim = settled.claim
     source = shown_as_it_is(claim.source)
-    lines = [f"**`{claim.id}`** *{VERDICTS[claim.verdict]}; {TRUST[settled.trust]}; {source}*"]
+    lines = [f"**`{claim.id}`** *{verdict_words(claim)}; {TRUST[settled.trust]}; {source}*"]
     lines += [f"\n{shown_as_it_is(claim.explanation)}"] if claim.explanation else []
     for part in settled.parts:
         words = isinstance(part, Evidence) and part.kind == "computed"

@@ -1,4 +1,4 @@
-"""Errata of the literature: what is printed, what is true, and what shows the difference."""
+"""Errata of the literature: what a source says, what is true, and what shows the difference."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from klsym.engine.proof.derivation import Proof
-from klsym.ledger.registry import load
+from klsym.ledger.registry import corrected
 from klsym.ledger.settle_claim import Settled, recall
 from klsym.ledger.view import statement_latex
 from klsym.notation.printers import LATEX
@@ -15,47 +15,45 @@ from klsym.tables.writing.table import Cell, Column, Row, Table, code, listed, m
 from klsym.tables.writing.witness import witness
 
 CAPTION = words(
-    "Errata of the literature. Each printed form is refuted, by a finite model enclosed in rational"
-    " intervals or by the calculation shown. WZ1: Wang & Zhang 2025, first version; WZ2: the later"
-    " version; TM: Tang & Munos 2025; RE: the notes on approximating the KL divergence; AM: Amini et al."
-    " 2025."
+    "Errata of the literature. Each form is refuted, by a finite model enclosed in rational intervals or by"
+    " the calculation shown. Where a source uses words alone, the formula is our reading of them. WZ1: Wang &"
+    " Zhang 2025, first version; WZ2: the later version; TM: Tang & Munos 2025; RE: the notes on"
+    " approximating the KL divergence; AM: Amini et al. 2025."
 )
 COLUMNS = (
     Column("source", words("source"), 0.12),
-    Column("printed", words("printed"), 0.215),
+    Column("printed", words("printed, or our reading"), 0.215),
     Column("true", words("true"), 0.28),
-    Column("witness", words("witness against what is printed"), 0.17),
+    Column("witness", words("witness against it"), 0.17),
     Column("claim", words("claim"), 0.11),
 )
 
 
 def table() -> Table:
-    """One row for each corrected claim of the ledger.
+    """One row for each corrected claim of the ledger; slips of the pen stand last.
 
-    >>> len(table().rows) == sum(claim.verdict == "corrected" for claim in load().values())
+    >>> len(table().rows) == len(corrected())
     True
     """
     return Table("errata", CAPTION, COLUMNS, tuple(_rows()), size="scriptsize")
 
 
 def _rows() -> Iterator[Row]:
-    for name, claim in load().items():
-        if claim.verdict == "corrected":
-            yield _row(recall(name))
+    yield from (_row(recall(claim.id)) for claim in corrected())
 
 
 def _row(item: Settled) -> Row:
-    name = item.claim.id
+    name, said = item.claim.id, item.claim.words
     wrong = [part for part in item.parts if part.kind == "refuted"]
     right = [part for part in item.parts if part.kind != "refuted"]
     cells = (
-        words(item.claim.source, name),
-        listed([_printed(part, name) for part in wrong]),
+        words("; ".join(filter(None, (item.claim.source, item.claim.later))), name),
+        words(f"our reading of: {said}: " if said else "") + listed([_printed(part, name) for part in wrong]),
         listed([math(statement_latex(part), name) for part in right]),
         listed([witness(part, name) for part in wrong[:1]]),
         code(name, name),
     )
-    return Row(cells, (name,))
+    return Row(cells, (name,), item.claim.erratum)
 
 
 def _printed(part: Any, claim: str) -> Cell:

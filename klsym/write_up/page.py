@@ -21,7 +21,7 @@ from klsym.kernel import CLOSINGS as ENDINGS
 from klsym.kernel import digest
 from klsym.ledger.evidence import against_sources
 from klsym.ledger.experiment_result import MARKS
-from klsym.ledger.registry import TRUSTS, VERDICTS
+from klsym.ledger.registry import ERRATA, TRUSTS, VERDICTS
 from klsym.render.mathml import mathml
 from klsym.render.rules import CLOSINGS, RULES
 from klsym.rocq.accepted import MEANS, MEANS_NOT, summary
@@ -56,7 +56,7 @@ AREAS = {
 # What most people come for; the words and formulas are those of the claims.
 HEADLINES = (
     "gradient.k1-loss", "gradient.k2-loss", "gradient.k3-loss", "reward.k1", "reward.k3", "offpolicy.rho-k3",
-    "offpolicy.detach-trap", "sequence.token-loss-partial",
+    "offpolicy.detach-trap", "sequence.token-loss-partial", "neighbour.rao-blackwell",
 )  # fmt: skip
 KINDS = {".png": "image/png", ".svg": "image/svg+xml"}
 DPI, ENLARGED = 300, 1.5  # of a figure that does not say; print size is small on a screen
@@ -127,7 +127,7 @@ def data(material: Material) -> dict[str, Any]:
         "compared": compared,
         "differing": differing,
         "headlines": [by_id[id] for id in HEADLINES if id in by_id and id not in failed],
-        "errata": [entry for entry in good if entry.verdict == "corrected"],
+        "errata": _errata(good),
         "heads": [v for v in (*VERDICTS, "failed") if any(one.verdict == v for one in entries)],
         "areas": _by_area(entries),
         "figures": [_figure(figure, by_id) for figure in material.figures],
@@ -137,6 +137,13 @@ def data(material: Material) -> dict[str, Any]:
         "glossary": GLOSSARY,
         "sources": material.sources,
     }
+
+
+def _errata(good: list[Entry]) -> list[tuple[str, list[Entry]]]:
+    """The corrected claims of each kind that there is."""
+    wrong = [entry for entry in good if entry.verdict == "corrected"]
+    kinds = ((kind, [one for one in wrong if one.settled.claim.erratum == kind]) for kind in ERRATA)
+    return [(kind, entries) for kind, entries in kinds if entries]
 
 
 def _counted(good: list[Entry]) -> dict[str, Any]:

@@ -84,10 +84,10 @@ def test_page_and_paper_count_the_same_findings(parts, ledger):
     computed_ = next(item for item in ledger if item.claim.verdict == "computed")
     settled = [Settled(computed_.claim, computed(many, "a set-up")), *ledger[:3]]
     quotes = paper.parts(settled)["quotes"]
-    assert all(rf"\kldefine{{count/{words}}}" in quotes for words in ("compared}{5", "contradicted}{2"))
+    assert all(rf"\kldefine{{count/{words}}}" in quotes for words in ("compared}{5", "agreeing}{3"))
     elsewhere = Figure("x", "X", b"", ".png", "a set-up", many)
     shown = page(Material([Judged(item, ()) for item in settled], figures=[elsewhere]))
-    assert "<b>2</b> of 5 findings" in shown
+    assert "<b>3</b> of 5 findings" in shown
 
 
 def test_contradictions_are_those_that_say_so(parts, ledger):

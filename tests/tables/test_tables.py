@@ -17,7 +17,7 @@ from klsym.errors import UsageError
 from klsym.experiments.gaussians.schulman import agrees
 from klsym.language.expressions import k1, k2, k3
 from klsym.ledger.experiment_result import Finding
-from klsym.ledger.registry import load
+from klsym.ledger.registry import ERRATA, load
 from klsym.ledger.settle_claim import recall
 from klsym.ledger.view import statement_latex
 from klsym.tables import experiments, gaussian, rewards
@@ -125,10 +125,14 @@ def test_a_printed_figure_is_right_within_half_a_unit_of_its_last_digit(printed,
 
 def test_errata_hold_each_corrected_claim_once_with_its_printed_form_and_a_witness():
     rows = build("errata").rows
-    assert [row.tags[0] for row in rows] == [i for i, c in load().items() if c.verdict == "corrected"]
+    assert {row.tags[0] for row in rows} == {i for i, c in load().items() if c.verdict == "corrected"}
+    kinds = [row.group for row in rows]
+    assert kinds == sorted(kinds, key=ERRATA.index) and set(kinds) == set(ERRATA)
     for row in rows:
         source, printed, true, shown, _ = row.cells
-        assert source.pieces[0][1] == load()[row.tags[0]].source
+        claim = load()[row.tags[0]]
+        assert source.pieces[0][1].startswith(claim.source) and source.pieces[0][1].endswith(claim.later)
+        assert claim.words in printed.pieces[0][1] or not claim.words
         assert printed.pieces != true.pieces and shown.pieces
 
 

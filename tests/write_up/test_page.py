@@ -19,7 +19,7 @@ from markupsafe import Markup
 from klsym.experiments.catalogue import EXPERIMENTS
 from klsym.kernel import FORMAT, check
 from klsym.ledger.experiment_result import Finding
-from klsym.ledger.registry import Claim, load
+from klsym.ledger.registry import PRINTED, SLIP, WORDS, Claim, load
 from klsym.ledger.settle_all import Judged
 from klsym.ledger.settle_claim import Settled, settle
 from klsym.ledger.view import statement_latex
@@ -178,7 +178,10 @@ def test_a_corrected_claim_shows_what_its_source_prints(whole: str, results: lis
     printed = mathml(show_statement(wrong.theorem.statement, wrong.labels, spell=LATEX), True, True)
     assert printed in shown.partition("As printed")[2].partition("Statement 1")[0]
     corrected = [r for r in results if r.settled.claim.verdict == "corrected"]
-    assert whole.count("As printed in the source") == len(corrected) > 0
+    kinds = [r.settled.claim.erratum for r in corrected]
+    plain, slip, words = (kinds.count(kind) for kind in (PRINTED, SLIP, WORDS))
+    assert whole.count("<h4>As printed, false") == plain and whole.count("<h4>As printed, a slip") == slip
+    assert whole.count("<h4>Our reading of: ") == words and plain and slip and words
 
 
 def test_all_rules_and_closings_are_explained(whole: str) -> None:
