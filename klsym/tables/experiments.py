@@ -27,17 +27,22 @@ def table(only: tuple[str, ...] = ()) -> Table:
 
     only: experiments, their claims or the area `experiment`; no other experiment is run.  All if empty.
     """
-    return Table("experiments", CAPTION, COLUMNS, tuple(_rows(only)))
+    rows = [row for name in _chosen(only) for row in _rows(name)]
+    known = [finding.compared for name in _chosen(only) for finding in result(name).findings]
+    agreeing, compared = known.count(True), len(known) - known.count(None)
+    counted = words(f" {agreeing} of the {compared} findings that were compared with a paper agree with it.")
+    return Table("experiments", CAPTION + counted if compared else CAPTION, COLUMNS, tuple(rows))
 
 
-def _rows(only: tuple[str, ...]) -> Iterator[Row]:
-    claims = load()
-    for name, experiment in EXPERIMENTS.items():
-        claim = f"experiment.{name}"
-        if only and not {name, claim, "experiment"} & set(only):
-            continue
-        behind = (claim,) if claim in claims else ()
-        for finding in result(name).findings:
-            said = words(finding.paper) if finding.paper else NONE
-            cells = (words(finding.text, *behind), said, words(finding.mark))
-            yield Row(cells, (name,), f"{name}: {experiment.title}")
+def _chosen(only: tuple[str, ...]) -> list[str]:
+    """The experiments asked for by their names, their claims or the area; all if nothing is asked for."""
+    asked = set(only)
+    return [name for name in EXPERIMENTS if not asked or asked & {name, f"experiment.{name}", "experiment"}]
+
+
+def _rows(name: str) -> Iterator[Row]:
+    claim, title = f"experiment.{name}", f"{name}: {EXPERIMENTS[name].title}"
+    behind = (claim,) if claim in load() else ()
+    for finding in result(name).findings:
+        said = words(finding.paper) if finding.paper else NONE
+        yield Row((words(finding.text, *behind), said, words(finding.mark)), (name,), title)

@@ -64,7 +64,7 @@ def test_figure_2_gradients(data):
 def test_every_finding_holds_and_is_one_line(data):
     for number, figure in data.items():
         for finding in figure.findings:
-            assert isinstance(finding, Finding) and "\n" not in finding.text and len(finding.text) < 200
+            assert isinstance(finding, Finding) and "\n" not in finding.text and len(finding.text) < 300
             assert finding.holds, (number, finding.text)
             decided = finding.agrees is not None or finding.mark == UNDECIDED
             assert decided == (finding.paper != "")
@@ -73,9 +73,7 @@ def test_every_finding_holds_and_is_one_line(data):
 
 # Where the set-up as documented does not give what the paper says: figure, words of the finding.
 DISAGREE = {
-    (2, "a larger one in 100 of 100 bandits"),
     (3, "in the mean at n = 4"),  # in these short runs; in the full ones strays leave it open
-    (4, "on the way both come closer"),
 }
 
 
@@ -84,6 +82,16 @@ def test_the_findings_that_differ_from_the_paper(data):
     assert len(found) == len(DISAGREE)
     for number, words in DISAGREE:
         assert any(words in text for n, text in found if n == number), words
+
+
+def test_a_sentence_of_the_paper_has_one_mark(data):
+    """Few samples and the first iterations are exceptions."""
+    for figure in data.values():
+        marks = {}
+        for finding in figure.findings:
+            assert marks.setdefault(finding.paper or finding.text, finding.mark) == finding.mark
+    marks = {finding.mark for figure in data.values() for finding in figure.findings}
+    assert {f"as the paper says, {said}" for said in ("except for n <= 4", "after a transient")} <= marks
 
 
 def test_the_order_of_means_is_open_where_stray_runs_own_them(data):
