@@ -11,7 +11,7 @@ from klsym import compare
 from klsym.calculus import *
 from klsym.derivations import crib_sheets, exact_tokens, practice
 from klsym.derivations.batches import batch_mean, penalty
-from klsym.derivations.crib_sheets import OFF, ON, RATED, SHEET, Cell
+from klsym.derivations.crib_sheets import ADVICE, OFF, ON, RATED, SHEET, Cell
 from klsym.derivations.rewards import rewarded
 from klsym.errors import ProofError
 from klsym.ledger.registry import load
@@ -91,8 +91,9 @@ def test_computed_claims_settle_and_their_checks_agree(name: str) -> None:
 
 
 # ---------------------------------------------------------------------------- cells
-def test_the_wrong_cells_of_the_sheet_are_the_two_rewards() -> None:
-    wrong = [(cell.kl, cell.use, str(cell.loss)) for cell in SHEET if not cell.right]
+def test_the_sheet_is_right_and_two_pieces_of_advice_on_rewards_are_not() -> None:
+    assert all(cell.right for cell in SHEET)
+    wrong = [(cell.kl, cell.use, str(cell.loss)) for cell in ADVICE if not cell.right]
     assert wrong == [("reverse", "reward", "k3"), ("forward", "reward", "-k1*r")]
 
 
@@ -132,7 +133,7 @@ def test_a_theorem_that_says_otherwise_is_noticed(monkeypatch: pytest.MonkeyPatc
     """Were cells judged the wrong way round, the definitions would not agree."""
     right = Cell.right
     monkeypatch.setattr(Cell, "right", property(lambda self: not right.fget(self)))
-    assert not any(crib_sheets._counted((cell,))[0] for cell in (*SHEET, *RATED))
+    assert not any(crib_sheets._counted((cell,))[0] for cell in (*SHEET, *ADVICE, *RATED))
 
 
 def test_an_order_the_wrong_way_round_is_noticed() -> None:
