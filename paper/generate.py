@@ -34,6 +34,8 @@ from klsym.ledger.registry import ERRATA, PRINTED, SLIP, WORDS, Claim, load
 from klsym.ledger.settle_all import each
 from klsym.ledger.settle_claim import Settled, settle
 from klsym.ledger.view import statement_latex
+from klsym.notation.printers import LATEX
+from klsym.notation.text import show_statement
 from klsym.paper.theorems import TRUST, claim_latex, derivation_latex, models, statements
 from klsym.render.rules import CLOSINGS, RULES
 from klsym.rocq.accepted import accepted, summary
@@ -222,9 +224,16 @@ def _corrections(settled: list[Settled]) -> Iterator[str]:
         about = (item.claim.id, cited(item.claim.source), _judged(item.claim))
         yield r"\klcorrection" + "".join(f"{{{text}}}" for text in about)
         margin = MARGIN[kind]
-        yield from (rf"\klfalse{{{margin}}}{{{breakable(statement_latex(part))}}}" for part in false[:1])
+        yield from (rf"\klfalse{{{margin}}}{{{breakable(_refuted(part))}}}" for part in false[:1])
         yield from (rf"\kltrue{{{breakable(statement_latex(part))}}}" for part in true[:1])
     yield r"\end{klcorrections}"
+
+
+def _refuted(part: Any) -> str:
+    """The false form itself, not its negation."""
+    if isinstance(part, Evidence):
+        return part.latex
+    return show_statement(part.theorem.statement, part.labels, spell=LATEX)
 
 
 def _judged(claim: Claim) -> str:
