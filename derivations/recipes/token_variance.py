@@ -143,8 +143,9 @@ def _prefixes_in_floats():
     "shipped.optimal-token-baseline",
     verdict="corrected",
     source="arXiv 2602.07078; the formula as verl 0.9 documents it",
+    words="the optimal baseline of each token",
     reading=(
-        "our reading of 'optimal': numbers b_t for which sum_t (G_t - b_t) s_t varies least",
+        "'optimal' is read as: the numbers b_t for which sum_t (G_t - b_t) s_t varies least",
         "the theorem of the paper was not compared: its hypotheses were not at hand",
     ),
 )
