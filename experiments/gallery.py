@@ -108,7 +108,7 @@ def sequences() -> Any:
     from klsym.experiments.pictures.sequences import draw
     from klsym.numeric.autoregressive import random_autoregressive
 
-    model, reference = random_autoregressive(0, 2, 1, 6), random_autoregressive(1, 2, 1, 6)
+    model, reference = random_autoregressive(10, 2, 2, 6), random_autoregressive(11, 2, 2, 6)
     starts = [random_autoregressive(seed, 2, 1, 12) for seed in range(3)]
     return draw(model, reference, starts, rate=1.0, steps=60)
 

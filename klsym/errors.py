@@ -51,6 +51,10 @@ class NotInRing(KlsymError):
 class TooManyRegions(NotInRing):
     """The bounds of a loss divide the samples into more regions than are compared; its target is open."""
 
+    def __init__(self, most: int) -> None:
+        self.most = most
+        super().__init__(f"more than {most} regions")
+
 
 class UsageError(KlsymError):
     """The input cannot be read: unknown name, bad syntax, missing file, impossible option."""

@@ -132,7 +132,7 @@ def passed_over(node: ast.stmt, dead: set[str]) -> list[str] | None:
 def changed_in_rounds(node: ast.For) -> tuple[list[str], list[str]]:
     """The variables that a round of a loop reads before it gives them a value; containers that it fills.
 
-    >>> [loop] = ast.parse("for x in xs:\n    total += x\n    y = x\n    seen.append(y)").body
+    >>> [loop] = ast.parse("for x in xs:\\n    total += x\\n    y = x\\n    seen.append(y)").body
     >>> changed_in_rounds(loop)
     (['total'], ['seen', 'total'])
     """

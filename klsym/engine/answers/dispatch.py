@@ -46,7 +46,7 @@ def explained(written: Written, setting: Setting) -> Verdict:
         return _explained(written, setting)
     except TooManyRegions as error:
         names = tuple(sorted(x.name for x in written.expression.free_symbols if x.name not in ATOMS))
-        return undecided(written, setting, Message("too-many-regions", most=int(str(error)), names=names))
+        return undecided(written, setting, Message("too-many-regions", most=error.most, names=names))
 
 
 def _explained(written: Written, setting: Setting) -> Verdict:

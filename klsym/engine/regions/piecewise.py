@@ -302,7 +302,7 @@ class Unfolding:
     def _define(self, x: ExpPoly, kind: str, named: str = "") -> ExpPoly:
         """A new name: of one position at each of them, or of the slots that it names."""
         if len(self.context.definitions) >= MAX_REGIONS:
-            raise TooManyRegions(str(MAX_REGIONS))
+            raise TooManyRegions(MAX_REGIONS)
         slot = self._slot(x)
         e = x.rename(lambda n: n.replace(f"[{slot}]", "")) if slot != "x" else x
         bases = {parse_name(n).base for n in e.names()} & {*SAMPLE_BASES}

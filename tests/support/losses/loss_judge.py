@@ -90,6 +90,7 @@ def complaints(case: Case, verdict: Any, checks: tuple[Check, ...] | None = None
 
 
 EVERY_STEP = re.compile(r".*; at every step (H\d?)_now = (.*)")
+RATIOS = {"rho": "log_q - log_mu", "rho_old": "log_q - log_old", "r": "log_p - log_q"}
 SLOTTED = re.compile(r"\b([A-Za-z]\w*)_(past|now|future)\b")
 
 
@@ -104,7 +105,9 @@ def written_out(answer: dict[str, Any]) -> dict[str, Any]:
 
     def at_token(m: re.Match[str]) -> str:
         name, slot = ("1" if m[1] == "T" else m[1]), m[2]
-        return name if slot == "now" else f"{slot}({name})"
+        if slot == "now":
+            return name
+        return f"exp({slot}({RATIOS[name]}))" if name in RATIOS else f"{slot}({name})"
 
     inside = {name: SLOTTED.sub(at_token, text) for name, text in found.items()}
 
