@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from klsym.experiments.catalogue import EXPERIMENTS, result
+from klsym.ledger.experiment_result import Finding
 from klsym.ledger.registry import load
 from klsym.tables.writing.table import NONE, Column, Row, Table, words
 
@@ -27,8 +28,9 @@ def table(only: tuple[str, ...] = ()) -> Table:
 
     only: experiments, their claims or the area `experiment`; no other experiment is run.  All if empty.
     """
-    rows = [row for name in _chosen(only) for row in _rows(name)]
-    known = [finding.compared for name in _chosen(only) for finding in result(name).findings]
+    found = {name: result(name).findings for name in _chosen(only)}
+    rows = [row for name, findings in found.items() for row in _rows(name, findings)]
+    known = [finding.compared for findings in found.values() for finding in findings]
     agreeing, compared = known.count(True), len(known) - known.count(None)
     counted = words(f" {agreeing} of the {compared} findings that were compared with a paper agree with it.")
     return Table("experiments", CAPTION + counted if compared else CAPTION, COLUMNS, tuple(rows))
@@ -40,9 +42,9 @@ def _chosen(only: tuple[str, ...]) -> list[str]:
     return [name for name in EXPERIMENTS if not asked or asked & {name, f"experiment.{name}", "experiment"}]
 
 
-def _rows(name: str) -> Iterator[Row]:
+def _rows(name: str, findings: Iterable[Finding]) -> Iterator[Row]:
     claim, title = f"experiment.{name}", f"{name}: {EXPERIMENTS[name].title}"
     behind = (claim,) if claim in load() else ()
-    for finding in result(name).findings:
+    for finding in findings:
         said = words(finding.paper) if finding.paper else NONE
         yield Row((words(finding.text, *behind), said, words(finding.mark)), (name,), title)
