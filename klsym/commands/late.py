@@ -50,4 +50,3 @@ def _verdict(options: argparse.Namespace, gradient: bool) -> Any:
     h = scored_steps(pushes, field.loss.defined) if field else None
     why = Message("time-is-up", limit=options.time_limit)
     return printed(undecided(written, setting, why, h))
-

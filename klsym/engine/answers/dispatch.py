@@ -45,7 +45,8 @@ def explained(written: Written, setting: Setting) -> Verdict:
     try:
         return _explained(written, setting)
     except TooManyRegions as error:
-        names = tuple(sorted(x.name for x in written.expression.free_symbols if x.name not in ATOMS))
+        named = {x.name for x in written.expression.free_symbols}
+        names = tuple(sorted(named - {*ATOMS, "T", "n", str(s)}))
         return undecided(written, setting, Message("too-many-regions", most=error.most, names=names))
 
 
