@@ -212,7 +212,7 @@ def _counts(chosen: list[Settled]) -> Iterator[str]:
 
 
 def _corrections(settled: list[Settled]) -> Iterator[str]:
-    """What is false in a source, and the true form beside it; slips of the pen stand last."""
+    """Yield each false form of a source beside the true form; slips of the pen come last."""
     yield r"\begin{klcorrections}"
     kind, wrong = "", [item for item in settled if item.claim.verdict == "corrected"]
     for item in sorted(wrong, key=lambda item: ERRATA.index(item.claim.erratum)):
@@ -237,7 +237,7 @@ def _refuted(part: Any) -> str:
 
 
 def _judged(claim: Claim) -> str:
-    """What a source says in words, what a later version makes of it, and what holds."""
+    """Return the words of a source, the change in a later version, and the true statement."""
     said = [f"Our reading of: {claim.words}."] if claim.words else []
     said += [f"{claim.later[0].upper()}{claim.later[1:]}."] if claim.later else []
     return prose(" ".join((*said, claim.explanation)))

@@ -38,7 +38,7 @@ def _pages(sections: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def printed(command: str) -> str:
-    """What a klsym command prints."""
+    """Return the output of a klsym command; raises ValueError if it fails."""
     out = StringIO()
     with redirect_stdout(out):
         if main(shlex.split(command)):

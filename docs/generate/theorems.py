@@ -1,4 +1,4 @@
-"""One page for each claim of the ledger, with the fragments of which `klsym report` makes its page."""
+"""Write one page for each claim of the ledger, from the same templates as `klsym report`."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def write_theorems(into: Path, certificates: Path, outcomes: dict[str, Future[Ou
 
 
 def _material(certificates: Path, outcomes: dict[str, Future[Outcomes]]) -> Material:
-    """What the fragments of the report are made from, without figures."""
+    """Return the data of the report's templates, without figures."""
     proved = [settle(claim) for claim in load().values() if claim.verdict != "computed"]
     results = [Judged(one, Later(outcomes[one.claim.id])) for one in proved]  # type: ignore[arg-type]
     report, _ = cross_check(results)

@@ -262,7 +262,7 @@ class _Walk:
         return found
 
     def refuse_carried(self, formula: Any, arguments: Any) -> None:
-        """One round of a loop stands for all of them only if a second one changes nothing."""
+        """Raise Refused if a second round of a loop, of which one was read, changes the loss."""
         if not self.session.read_once:
             return
         loops = " and ".join(sorted(self.session.read_once))

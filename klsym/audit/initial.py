@@ -1,4 +1,4 @@
-"""What __init__ gives to an object: the defaults of its options, and the parts that it makes of constants."""
+"""Read __init__: the defaults of options, and the parts that it makes from constants."""
 
 from __future__ import annotations
 

@@ -260,7 +260,7 @@ def _imported(file: File, node: ast.Import | ast.ImportFrom, name: str) -> Any:
 
 
 def _within(file: weakref.ref[File], module: str, level: int, name: str | None) -> Any:
-    """What `from module import name` within a function gives, where the module is not installed.
+    """Return the value of `from module import name` within a function, where the module is not installed.
 
     level: -1 for `import module as name`.
     """

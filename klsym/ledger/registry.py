@@ -51,7 +51,7 @@ class Claim:
 
     @property
     def false_form(self) -> str:
-        """What the refuted form of a corrected claim is to its source.
+        """Describe how the refuted form of a corrected claim relates to its source.
 
         >>> load()["practice.reward-k3-advised"].false_form
         'our reading of: k3 in the reward, unbiased for the value, is right; withdrawn in WZ2 7 and 9.4'

@@ -31,7 +31,7 @@ def grouped(lines: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _group(line: str) -> str:
-    """What no pattern knows counts as an assumption."""
+    """Return the group of a line; a line that no pattern knows is an assumption."""
     if REMARKED.match(line):
         return REMARK
     return DEFINITION if DEFINED.match(line) and not ASSUMED.search(line) else ASSUMPTION

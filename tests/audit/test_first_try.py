@@ -1,4 +1,4 @@
-"""What a trainer leaves to names and defaults: what a model gives, label masks, loops over batches."""
+"""Losses that klsym reads by names and defaults: values of a model, label masks, loops over batches."""
 
 from __future__ import annotations
 

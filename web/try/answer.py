@@ -91,7 +91,7 @@ def compare_losses(asked: Question) -> Reply:
 
 
 def recommend_losses(asked: Question) -> Reply:
-    """What to write for a KL penalty."""
+    """Return the recommended losses for a KL penalty."""
     options = {**asked.get("options", {})}
     framework = options.pop("framework", "torch")
     found = recommend(options.pop("target", ""), **options)

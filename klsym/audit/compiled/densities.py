@@ -36,7 +36,7 @@ def _cells(function: Any) -> Iterator[Any]:
 
 
 def _parts(one: Any) -> Iterator[Any]:
-    """What a container, an object of the user's code, or a function within another one contains."""
+    """Yield the values in a container, an object of the user's code, or the closure of a function."""
     if isinstance(one, dict):
         yield from one.values()
     elif isinstance(one, list | tuple | set):

@@ -73,7 +73,7 @@ def _is_ours(error: BaseException) -> bool:
 
 
 def not_imported(module: str, level: int, name: str | None) -> Any:
-    """What an import within a function gives, where the package is not installed."""
+    """Return an unread value for an import within a function whose package is not installed."""
     path = module if level < 0 else f"{'.' * level}{module}.{name}"
     return Unread.named(path, "is not imported: map what it gives")
 
@@ -174,9 +174,9 @@ def branch(test: Callable[[], Any]) -> Any:
 
 
 def loop(value: Callable[[], Any], names: tuple[str, ...], text: str) -> Iterator[Any] | object:
-    """What is gone through; LOST where that is not known, and the loop only gives values to variables.
+    """Return the iterator of a loop that only gives values to variables; LOST where it is not known.
 
-    Where the result needs one of these, one round is read.
+    Where the result needs one of these variables, one round is read.
     """
     found = _tried(lambda: iter(value()))
     if not isinstance(found, Unread):
@@ -187,11 +187,11 @@ def loop(value: Callable[[], Any], names: tuple[str, ...], text: str) -> Iterato
 
 
 class OneRound(list[Any]):
-    """One element of what is gone through, where that is not known; twice where klsym compares rounds."""
+    """One element of an iterable that is not known; the element twice where klsym compares rounds."""
 
 
 def rounds(value: Callable[[], Any], names: tuple[str, ...], text: str) -> Iterator[Any] | OneRound:
-    """What is gone through; one element, known by the names of the loop, where it is not known."""
+    """Return the iterator of a loop; where it is not known, one element with the names of the loop."""
     found = _tried(lambda: iter(value()))
     if not isinstance(found, Unread):
         return found
