@@ -43,7 +43,7 @@ $(STAMP): pyproject.toml requirements.lock
 report: install ## settle every claim, replay the proofs, cross-check, draw, and write it all up as one page
 	@rm -rf $(CERTIFICATES) $(BUILD)/figures
 	$(BIN)/klsym report -o $(BUILD)
-	$(BIN)/klsym check $(CERTIFICATES) > $(BUILD)/check.txt || { cat $(BUILD)/check.txt; exit 1; }
+	@$(BIN)/klsym check $(CERTIFICATES) > $(BUILD)/check.txt || { cat $(BUILD)/check.txt; exit 1; }
 	@echo "Replayed from their files by the kernel alone: $$(grep -c ^ok $(BUILD)/check.txt) certificates ($(BUILD)/check.txt)"
 	@echo
 	@echo "Open $(BUILD)/report.html: every claim with its proof, its cross-check, the figures and the tables."
