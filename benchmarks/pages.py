@@ -181,11 +181,29 @@ def benchmarks(releases: Mapping[str, Mapping[str, float]]) -> str:
         [
             MADE,
             "# Benchmarks\n",
-            "Ratios, each measured within one run of `make bench` and in time of the processor, so that"
-            " they mean the same"
+            "Ratios, each measured within one run of `make bench` and in CPU time, so that they mean the same"
             " on any machine. The unit is `import sympy` in a fresh interpreter.\n",
             table(("measured", *shown, "aim"), rows),
             "\n`make bench` stores them in `benchmarks/releases.json` under the version of klsym.",
+        ]
+    ) + "\n"  # fmt: skip
+
+
+def on_a_gpu(found: Mapping[str, Any]) -> str:
+    """The cross-check of the whole ledger on a GPU, and the cost of sampling there."""
+    per_type = found["sampling"]
+    rows = [[name, *(of[name] for of in per_type.values())] for name in next(iter(per_type.values()))]
+    return "\n".join(
+        [
+            "\n## On a GPU\n",
+            f"`klsym verify` on the whole ledger with {found['on']}: {found['identities']} identities of"
+            f" {found['claims']} claims, {found['sampled comparisons']:,} sampled comparisons,"
+            f" {len(found['disagreeing'])} disagree; {found['negative controls rejected']} of"
+            f" {found['negative controls']} negative controls are rejected. Autograd on the card agrees with"
+            f" the symbolic gradient in {found['compared with autograd']} identities, relative difference"
+            f" at most {found['largest relative difference from autograd']:g}.\n",
+            table(("sampling on this card", *per_type), rows),
+            f"\n`python benchmarks/gpu.py` measures it; commit `{found['version']}`, {found['date']}.",
         ]
     ) + "\n"  # fmt: skip
 
@@ -236,8 +254,12 @@ def pages(settled: Iterable[Any], computed: int) -> dict[str, str]:
     """Name -> text of both."""
     releases = json.loads((HOME / "benchmarks" / "releases.json").read_text(encoding="utf-8"))
     told = trust(settled, computed, campaigns())
-    rows = json.loads((HOME / "benchmarks" / "whole_functions.json").read_text(encoding="utf-8"))
-    return {"docs/trust.md": told, "docs/benchmarks.md": benchmarks(releases) + functions(rows)}
+    gpu, rows = (
+        json.loads((HOME / "benchmarks" / name).read_text(encoding="utf-8"))
+        for name in ("gpu.json", "whole_functions.json")
+    )
+    measured = benchmarks(releases) + on_a_gpu(gpu) + functions(rows)
+    return {"docs/trust.md": told, "docs/benchmarks.md": measured}
 
 
 def main() -> int:

@@ -13,6 +13,7 @@ import contextlib
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Protocol, Self, TypeVar, cast
 
+from klsym.errors import UsageError
 from klsym.sampling.cluster import on_cluster
 from klsym.sampling.streams import Chunk, Plan
 
@@ -89,4 +90,16 @@ def _here(jobs: Sequence[tuple[Task[Any], Plan]]) -> Generator[tuple[int, Chunk,
     """(number of the job, chunk, result), in order."""
     for number, (task, plan) in enumerate(jobs):
         for chunk in plan.chunks():
-            yield number, chunk, task(chunk)
+            yield number, chunk, _with_memory(task, chunk)
+
+
+def _with_memory(task: Task[Any], chunk: Chunk) -> Any:
+    """Return task(chunk); a device without enough memory is a UsageError, whichever package says so."""
+    try:
+        return task(chunk)
+    except RuntimeError as error:  # torch.OutOfMemoryError; JAX's starts with RESOURCE_EXHAUSTED
+        if type(error).__name__ != "OutOfMemoryError" and "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        raise UsageError(
+            "the device has too little free memory; end what else runs on it, or take --device cpu"
+        ) from error

@@ -90,6 +90,33 @@ def test_an_error_here_comes_as_it_is(task, error):
         run(task, steps(5))
 
 
+class OutOfMemoryError(RuntimeError):
+    """As torch.OutOfMemoryError."""
+
+
+OUT_OF_MEMORY = [
+    OutOfMemoryError("Tried to allocate 20 MiB.\nGPU 0"),
+    RuntimeError("RESOURCE_EXHAUSTED: Out"),
+]
+
+
+@pytest.mark.parametrize("error", OUT_OF_MEMORY)
+def test_a_device_without_memory_is_one_line(error):
+    def full(chunk):
+        raise error
+
+    with pytest.raises(UsageError, match=r"^the device has too little free memory; .* --device cpu$"):
+        run(full, steps(1))
+
+
+def test_another_runtime_error_is_no_lack_of_memory():
+    def broken(chunk):
+        raise RuntimeError("shapes differ")
+
+    with pytest.raises(RuntimeError, match="shapes differ"):
+        run(broken, steps(1))
+
+
 # ---------------------------------------------------------------------------- on a cluster
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):

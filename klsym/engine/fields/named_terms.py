@@ -183,7 +183,7 @@ def token_value(term: ExpPoly) -> tuple[str, ExpPoly]:
 def whole_reward(element: ExpPoly) -> ExpPoly | None:
     """Return F with sum_t v_t = F(R), R the rewards of all tokens; None if v is no such difference.
 
-        v_t = F(R_past + R_now) - F(R_past), F(0) = 0;  R_now**2 + 2*R_now*R_past is that of F = R**2
+    v_t = F(R_past + R_now) - F(R_past), F(0) = 0;  R_now**2 + 2*R_now*R_past is that of F = R**2
     """
     now, past = (ExpPoly.variable(f"R[{slot}]") for slot in ("now", "past"))
     first = element.substitute({"R[past]": ZERO})
