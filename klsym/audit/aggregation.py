@@ -22,12 +22,12 @@ import sympy
 from klsym.audit.duals import Dual, evaluate
 from klsym.audit.terms import VOCABULARY, Refused, Top, Total, exact, grammar, mask, total
 from klsym.audit.tracing.shapes import COUNTS, SIZES, of_masks_alone
-from klsym.language.expressions import A, M, R, log_mu, log_p, log_q, parameter, rho, sg, without_sg
+from klsym.language.expressions import DENSITIES, A, M, R, log_mu, log_q, parameter, rho, sg, without_sg
 from klsym.language.sums import OverVocabulary, Whole
 
 ONE, LENGTH = sympy.S.One, parameter("T")
 SAMPLED = ("log_q", "log_p", "log_mu", "log_old", "R", "A")
-WHOLE = {x: sympy.Symbol(f"{x.name}[whole]", real=True) for x in (log_q, log_p, log_mu)}
+WHOLE = {x: sympy.Symbol(f"{x.name}[whole]", real=True) for x in DENSITIES}
 CLOSE = 1e-5
 SEQUENCES, TOKENS = float(SIZES["b"]), float(SIZES["b"] * SIZES["t"])
 BATCH = {1.0: "summed over sequences", 1 / SEQUENCES: "averaged over sequences"}
@@ -54,7 +54,7 @@ class Tokens:
 
 def tokens_of(formula: Any) -> Tokens:
     """The loss of one token in the loss grammar; raises Refused for what is no such sum."""
-    found, over_vocabulary = _exact_means(_inwards(formula))
+    found, over_vocabulary = _exact_means(_once_masked(_inwards(formula)))
     found, level = _whole_sequences(found)
     terms = _linear(found)
     classes: dict[tuple[str, float], list[tuple[Any, Any]]] = {}
@@ -91,6 +91,29 @@ def _inwards(e: Any) -> Any:
         inner, axes = e.args[0].args
         return Total(_inwards(sg(inner)), axes)
     return e.func(*(_inwards(a) for a in e.args))
+
+
+def _once_masked(e: Any) -> Any:
+    """m f(m x) is m f(x): m is 0 or 1.
+
+    >>> _once_masked(total(mask * sympy.exp(mask * log_q), "t"))
+    Total(mask*exp(log_q), t)
+    """
+    if not e.has(Total):
+        return e
+    if isinstance(e, Total) and "t" in e.axes:
+        inner, axes = e.args
+        return Total(sympy.Add(*map(_unmasked, sympy.Add.make_args(inner))), axes)
+    return e.func(*map(_once_masked, e.args))
+
+
+def _unmasked(term: Any) -> Any:
+    factors = sympy.Mul.make_args(term)
+    if mask not in factors:
+        return term
+    sums = {part: sympy.Dummy(real=True) for part in term.atoms(Total)}
+    others = sympy.Mul(*(a for a in factors if a != mask)).xreplace(sums).xreplace({mask: ONE})
+    return mask * others.xreplace({dummy: part for part, dummy in sums.items()})
 
 
 # ---------------------------------------------------------------------------- the vocabulary
@@ -178,7 +201,7 @@ def _whole_sequences(formula: Any) -> tuple[Any, str]:
         return formula, "token"
     found = formula.xreplace({e: e.args[0].xreplace({**WHOLE, mask: ONE}) for e in inside})
     found = found.replace(lambda e: isinstance(e, sympy.Mul) and e.has(*WHOLE.values()), _over_length)
-    moving = found.free_symbols & {log_q, log_p, log_mu}
+    moving = found.free_symbols & {*WHOLE}
     return found, "both" if moving else "sequence"
 
 
@@ -206,7 +229,7 @@ def _length_of(weight: Any, term: Any) -> Any:
 def _log_densities(e: Any) -> bool:
     """A combination of log densities, masked or not."""
     plain = without_sg(e).xreplace({mask: ONE})
-    symbols = [x for x in (log_q, log_p, log_mu) if plain.has(x)]
+    symbols = [x for x in WHOLE if plain.has(x)]
     flat = plain - sum(plain.coeff(x) * x for x in symbols)
     return bool(symbols) and sympy.expand(flat) == 0 and all(plain.coeff(x).is_number for x in symbols)
 
@@ -222,7 +245,7 @@ def _bends(formula: Any, part: Any) -> bool:
 
 
 def _twice(product: Any, dummy: Any) -> bool:
-    moving = [a for a in product.args if a.free_symbols & {log_q, log_p, log_mu, dummy}]
+    moving = [a for a in product.args if a.free_symbols & {*DENSITIES, dummy}]
     return len(moving) > 1 and any(a.has(dummy) for a in moving)
 
 
