@@ -11,6 +11,7 @@ import pytest
 from klsym import explain
 from support.losses.cases import case, options
 from support.losses.loss_judge import examine
+from support.scale import scaled
 
 JS = "full(-log((1 + r)/2)*(1 + r)/2 - r*k1/2)"
 KEPT = "(1 + M)"  # a mask that never leaves all words out
@@ -265,9 +266,10 @@ ROWS = [
 
 @pytest.mark.parametrize(("words", "loss", "expected"), ROWS)
 def test_the_verdict_is_right(words: str, loss: str, expected: str) -> None:
-    """Coefficient, gradient at a sample, value, target, sentences, counterexample and proofs."""
+    """The target of each; coefficient, gradient, value, sentences, counterexample and proofs of a share."""
+    judged = ROWS.index((words, loss, expected)) % scaled(1, 3) == 0
     target, _, trust = expected.partition("/")
-    found = examine(case(loss, words))
+    found = examine(case(loss, words), checks=None if judged else ())
     trust = trust or ("open" if target == "open" else "kernel")
     assert (found.target, found.trust, found.complaints) == (target, trust, ())
 

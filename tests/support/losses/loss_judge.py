@@ -85,8 +85,9 @@ def reason_of(verdict: Any) -> str:
 def complaints(case: Case, verdict: Any, checks: tuple[Check, ...] | None = None) -> list[str]:
     """All that the oracle holds against a verdict."""
     answer = written_out(verdict.to_json())
-    found = [line for check in checks or NUMERIC for line in check(case, answer)]
-    return found if checks else [*found, *proofs_replay(case, answer, verdict.proofs)]
+    chosen = NUMERIC if checks is None else checks
+    found = [line for check in chosen for line in check(case, answer)]
+    return found if checks is not None else [*found, *proofs_replay(case, answer, verdict.proofs)]
 
 
 EVERY_STEP = re.compile(r".*; at every step (H\d?)_now = (.*)")
