@@ -62,7 +62,7 @@ def score_form_is_unique():
 
 @claim("implied.potential", source="new")
 def objective_of_a_coefficient():
-    """c = f - r f', so c' = -r f'': f is convex just where c falls with r, and f''(1) = -c'(1).
+    """c = f - r f', so c' = -r f'': f is convex exactly where c falls with r, and f''(1) = -c'(1).
 
     Along log q that is c = g + dg/dlog q and r^2 f'' = dc/dlog q.
     """

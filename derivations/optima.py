@@ -193,7 +193,7 @@ def _lambert_branches():
 
 @claim("optimum.rho-k2", source="new")
 def weighted_k2_pushes_the_wrong_way_beyond_e():
-    """c = k1 + k1^2/2 has the slope 1 + k1 along log q: positive just where r < e."""
+    """c = k1 + k1^2/2 has the slope 1 + k1 along log q: positive exactly where r < e."""
     return (
         derive(expected_gradient(rho * k2, under=mu)).differentiate().change_measure(to=q).equals(
             expectation((k1 + k2) * s, under=q)

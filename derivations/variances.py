@@ -122,7 +122,7 @@ BEST = ((expectation(b_star * s**2, under=q), expectation(k1 * s**2, under=q)),)
         "b_star is E_q[k1 s^2]/E_q[s^2] at the theta in question, d is KL(q||p): E_q[k1^2 s^2] is finite and"
         " E_q[s^2] is not 0",
         "Var_q (k1 - b) s is E_q[(k1 - b)^2 s^2] - E_q[(k1 - b) s]^2",
-        "by the second part d is as good as b_star if and only if d = b_star, by the third just if"
+        "by the second part d is as good as b_star if and only if d = b_star, by the third if and only if"
         " Cov_q(k1, s^2) = E_q[k1 s^2] - E_q[k1] E_q[s^2] is 0",
     ),
 )
@@ -174,7 +174,7 @@ def variance_of_leave_one_out():
     words="centring by leave-one-out reduces the variance",
     reading=(
         *LEAVE_ONE_OUT,
-        "n > 0, so by the first part leave-one-out lowers the variance just if"
+        "n > 0, so by the first part leave-one-out lowers the variance if and only if"
         " 2 KL E[k1 s^2] - KL^2 E[s^2] > (Var(k1) E[s^2] + g^2)/(n - 1)",
         "the model that refutes it has n = 2",
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -42,9 +43,9 @@ EXPERIMENTS: dict[str, Experiment] = {
 }  # fmt: skip
 
 
-ELSEWHERE: dict[
-    str, Callable[[], Any]
-] = {}  # what waits for the data of an experiment that another process runs
+WIDTH = 112  # of a printed finding
+# what waits for the data of an experiment that another process runs
+ELSEWHERE: dict[str, Callable[[], Any]] = {}
 
 
 @cache
@@ -70,6 +71,30 @@ def drawer(name: str) -> Any:
     'draw1'
     """
     return _function(EXPERIMENTS[name].draw)
+
+
+def picture(name: str) -> Any:
+    """Return the figure of an experiment, drawn from its data."""
+    return drawer(name)(result(name))
+
+
+def findings(name: str) -> None:
+    """Print the findings of an experiment, each with its comparison with the source.
+
+    Raises AssertionError: the data do not bear a finding out.
+    """
+    for finding in result(name).findings:
+        assert finding.holds, finding.text
+        print(textwrap.fill(finding.text, WIDTH, initial_indent="- ", subsequent_indent="  "))
+        said = f"{finding.mark}: {finding.paper}" if finding.paper else finding.mark
+        print(textwrap.fill(f"[{said}]", WIDTH, initial_indent="      ", subsequent_indent="      "))
+
+
+def failures(name: str, seeds: int, **size: int) -> list[int]:
+    """Return how often each finding fails with the seeds 1 to `seeds`; size: such as repeats=25."""
+    run = _function(EXPERIMENTS[name].run)
+    every = [run(seed=seed, **size).findings for seed in range(1, seeds + 1)]
+    return [sum(not finding.holds for finding in same) for same in zip(*every, strict=True)]
 
 
 def _function(place: str) -> Any:

@@ -60,7 +60,7 @@ class Finding:
 
 
 def as_said(text: str, found: bool, paper: str, stand_in: str = "") -> Finding:
-    """A finding that holds just where what its source says was found.
+    """A finding that holds if and only if the data show what its source says.
 
     >>> as_said("it falls by half", True, "it falls").mark
     'as the paper says'

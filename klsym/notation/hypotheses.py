@@ -122,7 +122,7 @@ def _support(first: str, second: str) -> str:
 
 
 def _region(at: str, element: ExpPoly) -> str:
-    """2*k1 + 1 >= 0 wherever mu > 0, that is r <= exp(1/2); c + d k1 >= 0 just if log r <= c/d (d > 0)."""
+    """2*k1 + 1 >= 0 wherever mu > 0, that is r <= exp(1/2); for d > 0, c + d k1 >= 0 means log r <= c/d."""
     place = " at every outcome" if at == "count" else "" if at == SAMPLE else f" wherever {at} > 0"
     shown = f"{formulas.element(element)} >= 0{place}"
     for name, ratio, sign in (("k1", "r", 1), ("w", "rho", -1)):

@@ -74,7 +74,7 @@ def check_theorem(
     """Judge what a theorem says by this oracle, on random models (`models_for`).
 
     proved       the relation holds to 1e-10, and in enclosures 1e-15 wide, on models in its region; an
-                 inequality is an equality just where the terms of its proof vanish
+                 inequality is an equality exactly where the terms of its proof vanish
     refuted      its own model separates the sides, in enclosures
     unique       equality for the family, and for no other function that is tried
     independent  least squares on grad KL(q||p) and grad KL(p||q) leaves a residual
@@ -151,7 +151,7 @@ def _constant(a: ExpPoly, at: Frame) -> Sized:
 
 
 def _equal_where_claimed(theorem: Theorem, model: FiniteModel, functions: Functions) -> bool:
-    """Are the sides equal on this model just if every row of the inequality vanishes there?"""
+    """Are the sides equal on this model if and only if every row of the inequality vanishes there?"""
     statement = theorem.statement
     at = Frame(model, FLOAT, statement.context, instances(statement.context, functions))
     gap = -gap_of(*both_sides(statement, model, functions, FLOAT, thetas_of(theorem)))

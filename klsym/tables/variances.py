@@ -163,7 +163,7 @@ def _centring() -> Row:
     difference, other = quote(name), quote(name, 1)
     cell = side(difference.proof.theorem.statement.right * to_ring(1 / n), difference)
     pair = text("$A$: no centring, $B$: leave-one-out")
-    lower = text("$B$ just where this is positive; not everywhere: ") + _greater(other)
+    lower = text("$B$ iff this is positive; not everywhere: ") + _greater(other)
     return _row(BATCHES, "leave-one-out on-policy gradient", pair, cell, lower)
 
 
@@ -179,7 +179,7 @@ def _any_multiple() -> Row:
     found, why = quote("value.optimal-lambda"), quote("value.control-variate-covariance")
     own = side_of(Covariance("q", to_ring(k1), to_ring(k1)))
     difference = side(found.proof.theorem.statement.right - own, found)
-    lower = text("$A$ just where this is negative; the covariance helps: ") + why.statement
+    lower = text("$A$ iff this is negative; the covariance helps: ") + why.statement
     return _row(VALUES, "k(lam) k1 on-policy value", _and(k(lam), k1), difference, lower)
 
 
@@ -213,7 +213,7 @@ def _squared_errors() -> Row:
     difference, floor = quote(name, 1), quote(name, 2)
     statement = difference.proof.theorem.statement
     cell = words("of squared errors: ") + side(statement.right * to_ring(1 / n), difference)
-    lower = text("$B$ just where this is positive, with <premise>; at any $n$ its error is at least <floor>",
+    lower = text("$B$ iff this is positive, with <premise>; at any $n$ its error is at least <floor>",
                  premise=premise(difference), floor=floor.left)  # fmt: skip
     pair = _and(k1, k2) + text(", means over $n$ samples")
     return _row(VALUES, "k1 k2 on-policy value", pair, cell, lower)
@@ -227,7 +227,7 @@ def _exact_steps() -> Row:
     inside = re.findall(r"\\left\((.*?)\\right\)", left)
     pair = listed([math(part, name) for part in inside], " and ") + words(", over the tokens of a sequence")
     setting, _, _ = other.hypotheses[-1].partition(": the variances")
-    lower = text("$B$ just where this is positive; not everywhere: ") + noted(setting + "; ")
+    lower = text("$B$ iff this is positive; not everywhere: ") + noted(setting + "; ")
     lower = lower + text(r"$\mathrm{Var}\,B$ and $\mathrm{Var}\,A$ are ")
     lower = lower + math(dict(other.steps)["the variances"], name)
     return _row(VALUES, "rao-blackwell sequence on-policy value", pair, math(right, name), lower)
