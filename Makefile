@@ -65,6 +65,7 @@ paper: install ## write the paper as PDF; needs pdflatex (Debian: texlive-latex-
 	$(BIN)/klsym paper -o $(BUILD)/paper
 	$(BIN)/klsym tables -o $(BUILD)/paper/tables
 	$(BIN)/python -m klsym.paper.compile paper/klsym.tex $(BUILD)/paper
+	$(BIN)/python -m klsym.paper.compile paper/klsym-twocolumn.tex $(BUILD)/paper
 
 # One run for notebooks and tests, the longest notebook first, so that no processor waits; what a test has made stays
 # for the others of its file (loadfile), and the cells of a notebook share a kernel.  mypy runs beside it.

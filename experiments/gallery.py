@@ -1,7 +1,7 @@
 """The pictures of the notebooks by name: each drawn from proof objects, at the set-up of its notebook.
 
 >>> list(GALLERY)[0], len(GALLERY)
-('off-policy', 9)
+('off-policy', 8)
 """
 
 from __future__ import annotations
@@ -113,20 +113,6 @@ def sequences() -> Any:
     return draw(model, reference, starts, rate=1.0, steps=60)
 
 
-def errata() -> Any:
-    """Both sides of each refuted equation in its model."""
-    from klsym.experiments.pictures.errata import draw
-    from klsym.ledger.registry import corrected
-    from klsym.ledger.settle_claim import recall
-
-    return draw([
-        (f"{settled.claim.id} ({number})", part)
-        for settled in (recall(claim.id) for claim in corrected())
-        for number, part in enumerate(settled.parts, start=1)
-        if part in settled.proofs and part.theorem.kind == "refuted"
-    ])  # fmt: skip
-
-
 def coefficients() -> Any:
     """The score coefficients of losses in use, against r."""
     from klsym.api import explain
@@ -196,8 +182,6 @@ GALLERY: dict[str, Picture] = {
     "sequences": Picture(
         "Sequences. Left, which pairs of a log ratio and a score an estimate keeps; right, what descending"
         " k1 over T does to the mean length", sequences),
-    "errata": Picture(
-        "Printed equations in the models that refute them, both sides of each", errata),
     "coefficients": Picture(
         "How hard each loss pulls at a sample with ratio r: its score coefficient, moved to 0 at r = 1",
         coefficients),

@@ -39,6 +39,8 @@ from klsym.notation.text import show_statement
 from klsym.paper.theorems import TRUST, claim_latex, derivation_latex, models, statements
 from klsym.render.rules import CLOSINGS, RULES
 from klsym.rocq.accepted import accepted, summary
+from klsym.tables import penalty_map
+from klsym.tables.survey import stored
 from klsym.write_up.bibliography import bibliography, cited
 from klsym.write_up.prose import prose
 from klsym.write_up.tex import breakable, escape
@@ -61,6 +63,7 @@ AREAS = {
 VERDICTS = ("proved", "refuted", "corrected", "exact", "computed")
 MARGIN = {PRINTED: "as printed, false", WORDS: "our reading, false", SLIP: "slip of the pen"}
 HEADER = "% Made by `klsym paper` (klsym.paper.generate) from the ledger; do not edit.\n"
+SHOWN = 2  # findings that a caption states
 OFTEN = 3  # a reading shared by so many claims of an area is printed once
 
 
@@ -108,6 +111,7 @@ def parts(settled: list[Settled]) -> dict[str, str]:
         "ledger": _ledger,
         "corrections": _corrections,
         "contradictions": _contradictions,
+        "map": lambda _: penalty_map.latex(),
         "rules": lambda _: _rules(),
         "closings": lambda _: _closings(),
         "bibliography": lambda _: [bibliography()],
@@ -157,8 +161,11 @@ def _captions(settled: list[Settled]) -> Iterator[str]:
         title = prose(experiment.title)
         title = title[0].upper() + title[1:]  # a formula begins with a dollar sign, and stays
         known = [item for item in settled if item.claim.id.endswith(f".{name}")]
-        beside = rf" (\klref{{{known[0].claim.id}}})" if known else ""
-        yield rf"\kldefine{{figure/{name}}}{{{title}{beside}.}}"
+        point = ""
+        if known:  # the first findings, with their numbers
+            shown = "; ".join(prose(part.text) for part in known[0].parts[:SHOWN])
+            point = rf": {shown} (\klref{{{known[0].claim.id}}})"
+        yield rf"\kldefine{{figure/{name}}}{{{title}{point}.}}"
     for name, picture in GALLERY.items():
         yield rf"\kldefine{{figure/{name}}}{{{prose(picture.caption)}.}}"
 
@@ -184,7 +191,28 @@ def _quotes(settled: list[Settled]) -> Iterator[str]:
     counts |= {f"verified-{name}": verified[name] for name in ("whole", "some", "accepted", "parts")}
     counts |= {"headlines": accepted()["headlines"], "verified-refused": accepted()["refused"]}
     counts |= {"theorems": theorems, "steps": steps, "rules": len(RULES), "closings": len(CLOSINGS)}
+    counts |= {"map": len(list(penalty_map.cells())), **_survey()}
     yield from (rf"\kldefine{{count/{name}}}{{{count}}}" for name, count in counts.items())
+
+
+def _survey() -> dict[str, int]:
+    """How many KL terms of released code have which objective, and what their documentation says."""
+    rows = stored()
+    read = [row for row in rows if "refused" not in row]
+    said = Counter(one["holds"] for row in rows for one in row["says"])
+    found: Counter[str] = Counter()
+    for row in read:
+        for name, setting in (("loss", "loss on-policy"), ("off", "loss off-policy")):
+            verdict = row["verdicts"].get(setting)
+            aim = verdict and (verdict["inside"] or verdict)["target"]
+            found[f"{name}-{str(aim).partition('-')[0]}"] += 1
+    return {
+        "survey-read": len(read), "survey-packages": len({row["package"] for row in rows}),
+        "survey-releases": len({(row["package"], row["version"]) for row in rows}),
+        "survey-loss-reverse": found["loss-reverse"], "survey-loss-forward": found["loss-forward"],
+        "survey-off-reverse": found["off-reverse"], "survey-silent": sum(not row["says"] for row in rows),
+        "survey-says": said.total(), "survey-yes": said["yes"], "survey-inside": said["inside the bounds"],
+    }  # fmt: skip
 
 
 def _ledger(settled: list[Settled]) -> Iterator[str]:

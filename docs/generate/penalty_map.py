@@ -6,73 +6,21 @@ from collections.abc import Iterator
 from functools import cache
 from html import escape
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from generate.sources import write
-from klsym.api import Verdict, explain
+from klsym.api import Verdict
 from klsym.language.parser import parse
 from klsym.ledger.stored import entries
 from klsym.render.details import derivation_latex, hypotheses_of
 from klsym.render.snippets import code
+from klsym.tables.penalty_map import ESTIMATORS, OFF, ON, ROWS, SAMPLES, TARGETS, WEIGHTS, Cell, cells
 from klsym.write_up.hypothesis_groups import grouped
 
-ESTIMATORS = ("k1", "k2", "k3", "abs(k1)")
-ON, OFF = "on-policy", "off-policy"
-ROWS = (
-    (ON, "loss", ""), (ON, "loss", "rho"), (ON, "reward", ""),
-    (OFF, "loss", ""), (OFF, "loss", "rho"), (OFF, "loss", "sg(rho)"),
-    (OFF, "reward", ""), (OFF, "reward", "rho"),
-)  # fmt: skip
-SAMPLES = {ON: "samples from q", OFF: "samples from mu"}
-WEIGHTS = {"": "no weight", "rho": "times rho", "sg(rho)": "times sg(rho)"}
-TARGETS = {  # of a verdict -> colour, words
-    "reverse-kl": ("reverse", "reverse KL"), "forward-kl": ("forward", "forward KL"),
-    "zero": ("zero", "zero"),
-    "f-divergence": ("divergence", "other f"), "combination": ("combination", "KL difference"),
-    "separable": ("sampler", "under mu"),
-}  # fmt: skip
 SAID = {
     "reverse": "descends KL(q‖p)", "forward": "descends KL(p‖q)", "zero": "has expected gradient zero",
     "divergence": "descends E_q[f(r)] with another f", "combination": "descends KL(q‖p) − KL(p‖q)",
     "sampler": "descends an expectation under mu, which is no divergence between q and p",
 }  # fmt: skip
-
-
-class Cell(NamedTuple):
-    """A loss in its setting."""
-
-    estimator: str
-    sampling: str
-    use: str
-    weight: str
-
-    @property
-    def loss(self) -> str:
-        return f"{self.weight}*{self.estimator}" if self.weight else self.estimator
-
-    @property
-    def name(self) -> str:
-        words = (self.loss.replace("*", "-").replace("(", "-").replace(")", ""), self.sampling, self.use)
-        return "-".join(words)
-
-    @property
-    def command(self) -> str:
-        loss = f'"{self.loss}"' if set("*(") & set(self.loss) else self.loss
-        sampling = f" --sampling {OFF}" if self.sampling == OFF else ""
-        return f"klsym explain {loss}{sampling}{' --use reward' if self.use == 'reward' else ''}"
-
-    @property
-    def verdict(self) -> Verdict:
-        return answer(self.loss, self.sampling, self.use)
-
-
-@cache
-def answer(loss: str, sampling: Any, use: Any) -> Verdict:
-    return explain(loss, sampling, use)
-
-
-def cells() -> Iterator[Cell]:
-    return (Cell(estimator, *row) for row in ROWS for estimator in ESTIMATORS)
 
 
 def write_map(into: Path) -> None:

@@ -70,13 +70,13 @@ def listing() -> str:
 
 
 def bibliography() -> str:
-    r"""The thebibliography environment."""
-    lines = [r"\begin{thebibliography}{WZ2}"]
+    r"""The \bibitem of each source."""
+    lines = []
     for source in SOURCES.values():
         parts = [escape(source.authors), rf"\emph{{{_quoted(source.title)}}}", str(source.year or "")]
         parts += [f"arXiv:{source.arxiv}" if source.arxiv else "", escape(source.note)]
         lines.append(rf"\bibitem[{source.tag}]{{{source.tag}}} {', '.join(p for p in parts if p)}.")
-    return "\n".join([*lines, r"\end{thebibliography}"])
+    return "\n".join(lines)
 
 
 def _quoted(title: str) -> str:

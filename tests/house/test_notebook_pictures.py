@@ -59,7 +59,7 @@ def test_a_broken_stored_picture_is_replaced(broken):
 FOLDER = Path(__file__).parents[2] / "notebooks"
 DRAWN_IN = {
     "off-policy": "03-off-policy-weighting", "rewards": "05-kl-as-reward", "variance": "04-variance",
-    "batches": "06-centring", "sequences": "07-sequences", "errata": "09-errata",
+    "batches": "06-centring", "sequences": "07-sequences",
     "coefficients": "10-bring-your-own-loss", "phase-portraits": "11-where-training-ends",
     "catalogue": "13-the-catalogue",
 }  # fmt: skip

@@ -25,7 +25,8 @@ from klsym.write_up.page import page
 from klsym.write_up.page_material import Figure, Material
 from support.latex_judge import balanced
 
-FRAME = Path(__file__).parents[2] / "paper" / "klsym.tex"
+HOME = Path(__file__).parents[2] / "paper"
+FRAME = HOME / "klsym.tex"
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +58,7 @@ def test_each_claim_stands_in_the_parts_once(ledger, parts):
 
 
 @pytest.mark.parametrize("name", ["claims", "derivations", "experiments", "quotes", "ledger", "corrections",
-                                  "contradictions", "rules", "closings", "bibliography"])  # fmt: skip
+                                  "contradictions", "map", "rules", "closings", "bibliography"])  # fmt: skip
 def test_each_part_is_balanced(name, parts):
     assert balanced(parts[name])
 
@@ -101,8 +102,8 @@ def test_counts_are_those_of_the_ledger(parts, ledger):
 
 
 def test_the_frame_quotes_and_names_only_what_there_is(parts, ledger):
-    frame = FRAME.read_text(encoding="utf-8")
-    body = frame.partition(r"\begin{document}")[2]
+    body = FRAME.read_text(encoding="utf-8").partition(r"\begin{document}")[2]
+    body += (HOME / "supplement.tex").read_text(encoding="utf-8")
     known = set(re.findall(r"\\kldefine\{([^}]*)\}", parts["quotes"]))
     quoted = set(re.findall(r"\\kl(?:show|quote)\{([^}#]*)\}", body))
     assert quoted and quoted <= known
@@ -114,10 +115,13 @@ def test_the_frame_quotes_and_names_only_what_there_is(parts, ledger):
 
 
 def test_citations_are_defined(parts):
+    further = (HOME / "references.tex").read_text(encoding="utf-8")
+    keys = re.findall(r"\\bibitem\{(\w+)\}", further)
+    assert len(set(keys)) == len(keys) >= 40
     text = FRAME.read_text(encoding="utf-8") + "".join(parts.values())
     groups = re.findall(r"\\cite(?:\[[^\]]*\])?\{([^}]*)\}", text)
     used = {key for group in groups for key in group.split(",")}
-    assert used and used <= set(SOURCES)
+    assert set(keys) <= used <= {*SOURCES, *keys}
     assert set(re.findall(r"\\bibitem\[\w+\]\{(\w+)\}", bibliography())) == set(SOURCES)
 
 
@@ -205,8 +209,10 @@ def test_a_paper_compiles_twice_to_the_same_bytes(parts, tmp_path):
         (tmp_path / f"{name}.tex").write_text(body, encoding="utf-8")
     with styled() as Figure:
         save(Figure(figsize=(1, 1)), tmp_path / "figures", "empty")
+    shutil.copy(HOME / "preamble.tex", tmp_path)
     head = FRAME.read_text(encoding="utf-8").partition(r"\begin{document}")[0]
-    body = r"{\small\input{claims}}\includegraphics{empty}\input{bibliography}"
+    body = r"{\small\input{claims}}\includegraphics{empty}\par{\small\noindent\tabcolsep=5pt\input{map}\par}"
+    body += r"\begin{thebibliography}{WZ2}\input{bibliography}\end{thebibliography}"
     source = tmp_path / "short.tex"
     source.write_text(rf"{head}\begin{{document}}{body}\end{{document}}", encoding="utf-8")
     first = compile_paper(source, tmp_path).read_bytes()

@@ -10,7 +10,7 @@ import pytest
 
 from klsym.errors import KlsymError
 from klsym.experiments.pictures import onpolicy, rewards
-from klsym.experiments.pictures.errata import draw, sides
+from klsym.experiments.pictures.errata import sides
 from klsym.experiments.pictures.models import along_logits, along_odds, left, right, tilted
 from klsym.experiments.pictures.onpolicy import Loss, targets
 from klsym.experiments.pictures.rewards import Penalty, back, between_gaussians
@@ -192,10 +192,3 @@ def test_the_sides_of_the_zero_mean_variable_by_hand():
 def test_a_proved_theorem_has_no_refuting_model():
     with pytest.raises(ValueError, match="no model refutes it"):
         sides(recall("gradient.k3-loss").proofs[0])
-
-
-def test_each_row_holds_the_two_sides():
-    rows = list(refuted())
-    (ax,) = draw(rows).axes
-    drawn = [line.get_xdata() for line in ax.lines if len(line.get_xdata()) == len(rows)]
-    assert [list(x) for x in drawn] == [list(x) for x in zip(*(sides(p) for _, p in rows), strict=True)]
