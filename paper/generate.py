@@ -163,7 +163,8 @@ def _captions(settled: list[Settled]) -> Iterator[str]:
         known = [item for item in settled if item.claim.id.endswith(f".{name}")]
         point = ""
         if known:  # the first findings, with their numbers
-            shown = "; ".join(prose(part.text) for part in known[0].parts[:SHOWN])
+            stated = [part.text for part in known[0].parts if isinstance(part, Evidence)]
+            shown = "; ".join(map(prose, stated[:SHOWN]))
             point = rf": {shown} (\klref{{{known[0].claim.id}}})"
         yield rf"\kldefine{{figure/{name}}}{{{title}{point}.}}"
     for name, picture in GALLERY.items():
