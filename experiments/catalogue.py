@@ -14,11 +14,15 @@ from klsym.errors import UsageError
 
 @dataclass(frozen=True)
 class Experiment:
-    """Where an experiment is run and drawn: "module:function" each, called as run() and draw(data)."""
+    """Where an experiment is run and drawn: "module:function" each, called as run() and draw(data).
+
+    set_ups: draws every set-up, where an experiment has more than its own.
+    """
 
     title: str
     run: str
     draw: str
+    set_ups: str = ""
 
 
 TM, DRAW = "klsym.experiments.tang_munos.experiment", "klsym.experiments.tang_munos.figures"
@@ -35,14 +39,17 @@ EXPERIMENTS: dict[str, Experiment] = {
     "tm-fig6": Experiment("the true target of the k3 loss", f"{TM}:figure6", f"{DRAW}:draw6"),
     "tm-fig8": Experiment(
         "sequence KL under token and sequence estimates",
-        "klsym.experiments.distillation.experiment:figure8", "klsym.experiments.distillation.figures:draw"),
+        "klsym.experiments.distillation.experiment:figure8", "klsym.experiments.distillation.figures:draw",
+        "klsym.experiments.distillation.figures:draw_set_ups"),
     "reward-collapse": Experiment(
         "k1, k2 and k3 in the reward",
         "klsym.experiments.reward_collapse.experiment:reward_collapse",
-        "klsym.experiments.reward_collapse.figures:draw"),
+        "klsym.experiments.reward_collapse.figures:draw",
+        "klsym.experiments.reward_collapse.figures:draw_set_ups"),
 }  # fmt: skip
 
 
+SET_UPS = "-set-ups"  # behind the name of an experiment, its figure of every set-up
 WIDTH = 112  # of a printed finding
 # what waits for the data of an experiment that another process runs
 ELSEWHERE: dict[str, Callable[[], Any]] = {}
@@ -73,9 +80,16 @@ def drawer(name: str) -> Any:
     return _function(EXPERIMENTS[name].draw)
 
 
+def pictures(name: str) -> dict[str, Any]:
+    """Return the figures of an experiment by name: its own, and that of every set-up where there is one."""
+    experiment, data = EXPERIMENTS[name], result(name)
+    further = {f"{name}{SET_UPS}": _function(experiment.set_ups)(data)} if experiment.set_ups else {}
+    return {name: drawer(name)(data), **further}
+
+
 def picture(name: str) -> Any:
-    """Return the figure of an experiment, drawn from its data."""
-    return drawer(name)(result(name))
+    """Return one of these figures; name: of an experiment, or with -set-ups behind it."""
+    return pictures(name.removesuffix(SET_UPS))[name]
 
 
 def findings(name: str) -> None:

@@ -142,12 +142,16 @@ def phase_portraits() -> Any:
         (r"\rho\,", "loss"): {"sampling": "off-policy"},
         ("", "reward"): {"use": "reward"},
     }
-    found = {}
+    flows: dict[Any, dict[str, list[str]]] = {}  # coefficient -> place -> losses: equal ones have one panel
     for (weight, place), setting in settings.items():
         for number in "123":
             written = as_written(f"{'rho*' if weight else ''}k{number}", ())
             field = field_of(slot_loss(written, checked_setting(**setting)))
-            found[f"${weight}k_{number}$ in the {place}"] = field.c
+            flows.setdefault(field.c, {}).setdefault(place, []).append(f"${weight}k_{number}$")
+    found = {}
+    for letter, (c, places) in zip("abcdef", flows.items(), strict=True):
+        named = [f"{', '.join(losses)} in the {place}" for place, losses in places.items()]
+        found[f"({letter}) " + ",\n".join(named)] = c
     return draw(found, [0, 0.4, 1], [0.5, 0.3, 0.2], 0.5, 3)
 
 
@@ -186,8 +190,8 @@ GALLERY: dict[str, Picture] = {
         "How hard each loss pulls at a sample with ratio r: its score coefficient, moved to 0 at r = 1",
         coefficients),
     "phase-portraits": Picture(
-        "Where training with a reward and a penalty ends: the flow on three outcomes, one panel a placement",
-        phase_portraits),
+        "Where training with a reward and a penalty ends: the flow on three outcomes. (b) Four placements"
+        " have the gradient of the reverse KL, and one flow", phase_portraits),
     "catalogue": Picture(
         "Every loss of a small grammar. (a) Off-policy in the loss, how many expressions there are up to a"
         " size, and how many losses, gradients at a sample and expected gradients. (b) How many losses have"

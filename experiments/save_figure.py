@@ -6,7 +6,7 @@ import csv
 import io
 from pathlib import Path
 
-from klsym.experiments.catalogue import drawer, result
+from klsym.experiments.catalogue import pictures, result
 from klsym.figures.style import save
 from klsym.files import write_whole
 
@@ -17,9 +17,8 @@ def draw(name: str, folder: Path) -> list[Path]:
     name: one of the catalogue.  folder: made where it is missing.
     Raises UsageError: a folder that cannot be written.
     """
-    data = result(name)
-    paths = save(drawer(name)(data), folder, name)
-    header, rows = data.table()
+    paths = [path for each, figure in pictures(name).items() for path in save(figure, folder, each)]
+    header, rows = result(name).table()
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([header, *rows])
     return [*paths, write_whole(folder / f"{name}.csv", text.getvalue())]

@@ -21,7 +21,7 @@ from typing import Any
 from klsym import __version__
 from klsym.errors import ProofError
 from klsym.experiments.background_runs import ahead
-from klsym.experiments.catalogue import EXPERIMENTS, result
+from klsym.experiments.catalogue import EXPERIMENTS, SET_UPS, result
 from klsym.experiments.gallery import GALLERY
 from klsym.experiments.save_figure import draw
 from klsym.figures.style import save
@@ -63,7 +63,7 @@ AREAS = {
 VERDICTS = ("proved", "refuted", "corrected", "exact", "computed")
 MARGIN = {PRINTED: "as printed, false", WORDS: "our reading, false", SLIP: "slip of the pen"}
 HEADER = "% Made by `klsym paper` (klsym.paper.generate) from the ledger; do not edit.\n"
-SHOWN = 2  # findings that a caption states
+LONG = 200  # characters of a finding that fills a caption by itself
 OFTEN = 3  # a reading shared by so many claims of an area is printed once
 
 
@@ -154,6 +154,7 @@ def _experiments(settled: list[Settled]) -> Iterator[str]:
         yield from (rf"\klfigureonce{{{name}}}" for name in EXPERIMENTS if item.claim.id.endswith(f".{name}"))
         yield claim_latex(item)
     yield from (rf"\klfigureonce{{{name}}}" for name in EXPERIMENTS)
+    yield from (rf"\klfigureonce{{{name}{SET_UPS}}}" for name, one in EXPERIMENTS.items() if one.set_ups)
 
 
 def _captions(settled: list[Settled]) -> Iterator[str]:
@@ -164,9 +165,12 @@ def _captions(settled: list[Settled]) -> Iterator[str]:
         point = ""
         if known:  # the first findings, with their numbers
             stated = [part.text for part in known[0].parts if isinstance(part, Evidence)]
-            shown = "; ".join(map(prose, stated[:SHOWN]))
+            shown = "; ".join(map(prose, stated[: 1 if len(stated[0]) > LONG else 2]))
             point = rf": {shown} (\klref{{{known[0].claim.id}}})"
         yield rf"\kldefine{{figure/{name}}}{{{title}{point}.}}"
+        yield (
+            rf"\kldefine{{figure/{name}{SET_UPS}}}{{{title}, in every set-up.}}" if experiment.set_ups else ""
+        )
     for name, picture in GALLERY.items():
         yield rf"\kldefine{{figure/{name}}}{{{prose(picture.caption)}.}}"
 

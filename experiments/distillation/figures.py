@@ -25,14 +25,10 @@ LINES = (*ESTIMATORS, "exact gradient")
 
 
 def draw(data: Figure8) -> Any:
-    """Descents at each best step, the final KL against the step, bias and noise, reward, every set-up.
-
-    Returns a matplotlib Figure.
-    """
+    """Return a figure of descents at best steps, the KL against the step, bias and noise, and reward."""
     with style.styled() as Figure:
-        figure = Figure(figsize=(style.PAGE, 7.4), layout="constrained")
-        above, below = figure.subfigures(2, 1, height_ratios=(1.45, 1))
-        axes = above.subplots(2, 3, width_ratios=(1.12, 1.12, 1))
+        figure = Figure(figsize=(style.PAGE, 4.4), layout="constrained")
+        axes = figure.subplots(2, 3, width_ratios=(1.12, 1.12, 1))
         for j, runs in enumerate(data.base):
             _descents(axes[0, j], data, runs)
             _steps(axes[1, j], runs)
@@ -43,7 +39,14 @@ def draw(data: Figure8) -> Any:
             _labels(ax, runs)
         _bias_and_noise(axes[0, 2], data)
         _reward(axes[1, 2], data)
-        _matrix(below.subplots(), data)
+    return figure
+
+
+def draw_set_ups(data: Figure8) -> Any:
+    """Return a figure of the ratios of final KLs in every set-up."""
+    with style.styled() as Figure:
+        figure = Figure(figsize=(style.PAGE, 3.2), layout="constrained")
+        _matrix(figure.subplots(), data)
     return figure
 
 
@@ -136,9 +139,9 @@ def _reward(ax: Any, data: Figure8) -> None:
             ax.plot(kl[-1], reward[-1], "o", color=COLOURS[loss], ms=3)
     ax.set(xscale="log", xlim=(3e-3, 8), ylim=(0.05, 1), xlabel="sequence KL, nats", ylabel="expected reward")
     ax.set_title("(f) reward against KL", loc="left")
-    words = ("dash-dotted", "full", "dashed", "dotted")
+    words = ("dash-dot", "full", "dashed", "dotted")
     for y, beta, word in zip((0.58, 0.5, 0.42, 0.34), low.betas, words, strict=True):
-        ax.text(4e-3, y, f"$\\beta={beta:g}$ {word}", fontsize=7, color=style.GREY)
+        ax.text(4e-3, y, f"$\\beta={beta:g}$ {word}", fontsize=8, color=style.GREY)
     for loss, y in zip(LOSSES, (0.93, 0.83, 0.73), strict=True):
         ax.text(4e-3, y, NAMES.get(loss, loss), color=COLOURS[loss], fontsize=8)
 
@@ -159,7 +162,7 @@ def _matrix(ax: Any, data: Figure8) -> None:
     for part, text in zip((columns[:split], columns[split:]), TITLES, strict=True):
         cells.above(ax, (part[0] + part[-1]) / 2, text)
     words = "blue the paper's order, red the reverse, grey within 3 standard errors"
-    ax.set_title(f"(g) ratio of final KLs: {words}", loc="left", pad=20)
+    ax.set_title(f"ratio of final KLs: {words}", loc="left", pad=20)
 
 
 def _ratio(log_ratio: float) -> str:

@@ -17,21 +17,24 @@ SMALLEST = 1e-4  # KL below which curves are cut off
 
 
 def draw(data: RewardCollapse) -> Any:
-    """Branches, the flow without reward, KL and lost arms over time, stationary points, every set-up.
-
-    Returns a matplotlib Figure.
-    """
+    """Return a figure of branches, the flow without reward, KL and lost arms over time, stationary points."""
     with style.styled() as Figure:
-        figure = Figure(figsize=(style.PAGE, 7.6), layout="constrained")
-        above, below = figure.subfigures(2, 1, height_ratios=(1.35, 1))
-        axes = above.subplots(2, 3)
+        figure = Figure(figsize=(style.PAGE, 4.4), layout="constrained")
+        axes = figure.subplots(2, 3)
         _branches(axes[0, 0])
         for ax, letter, name in zip(axes[0, 1:], "bc", ("k1", "k3"), strict=True):
             _simplex(ax, data, letter, name)
         _distance(axes[1, 0], data)
         _lost(axes[1, 1], data)
         _points(axes[1, 2], data)
-        _matrix(below.subplots(), data)
+    return figure
+
+
+def draw_set_ups(data: RewardCollapse) -> Any:
+    """Return a figure of the shares of runs that collapse in every set-up."""
+    with style.styled() as Figure:
+        figure = Figure(figsize=(style.PAGE, 3.4), layout="constrained")
+        _matrix(figure.subplots(), data)
     return figure
 
 
@@ -50,8 +53,8 @@ def _branches(ax: Any) -> None:
     for name, k1, value in (("k1", 2.72, 2.35), ("k2", 1.6, 2.4), ("k3", 2.75, 1.4)):
         ax.text(k1, value, NAMES[name], color=style.COLOURS[name], ha="center", fontsize=9)
     ax.set(xlim=(-2.2, 3), ylim=(-1, 3), xlabel=r"$k_1=\log\,q/p$", ylabel="penalty")
-    ax.text(-2.15, -0.9, "below $p$:\npushed\naway", fontsize=7.5, color=style.GREY)
-    ax.text(1.0, -0.75, "above $p$:\npushed back", fontsize=7.5, color=style.GREY)
+    ax.text(-2.15, -0.9, "below $p$:\npushed\naway", fontsize=8, color=style.GREY)
+    ax.text(1.0, -0.75, "above $p$:\npushed back", fontsize=8, color=style.GREY)
     ax.set_title("(a) branches", loc="left")
 
 
@@ -144,7 +147,7 @@ def _matrix(ax: Any, data: RewardCollapse) -> None:
         cells.beside(ax, middle, text)
     for part, text in ((columns[:split], "exact update"), (columns[split:], "sampled updates")):
         cells.above(ax, (part[0] + part[-1]) / 2, text)
-    ax.set_title("(g) per cent of runs at the horizon, one change at a time", loc="left", pad=20)
+    ax.set_title("per cent of runs at the horizon, one change at a time", loc="left", pad=20)
 
 
 def _shade(share: float) -> tuple[float, ...]:

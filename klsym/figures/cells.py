@@ -26,15 +26,15 @@ def cell(ax: Any, x: float, y: float, text: str, colour: Any, dark: bool = False
 
     ax.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=colour, edgecolor="white", lw=1))
     words = "white" if dark else style.BLACK
-    ax.text(x, y, text, ha="center", va="center", fontsize=6, color=words)
+    ax.text(x, y, text, ha="center", va="center", fontsize=7.8, color=words)
 
 
 def frame(
     ax: Any, columns: Sequence[float], names: Sequence[str], rows: Sequence[float], labels: Sequence[str]
 ) -> None:
     """Names under the columns, labels left of the rows, and no axes."""
-    ax.set_yticks(rows, labels, fontsize=7)
-    ax.set_xticks(columns, names, rotation=40, ha="right", fontsize=7, rotation_mode="anchor")
+    ax.set_yticks(rows, labels, fontsize=8)
+    ax.set_xticks(columns, names, rotation=40, ha="right", fontsize=8, rotation_mode="anchor")
     ax.set_xlim(-0.6, columns[-1] + 0.6)
     ax.set_ylim(rows[-1] + 0.6, -0.6)
     ax.tick_params(length=0, pad=2)
@@ -54,5 +54,5 @@ def beside(ax: Any, y: float, text: str) -> None:
     """The name of a block of rows, upright at the right of y."""
     ax.annotate(
         text, (1, y), (4, 0), xycoords=("axes fraction", "data"), textcoords="offset points",
-        rotation=-90, va="center", fontsize=7, color=style.GREY,
+        rotation=-90, va="center", fontsize=8, color=style.GREY,
     )  # fmt: skip

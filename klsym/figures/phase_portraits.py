@@ -64,7 +64,7 @@ def _portrait(ax: Any, c: ExpPoly, rewards: Any, reference: Any, beta: float) ->
         ax.annotate(
             f"$R={rewards[j]:g}$", corner, (0, -5 if below else 5), textcoords="offset points",
             ha={"right": "left", "left": "right"}.get(place, place), va="top" if below else "bottom",
-            fontsize=7, color=GREY,
+            fontsize=8, color=GREY,
         )  # fmt: skip
 
 

@@ -139,7 +139,7 @@ def cross_check(results: list[Judged], sampled: Sampled | None = None) -> tuple[
 
 def _drawn(name: str, folder: Path) -> tuple[Any, Figure]:
     """Run and draw an experiment: PDF, PNG and CSV into the folder, the PNG for the page."""
-    [image] = [path for path in draw(name, folder) if path.suffix == ".png"]
+    [image] = [path for path in draw(name, folder) if path.name == f"{name}.png"]
     data = result(name)
     header, rows = data.table()
     title = EXPERIMENTS[name].title

@@ -38,24 +38,21 @@ def texts(figure):
     return [t.get_text() for t in figure.findobj(matplotlib.text.Text) if t.get_text()]
 
 
-def axes_of(figure):
-    return [ax for part in figure.subfigs for ax in part.axes]
-
-
 @pytest.fixture(scope="module")
 def pictures(eight, collapse):
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a missing glyph, an empty log axis
-        drawn = draws_distillation.draw(eight), draws_collapse.draw(collapse)
+        drawn = [draws_distillation.draw(eight), draws_collapse.draw(collapse)]
+        drawn += [draws_distillation.draw_set_ups(eight), draws_collapse.draw_set_ups(collapse)]
         for figure in drawn:
             figure.draw_without_rendering()
     return drawn
 
 
 def test_panels(pictures):
-    for figure in pictures:
+    for figure in pictures[:2]:
         titles = sorted(t[:3] for t in texts(figure) if t[:1] == "(" and t[2:3] == ")")
-        assert len(axes_of(figure)) == 7 and titles == [f"({letter})" for letter in "abcdefg"]
+        assert len(figure.axes) == 6 and titles == [f"({letter})" for letter in "abcdef"]
 
 
 def test_every_estimator_is_named_beside_its_line(pictures):
@@ -65,7 +62,7 @@ def test_every_estimator_is_named_beside_its_line(pictures):
 
 
 def test_the_cells_hold_the_ratios(eight, pictures):
-    cells = axes_of(pictures[0])[-1].texts
+    cells = pictures[2].axes[0].texts
     expected = [
         draws_distillation._ratio(found.log_ratio)
         for runs in eight.rows
@@ -77,17 +74,17 @@ def test_the_cells_hold_the_ratios(eight, pictures):
 
 
 def test_the_cells_hold_the_percentages(collapse, pictures):
-    written = [text.get_text() for text in axes_of(pictures[1])[-1].texts]
+    written = [text.get_text() for text in pictures[3].axes[0].texts]
     expected = [f"{100 * share:.0f}" for paths in collapse.rows for share in paths.shares().ravel()]
     assert written[: len(expected)] == expected and len(expected) == 4 * len(CRITERIA) * len(PENALTIES)
 
 
 def test_lines_are_the_data(eight, collapse, pictures):
     runs = eight.base[0]
-    exact = axes_of(pictures[0])[0].lines[-1]
+    exact = pictures[0].axes[0].lines[-1]
     share = runs.kl[5, :, runs.best[5]].mean(axis=-1) / runs.kl[5, 0].mean()
     assert np.allclose(exact.get_ydata(), share) and exact.get_color() == "#000000"
-    lost = [line.get_ydata() for line in axes_of(pictures[1])[4].lines]
+    lost = [line.get_ydata() for line in pictures[1].axes[4].lines]
     assert np.allclose(lost[2], 100 * collapse.exact.lost[2].mean(axis=-1))
 
 

@@ -100,7 +100,7 @@ def random_loss(number: int) -> str:
 
 def test_random_losses_with_bounds_comparisons_and_masks() -> None:
     """Full size: 5,000; what is refused is said, and rare."""
-    count, refused = scaled(5000, 60), 0
+    count, refused = scaled(5000, 24), 0
     for number in range(count):
         loss, use = random_loss(number), ("loss", "reward")[number % 2]
         try:
