@@ -14,7 +14,7 @@ class Limited(Asked):
 
     module = "klsym.commands.limited"
     keys: ClassVar[dict[str, type]] = {"text": str, "code": int}
-    late = "no answer within {}: a larger --time-limit may do, 0 is for no limit"
+    late = "no answer within {}: try a larger --time-limit; 0 means no limit"
     ended = "the process that answers {}: out of memory?"
 
     def __init__(self, options: argparse.Namespace) -> None:

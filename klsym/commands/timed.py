@@ -54,7 +54,7 @@ def timed(late: Answer | None = None, *modules: str) -> Callable[[Answer], Answe
 def said(reply: Reply | None, seconds: float) -> int:
     """Print a reply; its exit code."""
     if reply is None:
-        raise UsageError(f"no answer within {seconds:g} s: a larger --time-limit may do, 0 is for no limit")
+        raise UsageError(f"no answer within {seconds:g} s: try a larger --time-limit; 0 means no limit")
     if "error" in reply:
         raise UsageError(reply["error"])
     print(reply["text"], end="")

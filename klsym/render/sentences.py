@@ -95,7 +95,7 @@ def _by_sign(sign: Any, positive: str, negative: str) -> str:
     )
 
 
-LENGTH = "1/T depends on the tokens to come, so that what has mean zero without it need not have it"
+LENGTH = "1/T depends on later tokens, so that a term of mean zero can have another mean when divided by T"
 
 
 def _length_rewarded(sign: Any) -> str:
@@ -125,7 +125,7 @@ def _pushes_away(where: Any) -> str:
 
 def _held_weakly(where: Any, of: str) -> str:
     there = f"only where {region(where, of)}: elsewhere" if where else "nowhere:"
-    return f"the objective is convex in q {there} the more likely an outcome, the weaker it is held"
+    return f"the objective is convex in q {there} the penalty weakens as an outcome becomes more likely"
 
 
 TAILS = {
@@ -159,7 +159,7 @@ def _too_many_regions(most: int, names: tuple[str, ...]) -> str:
 WARNINGS: dict[str, str | Callable[..., str]] = {
     "outside-the-core": _outside_the_core,
     "too-many-regions": _too_many_regions,
-    "time-is-up": "not decided within {limit:g} s (time): a larger --time-limit may do, 0 is for no limit",
+    "time-is-up": "not decided within {limit:g} s (time): try a larger --time-limit; 0 means no limit",
     "vanishes": "{loss} has zero gradient at every sample: it does nothing",
     "zero-gradient": _zero_gradient,
     "value-is-not-gradient": _value_is_not_gradient,
@@ -167,9 +167,8 @@ WARNINGS: dict[str, str | Callable[..., str]] = {
     "in-gradient": lambda of: f"{' and '.join(map(shown, of))} in the gradient",
     "gradient-of": lambda of: f"the gradient of {shown(of)}",
     "some-terms": "some terms",
-    "weighed-by-old": "rho_old = q/old weighs samples that come from mu: the factor mu/old is left, which is"
-    " 1 where mu is old (multiply by sg(exp(log_old - log_mu)) to take it off; where that is truncated, the"
-    " bias stays)",
+    "weighed-by-old": "rho_old = q/old weights samples from mu: the factor mu/old remains, which is 1 where"
+    " mu is old (multiply by sg(exp(log_old - log_mu)) to remove it; if that is truncated, a bias remains)",
     "literal-weight": "on-policy rho has the value 1 but not the gradient 0: build it as exp(log_q -"
     " log_q.detach()); the literal 1 gives another target",
     "mean-zero-noise": "a multiple of {of} has mean zero: it changes no expectation, only the variance",
@@ -180,45 +179,43 @@ WARNINGS: dict[str, str | Callable[..., str]] = {
     "length-in-front": LENGTH,
     "length-rewarded": _length_rewarded,
     "prefixes-of-mu": _prefixes_of_mu,
-    "later-rewards-dropped": "a token is not credited with the rewards after it: choose credit to-go",
-    "later-dropped": "what a token does to later ones is dropped",
+    "later-rewards-dropped": "no token gets credit for the rewards after it: choose credit to-go",
+    "later-dropped": "the effect of a token on later tokens is dropped",
     "counts-tokens": _counts_tokens,
-    "mean-shrinks": "each sample stands in the mean that is taken off it: the gradient shrinks by 1 - 1/n"
-    " (multiply by n/(n - 1), or leave each sample out of its mean)",
+    "mean-shrinks": "each sample is part of the mean that is subtracted from it: the gradient shrinks by 1"
+    " - 1/n (multiply by n/(n - 1), or subtract the mean of the other samples)",
     "shrink-together": "the reward and the penalty shrink together; centring one alone shrinks that one"
     " alone",
-    "score-has-a-mean": "off-policy the score has no mean zero under mu: what is taken off adds E_mu[h] grad"
-    " KL(mu||q), for h the coefficient of the score",
-    "baseline-attached": "the sum over other samples is differentiated, and meets their scores: put sg(..)"
-    " around a baseline, as trainers detach it",
+    "score-has-a-mean": "off-policy the score does not have mean zero under mu: the subtracted mean adds"
+    " E_mu[h] grad KL(mu||q), with h the coefficient of the score",
+    "baseline-attached": "the sum over other samples is differentiated: put sg(..) around a baseline, as"
+    " trainers detach it",
     "no-restoring-force": "no restoring force at q = p: f''(1) = 0",
     "pushes-away": _pushes_away,
     "unbounded-below": "the objective is unbounded below: it falls without end as q goes to 0 somewhere",
     "held-weakly": _held_weakly,
-    "tie": lambda of: f"every sample meets a tie: the slope of {' '.join(SLOPES[of])}",
+    "tie": lambda of: f"every sample lies on a tie: the slope of {' '.join(SLOPES[of])}",
     "order-of-pairs": "three arguments of one min or max tie at every sample: the gradient depends on the"
     " order in which code takes them by pairs",
-    "boundary-dropped": "a comparison has no slope in autograd: where it changes as theta moves, the gradient"
-    " of the mean has a boundary term besides, which is left out here",
+    "boundary-dropped": "autograd gives a comparison the gradient 0: if it depends on theta, the gradient"
+    " of the expectation has a further boundary term, which is left out here",
     "bounds-may-cross": "the bounds of clip may cross: where lo > hi it is hi, as in torch.clamp",
     "undefined-at-start": lambda what: f"at q = p, where training starts,"
-    f" {'the' if what == 'loss' else 'its'} {what} is 0/0: write what it is to be there",
-    "size-lost": "dividing by the standard deviation loses the size of the coefficient: at n = 2 all of it",
-    "own-scale": "where the rewards of a batch agree, what stands beside them is divided by its own standard"
-    " deviation: its weight is lost, and it pushes with size 1 however small it is (write it outside of"
-    " normalised(..))",
-    "weighed-by-lengths": "a mean over all tokens of a batch weighs each token by 1/sum_i T_i, whose value"
-    " the lengths of the other sequences decide: divide by a constant, and the sum over tokens stays what it"
-    " is",
-    "known-before-drawn": "the score of a token meets full(..) of that token or of earlier ones, known"
-    " before it is drawn: this adds noise alone; what pushes on that token is the loss full(..) itself",
-    "truncated": "words are left out, so that q = p is not stationary: the expected gradient there is a"
-    " multiple of grad E_q[M]; full(M*k3) leaves out the same words, and has a gradient of 0 at q = p",
+    f" {'the' if what == 'loss' else 'its'} {what} is 0/0: write its value there",
+    "size-lost": "division by the standard deviation removes the size of the coefficient, at n = 2"
+    " completely",
+    "own-scale": "where the rewards of a batch are equal, the other terms are divided by their own standard"
+    " deviation: they then have size 1, whatever their weight (write them outside of normalised(..))",
+    "weighed-by-lengths": "a mean over all tokens of a batch weighs each token by 1/sum_i T_i, which"
+    " depends on the lengths of the other sequences: divide by a constant, which keeps the sum over tokens",
+    "known-before-drawn": "full(..) of this token or of earlier ones is known before the token is drawn:"
+    " times the score of the token it only adds noise; use full(..) itself as the loss",
+    "truncated": "the mask leaves words out, so that q = p is not stationary: the expected gradient there"
+    " is a multiple of grad E_q[M]; full(M*k3) leaves out the same words and has gradient 0 at q = p",
     "means-at-prefixes-of-mu": "prefixes are distributed as mu: write exp(past(log_q - log_mu)) in front of"
     " full(..)",
-    "words-left-out": "where M is 0, c is 0: nothing tells these words apart, so that the policy among them"
-    " never moves towards the reference; renormalised over the words kept, the loss does not see how much"
-    " mass they have either",
+    "words-left-out": "where M is 0, c is 0: among these words the policy never moves towards the"
+    " reference; renormalised over the words kept, the loss does not depend on their mass either",
 }  # fmt: skip
 
 
@@ -249,19 +246,19 @@ ASSUMPTIONS: dict[str, str | Callable[..., str]] = {
     "independent-sequences": "x_1..x_n are independent sequences, n at least 2; sum_i T_i is the number of"
     " all their tokens",
     "reward-of-token": "R_now is the reward of token t, R that of the whole sequence, their sum",
-    "advantage-of-sequence": "A is any function of the whole sequence that is free of theta: the same at"
-    " each of its tokens, whose scores it meets once",
+    "advantage-of-sequence": "A is any function of the whole sequence that is independent of theta, the"
+    " same at each of its tokens",
     "rho-is-one": "on-policy rho is 1 at every token, and a reward is detached",
-    "counts-once": "a sequence has at least one token: what is the same at each of them, over T, counts"
-    " once, sum_t 1/T = 1",
-    "counts-often": "a sequence has at least one token: what is the same at each of its T tokens counts T"
-    " times",
-    "centred-coefficient": "what is centred is the coefficient h in grad L = h s, detached",
+    "counts-once": "a sequence has at least one token: a quantity that is the same at each of them, over T,"
+    " counts once, sum_t 1/T = 1",
+    "counts-often": "a sequence has at least one token: a quantity that is the same at each of its T tokens"
+    " counts T times",
+    "centred-coefficient": "the centred quantity is the coefficient h in grad L = h s, detached",
     "mean-h": "mean_h stands for {of}",
     "exchange-mean": "grad and E_{under} may be exchanged (dominated derivative near theta)",
     "exchange-in-lengths": "grad and E_q may be exchanged in E_q[1/sum_i T_i] (dominated derivative near"
     " theta)",
-    "no-outcome-at-kinks": "no outcome stands exactly at a kink: there the objective has no gradient",
+    "no-outcome-at-kinks": "no outcome lies exactly on a kink: there the objective has no gradient",
     "slope-at-kinks": "at a kink the slope is that of PyTorch: abs has slope 0 at 0, clip passes the slope"
     " on at its bounds, min and max share it by halves at a tie",
     "slope-at-tie": lambda of: f"the slope of {SLOPES[of][0]}",
@@ -278,8 +275,8 @@ ASSUMPTIONS: dict[str, str | Callable[..., str]] = {
 
 # ---------------------------------------------------------------------------- what is kept and dropped
 KEPT = {
-    "reverse at q": "keeps the KL of each next token at the prefix drawn, drops what a token does to later"
-    " ones",
+    "reverse at q": "keeps the KL of each next token at the drawn prefix, drops the effect of a token on"
+    " later tokens",
     "forward at q": "a forward KL of each next token, at prefixes drawn from q where KL(p||q) draws them"
     " from p",
     "reverse at mu": "the KL of each next token, at prefixes drawn from mu where KL(q||p) draws them from q",
@@ -334,14 +331,14 @@ REMARKS: dict[str, str | Callable[..., str]] = {
     "open-no-tree": f"open: no tree that was tried gives {CURL_OPEN}, nor is an objective known",
     "open-short-trees": f"open: no tree of sequences of one token and of two that was tried gives"
     f" {CURL_OPEN}",
-    "open-detached": "open: off-policy nothing is tried for what multiplies the score and moves with theta"
-    " itself, such as a detached weight",
-    "open-held-means": "open: whether this field is the gradient of anything, as full(..) is detached or"
-    " stands beside what is drawn from q; its coefficient is proved",
+    "open-detached": "open: off-policy nothing is tried for a factor of the score that depends on theta,"
+    " such as a detached weight",
+    "open-held-means": "open: whether an objective exists, as full(..) is detached or multiplies a quantity"
+    " drawn from q; its coefficient is proved",
     "means-move-apart": "E_mu[h] and KL(mu||q) move along different directions, so that E_mu[h] grad"
     " KL(mu||q) has a curl on {on}",
-    "product-rule": "grad Var_mu(x)/2 = grad E_mu[x**2]/2 - E_mu[x] grad E_mu[x] and, for b free of theta,"
-    " grad Cov_mu(b, log_q) = grad E_mu[b*log_q] - E_mu[b] grad E_mu[log_q]",
+    "product-rule": "grad Var_mu(x)/2 = grad E_mu[x**2]/2 - E_mu[x] grad E_mu[x] and, for b independent of"
+    " theta, grad Cov_mu(b, log_q) = grad E_mu[b*log_q] - E_mu[b] grad E_mu[log_q]",
     "signs-alone": "n = 2, for any two numbers R: {half}, whose square is std^2, {square}: divided by std"
     " only the sign is left, 1 or -1",
     "std-limit": _std_limit,
@@ -353,8 +350,8 @@ REMARKS: dict[str, str | Callable[..., str]] = {
     "binary-ends": "rewards 0 or 1: std is 1/2 at n = 2 and sqrt(2)/3 at n = 3 wherever two of them differ,"
     " so that {proof} gives Phi = E_q[R] and sqrt(2)*E_q[R]; for large n (a limit) Phi ="
     " 2*arcsin(sqrt(E_q[R]))",
-    "coefficient-free": "H is free of theta, and samples from mu do not move: {proof}",
-    "slope-of-std": "samples from mu do not move, and d std = mean_i {coefficient} dH_i, dH = {slope} s",
+    "coefficient-free": "H and mu do not depend on theta: {proof}",
+    "slope-of-std": "mu does not depend on theta, and d std = mean_i {coefficient} dH_i, dH = {slope} s",
     "signs-turn": _signs_turn,
     "turns-at-three": "n = 3: d_v F.u - d_u F.v is not 0 on a model of three outcomes, enumerated in forty"
     " digits",
@@ -370,20 +367,20 @@ REMARKS: dict[str, str | Callable[..., str]] = {
     "turns-at-two-lengths": "n = 2, sequences of one token and of two, so that 1/(x + y) = 11/12 - (x + y)/4"
     " + x*y/12: independence takes the field apart, and the curl of what is left, by the product rule, is"
     " not 0",
-    "samples-fixed": "samples from mu do not move, lengths among them: the gradient of the mean is the mean"
-    " of the gradients",
+    "samples-fixed": "mu does not depend on theta: the gradient of the expectation is the expectation of"
+    " the gradients",
     "taken-apart": "for any H in place of the coefficient: {proof}",
     "any-size": "divided by a constant, or each sequence by its own length, it is that of one sequence, for"
     " every n and H: {proof}",
     "mean-length-limit": _mean_length_limit,
-    "no-noise-of-token": "no noise of the token drawn: at each prefix the variance is not above that of the"
-    " sampled loss; that of the sum over t can be, along directions that prefixes share (claim"
+    "no-noise-of-token": "no noise of the drawn token: at each prefix the variance is at most that of the"
+    " sampled loss; that of the sum over t can be larger, along directions that prefixes share (claim"
     " neighbour.rao-blackwell)",
     "no-variance": "the same at every sample: the gradient of full(..) has no variance at all",
     "sum-of-means": "grad E_q[sum_t C_t] = E_q[sum_t (grad C_t + sum_{{u>t}} C_u s_t)] for exact means C_t,"
     " each known at its prefix",
-    "one-number": "full(..) is one number, the same for all outcomes of one prefix: as a reward it tells"
-    " none of them apart",
+    "one-number": "full(..) is the same for all outcomes of one prefix: as a reward it does not distinguish"
+    " them",
 }  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """Questions that people asked of trainers in public threads, each answered by one command.
 
 `questions.toml` holds what was asked, the threads, the command, what its verdict must be and three sentences.
-What a thread, or an option's documentation, says wrongly stands beside the command whose answer refutes it.
+Beside a wrong claim of a thread, or of an option's documentation, is the command whose answer refutes it.
 docs/questions.md (`page`) and the notebook (`cells`) are made from the same rows:
 
     python -m klsym.write_up.questions docs/questions.md notebooks/14-questions-people-asked.ipynb
@@ -34,18 +34,17 @@ from klsym.ledger.settle_claim import recall
 recall("gradient.k3-loss")"""
 LAST = """## What to do in code
 
-Put the line of a trainer into the grammar of losses, say how it samples and where the penalty stands, and
-ask:
+Write the line of a trainer as a loss, say how it samples and where the penalty is, and ask:
 
 ```console
 $ klsym explain "rho*k3" --level token --sampling off-policy
 ```
 
 **Next.** [Notebook 15](15-a-real-network.ipynb) asks whether all of this holds for a transformer."""
-LEAD = r"""Each of these was asked, or argued about, in a public thread of a trainer. One command answers it,
-and three sentences say what the answer means. Where a thread, or the documentation of an option, says what
-klsym refutes, that stands there too; threads are summed up in our own words. $q$ is the policy that is
-trained, $p$ the reference, $\mu$ the policy that sampled, $r = p/q$ and $\rho = q/\mu$."""
+LEAD = r"""Users asked or discussed each of these questions in a public thread of a trainer. One command
+answers it, and three sentences explain the answer. If a thread, or the documentation of an option, makes a
+claim that klsym refutes, the answer shows it. Threads are summarised in our own words. $q$ is the trained
+policy, $p$ the reference, $\mu$ the policy that sampled, $r = p/q$ and $\rho = q/\mu$."""
 
 
 @dataclass(frozen=True)

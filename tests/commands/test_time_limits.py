@@ -45,7 +45,7 @@ def test_no_answer_is_one_line(name):
     # In a process of its own: what other tests asked here is known already, and told at once.
     asked = [sys.executable, "-m", "klsym", *BUSY[name], "--time-limit", "0.02"]
     told = subprocess.run(asked, capture_output=True, text=True, check=False)
-    line = "klsym: no answer within 0.02 s: a larger --time-limit may do, 0 is for no limit\n"
+    line = "klsym: no answer within 0.02 s: try a larger --time-limit; 0 means no limit\n"
     assert (told.returncode, told.stdout, told.stderr) == (2, "", line)
 
 

@@ -98,7 +98,7 @@ SAID = [  # a loss, how it is used, a code, what it says of this loss
     ("rho*k2", "off", "KL013", "neither KL"), ("k1*log_q", "", "KL013", "not a KL"),
     ("rho*k2", "off", "KL015", "sg(rho)*k2 would minimise"),
     ("exp(k1) - 1 - k1", "", "KL016", "it would be k3"), ("k3/rho", "off", "KL016", "rho*k3"),
-    ("k3", "reward", "KL017", "unbiased"), ("full(M*k1)", "token", "KL018", "left out"),
+    ("k3", "reward", "KL017", "unbiased"), ("full(M*k1)", "token", "KL018", "leaves words out"),
     ("k1", "reward std", "KL019", "standard deviation"),
 ]  # fmt: skip
 

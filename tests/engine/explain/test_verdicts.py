@@ -378,5 +378,5 @@ def test_what_is_the_same_at_every_token_counts_as_often_as_there_are(
     assert found.complaints == () and found.target in (other.target, "combination")
     if one.implied is not None and other.implied is not None:
         assert one.implied.side == other.implied.side or "sum_t" in one.shown
-    often = sum("what is the same at each of its T tokens counts T times" in x for x in one.hypotheses)
+    often = sum("the same at each of its T tokens counts T times" in x for x in one.hypotheses)
     assert (often == 1) == (not loss.endswith("/T") and one.target != "zero")
