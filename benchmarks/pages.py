@@ -66,6 +66,8 @@ WHAT = {
     " (`make random-losses`)",
     "named sums": "Random losses that name their sums over tokens and samples: against the same oracle"
     " (`make random-losses`)",
+    "discounted losses": "Random losses of tokens with discounted sums: against the same oracle"
+    " (`make random-losses`)",
     "fuzz": "Random and changed inputs for the parser, the JSON reader, the certificate reader and the"
     " audit's loader:"
     " a result, or an error in one line, within 10 s and 2 GB (`make fuzz`)",

@@ -3,6 +3,7 @@
     python benchmarks/random_losses.py --count 20000 --seed 0            # verdicts, all settings and levels
     python benchmarks/random_losses.py --slots --count 10000 --seed 0    # losses that name their sums
     python benchmarks/random_losses.py --clamps --count 3000 --seed 0    # clamps, masks, third policies; kept
+    python benchmarks/random_losses.py --discounts --count 2000 --seed 0 # discounted sums over tokens
     python benchmarks/random_losses.py --tokens --count 10000 --seed 0   # the kernel's rules on sums over t
 
 Each failing loss is printed as soon as it is found; at the end stand the share of open answers in every
@@ -51,6 +52,13 @@ FORMULA = re.compile(
 )  # what differs between two tellings of one reason
 
 
+GENERATORS = {
+    "": random_losses.anywhere, "slots": random_slot_losses.generate, "clamps": random_slot_losses.generate,
+    "discounts": random_slot_losses.discounted,
+}  # fmt: skip
+NAMES = {"": "losses", "slots": "named sums", "clamps": "clamped losses", "discounts": "discounted losses"}
+
+
 class TooSlow(Exception):
     """A loss was not done within the limit."""
 
@@ -61,7 +69,7 @@ def judge(seed: int, number: int, kind: str = "") -> tuple[int, dict[str, Any]]:
     if clamped:
         case, one = clamped_losses.generate(seed, number), clamped_losses.examined
     else:
-        case = (random_slot_losses.generate if kind else random_losses.anywhere)(seed, number)
+        case = GENERATORS[kind](seed, number)
         one = loss_judge.examine
     start = time.process_time()
     signal.signal(signal.SIGPROF, _too_slow)
@@ -89,8 +97,8 @@ def judge_tokens(seed: int, number: int) -> token_loss_judge.Outcome:
 # ---------------------------------------------------------------------------- verdicts
 def verdicts(chosen: argparse.Namespace) -> bool:
     """Judge so many verdicts, those in the log included; has any failed?"""
-    kind = "slots" * chosen.slots or "clamps" * chosen.clamps
-    name = {"": "losses", "slots": "named sums", "clamps": "clamped losses"}[kind]
+    kind = "slots" * chosen.slots or "clamps" * chosen.clamps or "discounts" * chosen.discounts
+    name = NAMES[kind]
     log = Path(chosen.log or campaigns.log_of(name, chosen.seed))
     start, base = time.perf_counter(), campaigns.version()
     one = partial(judge, kind=kind)
@@ -242,6 +250,7 @@ def options(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--slots", action="store_true", help="losses that sum over tokens or samples themselves"
     )
+    parser.add_argument("--discounts", action="store_true", help="discounted sums over tokens")
     parser.add_argument("--tokens", action="store_true", help="canonical forms of losses over sequences")
     parser.add_argument("--clamps", action="store_true", help="piecewise losses, masks, a third policy")
     chosen = parser.parse_args(argv)

@@ -309,7 +309,12 @@ class Decomposition:
     @property
     def objective(self) -> Quantity | None:
         """What it is the gradient of; None where a term is no gradient, or something is left."""
-        return None if self.rest else self.quantity(lambda term: term.objective)
+        return None if self.rest else self.named_objective
+
+    @property
+    def named_objective(self) -> Quantity | None:
+        """What the named terms are the gradient of; None where one of them is no gradient."""
+        return self.quantity(lambda term: term.objective)
 
     @property
     def multiples(self) -> dict[str, ExpPoly]:

@@ -155,6 +155,9 @@ class Unfolding:
             return total + self._log(root) * 2
         if rest == ONE:
             return total
+        share = Fraction(rest.terms.get(((), ()), 0))
+        if share.numerator == 1 and rest == ExpPoly.number(share):  # log(1/2) = -log(2)
+            return total - self._log(ExpPoly.number(share.denominator))
         name, ratio = self._multiple_of(rest)
         return total + (ExpPoly.variable(name) + self._log(ratio) if name else self._named(rest, LOG))
 

@@ -16,23 +16,28 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from klsym.engine.fields.field import BATCH_SIZE, Field, field_of, less_own_share
+from klsym.engine.fields.field import Field, less_own_share, parts_of
 from klsym.engine.fields.named_terms import Decomposition, decompose, named_target, recognise
-from klsym.engine.fields.primitives import WEIGHT, at_policy, constant_part, objective_under
+from klsym.engine.fields.primitives import (
+    WEIGHT,
+    at_policy,
+    constant_part,
+    objective_under,
+    primitive,
+)
 from klsym.engine.fields.slot_loss import ADVANTAGE, SlotLoss, random_names
-from klsym.engine.proof.derivation import Derivation, Proof, derive
+from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.numeric_curl import Pushes, twisted
 from klsym.engine.proof.quantities import KL, Quantity, expectation, expected_gradient, grad
 from klsym.engine.proof.sequence_quantities import curl, mean_over_i, sum_over_t, token_gradient
-from klsym.engine.proof.shown_counterexample import shown_witness
 from klsym.engine.regions.in_span import fits
 from klsym.engine.targets.objectives import covariances, gradient_of, objective
 from klsym.engine.targets.product_curl import decide_products, with_one_advantage
-from klsym.errors import ProofError, Refused
+from klsym.errors import ProofError
 from klsym.kernel.derivatives import attach, is_live
 from klsym.kernel.names import HELD, SAMPLE_BASES, parse_name
 from klsym.kernel.ring import ONE, ZERO, ExpPoly
-from klsym.language.abbreviations import E, Side, elements
+from klsym.language.abbreviations import E, Side
 from klsym.language.convert import to_ring, to_sympy
 from klsym.language.expressions import R, s, without_sg
 
@@ -100,9 +105,13 @@ def _beyond(field: Field) -> Decision:
 
 def is_held(loss: SlotLoss) -> bool:
     """Is something in it detached, or does its sampler move?  H is detached, too, where its value moves."""
-    moved = any(is_live(to_ring(without_sg(value)), loss.defined) for value in loss.sums.values())
     detached = loss.detached or any(parse_name(x).detached for x in loss.element.names())
-    return detached or moved or loss.under != "mu" or loss.copied
+    return detached or _sums_move(loss) or loss.under != "mu" or loss.copied
+
+
+def _sums_move(loss: SlotLoss) -> bool:
+    """Does a value of H, H2, .. depend on theta?"""
+    return any(is_live(to_ring(without_sg(value)), loss.defined) for value in loss.sums.values())
 
 
 def with_scores(field: Field) -> tuple[Quantity, tuple[Proof, ...]]:
@@ -211,15 +220,27 @@ def _attached(field: Field, found: Decomposition) -> Decision | None:
         return Decision("separable", right, proofs, found, aim)
     if field.index != "t" or field.loss.under != "mu" or field.loss.copied or field.whole is not None:
         return None
-    if field.attached is None:
+    attached = _with_fixed_sums(field) if field.attached is None else field.attached
+    if attached is None:
         return None
-    if any(parse_name(x).detached for of in (field.attached, field.constant) for x in to_ring(of).names()):
+    if any(parse_name(x).detached for of in (attached, field.constant) for x in to_ring(of).names()):
         return None
-    aim = sum_over_t(field.attached, "mu")
+    aim = sum_over_t(attached, "mu")
     if field.loss.typed is not None and not field.loss.sums:
-        aim = replace(aim, labels={to_ring(field.attached): field.loss.typed_label})
+        aim = replace(aim, labels={to_ring(attached): field.loss.typed_label})
     aim = aim + expectation(field.constant, "mu") if field.constant else aim
     return _of_tokens("separable", field, found, (field.exchanged.equals(grad(aim)),), aim)
+
+
+def _with_fixed_sums(field: Field) -> Any | None:
+    """A loss of each token with this gradient under mu, where no sum H moves with theta."""
+    if _sums_move(field.loss):
+        return None
+    if not is_held(field.loss):
+        return parts_of(field.loss)[1]
+    alone = set(field.pushes) == {"now"} and not field.constant
+    found = primitive(attach(field.pushes["now"]), "now") if alone else None
+    return None if found is None else to_sympy(found)
 
 
 def _of_the_whole(field: Field, found: Decomposition) -> Decision | None:
@@ -241,18 +262,19 @@ def _of_the_whole(field: Field, found: Decomposition) -> Decision | None:
 
 
 def _to_date(field: Field, found: Decomposition) -> Decision | None:
-    """E_q[sum_t c sum_{u <= t} s_u] = grad E_q[sum_t c], where c itself does not move in the mean."""
-    of = field.coefficients
-    if field.index != "t" or set(of) != {"past", "now"} or of["past"] != of["now"]:
-        return None
-    if any(parse_name(name).base in HELD for name in of["now"].names()):
-        return None  # sums that are held fixed, whose values may move
-    aim = sum_over_t(to_sympy(of["now"]), "q")
-    try:
-        same = field.exchanged.equals(grad(aim))
-    except ProofError:
-        return None
-    return _of_tokens("separable", field, found, (same,), aim)
+    """E_q[sum_t c sum_{u <= t} s_u] = grad E_q[sum_t c], where c itself does not move in the mean.
+
+    The same beside named terms, whose objectives are added.
+    """
+    for of, beside in ((field.coefficients, Quantity(Side())), (found.rest, found.named_objective)):
+        if field.index != "t" or set(of) != {"past", "now"} or of["past"] != of["now"] or beside is None:
+            continue
+        if any(parse_name(name).base in HELD for name in of["now"].names()):
+            continue  # sums that are held fixed, whose values may move
+        aim = sum_over_t(to_sympy(of["now"]), "q") + beside
+        with suppress(ProofError):
+            return _of_tokens("separable", field, found, (field.exchanged.equals(grad(aim)),), aim)
+    return None
 
 
 def _curl(field: Field, found: Decomposition) -> Decision | None:
@@ -363,86 +385,3 @@ def taken_off(field: Field, reduced: bool = False) -> TakenOff | None:
         return TakenOff(share, h, field.c) if total else None
     c = field.loss.centred * share * WEIGHT.inverse()
     return TakenOff(share, field.loss.centred, c - constant_part(c, field.names.all))
-
-
-# ---------------------------------------------------------------------------- counterexamples
-def counterexample(field: Field, decision: Decision) -> dict[str, Any] | None:
-    """A model in which the field is not grad KL(q||p) beside the rewards, or in which it has a curl.
-
-    The field of a loss of rewards without p is compared with the policy gradient.
-    """
-    if decision.turned is not None:
-        return shown_witness(decision.turned)
-    if decision.witness is not None or field.form is None:
-        return decision.witness
-    found = decision.found.combination
-    if decision.target == "reverse-kl" or (decision.target == "combination" and "forward-kl" not in found):
-        return None
-    reward = ZERO if field.products else found.get("reward", ZERO)
-    names = _names(field)
-    without_p = None if "k1" in names or field.products else _policy_reward(field, names)
-    if without_p is not None:
-        reward = without_p
-    if _is_of_trees(field):
-        reward = reward.substitute({"A": ExpPoly.variable("R")})
-        field = field_of(_with_one_advantage(field.loss))
-    return told_apart(_for_models(field, decision), reward, kl=without_p is None)
-
-
-def _names(field: Field) -> set[str]:
-    """The quantities that it speaks of."""
-    told = [field.loss.element, *(definition.e for definition in field.loss.defined.definitions)]
-    return {parse_name(name).base for element in told for name in element.names()}
-
-
-def _policy_reward(field: Field, names: set[str]) -> ExpPoly | None:
-    """The objective of a policy gradient with its reward: E_q[-A] for a loss, E_q[R] for a reward R."""
-    reward = next((ExpPoly.variable(name) for name in ("A", "R") if name in names), None)
-    return reward if reward is None or field.loss.detached else -reward
-
-
-def _is_of_trees(field: Field) -> bool:
-    """Does it speak of A, of which trees hold no values, and of steps?"""
-    names = _names(field)
-    steps = field.index == "t" or "length" in names
-    return "A" in names and steps and field.loss.index != "i" and not field.products
-
-
-def _with_one_advantage(loss: SlotLoss) -> SlotLoss:
-    """R in the place of A: the sum of the token rewards."""
-    put = {ADVANTAGE: R}
-    label = None if loss.label is None else loss.label_of(loss.label.expression.xreplace(put))
-    return replace(
-        loss,
-        expression=loss.expression.xreplace(put),
-        sums={name: value.xreplace(put) for name, value in loss.sums.items()},
-        typed=loss.typed if loss.typed is None else loss.typed.xreplace(put),
-        label=label,
-        defined=with_one_advantage(loss.defined),
-    )
-
-
-def _for_models(field: Field, decision: Decision) -> Derivation:
-    """What is given, and n = m + 1, are premises, which a model need not satisfy."""
-    context = field.start.context
-    if field.index == "t" and field.attached is not None:
-        same = token_gradient(field.attached, field.loss.under)
-        given = derive(same, on_policy=context.on_policy, defined=field.loss.defined)
-        return given if context.given else field.exchanged
-    if not context.given and (field.loss.centred is not None or not context.premises):
-        return field.start
-    holds_m = any("m" in element.names() for element in elements(decision.right.side))
-    premises = BATCH_SIZE if holds_m else ()
-    return derive(decision.right, premises=premises, defined=field.loss.defined)
-
-
-def told_apart(derivation: Derivation, reward: ExpPoly, kl: bool = True) -> dict[str, Any] | None:
-    """A model in which the left side is not grad KL(q||p) + grad E_q[reward], or not the latter alone."""
-    rewarded = grad(Quantity(Side.atom(E("q", reward)))) if reward else None
-    right = grad(KL("q", "p")) if kl else rewarded
-    if kl and rewarded is not None:
-        right = right + rewarded
-    try:
-        return shown_witness(derivation.differs_from(right))
-    except (ProofError, Refused):
-        return None

@@ -26,7 +26,8 @@ from klsym.engine.proof.quantities import grad, sample, sample_gradient
 from klsym.engine.regions.in_steps import in_steps, unbounded, with_ratios
 from klsym.engine.regions.piecewise import is_piecewise
 from klsym.engine.targets.clamp_messages import with_clamps
-from klsym.engine.targets.decide import Decision, counterexample, decide
+from klsym.engine.targets.counterexample import counterexample
+from klsym.engine.targets.decide import Decision, decide
 from klsym.engine.targets.expected_value import value_of
 from klsym.engine.targets.in_print import InPrint
 from klsym.engine.targets.ring_notes import (

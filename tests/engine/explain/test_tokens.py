@@ -17,7 +17,9 @@ from klsym.notation.formulas import element
 from klsym.numeric.checks.cross_check import with_check
 from klsym.render.details import value_line
 from support.losses.cases import options
+from support.losses.loss_judge import complaints
 from support.losses.loss_worlds import at_points
+from support.losses.random_losses import Case
 
 CHECKED = [  # a loss, how it is used: each kind of field that the cross-check knows
     ("k1", "token"), ("k3", "token"), ("-rho*A + beta*k3", "token"), ("k1", "token /T"), ("A",
@@ -126,6 +128,33 @@ def test_the_check_adds_a_discounted_sum_up() -> None:
     assert wrong.check is not None and not wrong.check["passed"]
 
 
+def test_a_discounted_penalty_keeps_its_objective_beside_an_advantage() -> None:
+    found = explain("(9/10)**past(1)*disc(9/10, k1) + A", **OF_DISCOUNT)
+    assert (found.target, found.trust) == ("separable", "kernel")
+    case = Case("(9/10)**past(1)*disc(9/10, k1) + A", "on-policy", weights="token", **OF_DISCOUNT)
+    assert not complaints(case, found)
+    assert explain("disc(9/10, k1) + A", **OF_DISCOUNT).target == "none"
+
+
 def test_sums_that_are_held_fixed_are_no_objective() -> None:
     found = explain("disc(9/10, sg(k1))*rho", level="token", sampling="off-policy", weights="prefix")
     assert (found.target, found.trust) == ("none", "numeric")
+
+
+@pytest.mark.parametrize(
+    ("loss", "use", "objective"),
+    [
+        ("disc(1/2, R)", "reward", "R_now*log_q_now + exp(log(2)*T_past)*H_future*log_q_now"),
+        ("disc(1/2, A)*k1", "reward", "A*k1_now**2/2"),
+        ("sg(disc(1/2, 1))*sg(rho_old)*k2 + k1", "loss", "rho_old_now*"),
+        ("sg(disc(1/2, R))*log_q + sg(r)", "loss", "log_q_now"),
+        ("disc(1/2, sg(k1))", "reward", ""),
+        ("disc(1/2, rho_old*A)", "reward", ""),
+    ],
+)
+def test_sums_without_theta_have_an_objective_under_mu(loss: str, use: str, objective: str) -> None:
+    """E_mu[sum_t H_t s_t] = grad E_mu[sum_t H_t log q_t], since neither mu nor H depends on theta."""
+    case = Case(loss, "off-policy", use, level="token", weights="token")
+    found = explain(loss, sampling="off-policy", use=use, level="token")
+    assert not complaints(case, found)
+    assert (found.target == "separable") == bool(objective) and objective in " ".join(str(found).split())

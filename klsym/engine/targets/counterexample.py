@@ -1,0 +1,102 @@
+"""Find a model whose expected gradient is not that of the reverse KL, or has a curl.  Untrusted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from klsym.engine.fields.field import BATCH_SIZE, Field, field_of
+from klsym.engine.fields.slot_loss import ADVANTAGE, SlotLoss
+from klsym.engine.proof.derivation import Derivation, derive
+from klsym.engine.proof.quantities import KL, Quantity, grad
+from klsym.engine.proof.sequence_quantities import token_gradient
+from klsym.engine.proof.shown_counterexample import shown_witness
+from klsym.engine.targets.decide import Decision
+from klsym.engine.targets.product_curl import with_one_advantage
+from klsym.errors import ProofError, Refused
+from klsym.kernel.names import parse_name
+from klsym.kernel.ring import ZERO, ExpPoly
+from klsym.language.abbreviations import E, Side, elements
+from klsym.language.expressions import R
+
+
+def counterexample(field: Field, decision: Decision) -> dict[str, Any] | None:
+    """A model in which the field is not grad KL(q||p) beside the rewards, or in which it has a curl.
+
+    The field of a loss of rewards without p is compared with the policy gradient.
+    """
+    if decision.turned is not None:
+        return shown_witness(decision.turned)
+    if decision.witness is not None or field.form is None:
+        return decision.witness
+    found = decision.found.combination
+    if decision.target == "reverse-kl" or (decision.target == "combination" and "forward-kl" not in found):
+        return None
+    reward = ZERO if field.products else found.get("reward", ZERO)
+    names = _names(field)
+    without_p = None if "k1" in names or field.products else _policy_reward(field, names)
+    if without_p is not None:
+        reward = without_p
+    if _is_of_trees(field):
+        reward = reward.substitute({"A": ExpPoly.variable("R")})
+        field = field_of(_with_one_advantage(field.loss))
+    return told_apart(_for_models(field, decision), reward, kl=without_p is None)
+
+
+def _names(field: Field) -> set[str]:
+    """The quantities that it speaks of."""
+    told = [field.loss.element, *(definition.e for definition in field.loss.defined.definitions)]
+    return {parse_name(name).base for element in told for name in element.names()}
+
+
+def _policy_reward(field: Field, names: set[str]) -> ExpPoly | None:
+    """The objective of a policy gradient with its reward: E_q[-A] for a loss, E_q[R] for a reward R."""
+    reward = next((ExpPoly.variable(name) for name in ("A", "R") if name in names), None)
+    return reward if reward is None or field.loss.detached else -reward
+
+
+def _is_of_trees(field: Field) -> bool:
+    """Does it speak of A, of which trees hold no values, and of steps?"""
+    names = _names(field)
+    steps = field.index == "t" or "length" in names
+    return "A" in names and steps and field.loss.index != "i" and not field.products
+
+
+def _with_one_advantage(loss: SlotLoss) -> SlotLoss:
+    """R in the place of A: the sum of the token rewards."""
+    put = {ADVANTAGE: R}
+    label = None if loss.label is None else loss.label_of(loss.label.expression.xreplace(put))
+    return replace(
+        loss,
+        expression=loss.expression.xreplace(put),
+        sums={name: value.xreplace(put) for name, value in loss.sums.items()},
+        typed=loss.typed if loss.typed is None else loss.typed.xreplace(put),
+        label=label,
+        defined=with_one_advantage(loss.defined),
+    )
+
+
+def _for_models(field: Field, decision: Decision) -> Derivation:
+    """What is given, and n = m + 1, are premises, which a model need not satisfy."""
+    context = field.start.context
+    if field.index == "t" and field.attached is not None:
+        same = token_gradient(field.attached, field.loss.under)
+        given = derive(same, on_policy=context.on_policy, defined=field.loss.defined)
+        return given if context.given else field.exchanged
+    if not context.given and (field.loss.centred is not None or not context.premises):
+        return field.start
+    holds_m = any("m" in element.names() for element in elements(decision.right.side))
+    premises = BATCH_SIZE if holds_m else ()
+    return derive(decision.right, premises=premises, defined=field.loss.defined)
+
+
+def told_apart(derivation: Derivation, reward: ExpPoly, kl: bool = True) -> dict[str, Any] | None:
+    """A model in which the left side is not grad KL(q||p) + grad E_q[reward], or not the latter alone."""
+    rewarded = grad(Quantity(Side.atom(E("q", reward)))) if reward else None
+    right = grad(KL("q", "p")) if kl else rewarded
+    if kl and rewarded is not None:
+        right = right + rewarded
+    try:
+        return shown_witness(derivation.differs_from(right))
+    except (ProofError, Refused):
+        return None
