@@ -19,7 +19,7 @@ import sympy
 from klsym.engine.answers.dispatch import as_written as as_written
 from klsym.engine.answers.dispatch import explained as explained
 from klsym.engine.answers.intended_target import intended_target
-from klsym.engine.fields.slot_loss import names_slots
+from klsym.engine.fields.slot_loss import at_tokens, names_slots
 from klsym.engine.fields.slot_loss import refuse_unless_moderate as refuse_unless_moderate
 from klsym.engine.options.settings import Setting, checked_setting
 from klsym.engine.proof.shown_counterexample import used_names as used_names
@@ -37,7 +37,7 @@ def explain(loss: object, parameters: Iterable[str] = (), **options: str | None)
     if options.get("sampling") == "truncated" and not isinstance(parameters, str):
         parameters = (*parameters, "S")
     written = as_written(loss, parameters)
-    setting = setting_of(written, options)
+    written, setting = at_tokens(written, setting_of(written, options))
     verdict = explained(written, setting)
     terms = LazyCases(_terms, written, setting)
     verdict = replace(verdict, loss=written.typed or verdict.loss, written=written, terms=terms)

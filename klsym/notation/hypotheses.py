@@ -166,6 +166,13 @@ def _several(element: ExpPoly | tuple[ExpPoly, ...]) -> tuple[ExpPoly, ...]:
     return element if isinstance(element, tuple) else (element,)
 
 
+def _above(at: str, element: ExpPoly | tuple[ExpPoly, ...]) -> str:
+    several = _several(element)
+    if all(e == ExpPoly.variable("M") for e in several):
+        return f"a sequence from {at} has at least one token with M_now = 1, almost surely: M > 0"
+    return f"{_nowhere(at)} where {' or '.join(map(_not_positive, several))}"
+
+
 def _not_positive(element: ExpPoly) -> str:
     return f"{formulas.element(element)} <= 0"
 
@@ -179,7 +186,7 @@ WRITTEN: dict[str, str | Callable[..., str]] = {
     "away": _no_sample,
     "off": lambda at, element: f"{_no_sample(at, element)}, and it moves with theta",
     "apart": lambda at, element: f"{_no_sample(at, element)}, at any theta nearby: there the loss jumps",
-    "above": lambda at, element: f"{_nowhere(at)} where {' or '.join(map(_not_positive, _several(element)))}",
+    "above": _above,
     "fact": lambda element: f"{formulas.element(element)} >= 0",
     "exists": _exists,
     "nonnegative": _region,

@@ -14,6 +14,7 @@ from klsym.errors import UsageError
 from klsym.kernel.names import SAMPLE, parse_name
 from klsym.kernel.ring import ExpPoly
 from klsym.kernel.slots import SECOND
+from klsym.kernel.statements import LOG
 from klsym.language.abbreviations import (
     Context,
     Curl,
@@ -113,6 +114,7 @@ def allowed(theorem: Theorem, model: FiniteModel, functions: Functions) -> Finit
     """
     context, bounds, inside = theorem.statement.context, bounds_of(theorem), logs_of(theorem)
     asked = bounds or inside
+    model = with_first_kept(model) if any("M" in e.names() for e in inside) else model
     known = instances(context, functions) if asked else {}
     for attempt in range(ATTEMPTS if asked else 1):
         found = _with_premises(theorem, _with_facts(theorem, shifted(model, attempt, context)), functions)
@@ -128,8 +130,12 @@ def bounds_of(theorem: Theorem) -> list[ExpPoly]:
 
 
 def logs_of(theorem: Theorem) -> list[ExpPoly]:
-    """What is positive at every sample, by the hypotheses of the theorem."""
-    return list(dict.fromkeys(h[2] for h in theorem.hypotheses if h[0] == "above"))
+    """What is positive at every sample, by the hypotheses of the theorem or since it names the log."""
+    statement = theorem.statement
+    told = statement.context.within(*elements(statement.left), *elements(statement.right))
+    logs = (statement.context.defined(name, LOG) for e in told for name in sorted(e.names()))
+    named = [e for e in logs if e is not None and statement.context.speaks_of(e) <= {"x"}]
+    return list(dict.fromkeys([*(h[2] for h in theorem.hypotheses if h[0] == "above"), *named]))
 
 
 def _system(model: FiniteModel) -> System:
@@ -250,6 +256,14 @@ def _turned(q: Any, x: int) -> list[Any]:
     rest = [value for y, value in enumerate(q) if y != x]
     rest = [*rest[1:], *rest[:1]]
     return [*rest[:x], q[x], *rest[x:]]
+
+
+def with_first_kept(model: FiniteModel) -> FiniteModel:
+    """The model with a mask that keeps the first token of every sequence."""
+    pairs = zip(model.rewards["M"], model.layout.before, strict=True)
+    return replace(
+        model, rewards={**model.rewards, "M": [x if before else Fraction(1) for x, before in pairs]}
+    )
 
 
 def levelled(model: FiniteModel, R: float, A: float) -> FiniteModel:

@@ -11,7 +11,7 @@ The options weights, credit, aggregate and batch are written into the loss here,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -40,18 +40,27 @@ from klsym.kernel.statements import Context
 from klsym.language.convert import to_ring, to_sympy
 from klsym.language.expressions import (
     ATOMS,
+    DENSITIES,
     A,
     H,
     M,
+    OfRow,
+    R,
+    exp,
+    k1,
     length,
+    log_q,
     now,
     own,
     parameter,
     past,
+    r,
     rho,
+    rho_old,
     sg,
     without_sg,
 )
+from klsym.language.messages import Message
 from klsym.language.parser import MAX_EXP, MAX_POWER
 from klsym.language.sums import Centred, Here, LeftOut, OverBatch, OverVocabulary, Summed, Whole, togo
 from klsym.language.unfolding import PLAIN
@@ -218,6 +227,7 @@ def placed(expression: Any, setting: Setting, index: str) -> Any:
         )
     expression = expression * DRAWN if setting.truncated else expression
     if index == "t":
+        expression = expression if setting.use == "reward" else _summed_at_tokens(expression)
         at = now(expression).xreplace(
             {now(A): ADVANTAGE, now(rho): WEIGHT_OF_OPTION[setting.weights], T: length}
         )
@@ -225,6 +235,41 @@ def placed(expression: Any, setting: Setting, index: str) -> Any:
     else:
         at = own(expression / length if setting.averaged else expression) if index == "i" else expression
     return at / length if setting.averaged and index != "i" else at
+
+
+def _summed_at_tokens(loss: Any, times: Any = T) -> Any:
+    """times g x for the terms g whole(x) of a loss, where x has no sum of its own; for others times/T.
+
+    g is the same at each token, such as 1/whole(M): so T g x and g whole(x) have one sum over the tokens.
+    """
+    sums = {of for of in _attached_sums(loss) if not _is_summable(of)}
+    total = sympy.S.Zero
+    for term in sympy.Add.make_args(sympy.expand_mul(loss, deep=False)) if sums else (loss,):
+        of = next((factor for factor in sympy.Mul.make_args(term) if factor in sums), None)
+        if of is not None and not (term / of).has(*sums) and _is_of_the_whole(term / of):
+            term = T * (term / of) * of.args[0]
+        total += term * times / T
+    return total
+
+
+def _attached_sums(e: Any) -> Iterator[Any]:
+    """The sums over all tokens that are differentiated."""
+    if isinstance(e, Whole):
+        yield from (e,) if sg(e) != e else ()
+    elif not isinstance(e, sg):
+        yield from (of for part in e.args for of in _attached_sums(part))
+
+
+def _is_summable(of: Summed) -> bool:
+    """Is it a sum of k1, log q, R and constants?"""
+    element = _at_a_token(of.args[0])
+    return element is not None and adds_up(element, "now")
+
+
+def _is_of_the_whole(g: Any) -> bool:
+    """Is it the same at each token?"""
+    bare = g.xreplace({of: sympy.Dummy() for of in g.atoms(Whole)})
+    return not bare.atoms(Summed) and not bare.free_symbols & {*DENSITIES, R, M}
 
 
 def _refuse_sums_of_ratios(at_t: Any) -> None:
@@ -271,19 +316,49 @@ def random_names(element: ExpPoly, defined: Context) -> set[str]:
 
 
 # ---------------------------------------------------------------------------- whole sequences
+def at_tokens(written: Written, setting: Setting) -> tuple[Written, Setting]:
+    """A loss of whole sequences with sums that are no log ratios, or over kept tokens, as that of each token.
+
+    A loss L of the sequence is L/T at each of its T tokens; a reward multiplies the score of each.
+
+    >>> from klsym.language.expressions import k2
+    >>> loss = Written("", Whole(M * k2) / Whole(M))
+    >>> at_tokens(loss, Setting(level="sequence"))[0].text
+    'M*k2/whole(M)'
+    """
+    e = written.expression
+    divisors = {x.base for x in e.atoms(sympy.Pow) if x.exp.could_extract_minus_sign()}
+    counted = any(of.has(M) for base in divisors for of in base.atoms(Whole))
+    sums = {of: sympy.Dummy(log_q.name, real=True) for of in e.atoms(Summed)}  # so that sg(..) stays
+    whole = all(isinstance(of, Whole) for of in sums) and not e.xreplace(sums).has(M)
+    if setting.level != "sequence" or not whole or not (counted or not all(map(_is_summable, sums))):
+        return written, setting
+    if setting.batch != "none" or names_batches(e):
+        return written, setting
+    bare = e.xreplace(sums).replace(lambda x: isinstance(x, OfRow), lambda x: x.in_k1())
+    at = {x: exp(Whole(x.args[0] - x.args[1])) for x in (rho, rho_old)} | {r: exp(-Whole(k1))}
+    at |= {x: Whole(x) for x in (k1, *DENSITIES, R)}
+    for old, new in at.items():  # those of which others are made come last
+        bare = bare.xreplace({old: sums.setdefault(new, sympy.Dummy(log_q.name, real=True))})
+    loss = bare.xreplace({dummy: of for of, dummy in sums.items()})
+    loss = loss if setting.use == "reward" else _summed_at_tokens(loss, sympy.S.One)
+    notes = (*written.notes, Message("at-each-token"))
+    reading = Written(losses.show(loss, TEXT), loss, written.typed or written.text, notes)
+    return reading, replace(setting, level="token", weights="token")
+
+
 def of_sequence(written: Written) -> Written:
     """The loss of a whole sequence: T is its length, and a sum over all tokens is that of the sequence."""
     expression, whole = written.expression, {}
     for of in expression.atoms(Summed):
         if not isinstance(of, Whole):
             raise UsageError(f"{of} in {written.text[:60]!r}: {OF_ONE_TOKEN}")
-        element = _at_a_token(of.args[0])
-        if element is None or not adds_up(element, "now"):
+        if not _is_summable(of):
             raise UsageError(
                 f"{of} in {written.text[:60]!r} is no sum of k1, log q, R and constants, and so it is no"
                 " function of the sequence as one sample: choose level token"
             )
-        whole[of] = to_sympy(summed(element, "x"))
+        whole[of] = to_sympy(summed(to_ring(now(of.args[0]).xreplace({now(A): ADVANTAGE, T: length})), "x"))
     return Written(written.text, expression.xreplace(whole).xreplace({T: length}))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from copy import copy, deepcopy
 from fractions import Fraction
 from functools import lru_cache
@@ -16,13 +16,14 @@ from itertools import chain, tee
 from typing import Any
 
 from klsym.engine.proof.float_screen import is_plainly_at_most
+from klsym.engine.regions.piecewise import counts_tokens
 from klsym.engine.regions.root_isolation import joint
 from klsym.errors import ProofError, Refused, UsageError
 from klsym.kernel.derivatives import in_slot
 from klsym.kernel.intervals import Interval
 from klsym.kernel.models import Model, enclose
 from klsym.kernel.names import parse_name
-from klsym.kernel.statements import LET, REGION, Context
+from klsym.kernel.statements import LET, LOG, REGION, Context
 from klsym.kernel.statements import Statement as Plain
 from klsym.language.abbreviations import (
     Curl,
@@ -50,6 +51,7 @@ MAX_LOG_RATIO = 600  # of a log ratio in a model
 FAR_FROM = 8  # the random model before which they come
 
 PARAMETER_VALUES = ("1/3", "2", "1/2", "3")  # of parameters, in every order
+KEPT = "kept"  # M is 1 at the first token
 BELOW = {"k1": "p", "w": "mu", "o": "old"}  # q over this
 RATIOS = ("1/2", "2", "1/5", "5", "4/5", "5/4", "1/20", "20", "1/400", "400")
 
@@ -251,16 +253,22 @@ def _exact(value: Any) -> str:
     )
 
 
-def completed(model: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """The model with the rows old and M where they are spoken of: old = (q + 2 p')/3, p' is p turned."""
-    added = {"o", "M"} & {*names}
+def rows_of(names: Iterable[str], context: Context) -> frozenset[str]:
+    """The further rows of a model: old, M, and whether each sequence has a token that M keeps."""
+    divides = (e for _, kind, e in context.definitions if kind == LOG and not e.terms.get(((), ())))
+    return frozenset({"o", "M"} & {*names} | ({KEPT} if any(map(counts_tokens, divides)) else set()))
+
+
+def completed(model: dict[str, Any], added: Collection[str]) -> dict[str, Any]:
+    """The model with the rows old and M where they are asked for: old = (q + 2 p')/3, p' is p turned."""
     return {**model, "tree": _completed(model["tree"], added, 0)} if added else model
 
 
-def _completed(node: Node, added: set[str], depth: int) -> Node:
+def _completed(node: Node, added: Collection[str], depth: int) -> Node:
     q, p = ([Fraction(x) for x in node[name]] for name in ("q", "p"))
     old = [str((a + 2 * b) / 3) for a, b in zip(q, [*p[1:], p[0]], strict=True)]
-    masks = {"M": [str((x + depth + 1) % 2) for x in range(len(q))]} if "M" in added else {}
+    first = KEPT in added and not depth
+    masks = {"M": [str(1 if first else (x + depth + 1) % 2) for x in range(len(q))]} if "M" in added else {}
     following = [after and _completed(after, added, depth + 1) for after in node["next"]]
     rows = {**node, "rewards": {**node["rewards"], **masks}, "next": following}
     return {"old": old, **rows} if "o" in added else rows
@@ -278,16 +286,18 @@ def find_model(
     """
     sides = (statement.left, statement.right)
     told = [*(a for side in sides for a in elements(side)), *(d.e for d in statement.context.definitions)]
-    names = {parse_name(name).base for a in told for name in a.names()}
+    named = {name for a in told for name in a.names()}
+    names, defined = {parse_name(name).base for name in named}, statement.context.defined
+    at_steps = steps and any(defined(x) is not None and parse_name(x).slot == "now" for x in named)
     tried = (
         [(model, Model.from_json(model, statement.context))]
         if model
-        else copy(_read(statement.context, on_policy, steps, frozenset({"o", "M"} & names)))
+        else copy(_read(statement.context, on_policy, steps, rows_of(names, statement.context)))
     )
     for candidate, read in tried:
         if statement.relation == "<=" and not model and is_plainly_at_most(*sides, read):
             continue
-        if not _is_off_bounds(read, steps):
+        if not _is_off_bounds(read, at_steps):
             continue
         left, right = enclose(statement.left, read), enclose(statement.right, read)
         above, below = left.lower > right.upper, left.upper < right.lower
@@ -311,7 +321,7 @@ def _beyond(context: Context) -> Iterator[tuple[str, Fraction]]:
 
 
 def _is_off_bounds(model: Model, steps: bool) -> bool:
-    """Does no sample, and no step, lie on a bound that moves with theta, or where a log has no value?"""
+    """Does no sample (steps: and no step) lie on a bound that moves, or where a log has no value?"""
     context = model.context
     told = [(d.kind, d.e) for d in context.definitions if d.kind != LET]
     told += [(k, in_slot(e, "now", context)) for k, e in told if steps and context.speaks_of(e) == {"x"}]

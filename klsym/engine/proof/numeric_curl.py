@@ -18,7 +18,7 @@ from typing import Any
 
 import mpmath
 
-from klsym.engine.proof.counterexamples import completed, models, tree_models
+from klsym.engine.proof.counterexamples import completed, models, rows_of, tree_models
 from klsym.kernel.names import HELD, SAMPLE_BASES, parse_name
 from klsym.kernel.ring import Exponent, ExpPoly, Monomial
 from klsym.kernel.slots import at_slot
@@ -148,7 +148,7 @@ def twisted(pushes: Pushes, start: str) -> dict[str, Any] | None:
         Context(parameters=pushes.parameters), pushes.on_policy
     )
     for model in islice((m for m in found if pushes.tokens or len(m["tree"]["q"]) > 2), MAX_MODELS):
-        model = completed(model, pushes.bases)
+        model = completed(model, rows_of(pushes.bases, pushes.defined))
         if not pushes.tokens:  # two logits of one node have a curl where there are three outcomes
             model["tree"]["v"] = across(model["tree"]["u"])
         with mpmath.workdps(CURL_DIGITS):

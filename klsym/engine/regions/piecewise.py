@@ -135,9 +135,21 @@ class Unfolding:
             return (self._log(x) * power).exp()
         number = max(_stripped(x)[0], _stripped(-x)[0])  # no log of it is asked for
         x = x * (1 / number)
-        if whole < 0 and not _is_evident(x):  # 1/x = x/x^2
+        if whole < 0 and not self._is_positive(x):  # 1/x = x/x^2
             return x ** int(-whole) * (self._log(x * x) * power).exp() * number ** int(whole)
         return (self._log(x) * power).exp() * number ** int(whole)
+
+    def _is_positive(self, x: ExpPoly) -> bool:
+        """Is it evident where each region holds, of a positive e, and where it does not?"""
+        held = next((n for n in sorted(x.names()) if self.context.defined(n, REGION) is not None), None)
+        if held is None:
+            return _is_evident(x)
+        there, elsewhere = (x.substitute({held: end}) for end in (ONE, ZERO))
+        e = self.context.defined(held) or ZERO
+        return all(
+            self._is_positive(case) or self._is_positive(case - more)
+            for case, more in ((there, e), (elsewhere, -e))
+        )
 
     def _exponential(self, x: ExpPoly) -> ExpPoly:
         """exp(x): exponentials in it get a name."""
@@ -378,6 +390,8 @@ def _width(e: Any) -> tuple[Any, bool]:
 
 
 def _in_ring(function: Any, x: ExpPoly, power: ExpPoly) -> ExpPoly:
+    if counts_tokens(x) and any(value < 0 for value in power.terms.values()):
+        raise NotInRing("division by what may be 0")
     return to_ring(function(*map(to_sympy, (x, power) if function is sympy.Pow else (x,))))
 
 
@@ -392,8 +406,22 @@ def _common_factor(x: ExpPoly) -> list[ExpPoly]:
     return [x]
 
 
+def counts_tokens(x: ExpPoly) -> bool:
+    """Is it a number of tokens that a mask keeps: of all tokens, or with a positive number added?"""
+    names = {parse_name(name) for name in x.names()}
+    powers = {power for monomial, exponent in x.terms for _, power in (*monomial, *exponent)}
+    whole = ((), ()) in x.terms or {name.slot for name in names} == {"x"}
+    masks = "M" in {name.base for name in names} <= {"M", "length"}
+    return whole and masks and powers <= {1} and all(value > 0 for value in x.terms.values())
+
+
 def _is_evident(x: ExpPoly) -> bool:
-    """Are all its terms at least 0, and one of them positive?  Or is it the square of such a sum?"""
+    """Are all its terms at least 0, and one of them positive?  Or is it the square of such a sum?
+
+    Of a number of kept tokens that one is kept is a hypothesis.
+    """
+    if counts_tokens(x):
+        return True
     found, root = positive_sum(x), square_root(x)
     positive = found is not None and any(to_ring(row["b"]) == ONE for row in found.squares)
     return positive or (root is not None and _is_evident(root))

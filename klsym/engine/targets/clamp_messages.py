@@ -222,7 +222,7 @@ def _pushes(field: Field, setting: Setting, off_bounds: bool = False) -> Slots:
     off_bounds: the theorem assumes that no sample lies on a bound.
     """
     given = {name: to_ring(value) for name, value in field.loss.sums.items()}
-    tokens = field.index == "t" and bool(given)
+    tokens = field.index == "t" and bool(given) and not field.constant  # that counts once, not at each token
     found = scores_of(field.exchanged) if tokens else field.pushes
     put_in = given if tokens else {}
     values = {z: attach(c).substitute(put_in) for z, c in found.items()}

@@ -8,7 +8,7 @@ from typing import Any
 from klsym.engine.fields.field import BATCH_SIZE, Field, field_of
 from klsym.engine.fields.slot_loss import ADVANTAGE, SlotLoss
 from klsym.engine.proof.derivation import Derivation, derive
-from klsym.engine.proof.quantities import KL, Quantity, grad
+from klsym.engine.proof.quantities import KL, Quantity, expected_gradient, grad
 from klsym.engine.proof.sequence_quantities import token_gradient
 from klsym.engine.proof.shown_counterexample import shown_witness
 from klsym.engine.targets.decide import Decision
@@ -81,6 +81,7 @@ def _for_models(field: Field, decision: Decision) -> Derivation:
     context = field.start.context
     if field.index == "t" and field.attached is not None:
         same = token_gradient(field.attached, field.loss.under)
+        same = same + expected_gradient(field.constant, field.loss.under) if field.constant else same
         given = derive(same, on_policy=context.on_policy, defined=field.loss.defined)
         return given if context.given else field.exchanged
     if not context.given and (field.loss.centred is not None or not context.premises):

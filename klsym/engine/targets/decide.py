@@ -264,10 +264,11 @@ def _of_the_whole(field: Field, found: Decomposition) -> Decision | None:
 def _to_date(field: Field, found: Decomposition) -> Decision | None:
     """E_q[sum_t c sum_{u <= t} s_u] = grad E_q[sum_t c], where c itself does not move in the mean.
 
-    The same beside named terms, whose objectives are added.
+    The same with the scores of all u, and beside named terms, whose objectives are added.
     """
     for of, beside in ((field.coefficients, Quantity(Side())), (found.rest, found.named_objective)):
-        if field.index != "t" or set(of) != {"past", "now"} or of["past"] != of["now"] or beside is None:
+        credited = set(of) in ({"past", "now"}, {"past", "now", "future"})
+        if field.index != "t" or not credited or beside is None or any(c != of["now"] for c in of.values()):
             continue
         if any(parse_name(name).base in HELD for name in of["now"].names()):
             continue  # sums that are held fixed, whose values may move

@@ -67,7 +67,7 @@ def value_of(written: Written, setting: Setting, roots: bool = False) -> tuple[T
                 return TargetReading("separable"), ZERO
     constant, whole = in_n(constant), in_n(whole)
     found = _meaning_of_value(recognise_value(whole, names), tokens, start)
-    shown = InPrint(defined, index == "t")
+    shown = InPrint(defined, tokens=False)
     return shown.reading(found), shown.value(constant)
 
 

@@ -150,7 +150,9 @@ def verdict_of(
         c=_factored(coefficient_under_q(field)),
         gradient=_meaning(field, decision),
         trust=decision.trust,
-        assumptions=(*readings(field, setting), *assumed_by(assuming(field, decision, proofs))),
+        assumptions=tuple(
+            dict.fromkeys((*readings(field, setting), *assumed_by(assuming(field, decision, proofs))))
+        ),
         steps=Chain(proofs[0]),
         model=Search(counterexample, field, decision),
         proofs=proofs,

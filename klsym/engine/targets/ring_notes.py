@@ -13,9 +13,11 @@ from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.quantities import KL, expectation, grad
 from klsym.engine.proof.sequence_quantities import sum_over_t, token_KL_gradient
 from klsym.engine.regions.in_steps import in_steps
+from klsym.engine.regions.piecewise import counts_tokens
 from klsym.engine.targets.decide import Decision, taken_off
 from klsym.kernel.names import parse_name
 from klsym.kernel.ring import ZERO, ExpPoly
+from klsym.kernel.statements import LOG
 from klsym.language.convert import to_ring, to_sympy
 from klsym.language.expressions import R, future, k1, now, s
 from klsym.language.messages import Message
@@ -52,6 +54,9 @@ def readings(field: Field, setting: Setting) -> Iterator[Message]:
             yield READINGS["loss"]
         if off := taken_off(field):
             yield Message("mean-h", of=_mean_of(off.h, field))
+    for _, kind, e in field.loss.defined.definitions:
+        if kind == LOG and counts_tokens(e) and not e.terms.get(((), ())):
+            yield Message("above", at="q" if setting.on_policy else "mu", element=e)
     if field.index == "t":
         told = (field.loss.each, *field.loss.sums.values())
         bases = {parse_name(name).base for e in told for name in to_ring(e).names()}

@@ -26,6 +26,7 @@ from klsym.language.expressions import (
     ATOMS,
     GIVEN,
     A,
+    M,
     OverPositions,
     Slot,
     future,
@@ -45,6 +46,7 @@ from klsym.language.sums import OverBatch
 from klsym.notation.values import shown
 from klsym.numeric.checks.world import Place, World, without_sums
 from klsym.numeric.models import random_model, random_tree
+from klsym.numeric.random_models import with_first_kept
 
 MODELS, SEEDS = 4, range(24)  # models that are compared, among these seeds
 DIGITS = 50
@@ -88,6 +90,8 @@ class Literal:
             model = random_model(seed, 3, context)
         else:
             model = random_tree(seed, context, tokens=2 if self.batched else 3 - seed % 2)
+            divided = (e.base for e in self.loss.atoms(sympy.Pow) if e.exp.could_extract_minus_sign())
+            model = with_first_kept(model) if any(e.has(M) for e in divided) else model
         return World(model, parameters, self.setting.on_policy)
 
     def size(self, seed: int) -> int:

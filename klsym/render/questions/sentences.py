@@ -63,7 +63,7 @@ def _names_unused(names: Sequence[str], loss: str) -> str:
 
 READINGS = (  # codes of how a pasted loss was read
     "read-as", "names-read", "parameters-declared", "averages-left-out", "masks-left-out", "calls-left-out",
-    "factor-left-out", "names-unused",
+    "factor-left-out", "names-unused", "at-each-token",
 )  # fmt: skip
 SENTENCES: dict[str, str | Callable[..., str]] = {
     "read-as": "{typed} is read as {loss}",
@@ -76,6 +76,7 @@ SENTENCES: dict[str, str | Callable[..., str]] = {
         "the factor {factor} is left out; with --level token, --aggregate chooses how tokens are added up"
     ),
     "names-unused": _names_unused,
+    "at-each-token": "written for each token of the sequence: the same loss, with --level token",
     "drawn": _drawn,
     "neither-proof-nor-model": "{of}: neither a proof nor a model was found",
     "order-of-variances": "the order of the variances: neither a proof nor models both ways were found",

@@ -134,7 +134,7 @@ def _coefficient(case: Case, answer: dict[str, Any]) -> Iterator[str]:
             text = answer["gradient"][name]
             if text is None or UNDECLARED.search(text) or (name == "per_sample" and in_batch(case)):
                 continue
-            if case.level == "token" and re.search(r"\bs\b", text):
+            if answer["level"] == "token" and re.search(r"\bs\b", text):
                 text = f"{text} + 0*s_now"  # the same at each token, added up over all of them
             form = where.form(text, measure, **constants, **mean_h(text, case, answer, where, setting))
             error = (np.abs(flat(form.a, where) - exact) / (scale + form.value)).max()

@@ -118,7 +118,7 @@ def _witness_forest(witness: dict[str, Any], case: Case, second: bool) -> tuple[
             tokens = int(data["T"][k]) - 1 if "T" in data else 0
             after.append(forced(tokens) if then is None else grown(then, before + R[k]))
         tilted = q * np.arange(1, len(q) + 1)  # on no bound that old = q would meet
-        old, M = numbers(data, "old", tilted / tilted.sum()), numbers(data, "M", 0 * q)
+        old, M = numbers(data, "old", tilted / tilted.sum()), numbers(data, "M", 0 * q + 1)
         return Node(np.log(q), np.log(p), np.log(mu), R, tuple(after), np.log(old), M)
 
     tree = Tree(grown(witness.get("tree") or {**witness, **rewards}), A, parameters)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache
 from typing import Any
 
@@ -24,6 +24,7 @@ DEEP, WIDE = ((), ((), ((), ()))), (((), (), ((), ())), ((), ()))  # 1, 2, 3, 3 
 REWARDS = ("R", "A", "R*A")  # with two values of each, all functions of one sample
 FAR = 1.6  # of the logits, where wide bounds are met
 MASK = re.compile(r"\bM\b")
+DIVIDED = re.compile(r"/ *\(?(\d \+ )?whole\(M\)")
 REWARDS_OF_SEQUENCES = (*REWARDS, "R**2", "R**2*A")
 
 
@@ -44,8 +45,13 @@ def worlds(level: str, rewards: str) -> tuple[Tree, ...]:
 
 
 @cache
-def forest_of(level: str, rewards: str, sampling: str, second: bool) -> Forest:
-    return Slotted(list(worlds(level, rewards)), (sampling,), second)
+def forest_of(level: str, rewards: str, sampling: str, second: bool, kept: bool = False) -> Forest:
+    """kept: the mask is 1 at the first token of every sequence, so that whole(M) is not 0."""
+    found = list(worlds(level, rewards))
+    if kept:
+        roots = (replace(tree.root, M=np.ones(len(tree.root.logits))) for tree in found)
+        found = [replace(tree, root=root) for tree, root in zip(found, roots, strict=True)]
+    return Slotted(found, (sampling,), second)
 
 
 def in_batch(case: Case) -> bool:
@@ -55,7 +61,8 @@ def in_batch(case: Case) -> bool:
 
 def forest(case: Case, rewards: str = "generic", second: bool = False, far: bool = False) -> Forest:
     batched = in_batch(case) and case.level == "sample"
-    return forest_of("far" if far else "batch" if batched else case.level, rewards, case.sampling, second)
+    level = "far" if far else "batch" if batched else case.level
+    return forest_of(level, rewards, case.sampling, second, bool(DIVIDED.search(case.text)))
 
 
 def settings(case: Case) -> list[Setting]:
