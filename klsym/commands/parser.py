@@ -386,6 +386,7 @@ def _add_tables(commands: Any) -> None:
         help="rows that have this loss, claim, area or word, such as k3, reward.k1, off-policy",
     )  # fmt: skip
     tables.add_argument("--columns", nargs="+", default=[], metavar="COLUMN", help="columns, in this order")
+    tables.add_argument("--no-claims", action="store_true", help="leave out the ids of the claims")
     tables.add_argument(
         "--notation", choices=tuple(NOTATIONS), default=USUAL, help="q, p, mu (default), or pi, pi_ref, mu"
     )

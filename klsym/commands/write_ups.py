@@ -19,7 +19,7 @@ def write_tables(options: argparse.Namespace) -> int:
     names = select(separated("TABLE", options.names))
     only, columns = separated("--only", options.only), separated("--columns", options.columns)
     folder = None if options.output is None else output_folder(options.output)
-    made = list(tables(tuple(names), only, columns, progress))
+    made = list(tables(tuple(names), only, columns, progress, claims=not options.no_claims))
     if folder is None:
         layout, _ = LAYOUTS[options.format]
         print("\n\n".join(layout(table, options.notation) for table in made))

@@ -36,6 +36,7 @@ def tables(
     only: tuple[str, ...] = (),
     columns: tuple[str, ...] = (),
     progress: Wrapper = plainly,
+    claims: bool = True,
 ) -> Iterator[Table]:
     """The chosen tables, all where none is named, with the chosen rows and columns.
 
@@ -44,7 +45,7 @@ def tables(
 
     names: of tables.  only: tags of rows (a loss such as k3, on-policy, reward), claims or areas; a table
     without such a row is left out.  columns: their keys, in this order; likewise.
-    progress: wraps the list of names, as in `settle_all`.
+    progress: wraps the list of names, as in `settle_all`.  claims: also the column of their ids.
     Raises UsageError: an unknown table; a name in `only` to which no row answers; a column that no chosen
     table has.
     """
@@ -58,9 +59,12 @@ def tables(
         if key not in known:
             raise UsageError(f"no column {key[:60]!r}: there are {', '.join(sorted(known))}")
     options = [*(["--only", *only] if only else []), *(["--columns", *columns] if columns else [])]
+    options += [] if claims else ["--no-claims"]
     for table in made:
-        if not columns or {column.key for column in table.columns} & set(columns):
-            yield replace(table.with_columns(columns), options=shlex.join(options))
+        keys = [column.key for column in table.columns]
+        shown = tuple(key for key in columns or keys if key in keys and (claims or key != "claim"))
+        if shown:
+            yield replace(table.with_columns(shown), options=shlex.join(options))
 
 
 def select(names: tuple[str, ...]) -> list[str]:

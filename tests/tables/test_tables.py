@@ -200,17 +200,21 @@ PDFLATEX = shutil.which("pdflatex")
 
 @pytest.mark.skipif(PDFLATEX is None, reason="pdflatex is not installed")
 @pytest.mark.parametrize("notation", ["wang-zhang", "tang-munos"])
-@pytest.mark.parametrize("name", QUICK)
-def test_each_table_compiles_alone_with_booktabs_and_amsmath(name, notation, tmp_path):
-    (tmp_path / "table.tex").write_text(latex(build(name), notation))
-    head = r"\documentclass{article}\usepackage{booktabs,amsmath}"
-    (tmp_path / "alone.tex").write_text(head + r"\begin{document}\input{table}\end{document}")
-    command = [PDFLATEX, "-halt-on-error", "-interaction=nonstopmode", "alone.tex"]
-    for _ in range(2):  # the label settles
+@pytest.mark.parametrize("page", ["10pt", "11pt", "twocolumn", "11pt,twocolumn"])
+def test_tables_fit_a_page_of_one_column_and_of_two(page, notation, tmp_path):
+    """With booktabs and amsmath alone, each from a page of its own."""
+    body = "".join(rf"\typeout{{Table {name}}}\input{{{name}}}\clearpage " for name in QUICK)
+    for name in QUICK:
+        (tmp_path / f"{name}.tex").write_text(latex(build(name), notation))
+    head = rf"\documentclass[{page}]{{article}}\usepackage{{booktabs,amsmath}}"
+    (tmp_path / "all.tex").write_text(rf"{head}\begin{{document}}{body}\end{{document}}")
+    command = [PDFLATEX, "-halt-on-error", "-interaction=nonstopmode", "all.tex"]
+    for _ in range(2):  # the labels settle
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stdout[-600:]
-    log = (tmp_path / "alone.log").read_text(errors="replace")
-    assert not re.findall(r"Overfull.*|LaTeX Warning.*", log)
+    log = (tmp_path / "all.log").read_text(errors="replace")
+    faults = [line for line in log.splitlines() if re.match(r"Table |Overfull|LaTeX Warning", line)]
+    assert faults == [f"Table {name}" for name in QUICK]
 
 
 # ---------------------------------------------------------------------------- notation
@@ -243,6 +247,15 @@ def test_rows_and_columns_are_chosen():
     assert [column.key for column in table.columns] == ["claim", "loss"]
     assert table.rows and all("k3" in row.tags for row in table.rows)
     assert "--only k3 --columns claim loss" in latex(table).partition("\n")[0]
+
+
+def test_ids_of_claims_are_left_out_on_request(capsys):
+    assert main(["tables", "rewards", "--no-claims"]) == 0
+    shown = capsys.readouterr().out
+    assert "--no-claims" in shown.partition("\n")[0] and r"\texttt{reward" not in shown
+    whole = build("rewards").columns
+    (table,) = tables(("rewards",), claims=False)
+    assert table.columns == tuple(column for column in whole if column.key != "claim")
 
 
 def test_a_claim_chooses_rows_of_several_tables():

@@ -22,6 +22,7 @@ Piece = Callable[[str, str], str]
 SHORT = re.compile(r"\\left\(((?:(?!\\left|\\right).){1,24})\\right\)")  # brackets not worth breaking
 PAGE = 590  # points of a float with its caption, by the estimate of `_lines`, which errs upwards
 FONTS = {"footnotesize": (10.5, 80), "scriptsize": (9.2, 90)}  # points a line, characters in 345 points
+SIZES = {"footnotesize": (8, 9.5), "scriptsize": (7, 8)}  # points, whatever the size of the document
 SYMBOLS = {name: f"$k_{name[1]}$" for name in ("k1", "k2", "k3")}
 SYMBOLS |= {"mu": r"$\mu$", "rho": r"$\rho$", "beta": r"$\beta$", "pi*": r"$\pi^\star$"}
 SYMBOLS |= {"pi": r"$\pi$", r"pi\_ref": r"$\pi_{\mathrm{ref}}$", r"pi*\_rev": r"$\pi^\star_{\mathrm{rev}}$"}
@@ -60,8 +61,8 @@ def latex(table: Table, notation: str = USUAL) -> str:
     >>> print(latex(small))
     % Made by `klsym tables x --format latex`, klsym 0.1.0: do not edit.
     % Needs \usepackage{booktabs,amsmath}.
-    \begin{table}[tbp]
-      \centering\footnotesize\setlength{\tabcolsep}{4pt}\renewcommand{\arraystretch}{1.12}
+    \begin{table*}[tbp]
+      \centering\fontsize{8}{9.5}\selectfont\setlength{\tabcolsep}{4pt}\renewcommand{\arraystretch}{1.12}
       \setlength{\belowcaptionskip}{5pt}
       \caption{5\% of all.}
       \label{tab:klsym-x}
@@ -72,7 +73,7 @@ def latex(table: Table, notation: str = USUAL) -> str:
         $k_3$ & $-r$ \\
         \bottomrule
       \end{tabular}
-    \end{table}
+    \end{table*}
     """
 
     over = [(_joined(cell, latex_piece, notation), *place) for cell, *place in _runs(table.columns)]
@@ -81,7 +82,7 @@ def latex(table: Table, notation: str = USUAL) -> str:
         "table.tex.j2",
         made=_made_by(table, "latex", notation),
         name=table.name,
-        size=table.size,
+        size=SIZES[table.size],
         airy=airy,
         ending=r"\tabularnewline" if airy else r"\\",
         caption=_joined(table.caption, latex_piece, notation),
@@ -140,7 +141,7 @@ def latex_piece_breaking(kind: str, text: str) -> str:
     shown = latex_piece(kind, text)
     if kind == CODE:
         shown = re.sub(r"([.\-*/@(])(?=\w)", r"\1\\allowbreak{}", shown)
-        return r"{\scriptsize " + re.sub(r"(\\_)(?=\w{3})", r"\1\\penalty900 ", shown) + "}"
+        return r"{\fontsize{7}{8}\selectfont " + re.sub(r"(\\_)(?=\w{3})", r"\1\\penalty900 ", shown) + "}"
     if kind == MATH:
         shown = SHORT.sub(r"\\bigl({\1}\\bigr)", shown)
         shown = shown.replace(r"\left", r"\bigl").replace(r"\right", r"\bigr")
