@@ -59,6 +59,10 @@ AREAS = {
     "sequence": "Sequences",
     "neighbour": "Neighbouring facts",
     "practice": "What to write",
+    "discount": "Discounts",
+    "distill": "Distillation",
+    "shipped": "Losses of released trainers",
+    "experiment": "Experiments",
 }
 VERDICTS = ("proved", "refuted", "corrected", "exact", "computed")
 MARGIN = {PRINTED: "as printed, false", WORDS: "our reading, false", SLIP: "slip of the pen"}
@@ -230,7 +234,7 @@ def _ledger(settled: list[Settled]) -> Iterator[str]:
     yield head + r" \\ \midrule"
     areas = dict.fromkeys((*AREAS, *(item.claim.area for item in settled)))
     for area in areas:
-        yield " & ".join((escape(AREAS.get(area, "Experiments")), *_counts(_in_area(settled, area)))) + r" \\"
+        yield " & ".join((escape(AREAS.get(area, area.capitalize())), *_counts(_in_area(settled, area)))) + r" \\"
     yield r"\midrule all & " + " & ".join(_counts(settled)) + r" \\ \bottomrule"
     yield r"\end{tabular}"
 
@@ -251,7 +255,7 @@ def _corrections(settled: list[Settled]) -> Iterator[str]:
     for item in sorted(wrong, key=lambda item: ERRATA.index(item.claim.erratum)):
         if item.claim.erratum != kind:
             kind = item.claim.erratum
-            yield rf"\paragraph{{{kind}}}"
+            yield rf"\subsection*{{{kind}}}"
         false = [part for part in item.parts if part.kind == "refuted"]
         true = [part for part in item.parts if part.kind != "refuted"]
         about = (item.claim.id, cited(item.claim.source), _judged(item.claim))

@@ -16,7 +16,7 @@ from klsym.ledger.view import statement_latex
 from klsym.notation.printers import LATEX
 from klsym.notation.proof_latex import conclusion
 from klsym.notation.text import chain
-from klsym.paper.assumptions import hypotheses, in_short
+from klsym.paper.assumptions import in_full, in_short
 from klsym.paper.witness import counterexample
 from klsym.write_up.bibliography import cited
 from klsym.write_up.prose import prose
@@ -53,11 +53,11 @@ def claim_latex(settled: Settled, known: Iterable[str] = ()) -> str:
 
 
 def derivation_latex(settled: Settled) -> str:
-    """How each part of a claim is derived, with its rules; models, hypotheses in full, the certificate."""
+    """How each part of a claim is derived, with its rules, models and hypotheses, and the certificate."""
     lines = [_head(r"\klderived", settled)]
     for part in settled.parts:
         lines += _evidence(part) if isinstance(part, Evidence) else _proof(part)
-    assumed = list(hypotheses(settled))
+    assumed = list(in_full(settled))
     lines += [rf"\klassume{{{'; '.join(assumed)}}}"] if assumed else []
     lines += [rf"\kldigest{{{digest_of(settled)}}}"] if settled.proofs else [r"\klnodigest"]
     lines += [rf"\klverified{{{escape(settled.verified.sentence)}}}"] if settled.verified else []

@@ -38,7 +38,7 @@ from klsym.notation.tree import (
 
 TOKEN = re.compile(
     r" *(?:(?P<number>\d+(?:\.\d+)?(?:e-?\d+)?)|(?P<star>[A-Za-z]+\*(?:_[a-z]+)?(?![\w(*]))"
-    r"|(?P<name>[A-Za-z][A-Za-z0-9]*'*(?:_(?:[A-Za-z0-9]+|<[a-z]|-[a-z]|\{[^{}]*\}))*'*)"
+    r"|(?P<name>[A-Za-z][A-Za-z0-9]*'*(?:_(?:[A-Za-z0-9]+|<[a-z]|-[a-z]|\{[^{}]*\}|\([a-z]\+1\)))*'*)"
     r"|(?P<sign>_\+|<<|<=|>=|!=|->|\*\*|\|\||\.\.|[-+*/^=<>()\[\]|,.]))"
 )
 RELATIONS = ("=", "!=", "<=", ">=", "<", ">", "<<", "->")
@@ -50,9 +50,10 @@ ALONE = {"sum_t": r"\sum_t", "mean_i": r"\mathrm{mean}_i", "mean_j": r"\mathrm{m
 ALONE |= {"d_v": r"\partial_v ", "d_u": r"\partial_u ", "KL_seq": r"\mathrm{KL}_{\mathrm{seq}}", "g1": "g_1"}
 ALONE |= {"kbar": r"\bar k", "kbar_-i": r"\bar k_{-i}", "N": r"\mathcal{N}", "theta": r"\theta", "pi": r"\pi"}
 ALONE |= {name: rf"\{name}" for name in PREFIXES}
-ALONE |= {"phi": r"\phi", "chi2": r"\chi^2", "E": r"\mathbb{E}"}
+ALONE |= {"phi": r"\phi", "chi2": r"\chi^2", "E": r"\mathbb{E}", "lambda": r"\lambda", "oo": r"\infty"}
 UPRIGHT = ("KL", "Var", "Cov", "MSE", "bias", "std", "sg", "curl", "others")
-KNOWN = {*NAMES, *ALONE, *UPRIGHT, "chi", "lam_star", "b_star"}
+KNOWN = {*NAMES, *ALONE, *UPRIGHT, "chi", "lam_star", "b_star", "sqrt", "sign"}
+PARTS = ("is_", "sum_{")  # the indicator of a region, and a sum over some steps, begin with these
 
 
 def read(text: str, any_name: bool = True) -> Formula:
@@ -174,7 +175,8 @@ class _Reader:
         """A letter, or what its name says of what follows."""
         stem, _, below = name.partition("_")
         bare = stem.rstrip("'")
-        if not self.any_name and (len(bare) > 1 or "_" in below) and not {name, bare} & KNOWN:
+        strange = (len(bare) > 1 or "_" in below) and not {name, bare} & KNOWN and bare not in INDEXED
+        if not self.any_name and strange and not name.startswith(PARTS):
             raise self.refused()
         if stem == "E" and self.take("["):
             return Mean(below, self.closed())
@@ -220,6 +222,12 @@ def _number(text: str) -> Formula:
 def _letter(name: str) -> Formula:
     bare, primes = name.replace("'", ""), name.count("'")
     stem, _, below = bare.partition("_")
+    if bare.startswith("is_"):
+        return Words(name, rf"\mathbf{{1}}_{{\mathrm{{{below}}}}}")
+    if bare.startswith("sum_{"):
+        return Words(name, rf"\sum_{below} ".replace("<=", r"\le "))
+    if bare in INDEXED:
+        return Words(name, f"{bare[0]}_{bare[1]}" + "'" * primes)
     if bare in ALONE:
         return Words(name, ALONE[bare] + "'" * primes)
     if stem in UPRIGHT or stem == "E":
@@ -230,5 +238,6 @@ def _letter(name: str) -> Formula:
     return Name(bare, "", primes)
 
 
+INDEXED = {f"{letter}{digit}" for letter in "cRV" for digit in "12"}  # c1 is a letter with an index
 SHOWN = {"past": "<t", "now": "t", "future": ">t", "self": "i", "star": r"\star"}
 GIVEN = Words(" | ", r"\mid ")

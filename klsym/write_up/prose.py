@@ -17,10 +17,13 @@ from klsym.notation.reading import read
 from klsym.write_up.tex import breakable, escape
 
 STRONG = re.compile(
-    r"[\[^=<>*]|\w\(|_|\d[a-z]|[a-z]\d|\|\||^-?[a-zA-Z]/|/[a-zA-Z]$|^[-+]$|^[a-zA-Z]\.\w$|e-\d|'$|^\|.*\|$"
+    r"[\[^=<>*]|[\w']\(|_|\d[a-z]|[a-z]\d|\|\||^-?[a-zA-Z]/|/[a-zA-Z]$|^[-+]$|^[a-zA-Z]\.\w$|e-\d|'$|^\|.*\|$"
+    r"|^-?\d+/[a-zA-Z(]|^\(.* [-+] .*\)$|^\(-?[\w/]+(, -?[\w/]+)+\)$"
 )
 WEAK = set("qprsnmuvtijxygfbdhRTW")
-ALWAYS = {"grad", "k1", "k2", "k3", "kbar", "log", "sup", "theta", "pi"} | set(GREEK)
+ALWAYS = {"grad", "k1", "k2", "k3", "kbar", "log", "sup", "theta", "pi", "lambda"} | set(GREEK)
+PANEL = re.compile(r"\([a-d]\)")  # (b) of a caption
+NUMBER = re.compile(r"-?[\d.]+(?:/\d+)?|-oo|[A-Za-z]|-J|KL|Var|chi2|MSE|phi|1/e")
 BARE_VARIANCE = re.compile(r"\bVar (k\d)\b")  # a variance of one letter needs its brackets to be set as one
 NEGATIVE = re.compile(r"-\d[\d.]*[,;:]?")
 JOINS = {"+", "-", "=", "<", ">", "<<", "<=", ">=", "!=", "->", "/"}
@@ -98,7 +101,7 @@ def _words(text: str) -> list[str]:
 
 def _is_open(text: str) -> bool:
     bars = text.count("|") - 2 * text.count("||") - text.count(" | ") - text.count(".|")
-    return text.count("(") > text.count(")") or text.count("[") > text.count("]") or bars % 2 == 1
+    return bars % 2 == 1 or any(text.count(a) > text.count(b) for a, b in ("()", "[]", "{}"))
 
 
 def _is_formula(word: str) -> bool:
@@ -110,12 +113,14 @@ def _end(words: list[str], start: int) -> int:
     """Where the formula ends that starts at a word: formulas, and what signs join to them."""
     if NEGATIVE.fullmatch(words[start]):  # a minus sign, no hyphen
         return start + 1
+    if PANEL.fullmatch(words[start]):
+        return start
     end, last = start, start
     while end < len(words):
         word = words[end]
-        bare = word.rstrip(",;:.")
-        number = bool(re.fullmatch(r"-?[\d.]+|[aeIJKC]|-J|KL|Var|chi2|MSE|phi|1/e", bare))
-        joined = end > start and (words[end - 1] in JOINS or words[end - 1].isdigit())
+        bare = _core(word)[1]
+        number = bool(NUMBER.fullmatch(bare))
+        joined = end > start and (words[end - 1] in {*JOINS, "log"} or words[end - 1].isdigit())
         after = words[end + 1] if end + 1 < len(words) and word == bare else ""
         digit = bare.isdigit() and (bool(STRONG.search(after)) or after == "KL") and _words_are(after)
         follows = number and (after in JOINS or digit)
@@ -125,8 +130,10 @@ def _end(words: list[str], start: int) -> int:
             break
         end += 1
         last = end if not sign else last
-        if word != bare:
+        if word.endswith((",", ";", ":", ".")) or (word.endswith(")") and word != bare):
             break
+    if words[start:last] == ["log"]:  # the word of a log ratio
+        return start
     return last if last - start > 1 or (last > start and _is_formula(words[start])) else start
 
 

@@ -11,8 +11,10 @@ from klsym.ledger.evidence import Evidence
 from klsym.ledger.registry import load
 from klsym.ledger.settle_all import check_settled
 from klsym.ledger.settle_claim import Settled, recall
+from klsym.notation import formulas
 from klsym.notation.hypotheses import OVER_T, STANDING
-from klsym.paper.assumptions import hypotheses, in_short
+from klsym.notation.printers import LATEX
+from klsym.paper.assumptions import AUTOMATIC, in_full, in_short
 from klsym.paper.theorems import claim_latex, derivation_latex, digest_of, models, statements
 from klsym.render.rules import RULE_OF
 from klsym.write_up.prose import prose
@@ -57,6 +59,11 @@ def test_escape(text, latex):
         ("sup |p/q - 1| is small", r"$\sup \bigl|p/q \brk- 1\bigr|$ is small"),
         ("a sample, and 5% of a_plain_name[0]", r"a sample, and 5\% of \texttt{a\_plain\_name[0]}"),
         ("8.6e-05 nats", r"$8.6\cdot 10^{-5}$ nats"),
+        ("where (b - r) s is (1/2, 1/2)", r"where $(b \sbrk- r)\,s$ is $(1/2, \cut 1/2)$"),
+        ("the log ratio is log 2", r"the log ratio is $\log 2$"),
+        ("lambda = 1, M = 1 and f''(1) = 0", r"$\lambda \brk= 1$, $M \brk= 1$ and $f''(1) \brk= 0$"),
+        ("is_above is 1 where sum_{j <= t} s_j < 1/2", None),
+        ("a curve (b) of A sample", "a curve (b) of A sample"),
         ("KL(q||pi*) is 0.76", r"$\mathrm{KL}(q\,\Vert\,\pi^\star)$ is 0.76"),
     ],
 )
@@ -115,8 +122,7 @@ def every_claim_is_whole(id, ledger):
         assert len(re.findall(r"(?<!\\)\$", text)) % 2 == 0
     for name, shown in statements(settled):
         assert name.startswith(f"{id}/") and rf"\klpart{{{shown}}}" in latex
-    assert len(list(hypotheses(settled))) == len(settled.hypotheses)
-    assert all(line in derived for line in hypotheses(settled))
+    assert all(line in derived for line in in_full(settled))
 
 
 def a_derivation_says_its_statement(id, ledger):
@@ -143,20 +149,22 @@ def the_digest_is_that_of_the_certificate(id, ledger):
     assert rf"\kldigest{{{digest}}}" in written(id)[1]
 
 
-def short_hypotheses_leave_none_out(id, ledger):
-    """Each measure of an exchange, each support, and as many moments as the ledger names."""
+def hypotheses_leave_none_out(id, ledger):
+    """Each expectation that a step needs in the derivation, each support at the claim too."""
     settled, short = ledger[id], "; ".join(in_short(ledger[id]))
-    kinds = [h for proof in settled.proofs for h in proof.theorem.hypotheses]
-    named = {"q": "$q$", "p": "$p$", "mu": r"$\mu$"}
-    for kind in kinds:
-        if kind[0] == "exchange":
-            assert named[kind[1].measure] in short.partition(";")[0]
+    whole = "; ".join(in_full(settled))
+    assert whole.startswith(short)
+    kinds = [(h, proof) for proof in settled.proofs for h in proof.theorem.hypotheses]
+    named = {"q": "q", "p": "p", "mu": r"\mu"}
+    for kind, proof in kinds:
+        if kind[0] in AUTOMATIC:
+            needed = breakable(formulas.atom(kind[1], proof.labels or {}, LATEX))
+            assert needed in whole.rpartition(AUTOMATIC[kind[0]])[2]
         if kind[0] == "support" and kind[1] != "count":
-            assert named[kind[1]][:-1] + r" \ll " + named[kind[2]][1:] in short
-    assert ("exist" in short) == any(kind[0] == "exists" for kind in kinds)
+            assert rf"{named[kind[1]]} \ll {named[kind[2]]}" in short
     always = (STANDING, STANDING + OVER_T)
     said = [line for part in settled.parts for line in part.hypotheses if line not in always]
-    assert bool(short) == bool(kinds or said)
+    assert bool(whole) == bool(kinds or said)
     for line in said:
         supports = re.findall(r"\w+ << \w+", line) if line.startswith(STANDING) else ()
         assert all(prose(support) in short for support in supports)
@@ -167,7 +175,7 @@ def test_a_claim_on_paper(id, ledger):
     every_claim_is_whole(id, ledger)
     a_derivation_says_its_statement(id, ledger)
     the_digest_is_that_of_the_certificate(id, ledger)
-    short_hypotheses_leave_none_out(id, ledger)
+    hypotheses_leave_none_out(id, ledger)
 
 
 def test_what_an_area_reads_alike_is_said_once(ledger):
