@@ -234,7 +234,8 @@ def _ledger(settled: list[Settled]) -> Iterator[str]:
     yield head + r" \\ \midrule"
     areas = dict.fromkeys((*AREAS, *(item.claim.area for item in settled)))
     for area in areas:
-        yield " & ".join((escape(AREAS.get(area, area.capitalize())), *_counts(_in_area(settled, area)))) + r" \\"
+        name = escape(AREAS.get(area, area.capitalize()))
+        yield " & ".join((name, *_counts(_in_area(settled, area)))) + r" \\"
     yield r"\midrule all & " + " & ".join(_counts(settled)) + r" \\ \bottomrule"
     yield r"\end{tabular}"
 
