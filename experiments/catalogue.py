@@ -16,13 +16,17 @@ from klsym.errors import UsageError
 class Experiment:
     """Where an experiment is run and drawn: "module:function" each, called as run() and draw(data).
 
-    set_ups: draws every set-up, where an experiment has more than its own.
+    point: what its figure shows, for a caption; findings say it with numbers.
+    stated: numbers of the findings that a caption prints, from 0.
+    settings: what draws the picture NAME-settings, the results in other set-ups.
     """
 
     title: str
     run: str
     draw: str
-    set_ups: str = ""
+    point: str
+    stated: tuple[int, ...] = (0,)
+    settings: str = ""
 
 
 TM, DRAW = "klsym.experiments.tang_munos.experiment", "klsym.experiments.tang_munos.figures"
@@ -30,26 +34,41 @@ EXPERIMENTS: dict[str, Experiment] = {
     "gaussian-estimators": Experiment(
         "bias and spread of k1, k2, k3 between Gaussians",
         "klsym.experiments.gaussians.experiment:gaussian_estimators",
-        "klsym.experiments.gaussians.figure:draw"),
-    "tm-fig1": Experiment("error of the KL estimates", f"{TM}:figure1", f"{DRAW}:draw1"),
-    "tm-fig2": Experiment("error of the gradient estimates", f"{TM}:figure2", f"{DRAW}:draw2"),
-    "tm-fig3": Experiment("descending the KL divergence", f"{TM}:figure3", f"{DRAW}:draw3"),
-    "tm-fig4": Experiment("KL-regularised reward maximisation", f"{TM}:figure4", f"{DRAW}:draw4"),
-    "tm-fig5": Experiment("what the estimates converge to", f"{TM}:figure5", f"{DRAW}:draw5"),
-    "tm-fig6": Experiment("the true target of the k3 loss", f"{TM}:figure6", f"{DRAW}:draw6"),
+        "klsym.experiments.gaussians.figure:draw",
+        "between close policies k3 has a smaller spread than k1, between distant ones a larger one"),
+    "tm-fig1": Experiment(
+        "error of the KL estimates", f"{TM}:figure1", f"{DRAW}:draw1",
+        "the error of k1 and k3 keeps falling; that of k2 levels off at its bias", (1, 2)),
+    "tm-fig2": Experiment(
+        "error of the gradient estimates", f"{TM}:figure2", f"{DRAW}:draw2",
+        "the k1 and k3 losses level off at their bias; vanilla and leave-one-out keep falling", (0, 1)),
+    "tm-fig3": Experiment(
+        "descending the KL divergence", f"{TM}:figure3", f"{DRAW}:draw3",
+        "vanilla and leave-one-out lower the divergence; the k1 loss raises it", (0, 1)),
+    "tm-fig4": Experiment(
+        "KL-regularised reward maximisation", f"{TM}:figure4", f"{DRAW}:draw4",
+        "leave-one-out approaches the optimum; vanilla levels off, lower with more samples", (0,)),
+    "tm-fig5": Experiment(
+        "what the estimates converge to", f"{TM}:figure5", f"{DRAW}:draw5",
+        "the k1 and k3 losses end away from the optimum for every n; the level of vanilla falls with n"),
+    "tm-fig6": Experiment(
+        "the true target of the k3 loss", f"{TM}:figure6", f"{DRAW}:draw6",
+        "the k3 loss converges to the optimum with the forward KL as its penalty", (1,)),
     "tm-fig8": Experiment(
         "sequence KL under token and sequence estimates",
         "klsym.experiments.distillation.experiment:figure8", "klsym.experiments.distillation.figures:draw",
-        "klsym.experiments.distillation.figures:draw_set_ups"),
+        "which estimate ends lowest depends on whether the policy can equal the reference", (),
+        "klsym.experiments.distillation.figures:draw_settings"),
     "reward-collapse": Experiment(
         "k1, k2 and k3 in the reward",
         "klsym.experiments.reward_collapse.experiment:reward_collapse",
         "klsym.experiments.reward_collapse.figures:draw",
-        "klsym.experiments.reward_collapse.figures:draw_set_ups"),
+        "k1 returns to the optimum; k3 loses arms", (1,),
+        "klsym.experiments.reward_collapse.figures:draw_settings"),
 }  # fmt: skip
 
 
-SET_UPS = "-set-ups"  # behind the name of an experiment, its figure of every set-up
+SETTINGS = "-settings"  # the end of the name of a picture of other set-ups
 WIDTH = 112  # of a printed finding
 # what waits for the data of an experiment that another process runs
 ELSEWHERE: dict[str, Callable[[], Any]] = {}
@@ -71,25 +90,28 @@ def select(names: list[str]) -> list[str]:
     return list(dict.fromkeys(chosen))
 
 
-def drawer(name: str) -> Any:
-    """What makes the figure of an experiment from its data.
+def pictures(name: str) -> list[str]:
+    """Return the names of the pictures of an experiment.
 
-    >>> drawer("tm-fig1").__name__
-    'draw1'
+    >>> pictures("tm-fig1"), pictures("tm-fig8")
+    (['tm-fig1'], ['tm-fig8', 'tm-fig8-settings'])
     """
-    return _function(EXPERIMENTS[name].draw)
+    return [name, f"{name}{SETTINGS}"] if EXPERIMENTS[name].settings else [name]
 
 
-def pictures(name: str) -> dict[str, Any]:
-    """Return the figures of an experiment by name: its own, and that of every set-up where there is one."""
-    experiment, data = EXPERIMENTS[name], result(name)
-    further = {f"{name}{SET_UPS}": _function(experiment.set_ups)(data)} if experiment.set_ups else {}
-    return {name: drawer(name)(data), **further}
+def drawer(picture: str) -> Any:
+    """Return the function that makes a picture of an experiment from its data.
+
+    >>> drawer("tm-fig1").__name__, drawer("tm-fig8-settings").__name__
+    ('draw1', 'draw_settings')
+    """
+    experiment = EXPERIMENTS[picture.removesuffix(SETTINGS)]
+    return _function(experiment.settings if picture.endswith(SETTINGS) else experiment.draw)
 
 
 def picture(name: str) -> Any:
-    """Return one of these figures; name: of an experiment, or with -set-ups behind it."""
-    return pictures(name.removesuffix(SET_UPS))[name]
+    """Return a picture of an experiment, drawn from its data."""
+    return drawer(name)(result(name.removesuffix(SETTINGS)))
 
 
 def findings(name: str) -> None:

@@ -130,7 +130,7 @@ def coefficients() -> Any:
 
 
 def phase_portraits() -> Any:
-    """The flow on three outcomes with rewards, for each placement of k1, k2 and k3."""
+    """The flow on three outcomes with rewards, for k1, k2 and k3; losses of one gradient share a panel."""
     from klsym.engine.explain import as_written
     from klsym.engine.fields.field import field_of
     from klsym.engine.fields.slot_loss import slot_loss
@@ -142,17 +142,16 @@ def phase_portraits() -> Any:
         (r"\rho\,", "loss"): {"sampling": "off-policy"},
         ("", "reward"): {"use": "reward"},
     }
-    flows: dict[Any, dict[str, list[str]]] = {}  # coefficient -> place -> losses: equal ones have one panel
+    found: dict[Any, dict[str, list[str]]] = {}  # coefficient -> place -> losses
     for (weight, place), setting in settings.items():
         for number in "123":
             written = as_written(f"{'rho*' if weight else ''}k{number}", ())
             field = field_of(slot_loss(written, checked_setting(**setting)))
-            flows.setdefault(field.c, {}).setdefault(place, []).append(f"${weight}k_{number}$")
-    found = {}
-    for letter, (c, places) in zip("abcdef", flows.items(), strict=True):
-        named = [f"{', '.join(losses)} in the {place}" for place, losses in places.items()]
-        found[f"({letter}) " + ",\n".join(named)] = c
-    return draw(found, [0, 0.4, 1], [0.5, 0.3, 0.2], 0.5, 3)
+            found.setdefault(field.c, {}).setdefault(place, []).append(f"${weight}k_{number}$")
+    titles = ("\n".join(f"{', '.join(names)} in the {place}" for place, names in same.items())
+              for same in found.values())  # fmt: skip
+    placements = {f"({letter}) {title}": c for letter, title, c in zip("abcdef", titles, found, strict=True)}
+    return draw(placements, [0, 0.4, 1], [0.5, 0.3, 0.2], 0.5, 3)
 
 
 def catalogue() -> Any:
@@ -169,33 +168,39 @@ def catalogue() -> Any:
 
 GALLERY: dict[str, Picture] = {
     "off-policy": Picture(
-        "What weighted losses descend, with samples of mu. (a) The distance of the expected gradient from"
-        " that of the reverse KL, as the sampler moves from q to mu; solid: the weight attached, dashed:"
-        " detached, dotted: left out. (b) Descent with a reward, from q = mu, on three outcomes, to the"
-        " optimum of the objective or elsewhere; an open end still moves", off_policy),
+        "With samples of mu, attaching, detaching or omitting the importance weight changes the gradient."
+        " (a) The distance of the expected gradient from that of the reverse KL, as the sampler moves from q"
+        " to mu; solid: the weight attached, dashed: detached, dotted: left out. (b) Descent with a reward,"
+        " from q = mu, on three outcomes, to the optimum of the objective or elsewhere; an open end still"
+        " moves", off_policy),
     "rewards": Picture(
-        "A penalty in the reward. (a) The number that is logged, and (b) the push that is followed along the"
-        " mean of a Gaussian. (c) On two outcomes: above zero the push brings q back to p, below it drives q"
-        " away", rewards),
+        "In the reward, the value of a penalty does not say which gradient it gives. (a) The number that is"
+        " logged, and (b) the gradient along the mean of a Gaussian. (c) On two outcomes: above zero the"
+        " gradient brings q back to p, below it drives q away", rewards),
     "variance": Picture(
-        "Gradients of equal mean. Left, the squared coefficients of grad(rho k1) and grad(rho k3), which"
-        " cross; right, the variance of (k1 - b) s against the baseline b", variance),
+        "Of two gradients of one mean, neither has the lower variance everywhere. (a) The squared"
+        " coefficients of grad(rho k1) and grad(rho k3) cross. (b) The variance of (k1 - b) s against the"
+        " baseline b", variance),
     "batches": Picture(
-        "Centring in a batch of n. Left, the share of the penalty that is left; right, the variance with the"
-        " mean of the others as a baseline over that without", batches),
+        "The mean of a batch as a baseline takes a part of the penalty away. (a) The multiple of the gradient"
+        " that is left. (b) The variance with the mean of the others as a baseline over that without",
+        batches),
     "sequences": Picture(
-        "Sequences. Left, which pairs of a log ratio and a score an estimate keeps; right, what descending"
-        " k1 over T does to the mean length", sequences),
+        "A token-level loss omits the effect on later tokens, and 1/T favours length. (a) Which pairs of a"
+        " log ratio and a score an estimate keeps. (b) The mean length in descent of the k1 loss over T",
+        sequences),
     "coefficients": Picture(
-        "How hard each loss pulls at a sample with ratio r: its score coefficient, moved to 0 at r = 1",
-        coefficients),
+        "How hard each loss pulls at a sample with ratio r: its score coefficient, moved to 0 at r = 1."
+        " (a) Samples that q draws too often, and (b) too rarely", coefficients),
     "phase-portraits": Picture(
-        "Where training with a reward and a penalty ends: the flow on three outcomes. (b) Four placements"
-        " have the gradient of the reverse KL, and one flow", phase_portraits),
+        "With a penalty whose gradient is that of a KL, training with a reward ends at one policy. k1 in the"
+        " loss does not penalise; with rho k2 in the loss, and with k2 or k3 in the reward, the end depends"
+        " on the start. Lines: the flow on three outcomes; placements of one gradient share a panel",
+        phase_portraits),
     "catalogue": Picture(
         "Every loss of a small grammar. (a) Off-policy in the loss, how many expressions there are up to a"
         " size, and how many losses, gradients at a sample and expected gradients. (b) How many losses have"
-        " which target. (c) Those with the reverse KL's gradient, by their constant b: the variance in excess"
-        " of the least one over E[rho^2 s^2], with points from random models; the lowest curve is the best",
-        catalogue),
+        " which target. (c) No constant b has the least variance in every model: for the losses with the"
+        " reverse KL's gradient, the variance in excess of the least one over E[rho^2 s^2]; points are random"
+        " models, and each curve touches 0 at its b", catalogue),
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""An experiment in a folder: its figure as PDF and PNG, and the numbers behind it as CSV."""
+"""An experiment in a folder: its pictures as PDF and PNG, and the numbers behind it as CSV."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import csv
 import io
 from pathlib import Path
 
-from klsym.experiments.catalogue import pictures, result
+from klsym.experiments.catalogue import drawer, pictures, result
 from klsym.figures.style import save
 from klsym.files import write_whole
 
@@ -17,8 +17,9 @@ def draw(name: str, folder: Path) -> list[Path]:
     name: one of the catalogue.  folder: made where it is missing.
     Raises UsageError: a folder that cannot be written.
     """
-    paths = [path for each, figure in pictures(name).items() for path in save(figure, folder, each)]
-    header, rows = result(name).table()
+    data = result(name)
+    paths = [path for one in pictures(name) for path in save(drawer(one)(data), folder, one)]
+    header, rows = data.table()
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([header, *rows])
     return [*paths, write_whole(folder / f"{name}.csv", text.getvalue())]

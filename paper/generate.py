@@ -21,7 +21,7 @@ from typing import Any
 from klsym import __version__
 from klsym.errors import ProofError
 from klsym.experiments.background_runs import ahead
-from klsym.experiments.catalogue import EXPERIMENTS, SET_UPS, result
+from klsym.experiments.catalogue import EXPERIMENTS, pictures, result
 from klsym.experiments.gallery import GALLERY
 from klsym.experiments.save_figure import draw
 from klsym.figures.style import save
@@ -67,7 +67,6 @@ AREAS = {
 VERDICTS = ("proved", "refuted", "corrected", "exact", "computed")
 MARGIN = {PRINTED: "as printed, false", WORDS: "our reading, false", SLIP: "slip of the pen"}
 HEADER = "% Made by `klsym paper` (klsym.paper.generate) from the ledger; do not edit.\n"
-LONG = 200  # characters of a finding that fills a caption by itself
 OFTEN = 3  # a reading shared by so many claims of an area is printed once
 
 
@@ -155,28 +154,31 @@ def _derivations(settled: list[Settled]) -> Iterator[str]:
 def _experiments(settled: list[Settled]) -> Iterator[str]:
     """The findings, each beside its figure if the text has not placed it before; the other figures."""
     for item in (item for item in settled if item.claim.verdict == "computed"):
-        yield from (rf"\klfigureonce{{{name}}}" for name in EXPERIMENTS if item.claim.id.endswith(f".{name}"))
+        names = [name for name in EXPERIMENTS if item.claim.id.endswith(f".{name}")]
+        yield from (rf"\klfigureonce{{{one}}}" for name in names for one in pictures(name))
         yield claim_latex(item)
-    yield from (rf"\klfigureonce{{{name}}}" for name in EXPERIMENTS)
-    yield from (rf"\klfigureonce{{{name}{SET_UPS}}}" for name, one in EXPERIMENTS.items() if one.set_ups)
+    yield from (rf"\klfigureonce{{{one}}}" for name in EXPERIMENTS for one in pictures(name))
 
 
 def _captions(settled: list[Settled]) -> Iterator[str]:
+    """What each figure shows; of an experiment also the findings that say it with numbers."""
     for name, experiment in EXPERIMENTS.items():
-        title = prose(experiment.title)
-        title = title[0].upper() + title[1:]  # a formula begins with a dollar sign, and stays
         known = [item for item in settled if item.claim.id.endswith(f".{name}")]
-        point = ""
-        if known:  # the first findings, with their numbers
-            stated = [part.text for part in known[0].parts if isinstance(part, Evidence)]
-            shown = "; ".join(map(prose, stated[: 1 if len(stated[0]) > LONG else 2]))
-            point = rf": {shown} (\klref{{{known[0].claim.id}}})"
-        yield rf"\kldefine{{figure/{name}}}{{{title}{point}.}}"
-        yield (
-            rf"\kldefine{{figure/{name}{SET_UPS}}}{{{title}, in every set-up.}}" if experiment.set_ups else ""
-        )
+        found = [part.text for item in known for part in item.parts if isinstance(part, Evidence)]
+        said = "; ".join(prose(found[number]) for number in experiment.stated if number < len(found))
+        title = _capital(prose(experiment.title))
+        shown = [title, *(_capital(one) for one in (prose(experiment.point), said) if one)]
+        yield rf"\kldefine{{figure/{name}}}{{{'. '.join(shown)}.}}"
+        for one in pictures(name)[1:]:
+            words = rf"in other set-ups than those of Figure~\ref{{fig:{name}}}"
+            yield rf"\kldefine{{figure/{one}}}{{{title}, {words}.}}"
     for name, picture in GALLERY.items():
         yield rf"\kldefine{{figure/{name}}}{{{prose(picture.caption)}.}}"
+
+
+def _capital(latex: str) -> str:
+    """A formula begins with a dollar sign, and stays."""
+    return latex[:1].upper() + latex[1:]
 
 
 def _quotes(settled: list[Settled]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The picture of the distillation experiment: descents, step sizes, bias and noise, reward, sensitivity."""
+"""The pictures of the distillation experiment: descents, steps, bias and noise, reward; other set-ups."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ LINES = (*ESTIMATORS, "exact gradient")
 
 
 def draw(data: Figure8) -> Any:
-    """Return a figure of descents at best steps, the KL against the step, bias and noise, and reward."""
-    with style.styled() as Figure:
-        figure = Figure(figsize=(style.PAGE, 4.4), layout="constrained")
-        axes = figure.subplots(2, 3, width_ratios=(1.12, 1.12, 1))
+    """Descents at each best step, the final KL against the step, bias and noise, reward.
+
+    Returns a matplotlib Figure.
+    """
+    with style.panels(style.PAGE, 4.6, 2, 3, width_ratios=(1.12, 1.12, 1)) as (figure, axes):
         for j, runs in enumerate(data.base):
             _descents(axes[0, j], data, runs)
             _steps(axes[1, j], runs)
@@ -42,11 +43,13 @@ def draw(data: Figure8) -> Any:
     return figure
 
 
-def draw_set_ups(data: Figure8) -> Any:
-    """Return a figure of the ratios of final KLs in every set-up."""
-    with style.styled() as Figure:
-        figure = Figure(figsize=(style.PAGE, 3.2), layout="constrained")
-        _matrix(figure.subplots(), data)
+def draw_settings(data: Figure8) -> Any:
+    """Ratios of final KLs in every set-up, at a common step and at each best step.
+
+    Returns a matplotlib Figure.
+    """
+    with style.panels(style.PAGE, 3.6) as (figure, ax):
+        _matrix(ax, data)
     return figure
 
 
@@ -130,20 +133,24 @@ def _bias_and_noise(ax: Any, data: Figure8) -> None:
 def _reward(ax: Any, data: Figure8) -> None:
     low = data.low
     ax.plot(*low.frontier, color=style.GREY, lw=0.8)
-    ax.text(1.1, 0.68, "optimum", color=style.GREY, fontsize=8, ha="right")
+    near = int(np.abs(low.frontier[1] - 0.9).argmin())
+    ax.annotate(
+        "optimum", (low.frontier[0][near], low.frontier[1][near]), (0.03, 0.97), color=style.GREY, fontsize=8,
+        ha="center", va="center", arrowprops={"arrowstyle": "-", "color": style.GREY, "lw": 0.4},
+    )  # fmt: skip
     styles = ((0, (5, 1.2, 1, 1.2)), "-", (0, (4, 1.2)), (0, (1.2, 1)))
     for i, loss in enumerate(LOSSES):
         for j in range(len(low.betas)):
             kl, reward = low.kl[i, j].mean(axis=-1), low.reward[i, j].mean(axis=-1)
             ax.plot(kl, reward, color=COLOURS[loss], ls=styles[j], lw=1.2)
             ax.plot(kl[-1], reward[-1], "o", color=COLOURS[loss], ms=3)
-    ax.set(xscale="log", xlim=(3e-3, 8), ylim=(0.05, 1), xlabel="sequence KL, nats", ylabel="expected reward")
+    ax.set(xscale="log", xlim=(1e-5, 8), ylim=(0.05, 1), xlabel="sequence KL, nats", ylabel="expected reward")
     ax.set_title("(f) reward against KL", loc="left")
-    words = ("dash-dot", "full", "dashed", "dotted")
-    for y, beta, word in zip((0.58, 0.5, 0.42, 0.34), low.betas, words, strict=True):
-        ax.text(4e-3, y, f"$\\beta={beta:g}$ {word}", fontsize=8, color=style.GREY)
-    for loss, y in zip(LOSSES, (0.93, 0.83, 0.73), strict=True):
-        ax.text(4e-3, y, NAMES.get(loss, loss), color=COLOURS[loss], fontsize=8)
+    words = ("dash-dotted", "full", "dashed", "dotted")
+    for y, beta, word in zip((0.56, 0.48, 0.4, 0.32), low.betas, words, strict=True):
+        ax.text(1.6e-5, y, f"$\\beta={beta:g}$ {word}", fontsize=8, color=style.GREY)
+    for loss, y in zip(LOSSES, (0.86, 0.77, 0.68), strict=True):
+        ax.text(1.6e-5, y, NAMES.get(loss, loss), color=COLOURS[loss], fontsize=8)
 
 
 def _matrix(ax: Any, data: Figure8) -> None:
@@ -161,8 +168,8 @@ def _matrix(ax: Any, data: Figure8) -> None:
         cells.beside(ax, (part[0] + part[-1]) / 2, text)
     for part, text in zip((columns[:split], columns[split:]), TITLES, strict=True):
         cells.above(ax, (part[0] + part[-1]) / 2, text)
-    words = "blue the paper's order, red the reverse, grey within 3 standard errors"
-    ax.set_title(f"ratio of final KLs: {words}", loc="left", pad=20)
+    words = "blue: the paper's order, red: the reverse, grey: within 3 standard errors"
+    ax.set_title(f"Ratios of final KLs.  {words}", loc="left", pad=20)
 
 
 def _ratio(log_ratio: float) -> str:

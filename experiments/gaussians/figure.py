@@ -27,7 +27,7 @@ def _shift(ax: Any, data: GaussianEstimators) -> None:
         ax.plot(exact.at**2 / 2, exact.sd, color=COLOURS[k])
         ax.errorbar(seen.at**2 / 2, seen.sd, seen.error, fmt=MARKS[k], color=COLOURS[k], **MARKERS)
     ax.set(xscale="log", yscale="log", xlabel=r"KL$(q\,\Vert\,p)$, nats", ylabel="standard deviation / KL")
-    ax.set_title(r"$q=\mathcal{N}(0,1)$, $p=\mathcal{N}(d,1)$", loc="left")
+    ax.set_title(r"(a) $q=\mathcal{N}(0,1)$, $p=\mathcal{N}(d,1)$", loc="left")
     ax.axvline(data.crossover, color=GREY, lw=0.6, ls=":")
     ax.annotate(
         f"KL = {data.crossover:.3f}:\n$k_3$ overtakes $k_1$", (data.crossover, 12), (-5, 0),
@@ -48,8 +48,8 @@ def _width(ax: Any, data: GaussianEstimators) -> None:
         ax.errorbar(seen.at, seen.sd, seen.error, fmt=MARKS[k], color=COLOURS[k], **MARKERS)
     ax.axvline(2, color=GREY, lw=0.6, ls=":")
     ax.annotate("Var $k_3$ is infinite\nfrom $v=2$ on", (2.08, 17), color=GREY, fontsize=8)
-    ax.annotate("$k_3$", (1.82, 8.6), color=COLOURS["k3"], fontsize=8, ha="right")
+    ax.annotate("$k_3$", (1.93, 22), color=COLOURS["k3"], fontsize=8, ha="right")
     ax.set(yscale="log", ylim=(0.9, top), xlabel=r"variance $v$ of $p$", ylabel="standard deviation / KL")
-    ax.set_title(r"$q=\mathcal{N}(0,1)$, $p=\mathcal{N}(0,v)$", loc="left")
+    ax.set_title(r"(b) $q=\mathcal{N}(0,1)$, $p=\mathcal{N}(0,v)$", loc="left")
     ends = [(data.width[k].sd[-1], NAMES[k], COLOURS[k]) for k in ("k1", "k2")]
     label_ends(ax, ends, float(data.width["k1"].at[-1]))

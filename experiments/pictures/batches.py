@@ -51,17 +51,19 @@ def _shares(ax: Any, proofs: dict[str, Proof], model: FiniteModel) -> None:
     shown = {
         "none": ("no centring", COLOURS["vanilla"], "o", 8),
         "leave-one-out": ("leave-one-out", COLOURS["leave-one-out"], "x", 5),
-        "mean": ("batch mean", ORANGE, "s", 4),
+        "mean": ("batch mean, $1-1/n$", ORANGE, "s", 4),
     }
+    places = {"none": (2, 1.05, "left"), "leave-one-out": (8, 1.05, "right"), "mean": (4.4, 0.7, "left")}
     for name, (label, colour, mark, size) in shown.items():
         shares = [share_left(proofs[name], proofs["none"], model, n) for n in sizes]
         filled = "none" if mark == "o" else colour
-        ax.plot(sizes, shares, mark, color=colour, ms=size, label=label, mfc=filled)
+        ax.plot(sizes, shares, mark, color=colour, ms=size, mfc=filled)
+        x, y, side = places[name]
+        ax.text(x, y, label, color=colour, fontsize=8, ha=side, va="center")
     n = np.linspace(2, 8, 200)
     ax.plot(n, 1 - 1 / n, color=ORANGE, lw=0.8, zorder=0)
-    ax.annotate("$1-1/n$", (3.1, 1 - 1 / 3.1), (4, -10), textcoords="offset points", color=ORANGE)
     ax.set(xlabel="batch size $n$", ylabel=r"multiple of $\nabla\mathrm{KL}(q\,\Vert\,p)$", ylim=(0.4, 1.1))
-    ax.legend(loc="lower right")
+    ax.set_title("(a) what is left of the penalty", loc="left")
 
 
 def _ratios(ax: Any, loo: Proof, gain: Proof, models: Sequence[FiniteModel]) -> None:
@@ -69,11 +71,16 @@ def _ratios(ax: Any, loo: Proof, gain: Proof, models: Sequence[FiniteModel]) -> 
     for model, colour, mark in zip(models, (SKY, BLACK), "s^", strict=True):
         ratios = [variance_ratio(loo, gain, model, n) for n in sizes]
         p = ", ".join(str(value) for value in model.p)
-        ax.plot(sizes, ratios, mark + "-", color=colour, ms=4, lw=0.8, label=f"$p$ = ({p})")
+        ax.plot(sizes, ratios, mark + "-", color=colour, ms=4, lw=0.8)
+        at = 2 if mark == "s" else 5
+        ax.annotate(
+            f"$p$ = ({p})", (sizes[at], ratios[at]), (8, 4), textcoords="offset points", color=colour,
+            fontsize=8,
+        )  # fmt: skip
     ax.axhline(1, color=GREY, lw=0.6, ls=":")
     ax.set(
         xscale="log", xlabel="batch size $n$", ylabel="total variance, leave-one-out / none",
         xticks=[2, 4, 8, 16, 32, 64], xticklabels=["2", "4", "8", "16", "32", "64"],
     )  # fmt: skip
     ax.minorticks_off()
-    ax.legend(loc="upper right", title="$q$ uniform")
+    ax.set_title("(b) does leave-one-out pay?  $q$ uniform", loc="left")

@@ -22,6 +22,8 @@ MARKS = {
 }  # fmt: skip
 GROWN = {"losses": "losses", "gradients": "gradients", "expected_gradients": "in the mean"}
 NAMED = {"rho*k3": r"$\rho\,k_3$", "rho*k1": r"$\rho\,k_1$"}
+WORDS = {"reverse-kl": "reverse KL", "forward-kl": "forward KL", "f-divergence": "other $f$",
+         "combination": "combination", "separable": r"under $\mu$"}  # fmt: skip
 REACH = 2.4  # of b_star either way
 
 
@@ -61,7 +63,7 @@ def _targets(ax: Any, catalogue: Catalogue) -> None:
         places = np.arange(len(rows)) + 0.12 * (1.5 - number)
         label = f"{found.sampling}, in the {found.use}"
         ax.plot(counts, places, mark, color=colour, ms=4, label=label)
-    ax.set_yticks(range(len(rows)), rows)
+    ax.set_yticks(range(len(rows)), [WORDS.get(target, target) for target in rows])
     ax.set(xscale="log", xlabel=f"losses of size up to {catalogue.size}")
     ax.grid(axis="y", lw=0.3, color=GREY, alpha=0.5)
     ax.set_title("(b) what they target", loc="left")
@@ -77,19 +79,14 @@ def _excess(ax: Any, choices: Sequence[CatalogueChoice], theorem: Any, models: S
         ax.plot(x, (x - b) ** 2, color=colour, lw=1.4 if strong else 0.6, zorder=3 if strong else 1)
         points = [point(theorem, model, Fraction(choice.constant)) for model in models]
         ax.plot(*np.array(points).T, "o", color=colour, ms=1.8, zorder=4 if strong else 2)
-        if abs(b) <= REACH:
-            text = NAMED.get(choice.loss, f"${Fraction(choice.constant)}$")
+        if strong:
             ax.annotate(
-                text, (b, 0), (0, -3), textcoords="offset points", ha="center", va="top", fontsize=7,
-                color=colour, annotation_clip=False,
+                NAMED[choice.loss], (b, 0), (0, -3), textcoords="offset points", ha="center", va="top",
+                fontsize=8, color=colour, annotation_clip=False,
             )  # fmt: skip
-    ax.annotate(
-        "$b=$", (-REACH, 0), (-4, -3), textcoords="offset points", ha="right", va="top", fontsize=7,
-        color=GREY, annotation_clip=False,
-    )  # fmt: skip
     ax.set(xlim=(-REACH, REACH), ylim=(0, 1.2))
     ax.tick_params(axis="x", pad=11)
-    ax.set_xlabel(r"the best constant $b^\star$ in a model")
+    ax.set_xlabel(r"the best constant $b_\star$ in a model")
     ax.set_title("(c) excess variance", loc="left")
 
 

@@ -1,4 +1,4 @@
-"""The picture of KL penalties in the reward: branches, flows on the simplex, collapse, every set-up."""
+"""The pictures of KL penalties in the reward: branches, flows on the simplex, collapse; other set-ups."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ SMALLEST = 1e-4  # KL below which curves are cut off
 
 
 def draw(data: RewardCollapse) -> Any:
-    """Return a figure of branches, the flow without reward, KL and lost arms over time, stationary points."""
-    with style.styled() as Figure:
-        figure = Figure(figsize=(style.PAGE, 4.4), layout="constrained")
-        axes = figure.subplots(2, 3)
+    """Branches, the flow without reward, KL and lost arms over time, stationary points.
+
+    Returns a matplotlib Figure.
+    """
+    with style.panels(style.PAGE, 4.5, 2, 3) as (figure, axes):
         _branches(axes[0, 0])
         for ax, letter, name in zip(axes[0, 1:], "bc", ("k1", "k3"), strict=True):
             _simplex(ax, data, letter, name)
@@ -30,11 +31,13 @@ def draw(data: RewardCollapse) -> Any:
     return figure
 
 
-def draw_set_ups(data: RewardCollapse) -> Any:
-    """Return a figure of the shares of runs that collapse in every set-up."""
-    with style.styled() as Figure:
-        figure = Figure(figsize=(style.PAGE, 3.4), layout="constrained")
-        _matrix(figure.subplots(), data)
+def draw_settings(data: RewardCollapse) -> Any:
+    """Per cent of the runs that meet each criterion at the horizon, in every set-up.
+
+    Returns a matplotlib Figure.
+    """
+    with style.panels(style.PAGE, 3.7) as (figure, ax):
+        _matrix(ax, data)
     return figure
 
 
@@ -49,12 +52,12 @@ def _branches(ax: Any) -> None:
         for k1, face in zip(places, (style.COLOURS[name], "white"), strict=False):
             ax.plot(k1, LEVEL, "o", color=style.COLOURS[name], mfc=face, ms=4.5, zorder=3)
     ax.axhline(LEVEL, color=style.GREY, lw=0.6, zorder=0)
-    ax.text(3, LEVEL - 0.06, r"$(R-\nu)/\beta$", color=style.GREY, fontsize=8, ha="right", va="top")
-    for name, k1, value in (("k1", 2.72, 2.35), ("k2", 1.6, 2.4), ("k3", 2.75, 1.4)):
+    ax.text(-0.15, LEVEL + 0.06, r"$(R-\nu)/\beta$", color=style.GREY, fontsize=8, ha="center", va="bottom")
+    for name, k1, value in (("k1", 2.8, 2.35), ("k2", 1.75, 2.4), ("k3", 2.8, 1.35)):
         ax.text(k1, value, NAMES[name], color=style.COLOURS[name], ha="center", fontsize=9)
     ax.set(xlim=(-2.2, 3), ylim=(-1, 3), xlabel=r"$k_1=\log\,q/p$", ylabel="penalty")
-    ax.text(-2.15, -0.9, "below $p$:\npushed\naway", fontsize=8, color=style.GREY)
-    ax.text(1.0, -0.75, "above $p$:\npushed back", fontsize=8, color=style.GREY)
+    ax.text(-2.1, -0.9, "below $p$:\npushed\naway", fontsize=8, color=style.GREY)
+    ax.text(1.0, -0.8, "above $p$:\npushed back", fontsize=8, color=style.GREY)
     ax.set_title("(a) branches", loc="left")
 
 
@@ -96,7 +99,7 @@ def _distance(ax: Any, data: RewardCollapse) -> None:
         ax.plot(data.sampled.times, middle, color=style.COLOURS[name], ls=(0, (3, 1.5)), lw=1)
     ax.set(
         yscale="log", ylim=(SMALLEST, 5), xlim=(0, data.exact.times[-1]),
-        xlabel=r"time $\times\,\beta$ (dashed: sampled)", ylabel=r"KL$(q\,\|\,q^*)$, nats",
+        xlabel=r"time $\times\,\beta$ (dashed: sampled)", ylabel=r"KL$(q\,\Vert\,q^\star)$, nats",
     )  # fmt: skip
     ax.text(150, 1.9, NAMES["k3"], color=style.COLOURS["k3"])
     ax.text(150, 0.18, NAMES["k2"], color=style.COLOURS["k2"])
@@ -144,10 +147,10 @@ def _matrix(ax: Any, data: RewardCollapse) -> None:
     for label, name in zip(ax.get_yticklabels(), list(PENALTIES) * len(CRITERIA), strict=True):
         label.set_color(style.COLOURS[name])
     for middle, text in zip(rows[1::size], CRITERIA, strict=True):
-        cells.beside(ax, middle, text)
+        cells.beside(ax, middle, text.replace("q*", r"$q^\star$"))
     for part, text in ((columns[:split], "exact update"), (columns[split:], "sampled updates")):
         cells.above(ax, (part[0] + part[-1]) / 2, text)
-    ax.set_title("per cent of runs at the horizon, one change at a time", loc="left", pad=20)
+    ax.set_title("Per cent of the runs at the horizon, one change at a time", loc="left", pad=20)
 
 
 def _shade(share: float) -> tuple[float, ...]:

@@ -159,8 +159,8 @@ def _courses(times: Times, ns: Sequence[int], sampled: Array, exact: Array, ylab
                 )  # fmt: skip
             ax.plot(times[seen], mean(exact[REVERSE])[seen], **ANALYTIC)
             ax.plot(times[seen], mean(exact[FORWARD])[seen], **MEAN_K3)
-            ax.set(xscale="log", yscale="log", title=f"$n = {n}$", xlabel="iteration")
-            ax.set_xlim(1, times[-1])
+            ax.set(xscale="log", yscale="log", xlabel="iteration", xlim=(1, times[-1]))
+            ax.set_title(f"({'abc'[j]}) $n = {n}$", loc="left")
         row[0].set(ylabel=ylabel)
         _note(row[0], "bands: one standard error")
         low = min(mean(sampled[:, VANILLA:]).min(), mean(exact[1:]).min())
@@ -179,7 +179,7 @@ def _evenly(times: Any, count: int, offset: float) -> list[int]:
 
 
 def _note(ax: Any, text: str, height: float = 0.04) -> None:
-    ax.text(0.04, height, text, transform=ax.transAxes, fontsize=7.5, va="bottom")
+    ax.text(0.04, height, text, transform=ax.transAxes, fontsize=8, va="bottom")
 
 
 def _points(ax: Any, ns: Sequence[int], values: Array, estimate: str) -> None:
@@ -200,18 +200,18 @@ def _level(ax: Any, height: float, text: str) -> None:
     ax.axhline(height, **THEORY)
     ax.annotate(
         text, (0.27, height), (0, -4), xycoords=("axes fraction", "data"), textcoords="offset points",
-        fontsize=7.5, va="top", ha="center", color=THEORY["color"],
+        fontsize=8, va="top", ha="center", color=THEORY["color"],
     )  # fmt: skip
 
 
 def _theory(ax: Any, ns: Sequence[int], values: Array) -> None:
-    """The linear-noise values, with their name under the first segment."""
+    """The linear-noise values, with their name above the first segment."""
     heights = mean(values)
     ax.plot(ns, heights, **THEORY)
     middle = (np.sqrt(ns[0] * ns[min(1, len(ns) - 1)]), np.sqrt(heights[0] * heights[min(1, len(ns) - 1)]))
     ax.annotate(
-        "linear noise", middle, (-5, -2), textcoords="offset points",
-        fontsize=7.5, va="top", ha="right", color=THEORY["color"],
+        "linear noise", middle, (10, 4), textcoords="offset points",
+        fontsize=8, va="bottom", ha="left", color=THEORY["color"],
     )  # fmt: skip
 
 

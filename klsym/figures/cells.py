@@ -26,7 +26,7 @@ def cell(ax: Any, x: float, y: float, text: str, colour: Any, dark: bool = False
 
     ax.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=colour, edgecolor="white", lw=1))
     words = "white" if dark else style.BLACK
-    ax.text(x, y, text, ha="center", va="center", fontsize=7.8, color=words)
+    ax.text(x, y, text, ha="center", va="center", fontsize=8, color=words)
 
 
 def frame(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -100,12 +101,23 @@ def draw(verdicts: Mapping[str, Any], reach: float = 20.0) -> Any:
     with panels(PAGE, 2.9, 1, 2) as (figure, (left, right)):
         for ax, side in ((left, r < 1), (right, r > 1)):
             _panel(ax, r[side], [c[side] for c in drawn.values()], shades)
-        left.set_title("$r<1$: $q$ draws it too often")
-        right.set_title("$r>1$: $q$ draws it too rarely")
+        left.set_title("(a) $r<1$: $q$ draws it too often", loc="left")
+        right.set_title("(b) $r>1$: $q$ draws it too rarely", loc="left")
         left.set_ylabel("$c(r)-c(1)$")
-        ends = [(float(c[-1]), n, colour) for (n, c), colour in zip(drawn.items(), shades, strict=True)]
+        ends = [
+            (float(c[-1]), _written(n), colour) for (n, c), colour in zip(drawn.items(), shades, strict=True)
+        ]
         label_ends(right, ends, float(r[-1]))
     return figure
+
+
+def _written(name: str) -> str:
+    """The name of a curve, its estimators as formulas.
+
+    >>> _written("k3 clamped"), _written("$k_2$")
+    ('$k_3$ clamped', '$k_2$')
+    """
+    return name if "$" in name else re.sub(r"\bk([123])\b", r"$k_\1$", name)
 
 
 def _panel(ax: Any, r: Any, drawn: Sequence[Any], shades: Sequence[str]) -> None:

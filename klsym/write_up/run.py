@@ -12,7 +12,7 @@ from typing import Any
 from klsym.errors import UsageError
 from klsym.escaping import printable
 from klsym.experiments.background_runs import ahead
-from klsym.experiments.catalogue import EXPERIMENTS, result
+from klsym.experiments.catalogue import EXPERIMENTS, SETTINGS, result
 from klsym.experiments.save_figure import draw
 from klsym.files import make_folder, refuse_unless_writable, write_whole
 from klsym.kernel import FORMAT
@@ -77,7 +77,7 @@ def produce(
         write_certificates(results, folder / CERTIFICATES)
         _remove_old(folder / CERTIFICATES, certified)
         write_whole(folder / VERIFIED, verified + "\n")
-        figures = [drawn(name) for name in progress(names, str)]
+        figures = [one for name in progress(names, str) for one in drawn(name)]
     write_whole(folder / FOUND, (told := "\n".join(findings(figures))) + "\n")
     made = list(every_table()) if tables is None else tables
     links = {name: f"{CERTIFICATES}/{name}.json" for name in certified}
@@ -137,19 +137,22 @@ def cross_check(results: list[Judged], sampled: Sampled | None = None) -> tuple[
     return report, "\n".join([verify.table(report), *lines])
 
 
-def _drawn(name: str, folder: Path) -> tuple[Any, Figure]:
-    """Run and draw an experiment: PDF, PNG and CSV into the folder, the PNG for the page."""
-    [image] = [path for path in draw(name, folder) if path.name == f"{name}.png"]
+def _drawn(name: str, folder: Path) -> tuple[Any, list[Figure]]:
+    """Run and draw an experiment: PDF, PNG and CSV into the folder, the PNGs for the page."""
+    image, *further = [path.read_bytes() for path in draw(name, folder) if path.suffix == ".png"]
     data = result(name)
     header, rows = data.table()
     title = EXPERIMENTS[name].title
-    return data, Figure(name, title, image.read_bytes(), ".png", data.setup, data.findings, header, rows)
+    first = Figure(name, title, image, ".png", data.setup, data.findings, header, rows)
+    return data, [first, *(Figure(name + SETTINGS, f"{title}, in other set-ups", one) for one in further)]
 
 
 def findings(figures: list[Figure]) -> list[str]:
     """What the experiments found, beside what their sources say, in text."""
     lines = []
     for figure in figures:
+        if not figure.findings:  # a further picture
+            continue
         lines.append(f"{figure.name}: {figure.title}")
         lines += [finding.line for finding in figure.findings]
     return lines

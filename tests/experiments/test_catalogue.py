@@ -90,7 +90,9 @@ def draw_small(data):
 @pytest.fixture
 def small(monkeypatch):
     place = __name__
-    entry = catalogue.Experiment("a line", f"{place}:Small", f"{place}:draw_small")
+    entry = catalogue.Experiment(
+        "a line", f"{place}:Small", f"{place}:draw_small", "it falls", settings=f"{place}:draw_small"
+    )
     monkeypatch.setattr(catalogue, "EXPERIMENTS", {"small": entry})
     catalogue.result.cache_clear()
     yield
@@ -101,10 +103,11 @@ def test_figures_writes_pdf_png_and_csv(small, tmp_path: Path, capsys):
     folder = tmp_path / "a" / "b"
     assert main(["figures", "-o", str(folder)]) == 0
     shown = capsys.readouterr().out
-    assert "small: a line  (small.pdf, small.png, small.csv)" in shown.splitlines()
+    names = ["small.pdf", "small.png", "small-settings.pdf", "small-settings.png", "small.csv"]
+    assert f"small: a line  ({', '.join(names)})" in shown.splitlines()
     assert "  - it falls [as the paper says: yes]" in shown.splitlines()
     files = {path.name: path.read_bytes() for path in folder.iterdir()}
-    assert sorted(files) == ["small.csv", "small.pdf", "small.png"]
+    assert sorted(files) == sorted(names)
     assert files["small.pdf"].startswith(b"%PDF") and files["small.png"].startswith(b"\x89PNG")
     with (folder / "small.csv").open(newline="") as file:
         assert list(csv.reader(file)) == [["n", "words"], ["1", 'a "quoted", cell'], ["2", ""]]

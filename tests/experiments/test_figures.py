@@ -42,27 +42,35 @@ def texts(figure):
 def pictures(eight, collapse):
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a missing glyph, an empty log axis
-        drawn = [draws_distillation.draw(eight), draws_collapse.draw(collapse)]
-        drawn += [draws_distillation.draw_set_ups(eight), draws_collapse.draw_set_ups(collapse)]
-        for figure in drawn:
+        drawn = [(module.draw(data), module.draw_settings(data)) for module, data in
+                 ((draws_distillation, eight), (draws_collapse, collapse))]  # fmt: skip
+        for figure in (figure for both in drawn for figure in both):
             figure.draw_without_rendering()
     return drawn
 
 
 def test_panels(pictures):
-    for figure in pictures[:2]:
+    for figure, _ in pictures:
         titles = sorted(t[:3] for t in texts(figure) if t[:1] == "(" and t[2:3] == ")")
         assert len(figure.axes) == 6 and titles == [f"({letter})" for letter in "abcdef"]
 
 
+def test_letters_are_large_enough_in_print(pictures):
+    """A page of the paper has nine tenths of the width of a figure: 7 points from 7.8."""
+    import matplotlib.text
+
+    for figure in (figure for both in pictures for figure in both):
+        assert min(text.get_fontsize() for text in figure.findobj(matplotlib.text.Text)) >= 7.8
+
+
 def test_every_estimator_is_named_beside_its_line(pictures):
-    written = texts(pictures[0])
+    written = texts(pictures[0][0])
     for name in ESTIMATORS:
         assert written.count(draws_distillation.NAMES.get(name, name)) >= 2, name
 
 
 def test_the_cells_hold_the_ratios(eight, pictures):
-    cells = pictures[2].axes[0].texts
+    cells = pictures[0][1].axes[0].texts
     expected = [
         draws_distillation._ratio(found.log_ratio)
         for runs in eight.rows
@@ -74,17 +82,17 @@ def test_the_cells_hold_the_ratios(eight, pictures):
 
 
 def test_the_cells_hold_the_percentages(collapse, pictures):
-    written = [text.get_text() for text in pictures[3].axes[0].texts]
+    written = [text.get_text() for text in pictures[1][1].axes[0].texts]
     expected = [f"{100 * share:.0f}" for paths in collapse.rows for share in paths.shares().ravel()]
     assert written[: len(expected)] == expected and len(expected) == 4 * len(CRITERIA) * len(PENALTIES)
 
 
 def test_lines_are_the_data(eight, collapse, pictures):
     runs = eight.base[0]
-    exact = pictures[0].axes[0].lines[-1]
+    exact = pictures[0][0].axes[0].lines[-1]
     share = runs.kl[5, :, runs.best[5]].mean(axis=-1) / runs.kl[5, 0].mean()
     assert np.allclose(exact.get_ydata(), share) and exact.get_color() == "#000000"
-    lost = [line.get_ydata() for line in pictures[1].axes[4].lines]
+    lost = [line.get_ydata() for line in pictures[1][0].axes[4].lines]
     assert np.allclose(lost[2], 100 * collapse.exact.lost[2].mean(axis=-1))
 
 

@@ -75,7 +75,7 @@ def test_lines_are_exact_and_markers_sampled(drawn, number):
 def test_each_panel_shows_its_own_runs(drawn, number, field):
     data, figure = drawn[number]
     for j, ax in enumerate(figure.axes):
-        assert ax.get_title() == f"$n = {data.ns[j]}$"
+        assert ax.get_title("left") == f"({'abc'[j]}) $n = {data.ns[j]}$"
         for i, name in enumerate(GRADIENTS):
             expected = getattr(data, field)[j, i, data.times > 0].mean(-1)
             (line,) = [x for x in ax.lines if x.get_color() == LOOK[name][0] and x.get_linewidth() > 1]
