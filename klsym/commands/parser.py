@@ -24,7 +24,8 @@ GRAMMAR = (
     "seqmean(x) = whole(x)/T. Of a batch of n samples: "
     "others(x), a sum over the others; loo(h) = h - others(h)/(n - 1), centred(h), normalised(h). "
     "Exact means over the next token: full(x) = sum_y q(y) x(y), full_kl(q, p), H(q), js(q, p), "
-    "js(q, p, 1/10). LOSS is differentiated through all that is not in sg(..); with --use reward nothing is. "
+    "js(q, p, beta), 0 < beta < 1. LOSS is differentiated through all that is not in sg(..); with --use"
+    " reward nothing is. "
     "PyTorch, JAX and NumPy spellings are read, too: 'd = ref_logp - logp; loss = d.exp() - 1 - d'."
 )
 
@@ -181,8 +182,8 @@ def _add_divergence(commands: Any) -> None:
         description="The losses that estimate E_q[f(r)] and that descend it, in each setting, with proofs;"
         " and those that look as if they did.",
         epilog="F is reverse-kl, forward-kl, jeffreys, pearson-chi2, neyman-chi2, squared-hellinger,"
-        " jensen-shannon, jensen-shannon=1/10, alpha, alpha=1/2 or tsallis=2; or f as a function of r = p/q,"
-        " such as 'r*log(r)'. " + GRAMMAR,
+        " jensen-shannon, jensen-shannon=1/10 or =beta, alpha, alpha=1/2, tsallis=2 or =alpha; or f as a"
+        " function of r = p/q, such as 'r*log(r)'. " + GRAMMAR,
     )
     divergence.add_argument("divergence", metavar="F", help="a name such as jeffreys, or f(r)")
     divergence.add_argument(

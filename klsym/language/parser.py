@@ -25,7 +25,18 @@ from sympy import Abs, Max, Min, Mul, Pow, Rational, exp, log, sqrt
 from klsym.errors import UsageError
 from klsym.kernel.names import PROBABILITIES, is_declarable
 from klsym.language.defined import OF_CONSTANTS, OF_LOGS
-from klsym.language.expressions import ATOMS, OF_REGIONS, PARAMETERS, above, clip, k, parameter, sg, where
+from klsym.language.expressions import (
+    ATOMS,
+    COUNTS,
+    OF_REGIONS,
+    PARAMETERS,
+    above,
+    clip,
+    k,
+    parameter,
+    sg,
+    where,
+)
 from klsym.language.sums import (
     DENSITIES,
     After,
@@ -42,6 +53,7 @@ from klsym.language.sums import (
     entropy,
     full_kl,
     jensen_shannon,
+    mixing,
     seqmean,
     togo,
 )
@@ -318,7 +330,8 @@ class Reader:
             raise self.at("disc(g, x) takes a number g between 0 and 1, the discount of one token", node)
         if name in (*OF_TOKENS, *OF_SAMPLES):
             self.refuse_sums_of_samples(name, x, node)
-        if name == "log" and not (x.is_positive or (isinstance(x, OverVocabulary) and x.of_masses)):
+        of_masses = isinstance(x, OverVocabulary) and x.of_masses
+        if name == "log" and not (x.is_positive or of_masses or mixing(x)):
             raise self.at(f"log of {x}, which need not be positive", node)
         if name == "sqrt" and not x.is_nonnegative:
             raise self.at(f"sqrt of {x}, which may be negative", node)
@@ -346,10 +359,10 @@ class Reader:
     def strength(self, node: ast.expr, depth: int) -> Any:
         """The weight of the second policy in js(q, p, 1/10)."""
         value = self.build(node, depth + 1)
-        if not (value.is_Rational and 0 < value < 1):
-            raise self.at(
-                "js(q, p, b) takes a number b between 0 and 1, the weight of p in the mixture", node
-            )
+        between = value.is_Rational and 0 < value < 1
+        if not between and not (value.is_Symbol and value not in ATOMS.values() and value.name not in COUNTS):
+            what = "a number or a parameter b between 0 and 1"
+            raise self.at(f"js(q, p, b) takes {what}, the weight of p in the mixture", node)
         return value
 
     def refuse_sums_of_samples(self, name: str, x: Any, node: ast.expr) -> None:

@@ -13,7 +13,19 @@ from typing import Any
 
 import sympy
 
-from klsym.language.expressions import M, OverPositions, exp, k1, log_mu, log_old, log_p, log_q, parameter, r
+from klsym.language.expressions import (
+    REWARDS,
+    M,
+    OverPositions,
+    exp,
+    k1,
+    log_mu,
+    log_old,
+    log_p,
+    log_q,
+    parameter,
+    r,
+)
 
 
 class Summed(OverPositions):
@@ -140,12 +152,30 @@ def entropy(a: str) -> Any:
 def jensen_shannon(a: str, b: str, strength: Any = sympy.S.Half) -> Any:
     """(1 - x) KL(a||m) + x KL(b||m) with m = (1 - x) a + x b, one of them q: E_q[f(t)], t the other over q.
 
-    f = w t log t - (w t + 1 - w) log(w t + 1 - w), with w the weight of the other; x is 1/2 if not given.
+    f = w t log t - (w t + 1 - w) log(w t + 1 - w), with w the weight of the other; x is 1/2 if not given,
+    and a number or a parameter between 0 and 1.
     """
     other, w = (b, strength) if a == "q" else (a, 1 - strength)
     t, log_t = (r, -k1) if other == "p" else (_over_q(other), DENSITIES[other] - log_q)
-    mixed = w.p * t + w.q - w.p  # over w.q: 1 + t over 2
-    return OverVocabulary((w.p * t * log_t - mixed * sympy.log(mixed / w.q)) / w.q)
+    above, below = (w.p, w.q) if w.is_Rational else (w, sympy.S.One)
+    mixed = above * t + below - above  # over below: 1 + t over 2
+    return OverVocabulary((above * t * log_t - mixed * sympy.log(mixed / below)) / below)
+
+
+def mixing(x: Any) -> list[Any]:
+    """The parameters w of a mixture x = w a + (1 - w) b of positive a and b, none the greater: 0 <= w <= 1.
+
+    >>> w = parameter("w")
+    >>> mixing(w * r + 1 - w), mixing(w * r + 1)
+    ([w], [])
+    """
+    found = []
+    parameters = {w for w in x.free_symbols - {*DENSITIES.values(), *REWARDS} if not w.is_positive}
+    for w in sorted(parameters, key=str):
+        b, a = (sympy.expand(x.xreplace({w: end})) for end in (sympy.S.Zero, sympy.S.One))
+        crossing = a.is_positive and b.is_positive and (a - b).is_positive is (b - a).is_positive
+        found += [w] if crossing and sympy.expand(w * (a - b) + b - x) == 0 else []
+    return found
 
 
 def _over_q(a: str) -> Any:

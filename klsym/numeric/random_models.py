@@ -148,7 +148,11 @@ def shifted(model: FiniteModel, attempt: int, context: Context) -> FiniteModel:
         return model
     step = Fraction(attempt, 7 * attempt + 11)
     rewards = {n: row if n == "M" else [x + step for x in row] for n, row in model.rewards.items()}
-    parameters = {n: x if n in COUNTS else x + step / 3 for n, x in model.parameters.items()}
+    near = attempt > ATTEMPTS // 2  # between 0 and 1, as the weights of a mixture are
+    parameters = {
+        n: x if n in COUNTS else Fraction(1, 2) + x / 8 if near else x + step / 3
+        for n, x in model.parameters.items()
+    }
     densities = {"p": model.p, "mu": model.mu, "old": model.old}
     if context.on_policy:
         del densities["mu"]

@@ -24,7 +24,7 @@ from klsym.language.convert import to_ring
 from klsym.language.expressions import rho
 from support.losses import implied_judge
 
-ALPHA = 0.7
+ALPHA, BETA = 0.7, 0.3
 
 
 def kl(a: Any, b: Any) -> Any:
@@ -42,7 +42,9 @@ DIVERGENCES = {  # of q and p, from their definitions
     "alpha": lambda q, p: (p**ALPHA * q ** (1 - ALPHA)).sum() - 1,
     "jensen-shannon": lambda q, p: (kl(q, (p + q) / 2) + kl(p, (p + q) / 2)) / 2,
     "jensen-shannon=1/5": lambda q, p: 0.2 * kl(p, 0.2 * p + 0.8 * q) + 0.8 * kl(q, 0.2 * p + 0.8 * q),
+    "jensen-shannon=beta": lambda q, p: 0.3 * kl(p, 0.3 * p + 0.7 * q) + 0.7 * kl(q, 0.3 * p + 0.7 * q),
     "tsallis=3": lambda q, p: ((q**3 / p**2).sum() - 1) / 2,
+    "tsallis=alpha": lambda q, p: ((q**ALPHA * p ** (1 - ALPHA)).sum() - 1) / (ALPHA - 1),
     "2*r*log(r) + r**2": lambda q, p: 2 * kl(p, q) + ((p - q) ** 2 / q).sum(),
 }
 found_of = cache(losses_of)
@@ -59,9 +61,21 @@ class World:
     def evaluated(self, loss: str, q: Any, mu: Any, fixed: Any) -> Any:
         """The loss at each outcome; what stands in sg(..) is that of the policy before it moves."""
         k1, r = np.log(q / self.p), self.p / q
-        names = {"k1": k1, "r": r, "k2": k1**2 / 2, "k3": r - 1 + k1, "rho": q / mu,
-                 "rho_0": fixed / mu, "r_0": self.p / fixed,
-                 "log": np.log, "sqrt": np.sqrt, "exp": np.exp, "alpha": ALPHA, "a": 0.4}  # fmt: skip
+        names = {
+            "k1": k1,
+            "r": r,
+            "k2": k1**2 / 2,
+            "k3": r - 1 + k1,
+            "rho": q / mu,
+            "rho_0": fixed / mu,
+            "r_0": self.p / fixed,
+            "log": np.log,
+            "sqrt": np.sqrt,
+            "exp": np.exp,
+            "alpha": ALPHA,
+            "beta": BETA,
+            "a": 0.4,
+        }
         still = re.sub(
             r"sg(\((?:[^()]|\([^()]*\))*\))", lambda m: re.sub(r"\b(r|rho)\b", r"\1_0", m[1]), loss
         )
@@ -163,6 +177,9 @@ SHAPES = {  # holds, where, f''(1)
     "pearson-chi2": (True, None, "2"),
     "jensen-shannon": (True, None, "1/4"),
     "jensen-shannon=1/5": (True, None, "4/25"),
+    "jensen-shannon=beta": (True, None, "beta*(1 - beta)"),
+    "-log(lam*r + 1 - lam)": (True, None, "lam**2"),
+    "log(lam*r + 1 - lam)": (False, None, "-lam**2"),
     "tsallis=3": (True, None, "3"),
     "alpha": (False, "alpha*(alpha - 1) >= 0", "alpha*(alpha - 1)"),
     "alpha=1/3": (True, None, "1"),
@@ -214,6 +231,8 @@ REFUSED = {
     "alpha=x": "the number of alpha, tsallis and renyi is not 0 or 1",
     "tsallis=1": "unknown divergence 'tsallis=1'",
     "jensen-shannon=1": "that of jensen-shannon between them",
+    "jensen-shannon=n": "that of jensen-shannon between them",
+    "-log(lam*r + 2)": "log of lam*r + 2, which need not be positive",
     "renyi=3": "its gradient is that of D over the mean E_q[r**(-2)]; ask for tsallis=3",
     "r*log(r": "cannot be read",
     "r*x": "unknown name 'x'",

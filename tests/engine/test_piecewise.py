@@ -20,8 +20,9 @@ import sympy
 import klsym
 from klsym.engine.options.settings import Setting
 from klsym.engine.outside import means_counterexample as numbers
+from klsym.engine.regions.bounds_in_order import bounds_in_order
 from klsym.engine.regions.case_split import Condition, in_order
-from klsym.engine.regions.piecewise import MAX_REGIONS, bounds_in_order
+from klsym.engine.regions.piecewise import MAX_REGIONS
 from klsym.engine.targets.clamp_messages import ties
 from klsym.language.expressions import clip, k1, log_p, log_q
 from klsym.language.parser import parse

@@ -26,13 +26,14 @@ from sympy.integrals.risch import NonElementaryIntegral, risch_integrate
 from sympy.polys.fields import field
 from sympy.polys.polyerrors import CoercionFailed
 
-from klsym.engine.divergences.f_divergence import Generated, Where, generator, nonnegative_where
+from klsym.engine.divergences.f_divergence import Generated, Inequality, Where, generator, nonnegative_where
 from klsym.errors import NotInRing
 from klsym.kernel.names import SAMPLE_BASES, parse_name
 from klsym.kernel.ring import ONE, ZERO, ExpPoly, Key
 from klsym.language.convert import to_ring, to_sympy
 from klsym.language.expressions import DENSITIES, A, OfRow, R, Ratio, Weight, k1, log_mu, log_p, log_q, r
 from klsym.language.messages import Message
+from klsym.language.sums import mixing
 from klsym.notation.losses import show
 from klsym.notation.printers import TEXT
 
@@ -60,6 +61,7 @@ def in_r(expression: Any, with_k1: bool = False) -> Any:
 @lru_cache(maxsize=256)
 def antiderivative(rhs: Any, order: int) -> Any | None:
     """F(x) with d^order F/dx^order = rhs; None where none is found."""
+    rhs, back = in_odds(rhs)
     rhs = sympy.together(rhs)
     basis = _basis(rhs) if rhs.count_ops() <= MOST_WORK else []
     if not 0 < len(basis) <= MOST_BASIS:
@@ -68,8 +70,38 @@ def antiderivative(rhs: Any, order: int) -> Any | None:
     equations = _equations([rhs, *(-sympy.diff(b, X, order) for b in basis)], [sympy.S.One, *unknown])
     for solution in sympy.linsolve(equations, unknown) if equations else ():
         values = [value.xreplace(dict.fromkeys(unknown, sympy.S.Zero)) for value in solution]
-        return sum((a * b for a, b in zip(values, basis, strict=True)), sympy.S.Zero)
+        return back(sum((a * b for a, b in zip(values, basis, strict=True)), sympy.S.Zero))
     return None
+
+
+def in_odds(e: Any) -> tuple[Any, Callable[[Any], Any]]:
+    """The same with w = 1/(1 + z), z > 0, for mixtures w x + 1 - w in logs and below, and the way back.
+
+    Their logs and inverses exist at all x > 0 for 0 <= w <= 1 alone.
+    """
+    powers = {power.base for power in e.atoms(sympy.Pow) if power.exp.could_extract_minus_sign()}
+    inside = powers | {log.args[0] for log in e.atoms(sympy.log)}
+    odds = {w: sympy.Dummy(positive=True) for of in inside if of.has(X) for w in mixing(of)}
+    if not odds:
+        return e, lambda found: found
+    found = e.xreplace({w: 1 / (1 + z) for w, z in odds.items()}).replace(sympy.log, log_of_factors)
+
+    def back(of: Any) -> Any:
+        of = of.xreplace({z: 1 / w - 1 for w, z in odds.items()}).replace(sympy.log, _log_of_quotient)
+        return sympy.expand(of, multinomial=False)
+
+    return sympy.factor(found), back
+
+
+def _log_of_quotient(of: Any) -> Any:
+    """log(1/w - 1) is log(1 - w) - log(w)."""
+    above, below = sympy.fraction(sympy.together(of))
+    return sympy.log(sympy.expand(above)) - sympy.log(below)
+
+
+def log_of_factors(of: Any) -> Any:
+    """log(1 + 1/x) is log(1 + x) - log(x)."""
+    return sympy.expand_log(sympy.log(sympy.factor(of)), force=True)
 
 
 def _letters(e: Any) -> list[Any]:
@@ -217,8 +249,10 @@ def _cases(c: ExpPoly, powers: list[Key]) -> Iterator[tuple[str, Fraction, ExpPo
 def shape_outside(f: Any | None, c: Any) -> Generated:
     """What follows of f and c = f - r f' in x = r."""
     slope = sympy.diff(c, X)
+    where = where_positive(-sympy.diff(in_odds(c)[0], X))
+    where = where_positive(-slope) if where is None or isinstance(where, Inequality) else where
     shown = None if f is None else in_r(f)
-    return Generated(shown, where_positive(-slope), sympy.simplify(-slope.subs(X, 1)), unbounded=None)
+    return Generated(shown, where, sympy.simplify(-slope.subs(X, 1)), unbounded=None)
 
 
 def vanishes(gap: Any) -> bool:

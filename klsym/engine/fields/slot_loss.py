@@ -31,7 +31,8 @@ from klsym.engine.fields.position_sums import (
 )
 from klsym.engine.fields.primitives import at_policy
 from klsym.engine.options.settings import Setting
-from klsym.engine.regions.piecewise import Unfolding, bounds_in_order, only_used, unfolding
+from klsym.engine.regions.bounds_in_order import bounds_in_order
+from klsym.engine.regions.piecewise import Unfolding, only_used, unfolding
 from klsym.errors import NotInRing, UsageError
 from klsym.kernel.names import SAMPLE_BASES, parse_name
 from klsym.kernel.ring import ZERO, ExpPoly

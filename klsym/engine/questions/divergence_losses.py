@@ -48,9 +48,10 @@ from klsym.errors import NotInRing, ProofError, Refused, UsageError
 from klsym.kernel.ring import ExpPoly
 from klsym.language.convert import in_core, to_ring, to_sympy
 from klsym.language.estimators import NAMES
-from klsym.language.expressions import OF_TABLE, k1, parameter, r, rho, sg, without_sg
+from klsym.language.expressions import COUNTS, OF_TABLE, PARAMETERS, k1, parameter, r, rho, sg, without_sg
 from klsym.language.messages import Message
 from klsym.language.parser import FUNCTIONS, parse, parse_asked
+from klsym.language.sums import mixing
 from klsym.notation.coefficients import element
 from klsym.notation.losses import Written, show
 from klsym.notation.printers import TEXT, is_sum
@@ -163,7 +164,7 @@ def losses_of(divergence: str, parameters: Iterable[str] = (), sampling: str | N
         values=tuple(_estimate(parts, at) for at in settings),
         gradients=gradients,
         wrong=tuple(_refuted(row, parts) for row in _tempting(parts) if row.sampling in settings),
-        messages=_messages(of_r),
+        messages=_messages(of_r, parts.f),
         no_formula=parts.no_formula,
     )
 
@@ -197,7 +198,7 @@ def _outside(asked: str, typed: Any) -> tuple[Parts, Generated | None, tuple[str
     in_x = outer.in_x(typed)
     if in_x is None:
         raise UsageError(f"{asked[:60]!r}: f is a smooth function of r = p/q alone, such as r*log(r)")
-    f = outer.without_affine_part(in_x.replace(sympy.log, _log_of_factors))
+    f = outer.without_affine_part(in_x.replace(sympy.log, outer.log_of_factors))
     c = f - outer.X * sympy.diff(f, outer.X)
     c = min((sympy.expand(e, multinomial=False) for e in (c, sympy.cancel(c))), key=sympy.count_ops)
     rhs = sympy.expand(-c / outer.X)
@@ -212,11 +213,6 @@ def _outside(asked: str, typed: Any) -> tuple[Parts, Generated | None, tuple[str
     return parts, outer.shape_outside(f, c) if c.has(outer.X) else None, known
 
 
-def _log_of_factors(of: Any) -> Any:
-    """log(1 + 1/x) is log(1 + x) - log(x)."""
-    return sympy.expand_log(sympy.log(sympy.factor(of)), force=True)
-
-
 # ---------------------------------------------------------------------------- reading f
 def _read(text: str, parameters: tuple[str, ...]) -> Any:
     """f as a SymPy expression; the message points at what makes it no function of r."""
@@ -226,7 +222,7 @@ def _read(text: str, parameters: tuple[str, ...]) -> Any:
     if plain in WRITTEN_GENERATORS:
         return parse(WRITTEN_GENERATORS[plain])
     if NAME.fullmatch(plain) and not re.search(rf"\b({'|'.join(NAMES)}|r)\b", plain):
-        return _named_alpha(plain)
+        return _named_alpha(plain, parameters)
     for word in re.finditer(r"[A-Za-z_]\w*", text):
         if word[0] in NOT_OF_R:
             raise UsageError(
@@ -243,25 +239,28 @@ def _read(text: str, parameters: tuple[str, ...]) -> Any:
 
 def known_names() -> str:
     named = ", ".join((*NAMED_GENERATORS, *WRITTEN_GENERATORS))
-    more = f"alpha=1/2, tsallis=2, {JENSEN_SHANNON}=1/10"
+    more = f"alpha=1/2, tsallis=2, {JENSEN_SHANNON}=1/10 or =beta"
     return f"known: {named}, {more}; or f as a function of r, such as r*log(r)"
 
 
-def _of_a_number(start: str, number: str) -> Any:
-    """jensen-shannon=1/10 or tsallis=2; raises ValueError for numbers that it is not defined for."""
-    value = Fraction(number)
-    if not (0 < value < 1 if start == JENSEN_SHANNON else value not in (0, 1)):
-        raise ValueError
+def _of_a_number(start: str, number: str, parameters: tuple[str, ...]) -> Any:
+    """jensen-shannon=1/10 or tsallis=alpha; raises ValueError for numbers that it is not defined for."""
+    if number in {*PARAMETERS, *parameters} - {*COUNTS}:
+        value: Any = parameter(number)
+    else:
+        value = Fraction(number)
+        if not (0 < value < 1 if start == JENSEN_SHANNON else value not in (0, 1)):
+            raise ValueError
     if start == "renyi":
         raise UsageError(RENYI.format(value, value - 1, 1 - value))
-    return parse(OF_A_NUMBER[start].format(value))
+    return parse_asked(OF_A_NUMBER[start].format(value), parameters)
 
 
-def _named_alpha(name: str) -> Any:
+def _named_alpha(name: str, parameters: tuple[str, ...]) -> Any:
     start, _, number = name.partition("=")
     try:
         if start in (*OF_A_NUMBER, "renyi"):
-            return _of_a_number(start, number)
+            return _of_a_number(start, number, parameters)
         if start != "alpha":
             raise ValueError
         return to_sympy(alpha(Fraction(number)))
@@ -407,6 +406,11 @@ def _refuted(row: Spelled, parts: Parts) -> WrongEstimate:
     return WrongEstimate(*told, proof.trust, shown_witness(proof))
 
 
-def _messages(of_r: Generated) -> tuple[Message, ...]:
+def _messages(of_r: Generated, f: Any) -> tuple[Message, ...]:
     nowhere_known = isinstance(of_r.where, Inequality)
-    return (Message("no-f-divergence"),) if of_r.is_divergence is False and not nowhere_known else ()
+    shares = sorted({w.name for of in f.atoms(sympy.log) for w in mixing(of.args[0])})
+    mixtures = tuple(Message("mixture-weight", of=w) for w in shares)
+    return (
+        *mixtures,
+        *([Message("no-f-divergence")] if of_r.is_divergence is False and not nowhere_known else []),
+    )

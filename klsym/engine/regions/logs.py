@@ -27,6 +27,7 @@ from klsym.kernel.statements import LET, LOG, Context
 
 Data = dict[str, Any]
 MAX_TERMS = 60  # of what is divided
+MAX_QUOTIENT = 60  # terms of a quotient
 
 
 def log_step(element: ExpPoly, context: Context) -> tuple[Data, ExpPoly] | None:
@@ -90,7 +91,36 @@ def _quotient(a: ExpPoly, e: ExpPoly) -> ExpPoly:
             g = ExpPoly({key: value}) * end.inverse()
             if not g.inverted() - a.inverted():
                 return g
+        part = ExpPoly({k: v for k, v in a.terms.items() if power(k) == n})
+        if (
+            len(end.terms) > 1 and (of_several := quotient(part, end)) is not None
+        ):  # (1 - w) r of w + (1 - w) r
+            return of_several
     return ZERO
+
+
+def quotient(a: ExpPoly, e: ExpPoly) -> ExpPoly | None:
+    """g with a = g e; None if there is none: leading terms are divided, by an order that products keep."""
+    names = sorted(a.names() | e.names())
+    inner = sorted({m for element in (a, e) for _, exponent in element.terms for m, _ in exponent})
+
+    def order(key: Any) -> tuple[Any, ...]:
+        powers, rates = dict(key[0]), dict(key[1])
+        return (*(rates.get(m, 0) for m in inner), *(powers.get(name, 0) for name in names))
+
+    def lead(element: ExpPoly) -> ExpPoly:
+        key = max(element.terms, key=order)
+        return ExpPoly({key: element.terms[key]})
+
+    total, divisor, below = ZERO, lead(e).inverse(), a.inverted()
+    for _ in range(MAX_QUOTIENT):
+        if not a:
+            return total
+        part = lead(a) * divisor
+        if part.inverted() - below:
+            return None
+        total, a = total + part, a - part * e
+    return None
 
 
 def _grading(e: ExpPoly) -> Callable[[Key], Any]:

@@ -40,7 +40,7 @@ from klsym.kernel.slots import at_slot
 from klsym.kernel.statements import LET, LOG, REGION, Context, Definition
 from klsym.language.convert import to_ring, to_sympy
 from klsym.language.defined import name_of
-from klsym.language.expressions import DENSITIES, OF_REGIONS, REWARDS, clip
+from klsym.language.expressions import OF_REGIONS, clip
 from klsym.language.unfolding import PLAIN
 
 KINKED = (sympy.Min, sympy.Max, sympy.Abs, clip)
@@ -143,7 +143,7 @@ class Unfolding:
         """Is it evident where each region holds, of a positive e, and where it does not?"""
         held = next((n for n in sorted(x.names()) if self.context.defined(n, REGION) is not None), None)
         if held is None:
-            return _is_evident(x)
+            return _is_evident(x) or bool(mixed_by(x, self.context))
         there, elsewhere = (x.substitute({held: end}) for end in (ONE, ZERO))
         e = self.context.defined(held) or ZERO
         return all(
@@ -366,29 +366,6 @@ def only_used(context: Context, *elements: ExpPoly) -> Context:
     return replace(context, definitions=kept) if kept else PLAIN
 
 
-def bounds_in_order(loss: Any) -> list[str]:
-    """The parameters that are positive if each clip, such as clip(rho, 1 - eps, 1 + eps), has lo <= hi."""
-    found: set[str] = set()
-    for e in loss.atoms(clip):
-        width, ordered = _width(e)
-        if ordered and not width.is_nonnegative:
-            found |= {x.name for x in width.free_symbols if not x.is_positive}
-    return sorted(found)
-
-
-def crossing(loss: Any) -> bool:
-    """May lo exceed hi in a clip, even for positive parameters?"""
-    return not all(_width(e)[1] for e in loss.atoms(clip))
-
-
-def _width(e: Any) -> tuple[Any, bool]:
-    """hi - lo, and is it at least 0 for positive parameters?"""
-    _, lo, hi = e.args
-    width = sympy.expand(hi - lo)
-    positive = {x: sympy.Symbol(x.name, positive=True) for x in width.free_symbols - {*DENSITIES, *REWARDS}}
-    return width, bool(width.xreplace(positive).is_nonnegative)
-
-
 def _in_ring(function: Any, x: ExpPoly, power: ExpPoly) -> ExpPoly:
     if counts_tokens(x) and any(value < 0 for value in power.terms.values()):
         raise NotInRing("division by what may be 0")
@@ -413,6 +390,17 @@ def counts_tokens(x: ExpPoly) -> bool:
     whole = ((), ()) in x.terms or {name.slot for name in names} == {"x"}
     masks = "M" in {name.base for name in names} <= {"M", "length"}
     return whole and masks and powers <= {1} and all(value > 0 for value in x.terms.values())
+
+
+def mixed_by(e: ExpPoly, context: Context) -> list[str]:
+    """The parameters w of a mixture w a + (1 - w) b of positive a and b, such as b r + 1 - b: 0 <= w <= 1."""
+    found = []
+    for w in sorted(e.names().intersection(context.parameters)):
+        ends = [e.substitute({w: end}) for end in (ZERO, ONE)]
+        gap = ends[1] - ends[0]
+        crossing = all(map(_is_evident, ends)) and not _is_evident(gap) and not _is_evident(-gap)
+        found += [w] if crossing and ends[0] + ExpPoly.variable(w) * gap == e else []
+    return found
 
 
 def _is_evident(x: ExpPoly) -> bool:

@@ -27,7 +27,7 @@ from functools import lru_cache
 from itertools import combinations, product
 from typing import Any
 
-from klsym.engine.regions.logs import log_step
+from klsym.engine.regions.logs import log_step, quotient
 from klsym.engine.regions.positivity import positive_sum
 from klsym.engine.regions.root_isolation import joint
 from klsym.kernel.derivatives import is_live
@@ -42,7 +42,6 @@ Step = tuple[str, Data, ExpPoly]
 Cell = dict[str, int]
 Proposal = tuple[Cell, ExpPoly, ExpPoly, list[Data], bool]  # cell, of, times, rows, apart
 MAX_STEPS = 200
-MAX_QUOTIENT = 60  # terms of a quotient
 
 
 def reduced(
@@ -220,30 +219,6 @@ def continuity(element: ExpPoly, context: Context) -> dict[str, ExpPoly]:
 def jumping(element: ExpPoly, context: Context) -> bool:
     """Is there a bound at which it is not known to be continuous?"""
     return moving_regions(element, context) != set(continuity(element, context))
-
-
-def quotient(a: ExpPoly, e: ExpPoly) -> ExpPoly | None:
-    """g with a = g e; None if there is none: leading terms are divided, by an order that products keep."""
-    names = sorted(a.names() | e.names())
-    inner = sorted({m for element in (a, e) for _, exponent in element.terms for m, _ in exponent})
-
-    def order(key: Any) -> tuple[Any, ...]:
-        powers, rates = dict(key[0]), dict(key[1])
-        return (*(rates.get(m, 0) for m in inner), *(powers.get(name, 0) for name in names))
-
-    def lead(element: ExpPoly) -> ExpPoly:
-        key = max(element.terms, key=order)
-        return ExpPoly({key: element.terms[key]})
-
-    total, divisor, below = ZERO, lead(e).inverse(), a.inverted()
-    for _ in range(MAX_QUOTIENT):
-        if not a:
-            return total
-        part = lead(a) * divisor
-        if part.inverted() - below:
-            return None
-        total, a = total + part, a - part * e
-    return None
 
 
 # ---------------------------------------------------------------------------- certificates

@@ -17,9 +17,10 @@ from klsym.engine.fields.field import Field, Slots, at_own_tokens, field_of_loss
 from klsym.engine.fields.primitives import WEIGHT, at_policy
 from klsym.engine.fields.slot_loss import read_loss
 from klsym.engine.options.settings import Setting
+from klsym.engine.regions.bounds_in_order import bounds_in_order, crossing
 from klsym.engine.regions.case_split import Condition, cases
 from klsym.engine.regions.in_steps import by_scores, in_steps, led_by_one, names_scores, scored_steps
-from klsym.engine.regions.piecewise import KINKED, PIECEWISE, bounds_in_order, crossing
+from klsym.engine.regions.piecewise import KINKED, PIECEWISE
 from klsym.engine.regions.relations import jumping, reduced
 from klsym.engine.targets.in_print import InPrint, in_loo
 from klsym.engine.targets.ring_notes import coefficient_under_q

@@ -13,7 +13,7 @@ from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.quantities import KL, expectation, grad
 from klsym.engine.proof.sequence_quantities import sum_over_t, token_KL_gradient
 from klsym.engine.regions.in_steps import in_steps
-from klsym.engine.regions.piecewise import counts_tokens
+from klsym.engine.regions.piecewise import counts_tokens, mixed_by
 from klsym.engine.targets.decide import Decision, taken_off
 from klsym.kernel.names import parse_name
 from klsym.kernel.ring import ZERO, ExpPoly
@@ -57,6 +57,8 @@ def readings(field: Field, setting: Setting) -> Iterator[Message]:
     for _, kind, e in field.loss.defined.definitions:
         if kind == LOG and counts_tokens(e) and not e.terms.get(((), ())):
             yield Message("above", at="q" if setting.on_policy else "mu", element=e)
+        for w in mixed_by(e, field.loss.defined) if kind == LOG else ():
+            yield from (Message("positive", of=of) for of in (w, f"1 - {w}"))
     if field.index == "t":
         told = (field.loss.each, *field.loss.sums.values())
         bases = {parse_name(name).base for e in told for name in to_ring(e).names()}

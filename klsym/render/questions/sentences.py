@@ -97,6 +97,7 @@ SENTENCES: dict[str, str | Callable[..., str]] = {
     "boundary-may-be-missing": (
         "not decided: policies on the boundary that attract may be missing from this list"
     ),
+    "mixture-weight": "0 < {of} < 1: {of} is the weight of a mixture",
     "no-f-divergence": "f is not convex: E_q[f(r)] is no f-divergence",
     "no-loss": _no_loss,
 }

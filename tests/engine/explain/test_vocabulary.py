@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sympy
 
 from klsym import explain
 from klsym.api import where_training_ends
 from klsym.calculus import KL, M, derive, expectation, expected_gradient, grad, k1, k3, mu, p, q, rho
 from klsym.errors import ProofError, UsageError
 from klsym.kernel import check, read
+from klsym.language.expressions import r
 from klsym.language.parser import parse
 from klsym.numeric.checks.cross_check import with_check
 from support.losses.cases import options
@@ -23,6 +25,7 @@ from support.oracle.losses import Node, Setting, Tree, node, sample
 from support.oracle.slots import Slotted
 
 STRONG = "full(-log((r + 9)/10)*(r + 9)/10 - r*k1/10)"
+SYMBOLIC = "full(-log(beta*r + 1 - beta)*(beta*r + 1 - beta) - beta*r*k1)"
 JS = "full(-log((1 + r)/2)*(1 + r)/2 - r*k1/2)"
 
 
@@ -33,6 +36,7 @@ WORDS = (
     ("full_kl(q, mu)", "full(log_q - log_mu)", "full_kl(mu, q)"),
     ("js(q, p, 1/10)", STRONG, "js(q, p, 9/10)"), ("js(p, q, 9/10)", STRONG, "js(p, q, 1/10)"),
     ("js(q, p, 1/2)", JS, "js(q, p, 1/3)"),
+    ("js(q, p, beta)", SYMBOLIC, "js(q, p, lam)"), ("js(p, q, 1 - 1/10)", STRONG, "js(q, p, beta)"),
 )  # fmt: skip
 
 
@@ -57,6 +61,8 @@ def test_the_value_is_that_of_the_loss_and_not_of_what_scores_meet() -> None:
     [
         ("js(q, p)", "off token"),
         ("js(q, p, 1/10)", "token"),
+        ("js(q, p, beta)", "token"),
+        ("js(p, q, lam)", "off"),
         ("R - beta*full_kl(q, p)", "token reward to-go"),
         ("full(M*k3) - beta*H(q)", "off"),
     ],
@@ -72,6 +78,25 @@ def test_the_check_adds_the_vocabulary_up(loss: str, words: str) -> None:
     assert json.loads(json.dumps(done.to_json()))["names"]["full"].startswith("full(x) is the sum")
     proofs = (proof.certificate() for proof in verdict.proofs)
     assert all(check(read(json.dumps(certificate))) for certificate in proofs)
+
+
+@pytest.mark.parametrize(
+    ("loss", "numbers"), [("js(q, p, beta)", ("1/10", "2/3")), ("js(p, q, beta)", ("1/4",))]
+)
+def test_a_strength_without_a_number_is_that_of_each_number(loss: str, numbers: tuple[str, ...]) -> None:
+    """f and f''(1), with the number put in, against the divergence by its definition at some ratios."""
+    found = explain(loss).generated
+    assert found is not None and found.is_divergence and explain(loss).trust == "kernel"
+    hypotheses = explain(loss).hypotheses
+    assert "beta > 0" in hypotheses and "1 - beta > 0" in hypotheses
+    for number in numbers:
+        b, x = sympy.Rational(number), sympy.Rational(7, 3)
+        put = {symbol: b for symbol in found.f.free_symbols if symbol.name == "beta"} | {r: x}
+        a, c = (1, x) if loss.startswith("js(q") else (x, 1)
+        middle = (1 - b) * a + b * c
+        wanted = (1 - b) * a * sympy.log(a / middle) + b * c * sympy.log(c / middle)
+        assert abs(sympy.N(found.f.xreplace(put) - wanted)) < 1e-12
+        assert found.strength.subs("beta", b) != 0
 
 
 def test_training_ends_where_the_sampled_loss_ends() -> None:
