@@ -34,7 +34,7 @@ OF_WARNING = {  # codes of warnings -> the diagnostic that says them
     "wrong-sign": "KL008", "pushes-from-mu": "KL008", "score-has-a-mean": "KL011",
     "length-in-front": "KL012", "length-rewarded": "KL012", "counts-tokens": "KL012",
     "weighed-by-lengths": "KL012", "value-is-not-gradient": "KL017",
-    "truncated": "KL018", "words-left-out": "KL018",
+    "truncated": "KL018", "words-left-out": "KL018", "words-in-one-bucket": "KL018",
     "no-restoring-force": "KL013", "pushes-away": "KL013", "unbounded-below": "KL013",
 }  # fmt: skip
 SAY_THE_SAME = {"KL001", "KL002"}  # as KL017: the value is a KL, the gradient is not

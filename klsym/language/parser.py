@@ -52,6 +52,7 @@ from klsym.language.sums import (
     discounted,
     entropy,
     full_kl,
+    is_mass,
     jensen_shannon,
     mixing,
     seqmean,
@@ -330,8 +331,7 @@ class Reader:
             raise self.at("disc(g, x) takes a number g between 0 and 1, the discount of one token", node)
         if name in (*OF_TOKENS, *OF_SAMPLES):
             self.refuse_sums_of_samples(name, x, node)
-        of_masses = isinstance(x, OverVocabulary) and x.of_masses
-        if name == "log" and not (x.is_positive or of_masses or mixing(x)):
+        if name == "log" and not (x.is_positive or is_mass(x) or mixing(x)):
             raise self.at(f"log of {x}, which need not be positive", node)
         if name == "sqrt" and not x.is_nonnegative:
             raise self.at(f"sqrt of {x}, which may be negative", node)

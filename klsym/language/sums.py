@@ -125,9 +125,23 @@ class OverVocabulary(OverPositions):
 
     @property
     def of_masses(self) -> bool:
-        """Is it a sum of masses, 0 only where M leaves all words out?"""
-        found = self.args[0].xreplace({M: sympy.Dummy(nonnegative=True)}).is_nonnegative
-        return bool(found)
+        """Is it a sum of masses, 0 only where M leaves all words out, or keeps all?  M is 0 or 1."""
+        return all(self.args[0].xreplace({M: sympy.Integer(end)}).is_nonnegative for end in (0, 1))
+
+
+def is_mass(x: Any) -> bool:
+    """Is it a mass, full(y), or what is left of one, 1 - full(y), of words of q, p, mu or old?
+
+    >>> [is_mass(x) for x in (OverVocabulary(M * r), 1 - OverVocabulary(M * r), 1 - OverVocabulary(k1))]
+    [True, True, False]
+    """
+    if isinstance(x, OverVocabulary):
+        return x.of_masses
+    left = 1 - x
+    densities = (sympy.S.One, r, *map(_over_q, ("mu", "old")))
+    return isinstance(left, OverVocabulary) and any(
+        OverVocabulary(whole - left.args[0]).of_masses for whole in densities
+    )
 
 
 DENSITIES = {"q": log_q, "p": log_p, "mu": log_mu, "old": log_old}

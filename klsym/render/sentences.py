@@ -216,6 +216,8 @@ WARNINGS: dict[str, str | Callable[..., str]] = {
     " full(..)",
     "words-left-out": "where M is 0, c is 0: among these words the policy never moves towards the"
     " reference; renormalised over the words kept, the loss does not depend on their mass either",
+    "words-in-one-bucket": "where M is 0, c is the same for all words: among these words the policy never"
+    " moves towards the reference; only their common mass moves",
 }  # fmt: skip
 
 
@@ -266,6 +268,7 @@ ASSUMPTIONS: dict[str, str | Callable[..., str]] = {
     "log": lambda of, element: f"{of} is log({shown(element)})",
     "region": lambda of, where: f"{of} is 1 where {place((where,))}, and 0 elsewhere",
     "bounds-in-order": "{of} > 0 (so that the bounds of clip do not cross)",
+    "mass": "{of} is the mass of the words kept: 0 <= {of} <= 1",
     "given-std": lambda of: f"H = {shown(of)} at every sample, std^2 = mean_i (H_i - mean H)^2",
     "samples-differ-in-h": "no two samples that differ have the same H",
     "full-at-one": _full_at_one,

@@ -36,7 +36,7 @@ from klsym.kernel.ring import ExpPoly
 from klsym.language.convert import in_core, to_sympy
 from klsym.language.expressions import M, log_mu, parameter, rho, s, sg, without_sg
 from klsym.language.messages import Message
-from klsym.language.sums import OverBatch, OverVocabulary
+from klsym.language.sums import OverBatch, OverVocabulary, is_mass
 from klsym.notation import losses
 from klsym.notation.coefficients import common_factor
 from klsym.notation.losses import Written
@@ -211,10 +211,21 @@ def _defined(loss: Any) -> Iterator[Message]:
     for of in sorted({*divided, *(e.args[0] for e in loss.atoms(sympy.log))}, key=str):
         if of.atoms(OverVocabulary):
             yield Message("nonzero", of=losses.show(of, TEXT))
+        if is_mass(of) and not isinstance(of, OverVocabulary):
+            yield Message("mass", of=losses.show(1 - of, TEXT))
 
 
 def _messages(loss: Any, zero: bool, written: Written, setting: Setting) -> Iterator[Message]:
     if zero:
         yield Message("zero-gradient", loss=written.text, setting=setting)
     if loss.has(M):
-        yield Message("words-left-out")
+        yield Message(
+            "words-in-one-bucket" if any(map(_of_the_rest, loss.atoms(sympy.log))) else "words-left-out"
+        )
+
+
+def _of_the_rest(x: Any) -> bool:
+    """Is it the mass of all words with M = 0?"""
+    if isinstance(x, OverVocabulary):
+        return bool(x.args[0].xreplace({M: sympy.S.One}) == 0)
+    return is_mass(x)

@@ -122,6 +122,43 @@ def test_what_a_kl_over_words_kept_leaves_out() -> None:
     assert "full(M) is not 0" in verdict.hypotheses and verdict.trust == "sympy"
 
 
+BUCKET = "full(M*k1) + (1 - full(M))*(log(1 - full(M)) - log(1 - full(M*r)))"
+BUCKET_OF_REST = "full(M*k1) + full(1 - M)*(log(full(1 - M)) - log(full((1 - M)*r)))"
+
+
+@pytest.mark.parametrize("loss", [BUCKET, BUCKET_OF_REST])
+def test_one_bucket_for_the_rest_is_the_kl_of_fewer_words(loss: str) -> None:
+    """The gradient of KL(q||p) over the words kept and one more word, by differences."""
+    verdict = explain(loss)
+    assert (verdict.target, verdict.trust) == ("separable", "sympy")
+    fact = "full(M) is the mass of the words kept: 0 <= full(M) <= 1"
+    assert (fact in verdict.hypotheses) == (loss == BUCKET)
+    assert "what moves is their common mass" in " ".join(str(verdict).split())
+    stream = np.random.default_rng(5)
+    p, z, u = stream.dirichlet(np.ones(6)), stream.normal(size=6), stream.normal(size=6)
+    kept = np.arange(6) < 3
+
+    def coarse(t: float) -> float:
+        q = np.exp(z + t * u) / np.exp(z + t * u).sum()
+        a, b = (np.append(x[kept], x[~kept].sum()) for x in (q, p))
+        return float((a * np.log(a / b)).sum())
+
+    q = np.exp(z) / np.exp(z).sum()
+    names = {"M": kept * 1.0, "k1": np.log(q / p), "r": p / q, "log": np.log, "full": lambda x: (q * x).sum()}
+    c = eval(verdict.coefficient, {"__builtins__": {}}, names)
+    assert math.isclose(
+        (q * c * (u - (q * u).sum())).sum(), (coarse(1e-5) - coarse(-1e-5)) / 2e-5, rel_tol=1e-7
+    )
+
+
+@pytest.mark.parametrize(
+    "of", ["full(k1)", "1 - full(k1)", "1 - full(2*M)", "2 - full(M)", "1 - full(M*rho)"]
+)
+def test_only_masses_have_a_log(of: str) -> None:
+    with pytest.raises(UsageError, match="which need not be positive"):
+        explain(f"log({of})")
+
+
 # ---------------------------------------------------------------------------- the variance
 def pushes(tree: Tree, loss: str) -> tuple[np.ndarray, np.ndarray, Any]:
     """The gradient at each token along each logit, the mass of its sequence, and where it stands."""
