@@ -219,9 +219,8 @@ def _messages(loss: Any, zero: bool, written: Written, setting: Setting) -> Iter
     if zero:
         yield Message("zero-gradient", loss=written.text, setting=setting)
     if loss.has(M):
-        yield Message(
-            "words-in-one-bucket" if any(map(_of_the_rest, loss.atoms(sympy.log))) else "words-left-out"
-        )
+        in_a_bucket = any(_of_the_rest(log.args[0]) for log in loss.atoms(sympy.log))
+        yield Message("words-in-one-bucket" if in_a_bucket else "words-left-out")
 
 
 def _of_the_rest(x: Any) -> bool:
