@@ -50,7 +50,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         "leave-one-out approaches the optimum; vanilla levels off, lower with more samples", (0,)),
     "tm-fig5": Experiment(
         "what the estimates converge to", f"{TM}:figure5", f"{DRAW}:draw5",
-        "the k1 and k3 losses end away from the optimum for every n; the level of vanilla falls with n"),
+        "the k1 and k3 losses end away from the optimum for any n; the level of vanilla falls with n", (0,)),
     "tm-fig6": Experiment(
         "the true target of the k3 loss", f"{TM}:figure6", f"{DRAW}:draw6",
         "the k3 loss converges to the optimum with the forward KL as its penalty", (1,)),

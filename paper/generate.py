@@ -4,6 +4,7 @@ r"""The generated parts of klsym's own paper: each a file that paper/klsym.tex t
     derivations              how each is derived, with its rules, its hypotheses in full, its certificate
     quotes                   every statement by the claim's id, so that the text types no formula again
     ledger, corrections      counts; what the sources print and what holds
+    map, survey              the objectives of the estimators, and of released code
     rules, closings          what a derivation may use, and how it may end
     bibliography, figures/   the sources; the experiments and the pictures of the notebooks, drawn
 
@@ -36,11 +37,11 @@ from klsym.ledger.settle_claim import Settled, settle
 from klsym.ledger.view import statement_latex
 from klsym.notation.printers import LATEX
 from klsym.notation.text import show_statement
-from klsym.paper.theorems import TRUST, claim_latex, derivation_latex, models, statements
+from klsym.paper import survey
+from klsym.paper.theorems import TRUST, claim_latex, derivation_latex, models, premises, statements
 from klsym.render.rules import CLOSINGS, RULES
 from klsym.rocq.accepted import accepted, summary
 from klsym.tables import penalty_map
-from klsym.tables.survey import stored
 from klsym.write_up.bibliography import bibliography, cited
 from klsym.write_up.prose import prose
 from klsym.write_up.tex import breakable, escape
@@ -115,6 +116,7 @@ def parts(settled: list[Settled]) -> dict[str, str]:
         "corrections": _corrections,
         "contradictions": _contradictions,
         "map": lambda _: penalty_map.latex(),
+        "survey": lambda _: survey.latex(),
         "rules": lambda _: _rules(),
         "closings": lambda _: _closings(),
         "bibliography": lambda _: [bibliography()],
@@ -185,6 +187,10 @@ def _quotes(settled: list[Settled]) -> Iterator[str]:
     for item in settled:
         for name, latex in (*statements(item), *models(item)):
             yield rf"\kldefine{{{name}}}{{{latex}}}"
+        for name, latex in premises(item):
+            yield rf"\kldefine{{{name}}}{{{latex}}}"
+        if item.claim.verdict == "corrected":
+            yield rf"\kldefine{{correction/{item.claim.id}}}{{{''.join(_forms(item))}}}"
     yield from _captions(settled)
     yield rf"\kldefine{{version}}{{{escape(__version__)}}}"
     yield rf"\kldefine{{count/claims}}{{{len(settled)}}}"
@@ -198,32 +204,13 @@ def _quotes(settled: list[Settled]) -> Iterator[str]:
     kinds = Counter(proof.theorem.kind for item in settled for proof in item.proofs)
     compared, contradicted = against_sources(part for item in settled for part in item.parts)
     counts = {"refutations": kinds["refuted"], "compared": compared, "agreeing": compared - contradicted}
+    counts["differing"] = contradicted
     verified = summary(item.verified for item in settled)
     counts |= {f"verified-{name}": verified[name] for name in ("whole", "some", "accepted", "parts")}
     counts |= {"headlines": accepted()["headlines"], "verified-refused": accepted()["refused"]}
     counts |= {"theorems": theorems, "steps": steps, "rules": len(RULES), "closings": len(CLOSINGS)}
-    counts |= {"map": len(list(penalty_map.cells())), **_survey()}
+    counts |= {"map": len(list(penalty_map.cells())), **survey.counts()}
     yield from (rf"\kldefine{{count/{name}}}{{{count}}}" for name, count in counts.items())
-
-
-def _survey() -> dict[str, int]:
-    """How many KL terms of released code have which objective, and what their documentation says."""
-    rows = stored()
-    read = [row for row in rows if "refused" not in row]
-    said = Counter(one["holds"] for row in rows for one in row["says"])
-    found: Counter[str] = Counter()
-    for row in read:
-        for name, setting in (("loss", "loss on-policy"), ("off", "loss off-policy")):
-            verdict = row["verdicts"].get(setting)
-            aim = verdict and (verdict["inside"] or verdict)["target"]
-            found[f"{name}-{str(aim).partition('-')[0]}"] += 1
-    return {
-        "survey-read": len(read), "survey-packages": len({row["package"] for row in rows}),
-        "survey-releases": len({(row["package"], row["version"]) for row in rows}),
-        "survey-loss-reverse": found["loss-reverse"], "survey-loss-forward": found["loss-forward"],
-        "survey-off-reverse": found["off-reverse"], "survey-silent": sum(not row["says"] for row in rows),
-        "survey-says": said.total(), "survey-yes": said["yes"], "survey-inside": said["inside the bounds"],
-    }  # fmt: skip
 
 
 def _ledger(settled: list[Settled]) -> Iterator[str]:
@@ -259,14 +246,20 @@ def _corrections(settled: list[Settled]) -> Iterator[str]:
         if item.claim.erratum != kind:
             kind = item.claim.erratum
             yield rf"\subsection*{{{kind}}}"
-        false = [part for part in item.parts if part.kind == "refuted"]
-        true = [part for part in item.parts if part.kind != "refuted"]
         about = (item.claim.id, cited(item.claim.source), _judged(item.claim))
         yield r"\klcorrection" + "".join(f"{{{text}}}" for text in about)
-        margin = MARGIN[kind]
-        yield from (rf"\klfalse{{{margin}}}{{{breakable(_refuted(part))}}}" for part in false[:1])
-        yield from (rf"\kltrue{{{breakable(statement_latex(part))}}}" for part in true[:1])
+        yield from _forms(item)
     yield r"\end{klcorrections}"
+
+
+def _forms(item: Settled) -> Iterator[str]:
+    """Yield the false form of a correction, and the true one: the last before it, which is the closest."""
+    false = [number for number, part in enumerate(item.parts) if part.kind == "refuted"]
+    true = [number for number, part in enumerate(item.parts) if part.kind != "refuted"]
+    for number in false[:1]:
+        yield rf"\klfalse{{{MARGIN[item.claim.erratum]}}}{{{breakable(_refuted(item.parts[number]))}}}"
+    for number in [n for n in true if n < min(false, default=0)][-1:] or true[:1]:
+        yield rf"\kltrue{{{breakable(statement_latex(item.parts[number]))}}}"
 
 
 def _refuted(part: Any) -> str:

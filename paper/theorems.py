@@ -13,6 +13,7 @@ from klsym.engine.proof.derivation import Proof
 from klsym.ledger.evidence import Evidence
 from klsym.ledger.settle_claim import Settled
 from klsym.ledger.view import statement_latex
+from klsym.notation import formulas
 from klsym.notation.printers import LATEX
 from klsym.notation.proof_latex import conclusion
 from klsym.notation.text import chain
@@ -89,6 +90,15 @@ def models(settled: Settled) -> Iterator[tuple[str, str]]:
     for number, part in enumerate(settled.parts, start=1):
         if isinstance(part, Proof) and part.theorem.kind == "refuted":
             yield f"model/{settled.claim.id}/{number}", counterexample(part)
+
+
+def premises(settled: Settled) -> Iterator[tuple[str, str]]:
+    """(premise/id/number, LaTeX) of the first premise of each part that has one, for the text to quote."""
+    for number, part in enumerate(settled.parts, start=1):
+        if isinstance(part, Proof) and part.theorem.statement.context.premises:
+            sides = part.theorem.statement.context.premises[0]
+            left, right = (formulas.side(side, part.labels, LATEX) for side in sides)
+            yield f"premise/{settled.claim.id}/{number}", breakable(f"{left} = {right}")
 
 
 def _proof(proof: Proof) -> list[str]:

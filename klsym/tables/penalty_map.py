@@ -83,7 +83,7 @@ def latex() -> Iterator[str]:
     >>> print(list(latex())[2])  # doctest: +ELLIPSIS
     samples from $q$ & in the loss & \cellcolor{klmap-zero}zero & ... \\
     """
-    yield r"\begin{tabular}{@{}ll" + "c" * len(ESTIMATORS) + r"@{}} \toprule"
+    yield r"\begin{tabular}{@{}ll" + "c" * len(ESTIMATORS) + r"} \toprule"
     yield " & & " + " & ".join(f"${NAMES[name]}$" for name in ESTIMATORS) + r" \\ \midrule"
     for sampling in (ON, OFF):
         rows = [row for row in ROWS if row[0] == sampling]

@@ -42,10 +42,13 @@ SOURCES = {
                "A Comedy of Estimators: On KL Regularization in RL Training of LLMs", 2025),
         Source("RE", "", "Re-understanding KL Approximation from an RL-for-LLM Lens: Notes on"
                " 'Approximating KL Divergence'"),
-        Source("LI", "Liu et al.", "Rethinking KL Regularization in RLHF", 2025, arxiv="2510.01555"),
-        Source("ZH", "Zhang et al.", "On the Design of KL-Regularized Policy Gradient Algorithms", 2025,
+        Source("LI", "K. Liu, J. K. Liu, M. Chen, Y. Liu",
+               "Rethinking KL Regularization in RLHF: From Value Estimation to Gradient Optimization",
+               2025, arxiv="2510.01555"),
+        Source("ZH", "Y. Zhang et al.",
+               "On the Design of KL-Regularized Policy Gradient Algorithms for LLM Reasoning", 2025,
                arxiv="2505.17508"),
-        Source("AM", "Amini, Vieira & Cotterell",
+        Source("AM", "A. Amini, T. Vieira, R. Cotterell",
                "Better Estimation of the KL Divergence Between Language Models", 2025, arxiv="2504.10637"),
         Source("MR", "Y. Mroueh", "Reinforcement Learning with Verifiable Rewards: GRPO's Loss, Dynamics,"
                " and Success Amplification", 2026, arxiv="2503.06639"),
@@ -73,9 +76,12 @@ def bibliography() -> str:
     r"""The \bibitem of each source."""
     lines = []
     for source in SOURCES.values():
-        parts = [escape(source.authors), rf"\emph{{{_quoted(source.title)}}}", str(source.year or "")]
-        parts += [f"arXiv:{source.arxiv}" if source.arxiv else "", escape(source.note)]
-        lines.append(rf"\bibitem[{source.tag}]{{{source.tag}}} {', '.join(p for p in parts if p)}.")
+        title = _quoted(source.title) + (f" ({escape(source.note)})" if source.note else "")
+        where = [f"arXiv:{source.arxiv}" if source.arxiv else "", str(source.year or "")]
+        shown = ". ".join(
+            filter(None, (escape(source.authors).removesuffix("."), title, ", ".join(filter(None, where))))
+        )
+        lines.append(rf"\bibitem[{source.tag}]{{{source.tag}}} {shown}.")
     return "\n".join(lines)
 
 

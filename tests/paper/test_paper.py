@@ -57,8 +57,11 @@ def test_each_claim_stands_in_the_parts_once(ledger, parts):
     assert sorted(derived) == sorted(item.claim.id for item in ledger if item.claim.verdict != "computed")
 
 
-@pytest.mark.parametrize("name", ["claims", "derivations", "experiments", "quotes", "ledger", "corrections",
-                                  "contradictions", "map", "rules", "closings", "bibliography"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    ["claims", "derivations", "experiments", "quotes", "ledger", "corrections", "contradictions", "map",
+     "survey", "rules", "closings", "bibliography"],
+)  # fmt: skip
 def test_each_part_is_balanced(name, parts):
     assert balanced(parts[name])
 
@@ -101,16 +104,34 @@ def test_counts_are_those_of_the_ledger(parts, ledger):
     assert sum(int(counts[verdict]) for verdict in paper.VERDICTS) == len(ledger)
 
 
+def test_the_text_on_released_code_holds(parts):
+    """Fewer than half of the terms in the loss have the reverse gradient; off-policy most depend on mu."""
+    counts = {
+        name: int(n)
+        for name, n in re.findall(r"\\kldefine\{count/survey-([\w-]+)\}\{(\d+)\}", parts["quotes"])
+    }
+    assert 2 * counts["loss-reverse"] < counts["loss"] and 4 * counts["off-reverse"] < counts["loss"]
+    last = [
+        int(row.split("&")[-1].strip(" \\") or 0)
+        for row in parts["survey"].splitlines()
+        if row.startswith("in the")
+    ]
+    assert 2 * last[1] > counts["loss"] and len(last) == 4
+
+
 def test_the_frame_quotes_and_names_only_what_there_is(parts, ledger):
     body = FRAME.read_text(encoding="utf-8").partition(r"\begin{document}")[2]
     body += (HOME / "supplement.tex").read_text(encoding="utf-8")
     known = set(re.findall(r"\\kldefine\{([^}]*)\}", parts["quotes"]))
+    several = re.findall(r"\\kl(?:two|three)((?:\{[^}#]*\})+)", body)
     quoted = set(re.findall(r"\\kl(?:show|quote)\{([^}#]*)\}", body))
+    quoted |= {name for names in several for name in re.findall(r"\{([^}]*)\}", names)}
     assert quoted and quoted <= known
     named = set(re.findall(r"\\ref\{claim:([^}#]*)\}", body))
     named |= {name for name in re.findall(r"\\klwide\{([^}#]*)\}", body) if "." in name}
     assert named and named <= {item.claim.id for item in ledger}
     drawn = set(re.findall(r"\\klfigure\{([^}#]*)\}", body))
+    drawn |= {name for pair in re.findall(r"\\klpair\{([^}#]*)\}\{([^}#]*)\}", body) for name in pair}
     assert set(GALLERY) <= drawn <= {*EXPERIMENTS, *GALLERY}
 
 
@@ -122,6 +143,8 @@ def test_citations_are_defined(parts):
     groups = re.findall(r"\\cite(?:\[[^\]]*\])?\{([^}]*)\}", text)
     used = {key for group in groups for key in group.split(",")}
     assert set(keys) <= used <= {*SOURCES, *keys}
+    order = [*SOURCES, *keys]
+    assert all(group.split(",") == sorted(group.split(","), key=order.index) for group in groups)
     assert set(re.findall(r"\\bibitem\[\w+\]\{(\w+)\}", bibliography())) == set(SOURCES)
 
 
