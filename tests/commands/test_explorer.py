@@ -171,7 +171,7 @@ def test_a_bad_parameter_is_answered_by_one_line(form: Any) -> None:
 
 def test_what_the_engine_declines_is_an_answer_too(form: Any) -> None:
     form.boxes["level"].value = "token"
-    form.boxes["loss"].value = "whole(rho)"
+    form.boxes["loss"].value = "past(rho)"
     assert "would be a sum of ratios" in shown(form)
 
 

@@ -396,6 +396,9 @@ def mixed_by(e: ExpPoly, context: Context) -> list[str]:
     """The parameters w of a mixture w a + (1 - w) b of positive a and b, such as b r + 1 - b: 0 <= w <= 1."""
     found = []
     for w in sorted(e.names().intersection(context.parameters)):
+        powers = {power for monomial, _ in e.terms for name, power in monomial if name == w}
+        if powers != {1}:  # such as 1/n, or w in an exponent alone
+            continue
         ends = [e.substitute({w: end}) for end in (ZERO, ONE)]
         gap = ends[1] - ends[0]
         crossing = all(map(_is_evident, ends)) and not _is_evident(gap) and not _is_evident(-gap)
