@@ -46,7 +46,7 @@ def draw(catalogue: Catalogue, theorem: Any, models: Sequence[FiniteModel]) -> A
 def _growth(ax: Any, catalogue: Catalogue, found: CatalogueSearch) -> None:
     sizes = range(1, catalogue.size + 1)
     lines = {"expressions": catalogue.spellings, **{GROWN[kind]: found.counts[kind] for kind in GROWN}}
-    shades = (GREY, PURPLE, COLOURS["k2"], COLOURS["k3"])
+    shades = (GREY, PURPLE, SKY, BLACK)  # of no estimator
     for (_, counts), colour in zip(lines.items(), shades, strict=True):
         ax.plot(sizes, counts, "o-", color=colour, ms=2.5)
     ax.set(yscale="log", xlabel="leaves and operations", xticks=sizes)
