@@ -98,7 +98,7 @@ def optimal_lambda_limit():
     limit = to_sympy(best.coefficient())
     plain = _expanded(
         "lam*",
-        r"\lambda^*",
+        r"\lambda_{\star}",
         best,
         expectation_bound(k1 * (1 - r), 4),  # E[eps^4] <= e^2 E[eps^2]
         lambda q, ratios: (
@@ -113,7 +113,7 @@ def optimal_lambda_limit():
     return replace(
         plain,
         text=f"{plain.text}, so lam* -> {limit} as p -> q",
-        latex=rf"{plain.latex},\quad \lambda^* \to {limit} \text{{ as }} p \to q",
+        latex=rf"{plain.latex},\quad \lambda_{{\star}} \to {limit} \text{{ as }} p \to q",
         hypotheses=(*HYPOTHESES, "p is not q"),
     )
 

@@ -226,7 +226,8 @@ def test_what_is_wrong_is_refused(body, fault, tmp_path):
 
 
 @needs_latex
-def test_a_paper_compiles_twice_to_the_same_bytes(parts, tmp_path):
+@pytest.mark.parametrize("columns", ["", r"\def\kltwocolumn{}"])
+def test_a_paper_compiles_twice_to_the_same_bytes(columns, parts, tmp_path):
     """The head of klsym's own, its claims, its bibliography, an empty picture; `make paper` does all."""
     for name, body in parts.items():
         (tmp_path / f"{name}.tex").write_text(body, encoding="utf-8")
@@ -234,10 +235,13 @@ def test_a_paper_compiles_twice_to_the_same_bytes(parts, tmp_path):
         save(Figure(figsize=(1, 1)), tmp_path / "figures", "empty")
     shutil.copy(HOME / "preamble.tex", tmp_path)
     head = FRAME.read_text(encoding="utf-8").partition(r"\begin{document}")[0]
-    body = r"{\small\input{claims}}\includegraphics{empty}\par{\small\noindent\tabcolsep=5pt\input{map}\par}"
-    body += r"\begin{thebibliography}{WZ2}\input{bibliography}\end{thebibliography}"
+    body = r"\klfront{An abstract.}\begin{figure*}\includegraphics{empty}\end{figure*}\klshow{reward.k3/1}"
+    body += r"\kltwo{reward.k1/1}{reward.k3/1}\klquote{correction/practice.reward-k3-advised}"
+    body += r"\begin{table*}\small\tabcolsep=5pt\input{map}\par\input{survey}\end{table*}"
+    body += r"\begin{thebibliography}{WZ2}\raggedright\input{bibliography}\end{thebibliography}"
+    body += r"\klsupplement{\small\input{claims}}"
     source = tmp_path / "short.tex"
-    source.write_text(rf"{head}\begin{{document}}{body}\end{{document}}", encoding="utf-8")
+    source.write_text(rf"{columns}{head}\begin{{document}}{body}\end{{document}}", encoding="utf-8")
     first = compile_paper(source, tmp_path).read_bytes()
     assert first.startswith(b"%PDF")
     assert compile_paper(source, tmp_path).read_bytes() == first

@@ -102,10 +102,20 @@ def _latex_groups(table: Table, part: list[Row], notation: str) -> list[tuple[st
     return [
         (
             latex_piece(WORDS, respell_words(group, notation)),
-            [_latex_row(table, row.cells, notation) for row in rows],
+            [_with_room(_latex_row(table, row.cells, notation)) for row in rows],
         )
         for group, rows in _groups(part)
     ]
+
+
+def _with_room(cells: list[str]) -> list[str]:
+    r"""A row with room for fractions, which would touch those above and below.
+
+    >>> _with_room(["k_1", r"$\frac{1}{2}$"])[0]
+    '\\rule[-1.1ex]{0pt}{3.6ex}k_1'
+    """
+    tall = any(r"\frac" in cell for cell in cells)
+    return [r"\rule[-1.1ex]{0pt}{3.6ex}" + cells[0], *cells[1:]] if tall else cells
 
 
 def _set(cell: Cell, column: Column, notation: str) -> str:
