@@ -169,7 +169,7 @@ def _matrix(ax: Any, data: Figure8) -> None:
     for part, text in zip((columns[:split], columns[split:]), TITLES, strict=True):
         cells.above(ax, (part[0] + part[-1]) / 2, text)
     words = "blue: the paper's order, red: the reverse, grey: within 3 standard errors"
-    ax.set_title(f"Ratios of final KLs.  {words}", loc="left", pad=20)
+    ax.set_title(f"Ratios of final KLs ({words})", loc="left", pad=20)
 
 
 def _ratio(log_ratio: float) -> str:

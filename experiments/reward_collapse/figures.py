@@ -141,7 +141,7 @@ def _matrix(ax: Any, data: RewardCollapse) -> None:
     rows = cells.places(size * len(CRITERIA), [size] * len(CRITERIA))
     for x, paths in zip(columns, data.rows, strict=True):
         for y, share in zip(rows, paths.shares().ravel(), strict=True):
-            cells.cell(ax, x, y, f"{100 * share:.0f}", _shade(float(share)), dark=share > 0.6)
+            cells.cell(ax, x, y, f"{100 * share:.0f}", _shade(float(share)))
     names = [paths.setup.name for paths in data.rows]
     cells.frame(ax, columns, names, rows, [NAMES[name] for name in PENALTIES] * len(CRITERIA))
     for label, name in zip(ax.get_yticklabels(), list(PENALTIES) * len(CRITERIA), strict=True):

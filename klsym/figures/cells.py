@@ -20,13 +20,12 @@ def places(count: int, sizes: Sequence[int]) -> list[float]:
     return [j + BETWEEN * group for j, group in zip(range(count), starts, strict=True)]
 
 
-def cell(ax: Any, x: float, y: float, text: str, colour: Any, dark: bool = False) -> None:
-    """One cell with its text, white on dark colours."""
+def cell(ax: Any, x: float, y: float, text: str, colour: Any) -> None:
+    """One cell with its text; the colour must be light."""
     from matplotlib.patches import Rectangle
 
     ax.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=colour, edgecolor="white", lw=1))
-    words = "white" if dark else style.BLACK
-    ax.text(x, y, text, ha="center", va="center", fontsize=8, color=words)
+    ax.text(x, y, text, ha="center", va="center", fontsize=8, color=style.BLACK)
 
 
 def frame(
